@@ -349,25 +349,28 @@ DELETE FROM badged.devices_pNN AS d
 USING unnest($1::text[], $2::text[], $3::bigint[]) AS s (user_id, device_id, generation)
 WHERE (d.user_id, d.device_id, d.generation) = (s.user_id, s.device_id, s.generation)
 
+-- name: rows of a webhook
+-- $1 is in each row: with q.webhook = $1 Postgres would compare each row with each, as
+-- long as it takes the queue for small.
+unnest(array_fill($1::text, ARRAY[cardinality($2::text[])]), $2::text[], $3::text[]
+
 -- name: delete told calls
--- Those of other types have no number that is told.
 DELETE FROM badged.webhook_queue_pNN AS q
-USING unnest($2::text[], $3::text[], $4::bigint[], $5::text[]) AS s (type, subject, changes, told)
-WHERE q.webhook = $1 AND (q.type, q.subject, q.changes) = (s.type, s.subject, s.changes)
-  AND (q.type NOT IN ('badge.changed', 'room.changed', 'unread.reminder') OR q.type = 'unread.reminder' AND s.told = '')
+USING {rows of a webhook}, $4::bigint[]) AS s (webhook, type, subject, changes)
+WHERE (q.webhook, q.type, q.subject, q.changes) = (s.webhook, s.type, s.subject, s.changes)
 
 -- name: store told calls
 UPDATE badged.webhook_queue_pNN AS q
 SET told = nullif(s.told, '')::jsonb, attempts = 0,
     due = clock_timestamp() + CASE WHEN q.changes <> s.changes THEN interval '0' ELSE nullif(s.again, interval '0') END,
     queued_at = CASE WHEN q.changes <> s.changes THEN clock_timestamp() ELSE q.queued_at END
-FROM unnest($2::text[], $3::text[], $4::bigint[], $5::text[], $6::interval[]) AS s (type, subject, changes, told, again)
-WHERE q.webhook = $1 AND (q.type, q.subject) = (s.type, s.subject)
+FROM {rows of a webhook}, $4::bigint[], $5::text[], $6::interval[]) AS s (webhook, type, subject, changes, told, again)
+WHERE (q.webhook, q.type, q.subject) = (s.webhook, s.type, s.subject)
 
 -- name: store calls that were not made
 UPDATE badged.webhook_queue_pNN AS q SET due = clock_timestamp() + s.after, attempts = q.attempts + $5
-FROM unnest($2::text[], $3::text[], $4::interval[]) AS s (type, subject, after)
-WHERE q.webhook = $1 AND (q.type, q.subject) = (s.type, s.subject)
+FROM {rows of a webhook}, $4::interval[]) AS s (webhook, type, subject, after)
+WHERE (q.webhook, q.type, q.subject) = (s.webhook, s.type, s.subject)
 
 -- name: measure
 -- $1 is the consumer group of the projector, and $2 that of the notifier.

@@ -253,7 +253,11 @@ func storeBatch(ctx context.Context, tx pgx.Tx, b batch, some []report) error {
 	case reportGone:
 		_, err = tx.Exec(ctx, statements.Of(b.partition, "delete devices that are gone"), first, last, generations)
 	case callTold:
-		if _, err = tx.Exec(ctx, statements.Of(b.partition, "delete told calls"), b.lane.name, first, last, changes, texts); err == nil {
+		var done settledCalls
+		for i := range some {
+			done.add(&some[i].call)
+		}
+		if err = done.delete(ctx, tx, b); err == nil {
 			_, err = tx.Exec(ctx, statements.Of(b.partition, "store told calls"), b.lane.name, first, last, changes, texts, after)
 		}
 	case callRetry, callHold:
@@ -284,5 +288,32 @@ func (s *settled) store(ctx context.Context, tx pgx.Tx, partition int) error {
 		return nil
 	}
 	_, err := tx.Exec(ctx, statements.Of(partition, "settle alerts"), s.users, s.devices, s.conversations, s.seqs)
+	return err
+}
+
+// settledCalls are calls whose rows are deleted, unless they changed: nothing of them
+// has to be known for the next.
+type settledCalls struct {
+	types, subjects []string
+	changes         []int64
+}
+
+func (s *settledCalls) add(c *Call) {
+	switch c.Type {
+	case BadgeChanged, RoomChanged: // the row has what was told
+		return
+	case UnreadReminder: // the row has since when something is unread
+		if len(c.Tell) > 0 {
+			return
+		}
+	}
+	s.types, s.subjects, s.changes = append(s.types, c.Type), append(s.subjects, c.Subject), append(s.changes, c.Changes)
+}
+
+func (s *settledCalls) delete(ctx context.Context, tx pgx.Tx, b batch) error {
+	if len(s.types) == 0 {
+		return nil
+	}
+	_, err := tx.Exec(ctx, statements.Of(b.partition, "delete told calls"), b.lane.name, s.types, s.subjects, s.changes)
 	return err
 }

@@ -105,6 +105,49 @@ test("title, favicon and app show the total of the phone in use", async () => {
   assert.equal(await demo.page.evaluate(() => globalThis.appBadges.at(-1)), 0);
 });
 
+test("the icon of a closed app follows by push, on all pages, and the app continues", async () => {
+  const demo = await Demo.open(context, server.url);
+  await readEverything(demo);
+  await server.send("lunch", "ada", "Lunch?");
+  await demo.total("ben", 1);
+  const ben = demo.phone("ben");
+  await ben.getByRole("button", { name: "Close app" }).click();
+  await demo.page.getByText("3 of 4 phones online, 1 closed").waitFor();
+  await demo.total("ben", 1); // the icon keeps its number
+  assert.equal(await ben.getByRole("switch").isDisabled(), true);
+  assert.equal(await demo.row("ben", "Lunch & coffee").isVisible(), false);
+  // Nothing but pushes reaches the phone: this page has no other word of Ben's total.
+  const lunch = await server.send("lunch", "ada", "At noon");
+  const direct = await server.send("ada-ben", "ada", "You too?");
+  await demo.total("ben", 3);
+  await ben.getByText("3 unread").waitFor({ state: "attached" });
+  await ben.getByText(/by push · \d+ push/).waitFor();
+  await shoot(demo.page, "closed");
+  // Another page shows the same phone.
+  const other = new Demo(await context.newPage(), server.url);
+  await other.page.goto(server.url);
+  await other.online(3);
+  await other.total("ben", 3);
+  // It is read on another device: a push lowers the number, and clears it.
+  await server.read("ben", "ada-ben", direct.seq);
+  await demo.total("ben", 2);
+  await other.total("ben", 2);
+  await server.read("ben", "lunch", lunch.seq);
+  await demo.total("ben", "");
+  await server.send("ada-ben", "ada", "Tomorrow?");
+  await demo.total("ben", 1);
+  await other.phone("ben").getByRole("button", { name: "Tap to open" }).click();
+  for (const page of [demo, other]) {
+    await page.online(4);
+    await page.total("ben", 1);
+    await page.row("ben", "Ada").waitFor();
+  }
+  await demo.row("ben", "Ada").click();
+  await demo.total("ben", "");
+  await other.total("ben", "");
+  assert.deepEqual(demo.complaints, []);
+});
+
 test("a push sets the badge of the app by its service worker", async () => {
   const started = context.waitForEvent("serviceworker");
   const demo = await Demo.open(context, server.url);

@@ -63,6 +63,26 @@ export class Server {
     return this.post("messages", { conversation_id, sender_id, text });
   }
 
+  /** Reads a conversation as the chat backend would for a user: on a device that has no page. */
+  async read(user, conversation_id, up_to_seq) {
+    const { publisher_key } = JSON.parse(readFileSync(join(dataDir, "keys.json"), "utf8"));
+    const response = await fetch(`${this.url}/v1/events`, {
+      method: "POST",
+      headers: {
+        "Content-Type": "application/cloudevents+json",
+        Authorization: `Bearer ${publisher_key}`,
+      },
+      body: JSON.stringify({
+        specversion: "1.0",
+        id: crypto.randomUUID(),
+        source: "test",
+        type: "conversation.read",
+        data: { conversation_id, user_ids: [user], up_to_seq },
+      }),
+    });
+    if (!response.ok) throw new Error(`read: ${response.status} ${await response.text()}`);
+  }
+
   /** The total of a user in the tables. */
   async totalOf(user) {
     const response = await fetch(`${this.url}/v1/users/${user}/badge`, {

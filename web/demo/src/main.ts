@@ -7,7 +7,7 @@ import { EventLog } from "./log.js";
 import { People } from "./people.js";
 import { Phone } from "./phone.js";
 import { RoomPanel } from "./room.js";
-import { type Cast, DemoServer } from "./server.js";
+import { type Cast, DemoServer, type PhoneState, type Subscribed, type User } from "./server.js";
 import { StaleWatch } from "./stale.js";
 import { TransactionButton } from "./transaction.js";
 
@@ -41,12 +41,32 @@ async function firstCast(): Promise<Cast> {
   }
 }
 
-function start(cast: Cast): void {
+/** Registers all phones at badged, as an app does when it starts, and returns them. */
+async function register(cast: Cast): Promise<readonly Subscribed[]> {
+  try {
+    const phones = await server.phones();
+    for (const phone of phones) {
+      const user = cast.users.find(({ user_id }) => user_id === phone.user_id);
+      if (user !== undefined) await server.register(user, phone);
+    }
+    return phones;
+  } catch (error) {
+    console.warn(error); // again when the feed opens
+    return [];
+  }
+}
+
+function start(cast: Cast, registered: readonly Subscribed[]): void {
   const onChange = oncePerFrame(() => {
     people.update();
     showLive(phones);
   });
-  const phones = cast.users.map((user) => new Phone({ user, cast, chat, server, onChange }));
+  const stateOf = ({ user_id }: User) => registered.find((phone) => phone.user_id === user_id);
+  const phones = cast.users.map((user) => {
+    const device = stateOf(user)?.device;
+    return new Phone({ user, cast, chat, server, device, onChange });
+  });
+  for (const phone of phones) phone.start(stateOf(phone.user));
   stale = new StaleWatch(phones, server, log);
   log.begin(cast, (users) => {
     for (const phone of phones) phone.setChanged(users.includes(phone.user.user_id));
@@ -62,6 +82,12 @@ function start(cast: Cast): void {
   stage.replaceChildren(...phones.map(({ element }) => element));
   stage.removeAttribute("aria-busy");
 
+  const showPhone = (state: PhoneState) => {
+    const phone = phones.find(({ user }) => user.user_id === state.user_id);
+    const was = phone?.closed;
+    phone?.setState(state);
+    if (phone?.closed !== was) showAgain();
+  };
   let lost = false;
   server.follow({
     onOpen() {
@@ -71,7 +97,10 @@ function start(cast: Cast): void {
       void bus.sync();
       void transaction.sync();
       void room.sync();
-      if (lost) void reloadIfRecast(cast);
+      if (lost) {
+        void reloadIfRecast(cast);
+        void register(cast).then((states) => states.forEach(showPhone));
+      }
       lost = false;
     },
     onLost() {
@@ -88,6 +117,7 @@ function start(cast: Cast): void {
     onLink: (state) => bus.show(state),
     onTransaction: (state) => transaction.show(state),
     onCrowd: (state) => room.show(state),
+    onPhone: showPhone,
   });
   setInterval(() => {
     for (const phone of phones) phone.refresh();
@@ -104,7 +134,7 @@ function showOnPage(phones: readonly Phone[]): () => void {
   const show = (phone: Phone | undefined) => {
     shown = phone;
     stop();
-    if (phone === undefined) return;
+    if (phone === undefined || phone.closed) return;
     const { client, count } = phone;
     const all = [
       showInTitle(client, { count }),
@@ -130,7 +160,9 @@ function showLive(phones: readonly Phone[]): void {
     return;
   }
   const online = phones.filter(({ client }) => client.status.state === "online").length;
-  showLink("live", `${online} of ${phones.length} phones online`);
+  const closed = phones.filter((phone) => phone.closed).length;
+  const more = closed > 0 ? `, ${closed} closed` : "";
+  showLink("live", `${online} of ${phones.length} phones online${more}`);
 }
 
 function showLink(state: "live" | "lost", text: string): void {
@@ -165,4 +197,5 @@ play.addEventListener("click", async () => {
 // Without one, as on plain http, the icon changes only while the page is open.
 void navigator.serviceWorker?.register("worker.js").catch(console.warn);
 
-start(await firstCast());
+const cast = await firstCast();
+start(cast, await register(cast));

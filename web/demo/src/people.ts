@@ -1,4 +1,4 @@
-import { countOf, formatCount } from "@badged/sdk";
+import { formatCount } from "@badged/sdk";
 import { h, setText, spoken } from "../../page/dom.js";
 import { unread } from "./count.js";
 import type { Phone } from "./phone.js";
@@ -35,11 +35,10 @@ export class People {
   }
 
   update(): void {
-    for (const [{ client, count: kind }, { badge, said }] of this.#badges) {
-      const count = countOf(client, { count: kind });
+    for (const [{ total: count, closed, count: kind }, { badge, said }] of this.#badges) {
       badge.hidden = count === 0;
       setText(badge, formatCount(count));
-      setText(said, `, ${unread(count, kind)}`);
+      setText(said, `, ${unread(count, closed ? "messages" : kind)}`);
     }
   }
 }

@@ -12,7 +12,15 @@ import { type Count, unread } from "./count.js";
 import { icon } from "./icons.js";
 import { ConversationList, type RowState, type Topic } from "./list.js";
 import { sum } from "./parts.js";
-import { type Cast, type DemoServer, type Message, nameOf, type User } from "./server.js";
+import { isNewer } from "./pushed.js";
+import {
+  type Cast,
+  type DemoServer,
+  type Message,
+  nameOf,
+  type PhoneState,
+  type User,
+} from "./server.js";
 import { Thread } from "./thread.js";
 
 // Least time between announcements of a phone's badge to screen readers, unless
@@ -36,6 +44,8 @@ export interface PhoneOptions {
   readonly cast: Cast;
   readonly chat: Chat;
   readonly server: DemoServer;
+  /** The device under which the app is registered for pushes. */
+  readonly device: string | undefined;
   /** The badge or the connection changed. */
   readonly onChange: () => void;
 }
@@ -52,11 +62,18 @@ export class Phone {
   readonly #screen: HTMLElement;
   readonly #home: Home;
   readonly #switch: HTMLInputElement;
+  readonly #readAllButton: HTMLButtonElement;
+  readonly #closeButton: HTMLButtonElement;
   readonly #announcer = new Announcer();
   #count: Count = "messages";
   #thread: Thread | undefined;
   /** Reads the conversation of the thread. */
   #reading: OpenConversation | undefined;
+  #closed = false;
+  #pushes = 0;
+  #pushed: PhoneState["pushed"];
+  /** The push that was the newest when the app was closed: the app knew more. */
+  #known: PhoneState["pushed"];
   /** The total in the tables, if the phone does not have it yet. */
   #behind: number | undefined;
   /** The chat that the phone shows while it is offline. */
@@ -72,6 +89,7 @@ export class Phone {
       url: location.href,
       user: user.user_id,
       token: () => server.token(user.user_id),
+      ...(options.device !== undefined && { device: options.device }),
     });
 
     this.#list = new ConversationList(this.#topics, user.name, (topic) => this.#open(topic));
@@ -79,13 +97,16 @@ export class Phone {
     this.#home = new Home(user);
     this.#switch = h("input", { type: "checkbox", role: "switch", checked: true });
     this.#switch.addEventListener("change", () => this.#setOnline(this.#switch.checked));
-    const readAll = h(
+    this.#readAllButton = h(
       "button",
       { class: "quiet-button", type: "button" },
       "Read all",
       spoken(` of ${user.name}`),
     );
-    readAll.addEventListener("click", () => this.#readAll());
+    this.#readAllButton.addEventListener("click", () => this.#readAll());
+    this.#closeButton = h("button", { class: "quiet-button", type: "button" });
+    this.#closeButton.addEventListener("click", () => this.#ask(!this.#closed));
+    this.#home.onOpen = () => this.#ask(false);
     this.element = h(
       "article",
       { class: "phone", id: `phone-${user.user_id}`, "aria-label": `${user.name}'s phone` },
@@ -101,7 +122,8 @@ export class Phone {
           h("span", {}, "Online"),
           spoken(`, ${user.name}'s phone`),
         ),
-        readAll,
+        this.#closeButton,
+        this.#readAllButton,
       ),
       this.#announcer.element,
     );
@@ -113,14 +135,27 @@ export class Phone {
       if (state === "refused") this.#switch.checked = false;
       this.refresh();
     });
-    this.client.start();
+  }
+
+  /** Connects the app, or leaves it closed. */
+  start(state: PhoneState | undefined): void {
+    if (state !== undefined) this.setState(state);
+    if (!this.#closed) this.client.start();
+    this.refresh();
   }
 
   /** Draws the changes before the next paint. */
   readonly refresh = oncePerFrame(() => {
     this.#updateThread();
     // Before the status is drawn: it may add pending commands.
-    this.#read();
+    if (!this.#closed) this.#read();
+    this.#showControls();
+    if (this.#closed) {
+      this.#home.showClosed(this.total, this.#pushes);
+      this.#announcer.say(`${this.user.name}: app closed, ${unread(this.total, "messages")}`);
+      this.#options.onChange();
+      return;
+    }
     const { badge, conversations, status, more, waiting } = this.client;
     this.element.dataset.status = status.state;
     this.#home.update(status, status.state === "online" ? 0 : waiting.length);
@@ -146,6 +181,70 @@ export class Phone {
     );
     this.#options.onChange();
   });
+
+  /** The number on the icon. */
+  get total(): number {
+    const { badge } = this.client;
+    if (!this.#closed) return countOf(this.client, { count: this.#count });
+    const pushed = this.#pushed;
+    const isNews =
+      pushed !== undefined &&
+      !(pushed.epoch === this.#known?.epoch && pushed.version === this.#known.version) &&
+      isNewer(pushed, badge);
+    return isNews ? pushed.number : (badge?.total ?? 0);
+  }
+
+  /** Whether the app is closed. */
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  /** Shows what the push service knows of the phone, and opens or closes the app. */
+  setState({ closed, pushes, pushed }: PhoneState): void {
+    const changes = closed !== this.#closed;
+    // The app was connected: what was pushed before is older.
+    if (changes && closed) {
+      this.#known = this.client.status.state === "online" ? this.#pushed : undefined;
+    }
+    this.#pushes = pushes;
+    this.#pushed = pushed;
+    this.#closed = closed;
+    if (!changes) {
+      if (closed) this.refresh();
+      return;
+    }
+    this.#announcer.hurry();
+    this.element.classList.toggle("is-closed", closed);
+    this.#screen.inert = closed;
+    this.#home.setClosed(closed);
+    if (closed) {
+      this.#leaveThread();
+      this.client.stop();
+    } else if (this.#switch.checked) {
+      this.client.start();
+    }
+    this.refresh();
+  }
+
+  /** Asks the demo to open or close the app: other pages show the same phone. */
+  #ask(closed: boolean): void {
+    this.#announcer.hurry();
+    this.#options.server
+      .setClosed(this.user.user_id, closed)
+      .then((state) => this.setState(state))
+      .catch(() => {}); // the page shows that the server is away
+  }
+
+  #showControls(): void {
+    const { name } = this.user;
+    const offers = this.#closed ? "Open app" : "Close app";
+    if (this.#closeButton.dataset.offers !== offers) {
+      this.#closeButton.dataset.offers = offers;
+      this.#closeButton.replaceChildren(offers, spoken(` of ${name}`));
+    }
+    this.#closeButton.disabled = !this.#closed && !this.#switch.checked;
+    this.#readAllButton.disabled = this.#switch.disabled = this.#closed;
+  }
 
   /** What the badges count. */
   get count(): Count {
@@ -251,12 +350,16 @@ export class Phone {
   }
 
   #close(topic: Topic): void {
+    this.#leaveThread();
+    this.#list.focus(topic);
+  }
+
+  #leaveThread(): void {
     this.#reading?.close();
     this.#reading = undefined;
     this.#thread?.element.remove();
     this.#thread = undefined;
     this.#list.element.inert = false;
-    this.#list.focus(topic);
   }
 
   /** Also closes the conversation, because an open one is read. */
@@ -295,6 +398,15 @@ class Home {
   readonly #parts = h("p", { class: "parts", "aria-hidden": "true" });
   readonly #mentions = h("p", { class: "mentions" });
   readonly #behind = h("p", { class: "behind", hidden: true });
+  readonly #open = h(
+    "button",
+    { class: "open-app", type: "button" },
+    h("strong", {}, "App closed"),
+    h("span", {}, "Only a push reaches the icon. Tap to open."),
+  );
+  readonly #closed = h("div", { class: "closed", hidden: true }, this.#open);
+  /** The user taps the closed app. */
+  onOpen = () => {};
   #shown: number | undefined;
 
   constructor(user: User) {
@@ -326,7 +438,23 @@ class Home {
           this.#behind,
         ),
       ),
+      this.#closed,
     );
+    this.#open.addEventListener("click", () => this.onOpen());
+  }
+
+  setClosed(closed: boolean): void {
+    this.#closed.hidden = !closed;
+  }
+
+  /** Shows the icon of a closed app, whose number was pushed. */
+  showClosed(count: number, pushes: number): void {
+    setText(this.#time, clock(new Date()));
+    setText(this.#status, "App closed");
+    this.showBehind(undefined);
+    const came = pushes === 1 ? "1 push" : `${pushes} pushes`;
+    this.showBadge(count, unread(count, "messages"), `by push · ${came}`, true, 0);
+    setText(this.#parts, `by push · ${came}`);
   }
 
   /** `waiting` is the number of pending commands. */

@@ -103,6 +103,24 @@ export interface Cost {
   readonly rows: number;
 }
 
+/** What the push service of the demo knows of a phone. */
+export interface PhoneState {
+  readonly user_id: string;
+  /** Its app is closed: the icon shows what was pushed. */
+  readonly closed: boolean;
+  /** How many pushes came since the demo began. */
+  readonly pushes: number;
+  /** The newest push. */
+  readonly pushed?: { readonly epoch: string; readonly version: number; readonly number: number };
+}
+
+/** A phone, and what its app registers at badged to get pushes. */
+export interface Subscribed extends PhoneState {
+  readonly device: string;
+  readonly app: string;
+  readonly subscription: object;
+}
+
 export interface FeedListener {
   onOpen(): void;
   onLost(): void;
@@ -111,6 +129,7 @@ export interface FeedListener {
   onLink(state: LinkState): void;
   onTransaction(state: TransactionState): void;
   onCrowd(state: CrowdState): void;
+  onPhone(state: PhoneState): void;
 }
 
 /** The name of a user of the demo. Guests of the room have numbers. */
@@ -209,6 +228,24 @@ export class DemoServer {
     return request("POST", "demo/room/messages", { conversation_id: conversationId, messages });
   }
 
+  async phones(): Promise<readonly Subscribed[]> {
+    return (await request<{ phones: Subscribed[] }>("GET", "demo/phones")).phones;
+  }
+
+  /** Registers the device of a phone at badged, as an app does when it starts. */
+  async register(
+    { token, user_id }: User,
+    { device, app, subscription }: Subscribed,
+  ): Promise<void> {
+    const path = `v1/users/${user_id}/devices/${device}`;
+    await request("PUT", path, { platform: "unifiedpush", app, subscription }, token);
+  }
+
+  /** Opens or closes the app of a phone, on all pages. */
+  setClosed(userId: string, closed: boolean): Promise<PhoneState> {
+    return request("POST", "demo/phones", { user_id: userId, closed });
+  }
+
   async isRunning(): Promise<boolean> {
     return (await request<{ running: boolean }>("GET", "demo/simulation")).running;
   }
@@ -231,6 +268,7 @@ export class DemoServer {
     source.addEventListener("log", ({ data }) => listener.onLogged(JSON.parse(data)));
     source.addEventListener("link", ({ data }) => listener.onLink(JSON.parse(data)));
     source.addEventListener("transaction", ({ data }) => listener.onTransaction(JSON.parse(data)));
+    source.addEventListener("phone", ({ data }) => listener.onPhone(JSON.parse(data)));
     source.addEventListener("room", ({ data }) => listener.onCrowd(JSON.parse(data)));
   }
 }

@@ -2093,11 +2093,11 @@ var Changes = class {
   #timer;
   #closed = false;
   /** `onKnown` receives the users with changed badges. */
-  constructor(event, cast, server2, onKnown) {
-    this.#cast = cast;
+  constructor(event, cast2, server2, onKnown) {
+    this.#cast = cast2;
     this.#server = server2;
     this.#onKnown = onKnown;
-    const users = event.users.filter((id) => cast.users.some(({ user_id }) => user_id === id));
+    const users = event.users.filter((id) => cast2.users.some(({ user_id }) => user_id === id));
     if (users.length > 0) {
       this.element.append(h("p", { class: "changes-note" }, "Searching the log…"));
       void this.#ask(event, users);
@@ -2148,9 +2148,9 @@ var Changes = class {
     return row;
   }
 };
-function reasons({ conversations, detail }, cast) {
+function reasons({ conversations, detail }, cast2) {
   const texts = conversations.map((c) => {
-    const known = cast.conversations.find((other) => other.conversation_id === c.conversation_id);
+    const known = cast2.conversations.find((other) => other.conversation_id === c.conversation_id);
     const name = known?.name ?? c.conversation_id;
     const unread2 = c.unread_before === c.unread_after ? `${c.unread_after} unread` : `${c.unread_before} → ${c.unread_after} unread`;
     const level = c.level === "none" ? ", muted" : c.level === "mentions" ? ", only mentions count" : "";
@@ -2179,8 +2179,8 @@ var EventLog = class {
     this.#server = server2;
   }
   /** Sets the users, and the listener for the users that the open event changed. */
-  begin(cast, onChanged) {
-    this.#cast = cast;
+  begin(cast2, onChanged) {
+    this.#cast = cast2;
     this.#onChanged = onChanged;
   }
   /** How many events were added. */
@@ -2288,11 +2288,10 @@ var People = class {
     bar.replaceChildren(...buttons);
   }
   update() {
-    for (const [{ client, count: kind }, { badge, said }] of this.#badges) {
-      const count = countOf(client, { count: kind });
+    for (const [{ total: count, closed, count: kind }, { badge, said }] of this.#badges) {
       badge.hidden = count === 0;
       setText(badge, formatCount(count));
-      setText(said, `, ${unread(count, kind)}`);
+      setText(said, `, ${unread(count, closed ? "messages" : kind)}`);
     }
   }
 };
@@ -2498,6 +2497,11 @@ function ago(then) {
   return `${Math.floor(seconds / 86400)}d`;
 }
 
+// demo/src/pushed.ts
+function isNewer(push, shown) {
+  return shown === void 0 || push.epoch !== shown.epoch || push.version > shown.version;
+}
+
 // demo/src/server.ts
 function nameOf(userId, users) {
   return users.get(userId)?.name ?? userId.replace(/^guest-/, "Guest ");
@@ -2576,6 +2580,18 @@ var DemoServer = class {
   sendToAll(conversationId, messages) {
     return request("POST", "demo/room/messages", { conversation_id: conversationId, messages });
   }
+  async phones() {
+    return (await request("GET", "demo/phones")).phones;
+  }
+  /** Registers the device of a phone at badged, as an app does when it starts. */
+  async register({ token, user_id }, { device, app, subscription }) {
+    const path = `v1/users/${user_id}/devices/${device}`;
+    await request("PUT", path, { platform: "unifiedpush", app, subscription }, token);
+  }
+  /** Opens or closes the app of a phone, on all pages. */
+  setClosed(userId, closed) {
+    return request("POST", "demo/phones", { user_id: userId, closed });
+  }
   async isRunning() {
     return (await request("GET", "demo/simulation")).running;
   }
@@ -2595,6 +2611,7 @@ var DemoServer = class {
     source.addEventListener("log", ({ data }) => listener.onLogged(JSON.parse(data)));
     source.addEventListener("link", ({ data }) => listener.onLink(JSON.parse(data)));
     source.addEventListener("transaction", ({ data }) => listener.onTransaction(JSON.parse(data)));
+    source.addEventListener("phone", ({ data }) => listener.onPhone(JSON.parse(data)));
     source.addEventListener("room", ({ data }) => listener.onCrowd(JSON.parse(data)));
   }
 };
@@ -2907,38 +2924,49 @@ var Phone = class {
   #screen;
   #home;
   #switch;
+  #readAllButton;
+  #closeButton;
   #announcer = new Announcer();
   #count = "messages";
   #thread;
   /** Reads the conversation of the thread. */
   #reading;
+  #closed = false;
+  #pushes = 0;
+  #pushed;
+  /** The push that was the newest when the app was closed: the app knew more. */
+  #known;
   /** The total in the tables, if the phone does not have it yet. */
   #behind;
   /** The chat that the phone shows while it is offline. */
   #frozen;
   constructor(options) {
     this.#options = options;
-    const { user, cast, server: server2 } = options;
+    const { user, cast: cast2, server: server2 } = options;
     this.user = user;
-    this.#users = new Map(cast.users.map((other) => [other.user_id, other]));
-    this.#topics = topicsOf(user, cast);
+    this.#users = new Map(cast2.users.map((other) => [other.user_id, other]));
+    this.#topics = topicsOf(user, cast2);
     this.client = new Badged({
       url: location.href,
       user: user.user_id,
-      token: () => server2.token(user.user_id)
+      token: () => server2.token(user.user_id),
+      ...options.device !== void 0 && { device: options.device }
     });
     this.#list = new ConversationList(this.#topics, user.name, (topic) => this.#open(topic));
     this.#screen = h("div", { class: "app" }, this.#list.element);
     this.#home = new Home(user);
     this.#switch = h("input", { type: "checkbox", role: "switch", checked: true });
     this.#switch.addEventListener("change", () => this.#setOnline(this.#switch.checked));
-    const readAll = h(
+    this.#readAllButton = h(
       "button",
       { class: "quiet-button", type: "button" },
       "Read all",
       spoken(` of ${user.name}`)
     );
-    readAll.addEventListener("click", () => this.#readAll());
+    this.#readAllButton.addEventListener("click", () => this.#readAll());
+    this.#closeButton = h("button", { class: "quiet-button", type: "button" });
+    this.#closeButton.addEventListener("click", () => this.#ask(!this.#closed));
+    this.#home.onOpen = () => this.#ask(false);
     this.element = h(
       "article",
       { class: "phone", id: `phone-${user.user_id}`, "aria-label": `${user.name}'s phone` },
@@ -2954,7 +2982,8 @@ var Phone = class {
           h("span", {}, "Online"),
           spoken(`, ${user.name}'s phone`)
         ),
-        readAll
+        this.#closeButton,
+        this.#readAllButton
       ),
       this.#announcer.element
     );
@@ -2965,12 +2994,24 @@ var Phone = class {
       if (state === "refused") this.#switch.checked = false;
       this.refresh();
     });
-    this.client.start();
+  }
+  /** Connects the app, or leaves it closed. */
+  start(state) {
+    if (state !== void 0) this.setState(state);
+    if (!this.#closed) this.client.start();
+    this.refresh();
   }
   /** Draws the changes before the next paint. */
   refresh = oncePerFrame(() => {
     this.#updateThread();
-    this.#read();
+    if (!this.#closed) this.#read();
+    this.#showControls();
+    if (this.#closed) {
+      this.#home.showClosed(this.total, this.#pushes);
+      this.#announcer.say(`${this.user.name}: app closed, ${unread(this.total, "messages")}`);
+      this.#options.onChange();
+      return;
+    }
     const { badge, conversations, status, more, waiting } = this.client;
     this.element.dataset.status = status.state;
     this.#home.update(status, status.state === "online" ? 0 : waiting.length);
@@ -2992,6 +3033,59 @@ var Phone = class {
     );
     this.#options.onChange();
   });
+  /** The number on the icon. */
+  get total() {
+    const { badge } = this.client;
+    if (!this.#closed) return countOf(this.client, { count: this.#count });
+    const pushed = this.#pushed;
+    const isNews = pushed !== void 0 && !(pushed.epoch === this.#known?.epoch && pushed.version === this.#known.version) && isNewer(pushed, badge);
+    return isNews ? pushed.number : badge?.total ?? 0;
+  }
+  /** Whether the app is closed. */
+  get closed() {
+    return this.#closed;
+  }
+  /** Shows what the push service knows of the phone, and opens or closes the app. */
+  setState({ closed, pushes, pushed }) {
+    const changes = closed !== this.#closed;
+    if (changes && closed) {
+      this.#known = this.client.status.state === "online" ? this.#pushed : void 0;
+    }
+    this.#pushes = pushes;
+    this.#pushed = pushed;
+    this.#closed = closed;
+    if (!changes) {
+      if (closed) this.refresh();
+      return;
+    }
+    this.#announcer.hurry();
+    this.element.classList.toggle("is-closed", closed);
+    this.#screen.inert = closed;
+    this.#home.setClosed(closed);
+    if (closed) {
+      this.#leaveThread();
+      this.client.stop();
+    } else if (this.#switch.checked) {
+      this.client.start();
+    }
+    this.refresh();
+  }
+  /** Asks the demo to open or close the app: other pages show the same phone. */
+  #ask(closed) {
+    this.#announcer.hurry();
+    this.#options.server.setClosed(this.user.user_id, closed).then((state) => this.setState(state)).catch(() => {
+    });
+  }
+  #showControls() {
+    const { name } = this.user;
+    const offers = this.#closed ? "Open app" : "Close app";
+    if (this.#closeButton.dataset.offers !== offers) {
+      this.#closeButton.dataset.offers = offers;
+      this.#closeButton.replaceChildren(offers, spoken(` of ${name}`));
+    }
+    this.#closeButton.disabled = !this.#closed && !this.#switch.checked;
+    this.#readAllButton.disabled = this.#switch.disabled = this.#closed;
+  }
   /** What the badges count. */
   get count() {
     return this.#count;
@@ -3084,12 +3178,15 @@ var Phone = class {
     this.refresh();
   }
   #close(topic) {
+    this.#leaveThread();
+    this.#list.focus(topic);
+  }
+  #leaveThread() {
     this.#reading?.close();
     this.#reading = void 0;
     this.#thread?.element.remove();
     this.#thread = void 0;
     this.#list.element.inert = false;
-    this.#list.focus(topic);
   }
   /** Also closes the conversation, because an open one is read. */
   #markUnread(topic, seqs) {
@@ -3122,6 +3219,16 @@ var Home = class {
   #parts = h("p", { class: "parts", "aria-hidden": "true" });
   #mentions = h("p", { class: "mentions" });
   #behind = h("p", { class: "behind", hidden: true });
+  #open = h(
+    "button",
+    { class: "open-app", type: "button" },
+    h("strong", {}, "App closed"),
+    h("span", {}, "Only a push reaches the icon. Tap to open.")
+  );
+  #closed = h("div", { class: "closed", hidden: true }, this.#open);
+  /** The user taps the closed app. */
+  onOpen = () => {
+  };
   #shown;
   constructor(user) {
     this.element = h(
@@ -3151,8 +3258,22 @@ var Home = class {
           this.#mentions,
           this.#behind
         )
-      )
+      ),
+      this.#closed
     );
+    this.#open.addEventListener("click", () => this.onOpen());
+  }
+  setClosed(closed) {
+    this.#closed.hidden = !closed;
+  }
+  /** Shows the icon of a closed app, whose number was pushed. */
+  showClosed(count, pushes) {
+    setText(this.#time, clock(/* @__PURE__ */ new Date()));
+    setText(this.#status, "App closed");
+    this.showBehind(void 0);
+    const came = pushes === 1 ? "1 push" : `${pushes} pushes`;
+    this.showBadge(count, unread(count, "messages"), `by push · ${came}`, true, 0);
+    setText(this.#parts, `by push · ${came}`);
   }
   /** `waiting` is the number of pending commands. */
   update(status, waiting) {
@@ -3366,10 +3487,10 @@ var RoomPanel = class {
   #moving = false;
   /** The size that was asked for last, until the server has confirmed it. */
   #asked;
-  constructor(element, cast, phones, server2) {
+  constructor(element, cast2, phones, server2) {
     this.#element = element;
     this.#server = server2;
-    const inIt = cast.conversations.find((c) => c.conversation_id === ROOM)?.members ?? [];
+    const inIt = cast2.conversations.find((c) => c.conversation_id === ROOM)?.members ?? [];
     this.#phones = phones.filter(({ user }) => inIt.includes(user.user_id));
     for (const { client } of this.#phones) {
       client.on(
@@ -3672,14 +3793,32 @@ async function firstCast() {
     }
   }
 }
-function start(cast) {
+async function register(cast2) {
+  try {
+    const phones = await server.phones();
+    for (const phone of phones) {
+      const user = cast2.users.find(({ user_id }) => user_id === phone.user_id);
+      if (user !== void 0) await server.register(user, phone);
+    }
+    return phones;
+  } catch (error) {
+    console.warn(error);
+    return [];
+  }
+}
+function start(cast2, registered) {
   const onChange = oncePerFrame(() => {
     people.update();
     showLive(phones);
   });
-  const phones = cast.users.map((user) => new Phone({ user, cast, chat, server, onChange }));
+  const stateOf = ({ user_id }) => registered.find((phone) => phone.user_id === user_id);
+  const phones = cast2.users.map((user) => {
+    const device = stateOf(user)?.device;
+    return new Phone({ user, cast: cast2, chat, server, device, onChange });
+  });
+  for (const phone of phones) phone.start(stateOf(phone.user));
   stale = new StaleWatch(phones, server, log);
-  log.begin(cast, (users) => {
+  log.begin(cast2, (users) => {
     for (const phone of phones) phone.setChanged(users.includes(phone.user.user_id));
   });
   const showAgain = showOnPage(phones);
@@ -3687,11 +3826,17 @@ function start(cast) {
     for (const phone of phones) phone.count = count;
     showAgain();
   });
-  const room = new RoomPanel(find("#room"), cast, phones, server);
+  const room = new RoomPanel(find("#room"), cast2, phones, server);
   const people = new People(find("#people"), phones);
   const stage = find("#phones");
   stage.replaceChildren(...phones.map(({ element }) => element));
   stage.removeAttribute("aria-busy");
+  const showPhone = (state) => {
+    const phone = phones.find(({ user }) => user.user_id === state.user_id);
+    const was = phone?.closed;
+    phone?.setState(state);
+    if (phone?.closed !== was) showAgain();
+  };
   let lost = false;
   server.follow({
     onOpen() {
@@ -3701,7 +3846,10 @@ function start(cast) {
       void bus.sync();
       void transaction.sync();
       void room.sync();
-      if (lost) void reloadIfRecast(cast);
+      if (lost) {
+        void reloadIfRecast(cast2);
+        void register(cast2).then((states) => states.forEach(showPhone));
+      }
       lost = false;
     },
     onLost() {
@@ -3717,7 +3865,8 @@ function start(cast) {
     onLogged: (event) => log.add(event),
     onLink: (state) => bus.show(state),
     onTransaction: (state) => transaction.show(state),
-    onCrowd: (state) => room.show(state)
+    onCrowd: (state) => room.show(state),
+    onPhone: showPhone
   });
   setInterval(() => {
     for (const phone of phones) phone.refresh();
@@ -3730,7 +3879,7 @@ function showOnPage(phones) {
   const show = (phone) => {
     shown = phone;
     stop();
-    if (phone === void 0) return;
+    if (phone === void 0 || phone.closed) return;
     const { client, count } = phone;
     const all = [
       showInTitle(client, { count }),
@@ -3755,16 +3904,18 @@ function showLive(phones) {
     return;
   }
   const online = phones.filter(({ client }) => client.status.state === "online").length;
-  showLink("live", `${online} of ${phones.length} phones online`);
+  const closed = phones.filter((phone) => phone.closed).length;
+  const more = closed > 0 ? `, ${closed} closed` : "";
+  showLink("live", `${online} of ${phones.length} phones online${more}`);
 }
 function showLink(state, text) {
   link.dataset.state = state;
   setText(linkText, text);
 }
-async function reloadIfRecast(cast) {
+async function reloadIfRecast(cast2) {
   const ids = ({ users, conversations }) => JSON.stringify([users.map((u) => u.user_id), conversations.map((c) => c.conversation_id)]);
-  const now = await server.cast().catch(() => cast);
-  if (ids(now) !== ids(cast)) location.reload();
+  const now = await server.cast().catch(() => cast2);
+  if (ids(now) !== ids(cast2)) location.reload();
 }
 async function syncSimulation() {
   showSimulation(await server.isRunning().catch(() => void 0));
@@ -3780,4 +3931,5 @@ play.addEventListener("click", async () => {
   showSimulation(await server.setRunning(wanted).catch(() => void 0));
 });
 void navigator.serviceWorker?.register("worker.js").catch(console.warn);
-start(await firstCast());
+var cast = await firstCast();
+start(cast, await register(cast));
