@@ -121,7 +121,7 @@ test("the icon of a closed app follows by push, on all pages, and the app contin
   const direct = await server.send("ada-ben", "ada", "You too?");
   await demo.total("ben", 3);
   await ben.getByText("3 unread").waitFor({ state: "attached" });
-  await ben.getByText(/by push · \d+ push/).waitFor();
+  await ben.getByText(/told by \d+ push/).waitFor();
   await shoot(demo.page, "closed");
   // Another page shows the same phone.
   const other = new Demo(await context.newPage(), server.url);

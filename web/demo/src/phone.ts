@@ -453,8 +453,8 @@ class Home {
     setText(this.#status, "App closed");
     this.showBehind(undefined);
     const came = pushes === 1 ? "1 push" : `${pushes} pushes`;
-    this.showBadge(count, unread(count, "messages"), `by push · ${came}`, true, 0);
-    setText(this.#parts, `by push · ${came}`);
+    this.showBadge(count, unread(count, "messages"), "", true, 0);
+    setText(this.#parts, `told by ${came}`);
   }
 
   /** `waiting` is the number of pending commands. */

@@ -3272,8 +3272,8 @@ var Home = class {
     setText(this.#status, "App closed");
     this.showBehind(void 0);
     const came = pushes === 1 ? "1 push" : `${pushes} pushes`;
-    this.showBadge(count, unread(count, "messages"), `by push · ${came}`, true, 0);
-    setText(this.#parts, `by push · ${came}`);
+    this.showBadge(count, unread(count, "messages"), "", true, 0);
+    setText(this.#parts, `told by ${came}`);
   }
   /** `waiting` is the number of pending commands. */
   update(status, waiting) {
