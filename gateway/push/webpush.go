@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/badged/badged/internal/webpush"
+	"github.com/badged/badged/gateway/push/webpush"
 )
 
 // webPush sends to browsers, and to the distributors of UnifiedPush, which

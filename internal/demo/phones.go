@@ -12,7 +12,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/badged/badged/internal/webpush"
+	"github.com/badged/badged/gateway/push/webpush"
 )
 
 // device is the name of the phone of each person, under which it is registered.

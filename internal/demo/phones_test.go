@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/badged/badged/internal/webpush"
+	"github.com/badged/badged/gateway/push/webpush"
 )
 
 // encrypted returns a push to a subscription.
