@@ -39,8 +39,8 @@ func Types() []TypeInfo {
 			Example:  Event{ID: "design-crew/42/recalled", Data: Data{ConversationID: "design-crew", Seq: 42, UserIDs: []string{"ada", "chloe"}}},
 		},
 		{
-			Type: ConversationMarkedUnread, Does: "The conversation counts at least 1 until it is read up to the read position or further. With seqs, these messages count again until then instead, without those that were recalled. Messages of rooms cannot be marked.",
-			Required: []string{"conversation_id", "user_ids"}, Optional: []string{"seqs"},
+			Type: ConversationMarkedUnread, Does: "The conversation counts at least 1 until it is read up to the read position or further. With seqs, these messages count again until then instead, without those that were recalled. With from_seq, the messages of a room from there on do, without the user's own and those from before the user joined: rooms need from_seq, other conversations seqs. With both, from_seq applies to the members of the room and seqs to the others.",
+			Required: []string{"conversation_id", "user_ids"}, Optional: []string{"seqs", "from_seq"},
 			Example: Event{ID: "design-crew/unread/ada/1", Data: Data{ConversationID: "design-crew", UserIDs: ada}},
 		},
 		{

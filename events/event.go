@@ -29,7 +29,8 @@ const (
 	// if the recall comes before the delivery.
 	MessageRecalled Type = "message.recalled"
 	// ConversationMarkedUnread makes the conversation count at least 1 until
-	// the next read. With Seqs, these messages count again until then.
+	// the next read. With Seqs, these messages count again until then; with FromSeq,
+	// those of a room from there on.
 	ConversationMarkedUnread Type = "conversation.marked_unread"
 	// ConversationLevelSet changes what the conversation adds to the total.
 	ConversationLevelSet Type = "conversation.level_set"
@@ -104,7 +105,9 @@ type Data struct {
 	Seq     int64 `json:"seq" minimum:"1" doc:"The position of the message in its conversation."`
 	UpToSeq int64 `json:"up_to_seq" minimum:"1" doc:"The last message that is read. For conversation.left: the last message that does not bring the conversation back. For room.joined: by default the last message of the room."`
 	// Seqs are messages that the user has read.
-	Seqs             []int64  `json:"seqs" minItems:"1" maxItems:"1000" minimum:"1" doc:"Messages that the user has read and that count again."`
+	Seqs []int64 `json:"seqs" minItems:"1" maxItems:"1000" minimum:"1" doc:"Messages that the user has read and that count again."`
+	// FromSeq is for members of rooms.
+	FromSeq          int64    `json:"from_seq" minimum:"1" doc:"The first message of a room that counts again."`
 	MentionedUserIDs []string `json:"mentioned_user_ids" maxItems:"10000" minLength:"1" maxLength:"128" among:"user_ids" doc:"The users that the message mentions. In message.delivered they must be among user_ids. In room.posted those who are not members are ignored."`
 	MentionsAll      bool     `json:"mentions_all" doc:"The message mentions every member of the room."`
 	// Category, if empty, means DefaultCategory in a MessageDelivered or RoomPosted,

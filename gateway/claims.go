@@ -55,6 +55,18 @@ func (m *member) claim(conversationID string, upTo int64) {
 	m.claims[conversationID] = claim{upTo, now.Add(claimSpan)}
 }
 
+// forgetAhead forgets a read that was ahead of a room: the user has marked messages of
+// it since.
+func (h *hub) forgetAhead(userID, conversationID string) {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	if in, ok := h.users[userID]; ok && in.member != nil {
+		in.member.mu.Lock()
+		defer in.member.mu.Unlock()
+		delete(in.member.claims, conversationID)
+	}
+}
+
 // honour repeats the reads whose messages the rooms have by now. The caller holds the
 // mutexes of the hub and of m.
 func (m *member) honour() {
@@ -65,7 +77,7 @@ func (m *member) honour() {
 	for id, c := range m.claims {
 		entry, ok := m.account.Memberships[id]
 		switch {
-		case !ok || entry.ReadSeq >= c.upTo || now.After(c.until):
+		case !ok || max(entry.ReadSeq, entry.SeenSeq) >= c.upTo || now.After(c.until):
 		case entry.Room.LastSeq < c.upTo:
 			continue
 		case len(m.user.sessions) > 0:

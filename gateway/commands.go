@@ -163,12 +163,17 @@ func (g *Gateway) carryOut(ctx context.Context, by Identity, f clientFrame) erro
 		if err := g.mayMark(ctx, userID, f.ConversationID); err != nil {
 			return err
 		}
-		if f.Seqs != nil {
+		messages := Messages{Seqs: f.Seqs}
+		if f.Seqs != nil || f.FromSeq != nil {
 			if err := g.mayMarkMessages(ctx, userID, &f); err != nil {
 				return err
 			}
 		}
-		return g.cfg.Commands.MarkUnread(ctx, userID, key, f.ConversationID, f.Seqs)
+		if f.FromSeq != nil {
+			messages.FromSeq = *f.FromSeq
+			g.hub.forgetAhead(userID, f.ConversationID)
+		}
+		return g.cfg.Commands.MarkUnread(ctx, userID, key, f.ConversationID, messages)
 	}
 	if f.UpToSeq < 1 {
 		return &commandError{codeInvalid, "up_to_seq must be at least 1"}

@@ -35,8 +35,8 @@ func ClientFrames() []FrameInfo {
 			Example: `{"t":"read_all","id":2}`,
 		},
 		{
-			T: frameMarkUnread, Of: clientFrame{}, Required: []string{"t", "conversation_id"}, Optional: []string{"id", "seqs"}, Command: true,
-			Means:   "The conversation counts at least 1 until it is read up to the read position or further. With seqs, these messages count again until then instead; those that were recalled do not. It is invalid with seqs in a room.",
+			T: frameMarkUnread, Of: clientFrame{}, Required: []string{"t", "conversation_id"}, Optional: []string{"id", "seqs", "from_seq"}, Command: true,
+			Means:   "The conversation counts at least 1 until it is read up to the read position or further. With seqs, these messages count again until then instead; those that were recalled do not. In a room, from_seq names the first of them, and seqs are invalid there. The user's own messages do not count, nor those from before the user joined.",
 			Example: `{"t":"mark_unread","id":3,"conversation_id":"tea"}`,
 		},
 		{

@@ -63,9 +63,16 @@ type Commands interface {
 	// ReadAll marks every conversation of a category read, or all if category is
 	// empty.
 	ReadAll(ctx context.Context, userID, key, category string) error
-	// MarkUnread marks a conversation unread, or only the messages seqs of it if there
-	// are any.
-	MarkUnread(ctx context.Context, userID, key, conversationID string, seqs []int64) error
+	// MarkUnread marks a conversation unread, or only messages of it if it names any.
+	MarkUnread(ctx context.Context, userID, key, conversationID string, messages Messages) error
+}
+
+// Messages names messages of a conversation that count again. The zero value names none.
+type Messages struct {
+	// Seqs are the messages, unless the conversation is a room.
+	Seqs []int64
+	// FromSeq, in a room, is the first of them.
+	FromSeq int64
 }
 
 // InvalidError is an error of [Commands] that the client has caused and should

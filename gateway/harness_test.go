@@ -271,9 +271,12 @@ func (l *log) ReadAll(_ context.Context, user, key, category string) error {
 	return l.record("%s reads all of %q%s", user, category, under(key))
 }
 
-func (l *log) MarkUnread(_ context.Context, user, key, conversation string, seqs []int64) error {
-	if len(seqs) > 0 {
-		return l.record("%s marks %v of %s%s", user, seqs, conversation, under(key))
+func (l *log) MarkUnread(_ context.Context, user, key, conversation string, messages Messages) error {
+	if messages.FromSeq > 0 {
+		return l.record("%s marks %s from %d%s", user, conversation, messages.FromSeq, under(key))
+	}
+	if len(messages.Seqs) > 0 {
+		return l.record("%s marks %v of %s%s", user, messages.Seqs, conversation, under(key))
 	}
 	return l.record("%s marks %s%s", user, conversation, under(key))
 }

@@ -46,7 +46,12 @@ func (g *Gateway) mayMark(ctx context.Context, userID, conversationID string) er
 // mayMarkMessages returns why a user cannot mark messages of a conversation unread, or
 // nil.
 func (g *Gateway) mayMarkMessages(ctx context.Context, userID string, f *clientFrame) error {
-	if len(f.Seqs) == 0 { // an event without seqs would mark the conversation
+	switch {
+	case f.Seqs != nil && f.FromSeq != nil:
+		return &commandError{codeInvalid, "seqs and from_seq must not be together"}
+	case f.FromSeq != nil && *f.FromSeq < 1:
+		return &commandError{codeInvalid, "from_seq must be at least 1"}
+	case f.FromSeq == nil && len(f.Seqs) == 0: // an event without seqs would mark the conversation
 		return &commandError{codeInvalid, "seqs must name at least one message"}
 	}
 	var member bool
@@ -54,10 +59,15 @@ func (g *Gateway) mayMarkMessages(ctx context.Context, userID string, f *clientF
 		member, err = g.cfg.Badges.IsMember(ctx, userID, f.ConversationID)
 		return err
 	})
-	if err == nil && member {
-		return &commandError{codeInvalid, "seqs must be absent in a room"}
+	switch {
+	case err != nil:
+		return err
+	case member && f.Seqs != nil:
+		return &commandError{codeInvalid, "seqs must be absent in a room: give from_seq"}
+	case !member && f.FromSeq != nil:
+		return &commandError{codeInvalid, "from_seq is for rooms of which you are a member: give seqs"}
 	}
-	return err
+	return nil
 }
 
 // mayTouch returns why a client cannot read or mark a conversation, or nil. Its answer

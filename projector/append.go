@@ -192,15 +192,8 @@ func (a *directAppend) commit(ctx context.Context) (receipt events.Receipt, err 
 		}
 	}
 
-	var loads pgx.Batch
-	for i := range a.parts {
-		part := a.parts[i].partition
-		a.parts[i].batch.QueueLoads(&loads, part.tables, part.cache, part.keys, part.state)
-	}
-	if loads.Len() > 0 {
-		if err := conn.SendBatch(ctx, &loads).Close(); err != nil {
-			return receipt, fmt.Errorf("%w: load: %w", errNotBegun, err)
-		}
+	if err := store.Load(ctx, conn, a.queueLoads, a.queueMoreLoads); err != nil {
+		return receipt, fmt.Errorf("%w: load: %w", errNotBegun, err)
 	}
 	var writes pgx.Batch
 	size := 0
@@ -226,6 +219,19 @@ func (a *directAppend) commit(ctx context.Context) (receipt events.Receipt, err 
 	}
 	receipt.TransactionID, receipt.Timeline = a.parts[0].batch.To.TransactionID, timelineOf(incarnationOf(conn))
 	return receipt, nil
+}
+
+func (a *directAppend) queueLoads(loads *pgx.Batch) {
+	for i := range a.parts {
+		part := a.parts[i].partition
+		a.parts[i].batch.QueueLoads(loads, part.tables, part.cache, part.keys, part.state)
+	}
+}
+
+func (a *directAppend) queueMoreLoads(loads *pgx.Batch) {
+	for i := range a.parts {
+		a.parts[i].batch.QueueMoreLoads(loads, a.parts[i].partition.tables)
+	}
 }
 
 // leave ends the turns of the partitions after the transaction has ended with err.

@@ -90,8 +90,8 @@ func (c commands) ReadAll(ctx context.Context, userID, key, category string) err
 	return c.append(ctx, userID, key, events.UserReadAll, events.Data{Category: category})
 }
 
-func (c commands) MarkUnread(ctx context.Context, userID, key, conversationID string, seqs []int64) error {
-	return c.append(ctx, userID, key, events.ConversationMarkedUnread, events.Data{ConversationID: conversationID, Seqs: seqs})
+func (c commands) MarkUnread(ctx context.Context, userID, key, conversationID string, messages gateway.Messages) error {
+	return c.append(ctx, userID, key, events.ConversationMarkedUnread, events.Data{ConversationID: conversationID, Seqs: messages.Seqs, FromSeq: messages.FromSeq})
 }
 
 func (c commands) append(ctx context.Context, userID, key string, t events.Type, d events.Data) error {

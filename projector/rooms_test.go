@@ -205,7 +205,7 @@ func TestEventsThatMembersRefuse(t *testing.T) {
 		{foldtest.Deliver("c", 2, foldtest.User(0, 0), foldtest.User(0, 1)), "publish room.posted instead of message.delivered"},
 		{foldtest.Event("recall", events.MessageRecalled, "c", foldtest.Seq(2), foldtest.User(0, 0), foldtest.User(0, 1)), "publish room.recalled instead of message.recalled"},
 		{foldtest.Event("left", events.ConversationLeft, "c", nil, foldtest.User(0, 0), foldtest.User(0, 1)), "publish room.left instead of conversation.left"},
-		{foldtest.Event("mark", events.ConversationMarkedUnread, "c", foldtest.Seqs(1), foldtest.User(0, 0), foldtest.User(0, 1)), "messages of rooms cannot be marked unread: publish conversation.marked_unread without seqs"},
+		{foldtest.Event("mark", events.ConversationMarkedUnread, "c", foldtest.Seqs(1), foldtest.User(0, 0), foldtest.User(0, 1)), "publish conversation.marked_unread with from_seq instead of seqs"},
 	} {
 		t.Run(string(tc.refused.Type), func(t *testing.T) {
 			d := newDatabase(t)

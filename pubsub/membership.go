@@ -10,7 +10,7 @@ func (m *Membership) Conversation(version int64) Conversation {
 		Unread:         m.unread(),
 		Mentions:       m.mentions(),
 		FirstUnreadSeq: m.firstUnread(),
-		ReadSeq:        m.ReadSeq,
+		ReadSeq:        max(m.ReadSeq, m.SeenSeq),
 		LastSeq:        m.Room.LastSeq,
 		Level:          m.Level,
 		Category:       m.Room.Category,

@@ -60,8 +60,11 @@ func (u *RoomUpdate) Address() Address {
 // changes no row of its members.
 type Membership struct {
 	// Joined is Room.Changes when the user joined.
-	Joined       int64  `json:"joined"`
-	ReadSeq      int64  `json:"read_seq"`
+	Joined  int64 `json:"joined"`
+	ReadSeq int64 `json:"read_seq"`
+	// SeenSeq is the read position that clients see while messages below it are marked
+	// unread, else 0. The numbers follow from ReadSeq.
+	SeenSeq      int64  `json:"seen_seq,omitempty"`
 	Level        string `json:"level"`
 	MarkedUnread bool   `json:"marked_unread,omitempty"`
 	// Own are the user's own messages above ReadSeq, and OwnCounted is how many

@@ -33,7 +33,7 @@ func TestMarkedMessages(t *testing.T) {
 		`{"t":"mark_unread","id":5,"conversation_id":"c","seqs":[0]}`:    "seqs[0] must be at least 1, is 0",
 		`{"t":"mark_unread","id":6,"conversation_id":"c","seqs":[]}`:     "seqs must name at least one message",
 		`{"t":"mark_unread","id":7,"conversation_id":"c","seqs":["1"]}`:  "field seqs must not be a JSON string",
-		`{"t":"mark_unread","id":8,"conversation_id":"room","seqs":[1]}`: "seqs must be absent in a room",
+		`{"t":"mark_unread","id":8,"conversation_id":"room","seqs":[1]}`: "seqs must be absent in a room: give from_seq",
 	} {
 		if strings.Contains(frame, "room") {
 			p.mustPost(
@@ -41,6 +41,58 @@ func TestMarkedMessages(t *testing.T) {
 				`{"specversion":"1.0","id":"post","source":"chat","type":"room.posted","data":{"conversation_id":"room","seq":1}}`)
 			ann.awaitTotal(1)
 		}
+		if status, answer := p.command("ann", frame); status != http.StatusBadRequest || !strings.Contains(answer, want) {
+			t.Errorf("%s is answered %d %s, want that %s", frame, status, answer, want)
+		}
+	}
+}
+
+// A member of a room marks its messages unread from one on: all of them count again but
+// the member's own, those that were recalled, and those from before the member joined.
+func TestMarkedMessagesOfARoom(t *testing.T) {
+	t.Parallel()
+	database := newDatabase(t)
+	p := serve(t, database, "--redis-url="+newRedis(t).URL())
+	event := func(id, typ, data string) string {
+		return `{"specversion":"1.0","id":"` + id + `","source":"chat","type":"` + typ + `","data":{"conversation_id":"hall",` + data + `}}`
+	}
+	ann, ben := connect(t, p.url, "ann"), connect(t, p.url, "ben")
+	p.mustPost(event("1", "room.joined", `"user_ids":["ben"]`), event("2", "room.posted", `"seq":10`),
+		event("3", "room.joined", `"user_ids":["ann"]`),
+		event("4", "room.posted", `"seq":20`), event("5", "room.posted", `"seq":30,"sender_id":"ann"`),
+		event("6", "room.posted", `"seq":40,"mentioned_user_ids":["ann"]`), event("7", "room.posted", `"seq":50,"mentions_all":true`),
+		event("8", "room.recalled", `"seq":20`))
+	ann.awaitTotal(2)
+	ben.awaitTotal(4)
+	p.mustCommand("ann", `{"t":"read","id":1,"conversation_id":"hall","up_to_seq":50}`)
+	ann.awaitTotal(0)
+	ann.say(`{"t":"mark_unread","id":2,"conversation_id":"hall","from_seq":1}`)
+	ann.awaitTotal(2)
+	// The position is the one that was read, and mentions count again.
+	if status, _, answer := request(t, http.MethodGet, p.url+"/v1/users/ann/conversations", "", ""); status != http.StatusOK ||
+		!strings.Contains(answer, `"unread":2,"mentions":2,"first_unread_seq":40,"read_seq":50`) {
+		t.Errorf("the conversation is %d %s", status, answer)
+	}
+	p.mustPost(event("9", "room.posted", `"seq":35`), event("10", "room.posted", `"seq":36,"sender_id":"ann"`)) // late
+	ann.awaitTotal(3)
+	position := p.mustPost(event("11", "room.recalled", `"seq":30`), event("12", "room.recalled", `"seq":40`))
+	ann.awaitTotal(2)
+	everyReaderSays(t, database, p, "ann", position, map[string]int64{"hall": 2})
+	fresh := connect(t, p.url, "ann")
+	fresh.awaitTotal(2)
+	fresh.say(`{"t":"read","id":3,"conversation_id":"hall","up_to_seq":40}`) // older than the mark
+	fresh.say(`{"t":"mark_unread","id":4,"conversation_id":"hall","from_seq":50}`)
+	fresh.awaitTotal(2)
+	fresh.say(`{"t":"read","id":5,"conversation_id":"hall","up_to_seq":50}`)
+	ann.awaitTotal(0)
+
+	p.mustPost(delivered("c", 1, `"ann"`))
+	for frame, want := range map[string]string{
+		`{"t":"mark_unread","id":5,"conversation_id":"hall","from_seq":0}`:            "from_seq must be at least 1",
+		`{"t":"mark_unread","id":6,"conversation_id":"hall","from_seq":"1"}`:          "field from_seq must not be a JSON string",
+		`{"t":"mark_unread","id":7,"conversation_id":"hall","from_seq":1,"seqs":[1]}`: "seqs and from_seq must not be together",
+		`{"t":"mark_unread","id":8,"conversation_id":"c","from_seq":1}`:               "from_seq is for rooms of which you are a member: give seqs",
+	} {
 		if status, answer := p.command("ann", frame); status != http.StatusBadRequest || !strings.Contains(answer, want) {
 			t.Errorf("%s is answered %d %s, want that %s", frame, status, answer, want)
 		}

@@ -41,9 +41,9 @@ func (c commands) ReadAll(ctx context.Context, userID, key, category string) err
 }
 
 // MarkUnread implements gateway.Commands.
-func (c commands) MarkUnread(ctx context.Context, userID, key, conversationID string, seqs []int64) error {
+func (c commands) MarkUnread(ctx context.Context, userID, key, conversationID string, messages gateway.Messages) error {
 	return c.append(ctx, userID, key, events.ConversationMarkedUnread, events.Data{
-		ConversationID: conversationID, UserIDs: []string{userID}, Seqs: seqs,
+		ConversationID: conversationID, UserIDs: []string{userID}, Seqs: messages.Seqs, FromSeq: messages.FromSeq,
 	})
 }
 

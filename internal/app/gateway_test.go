@@ -141,9 +141,9 @@ func TestRepeatedCommandTakesEffectOnce(t *testing.T) {
 		want int64
 	}{
 		{"reads", func() error { return c.Read(t.Context(), "ada", "", "lunch", 1) }, 0},
-		{"marks", func() error { return c.MarkUnread(t.Context(), "ada", key, "lunch", nil) }, 1},
+		{"marks", func() error { return c.MarkUnread(t.Context(), "ada", key, "lunch", gateway.Messages{}) }, 1},
 		{"reads elsewhere", func() error { return c.Read(t.Context(), "ada", "", "lunch", 1) }, 0},
-		{"marks again", func() error { return c.MarkUnread(t.Context(), "ada", key, "lunch", nil) }, 0},
+		{"marks again", func() error { return c.MarkUnread(t.Context(), "ada", key, "lunch", gateway.Messages{}) }, 0},
 	} {
 		if err := step.do(); err != nil {
 			t.Fatalf("ada %s: %v", step.name, err)
@@ -165,8 +165,8 @@ func TestInvalidCommandsBlameTheClient(t *testing.T) {
 	a := open(t, settings(pgtest.NewDB(t, migrated())))
 	c := commands{a.publisher}
 	for name, err := range map[string]error{
-		"conversation_id must not be empty":                    c.MarkUnread(t.Context(), "ada", "", "", nil),
-		"seqs[1] must be at least 1, is 0":                     c.MarkUnread(t.Context(), "ada", "", "lunch", []int64{1, 0}),
+		"conversation_id must not be empty":                    c.MarkUnread(t.Context(), "ada", "", "", gateway.Messages{}),
+		"seqs[1] must be at least 1, is 0":                     c.MarkUnread(t.Context(), "ada", "", "lunch", gateway.Messages{Seqs: []int64{1, 0}}),
 		"up_to_seq must be at least 1, is -1":                  c.Read(t.Context(), "ada", "", "lunch", -1),
 		"category must not hold control characters":            c.ReadAll(t.Context(), "ada", "", "\x01"),
 		"conversation_id must have at most 128 bytes, has 129": c.Read(t.Context(), "ada", "", strings.Repeat("x", 129), 1),
@@ -180,7 +180,7 @@ func TestInvalidCommandsBlameTheClient(t *testing.T) {
 	}
 	a.pools[0].Close()
 	var invalid gateway.InvalidError
-	if err := c.MarkUnread(t.Context(), "ada", "", "lunch", nil); err == nil || errors.As(err, &invalid) {
+	if err := c.MarkUnread(t.Context(), "ada", "", "lunch", gateway.Messages{}); err == nil || errors.As(err, &invalid) {
 		t.Errorf("a database that is away is the client's fault: %v", err)
 	}
 }

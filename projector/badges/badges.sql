@@ -172,7 +172,7 @@ FROM (
 
 -- name: membership
 -- What gives its numbers, together with the room.
-ROW(c.conversation_id, c.version, c.joined, c.read_seq, c.level::text, c.marked_unread, c.mentions, c.own_set,
+ROW(c.conversation_id, c.version, c.joined, c.read_seq, coalesce(c.seen_seq, 0), c.level::text, c.marked_unread, c.mentions, c.own_set,
     CASE WHEN c.read_seq < r.since THEN ({closed}) END, CASE WHEN c.read_seq < r.since THEN ({closed ranges}) END)
 
 -- name: room

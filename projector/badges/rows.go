@@ -60,10 +60,10 @@ func (r *userRow) targets() []any {
 
 // membershipRow is a row of a membership.
 type membershipRow struct {
-	id, level                       string
-	version, joined, read, mentions int64
-	marked                          bool
-	own                             ownMessages
+	id, level                             string
+	version, joined, read, seen, mentions int64
+	marked                                bool
+	own                                   ownMessages
 	// closed counts what closed chunks have above the read position: messages, and
 	// those of them that mention everybody. ranges are the first there, by start and
 	// by size: one more than the user's own messages can fill. Both are nil if the
@@ -73,13 +73,13 @@ type membershipRow struct {
 }
 
 func (r *membershipRow) targets() []any {
-	return []any{&r.id, &r.version, &r.joined, &r.read, &r.level, &r.marked, &r.mentions, &r.own, &r.closed, &r.ranges}
+	return []any{&r.id, &r.version, &r.joined, &r.read, &r.seen, &r.level, &r.marked, &r.mentions, &r.own, &r.closed, &r.ranges}
 }
 
 // membership returns the membership in its room.
 func (r *membershipRow) membership(room *pubsub.Room) pubsub.Membership {
 	m := pubsub.Membership{
-		Joined: r.joined, ReadSeq: r.read, Level: r.level, MarkedUnread: r.marked,
+		Joined: r.joined, ReadSeq: r.read, SeenSeq: r.seen, Level: r.level, MarkedUnread: r.marked,
 		Own: r.own.seqs, OwnCounted: r.own.counted, Mentions: r.mentions, Room: room,
 	}
 	if len(r.closed) == 2 {

@@ -148,12 +148,15 @@ func (m *move) events(account string) (evs []events.Event) {
 		add(events.ConversationLevelSet, events.Data{Level: m.from.Level})
 	}
 	// Leaving, as an earlier merge did, moved the guest's position without reading.
-	read := m.to.ReadSeq
-	if m.from.ReadSeq > max(read, m.from.LeftSeq) {
-		read = m.from.ReadSeq
+	read := m.to.ReadPosition()
+	if position := m.from.ReadPosition(); position > max(read, m.from.LeftSeq) {
+		read = position
 		add(events.ConversationRead, events.Data{UpToSeq: read})
 	}
 	if m.to.Member() { // its messages are those of the room
+		if m.from.Member() && m.from.Membership.Seen >= read {
+			add(events.ConversationMarkedUnread, events.Data{FromSeq: m.from.ReadSeq + 1})
+		}
 		return evs
 	}
 	for _, seq := range m.unread() {
@@ -215,6 +218,9 @@ func (m *move) again() (seqs []int64) {
 func (m *move) id(e *events.Event) string {
 	d := &e.Data
 	text := fmt.Sprintf("%s\x00%s\x00%d\x00%d\x00%s\x00%t\x00%s\x00%v", e.Type, d.ConversationID, d.Seq, d.UpToSeq, d.Category, d.MentionedUserIDs != nil, d.Level, d.Seqs)
+	if d.FromSeq > 0 {
+		text += fmt.Sprintf("\x00%d", d.FromSeq)
+	}
 	if e.Type == events.ConversationLevelSet || e.Type == events.ConversationMarkedUnread {
 		text += fmt.Sprintf("\x00%d\x00%d", m.from.Version, m.to.Version)
 	}

@@ -211,8 +211,10 @@ func (s *Staging) step(ctx context.Context, in *replay.Snapshot, limit int) (int
 		return 0, fmt.Errorf("look for rooms: %w", err)
 	}
 	state, missing := store.StateOf(items, store.NewCache(0), rooms)
-	if err := s.load(ctx, in.Tx, missing, state); err != nil {
-		return 0, err
+	queue := func(reads *pgx.Batch) { s.tables.QueueLoads(reads, &missing, state, store.NewCache(0)) }
+	more := func(reads *pgx.Batch) { s.tables.QueueMarkLoads(reads, items, state) }
+	if err := store.Load(ctx, in.Tx, queue, more); err != nil {
+		return 0, fmt.Errorf("load: %w", err)
 	}
 	if s.touched != nil {
 		for id := range state.Users {

@@ -59,7 +59,7 @@ func (s *search) followMessages(at events.Place, e *events.Event, logged LoggedE
 	}
 	if e.Type != events.MessageDelivered && e.Type != events.RoomPosted {
 		for i := range d.kept {
-			if m := &d.kept[i]; len(e.Data.Seqs) > 0 && m.ConversationID == id && s.user.Conversations[id].Again.Contains(m.Seq) {
+			if m := &d.kept[i]; e.Type == events.ConversationMarkedUnread && m.ConversationID == id && s.marked(id, m.Seq) {
 				m.Fate, m.By = FateUnread, nil // again
 			} else if m.Fate == FateUnread && (id == "" || id == m.ConversationID) {
 				s.settle(m, logged)
@@ -88,6 +88,16 @@ func (s *search) followMessages(at events.Place, e *events.Event, logged LoggedE
 		return
 	}
 	d.add(m)
+}
+
+// marked reports whether a message of a conversation counts again.
+func (s *search) marked(id string, seq int64) bool {
+	c := s.user.Conversations[id]
+	if c.Member() {
+		counts, _ := s.counts(c, seq)
+		return counts && seq <= c.Membership.Seen
+	}
+	return c.Again.Contains(seq)
 }
 
 // settle records the fate of a message of the conversation, if the event

@@ -195,6 +195,11 @@ func (s *search) fold(e *events.Event, logged LoggedEvent) (why Why, detail stri
 			t.count(seq, logged)
 		}
 	}
+	if e.Data.FromSeq > 0 && c.Member() && after != before {
+		for seq := range c.MarkedIn(s.replay.Rooms[c.ID]) {
+			t.count(seq, logged)
+		}
+	}
 	if e.Type != events.MessageDelivered {
 		if after != before || c.Member() != member {
 			return "", ""
@@ -227,14 +232,14 @@ func (s *search) reason(c *badge.Conversation, e *events.Event) (Why, string) {
 		}
 		return WhyAlreadyDelivered, "an earlier event delivered the message"
 	case events.ConversationRead, events.ConversationExpired:
-		if d.UpToSeq > c.ReadSeq {
+		if d.UpToSeq > c.ReadPosition() {
 			why := fmt.Sprintf("no message above %d was delivered before", c.ReadSeq)
 			if d.ByApp {
 				why += fmt.Sprintf("; those up to %d are read if they come within %s", d.UpToSeq, badge.ClaimSpan)
 			}
 			return WhyNotDelivered, why
 		}
-		return WhyAlreadyRead, fmt.Sprintf("the conversation was read up to %d before", c.ReadSeq)
+		return WhyAlreadyRead, fmt.Sprintf("the conversation was read up to %d before", c.ReadPosition())
 	case events.MessageRecalled:
 		switch {
 		case c.Recalled.Contains(d.Seq):
@@ -246,6 +251,9 @@ func (s *search) reason(c *badge.Conversation, e *events.Event) (Why, string) {
 	case events.ConversationMarkedUnread:
 		if c.Left() {
 			return WhyLeft, "the user had left the conversation"
+		}
+		if d.FromSeq > 0 && c.Member() {
+			return WhyAlreadyMarked, "messages from there on were marked or unread before, or are from before the user joined"
 		}
 		if len(d.Seqs) > 0 {
 			return WhyAlreadyMarked, "each of the messages was marked or unread before, recalled, or not delivered since the user last left"

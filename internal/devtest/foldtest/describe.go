@@ -85,6 +85,9 @@ func sentence(e *events.Event) string {
 		if len(d.Seqs) > 0 {
 			what = fmt.Sprintf("%s mark messages %v of %s unread", who, d.Seqs, d.ConversationID)
 		}
+		if d.FromSeq > 0 {
+			what += fmt.Sprintf(", of a room those from %d on", d.FromSeq)
+		}
 	case events.ConversationLevelSet:
 		what = fmt.Sprintf("%s set %s to %s", who, d.ConversationID, d.Level)
 	case events.ConversationLeft:

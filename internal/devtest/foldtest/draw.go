@@ -48,6 +48,7 @@ func DrawRooms(t *rapid.T, users []string) []events.Event {
 		for i := range history {
 			history[i].Data.Seq *= stretch
 			history[i].Data.UpToSeq *= stretch
+			history[i].Data.FromSeq *= stretch
 			for j := range history[i].Data.Seqs {
 				history[i].Data.Seqs[j] *= stretch
 			}
@@ -92,6 +93,8 @@ func DrawMany(t *rapid.T, users []string) []events.Event {
 				e = Event(fmt.Sprint("recall ", seq), events.RoomRecalled, "c1", Seq(max(1, seq-2*rapid.Int64Range(0, 400).Draw(t, "back"))))
 			case 4:
 				e = Event(fmt.Sprint("many read ", seq), events.ConversationRead, "c1", UpTo(seq), drawUsers(t, users)...)
+			case 5:
+				e = Event(fmt.Sprint("many marked ", seq), events.ConversationMarkedUnread, "c1", From(max(1, seq-2*rapid.Int64Range(0, 400).Draw(t, "back"))), drawUsers(t, users)...)
 			}
 			e.AppendedAt = Noon
 			many = append(many, e)
@@ -201,6 +204,9 @@ func DrawEvent(t *rapid.T, id string, typ events.Type, users []string) events.Ev
 		}
 	case events.ConversationMarkedUnread:
 		d.Seqs = rapid.SliceOfN(seqs, 0, 4).Draw(t, "messages")
+		if rapid.Bool().Draw(t, "from a message on") {
+			d.FromSeq = seqs.Draw(t, "from")
+		}
 	case events.ConversationLevelSet:
 		d.Level = rapid.SampledFrom([]events.Level{events.LevelAll, events.LevelMentions, events.LevelNone}).Draw(t, "level")
 	case events.UserReadAll:

@@ -54,6 +54,9 @@ func Event(id string, typ events.Type, conversation string, change func(*events.
 // UpTo sets up_to_seq.
 func UpTo(seq int64) func(*events.Data) { return func(d *events.Data) { d.UpToSeq = seq } }
 
+// From sets from_seq.
+func From(seq int64) func(*events.Data) { return func(d *events.Data) { d.FromSeq = seq } }
+
 // ByApp sets up_to_seq of a read by an app.
 func ByApp(seq int64) func(*events.Data) {
 	return func(d *events.Data) { d.UpToSeq, d.ByApp = seq, true }

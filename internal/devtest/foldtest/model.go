@@ -36,6 +36,9 @@ type Conversation struct {
 	// a member, named those that mention the user by name.
 	room       *room
 	own, named map[int64]bool
+	// joinedAt is the read position at joining. from, unless it is 0, is the message
+	// from which on messages count again.
+	joinedAt, from int64
 }
 
 // room is a room as the model sees it.
@@ -169,7 +172,7 @@ func (c *Conversation) complete() {
 	}
 	c.last, c.category = c.room.last, c.room.category
 	for seq := range c.room.posted {
-		if seq > c.read && !c.own[seq] && !c.room.recalled[seq] {
+		if seq > c.joinedAt && (seq > c.read || c.from > 0 && seq >= c.from) && !c.own[seq] && !c.room.recalled[seq] {
 			c.Unread[seq] = true
 			if c.room.all[seq] || c.named[seq] {
 				c.Mentions[seq] = true
@@ -182,7 +185,11 @@ func (c *Conversation) complete() {
 // conversation.
 func (u *user) refuses(e *events.Event) bool {
 	c := u.conversations[e.Data.ConversationID]
-	return c != nil && c.room != nil &&
+	member := c != nil && c.room != nil
+	if e.Data.FromSeq > 0 {
+		return !member && len(e.Data.Seqs) == 0
+	}
+	return member &&
 		(e.Type == events.MessageDelivered || e.Type == events.MessageRecalled || e.Type == events.ConversationLeft || len(e.Data.Seqs) > 0)
 }
 
@@ -256,6 +263,10 @@ func (u *user) fold(e *events.Event, w *world) {
 		delete(c.Again, d.Seq)
 	case events.ConversationMarkedUnread:
 		c := u.conversation(d.ConversationID)
+		if c.room != nil && d.FromSeq > 0 {
+			c.markFrom(d.FromSeq)
+			return
+		}
 		for _, seq := range d.Seqs {
 			if seq <= c.read && seq <= c.last && seq > c.leftAt && !c.recalled[seq] {
 				c.Again[seq] = true
@@ -307,6 +318,7 @@ func (u *user) join(r *room, d *events.Data) {
 		c.level = d.Level
 	}
 	c.Unread, c.Mentions, c.Again, c.recalled, c.leftAt = map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, -1
+	c.joinedAt, c.from = c.read, 0
 	c.room, c.own, c.named = r, map[int64]bool{}, map[int64]bool{}
 	r.members++
 }
@@ -340,7 +352,17 @@ func (m *Model) Conversations(user string) map[string]*Conversation {
 }
 
 // unmark ends the marks of the conversation and of its messages.
-func (c *Conversation) unmark() { c.Marked, c.Again = false, map[int64]bool{} }
+func (c *Conversation) unmark() { c.Marked, c.Again, c.from = false, map[int64]bool{}, 0 }
+
+// markFrom makes messages of a room from one on count again.
+func (c *Conversation) markFrom(seq int64) {
+	if c.from > 0 {
+		seq = min(seq, c.from)
+	}
+	if seq <= c.read {
+		c.from = seq
+	}
+}
 
 // count returns how many messages are unread or count again.
 func (c *Conversation) count() int64 { return int64(len(c.Unread) + len(c.Again)) }

@@ -21,6 +21,7 @@ const (
 	foldFile    = "projector/internal/badge/fold.go"
 	stateRoom   = "projector/internal/badge/state.go"
 	memberFile  = "projector/internal/badge/membership.go"
+	marksFile   = "projector/internal/badge/marks.go"
 	chunkFile   = "projector/internal/badge/chunk.go"
 	loadsFile   = "projector/internal/store/missing.go"
 	claimsFile  = "projector/internal/badge/claims.go"
@@ -69,6 +70,8 @@ var (
 // The other checks.
 var (
 	pure        = check{"./projector/internal/store", "^(TestFoldAgreesWithTheModel|TestOrderDoesNotMatter|TestStories|TestDeliveredHourDoesNotDependOnOrder)$", true}
+	marked      = check{"./tests", "^TestMarkedMessagesOfARoom$", false}
+	recents     = check{"./projector/internal/store", "^(TestMarksReachBackToWhatIsKnown|TestMarkedMessagesOfClosedChunks)$", false}
 	rooms       = check{"./projector/internal/store", "Room", true}
 	roomTables  = check{"./projector", "^TestRoomTablesAgreeWithAReplay$", true}
 	ranked      = check{"./migrations", "^TestRank$", false}
@@ -135,7 +138,7 @@ var (
 var mutants = []mutant{
 	{"the read position moves back", []edit{{
 		foldFile,
-		"\tif seq <= c.ReadSeq {\n\t\treturn\n\t}\n\tc.ReadSeq, c.Touched",
+		"\tif seq <= c.ReadPosition() {\n\t\treturn\n\t}\n\tc.ReadSeq, c.Touched",
 		"\tc.ReadSeq, c.Touched",
 	}}, pure},
 	{"a recalled message that is marked counts again", []edit{{
@@ -178,7 +181,7 @@ var mutants = []mutant{
 	{"leaving does not read", []edit{{foldFile, "	c.readAll(c.LastSeq)\n	if seq = max", "	if seq = max"}}, pure},
 	{"a message up to where the user left counts later", []edit{{foldFile, "max(u.Claims.Reach(c.ID, d.Seq), min(c.LeftSeq, d.Seq))", "u.Claims.Reach(c.ID, d.Seq)"}}, pure},
 	{"leaving an unknown conversation is published", []edit{{foldFile, "c.Left() && c.Version > 0", "c.Left()"}}, pure},
-	{"an older read ends a mark", []edit{{foldFile, "func (c *Conversation) read(seq int64) {\n\tif seq >= c.ReadSeq {", "func (c *Conversation) read(seq int64) {\n\tif seq >= 0 {"}}, pure},
+	{"an older read ends a mark", []edit{{foldFile, "func (c *Conversation) read(seq int64) {\n\tif seq >= c.ReadPosition() {", "func (c *Conversation) read(seq int64) {\n\tif seq >= 0 {"}}, pure},
 	{"an app reads what was not delivered", []edit{{foldFile, "\tc.moveTo(min(seq, last))", "\tc.moveTo(seq)"}}, pure},
 	{"what an app read ahead is forgotten", []edit{{foldFile, "max(u.Claims.Reach(c.ID, d.Seq), min(c.LeftSeq, d.Seq))", "min(c.LeftSeq, d.Seq)"}}, claimed},
 	{"what an app read ahead is forgotten by the tables", []edit{{tablesFile, "\t\tcase u.Version == u.Stored && !u.Claimed:", "\t\tcase u.Version == u.Stored:"}}, claimsKept},
@@ -193,6 +196,18 @@ var mutants = []mutant{
 	}}, pure},
 	{"own messages in a room count", []edit{{stateRoom, "	c.Membership.Own.Add(p.seq)\n", ""}}, rooms},
 	{"own messages that mention all are mentions", []edit{{stateRoom, "	if p.all {\n		c.Membership.OwnAll", "	if false {\n		c.Membership.OwnAll"}}, rooms},
+	{"a mark in a room reaches before the joining", []edit{{marksFile, "max(from-1, m.known())", "from-1"}}, rooms},
+	{"a mark in a room forgets what the member sent", []edit{{marksFile, "			m.Own.Add(seq)\n", ""}}, rooms},
+	{"a mark in a room takes recalled messages for the member's own", []edit{{marksFile, "live, all, _ := r.Message(seq); live {", "live, all, _ := r.Message(seq); true || live {"}}, rooms},
+	{"a mark in a room forgets mentions by name", []edit{{marksFile, "			c.Mentions.Add(seq)\n", ""}}, rooms},
+	{"a recall of a marked message does not find the member", []edit{{marksFile, "	r.AddMark(seq, u.ID, Mark{Own: own, Touched: true})\n", ""}}, rooms},
+	{"an older read ends a mark in a room", []edit{{foldFile, "readDelivered(seq, last int64) {\n\tif seq >= c.ReadPosition() {", "readDelivered(seq, last int64) {\n\tif seq >= c.ReadSeq {"}}, rooms},
+	{"a mark in a room survives its read", []edit{{foldFile, "	c.unmarkFrom()\n", ""}}, rooms},
+	{"what a member sent is forgotten once it is recalled", []edit{{stateRoom, "	s.recollect(r, d)\n	if live {", "	if live {\n		s.recollect(r, d)"}}, recents},
+	{"a mark reaches back to what was forgotten", []edit{{marksFile, "	if r.Len() > maxRecent+1 {", "	if r.Len() > maxRecent {"}}, recents},
+	{"the chunks of a mark in a room are not loaded", []edit{{"projector/internal/store/rooms.go", "				if seq <= room.Since {", "				if false {"}}, recents},
+	{"clients see the read position of a mark in a room", []edit{{"pubsub/membership.go", "max(m.ReadSeq, m.SeenSeq)", "m.ReadSeq"}}, marked},
+	{"a mark in a room of the database loses the read position", []edit{{"projector/badges/badges.sql", "coalesce(c.seen_seq, 0)", "0"}}, marked},
 	{"the version of a member who leaves falls", []edit{{memberFile, "	u.Carried += r.Changes - m.Joined\n", ""}}, rooms},
 	{"joining reads nothing", []edit{{memberFile, "		upTo = max(r.LastSeq, d.Seq)\n", "		upTo = c.ReadSeq\n"}}, rooms},
 	{"recalled messages of a room count", []edit{{stateRoom, "live, all := c.Live.Remove(seq)", "live, all := c.Live.Contains(seq)"}}, rooms},

@@ -66,7 +66,8 @@ type Conversation struct {
 	Level    events.Level
 	// Version is the user's version at the last change that a client can see.
 	Version int64
-	// ReadSeq is the read position.
+	// ReadSeq is the read position. That of a membership is lower while messages below
+	// it are marked unread: see [Membership.Seen].
 	ReadSeq int64
 	// LastSeq is the greatest seq delivered, recalled or not.
 	LastSeq int64
@@ -166,6 +167,9 @@ func (u *User) Apply(e *events.Event, mentioned bool, in *State) bool {
 	case events.MessageRecalled:
 		return u.change(d.ConversationID, func(c *Conversation) { c.recall(d.Seq) })
 	case events.ConversationMarkedUnread:
+		if d.FromSeq > 0 && u.Conversation(d.ConversationID).Member() {
+			return u.markFrom(in.Room(d.ConversationID), d.FromSeq, e.AppendedAt)
+		}
 		return u.change(d.ConversationID, func(c *Conversation) {
 			if len(d.Seqs) > 0 {
 				c.markMessages(d.Seqs)
@@ -277,7 +281,7 @@ func (u *User) Settle() {
 		c.Touched, c.Stored = false, true
 		n := len(c.Unread.Ranges) + len(c.Mentions.Ranges) + len(c.Again.Ranges) + len(c.Recalled.Ranges)
 		if m := c.Membership; m != nil {
-			n += len(m.Own.Ranges) + len(m.OwnAll.Ranges)
+			n += len(m.Own.Ranges) + len(m.OwnAll.Ranges) + len(m.Sent.Ranges) + len(m.Named.Ranges)
 			m.Unmarked = nil
 		}
 		u.ranges += n - int(c.Weighed)
@@ -381,7 +385,7 @@ func (c *Conversation) deliver(d *events.Data, mentioned bool) {
 // read moves the read position up to seq, never back, and clears a mark. A
 // read below the position is older than the mark and leaves it.
 func (c *Conversation) read(seq int64) {
-	if seq >= c.ReadSeq {
+	if seq >= c.ReadPosition() {
 		c.unmark()
 	}
 	c.moveTo(seq)
@@ -389,7 +393,7 @@ func (c *Conversation) read(seq int64) {
 
 // readDelivered reads up to seq, but no further than the last delivered message.
 func (c *Conversation) readDelivered(seq, last int64) {
-	if seq >= c.ReadSeq {
+	if seq >= c.ReadPosition() {
 		c.unmark()
 	}
 	c.moveTo(min(seq, last))
@@ -406,6 +410,7 @@ func (c *Conversation) unmark() {
 	if c.isMarked() {
 		c.Marked, c.Again, c.Touched = false, RangeSet{}, true
 	}
+	c.unmarkFrom()
 }
 
 // isMarked reports whether c or messages of it are marked unread.
@@ -413,7 +418,7 @@ func (c *Conversation) isMarked() bool { return c.Marked || c.Again.Len() > 0 }
 
 // moveTo moves the read position up to seq, never back.
 func (c *Conversation) moveTo(seq int64) {
-	if seq <= c.ReadSeq {
+	if seq <= c.ReadPosition() {
 		return
 	}
 	c.ReadSeq, c.Touched = seq, true

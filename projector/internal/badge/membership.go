@@ -25,6 +25,14 @@ type Membership struct {
 	// that mention the user by name, without those in Own and those that mention
 	// everybody.
 	Own, OwnAll BoundedSet
+	// Seen is the read position if messages below it were marked unread, else 0. Then
+	// ReadSeq is the one before, from which the numbers follow, until a read reaches
+	// Seen.
+	Seen int64
+	// Sent and Named are the last messages that the user sent, and those that mention
+	// the user by name, read or not. A mark needs them, since Own and Mentions have
+	// none that were read.
+	Sent, Named Recent
 	// Unmarked are the messages that the user has read. The next write deletes their
 	// marks.
 	Unmarked []int64
@@ -53,6 +61,7 @@ func (u *User) join(r *Room, e *events.Event) bool {
 	}
 	c.LeftSeq, c.Unread, c.Mentions, c.Again, c.Recalled = Never, BoundedSet{}, BoundedSet{}, RangeSet{}, RangeSet{}
 	c.Membership = &Membership{Joined: r.Changes}
+	c.Membership.begin(c.ReadSeq)
 	c.Category = r.Category
 	c.DeliveredHour = max(c.DeliveredHour, HourOf(e.AppendedAt))
 	u.touch(c)
@@ -86,6 +95,7 @@ func (u *User) quit(r *Room) bool {
 	u.touch(c) // before anything marks it as touched
 	m := c.Membership
 	u.Carried += r.Changes - m.Joined
+	c.unmark()
 	c.moveTo(r.LastSeq)
 	for _, seq := range m.Unmarked {
 		r.AddMark(seq, u.ID, Mark{Gone: true})
@@ -155,7 +165,7 @@ func (c *Conversation) ViewIn(r *Room) View {
 		// The sets are bounded, so the differences could be negative.
 		Unread:   max(0, live-m.Own.Len()),
 		Mentions: max(0, all-m.OwnAll.Len()+c.Mentions.Len()),
-		ReadSeq:  c.ReadSeq, LastSeq: r.LastSeq, Level: c.Level, Category: r.Category, Marked: c.Marked,
+		ReadSeq:  c.ReadPosition(), LastSeq: r.LastSeq, Level: c.Level, Category: r.Category, Marked: c.Marked,
 	}
 	r.firsts(c.ReadSeq, func(seq int64) bool {
 		if m.Own.Contains(seq) {

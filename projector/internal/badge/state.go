@@ -21,27 +21,40 @@ func (s *State) Room(id string) *Room {
 }
 
 // Refused returns the users of e who are members of the room that e takes for an
-// ordinary conversation. Folding e for them would contradict the room.
-func (s *State) Refused(e *events.Event) (members []string) {
+// ordinary conversation. Folding e for them would contradict the room. Of a mark from a
+// message on, it returns those who are not members: which messages of an ordinary
+// conversation were delivered is not known once they are read.
+func (s *State) Refused(e *events.Event) []string {
+	d := &e.Data
+	if d.FromSeq > 0 {
+		if len(d.Seqs) > 0 {
+			return nil // each user takes what applies
+		}
+		return s.among(e, false)
+	}
 	if s.Rooms == nil { // there are no rooms
 		return nil
 	}
 	switch e.Type {
 	case events.MessageDelivered, events.MessageRecalled, events.ConversationLeft:
 	case events.ConversationMarkedUnread:
-		// A membership does not have which of its read messages are the user's own.
-		if len(e.Data.Seqs) == 0 {
+		if len(d.Seqs) == 0 {
 			return nil
 		}
 	default:
 		return nil
 	}
+	return s.among(e, true)
+}
+
+// among returns the users of e who are members of its room, or those who are not.
+func (s *State) among(e *events.Event, members bool) (users []string) {
 	for _, id := range e.Data.UserIDs {
-		if c, ok := s.Users[id].Conversations[e.Data.ConversationID]; ok && c.Member() {
-			members = append(members, id)
+		if c, ok := s.Users[id].Conversations[e.Data.ConversationID]; (ok && c.Member()) == members {
+			users = append(users, id)
 		}
 	}
-	return members
+	return users
 }
 
 // Fold folds e, whose users and rooms s has. None of the users may be refused.
@@ -96,6 +109,7 @@ func (s *State) post(e *events.Event) {
 	if visible {
 		r.changed(e.AppendedAt)
 	}
+	s.recollect(r, d)
 	if live {
 		p := post{s, r, d.Seq, c.All.Contains(d.Seq), visible, e.AppendedAt.UnixMicro()}
 		if addedAll {
@@ -109,6 +123,27 @@ func (s *State) post(e *events.Event) {
 		}
 	}
 	r.split(c)
+}
+
+// recollect makes memberships remember a message to the room, which may be read or
+// recalled: a mark may reach back to it.
+func (s *State) recollect(r *Room, d *events.Data) {
+	member := func(id string) (*User, *Conversation) {
+		if u, ok := s.Users[id]; ok {
+			if c, ok := u.Conversations[r.ID]; ok && c.Member() {
+				return u, c
+			}
+		}
+		return nil, nil
+	}
+	if u, c := member(d.SenderID); c != nil && c.Membership.sent(d.Seq) {
+		u.touch(c)
+	}
+	for _, id := range d.MentionedUserIDs {
+		if u, c := member(id); c != nil && c.Membership.named(d.Seq) {
+			u.touch(c)
+		}
+	}
 }
 
 // one returns 1 if something holds, else 0.

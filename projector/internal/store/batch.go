@@ -167,12 +167,10 @@ func (b *Batch) Commit(ctx context.Context, conn *pgx.Conn, t *Tables, c *Cache,
 			b.Abandon(c)
 		}
 	}()
-	var loads pgx.Batch
-	b.QueueLoads(&loads, t, c, w, known)
-	if loads.Len() > 0 {
-		if err := conn.SendBatch(ctx, &loads).Close(); err != nil {
-			return Result{}, fmt.Errorf("load: %w", err)
-		}
+	queue := func(loads *pgx.Batch) { b.QueueLoads(loads, t, c, w, known) }
+	more := func(loads *pgx.Batch) { b.QueueMoreLoads(loads, t) }
+	if err := Load(ctx, conn, queue, more); err != nil {
+		return Result{}, fmt.Errorf("load: %w", err)
 	}
 	var writes pgx.Batch
 	if r, err = b.Fold(); err != nil {
@@ -203,6 +201,27 @@ func (b *Batch) QueueLoads(loads *pgx.Batch, t *Tables, c *Cache, w *keys.Window
 	t.QueueLoads(loads, &b.missing, b.state, c)
 }
 
+// QueueMoreLoads adds to loads the statements that load what the batch needs according
+// to the rows that QueueLoads has loaded. Few batches need any.
+func (b *Batch) QueueMoreLoads(loads *pgx.Batch, t *Tables) {
+	t.QueueMarkLoads(loads, b.Items, b.state)
+}
+
+// Load sends what each step queues, in a round trip of its own unless that is nothing.
+func Load(ctx context.Context, conn interface {
+	SendBatch(context.Context, *pgx.Batch) pgx.BatchResults
+}, steps ...func(*pgx.Batch)) error {
+	for _, queue := range steps {
+		var loads pgx.Batch
+		if queue(&loads); loads.Len() > 0 {
+			if err := conn.SendBatch(ctx, &loads).Close(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // Fold folds the events in memory, once their rows are loaded. It fails with
 // [ErrRefused] if the batch appends an event that is refused for some of its users.
 func (b *Batch) Fold() (r Result, err error) {
@@ -228,7 +247,7 @@ func (b *Batch) Fold() (r Result, err error) {
 
 // ErrRefused is returned for an event that must become a dead letter for some of
 // its users.
-var ErrRefused = errors.New("some users of an event are members of the room")
+var ErrRefused = errors.New("an event takes a room for an ordinary conversation, or the reverse")
 
 // refusal says why an event is not folded for members of a room.
 func refusal(e *events.Event, members []string) string {
@@ -241,8 +260,11 @@ func refusal(e *events.Event, members []string) string {
 		named = append(named, fmt.Sprintf("%d others", more))
 	}
 	room := fmt.Sprintf("conversation_id: %q is a room of which %s are members", e.Data.ConversationID, strings.Join(named, ", "))
+	if e.Data.FromSeq > 0 {
+		return fmt.Sprintf("conversation_id: %q is no room of which %s are members: publish %s with seqs instead of from_seq", e.Data.ConversationID, strings.Join(named, ", "), e.Type)
+	}
 	if e.Type == events.ConversationMarkedUnread {
-		return fmt.Sprintf("%s: messages of rooms cannot be marked unread: publish %s without seqs", room, e.Type)
+		return fmt.Sprintf("%s: publish %s with from_seq instead of seqs", room, e.Type)
 	}
 	instead := map[events.Type]events.Type{
 		events.MessageDelivered: events.RoomPosted, events.MessageRecalled: events.RoomRecalled, events.ConversationLeft: events.RoomLeft,

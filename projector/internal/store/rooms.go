@@ -69,6 +69,38 @@ func (t *Tables) queueRoomLoads(batch *pgx.Batch, m *Missing, s *badge.State, c 
 	})
 }
 
+// MarkedMessages returns, for items that mark messages of rooms from one on, the
+// messages in closed chunks that the marked members may have sent or be mentioned in,
+// each with its room. Their chunks must be loaded after the members and before folding.
+func MarkedMessages(items []Item, s *badge.State) (rooms []string, seqs []int64) {
+	for i := range items {
+		d := &items[i].Event.Data
+		room := s.Rooms[d.ConversationID]
+		if d.FromSeq == 0 || room == nil {
+			continue
+		}
+		for _, id := range d.UserIDs {
+			c, ok := s.Users[id].Conversations[d.ConversationID]
+			if !ok || !c.Member() {
+				continue
+			}
+			for _, seq := range c.MayCount(d.FromSeq) {
+				if seq <= room.Since {
+					rooms, seqs = append(rooms, room.ID), append(seqs, seq)
+				}
+			}
+		}
+	}
+	return rooms, seqs
+}
+
+// QueueMarkLoads adds to batch the statement that loads these chunks, if any.
+func (t *Tables) QueueMarkLoads(batch *pgx.Batch, items []Item, s *badge.State) {
+	if rooms, seqs := MarkedMessages(items, s); len(seqs) > 0 {
+		batch.Queue(t.rooms.loadChunks, rooms, seqs).Query(func(rows pgx.Rows) error { return ScanChunks(rows, s.Rooms) })
+	}
+}
+
 // ScanRooms reads rows into rooms, as they are stored.
 func ScanRooms(rows pgx.Rows, rooms map[string]*badge.Room) error {
 	var r RoomRow

@@ -94,6 +94,8 @@ type ConversationRow struct {
 	unread, mentions, deliveredHour    int64
 	unreadSet, mentionSet, recalledSet seqSet
 	ownSet, ownAllSet, againSet        seqSet
+	sentSet, namedSet                  seqSet
+	seen                               int64
 }
 
 // Columns returns the columns of r, whatever it becomes.
@@ -118,6 +120,9 @@ func (r *ConversationRow) Columns() []Column {
 		{Name: "own_set", at: &r.ownSet, usual: "", null: true},
 		{Name: "own_all_set", at: &r.ownAllSet, usual: "", null: true},
 		{Name: "again_set", at: &r.againSet, usual: "", null: true},
+		{Name: "seen_seq", at: &r.seen, usual: int64(0), null: true},
+		{Name: "sent_set", at: &r.sentSet, usual: "", null: true},
+		{Name: "named_set", at: &r.namedSet, usual: "", null: true},
 	}
 }
 
@@ -136,6 +141,7 @@ func (r *ConversationRow) Set(userID string, c *badge.Conversation) {
 	if m := c.Membership; m != nil {
 		r.joined, r.unread, r.mentions = m.Joined, m.Own.Len(), c.Mentions.Len()-m.OwnAll.Len()
 		r.ownSet, r.ownAllSet = seqSet(m.Own.Encode()), seqSet(m.OwnAll.Encode())
+		r.seen, r.sentSet, r.namedSet = m.Seen, seqSet(m.Sent.Encode()), seqSet(m.Named.Encode())
 	}
 }
 
@@ -155,7 +161,13 @@ func (r *ConversationRow) conversation() (*badge.Conversation, error) {
 	c.Unread, c.Mentions = decode(r.unreadSet), decode(r.mentionSet)
 	c.Again, c.Recalled = decode(r.againSet).RangeSet, decode(r.recalledSet).RangeSet
 	if r.joined != notJoined {
-		c.Membership = &badge.Membership{Joined: r.joined, Own: decode(r.ownSet), OwnAll: decode(r.ownAllSet)}
+		c.Membership = &badge.Membership{
+			Joined: r.joined, Own: decode(r.ownSet), OwnAll: decode(r.ownAllSet), Seen: r.seen,
+			Sent: badge.Recent{RangeSet: decode(r.sentSet).RangeSet}, Named: badge.Recent{RangeSet: decode(r.namedSet).RangeSet},
+		}
+		if r.sentSet == "" {
+			c.Recollect()
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("conversation %q of user %q: %w", r.id, r.userID, err)

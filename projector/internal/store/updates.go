@@ -119,7 +119,7 @@ func Public(c *badge.Conversation) pubsub.Conversation {
 func publicMembership(c *badge.Conversation, room *pubsub.Room) pubsub.Membership {
 	m := c.Membership
 	return pubsub.Membership{
-		Joined: m.Joined, ReadSeq: c.ReadSeq, Level: string(c.Level), MarkedUnread: c.Marked,
+		Joined: m.Joined, ReadSeq: c.ReadSeq, SeenSeq: m.Seen, Level: string(c.Level), MarkedUnread: c.Marked,
 		Own: publicSeqs(&m.Own.RangeSet), OwnCounted: m.Own.Counted(), Mentions: c.Mentions.Len() - m.OwnAll.Len(), Room: room,
 	}
 }

@@ -293,6 +293,6 @@ func (b *badged) Read(context.Context, string, string, string, int64) error { re
 func (b *badged) ReadAll(context.Context, string, string, string) error { return errNoCommands }
 
 // MarkUnread implements gateway.Commands.
-func (b *badged) MarkUnread(context.Context, string, string, string, []int64) error {
+func (b *badged) MarkUnread(context.Context, string, string, string, gateway.Messages) error {
 	return errNoCommands
 }

@@ -2,6 +2,7 @@ import {
   Badged,
   countOf,
   formatCount,
+  type MarkOptions,
   type OpenConversation,
   type Seq,
   type Status,
@@ -334,7 +335,8 @@ export class Phone {
       onLevel: (level) =>
         void this.#options.server.setLevel(topic.id, this.user.user_id, level).catch(() => {}),
       onMarkUnread: () => this.#markUnread(topic),
-      onMarkFrom: (seqs) => this.#markUnread(topic, seqs),
+      onMarkFrom: (fromSeq, seqs) =>
+        this.#markUnread(topic, topic.kind === "room" ? { fromSeq } : { seqs }),
       onScroll: () => this.#read(),
     });
     this.#updateThread();
@@ -363,11 +365,11 @@ export class Phone {
   }
 
   /** Also closes the conversation, because an open one is read. */
-  #markUnread(topic: Topic, seqs?: readonly Seq[]): void {
+  #markUnread(topic: Topic, messages?: MarkOptions): void {
     this.#announcer.hurry();
     this.#close(topic);
     // Refused if the conversation never had a message: then nothing changes.
-    this.client.markUnread(topic.id, seqs && { seqs }).catch(() => {});
+    this.client.markUnread(topic.id, messages).catch(() => {});
     this.refresh();
   }
 

@@ -25,8 +25,8 @@ export interface ThreadOptions {
   readonly onRecall: (message: Message) => void;
   readonly onLevel: (level: Level) => void;
   readonly onMarkUnread: () => void;
-  /** Called with the messages of others from one on. */
-  readonly onMarkFrom: (seqs: readonly Seq[]) => void;
+  /** Called with a message, and those of others from there on. */
+  readonly onMarkFrom: (from: Seq, seqs: readonly Seq[]) => void;
   /** Called when the visible messages have changed. */
   readonly onScroll: () => void;
 }
@@ -223,7 +223,7 @@ export class Thread {
     } else {
       bubble.append(h("span", { class: "message-text" }, ...this.#withMentions(message.text)));
       if (own) bubble.append(this.#recallButton(message));
-      else if (topic.kind !== "room") bubble.append(this.#markButton(message));
+      else bubble.append(this.#markButton(message));
     }
 
     const firstUnread =
@@ -269,7 +269,10 @@ export class Thread {
           !message.recalled,
       );
       // More are not marked at once; a page shows fewer.
-      this.#options.onMarkFrom(from.slice(-1000).map((message) => message.seq));
+      this.#options.onMarkFrom(
+        seq,
+        from.slice(-1000).map((message) => message.seq),
+      );
     });
     return button;
   }

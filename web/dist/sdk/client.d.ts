@@ -49,6 +49,8 @@ export interface WaitOptions {
 export interface MarkOptions extends WaitOptions {
     /** Messages that count again, 1 to 1,000. Not in rooms. */
     readonly seqs?: readonly (Seq | string)[];
+    /** In a room, the first of the messages that count again. */
+    readonly fromSeq?: Seq | string;
 }
 /**
  * The live badge of the one user that the tokens name. It keeps its state while
@@ -126,10 +128,11 @@ export declare class Badged {
     open(conversationId: string, options?: OpenOptions): OpenConversation;
     /**
      * Makes the conversation count at least 1 until the next read. With `seqs`, these
-     * messages, which the user has read, count again instead. The numbers then change
-     * once the server has applied it. The promise behaves as in {@link Badged.read}.
-     * It rejects with a RangeError if `seqs` has none or more than 1,000, or one that is
-     * no seq. A frame holds 150, so more than these take several commands.
+     * messages, which the user has read, count again instead; in a room, with `fromSeq`,
+     * those from there on. The numbers then change once the server has applied it. The
+     * promise behaves as in {@link Badged.read}. It rejects with a RangeError if `seqs`
+     * has none or more than 1,000, if there is one that is no seq, or with both. A frame
+     * holds 150 seqs, so more than these take several commands.
      */
     markUnread(conversationId: string, options?: MarkOptions): Promise<void>;
 }

@@ -60,4 +60,5 @@ export type Command = {
     readonly t: "mark_unread";
     readonly conversationId: string;
     readonly seqs?: readonly Seq[];
+    readonly fromSeq?: Seq;
 });

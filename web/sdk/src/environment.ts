@@ -28,6 +28,16 @@ export interface Clock {
 export type StorageLike = Pick<Storage, "getItem" | "setItem" | "removeItem">;
 
 /**
+ * The part of React Native's `AsyncStorage` that this client uses. The client reads
+ * it before it connects. Methods may reject.
+ */
+export interface AsyncStorageLike {
+  getItem(key: string): Promise<string | null>;
+  setItem(key: string, text: string): Promise<unknown>;
+  removeItem(key: string): Promise<unknown>;
+}
+
+/**
  * The page, or the app on a phone. Each `on…` method returns the function that
  * removes the callback.
  */
@@ -74,7 +84,7 @@ export interface Environment {
    * Stores the last state, the pending commands, and whether server-sent events
    * come first; default `localStorage`.
    */
-  readonly storage: StorageLike | null;
+  readonly storage: StorageLike | AsyncStorageLike | null;
   /** Default: based on `online`, `pageshow`, `pagehide`, `focus` and `visibilitychange`. */
   readonly page: Page | null;
   /** Needed, with `BroadcastChannel`, to share one connection among tabs. */

@@ -94,6 +94,20 @@ export class Outbox {
     return quiet(all.then(() => {}));
   }
 
+  /** Adds commands of an earlier time, before those that are pending. */
+  addFirst(commands: readonly Command[]): void {
+    const later = this.#entries;
+    this.#entries = [];
+    for (const command of commands) {
+      const known = later.find(({ command: { id } }) => id === command.id);
+      if (known === undefined) this.#take(command, []);
+      else this.#entries.push(known);
+    }
+    this.#entries.push(...later.filter((entry) => !this.#entries.includes(entry)));
+    this.#options.onChange();
+    this.#flush();
+  }
+
   /**
    * A connection is available: sends everything, in order. With `relayed`, the
    * recipient is an outbox too, which keeps the order itself: it gets every
@@ -174,7 +188,7 @@ export class Outbox {
     ) {
       last.merged.push(last.command.id);
       last.command = command;
-    } else if ("seqs" in command || "seqs" in last.command) {
+    } else if (ofMessages(command) || ofMessages(last.command)) {
       return undefined;
     } else {
       last.merged.push(command.id);
@@ -221,6 +235,11 @@ export class Outbox {
 export function quiet<T>(promise: Promise<T>): Promise<T> {
   promise.catch(() => {});
   return promise;
+}
+
+/** Whether a command marks messages, not the conversation. @internal */
+export function ofMessages(command: Command): boolean {
+  return "seqs" in command || "fromSeq" in command;
 }
 
 /** The conversation of a command; undefined stands for all. */

@@ -233,10 +233,16 @@ describe("while disconnected", () => {
     void client.markUnread("a");
     void client.markUnread("a", { seqs: [3] });
     void client.markUnread("a", { seqs: [4, "5"] });
+    void client.markUnread("a", { fromSeq: "6" });
+    void client.markUnread("a", { fromSeq: 7 });
     void client.markUnread("a");
     assert.deepEqual(
       client.waiting.map((command) => "seqs" in command && command.seqs),
-      [false, [3], [4, 5], false],
+      [false, [3], [4, 5], false, false, false],
+    );
+    assert.deepEqual(
+      client.waiting.map((command) => "fromSeq" in command && command.fromSeq),
+      [false, false, false, 6, 7, false],
     );
   });
 
@@ -245,6 +251,8 @@ describe("while disconnected", () => {
     await assert.rejects(client.markUnread("a", { seqs: [1.5] }), RangeError);
     await assert.rejects(client.markUnread("a", { seqs: [] }), RangeError);
     await assert.rejects(client.markUnread("a", { seqs: Array(1001).fill(1) }), RangeError);
+    await assert.rejects(client.markUnread("a", { fromSeq: "six" }), RangeError);
+    await assert.rejects(client.markUnread("a", { fromSeq: 1, seqs: [2] }), RangeError);
     assert.deepEqual(client.waiting, []);
   });
 

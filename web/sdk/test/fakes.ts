@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import {
+  type AsyncStorageLike,
   Badged,
   type BadgedOptions,
   type Clock,
@@ -137,6 +138,42 @@ export class FakeStorage implements StorageLike {
   removeItem(key: string): void {
     if (this.broken) throw new Error("access denied");
     this.items.delete(key);
+  }
+}
+
+/** A storage like React Native's. The test lets the calls happen, in order. */
+export class FakeAsyncStorage implements AsyncStorageLike {
+  readonly items = new Map<string, string>();
+  broken = false;
+  readonly #calls: (() => void)[] = [];
+
+  /** Lets all calls happen, also those that follow from them. */
+  async proceed(): Promise<void> {
+    for (let i = 0; i < 10; i++) {
+      for (const call of this.#calls.splice(0)) call();
+      await settled();
+    }
+  }
+
+  getItem(key: string): Promise<string | null> {
+    return this.#call(() => this.items.get(key) ?? null);
+  }
+
+  setItem(key: string, text: string): Promise<void> {
+    return this.#call(() => void this.items.set(key, text));
+  }
+
+  removeItem(key: string): Promise<void> {
+    return this.#call(() => void this.items.delete(key));
+  }
+
+  #call<T>(act: () => T): Promise<T> {
+    return new Promise((resolve, reject) => {
+      this.#calls.push(() => {
+        if (this.broken) reject(new Error("the disk is full"));
+        else resolve(act());
+      });
+    });
   }
 }
 

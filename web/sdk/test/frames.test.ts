@@ -76,6 +76,15 @@ describe("golden frames", () => {
         },
       ],
     ];
+    commands.push([
+      "mark_unread-from",
+      {
+        t: "mark_unread",
+        id: "1d8f3b52-6c0a-4f7e-b3d9-2a5c7e914f60",
+        conversationId: "town-hall",
+        fromSeq: toSeq("9007199254740993"),
+      },
+    ]);
     for (const [name, command] of commands) assert.equal(encodeCommand(command), golden(name));
     const { token } = JSON.parse(golden("auth"));
     assert.equal(encodeAuth("auth", token), golden("auth"));

@@ -113,6 +113,24 @@ describe("the stored state", () => {
     assert.equal(new Bench({ user: "ada", storage }).client.badge, undefined);
   });
 
+  test("comes with its pending commands, which are older than those of this visit", async () => {
+    const storage = new FakeStorage();
+    const first = new Bench({ user: "ada", storage });
+    await first.online(state);
+    first.socket.drop();
+    void first.client.read("a", 7);
+    first.client.stop();
+
+    const { client } = new Bench({ user: "ada", storage });
+    void client.markUnread("a");
+    client.start();
+    assert.deepEqual(
+      client.waiting.map(({ t }) => t),
+      ["read", "mark_unread"],
+    );
+    assert.equal(client.badge?.total, 2, "the mark of a, and the message of b");
+  });
+
   test("belongs to one user on one server", async () => {
     const storage = new FakeStorage();
     const first = new Bench({ user: "ada", storage });

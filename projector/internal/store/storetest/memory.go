@@ -78,6 +78,7 @@ func (m *Memory) CommitAt(t T, evs []events.Event, at func(i int) events.Positio
 	}
 	state, missing := store.StateOf(items, store.NewCache(0), len(m.Rooms) > 0)
 	m.load(t, state, &missing)
+	m.loadChunks(t, state, items)
 	for i := range items {
 		m.folded++
 		if it := &items[i]; m.keys.Fresh(it, at(i)) {
@@ -137,6 +138,20 @@ func (m *Memory) load(t T, s *badge.State, missing *store.Missing) {
 			r.AddMark(seq, user, *mark)
 			if s.Users[user] == nil {
 				s.Users[user] = Reload(t, m.User(user))
+			}
+		}
+	}
+}
+
+// loadChunks loads the closed chunks that marks from a message need.
+func (m *Memory) loadChunks(t T, s *badge.State, items []store.Item) {
+	t.Helper()
+	rooms, seqs := store.MarkedMessages(items, s)
+	for i, seq := range seqs {
+		for _, c := range m.Rooms[rooms[i]].Closed {
+			if c.Bound >= seq {
+				s.Rooms[rooms[i]].AddClosed(reloadChunk(t, c))
+				break
 			}
 		}
 	}
@@ -209,7 +224,10 @@ func Reload(t T, u *badge.User) *badge.User {
 		stored.Unread, stored.Mentions = reloadSet(t, &c.Unread), reloadSet(t, &c.Mentions)
 		stored.Again, stored.Recalled = reloadRanges(t, &c.Again), reloadRanges(t, &c.Recalled)
 		if former := c.Membership; former != nil {
-			stored.Membership = &badge.Membership{Joined: former.Joined, Own: reloadSet(t, &former.Own), OwnAll: reloadSet(t, &former.OwnAll)}
+			stored.Membership = &badge.Membership{
+				Joined: former.Joined, Own: reloadSet(t, &former.Own), OwnAll: reloadSet(t, &former.OwnAll), Seen: former.Seen,
+				Sent: badge.Recent{RangeSet: reloadRanges(t, &former.Sent.RangeSet)}, Named: badge.Recent{RangeSet: reloadRanges(t, &former.Named.RangeSet)},
+			}
 		}
 		again.Conversations[id] = &stored
 	}

@@ -6,7 +6,7 @@
 export { Badged, type BadgedEvents, type BadgedOptions, type MarkOptions, type WaitOptions, } from "./client.js";
 export { CloseCode, type Ending } from "./closing.js";
 export { countOf, type FaviconOptions, formatCount, onCount, type Part, showInTitle, showOnApp, showOnFavicon, } from "./display.js";
-export type { ChannelLike, Clock, Environment, LocksLike, Page, StorageLike, WebSocketConstructor, WebSocketLike, } from "./environment.js";
+export type { AsyncStorageLike, ChannelLike, Clock, Environment, LocksLike, Page, StorageLike, WebSocketConstructor, WebSocketLike, } from "./environment.js";
 export type { Badge, Command, Conversation, Level } from "./frames.js";
 export type { Status, TokenRequest } from "./link.js";
 export { type AppStateLike, appStatePage } from "./native.js";

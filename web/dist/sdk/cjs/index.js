@@ -217,8 +217,12 @@ function encodeCommand(command) {
     case "read_all":
       return JSON.stringify({ t, id, category: command.category });
     case "mark_unread":
-      return `{"t":"mark_unread","id":"${id}","conversation_id":${JSON.stringify(command.conversationId)}${command.seqs === void 0 ? "" : `,"seqs":[${command.seqs.join()}]`}}`;
+      return `{"t":"mark_unread","id":"${id}","conversation_id":${JSON.stringify(command.conversationId)}${marked(command)}}`;
   }
+}
+function marked({ seqs, fromSeq }) {
+  if (fromSeq !== void 0) return `,"from_seq":${fromSeq}`;
+  return seqs === void 0 ? "" : `,"seqs":[${seqs.join()}]`;
 }
 function encodeAuth(id, token) {
   return JSON.stringify({ t: "auth", id, token });
@@ -629,22 +633,51 @@ var SAVE_MS = 1e3;
 var StorageEntry = class {
   #storage;
   #key;
+  /** Of an asynchronous storage: what it holds; undefined before it was read or written. */
+  #held;
+  #writes;
   constructor(storage, key) {
     this.#storage = storage;
     this.#key = key;
   }
+  /** Reads an asynchronous storage. Others are read at once, and it returns undefined. */
+  load() {
+    const text = this.#get();
+    if (typeof text !== "object" || text === null) return void 0;
+    const keep = (read) => {
+      if (this.#held === void 0) this.#held = read;
+    };
+    this.#writes = text.then(keep, () => keep(null));
+    return this.#writes;
+  }
   read(parse) {
+    const text = this.#writes === void 0 ? this.#get() : this.#held;
     try {
-      const text = this.#storage?.getItem(this.#key);
-      return text ? parse(text) : void 0;
+      return typeof text === "string" && text !== "" ? parse(text) : void 0;
     } catch {
       return void 0;
     }
   }
   write(text) {
+    if (this.#writes === void 0) {
+      this.#put(text);
+      return;
+    }
+    this.#held = text ?? null;
+    this.#writes = this.#writes.then(() => this.#put(this.#held ?? void 0)).catch(() => {
+    });
+  }
+  #get() {
     try {
-      if (text === void 0) this.#storage?.removeItem(this.#key);
-      else this.#storage?.setItem(this.#key, text);
+      return this.#storage?.getItem(this.#key);
+    } catch {
+      return null;
+    }
+  }
+  #put(text) {
+    try {
+      if (text === void 0) return this.#storage?.removeItem(this.#key);
+      return this.#storage?.setItem(this.#key, text);
     } catch {
     }
   }
@@ -663,6 +696,11 @@ var Storage = class {
     this.#state = new StorageEntry(storage, `${name} state`);
     this.#commands = new StorageEntry(storage, `${name} commands`);
   }
+  /** Resolves once an asynchronous storage was read; undefined for others. */
+  load() {
+    const loads = [this.#state.load(), this.#commands.load()];
+    return loads.some((load) => load) ? Promise.all(loads) : void 0;
+  }
   loadState() {
     return this.#state.read((text) => {
       const frame = decodeFrame(text);
@@ -674,8 +712,10 @@ var Storage = class {
     const commands = this.#commands.read(
       (text) => JSON.parse(text).map((command) => {
         if (command.t === "read") return { ...command, upToSeq: toSeq(command.upToSeq) };
-        if (command.t !== "mark_unread" || command.seqs === void 0) return command;
-        return { ...command, seqs: command.seqs.map(toSeq) };
+        if (command.t !== "mark_unread") return command;
+        const { seqs, fromSeq } = command;
+        if (fromSeq !== void 0) return { ...command, fromSeq: toSeq(fromSeq) };
+        return seqs === void 0 ? command : { ...command, seqs: seqs.map(toSeq) };
       })
     );
     return commands ?? [];
@@ -735,6 +775,7 @@ var Link = class {
     const { minBackoffMs, maxBackoffMs, environment, base } = options;
     this.#backoff = new Backoff(minBackoffMs, maxBackoffMs, environment.random);
     this.#entry = new StorageEntry(environment.storage, `badged ${base} streams until`);
+    void this.#entry.load();
     this.#streamsUntil = this.#entry.read(Number) || 0;
   }
   /** Connects. After a call, stop or a refusal must come before the next. */
@@ -913,6 +954,19 @@ var Outbox = class {
     return quiet(all.then(() => {
     }));
   }
+  /** Adds commands of an earlier time, before those that are pending. */
+  addFirst(commands) {
+    const later = this.#entries;
+    this.#entries = [];
+    for (const command of commands) {
+      const known = later.find(({ command: { id } }) => id === command.id);
+      if (known === void 0) this.#take(command, []);
+      else this.#entries.push(known);
+    }
+    this.#entries.push(...later.filter((entry) => !this.#entries.includes(entry)));
+    this.#options.onChange();
+    this.#flush();
+  }
   /**
    * A connection is available: sends everything, in order. With `relayed`, the
    * recipient is an outbox too, which keeps the order itself: it gets every
@@ -981,7 +1035,7 @@ var Outbox = class {
     if (command.t === "read" && last.command.t === "read" && command.upToSeq > last.command.upToSeq) {
       last.merged.push(last.command.id);
       last.command = command;
-    } else if ("seqs" in command || "seqs" in last.command) {
+    } else if (ofMessages(command) || ofMessages(last.command)) {
       return void 0;
     } else {
       last.merged.push(command.id);
@@ -1026,6 +1080,9 @@ function quiet(promise) {
   });
   return promise;
 }
+function ofMessages(command) {
+  return "seqs" in command || "fromSeq" in command;
+}
 function about(command) {
   return command.t === "read_all" ? void 0 : command.conversationId;
 }
@@ -1053,7 +1110,7 @@ function overlay(state, commands) {
 }
 function foresee(conversation, command) {
   if (command.t === "mark_unread") {
-    return command.seqs === void 0 ? { ...conversation, markedUnread: true } : conversation;
+    return ofMessages(command) ? conversation : { ...conversation, markedUnread: true };
   }
   if (command.t !== "read") return conversation;
   const { unread, mentions, firstUnreadSeq, readSeq, lastSeq } = conversation;
@@ -1110,12 +1167,12 @@ function moved(before, category, by) {
 function reflects(conversation, command, since) {
   const later = conversation.version > since;
   if (command.t === "mark_unread") {
-    return command.seqs !== void 0 || conversation.markedUnread || later;
+    return ofMessages(command) || conversation.markedUnread || later;
   }
   if (command.t !== "read") return true;
   const { readSeq, markedUnread, unread, firstUnreadSeq } = conversation;
-  const marked = markedUnread || unread > 0 && firstUnreadSeq <= readSeq;
-  return readSeq >= command.upToSeq && (!marked || later);
+  const marked2 = markedUnread || unread > 0 && firstUnreadSeq <= readSeq;
+  return readSeq >= command.upToSeq && (!marked2 || later);
 }
 
 // dist/sdk/src/reading.ts
@@ -1455,6 +1512,8 @@ var Badged = class {
   #follows = false;
   #ignorePage = () => {
   };
+  /** While an asynchronous storage is read. */
+  #loading;
   /** The conversations on the screen. */
   #open = /* @__PURE__ */ new Set();
   /** @throws TypeError if the URL is invalid. */
@@ -1493,6 +1552,15 @@ var Badged = class {
       onDepose: () => this.#depose(),
       onMessage: (message) => this.#hear(message)
     });
+    this.#loading = this.#storage.load()?.then(() => {
+      this.#loading = void 0;
+      this.#restore();
+      if (this.#status.state === "connecting") this.#join();
+    });
+    if (this.#loading === void 0) this.#restore();
+  }
+  /** Takes over what the last visit has stored. */
+  #restore() {
     const kept = this.#storage.loadState();
     if (kept !== void 0) this.#state.apply(kept);
     this.#others = { ...NONE, waiting: this.#storage.loadCommands() };
@@ -1536,6 +1604,10 @@ var Badged = class {
     const { state } = this.#status;
     if (state !== "stopped" && state !== "refused") return;
     if (this.#environment.WebSocket === null) return;
+    if (this.#loading === void 0) this.#join();
+    else this.#setStatus({ state: "connecting" });
+  }
+  #join() {
     this.#refresh();
     const { page } = this.#environment;
     const ignoreReturn = page?.onReturn(() => this.#tabs.leads && this.#link.hurry());
@@ -1635,19 +1707,24 @@ var Badged = class {
   }
   /**
    * Makes the conversation count at least 1 until the next read. With `seqs`, these
-   * messages, which the user has read, count again instead. The numbers then change
-   * once the server has applied it. The promise behaves as in {@link Badged.read}.
-   * It rejects with a RangeError if `seqs` has none or more than 1,000, or one that is
-   * no seq. A frame holds 150, so more than these take several commands.
+   * messages, which the user has read, count again instead; in a room, with `fromSeq`,
+   * those from there on. The numbers then change once the server has applied it. The
+   * promise behaves as in {@link Badged.read}. It rejects with a RangeError if `seqs`
+   * has none or more than 1,000, if there is one that is no seq, or with both. A frame
+   * holds 150 seqs, so more than these take several commands.
    */
   markUnread(conversationId, options) {
     for (const reading of this.#open) {
       if (reading.conversationId === conversationId) reading.close();
     }
     const mark = () => ({ t: "mark_unread", id: randomId(), conversationId });
-    const { seqs } = options ?? {};
-    if (seqs === void 0) return heed(this.#outbox.add(mark()), options);
+    const { seqs, fromSeq } = options ?? {};
     try {
+      if (fromSeq !== void 0) {
+        if (seqs !== void 0) throw new RangeError("seqs and fromSeq together");
+        return heed(this.#outbox.add({ ...mark(), fromSeq: toSeq(fromSeq) }), options);
+      }
+      if (seqs === void 0) return heed(this.#outbox.add(mark()), options);
       const left = seqs.map(toSeq);
       if (left.length < 1 || left.length > 1e3) throw new RangeError("not 1 to 1,000 seqs");
       const commands = [];
@@ -1662,7 +1739,7 @@ var Badged = class {
     this.#follows = false;
     const left = this.#storage.loadCommands();
     this.#outbox.close();
-    void this.#outbox.addAll(left);
+    this.#outbox.addFirst(left);
     for (const command of this.#others.settling) this.#settle(command);
     this.#others = NONE;
     this.#tabs.post({ m: "status", status: { state: "connecting" }, elected: true });

@@ -68,6 +68,8 @@ export interface WaitOptions {
 export interface MarkOptions extends WaitOptions {
   /** Messages that count again, 1 to 1,000. Not in rooms. */
   readonly seqs?: readonly (Seq | string)[];
+  /** In a room, the first of the messages that count again. */
+  readonly fromSeq?: Seq | string;
 }
 
 /**
@@ -105,6 +107,8 @@ export class Badged {
   /** Another tab leads, and has answered. */
   #follows = false;
   #ignorePage = () => {};
+  /** While an asynchronous storage is read. */
+  #loading: Promise<void> | undefined;
   /** The conversations on the screen. */
   readonly #open = new Set<Reading>();
 
@@ -145,6 +149,16 @@ export class Badged {
       onDepose: () => this.#depose(),
       onMessage: (message) => this.#hear(message),
     });
+    this.#loading = this.#storage.load()?.then(() => {
+      this.#loading = undefined;
+      this.#restore();
+      if (this.#status.state === "connecting") this.#join();
+    });
+    if (this.#loading === undefined) this.#restore();
+  }
+
+  /** Takes over what the last visit has stored. */
+  #restore(): void {
     const kept = this.#storage.loadState();
     if (kept !== undefined) this.#state.apply(kept);
     this.#others = { ...NONE, waiting: this.#storage.loadCommands() };
@@ -198,8 +212,12 @@ export class Badged {
     const { state } = this.#status;
     if (state !== "stopped" && state !== "refused") return;
     if (this.#environment.WebSocket === null) return;
-    this.#refresh();
+    if (this.#loading === undefined) this.#join();
+    else this.#setStatus({ state: "connecting" });
+  }
 
+  #join(): void {
+    this.#refresh();
     const { page } = this.#environment;
     const ignoreReturn = page?.onReturn(() => this.#tabs.leads && this.#link.hurry());
     const ignoreLeave = page?.onLeave(() => this.#storage.flush());
@@ -309,19 +327,24 @@ export class Badged {
 
   /**
    * Makes the conversation count at least 1 until the next read. With `seqs`, these
-   * messages, which the user has read, count again instead. The numbers then change
-   * once the server has applied it. The promise behaves as in {@link Badged.read}.
-   * It rejects with a RangeError if `seqs` has none or more than 1,000, or one that is
-   * no seq. A frame holds 150, so more than these take several commands.
+   * messages, which the user has read, count again instead; in a room, with `fromSeq`,
+   * those from there on. The numbers then change once the server has applied it. The
+   * promise behaves as in {@link Badged.read}. It rejects with a RangeError if `seqs`
+   * has none or more than 1,000, if there is one that is no seq, or with both. A frame
+   * holds 150 seqs, so more than these take several commands.
    */
   markUnread(conversationId: string, options?: MarkOptions): Promise<void> {
     for (const reading of this.#open) {
       if (reading.conversationId === conversationId) reading.close();
     }
     const mark = () => ({ t: "mark_unread", id: randomId(), conversationId }) as const;
-    const { seqs } = options ?? {};
-    if (seqs === undefined) return heed(this.#outbox.add(mark()), options);
+    const { seqs, fromSeq } = options ?? {};
     try {
+      if (fromSeq !== undefined) {
+        if (seqs !== undefined) throw new RangeError("seqs and fromSeq together");
+        return heed(this.#outbox.add({ ...mark(), fromSeq: toSeq(fromSeq) }), options);
+      }
+      if (seqs === undefined) return heed(this.#outbox.add(mark()), options);
       const left = seqs.map(toSeq);
       if (left.length < 1 || left.length > 1000) throw new RangeError("not 1 to 1,000 seqs");
       const commands: Command[] = [];
@@ -339,7 +362,7 @@ export class Badged {
     // Commands of other tabs and of the last visit. Load them first: close overwrites them.
     const left = this.#storage.loadCommands();
     this.#outbox.close();
-    void this.#outbox.addAll(left);
+    this.#outbox.addFirst(left);
     for (const command of this.#others.settling) this.#settle(command);
     this.#others = NONE;
     this.#tabs.post({ m: "status", status: { state: "connecting" }, elected: true });

@@ -70,7 +70,12 @@ export interface StateFrame {
 export type Command = { readonly id: string } & (
   | { readonly t: "read"; readonly conversationId: string; readonly upToSeq: Seq }
   | { readonly t: "read_all"; readonly category?: string }
-  | { readonly t: "mark_unread"; readonly conversationId: string; readonly seqs?: readonly Seq[] }
+  | {
+      readonly t: "mark_unread";
+      readonly conversationId: string;
+      readonly seqs?: readonly Seq[];
+      readonly fromSeq?: Seq;
+    }
 );
 
 /** The answer to a command. @internal */
@@ -184,8 +189,14 @@ export function encodeCommand(command: Command): string {
     case "read_all":
       return JSON.stringify({ t, id, category: command.category });
     case "mark_unread":
-      return `{"t":"mark_unread","id":"${id}","conversation_id":${JSON.stringify(command.conversationId)}${command.seqs === undefined ? "" : `,"seqs":[${command.seqs.join()}]`}}`;
+      return `{"t":"mark_unread","id":"${id}","conversation_id":${JSON.stringify(command.conversationId)}${marked(command)}}`;
   }
+}
+
+/** The messages of a mark, as fields. */
+function marked({ seqs, fromSeq }: { seqs?: readonly Seq[]; fromSeq?: Seq }): string {
+  if (fromSeq !== undefined) return `,"from_seq":${fromSeq}`;
+  return seqs === undefined ? "" : `,"seqs":[${seqs.join()}]`;
 }
 
 /** Renews the token of the connection. @internal */

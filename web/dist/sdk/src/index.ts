@@ -22,6 +22,7 @@ export {
   showOnFavicon,
 } from "./display.js";
 export type {
+  AsyncStorageLike,
   ChannelLike,
   Clock,
   Environment,

@@ -84,6 +84,7 @@ export class Link {
     const { minBackoffMs, maxBackoffMs, environment, base } = options;
     this.#backoff = new Backoff(minBackoffMs, maxBackoffMs, environment.random);
     this.#entry = new StorageEntry(environment.storage, `badged ${base} streams until`);
+    void this.#entry.load();
     this.#streamsUntil = this.#entry.read(Number) || 0;
   }
 

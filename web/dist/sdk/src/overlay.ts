@@ -1,4 +1,5 @@
 import type { Badge, Command, Conversation } from "./frames.js";
+import { ofMessages } from "./outbox.js";
 import { type Seq, toSeq } from "./seq.js";
 import type { View } from "./state.js";
 
@@ -31,7 +32,7 @@ export function overlay(state: View, commands: readonly Command[]): View {
 function foresee(conversation: Conversation, command: Command): Conversation {
   if (command.t === "mark_unread") {
     // Only the server knows which messages were recalled.
-    return command.seqs === undefined ? { ...conversation, markedUnread: true } : conversation;
+    return ofMessages(command) ? conversation : { ...conversation, markedUnread: true };
   }
   if (command.t !== "read") return conversation;
   const { unread, mentions, firstUnreadSeq, readSeq, lastSeq } = conversation;
@@ -103,7 +104,7 @@ function moved(before: Badge["categories"], category: string, by: number): Badge
 export function reflects(conversation: Conversation, command: Command, since: number): boolean {
   const later = conversation.version > since;
   if (command.t === "mark_unread") {
-    return command.seqs !== undefined || conversation.markedUnread || later;
+    return ofMessages(command) || conversation.markedUnread || later;
   }
   if (command.t !== "read") return true;
   const { readSeq, markedUnread, unread, firstUnreadSeq } = conversation;

@@ -1,4 +1,4 @@
-import type { Environment, StorageLike } from "./environment.js";
+import type { AsyncStorageLike, Environment, StorageLike } from "./environment.js";
 import { type Command, decodeFrame, encodeSnapshot, type StateFrame, stringify } from "./frames.js";
 import { toSeq } from "./seq.js";
 
@@ -6,33 +6,66 @@ import { toSeq } from "./seq.js";
 const SAVE_MS = 1_000;
 
 /**
- * One entry of the browser's storage. If the storage is full or forbidden, or
- * the entry is corrupt, it reads as empty.
+ * One entry of the storage. If the storage is full or forbidden, or the entry is
+ * corrupt, it reads as empty. That of an asynchronous storage is read once, by `load`,
+ * and written in order.
  *
  * @internal
  */
 export class StorageEntry {
-  readonly #storage: StorageLike | null;
+  readonly #storage: StorageLike | AsyncStorageLike | null;
   readonly #key: string;
+  /** Of an asynchronous storage: what it holds; undefined before it was read or written. */
+  #held: string | null | undefined;
+  #writes: Promise<unknown> | undefined;
 
-  constructor(storage: StorageLike | null, key: string) {
+  constructor(storage: StorageLike | AsyncStorageLike | null, key: string) {
     this.#storage = storage;
     this.#key = key;
   }
 
+  /** Reads an asynchronous storage. Others are read at once, and it returns undefined. */
+  load(): Promise<void> | undefined {
+    const text = this.#get();
+    if (typeof text !== "object" || text === null) return undefined;
+    const keep = (read: string | null) => {
+      if (this.#held === undefined) this.#held = read;
+    };
+    this.#writes = text.then(keep, () => keep(null));
+    return this.#writes as Promise<void>;
+  }
+
   read<T>(parse: (text: string) => T): T | undefined {
+    const text = this.#writes === undefined ? this.#get() : this.#held;
     try {
-      const text = this.#storage?.getItem(this.#key);
-      return text ? parse(text) : undefined;
+      return typeof text === "string" && text !== "" ? parse(text) : undefined;
     } catch {
       return undefined;
     }
   }
 
   write(text: string | undefined): void {
+    if (this.#writes === undefined) {
+      this.#put(text);
+      return;
+    }
+    this.#held = text ?? null;
+    // Writes that wait all write what is held by then.
+    this.#writes = this.#writes.then(() => this.#put(this.#held ?? undefined)).catch(() => {});
+  }
+
+  #get() {
     try {
-      if (text === undefined) this.#storage?.removeItem(this.#key);
-      else this.#storage?.setItem(this.#key, text);
+      return this.#storage?.getItem(this.#key);
+    } catch {
+      return null;
+    }
+  }
+
+  #put(text: string | undefined) {
+    try {
+      if (text === undefined) return this.#storage?.removeItem(this.#key);
+      return this.#storage?.setItem(this.#key, text);
     } catch {
       // The next visit starts without this entry.
     }
@@ -64,6 +97,12 @@ export class Storage {
     this.#commands = new StorageEntry(storage, `${name} commands`);
   }
 
+  /** Resolves once an asynchronous storage was read; undefined for others. */
+  load(): Promise<unknown> | undefined {
+    const loads = [this.#state.load(), this.#commands.load()];
+    return loads.some((load) => load) ? Promise.all(loads) : undefined;
+  }
+
   loadState(): StateFrame | undefined {
     return this.#state.read((text) => {
       const frame = decodeFrame(text);
@@ -77,8 +116,10 @@ export class Storage {
     const commands = this.#commands.read((text) =>
       (JSON.parse(text) as Command[]).map((command) => {
         if (command.t === "read") return { ...command, upToSeq: toSeq(command.upToSeq) };
-        if (command.t !== "mark_unread" || command.seqs === undefined) return command;
-        return { ...command, seqs: command.seqs.map(toSeq) };
+        if (command.t !== "mark_unread") return command;
+        const { seqs, fromSeq } = command;
+        if (fromSeq !== undefined) return { ...command, fromSeq: toSeq(fromSeq) };
+        return seqs === undefined ? command : { ...command, seqs: seqs.map(toSeq) };
       }),
     );
     return commands ?? [];

@@ -1,0 +1,163 @@
+package badge
+
+import (
+	"iter"
+	"math"
+	"time"
+)
+
+// maxRecent is how many messages a membership remembers of those that its user sent,
+// and of those that mention the user by name. A mark reaches back to the oldest.
+const maxRecent = 64
+
+// Recent is the greatest seqs of a set. Which these are does not depend on the order
+// in which they came.
+type Recent struct{ RangeSet }
+
+// remember adds a message and reports whether it was new. One more than maxRecent are
+// kept: if there are so many, messages below the least may have been forgotten.
+func (r *Recent) remember(seq int64) bool {
+	if r.Len() > maxRecent && seq <= r.Min() || !r.Add(seq) {
+		return false
+	}
+	if r.Len() > maxRecent+1 {
+		r.RemoveUpTo(r.Min())
+	}
+	return true
+}
+
+// within returns the messages above one seq and up to another, in ascending order.
+func (r *Recent) within(above, upTo int64) (seqs []int64) {
+	for _, s := range r.Ranges {
+		for seq := max(s.Lo, above+1); seq <= min(s.Hi, upTo); seq++ {
+			seqs = append(seqs, seq)
+		}
+	}
+	return seqs
+}
+
+// begin remembers that nothing up to seq is known: the user joined there.
+func (m *Membership) begin(seq int64) { m.Sent = Recent{}; m.Sent.Add(seq) }
+
+// known returns the seq above which Sent and Named are complete. The least of Sent
+// is never a message, only this bound.
+func (m *Membership) known() int64 {
+	if m.Named.Len() > maxRecent {
+		return max(m.Sent.Min(), m.Named.Min())
+	}
+	return m.Sent.Min()
+}
+
+// sent remembers a message of the user's own, and reports whether it was new.
+func (m *Membership) sent(seq int64) bool { return seq > m.Sent.Min() && m.Sent.remember(seq) }
+
+// named remembers a message that mentions the user by name, and reports whether it was
+// new.
+func (m *Membership) named(seq int64) bool { return seq > m.Sent.Min() && m.Named.remember(seq) }
+
+// Recollect sets what a membership remembers of the messages that the user has not
+// read, for a row of an earlier release. What was read is not known.
+func (c *Conversation) Recollect() {
+	m := c.Membership
+	bound := c.ReadSeq
+	for _, s := range []*BoundedSet{&m.Own, &c.Mentions} {
+		bound = max(bound, s.block.Hi)
+	}
+	m.begin(bound)
+	for _, r := range m.Own.Ranges {
+		for seq := max(r.Lo, r.Hi-maxRecent); seq <= r.Hi; seq++ {
+			m.sent(seq)
+		}
+	}
+	for _, r := range c.Mentions.Ranges {
+		for seq := max(r.Lo, r.Hi-maxRecent); seq <= r.Hi; seq++ {
+			m.named(seq)
+		}
+	}
+}
+
+// MayCount returns the messages of a membership, from one on, of which the room must
+// tell whether they are live before a mark from there can be folded.
+func (c *Conversation) MayCount(from int64) []int64 {
+	m := c.Membership
+	return append(m.Sent.within(from-1, math.MaxInt64), m.Named.within(from-1, math.MaxInt64)...)
+}
+
+// ReadPosition is the read position that clients see: that of before a mark.
+func (c *Conversation) ReadPosition() int64 {
+	if m := c.Membership; m != nil {
+		return max(c.ReadSeq, m.Seen)
+	}
+	return c.ReadSeq
+}
+
+// markFrom makes the messages of a room at or above from count again that u, a member,
+// has read. Those that are not known any more, and those from before the user joined,
+// do not.
+func (u *User) markFrom(r *Room, from int64, at time.Time) bool {
+	c := u.Conversation(r.ID)
+	m := c.Membership
+	read, back := c.ReadSeq, max(from-1, m.known())
+	if back >= read {
+		return false
+	}
+	u.touch(c)
+	m.Seen = c.ReadPosition()
+	c.ReadSeq = back
+	for _, seq := range m.Sent.within(back, read) {
+		if live, all, _ := r.Message(seq); live {
+			m.Own.Add(seq)
+			if all {
+				m.OwnAll.Add(seq)
+			}
+			u.remark(r, c, seq, true)
+		}
+	}
+	for _, seq := range m.Named.within(back, read) {
+		if live, all, _ := r.Message(seq); live && !all && !m.Own.Contains(seq) {
+			c.Mentions.Add(seq)
+			u.remark(r, c, seq, false)
+		}
+	}
+	c.Category = r.Category // for the expiry sweep
+	c.refresh(at)
+	u.raise(c)
+	return true
+}
+
+// MarkedIn returns the messages of a room that count again for a member, in ascending
+// order. Every closed chunk above the read position must be loaded.
+func (c *Conversation) MarkedIn(r *Room) iter.Seq[int64] {
+	m := c.Membership
+	return func(yield func(int64) bool) {
+		r.firsts(c.ReadSeq, func(seq int64) bool {
+			return seq <= m.Seen && (m.Own.Contains(seq) || yield(seq))
+		})
+	}
+}
+
+// remark makes the room find u again at a message that u had read.
+func (u *User) remark(r *Room, c *Conversation, seq int64, own bool) {
+	r.AddMark(seq, u.ID, Mark{Own: own, Touched: true})
+	c.Membership.keep(seq)
+}
+
+// keep keeps the mark of a message from being deleted with those that were read before.
+func (m *Membership) keep(seq int64) {
+	rest := m.Unmarked[:0]
+	for _, other := range m.Unmarked {
+		if other != seq {
+			rest = append(rest, other)
+		}
+	}
+	m.Unmarked = rest
+}
+
+// unmarkFrom ends a mark from a message: the read position is the one before it again.
+func (c *Conversation) unmarkFrom() {
+	if m := c.Membership; m != nil && m.Seen > 0 {
+		seen := m.Seen
+		m.Seen, c.Touched = 0, true
+		c.moveTo(seen)
+	}
+}

@@ -1,0 +1,75 @@
+package store_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
+	"github.com/badged/badged/projector/internal/store/storetest"
+)
+
+// posts returns messages of a room with the seqs 1 to n times a distance, of which ann
+// sent every so many.
+func posts(n, distance, every int64) (history []events.Event) {
+	for i := int64(1); i <= n; i++ {
+		e := foldtest.Event(fmt.Sprint("post ", i), events.RoomPosted, "hall", foldtest.Seq(i*distance))
+		if i%every == 0 {
+			e.Data.SenderID = "ann"
+		}
+		history = append(history, e)
+	}
+	return history
+}
+
+// marked has ann read a room to its end and mark it from a message on.
+func marked(t *testing.T, m *storetest.Memory, end, from int64) (unread, first int64) {
+	t.Helper()
+	m.Commit(t, foldtest.Event("read", events.ConversationRead, "hall", foldtest.UpTo(end), "ann"))
+	m.Commit(t, foldtest.Event("mark", events.ConversationMarkedUnread, "hall", foldtest.From(from), "ann"))
+	c := m.User("ann").Conversations["hall"]
+	v := c.ViewIn(m.Rooms["hall"])
+	return v.Unread, v.FirstUnread
+}
+
+// A member sent 100 of 200 messages: a mark counts no message of the member's own, and
+// so reaches back behind the 65th last one, in whatever order they came.
+func TestMarksReachBackToWhatIsKnown(t *testing.T) {
+	history := append(posts(200, 1, 2), foldtest.Event("recall", events.RoomRecalled, "hall", foldtest.Seq(200)))
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, seed)) //nolint:gosec // repeatable
+		rng.Shuffle(len(history), func(i, j int) { history[i], history[j] = history[j], history[i] })
+		m := storetest.NewMemory()
+		m.Commit(t, foldtest.Event("join", events.RoomJoined, "hall", nil, "ann"))
+		for len(history) > 0 {
+			n := min(len(history), 1+rng.IntN(50))
+			m.Commit(t, history[:n]...)
+			history = history[n:]
+		}
+		history = append(posts(200, 1, 2), foldtest.Event("recall", events.RoomRecalled, "hall", foldtest.Seq(200)))
+		if unread, first := marked(t, m, 200, 1); unread != 64 || first != 73 {
+			t.Fatalf("with seed %d, %d messages from %d on are unread, want 64 from 73 on", seed, unread, first)
+		}
+	}
+}
+
+// Messages of the member's own are left out also where the room has closed chunks, and
+// recalls of them are followed.
+func TestMarkedMessagesOfClosedChunks(t *testing.T) {
+	m := storetest.NewMemory()
+	m.Commit(t, foldtest.Event("join", events.RoomJoined, "hall", nil, "ann"))
+	m.Commit(t, posts(400, 10, 20)...)
+	if n := len(m.Rooms["hall"].Closed); n < 3 {
+		t.Fatalf("the room has %d closed chunks", n)
+	}
+	m.Commit(t, foldtest.Event("recall", events.RoomRecalled, "hall", foldtest.Seq(400)))
+	if unread, first := marked(t, m, 4000, 300); unread != 371-19 || first != 300 {
+		t.Errorf("%d messages from %d on are unread, want %d from 300 on", unread, first, 371-19)
+	}
+	m.Commit(t, foldtest.Event("own", events.RoomRecalled, "hall", foldtest.Seq(600)), foldtest.Event("other", events.RoomRecalled, "hall", foldtest.Seq(610)))
+	c := m.User("ann").Conversations["hall"]
+	if n := c.ViewIn(m.Rooms["hall"]).Unread; n != 371-19-1 {
+		t.Errorf("%d messages are unread after a recall of one of them and one of the member's own, want %d", n, 371-19-1)
+	}
+}
