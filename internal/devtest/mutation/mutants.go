@@ -388,7 +388,7 @@ var mutants = []mutant{
 	{"a batch in SQL has no limit of bytes", []edit{{sqlFile, "size + share.sizes[i] > most_bytes", "false"}}, inSQL},
 	{"a batch in SQL may have one event more", []edit{{sqlFile, "i - begins = most_events", "i - begins > most_events"}}, inSQL},
 	{"a key in SQL has another variant", []edit{{sqlFile, "71, 1), 1, 16)", "71, 0), 1, 16)"}}, inSQL},
-	{"the quick check in SQL takes fractions", []edit{{"migrations/00003_event_rules.sql", "strpos(concat(data ->> 'seq', data ->> 'up_to_seq', data ->> 'seqs'), '.') = 0", "true"}}, inSQL},
+	{"the quick check in SQL takes fractions", []edit{{"migrations/00003_event_rules.sql", "strpos(concat(data ->> 'seq', data ->> 'up_to_seq', data ->> 'seqs', data ->> 'from_seq'), '.') = 0", "true"}}, inSQL},
 	{"the quick check in SQL takes ids of any length", []edit{{"migrations/00003_event_rules.sql", "pg_column_size(data -> 'user_ids') <= 128 OR", "pg_column_size(data -> 'user_ids') > 0 OR"}}, inSQL},
 
 	{"the hour of the last delivery goes back", []edit{{foldFile, "hour > c.DeliveredHour", "hour != c.DeliveredHour"}}, pure},
