@@ -321,7 +321,10 @@ func (p *partition) look(ctx context.Context, q events.Querier) (err error) {
 	if p.cursor, err = logread.Load(ctx, q, p.id, ""); err != nil {
 		return err
 	}
-	p.state, err = store.LoadState(ctx, q, p.id)
+	moves := p.state.Moves
+	if p.state, err = store.LoadState(ctx, q, p.id); err == nil && p.state.Moves != moves {
+		p.reached = events.Position{} // the log has come from another shard, where it has other positions
+	}
 	return err
 }
 

@@ -125,6 +125,8 @@ type PartitionState struct {
 	// Counted is set unless an owner of a release that does not count unread
 	// conversations has written rows: see [CountConversations].
 	Counted bool
+	// Moves counts the moves of the partition between shards; 0 without shards.
+	Moves int64
 }
 
 // Same reports whether rows read in state s may be used in state t.
@@ -134,7 +136,7 @@ func (s *PartitionState) Same(t *PartitionState) bool {
 
 // LoadState reads the state of a partition.
 func LoadState(ctx context.Context, q events.Querier, partition int) (s PartitionState, err error) {
-	err = q.QueryRow(ctx, statements.Of(partition, "read the state"), partition).Scan(&s.Epoch, &s.revision, &s.Generation, &s.Incarnation, &s.SameLife, &s.ReadAt, &s.Rooms, &s.Counted)
+	err = q.QueryRow(ctx, statements.Of(partition, "read the state"), partition).Scan(&s.Epoch, &s.revision, &s.Generation, &s.Incarnation, &s.SameLife, &s.ReadAt, &s.Rooms, &s.Counted, &s.Moves)
 	if err != nil {
 		return s, fmt.Errorf("read the state of partition %d: %w", partition, err)
 	}

@@ -12,7 +12,8 @@ left(pg_walfile_name(pg_current_wal_lsn()), 8) || '/' || extract(epoch FROM pg_p
 -- name: read the state
 SELECT p.epoch, o.revision, (SELECT max(generation) FROM badged.dedup_generations WHERE partition_id = $1),
        p.incarnation, p.incarnation = {incarnation}, clock_timestamp(),
-       EXISTS (SELECT FROM badged.rooms_pNN), o.counted = o.folded
+       EXISTS (SELECT FROM badged.rooms_pNN), o.counted = o.folded,
+       coalesce((SELECT m.revision FROM badged.shard_partitions AS m WHERE m.partition_id = $1), 0)
 FROM badged.partitions AS p, badged.events_pNN_offsets AS o
 WHERE p.partition_id = $1 AND o.consumer_group = 'projector'
 

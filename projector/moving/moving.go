@@ -1,0 +1,416 @@
+// Package moving moves a partition from one shard to another while both serve.
+//
+// The rows are copied while triggers note which of them change; those are copied again,
+// until few are left. The log is copied in the order in which it was folded. Then a gate
+// closes: publishers to the partition wait, what they have appended is folded, the last
+// changes are copied, the source commits that it has the partition no more, and the
+// target that it has it. Before the source's commit nothing has happened, and after it
+// the target needs nothing from the source: whatever stops a move, the same call
+// continues it. The gate is a lock that ends with the session of the mover.
+package moving
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/sqlfile"
+	"github.com/badged/badged/projector/rebuild"
+)
+
+//go:embed moving.sql
+var statementsText string
+
+var statements = sqlfile.Parse(statementsText)
+
+// Shard is a database of the cluster.
+type Shard struct {
+	Name string
+	Pool *pgxpool.Pool
+	Log  *events.Log
+}
+
+// Config says what to move where. Shards and To are required.
+type Config struct {
+	// Shards are all shards of the cluster. Those that do not take part may be away.
+	Shards    []Shard
+	Partition int
+	// To is the name of the target.
+	To string
+
+	// Progress, if not nil, is called with what the move does and, while it copies, with
+	// how many rows it has copied. Several calls may have the same step.
+	Progress func(step Step, rows int64)
+	// Blocked, if not nil, is called from time to time while a session delays the move.
+	// Source is set if it is one of the source.
+	Blocked func(shard string, pid int, application string)
+	// Patience is about how long publishers to the partition, and its folding, may wait
+	// in one attempt of the switch. Default 800ms.
+	Patience time.Duration
+}
+
+// Step is what a move does.
+type Step string
+
+// The steps, in their order.
+const (
+	Preparing  Step = "prepare"
+	CopyingLog Step = "copy the log"
+	Copying    Step = "copy tables"
+	CatchingUp Step = "catch up"
+	Waiting    Step = "wait until all is folded"
+	Switching  Step = "switch"
+	CleaningUp Step = "clean up"
+)
+
+// Result is what a move has done.
+type Result struct {
+	Partition int    `json:"partition"`
+	From      string `json:"from"`
+	To        string `json:"to"`
+	// Rows are the copied rows of all tables, those that were copied again included, and
+	// LogRows those of the log.
+	Rows    int64 `json:"rows"`
+	LogRows int64 `json:"log_rows"`
+	// Resumed is set if an earlier call had begun the move.
+	Resumed bool `json:"resumed"`
+	// Paused is for how long publishers to the partition waited, and folding, until the
+	// target had it. Zero if an earlier call had made the switch.
+	Paused time.Duration `json:"paused_ns"`
+	// Attempts are the attempts of the switch.
+	Attempts int           `json:"attempts"`
+	Took     time.Duration `json:"took_ns"`
+}
+
+// Errors that a caller may have to tell apart.
+var (
+	ErrUnknownShard     = errors.New("there is no such shard")
+	ErrUnknownPartition = errors.New("there is no such partition")
+	ErrSameShard        = errors.New("the partition is there already")
+	ErrAway             = errors.New("the shard cannot be reached")
+	ErrOtherMove        = errors.New("the partition is being moved elsewhere")
+)
+
+// errShard is what is wrong with a database that can be reached.
+var errShard = errors.New("not the shard")
+
+// Move moves a partition to another shard. It continues a move that was interrupted. An
+// error means that the source still has the partition, unless it says otherwise.
+func Move(ctx context.Context, cfg Config) (Result, error) {
+	if cfg.Progress == nil {
+		cfg.Progress = func(Step, int64) {}
+	}
+	if cfg.Blocked == nil {
+		cfg.Blocked = func(string, int, string) {}
+	}
+	if cfg.Patience <= 0 {
+		cfg.Patience = 800 * time.Millisecond
+	}
+	began := time.Now()
+	m, err := open(ctx, cfg)
+	if err != nil {
+		return Result{}, err
+	}
+	defer m.close(ctx)
+	err = m.run(ctx)
+	m.result.Took = time.Since(began)
+	return m.result, err
+}
+
+// mover is a call of Move.
+type mover struct {
+	cfg    Config
+	p      int
+	result Result
+	// source and target have a session each, which does everything. It holds the lock of
+	// a job, so that nothing else replaces tables.
+	source, target *side
+	columns        map[string]columns
+}
+
+// side is one of the two shards.
+type side struct {
+	Shard
+	job  *rebuild.Job
+	conn *pgx.Conn
+	// cluster is the id of its cluster, holds whether it has the partition, revision that
+	// of its map, and move what it knows of a move.
+	cluster    string
+	holds      bool
+	revision   int64
+	partitions int
+	move       move
+}
+
+// move is a row of badged.moves. It is empty without one.
+type move struct {
+	id, role, source, target, state, epoch string
+	revision                               int64
+	copied                                 events.Position
+	rows                                   int64
+}
+
+// Phases of a move in the tables.
+const (
+	copying  = "copying"
+	copied   = "copied"
+	ready    = "ready"
+	released = "released"
+	held     = "held"
+
+	sourceRole, targetRole = "source", "target"
+)
+
+const application = "badged partition move"
+
+// look reads what a shard knows of a partition.
+func (s *side) look(ctx context.Context, q events.Querier, partition int) error {
+	var name, cluster *string
+	s.move = move{}
+	err := q.QueryRow(ctx, statements.Get("look"), partition).Scan(&name, &cluster, &s.holds, &s.revision, &s.partitions,
+		&s.move.id, &s.move.role, &s.move.source, &s.move.target, &s.move.revision, &s.move.state,
+		&s.move.copied.TransactionID, &s.move.copied.Offset, &s.move.rows, &s.move.epoch)
+	switch {
+	case err != nil:
+		return fmt.Errorf("read the map of %s: %w", s.Name, err)
+	case name == nil:
+		return fmt.Errorf("%w: %s is none: run `badged migrate up` with all --shard flags", errShard, s.Name)
+	case *name != s.Name:
+		return fmt.Errorf("%w: the database of %s says that it is shard %s", errShard, s.Name, *name)
+	}
+	s.cluster = *cluster
+	return nil
+}
+
+// open finds the source, and opens the sessions of both shards.
+func open(ctx context.Context, cfg Config) (m *mover, err error) {
+	m = &mover{cfg: cfg, p: cfg.Partition, columns: map[string]columns{}, result: Result{Partition: cfg.Partition, To: cfg.To}}
+	var names []string
+	var away error
+	for _, s := range cfg.Shards {
+		names = append(names, s.Name)
+		one := &side{Shard: s}
+		if err := one.look(ctx, s.Pool, m.p); err != nil {
+			if !isAway(err) {
+				return nil, err
+			}
+			away = errors.Join(away, fmt.Errorf("%w: %s: %w", ErrAway, s.Name, err))
+			if s.Name == cfg.To {
+				return nil, away
+			}
+			continue
+		}
+		if m.p < 0 || m.p >= one.partitions {
+			return nil, fmt.Errorf("%w as %d: they are numbered from 0 to %d", ErrUnknownPartition, m.p, one.partitions-1)
+		}
+		if s.Name == cfg.To {
+			m.target = one
+			continue
+		}
+		// The move that was interrupted behind the release says which shard had it.
+		if one.holds || one.move.role == sourceRole && one.move.state == released && one.move.target == cfg.To {
+			if m.source != nil && m.source.holds {
+				return nil, fmt.Errorf("both %s and %s say that they have partition %d", m.source.Name, s.Name, m.p)
+			}
+			m.source = one
+		}
+	}
+	switch {
+	case m.target == nil:
+		return nil, fmt.Errorf("%w as %q: there are %s", ErrUnknownShard, cfg.To, strings.Join(names, ", "))
+	case m.target.holds && (m.source == nil || m.source.holds):
+		if m.source != nil {
+			return nil, fmt.Errorf("both %s and %s say that they have partition %d", m.source.Name, cfg.To, m.p)
+		}
+		return nil, fmt.Errorf("%w: partition %d is on %s", ErrSameShard, m.p, cfg.To)
+	case m.source == nil && away != nil:
+		return nil, fmt.Errorf("no shard that can be reached has partition %d: %w", m.p, away)
+	case m.source == nil:
+		return nil, fmt.Errorf("no shard has partition %d; was another move of it interrupted? `badged partition list` says which", m.p)
+	case m.source.cluster != m.target.cluster:
+		return nil, fmt.Errorf("%s and %s are shards of different clusters", m.source.Name, m.target.Name)
+	}
+	if other := m.source.move; other.role == sourceRole && other.target != cfg.To {
+		return nil, fmt.Errorf("%w: a move of partition %d to %s was begun; finish it, or undo it with `badged partition move %[2]d --undo`", ErrOtherMove, m.p, other.target)
+	}
+	m.result.From = m.source.Name
+	for _, s := range []*side{m.source, m.target} {
+		if err := s.open(ctx, m.p); err != nil {
+			m.close(ctx)
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// open opens the session.
+func (s *side) open(ctx context.Context, partition int) error {
+	job, err := rebuild.NewJob(ctx, rebuild.Config{Pool: s.Pool, Log: s.Log}, application)
+	if err != nil {
+		return fmt.Errorf("on %s: %w", s.Name, err)
+	}
+	s.job, s.conn = job, job.Conn
+	var may bool
+	if err := s.conn.QueryRow(ctx, statements.Get("may the session move")).Scan(&may); err != nil {
+		return fmt.Errorf("on %s: %w", s.Name, err)
+	}
+	if !may {
+		return fmt.Errorf("on %s: only the owner of the schema badged may move partitions", s.Name)
+	}
+	if _, err := s.conn.Exec(ctx, statements.Get("say what is moved"), fmt.Sprint(partition)); err != nil {
+		return fmt.Errorf("on %s: %w", s.Name, err)
+	}
+	return s.look(ctx, s.conn, partition)
+}
+
+func (m *mover) close(ctx context.Context) {
+	for _, s := range []*side{m.source, m.target} {
+		if s != nil && s.job != nil {
+			s.job.Close(ctx)
+		}
+	}
+}
+
+// run does what is left of the move.
+func (m *mover) run(ctx context.Context) error {
+	from, to := m.source, m.target
+	switch {
+	case from.holds && to.holds:
+		return fmt.Errorf("both %s and %s say that they have partition %d", from.Name, to.Name, m.p)
+	case !from.holds && !(from.move.role == sourceRole && from.move.state == released && from.move.id == to.move.id):
+		return fmt.Errorf("partition %d has left %s meanwhile", m.p, from.Name)
+	}
+	if from.holds {
+		if err := m.copy(ctx); err != nil {
+			return fmt.Errorf("move partition %d to %s: %w; %s still has it, and nothing is lost: run the command again to go on", m.p, to.Name, err, from.Name)
+		}
+		if err := m.change(ctx); err != nil {
+			return err
+		}
+	} else {
+		m.result.Resumed = true
+	}
+	if !to.holds {
+		if err := m.hold(ctx); err != nil {
+			return fmt.Errorf("partition %d has left %s, and %s has all of it but does not know so: run the command again: %w", m.p, from.Name, to.Name, err)
+		}
+	}
+	m.tellOthers(ctx)
+	if err := m.cleanUp(ctx); err != nil {
+		return fmt.Errorf("partition %d is on %s now, but the old rows could not be deleted from %s: run the command again: %w", m.p, to.Name, from.Name, err)
+	}
+	return nil
+}
+
+// isAway reports whether an error means that a database cannot be reached, rather than
+// that it answers something else.
+func isAway(err error) bool {
+	pg, answered := errors.AsType[*pgconn.PgError](err)
+	return !errors.Is(err, context.Canceled) && (!answered || strings.HasPrefix(pg.Code, "57P") || strings.HasPrefix(pg.Code, "08")) &&
+		!errors.Is(err, errShard)
+}
+
+// copy copies everything until little is left.
+func (m *mover) copy(ctx context.Context) error {
+	if err := m.prepare(ctx); err != nil {
+		return err
+	}
+	if m.target.move.state == copying {
+		if err := m.copyLog(ctx); err != nil {
+			return err
+		}
+		for _, t := range tables() {
+			if t.form == whole || t.places != noPlace {
+				continue // the first round copies them
+			}
+			if err := m.bulk(ctx, t); err != nil {
+				return fmt.Errorf("copy %s: %w", t.name(m.p), err)
+			}
+		}
+		if err := m.analyze(ctx); err != nil {
+			return err
+		}
+		if _, err := m.target.conn.Exec(ctx, statements.Get("the target is"), m.p, copied, nil); err != nil {
+			return fmt.Errorf("on %s: %w", m.target.Name, err)
+		}
+		m.target.move.state = copied
+	}
+	return m.catchUp(ctx)
+}
+
+// Limits of a round: more than this in one is not done with the gate closed.
+const (
+	roundChanges = 50_000
+	fewChanges   = 5_000
+	quickRound   = 250 * time.Millisecond
+)
+
+// catchUp copies what has changed until a round is quick.
+func (m *mover) catchUp(ctx context.Context) error {
+	for {
+		began := time.Now()
+		changes, err := m.round(ctx, roundChanges)
+		if err != nil {
+			return err
+		}
+		m.cfg.Progress(CatchingUp, m.result.Rows)
+		if changes <= fewChanges && time.Since(began) < quickRound || changes == 0 {
+			return nil
+		}
+	}
+}
+
+// tellOthers puts the new entry into the maps of the other shards. They also learn it from
+// each other.
+func (m *mover) tellOthers(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	for _, s := range m.cfg.Shards {
+		if s.Name != m.source.Name && s.Name != m.target.Name {
+			_, _ = s.Pool.Exec(ctx, statements.Get("tell of the map"), m.p, m.target.Name, m.source.move.revision)
+		}
+	}
+}
+
+// tablesOf returns the names of all tables of the partition alone, with the log.
+func (m *mover) ownTables() []string {
+	names := []string{"badged." + events.Topic(m.p)}
+	for _, t := range tables() {
+		if !t.shared {
+			names = append(names, t.name(m.p))
+		}
+	}
+	return names
+}
+
+// watched returns the names of all tables with triggers.
+func (m *mover) watched() []string {
+	names := m.ownTables()
+	for _, t := range tables() {
+		if t.shared {
+			names = append(names, t.name(m.p))
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func newID() string { return uuid.NewString() }
+
+// in runs f in a transaction of a shard.
+func (s *side) in(ctx context.Context, f func(tx pgx.Tx) error) error {
+	if err := pgx.BeginFunc(ctx, s.conn, f); err != nil {
+		return fmt.Errorf("on %s: %w", s.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,240 @@
+-- What moving a partition reads and writes. pNN stands for the partition.
+
+-- name: may the session move
+SELECT pg_has_role(nspowner, 'USAGE') FROM pg_namespace WHERE nspname = 'badged'
+
+-- name: say what is moved
+SELECT set_config('badged.moving', $1, false)
+
+-- name: look
+-- Whether the shard has the partition, and its move.
+SELECT (SELECT name FROM badged.shard), (SELECT cluster::text FROM badged.shard),
+    EXISTS (SELECT FROM badged.partitions WHERE partition_id = $1),
+    coalesce((SELECT revision FROM badged.shard_partitions WHERE partition_id = $1), 0),
+    (SELECT partitions FROM badged.settings),
+    coalesce(m.move_id::text, ''), coalesce(m.role, ''), coalesce(m.source, ''), coalesce(m.target, ''), coalesce(m.revision, 0), coalesce(m.state, ''),
+    coalesce(m.copied_id, 0), coalesce(m.copied_offset, 0), coalesce(m.copied_rows, 0), coalesce(m.epoch, '')
+FROM (SELECT) AS one LEFT JOIN badged.moves AS m ON m.partition_id = $1
+
+-- name: columns of a table
+SELECT a.attname::text, format_type(a.atttypid, a.atttypmod)
+FROM pg_attribute AS a
+WHERE a.attrelid = $1::regclass AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY a.attname COLLATE "C"
+
+-- name: begin at the source
+INSERT INTO badged.moves (partition_id, move_id, role, source, target, revision, state)
+VALUES ($1, $2, 'source', $3, $4, $5, 'copying')
+ON CONFLICT (partition_id) DO UPDATE SET move_id = excluded.move_id, role = excluded.role, source = excluded.source, target = excluded.target,
+    revision = excluded.revision, state = excluded.state, epoch = NULL, begun_at = clock_timestamp()
+
+-- name: begin at the target
+INSERT INTO badged.moves (partition_id, move_id, role, source, target, revision, state)
+VALUES ($1, $2, 'target', $3, $4, $5, 'copying')
+
+-- name: forget a move
+DELETE FROM badged.moves WHERE partition_id = $1
+
+-- name: forget the changes
+DELETE FROM badged.move_changes WHERE partition_id = $1
+
+-- name: forget the places
+DELETE FROM badged.move_places WHERE partition_id = $1
+
+-- name: gate the log
+CREATE OR REPLACE TRIGGER gate BEFORE INSERT ON badged.events_pNN FOR EACH STATEMENT EXECUTE FUNCTION badged.gate_appends(PARTITION)
+
+-- name: watch the payloads
+-- Only erasing a user changes them, which cannot run beside a move.
+CREATE OR REPLACE TRIGGER moving AFTER UPDATE OF payload ON badged.events_pNN FOR EACH ROW EXECUTE FUNCTION badged.note_erased(PARTITION)
+
+-- name: refuse appends
+CREATE OR REPLACE TRIGGER not_held BEFORE INSERT ON badged.events_pNN FOR EACH STATEMENT EXECUTE FUNCTION badged.refuse_not_held(PARTITION)
+
+-- name: count the triggers
+SELECT count(*) FROM pg_trigger WHERE tgname IN ('moving', 'gate') AND NOT tgisinternal AND tgrelid = ANY ($1::text[]::regclass[])
+
+-- name: watch a table
+SELECT badged.watch_changes($1, $2, $3, $4, $5)
+
+-- name: copy a table as a whole
+INSERT INTO badged.move_changes (partition_id, kind, key) SELECT $1, unnest($2::text[]), '{}'
+
+-- name: copy all late folds
+INSERT INTO badged.move_changes (partition_id, kind, key) SELECT partition_id, 'late_folds', ARRAY[number::text] FROM badged.late_folds WHERE partition_id = $1
+
+-- name: changes
+-- The first of them, in the order of their numbers.
+SELECT number, kind FROM badged.move_changes WHERE partition_id = $1 ORDER BY number LIMIT $2
+
+-- name: changes are copied
+DELETE FROM badged.move_changes WHERE number = ANY ($1)
+
+-- name: bound of a chunk of the log
+-- The row with which some megabytes are full.
+SELECT transaction_id::text::bigint, "offset"
+FROM (
+    SELECT transaction_id, "offset", row_number() OVER w AS n, sum(octet_length(payload)) OVER w AS bytes
+    FROM (
+        SELECT transaction_id, "offset", payload FROM badged.events_pNN
+        WHERE (transaction_id, "offset") > ($1::bigint::text::xid8, $2::bigint) AND transaction_id >= $1::bigint::text::xid8
+          AND (transaction_id, "offset") <= ($3::bigint::text::xid8, $4::bigint) AND transaction_id <= $3::bigint::text::xid8
+        ORDER BY transaction_id, "offset" LIMIT $5
+    ) AS e
+    WINDOW w AS (ORDER BY transaction_id, "offset")
+) AS e
+WHERE n = $5 OR bytes >= 16777216
+ORDER BY transaction_id, "offset" LIMIT 1
+
+-- name: the log is copied up to
+UPDATE badged.moves SET copied_id = $2, copied_offset = $3, copied_rows = $4 WHERE partition_id = $1
+
+-- name: the target is
+UPDATE badged.moves SET state = $2, epoch = $3 WHERE partition_id = $1
+
+-- name: stored places
+SELECT transaction_id::text::bigint, "offset" FROM badged.dead_letters WHERE partition_id = $1
+UNION SELECT transaction_id::text::bigint, "offset" FROM badged.settled_letters WHERE partition_id = $1
+UNION SELECT transaction_id::text::bigint, "offset" FROM badged.dedup_generations WHERE partition_id = $1
+UNION SELECT transaction_id::text::bigint, "offset" FROM badged.late_folds WHERE partition_id = $1
+UNION SELECT transaction_id::text::bigint, "offset" FROM badged.baselines WHERE partition_id = $1
+UNION SELECT last_processed_transaction_id::text::bigint, coalesce(offset_acked, 0) FROM badged.events_pNN_offsets
+ORDER BY 1, 2
+
+-- name: known places
+SELECT source_id, source_offset FROM badged.move_places WHERE partition_id = $1
+
+-- name: count rows
+-- How many rows are up to each of the places ($1, $2), in their order, behind ($3, $4),
+-- and whether a row is there; without rows of transactions $5, which are not folded.
+SELECT id, "offset", sum(n) OVER (ORDER BY id, "offset")::bigint, is_row
+FROM (
+    SELECT p.id, p."offset",
+        (SELECT count(*) FROM badged.events_pNN AS e
+         WHERE (e.transaction_id, e."offset") > (p.last_id::text::xid8, p.last_offset) AND e.transaction_id >= p.last_id::text::xid8
+           AND (e.transaction_id, e."offset") <= (p.id::text::xid8, p."offset") AND e.transaction_id <= p.id::text::xid8
+           AND e.transaction_id <> ALL ($5::bigint[]::text[]::xid8[])) AS n,
+        EXISTS (SELECT FROM badged.events_pNN AS e WHERE e.transaction_id = p.id::text::xid8 AND e."offset" = p."offset") AS is_row
+    FROM (
+        SELECT id, "offset", lag(id, 1, $3::bigint) OVER w AS last_id, lag("offset", 1, $4::bigint) OVER w AS last_offset
+        FROM unnest($1::bigint[], $2::bigint[]) AS place (id, "offset")
+        WINDOW w AS (ORDER BY id, "offset")
+    ) AS p
+) AS counted
+
+-- name: add places
+INSERT INTO badged.move_places (partition_id, source_id, source_offset, place, is_row)
+SELECT $1, * FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::boolean[])
+
+-- name: translate places of rows
+-- A place without a row keeps its number: the row is in the archive, under that number.
+UPDATE moved_rows AS r SET transaction_id = '3', "offset" = p.place
+FROM badged.move_places AS p
+WHERE p.partition_id = $1 AND p.is_row AND p.source_id = r.transaction_id::text::bigint AND p.source_offset = r."offset"
+
+-- name: translate places between rows
+UPDATE moved_rows AS r SET transaction_id = '3', "offset" = p.place
+FROM badged.move_places AS p
+WHERE p.partition_id = $1 AND p.source_id = r.transaction_id::text::bigint AND p.source_offset = r."offset"
+
+-- name: buried letters
+-- What is to be told of dead letters names them by numbers of the target.
+UPDATE moved_rows AS r SET subject = l.id::text
+FROM moved_letters AS m JOIN badged.dead_letters AS l USING (partition_id, transaction_id, "offset", index)
+WHERE r.subject = m.source_id::text
+
+-- name: translate letters
+UPDATE moved_letters AS r SET transaction_id = '3', "offset" = p.place
+FROM badged.move_places AS p
+WHERE p.partition_id = $1 AND p.is_row AND p.source_id = r.transaction_id::text::bigint AND p.source_offset = r."offset"
+
+-- name: positions
+INSERT INTO badged.events_pNN_offsets (consumer_group, offset_acked, last_processed_transaction_id, pending, folded, revision, counted)
+SELECT r.consumer_group, p.place, '3', '{}', r.folded, r.revision, r.counted
+FROM moved_rows AS r JOIN badged.move_places AS p
+  ON p.partition_id = $1 AND p.source_id = r.last_processed_transaction_id::text::bigint AND p.source_offset = coalesce(r.offset_acked, 0)
+
+-- name: last numbers
+SELECT (SELECT last_value FROM badged.target_generations),
+    coalesce(pg_sequence_last_value(pg_get_serial_sequence('badged.events_pNN', 'offset')), 0)
+
+-- name: raise the numbers
+SELECT setval('badged.target_generations', greatest($1, (SELECT last_value FROM badged.target_generations))),
+    setval(pg_get_serial_sequence('badged.events_pNN', 'offset'),
+        greatest($2, $3, coalesce(pg_sequence_last_value(pg_get_serial_sequence('badged.events_pNN', 'offset')), 1)))
+
+-- name: revocations
+SELECT user_id, revoked_before, ended_at FROM badged.revocations
+WHERE revoked_before IS NOT NULL AND badged.partition_of(user_id, $2) = $1
+
+-- name: add revocations
+-- Processes know them; those that start read all.
+WITH counted AS (UPDATE badged.revocation_counter SET last = last + cardinality($1::text[]) RETURNING last - cardinality($1::text[]) AS before)
+INSERT INTO badged.revocations AS r (user_id, revoked_before, ended_at, seq)
+SELECT k.user_id, k.revoked_before, k.ended_at, c.before + k.n
+FROM counted AS c, unnest($1::text[], $2::timestamptz[], $3::timestamptz[]) WITH ORDINALITY AS k (user_id, revoked_before, ended_at, n)
+ON CONFLICT (user_id) DO UPDATE SET seq = excluded.seq, ended_at = greatest(r.ended_at, excluded.ended_at),
+    revoked_before = greatest(r.revoked_before, excluded.revoked_before)
+
+-- name: forget revocations
+DELETE FROM badged.revocations WHERE badged.partition_of(user_id, $2) = $1
+
+-- name: close the gate for publishers
+SELECT pg_advisory_xact_lock(1650552167, $1)
+
+-- name: close the gate for writers
+SELECT pg_advisory_xact_lock(1650552183, $1)
+
+-- name: who keeps the gate open
+-- Sessions whose transaction has been open for a while.
+SELECT a.pid, a.application_name
+FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)
+WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND a.pid <> pg_backend_pid()
+  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND l.classid IN (1650552167, 1650552183) AND l.objid = $1
+  AND a.xact_start < clock_timestamp() - make_interval(secs => $2)
+ORDER BY a.xact_start LIMIT 1
+
+-- name: epoch
+-- Another one if Postgres was restarted since it began: then the owner would begin
+-- another.
+SELECT CASE WHEN incarnation = left(pg_walfile_name(pg_current_wal_lsn()), 8) || '/' || extract(epoch FROM pg_postmaster_start_time())::text
+    THEN epoch ELSE substr(replace(gen_random_uuid()::text, '-', ''), 1, 12) END
+FROM badged.partitions WHERE partition_id = $1
+
+-- name: release
+SELECT badged.release_moved_partition($1, $2, $3)
+
+-- name: hold
+SELECT badged.hold_partition($1, $2, $3)
+
+-- name: nothing is due because of the move
+-- Holding has raised the revision.
+UPDATE badged.notifier_partitions AS n SET revision = o.revision
+FROM badged.events_pNN_offsets AS o
+WHERE n.partition_id = $1 AND o.consumer_group = 'projector' AND n.revision = o.revision - 1
+
+-- name: webhooks
+SELECT to_jsonb(w)::text FROM badged.webhooks AS w
+
+-- name: add webhooks
+INSERT INTO badged.webhooks SELECT (jsonb_populate_record(NULL::badged.webhooks, w::jsonb)).* FROM unnest($1::text[]) AS w
+ON CONFLICT (name) DO NOTHING
+
+-- name: tell of the map
+SELECT badged.map_partition($1, $2, $3)
+
+-- name: settle the ranges
+SELECT badged.settle_log_ranges($1)
+
+-- name: was a frozen table changed
+SELECT EXISTS (SELECT FROM badged.move_changes WHERE partition_id = $1 AND (kind LIKE '%\_baseline' OR kind = 'events'))
+
+-- name: the source has released
+UPDATE badged.moves SET state = 'released' WHERE partition_id = $1
+
+-- name: rows to fold
+-- Up to a few: those behind a position, and of transactions that it has passed.
+SELECT (SELECT count(*) FROM (
+    SELECT FROM badged.events_pNN WHERE (transaction_id, "offset") > ($1::bigint::text::xid8, $2) AND transaction_id >= $1::bigint::text::xid8 LIMIT 10000) AS e)
+  + (SELECT count(*) FROM badged.events_pNN WHERE transaction_id = ANY ($3::bigint[]::text[]::xid8[]))

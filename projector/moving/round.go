@@ -1,0 +1,248 @@
+package moving
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/internal/logread"
+)
+
+// changes are noted changes: which, and of which tables.
+type changes struct {
+	numbers []int64
+	kinds   map[string]bool
+	last    int64
+}
+
+// round copies the log as far as it is folded, and at most so many of the changes, as they
+// are in one snapshot. It returns how many there were.
+func (m *mover) round(ctx context.Context, most int) (int, error) {
+	var done changes
+	before := m.target.move
+	err := pgx.BeginTxFunc(ctx, m.source.conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(source pgx.Tx) error {
+		at, err := logread.Load(ctx, source, m.p, "")
+		if err != nil {
+			return err
+		}
+		return m.target.in(ctx, func(target pgx.Tx) error {
+			done, err = m.changesInto(ctx, target, at, most)
+			return err
+		})
+	})
+	if err != nil {
+		m.target.move = before
+		return 0, err
+	}
+	// Exactly these: others with lower numbers may have been uncommitted.
+	if _, err := m.source.conn.Exec(ctx, statements.Get("changes are copied"), done.numbers); err != nil {
+		return 0, fmt.Errorf("on %s: %w", m.source.Name, err)
+	}
+	return len(done.numbers), nil
+}
+
+// changesInto copies the log up to a cursor and the changes into a transaction of the
+// target, from a transaction of the source in which all that it reads stays the same.
+func (m *mover) changesInto(ctx context.Context, target pgx.Tx, at logread.Cursor, most int) (changes, error) {
+	done := changes{kinds: map[string]bool{}, last: math.MaxInt64}
+	rows, _ := m.source.conn.Query(ctx, statements.Get("changes"), m.p, most)
+	var number int64
+	var kind string
+	if _, err := pgx.ForEachRow(rows, []any{&number, &kind}, func() error {
+		done.numbers = append(done.numbers, number)
+		done.kinds[kind] = true
+		return nil
+	}); err != nil {
+		return done, fmt.Errorf("read the changes on %s: %w", m.source.Name, err)
+	}
+	if len(done.numbers) == most {
+		done.last = done.numbers[most-1]
+	}
+
+	counted := m.target.move
+	for more := true; more; {
+		var err error
+		if more, err = m.copyChunk(ctx, target, at); err != nil {
+			return done, err
+		}
+	}
+	if slices.ContainsFunc(tables(), func(t table) bool { return t.places != noPlace && done.kinds[t.kind] }) {
+		if err := m.translate(ctx, target, counted, at); err != nil {
+			return done, err
+		}
+	}
+	for _, t := range tables() {
+		if t.form == frozen || !done.kinds[t.kind] {
+			continue
+		}
+		if err := m.follow(ctx, target, t, done.last); err != nil {
+			return done, fmt.Errorf("copy what has changed in %s: %w", t.name(m.p), err)
+		}
+	}
+	if done.kinds["dead_letters"] || done.kinds["webhook_queue"] || done.kinds["buried"] {
+		if err := m.followBuried(ctx, target); err != nil {
+			return done, fmt.Errorf("copy what is to be told of dead letters: %w", err)
+		}
+	}
+	return done, nil
+}
+
+// follow copies the rows of a table that have changed.
+func (m *mover) follow(ctx context.Context, tx pgx.Tx, t table, last int64) error {
+	name := t.name(m.p)
+	all := m.columns[name]
+	if err := stage(ctx, tx, name, all); err != nil {
+		return err
+	}
+	kept := all.without(t.left...)
+	query := fmt.Sprintf(`SELECT %s FROM %s AS t WHERE %s`, all.list("t."), name, t.of(m.p))
+	changed := fmt.Sprintf(`SELECT DISTINCT key FROM badged.move_changes WHERE partition_id = %d AND kind = %s AND number <= %d`, m.p, literal(t.kind), last)
+	if t.form == byKey {
+		key := all.of(t.key)
+		query = fmt.Sprintf(`SELECT %s FROM (%s) AS k JOIN %s AS t ON (%s) = (%s) WHERE %s`,
+			all.list("t."), changed, name, key.list("t."), key.fromKey("k.key"), t.of(m.p))
+	}
+	n, err := m.pipe(ctx, query, "moved_rows", all.list(""))
+	if err != nil {
+		return err
+	}
+	m.copiedRows(CatchingUp, n)
+	switch t.places {
+	case ofRow:
+		_, err = tx.Exec(ctx, statements.Get("translate places of rows"), m.p)
+	case between:
+		_, err = tx.Exec(ctx, statements.Get("translate places between rows"), m.p)
+	}
+	if err != nil {
+		return err
+	}
+	insert := fmt.Sprintf(`INSERT INTO %s (%s) SELECT %[2]s FROM moved_rows AS r WHERE %s`, name, kept.list(""), m.refers(t))
+	if t.form == whole {
+		_, err = tx.Exec(ctx, fmt.Sprintf(`DELETE FROM %s AS t WHERE %s; %s`, name, t.of(m.p), insert))
+		return err
+	}
+	key := all.of(t.key)
+	if _, err := tx.Exec(ctx, `DROP TABLE IF EXISTS moved_keys; CREATE TEMPORARY TABLE moved_keys (key text[] COLLATE "C") ON COMMIT DROP`); err != nil {
+		return err
+	}
+	if _, err := m.pipe(ctx, changed, "moved_keys", "key"); err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, fmt.Sprintf(`DELETE FROM %s AS t USING moved_keys AS k WHERE (%s) = (%s) AND %s AND NOT EXISTS (SELECT FROM moved_rows AS r WHERE (%s) = (%s))`,
+		name, key.list("t."), key.fromKey("k.key"), t.of(m.p), key.list("r."), key.list("t.")))
+	if err != nil {
+		return err
+	}
+	unique, sets := key, []string{}
+	if t.shared {
+		unique = append(all.of([]string{"partition_id"}), key...)
+	}
+	for _, c := range all.without(append([]string{"partition_id"}, t.key...)...) {
+		sets = append(sets, quote(c.name)+" = excluded."+quote(c.name))
+	}
+	do := "NOTHING"
+	if len(sets) > 0 {
+		do = "UPDATE SET " + strings.Join(sets, ", ")
+	}
+	_, err = tx.Exec(ctx, fmt.Sprintf(`%s ON CONFLICT (%s) DO %s`, insert, unique.list(""), do))
+	return err
+}
+
+// followBuried copies what webhooks are to be told of dead letters, which have other
+// numbers in the target.
+func (m *mover) followBuried(ctx context.Context, tx pgx.Tx) error {
+	queue := table{kind: "webhook_queue"}.name(m.p)
+	all := m.columns[queue]
+	if err := stage(ctx, tx, queue, all); err != nil {
+		return err
+	}
+	const buried = `type = 'deadletter.buried'`
+	n, err := m.pipe(ctx, fmt.Sprintf(`SELECT %s FROM %s AS t WHERE %s`, all.list("t."), queue, buried), "moved_rows", all.list(""))
+	if err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, `DELETE FROM `+queue+` WHERE `+buried); err != nil || n == 0 {
+		return err
+	}
+	if _, err := tx.Exec(ctx, `CREATE TEMPORARY TABLE moved_letters ON COMMIT DROP AS
+SELECT id AS source_id, partition_id, transaction_id, "offset", index FROM badged.dead_letters WITH NO DATA`); err != nil {
+		return err
+	}
+	const columns = `partition_id, transaction_id, "offset", index`
+	if _, err := m.pipe(ctx, fmt.Sprintf(`SELECT id, %s FROM badged.dead_letters WHERE partition_id = %d`, columns, m.p), "moved_letters", "source_id, "+columns); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, statements.Get("translate letters"), m.p); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, statements.Get("buried letters")); err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, fmt.Sprintf(`INSERT INTO %s (%s) SELECT %[2]s FROM moved_rows AS r WHERE EXISTS (SELECT FROM badged.webhooks AS w WHERE w.name = r.webhook)`, queue, all.list("")))
+	return err
+}
+
+// translate finds out which row of the target each stored place is, for places that are
+// new. Counted is what the target had of the log when the last places were translated, or
+// more.
+func (m *mover) translate(ctx context.Context, tx pgx.Tx, counted move, at logread.Cursor) error {
+	var place events.Position
+	known := map[events.Position]bool{}
+	rows, _ := tx.Query(ctx, statements.Get("known places"), m.p)
+	if _, err := pgx.ForEachRow(rows, []any{&place.TransactionID, &place.Offset}, func() error {
+		known[place] = true
+		return nil
+	}); err != nil {
+		return err
+	}
+	var early, late [2][]int64
+	rows, _ = m.source.conn.Query(ctx, statements.Of(m.p, "stored places"), m.p)
+	if _, err := pgx.ForEachRow(rows, []any{&place.TransactionID, &place.Offset}, func() error {
+		of := &early
+		if counted.copied.Before(place) {
+			of = &late
+		}
+		if !known[place] {
+			of[0], of[1] = append(of[0], place.TransactionID), append(of[1], place.Offset)
+		}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("read from %s: %w", m.source.Name, err)
+	}
+	if err := m.addPlaces(ctx, tx, early, move{}, at); err != nil {
+		return err
+	}
+	return m.addPlaces(ctx, tx, late, counted, at)
+}
+
+// addPlaces counts the rows up to places, all of which are behind a part of the log.
+func (m *mover) addPlaces(ctx context.Context, tx pgx.Tx, places [2][]int64, behind move, at logread.Cursor) error {
+	if len(places[0]) == 0 {
+		return nil
+	}
+	var found [2][]int64
+	var counts []int64
+	var are []bool
+	var place events.Position
+	var count int64
+	var is bool
+	pending := at.Pending
+	if pending == nil {
+		pending = []int64{}
+	}
+	rows, _ := m.source.conn.Query(ctx, statements.Of(m.p, "count rows"), places[0], places[1], behind.copied.TransactionID, behind.copied.Offset, pending)
+	if _, err := pgx.ForEachRow(rows, []any{&place.TransactionID, &place.Offset, &count, &is}, func() error {
+		found[0], found[1] = append(found[0], place.TransactionID), append(found[1], place.Offset)
+		counts, are = append(counts, behind.rows+count), append(are, is)
+		return nil
+	}); err != nil {
+		return fmt.Errorf("count the rows of the log on %s: %w", m.source.Name, err)
+	}
+	_, err := tx.Exec(ctx, statements.Get("add places"), m.p, found[0], found[1], counts, are)
+	return err
+}
