@@ -15,13 +15,17 @@ type sizeCmd struct {
 	Users          float64 `help:"Users, such as 1e6." required:"" placeholder:"N" env:"-"`
 	MessagesPerDay float64 `help:"Messages of all users in a day." required:"" placeholder:"N" env:"-"`
 	Members        float64 `help:"Recipients of a message, on average." default:"3" env:"-"`
+	Rooms          bool    `help:"Messages go to rooms: badged knows the members." env:"-"`
+	Push           float64 `help:"Share of the users with a device that gets pushes." default:"0" env:"-"`
 	Reads          float64 `help:"Reads for each message that a user gets." default:"0.5" env:"-"`
 	Conversations  float64 `help:"Conversations of a user, on average." default:"30" env:"-"`
 	Connected      float64 `help:"Share of the users who are connected at once." default:"0.1" env:"-"`
 	Peak           float64 `help:"The busiest second over the average." default:"4" env:"-"`
 	Single         bool    `help:"Events are published one at a time, not in bulk." env:"-"`
 	LogDays        float64 `help:"Days for which the log is kept before it is archived." default:"30" env:"-"`
-	Cores          float64 `help:"Cores of a Postgres server." default:"16" env:"-"`
+	Cores          float64 `help:"Cores of the Postgres server of a shard that may be used at the peak." default:"16" env:"-"`
+	WAL            float64 `name:"wal" help:"Bytes of WAL a second that the server of a shard can write." default:"200e6" env:"-"`
+	Disk           float64 `help:"Bytes of disk of a shard." default:"4e12" env:"-"`
 	JSON           bool    `name:"json" help:"Print JSON." env:"-"`
 }
 
@@ -29,6 +33,7 @@ func (c *sizeCmd) load() sizing.Load {
 	return sizing.Load{
 		Users: c.Users, MessagesPerDay: c.MessagesPerDay, Members: c.Members, Reads: c.Reads, Conversations: c.Conversations,
 		Connected: c.Connected, Peak: c.Peak, Single: c.Single, LogDays: c.LogDays, Cores: c.Cores,
+		Rooms: c.Rooms, Push: c.Push, WAL: c.WAL, Disk: c.Disk,
 	}
 }
 
@@ -51,17 +56,26 @@ func printSize(w io.Writer, n sizing.Needs) error {
 	}
 	count := func(v float64) string { return progress.Count(int64(math.Ceil(v))) }
 	row("events", "%s/s on average, with changes for %s users/s", count(n.EventsPerSecond), count(n.ChangesPerSecond))
-	row("Postgres", "%.2f cores at the peak, %s", n.PostgresCores, counted(int64(n.Servers), "server"))
+	shards := counted(int64(n.Shards), "shard")
+	if n.Shards > 1 {
+		shards += ", for their " + n.LimitedBy
+	}
+	row("Postgres", "%.2f cores at the peak, %s", n.PostgresCores, shards)
 	row("badged", "%.2f cores at the peak, for publishing and folding", n.BadgedCores)
 	row("WAL", "%s/s at the peak", size(n.WALPerSecond))
 	row("disk", "%s: users and conversations %s, event keys %s, log %s", size(n.Tables+n.Keys+n.Log), size(n.Tables), size(n.Keys), size(n.Log))
 	row("Redis", "at most %s updates/s at the peak", count(n.RedisPerSecond))
+	if n.PushesPerSecond > 0 {
+		row("pushes", "at most %s/s at the peak", count(n.PushesPerSecond))
+	}
+	row("broker", "%s × badged ingest, if the events come from one", count(float64(n.Ingesting)))
 	row("gateways", "%s processes for %s connections, %s", count(float64(n.Gateways)), count(n.Connections), size(n.GatewayBytes))
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	if n.Servers > 1 {
-		_, err := fmt.Fprintf(w, "\nThis does not fit: badged uses one Postgres server. Publish in bulk, use rooms for large groups, or a server with more cores (--cores).\n")
+	if !n.Fits {
+		_, err := fmt.Fprintf(w, "\nThis does not fit %s shards, which are the most. Publish in bulk, use rooms for large groups, keep the log for a shorter time (--log-days), or take larger servers (--cores, --wal, --disk).\n",
+			count(sizing.MaxShards))
 		return err
 	}
 	return nil

@@ -13,6 +13,7 @@ const (
 	bulkEvent    = 19e-6    // publishing and folding an event in bulk
 	singleEvent  = 540e-6   // the same, published alone
 	nextUser     = 10.6e-6  // each user beyond the first that an event names
+	roomMessage  = 800e-6   // a message to a room in one database, of any number of members
 	postgresPart = 0.45     // of these, what Postgres takes
 	manyUsers    = 3e6      // from here on the above takes twice as much
 	walBulk      = 360      // of each user that an event changes
@@ -26,8 +27,11 @@ const (
 	userRow      = 470
 	conversation = 300
 	connection   = 11 << 10
+	ingested     = 76_000 // events a second that one process reads from a broker, the slowest
 	// PerGateway is the most connections of one process that were measured.
 	PerGateway = 15_000
+	// MaxShards is the most databases: each has at least one of 1,024 partitions.
+	MaxShards = 1024
 )
 
 const day = 86400
@@ -40,6 +44,10 @@ type Load struct {
 	// these deliveries.
 	Members float64 `json:"members"`
 	Reads   float64 `json:"reads"`
+	// Rooms is set if messages go to rooms, and do not name their members.
+	Rooms bool `json:"rooms"`
+	// Push is the share of the users with a device that gets pushes.
+	Push float64 `json:"push"`
 	// Conversations is how many a user has.
 	Conversations float64 `json:"conversations"`
 	// Connected is the share of the users who are connected at once.
@@ -50,13 +58,19 @@ type Load struct {
 	Single bool `json:"single"`
 	// LogDays is how long the log is kept.
 	LogDays float64 `json:"log_days"`
-	// Cores are those of a Postgres server.
+	// Cores, WAL (in bytes a second) and Disk (in bytes) are those of the server of a shard.
 	Cores float64 `json:"cores"`
+	WAL   float64 `json:"wal"`
+	Disk  float64 `json:"disk"`
 }
 
 // Check returns what is wrong with a load, or nil.
 func (l Load) Check() error {
 	var errs []error
+	members := 10_000.0
+	if l.Rooms {
+		members = 1e7
+	}
 	for _, v := range []struct {
 		name        string
 		value       float64
@@ -64,13 +78,16 @@ func (l Load) Check() error {
 	}{
 		{"--users", l.Users, 1, 1e11},
 		{"--messages-per-day", l.MessagesPerDay, 0, 1e15},
-		{"--members", l.Members, 1, 10_000},
+		{"--members", l.Members, 1, members},
 		{"--reads", l.Reads, 0, 100},
 		{"--conversations", l.Conversations, 0, 1e6},
 		{"--connected", l.Connected, 0, 1},
 		{"--peak", l.Peak, 1, 1000},
+		{"--push", l.Push, 0, 1},
 		{"--log-days", l.LogDays, 0, 1e5},
 		{"--cores", l.Cores, 1, 1024},
+		{"--wal", l.WAL, 1e6, 1e11},
+		{"--disk", l.Disk, 1e9, 1e16},
 	} {
 		if !(v.value >= v.least && v.value <= v.most) { // also if it is no number
 			errs = append(errs, fmt.Errorf("%s must be from %g to %g, is %g", v.name, v.least, v.most, v.value))
@@ -88,8 +105,12 @@ type Needs struct {
 	// PostgresCores and BadgedCores are fully used in the busiest second.
 	PostgresCores float64 `json:"postgres_cores"`
 	BadgedCores   float64 `json:"badged_cores"`
-	// Servers is how many Postgres servers that is. badged uses one.
-	Servers int `json:"postgres_servers"`
+	// Shards is how many databases, each on a server of its own, that is; LimitedBy is
+	// which of "cores", "WAL" and "disk" of a server would not suffice for one fewer, ""
+	// for one shard. Fits is whether more shards help.
+	Shards    int    `json:"shards"`
+	LimitedBy string `json:"limited_by,omitempty"`
+	Fits      bool   `json:"fits"`
 	// WALPerSecond is in bytes, in the busiest second.
 	WALPerSecond float64 `json:"wal_bytes_per_second"`
 	// Tables, Keys and Log are bytes of disk.
@@ -103,35 +124,94 @@ type Needs struct {
 	// GatewayBytes is the memory of all idle connections, and Gateways the processes.
 	GatewayBytes float64 `json:"gateway_bytes"`
 	Gateways     int     `json:"gateways"`
+	// PushesPerSecond is at most, in the busiest second.
+	PushesPerSecond float64 `json:"pushes_per_second"`
+	// Ingesting is how many processes read the events from a broker, if they come from one.
+	Ingesting int `json:"ingest_processes"`
 }
 
-// Estimate returns what a load takes.
+// Estimate returns what a load takes, on as few shards as suffice.
 func Estimate(l Load) Needs {
+	limitedBy := ""
+	for shards := 1; ; shards++ {
+		n := on(l, shards)
+		n.LimitedBy = limitedBy // of one fewer
+		lacks := l.lacks(&n)
+		n.Fits = lacks == ""
+		if n.Fits || shards == MaxShards {
+			return n
+		}
+		limitedBy = lacks
+	}
+}
+
+// lacks returns what the shards of n lack most, "" if nothing.
+func (l Load) lacks(n *Needs) (by string) {
+	most := 1.0
+	for _, limit := range []struct {
+		by         string
+		need, have float64
+	}{
+		{"cores", n.PostgresCores, l.Cores}, {"WAL", n.WALPerSecond, l.WAL}, {"disk", n.Tables + n.Keys + n.Log, l.Disk},
+	} {
+		if used := limit.need / (limit.have * float64(n.Shards)); used > most {
+			most, by = used, limit.by
+		}
+	}
+	return by
+}
+
+// touched returns how many of some shards hold one of so many users.
+func touched(shards int, users float64) float64 {
+	s := float64(shards)
+	return s * -math.Expm1(users*math.Log1p(-1/s))
+}
+
+// on returns what a load takes on so many shards. A message to users of several is an
+// event in each of them.
+func on(l Load, shards int) Needs {
 	messages := l.MessagesPerDay / day
 	deliveries := messages * l.Members
 	reads := deliveries * l.Reads
-	n := Needs{EventsPerSecond: messages + reads, ChangesPerSecond: deliveries + reads}
-	more := n.ChangesPerSecond - n.EventsPerSecond // users beyond the first of an event
-
-	event, wal, log := bulkEvent, walBulk*n.ChangesPerSecond, float64(logBulk)
-	if l.Single {
-		event, wal, log = singleEvent, walSingle*n.EventsPerSecond+walBulk*more, logSingle
+	n := Needs{Shards: shards, EventsPerSecond: messages + reads, ChangesPerSecond: deliveries + reads}
+	copies := messages // events of messages, in all shards
+	if shards > 1 {
+		copies *= touched(shards, l.Members)
 	}
-	cpu := event*n.EventsPerSecond + nextUser*more
-	if l.Users >= manyUsers {
+
+	event, walEvent, log := float64(bulkEvent), 0.0, float64(logBulk)
+	if l.Single {
+		event, walEvent, log = singleEvent, walSingle-walBulk, logSingle
+	}
+	named := deliveries // users that events of messages name
+	cpu := event * reads
+	wal := (walEvent + walBulk) * reads
+	if l.Rooms {
+		named = copies
+		cpu += roomMessage * copies
+		wal += walSingle * copies
+	} else {
+		cpu += event*copies + nextUser*(named-copies)
+		wal += walEvent*copies + walBulk*named
+	}
+	if l.Users >= manyUsers*float64(shards) { // of a shard
 		cpu *= 2
 	}
 	n.PostgresCores, n.BadgedCores = cpu*postgresPart*l.Peak, cpu*(1-postgresPart)*l.Peak
-	n.Servers = max(1, int(math.Ceil(n.PostgresCores/l.Cores)))
 	n.WALPerSecond = wal * l.Peak
 
 	n.Tables = l.Users * (userRow + conversation*l.Conversations)
-	n.Keys = (keyBytes*n.EventsPerSecond + keyNextUser*more) * day * keyDays
-	n.Log = (log*n.EventsPerSecond + logNextUser*more) * day * l.LogDays
+	n.Keys = (keyBytes*(copies+reads) + keyNextUser*(named-copies)) * day * keyDays
+	n.Log = (log*(copies+reads) + logNextUser*(named-copies)) * day * l.LogDays
 
 	n.Connections = l.Users * l.Connected
 	n.RedisPerSecond = n.ChangesPerSecond * l.Connected * l.Peak
+	if l.Rooms { // one for a partition, whether one member or many are connected there
+		n.RedisPerSecond = (min(deliveries*l.Connected, copies) + reads*l.Connected) * l.Peak
+	}
 	n.GatewayBytes = n.Connections * connection
 	n.Gateways = int(math.Ceil(n.Connections / PerGateway))
+	n.PushesPerSecond = n.ChangesPerSecond * l.Push * (1 - l.Connected) * l.Peak
+	n.Ingesting = max(1, int(math.Ceil(n.EventsPerSecond*l.Peak/ingested)))
 	return n
 }
