@@ -63,9 +63,14 @@ type client struct {
 }
 
 // token returns a token made with another library, as a chat backend would.
-func token(t *testing.T, user string) string {
+func token(t *testing.T, user string) string { return tokenFor(t, user, time.Hour) }
+
+// expiredToken returns a token that was valid.
+func expiredToken(t *testing.T, user string) string { return tokenFor(t, user, -time.Hour) }
+
+func tokenFor(t *testing.T, user string, lifetime time.Duration) string {
 	t.Helper()
-	token := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": user, "exp": time.Now().Add(time.Hour).Unix()})
+	token := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": user, "exp": time.Now().Add(lifetime).Unix()})
 	kid, secret, _ := strings.Cut(jwtKeys, "=HS256:")
 	token.Header["kid"] = kid
 	signed, err := token.SignedString([]byte(secret))

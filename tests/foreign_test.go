@@ -30,6 +30,10 @@ type foreignEvent struct {
 	Protocol string // of open
 	Text     string // of text
 	Code     int    // of close
+
+	// Of programs for the conformance kit.
+	Total *int64
+	Done  int
 }
 
 // script is a client in another process, which reads commands and writes

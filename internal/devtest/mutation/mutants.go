@@ -201,7 +201,7 @@ var mutants = []mutant{
 	{"a mark in a room takes recalled messages for the member's own", []edit{{marksFile, "live, all, _ := r.Message(seq); live {", "live, all, _ := r.Message(seq); true || live {"}}, rooms},
 	{"a mark in a room forgets mentions by name", []edit{{marksFile, "			c.Mentions.Add(seq)\n", ""}}, rooms},
 	{"a recall of a marked message does not find the member", []edit{{marksFile, "	r.AddMark(seq, u.ID, Mark{Own: own, Touched: true})\n", ""}}, rooms},
-	{"an older read ends a mark in a room", []edit{{foldFile, "readDelivered(seq, last int64) {\n\tif seq >= c.ReadPosition() {", "readDelivered(seq, last int64) {\n\tif seq >= c.ReadSeq {"}}, rooms},
+	{"an older read ends a mark in a room", []edit{{foldFile, "readDelivered(seq, last int64) {\n\tif seq >= c.ReadPosition() {", "readDelivered(seq, last int64) {\n\tif seq >= c.ReadSeq {"}}, recents},
 	{"a mark in a room survives its read", []edit{{foldFile, "	c.unmarkFrom()\n", ""}}, rooms},
 	{"what a member sent is forgotten once it is recalled", []edit{{stateRoom, "	s.recollect(r, d)\n	if live {", "	if live {\n		s.recollect(r, d)"}}, recents},
 	{"a mark reaches back to what was forgotten", []edit{{marksFile, "	if r.Len() > maxRecent+1 {", "	if r.Len() > maxRecent {"}}, recents},

@@ -67,9 +67,18 @@ func TestMarkedMessagesOfClosedChunks(t *testing.T) {
 	if unread, first := marked(t, m, 4000, 300); unread != 371-19 || first != 300 {
 		t.Errorf("%d messages from %d on are unread, want %d from 300 on", unread, first, 371-19)
 	}
+	m.Commit(t, foldtest.Event("older", events.ConversationRead, "hall", foldtest.UpTo(1000), "ann"),
+		foldtest.Event("older, by an app", events.ConversationRead, "hall", foldtest.ByApp(3990), "ann"))
+	if v := m.User("ann").Conversations["hall"].ViewIn(m.Rooms["hall"]); v.Unread != 371-19 || v.ReadSeq != 4000 {
+		t.Errorf("after reads that are older than the mark, %d messages are unread with position %d", v.Unread, v.ReadSeq)
+	}
 	m.Commit(t, foldtest.Event("own", events.RoomRecalled, "hall", foldtest.Seq(600)), foldtest.Event("other", events.RoomRecalled, "hall", foldtest.Seq(610)))
 	c := m.User("ann").Conversations["hall"]
 	if n := c.ViewIn(m.Rooms["hall"]).Unread; n != 371-19-1 {
 		t.Errorf("%d messages are unread after a recall of one of them and one of the member's own, want %d", n, 371-19-1)
+	}
+	m.Commit(t, foldtest.Event("to the end", events.ConversationRead, "hall", foldtest.ByApp(4000), "ann"))
+	if v := m.User("ann").Conversations["hall"].ViewIn(m.Rooms["hall"]); v.Unread != 0 {
+		t.Errorf("after a read to the end, %d messages are unread", v.Unread)
 	}
 }

@@ -11,6 +11,7 @@ import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import okhttp3.OkHttpClient;
+import org.json.JSONArray;
 import org.json.JSONException;
 import org.json.JSONObject;
 
@@ -76,6 +77,14 @@ final class Conformance {
                 print("failed", n, "code", code);
             }
         };
+        try {
+            run(client, command, outcome);
+        } catch (IllegalArgumentException e) {
+            print("failed", n, "code", e.getMessage());
+        }
+    }
+
+    private static void run(BadgeClient client, JSONObject command, Outcome outcome) throws JSONException {
         switch (command.getString("do")) {
             case "read":
                 client.read(command.getString("conversation_id"), Long.parseLong(command.getString("up_to_seq")), outcome);
@@ -84,10 +93,24 @@ final class Conformance {
                 client.readAll(outcome);
                 break;
             case "mark_unread":
-                client.markUnread(command.getString("conversation_id"), outcome);
+                mark(client, command, outcome);
                 break;
             default:
                 throw new IllegalArgumentException(command.toString());
+        }
+    }
+
+    private static void mark(BadgeClient client, JSONObject command, Outcome outcome) throws JSONException {
+        String conversation = command.getString("conversation_id");
+        if (command.has("from_seq")) {
+            client.markUnreadFrom(conversation, Long.parseLong(command.getString("from_seq")), outcome);
+        } else if (command.has("seqs")) {
+            JSONArray seqs = command.getJSONArray("seqs");
+            long[] named = new long[seqs.length()];
+            for (int i = 0; i < named.length; i++) named[i] = Long.parseLong(seqs.getString(i));
+            client.markUnread(conversation, named, outcome);
+        } else {
+            client.markUnread(conversation, outcome);
         }
     }
 

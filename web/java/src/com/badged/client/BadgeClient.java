@@ -2,6 +2,7 @@ package com.badged.client;
 
 import java.io.IOException;
 import java.time.Instant;
+import java.util.Objects;
 import java.util.Random;
 import java.util.concurrent.Executors;
 import java.util.concurrent.RejectedExecutionException;
@@ -13,6 +14,7 @@ import okhttp3.Request;
 import okhttp3.Response;
 import okhttp3.WebSocket;
 import okhttp3.WebSocketListener;
+import org.json.JSONArray;
 import org.json.JSONException;
 import org.json.JSONObject;
 
@@ -25,6 +27,8 @@ public final class BadgeClient implements AutoCloseable {
     /** A connection that lasted so long resets the backoff. */
     private static final long LASTING_NANOS = 10_000_000_000L;
     private static final long MAX_HINT_MS = 3_600_000;
+    /** More may not fit into a frame. */
+    private static final int MAX_SEQS = 150;
 
     private final OkHttpClient http;
     private final Request.Builder request;
@@ -60,12 +64,13 @@ public final class BadgeClient implements AutoCloseable {
 
     /** The bound of the random pause before a reconnect doubles from minBackoffMs to maxBackoffMs. */
     public BadgeClient(OkHttpClient http, String url, TokenSource tokens, BadgeListener listener, long minBackoffMs, long maxBackoffMs) {
-        this.http = http;
+        if (minBackoffMs < 1 || maxBackoffMs < minBackoffMs) throw new IllegalArgumentException("not 1 <= minBackoffMs <= maxBackoffMs");
+        this.http = Objects.requireNonNull(http, "http");
         this.request = new Request.Builder()
             .url(url.replaceFirst("/+$", "") + "/v1/ws")
             .header("Sec-WebSocket-Protocol", "badge.v1");
-        this.tokens = tokens;
-        this.listener = listener;
+        this.tokens = Objects.requireNonNull(tokens, "tokens");
+        this.listener = Objects.requireNonNull(listener, "listener");
         this.minBackoffMs = minBackoffMs;
         this.maxBackoffMs = maxBackoffMs;
     }
@@ -98,14 +103,42 @@ public final class BadgeClient implements AutoCloseable {
         });
     }
 
-    /** The user has read the conversation up to this message. */
+    /**
+     * The user has read the conversation up to this message.
+     *
+     * @throws IllegalArgumentException if a seq is below 1, or an id null or empty: so for all commands
+     */
     public void read(String conversationId, long upToSeq, Outcome outcome) {
+        check(conversationId, upToSeq);
         command(() -> outbox.add(new JSONObject().put("t", "read").put("conversation_id", conversationId).put("up_to_seq", upToSeq), orIgnored(outcome), null));
     }
 
     /** The conversation counts at least 1 until the next read. */
     public void markUnread(String conversationId, Outcome outcome) {
+        check(conversationId);
         command(() -> outbox.add(new JSONObject().put("t", "mark_unread").put("conversation_id", conversationId), orIgnored(outcome), null));
+    }
+
+    /** These messages, at most 150, count again until the next read. Not in rooms. */
+    public void markUnread(String conversationId, long[] seqs, Outcome outcome) {
+        check(conversationId, seqs);
+        if (seqs.length == 0 || seqs.length > MAX_SEQS) throw new IllegalArgumentException("not 1 to " + MAX_SEQS + " seqs");
+        JSONArray named = new JSONArray();
+        for (long seq : seqs) named.put(seq);
+        command(() -> outbox.add(new JSONObject().put("t", "mark_unread").put("conversation_id", conversationId).put("seqs", named), orIgnored(outcome), null));
+    }
+
+    /** The messages of a room from this one on count again until the next read. */
+    public void markUnreadFrom(String conversationId, long fromSeq, Outcome outcome) {
+        check(conversationId, fromSeq);
+        command(() -> outbox.add(new JSONObject().put("t", "mark_unread").put("conversation_id", conversationId).put("from_seq", fromSeq), orIgnored(outcome), null));
+    }
+
+    private static void check(String conversationId, long... seqs) {
+        if (conversationId == null || conversationId.isEmpty()) throw new IllegalArgumentException("no conversation");
+        for (long seq : seqs) {
+            if (seq < 1) throw new IllegalArgumentException("a seq must be at least 1, is " + seq);
+        }
     }
 
     /** The user has read everything. While disconnected this covers what the client holds. */

@@ -1,0 +1,76 @@
+import Foundation
+import XCTest
+
+@testable import Badged
+
+/// The golden frames, which the server and the other clients are tested with too.
+private func golden(_ name: String) throws -> String {
+    var root = URL(fileURLWithPath: #filePath)
+    for _ in 0..<4 { root.deleteLastPathComponent() }
+    return try String(contentsOf: root.appendingPathComponent("sdk/testdata/frames/\(name).json"), encoding: .utf8)
+}
+
+/// A frame as JSON, whatever the order of its fields.
+private func fields(_ text: String) throws -> NSDictionary {
+    try XCTUnwrap(JSONSerialization.jsonObject(with: Data(text.utf8)) as? NSDictionary)
+}
+
+final class FramesTests: XCTestCase {
+    func testStatesOfTheServer() throws {
+        var state: BadgeState?
+        for name in ["snapshot", "snapshot-empty", "snapshot-muted"] {
+            let frame = try decode(StateFrame.self, try golden(name))
+            state = try BadgeState.after(state, frame)
+            XCTAssertEqual(state?.version, frame.version, name)
+            XCTAssertEqual(state?.conversations.count, frame.conversations.count, name)
+        }
+        let large = try BadgeState.after(nil, try decode(StateFrame.self, try golden("snapshot-large-seqs")))
+        XCTAssertTrue(large.conversations.values.contains { $0.lastSeq > 1 << 53 })
+    }
+
+    func testChangesApplyToTheirEpochOnly() throws {
+        let changes = try decode(StateFrame.self, try golden("changes"))
+        XCTAssertThrowsError(try BadgeState.after(nil, changes))
+    }
+
+    func testAnswersOfTheServer() throws {
+        for name in ["ok-uuid", "error", "error-final", "error-rate-limited"] {
+            XCTAssertFalse(try decode(AnyFrame.self, try golden(name)).t.isEmpty, name)
+        }
+        XCTAssertGreaterThan(try decode(Bye.self, try golden("bye")).code, 4000)
+    }
+
+    func testFramesOfTheClient() throws {
+        var read = ClientFrame("read")
+        let want = try fields(try golden("read-uuid-large-seq"))
+        read.id = want["id"] as? String
+        read.conversationId = want["conversation_id"] as? String
+        read.upToSeq = (want["up_to_seq"] as? NSNumber)?.int64Value
+        XCTAssertEqual(try fields(try read.text()), want)
+
+        var mark = ClientFrame("mark_unread")
+        let from = try fields(try golden("mark_unread-from"))
+        mark.id = from["id"] as? String
+        mark.conversationId = from["conversation_id"] as? String
+        mark.fromSeq = (from["from_seq"] as? NSNumber)?.int64Value
+        XCTAssertEqual(try fields(try mark.text()), from)
+    }
+
+    func testAReadOfEverythingBecomesReadsWhenTheConnectionIsLost() throws {
+        let state = try BadgeState.after(nil, try decode(StateFrame.self, try golden("snapshot")))
+        var outbox = Outbox()
+        outbox.add(ClientFrame("read_all"), nil, covers: state)
+        XCTAssertEqual(outbox.next()?.t, "read_all")
+        outbox.offline()
+        XCTAssertEqual(outbox.next()?.t, "read")
+        XCTAssertNil(outbox.next(), "one at a time")
+    }
+
+    func testURLs() throws {
+        for (given, want) in [
+            ("https://badges.test", "wss://badges.test/v1/ws"), ("http://localhost:8080/base/", "ws://localhost:8080/base/v1/ws"),
+        ] {
+            XCTAssertEqual(BadgeClient.webSocketURL(try XCTUnwrap(URL(string: given))).absoluteString, want)
+        }
+    }
+}
