@@ -304,12 +304,12 @@ SELECT 3, 0, {room} FROM c JOIN badged.rooms_pNN AS r ON r.conversation_id = c.c
 -- name: is a member of a room
 SELECT EXISTS (SELECT FROM badged.conversations_pNN WHERE user_id = $1 AND conversation_id = $2 AND joined IS NOT NULL)
 
--- name: read the head
-SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1, {timeline}
-
 -- name: timeline
 -- Of Postgres. Only a primary tells it.
 ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint
+
+-- name: read the head
+SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1, {timeline}
 
 -- name: look up an ended timeline
 -- Whether transaction $2 of timeline $1 is known to have survived its end, and whether

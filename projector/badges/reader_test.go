@@ -406,6 +406,10 @@ func TestFolded(t *testing.T) {
 	if !folded(events.Receipt{TransactionID: 1}, ann, bob) {
 		t.Error("an empty log is not folded")
 	}
+	head, err := d.Reader.Head(t.Context())
+	if err != nil || !folded(events.Receipt{TransactionID: head}, ann, bob) {
+		t.Errorf("the head of an empty log, %d, is not folded: %v", head, err)
+	}
 	for name, lost := range map[string]events.Token{
 		"a transaction that Postgres has not begun": events.NewToken(1, 1<<40),
 		"the same of an unknown timeline":           events.NewToken(0, 1<<40),
