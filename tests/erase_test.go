@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -80,6 +81,11 @@ func TestEraseUser(t *testing.T) {
 		run("audit", "verify")
 	}
 	agrees()
+	stolen := issued(t, ghost, time.Now().Add(-time.Hour))
+	disconnect(t, p, ghost, `{"revoke":true}`)
+	app.awaitEnd()
+	app = connectWith(t, p.url, issued(t, ghost, time.Now().Add(time.Minute)))
+	app.awaitTotal(3)
 	if out := run("user", "export", ghost, "--archive="+dir); strings.Count(out, `"kind":"event"`) != 2 || strings.Count(out, `"kind":"archived_event"`) != 1 || strings.Contains(out, `"ann"`) {
 		t.Errorf("the export is\n%s", out)
 	}
@@ -99,6 +105,8 @@ func TestEraseUser(t *testing.T) {
 	}
 	agrees()
 	app.awaitTotal(0)
+	refuses(t, p, stolen)
+	refuses(t, serve(t, database), stolen)                    // and by a process that never knew the id
 	publish(t, p, delivered("lunch", 2, `"`+ghost+`","ann"`)) // again
 	app.awaitTotal(1)
 	publish(t, p, delivered("lunch", 3, `"ann"`))

@@ -125,7 +125,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	if err != nil {
 		return nil, err
 	}
-	a.revocations = revocation.New(revocation.Config{Ended: func(userIDs []string) { a.ended(userIDs) }, Logger: log, Registerer: a.registry})
+	a.revocations = revocation.New(revocation.Config{Ended: func(userIDs []string) { a.ended(userIDs) }, MaxLifetime: cfg.JWTMaxLifetime, Logger: log, Registerer: a.registry})
 	if a.tokens, err = auth.NewTokens(auth.TokenConfig{
 		Keys: cfg.JWTKeys, Set: keySet, Audience: cfg.JWTAudience, Issuer: cfg.JWTIssuer, MaxLifetime: cfg.JWTMaxLifetime,
 		Revoked: a.revocations.Revoked, Registerer: a.registry,
@@ -172,6 +172,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		a.checks = append(a.checks, obs.Check{Name: "jwks", Run: keySet.Check})
 	}
 	a.keys = given.keys
+	a.keys.Share(keyring.SharedQuotas{Pool: serving})
 	a.stage("keys", a.keys.Run)
 	reader := badges.NewReader(serving, a.eventLog.Partitions())
 	if err := a.openSampler(serving); err != nil {

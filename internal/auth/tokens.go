@@ -191,9 +191,12 @@ func (t *Tokens) authenticate(ctx context.Context, token string) (Identity, erro
 		return Identity{}, errors.New("bad token: sub " + reason)
 	}
 	if most := t.cfg.MaxLifetime; most > 0 {
-		// iat alone would not do: a token may lack it, or say that it is issued later.
+		if c.issued.IsZero() { // it would become valid once it has no more than that left
+			return Identity{}, errors.New("bad token: it lacks iat, which says for how long it is valid")
+		}
+		// iat alone would not do: a token may say that it is issued later.
 		left := time.Until(c.expires.Time) - notBeforeLeeway
-		if left > most || !c.issued.IsZero() && c.expires.Sub(c.issued) > most {
+		if left > most || c.expires.Sub(c.issued) > most {
 			return Identity{}, fmt.Errorf("bad token: it is valid for longer than %s", most)
 		}
 	}

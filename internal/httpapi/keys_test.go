@@ -270,7 +270,7 @@ func TestPublishingMoreThanTheKeyMay(t *testing.T) {
 		t.Errorf("events that were not stored count: %d %s", a.status, a.body)
 	}
 	a = publish("small", 1)
-	if got, want := a.story(t), "429 the key small may publish 2 events a day, and has published 2; nothing was stored, publish it again after Retry-After"; got != want || a.header.Get("Retry-After") == "" {
+	if got, want := a.story(t), "429 the key small may publish 2 events a day, and has used 2; nothing was stored, publish it again after Retry-After"; got != want || a.header.Get("Retry-After") == "" {
 		t.Errorf("over the quota: %s, want %s", got, want)
 	}
 	if len(f.calls) != 2 {

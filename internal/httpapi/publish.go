@@ -47,7 +47,7 @@ func (a *API) postEvents(w http.ResponseWriter, r *http.Request, key *keyring.Ke
 	if err != nil {
 		return err
 	}
-	if err := key.Ready(); err != nil {
+	if err := key.Ready(r.Context()); err != nil {
 		return keyProblem(err)
 	}
 	// Decoding competes with folding for the processor too.
@@ -66,7 +66,7 @@ func (a *API) postEvents(w http.ResponseWriter, r *http.Request, key *keyring.Ke
 	if err := ticket.Admit(r.Context(), evs); err != nil {
 		return behind(err)
 	}
-	if err := key.Spend(len(evs)); err != nil {
+	if err := key.Spend(r.Context(), len(evs)); err != nil {
 		return keyProblem(err)
 	}
 	for i := range evs {

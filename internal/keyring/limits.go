@@ -1,6 +1,7 @@
 package keyring
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"sync"
@@ -23,6 +24,16 @@ type usage struct {
 	at        time.Time
 	// published is how many events were published on day, in days since 1970.
 	published, day int64
+
+	// quotas is what shares the quota with other processes; nil if nothing does.
+	quotas Quotas
+	// part is how much of today's quota this process may use, and taken how much all
+	// processes have taken.
+	part, taken int64
+	// askedAt is when quotas last gave nothing for so many events, or failed.
+	askedAt  time.Time
+	asked    int64
+	askedErr error
 }
 
 func newUsage(k *Key, m *metrics) *usage {
@@ -48,14 +59,14 @@ func (e *LimitError) Error() string { return e.Message }
 
 // Ready fails with a *LimitError if the key may not publish a single event now. It
 // spares a refused request the decoding.
-func (k *Key) Ready() error { return k.spend(1, false) }
+func (k *Key) Ready(ctx context.Context) error { return k.spend(ctx, 1, false) }
 
 // Spend takes n events from the rate and the quota. It fails with a *LimitError, or
 // with a *DeniedError if there are more events than a day's quota, and then takes
-// nothing.
-func (k *Key) Spend(n int) error { return k.spend(n, true) }
+// nothing. Any other error means that the quota is not known.
+func (k *Key) Spend(ctx context.Context, n int) error { return k.spend(ctx, n, true) }
 
-func (k *Key) spend(n int, take bool) error {
+func (k *Key) spend(ctx context.Context, n int, take bool) error {
 	if k.rate == 0 && k.quota == 0 {
 		return nil
 	}
@@ -65,18 +76,13 @@ func (k *Key) spend(n int, take bool) error {
 	u := k.usage
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	now := k.now()
-	if day := now.Unix() / secondsOfDay; day != u.day {
-		u.day, u.published = day, 0
-	}
-	if k.quota > 0 && u.published+int64(n) > k.quota {
-		u.refuse(OverQuota)
-		return &LimitError{
-			fmt.Sprintf("the key %s may publish %d events a day, and has published %d", k.Name, k.quota, u.published),
-			time.Unix((u.day+1)*secondsOfDay, 0).Sub(now),
+	if k.quota > 0 {
+		if err := k.allot(ctx, int64(n), take); err != nil {
+			return err
 		}
 	}
 	if k.rate > 0 {
+		now := k.now()
 		most := max(1, k.rate*saved.Seconds())
 		if u.at.IsZero() {
 			u.allowance, u.at = most, now

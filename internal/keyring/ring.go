@@ -45,6 +45,8 @@ type Ring struct {
 	loaded []*Key
 	follow func(Load)
 	usages map[usageKey]*usage
+	// quotas shares quotas with other processes; nil if nothing does.
+	quotas Quotas
 	// seen is the file as it was last loaded, or tried to; pending is how the last
 	// look found it.
 	seen, pending look
@@ -177,6 +179,7 @@ func (r *Ring) use(fromFile []*Key) {
 		if u == nil {
 			u = newUsage(k, r.metrics)
 		}
+		u.quotas = r.quotas
 		usages[id] = u
 		if k.usage == nil { // requests read the keys of flags, which stay
 			k.usage, k.now = u, r.cfg.Now
@@ -204,6 +207,7 @@ func (r *Ring) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
+	defer r.giveBack(ctx)
 	// Reading a small file also works where notifications do not: on network file
 	// systems, and for links that Kubernetes exchanges.
 	ticks := time.NewTicker(watchInterval)

@@ -276,7 +276,7 @@ func TestWatching(t *testing.T) {
 	}
 	check("at first", "flag one two ")
 	first, _ := r.Find("1")
-	if err := first.Spend(5); err != nil {
+	if err := first.Spend(t.Context(), 5); err != nil {
 		t.Fatal(err)
 	}
 
@@ -295,7 +295,7 @@ func TestWatching(t *testing.T) {
 		t.Errorf("%d keys have metrics: %v", n, err)
 	}
 	again, _ := r.Find("1")
-	if err := again.Ready(); err == nil {
+	if err := again.Ready(t.Context()); err == nil {
 		t.Error("loading the file has refilled the rate of a key")
 	}
 
@@ -361,7 +361,7 @@ func TestRateAndQuota(t *testing.T) {
 	spend := func(key string, n int) time.Duration {
 		t.Helper()
 		k, _ := r.Find(key)
-		err := k.Spend(n)
+		err := k.Spend(t.Context(), n)
 		if err == nil {
 			return 0
 		}

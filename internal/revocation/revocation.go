@@ -4,9 +4,11 @@ package revocation
 
 import (
 	"context"
+	"crypto/sha256"
 	_ "embed"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -41,6 +43,9 @@ type Config struct {
 	// what of theirs is revoked. It must not block, and is called by one goroutine at
 	// a time. Nil means that there are no connections.
 	Ended func(userIDs []string)
+	// MaxLifetime is the longest time for which a token may be valid after it was
+	// issued. What is revoked of erased users is forgotten after it; never if it is 0.
+	MaxLifetime time.Duration
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
 	// Registerer registers the metrics, unless nil.
@@ -56,6 +61,10 @@ type List struct {
 	mu sync.RWMutex
 	// before has the moment before which tokens are revoked, by user.
 	before map[string]time.Time
+	// erased has the same of users who were erased, by the digest of their ids with
+	// secret.
+	erased map[[sha256.Size]byte]time.Time
+	secret []byte
 
 	// reading guards the rest.
 	reading sync.Mutex
@@ -76,7 +85,7 @@ func New(cfg Config) *List {
 	}
 	auto := promauto.With(cfg.Registerer)
 	return &List{
-		cfg: cfg, hints: make(chan struct{}, 1), before: map[string]time.Time{}, whole: true,
+		cfg: cfg, hints: make(chan struct{}, 1), before: map[string]time.Time{}, erased: map[[sha256.Size]byte]time.Time{}, whole: true,
 		users: auto.NewGauge(prometheus.GaugeOpts{
 			Namespace: "badged", Subsystem: "auth", Name: "revoked_users", Help: "Users with revoked tokens.",
 		}),
@@ -131,7 +140,13 @@ func (l *List) Look() {
 func (l *List) Revoked(userID string, issuedAt time.Time) bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	before, ok := l.before[userID]
+	if before, ok := l.before[userID]; ok && issuedAt.Before(before) {
+		return true
+	}
+	if len(l.erased) == 0 { // as mostly
+		return false
+	}
+	before, ok := l.erased[sha256.Sum256(slices.Concat(l.secret, []byte(userID)))]
 	return ok && issuedAt.Before(before)
 }
 
@@ -161,6 +176,8 @@ type row struct {
 	seq    int64
 	userID string
 	before *time.Time
+	// digest stands for userID if the user was erased.
+	digest []byte
 }
 
 // read takes over what is new in the table.
@@ -182,12 +199,24 @@ func (l *List) read(ctx context.Context) error {
 		l.whole = true
 		return err
 	}
+	var secret []byte
+	if l.whole {
+		if secret, err = l.readSecret(ctx); err != nil {
+			return err
+		}
+	}
 	var ended []string
 	l.mu.Lock()
 	if l.whole {
 		l.before = make(map[string]time.Time, len(rows))
+		l.erased = map[[sha256.Size]byte]time.Time{}
+		l.secret = secret
 	}
 	for _, r := range rows {
+		if r.digest != nil {
+			l.erased[[sha256.Size]byte(r.digest)] = *r.before
+			continue
+		}
 		if r.before != nil {
 			l.before[r.userID] = *r.before
 		}
@@ -195,7 +224,7 @@ func (l *List) read(ctx context.Context) error {
 			ended = append(ended, r.userID)
 		}
 	}
-	users := len(l.before)
+	users := len(l.before) + len(l.erased)
 	l.mu.Unlock()
 	l.last, l.whole = last, false
 	l.users.Set(float64(users))
@@ -212,10 +241,15 @@ func (l *List) newer(ctx context.Context, than int64) (last int64, all []row, er
 		seq    *int64
 		userID *string
 		before *time.Time
+		digest []byte
 	}
-	_, err = pgx.ForEachRow(rows, []any{&last, &r.seq, &r.userID, &r.before}, func() error {
-		if r.seq != nil { // nil if nothing is new
-			all = append(all, row{*r.seq, *r.userID, r.before})
+	_, err = pgx.ForEachRow(rows, []any{&last, &r.seq, &r.userID, &r.before, &r.digest}, func() error {
+		switch {
+		case r.seq == nil: // nothing is new
+		case r.userID == nil:
+			all = append(all, row{seq: *r.seq, before: r.before, digest: slices.Clone(r.digest)})
+		default:
+			all = append(all, row{seq: *r.seq, userID: *r.userID, before: r.before})
 		}
 		return nil
 	})
@@ -225,12 +259,26 @@ func (l *List) newer(ctx context.Context, than int64) (last int64, all []row, er
 	return last, all, nil
 }
 
-// forget deletes the rows that revoke nothing and that every process has read.
+// readSecret reads the secret of the digests.
+func (l *List) readSecret(ctx context.Context) (secret []byte, err error) {
+	if err := l.pool.QueryRow(ctx, statements.Get("read the secret")).Scan(&secret); err != nil {
+		return nil, fmt.Errorf("read badged.revocation_secret: %w", err)
+	}
+	return secret, nil
+}
+
+// forget deletes the rows that revoke nothing and that every process has read, and
+// those of erased users whose tokens have expired.
 func (l *List) forget(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	if _, err := l.pool.Exec(ctx, statements.Get("forget"), keepEnds.Seconds()); err != nil {
 		return fmt.Errorf("delete from badged.revocations: %w", err)
+	}
+	if l.cfg.MaxLifetime > 0 {
+		if _, err := l.pool.Exec(ctx, statements.Get("forget the erased"), (l.cfg.MaxLifetime + keepEnds).Seconds()); err != nil {
+			return fmt.Errorf("delete from badged.erased_revocations: %w", err)
+		}
 	}
 	l.reading.Lock()
 	defer l.reading.Unlock()

@@ -11,8 +11,19 @@ ON CONFLICT (user_id) DO UPDATE SET
 RETURNING revoked_before
 
 -- name: read what is new
-SELECT c.last, r.seq, r.user_id, r.revoked_before
-FROM badged.revocation_counter AS c LEFT JOIN badged.revocations AS r ON r.seq > $1
+SELECT c.last, r.seq, r.user_id, r.revoked_before, r.digest
+FROM badged.revocation_counter AS c LEFT JOIN (
+    SELECT seq, user_id, revoked_before, NULL::bytea AS digest FROM badged.revocations WHERE seq > $1
+    UNION ALL
+    SELECT seq, NULL, revoked_before, digest FROM badged.erased_revocations WHERE seq > $1
+) AS r ON true
+
+-- name: read the secret
+-- A dump that was loaded into a new database may have brought another.
+SELECT secret FROM badged.revocation_secret LIMIT 1
+
+-- name: forget the erased
+DELETE FROM badged.erased_revocations WHERE revoked_before < now() - make_interval(secs => $1)
 
 -- name: forget
 DELETE FROM badged.revocations WHERE revoked_before IS NULL AND ended_at < now() - make_interval(secs => $1)

@@ -233,3 +233,50 @@ func TestForget(t *testing.T) {
 		t.Errorf("the rows of %v are left", left)
 	}
 }
+
+// erase erases a user as package erasure does.
+func erase(t *testing.T, pool *pgxpool.Pool, userID string) {
+	t.Helper()
+	execute(t, pool, `WITH gone AS (DELETE FROM badged.revocations WHERE user_id = '`+userID+`' RETURNING revoked_before),
+counted AS (UPDATE badged.revocation_counter SET last = last + 1 RETURNING last)
+INSERT INTO badged.erased_revocations SELECT last, revoked_before, sha256(secret || convert_to('`+userID+`', 'UTF8')) FROM gone, counted, badged.revocation_secret`)
+}
+
+// What is revoked of a user holds when nothing knows the user's id any more, until every
+// such token has expired.
+func TestErasedUsersStayRevoked(t *testing.T) {
+	pool := newPool(t)
+	p := load(t, pool)
+	p.end(t, "ann", noon)
+	erase(t, pool, "ann")
+	if err := p.Load(t.Context(), pool); err != nil {
+		t.Fatal(err)
+	}
+	for name, q := range map[string]*process{"that knew the user": p, "that starts": load(t, pool)} {
+		for userID, want := range map[string]bool{"ann": true, "an": false, "annn": false, "bob": false} {
+			if got := q.Revoked(userID, noon.Add(-time.Second)); got != want {
+				t.Errorf("in a process %s, a token of %s is revoked: %t", name, userID, got)
+			}
+		}
+		if q.Revoked("ann", noon) {
+			t.Errorf("in a process %s, a token from after the revocation is refused", name)
+		}
+	}
+
+	late := revocation.New(revocation.Config{MaxLifetime: 30 * 24 * time.Hour})
+	if err := late.Load(t.Context(), pool); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, pool, `UPDATE badged.erased_revocations SET revoked_before = now() - interval '30 days'`)
+	for _, keeps := range []bool{true, false} {
+		for _, l := range []*revocation.List{p.List, late} { // only late knows when tokens end
+			if err := l.Forget(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := load(t, pool).Revoked("ann", noon.Add(-1000*time.Hour)); got != keeps {
+			t.Errorf("a token of ann is revoked: %t, want %t", got, keeps)
+		}
+		execute(t, pool, `UPDATE badged.erased_revocations SET revoked_before = now() - interval '30 days 2 hours'`)
+	}
+}

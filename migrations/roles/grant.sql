@@ -36,7 +36,7 @@ BEGIN
     IF kind = 'reader' THEN
         EXECUTE format('REVOKE ALL ON badged.audit, badged.audit_ends, badged.audit_chain, badged.jobs FROM %I', role_name);
         -- They have tokens, secrets and the text of messages.
-        EXECUTE format('REVOKE ALL ON badged.devices, badged.alerts, badged.room_alerts, badged.webhooks FROM %I', role_name);
+        EXECUTE format('REVOKE ALL ON badged.devices, badged.alerts, badged.room_alerts, badged.webhooks, badged.revocation_secret FROM %I', role_name);
         -- For the lag of the notifier.
         EXECUTE format('GRANT SELECT (events, state) ON badged.webhooks TO %I', role_name);
     END IF;
@@ -84,6 +84,8 @@ BEGIN
             'INSERT, UPDATE ON badged.timeline_ends',
             'INSERT, UPDATE, DELETE ON badged.revocations',
             'UPDATE ON badged.revocation_counter',
+            'DELETE ON badged.erased_revocations',
+            'INSERT, UPDATE, DELETE ON badged.key_quotas',
             'USAGE ON SEQUENCE badged.target_generations',
             'INSERT (who, via, action, arguments) ON badged.audit',
             'INSERT (audit_id, result, error) ON badged.audit_ends',

@@ -1,0 +1,155 @@
+package keyring
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/internal/sqlfile"
+)
+
+//go:embed quotas.sql
+var statementsText string
+
+var statements = sqlfile.Parse(statementsText)
+
+const (
+	// parts is how many parts a quota is taken in: few enough that Postgres is asked
+	// seldom, and so small that what a killed process has taken and not used is little.
+	parts = 100
+	// quotaTimeout bounds a question about a quota. Other requests of the key wait.
+	quotaTimeout = 2 * time.Second
+	// quotaPause is how long the last answer counts if it was that nothing is left, or
+	// an error.
+	quotaPause = time.Second
+)
+
+// Quotas shares out the quotas of keys among processes.
+type Quotas interface {
+	// Take takes a part of a key's quota of a day: most events, or all that are left if
+	// these are at least least, or none. taken is what all processes have taken then.
+	Take(ctx context.Context, key string, day time.Time, quota, most, least int64) (part, taken int64, err error)
+	// Return gives back what of a part was not used.
+	Return(ctx context.Context, key string, day time.Time, n int64) error
+}
+
+// SharedQuotas are quotas in the table badged.key_quotas. It implements Quotas.
+type SharedQuotas struct{ Pool *pgxpool.Pool }
+
+// Take implements Quotas.
+func (s SharedQuotas) Take(ctx context.Context, key string, day time.Time, quota, most, least int64) (part, taken int64, err error) {
+	err = pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, statements.Get("begin a day"), key, day); err != nil {
+			return err
+		}
+		if err := tx.QueryRow(ctx, statements.Get("lock a day"), key, day).Scan(&taken); err != nil {
+			return err
+		}
+		switch left := quota - taken; {
+		case left >= most:
+			part = most
+		case left >= least:
+			part = left
+		default:
+			return nil
+		}
+		taken += part
+		_, err := tx.Exec(ctx, statements.Get("add"), key, day, part)
+		return err
+	})
+	if err != nil {
+		return 0, 0, fmt.Errorf("take a part of the quota of key %s: %w", key, err)
+	}
+	return part, taken, nil
+}
+
+// Return implements Quotas.
+func (s SharedQuotas) Return(ctx context.Context, key string, day time.Time, n int64) error {
+	if _, err := s.Pool.Exec(ctx, statements.Get("add"), key, day, -n); err != nil {
+		return fmt.Errorf("give back a part of the quota of key %s: %w", key, err)
+	}
+	return nil
+}
+
+// Share makes the quotas count together with those of other processes. Call it before
+// the keys are used.
+func (r *Ring) Share(q Quotas) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.quotas = q
+	for _, u := range r.usages {
+		u.quotas = q
+	}
+}
+
+// giveBack gives back what this process has taken of quotas and not used.
+func (r *Ring) giveBack(ctx context.Context) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), quotaTimeout)
+	defer cancel()
+	for _, u := range r.usages {
+		u.mu.Lock()
+		left := u.part - u.published
+		if u.quotas != nil && left > 0 {
+			if err := u.quotas.Return(ctx, u.name, dayOf(u.day), left); err != nil {
+				r.cfg.Logger.WarnContext(ctx, "a part of a key's quota stays taken until tomorrow", "events", left, "error", err)
+			}
+			u.part = u.published
+		}
+		u.mu.Unlock()
+	}
+}
+
+// dayOf returns the beginning of a day since 1970.
+func dayOf(day int64) time.Time { return time.Unix(day*secondsOfDay, 0).UTC() }
+
+// allot makes sure that the key has n events left of its quota today, or fails with a
+// *LimitError. It takes another part if take is set. The caller holds the mutex.
+func (k *Key) allot(ctx context.Context, n int64, take bool) error {
+	u, now := k.usage, k.now()
+	if day := now.Unix() / secondsOfDay; day != u.day {
+		u.day, u.published, u.part, u.taken, u.askedAt = day, 0, 0, 0, time.Time{}
+	}
+	if u.quotas == nil {
+		u.part, u.taken = k.quota, u.published
+	}
+	if u.published+n <= u.part {
+		return nil
+	}
+	spent := func() error {
+		u.refuse(OverQuota)
+		return &LimitError{
+			fmt.Sprintf("the key %s may publish %d events a day, and has used %d", k.Name, k.quota, u.taken),
+			dayOf(u.day + 1).Sub(now),
+		}
+	}
+	lately := !u.askedAt.IsZero() && now.Sub(u.askedAt) < quotaPause && n >= u.asked
+	switch {
+	case u.quotas == nil, lately && u.askedErr == nil:
+		return spent()
+	case lately:
+		return u.askedErr
+	case !take:
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), quotaTimeout) // others wait for the answer too
+	defer cancel()
+	need := u.published + n - u.part
+	part, taken, err := u.quotas.Take(ctx, k.Name, dayOf(u.day), k.quota, max(need, k.quota/parts), need)
+	if err == nil {
+		u.part, u.taken = u.part+part, taken
+	}
+	if err == nil && part > 0 {
+		u.askedAt = time.Time{}
+		return nil
+	}
+	if u.askedAt, u.asked, u.askedErr = now, n, err; err != nil {
+		return err
+	}
+	return spent()
+}
