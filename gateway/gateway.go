@@ -135,6 +135,11 @@ type Config struct {
 	// Devices learns which devices have their app open. Default: nothing does.
 	Devices Devices
 
+	// BadToken, if set, is called with the address of each client whose token is not
+	// valid, other than one that has expired; the address is not valid if it is
+	// unknown. It must not block.
+	BadToken func(from netip.Prefix)
+
 	// Revocations tells which tokens are revoked. Default: none are.
 	Revocations Revocations
 
@@ -303,10 +308,14 @@ func (g *Gateway) Run(ctx context.Context) error {
 }
 
 // meet counts a new connection, and returns why it is refused, or nil.
-func (g *Gateway) meet(r *http.Request) *closing {
+func (s *session) meet(r *http.Request) *closing {
+	g := s.gateway
 	from, ok := ClientOf(r, g.cfg.Limits.TrustedProxies)
 	if !ok {
 		return nil
+	}
+	if g.cfg.BadToken != nil {
+		s.from = &from
 	}
 	if wait := g.connects.Take(from, time.Now()); wait > 0 {
 		return noRoom(CloseRateLimited, "too many connections come from your address", wait)
@@ -375,8 +384,8 @@ func (g *Gateway) dismiss(s *session) {
 	g.metrics.connections.Dec()
 }
 
-// identify returns the user of a token, or why the session must end.
-func (g *Gateway) identify(ctx context.Context, token string) (Identity, *closing) {
+// identify returns the user of a token from an address, or why the session must end.
+func (g *Gateway) identify(ctx context.Context, token string, from netip.Prefix) (Identity, *closing) {
 	id, err := g.cfg.Authenticator.Authenticate(ctx, token)
 	switch {
 	case errors.Is(err, ErrTokenExpired):
@@ -384,6 +393,9 @@ func (g *Gateway) identify(ctx context.Context, token string) (Identity, *closin
 	case errors.Is(err, ErrAuthenticatorAway):
 		return Identity{}, comeBack(ErrAuthenticatorAway.Error())
 	case err != nil:
+		if g.cfg.BadToken != nil {
+			g.cfg.BadToken(from)
+		}
 		return Identity{}, &closing{code: CloseBadToken, reason: err.Error()}
 	}
 	return id, nil

@@ -22,7 +22,8 @@ func (g *Gateway) ServeCommands(w http.ResponseWriter, r *http.Request) {
 		answerProblem(w, &Refusal{Status: http.StatusUnauthorized, Detail: "give a user's token in the header Authorization: Bearer …"})
 		return
 	}
-	id, refusal := g.identify(r.Context(), token)
+	from, _ := ClientOf(r, g.cfg.Limits.TrustedProxies)
+	id, refusal := g.identify(r.Context(), token, from)
 	if refusal != nil {
 		answerProblem(w, problemOf(refusal))
 		return

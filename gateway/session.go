@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -28,6 +29,8 @@ type session struct {
 	// doing cancels what runs for the client; nil while nothing does.
 	doing    map[*context.CancelFunc]struct{}
 	identity Identity
+	// from is the address of the client until its hello; nil if it is unknown.
+	from *netip.Prefix
 	// reads are to be appended again; see claims.go.
 	reads []again
 
@@ -139,7 +142,7 @@ func (s *session) expiresAt() time.Time {
 // authenticate accepts a first or fresh token, or returns why the session must
 // end.
 func (s *session) authenticate(ctx context.Context, token string) *closing {
-	id, refusal := s.gateway.identify(ctx, token)
+	id, refusal := s.gateway.identify(ctx, token, s.address())
 	if refusal != nil {
 		return refusal
 	}
@@ -150,6 +153,16 @@ func (s *session) authenticate(ctx context.Context, token string) *closing {
 	}
 	s.identity = id
 	return nil
+}
+
+// address returns the address of the client until its hello, if it is known.
+func (s *session) address() netip.Prefix {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.from == nil {
+		return netip.Prefix{}
+	}
+	return *s.from
 }
 
 // greet takes the first frame, or returns why the session must end. On success
@@ -166,6 +179,9 @@ func (s *session) greet(ctx context.Context, f clientFrame) *closing {
 	if s.identity.UserID == "" {
 		return &closing{code: CloseBadToken, reason: "no token given"}
 	}
+	s.mu.Lock()
+	s.from = nil // most sessions live long, and need it no more
+	s.mu.Unlock()
 	if refusal := s.gateway.claim(s, s.identity.UserID); refusal != nil {
 		return refusal
 	}

@@ -27,7 +27,7 @@ func (g *Gateway) ServeSSE(w http.ResponseWriter, r *http.Request) {
 	}
 	s.link = stream
 
-	refusal := g.meet(r)
+	refusal := s.meet(r)
 	if refusal == nil {
 		refusal = g.admit(s, 1)
 	}

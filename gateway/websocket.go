@@ -58,7 +58,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s := newSession(g)
 	k := newSocket(s, conn)
 	s.link = k
-	refusal := g.meet(r)
+	refusal := s.meet(r)
 	if refusal == nil {
 		refusal = g.admit(s, 2)
 	}

@@ -14,7 +14,7 @@ CREATE TABLE badged.erased_revocations (
 );
 CREATE INDEX erased_revocations_seq ON badged.erased_revocations (seq);
 
--- One row: the secret of the digests. Without it nobody can test which ids they are of.
+-- The secret of the digests; another row is that of a database from which rows were copied. Without it nobody can test which ids they are of.
 CREATE TABLE badged.revocation_secret (
     secret bytea NOT NULL CHECK (octet_length(secret) = 32)
 );

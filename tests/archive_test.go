@@ -120,6 +120,31 @@ func TestArchive(t *testing.T) {
 		if _, stderr, code := command(t, "restore", "-q", "--from=s3://archives/encrypted", "--database-url="+newDatabase(t)); code != 1 || !strings.Contains(stderr, "manifest.json is encrypted: give the file of its keys with --archive-keys") {
 			t.Errorf("without the key, restoring exits with %d and prints %s", code, stderr)
 		}
+
+		// A new key takes the place of the first, in the whole archive.
+		next, err := age.GenerateX25519Identity()
+		if err != nil {
+			t.Fatal(err)
+		}
+		both, only := filepath.Join(t.TempDir(), "both"), filepath.Join(t.TempDir(), "only")
+		for file, text := range map[string]string{both: next.String() + "\n" + id.String() + "\n", only: next.String() + "\n"} {
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		database := newDatabase(t)
+		for i, want := range []string{" files encrypted again, ", "0 files encrypted again, "} {
+			out := must(t, "archive", "--reencrypt", "--to=s3://archives/encrypted", "--archive-keys="+both, "--database-url="+database)
+			if !strings.Contains(out, want) || i == 0 && strings.HasPrefix(out, "0 ") {
+				t.Errorf("encrypting again prints %s", out)
+			}
+		}
+		if out := must(t, "restore", "-q", "--from=s3://archives/encrypted", "--archive-keys="+only, "--database-url="+newDatabase(t)); out == "" {
+			t.Error("with the new key alone, restoring prints nothing")
+		}
+		if trail := must(t, "audit", "list", "--database-url="+database); strings.Count(trail, "archive.reencrypt") != 2 {
+			t.Errorf("the audit trail is\n%s", trail)
+		}
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 )
 
 // ask sends a request with a key, "" for none, and returns status and header.
@@ -123,4 +124,39 @@ func TestServeWarnsAboutWeakKeys(t *testing.T) {
 	if said != 6 {
 		t.Errorf("%d warnings about keys: %q", said, report.Warnings)
 	}
+}
+
+// The audit trail has what operators and keys do with users: reads of the command line,
+// disconnects by the name of the key, and bad tokens, wherever they are sent.
+func TestAuditOfUsers(t *testing.T) {
+	t.Parallel()
+	database := newDatabase(t)
+	p := serve(t, database)
+	publish(t, p, delivered("lunch", 1, `"ada"`))
+	stolen := issued(t, "ada", time.Now().Add(-time.Hour))
+	disconnect(t, p, "ada", `{"revoke":true}`)
+	connectWith(t, p.url, stolen).awaitEnd()
+	requestAs(t, stolen, http.MethodGet, p.url+"/v1/sse", "", "")
+	requestAs(t, stolen, http.MethodPost, p.url+"/v1/commands", "application/json", `{"t":"read_all"}`)
+	requestAs(t, stolen, http.MethodGet, p.url+"/v1/users/ada/badge", "", "")
+	for _, args := range [][]string{{"user", "show", "ada"}, {"user", "explain", "ada"}, {"user", "export", "ada"}, {"log", "--user=ada"}} {
+		must(t, append(args, "--database-url="+database)...)
+	}
+	if err := p.stop(); err != nil {
+		t.Fatal(err)
+	}
+	trail := must(t, "audit", "list", "--json", "--database-url="+database)
+	for _, want := range []string{
+		`"action":"user.disconnect","arguments":{"user":"ada","revoke_before":"`, `"action":"user.show","arguments":{"user":"ada"}`,
+		`"action":"user.explain","arguments":{"user":"ada"}`, `"action":"user.export"`, `"action":"log.read","arguments":{"user":"ada"}`,
+		`"action":"signin.failed","arguments":{"key_of":"user","times":4,`,
+	} {
+		if !strings.Contains(strings.Join(strings.Fields(trail), ""), want) {
+			t.Errorf("the trail lacks %s:\n%s", want, trail)
+		}
+	}
+	if !strings.Contains(trail, `"127.0.0.1/32"`) {
+		t.Errorf("the trail does not say where bad tokens came from:\n%s", trail)
+	}
+	must(t, "audit", "verify", "--database-url="+database)
 }

@@ -3,9 +3,12 @@ package admin
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // The reads of operators that are recorded: they show what users did or wrote.
@@ -13,6 +16,8 @@ const (
 	ReadExplanation = "user.explain"
 	ReadDeadLetters = "deadletters.read"
 	ReadExport      = "user.export"
+	ReadUser        = "user.show"
+	ReadLog         = "log.read"
 )
 
 const (
@@ -58,9 +63,62 @@ func (s *Service) Read(ctx context.Context, by Operator, action string, argument
 	if !s.reads.isNew(read, now) {
 		return nil
 	}
-	if _, err := s.pool.Exec(ctx, statements.Get("record a read"), by.Name, by.Via, action, string(encoded)); err != nil {
+	if err := record(ctx, s.pool, by, action, string(encoded)); err != nil {
 		return fmt.Errorf("record %s in the audit trail; nothing was shown: %w", action, err)
 	}
 	s.reads.add(read, now)
+	return nil
+}
+
+// record records in the audit trail what has no end of its own.
+func record(ctx context.Context, db DB, by Operator, action, arguments string) error {
+	_, err := db.Exec(ctx, statements.Get("record a read"), by.Name, by.Via, action, arguments)
+	return err
+}
+
+// RecordRead records that the user of a command line reads something. recorded is
+// false if the role of the database or a standby does not allow that: who has only such
+// a role may read the tables without badged as well.
+func RecordRead(ctx context.Context, db DB, action string, arguments any) (recorded bool, err error) {
+	encoded, err := json.Marshal(arguments)
+	if err != nil {
+		return false, fmt.Errorf("encode the arguments of %s: %w", action, err)
+	}
+	by := OSUser()
+	err = record(ctx, db, by, action, string(encoded))
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok &&
+		(refused.Code == "42501" || refused.Code == "25006") {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("record %s in the audit trail; nothing was shown: %w", action, err)
+	}
+	return true, nil
+}
+
+// ActDisconnect is that a key ends the connections of a user, and may revoke tokens.
+const ActDisconnect = "user.disconnect"
+
+// disconnection is the arguments of ActDisconnect.
+type disconnection struct {
+	User         string     `json:"user"`
+	RevokeBefore *time.Time `json:"revoke_before,omitempty"`
+}
+
+// RecordDisconnect records that the connections of a user are to end, and tokens issued
+// before a moment are to be refused unless that is zero. If it fails, nothing may happen.
+func RecordDisconnect(ctx context.Context, db DB, by Operator, userID string, revokeBefore time.Time) error {
+	d := disconnection{User: userID}
+	if !revokeBefore.IsZero() {
+		at := revokeBefore.UTC()
+		d.RevokeBefore = &at
+	}
+	encoded, err := json.Marshal(d)
+	if err != nil {
+		return fmt.Errorf("encode the arguments of %s: %w", ActDisconnect, err)
+	}
+	if err := record(ctx, db, by, ActDisconnect, string(encoded)); err != nil {
+		return fmt.Errorf("record %s in the audit trail; no connection was ended: %w", ActDisconnect, err)
+	}
 	return nil
 }

@@ -14,8 +14,9 @@ import (
 )
 
 // SignIns records wrong keys in the audit trail: an entry for each kind of key,
-// address and minute, with how many there were. A flood cannot fill the trail: in
-// a minute at most maxSignInAddresses addresses have entries of their own. It is
+// address and minute, with how many there were; and likewise bad tokens of users. A
+// flood cannot fill the trail: in a minute at most maxSignInAddresses addresses have
+// entries of their own, and maxTokenAddresses with bad tokens. It is
 // safe for concurrent use.
 type SignIns struct {
 	db  DB
@@ -42,6 +43,7 @@ type failedSignIns struct {
 const (
 	signInInterval     = time.Minute
 	maxSignInAddresses = 20
+	maxTokenAddresses  = 5
 	// otherAddresses stands for the addresses beyond.
 	otherAddresses = "other addresses"
 )
@@ -50,6 +52,13 @@ const (
 func NewSignIns(db DB, log *slog.Logger) *SignIns {
 	return &SignIns{db: db, log: log, failed: map[signIn]*failedSignIns{}}
 }
+
+// userTokens is the kind of key that a user has.
+const userTokens = "user"
+
+// BadToken counts a token of a user, from an address, that is not valid or was revoked.
+// It does not block.
+func (s *SignIns) BadToken(from netip.Prefix) { s.Failed(userTokens, from) }
 
 // Failed counts a wrong key of a kind, such as admin, from an address. It does not
 // block.
@@ -65,7 +74,7 @@ func (s *SignIns) add(by signIn, times int64, since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f, ok := s.failed[by]
-	if !ok && len(s.failed) >= maxSignInAddresses {
+	if !ok && s.isFull(by.kind) {
 		by.from = otherAddresses
 		f, ok = s.failed[by]
 	}
@@ -74,6 +83,21 @@ func (s *SignIns) add(by signIn, times int64, since time.Time) {
 		s.failed[by] = f
 	}
 	f.Times += times
+}
+
+// isFull reports whether no further address gets an entry of its own. Bad tokens, which
+// anybody can send, do not take the place of wrong keys. The caller holds the mutex.
+func (s *SignIns) isFull(kind string) bool {
+	users := 0
+	for by := range s.failed {
+		if by.kind == userTokens {
+			users++
+		}
+	}
+	if kind == userTokens {
+		return users >= maxTokenAddresses
+	}
+	return len(s.failed)-users >= maxSignInAddresses
 }
 
 // Run writes entries every minute until ctx is done, and then the last ones.

@@ -40,7 +40,20 @@ func TestFailedSignIns(t *testing.T) {
 	if err := s.Run(stopped); err != nil {
 		t.Fatal(err)
 	}
+	tokens := admin.NewSignIns(d.pool, slog.New(slog.DiscardHandler)) // of users: they leave entries to wrong keys
+	for i := range many {
+		tokens.BadToken(netip.MustParsePrefix(fmt.Sprintf("10.1.%d.%d/32", i/256, i%256)))
+	}
+	tokens.Failed("admin", netip.MustParsePrefix("203.0.113.7/32"))
+	if err := tokens.Run(stopped); err != nil {
+		t.Fatal(err)
+	}
 	trail := d.trail(t)
+	if want := `api by 203.0.113.7/32: signin.failed {"key_of":"admin","times":1,`; len(trail) != 28 || !strings.HasPrefix(trail[6], want) ||
+		!strings.HasPrefix(trail[0], `api by other addresses: signin.failed {"key_of":"user","times":995,`) {
+		t.Errorf("%d entries:\n%s", len(trail), strings.Join(trail, "\n"))
+	}
+	trail = trail[7:]
 	for i := range trail {
 		trail[i] = regexp.MustCompile(`,"since":"[^"]+"`).ReplaceAllString(trail[i], "")
 	}

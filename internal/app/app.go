@@ -231,8 +231,10 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	}
 	requests := obs.NewHTTPMetrics(a.registry)
 	signIns := admin.NewSignIns(serving, log)
-	if cfg.Has(config.RoleAPI) {
+	if cfg.Has(config.RoleAPI) || cfg.Has(config.RoleGateway) {
 		a.stage("sign-ins", signIns.Run)
+	}
+	if cfg.Has(config.RoleAPI) {
 		loads := admin.NewKeyLoads(serving, log)
 		loads.Loaded(admin.KeyLoad{Started: true, Keys: a.keys.Follow(func(l keyring.Load) {
 			loads.Loaded(admin.KeyLoad{Keys: l.Keys, Added: l.Added, Changed: l.Changed, Removed: l.Removed})
@@ -248,10 +250,10 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		api, err := httpapi.New(httpapi.Config{
 			Appender: a.publisher, Gate: gate, Badges: reader, Tokens: a.tokens,
 			Explainer:   replay.NewExplainer(serving, a.eventLog),
-			Disconnects: disconnects{a.revocations, a.bus, a.eventLog.PartitionOf, log},
+			Disconnects: disconnects{serving, a.revocations, a.bus, a.eventLog.PartitionOf, log},
 			Operations:  operations, Webhooks: webhooks,
 			Devices: devices{outbound.NewTargets(serving, a.eventLog.Partitions()), given.apps, given.box},
-			Keys:    given.keys, Logger: log, Registerer: a.registry, WrongKey: signIns.Failed,
+			Keys:    given.keys, Logger: log, Registerer: a.registry, WrongKey: signIns.Failed, BadToken: signIns.BadToken,
 			ClientOf: func(r *http.Request) netip.Prefix {
 				client, _ := gateway.ClientOf(r, cfg.TrustedProxies) // clients without an address share a limit
 				return client
@@ -271,7 +273,8 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		g, err := gateway.New(gateway.Config{
 			Trace:   trace,
 			Devices: connected{outbound.NewTargets(serving, a.eventLog.Partitions()), uuid.NewString()}, Revocations: revocations{a.revocations},
-			Badges: reader, Commands: commands{a.publisher}, Authenticator: authenticator{a.tokens},
+			BadToken: signIns.BadToken,
+			Badges:   reader, Commands: commands{a.publisher}, Authenticator: authenticator{a.tokens},
 			Bus: a.bus, PartitionOf: a.eventLog.PartitionOf, AllowOrigin: given.allowOrigin,
 			Logger: log, Metrics: gateway.NewMetrics(a.registry),
 			Limits: gateway.Limits{

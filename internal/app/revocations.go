@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/gateway"
+	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/revocation"
 	"github.com/badged/badged/pubsub"
@@ -37,6 +38,7 @@ func (r revocations) Revoked(id gateway.Identity) bool {
 
 // disconnects implements httpapi.Disconnects.
 type disconnects struct {
+	pool        *pgxpool.Pool
 	list        *revocation.List
 	bus         pubsub.Bus
 	partitionOf func(userID string) int
@@ -47,7 +49,10 @@ type disconnects struct {
 const hintTimeout = 500 * time.Millisecond
 
 // Disconnect implements httpapi.Disconnects.
-func (d disconnects) Disconnect(ctx context.Context, userID string, revokeBefore time.Time) (time.Time, error) {
+func (d disconnects) Disconnect(ctx context.Context, by, userID string, revokeBefore time.Time) (time.Time, error) {
+	if err := admin.RecordDisconnect(ctx, d.pool, admin.Operator{Name: by, Via: admin.ViaAPI}, userID, revokeBefore); err != nil {
+		return time.Time{}, err
+	}
 	holds, err := d.list.End(ctx, userID, revokeBefore)
 	if err != nil {
 		return time.Time{}, err

@@ -22,8 +22,10 @@ import (
 // archiveCmd is `badged archive`.
 type archiveCmd struct {
 	config.Database `embed:""`
-	Before          time.Time `help:"Archive events appended before this time, such as 2026-01-31T00:00:00Z; ranges of the log that also hold later events stay." required:"" placeholder:"TIME" env:"-"`
-	To              string    `help:"Archive, a directory or s3://bucket/prefix; an existing one is continued." required:"" placeholder:"DIR" env:"-"`
+	Before          time.Time     `help:"Archive events appended before this time, such as 2026-01-31T00:00:00Z; ranges of the log that also hold later events stay." placeholder:"TIME" env:"-"`
+	OlderThan       time.Duration `help:"Archive events appended so long ago, such as 2160h, instead of --before." placeholder:"DURATION" env:"-"`
+	Reencrypt       bool          `help:"Archive nothing. Encrypt with the first of --archive-keys what the archive has under another key, or in the clear; after an interruption it goes on with the rest." env:"-"`
+	To              string        `help:"Archive, a directory or s3://bucket/prefix; an existing one is continued." required:"" placeholder:"DIR" env:"-"`
 	archiveKeys     `embed:""`
 	JSON            bool `name:"json" help:"Print JSON: a line for each partition, and one with the summary." env:"-"`
 	Quiet           bool `short:"q" help:"Show no progress." env:"-"`
@@ -32,6 +34,15 @@ type archiveCmd struct {
 // Validate implements kong's validation.
 func (c *archiveCmd) Validate() error {
 	errs := []error{c.Database.Validate()}
+	if n := map[bool]int{true: 1}; n[!c.Before.IsZero()]+n[c.OlderThan != 0]+n[c.Reencrypt] != 1 {
+		errs = append(errs, errors.New("give one of --before TIME, --older-than DURATION and --reencrypt"))
+	}
+	if c.OlderThan < 0 {
+		errs = append(errs, errors.New("--older-than must be more than 0s"))
+	}
+	if c.Reencrypt && c.ArchiveKeys == "" {
+		errs = append(errs, errors.New("--reencrypt needs --archive-keys FILE: its first key encrypts, and those of before decrypt"))
+	}
 	if c.Before.After(time.Now()) {
 		errs = append(errs, errors.New("--before must be in the past"))
 	}
@@ -82,6 +93,17 @@ func (c *archiveCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	defer cluster.Close()
+	if c.Reencrypt {
+		return operators.Each(ctx, cluster, func(s *shards.Shard) error {
+			to := operators.ArchiveOf(s, c.To)
+			return admin.Audited(ctx, s.Pool, admin.OSUser(), "archive.reencrypt", reencryptArguments{to}, func(ctx context.Context) (any, error) {
+				return c.reencrypt(ctx, streams, to)
+			})
+		})
+	}
+	if c.OlderThan > 0 {
+		c.Before = time.Now().Add(-c.OlderThan).UTC().Truncate(time.Second)
+	}
 	var sum archivedSum
 	err = operators.Each(ctx, cluster, func(s *shards.Shard) error {
 		to := operators.ArchiveOf(s, c.To)
@@ -105,6 +127,44 @@ func (c *archiveCmd) Run(ctx context.Context, streams Streams) error {
 type archiveArguments struct {
 	Before time.Time `json:"before"`
 	To     string    `json:"to"`
+}
+
+// reencryptArguments are the arguments of --reencrypt in the audit trail.
+type reencryptArguments struct {
+	Archive string `json:"archive"`
+}
+
+// resealed is what --reencrypt has done.
+type resealed struct {
+	Files int   `json:"files"`
+	Bytes int64 `json:"bytes"`
+}
+
+// reencrypt encrypts the archive with the first key.
+func (c *archiveCmd) reencrypt(ctx context.Context, streams Streams, to string) (done resealed, err error) {
+	store, err := c.store(to)
+	if err != nil {
+		return done, err
+	}
+	sealed, ok := store.(archive.Sealed)
+	if !ok {
+		return done, errors.New("--reencrypt needs --archive-keys FILE")
+	}
+	err = archive.Reseal(ctx, sealed, func(f archive.File) {
+		done.Files++
+		done.Bytes += f.Bytes
+		if !c.Quiet && !c.JSON {
+			fmt.Fprintln(streams.Err, "encrypted", sealed.Path(f.Name), "again")
+		}
+	})
+	if err != nil {
+		return done, fmt.Errorf("--reencrypt: %w", err)
+	}
+	if c.JSON {
+		return done, json.NewEncoder(streams.Out).Encode(done)
+	}
+	_, err = fmt.Fprintf(streams.Out, "%s encrypted again, %s bytes; every file is under the first key now\n", counted(int64(done.Files), "file"), progress.Count(done.Bytes))
+	return done, err
 }
 
 // archive archives the log of a shard.

@@ -46,12 +46,16 @@ func TestArchivePrints(t *testing.T) {
 func TestArchiveUsage(t *testing.T) {
 	const db = " --database-url=postgres://localhost/chat"
 	expectUsage(t, map[string]string{
-		"archive" + db: "missing flags: --before=TIME, --to=DIR",
-		"archive --before=2026-01-31T00:00:00Z" + db:            "missing flags: --to=DIR",
-		"archive --before=2999-01-31T00:00:00Z --to=dir" + db:   "--before must be in the past",
-		"archive --before=yesterday --to=dir" + db:              "--before",
-		"archive --before=2026-01-31T00:00:00Z --to=dir":        "--database-url (BADGED_DATABASE_URL) is required",
-		"archive --before=2026-01-31T00:00:00Z --to=dir x" + db: "unexpected argument x",
+		"archive" + db:          "give one of --before TIME, --older-than DURATION and --reencrypt",
+		"archive --to=dir" + db: "give one of --before TIME, --older-than DURATION and --reencrypt",
+		"archive --before=2026-01-31T00:00:00Z --older-than=1h --to=dir" + db: "give one of --before TIME, --older-than DURATION and --reencrypt",
+		"archive --older-than=-1h --to=dir" + db:                              "--older-than must be more than 0s",
+		"archive --reencrypt --to=dir" + db:                                   "--reencrypt needs --archive-keys FILE",
+		"archive --before=2026-01-31T00:00:00Z" + db:                          "missing flags: --to=DIR",
+		"archive --before=2999-01-31T00:00:00Z --to=dir" + db:                 "--before must be in the past",
+		"archive --before=yesterday --to=dir" + db:                            "--before",
+		"archive --before=2026-01-31T00:00:00Z --to=dir":                      "--database-url (BADGED_DATABASE_URL) is required",
+		"archive --before=2026-01-31T00:00:00Z --to=dir x" + db:               "unexpected argument x",
 		"restore" + db:       "missing flags: --from=DIR",
 		"restore --from=dir": "--database-url (BADGED_DATABASE_URL) is required",
 	})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/operators"
 	"github.com/badged/badged/internal/progress"
@@ -50,6 +51,9 @@ func (c *userExplainCmd) Run(ctx context.Context, streams Streams) error {
 	}
 	archive, err := c.open(ctx, shard)
 	if err != nil {
+		return err
+	}
+	if err := recordRead(ctx, shard.Pool, streams, admin.ReadExplanation, ofUser{c.User}); err != nil {
 		return err
 	}
 	e, err := replay.NewExplainer(shard.Pool, shard.Log).WithArchive(archive).Explain(ctx, c.User, question)

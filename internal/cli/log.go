@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/eventbatch"
 	"github.com/badged/badged/internal/operators"
@@ -80,6 +81,13 @@ func (c *logCmd) Run(ctx context.Context, streams Streams) error {
 	defer cluster.Close()
 	filter := logview.Filter{Since: c.Since, Until: c.Until}
 	if c.User != nil {
+		shard, err := operators.Of(cluster, *c.User)
+		if err != nil {
+			return err
+		}
+		if err := recordRead(ctx, shard.Pool, streams, admin.ReadLog, ofUser{*c.User}); err != nil {
+			return err
+		}
 		filter.User = *c.User
 	}
 	if c.Conversation != nil {

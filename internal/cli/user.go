@@ -7,7 +7,10 @@ import (
 	"slices"
 	"text/tabwriter"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/operators"
 	"github.com/badged/badged/projector/badges"
@@ -43,6 +46,9 @@ func (c *userShowCmd) Run(ctx context.Context, streams Streams) error {
 	if err != nil {
 		return err
 	}
+	if err := recordRead(ctx, shard.Pool, streams, admin.ReadUser, ofUser{c.User}); err != nil {
+		return err
+	}
 	s, err := badges.NewReader(shard.Pool, cluster.Partitions()).Snapshot(ctx, c.User)
 	if err != nil {
 		return err
@@ -51,6 +57,20 @@ func (c *userShowCmd) Run(ctx context.Context, streams Streams) error {
 		return printJSON(streams.Out, s)
 	}
 	return printSnapshot(streams, s, cluster.PartitionOf(c.User), shard.Name)
+}
+
+// ofUser is the arguments of reads of a user in the audit trail.
+type ofUser struct {
+	User string `json:"user"`
+}
+
+// recordRead records in the audit trail what a command is about to show.
+func recordRead(ctx context.Context, pool *pgxpool.Pool, streams Streams, action string, arguments any) error {
+	recorded, err := admin.RecordRead(ctx, pool, action, arguments)
+	if err == nil && !recorded {
+		_, err = fmt.Fprintln(streams.Err, "not recorded in the audit trail: the role of the database may only read")
+	}
+	return err
 }
 
 func printSnapshot(streams Streams, s pubsub.Snapshot, partition int, shard string) error {

@@ -170,6 +170,9 @@ func (a *API) mayRead(r *http.Request, s access) (isUser bool, categories []stri
 		return false, nil, &problem{Status: http.StatusServiceUnavailable, Detail: err.Error(), retryAfter: "5"}
 	}
 	if err != nil {
+		if a.cfg.BadToken != nil && !errors.Is(err, auth.ErrExpired) {
+			a.cfg.BadToken(a.cfg.ClientOf(r))
+		}
 		return false, nil, unauthorized(err.Error())
 	}
 	if id.UserID != user {

@@ -67,6 +67,9 @@ type Config struct {
 	// ClientOf returns the client address of a request. By default all requests
 	// count as one client.
 	ClientOf func(r *http.Request) netip.Prefix
+	// BadToken, if not nil, is called with the address of each token of a user that is
+	// not valid, other than one that has expired. It must not block.
+	BadToken func(from netip.Prefix)
 	// WrongKey, if not nil, is called with each wrong key: the kind that was
 	// expected, publisher or admin, and the address. It must not block.
 	WrongKey func(kind string, from netip.Prefix)

@@ -16,7 +16,8 @@ type Disconnects interface {
 	// Disconnect ends the connections of a user, and revokes the tokens issued before
 	// a moment unless that is zero. It returns the moment that holds, the latest that
 	// was given for this user, or zero. When it returns nil, that is durable.
-	Disconnect(ctx context.Context, userID string, revokeBefore time.Time) (time.Time, error)
+	// by is the name of the key.
+	Disconnect(ctx context.Context, by, userID string, revokeBefore time.Time) (time.Time, error)
 }
 
 // disconnectBody says what else to do than to end connections.
@@ -55,7 +56,7 @@ func (a *API) disconnect(w http.ResponseWriter, r *http.Request, key *keyring.Ke
 	if err != nil {
 		return err
 	}
-	holds, err := a.cfg.Disconnects.Disconnect(r.Context(), user, before)
+	holds, err := a.cfg.Disconnects.Disconnect(r.Context(), key.Name, user, before)
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ type fakeDisconnects struct {
 	before time.Time
 }
 
-func (f *fakeDisconnects) Disconnect(_ context.Context, userID string, revokeBefore time.Time) (time.Time, error) {
+func (f *fakeDisconnects) Disconnect(_ context.Context, _, userID string, revokeBefore time.Time) (time.Time, error) {
 	f.userID, f.before = userID, revokeBefore
 	return revokeBefore, nil
 }

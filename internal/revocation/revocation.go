@@ -61,10 +61,10 @@ type List struct {
 	mu sync.RWMutex
 	// before has the moment before which tokens are revoked, by user.
 	before map[string]time.Time
-	// erased has the same of users who were erased, by the digest of their ids with
-	// secret.
-	erased map[[sha256.Size]byte]time.Time
-	secret []byte
+	// erased has the same of users who were erased, by the digest of their ids with one
+	// of secrets: mostly there is one.
+	erased  map[[sha256.Size]byte]time.Time
+	secrets [][]byte
 
 	// reading guards the rest.
 	reading sync.Mutex
@@ -146,8 +146,10 @@ func (l *List) Revoked(userID string, issuedAt time.Time) bool {
 	if len(l.erased) == 0 { // as mostly
 		return false
 	}
-	before, ok := l.erased[sha256.Sum256(slices.Concat(l.secret, []byte(userID)))]
-	return ok && issuedAt.Before(before)
+	return slices.ContainsFunc(l.secrets, func(secret []byte) bool {
+		before, ok := l.erased[sha256.Sum256(slices.Concat(secret, []byte(userID)))]
+		return ok && issuedAt.Before(before)
+	})
 }
 
 // End ends the connections of a user, and revokes the tokens issued before a moment
@@ -199,9 +201,9 @@ func (l *List) read(ctx context.Context) error {
 		l.whole = true
 		return err
 	}
-	var secret []byte
+	var secrets [][]byte
 	if l.whole {
-		if secret, err = l.readSecret(ctx); err != nil {
+		if secrets, err = l.readSecrets(ctx); err != nil {
 			return err
 		}
 	}
@@ -210,7 +212,7 @@ func (l *List) read(ctx context.Context) error {
 	if l.whole {
 		l.before = make(map[string]time.Time, len(rows))
 		l.erased = map[[sha256.Size]byte]time.Time{}
-		l.secret = secret
+		l.secrets = secrets
 	}
 	for _, r := range rows {
 		if r.digest != nil {
@@ -259,12 +261,14 @@ func (l *List) newer(ctx context.Context, than int64) (last int64, all []row, er
 	return last, all, nil
 }
 
-// readSecret reads the secret of the digests.
-func (l *List) readSecret(ctx context.Context) (secret []byte, err error) {
-	if err := l.pool.QueryRow(ctx, statements.Get("read the secret")).Scan(&secret); err != nil {
+// readSecrets reads the secrets of the digests.
+func (l *List) readSecrets(ctx context.Context) ([][]byte, error) {
+	rows, _ := l.pool.Query(ctx, statements.Get("read the secrets"))
+	secrets, err := pgx.CollectRows(rows, pgx.RowTo[[]byte])
+	if err != nil {
 		return nil, fmt.Errorf("read badged.revocation_secret: %w", err)
 	}
-	return secret, nil
+	return secrets, nil
 }
 
 // forget deletes the rows that revoke nothing and that every process has read, and

@@ -18,9 +18,9 @@ FROM badged.revocation_counter AS c LEFT JOIN (
     SELECT seq, NULL, revoked_before, digest FROM badged.erased_revocations WHERE seq > $1
 ) AS r ON true
 
--- name: read the secret
--- A dump that was loaded into a new database may have brought another.
-SELECT secret FROM badged.revocation_secret LIMIT 1
+-- name: read the secrets
+-- Rows that were copied into a new database have brought another.
+SELECT secret FROM badged.revocation_secret
 
 -- name: forget the erased
 DELETE FROM badged.erased_revocations WHERE revoked_before < now() - make_interval(secs => $1)

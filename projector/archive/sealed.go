@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -141,4 +143,73 @@ func (s Sealed) Save(ctx context.Context, name string, content []byte, version s
 		return "", fmt.Errorf("encrypt %s: %w", s.Path(name), err)
 	}
 	return s.Store.Save(ctx, name, sealed.Bytes(), version)
+}
+
+// Reseal encrypts with the first key what of an archive is encrypted with another, or not
+// at all, and reports each file. A file is replaced at once by one with the same content,
+// so that readers, and a database with its checksum, notice nothing; after an
+// interruption, Reseal goes on with the rest. It fails with ErrInUse while another
+// process adds to the archive.
+func Reseal(ctx context.Context, store Sealed, resealed func(f File)) error {
+	a, err := Continue(ctx, store)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	for _, f := range a.manifest.Files {
+		switch is, err := store.isFirst(ctx, f.Name); {
+		case err != nil:
+			return fmt.Errorf("read archive file %s: %w", a.path(f), err)
+		case is:
+			continue
+		}
+		if err := a.copy(ctx, f); err != nil {
+			return err
+		}
+		resealed(f)
+	}
+	if is, err := store.isFirst(ctx, manifestName); err != nil || is {
+		return err
+	}
+	return a.save(ctx) // last: until then the former key opens the archive
+}
+
+// isFirst reports whether an object is encrypted with the first key.
+func (s Sealed) isFirst(ctx context.Context, name string) (bool, error) {
+	r, err := s.Store.Open(ctx, name)
+	if err != nil {
+		return false, err
+	}
+	defer r.Close()
+	_, err = age.Decrypt(r, s.Keys.identities[0])
+	if ctx.Err() != nil {
+		return false, err
+	}
+	return err == nil, nil // whatever is wrong with it, copying will tell
+}
+
+// copy writes a file again under its name, if its content is what the manifest says.
+func (a *Archive) copy(ctx context.Context, f File) error {
+	r, err := a.store.Open(ctx, f.Name)
+	if err != nil {
+		return fmt.Errorf("read archive file %s: %w", a.path(f), err)
+	}
+	defer r.Close()
+	w, err := a.store.Create(ctx, f.Name)
+	if err != nil {
+		return fmt.Errorf("write archive file %s: %w", a.path(f), err)
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(io.MultiWriter(w, sum), r); err != nil {
+		w.Abort()
+		return fmt.Errorf("write archive file %s again: %w", a.path(f), err)
+	}
+	if hex.EncodeToString(sum.Sum(nil)) != f.SHA256 {
+		w.Abort()
+		return &FileError{a.path(f), "is damaged: restore it from a copy"}
+	}
+	if err := w.Commit(); err != nil {
+		return fmt.Errorf("write archive file %s again: %w", a.path(f), err)
+	}
+	return nil
 }

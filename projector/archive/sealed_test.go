@@ -2,6 +2,8 @@ package archive_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -120,5 +122,88 @@ func TestKeysAreRefused(t *testing.T) {
 		if _, err := archive.ParseKeys(strings.NewReader(lines)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q is refused with %v", lines, err)
 		}
+	}
+}
+
+// stopping is a store whose files can be written only so many times.
+type stopping struct {
+	archive.Store
+	left *int
+}
+
+func (s stopping) Create(ctx context.Context, name string) (archive.Writer, error) {
+	if *s.left--; *s.left < 0 {
+		return nil, errors.New("killed")
+	}
+	return s.Store.Create(ctx, name)
+}
+
+// An archive that has files under an old key, in the clear and under the first key is
+// encrypted with the first, also after interruptions. Its content stays what it was.
+func TestReseal(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a")
+	a, err := archive.Create(t.Context(), archive.Folder(dir), uuid.New(), 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, _ := secret(t)
+	next, _ := secret(t)
+	files := []archive.File{write(t, a, 1, records()[:2])}
+	for i, keys := range []string{old, old, next + old} {
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if a, err = archive.Continue(t.Context(), sealed(t, dir, keys)); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, write(t, a, 2+i, records()[2+i:3+i]))
+	}
+	keys, err := archive.ParseKeys(strings.NewReader(next + old))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reseal := func(store archive.Store) (names []string, err error) {
+		err = archive.Reseal(t.Context(), archive.Sealed{Store: store, Keys: keys}, func(f archive.File) { names = append(names, f.Name) })
+		return names, err
+	}
+	if _, err := reseal(archive.Folder(dir)); !errors.Is(err, archive.ErrInUse) {
+		t.Errorf("while another process adds: %v", err)
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	left := 1
+	if names, err := reseal(stopping{archive.Folder(dir), &left}); err == nil || len(names) != 1 {
+		t.Errorf("interrupted, it has done %q: %v", names, err)
+	}
+	if b, err := archive.OpenStore(t.Context(), sealed(t, dir, old+next)); err != nil || b.Check(t.Context(), files[0]) != nil {
+		t.Errorf("in between it opens with %v", err)
+	}
+	if names, err := reseal(archive.Folder(dir)); err != nil || len(names) != 2 {
+		t.Errorf("then it does %q: %v", names, err)
+	}
+	if names, err := reseal(archive.Folder(dir)); err != nil || len(names) != 0 {
+		t.Errorf("and again %q: %v", names, err)
+	}
+	b, err := archive.OpenStore(t.Context(), sealed(t, dir, next)) // without the old key
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if err := b.Check(t.Context(), f); err != nil {
+			t.Error(err)
+		}
+	}
+
+	// A damaged file is not given a fresh seal.
+	path := filepath.Join(dir, files[0].Name)
+	if err := os.WriteFile(path, []byte("not what it was"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := reseal(archive.Folder(dir)); err == nil || !strings.Contains(err.Error(), files[0].Name+" is damaged") {
+		t.Errorf("a damaged file: %v", err)
+	}
+	if content, err := os.ReadFile(path); err != nil || string(content) != "not what it was" {
+		t.Errorf("the damaged file is %q, %v", content, err)
 	}
 }
