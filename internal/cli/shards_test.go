@@ -99,8 +99,8 @@ func TestCommandsOnShards(t *testing.T) {
 	if n := strings.Count(audit, "rebuild"); n != 4 || !strings.HasPrefix(audit, "SHARD  ID") {
 		t.Errorf("the trail has %d rebuilds:\n%s", n, audit)
 	}
-	has(t, "the newest action", strings.Split(audit, "\n")[1], "c      2000000000002  ")
-	has(t, "audit verify", mustDo(t, on("audit", "verify")...), "shard a: 4 records", "shard b: 6 records", "shard c: --count=")
+	has(t, "the newest action", strings.Split(audit, "\n")[1], "c      2000000000003  ")
+	has(t, "audit verify", mustDo(t, on("audit", "verify")...), "shard a: 4 records", "shard b: 8 records", "shard c: --count=")
 
 	dir := filepath.Join(t.TempDir(), "archive")
 	has(t, "archive", mustDo(t, on("archive", "-q", "--to="+dir, "--before="+time.Now().UTC().Format(time.RFC3339Nano))...), "nothing to archive")
