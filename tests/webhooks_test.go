@@ -362,3 +362,63 @@ func TestReceivingExamples(t *testing.T) {
 		_ = cmd.Wait() // it was killed
 	}
 }
+
+// A file declares webhooks: they are called, change with the file, and keep their state.
+func TestDeclaredWebhooks(t *testing.T) {
+	e, database := newEndpoint(t), newDatabase(t)
+	file := filepath.Join(t.TempDir(), "webhooks.json")
+	declare := func(content string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	crm := func(batch int) string {
+		return fmt.Sprintf(`"crm":{"url":%q,"secrets":[%q],"events":["badge.changed"],"batch":%d}`, e.URL, hookSecret, batch)
+	}
+	declare("{" + crm(1) + "}")
+	p := hookServer(t, database, e, "--webhooks-config="+file)
+	shows := func(name, want string) {
+		t.Helper()
+		for range polls(t, name+" to be "+want) {
+			status, _, answer := requestAs(t, adminKey, http.MethodGet, p.url+"/admin/v1/webhooks/"+name, "", "")
+			if strings.Contains(fmt.Sprint(status, answer), want) {
+				return
+			}
+		}
+	}
+	shows("crm", `"declared":true`)
+	publish(t, p, delivered("lunch", 1, `"ada"`))
+	if c := e.next(t); c.event.Subject != "ada" || c.event.Data.Total != 1 {
+		t.Errorf("the endpoint got %+v", c)
+	}
+	// The state can be set; the settings cannot, nor can it be deleted.
+	settings := func(batch int, state string) string {
+		return fmt.Sprintf(`{"url":%q,"events":["badge.changed"],"batch":%d,"state":%q}`, e.URL, batch, state)
+	}
+	operator(t, p, http.MethodPut, "crm", settings(1, "paused"), http.StatusOK)
+	for _, refused := range []string{
+		operator(t, p, http.MethodPut, "crm", settings(2, "active"), http.StatusBadRequest),
+		operator(t, p, http.MethodDelete, "crm", "", http.StatusBadRequest),
+	} {
+		if !strings.Contains(refused, "--webhooks-config") {
+			t.Errorf("refused with %s", refused)
+		}
+	}
+	// One over the API is left alone, a mistake changes nothing, and the file wins.
+	operator(t, p, http.MethodPut, "own", settings(1, "paused"), http.StatusCreated)
+	declare("{" + crm(1) + `,"log":{}}`)
+	for range polls(t, "the mistake to be logged") {
+		if strings.Contains(p.out.String(), `webhook \"log\": url must begin with https://`) {
+			break
+		}
+	}
+	declare("{" + crm(7) + "}")
+	shows("crm", `"batch":7,"state":"paused","declared":true`)
+	declare("{}")
+	shows("crm", "404")
+	shows("own", "200")
+	if strings.Contains(p.out.String(), hookSecret) {
+		t.Error("the log has the secret")
+	}
+}

@@ -37,7 +37,7 @@ type Via string
 const (
 	ViaAPI  Via = "api"  // the name is that of an admin key
 	ViaCLI  Via = "cli"  // the name is that of a user of the operating system
-	ViaFile Via = "file" // the name is that of the process that loaded the file
+	ViaFile Via = "file" // the name is that of the process that loaded the file, or of the flag that names it
 )
 
 // Operator identifies who acts.

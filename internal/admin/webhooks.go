@@ -45,6 +45,7 @@ type Webhook struct {
 	Batch         int        `json:"batch" minimum:"1" maximum:"100" doc:"The most events of a call."`
 	Rate          int        `json:"rate,omitempty" minimum:"1" doc:"The most calls a minute that the endpoint permitted in the handshake, of each process; absent for no limit."`
 	State         string     `json:"state" enum:"active,paused,disabled" doc:"Whether it is called. After the last step of the ladder of retries it is paused, after an answer of 410 disabled."`
+	Declared      bool       `json:"declared,omitempty" doc:"The configuration (--webhooks-config) declares it: only its state can be set here."`
 	DueEvents     int64      `json:"due_events" minimum:"0" doc:"Events that are due now, also while it is paused; counted up to 10000."`
 	Step          int        `json:"step" minimum:"0" doc:"The step on the ladder of retries; 0 while calls succeed."`
 	NextCallAt    *time.Time `json:"next_call_at,omitempty" doc:"When it is called again; absent while calls succeed."`
@@ -209,6 +210,11 @@ type putWebhook struct {
 // gets what changed while it was paused. An endpoint that was not called before
 // is asked for permission.
 func (s *Webhooks) Put(ctx context.Context, by Operator, name string, settings WebhookSettings) (w Webhook, created bool, err error) {
+	return s.put(ctx, by, name, settings, false)
+}
+
+// put is Put, also of a webhook that a file declares, whose state stays.
+func (s *Webhooks) put(ctx context.Context, by Operator, name string, settings WebhookSettings, declared bool) (w Webhook, created bool, err error) {
 	given, err := s.check(name, &settings)
 	if err != nil {
 		return Webhook{}, false, err
@@ -218,8 +224,15 @@ func (s *Webhooks) Put(ctx context.Context, by Operator, name string, settings W
 	if err != nil && !isNew {
 		return Webhook{}, false, err
 	}
+	switch {
+	case declared && !isNew:
+		settings.State = string(old.State)
+	case !declared && old.Declared && (len(given) > 0 || !sameSettings(old, settings)):
+		return Webhook{}, false, isDeclared()
+	}
 	put := outbound.WebhookSettings{
-		Name: name, URL: settings.URL, Events: settings.Events, Categories: settings.Categories,
+		Declared: declared || old.Declared,
+		Name:     name, URL: settings.URL, Events: settings.Events, Categories: settings.Categories,
 		Batch: *settings.Batch, State: outbound.State(settings.State), Rate: old.Rate,
 	}
 	var generated []byte
@@ -253,6 +266,18 @@ func (s *Webhooks) Put(ctx context.Context, by Operator, name string, settings W
 		w.Secrets = []string{formatSecret(generated)}
 	}
 	return w, created, err
+}
+
+// sameSettings reports whether settings are those of a webhook, but for its secrets and
+// state.
+func sameSettings(w outbound.Webhook, settings WebhookSettings) bool {
+	return w.URL == settings.URL && slices.Equal(w.Events, settings.Events) &&
+		slices.Equal(w.Categories, settings.Categories) && w.Batch == *settings.Batch
+}
+
+// isDeclared returns the error of operators who change what a file declares.
+func isDeclared() error {
+	return &InvalidWebhookError{[]string{"the webhook is declared in the file of --webhooks-config: change it there; only its state can be set here"}}
 }
 
 // Get returns a webhook.
@@ -300,6 +325,17 @@ func (s *Webhooks) shown(ctx context.Context, stored ...outbound.Webhook) ([]Web
 
 // Delete deletes a webhook with all that it was not told.
 func (s *Webhooks) Delete(ctx context.Context, by Operator, name string) error {
+	old, err := s.cfg.Targets.Webhook(ctx, name)
+	switch {
+	case err == nil && old.Declared:
+		return isDeclared()
+	case err != nil && !errors.Is(err, outbound.ErrNotFound): // whose deletion is audited
+		return err
+	}
+	return s.remove(ctx, by, name)
+}
+
+func (s *Webhooks) remove(ctx context.Context, by Operator, name string) error {
 	return Audited(ctx, s.cfg.Pool, by, "webhooks.delete", namedWebhook{name}, func(ctx context.Context) (any, error) {
 		err := s.cfg.Targets.DeleteWebhook(ctx, name)
 		if errors.Is(err, outbound.ErrNotFound) {
@@ -337,7 +373,7 @@ func (s *Webhooks) Test(ctx context.Context, by Operator, name string) (result W
 // shownWebhook returns what operators see of a webhook, without what is due.
 func shownWebhook(w outbound.Webhook) Webhook {
 	shown := Webhook{
-		Name: w.Name, URL: w.URL, Events: w.Events, Categories: w.Categories, Batch: w.Batch, Rate: w.Rate, State: string(w.State), Step: w.Step,
+		Name: w.Name, URL: w.URL, Events: w.Events, Categories: w.Categories, Batch: w.Batch, Rate: w.Rate, State: string(w.State), Declared: w.Declared, Step: w.Step,
 		NextCallAt: utc(w.Due), FailingSince: utc(w.FailingSince), LastSuccessAt: utc(w.LastSuccessAt), LastFailureAt: utc(w.LastFailureAt),
 		CreatedAt: w.CreatedAt.UTC(), UpdatedAt: w.UpdatedAt.UTC(),
 	}

@@ -53,6 +53,8 @@ type App struct {
 	publisher *publisher
 	tokens    *auth.Tokens
 	keys      *keyring.Ring
+	// declared is nil without a file that declares webhooks.
+	declared *admin.WebhookFile
 	// tracing and traces are nil without tracing.
 	tracing *obs.Tracing
 	traces  *traces
@@ -329,7 +331,12 @@ func (a *App) Pool() *pgxpool.Pool { return a.pools[0] }
 func (a *App) Tokens() *auth.Tokens { return a.tokens }
 
 // Reload loads the files again that may change while the server runs.
-func (a *App) Reload(ctx context.Context) { a.keys.Reload(ctx) }
+func (a *App) Reload(ctx context.Context) {
+	a.keys.Reload(ctx)
+	if a.declared != nil {
+		a.declared.Reload()
+	}
+}
 
 // Handle adds a route. It must be called before Run.
 func (a *App) Handle(pattern string, h http.Handler) { a.mux.Handle(pattern, h) }

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/badged/badged/gateway/push"
+	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/auth"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/inbound"
@@ -60,6 +61,8 @@ type parsed struct {
 	// apps are those that get pushes; box encrypts secrets in the tables.
 	apps push.Apps
 	box  *seal.Box
+	// webhooks is the file that declares some; nil if there is none.
+	webhooks *admin.WebhookFile
 	// brokers are where events are read from.
 	brokers []ingest.Source
 	// certificate is nil without TLS.
@@ -80,6 +83,13 @@ func parse(cfg config.Server, log *slog.Logger, registry prometheus.Registerer) 
 	if cfg.PushConfig != "" {
 		if p.apps, err = push.LoadApps(cfg.PushConfig, pushClient); err != nil {
 			errs = append(errs, fmt.Errorf("--push-config: %w", err))
+		}
+	}
+	if cfg.WebhooksConfig != "" {
+		if p.webhooks, err = admin.NewWebhookFile(cfg.WebhooksConfig, admin.WebhooksConfig{
+			AllowPrivate: cfg.WebhooksAllowPrivate, Reminders: len(cfg.RemindAfter) > 0,
+		}, log); err != nil {
+			errs = append(errs, fmt.Errorf("--webhooks-config: %w", err))
 		}
 	}
 	if p.box, err = seal.ParseKeys(cfg.OutboundKeys); err != nil {

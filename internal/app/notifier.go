@@ -28,6 +28,11 @@ func (a *App) openNotifier(ctx context.Context, given parsed) error {
 	}
 	a.folded = func(b projector.FoldedBatch) { n.Folded(outbound.Batch(b)) }
 	a.stage("notifier", n.Run)
+	if given.webhooks != nil {
+		given.webhooks.Use(a.webhooksConfig(pool, given.box))
+		a.declared = given.webhooks
+		a.stage("declared webhooks", given.webhooks.Run)
+	}
 	if err := a.openPush(n, given.apps, given.box); err != nil {
 		return err
 	}

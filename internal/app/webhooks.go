@@ -22,11 +22,14 @@ func (a *App) webhookCaller() *webhook.Caller {
 
 // webhookOperations returns the operations of admins on webhooks.
 func (a *App) webhookOperations(pool *pgxpool.Pool, box *seal.Box) httpapi.Webhooks {
-	targets := outbound.NewTargets(pool, a.eventLog.Partitions())
-	return admin.NewWebhooks(admin.WebhooksConfig{
-		Pool: pool, Targets: targets, Box: box, Caller: operatorCalls{a.webhookCaller()},
+	return admin.NewWebhooks(a.webhooksConfig(pool, box))
+}
+
+func (a *App) webhooksConfig(pool *pgxpool.Pool, box *seal.Box) admin.WebhooksConfig {
+	return admin.WebhooksConfig{
+		Pool: pool, Targets: outbound.NewTargets(pool, a.eventLog.Partitions()), Box: box, Caller: operatorCalls{a.webhookCaller()},
 		AllowPrivate: a.cfg.WebhooksAllowPrivate, Reminders: len(a.cfg.RemindAfter) > 0,
-	})
+	}
 }
 
 // openWebhooks adds the sender of webhooks, which a notifier feeds.

@@ -10,6 +10,7 @@ import (
 // Webhooks configures the calls of other backends.
 type Webhooks struct {
 	WebhooksAllowPrivate bool     `help:"Let webhooks call private networks and this machine, also over plain http."`
+	WebhooksConfig       string   `help:"JSON file that declares webhooks: see webhooks.md. Applied by processes with the role notifier; watched, and read again on SIGHUP." placeholder:"FILE"`
 	WebhooksOrigin       string   `help:"DNS name of this installation, with which it asks endpoints for permission, and source of the events that it sends." default:"badged"`
 	RemindAfter          []string `help:"After how long webhooks are reminded of unread messages, at least 1s: CATEGORY=DURATION; * stands for all other categories; comma-separated. Default: never." placeholder:"CATEGORY=DURATION"`
 }

@@ -78,11 +78,11 @@ WHERE (d.user_id, d.device_id) = (s.user_id, s.device_id)
 
 -- name: put a webhook
 -- Returns whether it is new.
-INSERT INTO badged.webhooks (name, url, secrets, events, categories, batch, rate, state, generation)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, nextval('badged.target_generations'))
+INSERT INTO badged.webhooks (name, url, secrets, events, categories, batch, rate, state, declared, generation)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, nextval('badged.target_generations'))
 ON CONFLICT (name) DO UPDATE
 SET url = excluded.url, secrets = excluded.secrets, events = excluded.events, categories = excluded.categories,
-    batch = excluded.batch, rate = excluded.rate, state = excluded.state, generation = excluded.generation, updated_at = clock_timestamp(),
+    batch = excluded.batch, rate = excluded.rate, state = excluded.state, declared = excluded.declared, generation = excluded.generation, updated_at = clock_timestamp(),
     step = 0, due = NULL, failing_since = NULL
 RETURNING xmax = 0
 
@@ -91,7 +91,7 @@ RETURNING xmax = 0
 UPDATE badged.webhook_queue SET due = clock_timestamp(), attempts = 0 WHERE webhook = $1 AND due IS NOT NULL
 
 -- name: webhook
-name, url, secrets, events, categories, batch, rate, state,
+name, url, secrets, events, categories, batch, rate, state, declared,
     generation, created_at, updated_at,
     step, due, failing_since, last_success_at, last_failure_at, last_status, last_error
 

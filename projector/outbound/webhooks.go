@@ -43,6 +43,8 @@ type WebhookSettings struct {
 	// Rate is the most calls a minute that the endpoint permits; 0 is no limit.
 	Rate  int
 	State State
+	// Declared says that a file of the configuration has the settings.
+	Declared bool
 }
 
 // Webhook is an endpoint.
@@ -70,7 +72,7 @@ type Ladder struct {
 
 func (w *Webhook) targets() []any {
 	return []any{
-		&w.Name, &w.URL, &w.Secrets, &w.Events, &w.Categories, &w.Batch, &w.Rate, &w.State,
+		&w.Name, &w.URL, &w.Secrets, &w.Events, &w.Categories, &w.Batch, &w.Rate, &w.State, &w.Declared,
 		&w.Generation, &w.CreatedAt, &w.UpdatedAt,
 		&w.Step, &w.Due, &w.FailingSince, &w.LastSuccessAt, &w.LastFailureAt, &w.LastStatus, &w.LastError,
 	}
@@ -80,7 +82,7 @@ func (w *Webhook) targets() []any {
 // active, all that it was not told is due.
 func (t *Targets) PutWebhook(ctx context.Context, w WebhookSettings) (created bool, err error) {
 	err = pgx.BeginFunc(ctx, t.pool, func(tx pgx.Tx) error {
-		if err := tx.QueryRow(ctx, statements.Get("put a webhook"), w.Name, w.URL, w.Secrets, w.Events, w.Categories, w.Batch, w.Rate, w.State).Scan(&created); err != nil {
+		if err := tx.QueryRow(ctx, statements.Get("put a webhook"), w.Name, w.URL, w.Secrets, w.Events, w.Categories, w.Batch, w.Rate, w.State, w.Declared).Scan(&created); err != nil {
 			return err
 		}
 		if w.State != Active {
