@@ -5,65 +5,44 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
-	"github.com/twmb/franz-go/pkg/sasl/plain"
-	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"github.com/badged/badged/internal/broker"
 )
 
 // parseKafka parses the URL of topics of Kafka.
-func parseKafka(a address) (Source, error) {
-	topics := splitList(a.path)
+func parseKafka(a broker.Address) (Source, error) {
+	topics := broker.SplitList(a.Path)
 	if len(topics) == 0 {
 		return Source{}, errors.New("it names no topic")
 	}
 	options := []kgo.Opt{
-		kgo.SeedBrokers(a.hosts...), kgo.ClientID("badged"), kgo.DialTimeout(kafkaTimeout), kgo.RetryTimeout(kafkaTimeout), kgo.RequestRetries(2),
+		kgo.RetryTimeout(broker.KafkaTimeout), kgo.RequestRetries(2),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.FetchMaxWait(wait),
 		kgo.FetchMaxBytes(maxBytes), kgo.FetchMaxPartitionBytes(maxBytes),
 		// A position passes over the ends of transactions too, and what a broker has no
 		// longer is found when the reader opens again.
 		kgo.KeepControlRecords(), kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 	}
-	encryption, err := a.takeTLS()
+	connecting, err := broker.Kafka(&a)
 	if err != nil {
 		return Source{}, err
 	}
-	if encryption != nil {
-		options = append(options, kgo.DialTLSConfig(encryption))
-	}
-	mechanism := a.take("sasl")
-	switch {
-	case a.user == "" && mechanism == "":
-	case a.user == "":
-		return Source{}, errors.New("sasl needs USER:PASSWORD@")
-	case mechanism == "" || mechanism == "plain":
-		options = append(options, kgo.SASL(plain.Auth{User: a.user, Pass: a.password}.AsMechanism()))
-	case mechanism == "scram-sha-256":
-		options = append(options, kgo.SASL(scram.Auth{User: a.user, Pass: a.password}.AsSha256Mechanism()))
-	case mechanism == "scram-sha-512":
-		options = append(options, kgo.SASL(scram.Auth{User: a.user, Pass: a.password}.AsSha512Mechanism()))
-	default:
-		return Source{}, fmt.Errorf("sasl must be plain, scram-sha-256 or scram-sha-512, is %q", mechanism)
-	}
+	options = append(connecting, options...)
 	return Source{Streams: topics, open: func() (Broker, error) {
 		client, err := kgo.NewClient(options...)
 		if err != nil {
 			return nil, fmt.Errorf("kafka: %w", err)
 		}
-		return &kafkaBroker{client: client, options: options, hosts: a.hosts, topics: topics}, nil
+		return &kafkaBroker{client: client, options: options, hosts: a.Hosts, topics: topics}, nil
 	}}, nil
 }
-
-// kafkaTimeout bounds connecting to a broker of Kafka and each request.
-const kafkaTimeout = 5 * time.Second
 
 // kafkaBroker reads topics of Kafka.
 type kafkaBroker struct {
@@ -75,39 +54,20 @@ type kafkaBroker struct {
 
 // Partitions implements Broker.
 func (b *kafkaBroker) Partitions(ctx context.Context) ([]Partition, error) {
-	request := kmsg.NewPtrMetadataRequest()
-	for _, topic := range b.topics {
-		t := kmsg.NewMetadataRequestTopic()
-		t.Topic = kmsg.StringPtr(topic)
-		request.Topics = append(request.Topics, t)
-	}
-	answer, err := request.RequestWith(ctx, b.client)
-	if errors.Is(err, io.EOF) {
-		err = fmt.Errorf("it closes the connection; are user, password, sasl and tls right? (%w)", err)
-	}
+	found, err := broker.KafkaTopics(ctx, b.client, b.hosts, b.topics...)
 	if err != nil {
-		return nil, fmt.Errorf("connect to Kafka at %s: %w", strings.Join(b.hosts, ", "), err)
+		return nil, err
 	}
 	var all []Partition
-	for _, topic := range b.topics {
-		i := slices.IndexFunc(answer.Topics, func(t kmsg.MetadataResponseTopic) bool { return t.Topic != nil && *t.Topic == topic })
-		if i < 0 {
-			return nil, fmt.Errorf("there is no topic %s; create it", topic)
-		}
-		t := &answer.Topics[i]
-		switch err := kerr.ErrorForCode(t.ErrorCode); {
-		case errors.Is(err, kerr.UnknownTopicOrPartition):
-			return nil, fmt.Errorf("there is no topic %s; create it", topic)
-		case err != nil:
-			return nil, fmt.Errorf("read the topic %s of Kafka: %w", topic, err)
-		}
+	for i := range found {
+		t := &found[i]
 		incarnation := ""
 		if t.TopicID != [16]byte{} {
 			incarnation = hex.EncodeToString(t.TopicID[:])
 		}
 		slices.SortFunc(t.Partitions, func(a, b kmsg.MetadataResponseTopicPartition) int { return int(a.Partition) - int(b.Partition) })
 		for _, p := range t.Partitions {
-			all = append(all, Partition{Stream: topic, Number: int(p.Partition), Numbered: true, Incarnation: incarnation})
+			all = append(all, Partition{Stream: *t.Topic, Number: int(p.Partition), Numbered: true, Incarnation: incarnation})
 		}
 	}
 	return all, nil
@@ -204,7 +164,7 @@ const (
 
 // offset asks for an offset of the partition: its first, or behind its last.
 func (r *kafkaReader) offset(ctx context.Context, which int64) (int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, kafkaTimeout)
+	ctx, cancel := context.WithTimeout(ctx, broker.KafkaTimeout)
 	defer cancel()
 	request := kmsg.NewPtrListOffsetsRequest()
 	request.ReplicaID, request.IsolationLevel = -1, 1 // read committed

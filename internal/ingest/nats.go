@@ -5,105 +5,52 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/badged/badged/internal/broker"
 )
 
 // parseNATS parses the URL of streams of JetStream.
-func parseNATS(a address) (Source, error) {
-	b := natsBroker{streams: splitList(a.path), subjects: a.list("subject")}
-	if len(b.streams) == 0 {
+func parseNATS(a broker.Address) (Source, error) {
+	streams, subjects := broker.SplitList(a.Path), a.List("subject")
+	if len(streams) == 0 {
 		return Source{}, errors.New("it names no stream")
 	}
-	if len(b.subjects) > 0 && len(b.streams) > 1 {
+	if len(subjects) > 0 && len(streams) > 1 {
 		return Source{}, errors.New("subject needs one stream; give a URL for each")
 	}
-	for _, host := range a.hosts {
-		b.servers = append(b.servers, "nats://"+host)
-	}
-	b.options = []nats.Option{
-		nats.Name("badged ingest"), nats.Timeout(natsTimeout), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond),
-	}
-	switch credentials := a.take("creds"); {
-	case credentials != "":
-		if _, err := os.Stat(credentials); err != nil {
-			return Source{}, fmt.Errorf("creds: %w", err)
-		}
-		b.options = append(b.options, nats.UserCredentials(credentials))
-	case a.hasPassword:
-		b.options = append(b.options, nats.UserInfo(a.user, a.password))
-	case a.user != "":
-		b.options = append(b.options, nats.Token(a.user))
-	}
-	encryption, err := a.takeTLS()
+	servers, options, err := broker.NATS(&a, "badged ingest")
 	if err != nil {
 		return Source{}, err
 	}
-	if encryption != nil {
-		b.options = append(b.options, nats.Secure(encryption))
-	}
-	return Source{Streams: b.streams, open: func() (Broker, error) {
-		return &natsBroker{servers: b.servers, options: b.options, streams: b.streams, subjects: b.subjects}, nil
+	return Source{Streams: streams, open: func() (Broker, error) {
+		return &natsBroker{broker.NewNATSConn(servers, options), streams, subjects}, nil
 	}}, nil
 }
 
-// natsTimeout bounds connecting to one server of NATS and each request.
-const natsTimeout = 5 * time.Second
-
 // natsBroker reads streams of JetStream. Each is one partition.
 type natsBroker struct {
-	servers, streams, subjects []string
-	options                    []nats.Option
-
-	mu   sync.Mutex
-	conn *nats.Conn // nil before the first success
-	js   jetstream.JetStream
-}
-
-// connect returns the connection, which is made if there is none.
-func (b *natsBroker) connect() (jetstream.JetStream, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.js != nil && !b.conn.IsClosed() { // the client gives up if its login is refused twice
-		return b.js, nil
-	}
-	conn, err := nats.Connect(strings.Join(b.servers, ","), b.options...)
-	if err != nil {
-		return nil, fmt.Errorf("connect to NATS at %s: %w", strings.Join(b.servers, ", "), err)
-	}
-	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(natsTimeout))
-	if err != nil {
-		conn.Close()
-		return nil, fmt.Errorf("connect to JetStream: %w", err)
-	}
-	b.conn, b.js = conn, js
-	return js, nil
+	*broker.NATSConn
+	streams, subjects []string
 }
 
 // Partitions implements Broker.
 func (b *natsBroker) Partitions(ctx context.Context) ([]Partition, error) {
-	js, err := b.connect()
+	js, err := b.Connect()
 	if err != nil {
 		return nil, err
 	}
 	var all []Partition
 	for _, name := range b.streams {
-		stream, err := js.Stream(ctx, name)
-		switch {
-		case errors.Is(err, jetstream.ErrStreamNotFound):
-			return nil, fmt.Errorf("there is no stream %s; create it", name)
-		case errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, nats.ErrNoResponders):
-			return nil, fmt.Errorf("read the stream %s: JetStream is not enabled on the server or for this account: %w", name, err)
-		case err != nil:
-			return nil, fmt.Errorf("read the stream %s of NATS: %w", name, err)
+		info, err := broker.NATSStream(ctx, js, name)
+		if err != nil {
+			return nil, err
 		}
-		info := stream.CachedInfo()
 		if kept := info.Config.Retention; kept != jetstream.LimitsPolicy {
 			return nil, fmt.Errorf("the stream %s has the retention %s, which deletes messages that were not stored yet; "+
 				"let badged read a stream with the retention limits, such as one that has %s as its source", name, strings.ToLower(kept.String()), name)
@@ -111,15 +58,6 @@ func (b *natsBroker) Partitions(ctx context.Context) ([]Partition, error) {
 		all = append(all, Partition{Stream: name, Incarnation: strconv.FormatInt(info.Created.UnixNano(), 36)})
 	}
 	return all, nil
-}
-
-// Close implements Broker.
-func (b *natsBroker) Close() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.conn != nil {
-		b.conn.Close()
-	}
 }
 
 // Open implements Broker. The consumer lives in the memory of one server and is made
@@ -132,11 +70,11 @@ func (b *natsBroker) Open(ctx context.Context, p Partition, behind string) (Read
 			return nil, fmt.Errorf("the stored position %q is none of NATS", behind)
 		}
 	}
-	js, err := b.connect()
+	js, err := b.Connect()
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, natsTimeout)
+	ctx, cancel := context.WithTimeout(ctx, broker.NATSTimeout)
 	defer cancel()
 	consumer, err := js.CreateConsumer(ctx, p.Stream, jetstream.ConsumerConfig{
 		Description: "badged ingest", AckPolicy: jetstream.AckNonePolicy,
@@ -195,7 +133,7 @@ func (r *natsReader) Next(ctx context.Context) (Batch, error) {
 // check asks for the backlog while no message comes. What the server has delivered must
 // have arrived.
 func (r *natsReader) check(ctx context.Context, b *Batch) error {
-	ctx, cancel := context.WithTimeout(ctx, natsTimeout)
+	ctx, cancel := context.WithTimeout(ctx, broker.NATSTimeout)
 	defer cancel()
 	info, err := r.consumer.Info(ctx)
 	if err != nil {

@@ -4,74 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/badged/badged/internal/broker"
 )
 
 // parseRedis parses the URL of Redis Streams: one of go-redis, with the streams.
-func parseRedis(a address) (Source, error) {
-	streams := a.list("stream")
+func parseRedis(a broker.Address) (Source, error) {
+	streams := a.List("stream")
 	if len(streams) == 0 {
 		return Source{}, errors.New("it names no stream")
 	}
-	u, err := url.Parse(a.text)
-	if err != nil {
-		return Source{}, errors.New("it cannot be read")
-	}
-	query := u.Query()
-	query.Del("stream")
-	query.Del("name")
-	u.RawQuery = query.Encode()
-	for parameter := range query {
-		a.query.Del(parameter) // go-redis refuses those that it does not know
-	}
-	open, err := redisOpener(u, len(streams))
+	open, err := broker.Redis(&a, len(streams))
 	if err != nil {
 		return Source{}, err
 	}
 	return Source{Streams: streams, open: func() (Broker, error) { return &redisBroker{open(), streams}, nil }}, nil
-}
-
-// redisOpener returns what makes a client of what a URL names. Clients do not connect at
-// once. Each stream holds a connection while it waits.
-func redisOpener(u *url.URL, streams int) (func() redis.UniversalClient, error) {
-	// The worker repeats what fails.
-	const others, resp2, oneDial = 4, 2, 1
-	switch query := u.Query(); {
-	case query.Has("master_name"):
-		opt, err := redis.ParseFailoverURL(u.String())
-		if err != nil {
-			return nil, withoutURL(err)
-		}
-		opt.PoolSize, opt.Protocol, opt.DialerRetries, opt.ContextTimeoutEnabled = streams+others, resp2, oneDial, true
-		return func() redis.UniversalClient { return redis.NewFailoverClient(opt) }, nil
-	case query.Has("addr"):
-		opt, err := redis.ParseClusterURL(u.String())
-		if err != nil {
-			return nil, withoutURL(err)
-		}
-		opt.PoolSize, opt.Protocol, opt.DialerRetries, opt.ContextTimeoutEnabled = streams+others, resp2, oneDial, true
-		return func() redis.UniversalClient { return redis.NewClusterClient(opt) }, nil
-	}
-	opt, err := redis.ParseURL(u.String())
-	if err != nil {
-		return nil, withoutURL(err)
-	}
-	opt.PoolSize, opt.Protocol, opt.DialerRetries, opt.ContextTimeoutEnabled = streams+others, resp2, oneDial, true
-	return func() redis.UniversalClient { return redis.NewClient(opt) }, nil
-}
-
-// withoutURL returns an error without the URL that one of net/url quotes.
-func withoutURL(err error) error {
-	var bad *url.Error
-	if errors.As(err, &bad) {
-		return errors.New("it cannot be read")
-	}
-	return err
 }
 
 // redisBroker reads Redis Streams. Each is one partition.

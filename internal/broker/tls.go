@@ -1,4 +1,4 @@
-package ingest
+package broker
 
 import (
 	"crypto/tls"
@@ -8,10 +8,10 @@ import (
 	"strconv"
 )
 
-// takeTLS removes the parameters tls and ca, and returns how to encrypt connections; nil
+// TakeTLS removes the parameters tls and ca, and returns how to encrypt connections; nil
 // for not at all.
-func (a *address) takeTLS() (*tls.Config, error) {
-	text, file := a.take("tls"), a.take("ca")
+func (a *Address) TakeTLS() (*tls.Config, error) {
+	text, file := a.Take("tls"), a.Take("ca")
 	on := file != ""
 	if text != "" {
 		var err error
