@@ -17,6 +17,7 @@ import (
 	"github.com/badged/badged/internal/pgfault"
 	"github.com/badged/badged/internal/pooler"
 	"github.com/badged/badged/internal/relay"
+	"github.com/badged/badged/internal/tail"
 	"github.com/badged/badged/internal/traffic"
 	"github.com/badged/badged/projector/badges"
 )
@@ -125,6 +126,48 @@ func (a *App) relayTarget(ctx context.Context, cfg config.Relay) (relay.Target, 
 	}
 	a.stage("backpressure", gate.Run)
 	return gatedTarget{gate, traffic.NewDatabaseTarget(log, badges.NewReader(pool, log.Partitions()))}, nil
+}
+
+// OpenTail connects to the database and the brokers, and assembles what publishes to
+// them. Call Close afterwards, also after Run; it does not close l.
+func OpenTail(ctx context.Context, cfg config.Tail, l net.Listener, log *slog.Logger) (_ *App, err error) {
+	a := newBeside(config.Server{Database: cfg.Database}, l, log)
+	defer func() {
+		if err != nil {
+			a.Close()
+		}
+	}()
+	targets, errs := tail.Parse(cfg.To)
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	if err := a.checkPooler(ctx); err != nil {
+		return nil, err
+	}
+	// A session of each partition and target holds a lock and is no connection of the pool.
+	pool, err := a.pool(ctx, "tail", config.ServingConns)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.checkSchema(ctx, pool); err != nil {
+		return nil, err
+	}
+	if a.eventLog, err = events.Open(ctx, pool); err != nil {
+		return nil, err
+	}
+	t, err := tail.New(tail.Config{Pool: pool, Log: a.eventLog, Targets: targets, Logger: log, Metrics: tail.NewMetrics(a.registry)})
+	if err != nil {
+		return nil, err
+	}
+	a.closers = append(a.closers, t.Close)
+	if err := t.Check(ctx); err != nil {
+		return nil, err
+	}
+	a.checks = append(a.checks,
+		obs.Check{Name: "postgres", Vital: true, Run: func(ctx context.Context) error { return checkPostgres(ctx, pool, a.faults) }},
+		obs.Check{Name: "tail", Vital: true, Run: func(context.Context) error { return t.Health() }})
+	a.stage("tail", t.Run)
+	return a, a.serveBeside()
 }
 
 // gatedTarget waits until folding has caught up before it appends.

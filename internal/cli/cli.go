@@ -39,6 +39,7 @@ type commands struct {
 	Serve       serveCmd       `cmd:"" help:"Run the server, with all roles or some."`
 	Ingest      ingestCmd      `cmd:"" help:"Read events from Kafka, NATS JetStream or Redis Streams, and publish them."`
 	Relay       relayCmd       `cmd:"" help:"Carry events from an outbox in the database of the chat backend to badged."`
+	Tail        tailCmd        `cmd:"" help:"Publish events and badges that change to Kafka, NATS JetStream or Redis Streams."`
 	Settings    configCmd      `cmd:"" name:"config" help:"Check settings."`
 	Migrate     migrateCmd     `cmd:"" help:"Create or update the schema of the database."`
 	Load        loadCmd        `cmd:"" help:"Publish a file of traffic, or traffic of rooms, and print the totals."`

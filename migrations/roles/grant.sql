@@ -56,6 +56,8 @@ BEGIN
         END IF;
         IF kind = 'server' THEN
             EXECUTE format('GRANT INSERT (own, created_at) ON badged.%I TO %I', 'events_' || partition, role_name);
+            -- For the consumer groups of badged tail.
+            EXECUTE format('GRANT INSERT (consumer_group, offset_acked, last_processed_transaction_id) ON badged.%I TO %I', 'events_' || partition || '_offsets', role_name);
             EXECUTE format('GRANT UPDATE (offset_acked, last_processed_transaction_id, pending, folded, counted) ON badged.%I TO %I', 'events_' || partition || '_offsets', role_name);
             EXECUTE format('GRANT INSERT, UPDATE ON badged.%I, badged.%I TO %I', 'users_' || partition, 'conversations_' || partition, role_name);
             EXECUTE format('GRANT INSERT, UPDATE ON badged.%I TO %I', 'rooms_' || partition, role_name);
@@ -80,7 +82,7 @@ BEGIN
             'INSERT, UPDATE ON badged.jobs, badged.late_folds',
             'INSERT, UPDATE, DELETE ON badged.devices, badged.alerts, badged.room_rounds, badged.room_alerts, badged.webhooks, badged.webhook_queue',
             'UPDATE ON badged.notifier_partitions',
-            'INSERT, UPDATE ON badged.ingest_positions',
+            'INSERT, UPDATE ON badged.ingest_positions, badged.tail_partitions',
             'INSERT, UPDATE ON badged.timeline_ends',
             'INSERT, UPDATE, DELETE ON badged.revocations',
             'UPDATE ON badged.revocation_counter',

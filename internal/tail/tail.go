@@ -1,0 +1,239 @@
+// Package tail publishes the events of the log and the badges that change to brokers, as
+// CloudEvents: at least once, and in order for each user.
+package tail
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/sqlfile"
+	"github.com/badged/badged/projector/badges"
+)
+
+//go:embed tail.sql
+var statementsText string
+
+var statements = sqlfile.Parse(statementsText)
+
+// Names of headers, or of fields in Redis, and the content type.
+const (
+	headerType      = "content-type"
+	headerPartition = events.MetadataPartition
+	headerPlace     = events.MetadataPlace
+	structuredType  = events.ContentType
+)
+
+// Config configures a tail. Pool, Log and Targets are required.
+type Config struct {
+	Pool *pgxpool.Pool
+	// Log is the log of Pool.
+	Log     *events.Log
+	Targets []Target
+	// Logger defaults to one that discards.
+	Logger *slog.Logger
+	// Metrics defaults to unregistered ones.
+	Metrics *Metrics
+	// MeasureInterval is how often the lag is measured. Default 5s.
+	MeasureInterval time.Duration
+}
+
+// Tail publishes to brokers. Several processes share the partitions: each has one that
+// publishes it, and others take over what a process leaves.
+type Tail struct {
+	cfg     Config
+	reader  *badges.Reader
+	writers []writer
+
+	mu sync.Mutex
+	// troubles are why something cannot be published now, by target and partition.
+	troubles map[string]error
+}
+
+// New returns a tail. It does not connect.
+func New(cfg Config) (*Tail, error) {
+	if cfg.Pool == nil || cfg.Log == nil || len(cfg.Targets) == 0 {
+		return nil, errors.New("tail: Pool, Log and Targets are required")
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Metrics == nil {
+		cfg.Metrics = NewMetrics(nil)
+	}
+	if cfg.MeasureInterval <= 0 {
+		cfg.MeasureInterval = 5 * time.Second
+	}
+	t := &Tail{cfg: cfg, reader: badges.NewReader(cfg.Pool, cfg.Log.Partitions()), troubles: map[string]error{}}
+	for _, target := range cfg.Targets {
+		w, err := target.open()
+		if err != nil {
+			t.Close()
+			return nil, err
+		}
+		t.writers = append(t.writers, w)
+	}
+	return t, nil
+}
+
+// Close closes the connections to the brokers. Run must have returned.
+func (t *Tail) Close() {
+	for _, w := range t.writers {
+		w.close()
+	}
+}
+
+// checkTimeout bounds asking a broker at the start.
+const checkTimeout = 10 * time.Second
+
+// Check connects to every broker, and returns an error for each that cannot be reached or
+// has no such stream.
+func (t *Tail) Check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	var errs []error
+	for i, w := range t.writers {
+		if err := w.check(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("--to %s: %w", t.cfg.Targets[i].Shown, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Run publishes until ctx is done and then returns nil.
+func (t *Tail) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var g sync.WaitGroup
+	errs := make([]error, len(t.cfg.Targets))
+	for i := range t.cfg.Targets {
+		g.Go(func() {
+			if errs[i] = t.publish(ctx, i); errs[i] != nil {
+				cancel()
+			}
+		})
+	}
+	g.Wait()
+	return errors.Join(errs...)
+}
+
+// publish publishes to a target until ctx is done.
+func (t *Tail) publish(ctx context.Context, i int) error {
+	target := &t.cfg.Targets[i]
+	subscriber, err := events.NewSubscriber(t.cfg.Log, events.SubscriberConfig{
+		ConsumerGroup: target.group(), RetryInterval: retryInterval, Logger: watermill.NewSlogLogger(t.cfg.Logger),
+	})
+	if err != nil {
+		return fmt.Errorf("publish to %s: %w", target.Shown, err)
+	}
+	defer subscriber.Close() //nolint:errcheck // it returns nil
+	var g sync.WaitGroup
+	partitions := t.cfg.Log.Partitions()
+	for p := range partitions {
+		if err := t.initialize(ctx, subscriber, target, p); err != nil {
+			return err
+		}
+	}
+	errs := make([]error, partitions)
+	for p := range partitions {
+		w := &worker{Tail: t, target: target, writer: t.writers[i], partition: p}
+		g.Go(func() { errs[p] = subscriber.Follow(ctx, events.Topic(p), w.handle) })
+	}
+	g.Go(func() { t.measure(ctx, target) })
+	g.Wait()
+	return errors.Join(errs...)
+}
+
+// retryInterval is the pause after an error.
+const retryInterval = 500 * time.Millisecond
+
+// initialize stores where a target begins, if it is new. While Postgres is away it tries
+// again.
+func (t *Tail) initialize(ctx context.Context, subscriber *events.Subscriber, target *Target, partition int) error {
+	for {
+		err := subscriber.SubscribeInitialize(events.Topic(partition))
+		if err == nil {
+			_, err = t.cfg.Pool.Exec(ctx, statements.Get("create the state"), target.group(), partition)
+		}
+		t.report(ctx, target, partition, err)
+		if err == nil || ctx.Err() != nil {
+			return nil
+		}
+		timer := time.NewTimer(retryInterval)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// report remembers and logs whether publishing a partition works.
+func (t *Tail) report(ctx context.Context, target *Target, partition int, err error) {
+	if ctx.Err() != nil { // interrupted
+		return
+	}
+	key := fmt.Sprintf("%s, partition %d", target.Name, partition)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	before := t.troubles[key]
+	switch {
+	case err != nil:
+		t.cfg.Metrics.failed.WithLabelValues(target.Name).Inc()
+		t.troubles[key] = err
+		if before == nil || before.Error() != err.Error() {
+			t.cfg.Logger.ErrorContext(ctx, "cannot publish to a broker; trying again", "target", target.Name, "partition", partition, "error", err)
+		}
+	case before != nil:
+		delete(t.troubles, key)
+		t.cfg.Logger.InfoContext(ctx, "publishing again", "target", target.Name, "partition", partition)
+	}
+}
+
+// Health returns what cannot be published now, or nil.
+func (t *Tail) Health() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var texts []string
+	for _, key := range slices.Sorted(maps.Keys(t.troubles)) {
+		texts = append(texts, key+": "+t.troubles[key].Error())
+	}
+	if len(texts) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(texts, "; "))
+}
+
+// measure measures the lag of a target until ctx is done.
+func (t *Tail) measure(ctx context.Context, target *Target) {
+	tick := time.NewTicker(t.cfg.MeasureInterval)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		for p := range t.cfg.Log.Partitions() {
+			var seconds float64
+			if err := t.cfg.Pool.QueryRow(ctx, statements.Of(p, "measure"), events.ProjectorGroup, target.group()).Scan(&seconds); err != nil {
+				if ctx.Err() == nil {
+					t.cfg.Logger.WarnContext(ctx, "cannot measure the lag; its metrics stay as they were", "target", target.Name, "error", err)
+				}
+				break
+			}
+			t.cfg.Metrics.lag.WithLabelValues(target.Name, strconv.Itoa(p)).Set(seconds)
+		}
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,252 @@
+package tail
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/badges"
+	"github.com/badged/badged/pubsub"
+)
+
+// worker publishes a partition to a target.
+type worker struct {
+	*Tail
+	target    *Target
+	writer    writer
+	partition int
+}
+
+// handle publishes what has happened in the partition, and some of the badges that have
+// to be told again.
+func (w *worker) handle(ctx context.Context, page []*message.Message) error {
+	err := w.publishPage(ctx, page)
+	if err == nil && w.target.Badges {
+		err = w.tellAgain(ctx)
+	}
+	w.report(ctx, w.target, w.partition, err)
+	return err
+}
+
+func (w *worker) publishPage(ctx context.Context, page []*message.Message) error {
+	var records []record
+	skipped := 0
+	changed := changes{map[string]bool{}, map[string]bool{}}
+	for _, msg := range page {
+		if msg.Metadata.Get(events.MetadataDamage) != "" {
+			skipped++
+			continue
+		}
+		if w.target.Events {
+			partition := strconv.Itoa(w.partition)
+			records = append(records, record{
+				key: partition, id: msg.UUID + "/" + partition, partition: partition,
+				place: msg.Metadata.Get(events.MetadataPlace), payload: msg.Payload,
+			})
+		}
+		if w.target.Badges {
+			changed.add(msg.Payload)
+		}
+	}
+	if err := w.write(ctx, records); err != nil {
+		return err
+	}
+	w.cfg.Metrics.events.WithLabelValues(w.target.Name).Add(float64(len(records)))
+	w.cfg.Metrics.skipped.WithLabelValues(w.target.Name).Add(float64(skipped))
+	return w.publishChanges(ctx, changed)
+}
+
+func (w *worker) write(ctx context.Context, records []record) error {
+	if len(records) == 0 {
+		return nil
+	}
+	return w.writer.write(ctx, records)
+}
+
+// changes are whose badges may have changed.
+type changes struct{ users, rooms map[string]bool }
+
+// add adds those of an event.
+func (c *changes) add(payload []byte) {
+	e, err := events.Decode(payload)
+	if err != nil { // the subscriber has decoded it
+		return
+	}
+	users := e.Data.UserIDs
+	if e.Type == events.RoomPosted || e.Type == events.RoomRecalled {
+		c.rooms[e.Data.ConversationID] = true
+		users = e.Data.MentionedUserIDs
+	}
+	for _, user := range users {
+		c.users[user] = true
+	}
+}
+
+// maxMembers is how many members of a room in the partition are told of its messages. In
+// a larger room only those who are mentioned are, as webhooks do it.
+const maxMembers = 1000
+
+// room is the state of a room in a partition.
+type room struct {
+	ConversationID string `json:"conversation_id"`
+	Category       string `json:"category"`
+	Epoch          string `json:"epoch"`
+	Version        int64  `json:"version"`
+	LastSeq        int64  `json:"last_seq"`
+	Members        int64  `json:"members"`
+}
+
+// publishChanges publishes the badges as they are now: each once, however often it
+// changed.
+func (w *worker) publishChanges(ctx context.Context, c changes) error {
+	if len(c.rooms) > 0 {
+		rows, _ := w.cfg.Pool.Query(ctx, statements.Of(w.partition, "read rooms"), w.partition, slices.Collect(maps.Keys(c.rooms)))
+		rooms, err := pgx.CollectRows(rows, pgx.RowToStructByPos[room])
+		if err != nil {
+			return fmt.Errorf("read %d rooms: %w", len(c.rooms), err)
+		}
+		var records []record
+		var small []string
+		for _, r := range rooms {
+			if r.Members <= maxMembers {
+				small = append(small, r.ConversationID)
+				continue
+			}
+			id := fmt.Sprintf("%s/%d/%d/%s", r.Epoch, w.partition, r.Version, r.ConversationID)
+			one, err := w.record("room.changed", r.ConversationID, id, r)
+			if err != nil {
+				return err
+			}
+			records = append(records, one)
+		}
+		if err := w.write(ctx, records); err != nil {
+			return err
+		}
+		w.cfg.Metrics.badges.WithLabelValues(w.target.Name).Add(float64(len(records)))
+		rows, _ = w.cfg.Pool.Query(ctx, statements.Of(w.partition, "read members"), small)
+		members, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return fmt.Errorf("read the members of %d rooms: %w", len(small), err)
+		}
+		for _, user := range members {
+			c.users[user] = true
+		}
+	}
+	here := make([]string, 0, len(c.users))
+	for user := range c.users {
+		if w.cfg.Log.PartitionOf(user) == w.partition { // the others have their own event
+			here = append(here, user)
+		}
+	}
+	slices.Sort(here)
+	for users := range slices.Chunk(here, badges.MaxBadges) {
+		if err := w.publishBadges(ctx, users); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// publishBadges publishes the badges of at most badges.MaxBadges users.
+func (w *worker) publishBadges(ctx context.Context, users []string) error {
+	all, err := w.reader.Badges(ctx, users)
+	if err != nil {
+		return err
+	}
+	records := make([]record, 0, len(all))
+	for i := range all {
+		one, err := w.badge(&all[i])
+		if err != nil {
+			return err
+		}
+		records = append(records, one)
+	}
+	if err := w.write(ctx, records); err != nil {
+		return err
+	}
+	w.cfg.Metrics.badges.WithLabelValues(w.target.Name).Add(float64(len(records)))
+	return nil
+}
+
+func (w *worker) badge(b *pubsub.Badge) (record, error) {
+	return w.record("badge.changed", b.UserID, fmt.Sprintf("%s/%d/%s", b.Epoch, b.Version, b.UserID), b)
+}
+
+// cloudEvent is an event of badged.
+type cloudEvent struct {
+	SpecVersion     string    `json:"specversion"`
+	ID              string    `json:"id"`
+	Source          string    `json:"source"`
+	Type            string    `json:"type"`
+	Subject         string    `json:"subject"`
+	Time            time.Time `json:"time"`
+	DataContentType string    `json:"datacontenttype"`
+	Data            any       `json:"data"`
+}
+
+// record returns a state as an event. Its id tells states apart.
+func (w *worker) record(what, subject, id string, data any) (record, error) {
+	payload, err := json.Marshal(cloudEvent{
+		SpecVersion: "1.0", ID: id, Source: "badged", Type: what, Subject: subject, Time: time.Now().UTC(),
+		DataContentType: "application/json", Data: data,
+	})
+	if err != nil {
+		return record{}, fmt.Errorf("encode the %s of %q: %w", what, subject, err)
+	}
+	return record{key: subject, id: id, partition: strconv.Itoa(w.partition), payload: payload}, nil
+}
+
+// tellFor is how long badges are told again before new events come first.
+const tellFor = 200 * time.Millisecond
+
+// tellAgain tells all badges of the partition if something has changed them without the
+// log, such as a rebuild or a new epoch, and at first. It goes on for a moment; the next
+// call continues.
+func (w *worker) tellAgain(ctx context.Context) error {
+	var revision, told int64
+	var after *string
+	err := w.cfg.Pool.QueryRow(ctx, statements.Of(w.partition, "read the state"), events.ProjectorGroup, w.target.group(), w.partition).Scan(&revision, &told, &after)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = errors.New("its row in badged.tail_partitions was deleted; start the process again")
+	}
+	if err != nil {
+		return fmt.Errorf("read what was told: %w", err)
+	}
+	if after == nil {
+		if revision == told {
+			return nil
+		}
+		after = new(string)
+	} else if told != revision { // changed meanwhile: from the first user on
+		*after = ""
+	}
+	for began := time.Now(); after != nil && time.Since(began) < tellFor; {
+		rows, _ := w.cfg.Pool.Query(ctx, statements.Of(w.partition, "page through users"), *after, badges.MaxBadges)
+		users, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return fmt.Errorf("read the users: %w", err)
+		}
+		if len(users) > 0 {
+			if err := w.publishBadges(ctx, users); err != nil {
+				return err
+			}
+		}
+		after = nil
+		if n := len(users); n == badges.MaxBadges {
+			after = &users[n-1]
+		}
+		if _, err := w.cfg.Pool.Exec(ctx, statements.Get("store the state"), w.target.group(), w.partition, revision, after); err != nil {
+			return fmt.Errorf("store what was told: %w", err)
+		}
+	}
+	return nil
+}
