@@ -137,6 +137,7 @@ nightly: needs ## run the long tests: a million histories, restores, churn, muta
 	go test -count=1 -timeout 3h -v -run '^TestIngestFrom' ./tests -ingest-kills=20
 	go test -count=1 -timeout 3h -v -run '^TestIngestFrom' ./tests -plain -ingest-kills=20
 	go test -count=1 -timeout 3h -v -run '^TestRelayOverKills$$' ./tests -plain -relay-kills=20
+	go test -count=1 -timeout 3h -v -run '^TestTailOverKills$$' ./tests -plain -tail-kills=20
 	$(MAKE) test-brokers KILLS=20
 	$(MAKE) mutate
 

@@ -17,6 +17,7 @@ import (
 	"github.com/badged/badged/internal/devtest/privateredis"
 	"github.com/badged/badged/internal/relay"
 	"github.com/badged/badged/internal/seal"
+	"github.com/badged/badged/internal/tail"
 	"github.com/badged/badged/projector/outbound"
 )
 
@@ -119,7 +120,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 	s := run(t, open(t, cfg))
 	s.get(t, "/v1/users/ada/badge") // adds a value to the histogram by route
 	callWebhook(t, s)               // adds one to that by webhook
-	relay.NewMetrics(s.registry)    // of another command
+	relay.NewMetrics(s.registry)    // of other commands
+	tail.NewMetrics(s.registry)
 
 	docs, registered := documentedMetrics(t), registeredMetrics(t, s.registry)
 	families, err := s.registry.Gather()

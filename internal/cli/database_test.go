@@ -82,6 +82,7 @@ func databaseCommands(t *testing.T) map[string][]string {
 		"import":              {"import", file, "--quiet"},
 		"ingest":              {"ingest", "--listen=127.0.0.1:0", "--from=redis://127.0.0.1:1/0?stream=s", "--log-level=error"},
 		"relay run":           {"relay", "run", "--listen=127.0.0.1:0", "--outbox-url=" + pgtest.NewDB(t, schematest.Outbox()), "--log-level=error"},
+		"tail":                {"tail", "--listen=127.0.0.1:0", "--to=redis://127.0.0.1:1/0?stream=s", "--log-level=error"},
 		"serve":               {"serve", "--listen=127.0.0.1:0", "--publisher-keys=chat=secret", "--jwt-keys=" + jwtKeys, "--log-level=error"},
 	}
 }

@@ -156,7 +156,7 @@ func await(t *testing.T, what string, so func() bool) {
 	}
 }
 
-// process is a running `badged ingest`.
+// process is a running `badged ingest`, or another command.
 type process struct {
 	t    *testing.T
 	cmd  *exec.Cmd
@@ -186,8 +186,14 @@ func (l *lockedBuffer) String() string {
 // run starts `badged ingest` and waits until it is ready.
 func run(t *testing.T, d *database, from string) *process {
 	t.Helper()
+	return launch(t, d, "ingest", "--from="+from, "--max-lag=0")
+}
+
+// launch starts a command and waits until it is ready.
+func launch(t *testing.T, d *database, args ...string) *process {
+	t.Helper()
 	p := &process{t: t, done: make(chan struct{})}
-	p.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), binary, "ingest", "--listen=127.0.0.1:0", "--database-url="+d.url, "--from="+from, "--max-lag=0")
+	p.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), binary, append(args, "--listen=127.0.0.1:0", "--database-url="+d.url)...)
 	p.cmd.Env = environment()
 	stderr, err := p.cmd.StderrPipe()
 	if err != nil {
@@ -210,13 +216,13 @@ func run(t *testing.T, d *database, from string) *process {
 	t.Cleanup(func() {
 		p.kill()
 		if t.Failed() {
-			t.Logf("badged ingest said:\n%s", &p.out)
+			t.Logf("badged %s said:\n%s", args[0], &p.out)
 		}
 	})
 	select {
 	case p.url = <-ready:
 	case <-p.done:
-		t.Fatalf("badged ingest ended:\n%s", &p.out)
+		t.Fatalf("badged %s ended:\n%s", args[0], &p.out)
 	}
 	return p
 }
@@ -249,11 +255,17 @@ func (p *process) get(path string) string {
 // fails runs `badged ingest`, which must fail, and returns what it says.
 func fails(t *testing.T, d *database, from string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), binary, "ingest", "--listen=127.0.0.1:0", "--database-url="+d.url, "--from="+from)
+	return failsAs(t, d, "ingest", "--from="+from)
+}
+
+// failsAs runs a command, which must fail, and returns what it says.
+func failsAs(t *testing.T, d *database, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), binary, append(args, "--listen=127.0.0.1:0", "--database-url="+d.url)...)
 	cmd.Env = environment()
 	out, err := cmd.CombinedOutput()
 	if err == nil {
-		t.Errorf("ingesting from %s succeeds", from)
+		t.Errorf("badged %v succeeds", args)
 	}
 	return string(out)
 }
