@@ -86,6 +86,7 @@ func tables() []table {
 		table{kind: "expiry_progress", shared: true, form: whole},
 		table{kind: "room_partitions", shared: true, form: whole},
 		table{kind: "notifier_partitions", shared: true, form: whole},
+		table{kind: "tail_partitions", shared: true, form: whole},
 		table{kind: "baselines", shared: true, form: whole, places: between},
 		table{kind: "archived_files", shared: true, form: whole},
 	)
