@@ -137,7 +137,9 @@ func tailOverKills(t *testing.T, to out, url string) {
 	all := to.read(t, func(all []tailed) bool {
 		for user, n := range seqs {
 			badge := func(e tailed) bool { return e.Type == "badge.changed" && e.Subject == user && e.Data.Total == n }
-			message := func(e tailed) bool { return e.Type == "message.delivered" && e.Data.UserIDs[0] == user && e.Data.Seq == n }
+			message := func(e tailed) bool {
+				return e.Type == "message.delivered" && e.Data.UserIDs[0] == user && e.Data.Seq == n
+			}
 			if !slices.ContainsFunc(all, badge) || !slices.ContainsFunc(all, message) {
 				return false
 			}
