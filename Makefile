@@ -41,6 +41,8 @@ CHURN   ?= 60s
 # How often make test-brokers kills processes, leaders and Postgres, 20 in make nightly.
 KILLS   ?= 3
 UNOWNED ?= 5s
+# How often each test of make test-failover takes the primary away.
+FAILOVERS ?= 20
 # Duration of make soak, its clients and its events per second.
 SOAK    ?= 10m
 CLIENTS ?= 5000
@@ -139,6 +141,7 @@ nightly: needs ## run the long tests: a million histories, restores, churn, muta
 	go test -count=1 -timeout 3h -v -run '^TestRelayOverKills$$' ./tests -plain -relay-kills=20
 	go test -count=1 -timeout 3h -v -run '^TestTailOverKills$$' ./tests -plain -tail-kills=20
 	$(MAKE) test-brokers KILLS=20
+	$(MAKE) test-failover
 	$(MAKE) mutate
 
 .PHONY: soak
@@ -157,6 +160,11 @@ test-bench: needs ## run the tests of the benchmarks with the race detector
 .PHONY: test-brokers
 test-brokers: needs ## run the tests of ingesting from embedded brokers (KILLS=3)
 	go -C tests/brokers test -count=1 -timeout $(TIMEOUT) . -kills=$(KILLS)
+
+.PHONY: test-failover
+test-failover: ## take the primary of a Patroni cluster away under load (FAILOVERS=20), with synchronous and asynchronous replication
+	@.ci/needs failover
+	go test -tags failover -count=1 -timeout 2h -v -run '^TestPatroni' ./tests -failovers=$(FAILOVERS)
 
 .PHONY: lint
 lint: ## run the linters
