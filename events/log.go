@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -67,6 +68,19 @@ func (l *Log) Check(ctx context.Context) error {
 	return nil
 }
 
+// AskForRooms makes joins learn the last messages of rooms, as far as folded, from ask
+// instead of this database: other databases may have members of a room too. Call it
+// before anything is appended.
+func (l *Log) AskForRooms(ask func(ctx context.Context, rooms []string) (map[string]int64, error)) {
+	l.rooms.ask = ask
+}
+
+// LastOfRooms returns the last message of each room in this database, as far as folded.
+// Rooms without members here are left out.
+func (l *Log) LastOfRooms(ctx context.Context, rooms []string) (map[string]int64, error) {
+	return l.rooms.storedDirectory.lastSeqs(ctx, rooms)
+}
+
 // Partitions returns how many partitions the log has.
 func (l *Log) Partitions() int { return l.partitions }
 
@@ -111,6 +125,17 @@ type Receipt struct {
 	// except where the same transaction has folded them: the projectors of these are
 	// to be woken.
 	Partitions []int
+	// Shards is what publishers get to name the position of the append, if the events
+	// went to one or more of several databases. Otherwise it is "".
+	Shards string
+}
+
+// Position names the position of the append for publishers.
+func (r Receipt) Position() string {
+	if r.Shards != "" {
+		return r.Shards
+	}
+	return strconv.FormatInt(int64(r.Token()), 10)
 }
 
 // Append validates evs and appends them in a transaction of its own: all or none.
@@ -332,6 +357,12 @@ func (l *Log) prepare(ctx context.Context, d directory, evs []Event, own bool) (
 		inserts = append(inserts, insert{partition: p, events: events, rows: rows})
 	}
 	return inserts, enc.routes.changes(l.partitions, timeline), nil
+}
+
+// Check returns a [*BatchError] if events are invalid, as [Log.Append] does.
+func Check(evs []Event) error {
+	_, err := checkAll(evs, true)
+	return err
 }
 
 // checkAll validates evs, and reports whether any is about a room.

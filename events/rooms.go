@@ -233,6 +233,8 @@ func (d storedDirectory) read(ctx context.Context, query string, rooms []string,
 // so the transaction that appends checks it.
 type cachedDirectory struct {
 	storedDirectory
+	// ask, if not nil, returns the last messages of rooms of all databases.
+	ask func(ctx context.Context, rooms []string) (map[string]int64, error)
 
 	mu    sync.Mutex
 	rooms map[string]partitionSet
@@ -277,6 +279,13 @@ func (d *cachedDirectory) partitionsOf(ctx context.Context, rooms []string) (kno
 		d.rooms[room] = partitions
 	}
 	return known, timeline, nil
+}
+
+func (d *cachedDirectory) lastSeqs(ctx context.Context, rooms []string) (map[string]int64, error) {
+	if d.ask != nil {
+		return d.ask(ctx, rooms)
+	}
+	return d.storedDirectory.lastSeqs(ctx, rooms)
 }
 
 // learn reads the timeline of Postgres, and forgets all rooms if it is another.

@@ -36,8 +36,8 @@ type Badges interface {
 	// View returns the whole state of a user, with only the conversations of some
 	// categories, and what these add to Mentions in Mentioned.
 	View(ctx context.Context, userID string, categories []string) (pubsub.Snapshot, error)
-	// Versions returns the badge of each user, in the order given. Categories
-	// may be missing.
+	// Versions returns the badge of each user, in the order given. Categories may be
+	// missing. Badges without an epoch are of users whose database cannot be read.
 	Versions(ctx context.Context, userIDs []string) ([]pubsub.Badge, error)
 	// Now returns the time on the clock of the database.
 	Now(ctx context.Context) (time.Time, error)
@@ -45,9 +45,9 @@ type Badges interface {
 	Conversation(ctx context.Context, userID, conversationID string) (pubsub.Conversation, error)
 	// IsMember reports whether a conversation is a room and the user a member.
 	IsMember(ctx context.Context, userID, conversationID string) (bool, error)
-	// Head returns a position at or after everything committed so far. Folded
-	// reports whether the badges of users include everything up to a position.
-	Head(ctx context.Context) (position int64, err error)
+	// Head returns a position at or after everything committed so far for a user. Folded
+	// reports whether the user's badge includes everything up to a position.
+	Head(ctx context.Context, userID string) (position int64, err error)
 	Folded(ctx context.Context, userIDs []string, position int64) (bool, error)
 }
 

@@ -213,7 +213,7 @@ func (db *tables) Conversation(_ context.Context, user, conversation string) (pu
 }
 
 // Head returns how often it was called.
-func (db *tables) Head(context.Context) (int64, error) {
+func (db *tables) Head(context.Context, string) (int64, error) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	db.head++

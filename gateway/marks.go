@@ -101,7 +101,7 @@ func (g *Gateway) catchUp(ctx context.Context, userID string) error {
 	defer cancel()
 	var head int64
 	err := g.lookUp(ctx, func() (err error) {
-		head, err = g.cfg.Badges.Head(ctx)
+		head, err = g.cfg.Badges.Head(ctx, userID)
 		return err
 	})
 	for pause := firstCatchUpPause; err == nil; pause = min(2*pause, lastCatchUpPause) {

@@ -96,10 +96,13 @@ func (g *Gateway) compare(ctx context.Context, userIDs []string) {
 		}
 		return
 	}
-	g.metrics.compared.Add(float64(len(userIDs)))
 	var suspects []suspect
-	ahead := 0
+	compared, ahead := 0, 0
 	for i := range badges {
+		if badges[i].Epoch == "" { // it cannot be read now; the user is compared again later
+			continue
+		}
+		compared++
 		tables := view.HoldingOf(&badges[i])
 		for _, m := range marks[badges[i].UserID] {
 			switch m.session.mailbox.Compare(m.mark, tables, at) {
@@ -111,6 +114,7 @@ func (g *Gateway) compare(ctx context.Context, userIDs []string) {
 			}
 		}
 	}
+	g.metrics.compared.Add(float64(compared))
 	if ahead > 0 {
 		g.metrics.aheadCompared.Add(float64(ahead))
 		g.log.WarnContext(ctx, "clients held states that the tables do not have, and get snapshots: Postgres has lost commits, or messages on the bus are forged",

@@ -24,7 +24,7 @@ func ApplicationName() string { return pgsession.ApplicationName(ownerKind) }
 func (p *Projector) own(ctx context.Context) error {
 	owner := pgsession.Owner{
 		Connect: p.cfg.Pool.Config().ConnConfig, Kind: ownerKind, Class: pgsession.LockClass, MemberClass: memberClass,
-		Partitions: len(p.partitions), Interval: p.cfg.OwnershipInterval, Silence: p.silence,
+		Partitions: len(p.partitions), Held: p.cfg.Held, Interval: p.cfg.OwnershipInterval, Silence: p.silence,
 		Work:    func(ctx context.Context, partition int) { p.partitions[partition].run(ctx) },
 		Changed: p.metrics.own, Logger: p.log,
 	}

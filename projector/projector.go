@@ -41,6 +41,9 @@ type Config struct {
 	Log  *events.Log
 	// Bus gets every update after its commit.
 	Bus pubsub.Bus
+	// Held returns the partitions that the database holds, in ascending order, if it is
+	// one of several. It must not block. Default: all.
+	Held func() []int
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
 	// Metrics defaults to metrics that are not registered.

@@ -53,8 +53,10 @@ func NewWebhookFile(path string, cfg WebhooksConfig, log *slog.Logger) (*Webhook
 	return f, err
 }
 
-// Use sets the rest of the configuration, before Run.
-func (f *WebhookFile) Use(cfg WebhooksConfig) { f.webhooks = &Webhooks{cfg} }
+// For returns the same file for a database, with the whole configuration, to be run.
+func (f *WebhookFile) For(cfg WebhooksConfig, log *slog.Logger) *WebhookFile {
+	return &WebhookFile{path: f.path, webhooks: &Webhooks{cfg}, log: log, asked: make(chan struct{}, 1)}
+}
 
 // parse returns the declared webhooks by name.
 func (f *WebhookFile) parse(content []byte) (map[string]DeclaredWebhook, error) {

@@ -61,17 +61,27 @@ func (c commands) append(ctx context.Context, userID, key string, t events.Type,
 
 // connected implements gateway.Devices for the gateway of this name.
 type connected struct {
-	targets *outbound.Targets
+	// targets returns those of the database of a user.
+	targets func(userID string) (*outbound.Targets, error)
 	gateway string
 }
 
 // Hold implements gateway.Devices.
 func (c connected) Hold(ctx context.Context, devices []gateway.Device, lease time.Duration) error {
-	names := make([]outbound.DeviceName, len(devices))
-	for i, d := range devices {
-		names[i] = outbound.DeviceName{UserID: d.UserID, DeviceID: d.ID}
+	names := map[*outbound.Targets][]outbound.DeviceName{}
+	var errs []error
+	for _, d := range devices {
+		targets, err := c.targets(d.UserID)
+		if err != nil { // the devices of others are held
+			errs = append(errs, err)
+			continue
+		}
+		names[targets] = append(names[targets], outbound.DeviceName{UserID: d.UserID, DeviceID: d.ID})
 	}
-	return c.targets.HoldDevices(ctx, c.gateway, names, lease)
+	for targets, some := range names {
+		errs = append(errs, targets.HoldDevices(ctx, c.gateway, some, lease))
+	}
+	return errors.Join(errs...)
 }
 
 // commandID returns the event id for a command. Clients choose their keys, so

@@ -29,11 +29,7 @@ import (
 	"github.com/badged/badged/internal/keyring"
 	"github.com/badged/badged/internal/obs"
 	"github.com/badged/badged/internal/pgfault"
-	"github.com/badged/badged/internal/revocation"
-	"github.com/badged/badged/projector"
-	"github.com/badged/badged/projector/badges"
-	"github.com/badged/badged/projector/outbound"
-	"github.com/badged/badged/projector/replay"
+	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -45,16 +41,18 @@ type App struct {
 	health   *obs.Health
 	mux      *http.ServeMux
 
-	pools     []*pgxpool.Pool
-	faults    *pgfault.Watch
+	pools []*pgxpool.Pool
+	// cluster are the databases, and databases what this process has of each, in the
+	// same order.
+	cluster   *shards.Cluster
+	databases []*database
 	timelines pgfault.Timelines
-	eventLog  *events.Log
 	bus       pubsub.Bus
 	publisher *publisher
 	tokens    *auth.Tokens
 	keys      *keyring.Ring
-	// declared is nil without a file that declares webhooks.
-	declared *admin.WebhookFile
+	// declared is the file that declares webhooks, for each database; empty without.
+	declared []*admin.WebhookFile
 	// tracing and traces are nil without tracing.
 	tracing *obs.Tracing
 	traces  *traces
@@ -72,11 +70,9 @@ type App struct {
 	// guard wraps every route. Nil means none.
 	guard   func(http.Handler) http.Handler
 	inbound *inbound.Metrics
-	// folded is called with each batch of the projector.
-	folded func(projector.FoldedBatch)
-	// revocations knows which tokens are revoked; ended is called with the users whose
-	// connections are to end.
-	revocations *revocation.List
+	// revocations know which tokens are revoked, each of its database; ended is called
+	// with the users whose connections are to end.
+	revocations revocations
 	ended       func(userIDs []string)
 	// closers are called by Close.
 	closers []func()
@@ -101,8 +97,7 @@ func WithGuard(guard func(http.Handler) http.Handler) Option { return func(a *Ap
 // Open connects to the database and assembles the server, which Run serves on
 // l. Call Close afterwards, also after Run; it does not close l.
 func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logger, options ...Option) (_ *App, err error) {
-	a := &App{cfg: cfg, log: log, listener: l, registry: obs.NewRegistry(), mux: http.NewServeMux(), folded: func(projector.FoldedBatch) {}, ended: func([]string) {}}
-	a.faults = pgfault.NewWatch(a.registry)
+	a := &App{cfg: cfg, log: log, listener: l, registry: obs.NewRegistry(), mux: http.NewServeMux(), ended: func([]string) {}}
 	a.operators = a.mux
 	for _, change := range options {
 		change(a)
@@ -127,10 +122,12 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	if err != nil {
 		return nil, err
 	}
-	a.revocations = revocation.New(revocation.Config{Ended: func(userIDs []string) { a.ended(userIDs) }, MaxLifetime: cfg.JWTMaxLifetime, Logger: log, Registerer: a.registry})
+	if a.databases, err = a.nameDatabases(); err != nil {
+		return nil, err
+	}
 	if a.tokens, err = auth.NewTokens(auth.TokenConfig{
 		Keys: cfg.JWTKeys, Set: keySet, Audience: cfg.JWTAudience, Issuer: cfg.JWTIssuer, MaxLifetime: cfg.JWTMaxLifetime,
-		Revoked: a.revocations.Revoked, Registerer: a.registry,
+		Revoked: a.revoked, Registerer: a.registry,
 	}); err != nil {
 		return nil, fmt.Errorf("--jwt-keys: %w", err)
 	}
@@ -139,36 +136,24 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		return nil, err
 	}
 
-	if err := a.checkPooler(ctx); err != nil {
+	if err := a.openDatabases(ctx); err != nil {
 		return nil, err
 	}
-	// A separate pool keeps requests from delaying the fold.
-	serving, err := a.pool(ctx, "serving", config.ServingConns)
-	if err != nil {
-		return nil, err
-	}
-	if err := a.checkSchema(ctx, serving); err != nil {
-		return nil, err
-	}
-	if a.eventLog, err = events.Open(ctx, serving); err != nil {
-		return nil, err
-	}
+	serving := a.databases[0].serving
 	promauto.With(a.registry).NewGauge(prometheus.GaugeOpts{
 		Namespace: "badged", Subsystem: "log", Name: "partitions", Help: "Partitions of the log.",
-	}).Set(float64(a.eventLog.Partitions()))
+	}).Set(float64(a.cluster.Partitions()))
 	if err := a.openBus(); err != nil {
 		return nil, err
 	}
-	if err := a.openRevocations(ctx, serving); err != nil {
+	if err := a.openRevocations(ctx); err != nil {
 		return nil, err
 	}
-	a.publisher = newPublisher(a.eventLog, a.bus, a.registry, log)
+	a.publisher = newPublisher(a.bus, a.registry, log)
 	a.publisher.remote, a.publisher.traces = cfg.RedisURL != "", a.traces
+	a.publisher.appendAll = shards.NewAppender(a.cluster, a.appendTo).Append
 	a.stage("publisher", a.publisher.run)
-	a.publisher.written = a.faults.Written
-	a.checks = append(a.checks, obs.Check{Name: "postgres", Vital: true, Run: func(ctx context.Context) error {
-		return checkPostgres(ctx, serving, a.faults)
-	}})
+	a.checks = append(a.checks, obs.Check{Name: "postgres", Vital: true, Run: a.checkDatabases})
 	if keySet != nil {
 		// Not vital: tokens signed with cached keys still verify.
 		a.checks = append(a.checks, obs.Check{Name: "jwks", Run: keySet.Check})
@@ -176,51 +161,35 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	a.keys = given.keys
 	a.keys.Share(keyring.SharedQuotas{Pool: serving})
 	a.stage("keys", a.keys.Run)
-	reader := badges.NewReader(serving, a.eventLog.Partitions())
-	if err := a.openSampler(serving); err != nil {
-		return nil, err
+	reader := shards.NewReader(a.cluster)
+	for _, d := range a.databases {
+		if err := a.openSampler(d); err != nil {
+			return nil, err
+		}
 	}
-	operations, err := a.openOperations(serving, given.keys)
+	operations, err := a.openOperations(given.keys)
 	if err != nil {
 		return nil, err
 	}
 
 	if cfg.Has(config.RoleProjector) {
-		folding, err := a.pool(ctx, "folding", config.FoldingConns)
-		if err != nil {
-			return nil, err
-		}
-		bus := a.bus
-		var trace func(projector.TracedBatch) []string
-		if a.traces != nil {
-			bus, trace = tracedBus{bus, a.traces}, a.traces.fold
-		}
-		p, err := projector.New(projector.Config{
-			Pool: folding, Log: a.eventLog, Bus: bus, Trace: trace,
-			Logger: log, Metrics: projector.NewMetrics(a.registry),
-			CacheBytes:  cfg.CacheMiB << 20,
-			DedupWindow: cfg.DedupWindow,
-			Folded:      func(b projector.FoldedBatch) { a.folded(b) },
-		})
-		if err != nil {
-			return nil, err
-		}
-		a.publisher.projector = p
-		a.stage("projector", p.Run)
-		if err := a.openVerifying(folding, p); err != nil {
-			return nil, err
-		}
-		if err := a.openExpiry(folding); err != nil {
-			return nil, err
+		for _, d := range a.databases {
+			if err := a.openProjector(ctx, d); err != nil {
+				return nil, err
+			}
 		}
 	}
-	if err := a.openNotifier(ctx, given); err != nil {
-		return nil, err
+	if cfg.Has(config.RoleNotifier) {
+		for _, d := range a.databases {
+			if err := a.openNotifier(ctx, d, given); err != nil {
+				return nil, err
+			}
+		}
 	}
 	var gate *backpressure.Gate
 	if cfg.Has(config.RoleAPI) || cfg.Has(config.RoleIngest) && len(given.brokers) > 0 {
 		gate, err = backpressure.New(backpressure.Config{
-			Database: serving, Partitions: a.eventLog.Partitions(), PartitionOf: a.eventLog.PartitionOf,
+			Waiting: a.waiting, Partitions: a.cluster.Partitions(), PartitionOf: a.cluster.PartitionOf,
 			MaxLag: cfg.MaxLag, Logger: log, Registerer: a.registry,
 		})
 		if err != nil {
@@ -247,14 +216,14 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	if cfg.Has(config.RoleAPI) {
 		var webhooks httpapi.Webhooks
 		if operations != nil {
-			webhooks = a.webhookOperations(serving, given.box)
+			webhooks = a.webhookOperations(given.box)
 		}
 		api, err := httpapi.New(httpapi.Config{
 			Appender: a.publisher, Gate: gate, Badges: reader, Tokens: a.tokens,
-			Explainer:   replay.NewExplainer(serving, a.eventLog),
-			Disconnects: disconnects{serving, a.revocations, a.bus, a.eventLog.PartitionOf, log},
+			Explainer:   a.explainer(),
+			Disconnects: disconnects{a.revocations.of, a.databaseOf, a.bus, a.cluster.PartitionOf, log},
 			Operations:  operations, Webhooks: webhooks,
-			Devices: devices{outbound.NewTargets(serving, a.eventLog.Partitions()), given.apps, given.box},
+			Devices: devices{a.targetsOf, given.apps, given.box},
 			Keys:    given.keys, Logger: log, Registerer: a.registry, WrongKey: signIns.Failed, BadToken: signIns.BadToken,
 			ClientOf: func(r *http.Request) netip.Prefix {
 				client, _ := gateway.ClientOf(r, cfg.TrustedProxies) // clients without an address share a limit
@@ -274,10 +243,10 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		}
 		g, err := gateway.New(gateway.Config{
 			Trace:   trace,
-			Devices: connected{outbound.NewTargets(serving, a.eventLog.Partitions()), uuid.NewString()}, Revocations: revocations{a.revocations},
+			Devices: connected{a.targetsOf, uuid.NewString()}, Revocations: a.revocations,
 			BadToken: signIns.BadToken,
 			Badges:   reader, Commands: commands{a.publisher}, Authenticator: authenticator{a.tokens},
-			Bus: a.bus, PartitionOf: a.eventLog.PartitionOf, AllowOrigin: given.allowOrigin,
+			Bus: a.bus, PartitionOf: a.cluster.PartitionOf, AllowOrigin: given.allowOrigin,
 			Logger: log, Metrics: gateway.NewMetrics(a.registry),
 			Limits: gateway.Limits{
 				Connections: a.cfg.MaxConnections, UserConnections: cfg.MaxUserConnections,
@@ -317,15 +286,15 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	return a, nil
 }
 
-// Log is the event log. After appending to it directly, call Wake; otherwise
-// projectors find the events by polling.
-func (a *App) Log() *events.Log { return a.eventLog }
+// Log is the event log of the first database. After appending to it directly, call Wake;
+// otherwise projectors find the events by polling.
+func (a *App) Log() *events.Log { return a.databases[0].Log }
 
 // Wake tells the projectors that partitions have new events.
 func (a *App) Wake(partitions []int) { a.publisher.wakeAll(partitions) }
 
-// Pool returns the pool that serves requests.
-func (a *App) Pool() *pgxpool.Pool { return a.pools[0] }
+// Pool returns the pool of the first database that serves requests.
+func (a *App) Pool() *pgxpool.Pool { return a.databases[0].serving }
 
 // Tokens returns the signer and verifier of users' tokens.
 func (a *App) Tokens() *auth.Tokens { return a.tokens }
@@ -333,8 +302,8 @@ func (a *App) Tokens() *auth.Tokens { return a.tokens }
 // Reload loads the files again that may change while the server runs.
 func (a *App) Reload(ctx context.Context) {
 	a.keys.Reload(ctx)
-	if a.declared != nil {
-		a.declared.Reload()
+	for _, declared := range a.declared {
+		declared.Reload()
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/inbound"
 	"github.com/badged/badged/internal/obs"
-	"github.com/badged/badged/internal/pgfault"
 	"github.com/badged/badged/internal/pooler"
 	"github.com/badged/badged/internal/relay"
 	"github.com/badged/badged/internal/tail"
@@ -34,7 +33,6 @@ func newBeside(cfg config.Server, l net.Listener, log *slog.Logger) *App {
 		limits: inbound.Limits{Connections: internalConnections, Unauthenticated: internalConnections},
 	}
 	a.operators = a.mux
-	a.faults = pgfault.NewWatch(a.registry)
 	a.inbound = inbound.NewMetrics(a.registry)
 	return a
 }
@@ -103,16 +101,11 @@ func (a *App) relayTarget(ctx context.Context, cfg config.Relay) (relay.Target, 
 		}
 		return t, nil
 	}
-	if err := a.checkPooler(ctx); err != nil {
-		return nil, err
-	}
-	pool, err := a.pool(ctx, "relay", config.ServingConns)
+	d, err := a.besideDatabase(ctx, "relay")
 	if err != nil {
 		return nil, err
 	}
-	if err := a.checkSchema(ctx, pool); err != nil {
-		return nil, err
-	}
+	pool := d.serving
 	log, err := events.Open(ctx, pool)
 	if err != nil {
 		return nil, err
@@ -141,21 +134,17 @@ func OpenTail(ctx context.Context, cfg config.Tail, l net.Listener, log *slog.Lo
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	if err := a.checkPooler(ctx); err != nil {
-		return nil, err
-	}
 	// A session of each partition and target holds a lock and is no connection of the pool.
-	pool, err := a.pool(ctx, "tail", config.ServingConns)
+	d, err := a.besideDatabase(ctx, "tail")
 	if err != nil {
 		return nil, err
 	}
-	if err := a.checkSchema(ctx, pool); err != nil {
+	pool := d.serving
+	eventLog, err := events.Open(ctx, pool)
+	if err != nil {
 		return nil, err
 	}
-	if a.eventLog, err = events.Open(ctx, pool); err != nil {
-		return nil, err
-	}
-	t, err := tail.New(tail.Config{Pool: pool, Log: a.eventLog, Targets: targets, Logger: log, Metrics: tail.NewMetrics(a.registry)})
+	t, err := tail.New(tail.Config{Pool: pool, Log: eventLog, Targets: targets, Logger: log, Metrics: tail.NewMetrics(a.registry)})
 	if err != nil {
 		return nil, err
 	}
@@ -164,10 +153,29 @@ func OpenTail(ctx context.Context, cfg config.Tail, l net.Listener, log *slog.Lo
 		return nil, err
 	}
 	a.checks = append(a.checks,
-		obs.Check{Name: "postgres", Vital: true, Run: func(ctx context.Context) error { return checkPostgres(ctx, pool, a.faults) }},
+		obs.Check{Name: "postgres", Vital: true, Run: func(ctx context.Context) error { return checkPostgres(ctx, pool, d.faults) }},
 		obs.Check{Name: "tail", Vital: true, Run: func(context.Context) error { return t.Health() }})
 	a.stage("tail", t.Run)
 	return a, a.serveBeside()
+}
+
+// besideDatabase connects to the only database, which must be migrated.
+func (a *App) besideDatabase(ctx context.Context, purpose string) (*database, error) {
+	if _, err := a.cfg.PoolConfig(); err != nil { // there are several
+		return nil, err
+	}
+	databases, err := a.nameDatabases()
+	if err != nil {
+		return nil, err
+	}
+	d := databases[0]
+	if err := a.checkPooler(ctx, d); err != nil {
+		return nil, err
+	}
+	if d.serving, err = a.pool(ctx, d, purpose, config.ServingConns); err != nil {
+		return nil, err
+	}
+	return d, a.checkSchema(ctx, d, false)
 }
 
 // gatedTarget waits until folding has caught up before it appends.

@@ -16,7 +16,7 @@ const internalConnections = 64
 
 // limitConnections sets the limits of client connections.
 func (a *App) limitConnections(ctx context.Context) {
-	reserved := a.cfg.PostgresConnections() + reservedFiles
+	reserved := max(1, len(a.cfg.Shards))*a.cfg.PostgresConnections() + reservedFiles
 	if a.internal != nil {
 		reserved += internalConnections
 	}

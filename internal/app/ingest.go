@@ -17,7 +17,7 @@ func (a *App) openIngest(ctx context.Context, brokers []ingest.Source, gate *bac
 		return nil
 	}
 	x, err := ingest.New(ingest.Config{
-		Pool: a.Pool(), Log: a.eventLog, Sources: brokers, Logger: a.log, Metrics: ingest.NewMetrics(a.registry),
+		Pool: a.Pool(), Log: a.Log(), Sources: brokers, Logger: a.log, Metrics: ingest.NewMetrics(a.registry),
 		Admit: func(ctx context.Context, evs []events.Event) error {
 			ticket, err := gate.Enter(ctx, 0)
 			if err != nil {

@@ -5,115 +5,39 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"syscall"
-	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/internal/auth"
 	"github.com/badged/badged/internal/obs"
-	"github.com/badged/badged/internal/pooler"
-	"github.com/badged/badged/migrations"
 	"github.com/badged/badged/projector"
 	"github.com/badged/badged/projector/expiry"
 	"github.com/badged/badged/projector/replay"
 	"github.com/badged/badged/pubsub"
 )
 
-// pool opens a pool of at most maxConns connections, unless the database URL
-// sets its own limit.
-func (a *App) pool(ctx context.Context, purpose string, maxConns int32) (*pgxpool.Pool, error) {
-	cfg, err := a.cfg.PoolConfig()
-	if err != nil {
-		return nil, err
-	}
-	projector.ConfigurePool(cfg)
-	if !strings.Contains(a.cfg.DatabaseURL, "pool_max_conns") {
-		cfg.MaxConns = maxConns
-	}
-	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
-		cfg.ConnConfig.RuntimeParams["application_name"] = "badged " + purpose
-	}
-	a.faults.Configure(cfg.ConnConfig)
-	if cfg.ConnConfig.ConnectTimeout == 0 {
-		cfg.ConnConfig.ConnectTimeout = 5 * time.Second
-	}
-	if cfg.ConnConfig.ValidateConnect == nil {
-		// A standby lags: clients would be compared with old badges.
-		cfg.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
-	}
-	a.timelines.Configure(cfg.ConnConfig)
-	if a.traces != nil {
-		cfg.ConnConfig.Tracer = a.traces
-	}
-	p, err := pgxpool.NewWithConfig(ctx, cfg)
-	if err != nil {
-		return nil, fmt.Errorf("--database-url: %w", err)
-	}
-	a.pools = append(a.pools, p)
-	obs.RegisterPool(a.registry, purpose, p)
-	return p, nil
-}
-
-// checkPooler fails if the database is behind an unsupported pooler.
-func (a *App) checkPooler(ctx context.Context) error {
-	cfg, err := a.cfg.PoolConfig()
-	if err != nil {
-		return err
-	}
-	if _, err := pooler.Find(ctx, cfg.ConnConfig); err != nil {
-		return fmt.Errorf("database: %w", err)
-	}
-	return nil
-}
-
-// checkSchema migrates if so configured, and fails if migrations are pending.
-func (a *App) checkSchema(ctx context.Context, pool *pgxpool.Pool) error {
-	conn := pool.Config().ConnConfig
-	if a.cfg.Migrate {
-		applied, err := migrations.Up(ctx, migrations.Config{Conn: conn, Retrying: func(err error, wait time.Duration) {
-			a.log.WarnContext(ctx, "a migration could not get its locks and was rolled back; trying again", "wait", wait, "error", err)
-		}})
-		if err != nil {
-			return fmt.Errorf("database: %w", err)
-		}
-		for _, m := range applied {
-			a.log.InfoContext(ctx, "migrated", "migration", m.Name)
-		}
-	}
-	all, err := migrations.Status(ctx, conn)
-	if err != nil {
-		return fmt.Errorf("database: %w", err)
-	}
-	if n := migrations.Pending(all); n > 0 {
-		return fmt.Errorf("database: %d of %d migrations are pending; run `badged migrate up`, or serve with --migrate", n, len(all))
-	}
-	return nil
-}
-
 // openExpiry adds the expiry sweep if any category has a limit.
-func (a *App) openExpiry(pool *pgxpool.Pool) error {
+func (a *App) openExpiry(d *database, pool *pgxpool.Pool) error {
 	after, err := a.cfg.ExpireAfter()
 	if err != nil || len(after) == 0 {
 		return err
 	}
 	x, err := expiry.New(expiry.Config{
-		Pool: pool, Log: a.publisher, Partitions: a.eventLog.Partitions(), After: after,
-		Logger: a.log, Metrics: expiry.NewMetrics(a.registry),
+		Pool: pool, Log: a.publisher, Partitions: a.cluster.Partitions(), Held: d.held(), After: after,
+		Logger: d.log, Metrics: expiry.NewMetrics(d.registry),
 	})
 	if err != nil {
 		return err
 	}
-	a.stage("expiry", x.Run)
+	a.stageOf(d, "expiry", x.Run)
 	return nil
 }
 
 // openVerifying adds the background sample, which verifies p's partitions.
-func (a *App) openVerifying(pool *pgxpool.Pool, p *projector.Projector) error {
+func (a *App) openVerifying(d *database, pool *pgxpool.Pool, p *projector.Projector) error {
 	s, err := replay.NewSampler(replay.SamplerConfig{
-		Pool: pool, Log: a.eventLog, Owner: p, Logger: a.log, Metrics: replay.NewSamplerMetrics(a.registry),
+		Pool: pool, Log: d.Log, Owner: p, Logger: d.log, Metrics: replay.NewSamplerMetrics(d.registry),
 		Interval: a.cfg.VerifyInterval, Users: a.cfg.VerifySample, SelfHeal: a.cfg.SelfHeal,
 		Found: a.driftTeller(pool),
 	})
@@ -122,7 +46,7 @@ func (a *App) openVerifying(pool *pgxpool.Pool, p *projector.Projector) error {
 	}
 	// Without an interval Run returns at once, which counts as a failure of a stage.
 	if a.cfg.VerifyInterval > 0 {
-		a.stage("verifying", s.Run)
+		a.stageOf(d, "verifying", s.Run)
 	}
 	return nil
 }

@@ -18,17 +18,14 @@ import (
 // publisher appends events to the log and wakes projectors: the one in this
 // process at once, those of other processes through the bus in the background.
 type publisher struct {
-	log *events.Log
-	// group combines small appends.
-	group     *events.Group
-	projector *projector.Projector // nil if only other processes fold
-	bus       pubsub.Bus
+	// appendAll appends to all databases.
+	appendAll events.Append
+	// projectors are those of this process.
+	projectors []*projector.Projector
+	bus        pubsub.Bus
 	// remote is whether the bus reaches other processes.
 	remote bool
 	logger *slog.Logger
-
-	// written is called after each append.
-	written func()
 
 	appended, failed prometheus.Counter
 	seconds          prometheus.Histogram
@@ -41,10 +38,10 @@ type publisher struct {
 	wake  chan struct{}
 }
 
-func newPublisher(log *events.Log, bus pubsub.Bus, r prometheus.Registerer, logger *slog.Logger) *publisher {
+func newPublisher(bus pubsub.Bus, r prometheus.Registerer, logger *slog.Logger) *publisher {
 	auto := promauto.With(r)
 	p := &publisher{
-		log: log, bus: bus, logger: logger,
+		bus: bus, logger: logger,
 		appended: auto.NewCounter(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "log", Name: "events_appended_total",
 			Help: "Events appended to the log by this process.",
@@ -57,11 +54,9 @@ func newPublisher(log *events.Log, bus pubsub.Bus, r prometheus.Registerer, logg
 			Namespace: "badged", Subsystem: "log", Name: "append_seconds",
 			Help: "Seconds until an append was durable.", Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
 		}),
-		written: func() {},
-		woken:   map[int]struct{}{},
-		wake:    make(chan struct{}, 1),
+		woken: map[int]struct{}{},
+		wake:  make(chan struct{}, 1),
 	}
-	p.group = events.NewGroup(log, p.commit, projector.DefaultConcurrency())
 	return p
 }
 
@@ -75,7 +70,7 @@ func (p *publisher) Append(ctx context.Context, evs ...events.Event) (events.Rec
 
 func (p *publisher) append(ctx context.Context, evs []events.Event) (events.Receipt, error) {
 	began := time.Now()
-	receipt, err := p.group.Append(ctx, evs...)
+	receipt, err := p.appendAll(ctx, evs...)
 	if err != nil {
 		var bad *events.BatchError
 		if !errors.As(err, &bad) && !errors.Is(ctx.Err(), context.Canceled) {
@@ -83,7 +78,6 @@ func (p *publisher) append(ctx context.Context, evs []events.Event) (events.Rece
 		}
 		return receipt, err
 	}
-	p.written()
 	p.seconds.Observe(time.Since(began).Seconds())
 	p.appended.Add(float64(len(evs)))
 	p.wakeAll(receipt.Partitions)
@@ -92,25 +86,15 @@ func (p *publisher) append(ctx context.Context, evs []events.Event) (events.Rece
 
 // appendedElsewhere is called after events were appended to partitions by other means.
 func (p *publisher) appendedElsewhere(partitions []int, events int) {
-	p.written()
 	p.appended.Add(float64(events))
 	p.wakeAll(partitions)
 }
 
-// commit appends events in one transaction, which folds them too where the
-// projector of this process can.
-func (p *publisher) commit(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
-	if p.projector != nil {
-		return p.projector.Append(ctx, evs...)
-	}
-	return p.log.Append(ctx, evs...)
-}
-
 // wakeAll wakes the projectors of partitions. It does not block.
 func (p *publisher) wakeAll(partitions []int) {
-	if p.projector != nil {
+	for _, folding := range p.projectors {
 		for _, partition := range partitions {
-			p.projector.Wake(partition)
+			folding.Wake(partition)
 		}
 	}
 	if !p.remote {

@@ -33,7 +33,7 @@ func (b *wakeBus) Wake(ctx context.Context, partitions []int) error {
 
 func TestOtherProcessesAreWoken(t *testing.T) {
 	bus := &wakeBus{wakes: make(chan []int), err: errors.New("Redis is away")}
-	p := newPublisher(nil, bus, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	p := newPublisher(bus, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	p.remote = true
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -67,7 +67,7 @@ func TestOtherProcessesAreWoken(t *testing.T) {
 }
 
 func TestSingleProcessDoesNotWakeTheBus(t *testing.T) {
-	p := newPublisher(nil, &wakeBus{}, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	p := newPublisher(&wakeBus{}, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	p.wakeAll([]int{1})
 	if len(p.wake) != 0 || len(p.woken) != 0 {
 		t.Errorf("partitions waiting for the bus: %v", p.woken)

@@ -25,14 +25,14 @@ func pushClient(allowPrivate bool) *http.Client {
 }
 
 // openPush adds the sender of pushes.
-func (a *App) openPush(n *outbound.Notifier, apps push.Apps, box *seal.Box) error {
+func (a *App) openPush(d *database, n *outbound.Notifier, apps push.Apps, box *seal.Box) error {
 	sender, err := push.NewSender(push.Config{
-		Apps: apps, Queue: pushQueue{n, box}, Logger: a.log, Metrics: push.NewMetrics(a.registry),
+		Apps: apps, Queue: pushQueue{n, box}, Logger: d.log, Metrics: push.NewMetrics(d.registry),
 	})
 	if err != nil {
 		return err
 	}
-	a.stage("push", sender.Run)
+	a.stageOf(d, "push", sender.Run)
 	return nil
 }
 
@@ -107,7 +107,8 @@ func (q pushQueue) Gone(d push.Due, _ string) { q.notifier.DeviceGone(rowOf(d)) 
 
 // devices registers devices of the configured apps.
 type devices struct {
-	targets *outbound.Targets
+	// targets returns those of the database of a user.
+	targets func(userID string) (*outbound.Targets, error)
 	apps    push.Apps
 	box     *seal.Box
 }
@@ -138,7 +139,11 @@ func (d devices) Put(ctx context.Context, r httpapi.DeviceRegistration) (created
 		}
 	}
 	fingerprint := sha256.Sum256([]byte(app.Platform.AddressOf(r.Token)))
-	return d.targets.PutDevice(ctx, outbound.Registration{
+	targets, err := d.targets(r.UserID)
+	if err != nil {
+		return false, err
+	}
+	return targets.PutDevice(ctx, outbound.Registration{
 		UserID: r.UserID, DeviceID: r.DeviceID, App: r.App, Platform: r.Platform, Environment: r.Environment, Shows: r.Shows,
 		Token: d.box.Seal(r.Token, tokenPlace(r.UserID, r.DeviceID)), Fingerprint: fingerprint[:],
 	})
@@ -157,7 +162,11 @@ func endpointOf(token []byte) string {
 
 // Device implements httpapi.Devices.
 func (d devices) Device(ctx context.Context, userID, deviceID string) (httpapi.Device, error) {
-	device, err := d.targets.Device(ctx, userID, deviceID)
+	targets, err := d.targets(userID)
+	if err != nil {
+		return httpapi.Device{}, err
+	}
+	device, err := targets.Device(ctx, userID, deviceID)
 	if err != nil {
 		return httpapi.Device{}, err
 	}
@@ -166,7 +175,11 @@ func (d devices) Device(ctx context.Context, userID, deviceID string) (httpapi.D
 
 // Devices implements httpapi.Devices.
 func (d devices) Devices(ctx context.Context, userID string) ([]httpapi.Device, error) {
-	all, err := d.targets.Devices(ctx, userID)
+	targets, err := d.targets(userID)
+	if err != nil {
+		return nil, err
+	}
+	all, err := targets.Devices(ctx, userID)
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +192,11 @@ func (d devices) Devices(ctx context.Context, userID string) ([]httpapi.Device, 
 
 // Delete implements httpapi.Devices.
 func (d devices) Delete(ctx context.Context, userID, deviceID string) error {
-	return d.targets.DeleteDevice(ctx, userID, deviceID)
+	targets, err := d.targets(userID)
+	if err != nil {
+		return err
+	}
+	return targets.DeleteDevice(ctx, userID, deviceID)
 }
 
 func (d devices) shown(o *outbound.Device) httpapi.Device {

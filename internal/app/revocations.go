@@ -4,42 +4,75 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/gateway"
 	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/revocation"
+	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/pubsub"
 )
 
 // openRevocations reads which tokens are revoked, before any is accepted, and keeps
-// up with the table if this process accepts tokens.
-func (a *App) openRevocations(ctx context.Context, pool *pgxpool.Pool) error {
-	if !a.cfg.Has(config.RoleAPI) && !a.cfg.Has(config.RoleGateway) {
-		return nil
+// up with the tables if this process accepts tokens.
+func (a *App) openRevocations(ctx context.Context) error {
+	a.revocations = revocations{cluster: a.cluster}
+	for _, d := range a.databases {
+		list := revocation.New(revocation.Config{Ended: func(userIDs []string) { a.ended(userIDs) }, MaxLifetime: a.cfg.JWTMaxLifetime, Logger: d.log, Registerer: d.registry})
+		a.revocations.lists = append(a.revocations.lists, list)
+		if !a.cfg.Has(config.RoleAPI) && !a.cfg.Has(config.RoleGateway) {
+			continue
+		}
+		// The users of a shard that is away have no state to be shown.
+		if err := list.Load(ctx, d.serving); err != nil && d.Err() == nil {
+			return fmt.Errorf("%s: %w", d.config.Label(), err)
+		}
+		a.stageOf(d, "revocations", list.Run)
 	}
-	if err := a.revocations.Load(ctx, pool); err != nil {
-		return fmt.Errorf("database: %w", err)
-	}
-	a.stage("revocations", a.revocations.Run)
 	return nil
 }
 
-// revocations implements gateway.Revocations.
-type revocations struct{ *revocation.List }
+// revoked reports whether tokens of a user that were issued at a time are revoked.
+func (a *App) revoked(userID string, issuedAt time.Time) bool {
+	return a.revocations.revoked(userID, issuedAt)
+}
+
+// revocations implements gateway.Revocations. A revocation is in the database of its
+// user, and in another while the user's partition moves.
+type revocations struct {
+	lists   []*revocation.List
+	cluster *shards.Cluster
+}
 
 // Revoked implements gateway.Revocations.
-func (r revocations) Revoked(id gateway.Identity) bool {
-	return r.List.Revoked(id.UserID, id.IssuedAt)
+func (r revocations) Revoked(id gateway.Identity) bool { return r.revoked(id.UserID, id.IssuedAt) }
+
+func (r revocations) revoked(userID string, issuedAt time.Time) bool {
+	return slices.ContainsFunc(r.lists, func(l *revocation.List) bool { return l.Revoked(userID, issuedAt) })
+}
+
+// Look implements gateway.Revocations.
+func (r revocations) Look() {
+	for _, l := range r.lists {
+		l.Look()
+	}
+}
+
+// of returns the list of a user.
+func (r revocations) of(userID string) (*revocation.List, error) {
+	i, err := r.cluster.Place(userID)
+	if err != nil {
+		return nil, err
+	}
+	return r.lists[i], nil
 }
 
 // disconnects implements httpapi.Disconnects.
 type disconnects struct {
-	pool        *pgxpool.Pool
-	list        *revocation.List
+	listOf      func(userID string) (*revocation.List, error)
+	databaseOf  func(userID string) (*database, error)
 	bus         pubsub.Bus
 	partitionOf func(userID string) int
 	log         *slog.Logger
@@ -50,10 +83,18 @@ const hintTimeout = 500 * time.Millisecond
 
 // Disconnect implements httpapi.Disconnects.
 func (d disconnects) Disconnect(ctx context.Context, by, userID string, revokeBefore time.Time) (time.Time, error) {
-	if err := admin.RecordDisconnect(ctx, d.pool, admin.Operator{Name: by, Via: admin.ViaAPI}, userID, revokeBefore); err != nil {
+	database, err := d.databaseOf(userID)
+	if err != nil {
 		return time.Time{}, err
 	}
-	holds, err := d.list.End(ctx, userID, revokeBefore)
+	if err := admin.RecordDisconnect(ctx, database.serving, admin.Operator{Name: by, Via: admin.ViaAPI}, userID, revokeBefore); err != nil {
+		return time.Time{}, err
+	}
+	list, err := d.listOf(userID)
+	if err != nil {
+		return time.Time{}, err
+	}
+	holds, err := list.End(ctx, userID, revokeBefore)
 	if err != nil {
 		return time.Time{}, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/egress"
 	"github.com/badged/badged/internal/httpapi"
+	"github.com/badged/badged/internal/operators"
 	"github.com/badged/badged/internal/seal"
 	"github.com/badged/badged/projector/outbound"
 )
@@ -21,32 +22,39 @@ func (a *App) webhookCaller() *webhook.Caller {
 }
 
 // webhookOperations returns the operations of admins on webhooks.
-func (a *App) webhookOperations(pool *pgxpool.Pool, box *seal.Box) httpapi.Webhooks {
-	return admin.NewWebhooks(a.webhooksConfig(pool, box))
+func (a *App) webhookOperations(box *seal.Box) httpapi.Webhooks {
+	each := make([]*admin.Webhooks, len(a.databases))
+	for i, d := range a.databases {
+		each[i] = admin.NewWebhooks(a.webhooksConfig(d, box))
+	}
+	if !a.cluster.Sharded() {
+		return each[0]
+	}
+	return operators.NewWebhooks(a.cluster, each)
 }
 
-func (a *App) webhooksConfig(pool *pgxpool.Pool, box *seal.Box) admin.WebhooksConfig {
+func (a *App) webhooksConfig(d *database, box *seal.Box) admin.WebhooksConfig {
 	return admin.WebhooksConfig{
-		Pool: pool, Targets: outbound.NewTargets(pool, a.eventLog.Partitions()), Box: box, Caller: operatorCalls{a.webhookCaller()},
+		Pool: d.serving, Targets: d.targets, Box: box, Caller: operatorCalls{a.webhookCaller()},
 		AllowPrivate: a.cfg.WebhooksAllowPrivate, Reminders: len(a.cfg.RemindAfter) > 0,
 	}
 }
 
 // openWebhooks adds the sender of webhooks, which a notifier feeds.
-func (a *App) openWebhooks(pool *pgxpool.Pool, n *outbound.Notifier, box *seal.Box) error {
+func (a *App) openWebhooks(d *database, pool *pgxpool.Pool, n *outbound.Notifier, box *seal.Box) error {
 	remindAfter, err := a.cfg.RemindAfterByCategory()
 	if err != nil {
 		return err
 	}
 	sender, err := webhook.New(webhook.Config{
-		Queue: webhookQueue{n}, Store: &webhookStore{outbound.NewTargets(pool, a.eventLog.Partitions()), box, a.log},
+		Queue: webhookQueue{n}, Store: &webhookStore{outbound.NewTargets(pool, a.cluster.Partitions()), box, d.log, len(a.databases)},
 		Caller: a.webhookCaller(), RemindAfter: remindAfter,
-		Logger: a.log, Metrics: webhook.NewMetrics(a.registry),
+		Logger: d.log, Metrics: webhook.NewMetrics(d.registry),
 	})
 	if err != nil {
 		return err
 	}
-	a.stage("webhooks", sender.Run)
+	a.stageOf(d, "webhooks", sender.Run)
 	return nil
 }
 
@@ -115,6 +123,9 @@ type webhookStore struct {
 	targets *outbound.Targets
 	box     *seal.Box
 	log     *slog.Logger
+	// senders share the rate that the endpoint permits the process: one for each
+	// database.
+	senders int
 }
 
 // Webhooks implements webhook.Store. A webhook whose secrets cannot be opened is
@@ -133,7 +144,7 @@ func (s *webhookStore) Webhooks(ctx context.Context) ([]webhook.Webhook, error) 
 		}
 		all = append(all, webhook.Webhook{
 			Name: w.Name, Generation: w.Generation, URL: w.URL, Secrets: secrets, Categories: w.Categories,
-			Batch: w.Batch, Rate: w.Rate, State: webhook.State(w.State),
+			Batch: w.Batch, Rate: (w.Rate + s.senders - 1) / s.senders, State: webhook.State(w.State),
 			Ladder: webhook.Ladder{
 				Step: w.Step, Due: value(w.Due), FailingSince: value(w.FailingSince),
 				LastSuccessAt: value(w.LastSuccessAt), LastFailureAt: value(w.LastFailureAt),
@@ -173,7 +184,7 @@ func pointer[T comparable](v T) *T {
 // driftTeller returns what tells webhooks of users whose badges differ from the
 // log.
 func (a *App) driftTeller(pool *pgxpool.Pool) func(ctx context.Context, partition int, users []string) {
-	targets := outbound.NewTargets(pool, a.eventLog.Partitions())
+	targets := outbound.NewTargets(pool, a.cluster.Partitions())
 	return func(ctx context.Context, partition int, users []string) {
 		if err := targets.Enqueue(ctx, partition, outbound.DriftFound, users...); err != nil {
 			a.log.WarnContext(ctx, "cannot tell webhooks of drift", "error", err)

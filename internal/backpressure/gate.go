@@ -16,12 +16,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/lag"
 )
 
 // Config configures a gate. Database, Partitions and PartitionOf are required.
 type Config struct {
 	// Database is where the lag is measured, whichever process folds.
-	Database   events.Querier
+	Database events.Querier
+	// Waiting measures instead, if there are several databases; partitions that cannot
+	// be measured are zero.
+	Waiting    func(ctx context.Context, partitions []int) ([]lag.Waiting, error)
 	Partitions int
 	// PartitionOf returns the partition of a user.
 	PartitionOf func(userID string) int
@@ -92,7 +96,12 @@ type partition struct {
 
 // New returns a gate that admits everything until Run has measured.
 func New(cfg Config) (*Gate, error) {
-	if cfg.Database == nil || cfg.Partitions < 1 || cfg.PartitionOf == nil {
+	if cfg.Waiting == nil && cfg.Database != nil {
+		cfg.Waiting = func(ctx context.Context, partitions []int) ([]lag.Waiting, error) {
+			return lag.WaitingIn(ctx, cfg.Database, partitions)
+		}
+	}
+	if cfg.Waiting == nil || cfg.Partitions < 1 || cfg.PartitionOf == nil {
 		return nil, errors.New("backpressure: Database, Partitions and PartitionOf are required")
 	}
 	if cfg.Logger == nil {

@@ -80,7 +80,7 @@ func (g *Gate) waits() bool {
 func (g *Gate) measure(ctx context.Context, partitions []int) error {
 	ctx, cancel := context.WithTimeout(ctx, measureTimeout)
 	defer cancel()
-	waiting, err := lag.WaitingIn(ctx, g.cfg.Database, partitions)
+	waiting, err := g.cfg.Waiting(ctx, partitions)
 	if err != nil {
 		g.update(nil, time.Now())
 		return fmt.Errorf("backpressure: %w", err)

@@ -33,9 +33,11 @@ type Badges interface {
 	// and what they add to the mentions.
 	View(ctx context.Context, userID string, categories []string) (pubsub.Snapshot, error)
 	Conversations(ctx context.Context, userID string, categories []string, unreadOnly bool, limit int, cursor string) ([]pubsub.Conversation, string, error)
-	// Folded reports whether the badges of these users include everything up to a
-	// position. It returns badges.ErrLost if the log may not have that any more.
-	Folded(ctx context.Context, userIDs []string, position int64) (bool, error)
+	// FoldedAt reports whether the badges of these users include everything that was
+	// appended for them up to a position, as [events.Receipt.Position] names it. It
+	// returns an error that wraps shards.ErrBadPosition if it is none, and badges.ErrLost if the log may
+	// not have that any more.
+	FoldedAt(ctx context.Context, userIDs []string, position string) (bool, error)
 }
 
 // Tokens verifies users' tokens.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/keyring"
+	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/pubsub"
 )
@@ -164,15 +165,14 @@ func (a *API) await(ctx context.Context, users []string, atLeast, timeout string
 	if atLeast == "" {
 		return nil
 	}
-	position, err := strconv.ParseInt(atLeast, 10, 64)
-	if err != nil || position < 0 {
-		return &problem{Status: http.StatusBadRequest, Detail: "at_least must be a token from a " + PositionHeader + " header"}
-	}
 	waitCtx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	look := ctx // look at least once, however short the wait
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		folded, err := a.cfg.Badges.Folded(look, users, position)
+		folded, err := a.cfg.Badges.FoldedAt(look, users, atLeast)
+		if errors.Is(err, shards.ErrBadPosition) {
+			return &problem{Status: http.StatusBadRequest, Detail: "at_least must be a token from a " + PositionHeader + " header"}
+		}
 		if errors.Is(err, badges.ErrLost) {
 			return &problem{Status: http.StatusConflict, Detail: lostPosition}
 		}

@@ -16,8 +16,8 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/schematest"
 	"github.com/badged/badged/internal/httpapi"
+	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/projector"
-	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -38,6 +38,16 @@ func openPool(t *testing.T, url string) *pgxpool.Pool {
 	return pool
 }
 
+// readerOf returns a reader of a database by itself.
+func readerOf(t *testing.T, pool *pgxpool.Pool) *shards.Reader {
+	t.Helper()
+	cluster, err := shards.Open(t.Context(), shards.Config{Databases: []shards.Database{{Pool: pool}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return shards.NewReader(cluster)
+}
+
 // openAPI returns an API on a database.
 func openAPI(t *testing.T, pool *pgxpool.Pool) (*httpapi.API, *events.Log) {
 	t.Helper()
@@ -45,7 +55,7 @@ func openAPI(t *testing.T, pool *pgxpool.Pool) (*httpapi.API, *events.Log) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newAPI(t, log, badges.NewReader(pool, log.Partitions()), slog.New(slog.DiscardHandler)), log
+	return newAPI(t, log, readerOf(t, pool), slog.New(slog.DiscardHandler)), log
 }
 
 // fold runs a projector until the test ends.

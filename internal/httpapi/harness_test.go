@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +24,7 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/httpapi"
 	"github.com/badged/badged/internal/keyring"
+	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -111,7 +113,11 @@ func (b *fakeBadges) Conversations(_ context.Context, userID string, categories 
 	return p.conversations, p.next, errors.Join(p.err, b.err)
 }
 
-func (b *fakeBadges) Folded(ctx context.Context, _ []string, transactionID int64) (bool, error) {
+func (b *fakeBadges) FoldedAt(ctx context.Context, _ []string, position string) (bool, error) {
+	transactionID, err := strconv.ParseInt(position, 10, 64)
+	if err != nil || transactionID < 0 {
+		return false, shards.ErrBadPosition
+	}
 	b.looks = append(b.looks, transactionID)
 	if err := errors.Join(ctx.Err(), b.err); err != nil {
 		return false, err

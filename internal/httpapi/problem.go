@@ -7,6 +7,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/pgfault"
+	"github.com/badged/badged/internal/shards"
 )
 
 // problem is an RFC 9457 answer: an error that is safe to show.
@@ -40,7 +41,13 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 			return // the client is gone
 		}
 		p = &problem{Status: http.StatusInternalServerError, Detail: "internal error; the server has logged it"}
-		if f := pgfault.Of(err); f != pgfault.None {
+		f := pgfault.Of(err)
+		switch {
+		case errors.Is(err, events.ErrNotHeld):
+			p = &problem{Status: http.StatusServiceUnavailable, Detail: "some users of the request are being moved to another database; repeat the request; repeated events count once", retryAfter: "1"}
+		case errors.Is(err, shards.ErrAway):
+			p = &problem{Status: http.StatusServiceUnavailable, Detail: "the database of some users of the request cannot be reached; what there was for other users is stored; repeat the request; repeated events count once", retryAfter: "1"}
+		case f != pgfault.None:
 			p = unavailable(f)
 		}
 		a.log.ErrorContext(r.Context(), "request failed", "method", r.Method, "path", r.URL.Path, "error", err)

@@ -83,7 +83,7 @@ func (a *API) postEvents(w http.ResponseWriter, r *http.Request, key *keyring.Ke
 		return err
 	}
 	key.Published(len(evs))
-	w.Header().Set(PositionHeader, strconv.FormatInt(int64(receipt.Token()), 10))
+	w.Header().Set(PositionHeader, receipt.Position())
 	writeJSON(w, http.StatusAccepted, "application/json", accepted{len(evs)})
 	return nil
 }

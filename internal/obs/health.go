@@ -32,6 +32,12 @@ func (i impairment) Error() string { return i.text }
 // if the check is vital.
 func Impaired(text string) error { return impairment{text} }
 
+// IsImpaired reports whether an error is one of Impaired.
+func IsImpaired(err error) bool {
+	_, ok := errors.AsType[impairment](err)
+	return ok
+}
+
 // Readiness is the answer of /readyz.
 type Readiness struct {
 	Status string            `json:"status" enum:"ready,not ready,draining" doc:"Whether the process can serve."`

@@ -49,7 +49,7 @@ func ApplicationName(kind string) string {
 // Owner shares partitions fairly among the processes that work on them: each
 // partition has one owner. An owner that dies loses its session and its locks, and
 // others take over. The locks only save work: two owners at once must do no harm.
-// All fields are required.
+// All fields but Held are required.
 type Owner struct {
 	// Connect says how to connect.
 	Connect *pgx.ConnConfig
@@ -59,6 +59,9 @@ type Owner struct {
 	// that of the locks of sessions; the second keys are the partition and the pid.
 	Class, MemberClass int
 	Partitions         int
+	// Held returns the partitions that are in the database, if those are not all. An
+	// owner gives up those that are in it no more.
+	Held func() []int
 	// Interval is how often the owner counts the others and takes or gives up
 	// partitions until it has its share.
 	Interval time.Duration
@@ -156,14 +159,44 @@ func (h *holdings) rebalance(ctx context.Context) error {
 	if err := h.conn.QueryRow(queryCtx, membersSQL, h.owner.MemberClass).Scan(&members, &before); err != nil {
 		return fmt.Errorf("count the owners: %w", err)
 	}
-	share := fairShare(h.owner.Partitions, members, before)
+	all := h.owner.all()
+	if gone := h.gone(all); len(gone) > 0 {
+		if err := h.giveUp(queryCtx, gone); err != nil {
+			return err
+		}
+		h.owner.Logger.InfoContext(ctx, "giving up partitions that are on another shard", "as", h.owner.Kind, "given_up", gone, "owned", len(h.held))
+	}
+	share := fairShare(len(all), members, before)
 	switch surplus := len(h.held) - share; {
 	case surplus > 0:
 		return h.release(queryCtx, surplus, members)
 	case surplus < 0:
-		return h.take(ctx, queryCtx, -surplus, members)
+		return h.take(ctx, queryCtx, all, -surplus, members)
 	}
 	return nil
+}
+
+// all returns the partitions that owners share.
+func (o *Owner) all() []int {
+	if o.Held != nil {
+		return o.Held()
+	}
+	all := make([]int, o.Partitions)
+	for id := range all {
+		all[id] = id
+	}
+	return all
+}
+
+// gone returns the partitions that are held and not among all.
+func (h *holdings) gone(all []int) (gone []int) {
+	for id := range h.held {
+		if !slices.Contains(all, id) {
+			gone = append(gone, id)
+		}
+	}
+	slices.Sort(gone)
+	return gone
 }
 
 // fairShare returns how many partitions a member gets, given the number of
@@ -176,11 +209,11 @@ func fairShare(partitions, members, before int) int {
 	return share
 }
 
-// take takes up to n free partitions and works on them until ctx is done.
-func (h *holdings) take(ctx, queryCtx context.Context, n, members int) error {
+// take takes up to n free partitions of all and works on them until ctx is done.
+func (h *holdings) take(ctx, queryCtx context.Context, all []int, n, members int) error {
 	o := h.owner
 	var missing []int
-	for id := range o.Partitions {
+	for _, id := range all {
 		if _, ok := h.held[id]; !ok {
 			missing = append(missing, id)
 		}
@@ -220,11 +253,19 @@ func (h *holdings) release(ctx context.Context, n, members int) error {
 	rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] }) //nolint:gosec // spreads load, guards nothing
 	ids = ids[:n]
 	slices.Sort(ids)
+	if err := h.giveUp(ctx, ids); err != nil {
+		return err
+	}
+	h.owner.Logger.InfoContext(ctx, "giving up partitions for other processes", "as", h.owner.Kind, "given_up", ids, "owned", len(h.held), "processes", members)
+	return nil
+}
+
+// giveUp gives up partitions.
+func (h *holdings) giveUp(ctx context.Context, ids []int) error {
 	h.stop(ids)
 	if _, err := h.conn.Exec(ctx, releaseSQL, h.owner.Class, ids); err != nil {
 		return fmt.Errorf("give up partitions: %w", err)
 	}
-	h.owner.Logger.InfoContext(ctx, "giving up partitions for other processes", "as", h.owner.Kind, "given_up", ids, "owned", len(h.held), "processes", members)
 	return nil
 }
 

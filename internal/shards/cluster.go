@@ -37,6 +37,9 @@ type Config struct {
 	Databases []Database
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
+	// Check, if not nil, is called when a shard is reached for the first time, with its
+	// index among Databases. If it fails, the shard is away.
+	Check func(ctx context.Context, index int) error
 	// Interval is how often Run reads the maps. Default 1s.
 	Interval time.Duration
 	// Patience is how long a shard may take to answer until it is away. Default 2s, and
@@ -198,7 +201,7 @@ func (c *Cluster) openAll(ctx context.Context, patience time.Duration) error {
 				"shard", s.Name, "partitions", List(merged.of(s.Name)), "error", s.last.err)
 			continue
 		}
-		if err := s.Log.Check(ctx); err != nil {
+		if err := s.check(ctx); err != nil {
 			errs = append(errs, fmt.Errorf("shard %s: %w", s.Name, err))
 			continue
 		}
@@ -253,6 +256,16 @@ func (c *Cluster) ShardOf(partition int) *Shard {
 	return nil
 }
 
+// Place returns the index of the shard of a user among Shards. It fails with an error that
+// wraps [ErrAway] if the shard cannot be reached.
+func (c *Cluster) Place(userID string) (int, error) {
+	s := c.ShardOf(c.PartitionOf(userID))
+	if s == nil {
+		return 0, fmt.Errorf("%w: the map gives the partition of the user to a shard that is not configured", ErrAway)
+	}
+	return s.index, s.Err()
+}
+
 // Map returns the place of each partition. The caller must not change it.
 func (c *Cluster) Map() []Place { return c.state.Load().places }
 
@@ -287,6 +300,16 @@ func (s *Shard) Label() string {
 		return "the database"
 	}
 	return "shard " + s.Name
+}
+
+// check fails if nothing may be folded on the shard.
+func (s *Shard) check(ctx context.Context) error {
+	if check := s.cluster.cfg.Check; check != nil {
+		if err := check(ctx, s.index); err != nil {
+			return err
+		}
+	}
+	return s.Log.Check(ctx)
 }
 
 func (s *Shard) reached() { s.openReady.Do(func() { close(s.ready) }) }

@@ -183,7 +183,7 @@ func (c *Cluster) refresh(ctx context.Context, some []*Shard) {
 // learn keeps what a shard said.
 func (c *Cluster) learn(ctx context.Context, s *Shard, v view) {
 	if v.err == nil && !isClosed(s.ready) {
-		v.err = s.Log.Check(ctx)
+		v.err = s.check(ctx)
 	}
 	switch was := s.last.err; {
 	case v.err != nil && was == nil:

@@ -344,3 +344,6 @@ SELECT k.ord, c.level::text, c.joined IS NOT NULL,
 FROM unnest($1::text[], $2::text[], $3::bigint[]) WITH ORDINALITY AS k (user_id, conversation_id, seq, ord)
 JOIN badged.conversations_pNN AS c ON c.user_id = k.user_id AND c.conversation_id = k.conversation_id
 LEFT JOIN badged.rooms_pNN AS r ON r.conversation_id = CASE WHEN c.joined IS NOT NULL THEN c.conversation_id END
+
+-- name: is a partition held
+SELECT EXISTS (SELECT FROM badged.partitions WHERE partition_id = $1)

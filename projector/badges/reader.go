@@ -42,6 +42,10 @@ const (
 // Reader reads badges from the tables alone. What it returns about a user is from
 // one statement and so one snapshot: a total and its parts always agree. It is
 // safe for concurrent use.
+//
+// In a database that is one of several, reading badges and states of users of partitions
+// that it does not hold fails with [events.ErrNotHeld]. For what else is read, ask
+// [Reader.Holds] afterwards.
 type Reader struct {
 	q          events.Querier
 	partitions int
@@ -70,14 +74,23 @@ func (r *Reader) badge(ctx context.Context, userID string) (pubsub.Badge, error)
 		var isMember bool
 		err := r.q.QueryRow(ctx, statements.Of(p, "read a badge"), userID, p).Scan(append(badgeTargets(&b), &isMember)...)
 		if err != nil || !isMember {
-			return b, err
+			return b, notHeld(err)
 		}
 		r.members.add(userID)
 	}
 	var m memberships
 	err := r.q.QueryRow(ctx, statements.Of(p, "read the badge of a member"), userID, p).Scan(append(badgeTargets(&b), m.targets()...)...)
 	m.addTo(&b)
-	return b, err
+	return b, notHeld(err)
+}
+
+// notHeld turns the lack of a row into ErrNotHeld: every user of the partitions that
+// the database holds has a badge.
+func notHeld(err error) error {
+	if errors.Is(err, pgx.ErrNoRows) {
+		return events.ErrNotHeld
+	}
+	return err
 }
 
 // Badges returns the badges of up to MaxBadges users, in the order given.
@@ -112,14 +125,20 @@ func (r *Reader) badges(ctx context.Context, sql string, userIDs []string) ([]pu
 	var isMember bool
 	rows, _ := r.q.Query(ctx, everywhere(sql), userIDs, r.partitionsOf(userIDs))
 	if _, err := pgx.ForEachRow(rows, append(badgeTargets(&b), &isMember), func() error {
-		b.UserID = userIDs[len(badges)]
+		b.UserID = userIDs[len(badges)] // if rows are missing, the result is not used
 		if isMember {
 			members, places = append(members, b.UserID), append(places, len(badges))
 		}
 		badges = append(badges, b)
 		return nil
-	}); err != nil || len(members) == 0 {
-		return badges, err
+	}); err != nil {
+		return nil, err
+	}
+	switch {
+	case len(badges) != len(userIDs):
+		return nil, events.ErrNotHeld
+	case len(members) == 0:
+		return badges, nil
 	}
 	var m memberships
 	rows, _ = r.q.Query(ctx, everywhere(statements.Get("read the badges of members")), members, r.partitionsOf(members))
@@ -130,6 +149,9 @@ func (r *Reader) badges(ctx context.Context, sql string, userIDs []string) ([]pu
 		members, places = members[1:], places[1:]
 		return nil
 	})
+	if err == nil && len(members) > 0 {
+		err = events.ErrNotHeld
+	}
 	return badges, err
 }
 
@@ -164,6 +186,14 @@ func count(b *pubsub.Badge, category string, n, conversations int64) {
 	b.Categories[category] += n
 	b.UnreadConversations += conversations
 	b.CategoryConversations[category] += conversations
+}
+
+// Holds reports whether the database holds a partition.
+func (r *Reader) Holds(ctx context.Context, partition int) (holds bool, err error) {
+	if err := r.q.QueryRow(ctx, statements.Get("is a partition held"), partition).Scan(&holds); err != nil {
+		return false, fmt.Errorf("read whether partition %d is held: %w", partition, err)
+	}
+	return holds, nil
 }
 
 // Now returns the time by the database's clock.
@@ -231,6 +261,7 @@ func (r *Reader) ordinaryStates(ctx context.Context, partition int, held []pubsu
 	var (
 		ord             int
 		isMember, whole bool
+		found           bool
 		carried         int64
 		b               pubsub.Badge
 		c               conversationRow
@@ -238,6 +269,7 @@ func (r *Reader) ordinaryStates(ctx context.Context, partition int, held []pubsu
 	rows, _ := r.q.Query(ctx, statesSQL(statements.Of(partition, "read states")), append(heldArguments(held), partition)...)
 	_, err = pgx.ForEachRow(rows, slices.Concat([]any{&ord, &isMember, &whole, &carried}, badgeTargets(&b), c.targets()), func() error {
 		s := &states[ord-1]
+		found = true
 		if isMember {
 			members, places = append(members, held[ord-1]), append(places, ord-1)
 			return nil
@@ -249,6 +281,9 @@ func (r *Reader) ordinaryStates(ctx context.Context, partition int, held []pubsu
 		}
 		return nil
 	})
+	if err == nil && !found && len(held) > 0 {
+		err = events.ErrNotHeld
+	}
 	return members, places, err
 }
 
@@ -350,8 +385,9 @@ func (r *Reader) conversations(ctx context.Context, sql, ofMember, userID string
 // What is known to have survived is what was folded before.
 var ErrLost = errors.New("the log may have lost what was published at this position")
 
-// Head returns a position for Folded: everything committed until now is at or before it.
-func (r *Reader) Head(ctx context.Context) (position int64, err error) {
+// Head returns a position for Folded: everything committed until now is at or before it,
+// for any user.
+func (r *Reader) Head(ctx context.Context, _ string) (position int64, err error) {
 	var transactionID, timeline int64
 	if err := r.q.QueryRow(ctx, statements.Get("read the head")).Scan(&transactionID, &timeline); err != nil {
 		return 0, fmt.Errorf("read the head of the log: %w", err)

@@ -406,7 +406,7 @@ func TestFolded(t *testing.T) {
 	if !folded(events.Receipt{TransactionID: 1}, ann, bob) {
 		t.Error("an empty log is not folded")
 	}
-	head, err := d.Reader.Head(t.Context())
+	head, err := d.Reader.Head(t.Context(), "ada")
 	if err != nil || !folded(events.Receipt{TransactionID: head}, ann, bob) {
 		t.Errorf("the head of an empty log, %d, is not folded: %v", head, err)
 	}

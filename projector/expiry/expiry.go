@@ -61,6 +61,9 @@ type Config struct {
 	Log  Appender
 	// Partitions is the number of partitions of the log.
 	Partitions int
+	// Held returns the partitions that the database holds, if it is one of several.
+	// Default: all.
+	Held func() []int
 	// After is, by category, how long a conversation must have been without
 	// deliveries to expire: at least MinExpireAfter. Other categories never
 	// expire.

@@ -18,7 +18,7 @@ import (
 // sweep expires the stale conversations, partition by partition.
 func (x *Sweeper) sweep(ctx context.Context, conn *pgx.Conn) error {
 	start, now, expired := time.Now(), x.cfg.Now(), 0
-	for p := range x.cfg.Partitions {
+	for _, p := range x.partitions() {
 		settled, err := x.settled(ctx, conn, p, now)
 		if err != nil {
 			return err
@@ -47,6 +47,18 @@ func (x *Sweeper) sweep(ctx context.Context, conn *pgx.Conn) error {
 	x.cfg.Metrics.lastSweep.Set(float64(now.Unix()))
 	x.log.InfoContext(ctx, "expiry sweep finished", "expired", expired, "took", took)
 	return nil
+}
+
+// partitions returns the partitions to sweep.
+func (x *Sweeper) partitions() []int {
+	if x.cfg.Held != nil {
+		return x.cfg.Held()
+	}
+	all := make([]int, x.cfg.Partitions)
+	for p := range all {
+		all[p] = p
+	}
+	return all
 }
 
 // settled returns the hour before which every delivery is in the tables, except

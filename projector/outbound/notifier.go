@@ -30,6 +30,9 @@ type NotifierConfig struct {
 	Pool *pgxpool.Pool
 	// Partitions is the number of partitions of the log.
 	Partitions int
+	// Held returns the partitions that the database holds, if it is one of several.
+	// Default: all.
+	Held func() []int
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
 	// Metrics defaults to metrics that are not registered.
@@ -103,7 +106,7 @@ func (n *Notifier) Run(ctx context.Context) error {
 	g.Go(func() { n.store(ctx) })
 	owner := pgsession.Owner{
 		Connect: n.cfg.Pool.Config().ConnConfig, Kind: "notifier", Class: lockClass, MemberClass: memberClass,
-		Partitions: n.cfg.Partitions, Interval: n.cfg.OwnershipInterval, Silence: 3 * n.cfg.OwnershipInterval,
+		Partitions: n.cfg.Partitions, Held: n.cfg.Held, Interval: n.cfg.OwnershipInterval, Silence: 3 * n.cfg.OwnershipInterval,
 		Work: n.work, Logger: n.log,
 		Changed: func(owned []int) {
 			n.metrics.own(owned)

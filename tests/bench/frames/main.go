@@ -281,7 +281,7 @@ func (b *badged) Conversation(context.Context, string, string) (pubsub.Conversat
 func (b *badged) IsMember(context.Context, string, string) (bool, error) { return false, errNoCommands }
 
 // Head implements gateway.Badges.
-func (b *badged) Head(context.Context) (int64, error) { return 0, errNoCommands }
+func (b *badged) Head(context.Context, string) (int64, error) { return 0, errNoCommands }
 
 // Folded implements gateway.Badges.
 func (b *badged) Folded(context.Context, []string, int64) (bool, error) { return false, errNoCommands }

@@ -1,0 +1,439 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/httpapi"
+	"github.com/badged/badged/internal/obs"
+	"github.com/badged/badged/internal/pgfault"
+	"github.com/badged/badged/internal/pooler"
+	"github.com/badged/badged/internal/shards"
+	"github.com/badged/badged/migrations"
+	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/lag"
+	"github.com/badged/badged/projector/outbound"
+	"github.com/badged/badged/projector/replay"
+)
+
+// database is what this process has of one database: the only one, or a shard.
+type database struct {
+	*shards.Shard
+	config config.Shard
+	// registry and log say which shard they are about, if there are several.
+	registry prometheus.Registerer
+	log      *slog.Logger
+	faults   *pgfault.Watch
+	// serving is the pool of requests: a separate one keeps them from delaying the fold.
+	serving *pgxpool.Pool
+	targets *outbound.Targets
+	// projector is nil if only other processes fold.
+	projector *projector.Projector
+	// folded is called with each of its batches.
+	folded func(projector.FoldedBatch)
+}
+
+// nameDatabases returns the databases of the configuration, without connecting.
+func (a *App) nameDatabases() ([]*database, error) {
+	all, err := a.cfg.All()
+	if err != nil {
+		return nil, err
+	}
+	var databases []*database
+	for _, s := range all {
+		d := &database{config: s, registry: a.registry, log: a.log, folded: func(projector.FoldedBatch) {}}
+		if s.Name != "" {
+			d.registry = prometheus.WrapRegistererWith(prometheus.Labels{"shard": s.Name}, a.registry)
+			d.log = a.log.With("shard", s.Name)
+		}
+		d.faults = pgfault.NewWatch(d.registry)
+		databases = append(databases, d)
+	}
+	return databases, nil
+}
+
+// openDatabases connects to the databases, and fails if they cannot be served. A shard
+// that cannot be reached is checked when it is back.
+func (a *App) openDatabases(ctx context.Context) (err error) {
+	var all []shards.Database
+	for _, d := range a.databases {
+		if d.config.Name == "" {
+			if err := a.checkPooler(ctx, d); err != nil {
+				return err
+			}
+		}
+		if d.serving, err = a.pool(ctx, d, "serving", config.ServingConns); err != nil {
+			return err
+		}
+		if d.config.Name == "" {
+			if err := a.checkSchema(ctx, d, a.cfg.Migrate); err != nil {
+				return err
+			}
+		}
+		all = append(all, shards.Database{Name: d.config.Name, Pool: d.serving})
+	}
+	if a.cfg.Sharded() && a.cfg.Migrate {
+		for _, d := range a.databases {
+			// What has no schema yet is to join the cluster, which needs more than that.
+			n, err := migrations.Partitions(ctx, d.serving.Config().ConnConfig)
+			if err == nil && n > 0 {
+				err = a.checkSchema(ctx, d, true)
+			}
+			if err != nil && !unreachable(err) {
+				return err
+			}
+		}
+	}
+	a.cluster, err = shards.Open(ctx, shards.Config{
+		Databases: all, Logger: a.log,
+		Check: func(ctx context.Context, i int) error {
+			if err := a.checkPooler(ctx, a.databases[i]); err != nil {
+				return err
+			}
+			return a.checkSchema(ctx, a.databases[i], false)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	for i, s := range a.cluster.Shards() {
+		a.databases[i].Shard = s
+		a.databases[i].targets = outbound.NewTargets(a.databases[i].serving, a.cluster.Partitions())
+	}
+	if a.cluster.Sharded() {
+		a.stage("shards", a.cluster.Run)
+		a.registerShards()
+	}
+	return nil
+}
+
+// unreachable reports whether an error is that there was no connection.
+func unreachable(err error) bool {
+	_, ok := errors.AsType[*pgconn.ConnectError](err)
+	return ok || errors.Is(err, context.DeadlineExceeded)
+}
+
+// registerShards registers the metrics of shards.
+func (a *App) registerShards() {
+	for _, d := range a.databases {
+		auto := promauto.With(d.registry)
+		auto.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: "badged", Subsystem: "shard", Name: "up",
+			Help: "1 while this process reaches the shard, else 0.",
+		}, func() float64 {
+			if d.Err() != nil {
+				return 0
+			}
+			return 1
+		})
+		auto.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: "badged", Subsystem: "shard", Name: "partitions",
+			Help: "Partitions that the shard holds, as last known.",
+		}, func() float64 { return float64(len(d.Held())) })
+	}
+	a.registry.MustRegister(awayPartitions{
+		a.cluster, prometheus.NewDesc("badged_shard_partition_away", "1 for each partition that no reachable shard holds: its users' events are refused.", []string{"partition"}, nil),
+	})
+	promauto.With(a.registry).NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "badged", Subsystem: "shard", Name: "maps_disagree",
+		Help: "1 while shards disagree on which holds a partition, and the last map stays in use, else 0.",
+	}, func() float64 {
+		if a.cluster.Problem() != nil {
+			return 1
+		}
+		return 0
+	})
+}
+
+// awayPartitions collects the partitions that are away.
+type awayPartitions struct {
+	cluster *shards.Cluster
+	desc    *prometheus.Desc
+}
+
+// Describe implements prometheus.Collector.
+func (c awayPartitions) Describe(descriptions chan<- *prometheus.Desc) { descriptions <- c.desc }
+
+// Collect implements prometheus.Collector.
+func (c awayPartitions) Collect(metrics chan<- prometheus.Metric) {
+	for _, p := range c.cluster.Away() {
+		metrics <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, 1, fmt.Sprint(p))
+	}
+}
+
+// held returns what tells the partitions that the database holds, nil if those are all.
+func (d *database) held() func() []int {
+	if d.config.Name == "" {
+		return nil
+	}
+	return d.Held
+}
+
+// stageOf adds a stage that works on one database, once that was reached.
+func (a *App) stageOf(d *database, name string, run func(ctx context.Context) error) {
+	if d.config.Name == "" {
+		a.stage(name, run)
+		return
+	}
+	a.stage(name+" of shard "+d.config.Name, func(ctx context.Context) error {
+		select {
+		case <-d.Ready():
+			return run(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	})
+}
+
+// pool opens a pool of at most maxConns connections, unless the URL of the database sets
+// its own limit.
+func (a *App) pool(ctx context.Context, d *database, purpose string, maxConns int32) (*pgxpool.Pool, error) {
+	cfg, err := d.config.PoolConfig()
+	if err != nil {
+		return nil, err
+	}
+	projector.ConfigurePool(cfg)
+	if !strings.Contains(d.config.URL, "pool_max_conns") {
+		cfg.MaxConns = maxConns
+	}
+	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
+		cfg.ConnConfig.RuntimeParams["application_name"] = "badged " + purpose
+	}
+	d.faults.Configure(cfg.ConnConfig)
+	if cfg.ConnConfig.ConnectTimeout == 0 {
+		cfg.ConnConfig.ConnectTimeout = 5 * time.Second
+	}
+	if cfg.ConnConfig.ValidateConnect == nil {
+		// A standby lags: clients would be compared with old badges.
+		cfg.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
+	}
+	a.timelines.Configure(cfg.ConnConfig)
+	if a.traces != nil {
+		cfg.ConnConfig.Tracer = a.traces
+	}
+	p, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the %s: %w", d.config.Label(), err)
+	}
+	a.pools = append(a.pools, p)
+	obs.RegisterPool(d.registry, purpose, p)
+	return p, nil
+}
+
+// checkPooler fails if the database is behind an unsupported pooler.
+func (a *App) checkPooler(ctx context.Context, d *database) error {
+	cfg, err := d.config.PoolConfig()
+	if err != nil {
+		return err
+	}
+	if _, err := pooler.Find(ctx, cfg.ConnConfig); err != nil {
+		return fmt.Errorf("%s: %w", d.config.Label(), err)
+	}
+	return nil
+}
+
+// checkSchema migrates if so asked, and fails if migrations are pending.
+func (a *App) checkSchema(ctx context.Context, d *database, migrate bool) error {
+	conn := d.serving.Config().ConnConfig
+	if migrate {
+		applied, err := migrations.Up(ctx, migrations.Config{Conn: conn, Retrying: func(err error, wait time.Duration) {
+			d.log.WarnContext(ctx, "a migration could not get its locks and was rolled back; trying again", "wait", wait, "error", err)
+		}})
+		if err != nil {
+			return fmt.Errorf("%s: %w", d.config.Label(), err)
+		}
+		for _, m := range applied {
+			d.log.InfoContext(ctx, "migrated", "migration", m.Name)
+		}
+	}
+	all, err := migrations.Status(ctx, conn)
+	if err != nil {
+		return fmt.Errorf("%s: %w", d.config.Label(), err)
+	}
+	if n := migrations.Pending(all); n > 0 {
+		return fmt.Errorf("%s: %d of %d migrations are pending; run `badged migrate up`, or serve with --migrate", d.config.Label(), n, len(all))
+	}
+	return nil
+}
+
+// appendTo returns what appends to a database: small appends share a transaction, which
+// folds them too where the projector of this process can.
+func (a *App) appendTo(s *shards.Shard) events.Append {
+	var d *database
+	for _, other := range a.databases {
+		if other.Shard == s {
+			d = other
+		}
+	}
+	group := events.NewGroup(d.Log, func(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
+		if d.projector != nil {
+			return d.projector.Append(ctx, evs...)
+		}
+		return d.Log.Append(ctx, evs...)
+	}, projector.DefaultConcurrency())
+	return func(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
+		receipt, err := group.Append(ctx, evs...)
+		if err == nil {
+			d.faults.Written()
+		}
+		return receipt, err
+	}
+}
+
+// openProjector adds the projector of a database, and what goes with it.
+func (a *App) openProjector(ctx context.Context, d *database) error {
+	folding, err := a.pool(ctx, d, "folding", config.FoldingConns)
+	if err != nil {
+		return err
+	}
+	bus := a.bus
+	var trace func(projector.TracedBatch) []string
+	if a.traces != nil {
+		bus, trace = tracedBus{bus, a.traces}, a.traces.fold
+	}
+	d.projector, err = projector.New(projector.Config{
+		Pool: folding, Log: d.Log, Bus: bus, Held: d.held(), Trace: trace,
+		Logger: d.log, Metrics: projector.NewMetrics(d.registry),
+		CacheBytes:  a.cfg.CacheMiB << 20, // of all partitions, wherever they are
+		DedupWindow: a.cfg.DedupWindow,
+		Folded:      func(b projector.FoldedBatch) { d.folded(b) },
+	})
+	if err != nil {
+		return err
+	}
+	a.publisher.projectors = append(a.publisher.projectors, d.projector)
+	a.stageOf(d, "projector", d.projector.Run)
+	if err := a.openVerifying(d, folding, d.projector); err != nil {
+		return err
+	}
+	return a.openExpiry(d, folding)
+}
+
+// databaseOf returns the database of a user.
+func (a *App) databaseOf(userID string) (*database, error) {
+	i, err := a.cluster.Place(userID)
+	if err != nil {
+		return nil, err
+	}
+	return a.databases[i], nil
+}
+
+// targetsOf returns the devices of the database of a user.
+func (a *App) targetsOf(userID string) (*outbound.Targets, error) {
+	d, err := a.databaseOf(userID)
+	if err != nil {
+		return nil, err
+	}
+	return d.targets, nil
+}
+
+// waiting measures how far folding is behind, for backpressure. What cannot be measured
+// is not behind: its publishers are refused for another reason.
+func (a *App) waiting(ctx context.Context, partitions []int) ([]lag.Waiting, error) {
+	if !a.cluster.Sharded() {
+		return lag.WaitingIn(ctx, a.databases[0].serving, partitions)
+	}
+	all := make([]lag.Waiting, len(partitions)) // all partitions, in order
+	errs := make([]error, len(a.databases))
+	var g sync.WaitGroup
+	for i, d := range a.databases {
+		held := d.Held()
+		if d.Err() != nil || len(held) == 0 {
+			continue
+		}
+		g.Go(func() {
+			var some []lag.Waiting
+			some, errs[i] = lag.WaitingIn(ctx, d.serving, held)
+			for j, w := range some {
+				all[held[j]] = w
+			}
+		})
+	}
+	g.Wait()
+	for i, err := range errs {
+		if err != nil && ctx.Err() == nil {
+			a.databases[i].log.WarnContext(ctx, "cannot measure the lag", "error", err)
+		}
+	}
+	return all, nil
+}
+
+// explainer explains badges from the log of their users' database.
+func (a *App) explainer() httpapi.Explainer {
+	if !a.cluster.Sharded() {
+		return replay.NewExplainer(a.databases[0].serving, a.databases[0].Log)
+	}
+	e := explainers{cluster: a.cluster}
+	for _, d := range a.databases {
+		e.of = append(e.of, replay.NewExplainer(d.serving, d.Log))
+	}
+	return e
+}
+
+type explainers struct {
+	of      []*replay.Explainer
+	cluster *shards.Cluster
+}
+
+// Explain implements httpapi.Explainer.
+func (e explainers) Explain(ctx context.Context, userID string, q replay.Question) (replay.Explanation, error) {
+	i, err := e.cluster.Place(userID)
+	if err != nil {
+		return replay.Explanation{}, err
+	}
+	return e.of[i].Explain(ctx, userID, q)
+}
+
+// checkDatabases is the readiness check of Postgres. A shard that is away is only an
+// impairment while there is another.
+func (a *App) checkDatabases(ctx context.Context) error {
+	if !a.cluster.Sharded() {
+		return checkPostgres(ctx, a.databases[0].serving, a.databases[0].faults)
+	}
+	errs := make([]error, len(a.databases))
+	var g sync.WaitGroup
+	for i, d := range a.databases {
+		g.Go(func() {
+			if d.Err() != nil {
+				errs[i] = errors.New("cannot be reached")
+			} else {
+				errs[i] = checkPostgres(ctx, d.serving, d.faults)
+			}
+		})
+	}
+	g.Wait()
+	var texts []string
+	unread := 0
+	for i, err := range errs {
+		if err == nil {
+			continue
+		}
+		texts = append(texts, fmt.Sprintf("shard %s: %v", a.databases[i].config.Name, err))
+		if !obs.IsImpaired(err) {
+			unread++
+		}
+	}
+	if away := a.cluster.Away(); len(away) > 0 {
+		texts = append(texts, "partitions that are away: "+shards.List(away))
+	}
+	text := strings.Join(texts, "; ")
+	switch {
+	case text == "":
+		return nil
+	case unread < len(a.databases):
+		return obs.Impaired(text)
+	}
+	return errors.New(text)
+}

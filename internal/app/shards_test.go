@@ -1,0 +1,263 @@
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/schematest"
+	"github.com/badged/badged/internal/shards"
+)
+
+// shardedPartitions are two for each of three shards.
+const shardedPartitions = 6
+
+// shardSettings returns the settings of a server on the shards a, b and c.
+func shardSettings(t *testing.T, urls ...string) config.Server {
+	t.Helper()
+	cfg := settings("")
+	var databases []shards.Database
+	for i, url := range urls {
+		name := string(rune('a' + i))
+		cfg.Shards = append(cfg.Shards, name+"="+url)
+		pool, err := pgxpool.New(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer pool.Close()
+		databases = append(databases, shards.Database{Name: name, Pool: pool})
+	}
+	if _, err := shards.Form(t.Context(), databases); err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+func newShard(t *testing.T) string {
+	t.Helper()
+	return pgtest.NewDB(t, schematest.Migrated(shardedPartitions))
+}
+
+// onEach returns a user of each partition.
+func onEach(prefix string) []string {
+	users := make([]string, shardedPartitions)
+	for i, found := 0, 0; found < shardedPartitions; i++ {
+		id := fmt.Sprintf("%s%d", prefix, i)
+		if p := events.PartitionOf(id, shardedPartitions); users[p] == "" {
+			users[p] = id
+			found++
+		}
+	}
+	return users
+}
+
+func event(id, kind, data string) string {
+	return fmt.Sprintf(`{"specversion":"1.0","id":%q,"source":"test","type":%q,"data":{%s}}`+"\n", id, kind, data)
+}
+
+func quotedList(users []string) string { return `["` + strings.Join(users, `","`) + `"]` }
+
+// totals reads the badges of users as of a position.
+func (s *server) totals(t *testing.T, users []string, position string) map[string]int64 {
+	t.Helper()
+	r := newRequest(t, http.MethodPost, s.url+"/v1/badges/query", fmt.Sprintf(`{"user_ids":%s,"at_least":%q,"timeout":"30s"}`, quotedList(users), position))
+	r.Header.Set("Authorization", "Bearer "+publisherKey)
+	r.Header.Set("Content-Type", "application/json")
+	a := send(t, r)
+	var answer struct {
+		Badges []struct {
+			UserID string `json:"user_id"`
+			Total  int64  `json:"total"`
+		} `json:"badges"`
+	}
+	if err := json.Unmarshal([]byte(a.body), &answer); err != nil || a.status != http.StatusOK {
+		t.Fatalf("read the badges: %d %s", a.status, a.body)
+	}
+	all := map[string]int64{}
+	for i, b := range answer.Badges {
+		if b.UserID != users[i] {
+			t.Errorf("badge %d is of %s, want %s", i, b.UserID, users[i])
+		}
+		all[b.UserID] = b.Total
+	}
+	return all
+}
+
+// tryPublish publishes NDJSON and returns the answer.
+func (s *server) tryPublish(t *testing.T, ndjson string) answer {
+	t.Helper()
+	r := newRequest(t, http.MethodPost, s.url+"/v1/events", ndjson)
+	r.Header.Set("Authorization", "Bearer "+publisherKey)
+	r.Header.Set("Content-Type", "application/x-ndjson")
+	return send(t, r)
+}
+
+func wantTotals(t *testing.T, got map[string]int64, users []string, want int64) {
+	t.Helper()
+	all := map[string]int64{}
+	for _, u := range users {
+		all[u] = want
+	}
+	if diff := cmp.Diff(all, got); diff != "" {
+		t.Errorf("totals (-want +got):\n%s", diff)
+	}
+}
+
+func TestEventsGoToTheShardsOfTheirUsers(t *testing.T) {
+	s := run(t, open(t, shardSettings(t, newShard(t), newShard(t), newShard(t))))
+	users := onEach("u")
+	position := s.publish(t, event("1", "message.delivered", `"conversation_id":"all","seq":1,"user_ids":`+quotedList(users)+`,"mentioned_user_ids":`+quotedList(users[3:5])))
+	if strings.Count(position, ".") != 6 {
+		t.Errorf("the position is %s", position)
+	}
+	wantTotals(t, s.totals(t, users, position), users, 1)
+	// Publishing again changes nothing.
+	position = s.publish(t, event("1", "message.delivered", `"conversation_id":"all","seq":1,"user_ids":`+quotedList(users)+`,"mentioned_user_ids":`+quotedList(users[3:5])))
+	wantTotals(t, s.totals(t, users, position), users, 1)
+	// A call for one shard names only that.
+	if position := s.publish(t, event("2", "message.delivered", `"conversation_id":"one","seq":1,"user_ids":["`+users[5]+`"]`)); !strings.HasPrefix(position, "0.c.") {
+		t.Errorf("the position is %s", position)
+	}
+	for _, u := range users {
+		if a := s.get(t, "/v1/users/"+url.PathEscape(u)+"/conversations"); a.status != http.StatusOK || !strings.Contains(a.body, `"conversation_id":"all"`) {
+			t.Errorf("conversations of %s: %d %s", u, a.status, a.body)
+		}
+	}
+	// An invalid event is stored nowhere.
+	if a := s.tryPublish(t, event("3", "message.delivered", `"conversation_id":"all","seq":2,"user_ids":`+quotedList(users))+event("4", "message.delivered", `"conversation_id":"all","seq":0,"user_ids":`+quotedList(users))); a.status != http.StatusBadRequest {
+		t.Errorf("an invalid event: %d %s", a.status, a.body)
+	}
+	if a := s.get(t, "/v1/users/ada/badge?at_least=x"); a.status != http.StatusBadRequest {
+		t.Errorf("a wrong position: %d %s", a.status, a.body)
+	}
+}
+
+// A room has members on every shard. Those who join first on their shard have read what
+// was posted before.
+func TestRoomsSpanShards(t *testing.T) {
+	s := run(t, open(t, shardSettings(t, newShard(t), newShard(t), newShard(t))))
+	users := onEach("u")
+	early, late := users[:2], users[2:]
+	room := `"conversation_id":"lobby"`
+	s.publish(t, event("j1", "room.joined", room+`,"user_ids":`+quotedList(early)))
+	position := s.publish(t, event("p1", "room.posted", room+`,"seq":1`)+event("p2", "room.posted", room+`,"seq":2`))
+	wantTotals(t, s.totals(t, early, position), early, 2)
+	position = s.publish(t, event("j2", "room.joined", room+`,"user_ids":`+quotedList(late)))
+	wantTotals(t, s.totals(t, late, position), late, 0)
+	position = s.publish(t, event("p3", "room.posted", room+`,"seq":3,"sender_id":"`+users[4]+`"`))
+	got := s.totals(t, users, position)
+	want := map[string]int64{users[0]: 3, users[1]: 3, users[2]: 1, users[3]: 1, users[4]: 0, users[5]: 1}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("totals (-want +got):\n%s", diff)
+	}
+	// A message that comes late is behind the join everywhere.
+	position = s.publish(t, event("p1 again", "room.recalled", room+`,"seq":3`))
+	got = s.totals(t, users, position)
+	want = map[string]int64{users[0]: 2, users[1]: 2, users[2]: 0, users[3]: 0, users[4]: 0, users[5]: 0}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("totals after recalling (-want +got):\n%s", diff)
+	}
+}
+
+func TestALostShardStopsItsUsersOnly(t *testing.T) {
+	lost := pgtest.Borrow(t)
+	cfg := shardSettings(t, newShard(t), newShard(t), lost.NewDB(t, schematest.Migrated(shardedPartitions)))
+	s := run(t, open(t, cfg))
+	users := onEach("u")
+	message := func(id string, users []string) string {
+		return event(id, "message.delivered", `"conversation_id":"all","seq":`+id+`,"user_ids":`+quotedList(users))
+	}
+	wantTotals(t, s.totals(t, users, s.publish(t, message("1", users))), users, 1)
+
+	lost.Kill()
+	if a := s.tryPublish(t, message("2", users)); a.status != http.StatusServiceUnavailable {
+		t.Errorf("publish for all: %d %s", a.status, a.body)
+	}
+	eventually(t, "the loss is seen", func() bool {
+		a := s.get(t, "/readyz")
+		return a.status == http.StatusOK && strings.Contains(a.body, "shard c: cannot be reached; partitions that are away: 4-5")
+	})
+	others := users[:4]
+	position := s.publish(t, message("3", others))
+	// The others have what went to all, too.
+	wantTotals(t, s.totals(t, others, position), others, 3)
+	if a := s.tryPublish(t, message("3", users)); a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, "cannot be reached") {
+		t.Errorf("publish for all: %d %s", a.status, a.body)
+	}
+	if a := s.get(t, "/v1/users/"+users[5]+"/badge"); a.status != http.StatusServiceUnavailable {
+		t.Errorf("badge of a user of the lost shard: %d %s", a.status, a.body)
+	}
+	if a := s.get(t, "/metrics"); !strings.Contains(a.body, `badged_shard_up{shard="c"} 0`) || !strings.Contains(a.body, `badged_shard_partition_away{partition="5"} 1`) {
+		t.Error("the metrics do not tell the loss")
+	}
+	// A server starts without it, too.
+	late := run(t, open(t, cfg))
+	wantTotals(t, late.totals(t, others, late.publish(t, message("4", others))), others, 4)
+
+	if err := lost.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*server{s, late} {
+		eventually(t, "the shard is back", func() bool { return !strings.Contains(s.get(t, "/readyz").body, "away") })
+	}
+	for _, id := range []string{"2", "3", "4"} {
+		position = s.publish(t, message(id, users))
+	}
+	wantTotals(t, s.totals(t, users, position), users, 4)
+	position = late.publish(t, message("5", users))
+	wantTotals(t, late.totals(t, users, position), users, 5)
+}
+
+// Publishers and readers follow a partition to another shard.
+func TestAMovedPartitionIsFollowed(t *testing.T) {
+	cfg := shardSettings(t, newShard(t), newShard(t))
+	s := run(t, open(t, cfg))
+	user := onEach("u")[0]
+	position := s.publish(t, event("1", "message.delivered", `"conversation_id":"c","seq":1,"user_ids":["`+user+`"]`))
+	wantTotals(t, s.totals(t, []string{user}, position), []string{user}, 1)
+	a, b := s.databases[0].serving, s.databases[1].serving
+	var epoch string
+	if err := a.QueryRow(t.Context(), `SELECT badged.release_partition(0, 'b', 2)`).Scan(&epoch); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Exec(t.Context(), `SELECT badged.hold_partition(0, 2, $1)`, epoch); err != nil {
+		t.Fatal(err)
+	}
+	position = s.publish(t, event("2", "message.delivered", `"conversation_id":"c","seq":2,"user_ids":["`+user+`"]`))
+	if !strings.HasPrefix(position, "1.b.") {
+		t.Errorf("the position is %s", position)
+	}
+	wantTotals(t, s.totals(t, []string{user}, position), []string{user}, 1) // rows were not moved
+}
+
+func TestServingRefusesWhatIsNoCluster(t *testing.T) {
+	a, b := newShard(t), newShard(t)
+	cfg := settings("")
+	cfg.Shards = []string{"a=" + a, "b=" + b}
+	refuses := func(want string) {
+		t.Helper()
+		app, err := Open(t.Context(), cfg, listen(t), slog.New(slog.DiscardHandler))
+		if err == nil {
+			app.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Open: %v, want %q", err, want)
+		}
+	}
+	refuses("run `badged migrate up` with the same --shard settings")
+	cfg = shardSettings(t, a, b)
+	cfg.Shards = cfg.Shards[:1]
+	refuses("add --shard b=URL")
+	cfg = settings(a)
+	refuses("the database is a shard of a cluster, a: name every shard with --shard")
+}

@@ -1,0 +1,303 @@
+package shards
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/badged/badged/events"
+)
+
+// moveWait is how long a call waits for a partition that is being switched from one
+// shard to another, and movePause is how often it looks. The switch takes less than a
+// second.
+const (
+	moveWait  = 3 * time.Second
+	movePause = 20 * time.Millisecond
+)
+
+// Appender appends events to the shards that hold their users. It is safe for
+// concurrent use.
+type Appender struct {
+	cluster *Cluster
+	// to are by the index of the shard.
+	to []events.Append
+}
+
+// NewAppender returns an appender whose appends to a shard are calls of to, and makes
+// joins of rooms ask all shards for the last message.
+func NewAppender(c *Cluster, to func(*Shard) events.Append) *Appender {
+	a := &Appender{cluster: c}
+	for _, s := range c.shards {
+		a.to = append(a.to, to(s))
+		if c.sharded {
+			s.Log.AskForRooms(c.lastOfRooms)
+		}
+	}
+	return a
+}
+
+// Append appends events to all shards that hold some of their users, to each in one
+// transaction and to all at the same time. It returns nil once all have them. Otherwise
+// some may have them, and those that have keep them: append all again, since repeated
+// events count once. Events for one shard are appended all or none.
+//
+// The error wraps [ErrAway] if a shard cannot be reached, and is a [*events.BatchError]
+// if events are invalid; then none is appended.
+func (a *Appender) Append(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
+	if len(evs) == 0 {
+		return events.Receipt{}, nil
+	}
+	if !a.cluster.sharded {
+		return a.to[0](ctx, evs...)
+	}
+	call := appending{Appender: a, token: token{moves: a.cluster.moves(), positions: map[string]int64{}}}
+	if s := a.cluster.only(evs); s != nil {
+		call.parts = []part{{s, evs}}
+	} else {
+		if err := events.Check(evs); err != nil { // before any shard has some
+			return events.Receipt{}, err
+		}
+		call.parts = a.cluster.split(evs)
+	}
+	return call.run(ctx)
+}
+
+// part are the events of a call for one shard.
+type part struct {
+	shard  *Shard
+	events []events.Event
+}
+
+// appending is a call of Append.
+type appending struct {
+	*Appender
+	parts []part
+	token token
+	// partitions are those to be woken.
+	partitions []int
+}
+
+// run appends all parts. Parts that a shard has refused, since a partition has moved, are
+// split again.
+func (a *appending) run(ctx context.Context) (events.Receipt, error) {
+	deadline := time.Now().Add(moveWait)
+	for {
+		refused, err := a.once(ctx)
+		if err != nil {
+			return events.Receipt{}, err
+		}
+		if len(refused) == 0 {
+			slices.Sort(a.partitions)
+			return events.Receipt{Partitions: slices.Compact(a.partitions), Shards: a.token.String()}, nil
+		}
+		if time.Now().After(deadline) {
+			return events.Receipt{}, fmt.Errorf("append %d events: %w", len(refused[0].events), events.ErrNotHeld)
+		}
+		if err := pause(ctx, movePause); err != nil {
+			return events.Receipt{}, err
+		}
+		_ = a.cluster.Reload(ctx) // if it fails, the last map stays
+		a.parts, a.token.moves = nil, a.cluster.moves()
+		for _, p := range refused {
+			a.parts = append(a.parts, a.cluster.split(p.events)...)
+		}
+	}
+}
+
+// once appends the parts at the same time, and returns those that were refused.
+func (a *appending) once(ctx context.Context) (refused []part, err error) {
+	receipts, errs := make([]events.Receipt, len(a.parts)), make([]error, len(a.parts))
+	if len(a.parts) == 1 {
+		receipts[0], errs[0] = a.one(ctx, a.parts[0])
+	} else {
+		var g sync.WaitGroup
+		for i, p := range a.parts {
+			g.Go(func() { receipts[i], errs[i] = a.one(ctx, p) })
+		}
+		g.Wait()
+	}
+	var failed []error
+	for i, p := range a.parts {
+		switch {
+		case errors.Is(errs[i], events.ErrNotHeld):
+			refused = append(refused, p)
+		case errs[i] != nil:
+			failed = append(failed, errs[i])
+		default:
+			a.token.positions[p.shard.Name] = max(a.token.positions[p.shard.Name], int64(receipts[i].Token()))
+			a.partitions = append(a.partitions, receipts[i].Partitions...)
+		}
+	}
+	return refused, errors.Join(failed...)
+}
+
+// one appends a part. It does not wait for a shard that is away.
+func (a *appending) one(ctx context.Context, p part) (events.Receipt, error) {
+	if p.shard == nil {
+		return events.Receipt{}, fmt.Errorf("%w: the map gives the partition to a shard that is not configured", ErrAway)
+	}
+	if err := p.shard.Err(); err != nil {
+		return events.Receipt{}, err
+	}
+	type result struct {
+		receipt events.Receipt
+		err     error
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan result, 1)
+	go func() {
+		r, err := a.to[p.shard.index](ctx, p.events...)
+		done <- result{r, err}
+	}()
+	for {
+		changed := a.cluster.Changed()
+		if err := p.shard.Err(); err != nil {
+			return events.Receipt{}, err // whether it has them is not known
+		}
+		select {
+		case r := <-done:
+			if r.err != nil && a.cluster.sharded {
+				r.err = p.shard.named(r.err)
+			}
+			return r.receipt, r.err
+		case <-changed:
+		}
+	}
+}
+
+// named says which shard an error is of, unless it is about events.
+func (s *Shard) named(err error) error {
+	var bad *events.BatchError
+	if err == nil || s.Name == "" || errors.As(err, &bad) {
+		return err
+	}
+	return fmt.Errorf("shard %s: %w", s.Name, err)
+}
+
+// shardOfUser returns the shard of a user, nil if it is not configured.
+func (c *Cluster) shardOfUser(st *state, userID string) *Shard {
+	if i := st.owners[c.PartitionOf(userID)]; i >= 0 {
+		return c.shards[i]
+	}
+	return nil
+}
+
+// only returns the shard of all users of events, nil if there are several, or rooms.
+func (c *Cluster) only(evs []events.Event) *Shard {
+	st := c.state.Load()
+	if len(c.shards) == 1 {
+		return c.shards[0]
+	}
+	var only *Shard
+	for i := range evs {
+		users := evs[i].Data.UserIDs
+		if len(users) == 0 {
+			return nil
+		}
+		for _, u := range users {
+			s := c.shardOfUser(st, u)
+			if s == nil || only != nil && s != only {
+				return nil
+			}
+			only = s
+		}
+	}
+	return only
+}
+
+// split returns events by shard, each with the users of the shard. Messages to rooms go
+// to every shard, whose log knows whether the room has members there.
+func (c *Cluster) split(evs []events.Event) []part {
+	st := c.state.Load()
+	now := time.Now()
+	parts := make([]part, len(c.shards)+1) // the last for partitions of no shard
+	for i, s := range c.shards {
+		parts[i].shard = s
+	}
+	add := func(i int, e *events.Event) { parts[i].events = append(parts[i].events, *e) }
+	users, mentioned := make([][]string, len(parts)), make([][]string, len(parts))
+	for i := range evs {
+		e := evs[i]
+		if e.Time.IsZero() { // the same everywhere
+			e.Time = now
+		}
+		if len(e.Data.UserIDs) == 0 {
+			for j := range c.shards {
+				add(j, &e)
+			}
+			continue
+		}
+		c.group(st, e.Data.UserIDs, users)
+		c.group(st, e.Data.MentionedUserIDs, mentioned)
+		for j := range parts {
+			switch {
+			case len(users[j]) == 0:
+			case len(users[j]) == len(e.Data.UserIDs):
+				add(j, &e)
+			default:
+				some := e
+				some.Data.UserIDs, some.Data.MentionedUserIDs = slices.Clone(users[j]), slices.Clone(mentioned[j])
+				add(j, &some)
+			}
+		}
+	}
+	return slices.DeleteFunc(parts, func(p part) bool { return len(p.events) == 0 })
+}
+
+// group sorts users by the index of their shard, the last for none.
+func (c *Cluster) group(st *state, users []string, by [][]string) {
+	for i := range by {
+		by[i] = by[i][:0]
+	}
+	for _, u := range users {
+		i := st.owners[c.PartitionOf(u)]
+		if i < 0 {
+			i = len(by) - 1
+		}
+		by[i] = append(by[i], u)
+	}
+}
+
+// lastOfRooms returns the last message of each room on any shard, as far as folded. A
+// room whose members are all on a shard that is away cannot be joined elsewhere.
+func (c *Cluster) lastOfRooms(ctx context.Context, rooms []string) (map[string]int64, error) {
+	found := make([]map[string]int64, len(c.shards))
+	errs := make([]error, len(c.shards))
+	var g sync.WaitGroup
+	for i, s := range c.shards {
+		if errs[i] = s.Err(); errs[i] == nil {
+			g.Go(func() {
+				found[i], errs[i] = s.Log.LastOfRooms(ctx, rooms)
+				errs[i] = s.named(errs[i])
+			})
+		}
+	}
+	g.Wait()
+	last := make(map[string]int64, len(rooms))
+	for _, some := range found {
+		for room, seq := range some {
+			last[room] = max(last[room], seq)
+		}
+	}
+	// Every shard with members has all messages, so one of them suffices.
+	if err := errors.Join(errs...); err != nil && len(last) < len(rooms) {
+		return nil, fmt.Errorf("read the last messages of rooms: %w", err)
+	}
+	return last, nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}

@@ -1,0 +1,60 @@
+package shards
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ErrBadPosition is returned for a position that no append returned.
+var ErrBadPosition = errors.New("not a position of the log")
+
+// token names the position of an append over several shards: how many moves of
+// partitions the map had, and the position on each shard that was appended to. As
+// text it is "2.a.4711.b.12", in the order of the names.
+type token struct {
+	moves int64
+	// positions are by the names of the shards, as [events.Token].
+	positions map[string]int64
+}
+
+func (t token) String() string {
+	names := make([]string, 0, len(t.positions))
+	for name := range t.positions {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	text := strconv.FormatInt(t.moves, 10)
+	for _, name := range names {
+		text += fmt.Sprintf(".%s.%d", name, t.positions[name])
+	}
+	return text
+}
+
+// parseToken reads a token. A plain number is that of one database.
+func parseToken(text string) (token, error) {
+	parts := strings.Split(text, ".")
+	t := token{positions: map[string]int64{}}
+	var err error
+	if t.moves, err = strconv.ParseInt(parts[0], 10, 64); err != nil || t.moves < 0 || len(parts)%2 == 0 {
+		return token{}, ErrBadPosition
+	}
+	for i := 1; i < len(parts); i += 2 {
+		id, err := strconv.ParseInt(parts[i+1], 10, 64)
+		if err != nil || id < 0 || parts[i] == "" {
+			return token{}, ErrBadPosition
+		}
+		t.positions[parts[i]] = id
+	}
+	return t, nil
+}
+
+// moves counts the moves of partitions that the map knows.
+func (c *Cluster) moves() (n int64) {
+	for _, p := range c.state.Load().places {
+		n += p.Revision - 1
+	}
+	return max(n, 0)
+}

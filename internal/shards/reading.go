@@ -1,0 +1,303 @@
+package shards
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/badges"
+	"github.com/badged/badged/pubsub"
+)
+
+// Reader reads badges from the shards of their users, as [badges.Reader] does from one
+// database. A read of a partition that has moved follows it. It is safe for concurrent
+// use.
+type Reader struct {
+	cluster *Cluster
+	// of are by the index of the shard.
+	of []*badges.Reader
+}
+
+// NewReader returns a reader.
+func NewReader(c *Cluster) *Reader {
+	r := &Reader{cluster: c}
+	for _, s := range c.shards {
+		r.of = append(r.of, badges.NewReader(s.Pool, c.partitions))
+	}
+	return r
+}
+
+// on reads from the shard of a partition, and again where it has moved to. With check, it
+// asks afterwards whether the shard held the partition: the read cannot tell.
+func (r *Reader) on(ctx context.Context, partition int, check bool, read func(*badges.Reader) error) error {
+	if !r.cluster.sharded {
+		return read(r.of[0])
+	}
+	for deadline := time.Now().Add(moveWait); ; {
+		err := r.attempt(ctx, partition, check, read)
+		if !errors.Is(err, events.ErrNotHeld) || time.Now().After(deadline) {
+			return err
+		}
+		if err := pause(ctx, movePause); err != nil {
+			return err
+		}
+		_ = r.cluster.Reload(ctx) // if it fails, the last map stays
+	}
+}
+
+func (r *Reader) attempt(ctx context.Context, partition int, check bool, read func(*badges.Reader) error) error {
+	s := r.cluster.ShardOf(partition)
+	if s == nil {
+		return fmt.Errorf("%w: the map gives partition %d to a shard that is not configured", ErrAway, partition)
+	}
+	if err := s.Err(); err != nil {
+		return err
+	}
+	err := read(r.of[s.index])
+	if err == nil && check {
+		var holds bool
+		if holds, err = r.of[s.index].Holds(ctx, partition); err == nil && !holds {
+			err = events.ErrNotHeld
+		}
+	}
+	return s.named(err)
+}
+
+func (r *Reader) partitionOf(userID string) int { return r.cluster.PartitionOf(userID) }
+
+// Badge is [badges.Reader.Badge].
+func (r *Reader) Badge(ctx context.Context, userID string) (b pubsub.Badge, err error) {
+	err = r.on(ctx, r.partitionOf(userID), false, func(from *badges.Reader) (err error) {
+		b, err = from.Badge(ctx, userID)
+		return err
+	})
+	return b, err
+}
+
+// Snapshot is [badges.Reader.Snapshot].
+func (r *Reader) Snapshot(ctx context.Context, userID string) (s pubsub.Snapshot, err error) {
+	err = r.on(ctx, r.partitionOf(userID), false, func(from *badges.Reader) (err error) {
+		s, err = from.Snapshot(ctx, userID)
+		return err
+	})
+	return s, err
+}
+
+// States is [badges.Reader.States].
+func (r *Reader) States(ctx context.Context, partition int, held []pubsub.Held) (all []pubsub.Snapshot, err error) {
+	err = r.on(ctx, partition, false, func(from *badges.Reader) (err error) {
+		all, err = from.States(ctx, partition, held)
+		return err
+	})
+	return all, err
+}
+
+// View is [badges.Reader.View].
+func (r *Reader) View(ctx context.Context, userID string, categories []string) (s pubsub.Snapshot, err error) {
+	err = r.on(ctx, r.partitionOf(userID), true, func(from *badges.Reader) (err error) {
+		s, err = from.View(ctx, userID, categories)
+		return err
+	})
+	return s, err
+}
+
+// Conversations is [badges.Reader.Conversations].
+func (r *Reader) Conversations(ctx context.Context, userID string, categories []string, unreadOnly bool, limit int, cursor string) (page []pubsub.Conversation, next string, err error) {
+	err = r.on(ctx, r.partitionOf(userID), true, func(from *badges.Reader) (err error) {
+		page, next, err = from.Conversations(ctx, userID, categories, unreadOnly, limit, cursor)
+		return err
+	})
+	return page, next, err
+}
+
+// Conversation is [badges.Reader.Conversation].
+func (r *Reader) Conversation(ctx context.Context, userID, conversationID string) (c pubsub.Conversation, err error) {
+	err = r.on(ctx, r.partitionOf(userID), true, func(from *badges.Reader) (err error) {
+		c, err = from.Conversation(ctx, userID, conversationID)
+		return err
+	})
+	return c, err
+}
+
+// IsMember is [badges.Reader.IsMember].
+func (r *Reader) IsMember(ctx context.Context, userID, conversationID string) (member bool, err error) {
+	err = r.on(ctx, r.partitionOf(userID), true, func(from *badges.Reader) (err error) {
+		member, err = from.IsMember(ctx, userID, conversationID)
+		return err
+	})
+	return member, err
+}
+
+// Now returns the time on the clock of a database.
+func (r *Reader) Now(ctx context.Context) (time.Time, error) {
+	for i, s := range r.cluster.shards {
+		if s.Err() == nil {
+			return r.of[i].Now(ctx)
+		}
+	}
+	return time.Time{}, r.cluster.shards[0].Err()
+}
+
+// Head returns a position for [Reader.Folded]: everything committed for a user until now
+// is at or before it.
+func (r *Reader) Head(ctx context.Context, userID string) (transactionID int64, err error) {
+	err = r.on(ctx, r.partitionOf(userID), true, func(from *badges.Reader) (err error) {
+		transactionID, err = from.Head(ctx, userID)
+		return err
+	})
+	return transactionID, err
+}
+
+// Folded is [badges.Reader.Folded], for users of one shard.
+func (r *Reader) Folded(ctx context.Context, userIDs []string, transactionID int64) (folded bool, err error) {
+	err = r.on(ctx, r.partitionOf(userIDs[0]), true, func(from *badges.Reader) (err error) {
+		folded, err = from.Folded(ctx, userIDs, transactionID)
+		return err
+	})
+	return folded, err
+}
+
+// FoldedAt reports whether the badges of users include everything that was appended for
+// them up to a position, as [events.Receipt.Position] names it. It returns
+// [ErrBadPosition] if it is none.
+//
+// If a partition may have moved since, it compares with everything committed until now.
+func (r *Reader) FoldedAt(ctx context.Context, userIDs []string, position string) (bool, error) {
+	t, err := parseToken(position)
+	if err != nil {
+		return false, err
+	}
+	if !r.cluster.sharded {
+		if len(t.positions) > 0 {
+			return false, ErrBadPosition
+		}
+		return r.of[0].Folded(ctx, userIDs, t.moves)
+	}
+	moved := len(t.positions) == 0 || t.moves != r.cluster.moves() // a plain number is of one database
+	var behind atomic.Bool
+	err = r.each(ctx, userIDs, func(s *Shard, from *badges.Reader, users []string, _ []int) (err error) {
+		id, ok := t.positions[s.Name]
+		switch {
+		case moved:
+			if id, err = from.Head(ctx, ""); err != nil {
+				return err
+			}
+		case !ok:
+			return nil // nothing was appended there
+		}
+		is, err := from.Folded(ctx, users, id)
+		if !is {
+			behind.Store(true)
+		}
+		return err
+	})
+	return err == nil && !behind.Load(), err
+}
+
+// Badges is [badges.Reader.Badges].
+func (r *Reader) Badges(ctx context.Context, userIDs []string) ([]pubsub.Badge, error) {
+	if !r.cluster.sharded {
+		return r.of[0].Badges(ctx, userIDs)
+	}
+	return r.gather(ctx, userIDs, (*badges.Reader).Badges)
+}
+
+// Versions is [badges.Reader.Versions]. Users of a shard that is away have a badge
+// without an epoch.
+func (r *Reader) Versions(ctx context.Context, userIDs []string) ([]pubsub.Badge, error) {
+	if !r.cluster.sharded {
+		return r.of[0].Versions(ctx, userIDs)
+	}
+	all, err := r.gather(ctx, userIDs, (*badges.Reader).Versions)
+	if err != nil && slices.ContainsFunc(all, func(b pubsub.Badge) bool { return b.Epoch != "" }) {
+		err = nil
+	}
+	return all, err
+}
+
+// gather reads badges from all shards of users, and returns them in the order given.
+// Those of shards that fail have no epoch.
+func (r *Reader) gather(ctx context.Context, userIDs []string, read func(from *badges.Reader, ctx context.Context, userIDs []string) ([]pubsub.Badge, error)) ([]pubsub.Badge, error) {
+	all := make([]pubsub.Badge, len(userIDs))
+	for i, id := range userIDs {
+		all[i].UserID = id
+	}
+	err := r.each(ctx, userIDs, func(_ *Shard, from *badges.Reader, users []string, places []int) error {
+		some, err := read(from, ctx, users)
+		for i, b := range some {
+			all[places[i]] = b
+		}
+		return err
+	})
+	return all, err
+}
+
+// each reads from all shards of users at the same time, and again from others what was
+// moved meanwhile. places are the indexes of the users. The error is that of any shard.
+func (r *Reader) each(ctx context.Context, userIDs []string, read func(s *Shard, from *badges.Reader, users []string, places []int) error) error {
+	left := make([]int, len(userIDs))
+	for i := range left {
+		left[i] = i
+	}
+	for deadline := time.Now().Add(moveWait); ; {
+		var errs []error
+		left, errs = r.eachOnce(userIDs, left, read)
+		if len(left) == 0 {
+			return errors.Join(errs...)
+		}
+		if time.Now().After(deadline) {
+			return errors.Join(append(errs, events.ErrNotHeld)...)
+		}
+		if err := pause(ctx, movePause); err != nil {
+			return err
+		}
+		_ = r.cluster.Reload(ctx) // if it fails, the last map stays
+	}
+}
+
+// eachOnce reads of the users at some places, and returns the places of those whose
+// partitions have moved.
+func (r *Reader) eachOnce(userIDs []string, some []int, read func(s *Shard, from *badges.Reader, users []string, places []int) error) (left []int, errs []error) {
+	st := r.cluster.state.Load()
+	places := make([][]int, len(r.of))
+	for _, i := range some {
+		owner := st.owners[r.partitionOf(userIDs[i])]
+		if owner < 0 {
+			errs = append(errs, fmt.Errorf("%w: the map gives a partition to a shard that is not configured", ErrAway))
+			continue
+		}
+		places[owner] = append(places[owner], i)
+	}
+	var mu sync.Mutex
+	var g sync.WaitGroup
+	for i, s := range r.cluster.shards {
+		if len(places[i]) == 0 {
+			continue
+		}
+		g.Go(func() {
+			users := make([]string, len(places[i]))
+			for j, place := range places[i] {
+				users[j] = userIDs[place]
+			}
+			err := s.Err()
+			if err == nil {
+				err = s.named(read(s, r.of[i], users, places[i]))
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case errors.Is(err, events.ErrNotHeld):
+				left = append(left, places[i]...)
+			case err != nil:
+				errs = append(errs, err)
+			}
+		})
+	}
+	g.Wait()
+	return left, errs
+}
