@@ -35,12 +35,14 @@ type member struct {
 	level         string
 	marked        bool
 	own, mentions map[int64]bool
+	// seen is the read position while messages are marked unread, else 0.
+	seen int64
 }
 
 // conversation works out what a client sees.
 func (m *member) conversation(version int64) pubsub.Conversation {
 	c := pubsub.Conversation{
-		ConversationID: m.room.id, ReadSeq: m.read, LastSeq: m.room.lastSeq, Level: m.level, Category: m.room.category,
+		ConversationID: m.room.id, ReadSeq: max(m.read, m.seen), LastSeq: m.room.lastSeq, Level: m.level, Category: m.room.category,
 		MarkedUnread: m.marked, Version: version,
 	}
 	for _, seq := range slices.Sorted(maps.Keys(m.room.live)) {
@@ -201,6 +203,9 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, $10, $11, $12)`, r.partition, id,
 			room: of, joined: r.Int64N(of.changes + 1), read: r.Int64N(of.lastSeq + 2), stored: 1 + r.Int64N(version), level: level(), marked: r.pick(4),
 			own: map[int64]bool{}, mentions: map[int64]bool{},
 		}
+		if r.pick(4) {
+			m.seen = m.read + 1 + r.Int64N(10)
+		}
 		ownAll := int64(0)
 		for _, seq := range slices.Sorted(maps.Keys(of.live)) {
 			switch {
@@ -214,8 +219,8 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, $10, $11, $12)`, r.partition, id,
 				m.mentions[seq] = true
 			}
 		}
-		r.d.Exec(t, `INSERT INTO badged.conversations (partition_id, user_id, conversation_id, joined, version, read_seq, last_seq, unread, mentions, level, delivered_hour, marked_unread, category, own_set)
-VALUES ($1, $2, $3, $4, $5, $6, 0, $7, $8, $9, 0, $10, 'unused', $11)`, r.partition, id, of.id, m.joined, m.stored, m.read, len(m.own), int64(len(m.mentions))-ownAll, m.level, m.marked, encoded(m.own))
+		r.d.Exec(t, `INSERT INTO badged.conversations (partition_id, user_id, conversation_id, joined, version, read_seq, last_seq, unread, mentions, level, delivered_hour, marked_unread, category, own_set, seen_seq)
+VALUES ($1, $2, $3, $4, $5, $6, 0, $7, $8, $9, 0, $10, 'unused', $11, nullif($12::bigint, 0))`, r.partition, id, of.id, m.joined, m.stored, m.read, len(m.own), int64(len(m.mentions))-ownAll, m.level, m.marked, encoded(m.own), m.seen)
 		r.members[id] = append(r.members[id], m)
 		r.stored[id][of.id] = m.stored
 		s.Version += of.changes - m.joined

@@ -70,7 +70,6 @@ var (
 // The other checks.
 var (
 	pure        = check{"./projector/internal/store", "^(TestFoldAgreesWithTheModel|TestOrderDoesNotMatter|TestStories|TestDeliveredHourDoesNotDependOnOrder)$", true}
-	marked      = check{"./tests", "^TestMarkedMessagesOfARoom$", false}
 	recents     = check{"./projector/internal/store", "^(TestMarksReachBackToWhatIsKnown|TestMarkedMessagesOfClosedChunks)$", false}
 	rooms       = check{"./projector/internal/store", "Room", true}
 	roomTables  = check{"./projector", "^TestRoomTablesAgreeWithAReplay$", true}
@@ -206,8 +205,8 @@ var mutants = []mutant{
 	{"what a member sent is forgotten once it is recalled", []edit{{stateRoom, "	s.recollect(r, d)\n	if live {", "	if live {\n		s.recollect(r, d)"}}, recents},
 	{"a mark reaches back to what was forgotten", []edit{{marksFile, "	if r.Len() > maxRecent+1 {", "	if r.Len() > maxRecent {"}}, recents},
 	{"the chunks of a mark in a room are not loaded", []edit{{"projector/internal/store/rooms.go", "				if seq <= room.Since {", "				if false {"}}, recents},
-	{"clients see the read position of a mark in a room", []edit{{"pubsub/membership.go", "max(m.ReadSeq, m.SeenSeq)", "m.ReadSeq"}}, marked},
-	{"a mark in a room of the database loses the read position", []edit{{"projector/badges/badges.sql", "coalesce(c.seen_seq, 0)", "0"}}, marked},
+	{"clients see the read position of a mark in a room", []edit{{"pubsub/membership.go", "max(m.ReadSeq, m.SeenSeq)", "m.ReadSeq"}}, membersRead},
+	{"a mark in a room of the database loses the read position", []edit{{"projector/badges/badges.sql", "coalesce(c.seen_seq, 0)", "0"}}, membersRead},
 	{"the version of a member who leaves falls", []edit{{memberFile, "	u.Carried += r.Changes - m.Joined\n", ""}}, rooms},
 	{"joining reads nothing", []edit{{memberFile, "		upTo = max(r.LastSeq, d.Seq)\n", "		upTo = c.ReadSeq\n"}}, rooms},
 	{"recalled messages of a room count", []edit{{stateRoom, "live, all := c.Live.Remove(seq)", "live, all := c.Live.Contains(seq)"}}, rooms},
