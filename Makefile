@@ -51,6 +51,8 @@ RATE    ?= 500
 # others in projector.
 FOLDING := ^(TestHistories|TestOrderDoesNotMatter|TestBatchesCannotBeObserved|TestUpdatesCarryEverything|TestRoomsAgreeWithTheModel|TestRoomsEqualDeliveries|TestRoomBatchesCannotBeObserved|TestOrderInRoomsDoesNotMatter|TestUpdatesOfRoomsCarryEverything)$$
 TABLES  := ^(TestTablesAgreeWithTheModel|TestConcurrentPublishers|TestConcurrentPublishersOfRooms|TestRoomTablesAgreeWithAReplay)$$
+# The black-box tests that make test also runs on three shards. make nightly runs all.
+SHARDED := ^(TestFromPublishToBadge|TestRoomOverSockets|TestReadAheadOfARoom|TestDeadLetters|TestVerify|TestRebuildOfAUser|TestImport|TestMarkedMessages|TestWebhooksFollowBadges|TestClosedPhonesFollow)$$
 # The property tests that take more than a second, and the suite of watermill.
 SLOW    := ^(TestTablesAgreeWithTheModel|TestRoomTablesAgreeWithAReplay|TestConcurrentPublishers|TestConcurrentPublishersOfRooms|TestReplayAgrees.*|TestExplainThePast|TestHistorySketch|TestRebuildFindsNothing.*|TestSweepsAreComplete.*|TestSparseRoom.*|TestDenseConversations.*|TestFirstUnreadExists|TestMailboxConverges|TestAccountsConverge|TestPublishSQL.*|TestWatermillConformance)$$
 
@@ -70,9 +72,9 @@ build: ## build bin/badged
 .PHONY: test
 test: needs ## run every test of the product (PKGS=./events TESTFLAGS='-run X -count 20')
 	@.ci/web build
-	@$(MAKE) --no-print-directory -j4 test-program test-go test-folding test-web
+	@$(MAKE) --no-print-directory -j5 test-program test-go test-shards test-folding test-web
 
-.PHONY: test-program test-go test-folding test-web
+.PHONY: test-program test-go test-shards test-folding test-web
 test-program:
 ifneq ($(PROGRAM),)
 	$(TOOL) gotestsum --format pkgname-and-test-fails -- -short -parallel $(PARALLEL) -timeout $(TIMEOUT) $(TESTFLAGS) ./tests
@@ -81,6 +83,11 @@ endif
 test-go:
 ifneq ($(filter-out ./tests,$(PKGS)),)
 	RAPID_CHECKS=50 $(TOOL) gotestsum --format pkgname-and-test-fails -- -race -short -p $(PACKAGES) -parallel $(PARALLEL) -timeout $(TIMEOUT) $(TESTFLAGS) $(PACKAGE)
+endif
+
+test-shards:
+ifneq ($(filter ./...,$(PKGS)),)
+	go test -count=1 -short -timeout $(TIMEOUT) -run '$(SHARDED)' ./tests -shards=3
 endif
 
 test-folding:
@@ -136,10 +143,10 @@ nightly: needs ## run the long tests: a million histories, restores, churn, muta
 	$(MAKE) races RACES=.
 	go test -count=1 -timeout 3h -v -run '^TestOwnershipChurn$$' ./tests -churn=$(CHURN) -unowned=$(UNOWNED)
 	go test -count=1 -timeout 3h -v -run '^TestPhonesEndRightAcrossKills$$' ./tests -push-kills=50
+	go test -count=1 -timeout 3h -v -parallel $(PARALLEL) ./tests -shards=3
 	go test -count=1 -timeout 3h -v -run '^TestIngestFrom' ./tests -ingest-kills=20
-	go test -count=1 -timeout 3h -v -run '^TestIngestFrom' ./tests -plain -ingest-kills=20
-	go test -count=1 -timeout 3h -v -run '^TestRelayOverKills$$' ./tests -plain -relay-kills=20
-	go test -count=1 -timeout 3h -v -run '^TestTailOverKills$$' ./tests -plain -tail-kills=20
+	go test -count=1 -timeout 3h -v -run '^TestRelayOverKills$$' ./tests -relay-kills=20
+	go test -count=1 -timeout 3h -v -run '^TestTailOverKills$$' ./tests -tail-kills=20
 	$(MAKE) test-brokers KILLS=20
 	$(MAKE) test-failover
 	$(MAKE) mutate

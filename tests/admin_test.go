@@ -25,6 +25,8 @@ func asAdmin(t *testing.T, p *process, method, path, body string) (status int, a
 // job is a job, as the admin API returns it.
 type job struct {
 	ID       int    `json:"id"`
+	Shard    string `json:"shard"`
+	Others   []int  `json:"others"`
 	State    string `json:"state"`
 	Error    string `json:"error"`
 	Progress struct {
@@ -44,6 +46,28 @@ func startJob(t *testing.T, p *process, kind, body string) job {
 		t.Fatalf("%s: %d %s", kind, status, answer)
 	}
 	return decodeJob(t, answer)
+}
+
+// startJobFor starts jobs on all shards and returns the one on the shard of a user.
+func startJobFor(t *testing.T, p *process, database, user, kind, body string) job {
+	t.Helper()
+	j := startJob(t, p, kind, body)
+	shards := stackOf(database)
+	if len(shards) == 1 {
+		return j
+	}
+	if len(j.Others) != len(shards)-1 {
+		t.Fatalf("the first job is %+v", j)
+	}
+	name := shardName(t, database, user)
+	for _, id := range append(j.Others, j.ID) {
+		_, answer := asAdmin(t, p, http.MethodGet, fmt.Sprintf("v1/%s/%d", kind, id), "")
+		if j := decodeJob(t, answer); j.Shard == name {
+			return j
+		}
+	}
+	t.Fatalf("no job is on shard %s", name)
+	return j
 }
 
 func decodeJob(t *testing.T, answer string) (j job) {
@@ -117,8 +141,19 @@ func TestAdmin(t *testing.T) {
 	writeLog(t, database, home, `"not an event"`)
 	writeLog(t, database, (home+1)%partitions, delivered("astray", 1, `"ann"`)) // not in ann's partition
 	awaitAnswer(t, p, "deadletters", `"reason"`, 2)
-	for id := 1; id <= 2; id++ {
-		_, answer := asAdmin(t, p, http.MethodGet, fmt.Sprintf("v1/deadletters?after=%d&limit=1", id-1), "")
+	for after := int64(0); ; {
+		_, answer := asAdmin(t, p, http.MethodGet, fmt.Sprintf("v1/deadletters?after=%d&limit=1", after), "")
+		var page struct {
+			DeadLetters []struct {
+				ID int64 `json:"id"`
+			} `json:"dead_letters"`
+		}
+		decode(t, answer, &page)
+		if len(page.DeadLetters) == 0 {
+			break
+		}
+		id := page.DeadLetters[0].ID
+		after = id
 		path, want := fmt.Sprintf("v1/deadletters/%d", id), http.StatusOK
 		method := http.MethodDelete
 		if strings.Contains(answer, "astray") {
@@ -131,11 +166,11 @@ func TestAdmin(t *testing.T) {
 	connect(t, p.url, "ann").awaitTotal(2)
 
 	sql(t, database, spoil, "ann")
-	if j := awaitJob(t, p, "verifications", startJob(t, p, "verifications", `{}`).ID, ended); j.Result.Differences == 0 {
+	if j := awaitJob(t, p, "verifications", startJobFor(t, p, database, "ann", "verifications", `{}`).ID, ended); j.Result.Differences == 0 {
 		t.Errorf("verifying finds nothing: %+v", j)
 	}
 	release := hold(t, database, home)
-	first := startJob(t, p, "rebuilds", `{}`)
+	first := startJobFor(t, p, database, "ann", "rebuilds", `{}`)
 	awaitJob(t, p, "rebuilds", first.ID, func(j job) bool { return strings.Contains(j.Progress.Note, "waits for") })
 	if status, answer := asAdmin(t, p, http.MethodPost, "v1/rebuilds", `{}`); status != http.StatusConflict || !strings.Contains(answer, "another rebuild is under way: job") {
 		t.Errorf("a second rebuild: %d %s", status, answer)
@@ -147,7 +182,7 @@ func TestAdmin(t *testing.T) {
 		t.Errorf("after the kill it is %+v", j)
 	}
 	release()
-	second := startJob(t, p, "rebuilds", `{"max_load":0.9}`)
+	second := startJobFor(t, p, database, "ann", "rebuilds", `{"max_load":0.9}`)
 	if j := awaitJob(t, p, "rebuilds", second.ID, ended); j.State != "done" || j.Result.DifferentUsers != 1 {
 		t.Errorf("the next one ends as %+v", j)
 	}
@@ -268,7 +303,7 @@ func publishLate(t *testing.T, p *process, database string) {
 // that keeps reading the tables of ann's partition, so that their rebuild waits.
 func TestAdminBrowser(t *testing.T) {
 	t.Parallel()
-	database := newDatabase(t)
+	database := oneDatabase(t) // the page counts the jobs of a rebuild, of which each shard has one
 	// Reconciliation would show clients the rows that are corrupted below.
 	p := serve(t, database, "--admin-keys=ops="+adminKey, "--reconcile-interval=1h", "--webhooks-allow-private")
 	endpoint := failingEndpoint(t)

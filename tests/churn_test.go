@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -358,7 +357,7 @@ func checkChurned(t *testing.T, f *fleet, ledger *ledger) {
 
 	fenced := 0.0
 	for _, p := range f.living {
-		_, _, page := request(t, http.MethodGet, p.url+"/metrics", "", "")
+		page := metricsOf(t, p)
 		fenced += metric(t, page, "badged_projector_fenced_total")
 	}
 	t.Logf("the instances alive at the end were fenced off %.0f times", fenced)

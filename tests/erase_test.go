@@ -17,29 +17,33 @@ import (
 // everywhere returns what a dump of a database and an archive say, decompressed.
 func everywhere(t *testing.T, database, dir string) string {
 	t.Helper()
-	all := bytes.NewBuffer(pgtest.Borrow(t).Run(t, nil, "pg_dump", database))
-	files, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
+	all := &bytes.Buffer{}
+	for _, url := range stackOf(database) {
+		all.Write(pgtest.Borrow(t).Run(t, nil, "pg_dump", url))
 	}
-	for _, entry := range files {
-		f, err := os.Open(filepath.Join(dir, entry.Name()))
+	err := filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		f, err := os.Open(path)
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
 		defer f.Close()
 		var content io.Reader = f
 		if strings.HasSuffix(entry.Name(), ".zst") {
 			z, err := zstd.NewReader(f)
 			if err != nil {
-				t.Fatal(err)
+				return err
 			}
 			defer z.Close()
 			content = z
 		}
-		if _, err := io.Copy(all, content); err != nil {
-			t.Fatal(err)
-		}
+		_, err = io.Copy(all, content)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	return all.String()
 }

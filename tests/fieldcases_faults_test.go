@@ -235,7 +235,7 @@ func subscribeRace(t *testing.T) {
 // Four publishers append without a pause while a server folds and a further
 // migration runs, as a later release may bring.
 func migrationUnderLoad(t *testing.T) {
-	url := newDatabase(t)
+	url := oneDatabase(t)
 	pool, err := pgxpool.New(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -28,35 +29,54 @@ func users(n int) (ids []string, asJSON string) {
 
 // onlooker observes the database while other sessions work in it.
 type onlooker struct {
-	t    *testing.T
-	conn *pgx.Conn
+	t     *testing.T
+	conns []*pgx.Conn // of each database
 }
 
 func newOnlooker(t *testing.T, databaseURL string) *onlooker {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), databaseURL)
-	if err != nil {
-		t.Fatal(err)
+	o := &onlooker{t: t}
+	for _, url := range stackOf(databaseURL) {
+		o.conns = append(o.conns, sessionOn(t, url))
 	}
-	t.Cleanup(func() { _ = conn.Close(t.Context()) })
-	return &onlooker{t, conn}
+	return o
+}
+
+// hold runs a statement in a transaction of each database, until release is called.
+func (o *onlooker) hold(statement string) (release func()) {
+	o.t.Helper()
+	for _, conn := range o.conns {
+		if _, err := conn.Exec(o.t.Context(), "BEGIN; "+statement); err != nil {
+			o.t.Fatal(err)
+		}
+	}
+	return func() {
+		o.t.Helper()
+		for _, conn := range o.conns {
+			if _, err := conn.Exec(o.t.Context(), "ROLLBACK"); err != nil {
+				o.t.Fatal(err)
+			}
+		}
+	}
 }
 
 // noLockWaits fails the test if a session waits for a lock on rows or tables.
 // It ignores the lock for extending a table.
 func (o *onlooker) noLockWaits() {
 	o.t.Helper()
-	rows, err := o.conn.Query(o.t.Context(), `SELECT wait_event || ': ' || query FROM pg_stat_activity
+	for _, conn := range o.conns {
+		rows, err := conn.Query(o.t.Context(), `SELECT wait_event || ': ' || query FROM pg_stat_activity
 WHERE datname = current_database() AND wait_event_type = 'Lock' AND wait_event <> 'extend'`)
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	waits, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	for _, w := range waits {
-		o.t.Errorf("a session waits for a lock on a %s", w)
+		if err != nil {
+			o.t.Fatal(err)
+		}
+		waits, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			o.t.Fatal(err)
+		}
+		for _, w := range waits {
+			o.t.Errorf("a session waits for a lock on a %s", w)
+		}
 	}
 }
 
@@ -114,20 +134,12 @@ func hotRoom(t *testing.T) {
 	}
 	total(t, p, members[0], writing.await())
 
-	tx, err := onlooker.conn.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), `LOCK TABLE badged.users, badged.conversations IN EXCLUSIVE MODE`); err != nil {
-		t.Fatal(err)
-	}
+	release := onlooker.hold(`LOCK TABLE badged.users, badged.conversations IN EXCLUSIVE MODE`)
 	position := p.mustPost(room(messages+1, 2*messages)...)
 	readAll()
 	newcomer := connect(t, p.url, members[1])
 	newcomer.await("a snapshot", func() bool { return newcomer.version > 0 })
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	release()
 	newcomer.awaitTotal(2 * messages)
 	for partition := range partitions { // each is folded separately
 		total(t, p, members[slices.IndexFunc(members, func(id string) bool { return events.PartitionOf(id, partitions) == partition })], position)
@@ -292,7 +304,7 @@ func queueOverflow(t *testing.T) {
 func slowClientMemory(t *testing.T) {
 	p := serve(t, newDatabase(t), "--max-user-connections=0")
 	heap := func() float64 {
-		_, _, page := request(t, http.MethodGet, p.url+"/metrics", "", "")
+		page := metricsOf(t, p)
 		return metric(t, page, "go_memstats_heap_inuse_bytes")
 	}
 	awake := connect(t, p.url, "bob")
@@ -348,13 +360,13 @@ func restartHerd(t *testing.T) {
 			t.Fatalf("the last frame is %s", c.frames[len(c.frames)-1])
 		}
 	}
-	conn, err := pgx.Connect(t.Context(), database)
-	if err != nil {
-		t.Fatal(err)
+	byShard := map[string][]string{}
+	for _, id := range ids {
+		at := shardOf(t, database, id)
+		byShard[at] = append(byShard[at], strconv.Quote(id))
 	}
-	defer conn.Close(t.Context())
-	if _, err := conn.Exec(t.Context(), `SELECT badged.publish($1::text::jsonb)`, delivered("room 0", 2, quoted)); err != nil {
-		t.Fatal(err)
+	for at, some := range byShard {
+		sql(t, at, `SELECT badged.publish($1::text::jsonb)`, delivered("room 0", 2, strings.Join(some, ",")))
 	}
 
 	p = launch(t, nil, "serve", "--listen="+address, "--database-url="+database)

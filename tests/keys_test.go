@@ -73,7 +73,7 @@ func TestALeakedKey(t *testing.T) {
 	}
 
 	// Found.
-	_, _, metrics := request(t, http.MethodGet, p.url+"/metrics", "", "")
+	metrics := metricsOf(t, p)
 	for _, want := range []string{
 		`badged_keys_events_total{key="crm",kind="publisher"} 2`, `badged_keys_refused_total{key="crm",kind="publisher",reason="source"} 1`,
 	} {

@@ -272,7 +272,7 @@ func command(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	if err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
 	}
-	return out.String(), errOut.String(), cmd.ProcessState.ExitCode()
+	return unsharded(out.String()), errOut.String(), cmd.ProcessState.ExitCode()
 }
 
 // must runs the binary and fails the test if that fails.

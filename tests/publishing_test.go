@@ -12,7 +12,7 @@ import (
 // another: only the first changes the badge.
 func TestPublishingExamples(t *testing.T) {
 	t.Parallel()
-	database := newDatabase(t)
+	database := oneDatabase(t)
 	p := serve(t, database)
 	printed := regexp.MustCompile(`^message (\d+) is stored and published, position (\d+)
 message (\d+) was rolled back: it is neither stored nor published

@@ -76,7 +76,7 @@ func TestRelay(t *testing.T) {
 	mayNot(t, mover, `SELECT badged.publish('{}')`)
 	mayNot(t, mover, `UPDATE badged.outbox SET payload = ''`)
 
-	p := serve(t, newDatabase(t))
+	p := serve(t, oneDatabase(t))
 	r := startRelay(t, as(t, outbox, "mover"), p)
 	r.awaitReady()
 
@@ -117,7 +117,7 @@ func TestRelay(t *testing.T) {
 // Without a server, the relay appends to the log of badged itself.
 func TestRelayToADatabase(t *testing.T) {
 	t.Parallel()
-	outbox, database := newOutbox(t, pgtest.Borrow(t)), newDatabase(t)
+	outbox, database := newOutbox(t, pgtest.Borrow(t)), oneDatabase(t)
 	p := serve(t, database)
 	launch(t, nil, "relay", "--listen=127.0.0.1:0", "--outbox-url="+outbox, "--database-url="+database)
 	publishIn(t, sessionOn(t, outbox), delivered("c", 1, `"ann"`))
@@ -128,7 +128,7 @@ func TestRelayToADatabase(t *testing.T) {
 func TestRelayRefusals(t *testing.T) {
 	t.Parallel()
 	s := pgtest.Borrow(t)
-	outbox, old, database := newOutbox(t, s), newOutbox(t, s), newDatabase(t)
+	outbox, old, database := newOutbox(t, s), newOutbox(t, s), oneDatabase(t)
 	if _, err := sessionOn(t, old).Exec(t.Context(), `DELETE FROM badged.outbox_migrations WHERE version_id = 2`); err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestRelayRefusals(t *testing.T) {
 func TestRelayOverKills(t *testing.T) {
 	t.Parallel()
 	backend := pgtest.NewServer(t)
-	outbox, database := newOutbox(t, backend), newDatabase(t)
+	outbox, database := newOutbox(t, backend), oneDatabase(t)
 	p := serve(t, database)
 	listen := "--listen=" + strings.TrimPrefix(p.url, "http://")
 	relays := []*process{startRelay(t, outbox, p), startRelay(t, outbox, p)}

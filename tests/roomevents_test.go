@@ -193,7 +193,7 @@ func TestRoomsPage(t *testing.T) {
 		}
 		return string(found[1])
 	}
-	database := newDatabase(t)
+	database := oneDatabase(t)
 	p := serve(t, database)
 	expect := func(after string, ada, ben, chloe, eve int64) {
 		t.Helper()

@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"net/url"
 	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
@@ -24,6 +25,9 @@ var shardCount = flag.Int("shards", 1, "give each stack so many shards; 1 is a d
 // the first.
 var clusters sync.Map
 
+// oneShard tells the first shard of a stack from the stack.
+const oneShard = "one-shard"
+
 // stackOf are the databases of a stack, of which tests know the first.
 func stackOf(database string) []string {
 	given, err := url.Parse(database)
@@ -31,16 +35,15 @@ func stackOf(database string) []string {
 		return []string{database}
 	}
 	all, ok := clusters.Load(given.Path)
-	if !ok {
+	if !ok || given.Query().Get("application_name") == oneShard {
 		return []string{database}
 	}
 	var shards []string
 	for _, shard := range all.([]string) {
-		// The place is the shard's; other settings are the test's, such as the user.
-		at := parsed(shard)
-		settings := given.Query()
-		settings.Set("host", at.Query().Get("host"))
-		at.RawQuery = settings.Encode()
+		// All are on one server. The settings are the test's, such as the user, or a
+		// proxy in front of the server.
+		at := *given
+		at.Path = parsed(shard).Path
 		shards = append(shards, at.String())
 	}
 	return shards
@@ -80,6 +83,51 @@ func withShards(args []string) []string {
 	return all
 }
 
+// inShard begins what a command prints about one of several shards.
+var inShard = regexp.MustCompile(`(?m)^shard [a-z]: `)
+
+// unsharded returns what a command prints about a database. The tests of the command line
+// look at what it says about shards.
+func unsharded(output string) string {
+	if *shardCount == 1 {
+		return output
+	}
+	return inShard.ReplaceAllString(output, "")
+}
+
+// ofShard is the label that tells the metrics of shards apart.
+var ofShard = regexp.MustCompile(`,?shard="[a-z]"`)
+
+// sumOfShards returns metrics in which those of several shards are added up.
+func sumOfShards(t *testing.T, page string) string {
+	t.Helper()
+	if *shardCount == 1 {
+		return page
+	}
+	var names []string
+	sums := map[string]float64{}
+	for line := range strings.Lines(page) {
+		at := strings.LastIndexByte(line, ' ')
+		if strings.HasPrefix(line, "#") || at < 0 {
+			continue
+		}
+		name := strings.NewReplacer("{,", "{", "{}", "").Replace(ofShard.ReplaceAllString(line[:at], ""))
+		n, err := strconv.ParseFloat(strings.TrimSpace(line[at:]), 64)
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		if _, ok := sums[name]; !ok {
+			names = append(names, name)
+		}
+		sums[name] += n
+	}
+	var all strings.Builder
+	for _, name := range names {
+		fmt.Fprintf(&all, "%s %v\n", name, sums[name])
+	}
+	return all.String()
+}
+
 // sharded are migrated databases of a cluster.
 func sharded(count int) pgtest.Templates {
 	return pgtest.Templates{
@@ -104,10 +152,21 @@ func newStack(t *testing.T, count int) string {
 	return urls[0]
 }
 
+// oneDatabase returns a migrated database also with -shards: for tests of what publishers
+// do in a transaction of their own, which has the users of one database.
+func oneDatabase(t *testing.T) string { return pgtest.NewDB(t, migrated()) }
+
 // shardOf returns the database of a stack that holds a user.
 func shardOf(t *testing.T, database, user string) string {
 	t.Helper()
 	return holderOf(t, database, events.PartitionOf(user, partitions))
+}
+
+// shardName returns the name of the shard that holds a user.
+func shardName(t *testing.T, database, user string) string {
+	t.Helper()
+	at := parsed(shardOf(t, database, user)).Path
+	return string(rune('a' + slices.IndexFunc(stackOf(database), func(url string) bool { return parsed(url).Path == at })))
 }
 
 // holderOf returns the database of a stack that holds a partition.
@@ -118,18 +177,8 @@ func holderOf(t *testing.T, database string, partition int) string {
 		return database
 	}
 	for _, url := range shards {
-		conn, err := pgx.Connect(t.Context(), url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var holds bool
-		err = conn.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM badged.partitions WHERE partition_id = $1)", partition).Scan(&holds)
-		_ = conn.Close(t.Context()) // it only read
-		if err != nil {
-			t.Fatal(err)
-		}
-		if holds {
-			return url
+		if value[bool](t, url, "SELECT EXISTS (SELECT FROM badged.partitions WHERE partition_id = $1)", partition) {
+			return url + "&application_name=" + oneShard
 		}
 	}
 	t.Fatalf("no shard holds partition %d", partition)

@@ -17,16 +17,18 @@ import (
 
 const adminKey = "admin-secret"
 
-// sql runs a statement in a database.
+// sql runs a statement in each database of a stack.
 func sql(t *testing.T, database, statement string, args ...any) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
-	if _, err := conn.Exec(t.Context(), statement, args...); err != nil {
-		t.Fatal(err)
+	for _, url := range stackOf(database) {
+		conn, err := pgx.Connect(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close(t.Context())
+		if _, err := conn.Exec(t.Context(), statement, args...); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -191,7 +193,7 @@ func TestSelfHeal(t *testing.T) {
 	ann.await("a greater version", func() bool { return ann.version > version })
 	ann.awaitTotal(1)
 	must(t, "verify", "--database-url="+database)
-	_, _, metrics := request(t, http.MethodGet, p.url+"/metrics", "", "")
+	metrics := metricsOf(t, p)
 	for name, least := range map[string]float64{"badged_verify_users_total": 1, "badged_verify_mismatches_total": 1, "badged_verify_healed_total": 1} {
 		if n := metric(t, metrics, name); n < least {
 			t.Errorf("%s is %v", name, n)

@@ -413,6 +413,9 @@ func (w *Webhook) Join(other Webhook) {
 		w.LastFailureAt, w.LastError, w.LastStatus = other.LastFailureAt, other.LastError, other.LastStatus
 	}
 	w.LastSuccessAt = later(w.LastSuccessAt, other.LastSuccessAt)
+	if w.Step == 0 && w.LastSuccessAt != nil && (w.LastFailureAt == nil || w.LastSuccessAt.After(*w.LastFailureAt)) {
+		w.LastError = "" // of a shard that has nothing to tell since
+	}
 	if other.State != "active" && w.State == "active" { // one shard has paused it
 		w.State = other.State
 	}

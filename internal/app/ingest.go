@@ -8,6 +8,7 @@ import (
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/ingest"
 	"github.com/badged/badged/internal/obs"
+	"github.com/badged/badged/internal/shards"
 )
 
 // openIngest adds what reads events from brokers, if this process has the role. gate
@@ -16,8 +17,17 @@ func (a *App) openIngest(ctx context.Context, brokers []ingest.Source, gate *bac
 	if !a.cfg.Has(config.RoleIngest) || len(brokers) == 0 {
 		return nil
 	}
+	var elsewhere func(context.Context, []events.Event) ([]events.Event, error)
+	if a.cluster.Sharded() {
+		others := shards.NewAppender(a.cluster, a.appendTo)
+		elsewhere = func(ctx context.Context, evs []events.Event) ([]events.Event, error) {
+			mine, receipt, err := others.AppendElsewhere(ctx, a.databases[0].Shard, evs...)
+			a.publisher.wakeAll(receipt.Partitions)
+			return mine, err
+		}
+	}
 	x, err := ingest.New(ingest.Config{
-		Pool: a.Pool(), Log: a.Log(), Sources: brokers, Logger: a.log, Metrics: ingest.NewMetrics(a.registry),
+		Pool: a.Pool(), Log: a.Log(), Sources: brokers, Logger: a.log, Metrics: ingest.NewMetrics(a.registry), Elsewhere: elsewhere,
 		Admit: func(ctx context.Context, evs []events.Event) error {
 			ticket, err := gate.Enter(ctx, 0)
 			if err != nil {

@@ -57,5 +57,5 @@ func (a *App) openOperations(keys *keyring.Ring) (httpapi.Operations, error) {
 	if !a.cluster.Sharded() {
 		return admin.NewService(a.databases[0].serving, a.databases[0].Log, runners[0], a.Wake), nil
 	}
-	return operators.New(operators.Config{Cluster: a.cluster, Runners: runners, Wake: a.Wake}), nil
+	return operators.New(operators.Config{Cluster: a.cluster, Runners: runners, Wake: a.Wake, Append: a.publisher.Append}), nil
 }

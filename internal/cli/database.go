@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -117,3 +118,19 @@ func migratedConfig(ctx context.Context, d interface {
 
 // prefixOf begins a line about one of several shards.
 func prefixOf(s *shards.Shard) string { return prefix(config.Shard{Name: s.Name}) }
+
+// followShards is openShards for commands that run for long: they learn of shards that go
+// away or come back, and of partitions that move. Call stop at the end.
+func followShards(ctx context.Context, d config.Database) (cluster *shards.Cluster, stop func(), err error) {
+	if cluster, err = openShards(ctx, d); err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var followed sync.WaitGroup
+	followed.Go(func() { _ = cluster.Run(ctx) }) // it returns nil
+	return cluster, func() {
+		cancel()
+		followed.Wait()
+		cluster.Close()
+	}, nil
+}

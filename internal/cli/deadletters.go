@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/operators"
@@ -134,8 +135,9 @@ func (c *deadLettersRetryCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	defer cluster.Close()
+	publish := shards.NewAppender(cluster, func(s *shards.Shard) events.Append { return s.Log.Append }).Append
 	return c.each(ctx, cluster, func(s *shards.Shard, id int64) error {
-		if _, err := operators.RetryDeadLetter(ctx, cluster, s, admin.OSUser(), id); err != nil {
+		if _, err := operators.RetryDeadLetter(ctx, s, publish, admin.OSUser(), id); err != nil {
 			return err
 		}
 		_, err := fmt.Fprintf(streams.Out, "dead letter %d is in the log again\n", id)

@@ -13,8 +13,8 @@ import (
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/importing"
 	"github.com/badged/badged/internal/progress"
+	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/internal/traffic"
-	"github.com/badged/badged/projector/badges"
 )
 
 // importCmd is `badged import`.
@@ -35,16 +35,15 @@ const shownLines = 20
 // Run imports the files and prints the summary. It fails if the badges differ from the
 // files in the end.
 func (c *importCmd) Run(ctx context.Context, streams Streams) error {
-	pool, log, err := openDatabase(ctx, c.Database)
+	cluster, closeCluster, err := followShards(ctx, c.Database)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
-	reader := badges.NewReader(pool, log.Partitions())
+	defer closeCluster()
 	bad, different := 0, 0
 	cfg := importing.Config{
 		Files: c.Files, Format: importing.Format(c.Format), Stdin: streams.In, DryRun: c.DryRun, SkipBad: c.SkipBad,
-		Target: traffic.NewDatabaseTarget(log, reader), Badges: reader, Partitions: log.Partitions(),
+		Target: traffic.NewClusterTarget(cluster), Badges: shards.NewReader(cluster), Partitions: cluster.Partitions(),
 		Bad: func(line *traffic.LineError) {
 			if bad++; bad <= shownLines {
 				fmt.Fprintln(streams.Err, line)

@@ -74,11 +74,11 @@ func checkGiven(id *string) string {
 
 // Run prints the events of the log, a line of JSON for each.
 func (c *logCmd) Run(ctx context.Context, streams Streams) error {
-	cluster, err := openShards(ctx, c.Database)
+	cluster, closeCluster, err := followShards(ctx, c.Database)
 	if err != nil {
 		return err
 	}
-	defer cluster.Close()
+	defer closeCluster()
 	filter := logview.Filter{Since: c.Since, Until: c.Until}
 	if c.User != nil {
 		shard, err := operators.Of(cluster, *c.User)

@@ -41,11 +41,11 @@ func (c *mcpCmd) Run(ctx context.Context, streams Streams) error {
 		defer operator.Close()
 		cfg.Operator = operator
 	}
-	cluster, err := openShards(ctx, c.Database)
+	cluster, closeCluster, err := followShards(ctx, c.Database)
 	if err != nil {
 		return err
 	}
-	defer cluster.Close()
+	defer closeCluster()
 	cfg.Cluster = cluster
 	in, ok := streams.In.(io.ReadCloser)
 	if !ok {

@@ -20,6 +20,9 @@ type Config struct {
 	// Log is the log of Pool.
 	Log     *events.Log
 	Sources []Source
+	// Elsewhere, if not nil, appends events to other databases and returns those for Log.
+	// It is called again for the same events if they are not stored then.
+	Elsewhere func(ctx context.Context, evs []events.Event) (mine []events.Event, err error)
 	// Admit waits until events may be appended. Default: always at once.
 	Admit func(ctx context.Context, evs []events.Event) error
 	// Appended is called after a commit with the partitions of the log that have new

@@ -39,6 +39,7 @@ type positionOf struct {
 	broker    string
 	partition Partition
 	at        string
+	elsewhere func(ctx context.Context, evs []events.Event) ([]events.Event, error)
 }
 
 func (p *positionOf) key() []any {
@@ -163,6 +164,13 @@ func (p *positionOf) write(ctx context.Context, d decoded, messages int, to stri
 	// Finish what was begun: an interrupted commit leaves the outcome unknown.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
+	mine := d.events
+	if p.elsewhere != nil {
+		var err error
+		if mine, err = p.elsewhere(ctx, d.events); err != nil {
+			return events.Receipt{}, fmt.Errorf("store messages: %w", err)
+		}
+	}
 	receipt, err := p.log.AppendWith(ctx, func(batch *pgx.Batch) {
 		batch.Queue(statements.Get("move the position"), append(p.key(), p.at, to, messages)...)
 		if letters := slices.Concat(d.lost, d.letters); len(letters) > 0 {
@@ -176,7 +184,7 @@ func (p *positionOf) write(ctx context.Context, d decoded, messages int, to stri
 			}
 			batch.Queue(statements.Get("bury messages"), origins, payloads, reasons)
 		}
-	}, d.events...)
+	}, mine...)
 	var pgErr *pgconn.PgError
 	switch {
 	case err == nil:

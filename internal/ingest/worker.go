@@ -40,7 +40,7 @@ type worker struct {
 // follow reads from the stored position on until ctx is done or something fails. It
 // calls well after each batch.
 func (w *worker) follow(ctx context.Context, well func()) error {
-	position := positionOf{pool: w.cfg.Pool, log: w.cfg.Log, broker: w.Name, partition: w.partition}
+	position := positionOf{pool: w.cfg.Pool, log: w.cfg.Log, broker: w.Name, partition: w.partition, elsewhere: w.cfg.Elsewhere}
 	again, err := position.load(ctx)
 	if err != nil {
 		return err

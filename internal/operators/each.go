@@ -34,8 +34,8 @@ func (e *AwayError) Error() string {
 	return fmt.Sprintf("shard %s, which has %s, is away: %v", e.Shard, held, e.Err)
 }
 
-// Unwrap returns why it cannot be reached.
-func (e *AwayError) Unwrap() error { return e.Err }
+// Unwrap returns [shards.ErrAway] and why the shard cannot be reached.
+func (e *AwayError) Unwrap() []error { return []error{shards.ErrAway, e.Err} }
 
 // away returns an AwayError if a shard was not reached.
 func away(c *shards.Cluster, s *shards.Shard) error {

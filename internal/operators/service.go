@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/projector/erasure"
@@ -21,6 +22,8 @@ type Config struct {
 	Runners []*admin.Runner
 	// Wake tells projectors that partitions have new events.
 	Wake func(partitions []int)
+	// Append appends events to the shards of their users.
+	Append events.Append
 }
 
 // Service implements the operations on all shards. Changes are recorded in the audit
@@ -129,7 +132,7 @@ func (s *Service) RetryDeadLetter(ctx context.Context, by admin.Operator, id int
 	if err != nil {
 		return err
 	}
-	receipt, err := RetryDeadLetter(ctx, s.cfg.Cluster, shard, by, id)
+	receipt, err := RetryDeadLetter(ctx, shard, s.cfg.Append, by, id)
 	if err == nil {
 		s.cfg.Wake(receipt.Partitions)
 	}

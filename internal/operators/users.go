@@ -82,8 +82,13 @@ func Merge(ctx context.Context, c *shards.Cluster, by admin.Operator, guest, acc
 	})
 }
 
-// RetryDeadLetter publishes a dead letter of a shard again, also to the users of other
-// shards.
-func RetryDeadLetter(ctx context.Context, c *shards.Cluster, s *shards.Shard, by admin.Operator, id int64) (events.Receipt, error) {
-	return admin.RetryDeadLetter(ctx, s.Pool, deadletters.New(s.Pool, s.Log), by, id)
+// RetryDeadLetter publishes a dead letter again. Of several shards, publish appends the
+// events to those of their users before the letter is removed: if that is interrupted, it
+// can be retried again, since repeated events count once.
+func RetryDeadLetter(ctx context.Context, s *shards.Shard, publish events.Append, by admin.Operator, id int64) (events.Receipt, error) {
+	letters := deadletters.New(s.Pool, s.Log)
+	if s.Name != "" {
+		letters = letters.PublishingTo(publish)
+	}
+	return admin.RetryDeadLetter(ctx, s.Pool, letters, by, id)
 }

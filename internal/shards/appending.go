@@ -66,6 +66,29 @@ func (a *Appender) Append(ctx context.Context, evs ...events.Event) (events.Rece
 	return call.run(ctx)
 }
 
+// AppendElsewhere appends the events to all shards but one, and returns those for that
+// one. It is for what stores them there together with something else.
+func (a *Appender) AppendElsewhere(ctx context.Context, here *Shard, evs ...events.Event) (mine []events.Event, r events.Receipt, err error) {
+	if !a.cluster.sharded || len(evs) == 0 {
+		return evs, r, nil
+	}
+	if err := events.Check(evs); err != nil { // before any shard has some
+		return nil, r, err
+	}
+	call := appending{Appender: a, token: token{moves: a.cluster.moves(), positions: map[string]int64{}}}
+	for _, p := range a.cluster.split(evs) {
+		if p.shard == here {
+			mine = p.events
+		} else {
+			call.parts = append(call.parts, p)
+		}
+	}
+	if len(call.parts) > 0 {
+		r, err = call.run(ctx)
+	}
+	return mine, r, err
+}
+
 // part are the events of a call for one shard.
 type part struct {
 	shard  *Shard

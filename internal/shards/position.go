@@ -58,3 +58,27 @@ func (c *Cluster) moves() (n int64) {
 	}
 	return max(n, 0)
 }
+
+// JoinPositions returns a position at which everything at both positions is folded. Either
+// may be empty, and neither may be that of one database.
+func JoinPositions(a, b string) (string, error) {
+	var joined token
+	for _, text := range []string{a, b} {
+		if text == "" {
+			continue
+		}
+		t, err := parseToken(text)
+		if err != nil || len(t.positions) == 0 {
+			return "", fmt.Errorf("%w: %q", ErrBadPosition, text)
+		}
+		if joined.positions == nil {
+			joined = t
+			continue
+		}
+		joined.moves = min(joined.moves, t.moves) // an old map is compared with the present
+		for shard, id := range t.positions {
+			joined.positions[shard] = max(joined.positions[shard], id)
+		}
+	}
+	return joined.String(), nil
+}

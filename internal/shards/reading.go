@@ -220,6 +220,40 @@ func (r *Reader) Versions(ctx context.Context, userIDs []string) ([]pubsub.Badge
 	return all, err
 }
 
+// Stored is [badges.Reader.Stored].
+func (r *Reader) Stored(ctx context.Context, keys []badges.Key) ([]badges.Stored, error) {
+	if !r.cluster.sharded {
+		return r.of[0].Stored(ctx, keys)
+	}
+	users := make([]string, len(keys))
+	for i, k := range keys {
+		users[i] = k.UserID
+	}
+	all := make([]badges.Stored, len(keys))
+	err := r.each(ctx, users, func(s *Shard, from *badges.Reader, _ []string, places []int) error {
+		some := make([]badges.Key, len(places))
+		for i, place := range places {
+			some[i] = keys[place]
+		}
+		stored, err := from.Stored(ctx, some)
+		if err != nil {
+			return err
+		}
+		held, err := events.Held(ctx, s.Pool) // the read cannot tell
+		if err != nil {
+			return err
+		}
+		for i, k := range some {
+			if !slices.Contains(held, r.partitionOf(k.UserID)) {
+				return events.ErrNotHeld
+			}
+			all[places[i]] = stored[i]
+		}
+		return nil
+	})
+	return all, err
+}
+
 // gather reads badges from all shards of users, and returns them in the order given.
 // Those of shards that fail have no epoch.
 func (r *Reader) gather(ctx context.Context, userIDs []string, read func(from *badges.Reader, ctx context.Context, userIDs []string) ([]pubsub.Badge, error)) ([]pubsub.Badge, error) {

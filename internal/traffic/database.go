@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/pubsub"
 )
@@ -42,7 +43,41 @@ func NewDatabaseTarget(log *events.Log, badges *badges.Reader) *DatabaseTarget {
 	return &DatabaseTarget{log: log, badges: badges}
 }
 
-// Append implements Target with one transaction.
+// NewClusterTarget returns a target that appends to the shards of the users, and reads
+// their badges there.
+func NewClusterTarget(c *shards.Cluster) *DatabaseTarget {
+	numbers := &positions{}
+	log := shards.NewAppender(c, func(s *shards.Shard) events.Append { return s.Log.Append })
+	return &DatabaseTarget{log: clusterLog{log, numbers}, badges: clusterReader{shards.NewReader(c), numbers}}
+}
+
+// clusterLog implements eventLog.
+type clusterLog struct {
+	*shards.Appender
+	positions *positions
+}
+
+// Append implements eventLog. The transaction of the receipt is the number of its position.
+func (l clusterLog) Append(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
+	receipt, err := l.Appender.Append(ctx, evs...)
+	if err == nil {
+		receipt.TransactionID, err = l.positions.number(receipt.Position())
+	}
+	return receipt, err
+}
+
+// clusterReader implements badgeReader.
+type clusterReader struct {
+	*shards.Reader
+	positions *positions
+}
+
+// Folded implements badgeReader.
+func (r clusterReader) Folded(ctx context.Context, userIDs []string, number int64) (bool, error) {
+	return r.FoldedAt(ctx, userIDs, r.positions.position(number))
+}
+
+// Append implements Target with one transaction, in each shard.
 func (t *DatabaseTarget) Append(ctx context.Context, evs []events.Event) (int64, error) {
 	receipt, err := t.log.Append(ctx, evs...)
 	return receipt.TransactionID, classify(err)

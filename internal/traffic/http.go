@@ -34,6 +34,7 @@ const (
 
 // HTTPTarget publishes to a running server.
 type HTTPTarget struct {
+	positions            positions
 	eventsURL, badgesURL string
 	publisherKey         string
 	client               *http.Client
@@ -89,7 +90,7 @@ func (t *HTTPTarget) Append(ctx context.Context, evs []events.Event) (int64, err
 	err := t.post(ctx, t.eventsURL, "application/x-ndjson", body.Bytes(), http.StatusAccepted, func(res *http.Response) error {
 		token := res.Header.Get(positionHeader)
 		var err error
-		if transactionID, err = strconv.ParseInt(token, 10, 64); err != nil {
+		if transactionID, err = t.positions.number(token); err != nil {
 			return fmt.Errorf("the answer's %s header is %s, not a position: is %s a badged server?",
 				positionHeader, quoteShort([]byte(token)), t.eventsURL)
 		}
@@ -125,7 +126,7 @@ type (
 // Badges implements Target with one request.
 func (t *HTTPTarget) Badges(ctx context.Context, userIDs []string, transactionID int64) ([]pubsub.Badge, error) {
 	body, err := json.Marshal(badgesQuery{
-		UserIDs: userIDs, AtLeast: strconv.FormatInt(transactionID, 10), Timeout: foldTimeout.String(),
+		UserIDs: userIDs, AtLeast: t.positions.position(transactionID), Timeout: foldTimeout.String(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encode the query for badges: %w", err)

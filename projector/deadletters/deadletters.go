@@ -44,11 +44,22 @@ type Letter struct {
 type Letters struct {
 	pool *pgxpool.Pool
 	log  *events.Log
+	// elsewhere publishes events to several shards; nil if there is one database.
+	elsewhere events.Append
 }
 
 // New returns the dead letters of a database and its log.
 func New(pool *pgxpool.Pool, log *events.Log) *Letters {
 	return &Letters{pool: pool, log: log}
+}
+
+// PublishingTo returns the same dead letters of a shard. Retry publishes their events by
+// elsewhere, since their users may be on other shards, and then removes the letter: if it
+// is interrupted in between it can be repeated.
+func (d *Letters) PublishingTo(elsewhere events.Append) *Letters {
+	other := *d
+	other.elsewhere = elsewhere
+	return &other
 }
 
 // MaxPageBytes ends a page: once it has so many bytes, nothing is added. An
@@ -100,7 +111,7 @@ func (e *DamagedError) Unwrap() error { return e.Damage }
 // Retry publishes a dead letter again and removes it, in one transaction. It
 // goes through the log like a new event; so do all events of a whole row. If this
 // release cannot decode them either, Retry keeps the letter and fails with a
-// [*DamagedError] or an [*events.InvalidError].
+// [*DamagedError] or an [*events.InvalidError]. See [Letters.PublishingTo] for shards.
 func (d *Letters) Retry(ctx context.Context, id int64) (events.Receipt, error) {
 	var receipt events.Receipt
 	err := pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error {
@@ -112,7 +123,12 @@ func (d *Letters) Retry(ctx context.Context, id int64) (events.Receipt, error) {
 		if err != nil {
 			return err
 		}
-		receipt, err = d.log.Publish(ctx, tx, evs...)
+		if d.elsewhere == nil {
+			receipt, err = d.log.Publish(ctx, tx, evs...)
+			return err
+		}
+		// First there, so that the letter stays if that fails.
+		receipt, err = d.elsewhere(ctx, evs...)
 		return err
 	})
 	if err != nil {

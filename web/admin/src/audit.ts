@@ -39,9 +39,13 @@ export class Audit implements View {
 
   async refresh(server: Server): Promise<void> {
     const newest = await server.audit(undefined);
-    const oldest = newest.at(-1)?.id ?? 0;
+    const oldest = Date.parse(newest.at(-1)?.at ?? "");
+    const ids = new Set(newest.map(({ id }) => id));
     const first = this.#actions.length === 0;
-    this.#show([...newest, ...this.#actions.filter(({ id }) => id < oldest)]);
+    this.#show([
+      ...newest,
+      ...this.#actions.filter(({ id, at }) => Date.parse(at) <= oldest && !ids.has(id)),
+    ]);
     if (first) this.#more.hidden = newest.length === 0;
   }
 
@@ -63,7 +67,11 @@ function row(a: Action): HTMLElement {
       "td",
       { class: "nowrap" },
       h("strong", {}, a.who),
-      h("span", { class: "soft" }, a.via === "api" ? " · key" : " · shell"),
+      h(
+        "span",
+        { class: "soft" },
+        `${a.via === "api" ? " · key" : " · shell"}${a.shard === undefined ? "" : ` · shard ${a.shard}`}`,
+      ),
     ),
     h("td", { class: "mono" }, a.action),
     h("td", { class: "wide" }, folded(a.arguments, `${told(a.arguments).slice(0, shown)}…`)),

@@ -1,6 +1,6 @@
 import { h } from "../../page/dom.js";
 import { confirm } from "./dialog.js";
-import { when } from "./format.js";
+import { onShard, when } from "./format.js";
 import { KeyedList } from "./list.js";
 import { payloadText } from "./payload.js";
 import type { DeadLetter, Server } from "./server.js";
@@ -49,7 +49,7 @@ export class DeadLetters implements View {
 
   #card(letter: DeadLetter): HTMLElement {
     const { id, reason, at } = letter;
-    const where = letter.origin ?? `partition ${letter.partition} · ${letter.position}`;
+    const where = `${onShard(letter)}${letter.origin ?? `partition ${letter.partition} · ${letter.position}`}`;
     const retry = h(
       "button",
       { class: "button", type: "button", "aria-label": `Retry dead letter ${id}` },

@@ -68,3 +68,8 @@ function precise(seconds: number): string {
   const date = new Date(seconds * 1000);
   return `${when(date)}.${String(date.getMilliseconds()).padStart(3, "0")}`;
 }
+
+/** Says which of several shards something is on, in front of what follows. */
+export function onShard({ shard }: { readonly shard?: string | undefined }): string {
+  return shard === undefined ? "" : `shard ${shard} · `;
+}

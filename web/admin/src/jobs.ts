@@ -1,6 +1,6 @@
 import { h } from "../../page/dom.js";
 import { confirm } from "./dialog.js";
-import { counted, duration, when } from "./format.js";
+import { counted, duration, onShard, when } from "./format.js";
 import { idText } from "./ids.js";
 import { KeyedList } from "./list.js";
 import { hashOf, userPlace } from "./place.js";
@@ -181,7 +181,7 @@ export class Jobs implements View {
       h(
         "p",
         { class: "soft" },
-        `${job.started_by}, ${when(job.started_at)}${took(job)}, on ${job.process}${job.arguments.max_load !== undefined && job.arguments.max_load < 1 ? `, max load ${job.arguments.max_load}` : ""}`,
+        `${onShard(job)}${job.started_by}, ${when(job.started_at)}${took(job)}, on ${job.process}${job.arguments.max_load !== undefined && job.arguments.max_load < 1 ? `, max load ${job.arguments.max_load}` : ""}`,
       ),
     );
     const result = resultOf(job);

@@ -1,6 +1,6 @@
 import { h, setText } from "../../page/dom.js";
 import { Chart } from "./chart.js";
-import { count, counted, duration, lagShare, rate, when } from "./format.js";
+import { count, counted, duration, lagShare, onShard, rate, when } from "./format.js";
 import { KeyedList } from "./list.js";
 import { seconds, withGaps } from "./rates.js";
 import type { Lag, Partition, Process, Rate, Server } from "./server.js";
@@ -107,7 +107,7 @@ export class Overview implements View {
     this.#showRates(points);
   }
 
-  #showTiles({ partitions }: Lag, processes: readonly Process[]): void {
+  #showTiles({ partitions, away = [] }: Lag, processes: readonly Process[]): void {
     const behind = partitions.reduce((sum, p) => sum + p.events_behind, 0);
     const oldest = Math.max(0, ...partitions.map((p) => p.seconds_behind));
     const unowned = partitions.filter((p) => p.owner === "").length;
@@ -117,10 +117,12 @@ export class Overview implements View {
     const tiles: [string, string, boolean][] = [
       [
         counted(behind, "event"),
-        unowned > 0
-          ? `${counted(unowned, "partition")} without an owner`
-          : "every partition has an owner",
-        unowned > 0,
+        away.length > 0
+          ? `away: ${away.map(({ shard }) => `shard ${shard}`).join(", ")}`
+          : unowned > 0
+            ? `${counted(unowned, "partition")} without an owner`
+            : "every partition has an owner",
+        away.length > 0 || unowned > 0,
       ],
       [duration(oldest), oldest > LATE_SECONDS ? "late" : "on time", oldest > LATE_SECONDS],
       [count(sockets + streams), `${count(streams)} by event stream`, false],
@@ -183,7 +185,7 @@ function partitionRow(p: Partition): HTMLElement {
   return h(
     "tr",
     { class: p.owner === "" ? "is-bad" : undefined },
-    h("th", { scope: "row", class: "number" }, String(p.partition)),
+    h("th", { scope: "row", class: "number" }, `${onShard(p)}${p.partition}`),
     h("td", { class: "lag-cell" }, bar),
     h("td", { class: "number" }, count(p.events_behind)),
     h("td", { class: "number" }, duration(p.seconds_behind)),

@@ -1,6 +1,8 @@
 /** A partition of the log, with its lag. */
 export interface Partition {
   readonly partition: number;
+  /** The shard that holds it; absent without shards. */
+  readonly shard?: string;
   readonly head: string;
   readonly folded: string;
   readonly events_behind: number;
@@ -11,6 +13,8 @@ export interface Partition {
 
 export interface Lag {
   readonly partitions: readonly Partition[];
+  /** The shards that cannot be reached. */
+  readonly away?: readonly { readonly shard: string }[];
 }
 
 export interface Limits {
@@ -50,6 +54,7 @@ export interface Rate {
 
 export interface DeadLetter {
   readonly id: number;
+  readonly shard?: string;
   readonly partition?: number;
   readonly position?: string;
   /** Where a message of a broker was. */
@@ -97,6 +102,7 @@ export interface JobTarget {
 
 export interface Job {
   readonly id: number;
+  readonly shard?: string;
   readonly kind: JobKind;
   readonly state: "running" | "done" | "failed" | "canceled" | "interrupted";
   readonly arguments: JobTarget;
@@ -117,6 +123,7 @@ export interface Job {
 
 export interface Action {
   readonly id: number;
+  readonly shard?: string;
   readonly at: string;
   readonly who: string;
   readonly via: "api" | "cli";

@@ -1,6 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { count, counted, duration, forInput, lagShare, rate, when } from "../src/format.js";
+import {
+  count,
+  counted,
+  duration,
+  forInput,
+  lagShare,
+  onShard,
+  rate,
+  when,
+} from "../src/format.js";
 
 test("numbers are short, and an unknown one is a dash", () => {
   assert.deepEqual([0, 0.04, 3.26, 10, 999.6, 12_345].map(rate), [
@@ -43,4 +52,9 @@ test("a bar shows any lag, and never exceeds its width", () => {
   assert(lagShare(1) > 0.05);
   assert(lagShare(10) > lagShare(9));
   assert.equal(lagShare(1e9), 1);
+});
+
+test("a shard is named if there are several", () => {
+  assert.equal(onShard({ shard: "b" }), "shard b · ");
+  assert.equal(onShard({}), "");
 });

@@ -78,6 +78,9 @@ function precise(seconds2) {
   const date = new Date(seconds2 * 1e3);
   return `${when(date)}.${String(date.getMilliseconds()).padStart(3, "0")}`;
 }
+function onShard({ shard }) {
+  return shard === void 0 ? "" : `shard ${shard} · `;
+}
 
 // admin/src/list.ts
 var KeyedList = class {
@@ -4674,7 +4677,7 @@ var Overview = class {
     this.#showTiles(lag, processes);
     this.#showRates(points2);
   }
-  #showTiles({ partitions }, processes) {
+  #showTiles({ partitions, away = [] }, processes) {
     const behind = partitions.reduce((sum, p) => sum + p.events_behind, 0);
     const oldest = Math.max(0, ...partitions.map((p) => p.seconds_behind));
     const unowned = partitions.filter((p) => p.owner === "").length;
@@ -4684,8 +4687,8 @@ var Overview = class {
     const tiles = [
       [
         counted(behind, "event"),
-        unowned > 0 ? `${counted(unowned, "partition")} without an owner` : "every partition has an owner",
-        unowned > 0
+        away.length > 0 ? `away: ${away.map(({ shard }) => `shard ${shard}`).join(", ")}` : unowned > 0 ? `${counted(unowned, "partition")} without an owner` : "every partition has an owner",
+        away.length > 0 || unowned > 0
       ],
       [duration(oldest), oldest > LATE_SECONDS ? "late" : "on time", oldest > LATE_SECONDS],
       [count(sockets + streams), `${count(streams)} by event stream`, false],
@@ -4745,7 +4748,7 @@ function partitionRow(p) {
   return h(
     "tr",
     { class: p.owner === "" ? "is-bad" : void 0 },
-    h("th", { scope: "row", class: "number" }, String(p.partition)),
+    h("th", { scope: "row", class: "number" }, `${onShard(p)}${p.partition}`),
     h("td", { class: "lag-cell" }, bar),
     h("td", { class: "number" }, count(p.events_behind)),
     h("td", { class: "number" }, duration(p.seconds_behind)),
@@ -4840,9 +4843,13 @@ var Audit = class {
   }
   async refresh(server) {
     const newest = await server.audit(void 0);
-    const oldest = newest.at(-1)?.id ?? 0;
+    const oldest = Date.parse(newest.at(-1)?.at ?? "");
+    const ids = new Set(newest.map(({ id }) => id));
     const first = this.#actions.length === 0;
-    this.#show([...newest, ...this.#actions.filter(({ id }) => id < oldest)]);
+    this.#show([
+      ...newest,
+      ...this.#actions.filter(({ id, at }) => Date.parse(at) <= oldest && !ids.has(id))
+    ]);
     if (first) this.#more.hidden = newest.length === 0;
   }
   #show(actions) {
@@ -4860,7 +4867,11 @@ function row(a) {
       "td",
       { class: "nowrap" },
       h("strong", {}, a.who),
-      h("span", { class: "soft" }, a.via === "api" ? " · key" : " · shell")
+      h(
+        "span",
+        { class: "soft" },
+        `${a.via === "api" ? " · key" : " · shell"}${a.shard === void 0 ? "" : ` · shard ${a.shard}`}`
+      )
     ),
     h("td", { class: "mono" }, a.action),
     h("td", { class: "wide" }, folded(a.arguments, `${told(a.arguments).slice(0, shown)}…`)),
@@ -4995,7 +5006,7 @@ var DeadLetters = class {
   }
   #card(letter) {
     const { id, reason, at } = letter;
-    const where = letter.origin ?? `partition ${letter.partition} · ${letter.position}`;
+    const where = `${onShard(letter)}${letter.origin ?? `partition ${letter.partition} · ${letter.position}`}`;
     const retry = h(
       "button",
       { class: "button", type: "button", "aria-label": `Retry dead letter ${id}` },
@@ -5218,7 +5229,7 @@ var Jobs = class {
       h(
         "p",
         { class: "soft" },
-        `${job.started_by}, ${when(job.started_at)}${took(job)}, on ${job.process}${job.arguments.max_load !== void 0 && job.arguments.max_load < 1 ? `, max load ${job.arguments.max_load}` : ""}`
+        `${onShard(job)}${job.started_by}, ${when(job.started_at)}${took(job)}, on ${job.process}${job.arguments.max_load !== void 0 && job.arguments.max_load < 1 ? `, max load ${job.arguments.max_load}` : ""}`
       )
     );
     const result = resultOf(job);
