@@ -122,6 +122,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 	callWebhook(t, s)               // adds one to that by webhook
 	relay.NewMetrics(s.registry)    // of other commands
 	tail.NewMetrics(s.registry)
+	s.databases[0].registry = prometheus.WrapRegistererWith(prometheus.Labels{"shard": "a"}, s.registry)
+	s.registerShards() // of several databases
 
 	docs, registered := documentedMetrics(t), registeredMetrics(t, s.registry)
 	families, err := s.registry.Gather()
