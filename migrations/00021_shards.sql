@@ -125,4 +125,4 @@ $$;
 -- +goose StatementEnd
 
 REVOKE ALL ON FUNCTION badged.is_used(), badged.map_partition(integer, text, bigint), badged.release_partition(integer, text, bigint),
-    badged.hold_partition(integer, bigint, text) FROM PUBLIC;
+    badged.hold_partition(integer, bigint, text), badged.refuse_not_held() FROM PUBLIC;

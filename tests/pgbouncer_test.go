@@ -118,7 +118,7 @@ func TestPgBouncerInTransactionMode(t *testing.T) {
 		{"pool_mode = transaction", "server_round_robin = 1", "min_pool_size = 5"},
 		{"pool_mode = transaction", "default_pool_size = 1", "ignore_startup_parameters = enable_seqscan, enable_hashjoin, enable_mergejoin, plan_cache_mode, idle_session_timeout"},
 	} {
-		database := newDatabase(t)
+		database := oneDatabase(t)
 		through := pgBouncer(t, database, settings...)
 		const want = "gives each transaction another session of Postgres"
 		if said, code := checkConnect(t, "--database-url="+through); code != 1 || !strings.Contains(said, "failure  Postgres: ") || !strings.Contains(said, want) {
@@ -138,7 +138,7 @@ func TestPgBouncerInTransactionMode(t *testing.T) {
 // A pooler without a second session is reported too.
 func TestPgBouncerWithOneSession(t *testing.T) {
 	t.Parallel()
-	database := newDatabase(t)
+	database := oneDatabase(t)
 	through := pgBouncer(t, database, "pool_mode = session", "default_pool_size = 1")
 	if said, code := checkConnect(t, "--database-url="+through); code != 1 || !strings.Contains(said, "no second session of Postgres free for badged") {
 		t.Errorf("config check exits with %d and prints\n%s", code, said)
