@@ -50,7 +50,7 @@ func away(c *shards.Cluster, s *shards.Shard) error {
 		}
 	}
 	// The shard is named already.
-	if wrapped, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // that of the shard itself
+	if wrapped, ok := err.(interface{ Unwrap() []error }); ok {
 		if all := wrapped.Unwrap(); len(all) > 1 {
 			err = all[len(all)-1]
 		}

@@ -65,7 +65,7 @@ func (s *Service) Lag(ctx context.Context) (admin.Lag, error) {
 
 // onlyAway reports whether all errors are of shards that are away.
 func onlyAway(err error) bool {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // that of errors.Join
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return !slices.ContainsFunc(joined.Unwrap(), func(e error) bool { return !onlyAway(e) })
 	}
 	_, ok := errors.AsType[*AwayError](err)

@@ -197,7 +197,7 @@ func (c *Cluster) learn(ctx context.Context, s *Shard, v view) {
 
 // only reports whether all reasons of a merge that failed are one.
 func only(err, why error) bool {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // that of merge itself
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return !slices.ContainsFunc(joined.Unwrap(), func(e error) bool { return !errors.Is(e, why) })
 	}
 	return false

@@ -1,0 +1,108 @@
+package operators_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.uber.org/goleak"
+
+	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/schematest"
+	"github.com/badged/badged/internal/operators"
+	"github.com/badged/badged/internal/shards"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
+
+// newCluster returns a cluster of three shards with two partitions each.
+func newCluster(t *testing.T) *shards.Cluster {
+	t.Helper()
+	var databases []shards.Database
+	for _, name := range []string{"a", "b", "c"} {
+		pool, err := pgxpool.New(t.Context(), pgtest.NewDB(t, schematest.Migrated(6)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		databases = append(databases, shards.Database{Name: name, Pool: pool})
+	}
+	if _, err := shards.Form(t.Context(), slices.Clone(databases)); err != nil {
+		t.Fatal(err)
+	}
+	c, err := shards.Open(t.Context(), shards.Config{Databases: databases})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// Pages of the merged trail are in the order of time, whatever their size, and have each
+// action once; also those that began at the same time.
+func TestPagesOfTheAuditTrail(t *testing.T) {
+	c := newCluster(t)
+	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	const actions = 12
+	for i := range actions {
+		s := c.Shards()[i*7%3]
+		if _, err := s.Pool.Exec(t.Context(), `INSERT INTO badged.audit (at, who, via, action, arguments) VALUES ($1, 'ops', 'cli', $2, '{}')`,
+			began.Add(time.Duration(i/2)*time.Second), fmt.Sprint("action ", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for limit := 1; limit <= actions+1; limit++ {
+		seen := map[string]bool{}
+		before, last := int64(0), time.Now()
+		for {
+			page, err := operators.Audit(t.Context(), c, before, limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(page) == 0 {
+				break
+			}
+			for _, e := range page {
+				if e.At.After(last) || seen[e.Action] || e.Shard == "" {
+					t.Errorf("with pages of %d, %s of shard %q comes behind %s, seen: %v", limit, e.Action, e.Shard, last, seen[e.Action])
+				}
+				seen[e.Action], last, before = true, e.At, e.ID
+			}
+		}
+		if len(seen) != actions {
+			t.Errorf("pages of %d have %d actions, want %d", limit, len(seen), actions)
+		}
+	}
+}
+
+// An error on one shard names it, and does not keep the others from being done.
+func TestEachGoesOn(t *testing.T) {
+	c := newCluster(t)
+	var done []string
+	broken := errors.New("broken")
+	err := operators.Each(t.Context(), c, func(s *shards.Shard) error {
+		done = append(done, s.Name)
+		if s.Name == "b" {
+			return broken
+		}
+		return nil
+	})
+	if !errors.Is(err, broken) || err.Error() != "shard b: broken" || !slices.Equal(done, []string{"a", "b", "c"}) {
+		t.Errorf("%v were done: %v", done, err)
+	}
+}
+
+// The lag has all partitions, in order, each with its shard.
+func TestLagOfAllShards(t *testing.T) {
+	lags, err := operators.Lag(t.Context(), newCluster(t), 10)
+	if err != nil || len(lags.Partitions) != 6 {
+		t.Fatalf("%+v, %v", lags, err)
+	}
+	for i, p := range lags.Partitions {
+		if want := []string{"a", "b", "c"}[i/2]; p.Partition != i || p.Shard != want {
+			t.Errorf("partition %d is on shard %s, want %s: %+v", i, p.Shard, want, p)
+		}
+	}
+}
