@@ -93,20 +93,25 @@ func (a *api) counters(ctx context.Context, names ...string) ([]float64, error) 
 	if err != nil {
 		return nil, err
 	}
-	values, found := make([]float64, len(names)), 0
+	values, found := make([]float64, len(names)), make([]bool, len(names))
 	for line := range strings.Lines(string(page)) {
 		name, value, _ := strings.Cut(line, " ")
+		if bare, labels, _ := strings.Cut(name, "{"); strings.HasPrefix(labels, "shard=") { // one of several
+			name = bare
+		}
 		i := slices.Index(names, name)
 		if i < 0 {
 			continue
 		}
-		if _, err := fmt.Sscan(value, &values[i]); err != nil {
+		var one float64
+		if _, err := fmt.Sscan(value, &one); err != nil {
 			return nil, fmt.Errorf("metric %s: %w", name, err)
 		}
-		found++
+		values[i] += one
+		found[i] = true
 	}
-	if found < len(names) {
-		return nil, fmt.Errorf("the server has %d of the metrics %v", found, names)
+	if slices.Contains(found, false) {
+		return nil, fmt.Errorf("the server lacks some of the metrics %v", names)
 	}
 	return values, nil
 }

@@ -49,6 +49,7 @@ func scenarios() []scenario {
 		roomDisk(),
 		push(),
 		webhooks(),
+		shardsScenario(),
 	}
 }
 
