@@ -305,7 +305,7 @@ func migrated() pgtest.Template {
 func newDatabase(t *testing.T) string {
 	t.Helper()
 	if *shardCount > 1 {
-		return newStack(t, *shardCount)
+		return stack(pgtest.NewDBs(t, sharded(*shardCount)))
 	}
 	return pgtest.NewDB(t, migrated())
 }

@@ -2,10 +2,13 @@ package tests
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -222,7 +225,12 @@ func TestRoomsPage(t *testing.T) {
 // expectTotals compares the totals of users after everything that was published.
 func expectTotals(t *testing.T, p *process, after string, want map[string]int64) {
 	t.Helper()
-	position := publish(t, p, event("after "+after, "conversation.marked_unread", `{"conversation_id":"elsewhere","user_ids":["somebody"]}`))
+	// Of all the users, since a position is about the shards that were appended to.
+	users, err := json.Marshal(slices.Sorted(maps.Keys(want)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	position := publish(t, p, event("after "+after, "conversation.read", `{"conversation_id":"elsewhere","up_to_seq":1,"user_ids":`+string(users)+`}`))
 	for user, n := range want {
 		if got := total(t, p, user, position); got != n {
 			t.Errorf("after %s the total of %s is %d, want %d", after, user, got, n)

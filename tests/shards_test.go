@@ -143,11 +143,18 @@ func sharded(count int) pgtest.Templates {
 	}
 }
 
-// newStack returns the first database of a cluster of the shared server. Commands that
-// are given it get all of them.
-func newStack(t *testing.T, count int) string {
+// newDatabaseOn is newDatabase for a server of the test.
+func newDatabaseOn(t *testing.T, server *pgtest.Server) string {
 	t.Helper()
-	urls := pgtest.NewDBs(t, sharded(count))
+	if *shardCount == 1 {
+		return server.NewDB(t, migrated())
+	}
+	return stack(server.NewDBs(t, sharded(*shardCount)))
+}
+
+// stack returns the first database of a cluster. Commands that are given it get all of
+// them.
+func stack(urls []string) string {
 	clusters.Store(parsed(urls[0]).Path, urls)
 	return urls[0]
 }

@@ -94,7 +94,7 @@ func startTail(t *testing.T, database string, to ...string) *process {
 // version. A rebuild that corrects something tells all badges again.
 func TestTail(t *testing.T) {
 	t.Parallel()
-	database, server := newDatabase(t), newRedis(t)
+	database, server := oneDatabase(t), newRedis(t)
 	client := newRedisClient(t, server)
 	p := serve(t, database)
 	publish(t, p, delivered("c", 1, `"ann","bob"`)) // before the tail
@@ -169,7 +169,7 @@ func TestTailOfALargeRoom(t *testing.T) {
 // What cannot work is refused with what to do.
 func TestTailRefusals(t *testing.T) {
 	t.Parallel()
-	database, server := newDatabase(t), newRedis(t)
+	database, server := oneDatabase(t), newRedis(t)
 	client := newRedisClient(t, server)
 	if err := client.Set(t.Context(), "text", "x", 0).Err(); err != nil {
 		t.Fatal(err)

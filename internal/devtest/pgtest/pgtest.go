@@ -212,7 +212,7 @@ func Settings() map[string]string {
 		// Tests are small, and the servers of several packages run at once.
 		"shared_buffers":  "64MB",
 		"max_wal_size":    "256MB",
-		"max_connections": "200",
+		"max_connections": "500", // a stack may have several databases
 		// Off by default; needed to test that a prepared transaction delays the log.
 		"max_prepared_transactions": "4",
 	}
