@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/operators"
 	"github.com/badged/badged/internal/pgfault"
 	"github.com/badged/badged/internal/shards"
 )
@@ -42,7 +43,10 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 		}
 		p = &problem{Status: http.StatusInternalServerError, Detail: "internal error; the server has logged it"}
 		f := pgfault.Of(err)
+		away, isAway := errors.AsType[*operators.AwayError](err)
 		switch {
+		case isAway: // of what operators do
+			p = &problem{Status: http.StatusServiceUnavailable, Detail: away.Which() + "; what concerned other shards may be done; repeat the request when the shard is back", retryAfter: "5"}
 		case errors.Is(err, events.ErrNotHeld):
 			p = &problem{Status: http.StatusServiceUnavailable, Detail: "some users of the request are being moved to another database; repeat the request; repeated events count once", retryAfter: "1"}
 		case errors.Is(err, shards.ErrAway):

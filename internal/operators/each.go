@@ -22,7 +22,10 @@ type AwayError struct {
 }
 
 // Error implements error.
-func (e *AwayError) Error() string {
+func (e *AwayError) Error() string { return fmt.Sprintf("%s: %v", e.Which(), e.Err) }
+
+// Which says which shard is away, without why: that may name hosts.
+func (e *AwayError) Which() string {
 	held := "no partitions"
 	switch len(e.Partitions) {
 	case 0:
@@ -31,7 +34,7 @@ func (e *AwayError) Error() string {
 	default:
 		held = "the partitions " + shards.List(e.Partitions)
 	}
-	return fmt.Sprintf("shard %s, which has %s, is away: %v", e.Shard, held, e.Err)
+	return fmt.Sprintf("shard %s, which has %s, is away", e.Shard, held)
 }
 
 // Unwrap returns [shards.ErrAway] and why the shard cannot be reached.
