@@ -284,13 +284,22 @@ func (a *App) appendTo(s *shards.Shard) events.Append {
 		return d.Log.Append(ctx, evs...)
 	}, projector.DefaultConcurrency())
 	return func(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
-		receipt, err := group.Append(ctx, evs...)
+		one := group.Append
+		if len(a.databases) > 1 && len(evs) > largeCall/len(a.databases) {
+			one = d.Log.Append
+		}
+		receipt, err := one(ctx, evs...)
 		if err == nil {
 			d.faults.Written()
 		}
 		return receipt, err
 	}
 }
+
+// largeCall is the most events of a call that are folded where they are appended. Of a
+// larger one, each of several databases gets a part; the loops fold more of them at once
+// than the part has.
+const largeCall = 500
 
 // openProjector adds the projector of a database, and what goes with it.
 func (a *App) openProjector(ctx context.Context, d *database) error {
