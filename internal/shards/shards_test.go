@@ -29,7 +29,7 @@ func heldBy(c *shards.Cluster) map[string][]int {
 
 func TestEmptyDatabasesShareThePartitions(t *testing.T) {
 	all := databases(t, "a", "b", "c")
-	refuses(t, shards.ErrNotACluster, all)
+	_ = refuses(t, shards.ErrNotACluster, all)
 	made := form(t, all)
 	if made.Adopted != "" || !slices.Equal(made.Joined, []string{"a", "b", "c"}) {
 		t.Errorf("made %+v", made)
@@ -123,7 +123,7 @@ func TestAnInterruptedFormingIsCompleted(t *testing.T) {
 	for _, d := range all[1:] {
 		exec(t, d, `DELETE FROM badged.shard`)
 	}
-	refuses(t, shards.ErrEmpty, all)
+	_ = refuses(t, shards.ErrEmpty, all)
 	exec(t, all[1], `DELETE FROM badged.shard_partitions`)
 	made := form(t, all)
 	if !slices.Equal(made.Joined, []string{"b", "c"}) {

@@ -47,7 +47,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 - name: BADGED_{{ $key | upper | replace "-" "_" }}
   valueFrom:
     secretKeyRef:
-      name: {{ required "existingSecret is needed: the name of a Secret with database-url, redis-url, publisher-keys and jwt-keys" $root.Values.existingSecret }}
+      name: {{ required "existingSecret is needed: the name of a Secret with database-url (or shards), redis-url, publisher-keys and jwt-keys" $root.Values.existingSecret }}
       key: {{ $key }}
       optional: {{ index . 2 }}
 {{- end }}
