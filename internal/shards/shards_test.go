@@ -237,6 +237,15 @@ func TestALostShardIsAwayAndComesBack(t *testing.T) {
 	if !slices.Equal(late.Away(), []int{3, 4, 5}) || late.ShardOf(4).Name != "b" {
 		t.Errorf("away: %v", late.Away())
 	}
+	// Clients of the others are compared with the tables.
+	reader, users := shards.NewReader(late), []string{userOf(t, 4), userOf(t, 0)}
+	versions, err := reader.Versions(t.Context(), users)
+	if err != nil || len(versions) != 2 || versions[0].UserID != users[0] || versions[0].Epoch != "" || versions[1].UserID != users[1] || versions[1].Epoch == "" {
+		t.Errorf("versions: %+v, %v", versions, err)
+	}
+	if _, err := reader.Badges(t.Context(), users); !errors.Is(err, shards.ErrAway) {
+		t.Errorf("badges: %v", err)
+	}
 	select {
 	case <-late.Shard("b").Ready():
 		t.Error("a shard that was never reached is ready")
