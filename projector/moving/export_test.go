@@ -13,10 +13,8 @@ type Moved struct {
 func Tables(partition int) []Moved {
 	var all []Moved
 	for _, t := range tables() {
-		of := t
-		of.rows = ""
 		all = append(all, Moved{
-			Kind: t.kind + t.suffix, Name: t.name(partition), Of: of.of(partition), Shared: t.shared, Frozen: t.form == frozen,
+			Kind: t.kind + t.suffix, Name: t.name(partition), Of: t.of(partition), Shared: t.shared, Frozen: t.form == frozen,
 			Key: t.key, Row: t.places == ofRow, Between: t.places == between,
 		})
 	}

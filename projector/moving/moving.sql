@@ -137,17 +137,6 @@ UPDATE moved_rows AS r SET transaction_id = '3', "offset" = p.place
 FROM badged.move_places AS p
 WHERE p.partition_id = $1 AND p.source_id = r.transaction_id::text::bigint AND p.source_offset = r."offset"
 
--- name: buried letters
--- What is to be told of dead letters names them by numbers of the target.
-UPDATE moved_rows AS r SET subject = l.id::text
-FROM moved_letters AS m JOIN badged.dead_letters AS l USING (partition_id, transaction_id, "offset", index)
-WHERE r.subject = m.source_id::text
-
--- name: translate letters
-UPDATE moved_letters AS r SET transaction_id = '3', "offset" = p.place
-FROM badged.move_places AS p
-WHERE p.partition_id = $1 AND p.is_row AND p.source_id = r.transaction_id::text::bigint AND p.source_offset = r."offset"
-
 -- name: positions
 INSERT INTO badged.events_pNN_offsets (consumer_group, offset_acked, last_processed_transaction_id, pending, folded, revision, counted)
 SELECT r.consumer_group, p.place, '3', '{}', r.folded, r.revision, r.counted
@@ -238,3 +227,15 @@ UPDATE badged.moves SET state = 'released' WHERE partition_id = $1
 SELECT (SELECT count(*) FROM (
     SELECT FROM badged.events_pNN WHERE (transaction_id, "offset") > ($1::bigint::text::xid8, $2) AND transaction_id >= $1::bigint::text::xid8 LIMIT 10000) AS e)
   + (SELECT count(*) FROM badged.events_pNN WHERE transaction_id = ANY ($3::bigint[]::text[]::xid8[]))
+
+-- name: held partitions
+SELECT partition_id FROM badged.partitions
+
+-- name: sizes
+SELECT substring(relname FROM '_p([0-9]+)')::integer, sum(pg_total_relation_size(oid))::bigint
+FROM pg_class
+WHERE relnamespace = 'badged'::regnamespace AND relkind = 'r' AND relname ~ '_p[0-9][0-9]+'
+GROUP BY 1
+
+-- name: moves
+SELECT partition_id, role, target, state, copied_rows FROM badged.moves

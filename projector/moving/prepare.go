@@ -112,7 +112,7 @@ func (m *mover) begin(ctx context.Context) error {
 		}
 	}
 	err = from.in(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, statements.Get("copy a table as a whole"), m.p, append(all, "buried")); err != nil {
+		if _, err := tx.Exec(ctx, statements.Get("copy a table as a whole"), m.p, all); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, statements.Get("copy all late folds"), m.p)

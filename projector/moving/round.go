@@ -84,11 +84,6 @@ func (m *mover) changesInto(ctx context.Context, target pgx.Tx, at logread.Curso
 			return done, fmt.Errorf("copy what has changed in %s: %w", t.name(m.p), err)
 		}
 	}
-	if done.kinds["dead_letters"] || done.kinds["webhook_queue"] || done.kinds["buried"] {
-		if err := m.followBuried(ctx, target); err != nil {
-			return done, fmt.Errorf("copy what is to be told of dead letters: %w", err)
-		}
-	}
 	return done, nil
 }
 
@@ -99,7 +94,6 @@ func (m *mover) follow(ctx context.Context, tx pgx.Tx, t table, last int64) erro
 	if err := stage(ctx, tx, name, all); err != nil {
 		return err
 	}
-	kept := all.without(t.left...)
 	query := fmt.Sprintf(`SELECT %s FROM %s AS t WHERE %s`, all.list("t."), name, t.of(m.p))
 	changed := fmt.Sprintf(`SELECT DISTINCT key FROM badged.move_changes WHERE partition_id = %d AND kind = %s AND number <= %d`, m.p, literal(t.kind), last)
 	if t.form == byKey {
@@ -121,7 +115,7 @@ func (m *mover) follow(ctx context.Context, tx pgx.Tx, t table, last int64) erro
 	if err != nil {
 		return err
 	}
-	insert := fmt.Sprintf(`INSERT INTO %s (%s) SELECT %[2]s FROM moved_rows AS r WHERE %s`, name, kept.list(""), m.refers(t))
+	insert := fmt.Sprintf(`INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %[2]s FROM moved_rows AS r WHERE %s`, name, all.list(""), m.refers(t))
 	if t.form == whole {
 		_, err = tx.Exec(ctx, fmt.Sprintf(`DELETE FROM %s AS t WHERE %s; %s`, name, t.of(m.p), insert))
 		return err
@@ -150,40 +144,6 @@ func (m *mover) follow(ctx context.Context, tx pgx.Tx, t table, last int64) erro
 		do = "UPDATE SET " + strings.Join(sets, ", ")
 	}
 	_, err = tx.Exec(ctx, fmt.Sprintf(`%s ON CONFLICT (%s) DO %s`, insert, unique.list(""), do))
-	return err
-}
-
-// followBuried copies what webhooks are to be told of dead letters, which have other
-// numbers in the target.
-func (m *mover) followBuried(ctx context.Context, tx pgx.Tx) error {
-	queue := table{kind: "webhook_queue"}.name(m.p)
-	all := m.columns[queue]
-	if err := stage(ctx, tx, queue, all); err != nil {
-		return err
-	}
-	const buried = `type = 'deadletter.buried'`
-	n, err := m.pipe(ctx, fmt.Sprintf(`SELECT %s FROM %s AS t WHERE %s`, all.list("t."), queue, buried), "moved_rows", all.list(""))
-	if err != nil {
-		return err
-	}
-	if _, err := tx.Exec(ctx, `DELETE FROM `+queue+` WHERE `+buried); err != nil || n == 0 {
-		return err
-	}
-	if _, err := tx.Exec(ctx, `CREATE TEMPORARY TABLE moved_letters ON COMMIT DROP AS
-SELECT id AS source_id, partition_id, transaction_id, "offset", index FROM badged.dead_letters WITH NO DATA`); err != nil {
-		return err
-	}
-	const columns = `partition_id, transaction_id, "offset", index`
-	if _, err := m.pipe(ctx, fmt.Sprintf(`SELECT id, %s FROM badged.dead_letters WHERE partition_id = %d`, columns, m.p), "moved_letters", "source_id, "+columns); err != nil {
-		return err
-	}
-	if _, err := tx.Exec(ctx, statements.Get("translate letters"), m.p); err != nil {
-		return err
-	}
-	if _, err := tx.Exec(ctx, statements.Get("buried letters")); err != nil {
-		return err
-	}
-	_, err = tx.Exec(ctx, fmt.Sprintf(`INSERT INTO %s (%s) SELECT %[2]s FROM moved_rows AS r WHERE EXISTS (SELECT FROM badged.webhooks AS w WHERE w.name = r.webhook)`, queue, all.list("")))
 	return err
 }
 

@@ -32,10 +32,6 @@ type table struct {
 	key []string
 	// places is what the columns transaction_id and "offset" are, if it has them.
 	places place
-	// left are columns that the target fills by itself.
-	left []string
-	// rows is a condition for the rows t that are copied as such, "" for all.
-	rows string
 	// refers is a condition for rows r that are in the target with what they refer to, ""
 	// if they refer to nothing. pNN stands for the partition.
 	refers string
@@ -69,7 +65,7 @@ func tables() []table {
 		{kind: "alerts", key: []string{"user_id", "device_id", "conversation_id", "seq"}, refers: `EXISTS (SELECT FROM badged.devices_pNN AS d WHERE d.user_id = r.user_id AND d.device_id = r.device_id)`},
 		{kind: "room_rounds", key: []string{"conversation_id"}},
 		{kind: "room_alerts", key: []string{"conversation_id", "seq"}},
-		{kind: "webhook_queue", key: []string{"webhook", "type", "subject"}, rows: `t.type <> 'deadletter.buried'`, refers: `EXISTS (SELECT FROM badged.webhooks AS w WHERE w.name = r.webhook)`},
+		{kind: "webhook_queue", key: []string{"webhook", "type", "subject"}, refers: `EXISTS (SELECT FROM badged.webhooks AS w WHERE w.name = r.webhook)`},
 	}
 	for _, t := range slices.Clone(all[:5]) {
 		all = append(all, table{kind: t.kind, suffix: "_baseline", form: frozen, key: t.key})
@@ -80,7 +76,7 @@ func tables() []table {
 		table{kind: "dedup_runs", shared: true, form: whole},
 		table{kind: "dedup_generations", shared: true, form: whole, places: between},
 		table{kind: "late_folds", shared: true, key: []string{"number"}, places: between},
-		table{kind: "dead_letters", shared: true, form: whole, places: ofRow, left: []string{"id"}},
+		table{kind: "dead_letters", shared: true, form: whole, places: ofRow},
 		table{kind: "settled_letters", shared: true, form: whole, places: ofRow},
 		table{kind: "healed_users", shared: true, key: []string{"user_id"}},
 		table{kind: "expiry_progress", shared: true, form: whole},
@@ -119,14 +115,10 @@ func (t table) name(partition int) string {
 
 // of returns the condition for the rows t of a partition.
 func (t table) of(partition int) string {
-	of := "true"
 	if t.shared {
-		of = fmt.Sprintf("t.partition_id = %d", partition)
+		return fmt.Sprintf("t.partition_id = %d", partition)
 	}
-	if t.rows != "" {
-		of += " AND " + t.rows
-	}
-	return of
+	return "true"
 }
 
 // column is a column of a table.

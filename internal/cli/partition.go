@@ -1,0 +1,227 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/progress"
+	"github.com/badged/badged/internal/shards"
+	"github.com/badged/badged/projector/moving"
+)
+
+type partitionCmd struct {
+	List partitionListCmd `cmd:"" help:"Print where each partition is, how large it is, and whether it is being moved."`
+	Plan partitionPlanCmd `cmd:"" help:"Propose moves that even out the shards."`
+	Move partitionMoveCmd `cmd:"" help:"Move a partition to another shard, while both serve."`
+}
+
+// openCluster opens the shards of a cluster; a database by itself is none.
+func openCluster(ctx context.Context, d config.Database) (*shards.Cluster, error) {
+	cluster, err := openShards(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	if !cluster.Sharded() {
+		cluster.Close()
+		return nil, errors.New("the database is not one of several shards, so its partitions have no other place: see https://github.com/badged/badged/blob/main/docs/scaling.md")
+	}
+	return cluster, nil
+}
+
+// movingShards are the shards of a cluster, for moves, and their names.
+func movingShards(cluster *shards.Cluster) (all []moving.Shard, names []string) {
+	for _, s := range cluster.Shards() {
+		all = append(all, moving.Shard{Name: s.Name, Pool: s.Pool, Log: s.Log})
+		names = append(names, s.Name)
+	}
+	return all, names
+}
+
+// listPartitions lists the partitions of a cluster. Without those of shards that are away
+// it also returns an error.
+func listPartitions(ctx context.Context, cluster *shards.Cluster) ([]moving.Partition, error) {
+	var present []moving.Shard
+	var away []error
+	for _, s := range cluster.Shards() {
+		if err := s.Err(); err != nil {
+			away = append(away, fmt.Errorf("shard %s: %w", s.Name, err))
+			continue
+		}
+		present = append(present, moving.Shard{Name: s.Name, Pool: s.Pool, Log: s.Log})
+	}
+	places := cluster.Map()
+	list, err := moving.List(ctx, present, cluster.Partitions(), func(p int) string { return places[p].Shard })
+	return list, errors.Join(append(away, err)...)
+}
+
+type partitionListCmd struct {
+	config.Database `embed:""`
+	JSON            bool `name:"json" help:"Print JSON." env:"-"`
+}
+
+// Run prints the partitions.
+func (c *partitionListCmd) Run(ctx context.Context, streams Streams) error {
+	cluster, err := openCluster(ctx, c.Database)
+	if err != nil {
+		return err
+	}
+	defer cluster.Close()
+	list, err := listPartitions(ctx, cluster)
+	if c.JSON {
+		return errors.Join(err, printJSON(streams.Out, list))
+	}
+	table := tabwriter.NewWriter(streams.Out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "PARTITION\tSHARD\tSIZE\tEVENTS\tSTATE")
+	for _, p := range list {
+		bytes, events, state := size(float64(p.Bytes)), progress.Count(p.Events), string(p.State)
+		switch p.State {
+		case moving.Away:
+			bytes, events = "?", "?"
+		case moving.Moving:
+			state = fmt.Sprintf("moving to %s, which has %s of the log", p.To, counted(p.CopiedRows, "row"))
+		case moving.Switched:
+			state = fmt.Sprintf("not served: finish with `badged partition move %d --to %s`", p.Partition, p.To)
+		case moving.LeftOver:
+			state = fmt.Sprintf("serving; `badged partition move %d --to %s` deletes old rows elsewhere", p.Partition, p.To)
+		}
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n", p.Partition, p.Shard, bytes, events, state)
+	}
+	return errors.Join(table.Flush(), err)
+}
+
+type partitionPlanCmd struct {
+	config.Database `embed:""`
+	By              string `help:"What to even out: space on disk, or events folded so far." enum:"disk,events" default:"disk" env:"-"`
+	JSON            bool   `name:"json" help:"Print JSON." env:"-"`
+}
+
+// Run prints proposals.
+func (c *partitionPlanCmd) Run(ctx context.Context, streams Streams) error {
+	cluster, err := openCluster(ctx, c.Database)
+	if err != nil {
+		return err
+	}
+	defer cluster.Close()
+	list, err := listPartitions(ctx, cluster)
+	if err != nil {
+		return fmt.Errorf("a plan needs all shards: %w", err)
+	}
+	weight := moving.ByBytes
+	if c.By == "events" {
+		weight = moving.ByEvents
+	}
+	_, names := movingShards(cluster)
+	plan := moving.Plan(list, names, weight)
+	if c.JSON {
+		return printJSON(streams.Out, plan)
+	}
+	if len(plan) == 0 {
+		_, err := fmt.Fprintln(streams.Out, "no move would even out the shards")
+		return err
+	}
+	for _, p := range plan {
+		fmt.Fprintf(streams.Out, "badged partition move %d --to %s  # from %s: %s, %s\n", p.Partition, p.To, p.From, size(float64(p.Bytes)), counted(p.Events, "event"))
+	}
+	return nil
+}
+
+type partitionMoveCmd struct {
+	config.Database `embed:""`
+	Partition       int    `arg:"" help:"Number of the partition."`
+	To              string `help:"Name of the shard that gets it." placeholder:"NAME" env:"-"`
+	Undo            bool   `help:"Give up a move that was interrupted before the switch." env:"-"`
+	JSON            bool   `name:"json" help:"Print JSON." env:"-"`
+	Quiet           bool   `short:"q" help:"Show no progress." env:"-"`
+}
+
+// Validate implements kong's validation.
+func (c *partitionMoveCmd) Validate() error {
+	if (c.To == "") != c.Undo {
+		return errors.Join(c.Database.Validate(), errors.New("give either --to or --undo"))
+	}
+	return c.Database.Validate()
+}
+
+// moveArguments are the arguments in the audit trail.
+type moveArguments struct {
+	Partition int    `json:"partition"`
+	To        string `json:"to,omitempty"`
+	Undo      bool   `json:"undo,omitempty"`
+}
+
+// Run moves the partition, and prints for how long it was paused.
+func (c *partitionMoveCmd) Run(ctx context.Context, streams Streams) error {
+	cluster, err := openCluster(ctx, c.Database)
+	if err != nil {
+		return err
+	}
+	defer cluster.Close()
+	all, _ := movingShards(cluster)
+	cfg := moving.Config{Shards: all, Partition: c.Partition, To: c.To}
+	if c.Partition < 0 || c.Partition >= cluster.Partitions() {
+		return fmt.Errorf("%w as %d: they are numbered from 0 to %d", moving.ErrUnknownPartition, c.Partition, cluster.Partitions()-1)
+	}
+	source := cluster.ShardOf(c.Partition)
+	if source == nil || source.Err() != nil {
+		return fmt.Errorf("shard %s, which has partition %d, cannot be reached", cluster.Map()[c.Partition].Shard, c.Partition)
+	}
+	watch := watchedMove{out: streams.Err, quiet: c.Quiet}
+	cfg.Progress, cfg.Blocked = watch.progress, watch.blocked
+	return admin.Audited(ctx, source.Pool, admin.OSUser(), "partition.move", moveArguments{c.Partition, c.To, c.Undo}, func(ctx context.Context) (any, error) {
+		if c.Undo {
+			from, to, err := moving.Undo(ctx, cfg)
+			if err != nil {
+				return nil, err
+			}
+			_, err = fmt.Fprintf(streams.Out, "partition %d stays on %s; what was copied to %s is deleted\n", c.Partition, from, to)
+			return nil, err
+		}
+		r, err := moving.Move(ctx, cfg)
+		if err != nil {
+			return r, err
+		}
+		if c.JSON {
+			return r, printJSON(streams.Out, r)
+		}
+		return r, printMove(streams.Out, r)
+	})
+}
+
+func printMove(w io.Writer, r moving.Result) error {
+	if r.Paused == 0 {
+		_, err := fmt.Fprintf(w, "partition %d is on %s: an earlier move was finished\n", r.Partition, r.To)
+		return err
+	}
+	_, err := fmt.Fprintf(w, "partition %d moved from %s to %s in %s: %s of the log and %s of other tables; publishing to it and folding it paused for %s\n",
+		r.Partition, r.From, r.To, r.Took.Round(time.Millisecond), counted(r.LogRows, "row"), counted(r.Rows, "row"), r.Paused.Round(time.Millisecond))
+	return err
+}
+
+// watchedMove prints the progress of a move.
+type watchedMove struct {
+	out   io.Writer
+	quiet bool
+	step  moving.Step
+	said  time.Time
+}
+
+// stepInterval is how often a step that lasts is told of.
+const stepInterval = 5 * time.Second
+
+func (w *watchedMove) progress(step moving.Step, rows int64) {
+	if w.quiet || step == w.step && time.Since(w.said) < stepInterval {
+		return
+	}
+	w.step, w.said = step, time.Now()
+	fmt.Fprintf(w.out, "badged partition move: %s (%s)\n", step, counted(rows, "row"))
+}
+
+func (w *watchedMove) blocked(shard string, pid int, application string) {
+	fmt.Fprintf(w.out, "badged partition move: waiting for %q (Postgres process %d) on shard %s, whose transaction uses the partition\n", application, pid, shard)
+}

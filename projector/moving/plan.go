@@ -1,0 +1,187 @@
+package moving
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+)
+
+// Partition is where a partition is, and how large.
+type Partition struct {
+	Partition int    `json:"partition"`
+	Shard     string `json:"shard"`
+	// Bytes are the space of its tables and indexes on disk, and Events how many it has
+	// folded since it exists.
+	Bytes  int64 `json:"bytes"`
+	Events int64 `json:"events"`
+	State  State `json:"state"`
+	// To is the target of a move that was begun, and CopiedRows how many rows of the log
+	// it has.
+	To         string `json:"to,omitempty"`
+	CopiedRows int64  `json:"copied_rows,omitempty"`
+}
+
+// State is what happens to a partition.
+type State string
+
+// The states.
+const (
+	// Serving: a shard has it.
+	Serving State = "serving"
+	// Moving: a shard has it, and it is being copied to another, or that was interrupted.
+	Moving State = "moving"
+	// Switching: its source has released it, and the target does not have it yet. If no
+	// move runs, the next call of Move ends it.
+	Switched State = "switching"
+	// LeftOver: the target has it, and the source still has old rows.
+	LeftOver State = "cleaning"
+	// Away: no shard that can be reached has it.
+	Away State = "away"
+)
+
+// List returns all partitions in their order. Owner returns the name of the shard that the
+// map gives a partition to. Shards that cannot be reached are in the error, if it is not
+// nil beside partitions.
+func List(ctx context.Context, all []Shard, partitions int, owner func(partition int) string) ([]Partition, error) {
+	list := make([]Partition, partitions)
+	for p := range list {
+		list[p] = Partition{Partition: p, Shard: owner(p), State: Away}
+	}
+	var errs []error
+	for _, s := range all {
+		if err := look(ctx, s, list); err != nil {
+			errs = append(errs, fmt.Errorf("shard %s: %w", s.Name, err))
+		}
+	}
+	return list, errors.Join(errs...)
+}
+
+// look adds what a shard says.
+func look(ctx context.Context, s Shard, list []Partition) error {
+	var p int
+	rows, _ := s.Pool.Query(ctx, statements.Get("held partitions"))
+	var folded []string
+	if _, err := pgx.ForEachRow(rows, []any{&p}, func() error {
+		if p < len(list) {
+			list[p].Shard, list[p].State = s.Name, cmp.Or(stateOf(list[p].State), Serving)
+			folded = append(folded, fmt.Sprintf(`SELECT %d, folded FROM badged.%s_offsets WHERE consumer_group = '%s'`, p, events.Topic(p), events.ProjectorGroup))
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	var n int64
+	rows, _ = s.Pool.Query(ctx, statements.Get("sizes"))
+	if _, err := pgx.ForEachRow(rows, []any{&p, &n}, func() error {
+		if p < len(list) && list[p].Shard == s.Name {
+			list[p].Bytes = n
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if len(folded) > 0 {
+		rows, _ = s.Pool.Query(ctx, strings.Join(folded, ` UNION ALL `))
+		if _, err := pgx.ForEachRow(rows, []any{&p, &n}, func() error {
+			list[p].Events = n
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	var to, role, state string
+	rows, _ = s.Pool.Query(ctx, statements.Get("moves"))
+	_, err := pgx.ForEachRow(rows, []any{&p, &role, &to, &state, &n}, func() error {
+		switch one := &list[p]; {
+		case p >= len(list):
+		case role == targetRole && (state == copying || state == copied || state == ready):
+			one.CopiedRows = n
+		case role == sourceRole && state == copying:
+			one.To, one.State = to, Moving
+		case role == sourceRole && state == released && one.Shard == to && one.State == Serving:
+			one.To, one.State = to, LeftOver
+		case role == sourceRole && state == released:
+			one.To, one.State = to, Switched
+		}
+		return nil
+	})
+	return err
+}
+
+// stateOf returns a state that a move has given, "" otherwise.
+func stateOf(s State) State {
+	switch s {
+	case Moving:
+		return s
+	case Switched:
+		return LeftOver
+	}
+	return ""
+}
+
+// Weight is what a plan evens out.
+type Weight func(p Partition) int64
+
+// ByBytes is the space on disk, and ByEvents the number of events.
+func ByBytes(p Partition) int64 { return p.Bytes }
+
+// ByEvents is the number of events.
+func ByEvents(p Partition) int64 { return p.Events }
+
+// Proposal is a move that a plan proposes.
+type Proposal struct {
+	Partition int    `json:"partition"`
+	From      string `json:"from"`
+	To        string `json:"to"`
+	Bytes     int64  `json:"bytes"`
+	Events    int64  `json:"events"`
+}
+
+// Plan proposes moves that even out a weight among shards, each from the heaviest to the
+// lightest shard, as long as one makes the two more equal. A partition moves once at most.
+func Plan(list []Partition, shards []string, weight Weight) []Proposal {
+	list = slices.Clone(list)
+	load := map[string]int64{}
+	for _, s := range shards {
+		load[s] = 0
+	}
+	for _, p := range list {
+		if _, known := load[p.Shard]; known {
+			load[p.Shard] += weight(p)
+		}
+	}
+	moved := map[int]bool{}
+	var plan []Proposal
+	for len(shards) > 1 {
+		heavier := func(a, b string) int { return cmp.Or(cmp.Compare(load[a], load[b]), strings.Compare(b, a)) }
+		from, to := slices.MaxFunc(shards, heavier), slices.MinFunc(shards, heavier)
+		gap := load[from] - load[to]
+		// What is left of the gap is least with the partition that is closest to half.
+		left := func(p Partition) int64 { return max(gap-2*weight(p), 2*weight(p)-gap) }
+		best := -1
+		for i, p := range list {
+			if p.Shard != from || moved[p.Partition] || p.State != Serving || weight(p) <= 0 || weight(p) >= gap {
+				continue
+			}
+			if best < 0 || left(p) < left(list[best]) {
+				best = i
+			}
+		}
+		// A move costs: a gap of a tenth is none.
+		if best < 0 || left(list[best]) > gap*9/10 {
+			return plan
+		}
+		p := &list[best]
+		plan = append(plan, Proposal{Partition: p.Partition, From: from, To: to, Bytes: p.Bytes, Events: p.Events})
+		load[from], load[to] = load[from]-weight(*p), load[to]+weight(*p)
+		p.Shard, moved[p.Partition] = to, true
+	}
+	return plan
+}
