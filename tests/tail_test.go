@@ -109,15 +109,17 @@ func TestTail(t *testing.T) {
 		cem, _ := lastBadge(all, "cem")
 		return ann.Data.Version == 2 && ann.Data.Total == 0 && bob.Data.Version == 1 && bob.Data.Total == 1 && bob.Data.Epoch != "" && cem.Data.Total == 1
 	})
-	all := awaitTold(t, client, "events", "the events", func(all []tailedEvent) bool {
-		return slices.ContainsFunc(all, func(e tailedEvent) bool { return e.Type == "room.posted" })
-	})
-	of := map[string][]string{}
-	for _, e := range all {
-		for _, user := range e.Data.UserIDs {
-			of[user] = append(of[user], e.Type)
+	var of map[string][]string
+	awaitTold(t, client, "events", "the events of each partition", func(all []tailedEvent) bool {
+		of = map[string][]string{}
+		for _, e := range all {
+			for _, user := range e.Data.UserIDs {
+				of[user] = append(of[user], e.Type)
+			}
 		}
-	}
+		posted := slices.ContainsFunc(all, func(e tailedEvent) bool { return e.Type == "room.posted" })
+		return posted && slices.Contains(of["ann"], "conversation.read") && len(of["bob"]) > 0
+	})
 	if got := fmt.Sprint(of["ann"], of["bob"]); got != "[message.delivered conversation.read] [message.delivered]" {
 		t.Errorf("events of users: %s", got)
 	}
