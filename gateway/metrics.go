@@ -5,6 +5,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/badged/badged/gateway/internal/view"
 )
 
 // Metrics are the metrics of a gateway.
@@ -91,4 +93,14 @@ func (m *Metrics) command(t string, err error) {
 		result = "error"
 	}
 	m.commands.WithLabelValues(t, result).Inc()
+}
+
+// observeStale records how old the news was that a client has just been sent. since
+// is when its oldest change was appended or, if reconciliation found it, when the
+// client was last up to date.
+func (g *Gateway) observeStale(since view.Moment) {
+	if since == 0 {
+		return
+	}
+	g.metrics.stale.Observe(max(0, float64(g.clock.Now()-since)/1e6))
 }

@@ -8,11 +8,18 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/alecthomas/kong"
+	"github.com/jackc/pgx/v5"
 
+	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/app"
 	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/pooler"
+	"github.com/badged/badged/internal/shards"
+	"github.com/badged/badged/migrations"
+	"github.com/badged/badged/pubsub"
 )
 
 // configCmd is `badged config`.
@@ -138,4 +145,230 @@ func (r *configReport) print(w io.Writer, asJSON bool) error {
 		fmt.Fprintf(w, "%-8s %s\n", f.State, f.Text)
 	}
 	return nil
+}
+
+// lookTimeout bounds each of Postgres and Redis.
+const lookTimeout = 10 * time.Second
+
+// findings are in the order of the checks.
+type findings []finding
+
+func (f *findings) add(state, format string, args ...any) {
+	*f = append(*f, finding{state, fmt.Sprintf(format, args...)})
+}
+
+// lookAround connects to Postgres and Redis as a server would. It changes
+// nothing.
+func lookAround(ctx context.Context, cfg *config.Server) []finding {
+	var found findings
+	databases, err := cfg.All()
+	if err != nil || cfg.Database.Validate() != nil {
+		databases = nil // already reported
+	}
+	failed := false
+	for _, s := range databases {
+		timeout, cancel := context.WithTimeout(ctx, lookTimeout)
+		var one findings
+		one.postgres(timeout, cfg, s)
+		cancel()
+		for _, f := range one {
+			failed = failed || f.State == isFailure
+			found = append(found, finding{f.State, prefix(s) + f.Text})
+		}
+	}
+	if cfg.Sharded() && !failed && len(databases) > 0 {
+		found.cluster(ctx, cfg.Database)
+	}
+	if cfg.RedisURL != "" {
+		timeout, cancel := context.WithTimeout(ctx, lookTimeout)
+		found.redis(timeout, cfg.RedisURL)
+		cancel()
+	}
+	return found
+}
+
+// cluster checks that the shards are one cluster.
+func (f *findings) cluster(ctx context.Context, d config.Database) {
+	c, err := openShards(ctx, d)
+	if err != nil {
+		f.add(isFailure, "shards: %s", oneLine(err))
+		return
+	}
+	defer c.Close()
+	for _, s := range c.Shards() {
+		if len(s.Held()) == 0 {
+			f.add(isOK, "shard %s: holds no partitions", s.Name)
+		} else {
+			f.add(isOK, "shard %s: holds the partitions %s", s.Name, shards.List(s.Held()))
+		}
+	}
+}
+
+func (f *findings) redis(ctx context.Context, url string) {
+	p, err := pubsub.ProbeRedis(ctx, url)
+	if p.Version != "" {
+		sharded := "without sharded pub/sub"
+		if p.Sharded {
+			sharded = "with sharded pub/sub"
+		}
+		f.add(isOK, "Redis %s, %s, %s", p.Version, p.Mode, sharded)
+	}
+	if err != nil {
+		f.add(isFailure, "Redis: %s", oneLine(err))
+		return
+	}
+	if p.Version == "" {
+		f.add(isOK, "Redis denies this user INFO, which a server does not need")
+	}
+	f.add(isOK, "Redis delivers messages")
+}
+
+// minPostgres is the oldest Postgres that badged runs on.
+const minPostgres = 14
+
+func (f *findings) postgres(ctx context.Context, cfg *config.Server, s config.Shard) {
+	pool, err := s.PoolConfig()
+	if err != nil {
+		return // already reported
+	}
+	mode, err := pooler.Find(ctx, pool.ConnConfig)
+	if err != nil {
+		f.add(isFailure, "Postgres: %s", oneLine(err))
+		return
+	}
+	conn, err := pgx.ConnectConfig(ctx, pool.ConnConfig)
+	if err != nil {
+		f.add(isFailure, "Postgres: %s", oneLine(err))
+		return
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	var version, user, database string
+	var number int
+	var standby bool
+	if err := conn.QueryRow(ctx, `SELECT current_setting('server_version'), current_setting('server_version_num')::int / 10000,
+       current_user, current_database(), pg_is_in_recovery()`).Scan(&version, &number, &user, &database, &standby); err != nil {
+		f.add(isFailure, "Postgres: %s", oneLine(err))
+		return
+	}
+	if mode == pooler.Session {
+		f.add(isOK, "Postgres is behind a session pooler: allow %d sessions for this process", cfg.PostgresConnections())
+	}
+	state := isOK
+	if number < minPostgres {
+		state = isFailure
+	}
+	f.add(state, "Postgres %s, database %s, role %s; version %d or later is needed", version, database, user, minPostgres)
+	if standby {
+		f.add(isFailure, "Postgres is a standby and cannot store events: add target_session_attrs=read-write to the URL, and name the other hosts in it")
+	}
+	f.settings(ctx, conn, cfg)
+	if f.schema(ctx, conn, s) {
+		f.privileges(ctx, conn)
+	}
+}
+
+// settings checks the settings of Postgres that docs/operations.md requires.
+func (f *findings) settings(ctx context.Context, conn *pgx.Conn, cfg *config.Server) {
+	var fsync, fullPages, commit string
+	var buffers, most, reserved int64
+	if err := conn.QueryRow(ctx, `SELECT current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'),
+       pg_size_bytes(current_setting('shared_buffers')), current_setting('max_connections')::int, current_setting('superuser_reserved_connections')::int`).
+		Scan(&fsync, &fullPages, &commit, &buffers, &most, &reserved); err != nil {
+		f.add(isFailure, "Postgres: read its settings: %s", oneLine(err))
+		return
+	}
+	if fsync != "on" || fullPages != "on" {
+		f.add(isFailure, "fsync is %s and full_page_writes is %s: a crash may corrupt the database; set both to on", fsync, fullPages)
+	}
+	if commit == "off" {
+		f.add(isRisk, "synchronous_commit is off: a crash of Postgres may lose events that publishers were told are durable")
+	}
+	if buffers < 512<<20 {
+		f.add(isRisk, "shared_buffers is %d MB: 512 MB or more folds up to twice as fast", buffers>>20)
+	}
+	need := cfg.PostgresConnections()
+	if free := most - reserved; int64(need) > free {
+		f.add(isFailure, "max_connections leaves %d connections, but this process may open %d: raise it, or set pool_max_conns in the database URL", free, need)
+	} else {
+		f.add(isOK, "max_connections leaves %d connections; this process may open %d: enough for %d such processes", free, need, free/int64(need))
+	}
+}
+
+// schema checks the migrations, and reports whether the schema exists.
+func (f *findings) schema(ctx context.Context, conn *pgx.Conn, database config.Shard) bool {
+	all, err := migrations.Status(ctx, conn.Config())
+	if err != nil {
+		f.add(isFailure, "schema: %s", oneLine(err))
+		return false
+	}
+	pending := migrations.Pending(all)
+	if pending > 0 {
+		f.add(isFailure, "schema: %d of %d migrations are pending: run `badged migrate up`, or serve with --migrate", pending, len(all))
+		return pending < len(all)
+	}
+	f.add(isOK, "schema: %s is applied", strings.TrimSuffix(all[len(all)-1].Name, ".sql"))
+	var newest int64
+	if err := conn.QueryRow(ctx, `SELECT max(version_id) FROM badged.schema_migrations WHERE is_applied`).Scan(&newest); err == nil && newest > all[len(all)-1].Version {
+		f.add(isRisk, "schema: migration %d of a newer release is applied: finish the upgrade", newest)
+	}
+	pool, err := openPool(ctx, database)
+	if err != nil {
+		f.add(isFailure, "log: %s", oneLine(err))
+		return true
+	}
+	defer pool.Close()
+	log, err := events.Open(ctx, pool)
+	if err != nil {
+		f.add(isFailure, "log: %s", oneLine(err))
+		return true
+	}
+	f.add(isOK, "log: %d partitions", log.Partitions())
+	return true
+}
+
+// privilegesSQL lists the table privileges that serving needs and the role
+// lacks.
+const privilegesSQL = `SELECT n.privilege || ' on badged.' || c.relname
+FROM pg_class AS c
+JOIN (VALUES ('.', 'SELECT'),
+    ('^events_p[0-9]+$', 'INSERT'), ('^events_p[0-9]+_offsets$', 'UPDATE'),
+    ('^(users|conversations)_p[0-9]+$', 'INSERT'), ('^(users|conversations)_p[0-9]+$', 'UPDATE'),
+    ('^dedup_(blocks|pages)_p[0-9]+$', 'INSERT'), ('^dedup_(blocks|pages)_p[0-9]+$', 'DELETE'), ('^(dedup_runs|partitions)$', 'UPDATE'),
+    ('^(audit|audit_ends|dead_letters|dedup_filters|dedup_generations|dedup_runs|expiry_progress|jobs|healed_users|samples|settled_letters)$', 'INSERT'),
+    ('^ingest_positions$', 'INSERT'), ('^ingest_positions$', 'UPDATE'),
+    ('^timeline_ends$', 'INSERT'), ('^timeline_ends$', 'UPDATE'),
+    ('^(dead_letters|dedup_filters|dedup_runs|expiry_progress|healed_users|samples)$', 'DELETE'),
+    ('^revocations$', 'INSERT'), ('^revocations$', 'DELETE'), ('^revocation(s|_counter)$', 'UPDATE')) AS n (tables, privilege)
+  ON c.relname ~ n.tables
+WHERE c.relnamespace = 'badged'::regnamespace AND c.relkind IN ('r', 'p')
+  AND c.relname NOT IN ('schema_migrations', 'granted_roles', 'log_home')
+  AND NOT CASE n.privilege
+      WHEN 'DELETE' THEN has_table_privilege(c.oid, 'DELETE')
+      ELSE has_any_column_privilege(c.oid, n.privilege)
+  END
+ORDER BY c.relname, n.privilege`
+
+func (f *findings) privileges(ctx context.Context, conn *pgx.Conn) {
+	rows, err := conn.Query(ctx, privilegesSQL)
+	if err != nil {
+		f.add(isFailure, "privileges: %s", oneLine(err))
+		return
+	}
+	missing, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	var usage bool
+	if err == nil {
+		err = conn.QueryRow(ctx, `SELECT has_schema_privilege('badged', 'USAGE')`).Scan(&usage)
+	}
+	switch {
+	case err != nil:
+		f.add(isFailure, "privileges: %s", oneLine(err))
+		return
+	case !usage:
+		f.add(isFailure, "privileges: GRANT USAGE ON SCHEMA badged is missing")
+	case len(missing) > 0:
+		f.add(isFailure, "privileges: %s missing, such as %s: run `badged migrate grant server %s` as the owner of the schema",
+			plural(len(missing), "privilege"), missing[0], conn.Config().User)
+	default:
+		f.add(isOK, "privileges: the role has all that serving needs")
+	}
 }

@@ -1,10 +1,19 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+	"time"
 
 	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/importing"
+	"github.com/badged/badged/internal/progress"
+	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/internal/traffic"
 )
 
@@ -85,4 +94,138 @@ func (c *loadCmd) target(ctx context.Context) (traffic.Target, func(), error) {
 		return nil, nil, err
 	}
 	return traffic.NewClusterTarget(cluster), closeCluster, nil
+}
+
+// importCmd is `badged import`.
+type importCmd struct {
+	config.Database `embed:""`
+	Files           []string `arg:"" name:"file" help:"States of users, in the format that --format names; .gz and .zst are decompressed; - is standard input."`
+	Format          string   `help:"What the files are: states (CSV or NDJSON), mattermost (a bulk export), rocketchat (the collection of subscriptions)." enum:"states,mattermost,rocketchat" default:"states" env:"-"`
+	DryRun          bool     `help:"Publish nothing: print what would be published, and what differs from the badges now." env:"-"`
+	SkipBad         bool     `help:"Leave out bad lines. Otherwise one bad line stops the import before anything is published." env:"-"`
+	Report          string   `help:"Write every difference to this file, a line of JSON for each." placeholder:"FILE" env:"-"`
+	JSON            bool     `name:"json" help:"Print the summary as JSON." env:"-"`
+	Quiet           bool     `short:"q" help:"Show no progress." env:"-"`
+}
+
+// shownLines is how many bad lines, and how many differences, are printed.
+const shownLines = 20
+
+// Run imports the files and prints the summary. It fails if the badges differ from the
+// files in the end.
+func (c *importCmd) Run(ctx context.Context, streams Streams) error {
+	cluster, closeCluster, err := followShards(ctx, c.Database)
+	if err != nil {
+		return err
+	}
+	defer closeCluster()
+	bad, different := 0, 0
+	cfg := importing.Config{
+		Files: c.Files, Format: importing.Format(c.Format), Stdin: streams.In, DryRun: c.DryRun, SkipBad: c.SkipBad,
+		Target: traffic.NewClusterTarget(cluster), Badges: shards.NewReader(cluster), Partitions: cluster.Partitions(),
+		Bad: func(line *traffic.LineError) {
+			if bad++; bad <= shownLines {
+				fmt.Fprintln(streams.Err, line)
+			}
+		},
+	}
+	if !c.Quiet {
+		cfg.Progress = streams.Err
+	}
+	report, closeReport, err := c.report()
+	if err != nil {
+		return err
+	}
+	cfg.Different = func(d importing.Difference) error {
+		if different++; different <= shownLines && !c.JSON {
+			fmt.Fprintln(streams.Out, d)
+		}
+		return report(d)
+	}
+	summary, err := importing.Import(ctx, cfg)
+	err = errors.Join(err, closeReport())
+	if more := bad - shownLines; more > 0 {
+		fmt.Fprintf(streams.Err, "and %s\n", counted(int64(more), "more bad line"))
+	}
+	if more := different - shownLines; more > 0 && !c.JSON {
+		fmt.Fprintf(streams.Out, "and %s\n", counted(int64(more), "more difference"))
+	}
+	if err != nil && summary.Events == 0 {
+		return err
+	}
+	return errors.Join(err, c.finish(streams.Out, summary, err == nil))
+}
+
+// report opens the report. Without one it returns functions that do nothing.
+func (c *importCmd) report() (write func(importing.Difference) error, closeReport func() error, err error) {
+	if c.Report == "" {
+		return func(importing.Difference) error { return nil }, func() error { return nil }, nil
+	}
+	file, err := os.Create(c.Report)
+	if err != nil {
+		return nil, nil, fmt.Errorf("write the report: %w", err)
+	}
+	buffer := bufio.NewWriter(file)
+	return importing.WriteReport(buffer), func() error {
+		if err := errors.Join(buffer.Flush(), file.Close()); err != nil {
+			return fmt.Errorf("write the report: %w", err)
+		}
+		return nil
+	}, nil
+}
+
+// finish prints the summary, and fails if a completed import left differences.
+func (c *importCmd) finish(w io.Writer, s importing.Summary, completed bool) error {
+	var err error
+	if c.JSON {
+		err = printJSON(w, s)
+	} else {
+		err = printImport(w, s, completed)
+	}
+	if err == nil && completed && s.Differences > 0 && !s.DryRun {
+		err = fmt.Errorf("the badges differ from the files: %s in %s; --report FILE writes them all",
+			differences(s.Differences), counted(s.RowsDifferent, "row"))
+	}
+	return err
+}
+
+func printImport(w io.Writer, s importing.Summary, completed bool) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) { // tabwriter keeps errors for Flush
+		_, _ = fmt.Fprintf(t, name+"\t"+format+"\n", args...)
+	}
+	distinct := func(n int64) string {
+		if n > importing.MaxExact {
+			return "about " + progress.Count(n)
+		}
+		return progress.Count(n)
+	}
+	row("rows", "%s", progress.Count(s.Rows))
+	if s.BadLines > 0 {
+		row("bad lines", "%s, left out", progress.Count(s.BadLines))
+	}
+	row("users", "%s", distinct(s.Users))
+	row("conversations", "%s", distinct(s.Conversations))
+	events := "events"
+	if s.DryRun {
+		events = "would publish"
+	}
+	row(events, "%s: deliveries %s, reads %s, levels %s, recalls %s, marks %s", progress.Count(s.Events),
+		progress.Count(s.Deliveries), progress.Count(s.Reads), progress.Count(s.Levels), progress.Count(s.Recalls), progress.Count(s.Marks))
+	if s.FoldSeconds > 0 {
+		row("published", "in %s", duration(s.PublishSeconds))
+		row("folded", "in %s", duration(s.FoldSeconds))
+	}
+	if completed {
+		text := differences(s.Differences)
+		if s.Differences > 0 {
+			text += " in " + counted(s.RowsDifferent, "row")
+		}
+		row("compared", "%s", text)
+	}
+	return t.Flush()
+}
+
+func duration(seconds float64) time.Duration {
+	return time.Duration(seconds * float64(time.Second)).Round(time.Millisecond)
 }

@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"text/tabwriter"
@@ -13,7 +16,11 @@ import (
 	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/operators"
+	"github.com/badged/badged/internal/progress"
+	"github.com/badged/badged/internal/shards"
+	"github.com/badged/badged/projector/archive"
 	"github.com/badged/badged/projector/badges"
+	"github.com/badged/badged/projector/erasure"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -109,4 +116,140 @@ func printSnapshot(streams Streams, s pubsub.Snapshot, partition int, shard stri
 		fmt.Fprintf(table, "… and more than these %d\n", len(s.Conversations))
 	}
 	return table.Flush()
+}
+
+type userEraseCmd struct {
+	config.Database `embed:""`
+	User            string `arg:"" help:"Id of the user."`
+	Archive         string `help:"Archive, a directory or s3://bucket/prefix: required if a part of the log is archived." placeholder:"DIR" env:"-"`
+	archiveKeys     `embed:""`
+	JSON            bool `name:"json" help:"Print JSON." env:"-"`
+}
+
+// Run erases a user, and prints what was erased.
+func (c *userEraseCmd) Run(ctx context.Context, streams Streams) error {
+	if reason := events.CheckID(c.User); reason != "" {
+		return fmt.Errorf("user id %s", reason)
+	}
+	cluster, err := openShards(ctx, c.Database)
+	if err != nil {
+		return err
+	}
+	defer cluster.Close()
+	done, err := operators.Erase(ctx, cluster, admin.OSUser(), c.User, func(s *shards.Shard) (*archive.Archive, error) {
+		if c.Archive == "" {
+			return nil, nil //nolint:nilnil // no archive given
+		}
+		store, err := c.store(operators.ArchiveOf(s, c.Archive))
+		if err != nil {
+			return nil, fmt.Errorf("--archive: %w", err)
+		}
+		return archive.Continue(ctx, store)
+	})
+	if errors.Is(err, erasure.ErrArchived) {
+		err = fmt.Errorf("%w: --archive DIR", err)
+	}
+	if err != nil && !cluster.Sharded() {
+		return err
+	}
+	if c.JSON {
+		return errors.Join(err, printJSON(streams.Out, done))
+	}
+	return errors.Join(err, printErasure(streams.Out, done))
+}
+
+// printErasure prints what was erased.
+func printErasure(w io.Writer, r erasure.Erased) error {
+	if r == (erasure.Erased{Partition: r.Partition, Counts: erasure.Counts{Kept: r.Kept}, Archived: erasure.Counts{Kept: r.Archived.Kept}}) {
+		fmt.Fprintln(w, "badged held nothing of this user")
+	} else {
+		fmt.Fprintf(w, "erased %s, %s and %s; of the log, %s as a whole and the user from %s of others; of the audit trail, the id in %s\n",
+			counted(r.Conversations, "conversation"), counted(r.Devices, "device"), counted(r.DeadLetters, "dead letter"),
+			counted(r.Erased, "event"), progress.Count(r.Changed), counted(r.Actions, "record"))
+	}
+	if n := r.Archived.Erased + r.Archived.Changed; n > 0 {
+		fmt.Fprintf(w, "of the archive, %s as a whole and the user from %s of others\n", counted(r.Archived.Erased, "event"), progress.Count(r.Archived.Changed))
+	}
+	if r.Kept += r.Archived.Kept; r.Kept > 0 {
+		fmt.Fprintf(w, "the id stays in %s of others, as something else, such as the id of a conversation\n", counted(r.Kept, "event"))
+	}
+	return nil
+}
+
+type userExportCmd struct {
+	config.Database `embed:""`
+	User            string `arg:"" help:"Id of the user."`
+	archiveKeys     `embed:""`
+	Archive         string `help:"Archive, a directory or s3://bucket/prefix: export archived events too." placeholder:"DIR" env:"-"`
+}
+
+// exportArguments are the arguments in the audit trail.
+type exportArguments struct {
+	User    string `json:"user"`
+	Archive string `json:"archive,omitempty"`
+}
+
+// exportResult is the result in the audit trail.
+type exportResult struct {
+	Holdings int `json:"holdings"`
+}
+
+// Run prints everything that badged holds of a user.
+func (c *userExportCmd) Run(ctx context.Context, streams Streams) error {
+	if reason := events.CheckID(c.User); reason != "" {
+		return fmt.Errorf("user id %s", reason)
+	}
+	from := archived{Archive: c.Archive, archiveKeys: c.archiveKeys}
+	cluster, err := openShards(ctx, c.Database)
+	if err != nil {
+		return err
+	}
+	defer cluster.Close()
+	home, err := operators.Of(cluster, c.User)
+	if err != nil {
+		return err
+	}
+	archives := func(s *shards.Shard) (*archive.Archive, error) { return from.open(ctx, s) }
+	out := bufio.NewWriter(streams.Out)
+	return admin.Audited(ctx, home.Pool, admin.OSUser(), admin.ReadExport, exportArguments{c.User, c.Archive}, func(ctx context.Context) (any, error) {
+		n, err := operators.Export(ctx, cluster, c.User, archives, out)
+		return exportResult{n}, errors.Join(err, out.Flush())
+	})
+}
+
+type userMergeCmd struct {
+	config.Database `embed:""`
+	Guest           string `arg:"" help:"Id of the guest."`
+	Account         string `arg:"" help:"Id of the account with which the guest has signed in."`
+	JSON            bool   `name:"json" help:"Print JSON." env:"-"`
+}
+
+// Run moves what is unread for a guest to an account, and prints how much that was.
+func (c *userMergeCmd) Run(ctx context.Context, streams Streams) error {
+	if reason := events.CheckID(c.Guest); reason != "" {
+		return fmt.Errorf("id of the guest %s", reason)
+	}
+	if reason := events.CheckID(c.Account); reason != "" {
+		return fmt.Errorf("id of the account %s", reason)
+	}
+	cluster, err := openShards(ctx, c.Database)
+	if err != nil {
+		return err
+	}
+	defer cluster.Close()
+	r, err := operators.Merge(ctx, cluster, admin.OSUser(), c.Guest, c.Account)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(streams.Out, r)
+	}
+	fmt.Fprintf(streams.Out, "moved %s with %s\n", counted(int64(r.Conversations), "conversation"), counted(r.Messages, "unread message"))
+	if r.Left > 0 {
+		fmt.Fprintf(streams.Out, "%s of them were not moved: too many are unread\n", progress.Count(r.Left))
+	}
+	if r.Rooms > 0 {
+		fmt.Fprintf(streams.Out, "the guest stays a member of %s: publish room.joined for the account, with up_to_seq\n", counted(int64(r.Rooms), "room"))
+	}
+	return nil
 }
