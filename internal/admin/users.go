@@ -1,0 +1,73 @@
+package admin
+
+import (
+	"context"
+	"io"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/archive"
+	"github.com/badged/badged/projector/erasure"
+	"github.com/badged/badged/projector/merging"
+)
+
+// EraseUser erases a user, also from the audit trail; see [erasure.Erase] and
+// [RedactAudit]. files is the archive, nil for none. The trail records it, without the id.
+func EraseUser(ctx context.Context, pool *pgxpool.Pool, log *events.Log, by Operator, userID string, files *archive.Archive) (done erasure.Erased, err error) {
+	err = Audited(ctx, pool, by, "user.erase", struct{}{}, func(ctx context.Context) (any, error) {
+		if done, err = erasure.Erase(ctx, erasure.Config{Pool: pool, Log: log, UserID: userID, Archive: files}); err != nil {
+			return done, err
+		}
+		done.Actions, err = RedactAudit(ctx, pool, by, userID)
+		return done, err
+	})
+	return done, err
+}
+
+// Erase erases a user, unless a part of the log is archived; see [EraseUser].
+func (s *Service) Erase(ctx context.Context, by Operator, userID string) (erasure.Erased, error) {
+	return EraseUser(ctx, s.pool, s.log, by, userID, nil)
+}
+
+// maxExports is how many exports run at a time in a process: each reads the log.
+const maxExports = 2
+
+// Export writes everything that badged holds of a user, except what is in archives,
+// as lines of JSON; see [erasure.Write]. Two run at a time; others wait.
+func (s *Service) Export(ctx context.Context, userID string, w io.Writer) error {
+	select {
+	case s.exports <- struct{}{}:
+		defer func() { <-s.exports }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	_, err := erasure.Write(ctx, w, erasure.ExportConfig{Pool: s.pool, Log: s.log, UserID: userID})
+	return err
+}
+
+// mergeArguments are the arguments of a merge in the trail.
+type mergeArguments struct {
+	Guest string `json:"guest"`
+	Into  string `json:"into"`
+}
+
+// MergeUser moves what is unread for a guest to an account, and records it in the audit
+// trail; see [merging.Merge].
+func MergeUser(ctx context.Context, by Operator, cfg merging.Config) (done merging.Merged, err error) {
+	err = Audited(ctx, cfg.Pool, by, "user.merge", mergeArguments{cfg.Guest, cfg.Account}, func(ctx context.Context) (any, error) {
+		done, err = merging.Merge(ctx, cfg)
+		return done, err
+	})
+	return done, err
+}
+
+// Merge moves what is unread for a guest to an account, and wakes their projectors; see
+// [MergeUser].
+func (s *Service) Merge(ctx context.Context, by Operator, guest, account string) (merging.Merged, error) {
+	done, err := MergeUser(ctx, by, merging.Config{Pool: s.pool, Log: s.log, Guest: guest, Account: account})
+	if done.Events > 0 {
+		s.wake([]int{s.log.PartitionOf(guest), s.log.PartitionOf(account)})
+	}
+	return done, err
+}
