@@ -48,7 +48,10 @@ func (b *bench) start(t *testing.T, change func(*outbound.NotifierConfig)) {
 	t.Helper()
 	cfg := outbound.NotifierConfig{
 		Pool: b.Pool, Partitions: foldtest.Partitions,
-		PollInterval: 2 * time.Millisecond, IdleInterval: 5 * time.Millisecond, OwnershipInterval: 20 * time.Millisecond,
+		PollInterval: 2 * time.Millisecond, IdleInterval: 5 * time.Millisecond,
+		// An owner that is silent for three intervals is replaced, and then devices are
+		// told again: on a busy machine, too short an interval does that by itself.
+		OwnershipInterval: 300 * time.Millisecond,
 	}
 	if change != nil {
 		change(&cfg)
