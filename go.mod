@@ -2,6 +2,9 @@ module github.com/badged/badged
 
 go 1.26.0
 
+// Of releases. Other builds may use any Go that is new enough.
+toolchain go1.26.11
+
 require (
 	filippo.io/age v1.3.2
 	github.com/FastFilter/xorfilter v0.4.2-0.20260120015552-4e5a4d9df65a

@@ -133,7 +133,7 @@ func (v *viewer) next() {
 func TestTokensOfCategories(t *testing.T) {
 	t.Parallel()
 	p := serve(t, newDatabase(t))
-	r := rand.New(rand.NewPCG(7, 7)) //nolint:gosec // draws events
+	r := rand.New(rand.NewPCG(7, 7))
 	views := [][]string{{"chat"}, {"likes"}, {"hr", "likes"}, {"chat", "hr", "likes"}, {"other"}}
 	var viewers []*viewer
 	for i, categories := range views {

@@ -44,7 +44,7 @@ func TestPhonesTakePushes(t *testing.T) {
 	call := func(method, path, body string, want int) string {
 		t.Helper()
 		w := httptest.NewRecorder()
-		f.ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
+		f.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body)))
 		if w.Code != want {
 			t.Fatalf("%s %s: %d %s, want %d", method, path, w.Code, w.Body, want)
 		}

@@ -85,7 +85,7 @@ func TestReadsRefuse(t *testing.T) {
 func TestTokenOfCategories(t *testing.T) {
 	f := newFixture(t)
 	as := func(method, target, body string) answer {
-		r := httptest.NewRequest(method, target, strings.NewReader(body))
+		r := httptest.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
 		r.Header.Set("Authorization", "Bearer "+chatToken)
 		return send(t, f.API, r)
 	}

@@ -138,7 +138,7 @@ func (t *Tail) publish(ctx context.Context, i int) error {
 	if err != nil {
 		return fmt.Errorf("publish to %s: %w", target.Shown, err)
 	}
-	defer subscriber.Close() //nolint:errcheck // it returns nil
+	defer subscriber.Close()
 	var g sync.WaitGroup
 	partitions := t.cfg.Log.Partitions()
 	for p := range partitions {

@@ -46,7 +46,7 @@ type Erased struct {
 
 // Add adds what was erased elsewhere.
 func (e *Erased) Add(more Erased) {
-	e.Counts.add(more.Counts)
+	e.add(more.Counts)
 	e.Archived.add(more.Archived)
 	e.Conversations += more.Conversations
 	e.Devices += more.Devices

@@ -287,7 +287,7 @@ func (m *mover) run(ctx context.Context) error {
 	switch {
 	case from.holds && to.holds:
 		return fmt.Errorf("both %s and %s say that they have partition %d", from.Name, to.Name, m.p)
-	case !from.holds && !(from.move.role == sourceRole && from.move.state == released && from.move.id == to.move.id):
+	case !from.holds && (from.move.role != sourceRole || from.move.state != released || from.move.id != to.move.id):
 		return fmt.Errorf("partition %d has left %s meanwhile", m.p, from.Name)
 	}
 	if from.holds {

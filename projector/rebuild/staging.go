@@ -237,16 +237,6 @@ func (s *Staging) step(ctx context.Context, in *replay.Snapshot, limit int) (int
 	return len(records), nil
 }
 
-// load fills state from the staging tables.
-func (s *Staging) load(ctx context.Context, tx pgx.Tx, m store.Missing, state *badge.State) error {
-	var reads pgx.Batch
-	s.tables.QueueLoads(&reads, &m, state, store.NewCache(0))
-	if err := tx.SendBatch(ctx, &reads).Close(); err != nil {
-		return fmt.Errorf("load: %w", err)
-	}
-	return nil
-}
-
 // compare finds the different users among those that were not compared yet.
 // The live tables may be ahead: users with events in between become touched
 // when the staging tables catch up.

@@ -56,7 +56,7 @@ func encrypt(text []byte, to *ecdh.PublicKey, auth []byte, ephemeral *ecdh.Priva
 	body := make([]byte, 0, length)
 	body = append(body, salt...)
 	body = binary.BigEndian.AppendUint32(body, uint32(recordSize)) //nolint:gosec // G115: at most 4096
-	body = append(body, byte(len(public)))
+	body = append(body, byte(len(public)))                         //nolint:gosec // 65
 	body = append(body, public...)
 	padded := make([]byte, length-header-tag)
 	padded[copy(padded, text)] = 2 // the delimiter of the last record; zeros follow

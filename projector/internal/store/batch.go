@@ -209,10 +209,13 @@ func (b *Batch) QueueMoreLoads(loads *pgx.Batch, t *Tables) {
 	t.QueueMarkLoads(loads, b.Items, b.state)
 }
 
+// batchSender is a connection or a transaction.
+type batchSender interface {
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}
+
 // Load sends what each step queues, in a round trip of its own unless that is nothing.
-func Load(ctx context.Context, conn interface {
-	SendBatch(context.Context, *pgx.Batch) pgx.BatchResults
-}, steps ...func(*pgx.Batch)) error {
+func Load(ctx context.Context, conn batchSender, steps ...func(*pgx.Batch)) error {
 	for _, queue := range steps {
 		var loads pgx.Batch
 		if queue(&loads); loads.Len() > 0 {

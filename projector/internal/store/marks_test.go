@@ -38,7 +38,7 @@ func marked(t *testing.T, m *storetest.Memory, end, from int64) (unread, first i
 func TestMarksReachBackToWhatIsKnown(t *testing.T) {
 	history := append(posts(200, 1, 2), foldtest.Event("recall", events.RoomRecalled, "hall", foldtest.Seq(200)))
 	for seed := range uint64(20) {
-		rng := rand.New(rand.NewPCG(seed, seed)) //nolint:gosec // repeatable
+		rng := rand.New(rand.NewPCG(seed, seed))
 		rng.Shuffle(len(history), func(i, j int) { history[i], history[j] = history[j], history[i] })
 		m := storetest.NewMemory()
 		m.Commit(t, foldtest.Event("join", events.RoomJoined, "hall", nil, "ann"))
