@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -18,11 +19,16 @@ import (
 // settings returns the environment variables of a server, with their defaults.
 func settings(t *testing.T) map[string]string {
 	t.Helper()
-	var grammar struct {
+	return variables(t, &struct {
 		config.Server `embed:""`
 		config.Log    `embed:""`
-	}
-	parser, err := kong.New(&grammar)
+	}{})
+}
+
+// variables returns the environment variables of a command, with their defaults.
+func variables(t *testing.T, grammar any) map[string]string {
+	t.Helper()
+	parser, err := kong.New(grammar)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,9 +39,15 @@ func settings(t *testing.T) map[string]string {
 	return all
 }
 
-// Deployments set only variables that a server knows.
+// Deployments set only variables that what they run knows.
 func TestDeployedSettingsExist(t *testing.T) {
 	known := settings(t)
+	maps.Copy(known, variables(t, &struct {
+		config.Relay `embed:""`
+	}{}))
+	maps.Copy(known, variables(t, &struct {
+		config.Tail `embed:""`
+	}{}))
 	known["BADGED_VERSION"] = "" // selects the image for Compose
 	variable := regexp.MustCompile(`\bBADGED_[A-Z_]*[A-Z]\b`)
 	seen := 0
