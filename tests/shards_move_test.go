@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -36,6 +37,7 @@ type crowd struct {
 
 	mu        sync.Mutex
 	delivered map[string]int64
+	published int
 	longest   time.Duration
 }
 
@@ -51,15 +53,22 @@ func newCrowd(t *testing.T, p *process) *crowd {
 // repeated, with the same events; so is every tenth.
 func (c *crowd) publish(rate int) (stop func()) {
 	c.t.Helper()
-	const publishers, batch = 4, 50
+	const batch = 50
+	// So many that the rate does not depend on how long an answer takes, up to 200 ms.
+	publishers := max(4, rate/250)
+	interval := time.Second * time.Duration(publishers*batch) / time.Duration(rate)
+	start := time.Now()
 	ctx, cancel := context.WithCancel(c.t.Context())
 	g, run := errgroup.WithContext(context.WithoutCancel(ctx))
 	for n := range publishers {
 		g.Go(func() error {
-			pace := time.NewTicker(time.Second * publishers * batch / time.Duration(rate))
+			pace := time.NewTicker(interval)
 			defer pace.Stop()
 			for call := 0; ctx.Err() == nil; call++ {
-				<-pace.C
+				// A call that took long is made up for.
+				for time.Since(start) < time.Duration(call)*interval {
+					<-pace.C
+				}
 				users := make([]string, batch)
 				sent := make([]string, batch)
 				for i := range sent {
@@ -73,6 +82,7 @@ func (c *crowd) publish(rate int) (stop func()) {
 				}
 				c.mu.Lock()
 				c.longest = max(c.longest, time.Since(began))
+				c.published += len(users)
 				for _, u := range users {
 					c.delivered[u]++
 				}
@@ -169,6 +179,27 @@ func (c *crowd) partitionOfA(database string) (partition int, user string) {
 	return 0, ""
 }
 
+// onOneShard fails the test unless each partition is on one shard, which list names.
+func (c *crowd) onOneShard(database string) {
+	c.t.Helper()
+	list := must(c.t, "partition", "list", "--database-url="+database)
+	rows := regexp.MustCompile(`(?m)^(\d+) +([a-z]) .* serving$`).FindAllStringSubmatch(list, -1)
+	if len(rows) != partitions {
+		c.t.Errorf("list:\n%s", list)
+	}
+	for _, row := range rows {
+		var holders string
+		for i, shard := range stackOf(database) {
+			if value[bool](c.t, shard, "SELECT EXISTS (SELECT FROM badged.partitions WHERE partition_id = $1::text::int)", row[1]) {
+				holders += string(rune('a' + i))
+			}
+		}
+		if holders != row[2] {
+			c.t.Errorf("partition %s is on %q, and the list says %s", row[1], holders, row[2])
+		}
+	}
+}
+
 // isOn reports whether a shard of a stack holds a partition.
 func isOn(t *testing.T, database string, partition, shard int) bool {
 	t.Helper()
@@ -180,35 +211,46 @@ func isOn(t *testing.T, database string, partition, shard int) bool {
 // finishes.
 func TestPartitionsMoveWhileServing(t *testing.T) {
 	t.Parallel()
-	database := stack(pgtest.NewDBs(t, sharded(2)))
-	c := newCrowd(t, serve(t, database))
+	database := stack(pgtest.NewDBs(t, sharded(3)))
+	redis := newRedis(t)
+	c := newCrowd(t, serve(t, database, "--redis-url="+redis.URL()))
+	other := serve(t, database, "--redis-url="+redis.URL())
 	p, user := c.partitionOfA(database)
-	position := publish(t, c.p, delivered("before", 1, fmt.Sprintf("%q", user)))
+	first := delivered("before", 1, fmt.Sprintf("%q", user))
+	position := publish(t, c.p, first)
 	c.delivered[user]++
 	epoch := c.badge(user).Epoch
+	apps := map[string][]*client{}
+	for _, u := range append([]string{user}, c.users[:8]...) {
+		for _, gateway := range []*process{c.p, other} {
+			apps[u] = append(apps[u], connect(t, gateway.url, u))
+		}
+	}
+	began := time.Now()
 	stop := c.publish(*moveRate)
 	defer stop()
 
 	paused := regexp.MustCompile(`paused for (\S+)\n$`)
+	var took time.Duration // of the last move that was not disturbed
 	move := func(to string) string {
 		t.Helper()
+		began := time.Now()
 		stdout, stderr, code := command(t, "partition", "move", fmt.Sprint(p), "--to="+to, "--database-url="+database)
 		if code != 0 && !strings.Contains(stderr, "is there already") {
 			t.Fatalf("the move to %s exited with %d:\n%s%s", to, code, stdout, stderr)
 		}
 		if m := paused.FindStringSubmatch(stdout); m != nil {
-			if took, err := time.ParseDuration(m[1]); err != nil || *movePause > 0 && took > *movePause {
+			took = time.Since(began)
+			if pause, err := time.ParseDuration(m[1]); err != nil || *movePause > 0 && pause > *movePause {
 				t.Errorf("the partition was paused for %s", m[1])
 			}
 		}
 		t.Logf("%s", stdout)
 		return stdout
 	}
-	began := time.Now()
 	if out := move("b"); !paused.MatchString(out) {
 		t.Errorf("the move says %q", out)
 	}
-	took := time.Since(began)
 	if !isOn(t, database, p, 1) {
 		t.Errorf("partition %d is on %s", p, holderOf(t, database, p))
 	}
@@ -216,7 +258,7 @@ func TestPartitionsMoveWhileServing(t *testing.T) {
 		t.Error("a position from before the move gives no badge")
 	}
 	for n := range *moveKills {
-		to := []string{"a", "b"}[n%2]
+		to := []string{"c", "a", "b"}[n%3]
 		ctx, cancel := context.WithTimeout(t.Context(), took/10+time.Duration(rand.Int64N(int64(took))))
 		cmd := exec.CommandContext(ctx, binary, withShards([]string{"partition", "move", fmt.Sprint(p), "--to=" + to, "--quiet", "--database-url=" + database})...)
 		cmd.Env = environment()
@@ -226,8 +268,23 @@ func TestPartitionsMoveWhileServing(t *testing.T) {
 		move(to)
 	}
 	stop()
+	rate := float64(c.published) / time.Since(began).Seconds()
+	t.Logf("%.0f events a second; the longest call took %v", rate, c.longest)
+	if *movePause > 0 && rate < 0.9*float64(*moveRate) {
+		t.Errorf("%.0f events a second were published, want %d: the pauses are those of a lower rate", rate, *moveRate)
+	}
 	c.check()
-	t.Logf("the longest call took %v", c.longest)
+	for u, all := range apps {
+		for _, app := range all {
+			app.awaitTotal(c.delivered[u])
+		}
+	}
+	before := c.badge(user)
+	total(t, c.p, user, publish(t, c.p, first))
+	if after := c.badge(user); after != before {
+		t.Errorf("an event repeated after the moves makes %+v of %+v", after, before)
+	}
+	c.onOneShard(database)
 	if got := c.badge(user).Epoch; got != epoch {
 		t.Errorf("the epoch is %s, was %s", got, epoch)
 	}
@@ -259,6 +316,24 @@ func TestPartitionCommands(t *testing.T) {
 		args := append([]string{"partition", "move", "--database-url=" + database}, strings.Fields(tc.args)...)
 		if _, stderr, code := command(t, args...); code == 0 || !strings.Contains(stderr, tc.want) {
 			t.Errorf("%s: %d, %s", tc.args, code, stderr)
+		}
+	}
+	// The server of a shard is stopped: nothing listens at its address.
+	wants := []string{"shard a, which has the partitions 0-7, is away: failed to connect", "shard b, which has the partitions 8-15, is away: failed to connect"}
+	for away := range wants {
+		shards := slices.Clone(stackOf(database))
+		stopped := parsed(shards[away])
+		query := stopped.Query()
+		query.Set("host", t.TempDir()) // of its socket
+		stopped.RawQuery = query.Encode()
+		shards[away] = stopped.String()
+		args := append([]string{"partition", "move", "0", "--to=b"}, shardFlags(shards)...)
+		if stdout, stderr, code := command(t, args...); code == 0 || !strings.Contains(stderr, wants[away]) || !strings.Contains(stderr, fmt.Sprintf("--shard %c (BADGED_SHARDS) says", 'a'+away)) {
+			t.Errorf("shard %c is away: %d, %s%s", 'a'+away, code, stdout, stderr)
+		}
+		args = append([]string{"partition", "list"}, shardFlags(shards)...)
+		if stdout, stderr, code := command(t, args...); code == 0 || len(regexp.MustCompile(`(?m) away$`).FindAllString(stdout, -1)) != partitions/2 {
+			t.Errorf("shard %c is away: %d\n%s%s", 'a'+away, code, stdout, stderr)
 		}
 	}
 	// A database by itself.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/operators"
 	"github.com/badged/badged/internal/progress"
 	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/projector/moving"
@@ -167,9 +168,14 @@ func (c *partitionMoveCmd) Run(ctx context.Context, streams Streams) error {
 	if c.Partition < 0 || c.Partition >= cluster.Partitions() {
 		return fmt.Errorf("%w as %d: they are numbered from 0 to %d", moving.ErrUnknownPartition, c.Partition, cluster.Partitions()-1)
 	}
-	source := cluster.ShardOf(c.Partition)
-	if source == nil || source.Err() != nil {
-		return fmt.Errorf("shard %s, which has partition %d, cannot be reached", cluster.Map()[c.Partition].Shard, c.Partition)
+	source, err := operators.Holder(cluster, c.Partition)
+	if err != nil {
+		return err
+	}
+	if target := cluster.Shard(c.To); target != nil { // moving.Move names those that there are
+		if err := operators.Away(cluster, target); err != nil {
+			return err
+		}
 	}
 	watch := watchedMove{out: streams.Err, quiet: c.Quiet}
 	cfg.Progress, cfg.Blocked = watch.progress, watch.blocked

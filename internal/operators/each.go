@@ -40,8 +40,8 @@ func (e *AwayError) Which() string {
 // Unwrap returns [shards.ErrAway] and why the shard cannot be reached.
 func (e *AwayError) Unwrap() []error { return []error{shards.ErrAway, e.Err} }
 
-// away returns an AwayError if a shard was not reached.
-func away(c *shards.Cluster, s *shards.Shard) error {
+// Away returns an [*AwayError] if a shard was not reached.
+func Away(c *shards.Cluster, s *shards.Shard) error {
 	err := s.Err()
 	if err == nil {
 		return nil
@@ -71,7 +71,7 @@ func Each(ctx context.Context, c *shards.Cluster, do func(s *shards.Shard) error
 func EachOf(ctx context.Context, c *shards.Cluster, some []*shards.Shard, do func(s *shards.Shard) error) error {
 	var errs []error
 	for _, s := range some {
-		if err := away(c, s); err != nil {
+		if err := Away(c, s); err != nil {
 			errs = append(errs, err)
 			continue
 		}
@@ -89,7 +89,7 @@ func atOnce(c *shards.Cluster, do func(i int, s *shards.Shard) error) error {
 	errs := make([]error, len(c.Shards()))
 	var g sync.WaitGroup
 	for i, s := range c.Shards() {
-		if errs[i] = away(c, s); errs[i] == nil {
+		if errs[i] = Away(c, s); errs[i] == nil {
 			g.Go(func() { errs[i] = inShard(s, do(i, s)) })
 		}
 	}
@@ -116,7 +116,7 @@ func Holder(c *shards.Cluster, partition int) (*shards.Shard, error) {
 	if s == nil {
 		return nil, fmt.Errorf("no shard of the configuration holds partition %d, but shard %s does: name it with --shard", partition, c.Map()[partition].Shard)
 	}
-	return s, away(c, s)
+	return s, Away(c, s)
 }
 
 // ArchiveOf returns where the archive of a shard is, in that of the cluster: each shard
