@@ -165,6 +165,10 @@ FROM counted AS c, unnest($1::text[], $2::timestamptz[], $3::timestamptz[]) WITH
 ON CONFLICT (user_id) DO UPDATE SET seq = excluded.seq, ended_at = greatest(r.ended_at, excluded.ended_at),
     revoked_before = greatest(r.revoked_before, excluded.revoked_before)
 
+-- name: hold up revocations
+-- A writer of revocations has this lock until its commit.
+SELECT last FROM badged.revocation_counter FOR UPDATE
+
 -- name: forget revocations
 DELETE FROM badged.revocations WHERE badged.partition_of(user_id, $2) = $1
 

@@ -328,6 +328,13 @@ func (m *mover) clear(ctx context.Context, tx pgx.Tx) error {
 	if err := m.truncate(ctx, tx); err != nil {
 		return err
 	}
+	// Servers that had not heard of the move have revoked tokens here meanwhile.
+	if _, err := tx.Exec(ctx, statements.Get("hold up revocations")); err != nil {
+		return err
+	}
+	if err := m.target.in(ctx, func(target pgx.Tx) error { return m.revocations(ctx, target) }); err != nil {
+		return err
+	}
 	_, err := tx.Exec(ctx, statements.Get("forget revocations"), m.p, m.source.partitions)
 	return err
 }
