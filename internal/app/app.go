@@ -139,7 +139,6 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	if err := a.openDatabases(ctx); err != nil {
 		return nil, err
 	}
-	serving := a.databases[0].serving
 	promauto.With(a.registry).NewGauge(prometheus.GaugeOpts{
 		Namespace: "badged", Subsystem: "log", Name: "partitions", Help: "Partitions of the log.",
 	}).Set(float64(a.cluster.Partitions()))
@@ -159,7 +158,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		a.checks = append(a.checks, obs.Check{Name: "jwks", Run: keySet.Check})
 	}
 	a.keys = given.keys
-	a.keys.Share(keyring.SharedQuotas{Pool: serving})
+	a.keys.Share(keyring.SharedQuotas{Pool: a.byName()[0].serving})
 	a.stage("keys", a.keys.Run)
 	reader := shards.NewReader(a.cluster)
 	for _, d := range a.databases {
@@ -201,12 +200,13 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		return nil, err
 	}
 	requests := obs.NewHTTPMetrics(a.registry)
-	signIns := admin.NewSignIns(serving, log)
+	records := trail{a.byName()}
+	signIns := admin.NewSignIns(records, log)
 	if cfg.Has(config.RoleAPI) || cfg.Has(config.RoleGateway) {
 		a.stage("sign-ins", signIns.Run)
 	}
 	if cfg.Has(config.RoleAPI) {
-		loads := admin.NewKeyLoads(serving, log)
+		loads := admin.NewKeyLoads(records, log)
 		loads.Loaded(admin.KeyLoad{Started: true, Keys: a.keys.Follow(func(l keyring.Load) {
 			loads.Loaded(admin.KeyLoad{Keys: l.Keys, Added: l.Added, Changed: l.Changed, Removed: l.Removed})
 		})})

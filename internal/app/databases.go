@@ -1,14 +1,17 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
@@ -102,7 +105,10 @@ func (a *App) openDatabases(ctx context.Context) (err error) {
 			if err := a.checkPooler(ctx, a.databases[i]); err != nil {
 				return err
 			}
-			return a.checkSchema(ctx, a.databases[i], false)
+			if err := a.checkSchema(ctx, a.databases[i], false); err != nil {
+				return err
+			}
+			return a.knowRevoked(ctx, i)
 		},
 	})
 	if err != nil {
@@ -337,6 +343,40 @@ func (a *App) databaseOf(userID string) (*database, error) {
 		return nil, err
 	}
 	return a.databases[i], nil
+}
+
+// byName returns the databases by the names of their shards. The first one has what
+// counts for all shards: every process agrees on it, in whichever order it names them.
+func (a *App) byName() []*database {
+	return slices.SortedFunc(slices.Values(a.databases), func(a, b *database) int { return cmp.Compare(a.config.Name, b.config.Name) })
+}
+
+// trail is the audit trail of what concerns no user: that of the first of the databases
+// that is not away. It implements admin.DB.
+type trail struct{ databases []*database }
+
+func (t trail) pool() *pgxpool.Pool {
+	for _, d := range t.databases {
+		if d.Err() == nil {
+			return d.serving
+		}
+	}
+	return t.databases[0].serving
+}
+
+// Exec implements admin.DB.
+func (t trail) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	return t.pool().Exec(ctx, sql, args...)
+}
+
+// Query implements admin.DB.
+func (t trail) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	return t.pool().Query(ctx, sql, args...)
+}
+
+// QueryRow implements admin.DB.
+func (t trail) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	return t.pool().QueryRow(ctx, sql, args...)
 }
 
 // targetsOf returns the devices of the database of a user.

@@ -22,16 +22,27 @@ func (a *App) openRevocations(ctx context.Context) error {
 	for _, d := range a.databases {
 		list := revocation.New(revocation.Config{Ended: func(userIDs []string) { a.ended(userIDs) }, MaxLifetime: a.cfg.JWTMaxLifetime, Logger: d.log, Registerer: d.registry})
 		a.revocations.lists = append(a.revocations.lists, list)
-		if !a.cfg.Has(config.RoleAPI) && !a.cfg.Has(config.RoleGateway) {
+		if !a.acceptsTokens() {
 			continue
 		}
-		// The users of a shard that is away have no state to be shown.
+		// The users of a shard that is away have no state to be shown; see knowRevoked.
 		if err := list.Load(ctx, d.serving); err != nil && d.Err() == nil {
 			return fmt.Errorf("%s: %w", d.config.Label(), err)
 		}
 		a.stageOf(d, "revocations", list.Run)
 	}
 	return nil
+}
+
+func (a *App) acceptsTokens() bool { return a.cfg.Has(config.RoleAPI) || a.cfg.Has(config.RoleGateway) }
+
+// knowRevoked reads which tokens of users of a shard are revoked, before the shard that
+// was away at the start counts as reached: until then none of them gets anything.
+func (a *App) knowRevoked(ctx context.Context, index int) error {
+	if index >= len(a.revocations.lists) || !a.acceptsTokens() {
+		return nil // openRevocations reads them
+	}
+	return a.revocations.lists[index].Load(ctx, a.databases[index].serving)
 }
 
 // revoked reports whether tokens of a user that were issued at a time are revoked.
