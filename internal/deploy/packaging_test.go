@@ -82,6 +82,27 @@ func TestDeployedSettingsExist(t *testing.T) {
 	}
 }
 
+// The job of the chart gives `badged archive` only flags that it has, and mounts its keys
+// where the flag says that they are.
+func TestTheChartArchives(t *testing.T) {
+	job := read(t, "deploy/helm/badged/templates/archive.yaml")
+	_, reference, _ := strings.Cut(read(t, "docs/cli.md"), "\n## `badged archive`\n")
+	reference, _, _ = strings.Cut(reference, "\n## ")
+	flags := regexp.MustCompile(`(?m)^ +- (--[a-z-]+)`).FindAllStringSubmatch(job, -1)
+	if len(flags) < 4 {
+		t.Errorf("the job gives only %q", flags)
+	}
+	for _, f := range flags {
+		if !regexp.MustCompile(regexp.QuoteMeta(f[1]) + "[ =`]").MatchString(reference) {
+			t.Errorf("the job gives %s, which is no flag of `badged archive`", f[1])
+		}
+	}
+	file := regexp.MustCompile(`--archive-keys=(\S+)/\{\{ \.keys\.key \}\}`).FindStringSubmatch(job)
+	if file == nil || !strings.Contains(job, "mountPath: "+file[1]+", readOnly: true") {
+		t.Errorf("the keys are at %q, which is not mounted", file)
+	}
+}
+
 // A stop takes up to twice the drain timeout, and deployments wait that long.
 func TestDeploymentsWaitForStops(t *testing.T) {
 	drain, err := time.ParseDuration(settings(t)["BADGED_DRAIN_TIMEOUT"])

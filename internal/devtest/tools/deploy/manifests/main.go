@@ -1,6 +1,7 @@
 // Command manifests reads Kubernetes objects, as `helm template` prints them.
 // It fails if an object has a field that its kind lacks, if a selector selects
-// no pod, or if a pod has less time to stop than it needs.
+// no pod, if a pod has less time to stop than it needs, if it lacks a file that
+// it is told to read, or if it calls without TLS what speaks TLS.
 package main
 
 import (
@@ -42,10 +43,14 @@ type found struct {
 	pods map[string]labels.Set
 	// selectors are the selectors of pods, by the object that has them.
 	selectors map[string]labels.Selector
+	// tls is whether the servers speak TLS, and calls are the URLs of servers, by the
+	// object whose pods call them.
+	tls   bool
+	calls map[string]string
 }
 
 func check(r io.Reader) (objects int, err error) {
-	f := found{pods: map[string]labels.Set{}, selectors: map[string]labels.Selector{}}
+	f := found{pods: map[string]labels.Set{}, selectors: map[string]labels.Selector{}, calls: map[string]string{}}
 	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 	documents := yaml.NewYAMLReader(bufio.NewReader(r))
 	var errs []error
@@ -81,6 +86,11 @@ func check(r io.Reader) (objects int, err error) {
 			errs = append(errs, fmt.Errorf("%s selects no pod: %s", name, selector))
 		}
 	}
+	for name, url := range f.calls {
+		if strings.HasPrefix(url, "https://") != f.tls {
+			errs = append(errs, fmt.Errorf("%s calls %s, but that the servers speak TLS is %t", name, url, f.tls))
+		}
+	}
 	if f.objects == 0 {
 		errs = append(errs, errors.New("there is no object"))
 	}
@@ -104,10 +114,14 @@ func (f *found) add(name string, object any) (errs []error) {
 		if !f.selectors[name].Matches(labels.Set(o.Spec.Template.Labels)) {
 			errs = append(errs, fmt.Errorf("%s does not select its own pods", name))
 		}
-		errs = append(errs, stops(name, &o.Spec.Template.Spec), locked(name, &o.Spec.Template.Spec))
+		errs = append(errs, stops(name, &o.Spec.Template.Spec), locked(name, &o.Spec.Template.Spec), f.reads(name, &o.Spec.Template.Spec))
 	case *batchv1.Job:
 		f.pods[name] = o.Spec.Template.Labels
-		errs = append(errs, locked(name, &o.Spec.Template.Spec))
+		errs = append(errs, locked(name, &o.Spec.Template.Spec), f.reads(name, &o.Spec.Template.Spec))
+	case *batchv1.CronJob:
+		pod := &o.Spec.JobTemplate.Spec.Template
+		f.pods[name] = pod.Labels
+		errs = append(errs, locked(name, &pod.Spec), f.reads(name, &pod.Spec))
 	case *corev1.Service:
 		f.selectors[name] = labels.SelectorFromSet(o.Spec.Selector)
 	case *policyv1.PodDisruptionBudget:
@@ -137,6 +151,57 @@ func stops(name string, pod *corev1.PodSpec) error {
 		}
 	}
 	return nil
+}
+
+// folder has the files that the chart mounts.
+const folder = "/etc/badged/"
+
+// reads checks that the files which a pod is told to read are mounted from its volumes,
+// and notes which servers speak TLS and are called.
+func (f *found) reads(name string, pod *corev1.PodSpec) error {
+	volumes := map[string]bool{}
+	for _, v := range pod.Volumes {
+		volumes[v.Name] = false
+	}
+	var errs []error
+	for _, c := range pod.Containers {
+		for _, m := range c.VolumeMounts {
+			if _, ok := volumes[m.Name]; !ok {
+				errs = append(errs, fmt.Errorf("%s mounts %s, which is no volume", name, m.Name))
+			}
+			volumes[m.Name] = true
+		}
+		told := append([]string{}, c.Args...)
+		for _, e := range c.Env {
+			told = append(told, e.Value)
+			switch e.Name {
+			case "BADGED_TLS_CERT":
+				f.tls = true
+			case "BADGED_URL":
+				f.calls[name] = e.Value
+			}
+		}
+		for _, text := range told {
+			i := strings.Index(text, folder)
+			if i < 0 {
+				continue
+			}
+			path := text[i:]
+			mounted := false
+			for _, m := range c.VolumeMounts {
+				mounted = mounted || path == m.MountPath || strings.HasPrefix(path, m.MountPath+"/")
+			}
+			if !mounted {
+				errs = append(errs, fmt.Errorf("%s reads %s, which is not mounted", name, path))
+			}
+		}
+	}
+	for volume, mounted := range volumes {
+		if !mounted {
+			errs = append(errs, fmt.Errorf("%s has the volume %s and does not mount it", name, volume))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // locked checks that a pod has no more rights than it needs.
