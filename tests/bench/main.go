@@ -23,35 +23,11 @@ import (
 	"strings"
 	"syscall"
 	"time"
-)
 
-// scenarios returns all scenarios in the order of runs and reports. To add one,
-// write a file and add a line here.
-func scenarios() []scenario {
-	return []scenario{
-		single(),
-		singleRate(),
-		sustained(),
-		overload(),
-		hotUsers(),
-		group(),
-		latency(),
-		connections(),
-		restart(),
-		reads(),
-		growth(),
-		loadScenario(),
-		rebuilding(),
-		publishSQL(),
-		frames(),
-		rooms(),
-		roomReads(),
-		roomDisk(),
-		push(),
-		webhooks(),
-		shardsScenario(),
-	}
-}
+	"github.com/badged/badged/tests/bench/contest"
+	"github.com/badged/badged/tests/bench/rig"
+	"github.com/badged/badged/tests/bench/scenarios"
+)
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -69,8 +45,8 @@ const (
 
 // options are the parsed command line.
 type options struct {
-	scenarios []scenario
-	scale     scale
+	scenarios []contest.Scenario
+	scale     contest.Scale
 	out       string
 	profile   string
 	traffic   string
@@ -85,17 +61,17 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		return exitUsage // the flag package has printed the reason
 	}
-	log := progress{stderr}
+	log := rig.Progress{W: stderr}
 	r, err := measureAll(ctx, o, log)
 	if err == nil {
-		err = r.write(stdout, o.out)
+		err = r.Write(stdout, o.out)
 	}
 	if err != nil {
-		log.say("%v", err)
+		log.Say("%v", err)
 		return exitFailed
 	}
-	if failures := r.failures(); failures > 0 {
-		log.say("%d of the scenarios failed", failures)
+	if failures := r.Failures(); failures > 0 {
+		log.Say("%d of the scenarios failed", failures)
 		return exitFailed
 	}
 	return exitDone
@@ -109,18 +85,18 @@ const (
 )
 
 func parse(args []string, stderr io.Writer) (options, error) {
-	o := options{scenarios: scenarios()}
+	o := options{scenarios: scenarios.All()}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	only := flags.String("scenario", "", "run only the scenarios whose name matches this `regex`: "+strings.Join(names(o.scenarios), ", "))
 	sides := flags.String("side", "", "run only the sides whose name matches this `regex`; aims that need others are left out")
-	flags.BoolVar(&o.scale.small, "short", false, "small and quick, to see that all works: the numbers say nothing")
-	flags.IntVar(&o.scale.rounds, "rounds", 0, fmt.Sprintf("how often each side runs; default %d, or 1 with -short", fullRounds))
-	flags.DurationVar(&o.scale.duration, "duration", 0, fmt.Sprintf("how long a run takes that goes by time; default %s, or %s with -short", fullDuration, shortDuration))
+	flags.BoolVar(&o.scale.Small, "short", false, "small and quick, to see that all works: the numbers say nothing")
+	flags.IntVar(&o.scale.Rounds, "rounds", 0, fmt.Sprintf("how often each side runs; default %d, or 1 with -short", fullRounds))
+	flags.DurationVar(&o.scale.Duration, "duration", 0, fmt.Sprintf("how long a run takes that goes by time; default %s, or %s with -short", fullDuration, shortDuration))
 	flags.StringVar(&o.out, "out", "", "write the results of each scenario as JSON and as a plot into this `directory`")
 	flags.StringVar(&o.profile, "profile", "", "write a CPU profile of this process and the statistics of all statements for every run into this `directory`; the numbers suffer")
-	flags.StringVar(&o.scale.baseline, "baseline", "", "another `binary` of badged, with which the scenarios single and single-rate are interleaved")
-	flags.StringVar(&o.scale.centrifugo, "centrifugo", "", "`binary` of centrifugo, with which the scenario single is compared")
+	flags.StringVar(&o.scale.Baseline, "baseline", "", "another `binary` of badged, with which the scenarios single and single-rate are interleaved")
+	flags.StringVar(&o.scale.Centrifugo, "centrifugo", "", "`binary` of centrifugo, with which the scenario single is compared")
 	flags.StringVar(&o.traffic, "traffic", os.Getenv("BADGED_COLLEGEMSG"),
 		"`file` of lines SRC DST UNIXTS to load (BADGED_COLLEGEMSG); empty generates one")
 	flags.StringVar(&o.dir, "dir", "", "`directory` on a disk that Postgres keeps its data below; empty is where this user's applications keep theirs")
@@ -129,7 +105,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	}
 	err := o.check(flags.Args(), *only, *sides)
 	if err != nil {
-		progress{stderr}.say("%v", err)
+		rig.Progress{W: stderr}.Say("%v", err)
 	}
 	return o, err
 }
@@ -139,27 +115,27 @@ func (o *options) check(rest []string, only, sides string) error {
 	if len(rest) > 0 {
 		return fmt.Errorf("unexpected argument %q", rest[0])
 	}
-	if o.scale.rounds < 0 || o.scale.duration < 0 {
+	if o.scale.Rounds < 0 || o.scale.Duration < 0 {
 		return errors.New("-rounds and -duration must not be negative")
 	}
-	if o.scale.rounds == 0 {
-		o.scale.rounds = o.scale.pick(fullRounds, 1)
+	if o.scale.Rounds == 0 {
+		o.scale.Rounds = o.scale.Pick(fullRounds, 1)
 	}
-	if o.scale.duration == 0 {
-		o.scale.duration = fullDuration
-		if o.scale.small {
-			o.scale.duration = shortDuration
+	if o.scale.Duration == 0 {
+		o.scale.Duration = fullDuration
+		if o.scale.Small {
+			o.scale.Duration = shortDuration
 		}
 	}
 	wanted, err := regexp.Compile(only)
 	if err != nil {
 		return fmt.Errorf("-scenario: %w", err)
 	}
-	if o.scale.sides, err = regexp.Compile(sides); err != nil {
+	if o.scale.Sides, err = regexp.Compile(sides); err != nil {
 		return fmt.Errorf("-side: %w", err)
 	}
 	all := names(o.scenarios)
-	o.scenarios = slices.DeleteFunc(o.scenarios, func(s scenario) bool { return !wanted.MatchString(s.name) })
+	o.scenarios = slices.DeleteFunc(o.scenarios, func(s contest.Scenario) bool { return !wanted.MatchString(s.Name) })
 	if len(o.scenarios) == 0 {
 		return fmt.Errorf("no scenario matches %q; there are %s", only, strings.Join(all, ", "))
 	}
@@ -174,45 +150,38 @@ func (o *options) check(rest []string, only, sides string) error {
 	return nil
 }
 
-func names(all []scenario) []string {
+func names(all []contest.Scenario) []string {
 	var names []string
 	for _, s := range all {
-		names = append(names, s.name)
+		names = append(names, s.Name)
 	}
 	return names
 }
 
 // measureAll sets up the rig and runs the scenarios. It fails if nothing can be
 // measured; the report has the failures of single scenarios.
-func measureAll(ctx context.Context, o options, log progress) (_ *report, err error) {
+func measureAll(ctx context.Context, o options, log rig.Progress) (_ *contest.Report, err error) {
 	began := time.Now()
-	rig, err := newRig(ctx, o, log)
+	r, err := rig.New(ctx, rig.Config{Dir: o.dir, Traffic: o.traffic, Profile: o.profile, SharedBuffers: o.scale.SharedBuffers(), Log: log})
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, rig.close(ctx)) }()
+	defer func() { err = errors.Join(err, r.Close(ctx)) }()
 	for _, other := range []struct {
 		binary  *string
 		program string
-	}{{&o.scale.baseline, programServer}, {&o.scale.centrifugo, programFan}} {
-		if *other.binary, err = underName(rig.dir, *other.binary, other.program); err != nil {
+	}{{&o.scale.Baseline, rig.ProgramServer}, {&o.scale.Centrifugo, rig.ProgramFan}} {
+		if *other.binary, err = rig.UnderName(r.Dir, *other.binary, other.program); err != nil {
 			return nil, err
 		}
 	}
-	rep := &report{Date: began.UTC().Truncate(time.Second), Setting: rig.setting, Rounds: o.scale.rounds, Duration: o.scale.duration.Seconds(), Short: o.scale.small}
+	rep := &contest.Report{Date: began.UTC().Truncate(time.Second), Setting: r.Setting, Rounds: o.scale.Rounds, Duration: o.scale.Duration.Seconds(), Short: o.scale.Small}
 	for _, c := range o.scenarios {
-		rep.Results = append(rep.Results, c.run(ctx, rig, o.scale))
+		rep.Results = append(rep.Results, c.Run(ctx, r, o.scale))
 		if ctx.Err() != nil {
 			return nil, errors.New("interrupted")
 		}
 	}
 	rep.Seconds = time.Since(began).Seconds()
 	return rep, nil
-}
-
-// progress prints progress, a line at a time.
-type progress struct{ w io.Writer }
-
-func (p progress) say(format string, args ...any) {
-	_, _ = fmt.Fprintf(p.w, "bench: "+format+"\n", args...) // progress is not essential
 }

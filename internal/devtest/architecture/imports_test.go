@@ -147,6 +147,19 @@ func rules() []rule {
 				return from == "./projector" && in(to, "./projector/replay", "./projector/rebuild", "./projector/archiving", "./projector/expiry", "./projector/deadletters", "./projector/outbound", "./projector/erasure", "./projector/merging")
 			},
 		},
+		{
+			"Scenarios are built from the other parts of the benchmarks: a part that knew a scenario, or one above it, could not be used by the others.",
+			func(from, to string) bool {
+				const bench = "./tests/bench/"
+				parts := []string{bench + "measure", bench + "rig", bench + "contest", bench + "load", bench + "ways", bench + "scenarios"}
+				for i, part := range parts {
+					if in(from, part) && (to == "./tests/bench" || in(to, parts[i+1:]...)) {
+						return true
+					}
+				}
+				return false
+			},
+		},
 	}
 }
 
@@ -243,7 +256,7 @@ func TestImportsGoDown(t *testing.T) {
 		{"./projector", "./events"},
 		{"./gateway", "net/http"},
 		{"./internal/devtest/pgtest", "testing"},
-		{"./tests/bench", "./projector"},
+		{"./tests/bench/scenarios", "./projector"},
 	} {
 		found := false
 		for _, to := range all[edge.from] {
@@ -289,6 +302,8 @@ func TestRulesForbidWhatTheyShould(t *testing.T) {
 		{14, "./projector/expiry", []string{"./projector"}},
 		{14, "./projector/outbound", []string{"./projector"}},
 		{15, "./projector", []string{"./projector/replay", "./projector/rebuild", "./projector/deadletters"}},
+		{16, "./tests/bench/rig", []string{"./tests/bench", "./tests/bench/contest", "./tests/bench/scenarios"}},
+		{16, "./tests/bench/load", []string{"./tests/bench/ways"}},
 	}
 	proven := map[int]bool{}
 	all := rules()
@@ -327,7 +342,8 @@ func TestRulesAllowWhatTheyShould(t *testing.T) {
 		"./internal/httpapi":                   {"./events", "./projector", "./pubsub", "./internal/auth", "net/http"},
 		"./internal/devtest/pgtest":            {"./internal/embedpg", "testing"},
 		"./eventsource":                        {"./gateway"}, // a prefix of the name is not a match
-		"./tests/bench":                        {"./internal/embedpg", "./internal/devtest/privateredis", "./tests/bench/stream", "testing"},
+		"./tests/bench/rig":                    {"./internal/embedpg", "./internal/devtest/privateredis", "./tests/bench/measure", "testing"},
+		"./tests/bench/scenarios":              {"./internal/app", "./tests/bench/stream", "./tests/bench/ways"},
 	} {
 		for _, to := range allowed {
 			for _, why := range broken(from, to) {

@@ -1,0 +1,205 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/badged/badged/tests/bench/measure"
+)
+
+// every returns a schedule with one message per interval.
+func every(interval time.Duration, n int) []Message {
+	messages := make([]Message, n)
+	for i := range messages {
+		messages[i] = Message{Due: time.Duration(i) * interval, conversation: "c", seq: int64(i) + 1}
+	}
+	return messages
+}
+
+// A stalled server does not delay the schedule: all messages that are due
+// meanwhile count as late, so nothing is omitted.
+func TestStallDelaysEverythingDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		until := began.Add(time.Second)
+		stall := func(context.Context, Message) error {
+			time.Sleep(time.Until(until))
+			return nil
+		}
+		o, err := Send(t.Context(), stall, every(100*time.Millisecond, 20))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, m := range o.sent {
+			if o.handed[i] != m.Due {
+				t.Errorf("message %d was due at %s and handed over at %s", i, m.Due, o.handed[i])
+			}
+			if want := max(0, time.Second-m.Due); o.Accepted[i]-m.Due != want {
+				t.Errorf("message %d took %s, want %s", i, o.Accepted[i]-m.Due, want)
+			}
+		}
+		for _, m := range o.Measures(500 * time.Millisecond) {
+			// Of the 15 that count, 5 waited for 500, 400, … 100 ms.
+			if want, ok := map[string]float64{"accepted p50": 0, "accepted p99": 500, "sent": 15, "lost": 20}[m.Name]; ok && m.Value != want {
+				t.Errorf("%s is %v, want %v", m.Name, m.Value, want)
+			}
+		}
+	})
+}
+
+// The first message that cannot be published ends the round.
+func TestFailureToPublish(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		down := errors.New("connection refused")
+		var n atomic.Int64
+		_, err := Send(t.Context(), func(context.Context, Message) error {
+			if n.Add(1) == 3 {
+				return down
+			}
+			return nil
+		}, every(time.Second, 100))
+		if !errors.Is(err, down) || n.Load() != 3 {
+			t.Errorf("after %d messages: %v", n.Load(), err)
+		}
+	})
+}
+
+func TestSchedule(t *testing.T) {
+	l := Load{
+		Clients: 200, Conversations: 10, Connections: 16,
+		Rate: 500, WarmUp: 5 * time.Second, Measured: 20 * time.Second,
+	}
+	messages, err := l.Schedule()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, _ := l.Schedule(); !slices.EqualFunc(messages, again, func(a, b Message) bool {
+		return a.Due == b.Due && string(a.event) == string(b.event)
+	}) {
+		t.Error("two schedules differ")
+	}
+	if !slices.IsSortedFunc(messages, func(a, b Message) int { return int(a.Due - b.Due) }) {
+		t.Error("messages are not in the order in which they are due")
+	}
+	want := l.Rate * (l.WarmUp + l.Measured).Seconds()
+	if n := float64(len(messages)); n < 0.97*want || n > 1.03*want {
+		t.Errorf("there are %v messages, want about %v", n, want)
+	}
+	next, users := map[string]int64{}, map[int]bool{}
+	for _, m := range messages {
+		if next[m.conversation]++; m.seq != next[m.conversation] {
+			t.Fatalf("message %d of %s follows message %d", m.seq, m.conversation, next[m.conversation]-1)
+		}
+		users[m.Client] = true
+	}
+	if len(users) != l.Clients || len(next) != l.Clients*l.Conversations {
+		t.Errorf("%d users have %d conversations", len(users), len(next))
+	}
+	const first = `{"specversion":"1.0","id":"conversation-000007/2","source":"bench/latency","type":"message.delivered",` +
+		`"data":{"conversation_id":"conversation-000007","seq":2,"user_ids":["user-000003"],"sender_id":"sender"}}`
+	event, err := Message{Client: 3, conversation: "conversation-000007", seq: 2}.encode()
+	if err != nil || string(event) != first {
+		t.Errorf("an event is %s (%v), want %s", event, err, first)
+	}
+}
+
+// changes is a frame about one conversation.
+func changes(version int, conversation string, unread, last int) string {
+	return fmt.Sprintf(`{"t":"changes","version":%d,"total":%d,"conversations":[{"conversation_id":%q,"unread":%d,"last_seq":%d}]}`,
+		version, unread, conversation, unread, last)
+}
+
+func TestClient(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		frames []string
+		told   []int // by each frame; -1 is an error
+	}{
+		{"one by one", []string{changes(1, "c", 1, 1), changes(2, "c", 2, 2)}, []int{1, 1}},
+		{"two in one frame", []string{changes(2, "c", 2, 2), changes(3, "c", 3, 3)}, []int{2, 1}},
+		{"one overtakes another", []string{changes(1, "c", 1, 2), changes(2, "c", 2, 2)}, []int{0, 2}},
+		{"nothing new", []string{changes(1, "c", 1, 1), changes(2, "c", 1, 1)}, []int{1, 0}},
+		{"a ping", []string{`{"t":"ping"}`, changes(1, "c", 1, 1)}, []int{0, 1}},
+		{"an old state after a newer one", []string{changes(2, "c", 2, 2), changes(1, "c", 1, 1)}, []int{2, -1}},
+		{"the same version twice", []string{changes(1, "c", 1, 1), changes(1, "c", 1, 1)}, []int{1, -1}},
+		{"more than was sent", []string{changes(4, "c", 4, 4)}, []int{-1}},
+		{"more unread than there are", []string{changes(2, "c", 2, 1)}, []int{-1}},
+		{"a conversation of another user", []string{changes(1, "x", 1, 1)}, []int{-1}},
+		{"no JSON", []string{`{`}, []int{-1}},
+	} {
+		a := newClient(nil)
+		a.sent["c"] = []time.Duration{10, 20, 30}
+		total := 0
+		for i, f := range c.frames {
+			n, err := a.apply(t.Context(), []byte(f), time.Unix(int64(i), 0))
+			if err != nil {
+				n = -1
+			} else {
+				total += n
+			}
+			if n != c.told[i] {
+				t.Errorf("%s: frame %d tells of %d messages (%v), want %d", c.name, i, n, err, c.told[i])
+			}
+		}
+		if len(a.arrivals) != total {
+			t.Errorf("%s: %d arrivals of %d messages", c.name, len(a.arrivals), total)
+		}
+		for i, arrived := range a.arrivals {
+			if arrived.due != a.sent["c"][i] {
+				t.Errorf("%s: arrival %d is of what was due at %d", c.name, i, arrived.due)
+			}
+		}
+	}
+}
+
+func TestLosses(t *testing.T) {
+	start := time.Now()
+	o := Observation{Start: start, sent: every(time.Second, 3), handed: make([]time.Duration, 3), Accepted: make([]time.Duration, 3)}
+	o.arrivals = []arrival{{0, start.Add(5 * time.Millisecond)}, {time.Second, start.Add(1007 * time.Millisecond)}}
+	if err := o.Check(); !errors.Is(err, measure.ErrWrong) {
+		t.Errorf("one of three did not arrive: %v", err)
+	}
+	for _, m := range o.Measures(0) {
+		if want, ok := map[string]float64{"latency p50": 5, "latency max": 7, "lost": 1, "sent": 3}[m.Name]; ok && m.Value != want {
+			t.Errorf("%s is %v, want %v", m.Name, m.Value, want)
+		}
+	}
+	o.arrivals = append(o.arrivals, arrival{2 * time.Second, start.Add(2 * time.Second)})
+	if err := o.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A frame of centrifugo holds several messages, and an empty one asks for an
+// answer.
+func TestPushes(t *testing.T) {
+	push := func(conversation string, seq int) string {
+		return fmt.Sprintf(`{"push":{"channel":"#u","pub":{"data":{"conversation_id":%q,"seq":%d}}}}`, conversation, seq)
+	}
+	for _, c := range []struct {
+		name, frame string
+		told        int // -1 is an error
+	}{
+		{"one", push("c", 1), 1},
+		{"two", push("c", 2) + "\n" + push("c", 1) + "\n", 2},
+		{"a message that was not sent", push("c", 4), -1},
+		{"a conversation of another user", push("x", 1), -1},
+		{"no JSON", "{", -1},
+	} {
+		a := newClient(nil)
+		a.sent["c"] = []time.Duration{10, 20, 30}
+		told, err := a.applyPushes(t.Context(), []byte(c.frame), time.Unix(1, 0))
+		if err != nil {
+			told = -1
+		}
+		if told != c.told || told >= 0 && len(a.arrivals) != told {
+			t.Errorf("%s: %d messages told (%v), %d arrived, want %d", c.name, told, err, len(a.arrivals), c.told)
+		}
+	}
+}

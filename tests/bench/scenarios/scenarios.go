@@ -1,0 +1,32 @@
+// Package scenarios has the scenarios of the benchmarks, a file each.
+package scenarios
+
+import "github.com/badged/badged/tests/bench/contest"
+
+// All returns all scenarios in the order of runs and reports. To add one,
+// write a file and add a line here.
+func All() []contest.Scenario {
+	return []contest.Scenario{
+		single(),
+		singleRate(),
+		sustained(),
+		overload(),
+		hotUsers(),
+		group(),
+		latency(),
+		connections(),
+		restart(),
+		reads(),
+		growth(),
+		loadScenario(),
+		rebuilding(),
+		publishSQL(),
+		frames(),
+		rooms(),
+		roomReads(),
+		roomDisk(),
+		push(),
+		webhooks(),
+		shardsScenario(),
+	}
+}

@@ -1,0 +1,95 @@
+package scenarios
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/badged/badged/tests/bench/contest"
+	"github.com/badged/badged/tests/bench/measure"
+	"github.com/badged/badged/tests/bench/rig"
+	"github.com/badged/badged/tests/bench/stream"
+	"github.com/badged/badged/tests/bench/ways"
+)
+
+// processorTime is that of badged and of Postgres together.
+const processorTime = "CPU badged and Postgres"
+
+// shardsScenario compares one shard with eight. All are databases of one server on this
+// machine: it shows what spreading costs, not what more machines bring.
+func shardsScenario() contest.Scenario {
+	const partitions, most = 64, 8
+	one, eight := "1 shard", fmt.Sprint(most, " shards")
+	return contest.Scenario{
+		Name: "shards",
+		Says: fmt.Sprintf("publish and fold together over HTTP, %d partitions in one database or in %d of the same server", partitions, most),
+		Main: processorTime,
+		Aims: []contest.Aim{{Measure: processorTime, Of: eight, Over: one, AtMost: 1.15}},
+		Open: func(_ context.Context, r *rig.Rig, s contest.Scale) (*contest.Contest, error) {
+			cfg := stream.Config{
+				Users: s.Pick(100_000, 1000), Conversations: 20,
+				Reads: 0.1, Repeats: 0.01, Skew: 0.8, Seed: 1,
+			}
+			return contest.Of(
+				spread(r, one, 1, partitions, cfg, s),
+				spread(r, eight, most, partitions, cfg, s),
+			)
+		},
+	}
+}
+
+// spread is a side with so many shards.
+func spread(r *rig.Rig, name string, shards, partitions int, cfg stream.Config, s contest.Scale) contest.Side {
+	counting := ways.Counting(r, name, fmt.Sprintf("the binary, NDJSON, %d databases; ", shards)+cfg.String(), func(ctx context.Context) (ways.Way, error) {
+		return remoteOn(ctx, r, shards, partitions, bulk.Workers)
+	}, bulk, cfg, s.Duration)
+	run := counting.Run
+	counting.Run = func(ctx context.Context) ([]measure.Measure, error) {
+		measures, err := run(ctx)
+		sum := measure.Of(processorTime, "µs/event", 0)
+		for _, m := range measures {
+			if m.Name == "CPU badged" || m.Name == "CPU Postgres" {
+				sum.Value += m.Value
+			}
+		}
+		return append(measures, sum), err
+	}
+	return counting
+}
+
+// remoteOn starts the binary on so many new shards.
+func remoteOn(ctx context.Context, r *rig.Rig, shards, partitions, connections int) (_ *ways.Remote, err error) {
+	d := &rig.Deployment{}
+	var drops []func(context.Context) error
+	d.Drop = func(ctx context.Context) error {
+		var errs []error
+		for _, drop := range drops {
+			errs = append(errs, drop(ctx))
+		}
+		return errors.Join(errs...)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.Stop(ctx))
+		}
+	}()
+	for i := range shards {
+		url, drop, err := r.Database(ctx)
+		if err != nil {
+			return nil, err
+		}
+		drops = append(drops, drop)
+		// As many connections as one database gets, in all.
+		d.FrontArgs = append(d.FrontArgs, fmt.Sprintf("--shard=s%d=%s&pool_max_conns=%d", i, url, max(2, 12/shards)))
+	}
+	if _, _, err := r.RunBinary(ctx, append([]string{"migrate", "up", fmt.Sprint("--partitions=", partitions)}, d.FrontArgs...)...); err != nil {
+		return nil, err
+	}
+	server, err := r.Serve(ctx, d.FrontArgs...)
+	if err != nil {
+		return nil, err
+	}
+	d.Servers = append(d.Servers, server)
+	d.API, d.Gateway, d.Front = server.URL, server.URL, server
+	return &ways.Remote{MeteredAPI: ways.NewMeteredAPI(d.API, connections), Deployment: d}, nil
+}

@@ -1,0 +1,60 @@
+package ways
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/badged/badged/tests/bench/measure"
+	"github.com/badged/badged/tests/bench/stream"
+)
+
+// forgetful is a way that sometimes loses an event.
+type forgetful struct {
+	totals map[string]int64
+	lose   int
+	seen   map[int64]bool
+}
+
+func (f *forgetful) Apply(_ context.Context, events []stream.Event) error {
+	for _, e := range events {
+		if f.seen[e.N] {
+			continue
+		}
+		f.seen[e.N] = true
+		if e.N != int64(f.lose) {
+			f.totals[e.UserID()]++
+		}
+	}
+	return nil
+}
+
+func (f *forgetful) Settle(context.Context) error { return nil }
+
+func (f *forgetful) Totals(_ context.Context, users []string) (totals []int64, err error) {
+	for _, u := range users {
+		totals = append(totals, f.totals[u])
+	}
+	return totals, nil
+}
+
+func (f *forgetful) Close(context.Context) error { return nil }
+
+// A way that loses one event is detected.
+func TestWaysAreChecked(t *testing.T) {
+	cfg := stream.Config{Users: 10, Conversations: 2, Repeats: 0.1, Seed: 1}
+	for _, c := range []struct {
+		lose  int
+		right bool
+	}{{-1, true}, {3, false}} {
+		w, s := &forgetful{totals: map[string]int64{}, lose: c.lose, seen: map[int64]bool{}}, stream.New(cfg)
+		n, err := Driver{Workers: 1, Batch: 10}.Drive(t.Context(), w, s, time.Millisecond)
+		if err != nil || n == 0 {
+			t.Fatalf("%d events are driven: %v", n, err)
+		}
+		if err := CheckTotals(t.Context(), w, s); (err == nil) != c.right || !c.right && !errors.Is(err, measure.ErrWrong) {
+			t.Errorf("losing event %d: %v", c.lose, err)
+		}
+	}
+}
