@@ -157,16 +157,18 @@ func (c check) build(ctx context.Context, tests string, overlay map[string]strin
 	if err != nil {
 		return err
 	}
-	overlayFile := tests + ".json"
-	if err := os.WriteFile(overlayFile, replace, 0o600); err != nil {
+	if err := os.WriteFile(overlayOf(tests), replace, 0o600); err != nil {
 		return err
 	}
-	build := exec.CommandContext(ctx, "go", "test", "-c", "-ldflags=-s -w", "-overlay", overlayFile, "-o", tests, c.pkg) //nolint:gosec // its arguments are listed here
+	build := exec.CommandContext(ctx, "go", "test", "-c", "-ldflags=-s -w", "-overlay", overlayOf(tests), "-o", tests, c.pkg) //nolint:gosec // its arguments are listed here
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the tests: %w\n%s", err, out)
 	}
 	return nil
 }
+
+// overlayOf returns the file that names the replaced files of built tests.
+func overlayOf(tests string) string { return tests + ".json" }
 
 // pass runs the tests of the check. It returns nil if they pass and errFailed
 // if they do not.
@@ -178,6 +180,8 @@ func (c check) pass(ctx context.Context, tests string) error {
 	}
 	cmd := exec.CommandContext(ctx, tests, args...) //nolint:gosec // as above
 	cmd.Dir = c.pkg
+	// For tests that build a program: without it they would test the sound one.
+	cmd.Env = append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+overlayOf(tests)))
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	switch {

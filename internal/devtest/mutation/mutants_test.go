@@ -35,24 +35,30 @@ func TestVerdicts(t *testing.T) {
 	dir := t.TempDir()
 	count, comma := "internal/progress/progress.go", `"," + s[i:]`
 	quick := check{pkg: "./internal/progress", run: "^TestCount$"} // quick to build
+	nested := check{pkg: "./internal/devtest/mutation/testdata/nested", run: "^TestBuiltProgram$"}
 	for name, tc := range map[string]struct {
-		edit edit
-		want string
+		edit   edit
+		caught check
+		want   string
 	}{
-		"noticed":  {edit{count, comma, `"." + s[i:]`}, ""},
-		"survived": {edit{count, comma, `("," + s[i:])`}, "SURVIVED go test -run"},
-		"broken":   {edit{count, comma, `"," + s[i]`}, "build the tests"},
-		"outdated": {edit{count, "no such text", ""}, "contains this text 0 times"},
+		"noticed":  {edit{count, comma, `"." + s[i:]`}, quick, ""},
+		"survived": {edit{count, comma, `("," + s[i:])`}, quick, "SURVIVED go test -run"},
+		"broken":   {edit{count, comma, `"," + s[i]`}, quick, "build the tests"},
+		"outdated": {edit{count, "no such text", ""}, quick, "contains this text 0 times"},
+		// By a program that the test builds.
+		"noticed outside": {edit{"internal/devtest/mutation/testdata/nested/program/main.go", `"sound"`, `"broken"`}, nested, ""},
 	} {
-		m := mutant{name: name, edits: []edit{tc.edit}, caught: quick}
+		m := mutant{name: name, edits: []edit{tc.edit}, caught: tc.caught}
 		switch err := m.try(t.Context(), dir); {
 		case tc.want == "" && err != nil, tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)):
 			t.Errorf("%s: %v, want %q", name, err, tc.want)
 		}
 	}
 	sound := soundness{dir: dir, built: map[string]string{}, passed: map[check]error{}}
-	if err := sound.passes(t.Context(), quick); err != nil {
-		t.Errorf("a check that passes: %v", err)
+	for _, c := range []check{quick, nested} {
+		if err := sound.passes(t.Context(), c); err != nil {
+			t.Errorf("%s, which passes: %v", c, err)
+		}
 	}
 	if err := sound.passes(t.Context(), check{pkg: "./internal/progress", run: "^TestNothingAtAll$"}); err == nil || errors.Is(err, errFailed) {
 		t.Errorf("a check without tests: %v", err)

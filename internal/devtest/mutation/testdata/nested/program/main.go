@@ -1,0 +1,6 @@
+// Command program is mutated by the tests of mutation.
+package main
+
+import "fmt"
+
+func main() { fmt.Println("sound") }
