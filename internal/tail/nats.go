@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -82,7 +83,8 @@ func matches(pattern, subject string) bool {
 	return len(tokens) == strings.Count(pattern, ".")+1
 }
 
-// write writes records one behind the other, and waits for all acknowledgements.
+// write writes records. JetStream may lose a message and store the next, and then drops
+// the next one's repetition as a duplicate: those that have an order wait for each other.
 func (w *natsWriter) write(ctx context.Context, records []record) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -95,31 +97,62 @@ func (w *natsWriter) write(ctx context.Context, records []record) error {
 	}
 	subject := *w.found.Load()
 	const inFlight = 256 // of the 4,000 that the client allows at a time
-	for part := range slices.Chunk(records, inFlight) {
-		futures := make([]jetstream.PubAckFuture, 0, len(part))
-		for i := range part {
-			r := &part[i]
-			msg := nats.NewMsg(subject)
-			msg.Data = r.payload
-			msg.Header.Set(headerType, structuredType)
-			msg.Header.Set(headerPartition, r.partition)
-			if r.place != "" {
-				msg.Header.Set(headerPlace, r.place)
-			}
-			future, err := js.PublishMsgAsync(msg, jetstream.WithMsgID(r.id), jetstream.WithExpectStream(w.stream))
-			if err != nil {
-				return fmt.Errorf("write to the stream %s of NATS: %w", w.stream, err)
-			}
-			futures = append(futures, future)
+	for part := range independent(records, inFlight) {
+		if err := w.writeAtOnce(ctx, js, subject, part); err != nil {
+			return fmt.Errorf("write to the stream %s of NATS: %w", w.stream, err)
 		}
-		for _, future := range futures {
-			select {
-			case <-future.Ok():
-			case err := <-future.Err():
-				return fmt.Errorf("write to the stream %s of NATS: %w", w.stream, err)
-			case <-ctx.Done():
-				return fmt.Errorf("write to the stream %s of NATS: no acknowledgement: %w", w.stream, ctx.Err())
+	}
+	return nil
+}
+
+// independent cuts records, in order, into parts of at most n of which no two have an
+// order.
+func independent(records []record, n int) iter.Seq[[]record] {
+	return func(yield func([]record) bool) {
+		first, about := 0, map[string]bool{}
+		for i := range records {
+			if i-first == n || slices.ContainsFunc(records[i].about, func(a string) bool { return about[a] }) {
+				if !yield(records[first:i]) {
+					return
+				}
+				first = i
+				clear(about)
 			}
+			for _, a := range records[i].about {
+				about[a] = true
+			}
+		}
+		if first < len(records) {
+			yield(records[first:])
+		}
+	}
+}
+
+// writeAtOnce writes records and waits for all acknowledgements.
+func (w *natsWriter) writeAtOnce(ctx context.Context, js jetstream.JetStream, subject string, records []record) error {
+	futures := make([]jetstream.PubAckFuture, 0, len(records))
+	for i := range records {
+		r := &records[i]
+		msg := nats.NewMsg(subject)
+		msg.Data = r.payload
+		msg.Header.Set(headerType, structuredType)
+		msg.Header.Set(headerPartition, r.partition)
+		if r.place != "" {
+			msg.Header.Set(headerPlace, r.place)
+		}
+		future, err := js.PublishMsgAsync(msg, jetstream.WithMsgID(r.id), jetstream.WithExpectStream(w.stream))
+		if err != nil {
+			return err
+		}
+		futures = append(futures, future)
+	}
+	for _, future := range futures {
+		select {
+		case <-future.Ok():
+		case err := <-future.Err():
+			return err
+		case <-ctx.Done():
+			return fmt.Errorf("no acknowledgement: %w", ctx.Err())
 		}
 	}
 	return nil

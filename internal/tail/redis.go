@@ -52,11 +52,11 @@ func (w *redisWriter) check(ctx context.Context) error {
 	return nil
 }
 
-// write adds records in one pipeline.
+// write adds records in one transaction, so that none is stored without those before it.
 func (w *redisWriter) write(ctx context.Context, records []record) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	if _, err := w.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+	if _, err := w.client.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		for i := range records {
 			r := &records[i]
 			values := []any{headerType, structuredType, headerPartition, r.partition, "payload", r.payload}

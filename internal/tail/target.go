@@ -48,6 +48,9 @@ type record struct {
 	// partition of the log, and place there; the latter only of events.
 	partition, place string
 	payload          []byte
+	// about says what an event is about: two that share any of it have an order. Nil for
+	// a badge, which its version orders.
+	about []string
 }
 
 // schemes are the forms of the URLs, by scheme.

@@ -46,15 +46,19 @@ func (w *worker) publishPage(ctx context.Context, page []*message.Message) error
 			skipped++
 			continue
 		}
+		e, err := events.Decode(msg.Payload)
+		if err != nil {
+			return fmt.Errorf("decode the event at %s: %w", msg.Metadata.Get(events.MetadataPlace), err) // the subscriber has decoded it
+		}
 		if w.target.Events {
 			partition := strconv.Itoa(w.partition)
 			records = append(records, record{
 				key: partition, id: msg.UUID + "/" + partition, partition: partition,
-				place: msg.Metadata.Get(events.MetadataPlace), payload: msg.Payload,
+				place: msg.Metadata.Get(events.MetadataPlace), payload: msg.Payload, about: about(&e),
 			})
 		}
 		if w.target.Badges {
-			changed.add(msg.Payload)
+			changed.add(&e)
 		}
 	}
 	if err := w.write(ctx, records); err != nil {
@@ -63,6 +67,18 @@ func (w *worker) publishPage(ctx context.Context, page []*message.Message) error
 	w.cfg.Metrics.events.WithLabelValues(w.target.Name).Add(float64(len(records)))
 	w.cfg.Metrics.skipped.WithLabelValues(w.target.Name).Add(float64(skipped))
 	return w.publishChanges(ctx, changed)
+}
+
+// about returns the users and the conversation of an event.
+func about(e *events.Event) []string {
+	all := make([]string, 0, len(e.Data.UserIDs)+1)
+	for _, user := range e.Data.UserIDs {
+		all = append(all, "user "+user)
+	}
+	if e.Data.ConversationID != "" {
+		all = append(all, "conversation "+e.Data.ConversationID)
+	}
+	return all
 }
 
 func (w *worker) write(ctx context.Context, records []record) error {
@@ -76,11 +92,7 @@ func (w *worker) write(ctx context.Context, records []record) error {
 type changes struct{ users, rooms map[string]bool }
 
 // add adds those of an event.
-func (c *changes) add(payload []byte) {
-	e, err := events.Decode(payload)
-	if err != nil { // the subscriber has decoded it
-		return
-	}
+func (c *changes) add(e *events.Event) {
 	users := e.Data.UserIDs
 	if e.Type == events.RoomPosted || e.Type == events.RoomRecalled {
 		c.rooms[e.Data.ConversationID] = true

@@ -172,6 +172,41 @@ func tailOverKills(t *testing.T, to out, url string) {
 	}
 }
 
+// A message that JetStream does not take holds up the later ones of its user: once they
+// were stored, its repetition would come behind them.
+func TestTailKeepsTheOrderOfAUser(t *testing.T) {
+	t.Parallel()
+	d, c := newDatabase(t), startNATS(t, 1)
+	js := c.connect(t)
+	chat := jetstream.StreamConfig{Name: "CHAT", Subjects: []string{"chat.badges"}, MaxMsgSize: 1000}
+	createStream(t, js, chat)
+	launch(t, d, "serve", "--publisher-keys=chat=secret", "--jwt-keys=k1=HS256:0123456789abcdef0123456789abcdef")
+	message := func(user string, seq int64, text string) events.Event {
+		return events.Event{
+			ID: fmt.Sprintf("%s/%d", user, seq), Source: "chat", Type: events.MessageDelivered,
+			Data: events.Data{ConversationID: user, Seq: seq, UserIDs: []string{user}, Notification: events.Notification{Body: text}},
+		}
+	}
+	if _, err := d.log.Append(t.Context(), message("ann", 1, "short"), message("ann", 2, strings.Repeat("long ", 200)), message("ann", 3, "short")); err != nil {
+		t.Fatal(err)
+	}
+	tail := launch(t, d, "tail", "--to="+c.from("CHAT?send=events"))
+	await(t, "the refusal", func() bool { return strings.Contains(tail.get("/readyz"), "message size exceeds maximum allowed") })
+	chat.MaxMsgSize = -1
+	createStream(t, js, chat)
+	var order []int64
+	natsOut{c, js}.read(t, func(all []tailed) bool {
+		order = order[:0]
+		for _, e := range all {
+			order = append(order, e.Data.Seq)
+		}
+		return slices.Contains(order, 2) && slices.Contains(order, 3)
+	})
+	if !slices.Equal(order, []int64{1, 2, 3}) {
+		t.Errorf("messages %d, want them in order", order)
+	}
+}
+
 // What cannot work is refused with what to do.
 func TestTailRefusals(t *testing.T) {
 	t.Parallel()
