@@ -52,7 +52,7 @@ RATE    ?= 500
 FOLDING := ^(TestHistories|TestOrderDoesNotMatter|TestBatchesCannotBeObserved|TestUpdatesCarryEverything|TestRoomsAgreeWithTheModel|TestRoomsEqualDeliveries|TestRoomBatchesCannotBeObserved|TestOrderInRoomsDoesNotMatter|TestUpdatesOfRoomsCarryEverything)$$
 TABLES  := ^(TestTablesAgreeWithTheModel|TestConcurrentPublishers|TestConcurrentPublishersOfRooms|TestRoomTablesAgreeWithAReplay)$$
 # The black-box tests that make test also runs on three shards. make nightly runs all.
-SHARDED := ^(TestFromPublishToBadge|TestRoomOverSockets|TestReadAheadOfARoom|TestDeadLetters|TestVerify|TestRebuildOfAUser|TestImport|TestMarkedMessages|TestWebhooksFollowBadges|TestClosedPhonesFollow)$$
+SHARDED := ^(TestFromPublishToBadge|TestRoomOverSockets|TestReadAheadOfARoom|TestDeadLetters|TestVerify|TestRebuildOfAUser|TestImport|TestMarkedMessages|TestWebhooksFollowBadges|TestClosedPhonesFollow|TestEveryRouteWithEverySecret)$$
 # The property tests that take more than a second, and the suite of watermill.
 SLOW    := ^(TestTablesAgreeWithTheModel|TestRoomTablesAgreeWithAReplay|TestConcurrentPublishers|TestConcurrentPublishersOfRooms|TestReplayAgrees.*|TestExplainThePast|TestHistorySketch|TestRebuildFindsNothing.*|TestSweepsAreComplete.*|TestSparseRoom.*|TestDenseConversations.*|TestFirstUnreadExists|TestMailboxConverges|TestAccountsConverge|TestPublishSQL.*|TestWatermillConformance)$$
 
@@ -75,9 +75,10 @@ test: needs ## run every test of the product (PKGS=./events TESTFLAGS='-run X -c
 	@$(MAKE) --no-print-directory -j5 test-program test-go test-shards test-folding test-web
 
 .PHONY: test-program test-go test-shards test-folding test-web
+# Not from the cache: Go does not see that the program which the tests build has changed.
 test-program:
 ifneq ($(PROGRAM),)
-	$(TOOL) gotestsum --format pkgname-and-test-fails -- -short -parallel $(PARALLEL) -timeout $(TIMEOUT) $(TESTFLAGS) ./tests
+	$(TOOL) gotestsum --format pkgname-and-test-fails -- -count=1 -short -parallel $(PARALLEL) -timeout $(TIMEOUT) $(TESTFLAGS) ./tests
 endif
 
 test-go:

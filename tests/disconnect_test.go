@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,7 +14,15 @@ import (
 // issued returns a token that was issued at a time.
 func issued(t *testing.T, user string, at time.Time) string {
 	t.Helper()
-	token := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": user, "iat": at.Unix(), "exp": time.Now().Add(time.Hour).Unix()})
+	return issuedWith(t, user, at, nil)
+}
+
+// issuedWith is issued with more claims, which replace others.
+func issuedWith(t *testing.T, user string, at time.Time, claims map[string]any) string {
+	t.Helper()
+	all := jwt.MapClaims{"sub": user, "iat": at.Unix(), "exp": time.Now().Add(time.Hour).Unix()}
+	maps.Copy(all, claims)
+	token := jwt.NewWithClaims(jwt.SigningMethodHS256, all)
 	kid, secret, _ := strings.Cut(jwtKeys, "=HS256:")
 	token.Header["kid"] = kid
 	signed, err := token.SignedString([]byte(secret))

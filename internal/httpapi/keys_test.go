@@ -13,48 +13,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/badged/badged/internal/devtest/accesstest"
 	"github.com/badged/badged/internal/httpapi"
 	"github.com/badged/badged/internal/keyring"
 )
 
-// scopedKeys is a file with a key of every kind and scope. The secret of each is
-// its name. The examples of the routes are of the user ada, and of the source chat.
-const scopedKeys = `keys:
-- {name: publisher, kind: publisher, %s}
-- {name: reading, kind: publisher, read: yes, %s}
-- {name: disconnecting, kind: publisher, disconnect: yes, %s}
-- {name: disconnecting-others, kind: publisher, disconnect: yes, users: [b*], %s}
-- {name: own-source, kind: publisher, sources: [chat], %s}
-- {name: other-source, kind: publisher, sources: [crm, crm/*], read: yes, %s}
-- {name: own-type, kind: publisher, types: [message.*], %s}
-- {name: other-type, kind: publisher, types: [conversation.read, room.*], read: yes, %s}
-- {name: own-users, kind: publisher, users: [ad*, ben, chloe], read: yes, %s}
-- {name: other-users, kind: publisher, users: [ad-*, be], read: yes, %s}
-- {name: reader, kind: reader, %s}
-- {name: reader-of-own, kind: reader, users: [a*, ben], %s}
-- {name: reader-of-others, kind: reader, users: [b*], %s}
-- {name: admin, kind: admin, %s}
-- {name: old-publisher, kind: publisher, expires: 2020-01-31T00:00:00Z, %s}
-- {name: old-reader, kind: reader, expires: 2020-01-31T00:00:00Z, %s}
-- {name: old-admin, kind: admin, expires: 2020-01-31T00:00:00Z, %s}
-- {name: slow, kind: publisher, rate: 0.1, %s}
-- {name: small, kind: publisher, quota: 2, %s}
-`
-
-// keysOf writes a file of keys, with the hashes of their names as secrets, and
-// returns them beside those of mustKeys.
-func keysOf(t *testing.T, file string, registry prometheus.Registerer) *keyring.Ring {
+// keysOf writes a file of keys and returns them beside those of mustKeys.
+func keysOf(t *testing.T, registry prometheus.Registerer, file ...accesstest.Key) *keyring.Ring {
 	t.Helper()
-	var text strings.Builder
-	for line := range strings.Lines(file) {
-		if _, rest, ok := strings.Cut(line, "name: "); ok {
-			name, _, _ := strings.Cut(rest, ",")
-			line = fmt.Sprintf(line, "secret: "+keyring.Hash(name))
-		}
-		text.WriteString(line)
-	}
 	path := filepath.Join(t.TempDir(), "keys.yaml")
-	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(accesstest.File(file...)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	keys, errs := keyring.New(keyring.Config{
@@ -79,76 +47,45 @@ func fullAPI(t *testing.T, a httpapi.Appender, keys *keyring.Ring) *httpapi.API 
 	return api
 }
 
-// Every route admits exactly the kinds of keys that its description names, and of
-// those the ones whose scope has the user, source and type of its example.
+// Every route admits exactly the kinds of keys that accesstest and its description name,
+// and of those the ones whose scope has the user, source and type of its example.
 func TestEveryRouteWithEveryKey(t *testing.T) {
-	const (
-		publishes   = 1 << iota // may publish the example
-		reads                   // may read the badge of ada
-		readsBen                // and that of ben
-		disconnects             // may disconnect ada
-		expired
-	)
-	keys := map[string]struct {
-		scheme string
-		may    int
-	}{
-		publisherKey:           {httpapi.PublisherAccess, publishes | reads | readsBen | disconnects},
-		"publisher":            {httpapi.PublisherAccess, publishes},
-		"reading":              {httpapi.PublisherAccess, publishes | reads | readsBen},
-		"own-source":           {httpapi.PublisherAccess, publishes},
-		"other-source":         {httpapi.PublisherAccess, reads | readsBen},
-		"own-type":             {httpapi.PublisherAccess, publishes},
-		"other-type":           {httpapi.PublisherAccess, reads | readsBen},
-		"own-users":            {httpapi.PublisherAccess, publishes | reads | readsBen},
-		"other-users":          {httpapi.PublisherAccess, 0},
-		"slow":                 {httpapi.PublisherAccess, publishes},
-		"small":                {httpapi.PublisherAccess, publishes},
-		"reader":               {httpapi.ReaderAccess, reads | readsBen},
-		"reader-of-own":        {httpapi.ReaderAccess, reads | readsBen},
-		"reader-of-others":     {httpapi.ReaderAccess, readsBen},
-		"disconnecting":        {httpapi.PublisherAccess, publishes | disconnects},
-		"disconnecting-others": {httpapi.PublisherAccess, 0},
-		adminKey:               {httpapi.AdminAccess, publishes | reads | readsBen | disconnects},
-		"admin":                {httpapi.AdminAccess, publishes | reads | readsBen | disconnects},
-		"old-publisher":        {httpapi.PublisherAccess, expired},
-		"old-reader":           {httpapi.ReaderAccess, expired},
-		"old-admin":            {httpapi.AdminAccess, expired},
-	}
-	if lines := strings.Count(scopedKeys, "name: "); len(keys) != lines+2 {
-		t.Errorf("%d keys of %d are tried", len(keys)-2, lines)
-	}
+	of := map[keyring.Kind]string{keyring.Publisher: httpapi.PublisherAccess, keyring.Reader: httpapi.ReaderAccess, keyring.Admin: httpapi.AdminAccess}
+	keys := append(accesstest.Keys(), accesstest.Unlimited(publisherKey, adminKey)...)
 	for _, r := range httpapi.Routes() {
-		needs := reads
-		switch {
-		case r.Path == "/v1/events":
-			needs = publishes
-		case r.Path == "/v1/badges/query":
-			needs = reads | readsBen
-		case r.Path == "/v1/users/{user}/disconnect":
-			needs = disconnects
-		case strings.HasPrefix(r.Path, "/admin/"):
-			needs = 0
-		}
 		t.Run(r.Method+" "+r.Path, func(t *testing.T) {
-			for secret, key := range keys {
+			route, known := accesstest.Routes()[r.Method+" "+r.Path]
+			if !known {
+				t.Fatal("accesstest does not say what this route admits")
+			}
+			var described []string
+			for _, kind := range route.Kinds {
+				described = append(described, of[kind])
+			}
+			if route.Token != accesstest.NoToken {
+				described = append(described, httpapi.UserAccess)
+			}
+			if !slices.Equal(r.Access, described) {
+				t.Errorf("it is described to admit %q, want %q", r.Access, described)
+			}
+			for _, key := range keys {
 				a := &appender{}
-				api := fullAPI(t, a, keysOf(t, scopedKeys, nil))
-				got := askFor(t, api, r, "", "Bearer "+secret)
+				api := fullAPI(t, a, keysOf(t, nil, accesstest.Keys()...))
+				got := askFor(t, api, r, "", "Bearer "+key.Name)
 				switch {
-				case key.may == expired:
-					if want := "401 the key " + secret + " has expired"; got.story(t) != want {
-						t.Errorf("with %s: %d %s, want %s", secret, got.status, got.body, want)
+				case key.Expired:
+					if want := "401 the key " + key.Name + " has expired"; got.story(t) != want {
+						t.Errorf("with %s: %d %s, want %s", key.Name, got.status, got.body, want)
 					}
-				case slices.Contains(r.Access, key.scheme) && key.may&needs == needs:
+				case route.Admits(key):
 					if got.status/100 != 2 {
-						t.Errorf("with %s: %d %s", secret, got.status, got.body)
+						t.Errorf("with %s: %d %s", key.Name, got.status, got.body)
 					}
 				case !strings.HasPrefix(got.story(t), "403 the key "): // and not that it is unknown
-					t.Errorf("with %s: %d %s", secret, got.status, got.body)
+					t.Errorf("with %s: %d %s", key.Name, got.status, got.body)
 				}
 				if (len(a.calls) > 0) != (r.Path == "/v1/events" && got.status == http.StatusAccepted) {
-					t.Errorf("with %s the answer is %d, and %d requests are stored", secret, got.status, len(a.calls))
+					t.Errorf("with %s the answer is %d, and %d requests are stored", key.Name, got.status, len(a.calls))
 				}
 			}
 		})
@@ -167,9 +104,9 @@ func scoped(source, typ, users string) string {
 func TestEventsBeyondTheScopeOfTheKey(t *testing.T) {
 	f := &appender{}
 	registry := prometheus.NewRegistry()
-	api := fullAPI(t, f, keysOf(t, `keys:
-- {name: crm, kind: publisher, sources: [crm, crm/*], types: [message.*, room.posted, room.joined], users: [acme-*, bob], %s}
-`, registry))
+	api := fullAPI(t, f, keysOf(t, registry, accesstest.Key{
+		Name: "crm", Kind: keyring.Publisher, Fields: ", sources: [crm, crm/*], types: [message.*, room.posted, room.joined], users: [acme-*, bob]",
+	}))
 	publish := func(events ...string) string {
 		r := newRequest(t, http.MethodPost, "/v1/events", strings.NewReader("["+strings.Join(events, ",")+"]"))
 		r.Header.Set("Content-Type", plain)
@@ -240,7 +177,7 @@ badged_keys_requests_total{key="ops",kind="admin"} 0
 
 func TestPublishingMoreThanTheKeyMay(t *testing.T) {
 	f := &appender{}
-	api := fullAPI(t, f, keysOf(t, scopedKeys, nil))
+	api := fullAPI(t, f, keysOf(t, nil, accesstest.Keys()...))
 	publish := func(key string, n int) answer {
 		r := newRequest(t, http.MethodPost, "/v1/events", strings.NewReader("["+strings.Join(slices.Repeat([]string{delivered("1")}, n), ",")+"]"))
 		r.Header.Set("Content-Type", plain)

@@ -1,0 +1,165 @@
+// Package accesstest says which routes admit which keys and tokens. It repeats what the
+// code and its descriptions say, so that a mistake in both is noticed, and a new route
+// needs an entry.
+package accesstest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/badged/badged/internal/keyring"
+)
+
+// Right is what a key may do, in bits. The examples of routes are of the user ada, who
+// gets events of the source chat.
+type Right int
+
+// The rights.
+const (
+	Publish    Right = 1 << iota // the examples of events
+	Read                         // the badge of ada
+	ReadBen                      // that of ben
+	Disconnect                   // ada
+	Operate
+)
+
+// Token is which tokens of users a route admits.
+type Token int
+
+// The tokens.
+const (
+	NoToken    Token = iota
+	OfTheUser        // of the user in the path
+	OfAllKinds       // of the user in the path, unless it is restricted to categories
+	OfAnyUser        // the route is about the user of the token
+)
+
+// Route is what a route admits.
+type Route struct {
+	Kinds  []keyring.Kind
+	Rights Right
+	Token  Token
+	// Open is set if it asks for nothing.
+	Open bool
+}
+
+// Routes returns all routes, by method and path.
+func Routes() map[string]Route {
+	publishers, all := []keyring.Kind{keyring.Publisher, keyring.Admin}, []keyring.Kind{keyring.Publisher, keyring.Reader, keyring.Admin}
+	reads := Route{Kinds: all, Rights: Read, Token: OfTheUser}
+	owns := Route{Kinds: publishers, Rights: Read, Token: OfAllKinds}
+	operates := Route{Kinds: []keyring.Kind{keyring.Admin}, Rights: Operate}
+	follows := Route{Token: OfAnyUser}
+	open := Route{Open: true}
+	return map[string]Route{
+		"POST /v1/events":                          {Kinds: publishers, Rights: Publish},
+		"GET /v1/users/{user}/badge":               reads,
+		"GET /v1/users/{user}/conversations":       reads,
+		"POST /v1/badges/query":                    {Kinds: all, Rights: Read | ReadBen},
+		"POST /v1/users/{user}/disconnect":         {Kinds: publishers, Rights: Disconnect},
+		"PUT /v1/users/{user}/devices/{device}":    owns,
+		"GET /v1/users/{user}/devices/{device}":    owns,
+		"DELETE /v1/users/{user}/devices/{device}": owns,
+		"GET /v1/users/{user}/devices":             owns,
+
+		"GET /admin/v1/users/{user}/devices":    operates,
+		"GET /admin/v1/users/{user}/explain":    operates,
+		"GET /admin/v1/users/{user}/export":     operates,
+		"POST /admin/v1/users/{user}/erase":     operates,
+		"POST /admin/v1/users/{user}/merge":     operates,
+		"GET /admin/v1/partitions":              operates,
+		"GET /admin/v1/processes":               operates,
+		"GET /admin/v1/rates":                   operates,
+		"GET /admin/v1/deadletters":             operates,
+		"POST /admin/v1/deadletters/{id}/retry": operates,
+		"DELETE /admin/v1/deadletters/{id}":     operates,
+		"GET /admin/v1/audit":                   operates,
+		"GET /admin/v1/rebuilds":                operates,
+		"POST /admin/v1/rebuilds":               operates,
+		"GET /admin/v1/rebuilds/{id}":           operates,
+		"DELETE /admin/v1/rebuilds/{id}":        operates,
+		"GET /admin/v1/verifications":           operates,
+		"POST /admin/v1/verifications":          operates,
+		"GET /admin/v1/verifications/{id}":      operates,
+		"DELETE /admin/v1/verifications/{id}":   operates,
+		"GET /admin/v1/webhooks":                operates,
+		"GET /admin/v1/webhooks/{name}":         operates,
+		"PUT /admin/v1/webhooks/{name}":         operates,
+		"DELETE /admin/v1/webhooks/{name}":      operates,
+		"POST /admin/v1/webhooks/{name}/test":   operates,
+
+		"GET /v1/ws":        follows,
+		"GET /v1/sse":       follows,
+		"POST /v1/commands": follows,
+
+		"GET /livez":         open,
+		"GET /readyz":        open,
+		"GET /metrics":       open,
+		"GET /openapi.json":  open,
+		"GET /asyncapi.json": open,
+	}
+}
+
+// Key is a key of a file. Its secret is its name.
+type Key struct {
+	Name   string
+	Kind   keyring.Kind
+	Fields string // of its entry, after name, kind and secret
+	Rights Right
+	// Expired is set if it has no rights any more.
+	Expired bool
+}
+
+// everything is what keys of admins, and publishers without limits, may do.
+const everything = Publish | Read | ReadBen | Disconnect
+
+// Keys returns keys of every kind and scope.
+func Keys() []Key {
+	const ended = ", expires: 2020-01-31T00:00:00Z"
+	return []Key{
+		{Name: "publisher", Kind: keyring.Publisher, Rights: Publish},
+		{Name: "reading", Kind: keyring.Publisher, Fields: ", read: yes", Rights: Publish | Read | ReadBen},
+		{Name: "disconnecting", Kind: keyring.Publisher, Fields: ", disconnect: yes", Rights: Publish | Disconnect},
+		{Name: "disconnecting-others", Kind: keyring.Publisher, Fields: ", disconnect: yes, users: [b*]"},
+		{Name: "own-source", Kind: keyring.Publisher, Fields: ", sources: [chat]", Rights: Publish},
+		{Name: "other-source", Kind: keyring.Publisher, Fields: ", sources: [crm, crm/*], read: yes, disconnect: yes", Rights: Read | ReadBen | Disconnect},
+		{Name: "own-type", Kind: keyring.Publisher, Fields: ", types: [message.*, conversation.*]", Rights: Publish},
+		{Name: "other-type", Kind: keyring.Publisher, Fields: ", types: [conversation.read, room.*], read: yes", Rights: Read | ReadBen},
+		{Name: "own-users", Kind: keyring.Publisher, Fields: ", users: [ad*, ben, chloe], read: yes, disconnect: yes", Rights: everything},
+		{Name: "other-users", Kind: keyring.Publisher, Fields: ", users: [ad-*, be], read: yes, disconnect: yes"},
+		{Name: "slow", Kind: keyring.Publisher, Fields: ", rate: 0.1", Rights: Publish},
+		{Name: "small", Kind: keyring.Publisher, Fields: ", quota: 2", Rights: Publish},
+		{Name: "reader", Kind: keyring.Reader, Rights: Read | ReadBen},
+		{Name: "reader-of-own", Kind: keyring.Reader, Fields: ", users: [a*, ben]", Rights: Read | ReadBen},
+		{Name: "reader-of-ada", Kind: keyring.Reader, Fields: ", users: [ada]", Rights: Read},
+		{Name: "reader-of-others", Kind: keyring.Reader, Fields: ", users: [b*]", Rights: ReadBen},
+		{Name: "admin", Kind: keyring.Admin, Rights: everything | Operate},
+		{Name: "old-publisher", Kind: keyring.Publisher, Fields: ended, Expired: true},
+		{Name: "old-reader", Kind: keyring.Reader, Fields: ended, Expired: true},
+		{Name: "old-admin", Kind: keyring.Admin, Fields: ended, Expired: true},
+	}
+}
+
+// File is a file with keys.
+func File(keys ...Key) string {
+	var text strings.Builder
+	text.WriteString("keys:\n")
+	for _, k := range keys {
+		fmt.Fprintf(&text, "- {name: %s, kind: %s, secret: %s%s}\n", k.Name, k.Kind, keyring.Hash(k.Name), k.Fields)
+	}
+	return text.String()
+}
+
+// Admits reports whether the route admits a key.
+func (r Route) Admits(k Key) bool {
+	return r.Open || !k.Expired && slices.Contains(r.Kinds, k.Kind) && k.Rights&r.Rights == r.Rights
+}
+
+// Unlimited are keys of flags, which may do everything that their kind may.
+func Unlimited(publisher, admin string) []Key {
+	return []Key{
+		{Name: publisher, Kind: keyring.Publisher, Rights: everything},
+		{Name: admin, Kind: keyring.Admin, Rights: everything | Operate},
+	}
+}

@@ -1,0 +1,189 @@
+package tests
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/badged/badged/internal/devtest/accesstest"
+)
+
+// describedRoute is a route of a server, as it describes itself.
+type describedRoute struct {
+	name, method, path string
+	// bodies are the examples by content type; without any, one is empty.
+	bodies map[string]string
+}
+
+// describedRoutes returns the routes of a server.
+func describedRoutes(t *testing.T, p *process) []describedRoute {
+	t.Helper()
+	_, _, document := request(t, http.MethodGet, p.url+"/openapi.json", "", "")
+	var api struct {
+		Paths map[string]map[string]struct {
+			Parameters []struct{ Name, In, Example string }
+			Body       struct {
+				Content map[string]struct{ Example json.RawMessage }
+			} `json:"requestBody"`
+		}
+	}
+	if err := json.Unmarshal([]byte(document), &api); err != nil {
+		t.Fatalf("/openapi.json: %v", err)
+	}
+	var all []describedRoute
+	for path, methods := range api.Paths {
+		for method, of := range methods {
+			r := describedRoute{method: strings.ToUpper(method), path: path, bodies: map[string]string{}}
+			r.name = r.method + " " + path
+			for _, parameter := range of.Parameters {
+				if parameter.In == "path" {
+					r.path = strings.ReplaceAll(r.path, "{"+parameter.Name+"}", parameter.Example)
+				}
+			}
+			for contentType, content := range of.Body.Content {
+				r.bodies[contentType] = string(content.Example)
+				var text string // of several lines
+				if json.Unmarshal(content.Example, &text) == nil {
+					r.bodies[contentType] = text
+				}
+			}
+			if len(r.bodies) == 0 {
+				r.bodies[""] = ""
+			}
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// statusOf returns the status of the answer to a request with a secret, and the answer if
+// it is a refusal. For a WebSocket the status is 401 if the first frame says
+// goodbye.
+func (r describedRoute) statusOf(t *testing.T, p *process, secret, from, contentType, body string) (status int, answer string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if r.path == "/v1/ws" {
+		c, err := open(t, p.url, secret, http.DefaultClient)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.close()
+		if err := c.write(`{"t":"hello"}`); err != nil {
+			t.Fatal(err)
+		}
+		_, frame, err := c.conn.Read(ctx)
+		switch {
+		case err == nil && strings.Contains(string(frame), `"t":"snapshot"`):
+			return http.StatusOK, ""
+		case err == nil && strings.Contains(string(frame), `"t":"bye","code":4`):
+			return http.StatusUnauthorized, string(frame)
+		}
+		t.Fatalf("the first frame is %s, %v", frame, err)
+	}
+	req, err := http.NewRequestWithContext(ctx, r.method, p.url+r.path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if secret != "" {
+		req.Header.Set("Authorization", "Bearer "+secret)
+	}
+	req.Header.Set("X-Forwarded-For", from)
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode < http.StatusBadRequest {
+		return res.StatusCode, "" // which may be endless
+	}
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(b)
+}
+
+// Every route that a server describes admits the keys and tokens that accesstest names and
+// no other, with each type of content.
+func TestEveryRouteWithEverySecret(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "keys.yaml")
+	if err := os.WriteFile(file, []byte(accesstest.File(accesstest.Keys()...)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := serve(t, newDatabase(t), "--keys-file="+file, "--admin-keys=ops="+adminKey, "--trusted-proxies=127.0.0.0/8")
+	now := time.Now()
+	disconnect(t, p, "ada", `{"revoke_before":"`+now.Add(-time.Minute).Format(time.RFC3339)+`"}`)
+
+	var asked int
+	// try sends the examples of a route, each from an address of its own: wrong secrets are
+	// slowed down by address.
+	try := func(r describedRoute, what, secret string, admitted bool) {
+		t.Helper()
+		for contentType, body := range r.bodies {
+			asked++
+			from := fmt.Sprintf("10.1.%d.%d", asked/256, asked%256)
+			status, answer := r.statusOf(t, p, secret, from, contentType, body)
+			refused := status == http.StatusUnauthorized || status == http.StatusForbidden
+			if refused == admitted || status >= http.StatusInternalServerError {
+				t.Errorf("%s %s with %s is answered with %d %s; is it to be admitted: %t", r.name, contentType, what, status, answer, admitted)
+			}
+		}
+	}
+
+	routes, known := describedRoutes(t, p), accesstest.Routes()
+	forged := issued(t, "ada", now)
+	forged = forged[:strings.LastIndex(forged, ".")+1] + strings.Repeat("A", 43)
+	tokens := []struct {
+		name, secret string
+		// admits is which routes with tokens admit it.
+		admits []accesstest.Token
+	}{
+		{"the token of ada", issued(t, "ada", now), []accesstest.Token{accesstest.OfTheUser, accesstest.OfAllKinds, accesstest.OfAnyUser}},
+		{"her token for a category", issuedWith(t, "ada", now, map[string]any{"badged_categories": []string{"chat"}}), []accesstest.Token{accesstest.OfTheUser, accesstest.OfAnyUser}},
+		{"the token of ben", issued(t, "ben", now), []accesstest.Token{accesstest.OfAnyUser}},
+		{"her revoked token", issued(t, "ada", now.Add(-time.Hour)), nil},
+		{"her expired token", expiredToken(t, "ada"), nil},
+		{"her token without iat, after a revocation", token(t, "ada"), nil},
+		{"a forged token", forged, nil},
+		{"a secret that no key has", "frobnicate", nil},
+		{"nothing", "", nil},
+	}
+	for _, r := range routes {
+		route, ok := known[r.name]
+		if !ok {
+			t.Fatalf("accesstest does not say what %s admits", r.name)
+		}
+		for _, tt := range tokens {
+			admitted := route.Open
+			for _, by := range tt.admits {
+				admitted = admitted || route.Token == by
+			}
+			try(r, tt.name, tt.secret, admitted)
+		}
+		delete(known, r.name)
+	}
+	for name := range known {
+		t.Errorf("accesstest has %s, which is no route", name)
+	}
+	// After the tokens, since these disconnect and erase.
+	known = accesstest.Routes()
+	for _, r := range routes {
+		for _, key := range append(accesstest.Keys(), accesstest.Unlimited(publisherKey, adminKey)...) {
+			try(r, "the key "+key.Name, key.Name, known[r.name].Admits(key))
+		}
+	}
+	if err := p.stop(); err != nil {
+		t.Errorf("the server ends with %v", err)
+	}
+}
