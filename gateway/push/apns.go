@@ -183,7 +183,7 @@ func (a *apns) failure(res *http.Response, signed string) (_ Outcome, expired bo
 		return Outcome{Verdict: Failed, Reason: reason, After: providerTokenInterval, Pause: true}, false
 	case res.StatusCode == http.StatusTooManyRequests, res.StatusCode >= 500:
 		return busy(res, reason), false
-	case res.StatusCode == http.StatusForbidden, res.StatusCode == http.StatusNotFound, strings.HasSuffix(reason, "Topic"), reason == "TopicDisallowed":
+	case isRedirect(res.StatusCode), res.StatusCode == http.StatusForbidden, res.StatusCode == http.StatusNotFound, strings.HasSuffix(reason, "Topic"), reason == "TopicDisallowed":
 		return fault(reason), false
 	}
 	return Outcome{Verdict: Rejected, Reason: reason}, false

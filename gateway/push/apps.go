@@ -220,6 +220,10 @@ func parseApp(name string, text []byte, dir string, dial func(bool) *http.Client
 	return app, nil
 }
 
+// followNone lets a redirect be the answer. No vendor redirects: one that does is something
+// in between, and would send tokens on to any address that it names.
+func followNone(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
 func newAPNs(s apnsSettings, dir string) (vendor, error) {
 	if s.Topic == "" {
 		return nil, errors.New("topic: is required: the bundle id of the app")
@@ -265,7 +269,7 @@ func newAPNs(s apnsSettings, dir string) (vendor, error) {
 		}
 		a.token = &providerToken{key: key, keyID: s.KeyID, teamID: s.TeamID, now: time.Now}
 	}
-	a.client = &http.Client{Transport: newAPNsTransport(config)}
+	a.client = &http.Client{Transport: newAPNsTransport(config), CheckRedirect: followNone}
 	return a, nil
 }
 
@@ -287,7 +291,7 @@ func newFCM(s fcmSettings, dir string) (vendor, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.client = &http.Client{Transport: newInTurn(&http.Transport{
+	f.client = &http.Client{CheckRedirect: followNone, Transport: newInTurn(&http.Transport{
 		Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, ForceAttemptHTTP2: true,
 		DialContext:         (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
 		TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 5 * time.Minute,
@@ -314,6 +318,7 @@ func newWebPush(s webPushSettings, dir string, client *http.Client) (vendor, err
 		return nil, fmt.Errorf("vapid_key_file: %w", err)
 	}
 	turns := *client
+	turns.CheckRedirect = followNone
 	turns.Transport = newInTurn(client.Transport)
 	return &webPush{client: &turns, vapid: signer}, nil
 }

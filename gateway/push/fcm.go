@@ -161,7 +161,7 @@ func (f *fcm) failure(res *http.Response, token string) (_ Outcome, expired bool
 		return wait, false
 	case res.StatusCode >= 500:
 		return busy(res, reason), false
-	case res.StatusCode == http.StatusForbidden, res.StatusCode == http.StatusNotFound:
+	case isRedirect(res.StatusCode), res.StatusCode == http.StatusForbidden, res.StatusCode == http.StatusNotFound:
 		return fault(reason), false
 	}
 	return Outcome{Verdict: Rejected, Reason: reason}, false

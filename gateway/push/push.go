@@ -162,6 +162,9 @@ func fault(reason string) Outcome {
 	return Outcome{Verdict: Failed, Reason: reason, After: faultPause, Pause: true}
 }
 
+// isRedirect reports whether an answer is something between this server and the vendor.
+func isRedirect(status int) bool { return status >= 300 && status < 400 }
+
 // busy returns the outcome of a push that the vendor may accept later. If the
 // vendor says when, all pushes of the route wait.
 func busy(res *http.Response, reason string) Outcome {
@@ -176,8 +179,8 @@ const maxRetryAfter = time.Hour
 func retryAfter(res *http.Response) time.Duration {
 	text := res.Header.Get("Retry-After")
 	var after time.Duration
-	if seconds, err := strconv.Atoi(text); err == nil {
-		after = time.Duration(min(seconds, int(maxRetryAfter/time.Second))) * time.Second
+	if seconds, err := strconv.Atoi(text); err == nil || errors.Is(err, strconv.ErrRange) { // then it is the greatest
+		after = time.Duration(min(max(seconds, 0), int(maxRetryAfter/time.Second))) * time.Second
 	} else if at, err := http.ParseTime(text); err == nil {
 		after = time.Until(at)
 	}
@@ -209,6 +212,9 @@ func (p Platform) CheckToken(token []byte) string {
 		}
 	case WebPush, UnifiedPush:
 		var s subscription
+		if len(token) > maxSubscription {
+			return fmt.Sprintf("must have at most %d bytes", maxSubscription)
+		}
 		if strict(token, &s) != nil {
 			return "must be an object with endpoint and keys, as a browser's toJSON gives it"
 		}
@@ -228,7 +234,7 @@ func (p Platform) AddressOf(token []byte) string {
 	case WebPush, UnifiedPush:
 		var s subscription
 		if json.Unmarshal(token, &s) == nil {
-			return s.Endpoint
+			return s.address()
 		}
 	case FCM:
 	}

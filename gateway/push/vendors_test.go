@@ -10,6 +10,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -126,6 +127,39 @@ func TestRetryAfterAsADate(t *testing.T) {
 	if got < 9*time.Minute || got > 10*time.Minute {
 		t.Errorf("waits %s, want about 10m", got)
 	}
+	if got := retryAfter(&http.Response{Header: http.Header{"Retry-After": {"99999999999999999999"}}}); got != maxRetryAfter {
+		t.Errorf("waits %s after more seconds than a number holds, want %s", got, maxRetryAfter)
+	}
+}
+
+// A redirect would carry tokens to whatever address it names, and another server's 200 is
+// no acceptance.
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	var asked atomic.Int32
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	t.Cleanup(elsewhere.Close)
+	want := map[Platform]Outcome{
+		APNs:        {Verdict: Failed, Reason: "HTTP 307", After: faultPause, Pause: true},
+		FCM:         {Verdict: Failed, Reason: "HTTP 307", After: faultPause, Pause: true},
+		WebPush:     {Verdict: Rejected, Reason: "HTTP 307"},
+		UnifiedPush: {Verdict: Rejected, Reason: "HTTP 307"},
+	}
+	redirect := vendors.Fault{Status: http.StatusTemporaryRedirect, Header: http.Header{"Location": {elsewhere.URL + "/"}}}
+	for _, f := range fakes(t) {
+		f.Script(vendors.Once(redirect))
+		if diff := cmp.Diff(want[f.platform], f.send(t, f.push(1, 1))); diff != "" {
+			t.Errorf("%s: outcome (-want +got):\n%s", f.platform, diff)
+		}
+	}
+	server := vendors.NewFCM(t)
+	server.ScriptTokens(func() *vendors.Fault { return &redirect })
+	f := fake{&server.Vendor, FCM, load(t, &server.Vendor, server.Entry()), []byte("token:of-a_phone"), "token:of-a_phone"}
+	if got := f.send(t, f.push(1, 1)); got.Reason != "token: HTTP 307" || !got.Pause {
+		t.Errorf("a redirect instead of an access token: %+v", got)
+	}
+	if n := asked.Load(); n > 0 {
+		t.Errorf("%d redirects were followed", n)
+	}
 }
 
 func TestBrokenConnectionsAreFailures(t *testing.T) {
@@ -157,6 +191,11 @@ func TestAddressOfAToken(t *testing.T) {
 		{APNs, "00fcab12", "00fcab13", false},
 		{FCM, "dEf:Abc12", "dEf:abc12", false},
 		{WebPush, `{"endpoint":"https://push.example/1","expirationTime":null,"keys":{"p256dh":"a","auth":"b"}}`, `{"keys":{"auth":"b","p256dh":"a"},"endpoint":"https://push.example/1"}`, true},
+		{WebPush, `{"endpoint":"HTTPS://Push.Example:443/1"}`, `{"endpoint":"https://push.example/1"}`, true},
+		{WebPush, `{"endpoint":"https://push.example./1"}`, `{"endpoint":"https://push.example/1"}`, true},
+		{WebPush, `{"endpoint":"https://push.example/A"}`, `{"endpoint":"https://push.example/a"}`, false},
+		{WebPush, `{"endpoint":"https://push.example:8443/1"}`, `{"endpoint":"https://push.example/1"}`, false},
+		{UnifiedPush, `{"endpoint":"http://[2A00::1]:80/1"}`, `{"endpoint":"http://[2a00::1]/1"}`, true},
 		{UnifiedPush, `{"endpoint":"https://push.example/1"}`, `{"endpoint":"https://push.example/2"}`, false},
 	} {
 		if a, b := tt.platform.AddressOf([]byte(tt.a)), tt.platform.AddressOf([]byte(tt.b)); (a == b) != tt.same {
@@ -438,6 +477,7 @@ func TestTokens(t *testing.T) {
 		{"a subscription", WebPush, good, true},
 		{"one with the time that browsers add", WebPush, strings.Replace(good, "{", `{"expirationTime":null,`, 1), true},
 		{"UnifiedPush", UnifiedPush, good, true},
+		{"one that is padded", WebPush, strings.Replace(good, "{", `{"expirationTime":"`+strings.Repeat("0", 4096)+`",`, 1), false},
 		{"a field too many", WebPush, strings.Replace(good, "{", `{"x":1,`, 1), false},
 		{"no keys", WebPush, `{"endpoint":"https://push.example/1"}`, false},
 		{"a point beside the curve", WebPush, strings.Replace(good, `"p256dh":"B`, `"p256dh":"A`, 1), false},
@@ -445,6 +485,7 @@ func TestTokens(t *testing.T) {
 		{"no URL", WebPush, strings.Replace(good, "https://", "", 1), false},
 		{"not JSON", WebPush, "0a1b2c3d4e5f", false},
 		{"an unknown platform", "hms", "0a1b2c3d4e5f", false},
+		{"keys that are padded", WebPush, strings.Replace(good, `"auth":"`, `"auth":"`+strings.Repeat(`\n`, 4096), 1), false},
 	} {
 		if wrong := tt.platform.CheckToken([]byte(tt.token)); (wrong == "") != tt.ok {
 			t.Errorf("%s: %q", tt.name, wrong)

@@ -37,7 +37,11 @@ type subscriptionKeys struct {
 	Auth   string `json:"auth"`
 }
 
-const maxEndpoint = 2048
+const (
+	maxEndpoint = 2048
+	// maxSubscription leaves room for the keys, and for escapes in an endpoint.
+	maxSubscription = 2 * maxEndpoint
+)
 
 // check returns what is wrong with a subscription, or "".
 func (s *subscription) check() string {
@@ -58,6 +62,35 @@ func (s *subscription) check() string {
 	return ""
 }
 
+// address returns the endpoint in the one form that all spellings of its host have.
+func (s *subscription) address() string {
+	u, err := url.Parse(s.Endpoint)
+	if err != nil || u.Host == "" {
+		return s.Endpoint
+	}
+	_, rest, _ := strings.Cut(s.Endpoint, "//")
+	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
+		return originOf(u) + rest[end:]
+	}
+	return originOf(u)
+}
+
+// originOf returns the origin of a URL by RFC 6454, as VAPID wants it: the host in lower
+// case, without the port that is the scheme's own.
+func originOf(u *url.URL) string { return u.Scheme + "://" + hostOf(u) }
+
+// hostOf returns the host and port of a URL in the form that an origin has.
+func hostOf(u *url.URL) string {
+	host, port := strings.TrimSuffix(strings.ToLower(u.Hostname()), "."), u.Port()
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	if port == "" || u.Scheme == "https" && port == "443" || u.Scheme == "http" && port == "80" {
+		return host
+	}
+	return host + ":" + port
+}
+
 // decodeKey decodes base64 in the alphabets that clients use, with or without
 // padding.
 func decodeKey(text string) ([]byte, error) {
@@ -75,7 +108,7 @@ func (w *webPush) route(p *Push) string {
 	if err != nil {
 		return ""
 	}
-	return u.Host
+	return hostOf(u)
 }
 
 // recordSizes are the lengths of encrypted pushes. Padding to few lengths hides
@@ -159,7 +192,7 @@ func (w *webPush) request(ctx context.Context, to *subscription, text []byte) (*
 	if err != nil {
 		return nil, err
 	}
-	authorization, err := w.vapid.header(req.URL.Scheme + "://" + req.URL.Host)
+	authorization, err := w.vapid.header(originOf(req.URL))
 	if err != nil {
 		return nil, err
 	}

@@ -1,10 +1,14 @@
 package push
 
 import (
+	"encoding/json"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/golang-jwt/jwt/v5"
 )
 
 // A token is signed for each push service, and used for an hour.
@@ -38,6 +42,45 @@ func TestVAPIDTokensAreReused(t *testing.T) {
 		}
 	}
 	sound(t, f.Vendor)
+}
+
+// The audience is the origin of the endpoint, and the route its host, however an app writes
+// it: push services compare the origin, and limits hold for a host.
+func TestOriginOfAnEndpoint(t *testing.T) {
+	f := fakes(t)[2]
+	w := f.app.vendor.(*webPush)
+	for endpoint, want := range map[string]string{
+		"https://push.example/1":           "https://push.example",
+		"HTTPS://Push.Example:443/1":       "https://push.example",
+		"https://push.example.:8443/1":     "https://push.example:8443",
+		"http://push.example:80":           "http://push.example",
+		"http://push.example:443?x=//a:80": "http://push.example:443",
+		"https://[2A00::1]/1":              "https://[2a00::1]",
+	} {
+		s := subscription{Endpoint: endpoint}
+		if err := json.Unmarshal(f.token, &struct{ Keys *subscriptionKeys }{&s.Keys}); err != nil {
+			t.Fatal(err)
+		}
+		req, err := w.request(t.Context(), &s, []byte("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		token, _, _ := strings.Cut(strings.TrimPrefix(req.Header.Get("Authorization"), "vapid t="), ",")
+		claims := jwt.MapClaims{}
+		if _, _, err := jwt.NewParser().ParseUnverified(token, claims); err != nil {
+			t.Fatal(err)
+		}
+		if claims["aud"] != want {
+			t.Errorf("the audience of %s is %v, want %s", endpoint, claims["aud"], want)
+		}
+		push := f.push(1, 1)
+		if push.Token, err = json.Marshal(s); err != nil {
+			t.Fatal(err)
+		}
+		if _, host, _ := strings.Cut(want, "//"); w.route(push) != host {
+			t.Errorf("the route of %s is %s, want %s", endpoint, w.route(push), host)
+		}
+	}
 }
 
 // Pushes that wait for the first connection to a vendor share it.

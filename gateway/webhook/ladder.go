@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"errors"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -36,7 +37,7 @@ func shortestWait(failures int) time.Duration {
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	text := h.Get("Retry-After")
 	var d time.Duration
-	if seconds, err := strconv.ParseInt(text, 10, 32); err == nil {
+	if seconds, err := strconv.ParseInt(text, 10, 32); err == nil || errors.Is(err, strconv.ErrRange) { // then it is the greatest
 		d = time.Duration(seconds) * time.Second
 	} else if at, err := http.ParseTime(text); err == nil {
 		d = at.Sub(now)

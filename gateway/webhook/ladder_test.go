@@ -347,6 +347,7 @@ func TestRetryAfter(t *testing.T) {
 			{http.StatusServiceUnavailable, time.Now().Add(30 * time.Minute).UTC().Format(http.TimeFormat), 30 * time.Minute},
 			{http.StatusTooManyRequests, "3600", time.Hour},
 			{http.StatusTooManyRequests, "99999999", 24 * time.Hour},
+			{http.StatusTooManyRequests, "99999999999999999999", 24 * time.Hour},
 			{http.StatusTooManyRequests, "-5", 5 * time.Second},
 			{http.StatusTooManyRequests, "soon", 5 * time.Second},
 		} {

@@ -13,8 +13,12 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/net/idna"
 )
 
 // Config configures a client. The zero value is usable.
@@ -130,19 +134,50 @@ func CheckURL(raw string, allowPrivate bool) string {
 		return "is not a URL" // err repeats the URL, which may hold a secret
 	case u.Scheme != "https" && (u.Scheme != "http" || !allowPrivate):
 		return "must begin with https://"
-	case u.Hostname() == "":
+	case strings.Trim(u.Hostname(), ".") == "":
 		return "has no host"
 	case u.User != nil:
 		return "must not hold a user or a password"
 	case u.Fragment != "":
 		return "must not have a fragment"
 	}
-	if addr, err := netip.ParseAddr(u.Hostname()); err == nil {
+	if port, err := strconv.ParseUint(u.Port(), 10, 16); u.Port() != "" && (err != nil || port == 0) {
+		return "has a port that is not from 1 to 65535"
+	}
+	return checkHost(u.Hostname(), allowPrivate)
+}
+
+// checkHost returns what is wrong with a host without looking up its name, or "".
+func checkHost(host string, allowPrivate bool) string {
+	if addr, err := netip.ParseAddr(host); err == nil {
 		if why := refusal(addr, allowPrivate); why != "" {
 			return "belongs to " + why
 		}
+		return ""
+	}
+	name, err := idna.Lookup.ToASCII(strings.TrimSuffix(host, ".")) // as net/http does
+	if err != nil {
+		name = host // such as one with an underscore, which DNS permits
+	}
+	name = strings.ToLower(name)
+	last := name[strings.LastIndexByte(name, '.')+1:]
+	switch {
+	case isNumber(last):
+		// Resolvers of operating systems take 127.1, 2130706433 and 0x7f.0.0.1 for addresses.
+		return "has an address that is not written as four decimal numbers"
+	case last == "localhost" && !allowPrivate: // RFC 6761
+		return "belongs to " + loopback
 	}
 	return ""
+}
+
+// isNumber reports whether a label is a number, as parts of IPv4 addresses may be written.
+func isNumber(label string) bool {
+	digits, isHex := strings.CutPrefix(label, "0x")
+	if isHex {
+		return strings.Trim(digits, "0123456789abcdef") == ""
+	}
+	return digits != "" && strings.Trim(digits, "0123456789") == ""
 }
 
 // bounded limits how much of an answer can be read.

@@ -85,6 +85,10 @@ func TestAddresses(t *testing.T) {
 }
 
 func TestURLs(t *testing.T) {
+	const (
+		numeric = "has an address that is not written as four decimal numbers"
+		noPort  = "has a port that is not from 1 to 65535"
+	)
 	for _, c := range []struct{ url, why, whyPrivate string }{
 		{"https://chat.example/hook?token=s3cret", "", ""},
 		{"https://8.8.8.8:8443/hook", "", ""},
@@ -99,6 +103,23 @@ func TestURLs(t *testing.T) {
 		{"https://chat.example/#part", "must not have a fragment", "must not have a fragment"},
 		{"https://127.0.0.1/hook", "belongs to this machine", ""},
 		{"https://[::ffff:10.1.2.3]/hook", "belongs to a private network", ""},
+		{"https://2130706433/", numeric, numeric},
+		{"https://127.1/", numeric, numeric},
+		{"https://0177.0.0.1/", numeric, numeric},
+		{"https://0x7f.0.0.0x1/", numeric, numeric},
+		{"https://0X7F000001/", numeric, numeric},
+		{"https://127.0.0.1./", numeric, numeric},
+		{"https://１２７.0.0.1/", numeric, numeric}, // full-width digits
+		{"https://1.chat.example/", "", ""},
+		{"https://my_chat.example/", "", ""},
+		{"https://0xchat/", "", ""},
+		{"https://localhost/", "belongs to this machine", ""},
+		{"https://api.LocalHost./", "belongs to this machine", ""},
+		{"https://localhost.chat.example/", "", ""},
+		{"https://.../", "has no host", "has no host"},
+		{"https://chat.example:/", "", ""},
+		{"https://chat.example:0/", noPort, noPort},
+		{"https://chat.example:65536/", noPort, noPort},
 		{"https://169.254.169.254/latest", "belongs to cloud metadata", "belongs to cloud metadata"},
 	} {
 		if got := CheckURL(c.url, false); got != c.why {
