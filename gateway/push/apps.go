@@ -16,15 +16,18 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/mail"
 	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/golang-jwt/jwt/v5"
 )
 
 // vendor sends pushes to the devices of one app. It is safe for concurrent use.
@@ -76,6 +79,9 @@ func LoadApps(file string, dial func(allowPrivate bool) *http.Client) (Apps, err
 	if err := json.Unmarshal(text, &entries); err != nil {
 		return nil, fmt.Errorf("%s: want a JSON object with an entry for each app: %w", file, at(text, err))
 	}
+	if entries == nil {
+		return nil, fmt.Errorf("%s: want a JSON object with an entry for each app, not null", file)
+	}
 	if err := checkNames(text); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
@@ -92,11 +98,17 @@ func LoadApps(file string, dial func(allowPrivate bool) *http.Client) (Apps, err
 	return apps, errors.Join(errs...)
 }
 
-// at adds the line of a syntax error.
+// at adds the line of a syntax error, and leaves Go's types out of others.
 func at(text []byte, err error) error {
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Errorf("line %d: %w", lineOf(text, syntax.Offset), err)
+	}
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		place := fmt.Sprintf("line %d: ", lineOf(text, wrong.Offset))
+		if wrong.Field != "" {
+			place += wrong.Field + ": "
+		}
+		return errors.New(place + "must not be of the JSON type " + wrong.Value)
 	}
 	return err
 }
@@ -172,8 +184,8 @@ func parseApp(name string, text []byte, dir string, dial func(bool) *http.Client
 	var kind struct {
 		Platform Platform `json:"platform"`
 	}
-	if err := json.Unmarshal(text, &kind); err != nil {
-		return nil, errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	if err := decode(text, &kind); err != nil {
+		return nil, err
 	}
 	app := &App{Name: name, Platform: kind.Platform}
 	var shared common
@@ -220,13 +232,23 @@ func parseApp(name string, text []byte, dir string, dial func(bool) *http.Client
 	return app, nil
 }
 
+var (
+	bundleID = regexp.MustCompile(`^[A-Za-z0-9.-]+$`)
+	appleID  = regexp.MustCompile(`^[A-Za-z0-9]{10}$`)
+	// projectID is the form of Google's, some of which have the domain of their owner.
+	projectID = regexp.MustCompile(`^[a-z0-9.:-]+$`)
+)
+
 // followNone lets a redirect be the answer. No vendor redirects: one that does is something
 // in between, and would send tokens on to any address that it names.
 func followNone(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 func newAPNs(s apnsSettings, dir string) (vendor, error) {
-	if s.Topic == "" {
+	switch {
+	case s.Topic == "":
 		return nil, errors.New("topic: is required: the bundle id of the app")
+	case !bundleID.MatchString(s.Topic):
+		return nil, fmt.Errorf("topic: %q is no bundle id: letters, digits, dots and dashes", s.Topic)
 	}
 	a := &apns{topic: s.Topic, background: s.Background, servers: map[string]string{"production": apnsProduction, "sandbox": apnsSandbox}}
 	switch s.Zero {
@@ -248,8 +270,10 @@ func newAPNs(s apnsSettings, dir string) (vendor, error) {
 		return nil, err
 	}
 	switch {
-	case s.CertificateFile != "" && s.KeyFile != "":
-		return nil, errors.New("certificate_file: give it or key_file, not both")
+	case s.CertificateFile != "" && (s.KeyFile != "" || s.KeyID != "" || s.TeamID != ""):
+		return nil, errors.New("certificate_file: give it, or key_file with key_id and team_id, not both")
+	case s.CertificateFile == "" && s.CertificateKeyFile != "":
+		return nil, errors.New("certificate_key_file: is the key of certificate_file, which is missing")
 	case s.CertificateFile != "":
 		certificate, err := loadCertificate(path(dir, s.CertificateFile), path(dir, s.CertificateKeyFile), s.Topic)
 		if err != nil {
@@ -258,10 +282,10 @@ func newAPNs(s apnsSettings, dir string) (vendor, error) {
 		config.Certificates = []tls.Certificate{certificate}
 	case s.KeyFile == "":
 		return nil, errors.New("key_file: is required: the .p8 file of the key from Apple's developer account")
-	case len(s.KeyID) != 10:
-		return nil, errors.New("key_id: must have the 10 characters of the key's id")
-	case len(s.TeamID) != 10:
-		return nil, errors.New("team_id: must have the 10 characters of the team's id")
+	case !appleID.MatchString(s.KeyID):
+		return nil, errors.New("key_id: must have the 10 letters and digits of the key's id")
+	case !appleID.MatchString(s.TeamID):
+		return nil, errors.New("team_id: must have the 10 letters and digits of the team's id")
 	default:
 		key, err := loadECKey(path(dir, s.KeyFile))
 		if err != nil {
@@ -309,8 +333,7 @@ func newWebPush(s webPushSettings, dir string, client *http.Client) (vendor, err
 	if err != nil {
 		return nil, fmt.Errorf("vapid_key_file: %w", err)
 	}
-	address, isMail := strings.CutPrefix(s.Subject, "mailto:")
-	if (!isMail || !strings.Contains(address, "@")) && !strings.HasPrefix(s.Subject, "https://") {
+	if !isContact(s.Subject) {
 		return nil, errors.New("subject: must be how push services reach you: mailto:… or https://…")
 	}
 	signer, err := newVAPID(key, s.Subject)
@@ -321,6 +344,16 @@ func newWebPush(s webPushSettings, dir string, client *http.Client) (vendor, err
 	turns.CheckRedirect = followNone
 	turns.Transport = newInTurn(client.Transport)
 	return &webPush{client: &turns, vapid: signer}, nil
+}
+
+// isContact reports whether a push service can write to, or open, what VAPID names.
+func isContact(subject string) bool {
+	if address, isMail := strings.CutPrefix(subject, "mailto:"); isMail {
+		parsed, err := mail.ParseAddress(address)
+		return err == nil && parsed.Address == address
+	}
+	u, err := url.Parse(subject)
+	return err == nil && u.Scheme == "https" && u.Hostname() != ""
 }
 
 // path returns the path of a file that the configuration names.
@@ -336,6 +369,9 @@ func baseURL(text string) (string, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
 		return "", errors.New("url: must be an https URL without a query")
+	}
+	if port, err := strconv.ParseUint(u.Port(), 10, 16); u.Port() != "" && (err != nil || port == 0) {
+		return "", errors.New("url: the port must be from 1 to 65535")
 	}
 	return strings.TrimRight(text, "/"), nil
 }
@@ -369,6 +405,8 @@ func loadKey(text []byte) (any, error) {
 			return x509.ParsePKCS8PrivateKey(block.Bytes)
 		case "EC PRIVATE KEY":
 			return x509.ParseECPrivateKey(block.Bytes)
+		case "ENCRYPTED PRIVATE KEY":
+			return nil, errors.New("is encrypted: `openssl pkcs8 -topk8 -nocrypt` removes the passphrase")
 		}
 	}
 }
@@ -410,6 +448,9 @@ func loadServiceAccount(file string) (account serviceAccount, _ *rsa.PrivateKey,
 			return account, nil, fmt.Errorf("%s: %s is missing", file, field)
 		}
 	}
+	if !projectID.MatchString(account.ProjectID) {
+		return account, nil, fmt.Errorf("%s: project_id: %q is no id of a project", file, account.ProjectID)
+	}
 	if _, err := baseURL(account.TokenURI); err != nil {
 		return account, nil, fmt.Errorf("%s: token_uri must be an https URL", file)
 	}
@@ -420,6 +461,9 @@ func loadServiceAccount(file string) (account serviceAccount, _ *rsa.PrivateKey,
 	private, ok := key.(*rsa.PrivateKey)
 	if !ok {
 		return account, nil, fmt.Errorf("%s: private_key must be an RSA key", file)
+	}
+	if _, err := jwt.NewWithClaims(jwt.SigningMethodRS256, jwt.MapClaims{}).SignedString(private); err != nil {
+		return account, nil, fmt.Errorf("%s: private_key cannot sign: %w", file, err) // such as one that is too short
 	}
 	return account, private, nil
 }

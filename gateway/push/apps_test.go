@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"maps"
 	"math/big"
 	"net/http"
@@ -15,6 +16,19 @@ import (
 
 	"github.com/badged/badged/internal/devtest/vendors"
 )
+
+// short is an RSA key of 512 bits, which signs nothing.
+const short = `-----BEGIN PRIVATE KEY-----
+MIIBVQIBADANBgkqhkiG9w0BAQEFAASCAT8wggE7AgEAAkEArjAhrPP/JIi8nUBY
+meBNcMYwKHKbyLZKPG2nHxPtOOUSxPSWiK7dDT2iW6AzChh0fwX2pGdlDcBSq+c8
+cc/CXQIDAQABAkAMJMzkOuqJyIKlz+udZrbfauHGoB7eQl8wkVB6aTA7rBdGH/62
+6b4n/JxA2GyzhmdspSwApGTYRkZ1uUdSlCABAiEA3SeWJ+oFPb+fsdY7gZjkEgpV
+BfqYZXialzgAUgiSuAECIQDJoh3IYnYD1fNQwTH0n+10KJHAUe6EDjiSuBraSFLq
+XQIgYsPPFzw34v+0/eLC6HmzQStEFUt4y7g0sdvcqMYTYAECIQCg2wc9hGc32ihZ
+RTcQO8HYiED2l6ZbjWjOi7dIaqhTNQIhAJZkx57TBOkA+DCdo550X0lRc2zJtlsY
+LMY9XyFpmkkT
+-----END PRIVATE KEY-----
+`
 
 func contextWithDeadline(t *testing.T) (context.Context, context.CancelFunc) {
 	t.Helper()
@@ -47,6 +61,29 @@ func TestBadConfigurationsAreRefused(t *testing.T) {
 	if err := os.WriteFile(broken, []byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	encrypted := filepath.Join(t.TempDir(), "encrypted.p8")
+	if err := os.WriteFile(encrypted, []byte("-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// account is the entry of FCM with other fields in the service account.
+	account := func(with map[string]any) map[string]any {
+		text, err := os.ReadFile(f["service_account_file"].(string))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var fields map[string]any
+		if err := json.Unmarshal(text, &fields); err != nil {
+			t.Fatal(err)
+		}
+		if text, err = json.Marshal(without(fields, with)); err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(t.TempDir(), "account.json")
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return without(f, map[string]any{"service_account_file": file})
+	}
 	byKey := []string{"key_file", "key_id", "team_id"}
 	type fields = map[string]any
 	for _, tt := range []struct {
@@ -61,7 +98,17 @@ func TestBadConfigurationsAreRefused(t *testing.T) {
 		{"an unknown platform", fields{"platform": "hms"}, `platform: "hms" is none of apns, fcm, webpush, unifiedpush`},
 		{"no platform", fields{}, "platform:"},
 		{"a field of another platform", without(f, fields{"topic": "x"}), `unknown field "topic"`},
-		{"a field of another type", without(a, fields{"topic": 1}), "topic"},
+		{"a field of another type", without(a, fields{"topic": 1}), "topic: must not be a number"},
+		{"a switch that is a word", without(a, fields{"silent": "no"}), "silent: must not be a string"},
+		{"a platform that is a list", fields{"platform": []string{"apns"}}, "platform: must not be a list"},
+		{"a field in capitals", without(a, fields{"TOPIC": "com.example.chat"}), `unknown field "TOPIC"`},
+		{"a topic of two lines", without(a, fields{"topic": "com.example\n.chat"}), "topic:"},
+		{"a topic with a space", without(a, fields{"topic": " com.example.chat"}), "topic:"},
+		{"the id of a key with a newline", without(a, fields{"key_id": "ABC123DEF\n"}), "key_id:"},
+		{"a certificate and the id of a key", without(a, fields{"certificate_file": ours}, "key_file", "team_id"), "not both"},
+		{"a certificate's key alone", without(a, fields{"certificate_key_file": ours}), "certificate_key_file:"},
+		{"a port that is none", without(a, fields{"url": "https://apns.example:99999"}), "url: the port"},
+		{"an encrypted key", without(a, fields{"key_file": encrypted}), "is encrypted"},
 		{"no topic", without(a, nil, "topic"), "topic:"},
 		{"no key", without(a, nil, "key_file"), "key_file:"},
 		{"a key that is not there", without(a, fields{"key_file": "none.p8"}), "key_file: "},
@@ -81,6 +128,13 @@ func TestBadConfigurationsAreRefused(t *testing.T) {
 		{"no VAPID key", without(w, nil, "vapid_key_file"), "vapid_key_file:"},
 		{"a VAPID key that does not parse", without(w, fields{"vapid_key_file": broken}), "vapid_key_file: " + broken},
 		{"no address to write to", without(w, fields{"subject": "ops@example.com"}), "subject:"},
+		{"a mailbox without a name", without(w, fields{"subject": "mailto:@example.com"}), "subject:"},
+		{"an address of two lines", without(w, fields{"subject": "mailto:ops@example.com\n"}), "subject:"},
+		{"a page without a host", without(w, fields{"subject": "https://"}), "subject:"},
+		{"a page", without(w, fields{"subject": "https://chat.example/contact"}), ""},
+		{"a project that is a path", account(fields{"project_id": "chat/../other"}), "project_id:"},
+		{"a project that is a number", account(fields{"project_id": 7}), "project_id: must not be of the JSON type number"},
+		{"a key that is too short to sign", account(fields{"private_key": short}), "private_key cannot sign"},
 		{"a bad interval", without(w, fields{"silent_interval": "often"}), "silent_interval:"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -101,11 +155,13 @@ func TestBadConfigurationsAreRefused(t *testing.T) {
 func TestMistakesNameTheirPlace(t *testing.T) {
 	dir := t.TempDir()
 	for name, tt := range map[string]struct{ text, want string }{
-		"syntax":              {"{\n\"ios\": {\"platform\": \"apns\",}\n}", "line 2: invalid character"},
-		"not a list":          {"[]", "want a JSON object"},
-		"an app named twice":  {"{\n\"web\": {\"platform\": \"hms\"},\n\"web\": {\"platform\": \"webpush\"}\n}", `line 3: app "web" is named twice`},
-		"a field given twice": {"{\n\"ios\": {\"platform\": \"apns\",\n\"platform\": \"fcm\"}\n}", `line 3: app "ios": platform: is given twice`},
-		"two apps":            {`{"a b":{"platform":"fcm"},"ios":{"platform":"hms"}}`, `app "ios": platform: "hms"`},
+		"syntax":                {"{\n\"ios\": {\"platform\": \"apns\",}\n}", "line 2: invalid character"},
+		"a list":                {"[]", "line 1: must not be of the JSON type array"},
+		"an app named twice":    {"{\n\"web\": {\"platform\": \"hms\"},\n\"web\": {\"platform\": \"webpush\"}\n}", `line 3: app "web" is named twice`},
+		"a field given twice":   {"{\n\"ios\": {\"platform\": \"apns\",\n\"platform\": \"fcm\"}\n}", `line 3: app "ios": platform: is given twice`},
+		"null":                  {"null", "want a JSON object"},
+		"an app that is a word": {`{"ios": "apns"}`, `app "ios": must be a JSON object, is a string`},
+		"two apps":              {`{"a b":{"platform":"fcm"},"ios":{"platform":"hms"}}`, `app "ios": platform: "hms"`},
 	} {
 		file := filepath.Join(dir, "push.json")
 		if err := os.WriteFile(file, []byte(tt.text), 0o600); err != nil {

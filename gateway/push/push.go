@@ -15,6 +15,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Platform is a way to reach devices.
@@ -246,15 +249,31 @@ var (
 	fcmToken  = regexp.MustCompile(`^[A-Za-z0-9:_-]+$`)
 )
 
-// strict decodes a JSON object without unknown fields.
+// strict decodes a JSON object without unknown or repeated fields. Names count in lower
+// case only. Its errors name the field as the object has it.
 func strict(text []byte, v any) error {
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(v); err != nil {
-		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	return decode(text, v, jsonv2.RejectUnknownMembers(true))
+}
+
+// decode is strict with options.
+func decode(text []byte, v any, options ...jsonv2.Options) error {
+	err := jsonv2.Unmarshal(text, v, options...)
+	wrong, ok := errors.AsType[*jsonv2.SemanticError](err)
+	if !ok {
+		return err // of the syntax
 	}
-	if dec.More() {
-		return errors.New("has more than one JSON object")
+	kind, field := kinds[wrong.JSONKind], wrong.JSONPointer.LastToken()
+	switch {
+	case errors.Is(wrong, jsonv2.ErrUnknownName):
+		return fmt.Errorf("unknown field %q", field)
+	case field == "":
+		return errors.New("must be a JSON object, is " + kind)
 	}
-	return nil
+	return fmt.Errorf("%s: must not be %s", field, kind)
+}
+
+// kinds are the kinds of JSON values, as errors name them.
+var kinds = map[jsontext.Kind]string{
+	jsontext.KindNull: "null", jsontext.KindFalse: "false", jsontext.KindTrue: "true", jsontext.KindString: "a string",
+	jsontext.KindNumber: "a number", jsontext.KindBeginObject: "an object", jsontext.KindBeginArray: "a list",
 }
