@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/badged/badged/projector/outbound"
@@ -76,12 +77,8 @@ func (f *WebhookFile) parse(content []byte) (map[string]DeclaredWebhook, error) 
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
 		var d DeclaredWebhook
-		dec := json.NewDecoder(bytes.NewReader(entries[name]))
-		dec.DisallowUnknownFields()
-		err := dec.Decode(&d)
-		if err != nil {
-			err = errors.New(strings.TrimPrefix(err.Error(), "json: "))
-		} else {
+		err := decodeDeclared(entries[name], &d)
+		if err == nil {
 			settings := d.settings()
 			_, err = f.webhooks.check(name, &settings)
 			if len(d.Secrets) == 0 {
@@ -94,6 +91,22 @@ func (f *WebhookFile) parse(content []byte) (map[string]DeclaredWebhook, error) 
 		declared[name] = d
 	}
 	return declared, errors.Join(errs...)
+}
+
+// decodeDeclared decodes the entry of a webhook. Its errors name the field as the file has
+// it. Names count in lower case only: encoding/json would let "URL" replace "url".
+func decodeDeclared(text []byte, d *DeclaredWebhook) error {
+	err := jsonv2.Unmarshal(text, d, jsonv2.RejectUnknownMembers(true))
+	wrong, ok := errors.AsType[*jsonv2.SemanticError](err)
+	switch {
+	case !ok:
+		return err
+	case errors.Is(wrong, jsonv2.ErrUnknownName):
+		return fmt.Errorf("unknown field %q", wrong.JSONPointer.LastToken())
+	case wrong.JSONPointer == "":
+		return errors.New("must be a JSON object")
+	}
+	return fmt.Errorf("%s is of the wrong type", strings.Join(slices.Collect(wrong.JSONPointer.Tokens()), "."))
 }
 
 // Reload lets Run read the file at once.

@@ -26,6 +26,10 @@ func TestMistakesInDeclaredWebhooks(t *testing.T) {
 		`{"crm":{` + good + `,"batch":1,"batch":2}}`:  {"line 1", "batch"},
 		`{"Crm":{` + good + `}}`:                      {`webhook "Crm": the name must have`},
 		`{"crm":{` + good + `,"state":"paused"}}`:     {`webhook "crm": unknown field "state"`},
+		`{"crm":{` + good + `,"URL":"https://b.example"}}`: {`webhook "crm": unknown field "URL"`},
+		`{"crm":{` + good + `,"batch":"many"}}`:            {`webhook "crm": batch is of the wrong type`},
+		`{"crm":{` + good + `,"categories":["a",7]}}`:      {`webhook "crm": categories.1 is of the wrong type`},
+		`{"crm":"https://crm.example"}`:                    {`webhook "crm": must be a JSON object`},
 		`{"crm":{"url":"http://crm.example","secrets":["` + secret + `"],"events":["badge.changed"]},
 		  "log":{"url":"https://10.0.0.7/","secrets":["whsec_short"],"events":["badge.changes"]},
 		  "old":{"url":"https://old.example/?key=hidden","events":["unread.reminder"],"batch":0}}`: {

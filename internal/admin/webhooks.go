@@ -221,53 +221,96 @@ func (s *Webhooks) put(ctx context.Context, by Operator, name string, settings W
 	if err != nil {
 		return Webhook{}, false, err
 	}
-	old, err := s.cfg.Targets.Webhook(ctx, name)
-	isNew := errors.Is(err, outbound.ErrNotFound)
-	if err != nil && !isNew {
+	old, err := s.replaced(ctx, name, settings, declared)
+	if err != nil {
 		return Webhook{}, false, err
 	}
-	switch {
-	case declared && !isNew:
+	if declared && old.Generation != 0 {
 		settings.State = string(old.State)
-	case !declared && old.Declared && (len(given) > 0 || !sameSettings(old, settings)):
-		return Webhook{}, false, isDeclared()
-	}
-	put := outbound.WebhookSettings{
-		Declared: declared || old.Declared,
-		Name:     name, URL: settings.URL, Events: settings.Events, Categories: settings.Categories,
-		Batch: *settings.Batch, State: outbound.State(settings.State), Rate: old.Rate,
-	}
-	var generated []byte
-	if len(given) == 0 && isNew {
-		generated = generateSecret()
-		given = [][]byte{generated}
-	}
-	for _, secret := range given {
-		put.Secrets = append(put.Secrets, s.cfg.Box.Seal(secret, webhookContext(name)))
-	}
-	if len(given) == 0 {
-		put.Secrets = old.Secrets
 	}
 	shown, _, _ := strings.Cut(settings.URL, "?")
-	arguments := putWebhook{name, shown, put.Events, put.Categories, put.Batch, settings.State, len(given)}
+	arguments := putWebhook{name, shown, settings.Events, settings.Categories, *settings.Batch, settings.State, len(given)}
 	err = Audited(ctx, s.cfg.Pool, by, "webhooks.put", arguments, func(ctx context.Context) (any, error) {
-		if put.State == outbound.Active && (isNew || old.URL != put.URL || old.State != outbound.Active) {
-			if put.Rate, err = s.cfg.Caller.Handshake(ctx, put.URL); err != nil {
-				return nil, &EndpointError{err}
+		var generated []byte
+		rate, asked := 0, false // the endpoint, which may take seconds: meanwhile others can put the webhook
+		for {
+			put := outbound.WebhookSettings{
+				Declared: declared || old.Declared,
+				Name:     name, URL: settings.URL, Events: settings.Events, Categories: settings.Categories,
+				Batch: *settings.Batch, State: outbound.State(settings.State), Rate: old.Rate, Secrets: old.Secrets,
 			}
-		} else if old.URL != put.URL {
-			put.Rate = 0
+			created, generated = old.Generation == 0, nil
+			secrets := given
+			if len(given) == 0 && created {
+				generated = generateSecret()
+				secrets = [][]byte{generated}
+			}
+			if len(secrets) > 0 {
+				put.Secrets = nil
+			}
+			for _, secret := range secrets {
+				put.Secrets = append(put.Secrets, s.cfg.Box.Seal(secret, webhookContext(name)))
+			}
+			switch {
+			case put.State == outbound.Active && (created || old.URL != put.URL || old.State != outbound.Active):
+				if !asked {
+					if rate, err = s.cfg.Caller.Handshake(ctx, put.URL); err != nil {
+						return nil, &EndpointError{err}
+					}
+				}
+				asked, put.Rate = true, rate
+			case old.URL != put.URL:
+				put.Rate = 0
+			}
+			err := s.cfg.Targets.PutWebhook(ctx, put, old.Generation)
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, outbound.ErrChanged) {
+				return nil, err
+			}
+			if old, err = s.replaced(ctx, name, settings, declared); err != nil {
+				return nil, err
+			}
 		}
-		if created, err = s.cfg.Targets.PutWebhook(ctx, put); err != nil {
-			return nil, err
+		if w, err = s.Get(ctx, name); generated != nil {
+			w.Secrets = []string{formatSecret(generated)}
 		}
-		w, err = s.Get(ctx, name)
 		return nil, err
 	})
-	if generated != nil {
-		w.Secrets = []string{formatSecret(generated)}
-	}
 	return w, created, err
+}
+
+// replaced returns the webhook that settings are to replace, whose generation is 0 if
+// there is none. It fails if they may not: a file owns the settings of what it declares.
+func (s *Webhooks) replaced(ctx context.Context, name string, settings WebhookSettings, declared bool) (outbound.Webhook, error) {
+	old, err := s.cfg.Targets.Webhook(ctx, name)
+	switch {
+	case errors.Is(err, outbound.ErrNotFound):
+		return outbound.Webhook{}, nil
+	case err != nil:
+		return outbound.Webhook{}, err
+	case !declared && old.Declared && (len(settings.Secrets) > 0 || !sameSettings(old, settings)):
+		return outbound.Webhook{}, isDeclared()
+	}
+	return old, nil
+}
+
+// Secrets returns the secrets of a webhook, to sign its calls on another shard.
+func (s *Webhooks) Secrets(ctx context.Context, name string) ([]string, error) {
+	w, err := s.cfg.Targets.Webhook(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	secrets, err := OpenWebhook(s.cfg.Box, w)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]string, len(secrets))
+	for i, secret := range secrets {
+		all[i] = formatSecret(secret)
+	}
+	return all, nil
 }
 
 // sameSettings reports whether settings are those of a webhook, but for its secrets and

@@ -20,10 +20,16 @@ type caller struct {
 	err     error
 	asked   []string
 	secrets [][]byte
+	// during runs once, while an endpoint is asked for permission.
+	during func()
 }
 
 func (c *caller) Handshake(_ context.Context, url string) (int, error) {
 	c.asked = append(c.asked, "OPTIONS "+url)
+	if during := c.during; during != nil {
+		c.during = nil
+		during()
+	}
 	return c.rate, c.err
 }
 
@@ -135,6 +141,60 @@ func TestEndpointIsAskedOnce(t *testing.T) {
 	}
 	if w, err := webhooks.Get(t.Context(), "crm"); err != nil || w.URL != "https://crm.example/2" {
 		t.Errorf("after a refusal the webhook is %+v, %v", w, err)
+	}
+}
+
+// An endpoint may take seconds to answer. What another operator did meanwhile stays: a
+// replaced secret would be in use again, and its holder could forge calls.
+func TestPutsDoNotUndoEachOther(t *testing.T) {
+	_, c, webhooks, _ := newWebhooks(t)
+	const leaked, fresh = aSecret, "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+	settings := admin.WebhookSettings{URL: "https://crm.example/1", Events: []string{outbound.DriftFound}, Secrets: []string{leaked}}
+	put := func(s admin.WebhookSettings) (admin.Webhook, bool) {
+		t.Helper()
+		w, created, err := webhooks.Put(t.Context(), admin.OSUser(), "crm", s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w, created
+	}
+	signs := func() string {
+		t.Helper()
+		if _, err := webhooks.Test(t.Context(), admin.OSUser(), "crm"); err != nil {
+			t.Fatal(err)
+		}
+		all := ""
+		for _, secret := range c.secrets {
+			all += "whsec_" + base64.StdEncoding.EncodeToString(secret)
+		}
+		return all
+	}
+	put(settings)
+
+	c.during = func() {
+		rotated := settings
+		rotated.Secrets = []string{fresh}
+		put(rotated)
+	}
+	moved := settings
+	moved.URL, moved.Secrets = "https://crm.example/2", nil
+	if w, created := put(moved); w.URL != moved.URL || created || len(w.Secrets) > 0 {
+		t.Errorf("after a secret was replaced meanwhile: %+v, created %t", w, created)
+	}
+	if got := signs(); got != fresh {
+		t.Errorf("calls are signed with %s, want %s", got, fresh)
+	}
+
+	// One that is deleted meanwhile is made anew, with a secret of its own.
+	c.during = func() {
+		if err := webhooks.Delete(t.Context(), admin.OSUser(), "crm"); err != nil {
+			t.Error(err)
+		}
+	}
+	moved.URL = "https://crm.example/3"
+	w, created := put(moved)
+	if !created || len(w.Secrets) != 1 || signs() != w.Secrets[0] {
+		t.Errorf("after it was deleted meanwhile: %+v, created %t", w, created)
 	}
 }
 

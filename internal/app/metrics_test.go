@@ -180,10 +180,10 @@ func TestMetricsAreDocumented(t *testing.T) {
 func callWebhook(t *testing.T, s *server) {
 	t.Helper()
 	targets := outbound.NewTargets(s.Pool(), s.Log().Partitions())
-	if _, err := targets.PutWebhook(t.Context(), outbound.WebhookSettings{
+	if err := targets.PutWebhook(t.Context(), outbound.WebhookSettings{
 		Name: "crm", URL: "https://127.0.0.1/", Secrets: [][]byte{new(seal.Box).Seal([]byte("secret"), "")},
 		Events: []string{outbound.DriftFound}, Batch: 1, State: outbound.Active,
-	}); err != nil {
+	}, 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := targets.Enqueue(t.Context(), s.Log().PartitionOf("ada"), outbound.DriftFound, "ada"); err != nil {

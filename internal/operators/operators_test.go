@@ -1,6 +1,7 @@
 package operators_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,10 +11,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/goleak"
 
+	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/schematest"
 	"github.com/badged/badged/internal/operators"
+	"github.com/badged/badged/internal/seal"
 	"github.com/badged/badged/internal/shards"
+	"github.com/badged/badged/projector/outbound"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
@@ -103,6 +107,47 @@ func TestLagOfAllShards(t *testing.T) {
 	for i, p := range lags.Partitions {
 		if want := []string{"a", "b", "c"}[i/2]; p.Partition != i || p.Shard != want {
 			t.Errorf("partition %d is on shard %s, want %s: %+v", i, p.Shard, want, p)
+		}
+	}
+}
+
+// consent is an admin.WebhookCaller whose endpoints permit calls.
+type consent struct{}
+
+func (consent) Handshake(context.Context, string) (int, error) { return 0, nil }
+
+func (consent) Test(context.Context, string, string, [][]byte, int) admin.WebhookTest {
+	return admin.WebhookTest{}
+}
+
+// Receivers verify calls of all shards with one secret, also of a shard on which making the
+// webhook failed at first.
+func TestShardsShareTheSecretsOfAWebhook(t *testing.T) {
+	c := newCluster(t)
+	var each []*admin.Webhooks
+	for _, s := range c.Shards() {
+		each = append(each, admin.NewWebhooks(admin.WebhooksConfig{
+			Pool: s.Pool, Targets: outbound.NewTargets(s.Pool, 6), Box: new(seal.Box), Caller: consent{},
+		}))
+	}
+	webhooks := operators.NewWebhooks(c, each)
+	settings := admin.WebhookSettings{URL: "https://crm.example/", Events: []string{outbound.DriftFound}}
+	put := func() admin.Webhook {
+		t.Helper()
+		made, _, err := webhooks.Put(t.Context(), admin.OSUser(), "crm", settings)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return made
+	}
+	made := put()
+	if err := each[1].Delete(t.Context(), admin.OSUser(), "crm"); err != nil {
+		t.Fatal(err)
+	}
+	put()
+	for i, one := range each {
+		if secrets, err := one.Secrets(t.Context(), "crm"); err != nil || !slices.Equal(secrets, made.Secrets) {
+			t.Errorf("shard %d signs with %v, %v; want %v", i, secrets, err, made.Secrets)
 		}
 	}
 }

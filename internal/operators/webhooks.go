@@ -103,7 +103,9 @@ func (w *Webhooks) Put(ctx context.Context, by admin.Operator, name string, sett
 	for i, s := range all {
 		given := settings
 		if i > 0 && len(given.Secrets) == 0 {
-			given.Secrets = made.Secrets // one secret for all
+			if given.Secrets, err = w.secretsFor(ctx, s, name, made.Secrets); err != nil {
+				return admin.Webhook{}, false, err
+			}
 		}
 		one, isNew, err := w.each[s].Put(ctx, by, name, given)
 		if err != nil {
@@ -116,6 +118,21 @@ func (w *Webhooks) Put(ctx context.Context, by admin.Operator, name string, sett
 		}
 	}
 	return made, created, nil
+}
+
+// secretsFor returns the secrets that a shard needs to sign like the first: those that the
+// first has just generated, or those that it has if the webhook is new to this one, as
+// after a put that failed in between. It returns none if the shard has its own.
+func (w *Webhooks) secretsFor(ctx context.Context, s *shards.Shard, name string, generated []string) ([]string, error) {
+	if len(generated) > 0 {
+		return generated, nil
+	}
+	if _, err := w.each[s].Get(ctx, name); !errors.Is(err, admin.ErrNoWebhook) {
+		return nil, inShard(s, err)
+	}
+	first := w.cluster.Shards()[0]
+	secrets, err := w.each[first].Secrets(ctx, name)
+	return secrets, inShard(first, err)
 }
 
 // Delete deletes a webhook on all shards. It does nothing if a shard is away.

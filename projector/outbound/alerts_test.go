@@ -177,7 +177,7 @@ func TestLargeRoomIsToldInRounds(t *testing.T) {
 	members := inPartition(0, outbound.MaxPromptMembers+500)
 	ada, eve := members[0], members[len(members)-1]
 	crm := outbound.WebhookSettings{Name: "crm", URL: "https://crm.example", Secrets: [][]byte{{1}}, Events: []string{outbound.BadgeChanged}, Batch: 1, State: outbound.Active}
-	if _, err := b.targets.PutWebhook(t.Context(), crm); err != nil {
+	if err := b.targets.PutWebhook(t.Context(), crm, 0); err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range members {

@@ -342,7 +342,7 @@ func TestWebhookIsToldWhatChanged(t *testing.T) {
 	b := newBench(t)
 	ada := foldtest.User(0, 0)
 	crm := outbound.WebhookSettings{Name: "crm", URL: "https://crm.example", Secrets: [][]byte{[]byte("secret")}, Events: []string{outbound.BadgeChanged}, Batch: 1, State: outbound.Active}
-	if _, err := b.targets.PutWebhook(t.Context(), crm); err != nil {
+	if err := b.targets.PutWebhook(t.Context(), crm, 0); err != nil {
 		t.Fatal(err)
 	}
 	b.Append(t, foldtest.Deliver("chat", 1, ada))

@@ -26,6 +26,9 @@ var statements = sqlfile.Parse(statementsText)
 // ErrNotFound is returned if there is no such device or webhook.
 var ErrNotFound = errors.New("there is no such target")
 
+// ErrChanged is returned if a webhook is not the one that was read.
+var ErrChanged = errors.New("the webhook was changed meanwhile")
+
 // Targets are the devices and webhooks of a database. It is safe for concurrent use.
 type Targets struct {
 	pool       *pgxpool.Pool

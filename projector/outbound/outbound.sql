@@ -76,15 +76,17 @@ SET held_by = array_remove(d.held_by, $3),
 FROM unnest($1::text[], $2::text[]) AS s (user_id, device_id)
 WHERE (d.user_id, d.device_id) = (s.user_id, s.device_id)
 
--- name: put a webhook
--- Returns whether it is new.
+-- name: add a webhook
 INSERT INTO badged.webhooks (name, url, secrets, events, categories, batch, rate, state, declared, generation)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, nextval('badged.target_generations'))
-ON CONFLICT (name) DO UPDATE
-SET url = excluded.url, secrets = excluded.secrets, events = excluded.events, categories = excluded.categories,
-    batch = excluded.batch, rate = excluded.rate, state = excluded.state, declared = excluded.declared, generation = excluded.generation, updated_at = clock_timestamp(),
-    step = 0, due = NULL, failing_since = NULL
-RETURNING xmax = 0
+ON CONFLICT (name) DO NOTHING
+
+-- name: replace a webhook
+-- If it is still the one of the generation $10.
+UPDATE badged.webhooks
+SET url = $2, secrets = $3, events = $4, categories = $5, batch = $6, rate = $7, state = $8, declared = $9,
+    generation = nextval('badged.target_generations'), updated_at = clock_timestamp(), step = 0, due = NULL, failing_since = NULL
+WHERE name = $1 AND generation = $10
 
 -- name: try a webhook again
 -- At once, whatever its rows wait for.

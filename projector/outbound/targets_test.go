@@ -125,9 +125,19 @@ func TestWebhooks(t *testing.T) {
 	crm := outbound.WebhookSettings{
 		Name: "crm", URL: "https://crm.example/hook", Secrets: [][]byte{[]byte("secret")}, Events: []string{outbound.DriftFound}, Batch: 1, State: outbound.Active,
 	}
-	for _, want := range []bool{true, false} {
-		if created, err := targets.PutWebhook(t.Context(), crm); err != nil || created != want {
-			t.Errorf("created %v, %v", created, err)
+	if err := targets.PutWebhook(t.Context(), crm, 0); err != nil {
+		t.Fatal(err)
+	}
+	old, err := targets.Webhook(t.Context(), "crm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := targets.PutWebhook(t.Context(), crm, old.Generation); err != nil {
+		t.Fatal(err)
+	}
+	for _, stale := range []int64{0, old.Generation} {
+		if err := targets.PutWebhook(t.Context(), crm, stale); !errors.Is(err, outbound.ErrChanged) {
+			t.Errorf("replacing what is not there any more: %v", err)
 		}
 	}
 	got, err := targets.Webhook(t.Context(), "crm")
@@ -190,9 +200,9 @@ func TestBuriedLettersAreQueued(t *testing.T) {
 	d := projectortest.New(t)
 	targets := outbound.NewTargets(d.Pool, foldtest.Partitions)
 	for name, eventType := range map[string]string{"ops": outbound.DeadletterBuried, "crm": outbound.DriftFound} {
-		if _, err := targets.PutWebhook(t.Context(), outbound.WebhookSettings{
+		if err := targets.PutWebhook(t.Context(), outbound.WebhookSettings{
 			Name: name, URL: "https://hooks.example/", Secrets: [][]byte{}, Events: []string{eventType}, Batch: 1, State: outbound.Active,
-		}); err != nil {
+		}, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -211,7 +221,11 @@ func TestActiveWebhookIsTriedAtOnce(t *testing.T) {
 	w := outbound.WebhookSettings{Name: "ops", URL: "https://hooks.example/", Secrets: [][]byte{}, Events: []string{outbound.DriftFound}, Batch: 1}
 	for _, state := range []outbound.State{outbound.Paused, outbound.Active} {
 		w.State = state
-		if _, err := targets.PutWebhook(t.Context(), w); err != nil {
+		old, err := targets.Webhook(t.Context(), w.Name)
+		if err != nil && !errors.Is(err, outbound.ErrNotFound) {
+			t.Fatal(err)
+		}
+		if err := targets.PutWebhook(t.Context(), w, old.Generation); err != nil {
 			t.Fatal(err)
 		}
 		if state == outbound.Paused {

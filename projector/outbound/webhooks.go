@@ -78,23 +78,29 @@ func (w *Webhook) targets() []any {
 	}
 }
 
-// PutWebhook stores a webhook, which begins at the bottom of its ladder: if it is
-// active, all that it was not told is due.
-func (t *Targets) PutWebhook(ctx context.Context, w WebhookSettings) (created bool, err error) {
-	err = pgx.BeginFunc(ctx, t.pool, func(tx pgx.Tx) error {
-		if err := tx.QueryRow(ctx, statements.Get("put a webhook"), w.Name, w.URL, w.Secrets, w.Events, w.Categories, w.Batch, w.Rate, w.State, w.Declared).Scan(&created); err != nil {
+// PutWebhook stores a webhook in place of the one with a generation, or a new one if
+// that is 0. It begins at the bottom of its ladder: if it is active, all that it was not
+// told is due. The error is [ErrChanged] if another is stored.
+func (t *Targets) PutWebhook(ctx context.Context, w WebhookSettings, generation int64) error {
+	err := pgx.BeginFunc(ctx, t.pool, func(tx pgx.Tx) error {
+		statement, arguments := "add a webhook", []any{w.Name, w.URL, w.Secrets, w.Events, w.Categories, w.Batch, w.Rate, w.State, w.Declared}
+		if generation != 0 {
+			statement, arguments = "replace a webhook", append(arguments, generation)
+		}
+		tag, err := tx.Exec(ctx, statements.Get(statement), arguments...)
+		if err == nil && tag.RowsAffected() == 0 {
+			err = ErrChanged
+		}
+		if err != nil || w.State != Active {
 			return err
 		}
-		if w.State != Active {
-			return nil
-		}
-		_, err := tx.Exec(ctx, statements.Get("try a webhook again"), w.Name)
+		_, err = tx.Exec(ctx, statements.Get("try a webhook again"), w.Name)
 		return err
 	})
 	if err != nil {
-		return false, fmt.Errorf("store webhook %q: %w", w.Name, err)
+		return fmt.Errorf("store webhook %q: %w", w.Name, err)
 	}
-	return created, nil
+	return nil
 }
 
 // Webhook returns a webhook, or [ErrNotFound].
