@@ -13,12 +13,13 @@ import (
 
 // conformanceCmd is `badged conformance`.
 type conformanceCmd struct {
-	Command  []string      `arg:"" optional:"" help:"The client's program and its arguments, after --; docs/conformance.md says what it prints and reads."`
-	Only     []string      `help:"Only the scenarios whose names begin so." placeholder:"NAME" env:"-"`
-	List     bool          `help:"List the scenarios, and run none." env:"-"`
-	JSON     string        `name:"json" help:"Also write the report to a file, as JSON." placeholder:"FILE" env:"-"`
-	Timeout  time.Duration `help:"How long the client may take for a step." default:"10s" env:"-"`
-	Parallel int           `help:"Scenarios that run at once, 1 to 64." default:"4" env:"-"`
+	Command   []string              `arg:"" optional:"" help:"The client's program and its arguments, after --; docs/conformance.md says what it prints and reads."`
+	Transport conformance.Transport `help:"What the client must use: ws for WebSockets, sse for server-sent events and commands over HTTP." enum:"ws,sse" default:"ws" env:"-"`
+	Only      []string              `help:"Only the scenarios whose names begin so." placeholder:"NAME" env:"-"`
+	List      bool                  `help:"List the scenarios, and run none." env:"-"`
+	JSON      string                `name:"json" help:"Also write the report to a file, as JSON." placeholder:"FILE" env:"-"`
+	Timeout   time.Duration         `help:"How long the client may take for a step." default:"10s" env:"-"`
+	Parallel  int                   `help:"Scenarios that run at once, 1 to 64." default:"4" env:"-"`
 }
 
 // Validate implements kong's validation.
@@ -39,13 +40,13 @@ func (c *conformanceCmd) Validate() error {
 func (c *conformanceCmd) Run(ctx context.Context, streams Streams) error {
 	if c.List {
 		table := tabwriter.NewWriter(streams.Out, 0, 0, 2, ' ', 0)
-		for _, s := range conformance.Scenarios() {
+		for _, s := range conformance.Scenarios(c.Transport) {
 			fmt.Fprintf(table, "%s\t%s\n", s.Name, s.Story)
 		}
 		return table.Flush()
 	}
 	report, err := conformance.Run(ctx, conformance.Config{
-		Command: c.Command, Only: c.Only, StepTimeout: c.Timeout, Parallel: c.Parallel,
+		Transport: c.Transport, Command: c.Command, Only: c.Only, StepTimeout: c.Timeout, Parallel: c.Parallel,
 	})
 	if err != nil {
 		return err

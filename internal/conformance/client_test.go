@@ -15,10 +15,15 @@ import (
 	"github.com/google/uuid"
 )
 
-// reference is a small client by coder/websocket that passes the kit unless it has
-// a bug. It runs in a process of its own.
+// reference is a small client by coder/websocket and net/http that passes the kit
+// unless it has a bug. It runs in a process of its own.
 type reference struct {
-	bug   string
+	bug string
+	// streams is set if it uses server-sent events.
+	streams bool
+	// folder is where it stores; empty for nowhere.
+	folder string
+
 	token string
 	pause time.Duration
 	out   *json.Encoder
@@ -27,9 +32,11 @@ type reference struct {
 	version       int64
 	total         json.Number
 	conversations map[string]frame
+	unread        any
 
 	// queue has the commands without an answer, in order, with their numbers.
 	queue    []frame
+	issued   []frame // also those with an answer
 	numbers  map[string]any
 	sent     bool
 	again    <-chan time.Time
@@ -45,7 +52,9 @@ func serveReference(bug string) {
 	c := &reference{
 		bug: bug, token: os.Getenv("BADGED_TOKEN"), pause: time.Duration(backoffMS) * time.Millisecond,
 		out: json.NewEncoder(os.Stdout), numbers: map[string]any{}, commands: make(chan frame),
+		streams: os.Getenv("BADGED_TRANSPORT") == string(ServerSentEvents), folder: os.Getenv("BADGED_STORE"),
 	}
+	c.load()
 	if bug == "knows no hello tokens" && os.Getenv("BADGED_AUTH") == wayHello {
 		c.print(frame{"unsupported": "tokens in hello"})
 	}
@@ -103,6 +112,10 @@ func (c *reference) renew() {
 // take queues a command of the user.
 func (c *reference) take(command frame, ok bool) {
 	if !ok {
+		if c.bug == "stores when it ends" {
+			c.bug = ""
+			c.store()
+		}
 		os.Exit(0)
 	}
 	id := uuid.NewString()
@@ -118,12 +131,24 @@ func (c *reference) take(command frame, ok bool) {
 		}
 	}
 	c.queue = append(c.queue, f)
+	c.issued = append(c.issued, f)
+	c.store()
 }
 
 // connect runs one connection and returns how it ended.
 func (c *reference) connect() (code int, pause time.Duration) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	if c.streams {
+		stream, code, pause := c.openStream(ctx)
+		if stream == nil {
+			return code, pause
+		}
+		defer stream.Close()
+		frames, end := make(chan frame), make(chan int, 1)
+		go c.readStream(ctx, stream, frames, end)
+		return c.stay(frames, end, func(f frame) { go c.post(ctx, f, c.token, frames) })
+	}
 	options := &websocket.DialOptions{Subprotocols: []string{"badge.v1"}}
 	hello := frame{"t": "hello"}
 	switch os.Getenv("BADGED_AUTH") {
@@ -168,6 +193,11 @@ func (c *reference) connect() (code int, pause time.Duration) {
 			}
 		}
 	}()
+	return c.stay(frames, end, send)
+}
+
+// stay uses a connection until it ends.
+func (c *reference) stay(frames <-chan frame, end <-chan int, send func(frame)) (code int, pause time.Duration) {
 	var (
 		online   bool
 		renewal  <-chan time.Time
@@ -179,7 +209,7 @@ func (c *reference) connect() (code int, pause time.Duration) {
 			if c.bug == "makes new ids" {
 				id := uuid.NewString()
 				c.numbers[id] = c.numbers[c.queue[0].text("id")]
-				c.queue[0]["id"] = id
+				c.queue[0] = c.queue[0].with("id", id) // the former may be on its way
 			}
 			c.sent = true
 			send(c.queue[0])
@@ -199,7 +229,7 @@ func (c *reference) connect() (code int, pause time.Duration) {
 					patience = time.Duration(n) * time.Millisecond * 5 / 2
 					dead.Reset(patience)
 				}
-				if at, err := time.Parse(time.RFC3339, f.text("expires_at")); err == nil && renewal == nil {
+				if at, err := time.Parse(time.RFC3339, f.text("expires_at")); err == nil && renewal == nil && !c.streams {
 					renewal = time.After(time.Until(at) * 3 / 4)
 				}
 			case "ok", "error":
@@ -250,12 +280,14 @@ func (c *reference) answered(f frame) (stop bool) {
 		}
 		return false
 	}
-	if f["t"] == "ok" {
+	if c.numbers[id] == nil { // of the last program
+	} else if f["t"] == "ok" {
 		c.print(frame{"done": c.numbers[id]})
 	} else {
 		c.print(frame{"failed": c.numbers[id], "code": f["code"]})
 	}
 	c.queue, c.sent = c.queue[1:], false
+	c.store()
 	return false
 }
 
@@ -278,17 +310,23 @@ func (c *reference) apply(f frame) {
 	}
 	c.version = version
 	c.total, _ = f["total"].(json.Number)
+	c.unread = f["unread_conversations"]
 	listed, _ := f["conversations"].([]any)
-	shown := map[string]frame{}
 	for _, one := range listed {
 		conversation := frame(one.(map[string]any))
 		c.conversations[conversation.text("conversation_id")] = conversation
 	}
-	maps.Copy(shown, c.conversations)
+	c.store()
+	c.show()
+}
+
+// show prints the state.
+func (c *reference) show() {
+	shown := maps.Clone(c.conversations)
 	line := frame{"version": c.version, "total": c.total, "conversations": shown}
 	switch c.bug {
 	case "": // others need not report it
-		line["unread_conversations"] = f["unread_conversations"]
+		line["unread_conversations"] = c.unread
 	case "counts conversations itself":
 		line["unread_conversations"] = len(shown)
 	}

@@ -16,8 +16,19 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
+// Transport is how frames reach the client.
+type Transport string
+
+// The transports.
+const (
+	WebSockets       Transport = "ws"
+	ServerSentEvents Transport = "sse"
+)
+
 // Config says what to run.
 type Config struct {
+	// Transport is what the client must use. Default: WebSockets.
+	Transport Transport
 	// Command is the program of the client and its arguments.
 	Command []string
 	// Only are the names of scenarios, or beginnings of them; empty for all.
@@ -58,6 +69,7 @@ type Outcome struct {
 // Report is the result of a run.
 type Report struct {
 	Command     []string  `json:"command"`
+	Transport   Transport `json:"transport"`
 	Passed      int       `json:"passed"`
 	Failed      int       `json:"failed"`
 	Unsupported int       `json:"unsupported"`
@@ -67,10 +79,11 @@ type Report struct {
 // Info describes a scenario.
 type Info struct{ Name, Story string }
 
-// Scenarios lists the scenarios in the order in which they are reported.
-func Scenarios() []Info {
+// Scenarios lists the scenarios of a transport in the order in which they are
+// reported.
+func Scenarios(transport Transport) []Info {
 	var all []Info
-	for _, s := range scenarios(usualPause) {
+	for _, s := range scenarios(transport, usualPause) {
 		all = append(all, Info{s.name, s.story})
 	}
 	return all
@@ -82,6 +95,9 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	if len(cfg.Command) == 0 {
 		return Report{}, errors.New("no command of a client to run")
 	}
+	if cfg.Transport == "" {
+		cfg.Transport = WebSockets
+	}
 	if cfg.StepTimeout == 0 {
 		cfg.StepTimeout = 10 * time.Second
 	}
@@ -91,11 +107,11 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	if cfg.pause == 0 {
 		cfg.pause = usualPause
 	}
-	chosen, err := choose(scenarios(cfg.pause), cfg.Only)
+	chosen, err := choose(scenarios(cfg.Transport, cfg.pause), cfg.Only)
 	if err != nil {
 		return Report{}, err
 	}
-	report := Report{Command: cfg.Command, Scenarios: make([]Outcome, len(chosen))}
+	report := Report{Command: cfg.Command, Transport: cfg.Transport, Scenarios: make([]Outcome, len(chosen))}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(cfg.Parallel)
 	for i, s := range chosen {
@@ -140,7 +156,7 @@ func choose(all []scenario, only []string) ([]scenario, error) {
 func (r Report) Print(w io.Writer) error {
 	var text strings.Builder
 	for _, o := range r.Scenarios {
-		fmt.Fprintf(&text, "%-11s  %-17s  %s\n", o.Result, o.Name, o.Story)
+		fmt.Fprintf(&text, "%-11s  %-18s  %s\n", o.Result, o.Name, o.Story)
 		switch o.Result {
 		case Unsupported:
 			fmt.Fprintf(&text, "    the client does not support %s\n", o.Happened)

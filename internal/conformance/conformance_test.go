@@ -3,7 +3,9 @@ package conformance
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,10 +23,11 @@ func TestMain(m *testing.M) {
 }
 
 // runReference runs the client with a bug against some scenarios.
-func runReference(t *testing.T, bug string, only ...string) Report {
+func runReference(t *testing.T, transport Transport, bug string, only ...string) Report {
 	t.Helper()
 	report, err := Run(t.Context(), Config{
-		Command: []string{os.Args[0], "client", bug}, Only: only, Parallel: 8, StepTimeout: time.Minute,
+		Transport: transport,
+		Command:   []string{os.Args[0], "client", bug}, Only: only, Parallel: 8, StepTimeout: time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -34,20 +37,28 @@ func runReference(t *testing.T, bug string, only ...string) Report {
 
 func TestAnotherClientPasses(t *testing.T) {
 	t.Parallel()
-	report := runReference(t, "")
-	if want := len(Scenarios()); report.Passed != want {
-		var text bytes.Buffer
-		_ = report.Print(&text) // a buffer takes everything
-		t.Errorf("%d of %d scenarios pass:\n%s", report.Passed, want, &text)
+	for _, transport := range []Transport{WebSockets, ServerSentEvents} {
+		t.Run(string(transport), func(t *testing.T) {
+			t.Parallel()
+			report := runReference(t, transport, "")
+			if want := len(Scenarios(transport)); report.Passed != want {
+				var text bytes.Buffer
+				_ = report.Print(&text) // a buffer takes everything
+				t.Errorf("%d of %d scenarios pass:\n%s", report.Passed, want, &text)
+			}
+		})
 	}
 }
+
+// bug is what a client does wrong, and the scenario that finds it.
+//
+// What it expected is empty if a line or a connection may come first.
+type bug struct{ bug, scenario, expected, happened string }
 
 // A client with a bug fails the scenario that is about it, for the right reason.
 func TestBugsAreFound(t *testing.T) {
 	t.Parallel()
-	var tests errgroup.Group
-	tests.SetLimit(6)
-	for _, test := range []struct{ bug, scenario, expected, happened string }{
+	findBugs(t, WebSockets, []bug{
 		{"applies older frames", "stale", `to show {"conversations":`, `"version":58`},
 		{"applies older frames", "stale-resume", `to show {"conversations":`, `"version":58`},
 		{"reconnects after refusals", "refused-4001", "not to reconnect after 4001", "the client connects"},
@@ -72,9 +83,68 @@ func TestBugsAreFound(t *testing.T) {
 		{"makes new ids", "answer-lost", "the same id as before", "the client sends the id"},
 		{"forgets commands", "answer-lost", "the command again", "nothing within"},
 		{"rounds seqs", "large-seqs", "1851234567890123777", "the client sends up_to_seq"},
-	} {
+		{"stores no state", "restart", "hello with epoch e1 and version 59", "epoch <nil> and version <nil>"},
+		{"stores its epoch once", "restart-epoch", "hello with epoch e2", "epoch e1"},
+		{"stores no commands", "restart-unsent", `"t":"read"`, "nothing within"},
+		{"makes new ids when it starts", "restart-unanswered", "the same id as before", "the client sends the id"},
+		{"keeps stored commands", "restart-unanswered", "the frame pong", `"t":"read"`},
+		{"stores when it ends", "killed", "the command again", "nothing within"},
+		{"trusts its files", "restart-truncated", "", "exit status 2"},
+		{"stores for any user", "restart-user", "", "the client s"},
+	})
+}
+
+// Over server-sent events too.
+func TestBugsAreFoundOverStreams(t *testing.T) {
+	t.Parallel()
+	findBugs(t, ServerSentEvents, []bug{
+		{"applies older frames", "stale", `to show {"conversations":`, `"version":58`},
+		{"wants every version", "lost-update", `"version":75`, "nothing within"},
+		{"merges snapshots", "gap", "to show", "the client shows"},
+		{"keeps its epoch", "new-epoch", "Last-Event-ID with epoch e2 and version 10", "epoch e1 and version 10"},
+		{"does not resume", "resume", "Last-Event-ID with epoch e1 and version 59", "epoch <nil> and version <nil>"},
+		{"trusts frames of any type", "unknown", "to show", `"total":99`},
+		{"knows one line end", "events", `"version":61`, "nothing within"},
+		{"does not count comments", "comments", "to keep a stream on which comments come", "the client ends the connection"},
+		{"trusts silence", "silence", "to give up a connection", "nothing within"},
+		{"reconnects after refusals", "refused-4001", "not to reconnect after 4001", "the client connects"},
+		{"reconnects after refusals", "bye-refused", "not to reconnect after 4001", "the client connects"},
+		{"ignores reconnect_ms", "back-off", "to reconnect after reconnect_ms", "too early"},
+		{"ignores reconnect_ms", "bye", "to reconnect after reconnect_ms", "too early"},
+		{"ignores reconnect_ms", "status-429", "to reconnect after retry_ms", "too early"},
+		{"ignores reconnect_ms", "status-503", "to reconnect after retry_ms", "too early"},
+		{"keeps its token", "token-expired", "a fresh token", "the old one"},
+		{"keeps its token", "status-401", "a fresh token", "the old one"},
+		{"gives up after answers of proxies", "status-proxy", "GET /v1/sse", "nothing within"},
+		{"sends commands without a token", "read", "a token by the way header", "the client gives a token by these ways: []"},
+		{"does not retry", "command-limited", "the command again", `{"code":"rate_limited","failed":1}`},
+		{"retries at once", "command-retried", "the command again after retry_ms", "too early"},
+		{"retries at once", "command-limited", "the command again after retry_ms", "too early"},
+		{"ends the stream if an answer is lost", "command-lost", "the command again", "the client ends the connection"},
+		{"takes proxies for the server", "command-proxy", "the command again", `{"code":"invalid","failed":1}`},
+		{"makes new ids", "command-lost", "the same id as before", "the client sends the id"},
+		{"makes new ids", "answer-lost", "the same id as before", "the client sends the id"},
+		{"forgets commands", "answer-lost", "the command again", "nothing within"},
+		{"rounds seqs", "large-seqs", "1851234567890123777", "the client sends up_to_seq"},
+		{"stores no state", "restart", "Last-Event-ID with epoch e1 and version 59", "epoch <nil> and version <nil>"},
+		{"stores no commands", "restart-unsent", `"t":"read"`, "nothing within"},
+		{"makes new ids when it starts", "restart-unanswered", "the same id as before", "the client sends the id"},
+		{"keeps stored commands", "restart-unanswered", "to show", `"t":"read"`},
+		{"stores when it ends", "killed", "the command again", "nothing within"},
+		{"trusts its files", "restart-truncated", "", "exit status 2"},
+		{"stores for any user", "restart-user", "", "the client s"},
+	})
+}
+
+// findBugs runs a client with each of the bugs.
+func findBugs(t *testing.T, transport Transport, bugs []bug) {
+	t.Helper()
+	var tests errgroup.Group
+	tests.SetLimit(6)
+	for _, test := range bugs {
 		cfg := Config{
-			Command: []string{os.Args[0], "client", test.bug}, Only: []string{test.scenario}, StepTimeout: time.Minute,
+			Transport: transport,
+			Command:   []string{os.Args[0], "client", test.bug}, Only: []string{test.scenario}, StepTimeout: time.Minute,
 		}
 		switch test.happened {
 		case "nothing within":
@@ -102,7 +172,7 @@ func TestBugsAreFound(t *testing.T) {
 
 func TestClientSaysWhatItDoesNotSupport(t *testing.T) {
 	t.Parallel()
-	report := runReference(t, "knows no hello tokens", "auth-")
+	report := runReference(t, WebSockets, "knows no hello tokens", "auth-")
 	if report.Passed != 2 || report.Unsupported != 1 {
 		t.Errorf("%+v", report)
 	}
@@ -148,5 +218,32 @@ func TestProgramsThatAreNoClients(t *testing.T) {
 		if report, err := Run(t.Context(), cfg); err == nil {
 			t.Errorf("%+v runs: %+v", cfg, report)
 		}
+	}
+}
+
+// The page lists each scenario with its transports, in order.
+func TestScenariosAreDocumented(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/conformance.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	streams := Scenarios(ServerSentEvents)
+	var rows strings.Builder
+	for _, s := range Scenarios(WebSockets) {
+		over := "WebSockets"
+		if slices.Contains(streams, s) {
+			over = "both"
+		}
+		fmt.Fprintf(&rows, "| `%s` | %s | %s |\n", s.Name, over, s.Story)
+	}
+	sockets := Scenarios(WebSockets)
+	for _, s := range streams {
+		if !slices.Contains(sockets, s) {
+			fmt.Fprintf(&rows, "| `%s` | streams | %s |\n", s.Name, s.Story)
+		}
+	}
+	if _, found, _ := strings.Cut(string(page), "| name | over | what the client does |\n|---|---|---|\n"); found != rows.String() {
+		t.Errorf("docs/conformance.md must end with these rows:\n%s", &rows)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -22,18 +23,21 @@ const (
 	wayHello       = "hello"
 )
 
-// userID is the user of all scenarios.
-const userID = "ada"
+// The users of scenarios: firstUser in all, and another who signs in later.
+const (
+	firstUser   = "ada"
+	anotherUser = "ben"
+)
 
 // token returns a token with the shape of a JWT. The client must not look into it.
-func token(name string) string {
+func token(user, name string) string {
 	part := base64.RawURLEncoding.EncodeToString
-	return part([]byte(`{"alg":"HS256","kid":"k1"}`)) + "." + part([]byte(`{"sub":"`+userID+`"}`)) + "." + part([]byte(name))
+	return part([]byte(`{"alg":"HS256","kid":"k1"}`)) + "." + part([]byte(`{"sub":"`+user+`"}`)) + "." + part([]byte(name))
 }
 
-// The tokens of a run.
-func firstToken() string { return token("first") }
-func freshToken() string { return token("fresh") }
+// The tokens of the user.
+func (p *performance) firstToken() string { return token(p.user, "first") }
+func (p *performance) freshToken() string { return token(p.user, "fresh") }
 
 // kind is the kind of an event.
 type kind int
@@ -53,9 +57,13 @@ const (
 type event struct {
 	kind kind
 	conn *conn
+	// post is set of a command over HTTP.
+	post *post
 	text []byte
 	err  error
 	at   time.Time
+	// noted is set if the trace has it.
+	noted bool
 }
 
 func (e event) String() string {
@@ -96,19 +104,29 @@ func (u *unsupported) Error() string { return "the client does not support " + u
 
 // performance is a run of a scenario.
 type performance struct {
-	ctx     context.Context
-	timeout time.Duration
-	began   time.Time
-	events  chan event
-	trace   []string
-	server  *server
-	client  *program
+	ctx       context.Context
+	transport Transport
+	timeout   time.Duration
+	began     time.Time
+	events    chan event
+	trace     []string
+	server    *server
+	// start starts the client's program for the user; client is the one that runs.
+	start  func() (*program, error)
+	client *program
+	user   string
+	// store is the folder that the client gets; empty for none.
+	store string
 
 	// conn is the connection; nil if there is none, and events of former ones do
 	// not matter.
 	conn *conn
 	// held is what the client must hold and show now.
 	held state
+	// before is what it held earlier. A client that was killed may have stored it.
+	before []state
+	// lost is set if the client may have lost what it held last, until it connects.
+	lost bool
 	// states are those that it may show: the last that it showed, and each since.
 	states []state
 	// shown is what it shows.
@@ -119,16 +137,26 @@ type performance struct {
 	pending  bool
 	// last is the last frame that a step took from the client.
 	last frame
+	// post is set if that was a command over HTTP without an answer yet.
+	post *post
 	// command is the last command of the client.
 	command frame
 	// comeBack is when the client may reconnect.
 	comeBack time.Time
+	// refusedStream is set if a status told it.
+	refusedStream bool
 	// expires is when the client's token expires.
 	expires time.Time
 	// mustRenew is set if the client must not use its first token again.
 	mustRenew bool
 	// overtaken are events for the next steps.
 	overtaken []event
+	// opening is set while the client must connect: a command over HTTP may come
+	// earlier, and then waits in early.
+	opening bool
+	early   []event
+	// leaving is set while the client's program ends, and what it does does not matter.
+	leaving bool
 	// mute is set while the server answers nothing.
 	mute bool
 }
@@ -138,8 +166,8 @@ func play(ctx context.Context, cfg Config, s scenario) (Outcome, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	p := &performance{
-		ctx: ctx, timeout: cfg.StepTimeout, began: time.Now(), events: make(chan event),
-		states: []state{{}}, trace: []string{},
+		ctx: ctx, transport: cfg.Transport, timeout: cfg.StepTimeout, began: time.Now(), events: make(chan event),
+		user: firstUser, states: []state{{}}, trace: []string{},
 	}
 	tell := func(e event) {
 		e.at = time.Now()
@@ -148,21 +176,33 @@ func play(ctx context.Context, cfg Config, s scenario) (Outcome, error) {
 		case <-ctx.Done():
 		}
 	}
+	if s.stores {
+		folder, err := os.MkdirTemp("", "badged-conformance-")
+		if err != nil {
+			return Outcome{}, fmt.Errorf("make a folder for the client: %w", err)
+		}
+		defer os.RemoveAll(folder) //nolint:errcheck // what is left does not matter
+		p.store = folder
+	}
 	var err error
-	if p.server, err = listen(ctx, tell); err != nil {
+	if p.server, err = listen(ctx, cfg.Transport, tell); err != nil {
 		return Outcome{}, err
 	}
 	defer p.server.close()
 	defer cancel() // before the server waits for those who tell
-	p.client, err = start(ctx, cfg.Command, []string{
-		"BADGED_URL=" + p.server.url,
-		"BADGED_USER=" + userID,
-		"BADGED_TOKEN=" + firstToken(),
-		"BADGED_FRESH_TOKEN=" + freshToken(),
-		"BADGED_AUTH=" + s.way,
-		fmt.Sprintf("BADGED_BACKOFF_MS=%d", backoff.Milliseconds()),
-	}, tell)
-	if err != nil {
+	p.start = func() (*program, error) {
+		return start(ctx, cfg.Command, []string{
+			"BADGED_URL=" + p.server.url,
+			"BADGED_TRANSPORT=" + string(cfg.Transport),
+			"BADGED_STORE=" + p.store,
+			"BADGED_USER=" + p.user,
+			"BADGED_TOKEN=" + p.firstToken(),
+			"BADGED_FRESH_TOKEN=" + p.freshToken(),
+			"BADGED_AUTH=" + s.way,
+			fmt.Sprintf("BADGED_BACKOFF_MS=%d", backoff.Milliseconds()),
+		}, tell)
+	}
+	if p.client, err = p.start(); err != nil {
 		return Outcome{}, err
 	}
 	defer func() {
@@ -254,12 +294,25 @@ func (p *performance) observe(e *event, expected string) (handled bool, err erro
 	if e.conn != nil && e.kind != opened && e.conn != p.conn {
 		return true, nil // of a connection that has ended
 	}
-	p.note(e.at, e.String())
+	if !e.noted {
+		p.note(e.at, e.String())
+		e.noted = true
+	}
+	switch {
+	case p.leaving && e.kind != exited, e.post != nil && e.post.gone() != nil:
+		return true, nil
+	case p.opening && e.post != nil:
+		p.early = append(p.early, *e)
+		return true, nil
+	}
 	switch e.kind {
 	case received:
 		f, err := decodeFrame(e.text)
 		if err != nil {
 			return false, &failure{expected: expected, happened: e.String()}
+		}
+		if e.post != nil {
+			return false, nil
 		}
 		switch f.text("t") {
 		case "ping":
@@ -303,18 +356,34 @@ func (p *performance) show(s state) error {
 // send sends a frame to the client. What it does to the client's state follows from
 // the rule.
 func (p *performance) send(f frame) error {
-	text := f.encode()
-	p.note(time.Now(), "the server sends "+string(text))
-	if err := p.conn.send(text); err != nil {
+	p.note(time.Now(), "the server sends "+string(f.encode()))
+	if err := p.conn.send(f); err != nil {
 		return &failure{expected: "a connection that takes frames", happened: "writing failed: " + err.Error()}
 	}
+	p.holds(f)
+	return nil
+}
+
+// reply answers the last command of the client.
+func (p *performance) reply(f frame) error {
+	if p.post == nil {
+		return p.send(f)
+	}
+	p.note(time.Now(), "the server answers "+string(f.encode()))
+	p.post.answer(f)
+	p.post = nil
+	return nil
+}
+
+// holds changes what the client must hold after a frame.
+func (p *performance) holds(f frame) {
 	if after := p.held; f.text("t") == "snapshot" || f.text("t") == "changes" {
 		p.held = after.after(f)
 		if !p.held.looksLike(after) {
+			p.before = append(p.before, after)
 			p.states = append(p.states, p.held)
 		}
 	}
-	return nil
 }
 
 // checkToken checks the tokens that came by some ways.
@@ -328,8 +397,8 @@ func (p *performance) checkToken(found map[string]string, way string) error {
 	}
 	for way, token := range found {
 		switch {
-		case token == freshToken(), token == firstToken() && !p.mustRenew:
-		case token == firstToken():
+		case token == p.freshToken(), token == p.firstToken() && !p.mustRenew:
+		case token == p.firstToken():
 			return &failure{expected: "a fresh token", happened: "the client gives the old one by the way " + way}
 		default:
 			return &failure{expected: "the token of BADGED_TOKEN", happened: fmt.Sprintf("the client gives %q by the way %s", token, way)}

@@ -3,6 +3,8 @@ package conformance
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -13,6 +15,10 @@ type scenario struct {
 	// way is how the client must give its token; empty leaves it to the client.
 	way   string
 	steps []step
+	// only is the transport that it is about; empty for both.
+	only Transport
+	// stores is set if the client gets a folder to store its state in.
+	stores bool
 }
 
 const (
@@ -23,27 +29,62 @@ const (
 	lifetime = 8 * time.Second
 	// silence is the ping interval of a server that falls silent.
 	silence = 400 * time.Millisecond
+	// murmur is the ping interval of a server that sends only comments, calm how long
+	// it does so: longer than the two and a half intervals of a client's patience.
+	murmur = 2 * time.Second
+	calm   = 4 * murmur
+	// absence is the reconnect_ms of a server from which only a restart brings a client
+	// back.
+	absence = 10 * time.Minute
 )
 
-// scenarios lists all scenarios. In them the server asks for pauses of this length.
-func scenarios(pause time.Duration) []scenario {
+// story makes a scenario of steps, over both transports.
+func story(name, story string, steps ...step) scenario {
+	return scenario{name: name, story: story, steps: steps}
+}
+
+// over restricts a scenario to a transport.
+func (s scenario) over(only Transport) scenario {
+	s.only = only
+	return s
+}
+
+// by lets the client give its token in one way.
+func (s scenario) by(way string) scenario {
+	s.way = way
+	return s
+}
+
+// storing gives the client a folder, which stays when its program is started again.
+func (s scenario) storing() scenario {
+	s.stores = true
+	return s
+}
+
+// scenarios lists the scenarios of a transport. In them the server asks for pauses of
+// this length.
+func scenarios(transport Transport, pause time.Duration) []scenario {
 	var all []scenario
 	for _, way := range []string{waySubprotocol, wayHeader, wayHello} {
-		all = append(all, scenario{
-			"auth-" + way, "the client gives its token by the way " + way, way,
-			[]step{opensBy(way), greets(golden("snapshot")), shows()},
-		})
+		s := story("auth-"+way, "the client gives its token by the way "+way, opensBy(way), greets(golden("snapshot")), shows()).by(way)
+		if way != wayHeader {
+			s = s.over(WebSockets)
+		}
+		all = append(all, s)
 	}
 	all = append(all, states()...)
 	all = append(all, returns()...)
 	for code := 4001; code <= 4004; code++ {
-		all = append(all, scenario{
-			fmt.Sprintf("refused-%d", code), fmt.Sprintf("the client does not reconnect after %d", code), "",
-			[]step{started(), leaves(code, 0), refused(code)},
-		})
+		s := story(fmt.Sprintf("refused-%d", code), fmt.Sprintf("the client does not reconnect after %d", code), started(), leaves(code, 0), refused(code))
+		if code != 4001 { // the others are about what only a WebSocket can do
+			s = s.over(WebSockets)
+		}
+		all = append(all, s)
 	}
 	all = append(all, closings(pause)...)
-	return append(all, commands(pause)...)
+	all = append(all, commands(pause)...)
+	all = append(all, restartings()...)
+	return slices.DeleteFunc(all, func(s scenario) bool { return s.only != "" && s.only != transport })
 }
 
 // changes returns changes of the conversation "lunch" alone.
@@ -58,6 +99,13 @@ func lunch(version, unread int64) frame {
 	}
 }
 
+// marked returns changes in which "design-crew" is read and marked.
+func marked(version int64) frame {
+	c := lunch(version, 0).with("conversation_id", "design-crew").with("first_unread_seq", 0)
+	c = c.with("read_seq", 42).with("last_seq", 42).with("marked_unread", true)
+	return golden("changes").with("version", version).with("total", 4).with("unread_conversations", 4).with("conversations", []any{c})
+}
+
 // states are scenarios about what the client shows on one connection.
 func states() []scenario {
 	unknown := changes(61, 6, 2).with("mood", frame{"fine": []any{1, nil}})
@@ -69,100 +117,127 @@ func states() []scenario {
 		many = append(many, c)
 	}
 	return []scenario{
-		{"changes", "changes replace the numbers and the listed conversations; a conversation that was left is gone", "", []step{
+		story("changes", "changes replace the numbers and the listed conversations; a conversation that was left is gone",
 			started(), sends(golden("changes")), shows(), sends(golden("changes-left")), sends(changes(61, 7, 3)), shows(),
-		}},
-		{"stale", "older and repeated changes are ignored", "", []step{
+		),
+		story("stale", "older and repeated changes are ignored",
 			started(), sends(golden("changes")), shows(),
 			sends(changes(58, 9, 5)), sends(golden("changes").with("total", 8)), pings(),
 			sends(changes(60, 6, 2)), shows(),
-		}},
-		{"lost-update", "versions skip: the next changes repair what was lost", "", []step{
+		),
+		story("lost-update", "versions skip: the next changes repair what was lost",
 			started(), sends(changes(75, 9, 3)), shows(), sends(changes(74, 8, 2)), pings(), sends(changes(90, 7, 1)), shows(),
-		}},
-		{"unknown", "frames of unknown types and unknown fields are ignored", "", []step{
+		),
+		story("unknown", "frames of unknown types and unknown fields are ignored",
 			opens(), greets(golden("snapshot").with("mood", "fine")), shows(),
 			sends(frame{"t": "party", "version": 99, "total": 99}), pings(),
 			sends(unknown), shows(),
-		}},
-		{"withdrawn", "a snapshot replaces everything, also with a lower version", "", []step{
+		),
+		story("withdrawn", "a snapshot replaces everything, also with a lower version",
 			started(), greets(golden("snapshot-muted").with("version", 40)), shows(), sends(changes(41, 1, 1)), shows(),
-		}},
-		{"other-categories", "a snapshot of another epoch comes on the same connection, as after a token of other categories, and changes list nothing", "", []step{
+		),
+		story("other-categories", "a snapshot of another epoch comes on the same connection, as after a token of other categories, and changes list nothing",
 			started(), greets(golden("snapshot-muted").with("epoch", "e1.9f86d081884c7d65")), shows(),
 			sends(changes(70, 2, 2).with("epoch", "e1.9f86d081884c7d65").with("conversations", []any{})), shows(),
 			cuts(), resumed(), sends(changes(71, 3, 3).with("epoch", "e1.9f86d081884c7d65")), shows(),
-		}},
-		{"large-snapshot", "a snapshot of 500 conversations", "", []step{
+		),
+		story("large-snapshot", "a snapshot of 500 conversations",
 			opens(), greets(golden("snapshot").with("total", 500).with("conversations", many).with("more", true)), shows(),
-		}},
-		{"ping", "a frame ping is answered with pong, and a ping of WebSockets likewise", "", []step{
+		),
+		story("ping", "a frame ping is answered with pong, and a ping of WebSockets likewise",
 			started(), pings(), pingsBelow(), pings(),
-		}},
-		{"silence", "a connection without a sign of life is given up after somewhat more than two ping intervals", "", []step{
+		).over(WebSockets),
+		story("events", "an event stream is read by its format: comments, unknown fields, other line ends, pieces of any size",
+			started(),
+			writesAs(changes(60, 6, 2), func(event string) []string { return []string{"event: message\nmood: fine\n:\n" + event} }), shows(),
+			writesAs(changes(61, 7, 3), func(event string) []string { return []string{strings.ReplaceAll(event, "\n", "\r\n")} }), shows(),
+			writesAs(crowded(62), inPieces), shows(),
+			writesAs(changes(63, 5, 1), func(event string) []string { return []string{strings.ReplaceAll(event, "data: ", "data:")} }), shows(),
+			cuts(), resumed(), pings(),
+		).over(ServerSentEvents),
+		story("comments", "comments are signs of life: a stream on which only they come is kept",
+			opens(), greets(golden("snapshot").with("ping_ms", murmur.Milliseconds())), shows(),
+			comments(calm, murmur/4), sends(changes(58, 7, 1)), shows(),
+		).over(ServerSentEvents),
+		story("silence", "a connection without a sign of life is given up after somewhat more than two ping intervals",
 			opens(), greets(golden("snapshot").with("ping_ms", silence.Milliseconds())), shows(),
 			fallsSilent(), resumed(), sends(changes(58, 7, 1)), shows(),
-		}},
+		),
 	}
 }
 
 // returns are scenarios about reconnecting with a state.
 func returns() []scenario {
 	return []scenario{
-		{"resume", "after a cut, hello has the epoch and the version that the client holds", "", []step{
+		story("resume", "after a cut, hello or Last-Event-ID has the epoch and the version that the client holds",
 			started(), sends(golden("changes")), shows(),
 			cuts(), resumed(), sends(changes(60, 6, 2)), shows(),
 			cuts(), opens(), greets(changes(63, 5, 1)), shows(), cuts(), resumed(), pings(),
-		}},
-		{"gap", "after a gap the answer to hello is a snapshot: conversations that it does not list are gone", "", []step{
+		),
+		story("gap", "after a gap the client gets a snapshot: conversations that it does not list are gone",
 			started(), cuts(), opens(),
 			greets(golden("snapshot").with("version", 900).with("total", 1).with("conversations", []any{lunch(900, 1)})), shows(),
 			cuts(), resumed(), pings(),
-		}},
-		{"new-epoch", "a snapshot of a new epoch replaces everything, and hello then has that epoch", "", []step{
+		),
+		story("new-epoch", "a snapshot of a new epoch replaces everything, and the client then resumes from that epoch",
 			started(), cuts(), opens(), greets(golden("snapshot-muted").with("epoch", "e2")), shows(),
 			sends(changes(10, 1, 1).with("epoch", "e2")), shows(), cuts(), resumed(), pings(),
-		}},
-		{"stale-resume", "changes that were ignored do not change what hello says", "", []step{
+		),
+		story("stale-resume", "changes that were ignored do not change what hello says",
 			started(), sends(golden("changes")), shows(), sends(changes(58, 9, 5)), pings(), cuts(), resumed(), pings(),
-		}},
-		{"slow", "a client that was too slow is closed with 4103, without bye, and resumes", "", []step{
+		).over(WebSockets),
+		story("slow", "a client that was too slow is closed without bye, a WebSocket with 4103, and resumes",
 			started(), closes(4103), opens(), greets(changes(80, 9, 3)), shows(),
-		}},
+		),
 	}
 }
 
 // closings are scenarios about the end of connections and of tokens.
 func closings(pause time.Duration) []scenario {
 	return []scenario{
-		{"back-off", "after 4100, 4101 and 4102 the client waits for reconnect_ms", "", []step{
+		story("back-off", "after 4100, 4101 and 4102 the client waits for reconnect_ms",
 			started(), leaves(4100, pause), resumed(), leaves(4101, pause), resumed(), leaves(4102, pause), resumed(), pings(),
-		}},
-		{"reconnect", "after 4200 and 4203 the client reconnects after reconnect_ms; after 4201 and codes of later servers too", "", []step{
+		),
+		story("reconnect", "after 4200 and 4203 the client reconnects after reconnect_ms; after 4201 and codes of later servers too",
 			started(), leaves(4200, pause), resumed(), leaves(4201, 0), resumed(), leaves(4203, pause), resumed(), leaves(4299, 0), resumed(), pings(),
-		}},
-		{"bye", "bye tells when to reconnect even if the close frame is lost", "", []step{
+		),
+		story("bye", "bye tells when to reconnect even if the connection then breaks off",
 			started(), says(4200, pause), cuts(), resumed(), pings(),
-		}},
-		{"bye-refused", "bye with 4001 is final even if the close frame is lost", "", []step{
+		),
+		story("bye-refused", "bye with 4001 is final even if the connection then breaks off",
 			started(), says(4001, 0), cuts(), refused(4001),
-		}},
-		{"close-refused", "4001 in the close frame is final without bye", "", []step{
+		),
+		story("close-refused", "4001 in the close frame is final without bye",
 			started(), closes(4001), refused(4001),
-		}},
-		{"token-expired", "after 4202 the client reconnects with a fresh token", "", []step{
+		).over(WebSockets),
+		story("token-expired", "after 4202 the client reconnects with a fresh token",
 			started(), leaves(4202, 0), resumed(), pings(),
-		}},
-		{"token-refresh", "the client sends a fresh token before the old one expires, and stays connected", "", []step{
+		),
+		story("token-refresh", "the client sends a fresh token before the old one expires, and stays connected",
 			opens(), greetsUntil(golden("snapshot"), lifetime), shows(), renews(),
 			answers(golden("ok-auth").with("expires_at", "2126-11-02T11:15:00Z")),
 			sends(changes(58, 7, 1)), shows(),
-		}},
-		{"token-unchecked", "if a fresh token cannot be checked now, the connection stays", "", []step{
+		).over(WebSockets),
+		story("token-unchecked", "if a fresh token cannot be checked now, the connection stays",
 			opens(), greetsUntil(golden("snapshot"), lifetime), shows(), renews(),
 			answers(frame{"t": "error", "code": "unavailable", "message": "the token cannot be checked now"}),
 			pings(), sends(changes(58, 7, 1)), shows(),
-		}},
+		).over(WebSockets),
+		story("status-401", "a stream that is refused with 401 is opened again with a fresh token",
+			turnsAway(http.StatusUnauthorized, 0), started(),
+			cuts(), turnsAway(http.StatusUnauthorized, 0), resumed(), pings(),
+		).over(ServerSentEvents),
+		story("status-429", "a stream that is refused with 429 is opened again after retry_ms",
+			turnsAway(http.StatusTooManyRequests, pause), started(),
+			cuts(), turnsAway(http.StatusTooManyRequests, pause), resumed(), pings(),
+		).over(ServerSentEvents),
+		story("status-503", "a stream that is refused with 503 is opened again after retry_ms",
+			turnsAway(http.StatusServiceUnavailable, pause), started(),
+			cuts(), turnsAway(http.StatusServiceUnavailable, pause), resumed(), pings(),
+		).over(ServerSentEvents),
+		story("status-proxy", "a stream that a proxy answers with 502 and HTML is opened again",
+			started(), cuts(), turnsAwayAsProxy(), resumed(), pings(),
+		).over(ServerSentEvents),
 	}
 }
 
@@ -173,47 +248,117 @@ func commands(pause time.Duration) []scenario {
 	read := frame{"conversation_id": "design-crew", "up_to_seq": "42"}
 	wantRead := frame{"conversation_id": "design-crew", "up_to_seq": 42}
 	return []scenario{
-		{"read", "a read is sent, its ok reported, and its effect comes as changes", "", []step{
+		story("read", "a read is sent, its ok reported, and its effect comes as changes",
 			started(), does("read", read), gets("read", wantRead), answers(ok), done(), sends(golden("changes")), shows(),
-		}},
-		{"changes-before-ok", "the effect of a read comes before its ok", "", []step{
+		),
+		story("changes-before-ok", "the effect of a read comes before its ok",
 			started(), does("read", read), gets("read", wantRead), sends(golden("changes")), shows(), answers(ok), done(),
-		}},
-		{"read_all", "read_all is sent while connected", "", []step{
+		),
+		story("read_all", "read_all is sent while connected",
 			started(), does("read_all", frame{}), gets("read_all", frame{}), answers(ok), done(),
 			greets(golden("snapshot-muted").with("version", 58)), shows(),
-		}},
-		{"mark_unread", "mark_unread is sent", "", []step{
+		),
+		story("mark_unread", "mark_unread is sent",
 			started(), does("mark_unread", frame{"conversation_id": "Café ☕"}),
 			gets("mark_unread", frame{"conversation_id": "Café ☕"}), answers(ok), done(),
 			sends(golden("changes")), shows(),
-		}},
-		{"command-refused", "an error without retry_ms is final, and its effect is undone", "", []step{
+		),
+		story("command-refused", "an error without retry_ms is final, and its effect is undone",
 			started(), does("mark_unread", frame{"conversation_id": "design-crew"}),
 			gets("mark_unread", frame{"conversation_id": "design-crew"}), answers(golden("error-final")), failed("not_found"), shows(),
 			pings(), sends(golden("changes")), shows(),
-		}},
-		{"read-refused", "a read of a conversation that the token does not show is refused finally, and its effect is undone", "", []step{
+		),
+		story("read-refused", "a read of a conversation that the token does not show is refused finally, and its effect is undone",
 			started(), does("read", read), gets("read", wantRead), answers(golden("error-final")), failed("not_found"), shows(),
 			pings(), sends(golden("changes")), shows(),
-		}},
-		{"command-retried", "after an error with retry_ms the command is sent again, not earlier", "", []step{
-			started(), does("read", read), gets("read", wantRead), retries(pause), answers(ok), done(),
+		),
+		story("command-retried", "after an error with retry_ms the command is sent again, not earlier",
+			started(), does("read", read), gets("read", wantRead), retries(golden("error"), pause), answers(ok), done(),
 			sends(golden("changes")), shows(),
-		}},
-		{"answer-lost", "a command whose answer was lost is sent again after the reconnect, under its id", "", []step{
+		),
+		story("command-limited", "after 429 the command is sent again after retry_ms, and not earlier",
+			started(), does("read", read), gets("read", wantRead), retries(golden("error-rate-limited"), pause), answers(ok), done(),
+			sends(golden("changes")), shows(),
+		).over(ServerSentEvents),
+		story("command-lost", "a command whose answer alone was lost is sent again under its id, and the stream stays",
+			started(), does("read", read), gets("read", wantRead), loses(), getsAgain(), answers(ok), done(),
+			sends(golden("changes")), shows(),
+		).over(ServerSentEvents),
+		story("command-proxy", "a command that a proxy answers with 502 and HTML is sent again under its id",
+			started(), does("read", read), gets("read", wantRead), garbles(), getsAgain(), answers(ok), done(),
+			sends(golden("changes")), shows(),
+		).over(ServerSentEvents),
+		story("answer-lost", "a command whose answer was lost is sent again after the reconnect, under its id",
 			started(), does("read", read), gets("read", wantRead), cuts(), resumed(), getsAgain(), answers(ok), done(),
 			sends(golden("changes")), shows(),
-		}},
-		{"offline", "a read of the time without a connection is sent after the reconnect", "", []step{
+		),
+		story("offline", "a read of the time without a connection is sent after the reconnect",
 			started(), leaves(4200, pause), does("read", read), resumed(), gets("read", wantRead), answers(ok), done(),
 			sends(golden("changes")), shows(),
-		}},
-		{"large-seqs", "seqs above 2^53 are not rounded", "", []step{
+		),
+		story("large-seqs", "seqs above 2^53 are not rounded",
 			opens(), greets(golden("snapshot-large-seqs")), shows(),
 			does("read", frame{"conversation_id": "snowflakes", "up_to_seq": seq.String()}),
 			gets("read", frame{"conversation_id": "snowflakes", "up_to_seq": seq}), answers(ok), done(),
 			greets(golden("snapshot-empty").with("version", 4)), shows(),
-		}},
+		),
 	}
+}
+
+// restartings are scenarios about clients that store their state.
+func restartings() []scenario {
+	ok := golden("ok")
+	read := frame{"conversation_id": "design-crew", "up_to_seq": "42"}
+	wantRead := frame{"conversation_id": "design-crew", "up_to_seq": 42}
+	return []scenario{
+		story("restart", "a client that is started again resumes with the epoch and the version that it held",
+			started(), sends(golden("changes")), shows(),
+			restarts(), resumed(), shows(), sends(changes(60, 6, 2)), shows(),
+			restarts(), opens(), greets(changes(63, 5, 1)), shows(),
+		).storing(),
+		story("restart-epoch", "a snapshot of a new epoch replaces the stored state, and is stored in its place",
+			started(), restarts(), opens(), greets(golden("snapshot-muted").with("epoch", "e2")), shows(),
+			restarts(), resumed(), shows(), sends(changes(10, 1, 1).with("epoch", "e2")), shows(),
+		).storing(),
+		story("restart-unsent", "what the user did without a connection is sent once the client was started again, in order",
+			started(), leaves(4200, absence), does("read", read), does("mark_unread", frame{"conversation_id": "design-crew"}),
+			restarts(), resumed(),
+			gets("read", wantRead), answers(ok), gets("mark_unread", frame{"conversation_id": "design-crew"}), answers(ok),
+			sends(marked(59)), shows(),
+		).storing(),
+		story("restart-unanswered", "a command without an answer is sent once more when the client was started again, under its id, and not after its answer",
+			started(), does("read", read), gets("read", wantRead),
+			restarts(), resumed(), getsAgain(), answers(ok), sends(golden("changes")), shows(),
+			restarts(), resumed(), shows(), pings(), sends(changes(60, 6, 2)), shows(),
+		).storing(),
+		story("killed", "a client that is killed has stored its commands before it sent them",
+			started(), does("read", read), gets("read", wantRead),
+			kills(), opens(), greets(golden("snapshot").with("version", 58)), getsAgain(), answers(ok), sends(golden("changes")), shows(),
+		).storing(),
+		story("restart-truncated", "a client whose stored files are cut off starts without a state that it never held",
+			started(), restartsAfter((*performance).truncates), opens(), greets(golden("snapshot-muted").with("version", 70)), shows(),
+			restarts(), resumed(), shows(), sends(changes(71, 1, 1)), shows(),
+		).storing(),
+		story("restart-user", "another user who signs in sees, resumes and sends nothing of the last one",
+			started(), leaves(4200, absence), does("read", read),
+			restartsAfter((*performance).signsIn), opens(), greets(golden("snapshot-muted")), shows(), pings(),
+			sends(changes(60, 6, 2)), shows(),
+		).storing(),
+	}
+}
+
+// crowded is changes with a conversation whose name has characters of several bytes.
+func crowded(version int64) frame {
+	c := lunch(version, 4)
+	c["conversation_id"] = "Café ☕"
+	return changes(version, 8, 4).with("conversations", []any{c})
+}
+
+// inPieces splits an event so that lines, and characters, end in the next piece.
+func inPieces(event string) []string {
+	var pieces []string
+	for piece := range slices.Chunk([]byte(event), 7) {
+		pieces = append(pieces, string(piece))
+	}
+	return pieces
 }

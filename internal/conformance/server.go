@@ -22,36 +22,53 @@ const writeTimeout = 10 * time.Second
 // server accepts the connections of the client under test and turns what comes
 // into events. It answers nothing by itself but pings of WebSockets.
 type server struct {
-	url  string
-	tell func(event)
-	http *http.Server
+	url       string
+	transport Transport
+	tell      func(event)
+	http      *http.Server
+	// quit ends the handlers of streams and commands.
+	quit chan struct{}
 
 	mu    sync.Mutex
-	conns []*conn
+	conns []*websocket.Conn
 	ended bool
 	wait  sync.WaitGroup
 }
 
+// link is what differs between the transports of a connection.
+type link interface {
+	// send writes a frame.
+	send(f frame) error
+	// ping sends a sign of life below the frames.
+	ping() error
+	// end closes the connection in order; a WebSocket has a code and a reason. The
+	// client's answer ends it, or cut does.
+	end(code int, reason string) error
+	// cut ends the connection without a word, with a reset.
+	cut()
+}
+
 // conn is a connection of the client.
 type conn struct {
-	*websocket.Conn
-	number int
+	link
 	// protocols are what the client offered, header is its Authorization.
 	protocols []string
 	header    string
+	// lastEventID is what a stream's client holds, in place of hello.
+	lastEventID string
 	// mute stops the answers to pings of WebSockets.
 	mute atomic.Bool
 }
 
 // listen starts a server on a free port.
-func listen(ctx context.Context, tell func(event)) (*server, error) {
+func listen(ctx context.Context, transport Transport, tell func(event)) (*server, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("listen for the client: %w", err)
 	}
-	s := &server{url: "http://" + listener.Addr().String(), tell: tell}
-	s.http = &http.Server{Handler: http.HandlerFunc(s.serve), ReadHeaderTimeout: writeTimeout}
+	s := &server{url: "http://" + listener.Addr().String(), transport: transport, tell: tell, quit: make(chan struct{})}
+	s.http = &http.Server{Handler: http.HandlerFunc(s.serve), ReadHeaderTimeout: writeTimeout, ConnContext: withTCP}
 	s.wait.Go(func() {
 		_ = s.http.Serve(listener) // ends when close closes the listener
 	})
@@ -63,6 +80,7 @@ func (s *server) close() {
 	_ = s.http.Close() // an error of the listener changes nothing
 	s.mu.Lock()
 	s.ended = true
+	close(s.quit)
 	for _, c := range s.conns {
 		_ = c.Close() // fails only if it is closed
 	}
@@ -70,12 +88,40 @@ func (s *server) close() {
 	s.wait.Wait()
 }
 
+// enter counts a handler that close waits for; false if close has been called.
+func (s *server) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ended {
+		s.wait.Add(1)
+	}
+	return !s.ended
+}
+
 func (s *server) serve(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path != "/v1/ws" {
-		s.tell(event{kind: strayed, text: []byte(r.Method + " " + r.URL.Path)})
-		http.NotFound(w, r)
+	if !s.enter() {
 		return
 	}
+	defer s.wait.Done()
+	switch {
+	case s.transport == WebSockets && r.URL.Path == "/v1/ws":
+		s.serveSocket(w, r)
+	case s.transport == ServerSentEvents && r.Method == http.MethodOptions:
+		allowOrigin(w)
+	case s.transport == ServerSentEvents && r.Method == http.MethodGet && r.URL.Path == "/v1/sse":
+		allowOrigin(w)
+		s.serveStream(w, r)
+	case s.transport == ServerSentEvents && r.Method == http.MethodPost && r.URL.Path == "/v1/commands":
+		allowOrigin(w)
+		s.serveCommand(w, r)
+	default:
+		s.tell(event{kind: strayed, text: []byte(r.Method + " " + r.URL.Path)})
+		http.NotFound(w, r)
+	}
+}
+
+// serveSocket accepts a WebSocket and turns its frames into events until it ends.
+func (s *server) serveSocket(w http.ResponseWriter, r *http.Request) {
 	upgrader := websocket.Upgrader{
 		Subprotocols: []string{"badge.v1"},
 		CheckOrigin:  func(*http.Request) bool { return true }, // a client may be a browser
@@ -85,29 +131,22 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 		s.tell(event{kind: strayed, text: []byte("a request that is no WebSocket upgrade: " + err.Error())})
 		return
 	}
+	defer ws.Close()
 	s.mu.Lock()
-	c := &conn{Conn: ws, number: len(s.conns) + 1, protocols: websocket.Subprotocols(r), header: r.Header.Get("Authorization")}
-	s.conns = append(s.conns, c)
-	if s.ended {
-		_ = c.Close() // close has been called
-	} else {
-		s.wait.Add(1)
-		defer s.wait.Done()
-	}
+	s.conns = append(s.conns, ws)
+	ended := s.ended
 	s.mu.Unlock()
-	s.read(c)
-}
-
-// read turns the frames of a connection into events until it ends.
-func (s *server) read(c *conn) {
-	defer c.Close()
-	c.SetReadLimit(maxFrameBytes)
-	c.SetPongHandler(func(string) error {
+	if ended {
+		return // close has not seen it
+	}
+	c := &conn{link: socket{ws}, protocols: websocket.Subprotocols(r), header: r.Header.Get("Authorization")}
+	ws.SetReadLimit(maxFrameBytes)
+	ws.SetPongHandler(func(string) error {
 		s.tell(event{kind: ponged, conn: c})
 		return nil
 	})
-	answer := c.PingHandler()
-	c.SetPingHandler(func(data string) error {
+	answer := ws.PingHandler()
+	ws.SetPingHandler(func(data string) error {
 		if c.mute.Load() {
 			return nil
 		}
@@ -115,7 +154,7 @@ func (s *server) read(c *conn) {
 	})
 	s.tell(event{kind: opened, conn: c})
 	for {
-		kind, text, err := c.ReadMessage()
+		kind, text, err := ws.ReadMessage()
 		switch {
 		case err != nil:
 			s.tell(event{kind: closed, conn: c, err: err})
@@ -128,27 +167,32 @@ func (s *server) read(c *conn) {
 	}
 }
 
-// send writes a frame.
-func (c *conn) send(text []byte) error {
-	if err := c.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+// socket is a WebSocket.
+type socket struct{ ws *websocket.Conn }
+
+func (s socket) send(f frame) error {
+	if err := s.ws.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		return err
 	}
-	return c.WriteMessage(websocket.TextMessage, text)
+	return s.ws.WriteMessage(websocket.TextMessage, f.encode())
 }
 
-// end sends a close frame. The client's answer ends the connection, or cut does.
-func (c *conn) end(code int, reason string) error {
-	return c.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, reason), time.Now().Add(writeTimeout))
+func (s socket) end(code int, reason string) error {
+	return s.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, reason), time.Now().Add(writeTimeout))
 }
 
-// ping sends a ping of WebSockets.
-func (c *conn) ping() error {
-	return c.WriteControl(websocket.PingMessage, nil, time.Now().Add(writeTimeout))
+func (s socket) ping() error {
+	return s.ws.WriteControl(websocket.PingMessage, nil, time.Now().Add(writeTimeout))
 }
 
-// cut ends the connection without a close frame, with a reset.
-func (c *conn) cut() {
-	if tcp, ok := c.NetConn().(*net.TCPConn); ok {
+func (s socket) cut() {
+	reset(s.ws.NetConn())
+	_ = s.ws.Close() // fails only if it is closed
+}
+
+// reset closes a TCP connection with a reset.
+func reset(c net.Conn) {
+	if tcp, ok := c.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0) // then it ends without a reset, which is as good
 	}
 	_ = c.Close() // fails only if it is closed
@@ -156,14 +200,20 @@ func (c *conn) cut() {
 
 // credentials returns the tokens of the handshake by the way in which they came.
 func (c *conn) credentials() map[string]string {
-	found := map[string]string{}
-	if scheme, token, _ := strings.Cut(c.header, " "); strings.EqualFold(scheme, "Bearer") {
-		found[wayHeader] = strings.TrimSpace(token)
-	}
+	found := bearer(c.header)
 	for _, p := range c.protocols {
 		if token, ok := strings.CutPrefix(p, "bearer."); ok {
 			found[waySubprotocol] = token
 		}
+	}
+	return found
+}
+
+// bearer returns the token of an Authorization header, if it has one.
+func bearer(header string) map[string]string {
+	found := map[string]string{}
+	if scheme, token, _ := strings.Cut(header, " "); strings.EqualFold(scheme, "Bearer") {
+		found[wayHeader] = strings.TrimSpace(token)
 	}
 	return found
 }

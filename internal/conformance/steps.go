@@ -4,7 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -25,43 +30,94 @@ func opens() step { return opensBy("") }
 
 func opensBy(way string) step {
 	return func(p *performance) error {
-		var found map[string]string
-		err := p.await("a WebSocket to /v1/ws that offers badge.v1", func(e event) (bool, error) {
-			if e.kind != opened {
-				return false, nil
-			}
-			if !slices.Contains(e.conn.protocols, "badge.v1") {
-				return false, &failure{expected: "the subprotocol badge.v1", happened: fmt.Sprintf("the client offers %q", e.conn.protocols)}
-			}
-			if early := p.comeBack.Sub(e.at); early > grace {
-				return false, &failure{expected: "to reconnect after reconnect_ms", happened: fmt.Sprintf("the client reconnects %v too early", early.Round(time.Millisecond))}
-			}
-			p.conn, found = e.conn, e.conn.credentials()
-			return true, nil
-		})
+		found, err := p.connects()
 		if err != nil {
 			return err
 		}
-		expected := `hello without a state`
-		if p.held.Epoch != "" {
-			expected = fmt.Sprintf("hello with epoch %s and version %d", p.held.Epoch, p.held.Version)
+		hello := lastEvent(p.conn.lastEventID)
+		if p.transport == WebSockets {
+			if err := p.takes("hello", p.expectedHello()); err != nil {
+				return err
+			}
+			hello = p.last
+			if token := hello.text("token"); token != "" {
+				found[wayHello] = token
+			}
+		} else {
+			way = wayHeader // the only one
 		}
-		if err := p.takes("hello", expected); err != nil {
+		if err := p.checkHello(hello); err != nil {
 			return err
-		}
-		epoch, version := p.last["epoch"], p.last["version"]
-		number, _ := version.(json.Number)
-		switch {
-		case p.held.Epoch == "" && epoch == nil && version == nil:
-		case p.held.Epoch != "" && epoch == p.held.Epoch && number.String() == fmt.Sprint(p.held.Version):
-		default:
-			return &failure{expected: expected, happened: fmt.Sprintf("the client sends epoch %v and version %v", epoch, version)}
-		}
-		if token := p.last.text("token"); token != "" {
-			found[wayHello] = token
 		}
 		return p.checkToken(found, way)
 	}
+}
+
+// connects waits for a connection, and returns the tokens that came with it.
+func (p *performance) connects() (found map[string]string, err error) {
+	expected := "a WebSocket to /v1/ws that offers badge.v1"
+	if p.transport == ServerSentEvents {
+		expected = "GET /v1/sse"
+	}
+	p.opening = true
+	err = p.await(expected, func(e event) (bool, error) {
+		if e.kind != opened {
+			return false, nil
+		}
+		if p.transport == WebSockets && !slices.Contains(e.conn.protocols, "badge.v1") {
+			return false, &failure{expected: "the subprotocol badge.v1", happened: fmt.Sprintf("the client offers %q", e.conn.protocols)}
+		}
+		if early := p.comeBack.Sub(e.at); early > grace {
+			return false, &failure{expected: "to reconnect after " + p.pauseName(), happened: fmt.Sprintf("the client reconnects %v too early", early.Round(time.Millisecond))}
+		}
+		p.conn, found = e.conn, e.conn.credentials()
+		return true, nil
+	})
+	p.opening = false
+	p.overtaken = append(p.overtaken, p.early...)
+	p.early = nil
+	return found, err
+}
+
+// pauseName is the field that says how long a client must wait.
+func (p *performance) pauseName() string {
+	if p.refusedStream {
+		return "retry_ms"
+	}
+	return "reconnect_ms"
+}
+
+func (p *performance) expectedHello() string {
+	name := "hello"
+	if p.transport == ServerSentEvents {
+		name = "Last-Event-ID"
+	}
+	switch {
+	case p.lost:
+		return name + " with a state that the client has held, or none"
+	case p.held.Epoch == "":
+		return name + " without a state"
+	default:
+		return fmt.Sprintf("%s with epoch %s and version %d", name, p.held.Epoch, p.held.Version)
+	}
+}
+
+// checkHello checks what the client says that it holds.
+func (p *performance) checkHello(hello frame) error {
+	may := []state{p.held}
+	if p.lost {
+		may = append(may, p.before...)
+	}
+	expected := p.expectedHello()
+	p.lost = false
+	epoch, version := hello["epoch"], hello["version"]
+	for _, s := range may {
+		if s.Epoch == "" && epoch == nil && version == nil ||
+			s.Epoch != "" && epoch == s.Epoch && version == json.Number(strconv.FormatInt(s.Version, 10)) {
+			return nil
+		}
+	}
+	return &failure{expected: expected, happened: fmt.Sprintf("the client sends epoch %v and version %v", epoch, version)}
 }
 
 // takes waits for a frame of the client.
@@ -76,7 +132,10 @@ func (p *performance) takesFor(limit time.Duration, t, expected string) error {
 		if err != nil || f.text("t") != t {
 			return false, err
 		}
-		p.last = f
+		p.last, p.post = f, e.post
+		if p.post != nil {
+			return true, p.checkToken(bearer(p.post.header), wayHeader)
+		}
 		return true, nil
 	})
 }
@@ -138,6 +197,10 @@ func cuts() step {
 		p.note(time.Now(), "the server cuts the connection")
 		p.conn.cut()
 		p.conn = nil
+		if p.post != nil {
+			p.post.cut()
+			p.post = nil
+		}
 		return nil
 	}
 }
@@ -145,6 +208,7 @@ func cuts() step {
 // says sends bye, after which the client may not reconnect for a time.
 func says(code int, pause time.Duration) step {
 	return func(p *performance) error {
+		p.refusedStream = false
 		bye := frame{"t": "bye", "code": code, "reason": "the script says so"}
 		if pause > 0 {
 			bye["reconnect_ms"] = pause.Milliseconds()
@@ -158,7 +222,11 @@ func says(code int, pause time.Duration) step {
 // closes sends a close frame without bye.
 func closes(code int) step {
 	return func(p *performance) error {
-		p.note(time.Now(), fmt.Sprintf("the server closes the connection with %d", code))
+		if p.transport == WebSockets {
+			p.note(time.Now(), fmt.Sprintf("the server closes the connection with %d", code))
+		} else {
+			p.note(time.Now(), "the server ends the stream")
+		}
 		p.mustRenew = p.mustRenew || code == 4202
 		_ = p.conn.end(code, "the script says so") // after bye the client may have closed it
 		p.conn = nil
@@ -231,12 +299,13 @@ func gets(t string, fields frame) step {
 	}
 }
 
-// retries refuses the last command for a time, and waits for it once more.
-func retries(after time.Duration) step {
+// retries refuses the last command with an error for a time, and waits for it once
+// more.
+func retries(with frame, after time.Duration) step {
 	return func(p *performance) error {
 		again := time.Now().Add(after)
-		refusal := golden("error").with("id", p.last["id"]).with("retry_ms", after.Milliseconds())
-		if err := then(sends(refusal), getsAgain())(p); err != nil {
+		refusal := with.with("id", p.last["id"]).with("retry_ms", after.Milliseconds())
+		if err := then(replies(refusal), getsAgain())(p); err != nil {
 			return err
 		}
 		if early := time.Until(again); early > grace {
@@ -262,7 +331,186 @@ func getsAgain() step {
 
 // answers answers the last frame of the client.
 func answers(f frame) step {
-	return func(p *performance) error { return p.send(f.with("id", p.last["id"])) }
+	return func(p *performance) error { return p.reply(f.with("id", p.last["id"])) }
+}
+
+func replies(f frame) step {
+	return func(p *performance) error { return p.reply(f) }
+}
+
+// loses loses the answer of the last command over HTTP.
+func loses() step {
+	return func(p *performance) error {
+		p.note(time.Now(), "the server cuts the connection of the command")
+		p.post.cut()
+		p.post = nil
+		return nil
+	}
+}
+
+// garbles answers the last command over HTTP as a proxy without a server would.
+func garbles() step {
+	return func(p *performance) error {
+		p.note(time.Now(), "a proxy answers the command with 502 and HTML")
+		p.post.answers <- badGateway()
+		p.post = nil
+		return nil
+	}
+}
+
+// badGateway is an answer of a proxy.
+func badGateway() answer {
+	return answer{status: http.StatusBadGateway, contentType: "text/html", body: []byte("<h1>Bad gateway</h1>")}
+}
+
+// turnsAway waits for a stream and refuses it with the status that corresponds to an
+// error.
+func turnsAway(status int, pause time.Duration) step {
+	return func(p *performance) error {
+		refusal := frame{"message": "the script says so"}
+		if pause > 0 {
+			refusal["retry_ms"] = pause.Milliseconds()
+		}
+		if err := p.refuseStream(problem(status, refusal)); err != nil {
+			return err
+		}
+		p.refusedStream = true
+		p.mustRenew = p.mustRenew || status == http.StatusUnauthorized
+		if pause > 0 {
+			p.comeBack = time.Now().Add(pause)
+		}
+		return nil
+	}
+}
+
+// turnsAwayAsProxy is turnsAway by a proxy without a server.
+func turnsAwayAsProxy() step {
+	return func(p *performance) error { return p.refuseStream(badGateway()) }
+}
+
+func (p *performance) refuseStream(a answer) error {
+	if err := opens()(p); err != nil {
+		return err
+	}
+	refused, ok := p.conn.link.(*stream)
+	if !ok {
+		return errors.New("only a stream is refused with a status")
+	}
+	p.note(time.Now(), fmt.Sprintf("the server refuses the stream with %d %s", a.status, a.body))
+	refused.refuse(a)
+	p.conn = nil
+	return nil
+}
+
+// writesAs sends a frame in other bytes: each part is written by itself.
+func writesAs(f frame, parts func(event string) []string) step {
+	return func(p *performance) error {
+		writer, ok := p.conn.link.(*stream)
+		if !ok {
+			return errors.New("only a stream is written in parts")
+		}
+		for _, part := range parts(eventOf(f)) {
+			p.note(time.Now(), fmt.Sprintf("the server writes %q", part))
+			if err := writer.write(part); err != nil {
+				return &failure{expected: "a connection that takes events", happened: "writing failed: " + err.Error()}
+			}
+		}
+		p.holds(f)
+		return nil
+	}
+}
+
+// comments sends signs of life for several of the client's patiences.
+func comments(during, every time.Duration) step {
+	return func(p *performance) error {
+		const expected = "to keep a stream on which comments come"
+		for end := time.Now().Add(during); time.Now().Before(end); {
+			p.note(time.Now(), "the server sends a comment")
+			if err := p.conn.ping(); err != nil {
+				return &failure{expected: expected, happened: "writing failed: " + err.Error()}
+			}
+			if err := p.quiet(expected, every); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// restarts ends the client's program and starts it again.
+func restarts() step {
+	return restartsAfter(func(*performance) error { return nil })
+}
+
+// restartsAfter is restarts with something that happens while no program runs.
+func restartsAfter(meanwhile func(*performance) error) step {
+	return func(p *performance) error {
+		p.note(time.Now(), "the client's program is ended and started again")
+		if err := p.client.stdin.Close(); err != nil {
+			return &failure{expected: "a client that reads commands", happened: "closing its standard input failed: " + err.Error()}
+		}
+		return p.startsAgain("the program to exit with 0 at the end of its standard input", func(err error) bool { return err == nil }, meanwhile)
+	}
+}
+
+// truncates cuts off the second half of every file that the client has stored, as after
+// a power failure.
+func (p *performance) truncates() error {
+	p.note(time.Now(), "the second half of each stored file is lost")
+	p.lost = true
+	return filepath.WalkDir(p.store, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		return os.Truncate(path, info.Size()/2)
+	})
+}
+
+// signsIn changes the user.
+func (p *performance) signsIn() error {
+	p.user = anotherUser
+	p.note(time.Now(), "the user "+p.user+" signs in")
+	p.held, p.before = state{}, nil
+	return nil
+}
+
+// kills ends the client's program by force and starts it again.
+func kills() step {
+	return func(p *performance) error {
+		p.note(time.Now(), "the client's program is killed and started again")
+		if err := p.client.cmd.Process.Kill(); err != nil {
+			return &failure{expected: "a program that runs", happened: "killing it failed: " + err.Error()}
+		}
+		p.lost = true
+		return p.startsAgain("the program to end", func(error) bool { return true }, func(*performance) error { return nil })
+	}
+}
+
+// startsAgain starts the client once it has ended as it must and something has happened.
+func (p *performance) startsAgain(expected string, ended func(error) bool, meanwhile func(*performance) error) error {
+	p.conn, p.post, p.leaving = nil, nil, true
+	p.overtaken = nil
+	err := p.await(expected, func(e event) (bool, error) { return e.kind == exited && ended(e.err), nil })
+	if err != nil {
+		return err
+	}
+	<-p.client.ended
+	if err := meanwhile(p); err != nil {
+		return fmt.Errorf("between two runs of the client: %w", err)
+	}
+	p.leaving = false
+	p.comeBack = time.Time{} // a new client does not know of it
+	p.states = []state{{}, p.held}
+	if p.lost {
+		p.states = append(slices.Clone(p.before), p.held)
+	}
+	p.shown = state{}
+	p.client, err = p.start()
+	return err
 }
 
 // done waits until the client says that its last command is durable.
@@ -292,10 +540,21 @@ func failed(code string) step {
 }
 
 // pings sends a ping, which the client answers: it has handled what came before.
+// A stream gets a comment, which it does not answer.
 func pings() step {
-	return then(sends(golden("ping")), func(p *performance) error {
+	return func(p *performance) error {
+		if p.transport == ServerSentEvents {
+			p.note(time.Now(), "the server sends a comment")
+			if err := p.conn.ping(); err != nil {
+				return &failure{expected: "a connection that takes events", happened: "writing failed: " + err.Error()}
+			}
+			return nil
+		}
+		if err := p.send(golden("ping")); err != nil {
+			return err
+		}
 		return p.takes("pong", "the frame pong")
-	})
+	}
 }
 
 // pingsBelow sends a ping of WebSockets.
@@ -335,7 +594,7 @@ func renews() step {
 		if p.last["id"] == nil {
 			return &failure{expected: "auth with an id", happened: "the client sends none: it cannot know what an answer is about"}
 		}
-		if p.last.text("token") != freshToken() {
+		if p.last.text("token") != p.freshToken() {
 			return &failure{expected: "auth with the token of BADGED_FRESH_TOKEN", happened: "the client sends another token"}
 		}
 		return nil

@@ -6,9 +6,11 @@ import { randomUUID } from "node:crypto";
 import { createInterface } from "node:readline";
 import WebSocket from "ws";
 
-const { BADGED_URL, BADGED_TOKEN, BADGED_FRESH_TOKEN, BADGED_AUTH, BADGED_BACKOFF_MS } = process.env;
+const { BADGED_URL, BADGED_TOKEN, BADGED_FRESH_TOKEN, BADGED_AUTH, BADGED_BACKOFF_MS, BADGED_STORE, BADGED_TRANSPORT } = process.env;
 
 const print = (line) => console.log(JSON.stringify(line));
+if (BADGED_TRANSPORT === "sse") print({ unsupported: "server-sent events" });
+if (BADGED_STORE) print({ unsupported: "storing its state" });
 if (BADGED_AUTH === "hello" || BADGED_AUTH === "subprotocol") print({ unsupported: `a token by the way ${BADGED_AUTH}` });
 
 let token = BADGED_TOKEN;

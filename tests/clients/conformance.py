@@ -146,6 +146,10 @@ def ended(task):
 
 
 async def main():
+    if os.environ["BADGED_TRANSPORT"] == "sse":
+        say(unsupported="server-sent events")
+    if os.environ["BADGED_STORE"]:
+        say(unsupported="storing its state")
     if os.environ["BADGED_AUTH"] in ("header", "subprotocol"):
         say(unsupported=f"a token by the way {os.environ['BADGED_AUTH']}")
     client = Client()

@@ -21,6 +21,9 @@ final class Conformance {
     public static void main(String[] args) throws Exception {
         out = new PrintStream(System.out, true, "UTF-8");
         String way = System.getenv("BADGED_AUTH");
+        if ("sse".equals(System.getenv("BADGED_TRANSPORT"))) print("unsupported", "server-sent events");
+        String store = System.getenv("BADGED_STORE");
+        if (store != null && !store.isEmpty()) print("unsupported", "storing its state");
         if (way.equals("subprotocol") || way.equals("hello")) print("unsupported", "a token by the way " + way);
 
         TokenSource tokens = new TokenSource() {

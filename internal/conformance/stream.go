@@ -1,0 +1,238 @@
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// tcpKey is the key of a request's TCP connection in its context.
+type tcpKey struct{}
+
+func withTCP(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, tcpKey{}, c)
+}
+
+func tcpOf(r *http.Request) net.Conn {
+	c, _ := r.Context().Value(tcpKey{}).(net.Conn)
+	return c
+}
+
+// allowOrigin lets pages of any origin use a route: a client may be a browser.
+func allowOrigin(w http.ResponseWriter) {
+	h := w.Header()
+	h.Set("Access-Control-Allow-Origin", "*")
+	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Last-Event-ID")
+	h.Set("Access-Control-Expose-Headers", "Retry-After")
+	h.Set("Access-Control-Max-Age", "600")
+}
+
+// stream is an event stream. The script writes it while its handler waits.
+type stream struct {
+	writer  http.ResponseWriter
+	control *http.ResponseController
+	tcp     net.Conn
+	started bool
+	// done is closed when the script has ended the stream.
+	done chan struct{}
+	once sync.Once
+}
+
+// serveStream opens a stream and waits until the script ends it.
+func (s *server) serveStream(w http.ResponseWriter, r *http.Request) {
+	e := &stream{writer: w, control: http.NewResponseController(w), tcp: tcpOf(r), done: make(chan struct{})}
+	c := &conn{link: e, header: r.Header.Get("Authorization"), lastEventID: r.Header.Get("Last-Event-ID")}
+	s.tell(event{kind: opened, conn: c})
+	select {
+	case <-e.done:
+		return
+	case <-s.quit:
+		return
+	case <-r.Context().Done():
+		s.tell(event{kind: closed, conn: c, err: context.Cause(r.Context())})
+	}
+	// The script may be writing.
+	select {
+	case <-e.done:
+	case <-s.quit:
+	}
+}
+
+// begin writes the head of the answer, and the pause that clients without one of
+// their own make.
+func (e *stream) begin() error {
+	if e.started {
+		return nil
+	}
+	e.started = true
+	h := e.writer.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Connection", "close")
+	return e.write("retry: " + strconv.FormatInt(backoff.Milliseconds(), 10) + "\n\n")
+}
+
+func (e *stream) write(text string) error {
+	if err := e.control.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(e.writer, text); err != nil {
+		return err
+	}
+	return e.control.Flush()
+}
+
+// eventOf returns a frame as an event. The id of a state is what the client then
+// holds.
+func eventOf(f frame) string {
+	var b bytes.Buffer
+	switch f.text("t") {
+	case "snapshot", "changes":
+		fmt.Fprintf(&b, "id: %s:%v\n", f.text("epoch"), f["version"])
+	case "bye":
+		if ms, ok := f["reconnect_ms"]; ok {
+			fmt.Fprintf(&b, "retry: %v\n", ms)
+		}
+	}
+	fmt.Fprintf(&b, "data: %s\n\n", f.encode())
+	return b.String()
+}
+
+func (e *stream) send(f frame) error {
+	if err := e.begin(); err != nil {
+		return err
+	}
+	return e.write(eventOf(f))
+}
+
+// ping sends a comment.
+func (e *stream) ping() error { return e.write(": ping\n\n") }
+
+func (e *stream) end(int, string) error {
+	e.once.Do(func() { close(e.done) })
+	return nil
+}
+
+func (e *stream) cut() {
+	reset(e.tcp)
+	_ = e.end(0, "") // never fails
+}
+
+// refuse answers the request with a status in place of a stream.
+func (e *stream) refuse(a answer) {
+	a.write(e.writer)
+	_ = e.end(0, "") // never fails
+}
+
+// answer is an answer to a request.
+type answer struct {
+	status      int
+	contentType string
+	retryAfter  string
+	body        []byte
+}
+
+// The types of answers.
+const (
+	jsonType    = "application/json"
+	problemType = "application/problem+json"
+)
+
+// problem returns the answer that a frame with an error corresponds to.
+func problem(status int, f frame) answer {
+	body := frame{"type": "about:blank", "title": http.StatusText(status), "status": status, "detail": f["message"]}
+	a := answer{status: status, contentType: problemType}
+	if code := f.text("code"); code != "" {
+		body["code"] = code
+	}
+	if ms, ok := f["retry_ms"]; ok {
+		body["retry_ms"] = ms
+		n, err := strconv.ParseInt(fmt.Sprint(ms), 10, 64)
+		if err != nil {
+			panic(err) // scripts have whole numbers
+		}
+		a.retryAfter = strconv.FormatInt((n+999)/1000, 10) // the header has whole seconds
+	}
+	a.body = body.encode()
+	return a
+}
+
+func (a answer) write(w http.ResponseWriter) {
+	h := w.Header()
+	h.Set("Content-Type", a.contentType)
+	h.Set("Cache-Control", "no-store")
+	if a.retryAfter != "" {
+		h.Set("Retry-After", a.retryAfter)
+	}
+	w.WriteHeader(a.status)
+	_, _ = w.Write(a.body) // the client may be gone
+}
+
+// post is a command that waits for its answer.
+type post struct {
+	header string
+	tcp    net.Conn
+	// answers gets at most one.
+	answers chan answer
+	// gone is the context's error once the client has given it up.
+	gone func() error
+}
+
+// serveCommand turns a command into an event and waits for the script's answer.
+func (s *server) serveCommand(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxFrameBytes))
+	if err != nil {
+		s.tell(event{kind: strayed, text: fmt.Appendf(nil, "a command that cannot be read: %v", err)})
+		return
+	}
+	p := &post{header: r.Header.Get("Authorization"), tcp: tcpOf(r), answers: make(chan answer, 1), gone: r.Context().Err}
+	s.tell(event{kind: received, post: p, text: body})
+	select {
+	case a := <-p.answers:
+		a.write(w)
+	case <-s.quit:
+	case <-r.Context().Done(): // the client is gone, or the script cut it
+	}
+}
+
+// cut loses the answer.
+func (p *post) cut() { reset(p.tcp) }
+
+// answer answers the command with what a frame corresponds to.
+func (p *post) answer(f frame) {
+	a := answer{status: http.StatusOK, contentType: jsonType, body: f.encode()}
+	if f.text("t") == "error" {
+		a = problem(statusOf(f.text("code")), f)
+	}
+	p.answers <- a
+}
+
+// statusOf returns the status that corresponds to the code of an error frame.
+func statusOf(code string) int {
+	switch code {
+	case "invalid":
+		return http.StatusBadRequest
+	case "not_found":
+		return http.StatusNotFound
+	case "rate_limited":
+		return http.StatusTooManyRequests
+	}
+	return http.StatusServiceUnavailable
+}
+
+// lastEvent returns what a Last-Event-ID says that the client holds, as hello would.
+func lastEvent(id string) frame {
+	if id == "" {
+		return frame{}
+	}
+	epoch, version, _ := strings.Cut(id, ":")
+	return frame{"epoch": epoch, "version": json.Number(version)}
+}
