@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -114,19 +115,25 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// compileJavaClient compiles the Java client with its adapter for Java 8, and
-// returns the class path.
+// compileJavaClient compiles the Java client with its adapter, and returns the class
+// path.
 func compileJavaClient(t *testing.T) (classPath string) {
+	t.Helper()
+	return compileJava(t, t.TempDir(), "clients/java/Conformance.java")
+}
+
+// compileJava compiles the Java client and other sources for Java 8 into a folder, and
+// returns the class path.
+func compileJava(t *testing.T, dir string, more ...string) (classPath string) {
 	t.Helper()
 	sources, err := filepath.Glob("../web/java/src/com/badged/client/*.java")
 	if err != nil || len(sources) == 0 {
 		t.Fatalf("no sources of the Java client: %v", err)
 	}
-	dir := t.TempDir()
 	classPath = javaClassPath(t, dir)
 	// Later compilers warn that they will not know Java 8 forever.
-	args := []string{"--release", "8", "-Xlint:all,-options", "-Werror", "-d", dir, "-cp", classPath, "clients/java/Conformance.java"}
-	if out, err := exec.CommandContext(t.Context(), "javac", append(args, sources...)...).CombinedOutput(); err != nil {
+	args := []string{"--release", "8", "-Xlint:all,-options", "-Werror", "-d", dir, "-cp", classPath}
+	if out, err := exec.CommandContext(t.Context(), "javac", slices.Concat(args, sources, more)...).CombinedOutput(); err != nil {
 		t.Fatalf("javac: %v\n%s", err, out)
 	}
 	return classPath

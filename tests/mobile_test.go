@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -29,9 +29,9 @@ func javaClassPath(t *testing.T, dir string) string {
 	return strings.Join(paths, string(filepath.ListSeparator))
 }
 
-// compileMobileClient compiles the Android client of docs/clients-mobile.md
+// compileMobileApp compiles the classes of docs/clients-mobile.md and the Java client
 // with a program that runs the commands of a test, and returns the class path.
-func compileMobileClient(t *testing.T) (classPath string) {
+func compileMobileApp(t *testing.T) (classPath string) {
 	t.Helper()
 	page, err := os.ReadFile("../docs/clients-mobile.md")
 	if err != nil {
@@ -49,26 +49,21 @@ func compileMobileClient(t *testing.T) (classPath string) {
 	if blocks := strings.Count(string(page), "```java\n"); len(sources) != 1+blocks || blocks == 0 {
 		t.Fatalf("of %d blocks of Java on the page %d name their file", blocks, len(sources)-1)
 	}
-	classPath = javaClassPath(t, dir)
-	args := append([]string{"-Xlint:all", "-Werror", "-d", dir, "-cp", classPath}, sources...)
-	if out, err := exec.CommandContext(t.Context(), "javac", args...).CombinedOutput(); err != nil {
-		t.Fatalf("javac: %v\n%s", err, out)
-	}
-	return classPath
+	return compileJava(t, dir, sources...)
 }
 
-// The Android client of docs/clients-mobile.md keeps its store correct: while
+// The Java client, in the app of docs/clients-mobile.md, keeps its store correct: while
 // connected, by pushes, and across restarts of the server and of itself.
 func TestMobileClient(t *testing.T) {
 	t.Parallel()
-	classPath := compileMobileClient(t)
+	classPath := compileMobileApp(t)
 	db := newDatabase(t)
 	p := serve(t, db)
 	address := strings.TrimPrefix(p.url, "http://")
-	file := filepath.Join(t.TempDir(), "badge.json")
+	folder := t.TempDir()
 	app := func(t *testing.T) *script {
 		t.Helper()
-		return newScript(t, "java", "-cp", classPath, "Main", file, "ws://"+address+"/v1/ws")
+		return newScript(t, "java", "-cp", classPath, "Main", folder, "http://"+address)
 	}
 	deliver := func(seq int) {
 		t.Helper()
@@ -81,8 +76,7 @@ func TestMobileClient(t *testing.T) {
 			t.Fatalf("awaiting %s %q %d: %+v", event, text, code, e)
 		}
 	}
-	// awaitTotal waits until the client shows a total and has sent all
-	// commands.
+	// awaitTotal waits until the app shows a total.
 	awaitTotal := func(c *script, total int) {
 		t.Helper()
 		for {
@@ -95,18 +89,23 @@ func TestMobileClient(t *testing.T) {
 		Epoch   string
 		Version int64
 	}
-	hello := func(c *script) (h held) {
+	resumesFrom := func(c *script) (h held) {
 		t.Helper()
-		c.do(map[string]any{"do": "hello"})
-		e := next(t, c)
-		if err := json.Unmarshal([]byte(e.Text), &h); e.Event != "hello" || err != nil {
-			t.Fatalf("hello: %+v", e)
+		c.do(map[string]any{"do": "state"})
+		for {
+			e := next(t, c)
+			if e.Event == "total" { // a state that came meanwhile
+				continue
+			}
+			if err := json.Unmarshal([]byte(e.Text), &h); e.Event != "state" || err != nil {
+				t.Fatalf("the state: %+v", e)
+			}
+			return h
 		}
-		return h
 	}
 
 	c := app(t)
-	expect(c, "total", "kept", 0)
+	expect(c, "total", "", 0)
 	c.do(map[string]any{"do": "start", "token": "no token"})
 	expect(c, "token", "", 1)
 	if e := next(t, c); e.Event != "refused" || e.Code != 4001 {
@@ -121,21 +120,28 @@ func TestMobileClient(t *testing.T) {
 
 	// A push is shown if it is newer, and does not change the state that the
 	// client resumes from.
-	before := hello(c)
+	before := resumesFrom(c)
 	push := func(epoch string, version int64, total int) map[string]any {
-		return map[string]any{"do": "push", "epoch": epoch, "version": version, "total": total}
+		return map[string]any{"do": "push", "epoch": epoch, "version": strconv.FormatInt(version, 10), "total": strconv.Itoa(total)}
 	}
-	c.do(push(before.Epoch, before.Version, 99))
-	expect(c, "push", "late", 2)
+	c.do(push(before.Epoch, before.Version, 99)) // late
+	expect(c, "pushed", "", 0)
 	c.do(push(before.Epoch, before.Version+1, 7))
-	expect(c, "push", "shown", 7)
-	c.do(push(before.Epoch, before.Version+1, 8))
-	expect(c, "push", "late", 7)
+	expect(c, "total", "", 7)
+	expect(c, "pushed", "", 0)
+	c.do(push(before.Epoch, before.Version+1, 8)) // late
+	expect(c, "pushed", "", 0)
 	c.do(push("another", 1, 9))
-	expect(c, "push", "shown", 9)
-	if after := hello(c); after != before {
+	expect(c, "total", "", 9)
+	expect(c, "pushed", "", 0)
+	if after := resumesFrom(c); after != before {
 		t.Fatalf("pushes changed the state to resume from, %+v, to %+v", before, after)
 	}
+
+	// A push of another epoch is corrected by the next connection, though nothing is new.
+	c.do(map[string]any{"do": "stop"})
+	c.do(map[string]any{"do": "start", "token": token(t, "ada")})
+	awaitTotal(c, 2)
 
 	// The server closes the connection; the user's commands are sent after
 	// reconnecting.
@@ -159,24 +165,23 @@ func TestMobileClient(t *testing.T) {
 	if err := json.Unmarshal([]byte(e.Text), &conversation); err != nil || conversation.Unread != 1 || conversation.ReadSeq != 1<<60+2 {
 		t.Fatalf("the conversation is %s", e.Text)
 	}
-	last := hello(c)
+	last := resumesFrom(c)
 
 	// The app starts again: it shows its last number and resumes.
 	c.do(map[string]any{"do": "stop"})
 	c = app(t)
-	expect(c, "total", "kept", 1)
-	if kept := hello(c); kept != last {
+	expect(c, "total", "", 1)
+	if kept := resumesFrom(c); kept != last {
 		t.Errorf("it resumes from %+v, not %+v", kept, last)
 	}
 	c.do(map[string]any{"do": "start", "token": token(t, "ada")})
-	awaitTotal(c, 1)
 	c.do(map[string]any{"do": "read", "conversation": "tea", "seq": 1<<60 + 3})
 	awaitTotal(c, 0)
 	c.do(map[string]any{"do": "mark", "conversation": "tea"})
 	awaitTotal(c, 1)
 	c.do(map[string]any{"do": "forget"})
 	awaitTotal(c, 0)
-	if _, err := os.Stat(file); !os.IsNotExist(err) {
-		t.Errorf("the store was not removed: %v", err)
+	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
+		t.Errorf("the store was not removed: %v, %v", left, err)
 	}
 }

@@ -3,10 +3,12 @@
 import com.badged.client.BadgeClient;
 import com.badged.client.BadgeListener;
 import com.badged.client.BadgeState;
+import com.badged.client.BadgeStore;
 import com.badged.client.Conversation;
 import com.badged.client.Outcome;
 import com.badged.client.TokenSource;
 import java.io.BufferedReader;
+import java.io.File;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
@@ -22,8 +24,6 @@ final class Conformance {
         out = new PrintStream(System.out, true, "UTF-8");
         String way = System.getenv("BADGED_AUTH");
         if ("sse".equals(System.getenv("BADGED_TRANSPORT"))) print("unsupported", "server-sent events");
-        String store = System.getenv("BADGED_STORE");
-        if (store != null && !store.isEmpty()) print("unsupported", "storing its state");
         if (way.equals("subprotocol") || way.equals("hello")) print("unsupported", "a token by the way " + way);
 
         TokenSource tokens = new TokenSource() {
@@ -58,7 +58,11 @@ final class Conformance {
         };
         OkHttpClient http = new OkHttpClient();
         long backoff = Long.parseLong(System.getenv("BADGED_BACKOFF_MS"));
-        try (BadgeClient client = new BadgeClient(http, System.getenv("BADGED_URL"), tokens, listener, backoff, backoff)) {
+        String folder = System.getenv("BADGED_STORE");
+        BadgeStore store = null;
+        if (folder != null && !folder.isEmpty()) store = new BadgeStore(new File(folder, "badge.json"), System.getenv("BADGED_USER"));
+        try (BadgeClient client = new BadgeClient(http, System.getenv("BADGED_URL"), tokens, listener, store, backoff, backoff)) {
+            if (client.state() != null) listener.changed(client.state());
             client.start();
             BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
             for (String line = in.readLine(); line != null; line = in.readLine()) run(client, new JSONObject(line));

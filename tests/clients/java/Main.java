@@ -1,14 +1,15 @@
-// The Android client of docs/clients-mobile.md, which a test tells line by line
-// what to do, and which tells it what happens; see tests/mobile_test.go.
+// An app with the class Badges of docs/clients-mobile.md, which a test tells line by
+// line what to do, and which tells it what happens; see tests/mobile_test.go.
 
+import com.badged.client.BadgeState;
+import com.badged.client.Conversation;
+import com.badged.client.TokenSource;
 import java.io.BufferedReader;
 import java.io.File;
-import java.io.IOException;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
-import java.util.concurrent.Executors;
-import java.util.concurrent.ScheduledExecutorService;
-import java.util.concurrent.TimeUnit;
+import java.util.HashMap;
+import java.util.Map;
 import okhttp3.OkHttpClient;
 import org.json.JSONException;
 import org.json.JSONObject;
@@ -17,70 +18,65 @@ final class Main {
     private static volatile String token = "";
     private static int asked;
 
-    /** Arguments: the store's file, and the server's URL. */
+    /** Arguments: the folder of the store, and the server's URL. */
     public static void main(String[] args) throws Exception {
-        BadgeStore store = new BadgeStore(new File(args[0]));
         OkHttpClient http = new OkHttpClient();
-        ScheduledExecutorService worker = Executors.newSingleThreadScheduledExecutor();
-        BadgeConnection connection = new BadgeConnection(http, args[1], store, new BadgeConnection.App() {
+        TokenSource tokens = expired -> {
+            tell("token", expired ? "fresh" : "", ++asked);
+            return token;
+        };
+        Badges badges = new Badges(http, args[1], tokens, new File(args[0]), "ada", new Badges.Icon() {
             @Override
-            public String token(boolean fresh) throws IOException {
-                tell("token", fresh ? "fresh" : "", ++asked);
-                return token;
-            }
-
-            @Override
-            public void changed() {
-                tell("total", store.next() == null ? "" : "waiting", store.total());
+            public void show(long total) {
+                tell("total", "", total);
             }
 
             @Override
             public void refused(int code, String reason) {
                 tell("refused", reason, code);
             }
-        }, worker);
-        tell("total", "kept", store.total());
-
+        });
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        for (String line = in.readLine(); line != null; line = in.readLine()) {
-            JSONObject command = new JSONObject(line);
-            switch (command.getString("do")) {
-                case "start":
-                    token = command.getString("token");
-                    connection.start();
-                    break;
-                case "stop":
-                    connection.stop();
-                    break;
-                case "read":
-                    connection.read(command.getString("conversation"), command.getLong("seq"));
-                    break;
-                case "mark":
-                    connection.markUnread(command.getString("conversation"));
-                    break;
-                case "push":
-                    boolean news = store.push(
-                        command.getString("epoch"), command.getLong("version"), command.getLong("total"));
-                    tell("push", news ? "shown" : "late", store.total());
-                    break;
-                case "conversation":
-                    JSONObject conversation = store.conversation(command.getString("conversation"));
-                    tell("conversation", conversation == null ? "" : conversation.toString(), 0);
-                    break;
-                case "hello":
-                    tell("hello", store.hello().toString(), 0);
-                    break;
-                case "forget":
-                    connection.forget();
-                    break;
-                default:
-                    throw new IllegalArgumentException(line);
-            }
-        }
-        connection.stop();
-        worker.shutdown();
-        if (!worker.awaitTermination(1, TimeUnit.MINUTES)) throw new IllegalStateException("the worker goes on");
+        for (String line = in.readLine(); line != null; line = in.readLine()) run(badges, new JSONObject(line));
+        badges.client.close();
         http.dispatcher().executorService().shutdown();
+    }
+
+    private static void run(Badges badges, JSONObject command) throws Exception {
+        switch (command.getString("do")) {
+            case "start":
+                token = command.getString("token");
+                badges.enterForeground();
+                break;
+            case "stop":
+                badges.leaveForeground();
+                break;
+            case "read":
+                badges.client.read(command.getString("conversation"), command.getLong("seq"), null);
+                break;
+            case "mark":
+                badges.client.markUnread(command.getString("conversation"), null);
+                break;
+            case "push":
+                Map<String, String> data = new HashMap<>();
+                for (String name : new String[] {"epoch", "version", "total"}) data.put(name, command.getString(name));
+                badges.pushed(data);
+                tell("pushed", "", 0);
+                break;
+            case "conversation":
+                Conversation c = badges.client.state().conversations.get(command.getString("conversation"));
+                tell("conversation", new JSONObject().put("unread", c.unread).put("read_seq", c.readSeq).toString(), 0);
+                break;
+            case "state":
+                BadgeState state = badges.client.state();
+                tell("state", new JSONObject().put("epoch", state.epoch).put("version", state.version).toString(), 0);
+                break;
+            case "forget":
+                badges.signOut();
+                break;
+            default:
+                throw new IllegalArgumentException(command.toString());
+        }
     }
 
     private static synchronized void tell(String event, String text, long code) {

@@ -20,13 +20,15 @@ import org.json.JSONObject;
 
 /**
  * The live badge of the one user that the tokens name. It keeps its state and its commands while
- * disconnected, and resumes. Safe for concurrent use; one thread does all work and calls the listener.
+ * disconnected, with a store also after the process has ended, and resumes. Safe for concurrent use; one
+ * thread does all work and calls the listener.
  */
 public final class BadgeClient implements AutoCloseable {
     private static final long CONNECT_TIMEOUT_MS = 15_000;
     /** A connection that lasted so long resets the backoff. */
     private static final long LASTING_NANOS = 10_000_000_000L;
     private static final long MAX_HINT_MS = 3_600_000;
+    private static final long CLOSE_TIMEOUT_MS = 5_000;
     /** More may not fit into a frame. */
     private static final int MAX_SEQS = 150;
 
@@ -34,11 +36,13 @@ public final class BadgeClient implements AutoCloseable {
     private final Request.Builder request;
     private final TokenSource tokens;
     private final BadgeListener listener;
+    private final BadgeStore store; // or null
     private final long minBackoffMs;
     private final long maxBackoffMs;
     private final Random random = new Random();
+    private volatile Thread thread; // of the worker
     private final ScheduledExecutorService worker = Executors.newSingleThreadScheduledExecutor(run -> {
-        Thread thread = new Thread(run, "badged");
+        thread = new Thread(run, "badged");
         thread.setDaemon(true);
         return thread;
     });
@@ -59,11 +63,17 @@ public final class BadgeClient implements AutoCloseable {
 
     /** A client of the server at url, {@code https://badges.example.com}, that pauses 0.5 to 30 s. */
     public BadgeClient(OkHttpClient http, String url, TokenSource tokens, BadgeListener listener) {
-        this(http, url, tokens, listener, 500, 30_000);
+        this(http, url, tokens, listener, null, 500, 30_000);
+    }
+
+    /** With a store, which may be null, the client begins with the state and the commands there. */
+    public BadgeClient(OkHttpClient http, String url, TokenSource tokens, BadgeListener listener, BadgeStore store) {
+        this(http, url, tokens, listener, store, 500, 30_000);
     }
 
     /** The bound of the random pause before a reconnect doubles from minBackoffMs to maxBackoffMs. */
-    public BadgeClient(OkHttpClient http, String url, TokenSource tokens, BadgeListener listener, long minBackoffMs, long maxBackoffMs) {
+    public BadgeClient(
+            OkHttpClient http, String url, TokenSource tokens, BadgeListener listener, BadgeStore store, long minBackoffMs, long maxBackoffMs) {
         if (minBackoffMs < 1 || maxBackoffMs < minBackoffMs) throw new IllegalArgumentException("not 1 <= minBackoffMs <= maxBackoffMs");
         this.http = Objects.requireNonNull(http, "http");
         this.request = new Request.Builder()
@@ -73,9 +83,13 @@ public final class BadgeClient implements AutoCloseable {
         this.listener = Objects.requireNonNull(listener, "listener");
         this.minBackoffMs = minBackoffMs;
         this.maxBackoffMs = maxBackoffMs;
+        this.store = store;
+        if (store == null) return;
+        state = store.state();
+        outbox.restore(store.commands());
     }
 
-    /** The last state of the server, or null before the first. */
+    /** The last state of the server, or that of the store, or null. */
     public BadgeState state() {
         return state;
     }
@@ -94,12 +108,36 @@ public final class BadgeClient implements AutoCloseable {
         worker.execute(this::halt);
     }
 
-    /** Disconnects finally, and ends the thread. Commands without an answer are dropped. */
+    /**
+     * Disconnects finally, and ends the thread. Commands without an answer stay only in the store: waits
+     * until they are there, for at most 5 s.
+     */
     @Override
     public void close() {
+        try {
+            worker.execute(() -> {
+                halt();
+                worker.shutdownNow();
+            });
+            if (Thread.currentThread() != thread) worker.awaitTermination(CLOSE_TIMEOUT_MS, TimeUnit.MILLISECONDS);
+        } catch (RejectedExecutionException e) {
+            // The client is closed.
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    /**
+     * Disconnects and forgets the state and the commands, also those in the store. Call it when the user
+     * signs out. The outcomes of these commands are not called.
+     */
+    public void forget() {
         worker.execute(() -> {
             halt();
-            worker.shutdownNow();
+            state = null;
+            outbox.clear();
+            stored(() -> store.forget());
+            listener.forgotten();
         });
     }
 
@@ -164,8 +202,28 @@ public final class BadgeClient implements AutoCloseable {
             } catch (JSONException e) {
                 throw new IllegalArgumentException("not a command", e);
             }
+            storeCommands(); // before they are sent
             flush();
         });
+    }
+
+    private interface Storing {
+        void run() throws IOException, JSONException;
+    }
+
+    private void stored(Storing action) {
+        if (store == null) return;
+        try {
+            action.run();
+        } catch (IOException e) {
+            listener.notStored(e);
+        } catch (JSONException e) {
+            throw new IllegalStateException(e); // what is stored was made here
+        }
+    }
+
+    private void storeCommands() {
+        stored(() -> store.keep(outbox.frames()));
     }
 
     private void flush() {
@@ -258,7 +316,9 @@ public final class BadgeClient implements AutoCloseable {
     private void apply(JSONObject frame) throws JSONException {
         BadgeState before = state;
         state = BadgeState.after(before, frame);
-        if (state != before) listener.changed(state);
+        boolean[] changed = {state != before};
+        stored(() -> changed[0] |= store.keep(state)); // a push may have shown another total
+        if (changed[0]) listener.changed(state);
         if (online) return;
         online = true;
         onlineSince = System.nanoTime();
@@ -282,6 +342,7 @@ public final class BadgeClient implements AutoCloseable {
             return;
         }
         outbox.answered(frame);
+        storeCommands();
         flush();
     }
 

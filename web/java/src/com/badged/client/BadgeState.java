@@ -28,6 +28,14 @@ public final class BadgeState {
         this.conversations = Collections.unmodifiableMap(conversations);
     }
 
+    /** Returns the snapshot that this state comes from. */
+    JSONObject toFrame() throws JSONException {
+        JSONArray listed = new JSONArray();
+        for (Conversation conversation : conversations.values()) listed.put(conversation.toFrame());
+        return new JSONObject().put("t", "snapshot").put("epoch", epoch).put("version", version).put("total", total)
+            .put("mentions", mentions).put("unread_conversations", unreadConversations).put("conversations", listed);
+    }
+
     /** Applies a snapshot always, and changes if they are newer. Returns held if nothing applies. */
     static BadgeState after(BadgeState held, JSONObject frame) throws JSONException {
         Map<String, Conversation> conversations = new LinkedHashMap<>();

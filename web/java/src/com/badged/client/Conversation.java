@@ -30,4 +30,10 @@ public final class Conversation {
         category = frame.getString("category");
         markedUnread = frame.getBoolean("marked_unread");
     }
+
+    JSONObject toFrame() throws JSONException {
+        return new JSONObject().put("conversation_id", id).put("unread", unread).put("mentions", mentions)
+            .put("first_unread_seq", firstUnreadSeq).put("read_seq", readSeq).put("last_seq", lastSeq)
+            .put("level", level).put("category", category).put("marked_unread", markedUnread);
+    }
 }

@@ -18,7 +18,7 @@ final class Outbox {
 
     private static final class Entry {
         final JSONObject frame;
-        final Outcome outcome;
+        Outcome outcome;
         /** What a read_all stood for when the user asked for it; null for other commands. */
         final BadgeState covers;
 
@@ -32,10 +32,66 @@ final class Outbox {
     private List<Entry> entries = new ArrayList<>();
     private boolean sent;
 
-    /** Adds a command under a UUID, with which it takes effect once. */
+    /**
+     * Adds a command under a UUID, with which it takes effect once. A read replaces the last command if
+     * that is a read of the same conversation and not on its way: the further one suffices.
+     */
     void add(JSONObject frame, Outcome outcome, BadgeState covers) throws JSONException {
         frame.put("id", UUID.randomUUID().toString());
+        int last = entries.size() - 1;
+        if (last > 0 || last == 0 && !sent) {
+            Entry entry = entries.get(last);
+            if (sameRead(entry.frame, frame)) {
+                Outcome both = both(entry.outcome, outcome);
+                if (entry.frame.getLong("up_to_seq") < frame.getLong("up_to_seq")) entries.set(last, new Entry(frame, both, null));
+                else entry.outcome = both;
+                return;
+            }
+        }
         entries.add(new Entry(frame, outcome, covers));
+    }
+
+    private static boolean sameRead(JSONObject a, JSONObject b) throws JSONException {
+        return a.getString("t").equals("read") && b.getString("t").equals("read")
+            && a.getString("conversation_id").equals(b.getString("conversation_id"));
+    }
+
+    private static Outcome both(Outcome first, Outcome second) {
+        return new Outcome() {
+            @Override
+            public void done() {
+                first.done();
+                second.done();
+            }
+
+            @Override
+            public void failed(String code, String message) {
+                first.failed(code, message);
+                second.failed(code, message);
+            }
+        };
+    }
+
+    /** Puts commands of the last start before all others. */
+    void restore(List<JSONObject> frames) {
+        for (JSONObject frame : frames) entries.add(new Entry(frame, IGNORED, null));
+    }
+
+    /** What a later start has to send. */
+    List<JSONObject> frames() throws JSONException {
+        Outbox later = new Outbox();
+        for (Entry entry : entries) {
+            if (entry.covers == null) later.entries.add(entry);
+            else later.addReads(entry.covers, IGNORED);
+        }
+        List<JSONObject> frames = new ArrayList<>();
+        for (Entry entry : later.entries) frames.add(entry.frame);
+        return frames;
+    }
+
+    void clear() {
+        entries.clear();
+        sent = false;
     }
 
     /** Adds a read of each conversation with something unread. The outcome is that of the last one. */
