@@ -1,6 +1,7 @@
-// Checks the npm packages as their users get them: packs each one in dist, lints
-// the tarball, checks its types with each way to resolve modules, installs all of
-// them from their tarballs, and loads them in Node. Needs no network.
+// Checks the npm packages as their users get them: packs each one in dist, installs them
+// by the commands of the SDK's README, lints the tarballs, checks their types with each
+// way to resolve modules, compiles the samples of their READMEs, and loads them in Node.
+// Needs no network.
 
 import { execFileSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
@@ -16,19 +17,23 @@ const NAMES = ["sdk", "react", "vue", "element"];
 const out = mkdtempSync(join(tmpdir(), "badged-packages-"));
 try {
   const run = (command, ...args) => execFileSync(command, args, { encoding: "utf8" });
-  const modules = join(out, "node_modules");
-  mkdirSync(join(modules, "@badged"), { recursive: true });
+  // Above the app, where its packages find them: npm removes what it did not install.
+  mkdirSync(join(out, "node_modules"));
   for (const name of ["react", "vue", "@vue", "@types", "csstype"]) {
-    symlinkSync(join(process.cwd(), "node_modules", name), join(modules, name));
+    symlinkSync(join(process.cwd(), "node_modules", name), join(out, "node_modules", name));
   }
-  for (const name of NAMES) {
-    const [{ filename, files }] = JSON.parse(
-      run("npm", "pack", "--json", "--offline", "--pack-destination", out, `./dist/${name}`),
-    );
-    const tarball = join(out, filename);
-    const folder = join(modules, "@badged", name);
-    mkdirSync(folder);
-    run("tar", "-xzf", tarball, "-C", folder, "--strip-components=1");
+  const app = join(out, "app");
+  mkdirSync(app);
+  writeFileSync(join(app, "package.json"), '{"name": "app", "private": true}');
+  const packages = NAMES.map((name) => {
+    const pack = ["pack", "--json", "--offline", "--pack-destination", app, `./dist/${name}`];
+    const [{ filename, files }] = JSON.parse(run("npm", ...pack));
+    return { name, filename, files };
+  });
+  install(app);
+  for (const { name, filename, files } of packages) {
+    const tarball = join(app, filename);
+    const folder = join(app, "node_modules/@badged", name);
 
     // A source map names sources that the package has.
     const packed = new Set(files.map(({ path }) => path));
@@ -51,20 +56,58 @@ try {
   const exported = { sdk: "Badged", react: "useBadge", vue: "useBadge", element: "BadgedCount" };
   for (const [name, value] of Object.entries(exported)) {
     writeFileSync(
-      join(out, `${name}.mjs`),
+      join(app, `${name}.mjs`),
       `import { ${value} } from "@badged/${name}"; if (!${value}) throw new Error();`,
     );
     writeFileSync(
-      join(out, `${name}.cjs`),
+      join(app, `${name}.cjs`),
       `const { ${value} } = require("@badged/${name}"); if (!${value}) throw new Error();`,
     );
-    run("node", join(out, `${name}.mjs`));
-    run("node", join(out, `${name}.cjs`));
+    run("node", join(app, `${name}.mjs`));
+    run("node", join(app, `${name}.cjs`));
   }
+  compile(app, run);
 } catch (error) {
   // attw and npm say on stdout what is wrong.
   console.error(error.stdout ?? "", error.message);
   process.exitCode = 1;
 } finally {
   rmSync(out, { recursive: true });
+}
+
+/** Runs the commands of the README in an app that has the tarballs and a checkout. */
+function install(app) {
+  symlinkSync(fileURLToPath(new URL("..", import.meta.url)), join(app, "badged"));
+  const section = readFileSync("sdk/README.md", "utf8")
+    .split("\n## Install\n")[1]
+    .split("\n## ")[0];
+  const commands = [...section.matchAll(/```sh\n(.*?)```/gs)].map(([, text]) => text);
+  if (commands.length === 0) throw new Error("sdk/README.md says no command to install by");
+  // react and vue are there already.
+  const env = { ...process.env, npm_config_offline: "true", npm_config_legacy_peer_deps: "true" };
+  execFileSync("sh", ["-ec", commands.join("\n")], { cwd: app, env, encoding: "utf8" });
+  const { dependencies } = JSON.parse(readFileSync(join(app, "package.json"), "utf8"));
+  const missing = NAMES.filter((name) => !dependencies[`@badged/${name}`]);
+  if (missing.length > 0) throw new Error(`sdk/README.md does not install ${missing}`);
+}
+
+/** Compiles the samples of the packages' READMEs as an app does, for bundlers and for Node. */
+function compile(app, run) {
+  const samples = NAMES.flatMap((name) => {
+    const readme = readFileSync(join(app, "node_modules/@badged", name, "README.md"), "utf8");
+    return [...readme.matchAll(/```(tsx?)\n(.*?)```/gs)].map(([, language, text], i) => {
+      const file = join(app, `${name}-${i}.${language}`);
+      writeFileSync(file, text);
+      return file;
+    });
+  });
+  const options = ["--ignoreConfig", "--noEmit", "--strict", "--exactOptionalPropertyTypes"];
+  options.push("--jsx", "react-jsx", "--lib", "es2022,dom", "--target", "es2022");
+  for (const [module, resolution] of [
+    ["esnext", "bundler"],
+    ["nodenext", "nodenext"],
+  ]) {
+    const resolve = ["--module", module, "--moduleResolution", resolution];
+    run("node_modules/.bin/tsc", ...options, ...resolve, ...samples);
+  }
 }
