@@ -15,6 +15,9 @@ import (
 type Group struct {
 	log    *Log
 	append Append
+	// small is the most events of an append that is combined with others. Larger ones
+	// run beside them.
+	small int
 	// most is how many appends run at once.
 	most int
 
@@ -46,9 +49,6 @@ type company struct {
 }
 
 const (
-	// smallAppend is the most events of an append that is combined with others.
-	// Larger ones run concurrently.
-	smallAppend = 100
 	// largeCompany is the most events of a company, if it has several calls.
 	largeCompany = 5000
 	// worthwhile is how many events must wait for a commit of their own beside
@@ -62,17 +62,21 @@ const (
 // Append appends events in one transaction, as [Log.Append] does.
 type Append func(ctx context.Context, evs ...Event) (Receipt, error)
 
-// NewGroup returns a group for log whose transactions are calls of one, at most
-// so many at once.
-func NewGroup(log *Log, one Append, most int) *Group {
-	return &Group{log: log, append: one, most: most}
+// SmallAppend is the most events of an append whose commit is most of its cost.
+const SmallAppend = 100
+
+// NewGroup returns a group for log whose transactions are calls of one. It combines
+// appends of at most small events, and runs at most so many transactions at once.
+// Larger appends are transactions of their own, beside these.
+func NewGroup(log *Log, one Append, small, most int) *Group {
+	return &Group{log: log, append: one, small: small, most: most}
 }
 
 // Append is like [Log.Append], but the transaction and so the receipt may include
 // events of other callers. When ctx is done it returns, unless it is the caller
 // that runs the transaction for all; the events may be appended nevertheless.
 func (g *Group) Append(ctx context.Context, evs ...Event) (Receipt, error) {
-	if len(evs) == 0 || len(evs) > smallAppend {
+	if len(evs) == 0 || len(evs) > g.small {
 		return g.append(ctx, evs...)
 	}
 	c := &call{evs: evs, partitions: g.log.partitionsOf(evs), wake: make(chan struct{})}

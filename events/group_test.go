@@ -61,7 +61,7 @@ func awaitJoined(t *testing.T, g *events.Group, n int) {
 func TestGroupCommitsTogether(t *testing.T) {
 	log, pool := openLog(t, pgtest.NewDB(t, migrated))
 	leaks := goleak.IgnoreCurrent()
-	g := events.NewGroup(log, log.Append, 2)
+	g := events.NewGroup(log, log.Append, events.SmallAppend, 2)
 	release, awaitWaiting := blockLog(t, pool)
 	ann := userIn(0, 0)
 
@@ -107,7 +107,7 @@ func TestGroupCommitsTogether(t *testing.T) {
 // An invalid event does not fail the events of other callers.
 func TestGroupWithAnInvalidEvent(t *testing.T) {
 	log, pool := openLog(t, pgtest.NewDB(t, migrated))
-	g := events.NewGroup(log, log.Append, 2)
+	g := events.NewGroup(log, log.Append, events.SmallAppend, 2)
 	release, awaitWaiting := blockLog(t, pool)
 	ann := userIn(0, 0)
 	var wg sync.WaitGroup
@@ -142,7 +142,7 @@ func TestGroupWithAnInvalidEvent(t *testing.T) {
 // append runs, perhaps for others too, waits for its end.
 func TestGroupWithCanceledCallers(t *testing.T) {
 	log, pool := openLog(t, pgtest.NewDB(t, migrated))
-	g := events.NewGroup(log, log.Append, 2)
+	g := events.NewGroup(log, log.Append, events.SmallAppend, 2)
 	release, awaitWaiting := blockLog(t, pool)
 	ann := userIn(0, 0)
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -222,7 +222,7 @@ func (l *heldLog) ids() []string {
 func heldGroup(t *testing.T, test func(l *heldLog, publish func(id string, in ...int), want func(...string))) {
 	synctest.Test(t, func(t *testing.T) {
 		var l heldLog
-		g := events.NewGroup(events.LogOf(partitions), l.append, 2)
+		g := events.NewGroup(events.LogOf(partitions), l.append, events.SmallAppend, 2)
 		test(&l, func(id string, in ...int) {
 			var users []string
 			for _, p := range in {
@@ -280,13 +280,56 @@ func TestGroupAppendsTwoAtOnce(t *testing.T) {
 	})
 }
 
+// Calls of up to so many events as the group is made for wait for the append that runs,
+// and share the next. Larger ones are appended at once.
+func TestGroupOfLargerCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l heldLog
+		g := events.NewGroup(events.LogOf(partitions), l.append, 1000, 1)
+		var answers sync.WaitGroup
+		publish := func(n int) {
+			evs := make([]events.Event, n)
+			for i := range evs {
+				evs[i] = delivered(fmt.Sprint(n), userIn(i%partitions, 0))
+			}
+			answers.Go(func() {
+				if _, err := g.Append(t.Context(), evs...); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		want := func(sizes ...int) {
+			t.Helper()
+			var got []int
+			for _, a := range l.running {
+				got = append(got, len(a.evs))
+			}
+			if diff := cmp.Diff(sizes, got); diff != "" {
+				t.Errorf("events of the appends that run (-want +got):\n%s", diff)
+			}
+		}
+		publish(500)
+		publish(1000)
+		publish(300)
+		want(500)
+		publish(1001)
+		want(500, 1001)
+		l.release(0)
+		want(1001, 1300)
+		l.release(0)
+		l.release(0)
+		answers.Wait()
+	})
+}
+
 // A caller that is canceled when its append may begin does not leave others
 // waiting.
 func TestGroupOfCallersThatAreLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := events.NewGroup(events.LogOf(partitions), func(context.Context, ...events.Event) (events.Receipt, error) {
 			return events.Receipt{}, nil
-		}, 2)
+		}, events.SmallAppend, 2)
 		late, cancel := context.WithCancel(t.Context())
 		cancel()
 		for range 50 { // either may be seen first
@@ -354,7 +397,7 @@ func TestGroupOfRandomCalls(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			const most = 3
 			var l heldLog
-			g := events.NewGroup(events.LogOf(partitions), l.append, most)
+			g := events.NewGroup(events.LogOf(partitions), l.append, events.SmallAppend, most)
 			last := map[string]int{} // of each user
 			seen := map[*heldAppend]bool{}
 			check := func() {

@@ -162,7 +162,13 @@ func (p *partition) drain(ctx context.Context) (waits bool, err error) {
 		case <-ctx.Done():
 			return false, nil
 		}
+		leave, ok := p.projector.cfg.Share.take(ctx)
+		if !ok {
+			<-p.projector.slots
+			return false, nil
+		}
 		more, waits, err := p.step(ctx)
+		leave()
 		<-p.projector.slots
 		if !readAgain(err) && (err != nil || !more) {
 			return waits, err

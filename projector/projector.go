@@ -63,6 +63,8 @@ type Config struct {
 	// connection. Default: the number of processors, at least 2 and at most 4.
 	// More would compete with each other and with requests.
 	Concurrency int
+	// Share, if not nil, bounds the projectors of several databases together.
+	Share *Share
 	// OwnershipInterval is how often the projector counts the others and takes
 	// or gives up partitions until it has its share. An owner that is silent
 	// for three intervals loses its partitions. Default 1s.

@@ -30,6 +30,7 @@ import (
 	"github.com/badged/badged/internal/obs"
 	"github.com/badged/badged/internal/pgfault"
 	"github.com/badged/badged/internal/shards"
+	"github.com/badged/badged/projector"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -46,6 +47,8 @@ type App struct {
 	// same order.
 	cluster   *shards.Cluster
 	databases []*database
+	// share bounds the projectors of several databases.
+	share     *projector.Share
 	timelines pgfault.Timelines
 	bus       pubsub.Bus
 	publisher *publisher

@@ -64,6 +64,9 @@ func (a *App) nameDatabases() ([]*database, error) {
 		d.faults = pgfault.NewWatch(d.registry)
 		databases = append(databases, d)
 	}
+	if len(databases) > 1 {
+		a.share = projector.NewShare(projector.DefaultConcurrency())
+	}
 	return databases, nil
 }
 
@@ -283,18 +286,19 @@ func (a *App) appendTo(s *shards.Shard) events.Append {
 			d = other
 		}
 	}
-	group := events.NewGroup(d.Log, func(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
+	small := events.NewGroup(d.Log, func(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
 		if d.projector != nil {
 			return d.projector.Append(ctx, evs...)
 		}
 		return d.Log.Append(ctx, evs...)
-	}, projector.DefaultConcurrency())
+	}, events.SmallAppend, projector.DefaultConcurrency())
+	parts := events.NewGroup(d.Log, d.Log.Append, largePart, 1)
 	return func(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
-		one := group.Append
+		group := small
 		if len(a.databases) > 1 && len(evs) > largeCall/len(a.databases) {
-			one = d.Log.Append
+			group = parts
 		}
-		receipt, err := one(ctx, evs...)
+		receipt, err := group.Append(ctx, evs...)
 		if err == nil {
 			d.faults.Written()
 		}
@@ -302,10 +306,15 @@ func (a *App) appendTo(s *shards.Shard) events.Append {
 	}
 }
 
-// largeCall is the most events of a call that are folded where they are appended. Of a
-// larger one, each of several databases gets a part; the loops fold more of them at once
-// than the part has.
-const largeCall = 500
+const (
+	// largeCall is the most events of a call that are folded where they are appended. Of
+	// a larger one, each of several databases gets a part; the loops fold more of them at
+	// once than the part has.
+	largeCall = 500
+	// largePart is the most events of such a part that are appended with other parts: a
+	// commit for each part costs as much as for the whole call.
+	largePart = 1000
+)
 
 // openProjector adds the projector of a database, and what goes with it.
 func (a *App) openProjector(ctx context.Context, d *database) error {
@@ -322,8 +331,8 @@ func (a *App) openProjector(ctx context.Context, d *database) error {
 		Pool: folding, Log: d.Log, Bus: bus, Held: d.held(), Trace: trace,
 		Logger: d.log, Metrics: projector.NewMetrics(d.registry),
 		CacheBytes:  a.cfg.CacheMiB << 20, // of all partitions, wherever they are
-		DedupWindow: a.cfg.DedupWindow,
-		Folded:      func(b projector.FoldedBatch) { d.folded(b) },
+		DedupWindow: a.cfg.DedupWindow, Share: a.share,
+		Folded: func(b projector.FoldedBatch) { d.folded(b) },
 	})
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -144,6 +145,57 @@ func TestEventsGoToTheShardsOfTheirUsers(t *testing.T) {
 
 // A room has members on every shard. Those who join first on their shard have read what
 // was posted before.
+// What several large calls have for a shard shares transactions, though one of them has
+// an event that its shard refuses.
+func TestLargeCallsShareTransactions(t *testing.T) {
+	urls := []string{newShard(t), newShard(t)}
+	s := run(t, open(t, shardSettings(t, urls...)))
+	pool, err := pgxpool.New(t.Context(), urls[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	users := onEach("u")
+	const calls, size = 6, 300
+	seq := 0
+	// The calls of a round may miss each other: then there is another.
+	eventually(t, "calls share a transaction", func() bool {
+		before := transactions(t, pool)
+		var g sync.WaitGroup
+		for range calls {
+			var call strings.Builder
+			for range size {
+				seq++
+				call.WriteString(event(fmt.Sprint(seq), "message.delivered", fmt.Sprintf(`"conversation_id":"c","seq":%d,"user_ids":%s`, seq, quotedList(users))))
+			}
+			g.Go(func() {
+				if a := s.tryPublish(t, call.String()); a.status != http.StatusAccepted {
+					t.Errorf("publish: %d %s", a.status, a.body)
+				}
+			})
+		}
+		refused := event("refused", "message.delivered", `"conversation_id":"c","seq":0,"user_ids":["`+users[0]+`"]`)
+		g.Go(func() {
+			if a := s.tryPublish(t, strings.Repeat(refused, size)); a.status != http.StatusBadRequest {
+				t.Errorf("publish invalid events: %d %s", a.status, a.body)
+			}
+		})
+		g.Wait()
+		return transactions(t, pool)-before < calls
+	})
+	position := s.publish(t, event("last", "message.delivered", fmt.Sprintf(`"conversation_id":"c","seq":%d,"user_ids":%s`, seq+1, quotedList(users))))
+	wantTotals(t, s.totals(t, users, position), users, int64(seq)+1)
+}
+
+// transactions returns how many have appended to the first partition.
+func transactions(t *testing.T, pool *pgxpool.Pool) (n int) {
+	t.Helper()
+	if err := pool.QueryRow(t.Context(), `SELECT count(DISTINCT transaction_id) FROM badged.events_p00`).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
 func TestRoomsSpanShards(t *testing.T) {
 	s := run(t, open(t, shardSettings(t, newShard(t), newShard(t), newShard(t))))
 	users := onEach("u")

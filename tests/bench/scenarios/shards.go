@@ -19,30 +19,52 @@ const processorTime = "CPU badged and Postgres"
 // machine: it shows what spreading costs, not what more machines bring.
 func shardsScenario() contest.Scenario {
 	const partitions, most = 64, 8
-	one, eight := "1 shard", fmt.Sprint(most, " shards")
-	return contest.Scenario{
+	calls := []ways.Driver{bulk, {Workers: 64, Batch: 1}, {Workers: 4, Batch: 8000}}
+	aim := func(d ways.Driver) contest.Aim {
+		return contest.Aim{Measure: processorTime, Of: spreadSide(most, d), Over: spreadSide(1, d), AtMost: 1.15}
+	}
+	scenario := contest.Scenario{
 		Name: "shards",
 		Says: fmt.Sprintf("publish and fold together over HTTP, %d partitions in one database or in %d of the same server", partitions, most),
 		Main: processorTime,
-		Aims: []contest.Aim{{Measure: processorTime, Of: eight, Over: one, AtMost: 1.15}},
 		Open: func(_ context.Context, r *rig.Rig, s contest.Scale) (*contest.Contest, error) {
 			cfg := stream.Config{
 				Users: s.Pick(100_000, 1000), Conversations: 20,
 				Reads: 0.1, Repeats: 0.01, Skew: 0.8, Seed: 1,
 			}
-			return contest.Of(
-				spread(r, one, 1, partitions, cfg, s),
-				spread(r, eight, most, partitions, cfg, s),
-			)
+			var sides []contest.Side
+			for _, d := range calls {
+				for _, shards := range []int{1, most} {
+					sides = append(sides, spread(r, spreadSide(shards, d), r.Binary, shards, partitions, d, cfg, s))
+				}
+				if s.Baseline != "" {
+					sides = append(sides, spread(r, spreadSide(most, d)+OfBaseline, s.Baseline, most, partitions, d, cfg, s))
+				}
+			}
+			return contest.Of(sides...)
 		},
 	}
+	for _, d := range calls {
+		scenario.Aims = append(scenario.Aims, aim(d))
+	}
+	return scenario
+}
+
+// spreadSide is the name of the side with so many shards and calls of this size.
+func spreadSide(shards int, d ways.Driver) string {
+	if shards == 1 {
+		return fmt.Sprintf("1 shard, calls of %d", d.Batch)
+	}
+	return fmt.Sprintf("%d shards, calls of %d", shards, d.Batch)
 }
 
 // spread is a side with so many shards.
-func spread(r *rig.Rig, name string, shards, partitions int, cfg stream.Config, s contest.Scale) contest.Side {
+func spread(r *rig.Rig, name, binary string, shards, partitions int, d ways.Driver, cfg stream.Config, s contest.Scale) contest.Side {
 	counting := ways.Counting(r, name, fmt.Sprintf("the binary, NDJSON, %d databases; ", shards)+cfg.String(), func(ctx context.Context) (ways.Way, error) {
-		return remoteOn(ctx, r, shards, partitions, bulk.Workers)
-	}, bulk, cfg, s.Duration)
+		defer func(present string) { r.Binary = present }(r.Binary)
+		r.Binary = binary
+		return remoteOn(ctx, r, shards, partitions, d.Workers)
+	}, d, cfg, s.Duration)
 	run := counting.Run
 	counting.Run = func(ctx context.Context) ([]measure.Measure, error) {
 		measures, err := run(ctx)
