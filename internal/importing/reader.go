@@ -2,6 +2,7 @@ package importing
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/traffic"
@@ -274,13 +277,13 @@ type object struct {
 
 // given tells null from absent.
 type given[T any] struct {
-	value   T
-	present bool
+	value         T
+	present, null bool
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (g *given[T]) UnmarshalJSON(b []byte) error {
-	g.present = true
+	g.present, g.null = true, string(b) == "null"
 	return json.Unmarshal(b, &g.value)
 }
 
@@ -294,7 +297,16 @@ func (r *Reader) parseObject(line []byte) error {
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return wrong("line", "has more than one JSON object")
 	}
-	for i, present := range []bool{o.UserID.present, o.ConversationID.present, o.LastSeq.present, o.ReadSeq.present} {
+	// Which of two values of a name counts, and what bad UTF-8 stands for, is a guess.
+	if !jsontext.Value(line).IsValid() {
+		_, err := jsontext.NewDecoder(bytes.NewReader(line)).ReadValue()
+		syntax, ok := errors.AsType[*jsontext.SyntacticError](err)
+		if !ok {
+			return wrong("line", "is not a JSON object: %v", err)
+		}
+		return wrong(cmp.Or(syntax.JSONPointer.LastToken(), "line"), "%v", strings.TrimPrefix(fmt.Sprint(syntax.Err), "jsontext: "))
+	}
+	for i, present := range []bool{o.UserID.present, o.ConversationID.present, o.LastSeq.present && !o.LastSeq.null, o.ReadSeq.present} {
 		if !present {
 			return wrong(fields[i], "is required")
 		}

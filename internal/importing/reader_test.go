@@ -109,6 +109,9 @@ func TestReaderNamesLineAndField(t *testing.T) {
 		`{"user_id":"a","conversation_id":"c","last_seq":1,"read_seq":0,"marked_unread":"no"}`: `marked_unread: must be true or false, is "no"`,
 		`{"user_id":"a","conversation_id":"c","last_seq":1,"read_seq":0,"unread":1}`:           "unread: is not a field: those are user_id, ",
 		`{"user_id":"a","conversation_id":"c","last_seq":10001,"read_seq":0}`:                  "last_seq: 10001 messages after read_seq 0 would be unread, at most 10000 may be",
+		`{"user_id":"a","conversation_id":"c","last_seq":null,"read_seq":0}`:                   "last_seq: is required",
+		`{"user_id":"a","user_id":"b","conversation_id":"c","last_seq":1,"read_seq":0}`:        "user_id: duplicate object member name",
+		"{\"user_id\":\"a\xff\",\"conversation_id\":\"c\",\"last_seq\":1,\"read_seq\":0}":      "user_id: invalid UTF-8",
 		`{"user_id":`:              "line: is not a JSON object",
 		`{"user_id":"a"}{"b":"c"}`: "line: ",
 	} {
