@@ -10,6 +10,7 @@ import {
   mkdirSync,
   mkdtempSync,
   readdirSync,
+  readFileSync,
   rmSync,
   writeFileSync,
 } from "node:fs";
@@ -102,6 +103,11 @@ async function measure() {
     const bytes = gzipSync(outputFiles[0].contents, { level: 9 }).length;
     console.log(`${name}: ${bytes} bytes minified and gzipped, limit ${limit}`);
     if (bytes > limit) status = 1;
+    const said = `${Math.max(1, Math.round(bytes / 1024))} KiB gzipped`;
+    if (!readFileSync(`${name}/README.md`, "utf8").includes(said)) {
+      console.error(`${name}/README.md does not say "${said}"`);
+      status = 1;
+    }
   }
   return status;
 }

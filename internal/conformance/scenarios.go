@@ -235,8 +235,9 @@ func closings(pause time.Duration) []scenario {
 			turnsAway(http.StatusServiceUnavailable, pause), started(),
 			cuts(), turnsAway(http.StatusServiceUnavailable, pause), resumed(), pings(),
 		).over(ServerSentEvents),
-		story("status-proxy", "a stream that a proxy answers with 502 and HTML is opened again",
-			started(), cuts(), turnsAwayAsProxy(), resumed(), pings(),
+		story("status-proxy", "a stream that a proxy answers with HTML, and 502 or 403, is opened again",
+			started(), cuts(), turnsAwayAsProxy(http.StatusBadGateway), resumed(),
+			cuts(), turnsAwayAsProxy(http.StatusForbidden), resumed(), pings(),
 		).over(ServerSentEvents),
 	}
 }

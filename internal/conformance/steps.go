@@ -352,15 +352,15 @@ func loses() step {
 func garbles() step {
 	return func(p *performance) error {
 		p.note(time.Now(), "a proxy answers the command with 502 and HTML")
-		p.post.answers <- badGateway()
+		p.post.answers <- ofProxy(http.StatusBadGateway)
 		p.post = nil
 		return nil
 	}
 }
 
-// badGateway is an answer of a proxy.
-func badGateway() answer {
-	return answer{status: http.StatusBadGateway, contentType: "text/html", body: []byte("<h1>Bad gateway</h1>")}
+// ofProxy is an answer of a proxy.
+func ofProxy(status int) answer {
+	return answer{status: status, contentType: "text/html", body: []byte("<h1>" + http.StatusText(status) + "</h1>")}
 }
 
 // turnsAway waits for a stream and refuses it with the status that corresponds to an
@@ -383,9 +383,9 @@ func turnsAway(status int, pause time.Duration) step {
 	}
 }
 
-// turnsAwayAsProxy is turnsAway by a proxy without a server.
-func turnsAwayAsProxy() step {
-	return func(p *performance) error { return p.refuseStream(badGateway()) }
+// turnsAwayAsProxy is turnsAway by a proxy.
+func turnsAwayAsProxy(status int) step {
+	return func(p *performance) error { return p.refuseStream(ofProxy(status)) }
 }
 
 func (p *performance) refuseStream(a answer) error {

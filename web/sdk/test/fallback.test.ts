@@ -277,6 +277,7 @@ describe("an HTTP status maps to a close code", () => {
   const cases: [number, string, string][] = [
     [401, "waiting", "token expired"],
     [403, "refused", "forbidden"],
+    [404, "waiting", "connection lost"],
     [429, "waiting", "over capacity"],
     [503, "waiting", "over capacity"],
     [500, "waiting", "connection lost"],
@@ -285,7 +286,9 @@ describe("an HTTP status maps to a close code", () => {
     test(`${status}`, async () => {
       const bench = new StreamBench();
       await bench.block();
-      bench.request.answer(new Response("{}", { status, headers: { "Retry-After": "7" } }));
+      bench.request.answer(
+        Response.json({ detail: "no" }, { status, headers: { "Retry-After": "7" } }),
+      );
       await settled();
       const { client } = bench;
       assert(client.status.state === "waiting" || client.status.state === "refused");
@@ -293,6 +296,17 @@ describe("an HTTP status maps to a close code", () => {
       if (client.status.state === "waiting") assert(client.status.retryMs >= 7_000);
     });
   }
+
+  test("but a 403 of a proxy is not final, and no pause is below 0", async () => {
+    const bench = new StreamBench();
+    await bench.block();
+    const headers = { "Retry-After": "-7" };
+    bench.request.answer(new Response("<h1>Blocked</h1>", { status: 403, headers }));
+    await settled();
+    const { status } = bench.client;
+    assert(status.state === "waiting" && status.retryMs >= 0);
+    assert.equal(status.reason, "connection lost");
+  });
 
   test("a refused token is fetched again", async () => {
     const bench = new StreamBench();
@@ -318,6 +332,23 @@ describe("commands are sent by HTTP", () => {
     assert.deepEqual(rest, { t: "read", conversation_id: "design-crew", up_to_seq: 42 });
     request.answer(Response.json({ t: "ok", id }));
     await reading;
+  });
+
+  test("and sent again under their id if no answer comes for half a minute", async () => {
+    const bench = new StreamBench();
+    const stream = await bench.streaming();
+    const marking = bench.client.markUnread("a");
+    const first = bench.request;
+    for (let s = 0; s < 32; s++) {
+      await stream.write(": ping\n\n"); // the stream is alive
+      await bench.clock.advance(1_000);
+    }
+    assert.equal(first.init.signal?.aborted, true);
+    assert.equal(bench.client.status.state, "online");
+    assert.equal(bench.request.init.body, first.init.body);
+    const { id } = JSON.parse(String(first.init.body));
+    bench.request.answer(Response.json({ t: "ok", id }));
+    await marking;
   });
 
   test("and wait for the pause in the body, whatever the status", async () => {
@@ -356,6 +387,16 @@ describe("commands are sent by HTTP", () => {
     ["there is no answer", (r) => r.fail(new TypeError("network error")), 1_500],
     ["the answer is not JSON", (r) => r.answer(new Response("<html>", { status: 502 })), 1_500],
     [
+      "the answer is JSON of a proxy",
+      (r) => r.answer(Response.json({ code: 1020, detail: { no: "text" } }, { status: 403 })),
+      1_500,
+    ],
+    [
+      "the pause is below 0",
+      (r) => r.answer(Response.json({ retry_ms: -5, detail: "later" }, { status: 503 })),
+      1_500,
+    ],
+    [
       "the server is busy",
       (r) => r.answer(new Response("{}", { status: 503, headers: { "Retry-After": "4" } })),
       4_000,
@@ -371,6 +412,7 @@ describe("commands are sent by HTTP", () => {
       await settled();
       await bench.clock.advance(pauseMs - 1);
       assert.equal(bench.request, first);
+      assert.equal(bench.client.status.state, "online");
       await bench.clock.advance(1);
       assert.notEqual(bench.request, first);
       assert.equal(bench.request.init.body, first.init.body);

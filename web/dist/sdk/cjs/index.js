@@ -518,6 +518,7 @@ function messageOf(error) {
 
 // dist/sdk/src/eventstream.ts
 var RETRY_MS = 1500;
+var ANSWER_MS = 3e4;
 var FINAL = {
   400: "invalid",
   404: "not_found",
@@ -532,12 +533,16 @@ var EventStream = class {
   #fetch;
   #base;
   #authorization;
+  #clock;
   #abort = new AbortController();
+  /** Those of commands without an answer. */
+  #posts = /* @__PURE__ */ new Set();
   /** `base` is the URL of the server, with a slash at its end. */
-  constructor(fetcher, base, token) {
+  constructor(fetcher, base, token, clock) {
     this.#fetch = fetcher;
     this.#base = base;
     this.#authorization = `Bearer ${token}`;
+    this.#clock = clock;
     queueMicrotask(() => this.onopen?.({}));
   }
   send(data) {
@@ -546,7 +551,7 @@ var EventStream = class {
     else if (frame.id !== void 0 && frame.t !== "auth") void this.#post(frame.id, data);
   }
   close() {
-    this.#abort.abort();
+    for (const request of [this.#abort, ...this.#posts]) request.abort();
   }
   async #listen({ epoch, version, device }) {
     const query = device === void 0 ? "" : `?device=${encodeURIComponent(device)}`;
@@ -561,8 +566,9 @@ var EventStream = class {
         signal: this.#abort.signal
       });
       if (!response.ok || response.body === null) {
-        const { retryMs } = await readProblem(response);
-        this.#tell({ t: "bye", code: closeCode(response.status), reconnect_ms: retryMs });
+        const { detail, retryMs } = await readProblem(response);
+        const code = closeCode(response.status, detail !== void 0);
+        this.#tell({ t: "bye", code, reconnect_ms: retryMs });
         return;
       }
       await this.#read(response.body);
@@ -588,12 +594,15 @@ var EventStream = class {
   }
   async #post(id, body) {
     let refusal = { code: "unavailable", message: "no answer", retryMs: RETRY_MS };
+    const request = new AbortController();
+    this.#posts.add(request);
+    const cancel = this.#clock.after(ANSWER_MS, () => request.abort());
     try {
       const response = await this.#fetch(`${this.#base}v1/commands`, {
         method: "POST",
         headers: { Authorization: this.#authorization, "Content-Type": "application/json" },
         body,
-        signal: this.#abort.signal
+        signal: request.signal
       });
       if (response.ok) {
         this.#tell(await response.text());
@@ -607,6 +616,9 @@ var EventStream = class {
         retryMs: final === void 0 ? retryMs2 || RETRY_MS : 0
       };
     } catch {
+    } finally {
+      cancel();
+      this.#posts.delete(request);
     }
     const { code, message, retryMs } = refusal;
     this.#tell({ t: "error", id, code, message, retry_ms: retryMs });
@@ -617,15 +629,20 @@ var EventStream = class {
     this.onmessage?.({ data });
   }
 };
-function closeCode(status) {
+function closeCode(status, ofServer) {
   if (status === 401) return 4202;
-  if (status === 403) return 4003;
+  if (status === 403 && ofServer) return 4003;
   return status === 429 || status === 503 ? 4100 : 1006;
 }
 async function readProblem(response) {
   const problem = await response.json().catch(() => void 0);
   const seconds = Number(response.headers.get("Retry-After"));
-  return { ...problem, retryMs: Math.trunc(problem?.retry_ms ?? seconds * 1e3) || 0 };
+  const text = (value) => typeof value === "string" ? value : void 0;
+  return {
+    code: text(problem?.code),
+    detail: text(problem?.detail),
+    retryMs: Math.max(0, Math.trunc(Number(problem?.retry_ms ?? seconds * 1e3))) || 0
+  };
 }
 
 // dist/sdk/src/storage.ts
@@ -826,7 +843,7 @@ var Link = class {
     const { WebSocket, fetch, clock, random } = environment;
     const connection = new Connection({
       open: (credential) => {
-        if (streams && fetch !== null) return new EventStream(fetch, base, credential);
+        if (streams && fetch !== null) return new EventStream(fetch, base, credential, clock);
         if (WebSocket === null) throw new TypeError("no WebSocket: set the option WebSocket");
         return new WebSocket(`${base.replace(/^http/, "ws")}v1/ws`, [
           PROTOCOL,

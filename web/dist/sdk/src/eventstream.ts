@@ -1,8 +1,10 @@
-import type { WebSocketLike } from "./environment.js";
+import type { Clock, WebSocketLike } from "./environment.js";
 import { PING } from "./frames.js";
 
 // The pause before a command is sent again if the server gives none.
 const RETRY_MS = 1_500;
+// A command without an answer for so long is sent again: the stream may outlive its connection.
+const ANSWER_MS = 30_000;
 // Statuses that refuse a command finally, and their default error codes.
 const FINAL: Readonly<Record<number, string>> = {
   400: "invalid",
@@ -35,13 +37,17 @@ export class EventStream implements WebSocketLike {
   readonly #fetch: typeof fetch;
   readonly #base: string;
   readonly #authorization: string;
+  readonly #clock: Clock;
   readonly #abort = new AbortController();
+  /** Those of commands without an answer. */
+  readonly #posts = new Set<AbortController>();
 
   /** `base` is the URL of the server, with a slash at its end. */
-  constructor(fetcher: typeof fetch, base: string, token: string) {
+  constructor(fetcher: typeof fetch, base: string, token: string, clock: Clock) {
     this.#fetch = fetcher;
     this.#base = base;
     this.#authorization = `Bearer ${token}`;
+    this.#clock = clock;
     queueMicrotask(() => this.onopen?.({} as never));
   }
 
@@ -53,7 +59,7 @@ export class EventStream implements WebSocketLike {
   }
 
   close(): void {
-    this.#abort.abort();
+    for (const request of [this.#abort, ...this.#posts]) request.abort();
   }
 
   async #listen({ epoch, version, device }: ClientFrame): Promise<void> {
@@ -69,8 +75,9 @@ export class EventStream implements WebSocketLike {
         signal: this.#abort.signal,
       });
       if (!response.ok || response.body === null) {
-        const { retryMs } = await readProblem(response);
-        this.#tell({ t: "bye", code: closeCode(response.status), reconnect_ms: retryMs });
+        const { detail, retryMs } = await readProblem(response);
+        const code = closeCode(response.status, detail !== undefined);
+        this.#tell({ t: "bye", code, reconnect_ms: retryMs });
         return;
       }
       await this.#read(response.body);
@@ -100,12 +107,15 @@ export class EventStream implements WebSocketLike {
 
   async #post(id: string, body: string): Promise<void> {
     let refusal = { code: "unavailable", message: "no answer", retryMs: RETRY_MS };
+    const request = new AbortController();
+    this.#posts.add(request);
+    const cancel = this.#clock.after(ANSWER_MS, () => request.abort());
     try {
       const response = await this.#fetch(`${this.#base}v1/commands`, {
         method: "POST",
         headers: { Authorization: this.#authorization, "Content-Type": "application/json" },
         body,
-        signal: this.#abort.signal,
+        signal: request.signal,
       });
       if (response.ok) {
         this.#tell(await response.text());
@@ -121,6 +131,9 @@ export class EventStream implements WebSocketLike {
       };
     } catch {
       // No readable answer: send the command again.
+    } finally {
+      cancel();
+      this.#posts.delete(request);
     }
     const { code, message, retryMs } = refusal;
     this.#tell({ t: "error", id, code, message, retry_ms: retryMs });
@@ -133,18 +146,18 @@ export class EventStream implements WebSocketLike {
   }
 }
 
-/** The close code that corresponds to an HTTP status. */
-function closeCode(status: number): number {
+/** The close code that corresponds to an HTTP status, of the server or of a proxy. */
+function closeCode(status: number, ofServer: boolean): number {
   // The status does not tell a bad token from an expired one: try a fresh one.
   if (status === 401) return 4202;
-  if (status === 403) return 4003;
+  if (status === 403 && ofServer) return 4003;
   return status === 429 || status === 503 ? 4100 : 1006;
 }
 
 /** What an error response says. */
 interface Problem {
-  readonly code?: string;
-  readonly detail?: string;
+  readonly code: string | undefined;
+  readonly detail: string | undefined;
   /** The pause that the server asks for; 0 if none. */
   readonly retryMs: number;
 }
@@ -153,5 +166,10 @@ async function readProblem(response: Response): Promise<Problem> {
   // A proxy may answer with HTML, and CORS may hide the header.
   const problem = await response.json().catch(() => undefined);
   const seconds = Number(response.headers.get("Retry-After"));
-  return { ...problem, retryMs: Math.trunc(problem?.retry_ms ?? seconds * 1000) || 0 };
+  const text = (value: unknown) => (typeof value === "string" ? value : undefined);
+  return {
+    code: text(problem?.code),
+    detail: text(problem?.detail),
+    retryMs: Math.max(0, Math.trunc(Number(problem?.retry_ms ?? seconds * 1000))) || 0,
+  };
 }

@@ -141,7 +141,7 @@ export class Link {
     const { WebSocket, fetch, clock, random } = environment;
     const connection = new Connection({
       open: (credential) => {
-        if (streams && fetch !== null) return new EventStream(fetch, base, credential);
+        if (streams && fetch !== null) return new EventStream(fetch, base, credential, clock);
         if (WebSocket === null) throw new TypeError("no WebSocket: set the option WebSocket");
         // Browsers cannot send an Authorization header, and URLs end up in logs.
         return new WebSocket(`${base.replace(/^http/, "ws")}v1/ws`, [
