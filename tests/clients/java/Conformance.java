@@ -49,6 +49,12 @@ final class Conformance {
                 } catch (JSONException e) {
                     throw new IllegalStateException(e);
                 }
+                stumble();
+            }
+
+            @Override
+            public void online(boolean online) {
+                stumble();
             }
 
             @Override
@@ -77,6 +83,7 @@ final class Conformance {
             @Override
             public void done() {
                 print("done", n);
+                stumble();
             }
 
             @Override
@@ -119,6 +126,11 @@ final class Conformance {
         } else {
             client.markUnread(conversation, outcome);
         }
+    }
+
+    /** What an app with bugs does in callbacks. */
+    private static void stumble() {
+        if (System.getenv("STUMBLES") != null) throw new IllegalStateException("a bug of the app");
     }
 
     private static void print(Object... pairs) {

@@ -153,7 +153,12 @@ export class Link {
       clock,
       random,
       // async turns a throw into a rejection.
-      token: async (fresh) => token({ expired: fresh || this.#tokenExpired }),
+      token: async (fresh) => {
+        const found = await token({ expired: fresh || this.#tokenExpired });
+        // As of an app whose session is over or whose backend fails: the server would refuse it finally.
+        if (typeof found !== "string" || found === "") throw new TypeError("token() returned none");
+        return found;
+      },
       held,
       device,
       onState: (frame) => {

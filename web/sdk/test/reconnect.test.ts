@@ -188,6 +188,17 @@ describe("tokens", () => {
     });
   }
 
+  for (const none of ["", undefined, null, { token: "t" }]) {
+    test(`that are ${JSON.stringify(none)} count as a failed attempt`, async () => {
+      const bench = new Bench({ token: async () => none as never });
+      bench.client.start();
+      await settled();
+      const { status } = bench.client;
+      assert.equal(status.state, "waiting");
+      assert(status.state === "waiting" && status.reason.startsWith("no token: "));
+    });
+  }
+
   test("that do not fit into a subprotocol count as a failed attempt", async () => {
     const bench = new Bench({
       WebSocket: class {

@@ -854,7 +854,11 @@ var Link = class {
       clock,
       random,
       // async turns a throw into a rejection.
-      token: async (fresh) => token({ expired: fresh || this.#tokenExpired }),
+      token: async (fresh) => {
+        const found = await token({ expired: fresh || this.#tokenExpired });
+        if (typeof found !== "string" || found === "") throw new TypeError("token() returned none");
+        return found;
+      },
       held,
       device,
       onState: (frame) => {

@@ -137,7 +137,7 @@ public final class BadgeClient implements AutoCloseable {
             state = null;
             outbox.clear();
             stored(() -> store.forget());
-            listener.forgotten();
+            tell(listener::forgotten);
         });
     }
 
@@ -187,8 +187,29 @@ public final class BadgeClient implements AutoCloseable {
         });
     }
 
-    private static Outcome orIgnored(Outcome outcome) {
-        return outcome == null ? Outbox.IGNORED : outcome;
+    private Outcome orIgnored(Outcome outcome) {
+        if (outcome == null) return Outbox.IGNORED;
+        return new Outcome() {
+            @Override
+            public void done() {
+                tell(outcome::done);
+            }
+
+            @Override
+            public void failed(String code, String message) {
+                tell(() -> outcome.failed(code, message));
+            }
+        };
+    }
+
+    /** Calls back the app. What it throws is reported as uncaught, and changes nothing here. */
+    private static void tell(Runnable callback) {
+        try {
+            callback.run();
+        } catch (RuntimeException e) {
+            Thread thread = Thread.currentThread();
+            thread.getUncaughtExceptionHandler().uncaughtException(thread, e);
+        }
     }
 
     private interface Action {
@@ -216,7 +237,7 @@ public final class BadgeClient implements AutoCloseable {
         try {
             action.run();
         } catch (IOException e) {
-            listener.notStored(e);
+            tell(() -> listener.notStored(e));
         } catch (JSONException e) {
             throw new IllegalStateException(e); // what is stored was made here
         }
@@ -236,13 +257,20 @@ public final class BadgeClient implements AutoCloseable {
         patienceMs = CONNECT_TIMEOUT_MS;
         String token;
         try {
-            token = tokens.token(expired);
+            token = token(expired);
         } catch (IOException | RuntimeException e) {
             again(0);
             return;
         }
         socket = http.newWebSocket(request.header("Authorization", "Bearer " + token).build(), new Frames());
         expect(socket);
+    }
+
+    private String token(boolean expired) throws IOException {
+        String token = tokens.token(expired);
+        // As of an app whose session is over: the server would refuse it finally.
+        if (token == null || token.isEmpty()) throw new IOException("the token source returned none");
+        return token;
     }
 
     /** Hands everything that a socket reports to the worker. */
@@ -285,7 +313,7 @@ public final class BadgeClient implements AutoCloseable {
         private void attempt(Action action) {
             try {
                 action.run();
-            } catch (JSONException e) {
+            } catch (JSONException | RuntimeException e) {
                 end(0, "protocol error: " + e.getMessage(), 0);
             }
         }
@@ -318,12 +346,13 @@ public final class BadgeClient implements AutoCloseable {
         state = BadgeState.after(before, frame);
         boolean[] changed = {state != before};
         stored(() -> changed[0] |= store.keep(state)); // a push may have shown another total
-        if (changed[0]) listener.changed(state);
+        BadgeState now = state;
+        if (changed[0]) tell(() -> listener.changed(now));
         if (online) return;
         online = true;
         onlineSince = System.nanoTime();
         expired = false;
-        listener.online(true);
+        tell(() -> listener.online(true));
         renewBefore(frame.optString("expires_at"));
         flush();
     }
@@ -355,7 +384,7 @@ public final class BadgeClient implements AutoCloseable {
         refresh = after((long) (leftMs * (0.75 + random.nextDouble() / 10)), () -> {
             if (from != socket) return;
             try {
-                socket.send(new JSONObject().put("t", "auth").put("id", "auth").put("token", tokens.token(true)).toString());
+                socket.send(new JSONObject().put("t", "auth").put("id", "auth").put("token", token(true)).toString());
             } catch (IOException | JSONException | RuntimeException e) {
                 expired = true;
             }
@@ -375,7 +404,7 @@ public final class BadgeClient implements AutoCloseable {
         leave();
         if (code >= 4001 && code <= 4004) {
             running = false;
-            listener.refused(code, reason);
+            tell(() -> listener.refused(code, reason));
             return;
         }
         if (code == 4202) expired = true;
@@ -408,7 +437,7 @@ public final class BadgeClient implements AutoCloseable {
         }
         if (online) {
             online = false;
-            listener.online(false);
+            tell(() -> listener.online(false));
         }
     }
 
