@@ -116,6 +116,27 @@ test("a mute reaches a follower, and is stored for the next visit", async () => 
   await muted(await open("/try-later"));
 });
 
+test("a page that may not use cookies, and so neither storage nor locks, has live numbers", async () => {
+  await context.addInitScript(() => {
+    const denied = () => new DOMException("denied", "SecurityError");
+    Object.defineProperty(window, "localStorage", {
+      get() {
+        throw denied();
+      },
+    });
+    navigator.locks.request = async () => {
+      throw denied();
+    };
+  });
+  const tabs = [await open(), await open()];
+  await readEverything(tabs[0]);
+  await server.send("ada-ben", "ben", "Hello");
+  for (const page of tabs) {
+    await total(page, 1);
+    assert.equal(page.sockets, 1);
+  }
+});
+
 test("forget clears title, icon, app badge and storage in all tabs", async () => {
   const tabs = [await open(), await open()];
   await readEverything(tabs[0]);

@@ -1388,7 +1388,7 @@ var Tabs = class {
   #turn = new AbortController();
   #cancelWatch = () => {
   };
-  /** Without a name, or without locks and channels, every tab leads. */
+  /** Without a name, or without locks and channels, every tab leads, also if the browser denies locks. */
   constructor(name, environment, options) {
     this.#name = name;
     this.#environment = environment;
@@ -1432,12 +1432,19 @@ var Tabs = class {
     const turn = new AbortController();
     this.#turn = turn;
     const { signal } = turn;
+    let granted = false;
     const until = new Promise((resolve) => signal.addEventListener("abort", () => resolve()));
     locks.request(name, steal ? { steal } : { signal }, () => {
+      granted = true;
       if (!signal.aborted) this.#lead();
       return until;
     }).catch(() => {
       if (signal.aborted) return;
+      if (!granted) {
+        this.leave();
+        this.#lead();
+        return;
+      }
       this.#leads = false;
       this.#request(name, locks, false);
       this.#watch(name, locks);

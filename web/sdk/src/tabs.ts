@@ -64,7 +64,7 @@ export class Tabs {
   #turn = new AbortController();
   #cancelWatch = () => {};
 
-  /** Without a name, or without locks and channels, every tab leads. */
+  /** Without a name, or without locks and channels, every tab leads, also if the browser denies locks. */
   constructor(name: string | undefined, environment: Environment, options: TabsOptions) {
     this.#name = name;
     this.#environment = environment;
@@ -114,17 +114,25 @@ export class Tabs {
     const turn = new AbortController();
     this.#turn = turn;
     const { signal } = turn;
+    let granted = false;
     const until = new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));
     locks
       // Web Locks rejects `steal` together with `signal`.
       .request(name, steal ? { steal } : { signal }, () => {
+        granted = true;
         // The request may have been cancelled just as it was granted.
         if (!signal.aborted) this.#lead();
         return until;
       })
       .catch(() => {
-        // Cancelled by this tab. Otherwise the lock was stolen.
+        // Cancelled by this tab. Otherwise the lock was denied or stolen.
         if (signal.aborted) return;
+        if (!granted) {
+          // As to pages that may not use cookies: asking again would not end.
+          this.leave();
+          this.#lead();
+          return;
+        }
         this.#leads = false;
         this.#request(name, locks, false);
         this.#watch(name, locks);

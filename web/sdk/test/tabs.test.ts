@@ -64,13 +64,13 @@ class FakeBrowser implements LocksLike {
     });
   }
 
-  tab(user = "ada"): Bench {
+  tab(user = "ada", locks: LocksLike = this): Bench {
     const { storage, clock, channels } = this;
     return new Bench({
       user,
       storage,
       clock,
-      locks: this,
+      locks,
       BroadcastChannel: class extends FakeChannel {
         constructor(name: string) {
           super(name, channels);
@@ -541,5 +541,24 @@ test("without locks and channels each tab has its own connection", async () => {
   assert.deepEqual(
     tabs.map(({ sockets }) => sockets.length),
     [1, 1],
+  );
+});
+
+test("if the browser denies locks, as to pages without cookies, each tab has its own connection", async () => {
+  const browser = new FakeBrowser();
+  let requests = 0;
+  const locks: LocksLike = {
+    request: () => {
+      const denied = new DOMException("", "SecurityError");
+      return requests++ < 9 ? Promise.reject(denied) : new Promise(() => {});
+    },
+  };
+  const tabs = [1, 2].map(() => browser.tab("ada", locks));
+  for (const tab of tabs) await tab.online(state);
+  assert.equal(requests, 2);
+  tabs[0]?.client.stop();
+  assert.deepEqual(
+    tabs.map(({ client }) => client.status.state),
+    ["stopped", "online"],
   );
 });
