@@ -123,6 +123,7 @@ func (a *App) openDatabases(ctx context.Context) (err error) {
 	}
 	if a.cluster.Sharded() {
 		a.stage("shards", a.cluster.Run)
+		a.stage("moves", a.cluster.CompleteMoves)
 		a.registerShards()
 	}
 	return nil

@@ -93,7 +93,7 @@ BEGIN
             'INSERT (audit_id, result, error) ON badged.audit_ends',
             'EXECUTE ON FUNCTION badged.refuse_batch(text), badged.refuse_missing(bigint, bigint), badged.room_last_seqs(text[]), badged.add_room_partitions(text[], smallint[]),
                 badged.pending_at(xid8, pg_snapshot, xid8, xid8[]), badged.move_late(integer, bigint[], bigint[], bigint, bigint),
-                badged.extend_log(integer, interval, bigint), badged.bury_unissued(integer),
+                badged.extend_log(integer, interval, bigint), badged.bury_unissued(integer), badged.complete_move(integer, uuid),
                 badged.create_staging_tables(integer), badged.swap_staging_tables(integer), badged.drop_staging_tables(integer)'
         ] LOOP
             EXECUTE format('GRANT %s TO %I', granted, role_name);

@@ -255,7 +255,7 @@ func open(ctx context.Context, cfg Config) (m *mover, err error) {
 
 // open opens the session.
 func (s *side) open(ctx context.Context, partition int) error {
-	job, err := rebuild.NewJob(ctx, rebuild.Config{Pool: s.Pool, Log: s.Log}, application)
+	job, err := s.begin(ctx)
 	if err != nil {
 		return fmt.Errorf("on %s: %w", s.Name, err)
 	}
@@ -271,6 +271,29 @@ func (s *side) open(ctx context.Context, partition int) error {
 		return fmt.Errorf("on %s: %w", s.Name, err)
 	}
 	return s.look(ctx, s.conn, partition)
+}
+
+// endingPatience is how long the session of a mover that was killed may take to end. It
+// first ends the statement that it runs.
+const endingPatience = 5 * time.Second
+
+// begin takes the lock of the job. It waits for a moment for another mover, which may have
+// been killed just now.
+func (s *side) begin(ctx context.Context) (*rebuild.Job, error) {
+	pause := time.NewTicker(50 * time.Millisecond)
+	defer pause.Stop()
+	for deadline := time.Now().Add(endingPatience); ; {
+		job, err := rebuild.NewJob(ctx, rebuild.Config{Pool: s.Pool, Log: s.Log}, application)
+		running, is := errors.AsType[*rebuild.RunningError](err)
+		if !is || running.Application != application || time.Now().After(deadline) {
+			return job, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-pause.C:
+		}
+	}
 }
 
 func (m *mover) close(ctx context.Context) {

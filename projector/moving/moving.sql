@@ -199,13 +199,7 @@ FROM badged.partitions WHERE partition_id = $1
 SELECT badged.release_moved_partition($1, $2, $3)
 
 -- name: hold
-SELECT badged.hold_partition($1, $2, $3)
-
--- name: nothing is due because of the move
--- Holding has raised the revision.
-UPDATE badged.notifier_partitions AS n SET revision = o.revision
-FROM badged.events_pNN_offsets AS o
-WHERE n.partition_id = $1 AND o.consumer_group = 'projector' AND n.revision = o.revision - 1
+SELECT badged.complete_move($1, $2::uuid)
 
 -- name: webhooks
 SELECT to_jsonb(w)::text FROM badged.webhooks AS w

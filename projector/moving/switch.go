@@ -25,6 +25,10 @@ const (
 	tellInterval = 5 * time.Second
 )
 
+// endHangingMoverSQL ends the session of a mover that hangs while publishers wait for it, or
+// whose host is gone: the source says nothing for as long as the target copies.
+const endHangingMoverSQL = `SET LOCAL idle_in_transaction_session_timeout = '5s'`
+
 // errNotYet means that the switch was not possible in the time that others may wait.
 var errNotYet = errors.New("the switch would take too long now")
 
@@ -139,6 +143,9 @@ func (m *mover) attempt(ctx context.Context) error {
 	epoch, limit := "", fmt.Sprintf(`SET LOCAL statement_timeout = %d`, m.cfg.Patience.Milliseconds())
 	err := m.source.in(attempt, func(source pgx.Tx) error {
 		if _, err := source.Exec(attempt, pgsession.SetSwapPatienceSQL); err != nil {
+			return err
+		}
+		if _, err := source.Exec(attempt, endHangingMoverSQL); err != nil {
 			return err
 		}
 		if _, err := source.Exec(attempt, statements.Get("close the gate for publishers"), m.p); err != nil {
@@ -277,26 +284,17 @@ func (m *mover) revocations(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// hold makes the target have the partition.
+// hold makes the target have the partition, unless a server has completed the move already.
 func (m *mover) hold(ctx context.Context) error {
 	began := time.Now()
-	err := m.target.in(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, statements.Get("hold"), m.p, m.target.move.revision, m.target.move.epoch); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, `DROP TRIGGER IF EXISTS gate ON badged.`+events.Topic(m.p)); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, statements.Of(m.p, "nothing is due because of the move"), m.p); err != nil {
-			return err
-		}
-		_, err := tx.Exec(ctx, statements.Get("the target is"), m.p, held, m.target.move.epoch)
+	if err := hold(ctx, m.target, m.p, m.target.conn); err != nil {
 		return err
-	})
+	}
+	m.target.move.state = held
 	if m.result.Paused > 0 {
 		m.result.Paused += time.Since(began)
 	}
-	return err
+	return nil
 }
 
 // cleanUp deletes the rows from the source, whose triggers refuse the writers that have

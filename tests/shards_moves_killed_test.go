@@ -1,0 +1,231 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/pgtest"
+)
+
+// holdUpMover makes the mover, and nothing else, wait when it gives a partition to a shard.
+const holdUpMover = `CREATE FUNCTION hold_up() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_setting('application_name') = 'badged partition move' THEN
+        PERFORM pg_sleep_until('infinity');
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER hold_up AFTER INSERT ON badged.partitions FOR EACH ROW EXECUTE FUNCTION hold_up()`
+
+// isHeldUp is a query whether the mover waits.
+const isHeldUp = `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'badged partition move' AND datname = current_database() AND wait_event = 'PgSleep')`
+
+// one runs a statement on one database of a stack.
+func one(t *testing.T, url, statement string) {
+	t.Helper()
+	execute(t, connectTo(t, url), statement)
+}
+
+// endMover ends the session of the mover, as Postgres does when the mover's host is gone.
+const endMover = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'badged partition move' AND datname = current_database()`
+
+// A move that is killed between the commits of the two shards is completed by the servers,
+// without help. What is published meanwhile counts once.
+func TestServersCompleteAMoveKilledInItsSwitch(t *testing.T) {
+	t.Parallel()
+	database := stack(pgtest.NewDBs(t, sharded(2)))
+	redis := newRedis(t)
+	servers := []*process{serve(t, database, "--redis-url="+redis.URL()), serve(t, database, "--redis-url="+redis.URL())}
+	c := newCrowd(t, servers[0])
+	p, user := c.partitionOfA(database)
+	stop := c.publish(500)
+	defer stop()
+	b := stackOf(database)[1]
+	one(t, b, holdUpMover)
+	mover := start(t, nil, "partition", "move", fmt.Sprint(p), "--to=b", "--quiet", "--database-url="+database)
+	until(t, b, isHeldUp)
+	for _, shard := range stackOf(database) {
+		if value[bool](t, shard, `SELECT EXISTS (SELECT FROM badged.partitions WHERE partition_id = $1)`, p) {
+			t.Error("a shard has the partition between the commits")
+		}
+	}
+	mover.kill()
+	one(t, b, endMover)
+	until(t, b, `SELECT EXISTS (SELECT FROM badged.partitions WHERE partition_id = $1)`, p)
+	stop()
+	c.check()
+	total(t, c.p, user, publish(t, c.p, delivered("after", 1, fmt.Sprintf("%q", user))))
+	const says = "completed the move of a partition that was interrupted between the commits of the two shards"
+	for range polls(t, "a server to say that it has completed the move") {
+		if strings.Contains(servers[0].out.String()+servers[1].out.String(), says) {
+			break
+		}
+	}
+	again := fmt.Sprintf("partition move %d --to b", p)
+	if list := must(t, "partition", "list", "--database-url="+database); !strings.Contains(list, "serving; `badged "+again+"` deletes old rows elsewhere") {
+		t.Errorf("list:\n%s", list)
+	}
+	one(t, b, `DROP TRIGGER hold_up ON badged.partitions`)
+	if out := must(t, append(strings.Fields(again), "--database-url="+database)...); !strings.Contains(out, "an earlier move was finished") {
+		t.Errorf("the move says %q", out)
+	}
+	c.onOneShard(database)
+	must(t, "verify", "--quiet", "--database-url="+database)
+}
+
+// A mover that hangs while publishers wait for it does not keep them waiting.
+func TestMoverThatHangsInItsSwitch(t *testing.T) {
+	t.Parallel()
+	database := stack(pgtest.NewDBs(t, sharded(2)))
+	c := newCrowd(t, serve(t, database))
+	p, user := c.partitionOfA(database)
+	body := func(seq int) string { return "[" + delivered("c", seq, fmt.Sprintf("%q", user)) + "]" }
+	if err := c.send(t.Context(), body(1)); err != nil {
+		t.Fatal(err)
+	}
+	a, b := stackOf(database)[0], stackOf(database)[1]
+	// In the last copy the gates of the source are closed.
+	one(t, b, `CREATE FUNCTION hang() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.state = 'ready' THEN
+        PERFORM pg_sleep_until('infinity');
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER hang AFTER UPDATE ON badged.moves FOR EACH ROW EXECUTE FUNCTION hang()`)
+	mover := start(t, nil, "partition", "move", fmt.Sprint(p), "--to=b", "--quiet", "--database-url="+database)
+	const gateIsClosed = `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND classid = 1650552183 AND mode = 'ExclusiveLock' AND granted
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`
+	for range polls(t, "the mover to hang with the gates closed") {
+		until(t, b, isHeldUp)
+		mover.signal(syscall.SIGSTOP)
+		until(t, b, `SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'badged partition move' AND datname = current_database() AND state = 'active')`)
+		if value[bool](t, a, gateIsClosed) {
+			break
+		}
+		mover.signal(syscall.SIGCONT) // it has given up this attempt
+	}
+	patient, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := c.send(patient, body(2)); err != nil {
+		t.Error(err)
+	}
+	c.delivered[user] = 2
+	c.check()
+	one(t, b, `DROP TRIGGER hang ON badged.moves`)
+	mover.signal(syscall.SIGCONT)
+	<-mover.done
+	if says := mover.out.String(); mover.err == nil || !strings.Contains(says, "a still has it, and nothing is lost: run the command again") {
+		t.Errorf("the mover ended with %v:\n%s", mover.err, says)
+	}
+	must(t, "partition", "move", fmt.Sprint(p), "--to=b", "--quiet", "--database-url="+database)
+	c.check()
+	c.onOneShard(database)
+}
+
+// A server that is killed while a partition moves, and one that is started meanwhile, do not
+// disturb the move. A move that was killed can be undone, and begun again.
+func TestServerIsKilledAndAMoveUndone(t *testing.T) {
+	t.Parallel()
+	database := stack(pgtest.NewDBs(t, sharded(2)))
+	redis := newRedis(t)
+	c := newCrowd(t, serve(t, database, "--redis-url="+redis.URL()))
+	folding := serve(t, database, "--redis-url="+redis.URL())
+	p, user := c.partitionOfA(database)
+	stop := c.publish(500)
+	defer stop()
+	a, b := stackOf(database)[0], stackOf(database)[1]
+	// A transaction that has published keeps the move from switching.
+	open := connectTo(t, a)
+	hold := func() {
+		execute(t, open, `BEGIN`)
+		execute(t, open, `SELECT badged.publish($1::jsonb)`, delivered("open", 1, fmt.Sprintf("%q", user)))
+	}
+	hold()
+	number := fmt.Sprint(p)
+	mover := start(t, nil, "partition", "move", number, "--to=b", "--database-url="+database)
+	mover.awaitSays("whose transaction uses the partition")
+	if list := must(t, "partition", "list", "--database-url="+database); !regexp.MustCompile(`(?m)^` + number + ` +a .* moving to b, which has [0-9]+ rows? of the log$`).MatchString(list) {
+		t.Errorf("list:\n%s", list)
+	}
+	// What replaces tables waits, and says for what.
+	if _, stderr, code := command(t, "rebuild", "--partition="+number, "--quiet", "--database-url="+database); code == 0 || !strings.Contains(stderr, "partition move") || !strings.Contains(stderr, "Postgres process") {
+		t.Errorf("a rebuild beside a move: %d, %s", code, stderr)
+	}
+	mover.kill()
+	// Nothing of a move that was killed is in the way.
+	must(t, "rebuild", "--partition="+number, "--quiet", "--database-url="+database)
+	must(t, "user", "erase", "ghost", "--database-url="+database)
+	if _, stderr, code := command(t, "partition", "move", number, "--to=a", "--database-url="+database); code == 0 {
+		t.Errorf("a move to the source: %d, %s", code, stderr)
+	}
+	if out := must(t, "partition", "move", number, "--undo", "--database-url="+database); out != fmt.Sprintf("partition %d stays on a; what was copied to b is deleted\n", p) {
+		t.Errorf("undo says %q", out)
+	}
+	if _, stderr, code := command(t, "partition", "move", number, "--undo", "--database-url="+database); code == 0 || !strings.Contains(stderr, "no move was begun of partition "+number) {
+		t.Errorf("undo again: %d, %s", code, stderr)
+	}
+	for _, table := range []string{"events_p%02d", "users_p%02d", "conversations_p%02d"} {
+		if value[bool](t, b, "SELECT EXISTS (SELECT FROM badged."+fmt.Sprintf(table, p)+")") {
+			t.Errorf("%s of the target has rows after the undo", table)
+		}
+	}
+	if value[bool](t, a, `SELECT EXISTS (SELECT FROM pg_trigger WHERE tgname IN ('moving', 'gate') AND tgrelid = $1::text::regclass)`, fmt.Sprintf("badged.events_p%02d", p)) {
+		t.Error("the source still notes changes after the undo")
+	}
+
+	mover = start(t, nil, "partition", "move", number, "--to=b", "--database-url="+database)
+	mover.awaitSays("whose transaction uses the partition")
+	folding.kill()
+	execute(t, open, `COMMIT`)
+	c.mu.Lock()
+	c.delivered[user]++
+	c.mu.Unlock()
+	serve(t, database, "--redis-url="+redis.URL())
+	<-mover.done
+	if mover.err != nil {
+		t.Fatalf("the move: %v\n%s", mover.err, mover.out)
+	}
+	stop()
+	c.check()
+	c.onOneShard(database)
+	must(t, "verify", "--quiet", "--database-url="+database)
+}
+
+// A plan evens out the shards, with the moves that it proposes.
+func TestPlanOfMoves(t *testing.T) {
+	t.Parallel()
+	database := stack(pgtest.NewDBs(t, sharded(2)))
+	server := serve(t, database)
+	c := newCrowd(t, server)
+	var sent []string
+	for n, user := range c.users {
+		if isOn(t, database, events.PartitionOf(user, partitions), 0) {
+			sent = append(sent, delivered("c", n+1, fmt.Sprintf("%q", user)))
+		}
+	}
+	if err := c.send(t.Context(), "["+strings.Join(sent, ",")+"]"); err != nil {
+		t.Fatal(err)
+	}
+	until(t, stackOf(database)[0], `SELECT count(*) = $1 FROM badged.badges`, len(sent))
+	plan := must(t, "partition", "plan", "--by=events", "--database-url="+database)
+	moves := regexp.MustCompile(`(?m)^badged (partition move [0-9]+ --to b)  # from a: .*, [0-9]+ events$`).FindAllStringSubmatch(plan, -1)
+	if len(moves) != partitions/4 {
+		t.Fatalf("the plan has %d moves, want %d:\n%s", len(moves), partitions/4, plan)
+	}
+	if bySize := must(t, "partition", "plan", "--database-url="+database); strings.Count(bySize, "\n") == 0 {
+		t.Error("the plan by size is empty")
+	}
+	for _, m := range moves {
+		must(t, append(strings.Fields(m[1]), "--quiet", "--database-url="+database)...)
+	}
+	if plan := must(t, "partition", "plan", "--by=events", "--database-url="+database); plan != "no move would even out the shards\n" {
+		t.Errorf("the plan after its moves:\n%s", plan)
+	}
+	must(t, "verify", "--quiet", "--database-url="+database)
+}
