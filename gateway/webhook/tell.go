@@ -13,6 +13,9 @@ import (
 // knowledge is what an endpoint knows of a user: the numbers that it was told.
 // It decides whether a change is news.
 type knowledge struct {
+	// Epoch is that of the numbers. In another one calls may have been forgotten that the
+	// endpoint got.
+	Epoch      string           `json:"epoch,omitempty"`
 	Total      *int64           `json:"total,omitempty"`
 	Mentions   *int64           `json:"mentions,omitempty"`
 	Categories map[string]int64 `json:"categories"`
@@ -26,9 +29,9 @@ type knowledge struct {
 // filter only the numbers of these categories are news.
 func knowledgeOf(b *pubsub.Badge, filter []string) knowledge {
 	if filter == nil {
-		return knowledge{&b.Total, &b.Mentions, b.Categories, &b.UnreadConversations, b.CategoryConversations}
+		return knowledge{b.Epoch, &b.Total, &b.Mentions, b.Categories, &b.UnreadConversations, b.CategoryConversations}
 	}
-	k := knowledge{Categories: map[string]int64{}, CategoryConversations: map[string]int64{}}
+	k := knowledge{Epoch: b.Epoch, Categories: map[string]int64{}, CategoryConversations: map[string]int64{}}
 	for _, category := range filter {
 		if n := b.Categories[category]; n != 0 {
 			k.Categories[category], k.CategoryConversations[category] = n, b.ConversationsIn(category)
@@ -38,7 +41,7 @@ func knowledgeOf(b *pubsub.Badge, filter []string) knowledge {
 }
 
 func (k knowledge) equal(other knowledge) bool {
-	return same(k.Total, other.Total) && same(k.Mentions, other.Mentions) && maps.Equal(k.Categories, other.Categories) &&
+	return k.Epoch == other.Epoch && same(k.Total, other.Total) && same(k.Mentions, other.Mentions) && maps.Equal(k.Categories, other.Categories) &&
 		same(k.Conversations, other.Conversations) && maps.Equal(k.CategoryConversations, other.CategoryConversations)
 }
 

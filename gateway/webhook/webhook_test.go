@@ -153,6 +153,10 @@ func TestWhatIsNews(t *testing.T) {
 		c.Badge.UnreadConversations, c.Badge.CategoryConversations = conversations, map[string]int64{"chat": conversations}
 		return c
 	}
+	later := func(c *Change) *Change {
+		c.Badge.Epoch = "another"
+		return c
+	}
 	for _, c := range []struct {
 		name   string
 		filter []string
@@ -163,6 +167,8 @@ func TestWhatIsNews(t *testing.T) {
 		{"never told", nil, nil, one(1, 1, 1, 0), true},
 		{"never told, and zero", nil, nil, one(2, 0, 0, 0), true},
 		{"the same numbers in a newer version", nil, one(1, 1, 1, 0), one(3, 1, 1, 0), false},
+		{"the same numbers in a new epoch", nil, one(1, 1, 1, 0), later(one(1, 1, 1, 0)), true},
+		{"the same numbers of the filter in a new epoch", []string{"chat"}, one(1, 1, 1, 0), later(one(1, 1, 1, 0)), true},
 		{"another total", nil, one(1, 1, 1, 0), one(2, 2, 2, 0), true},
 		{"another category of the same total", nil, one(1, 1, 1, 0), one(2, 1, 0, 1), true},
 		{"cleared", nil, one(1, 1, 1, 0), one(2, 0, 0, 0), true},

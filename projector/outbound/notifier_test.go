@@ -290,6 +290,17 @@ func TestPushesThatMayHaveComeAreFollowed(t *testing.T) {
 			b.stop()
 			b.start(t, nil)
 		}},
+		{"it failed, and the app was started", func(t *testing.T, b *bench, p outbound.DevicePush) {
+			b.notifier.DeviceRetry(p, 0, time.Hour, "the connection broke")
+			projectortest.Until(t, "the failure to be stored", func() bool {
+				return b.Lines(t, `SELECT attempts::text FROM badged.devices`)[0] == "1"
+			})
+			put(t, b.targets, phone(p.UserID, "phone"))
+		}},
+		{"the app was started meanwhile", func(t *testing.T, b *bench, p outbound.DevicePush) {
+			put(t, b.targets, phone(p.UserID, "phone"))
+			b.notifier.DeviceTold(p, 0) // of the former registration
+		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t)
@@ -366,6 +377,45 @@ func TestWebhookIsToldWhatChanged(t *testing.T) {
 	c = b.nextCall(t, "crm")
 	if c.Attempts != 1 {
 		t.Errorf("after a failure it had %d attempts", c.Attempts)
+	}
+	b.notifier.CallTold(c, 0)
+	b.awaitQuiet(t)
+}
+
+// A call may come although it failed. Operators who put a webhook again let it begin anew,
+// but that does not make known what the endpoint was told.
+func TestCallsThatMayHaveComeAreFollowed(t *testing.T) {
+	b := newBench(t)
+	ada := foldtest.User(0, 0)
+	crm := outbound.WebhookSettings{Name: "crm", URL: "https://crm.example", Secrets: [][]byte{[]byte("secret")}, Events: []string{outbound.BadgeChanged}, Batch: 1, State: outbound.Active}
+	if err := b.targets.PutWebhook(t.Context(), crm, 0); err != nil {
+		t.Fatal(err)
+	}
+	b.Append(t, foldtest.Deliver("chat", 1, ada))
+	b.Fold(t)
+	c := b.nextCall(t, "crm")
+	c.Tell = []byte(`{"total": 1}`)
+	b.notifier.CallTold(c, 0)
+	b.awaitQuiet(t)
+	b.Append(t, foldtest.Deliver("chat", 2, ada))
+	b.Fold(t)
+	c = b.nextCall(t, "crm")
+	if string(c.Told) != `{"total": 1}` {
+		t.Fatalf("the second call: %+v", c)
+	}
+	b.notifier.CallRetry(c, time.Hour)
+	projectortest.Until(t, "the failure to be stored", func() bool {
+		return b.Lines(t, `SELECT attempts::text FROM badged.webhook_queue`)[0] == "1"
+	})
+	stored, err := b.targets.Webhook(t.Context(), "crm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.targets.PutWebhook(t.Context(), crm, stored.Generation); err != nil {
+		t.Fatal(err)
+	}
+	if c = b.nextCall(t, "crm"); c.Told != nil || c.Attempts != 0 {
+		t.Errorf("after a failure the endpoint is believed to know %s, with %d attempts", c.Told, c.Attempts)
 	}
 	b.notifier.CallTold(c, 0)
 	b.awaitQuiet(t)

@@ -7,7 +7,9 @@ SELECT pg_advisory_xact_lock(hashtextextended($1::text, 1652647026)), pg_advisor
 DELETE FROM badged.devices WHERE fingerprint = $1 AND (user_id, device_id) <> ($2::text, $3::text)
 
 -- name: register a device
--- Returns whether it is new, and no row if the user has $10 other devices already.
+-- Returns whether it is new, and no row if the user has $10 other devices already. What a
+-- device was told is not known if its last push failed, or may be under way: the report of
+-- that is for the former generation.
 INSERT INTO badged.devices_pNN AS d (partition_id, user_id, device_id, app, platform, environment, shows, token, fingerprint,
     generation, changes, registered_at, due, attempts)
 SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, nextval('badged.target_generations'), 0, clock_timestamp(), clock_timestamp(), 0
@@ -18,7 +20,8 @@ SET app = excluded.app, platform = excluded.platform, environment = excluded.env
     attempts = 0, last_error = NULL, last_error_at = NULL,
     (due, told, told_version, told_epoch, told_at, quiet_until, held_until) = (
         SELECT s.* FROM (SELECT CASE WHEN d.attempts = 0 THEN d.due ELSE excluded.due END,
-            d.told, d.told_version, d.told_epoch, d.told_at, d.quiet_until, CASE WHEN d.attempts = 0 THEN d.held_until END) AS s
+            CASE WHEN d.attempts = 0 AND (d.due IS NULL OR d.due > clock_timestamp()) THEN d.told END,
+            d.told_version, d.told_epoch, d.told_at, d.quiet_until, CASE WHEN d.attempts = 0 THEN d.held_until END) AS s
         WHERE (d.app, d.platform, d.environment, d.shows, d.fingerprint)
             = (excluded.app, excluded.platform, excluded.environment, excluded.shows, excluded.fingerprint)
         UNION ALL
@@ -89,8 +92,11 @@ SET url = $2, secrets = $3, events = $4, categories = $5, batch = $6, rate = $7,
 WHERE name = $1 AND generation = $10
 
 -- name: try a webhook again
--- At once, whatever its rows wait for.
-UPDATE badged.webhook_queue SET due = clock_timestamp(), attempts = 0 WHERE webhook = $1 AND due IS NOT NULL
+-- At once, whatever its rows wait for. What failed may have come all the same; reminders
+-- keep there since when something has been unread.
+UPDATE badged.webhook_queue
+SET due = clock_timestamp(), attempts = 0, told = CASE WHEN attempts = 0 OR type = 'unread.reminder' THEN told END
+WHERE webhook = $1 AND due IS NOT NULL
 
 -- name: webhook
 name, url, secrets, events, categories, batch, rate, state, declared,
