@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -12,7 +13,7 @@ import (
 func TestEveryMutantCanBeMade(t *testing.T) {
 	t.Chdir("../../..")
 	named := map[string]bool{}
-	for _, m := range mutants {
+	for _, m := range slices.Concat(mutants, trustMutants) {
 		if named[m.name] {
 			t.Errorf("two mutants are called %q", m.name)
 		}
