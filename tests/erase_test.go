@@ -2,9 +2,11 @@ package tests
 
 import (
 	"bytes"
+	"encoding/hex"
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +21,9 @@ func everywhere(t *testing.T, database, dir string) string {
 	t.Helper()
 	all := &bytes.Buffer{}
 	for _, url := range stackOf(database) {
-		all.Write(pgtest.Borrow(t).Run(t, nil, "pg_dump", url))
+		dump := pgtest.Borrow(t).Run(t, nil, "pg_dump", url)
+		all.Write(dump)
+		inBytes(t, all, dump)
 	}
 	err := filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -46,6 +50,30 @@ func everywhere(t *testing.T, database, dir string) string {
 		t.Fatal(err)
 	}
 	return all.String()
+}
+
+// inBytes writes the values of type bytea of a dump, as they are and, where a frame of
+// zstd begins in one, decompressed.
+func inBytes(t *testing.T, all *bytes.Buffer, dump []byte) {
+	t.Helper()
+	z, err := zstd.NewReader(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer z.Close()
+	for _, digits := range regexp.MustCompile(`\\\\x([0-9a-f]{2,})`).FindAllSubmatch(dump, -1) {
+		value, err := hex.DecodeString(string(digits[1]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(append(value, '\n'))
+		for at := range value {
+			if bytes.HasPrefix(value[at:], []byte{0x28, 0xb5, 0x2f, 0xfd}) {
+				text, _ := z.DecodeAll(value[at:], nil) // as far as it goes
+				all.Write(append(text, '\n'))
+			}
+		}
+	}
 }
 
 // A user is exported and erased while the server runs: a dump, the archive and the audit

@@ -25,6 +25,8 @@ type usage struct {
 	// published is how many events were published on day, in days since 1970.
 	published, day int64
 
+	// quota is that of the key now: a request may still have the key as it was.
+	quota int64
 	// quotas is what shares the quota with other processes; nil if nothing does.
 	quotas Quotas
 	// part is how much of today's quota this process may use, and taken how much all

@@ -82,26 +82,61 @@ func (r *Ring) Share(q Quotas) {
 	defer r.mu.Unlock()
 	r.quotas = q
 	for _, u := range r.usages {
-		u.quotas = q
+		u.limit(u.quota, q)
 	}
 }
 
-// giveBack gives back what this process has taken of quotas and not used.
-func (r *Ring) giveBack(ctx context.Context) {
+// unused is what a process has taken of a day's quota and not used.
+type unused struct {
+	key    string
+	day    time.Time
+	events int64
+}
+
+// limit sets the quota. It returns what was taken of a former one and not used: a part of
+// it may be more than the present quota.
+func (u *usage) limit(quota int64, q Quotas) (left unused) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if quota != u.quota {
+		left = u.drop()
+		u.quota, u.askedAt = quota, time.Time{}
+	}
+	u.quotas = q
+	return left
+}
+
+// drop forgets what is not used of the part that was taken. The caller holds the mutex.
+func (u *usage) drop() unused {
+	left := unused{u.name, dayOf(u.day), u.part - u.published}
+	u.part = u.published
+	return left
+}
+
+// stop gives back what this process has taken of quotas and not used.
+func (r *Ring) stop(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), quotaTimeout)
-	defer cancel()
+	var left []unused
 	for _, u := range r.usages {
 		u.mu.Lock()
-		left := u.part - u.published
-		if u.quotas != nil && left > 0 {
-			if err := u.quotas.Return(ctx, u.name, dayOf(u.day), left); err != nil {
-				r.cfg.Logger.WarnContext(ctx, "a part of a key's quota stays taken until tomorrow", "events", left, "error", err)
-			}
-			u.part = u.published
-		}
+		left = append(left, u.drop())
 		u.mu.Unlock()
+	}
+	r.giveBack(ctx, left)
+}
+
+// giveBack gives back what was not used. The caller holds the mutex.
+func (r *Ring) giveBack(ctx context.Context, left []unused) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), quotaTimeout)
+	defer cancel()
+	for _, l := range left {
+		if r.quotas == nil || l.events <= 0 {
+			continue
+		}
+		if err := r.quotas.Return(ctx, l.key, l.day, l.events); err != nil {
+			r.cfg.Logger.WarnContext(ctx, "a part of a key's quota stays taken until tomorrow", "key", l.key, "events", l.events, "error", err)
+		}
 	}
 }
 
@@ -112,11 +147,14 @@ func dayOf(day int64) time.Time { return time.Unix(day*secondsOfDay, 0).UTC() }
 // *LimitError. It takes another part if take is set. The caller holds the mutex.
 func (k *Key) allot(ctx context.Context, n int64, take bool) error {
 	u, now := k.usage, k.now()
+	if u.quota == 0 { // it has none any more
+		return nil
+	}
 	if day := now.Unix() / secondsOfDay; day != u.day {
 		u.day, u.published, u.part, u.taken, u.askedAt = day, 0, 0, 0, time.Time{}
 	}
 	if u.quotas == nil {
-		u.part, u.taken = k.quota, u.published
+		u.part, u.taken = u.quota, u.published
 	}
 	if u.published+n <= u.part {
 		return nil
@@ -124,7 +162,7 @@ func (k *Key) allot(ctx context.Context, n int64, take bool) error {
 	spent := func() error {
 		u.refuse(OverQuota)
 		return &LimitError{
-			fmt.Sprintf("the key %s may publish %d events a day, and has used %d", k.Name, k.quota, u.taken),
+			fmt.Sprintf("the key %s may publish %d events a day, and has used %d", k.Name, u.quota, u.taken),
 			dayOf(u.day + 1).Sub(now),
 		}
 	}
@@ -140,7 +178,7 @@ func (k *Key) allot(ctx context.Context, n int64, take bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), quotaTimeout) // others wait for the answer too
 	defer cancel()
 	need := u.published + n - u.part
-	part, taken, err := u.quotas.Take(ctx, k.Name, dayOf(u.day), k.quota, max(need, k.quota/parts), need)
+	part, taken, err := u.quotas.Take(ctx, k.Name, dayOf(u.day), u.quota, max(need, u.quota/parts), need)
 	if err == nil {
 		u.part, u.taken = u.part+part, taken
 	}

@@ -33,21 +33,18 @@ func newPool(t *testing.T) *pgxpool.Pool {
 // server is a process with a key of a quota.
 type server struct {
 	*keyring.Ring
+	file string
 	now  atomic.Int64
 	stop func()
 }
 
 func newServer(t *testing.T, q keyring.Quotas, quota int) *server {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "keys.yaml")
-	text := fmt.Sprintf("keys:\n- {name: crm, kind: publisher, secret: %q, quota: %d}\n", keyring.Hash("secret"), quota)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s := &server{}
+	s := &server{file: filepath.Join(t.TempDir(), "keys.yaml")}
+	s.limit(t, quota)
 	s.now.Store(time.Date(2027, 1, 31, 12, 0, 0, 0, time.UTC).Unix())
 	var errs []error
-	if s.Ring, errs = keyring.New(keyring.Config{File: file, Now: func() time.Time { return time.Unix(s.now.Load(), 0) }}); len(errs) > 0 {
+	if s.Ring, errs = keyring.New(keyring.Config{File: s.file, Now: func() time.Time { return time.Unix(s.now.Load(), 0) }}); len(errs) > 0 {
 		t.Fatal(errs)
 	}
 	s.Share(q)
@@ -64,12 +61,21 @@ func newServer(t *testing.T, q keyring.Quotas, quota int) *server {
 	return s
 }
 
+// limit writes the file, with a quota.
+func (s *server) limit(t *testing.T, quota int) {
+	t.Helper()
+	text := fmt.Sprintf("keys:\n- {name: crm, kind: publisher, secret: %q, quota: %d}\n", keyring.Hash("secret"), quota)
+	if err := os.WriteFile(s.file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // spend publishes n events and reports whether the quota allowed it.
 func (s *server) spend(t *testing.T, n int) bool {
 	t.Helper()
 	k, _ := s.Find("secret")
 	err := k.Spend(t.Context(), n)
-	if over, ok := errors.AsType[*keyring.LimitError](err); ok && over.RetryAfter == 12*time.Hour {
+	if over, ok := errors.AsType[*keyring.LimitError](err); ok && over.RetryAfter > 11*time.Hour && over.RetryAfter <= 12*time.Hour {
 		return false
 	}
 	if err != nil {
@@ -121,6 +127,77 @@ func TestQuotaOfSeveralProcesses(t *testing.T) {
 	again.now.Add(2)
 	if !servers[0].spend(t, killed) {
 		t.Error("a part that a process has taken is not its own")
+	}
+}
+
+// A process sees what another one takes in the same moment.
+func TestQuotaThatIsTakenMeanwhile(t *testing.T) {
+	q := keyring.SharedQuotas{Pool: newPool(t)}
+	day := time.Date(2027, 1, 31, 0, 0, 0, 0, time.UTC)
+	if _, _, err := q.Take(t.Context(), "crm", day, 100, 1, 1); err != nil {
+		t.Fatal(err)
+	}
+	other, err := q.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Rollback(context.WithoutCancel(t.Context())) //nolint:errcheck // it was committed
+	if _, err := other.Exec(t.Context(), `UPDATE badged.key_quotas SET taken = taken + 95`); err != nil {
+		t.Fatal(err)
+	}
+	took := make(chan int64)
+	go func() {
+		part, _, err := q.Take(t.Context(), "crm", day, 100, 10, 1)
+		if err != nil {
+			t.Error(err)
+		}
+		took <- part
+	}()
+	for waits := false; !waits; {
+		if err := q.Pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`).Scan(&waits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := other.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if part := <-took; part != 4 {
+		t.Errorf("of the 4 events that are left it takes %d", part)
+	}
+}
+
+// A quota that is lowered counts at once: what a process has taken of the former one and
+// not used is no part of it. One that is raised loses nothing.
+func TestChangedQuota(t *testing.T) {
+	q := keyring.SharedQuotas{Pool: newPool(t)}
+	const quota = 5000
+	servers := []*server{newServer(t, q, quota), newServer(t, q, quota)}
+	for _, s := range servers {
+		if !s.spend(t, 1) { // and takes 50
+			t.Fatal("the day begins without a quota")
+		}
+		s.limit(t, 10)
+		s.Reload(t.Context())
+	}
+	if servers[0].spend(t, 10) {
+		t.Error("more than the lowered quota was published")
+	}
+	for _, s := range servers {
+		s.now.Add(2) // the answer that nothing is left counts for a second
+	}
+	if !servers[1].spend(t, 1) || !servers[0].spend(t, 7) {
+		t.Error("what is left of the lowered quota cannot be published")
+	}
+	if servers[1].spend(t, 1) {
+		t.Error("the 11th event was published")
+	}
+	for _, s := range servers {
+		s.now.Add(2)
+		s.limit(t, quota)
+		s.Reload(t.Context())
+	}
+	if servers[0].spend(t, quota-9) || !servers[0].spend(t, quota-10) {
+		t.Error("the raised quota is not 5000 with the 10 that were used")
 	}
 }
 

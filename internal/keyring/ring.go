@@ -167,8 +167,9 @@ func (r *Ring) parse(content []byte) ([]*Key, []error) {
 	return keys, mistakes
 }
 
-// use makes the keys of flags and these the current ones.
-func (r *Ring) use(fromFile []*Key) {
+// use makes the keys of flags and these the current ones. It returns what was taken of
+// quotas that have changed, and not used.
+func (r *Ring) use(fromFile []*Key) (left []unused) {
 	all := make(map[[sha256.Size]byte]*Key, len(r.flags)+len(fromFile))
 	usages := make(map[usageKey]*usage, len(all))
 	// Admins come last among those of flags: if a publisher has the same secret, it
@@ -179,7 +180,7 @@ func (r *Ring) use(fromFile []*Key) {
 		if u == nil {
 			u = newUsage(k, r.metrics)
 		}
-		u.quotas = r.quotas
+		left = append(left, u.limit(k.quota, r.quotas))
 		usages[id] = u
 		if k.usage == nil { // requests read the keys of flags, which stay
 			k.usage, k.now = u, r.cfg.Now
@@ -194,6 +195,7 @@ func (r *Ring) use(fromFile []*Key) {
 		}
 	}
 	r.loaded, r.usages = fromFile, usages
+	return left
 }
 
 // watchInterval is how often Run looks at the file. A change counts once two looks
@@ -207,7 +209,7 @@ func (r *Ring) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	defer r.giveBack(ctx)
+	defer r.stop(ctx)
 	// Reading a small file also works where notifications do not: on network file
 	// systems, and for links that Kubernetes exchanges.
 	ticks := time.NewTicker(watchInterval)
@@ -264,7 +266,7 @@ func (r *Ring) load(ctx context.Context, now look, err error) {
 		return
 	}
 	added, changed, removed := compare(r.loaded, keys)
-	r.use(keys)
+	r.giveBack(ctx, r.use(keys))
 	if r.follow != nil && len(added)+len(changed)+len(removed) > 0 {
 		r.follow(Load{Keys: r.names(), Added: added, Changed: changed, Removed: removed})
 	}

@@ -19,7 +19,7 @@ var (
 	everyKey     = check{"./internal/httpapi", "^(TestEveryRouteWithEveryKey|TestEventsBeyondTheScopeOfTheKey|TestPublishingMoreThanTheKeyMay)$", false}
 	everySecret  = check{"./tests", "^TestEveryRouteWithEverySecret$", false}
 	watched      = check{"./internal/keyring", "^(TestWatching|TestExpiry|TestMistakesOfFiles)$", false}
-	shared       = check{"./internal/keyring", "^(TestQuotaOfSeveralProcesses|TestUnknownQuota|TestRateAndQuota)$", false}
+	shared       = check{"./internal/keyring", "^(TestQuotaOf|TestQuotaThat|TestChangedQuota|TestUnknownQuota|TestRateAndQuota)", false}
 	overShards   = check{"./internal/app", "^(TestAQuotaCountsOnceOverShards|TestRevocationsOverShards|TestTheTrailWhileAShardIsAway)$", false}
 	disconnected = check{"./gateway", "^(TestDisconnect|TestRevokedWhileConnecting)$", false}
 	revocations  = check{"./internal/revocation", ".", false}
@@ -60,7 +60,8 @@ var trustMutants = []mutant{
 
 	{"each process has the whole quota", []edit{{quotaFile, "		case left >= most:", "		case true:"}}, shared},
 	{"two processes take the same part of a quota", []edit{{"internal/keyring/quotas.sql", " FOR UPDATE", ""}}, shared},
-	{"a process that stops gives back what it has used", []edit{{quotaFile, "left := u.part - u.published", "left := u.part"}}, shared},
+	{"a process that stops gives back what it has used", []edit{{quotaFile, "dayOf(u.day), u.part - u.published}", "dayOf(u.day), u.part}"}}, shared},
+	{"a lowered quota does not count", []edit{{quotaFile, "		left = u.drop()\n", ""}}, shared},
 	{"a quota is for ever", []edit{{quotaFile, "day != u.day {", "u.day == 0 {\n		_ = day"}}, shared},
 	{"events that were not stored use up the quota", []edit{{usageFile, "	u.published = max(0, u.published-int64(n))\n", ""}}, everyKey},
 	{"each process counts quotas on another shard", []edit{{"internal/app/app.go", "keyring.SharedQuotas{Pool: a.byName()[0].serving}", "keyring.SharedQuotas{Pool: a.databases[0].serving}"}}, overShards},
