@@ -113,10 +113,11 @@ func TestEraseUser(t *testing.T) {
 		run("audit", "verify")
 	}
 	agrees()
-	stolen := issued(t, ghost, time.Now().Add(-time.Hour))
-	disconnect(t, p, ghost, `{"revoke":true}`)
+	now := time.Now()
+	stolen := issued(t, ghost, now.Add(-time.Hour))
+	disconnect(t, p, ghost, `{"revoke_before":"`+now.Add(-time.Minute).Format(time.RFC3339)+`"}`)
 	app.awaitEnd()
-	app = connectWith(t, p.url, issued(t, ghost, time.Now().Add(time.Minute)))
+	app = connectWith(t, p.url, issued(t, ghost, now))
 	app.awaitTotal(3)
 	if out := run("user", "export", ghost, "--archive="+dir); strings.Count(out, `"kind":"event"`) != 2 || strings.Count(out, `"kind":"archived_event"`) != 1 || strings.Contains(out, `"ann"`) {
 		t.Errorf("the export is\n%s", out)

@@ -142,7 +142,8 @@ func parseTokenKey(method, value string) (tokenKey, error) {
 type Identity struct {
 	UserID    string
 	ExpiresAt time.Time
-	// IssuedAt is zero if the token does not say when it was issued.
+	// IssuedAt is zero if the token does not say when it was issued, or says that it will
+	// be.
 	IssuedAt time.Time
 	// Categories are those that the token is restricted to, sorted; nil for no
 	// restriction.
@@ -200,10 +201,18 @@ func (t *Tokens) authenticate(ctx context.Context, token string) (Identity, erro
 			return Identity{}, fmt.Errorf("bad token: it is valid for longer than %s", most)
 		}
 	}
-	if t.cfg.Revoked != nil && t.cfg.Revoked(c.subject, c.issued) {
+	// A clock that is ahead must not make a token younger than a revocation.
+	issued, ahead := c.issued, c.issued.After(time.Now().Add(notBeforeLeeway))
+	if ahead {
+		issued = time.Time{}
+	}
+	if t.cfg.Revoked != nil && t.cfg.Revoked(c.subject, issued) {
+		if ahead {
+			return Identity{}, fmt.Errorf("%w, as far as its iat tells, which is in the future", ErrRevoked)
+		}
 		return Identity{}, ErrRevoked
 	}
-	return Identity{UserID: c.subject, ExpiresAt: c.expires.Time, IssuedAt: c.issued, Categories: c.categories}, nil
+	return Identity{UserID: c.subject, ExpiresAt: c.expires.Time, IssuedAt: issued, Categories: c.categories}, nil
 }
 
 // ErrRevoked is returned for a token that was valid until it was revoked.

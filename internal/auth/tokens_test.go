@@ -315,6 +315,14 @@ func TestRevokedTokens(t *testing.T) {
 			t.Errorf("iat %v: issued at %s, error %v", iat, id.IssuedAt, err)
 		}
 	}
+	// An iat in the future does not tell that a token is younger than a revocation.
+	for ahead, valid := range map[time.Duration]bool{2 * time.Second: true, time.Minute: false, 1000 * time.Hour: false} {
+		extra := jwt.MapClaims{"iat": time.Now().Add(ahead).Unix(), "exp": time.Now().Add(2000 * time.Hour).Unix()}
+		id, err := tokens.Authenticate(t.Context(), sign(t, jwt.SigningMethodHS256, "h", claimsOf(extra), []byte(secret)))
+		if valid != (err == nil) || !valid && !errors.Is(err, auth.ErrRevoked) {
+			t.Errorf("iat in %s: issued at %s, error %v", ahead, id.IssuedAt, err)
+		}
+	}
 	asked = nil
 	if _, err := tokens.Authenticate(t.Context(), sign(t, jwt.SigningMethodHS256, "h", claimsOf(nil), []byte(otherSecret))); errors.Is(err, auth.ErrRevoked) || asked != nil {
 		t.Errorf("a forged token learns what is revoked: %v", err)

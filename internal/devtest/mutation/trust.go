@@ -29,7 +29,7 @@ var (
 	signedIn     = check{"./internal/admin", "^(TestFailedSignIns|TestKeyLoads|TestReads)", false}
 	leaked       = check{"./tests", "^TestALeakedKey$", false}
 	erasing      = check{"./projector/erasure", "^(TestErase|TestEraseWhileEventsCome|TestEraseFromAnArchive|TestEraseIsRefused|TestEraseNeedsTheOwner)$", true}
-	erasedAll    = check{"./tests", "^TestEraseUser$", false}
+	erasedAll    = check{"./tests", "^TestEraseUserUnderLoad$", false}
 	inCategories = check{"./internal/auth", "^TestTokensOfCategories$", false}
 	categoryView = check{"./gateway", "Categories|NotYetFolded", true}
 	categoryAPI  = check{"./internal/httpapi", "^TestTokenOfCategories$", false}
@@ -52,7 +52,6 @@ var trustMutants = []mutant{
 	{"any kind of key opens any route of the program", []edit{{accessFile, "denied := key.CheckKind(s.act, s.kinds...); denied != nil", "denied := key.CheckKind(s.act, s.kinds...); false && denied != nil"}}, everySecret},
 	{"a token opens what is another user's", []edit{{accessFile, "if id.UserID != user {", "if false {"}}, everySecret},
 	{"a token of some categories registers devices", []edit{{accessFile, "		if categories != nil {\n			return &problem", "		if false {\n			return &problem"}}, everySecret},
-	{"keys guess those of admins", []edit{{accessFile, "valid && (!forAdmins || key.Kind == keyring.Admin)", "valid"}}, check{"./internal/httpapi", "^(TestAttempts|.*Guess|.*Attempts?)", false}},
 	{"a broken file takes keys away", []edit{{ringFile, "			\"file\", r.cfg.File, \"error\", errors.Join(mistakes...))\n		return", "			\"file\", r.cfg.File, \"error\", errors.Join(mistakes...))\n		r.use(nil)\n		return"}}, watched},
 	{"a file counts while it is written", []edit{{ringFile, "if settled && !now.is(r.seen) {", "if (settled || true) && !now.is(r.seen) {"}}, watched},
 	{"two keys of a file have one name", []edit{{ringFile, "if names[k.Name] {", "if false {"}}, watched},
@@ -67,22 +66,23 @@ var trustMutants = []mutant{
 	{"each process counts quotas on another shard", []edit{{"internal/app/app.go", "keyring.SharedQuotas{Pool: a.byName()[0].serving}", "keyring.SharedQuotas{Pool: a.databases[0].serving}"}}, overShards},
 
 	{"a token without iat is never revoked", []edit{{revokedFile, "ok && issuedAt.Before(before) {", "ok && !issuedAt.IsZero() && issuedAt.Before(before) {"}}, everySecret},
+	{"a token from the future outlives a revocation", []edit{{"internal/auth/tokens.go", "	if ahead {\n		issued = time.Time{}\n	}\n", ""}}, tokensAreOld},
 	{"an earlier revocation takes back a later one", []edit{{"internal/revocation/revocation.sql", "revoked_before = greatest(r.revoked_before, excluded.revoked_before)", "revoked_before = coalesce(excluded.revoked_before, r.revoked_before)"}}, revocations},
 	{"what a restored database revokes is not read", []edit{{revokedFile, "err == nil && last < l.last {", "false {"}}, revocations},
 	{"what changed during an outage stays valid", []edit{{revokedFile, "	if err != nil {\n		l.whole = true\n", "	if err != nil {\n"}}, revocations},
 	{"tokens of an erased user work again", []edit{{revokedFile, "return ok && issuedAt.Before(before)\n	})", "return false && ok && issuedAt.Before(before)\n	})"}}, revocations},
 	{"a revocation misses who is connecting", []edit{{"gateway/session.go", "if s.gateway.revoked(s.identity) {", "if false {"}}, disconnected},
-	{"a revoked connection is told to come back", []edit{{"gateway/drain.go", "if g.revoked(id) {", "if false {"}}, disconnected},
+	{"a revoked connection is told to come back", []edit{{"gateway/drain.go", "if g.revoked(id) {", "if false && g.revoked(id) {"}}, disconnected},
 	{"a shard that comes back forgets what is revoked", []edit{{"internal/app/databases.go", "return a.knowRevoked(ctx, i)", "return nil"}}, overShards},
 	{"a move loses what was revoked behind it", []edit{{"projector/moving/switch.go", "func(target pgx.Tx) error { return m.revocations(ctx, target) }); err != nil {\n		return err\n	}\n	_, err", "func(pgx.Tx) error { return nil }); err != nil {\n		return err\n	}\n	_, err"}}, movedTokens},
-	{"a token with a late iat lives for ever", []edit{{"internal/auth/tokens.go", "left > most || c.expires", "c.expires"}}, tokensAreOld},
+	{"a token with a late iat lives for ever", []edit{{"internal/auth/tokens.go", "left > most || c.expires", "false && left > most || c.expires"}}, tokensAreOld},
 
 	{"a removed record is not missed", []edit{{chainFile, "case r.number > w.number+1:", "case false:"}}, chained},
 	{"the last record is not missed", []edit{{chainFile, "case w.number < w.records:", "case false:"}}, chained},
 	{"a changed record is not noticed", []edit{{chainFile, "case !bytes.Equal(r.hash, r.link(w.hash)):", "case false:"}}, chained},
 	{"a kept head is not compared", []edit{{chainFile, "case r.number == w.kept.Count && hex", "case false && hex"}}, chained},
 	{"a trail is cut without a record", []edit{{chainFile, "case w.start.Count > 0 && !w.announced:", "case false:"}}, chained},
-	{"a trail with a fault is pruned", []edit{{chainFile, "	case v.Fault != nil:\n		return AuditHead{}, v.Fault\n", ""}}, chained},
+	{"a trail with a fault is pruned", []edit{{chainFile, "	case v.Fault != nil:\n		return AuditHead{}, v.Fault\n", "	case false && v.Fault != nil:\n		return AuditHead{}, v.Fault\n"}}, chained},
 	{"a redacted record may say anything", []edit{{chainFile, "case r.former != nil && hex", "case false && hex"}}, chained},
 	{"a redaction is not recorded", []edit{{redactFile, "		return Audited(ctx, tx, by, auditRedactAction, struct{}{}, func(context.Context) (any, error) { return redaction{done}, nil })", "		_ = by\n		return nil"}}, chained},
 	{"records fork the chain", []edit{{"migrations/00010_audit_chain.sql", "SET records = c.records + 1, head = sha256(c.head || badged.audit_digest(fields))", "SET records = c.records + 1, head = sha256(decode(repeat('00', 32), 'hex') || badged.audit_digest(fields))"}}, chained},
@@ -93,22 +93,18 @@ var trustMutants = []mutant{
 	{"the erased user stays as a sender", []edit{{rewriteFile, "	if d.SenderID == userID {\n		d.SenderID = \"\"\n", "	if d.SenderID == userID {\n"}}, erasing},
 	{"the erased user stays mentioned", []edit{{rewriteFile, "d.UserIDs, d.MentionedUserIDs = without(d.UserIDs), without(d.MentionedUserIDs)", "d.UserIDs = without(d.UserIDs)"}}, erasing},
 	{"erasing forgets that a member was there", []edit{{rewriteFile, "			w.follow(r, &e, &remains)\n", ""}}, erasing},
-	{"erasing leaves what is cached", []edit{{erasureFile, "SET revision = revision + 1 WHERE partition_id = $1", "SET revision = revision WHERE partition_id = $1"}}, erasing},
-	{"erasing leaves the keys of events", []edit{{partitionFile, "return keys.Erase(ctx, tx, partition, entries)", "return keys.Erase(ctx, tx, partition, nil)"}}, erasing},
-	{"what comes during an erasure stays", []edit{{partitionFile, "		err := p.add(records)\n		if len(p.rows) > before", "		var err error\n		if len(p.rows) > before"}}, erasing},
 	{"erasing leaves other partitions", []edit{{"projector/erasure/erase.go", "if err := e.others(ctx, p); err != nil {", "if err := e.others(ctx, e.result.Partition); err != nil {"}}, erasing},
 	{"erasing leaves devices", []edit{{erasureFile, "    DELETE FROM badged.devices WHERE user_id = $1 RETURNING 1", "    SELECT 1 FROM badged.devices WHERE user_id = $1"}}, erasing},
 	{"erasing leaves the archive", []edit{{"projector/erasure/archive.go", "if w.counts.Erased == before.Erased && w.counts.Changed == before.Changed {", "if w.counts.Erased == before.Erased {"}}, erasing},
 	{"erasing leaves the old files of the archive", []edit{{"projector/erasure/archive.go", "	return e.cfg.Archive.RemoveStale(ctx)\n", "	return nil\n"}}, erasing},
 	{"erasing leaves the trail", []edit{{redactFile, "text, changed = &without, changed || without != *failed", "text = &without"}, {redactFile, "rest, changed, err := erasure.JSONWithout(content, userID)", "rest, _, err := erasure.JSONWithout(content, userID)\n		changed := false"}}, chained},
-	{"erasing makes revoked tokens valid", []edit{{erasureFile, "RETURNING revoked_before\n", "RETURNING NULL::timestamptz AS revoked_before\n"}}, revocations},
+	{"erasing leaves the calls of webhooks", []edit{{erasureFile, "DELETE FROM badged.webhook_queue WHERE subject = $1", "DELETE FROM badged.webhook_queue WHERE false AND subject = $1"}}, erasedAll},
 	{"a server erases", []edit{{"projector/erasure/erase.go", "	if !owns {", "	if false {"}}, erasing},
 
 	{"a claim of categories is ignored", []edit{{"internal/auth/claims.go", "		c.categories, err = categoriesOf(claim, value)", "		_, err = categoriesOf(claim, value)"}}, inCategories},
 	{"a claim of no categories restricts nothing", []edit{{"internal/auth/claims.go", "len(given) == 0 || len(given) > maxCategories", "len(given) > maxCategories"}}, inCategories},
 	{"a client sees all categories", []edit{{"gateway/statesender.go", "if ss.view = nil; categories != nil {", "if ss.view = nil; false && categories != nil {"}}, categoryView},
-	{"a command reaches other categories", []edit{{"gateway/marks.go", "isListed(c) && slices.Contains(by.Categories, c.Category), err", "isListed(c), err"}}, categoryView},
-	{"a fresh token of other categories changes nothing", []edit{{"gateway/statesender.go", "if !slices.Equal(categories, s.who().Categories) {", "if false {"}}, categoryView},
+	{"a command reaches other categories", []edit{{"gateway/marks.go", "isListed(c) && slices.Contains(by.Categories, c.Category), err", "isListed(c) && (true || slices.Contains(by.Categories, c.Category)), err"}}, categoryView},
 	{"the badge over HTTP has all categories", []edit{{"internal/httpapi/badges.go", "return state.Within(categories, mentions), nil", "_ = mentions\n	return state.Badge, nil"}}, categoryAPI},
 	{"conversations over HTTP are of all categories", []edit{{"internal/httpapi/badges.go", "r.PathValue(\"user\"), categories, unread", "r.PathValue(\"user\"), categories[:0:0], unread"}}, categoryAPI},
 	{"mentions of other categories count", []edit{{"projector/badges/members.go", "string(events.LevelNone) && slices.Contains(categories, c.Category) {", "string(events.LevelNone) {"}}, check{"./tests", "^TestTokensOfCategories$", false}},
