@@ -2,6 +2,7 @@ package app
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -18,6 +19,7 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/schematest"
 	"github.com/badged/badged/internal/shards"
+	"github.com/badged/badged/projector/badges"
 )
 
 // shardedPartitions are two for each of three shards.
@@ -290,6 +292,18 @@ func TestAMovedPartitionIsFollowed(t *testing.T) {
 		t.Errorf("the position is %s", position)
 	}
 	wantTotals(t, s.totals(t, []string{user}, position), []string{user}, 1) // rows were not moved
+
+	// What the source had lost before is lost, although the target has folded all that it got.
+	reader := shards.NewReader(s.cluster)
+	for _, lost := range []events.Token{events.NewToken(9, 1), events.NewToken(1, 1<<40)} {
+		if folded, err := reader.FoldedAt(t.Context(), []string{user}, fmt.Sprintf("0.a.%d", lost)); !errors.Is(err, badges.ErrLost) {
+			t.Errorf("a position that the source has lost gives %v, %v", folded, err)
+		}
+	}
+	kept := events.NewToken(1, 3)
+	if _, err := reader.FoldedAt(t.Context(), []string{user}, fmt.Sprintf("0.a.%d", kept)); err != nil {
+		t.Errorf("a position that the source has gives %v", err)
+	}
 }
 
 func TestServingRefusesWhatIsNoCluster(t *testing.T) {

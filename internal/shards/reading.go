@@ -166,7 +166,9 @@ func (r *Reader) Folded(ctx context.Context, userIDs []string, transactionID int
 // them up to a position, as [events.Receipt.Position] names it. It returns
 // [ErrBadPosition] if it is none.
 //
-// If a partition may have moved since, it compares with everything committed until now.
+// If a partition may have moved since, it compares with everything committed until now,
+// and asks the shards of the position whether they have kept it: what a shard had lost
+// before the move is nowhere. It fails while one of them is away.
 func (r *Reader) FoldedAt(ctx context.Context, userIDs []string, position string) (bool, error) {
 	t, err := parseToken(position)
 	if err != nil {
@@ -179,6 +181,11 @@ func (r *Reader) FoldedAt(ctx context.Context, userIDs []string, position string
 		return r.of[0].Folded(ctx, userIDs, t.moves)
 	}
 	moved := len(t.positions) == 0 || t.moves != r.cluster.moves() // a plain number is of one database
+	if moved {
+		if kept, err := r.survived(ctx, t); err != nil || !kept {
+			return false, err
+		}
+	}
 	var behind atomic.Bool
 	err = r.each(ctx, userIDs, func(s *Shard, from *badges.Reader, users []string, _ []int) (err error) {
 		id, ok := t.positions[s.Name]
@@ -197,6 +204,23 @@ func (r *Reader) FoldedAt(ctx context.Context, userIDs []string, position string
 		return err
 	})
 	return err == nil && !behind.Load(), err
+}
+
+// survived reports whether all shards of a position are known to have kept it.
+func (r *Reader) survived(ctx context.Context, t token) (bool, error) {
+	for name, id := range t.positions {
+		s := r.cluster.Shard(name)
+		if s == nil {
+			continue // it has left the cluster, after all its partitions
+		}
+		if err := s.Err(); err != nil {
+			return false, err
+		}
+		if kept, err := r.of[s.index].Survived(ctx, id); err != nil || !kept {
+			return false, s.named(err)
+		}
+	}
+	return true, nil
 }
 
 // Badges is [badges.Reader.Badges].

@@ -439,6 +439,30 @@ func (r *Reader) Folded(ctx context.Context, userIDs []string, position int64) (
 	return survived && folded, err
 }
 
+// Survived reports whether the log is known to have what was appended up to a position, an
+// [events.Token], whichever database has folded it since. It returns ErrLost if that will
+// not be known.
+func (r *Reader) Survived(ctx context.Context, position int64) (bool, error) {
+	token := events.Token(position)
+	var exists bool
+	var timeline int64
+	err := r.q.QueryRow(ctx, `SELECT pg_snapshot_xmax(pg_current_snapshot()) > $1::bigint::text::xid8, `+statements.Get("timeline"), token.TransactionID()).Scan(&exists, &timeline)
+	if err != nil {
+		return false, fmt.Errorf("read the timeline: %w", err)
+	}
+	switch t := token.Timeline(); {
+	case !exists || t > timeline:
+		return false, ErrLost
+	case t == timeline || t == 0:
+		return true, nil
+	}
+	all := make([]int, r.partitions)
+	for p := range all {
+		all[p] = p
+	}
+	return r.survived(ctx, token, all)
+}
+
 // survived reports whether a transaction of an ended timeline is known to be in the log.
 // It returns ErrLost if that will not be known.
 func (r *Reader) survived(ctx context.Context, token events.Token, partitions []int) (bool, error) {
