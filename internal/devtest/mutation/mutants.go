@@ -425,6 +425,10 @@ var mutants = []mutant{
 		mailboxFile, "before.syncs == m.syncs && tables.denies(before.held)", "tables.denies(m.held)",
 	}}, ahead},
 	{"a room that is read remains a conversation", []edit{{accountFile, "-m.mentions, -m.conversations)", "-m.mentions, 0)"}}, members},
+	{"each message of a room counts as a conversation", []edit{{accountFile, "m.conversations = 1", "m.conversations = m.adds"}}, members},
+	{"a room is a conversation of no category", []edit{{
+		accountFile, "a.Badge.CategoryConversations[category] += conversations;", "a.Badge.CategoryConversations[category] += 0;",
+	}}, members},
 	{"an update of a room is added to the one before", []edit{{accountFile, "		a.withdraw(entry)\n", ""}}, members},
 	{"a member misses an update of a room and reads nothing", []edit{{accountFile, "case base > former.Room.Changes:", "case false:"}}, members},
 	{"members keep their rows over a gap of the bus", []edit{{"gateway/hub.go", "			in.member.forget()\n", ""}}, members},
