@@ -320,7 +320,7 @@ public final class BadgeClient implements AutoCloseable {
     }
 
     private void receive(JSONObject frame) throws JSONException {
-        if (frame.has("ping_ms")) patienceMs = frame.getLong("ping_ms") * 5 / 2;
+        if (frame.has("ping_ms")) patienceMs = Math.min(frame.getLong("ping_ms"), MAX_HINT_MS) * 5 / 2;
         if (online || frame.has("ping_ms")) expect(socket);
         switch (frame.getString("t")) {
             case "snapshot":
