@@ -277,7 +277,8 @@ func TestWebhooksAreRefusedAtOnce(t *testing.T) {
 	strict := launch(t, admin, "serve", "--listen=127.0.0.1:0", "--database-url="+database)
 	for url, want := range map[string]string{
 		e.URL: "belongs to this machine",
-		strings.Replace(e.URL, "127.0.0.1", "localhost", 1): "it belongs to this machine",
+		strings.Replace(e.URL, "127.0.0.1", "localhost", 1): "belongs to this machine",
+		strings.Replace(e.URL, "127.0.0.1", "127.1", 1):     "not written as four decimal numbers",
 		"https://169.254.169.254/latest":                    "belongs to cloud metadata",
 		"http://hooks.example/":                             "must begin with https://",
 	} {
