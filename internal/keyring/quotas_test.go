@@ -142,7 +142,7 @@ func TestQuotaThatIsTakenMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Rollback(context.WithoutCancel(t.Context())) //nolint:errcheck // it was committed
-	if _, err := other.Exec(t.Context(), `UPDATE badged.key_quotas SET taken = taken + 95`); err != nil {
+	if _, err := other.Exec(t.Context(), `SELECT FROM badged.key_quotas FOR UPDATE`); err != nil {
 		t.Fatal(err)
 	}
 	took := make(chan int64)
@@ -157,6 +157,9 @@ func TestQuotaThatIsTakenMeanwhile(t *testing.T) {
 		if err := q.Pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`).Scan(&waits); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if _, err := other.Exec(t.Context(), `UPDATE badged.key_quotas SET taken = taken + 95`); err != nil {
+		t.Fatal(err)
 	}
 	if err := other.Commit(t.Context()); err != nil {
 		t.Fatal(err)
