@@ -210,6 +210,9 @@ func TestKilledMoves(t *testing.T) {
 		cancel()
 		holders := 0
 		for _, d := range l.shards {
+			projectortest.Until(t, "the killed sessions have ended", func() bool {
+				return len(d.Lines(t, `SELECT pid::text FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'badged partition move'`)) == 0
+			})
 			holders += len(d.Lines(t, `SELECT 'held' FROM badged.partitions WHERE partition_id = 0`))
 		}
 		if holders > 1 {

@@ -1,8 +1,14 @@
 package outbound
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Measure sets the metrics of a partition at once.
 func (n *Notifier) Measure(ctx context.Context, partition int) error {
 	return n.measurePartition(ctx, partition)
 }
+
+// SetSilence sets after how long a silent owner is replaced.
+func (cfg *NotifierConfig) SetSilence(d time.Duration) { cfg.silence = d }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
+	"github.com/badged/badged/internal/devtest/projectortest"
 	"github.com/badged/badged/projector/outbound"
 )
 
@@ -31,6 +32,11 @@ func TestWhatTheProjectorSaysIsNotRead(t *testing.T) {
 		b.hears.Store(by)
 		b.Append(t, evs...)
 		b.Fold(t)
+		folded := b.Position(t, 0)
+		projectortest.Until(t, "the projector says what it has folded", func() bool {
+			said := b.said[0].Load()
+			return said != nil && *said == folded
+		})
 	}
 	told := func(number int64, alerts ...string) {
 		t.Helper()

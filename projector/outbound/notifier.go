@@ -53,6 +53,10 @@ type NotifierConfig struct {
 	OwnershipInterval time.Duration
 	// PageEvents is the most events that are read at once. Default 1,000.
 	PageEvents int
+
+	// silence is after how long a silent owner is replaced. Default three times
+	// OwnershipInterval.
+	silence time.Duration
 }
 
 // Notifier owns partitions, makes their targets due and hands them to senders in the
@@ -90,6 +94,9 @@ func NewNotifier(cfg NotifierConfig) (*Notifier, error) {
 	if cfg.PageEvents <= 0 {
 		cfg.PageEvents = 1000
 	}
+	if cfg.silence <= 0 {
+		cfg.silence = 3 * cfg.OwnershipInterval
+	}
 	n := &Notifier{cfg: cfg, log: cfg.Logger, metrics: cfg.Metrics, lanes: newLanes(), reports: newReports(), heard: make([]heard, cfg.Partitions)}
 	for range cfg.Partitions {
 		n.wakes = append(n.wakes, make(chan struct{}, 1))
@@ -106,7 +113,7 @@ func (n *Notifier) Run(ctx context.Context) error {
 	g.Go(func() { n.store(ctx) })
 	owner := pgsession.Owner{
 		Connect: n.cfg.Pool.Config().ConnConfig, Kind: "notifier", Class: lockClass, MemberClass: memberClass,
-		Partitions: n.cfg.Partitions, Held: n.cfg.Held, Interval: n.cfg.OwnershipInterval, Silence: 3 * n.cfg.OwnershipInterval,
+		Partitions: n.cfg.Partitions, Held: n.cfg.Held, Interval: n.cfg.OwnershipInterval, Silence: n.cfg.silence,
 		Work: n.work, Logger: n.log,
 		Changed: func(owned []int) {
 			n.metrics.own(owned)
@@ -186,9 +193,9 @@ type worker struct {
 	// devices and badges are those of the last partition state: whether there are such
 	// targets. One that comes later is due when it comes.
 	devices, badges bool
-	// awaited is set if the last look left it to the projector to say what it has
-	// folded.
-	awaited bool
+	// awaited is when a look first left it to the projector to say what it has folded,
+	// or zero.
+	awaited time.Time
 	// settled is when settled alerts were deleted last.
 	settled time.Time
 }
@@ -254,7 +261,9 @@ func (w *worker) idle() bool { return !w.devices && !w.badges }
 
 // step makes targets due for one reason, and reports whether there is more to do.
 func (w *worker) step(ctx context.Context, s *partitionState) (more bool, err error) {
-	if s.position.Before(s.folded.Position) && !w.awaits(s) {
+	if !s.position.Before(s.folded.Position) {
+		w.awaited = time.Time{}
+	} else if !w.awaits(s) {
 		return true, w.mark(ctx, s)
 	}
 	if s.revision != s.marked || s.after != nil {
@@ -267,11 +276,18 @@ func (w *worker) step(ctx context.Context, s *partitionState) (more bool, err er
 }
 
 // awaits reports whether the projector of this process, which has said everything up
-// to the position, may be about to say the rest. If it has not by the next look,
+// to the position, may be about to say the rest. If it has not within PollInterval,
 // another process has folded it.
 func (w *worker) awaits(s *partitionState) bool {
-	w.awaited = !w.awaited && s.said.to == s.position
-	return w.awaited
+	switch {
+	case s.said.to != s.position:
+		w.awaited = time.Time{}
+	case w.awaited.IsZero():
+		w.awaited = time.Now()
+	case time.Since(w.awaited) >= w.cfg.PollInterval:
+		w.awaited = time.Time{}
+	}
+	return !w.awaited.IsZero()
 }
 
 // errFenced means that another notifier has moved the position.

@@ -25,6 +25,8 @@ type bench struct {
 	notifier *outbound.Notifier
 	// hears is the notifier if it is in the process that folds.
 	hears atomic.Pointer[outbound.Notifier]
+	// said is up to where the projector has said what it folded, by partition.
+	said [foldtest.Partitions]atomic.Pointer[events.Position]
 	// stop stops the notifier.
 	stop func()
 }
@@ -38,6 +40,7 @@ func newBench(t *testing.T) *bench {
 		if n := b.hears.Load(); n != nil {
 			n.Folded(outbound.Batch(folded))
 		}
+		b.said[folded.Partition].Store(&folded.To)
 	}
 	b.start(t, nil)
 	return b
@@ -49,10 +52,10 @@ func (b *bench) start(t *testing.T, change func(*outbound.NotifierConfig)) {
 	cfg := outbound.NotifierConfig{
 		Pool: b.Pool, Partitions: foldtest.Partitions,
 		PollInterval: 2 * time.Millisecond, IdleInterval: 5 * time.Millisecond,
-		// An owner that is silent for three intervals is replaced, and then devices are
-		// told again: on a busy machine, too short an interval does that by itself.
-		OwnershipInterval: 300 * time.Millisecond,
+		OwnershipInterval: 100 * time.Millisecond,
 	}
+	// A new owner tells devices again. On a busy machine, one that works is silent too.
+	cfg.SetSilence(time.Minute)
 	if change != nil {
 		change(&cfg)
 	}

@@ -125,7 +125,7 @@ func (a *API) Do(ctx context.Context, method, path, contentType string, body []b
 	return answer, err
 }
 
-// Call is do that returns the header too.
+// Call is Do that returns the header too.
 func (a *API) Call(ctx context.Context, method, path, contentType string, body []byte, want int) (http.Header, []byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, a.url+path, bytes.NewReader(body))
 	if err != nil {
