@@ -20,9 +20,6 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// MaxBatch is the most events of one call.
-const MaxBatch = 100
-
 // The types of events.
 const (
 	BadgeChanged     = "badge.changed"

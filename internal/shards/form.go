@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // ErrUsed: a database that is to join has events or users of its own.
@@ -206,30 +205,4 @@ func copyWebhooks(ctx context.Context, databases []Database, joined []string) er
 		}
 	}
 	return nil
-}
-
-// Tell gives every reachable shard the entries of the map that it lacks, so that each
-// knows it by itself. Errors are of the shards that could not be told; they learn it
-// later.
-func Tell(ctx context.Context, c *Cluster) error {
-	var errs []error
-	places := c.Map()
-	for _, s := range c.Shards() {
-		if s.Err() == nil {
-			if err := tell(ctx, s.Pool, places); err != nil {
-				errs = append(errs, fmt.Errorf("shard %s: update its map: %w", s.Name, err))
-			}
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func tell(ctx context.Context, pool *pgxpool.Pool, places []Place) error {
-	var batch pgx.Batch
-	for p, place := range places {
-		if place.Shard != "" {
-			batch.Queue(statements.Get("map a partition"), p, place.Shard, place.Revision)
-		}
-	}
-	return pool.SendBatch(ctx, &batch).Close()
 }
