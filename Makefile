@@ -13,8 +13,15 @@ PKGS      ?= ./tests ./projector ./...
 # is also tested in its packages.
 PROGRAM   := $(filter ./tests ./...,$(PKGS))
 PACKAGE    = $(shell go list $(PKGS) | grep -v '/badged/tests$$')
+# Of the packages, those with goroutines or locks of their own, which are tested with the
+# race detector. make nightly tests the others with it too, by DETECT=-race.
+RACING     = $(filter $(PACKAGE),$(shell .ci/racing $(PKGS)))
+PLAIN      = $(filter-out $(RACING),$(PACKAGE))
+DETECT    ?=
 # Of the suites on the built program, those that CI also runs with the race detector.
 RACES     := ^(TestOwnershipChurn|TestSoak|TestFieldCase|TestRoom.*)$$
+# LEAVE=races leaves them out of make test.
+LEAVE     ?=
 TESTFLAGS ?=
 # Time limit for the tests of a package. On a busy machine ./tests takes longer
 # than go's default of ten minutes.
@@ -25,8 +32,8 @@ PARALLEL  ?= 4
 PACKAGES  ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) '*' 2)
 # Duration of each fuzz target.
 FUZZTIME  ?= 5s
-# Histories that each property test draws in make properties. In make test, which
-# runs with the race detector, each draws 10: a fifth of RAPID_CHECKS with -short.
+# Histories that each property test draws in make properties. In make test each draws
+# 10: a fifth of RAPID_CHECKS with -short.
 PROPERTIES ?= 100
 # Histories to fold without I/O, and through real tables.
 HISTORIES       ?= 1000
@@ -72,18 +79,24 @@ build: ## build bin/badged
 .PHONY: test
 test: needs ## run every test of the product (PKGS=./events TESTFLAGS='-run X -count 20')
 	@.ci/web build
-	@$(MAKE) --no-print-directory -j5 test-program test-go test-shards test-folding test-web
+	@$(MAKE) --no-print-directory -j6 test-program test-racing test-plain test-shards test-folding test-web
 
-.PHONY: test-program test-go test-shards test-folding test-web
+.PHONY: test-program test-racing test-plain test-shards test-folding test-web
 # Not from the cache: Go does not see that the program which the tests build has changed.
 test-program:
 ifneq ($(PROGRAM),)
-	$(TOOL) gotestsum --format pkgname-and-test-fails -- -count=1 -short -parallel $(PARALLEL) -timeout $(TIMEOUT) $(TESTFLAGS) ./tests
+	$(TOOL) gotestsum --format pkgname-and-test-fails -- -count=1 -short -parallel $(PARALLEL) -timeout $(TIMEOUT) $(if $(filter races,$(LEAVE)),-skip '$(RACES)') $(TESTFLAGS) ./tests
 endif
 
-test-go:
-ifneq ($(filter-out ./tests,$(PKGS)),)
-	RAPID_CHECKS=50 $(TOOL) gotestsum --format pkgname-and-test-fails -- -race -short -p $(PACKAGES) -parallel $(PARALLEL) -timeout $(TIMEOUT) $(TESTFLAGS) $(PACKAGE)
+GOTEST  = RAPID_CHECKS=50 $(TOOL) gotestsum --format pkgname-and-test-fails -- -short -parallel $(PARALLEL) -timeout $(TIMEOUT)
+test-racing:
+ifneq ($(RACING),)
+	$(GOTEST) -race -p $(PACKAGES) $(TESTFLAGS) $(RACING)
+endif
+
+test-plain:
+ifneq ($(PLAIN),)
+	$(GOTEST) $(DETECT) -p $(shell expr $(PACKAGES) / 2) $(TESTFLAGS) $(PLAIN)
 endif
 
 test-shards:
@@ -142,6 +155,7 @@ nightly: needs ## run the long tests: a million histories, restores, churn, muta
 	go test -count=1 -timeout 3h -v -run '$(TABLES)' ./projector -rapid.checks=$(TABLE_HISTORIES) -rapid.steps=$(ACTIONS)
 	go test -count=1 -timeout 3h -v -run '^TestRepairKeepsTheOrder$$' ./events/renumber -journeys=$(JOURNEYS)
 	$(MAKE) races RACES=.
+	$(MAKE) test-plain DETECT=-race
 	go test -count=1 -timeout 3h -v -run '^TestOwnershipChurn$$' ./tests -churn=$(CHURN) -unowned=$(UNOWNED)
 	go test -count=1 -timeout 3h -v -run '^TestPhonesEndRightAcrossKills$$' ./tests -push-kills=50
 	go test -count=1 -timeout 3h -v -parallel $(PARALLEL) ./tests -shards=3
