@@ -53,7 +53,7 @@ func (b built) Run() int {
 	binary = filepath.Join(dir, "badged")
 	flag.Parse()
 	race := "-race=" + strconv.FormatBool(*races)
-	build := exec.CommandContext(context.Background(), "go", "build", race, "-o", binary, "../cmd/badged")
+	build := exec.CommandContext(context.Background(), "go", "build", race, "-ldflags=-w", "-o", binary, "../cmd/badged")
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	if err := build.Run(); err != nil {
 		fmt.Fprintln(os.Stderr, "build the binary under test:", err)
