@@ -230,3 +230,31 @@ func TestUnknownQuota(t *testing.T) {
 		t.Errorf("asked %d times, error %v", q.asked.Load(), err)
 	}
 }
+
+// Loading the file again and again, as a storm of SIGHUPs does, disturbs no request, and
+// gives no event more than the quota.
+func TestReloadsUnderLoad(t *testing.T) {
+	const quota = 500
+	s := newServer(t, keyring.SharedQuotas{Pool: newPool(t)}, quota)
+	var published atomic.Int64
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for s.spend(t, 1) {
+				published.Add(1)
+			}
+		})
+	}
+	for i := range 200 {
+		if i%10 == 5 {
+			s.limit(t, quota-i%3)
+		}
+		s.Reload(t.Context())
+	}
+	s.limit(t, quota)
+	s.Reload(t.Context())
+	all.Wait()
+	if n := published.Load(); n > quota || n < quota-2 {
+		t.Errorf("%d events were published, of a quota of %d", n, quota)
+	}
+}
