@@ -110,6 +110,10 @@ var (
 	recorded    = check{"./projector/outbound", "^TestWebhooks$", false}
 	sent        = check{"./gateway/push", "^(TestReports|TestAPNsKeepsOneConnection)$", false}
 	hooks       = check{"./gateway/webhook", "^TestSecretsRotate$", false}
+	redirected  = check{"./gateway/push", "^TestRedirectsAreNotFollowed$", false}
+	news        = check{"./gateway/webhook", "^TestWhatIsNews$", false}
+	mayHaveCome = check{"./projector/outbound", "MayHaveComeAreFollowed$", false}
+	puts        = check{"./internal/admin", "^TestPutsDoNotUndoEachOther$", false}
 	routed      = check{"./events", "^(TestRoom|TestPublishSQLRoutesRoomsLikeGo)", true}
 	inSQL       = check{"./events", "^TestPublishSQL", true}
 	told        = check{"./gateway", "^TestMailboxConverges$", true}
@@ -491,6 +495,11 @@ var mutants = []mutant{
 	{"a 410 from before a registration deletes the device", []edit{{"gateway/push/sender.go", "due.RegisteredAt.After(outcome.Since)", "false"}}, sent},
 	{"each push that waits dials APNs", []edit{{"gateway/push/inturn.go", "taken: make(chan struct{}, 1)", "taken: make(chan struct{}, 1000)"}}, sent},
 	{"a webhook signs another time than it sends", []edit{{"gateway/webhook/call.go", "signatures(w.Secrets, id, now, body)", "signatures(w.Secrets, id, now.Add(time.Second), body)"}}, hooks},
+	{"redirects of APNs and FCM are followed", []edit{{"gateway/push/apps.go", "error { return http.ErrUseLastResponse }", "error { return nil }"}}, redirected},
+	{"what an endpoint was told counts in a new epoch", []edit{{"gateway/webhook/tell.go", "return k.Epoch == other.Epoch && same(", "return same("}}, news},
+	{"what a failed push may have shown is forgotten when its device registers", []edit{{outboundFile, "CASE WHEN d.attempts = 0 AND (d.due IS NULL OR d.due > clock_timestamp()) THEN d.told END,", "d.told,"}}, mayHaveCome},
+	{"what a failed call may have told is forgotten when its webhook is put", []edit{{outboundFile, "told = CASE WHEN attempts = 0 OR type = 'unread.reminder' THEN told END", "told = told"}}, mayHaveCome},
+	{"a put brings back a secret that was replaced meanwhile", []edit{{outboundFile, "WHERE name = $1 AND generation = $10", "WHERE name = $1 AND generation >= $10"}}, puts},
 	{"a process with an older view resumes a paused webhook", []edit{{outboundFile, "SET state = CASE state WHEN 'active' THEN $3 ELSE state END", "SET state = $3"}}, recorded},
 	{"a full database takes processes away", []edit{{"internal/obs/health.go", "c.Vital && !errors.As(err, &impaired)", "c.Vital && (!errors.As(err, &impaired) || true)"}}, ready},
 }
