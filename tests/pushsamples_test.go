@@ -1,0 +1,79 @@
+package tests
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+)
+
+// The samples for the web in docs/push.md run: the page registers its subscription, and the
+// worker sets the badge, ignores what is late, clears it, and shows notifications. No
+// compiler for the samples in Swift and Kotlin is among the tools of the tests.
+func TestPushSamplesForTheWeb(t *testing.T) {
+	page, err := os.ReadFile("../docs/push.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```js\n(.*?)```").FindAllSubmatch(page, -1)
+	if len(blocks) != 2 {
+		t.Fatalf("docs/push.md has %d samples in JavaScript, want the page and the worker", len(blocks))
+	}
+	dir := t.TempDir()
+	for name, text := range map[string][]byte{"page.js": blocks[0][1], "worker.js": blocks[1][1], "run.mjs": []byte(runPushSamples)} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "node", filepath.Join(dir, "run.mjs"), dir)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+const runPushSamples = `
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+const dir = process.argv[2];
+const AsyncFunction = (async () => {}).constructor;
+const source = (name) => readFileSync(dir + "/" + name, "utf8");
+
+const requests = [];
+const subscription = { endpoint: "https://push.example/1", keys: { p256dh: "B", auth: "A" } };
+await new AsyncFunction("navigator", "Notification", "fetch", "PUBLIC_KEY", "user", "deviceID", "token", source("page.js"))(
+  { serviceWorker: { register: async (file) => {
+    assert.equal(file, "/worker.js");
+    return { pushManager: { subscribe: async (options) => {
+      assert.deepEqual(options, { userVisibleOnly: true, applicationServerKey: "KEY" });
+      return subscription;
+    } } };
+  } } },
+  { requestPermission: async () => "granted" },
+  async (url, options) => { requests.push([url, options]); },
+  "KEY", "ada", "browser", "TOKEN");
+assert.equal(requests.length, 1);
+const [url, { method, headers, body }] = requests[0];
+assert.deepEqual([url, method, headers.Authorization], ["/v1/users/ada/devices/browser", "PUT", "Bearer TOKEN"]);
+assert.deepEqual(JSON.parse(body), { platform: "webpush", app: "web", subscription });
+
+const did = [];
+let listener;
+let newest = 0;
+new Function("self", "navigator", "newer", source("worker.js"))(
+  {
+    addEventListener: (type, f) => { assert.equal(type, "push"); listener = f; },
+    registration: { showNotification: async (title, options) => { did.push(["show", title, options.body, options.tag, options.data.url]); } },
+  },
+  { setAppBadge: async (n) => { did.push(["set", n]); }, clearAppBadge: async () => { did.push(["clear"]); } },
+  async ({ version }) => version > newest && Boolean(newest = version));
+const push = async (content) => {
+  let done;
+  listener({ data: { json: () => content }, waitUntil: (promise) => { done = promise; } });
+  await done;
+};
+await push({ badged: { epoch: "e", version: 2, number: 3, conversation_id: "lunch", seq: 42, data: { url: "/lunch" } }, title: "Ben", body: "Pizza?" });
+await push({ badged: { epoch: "e", version: 1, number: 9 } });
+await push({ badged: { epoch: "e", version: 3, number: 0 } });
+assert.deepEqual(did, [["set", 3], ["show", "Ben", "Pizza?", "lunch/42", "/lunch"], ["clear"]]);
+`
