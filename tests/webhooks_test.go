@@ -294,9 +294,13 @@ func TestWebhooksAreRefusedAtOnce(t *testing.T) {
 	}
 }
 
-// Each example of docs/webhooks verifies the calls of a server, and refuses
-// forged ones.
+// Each example of docs/webhooks verifies the calls of a server, and refuses forged ones
+// and one that was recorded ten minutes ago.
 func TestReceivingExamples(t *testing.T) {
+	signer, err := standardwebhooks.NewWebhook(hookSecret)
+	if err != nil {
+		t.Fatal(err)
+	}
 	e := newEndpoint(t) // only for its certificate
 	p := hookServer(t, newDatabase(t), e)
 	printed := regexp.MustCompile(`^msg_[0-9a-f]{32} \{.*"type":"badge.changed","subject":"ada".*"total":(\d+).*\}$`)
@@ -336,20 +340,27 @@ func TestReceivingExamples(t *testing.T) {
 		}
 		settings := fmt.Sprintf(`{"url":"http://%s/","events":["badge.changed"],"secrets":[%q]}`, address, hookSecret)
 		operator(t, p, http.MethodPut, "example", settings, map[bool]int{true: http.StatusCreated, false: http.StatusOK}[i == 0])
-		forged, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address, strings.NewReader("{}"))
+		old := time.Now().Add(-10 * time.Minute)
+		recorded, err := signer.Sign("msg_1", old, []byte("{}"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		forged.Header.Set("webhook-id", "msg_1")
-		forged.Header.Set("webhook-timestamp", fmt.Sprint(time.Now().Unix()))
-		forged.Header.Set("webhook-signature", "v1,MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
-		res, err := http.DefaultClient.Do(forged)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = res.Body.Close()
-		if res.StatusCode != http.StatusUnauthorized {
-			t.Errorf("%s answered a forged call with %d, want 401", example.language, res.StatusCode)
+		for signature, at := range map[string]time.Time{"v1,MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw": time.Now(), recorded: old} {
+			forged, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address, strings.NewReader("{}"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			forged.Header.Set("webhook-id", "msg_1")
+			forged.Header.Set("webhook-timestamp", fmt.Sprint(at.Unix()))
+			forged.Header.Set("webhook-signature", signature)
+			res, err := http.DefaultClient.Do(forged)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = res.Body.Close()
+			if res.StatusCode != http.StatusUnauthorized {
+				t.Errorf("%s answered a forged call of %s with %d, want 401", example.language, at, res.StatusCode)
+			}
 		}
 		publish(t, p, delivered("lunch", i+1, `"ada"`))
 		lines := bufio.NewScanner(out)
