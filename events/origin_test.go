@@ -103,7 +103,7 @@ func giveTo(t *testing.T, dir string, owner *syscall.Stat_t) {
 	}
 }
 
-// A dump of which only some tables were restored is refused.
+// A dump is refused if only some of its tables were restored.
 func TestLogOfUnknownOriginIsRefused(t *testing.T) {
 	for name, sql := range map[string]string{
 		"no era":     `DELETE FROM badged.log_home`,

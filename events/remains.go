@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// Remains is what the log has in place of an event of which a user was erased, if that
-// is no event: `null` for nothing, or an object that begins with the member erased.
+// Remains is the payload that replaces an event after one of its users was erased, if
+// it is no event: `null` for nothing, or an object that begins with the member erased.
 type Remains struct {
 	// Event is the event without the user, nil if it named no other user.
 	Event []byte
@@ -79,8 +79,8 @@ func (r *Remains) Append(b []byte) ([]byte, error) {
 	return append(b, bytes.TrimSpace(text.Bytes())...), nil
 }
 
-// EventIn returns the event in what the log has of one: the payload, or the part of it
-// that remains of an event of which a user was erased; nil if that is nothing.
+// EventIn returns the event in a payload of the log: the payload itself or, after one of
+// its users was erased, the part that remains; nil if nothing does.
 func EventIn(payload []byte) []byte {
 	if r, ok := ParseRemains(payload); ok {
 		return r.Event

@@ -52,8 +52,8 @@ func everywhere(t *testing.T, database, dir string) string {
 	return all.String()
 }
 
-// inBytes writes the values of type bytea of a dump, as they are and, where a frame of
-// zstd begins in one, decompressed.
+// inBytes writes the values of type bytea in a dump: as they are, and also decompressed
+// if they contain a zstd frame.
 func inBytes(t *testing.T, all *bytes.Buffer, dump []byte) {
 	t.Helper()
 	z, err := zstd.NewReader(nil)

@@ -124,8 +124,8 @@ func TestDeploymentsWaitForStops(t *testing.T) {
 	}
 }
 
-// Images and actions by others are named with their digest: a name alone may be
-// given to other content. badged's own image is built or chosen by its users.
+// Images and actions by others are pinned by digest, since their authors can move a
+// tag. badged's own image is built or chosen by its users.
 func TestPinned(t *testing.T) {
 	for file, pattern := range map[string]string{
 		"deploy/compose.yaml":           `(?m)^ +image: (?P<name>\S+)$`,

@@ -12,8 +12,8 @@ import (
 // and no ranges, chunks, batches, versions or running sums.
 type Model struct {
 	Events []events.Event
-	// Generations are the generations of keys of the events. If it is nil, all
-	// events are of one.
+	// Generations has the generation of each event's key. If it is nil, all keys are
+	// in one generation.
 	Generations []int
 }
 

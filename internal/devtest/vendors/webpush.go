@@ -56,8 +56,8 @@ func (s *WebPush) Entry() map[string]any {
 	return map[string]any{"platform": "webpush", "vapid_key_file": s.keyFile, "subject": "mailto:ops@example.com", "allow_private": true}
 }
 
-// Subscribe makes a subscription, as a browser does, and returns its JSON. The
-// phone of it has the token name.
+// Subscribe makes a subscription, as a browser does, and returns its JSON. Its
+// phone has the token name.
 func (s *WebPush) Subscribe(t TB, name string) map[string]any {
 	t.Helper()
 	key, err := ecdh.P256().GenerateKey(rand.Reader)
