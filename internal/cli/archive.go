@@ -107,7 +107,7 @@ func (c *archiveCmd) Run(ctx context.Context, streams Streams) error {
 	var sum archivedSum
 	err = operators.Each(ctx, cluster, func(s *shards.Shard) error {
 		to := operators.ArchiveOf(s, c.To)
-		store, err := c.store(to)
+		store, err := c.gathered(ctx, cluster, s, c.To)
 		if err != nil {
 			return err
 		}
@@ -240,6 +240,27 @@ func (k *archiveKeys) store(location string) (archive.Store, error) {
 	return archive.Sealed{Store: store, Keys: keys}, nil
 }
 
+// gathered returns the place of the archive of a shard, with the files of partitions that
+// have moved there.
+func (k *archiveKeys) gathered(ctx context.Context, cluster *shards.Cluster, s *shards.Shard, location string) (archive.Store, error) {
+	store, err := k.store(operators.ArchiveOf(s, location))
+	if err != nil || !cluster.Sharded() {
+		return store, err
+	}
+	var others []archive.Store
+	for _, other := range cluster.Shards() {
+		if other == s {
+			continue
+		}
+		from, err := k.store(operators.ArchiveOf(other, location))
+		if err != nil {
+			return nil, err
+		}
+		others = append(others, from)
+	}
+	return store, archiving.Gather(ctx, s.Pool, cluster.Partitions(), store, others)
+}
+
 // archived is the flag of commands that replay the log.
 type archived struct {
 	archiveKeys `embed:""`
@@ -247,11 +268,11 @@ type archived struct {
 }
 
 // open opens the archive of a shard. It returns nil if none is named.
-func (c *archived) open(ctx context.Context, s *shards.Shard) (*archive.Archive, error) {
+func (c *archived) open(ctx context.Context, cluster *shards.Cluster, s *shards.Shard) (*archive.Archive, error) {
 	if c.Archive == "" {
 		return nil, nil //nolint:nilnil // no archive given
 	}
-	store, err := c.store(operators.ArchiveOf(s, c.Archive))
+	store, err := c.gathered(ctx, cluster, s, c.Archive)
 	if err != nil {
 		return nil, fmt.Errorf("--archive: %w", err)
 	}

@@ -49,7 +49,7 @@ func (c *userExplainCmd) Run(ctx context.Context, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	archive, err := c.open(ctx, shard)
+	archive, err := c.open(ctx, cluster, shard)
 	if err != nil {
 		return err
 	}

@@ -78,7 +78,7 @@ func (c *rebuildCmd) Run(ctx context.Context, streams Streams) (err error) {
 	}
 	var sum admin.Rebuilt
 	err = operators.EachOf(ctx, cluster, some, func(s *shards.Shard) error {
-		archive, err := c.open(ctx, s)
+		archive, err := c.open(ctx, cluster, s)
 		if err != nil {
 			return err
 		}
@@ -224,7 +224,7 @@ func (c *verifyCmd) Run(ctx context.Context, streams Streams) error {
 	var errs []error
 	for _, part := range parts {
 		errs = append(errs, operators.EachOf(ctx, cluster, []*shards.Shard{part.Shard}, func(s *shards.Shard) error {
-			archive, err := c.open(ctx, s)
+			archive, err := c.open(ctx, cluster, s)
 			if err != nil {
 				return err
 			}

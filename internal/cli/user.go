@@ -140,7 +140,7 @@ func (c *userEraseCmd) Run(ctx context.Context, streams Streams) error {
 		if c.Archive == "" {
 			return nil, nil //nolint:nilnil // no archive given
 		}
-		store, err := c.store(operators.ArchiveOf(s, c.Archive))
+		store, err := c.gathered(ctx, cluster, s, c.Archive)
 		if err != nil {
 			return nil, fmt.Errorf("--archive: %w", err)
 		}
@@ -209,7 +209,7 @@ func (c *userExportCmd) Run(ctx context.Context, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	archives := func(s *shards.Shard) (*archive.Archive, error) { return from.open(ctx, s) }
+	archives := func(s *shards.Shard) (*archive.Archive, error) { return from.open(ctx, cluster, s) }
 	out := bufio.NewWriter(streams.Out)
 	return admin.Audited(ctx, home.Pool, admin.OSUser(), admin.ReadExport, exportArguments{c.User, c.Archive}, func(ctx context.Context) (any, error) {
 		n, err := operators.Export(ctx, cluster, c.User, archives, out)

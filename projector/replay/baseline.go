@@ -196,7 +196,7 @@ func (in *Snapshot) archivedPages(ctx context.Context, to chan<- page) error {
 		}
 	}
 	for _, f := range in.files {
-		first := page{}
+		first := page{begins: true}
 		for _, g := range f.Generations {
 			after, err := events.ParsePosition(g.After)
 			if err != nil {
@@ -217,20 +217,30 @@ func (in *Snapshot) archivedPages(ctx context.Context, to chan<- page) error {
 			return err
 		}
 	}
-	return send(page{generations: in.laterGenerations()})
+	return send(page{begins: true, generations: in.laterGenerations()})
 }
 
 // ArchivedFiles returns the files of an archive that hold what was cut off a
 // partition of this database's log. Any other files in the archive are from an
 // interrupted run.
 func ArchivedFiles(ctx context.Context, q events.Querier, a *archive.Archive, partition int) ([]archive.File, error) {
+	return archivedFiles(ctx, q, a, partition, false)
+}
+
+// MovedFiles is ArchivedFiles for the archive of another shard, from which the partition
+// has moved.
+func MovedFiles(ctx context.Context, q events.Querier, a *archive.Archive, partition int) ([]archive.File, error) {
+	return archivedFiles(ctx, q, a, partition, true)
+}
+
+func archivedFiles(ctx context.Context, q events.Querier, a *archive.Archive, partition int, moved bool) ([]archive.File, error) {
 	var id uuid.UUID
 	var sums, next []string // next are those of files that are being replaced
 	var partitions int
 	if err := q.QueryRow(ctx, statements.Get("read the archived files"), partition).Scan((*[16]byte)(&id), &partitions, &sums, &next); err != nil {
 		return nil, fmt.Errorf("read what is archived: %w", err)
 	}
-	if a.LogID() != id || a.Partitions() != partitions {
+	if a.LogID() != id && !moved || a.Partitions() != partitions {
 		return nil, fmt.Errorf("the archive belongs to another log: %s with %d partitions, this one is %s with %d", a.LogID(), a.Partitions(), id, partitions)
 	}
 	files := a.Files(partition)

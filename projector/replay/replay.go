@@ -69,7 +69,7 @@ func (in *Snapshot) each(ctx context.Context, keys *store.DedupReplay, v visit, 
 				records[i].item, records[i].dead = in.Item(&p.records[i])
 			}
 			select {
-			case decoded <- decodedPage{records, p.generations}:
+			case decoded <- decodedPage{records, p.generations, p.begins}:
 			case <-ctx.Done():
 				return ctx.Err()
 			}
@@ -79,6 +79,9 @@ func (in *Snapshot) each(ctx context.Context, keys *store.DedupReplay, v visit, 
 	g.Go(func() error {
 		for p := range decoded {
 			if keys != nil {
+				if p.begins {
+					keys.Begin()
+				}
 				keys.Extend(p.generations)
 			}
 			for i := range p.records {
@@ -98,12 +101,17 @@ func (in *Snapshot) each(ctx context.Context, keys *store.DedupReplay, v visit, 
 type page struct {
 	records     []events.Record
 	generations []store.Generation
+	// begins is set for the first of a file, and of the log behind the files: all
+	// generations of earlier pages have begun. If the partition has moved, places of an
+	// earlier file may be greater.
+	begins bool
 }
 
 // decodedPage is a page with decoded records.
 type decodedPage struct {
 	records     []decodedRecord
 	generations []store.Generation
+	begins      bool
 }
 
 // decodedRecord is a record with its item, or the reason why there is none.

@@ -57,15 +57,27 @@ func (d *DedupReplay) Remember(it *Item) {
 // Had returns the users who have had the event of a key before a position.
 func (d *DedupReplay) Had(key uuid.UUID, at events.Position) (users UserSet) {
 	for len(d.ahead) > 0 && d.ahead[0].After.Before(at) {
-		copy(d.Keys[1:], d.Keys[:])
-		d.Keys[0] = map[uuid.UUID]UserSet{}
-		d.Present = d.ahead[0].Number
-		d.ahead = d.ahead[1:]
+		d.next()
 	}
 	for _, keys := range d.Keys {
 		users += keys[key]
 	}
 	return users
+}
+
+// Begin makes all generations begin that are ahead.
+func (d *DedupReplay) Begin() {
+	for len(d.ahead) > 0 {
+		d.next()
+	}
+}
+
+// next makes the next generation the present one.
+func (d *DedupReplay) next() {
+	copy(d.Keys[1:], d.Keys[:])
+	d.Keys[0] = map[uuid.UUID]UserSet{}
+	d.Present = d.ahead[0].Number
+	d.ahead = d.ahead[1:]
 }
 
 // Restore adds users under a key of a generation that has begun, if that

@@ -1,0 +1,99 @@
+package tests
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/pgtest"
+)
+
+// What was archived before a partition moved is found on the new shard: archiving goes on
+// there, the log is replayed from the archive, and users are exported and erased. Not
+// parallel: a range is complete only once all older transactions have ended.
+func TestArchivesFollowAMove(t *testing.T) {
+	database := stack(pgtest.NewDBs(t, sharded(2)))
+	dir := filepath.Join(t.TempDir(), "archive")
+	server := serve(t, database)
+	c := newCrowd(t, server)
+	p, user := c.partitionOfA(database)
+	seq := 0
+	say := func(n int) {
+		t.Helper()
+		for range n {
+			seq++
+			total(t, server, user, publish(t, server, delivered("c", seq, fmt.Sprintf("%q", user))))
+			c.delivered[user]++
+		}
+	}
+	cut := func(to string) {
+		t.Helper()
+		sql(t, database, `SELECT badged.extend_log(p, interval '0', 0) FROM generate_series(0, $1 - 1) AS p`, partitions)
+		out := must(t, append(archiving(database, dir), "--json")...)
+		t.Logf("%s", out)
+		files, err := filepath.Glob(filepath.Join(dir, to, events.Topic(p)+".*"))
+		if err != nil || len(files) == 0 {
+			t.Errorf("the archive of %s has the files %v (%v)", to, files, err)
+		}
+	}
+	check := func() {
+		t.Helper()
+		c.check()
+		for _, args := range [][]string{{"verify", "--quiet"}, {"verify", "--quiet", "--archive=" + dir}, {"rebuild", "--quiet", "--archive=" + dir}, {"rebuild", "--quiet"}} {
+			if out := must(t, append(args, "--database-url="+database)...); args[0] == "rebuild" && !strings.Contains(out, "no difference") {
+				t.Errorf("%v says\n%s", args, out)
+			}
+		}
+		must(t, "user", "explain", user, "--archive="+dir, "--database-url="+database)
+	}
+	say(3)
+	cut("a")
+	say(2)
+	must(t, "partition", "move", fmt.Sprint(p), "--to=b", "--quiet", "--database-url="+database)
+	say(2)
+	check()
+	cut("b")
+	check()
+	if left, _ := filepath.Glob(filepath.Join(dir, "a", events.Topic(p)+".*")); len(left) > 0 {
+		t.Errorf("the archive of a still has %v", left)
+	}
+	must(t, "partition", "move", fmt.Sprint(p), "--to=a", "--quiet", "--database-url="+database)
+	say(1)
+	check()
+	if out := must(t, "user", "export", user, "--archive="+dir, "--database-url="+database); strings.Count(out, "message.delivered") < seq {
+		t.Errorf("the export has less than %d events:\n%s", seq, out)
+	}
+	must(t, "user", "erase", user, "--archive="+dir, "--database-url="+database)
+	if err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".zst") {
+			return err
+		}
+		packed, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		decoder, err := zstd.NewReader(bytes.NewReader(packed))
+		if err != nil {
+			return err
+		}
+		defer decoder.Close()
+		var text bytes.Buffer
+		if _, err := decoder.WriteTo(&text); err != nil {
+			return err
+		}
+		if strings.Contains(text.String(), fmt.Sprintf("%q", user)) {
+			t.Errorf("%s still names the user", path)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	must(t, "verify", "--quiet", "--archive="+dir, "--database-url="+database)
+}
