@@ -137,6 +137,8 @@ func (m *placement) check(views []view, starting bool, refuse func(why error, fo
 		case v.err != nil && len(owned) == 0 && starting:
 			refuse(ErrUnknown, "%s: %v", v.name, v.err)
 		case v.err != nil || v.cluster != "" && v.cluster != m.cluster:
+		case v.cluster != "" && (v.member != v.name || v.partitions != len(m.places)):
+			// Refused already. Its map was not merged, so what it holds says nothing more.
 		case v.cluster == "" && len(owned) > 0:
 			refuse(ErrEmpty, "shard %s has no part of the cluster, but the map gives it the partitions %s: check its URL, or restore the database from a backup", v.name, List(owned))
 		case v.cluster == "":

@@ -175,6 +175,14 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+func TestSwappedNamesAreRefusedAsThatAlone(t *testing.T) {
+	all := databases(t, "a", "b")
+	form(t, all)
+	if err := refuses(t, shards.ErrMisnamed, all, "b", "a"); errors.Is(err, shards.ErrClaims) {
+		t.Errorf("swapped names are taken for a database restored from before a move: %v", err)
+	}
+}
+
 func TestTwoDatabasesWithDataAreRefused(t *testing.T) {
 	all := databases(t, "a", "b")
 	for _, d := range all {
