@@ -124,6 +124,26 @@ func TestDeploymentsWaitForStops(t *testing.T) {
 	}
 }
 
+// The units of relays and tails run commands that exist, with as few rights as the unit of
+// servers.
+func TestUnitsOfRelaysAndTails(t *testing.T) {
+	reference := read(t, "docs/cli.md")
+	_, rights, _ := strings.Cut(read(t, "deploy/systemd/badged.service"), "\nDynamicUser=yes\n")
+	for name, command := range map[string]string{"relay": "relay run", "tail": "tail"} {
+		unit := read(t, "deploy/systemd/badged-"+name+".service")
+		start := "\nExecStart=/usr/local/bin/badged " + command + " --config ${CREDENTIALS_DIRECTORY}/" + name + ".yaml\n"
+		if !strings.Contains(unit, start) || !strings.Contains(unit, "\nLoadCredential="+name+".yaml:/etc/badged/"+name+".yaml\n") {
+			t.Errorf("the unit of %s does not run %q with its settings", name, command)
+		}
+		if !strings.Contains(reference, "\nUsage: badged "+command+" [flags]\n") {
+			t.Errorf("badged has no command %q", command)
+		}
+		if _, own, _ := strings.Cut(unit, "\nDynamicUser=yes\n"); rights == "" || own != rights {
+			t.Errorf("the unit of %s has other rights than badged.service", name)
+		}
+	}
+}
+
 // Images and actions by others are pinned by digest, since their authors can move a
 // tag. badged's own image is built or chosen by its users.
 func TestPinned(t *testing.T) {
