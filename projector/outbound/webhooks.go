@@ -83,11 +83,11 @@ func (w *Webhook) targets() []any {
 // told is due. The error is [ErrChanged] if another is stored.
 func (t *Targets) PutWebhook(ctx context.Context, w WebhookSettings, generation int64) error {
 	err := pgx.BeginFunc(ctx, t.pool, func(tx pgx.Tx) error {
-		statement, arguments := "add a webhook", []any{w.Name, w.URL, w.Secrets, w.Events, w.Categories, w.Batch, w.Rate, w.State, w.Declared}
+		sql, arguments := statements.Get("add a webhook"), []any{w.Name, w.URL, w.Secrets, w.Events, w.Categories, w.Batch, w.Rate, w.State, w.Declared}
 		if generation != 0 {
-			statement, arguments = "replace a webhook", append(arguments, generation)
+			sql, arguments = statements.Get("replace a webhook"), append(arguments, generation)
 		}
-		tag, err := tx.Exec(ctx, statements.Get(statement), arguments...)
+		tag, err := tx.Exec(ctx, sql, arguments...)
 		if err == nil && tag.RowsAffected() == 0 {
 			err = ErrChanged
 		}
