@@ -267,7 +267,7 @@ var mutants = []mutant{
 		batchFile, "b.Generation, b.From.TransactionID, b.From.Offset)", "b.Generation, b.To.TransactionID, b.To.Offset)",
 	}}, keys},
 	{"a replay never forgets a key", []edit{{
-		"projector/internal/store/dedupreplay.go", "		d.Keys[0] = map[uuid.UUID]UserSet{}\n", "",
+		"projector/internal/store/dedupreplay.go", "	d.Keys[0] = map[uuid.UUID]UserSet{}\n", "",
 	}}, pure},
 	{"the position moves without the rows", []edit{{batchFile, "	size += t.QueueWrites(writes, Sorted(b.state.Users), b.state.Rooms)\n", ""}}, inTables},
 	{"read_all does not load what it reads", []edit{{tablesFile, "if len(m.ReadAll) > 0 {", "if false {"}}, fetched},
