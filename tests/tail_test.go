@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/privateredis"
 )
@@ -94,7 +96,7 @@ func startTail(t *testing.T, database string, to ...string) *process {
 // version. A rebuild that corrects something tells all badges again.
 func TestTail(t *testing.T) {
 	t.Parallel()
-	database, server := oneDatabase(t), newRedis(t)
+	database, server := newDatabase(t), newRedis(t)
 	client := newRedisClient(t, server)
 	p := serve(t, database)
 	publish(t, p, delivered("c", 1, `"ann","bob"`)) // before the tail
@@ -124,7 +126,7 @@ func TestTail(t *testing.T) {
 		t.Errorf("events of users: %s", got)
 	}
 	before, _ := lastBadge(tailed(t, client, "badges"), "bob")
-	conn := sessionOn(t, database)
+	conn := sessionOn(t, shardOf(t, database, "bob"))
 	if _, err := conn.Exec(t.Context(), `UPDATE badged.users SET total = 7 WHERE user_id = 'bob'`); err != nil {
 		t.Fatal(err)
 	}
@@ -137,6 +139,78 @@ func TestTail(t *testing.T) {
 	if err := r.stop(); err != nil {
 		t.Error(err)
 	}
+}
+
+// A tail follows partitions that move to another shard, and goes on while a shard is lost.
+func TestTailOfShards(t *testing.T) {
+	t.Parallel()
+	servers := []*pgtest.Server{pgtest.NewServer(t), pgtest.NewServer(t)}
+	var urls []string
+	for _, s := range servers {
+		urls = append(urls, s.NewDB(t, pgtest.Template{}))
+	}
+	must(t, append([]string{"migrate", "up", fmt.Sprint("--partitions=", partitions)}, shardFlags(urls)...)...)
+	server := newRedis(t)
+	client := newRedisClient(t, server)
+	p := launch(t, nil, append([]string{"serve", "--listen=127.0.0.1:0"}, shardFlags(urls)...)...)
+	r := start(t, nil, append([]string{"tail", "--listen=127.0.0.1:0", "--to=" + server.URL() + "?stream=all"}, shardFlags(urls)...)...)
+	r.awaitReady()
+	var moved, stays string // users of the first shard
+	for n := 0; moved == "" || stays == ""; n++ {
+		user := fmt.Sprintf("user-%d", n)
+		switch events.PartitionOf(user, partitions) {
+		case 0:
+			moved = user
+		case 1:
+			stays = user
+		}
+	}
+	seqs := map[string]int{}
+	send := func(user string) {
+		t.Helper()
+		for range 3 {
+			seqs[user]++
+			publish(t, p, delivered(user, seqs[user], fmt.Sprintf("%q", user)))
+		}
+	}
+	told := func(user string) {
+		t.Helper()
+		all := awaitTold(t, client, "all", fmt.Sprintf("%d messages of %s", seqs[user], user), func(all []tailedEvent) bool {
+			last, _ := lastBadge(all, user)
+			return last.Data.Total == int64(seqs[user]) && slices.ContainsFunc(all, func(e tailedEvent) bool {
+				return e.Data.ConversationID == user && e.Data.Seq == seqs[user]
+			})
+		})
+		next := 1
+		for _, e := range all {
+			if e.Type == "message.delivered" && e.Data.ConversationID == user && e.Data.Seq >= next {
+				if e.Data.Seq > next {
+					t.Fatalf("message %d of %s is missing", next, user)
+				}
+				next++
+			}
+		}
+	}
+	send(moved)
+	send(stays)
+	told(moved)
+	told(stays)
+	must(t, append([]string{"partition", "move", "0", "--to=b"}, shardFlags(urls)...)...)
+	send(moved)
+	told(moved)
+	servers[0].Kill()
+	send(moved)
+	told(moved)
+	if err := servers[0].Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range polls(t, "the shard to be back") {
+		if code, _, _ := request(t, http.MethodPost, p.url+"/v1/events", "application/json", delivered(stays, seqs[stays]+1, fmt.Sprintf("%q", stays))); code == http.StatusAccepted {
+			break
+		}
+	}
+	seqs[stays]++
+	told(stays)
 }
 
 // In a room with many members in a partition, the room is told instead of the members.

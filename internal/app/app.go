@@ -139,7 +139,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		return nil, err
 	}
 
-	if err := a.openDatabases(ctx); err != nil {
+	if err := a.openDatabases(ctx, "serving"); err != nil {
 		return nil, err
 	}
 	promauto.With(a.registry).NewGauge(prometheus.GaugeOpts{

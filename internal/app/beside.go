@@ -134,29 +134,47 @@ func OpenTail(ctx context.Context, cfg config.Tail, l net.Listener, log *slog.Lo
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
+	if a.databases, err = a.nameDatabases(); err != nil {
+		return nil, err
+	}
 	// A session of each partition and target holds a lock and is no connection of the pool.
-	d, err := a.besideDatabase(ctx, "tail")
-	if err != nil {
+	if err := a.openDatabases(ctx, "tail"); err != nil {
 		return nil, err
 	}
-	pool := d.serving
-	eventLog, err := events.Open(ctx, pool)
-	if err != nil {
-		return nil, err
+	a.checks = append(a.checks, obs.Check{Name: "postgres", Vital: true, Run: a.checkDatabases})
+	for i, d := range a.databases {
+		t, err := tail.New(tail.Config{
+			Pool: d.serving, Log: d.Log, Targets: targets, Held: d.held(), Changed: a.cluster.Changed,
+			Logger: d.log, Metrics: tail.NewMetrics(d.registry),
+		})
+		if err != nil {
+			return nil, err
+		}
+		a.closers = append(a.closers, t.Close)
+		if i == 0 { // the brokers are the same
+			if err := t.Check(ctx); err != nil {
+				return nil, err
+			}
+		}
+		a.checks = append(a.checks, d.checkTail(t))
+		a.stageOf(d, "tail", t.Run)
 	}
-	t, err := tail.New(tail.Config{Pool: pool, Log: eventLog, Targets: targets, Logger: log, Metrics: tail.NewMetrics(a.registry)})
-	if err != nil {
-		return nil, err
-	}
-	a.closers = append(a.closers, t.Close)
-	if err := t.Check(ctx); err != nil {
-		return nil, err
-	}
-	a.checks = append(a.checks,
-		obs.Check{Name: "postgres", Vital: true, Run: func(ctx context.Context) error { return checkPostgres(ctx, pool, d.faults) }},
-		obs.Check{Name: "tail", Vital: true, Run: func(context.Context) error { return t.Health() }})
-	a.stage("tail", t.Run)
 	return a, a.serveBeside()
+}
+
+// checkTail returns the readiness check of what publishes events of a database. While that
+// is away, the check of databases says so.
+func (d *database) checkTail(t *tail.Tail) obs.Check {
+	name := "tail"
+	if d.config.Name != "" {
+		name += " of shard " + d.config.Name
+	}
+	return obs.Check{Name: name, Vital: true, Run: func(context.Context) error {
+		if d.Err() != nil {
+			return nil
+		}
+		return t.Health()
+	}}
 }
 
 // besideDatabase connects to the only database, which must be migrated.

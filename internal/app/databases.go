@@ -70,9 +70,9 @@ func (a *App) nameDatabases() ([]*database, error) {
 	return databases, nil
 }
 
-// openDatabases connects to the databases, and fails if they cannot be served. A shard
-// that cannot be reached is checked when it is back.
-func (a *App) openDatabases(ctx context.Context) (err error) {
+// openDatabases connects to the databases, for a purpose, and fails if they cannot be
+// served. A shard that cannot be reached is checked when it is back.
+func (a *App) openDatabases(ctx context.Context, purpose string) (err error) {
 	var all []shards.Database
 	for _, d := range a.databases {
 		if d.config.Name == "" {
@@ -80,7 +80,7 @@ func (a *App) openDatabases(ctx context.Context) (err error) {
 				return err
 			}
 		}
-		if d.serving, err = a.pool(ctx, d, "serving", config.ServingConns); err != nil {
+		if d.serving, err = a.pool(ctx, d, purpose, config.ServingConns); err != nil {
 			return err
 		}
 		if d.config.Name == "" {

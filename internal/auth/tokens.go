@@ -283,11 +283,13 @@ func (t *Tokens) lookUp(ctx context.Context, kid string) (tokenKey, error) {
 	if kid == "" && fetched != nil { // a fetch cannot tell which key it is
 		return tokenKey{}, errUnknownKey
 	}
-	if err := t.cfg.Set.renew(ctx); err != nil {
-		return tokenKey{}, err
-	}
+	err := t.cfg.Set.renew(ctx)
+	// A fetch may have ended since the set was looked at, and the next is not due.
 	if k, ok := find(kid, t.keys, t.cfg.Set.all()); ok {
 		return k, nil
+	}
+	if err != nil {
+		return tokenKey{}, err
 	}
 	return tokenKey{}, errUnknownKey
 }

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/badged/badged/internal/conformance"
 )
 
 // A client that fails makes the command fail, after both reports were written.
@@ -36,20 +38,18 @@ func TestConformanceFails(t *testing.T) {
 	}
 }
 
-// docs/conformance.md describes each scenario that there is, as --list does.
-func TestConformanceListIsDescribed(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "conformance.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.Split(strings.TrimSpace(mustDo(t, "conformance", "--list")), "\n")
-	if len(lines) < 30 {
-		t.Errorf("only %d scenarios are listed", len(lines))
-	}
-	for _, line := range lines {
-		name, story, _ := strings.Cut(line, "  ")
-		if row := "| `" + name + "` | " + strings.TrimSpace(story) + " |"; !strings.Contains(string(page), row) {
-			t.Errorf("docs/conformance.md lacks the row %s", row)
+// --list lists the scenarios of a transport.
+func TestConformanceList(t *testing.T) {
+	for _, transport := range []conformance.Transport{conformance.WebSockets, conformance.ServerSentEvents} {
+		lines := strings.Split(strings.TrimSpace(mustDo(t, "conformance", "--list", "--transport="+string(transport))), "\n")
+		scenarios := conformance.Scenarios(transport)
+		if len(lines) != len(scenarios) {
+			t.Fatalf("%s: %d scenarios are listed, want %d", transport, len(lines), len(scenarios))
+		}
+		for i, s := range scenarios {
+			if name, story, _ := strings.Cut(lines[i], "  "); name != s.Name || strings.TrimSpace(story) != s.Story {
+				t.Errorf("%s: %q, want %s and %s", transport, lines[i], s.Name, s.Story)
+			}
 		}
 	}
 }

@@ -42,6 +42,12 @@ type Config struct {
 	// Log is the log of Pool.
 	Log     *events.Log
 	Targets []Target
+	// Held returns the partitions that the database holds, in ascending order. Default:
+	// all of the log.
+	Held func() []int
+	// Changed returns a channel that is closed once Held may return others. Required with
+	// Held.
+	Changed func() <-chan struct{}
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
 	// Metrics defaults to unregistered ones.
@@ -75,6 +81,13 @@ func New(cfg Config) (*Tail, error) {
 	}
 	if cfg.MeasureInterval <= 0 {
 		cfg.MeasureInterval = 5 * time.Second
+	}
+	if cfg.Held == nil {
+		all := make([]int, cfg.Log.Partitions())
+		for p := range all {
+			all[p] = p
+		}
+		cfg.Held, cfg.Changed = func() []int { return all }, func() <-chan struct{} { return nil }
 	}
 	t := &Tail{cfg: cfg, reader: badges.NewReader(cfg.Pool, cfg.Log.Partitions()), troubles: map[string]error{}}
 	for _, target := range cfg.Targets {
@@ -139,21 +152,60 @@ func (t *Tail) publish(ctx context.Context, i int) error {
 		return fmt.Errorf("publish to %s: %w", target.Shown, err)
 	}
 	defer subscriber.Close()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	var g sync.WaitGroup
-	partitions := t.cfg.Log.Partitions()
-	for p := range partitions {
-		if err := t.initialize(ctx, subscriber, target, p); err != nil {
-			return err
+	defer g.Wait()
+	following := map[int]context.CancelFunc{}
+	for measures := false; ; {
+		changed, held := t.cfg.Changed(), t.cfg.Held()
+		for p, stop := range following {
+			if !slices.Contains(held, p) { // another database has the rest of the log
+				stop()
+				delete(following, p)
+				t.forget(target, p)
+			}
+		}
+		added := slices.DeleteFunc(slices.Clone(held), func(p int) bool { return following[p] != nil })
+		for _, p := range added { // at first, all before any is published
+			t.initialize(ctx, subscriber, target, p)
+		}
+		if !measures {
+			measures = true
+			g.Go(func() { t.measure(ctx, target) })
+		}
+		for _, p := range added {
+			ctx, stop := context.WithCancel(ctx)
+			following[p] = stop
+			w := &worker{Tail: t, target: target, writer: t.writers[i], partition: p}
+			g.Go(func() {
+				defer stop()
+				if err := subscriber.Follow(ctx, events.Topic(p), w.handle); err != nil {
+					cancel(err)
+				}
+			})
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			if err := context.Cause(ctx); err != ctx.Err() {
+				return err
+			}
+			return nil
 		}
 	}
-	errs := make([]error, partitions)
-	for p := range partitions {
-		w := &worker{Tail: t, target: target, writer: t.writers[i], partition: p}
-		g.Go(func() { errs[p] = subscriber.Follow(ctx, events.Topic(p), w.handle) })
-	}
-	g.Go(func() { t.measure(ctx, target) })
-	g.Wait()
-	return errors.Join(errs...)
+}
+
+// forget leaves out what was known of a partition.
+func (t *Tail) forget(target *Target, partition int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.troubles, troubleKey(target, partition))
+	t.cfg.Metrics.lag.DeleteLabelValues(target.Name, strconv.Itoa(partition))
+}
+
+func troubleKey(target *Target, partition int) string {
+	return fmt.Sprintf("%s, partition %d", target.Name, partition)
 }
 
 // retryInterval is the pause after an error.
@@ -161,7 +213,7 @@ const retryInterval = 500 * time.Millisecond
 
 // initialize stores where a target begins, if it is new. While Postgres is away it tries
 // again.
-func (t *Tail) initialize(ctx context.Context, subscriber *events.Subscriber, target *Target, partition int) error {
+func (t *Tail) initialize(ctx context.Context, subscriber *events.Subscriber, target *Target, partition int) {
 	for {
 		err := subscriber.SubscribeInitialize(events.Topic(partition))
 		if err == nil {
@@ -169,7 +221,7 @@ func (t *Tail) initialize(ctx context.Context, subscriber *events.Subscriber, ta
 		}
 		t.report(ctx, target, partition, err)
 		if err == nil || ctx.Err() != nil {
-			return nil
+			return
 		}
 		timer := time.NewTimer(retryInterval)
 		select {
@@ -185,7 +237,7 @@ func (t *Tail) report(ctx context.Context, target *Target, partition int, err er
 	if ctx.Err() != nil { // interrupted
 		return
 	}
-	key := fmt.Sprintf("%s, partition %d", target.Name, partition)
+	key := troubleKey(target, partition)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	before := t.troubles[key]
@@ -221,7 +273,7 @@ func (t *Tail) measure(ctx context.Context, target *Target) {
 	tick := time.NewTicker(t.cfg.MeasureInterval)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		for p := range t.cfg.Log.Partitions() {
+		for _, p := range t.cfg.Held() {
 			var seconds float64
 			if err := t.cfg.Pool.QueryRow(ctx, statements.Of(p, "measure"), events.ProjectorGroup, target.group()).Scan(&seconds); err != nil {
 				if ctx.Err() == nil {
