@@ -45,7 +45,7 @@ CREATE TABLE badged.move_places (
     -- Of the source.
     source_id     bigint   NOT NULL,
     source_offset bigint   NOT NULL,
-    -- How many rows are up to there, and whether a row is there.
+    -- The offset here of the last row up to there, and whether a row is there.
     place         bigint   NOT NULL,
     is_row        boolean  NOT NULL,
     PRIMARY KEY (partition_id, source_id, source_offset)

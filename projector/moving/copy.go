@@ -131,7 +131,9 @@ func (m *mover) copyLog(ctx context.Context) error {
 // copyChunk copies the next rows of the log, in the order in which they were folded, and
 // not beyond a position. In the target they have ascending numbers as those of
 // the first transaction of a database, like a log that was restored: they come before all
-// that is appended there. It reports whether more is left.
+// that is appended there. The numbers are greater than any that the partition had, since
+// archives and dead letters keep the places of rows that are gone. It reports whether more
+// is left.
 func (m *mover) copyChunk(ctx context.Context, tx pgx.Tx, at logread.Cursor) (more bool, err error) {
 	const most = 2000
 	moved := &m.target.move
@@ -149,7 +151,7 @@ func (m *mover) copyChunk(ctx context.Context, tx pgx.Tx, at logread.Cursor) (mo
 	query := fmt.Sprintf(`SELECT xid8 '3', %d + row_number() OVER (ORDER BY `+order+`), created_at, era, uuid, own, events, payload, metadata FROM `+topic+`
 WHERE (`+order+`) > (xid8 '%d', %d) AND transaction_id >= xid8 '%[2]d' AND (`+order+`) <= (xid8 '%[4]d', %d) AND transaction_id <= xid8 '%[4]d'
 AND transaction_id <> ALL ('{%[6]s}'::xid8[]) ORDER BY `+order,
-		moved.rows, moved.copied.TransactionID, moved.copied.Offset, bound.TransactionID, bound.Offset, joined(at.Pending))
+		moved.behind+moved.rows, moved.copied.TransactionID, moved.copied.Offset, bound.TransactionID, bound.Offset, joined(at.Pending))
 	n, err := m.pipe(ctx, query, topic, `transaction_id, "offset", created_at, era, uuid, own, events, payload, metadata`)
 	if err != nil {
 		return false, err

@@ -158,6 +158,8 @@ type move struct {
 	revision                               int64
 	copied                                 events.Position
 	rows                                   int64
+	// behind is the offset behind which those of the target's rows begin.
+	behind int64
 }
 
 // Phases of a move in the tables.
@@ -179,7 +181,7 @@ func (s *side) look(ctx context.Context, q events.Querier, partition int) error 
 	s.move = move{}
 	err := q.QueryRow(ctx, statements.Get("look"), partition).Scan(&name, &cluster, &s.holds, &s.revision, &s.partitions,
 		&s.move.id, &s.move.role, &s.move.source, &s.move.target, &s.move.revision, &s.move.state,
-		&s.move.copied.TransactionID, &s.move.copied.Offset, &s.move.rows, &s.move.epoch)
+		&s.move.copied.TransactionID, &s.move.copied.Offset, &s.move.rows, &s.move.behind, &s.move.epoch)
 	switch {
 	case err != nil:
 		return fmt.Errorf("read the map of %s: %w", s.Name, err)

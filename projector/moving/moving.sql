@@ -13,7 +13,7 @@ SELECT (SELECT name FROM badged.shard), (SELECT cluster::text FROM badged.shard)
     coalesce((SELECT revision FROM badged.shard_partitions WHERE partition_id = $1), 0),
     (SELECT partitions FROM badged.settings),
     coalesce(m.move_id::text, ''), coalesce(m.role, ''), coalesce(m.source, ''), coalesce(m.target, ''), coalesce(m.revision, 0), coalesce(m.state, ''),
-    coalesce(m.copied_id, 0), coalesce(m.copied_offset, 0), coalesce(m.copied_rows, 0), coalesce(m.epoch, '')
+    coalesce(m.copied_id, 0), coalesce(m.copied_offset, 0), coalesce(m.copied_rows, 0), coalesce(m.behind, 0), coalesce(m.epoch, '')
 FROM (SELECT) AS one LEFT JOIN badged.moves AS m ON m.partition_id = $1
 
 -- name: columns of a table
@@ -29,8 +29,20 @@ ON CONFLICT (partition_id) DO UPDATE SET move_id = excluded.move_id, role = excl
     revision = excluded.revision, state = excluded.state, epoch = NULL, begun_at = clock_timestamp()
 
 -- name: begin at the target
-INSERT INTO badged.moves (partition_id, move_id, role, source, target, revision, state)
-VALUES ($1, $2, 'target', $3, $4, $5, 'copying')
+INSERT INTO badged.moves (partition_id, move_id, role, source, target, revision, state, behind)
+VALUES ($1, $2, 'target', $3, $4, $5, 'copying', $6)
+
+-- name: last offset
+-- The greatest that the log has given, and that rows have which came by a move, those that
+-- are archived included. Sequences may be behind in a database that was replicated.
+SELECT greatest(coalesce(pg_sequence_last_value(pg_get_serial_sequence('badged.events_pNN', 'offset')), 0), max("offset"))
+FROM (
+    SELECT max("offset") AS "offset" FROM badged.events_pNN WHERE transaction_id = '3'
+    UNION ALL SELECT max("offset") FROM badged.dead_letters WHERE partition_id = $1 AND transaction_id = '3'
+    UNION ALL SELECT max("offset") FROM badged.settled_letters WHERE partition_id = $1 AND transaction_id = '3'
+    UNION ALL SELECT max("offset") FROM badged.baselines WHERE partition_id = $1 AND transaction_id = '3'
+    UNION ALL SELECT max(offset_acked) FROM badged.events_pNN_offsets WHERE last_processed_transaction_id = '3'
+) AS taken
 
 -- name: forget a move
 DELETE FROM badged.moves WHERE partition_id = $1

@@ -72,6 +72,10 @@ func (m *mover) readColumns(ctx context.Context) error {
 func (m *mover) begin(ctx context.Context) error {
 	from, to := m.source, m.target
 	id, revision := newID(), max(from.revision, to.revision)+1
+	var behind int64
+	if err := from.conn.QueryRow(ctx, statements.Of(m.p, "last offset"), m.p).Scan(&behind); err != nil {
+		return fmt.Errorf("read the last offset of the log on %s: %w", from.Name, err)
+	}
 	err := to.in(ctx, func(tx pgx.Tx) error {
 		if err := m.empty(ctx, tx); err != nil {
 			return err
@@ -83,7 +87,7 @@ func (m *mover) begin(ctx context.Context) error {
 		if _, err := tx.Exec(ctx, `DROP TRIGGER IF EXISTS not_held ON badged.`+events.Topic(m.p)); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, statements.Get("begin at the target"), m.p, id, from.Name, to.Name, revision)
+		_, err := tx.Exec(ctx, statements.Get("begin at the target"), m.p, id, from.Name, to.Name, revision, behind)
 		return err
 	})
 	if err != nil {

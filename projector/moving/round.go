@@ -174,19 +174,20 @@ func (m *mover) translate(ctx context.Context, tx pgx.Tx, counted move, at logre
 	}); err != nil {
 		return fmt.Errorf("read from %s: %w", m.source.Name, err)
 	}
-	if err := m.addPlaces(ctx, tx, early, move{}, at); err != nil {
+	if err := m.addPlaces(ctx, tx, early, move{behind: counted.behind}, at); err != nil {
 		return err
 	}
 	return m.addPlaces(ctx, tx, late, counted, at)
 }
 
-// addPlaces counts the rows up to places, all of which are behind a part of the log.
-func (m *mover) addPlaces(ctx context.Context, tx pgx.Tx, places [2][]int64, behind move, at logread.Cursor) error {
+// addPlaces counts the rows up to places, all of which are behind a part of the log, to know
+// their offsets in the target.
+func (m *mover) addPlaces(ctx context.Context, tx pgx.Tx, places [2][]int64, counted move, at logread.Cursor) error {
 	if len(places[0]) == 0 {
 		return nil
 	}
 	var found [2][]int64
-	var counts []int64
+	var offsets []int64
 	var are []bool
 	var place events.Position
 	var count int64
@@ -195,14 +196,14 @@ func (m *mover) addPlaces(ctx context.Context, tx pgx.Tx, places [2][]int64, beh
 	if pending == nil {
 		pending = []int64{}
 	}
-	rows, _ := m.source.conn.Query(ctx, statements.Of(m.p, "count rows"), places[0], places[1], behind.copied.TransactionID, behind.copied.Offset, pending)
+	rows, _ := m.source.conn.Query(ctx, statements.Of(m.p, "count rows"), places[0], places[1], counted.copied.TransactionID, counted.copied.Offset, pending)
 	if _, err := pgx.ForEachRow(rows, []any{&place.TransactionID, &place.Offset, &count, &is}, func() error {
 		found[0], found[1] = append(found[0], place.TransactionID), append(found[1], place.Offset)
-		counts, are = append(counts, behind.rows+count), append(are, is)
+		offsets, are = append(offsets, counted.behind+counted.rows+count), append(are, is)
 		return nil
 	}); err != nil {
 		return fmt.Errorf("count the rows of the log on %s: %w", m.source.Name, err)
 	}
-	_, err := tx.Exec(ctx, statements.Get("add places"), m.p, found[0], found[1], counts, are)
+	_, err := tx.Exec(ctx, statements.Get("add places"), m.p, found[0], found[1], offsets, are)
 	return err
 }

@@ -254,7 +254,7 @@ func (m *mover) last(ctx context.Context, tx pgx.Tx, at logread.Cursor, epoch st
 	if err := m.source.conn.QueryRow(ctx, statements.Of(m.p, "last numbers")).Scan(&generation, &offset); err != nil {
 		return err
 	}
-	if _, err := tx.Exec(ctx, statements.Of(m.p, "raise the numbers"), generation, offset, m.target.move.rows); err != nil {
+	if _, err := tx.Exec(ctx, statements.Of(m.p, "raise the numbers"), generation, offset, m.target.move.behind+m.target.move.rows); err != nil {
 		return err
 	}
 	if err := m.revocations(ctx, tx); err != nil {
