@@ -188,7 +188,7 @@ func (t *Tail) publish(ctx context.Context, i int) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			if err := context.Cause(ctx); err != ctx.Err() {
+			if err := context.Cause(ctx); !errors.Is(err, ctx.Err()) {
 				return err
 			}
 			return nil

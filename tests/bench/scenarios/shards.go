@@ -33,6 +33,7 @@ func shardsScenario() contest.Scenario {
 				Reads: 0.1, Repeats: 0.01, Skew: 0.8, Seed: 1,
 			}
 			var sides []contest.Side
+			partitions := s.Pick(partitions, most) // making their tables takes long
 			for _, d := range calls {
 				for _, shards := range []int{1, most} {
 					sides = append(sides, spread(r, spreadSide(shards, d), r.Binary, shards, partitions, d, cfg, s))
