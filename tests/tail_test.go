@@ -225,9 +225,10 @@ func TestTailOfALargeRoom(t *testing.T) {
 	for i := range 1001 {
 		users = append(users, fmt.Sprintf(`"user-%d"`, i))
 	}
-	publish(t, p, event("j", "room.joined", `{"conversation_id":"room","user_ids":[`+strings.Join(users, ",")+`]}`))
+	total(t, p, "user-7", publish(t, p, event("j", "room.joined", `{"conversation_id":"room","user_ids":[`+strings.Join(users, ",")+`]}`)))
 	startTail(t, url, server.URL()+"?stream=badges&send=badges").awaitReady()
-	awaitTold(t, client, "badges", "the members", func(all []tailedEvent) bool { return len(all) >= 1001 })
+	// Once for the event, and once since the target is new.
+	awaitTold(t, client, "badges", "the members, twice", func(all []tailedEvent) bool { return len(all) >= 2*1001 })
 	publish(t, p, event("p", "room.posted", `{"conversation_id":"room","seq":1,"mentioned_user_ids":["user-7"]}`))
 	all := awaitTold(t, client, "badges", "the room", func(all []tailedEvent) bool {
 		last, _ := lastBadge(all, "user-7")
