@@ -352,13 +352,20 @@ func TestGoneDevice(t *testing.T) {
 	projectortest.Until(t, "the device to be gone", func() bool { return len(b.Lines(t, `SELECT device_id FROM badged.devices`)) == 0 })
 }
 
-func TestWebhookIsToldWhatChanged(t *testing.T) {
-	b := newBench(t)
-	ada := foldtest.User(0, 0)
+// putCRM registers a webhook crm that is told of badges.
+func (b *bench) putCRM(t *testing.T) outbound.WebhookSettings {
+	t.Helper()
 	crm := outbound.WebhookSettings{Name: "crm", URL: "https://crm.example", Secrets: [][]byte{[]byte("secret")}, Events: []string{outbound.BadgeChanged}, Batch: 1, State: outbound.Active}
 	if err := b.targets.PutWebhook(t.Context(), crm, 0); err != nil {
 		t.Fatal(err)
 	}
+	return crm
+}
+
+func TestWebhookIsToldWhatChanged(t *testing.T) {
+	b := newBench(t)
+	ada := foldtest.User(0, 0)
+	b.putCRM(t)
 	b.Append(t, foldtest.Deliver("chat", 1, ada))
 	b.Fold(t)
 	c := b.nextCall(t, "crm")
@@ -390,10 +397,7 @@ func TestWebhookIsToldWhatChanged(t *testing.T) {
 func TestCallsThatMayHaveComeAreFollowed(t *testing.T) {
 	b := newBench(t)
 	ada := foldtest.User(0, 0)
-	crm := outbound.WebhookSettings{Name: "crm", URL: "https://crm.example", Secrets: [][]byte{[]byte("secret")}, Events: []string{outbound.BadgeChanged}, Batch: 1, State: outbound.Active}
-	if err := b.targets.PutWebhook(t.Context(), crm, 0); err != nil {
-		t.Fatal(err)
-	}
+	crm := b.putCRM(t)
 	b.Append(t, foldtest.Deliver("chat", 1, ada))
 	b.Fold(t)
 	c := b.nextCall(t, "crm")
