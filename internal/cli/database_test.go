@@ -105,7 +105,7 @@ func TestDatabaseThatIsNotMigrated(t *testing.T) {
 func TestDatabaseThatCannotBeUsed(t *testing.T) {
 	const password = "hunter2"
 	elsewhere := regexp.MustCompile(`/test_[a-z0-9]+\?`).ReplaceAllString(pgtest.NewDB(t, pgtest.Template{}), "/elsewhere?")
-	const hint = "\nIs Postgres running there, and may this user connect? --database-url (BADGED_DATABASE_URL) says where and who.\n"
+	const hint = "\nIs Postgres running there, and may this user connect? --database-url (BADGED_DATABASE_URL) or --shard (BADGED_SHARDS) says where and who.\n"
 	const badURL = "badged: --database-url (BADGED_DATABASE_URL): "
 	for _, test := range []struct{ name, url, contains, hint string }{
 		{

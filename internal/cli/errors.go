@@ -78,7 +78,7 @@ func failureHint(command *kong.Node, err error) string {
 		case flag.Name == "outbox-url" && strings.HasPrefix(err.Error(), "outbox: "):
 			return "Is Postgres running there, and may this user connect? --outbox-url (BADGED_OUTBOX_URL) says where and who."
 		case flag.Name == "database-url":
-			return "Is Postgres running there, and may this user connect? --database-url (BADGED_DATABASE_URL) says where and who."
+			return "Is Postgres running there, and may this user connect? --database-url (BADGED_DATABASE_URL) or --shard (BADGED_SHARDS) says where and who."
 		}
 	}
 	return ""
