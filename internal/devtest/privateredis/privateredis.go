@@ -43,6 +43,9 @@ type Server struct {
 	args   []string
 	dir    string
 	port   int
+	// reserved keeps the port from other processes that use this package, also while
+	// the server is down.
+	reserved net.PacketConn
 
 	mu      sync.Mutex
 	process *process // nil while down
@@ -78,38 +81,55 @@ func startBelow(ctx context.Context, cfg Config, maxPort int) (*Server, error) {
 // a port between the check and the start.
 func (s *Server) startOnFreePort(ctx context.Context, maxPort int) error {
 	for attempt := 1; ; attempt++ {
-		port, err := freePort(ctx, maxPort)
-		if err != nil {
+		var err error
+		if s.port, s.reserved, err = freePort(ctx, maxPort); err != nil {
 			return err
 		}
-		s.port = port
 		s.process, err = s.launch(ctx)
 		if err == nil {
 			return nil
 		}
+		_ = s.reserved.Close()
 		if !errors.Is(err, errPortTaken) || attempt == portAttempts {
 			return err
 		}
 	}
 }
 
-// freePort returns a loopback port below maxPort that has no listener now.
-func freePort(ctx context.Context, maxPort int) (int, error) {
-	var listen net.ListenConfig
+// freePort returns a loopback port below maxPort that has no listener now, and its
+// reservation: see [reserve].
+func freePort(ctx context.Context, maxPort int) (int, net.PacketConn, error) {
 	var lastErr error
 	for range portAttempts {
 		port := minPort + rand.IntN(maxPort-minPort) //nolint:gosec // a port is no secret
-		l, err := listen.Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
-		if err != nil {
-			lastErr = err
-			continue
+		reserved, err := reserve(ctx, port)
+		if err == nil {
+			return port, reserved, nil
 		}
-		if err := l.Close(); err != nil {
-			return 0, fmt.Errorf("privateredis: release port %d: %w", port, err)
-		}
-		return port, nil
+		lastErr = err
 	}
-	return 0, fmt.Errorf("privateredis: find a free port between %d and %d: %w", minPort, maxPort, lastErr)
+	return 0, nil, fmt.Errorf("privateredis: find a free port between %d and %d: %w", minPort, maxPort, lastErr)
+}
+
+// reserve takes the UDP port of a number, which Redis does not use, and fails if it is
+// taken or TCP has a listener there. No other server of this package, in whatever process,
+// then gets the number, also while this one is down between a kill and a restart. The
+// kernel ends a reservation with its process.
+func reserve(ctx context.Context, port int) (_ net.PacketConn, err error) {
+	var listen net.ListenConfig
+	address := net.JoinHostPort(host, strconv.Itoa(port))
+	reserved, err := listen.ListenPacket(ctx, "udp", address)
+	if err != nil {
+		return nil, err
+	}
+	l, err := listen.Listen(ctx, "tcp", address)
+	if err == nil {
+		err = l.Close()
+	}
+	if err != nil {
+		return nil, errors.Join(err, reserved.Close())
+	}
+	return reserved, nil
 }
 
 // Addr returns host:port, the same for the life of the server.
@@ -202,6 +222,9 @@ func (s *Server) Stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.kill()
+	if !s.stopped {
+		_ = s.reserved.Close()
+	}
 	s.stopped = true
 	_ = os.RemoveAll(s.dir)
 }

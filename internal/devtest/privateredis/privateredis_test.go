@@ -131,6 +131,25 @@ func TestRestartNeedsItsPort(t *testing.T) {
 	}
 }
 
+// Servers of other processes may start between the kill and the restart.
+func TestAKilledServerKeepsItsPort(t *testing.T) {
+	srv, _ := start(t)
+	srv.Kill()
+	if reserved, err := reserve(t.Context(), srv.port); err == nil {
+		_ = reserved.Close()
+		t.Error("another server could take the port of a killed one")
+	}
+	if err := srv.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	srv.Stop()
+	reserved, err := reserve(t.Context(), srv.port)
+	if err != nil {
+		t.Fatalf("the port of a stopped server is not free: %v", err)
+	}
+	_ = reserved.Close()
+}
+
 func TestStartErrorHasTheServersOutput(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	_, err := Start(t.Context(), Config{Args: []string{"--no-such-setting", "1"}})
