@@ -160,6 +160,26 @@ func TestFreshTokenOfOtherCategories(t *testing.T) {
 	}
 }
 
+// A read of the tables began with the categories of a token that is not valid any more:
+// the client is sent those of the fresh one.
+func TestFreshTokenDuringARead(t *testing.T) {
+	w := newWorld(t, nil)
+	w.set(pubsub.Conversation{ConversationID: "a", Unread: 2, Category: "chat"})
+	w.set(pubsub.Conversation{ConversationID: "b", Unread: 3, Category: "likes"})
+	w.tables.mu.Lock()
+	w.tables.beforeReturn = func() {
+		s := w.gateway.hub.sessionsOf("ann")[0]
+		if refusal := s.authenticate(t.Context(), "ann//likes"); refusal != nil {
+			t.Error(refusal)
+		}
+	}
+	w.tables.mu.Unlock()
+	c := w.dial(http.Header{"Authorization": {"Bearer ann//chat"}}, Protocol)
+	c.say(`{"t":"hello"}`)
+	c.hears("snapshot v2 2@0 map[chat:2] 1 map[chat:1] [a/chat 2]")
+	c.hears("snapshot v2 3@0 map[likes:3] 1 map[likes:1] [b/likes 3]")
+}
+
 // Commands reach no further than the view, and do not tell what else there is.
 func TestCommandsInCategories(t *testing.T) {
 	w := newWorld(t, nil)

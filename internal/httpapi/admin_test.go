@@ -112,6 +112,20 @@ func TestExplainIsForAdmins(t *testing.T) {
 	}
 }
 
+// A publisher's key is valid, and does not let its address guess those of admins.
+func TestAPublisherMayNotGuessKeysOfAdmins(t *testing.T) {
+	api := newAdminAPI(t, &explainer{})
+	for range 1000 { // the allowance refills slower than that
+		if explain(t, api, publisherKey, "ada/explain").status == http.StatusTooManyRequests {
+			break
+		}
+		explain(t, api, "a guess", "ada/explain")
+	}
+	if got := explain(t, api, adminKey, "ada/explain").status; got != http.StatusTooManyRequests {
+		t.Errorf("wrong keys are not limited beside a publisher's: the next is answered with %d", got)
+	}
+}
+
 func TestExplainRefuses(t *testing.T) {
 	e := &explainer{}
 	api := newAdminAPI(t, e)

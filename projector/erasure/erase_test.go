@@ -22,6 +22,7 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
 	"github.com/badged/badged/internal/devtest/replaytest"
+	"github.com/badged/badged/internal/revocation"
 	"github.com/badged/badged/projector"
 	"github.com/badged/badged/projector/archive"
 	"github.com/badged/badged/projector/erasure"
@@ -152,6 +153,116 @@ func TestEraseHistories(t *testing.T) {
 			rt.Fatal("see above")
 		}
 	})
+}
+
+// The owner of the partition remembers what it has folded, and forgets it with the user:
+// an event that comes again is the first one.
+func TestEraseMakesTheOwnerForget(t *testing.T) {
+	d := projectortest.New(t)
+	folding(t, d)
+	again, other := foldtest.Named("again", foldtest.Deliver("lunch", 1, id, near)), foldtest.Deliver("lunch", 2, id, near)
+	d.Append(t, again, other)
+	d.AwaitFolded(t)
+	erase(t, d, id)
+	d.Append(t, again)
+	d.AwaitFolded(t)
+	if got := d.Badge(t, id); got.Total != 1 || got.Version != 1 {
+		t.Errorf("the event that came again counts %d, version %d", got.Total, got.Version)
+	}
+	if got := d.Badge(t, near); got.Total != 2 || got.Version != 2 {
+		t.Errorf("it counts %d for the other user, version %d", got.Total, got.Version)
+	}
+	replaytest.Verify(t, d.Pool, d.Log, near, id)
+}
+
+// What is folded between the reading of the log and the writing of the tables is erased
+// with the rest.
+func TestEraseWhatIsFoldedMeanwhile(t *testing.T) {
+	d := projectortest.New(t)
+	d.Append(t, foldtest.Named("early", foldtest.Deliver("lunch", 1, id, near)))
+	d.Fold(t)
+	d.StopFolding()
+	d.Append(t, foldtest.Named("late", foldtest.Deliver("lunch", 2, id, near)))
+	holder, err := d.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := holder.Exec(t.Context(), fmt.Sprintf(`SELECT FROM badged.events_p%02d_offsets FOR UPDATE`, partition)); err != nil {
+		t.Fatal(err)
+	}
+	erased := make(chan erasure.Erased, 1)
+	go func() {
+		r, err := erasure.Erase(context.WithoutCancel(t.Context()), erasure.Config{Pool: d.Pool, Log: d.Log, UserID: id})
+		if err != nil {
+			t.Error(err)
+		}
+		erased <- r
+	}()
+	// It has read the log, and waits for the fence.
+	projectortest.Until(t, "the erasure", func() bool {
+		return len(d.Lines(t, `SELECT 'waits' FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)) > 0
+	})
+	if err := holder.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	folding(t, d)
+	if got := projectortest.Await(t, erased, "the erasure"); got.Changed != 2 || got.Conversations != 1 {
+		t.Errorf("the result is %+v", got)
+	}
+	for _, table := range holds(t, d, "the ghost") {
+		t.Errorf("the id is still in %s", table)
+	}
+	replaytest.Verify(t, d.Pool, d.Log, near, id)
+}
+
+// The tokens of an erased user stay revoked, though the tables do not name the user: a
+// backend may go on taking them for valid.
+func TestErasedUsersStayRevoked(t *testing.T) {
+	d := projectortest.New(t)
+	noon := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+	isRevoked := func(issued time.Time) bool {
+		t.Helper()
+		l := revocation.New(revocation.Config{})
+		if err := l.Load(t.Context(), d.Pool); err != nil {
+			t.Fatal(err)
+		}
+		return l.Revoked(id, issued)
+	}
+	revoke := func(before time.Time) {
+		t.Helper()
+		l := revocation.New(revocation.Config{Ended: func([]string) {}})
+		if err := l.Load(t.Context(), d.Pool); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.End(t.Context(), id, before); err != nil {
+			t.Fatal(err)
+		}
+	}
+	following := revocation.New(revocation.Config{}) // a process that runs meanwhile
+	if err := following.Load(t.Context(), d.Pool); err != nil {
+		t.Fatal(err)
+	}
+	for i, step := range []struct{ before, want time.Time }{
+		{noon, noon},
+		{noon.Add(-time.Hour), noon}, // not taken back by an earlier one
+		{noon.Add(time.Hour), noon.Add(time.Hour)},
+		{time.Time{}, noon.Add(time.Hour)}, // only disconnected
+	} {
+		revoke(step.before)
+		erase(t, d, id)
+		if !isRevoked(step.want.Add(-time.Second)) || isRevoked(step.want) {
+			t.Errorf("after step %d tokens of before %s are not those that are revoked", i, step.want)
+		}
+		if err := following.Load(t.Context(), d.Pool); err != nil {
+			t.Fatal(err)
+		}
+		if !following.Revoked(id, step.want.Add(-time.Second)) || following.Revoked(id, step.want) {
+			t.Errorf("after step %d a process that read the table before does not know it", i)
+		}
+		for _, table := range holds(t, d, "the ghost") {
+			t.Errorf("the id is still in %s", table)
+		}
+	}
 }
 
 // While the projector folds events of the user and of others, the erasure has one place

@@ -28,9 +28,13 @@ var (
 	chained      = check{"./internal/admin", "^(TestTamperingIsFound|TestConcurrentActionsExtendOneChain|TestPruneAudit|TestRedactAudit|TestAudited|TestUnrecordedActionsDoNotRun)$", false}
 	signedIn     = check{"./internal/admin", "^(TestFailedSignIns|TestKeyLoads|TestReads)", false}
 	leaked       = check{"./tests", "^TestALeakedKey$", false}
+	guessed      = check{"./internal/httpapi", "^TestAPublisherMayNotGuessKeysOfAdmins$", false}
+	forgotten    = check{"./projector/erasure", "^TestEraseMakesTheOwnerForget$", true}
+	meanwhile    = check{"./projector/erasure", "^TestEraseWhatIsFoldedMeanwhile$", true}
+	stayRevoked  = check{"./projector/erasure", "^TestErasedUsersStayRevoked$", true}
 	erasing      = check{"./projector/erasure", "^(TestErase|TestEraseWhileEventsCome|TestEraseFromAnArchive|TestEraseIsRefused|TestEraseNeedsTheOwner)$", true}
 	inCategories = check{"./internal/auth", "^TestTokensOfCategories$", false}
-	categoryView = check{"./gateway", "Categories|NotYetFolded", true}
+	categoryView = check{"./gateway", "Categories|NotYetFolded|FreshTokenDuring", true}
 	categoryAPI  = check{"./internal/httpapi", "^TestTokenOfCategories$", false}
 )
 
@@ -49,6 +53,7 @@ var trustMutants = []mutant{
 	{"an expired key is valid", []edit{{ringFile, "	case k.hasExpired():", "	case false:"}}, watched},
 	{"any kind of key opens any route", []edit{{accessFile, "denied := key.CheckKind(s.act, s.kinds...); denied != nil", "denied := key.CheckKind(s.act, s.kinds...); false && denied != nil"}}, everyKey},
 	{"any kind of key opens any route of the program", []edit{{accessFile, "denied := key.CheckKind(s.act, s.kinds...); denied != nil", "denied := key.CheckKind(s.act, s.kinds...); false && denied != nil"}}, everySecret},
+	{"a publisher guesses keys of admins", []edit{{accessFile, "return valid && (!forAdmins || key.Kind == keyring.Admin)", "return valid"}}, guessed},
 	{"a token opens what is another user's", []edit{{accessFile, "if id.UserID != user {", "if false {"}}, everySecret},
 	{"a token of some categories registers devices", []edit{{accessFile, "		if categories != nil {\n			return &problem", "		if false {\n			return &problem"}}, everySecret},
 	{"a broken file takes keys away", []edit{{ringFile, "			\"file\", r.cfg.File, \"error\", errors.Join(mistakes...))\n		return", "			\"file\", r.cfg.File, \"error\", errors.Join(mistakes...))\n		r.use(nil)\n		return"}}, watched},
@@ -97,11 +102,19 @@ var trustMutants = []mutant{
 	{"erasing leaves the archive", []edit{{"projector/erasure/archive.go", "if w.counts.Erased == before.Erased && w.counts.Changed == before.Changed {", "if w.counts.Erased == before.Erased {"}}, erasing},
 	{"erasing leaves the old files of the archive", []edit{{"projector/erasure/archive.go", "	return e.cfg.Archive.RemoveStale(ctx)\n", "	return nil\n"}}, erasing},
 	{"erasing leaves the trail", []edit{{redactFile, "text, changed = &without, changed || without != *failed", "text = &without"}, {redactFile, "rest, changed, err := erasure.JSONWithout(content, userID)", "rest, _, err := erasure.JSONWithout(content, userID)\n		changed := false"}}, chained},
+	{"erasing leaves the calls of webhooks", []edit{{erasureFile, "DELETE FROM badged.webhook_queue WHERE subject = $1", "DELETE FROM badged.webhook_queue WHERE false AND subject = $1"}}, erasing},
+	{"the owner keeps the rows of an erased user", []edit{{erasureFile, "revision = revision + 1 WHERE", "revision = revision + 1 WHERE false AND"}}, forgotten},
+	{"events of an erased user are repeats", []edit{{partitionFile, "return keys.Erase(ctx, tx, partition, entries)", "_ = keys.Erase\n	return nil"}}, forgotten},
+	{"erasing leaves what is folded meanwhile", []edit{{partitionFile, "		err := p.add(records)\n", "		var err error\n"}}, meanwhile},
+	{"erasing takes back what is revoked", []edit{{erasureFile, "    SELECT c.last, v.revoked_before, sha256", "    SELECT c.last, '-infinity', sha256"}}, stayRevoked},
+	{"erasing again takes back what is revoked", []edit{{erasureFile, "greatest(r.revoked_before, excluded.revoked_before)", "excluded.revoked_before"}}, stayRevoked},
+	{"no process hears of what an erased user keeps revoked", []edit{{erasureFile, "SET seq = excluded.seq, ", "SET "}}, stayRevoked},
 	{"a server erases", []edit{{"projector/erasure/erase.go", "	if !owns {", "	if false {"}}, erasing},
 
 	{"a claim of categories is ignored", []edit{{"internal/auth/claims.go", "		c.categories, err = categoriesOf(claim, value)", "		_, err = categoriesOf(claim, value)"}}, inCategories},
 	{"a claim of no categories restricts nothing", []edit{{"internal/auth/claims.go", "len(given) == 0 || len(given) > maxCategories", "len(given) > maxCategories"}}, inCategories},
 	{"a client sees all categories", []edit{{"gateway/statesender.go", "if ss.view = nil; categories != nil {", "if ss.view = nil; false && categories != nil {"}}, categoryView},
+	{"a read with the categories of an old token stays", []edit{{"gateway/statesender.go", "if !slices.Equal(categories, s.who().Categories) {", "if false {"}}, categoryView},
 	{"a command reaches other categories", []edit{{"gateway/marks.go", "isListed(c) && slices.Contains(by.Categories, c.Category), err", "isListed(c) && (true || slices.Contains(by.Categories, c.Category)), err"}}, categoryView},
 	{"the badge over HTTP has all categories", []edit{{"internal/httpapi/badges.go", "return state.Within(categories, mentions), nil", "_ = mentions\n	return state.Badge, nil"}}, categoryAPI},
 	{"conversations over HTTP are of all categories", []edit{{"internal/httpapi/badges.go", "r.PathValue(\"user\"), categories, unread", "r.PathValue(\"user\"), categories[:0:0], unread"}}, categoryAPI},
