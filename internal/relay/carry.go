@@ -48,7 +48,7 @@ func (r *Relay) carryOver(ctx context.Context, pauses *backoff) error {
 		return fmt.Errorf("connect to the outbox: %w", err)
 	}
 	defer conn.Release()
-	c := carrier{Relay: r, conn: conn}
+	c := carrier{Relay: r, conn: conn, open: openTransactions{young: noTransaction}}
 	defer c.settle(ctx)
 	for ctx.Err() == nil {
 		page, err := c.read(ctx)
@@ -103,11 +103,22 @@ type carrier struct {
 	// passed is the offset up to which all rows are carried, but for those of the
 	// transactions in open.
 	passed int64
-	open   []string
+	open   openTransactions
 	// carried and refused rows are deleted or set aside before the next page is read.
 	carried []int64
 	refused []refusal
 }
+
+// openTransactions are the transactions that a snapshot does not see.
+type openTransactions struct {
+	// listed are those in the snapshot's list, and young is where others begin: the list
+	// ends at the last that was completed.
+	listed []string
+	young  string
+}
+
+// noTransaction is greater than the id of any transaction.
+const noTransaction = "18446744073709551615"
 
 // row is an event in the outbox.
 type row struct {
@@ -146,7 +157,7 @@ type page struct {
 	rows []row
 	// passed and open are those of the carrier once the rows are carried.
 	passed int64
-	open   []string
+	open   openTransactions
 }
 
 // statementTimeout bounds one transaction in the outbox. A healthy database takes far
@@ -161,11 +172,11 @@ func (c *carrier) read(ctx context.Context) (p page, err error) {
 	var batch pgx.Batch
 	c.queueSettling(&batch)
 	full := false
-	batch.Queue(statements.Get("read a page"), c.passed, c.open, maxEvents, maxBytes).Query(func(rows pgx.Rows) error {
+	batch.Queue(statements.Get("read a page"), c.passed, c.open.listed, c.open.young, maxEvents, maxBytes).Query(func(rows pgx.Rows) error {
 		var offset *int64
 		var payload *string
 		read := 0
-		_, err := pgx.ForEachRow(rows, []any{&p.open, &offset, &payload}, func() error {
+		_, err := pgx.ForEachRow(rows, []any{&p.open.listed, &p.open.young, &offset, &payload}, func() error {
 			read++
 			if offset == nil { // an empty page
 				return nil

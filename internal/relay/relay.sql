@@ -4,20 +4,23 @@
 SELECT set_config('enable_seqscan', 'off', false), set_config('synchronous_commit', 'off', false)
 
 -- name: read a page
--- Rows behind offset $1, and those at or before it of transactions $2, which were open
--- when it was read; at most $3, and no more once they have $4 bytes. It has a row even
--- if there are none, for the transactions that are open now.
+-- Rows behind offset $1, and those at or before it of transactions that were open when it
+-- was read, which are $2 and those from $3 on; at most $4, and no more once they have $5
+-- bytes. It has a row even if there are none, for the transactions that are open now.
 WITH page AS (
     SELECT "offset", payload, sum(octet_length(payload)) OVER (ORDER BY "offset") - octet_length(payload) AS bytes_before
     FROM (
-        (SELECT "offset", payload FROM badged.outbox WHERE "offset" > $1 ORDER BY "offset" LIMIT $3)
+        (SELECT "offset", payload FROM badged.outbox WHERE "offset" > $1 ORDER BY "offset" LIMIT $4)
         UNION ALL
-        (SELECT "offset", payload FROM badged.outbox WHERE transaction_id = ANY ($2::text[]::xid8[]) AND "offset" <= $1 ORDER BY "offset" LIMIT $3)
-        ORDER BY "offset" LIMIT $3
+        (SELECT "offset", payload FROM badged.outbox WHERE transaction_id = ANY ($2::text[]::xid8[]) AND "offset" <= $1 ORDER BY "offset" LIMIT $4)
+        UNION ALL
+        -- OFFSET 0: by the index of transactions.
+        (SELECT "offset", payload FROM (SELECT "offset", payload FROM badged.outbox WHERE transaction_id >= $3::text::xid8 OFFSET 0) AS young WHERE "offset" <= $1 ORDER BY "offset" LIMIT $4)
+        ORDER BY "offset" LIMIT $4
     ) AS unread
 )
-SELECT ARRAY(SELECT x::text FROM pg_snapshot_xip(pg_current_snapshot()) AS x) AS open, "offset", CASE WHEN bytes_before < $4 THEN payload END
-FROM (SELECT) AS always LEFT JOIN page ON true
+SELECT ARRAY(SELECT x::text FROM pg_snapshot_xip(snapshot) AS x) AS open, pg_snapshot_xmax(snapshot)::text AS young, "offset", CASE WHEN bytes_before < $5 THEN payload END
+FROM (SELECT pg_current_snapshot() AS snapshot) AS always LEFT JOIN page ON true
 ORDER BY "offset"
 
 -- name: set rows aside

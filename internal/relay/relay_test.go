@@ -215,6 +215,44 @@ func TestOpenTransactions(t *testing.T) {
 	}
 }
 
+// A transaction that began after the last that was completed is in no list of open ones. Its
+// events are not lost.
+func TestYoungTransaction(t *testing.T) {
+	t.Parallel()
+	// No other transaction may be completed meanwhile.
+	server := pgtest.NewServer(t)
+	cfg, err := pgxpool.ParseConfig(server.NewDB(t, schematest.Outbox()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	to := newTarget(nil)
+	run(t, pool, to, nil)
+	var old, young pgx.Tx
+	for _, tx := range []*pgx.Tx{&old, &young} {
+		if *tx, err = pool.Begin(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish(t, old, "old-1")
+	publish(t, young, "young")
+	publish(t, old, "old-2")
+	if err := old.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	to.await(t, 2)
+	if err := young.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := to.await(t, 3); got[2] != "young" {
+		t.Errorf("%v", got)
+	}
+}
+
 // Random transactions publish at once, while pages are small and relays come and go.
 // Every event whose transaction committed arrives, in the order of its transaction, and
 // after those that were committed before it was published.
