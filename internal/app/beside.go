@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/backpressure"
 	"github.com/badged/badged/internal/config"
@@ -16,6 +18,7 @@ import (
 	"github.com/badged/badged/internal/obs"
 	"github.com/badged/badged/internal/pooler"
 	"github.com/badged/badged/internal/relay"
+	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/internal/tail"
 	"github.com/badged/badged/internal/traffic"
 	"github.com/badged/badged/projector/badges"
@@ -52,7 +55,7 @@ func (a *App) serveBeside() error {
 // OpenRelay connects to an outbox and assembles what carries its events. Call Close
 // afterwards, also after Run; it does not close l.
 func OpenRelay(ctx context.Context, cfg config.Relay, maxLag time.Duration, l net.Listener, log *slog.Logger) (_ *App, err error) {
-	a := newBeside(config.Server{Database: config.Database{DatabaseURL: cfg.DatabaseURL}, MaxLag: maxLag}, l, log)
+	a := newBeside(config.Server{Database: cfg.Database(), MaxLag: maxLag}, l, log)
 	defer func() {
 		if err != nil {
 			a.Close()
@@ -70,16 +73,31 @@ func OpenRelay(ctx context.Context, cfg config.Relay, maxLag time.Duration, l ne
 		return nil, fmt.Errorf("outbox: %w", err)
 	}
 	a.closers = append(a.closers, outbox.Close)
-	obs.RegisterPool(a.registry, "outbox", outbox.Pool())
-	target, err := a.relayTarget(ctx, cfg)
+	var registry prometheus.Registerer = a.registry
+	if a.cfg.Sharded() { // metrics of pools have the label then
+		registry = prometheus.WrapRegistererWith(prometheus.Labels{"shard": ""}, registry)
+	}
+	obs.RegisterPool(registry, "outbox", outbox.Pool())
+	to := relay.Config{Outbox: outbox, Logger: log, Metrics: relay.NewMetrics(a.registry)}
+	if a.cfg.Sharded() {
+		to.Divided, err = a.relayShards(ctx)
+	} else {
+		to.Target, err = a.relayTarget(ctx, cfg)
+	}
 	if err != nil {
 		return nil, err
 	}
-	r, err := relay.New(relay.Config{Outbox: outbox, Target: target, Logger: log, Metrics: relay.NewMetrics(a.registry)})
+	r, err := relay.New(to)
 	if err != nil {
 		return nil, err
 	}
-	a.checks = append(a.checks, obs.Check{Name: "relay", Vital: true, Run: func(context.Context) error { return r.Health() }})
+	a.checks = append(a.checks, obs.Check{Name: "relay", Vital: true, Run: func(context.Context) error {
+		err := r.Health()
+		if _, partial := errors.AsType[*relay.PartialError](err); partial {
+			return obs.Impaired(err.Error())
+		}
+		return err
+	}})
 	a.stage("relay", r.Run)
 	return a, a.serveBeside()
 }
@@ -119,6 +137,49 @@ func (a *App) relayTarget(ctx context.Context, cfg config.Relay) (relay.Target, 
 	}
 	a.stage("backpressure", gate.Run)
 	return gatedTarget{gate, traffic.NewDatabaseTarget(log, badges.NewReader(pool, log.Partitions()))}, nil
+}
+
+// relayShards returns the shards as what events are carried to.
+func (a *App) relayShards(ctx context.Context) (_ relay.Divided, err error) {
+	if a.databases, err = a.nameDatabases(); err != nil {
+		return nil, err
+	}
+	if err := a.openDatabases(ctx, "relay"); err != nil {
+		return nil, err
+	}
+	a.checks = append(a.checks, obs.Check{Name: "postgres", Vital: true, Run: a.checkDatabases})
+	gate, err := backpressure.New(backpressure.Config{
+		Waiting: a.waiting, Partitions: a.cluster.Partitions(), PartitionOf: a.cluster.PartitionOf,
+		MaxLag: a.cfg.MaxLag, Logger: a.log, Registerer: a.registry,
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.stage("backpressure", gate.Run)
+	return relayedShards{shards.NewAppender(a.cluster, func(s *shards.Shard) events.Append {
+		return func(ctx context.Context, evs ...events.Event) (r events.Receipt, err error) {
+			err = admitted(ctx, gate, evs, func() error {
+				r, err = s.Log.Append(ctx, evs...)
+				return err
+			})
+			return r, err
+		}
+	}), a.cluster}, nil
+}
+
+// relayedShards implements relay.Divided.
+type relayedShards struct {
+	*shards.Appender
+	cluster *shards.Cluster
+}
+
+// PartitionOf implements relay.Divided.
+func (r relayedShards) PartitionOf(userID string) int { return r.cluster.PartitionOf(userID) }
+
+// Away implements relay.Divided.
+func (r relayedShards) Away(partition int) bool {
+	s := r.cluster.ShardOf(partition)
+	return s == nil || s.Err() != nil
 }
 
 // OpenTail connects to the database and the brokers, and assembles what publishes to
@@ -203,18 +264,27 @@ type gatedTarget struct {
 }
 
 // Append implements relay.Target.
-func (t gatedTarget) Append(ctx context.Context, evs []events.Event) (int64, error) {
-	ticket, err := t.gate.Enter(ctx, 0)
+func (t gatedTarget) Append(ctx context.Context, evs []events.Event) (id int64, err error) {
+	err = admitted(ctx, t.gate, evs, func() error {
+		id, err = t.DatabaseTarget.Append(ctx, evs)
+		return err
+	})
+	return id, err
+}
+
+// admitted appends events once folding has caught up.
+func admitted(ctx context.Context, gate *backpressure.Gate, evs []events.Event, appended func() error) error {
+	ticket, err := gate.Enter(ctx, 0)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer ticket.Leave()
 	err = ticket.Admit(ctx, evs)
 	if behind, ok := errors.AsType[*backpressure.BehindError](err); ok {
-		return 0, &traffic.TransientError{Err: err, After: behind.RetryAfter}
+		return &traffic.TransientError{Err: err, After: behind.RetryAfter}
 	}
 	if err != nil {
-		return 0, err
+		return err
 	}
-	return t.DatabaseTarget.Append(ctx, evs)
+	return appended()
 }

@@ -29,19 +29,27 @@ type Relay struct {
 	Outbox       `embed:""`
 	URL          string `name:"url" help:"A running server to publish to." placeholder:"URL"`
 	PublisherKey string `help:"Secret of a publisher, with --url." placeholder:"SECRET"`
-	DatabaseURL  string `help:"Postgres of badged to append to directly, instead of --url." placeholder:"URL"`
+	// These are the fields of Database, of which --url needs none.
+	DatabaseURL string   `help:"Postgres of badged to append to directly, instead of --url." placeholder:"URL"`
+	Shards      []string `name:"shard" env:"BADGED_SHARDS" sep:"\n" help:"One of several databases of badged to append to directly, instead of --url: its name, and what --database-url would be. Repeat it for each; the variable and the file have them all, one a line or separated by commas." placeholder:"NAME=URL"`
 }
+
+// Database returns where to append directly, if URL is "".
+func (r Relay) Database() Database { return Database{DatabaseURL: r.DatabaseURL, Shards: r.Shards} }
 
 // Validate implements kong's validation.
 func (r Relay) Validate() error {
 	err := r.Outbox.Validate()
+	direct := r.DatabaseURL != "" || len(r.Shards) > 0
 	switch {
-	case r.URL == "" && r.DatabaseURL == "":
-		err = errors.Join(err, errors.New("a target is required: --url (BADGED_URL) with --publisher-key, or --database-url (BADGED_DATABASE_URL)"))
-	case r.URL != "" && r.DatabaseURL != "":
-		err = errors.Join(err, errors.New("--url (BADGED_URL) and --database-url (BADGED_DATABASE_URL) are two targets; give one"))
+	case r.URL == "" && !direct:
+		err = errors.Join(err, errors.New("a target is required: --url (BADGED_URL) with --publisher-key, --database-url (BADGED_DATABASE_URL), or --shard (BADGED_SHARDS) for each of several databases"))
+	case r.URL != "" && direct:
+		err = errors.Join(err, errors.New("--url (BADGED_URL) and --database-url (BADGED_DATABASE_URL) or --shard (BADGED_SHARDS) are two targets; give one"))
 	case r.URL != "" && r.PublisherKey == "":
 		err = errors.Join(err, errors.New("--url requires --publisher-key (BADGED_PUBLISHER_KEY)"))
+	case direct:
+		err = errors.Join(err, r.Database().Validate())
 	}
 	return err
 }

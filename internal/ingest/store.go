@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/pgfault"
 	"github.com/badged/badged/internal/sqlfile"
 )
 
@@ -202,7 +203,5 @@ func isOfContent(err error) bool {
 	if errors.As(err, &bad) {
 		return true
 	}
-	const dataException, programLimitExceeded = "22", "54"
-	pgErr, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && (strings.HasPrefix(pgErr.Code, dataException) || strings.HasPrefix(pgErr.Code, programLimitExceeded))
+	return pgfault.OfContent(err)
 }

@@ -74,6 +74,14 @@ func OfCode(code string) Fault {
 	return None
 }
 
+// OfContent reports whether Postgres refuses what is in a statement: a value that it
+// cannot store, or more than it can.
+func OfContent(err error) bool {
+	const dataException, programLimitExceeded = "22", "54"
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (strings.HasPrefix(pg.Code, dataException) || strings.HasPrefix(pg.Code, programLimitExceeded))
+}
+
 // String describes the fault as a predicate of "the database".
 func (f Fault) String() string {
 	switch f {

@@ -10,10 +10,11 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/pgfault"
+	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/internal/traffic"
 )
 
@@ -48,23 +49,30 @@ func (r *Relay) carryOver(ctx context.Context, pauses *backoff) error {
 		return fmt.Errorf("connect to the outbox: %w", err)
 	}
 	defer conn.Release()
-	c := carrier{Relay: r, conn: conn, open: openTransactions{young: noTransaction}}
+	c := carrier{Relay: r, conn: conn, open: openTransactions{young: noTransaction}, waiting: waiting{pauses: backoff{firstPause}}}
 	defer c.settle(ctx)
 	for ctx.Err() == nil {
 		page, err := c.read(ctx)
 		if err != nil {
 			return err
 		}
-		err = c.carry(ctx, page)
+		more := len(page.rows) > 0
+		if err = c.carry(ctx, page); err == nil {
+			var caughtUp bool
+			if caughtUp, err = c.catchUp(ctx); err != nil {
+				return err
+			}
+			more = more || caughtUp
+			err = c.trouble()
+		}
 		r.report(ctx, err)
-		switch {
-		case err != nil:
+		if _, partial := errors.AsType[*PartialError](err); err != nil && !partial {
 			pauses.wait(ctx, err)
-		case len(page.rows) == 0:
-			pauses.reset()
+			continue
+		}
+		pauses.reset()
+		if !more {
 			sleep(ctx, r.cfg.PollInterval)
-		default:
-			pauses.reset()
 		}
 	}
 	return nil
@@ -76,13 +84,16 @@ type backoff struct{ next time.Duration }
 func (b *backoff) reset() { b.next = firstPause }
 
 // wait pauses after an error, or returns when ctx is done.
-func (b *backoff) wait(ctx context.Context, err error) {
+func (b *backoff) wait(ctx context.Context, err error) { sleep(ctx, b.after(err)) }
+
+// after returns the pause after an error.
+func (b *backoff) after(err error) time.Duration {
 	pause := b.next
 	if transient, ok := errors.AsType[*traffic.TransientError](err); ok {
 		pause = max(pause, transient.After)
 	}
 	b.next = min(2*b.next, lastPause)
-	sleep(ctx, pause)
+	return pause
 }
 
 func sleep(ctx context.Context, d time.Duration) {
@@ -96,9 +107,11 @@ func sleep(ctx context.Context, d time.Duration) {
 
 // carrier reads the outbox in the order of offsets. Every row that it sees is carried and
 // then deleted. It need not look again at the offsets that it has passed, which may be
-// full of dead rows, but for the rows of transactions that were open then.
+// full of dead rows, but for the rows of transactions that were open then, and those that
+// wait for a database that is away.
 type carrier struct {
 	*Relay
+	waiting
 	conn *pgxpool.Conn
 	// passed is the offset up to which all rows are carried, but for those of the
 	// transactions in open.
@@ -135,21 +148,32 @@ type refusal struct {
 
 // carry carries a page.
 func (c *carrier) carry(ctx context.Context, p page) error {
-	refused, err := c.send(ctx, p.rows)
+	good, refused := decode(p.rows)
+	more, lack, err := c.append(ctx, good, c.behind)
 	if err != nil {
 		return err
 	}
-	for i := range p.rows {
-		c.carried = append(c.carried, p.rows[i].offset)
-	}
-	c.refused = refused
+	c.fallBehind(lack)
 	c.passed, c.open = p.passed, p.open
-	c.cfg.Metrics.carried.Add(float64(len(p.rows) - len(refused)))
-	c.cfg.Metrics.refused.Add(float64(len(refused)))
+	refused = append(refused, more...)
+	for i := range good {
+		if c.waits(&good[i]) {
+			c.keep(&good[i])
+		} else {
+			c.carried = append(c.carried, good[i].offset)
+		}
+	}
+	c.setAside(ctx, refused)
+	return nil
+}
+
+// setAside notes which events are to be set aside. Then they are no longer in the outbox.
+func (c *carrier) setAside(ctx context.Context, refused []refusal) {
+	c.refused = append(c.refused, refused...)
 	for _, f := range refused {
+		c.carried = append(c.carried, f.offset)
 		c.cfg.Logger.ErrorContext(ctx, "badged refuses an event; it is set aside in badged.outbox_refused", "offset", f.offset, "reason", f.reason)
 	}
-	return nil
 }
 
 // page is what was read at once.
@@ -165,14 +189,30 @@ type page struct {
 const statementTimeout = 10 * time.Second
 
 // read settles the page before and reads the next, in one round trip.
-func (c *carrier) read(ctx context.Context) (p page, err error) {
+func (c *carrier) read(ctx context.Context) (page, error) {
+	p, full, err := c.fetch(ctx, statements.Get("read a page"), c.passed, c.open.listed, c.open.young, maxEvents, maxBytes)
+	if err != nil {
+		return page{}, err
+	}
+	p.passed = c.passed
+	switch n := len(p.rows); {
+	case n > 0 && full: // there may be more before what was passed
+		p.passed = p.rows[n-1].offset
+	case n > 0:
+		p.passed = max(p.passed, p.rows[n-1].offset)
+	}
+	return p, nil
+}
+
+// fetch settles what is carried and reads rows, in one round trip. full is whether there
+// may be more.
+func (c *carrier) fetch(ctx context.Context, statement string, args ...any) (p page, full bool, err error) {
 	// An interrupted statement would end the connection, and with it what is remembered.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
 	var batch pgx.Batch
 	c.queueSettling(&batch)
-	full := false
-	batch.Queue(statements.Get("read a page"), c.passed, c.open.listed, c.open.young, maxEvents, maxBytes).Query(func(rows pgx.Rows) error {
+	batch.Queue(statement, args...).Query(func(rows pgx.Rows) error {
 		var offset *int64
 		var payload *string
 		read := 0
@@ -192,17 +232,12 @@ func (c *carrier) read(ctx context.Context) (p page, err error) {
 		return err
 	})
 	if err := c.conn.SendBatch(ctx, &batch).Close(); err != nil {
-		return page{}, fmt.Errorf("read the outbox: %w", err)
+		return page{}, false, fmt.Errorf("read the outbox: %w", err)
 	}
+	c.cfg.Metrics.carried.Add(float64(len(c.carried) - len(c.refused)))
+	c.cfg.Metrics.refused.Add(float64(len(c.refused)))
 	c.carried, c.refused = nil, nil
-	p.passed = c.passed
-	switch n := len(p.rows); {
-	case n > 0 && full: // there may be more before what was passed
-		p.passed = p.rows[n-1].offset
-	case n > 0:
-		p.passed = max(p.passed, p.rows[n-1].offset)
-	}
-	return p, nil
+	return p, full, nil
 }
 
 // queueSettling deletes or sets aside what is carried.
@@ -240,12 +275,12 @@ func (c *carrier) settle(ctx context.Context) {
 	}
 }
 
-// send appends the events of rows in order, and returns those that badged refuses. After
-// an error some may be appended.
-func (c *carrier) send(ctx context.Context, rows []row) (refused []refusal, err error) {
-	good := make([]row, 0, len(rows))
+// decode returns the rows whose events are valid, and the others.
+func decode(rows []row) (good []row, refused []refusal) {
+	good = make([]row, 0, len(rows))
 	for i := range rows {
 		r := rows[i]
+		var err error
 		r.event, err = events.Decode([]byte(r.payload))
 		if err == nil {
 			err = r.event.CheckPublished()
@@ -256,26 +291,28 @@ func (c *carrier) send(ctx context.Context, rows []row) (refused []refusal, err 
 		}
 		good = append(good, r)
 	}
-	more, err := c.append(ctx, good)
-	return append(refused, more...), err
+	return good, refused
 }
 
-// append appends valid events. What badged refuses is left out and the rest tried again.
-// If it does not say which event it refuses, the call is cut in halves.
-func (c *carrier) append(ctx context.Context, rows []row) (refused []refusal, err error) {
+// append appends valid events, in order, to the databases without a partition of without,
+// and returns what badged refuses and which of the others lack some. After an error some
+// may be appended. What badged refuses is left out and the rest tried again. If it does
+// not say which event it refuses, the call is cut in halves.
+func (c *carrier) append(ctx context.Context, rows []row, without []bool) (refused []refusal, lack *shards.Shortfall, err error) {
 	for len(rows) > 0 {
 		evs := make([]events.Event, len(rows))
 		for i := range rows {
 			evs[i] = rows[i].event
 		}
-		_, err := c.cfg.Target.Append(ctx, evs)
+		some, err := c.appendSome(ctx, evs, without)
+		lack, without = lack.Add(some), union(without, some)
 		if err == nil {
-			return refused, nil
+			return refused, lack, nil
 		}
 		named, isRefusal := refusedIn(err)
 		switch {
 		case !isRefusal:
-			return refused, fmt.Errorf("publish events of the outbox: %w", err)
+			return refused, lack, fmt.Errorf("publish events of the outbox: %w", err)
 		case len(named) > 0:
 			var rest []row
 			for i := range rows {
@@ -286,24 +323,24 @@ func (c *carrier) append(ctx context.Context, rows []row) (refused []refusal, er
 				}
 			}
 			if len(rest) == len(rows) {
-				return refused, fmt.Errorf("publish events of the outbox: %w", err)
+				return refused, lack, fmt.Errorf("publish events of the outbox: %w", err)
 			}
 			rows = rest
 		case len(rows) == 1:
-			return append(refused, refusal{rows[0].offset, err.Error()}), nil
+			return append(refused, refusal{rows[0].offset, err.Error()}), lack, nil
 		default:
 			half := len(rows) / 2
 			for _, part := range [][]row{slices.Clone(rows[:half]), slices.Clone(rows[half:])} {
-				more, err := c.append(ctx, part)
-				refused = append(refused, more...)
+				more, some, err := c.append(ctx, part, without)
+				refused, lack, without = append(refused, more...), lack.Add(some), union(without, some)
 				if err != nil {
-					return refused, err
+					return refused, lack, err
 				}
 			}
-			return refused, nil
+			return refused, lack, nil
 		}
 	}
-	return refused, nil
+	return refused, lack, nil
 }
 
 // refusedIn reports whether an error is due to events, and returns the reasons by index,
@@ -335,7 +372,5 @@ func refusedIn(err error) (named map[int]string, isRefusal bool) {
 		}
 		return nil, false
 	}
-	const dataException, programLimitExceeded = "22", "54"
-	pgErr, ok := errors.AsType[*pgconn.PgError](err)
-	return nil, ok && (strings.HasPrefix(pgErr.Code, dataException) || strings.HasPrefix(pgErr.Code, programLimitExceeded))
+	return nil, pgfault.OfContent(err)
 }

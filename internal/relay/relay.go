@@ -23,10 +23,11 @@ type Target interface {
 	Append(ctx context.Context, evs []events.Event) (transactionID int64, err error)
 }
 
-// Config configures a relay. Outbox and Target are required.
+// Config configures a relay. Outbox and one of Target and Divided are required.
 type Config struct {
-	Outbox *Outbox
-	Target Target
+	Outbox  *Outbox
+	Target  Target
+	Divided Divided
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
 	// Metrics defaults to unregistered ones.
@@ -52,8 +53,8 @@ type Relay struct {
 
 // New returns a relay. It does nothing before Run.
 func New(cfg Config) (*Relay, error) {
-	if cfg.Outbox == nil || cfg.Target == nil {
-		return nil, errors.New("relay: Outbox and Target are required")
+	if cfg.Outbox == nil || (cfg.Target == nil) == (cfg.Divided == nil) {
+		return nil, errors.New("relay: Outbox and one of Target and Divided are required")
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)

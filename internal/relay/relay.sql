@@ -23,6 +23,21 @@ SELECT ARRAY(SELECT x::text FROM pg_snapshot_xip(snapshot) AS x) AS open, pg_sna
 FROM (SELECT pg_current_snapshot() AS snapshot) AS always LEFT JOIN page ON true
 ORDER BY "offset"
 
+-- name: read waiting rows
+-- Rows behind offset $1 up to $2, which were passed, without those of transactions that
+-- were open then, which are $3 and those from $4 on; at most $5, and no more once they have
+-- $6 bytes. Its columns are those of a page.
+SELECT $3::text[] AS open, $4::text AS young, "offset", CASE WHEN bytes_before < $6 THEN payload END
+FROM (
+    SELECT "offset", payload, sum(octet_length(payload)) OVER (ORDER BY "offset") - octet_length(payload) AS bytes_before
+    FROM (
+        SELECT "offset", payload FROM badged.outbox
+        WHERE "offset" > $1 AND "offset" <= $2 AND transaction_id <> ALL ($3::text[]::xid8[]) AND transaction_id < $4::text::xid8
+        ORDER BY "offset" LIMIT $5
+    ) AS waiting
+) AS page
+ORDER BY "offset"
+
 -- name: set rows aside
 INSERT INTO badged.outbox_refused ("offset", published_at, reason, payload)
 SELECT o."offset", o.published_at, x.reason, o.payload

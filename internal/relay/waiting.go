@@ -1,0 +1,184 @@
+package relay
+
+import (
+	"context"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/shards"
+)
+
+// Divided is a [Target] of several databases, of which some may be away. It is safe for
+// concurrent use.
+type Divided interface {
+	// AppendSome is that of [shards.Appender]. Its errors are those of [Target].
+	AppendSome(ctx context.Context, without []bool, evs ...events.Event) (*shards.Shortfall, error)
+	// PartitionOf returns the partition of a user.
+	PartitionOf(userID string) int
+	// Away reports whether the database of a partition is known to be away.
+	Away(partition int) bool
+}
+
+// PartialError is why some events cannot be carried now, while others are.
+type PartialError struct{ Err error }
+
+// Error implements error.
+func (e *PartialError) Error() string {
+	return "events of some users wait in the outbox: " + e.Err.Error()
+}
+
+// Unwrap returns the reason.
+func (e *PartialError) Unwrap() error { return e.Err }
+
+// waiting is what waits for databases that are away. Rows with users of such a database
+// stay in the outbox, and the other users of the row have them by then. Once the database
+// is back, they are read again from the first row on, beside what is new: a page of one,
+// then a page of the other. New rows with its users wait until all that waits is carried.
+type waiting struct {
+	// behind are the partitions whose users' rows wait; nil if there are none.
+	behind []bool
+	// why is the last reason.
+	why error
+	// catching are those of behind that are being caught up, nil while none are, and
+	// reached the offset up to which they are.
+	catching []bool
+	reached  int64
+	// again is when to try again.
+	again  time.Time
+	pauses backoff
+}
+
+// appendSome appends events to the databases without a partition of without.
+func (c *carrier) appendSome(ctx context.Context, evs []events.Event, without []bool) (*shards.Shortfall, error) {
+	if c.cfg.Divided != nil {
+		return c.cfg.Divided.AppendSome(ctx, without, evs...)
+	}
+	_, err := c.cfg.Target.Append(ctx, evs)
+	return nil, err
+}
+
+// union returns the partitions of both.
+func union(partitions []bool, lack *shards.Shortfall) []bool {
+	if lack == nil {
+		return partitions
+	}
+	all := slices.Clone(lack.Partitions)
+	for p, is := range partitions {
+		all[p] = all[p] || is
+	}
+	return all
+}
+
+// fallBehind notes which databases lack events.
+func (c *carrier) fallBehind(lack *shards.Shortfall) {
+	if lack == nil {
+		return
+	}
+	c.behind = union(c.behind, lack)
+	c.delay(lack.Err)
+}
+
+// delay puts catching up off.
+func (c *carrier) delay(why error) {
+	if why != nil {
+		c.why = why
+	}
+	c.catching, c.again = nil, time.Now().Add(c.pauses.after(why))
+}
+
+// trouble returns why events wait, nil if none do.
+func (c *carrier) trouble() error {
+	switch {
+	case c.behind == nil || c.why == nil:
+		return nil
+	case slices.Contains(c.behind, false):
+		return &PartialError{c.why}
+	}
+	return c.why
+}
+
+// waits reports whether a row has to wait for a database.
+func (c *carrier) waits(r *row) bool { return c.touches(r, c.behind) }
+
+// touches reports whether a row has a user of some partitions, or is about a room, whose
+// members may be anywhere.
+func (c *carrier) touches(r *row, partitions []bool) bool {
+	if len(r.event.Data.UserIDs) == 0 {
+		return slices.Contains(partitions, true)
+	}
+	return partitions != nil && slices.ContainsFunc(r.event.Data.UserIDs, func(user string) bool {
+		return partitions[c.cfg.Divided.PartitionOf(user)]
+	})
+}
+
+// keep leaves a row in the outbox. It may come from a transaction that was open when rows
+// behind it were caught up.
+func (c *carrier) keep(r *row) { c.reached = min(c.reached, r.offset-1) }
+
+// catchUp carries a page of what waits for databases that may be back, and reports
+// whether there was any. It fails only if the outbox does.
+func (c *carrier) catchUp(ctx context.Context) (found bool, err error) {
+	if c.behind == nil || c.catching == nil && !c.begin() {
+		return false, nil
+	}
+	// Transactions that were open when the last page was read may have rows that are
+	// visible only now, and that no database has.
+	p, full, err := c.fetch(ctx, statements.Get("read waiting rows"), c.reached, c.passed, c.open.listed, c.open.young, maxEvents, maxBytes)
+	if err != nil {
+		return false, err
+	}
+	good, refused := decode(p.rows)
+	theirs := slices.DeleteFunc(slices.Clone(good), func(r row) bool { return !c.touches(&r, c.catching) })
+	others := make([]bool, len(c.catching))
+	for p, is := range c.catching {
+		others[p] = !is
+	}
+	more, lack, err := c.append(ctx, theirs, others)
+	switch {
+	case err != nil: // of the target, which is tried again
+		c.delay(err)
+		return false, nil
+	case lack != nil:
+		c.behind = union(c.behind, lack)
+		c.delay(lack.Err)
+		return false, nil
+	}
+	c.setAside(ctx, append(refused, more...))
+	still := slices.Clone(c.behind)
+	for p, is := range c.catching {
+		still[p] = still[p] && !is
+	}
+	for i := range theirs {
+		if !c.touches(&theirs[i], still) {
+			c.carried = append(c.carried, theirs[i].offset)
+		}
+	}
+	if n := len(p.rows); n > 0 {
+		c.reached = p.rows[n-1].offset
+	}
+	if !full { // they have all that was passed
+		c.behind, c.catching, c.pauses = still, nil, backoff{firstPause}
+		if !slices.Contains(still, true) {
+			c.behind, c.why = nil, nil
+		}
+	}
+	return len(p.rows) > 0, nil
+}
+
+// begin begins to catch up what is not known to be away, unless it is too early.
+func (c *carrier) begin() bool {
+	if time.Now().Before(c.again) {
+		return false
+	}
+	back := slices.Clone(c.behind)
+	for p := range back {
+		back[p] = back[p] && !c.cfg.Divided.Away(p)
+	}
+	if !slices.Contains(back, true) {
+		return false
+	}
+	c.catching, c.reached = back, math.MinInt64
+	return true
+}

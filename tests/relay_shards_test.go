@@ -1,0 +1,203 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/pgtest"
+)
+
+// relayedStack are two shards, each on a server of its own, with a server of badged and an
+// outbox on a third.
+type relayedStack struct {
+	servers []*pgtest.Server
+	flags   []string
+	outbox  string
+	p       *process
+	// users are one of partition 0, one of another partition of the first shard, and one
+	// of the second.
+	moves, stays, other string
+}
+
+func newRelayedStack(t *testing.T) *relayedStack {
+	t.Helper()
+	s := &relayedStack{servers: []*pgtest.Server{pgtest.NewServer(t), pgtest.NewServer(t)}}
+	var urls []string
+	for _, server := range s.servers {
+		urls = append(urls, server.NewDB(t, pgtest.Template{}))
+	}
+	s.flags = shardFlags(urls)
+	must(t, append([]string{"migrate", "up", fmt.Sprint("--partitions=", partitions)}, s.flags...)...)
+	s.outbox = newOutbox(t, pgtest.Borrow(t))
+	s.p = launch(t, nil, append([]string{"serve", "--listen=127.0.0.1:0"}, s.flags...)...)
+	for n := 0; s.moves == "" || s.stays == "" || s.other == ""; n++ {
+		user := fmt.Sprintf("user-%d", n)
+		switch p := events.PartitionOf(user, partitions); {
+		case p == 0:
+			s.moves = user
+		case p < partitions/2:
+			s.stays = user
+		default:
+			s.other = user
+		}
+	}
+	return s
+}
+
+// relay starts a relay without waiting.
+func (s *relayedStack) relay(t *testing.T) *process {
+	t.Helper()
+	return start(t, nil, append([]string{"relay", "--listen=127.0.0.1:0", "--outbox-url=" + s.outbox}, s.flags...)...)
+}
+
+// awaitTotal waits until a user has a total; its shard may have been away.
+func (s *relayedStack) awaitTotal(t *testing.T, user string, want int) {
+	t.Helper()
+	for range polls(t, fmt.Sprintf("%s to have %d", user, want)) {
+		status, _, answer := request(t, http.MethodGet, s.p.url+"/v1/users/"+user+"/badge", "", "")
+		if status == http.StatusOK && strings.Contains(answer, fmt.Sprintf(`"total":%d,`, want)) {
+			return
+		}
+	}
+}
+
+// A relay appends to several shards by itself, follows a partition that moves, and carries
+// on for all others while a shard is lost.
+func TestRelayToShards(t *testing.T) {
+	t.Parallel()
+	s := newRelayedStack(t)
+	r := s.relay(t)
+	r.awaitReady()
+	backend := sessionOn(t, s.outbox)
+	seq, want := 0, map[string]int{}
+	send := func(users ...string) {
+		t.Helper()
+		seq++
+		publishIn(t, backend, delivered("c", seq, `"`+strings.Join(users, `","`)+`"`))
+		for _, user := range users {
+			want[user]++
+		}
+	}
+	arrived := func(users ...string) {
+		t.Helper()
+		for _, user := range users {
+			s.awaitTotal(t, user, want[user])
+		}
+	}
+	send(s.moves, s.stays, s.other)
+	arrived(s.moves, s.stays, s.other)
+	must(t, append([]string{"partition", "move", "0", "--to=b"}, s.flags...)...)
+	send(s.moves, s.stays)
+	arrived(s.moves, s.stays)
+
+	s.servers[1].Kill()
+	send(s.other)
+	send(s.stays, s.other)
+	send(s.moves)
+	send(s.stays)
+	arrived(s.stays)
+	for range polls(t, "the relay to say what waits") {
+		if status, _, answer := request(t, http.MethodGet, r.url+"/readyz", "", ""); status == http.StatusOK && strings.Contains(answer, `"relay":"events of some users wait in the outbox: `) {
+			break
+		}
+	}
+	if out := must(t, "relay", "status", "--outbox-url="+s.outbox); !strings.HasPrefix(out, "3 events wait, the oldest for ") {
+		t.Errorf("status:\n%s", out)
+	}
+	if err := s.servers[1].Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	arrived(s.other, s.moves)
+	send(s.moves, s.stays, s.other)
+	arrived(s.moves, s.stays, s.other)
+	if err := r.stop(); err != nil {
+		t.Error(err)
+	}
+	if n := queryInt(t, backend, `SELECT count(*)::int FROM badged.outbox`); n > 0 {
+		t.Errorf("%d events are left", n)
+	}
+	if _, stderr, code := command(t, append([]string{"relay", "--listen=127.0.0.1:0", "--outbox-url=" + s.outbox, "--url=" + s.p.url, "--publisher-key=k"}, s.flags...)...); code != 2 || !strings.Contains(stderr, "are two targets; give one") {
+		t.Errorf("a server and shards: %d, %s", code, stderr)
+	}
+	if _, stderr, code := command(t, "relay", "--listen=127.0.0.1:0", "--outbox-url="+s.outbox, s.flags[0]); code != 1 || !strings.Contains(stderr, "add --shard b=URL") {
+		t.Errorf("one of two shards: %d, %s", code, stderr)
+	}
+}
+
+// The relay, and each shard in turn, are killed while the backend publishes to users of
+// both. Every event whose transaction was committed counts once.
+func TestRelayToShardsOverKills(t *testing.T) {
+	t.Parallel()
+	s := newRelayedStack(t)
+	r := s.relay(t)
+	r.awaitReady()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	published := make(chan map[string]int, 1)
+	go func() { published <- publishToUsers(ctx, s.outbox, s.stays, s.other) }()
+	// The identity of the outbox tells how much was published, and its rows what waits.
+	backend := sessionOn(t, s.outbox)
+	carried := func() int {
+		return queryInt(t, backend, `SELECT (SELECT last_value FROM badged.outbox_offset_seq)::int - (SELECT count(*) FROM badged.outbox)::int`)
+	}
+	for kill := range *relayKills {
+		before := carried()
+		for range polls(t, "progress after a kill") {
+			if carried() > before+100 {
+				break
+			}
+		}
+		r.kill()
+		if kill%2 == 1 {
+			server := s.servers[kill/2%2]
+			server.Kill()
+			r = s.relay(t) // it starts while the shard is away
+			if err := server.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		r = s.relay(t)
+	}
+	stop()
+	want := <-published
+	for range polls(t, "an empty outbox") {
+		if queryInt(t, backend, `SELECT count(*)::int FROM badged.outbox`) == 0 {
+			break
+		}
+	}
+	s.awaitTotal(t, s.stays, want[s.stays])
+	s.awaitTotal(t, s.other, want[s.other])
+	if refused := queryInt(t, backend, `SELECT count(*)::int FROM badged.outbox_refused`); refused > 0 {
+		t.Errorf("%d events were refused", refused)
+	}
+	must(t, append([]string{"verify", "--quiet"}, s.flags...)...)
+}
+
+// publishToUsers publishes messages to one user, to another and to both until ctx is done,
+// and returns how many each is sent.
+func publishToUsers(ctx context.Context, url, a, b string) map[string]int {
+	background := context.WithoutCancel(ctx)
+	conn, err := pgx.Connect(background, url)
+	if err != nil {
+		return nil
+	}
+	defer conn.Close(background)
+	sent := map[string]int{}
+	for n := 1; ctx.Err() == nil; n++ {
+		users := [][]string{{a}, {b}, {a, b}}[n%3]
+		if _, err := conn.Exec(background, `SELECT badged.publish($1)`, delivered("c", n, `"`+strings.Join(users, `","`)+`"`)); err != nil {
+			return nil
+		}
+		for _, user := range users {
+			sent[user]++
+		}
+	}
+	return sent
+}
