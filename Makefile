@@ -118,7 +118,7 @@ races: needs ## run the suites of RACES on a program that was built with the rac
 
 .PHONY: properties
 properties: needs ## run the slow property tests with PROPERTIES histories, and at full length what -short shortens, without the race detector
-	RAPID_CHECKS=$(PROPERTIES) go test -count=1 -timeout $(TIMEOUT) -run '$(SLOW)' ./events ./gateway ./projector/...
+	RAPID_CHECKS=$(PROPERTIES) go test -count=1 -timeout $(TIMEOUT) -run '$(SLOW)' ./events/... ./gateway ./projector/...
 
 .PHONY: web
 web: needs ## check, test and rebuild the TypeScript part

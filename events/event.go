@@ -3,15 +3,17 @@
 //
 // Use [Publish] to append events in your own transaction. An [Event] is a
 // CloudEvents 1.0 JSON object. [Decode] and [Event.Validate] accept exactly the
-// events that the projector can fold, and report every field at fault. The [Log] has
-// one watermill-sql topic per partition, which stock subscribers can read: see
-// [NewSchema].
+// events that the projector can fold, and report every field at fault. Package topics
+// subscribes to them, in the order in which they were folded.
 package events
 
 import "time"
 
 // SpecVersion is the CloudEvents version of every event.
 const SpecVersion = "1.0"
+
+// ContentType is the media type of an event.
+const ContentType = "application/cloudevents+json"
 
 // Type is the type of an event. It determines the fields of its data; see [Types].
 type Type string

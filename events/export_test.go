@@ -18,6 +18,3 @@ var (
 	DecodeQuick = decodeQuick
 	DecodeAny   = decode
 )
-
-// PageSQL is what a [Subscriber] reads with.
-func PageSQL(topic string) string { return pageSQL(topic) }

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/badged/badged/internal/eventbatch"
 	"github.com/badged/badged/internal/pgwire"
 )
 
@@ -209,7 +210,7 @@ func (l *Log) appendRows(ctx context.Context, queue func(*pgx.Batch), rows []Row
 type Rows struct {
 	Partition int
 	// events has a row an event.
-	events, rows *rows
+	events, rows *eventbatch.Columns
 	// changes are those of the whole call, in the first of its rows.
 	changes *directoryChanges
 }
@@ -236,35 +237,29 @@ func (l *Log) Rows(ctx context.Context, evs ...Event) ([]Rows, error) {
 // Queue adds the statements that append the rows to batch, and returns roughly how
 // many bytes they take on the wire.
 func (r *Rows) Queue(batch *pgx.Batch) int {
-	sql, args := r.rows.insert(Topic(r.Partition))
+	sql, args := r.rows.Insert(Topic(r.Partition))
+	args[0] = r.rows.Leading()
 	return r.queue(batch, sql, args)
 }
 
 // QueueAt is like Queue, and sets the time at which the rows were appended.
 func (r *Rows) QueueAt(batch *pgx.Batch, at time.Time) int {
-	rows := r.rows
-	if len(rows.uuids) == 1 {
-		r.changes.queue(batch)
-		batch.Queue(insertOneAtSQL(Topic(r.Partition)), rows.one(at)...)
-		return rows.size()
-	}
-	return r.queue(batch, insertAtSQL(Topic(r.Partition)), []any{rows.uuids, pgwire.Bytes(rows.payloads), rows.metadata, rows.events, rows.own, at})
+	sql, args := r.rows.InsertAt(Topic(r.Partition), at)
+	return r.queue(batch, sql, args)
 }
 
 func (r *Rows) queue(batch *pgx.Batch, sql string, args []any) int {
 	r.changes.queue(batch)
-	bytes := r.rows.size()
-	args[0] = pgwire.Leading{Array: [][16]byte(r.rows.uuids), Bytes: bytes}
 	batch.Queue(sql, args...)
-	return bytes
+	return r.rows.Size()
 }
 
 // Records returns the events as they are read once they are appended at a time,
 // without places. The payloads must not be changed.
 func (r *Rows) Records(at time.Time) []Record {
-	records := make([]Record, len(r.events.uuids))
+	records := make([]Record, len(r.events.UUIDs))
 	for i := range records {
-		records[i] = Record{UUID: r.events.uuids[i], Payload: []byte(r.events.payloads[i]), AppendedAt: at, Own: r.events.isOwn(i)}
+		records[i] = Record{UUID: r.events.UUIDs[i], Payload: []byte(r.events.Payloads[i]), AppendedAt: at, Own: r.events.IsOwn(i)}
 	}
 	return records
 }
@@ -288,7 +283,7 @@ func (r Receipt) Token() Token { return NewToken(r.Timeline, r.TransactionID) }
 type insert struct {
 	partition int
 	// events has a row an event; rows are what is inserted.
-	events, rows *rows
+	events, rows *eventbatch.Columns
 }
 
 func receiptOf(inserts []insert) Receipt {
@@ -328,7 +323,7 @@ func (l *Log) prepare(ctx context.Context, d directory, evs []Event, own bool) (
 		return nil, nil, err
 	}
 	now := time.Now()
-	enc := encoder{log: l, expect: len(evs)/l.partitions + 1, byPartition: make([]*rows, l.partitions)}
+	enc := encoder{log: l, expect: len(evs)/l.partitions + 1, byPartition: make([]*eventbatch.Columns, l.partitions)}
 	var timeline int64
 	if rooms {
 		if enc.routes, timeline, err = l.routesOf(ctx, d, evs); err != nil {
@@ -350,7 +345,7 @@ func (l *Log) prepare(ctx context.Context, d directory, evs []Event, own bool) (
 		if events == nil {
 			continue
 		}
-		rows, err := events.packed()
+		rows, err := events.Packed()
 		if err != nil {
 			return nil, nil, err
 		}
@@ -390,7 +385,7 @@ type encoder struct {
 	routes routes
 	// expect is about how many events a partition will have.
 	expect      int
-	byPartition []*rows
+	byPartition []*eventbatch.Columns
 	payload     []byte // buffer, reused for each row
 }
 
@@ -466,11 +461,11 @@ func (enc *encoder) add(partition int, e *Event, data *Data, key uuid.UUID, meta
 		return err
 	}
 	if enc.byPartition[partition] == nil {
-		enc.byPartition[partition] = newRows(enc.expect + enc.expect/4)
+		enc.byPartition[partition] = eventbatch.NewColumns(enc.expect + enc.expect/4)
 	}
-	enc.byPartition[partition].add(key, string(enc.payload), metadata)
+	enc.byPartition[partition].Add(key, string(enc.payload), metadata)
 	if e.Type == ConversationExpired {
-		enc.byPartition[partition].markOwn()
+		enc.byPartition[partition].MarkOwn()
 	}
 	return nil
 }

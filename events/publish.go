@@ -89,7 +89,7 @@ func transactionOf(tx any) (transaction, error) {
 type pgxTransaction struct{ tx pgx.Tx }
 
 func (t pgxTransaction) insert(ctx context.Context, in insert) error {
-	sql, args := in.rows.insert(Topic(in.partition))
+	sql, args := in.rows.Insert(Topic(in.partition))
 	return t.exec(ctx, sql, args...)
 }
 
@@ -105,7 +105,7 @@ func (t pgxTransaction) queryRow(ctx context.Context, query string, dest any, ar
 type sqlTransaction struct{ tx *sql.Tx }
 
 func (t sqlTransaction) insert(ctx context.Context, in insert) error {
-	sql, args := in.rows.insertAnyDriver(Topic(in.partition))
+	sql, args := in.rows.InsertAnyDriver(Topic(in.partition))
 	return t.exec(ctx, sql, args...)
 }
 

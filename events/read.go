@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/internal/eventbatch"
 )
 
 // Position is a position in the log of one partition: right after the row with these
@@ -113,7 +115,7 @@ const NotifierGroup = "badged_notifier"
 func PositionOf(ctx context.Context, q Querier, partition int, consumerGroup string) (Position, error) {
 	var p Position
 	err := q.QueryRow(ctx, `SELECT coalesce(max(last_processed_transaction_id::text::bigint), 0), coalesce(max(offset_acked), 0)
-FROM `+offsetsTable(Topic(partition))+` WHERE consumer_group = $1`, consumerGroup).Scan(&p.TransactionID, &p.Offset)
+FROM `+eventbatch.Positions(Topic(partition))+` WHERE consumer_group = $1`, consumerGroup).Scan(&p.TransactionID, &p.Offset)
 	if err != nil {
 		return Position{}, fmt.Errorf("read the position of %s in partition %d: %w", consumerGroup, partition, notMigrated(err))
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/events/topics"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/projector/archive"
 )
@@ -232,7 +233,7 @@ func TestPublisherRole(t *testing.T) {
 	if err := tx.Commit(); err != nil {
 		t.Error("in a sql.Tx:", err)
 	}
-	stock, err := watermillsql.NewPublisher(db, watermillsql.PublisherConfig{SchemaAdapter: events.NewSchema(0)}, nil)
+	stock, err := watermillsql.NewPublisher(db, watermillsql.PublisherConfig{SchemaAdapter: topics.NewSchema(0)}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,13 +279,13 @@ func TestConsumerRole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	subscriber, err := events.NewSubscriber(log, events.SubscriberConfig{ConsumerGroup: "push"})
+	subscriber, err := topics.NewSubscriber(topics.SubscriberConfig{Pool: pool, Log: log, ConsumerGroup: "push"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer subscriber.Close()
 	stock, err := watermillsql.NewSubscriber(stdlib.OpenDBFromPool(pool), watermillsql.SubscriberConfig{
-		ConsumerGroup: "audit", SchemaAdapter: events.NewSchema(0), OffsetsAdapter: events.NewOffsets(),
+		ConsumerGroup: "audit", SchemaAdapter: topics.NewSchema(0), OffsetsAdapter: topics.NewOffsets(),
 	}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/events/renumber"
+	"github.com/badged/badged/events/topics"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
@@ -69,7 +70,7 @@ func audit(t testing.TB, d *projectortest.Database, n int) []string {
 	defer db.Close()
 	subscriber, err := watermillsql.NewSubscriber(db, watermillsql.SubscriberConfig{
 		ConsumerGroup: audited, PollInterval: 5 * time.Millisecond, ResendInterval: time.Millisecond,
-		SchemaAdapter: events.NewSchema(1), OffsetsAdapter: events.NewOffsets(),
+		SchemaAdapter: topics.NewSchema(1), OffsetsAdapter: topics.NewOffsets(),
 	}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -19,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/events/topics"
 	"github.com/badged/badged/internal/sqlfile"
 	"github.com/badged/badged/projector/badges"
 )
@@ -31,8 +32,8 @@ var statements = sqlfile.Parse(statementsText)
 // Names of headers, or of fields in Redis, and the content type.
 const (
 	headerType      = "content-type"
-	headerPartition = events.MetadataPartition
-	headerPlace     = events.MetadataPlace
+	headerPartition = topics.MetadataPartition
+	headerPlace     = topics.MetadataPlace
 	structuredType  = events.ContentType
 )
 
@@ -145,7 +146,8 @@ func (t *Tail) Run(ctx context.Context) error {
 // publish publishes to a target until ctx is done.
 func (t *Tail) publish(ctx context.Context, i int) error {
 	target := &t.cfg.Targets[i]
-	subscriber, err := events.NewSubscriber(t.cfg.Log, events.SubscriberConfig{
+	subscriber, err := topics.NewSubscriber(topics.SubscriberConfig{
+		Pool: t.cfg.Pool, Log: t.cfg.Log,
 		ConsumerGroup: target.group(), RetryInterval: retryInterval, Logger: watermill.NewSlogLogger(t.cfg.Logger),
 	})
 	if err != nil {
@@ -213,7 +215,7 @@ const retryInterval = 500 * time.Millisecond
 
 // initialize stores where a target begins, if it is new. While Postgres is away it tries
 // again.
-func (t *Tail) initialize(ctx context.Context, subscriber *events.Subscriber, target *Target, partition int) {
+func (t *Tail) initialize(ctx context.Context, subscriber *topics.Subscriber, target *Target, partition int) {
 	for {
 		err := subscriber.SubscribeInitialize(events.Topic(partition))
 		if err == nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/events/topics"
 	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/pubsub"
 )
@@ -42,19 +43,19 @@ func (w *worker) publishPage(ctx context.Context, page []*message.Message) error
 	skipped := 0
 	changed := changes{map[string]bool{}, map[string]bool{}}
 	for _, msg := range page {
-		if msg.Metadata.Get(events.MetadataDamage) != "" {
+		if msg.Metadata.Get(topics.MetadataDamage) != "" {
 			skipped++
 			continue
 		}
 		e, err := events.Decode(msg.Payload)
 		if err != nil {
-			return fmt.Errorf("decode the event at %s: %w", msg.Metadata.Get(events.MetadataPlace), err) // the subscriber has decoded it
+			return fmt.Errorf("decode the event at %s: %w", msg.Metadata.Get(topics.MetadataPlace), err) // the subscriber has decoded it
 		}
 		if w.target.Events {
 			partition := strconv.Itoa(w.partition)
 			records = append(records, record{
 				key: partition, id: msg.UUID + "/" + partition, partition: partition,
-				place: msg.Metadata.Get(events.MetadataPlace), payload: msg.Payload, about: about(&e),
+				place: msg.Metadata.Get(topics.MetadataPlace), payload: msg.Payload, about: about(&e),
 			})
 		}
 		if w.target.Badges {

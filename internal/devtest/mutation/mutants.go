@@ -42,7 +42,7 @@ const (
 	stagingFile = "projector/rebuild/staging.go"
 	readFile    = "projector/internal/logread/read.go"
 	rowFile     = "projector/internal/logread/row.go"
-	subFile     = "events/subscriber.go"
+	subFile     = "events/topics/subscriber.go"
 	groupFile   = "events/group.go"
 	packFile    = "internal/eventbatch/eventbatch.go"
 	repairFile  = "events/renumber/renumber.go"
@@ -102,7 +102,7 @@ var (
 	polled      = check{"./projector", "^TestPoll", false}
 	overtaken   = check{"./projector", "^TestOpenTransactionsDelayNothing$", false}
 	restored    = check{"./events/renumber", "^TestRepairLogWithPendingTransactions$", false}
-	subscribed  = check{"./events", "^TestSubscriber(LeavesOutPendingEvents|UnpacksRows|OutlivesItsSession)$", false}
+	subscribed  = check{"./events/topics", "^TestSubscriber(LeavesOutPendingEvents|UnpacksRows|OutlivesItsSession)$", false}
 	decoded     = check{"./events", "^(TestWaysToDecodeAgree|FuzzDecode)$", true}
 	pushed      = check{"./projector/outbound", "^(TestDeviceIsToldWhatChanged|TestGoneDevice)$", false}
 	said        = check{"./projector/outbound", "^TestWhatTheProjectorSaysIsNotRead$", false}
@@ -316,7 +316,7 @@ var mutants = []mutant{
 	{"a replay for a user folds events of pending transactions", []edit{{
 		"projector/replay/replay.sql", "AND NOT transaction_id = ANY ($5::bigint[]::text[]::xid8[])", "AND $5::bigint[] IS NOT NULL",
 	}}, appended},
-	{"a subscriber reads events of pending transactions", []edit{{"events/subscriber_read.go", "AND transaction_id <> ALL ($5::bigint[]::text[]::xid8[])", "AND $5::bigint[] IS NOT NULL"}}, subscribed},
+	{"a subscriber reads events of pending transactions", []edit{{"events/topics/read.go", "AND transaction_id <> ALL ($5::bigint[]::text[]::xid8[])", "AND $5::bigint[] IS NOT NULL"}}, subscribed},
 	{"every subscriber of a group delivers", []edit{{subFile, "if err != nil || !locked {", "if err != nil {"}}, subscribed},
 	{"a subscriber takes a negative acknowledgement for one", []edit{{subFile, "case <-msg.Nacked():\n\t\treturn false, nil", "case <-msg.Nacked():\n\t\treturn true, nil"}}, subscribed},
 	{"the last event of a row is not folded", []edit{{rowFile, "range all {", "range all[:max(1, len(all)-1)] {"}}, pages},

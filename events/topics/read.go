@@ -1,4 +1,4 @@
-package events
+package topics
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/eventbatch"
 )
 
@@ -18,7 +19,7 @@ var errDeleted = errors.New("it was deleted; subscribe again to start at the beg
 
 // logRow is a row of the log.
 type logRow struct {
-	Position
+	events.Position
 	uuid    uuid.UUID
 	payload []byte // nil if it is too large, or null
 	bytes   int
@@ -35,16 +36,16 @@ const (
 // when it folds them. So the log up to there, without pending transactions, does not
 // change, and nothing comes before what has been read.
 func (s *subscription) read(ctx context.Context, conn *pgx.Conn) ([]logRow, error) {
-	var end, at Position
+	var end, at events.Position
 	var pending []int64
 	if err := conn.QueryRow(ctx, `SELECT p.last_processed_transaction_id::text::bigint, p.offset_acked, p.pending::text[]::bigint[],
     g.last_processed_transaction_id::text::bigint, g.offset_acked
-FROM `+offsetsTable(s.topic)+` AS p, `+offsetsTable(s.topic)+` AS g
-WHERE p.consumer_group = $1 AND g.consumer_group = $2`, ProjectorGroup, s.cfg.ConsumerGroup).
+FROM `+eventbatch.Positions(s.topic)+` AS p, `+eventbatch.Positions(s.topic)+` AS g
+WHERE p.consumer_group = $1 AND g.consumer_group = $2`, events.ProjectorGroup, s.cfg.ConsumerGroup).
 		Scan(&end.TransactionID, &end.Offset, &pending, &at.TransactionID, &at.Offset); errors.Is(err, pgx.ErrNoRows) {
 		return nil, fmt.Errorf("find the position of consumer group %s: %w", s.cfg.ConsumerGroup, errDeleted)
 	} else if err != nil {
-		return nil, fmt.Errorf("find the position of consumer group %s: %w", s.cfg.ConsumerGroup, notMigrated(err))
+		return nil, fmt.Errorf("find the position of consumer group %s: %w", s.cfg.ConsumerGroup, err)
 	}
 	if !at.Before(end) {
 		return nil, nil
@@ -75,7 +76,7 @@ FROM (
         ORDER BY transaction_id, "offset"
         LIMIT %d) AS first) AS summed
 WHERE bytes_before < %d
-ORDER BY summed.transaction_id, summed."offset"`, eventbatch.PayloadSQL, messagesTable(topic), pageRows, pageBytes)
+ORDER BY summed.transaction_id, summed."offset"`, eventbatch.PayloadSQL, eventbatch.Table(topic), pageRows, pageBytes)
 }
 
 // messages returns the events of a row as messages: none if their only users were
@@ -90,10 +91,10 @@ func (s *subscription) messages(r *logRow) []*message.Message {
 	}
 	all := make([]*message.Message, 0, len(payloads))
 	for i, payload := range payloads {
-		if remains, ok := ParseRemains(payload); ok && remains.Event == nil {
+		if remains, ok := events.ParseRemains(payload); ok && remains.Event == nil {
 			continue
 		}
-		all = append(all, s.message(r, i, EventIn(payload), nil))
+		all = append(all, s.message(r, i, events.EventIn(payload), nil))
 	}
 	return all
 }
@@ -101,14 +102,14 @@ func (s *subscription) messages(r *logRow) []*message.Message {
 // message returns the event at an index of a row as a message; damage is why the row
 // cannot be taken apart.
 func (s *subscription) message(r *logRow, index int, payload []byte, damage error) *message.Message {
-	var e Event
+	var e events.Event
 	if damage == nil {
-		e, damage = Decode(payload)
+		e, damage = events.Decode(payload)
 	}
 	metadata := message.Metadata{
-		MetadataContentType: ContentType,
+		MetadataContentType: events.ContentType,
 		MetadataPartition:   strconv.Itoa(s.partition),
-		MetadataPlace:       Place{Position: r.Position, Index: index}.String(),
+		MetadataPlace:       events.Place{Position: r.Position, Index: index}.String(),
 	}
 	id := e.Key()
 	if damage != nil {

@@ -1,4 +1,4 @@
-package events_test
+package topics_test
 
 import (
 	"errors"
@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/events/topics"
+	"github.com/badged/badged/internal/devtest/foldtest"
 )
 
 // asMessages returns events as messages of a publisher.
@@ -28,7 +30,7 @@ func asMessages(t testing.TB, evs ...events.Event) []*message.Message {
 // A call appends its events in one transaction, each to the partitions of its users.
 func TestPublisherAppendsOnce(t *testing.T) {
 	log, pool := newLog(t)
-	publisher := events.NewPublisher(log)
+	publisher := topics.NewPublisher(log)
 	msgs := asMessages(t, delivered("1", userIn(0, 0)), delivered("2", userIn(3, 0), userIn(0, 1)))
 	if err := publisher.Publish(events.Topic(0), msgs...); err != nil {
 		t.Fatal(err)
@@ -36,7 +38,7 @@ func TestPublisherAppendsOnce(t *testing.T) {
 	if diff := cmp.Diff([partitions][]string{0: {"1", "2"}, 3: {"2"}}, stored(t, pool)); diff != "" {
 		t.Errorf("events by partition (-want +got):\n%s", diff)
 	}
-	first, last := readAll(t, pool, 0, events.Position{}), readAll(t, pool, 3, events.Position{})
+	first, last := readAll(t, pool, 0), readAll(t, pool, 3)
 	if first[0].TransactionID != last[0].TransactionID {
 		t.Errorf("the events were appended by the transactions %d and %d", first[0].TransactionID, last[0].TransactionID)
 	}
@@ -48,14 +50,16 @@ func TestPublisherAppendsOnce(t *testing.T) {
 // A message to a room goes to the room's partitions, whatever the topic.
 func TestPublisherOfRooms(t *testing.T) {
 	log, pool := newLog(t)
-	publisher := events.NewPublisher(log)
-	if err := publisher.Publish(events.Topic(0), asMessages(t, joined("1", "r", u0, u2))...); err != nil {
+	publisher := topics.NewPublisher(log)
+	if err := publisher.Publish(events.Topic(0), asMessages(t, foldtest.Event("1", events.RoomJoined, "r", nil, userIn(0, 0), userIn(2, 0)))...); err != nil {
 		t.Fatal(err)
 	}
-	if err := publisher.Publish(events.Topic(3), asMessages(t, posted("r", 1))...); err != nil {
+	if err := publisher.Publish(events.Topic(3), asMessages(t, foldtest.Event("2", events.RoomPosted, "r", foldtest.Seq(1)))...); err != nil {
 		t.Fatal(err)
 	}
-	expectLog(t, pool, [partitions][]string{0: {u0 + " joined", "posted 1"}, 2: {u2 + " joined", "posted 1"}})
+	if diff := cmp.Diff([partitions][]string{0: {"1", "2"}, 2: {"1", "2"}}, stored(t, pool)); diff != "" {
+		t.Errorf("stored events (-want +got):\n%s", diff)
+	}
 }
 
 // A call with a message that cannot be published appends nothing, and names the
@@ -66,23 +70,23 @@ func TestPublisherRefuses(t *testing.T) {
 	elsewhere := asMessages(t, delivered("2", userIn(2, 0)))[0]
 	expired := delivered("3", userIn(0, 0))
 	expired.Type, expired.Data.UpToSeq, expired.Data.Seq = events.ConversationExpired, 1, 0
-	closed := events.NewPublisher(log)
+	closed := topics.NewPublisher(log)
 	if err := closed.Close(); err != nil {
 		t.Fatal(err)
 	}
 	for name, tc := range map[string]struct {
-		publisher *events.Publisher
+		publisher *topics.Publisher
 		topic     string
 		second    *message.Message
 		index     int // of the bad message, 0 if it is not about one
 		want      string
 	}{
-		"an invalid event":     {events.NewPublisher(log), "events_p00", message.NewMessage("m", []byte(`{}`)), 1, "specversion"},
-		"a type of badged":     {events.NewPublisher(log), "events_p00", asMessages(t, expired)[0], 1, "is written by badged itself only"},
-		"a user of another":    {events.NewPublisher(log), "events_p00", elsewhere, 1, "data.user_ids: has no user of topic events_p00; publish the event to events_p02"},
-		"an unknown topic":     {events.NewPublisher(log), "events_p04", good, 0, `there is no topic "events_p04": the log has events_p00 to events_p03`},
+		"an invalid event":     {topics.NewPublisher(log), "events_p00", message.NewMessage("m", []byte(`{}`)), 1, "specversion"},
+		"a type of badged":     {topics.NewPublisher(log), "events_p00", asMessages(t, expired)[0], 1, "is written by badged itself only"},
+		"a user of another":    {topics.NewPublisher(log), "events_p00", elsewhere, 1, "data.user_ids: has no user of topic events_p00; publish the event to events_p02"},
+		"an unknown topic":     {topics.NewPublisher(log), "events_p04", good, 0, `there is no topic "events_p04": the log has events_p00 to events_p03`},
 		"after it was closed":  {closed, "events_p00", good, 0, "the publisher is closed"},
-		"a topic of no number": {events.NewPublisher(log), "events_p0", good, 0, `there is no topic "events_p0"`},
+		"a topic of no number": {topics.NewPublisher(log), "events_p0", good, 0, `there is no topic "events_p0"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := tc.publisher.Publish(tc.topic, good, tc.second)

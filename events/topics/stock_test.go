@@ -1,4 +1,4 @@
-package events_test
+package topics_test
 
 import (
 	"database/sql"
@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/events/topics"
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
@@ -25,8 +26,8 @@ var schemas = []struct {
 	name   string
 	schema watermillsql.SchemaAdapter
 }{
-	{"our schema", events.NewSchema(0)},
-	{"our schema, one by one", events.NewSchema(1)},
+	{"our schema", topics.NewSchema(0)},
+	{"our schema, one by one", topics.NewSchema(1)},
 	{"stock schema", watermillsql.DefaultPostgreSQLSchema{
 		GenerateMessagesTableName: func(topic string) string { return fmt.Sprintf("badged.%q", topic) },
 	}},
@@ -71,7 +72,7 @@ func subscribe(t *testing.T, pool *pgxpool.Pool, schema watermillsql.SchemaAdapt
 		PollInterval:   5 * time.Millisecond,
 		ResendInterval: time.Millisecond,
 		SchemaAdapter:  schema,
-		OffsetsAdapter: events.NewOffsets(),
+		OffsetsAdapter: topics.NewOffsets(),
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +155,7 @@ func TestStockSubscriberReadsBatches(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	msgs := subscribe(t, pool, events.NewSchema(0), "audit").receive(t, 4)
+	msgs := subscribe(t, pool, topics.NewSchema(0), "audit").receive(t, 4)
 	var batch []json.RawMessage
 	if err := json.Unmarshal(msgs[0].Payload, &batch); err != nil || len(batch) != len(evs) {
 		t.Fatalf("%d events, error %v, in %.100s", len(batch), err, msgs[0].Payload)
@@ -181,7 +182,7 @@ func TestStockSubscribersResumeByGroup(t *testing.T) {
 		ann := userIn(0, 0)
 		mustAppend(t, log, delivered("1", ann))
 		mustAppend(t, log, delivered("2", ann))
-		all := readAll(t, pool, 0, events.Position{})
+		all := readAll(t, pool, 0)
 
 		first := subscribe(t, pool, schema, "audit")
 		first.receive(t, 2)
@@ -215,7 +216,7 @@ func TestStockSubscribersWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustAppend(t, log, delivered("2", userIn(0, 0)))
-	query := events.NewSchema(0).SelectQuery(events.Topic(0), events.ProjectorGroup, events.NewOffsets())
+	query := topics.NewSchema(0).SelectQuery(events.Topic(0), events.ProjectorGroup, topics.NewOffsets())
 	selected := func() (n int64) {
 		t.Helper()
 		tag, err := pool.Exec(t.Context(), query.Query, query.Args...)
@@ -265,7 +266,7 @@ func TestStockPublisherWritesToTheLog(t *testing.T) {
 		}
 		mustAppend(t, log, delivered("2", userIn(0, 0)))
 
-		records := readAll(t, pool, 0, events.Position{})
+		records := readAll(t, pool, 0)
 		if len(records) != 3 {
 			t.Fatalf("read %d records, want 3", len(records))
 		}
@@ -306,14 +307,14 @@ func TestStockPublisherWithinATransaction(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if diff := cmp.Diff([]string{"kept"}, ids(t, readAll(t, pool, 0, events.Position{}))); diff != "" {
+		if diff := cmp.Diff([]string{"kept"}, ids(t, readAll(t, pool, 0))); diff != "" {
 			t.Errorf("read (-want +got):\n%s", diff)
 		}
 	})
 }
 
 func TestInsertQueryOfNoMessages(t *testing.T) {
-	if q, err := events.NewSchema(0).InsertQuery(events.Topic(0), nil); err == nil {
+	if q, err := topics.NewSchema(0).InsertQuery(events.Topic(0), nil); err == nil {
 		t.Errorf("got %q", q.Query)
 	}
 }
@@ -321,7 +322,7 @@ func TestInsertQueryOfNoMessages(t *testing.T) {
 // A message id that is not a UUID cannot be the key of an event: InsertQuery
 // refuses it before anything is sent.
 func TestInsertQueryRefusesOtherIDs(t *testing.T) {
-	_, err := events.NewSchema(0).InsertQuery(events.Topic(0), message.Messages{message.NewMessage("order-7", nil)})
+	_, err := topics.NewSchema(0).InsertQuery(events.Topic(0), message.Messages{message.NewMessage("order-7", nil)})
 	if err == nil || !strings.Contains(err.Error(), `"order-7"`) {
 		t.Errorf("got %v, want an error about the UUID", err)
 	}

@@ -1,4 +1,4 @@
-package events
+package topics
 
 import (
 	"context"
@@ -10,33 +10,36 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventbatch"
 	"github.com/badged/badged/internal/pgsession"
 )
 
 // Metadata of the messages of a [Subscriber]. Messages of traced events also have
 // traceparent and tracestate.
 const (
-	// MetadataContentType is [ContentType] for a valid event, and
+	// MetadataContentType is [events.ContentType] for a valid event, and
 	// application/octet-stream for anything else.
 	MetadataContentType = "content-type"
 	// MetadataPartition is the number of the partition, such as "3".
 	MetadataPartition = "badged-partition"
-	// MetadataPlace is the place of the event, as [Place.String] writes it.
+	// MetadataPlace is the place of the event, as [events.Place.String] writes it.
 	MetadataPlace = "badged-place"
 	// MetadataDamage says why the payload is no valid event. The projector makes a
 	// dead letter of it.
 	MetadataDamage = "badged-damage"
 )
 
-// ContentType is the media type of an event.
-const ContentType = "application/cloudevents+json"
-
-// SubscriberConfig configures a [Subscriber].
+// SubscriberConfig configures a [Subscriber]. Pool, Log and ConsumerGroup are required.
 type SubscriberConfig struct {
-	// ConsumerGroup names the position that subscribers share. It is required, has
-	// at most 255 characters, and is neither [ProjectorGroup] nor
-	// [NotifierGroup].
+	// Pool is on the database of Log.
+	Pool *pgxpool.Pool
+	Log  *events.Log
+	// ConsumerGroup names the position that subscribers share. It has at
+	// most 255 characters, and is neither [events.ProjectorGroup] nor
+	// [events.NotifierGroup].
 	ConsumerGroup string
 	// PollInterval is the pause when there is nothing to deliver, and between
 	// attempts to take over from another subscriber of the group; 0 means 100 ms.
@@ -52,8 +55,8 @@ type SubscriberConfig struct {
 }
 
 // Subscriber is a watermill [message.Subscriber] of what is folded, in the order of
-// folding. A message is one event, as CloudEvents JSON; its UUID is [Event.Key], which
-// is the same in each partition that has users of the event.
+// folding. A message is one event, as CloudEvents JSON; its UUID is [events.Event.Key],
+// which is the same in each partition that has users of the event.
 //
 // Events come when the projector has folded them, so a subscriber misses none and
 // waits for no open transaction but those that hold its events. Where no projector
@@ -72,7 +75,6 @@ type SubscriberConfig struct {
 //
 // It is safe for concurrent use.
 type Subscriber struct {
-	log *Log
 	cfg SubscriberConfig
 
 	closing context.Context // done once Close is called
@@ -86,12 +88,15 @@ var (
 	_ message.SubscribeInitializer = (*Subscriber)(nil)
 )
 
-// NewSubscriber returns a subscriber to log. Close it to end its subscriptions.
-func NewSubscriber(log *Log, cfg SubscriberConfig) (*Subscriber, error) {
+// NewSubscriber returns a subscriber. Close it to end its subscriptions.
+func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
+	if cfg.Pool == nil || cfg.Log == nil {
+		return nil, errors.New("a subscriber needs Pool and Log")
+	}
 	switch cfg.ConsumerGroup {
 	case "":
 		return nil, errors.New("a subscriber needs a consumer group")
-	case ProjectorGroup, NotifierGroup:
+	case events.ProjectorGroup, events.NotifierGroup:
 		return nil, fmt.Errorf("the consumer group %q is badged's own: choose another", cfg.ConsumerGroup)
 	}
 	for _, d := range []struct {
@@ -105,7 +110,7 @@ func NewSubscriber(log *Log, cfg SubscriberConfig) (*Subscriber, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = watermill.NopLogger{}
 	}
-	s := &Subscriber{log: log, cfg: cfg}
+	s := &Subscriber{cfg: cfg}
 	s.closing, s.close = context.WithCancel(context.Background())
 	return s, nil
 }
@@ -118,17 +123,17 @@ func (s *Subscriber) SubscribeInitialize(topic string) error {
 }
 
 func (s *Subscriber) initialize(ctx context.Context, topic string) error {
-	if _, err := s.log.partitionOfTopic(topic); err != nil {
+	if _, err := s.cfg.Log.PartitionOfTopic(topic); err != nil {
 		return fmt.Errorf("subscribe: %w", err)
 	}
-	if _, err := s.log.pool.Exec(ctx, `INSERT INTO `+offsetsTable(topic)+` (consumer_group, offset_acked, last_processed_transaction_id)
+	if _, err := s.cfg.Pool.Exec(ctx, `INSERT INTO `+eventbatch.Positions(topic)+` (consumer_group, offset_acked, last_processed_transaction_id)
 VALUES ($1, 0, '0') ON CONFLICT DO NOTHING`, s.cfg.ConsumerGroup); err != nil {
-		return fmt.Errorf("subscribe to topic %s: store the position of consumer group %s: %w", topic, s.cfg.ConsumerGroup, notMigrated(err))
+		return fmt.Errorf("subscribe to topic %s: store the position of consumer group %s: %w", topic, s.cfg.ConsumerGroup, err)
 	}
 	return nil
 }
 
-// Subscribe delivers the events of a topic, which is [Topic] of a partition, from the
+// Subscribe delivers the events of a topic, which is [events.Topic] of a partition, from the
 // position of the consumer group on. The next message comes when the one before is
 // acknowledged. The channel is closed when ctx is done, which is the context of all
 // messages, or Close is called.
@@ -136,7 +141,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	if err := s.initialize(ctx, topic); err != nil {
 		return nil, err
 	}
-	partition, err := s.log.partitionOfTopic(topic)
+	partition, err := s.cfg.Log.PartitionOfTopic(topic)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +172,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 // subscriber of the group has the topic. Follow returns nil when ctx is done or Close is
 // called.
 func (s *Subscriber) Follow(ctx context.Context, topic string, handle func(ctx context.Context, page []*message.Message) error) error {
-	partition, err := s.log.partitionOfTopic(topic)
+	partition, err := s.cfg.Log.PartitionOfTopic(topic)
 	if err != nil {
 		return fmt.Errorf("follow: %w", err)
 	}
@@ -266,7 +271,7 @@ func (s *subscription) consume(ctx context.Context) error {
 // another holds it. The session is not in the pool any more: it may last for as long
 // as the subscription. It does not wait for the disk when it moves the position.
 func (s *subscription) lock(ctx context.Context) (*pgx.Conn, error) {
-	pooled, err := s.log.pool.Acquire(ctx)
+	pooled, err := s.cfg.Pool.Acquire(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("connect for topic %s: %w", s.topic, err)
 	}
@@ -333,7 +338,7 @@ func (s *subscription) handOver(ctx context.Context, conn *pgx.Conn, page []logR
 func (s *subscription) move(ctx context.Context, conn *pgx.Conn, r *logRow) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), moveTimeout)
 	defer cancel()
-	moved, err := conn.Exec(ctx, `UPDATE `+offsetsTable(s.topic)+`
+	moved, err := conn.Exec(ctx, `UPDATE `+eventbatch.Positions(s.topic)+`
 SET last_processed_transaction_id = $2::bigint::text::xid8, offset_acked = $3 WHERE consumer_group = $1`, s.cfg.ConsumerGroup, r.TransactionID, r.Offset)
 	if err == nil && moved.RowsAffected() == 0 {
 		err = errDeleted

@@ -1,4 +1,7 @@
-package events
+// Package topics offers the log of events to watermill: a publisher and a subscriber of
+// single events, and the schema with which watermill-sql's own can use the tables. The log
+// of a partition is a topic, named by [events.Topic].
+package topics
 
 import (
 	"errors"
@@ -7,32 +10,34 @@ import (
 	"sync/atomic"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/badged/badged/events"
 )
 
 // Publisher is a watermill [message.Publisher] of events. It is safe for
 // concurrent use.
 type Publisher struct {
-	log    *Log
+	log    *events.Log
 	closed atomic.Bool
 }
 
 var _ message.Publisher = (*Publisher)(nil)
 
 // NewPublisher returns a publisher to log. It holds nothing that must be closed.
-func NewPublisher(log *Log) *Publisher { return &Publisher{log: log} }
+func NewPublisher(log *events.Log) *Publisher { return &Publisher{log: log} }
 
 // Publish appends events in one transaction: all or none. The payload of each
 // message is an event as CloudEvents JSON. Its UUID and metadata are not used: an
 // event is identified by its source and id, and carries its own trace context. The
 // context of the call is that of the first message.
 //
-// An event goes to the partitions of its users, and topic must be [Topic] of one of
+// An event goes to the partitions of its users, and topic must be [events.Topic] of one of
 // them. Publish an event with users of several partitions once, to any of these: the
 // subscribers of each partition get it with the users of that partition. An event
 // without users goes to the partitions in which its room has members, whatever the
 // topic.
 //
-// The error wraps a [*BatchError] with the indexes of messages if an event is invalid,
+// The error wraps a [*events.BatchError] with the indexes of messages if an event is invalid,
 // is of a type that only badged may write, or has no user of the topic. After any other
 // error the events may be durable: publish them again, since repeated events count
 // once.
@@ -40,19 +45,19 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	if p.closed.Load() {
 		return fmt.Errorf("publish to topic %s: the publisher is closed", topic)
 	}
-	partition, err := p.log.partitionOfTopic(topic)
+	partition, err := p.log.PartitionOfTopic(topic)
 	if err != nil {
 		return fmt.Errorf("publish: %w", err)
 	}
 	if len(messages) == 0 {
 		return nil
 	}
-	evs := make([]Event, len(messages))
-	var bad BatchError
+	evs := make([]events.Event, len(messages))
+	var bad events.BatchError
 	for i, msg := range messages {
-		var invalid *InvalidError
+		var invalid *events.InvalidError
 		if evs[i], err = p.decode(msg.Payload, partition); errors.As(err, &invalid) {
-			bad.Events = append(bad.Events, IndexedError{Index: i, Err: invalid})
+			bad.Events = append(bad.Events, events.IndexedError{Index: i, Err: invalid})
 		}
 	}
 	if len(bad.Events) > 0 {
@@ -65,20 +70,20 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 }
 
 // decode decodes an event that may be published to a partition. Its error is an
-// [*InvalidError].
-func (p *Publisher) decode(payload []byte, partition int) (Event, error) {
-	e, err := Decode(payload)
+// [*events.InvalidError].
+func (p *Publisher) decode(payload []byte, partition int) (events.Event, error) {
+	e, err := events.Decode(payload)
 	if err != nil {
-		return Event{}, err
+		return events.Event{}, err
 	}
 	if err := e.CheckPublished(); err != nil {
-		return Event{}, err
+		return events.Event{}, err
 	}
 	users := e.Data.UserIDs
 	if len(users) > 0 && !slices.ContainsFunc(users, func(user string) bool { return p.log.PartitionOf(user) == partition }) {
-		return Event{}, &InvalidError{Fields: []FieldError{{
+		return events.Event{}, &events.InvalidError{Fields: []events.FieldError{{
 			Field:   "data.user_ids",
-			Message: fmt.Sprintf("has no user of topic %s; publish the event to %s, the topic of its first user", Topic(partition), Topic(p.log.PartitionOf(users[0]))),
+			Message: fmt.Sprintf("has no user of topic %s; publish the event to %s, the topic of its first user", events.Topic(partition), events.Topic(p.log.PartitionOf(users[0]))),
 		}}}
 	}
 	return e, nil
@@ -89,14 +94,4 @@ func (p *Publisher) decode(payload []byte, partition int) (Event, error) {
 func (p *Publisher) Close() error {
 	p.closed.Store(true)
 	return nil
-}
-
-// partitionOfTopic returns the partition whose topic it is.
-func (l *Log) partitionOfTopic(topic string) (int, error) {
-	for partition := range l.partitions {
-		if Topic(partition) == topic {
-			return partition, nil
-		}
-	}
-	return 0, fmt.Errorf("there is no topic %q: the log has %s to %s", topic, Topic(0), Topic(l.partitions-1))
 }

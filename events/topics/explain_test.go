@@ -1,4 +1,4 @@
-package events_test
+package topics_test
 
 import (
 	"encoding/json"
@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/events/topics"
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
@@ -52,10 +53,10 @@ ANALYZE badged.events_p00, badged.events_p00_offsets`)
 
 	for name, query := range map[string]struct{ prepare, execute string }{
 		"stock subscriber": {
-			`(text) AS ` + events.NewSchema(100).SelectQuery(events.Topic(0), "projector", events.NewOffsets()).Query, `('projector')`,
+			`(text) AS ` + topics.NewSchema(100).SelectQuery(events.Topic(0), "projector", topics.NewOffsets()).Query, `('projector')`,
 		},
 		"subscriber": {
-			`(bigint, bigint, bigint, bigint, bigint[]) AS ` + events.PageSQL(events.Topic(0)), `(300, 20050, 500, 40000, '{}')`,
+			`(bigint, bigint, bigint, bigint, bigint[]) AS ` + topics.PageSQL(events.Topic(0)), `(300, 20050, 500, 40000, '{}')`,
 		},
 	} {
 		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {

@@ -1,4 +1,4 @@
-package events_test
+package topics_test
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/events/topics"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/schematest"
 	"github.com/badged/badged/projector"
@@ -72,20 +73,20 @@ func fold(t testing.TB, url string) {
 func TestWatermillConformance(t *testing.T) {
 	url := pgtest.NewDB(t, manyPartitions)
 	fold(t, url)
-	log, _ := openLog(t, url)
+	log, pool := openLog(t, url)
 	suite := &suiteTopics{log: log, partitions: map[string]int{}, users: map[int]string{}}
 	end := t.Cleanup
 	ofGroup := func(t *testing.T, group string) (message.Publisher, message.Subscriber) {
 		t.Helper()
-		subscriber, err := events.NewSubscriber(log, events.SubscriberConfig{
-			ConsumerGroup: group, PollInterval: 10 * time.Millisecond, ResendInterval: time.Millisecond,
+		subscriber, err := topics.NewSubscriber(topics.SubscriberConfig{
+			Pool: pool, Log: log, ConsumerGroup: group, PollInterval: 10 * time.Millisecond, ResendInterval: time.Millisecond,
 			Logger: watermill.NewStdLogger(false, false),
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		end(func() { _ = subscriber.Close() }) // the suite leaves some open
-		return &suitePublisher{events.NewPublisher(log), suite}, &suiteSubscriber{Subscriber: subscriber, topics: suite}
+		return &suitePublisher{topics.NewPublisher(log), suite}, &suiteSubscriber{Subscriber: subscriber, topics: suite}
 	}
 	tests.TestPubSub(t, tests.Features{
 		ConsumerGroups: true, GuaranteedOrder: true, Persistent: true,
@@ -128,7 +129,7 @@ func (s *suiteTopics) partition(topic string) (partition int, user string) {
 // suitePublisher publishes the id, the payload and the metadata "test" of each
 // message as the id, the message id and the sender of an event.
 type suitePublisher struct {
-	*events.Publisher
+	*topics.Publisher
 	topics *suiteTopics
 }
 
@@ -150,7 +151,7 @@ func (p *suitePublisher) Publish(topic string, msgs ...*message.Message) error {
 
 // suiteSubscriber turns events back into the messages of the suite.
 type suiteSubscriber struct {
-	*events.Subscriber
+	*topics.Subscriber
 	topics  *suiteTopics
 	running sync.WaitGroup
 }

@@ -1,4 +1,4 @@
-package events_test
+package topics_test
 
 import (
 	"context"
@@ -13,16 +13,17 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/events/topics"
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
 // newSubscriber returns a subscriber of the group "audit" that is closed with the
 // test.
-func newSubscriber(t testing.TB, log *events.Log) *events.Subscriber {
+func newSubscriber(t testing.TB, pool *pgxpool.Pool, log *events.Log) *topics.Subscriber {
 	t.Helper()
-	s, err := events.NewSubscriber(log, events.SubscriberConfig{
-		ConsumerGroup: "audit",
-		PollInterval:  5 * time.Millisecond, ResendInterval: time.Millisecond, RetryInterval: 5 * time.Millisecond,
+	s, err := topics.NewSubscriber(topics.SubscriberConfig{
+		Pool: pool, Log: log, ConsumerGroup: "audit",
+		PollInterval: 5 * time.Millisecond, ResendInterval: time.Millisecond, RetryInterval: 5 * time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +33,7 @@ func newSubscriber(t testing.TB, log *events.Log) *events.Subscriber {
 }
 
 // receiving is a subscription to partition 0.
-func receiving(t testing.TB, s *events.Subscriber) <-chan *message.Message {
+func receiving(t testing.TB, s *topics.Subscriber) <-chan *message.Message {
 	t.Helper()
 	messages, err := s.Subscribe(t.Context(), events.Topic(0))
 	if err != nil {
@@ -84,16 +85,16 @@ func TestSubscriberUnpacksRows(t *testing.T) {
 	all := []events.Event{delivered("1", ann), traced, delivered("3", ann)}
 	mustAppend(t, log, all...)
 	mustAppend(t, log, delivered("4", ann, userIn(1, 0)))
-	records := readAll(t, pool, 0, events.Position{})
+	records := readAll(t, pool, 0)
 	fold(t, url)
 
-	subscriber := newSubscriber(t, log)
+	subscriber := newSubscriber(t, pool, log)
 	messages := receiving(t, subscriber)
 	for i, e := range all[:2] {
 		msg := next(t, messages)
 		want := message.Metadata{
-			events.MetadataContentType: events.ContentType, events.MetadataPartition: "0",
-			events.MetadataPlace: records[i].String(),
+			topics.MetadataContentType: events.ContentType, topics.MetadataPartition: "0",
+			topics.MetadataPlace: records[i].String(),
 		}
 		if i == 1 {
 			want["traceparent"], want["tracestate"] = "00-a-b-01", "v=1"
@@ -124,7 +125,7 @@ func TestSubscriberUnpacksRows(t *testing.T) {
 		t.Errorf("subscribed after Close, error %v", err)
 	}
 
-	subscriber = newSubscriber(t, log)
+	subscriber = newSubscriber(t, pool, log)
 	messages = receiving(t, subscriber)
 	if diff := cmp.Diff([]string{"1", "2", "3"}, eventIDs(t, messages, 3)); diff != "" {
 		t.Errorf("after a restart (-want +got):\n%s", diff)
@@ -134,7 +135,7 @@ func TestSubscriberUnpacksRows(t *testing.T) {
 		t.Errorf("behind a row the position is %v, error %v, want %v", p, err, records[0].Position)
 	}
 	_ = subscriber.Close()
-	if diff := cmp.Diff([]string{"4"}, eventIDs(t, receiving(t, newSubscriber(t, log)), 1)); diff != "" {
+	if diff := cmp.Diff([]string{"4"}, eventIDs(t, receiving(t, newSubscriber(t, pool, log)), 1)); diff != "" {
 		t.Errorf("after another restart (-want +got):\n%s", diff)
 	}
 }
@@ -151,7 +152,7 @@ func TestSubscriberDoesNotWaitForOthers(t *testing.T) {
 	}
 	mustAppend(t, log, delivered("1", ann))
 	fold(t, url)
-	messages := receiving(t, newSubscriber(t, log))
+	messages := receiving(t, newSubscriber(t, pool, log))
 	got := eventIDs(t, messages, 1)
 	mustAppend(t, log, delivered("2", ann))
 	got = append(got, eventIDs(t, messages, 1)...)
@@ -165,7 +166,7 @@ func TestSubscriberDoesNotWaitForOthers(t *testing.T) {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	// All groups get the same order, whenever they read.
-	if diff := cmp.Diff(got, ids(t, readAll(t, pool, 0, events.Position{}))); diff != "" {
+	if diff := cmp.Diff(got, ids(t, readAll(t, pool, 0))); diff != "" {
 		t.Errorf("order of the log (-received +stored):\n%s", diff)
 	}
 }
@@ -181,7 +182,7 @@ func TestSubscriberLeavesOutPendingEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustAppend(t, log, delivered("1", ann))
-	end := readAll(t, pool, 0, events.Position{})[0].Position
+	end := readAll(t, pool, 0)[0].Position
 	exec := func(sql string, args ...any) {
 		t.Helper()
 		if _, err := pool.Exec(t.Context(), sql, args...); err != nil {
@@ -194,8 +195,8 @@ SET last_processed_transaction_id = $1::bigint::text::xid8, offset_acked = $2, p
 	if err := late.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	first := readAll(t, pool, 0, events.Position{})[0]
-	messages := receiving(t, newSubscriber(t, log))
+	first := readAll(t, pool, 0)[0]
+	messages := receiving(t, newSubscriber(t, pool, log))
 	got := eventIDs(t, messages, 1)
 	exec(`SELECT badged.move_late(0, ARRAY[$1::bigint], ARRAY[$2::bigint], $3, $4)`, first.TransactionID, first.Offset, end.TransactionID, end.Offset)
 	exec(moveSQL, end.TransactionID, end.Offset+1, []int64{})
@@ -232,7 +233,7 @@ func TestSubscriberNeedsFewRights(t *testing.T) {
 	if log, err = events.Open(t.Context(), consuming); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"1"}, eventIDs(t, receiving(t, newSubscriber(t, log)), 1)); diff != "" {
+	if diff := cmp.Diff([]string{"1"}, eventIDs(t, receiving(t, newSubscriber(t, pool, log)), 1)); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
@@ -249,11 +250,11 @@ func TestSubscriberDeliversDamage(t *testing.T) {
 	}
 	mustAppend(t, log, delivered("good", userIn(0, 0)))
 	fold(t, url)
-	messages := receiving(t, newSubscriber(t, log))
+	messages := receiving(t, newSubscriber(t, pool, log))
 	var got, uuids []string
 	for range 6 {
 		msg := next(t, messages)
-		got = append(got, fmt.Sprintf("%.8q %s: %.40s", msg.Payload, msg.Metadata.Get(events.MetadataContentType), msg.Metadata.Get(events.MetadataDamage)))
+		got = append(got, fmt.Sprintf("%.8q %s: %.40s", msg.Payload, msg.Metadata.Get(topics.MetadataContentType), msg.Metadata.Get(topics.MetadataDamage)))
 		uuids = append(uuids, msg.UUID)
 		msg.Ack()
 	}
@@ -286,7 +287,7 @@ func TestSubscriberOutlivesItsSession(t *testing.T) {
 	mustAppend(t, log, delivered("1", ann))
 	mustAppend(t, log, delivered("2", ann))
 	fold(t, url)
-	one, other := receiving(t, newSubscriber(t, log)), receiving(t, newSubscriber(t, log))
+	one, other := receiving(t, newSubscriber(t, pool, log)), receiving(t, newSubscriber(t, pool, log))
 	either := func() *message.Message {
 		t.Helper()
 		select {
@@ -325,7 +326,7 @@ func TestSubscriberOutlivesItsSession(t *testing.T) {
 // from being archived.
 func TestSubscribeInitialize(t *testing.T) {
 	log, pool := newLog(t)
-	if err := newSubscriber(t, log).SubscribeInitialize(events.Topic(2)); err != nil {
+	if err := newSubscriber(t, pool, log).SubscribeInitialize(events.Topic(2)); err != nil {
 		t.Fatal(err)
 	}
 	var groups []string
@@ -340,18 +341,21 @@ func TestSubscribeInitialize(t *testing.T) {
 func TestSubscriberRefuses(t *testing.T) {
 	log, pool := newLog(t)
 	for group, want := range map[string]string{"": "needs a consumer group", events.ProjectorGroup: "is badged's own", events.NotifierGroup: "is badged's own"} {
-		if _, err := events.NewSubscriber(log, events.SubscriberConfig{ConsumerGroup: group}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := topics.NewSubscriber(topics.SubscriberConfig{Pool: pool, Log: log, ConsumerGroup: group}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("group %q: error %v", group, err)
 		}
 	}
-	s := newSubscriber(t, log)
+	if _, err := topics.NewSubscriber(topics.SubscriberConfig{ConsumerGroup: "audit"}); err == nil || !strings.Contains(err.Error(), "needs Pool and Log") {
+		t.Errorf("without a log: error %v", err)
+	}
+	s := newSubscriber(t, pool, log)
 	if _, err := s.Subscribe(t.Context(), "orders"); err == nil || !strings.Contains(err.Error(), `there is no topic "orders": the log has events_p00 to events_p03`) {
 		t.Errorf("an unknown topic: error %v", err)
 	}
 	if _, err := pool.Exec(t.Context(), `DROP SCHEMA badged CASCADE`); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Subscribe(t.Context(), events.Topic(0)); err == nil || !strings.Contains(err.Error(), events.ErrNotMigrated.Error()) {
+	if _, err := s.Subscribe(t.Context(), events.Topic(0)); err == nil || !strings.Contains(err.Error(), "store the position of consumer group audit") {
 		t.Errorf("no log: error %v", err)
 	}
 }
@@ -359,10 +363,10 @@ func TestSubscriberRefuses(t *testing.T) {
 // A subscription ends with its context, and others of the subscriber go on.
 func TestSubscriptionEndsWithItsContext(t *testing.T) {
 	url := pgtest.NewDB(t, migrated)
-	log, _ := openLog(t, url)
+	log, pool := openLog(t, url)
 	fold(t, url)
 	mustAppend(t, log, delivered("1", userIn(0, 0)), delivered("2", userIn(1, 0)))
-	s := newSubscriber(t, log)
+	s := newSubscriber(t, pool, log)
 	ctx, cancel := context.WithCancel(t.Context())
 	messages, err := s.Subscribe(ctx, events.Topic(1))
 	if err != nil {

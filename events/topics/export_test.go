@@ -1,0 +1,4 @@
+package topics
+
+// PageSQL is what a [Subscriber] reads with.
+func PageSQL(topic string) string { return pageSQL(topic) }

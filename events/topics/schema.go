@@ -1,0 +1,112 @@
+package topics
+
+import (
+	"encoding/json"
+	"fmt"
+
+	watermillsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/google/uuid"
+
+	"github.com/badged/badged/internal/eventbatch"
+)
+
+// Schema is the watermill-sql schema of the log: stock publishers and
+// subscribers run on it unchanged, with InitializeSchema and
+// AutoInitializeSchema left off, since migrations own the tables.
+//
+// It differs from the default in two ways. Its insert takes arrays, whatever
+// the number of messages. Its select compares rows, which is one index range
+// scan at any backlog, where the default's OR reads and sorts the whole
+// backlog.
+type Schema struct {
+	watermillsql.DefaultPostgreSQLSchema
+}
+
+// NewSchema returns the schema of the log. batchSize is the most messages that
+// a stock subscriber reads at once; 0 means 100.
+func NewSchema(batchSize int) Schema {
+	if batchSize == 0 {
+		batchSize = 100
+	}
+	return Schema{watermillsql.DefaultPostgreSQLSchema{
+		GenerateMessagesTableName: eventbatch.Table,
+		SubscribeBatchSize:        batchSize,
+	}}
+}
+
+// NewOffsets returns the stock offsets adapter on the log's tables, for
+// consumers beside the projector. Each has a consumer group of its own.
+func NewOffsets() watermillsql.DefaultPostgreSQLOffsetsAdapter {
+	return watermillsql.DefaultPostgreSQLOffsetsAdapter{
+		GenerateMessagesOffsetsTableName: eventbatch.Positions,
+	}
+}
+
+// InsertQuery implements the watermill-sql schema adapter. No messages are an
+// error: the query would have no effect.
+func (s Schema) InsertQuery(topic string, msgs message.Messages) (watermillsql.Query, error) {
+	if len(msgs) == 0 {
+		return watermillsql.Query{}, fmt.Errorf("insert into topic %s: no messages", topic)
+	}
+	rows := eventbatch.NewColumns(len(msgs))
+	for _, msg := range msgs {
+		key, err := uuid.Parse(msg.UUID)
+		if err != nil {
+			return watermillsql.Query{}, fmt.Errorf("insert into topic %s: the UUID of message %q: %w; take that of events.Event.Key, or a new one", topic, msg.UUID, err)
+		}
+		var metadata string
+		if len(msg.Metadata) > 0 {
+			b, err := json.Marshal(msg.Metadata)
+			if err != nil {
+				return watermillsql.Query{}, fmt.Errorf("encode metadata of message %s: %w", msg.UUID, err)
+			}
+			metadata = string(b)
+		}
+		rows.Add(key, string(msg.Payload), metadata)
+	}
+	sql, args := rows.InsertAnyDriver(topic)
+	return watermillsql.Query{Query: sql, Args: args}, nil
+}
+
+// SelectQuery implements the watermill-sql schema adapter.
+func (s Schema) SelectQuery(topic, consumerGroup string, offsets watermillsql.OffsetsAdapter) watermillsql.Query {
+	next := offsets.NextOffsetQuery(topic, consumerGroup)
+	return watermillsql.Query{
+		Query: `WITH last_processed AS (` + next.Query + `)
+SELECT "offset", transaction_id, uuid, ` + eventbatch.PayloadSQL + `, metadata
+FROM ` + eventbatch.Table(topic) + `
+WHERE (transaction_id, "offset") >
+      ((SELECT last_processed_transaction_id FROM last_processed), (SELECT offset_acked FROM last_processed))
+  AND transaction_id >= (SELECT last_processed_transaction_id FROM last_processed)
+  AND transaction_id < pg_snapshot_xmin(pg_current_snapshot())
+ORDER BY transaction_id, "offset"
+LIMIT ` + fmt.Sprint(s.SubscribeBatchSize),
+		Args: next.Args,
+	}
+}
+
+// UnmarshalMessage implements the watermill-sql schema adapter. A row with several
+// events is one message with all of them, whose metadata has the content type. A
+// row that cannot be decompressed is delivered as it is, with content type
+// application/octet-stream: an error would stop the subscriber there for ever. A
+// row that is too large is delivered empty.
+func (s Schema) UnmarshalMessage(scanner watermillsql.Scanner) (watermillsql.Row, error) {
+	row, err := s.DefaultPostgreSQLSchema.UnmarshalMessage(scanner)
+	if err != nil {
+		return row, err
+	}
+	if row.Msg.Metadata == nil { // JSON null
+		row.Msg.Metadata = message.Metadata{}
+	}
+	switch text, err := eventbatch.Plain(row.Msg.Payload); {
+	case err != nil:
+		row.Msg.Metadata.Set(MetadataContentType, "application/octet-stream")
+	case eventbatch.IsBatch(text):
+		row.Msg.Payload = text
+		row.Msg.Metadata.Set(MetadataContentType, eventbatch.ContentType)
+	default:
+		row.Msg.Payload = text
+	}
+	return row, nil
+}
