@@ -1,4 +1,4 @@
-// Package eventbatch packs events into rows of the log.
+// Package eventbatch packs events into rows of the log, and appends rows.
 //
 // A row holds one event as JSON, or several as a JSON array: the batch format of
 // CloudEvents. Either may be compressed with zstd; the magic number of a zstd
