@@ -2,7 +2,7 @@ package events
 
 import "fmt"
 
-// PartitionOfTopic returns the partition of which a topic is the [Topic].
+// PartitionOfTopic returns the partition with a topic: it is the inverse of [Topic].
 func (l *Log) PartitionOfTopic(topic string) (int, error) {
 	for partition := range l.partitions {
 		if Topic(partition) == topic {

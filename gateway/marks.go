@@ -65,7 +65,7 @@ func (g *Gateway) mayMarkMessages(ctx context.Context, userID string, f *clientF
 	case member && f.Seqs != nil:
 		return &commandError{codeInvalid, "seqs must be absent in a room: give from_seq"}
 	case !member && f.FromSeq != nil:
-		return &commandError{codeInvalid, "from_seq is for rooms of which you are a member: give seqs"}
+		return &commandError{codeInvalid, "from_seq works only in rooms that you have joined; give seqs instead"}
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ type member struct {
 	// announced is what updates had while the account was unknown.
 	announced announced
 	// claims are reads by the user's apps that are ahead of rooms, by conversation;
-	// nil for none, as mostly.
+	// usually nil.
 	claims map[string]claim
 }
 

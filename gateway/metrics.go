@@ -50,7 +50,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		closes:          auto.NewCounterVec(opts("closes_total", "Connections closed or refused by the server, by close code; for server-sent events the code that matches the status."), []string{"code"}),
 		repairs:         auto.NewCounter(opts("reconciliation_repairs_total", "Clients that had missed an update and were corrected from the tables.")),
 		compared:        auto.NewCounter(opts("reconciled_users_total", "Connected users whose clients were compared with the tables, each once per --reconcile-interval.")),
-		gaps:            auto.NewCounter(opts("bus_gaps_total", "Outages of the bus, after each of which every client was compared with the tables.")),
+		gaps:            auto.NewCounter(opts("bus_gaps_total", "Outages of the bus. After each, every client was compared with the tables.")),
 		reconcileErrors: auto.NewCounter(opts("reconciliation_errors_total", "Comparisons with the tables that failed.")),
 	}
 	m.rooms = auto.NewGauge(prometheus.GaugeOpts{

@@ -256,7 +256,7 @@ func TestCommands(t *testing.T) {
 		{`{"t":"mark_unread","id":15,"conversation_id":"empty room","seqs":[3]}`, `{"t":"error","id":15,"code":"invalid","message":"seqs must be absent in a room: give from_seq"}`, ""},
 		{`{"t":"mark_unread","id":16,"conversation_id":"empty room","from_seq":3}`, `{"t":"ok","id":16}`, "ann marks empty room from 3"},
 		{`{"t":"mark_unread","id":17,"conversation_id":"empty room","from_seq":0}`, `{"t":"error","id":17,"code":"invalid","message":"from_seq must be at least 1"}`, ""},
-		{`{"t":"mark_unread","id":18,"conversation_id":"c1","from_seq":3}`, `{"t":"error","id":18,"code":"invalid","message":"from_seq is for rooms of which you are a member: give seqs"}`, ""},
+		{`{"t":"mark_unread","id":18,"conversation_id":"c1","from_seq":3}`, `{"t":"error","id":18,"code":"invalid","message":"from_seq works only in rooms that you have joined; give seqs instead"}`, ""},
 		{`{"t":"mark_unread","id":19,"conversation_id":"empty room","from_seq":3,"seqs":[4]}`, `{"t":"error","id":19,"code":"invalid","message":"seqs and from_seq must not be together"}`, ""},
 		{`{"t":"mark_unread","id":11,"conversation_id":"left"}`, `{"t":"error","id":11,"code":"not_found","message":"you have left this conversation"}`, ""},
 		{`{"t":"read_all","id":10,"category":"bad"}`, `{"t":"error","id":10,"code":"invalid","message":"category must be good"}`, ""},

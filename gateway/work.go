@@ -69,8 +69,8 @@ func (s *session) schedule(tasks task) {
 	}
 }
 
-// write does what work does if only frames are to be sent, as mostly. Everything else
-// may take long: then work takes over.
+// write sends frames, which is usually all there is to do. If there is more, which may
+// take long, work takes over.
 func (s *session) write() {
 	s.taskMu.Lock()
 	if s.scheduled != taskSend {

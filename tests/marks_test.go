@@ -91,7 +91,7 @@ func TestMarkedMessagesOfARoom(t *testing.T) {
 		`{"t":"mark_unread","id":5,"conversation_id":"hall","from_seq":0}`:            "from_seq must be at least 1",
 		`{"t":"mark_unread","id":6,"conversation_id":"hall","from_seq":"1"}`:          "field from_seq must not be a JSON string",
 		`{"t":"mark_unread","id":7,"conversation_id":"hall","from_seq":1,"seqs":[1]}`: "seqs and from_seq must not be together",
-		`{"t":"mark_unread","id":8,"conversation_id":"c","from_seq":1}`:               "from_seq is for rooms of which you are a member: give seqs",
+		`{"t":"mark_unread","id":8,"conversation_id":"c","from_seq":1}`:               "from_seq works only in rooms that you have joined; give seqs instead",
 	} {
 		if status, answer := p.command("ann", frame); status != http.StatusBadRequest || !strings.Contains(answer, want) {
 			t.Errorf("%s is answered %d %s, want that %s", frame, status, answer, want)

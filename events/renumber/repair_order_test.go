@@ -73,7 +73,7 @@ func (j *journey) publish(t *testing.T, transactions int) {
 	}
 }
 
-// event is one of which the order matters more often than not.
+// event returns an event whose place in the order usually matters.
 func (j *journey) event() events.Event {
 	j.events++
 	var users []string

@@ -235,7 +235,7 @@ func parseApp(name string, text []byte, dir string, dial func(bool) *http.Client
 var (
 	bundleID = regexp.MustCompile(`^[A-Za-z0-9.-]+$`)
 	appleID  = regexp.MustCompile(`^[A-Za-z0-9]{10}$`)
-	// projectID is the form of Google's, some of which have the domain of their owner.
+	// projectID is the form of the ids of Google. Some begin with the domain of their owner.
 	projectID = regexp.MustCompile(`^[a-z0-9.:-]+$`)
 )
 

@@ -111,9 +111,9 @@ func jsonText(v any) (*string, error) {
 	return &text, err
 }
 
-// Audit returns up to limit actions with an id below before, newest first; 0
-// means no bound. It returns fewer if they exceed deadletters.MaxPageBytes
-// together, and none only after the oldest.
+// Audit returns up to limit actions, newest first. Their ids are below before, unless
+// that is 0. It returns fewer if they exceed deadletters.MaxPageBytes together, but none
+// only if there are no more.
 func Audit(ctx context.Context, db DB, before int64, limit int) ([]Entry, error) {
 	rows, _ := db.Query(ctx, statements.Get("list actions"), before, limit, deadletters.MaxPageBytes)
 	return collectEntries(rows)

@@ -86,7 +86,7 @@ func (s *SignIns) add(by signIn, times int64, since time.Time) {
 }
 
 // isFull reports whether no further address gets an entry of its own. Bad tokens, which
-// anybody can send, do not take the place of wrong keys. The caller holds the mutex.
+// anyone can send, do not take the place of wrong keys. The caller holds the mutex.
 func (s *SignIns) isFull(kind string) bool {
 	users := 0
 	for by := range s.failed {

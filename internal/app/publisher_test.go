@@ -15,7 +15,7 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// wakeBus is a bus of which only Wake is used.
+// wakeBus is a bus that only wakes.
 type wakeBus struct {
 	pubsub.Bus
 	wakes chan []int

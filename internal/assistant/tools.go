@@ -135,7 +135,7 @@ func (s *Server) deadLetters(ctx context.Context, in deadLettersInput) (any, err
 	return answer, err
 }
 
-// auditInput is what audit is called with.
+// auditInput has the parameters of the tool audit.
 type auditInput struct {
 	Before int64 `json:"before,omitempty" jsonschema:"Only actions with an id below this one."`
 	Limit  int   `json:"limit,omitempty" jsonschema:"How many at most, 50 if absent."`

@@ -29,7 +29,7 @@ type Relay struct {
 	Outbox       `embed:""`
 	URL          string `name:"url" help:"A running server to publish to." placeholder:"URL"`
 	PublisherKey string `help:"Secret of a publisher, with --url." placeholder:"SECRET"`
-	// These are the fields of Database, of which --url needs none.
+	// These are the fields of Database. --url needs none of them.
 	DatabaseURL string   `help:"Postgres of badged to append to directly, instead of --url." placeholder:"URL"`
 	Shards      []string `name:"shard" env:"BADGED_SHARDS" sep:"\n" help:"One of several databases of badged to append to directly, instead of --url: its name, and what --database-url would be. Repeat it for each; the variable and the file have them all, one a line or separated by commas." placeholder:"NAME=URL"`
 }

@@ -242,8 +242,8 @@ counted AS (UPDATE badged.revocation_counter SET last = last + 1 RETURNING last)
 INSERT INTO badged.erased_revocations SELECT last, revoked_before, sha256(secret || convert_to('`+userID+`', 'UTF8')) FROM gone, counted, badged.revocation_secret`)
 }
 
-// What is revoked of a user holds when nothing knows the user's id any more, until every
-// such token has expired.
+// The tokens of a user stay revoked after the user was erased, until every such token has
+// expired.
 func TestErasedUsersStayRevoked(t *testing.T) {
 	pool := newPool(t)
 	p := load(t, pool)

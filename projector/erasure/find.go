@@ -25,8 +25,8 @@ var statementsText string
 
 var statements = sqlfile.Parse(statementsText)
 
-// eachRow calls visit with the events of each row of the log of a partition, behind a
-// position, that may name a user, in order. visit must not use q.
+// eachRow reads the log of a partition behind a position, in order, and calls visit with
+// the events of each row that may name a user. visit must not use q.
 func eachRow(ctx context.Context, q events.Querier, partition int, userID string, after events.Position, visit func([]events.Record) error) error {
 	sql := strings.ReplaceAll(statements.Of(partition, "find rows"), "COLUMNS", logread.Columns)
 	rows, err := q.Query(ctx, sql, userID, after.TransactionID, after.Offset)

@@ -23,7 +23,7 @@ type sought struct {
 	keys map[uuid.UUID]struct{}
 	// posts is set if messages to any room are sought that name one of the users.
 	posts bool
-	// quoted are texts of which one is in every such event, unless the publisher
+	// quoted are texts. Every such event has at least one of them, unless the publisher
 	// wrote unnecessary escapes.
 	quoted [][]byte
 }

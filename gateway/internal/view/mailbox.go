@@ -69,8 +69,8 @@ type pending struct {
 	since Moment
 	badge pubsub.Badge
 	// first are the conversations of the first update, or of the newest while all
-	// have the same single one; the update is not modified. conversations has those of
-	// all updates; nil while first has, as mostly.
+	// have the same single one; the update is not modified. If these are not all,
+	// conversations has those of all updates; usually it is nil.
 	first         []pubsub.Conversation
 	conversations map[string]pubsub.Conversation
 	// traced is the newest traced update in it, or nil.

@@ -4,7 +4,7 @@ package main
 type mutant struct {
 	name  string
 	edits []edit
-	// caught is the tests of which one must fail.
+	// caught are tests; at least one of them must fail.
 	caught check
 }
 

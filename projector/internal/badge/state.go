@@ -20,10 +20,11 @@ func (s *State) Room(id string) *Room {
 	return r
 }
 
-// Refused returns the users of e who are members of the room that e takes for an
-// ordinary conversation. Folding e for them would contradict the room. Of a mark from a
-// message on, it returns those who are not members: which messages of an ordinary
-// conversation were delivered is not known once they are read.
+// Refused returns the users for whom e cannot be folded. If e is about an ordinary
+// conversation, these are the members of a room with its id: the event would contradict
+// the room. If e marks messages from FromSeq on, these are the users who are not members:
+// once messages of an ordinary conversation are read, the tables do not know which were
+// delivered.
 func (s *State) Refused(e *events.Event) []string {
 	d := &e.Data
 	if d.FromSeq > 0 {
