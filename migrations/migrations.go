@@ -64,8 +64,8 @@ func backoff() []time.Duration {
 	}
 }
 
-// Up applies every pending migration and returns those it applied. Instances
-// that call it at the same time wait for each other.
+// Up applies every pending migration and returns those it applied, also if a later one
+// fails. Instances that call it at the same time wait for each other.
 //
 // A migration that runs into a deadlock or waits too long for a lock is rolled
 // back as a whole and tried again, eight times.
@@ -97,20 +97,20 @@ func up(ctx context.Context, cfg Config, files fs.FS, waits []time.Duration) ([]
 	}
 	applied, err := applyAll(ctx, provider, waits, cfg.Retrying)
 	if err != nil {
-		return nil, err
+		return applied, err
 	}
 	if cfg.Partitions != 0 {
 		var have int
 		if err := db.QueryRowContext(ctx, `SELECT partitions FROM badged.settings`).Scan(&have); err != nil {
-			return nil, fmt.Errorf("read the number of partitions: %w", err)
+			return applied, fmt.Errorf("read the number of partitions: %w", err)
 		}
 		if have != cfg.Partitions {
-			return nil, fmt.Errorf("the database has %d partitions, not %d: the number is settled when the database is created and cannot change", have, cfg.Partitions)
+			return applied, fmt.Errorf("the database has %d partitions, not %d: the number is settled when the database is created and cannot change", have, cfg.Partitions)
 		}
 	}
 	if len(applied) > 0 {
 		if err := grantAgain(ctx, cfg.Conn); err != nil {
-			return nil, err
+			return applied, err
 		}
 	}
 	return applied, nil
@@ -131,16 +131,16 @@ func applyAll(ctx context.Context, provider *goose.Provider, waits []time.Durati
 		case err == nil:
 			return applied, nil
 		case !lostALock(err):
-			return nil, fmt.Errorf("migrate: %w", err)
+			return applied, fmt.Errorf("migrate: %w", err)
 		case len(waits) == 0:
-			return nil, fmt.Errorf("migrate: the locks were not available: end long transactions (pg_stat_activity shows them) and try again: %w", err)
+			return applied, fmt.Errorf("migrate: the locks were not available: end long transactions (pg_stat_activity shows them) and try again: %w", err)
 		}
 		if retrying != nil {
 			retrying(err, waits[0])
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("migrate: %w", ctx.Err())
+			return applied, fmt.Errorf("migrate: %w", ctx.Err())
 		case <-time.After(waits[0]):
 		}
 		waits = waits[1:]

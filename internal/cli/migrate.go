@@ -3,13 +3,19 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"text/tabwriter"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/pgfault"
 	"github.com/badged/badged/internal/pooler"
 	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/migrations"
@@ -95,7 +101,11 @@ func (c *migrateUpCmd) Run(ctx context.Context, streams Streams) error {
 			return err
 		}
 	}
-	if err := eachDatabase(c.Database, func(s config.Shard) error { return migrateOne(ctx, streams, s, partitions) }); err != nil {
+	all, err := c.All()
+	if err != nil {
+		return err
+	}
+	if err := migrateAll(ctx, streams, all, partitions); err != nil {
 		return err
 	}
 	if !c.Sharded() {
@@ -172,31 +182,98 @@ func (c *migrateUpCmd) partitionsOfAll(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
-// migrateOne applies the pending migrations of a database.
-func migrateOne(ctx context.Context, streams Streams, s config.Shard, partitions int) error {
-	cfg, err := s.PoolConfig()
-	if err != nil {
+// perServer is how many databases of one server are migrated at the same time. More would
+// hardly be faster, and each takes thousands of the locks that a server has room for.
+const perServer = 2
+
+// migrateAll applies the pending migrations of several databases at the same time. What is
+// printed of each stays together. It tries all, also if some fail.
+func migrateAll(ctx context.Context, streams Streams, all []config.Shard, partitions int) error {
+	configs := make([]*pgxpool.Config, len(all))
+	servers := map[string]chan struct{}{}
+	for i, s := range all {
+		var err error
+		if configs[i], err = s.PoolConfig(); err != nil {
+			return err
+		}
+		servers[serverOf(configs[i])] = make(chan struct{}, perServer)
+	}
+	var printing sync.Mutex
+	migrate := func(i int) error {
+		lines, err := migrateOne(ctx, all[i], configs[i].ConnConfig, partitions, func(text string) {
+			printing.Lock()
+			defer printing.Unlock()
+			fmt.Fprintln(streams.Err, text)
+		})
+		printing.Lock()
+		defer printing.Unlock()
+		for _, line := range lines {
+			fmt.Fprintf(streams.Out, "%s%s\n", prefix(all[i]), line)
+		}
 		return err
 	}
-	if _, err := pooler.Find(ctx, cfg.ConnConfig); err != nil {
-		return err
+	errs := make([]error, len(all))
+	var begun sync.WaitGroup
+	for i := range all {
+		begun.Go(func() {
+			server := servers[serverOf(configs[i])]
+			server <- struct{}{}
+			errs[i] = migrate(i)
+			<-server
+		})
+	}
+	begun.Wait()
+	done := 0
+	for i, s := range all {
+		// Alone it may have room for its locks.
+		if len(all) > 1 && pgfault.Of(errs[i]) == pgfault.OutOfMemory {
+			errs[i] = migrate(i)
+		}
+		if errs[i] == nil {
+			done++
+		} else if pgfault.Of(errs[i]) == pgfault.OutOfMemory {
+			errs[i] = fmt.Errorf("%w; it takes some %d locks at a time: raise max_locks_per_transaction of the server", errs[i], locksPerPartition*partitions)
+		}
+		errs[i] = inShard(s, errs[i])
+	}
+	err := errors.Join(errs...)
+	if err != nil && len(all) > 1 {
+		return fmt.Errorf("%d of %d shards are migrated; repeat the command for the others: %w", done, len(all), err)
+	}
+	return err
+}
+
+// locksPerPartition is about how many locks the largest migration takes for a partition.
+const locksPerPartition = 45
+
+// serverOf names the servers that a configuration leads to.
+func serverOf(cfg *pgxpool.Config) string {
+	server := fmt.Sprintf("%s:%d", cfg.ConnConfig.Host, cfg.ConnConfig.Port)
+	for _, f := range cfg.ConnConfig.Fallbacks {
+		server += fmt.Sprintf(",%s:%d", f.Host, f.Port)
+	}
+	return server
+}
+
+// migrateOne applies the pending migrations of a database, and returns what to print of
+// it. It calls tell with what cannot wait.
+func migrateOne(ctx context.Context, s config.Shard, conn *pgx.ConnConfig, partitions int, tell func(string)) (lines []string, err error) {
+	if _, err := pooler.Find(ctx, conn); err != nil {
+		return nil, err
 	}
 	applied, err := migrations.Up(ctx, migrations.Config{
-		Conn: cfg.ConnConfig, Partitions: partitions,
+		Conn: conn, Partitions: partitions,
 		Retrying: func(err error, wait time.Duration) {
-			fmt.Fprintf(streams.Err, "badged: %sa migration could not get its locks and was rolled back; trying again in %v: %v\n", prefix(s), wait, err)
+			tell(fmt.Sprintf("badged: %sa migration could not get its locks and was rolled back; trying again in %v: %v", prefix(s), wait, err))
 		},
 	})
-	if err != nil {
-		return err
-	}
 	for _, m := range applied {
-		fmt.Fprintf(streams.Out, "%sapplied %s\n", prefix(s), m.Name)
+		lines = append(lines, "applied "+m.Name)
 	}
-	if len(applied) == 0 {
-		fmt.Fprintf(streams.Out, "%snothing to do: every migration is applied\n", prefix(s))
+	if err == nil && len(applied) == 0 {
+		lines = append(lines, "nothing to do: every migration is applied")
 	}
-	return nil
+	return lines, err
 }
 
 type migrateStatusCmd struct {

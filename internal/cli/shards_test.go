@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +16,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/embedpg"
 )
 
 // newShards returns the flags of a cluster of three shards with a partition each, and
@@ -174,4 +178,73 @@ func TestCommandsWhileAShardIsAway(t *testing.T) {
 	mustDo(t, on("user", "show", userOf(0))...)
 	mustDo(t, on("verify", "-q", "--user="+userOf(2))...)
 	mustDo(t, "audit", "verify", "--shard=c="+urls[2])
+}
+
+// Shards are migrated at the same time. One that fails is named, and the others are done;
+// repeating the command completes the cluster.
+func TestMigrateUpWhenAShardFails(t *testing.T) {
+	var flags []string
+	urls := map[string]string{}
+	for _, name := range []string{"a", "b", "c", "d"} {
+		urls[name] = pgtest.NewDB(t, pgtest.Template{})
+		flags = append(flags, "--shard="+name+"="+urls[name])
+	}
+	broken := poolOf(t, urls["c"])
+	if _, err := broken.Exec(t.Context(), `CREATE SCHEMA badged; CREATE TABLE badged.partitions ()`); err != nil {
+		t.Fatal(err)
+	}
+	up := append([]string{"migrate", "up", "--partitions=4"}, flags...)
+	r := badged(t, up...)
+	if r.code != exitFailed || !strings.Contains(r.err, "3 of 4 shards are migrated; repeat the command for the others: shard c: migrate: ") {
+		t.Errorf("migrate exits with %d: %s", r.code, r.err)
+	}
+	lines := slices.Collect(strings.Lines(r.out))
+	of := func(line string) string { return strings.TrimPrefix(line, "shard ")[:1] }
+	for _, shard := range []string{"a", "b", "d"} {
+		if n := strings.Count(r.out, "shard "+shard+": applied "); n < 20 {
+			t.Errorf("of shard %s %d migrations are printed", shard, n)
+		}
+	}
+	if n := len(slices.CompactFunc(lines, func(a, b string) bool { return of(a) == of(b) })); n != 4 {
+		t.Errorf("what is printed of a shard is not together:\n%s", r.out)
+	}
+	has(t, "what is printed", r.out, "shard c: applied 00001_log.sql\n")
+
+	if _, err := broken.Exec(t.Context(), `DROP TABLE badged.partitions`); err != nil {
+		t.Fatal(err)
+	}
+	has(t, "the second time", mustDo(t, up...), "shard a: nothing to do", "shard c: applied 00002_state.sql", "shard c: has joined the cluster and holds the partitions 2\n")
+}
+
+// A server with many databases may have room for the locks of one migration, and not of two.
+func TestMigrateUpWithFewLocks(t *testing.T) {
+	server, err := embedpg.Start(t.Context(), embedpg.Config{Settings: map[string]string{
+		"max_locks_per_transaction": "40", "max_connections": "20", "shared_buffers": "1MB", "autovacuum_max_workers": "1", "max_wal_senders": "0", "max_worker_processes": "0",
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := server.Stop(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	}()
+	admin := poolOf(t, server.URL())
+	var flags []string
+	for _, name := range []string{"a", "b", "c"} {
+		if _, err := admin.Exec(t.Context(), "CREATE DATABASE "+name); err != nil {
+			t.Fatal(err)
+		}
+		u, err := url.Parse(server.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.Path = "/" + name
+		flags = append(flags, "--shard="+name+"="+u.String())
+	}
+	mustDo(t, append([]string{"migrate", "up", "--partitions=20"}, flags...)...)
+	if r := badged(t, "migrate", "up", "--partitions=200", "--database-url="+server.URL()); r.code != exitFailed ||
+		!strings.Contains(r.err, "out of shared memory (SQLSTATE 53200); it takes some 9000 locks at a time: raise max_locks_per_transaction of the server") {
+		t.Errorf("with 200 partitions it exits with %d: %s", r.code, r.err)
+	}
 }

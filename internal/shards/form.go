@@ -1,10 +1,12 @@
 package shards
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -12,6 +14,9 @@ import (
 
 // ErrUsed: a database that is to join has events or users of its own.
 var ErrUsed = errors.New("the database has data of its own")
+
+// ErrTwice: a database is given under two names.
+var ErrTwice = errors.New("the same database is given twice")
 
 // Formed says what Form did.
 type Formed struct {
@@ -31,8 +36,73 @@ type Formed struct {
 // Databases without data get partitions in equal parts, in their order. If one has data,
 // it is the first shard, and keeps all partitions. Databases that join a cluster get
 // none: moving partitions comes afterwards. An interrupted call is completed by the
-// next one. Its errors are those of [Open], and [ErrUsed].
-func Form(ctx context.Context, databases []Database) (Formed, error) {
+// next one, and calls at the same time wait for each other. Its errors are those of [Open],
+// [ErrUsed] and [ErrTwice].
+func Form(ctx context.Context, databases []Database) (made Formed, err error) {
+	unlock, err := lockForming(ctx, databases)
+	if err != nil {
+		return Formed{}, err
+	}
+	defer unlock()
+	return form(ctx, databases)
+}
+
+// formingLock is the key of the advisory lock of Form in each database.
+const formingLock = 0x62616466 // "badf"
+
+// formingInterval is how often a call of Form that waits for another looks.
+const formingInterval = 200 * time.Millisecond
+
+// lockForming waits until no other call of Form has one of the databases, and keeps others
+// from it. Two calls could otherwise make two clusters, each of some of the databases. The
+// sessions are none of the pools', which may have a single connection.
+func lockForming(ctx context.Context, databases []Database) (unlock func(), err error) {
+	seen := map[string]string{} // names by database
+	// In one order: of two calls, the one that gets the first database goes on.
+	ordered := slices.SortedFunc(slices.Values(databases), func(a, b Database) int { return cmp.Compare(a.Name, b.Name) })
+	for {
+		clear(seen)
+		var sessions []*pgx.Conn
+		release := func() {
+			for _, s := range sessions {
+				_ = s.Close(context.WithoutCancel(ctx)) // the lock ends with the session
+			}
+		}
+		locked := true
+		for _, d := range ordered {
+			session, err := pgx.ConnectConfig(ctx, d.Pool.Config().ConnConfig)
+			if err != nil {
+				release()
+				return nil, fmt.Errorf("shard %s: %w", d.Name, err)
+			}
+			sessions = append(sessions, session)
+			var database string
+			if err := session.QueryRow(ctx, statements.Get("lock forming"), formingLock).Scan(&database, &locked); err != nil {
+				release()
+				return nil, fmt.Errorf("shard %s: keep others from making a cluster: %w", d.Name, err)
+			}
+			if other, ok := seen[database]; ok {
+				release()
+				return nil, fmt.Errorf("%w: --shard %s and --shard %s lead to it: check the URLs", ErrTwice, other, d.Name)
+			}
+			seen[database] = d.Name
+			if !locked {
+				break
+			}
+		}
+		if locked {
+			return release, nil
+		}
+		release()
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(formingInterval):
+		}
+	}
+}
+
+func form(ctx context.Context, databases []Database) (Formed, error) {
 	names := make([]string, len(databases))
 	views := make([]view, len(databases))
 	var errs []error

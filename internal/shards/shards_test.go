@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -288,4 +289,41 @@ func await(t *testing.T, c *shards.Cluster, holds func() bool) {
 			t.Fatal("it does not come")
 		}
 	}
+}
+
+// Instances that start together make one cluster. Each would otherwise begin one with the
+// databases that it reaches first.
+func TestConcurrentForms(t *testing.T) {
+	names := []string{"a", "b", "c"}
+	all := databases(t, names...)
+	var forming sync.WaitGroup
+	errs := make([]error, 2*len(names))
+	for i := range errs {
+		mine := again(t, all)
+		// In another order each, as careless settings have it.
+		mine = append(mine[i%len(names):], mine[:i%len(names)]...)
+		forming.Go(func() { _, errs[i] = shards.Form(t.Context(), mine) })
+	}
+	forming.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	c := open(t, all)
+	var held []int
+	for _, s := range c.Shards() {
+		held = append(held, s.Held()...)
+	}
+	slices.Sort(held)
+	if diff := cmp.Diff([]int{0, 1, 2, 3, 4, 5}, held); diff != "" {
+		t.Errorf("held (-want +got):\n%s", diff)
+	}
+}
+
+func TestADatabaseIsGivenTwice(t *testing.T) {
+	all := databases(t, "a", "b")
+	twice := again(t, []shards.Database{all[0], all[1], all[0]}, "a", "b", "c")
+	if _, err := shards.Form(t.Context(), twice); !errors.Is(err, shards.ErrTwice) || !strings.Contains(err.Error(), "--shard a and --shard c") {
+		t.Errorf("form: %v", err)
+	}
+	form(t, all)
 }
