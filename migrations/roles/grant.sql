@@ -25,7 +25,7 @@ BEGIN
     EXECUTE format('GRANT USAGE ON SCHEMA badged TO %I', role_name);
 
     IF kind = 'publisher' THEN
-        EXECUTE format('GRANT SELECT ON badged.settings, badged.room_partitions TO %I', role_name);
+        EXECUTE format('GRANT SELECT ON badged.settings, badged.partitions, badged.room_partitions TO %I', role_name);
         EXECUTE format('GRANT EXECUTE ON FUNCTION badged.publish(jsonb), badged.publish_batch(jsonb), badged.room_last_seqs(text[]), badged.add_room_partitions(text[], smallint[]) TO %I', role_name);
     ELSIF kind = 'consumer' THEN
         EXECUTE format('GRANT SELECT ON badged.settings TO %I', role_name);
@@ -43,7 +43,7 @@ BEGIN
 
     FOR partition IN
         SELECT 'p' || lpad(p::text, greatest(2, length(p::text)), '0')
-        FROM badged.settings, generate_series(0, partitions - 1) AS p
+        FROM badged.existing_partitions() AS p
     LOOP
         -- Postgres sets the other columns: the position of an event and its era.
         IF kind IN ('server', 'publisher') THEN

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/internal/follow"
 	"github.com/badged/badged/projector/internal/logread"
 )
 
@@ -45,48 +46,48 @@ var errTargetFailed = errors.New("the target takes no more rows")
 
 // bulk copies a table in the order of its key, each chunk in a transaction. Rows that
 // change behind the chunk are noted, so no snapshot has to last.
-func (m *mover) bulk(ctx context.Context, t table) error {
-	name := t.name(m.p)
+func (m *mover) bulk(ctx context.Context, t follow.Table) error {
+	name := t.Name(m.p)
 	all := m.columns[name]
-	key := all.of(t.key)
+	key := all.Of(t.Key)
 	from := ""
 	for {
-		where := t.of(m.p)
+		where := t.Of(m.p)
 		if from != "" {
 			where += from
 		}
 		var bound []string
 		err := m.source.conn.QueryRow(ctx, fmt.Sprintf(`SELECT %s FROM %s AS t WHERE %s ORDER BY %s OFFSET %d LIMIT 1`,
-			key.texts("t."), name, where, key.list("t."), chunkRows-1)).Scan(&bound)
+			key.Texts("t."), name, where, key.List("t."), chunkRows-1)).Scan(&bound)
 		last := errors.Is(err, pgx.ErrNoRows)
 		if err != nil && !last {
 			return fmt.Errorf("read from %s: %w", m.source.Name, err)
 		}
 		to := ""
 		if !last {
-			to = fmt.Sprintf(` AND (%s) <= (%s)`, key.list("t."), key.literals(bound))
+			to = fmt.Sprintf(` AND (%s) <= (%s)`, key.List("t."), key.Literals(bound))
 		}
 		if err := m.target.in(ctx, func(tx pgx.Tx) error {
-			query := fmt.Sprintf(`SELECT %s FROM %s AS t WHERE %s`, all.list("t."), name, where+to)
+			query := fmt.Sprintf(`SELECT %s FROM %s AS t WHERE %s`, all.List("t."), name, where+to)
 			into := name
-			if t.refers != "" {
+			if t.Refers != "" {
 				if err := stage(ctx, tx, name, all); err != nil {
 					return err
 				}
 				into = "moved_rows"
 			}
-			n, err := m.pipe(ctx, query, into, all.list(""))
-			if err != nil || t.refers == "" {
+			n, err := m.pipe(ctx, query, into, all.List(""))
+			if err != nil || t.Refers == "" {
 				m.copiedRows(Copying, n)
 				return err
 			}
-			_, err = tx.Exec(ctx, fmt.Sprintf(`INSERT INTO %s (%s) SELECT %[2]s FROM moved_rows AS r WHERE %s`, name, all.list(""), m.refers(t)))
+			_, err = tx.Exec(ctx, fmt.Sprintf(`INSERT INTO %s (%s) SELECT %[2]s FROM moved_rows AS r WHERE %s`, name, all.List(""), m.refers(t)))
 			m.copiedRows(Copying, n)
 			return err
 		}); err != nil || last {
 			return err
 		}
-		from = fmt.Sprintf(` AND (%s) > (%s)`, key.list("t."), key.literals(bound))
+		from = fmt.Sprintf(` AND (%s) > (%s)`, key.List("t."), key.Literals(bound))
 	}
 }
 
@@ -96,16 +97,16 @@ func (m *mover) copiedRows(step Step, n int64) {
 }
 
 // refers returns the condition of a table, for this partition.
-func (m *mover) refers(t table) string {
-	if t.refers == "" {
+func (m *mover) refers(t follow.Table) string {
+	if t.Refers == "" {
 		return "true"
 	}
-	return strings.ReplaceAll(t.refers, "pNN", fmt.Sprintf("p%02d", m.p))
+	return strings.ReplaceAll(t.Refers, "pNN", fmt.Sprintf("p%02d", m.p))
 }
 
 // stage makes an empty temporary table moved_rows with columns of a table.
-func stage(ctx context.Context, tx pgx.Tx, name string, c columns) error {
-	_, err := tx.Exec(ctx, `DROP TABLE IF EXISTS moved_rows; CREATE TEMPORARY TABLE moved_rows ON COMMIT DROP AS SELECT `+c.list("")+` FROM `+name+` WITH NO DATA`)
+func stage(ctx context.Context, tx pgx.Tx, name string, c follow.Columns) error {
+	_, err := tx.Exec(ctx, `DROP TABLE IF EXISTS moved_rows; CREATE TEMPORARY TABLE moved_rows ON COMMIT DROP AS SELECT `+c.List("")+` FROM `+name+` WITH NO DATA`)
 	return err
 }
 

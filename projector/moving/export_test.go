@@ -1,5 +1,7 @@
 package moving
 
+import "github.com/badged/badged/projector/internal/follow"
+
 // Moved is a table that moves.
 type Moved struct {
 	Kind, Name, Of string
@@ -12,10 +14,10 @@ type Moved struct {
 // Tables returns the tables of a partition.
 func Tables(partition int) []Moved {
 	var all []Moved
-	for _, t := range tables() {
+	for _, t := range follow.Tables() {
 		all = append(all, Moved{
-			Kind: t.kind + t.suffix, Name: t.name(partition), Of: t.of(partition), Shared: t.shared, Frozen: t.form == frozen,
-			Key: t.key, Row: t.places == ofRow, Between: t.places == between,
+			Kind: t.Kind + t.Suffix, Name: t.Name(partition), Of: t.Of(partition), Shared: t.Shared, Frozen: t.Form == follow.Frozen,
+			Key: t.Key, Row: t.Places == follow.OfRow, Between: t.Places == follow.Between,
 		})
 	}
 	return all

@@ -25,6 +25,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/sqlfile"
+	"github.com/badged/badged/projector/internal/follow"
 	"github.com/badged/badged/projector/rebuild"
 )
 
@@ -135,7 +136,7 @@ type mover struct {
 	// source and target have a session each, which does everything. It holds the lock of
 	// a job, so that nothing else replaces tables.
 	source, target *side
-	columns        map[string]columns
+	columns        map[string]follow.Columns
 }
 
 // side is one of the two shards.
@@ -196,7 +197,7 @@ func (s *side) look(ctx context.Context, q events.Querier, partition int) error 
 
 // open finds the source, and opens the sessions of both shards.
 func open(ctx context.Context, cfg Config) (m *mover, err error) {
-	m = &mover{cfg: cfg, p: cfg.Partition, columns: map[string]columns{}, result: Result{Partition: cfg.Partition, To: cfg.To}}
+	m = &mover{cfg: cfg, p: cfg.Partition, columns: map[string]follow.Columns{}, result: Result{Partition: cfg.Partition, To: cfg.To}}
 	var names []string
 	var away error
 	for _, s := range cfg.Shards {
@@ -354,12 +355,12 @@ func (m *mover) copy(ctx context.Context) error {
 		if err := m.copyLog(ctx); err != nil {
 			return err
 		}
-		for _, t := range tables() {
-			if t.form == whole || t.places != noPlace {
+		for _, t := range follow.Tables() {
+			if t.Form == follow.Whole || t.Places != follow.NoPlace {
 				continue // the first round copies them
 			}
 			if err := m.bulk(ctx, t); err != nil {
-				return fmt.Errorf("copy %s: %w", t.name(m.p), err)
+				return fmt.Errorf("copy %s: %w", t.Name(m.p), err)
 			}
 		}
 		if err := m.analyze(ctx); err != nil {
@@ -410,9 +411,9 @@ func (m *mover) tellOthers(ctx context.Context) {
 // tablesOf returns the names of all tables of the partition alone, with the log.
 func (m *mover) ownTables() []string {
 	names := []string{"badged." + events.Topic(m.p)}
-	for _, t := range tables() {
-		if !t.shared {
-			names = append(names, t.name(m.p))
+	for _, t := range follow.Tables() {
+		if !t.Shared {
+			names = append(names, t.Name(m.p))
 		}
 	}
 	return names
@@ -421,9 +422,9 @@ func (m *mover) ownTables() []string {
 // watched returns the names of all tables with triggers.
 func (m *mover) watched() []string {
 	names := m.ownTables()
-	for _, t := range tables() {
-		if t.shared {
-			names = append(names, t.name(m.p))
+	for _, t := range follow.Tables() {
+		if t.Shared {
+			names = append(names, t.Name(m.p))
 		}
 	}
 	slices.Sort(names)

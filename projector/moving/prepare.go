@@ -9,6 +9,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/pgsession"
+	"github.com/badged/badged/projector/internal/follow"
 )
 
 // prepare continues the move that was begun, if the target has all that had not changed
@@ -40,10 +41,10 @@ func (m *mover) prepare(ctx context.Context) error {
 
 // readColumns reads the columns of all tables. They are the same in both databases.
 func (m *mover) readColumns(ctx context.Context) error {
-	read := func(s *side, name string) (columns, error) {
+	read := func(s *side, name string) (follow.Columns, error) {
 		rows, _ := s.conn.Query(ctx, statements.Get("columns of a table"), name)
-		c, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c column, err error) {
-			err = row.Scan(&c.name, &c.typ)
+		c, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c follow.Column, err error) {
+			err = row.Scan(&c.Name, &c.Type)
 			return c, err
 		})
 		if err != nil {
@@ -60,7 +61,7 @@ func (m *mover) readColumns(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if c.list("") != other.list("") {
+		if c.List("") != other.List("") {
 			return fmt.Errorf("%s has other columns on %s than on %s: run `badged migrate up`", name, m.source.Name, m.target.Name)
 		}
 		m.columns[name] = c
@@ -110,9 +111,9 @@ func (m *mover) begin(ctx context.Context) error {
 		return err
 	}
 	var all []string
-	for _, t := range tables() {
-		if t.form == whole {
-			all = append(all, t.kind)
+	for _, t := range follow.Tables() {
+		if t.Form == follow.Whole {
+			all = append(all, t.Kind)
 		}
 	}
 	err = from.in(ctx, func(tx pgx.Tx) error {
@@ -150,13 +151,13 @@ func (m *mover) watch(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	for _, t := range tables() {
-		kind, key := t.kind+t.suffix, t.key
-		if t.form == whole {
+	for _, t := range follow.Tables() {
+		kind, key := t.Kind+t.Suffix, t.Key
+		if t.Form == follow.Whole {
 			key = []string{}
 		}
-		if err := create(t.name(m.p), func(tx pgx.Tx) error {
-			_, err := tx.Exec(ctx, statements.Get("watch a table"), m.p, t.name(m.p), kind, t.shared, key)
+		if err := create(t.Name(m.p), func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, statements.Get("watch a table"), m.p, t.Name(m.p), kind, t.Shared, key)
 			return err
 		}); err != nil {
 			return err
@@ -201,9 +202,9 @@ func (m *mover) truncate(ctx context.Context, tx pgx.Tx) error {
 	if _, err := tx.Exec(ctx, `TRUNCATE `+strings.Join(m.ownTables(), ", ")); err != nil {
 		return err
 	}
-	for _, t := range tables() {
-		if t.shared {
-			if _, err := tx.Exec(ctx, `DELETE FROM `+t.name(m.p)+` WHERE partition_id = $1`, m.p); err != nil {
+	for _, t := range follow.Tables() {
+		if t.Shared {
+			if _, err := tx.Exec(ctx, `DELETE FROM `+t.Name(m.p)+` WHERE partition_id = $1`, m.p); err != nil {
 				return err
 			}
 		}

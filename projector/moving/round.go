@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/internal/follow"
 	"github.com/badged/badged/projector/internal/logread"
 )
 
@@ -71,56 +72,56 @@ func (m *mover) changesInto(ctx context.Context, target pgx.Tx, at logread.Curso
 			return done, err
 		}
 	}
-	if slices.ContainsFunc(tables(), func(t table) bool { return t.places != noPlace && done.kinds[t.kind] }) {
+	if slices.ContainsFunc(follow.Tables(), func(t follow.Table) bool { return t.Places != follow.NoPlace && done.kinds[t.Kind] }) {
 		if err := m.translate(ctx, target, counted, at); err != nil {
 			return done, err
 		}
 	}
-	for _, t := range tables() {
-		if t.form == frozen || !done.kinds[t.kind] {
+	for _, t := range follow.Tables() {
+		if t.Form == follow.Frozen || !done.kinds[t.Kind] {
 			continue
 		}
 		if err := m.follow(ctx, target, t, done.last); err != nil {
-			return done, fmt.Errorf("copy what has changed in %s: %w", t.name(m.p), err)
+			return done, fmt.Errorf("copy what has changed in %s: %w", t.Name(m.p), err)
 		}
 	}
 	return done, nil
 }
 
 // follow copies the rows of a table that have changed.
-func (m *mover) follow(ctx context.Context, tx pgx.Tx, t table, last int64) error {
-	name := t.name(m.p)
+func (m *mover) follow(ctx context.Context, tx pgx.Tx, t follow.Table, last int64) error {
+	name := t.Name(m.p)
 	all := m.columns[name]
 	if err := stage(ctx, tx, name, all); err != nil {
 		return err
 	}
-	query := fmt.Sprintf(`SELECT %s FROM %s AS t WHERE %s`, all.list("t."), name, t.of(m.p))
-	changed := fmt.Sprintf(`SELECT DISTINCT key FROM badged.move_changes WHERE partition_id = %d AND kind = %s AND number <= %d`, m.p, literal(t.kind), last)
-	if t.form == byKey {
-		key := all.of(t.key)
+	query := fmt.Sprintf(`SELECT %s FROM %s AS t WHERE %s`, all.List("t."), name, t.Of(m.p))
+	changed := fmt.Sprintf(`SELECT DISTINCT key FROM badged.move_changes WHERE partition_id = %d AND kind = %s AND number <= %d`, m.p, follow.Literal(t.Kind), last)
+	if t.Form == follow.ByKey {
+		key := all.Of(t.Key)
 		query = fmt.Sprintf(`SELECT %s FROM (%s) AS k JOIN %s AS t ON (%s) = (%s) WHERE %s`,
-			all.list("t."), changed, name, key.list("t."), key.fromKey("k.key"), t.of(m.p))
+			all.List("t."), changed, name, key.List("t."), key.FromKey("k.key"), t.Of(m.p))
 	}
-	n, err := m.pipe(ctx, query, "moved_rows", all.list(""))
+	n, err := m.pipe(ctx, query, "moved_rows", all.List(""))
 	if err != nil {
 		return err
 	}
 	m.copiedRows(CatchingUp, n)
-	switch t.places {
-	case ofRow:
+	switch t.Places {
+	case follow.OfRow:
 		_, err = tx.Exec(ctx, statements.Get("translate places of rows"), m.p)
-	case between:
+	case follow.Between:
 		_, err = tx.Exec(ctx, statements.Get("translate places between rows"), m.p)
 	}
 	if err != nil {
 		return err
 	}
-	insert := fmt.Sprintf(`INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %[2]s FROM moved_rows AS r WHERE %s`, name, all.list(""), m.refers(t))
-	if t.form == whole {
-		_, err = tx.Exec(ctx, fmt.Sprintf(`DELETE FROM %s AS t WHERE %s; %s`, name, t.of(m.p), insert))
+	insert := fmt.Sprintf(`INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %[2]s FROM moved_rows AS r WHERE %s`, name, all.List(""), m.refers(t))
+	if t.Form == follow.Whole {
+		_, err = tx.Exec(ctx, fmt.Sprintf(`DELETE FROM %s AS t WHERE %s; %s`, name, t.Of(m.p), insert))
 		return err
 	}
-	key := all.of(t.key)
+	key := all.Of(t.Key)
 	if _, err := tx.Exec(ctx, `DROP TABLE IF EXISTS moved_keys; CREATE TEMPORARY TABLE moved_keys (key text[] COLLATE "C") ON COMMIT DROP`); err != nil {
 		return err
 	}
@@ -128,22 +129,22 @@ func (m *mover) follow(ctx context.Context, tx pgx.Tx, t table, last int64) erro
 		return err
 	}
 	_, err = tx.Exec(ctx, fmt.Sprintf(`DELETE FROM %s AS t USING moved_keys AS k WHERE (%s) = (%s) AND %s AND NOT EXISTS (SELECT FROM moved_rows AS r WHERE (%s) = (%s))`,
-		name, key.list("t."), key.fromKey("k.key"), t.of(m.p), key.list("r."), key.list("t.")))
+		name, key.List("t."), key.FromKey("k.key"), t.Of(m.p), key.List("r."), key.List("t.")))
 	if err != nil {
 		return err
 	}
 	unique, sets := key, []string{}
-	if t.shared {
-		unique = append(all.of([]string{"partition_id"}), key...)
+	if t.Shared {
+		unique = append(all.Of([]string{"partition_id"}), key...)
 	}
-	for _, c := range all.without(append([]string{"partition_id"}, t.key...)...) {
-		sets = append(sets, quote(c.name)+" = excluded."+quote(c.name))
+	for _, c := range all.Without(append([]string{"partition_id"}, t.Key...)...) {
+		sets = append(sets, follow.Quote(c.Name)+" = excluded."+follow.Quote(c.Name))
 	}
 	do := "NOTHING"
 	if len(sets) > 0 {
 		do = "UPDATE SET " + strings.Join(sets, ", ")
 	}
-	_, err = tx.Exec(ctx, fmt.Sprintf(`%s ON CONFLICT (%s) DO %s`, insert, unique.list(""), do))
+	_, err = tx.Exec(ctx, fmt.Sprintf(`%s ON CONFLICT (%s) DO %s`, insert, unique.List(""), do))
 	return err
 }
 

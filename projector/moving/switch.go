@@ -241,7 +241,7 @@ func (m *mover) last(ctx context.Context, tx pgx.Tx, at logread.Cursor, epoch st
 	if err := stage(ctx, tx, offsets, all); err != nil {
 		return err
 	}
-	if _, err := m.pipe(ctx, `SELECT `+all.list("")+` FROM `+offsets, "moved_rows", all.list("")); err != nil {
+	if _, err := m.pipe(ctx, `SELECT `+all.List("")+` FROM `+offsets, "moved_rows", all.List("")); err != nil {
 		return err
 	}
 	if _, err := tx.Exec(ctx, `DELETE FROM `+offsets); err != nil {

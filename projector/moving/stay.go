@@ -1,0 +1,18 @@
+package moving
+
+// stay returns why a table with rows of partitions does not move with them, by its name
+// without the partition; "events" and "events_offsets" are the log and the positions of
+// its readers.
+func stay() map[string]string {
+	return map[string]string{
+		"events":             "the rows of the log get places of the target: copyLog",
+		"events_offsets":     "positions are translated: the last round",
+		"partitions":         "who has the row holds the partition",
+		"log_ranges":         "each database has ranges of its own transaction ids",
+		"rebuilt_partitions": "a rebuild of one database",
+		"shard_partitions":   "the map, which each shard has",
+		"moves":              "the move itself",
+		"move_changes":       "the move itself",
+		"move_places":        "the move itself",
+	}
+}
