@@ -67,7 +67,7 @@ func (m *mover) bulk(ctx context.Context, t follow.Table) error {
 		if !last {
 			to = fmt.Sprintf(` AND (%s) <= (%s)`, key.List("t."), key.Literals(bound))
 		}
-		if err := m.target.in(ctx, func(tx pgx.Tx) error {
+		if err := m.target.In(ctx, func(tx pgx.Tx) error {
 			query := fmt.Sprintf(`SELECT %s FROM %s AS t WHERE %s`, all.List("t."), name, where+to)
 			into := name
 			if t.Refers != "" {
@@ -114,7 +114,7 @@ func stage(ctx context.Context, tx pgx.Tx, name string, c follow.Columns) error 
 func (m *mover) copyLog(ctx context.Context) error {
 	for {
 		more := false
-		err := m.target.in(ctx, func(tx pgx.Tx) error {
+		err := m.target.In(ctx, func(tx pgx.Tx) error {
 			at, err := logread.Load(ctx, m.source.conn, m.p, "")
 			if err != nil {
 				return err
@@ -141,11 +141,9 @@ func (m *mover) copyChunk(ctx context.Context, tx pgx.Tx, at logread.Cursor) (mo
 	if !moved.copied.Before(at.Position) {
 		return false, nil
 	}
-	bound := at.Position
-	err = m.source.conn.QueryRow(ctx, statements.Of(m.p, "bound of a chunk of the log"), moved.copied.TransactionID, moved.copied.Offset,
-		at.TransactionID, at.Offset, most).Scan(&bound.TransactionID, &bound.Offset)
-	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return false, fmt.Errorf("read the log of %s: %w", m.source.Name, err)
+	bound, err := m.source.Bound(ctx, moved.copied, at.Position, most)
+	if err != nil {
+		return false, err
 	}
 	topic := "badged." + events.Topic(m.p)
 	const order = `transaction_id, "offset"`

@@ -14,7 +14,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -26,7 +25,6 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/sqlfile"
 	"github.com/badged/badged/projector/internal/follow"
-	"github.com/badged/badged/projector/rebuild"
 )
 
 //go:embed moving.sql
@@ -142,7 +140,8 @@ type mover struct {
 // side is one of the two shards.
 type side struct {
 	Shard
-	job  *rebuild.Job
+	*follow.Session
+
 	conn *pgx.Conn
 	// cluster is the id of its cluster, holds whether it has the partition, revision that
 	// of its map, and move what it knows of a move.
@@ -248,7 +247,7 @@ func open(ctx context.Context, cfg Config) (m *mover, err error) {
 	}
 	m.result.From = m.source.Name
 	for _, s := range []*side{m.source, m.target} {
-		if err := s.open(ctx, m.p); err != nil {
+		if err := s.open(ctx, m.p, cfg.Blocked); err != nil {
 			m.close(ctx)
 			return nil, err
 		}
@@ -257,52 +256,19 @@ func open(ctx context.Context, cfg Config) (m *mover, err error) {
 }
 
 // open opens the session.
-func (s *side) open(ctx context.Context, partition int) error {
-	job, err := s.begin(ctx)
-	if err != nil {
-		return fmt.Errorf("on %s: %w", s.Name, err)
+func (s *side) open(ctx context.Context, partition int, blocked func(shard string, pid int, application string)) error {
+	s.Session = &follow.Session{Where: s.Name, Partition: partition, Tell: func(pid int, application string) { blocked(s.Name, pid, application) }}
+	if err := s.Session.Open(ctx, s.Pool, s.Log, application); err != nil {
+		return err
 	}
-	s.job, s.conn = job, job.Conn
-	var may bool
-	if err := s.conn.QueryRow(ctx, statements.Get("may the session move")).Scan(&may); err != nil {
-		return fmt.Errorf("on %s: %w", s.Name, err)
-	}
-	if !may {
-		return fmt.Errorf("on %s: only the owner of the schema badged may move partitions", s.Name)
-	}
-	if _, err := s.conn.Exec(ctx, statements.Get("say what is moved"), fmt.Sprint(partition)); err != nil {
-		return fmt.Errorf("on %s: %w", s.Name, err)
-	}
+	s.conn = s.Conn
 	return s.look(ctx, s.conn, partition)
-}
-
-// endingPatience is how long the session of a mover that was killed may take to end. It
-// first ends the statement that it runs.
-const endingPatience = 5 * time.Second
-
-// begin takes the lock of the job. It waits for a moment for another mover, which may have
-// been killed just now.
-func (s *side) begin(ctx context.Context) (*rebuild.Job, error) {
-	pause := time.NewTicker(50 * time.Millisecond)
-	defer pause.Stop()
-	for deadline := time.Now().Add(endingPatience); ; {
-		job, err := rebuild.NewJob(ctx, rebuild.Config{Pool: s.Pool, Log: s.Log}, application)
-		running, is := errors.AsType[*rebuild.RunningError](err)
-		if !is || running.Application != application || time.Now().After(deadline) {
-			return job, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-pause.C:
-		}
-	}
 }
 
 func (m *mover) close(ctx context.Context) {
 	for _, s := range []*side{m.source, m.target} {
-		if s != nil && s.job != nil {
-			s.job.Close(ctx)
+		if s != nil && s.Session != nil {
+			s.Close(ctx)
 		}
 	}
 }
@@ -374,26 +340,13 @@ func (m *mover) copy(ctx context.Context) error {
 	return m.catchUp(ctx)
 }
 
-// Limits of a round: more than this in one is not done with the gate closed.
-const (
-	roundChanges = 50_000
-	fewChanges   = 5_000
-	quickRound   = 250 * time.Millisecond
-)
-
 // catchUp copies what has changed until a round is quick.
 func (m *mover) catchUp(ctx context.Context) error {
-	for {
-		began := time.Now()
-		changes, err := m.round(ctx, roundChanges)
-		if err != nil {
-			return err
-		}
+	return follow.CatchUp(func() (int, error) {
+		changes, err := m.round(ctx, follow.RoundChanges)
 		m.cfg.Progress(CatchingUp, m.result.Rows)
-		if changes <= fewChanges && time.Since(began) < quickRound || changes == 0 {
-			return nil
-		}
-	}
+		return changes, err
+	})
 }
 
 // tellOthers puts the new entry into the maps of the other shards. They also learn it from
@@ -408,35 +361,4 @@ func (m *mover) tellOthers(ctx context.Context) {
 	}
 }
 
-// tablesOf returns the names of all tables of the partition alone, with the log.
-func (m *mover) ownTables() []string {
-	names := []string{"badged." + events.Topic(m.p)}
-	for _, t := range follow.Tables() {
-		if !t.Shared {
-			names = append(names, t.Name(m.p))
-		}
-	}
-	return names
-}
-
-// watched returns the names of all tables with triggers.
-func (m *mover) watched() []string {
-	names := m.ownTables()
-	for _, t := range follow.Tables() {
-		if t.Shared {
-			names = append(names, t.Name(m.p))
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
 func newID() string { return uuid.NewString() }
-
-// in runs f in a transaction of a shard.
-func (s *side) in(ctx context.Context, f func(tx pgx.Tx) error) error {
-	if err := pgx.BeginFunc(ctx, s.conn, f); err != nil {
-		return fmt.Errorf("on %s: %w", s.Name, err)
-	}
-	return nil
-}

@@ -3,7 +3,6 @@ package moving
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -14,24 +13,17 @@ import (
 	"github.com/badged/badged/projector/internal/logread"
 )
 
-// changes are noted changes: which, and of which tables.
-type changes struct {
-	numbers []int64
-	kinds   map[string]bool
-	last    int64
-}
-
 // round copies the log as far as it is folded, and at most so many of the changes, as they
 // are in one snapshot. It returns how many there were.
 func (m *mover) round(ctx context.Context, most int) (int, error) {
-	var done changes
+	var done follow.Changes
 	before := m.target.move
 	err := pgx.BeginTxFunc(ctx, m.source.conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(source pgx.Tx) error {
 		at, err := logread.Load(ctx, source, m.p, "")
 		if err != nil {
 			return err
 		}
-		return m.target.in(ctx, func(target pgx.Tx) error {
+		return m.target.In(ctx, func(target pgx.Tx) error {
 			done, err = m.changesInto(ctx, target, at, most)
 			return err
 		})
@@ -40,48 +32,35 @@ func (m *mover) round(ctx context.Context, most int) (int, error) {
 		m.target.move = before
 		return 0, err
 	}
-	// Exactly these: others with lower numbers may have been uncommitted.
-	if _, err := m.source.conn.Exec(ctx, statements.Get("changes are copied"), done.numbers); err != nil {
-		return 0, fmt.Errorf("on %s: %w", m.source.Name, err)
+	if err := m.source.Copied(ctx, done.Numbers); err != nil {
+		return 0, err
 	}
-	return len(done.numbers), nil
+	return len(done.Numbers), nil
 }
 
 // changesInto copies the log up to a cursor and the changes into a transaction of the
 // target, from a transaction of the source in which all that it reads stays the same.
-func (m *mover) changesInto(ctx context.Context, target pgx.Tx, at logread.Cursor, most int) (changes, error) {
-	done := changes{kinds: map[string]bool{}, last: math.MaxInt64}
-	rows, _ := m.source.conn.Query(ctx, statements.Get("changes"), m.p, most)
-	var number int64
-	var kind string
-	if _, err := pgx.ForEachRow(rows, []any{&number, &kind}, func() error {
-		done.numbers = append(done.numbers, number)
-		done.kinds[kind] = true
-		return nil
-	}); err != nil {
-		return done, fmt.Errorf("read the changes on %s: %w", m.source.Name, err)
+func (m *mover) changesInto(ctx context.Context, target pgx.Tx, at logread.Cursor, most int) (follow.Changes, error) {
+	done, err := m.source.NotedChanges(ctx, most)
+	if err != nil {
+		return done, err
 	}
-	if len(done.numbers) == most {
-		done.last = done.numbers[most-1]
-	}
-
 	counted := m.target.move
 	for more := true; more; {
-		var err error
 		if more, err = m.copyChunk(ctx, target, at); err != nil {
 			return done, err
 		}
 	}
-	if slices.ContainsFunc(follow.Tables(), func(t follow.Table) bool { return t.Places != follow.NoPlace && done.kinds[t.Kind] }) {
+	if slices.ContainsFunc(follow.Tables(), func(t follow.Table) bool { return t.Places != follow.NoPlace && done.Kinds[t.Kind] }) {
 		if err := m.translate(ctx, target, counted, at); err != nil {
 			return done, err
 		}
 	}
 	for _, t := range follow.Tables() {
-		if t.Form == follow.Frozen || !done.kinds[t.Kind] {
+		if t.Form == follow.Frozen || !done.Kinds[t.Kind] {
 			continue
 		}
-		if err := m.follow(ctx, target, t, done.last); err != nil {
+		if err := m.follow(ctx, target, t, done.Last); err != nil {
 			return done, fmt.Errorf("copy what has changed in %s: %w", t.Name(m.p), err)
 		}
 	}
@@ -96,7 +75,7 @@ func (m *mover) follow(ctx context.Context, tx pgx.Tx, t follow.Table, last int6
 		return err
 	}
 	query := fmt.Sprintf(`SELECT %s FROM %s AS t WHERE %s`, all.List("t."), name, t.Of(m.p))
-	changed := fmt.Sprintf(`SELECT DISTINCT key FROM badged.move_changes WHERE partition_id = %d AND kind = %s AND number <= %d`, m.p, follow.Literal(t.Kind), last)
+	changed := m.source.Keys(t.Kind, last)
 	if t.Form == follow.ByKey {
 		key := all.Of(t.Key)
 		query = fmt.Sprintf(`SELECT %s FROM (%s) AS k JOIN %s AS t ON (%s) = (%s) WHERE %s`,

@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/internal/follow"
 )
 
 // ErrNoMove is returned if there is nothing to undo.
@@ -58,39 +58,17 @@ func Undo(ctx context.Context, cfg Config) (from, to string, err error) {
 // undo empties the target and then ends noting changes in the source, which says until
 // then that a move was begun.
 func (m *mover) undo(ctx context.Context) error {
-	log := "badged." + events.Topic(m.p)
-	err := m.target.in(ctx, func(tx pgx.Tx) error {
+	err := m.target.In(ctx, func(tx pgx.Tx) error {
 		if err := m.empty(ctx, tx); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, m.trigger(statements.Of(m.p, "refuse appends"))); err != nil {
+		if err := follow.Refuse(ctx, tx, m.p); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, `DROP TRIGGER IF EXISTS gate ON `+log)
-		return err
+		return follow.Ungate(ctx, tx, m.p)
 	})
 	if err != nil {
 		return err
 	}
-	for _, name := range m.ownTables() {
-		if err := m.patiently(ctx, m.source, []string{name}, func(tx pgx.Tx) error {
-			_, err := tx.Exec(ctx, `DROP TRIGGER IF EXISTS moving ON `+name)
-			return err
-		}); err != nil {
-			return err
-		}
-	}
-	if err := m.patiently(ctx, m.source, []string{log}, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, `DROP TRIGGER IF EXISTS gate ON `+log)
-		return err
-	}); err != nil {
-		return err
-	}
-	return m.source.in(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, statements.Get("forget the changes"), m.p); err != nil {
-			return err
-		}
-		_, err := tx.Exec(ctx, statements.Get("forget a move"), m.p)
-		return err
-	})
+	return m.source.Unwatch(ctx)
 }

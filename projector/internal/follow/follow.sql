@@ -1,0 +1,92 @@
+-- What following a partition reads and writes. pNN stands for the partition.
+
+-- name: may the session move
+SELECT pg_has_role(nspowner, 'USAGE') FROM pg_namespace WHERE nspname = 'badged'
+
+-- name: say what is moved
+SELECT set_config('badged.moving', $1, false)
+
+-- name: columns of a table
+SELECT a.attname::text, format_type(a.atttypid, a.atttypmod)
+FROM pg_attribute AS a
+WHERE a.attrelid = $1::regclass AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY a.attname COLLATE "C"
+
+-- name: forget a move
+DELETE FROM badged.moves WHERE partition_id = $1
+
+-- name: forget the changes
+DELETE FROM badged.move_changes WHERE partition_id = $1
+
+-- name: gate the log
+CREATE OR REPLACE TRIGGER gate BEFORE INSERT ON badged.events_pNN FOR EACH STATEMENT EXECUTE FUNCTION badged.gate_appends(PARTITION)
+
+-- name: watch the payloads
+-- Only erasing a user changes them, which cannot run beside a move.
+CREATE OR REPLACE TRIGGER moving AFTER UPDATE OF payload ON badged.events_pNN FOR EACH ROW EXECUTE FUNCTION badged.note_erased(PARTITION)
+
+-- name: refuse appends
+CREATE OR REPLACE TRIGGER not_held BEFORE INSERT ON badged.events_pNN FOR EACH STATEMENT EXECUTE FUNCTION badged.refuse_not_held(PARTITION)
+
+-- name: watch a table
+SELECT badged.watch_changes($1, $2, $3, $4, $5)
+
+-- name: close the gate for publishers
+SELECT pg_advisory_xact_lock(1650552167, $1)
+
+-- name: close the gate for writers
+SELECT pg_advisory_xact_lock(1650552183, $1)
+
+-- name: who keeps the gate open
+-- Sessions whose transaction has been open for a while.
+SELECT a.pid, a.application_name
+FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)
+WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND a.pid <> pg_backend_pid()
+  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND l.classid IN (1650552167, 1650552183) AND l.objid = $1
+  AND a.xact_start < clock_timestamp() - make_interval(secs => $2)
+ORDER BY a.xact_start LIMIT 1
+
+-- name: rows to fold
+-- Up to a few: those behind a position, and of transactions that it has passed.
+SELECT (SELECT count(*) FROM (
+    SELECT FROM badged.events_pNN WHERE (transaction_id, "offset") > ($1::bigint::text::xid8, $2) AND transaction_id >= $1::bigint::text::xid8 LIMIT 10000) AS e)
+  + (SELECT count(*) FROM badged.events_pNN WHERE transaction_id = ANY ($3::bigint[]::text[]::xid8[]))
+
+-- name: bound of a chunk of the log
+-- The row with which some megabytes are full.
+SELECT transaction_id::text::bigint, "offset"
+FROM (
+    SELECT transaction_id, "offset", row_number() OVER w AS n, sum(octet_length(payload)) OVER w AS bytes
+    FROM (
+        SELECT transaction_id, "offset", payload FROM badged.events_pNN
+        WHERE (transaction_id, "offset") > ($1::bigint::text::xid8, $2::bigint) AND transaction_id >= $1::bigint::text::xid8
+          AND (transaction_id, "offset") <= ($3::bigint::text::xid8, $4::bigint) AND transaction_id <= $3::bigint::text::xid8
+        ORDER BY transaction_id, "offset" LIMIT $5
+    ) AS e
+    WINDOW w AS (ORDER BY transaction_id, "offset")
+) AS e
+WHERE n = $5 OR bytes >= 16777216
+ORDER BY transaction_id, "offset" LIMIT 1
+
+-- name: changes
+-- The first of them, in the order of their numbers.
+SELECT number, kind FROM badged.move_changes WHERE partition_id = $1 ORDER BY number LIMIT $2
+
+-- name: changes are copied
+DELETE FROM badged.move_changes WHERE number = ANY ($1)
+
+-- name: copy a table as a whole
+INSERT INTO badged.move_changes (partition_id, kind, key) SELECT $1, unnest($2::text[]), '{}'
+
+-- name: copy all late folds
+INSERT INTO badged.move_changes (partition_id, kind, key) SELECT partition_id, 'late_folds', ARRAY[number::text] FROM badged.late_folds WHERE partition_id = $1
+
+-- name: forget the places
+DELETE FROM badged.move_places WHERE partition_id = $1
+
+-- name: count the triggers
+SELECT count(*) FROM pg_trigger WHERE tgname IN ('moving', 'gate') AND NOT tgisinternal AND tgrelid = ANY ($1::text[]::regclass[])
+
+-- name: was a frozen table changed
+SELECT EXISTS (SELECT FROM badged.move_changes WHERE partition_id = $1 AND (kind LIKE '%\_baseline' OR kind = 'events'))

@@ -1,0 +1,524 @@
+package follow
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/pgsession"
+	"github.com/badged/badged/internal/sqlfile"
+	"github.com/badged/badged/projector/internal/logread"
+	"github.com/badged/badged/projector/rebuild"
+)
+
+//go:embed follow.sql
+var statementsText string
+
+var statements = sqlfile.Parse(statementsText)
+
+// Session follows a partition of a database. It holds the lock of a job, so that nothing
+// else replaces tables.
+type Session struct {
+	// Where is the name of the shard, "" for a database by itself.
+	Where     string
+	Partition int
+	Conn      *pgx.Conn
+	// Tell is called from time to time with a session that is waited for.
+	Tell func(pid int, application string)
+
+	job *rebuild.Job
+}
+
+// endingPatience is how long the session of a process that was killed may take to end. It
+// first ends the statement that it runs.
+const endingPatience = 5 * time.Second
+
+// Open opens a session under an application_name. It waits for a moment for another of that
+// name, whose process may have been killed just now. The others are the partitions besides,
+// to which it writes while they are not held. The caller closes it.
+func (s *Session) Open(ctx context.Context, pool *pgxpool.Pool, log *events.Log, application string, others ...int) error {
+	job, err := begin(ctx, pool, log, application)
+	if err != nil {
+		return s.wrap(err)
+	}
+	s.job, s.Conn = job, job.Conn
+	var may bool
+	if err := s.Conn.QueryRow(ctx, statements.Get("may the session move")).Scan(&may); err != nil {
+		return s.wrap(err)
+	}
+	if !may {
+		return s.wrap(errors.New("only the owner of the schema badged may move partitions and split them"))
+	}
+	moved := fmt.Sprint(s.Partition)
+	for _, p := range others {
+		moved += fmt.Sprint(",", p)
+	}
+	if _, err := s.Conn.Exec(ctx, statements.Get("say what is moved"), moved); err != nil {
+		return s.wrap(err)
+	}
+	return nil
+}
+
+// begin takes the lock of the job.
+func begin(ctx context.Context, pool *pgxpool.Pool, log *events.Log, application string) (*rebuild.Job, error) {
+	pause := time.NewTicker(50 * time.Millisecond)
+	defer pause.Stop()
+	for deadline := time.Now().Add(endingPatience); ; {
+		job, err := rebuild.NewJob(ctx, rebuild.Config{Pool: pool, Log: log}, application)
+		running, is := errors.AsType[*rebuild.RunningError](err)
+		if !is || running.Application != application || time.Now().After(deadline) {
+			return job, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-pause.C:
+		}
+	}
+}
+
+// Close ends the session, if it was opened.
+func (s *Session) Close(ctx context.Context) {
+	if s.job != nil {
+		s.job.Close(ctx)
+	}
+}
+
+// wrap adds the name of the shard to an error.
+func (s *Session) wrap(err error) error {
+	if s.Where == "" || err == nil {
+		return err
+	}
+	return fmt.Errorf("on %s: %w", s.Where, err)
+}
+
+// In runs f in a transaction.
+func (s *Session) In(ctx context.Context, f func(tx pgx.Tx) error) error {
+	return s.wrap(pgx.BeginFunc(ctx, s.Conn, f))
+}
+
+// Patiently runs f in a transaction, as often as needed to get its locks, and tells who
+// has them.
+func (s *Session) Patiently(ctx context.Context, locked []string, f func(tx pgx.Tx) error) error {
+	blocked := pgsession.Blocking{Conn: s.Conn, Partition: s.Partition, Tables: locked, Tell: func(_, pid int, application string) { s.Tell(pid, application) }}
+	for {
+		err := s.In(ctx, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, pgsession.SetSwapPatienceSQL); err != nil {
+				return err
+			}
+			return f(tx)
+		})
+		if !pgsession.IsLocked(err) {
+			return err
+		}
+		if err := blocked.Wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// Columns returns the columns of a table.
+func (s *Session) Columns(ctx context.Context, table string) (Columns, error) {
+	rows, _ := s.Conn.Query(ctx, statements.Get("columns of a table"), table)
+	c, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c Column, err error) {
+		err = row.Scan(&c.Name, &c.Type)
+		return c, err
+	})
+	if err != nil {
+		return nil, s.wrap(fmt.Errorf("read the columns of %s: %w", table, err))
+	}
+	return c, nil
+}
+
+// OwnTables returns the names of all tables of a partition alone, with the log.
+func OwnTables(partition int) []string {
+	names := []string{"badged." + events.Topic(partition)}
+	for _, t := range Tables() {
+		if !t.Shared {
+			names = append(names, t.Name(partition))
+		}
+	}
+	return names
+}
+
+// Watched returns the names of all tables with triggers.
+func Watched(partition int) []string {
+	names := OwnTables(partition)
+	for _, t := range Tables() {
+		if t.Shared {
+			names = append(names, t.Name(partition))
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Empty deletes all rows of a partition that the database does not hold, and what is noted
+// of a move of it.
+func Empty(ctx context.Context, tx pgx.Tx, partition int) error {
+	if _, err := tx.Exec(ctx, `TRUNCATE `+strings.Join(OwnTables(partition), ", ")); err != nil {
+		return err
+	}
+	for _, t := range Tables() {
+		if t.Shared {
+			if _, err := tx.Exec(ctx, `DELETE FROM `+t.Name(partition)+` WHERE partition_id = $1`, partition); err != nil {
+				return err
+			}
+		}
+	}
+	return Forget(ctx, tx, partition)
+}
+
+// Forget deletes what is noted of a move of a partition.
+func Forget(ctx context.Context, tx pgx.Tx, partition int) error {
+	for _, sql := range []string{statements.Get("forget a move"), statements.Get("forget the changes"), statements.Get("forget the places")} {
+		if _, err := tx.Exec(ctx, sql, partition); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ForgetChanges deletes which rows have changed.
+func ForgetChanges(ctx context.Context, tx pgx.Tx, partition int) error {
+	_, err := tx.Exec(ctx, statements.Get("forget the changes"), partition)
+	return err
+}
+
+// trigger returns a statement with PARTITION replaced: triggers have no parameters.
+func trigger(name string, partition int) string {
+	return strings.ReplaceAll(statements.Of(partition, name), "PARTITION", fmt.Sprint(partition))
+}
+
+// Gate makes publishers to a partition wait while its gate is closed, and refuses those
+// that find the partition gone.
+func Gate(ctx context.Context, tx pgx.Tx, partition int) error {
+	_, err := tx.Exec(ctx, trigger("gate the log", partition))
+	return err
+}
+
+// Ungate ends what Gate does.
+func Ungate(ctx context.Context, tx pgx.Tx, partition int) error {
+	_, err := tx.Exec(ctx, `DROP TRIGGER IF EXISTS gate ON badged.`+events.Topic(partition))
+	return err
+}
+
+// Refuse makes the log of a partition that is not held refuse events.
+func Refuse(ctx context.Context, tx pgx.Tx, partition int) error {
+	_, err := tx.Exec(ctx, trigger("refuse appends", partition))
+	return err
+}
+
+// Admit ends what Refuse does.
+func Admit(ctx context.Context, tx pgx.Tx, partition int) error {
+	_, err := tx.Exec(ctx, `DROP TRIGGER IF EXISTS not_held ON badged.`+events.Topic(partition))
+	return err
+}
+
+// Watch creates the triggers that note which rows change, and the gates. Each waits only
+// for a moment, since others wait behind it. Then all small tables are noted as changed: the
+// first round copies them.
+func (s *Session) Watch(ctx context.Context) error {
+	log := "badged." + events.Topic(s.Partition)
+	if err := s.Patiently(ctx, []string{log}, func(tx pgx.Tx) error {
+		if err := Gate(ctx, tx, s.Partition); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, trigger("watch the payloads", s.Partition))
+		return err
+	}); err != nil {
+		return err
+	}
+	var all []string
+	for _, t := range Tables() {
+		kind, key := t.Kind+t.Suffix, t.Key
+		if t.Form == Whole {
+			key = []string{}
+			all = append(all, t.Kind)
+		}
+		if err := s.Patiently(ctx, []string{t.Name(s.Partition)}, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, statements.Get("watch a table"), s.Partition, t.Name(s.Partition), kind, t.Shared, key)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return s.In(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, statements.Get("copy a table as a whole"), s.Partition, all); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, statements.Get("copy all late folds"), s.Partition)
+		return err
+	})
+}
+
+// Unwatch drops the triggers of the partition alone, and forgets the move.
+func (s *Session) Unwatch(ctx context.Context) error {
+	for _, name := range OwnTables(s.Partition) {
+		if err := s.Patiently(ctx, []string{name}, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, `DROP TRIGGER IF EXISTS moving ON `+name)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	if err := s.Patiently(ctx, []string{"badged." + events.Topic(s.Partition)}, func(tx pgx.Tx) error { return Ungate(ctx, tx, s.Partition) }); err != nil {
+		return err
+	}
+	return s.In(ctx, func(tx pgx.Tx) error { return Forget(ctx, tx, s.Partition) })
+}
+
+// WatchedStill reports whether every change since Watch was noted, and none was of a table
+// that nothing changes.
+func (s *Session) WatchedStill(ctx context.Context) (bool, error) {
+	var triggers int
+	var replaced bool
+	watched := Watched(s.Partition)
+	err := s.Conn.QueryRow(ctx, statements.Get("count the triggers"), watched).Scan(&triggers)
+	if err == nil {
+		err = s.Conn.QueryRow(ctx, statements.Get("was a frozen table changed"), s.Partition).Scan(&replaced)
+	}
+	return !replaced && triggers == len(watched)+1, s.wrap(err) // the log has two
+}
+
+// Changes are noted changes: which, and of which tables.
+type Changes struct {
+	Numbers []int64
+	Kinds   map[string]bool
+	// Last is the greatest number that may be among them.
+	Last int64
+}
+
+// NotedChanges returns at most so many changes, in the order of their numbers.
+func (s *Session) NotedChanges(ctx context.Context, most int) (Changes, error) {
+	found := Changes{Kinds: map[string]bool{}, Last: 1<<63 - 1}
+	rows, _ := s.Conn.Query(ctx, statements.Get("changes"), s.Partition, most)
+	var number int64
+	var kind string
+	if _, err := pgx.ForEachRow(rows, []any{&number, &kind}, func() error {
+		found.Numbers = append(found.Numbers, number)
+		found.Kinds[kind] = true
+		return nil
+	}); err != nil {
+		return found, s.wrap(fmt.Errorf("read the changes: %w", err))
+	}
+	if len(found.Numbers) == most {
+		found.Last = found.Numbers[most-1]
+	}
+	return found, nil
+}
+
+// Keys returns a query for the keys of noted changes of a table, up to a number.
+func (s *Session) Keys(kind string, last int64) string {
+	return fmt.Sprintf(`SELECT DISTINCT key FROM badged.move_changes WHERE partition_id = %d AND kind = %s AND number <= %d`, s.Partition, Literal(kind), last)
+}
+
+// Copied deletes exactly these noted changes: others with lower numbers may have been
+// uncommitted.
+func (s *Session) Copied(ctx context.Context, numbers []int64) error {
+	_, err := s.Conn.Exec(ctx, statements.Get("changes are copied"), numbers)
+	return s.wrap(err)
+}
+
+// Bound returns the end of the next chunk of the log: of a few megabytes, behind a
+// position, and at most another.
+func (s *Session) Bound(ctx context.Context, after, most events.Position, rows int) (events.Position, error) {
+	bound := most
+	err := s.Conn.QueryRow(ctx, statements.Of(s.Partition, "bound of a chunk of the log"), after.TransactionID, after.Offset,
+		most.TransactionID, most.Offset, rows).Scan(&bound.TransactionID, &bound.Offset)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return bound, s.wrap(fmt.Errorf("read the log: %w", err))
+	}
+	return bound, nil
+}
+
+// Limits of a round: more than this in one is not done with the gate closed.
+const (
+	RoundChanges = 50_000
+	fewChanges   = 5_000
+	quickRound   = 250 * time.Millisecond
+)
+
+// CatchUp calls round, which copies what has changed and returns how much, until it is
+// quick.
+func CatchUp(round func() (int, error)) error {
+	for {
+		began := time.Now()
+		changes, err := round()
+		if err != nil {
+			return err
+		}
+		if changes <= fewChanges && time.Since(began) < quickRound || changes == 0 {
+			return nil
+		}
+	}
+}
+
+// ErrNotYet means that the switch was not possible in the time that others may wait.
+var ErrNotYet = errors.New("the switch would take too long now")
+
+// notYet reports whether the switch is to be tried again.
+func notYet(err error) bool {
+	const canceled = "57014" // by statement_timeout
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return errors.Is(err, ErrNotYet) || pgsession.IsLocked(err) || ok && pg.Code == canceled
+}
+
+// Pauses between attempts to switch. Publishers may wait during each.
+const (
+	firstPause = 20 * time.Millisecond
+	lastPause  = 2 * time.Second
+	// young is how long a transaction may be open until the switch is not even tried.
+	young = 100 * time.Millisecond
+	// tellInterval is how often a session that delays it is told of.
+	tellInterval = 5 * time.Second
+	// mostBehind is how many rows of the log the projector folds in an instant.
+	mostBehind = 50
+)
+
+// StoppedError wraps an error before anything has happened.
+type StoppedError struct{ Err error }
+
+// Error implements error.
+func (e *StoppedError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error.
+func (e *StoppedError) Unwrap() error { return e.Err }
+
+// Switch catches up, and tries until attempt succeeds. It does not try while a transaction
+// that has been open for a while keeps the gate open, or much is not folded, which waiting
+// is told. A [*StoppedError] comes from outside of an attempt.
+func (s *Session) Switch(ctx context.Context, catchUp func() error, attempt func() error, waiting func(behind int64)) error {
+	var told time.Time
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		if err := catchUp(); err != nil {
+			return &StoppedError{err}
+		}
+		open, err := s.waits(ctx, &told, waiting)
+		if err != nil {
+			return &StoppedError{s.wrap(err)}
+		}
+		if !open {
+			if err = attempt(); err == nil || !notYet(err) {
+				return err
+			}
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return &StoppedError{ctx.Err()}
+		case <-timer.C:
+		}
+	}
+}
+
+// waits reports whether a transaction that has been open for a while keeps the gate open,
+// or something is not folded, and tells of it.
+func (s *Session) waits(ctx context.Context, told *time.Time, waiting func(behind int64)) (bool, error) {
+	var pid int
+	var application string
+	err := s.Conn.QueryRow(ctx, statements.Get("who keeps the gate open"), s.Partition, young.Seconds()).Scan(&pid, &application)
+	switch {
+	case err == nil:
+		if time.Since(*told) > tellInterval {
+			*told = time.Now()
+			s.Tell(pid, application)
+		}
+		return true, nil
+	case !errors.Is(err, pgx.ErrNoRows):
+		return false, err
+	}
+	at, err := logread.Load(ctx, s.Conn, s.Partition, "")
+	if err != nil {
+		return false, err
+	}
+	behind, err := s.behind(ctx, at)
+	if err != nil {
+		return false, err
+	}
+	if behind > mostBehind {
+		waiting(behind)
+		return true, nil
+	}
+	return false, nil
+}
+
+// behind returns how many rows are not folded at a cursor, up to a few.
+func (s *Session) behind(ctx context.Context, at logread.Cursor) (behind int64, err error) {
+	pending := at.Pending
+	if pending == nil {
+		pending = []int64{}
+	}
+	if err := s.Conn.QueryRow(ctx, statements.Of(s.Partition, "rows to fold"), at.TransactionID, at.Offset, pending).Scan(&behind); err != nil {
+		return 0, fmt.Errorf("look for what is not folded: %w", err)
+	}
+	return behind, nil
+}
+
+// endHangingSQL ends a session that hangs while publishers wait for it, or whose host is
+// gone.
+const endHangingSQL = `SET LOCAL idle_in_transaction_session_timeout = '5s'`
+
+// CloseGates closes the gate for publishers, waits until everything in the log is folded,
+// and closes the gate for all other writers. Statements of the transaction may take as long
+// as patience says; of that the folding gets half. It returns since when publishers wait.
+func (s *Session) CloseGates(ctx context.Context, tx pgx.Tx, patience time.Duration) (closed time.Time, at logread.Cursor, err error) {
+	for _, sql := range []string{pgsession.SetSwapPatienceSQL, endHangingSQL} {
+		if _, err := tx.Exec(ctx, sql); err != nil {
+			return closed, at, err
+		}
+	}
+	if _, err := tx.Exec(ctx, statements.Get("close the gate for publishers"), s.Partition); err != nil {
+		return closed, at, err
+	}
+	closed = time.Now()
+	if _, err := tx.Exec(ctx, fmt.Sprintf(`SET LOCAL statement_timeout = %d`, patience.Milliseconds())); err != nil {
+		return closed, at, err
+	}
+	if at, err = s.awaitFolded(ctx, closed.Add(patience/2)); err != nil {
+		return closed, at, err
+	}
+	_, err = tx.Exec(ctx, statements.Get("close the gate for writers"), s.Partition)
+	return closed, at, err
+}
+
+// awaitFolded waits until everything in the log is folded, while nothing is appended, and
+// locks the position.
+func (s *Session) awaitFolded(ctx context.Context, deadline time.Time) (logread.Cursor, error) {
+	pause := time.NewTicker(2 * time.Millisecond)
+	defer pause.Stop()
+	lock := ""
+	for {
+		at, err := logread.Load(ctx, s.Conn, s.Partition, lock)
+		if err != nil {
+			return at, err
+		}
+		behind, err := s.behind(ctx, at)
+		switch {
+		case err != nil:
+			return at, err
+		case behind == 0 && lock != "":
+			return at, nil
+		case behind == 0:
+			lock = "FOR UPDATE"
+			continue
+		case time.Now().After(deadline):
+			return at, ErrNotYet
+		}
+		select {
+		case <-ctx.Done():
+			return at, ctx.Err()
+		case <-pause.C:
+		}
+	}
+}
