@@ -19,7 +19,9 @@ type Remains struct {
 // ErasedMembers are users who were erased, as far as the room must know of them: the
 // state of other members follows from that of the room.
 type ErasedMembers struct {
-	// Type is RoomJoined or RoomLeft, and Users how many users it made members, or none.
+	// Type is RoomJoined or RoomLeft, and Users how many users it made members, or none any
+	// more. A join of users who are in another partition since this one was split has none: it
+	// says that the room was there, and its last message.
 	Type           Type   `json:"type"`
 	ConversationID string `json:"conversation_id"`
 	Users          int    `json:"users"`
@@ -56,7 +58,7 @@ func ParseRemains(payload []byte) (r Remains, ok bool) {
 		return Remains{}, false
 	}
 	m := stored.Erased
-	if m.Type != RoomJoined && m.Type != RoomLeft || m.Users < 1 || m.Users > MaxUsers || CheckID(m.ConversationID) != "" {
+	if m.Type != RoomJoined && m.Type != RoomLeft || m.Users < 0 || m.Users == 0 && m.Type != RoomJoined || m.Users > MaxUsers || CheckID(m.ConversationID) != "" {
 		return Remains{}, false
 	}
 	return Remains{Event: stored.Event, Members: m}, true

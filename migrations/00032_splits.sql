@@ -685,6 +685,9 @@ BEGIN
         SELECT child, p.epoch, p.revision, p.incarnation FROM badged.partitions AS p WHERE p.partition_id = partition;
         INSERT INTO badged.room_partitions (conversation_id, partition_id)
         SELECT DISTINCT r.conversation_id, child::smallint FROM badged.room_partitions AS r WHERE r.partition_id = partition;
+        INSERT INTO badged.timeline_ends (partition, timeline, next_timeline, transaction_id, pending, noticed_at)
+        SELECT child, t.timeline, t.next_timeline, t.transaction_id, t.pending, t.noticed_at FROM badged.timeline_ends AS t WHERE t.partition = split_partition.partition
+        ON CONFLICT DO NOTHING;
         IF shard IS NOT NULL THEN
             PERFORM badged.map_partition(child, shard, 1);
         END IF;

@@ -303,11 +303,11 @@ func (u *user) fold(e *events.Event, w *world) {
 // join makes the user a member.
 func (u *user) join(r *room, d *events.Data) {
 	c := u.conversation(d.ConversationID)
+	if !r.shown {
+		r.last = max(r.last, d.Seq, d.UpToSeq)
+	}
 	if c.room != nil {
 		return
-	}
-	if r.members == 0 && !r.shown {
-		r.last = max(r.last, d.Seq, d.UpToSeq)
 	}
 	if d.UpToSeq > 0 {
 		c.read = max(c.read, d.UpToSeq)

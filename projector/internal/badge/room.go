@@ -66,11 +66,18 @@ func NewRoom(id string) *Room {
 	return &Room{ID: strings.Clone(id), Category: events.DefaultCategory}
 }
 
+// Began notes that users join with d, whether they are members already or not: until
+// something is posted, the greatest seq that any of them brings is that of the last
+// message.
+func (r *Room) Began(d *events.Data) {
+	if seq := max(r.LastSeq, d.Seq, d.UpToSeq); r.Changes == 0 && seq > r.LastSeq {
+		r.LastSeq, r.Touched = seq, true
+	}
+}
+
 // Admit adds a member, who joins with d.
 func (r *Room) Admit(d *events.Data) {
-	if r.Members == 0 && r.Changes == 0 { // nothing was posted here yet
-		r.LastSeq = max(r.LastSeq, d.Seq, d.UpToSeq)
-	}
+	r.Began(d)
 	r.Members++
 	r.Touched = true
 }

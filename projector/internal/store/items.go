@@ -91,7 +91,7 @@ func ItemOf(e events.Event, partition, partitions int) (Item, error) {
 	if err != nil {
 		return Item{}, err
 	}
-	if e.Type == events.RoomPosted && e.Data.SenderID != "" && events.PartitionOf(e.Data.SenderID, partitions) != partition {
+	if e.Type == events.RoomPosted && e.Data.SenderID != "" && !events.Belongs(e.Data.SenderID, partition, partitions) {
 		e.Data.SenderID = "" // the sender's membership is in another partition
 	}
 	return Item{Event: e, Key: e.Key(), Users: users}, nil

@@ -29,8 +29,8 @@ func usersOf(e *events.Event, partition, partitions int) (UserSet, error) {
 	b.Grow(UserBytes * len(e.Data.UserIDs))
 	for _, u := range e.Data.UserIDs {
 		hash := events.HashUser(u)
-		if p := hash.Partition(partitions); p != partition {
-			return "", fmt.Errorf("user %q belongs to partition %d, not to %d", u, p, partition)
+		if !hash.In(partition, partitions) {
+			return "", fmt.Errorf("user %q does not belong to partition %d", u, partition)
 		}
 		b.Write(hash[UserBytes : 2*UserBytes])
 	}

@@ -1,0 +1,134 @@
+// Package share gives the share that a partition has of events of the log, when it takes
+// some of the users of a partition that was split.
+package share
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventbatch"
+)
+
+// Of is the share of one of the two partitions into which another was split.
+type Of struct {
+	// Parent was split, and Child has the share, in a log that began with so many
+	// Partitions.
+	Parent, Child, Partitions int
+	// First is set for the first of the two. It has what cannot be told apart by users.
+	First bool
+}
+
+// nothing stands for an event of which the share is empty.
+const nothing = "null"
+
+// Row returns the share of a row, with its events in the same places, and how many there
+// are: none if nothing of the row is left. What the parent could not take apart goes to the
+// first child as it is.
+func (o Of) Row(payload []byte) (row []byte, n int, err error) {
+	all, unpackErr := eventbatch.Unpack(payload)
+	if unpackErr != nil || len(payload) == 0 { // a dead letter
+		if o.First {
+			return payload, 1, nil
+		}
+		return nil, 0, nil
+	}
+	texts, empty, same, size := make([]string, len(all)), true, true, 2
+	for i, event := range all {
+		part, err := o.Event(event)
+		if err != nil {
+			return nil, 0, err
+		}
+		texts[i] = string(part)
+		empty, same = empty && texts[i] == nothing, same && bytes.Equal(part, event)
+		size += len(part) + 1
+	}
+	switch {
+	case empty:
+		return nil, 0, nil
+	case same:
+		return payload, len(all), nil
+	case len(all) == 1 && !eventbatch.IsBatch(payload):
+		return []byte(texts[0]), 1, nil
+	case size > eventbatch.MaxBytes:
+		return nil, 0, fmt.Errorf("the share of a row with %d events would have %d bytes; at most %d are read", len(all), size, eventbatch.MaxBytes)
+	}
+	return eventbatch.Pack(texts), len(all), nil
+}
+
+// Event returns the share of an event, or of what remains of one, `null` if it is empty.
+func (o Of) Event(payload []byte) ([]byte, error) {
+	was, isRemains := events.ParseRemains(payload)
+	if !isRemains {
+		was.Event = payload
+	}
+	left := events.Remains{Members: o.members(was.Members)}
+	if was.Event == nil {
+		return left.Append(nil)
+	}
+	e, err := events.Decode(was.Event)
+	if err != nil || !o.ofParent(e.Data.UserIDs) {
+		// It became a dead letter.
+		if o.First {
+			left.Event = was.Event
+		}
+		return left.Append(nil)
+	}
+	d := &e.Data
+	users, others := o.among(d.UserIDs)
+	mentioned, unmentioned := o.among(d.MentionedUserIDs)
+	toRoom := e.Type == events.RoomPosted || e.Type == events.RoomRecalled
+	switch {
+	case others == 0 && unmentioned == 0 && (len(users) > 0 || toRoom):
+		left.Event = was.Event
+	case len(users) > 0 || toRoom:
+		d.UserIDs, d.MentionedUserIDs = users, mentioned
+		if left.Event, err = e.MarshalJSON(); err != nil {
+			return nil, fmt.Errorf("encode the share of an event: %w", err)
+		}
+	case e.Type == events.RoomJoined && left.Members == nil:
+		// The room began, and had this last message.
+		left.Members = &events.ErasedMembers{Type: e.Type, ConversationID: d.ConversationID, Seq: d.Seq, UpToSeq: d.UpToSeq}
+	}
+	return left.Append(nil)
+}
+
+// members returns the share of erased members: whether they would be in one child or the
+// other is not known any more. The first has them.
+func (o Of) members(m *events.ErasedMembers) *events.ErasedMembers {
+	switch {
+	case m == nil || o.First:
+		return m
+	case m.Type != events.RoomJoined:
+		return nil
+	}
+	began := *m
+	began.Users = 0
+	return &began
+}
+
+// ofParent reports whether all users were in the parent, which otherwise refused the event.
+func (o Of) ofParent(users []string) bool {
+	for _, u := range users {
+		if !events.Belongs(u, o.Parent, o.Partitions) {
+			return false
+		}
+	}
+	return true
+}
+
+// among returns the users of the child, and how many others there are.
+func (o Of) among(users []string) (own []string, others int) {
+	for _, u := range users {
+		if events.Belongs(u, o.Child, o.Partitions) {
+			own = append(own, u)
+		}
+	}
+	return own, len(users) - len(own)
+}
+
+// Users returns those users who belong to the child.
+func (o Of) Users(users []string) []string {
+	own, _ := o.among(users)
+	return own
+}
