@@ -3,6 +3,7 @@ package splitting_test
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -19,7 +20,13 @@ import (
 	"github.com/badged/badged/projector/splitting"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
+func TestMain(m *testing.M) {
+	if arguments := os.Getenv(splitEnv); arguments != "" {
+		splitProcess(arguments)
+		return
+	}
+	goleak.VerifyTestMain(pgtest.Main(m))
+}
 
 func split(t testing.TB, d *projectortest.Database, partition int) splitting.Result {
 	t.Helper()
