@@ -34,7 +34,7 @@ WHERE c.relnamespace = 'badged'::regnamespace AND c.relkind IN ('r', 'p')
 	slices.Sort(have)
 	slices.Sort(want)
 	if diff := cmp.Diff(want, slices.Compact(have)); diff != "" {
-		t.Errorf("tables that move or stay (-named +in the schema):\n%s\nAdd it to tables or stay in tables.go.", diff)
+		t.Errorf("tables that move or stay (-named +in the schema):\n%s\nAdd it to follow.Tables or to stay.", diff)
 	}
 }
 

@@ -195,14 +195,14 @@ func ForgetChanges(ctx context.Context, tx pgx.Tx, partition int) error {
 }
 
 // trigger returns a statement with PARTITION replaced: triggers have no parameters.
-func trigger(name string, partition int) string {
-	return strings.ReplaceAll(statements.Of(partition, name), "PARTITION", fmt.Sprint(partition))
+func trigger(sql string, partition int) string {
+	return strings.ReplaceAll(sql, "PARTITION", fmt.Sprint(partition))
 }
 
 // Gate makes publishers to a partition wait while its gate is closed, and refuses those
 // that find the partition gone.
 func Gate(ctx context.Context, tx pgx.Tx, partition int) error {
-	_, err := tx.Exec(ctx, trigger("gate the log", partition))
+	_, err := tx.Exec(ctx, trigger(statements.Of(partition, "gate the log"), partition))
 	return err
 }
 
@@ -214,7 +214,7 @@ func Ungate(ctx context.Context, tx pgx.Tx, partition int) error {
 
 // Refuse makes the log of a partition that is not held refuse events.
 func Refuse(ctx context.Context, tx pgx.Tx, partition int) error {
-	_, err := tx.Exec(ctx, trigger("refuse appends", partition))
+	_, err := tx.Exec(ctx, trigger(statements.Of(partition, "refuse appends"), partition))
 	return err
 }
 
@@ -233,7 +233,7 @@ func (s *Session) Watch(ctx context.Context) error {
 		if err := Gate(ctx, tx, s.Partition); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, trigger("watch the payloads", s.Partition))
+		_, err := tx.Exec(ctx, trigger(statements.Of(s.Partition, "watch the payloads"), s.Partition))
 		return err
 	}); err != nil {
 		return err
