@@ -18,42 +18,43 @@ type check struct {
 }
 
 const (
-	foldFile    = "projector/internal/badge/fold.go"
-	stateRoom   = "projector/internal/badge/state.go"
-	memberFile  = "projector/internal/badge/membership.go"
-	marksFile   = "projector/internal/badge/marks.go"
-	chunkFile   = "projector/internal/badge/chunk.go"
-	loadsFile   = "projector/internal/store/missing.go"
-	claimsFile  = "projector/internal/badge/claims.go"
-	stateFile   = "migrations/00002_state.sql"
-	tablesFile  = "projector/internal/store/tables.go"
-	storeFile   = "projector/internal/store/store.sql"
-	batchFile   = "projector/internal/store/batch.go"
-	stepFile    = "projector/partition.go"
-	sweepFile   = "projector/expiry/sweep.go"
-	keysFile    = "projector/internal/store/dedup.go"
-	windowFile  = "projector/internal/keys/window.go"
-	checkFile   = "projector/internal/keys/check.go"
-	mergerFile  = "projector/internal/keys/merger.go"
-	mergeFile   = "projector/internal/keys/merge.go"
-	blocksFile  = "projector/internal/keys/keys.sql"
-	boundedFile = "projector/internal/badge/boundedset.go"
-	rangeFile   = "projector/internal/badge/rangeset.go"
-	stagingFile = "projector/rebuild/staging.go"
-	readFile    = "projector/internal/logread/read.go"
-	rowFile     = "projector/internal/logread/row.go"
-	subFile     = "events/topics/subscriber.go"
-	groupFile   = "events/group.go"
-	packFile    = "internal/eventbatch/eventbatch.go"
-	repairFile  = "events/renumber/renumber.go"
-	routesFile  = "events/rooms.go"
-	decodeFile  = "events/decode_quick.go"
-	sqlFile     = "migrations/00004_publish.sql"
-	mailboxFile = "gateway/internal/view/mailbox.go"
-	accountFile = "gateway/internal/view/account.go"
-	busKeysFile = "pubsub/redis_keys.go"
-	clusterFile = "pubsub/redis_cluster.go"
-	listenFile  = "pubsub/redis_listener.go"
+	foldFile         = "projector/internal/badge/fold.go"
+	conversationFile = "projector/internal/badge/conversation.go"
+	stateRoom        = "projector/internal/badge/state.go"
+	memberFile       = "projector/internal/badge/membership.go"
+	marksFile        = "projector/internal/badge/marks.go"
+	chunkFile        = "projector/internal/badge/chunk.go"
+	loadsFile        = "projector/internal/store/missing.go"
+	claimsFile       = "projector/internal/badge/claims.go"
+	stateFile        = "migrations/00002_state.sql"
+	tablesFile       = "projector/internal/store/tables.go"
+	storeFile        = "projector/internal/store/store.sql"
+	batchFile        = "projector/internal/store/batch.go"
+	stepFile         = "projector/partition.go"
+	sweepFile        = "projector/expiry/sweep.go"
+	keysFile         = "projector/internal/store/dedup.go"
+	windowFile       = "projector/internal/keys/window.go"
+	checkFile        = "projector/internal/keys/check.go"
+	mergerFile       = "projector/internal/keys/merger.go"
+	mergeFile        = "projector/internal/keys/merge.go"
+	blocksFile       = "projector/internal/keys/keys.sql"
+	boundedFile      = "projector/internal/badge/boundedset.go"
+	rangeFile        = "projector/internal/badge/rangeset.go"
+	stagingFile      = "projector/rebuild/staging.go"
+	readFile         = "projector/internal/logread/read.go"
+	rowFile          = "projector/internal/logread/row.go"
+	subFile          = "events/topics/subscriber.go"
+	groupFile        = "events/group.go"
+	packFile         = "internal/eventbatch/eventbatch.go"
+	repairFile       = "events/renumber/renumber.go"
+	routesFile       = "events/rooms.go"
+	decodeFile       = "events/decode_quick.go"
+	sqlFile          = "migrations/00004_publish.sql"
+	mailboxFile      = "gateway/internal/view/mailbox.go"
+	accountFile      = "gateway/internal/view/account.go"
+	busKeysFile      = "pubsub/redis_keys.go"
+	clusterFile      = "pubsub/redis_cluster.go"
+	listenFile       = "pubsub/redis_listener.go"
 
 	outboundFile = "projector/outbound/outbound.sql"
 )
@@ -140,26 +141,26 @@ var (
 
 var mutants = []mutant{
 	{"the read position moves back", []edit{{
-		foldFile,
+		conversationFile,
 		"\tif seq <= c.ReadPosition() {\n\t\treturn\n\t}\n\tc.ReadSeq, c.Touched",
 		"\tc.ReadSeq, c.Touched",
 	}}, pure},
 	{"a recalled message that is marked counts again", []edit{{
-		foldFile, "c.Recalled.Contains(seq) || !c.Again.Add(seq)", "!c.Again.Add(seq)",
+		conversationFile, "c.Recalled.Contains(seq) || !c.Again.Add(seq)", "!c.Again.Add(seq)",
 	}}, pure},
-	{"a recall leaves a message that counts again", []edit{{foldFile, "\t\tc.Again.Remove(seq)\n", ""}}, pure},
+	{"a recall leaves a message that counts again", []edit{{conversationFile, "\t\tc.Again.Remove(seq)\n", ""}}, pure},
 	{"a marked message survives its read", []edit{{
-		foldFile, "c.Marked, c.Again, c.Touched = false, RangeSet{}, true", "c.Marked, c.Touched = false, true",
+		conversationFile, "c.Marked, c.Again, c.Touched = false, RangeSet{}, true", "c.Marked, c.Touched = false, true",
 	}}, pure},
 	{"the sender's own message counts", []edit{{foldFile, "if d.SenderID == u.ID {", "if false {"}}, pure},
 	{"a recall before its message is forgotten", []edit{{
-		foldFile, "d.Seq <= c.ReadSeq || c.Recalled.Contains(d.Seq)", "d.Seq <= c.ReadSeq",
+		conversationFile, "d.Seq <= c.ReadSeq || c.Recalled.Contains(d.Seq)", "d.Seq <= c.ReadSeq",
 	}}, pure},
 	{"a message at the read position counts", []edit{{
-		foldFile, "d.Seq <= c.ReadSeq || c.Recalled.Contains(d.Seq)", "d.Seq < c.ReadSeq || c.Recalled.Contains(d.Seq)",
+		conversationFile, "d.Seq <= c.ReadSeq || c.Recalled.Contains(d.Seq)", "d.Seq < c.ReadSeq || c.Recalled.Contains(d.Seq)",
 	}}, pure},
 	{"a read leaves the message at its position", []edit{{
-		foldFile, "c.Unread.RemoveUpTo(seq)", "c.Unread.RemoveUpTo(seq - 1)",
+		conversationFile, "c.Unread.RemoveUpTo(seq)", "c.Unread.RemoveUpTo(seq - 1)",
 	}}, pure},
 	{"the total does not follow the level", []edit{{
 		foldFile,
@@ -179,13 +180,13 @@ var mutants = []mutant{
 	{"conversations are counted and remain uncounted", []edit{{storeFile, "SET counted = folded WHERE", "SET counted = counted WHERE"}}, epochs},
 	{"mentions count under the level none", []edit{{foldFile, "if c.Level != events.LevelNone {", "if true {"}}, pure},
 	{"marked unread counts under the level none", []edit{{
-		foldFile, "case level == events.LevelNone:\n\t\treturn 0", "case level == events.LevelNone && !marked:\n\t\treturn 0",
+		conversationFile, "case level == events.LevelNone:\n\t\treturn 0", "case level == events.LevelNone && !marked:\n\t\treturn 0",
 	}}, pure},
-	{"leaving does not read", []edit{{foldFile, "	c.readAll(c.LastSeq)\n	if seq = max", "	if seq = max"}}, pure},
+	{"leaving does not read", []edit{{conversationFile, "	c.readAll(c.LastSeq)\n	if seq = max", "	if seq = max"}}, pure},
 	{"a message up to where the user left counts later", []edit{{foldFile, "max(u.Claims.Reach(c.ID, d.Seq), min(c.LeftSeq, d.Seq))", "u.Claims.Reach(c.ID, d.Seq)"}}, pure},
-	{"leaving an unknown conversation is published", []edit{{foldFile, "c.Left() && c.Version > 0", "c.Left()"}}, pure},
-	{"an older read ends a mark", []edit{{foldFile, "func (c *Conversation) read(seq int64) {\n\tif seq >= c.ReadPosition() {", "func (c *Conversation) read(seq int64) {\n\tif seq >= 0 {"}}, pure},
-	{"an app reads what was not delivered", []edit{{foldFile, "\tc.moveTo(min(seq, last))", "\tc.moveTo(seq)"}}, pure},
+	{"leaving an unknown conversation is published", []edit{{conversationFile, "c.Left() && c.Version > 0", "c.Left()"}}, pure},
+	{"an older read ends a mark", []edit{{conversationFile, "func (c *Conversation) read(seq int64) {\n\tif seq >= c.ReadPosition() {", "func (c *Conversation) read(seq int64) {\n\tif seq >= 0 {"}}, pure},
+	{"an app reads what was not delivered", []edit{{conversationFile, "\tc.moveTo(min(seq, last))", "\tc.moveTo(seq)"}}, pure},
 	{"what an app read ahead is forgotten", []edit{{foldFile, "max(u.Claims.Reach(c.ID, d.Seq), min(c.LeftSeq, d.Seq))", "min(c.LeftSeq, d.Seq)"}}, claimed},
 	{"what an app read ahead is forgotten by the tables", []edit{{tablesFile, "\t\tcase u.Version == u.Stored && !u.Claimed:", "\t\tcase u.Version == u.Stored:"}}, claimsKept},
 	{"a read ahead never expires", []edit{{claimsFile, "return c.Until < at", "return false"}}, claimed},
@@ -204,8 +205,8 @@ var mutants = []mutant{
 	{"a mark in a room takes recalled messages for the member's own", []edit{{marksFile, "live, all, _ := r.Message(seq); live {", "live, all, _ := r.Message(seq); true || live {"}}, rooms},
 	{"a mark in a room forgets mentions by name", []edit{{marksFile, "			c.Mentions.Add(seq)\n", ""}}, rooms},
 	{"a recall of a marked message does not find the member", []edit{{marksFile, "	r.AddMark(seq, u.ID, Mark{Own: own, Touched: true})\n", ""}}, rooms},
-	{"an older read ends a mark in a room", []edit{{foldFile, "readDelivered(seq, last int64) {\n\tif seq >= c.ReadPosition() {", "readDelivered(seq, last int64) {\n\tif seq >= c.ReadSeq {"}}, recents},
-	{"a mark in a room survives its read", []edit{{foldFile, "	c.unmarkFrom()\n", ""}}, rooms},
+	{"an older read ends a mark in a room", []edit{{conversationFile, "readDelivered(seq, last int64) {\n\tif seq >= c.ReadPosition() {", "readDelivered(seq, last int64) {\n\tif seq >= c.ReadSeq {"}}, recents},
+	{"a mark in a room survives its read", []edit{{conversationFile, "	c.unmarkFrom()\n", ""}}, rooms},
 	{"what a member sent is forgotten once it is recalled", []edit{{stateRoom, "	s.recollect(r, d)\n	if live {", "	if live {\n		s.recollect(r, d)"}}, recents},
 	{"a mark reaches back to what was forgotten", []edit{{marksFile, "	if r.Len() > maxRecent+1 {", "	if r.Len() > maxRecent {"}}, recents},
 	{"the chunks of a mark in a room are not loaded", []edit{{"projector/internal/store/rooms.go", "				if seq <= room.Since {", "				if false {"}}, recents},
@@ -394,7 +395,7 @@ var mutants = []mutant{
 	{"the quick check in SQL takes fractions", []edit{{"migrations/00003_event_rules.sql", "strpos(concat(data ->> 'seq', data ->> 'up_to_seq', data ->> 'seqs', data ->> 'from_seq'), '.') = 0", "true"}}, inSQL},
 	{"the quick check in SQL takes ids of any length", []edit{{"migrations/00003_event_rules.sql", "pg_column_size(data -> 'user_ids') <= 128 OR", "pg_column_size(data -> 'user_ids') > 0 OR"}}, inSQL},
 
-	{"the hour of the last delivery goes back", []edit{{foldFile, "hour > c.DeliveredHour", "hour != c.DeliveredHour"}}, pure},
+	{"the hour of the last delivery goes back", []edit{{conversationFile, "hour > c.DeliveredHour", "hour != c.DeliveredHour"}}, pure},
 	{"a sweep passes events that are not folded", []edit{{sweepFile, "badge.HourOf(now.Add(-lags[0].Age))", "badge.HourOf(now.Add(-0 * lags[0].Age))"}}, swept},
 	{"a sweep passes conversations that it could not expire", []edit{{sweepFile, "		if err != nil || !folds {\n			return expired, folds, err\n		}\n	}\n	if before", "		if err != nil {\n			return expired, folds, err\n		}\n	}\n	if before"}}, swept},
 	{"a sweep begins where the last one ended", []edit{{sweepFile, "max(0, swept-sweepOverlap)", "swept"}}, swept},

@@ -1,0 +1,107 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// loses loses the answer of the last command over HTTP.
+func loses() step {
+	return func(p *performance) error {
+		p.note(time.Now(), "the server cuts the connection of the command")
+		p.post.cut()
+		p.post = nil
+		return nil
+	}
+}
+
+// garbles answers the last command over HTTP as a proxy without a server would.
+func garbles() step {
+	return func(p *performance) error {
+		p.note(time.Now(), "a proxy answers the command with 502 and HTML")
+		p.post.answers <- ofProxy(http.StatusBadGateway)
+		p.post = nil
+		return nil
+	}
+}
+
+// ofProxy is an answer of a proxy.
+func ofProxy(status int) answer {
+	return answer{status: status, contentType: "text/html", body: []byte("<h1>" + http.StatusText(status) + "</h1>")}
+}
+
+// turnsAway waits for a stream and refuses it with the status that corresponds to an
+// error.
+func turnsAway(status int, pause time.Duration) step {
+	return func(p *performance) error {
+		refusal := frame{"message": "the script says so"}
+		if pause > 0 {
+			refusal["retry_ms"] = pause.Milliseconds()
+		}
+		if err := p.refuseStream(problem(status, refusal)); err != nil {
+			return err
+		}
+		p.refusedStream = true
+		p.mustRenew = p.mustRenew || status == http.StatusUnauthorized
+		if pause > 0 {
+			p.comeBack = time.Now().Add(pause)
+		}
+		return nil
+	}
+}
+
+// turnsAwayAsProxy is turnsAway by a proxy.
+func turnsAwayAsProxy(status int) step {
+	return func(p *performance) error { return p.refuseStream(ofProxy(status)) }
+}
+
+func (p *performance) refuseStream(a answer) error {
+	if err := opens()(p); err != nil {
+		return err
+	}
+	refused, ok := p.conn.link.(*stream)
+	if !ok {
+		return errors.New("only a stream is refused with a status")
+	}
+	p.note(time.Now(), fmt.Sprintf("the server refuses the stream with %d %s", a.status, a.body))
+	refused.refuse(a)
+	p.conn = nil
+	return nil
+}
+
+// writesAs sends a frame in other bytes: each part is written by itself.
+func writesAs(f frame, parts func(event string) []string) step {
+	return func(p *performance) error {
+		writer, ok := p.conn.link.(*stream)
+		if !ok {
+			return errors.New("only a stream is written in parts")
+		}
+		for _, part := range parts(eventOf(f)) {
+			p.note(time.Now(), fmt.Sprintf("the server writes %q", part))
+			if err := writer.write(part); err != nil {
+				return &failure{expected: "a connection that takes events", happened: "writing failed: " + err.Error()}
+			}
+		}
+		p.holds(f)
+		return nil
+	}
+}
+
+// comments sends signs of life for several of the client's patiences.
+func comments(during, every time.Duration) step {
+	return func(p *performance) error {
+		const expected = "to keep a stream on which comments come"
+		for end := time.Now().Add(during); time.Now().Before(end); {
+			p.note(time.Now(), "the server sends a comment")
+			if err := p.conn.ping(); err != nil {
+				return &failure{expected: expected, happened: "writing failed: " + err.Error()}
+			}
+			if err := p.quiet(expected, every); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
