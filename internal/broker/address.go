@@ -35,7 +35,7 @@ func ParseAddress(text string, schemes []string) (Address, error) {
 		return Address{}, fmt.Errorf("it is no URL of a broker; want %s", known)
 	}
 	a := Address{Scheme: scheme, Text: text}
-	authority, rest, _ := cutAny(rest, "/?#")
+	authority, rest := cutAny(rest, "/?#")
 	if i := strings.LastIndexByte(authority, '@'); i >= 0 {
 		// Parsed apart: with several hosts it is no URL of net/url.
 		u, err := url.Parse("x://" + authority[:i] + "@host")
@@ -63,12 +63,12 @@ func ParseAddress(text string, schemes []string) (Address, error) {
 	return a, nil
 }
 
-// cutAny is like strings.Cut at the first of some characters, and keeps that.
-func cutAny(text, characters string) (before, rest string, found bool) {
+// cutAny cuts a text before the first of some characters.
+func cutAny(text, characters string) (before, rest string) {
 	if i := strings.IndexAny(text, characters); i >= 0 {
-		return text[:i], text[i:], true
+		return text[:i], text[i:]
 	}
-	return text, "", false
+	return text, ""
 }
 
 // Take removes a parameter that may be given once and returns its value.
@@ -115,6 +115,6 @@ func (a *Address) Shown() string {
 		user = "***@" // a token of NATS
 	}
 	_, rest, _ := strings.Cut(a.Text, "://")
-	authority, _, _ := cutAny(rest, "/?#")
+	authority, _ := cutAny(rest, "/?#")
 	return a.Scheme + "://" + user + authority[strings.LastIndexByte(authority, '@')+1:] + "/" + a.Path
 }
