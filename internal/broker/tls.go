@@ -9,7 +9,7 @@ import (
 )
 
 // TakeTLS removes the parameters tls and ca, and returns how to encrypt connections; nil
-// for not at all.
+// means in plain text.
 func (a *Address) TakeTLS() (*tls.Config, error) {
 	text, file := a.Take("tls"), a.Take("ca")
 	on := file != ""

@@ -120,8 +120,9 @@ func (x *exporter) tables(ctx context.Context) error {
 	return nil
 }
 
-// readable returns a row for people, nil if it does not name the user: sets of messages
-// and payloads of events are decoded, and lists have only this user.
+// readable returns a row as people read it, with sets of messages and payloads of events
+// decoded, and lists without other users. It returns nil if the row does not name the
+// user.
 func (x *exporter) readable(kind string, row []byte) (*Holding, error) {
 	var record map[string]any
 	decoder := json.NewDecoder(bytes.NewReader(row))

@@ -28,8 +28,8 @@ type Counts struct {
 	// now.
 	Erased  int64 `json:"erased" doc:"Events that named only the user: nothing is left of them."`
 	Changed int64 `json:"changed" doc:"Events of others that named the user too: they name the others only."`
-	// Kept events have the id where it is not that of a user, such as that of a
-	// conversation.
+	// Kept events have the id, but not as that of a user: perhaps a conversation has the
+	// same.
 	Kept int64 `json:"kept" doc:"Events of others that have the id as something else, such as the id of a conversation: there it stays."`
 }
 
