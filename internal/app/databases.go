@@ -207,17 +207,14 @@ func (a *App) stageOf(d *database, name string, run func(ctx context.Context) er
 	})
 }
 
-// pool opens a pool of at most maxConns connections, unless the URL of the database sets
-// its own limit.
+// pool opens a pool of at most maxConns connections; see [config.Database.PoolSize].
 func (a *App) pool(ctx context.Context, d *database, purpose string, maxConns int32) (*pgxpool.Pool, error) {
 	cfg, err := d.config.PoolConfig()
 	if err != nil {
 		return nil, err
 	}
 	projector.ConfigurePool(cfg)
-	if !strings.Contains(d.config.URL, "pool_max_conns") {
-		cfg.MaxConns = maxConns
-	}
+	cfg.MaxConns = a.cfg.PoolSize(d.config, maxConns)
 	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
 		cfg.ConnConfig.RuntimeParams["application_name"] = "badged " + purpose
 	}

@@ -287,6 +287,9 @@ func (f *findings) settings(ctx context.Context, conn *pgx.Conn, cfg *config.Ser
 		f.add(isRisk, "shared_buffers is %d MB: 512 MB or more folds up to twice as fast", buffers>>20)
 	}
 	need := cfg.PostgresConnections()
+	if all, err := cfg.All(); err == nil && len(all) > 0 {
+		need *= cfg.OnServer(all[0]) // shards of one server share its connections
+	}
 	if free := most - reserved; int64(need) > free {
 		f.add(isFailure, "max_connections leaves %d connections, but this process may open %d: raise it, or set pool_max_conns in the database URL", free, need)
 	} else {

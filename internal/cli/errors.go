@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/badged/badged/internal/operators"
+	"github.com/badged/badged/internal/pgfault"
 )
 
 // say prints an error on one line, and the hint, if any, on the next.
@@ -66,6 +67,9 @@ func usageHint(err error) string {
 
 // failureHint returns a hint for a command that failed to connect.
 func failureHint(command *kong.Node, err error) string {
+	if pgfault.Of(err) == pgfault.TooManyConnections {
+		return "The server takes no more connections: raise its max_connections, set pool_max_conns in the URLs of badged's processes, or run fewer of them."
+	}
 	var connect *pgconn.ConnectError
 	if !errors.As(err, &connect) {
 		return ""

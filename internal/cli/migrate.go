@@ -196,7 +196,7 @@ func migrateAll(ctx context.Context, streams Streams, all []config.Shard, partit
 		if configs[i], err = s.PoolConfig(); err != nil {
 			return err
 		}
-		servers[serverOf(configs[i])] = make(chan struct{}, perServer)
+		servers[config.ServerOf(configs[i])] = make(chan struct{}, perServer)
 	}
 	var printing sync.Mutex
 	migrate := func(i int) error {
@@ -216,7 +216,7 @@ func migrateAll(ctx context.Context, streams Streams, all []config.Shard, partit
 	var begun sync.WaitGroup
 	for i := range all {
 		begun.Go(func() {
-			server := servers[serverOf(configs[i])]
+			server := servers[config.ServerOf(configs[i])]
 			server <- struct{}{}
 			errs[i] = migrate(i)
 			<-server
@@ -245,15 +245,6 @@ func migrateAll(ctx context.Context, streams Streams, all []config.Shard, partit
 
 // locksPerPartition is about how many locks the largest migration takes for a partition.
 const locksPerPartition = 45
-
-// serverOf names the servers that a configuration leads to.
-func serverOf(cfg *pgxpool.Config) string {
-	server := fmt.Sprintf("%s:%d", cfg.ConnConfig.Host, cfg.ConnConfig.Port)
-	for _, f := range cfg.ConnConfig.Fallbacks {
-		server += fmt.Sprintf(",%s:%d", f.Host, f.Port)
-	}
-	return server
-}
 
 // migrateOne applies the pending migrations of a database, and returns what to print of
 // it. It calls tell with what cannot wait.

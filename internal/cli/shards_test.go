@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
@@ -216,8 +217,9 @@ func TestMigrateUpWhenAShardFails(t *testing.T) {
 	has(t, "the second time", mustDo(t, up...), "shard a: nothing to do", "shard c: applied 00002_state.sql", "shard c: has joined the cluster and holds the partitions 2\n")
 }
 
-// A server with many databases may have room for the locks of one migration, and not of two.
-func TestMigrateUpWithFewLocks(t *testing.T) {
+// A server with many databases may have room for the locks of one migration, and not of
+// two. If it takes no more connections, commands say what to do.
+func TestServerWithFewLocksAndConnections(t *testing.T) {
 	server, err := embedpg.Start(t.Context(), embedpg.Config{Settings: map[string]string{
 		"max_locks_per_transaction": "40", "max_connections": "20", "shared_buffers": "1MB", "autovacuum_max_workers": "1", "max_wal_senders": "0", "max_worker_processes": "0",
 	}})
@@ -243,6 +245,22 @@ func TestMigrateUpWithFewLocks(t *testing.T) {
 		flags = append(flags, "--shard="+name+"="+u.String())
 	}
 	mustDo(t, append([]string{"migrate", "up", "--partitions=20"}, flags...)...)
+	var taken []*pgx.Conn
+	for {
+		conn, err := pgx.Connect(t.Context(), server.URL())
+		if err != nil {
+			break
+		}
+		taken = append(taken, conn)
+	}
+	if r := badged(t, "lag", flags[0], flags[1]); r.code != exitFailed || !strings.Contains(r.err, "The server takes no more connections: raise its max_connections") {
+		t.Errorf("without a connection left, lag exits with %d: %s", r.code, r.err)
+	}
+	for _, conn := range taken {
+		if err := conn.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
 	if r := badged(t, "migrate", "up", "--partitions=200", "--database-url="+server.URL()); r.code != exitFailed ||
 		!strings.Contains(r.err, "out of shared memory (SQLSTATE 53200); it takes some 9000 locks at a time: raise max_locks_per_transaction of the server") {
 		t.Errorf("with 200 partitions it exits with %d: %s", r.code, r.err)

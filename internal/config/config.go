@@ -132,11 +132,9 @@ const minDedupWindow = time.Hour
 // and ownership; and with the role ingest, for the ownership of each broker.
 func (s *Server) PostgresConnections() int {
 	serving, folding, notifying := int(ServingConns), int(FoldingConns), int(NotifyingConns)
-	// The process opens as many to each shard.
-	if all, err := s.All(); err == nil && len(all) > 0 && strings.Contains(all[0].URL, "pool_max_conns") {
-		if cfg, err := all[0].PoolConfig(); err == nil {
-			serving, folding, notifying = int(cfg.MaxConns), int(cfg.MaxConns), int(cfg.MaxConns)
-		}
+	// The process opens as many to each shard on a server like the first one's.
+	if all, err := s.All(); err == nil && len(all) > 0 {
+		serving, folding, notifying = int(s.PoolSize(all[0], ServingConns)), int(s.PoolSize(all[0], FoldingConns)), int(s.PoolSize(all[0], NotifyingConns))
 	}
 	n := serving
 	if s.Has(RoleProjector) {
@@ -154,8 +152,7 @@ func (s *Server) PostgresConnections() int {
 	return n
 }
 
-// The most connections of each pool, unless pool_max_conns in the database URL
-// says otherwise.
+// The most connections of each pool to a server, see [Database.PoolSize].
 const (
 	ServingConns int32 = 16
 	FoldingConns int32 = 12

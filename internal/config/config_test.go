@@ -1,9 +1,11 @@
 package config_test
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -171,6 +173,39 @@ func TestPoolConfig(t *testing.T) {
 				t.Error("Postgres would get a setting of the pool")
 			}
 		})
+	}
+}
+
+// Shards that are databases of one server share its connections.
+func TestPoolSize(t *testing.T) {
+	const one, two = "postgres://u@one.example", "postgres://u@two.example"
+	for _, tc := range []struct {
+		name   string
+		shards []string
+		want   int32
+	}{
+		{"a server each", []string{"a=" + one + "/a", "b=" + two + "/b"}, 12},
+		{"other ports", []string{"a=" + one + ":5432/a", "b=" + one + ":5433/b"}, 12},
+		{"two of one server", []string{"a=" + one + "/a", "b=" + one + "/b", "c=" + two + "/c"}, 6},
+		{"many of one server", slices.Repeat([]string{one}, 8), 3},
+		{"its own limit", []string{"a=" + one + "/a?pool_max_conns=20", "b=" + one + "/b"}, 20},
+	} {
+		for i, s := range tc.shards {
+			if !strings.Contains(s, "=") {
+				tc.shards[i] = fmt.Sprintf("s%d=%s/s%d", i, s, i)
+			}
+		}
+		d := config.Database{Shards: tc.shards}
+		all, err := d.All()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := d.PoolSize(all[0], 12); got != tc.want {
+			t.Errorf("%s: the pool has %d connections, want %d", tc.name, got, tc.want)
+		}
+	}
+	if got := (config.Database{DatabaseURL: one + "/a"}).PoolSize(config.Shard{URL: one + "/a"}, 12); got != 12 {
+		t.Errorf("the pool of the only database has %d connections", got)
 	}
 }
 

@@ -102,6 +102,49 @@ func poolConfig(setting, text string) (*pgxpool.Config, error) {
 	return cfg, nil
 }
 
+// ServerOf names the servers that a URL leads to, as it writes them.
+func ServerOf(cfg *pgxpool.Config) string {
+	server := fmt.Sprintf("%s:%d", cfg.ConnConfig.Host, cfg.ConnConfig.Port)
+	for _, f := range cfg.ConnConfig.Fallbacks {
+		server += fmt.Sprintf(",%s:%d", f.Host, f.Port)
+	}
+	return server
+}
+
+// OnServer returns how many of the databases are on the server of s, by their URLs,
+// including s.
+func (d Database) OnServer(s Shard) int {
+	all, err := d.All()
+	if err != nil {
+		return 1
+	}
+	own, err := s.PoolConfig()
+	if err != nil {
+		return 1
+	}
+	n := 0
+	for _, other := range all {
+		if cfg, err := other.PoolConfig(); err == nil && ServerOf(cfg) == ServerOf(own) {
+			n++
+		}
+	}
+	return max(1, n)
+}
+
+// leastConns is the fewest connections of a pool by default.
+const leastConns = 3
+
+// PoolSize returns the most connections of a pool to s: what its URL says, or most.
+// Databases of one server share its max_connections, so they also share most.
+func (d Database) PoolSize(s Shard, most int32) int32 {
+	if strings.Contains(s.URL, "pool_max_conns") {
+		if cfg, err := s.PoolConfig(); err == nil {
+			return cfg.MaxConns
+		}
+	}
+	return max(most/int32(d.OnServer(s)), min(most, leastConns)) //nolint:gosec // there are few databases
+}
+
 // Label names the database in messages: "shard b", "database".
 func (s Shard) Label() string {
 	if s.Name == "" {
