@@ -222,7 +222,7 @@ func (a *Archive) Check(ctx context.Context, f File) error {
 	case err != nil:
 		return fmt.Errorf("check archive file %s: %w", path, err)
 	case size != f.Bytes || sum != f.SHA256:
-		return &FileError{path, fmt.Sprintf("has changed since it was written: it has %d bytes with SHA-256 %s, and should have %d with %s", size, sum, f.Bytes, f.SHA256)}
+		return &FileError{path, fmt.Sprintf("has changed since it was written: it has %d bytes with SHA-256 %s, and should have %d with %s; replace it by an intact copy", size, sum, f.Bytes, f.SHA256)}
 	}
 	return nil
 }

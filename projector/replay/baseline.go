@@ -249,7 +249,7 @@ func archivedFiles(ctx context.Context, q events.Querier, a *archive.Archive, pa
 	}
 	for i, sum := range sums {
 		if files[i].SHA256 != sum && files[i].SHA256 != next[i] {
-			return nil, fmt.Errorf("the archive of partition %d does not match the log: file %s has changed since it was written", partition, files[i].Name)
+			return nil, fmt.Errorf("the archive of partition %d does not match the log: file %s has changed since it was written; replace it by an intact copy", partition, files[i].Name)
 		}
 	}
 	return files[:len(sums)], nil
