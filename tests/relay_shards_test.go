@@ -16,10 +16,10 @@ import (
 // relayedStack are two shards, each on a server of its own, with a server of badged and an
 // outbox on a third.
 type relayedStack struct {
-	servers []*pgtest.Server
-	flags   []string
-	outbox  string
-	p       *process
+	servers     []*pgtest.Server
+	urls, flags []string
+	outbox      string
+	p           *process
 	// users are one of partition 0, one of another partition of the first shard, and one
 	// of the second.
 	moves, stays, other string
@@ -28,11 +28,10 @@ type relayedStack struct {
 func newRelayedStack(t *testing.T) *relayedStack {
 	t.Helper()
 	s := &relayedStack{servers: []*pgtest.Server{pgtest.NewServer(t), pgtest.NewServer(t)}}
-	var urls []string
 	for _, server := range s.servers {
-		urls = append(urls, server.NewDB(t, pgtest.Template{}))
+		s.urls = append(s.urls, server.NewDB(t, pgtest.Template{}))
 	}
-	s.flags = shardFlags(urls)
+	s.flags = shardFlags(s.urls)
 	must(t, append([]string{"migrate", "up", fmt.Sprint("--partitions=", partitions)}, s.flags...)...)
 	s.outbox = newOutbox(t, pgtest.Borrow(t))
 	s.p = launch(t, nil, append([]string{"serve", "--listen=127.0.0.1:0"}, s.flags...)...)

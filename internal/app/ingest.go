@@ -17,17 +17,13 @@ func (a *App) openIngest(ctx context.Context, brokers []ingest.Source, gate *bac
 	if !a.cfg.Has(config.RoleIngest) || len(brokers) == 0 {
 		return nil
 	}
-	var elsewhere func(context.Context, []events.Event) ([]events.Event, error)
+	home := a.byName()[0]
+	var cluster *shards.Cluster
 	if a.cluster.Sharded() {
-		others := shards.NewAppender(a.cluster, a.appendTo)
-		elsewhere = func(ctx context.Context, evs []events.Event) ([]events.Event, error) {
-			mine, receipt, err := others.AppendElsewhere(ctx, a.databases[0].Shard, evs...)
-			a.publisher.wakeAll(receipt.Partitions)
-			return mine, err
-		}
+		cluster = a.cluster
 	}
 	x, err := ingest.New(ingest.Config{
-		Pool: a.Pool(), Log: a.Log(), Sources: brokers, Logger: a.log, Metrics: ingest.NewMetrics(a.registry), Elsewhere: elsewhere,
+		Pool: home.serving, Log: home.Log, Shards: cluster, Sources: brokers, Logger: a.log, Metrics: ingest.NewMetrics(a.registry),
 		Admit: func(ctx context.Context, evs []events.Event) error {
 			ticket, err := gate.Enter(ctx, 0)
 			if err != nil {

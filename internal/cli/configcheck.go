@@ -338,7 +338,7 @@ JOIN (VALUES ('.', 'SELECT'),
     ('^(users|conversations)_p[0-9]+$', 'INSERT'), ('^(users|conversations)_p[0-9]+$', 'UPDATE'),
     ('^dedup_(blocks|pages)_p[0-9]+$', 'INSERT'), ('^dedup_(blocks|pages)_p[0-9]+$', 'DELETE'), ('^(dedup_runs|partitions)$', 'UPDATE'),
     ('^(audit|audit_ends|dead_letters|dedup_filters|dedup_generations|dedup_runs|expiry_progress|jobs|healed_users|samples|settled_letters)$', 'INSERT'),
-    ('^ingest_positions$', 'INSERT'), ('^ingest_positions$', 'UPDATE'),
+    ('^ingest_(positions|places)$', 'INSERT'), ('^ingest_(positions|places)$', 'UPDATE'),
     ('^timeline_ends$', 'INSERT'), ('^timeline_ends$', 'UPDATE'),
     ('^(dead_letters|dedup_filters|dedup_runs|expiry_progress|healed_users|samples)$', 'DELETE'),
     ('^revocations$', 'INSERT'), ('^revocations$', 'DELETE'), ('^revocation(s|_counter)$', 'UPDATE')) AS n (tables, privilege)

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/shards"
 )
 
 // Config configures an ingester. Pool, Log and Sources are required.
@@ -20,9 +21,9 @@ type Config struct {
 	// Log is the log of Pool.
 	Log     *events.Log
 	Sources []Source
-	// Elsewhere, if not nil, appends events to other databases and returns those for Log.
-	// It is called again for the same events if they are not stored then.
-	Elsewhere func(ctx context.Context, evs []events.Event) (mine []events.Event, err error)
+	// Shards, if not nil, are all databases, of which Pool is one: that in which processes
+	// share the partitions of brokers.
+	Shards *shards.Cluster
 	// Admit waits until events may be appended. Default: always at once.
 	Admit func(ctx context.Context, evs []events.Event) error
 	// Appended is called after a commit with the partitions of the log that have new
@@ -36,6 +37,9 @@ type Config struct {
 	OwnershipInterval time.Duration
 	// DiscoveryInterval is how often brokers are asked for their partitions. Default 30s.
 	DiscoveryInterval time.Duration
+
+	// appender appends to Shards.
+	appender *shards.Appender
 }
 
 // Ingester reads the partitions of brokers. Several processes share them: each partition
@@ -67,6 +71,9 @@ func New(cfg Config) (*Ingester, error) {
 	}
 	if cfg.DiscoveryInterval <= 0 {
 		cfg.DiscoveryInterval = 30 * time.Second
+	}
+	if cfg.Shards != nil {
+		cfg.appender = shards.NewAppender(cfg.Shards, func(s *shards.Shard) events.Append { return s.Log.Append })
 	}
 	x := &Ingester{cfg: cfg}
 	for _, s := range cfg.Sources {

@@ -40,7 +40,10 @@ type positionOf struct {
 	broker    string
 	partition Partition
 	at        string
-	elsewhere func(ctx context.Context, evs []events.Event) ([]events.Event, error)
+	// resets is how often the stream went back.
+	resets int
+	// places are nil with one database.
+	places *places
 }
 
 func (p *positionOf) key() []any {
@@ -50,15 +53,22 @@ func (p *positionOf) key() []any {
 // load reads the position. again is whether the partition is new and another of the same
 // name was read before.
 func (p *positionOf) load(ctx context.Context) (again bool, err error) {
-	created, err := p.pool.Exec(ctx, statements.Get("create a position"), p.key()...)
-	if err != nil {
-		return false, fmt.Errorf("create the position: %w", err)
+	if p.places != nil {
+		return p.loadSharded(ctx)
 	}
-	var others int
-	if err := p.pool.QueryRow(ctx, statements.Get("read a position"), p.key()...).Scan(&p.at, &others); err != nil {
-		return false, fmt.Errorf("read the position: %w", err)
+	return p.loadOne(ctx, p.pool)
+}
+
+// notice notes that a stream that went back is another from now on: what partitions of the
+// log have of it is not known.
+func (p *positionOf) notice(b *Batch) {
+	first := b.Position
+	if len(b.Messages) > 0 {
+		first = b.Messages[0].Position
 	}
-	return created.RowsAffected() > 0 && others > 0, nil
+	if first != "" && p.at != "" && isBehind(p.at, first) {
+		p.resets++
+	}
 }
 
 // letter is a message that becomes a dead letter.
@@ -69,8 +79,10 @@ type letter struct {
 
 // decoded are messages as they are stored.
 type decoded struct {
-	events  []events.Event
-	letters []letter
+	events []events.Event
+	// positions are those behind the messages of events.
+	positions []string
+	letters   []letter
 	// lost is about messages that the broker deleted before these.
 	lost []letter
 }
@@ -84,7 +96,7 @@ func (p *positionOf) decode(messages []Message) decoded {
 			d.letters = append(d.letters, letter{p.origin(messages[i].Place), reasonOf(err), text})
 			continue
 		}
-		d.events = append(d.events, e)
+		d.events, d.positions = append(d.events, e), append(d.positions, messages[i].Position)
 	}
 	return d
 }
@@ -165,15 +177,15 @@ func (p *positionOf) write(ctx context.Context, d decoded, messages int, to stri
 	// Finish what was begun: an interrupted commit leaves the outcome unknown.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
-	mine := d.events
-	if p.elsewhere != nil {
+	mine, others := d.events, events.Receipt{}
+	if p.places != nil {
 		var err error
-		if mine, err = p.elsewhere(ctx, d.events); err != nil {
-			return events.Receipt{}, fmt.Errorf("store messages: %w", err)
+		if mine, others, err = p.storeElsewhere(ctx, d, to); err != nil {
+			return events.Receipt{}, storing(err)
 		}
 	}
 	receipt, err := p.log.AppendWith(ctx, func(batch *pgx.Batch) {
-		batch.Queue(statements.Get("move the position"), append(p.key(), p.at, to, messages)...)
+		batch.Queue(statements.Get("move the position"), append(p.key(), p.at, to, messages, p.resets)...)
 		if letters := slices.Concat(d.lost, d.letters); len(letters) > 0 {
 			var origins, reasons []string
 			var payloads [][]byte
@@ -186,15 +198,20 @@ func (p *positionOf) write(ctx context.Context, d decoded, messages int, to stri
 			batch.Queue(statements.Get("bury messages"), origins, payloads, reasons)
 		}
 	}, mine...)
-	var pgErr *pgconn.PgError
-	switch {
-	case err == nil:
-		p.at = to
-		return receipt, nil
-	case errors.As(err, &pgErr) && pgErr.Code == codeTaken:
-		return receipt, errTaken
+	if err != nil {
+		return receipt, storing(err)
 	}
-	return receipt, fmt.Errorf("store messages: %w", err)
+	p.at = to
+	receipt.Partitions = append(receipt.Partitions, others.Partitions...)
+	return receipt, nil
+}
+
+// storing returns the error of a transaction that stores.
+func storing(err error) error {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == codeTaken {
+		return errTaken
+	}
+	return fmt.Errorf("store messages: %w", err)
 }
 
 // isOfContent reports whether an error is due to what is in messages.

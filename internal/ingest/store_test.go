@@ -23,6 +23,8 @@ type fakeBroker struct {
 	messages []string
 	// lost messages were deleted before the first.
 	lost int64
+	// size is the most messages of a batch, 0 for all.
+	size int
 	// opened counts readers.
 	opened atomic.Int64
 }
@@ -54,7 +56,7 @@ func (r *fakeReader) Next(ctx context.Context) (ingest.Batch, error) {
 	if r.at == 0 {
 		b.Lost = r.broker.lost
 	}
-	for ; r.at < len(r.broker.messages); r.at++ {
+	for ; r.at < len(r.broker.messages) && (r.broker.size == 0 || len(b.Messages) < r.broker.size); r.at++ {
 		b.Messages = append(b.Messages, ingest.Message{
 			Position: fmt.Sprint(r.at + 1), Place: fmt.Sprint(r.at), Time: time.Now(), Body: []byte(r.broker.messages[r.at]),
 		})

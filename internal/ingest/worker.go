@@ -40,7 +40,10 @@ type worker struct {
 // follow reads from the stored position on until ctx is done or something fails. It
 // calls well after each batch.
 func (w *worker) follow(ctx context.Context, well func()) error {
-	position := positionOf{pool: w.cfg.Pool, log: w.cfg.Log, broker: w.Name, partition: w.partition, elsewhere: w.cfg.Elsewhere}
+	position := positionOf{pool: w.cfg.Pool, log: w.cfg.Log, broker: w.Name, partition: w.partition}
+	if w.cfg.Shards != nil {
+		position.places = &places{appender: w.cfg.appender, all: w.cfg.Shards.Shards()}
+	}
 	again, err := position.load(ctx)
 	if err != nil {
 		return err
@@ -111,6 +114,7 @@ func (w *worker) take(ctx context.Context, position *positionOf, b *Batch) error
 		if b.Position == "" {
 			b.Position = position.at
 		}
+		position.notice(b)
 		all := position.decode(b.Messages)
 		if err := w.admit(ctx, all.events); err != nil {
 			return err

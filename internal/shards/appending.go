@@ -40,6 +40,15 @@ func NewAppender(c *Cluster, to func(*Shard) events.Append) *Appender {
 	return a
 }
 
+// With returns an appender to the same shards whose appends to a shard are calls of to.
+func (a *Appender) With(to func(*Shard) events.Append) *Appender {
+	other := &Appender{cluster: a.cluster}
+	for _, s := range a.cluster.shards {
+		other.to = append(other.to, to(s))
+	}
+	return other
+}
+
 // Append appends events to all shards that hold some of their users, to each in one
 // transaction and to all at the same time. It returns nil once all have them. Otherwise
 // some may have them, and those that have keep them: append all again, since repeated

@@ -87,6 +87,7 @@ func Tables() []Table {
 		Table{Kind: "room_partitions", Shared: true, Form: Whole},
 		Table{Kind: "notifier_partitions", Shared: true, Form: Whole},
 		Table{Kind: "tail_partitions", Shared: true, Form: Whole},
+		Table{Kind: "ingest_places", Shared: true, Form: Whole},
 		Table{Kind: "baselines", Shared: true, Form: Whole, Places: Between},
 		Table{Kind: "archived_files", Shared: true, Form: Whole},
 	)

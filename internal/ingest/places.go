@@ -1,0 +1,239 @@
+package ingest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/shards"
+)
+
+// places are how far the messages of a partition of a broker are in partitions of the log,
+// where several databases share these. One of them, the home, has the position. A batch is
+// appended to the others first, and moves the places of the partitions that it has events
+// for, then to the home, which moves the position. After an interruption between the two,
+// the batch is read again, and what partitions have by their places is left out.
+type places struct {
+	appender *shards.Appender
+	all      []*shards.Shard
+	home     *shards.Shard
+
+	mu sync.Mutex
+	// of has the places by partition of the log, those of shards in known.
+	of    map[int]place
+	known map[*shards.Shard]bool
+}
+
+// place is a row of badged.ingest_places.
+type place struct {
+	position string
+	resets   int
+}
+
+// loadSharded finds the home of the position and reads the places.
+func (p *positionOf) loadSharded(ctx context.Context) (again bool, err error) {
+	s := p.places
+	byName := slices.SortedFunc(slices.Values(s.all), func(a, b *shards.Shard) int { return cmp.Compare(a.Name, b.Name) })
+	s.of, s.known, s.home = map[int]place{}, map[*shards.Shard]bool{}, nil
+	var errs []error
+	for _, shard := range byName {
+		err := shard.Err()
+		if err == nil {
+			err = p.loadFrom(ctx, shard)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("shard %s: %w", shard.Name, err))
+		}
+	}
+	switch {
+	case s.home == nil && len(errs) > 0:
+		return false, fmt.Errorf("look for the position: %w", errors.Join(errs...))
+	case s.home == nil:
+		s.home = byName[0]
+		if again, err = p.loadOne(ctx, s.home.Pool); err != nil {
+			return false, err
+		}
+	}
+	p.pool, p.log = s.home.Pool, s.home.Log
+	return again, nil
+}
+
+// loadFrom reads what a shard has of the position and of places.
+func (p *positionOf) loadFrom(ctx context.Context, shard *shards.Shard) error {
+	s := p.places
+	if s.home == nil {
+		err := shard.Pool.QueryRow(ctx, statements.Get("read a position"), p.key()...).Scan(&p.at, &p.resets, new(int))
+		if err == nil {
+			s.home = shard
+		} else if !errors.Is(err, pgx.ErrNoRows) {
+			return fmt.Errorf("read the position: %w", err)
+		}
+	}
+	var partition int
+	var found place
+	rows, _ := shard.Pool.Query(ctx, statements.Get("read places"), p.key()...)
+	if _, err := pgx.ForEachRow(rows, []any{&partition, &found.resets, &found.position}, func() error {
+		s.of[partition] = found
+		return nil
+	}); err != nil {
+		return fmt.Errorf("read how far partitions are: %w", err)
+	}
+	s.known[shard] = true
+	return nil
+}
+
+// has reports whether a partition of the log has the events of the message at a position.
+func (p *positionOf) has(partition int, position string) bool {
+	at, is := p.places.of[partition]
+	return is && at.resets == p.resets && !isBehind(position, at.position)
+}
+
+// isAhead reports whether any partition of the log has messages behind the position.
+func (p *positionOf) isAhead() bool {
+	for _, at := range p.places.of {
+		if at.resets == p.resets && isBehind(at.position, p.at) {
+			return true
+		}
+	}
+	return false
+}
+
+// storeElsewhere appends the events of messages to all shards but the home, moves the
+// places to a position, and returns the events for the home.
+func (p *positionOf) storeElsewhere(ctx context.Context, d decoded, to string) (mine []events.Event, r events.Receipt, err error) {
+	evs := d.events
+	var positions map[uuid.UUID]string
+	if p.isAhead() {
+		positions = map[uuid.UUID]string{} // those of messages to rooms
+		evs = nil
+		for i := range d.events {
+			e := d.events[i]
+			if len(e.Data.UserIDs) == 0 {
+				positions[e.Key()] = d.positions[i]
+			} else if e.Data.UserIDs = p.lack(e.Data.UserIDs, d.positions[i]); len(e.Data.UserIDs) == 0 {
+				continue
+			} else {
+				e.Data.MentionedUserIDs = p.lack(e.Data.MentionedUserIDs, d.positions[i])
+			}
+			evs = append(evs, e)
+		}
+	}
+	s := p.places
+	appender := s.appender.With(func(shard *shards.Shard) events.Append {
+		return func(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
+			evs = slices.DeleteFunc(slices.Clone(evs), func(e events.Event) bool {
+				position, ofRoom := positions[e.Key()]
+				return ofRoom && len(e.Data.UserIDs) == 0 && p.allHave(shard, position)
+			})
+			return p.storeIn(ctx, shard, evs, to)
+		}
+	})
+	return appender.AppendElsewhere(ctx, s.home, evs...)
+}
+
+// lack returns the users whose partitions lack the message at a position.
+func (p *positionOf) lack(users []string, position string) (some []string) {
+	for _, user := range users {
+		if !p.has(p.log.PartitionOf(user), position) {
+			some = append(some, user)
+		}
+	}
+	return some
+}
+
+// allHave reports whether all partitions of a shard have the message at a position.
+func (p *positionOf) allHave(shard *shards.Shard, position string) bool {
+	s := p.places
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !slices.ContainsFunc(shard.Held(), func(partition int) bool { return !p.has(partition, position) })
+}
+
+// storeIn appends events to a shard and moves the places of their partitions, in one
+// transaction.
+func (p *positionOf) storeIn(ctx context.Context, shard *shards.Shard, evs []events.Event, to string) (events.Receipt, error) {
+	if len(evs) == 0 {
+		return events.Receipt{}, nil
+	}
+	s := p.places
+	if !s.known[shard] {
+		return events.Receipt{}, fmt.Errorf("%s was away; reading how far its partitions are", shard.Label())
+	}
+	touched := map[int]bool{}
+	for i := range evs {
+		if len(evs[i].Data.UserIDs) == 0 { // a room may have members in any
+			for _, partition := range shard.Held() {
+				touched[partition] = true
+			}
+		}
+		for _, user := range evs[i].Data.UserIDs {
+			touched[p.log.PartitionOf(user)] = true
+		}
+	}
+	var partitions []int16
+	var resets []*int
+	var positions []*string
+	s.mu.Lock()
+	for partition := range touched {
+		partitions = append(partitions, int16(partition)) //nolint:gosec // there are at most 1,024
+	}
+	slices.Sort(partitions)
+	for _, partition := range partitions {
+		if at, is := s.of[int(partition)]; is {
+			resets, positions = append(resets, &at.resets), append(positions, &at.position)
+		} else {
+			resets, positions = append(resets, nil), append(positions, nil)
+		}
+	}
+	s.mu.Unlock()
+	receipt, err := shard.Log.AppendWith(ctx, func(batch *pgx.Batch) {
+		batch.Queue(statements.Get("move places"), append(p.key(), partitions, to, p.resets, resets, positions)...)
+	}, evs...)
+	if err != nil {
+		return receipt, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for partition := range touched {
+		s.of[partition] = place{to, p.resets}
+	}
+	return receipt, nil
+}
+
+// isBehind reports whether a position of a broker comes after another: offsets, sequences,
+// and ids of entries with two numbers.
+func isBehind(a, b string) bool { return slices.Compare(numbersOf(a), numbersOf(b)) > 0 }
+
+// numbersOf returns the numbers of a position, none for that before the first message.
+func numbersOf(position string) (numbers []uint64) {
+	id, _, _ := strings.Cut(position, "@")
+	for part := range strings.SplitSeq(id, "-") {
+		if n, err := strconv.ParseUint(part, 10, 64); err == nil {
+			numbers = append(numbers, n)
+		}
+	}
+	return numbers
+}
+
+// loadOne reads the position in a database, which it creates there.
+func (p *positionOf) loadOne(ctx context.Context, pool *pgxpool.Pool) (again bool, err error) {
+	created, err := pool.Exec(ctx, statements.Get("create a position"), p.key()...)
+	if err != nil {
+		return false, fmt.Errorf("create the position: %w", err)
+	}
+	var others int
+	if err := pool.QueryRow(ctx, statements.Get("read a position"), p.key()...).Scan(&p.at, &p.resets, &others); err != nil {
+		return false, fmt.Errorf("read the position: %w", err)
+	}
+	return created.RowsAffected() > 0 && others > 0, nil
+}
