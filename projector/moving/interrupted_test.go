@@ -147,6 +147,65 @@ func TestInterruptedBetweenTheCommits(t *testing.T) {
 	}
 }
 
+// A partition moves on although old rows of an earlier move are left. Moving it to where it
+// is deletes them; a list names that command, and not one that moves the partition back.
+func TestMoveOnFromALeftOver(t *testing.T) {
+	t.Parallel()
+	a, b := newShards(t)
+	c := newTarget(t, "c")
+	user := foldtest.User(0, 0)
+	a.Append(t, foldtest.Deliver("c", 1, user))
+	a.Fold(t)
+	before := states(t, a, 0)
+	a.Exec(t, `CREATE FUNCTION refuse_truncate() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not now'; END $$;
+CREATE TRIGGER refuse_truncate BEFORE TRUNCATE ON badged.users_p00 FOR EACH STATEMENT EXECUTE FUNCTION refuse_truncate()`)
+	on := func(to string) moving.Config {
+		cfg := config(a, b, 0, to)
+		cfg.Shards = append(cfg.Shards, moving.Shard{Name: "c", Pool: c.Pool, Log: c.Log})
+		return cfg
+	}
+	if _, err := moving.Move(t.Context(), on("b")); err == nil || !strings.Contains(err.Error(), "could not be deleted from a") {
+		t.Fatalf("the move ended with %v", err)
+	}
+	listed := func(state moving.State, to string) {
+		t.Helper()
+		for _, all := range [][]moving.Shard{on("").Shards, {on("").Shards[2], on("").Shards[1], on("").Shards[0]}} {
+			list, err := moving.List(t.Context(), all, foldtest.Partitions, func(int) string { return "c" })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := list[0]; got.State != state || got.To != to {
+				t.Errorf("it is listed as %s, to %q; want %s, %q", got.State, got.To, state, to)
+			}
+		}
+	}
+	listed(moving.LeftOver, "b")
+	move(t, on("c"))
+	listed(moving.LeftOver, "c")
+	if _, err := moving.Move(t.Context(), on("c")); err == nil || !strings.Contains(err.Error(), "could not be deleted from a") {
+		t.Fatalf("cleaning up ended with %v", err)
+	}
+	a.Exec(t, `DROP TRIGGER refuse_truncate ON badged.users_p00`)
+	if r := move(t, on("c")); !r.Resumed || r.From != "a" {
+		t.Errorf("the move is %+v", r)
+	}
+	listed(moving.Serving, "")
+	if _, err := moving.Move(t.Context(), on("c")); !errors.Is(err, moving.ErrSameShard) {
+		t.Errorf("moving it to where it is gives %v", err)
+	}
+	if got := states(t, c, 0); fmt.Sprint(got) != fmt.Sprint(before) {
+		t.Errorf("the badges are\n%v\nwant\n%v", got, before)
+	}
+	for _, d := range []*projectortest.Database{a, b} {
+		for _, table := range moving.Tables(0) {
+			if left := rowsOf(t, d, table); len(left) > 0 {
+				t.Errorf("%s still has %v", table.Name, left)
+			}
+		}
+	}
+	verify(t, c, 0)
+}
+
 // A target whose disk is full ends the move. The source goes on, and the move too once
 // there is space.
 func TestFullTarget(t *testing.T) {

@@ -134,7 +134,10 @@ type mover struct {
 	// source and target have a session each, which does everything. It holds the lock of
 	// a job, so that nothing else replaces tables.
 	source, target *side
-	columns        map[string]follow.Columns
+	// leftOver is set if the source gave the partition to another shard than the target,
+	// and only its old rows are to be deleted.
+	leftOver bool
+	columns  map[string]follow.Columns
 }
 
 // side is one of the two shards.
@@ -199,6 +202,7 @@ func open(ctx context.Context, cfg Config) (m *mover, err error) {
 	m = &mover{cfg: cfg, p: cfg.Partition, columns: map[string]follow.Columns{}, result: Result{Partition: cfg.Partition, To: cfg.To}}
 	var names []string
 	var away error
+	var left *side
 	for _, s := range cfg.Shards {
 		names = append(names, s.Name)
 		one := &side{Shard: s}
@@ -226,6 +230,12 @@ func open(ctx context.Context, cfg Config) (m *mover, err error) {
 			}
 			m.source = one
 		}
+		if one.move.role == sourceRole && one.move.state == released {
+			left = one
+		}
+	}
+	if m.source == nil && m.target != nil && left != nil && m.leftBy(left) {
+		m.source, m.leftOver = left, true
 	}
 	switch {
 	case m.target == nil:
@@ -242,7 +252,7 @@ func open(ctx context.Context, cfg Config) (m *mover, err error) {
 	case m.source.cluster != m.target.cluster:
 		return nil, fmt.Errorf("%s and %s are shards of different clusters", m.source.Name, m.target.Name)
 	}
-	if other := m.source.move; other.role == sourceRole && other.target != cfg.To {
+	if other := m.source.move; !m.leftOver && other.role == sourceRole && other.target != cfg.To {
 		return nil, fmt.Errorf("%w: a move of partition %d to %s was begun; finish it, or undo it with `badged partition move %[2]d --undo`", ErrOtherMove, m.p, other.target)
 	}
 	m.result.From = m.source.Name
@@ -253,6 +263,13 @@ func open(ctx context.Context, cfg Config) (m *mover, err error) {
 		}
 	}
 	return m, nil
+}
+
+// leftBy reports whether a shard has only old rows of the partition, which it gave to a
+// shard that has moved it on, and the target has it now.
+func (m *mover) leftBy(s *side) bool {
+	return m.target.holds && !s.holds && s.cluster == m.target.cluster &&
+		s.move.role == sourceRole && s.move.state == released && s.move.revision < m.target.revision
 }
 
 // open opens the session.
@@ -279,6 +296,7 @@ func (m *mover) run(ctx context.Context) error {
 	switch {
 	case from.holds && to.holds:
 		return fmt.Errorf("both %s and %s say that they have partition %d", from.Name, to.Name, m.p)
+	case m.leftOver && m.leftBy(from):
 	case !from.holds && (from.move.role != sourceRole || from.move.state != released || from.move.id != to.move.id):
 		return fmt.Errorf("partition %d has left %s meanwhile", m.p, from.Name)
 	}
@@ -297,7 +315,9 @@ func (m *mover) run(ctx context.Context) error {
 			return fmt.Errorf("partition %d has left %s, and %s has all of it but does not know so: run the command again: %w", m.p, from.Name, to.Name, err)
 		}
 	}
-	m.tellOthers(ctx)
+	if !m.leftOver {
+		m.tellOthers(ctx)
+	}
 	if err := m.cleanUp(ctx); err != nil {
 		return fmt.Errorf("partition %d is on %s now, but the old rows could not be deleted from %s: run the command again: %w", m.p, to.Name, from.Name, err)
 	}

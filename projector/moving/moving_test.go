@@ -26,13 +26,21 @@ func TestMain(m *testing.M) {
 // newShards returns the databases of shards a and b. The first has all partitions.
 func newShards(t testing.TB) (a, b *projectortest.Database) {
 	t.Helper()
-	const cluster = `INSERT INTO badged.shard (cluster, name, formed_at) VALUES ('6e6ff15d-6b6c-4a4e-9b0c-3a8a1cf5a6ab', $1, now())`
-	a, b = projectortest.New(t), projectortest.New(t)
-	a.Exec(t, cluster, "a")
-	b.Exec(t, cluster, "b")
+	a = projectortest.New(t)
+	a.Exec(t, joinSQL, "a")
 	a.Exec(t, `SELECT badged.map_partition(p, 'a', 1) FROM generate_series(0, $1 - 1) AS p`, foldtest.Partitions)
-	b.Exec(t, `SELECT badged.release_partition(p, 'a', 1) FROM generate_series(0, $1 - 1) AS p`, foldtest.Partitions)
-	return a, b
+	return a, newTarget(t, "b")
+}
+
+const joinSQL = `INSERT INTO badged.shard (cluster, name, formed_at) VALUES ('6e6ff15d-6b6c-4a4e-9b0c-3a8a1cf5a6ab', $1, now())`
+
+// newTarget returns the database of a shard that has no partitions: a has them all.
+func newTarget(t testing.TB, name string) *projectortest.Database {
+	t.Helper()
+	d := projectortest.New(t)
+	d.Exec(t, joinSQL, name)
+	d.Exec(t, `SELECT badged.release_partition(p, 'a', 1) FROM generate_series(0, $1 - 1) AS p`, foldtest.Partitions)
+	return d
 }
 
 func config(a, b *projectortest.Database, partition int, to string) moving.Config {

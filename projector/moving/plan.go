@@ -60,6 +60,12 @@ func List(ctx context.Context, all []Shard, partitions int, owner func(partition
 			errs = append(errs, fmt.Errorf("shard %s: %w", s.Name, err))
 		}
 	}
+	for i := range list {
+		// It may have moved on since.
+		if list[i].State == LeftOver {
+			list[i].To = list[i].Shard
+		}
+	}
 	return list, errors.Join(errs...)
 }
 
@@ -105,9 +111,9 @@ func look(ctx context.Context, s Shard, list []Partition) error {
 			one.CopiedRows = n
 		case role == sourceRole && state == copying:
 			one.To, one.State = to, Moving
-		case role == sourceRole && state == released && one.Shard == to && one.State == Serving:
+		case role == sourceRole && state == released && one.State == Serving:
 			one.To, one.State = to, LeftOver
-		case role == sourceRole && state == released:
+		case role == sourceRole && state == released && (one.State == Away || one.State == Switched && one.Shard == to):
 			one.To, one.State = to, Switched
 		}
 		return nil

@@ -178,6 +178,9 @@ func (m *mover) cleanUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if m.leftOver {
+		return nil // what the target notes is of a later move
+	}
 	return m.target.In(ctx, func(tx pgx.Tx) error { return follow.Forget(ctx, tx, m.p) })
 }
 
