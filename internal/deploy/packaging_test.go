@@ -35,6 +35,9 @@ func variables(t *testing.T, grammar any) map[string]string {
 	all := map[string]string{}
 	for _, f := range parser.Model.Flags {
 		all["BADGED_"+strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))] = f.Default
+		for _, name := range f.Envs { // such as BADGED_SHARDS
+			all[name] = f.Default
+		}
 	}
 	return all
 }
@@ -140,6 +143,37 @@ func TestUnitsOfRelaysAndTails(t *testing.T) {
 		}
 		if _, own, _ := strings.Cut(unit, "\nDynamicUser=yes\n"); rights == "" || own != rights {
 			t.Errorf("the unit of %s has other rights than badged.service", name)
+		}
+	}
+}
+
+// The Compose files of relays and tails run commands that exist, with as few rights as
+// servers have, and let all of their settings be set that say where to connect to.
+func TestComposeFilesOfRelaysAndTails(t *testing.T) {
+	reference := read(t, "docs/cli.md")
+	server := read(t, "deploy/compose.yaml")
+	for name, grammar := range map[string]any{
+		"relay": &struct {
+			config.Relay `embed:""`
+		}{},
+		"tail": &struct {
+			config.Tail `embed:""`
+		}{},
+	} {
+		file := read(t, "deploy/compose."+name+".yaml")
+		command := regexp.MustCompile(`(?m)^    command: \[(.*)\]$`).FindStringSubmatch(file)
+		if command == nil || !strings.Contains(reference, "\nUsage: badged "+strings.ReplaceAll(command[1], ", ", " ")+" [flags]\n") {
+			t.Errorf("compose.%s.yaml runs %q, which is no command", name, command)
+		}
+		for _, line := range []string{"read_only: true\n", "cap_drop: [ALL]\n", `security_opt: ["no-new-privileges:true"]` + "\n", "restart: unless-stopped\n", "stop_grace_period: 20s\n"} {
+			if !strings.Contains(server, "\n  "+line) || !strings.Contains(file, "\n    "+line) {
+				t.Errorf("compose.%s.yaml or compose.yaml lacks %q", name, line)
+			}
+		}
+		for variable := range variables(t, grammar) {
+			if variable != "BADGED_SHARD" && variable != "BADGED_HELP" && !strings.Contains(file, "\n      "+variable+": ${"+variable) {
+				t.Errorf("compose.%s.yaml has no %s", name, variable)
+			}
 		}
 	}
 }
