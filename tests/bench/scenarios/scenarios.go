@@ -28,5 +28,6 @@ func All() []contest.Scenario {
 		push(),
 		webhooks(),
 		shardsScenario(),
+		relayScenario(),
 	}
 }
