@@ -120,4 +120,29 @@ END
 $$;
 -- +goose StatementEnd
 
+-- A partition that came from splitting another may move here, where publishing in SQL has
+-- not known it.
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION badged.hold_partition(partition integer, revision bigint, epoch text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    log text := badged.log_table(partition);
+BEGIN
+    IF NOT EXISTS (SELECT FROM badged.shard) THEN
+        RAISE EXCEPTION 'this database is not a shard' USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    EXECUTE format('DROP TRIGGER IF EXISTS not_held ON badged.%I', log);
+    EXECUTE format('UPDATE badged.%I SET revision = revision + 1 WHERE consumer_group = ''projector''', log || '_offsets');
+    INSERT INTO badged.partitions (partition_id, epoch, incarnation)
+    VALUES (partition, epoch, left(pg_walfile_name(pg_current_wal_lsn()), 8) || '/' || extract(epoch FROM pg_postmaster_start_time())::text);
+    PERFORM badged.map_partition(partition, s.name, revision) FROM badged.shard AS s;
+    IF partition >= (SELECT s.partitions FROM badged.settings AS s) THEN
+        PERFORM badged.make_append_functions();
+    END IF;
+END
+$$;
+-- +goose StatementEnd
+
 REVOKE ALL ON FUNCTION badged.create_partition(integer), badged.split_partition(integer, integer[]) FROM PUBLIC;

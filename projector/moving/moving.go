@@ -216,8 +216,8 @@ func open(ctx context.Context, cfg Config) (m *mover, err error) {
 			}
 			continue
 		}
-		if m.p < 0 || m.p >= one.partitions {
-			return nil, fmt.Errorf("%w as %d: they are numbered from 0 to %d", ErrUnknownPartition, m.p, one.partitions-1)
+		if m.p < 0 {
+			return nil, fmt.Errorf("%w as %d", ErrUnknownPartition, m.p)
 		}
 		if s.Name == cfg.To {
 			m.target = one
@@ -245,6 +245,8 @@ func open(ctx context.Context, cfg Config) (m *mover, err error) {
 			return nil, fmt.Errorf("both %s and %s say that they have partition %d", m.source.Name, cfg.To, m.p)
 		}
 		return nil, fmt.Errorf("%w: partition %d is on %s", ErrSameShard, m.p, cfg.To)
+	case m.source == nil && away == nil && m.p >= m.target.partitions:
+		return nil, fmt.Errorf("%w as %d, or it was split", ErrUnknownPartition, m.p)
 	case m.source == nil && away != nil:
 		return nil, fmt.Errorf("no shard that can be reached has partition %d: %w", m.p, away)
 	case m.source == nil:
@@ -252,7 +254,9 @@ func open(ctx context.Context, cfg Config) (m *mover, err error) {
 	case m.source.cluster != m.target.cluster:
 		return nil, fmt.Errorf("%s and %s are shards of different clusters", m.source.Name, m.target.Name)
 	}
-	if other := m.source.move; !m.leftOver && other.role == sourceRole && other.target != cfg.To {
+	if other := m.source.move; other.role == sourceRole && other.target == "" {
+		return nil, fmt.Errorf("%w: a split of partition %d was begun; finish it with `badged partition split %[2]d`, or undo it with --undo", ErrOtherMove, m.p)
+	} else if !m.leftOver && other.role == sourceRole && other.target != cfg.To {
 		return nil, fmt.Errorf("%w: a move of partition %d to %s was begun; finish it, or undo it with `badged partition move %[2]d --undo`", ErrOtherMove, m.p, other.target)
 	}
 	m.result.From = m.source.Name

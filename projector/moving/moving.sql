@@ -99,8 +99,8 @@ SELECT setval('badged.target_generations', greatest($1, (SELECT last_value FROM 
         greatest($2, $3, coalesce(pg_sequence_last_value(pg_get_serial_sequence('badged.events_pNN', 'offset')), 1)))
 
 -- name: revocations
-SELECT user_id, revoked_before, ended_at FROM badged.revocations
-WHERE revoked_before IS NOT NULL AND badged.partition_of(user_id, $2) = $1
+SELECT user_id, revoked_before, ended_at FROM badged.revocations, badged.level_of($1) AS l
+WHERE revoked_before IS NOT NULL AND badged.partition_of(user_id, l.modulus) = $1 - l.base
 
 -- name: add revocations
 -- Processes know them; those that start read all.
@@ -116,7 +116,7 @@ ON CONFLICT (user_id) DO UPDATE SET seq = excluded.seq, ended_at = greatest(r.en
 SELECT last FROM badged.revocation_counter FOR UPDATE
 
 -- name: forget revocations
-DELETE FROM badged.revocations WHERE badged.partition_of(user_id, $2) = $1
+DELETE FROM badged.revocations USING badged.level_of($1) AS l WHERE badged.partition_of(user_id, l.modulus) = $1 - l.base
 
 -- name: epoch
 -- Another one if Postgres was restarted since it began: then the owner would begin
@@ -158,3 +158,7 @@ GROUP BY 1
 
 -- name: moves
 SELECT partition_id, role, target, state, copied_rows FROM badged.moves
+
+-- name: create the tables
+-- Of a partition that came from splitting another, which this shard may not know.
+SELECT badged.create_partition($1)

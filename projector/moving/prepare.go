@@ -14,6 +14,14 @@ import (
 // and every change since was noted. Otherwise it begins.
 func (m *mover) prepare(ctx context.Context) error {
 	m.cfg.Progress(Preparing, 0)
+	if m.p >= m.target.partitions {
+		if err := m.target.Patiently(ctx, []string{"badged.webhooks", "badged.users", "badged.conversations"}, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, statements.Get("create the tables"), m.p)
+			return err
+		}); err != nil {
+			return fmt.Errorf("create the tables of partition %d: %w", m.p, err)
+		}
+	}
 	if err := m.readColumns(ctx); err != nil {
 		return err
 	}

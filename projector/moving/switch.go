@@ -142,7 +142,7 @@ func (m *mover) revocations(ctx context.Context, tx pgx.Tx) error {
 	var before, ended []time.Time
 	var user string
 	var b, e time.Time
-	rows, _ := m.source.conn.Query(ctx, statements.Get("revocations"), m.p, m.source.partitions)
+	rows, _ := m.source.conn.Query(ctx, statements.Get("revocations"), m.p)
 	if _, err := pgx.ForEachRow(rows, []any{&user, &b, &e}, func() error {
 		users, before, ended = append(users, user), append(before, b), append(ended, e)
 		return nil
@@ -202,6 +202,6 @@ func (m *mover) clear(ctx context.Context, tx pgx.Tx) error {
 	if err := m.target.In(ctx, func(target pgx.Tx) error { return m.revocations(ctx, target) }); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, statements.Get("forget revocations"), m.p, m.source.partitions)
+	_, err := tx.Exec(ctx, statements.Get("forget revocations"), m.p)
 	return err
 }

@@ -26,10 +26,10 @@ func Undo(ctx context.Context, cfg Config) (from, to string, err error) {
 			away = errors.Join(away, err)
 			continue
 		}
-		if cfg.Partition < 0 || cfg.Partition >= one.partitions {
-			return "", "", fmt.Errorf("%w as %d: they are numbered from 0 to %d", ErrUnknownPartition, cfg.Partition, one.partitions-1)
+		if cfg.Partition < 0 {
+			return "", "", fmt.Errorf("%w as %d", ErrUnknownPartition, cfg.Partition)
 		}
-		if one.move.role != sourceRole {
+		if one.move.role != sourceRole || one.move.target == "" { // the latter is of a split
 			continue
 		}
 		from, cfg.To = s.Name, one.move.target
