@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -65,10 +66,15 @@ func usageHint(err error) string {
 	return "Run `" + help + " --help` for what there is."
 }
 
-// failureHint returns a hint for a command that failed to connect.
+// failureHint returns a hint for a command that failed to connect, or in a database that is
+// not up to date.
 func failureHint(command *kong.Node, err error) string {
 	if pgfault.Of(err) == pgfault.TooManyConnections {
 		return "The server takes no more connections: raise its max_connections, set pool_max_conns in the URLs of badged's processes, or run fewer of them."
+	}
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && slices.Contains([]string{"42P01", "42703", "42883"}, pg.Code) {
+		// A table, column or function that does not exist.
+		return "Migrations may be pending: `badged migrate status` shows them, and `badged migrate up` applies them."
 	}
 	var connect *pgconn.ConnectError
 	if !errors.As(err, &connect) {

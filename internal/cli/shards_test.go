@@ -266,3 +266,15 @@ func TestServerWithFewLocksAndConnections(t *testing.T) {
 		t.Errorf("with 200 partitions it exits with %d: %s", r.code, r.err)
 	}
 }
+
+// A release that needs a table which `migrate up` has not made says so.
+func TestMoveBeforeMigrations(t *testing.T) {
+	flags, urls := newShards(t)
+	if _, err := poolOf(t, urls[0]).Exec(t.Context(), `ALTER TABLE badged.expiry_progress RENAME TO later`); err != nil {
+		t.Fatal(err)
+	}
+	r := badged(t, append([]string{"partition", "move", "0", "--to=b"}, flags...)...)
+	if r.code != exitFailed || !strings.Contains(r.err, "does not exist (SQLSTATE 42P01)") || !strings.Contains(r.err, "\nMigrations may be pending: ") {
+		t.Errorf("the move exits with %d: %s", r.code, r.err)
+	}
+}
