@@ -279,7 +279,7 @@ func (m *mover) leftBy(s *side) bool {
 // open opens the session.
 func (s *side) open(ctx context.Context, partition int, blocked func(shard string, pid int, application string)) error {
 	s.Session = &follow.Session{Where: s.Name, Partition: partition, Tell: func(pid int, application string) { blocked(s.Name, pid, application) }}
-	if err := s.Session.Open(ctx, s.Pool, s.Log, application); err != nil {
+	if err := s.Open(ctx, s.Pool, s.Log, application); err != nil {
 		return err
 	}
 	s.conn = s.Conn
