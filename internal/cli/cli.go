@@ -49,7 +49,7 @@ type commands struct {
 	Log         logCmd         `cmd:"" help:"Print the events of the log, a line of JSON for each."`
 	Verify      verifyCmd      `cmd:"" help:"Replay the log and compare the badges with it."`
 	Rebuild     rebuildCmd     `cmd:"" help:"Replay the log and correct the badges, while the service runs."`
-	Partition   partitionCmd   `cmd:"" help:"List the partitions of several shards, and move them."`
+	Partition   partitionCmd   `cmd:"" help:"List partitions, move them to other shards, and split them."`
 	Archive     archiveCmd     `cmd:"" help:"Move old events from the log to files, while the service runs."`
 	Restore     restoreCmd     `cmd:"" help:"Fill the log of a new database from an archive."`
 	DeadLetters deadLettersCmd `cmd:"" name:"deadletters" help:"List, retry or discard events that could not be folded or were none."`

@@ -73,6 +73,7 @@ func databaseCommands(t *testing.T) map[string][]string {
 		"partition list":      {"partition", "list"},
 		"partition plan":      {"partition", "plan"},
 		"partition move":      {"partition", "move", "0", "--to=b"},
+		"partition split":     {"partition", "split", "0", "--quiet"},
 		"deadletters list":    {"deadletters", "list"},
 		"deadletters retry":   {"deadletters", "retry", "--all"},
 		"deadletters discard": {"deadletters", "discard", "--all"},

@@ -20,6 +20,8 @@ type partitionCmd struct {
 	List partitionListCmd `cmd:"" help:"Print where each partition is, how large it is, and whether it is being moved."`
 	Plan partitionPlanCmd `cmd:"" help:"Propose moves that even out the shards."`
 	Move partitionMoveCmd `cmd:"" help:"Move a partition to another shard, while both serve."`
+
+	Split partitionSplitCmd `cmd:"" help:"Split partitions into two each, while they serve."`
 }
 
 // openCluster opens the shards of a cluster; a database by itself is none.
@@ -177,8 +179,9 @@ func (c *partitionMoveCmd) Run(ctx context.Context, streams Streams) error {
 			return err
 		}
 	}
-	watch := watchedMove{out: streams.Err, quiet: c.Quiet}
-	cfg.Progress, cfg.Blocked = watch.progress, watch.blocked
+	watch := watchedMove{out: streams.Err, command: "move", quiet: c.Quiet}
+	cfg.Progress = func(step moving.Step, rows int64) { watch.progress(string(step), rows) }
+	cfg.Blocked = watch.blocked
 	return admin.Audited(ctx, source.Pool, admin.OSUser(), "partition.move", moveArguments{c.Partition, c.To, c.Undo}, func(ctx context.Context) (any, error) {
 		if c.Undo {
 			from, to, err := moving.Undo(ctx, cfg)
@@ -209,25 +212,30 @@ func printMove(w io.Writer, r moving.Result) error {
 	return err
 }
 
-// watchedMove prints the progress of a move.
+// watchedMove prints the progress of a move or split.
 type watchedMove struct {
-	out   io.Writer
-	quiet bool
-	step  moving.Step
-	said  time.Time
+	out     io.Writer
+	command string
+	quiet   bool
+	step    string
+	said    time.Time
 }
 
 // stepInterval is how often a step that lasts is told of.
 const stepInterval = 5 * time.Second
 
-func (w *watchedMove) progress(step moving.Step, rows int64) {
+func (w *watchedMove) progress(step string, rows int64) {
 	if w.quiet || step == w.step && time.Since(w.said) < stepInterval {
 		return
 	}
 	w.step, w.said = step, time.Now()
-	fmt.Fprintf(w.out, "badged partition move: %s (%s)\n", step, counted(rows, "row"))
+	fmt.Fprintf(w.out, "badged partition %s: %s (%s)\n", w.command, step, counted(rows, "row"))
 }
 
 func (w *watchedMove) blocked(shard string, pid int, application string) {
-	fmt.Fprintf(w.out, "badged partition move: waiting for %q (Postgres process %d) on shard %s, whose transaction uses the partition\n", application, pid, shard)
+	where := ""
+	if shard != "" {
+		where = " on shard " + shard
+	}
+	fmt.Fprintf(w.out, "badged partition %s: waiting for %q (Postgres process %d)%s, whose transaction uses the partition\n", w.command, application, pid, where)
 }

@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/operators"
+	"github.com/badged/badged/internal/shards"
+	"github.com/badged/badged/projector/splitting"
+)
+
+type partitionSplitCmd struct {
+	config.Database `embed:""`
+	Partitions      []int `arg:"" optional:"" name:"partition" help:"Numbers of the partitions. Without any, all those that were split least often, one after the other."`
+	Undo            bool  `help:"Give up a split that was interrupted before the switch." env:"-"`
+	JSON            bool  `name:"json" help:"Print JSON, a list of what was split." env:"-"`
+	Quiet           bool  `short:"q" help:"Show no progress." env:"-"`
+}
+
+// Validate implements kong's validation.
+func (c *partitionSplitCmd) Validate() error {
+	if c.Undo && len(c.Partitions) != 1 {
+		return errors.Join(c.Database.Validate(), errors.New("--undo needs the number of one partition"))
+	}
+	return c.Database.Validate()
+}
+
+// splitArguments are the arguments in the audit trail.
+type splitArguments struct {
+	Partition int  `json:"partition"`
+	Undo      bool `json:"undo,omitempty"`
+}
+
+// Run splits the partitions, and prints for how long each was paused.
+func (c *partitionSplitCmd) Run(ctx context.Context, streams Streams) error {
+	cluster, err := openShards(ctx, c.Database)
+	if err != nil {
+		return err
+	}
+	defer cluster.Close()
+	holders := map[int]*shards.Shard{}
+	for _, s := range cluster.Shards() {
+		if err := operators.Away(cluster, s); err != nil {
+			return fmt.Errorf("splitting needs all shards: %w", err)
+		}
+		held, err := events.Held(ctx, s.Pool)
+		if err != nil {
+			return err
+		}
+		for _, p := range held {
+			holders[p] = s
+		}
+	}
+	chosen := c.Partitions
+	if len(chosen) == 0 {
+		chosen = lowest(holders, cluster.Partitions())
+	}
+	done := []splitting.Result{}
+	for _, p := range chosen {
+		if err = c.split(ctx, streams, holderOf(cluster, holders, p), p, func(r splitting.Result) { done = append(done, r) }); err != nil {
+			break
+		}
+	}
+	if c.JSON {
+		return errors.Join(err, printJSON(streams.Out, done))
+	}
+	return err
+}
+
+// lowest returns the partitions that were split least often, in a log that began with n.
+func lowest(holders map[int]*shards.Shard, n int) (least []int) {
+	for base, modulus := 0, n; modulus <= events.MaxPartitions; base, modulus = base+modulus, 2*modulus {
+		for p := range holders {
+			if p >= base && p < base+modulus {
+				least = append(least, p)
+			}
+		}
+		if len(least) > 0 {
+			slices.Sort(least)
+			return least
+		}
+	}
+	return nil
+}
+
+// holderOf returns the shard that holds a partition, or those into which it was split. Of
+// a partition that there is not, any shard says so.
+func holderOf(cluster *shards.Cluster, holders map[int]*shards.Shard, p int) *shards.Shard {
+	if s := holders[p]; s != nil {
+		return s
+	}
+	if a, b, ok := events.Children(p, cluster.Partitions()); ok {
+		for _, child := range []int{a, b} {
+			if s := holders[child]; s != nil {
+				return s
+			}
+		}
+	}
+	return cluster.Shards()[0]
+}
+
+// split splits a partition of a shard, or undoes that.
+func (c *partitionSplitCmd) split(ctx context.Context, streams Streams, s *shards.Shard, p int, done func(splitting.Result)) error {
+	watch := watchedMove{out: streams.Err, command: "split", quiet: c.Quiet}
+	cfg := splitting.Config{
+		Pool: s.Pool, Log: s.Log, Partition: p,
+		Progress: func(step splitting.Step, rows int64) { watch.progress(string(step), rows) },
+		Blocked:  func(pid int, application string) { watch.blocked(s.Name, pid, application) },
+	}
+	return admin.Audited(ctx, s.Pool, admin.OSUser(), "partition.split", splitArguments{p, c.Undo}, func(ctx context.Context) (any, error) {
+		if c.Undo {
+			if err := splitting.Undo(ctx, cfg); err != nil {
+				return nil, err
+			}
+			_, err := fmt.Fprintf(streams.Out, "partition %d stays as it is; what was copied is deleted\n", p)
+			return nil, err
+		}
+		r, err := splitting.Split(ctx, cfg)
+		if err != nil {
+			return r, err
+		}
+		if done(r); c.JSON {
+			return r, nil
+		}
+		return r, printSplit(streams.Out, r)
+	})
+}
+
+func printSplit(w io.Writer, r splitting.Result) error {
+	if r.Attempts == 0 {
+		_, err := fmt.Fprintf(w, "partition %d is split into %d and %d: the rows that an earlier split left are deleted\n", r.Partition, r.Into[0], r.Into[1])
+		return err
+	}
+	_, err := fmt.Fprintf(w, "partition %d split into %d and %d in %s: %s of the log and %s of other tables; publishing to it and folding it paused for %s\n",
+		r.Partition, r.Into[0], r.Into[1], r.Took.Round(time.Millisecond), counted(r.LogRows, "row"), counted(r.Rows, "row"), r.Paused.Round(time.Millisecond))
+	return err
+}
