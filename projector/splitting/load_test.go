@@ -1,0 +1,87 @@
+package splitting_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
+	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/splitting"
+)
+
+// Publishers in SQL go on while the partition is split: each event that was acknowledged is
+// in the log of its user's partition, once.
+func TestSplitUnderLoad(t *testing.T) {
+	t.Parallel()
+	d := projectortest.New(t)
+	d.Start(t, func(cfg *projector.Config) {
+		cfg.PollInterval, cfg.OwnershipInterval = 10*time.Millisecond, 100*time.Millisecond
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	var mu sync.Mutex
+	published := map[string]string{} // by id, the user
+	var count, again atomic.Int64
+	enough := make(chan struct{})
+	var g errgroup.Group
+	for n := range 4 {
+		g.Go(func() error {
+			for i := 0; ctx.Err() == nil; i++ {
+				id, user := fmt.Sprintf("%d/%d", n, i), foldtest.User(0, i%10)
+				for {
+					_, err := d.Pool.Exec(t.Context(), fmt.Sprintf(`SELECT badged.publish('{"specversion":"1.0","id":"%s","source":"sql","type":"message.delivered","data":{"conversation_id":"c%d","seq":%d,"user_ids":["%s"]}}')`, id, n, i+1, user))
+					if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "BD100" {
+						again.Add(1)
+						continue
+					}
+					if err != nil {
+						return err
+					}
+					break
+				}
+				mu.Lock()
+				published[id] = user
+				mu.Unlock()
+				if count.Add(1) == 200 {
+					close(enough)
+				}
+			}
+			return nil
+		})
+	}
+	<-enough
+	r, err := splitting.Split(t.Context(), splitting.Config{Pool: d.Pool, Log: d.Log, Partition: 0, Blocked: func(pid int, application string) { t.Logf("blocked by %d %s", pid, application) }})
+	cancel()
+	if groupErr := g.Wait(); err != nil || groupErr != nil {
+		t.Fatal(err, groupErr)
+	}
+	t.Logf("%+v; %d events, %d calls had to be repeated", r, len(published), again.Load())
+	found := map[string]int{}
+	for _, p := range []int{4, 8} {
+		for _, record := range d.Records(t, p) {
+			e, err := events.Decode(record.Payload)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if user := published[e.ID]; e.Data.UserIDs[0] != user || !events.Belongs(user, p, foldtest.Partitions) {
+				t.Errorf("event %s of %v is in partition %d", e.ID, e.Data.UserIDs, p)
+			}
+			found[e.ID]++
+		}
+	}
+	for id := range published {
+		if found[id] != 1 {
+			t.Errorf("event %s is in the log %d times", id, found[id])
+		}
+	}
+	verify(t, d)
+}
