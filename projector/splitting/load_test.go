@@ -1,7 +1,6 @@
 package splitting_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -27,15 +26,15 @@ func TestSplitUnderLoad(t *testing.T) {
 	d.Start(t, func(cfg *projector.Config) {
 		cfg.PollInterval, cfg.OwnershipInterval = 10*time.Millisecond, 100*time.Millisecond
 	})
-	ctx, cancel := context.WithCancel(t.Context())
 	var mu sync.Mutex
 	published := map[string]string{} // by id, the user
 	var count, again atomic.Int64
+	var stop atomic.Bool
 	enough := make(chan struct{})
 	var g errgroup.Group
 	for n := range 4 {
 		g.Go(func() error {
-			for i := 0; ctx.Err() == nil; i++ {
+			for i := 0; !stop.Load(); i++ {
 				id, user := fmt.Sprintf("%d/%d", n, i), foldtest.User(0, i%10)
 				for {
 					_, err := d.Pool.Exec(t.Context(), fmt.Sprintf(`SELECT badged.publish('{"specversion":"1.0","id":"%s","source":"sql","type":"message.delivered","data":{"conversation_id":"c%d","seq":%d,"user_ids":["%s"]}}')`, id, n, i+1, user))
@@ -60,7 +59,7 @@ func TestSplitUnderLoad(t *testing.T) {
 	}
 	<-enough
 	r, err := splitting.Split(t.Context(), splitting.Config{Pool: d.Pool, Log: d.Log, Partition: 0, Blocked: func(pid int, application string) { t.Logf("blocked by %d %s", pid, application) }})
-	cancel()
+	stop.Store(true)
 	if groupErr := g.Wait(); err != nil || groupErr != nil {
 		t.Fatal(err, groupErr)
 	}
