@@ -63,7 +63,7 @@ func Run(ctx context.Context, cfg Config) (needed bool, err error) {
 		return false, err
 	}
 	defer pgsession.CloseSession(ctx, r.conn)
-	if err := r.conn.QueryRow(ctx, `SELECT partitions, settled_era IS NOT DISTINCT FROM `+homeEra+` FROM badged.settings`).Scan(&r.partitions, &r.home); err != nil {
+	if err := r.conn.QueryRow(ctx, `SELECT ARRAY(SELECT DISTINCT partition_id::integer FROM badged.log_ranges ORDER BY 1), settled_era IS NOT DISTINCT FROM `+homeEra+` FROM badged.settings`).Scan(&r.partitions, &r.home); err != nil {
 		return false, fmt.Errorf("read the settings of the log: %w", err)
 	}
 	if !cfg.DryRun {
@@ -110,9 +110,11 @@ func (e *PartitionOwnedError) Error() string {
 
 // run is one call of Run.
 type run struct {
-	cfg        Config
-	conn       *pgx.Conn
-	partitions int
+	cfg  Config
+	conn *pgx.Conn
+	// partitions are all that have tables: also those of other shards, and those that were
+	// split.
+	partitions []int
 	home       bool
 	// foreign are the partitions with copied events or positions.
 	foreign []int
@@ -120,10 +122,7 @@ type run struct {
 
 // takeAll takes every partition for as long as the session lasts.
 func (r *run) takeAll(ctx context.Context) error {
-	missing := make([]int, r.partitions)
-	for i := range missing {
-		missing[i] = i
-	}
+	missing := slices.Clone(r.partitions)
 	for {
 		rows, _ := r.conn.Query(ctx, pgsession.TakeSQL, missing, pgsession.LockClass, len(missing))
 		taken, err := pgx.CollectRows(rows, pgx.RowTo[int])
@@ -159,7 +158,7 @@ const unreachable = `(consumer_group = '` + events.ProjectorGroup + `' AND last_
 
 // examine finds the partitions with copied events or positions.
 func (r *run) examine(ctx context.Context) error {
-	for p := range r.partitions {
+	for _, p := range r.partitions {
 		var needed bool
 		err := r.conn.QueryRow(ctx, strings.ReplaceAll(`SELECT EXISTS (SELECT FROM badged.TOPIC_offsets WHERE era <> `+homeEra+` OR `+unreachable+`)
 OR EXISTS (SELECT FROM badged.TOPIC WHERE `+copied+`)`, "TOPIC", events.Topic(p))).Scan(&needed)

@@ -128,7 +128,7 @@ func (e *eraser) run(ctx context.Context) error {
 	}
 	defer job.Close(ctx)
 	e.conn = job.Conn
-	if _, err := e.conn.Exec(ctx, statements.Get("drop what interrupted commands left"), job.Partitions); err != nil {
+	if _, err := e.conn.Exec(ctx, statements.Get("drop what interrupted commands left")); err != nil {
 		return fmt.Errorf("drop the tables that interrupted commands left: %w", err)
 	}
 	e.held = job.Held

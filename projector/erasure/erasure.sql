@@ -166,4 +166,4 @@ DELETE FROM badged.keys_pNN_baseline WHERE key = $1
 
 -- name: drop what interrupted commands left
 -- Staging tables of a rebuild, and the next baseline of an archiving.
-SELECT badged.drop_staging_tables(p), badged.drop_baseline_tables(p) FROM generate_series(0, $1 - 1) AS p
+SELECT badged.drop_staging_tables(p), badged.drop_baseline_tables(p) FROM (SELECT DISTINCT partition_id::integer AS p FROM badged.log_ranges) AS existing

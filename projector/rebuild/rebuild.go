@@ -215,7 +215,7 @@ func (j *Job) cleanUp(ctx context.Context) error {
 		if _, err := tx.Exec(cleanCtx, `SELECT pg_advisory_xact_lock($1, 0)`, rebuildClass); err != nil {
 			return err
 		}
-		_, err := tx.Exec(cleanCtx, statements.Get("drop the staging tables of all partitions"), j.Partitions)
+		_, err := tx.Exec(cleanCtx, statements.Get("drop the staging tables of all partitions"))
 		return err
 	})
 }

@@ -1,7 +1,7 @@
 -- What rebuilds read and write. pNN stands for a partition.
 
 -- name: drop the staging tables of all partitions
-SELECT badged.drop_staging_tables(p) FROM generate_series(0, $1::integer - 1) AS p
+SELECT badged.drop_staging_tables(p) FROM (SELECT DISTINCT partition_id::integer AS p FROM badged.log_ranges) AS existing
 
 -- name: read the rebuilt partitions
 SELECT partition_id, users, conversations, different_users FROM badged.rebuilt_partitions ORDER BY partition_id
