@@ -49,7 +49,7 @@ const (
 	repairFile       = "events/renumber/renumber.go"
 	routesFile       = "events/rooms.go"
 	decodeFile       = "events/decode_quick.go"
-	sqlFile          = "migrations/00004_publish.sql"
+	sqlFile          = "migrations/00032_splits.sql"
 	mailboxFile      = "gateway/internal/view/mailbox.go"
 	accountFile      = "gateway/internal/view/account.go"
 	busKeysFile      = "pubsub/redis_keys.go"
@@ -391,7 +391,7 @@ var mutants = []mutant{
 	{"the quick way misses no attribute", []edit{{decodeFile, "seen&quickRequired != quickRequired ||", ""}}, decoded},
 	{"a batch in SQL has no limit of bytes", []edit{{sqlFile, "size + share.sizes[i] > most_bytes", "false"}}, inSQL},
 	{"a batch in SQL may have one event more", []edit{{sqlFile, "i - begins = most_events", "i - begins > most_events"}}, inSQL},
-	{"a key in SQL has another variant", []edit{{sqlFile, "71, 1), 1, 16)", "71, 0), 1, 16)"}}, inSQL},
+	{"a key in SQL has another variant", []edit{{"migrations/00004_publish.sql", "71, 1), 1, 16)", "71, 0), 1, 16)"}}, inSQL},
 	{"the quick check in SQL takes fractions", []edit{{"migrations/00003_event_rules.sql", "strpos(concat(data ->> 'seq', data ->> 'up_to_seq', data ->> 'seqs', data ->> 'from_seq'), '.') = 0", "true"}}, inSQL},
 	{"the quick check in SQL takes ids of any length", []edit{{"migrations/00003_event_rules.sql", "pg_column_size(data -> 'user_ids') <= 128 OR", "pg_column_size(data -> 'user_ids') > 0 OR"}}, inSQL},
 
