@@ -11,7 +11,7 @@ func GroupSize(g *Group) (n int) {
 }
 
 // LogOf returns a log of so many partitions that no database has.
-func LogOf(partitions int) *Log { return &Log{partitions: partitions} }
+func LogOf(partitions int) *Log { return Attach(nil, partitions) }
 
 // DecodeQuick and DecodeAny are the fast and the strict way to decode.
 var (

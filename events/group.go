@@ -227,8 +227,5 @@ func (l *Log) partitionsOf(evs []Event) (s partitionSet) {
 }
 
 func (l *Log) everyPartition() (s partitionSet) {
-	for p := range l.partitions {
-		s.add(p)
-	}
-	return s
+	return l.Layout().living
 }

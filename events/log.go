@@ -2,9 +2,12 @@ package events
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -22,8 +25,15 @@ var ErrNotMigrated = errors.New("the database has no badged schema; run `badged 
 // Log is the event log of one database: an append-only table per partition,
 // which is a watermill-sql topic. It is safe for concurrent use.
 type Log struct {
-	pool       *pgxpool.Pool
-	partitions int
+	pool   *pgxpool.Pool
+	layout atomic.Pointer[Layout]
+	// changing is held while the layout changes, and changed closed when it has.
+	changing sync.Mutex
+	changed  chan struct{}
+	// alone is set if the layout is that of this database by itself, and stale if it must
+	// be read again.
+	alone bool
+	stale atomic.Bool
 	// rooms is used by appends in transactions of their own.
 	rooms cachedDirectory
 }
@@ -31,37 +41,41 @@ type Log struct {
 // Open returns the log in the database of pool. It fails with [ErrNotMigrated] if
 // there is none, and with [ErrRestored] if its order cannot be trusted.
 func Open(ctx context.Context, pool *pgxpool.Pool) (*Log, error) {
-	var n int
-	if err := pool.QueryRow(ctx, partitionsSQL).Scan(&n); err != nil {
-		return nil, fmt.Errorf("open the event log: %w", notMigrated(err))
+	l := Attach(pool, 1)
+	l.alone = true
+	if err := l.Refresh(ctx); err != nil {
+		return nil, fmt.Errorf("open the event log: %w", err)
 	}
 	if err := checkOrigin(ctx, pool); err != nil {
 		return nil, fmt.Errorf("open the event log: %w", err)
 	}
-	return Attach(pool, n), nil
+	return l, nil
 }
 
-// Attach returns the log in the database of pool, which has so many partitions, without
-// connecting. Before anything folds the log, [Log.Check] must have succeeded.
+// Attach returns the log in the database of pool, which began with so many partitions,
+// without connecting. Before anything folds the log, [Log.Check] must have succeeded; if
+// partitions are split, [Log.SetLayout] must say it.
 func Attach(pool *pgxpool.Pool, partitions int) *Log {
 	queryRow := func(ctx context.Context, query string, dest any, args ...any) error {
 		return pool.QueryRow(ctx, query, args...).Scan(dest)
 	}
-	return &Log{
-		pool: pool, partitions: partitions,
+	l := &Log{
+		pool: pool, changed: make(chan struct{}),
 		rooms: cachedDirectory{storedDirectory: storedDirectory{queryRow}, rooms: map[string]partitionSet{}},
 	}
+	l.layout.Store(NewLayout(partitions, nil))
+	return l
 }
 
-// Check fails as [Open] does, and if the log has another number of partitions than it
-// was attached with.
+// Check fails as [Open] does, and if the log began with another number of partitions than
+// it was attached with.
 func (l *Log) Check(ctx context.Context) error {
-	var n int
-	if err := l.pool.QueryRow(ctx, partitionsSQL).Scan(&n); err != nil {
-		return fmt.Errorf("open the event log: %w", notMigrated(err))
+	stored, err := readLayout(func(dest any) error { return l.pool.QueryRow(ctx, layoutSQL).Scan(dest) })
+	if err != nil {
+		return fmt.Errorf("open the event log: %w", err)
 	}
-	if n != l.partitions {
-		return fmt.Errorf("open the event log: it has %d partitions, not %d", n, l.partitions)
+	if n := l.Partitions(); stored.First() != n {
+		return fmt.Errorf("open the event log: it began with %d partitions, not with %d", stored.First(), n)
 	}
 	if err := checkOrigin(ctx, l.pool); err != nil {
 		return fmt.Errorf("open the event log: %w", err)
@@ -82,16 +96,78 @@ func (l *Log) LastOfRooms(ctx context.Context, rooms []string) (map[string]int64
 	return l.rooms.storedDirectory.lastSeqs(ctx, rooms)
 }
 
-// Partitions returns how many partitions the log has.
-func (l *Log) Partitions() int { return l.partitions }
+// Partitions returns with how many partitions the log began: see [Layout].
+func (l *Log) Partitions() int { return l.Layout().First() }
 
-// PartitionOf returns the partition of a user.
-func (l *Log) PartitionOf(userID string) int { return PartitionOf(userID, l.partitions) }
+// Layout returns in which partition each user is, as last known.
+func (l *Log) Layout() *Layout { return l.layout.Load() }
 
-const partitionsSQL = `SELECT partitions FROM badged.settings`
+// SetLayout says that the log has another layout, as where its database is one of several
+// shards.
+func (l *Log) SetLayout(layout *Layout) {
+	l.changing.Lock()
+	defer l.changing.Unlock()
+	if before := l.layout.Swap(layout); before != nil && !before.Equal(layout) {
+		close(l.changed)
+		l.changed = make(chan struct{})
+	}
+}
 
-// ErrNotHeld is returned if the database is a shard and does not hold a partition.
-var ErrNotHeld = errors.New("the partition is on another shard")
+// Changed is closed once the layout is another than now.
+func (l *Log) Changed() <-chan struct{} {
+	l.changing.Lock()
+	defer l.changing.Unlock()
+	return l.changed
+}
+
+// PartitionOf returns the partition of a user, as last known.
+func (l *Log) PartitionOf(userID string) int { return l.Layout().PartitionOf(userID) }
+
+// layoutSQL returns with how many partitions the log began, and the living ones, null if
+// none was split: as JSON, since database/sql cannot scan arrays.
+const layoutSQL = `SELECT json_build_object('first', partitions, 'living', badged.living_partitions())::text FROM badged.settings`
+
+func readLayout(scan func(dest any) error) (*Layout, error) {
+	var text string
+	if err := scan(&text); err != nil {
+		return nil, notMigrated(err)
+	}
+	var stored struct {
+		First  int
+		Living []int
+	}
+	if err := json.Unmarshal([]byte(text), &stored); err != nil {
+		return nil, fmt.Errorf("read the layout of the log: %w", err)
+	}
+	return NewLayout(stored.First, stored.Living), nil
+}
+
+// Refresh reads the layout again, unless [Log.SetLayout] says what it is.
+func (l *Log) Refresh(ctx context.Context) error {
+	if !l.alone {
+		return nil
+	}
+	stored, err := readLayout(func(dest any) error { return l.pool.QueryRow(ctx, layoutSQL).Scan(dest) })
+	if err != nil {
+		return err
+	}
+	l.SetLayout(stored)
+	return nil
+}
+
+// follow reads the layout again after an append was refused with err, and reports whether
+// it is another now.
+func (l *Log) follow(ctx context.Context, err error) bool {
+	if !l.alone || !errors.Is(err, ErrNotHeld) {
+		return false
+	}
+	before := l.Layout()
+	return l.Refresh(ctx) == nil && !before.Equal(l.Layout())
+}
+
+// ErrNotHeld is returned if a database does not hold a partition: it is on another shard,
+// or was split.
+var ErrNotHeld = errors.New("the partition is not in this database any more")
 
 // codeNotHeld is the code of the error by which a shard refuses events of such a
 // partition.
@@ -159,8 +235,14 @@ func (l *Log) Append(ctx context.Context, evs ...Event) (Receipt, error) {
 // that queue adds, unless it is nil. They run also without events. It may be called
 // several times, each time for another attempt.
 func (l *Log) AppendWith(ctx context.Context, queue func(*pgx.Batch), evs ...Event) (Receipt, error) {
+	retried := false
 	for {
 		rows, err := l.Rows(ctx, evs...)
+		if l.alone && !retried && errors.Is(err, ErrNotHeld) {
+			if retried, err = true, l.Refresh(ctx); err == nil {
+				continue
+			}
+		}
 		if err != nil || len(rows) == 0 && queue == nil {
 			return Receipt{}, err
 		}
@@ -169,6 +251,7 @@ func (l *Log) AppendWith(ctx context.Context, queue func(*pgx.Batch), evs ...Eve
 		switch {
 		case err == nil:
 			return r, nil
+		case l.follow(ctx, err): // the partition was split
 		case !errors.As(err, &pgErr) || pgErr.Code != codeOutdated: // outdated rows are made again
 			return Receipt{}, fmt.Errorf("append %d events: %w", len(evs), err)
 		}
@@ -220,7 +303,10 @@ type Rows struct {
 // record what the others are based on. It reads the database if evs name rooms that
 // no recent call has. Errors are those of [Log.Append].
 func (l *Log) Rows(ctx context.Context, evs ...Event) ([]Rows, error) {
-	inserts, changes, err := l.prepare(ctx, &l.rooms, evs, true)
+	inserts, changes, err := l.Layout().prepare(ctx, &l.rooms, evs, true)
+	if errors.Is(err, ErrNotHeld) { // the layout or the directory of rooms is of before a split
+		l.rooms.forget(roomsOf(evs))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -317,13 +403,13 @@ func (e *BatchError) Error() string {
 // prepare validates evs and encodes them as rows by partition, in ascending order,
 // with the partitions of rooms as d has them. Unless own is set, it rejects what only
 // badged may write.
-func (l *Log) prepare(ctx context.Context, d directory, evs []Event, own bool) ([]insert, *directoryChanges, error) {
+func (l *Layout) prepare(ctx context.Context, d directory, evs []Event, own bool) ([]insert, *directoryChanges, error) {
 	rooms, err := checkAll(evs, own)
 	if err != nil {
 		return nil, nil, err
 	}
 	now := time.Now()
-	enc := encoder{log: l, expect: len(evs)/l.partitions + 1, byPartition: make([]*eventbatch.Columns, l.partitions)}
+	enc := encoder{layout: l, expect: len(evs)/l.Len() + 1, byPartition: make([]*eventbatch.Columns, l.numbers)}
 	var timeline int64
 	if rooms {
 		if enc.routes, timeline, err = l.routesOf(ctx, d, evs); err != nil {
@@ -351,7 +437,7 @@ func (l *Log) prepare(ctx context.Context, d directory, evs []Event, own bool) (
 		}
 		inserts = append(inserts, insert{partition: p, events: events, rows: rows})
 	}
-	return inserts, enc.routes.changes(l.partitions, timeline), nil
+	return inserts, enc.routes.changes(l.Len(), timeline), nil
 }
 
 // Check returns a [*BatchError] if events are invalid, as [Log.Append] does.
@@ -381,7 +467,7 @@ func checkAll(evs []Event, own bool) (rooms bool, err error) {
 
 // encoder encodes events for each partition.
 type encoder struct {
-	log    *Log
+	layout *Layout
 	routes routes
 	// expect is about how many events a partition will have.
 	expect      int
@@ -401,10 +487,10 @@ func (enc *encoder) encode(e *Event) error {
 	case len(e.Data.UserIDs) == 0:
 		return enc.encodeForRoom(e, key, metadata)
 	case len(e.Data.UserIDs) == 1 && e.Type != RoomJoined: // by far the most frequent
-		return enc.add(enc.log.PartitionOf(e.Data.UserIDs[0]), e, &e.Data, key, metadata)
+		return enc.add(enc.layout.PartitionOf(e.Data.UserIDs[0]), e, &e.Data, key, metadata)
 	}
-	users := enc.log.split(e.Data.UserIDs)
-	mentioned := enc.log.split(e.Data.MentionedUserIDs)
+	users := enc.layout.groups(e.Data.UserIDs)
+	mentioned := enc.layout.groups(e.Data.MentionedUserIDs)
 	var joined partitionSet
 	var r *route
 	if e.Type == RoomJoined {
@@ -442,7 +528,7 @@ func (enc *encoder) encodeForRoom(e *Event, key uuid.UUID, metadata string) erro
 	data := e.Data
 	var mentioned [][]string
 	if len(data.MentionedUserIDs) > 0 {
-		mentioned = enc.log.split(data.MentionedUserIDs)
+		mentioned = enc.layout.groups(data.MentionedUserIDs)
 	}
 	for p := range r.now.all() {
 		if mentioned != nil {
@@ -470,9 +556,9 @@ func (enc *encoder) add(partition int, e *Event, data *Data, key uuid.UUID, meta
 	return nil
 }
 
-// split groups users by partition.
-func (l *Log) split(users []string) [][]string {
-	groups := make([][]string, l.partitions)
+// groups groups users by partition.
+func (l *Layout) groups(users []string) [][]string {
+	groups := make([][]string, l.numbers)
 	for _, u := range users {
 		p := l.PartitionOf(u)
 		groups[p] = append(groups[p], u)

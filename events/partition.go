@@ -10,12 +10,16 @@ import (
 	"github.com/google/uuid"
 )
 
-// MaxPartitions is the greatest number of partitions a database can have.
+// MaxPartitions is the greatest number of partitions among which users are spread.
 const MaxPartitions = 1024
 
-// PartitionOf returns the partition of a user among n: the first four bytes of
-// the SHA-256 of its id, big-endian, modulo n. SHA-256 because Postgres has it
-// built in, in every version and on every architecture.
+// PartitionNumbers bounds the numbers of partitions: they are below it. Splitting a
+// partition makes two with new numbers, see [Layout].
+const PartitionNumbers = 2 * MaxPartitions
+
+// PartitionOf returns the partition of a user among n that were never split: the first
+// four bytes of the SHA-256 of its id, big-endian, modulo n. SHA-256 because Postgres has
+// it built in, in every version and on every architecture.
 func PartitionOf(userID string, n int) int { return HashUser(userID).Partition(n) }
 
 // UserHash is the SHA-256 of a user's id.
@@ -24,13 +28,13 @@ type UserHash [sha256.Size]byte
 // HashUser returns the hash of a user.
 func HashUser(userID string) UserHash { return sha256.Sum256([]byte(userID)) }
 
-// Partition returns the partition of the user among n.
+// Partition returns the partition of the user among n that were never split.
 func (h UserHash) Partition(n int) int {
 	return int(uint64(binary.BigEndian.Uint32(h[:4])) % uint64(n)) //nolint:gosec // n is positive, and the result below it
 }
 
 // partitionSet is a set of partitions.
-type partitionSet [MaxPartitions / 64]uint64
+type partitionSet [PartitionNumbers / 64]uint64
 
 func (s *partitionSet) add(partition int)      { s[partition/64] |= 1 << (partition % 64) }
 func (s *partitionSet) has(partition int) bool { return s[partition/64]>>(partition%64)&1 != 0 }

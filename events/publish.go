@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -27,24 +28,37 @@ func Publish(ctx context.Context, tx any, evs ...Event) (Receipt, error) {
 	if err != nil {
 		return Receipt{}, err
 	}
-	var l Log
-	if err := conn.queryRow(ctx, partitionsSQL, &l.partitions); err != nil {
-		return Receipt{}, fmt.Errorf("find the event log: %w", notMigrated(err))
+	layout, err := readLayout(func(dest any) error { return conn.queryRow(ctx, layoutSQL, dest) })
+	if err != nil {
+		return Receipt{}, fmt.Errorf("find the event log: %w", err)
 	}
-	return l.publish(ctx, conn, evs)
+	return layout.publish(ctx, conn, evs)
 }
 
-// Publish is like the function [Publish], but saves its query for the number of
-// partitions.
+// Publish is like the function [Publish], but saves its query for the layout. If a
+// partition was split since the last call, it fails with an error that wraps
+// [ErrNotHeld]: roll back, and do the transaction again.
 func (l *Log) Publish(ctx context.Context, tx any, evs ...Event) (Receipt, error) {
 	conn, err := transactionOf(tx)
 	if err != nil {
 		return Receipt{}, err
 	}
-	return l.publish(ctx, conn, evs)
+	if l.stale.Load() {
+		layout, err := readLayout(func(dest any) error { return conn.queryRow(ctx, layoutSQL, dest) })
+		if err != nil {
+			return Receipt{}, fmt.Errorf("find the event log: %w", err)
+		}
+		l.stale.Store(false)
+		l.SetLayout(layout)
+	}
+	r, err := l.Layout().publish(ctx, conn, evs)
+	if l.alone && errors.Is(err, ErrNotHeld) {
+		l.stale.Store(true) // tx can read nothing any more
+	}
+	return r, err
 }
 
-func (l *Log) publish(ctx context.Context, tx transaction, evs []Event) (Receipt, error) {
+func (l *Layout) publish(ctx context.Context, tx transaction, evs []Event) (Receipt, error) {
 	inserts, changes, err := l.prepare(ctx, storedDirectory{tx.queryRow}, evs, false)
 	if err != nil {
 		return Receipt{}, err

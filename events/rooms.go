@@ -46,9 +46,19 @@ type route struct {
 // OfRooms reports whether only rooms have events of the type.
 func (t Type) OfRooms() bool { return strings.HasPrefix(string(t), "room.") }
 
+// roomsOf returns the rooms that evs name.
+func roomsOf(evs []Event) (rooms []string) {
+	for i := range evs {
+		if evs[i].Type.OfRooms() {
+			rooms = append(rooms, evs[i].Data.ConversationID)
+		}
+	}
+	return rooms
+}
+
 // routesOf returns the routes of the rooms that evs name, and the timeline of Postgres on
 // which they hold.
-func (l *Log) routesOf(ctx context.Context, d directory, evs []Event) (all routes, timeline int64, err error) {
+func (l *Layout) routesOf(ctx context.Context, d directory, evs []Event) (all routes, timeline int64, err error) {
 	all = routes{}
 	for i := range evs {
 		if evs[i].Type.OfRooms() && evs[i].Type != RoomLeft {
@@ -63,6 +73,10 @@ func (l *Log) routesOf(ctx context.Context, d directory, evs []Event) (all route
 		return nil, 0, err
 	}
 	for room, partitions := range known {
+		others := partitions
+		if others.removeAll(&l.living); others.len() > 0 {
+			return nil, 0, fmt.Errorf("%w: the directory of rooms has others", ErrNotHeld)
+		}
 		all[room].known, all[room].now = partitions, partitions
 	}
 	var grow []string
@@ -72,7 +86,7 @@ func (l *Log) routesOf(ctx context.Context, d directory, evs []Event) (all route
 		}
 		room := evs[i].Data.ConversationID
 		r := all[room]
-		if r.known.len() == l.partitions {
+		if r.known.len() == l.Len() {
 			continue
 		}
 		before := r.joined

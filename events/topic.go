@@ -2,12 +2,20 @@ package events
 
 import "fmt"
 
-// PartitionOfTopic returns the partition with a topic: it is the inverse of [Topic].
+// PartitionOfTopic returns the living partition with a topic: it is the inverse of [Topic].
 func (l *Log) PartitionOfTopic(topic string) (int, error) {
-	for partition := range l.partitions {
-		if Topic(partition) == topic {
+	layout := l.Layout()
+	for partition := range PartitionNumbers {
+		if Topic(partition) != topic {
+			continue
+		}
+		if layout.Lives(partition) {
 			return partition, nil
 		}
+		if split := layout.Split(partition); split != "" {
+			return 0, fmt.Errorf("there is no topic %q any more: %s", topic, split)
+		}
 	}
-	return 0, fmt.Errorf("there is no topic %q: the log has %s to %s", topic, Topic(0), Topic(l.partitions-1))
+	living := layout.Living()
+	return 0, fmt.Errorf("there is no topic %q: the log has %s to %s", topic, Topic(living[0]), Topic(living[len(living)-1]))
 }

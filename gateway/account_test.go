@@ -91,7 +91,7 @@ func (quietBus) Close() error                                   { return nil }
 // the read. A gap of the bus makes accounts unknown: the next state of a room would be
 // wrong for a sender whose own update was lost.
 func TestAccountsAreReadAgain(t *testing.T) {
-	h := newHub(NewMetrics(nil), new(crew))
+	h := newHub(&Config{Metrics: NewMetrics(nil), RoomsOf: inThree}, new(crew))
 	h.subscription = quietBus{}
 	s := &session{userID: "ann", mailbox: view.NewMailbox(func() {})}
 	if err := h.join(t.Context(), s, pubsub.Address{ID: "ann", Partition: 3}); err != nil {

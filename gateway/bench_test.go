@@ -26,7 +26,7 @@ func (counter) cut()           {}
 func BenchmarkRoom(b *testing.B) {
 	const clients = 1000
 	g := &Gateway{metrics: NewMetrics(nil), crew: new(crew)}
-	g.hub = newHub(g.metrics, g.crew)
+	g.hub = newHub(&g.cfg, g.crew)
 	var written sync.WaitGroup
 	r := &room{address: pubsub.Address{ID: "room", Room: true}}
 	g.hub.rooms.byAddress[r.address] = r

@@ -117,8 +117,13 @@ type Config struct {
 	Commands      Commands
 	Authenticator Authenticator
 	Bus           pubsub.Bus
-	// PartitionOf returns the partition of a user.
+	// PartitionOf returns the partition of the updates of a user: [pubsub.Update].
 	PartitionOf func(userID string) int
+	// RoomsOf returns the partition of the rooms of which a user is a member:
+	// [pubsub.RoomUpdate]. It may become another, and RoomsMoved returns what is closed
+	// then. Default: PartitionOf, for ever.
+	RoomsOf    func(userID string) int
+	RoomsMoved func() <-chan struct{}
 	// AllowOrigin accepts or rejects the Origin header of a browser. Default:
 	// only the host of the request.
 	AllowOrigin func(r *http.Request) bool
@@ -219,6 +224,12 @@ func New(cfg Config) (*Gateway, error) {
 	if cfg.Badges == nil || cfg.Commands == nil || cfg.Authenticator == nil || cfg.Bus == nil || cfg.PartitionOf == nil {
 		return nil, errors.New("gateway: Badges, Commands, Authenticator, Bus and PartitionOf are required")
 	}
+	if cfg.RoomsOf == nil {
+		cfg.RoomsOf = cfg.PartitionOf
+	}
+	if cfg.RoomsMoved == nil {
+		cfg.RoomsMoved = func() <-chan struct{} { return nil }
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -256,7 +267,7 @@ func New(cfg Config) (*Gateway, error) {
 		connects: limit.NewLimiters[netip.Prefix](cfg.Limits.Connects),
 		commands: limit.NewLimiters[string](cfg.Limits.Commands),
 	}
-	g.hub = newHub(cfg.Metrics, g.crew)
+	g.hub = newHub(&cfg, g.crew)
 	if cfg.Revocations != nil {
 		g.hub.look = cfg.Revocations.Look
 	}
@@ -291,6 +302,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	running.Go(func() { g.reconcile(serving) })
 	running.Go(func() { g.hub.pass(serving) })
+	running.Go(func() { g.followRooms(serving) })
 	running.Go(func() {
 		g.presence.run(serving, func(err error) {
 			g.log.WarnContext(serving, "cannot note which devices are connected; they get pushes", "error", err)

@@ -17,6 +17,8 @@ type hub struct {
 	users map[string]*interest
 	rooms rooms
 	crew  *crew
+	// roomsOf returns the partition of the rooms of a user.
+	roomsOf func(userID string) int
 	// gap holds a token after updates may have been lost.
 	gap chan struct{}
 	// look is called when the bus says that connections of a user are to end.
@@ -39,8 +41,8 @@ type interest struct {
 	member *member
 }
 
-func newHub(metrics *Metrics, crew *crew) *hub {
-	return &hub{users: map[string]*interest{}, rooms: newRooms(metrics), crew: crew, gap: make(chan struct{}, 1), look: func() {}}
+func newHub(cfg *Config, crew *crew) *hub {
+	return &hub{users: map[string]*interest{}, rooms: newRooms(cfg.Metrics), crew: crew, roomsOf: cfg.RoomsOf, gap: make(chan struct{}, 1), look: func() {}}
 }
 
 // HandleUpdate implements pubsub.Handler.

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -102,6 +103,20 @@ func sameState(a, b *pubsub.Room) bool {
 		a.ClosedLive == b.ClosedLive && a.ClosedAll == b.ClosedAll && a.ClosedChanges == b.ClosedChanges
 }
 
+// followRooms makes all members read their states again when rooms are in other
+// partitions, until ctx is done: their seats are in the old ones.
+func (g *Gateway) followRooms(ctx context.Context) {
+	for {
+		moved := g.cfg.RoomsMoved()
+		select {
+		case <-ctx.Done():
+			return
+		case <-moved:
+			g.hub.HandleGap()
+		}
+	}
+}
+
 // watch gives a member a seat in each room of a state, and returns when the bus has
 // acknowledged these. listening is set if it had before the state was read, or if it
 // does not in time: then reconciliation finds what is lost.
@@ -109,10 +124,18 @@ func (h *hub) watch(ctx context.Context, m *member, state *pubsub.Snapshot, bega
 	listening = true
 	var joining []*room
 	var waits []<-chan struct{}
+	partition := h.roomsOf(m.user.user.ID)
 	h.mu.Lock()
+	var stale []*seat // in rooms of a partition that was split
+	for _, s := range m.seats {
+		if s.room.address.Partition != partition {
+			stale = append(stale, s)
+		}
+	}
+	empty := m.rise(stale)
 	for i := range state.Memberships {
 		id := state.Memberships[i].Room.ConversationID
-		address := pubsub.Address{ID: id, Partition: m.user.user.Partition, Room: true}
+		address := pubsub.Address{ID: id, Partition: partition, Room: true}
 		r := h.rooms.byAddress[address]
 		switch {
 		case r == nil:
@@ -131,9 +154,10 @@ func (h *hub) watch(ctx context.Context, m *member, state *pubsub.Snapshot, bega
 	h.rooms.metrics.rooms.Set(float64(len(h.rooms.byAddress)))
 	h.mu.Unlock()
 
+	err = h.leaveRooms(ctx, empty)
 	if len(joining) > 0 {
-		err = h.joinRooms(ctx, joining)
-		listening = err != nil
+		joined := h.joinRooms(ctx, joining)
+		listening, err = joined != nil, errors.Join(err, joined)
 	}
 	for _, wait := range waits {
 		if err := await(ctx, wait); err != nil {
@@ -177,27 +201,45 @@ func (h *hub) unwatch(ctx context.Context, m *member, state *pubsub.Snapshot) er
 		return nil
 	}
 	h.mu.Lock()
-	var empty []*room
-	var addresses []pubsub.Address
+	var gone []*seat
 	for id, s := range m.seats {
-		r := s.room
 		if state != nil && slices.ContainsFunc(state.Memberships, func(m pubsub.Membership) bool { return m.Room.ConversationID == id }) ||
-			r.joined != nil { // another session of the user joins it
+			s.room.joined != nil { // another session of the user joins it
 			continue
 		}
-		delete(m.seats, id)
+		gone = append(gone, s)
+	}
+	empty := m.rise(gone)
+	h.mu.Unlock()
+	return h.leaveRooms(ctx, empty)
+}
+
+// rise takes seats of a member, and returns the rooms that have none then. The caller holds
+// the mutex of the hub.
+func (m *member) rise(seats []*seat) (empty []*room) {
+	for _, s := range seats {
+		r := s.room
+		delete(m.seats, r.address.ID)
 		last := len(r.seats) - 1
 		r.seats[s.at] = r.seats[last]
 		r.seats[s.at].at = s.at
 		r.seats[last] = nil
 		if r.seats = r.seats[:last]; last == 0 {
 			r.leaving = make(chan struct{})
-			empty, addresses = append(empty, r), append(addresses, r.address)
+			empty = append(empty, r)
 		}
 	}
-	h.mu.Unlock()
+	return empty
+}
+
+// leaveRooms leaves rooms without members on the bus.
+func (h *hub) leaveRooms(ctx context.Context, empty []*room) error {
 	if len(empty) == 0 {
 		return nil
+	}
+	addresses := make([]pubsub.Address, len(empty))
+	for i, r := range empty {
+		addresses[i] = r.address
 	}
 	err := h.subscription.Leave(ctx, addresses...)
 	h.mu.Lock()

@@ -198,6 +198,9 @@ func compareAll(h *hub, db *halls, phones []*phone) {
 	}
 }
 
+// inThree is the partition of all rooms of these tests.
+func inThree(string) int { return 3 }
+
 // Whatever the bus loses, repeats and delays, each frame adds up, each conversation
 // in it is one that the tables had, versions only grow, and every client holds in
 // the end what the tables have. The clients are two of one user and one of others.
@@ -205,7 +208,7 @@ func TestAccountsConverge(t *testing.T) {
 	users, rooms := []string{"ann", "ben", "eve"}, []string{"r1", "r2"}
 	rapid.Check(t, func(t *rapid.T) {
 		db := newHalls()
-		h := newHub(NewMetrics(nil), new(crew))
+		h := newHub(&Config{Metrics: NewMetrics(nil), RoomsOf: inThree}, new(crew))
 		w := &wire{hub: h, joined: map[pubsub.Address]bool{}}
 		h.subscription = w
 		var phones []*phone

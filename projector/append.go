@@ -32,6 +32,9 @@ func (p *Projector) Append(ctx context.Context, evs ...events.Event) (events.Rec
 		return p.cfg.Log.Append(ctx, evs...)
 	}
 	rows, err := p.cfg.Log.Rows(ctx, evs...)
+	if errors.Is(err, events.ErrNotHeld) {
+		return p.cfg.Log.Append(ctx, evs...) // which follows a split
+	}
 	if err != nil || len(rows) == 0 {
 		return events.Receipt{}, err
 	}
@@ -84,7 +87,7 @@ func (a *directAppend) join(ctx context.Context) {
 	defer cancel()
 	waits := false // start no timer before: it may wake a thread
 	for i := range a.rows {
-		part := a.projector.partitions[a.rows[i].Partition]
+		part := a.projector.partition(a.rows[i].Partition)
 		if !part.owned.Load() {
 			continue
 		}

@@ -51,7 +51,7 @@ func openDatabase(t testing.TB, url string) *database {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &database{url: url, pool: pool, log: log, reader: badges.NewReader(pool, foldtest.Partitions), bus: newRecordingBus(t)}
+	d := &database{url: url, pool: pool, log: log, reader: badges.NewReader(pool, log), bus: newRecordingBus(t)}
 	d.projector = d.newProjector(t, nil)
 	return d
 }

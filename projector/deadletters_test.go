@@ -35,7 +35,7 @@ var badPayloads = []struct{ name, payload, reason string }{
 	{
 		"a user of another partition",
 		foldtest.InLog(`"type":"user.read_all","data":{"user_ids":["` + foldtest.User(0, 0) + `","` + foldtest.User(1, 0) + `"]}`),
-		fmt.Sprintf(`user %q belongs to partition 1, not to 0`, foldtest.User(1, 0)),
+		fmt.Sprintf(`user %q does not belong to partition 0`, foldtest.User(1, 0)),
 	},
 }
 

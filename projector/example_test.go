@@ -54,7 +54,7 @@ func Example() {
 			return err
 		}
 		g, err := gateway.New(gateway.Config{
-			Badges: badges.NewReader(serving, log.Partitions()), Commands: commands{log},
+			Badges: badges.NewReader(serving, log), Commands: commands{log},
 			Authenticator: tokens, Bus: bus, PartitionOf: log.PartitionOf,
 		})
 		if err != nil {

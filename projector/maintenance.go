@@ -30,7 +30,7 @@ func (p *Projector) maintain(ctx context.Context) error {
 		case <-p.merges:
 		case <-tick.C:
 			for _, id := range p.OwnedPartitions() {
-				p.partitions[id].maintain(ctx)
+				p.partition(id).maintain(ctx)
 			}
 			p.deadLog.flush(ctx, time.Now())
 		}
@@ -77,7 +77,7 @@ func (p *Projector) mergeKeys(ctx context.Context) {
 	busy := p.OwnedPartitions()
 	for len(busy) > 0 && ctx.Err() == nil {
 		busy = slices.DeleteFunc(busy, func(id int) bool {
-			more, err := p.partitions[id].merger.Step(ctx)
+			more, err := p.partition(id).merger.Step(ctx)
 			if err != nil && !errors.Is(err, errNotOwned) && ctx.Err() == nil {
 				p.log.WarnContext(ctx, "cannot merge event keys, will try again", "partition", id, "error", err)
 			}
@@ -135,7 +135,7 @@ func (p *Projector) measureKeys() {
 		of.Reset() // some partitions may have a new owner
 	}
 	for _, id := range p.OwnedPartitions() {
-		stats := p.partitions[id].keyStats.Load()
+		stats := p.partition(id).keyStats.Load()
 		if stats == nil {
 			continue
 		}

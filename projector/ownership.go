@@ -2,6 +2,7 @@ package projector
 
 import (
 	"context"
+	"time"
 
 	"github.com/badged/badged/internal/pgsession"
 )
@@ -24,10 +25,26 @@ func ApplicationName() string { return pgsession.ApplicationName(ownerKind) }
 func (p *Projector) own(ctx context.Context) error {
 	owner := pgsession.Owner{
 		Connect: p.cfg.Pool.Config().ConnConfig, Kind: ownerKind, Class: pgsession.LockClass, MemberClass: memberClass,
-		Partitions: len(p.partitions), Held: p.cfg.Held, Interval: p.cfg.OwnershipInterval, Silence: p.silence,
-		Work:    func(ctx context.Context, partition int) { p.partitions[partition].run(ctx) },
+		Held: p.cfg.Held, Interval: p.cfg.OwnershipInterval, Silence: p.silence,
+		Work:    func(ctx context.Context, partition int) { p.partition(partition).run(ctx) },
 		Changed: p.metrics.own, Logger: p.log,
 	}
 	owner.Run(ctx)
 	return nil
+}
+
+// follow reads the layout of the log again and again, unless others tell it.
+func (p *Projector) follow(ctx context.Context) error {
+	tick := time.NewTicker(p.cfg.OwnershipInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			if err := p.cfg.Log.Refresh(ctx); err != nil && ctx.Err() == nil {
+				p.log.WarnContext(ctx, "cannot read which partitions were split", "error", err)
+			}
+		}
+	}
 }

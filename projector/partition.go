@@ -77,7 +77,7 @@ type partition struct {
 }
 
 func newPartition(id int, p *Projector) *partition {
-	memory := p.cfg.CacheBytes / p.cfg.Log.Partitions()
+	memory := p.cfg.CacheBytes / max(p.cfg.Log.Layout().Len(), p.cfg.Log.Partitions())
 	part := &partition{
 		id:        id,
 		projector: p,

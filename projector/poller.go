@@ -51,7 +51,7 @@ func (p *poller) run(ctx context.Context) error {
 func (p *poller) behind(ctx context.Context) ([]int, error) {
 	partitions := make([]int, 0, len(p.projector.partitions))
 	for _, id := range p.projector.OwnedPartitions() {
-		if !p.projector.partitions[id].looked.Swap(false) {
+		if !p.projector.partition(id).looked.Swap(false) {
 			partitions = append(partitions, id)
 		}
 	}

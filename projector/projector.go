@@ -107,6 +107,9 @@ type Projector struct {
 	metrics    *Metrics
 	deadLog    *deadLog
 	partitions []*partition
+	// split are those that came from splitting others, by number.
+	split   map[int]*partition
+	splitMu sync.Mutex
 	// silence is how long the session of an owner may be silent.
 	silence time.Duration
 	// slots bounds how many partitions are folded at once.
@@ -139,6 +142,9 @@ func New(cfg Config) (*Projector, error) {
 	}
 	if cfg.Metrics == nil {
 		cfg.Metrics = NewMetrics(nil)
+	}
+	if cfg.Held == nil {
+		cfg.Held = func() []int { return cfg.Log.Layout().Living() }
 	}
 	if cfg.Folded == nil {
 		cfg.Folded = func(FoldedBatch) {}
@@ -175,6 +181,7 @@ func New(cfg Config) (*Projector, error) {
 		appending:    newConnections(cfg.Pool, lockPatience),
 		updates:      make(chan store.Updates, 256),
 		merges:       make(chan struct{}, 1),
+		split:        map[int]*partition{},
 		turnPatience: turnPatience,
 		open:         logread.Watch{Patience: openPatience},
 	}
@@ -182,6 +189,19 @@ func New(cfg Config) (*Projector, error) {
 		p.partitions = append(p.partitions, newPartition(i, p))
 	}
 	return p, nil
+}
+
+// partition returns a partition by its number.
+func (p *Projector) partition(id int) *partition {
+	if id < len(p.partitions) {
+		return p.partitions[id]
+	}
+	p.splitMu.Lock()
+	defer p.splitMu.Unlock()
+	if p.split[id] == nil {
+		p.split[id] = newPartition(id, p)
+	}
+	return p.split[id]
 }
 
 // DefaultConcurrency returns the default of Config.Concurrency.
@@ -222,8 +242,8 @@ SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_memoize = off;
 // concurrent use, and does nothing if the projector does not own the
 // partition.
 func (p *Projector) Wake(partition int) {
-	if partition >= 0 && partition < len(p.partitions) {
-		p.partitions[partition].wake()
+	if partition >= 0 && partition < events.PartitionNumbers {
+		p.partition(partition).wake()
 	}
 }
 
@@ -242,6 +262,7 @@ func (p *Projector) Run(ctx context.Context) error {
 	g.Go(func() error { return p.measure(ctx) })
 	g.Go(func() error { return p.maintain(ctx) })
 	g.Go(func() error { return p.own(ctx) })
+	g.Go(func() error { return p.follow(ctx) })
 	err := g.Wait()
 	p.release()
 	close(p.updates)
@@ -302,9 +323,9 @@ func (p *Projector) tell(updates store.Updates) {
 // OwnedPartitions returns the partitions that this projector folds now.
 func (p *Projector) OwnedPartitions() []int {
 	owned := make([]int, 0, len(p.partitions))
-	for _, part := range p.partitions {
-		if part.owned.Load() {
-			owned = append(owned, part.id)
+	for _, id := range p.cfg.Held() {
+		if p.partition(id).owned.Load() {
+			owned = append(owned, id)
 		}
 	}
 	return owned

@@ -88,8 +88,7 @@ type Subscription interface {
 // Address names a user on a bus, or a room in one partition.
 type Address struct {
 	ID string
-	// Partition is the partition of the user, or of the members; a bus may
-	// route by it.
+	// Partition is that of the updates; a bus may route by it.
 	Partition int
 	// Room is set if ID is a conversation that is a room, rather than a user.
 	Room bool

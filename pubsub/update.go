@@ -59,7 +59,7 @@ type Conversation struct {
 // totals are right, but Conversations lacks what the missed update changed.
 type Update struct {
 	Badge
-	// Partition is the partition of the user; a bus may route by it.
+	// Partition is the partition of the user before any was split; a bus may route by it.
 	Partition int `json:"partition"`
 	// BaseVersion is the version of the user before the commit.
 	BaseVersion int64 `json:"base_version"`

@@ -165,7 +165,7 @@ func TestRebuildIsKilled(t *testing.T) {
 	ann.await("another epoch", func() bool { return ann.epoch != epoch && ann.total == 1 })
 	must(t, "verify", "--database-url="+database)
 
-	if _, stderr, code := command(t, "rebuild", "--partition=16", "--database-url="+database); code != 1 || !strings.Contains(stderr, "--partition must be from 0 to 15") {
+	if _, stderr, code := command(t, "rebuild", "--partition=16", "--database-url="+database); code != 1 || !strings.Contains(stderr, "--partition: there is no partition 16: they are numbered from 0 to 15") {
 		t.Errorf("an unknown partition: exit %d %s", code, stderr)
 	}
 	if _, stderr, code := command(t, "rebuild", "--redis-url=ftp://x", "--database-url="+database); code != 1 || !strings.Contains(stderr, "--redis-url: ") {

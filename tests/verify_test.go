@@ -172,7 +172,7 @@ func TestVerify(t *testing.T) {
 		t.Errorf("with an empty log: exit %d\n%s%s", code, out, stderr)
 	}
 
-	if _, stderr, code := command(t, "verify", "--partition=16", "--database-url="+database); code != 1 || !strings.Contains(stderr, "--partition must be from 0 to 15") {
+	if _, stderr, code := command(t, "verify", "--partition=16", "--database-url="+database); code != 1 || !strings.Contains(stderr, "--partition: there is no partition 16: they are numbered from 0 to 15") {
 		t.Errorf("an unknown partition: exit %d %s", code, stderr)
 	}
 }

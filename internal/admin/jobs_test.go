@@ -90,7 +90,7 @@ func (d *database) fold(t *testing.T, conversation string, users ...string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
-	reader := badges.NewReader(d.pool, partitions)
+	reader := badges.NewReader(d.pool, d.log)
 	for folded := false; !folded; {
 		if folded, err = reader.Folded(t.Context(), users, receipt.TransactionID); err != nil {
 			t.Fatal(err)
@@ -109,7 +109,7 @@ func (d *database) spoil(t *testing.T, user string) {
 
 func (d *database) total(t *testing.T, user string) int64 {
 	t.Helper()
-	b, err := badges.NewReader(d.pool, partitions).Badge(t.Context(), user)
+	b, err := badges.NewReader(d.pool, d.log).Badge(t.Context(), user)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,13 +42,12 @@ type counted struct {
 	Delays *histogram `json:"delays,omitempty"`
 }
 
-// SamplerConfig configures a sampler. Pool, Gatherer, Partitions, Process and
+// SamplerConfig configures a sampler. Pool, Gatherer, Process and
 // Roles are required.
 type SamplerConfig struct {
 	Pool DB
 	// Gatherer has the metrics of this process.
-	Gatherer   prometheus.Gatherer
-	Partitions int
+	Gatherer prometheus.Gatherer
 	// Process names this process, as "host/pid"; Roles are its roles.
 	Process string
 	Roles   []string
@@ -85,8 +84,8 @@ type Sampler struct {
 
 // NewSampler returns a sampler.
 func NewSampler(cfg SamplerConfig) (*Sampler, error) {
-	if cfg.Pool == nil || cfg.Gatherer == nil || cfg.Partitions < 1 || cfg.Process == "" || len(cfg.Roles) == 0 {
-		return nil, errors.New("admin: Pool, Gatherer, Partitions, Process and Roles are required")
+	if cfg.Pool == nil || cfg.Gatherer == nil || cfg.Process == "" || len(cfg.Roles) == 0 {
+		return nil, errors.New("admin: Pool, Gatherer, Process and Roles are required")
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)

@@ -36,7 +36,7 @@ func TestSampler(t *testing.T) {
 		{Process: "db1/1", Roles: []string{"gateway"}, Gatherer: registry, Limits: &admin.Limits{Connections: 10, UserConnections: 5, Connects: 2.5, Commands: 50}},
 		{Process: "db1/2", Roles: []string{"api", "projector"}, Gatherer: prometheus.NewRegistry()},
 	} {
-		cfg.Pool, cfg.Partitions, cfg.Interval = d.pool, partitions, time.Hour
+		cfg.Pool, cfg.Interval = d.pool, time.Hour
 		s, err := admin.NewSampler(cfg)
 		if err != nil {
 			t.Fatal(err)

@@ -29,8 +29,8 @@ func NewService(pool *pgxpool.Pool, log *events.Log, runner *Runner, wake func(p
 	return &Service{pool: pool, log: log, letters: deadletters.New(pool, log), runner: runner, wake: wake, exports: make(chan struct{}, maxExports)}
 }
 
-// Partitions returns the number of partitions.
-func (s *Service) Partitions() int { return s.log.Partitions() }
+// CheckPartition returns why there is no such partition, nil if there is.
+func (s *Service) CheckPartition(partition int) error { return s.log.Layout().Check(partition) }
 
 // lagCount is in how many rows of one partition events behind are counted.
 const lagCount = 100_000

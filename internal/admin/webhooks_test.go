@@ -47,7 +47,7 @@ func newWebhooks(t *testing.T) (*database, *caller, *admin.Webhooks, *seal.Box) 
 		t.Fatal(err)
 	}
 	c := &caller{}
-	return d, c, admin.NewWebhooks(admin.WebhooksConfig{Pool: d.pool, Targets: outbound.NewTargets(d.pool, d.log.Partitions()), Box: box, Caller: c}), box
+	return d, c, admin.NewWebhooks(admin.WebhooksConfig{Pool: d.pool, Targets: outbound.NewTargets(d.pool, d.log), Box: box, Caller: c}), box
 }
 
 const aSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -66,7 +66,7 @@ func TestWebhookHasASecret(t *testing.T) {
 	if again, err := webhooks.Get(t.Context(), "crm"); err != nil || again.Secrets != nil {
 		t.Errorf("read again: %+v, %v", again, err)
 	}
-	stored, err := outbound.NewTargets(d.pool, d.log.Partitions()).Webhook(t.Context(), "crm")
+	stored, err := outbound.NewTargets(d.pool, d.log).Webhook(t.Context(), "crm")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -142,9 +142,9 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	if err := a.openDatabases(ctx, "serving"); err != nil {
 		return nil, err
 	}
-	promauto.With(a.registry).NewGauge(prometheus.GaugeOpts{
+	promauto.With(a.registry).NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "badged", Subsystem: "log", Name: "partitions", Help: "Partitions of the log.",
-	}).Set(float64(a.cluster.Partitions()))
+	}, func() float64 { return float64(a.cluster.Layout().Len()) })
 	if err := a.openBus(); err != nil {
 		return nil, err
 	}
@@ -191,7 +191,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	var gate *backpressure.Gate
 	if cfg.Has(config.RoleAPI) || cfg.Has(config.RoleIngest) && len(given.brokers) > 0 {
 		gate, err = backpressure.New(backpressure.Config{
-			Waiting: a.waiting, Partitions: a.cluster.Partitions(), PartitionOf: a.cluster.PartitionOf,
+			Waiting: a.waiting, Layouts: a.cluster,
 			MaxLag: cfg.MaxLag, Logger: log, Registerer: a.registry,
 		})
 		if err != nil {
@@ -224,7 +224,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		api, err := httpapi.New(httpapi.Config{
 			Appender: a.publisher, Gate: gate, Badges: reader, Tokens: a.tokens,
 			Explainer:   a.explainer(),
-			Disconnects: disconnects{a.revocations.of, a.databaseOf, a.bus, a.cluster.PartitionOf, log},
+			Disconnects: disconnects{a.revocations.of, a.databaseOf, a.bus, a.cluster.Route, log},
 			Operations:  operations, Webhooks: webhooks,
 			Devices: devices{a.targetsOf, given.apps, given.box},
 			Keys:    given.keys, Logger: log, Registerer: a.registry, WrongKey: signIns.Failed, BadToken: signIns.BadToken,
@@ -249,7 +249,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 			Devices: connected{a.targetsOf, uuid.NewString()}, Revocations: a.revocations,
 			BadToken: signIns.BadToken,
 			Badges:   reader, Commands: commands{a.publisher}, Authenticator: authenticator{a.tokens},
-			Bus: a.bus, PartitionOf: a.cluster.PartitionOf, AllowOrigin: given.allowOrigin,
+			Bus: a.bus, PartitionOf: a.cluster.Route, RoomsOf: a.cluster.PartitionOf, RoomsMoved: a.databases[0].Log.Changed, AllowOrigin: given.allowOrigin,
 			Logger: log, Metrics: gateway.NewMetrics(a.registry),
 			Limits: gateway.Limits{
 				Connections: a.cfg.MaxConnections, UserConnections: cfg.MaxUserConnections,

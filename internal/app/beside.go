@@ -129,14 +129,14 @@ func (a *App) relayTarget(ctx context.Context, cfg config.Relay) (relay.Target, 
 		return nil, err
 	}
 	gate, err := backpressure.New(backpressure.Config{
-		Database: pool, Partitions: log.Partitions(), PartitionOf: log.PartitionOf,
+		Database: pool, Layouts: log,
 		MaxLag: a.cfg.MaxLag, Logger: a.log, Registerer: a.registry,
 	})
 	if err != nil {
 		return nil, err
 	}
 	a.stage("backpressure", gate.Run)
-	return gatedTarget{gate, traffic.NewDatabaseTarget(log, badges.NewReader(pool, log.Partitions()))}, nil
+	return gatedTarget{gate, traffic.NewDatabaseTarget(log, badges.NewReader(pool, log))}, nil
 }
 
 // relayShards returns the shards as what events are carried to.
@@ -149,7 +149,7 @@ func (a *App) relayShards(ctx context.Context) (_ relay.Divided, err error) {
 	}
 	a.checks = append(a.checks, obs.Check{Name: "postgres", Vital: true, Run: a.checkDatabases})
 	gate, err := backpressure.New(backpressure.Config{
-		Waiting: a.waiting, Partitions: a.cluster.Partitions(), PartitionOf: a.cluster.PartitionOf,
+		Waiting: a.waiting, Layouts: a.cluster,
 		MaxLag: a.cfg.MaxLag, Logger: a.log, Registerer: a.registry,
 	})
 	if err != nil {
@@ -174,12 +174,19 @@ type relayedShards struct {
 }
 
 // PartitionOf implements relay.Divided.
-func (r relayedShards) PartitionOf(userID string) int { return r.cluster.PartitionOf(userID) }
+func (r relayedShards) PartitionOf(userID string) int { return r.cluster.Route(userID) }
 
 // Away implements relay.Divided.
 func (r relayedShards) Away(partition int) bool {
-	s := r.cluster.ShardOf(partition)
-	return s == nil || s.Err() != nil
+	for _, p := range r.cluster.Layout().Living() {
+		if events.Ancestor(p, r.cluster.Partitions()) != partition {
+			continue
+		}
+		if s := r.cluster.ShardOf(p); s == nil || s.Err() != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // OpenTail connects to the database and the brokers, and assembles what publishes to
@@ -205,7 +212,7 @@ func OpenTail(ctx context.Context, cfg config.Tail, l net.Listener, log *slog.Lo
 	a.checks = append(a.checks, obs.Check{Name: "postgres", Vital: true, Run: a.checkDatabases})
 	for i, d := range a.databases {
 		t, err := tail.New(tail.Config{
-			Pool: d.serving, Log: d.Log, Targets: targets, Held: d.held(), Changed: a.cluster.Changed,
+			Pool: d.serving, Log: d.Log, Targets: targets, Held: d.Held, Changed: a.cluster.Changed,
 			Logger: d.log, Metrics: tail.NewMetrics(d.registry),
 		})
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -119,10 +120,10 @@ func (a *App) openDatabases(ctx context.Context, purpose string) (err error) {
 	}
 	for i, s := range a.cluster.Shards() {
 		a.databases[i].Shard = s
-		a.databases[i].targets = outbound.NewTargets(a.databases[i].serving, a.cluster.Partitions())
+		a.databases[i].targets = outbound.NewTargets(a.databases[i].serving, a.cluster)
 	}
+	a.stage("shards", a.cluster.Run)
 	if a.cluster.Sharded() {
-		a.stage("shards", a.cluster.Run)
 		a.stage("moves", a.cluster.CompleteMoves)
 		a.registerShards()
 	}
@@ -181,14 +182,6 @@ func (c awayPartitions) Collect(metrics chan<- prometheus.Metric) {
 	for _, p := range c.cluster.Away() {
 		metrics <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, 1, fmt.Sprint(p))
 	}
-}
-
-// held returns what tells the partitions that the database holds, nil if those are all.
-func (d *database) held() func() []int {
-	if d.config.Name == "" {
-		return nil
-	}
-	return d.Held
 }
 
 // stageOf adds a stage that works on one database, once that was reached.
@@ -326,7 +319,7 @@ func (a *App) openProjector(ctx context.Context, d *database) error {
 		bus, trace = tracedBus{bus, a.traces}, a.traces.fold
 	}
 	d.projector, err = projector.New(projector.Config{
-		Pool: folding, Log: d.Log, Bus: bus, Held: d.held(), Trace: trace,
+		Pool: folding, Log: d.Log, Bus: bus, Held: d.Held, Trace: trace,
 		Logger: d.log, Metrics: projector.NewMetrics(d.registry),
 		CacheBytes:  a.cfg.CacheMiB << 20, // of all partitions, wherever they are
 		DedupWindow: a.cfg.DedupWindow, Share: a.share,
@@ -397,11 +390,11 @@ func (a *App) targetsOf(userID string) (*outbound.Targets, error) {
 
 // waiting measures how far folding is behind, for backpressure. What cannot be measured
 // is not behind: its publishers are refused for another reason.
-func (a *App) waiting(ctx context.Context, partitions []int) ([]lag.Waiting, error) {
+func (a *App) waiting(ctx context.Context) (map[int]lag.Waiting, error) {
 	if !a.cluster.Sharded() {
-		return lag.WaitingIn(ctx, a.databases[0].serving, partitions)
+		return lag.WaitingIn(ctx, a.databases[0].serving, a.databases[0].Held())
 	}
-	all := make([]lag.Waiting, len(partitions)) // all partitions, in order
+	parts := make([]map[int]lag.Waiting, len(a.databases))
 	errs := make([]error, len(a.databases))
 	var g sync.WaitGroup
 	for i, d := range a.databases {
@@ -410,15 +403,13 @@ func (a *App) waiting(ctx context.Context, partitions []int) ([]lag.Waiting, err
 			continue
 		}
 		g.Go(func() {
-			var some []lag.Waiting
-			some, errs[i] = lag.WaitingIn(ctx, d.serving, held)
-			for j, w := range some {
-				all[held[j]] = w
-			}
+			parts[i], errs[i] = lag.WaitingIn(ctx, d.serving, held)
 		})
 	}
 	g.Wait()
+	all := map[int]lag.Waiting{}
 	for i, err := range errs {
+		maps.Copy(all, parts[i])
 		if err != nil && ctx.Err() == nil {
 			a.databases[i].log.WarnContext(ctx, "cannot measure the lag", "error", err)
 		}

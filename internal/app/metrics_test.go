@@ -179,7 +179,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 // callWebhook waits until a call of a webhook has failed.
 func callWebhook(t *testing.T, s *server) {
 	t.Helper()
-	targets := outbound.NewTargets(s.Pool(), s.Log().Partitions())
+	targets := outbound.NewTargets(s.Pool(), s.Log())
 	if err := targets.PutWebhook(t.Context(), outbound.WebhookSettings{
 		Name: "crm", URL: "https://127.0.0.1/", Secrets: [][]byte{new(seal.Box).Seal([]byte("secret"), "")},
 		Events: []string{outbound.DriftFound}, Batch: 1, State: outbound.Active,

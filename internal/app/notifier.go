@@ -17,7 +17,7 @@ func (a *App) openNotifier(ctx context.Context, d *database, given parsed) error
 		return err
 	}
 	n, err := outbound.NewNotifier(outbound.NotifierConfig{
-		Pool: pool, Partitions: a.cluster.Partitions(), Held: d.held(), Logger: d.log, Metrics: outbound.NewMetrics(d.registry),
+		Pool: pool, Layouts: a.cluster, Held: d.Held, Logger: d.log, Metrics: outbound.NewMetrics(d.registry),
 		RoomInterval: a.cfg.RoomPushInterval,
 	})
 	if err != nil {

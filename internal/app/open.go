@@ -24,7 +24,7 @@ func (a *App) openExpiry(d *database, pool *pgxpool.Pool) error {
 		return err
 	}
 	x, err := expiry.New(expiry.Config{
-		Pool: pool, Log: a.publisher, Partitions: a.cluster.Partitions(), Held: d.held(), After: after,
+		Pool: pool, Log: a.publisher, Layouts: a.cluster, Held: d.Held, After: after,
 		Logger: d.log, Metrics: expiry.NewMetrics(d.registry),
 	})
 	if err != nil {

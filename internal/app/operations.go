@@ -19,7 +19,7 @@ func (a *App) openSampler(d *database) error {
 		roles[i] = string(r)
 	}
 	cfg := admin.SamplerConfig{
-		Pool: d.serving, Gatherer: a.registry, Partitions: a.cluster.Partitions(),
+		Pool: d.serving, Gatherer: a.registry,
 		Process: admin.ProcessName(), Roles: roles, Logger: d.log,
 	}
 	if a.cfg.Has(config.RoleGateway) {

@@ -47,7 +47,7 @@ func (a *App) openWebhooks(d *database, pool *pgxpool.Pool, n *outbound.Notifier
 		return err
 	}
 	sender, err := webhook.New(webhook.Config{
-		Queue: webhookQueue{n}, Store: &webhookStore{outbound.NewTargets(pool, a.cluster.Partitions()), box, d.log, len(a.databases)},
+		Queue: webhookQueue{n}, Store: &webhookStore{outbound.NewTargets(pool, a.cluster), box, d.log, len(a.databases)},
 		Caller: a.webhookCaller(), RemindAfter: remindAfter,
 		Logger: d.log, Metrics: webhook.NewMetrics(d.registry),
 	})
@@ -184,7 +184,7 @@ func pointer[T comparable](v T) *T {
 // driftTeller returns what tells webhooks of users whose badges differ from the
 // log.
 func (a *App) driftTeller(pool *pgxpool.Pool) func(ctx context.Context, partition int, users []string) {
-	targets := outbound.NewTargets(pool, a.cluster.Partitions())
+	targets := outbound.NewTargets(pool, a.cluster)
 	return func(ctx context.Context, partition int, users []string) {
 		if err := targets.Enqueue(ctx, partition, outbound.DriftFound, users...); err != nil {
 			a.log.WarnContext(ctx, "cannot tell webhooks of drift", "error", err)

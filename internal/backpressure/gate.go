@@ -19,16 +19,15 @@ import (
 	"github.com/badged/badged/projector/lag"
 )
 
-// Config configures a gate. Database, Partitions and PartitionOf are required.
+// Config configures a gate. Layouts, and Database or Waiting, are required.
 type Config struct {
 	// Database is where the lag is measured, whichever process folds.
 	Database events.Querier
-	// Waiting measures instead, if there are several databases; partitions that cannot
-	// be measured are zero.
-	Waiting    func(ctx context.Context, partitions []int) ([]lag.Waiting, error)
-	Partitions int
-	// PartitionOf returns the partition of a user.
-	PartitionOf func(userID string) int
+	// Waiting measures instead, by partition, if there are several databases. Partitions
+	// that cannot be measured are left out.
+	Waiting func(ctx context.Context) (map[int]lag.Waiting, error)
+	// Layouts says in which partition each user is.
+	Layouts events.Layouts
 	// MaxLag is the lag of a partition past which events for its users are
 	// refused. 0 refuses nothing.
 	MaxLag time.Duration
@@ -76,7 +75,7 @@ type Gate struct {
 	metrics metrics
 
 	mu         sync.Mutex
-	partitions []partition
+	partitions map[int]*partition
 	// next is closed with the next measurement.
 	next chan struct{}
 	// stopped is set once measuring has ended.
@@ -97,12 +96,12 @@ type partition struct {
 // New returns a gate that admits everything until Run has measured.
 func New(cfg Config) (*Gate, error) {
 	if cfg.Waiting == nil && cfg.Database != nil {
-		cfg.Waiting = func(ctx context.Context, partitions []int) ([]lag.Waiting, error) {
-			return lag.WaitingIn(ctx, cfg.Database, partitions)
+		cfg.Waiting = func(ctx context.Context) (map[int]lag.Waiting, error) {
+			return lag.WaitingIn(ctx, cfg.Database, cfg.Layouts.Layout().Living())
 		}
 	}
-	if cfg.Waiting == nil || cfg.Partitions < 1 || cfg.PartitionOf == nil {
-		return nil, errors.New("backpressure: Database, Partitions and PartitionOf are required")
+	if cfg.Waiting == nil || cfg.Layouts == nil {
+		return nil, errors.New("backpressure: Layouts, and Database or Waiting, are required")
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -112,7 +111,7 @@ func New(cfg Config) (*Gate, error) {
 		slow:       slowLag,
 		slots:      make(chan struct{}, min(max(4, 2*runtime.GOMAXPROCS(0)), 8)),
 		metrics:    newMetrics(cfg.Registerer),
-		partitions: make([]partition, cfg.Partitions),
+		partitions: map[int]*partition{},
 		next:       make(chan struct{}),
 	}
 	if cfg.MaxLag > 0 {
@@ -227,22 +226,23 @@ func (g *Gate) look(evs []events.Event, now time.Time) (worst time.Duration, lat
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	matters := false
-	for i := range g.partitions {
-		matters = matters || g.partitions[i].late || g.partitions[i].lag > g.slow
+	for _, p := range g.partitions {
+		matters = matters || p.late || p.lag > g.slow
 	}
 	if !matters || g.stopped {
 		return 0, false, nil
 	}
-	seen := make([]bool, len(g.partitions))
+	seen := map[int]bool{}
 	slow := false
+	layout := g.cfg.Layouts.Layout()
 	for i := range evs {
 		for _, user := range evs[i].Data.UserIDs {
-			id := g.cfg.PartitionOf(user)
-			if seen[id] {
+			id := layout.PartitionOf(user)
+			p := g.partitions[id]
+			if p == nil || seen[id] {
 				continue
 			}
 			seen[id] = true
-			p := &g.partitions[id]
 			late = late || p.late
 			worst = max(worst, p.lag)
 			// Waiting helps only if the partition is being folded.

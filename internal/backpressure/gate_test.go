@@ -2,6 +2,7 @@ package backpressure
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,13 +13,11 @@ import (
 	"github.com/badged/badged/projector/lag"
 )
 
-// newTestGate returns a gate with one partition for each first letter of a
-// user, a to d, which tests measure by hand.
+// newTestGate returns a gate of four partitions, which tests measure by hand.
 func newTestGate(t *testing.T, maxLag time.Duration) *Gate {
 	t.Helper()
 	g, err := New(Config{
-		Database: (*pgxpool.Pool)(nil), Partitions: 4, MaxLag: maxLag,
-		PartitionOf: func(user string) int { return int(user[0] - 'a') },
+		Database: (*pgxpool.Pool)(nil), Layouts: events.NewLayout(4, nil), MaxLag: maxLag,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -26,13 +25,25 @@ func newTestGate(t *testing.T, maxLag time.Duration) *Gate {
 	return g
 }
 
-func forUsers(users ...string) []events.Event {
+// forUsers returns an event for users whose names say their partitions: those with an a are
+// in the first.
+func forUsers(names ...string) []events.Event {
+	var users []string
+	for _, name := range names {
+		for i := 0; ; i++ {
+			user := fmt.Sprint(name, i)
+			if events.PartitionOf(user, 4) == int(name[0]-'a') {
+				users = append(users, user)
+				break
+			}
+		}
+	}
 	return []events.Event{{Data: events.Data{UserIDs: users}}}
 }
 
 // measured sets a measurement: the position, and the lag of each partition.
 func measured(g *Gate, position int64, lags ...time.Duration) {
-	waiting := make([]lag.Waiting, 4)
+	waiting := map[int]lag.Waiting{}
 	for i, age := range lags {
 		waiting[i] = lag.Waiting{Age: age, Folded: events.Position{Offset: position}}
 	}

@@ -40,10 +40,6 @@ func newMetrics(r prometheus.Registerer) metrics {
 // the gate admits everything.
 func (g *Gate) Run(ctx context.Context) error {
 	defer g.stop()
-	partitions := make([]int, g.cfg.Partitions)
-	for i := range partitions {
-		partitions[i] = i
-	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var last time.Time // of the last measurement
@@ -55,7 +51,7 @@ func (g *Gate) Run(ctx context.Context) error {
 		}
 		began := time.Now()
 		if g.waits() || began.Sub(last) >= calmInterval {
-			if err := g.measure(ctx, partitions); err != nil && ctx.Err() == nil {
+			if err := g.measure(ctx); err != nil && ctx.Err() == nil {
 				g.cfg.Logger.WarnContext(ctx, "cannot measure the lag; admitting all publishers", "error", err)
 			}
 			last = time.Now()
@@ -69,18 +65,18 @@ func (g *Gate) Run(ctx context.Context) error {
 func (g *Gate) waits() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for i := range g.partitions {
-		if g.partitions[i].lag > 0 {
+	for _, p := range g.partitions {
+		if p.lag > 0 {
 			return true
 		}
 	}
 	return false
 }
 
-func (g *Gate) measure(ctx context.Context, partitions []int) error {
+func (g *Gate) measure(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, measureTimeout)
 	defer cancel()
-	waiting, err := g.cfg.Waiting(ctx, partitions)
+	waiting, err := g.cfg.Waiting(ctx)
 	if err != nil {
 		g.update(nil, time.Now())
 		return fmt.Errorf("backpressure: %w", err)
@@ -90,17 +86,21 @@ func (g *Gate) measure(ctx context.Context, partitions []int) error {
 }
 
 // update stores a measurement, nil if it failed, and wakes those waiting for it.
-func (g *Gate) update(waiting []lag.Waiting, now time.Time) {
+func (g *Gate) update(waiting map[int]lag.Waiting, now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var worst time.Duration
-	for i := range g.partitions {
-		p := &g.partitions[i]
-		if waiting == nil {
+	for id, p := range g.partitions {
+		if _, ok := waiting[id]; !ok {
 			*p = partition{folded: p.folded, moved: p.moved}
-			continue
 		}
-		w := waiting[i]
+	}
+	for id, w := range waiting {
+		p := g.partitions[id]
+		if p == nil {
+			p = &partition{}
+			g.partitions[id] = p
+		}
 		if w.Folded != p.folded {
 			p.folded, p.moved = w.Folded, now
 		}

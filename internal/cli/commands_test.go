@@ -79,8 +79,8 @@ func TestCommandsOnAnEmptyDatabase(t *testing.T) {
 	for command, want := range map[string]string{
 		"deadletters retry 1":   "there is no such dead letter",
 		"deadletters discard 1": "there is no such dead letter",
-		"rebuild --partition=2": "--partition ",
-		"verify --partition=2":  "--partition ",
+		"rebuild --partition=2": "--partition: there is no partition 2",
+		"verify --partition=2":  "--partition: there is no partition 2",
 	} {
 		if r := badged(t, append(strings.Fields(command), url)...); r.code != exitFailed || !strings.Contains(r.err, want) {
 			t.Errorf("%s: exit code %d, stderr %s", command, r.code, r.err)

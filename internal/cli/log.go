@@ -99,8 +99,8 @@ func (c *logCmd) Run(ctx context.Context, streams Streams) error {
 		filter.PublishedBy = *c.PublishedBy
 	}
 	switch {
-	case c.Partition != nil && (*c.Partition < 0 || *c.Partition >= cluster.Partitions()):
-		return fmt.Errorf("there is no partition %d: they are 0 to %d", *c.Partition, cluster.Partitions()-1)
+	case c.Partition != nil && cluster.CheckPartition(*c.Partition) != nil:
+		return cluster.CheckPartition(*c.Partition)
 	case c.Partition != nil && c.User != nil && *c.Partition != cluster.PartitionOf(filter.User):
 		return fmt.Errorf("the user %q is in partition %d, not %d", filter.User, cluster.PartitionOf(filter.User), *c.Partition)
 	}

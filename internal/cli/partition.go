@@ -59,7 +59,7 @@ func listPartitions(ctx context.Context, cluster *shards.Cluster) ([]moving.Part
 		present = append(present, moving.Shard{Name: s.Name, Pool: s.Pool, Log: s.Log})
 	}
 	places := cluster.Map()
-	list, err := moving.List(ctx, present, cluster.Partitions(), func(p int) string { return places[p].Shard })
+	list, err := moving.List(ctx, present, cluster.Layout().Living(), func(p int) string { return places[p].Shard })
 	return list, errors.Join(append(away, err)...)
 }
 
@@ -167,8 +167,8 @@ func (c *partitionMoveCmd) Run(ctx context.Context, streams Streams) error {
 	defer cluster.Close()
 	all, _ := movingShards(cluster)
 	cfg := moving.Config{Shards: all, Partition: c.Partition, To: c.To}
-	if c.Partition < 0 || c.Partition >= cluster.Partitions() {
-		return fmt.Errorf("%w as %d: they are numbered from 0 to %d", moving.ErrUnknownPartition, c.Partition, cluster.Partitions()-1)
+	if err := cluster.CheckPartition(c.Partition); err != nil {
+		return err
 	}
 	source, err := operators.Holder(cluster, c.Partition)
 	if err != nil {

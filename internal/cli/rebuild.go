@@ -60,8 +60,10 @@ func (c *rebuildCmd) Run(ctx context.Context, streams Streams) (err error) {
 		return err
 	}
 	defer cluster.Close()
-	if c.Partition != nil && (*c.Partition < 0 || *c.Partition >= cluster.Partitions()) {
-		return fmt.Errorf("--partition must be from 0 to %d", cluster.Partitions()-1)
+	if c.Partition != nil {
+		if err := cluster.CheckPartition(*c.Partition); err != nil {
+			return fmt.Errorf("--partition: %w", err)
+		}
 	}
 	var bus pubsub.Bus // stays nil without Redis
 	if c.RedisURL != "" {
@@ -207,8 +209,10 @@ func (c *verifyCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	defer cluster.Close()
-	if c.Partition != nil && (*c.Partition < 0 || *c.Partition >= cluster.Partitions()) {
-		return fmt.Errorf("--partition must be from 0 to %d", cluster.Partitions()-1)
+	if c.Partition != nil {
+		if err := cluster.CheckPartition(*c.Partition); err != nil {
+			return fmt.Errorf("--partition: %w", err)
+		}
 	}
 	var watched io.Writer
 	if !c.Quiet {

@@ -56,7 +56,7 @@ func (c *userShowCmd) Run(ctx context.Context, streams Streams) error {
 	if err := recordRead(ctx, shard.Pool, streams, admin.ReadUser, ofUser{c.User}); err != nil {
 		return err
 	}
-	s, err := badges.NewReader(shard.Pool, cluster.Partitions()).Snapshot(ctx, c.User)
+	s, err := badges.NewReader(shard.Pool, cluster).Snapshot(ctx, c.User)
 	if err != nil {
 		return err
 	}

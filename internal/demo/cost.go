@@ -31,7 +31,7 @@ type meter struct {
 
 // newMeter returns a meter for a room.
 func newMeter(s *store, pool *pgxpool.Pool, log *events.Log) *meter {
-	m := &meter{store: s, reader: badges.NewReader(pool, log.Partitions())}
+	m := &meter{store: s, reader: badges.NewReader(pool, log)}
 	missing := log.Partitions()
 	for n, seen := 1, map[int]bool{}; missing > 0; n++ {
 		if id := guestID(n); !seen[log.PartitionOf(id)] {

@@ -22,7 +22,8 @@ import (
 
 // Operations is the operations of admins; see [admin.Service].
 type Operations interface {
-	Partitions() int
+	// CheckPartition returns why there is no such partition, nil if there is.
+	CheckPartition(partition int) error
 	Lag(ctx context.Context) (admin.Lag, error)
 	Processes(ctx context.Context) ([]admin.Process, error)
 	Rates(ctx context.Context, since time.Time) (admin.Rates, error)
@@ -274,8 +275,11 @@ func (a *API) startVerification(ctx context.Context, by admin.Operator, body []b
 }
 
 func (a *API) checkPartition(p *int) error {
-	if n := a.cfg.Operations.Partitions(); p != nil && (*p < 0 || *p >= n) {
-		return badRequest(fmt.Sprintf("partition must be from 0 to %d", n-1))
+	if p == nil {
+		return nil
+	}
+	if err := a.cfg.Operations.CheckPartition(*p); err != nil {
+		return badRequest("partition: " + err.Error())
 	}
 	return nil
 }

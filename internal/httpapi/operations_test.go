@@ -40,7 +40,9 @@ func (o *operations) ask(format string, args ...any) error {
 	return o.err
 }
 
-func (*operations) Partitions() int { return 4 }
+func (*operations) CheckPartition(partition int) error {
+	return events.NewLayout(4, nil).Check(partition)
+}
 
 func (o *operations) Lag(context.Context) (admin.Lag, error) {
 	return admin.NewLag([]lag.Lag{{Partition: 1, Head: events.Position{TransactionID: 5, Offset: 6}, Events: 2, Age: time.Second, Owner: "db1"}}), o.ask("lag")
@@ -248,8 +250,8 @@ func TestOperationsRefuse(t *testing.T) {
 		{"PUT rebuilds/7", "", "405 PUT is not a method of /admin/v1/rebuilds/7; use DELETE or GET"},
 		{"POST rebuilds", `{"force":true}`, `400 unknown field "force"`},
 		{"POST rebuilds", `[]`, "400 the body must be a JSON object, is a JSON array"},
-		{"POST rebuilds", `{"partition":4}`, "400 partition must be from 0 to 3"},
-		{"POST rebuilds", `{"partition":-1}`, "400 partition must be from 0 to 3"},
+		{"POST rebuilds", `{"partition":4}`, "400 partition: there is no partition 4: they are numbered from 0 to 3"},
+		{"POST rebuilds", `{"partition":-1}`, "400 partition: there is no partition -1: they are numbered from 0 to 3"},
 		{"POST rebuilds", `{"partition":"1"}`, "400 partition must not be a JSON string"},
 		{"POST rebuilds", `{"max_load":2}`, "400 max_load must be from 0.01 to 1"},
 		{"POST rebuilds", `{"max_load":0}`, "400 max_load must be from 0.01 to 1"},
@@ -262,7 +264,7 @@ func TestOperationsRefuse(t *testing.T) {
 		{"POST verifications", `{"users":["ada",""]}`, "400 users[1] must not be empty"},
 		{"POST verifications", `{"sample":-1}`, "400 sample must be from 1 to 100000"},
 		{"POST verifications", `{"sample":100001}`, "400 sample must be from 1 to 100000"},
-		{"POST verifications", `{"partition":9}`, "400 partition must be from 0 to 3"},
+		{"POST verifications", `{"partition":9}`, "400 partition: there is no partition 9: they are numbered from 0 to 3"},
 	} {
 		o := &operations{}
 		if got := call(t, newOperationsAPI(t, o), adminKey, tc.request, tc.body).story(t); got != tc.want || o.asked != "" {

@@ -95,7 +95,14 @@ func (p *positionOf) loadFrom(ctx context.Context, shard *shards.Shard) error {
 // has reports whether a partition of the log has the events of the message at a position.
 func (p *positionOf) has(partition int, position string) bool {
 	at, is := p.places.of[partition]
-	return is && at.resets == p.resets && !isBehind(position, at.position)
+	for !is { // it may have come from a partition that was split since the places were read
+		var ok bool
+		if partition, ok = events.Parent(partition, p.log.Partitions()); !ok {
+			return false
+		}
+		at, is = p.places.of[partition]
+	}
+	return at.resets == p.resets && !isBehind(position, at.position)
 }
 
 // isAhead reports whether any partition of the log has messages behind the position.

@@ -61,10 +61,14 @@ func (s *source) share(ctx context.Context, partitions []Partition) {
 	})
 	defer g.Wait()
 	defer cancel()
+	all := make([]int, len(partitions))
+	for i := range all {
+		all[i] = i
+	}
 	owner := pgsession.Owner{
 		Connect: s.cfg.Pool.Config().ConnConfig, Kind: "ingest",
 		Class: s.lockClass("partitions"), MemberClass: s.lockClass("members"),
-		Partitions: len(partitions), Interval: s.cfg.OwnershipInterval, Silence: 3 * s.cfg.OwnershipInterval,
+		Held: func() []int { return all }, Interval: s.cfg.OwnershipInterval, Silence: 3 * s.cfg.OwnershipInterval,
 		Work: func(ctx context.Context, i int) { s.read(ctx, partitions[i]) },
 		Changed: func(owned []int) {
 			s.cfg.Metrics.owned.WithLabelValues(s.Name).Set(float64(len(owned)))

@@ -127,7 +127,7 @@ func TestShardsShareTheSecretsOfAWebhook(t *testing.T) {
 	var each []*admin.Webhooks
 	for _, s := range c.Shards() {
 		each = append(each, admin.NewWebhooks(admin.WebhooksConfig{
-			Pool: s.Pool, Targets: outbound.NewTargets(s.Pool, 6), Box: new(seal.Box), Caller: consent{},
+			Pool: s.Pool, Targets: outbound.NewTargets(s.Pool, s.Log), Box: new(seal.Box), Caller: consent{},
 		}))
 	}
 	webhooks := operators.NewWebhooks(c, each)

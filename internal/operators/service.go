@@ -48,8 +48,8 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// Partitions returns how many partitions all shards have together.
-func (s *Service) Partitions() int { return s.cfg.Cluster.Partitions() }
+// CheckPartition returns why there is no such partition, nil if there is.
+func (s *Service) CheckPartition(partition int) error { return s.cfg.Cluster.CheckPartition(partition) }
 
 // lagCount is in how many rows of one partition events behind are counted.
 const lagCount = 100_000

@@ -49,7 +49,7 @@ func ApplicationName(kind string) string {
 // Owner shares partitions fairly among the processes that work on them: each
 // partition has one owner. An owner that dies loses its session and its locks, and
 // others take over. The locks only save work: two owners at once must do no harm.
-// All fields but Held are required.
+// All fields are required.
 type Owner struct {
 	// Connect says how to connect.
 	Connect *pgx.ConnConfig
@@ -58,9 +58,8 @@ type Owner struct {
 	// Class is the first key of the advisory locks on partitions, and MemberClass
 	// that of the locks of sessions; the second keys are the partition and the pid.
 	Class, MemberClass int
-	Partitions         int
-	// Held returns the partitions that are in the database, if those are not all. An
-	// owner gives up those that are in it no more.
+	// Held returns the partitions that are in the database. An owner gives up those that
+	// are in it no more.
 	Held func() []int
 	// Interval is how often the owner counts the others and takes or gives up
 	// partitions until it has its share.
@@ -159,12 +158,12 @@ func (h *holdings) rebalance(ctx context.Context) error {
 	if err := h.conn.QueryRow(queryCtx, membersSQL, h.owner.MemberClass).Scan(&members, &before); err != nil {
 		return fmt.Errorf("count the owners: %w", err)
 	}
-	all := h.owner.all()
+	all := h.owner.Held()
 	if gone := h.gone(all); len(gone) > 0 {
 		if err := h.giveUp(queryCtx, gone); err != nil {
 			return err
 		}
-		h.owner.Logger.InfoContext(ctx, "giving up partitions that are on another shard", "as", h.owner.Kind, "given_up", gone, "owned", len(h.held))
+		h.owner.Logger.InfoContext(ctx, "giving up partitions that are on another shard, or were split", "as", h.owner.Kind, "given_up", gone, "owned", len(h.held))
 	}
 	share := fairShare(len(all), members, before)
 	switch surplus := len(h.held) - share; {
@@ -174,18 +173,6 @@ func (h *holdings) rebalance(ctx context.Context) error {
 		return h.take(ctx, queryCtx, all, -surplus, members)
 	}
 	return nil
-}
-
-// all returns the partitions that owners share.
-func (o *Owner) all() []int {
-	if o.Held != nil {
-		return o.Held()
-	}
-	all := make([]int, o.Partitions)
-	for id := range all {
-		all[id] = id
-	}
-	return all
 }
 
 // gone returns the partitions that are held and not among all.

@@ -87,7 +87,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	owner := pgsession.Owner{
 		Connect: r.cfg.Outbox.pool.Config().ConnConfig, Kind: "relay",
 		Class: lockClass, MemberClass: memberLockClass,
-		Partitions: 1, Interval: r.cfg.OwnershipInterval, Silence: 3 * r.cfg.OwnershipInterval,
+		Held: func() []int { return []int{0} }, Interval: r.cfg.OwnershipInterval, Silence: 3 * r.cfg.OwnershipInterval,
 		Work: func(ctx context.Context, _ int) { r.carry(ctx) },
 		Changed: func(owned []int) {
 			r.carrying.Store(len(owned) > 0)

@@ -15,9 +15,9 @@ import (
 type Divided interface {
 	// AppendSome is that of [shards.Appender]. Its errors are those of [Target].
 	AppendSome(ctx context.Context, without []bool, evs ...events.Event) (*shards.Shortfall, error)
-	// PartitionOf returns the partition of a user.
+	// PartitionOf returns the partition of a user before any was split.
 	PartitionOf(userID string) int
-	// Away reports whether the database of a partition is known to be away.
+	// Away reports whether a database of such a partition is known to be away.
 	Away(partition int) bool
 }
 

@@ -213,7 +213,7 @@ func (s *Shard) named(err error) error {
 
 // shardOfUser returns the shard of a user, nil if it is not configured.
 func (c *Cluster) shardOfUser(st *state, userID string) *Shard {
-	if i := st.owners[c.PartitionOf(userID)]; i >= 0 {
+	if i := st.owner(st.layout.PartitionOf(userID)); i >= 0 {
 		return c.shards[i]
 	}
 	return nil
@@ -287,7 +287,7 @@ func (c *Cluster) group(st *state, users []string, by [][]string) {
 		by[i] = by[i][:0]
 	}
 	for _, u := range users {
-		i := st.owners[c.PartitionOf(u)]
+		i := st.owner(st.layout.PartitionOf(u))
 		if i < 0 {
 			i = len(by) - 1
 		}

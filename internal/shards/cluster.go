@@ -53,7 +53,8 @@ type Cluster struct {
 	sharded bool
 	shards  []*Shard
 	// id is the name of the cluster, "" for one database.
-	id         string
+	id string
+	// partitions is with how many the log began.
 	partitions int
 	// reloading is held while maps are merged.
 	reloading sync.Mutex
@@ -63,9 +64,10 @@ type Cluster struct {
 // state is what the shards said last. It does not change.
 type state struct {
 	placement
+	layout *events.Layout
 	// owners are indexes of shards by partition, -1 for a shard that is not configured.
 	owners []int
-	// away are the partitions that no reachable shard holds.
+	// away are the living partitions that no reachable shard holds.
 	away []int
 	// problem is why the last maps were not merged.
 	problem error
@@ -157,16 +159,31 @@ func (c *Cluster) openOne(ctx context.Context) error {
 	s := &Shard{Pool: pool, Log: log, cluster: c, ready: make(chan struct{})}
 	close(s.ready)
 	c.shards = []*Shard{s}
-	all := make([]int, c.partitions)
-	holds := make([]bool, c.partitions)
-	for p := range all {
-		all[p], holds[p] = p, true
-	}
-	s.status.Store(&status{held: all, holds: holds})
-	c.state.Store(&state{
-		placement: placement{places: make([]Place, c.partitions)}, owners: make([]int, c.partitions), changed: make(chan struct{}),
-	})
+	c.publishOne(log.Layout())
 	return nil
+}
+
+// publishOne makes a state of the layout of a database by itself.
+func (c *Cluster) publishOne(layout *events.Layout) {
+	before := c.state.Load()
+	if before != nil && before.layout.Equal(layout) {
+		return
+	}
+	living := layout.Living()
+	next := &state{placement: placement{first: c.partitions}, layout: layout, changed: make(chan struct{})}
+	now := &status{held: living}
+	for p := range living[len(living)-1] + 1 {
+		lives := layout.Lives(p)
+		next.places, now.holds = append(next.places, Place{}), append(now.holds, lives)
+		if next.owners = append(next.owners, 0); !lives {
+			next.owners[p] = -1
+		}
+	}
+	c.shards[0].status.Store(now)
+	c.state.Store(next)
+	if before != nil {
+		close(before.changed)
+	}
 }
 
 // openAll opens several shards.
@@ -192,7 +209,7 @@ func (c *Cluster) openAll(ctx context.Context, patience time.Duration) error {
 		}
 		break
 	}
-	c.id, c.partitions = merged.cluster, len(merged.places)
+	c.id, c.partitions = merged.cluster, merged.first
 	var errs []error
 	for _, s := range c.shards {
 		s.Log = events.Attach(s.Pool, c.partitions)
@@ -224,11 +241,21 @@ func (c *Cluster) Sharded() bool { return c.sharded }
 // ID is the name of the cluster, "" for one database by itself.
 func (c *Cluster) ID() string { return c.id }
 
-// Partitions returns how many partitions all shards have together.
+// Partitions returns with how many partitions the log began: see [events.Layout].
 func (c *Cluster) Partitions() int { return c.partitions }
 
-// PartitionOf returns the partition of a user.
-func (c *Cluster) PartitionOf(userID string) int { return events.PartitionOf(userID, c.partitions) }
+// Layout returns in which partition each user is, as last known.
+func (c *Cluster) Layout() *events.Layout { return c.state.Load().layout }
+
+// PartitionOf returns the partition of a user, as last known.
+func (c *Cluster) PartitionOf(userID string) int { return c.Layout().PartitionOf(userID) }
+
+// Route returns the partition of a user before any was split, which never changes: updates
+// for clients are routed by it.
+func (c *Cluster) Route(userID string) int { return events.PartitionOf(userID, c.partitions) }
+
+// CheckPartition returns why there is no partition with a number, nil if there is.
+func (c *Cluster) CheckPartition(partition int) error { return c.Layout().Check(partition) }
 
 // Shards returns the shards in the order of the configuration. The caller must not
 // change them.
@@ -247,13 +274,18 @@ func (c *Cluster) Shard(name string) *Shard {
 // ShardOf returns the shard that the map gives a partition to, whether or not it can be
 // reached, and nil if it is not configured.
 func (c *Cluster) ShardOf(partition int) *Shard {
-	if !c.sharded {
-		return c.shards[0]
-	}
-	if i := c.state.Load().owners[partition]; i >= 0 {
+	if i := c.state.Load().owner(partition); i >= 0 {
 		return c.shards[i]
 	}
 	return nil
+}
+
+// owner returns the index of the shard of a partition, -1 for none.
+func (st *state) owner(partition int) int {
+	if partition < 0 || partition >= len(st.owners) {
+		return -1
+	}
+	return st.owners[partition]
 }
 
 // Place returns the index of the shard of a user among Shards. It fails with an error that
@@ -266,7 +298,7 @@ func (c *Cluster) Place(userID string) (int, error) {
 	return s.index, s.Err()
 }
 
-// Map returns the place of each partition. The caller must not change it.
+// Map returns the place of each partition, by its number. The caller must not change it.
 func (c *Cluster) Map() []Place { return c.state.Load().places }
 
 // Away returns the partitions that no reachable shard holds, in ascending order.
@@ -284,7 +316,10 @@ func (c *Cluster) Changed() <-chan struct{} { return c.state.Load().changed }
 func (s *Shard) Held() []int { return s.status.Load().held }
 
 // Holds reports whether the shard holds a partition.
-func (s *Shard) Holds(partition int) bool { return s.status.Load().holds[partition] }
+func (s *Shard) Holds(partition int) bool {
+	holds := s.status.Load().holds
+	return partition < len(holds) && holds[partition]
+}
 
 // Err returns why the shard is away, which wraps [ErrAway], and nil while it can be
 // reached. It is nil for one database by itself.
@@ -316,7 +351,7 @@ func (s *Shard) reached() { s.openReady.Do(func() { close(s.ready) }) }
 
 // publish makes a state of the placement and of what the shards said last.
 func (c *Cluster) publish(m placement, problem error) {
-	next := &state{placement: m, owners: make([]int, len(m.places)), problem: problem, changed: make(chan struct{})}
+	next := &state{placement: m, layout: m.layout(), owners: make([]int, len(m.places)), problem: problem, changed: make(chan struct{})}
 	before := c.state.Load()
 	held := make([]bool, len(m.places))
 	same := before != nil && slices.Equal(before.places, m.places)
@@ -346,7 +381,7 @@ func (c *Cluster) publish(m placement, problem error) {
 	}
 	for p, place := range m.places {
 		next.owners[p] = slices.IndexFunc(c.shards, func(s *Shard) bool { return s.Name == place.Shard })
-		if !held[p] {
+		if place.Shard != "" && !held[p] {
 			next.away = append(next.away, p)
 		}
 	}
@@ -354,6 +389,9 @@ func (c *Cluster) publish(m placement, problem error) {
 		next.changed = before.changed
 	}
 	c.state.Store(next)
+	for _, s := range c.shards {
+		s.Log.SetLayout(next.layout)
+	}
 	if !same && before != nil {
 		close(before.changed)
 	}

@@ -28,6 +28,8 @@ type Formed struct {
 	Adopted string
 	// Places is the map.
 	Places []Place
+	// first is with how many partitions the log began.
+	first int
 }
 
 // Form makes databases a cluster, or has new ones join the one that they are. All must
@@ -176,7 +178,7 @@ func cmpBool(a, b bool) int {
 // cluster.
 func plan(views []view, used []string) (Formed, error) {
 	members := slices.DeleteFunc(slices.Clone(views), func(v view) bool { return v.cluster == "" })
-	var made Formed
+	made := Formed{first: views[0].partitions}
 	for _, v := range views {
 		if v.cluster == "" {
 			made.Joined = append(made.Joined, v.name)
@@ -190,12 +192,12 @@ func plan(views []view, used []string) (Formed, error) {
 		if len(used) == 1 {
 			made.Adopted = used[0]
 		}
+		if made.Adopted != "" {
+			made.Places = adopt(views[slices.IndexFunc(views, func(v view) bool { return v.name == made.Adopted })])
+			return made, nil
+		}
 		for p := range made.Places {
-			owner := made.Adopted
-			if owner == "" {
-				owner = views[p*len(views)/len(made.Places)].name
-			}
-			made.Places[p] = Place{Shard: owner, Revision: 1}
+			made.Places[p] = Place{Shard: views[p*len(views)/len(made.Places)].name, Revision: 1}
 		}
 		return made, nil
 	}
@@ -215,11 +217,30 @@ func plan(views []view, used []string) (Formed, error) {
 		}
 	}
 	for _, place := range merged.places {
-		if !slices.ContainsFunc(views, func(v view) bool { return v.name == place.Shard }) {
+		if place.Shard != "" && !slices.ContainsFunc(views, func(v view) bool { return v.name == place.Shard }) {
 			return Formed{}, fmt.Errorf("%w: the map gives the partitions %s to shard %s: add --shard %s=URL", ErrMissing, List(merged.of(place.Shard)), place.Shard, place.Shard)
 		}
 	}
 	return made, nil
+}
+
+// adopt returns the map of a cluster in which one database has all partitions, some of
+// which may have been split.
+func adopt(v view) []Place {
+	m := placement{first: v.partitions}
+	for p := range v.partitions {
+		m.put(p, Place{Revision: 1})
+	}
+	for _, p := range v.held {
+		m.put(p, Place{Shard: v.name, Revision: 1})
+	}
+	layout := m.layout()
+	for p := range m.places {
+		if layout.Split(p) != "" {
+			m.put(p, Place{Revision: 1})
+		}
+	}
+	return m.places
 }
 
 // join makes a database a shard with its copy of the map.
@@ -232,9 +253,12 @@ func join(ctx context.Context, d Database, made Formed, block int64) error {
 			return err
 		}
 		for p, place := range made.Places {
-			sql := statements.Get("leave a partition to another shard")
-			if place.Shard == d.Name {
-				sql = statements.Get("map a partition")
+			if place.Revision == 0 {
+				continue
+			}
+			sql := statements.Get("map a partition")
+			if p < made.first && place.Shard != d.Name {
+				sql = statements.Get("leave a partition to another shard")
 			}
 			if _, err := tx.Exec(ctx, sql, p, place.Shard, place.Revision); err != nil {
 				return err

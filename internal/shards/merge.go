@@ -38,9 +38,11 @@ var (
 
 // Place says where a partition is.
 type Place struct {
-	// Shard is the name of the shard that the map gives the partition to.
+	// Shard is the name of the shard that the map gives the partition to, "" if it was
+	// split.
 	Shard string
-	// Revision counts the moves of the partition, from 1.
+	// Revision counts the moves of the partition, and its split, from 1; 0 for a number
+	// that no partition has.
 	Revision int64
 }
 
@@ -66,7 +68,37 @@ type view struct {
 // placement is the map as all shards together say it.
 type placement struct {
 	cluster string
-	places  []Place
+	// first is with how many partitions the log began.
+	first int
+	// places are by partition. One that was split is on no shard, and has a revision.
+	places []Place
+}
+
+// place returns the place of a partition.
+func (m *placement) place(partition int) Place {
+	if partition < len(m.places) {
+		return m.places[partition]
+	}
+	return Place{}
+}
+
+// put sets the place of a partition.
+func (m *placement) put(partition int, place Place) {
+	for partition >= len(m.places) {
+		m.places = append(m.places, Place{})
+	}
+	m.places[partition] = place
+}
+
+// layout returns in which partition each user is.
+func (m *placement) layout() *events.Layout {
+	var living []int
+	for p, place := range m.places {
+		if place.Shard != "" {
+			living = append(living, p)
+		}
+	}
+	return events.NewLayout(m.first, living)
 }
 
 // merge returns the map that views together say, or why they are no cluster. It
@@ -89,7 +121,7 @@ func merge(views []view, starting bool) (placement, error) {
 		}
 		return placement{}, errors.Join(errs...)
 	}
-	all := placement{cluster: views[first].cluster, places: make([]Place, views[first].partitions)}
+	all := placement{cluster: views[first].cluster, first: views[first].partitions, places: make([]Place, views[first].partitions)}
 	for _, v := range views {
 		switch {
 		case v.err != nil:
@@ -102,18 +134,18 @@ func merge(views []view, starting bool) (placement, error) {
 		case v.member != v.name:
 			refuse(ErrMisnamed, "the database of --shard %s says that it is shard %s: check the names", v.name, v.member)
 			continue
-		case v.partitions != len(all.places):
-			refuse(ErrPartitions, "shard %s has %d, and shard %s %d", v.name, v.partitions, views[first].name, len(all.places))
+		case v.partitions != all.first:
+			refuse(ErrPartitions, "shard %s began with %d, and shard %s with %d", v.name, v.partitions, views[first].name, all.first)
 			continue
 		}
 		for p, place := range v.places {
-			if p < 0 || p >= len(all.places) {
+			if p < 0 || p >= events.PartitionNumbers {
 				continue
 			}
-			known := &all.places[p]
+			known := all.place(p)
 			switch {
 			case place.Revision > known.Revision:
-				*known = place
+				all.put(p, place)
 			case place.Revision == known.Revision && place.Shard != known.Shard:
 				refuse(ErrTwoMaps, "shard %s gives partition %d to %s, and another shard gives it to %s, both at revision %d: one of them was restored or made by itself; bring back the right one",
 					v.name, p, place.Shard, known.Shard, place.Revision)
@@ -137,7 +169,7 @@ func (m *placement) check(views []view, starting bool, refuse func(why error, fo
 		case v.err != nil && len(owned) == 0 && starting:
 			refuse(ErrUnknown, "%s: %v", v.name, v.err)
 		case v.err != nil || v.cluster != "" && v.cluster != m.cluster:
-		case v.cluster != "" && (v.member != v.name || v.partitions != len(m.places)):
+		case v.cluster != "" && (v.member != v.name || v.partitions != m.first):
 			// Refused already. Its map was not merged, so what it holds says nothing more.
 		case v.cluster == "" && len(owned) > 0:
 			refuse(ErrEmpty, "shard %s has no part of the cluster, but the map gives it the partitions %s: check its URL, or restore the database from a backup", v.name, List(owned))
@@ -145,9 +177,13 @@ func (m *placement) check(views []view, starting bool, refuse func(why error, fo
 			refuse(ErrEmpty, "shard %s has not joined the cluster: run `badged migrate up` with the same --shard settings", v.name)
 		default:
 			for _, p := range v.held {
-				if p < len(m.places) && m.places[p].Shard != v.name {
+				switch place := m.place(p); {
+				case place.Shard == "" && place.Revision > 0:
+					refuse(ErrClaims, "shard %s holds partition %d, which was split at revision %d of the map: the database was restored from before the split; run `badged partition list`",
+						v.name, p, place.Revision)
+				case place.Shard != v.name:
 					refuse(ErrClaims, "shard %s holds partition %d, which the map gives to shard %s since revision %d: the database was restored from before a move; run `badged partition list`",
-						v.name, p, m.places[p].Shard, m.places[p].Revision)
+						v.name, p, place.Shard, place.Revision)
 				}
 			}
 		}

@@ -95,8 +95,7 @@ func readAll(ctx context.Context, shards []*Shard, patience time.Duration) []vie
 // Run reads the maps again and again until ctx is done, and returns nil.
 func (c *Cluster) Run(ctx context.Context) error {
 	if !c.sharded {
-		<-ctx.Done()
-		return nil
+		return c.runOne(ctx)
 	}
 	var g sync.WaitGroup
 	for _, s := range c.shards { // a silent shard does not delay the others
@@ -117,11 +116,38 @@ func (c *Cluster) Run(ctx context.Context) error {
 	return nil
 }
 
+// runOne reads the layout of a database by itself again and again.
+func (c *Cluster) runOne(ctx context.Context) error {
+	tick := time.NewTicker(c.cfg.Interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			_ = c.reloadOne(ctx) // others say that the database is away
+		}
+	}
+}
+
+func (c *Cluster) reloadOne(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Patience)
+	defer cancel()
+	c.reloading.Lock()
+	defer c.reloading.Unlock()
+	log := c.shards[0].Log
+	if err := log.Refresh(ctx); err != nil {
+		return fmt.Errorf("read which partitions were split: %w", err)
+	}
+	c.publishOne(log.Layout())
+	return nil
+}
+
 // Reload reads the maps of the shards that are not away, after one of them has refused
 // a partition. It returns the error of [Cluster.Problem].
 func (c *Cluster) Reload(ctx context.Context) error {
 	if !c.sharded {
-		return nil
+		return c.reloadOne(ctx)
 	}
 	var present []*Shard
 	for _, s := range c.shards {
@@ -168,8 +194,8 @@ func (c *Cluster) refresh(ctx context.Context, some []*Shard) {
 		return
 	}
 	for p, place := range before.places {
-		if place.Revision > merged.places[p].Revision { // the shard that knew it is away
-			merged.places[p] = place
+		if place.Revision > merged.place(p).Revision { // the shard that knew it is away
+			merged.put(p, place)
 		}
 	}
 	c.publish(merged, err)

@@ -27,19 +27,17 @@ type Reader struct {
 func NewReader(c *Cluster) *Reader {
 	r := &Reader{cluster: c}
 	for _, s := range c.shards {
-		r.of = append(r.of, badges.NewReader(s.Pool, c.partitions))
+		r.of = append(r.of, badges.NewReader(s.Pool, s.Log))
 	}
 	return r
 }
 
-// on reads from the shard of a partition, and again where it has moved to. With check, it
-// asks afterwards whether the shard held the partition: the read cannot tell.
-func (r *Reader) on(ctx context.Context, partition int, check bool, read func(*badges.Reader) error) error {
-	if !r.cluster.sharded {
-		return read(r.of[0])
-	}
+// on reads from the shard of a partition, and again where it has moved to or what it was
+// split into. With check, it asks afterwards whether the shard held the partition: the read
+// cannot tell.
+func (r *Reader) on(ctx context.Context, partition func() int, check bool, read func(*badges.Reader) error) error {
 	for deadline := time.Now().Add(moveWait); ; {
-		err := r.attempt(ctx, partition, check, read)
+		err := r.attempt(ctx, partition(), check, read)
 		if !errors.Is(err, events.ErrNotHeld) || time.Now().After(deadline) {
 			return err
 		}
@@ -68,7 +66,9 @@ func (r *Reader) attempt(ctx context.Context, partition int, check bool, read fu
 	return s.named(err)
 }
 
-func (r *Reader) partitionOf(userID string) int { return r.cluster.PartitionOf(userID) }
+func (r *Reader) partitionOf(userID string) func() int {
+	return func() int { return r.cluster.PartitionOf(userID) }
+}
 
 // Badge is [badges.Reader.Badge].
 func (r *Reader) Badge(ctx context.Context, userID string) (b pubsub.Badge, err error) {
@@ -90,9 +90,47 @@ func (r *Reader) Snapshot(ctx context.Context, userID string) (s pubsub.Snapshot
 
 // States is [badges.Reader.States].
 func (r *Reader) States(ctx context.Context, partition int, held []pubsub.Held) (all []pubsub.Snapshot, err error) {
-	err = r.on(ctx, partition, false, func(from *badges.Reader) (err error) {
+	if !r.cluster.Layout().Lives(partition) { // it was split
+		return r.statesByUser(ctx, held)
+	}
+	err = r.on(ctx, func() int { return partition }, false, func(from *badges.Reader) (err error) {
 		all, err = from.States(ctx, partition, held)
 		return err
+	})
+	if errors.Is(err, events.ErrNotHeld) && !r.cluster.Layout().Lives(partition) {
+		return r.statesByUser(ctx, held)
+	}
+	return all, err
+}
+
+// statesByUser reads the states of users of any partitions.
+func (r *Reader) statesByUser(ctx context.Context, held []pubsub.Held) ([]pubsub.Snapshot, error) {
+	users := make([]string, len(held))
+	for i, h := range held {
+		users[i] = h.UserID
+	}
+	all := make([]pubsub.Snapshot, len(held))
+	err := r.each(ctx, users, func(_ *Shard, from *badges.Reader, _ []string, places []int) error {
+		layout := r.cluster.Layout()
+		byPartition := map[int][]int{}
+		for _, i := range places {
+			p := layout.PartitionOf(users[i])
+			byPartition[p] = append(byPartition[p], i)
+		}
+		for p, places := range byPartition {
+			some := make([]pubsub.Held, len(places))
+			for j, i := range places {
+				some[j] = held[i]
+			}
+			states, err := from.States(ctx, p, some)
+			if err != nil {
+				return err
+			}
+			for j, i := range places {
+				all[i] = states[j]
+			}
+		}
+		return nil
 	})
 	return all, err
 }
@@ -178,7 +216,23 @@ func (r *Reader) FoldedAt(ctx context.Context, userIDs []string, position string
 		if len(t.positions) > 0 {
 			return false, ErrBadPosition
 		}
-		return r.of[0].Folded(ctx, userIDs, t.moves)
+		var behind atomic.Bool
+		err := r.each(ctx, userIDs, func(_ *Shard, from *badges.Reader, users []string, _ []int) error {
+			layout := r.cluster.Layout()
+			is, err := from.Folded(ctx, users, t.moves)
+			if !is {
+				behind.Store(true)
+			}
+			if err == nil && is {
+				return nil // a partition that was split since had folded it
+			}
+			if reload := r.cluster.Reload(ctx); reload == nil && !r.cluster.Layout().Equal(layout) {
+				behind.Store(false)
+				return events.ErrNotHeld // and what is behind does not go on
+			}
+			return err
+		})
+		return err == nil && !behind.Load(), err
 	}
 	moved := len(t.positions) == 0 || t.moves != r.cluster.moves() // a plain number is of one database
 	if moved {
@@ -225,18 +279,12 @@ func (r *Reader) survived(ctx context.Context, t token) (bool, error) {
 
 // Badges is [badges.Reader.Badges].
 func (r *Reader) Badges(ctx context.Context, userIDs []string) ([]pubsub.Badge, error) {
-	if !r.cluster.sharded {
-		return r.of[0].Badges(ctx, userIDs)
-	}
 	return r.gather(ctx, userIDs, (*badges.Reader).Badges)
 }
 
 // Versions is [badges.Reader.Versions]. Users of a shard that is away have a badge
 // without an epoch.
 func (r *Reader) Versions(ctx context.Context, userIDs []string) ([]pubsub.Badge, error) {
-	if !r.cluster.sharded {
-		return r.of[0].Versions(ctx, userIDs)
-	}
 	all, err := r.gather(ctx, userIDs, (*badges.Reader).Versions)
 	if err != nil && slices.ContainsFunc(all, func(b pubsub.Badge) bool { return b.Epoch != "" }) {
 		err = nil
@@ -246,9 +294,6 @@ func (r *Reader) Versions(ctx context.Context, userIDs []string) ([]pubsub.Badge
 
 // Stored is [badges.Reader.Stored].
 func (r *Reader) Stored(ctx context.Context, keys []badges.Key) ([]badges.Stored, error) {
-	if !r.cluster.sharded {
-		return r.of[0].Stored(ctx, keys)
-	}
 	users := make([]string, len(keys))
 	for i, k := range keys {
 		users[i] = k.UserID
@@ -268,7 +313,7 @@ func (r *Reader) Stored(ctx context.Context, keys []badges.Key) ([]badges.Stored
 			return err
 		}
 		for i, k := range some {
-			if !slices.Contains(held, r.partitionOf(k.UserID)) {
+			if !slices.Contains(held, r.cluster.PartitionOf(k.UserID)) {
 				return events.ErrNotHeld
 			}
 			all[places[i]] = stored[i]
@@ -324,7 +369,7 @@ func (r *Reader) eachOnce(userIDs []string, some []int, read func(s *Shard, from
 	st := r.cluster.state.Load()
 	places := make([][]int, len(r.of))
 	for _, i := range some {
-		owner := st.owners[r.partitionOf(userIDs[i])]
+		owner := st.owner(st.layout.PartitionOf(userIDs[i]))
 		if owner < 0 {
 			errs = append(errs, fmt.Errorf("%w: the map gives a partition to a shard that is not configured", ErrAway))
 			continue

@@ -12,7 +12,8 @@ import (
 
 // Shortfall says whose users lack events that were to be appended.
 type Shortfall struct {
-	// Partitions has true for those whose users may lack some.
+	// Partitions has true for those whose users may lack some, by [Cluster.Route]:
+	// partitions before any was split.
 	Partitions []bool
 	// Err is why; it names the shards.
 	Err error
@@ -35,7 +36,7 @@ func (s *Shortfall) Add(other *Shortfall) *Shortfall {
 
 // AppendSome appends events in their order to the shards that can take them, for callers
 // that give the others theirs later: first those that a shard lacks, then newer ones.
-// Shards with a partition of without, which has an element for each partition or is nil,
+// Shards with a partition of without, which is as Partitions of a Shortfall or nil,
 // get nothing.
 //
 // What is appended and what is not is told by shards: shortfall has all partitions of
@@ -84,9 +85,11 @@ func (c *some) lacks(s *Shard, why error) {
 	if s != nil {
 		index = s.index
 	}
-	missing := &Shortfall{Partitions: make([]bool, len(c.state.owners)), Err: why}
-	for p, owner := range c.state.owners {
-		missing.Partitions[p] = owner == index && !c.without[p]
+	missing := &Shortfall{Partitions: make([]bool, c.cluster.partitions), Err: why}
+	for _, p := range c.state.layout.Living() {
+		if origin := events.Ancestor(p, c.cluster.partitions); c.state.owners[p] == index && !c.without[origin] {
+			missing.Partitions[origin] = true
+		}
 	}
 	if slices.Contains(missing.Partitions, true) {
 		c.shortfall = c.shortfall.Add(missing)
@@ -95,7 +98,9 @@ func (c *some) lacks(s *Shard, why error) {
 
 // skips reports whether a shard gets nothing.
 func (c *some) skips(s *Shard) bool {
-	for p, owner := range c.state.owners {
+	for _, p := range c.state.layout.Living() {
+		owner := c.state.owners[p]
+		p = events.Ancestor(p, c.cluster.partitions)
 		if (s == nil && owner < 0 || s != nil && owner == s.index) && (c.without[p] || c.shortfall != nil && c.shortfall.Partitions[p]) {
 			return true
 		}

@@ -84,13 +84,9 @@ func New(cfg Config) (*Tail, error) {
 		cfg.MeasureInterval = 5 * time.Second
 	}
 	if cfg.Held == nil {
-		all := make([]int, cfg.Log.Partitions())
-		for p := range all {
-			all[p] = p
-		}
-		cfg.Held, cfg.Changed = func() []int { return all }, func() <-chan struct{} { return nil }
+		cfg.Held, cfg.Changed = func() []int { return cfg.Log.Layout().Living() }, cfg.Log.Changed
 	}
-	t := &Tail{cfg: cfg, reader: badges.NewReader(cfg.Pool, cfg.Log.Partitions()), troubles: map[string]error{}}
+	t := &Tail{cfg: cfg, reader: badges.NewReader(cfg.Pool, cfg.Log), troubles: map[string]error{}}
 	for _, target := range cfg.Targets {
 		w, err := target.open()
 		if err != nil {

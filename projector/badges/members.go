@@ -173,7 +173,7 @@ func (all *members) state(u *member, held int64) pubsub.Snapshot {
 // categories: at most MaxSnapshot with something to show, most recently changed first.
 // Mentioned has what they add to the mentions.
 func (r *Reader) View(ctx context.Context, userID string, categories []string) (pubsub.Snapshot, error) {
-	p := events.PartitionOf(userID, r.partitions)
+	p := r.partitionOf(userID)
 	rows, _ := r.q.Query(ctx, statesSQL(statements.Of(p, "read a view")), append(heldArguments([]pubsub.Held{{UserID: userID}}), p, categories)...)
 	all, err := scanMembers(rows, 1)
 	if err != nil {

@@ -47,16 +47,18 @@ const (
 // that it does not hold fails with [events.ErrNotHeld]. For what else is read, ask
 // [Reader.Holds] afterwards.
 type Reader struct {
-	q          events.Querier
-	partitions int
-	members    known
+	q       events.Querier
+	layouts events.Layouts
+	members known
 }
 
-// NewReader returns a reader of a database with so many partitions. A pool set
-// up by projector.ConfigurePool serves it best.
-func NewReader(q events.Querier, partitions int) *Reader {
-	return &Reader{q: q, partitions: partitions}
+// NewReader returns a reader of a database, where users are as layouts says: its log, in
+// most cases. A pool set up by projector.ConfigurePool serves it best.
+func NewReader(q events.Querier, layouts events.Layouts) *Reader {
+	return &Reader{q: q, layouts: layouts}
 }
+
+func (r *Reader) partitionOf(userID string) int { return r.layouts.Layout().PartitionOf(userID) }
 
 // Badge returns the badge of a user, all zeros for a user without events.
 func (r *Reader) Badge(ctx context.Context, userID string) (pubsub.Badge, error) {
@@ -68,7 +70,7 @@ func (r *Reader) Badge(ctx context.Context, userID string) (pubsub.Badge, error)
 }
 
 func (r *Reader) badge(ctx context.Context, userID string) (pubsub.Badge, error) {
-	p := events.PartitionOf(userID, r.partitions)
+	p := r.partitionOf(userID)
 	b := pubsub.Badge{UserID: userID}
 	if !r.members.has(userID) {
 		var isMember bool
@@ -207,7 +209,7 @@ func (r *Reader) Now(ctx context.Context) (now time.Time, err error) {
 // Snapshot returns the badge of a user and its conversations with something to
 // show: at most MaxSnapshot, most recently changed first.
 func (r *Reader) Snapshot(ctx context.Context, userID string) (pubsub.Snapshot, error) {
-	states, err := r.States(ctx, events.PartitionOf(userID, r.partitions), []pubsub.Held{{UserID: userID}})
+	states, err := r.States(ctx, r.partitionOf(userID), []pubsub.Held{{UserID: userID}})
 	if err != nil {
 		return pubsub.Snapshot{}, err
 	}
@@ -302,7 +304,7 @@ func (r *Reader) Conversations(ctx context.Context, userID string, categories []
 			return nil, "", err
 		}
 	}
-	p := events.PartitionOf(userID, r.partitions)
+	p := r.partitionOf(userID)
 	sql, ofMember := statements.Of(p, "read a page"), statements.Of(p, "read a page of a member")
 	if unreadOnly {
 		sql, ofMember = statements.Of(p, "read an unread page"), statements.Of(p, "read an unread page of a member")
@@ -328,7 +330,7 @@ func (r *Reader) Conversation(ctx context.Context, userID, conversationID string
 	if events.CheckID(conversationID) != "" {
 		return pubsub.Conversation{}, nil // no event can name it
 	}
-	p := events.PartitionOf(userID, r.partitions)
+	p := r.partitionOf(userID)
 	sql, ofMember := statements.Of(p, "read a conversation"), statements.Of(p, "read a conversation of a member")
 	list, err := r.conversations(ctx, sql, ofMember, userID, p, conversationID)
 	if err != nil {
@@ -342,7 +344,7 @@ func (r *Reader) Conversation(ctx context.Context, userID, conversationID string
 
 // IsMember reports whether a conversation is a room and a user a member.
 func (r *Reader) IsMember(ctx context.Context, userID, conversationID string) (member bool, err error) {
-	sql := statements.Of(events.PartitionOf(userID, r.partitions), "is a member of a room")
+	sql := statements.Of(r.partitionOf(userID), "is a member of a room")
 	if err := r.q.QueryRow(ctx, sql, userID, conversationID).Scan(&member); err != nil {
 		return false, fmt.Errorf("read whether %q is a room of user %q: %w", conversationID, userID, err)
 	}
@@ -456,11 +458,7 @@ func (r *Reader) Survived(ctx context.Context, position int64) (bool, error) {
 	case t == timeline || t == 0:
 		return true, nil
 	}
-	all := make([]int, r.partitions)
-	for p := range all {
-		all[p] = p
-	}
-	return r.survived(ctx, token, all)
+	return r.survived(ctx, token, r.layouts.Layout().Living())
 }
 
 // survived reports whether a transaction of an ended timeline is known to be in the log.
@@ -479,8 +477,9 @@ func (r *Reader) survived(ctx context.Context, token events.Token, partitions []
 
 func (r *Reader) partitionsOf(userIDs []string) []int16 {
 	partitions := make([]int16, len(userIDs))
+	layout := r.layouts.Layout()
 	for i, id := range userIDs {
-		partitions[i] = int16(events.PartitionOf(id, r.partitions)) //nolint:gosec // at most events.MaxPartitions
+		partitions[i] = int16(layout.PartitionOf(id)) //nolint:gosec // below events.PartitionNumbers
 	}
 	return partitions
 }

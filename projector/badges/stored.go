@@ -3,6 +3,7 @@ package badges
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -35,18 +36,16 @@ func (s *Stored) IsMention(seq int64) bool { return s.mentions.has(seq) }
 // as new. Those of one partition are from one snapshot.
 func (r *Reader) Stored(ctx context.Context, keys []Key) ([]Stored, error) {
 	found := make([]Stored, len(keys))
-	places := make([][]int, r.partitions) // in keys, by partition
+	places := map[int][]int{} // in keys, by partition
+	layout := r.layouts.Layout()
 	for i, k := range keys {
 		found[i].ConversationID, found[i].Level, found[i].Category = k.ConversationID, string(events.LevelAll), events.DefaultCategory
-		p := events.PartitionOf(k.UserID, r.partitions)
+		p := layout.PartitionOf(k.UserID)
 		places[p] = append(places[p], i)
 	}
-	for p, places := range places {
-		if len(places) == 0 {
-			continue
-		}
-		if err := r.storedIn(ctx, p, places, keys, found); err != nil {
-			return nil, fmt.Errorf("read %d conversations of partition %d: %w", len(places), p, err)
+	for _, p := range slices.Sorted(maps.Keys(places)) {
+		if err := r.storedIn(ctx, p, places[p], keys, found); err != nil {
+			return nil, fmt.Errorf("read %d conversations of partition %d: %w", len(places[p]), p, err)
 		}
 	}
 	return found, nil

@@ -54,13 +54,13 @@ type Appender interface {
 	Append(ctx context.Context, evs ...events.Event) (events.Receipt, error)
 }
 
-// Config configures a Sweeper. Pool, Log, Partitions and After are required.
+// Config configures a Sweeper. Pool, Log, Layouts and After are required.
 type Config struct {
 	// Pool says how to connect: the sweep uses its own connection.
 	Pool *pgxpool.Pool
 	Log  Appender
-	// Partitions is the number of partitions of the log.
-	Partitions int
+	// Layouts says in which partition each user is: the log, in most cases.
+	Layouts events.Layouts
 	// Held returns the partitions that the database holds, if it is one of several.
 	// Default: all.
 	Held func() []int
@@ -106,8 +106,8 @@ type Sweeper struct {
 
 // New returns a sweeper that does nothing until Run.
 func New(cfg Config) (*Sweeper, error) {
-	if cfg.Pool == nil || cfg.Log == nil || cfg.Partitions <= 0 || len(cfg.After) == 0 {
-		return nil, errors.New("expiry: Pool, Log, Partitions and After are required")
+	if cfg.Pool == nil || cfg.Log == nil || cfg.Layouts == nil || len(cfg.After) == 0 {
+		return nil, errors.New("expiry: Pool, Log, Layouts and After are required")
 	}
 	for category, after := range cfg.After {
 		if reason := events.CheckCategory(category); reason != "" {

@@ -42,7 +42,7 @@ func folding(t *testing.T, d *projectortest.Database) appender {
 func newExpiry(t *testing.T, d *projectortest.Database, change func(*Config)) *Sweeper {
 	t.Helper()
 	cfg := Config{
-		Pool: d.Pool, Log: folding(t, d), Partitions: foldtest.Partitions, After: map[string]time.Duration{"chat": week},
+		Pool: d.Pool, Log: folding(t, d), Layouts: d.Log, After: map[string]time.Duration{"chat": week},
 		Now: func() time.Time { return foldtest.Noon }, Pause: time.Nanosecond,
 	}
 	if change != nil {

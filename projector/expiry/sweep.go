@@ -54,11 +54,7 @@ func (x *Sweeper) partitions() []int {
 	if x.cfg.Held != nil {
 		return x.cfg.Held()
 	}
-	all := make([]int, x.cfg.Partitions)
-	for p := range all {
-		all[p] = p
-	}
-	return all
+	return x.cfg.Layouts.Layout().Living()
 }
 
 // settled returns the hour before which every delivery is in the tables, except
@@ -202,7 +198,7 @@ func (x *Sweeper) stale(ctx context.Context, conn *pgx.Conn, partition int, cate
 // user are folded; it reports whether they are. So a sweep never has more than
 // one unfolded batch in the log.
 func (x *Sweeper) awaitFolded(ctx context.Context, conn *pgx.Conn, user string, receipt events.Receipt) (bool, error) {
-	reader := badges.NewReader(conn, x.cfg.Partitions)
+	reader := badges.NewReader(conn, x.cfg.Layouts)
 	for start := time.Now(); ; {
 		if !pause(ctx, x.cfg.Pause) {
 			return false, ctx.Err()

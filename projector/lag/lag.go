@@ -51,9 +51,8 @@ type Waiting struct {
 	Age time.Duration
 }
 
-// WaitingIn describes the unfolded events of each of the partitions, in their
-// order. It takes two index lookups per partition, whatever the backlog.
-func WaitingIn(ctx context.Context, q events.Querier, partitions []int) ([]Waiting, error) {
+// WaitingIn describes the unfolded events of each of the partitions. It takes two index lookups per partition, whatever the backlog.
+func WaitingIn(ctx context.Context, q events.Querier, partitions []int) (map[int]Waiting, error) {
 	cursors, err := logread.LoadAll(ctx, q, partitions)
 	if err != nil {
 		return nil, fmt.Errorf("measure the lag: %w", err)
@@ -69,15 +68,16 @@ func WaitingIn(ctx context.Context, q events.Querier, partitions []int) ([]Waiti
 		args = append(args, cursors[i].TransactionID, cursors[i].Offset)
 	}
 	rows, _ := q.Query(ctx, sql.String(), args...)
-	waiting := make([]Waiting, len(partitions))
+	waiting := make(map[int]Waiting, len(partitions))
 	var i int
 	var age *float64
 	if _, err := pgx.ForEachRow(rows, []any{&i, &age}, func() error {
-		waiting[i].Folded = cursors[i].Position
+		w := Waiting{Folded: cursors[i].Position}
 		if age != nil {
 			// Stay above 0 even if the clock was set back.
-			waiting[i].Age = max(time.Microsecond, time.Duration(*age*float64(time.Second)))
+			w.Age = max(time.Microsecond, time.Duration(*age*float64(time.Second)))
 		}
+		waiting[partitions[i]] = w
 		return nil
 	}); err != nil {
 		return nil, fmt.Errorf("measure the lag: %w", err)

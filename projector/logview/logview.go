@@ -98,9 +98,7 @@ func New(q events.Querier, log *events.Log, f Filter) *View {
 		f.Partitions = []int{log.PartitionOf(f.User)}
 	}
 	if f.Partitions == nil {
-		for p := range log.Partitions() {
-			f.Partitions = append(f.Partitions, p)
-		}
+		f.Partitions = log.Layout().Living()
 	}
 	return &View{q: q, filter: f, at: map[int]events.Position{}}
 }

@@ -46,13 +46,13 @@ const (
 	Away State = "away"
 )
 
-// List returns all partitions in their order. Owner returns the name of the shard that the
+// List returns the living partitions in their order. Owner returns the name of the shard that the
 // map gives a partition to. Shards that cannot be reached are in the error, if it is not
 // nil beside partitions.
-func List(ctx context.Context, all []Shard, partitions int, owner func(partition int) string) ([]Partition, error) {
-	list := make([]Partition, partitions)
-	for p := range list {
-		list[p] = Partition{Partition: p, Shard: owner(p), State: Away}
+func List(ctx context.Context, all []Shard, living []int, owner func(partition int) string) ([]Partition, error) {
+	list := make([]Partition, len(living))
+	for i, p := range living {
+		list[i] = Partition{Partition: p, Shard: owner(p), State: Away}
 	}
 	var errs []error
 	for _, s := range all {
@@ -71,12 +71,16 @@ func List(ctx context.Context, all []Shard, partitions int, owner func(partition
 
 // look adds what a shard says.
 func look(ctx context.Context, s Shard, list []Partition) error {
+	of := make(map[int]*Partition, len(list))
+	for i := range list {
+		of[list[i].Partition] = &list[i]
+	}
 	var p int
 	rows, _ := s.Pool.Query(ctx, statements.Get("held partitions"))
 	var folded []string
 	if _, err := pgx.ForEachRow(rows, []any{&p}, func() error {
-		if p < len(list) {
-			list[p].Shard, list[p].State = s.Name, cmp.Or(stateOf(list[p].State), Serving)
+		if one := of[p]; one != nil {
+			one.Shard, one.State = s.Name, cmp.Or(stateOf(one.State), Serving)
 			folded = append(folded, fmt.Sprintf(`SELECT %d, folded FROM badged.%s_offsets WHERE consumer_group = '%s'`, p, events.Topic(p), events.ProjectorGroup))
 		}
 		return nil
@@ -86,8 +90,8 @@ func look(ctx context.Context, s Shard, list []Partition) error {
 	var n int64
 	rows, _ = s.Pool.Query(ctx, statements.Get("sizes"))
 	if _, err := pgx.ForEachRow(rows, []any{&p, &n}, func() error {
-		if p < len(list) && list[p].Shard == s.Name {
-			list[p].Bytes = n
+		if one := of[p]; one != nil && one.Shard == s.Name {
+			one.Bytes = n
 		}
 		return nil
 	}); err != nil {
@@ -96,7 +100,7 @@ func look(ctx context.Context, s Shard, list []Partition) error {
 	if len(folded) > 0 {
 		rows, _ = s.Pool.Query(ctx, strings.Join(folded, ` UNION ALL `))
 		if _, err := pgx.ForEachRow(rows, []any{&p, &n}, func() error {
-			list[p].Events = n
+			of[p].Events = n
 			return nil
 		}); err != nil {
 			return err
@@ -105,8 +109,8 @@ func look(ctx context.Context, s Shard, list []Partition) error {
 	var to, role, state string
 	rows, _ = s.Pool.Query(ctx, statements.Get("moves"))
 	_, err := pgx.ForEachRow(rows, []any{&p, &role, &to, &state, &n}, func() error {
-		switch one := &list[p]; {
-		case p >= len(list):
+		switch one := of[p]; {
+		case one == nil: // it was split
 		case role == targetRole && (state == copying || state == copied || state == ready):
 			one.CopiedRows = n
 		case role == sourceRole && state == copying:

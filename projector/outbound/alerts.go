@@ -85,7 +85,7 @@ func (n *Notifier) addAlerts(ctx context.Context, tx pgx.Tx, partition int, due 
 	}); err != nil || len(alerts) == 0 {
 		return err
 	}
-	count, err := badges.NewReader(tx, n.cfg.Partitions).Count(ctx, partition, messages)
+	count, err := badges.NewReader(tx, n.cfg.Layouts).Count(ctx, partition, messages)
 	if err != nil {
 		return err
 	}

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/badged/badged/events"
 )
 
 // MaxDevices is the most devices of a user.
@@ -67,7 +65,7 @@ func (d *Device) targets() []any {
 // unless it has the same token and settings as before. A token belongs to one device:
 // others that have it are deleted. It fails with [ErrTooManyDevices].
 func (t *Targets) PutDevice(ctx context.Context, r Registration) (created bool, err error) {
-	partition := events.PartitionOf(r.UserID, t.partitions)
+	partition := t.layouts.Layout().PartitionOf(r.UserID)
 	err = pgx.BeginFunc(ctx, t.pool, func(tx pgx.Tx) error {
 		// One registration of a user, and of a token, after the other.
 		if _, err := tx.Exec(ctx, statements.Get("serialize registrations"), r.UserID, r.Fingerprint); err != nil {
@@ -92,7 +90,7 @@ func (t *Targets) PutDevice(ctx context.Context, r Registration) (created bool, 
 // Device returns a device, or [ErrNotFound].
 func (t *Targets) Device(ctx context.Context, userID, deviceID string) (Device, error) {
 	var d Device
-	err := t.pool.QueryRow(ctx, statements.Of(events.PartitionOf(userID, t.partitions), "read a device"), userID, deviceID).Scan(d.targets()...)
+	err := t.pool.QueryRow(ctx, statements.Of(t.layouts.Layout().PartitionOf(userID), "read a device"), userID, deviceID).Scan(d.targets()...)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = ErrNotFound
 	}
@@ -104,7 +102,7 @@ func (t *Targets) Device(ctx context.Context, userID, deviceID string) (Device, 
 
 // Devices returns the devices of a user, in the order of their ids.
 func (t *Targets) Devices(ctx context.Context, userID string) ([]Device, error) {
-	rows, _ := t.pool.Query(ctx, statements.Of(events.PartitionOf(userID, t.partitions), "list devices"), userID)
+	rows, _ := t.pool.Query(ctx, statements.Of(t.layouts.Layout().PartitionOf(userID), "list devices"), userID)
 	devices, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (d Device, err error) { return d, row.Scan(d.targets()...) })
 	if err != nil {
 		return nil, fmt.Errorf("list the devices of user %q: %w", userID, err)
@@ -114,7 +112,7 @@ func (t *Targets) Devices(ctx context.Context, userID string) ([]Device, error) 
 
 // DeleteDevice deletes a device with what is queued for it, or returns [ErrNotFound].
 func (t *Targets) DeleteDevice(ctx context.Context, userID, deviceID string) error {
-	tag, err := t.pool.Exec(ctx, statements.Of(events.PartitionOf(userID, t.partitions), "delete a device"), userID, deviceID)
+	tag, err := t.pool.Exec(ctx, statements.Of(t.layouts.Layout().PartitionOf(userID), "delete a device"), userID, deviceID)
 	if err == nil && tag.RowsAffected() == 0 {
 		err = ErrNotFound
 	}
@@ -133,7 +131,7 @@ type DeviceName struct{ UserID, DeviceID string }
 func (t *Targets) HoldDevices(ctx context.Context, by string, names []DeviceName, lease time.Duration) error {
 	byPartition := map[int][]DeviceName{}
 	for _, n := range names {
-		p := events.PartitionOf(n.UserID, t.partitions)
+		p := t.layouts.Layout().PartitionOf(n.UserID)
 		byPartition[p] = append(byPartition[p], n)
 	}
 	for p, some := range byPartition {

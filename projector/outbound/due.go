@@ -189,7 +189,7 @@ func (n *Notifier) dueDevices(ctx context.Context, tx pgx.Tx, l lane, partition 
 	for i := range due {
 		ids[i] = due[i].UserID
 	}
-	all, err := badges.NewReader(tx, n.cfg.Partitions).Badges(ctx, ids)
+	all, err := badges.NewReader(tx, n.cfg.Layouts).Badges(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -302,7 +302,7 @@ func (n *Notifier) badgesOf(ctx context.Context, tx pgx.Tx, users []string) (map
 	if len(users) == 0 {
 		return nil, nil //nolint:nilnil // an empty map
 	}
-	all, err := badges.NewReader(tx, n.cfg.Partitions).Badges(ctx, users)
+	all, err := badges.NewReader(tx, n.cfg.Layouts).Badges(ctx, users)
 	of := make(map[string]*pubsub.Badge, len(all))
 	for i := range all {
 		of[all[i].UserID] = &all[i]

@@ -81,7 +81,7 @@ func (w *worker) notify(c *changes, e *events.Event) {
 func (w *worker) here(users []string) []string {
 	var all []string
 	for _, u := range users {
-		if events.PartitionOf(u, w.cfg.Partitions) == w.partition {
+		if events.Belongs(u, w.partition, w.cfg.Layouts.Layout().First()) {
 			all = append(all, u)
 		}
 	}

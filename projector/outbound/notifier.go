@@ -23,15 +23,15 @@ const (
 	memberClass = 0x6261646f // "bado"
 )
 
-// NotifierConfig configures a Notifier. Pool and Partitions are required.
+// NotifierConfig configures a Notifier. Pool and Layouts are required.
 type NotifierConfig struct {
 	// Pool connects to the database. Set up its sessions with
 	// projector.ConfigurePool.
 	Pool *pgxpool.Pool
-	// Partitions is the number of partitions of the log.
-	Partitions int
+	// Layouts says in which partition each user is: the log, in most cases.
+	Layouts events.Layouts
 	// Held returns the partitions that the database holds, if it is one of several.
-	// Default: all.
+	// Default: all that Layouts says.
 	Held func() []int
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
@@ -74,8 +74,11 @@ type Notifier struct {
 
 // NewNotifier returns a notifier that does nothing until Run.
 func NewNotifier(cfg NotifierConfig) (*Notifier, error) {
-	if cfg.Pool == nil || cfg.Partitions <= 0 {
-		return nil, errors.New("outbound: Pool and Partitions are required")
+	if cfg.Pool == nil || cfg.Layouts == nil {
+		return nil, errors.New("outbound: Pool and Layouts are required")
+	}
+	if cfg.Held == nil {
+		cfg.Held = func() []int { return cfg.Layouts.Layout().Living() }
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -97,8 +100,8 @@ func NewNotifier(cfg NotifierConfig) (*Notifier, error) {
 	if cfg.silence <= 0 {
 		cfg.silence = 3 * cfg.OwnershipInterval
 	}
-	n := &Notifier{cfg: cfg, log: cfg.Logger, metrics: cfg.Metrics, lanes: newLanes(), reports: newReports(), heard: make([]heard, cfg.Partitions)}
-	for range cfg.Partitions {
+	n := &Notifier{cfg: cfg, log: cfg.Logger, metrics: cfg.Metrics, lanes: newLanes(), reports: newReports(), heard: make([]heard, events.PartitionNumbers)}
+	for range events.PartitionNumbers {
 		n.wakes = append(n.wakes, make(chan struct{}, 1))
 	}
 	return n, nil
@@ -113,7 +116,7 @@ func (n *Notifier) Run(ctx context.Context) error {
 	g.Go(func() { n.store(ctx) })
 	owner := pgsession.Owner{
 		Connect: n.cfg.Pool.Config().ConnConfig, Kind: "notifier", Class: lockClass, MemberClass: memberClass,
-		Partitions: n.cfg.Partitions, Held: n.cfg.Held, Interval: n.cfg.OwnershipInterval, Silence: n.cfg.silence,
+		Held: n.cfg.Held, Interval: n.cfg.OwnershipInterval, Silence: n.cfg.silence,
 		Work: n.work, Logger: n.log,
 		Changed: func(owned []int) {
 			n.metrics.own(owned)

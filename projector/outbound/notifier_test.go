@@ -35,7 +35,7 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	d := projectortest.New(t)
-	b := &bench{Database: d, targets: outbound.NewTargets(d.Pool, foldtest.Partitions)}
+	b := &bench{Database: d, targets: outbound.NewTargets(d.Pool, d.Log)}
 	d.Folded = func(folded projector.FoldedBatch) {
 		if n := b.hears.Load(); n != nil {
 			n.Folded(outbound.Batch(folded))
@@ -50,7 +50,7 @@ func newBench(t *testing.T) *bench {
 func (b *bench) start(t *testing.T, change func(*outbound.NotifierConfig)) {
 	t.Helper()
 	cfg := outbound.NotifierConfig{
-		Pool: b.Pool, Partitions: foldtest.Partitions,
+		Pool: b.Pool, Layouts: b.Log,
 		PollInterval: 2 * time.Millisecond, IdleInterval: 5 * time.Millisecond,
 		OwnershipInterval: 100 * time.Millisecond,
 	}

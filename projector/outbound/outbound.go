@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/sqlfile"
 	"github.com/badged/badged/pubsub"
 )
@@ -31,13 +32,13 @@ var ErrChanged = errors.New("the webhook was changed meanwhile")
 
 // Targets are the devices and webhooks of a database. It is safe for concurrent use.
 type Targets struct {
-	pool       *pgxpool.Pool
-	partitions int
+	pool    *pgxpool.Pool
+	layouts events.Layouts
 }
 
-// NewTargets returns the targets of a database with so many partitions.
-func NewTargets(pool *pgxpool.Pool, partitions int) *Targets {
-	return &Targets{pool: pool, partitions: partitions}
+// NewTargets returns the targets of a database, where users are as layouts says.
+func NewTargets(pool *pgxpool.Pool, layouts events.Layouts) *Targets {
+	return &Targets{pool: pool, layouts: layouts}
 }
 
 // What a device may show.

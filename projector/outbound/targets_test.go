@@ -47,7 +47,7 @@ func device(t *testing.T, targets *outbound.Targets, user, id string) outbound.D
 
 func TestDevices(t *testing.T) {
 	d := projectortest.New(t)
-	targets := outbound.NewTargets(d.Pool, foldtest.Partitions)
+	targets := outbound.NewTargets(d.Pool, d.Log)
 	if !put(t, targets, phone("ada", "phone")) {
 		t.Error("a new device is not new")
 	}
@@ -95,7 +95,7 @@ func TestDevices(t *testing.T) {
 
 func TestTokenBelongsToOneUser(t *testing.T) {
 	d := projectortest.New(t)
-	targets := outbound.NewTargets(d.Pool, foldtest.Partitions)
+	targets := outbound.NewTargets(d.Pool, d.Log)
 	for _, user := range []string{foldtest.User(0, 0), foldtest.User(1, 0), foldtest.User(0, 0)} {
 		put(t, targets, phone(user, "phone"))
 		if got := d.Lines(t, `SELECT user_id FROM badged.devices`); !cmp.Equal(got, []string{user}) {
@@ -106,7 +106,7 @@ func TestTokenBelongsToOneUser(t *testing.T) {
 
 func TestUserHasBoundedDevices(t *testing.T) {
 	d := projectortest.New(t)
-	targets := outbound.NewTargets(d.Pool, foldtest.Partitions)
+	targets := outbound.NewTargets(d.Pool, d.Log)
 	for i := range outbound.MaxDevices {
 		put(t, targets, phone("ada", fmt.Sprint("phone ", i)))
 	}
@@ -121,7 +121,7 @@ func TestUserHasBoundedDevices(t *testing.T) {
 
 func TestWebhooks(t *testing.T) {
 	d := projectortest.New(t)
-	targets := outbound.NewTargets(d.Pool, foldtest.Partitions)
+	targets := outbound.NewTargets(d.Pool, d.Log)
 	crm := outbound.WebhookSettings{
 		Name: "crm", URL: "https://crm.example/hook", Secrets: [][]byte{[]byte("secret")}, Events: []string{outbound.DriftFound}, Batch: 1, State: outbound.Active,
 	}
@@ -198,7 +198,7 @@ func TestWebhooks(t *testing.T) {
 // A letter is queued in the transaction that buries it, for webhooks that want it.
 func TestBuriedLettersAreQueued(t *testing.T) {
 	d := projectortest.New(t)
-	targets := outbound.NewTargets(d.Pool, foldtest.Partitions)
+	targets := outbound.NewTargets(d.Pool, d.Log)
 	for name, eventType := range map[string]string{"ops": outbound.DeadletterBuried, "crm": outbound.DriftFound} {
 		if err := targets.PutWebhook(t.Context(), outbound.WebhookSettings{
 			Name: name, URL: "https://hooks.example/", Secrets: [][]byte{}, Events: []string{eventType}, Batch: 1, State: outbound.Active,
@@ -217,7 +217,7 @@ SELECT 1, '7', n, gen_random_uuid(), 'broken' FROM generate_series(1, 2) AS n`)
 // A webhook that becomes active is tried at once, whatever its changes wait for.
 func TestActiveWebhookIsTriedAtOnce(t *testing.T) {
 	d := projectortest.New(t)
-	targets := outbound.NewTargets(d.Pool, foldtest.Partitions)
+	targets := outbound.NewTargets(d.Pool, d.Log)
 	w := outbound.WebhookSettings{Name: "ops", URL: "https://hooks.example/", Secrets: [][]byte{}, Events: []string{outbound.DriftFound}, Batch: 1}
 	for _, state := range []outbound.State{outbound.Paused, outbound.Active} {
 		w.State = state

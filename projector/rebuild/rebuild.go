@@ -277,7 +277,7 @@ func (j *Job) tell(ctx context.Context, partition int, users map[string]struct{}
 	if j.Config.Bus == nil {
 		return nil
 	}
-	reader := badges.NewReader(j.Config.Pool, j.Partitions)
+	reader := badges.NewReader(j.Config.Pool, j.Config.Log)
 	for ids := range slices.Chunk(slices.Sorted(maps.Keys(users)), badges.MaxBadges) {
 		badges, err := reader.Badges(ctx, ids)
 		if err != nil {
@@ -286,7 +286,7 @@ func (j *Job) tell(ctx context.Context, partition int, users map[string]struct{}
 		updates := make([]pubsub.Update, len(badges))
 		for i, b := range badges {
 			// No client holds this version of the epoch, so all read the state.
-			updates[i] = pubsub.Update{Badge: b, Partition: partition, BaseVersion: b.Version, Conversations: []pubsub.Conversation{}}
+			updates[i] = pubsub.Update{Badge: b, Partition: events.Ancestor(partition, j.Partitions), BaseVersion: b.Version, Conversations: []pubsub.Conversation{}}
 		}
 		if err := j.Config.Bus.Publish(ctx, updates); err != nil {
 			return fmt.Errorf("publish the new badges; without that, clients get them when they are reconciled: %w", err)

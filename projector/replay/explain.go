@@ -178,7 +178,7 @@ func (in *Snapshot) countMembers(ctx context.Context, s *search, e *Explanation)
 
 // compareBadge adds the badge in the tables to e.
 func (in *Snapshot) compareBadge(ctx context.Context, e *Explanation) error {
-	badge, err := badges.NewReader(in.Tx, in.Partitions).Badge(ctx, e.UserID)
+	badge, err := badges.NewReader(in.Tx, events.NewLayout(in.Partitions, []int{in.Partition})).Badge(ctx, e.UserID)
 	if err != nil {
 		return err
 	}

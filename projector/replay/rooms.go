@@ -33,9 +33,7 @@ func (r *Replay) followOthers(e *events.Event) {
 		}
 		_, member := r.others[id][user]
 		switch {
-		case e.Type == events.RoomJoined && member:
-			r.room(id).Began(&e.Data)
-		case e.Type == events.RoomJoined:
+		case e.Type == events.RoomJoined && !member:
 			r.room(id).Admit(&e.Data)
 			r.addOther(id, user)
 		case e.Type == events.RoomLeft && member:

@@ -47,8 +47,8 @@ type room struct {
 	last                  int64
 	category              string
 	members               int
-	// shown is set once a message changed what members can see.
-	shown bool
+	// began is set once the room had a member or a message.
+	began bool
 }
 
 // left reports whether the user has left.
@@ -96,7 +96,8 @@ func (m *Model) play(asked ...string) *world {
 		case events.RoomPosted:
 			w.post(&e)
 		case events.RoomRecalled:
-			w.room(e.Data.ConversationID).recalled[e.Data.Seq] = true
+			r := w.room(e.Data.ConversationID)
+			r.recalled[e.Data.Seq], r.began = true, true
 		}
 		for _, id := range e.Data.UserIDs {
 			u, key := w.user(id), [2]string{e.Source, e.ID}
@@ -144,9 +145,9 @@ func (w *world) post(e *events.Event) {
 		category = "chat"
 	}
 	if d.Seq > r.last || d.Seq == r.last && category > r.category {
-		r.last, r.category, r.shown = d.Seq, category, true
+		r.last, r.category = d.Seq, category
 	}
-	r.shown = r.shown || !r.recalled[d.Seq]
+	r.began = true
 	r.posted[d.Seq] = true
 	if d.MentionsAll {
 		r.all[d.Seq] = true
@@ -303,11 +304,11 @@ func (u *user) fold(e *events.Event, w *world) {
 // join makes the user a member.
 func (u *user) join(r *room, d *events.Data) {
 	c := u.conversation(d.ConversationID)
-	if !r.shown {
-		r.last = max(r.last, d.Seq, d.UpToSeq)
-	}
 	if c.room != nil {
 		return
+	}
+	if !r.began {
+		r.last, r.began = max(r.last, d.Seq, d.UpToSeq), true
 	}
 	if d.UpToSeq > 0 {
 		c.read = max(c.read, d.UpToSeq)

@@ -372,7 +372,7 @@ var mutants = []mutant{
 			batchFile,
 			"	if err := conn.SendBatch(ctx, &writes).Close(); err != nil {\n		return Result{}, fmt.Errorf(\"write: %w\", Outcome(err))\n	}\n" +
 				"	b.Finish(&r, t, c, hasSubscribers)\n",
-			"	r.Updates = ClientUpdates(Sorted(b.state.Users), b.state.Rooms, t.partition, b.known.Epoch, hasSubscribers)\n" +
+			"	r.Updates = ClientUpdates(Sorted(b.state.Users), b.state.Rooms, t.partition, b.origin, b.known.Epoch, hasSubscribers)\n" +
 				"	if err := conn.SendBatch(ctx, &writes).Close(); err != nil {\n		return r, fmt.Errorf(\"write: %w\", Outcome(err))\n	}\n" +
 				"	b.Finish(&Result{}, t, c, hasSubscribers)\n",
 		},
@@ -480,7 +480,7 @@ var mutants = []mutant{
 
 	{"one measurement of an old event refuses publishers", []edit{{"internal/backpressure/measure.go", "over && p.suspected, over", "over, over"}}, pressed},
 	{"a publisher that waits for folding keeps its slot", []edit{{"internal/backpressure/gate.go", "		t.Leave()\n		timer", "		timer"}}, pressed},
-	{"a late partition refuses publishers of all partitions", []edit{{"internal/backpressure/gate.go", "id := g.cfg.PartitionOf(user)", "id := g.cfg.PartitionOf(user) * 0"}}, pressed},
+	{"a late partition refuses publishers of all partitions", []edit{{"internal/backpressure/gate.go", "id := layout.PartitionOf(user)", "id := layout.PartitionOf(user) * 0"}}, pressed},
 	{"an error hides one with another code", []edit{{"internal/obs/repeats.go", "if n[0] == 'S' {", "if false {"}}, repeating},
 	{"the notifier passes events without making devices due", []edit{{"projector/outbound/mark.go", "if err := m.users(ctx, c.users); err != nil {", "if err := m.users(ctx, nil); err != nil {"}}, pushed},
 	{"the notifier forgets what the projector has said", []edit{{"projector/outbound/mark.go", "c := changes{users: slices.Sorted(maps.Keys(s.users)), rooms: slices.Sorted(maps.Keys(s.rooms))}", "_ = maps.Keys(s.users)\n\tc := changes{}"}}, said},

@@ -58,7 +58,7 @@ func Open(t testing.TB, url string) *Database {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Database{URL: url, Pool: pool, Log: log, Reader: badges.NewReader(pool, foldtest.Partitions), Bus: newBus(t)}
+	return &Database{URL: url, Pool: pool, Log: log, Reader: badges.NewReader(pool, log), Bus: newBus(t)}
 }
 
 // NewPool returns a pool as a projector has it; change may be nil.

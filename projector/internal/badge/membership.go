@@ -45,7 +45,6 @@ func (c *Conversation) Member() bool { return c.Membership != nil }
 func (u *User) join(r *Room, e *events.Event) bool {
 	d, c := &e.Data, u.Conversation(r.ID)
 	if c.Member() {
-		r.Began(d)
 		return false
 	}
 	r.Admit(d)
@@ -79,7 +78,6 @@ func (s *State) FoldErased(e *events.ErasedMembers) {
 	r := s.Room(e.ConversationID)
 	if e.Users == 0 {
 		r.Began(&events.Data{Seq: e.Seq, UpToSeq: e.UpToSeq})
-		r.Touched = true
 	}
 	for range e.Users {
 		if e.Type == events.RoomJoined {

@@ -66,20 +66,19 @@ func NewRoom(id string) *Room {
 	return &Room{ID: strings.Clone(id), Category: events.DefaultCategory}
 }
 
-// Began notes that users join with d, whether they are members already or not: until
-// something is posted, the greatest seq that any of them brings is that of the last
-// message.
+// Began notes that users join with d. The first of all bring the last message: later ones
+// do not, also if all have left, so that the parts of a partition that was split agree.
 func (r *Room) Began(d *events.Data) {
-	if seq := max(r.LastSeq, d.Seq, d.UpToSeq); r.Changes == 0 && seq > r.LastSeq {
-		r.LastSeq, r.Touched = seq, true
+	if !r.Exists() {
+		r.LastSeq = max(r.LastSeq, d.Seq, d.UpToSeq)
 	}
+	r.Touched = true
 }
 
 // Admit adds a member, who joins with d.
 func (r *Room) Admit(d *events.Data) {
 	r.Began(d)
 	r.Members++
-	r.Touched = true
 }
 
 // Dismiss takes a member away.

@@ -26,6 +26,8 @@ var ErrFenced = errors.New("another projector moved the position, or another pro
 
 // Batch is a run of records of one partition on its way into the tables.
 type Batch struct {
+	// origin is the partition of the users before any was split.
+	origin   int
 	From, To logread.Cursor
 	// late are the places of late records, which are the first, before the batch
 	// moves them.
@@ -80,6 +82,7 @@ func NewAppend(from logread.Cursor, rows *events.Rows, at time.Time, partition, 
 }
 
 func (b *Batch) decode(records []events.Record, partition, partitions int) {
+	b.origin = events.Ancestor(partition, partitions)
 	b.Items, b.Oldest = make([]Item, 0, len(records)), records[0].AppendedAt
 	for i := range records {
 		if at := records[i].AppendedAt; at.Before(b.Oldest) {
@@ -334,7 +337,7 @@ const sweptAge = time.Hour
 // in c.
 func (b *Batch) Finish(r *Result, t *Tables, c *Cache, hasSubscribers func(pubsub.Address) bool) {
 	touched := Sorted(b.state.Users)
-	r.Updates = ClientUpdates(touched, b.state.Rooms, t.partition, b.known.Epoch, hasSubscribers)
+	r.Updates = ClientUpdates(touched, b.state.Rooms, t.partition, b.origin, b.known.Epoch, hasSubscribers)
 	r.Users, r.Rooms = changed(touched, b.state.Rooms)
 	c.Keep(touched, b.state.Rooms)
 	b.check.Commit()

@@ -74,7 +74,7 @@ func BenchmarkBatch(b *testing.B) {
 				}
 				touched := store.Sorted(state.Users)
 				tables.QueueWrites(&pgx.Batch{}, touched, nil)
-				if err := bus.Publish(b.Context(), store.ClientUpdates(touched, nil, 0, "epoch", bus.HasSubscribers).Users); err != nil {
+				if err := bus.Publish(b.Context(), store.ClientUpdates(touched, nil, 0, 0, "epoch", bus.HasSubscribers).Users); err != nil {
 					b.Fatal(err)
 				}
 				remembered.Keep(touched, nil)

@@ -20,7 +20,7 @@ func TestUpdatesNeedSubscribers(t *testing.T) {
 	users := map[string]*badge.User{"ann": badge.NewUser("ann"), "ben": badge.NewUser("ben"), "eve": badge.NewUser("eve")}
 	e := foldtest.Deliver("c", 1, "ann", "ben")
 	(&badge.State{Users: users}).Fold(&e)
-	updates := ClientUpdates(Sorted(users), nil, 3, "epoch", func(u pubsub.Address) bool {
+	updates := ClientUpdates(Sorted(users), nil, 3, 3, "epoch", func(u pubsub.Address) bool {
 		return u == pubsub.Address{ID: "ben", Partition: 3} || u.ID == "eve"
 	}).Users
 	if len(updates) != 1 || updates[0].UserID != "ben" || updates[0].Total != 1 {

@@ -20,16 +20,16 @@ func (u *Updates) Len() int { return len(u.Users) + len(u.Rooms) }
 
 // ClientUpdates returns what to publish about users and rooms: what changed since
 // their rows were read or written. It skips those without subscribers, as most are:
-// their apps are closed.
-func ClientUpdates(users []*badge.User, rooms map[string]*badge.Room, partition int, epoch string, hasSubscribers func(pubsub.Address) bool) (updates Updates) {
+// their apps are closed. origin is the partition of the users before any was split.
+func ClientUpdates(users []*badge.User, rooms map[string]*badge.Room, partition, origin int, epoch string, hasSubscribers func(pubsub.Address) bool) (updates Updates) {
 	public := map[string]*pubsub.Room{}
 	for _, u := range users {
-		if !visible(u) || !hasSubscribers(pubsub.Address{ID: u.ID, Partition: partition}) {
+		if !visible(u) || !hasSubscribers(pubsub.Address{ID: u.ID, Partition: origin}) {
 			continue
 		}
 		update := pubsub.Update{
 			Badge:       PublicBadge(u, epoch),
-			Partition:   partition,
+			Partition:   origin,
 			BaseVersion: u.Stored + u.StoredCarried,
 			AppendedAt:  u.ChangedAt,
 		}

@@ -90,7 +90,7 @@ func Embed(ctx context.Context, database string) (_ *Embedded, err error) {
 	go func() { ended <- a.Run(running, func() { close(ready) }) }()
 	e := &Embedded{
 		MeteredAPI: NewMeteredAPI("http://"+l.Addr().String(), 1), Log: a.Log(), wake: a.Wake,
-		reader: badges.NewReader(pool, a.Log().Partitions()), pool: pool,
+		reader: badges.NewReader(pool, a.Log()), pool: pool,
 		end: func(context.Context) error {
 			stop()
 			err := <-ended
@@ -138,7 +138,7 @@ WHERE c.relnamespace = 'badged'::regnamespace AND c.relkind = 'r' AND (c.relname
 
 // registerDevices registers a device in every partition, for users without events.
 func (e *Embedded) registerDevices(ctx context.Context) error {
-	targets := outbound.NewTargets(e.pool, e.Log.Partitions())
+	targets := outbound.NewTargets(e.pool, e.Log)
 	var strangers []string
 	for i := range 100 * e.Log.Partitions() { // more than enough
 		strangers = append(strangers, fmt.Sprint("stranger ", i))

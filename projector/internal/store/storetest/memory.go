@@ -87,7 +87,7 @@ func (m *Memory) CommitAt(t T, evs []events.Event, at func(i int) events.Positio
 			state.Fold(&it.Event)
 		}
 	}
-	updates := store.ClientUpdates(store.Sorted(state.Users), state.Rooms, 0, "epoch", func(pubsub.Address) bool { return true })
+	updates := store.ClientUpdates(store.Sorted(state.Users), state.Rooms, 0, 0, "epoch", func(pubsub.Address) bool { return true })
 	m.Told = updates
 	for _, update := range updates.Users {
 		m.Updates[update.UserID] = update

@@ -1,0 +1,133 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/badged/badged/internal/devtest/pgtest"
+)
+
+// Partitions are split while servers take events and apps are connected: no message is lost
+// or counted twice, of rooms neither, and apps follow.
+func TestPartitionsSplitWhileServing(t *testing.T) {
+	t.Parallel()
+	t.Run("one database", func(t *testing.T) {
+		t.Parallel()
+		splitWhileServing(t, newDatabase(t))
+	})
+	t.Run("two shards", func(t *testing.T) {
+		t.Parallel()
+		splitWhileServing(t, stack(pgtest.NewDBs(t, sharded(2))))
+	})
+}
+
+func splitWhileServing(t *testing.T, database string) {
+	redis := newRedis(t)
+	c := newCrowd(t, serve(t, database, "--redis-url="+redis.URL()))
+	other := serve(t, database, "--redis-url="+redis.URL())
+	members := c.users[:20]
+	publish(t, c.p, joined("hall", `"`+strings.Join(members, `","`)+`"`))
+	posts := 0
+	post := func() (position string) {
+		posts++
+		return publish(t, other, posted("hall", posts, "bot"))
+	}
+	position := post()
+	apps := map[string][]*client{}
+	for _, u := range members[:6] {
+		for _, gateway := range []*process{c.p, other} {
+			apps[u] = append(apps[u], connect(t, gateway.url, u))
+		}
+	}
+	epochs := map[string]string{}
+	for _, u := range c.users {
+		epochs[u] = c.badge(u).Epoch
+	}
+	stop := c.publish(*moveRate)
+	defer stop()
+
+	began := time.Now()
+	out := must(t, "partition", "split", "0", "--quiet", "--database-url="+database)
+	took := time.Since(began)
+	m := regexp.MustCompile(`^partition 0 split into 16 and 32 in .* paused for (\S+)\n$`).FindStringSubmatch(out)
+	if m == nil {
+		t.Fatalf("split says %q", out)
+	}
+	if pause, err := time.ParseDuration(m[1]); err != nil || *movePause > 0 && pause > *movePause {
+		t.Errorf("the partition was paused for %s", m[1])
+	}
+	post()
+	if got := total(t, c.p, members[0], position); got == 0 {
+		t.Error("a position from before the split gives no badge")
+	}
+	for n := range *moveKills {
+		p := fmt.Sprint(1 + n%(partitions-1))
+		ctx, cancel := context.WithTimeout(t.Context(), took/10+time.Duration(rand.Int64N(int64(took))))
+		cmd := exec.CommandContext(ctx, binary, withShards([]string{"partition", "split", p, "--quiet", "--database-url=" + database})...)
+		cmd.Env = environment()
+		said, err := cmd.CombinedOutput() // killed by SIGKILL
+		cancel()
+		t.Logf("killed: %v %s", err, said)
+		if _, stderr, code := command(t, "partition", "split", p, "--quiet", "--database-url="+database); code != 0 && !strings.Contains(stderr, "was split") {
+			t.Fatalf("split %s after a kill: %d, %s", p, code, stderr)
+		}
+		post()
+	}
+	// The rest, and one of those that came from it.
+	must(t, "partition", "split", "--quiet", "--database-url="+database)
+	must(t, "partition", "split", "16", "--quiet", "--database-url="+database)
+	post()
+	stop()
+	t.Logf("%d events; the longest call took %v", c.published, c.longest)
+
+	for _, u := range members {
+		c.delivered[u] += int64(posts)
+		c.changes[u]++ // they have joined
+	}
+	c.check()
+	for u, all := range apps {
+		for _, app := range all {
+			app.awaitTotal(c.delivered[u])
+		}
+	}
+	post() // and is told
+	for _, u := range members {
+		c.delivered[u]++
+	}
+	for u, all := range apps {
+		for _, app := range all {
+			app.awaitTotal(c.delivered[u])
+		}
+	}
+	c.check()
+	for _, u := range c.users {
+		if got := c.badge(u).Epoch; got != epochs[u] {
+			t.Errorf("the epoch of %s is %s, was %s", u, got, epochs[u])
+		}
+	}
+	if out := must(t, "verify", "--quiet", "--database-url="+database); !strings.Contains(out, "no difference") {
+		t.Errorf("verify says\n%s", out)
+	}
+	if out := must(t, "rebuild", "--quiet", "--database-url="+database); !strings.Contains(out, "no difference") {
+		t.Errorf("rebuild says\n%s", out)
+	}
+	if out := must(t, "user", "explain", members[0], "--database-url="+database); !strings.Contains(out, fmt.Sprint(c.delivered[members[0]])) {
+		t.Errorf("explain says\n%s", out)
+	}
+	if _, stderr, code := command(t, "verify", "--partition=0", "--database-url="+database); code == 0 || !strings.Contains(stderr, "partition 0 was split into 16 and 32") {
+		t.Errorf("verify of a partition that was split: %d, %s", code, stderr)
+	}
+	must(t, "user", "erase", members[1], "--database-url="+database)
+	if got := c.badge(members[1]); got.Total != 0 {
+		t.Errorf("an erased user has %+v", got)
+	}
+	if out := must(t, "verify", "--quiet", "--database-url="+database); !strings.Contains(out, "no difference") {
+		t.Errorf("verify after erasing says\n%s", out)
+	}
+}
