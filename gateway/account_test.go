@@ -126,3 +126,66 @@ func TestAccountsAreReadAgain(t *testing.T) {
 		t.Error("after a gap the tables are not read")
 	}
 }
+
+// addressBus notes the addresses that are joined.
+type addressBus struct {
+	quietBus
+	joined map[pubsub.Address]bool
+}
+
+func (b addressBus) Join(_ context.Context, addresses ...pubsub.Address) error {
+	for _, a := range addresses {
+		b.joined[a] = true
+	}
+	return nil
+}
+
+func (b addressBus) Leave(_ context.Context, addresses ...pubsub.Address) error {
+	for _, a := range addresses {
+		delete(b.joined, a)
+	}
+	return nil
+}
+
+// When the partition of the user was split, the room is followed in the one that has the
+// user now, and not in the old one any more.
+func TestMembersFollowASplit(t *testing.T) {
+	partition := 3
+	h := newHub(&Config{Metrics: NewMetrics(nil), RoomsOf: func(string) int { return partition }}, new(crew))
+	bus := addressBus{joined: map[pubsub.Address]bool{}}
+	h.subscription = bus
+	s := &session{userID: "ann", mailbox: view.NewMailbox(func() {})}
+	if err := h.join(t.Context(), s, pubsub.Address{ID: "ann", Partition: 3}); err != nil {
+		t.Fatal(err)
+	}
+	read := func() {
+		t.Helper()
+		for settled := false; !settled; {
+			began := h.rooms.now()
+			s.mailbox.Read()
+			var err error
+			if settled, err = h.settle(t.Context(), s, inLobby(lobby(10, 0)), began, false, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	read()
+	old := pubsub.Address{ID: "lobby", Partition: 3, Room: true}
+	if !bus.joined[old] {
+		t.Fatalf("joined are %v", bus.joined)
+	}
+	partition = 19
+	h.HandleGap()
+	read()
+	next := pubsub.Address{ID: "lobby", Partition: 19, Room: true}
+	if !bus.joined[next] || bus.joined[old] || len(h.rooms.byAddress) != 1 {
+		t.Fatalf("after the split joined are %v, and rooms %v", bus.joined, h.rooms.byAddress)
+	}
+	u := updateOf(lobby(11, 0), 10)
+	u.Partition = 19
+	h.HandleRoom(u)
+	h.tell(h.rooms.byAddress[next], nil)
+	if d := s.mailbox.Take(); d.Badge == nil || d.Badge.Total != 11 {
+		t.Errorf("after a message the client gets %+v", d)
+	}
+}

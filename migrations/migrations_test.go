@@ -225,7 +225,7 @@ func TestPartitionsAreSettledOnce(t *testing.T) {
 	cfg := emptyDatabase(t)
 	up(t, cfg, 3)
 	_, err := migrations.Up(t.Context(), migrations.Config{Conn: cfg, Partitions: 4})
-	const want = "the database has 3 partitions, not 4: the number is settled when the database is created and cannot change"
+	const want = "the database has 3 partitions, not 4: the number is chosen when the database is created; `badged partition split` makes more of them"
 	if err == nil || err.Error() != want {
 		t.Errorf("asking for another number: %v, want %s", err, want)
 	}

@@ -152,7 +152,8 @@ func TestArchive(t *testing.T) {
 // every command that takes the archive.
 func testArchive(t *testing.T, dir, folder string, flags ...string) {
 	database := newDatabase(t)
-	p := serve(t, database)
+	// Reconciliation would show her rows while they are spoiled.
+	p := serve(t, database, "--reconcile-interval=10m")
 	ann := connect(t, p.url, "ann")
 	publish(t, p, delivered("lunch", 1, `"ann","bob"`))
 	publish(t, p, delivered("lunch", 2, `"ann"`))

@@ -45,7 +45,7 @@ func TestDeadLetters(t *testing.T) {
 	list := func() string { return must(t, "deadletters", "list", "--database-url="+database) }
 	awaitMetric(t, p, "badged_projector_dead_letters_total", 3) // the other partition polls
 	out := list()
-	for _, want := range []string{`"message.teleported" is not a type of event`, "must be a JSON object", `user "ann" belongs to partition`} {
+	for _, want := range []string{`"message.teleported" is not a type of event`, "must be a JSON object", `user "ann" does not belong to partition`} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the list lacks %q:\n%s", want, out)
 		}

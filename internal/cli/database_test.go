@@ -38,7 +38,7 @@ func TestMigrate(t *testing.T) {
 		t.Errorf("up again with as many partitions prints\n%s", out)
 	}
 	r = badged(t, "migrate", "up", "--partitions=4", url)
-	if want := "badged: the database has 3 partitions, not 4: the number is settled when the database is created and cannot change\n"; r.code != exitFailed || r.err != want {
+	if want := "badged: the database has 3 partitions, not 4: the number is chosen when the database is created; `badged partition split` makes more of them\n"; r.code != exitFailed || r.err != want {
 		t.Errorf("up with other partitions: exit code %d, stderr %q, want %q", r.code, r.err, want)
 	}
 }
