@@ -49,42 +49,54 @@ func splitWhileServing(t *testing.T, database string) {
 	for _, u := range c.users {
 		epochs[u] = c.badge(u).Epoch
 	}
+	start := time.Now()
 	stop := c.publish(*moveRate)
 	defer stop()
 
+	paused := regexp.MustCompile(`(?m)^partition \d+ split into \d+ and \d+ in .* paused for (\S+)$`)
+	split := func(args ...string) string {
+		t.Helper()
+		stdout, stderr, code := command(t, append(append([]string{"partition", "split"}, args...), "--quiet", "--database-url="+database)...)
+		if code != 0 && !strings.Contains(stderr, "was split") {
+			t.Fatalf("split %v exits with %d:\n%s%s", args, code, stdout, stderr)
+		}
+		for _, m := range paused.FindAllStringSubmatch(stdout, -1) {
+			if pause, err := time.ParseDuration(m[1]); err != nil || *movePause > 0 && pause > *movePause {
+				t.Errorf("a partition was paused for %s", m[1])
+			}
+		}
+		t.Log(stdout)
+		return stdout
+	}
 	began := time.Now()
-	out := must(t, "partition", "split", "0", "--quiet", "--database-url="+database)
-	took := time.Since(began)
-	m := regexp.MustCompile(`^partition 0 split into 16 and 32 in .* paused for (\S+)\n$`).FindStringSubmatch(out)
-	if m == nil {
+	if out := split("0"); !strings.HasPrefix(out, "partition 0 split into 16 and 32 in ") || !paused.MatchString(out) {
 		t.Fatalf("split says %q", out)
 	}
-	if pause, err := time.ParseDuration(m[1]); err != nil || *movePause > 0 && pause > *movePause {
-		t.Errorf("the partition was paused for %s", m[1])
-	}
+	took := time.Since(began)
 	post()
 	if got := total(t, c.p, members[0], position); got == 0 {
 		t.Error("a position from before the split gives no badge")
 	}
 	for n := range *moveKills {
-		p := fmt.Sprint(1 + n%(partitions-1))
+		p := fmt.Sprint(1 + n)
+		if n >= partitions-1 { // those that came from the first
+			p = fmt.Sprint(n + 2)
+		}
 		ctx, cancel := context.WithTimeout(t.Context(), took/10+time.Duration(rand.Int64N(int64(took))))
 		cmd := exec.CommandContext(ctx, binary, withShards([]string{"partition", "split", p, "--quiet", "--database-url=" + database})...)
 		cmd.Env = environment()
 		said, err := cmd.CombinedOutput() // killed by SIGKILL
 		cancel()
 		t.Logf("killed: %v %s", err, said)
-		if _, stderr, code := command(t, "partition", "split", p, "--quiet", "--database-url="+database); code != 0 && !strings.Contains(stderr, "was split") {
-			t.Fatalf("split %s after a kill: %d, %s", p, code, stderr)
-		}
+		split(p)
 		post()
 	}
 	// The rest, and one of those that came from it.
-	must(t, "partition", "split", "--quiet", "--database-url="+database)
-	must(t, "partition", "split", "16", "--quiet", "--database-url="+database)
+	split()
+	split("16")
 	post()
 	stop()
-	t.Logf("%d events; the longest call took %v", c.published, c.longest)
+	t.Logf("%.0f events a second; the longest call took %v", float64(c.published)/time.Since(start).Seconds(), c.longest)
 
 	for _, u := range members {
 		c.delivered[u] += int64(posts)
