@@ -123,6 +123,10 @@ func (l *Log) Changed() <-chan struct{} {
 // PartitionOf returns the partition of a user, as last known.
 func (l *Log) PartitionOf(userID string) int { return l.Layout().PartitionOf(userID) }
 
+// Route returns the partition of a user before any was split, which never changes: updates
+// for clients are routed by it.
+func (l *Log) Route(userID string) int { return PartitionOf(userID, l.Partitions()) }
+
 // layoutSQL returns with how many partitions the log began, and the living ones, null if
 // none was split: as JSON, since database/sql cannot scan arrays.
 const layoutSQL = `SELECT json_build_object('first', partitions, 'living', badged.living_partitions())::text FROM badged.settings`

@@ -55,7 +55,8 @@ func Example() {
 		}
 		g, err := gateway.New(gateway.Config{
 			Badges: badges.NewReader(serving, log), Commands: commands{log},
-			Authenticator: tokens, Bus: bus, PartitionOf: log.PartitionOf,
+			Authenticator: tokens, Bus: bus,
+			PartitionOf: log.Route, RoomsOf: log.PartitionOf, RoomsMoved: log.Changed,
 		})
 		if err != nil {
 			return err

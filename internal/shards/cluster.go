@@ -252,7 +252,7 @@ func (c *Cluster) PartitionOf(userID string) int { return c.Layout().PartitionOf
 
 // Route returns the partition of a user before any was split, which never changes: updates
 // for clients are routed by it.
-func (c *Cluster) Route(userID string) int { return events.PartitionOf(userID, c.partitions) }
+func (c *Cluster) Route(userID string) int { return c.shards[0].Log.Route(userID) }
 
 // CheckPartition returns why there is no partition with a number, nil if there is.
 func (c *Cluster) CheckPartition(partition int) error { return c.Layout().Check(partition) }
