@@ -371,7 +371,7 @@ test("a dead letter is retried, another discarded after a confirmation", async (
   await page.getByText("it still cannot be decoded").waitFor();
   await page.getByRole("button", { name: "Close" }).click();
 
-  const astray = page.locator(".card", { hasText: "belongs to partition" });
+  const astray = page.locator(".card", { hasText: "does not belong to partition" });
   await astray.getByRole("button", { name: "Retry" }).click();
   await astray.waitFor({ state: "detached" });
 
