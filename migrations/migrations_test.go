@@ -256,7 +256,7 @@ func TestConcurrentUpsThatDisagree(t *testing.T) {
 	if errs[1] != nil {
 		settled = 2
 	}
-	if errs[settled] != nil || errs[3-settled] == nil || !strings.Contains(errs[3-settled].Error(), "the number is settled") {
+	if errs[settled] != nil || errs[3-settled] == nil || !strings.Contains(errs[3-settled].Error(), "the number is chosen when the database is created") {
 		t.Errorf("asking for 1: %v; asking for 2: %v", errs[1], errs[2])
 	}
 	if diff := cmp.Diff(tablesOf(settled), column(t, cfg, tablesSQL)); diff != "" {
