@@ -102,7 +102,7 @@ func TestLogCommand(t *testing.T) {
 	for want, args := range map[string][]string{
 		"--user must not be empty":         {"--user="},
 		"--conversation must not be empty": {"--conversation", ""},
-		"they are 0 to 15":                 {"--partition=16"},
+		"there is no partition 16: they":   {"--partition=16"},
 		fmt.Sprintf(`the user "ann" is in partition %d, not %d`, home, (home+1)%partitions): {"--user=ann", fmt.Sprint("--partition=", (home+1)%partitions)},
 		"--since 2026-01-02T00:00:00Z is after --until 2026-01-01T00:00:00Z":                {"--since=2026-01-02T00:00:00Z", "--until=2026-01-01T00:00:00Z"},
 	} {
