@@ -261,6 +261,17 @@ func (p *performance) quiet(expected string, during time.Duration) error {
 	return err
 }
 
+// sendsNothing waits for a client that has nothing to send. Over WebSockets a pong shows
+// that soon.
+func sendsNothing() step {
+	return func(p *performance) error {
+		if p.transport != ServerSentEvents {
+			return nil
+		}
+		return p.quiet("nothing: the command was answered", 5*backoff)
+	}
+}
+
 // does gives the client a command of the user.
 func does(do string, fields frame) step {
 	return func(p *performance) error {
