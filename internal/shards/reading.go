@@ -97,7 +97,7 @@ func (r *Reader) States(ctx context.Context, partition int, held []pubsub.Held) 
 		all, err = from.States(ctx, partition, held)
 		return err
 	})
-	if errors.Is(err, events.ErrNotHeld) && !r.cluster.Layout().Lives(partition) {
+	if err != nil && !r.cluster.Layout().Lives(partition) { // it was split meanwhile
 		return r.statesByUser(ctx, held)
 	}
 	return all, err
@@ -220,15 +220,14 @@ func (r *Reader) FoldedAt(ctx context.Context, userIDs []string, position string
 		err := r.each(ctx, userIDs, func(_ *Shard, from *badges.Reader, users []string, _ []int) error {
 			layout := r.cluster.Layout()
 			is, err := from.Folded(ctx, users, t.moves)
-			if !is {
-				behind.Store(true)
-			}
-			if err == nil && is {
-				return nil // a partition that was split since had folded it
+			if err == nil {
+				if !is { // also of a partition that was split since: the next call asks others
+					behind.Store(true)
+				}
+				return nil
 			}
 			if reload := r.cluster.Reload(ctx); reload == nil && !r.cluster.Layout().Equal(layout) {
-				behind.Store(false)
-				return events.ErrNotHeld // and what is behind does not go on
+				return events.ErrNotHeld // it was split, and its rows are gone
 			}
 			return err
 		})

@@ -20,7 +20,7 @@ func (s *State) Room(id string) *Room {
 	return r
 }
 
-// Refused returns the users for whom e cannot be folded. If e is about an ordinary
+// Refused returns the users that e cannot be folded for. If e is about an ordinary
 // conversation, these are the members of a room with its id: the event would contradict
 // the room. If e marks messages from FromSeq on, these are the users who are not members:
 // once messages of an ordinary conversation are read, the tables do not know which were
