@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventlog"
 )
 
 // However partitions are split, each user is in one living partition, the one to which the
@@ -24,16 +25,16 @@ func TestLayouts(t *testing.T) {
 		for range rapid.IntRange(0, 12).Draw(t, "splits") {
 			living := layout.Living()
 			p := rapid.SampledFrom(living).Draw(t, "partition")
-			a, b, ok := events.Children(p, n)
+			a, b, ok := eventlog.Children(p, n)
 			if !ok {
 				continue
 			}
 			for _, child := range []int{a, b} {
-				if parent, ok := events.Parent(child, n); !ok || parent != p {
+				if parent, ok := eventlog.Parent(child, n); !ok || parent != p {
 					t.Fatalf("the parent of %d is %d, %v, want %d", child, parent, ok, p)
 				}
-				if events.Ancestor(child, n) != events.Ancestor(p, n) {
-					t.Fatalf("the ancestor of %d is %d, that of %d is %d", child, events.Ancestor(child, n), p, events.Ancestor(p, n))
+				if eventlog.Ancestor(child, n) != eventlog.Ancestor(p, n) {
+					t.Fatalf("the ancestor of %d is %d, that of %d is %d", child, eventlog.Ancestor(child, n), p, eventlog.Ancestor(p, n))
 				}
 			}
 			next := events.NewLayout(n, append(slices.DeleteFunc(slices.Clone(living), func(other int) bool { return other == p }), a, b))
@@ -44,15 +45,15 @@ func TestLayouts(t *testing.T) {
 				}
 				var belongs []int
 				for _, q := range next.Living() {
-					if events.Belongs(u, q, n) {
+					if eventlog.Belongs(u, q, n) {
 						belongs = append(belongs, q)
 					}
 				}
 				if !slices.Equal(belongs, []int{is}) {
 					t.Fatalf("%s belongs to %v, and the layout says %d", u, belongs, is)
 				}
-				if events.Ancestor(is, n) != events.PartitionOf(u, n) {
-					t.Fatalf("%s began in %d, and %d came from %d", u, events.PartitionOf(u, n), is, events.Ancestor(is, n))
+				if eventlog.Ancestor(is, n) != events.PartitionOf(u, n) {
+					t.Fatalf("%s began in %d, and %d came from %d", u, events.PartitionOf(u, n), is, eventlog.Ancestor(is, n))
 				}
 			}
 			if next.Lives(p) || next.Check(p) == nil || next.Split(p) != fmt.Sprintf("partition %d was split into %d and %d", p, a, b) {
@@ -60,7 +61,7 @@ func TestLayouts(t *testing.T) {
 			}
 			layout = next
 		}
-		for _, p := range []int{-1, events.PartitionNumbers} {
+		for _, p := range []int{-1, eventlog.PartitionNumbers} {
 			if layout.Check(p) == nil || layout.Split(p) != "" {
 				t.Fatalf("of partition %d the layout says %v, %q", p, layout.Check(p), layout.Split(p))
 			}
@@ -73,16 +74,16 @@ func TestPartitionsAreSplitUpToALimit(t *testing.T) {
 	t.Parallel()
 	p, levels := 0, 0
 	for {
-		_, b, ok := events.Children(p, 4)
+		_, b, ok := eventlog.Children(p, 4)
 		if !ok {
 			break
 		}
 		p, levels = b, levels+1
 	}
-	if levels != 8 || p >= events.PartitionNumbers {
+	if levels != 8 || p >= eventlog.PartitionNumbers {
 		t.Errorf("partition 0 of 4 was split %d times, the last is %d", levels, p)
 	}
-	if _, _, ok := events.Children(0, 600); ok {
+	if _, _, ok := eventlog.Children(0, 600); ok {
 		t.Error("600 partitions can be split into 1,200")
 	}
 }

@@ -2,86 +2,71 @@ package events
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
-	"fmt"
-	"iter"
-	"math/bits"
 
 	"github.com/google/uuid"
+
+	"github.com/badged/badged/internal/eventlog"
 )
 
 // MaxPartitions is the greatest number of partitions among which users are spread.
-const MaxPartitions = 1024
-
-// PartitionNumbers bounds the numbers of partitions: they are below it. Splitting a
-// partition makes two with new numbers, see [Layout].
-const PartitionNumbers = 2 * MaxPartitions
+const MaxPartitions = eventlog.MaxPartitions
 
 // PartitionOf returns the partition of a user among n that were never split: the first
 // four bytes of the SHA-256 of its id, big-endian, modulo n. SHA-256 because Postgres has
 // it built in, in every version and on every architecture.
-func PartitionOf(userID string, n int) int { return HashUser(userID).Partition(n) }
-
-// UserHash is the SHA-256 of a user's id.
-type UserHash [sha256.Size]byte
-
-// HashUser returns the hash of a user.
-func HashUser(userID string) UserHash { return sha256.Sum256([]byte(userID)) }
-
-// Partition returns the partition of the user among n that were never split.
-func (h UserHash) Partition(n int) int {
-	return int(uint64(binary.BigEndian.Uint32(h[:4])) % uint64(n)) //nolint:gosec // n is positive, and the result below it
-}
-
-// partitionSet is a set of partitions.
-type partitionSet [PartitionNumbers / 64]uint64
-
-func (s *partitionSet) add(partition int)      { s[partition/64] |= 1 << (partition % 64) }
-func (s *partitionSet) has(partition int) bool { return s[partition/64]>>(partition%64)&1 != 0 }
-
-func (s *partitionSet) addAll(other *partitionSet) {
-	for i := range s {
-		s[i] |= other[i]
-	}
-}
-
-func (s *partitionSet) removeAll(other *partitionSet) {
-	for i := range s {
-		s[i] &^= other[i]
-	}
-}
-
-func (s *partitionSet) overlaps(other *partitionSet) bool {
-	for i := range s {
-		if s[i]&other[i] != 0 {
-			return true
-		}
-	}
-	return false
-}
-
-func (s *partitionSet) len() (n int) {
-	for _, word := range s {
-		n += bits.OnesCount64(word)
-	}
-	return n
-}
-
-// all returns the partitions in ascending order.
-func (s *partitionSet) all() iter.Seq[int] {
-	return func(yield func(int) bool) {
-		for i, word := range s {
-			for ; word != 0; word &= word - 1 {
-				if !yield(64*i + bits.TrailingZeros64(word)) {
-					return
-				}
-			}
-		}
-	}
-}
+func PartitionOf(userID string, n int) int { return eventlog.PartitionOf(userID, n) }
 
 // Topic returns the watermill topic that is the log of a partition.
-func Topic(partition int) string { return fmt.Sprintf("events_p%02d", partition) }
+func Topic(partition int) string { return eventlog.Topic(partition) }
+
+// Layout says in which partition each user is. It does not change: when a partition is
+// split, there is another layout.
+//
+// A log begins with n partitions, numbered from 0, and a user is in partition h mod n,
+// where h is the hash of the user. A partition that is split ends, and two others take
+// its users, by h mod 2n: after the n partitions of the first level come numbers for 2n
+// of the second, for 4n of the third, and so on. So the number of a partition and n say
+// which users belong to it, whatever was split since.
+type Layout eventlog.Layout
+
+// NewLayout returns the layout of a log that began with n partitions and has the living
+// ones now; nil means that none was split.
+func NewLayout(n int, living []int) *Layout { return (*Layout)(eventlog.NewLayout(n, living)) }
+
+// Layouts tells the present layout: a [Log] does, or a Layout that does not change.
+type Layouts interface {
+	Layout() *Layout
+}
+
+func (l *Layout) core() *eventlog.Layout { return (*eventlog.Layout)(l) }
+
+// Layout returns l: it does not change.
+func (l *Layout) Layout() *Layout { return l }
+
+// First returns with how many partitions the log began.
+func (l *Layout) First() int { return l.core().First() }
+
+// PartitionOf returns the partition of a user.
+func (l *Layout) PartitionOf(userID string) int { return l.core().PartitionOf(userID) }
+
+// Lives reports whether a partition has users: it exists and was not split.
+func (l *Layout) Lives(partition int) bool { return l.core().Lives(partition) }
+
+// Living returns the partitions that have users, in ascending order.
+func (l *Layout) Living() []int { return l.core().Living() }
+
+// Len returns how many partitions have users.
+func (l *Layout) Len() int { return l.core().Len() }
+
+// Split says, for people, what became of a partition that has no users: "" if it never
+// existed.
+func (l *Layout) Split(partition int) string { return l.core().Split(partition) }
+
+// Check returns why a partition does not live, nil if it does.
+func (l *Layout) Check(partition int) error { return l.core().Check(partition) }
+
+// Equal reports whether two layouts are the same.
+func (l *Layout) Equal(other *Layout) bool { return l.core().Equal(other.core()) }
 
 // keyNamespace keeps event keys apart from UUIDs that others derive from the
 // same strings.

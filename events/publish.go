@@ -4,10 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/internal/eventlog"
 )
 
 // Publish validates evs and appends them in tx, a [pgx.Tx] or a [*sql.Tx] of any
@@ -28,11 +29,11 @@ func Publish(ctx context.Context, tx any, evs ...Event) (Receipt, error) {
 	if err != nil {
 		return Receipt{}, err
 	}
-	layout, err := readLayout(func(dest any) error { return conn.queryRow(ctx, layoutSQL, dest) })
+	layout, err := eventlog.ReadLayout(ctx, conn.queryRow)
 	if err != nil {
 		return Receipt{}, fmt.Errorf("find the event log: %w", err)
 	}
-	return layout.publish(ctx, conn, evs)
+	return publish(ctx, layout, conn, evs)
 }
 
 // Publish is like the function [Publish], but saves its query for the layout. If a
@@ -43,49 +44,38 @@ func (l *Log) Publish(ctx context.Context, tx any, evs ...Event) (Receipt, error
 	if err != nil {
 		return Receipt{}, err
 	}
-	if l.stale.Load() {
-		layout, err := readLayout(func(dest any) error { return conn.queryRow(ctx, layoutSQL, dest) })
-		if err != nil {
-			return Receipt{}, fmt.Errorf("find the event log: %w", err)
-		}
-		l.stale.Store(false)
-		l.SetLayout(layout)
+	layout, err := l.core().LayoutIn(ctx, conn.queryRow)
+	if err != nil {
+		return Receipt{}, fmt.Errorf("find the event log: %w", err)
 	}
-	r, err := l.Layout().publish(ctx, conn, evs)
-	if l.alone && errors.Is(err, ErrNotHeld) {
-		l.stale.Store(true) // tx can read nothing any more
-	}
+	r, err := publish(ctx, layout, conn, evs)
+	l.core().Refused(err)
 	return r, err
 }
 
-func (l *Layout) publish(ctx context.Context, tx transaction, evs []Event) (Receipt, error) {
-	inserts, changes, err := l.prepare(ctx, storedDirectory{tx.queryRow}, evs, false)
-	if err != nil {
+func publish(ctx context.Context, layout *eventlog.Layout, tx transaction, evs []Event) (Receipt, error) {
+	rows, err := encodeRows(ctx, layout, eventlog.StoredDirectory{QueryRow: tx.queryRow}, evs, false)
+	if err != nil || len(rows) == 0 {
 		return Receipt{}, err
 	}
-	if len(inserts) == 0 {
-		return Receipt{}, nil
-	}
-	if err := changes.write(ctx, tx); err != nil {
+	if err := rows[0].Changes.Write(ctx, tx.exec); err != nil {
 		return Receipt{}, err
 	}
-	r := receiptOf(inserts)
-	for _, in := range inserts {
-		if err := tx.insert(ctx, in); err != nil {
-			return Receipt{}, fmt.Errorf("append to partition %d: %w", in.partition, notHeld(notMigrated(err)))
+	for i := range rows {
+		if err := tx.insert(ctx, &rows[i]); err != nil {
+			return Receipt{}, fmt.Errorf("append to partition %d: %w", rows[i].Partition, eventlog.Refusal(err))
 		}
 	}
-	var token int64
-	if err := tx.queryRow(ctx, tokenSQL, &token); err != nil {
+	var token eventlog.Token
+	if err := tx.queryRow(ctx, eventlog.TokenSQL, (*int64)(&token)); err != nil {
 		return Receipt{}, fmt.Errorf("append %d events: %w", len(evs), err)
 	}
-	r.setToken(Token(token))
-	return r, nil
+	return receiptOf(token, rows), nil
 }
 
 // transaction is a caller's transaction.
 type transaction interface {
-	insert(ctx context.Context, in insert) error
+	insert(ctx context.Context, rows *eventlog.Rows) error
 	exec(ctx context.Context, query string, args ...any) error
 	queryRow(ctx context.Context, query string, dest any, args ...any) error
 }
@@ -102,8 +92,8 @@ func transactionOf(tx any) (transaction, error) {
 
 type pgxTransaction struct{ tx pgx.Tx }
 
-func (t pgxTransaction) insert(ctx context.Context, in insert) error {
-	sql, args := in.rows.Insert(Topic(in.partition))
+func (t pgxTransaction) insert(ctx context.Context, rows *eventlog.Rows) error {
+	sql, args := rows.Packed.Insert(Topic(rows.Partition))
 	return t.exec(ctx, sql, args...)
 }
 
@@ -118,8 +108,8 @@ func (t pgxTransaction) queryRow(ctx context.Context, query string, dest any, ar
 
 type sqlTransaction struct{ tx *sql.Tx }
 
-func (t sqlTransaction) insert(ctx context.Context, in insert) error {
-	sql, args := in.rows.InsertAnyDriver(Topic(in.partition))
+func (t sqlTransaction) insert(ctx context.Context, rows *eventlog.Rows) error {
+	sql, args := rows.Packed.InsertAnyDriver(Topic(rows.Partition))
 	return t.exec(ctx, sql, args...)
 }
 

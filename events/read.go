@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/internal/eventbatch"
+	"github.com/badged/badged/internal/eventlog"
 )
 
 // Position is a position in the log of one partition: right after the row with these
@@ -117,7 +118,7 @@ func PositionOf(ctx context.Context, q Querier, partition int, consumerGroup str
 	err := q.QueryRow(ctx, `SELECT coalesce(max(last_processed_transaction_id::text::bigint), 0), coalesce(max(offset_acked), 0)
 FROM `+eventbatch.Positions(Topic(partition))+` WHERE consumer_group = $1`, consumerGroup).Scan(&p.TransactionID, &p.Offset)
 	if err != nil {
-		return Position{}, fmt.Errorf("read the position of %s in partition %d: %w", consumerGroup, partition, notMigrated(err))
+		return Position{}, fmt.Errorf("read the position of %s in partition %d: %w", consumerGroup, partition, eventlog.NotMigrated(err))
 	}
 	return p, nil
 }

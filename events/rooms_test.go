@@ -17,6 +17,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/eventlog"
 )
 
 // joined makes users members of a room.
@@ -253,12 +254,13 @@ func TestRoomThatAnotherProcessExtends(t *testing.T) {
 	other, _ := openLog(t, url)
 	mustAppend(t, log, joined("1", "r", u0))
 	mustAppend(t, log, posted("r", 1)) // log knows the room now
-	rows, err := log.Rows(t.Context(), posted("r", 2))
+	core := (*eventlog.Log[events.Event])(log)
+	rows, err := core.Rows(t.Context(), []events.Event{posted("r", 2)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	mustAppend(t, other, joined("2", "r", u1))
-	if _, err := log.AppendRows(t.Context(), rows); err == nil {
+	if _, err := core.AppendRows(t.Context(), rows); err == nil {
 		t.Error("rows for the former partitions were appended")
 	}
 	mustAppend(t, log, posted("r", 3))

@@ -1,11 +1,15 @@
 package events
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/badged/badged/internal/eventlog"
+)
 
 // PartitionOfTopic returns the living partition with a topic: it is the inverse of [Topic].
 func (l *Log) PartitionOfTopic(topic string) (int, error) {
 	layout := l.Layout()
-	for partition := range PartitionNumbers {
+	for partition := range eventlog.PartitionNumbers {
 		if Topic(partition) != topic {
 			continue
 		}

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -311,4 +312,29 @@ func cutText(s string, n int) string {
 		n--
 	}
 	return s[:n]
+}
+
+// Check returns a [*BatchError] if events are invalid, as [Log.Append] does.
+func Check(evs []Event) error {
+	_, err := checkAll(evs, true)
+	return err
+}
+
+// checkAll validates evs, and reports whether any is about a room.
+func checkAll(evs []Event, own bool) (rooms bool, err error) {
+	var bad BatchError
+	for i := range evs {
+		err := evs[i].Validate()
+		if err == nil && !own {
+			err = evs[i].CheckPublished()
+		}
+		if invalid, ok := errors.AsType[*InvalidError](err); ok {
+			bad.Events = append(bad.Events, IndexedError{Index: i, Err: invalid})
+		}
+		rooms = rooms || evs[i].Type.OfRooms()
+	}
+	if len(bad.Events) > 0 {
+		return false, &bad
+	}
+	return rooms, nil
 }

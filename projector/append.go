@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/internal/pgwire"
 	"github.com/badged/badged/projector/internal/store"
 )
@@ -26,12 +27,12 @@ const largeAppend = 500
 //
 // Errors and what they mean are those of [events.Log.Append]. It is safe for
 // concurrent use. Calls for the same partition wait for each other for a moment,
-// then leave the events to the loop, so put an [events.Group] before it.
+// then leave the events to the loop, so combine small calls before it.
 func (p *Projector) Append(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
 	if len(evs) > largeAppend {
 		return p.cfg.Log.Append(ctx, evs...)
 	}
-	rows, err := p.cfg.Log.Rows(ctx, evs...)
+	rows, err := p.eventLog().Rows(ctx, evs)
 	if errors.Is(err, events.ErrNotHeld) {
 		return p.cfg.Log.Append(ctx, evs...) // which follows a split
 	}
@@ -58,10 +59,15 @@ func (p *Projector) Append(ctx context.Context, evs ...events.Event) (events.Rec
 	return receipt, nil
 }
 
+// eventLog returns what only badged does with the log.
+func (p *Projector) eventLog() *eventlog.Log[events.Event] {
+	return (*eventlog.Log[events.Event])(p.cfg.Log)
+}
+
 // directAppend is a transaction that appends rows and folds them in some partitions.
 type directAppend struct {
 	projector *Projector
-	rows      []events.Rows
+	rows      []eventlog.Rows
 	// at is when the rows are appended, by the database's clock.
 	at time.Time
 	// parts are the partitions that fold, whose turns are taken; the others only
@@ -162,7 +168,7 @@ func (p *partition) take(ctx context.Context) bool {
 
 // batch returns the batch that appends rows and folds them, nil if the loop must
 // fold them.
-func (a *directAppend) batch(part *partition, rows *events.Rows) *store.Batch {
+func (a *directAppend) batch(part *partition, rows *eventlog.Rows) *store.Batch {
 	b, err := store.NewAppend(part.cursor, rows, a.at, part.id, len(a.projector.partitions))
 	if err != nil { // the loop makes it a dead letter
 		return nil
@@ -182,7 +188,11 @@ var errNotBegun = errors.New("the transaction was not begun")
 // are not cached.
 func (a *directAppend) commit(ctx context.Context) (receipt events.Receipt, err error) {
 	if len(a.parts) == 0 {
-		return a.projector.cfg.Log.AppendRows(ctx, a.rows)
+		token, err := a.projector.eventLog().AppendRows(ctx, a.rows)
+		if err != nil {
+			return receipt, err
+		}
+		return events.Receipt{TransactionID: token.TransactionID(), Timeline: token.Timeline(), Partitions: eventlog.Partitions(a.rows)}, nil
 	}
 	conn, err := a.projector.appending.take(ctx)
 	if err != nil {

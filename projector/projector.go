@@ -27,6 +27,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/internal/pgwire"
 	"github.com/badged/badged/projector/internal/logread"
 	"github.com/badged/badged/projector/internal/store"
@@ -242,7 +243,7 @@ SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_memoize = off;
 // concurrent use, and does nothing if the projector does not own the
 // partition.
 func (p *Projector) Wake(partition int) {
-	if partition >= 0 && partition < events.PartitionNumbers {
+	if partition >= 0 && partition < eventlog.PartitionNumbers {
 		p.partition(partition).wake()
 	}
 }

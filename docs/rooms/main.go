@@ -44,6 +44,6 @@ func run(ctx context.Context, databaseURL string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("eve has joined, message 3 is posted, position %d\n", receipt.Token())
+	fmt.Printf("eve has joined, message 3 is posted, position %s\n", receipt.Position())
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/eventbatch"
+	"github.com/badged/badged/internal/remains"
 )
 
 // errDeleted reports a position that has been deleted.
@@ -91,10 +92,10 @@ func (s *subscription) messages(r *logRow) []*message.Message {
 	}
 	all := make([]*message.Message, 0, len(payloads))
 	for i, payload := range payloads {
-		if remains, ok := events.ParseRemains(payload); ok && remains.Event == nil {
+		if remains, ok := remains.Parse(payload); ok && remains.Event == nil {
 			continue
 		}
-		all = append(all, s.message(r, i, events.EventIn(payload), nil))
+		all = append(all, s.message(r, i, remains.EventIn(payload), nil))
 	}
 	return all
 }

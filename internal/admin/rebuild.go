@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/projector/rebuild"
 	"github.com/badged/badged/projector/replay"
 	"github.com/badged/badged/pubsub"
@@ -55,7 +55,7 @@ func Rebuild(ctx context.Context, cfg rebuild.Config, meter Meter, each func(reb
 	var sum Rebuilt
 	partitions := 1
 	if cfg.Partition == nil {
-		held, err := events.Held(ctx, cfg.Pool)
+		held, err := eventlog.Held(ctx, cfg.Pool)
 		if err != nil {
 			return sum, err
 		}

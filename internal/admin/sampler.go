@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventlog"
 )
 
 // Limits of a gateway; 0 is no limit.
@@ -149,7 +150,7 @@ func eventsSQL(partitions []int) string {
 // count returns the counters of this process.
 func (s *Sampler) count(ctx context.Context) (counted, error) {
 	var c counted
-	held, err := events.Held(ctx, s.cfg.Pool)
+	held, err := eventlog.Held(ctx, s.cfg.Pool)
 	if err != nil {
 		return c, err
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/projector/deadletters"
 	"github.com/badged/badged/projector/lag"
 )
@@ -37,7 +38,7 @@ const lagCount = 100_000
 
 // Lag returns how far each partition is behind, counted in up to lagCount rows.
 func (s *Service) Lag(ctx context.Context) (Lag, error) {
-	held, err := events.Held(ctx, s.pool)
+	held, err := eventlog.Held(ctx, s.pool)
 	if err != nil {
 		return Lag{}, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/backpressure"
 	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/internal/inbound"
 	"github.com/badged/badged/internal/obs"
 	"github.com/badged/badged/internal/pooler"
@@ -179,7 +180,7 @@ func (r relayedShards) PartitionOf(userID string) int { return r.cluster.Route(u
 // Away implements relay.Divided.
 func (r relayedShards) Away(partition int) bool {
 	for _, p := range r.cluster.Layout().Living() {
-		if events.Ancestor(p, r.cluster.Partitions()) != partition {
+		if eventlog.Ancestor(p, r.cluster.Partitions()) != partition {
 			continue
 		}
 		if s := r.cluster.ShardOf(p); s == nil || s.Err() != nil {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/grouping"
 	"github.com/badged/badged/internal/httpapi"
 	"github.com/badged/badged/internal/obs"
 	"github.com/badged/badged/internal/pgfault"
@@ -277,13 +278,13 @@ func (a *App) appendTo(s *shards.Shard) events.Append {
 			d = other
 		}
 	}
-	small := events.NewGroup(d.Log, func(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
+	small := grouping.New(d.Log, func(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
 		if d.projector != nil {
 			return d.projector.Append(ctx, evs...)
 		}
 		return d.Log.Append(ctx, evs...)
-	}, events.SmallAppend, projector.DefaultConcurrency())
-	parts := events.NewGroup(d.Log, d.Log.Append, largePart, 1)
+	}, grouping.SmallAppend, projector.DefaultConcurrency())
+	parts := grouping.New(d.Log, d.Log.Append, largePart, 1)
 	return func(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
 		group := small
 		if len(a.databases) > 1 && len(evs) > largeCall/len(a.databases) {

@@ -18,6 +18,7 @@ import (
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/schematest"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/projector/badges"
 )
@@ -295,12 +296,12 @@ func TestAMovedPartitionIsFollowed(t *testing.T) {
 
 	// What the source had lost before is lost, although the target has folded all that it got.
 	reader := shards.NewReader(s.cluster)
-	for _, lost := range []events.Token{events.NewToken(9, 1), events.NewToken(1, 1<<40)} {
+	for _, lost := range []eventlog.Token{eventlog.NewToken(9, 1), eventlog.NewToken(1, 1<<40)} {
 		if folded, err := reader.FoldedAt(t.Context(), []string{user}, fmt.Sprintf("0.a.%d", lost)); !errors.Is(err, badges.ErrLost) {
 			t.Errorf("a position that the source has lost gives %v, %v", folded, err)
 		}
 	}
-	kept := events.NewToken(1, 3)
+	kept := eventlog.NewToken(1, 3)
 	if _, err := reader.FoldedAt(t.Context(), []string{user}, fmt.Sprintf("0.a.%d", kept)); err != nil {
 		t.Errorf("a position that the source has gives %v", err)
 	}

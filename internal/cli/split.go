@@ -11,6 +11,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/internal/operators"
 	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/projector/splitting"
@@ -50,7 +51,7 @@ func (c *partitionSplitCmd) Run(ctx context.Context, streams Streams) error {
 		if err := operators.Away(cluster, s); err != nil {
 			return fmt.Errorf("splitting needs all shards: %w", err)
 		}
-		held, err := events.Held(ctx, s.Pool)
+		held, err := eventlog.Held(ctx, s.Pool)
 		if err != nil {
 			return err
 		}
@@ -96,7 +97,7 @@ func holderOf(cluster *shards.Cluster, holders map[int]*shards.Shard, p int) *sh
 	if s := holders[p]; s != nil {
 		return s
 	}
-	if a, b, ok := events.Children(p, cluster.Partitions()); ok {
+	if a, b, ok := eventlog.Children(p, cluster.Partitions()); ok {
 		for _, child := range []int{a, b} {
 			if s := holders[child]; s != nil {
 				return s

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/internal/shards"
 )
 
@@ -97,7 +98,7 @@ func (p *positionOf) has(partition int, position string) bool {
 	at, is := p.places.of[partition]
 	for !is { // it may have come from a partition that was split since the places were read
 		var ok bool
-		if partition, ok = events.Parent(partition, p.log.Partitions()); !ok {
+		if partition, ok = eventlog.Parent(partition, p.log.Partitions()); !ok {
 			return false
 		}
 		at, is = p.places.of[partition]

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/projector/deadletters"
 	"github.com/badged/badged/projector/lag"
@@ -18,7 +18,7 @@ import (
 func Lag(ctx context.Context, c *shards.Cluster, limit int) (admin.Lag, error) {
 	all := make([]admin.Lag, len(c.Shards()))
 	err := atOnce(c, func(i int, s *shards.Shard) error {
-		held, err := events.Held(ctx, s.Pool)
+		held, err := eventlog.Held(ctx, s.Pool)
 		if err != nil {
 			return err
 		}

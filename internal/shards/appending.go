@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventlog"
 )
 
 // moveWait is how long a call waits for a partition that is being switched from one
@@ -34,7 +35,7 @@ func NewAppender(c *Cluster, to func(*Shard) events.Append) *Appender {
 	for _, s := range c.shards {
 		a.to = append(a.to, to(s))
 		if c.sharded {
-			s.Log.AskForRooms(c.lastOfRooms)
+			s.log().AskForRooms(c.lastOfRooms)
 		}
 	}
 	return a
@@ -160,7 +161,7 @@ func (a *appending) once(ctx context.Context) (refused []part, err error) {
 		case errs[i] != nil:
 			failed = append(failed, errs[i])
 		default:
-			a.token.positions[p.shard.Name] = max(a.token.positions[p.shard.Name], int64(receipts[i].Token()))
+			a.token.positions[p.shard.Name] = max(a.token.positions[p.shard.Name], int64(eventlog.NewToken(receipts[i].Timeline, receipts[i].TransactionID)))
 			a.partitions = append(a.partitions, receipts[i].Partitions...)
 		}
 	}
@@ -304,7 +305,7 @@ func (c *Cluster) lastOfRooms(ctx context.Context, rooms []string) (map[string]i
 	for i, s := range c.shards {
 		if errs[i] = s.Err(); errs[i] == nil {
 			g.Go(func() {
-				found[i], errs[i] = s.Log.LastOfRooms(ctx, rooms)
+				found[i], errs[i] = s.log().LastOfRooms(ctx, rooms)
 				errs[i] = s.named(errs[i])
 			})
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventlog"
 )
 
 // Database is a database of the configuration.
@@ -329,6 +330,9 @@ func (s *Shard) Err() error { return s.status.Load().err }
 // anything fold its log.
 func (s *Shard) Ready() <-chan struct{} { return s.ready }
 
+// log returns what only badged does with the log.
+func (s *Shard) log() *eventlog.Log[events.Event] { return (*eventlog.Log[events.Event])(s.Log) }
+
 // Label names the shard in messages: "shard b", "the database".
 func (s *Shard) Label() string {
 	if s.Name == "" {
@@ -390,7 +394,7 @@ func (c *Cluster) publish(m placement, problem error) {
 	}
 	c.state.Store(next)
 	for _, s := range c.shards {
-		s.Log.SetLayout(next.layout)
+		s.log().SetLayout((*eventlog.Layout)(next.layout))
 	}
 	if !same && before != nil {
 		close(before.changed)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventlog"
 )
 
 // Why databases are refused. Errors name the shard, and what to do.
@@ -139,7 +140,7 @@ func merge(views []view, starting bool) (placement, error) {
 			continue
 		}
 		for p, place := range v.places {
-			if p < 0 || p >= events.PartitionNumbers {
+			if p < 0 || p >= eventlog.PartitionNumbers {
 				continue
 			}
 			known := all.place(p)

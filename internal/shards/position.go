@@ -16,7 +16,7 @@ var ErrBadPosition = errors.New("not a position of the log")
 // text it is "2.a.4711.b.12", in the order of the names.
 type token struct {
 	moves int64
-	// positions are by the names of the shards, as [events.Token].
+	// positions are by the names of the shards, as [eventlog.Token].
 	positions map[string]int64
 }
 

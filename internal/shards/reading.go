@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/pubsub"
 )
@@ -307,7 +308,7 @@ func (r *Reader) Stored(ctx context.Context, keys []badges.Key) ([]badges.Stored
 		if err != nil {
 			return err
 		}
-		held, err := events.Held(ctx, s.Pool) // the read cannot tell
+		held, err := eventlog.Held(ctx, s.Pool) // the read cannot tell
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/internal/pgfault"
 )
 
@@ -87,7 +88,7 @@ func (c *some) lacks(s *Shard, why error) {
 	}
 	missing := &Shortfall{Partitions: make([]bool, c.cluster.partitions), Err: why}
 	for _, p := range c.state.layout.Living() {
-		if origin := events.Ancestor(p, c.cluster.partitions); c.state.owners[p] == index && !c.without[origin] {
+		if origin := eventlog.Ancestor(p, c.cluster.partitions); c.state.owners[p] == index && !c.without[origin] {
 			missing.Partitions[origin] = true
 		}
 	}
@@ -100,7 +101,7 @@ func (c *some) lacks(s *Shard, why error) {
 func (c *some) skips(s *Shard) bool {
 	for _, p := range c.state.layout.Living() {
 		owner := c.state.owners[p]
-		p = events.Ancestor(p, c.cluster.partitions)
+		p = eventlog.Ancestor(p, c.cluster.partitions)
 		if (s == nil && owner < 0 || s != nil && owner == s.index) && (c.without[p] || c.shortfall != nil && c.shortfall.Partitions[p]) {
 			return true
 		}

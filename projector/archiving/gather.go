@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/projector/archive"
 	"github.com/badged/badged/projector/replay"
 )
@@ -18,7 +18,7 @@ import (
 // the shard lists, and the others have none of its partitions. After an interruption the
 // next call completes it: no file is deleted before its copy is durable.
 func Gather(ctx context.Context, pool *pgxpool.Pool, partitions int, store archive.Store, others []archive.Store) (err error) {
-	held, err := events.Held(ctx, pool)
+	held, err := eventlog.Held(ctx, pool)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/eventbatch"
+	"github.com/badged/badged/internal/remains"
 	"github.com/badged/badged/projector/archive"
 	"github.com/badged/badged/projector/rebuild"
 	"github.com/badged/badged/projector/replay"
@@ -180,7 +181,7 @@ func (r *restoring) add(ctx context.Context, records []archive.Record) error {
 	for begin, end := 0, 0; begin < len(records); begin = end {
 		for end = begin; end < len(records) && records[end].Position == records[begin].Position; end++ {
 			// An event that cannot be decoded becomes a dead letter.
-			if e, err := events.Decode(events.EventIn(records[end].Payload)); err == nil && e.Type == events.RoomJoined {
+			if e, err := events.Decode(remains.EventIn(records[end].Payload)); err == nil && e.Type == events.RoomJoined {
 				r.rooms[e.Data.ConversationID] = struct{}{}
 			}
 		}

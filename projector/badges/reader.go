@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/internal/sqlfile"
 	"github.com/badged/badged/projector/internal/logread"
 	"github.com/badged/badged/pubsub"
@@ -394,14 +395,14 @@ func (r *Reader) Head(ctx context.Context, _ string) (position int64, err error)
 	if err := r.q.QueryRow(ctx, statements.Get("read the head")).Scan(&transactionID, &timeline); err != nil {
 		return 0, fmt.Errorf("read the head of the log: %w", err)
 	}
-	return int64(events.NewToken(timeline, transactionID)), nil
+	return int64(eventlog.NewToken(timeline, transactionID)), nil
 }
 
 // Folded reports whether the badges of these users include everything that
-// transactions up to a position, an [events.Token], appended for them. It returns
+// transactions up to a position, an [eventlog.Token], appended for them. It returns
 // ErrLost if that cannot come.
 func (r *Reader) Folded(ctx context.Context, userIDs []string, position int64) (bool, error) {
-	token := events.Token(position)
+	token := eventlog.Token(position)
 	var partitions []int
 	for _, p := range r.partitionsOf(userIDs) {
 		partitions = append(partitions, int(p))
@@ -442,10 +443,10 @@ func (r *Reader) Folded(ctx context.Context, userIDs []string, position int64) (
 }
 
 // Survived reports whether the log is known to have what was appended up to a position, an
-// [events.Token], whichever database has folded it since. It returns ErrLost if that will
+// [eventlog.Token], whichever database has folded it since. It returns ErrLost if that will
 // not be known.
 func (r *Reader) Survived(ctx context.Context, position int64) (bool, error) {
-	token := events.Token(position)
+	token := eventlog.Token(position)
 	var exists bool
 	var timeline int64
 	err := r.q.QueryRow(ctx, `SELECT pg_snapshot_xmax(pg_current_snapshot()) > $1::bigint::text::xid8, `+statements.Get("timeline"), token.TransactionID()).Scan(&exists, &timeline)
@@ -463,7 +464,7 @@ func (r *Reader) Survived(ctx context.Context, position int64) (bool, error) {
 
 // survived reports whether a transaction of an ended timeline is known to be in the log.
 // It returns ErrLost if that will not be known.
-func (r *Reader) survived(ctx context.Context, token events.Token, partitions []int) (bool, error) {
+func (r *Reader) survived(ctx context.Context, token eventlog.Token, partitions []int) (bool, error) {
 	var survived, settled bool
 	err := r.q.QueryRow(ctx, statements.Get("look up an ended timeline"), token.Timeline(), token.TransactionID(), partitions).Scan(&survived, &settled)
 	switch {
@@ -479,7 +480,7 @@ func (r *Reader) partitionsOf(userIDs []string) []int16 {
 	partitions := make([]int16, len(userIDs))
 	layout := r.layouts.Layout()
 	for i, id := range userIDs {
-		partitions[i] = int16(layout.PartitionOf(id)) //nolint:gosec // below events.PartitionNumbers
+		partitions[i] = int16(layout.PartitionOf(id)) //nolint:gosec // below eventlog.PartitionNumbers
 	}
 	return partitions
 }

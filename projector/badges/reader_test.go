@@ -13,6 +13,7 @@ import (
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/pubsub"
 )
@@ -410,10 +411,10 @@ func TestFolded(t *testing.T) {
 	if err != nil || !folded(events.Receipt{TransactionID: head}, ann, bob) {
 		t.Errorf("the head of an empty log, %d, is not folded: %v", head, err)
 	}
-	for name, lost := range map[string]events.Token{
-		"a transaction that Postgres has not begun": events.NewToken(1, 1<<40),
-		"the same of an unknown timeline":           events.NewToken(0, 1<<40),
-		"a timeline that has not begun":             events.NewToken(9, 1),
+	for name, lost := range map[string]eventlog.Token{
+		"a transaction that Postgres has not begun": eventlog.NewToken(1, 1<<40),
+		"the same of an unknown timeline":           eventlog.NewToken(0, 1<<40),
+		"a timeline that has not begun":             eventlog.NewToken(9, 1),
 	} {
 		if ok, err := d.Reader.Folded(t.Context(), []string{ann}, int64(lost)); ok || !errors.Is(err, badges.ErrLost) {
 			t.Errorf("%s: %v, %v", name, ok, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/projector/archive"
 	"github.com/badged/badged/projector/internal/badge"
 	"github.com/badged/badged/projector/replay"
@@ -59,7 +60,7 @@ func Export(ctx context.Context, cfg ExportConfig, visit func(Holding) error) er
 		if _, err := tx.Exec(ctx, `SET LOCAL idle_in_transaction_session_timeout = 0`); err != nil {
 			return fmt.Errorf("set up the transaction: %w", err)
 		}
-		held, err := events.Held(ctx, tx)
+		held, err := eventlog.Held(ctx, tx)
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/remains"
 	"github.com/badged/badged/projector/internal/keys"
 	"github.com/badged/badged/projector/internal/logread"
 	"github.com/badged/badged/projector/internal/store"
@@ -181,7 +182,7 @@ func (e *eraser) addTail(ctx context.Context, tx pgx.Tx, p *plan, at logread.Cur
 
 // mayMove reports whether a record may make the user a member of a room, or end that.
 func (e *eraser) mayMove(r events.Record) bool {
-	event, err := events.Decode(events.EventIn(r.Payload))
+	event, err := events.Decode(remains.EventIn(r.Payload))
 	return err == nil && (event.Type == events.RoomJoined || event.Type == events.RoomLeft) && slices.Contains(event.Data.UserIDs, e.cfg.UserID)
 }
 

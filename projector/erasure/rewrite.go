@@ -8,6 +8,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/eventbatch"
+	"github.com/badged/badged/internal/remains"
 	"github.com/badged/badged/projector/replay"
 )
 
@@ -73,11 +74,11 @@ func (w *rewriter) record(r *events.Record) (rest []byte, changed bool, err erro
 	if !mayName(r.Payload, w.userID) {
 		return r.Payload, false, nil
 	}
-	was, isRemains := events.ParseRemains(r.Payload)
+	was, isRemains := remains.Parse(r.Payload)
 	if !isRemains {
 		was.Event = r.Payload
 	}
-	remains := was
+	left := was
 	e, decodeErr := events.Decode(was.Event)
 	switch {
 	case was.Event == nil:
@@ -87,7 +88,7 @@ func (w *rewriter) record(r *events.Record) (rest []byte, changed bool, err erro
 			return r.Payload, false, nil
 		}
 		// It became a dead letter: it counts for no user.
-		remains = events.Remains{}
+		left = remains.Remains{}
 	default:
 		had, named := take(&e, w.userID)
 		if !named {
@@ -96,22 +97,22 @@ func (w *rewriter) record(r *events.Record) (rest []byte, changed bool, err erro
 		}
 		if had {
 			w.keys = append(w.keys, e.Key())
-			w.follow(r, &e, &remains)
+			w.follow(r, &e, &left)
 		}
-		remains.Event = nil
+		left.Event = nil
 		if len(e.Data.UserIDs) > 0 || e.Type == events.RoomPosted || e.Type == events.RoomRecalled {
-			if remains.Event, err = e.MarshalJSON(); err != nil {
+			if left.Event, err = e.MarshalJSON(); err != nil {
 				return nil, false, fmt.Errorf("encode the event at %s: %w", r.Place, err)
 			}
-			w.keep(remains.Event)
+			w.keep(left.Event)
 		}
 	}
-	if remains.Event == nil {
+	if left.Event == nil {
 		w.counts.Erased++
 	} else {
 		w.counts.Changed++
 	}
-	rest, err = remains.Append(nil)
+	rest, err = left.Append(nil)
 	return rest, true, err
 }
 
@@ -132,16 +133,16 @@ func take(e *events.Event, userID string) (had, named bool) {
 }
 
 // follow keeps that a member came or went by an event.
-func (w *rewriter) follow(r *events.Record, e *events.Event, remains *events.Remains) {
+func (w *rewriter) follow(r *events.Record, e *events.Event, left *remains.Remains) {
 	if _, is := w.memberships[replay.ChangeAt(r)]; !is {
 		return
 	}
-	m := events.ErasedMembers{Type: e.Type, ConversationID: e.Data.ConversationID, Seq: e.Data.Seq, UpToSeq: e.Data.UpToSeq}
-	if remains.Members != nil {
-		m.Users = remains.Members.Users
+	m := remains.Members{Type: e.Type, ConversationID: e.Data.ConversationID, Seq: e.Data.Seq, UpToSeq: e.Data.UpToSeq}
+	if left.Members != nil {
+		m.Users = left.Members.Users
 	}
 	m.Users++
-	remains.Members = &m
+	left.Members = &m
 }
 
 // keep counts an event that still has the id.

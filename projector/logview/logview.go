@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/remains"
 	"github.com/badged/badged/projector/internal/logread"
 )
 
@@ -35,7 +36,7 @@ func (v *View) wants(r *events.Record) bool {
 	if f.User == "" && (f.Conversation == "" && f.PublishedBy == "" || !inTime) {
 		return inTime
 	}
-	e, err := events.Decode(events.EventIn(r.Payload))
+	e, err := events.Decode(remains.EventIn(r.Payload))
 	return err == nil && (f.User == "" || v.concerns(&e)) && inTime &&
 		(f.Conversation == "" || e.Data.ConversationID == f.Conversation) &&
 		(f.PublishedBy == "" || e.PublishedBy == f.PublishedBy)

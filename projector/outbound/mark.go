@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventlog"
+	"github.com/badged/badged/internal/remains"
 	"github.com/badged/badged/projector/internal/logread"
 )
 
@@ -31,7 +33,7 @@ func (w *worker) gather(records []events.Record) (c changes) {
 		if records[i].Damage != nil {
 			continue
 		}
-		e, err := events.Decode(events.EventIn(records[i].Payload))
+		e, err := events.Decode(remains.EventIn(records[i].Payload))
 		if err != nil {
 			continue
 		}
@@ -81,7 +83,7 @@ func (w *worker) notify(c *changes, e *events.Event) {
 func (w *worker) here(users []string) []string {
 	var all []string
 	for _, u := range users {
-		if events.Belongs(u, w.partition, w.cfg.Layouts.Layout().First()) {
+		if eventlog.Belongs(u, w.partition, w.cfg.Layouts.Layout().First()) {
 			all = append(all, u)
 		}
 	}

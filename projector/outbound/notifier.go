@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/projector/internal/logread"
 )
@@ -100,8 +101,8 @@ func NewNotifier(cfg NotifierConfig) (*Notifier, error) {
 	if cfg.silence <= 0 {
 		cfg.silence = 3 * cfg.OwnershipInterval
 	}
-	n := &Notifier{cfg: cfg, log: cfg.Logger, metrics: cfg.Metrics, lanes: newLanes(), reports: newReports(), heard: make([]heard, events.PartitionNumbers)}
-	for range events.PartitionNumbers {
+	n := &Notifier{cfg: cfg, log: cfg.Logger, metrics: cfg.Metrics, lanes: newLanes(), reports: newReports(), heard: make([]heard, eventlog.PartitionNumbers)}
+	for range eventlog.PartitionNumbers {
 		n.wakes = append(n.wakes, make(chan struct{}, 1))
 	}
 	return n, nil

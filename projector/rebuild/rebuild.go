@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/internal/sqlfile"
 	"github.com/badged/badged/projector/archive"
@@ -189,7 +190,7 @@ func NewJob(ctx context.Context, cfg Config, application string) (*Job, error) {
 		err = Running(ctx, conn) // nil if it has just ended
 	}
 	if err == nil {
-		j.Held, err = events.Held(ctx, conn)
+		j.Held, err = eventlog.Held(ctx, conn)
 	}
 	if err != nil {
 		j.Close(ctx)
@@ -286,7 +287,7 @@ func (j *Job) tell(ctx context.Context, partition int, users map[string]struct{}
 		updates := make([]pubsub.Update, len(badges))
 		for i, b := range badges {
 			// No client holds this version of the epoch, so all read the state.
-			updates[i] = pubsub.Update{Badge: b, Partition: events.Ancestor(partition, j.Partitions), BaseVersion: b.Version, Conversations: []pubsub.Conversation{}}
+			updates[i] = pubsub.Update{Badge: b, Partition: eventlog.Ancestor(partition, j.Partitions), BaseVersion: b.Version, Conversations: []pubsub.Conversation{}}
 		}
 		if err := j.Config.Bus.Publish(ctx, updates); err != nil {
 			return fmt.Errorf("publish the new badges; without that, clients get them when they are reconciled: %w", err)

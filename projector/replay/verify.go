@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/projector/archive"
 	"github.com/badged/badged/projector/internal/badge"
 	"github.com/badged/badged/projector/internal/store"
@@ -27,7 +28,7 @@ type Verifier struct {
 }
 
 // Held returns the partitions of the database, which may be a shard.
-func (v *Verifier) Held(ctx context.Context) ([]int, error) { return events.Held(ctx, v.pool) }
+func (v *Verifier) Held(ctx context.Context) ([]int, error) { return eventlog.Held(ctx, v.pool) }
 
 // NewVerifier returns a verifier of a database and its log.
 func NewVerifier(pool *pgxpool.Pool, log *events.Log) *Verifier {

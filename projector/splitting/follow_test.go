@@ -11,6 +11,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/projector"
 	"github.com/badged/badged/projector/lag"
 )
@@ -68,7 +69,7 @@ func TestLogsFollowASplit(t *testing.T) {
 		t.Errorf("the transaction again: %v", err)
 	}
 	projectortest.Until(t, "the new partitions are folded", func() bool {
-		held, err := events.Held(t.Context(), d.Pool)
+		held, err := eventlog.Held(t.Context(), d.Pool)
 		if err != nil {
 			t.Fatal(err)
 		}

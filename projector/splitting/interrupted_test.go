@@ -16,6 +16,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/projector/splitting"
 )
 
@@ -78,7 +79,7 @@ func TestKilledSplits(t *testing.T) {
 		projectortest.Until(t, "the killed session has ended", func() bool {
 			return len(d.Lines(t, `SELECT pid::text FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'badged partition split'`)) == 0
 		})
-		a, b, _ := events.Children(partition, foldtest.Partitions)
+		a, b, _ := eventlog.Children(partition, foldtest.Partitions)
 		held := d.Lines(t, `SELECT partition_id::text FROM badged.partitions WHERE partition_id = ANY ($1::integer[]) ORDER BY partition_id`, []int{partition, a, b})
 		if got := strings.Join(held, " "); got != fmt.Sprint(partition) && got != fmt.Sprint(a, " ", b) {
 			t.Fatalf("after a kill the database holds %s", got)

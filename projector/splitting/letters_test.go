@@ -8,6 +8,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/internal/eventlog"
 )
 
 // Dead letters and rows beside the badges go to the partition of their users: those that
@@ -18,7 +19,7 @@ func TestSplitSharesWhatIsBesideTheBadges(t *testing.T) {
 	var users [2]string // of 4 and 8
 	for n := 0; users[0] == "" || users[1] == ""; n++ {
 		user := foldtest.User(0, n)
-		if events.Belongs(user, 4, foldtest.Partitions) {
+		if eventlog.Belongs(user, 4, foldtest.Partitions) {
 			users[0] = user
 		} else {
 			users[1] = user

@@ -14,6 +14,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/projector"
 	"github.com/badged/badged/projector/splitting"
 )
@@ -71,7 +72,7 @@ func TestSplitUnderLoad(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if user := published[e.ID]; e.Data.UserIDs[0] != user || !events.Belongs(user, p, foldtest.Partitions) {
+			if user := published[e.ID]; e.Data.UserIDs[0] != user || !eventlog.Belongs(user, p, foldtest.Partitions) {
 				t.Errorf("event %s of %v is in partition %d", e.ID, e.Data.UserIDs, p)
 			}
 			found[e.ID]++

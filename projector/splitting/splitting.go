@@ -20,6 +20,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/internal/sqlfile"
 	"github.com/badged/badged/projector/internal/follow"
 	"github.com/badged/badged/projector/internal/share"
@@ -195,7 +196,7 @@ func (s *splitter) look(ctx context.Context, q events.Querier) error {
 	if err := q.QueryRow(ctx, statements.Get("look"), s.Partition).Scan(&n, &s.shard, &s.held, &exists, &owner, &role, &target, &state, &archived); err != nil {
 		return fmt.Errorf("look at partition %d: %w", s.Partition, err)
 	}
-	a, b, ok := events.Children(s.Partition, n)
+	a, b, ok := eventlog.Children(s.Partition, n)
 	s.begun = role == "source" && target == ""
 	switch {
 	case s.Partition < 0 || !exists && owner == "":

@@ -16,6 +16,7 @@ import (
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/projector/replay"
 	"github.com/badged/badged/projector/splitting"
 )
@@ -40,7 +41,7 @@ func split(t testing.TB, d *projectortest.Database, partition int) splitting.Res
 // verify compares the tables of all partitions that the database holds with the log.
 func verify(t testing.TB, d *projectortest.Database) {
 	t.Helper()
-	held, err := events.Held(t.Context(), d.Pool)
+	held, err := eventlog.Held(t.Context(), d.Pool)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +140,7 @@ func TestPublishingInSQLAfterTheSplit(t *testing.T) {
 	d.Exec(t, publish("small", users[0], users[4], users[8]))
 	d.Exec(t, `SELECT badged.publish_batch('[{"specversion":"1.0","id":"j","source":"sql","type":"room.joined","data":{"conversation_id":"r","user_ids":["`+
 		strings.Join(users, `","`)+`"]}},{"specversion":"1.0","id":"p","source":"sql","type":"room.posted","data":{"conversation_id":"r","seq":1}}]')`)
-	held, err := events.Held(t.Context(), d.Pool)
+	held, err := eventlog.Held(t.Context(), d.Pool)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +155,7 @@ func TestPublishingInSQLAfterTheSplit(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, u := range e.Data.UserIDs {
-				if !events.Belongs(u, p, foldtest.Partitions) {
+				if !eventlog.Belongs(u, p, foldtest.Partitions) {
 					t.Errorf("%s of %s is in partition %d", e.ID, u, p)
 				}
 				found[e.ID] = append(found[e.ID], u)

@@ -39,7 +39,8 @@ CREATE TABLE IF NOT EXISTS messages (
 		return err
 	}
 
-	var seq, position int64
+	var seq int64
+	var position string
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		seq, position, err = send(ctx, tx, "design-crew", "ben", []string{"ada", "chloe"}, "Shipping it")
 		return err
@@ -47,7 +48,7 @@ CREATE TABLE IF NOT EXISTS messages (
 	if err != nil {
 		return err
 	}
-	fmt.Printf("message %d is stored and published, position %d\n", seq, position)
+	fmt.Printf("message %d is stored and published, position %s\n", seq, position)
 
 	changedMind := errors.New("changed my mind")
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
@@ -65,11 +66,11 @@ CREATE TABLE IF NOT EXISTS messages (
 
 // send stores a message and publishes it within tx. It returns the seq and the
 // position, which is valid for at_least once tx has committed.
-func send(ctx context.Context, tx pgx.Tx, room, sender string, recipients []string, body string) (seq, position int64, err error) {
+func send(ctx context.Context, tx pgx.Tx, room, sender string, recipients []string, body string) (seq int64, position string, err error) {
 	err = tx.QueryRow(ctx, `INSERT INTO messages (room, sender, body) VALUES ($1, $2, $3) RETURNING seq`,
 		room, sender, body).Scan(&seq)
 	if err != nil {
-		return 0, 0, err
+		return 0, "", err
 	}
 	receipt, err := events.Publish(ctx, tx, events.Event{
 		ID:     fmt.Sprintf("%s/%d", room, seq),
@@ -77,5 +78,5 @@ func send(ctx context.Context, tx pgx.Tx, room, sender string, recipients []stri
 		Type:   events.MessageDelivered,
 		Data:   events.Data{ConversationID: room, Seq: seq, SenderID: sender, UserIDs: recipients},
 	})
-	return seq, int64(receipt.Token()), err
+	return seq, receipt.Position(), err
 }

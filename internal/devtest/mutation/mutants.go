@@ -44,10 +44,10 @@ const (
 	readFile         = "projector/internal/logread/read.go"
 	rowFile          = "projector/internal/logread/row.go"
 	subFile          = "events/topics/subscriber.go"
-	groupFile        = "events/group.go"
+	groupFile        = "internal/grouping/group.go"
 	packFile         = "internal/eventbatch/eventbatch.go"
 	repairFile       = "events/renumber/renumber.go"
-	routesFile       = "events/rooms.go"
+	routesFile       = "internal/eventlog/rooms.go"
 	decodeFile       = "events/decode_quick.go"
 	sqlFile          = "migrations/00032_splits.sql"
 	mailboxFile      = "gateway/internal/view/mailbox.go"
@@ -98,7 +98,7 @@ var (
 	rebuilt     = check{"./projector/rebuild", "^(TestRebuildAcross|TestRebuildFinds|TestRebuildKeeps|TestRebuildRevises|TestRebuildWaits)", true}
 	packing     = check{"./internal/eventbatch", ".", false}
 	pages       = check{"./projector/internal/logread", ".", false}
-	grouped     = check{"./events", "^TestGroup", false}
+	grouped     = check{"./internal/grouping", ".", false}
 	appended    = check{"./projector", "^(TestAppend|TestCacheAfterARefusedAppend)", false}
 	polled      = check{"./projector", "^TestPoll", false}
 	overtaken   = check{"./projector", "^TestOpenTransactionsDelayNothing$", false}
@@ -329,13 +329,13 @@ var mutants = []mutant{
 	{"a replay folds the events beside a dead letter only", []edit{{"projector/replay/snapshot.go", "&p.TransactionID, &p.Offset, &p.Index", "&p.TransactionID, &p.Offset, new(int)"}}, letters},
 	{"late events are folded and not moved", []edit{{batchFile, "if len(b.late) > 0 {", "if len(b.late) < 0 {"}}, overtaken},
 	{"a message goes only where its room had members once", []edit{{routesFile, "WHERE known.partitions <> (", "WHERE known.partitions < 0 AND known.partitions <> ("}}, routed},
-	{"a message does not reach those who join in the same call", []edit{{"events/log.go", "		r.now.addAll(&joined)\n", ""}}, routed},
-	{"the first members of a partition have not read the room", []edit{{"events/log.go", "			data.Seq = max(data.Seq, r.lastSeq)\n", ""}}, routed},
+	{"a message does not reach those who join in the same call", []edit{{"events/rows.go", "		r.now.AddAll(&joined)\n", ""}}, routed},
+	{"the first members of a partition have not read the room", []edit{{"events/rows.go", "			data.Seq = max(data.Seq, r.lastSeq)\n", ""}}, routed},
 	{"a join in SQL does not extend the directory", []edit{{sqlFile, "SELECT room, p FROM first\n", "SELECT room, p FROM first WHERE false\n"}}, routed},
-	{"two appends of a group touch a partition at once", []edit{{groupFile, "		g.busy.addAll(&c.partitions)\n", ""}}, grouped},
-	{"a later event of a partition is appended before one for two", []edit{{groupFile, "			taken.addAll(&c.partitions)\n", ""}}, grouped},
+	{"two appends of a group touch a partition at once", []edit{{groupFile, "		g.busy.AddAll(&c.partitions)\n", ""}}, grouped},
+	{"a later event of a partition is appended before one for two", []edit{{groupFile, "			taken.AddAll(&c.partitions)\n", ""}}, grouped},
 	{"a group appends as much at once as there is", []edit{{groupFile, "room := g.most - g.running", "room := g.most"}}, grouped},
-	{"a group appends beside an event about a room", []edit{{groupFile, "len(missing) > 0 {", "len(missing) < 0 {"}}, grouped},
+	{"a group appends beside an event about a room", []edit{{groupFile, "if !ok {", "if false {"}}, grouped},
 	{"appends to all partitions follow each other", []edit{{groupFile, "max(1, n/worthwhile)", "1"}}, grouped},
 	{"a canceled caller leaves others waiting", []edit{{groupFile, "return c != c.company.calls[0]", "return true"}}, grouped},
 	{"an append forgets transactions above the last that has ended", []edit{{

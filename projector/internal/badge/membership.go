@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/remains"
 )
 
 // Membership is what a conversation has in addition if it is a room and the user a
@@ -71,7 +72,7 @@ func (u *User) join(r *Room, e *events.Event) bool {
 
 // FoldErased folds what remains of an event of former members, unless it is nil. The
 // room is as if they had been there.
-func (s *State) FoldErased(e *events.ErasedMembers) {
+func (s *State) FoldErased(e *remains.Members) {
 	if e == nil {
 		return
 	}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/eventbatch"
+	"github.com/badged/badged/internal/eventlog"
+	"github.com/badged/badged/internal/remains"
 )
 
 // Of is the share of one of the two partitions into which another was split.
@@ -58,11 +60,11 @@ func (o Of) Row(payload []byte) (row []byte, n int, err error) {
 
 // Event returns the share of an event, or of what remains of one, `null` if it is empty.
 func (o Of) Event(payload []byte) ([]byte, error) {
-	was, isRemains := events.ParseRemains(payload)
+	was, isRemains := remains.Parse(payload)
 	if !isRemains {
 		was.Event = payload
 	}
-	left := events.Remains{Members: o.members(was.Members)}
+	left := remains.Remains{Members: o.members(was.Members)}
 	if was.Event == nil {
 		return left.Append(nil)
 	}
@@ -88,14 +90,14 @@ func (o Of) Event(payload []byte) ([]byte, error) {
 		}
 	case e.Type == events.RoomJoined && left.Members == nil:
 		// The room began, and had this last message.
-		left.Members = &events.ErasedMembers{Type: e.Type, ConversationID: d.ConversationID, Seq: d.Seq, UpToSeq: d.UpToSeq}
+		left.Members = &remains.Members{Type: e.Type, ConversationID: d.ConversationID, Seq: d.Seq, UpToSeq: d.UpToSeq}
 	}
 	return left.Append(nil)
 }
 
 // members returns the share of erased members: whether they would be in one child or the
 // other is not known any more. The first has them.
-func (o Of) members(m *events.ErasedMembers) *events.ErasedMembers {
+func (o Of) members(m *remains.Members) *remains.Members {
 	switch {
 	case m == nil || o.First:
 		return m
@@ -110,7 +112,7 @@ func (o Of) members(m *events.ErasedMembers) *events.ErasedMembers {
 // ofParent reports whether all users were in the parent, which otherwise refused the event.
 func (o Of) ofParent(users []string) bool {
 	for _, u := range users {
-		if !events.Belongs(u, o.Parent, o.Partitions) {
+		if !eventlog.Belongs(u, o.Parent, o.Partitions) {
 			return false
 		}
 	}
@@ -120,7 +122,7 @@ func (o Of) ofParent(users []string) bool {
 // among returns the users of the child, and how many others there are.
 func (o Of) among(users []string) (own []string, others int) {
 	for _, u := range users {
-		if events.Belongs(u, o.Child, o.Partitions) {
+		if eventlog.Belongs(u, o.Child, o.Partitions) {
 			own = append(own, u)
 		}
 	}

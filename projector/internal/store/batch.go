@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/internal/pgwire"
 	"github.com/badged/badged/projector/internal/badge"
 	"github.com/badged/badged/projector/internal/keys"
@@ -34,7 +35,7 @@ type Batch struct {
 	late []events.Position
 	// appended are the rows that the batch itself appends to the log; nil if its
 	// records are there.
-	appended *events.Rows
+	appended *eventlog.Rows
 	// Generation is the one that remembers the events. The batch begins it if
 	// Begins is set.
 	Generation int
@@ -72,17 +73,27 @@ func NewBatch(page *logread.Page, partition, partitions int) *Batch {
 
 // NewAppend returns a batch that appends rows to the log behind position from
 // and folds them. It fails if one of them cannot be folded.
-func NewAppend(from logread.Cursor, rows *events.Rows, at time.Time, partition, partitions int) (*Batch, error) {
+func NewAppend(from logread.Cursor, rows *eventlog.Rows, at time.Time, partition, partitions int) (*Batch, error) {
 	b := &Batch{From: from, appended: rows, readAt: at}
-	b.decode(rows.Records(at), partition, partitions)
+	b.decode(records(rows, at), partition, partitions)
 	if len(b.Dead) > 0 {
 		return nil, fmt.Errorf("event %s cannot be folded: %s", b.Dead[0].Record.UUID, b.Dead[0].Reason)
 	}
 	return b, nil
 }
 
+// records returns the events of rows as they are read once they are appended at a time,
+// without places.
+func records(rows *eventlog.Rows, at time.Time) []events.Record {
+	all := make([]events.Record, len(rows.Events.UUIDs))
+	for i := range all {
+		all[i] = events.Record{UUID: rows.Events.UUIDs[i], Payload: []byte(rows.Events.Payloads[i]), AppendedAt: at, Own: rows.Events.IsOwn(i)}
+	}
+	return all
+}
+
 func (b *Batch) decode(records []events.Record, partition, partitions int) {
-	b.origin = events.Ancestor(partition, partitions)
+	b.origin = eventlog.Ancestor(partition, partitions)
 	b.Items, b.Oldest = make([]Item, 0, len(records)), records[0].AppendedAt
 	for i := range records {
 		if at := records[i].AppendedAt; at.Before(b.Oldest) {

@@ -7,6 +7,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventlog"
+	"github.com/badged/badged/internal/remains"
 )
 
 // How much of the log is read at once, until the fold's speed is known.
@@ -23,7 +25,7 @@ type Item struct {
 	Users UserSet
 	// Erased are former members of a room, nil if the event has none. Without other
 	// users there is no event; its type is empty then.
-	Erased *events.ErasedMembers
+	Erased *remains.Members
 }
 
 // ToRoom reports whether the event is a message to a room or its recall. These have
@@ -51,8 +53,8 @@ func NewItem(r *events.Record, partition, partitions int) (Item, error) {
 	if r.Damage != nil {
 		return Item{}, r.Damage
 	}
-	if remains, ok := events.ParseRemains(r.Payload); ok {
-		return remaining(r, &remains, partition, partitions)
+	if left, ok := remains.Parse(r.Payload); ok {
+		return remaining(r, &left, partition, partitions)
 	}
 	e, err := events.Decode(r.Payload)
 	if err != nil {
@@ -66,15 +68,15 @@ func NewItem(r *events.Record, partition, partitions int) (Item, error) {
 }
 
 // remaining returns what remains of an event of which users were erased.
-func remaining(r *events.Record, remains *events.Remains, partition, partitions int) (it Item, err error) {
-	if remains.Event != nil {
+func remaining(r *events.Record, left *remains.Remains, partition, partitions int) (it Item, err error) {
+	if left.Event != nil {
 		rest := *r
-		rest.Payload = remains.Event
+		rest.Payload = left.Event
 		if it, err = NewItem(&rest, partition, partitions); err != nil {
 			return Item{}, err
 		}
 	}
-	it.Erased = remains.Members
+	it.Erased = left.Members
 	return it, nil
 }
 
@@ -91,7 +93,7 @@ func ItemOf(e events.Event, partition, partitions int) (Item, error) {
 	if err != nil {
 		return Item{}, err
 	}
-	if e.Type == events.RoomPosted && e.Data.SenderID != "" && !events.Belongs(e.Data.SenderID, partition, partitions) {
+	if e.Type == events.RoomPosted && e.Data.SenderID != "" && !eventlog.Belongs(e.Data.SenderID, partition, partitions) {
 		e.Data.SenderID = "" // the sender's membership is in another partition
 	}
 	return Item{Event: e, Key: e.Key(), Users: users}, nil

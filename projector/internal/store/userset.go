@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/projector/internal/badge"
 	"github.com/badged/badged/projector/internal/keys"
 )
@@ -28,7 +29,7 @@ func usersOf(e *events.Event, partition, partitions int) (UserSet, error) {
 	var b strings.Builder
 	b.Grow(UserBytes * len(e.Data.UserIDs))
 	for _, u := range e.Data.UserIDs {
-		hash := events.HashUser(u)
+		hash := eventlog.HashUser(u)
 		if !hash.In(partition, partitions) {
 			return "", fmt.Errorf("user %q does not belong to partition %d", u, partition)
 		}
@@ -111,7 +112,7 @@ func EntryOf(key uuid.UUID, userID string) keys.Entry {
 
 // SetOf returns the set of a user.
 func SetOf(userID string) UserSet {
-	hash := events.HashUser(userID)
+	hash := eventlog.HashUser(userID)
 	return UserSet(hash[UserBytes : 2*UserBytes])
 }
 

@@ -1,4 +1,4 @@
-package events_test
+package remains_test
 
 import (
 	"strings"
@@ -7,25 +7,26 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/remains"
 )
 
 // What remains of an event is read as it was written, and nothing else is taken for it.
 func TestRemains(t *testing.T) {
-	joined := &events.ErasedMembers{Type: events.RoomJoined, ConversationID: `a <"room">`, Users: 2, Seq: 5, UpToSeq: 7}
-	for want, r := range map[string]events.Remains{
+	joined := &remains.Members{Type: events.RoomJoined, ConversationID: `a <"room">`, Users: 2, Seq: 5, UpToSeq: 7}
+	for want, r := range map[string]remains.Remains{
 		`null`: {},
 		`{"erased":{"type":"room.joined","conversation_id":"a <\"room\">","users":2,"seq":5,"up_to_seq":7}}`:             {Members: joined},
-		`{"erased":{"type":"room.left","conversation_id":"r","users":1},"event":{"specversion":"1.0","data":{"seq":1}}}`: {Members: &events.ErasedMembers{Type: events.RoomLeft, ConversationID: "r", Users: 1}, Event: []byte(`{"specversion":"1.0","data":{"seq":1}}`)},
+		`{"erased":{"type":"room.left","conversation_id":"r","users":1},"event":{"specversion":"1.0","data":{"seq":1}}}`: {Members: &remains.Members{Type: events.RoomLeft, ConversationID: "r", Users: 1}, Event: []byte(`{"specversion":"1.0","data":{"seq":1}}`)},
 	} {
 		text, err := r.Append([]byte("x"))
 		if err != nil || string(text) != "x"+want {
 			t.Errorf("%+v is written as %s, %v; want %s", r, text, err, want)
 		}
-		got, ok := events.ParseRemains([]byte(want))
+		got, ok := remains.Parse([]byte(want))
 		if diff := cmp.Diff(r, got); !ok || diff != "" {
 			t.Errorf("%s is read as (-want +got):\n%s", want, diff)
 		}
-		if event := events.EventIn([]byte(want)); string(event) != string(r.Event) {
+		if event := remains.EventIn([]byte(want)); string(event) != string(r.Event) {
 			t.Errorf("the event in %s is %s", want, event)
 		}
 	}
@@ -35,7 +36,7 @@ func TestRemains(t *testing.T) {
 		`{"erased":{"type":"room.left","conversation_id":"r","users":0}}`, `{"erased":{"type":"room.left","conversation_id":"r","users":10001}}`,
 		`{"erased":{"type":"room.left","conversation_id":"r","users":1,"user_id":"ada"}}`, `{"erased":{"type":"room.left","conversation_id":"` + strings.Repeat("r", 129) + `","users":1}}`,
 	} {
-		if got, ok := events.ParseRemains([]byte(text)); ok || string(events.EventIn([]byte(text))) != text {
+		if got, ok := remains.Parse([]byte(text)); ok || string(remains.EventIn([]byte(text))) != text {
 			t.Errorf("%s is read as %+v", text, got)
 		}
 	}

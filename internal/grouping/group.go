@@ -1,4 +1,5 @@
-package events
+// Package grouping appends small calls that arrive together in one transaction.
+package grouping
 
 import (
 	"context"
@@ -6,6 +7,9 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventlog"
 )
 
 // Group appends to a log. It combines small appends that come while others run:
@@ -13,8 +17,8 @@ import (
 // same time touch different partitions, so that they do not wait for each other.
 // It is safe for concurrent use.
 type Group struct {
-	log    *Log
-	append Append
+	log    *events.Log
+	append events.Append
 	// small is the most events of an append that is combined with others. Larger ones
 	// run beside them.
 	small int
@@ -23,15 +27,15 @@ type Group struct {
 
 	mu      sync.Mutex
 	running int
-	busy    partitionSet // of the appends that run
+	busy    eventlog.Set // of the appends that run
 	// waiting are the calls that wait, in the order in which they came.
 	waiting []*call
 }
 
 // call is a small append.
 type call struct {
-	evs        []Event
-	partitions partitionSet
+	evs        []events.Event
+	partitions eventlog.Set
 	// company is set when the call does not wait any more.
 	company *company
 	// wake is closed when the company has ended or, for the first of its calls, when
@@ -43,8 +47,8 @@ type call struct {
 type company struct {
 	calls      []*call
 	events     int
-	partitions partitionSet
-	receipt    Receipt
+	partitions eventlog.Set
+	receipt    events.Receipt
 	err        error
 }
 
@@ -59,39 +63,36 @@ const (
 	groupTimeout = 30 * time.Second
 )
 
-// Append appends events in one transaction, as [Log.Append] does.
-type Append func(ctx context.Context, evs ...Event) (Receipt, error)
-
 // SmallAppend is the most events of an append whose commit is most of its cost.
 const SmallAppend = 100
 
-// NewGroup returns a group for log whose transactions are calls of one. It combines
+// New returns a group for log whose transactions are calls of one. It combines
 // appends of at most small events, and runs at most so many transactions at once.
 // Larger appends are transactions of their own, beside these.
-func NewGroup(log *Log, one Append, small, most int) *Group {
+func New(log *events.Log, one events.Append, small, most int) *Group {
 	return &Group{log: log, append: one, small: small, most: most}
 }
 
-// Append is like [Log.Append], but the transaction and so the receipt may include
+// Append is like [events.Log.Append], but the transaction and so the receipt may include
 // events of other callers. When ctx is done it returns, unless it is the caller
 // that runs the transaction for all; the events may be appended nevertheless.
-func (g *Group) Append(ctx context.Context, evs ...Event) (Receipt, error) {
+func (g *Group) Append(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
 	if len(evs) == 0 || len(evs) > g.small {
 		return g.append(ctx, evs...)
 	}
-	c := &call{evs: evs, partitions: g.log.partitionsOf(evs), wake: make(chan struct{})}
+	c := &call{evs: evs, partitions: g.partitionsOf(evs), wake: make(chan struct{})}
 	g.begin(func() { g.waiting = append(g.waiting, c) })
 	select {
 	case <-c.wake:
 	case <-ctx.Done():
 		if g.leave(c) {
-			return Receipt{}, context.Cause(ctx)
+			return events.Receipt{}, context.Cause(ctx)
 		}
 	}
 	if c == c.company.calls[0] {
 		g.run(ctx, c.company)
 	}
-	var bad *BatchError
+	var bad *events.BatchError
 	if errors.As(c.company.err, &bad) { // of some caller: each retries alone
 		return g.append(ctx, evs...)
 	}
@@ -114,11 +115,11 @@ func (g *Group) leave(c *call) bool {
 func (g *Group) run(ctx context.Context, c *company) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), groupTimeout)
 	defer cancel()
-	var evs []Event
+	var evs []events.Event
 	if len(c.calls) == 1 {
 		evs = c.calls[0].evs
 	} else {
-		evs = make([]Event, 0, c.events)
+		evs = make([]events.Event, 0, c.events)
 		for _, one := range c.calls {
 			evs = append(evs, one.evs...)
 		}
@@ -126,7 +127,7 @@ func (g *Group) run(ctx context.Context, c *company) {
 	c.receipt, c.err = g.append(ctx, evs...)
 	g.begin(func() {
 		g.running--
-		g.busy.removeAll(&c.partitions)
+		g.busy.RemoveAll(&c.partitions)
 	})
 	for _, one := range c.calls[1:] {
 		close(one.wake)
@@ -166,7 +167,7 @@ func (g *Group) next() []*company {
 		for _, one := range c.calls {
 			one.company = c
 		}
-		g.busy.addAll(&c.partitions)
+		g.busy.AddAll(&c.partitions)
 	}
 	g.running += len(companies)
 	g.waiting = slices.DeleteFunc(g.waiting, func(c *call) bool { return c.company != nil })
@@ -178,14 +179,14 @@ func (g *Group) next() []*company {
 func (g *Group) ready() (sets []*company, n int) {
 	taken := g.busy
 	for _, c := range g.waiting {
-		if taken.overlaps(&c.partitions) || n > 0 && n+len(c.evs) > largeCompany {
-			taken.addAll(&c.partitions)
+		if taken.Overlaps(&c.partitions) || n > 0 && n+len(c.evs) > largeCompany {
+			taken.AddAll(&c.partitions)
 			continue
 		}
 		n += len(c.evs)
 		all := &company{}
 		sets = slices.DeleteFunc(sets, func(set *company) bool {
-			if !set.partitions.overlaps(&c.partitions) {
+			if !set.partitions.Overlaps(&c.partitions) {
 				return false
 			}
 			all.merge(set)
@@ -202,30 +203,26 @@ func (g *Group) ready() (sets []*company, n int) {
 func (c *company) merge(other *company) {
 	c.calls = append(c.calls, other.calls...)
 	c.events += other.events
-	c.partitions.addAll(&other.partitions)
+	c.partitions.AddAll(&other.partitions)
 }
 
 // partitionsOf returns the partitions that appending events probably touches: a room
 // may have got members in others.
-func (l *Log) partitionsOf(evs []Event) (s partitionSet) {
+func (g *Group) partitionsOf(evs []events.Event) (s eventlog.Set) {
+	log := (*eventlog.Log[events.Event])(g.log)
 	for i := range evs {
 		d := &evs[i].Data
 		for _, id := range d.UserIDs {
-			s.add(l.PartitionOf(id))
+			s.Add(g.log.PartitionOf(id))
 		}
 		if len(d.UserIDs) > 0 {
 			continue
 		}
-		known, missing, _ := l.rooms.look([]string{d.ConversationID})
-		if len(missing) > 0 {
-			return l.everyPartition()
+		room, ok := log.PartitionsOfRoom(d.ConversationID)
+		if !ok {
+			return log.Layout().Set()
 		}
-		room := known[d.ConversationID]
-		s.addAll(&room)
+		s.AddAll(&room)
 	}
 	return s
-}
-
-func (l *Log) everyPartition() (s partitionSet) {
-	return l.Layout().living
 }

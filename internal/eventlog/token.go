@@ -1,4 +1,6 @@
-package events
+package eventlog
+
+import "fmt"
 
 // timelineShift is by how many bits the timeline is moved in a token. 2^44 transactions
 // are 55 years of 10,000 a second.
@@ -7,6 +9,9 @@ const timelineShift = 44
 // timelineSQL is the timeline of Postgres, which a promotion and a point-in-time
 // recovery change. Only a primary tells it.
 const timelineSQL = `('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint`
+
+// TokenSQL returns the token of the transaction that runs it.
+var TokenSQL = fmt.Sprintf(`SELECT pg_current_xact_id()::text::bigint | (%s << %d)`, timelineSQL, timelineShift)
 
 // Token is a transaction with the timeline of Postgres on which it committed. After a
 // failover that lost the last commits, Postgres gives their ids to other transactions:

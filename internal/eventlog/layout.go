@@ -1,4 +1,4 @@
-package events
+package eventlog
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ import (
 // which users belong to it, whatever was split since.
 type Layout struct {
 	n      int
-	living partitionSet
+	living Set
 	// numbers is above the number of each living partition.
 	numbers int
 	// split is set once any partition was split.
@@ -34,21 +34,13 @@ func NewLayout(n int, living []int) *Layout {
 		}
 	}
 	for _, p := range living {
-		l.living.add(p)
+		l.living.Add(p)
 		l.split = l.split || p >= n
 		l.numbers = max(l.numbers, p+1)
 	}
 	l.numbers = max(l.numbers, n)
 	return l
 }
-
-// Layouts tells the present layout: a [Log] does, or a Layout that does not change.
-type Layouts interface {
-	Layout() *Layout
-}
-
-// Layout returns l: it does not change.
-func (l *Layout) Layout() *Layout { return l }
 
 // First returns with how many partitions the log began.
 func (l *Layout) First() int { return l.n }
@@ -62,7 +54,7 @@ func (l *Layout) OfHash(h UserHash) int {
 		return h.Partition(l.n)
 	}
 	for base, modulus := 0, l.n; modulus <= MaxPartitions; base, modulus = base+modulus, 2*modulus {
-		if p := base + h.Partition(modulus); l.living.has(p) {
+		if p := base + h.Partition(modulus); l.living.Has(p) {
 			return p
 		}
 	}
@@ -71,14 +63,14 @@ func (l *Layout) OfHash(h UserHash) int {
 
 // Lives reports whether a partition has users: it exists and was not split.
 func (l *Layout) Lives(partition int) bool {
-	return partition >= 0 && partition < PartitionNumbers && l.living.has(partition)
+	return partition >= 0 && partition < PartitionNumbers && l.living.Has(partition)
 }
 
 // Living returns the partitions that have users, in ascending order.
-func (l *Layout) Living() []int { return slices.Collect(l.living.all()) }
+func (l *Layout) Living() []int { return slices.Collect(l.living.All()) }
 
 // Len returns how many partitions have users.
-func (l *Layout) Len() int { return l.living.len() }
+func (l *Layout) Len() int { return l.living.Len() }
 
 // Equal reports whether two layouts are the same.
 func (l *Layout) Equal(other *Layout) bool { return *l == *other }
@@ -159,3 +151,19 @@ func level(partition, n int) (base, modulus int) {
 	}
 	return base, modulus
 }
+
+// Groups groups users by partition.
+func (l *Layout) Groups(users []string) [][]string {
+	groups := make([][]string, l.numbers)
+	for _, u := range users {
+		p := l.PartitionOf(u)
+		groups[p] = append(groups[p], u)
+	}
+	return groups
+}
+
+// Set returns the partitions that have users.
+func (l *Layout) Set() Set { return l.living }
+
+// Numbers returns a number above that of each partition that has users.
+func (l *Layout) Numbers() int { return l.numbers }

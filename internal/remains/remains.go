@@ -1,9 +1,13 @@
-package events
+// Package remains encodes what stays in the log in place of an event after one of its users
+// was erased or went to another partition.
+package remains
 
 import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+
+	"github.com/badged/badged/events"
 )
 
 // Remains is the payload that replaces an event after one of its users was erased, if
@@ -13,18 +17,18 @@ type Remains struct {
 	Event []byte
 	// Members says how the event changed the number of members of a room, nil if it did
 	// not.
-	Members *ErasedMembers
+	Members *Members
 }
 
-// ErasedMembers are users who were erased, as far as the room must know of them: the
+// Members are users who were erased, as far as the room must know of them: the
 // state of other members follows from that of the room.
-type ErasedMembers struct {
-	// Type is RoomJoined or RoomLeft, and Users how many users it made members, or none any
+type Members struct {
+	// Type is [events.RoomJoined] or [events.RoomLeft], and Users how many users it made members, or none any
 	// more. A join of users who are in another partition since this one was split has none: it
 	// says that the room was there, and its last message.
-	Type           Type   `json:"type"`
-	ConversationID string `json:"conversation_id"`
-	Users          int    `json:"users"`
+	Type           events.Type `json:"type"`
+	ConversationID string      `json:"conversation_id"`
+	Users          int         `json:"users"`
 	// Seq and UpToSeq are those of the event.
 	Seq     int64 `json:"seq,omitempty"`
 	UpToSeq int64 `json:"up_to_seq,omitempty"`
@@ -32,7 +36,7 @@ type ErasedMembers struct {
 
 // remains is the form of Remains with members.
 type remains struct {
-	Erased *ErasedMembers  `json:"erased"`
+	Erased *Members        `json:"erased"`
 	Event  json.RawMessage `json:"event,omitempty"`
 }
 
@@ -42,9 +46,9 @@ const nothing = "null"
 // erasedPrefix begins all other Remains. No event begins so.
 const erasedPrefix = `{"erased":`
 
-// ParseRemains parses what the log has of an event, and reports whether that is
+// Parse parses what the log has of an event, and reports whether that is
 // Remains. It does not decode the event of it.
-func ParseRemains(payload []byte) (r Remains, ok bool) {
+func Parse(payload []byte) (r Remains, ok bool) {
 	if len(payload) == len(nothing) && string(payload) == nothing {
 		return Remains{}, true
 	}
@@ -58,7 +62,7 @@ func ParseRemains(payload []byte) (r Remains, ok bool) {
 		return Remains{}, false
 	}
 	m := stored.Erased
-	if m.Type != RoomJoined && m.Type != RoomLeft || m.Users < 0 || m.Users == 0 && m.Type != RoomJoined || m.Users > MaxUsers || CheckID(m.ConversationID) != "" {
+	if m.Type != events.RoomJoined && m.Type != events.RoomLeft || m.Users < 0 || m.Users == 0 && m.Type != events.RoomJoined || m.Users > events.MaxUsers || events.CheckID(m.ConversationID) != "" {
 		return Remains{}, false
 	}
 	return Remains{Event: stored.Event, Members: m}, true
@@ -84,7 +88,7 @@ func (r *Remains) Append(b []byte) ([]byte, error) {
 // EventIn returns the event in a payload of the log: the payload itself or, after one of
 // its users was erased, the part that remains; nil if nothing does.
 func EventIn(payload []byte) []byte {
-	if r, ok := ParseRemains(payload); ok {
+	if r, ok := Parse(payload); ok {
 		return r.Event
 	}
 	return payload

@@ -1,4 +1,4 @@
-package events_test
+package grouping_test
 
 import (
 	"context"
@@ -13,13 +13,81 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/schematest"
+	"github.com/badged/badged/internal/eventbatch"
+	"github.com/badged/badged/internal/grouping"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
+
+// partitions is how many partitions the logs of these tests have.
+const partitions = 4
+
+// newLog returns the log of a new database, and a pool on it.
+func newLog(t *testing.T) (*events.Log, *pgxpool.Pool) {
+	t.Helper()
+	cfg, err := pgxpool.ParseConfig(pgtest.NewDB(t, schematest.Migrated(partitions)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.MaxConns = 10 // some tests hold several connections
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	log, err := events.Open(t.Context(), pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return log, pool
+}
+
+// userIn returns the nth user of a partition.
+func userIn(partition, n int) string {
+	for i := 0; ; i++ {
+		user := fmt.Sprintf("user-%d", i)
+		if events.PartitionOf(user, partitions) != partition {
+			continue
+		}
+		if n == 0 {
+			return user
+		}
+		n--
+	}
+}
+
+// delivered is a message to users.
+func delivered(id string, users ...string) events.Event {
+	return events.Event{
+		ID: id, Source: "/chat", Type: events.MessageDelivered,
+		Data: events.Data{ConversationID: "c", UserIDs: users, Seq: 1},
+	}
+}
+
+// stored returns how many events each partition has.
+func stored(t *testing.T, pool *pgxpool.Pool) (n [partitions]int) {
+	t.Helper()
+	for p := range partitions {
+		rows, _ := pool.Query(t.Context(), `SELECT payload FROM badged.`+events.Topic(p))
+		var row []byte
+		if _, err := pgx.ForEachRow(rows, []any{&row}, func() error {
+			payloads, err := eventbatch.Unpack(row)
+			n[p] += len(payloads)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return n
+}
 
 // blockLog blocks appends to partition 0 until release is called; awaitWaiting
 // waits until n sessions wait for that.
@@ -47,11 +115,11 @@ func blockLog(t *testing.T, pool *pgxpool.Pool) (release func(), awaitWaiting fu
 }
 
 // awaitJoined waits until n events wait in g for the append under way.
-func awaitJoined(t *testing.T, g *events.Group, n int) {
+func awaitJoined(t *testing.T, g *grouping.Group, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); events.GroupSize(g) < n; runtime.Gosched() {
+	for deadline := time.Now().Add(time.Minute); grouping.Size(g) < n; runtime.Gosched() {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d events wait, want %d", events.GroupSize(g), n)
+			t.Fatalf("%d events wait, want %d", grouping.Size(g), n)
 		}
 	}
 }
@@ -59,9 +127,9 @@ func awaitJoined(t *testing.T, g *events.Group, n int) {
 // Appends that come while another runs are committed together. Only a caller
 // with an invalid event gets an error.
 func TestGroupCommitsTogether(t *testing.T) {
-	log, pool := openLog(t, pgtest.NewDB(t, migrated))
+	log, pool := newLog(t)
 	leaks := goleak.IgnoreCurrent()
-	g := events.NewGroup(log, log.Append, events.SmallAppend, 2)
+	g := grouping.New(log, log.Append, grouping.SmallAppend, 2)
 	release, awaitWaiting := blockLog(t, pool)
 	ann := userIn(0, 0)
 
@@ -97,8 +165,8 @@ func TestGroupCommitsTogether(t *testing.T) {
 	if len(transactions) != 2 {
 		t.Errorf("appended in %v, want two transactions", transactions)
 	}
-	if rows := stored(t, pool); len(rows[0]) != company+1 {
-		t.Errorf("partition 0 has %d events, want %d", len(rows[0]), company+1)
+	if rows := stored(t, pool); rows[0] != company+1 {
+		t.Errorf("partition 0 has %d events, want %d", rows[0], company+1)
 	}
 	pool.Close()
 	goleak.VerifyNone(t, leaks)
@@ -106,8 +174,8 @@ func TestGroupCommitsTogether(t *testing.T) {
 
 // An invalid event does not fail the events of other callers.
 func TestGroupWithAnInvalidEvent(t *testing.T) {
-	log, pool := openLog(t, pgtest.NewDB(t, migrated))
-	g := events.NewGroup(log, log.Append, events.SmallAppend, 2)
+	log, pool := newLog(t)
+	g := grouping.New(log, log.Append, grouping.SmallAppend, 2)
 	release, awaitWaiting := blockLog(t, pool)
 	ann := userIn(0, 0)
 	var wg sync.WaitGroup
@@ -133,16 +201,16 @@ func TestGroupWithAnInvalidEvent(t *testing.T) {
 	awaitJoined(t, g, 3)
 	release()
 	wg.Wait()
-	if rows := stored(t, pool); len(rows[0]) != 2 {
-		t.Errorf("partition 0 has %q, want the first and the good one", rows[0])
+	if rows := stored(t, pool); rows[0] != 2 {
+		t.Errorf("partition 0 has %d events, want the first and the good one", rows[0])
 	}
 }
 
 // A caller that gives up while it waits leaves at once, with its events. One whose
 // append runs, perhaps for others too, waits for its end.
 func TestGroupWithCanceledCallers(t *testing.T) {
-	log, pool := openLog(t, pgtest.NewDB(t, migrated))
-	g := events.NewGroup(log, log.Append, events.SmallAppend, 2)
+	log, pool := newLog(t)
+	g := grouping.New(log, log.Append, grouping.SmallAppend, 2)
 	release, awaitWaiting := blockLog(t, pool)
 	ann := userIn(0, 0)
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -169,8 +237,8 @@ func TestGroupWithCanceledCallers(t *testing.T) {
 	if err := errors.Join(<-first, <-third); err != nil {
 		t.Errorf("the callers whose events are appended got %v", err)
 	}
-	if rows := stored(t, pool); len(rows[0]) != 2 {
-		t.Errorf("partition 0 has %q, want the first and the third event", rows[0])
+	if rows := stored(t, pool); rows[0] != 2 {
+		t.Errorf("partition 0 has %d events, want the first and the third event", rows[0])
 	}
 }
 
@@ -222,7 +290,7 @@ func (l *heldLog) ids() []string {
 func heldGroup(t *testing.T, test func(l *heldLog, publish func(id string, in ...int), want func(...string))) {
 	synctest.Test(t, func(t *testing.T) {
 		var l heldLog
-		g := events.NewGroup(events.LogOf(partitions), l.append, events.SmallAppend, 2)
+		g := grouping.New(events.Attach(nil, partitions), l.append, grouping.SmallAppend, 2)
 		test(&l, func(id string, in ...int) {
 			var users []string
 			for _, p := range in {
@@ -285,7 +353,7 @@ func TestGroupAppendsTwoAtOnce(t *testing.T) {
 func TestGroupOfLargerCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l heldLog
-		g := events.NewGroup(events.LogOf(partitions), l.append, 1000, 1)
+		g := grouping.New(events.Attach(nil, partitions), l.append, 1000, 1)
 		var answers sync.WaitGroup
 		publish := func(n int) {
 			evs := make([]events.Event, n)
@@ -327,9 +395,9 @@ func TestGroupOfLargerCalls(t *testing.T) {
 // waiting.
 func TestGroupOfCallersThatAreLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := events.NewGroup(events.LogOf(partitions), func(context.Context, ...events.Event) (events.Receipt, error) {
+		g := grouping.New(events.Attach(nil, partitions), func(context.Context, ...events.Event) (events.Receipt, error) {
 			return events.Receipt{}, nil
-		}, events.SmallAppend, 2)
+		}, grouping.SmallAppend, 2)
 		late, cancel := context.WithCancel(t.Context())
 		cancel()
 		for range 50 { // either may be seen first
@@ -397,7 +465,7 @@ func TestGroupOfRandomCalls(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			const most = 3
 			var l heldLog
-			g := events.NewGroup(events.LogOf(partitions), l.append, events.SmallAppend, most)
+			g := grouping.New(events.Attach(nil, partitions), l.append, grouping.SmallAppend, most)
 			last := map[string]int{} // of each user
 			seen := map[*heldAppend]bool{}
 			check := func() {
@@ -458,7 +526,7 @@ func TestGroupOfRandomCalls(t *testing.T) {
 				cancel()
 			}
 			answers.Wait()
-			if n := events.GroupSize(g); n != 0 {
+			if n := grouping.Size(g); n != 0 {
 				rt.Fatalf("%d events still wait", n)
 			}
 		})

@@ -1,4 +1,4 @@
-package events
+package eventlog
 
 import (
 	"context"
@@ -19,7 +19,7 @@ var ErrRestored = errors.New("the event log was restored from a dump or replicat
 func checkOrigin(ctx context.Context, q Querier) error {
 	var needed bool
 	if err := q.QueryRow(ctx, `SELECT badged.log_needs_repair()`).Scan(&needed); err != nil {
-		return fmt.Errorf("check the origin of the log: %w", notMigrated(err))
+		return fmt.Errorf("check the origin of the log: %w", NotMigrated(err))
 	}
 	if needed {
 		return ErrRestored

@@ -1,0 +1,156 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/badged/badged/internal/eventbatch"
+	"github.com/badged/badged/internal/eventlog"
+)
+
+// encodeOwn encodes events for appends of badged itself, in transactions of their own.
+func encodeOwn(ctx context.Context, l *eventlog.Log[Event], evs []Event) ([]eventlog.Rows, error) {
+	rows, err := encodeRows(ctx, l.Layout(), l.Directory(), evs, true)
+	if errors.Is(err, ErrNotHeld) { // the layout or the directory of rooms is of before a split
+		l.Forget(roomsOf(evs))
+	}
+	return rows, err
+}
+
+// encodeRows validates evs and encodes them as rows by partition, in ascending order,
+// with the partitions of rooms as d has them. Unless own is set, it rejects what only
+// badged may write.
+func encodeRows(ctx context.Context, l *eventlog.Layout, d eventlog.Directory, evs []Event, own bool) ([]eventlog.Rows, error) {
+	rooms, err := checkAll(evs, own)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	enc := encoder{layout: l, expect: len(evs)/l.Len() + 1, byPartition: make([]*eventbatch.Columns, l.Numbers())}
+	var timeline int64
+	if rooms {
+		if enc.routes, timeline, err = routesOf(ctx, l, d, evs); err != nil {
+			return nil, err
+		}
+	}
+	var e Event
+	for i := range evs {
+		e = evs[i] // a copy: the caller's keeps its zero time
+		if e.Time.IsZero() {
+			e.Time = now
+		}
+		if err := enc.encode(&e); err != nil {
+			return nil, fmt.Errorf("encode event %d: %w", i, err)
+		}
+	}
+	var rows []eventlog.Rows
+	for p, events := range enc.byPartition {
+		if events == nil {
+			continue
+		}
+		packed, err := events.Packed()
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, eventlog.Rows{Partition: p, Events: events, Packed: packed})
+	}
+	if len(rows) > 0 {
+		rows[0].Changes = enc.routes.changes(l, timeline)
+	}
+	return rows, nil
+}
+
+// encoder encodes events for each partition.
+type encoder struct {
+	layout *eventlog.Layout
+	routes routes
+	// expect is about how many events a partition will have.
+	expect      int
+	byPartition []*eventbatch.Columns
+	payload     []byte // buffer, reused for each row
+}
+
+// encode adds e to each partition of its users, with only the users of that
+// partition: a message to a large group is one event per partition.
+func (enc *encoder) encode(e *Event) error {
+	key := e.Key()
+	metadata, err := e.metadata()
+	if err != nil {
+		return err
+	}
+	switch {
+	case len(e.Data.UserIDs) == 0:
+		return enc.encodeForRoom(e, key, metadata)
+	case len(e.Data.UserIDs) == 1 && e.Type != RoomJoined: // by far the most frequent
+		return enc.add(enc.layout.PartitionOf(e.Data.UserIDs[0]), e, &e.Data, key, metadata)
+	}
+	users := enc.layout.Groups(e.Data.UserIDs)
+	mentioned := enc.layout.Groups(e.Data.MentionedUserIDs)
+	var joined eventlog.Set
+	var r *route
+	if e.Type == RoomJoined {
+		r = enc.routes[e.Data.ConversationID]
+		joined = r.lacks(users)
+	}
+	for p := range users {
+		if len(users[p]) == 0 {
+			continue
+		}
+		data := e.Data
+		data.UserIDs, data.MentionedUserIDs = users[p], mentioned[p]
+		if joined.Has(p) {
+			// Otherwise nothing in the partition says what the last message is.
+			data.Seq = max(data.Seq, r.lastSeq)
+		}
+		if err := enc.add(p, e, &data, key, metadata); err != nil {
+			return err
+		}
+	}
+	if joined.Len() > 0 {
+		r.now.AddAll(&joined)
+		r.lastSeq = max(r.lastSeq, e.Data.Seq, e.Data.UpToSeq)
+	}
+	return nil
+}
+
+// encodeForRoom adds e to each partition of its room, with only the mentioned users
+// of that partition.
+func (enc *encoder) encodeForRoom(e *Event, key uuid.UUID, metadata string) error {
+	r := enc.routes[e.Data.ConversationID]
+	if e.Type == RoomPosted && r.now.Len() > 0 {
+		r.lastSeq = max(r.lastSeq, e.Data.Seq)
+	}
+	data := e.Data
+	var mentioned [][]string
+	if len(data.MentionedUserIDs) > 0 {
+		mentioned = enc.layout.Groups(data.MentionedUserIDs)
+	}
+	for p := range r.now.All() {
+		if mentioned != nil {
+			data.MentionedUserIDs = mentioned[p]
+		}
+		if err := enc.add(p, e, &data, key, metadata); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add adds e with data in place of its own to a partition.
+func (enc *encoder) add(partition int, e *Event, data *Data, key uuid.UUID, metadata string) (err error) {
+	if enc.payload, err = appendEvent(enc.payload[:0], e, data); err != nil {
+		return err
+	}
+	if enc.byPartition[partition] == nil {
+		enc.byPartition[partition] = eventbatch.NewColumns(enc.expect + enc.expect/4)
+	}
+	enc.byPartition[partition].Add(key, string(enc.payload), metadata)
+	if e.Type == ConversationExpired {
+		enc.byPartition[partition].MarkOwn()
+	}
+	return nil
+}
