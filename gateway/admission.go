@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/badged/badged/gateway/internal/limit"
+	"github.com/badged/badged/gateway/protocol"
 )
 
 const (
@@ -113,7 +114,7 @@ func (a *admission) dismiss() {
 			return
 		}
 		if s := a.pop(); s.place == placeWaiting {
-			s.end(*noRoom(CloseCapacity, "too many clients come at once", 0))
+			s.end(*noRoom(protocol.CloseCapacity, "too many clients come at once", 0))
 		}
 	}
 }
@@ -156,7 +157,7 @@ func (g *Gateway) metered(w http.ResponseWriter) http.ResponseWriter {
 	if perSecond <= 0 {
 		return w
 	}
-	return limit.Metered(w, (perSecond+signsPerSecond)*(MaxFrameBytes+maxFrameHeader))
+	return limit.Metered(w, (perSecond+signsPerSecond)*(protocol.MaxFrameBytes+maxFrameHeader))
 }
 
 // The shortest and longest time after which clients come back when there is no

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/badged/badged/gateway/protocol"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -177,7 +178,7 @@ func TestClaimedVersionAffectsOnlyItsClient(t *testing.T) {
 	w := newWorld(t, nil)
 	w.tables.commit("ann", "c1", 1)
 	honest, _ := w.connect("ann")
-	liar := w.dial(http.Header{"Authorization": {"Bearer ann"}}, Protocol)
+	liar := w.dial(http.Header{"Authorization": {"Bearer ann"}}, protocol.Subprotocol)
 	liar.say(fmt.Sprintf(`{"t":"hello","epoch":"e1","version":%d}`, int64(9e15)))
 	if f := liar.hear(); f.T != "snapshot" || f.Version != 1 {
 		t.Errorf("the answer is %s", f.raw)

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/badged/badged/gateway/internal/crew"
 	"github.com/badged/badged/gateway/internal/view"
 	"github.com/badged/badged/pubsub"
 )
@@ -25,7 +26,7 @@ func (counter) cut()           {}
 // BenchmarkRoom tells a client a change of a room, without a connection.
 func BenchmarkRoom(b *testing.B) {
 	const clients = 1000
-	g := &Gateway{metrics: NewMetrics(nil), crew: new(crew)}
+	g := &Gateway{metrics: NewMetrics(nil), crew: new(crew.Crew)}
 	g.hub = newHub(&g.cfg, g.crew)
 	var written sync.WaitGroup
 	r := &room{address: pubsub.Address{ID: "room", Room: true}}

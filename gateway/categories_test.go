@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/badged/badged/gateway/protocol"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -79,7 +80,7 @@ func TestViewOfCategories(t *testing.T) {
 	w.set(pubsub.Conversation{ConversationID: "a", Unread: 2, Mentions: 1, Category: "chat"})
 	w.set(pubsub.Conversation{ConversationID: "secret", Unread: 5, Mentions: 5, Category: "hr"})
 	w.set(pubsub.Conversation{ConversationID: "b", Unread: 3, Mentions: 2, Category: "likes"})
-	c := w.dial(http.Header{"Authorization": {"Bearer ann//chat,likes"}}, Protocol)
+	c := w.dial(http.Header{"Authorization": {"Bearer ann//chat,likes"}}, protocol.Subprotocol)
 	c.say(`{"t":"hello"}`)
 	f := c.hears("snapshot v3 5@3 map[chat:2 likes:3] 2 map[chat:1 likes:1] [b/likes 3, a/chat 2]")
 	epoch := f.Epoch
@@ -120,10 +121,10 @@ func TestViewOfCategories(t *testing.T) {
 	c.hears("snapshot v14 3@1 map[chat:1 likes:2] 2 map[chat:1 likes:1] [c/likes 2, a/chat 1]")
 
 	// A client that comes back gets the whole state: of a view, changes do not tell all.
-	back := w.dial(http.Header{"Authorization": {"Bearer ann//chat,likes"}}, Protocol)
+	back := w.dial(http.Header{"Authorization": {"Bearer ann//chat,likes"}}, protocol.Subprotocol)
 	back.say(fmt.Sprintf(`{"t":"hello","epoch":%q,"version":14}`, epoch))
 	back.hears("snapshot v14 3@1 map[chat:1 likes:2] 2 map[chat:1 likes:1] [c/likes 2, a/chat 1]")
-	all := w.dial(http.Header{"Authorization": {"Bearer ann"}}, Protocol)
+	all := w.dial(http.Header{"Authorization": {"Bearer ann"}}, protocol.Subprotocol)
 	all.say(fmt.Sprintf(`{"t":"hello","epoch":%q,"version":14}`, epoch))
 	if f := all.hear(); f.T != "snapshot" || f.Total != 11 || len(f.Conversations) != 4 {
 		t.Errorf("a client that held a view, with a token for everything, is told %s", f.raw)
@@ -135,7 +136,7 @@ func TestFreshTokenOfOtherCategories(t *testing.T) {
 	w := newWorld(t, nil)
 	w.set(pubsub.Conversation{ConversationID: "a", Unread: 2, Category: "chat"})
 	w.set(pubsub.Conversation{ConversationID: "b", Unread: 3, Category: "likes"})
-	c := w.dial(http.Header{"Authorization": {"Bearer ann"}}, Protocol)
+	c := w.dial(http.Header{"Authorization": {"Bearer ann"}}, protocol.Subprotocol)
 	c.say(`{"t":"hello"}`)
 	c.hears("snapshot v2 5@0 map[chat:2 likes:3] 2 map[chat:1 likes:1] [b/likes 3, a/chat 2]")
 	for i, step := range []struct{ token, want string }{
@@ -174,7 +175,7 @@ func TestFreshTokenDuringARead(t *testing.T) {
 		}
 	}
 	w.tables.mu.Unlock()
-	c := w.dial(http.Header{"Authorization": {"Bearer ann//chat"}}, Protocol)
+	c := w.dial(http.Header{"Authorization": {"Bearer ann//chat"}}, protocol.Subprotocol)
 	c.say(`{"t":"hello"}`)
 	c.hears("snapshot v2 2@0 map[chat:2] 1 map[chat:1] [a/chat 2]")
 	c.hears("snapshot v2 3@0 map[likes:3] 1 map[likes:1] [b/likes 3]")
@@ -186,7 +187,7 @@ func TestCommandsInCategories(t *testing.T) {
 	w.set(pubsub.Conversation{ConversationID: "a", Unread: 2, LastSeq: 2, Category: "chat"})
 	w.set(pubsub.Conversation{ConversationID: "secret", Unread: 5, LastSeq: 5, Category: "hr"})
 	w.set(pubsub.Conversation{ConversationID: "gone", LastSeq: 5, Category: "chat", Left: true})
-	c := w.dial(http.Header{"Authorization": {"Bearer ann//chat,likes"}}, Protocol)
+	c := w.dial(http.Header{"Authorization": {"Bearer ann//chat,likes"}}, protocol.Subprotocol)
 	c.say(`{"t":"hello"}`)
 	c.hear()
 	const none = "not_found you have no such conversation in the categories of your token"
@@ -233,7 +234,7 @@ func TestReadOfAConversationNotYetFolded(t *testing.T) {
 	w.tables.catchUp = func(s *pubsub.Snapshot) {
 		s.Conversations = append(s.Conversations, pubsub.Conversation{ConversationID: "a", Unread: 1, LastSeq: 1, Level: "all", Category: "chat", Version: 1})
 	}
-	c := w.dial(http.Header{"Authorization": {"Bearer ann//chat"}}, Protocol)
+	c := w.dial(http.Header{"Authorization": {"Bearer ann//chat"}}, protocol.Subprotocol)
 	c.say(`{"t":"hello"}`)
 	c.hear()
 	c.say(`{"t":"read","id":1,"conversation_id":"a","up_to_seq":1}`)

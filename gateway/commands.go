@@ -10,24 +10,25 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/badged/badged/gateway/internal/limit"
+	"github.com/badged/badged/gateway/protocol"
 )
 
 // handle executes a frame after the hello, or returns why the session must end.
-func (s *session) handle(ctx context.Context, f clientFrame) *closing {
+func (s *session) handle(ctx context.Context, f protocol.ClientFrame) *closing {
 	// The worker checks this too, but may be busy with a slow client.
 	if !time.Now().Before(s.expiresAt()) {
 		return tokenEnded()
 	}
 	switch f.T {
-	case framePing:
+	case protocol.FramePing:
 		if ending := s.gaveSign(); ending != nil {
 			return ending
 		}
-		return s.reply(bareFrame{framePong})
-	case framePong:
+		return s.reply(protocol.BareFrame{T: protocol.FramePong})
+	case protocol.FramePong:
 		return s.gaveSign() // its arrival is all that counts
-	case frameHello:
-		return &closing{code: CloseProtocol, reason: "a second hello"}
+	case protocol.FrameHello:
+		return &closing{code: protocol.CloseProtocol, reason: "a second hello"}
 	}
 	refused, ending := s.limit(f)
 	if ending != nil {
@@ -37,28 +38,28 @@ func (s *session) handle(ctx context.Context, f clientFrame) *closing {
 		return s.reply(*refused)
 	}
 	switch f.T {
-	case frameAuth:
+	case protocol.FrameAuth:
 		return s.refresh(ctx, f)
-	case frameRead, frameReadAll, frameMarkUnread:
+	case protocol.FrameRead, protocol.FrameReadAll, protocol.FrameMarkUnread:
 		if refused := s.gateway.command(ctx, s.who(), f); refused != nil {
 			return s.reply(*refused)
 		}
-		return s.reply(okFrame{T: "ok", ID: f.ID})
+		return s.reply(protocol.OKFrame{T: "ok", ID: f.ID})
 	}
-	return s.reply(errorFrame{T: "error", ID: f.ID, Code: codeInvalid, Message: "unknown type of frame"})
+	return s.reply(protocol.ErrorFrame{T: "error", ID: f.ID, Code: protocol.CodeInvalid, Message: "unknown type of frame"})
 }
 
 // reply queues an answer, or returns why the session must end.
 func (s *session) reply(frame any) *closing {
 	if !s.mailbox.Reply(frame) {
-		return &closing{code: CloseSlow, reason: "too many answers wait to be read"}
+		return &closing{code: protocol.CloseSlow, reason: "too many answers wait to be read"}
 	}
 	return nil
 }
 
 // limit counts a frame. It returns the answer if the client sends too many, or why
 // the session must end.
-func (s *session) limit(f clientFrame) (refused *errorFrame, ending *closing) {
+func (s *session) limit(f protocol.ClientFrame) (refused *protocol.ErrorFrame, ending *closing) {
 	wait := s.gateway.commands.Turn(s.userID, time.Now())
 	if wait == 0 {
 		s.refused = max(0, s.refused-1)
@@ -66,7 +67,7 @@ func (s *session) limit(f clientFrame) (refused *errorFrame, ending *closing) {
 	}
 	s.gateway.metrics.limited.Inc()
 	if s.refused++; s.refused > limit.MaxRefused {
-		return nil, noRoom(CloseRateLimited, "too many commands", wait)
+		return nil, noRoom(protocol.CloseRateLimited, "too many commands", wait)
 	}
 	return tooMany(f, wait), nil
 }
@@ -78,21 +79,21 @@ func (s *session) gaveSign() *closing {
 		s.signs = limit.NewLimiter(signsPerSecond)
 	}
 	if wait := limit.Take(s.signs, time.Now()); wait > 0 {
-		return noRoom(CloseRateLimited, "too many pings and pongs", wait)
+		return noRoom(protocol.CloseRateLimited, "too many pings and pongs", wait)
 	}
 	return nil
 }
 
 // tooMany is the answer to a command over the limit.
-func tooMany(f clientFrame, wait time.Duration) *errorFrame {
-	return &errorFrame{
-		T: "error", ID: f.ID, Code: codeRateLimited, Message: "too many commands; try again",
+func tooMany(f protocol.ClientFrame, wait time.Duration) *protocol.ErrorFrame {
+	return &protocol.ErrorFrame{
+		T: "error", ID: f.ID, Code: protocol.CodeRateLimited, Message: "too many commands; try again",
 		RetryMS: wait.Milliseconds() + 1, // round up, or it would be refused again
 	}
 }
 
 // refresh takes a fresh token, or returns why the session must end.
-func (s *session) refresh(ctx context.Context, f clientFrame) *closing {
+func (s *session) refresh(ctx context.Context, f protocol.ClientFrame) *closing {
 	before := s.who().Categories
 	refusal := s.authenticate(ctx, f.Token)
 	switch {
@@ -101,10 +102,10 @@ func (s *session) refresh(ctx context.Context, f clientFrame) *closing {
 			s.mailbox.Renew()
 		}
 		s.schedule(taskCheck) // the fresh one may expire sooner
-		return s.reply(okFrame{T: "ok", ID: f.ID, ExpiresAt: s.expiresAt()})
-	case refusal.code == CloseResync: // the old token is still valid
-		return s.reply(errorFrame{
-			T: "error", ID: f.ID, Code: codeUnavailable, Message: refusal.reason,
+		return s.reply(protocol.OKFrame{T: "ok", ID: f.ID, ExpiresAt: s.expiresAt()})
+	case refusal.code == protocol.CloseResync: // the old token is still valid
+		return s.reply(protocol.ErrorFrame{
+			T: "error", ID: f.ID, Code: protocol.CodeUnavailable, Message: refusal.reason,
 			RetryMS: refusal.reconnect.Milliseconds(),
 		})
 	}
@@ -112,7 +113,7 @@ func (s *session) refresh(ctx context.Context, f clientFrame) *closing {
 }
 
 // command executes a command, or returns the error frame.
-func (g *Gateway) command(ctx context.Context, by Identity, f clientFrame) *errorFrame {
+func (g *Gateway) command(ctx context.Context, by Identity, f protocol.ClientFrame) *protocol.ErrorFrame {
 	timeout, cancel := context.WithTimeout(ctx, g.cfg.ReadTimeout)
 	defer cancel()
 	err := g.carryOut(timeout, by, f)
@@ -125,9 +126,9 @@ func (g *Gateway) command(ctx context.Context, by Identity, f clientFrame) *erro
 	case errors.Is(err, errBehind):
 		return notSaved(f, errBehind.Error())
 	case errors.As(err, &refused):
-		return &errorFrame{T: "error", ID: f.ID, Code: refused.code, Message: refused.message}
+		return &protocol.ErrorFrame{T: "error", ID: f.ID, Code: refused.code, Message: refused.message}
 	case errors.As(err, &invalid):
-		return &errorFrame{T: "error", ID: f.ID, Code: codeInvalid, Message: invalid.Invalid()}
+		return &protocol.ErrorFrame{T: "error", ID: f.ID, Code: protocol.CodeInvalid, Message: invalid.Invalid()}
 	}
 	if ctx.Err() == nil {
 		g.log.WarnContext(ctx, "a client's command failed", "command", f.T, "error", err)
@@ -136,9 +137,9 @@ func (g *Gateway) command(ctx context.Context, by Identity, f clientFrame) *erro
 }
 
 // notSaved is the answer to a command that the client should repeat.
-func notSaved(f clientFrame, message string) *errorFrame {
-	return &errorFrame{
-		T: "error", ID: f.ID, Code: codeUnavailable, Message: message,
+func notSaved(f protocol.ClientFrame, message string) *protocol.ErrorFrame {
+	return &protocol.ErrorFrame{
+		T: "error", ID: f.ID, Code: protocol.CodeUnavailable, Message: message,
 		RetryMS: (time.Second + rand.N(time.Second)).Milliseconds(), //nolint:gosec // spreads load, guards nothing
 	}
 }
@@ -149,9 +150,9 @@ type commandError struct{ code, message string }
 // Error implements error.
 func (e *commandError) Error() string { return e.message }
 
-func (g *Gateway) carryOut(ctx context.Context, by Identity, f clientFrame) error {
-	userID, key := by.UserID, f.key()
-	if f.T == frameReadAll {
+func (g *Gateway) carryOut(ctx context.Context, by Identity, f protocol.ClientFrame) error {
+	userID, key := by.UserID, f.Key()
+	if f.T == protocol.FrameReadAll {
 		return g.readAll(ctx, by, key, f.Category)
 	}
 	if by.Categories != nil {
@@ -159,7 +160,7 @@ func (g *Gateway) carryOut(ctx context.Context, by Identity, f clientFrame) erro
 			return err
 		}
 	}
-	if f.T == frameMarkUnread {
+	if f.T == protocol.FrameMarkUnread {
 		if err := g.mayMark(ctx, userID, f.ConversationID); err != nil {
 			return err
 		}
@@ -176,7 +177,7 @@ func (g *Gateway) carryOut(ctx context.Context, by Identity, f clientFrame) erro
 		return g.cfg.Commands.MarkUnread(ctx, userID, key, f.ConversationID, messages)
 	}
 	if f.UpToSeq < 1 {
-		return &commandError{codeInvalid, "up_to_seq must be at least 1"}
+		return &commandError{protocol.CodeInvalid, "up_to_seq must be at least 1"}
 	}
 	g.hub.readAhead(userID, f.ConversationID, f.UpToSeq)
 	// The fold caps the read at what was delivered before it in the log: the
@@ -197,7 +198,7 @@ func (g *Gateway) readAll(ctx context.Context, by Identity, key, category string
 		}
 		return nil
 	case !slices.Contains(by.Categories, category):
-		return &commandError{codeInvalid, "category is none of your token's"}
+		return &commandError{protocol.CodeInvalid, "category is none of your token's"}
 	}
 	return g.cfg.Commands.ReadAll(ctx, by.UserID, key, category)
 }

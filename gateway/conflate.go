@@ -103,7 +103,7 @@ func (h *hub) tell(r *room, buffer []*seat) []*seat {
 	n := news{latest: r.latest, base: r.base, since: r.oldest, step: r.came}
 	r.dirty, r.oldest = false, 0
 	// The room rests for as long as its members take one processor.
-	r.next = time.Now().Add(time.Duration(len(seats)) * h.crew.frameCost())
+	r.next = time.Now().Add(time.Duration(len(seats)) * h.crew.FrameCost())
 	r.mu.Unlock()
 	if n.latest != nil {
 		for some := range slices.Chunk(seats, seatsAtOnce) {

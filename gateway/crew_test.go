@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/badged/badged/gateway/internal/crew"
 	"github.com/badged/badged/gateway/internal/view"
 	"github.com/badged/badged/pubsub"
 )
@@ -24,7 +25,7 @@ func (valve) cut()           {}
 
 // Clients that do not read delay no others, however many there are.
 func TestSlowClientsDelayNoOthers(t *testing.T) {
-	g := &Gateway{metrics: NewMetrics(nil), crew: new(crew)}
+	g := &Gateway{metrics: NewMetrics(nil), crew: new(crew.Crew)}
 	stuck, free := make(chan struct{}), make(chan struct{})
 	close(free)
 	written, all := make(chan struct{}), 4*runtime.GOMAXPROCS(0)

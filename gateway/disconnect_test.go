@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/badged/badged/gateway/protocol"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -50,7 +51,7 @@ func TestDisconnect(t *testing.T) {
 	r.revoke("ann")
 	w.gateway.Disconnect([]string{"bob", "dan", "ann"})
 	for _, c := range []*client{ann, annToo} {
-		if code, reason, bye := c.farewell(); code != CloseBadToken || reason != "bad token: it was revoked" || bye.ReconnectMS != 0 {
+		if code, reason, bye := c.farewell(); code != protocol.CloseBadToken || reason != "bad token: it was revoked" || bye.ReconnectMS != 0 {
 			t.Errorf("a revoked token: %d %s, bye %s", code, reason, bye.raw)
 		}
 	}
@@ -60,7 +61,7 @@ func TestDisconnect(t *testing.T) {
 	if _, err := stream.hear(); !errors.Is(err, io.EOF) {
 		t.Errorf("then %v", err)
 	}
-	if code, _, bye := bob.farewell(); code != CloseResync || bye.ReconnectMS < 1000 {
+	if code, _, bye := bob.farewell(); code != protocol.CloseResync || bye.ReconnectMS < 1000 {
 		t.Errorf("a good token: %d, bye %s", code, bye.raw)
 	}
 	w.send("cat", "c1", 1)
@@ -74,7 +75,7 @@ func TestDisconnect(t *testing.T) {
 func TestRevokedWhileConnecting(t *testing.T) {
 	r := newRevoked()
 	w := newWorld(t, func(cfg *Config) { cfg.Revocations = r })
-	c := w.dial(http.Header{"Authorization": {"Bearer ann"}}, Protocol)
+	c := w.dial(http.Header{"Authorization": {"Bearer ann"}}, protocol.Subprotocol)
 	eventually(func() bool {
 		w.gateway.mu.Lock()
 		defer w.gateway.mu.Unlock()
@@ -91,7 +92,7 @@ func TestRevokedWhileConnecting(t *testing.T) {
 	r.revoke("ann")
 	w.gateway.Disconnect([]string{"ann"})
 	c.say(`{"t":"hello"}`)
-	if code, reason, _ := c.farewell(); code != CloseBadToken || reason != "bad token: it was revoked" {
+	if code, reason, _ := c.farewell(); code != protocol.CloseBadToken || reason != "bad token: it was revoked" {
 		t.Errorf("it ends with %d %s", code, reason)
 	}
 }

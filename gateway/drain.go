@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/badged/badged/gateway/protocol"
 )
 
 // drainStep is how often connections are closed while draining.
@@ -72,7 +74,7 @@ func (g *Gateway) sayGoodbye(open []*session, ended <-chan struct{}) bool {
 // times, to another gateway or the successor of this one.
 func (g *Gateway) goingAway() *closing {
 	return &closing{
-		code: CloseDraining, reason: "the server is going away",
+		code: protocol.CloseDraining, reason: "the server is going away",
 		reconnect: time.Millisecond + rand.N(g.cfg.ReconnectSpread), //nolint:gosec // spreads load, guards nothing
 	}
 }
@@ -123,5 +125,5 @@ func (g *Gateway) revoked(id Identity) bool {
 
 // tokenRevoked closes a session whose token was revoked.
 func tokenRevoked() *closing {
-	return &closing{code: CloseBadToken, reason: "bad token: it was revoked"}
+	return &closing{code: protocol.CloseBadToken, reason: "bad token: it was revoked"}
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/badged/badged/gateway/protocol"
 )
 
 // Connections are closed one after another, and each is served until then.
@@ -41,7 +43,7 @@ func TestDrainSpreadsCloses(t *testing.T) {
 			if want := time.Duration(i) * time.Second; l.after < want || l.after > want+drainStep {
 				t.Errorf("connection %d was closed after %v", i, l.after)
 			}
-			if l.bye.Code != float64(CloseDraining) || l.bye.ReconnectMS > w.gateway.cfg.ReconnectSpread.Milliseconds() {
+			if l.bye.Code != float64(protocol.CloseDraining) || l.bye.ReconnectMS > w.gateway.cfg.ReconnectSpread.Milliseconds() {
 				t.Errorf("with %s", l.bye.raw)
 			}
 		}
@@ -97,8 +99,8 @@ func TestDrainServesOpenConnections(t *testing.T) {
 		if f := <-frames; f.by != here || f.T != "ok" {
 			t.Errorf("the answer is %s", f.raw)
 		}
-		newcomer := w.dial(nil, Protocol)
-		if code, _, _ := newcomer.farewell(); code != CloseDraining {
+		newcomer := w.dial(nil, protocol.Subprotocol)
+		if code, _, _ := newcomer.farewell(); code != protocol.CloseDraining {
 			t.Errorf("a newcomer is closed with %d", code)
 		}
 		_ = here.conn.CloseNow()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/badged/badged/gateway"
+	"github.com/badged/badged/gateway/protocol"
 )
 
 // sessions authenticates clients by opaque session tokens, which a store of
@@ -53,11 +54,11 @@ func ExampleAuthenticator() {
 		case err == nil:
 			fmt.Printf("%s: %s until %d\n", token, id.UserID, id.ExpiresAt.Year())
 		case errors.Is(err, gateway.ErrTokenExpired):
-			fmt.Printf("%s: closed with %d\n", token, gateway.CloseTokenExpired)
+			fmt.Printf("%s: closed with %d\n", token, protocol.CloseTokenExpired)
 		case errors.Is(err, gateway.ErrAuthenticatorAway):
-			fmt.Printf("%s: closed with %d\n", token, gateway.CloseResync)
+			fmt.Printf("%s: closed with %d\n", token, protocol.CloseResync)
 		default:
-			fmt.Printf("%s: closed with %d\n", token, gateway.CloseBadToken)
+			fmt.Printf("%s: closed with %d\n", token, protocol.CloseBadToken)
 		}
 	}
 	// Output:

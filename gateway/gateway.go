@@ -20,8 +20,10 @@ import (
 
 	"github.com/gorilla/websocket"
 
+	"github.com/badged/badged/gateway/internal/crew"
 	"github.com/badged/badged/gateway/internal/limit"
 	"github.com/badged/badged/gateway/internal/view"
+	"github.com/badged/badged/gateway/protocol"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -189,8 +191,8 @@ type Gateway struct {
 	admission admission
 	reads     *reads
 	clock     view.DatabaseClock
-	buffers   buffers
-	crew      *crew
+	buffers   protocol.Buffers
+	crew      *crew.Crew
 	upgrader  websocket.Upgrader
 
 	// open is closed once Run accepts connections.
@@ -257,7 +259,7 @@ func New(cfg Config) (*Gateway, error) {
 		cfg:      cfg,
 		log:      cfg.Logger,
 		metrics:  cfg.Metrics,
-		crew:     new(crew),
+		crew:     new(crew.Crew),
 		reads:    newReads(cfg.Badges, cfg.ReadTimeout),
 		lookups:  make(chan struct{}, readsAtOnce),
 		open:     make(chan struct{}),
@@ -330,7 +332,7 @@ func (s *session) meet(r *http.Request) *closing {
 		s.from = &from
 	}
 	if wait := g.connects.Take(from, time.Now()); wait > 0 {
-		return noRoom(CloseRateLimited, "too many connections come from your address", wait)
+		return noRoom(protocol.CloseRateLimited, "too many connections come from your address", wait)
 	}
 	return nil
 }
@@ -357,7 +359,7 @@ func (g *Gateway) admit(s *session, running int) *closing {
 // holds the mutex.
 func (g *Gateway) full() *closing {
 	if most := g.cfg.Limits.Connections; most > 0 && g.claimed >= most {
-		return noRoom(CloseCapacity, "the server has as many connections as it may", 0)
+		return noRoom(protocol.CloseCapacity, "the server has as many connections as it may", 0)
 	}
 	return nil
 }
@@ -373,7 +375,7 @@ func (g *Gateway) claim(s *session, userID string) *closing {
 		return refusal
 	}
 	if most := g.cfg.Limits.UserConnections; most > 0 && g.users[userID] >= most {
-		return noRoom(CloseUserConnections, "you have as many connections as a user may", 0)
+		return noRoom(protocol.CloseUserConnections, "you have as many connections as a user may", 0)
 	}
 	g.sessions[s] = userID
 	g.users[userID]++
@@ -408,20 +410,20 @@ func (g *Gateway) identify(ctx context.Context, token string, from netip.Prefix)
 		if g.cfg.BadToken != nil {
 			g.cfg.BadToken(from)
 		}
-		return Identity{}, &closing{code: CloseBadToken, reason: err.Error()}
+		return Identity{}, &closing{code: protocol.CloseBadToken, reason: err.Error()}
 	}
 	return id, nil
 }
 
 // tokenEnded closes a session with an expired token.
 func tokenEnded() *closing {
-	return &closing{code: CloseTokenExpired, reason: ErrTokenExpired.Error()}
+	return &closing{code: protocol.CloseTokenExpired, reason: ErrTokenExpired.Error()}
 }
 
 // comeBack closes a session that cannot be served at the moment.
 func comeBack(reason string) *closing {
 	return &closing{
-		code: CloseResync, reason: reason,
+		code: protocol.CloseResync, reason: reason,
 		reconnect: time.Second + rand.N(4*time.Second), //nolint:gosec // spreads load, guards nothing
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/badged/badged/gateway/protocol"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -508,7 +509,7 @@ func (w *world) dial(header http.Header, protocols ...string) *client {
 // connect says hello without a state and takes the snapshot.
 func (w *world) connect(user string) (*client, frame) {
 	w.t.Helper()
-	c := w.dial(http.Header{"Authorization": {"Bearer " + user}}, Protocol)
+	c := w.dial(http.Header{"Authorization": {"Bearer " + user}}, protocol.Subprotocol)
 	c.say(`{"t":"hello"}`)
 	f := c.hear()
 	if f.T != "snapshot" {
@@ -526,7 +527,7 @@ func (c *client) say(text string) {
 
 // frame is any frame of the server.
 type frame struct {
-	stateFrame
+	protocol.StateFrame
 	ID          json.RawMessage `json:"id"`
 	Code        any             `json:"code"`
 	Message     string          `json:"message"`

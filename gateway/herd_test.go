@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/badged/badged/gateway/protocol"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -72,7 +73,7 @@ func TestCancelledReadsAreLeftOut(t *testing.T) {
 // greet connects as a user and says hello, and does not wait for the answer.
 func (w *world) greet(user string) *client {
 	w.t.Helper()
-	c := w.dial(http.Header{"Authorization": {"Bearer " + user}}, Protocol)
+	c := w.dial(http.Header{"Authorization": {"Bearer " + user}}, protocol.Subprotocol)
 	c.say(`{"t":"hello"}`)
 	return c
 }
@@ -125,7 +126,7 @@ func TestHerdThatWaitsTooLong(t *testing.T) {
 		_ = goes.conn.CloseNow()
 		for i, c := range []*client{first, second} {
 			code, _, bye := c.farewell()
-			if code != CloseCapacity || bye.ReconnectMS < minRoomWait.Milliseconds() || bye.ReconnectMS > maxRoomWait.Milliseconds() {
+			if code != protocol.CloseCapacity || bye.ReconnectMS < minRoomWait.Milliseconds() || bye.ReconnectMS > maxRoomWait.Milliseconds() {
 				t.Errorf("closed with %d after %s", code, bye.raw)
 			}
 			if took, want := time.Since(began), greetingWait+time.Duration(i)*greetingWait/2; took != want {

@@ -8,6 +8,8 @@ import (
 	"os"
 	"strconv"
 	"time"
+
+	"github.com/badged/badged/gateway/protocol"
 )
 
 // ServeCommands executes a command of a client that uses server-sent events. The
@@ -28,9 +30,9 @@ func (g *Gateway) ServeCommands(w http.ResponseWriter, r *http.Request) {
 		answerProblem(w, problemOf(refusal))
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxFrameBytes))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, protocol.MaxFrameBytes))
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		answerProblem(w, &Refusal{Status: http.StatusRequestEntityTooLarge, Detail: "a frame may have " + strconv.Itoa(MaxFrameBytes) + " bytes"})
+		answerProblem(w, &Refusal{Status: http.StatusRequestEntityTooLarge, Detail: "a frame may have " + strconv.Itoa(protocol.MaxFrameBytes) + " bytes"})
 		return
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -44,18 +46,18 @@ func (g *Gateway) ServeCommands(w http.ResponseWriter, r *http.Request) {
 		answerProblem(w, problemOf(tokenEnded()))
 		return
 	}
-	f, err := decodeFrame(body)
+	f, err := protocol.DecodeFrame(body)
 	if err != nil {
-		answerProblem(w, &Refusal{Status: http.StatusBadRequest, Detail: err.Error(), Code: codeInvalid})
+		answerProblem(w, &Refusal{Status: http.StatusBadRequest, Detail: err.Error(), Code: protocol.CodeInvalid})
 		return
 	}
 	switch f.T {
-	case frameRead, frameReadAll, frameMarkUnread:
+	case protocol.FrameRead, protocol.FrameReadAll, protocol.FrameMarkUnread:
 	default:
-		answerProblem(w, &Refusal{Status: http.StatusBadRequest, Detail: "t must be read, read_all or mark_unread", Code: codeInvalid})
+		answerProblem(w, &Refusal{Status: http.StatusBadRequest, Detail: "t must be read, read_all or mark_unread", Code: protocol.CodeInvalid})
 		return
 	}
-	var refused *errorFrame
+	var refused *protocol.ErrorFrame
 	if wait := g.commands.Turn(id.UserID, time.Now()); wait > 0 {
 		g.metrics.limited.Inc()
 		refused = tooMany(f, wait)
@@ -69,7 +71,7 @@ func (g *Gateway) ServeCommands(w http.ResponseWriter, r *http.Request) {
 		})
 		return
 	}
-	answer(w, http.StatusOK, "application/json", okFrame{T: "ok", ID: f.ID})
+	answer(w, http.StatusOK, "application/json", protocol.OKFrame{T: "ok", ID: f.ID})
 }
 
 // Refusal is the RFC 9457 problem that answers a refused stream or command.
@@ -92,9 +94,9 @@ func (g *Gateway) refuse(w http.ResponseWriter, c *closing) {
 func problemOf(c *closing) *Refusal {
 	p := &Refusal{Detail: c.reason, RetryMS: c.reconnect.Milliseconds()}
 	switch c.code {
-	case CloseBadToken, CloseTokenExpired:
+	case protocol.CloseBadToken, protocol.CloseTokenExpired:
 		p.Status = http.StatusUnauthorized
-	case CloseRateLimited, CloseUserConnections:
+	case protocol.CloseRateLimited, protocol.CloseUserConnections:
 		p.Status = http.StatusTooManyRequests
 	default:
 		p.Status = http.StatusServiceUnavailable
@@ -105,11 +107,11 @@ func problemOf(c *closing) *Refusal {
 // statusOf returns the status that corresponds to the code of an error frame.
 func statusOf(code string) int {
 	switch code {
-	case codeInvalid:
+	case protocol.CodeInvalid:
 		return http.StatusBadRequest
-	case codeNotFound:
+	case protocol.CodeNotFound:
 		return http.StatusNotFound
-	case codeRateLimited:
+	case protocol.CodeRateLimited:
 		return http.StatusTooManyRequests
 	}
 	return http.StatusServiceUnavailable

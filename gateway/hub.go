@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/badged/badged/gateway/internal/crew"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -16,7 +17,7 @@ type hub struct {
 	mu    sync.RWMutex
 	users map[string]*interest
 	rooms rooms
-	crew  *crew
+	crew  *crew.Crew
 	// roomsOf returns the partition of the rooms of a user.
 	roomsOf func(userID string) int
 	// gap holds a token after updates may have been lost.
@@ -41,8 +42,8 @@ type interest struct {
 	member *member
 }
 
-func newHub(cfg *Config, crew *crew) *hub {
-	return &hub{users: map[string]*interest{}, rooms: newRooms(cfg.Metrics), crew: crew, roomsOf: cfg.RoomsOf, gap: make(chan struct{}, 1), look: func() {}}
+func newHub(cfg *Config, writers *crew.Crew) *hub {
+	return &hub{users: map[string]*interest{}, rooms: newRooms(cfg.Metrics), crew: writers, roomsOf: cfg.RoomsOf, gap: make(chan struct{}, 1), look: func() {}}
 }
 
 // HandleUpdate implements pubsub.Handler.

@@ -12,6 +12,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/badged/badged/gateway/internal/limit"
+	"github.com/badged/badged/gateway/protocol"
 )
 
 func TestConnectionsOverALimit(t *testing.T) {
@@ -23,9 +24,9 @@ func TestConnectionsOverALimit(t *testing.T) {
 		status int
 		reason string
 	}{
-		"in all":         {Limits{Connections: 2}, []string{"bob", "cid"}, CloseCapacity, 503, "the server has as many connections as it may"},
-		"of a user":      {Limits{UserConnections: 2}, []string{"ann", "bob", "ann"}, CloseUserConnections, 429, "you have as many connections as a user may"},
-		"of one address": {Limits{Connects: 0.04}, []string{"bob"}, CloseRateLimited, 429, "too many connections come from your address"},
+		"in all":         {Limits{Connections: 2}, []string{"bob", "cid"}, protocol.CloseCapacity, 503, "the server has as many connections as it may"},
+		"of a user":      {Limits{UserConnections: 2}, []string{"ann", "bob", "ann"}, protocol.CloseUserConnections, 429, "you have as many connections as a user may"},
+		"of one address": {Limits{Connects: 0.04}, []string{"bob"}, protocol.CloseRateLimited, 429, "too many connections come from your address"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, func(c *Config) { c.Limits = tc.limits })
@@ -34,8 +35,8 @@ func TestConnectionsOverALimit(t *testing.T) {
 				c, _ := w.connect(user)
 				here = append(here, c)
 			}
-			c := w.dial(ann, Protocol)
-			if tc.code == CloseUserConnections { // sent after the hello
+			c := w.dial(ann, protocol.Subprotocol)
+			if tc.code == protocol.CloseUserConnections { // sent after the hello
 				c.say(`{"t":"hello"}`)
 			}
 			code, reason, bye := c.farewell()
@@ -51,7 +52,7 @@ func TestConnectionsOverALimit(t *testing.T) {
 			if f := here[0].hear(); f.unread("c1") != 1 {
 				t.Errorf("the earlier client got %s", f.raw)
 			}
-			if tc.code == CloseRateLimited {
+			if tc.code == protocol.CloseRateLimited {
 				return
 			}
 			// A client that leaves makes room.
@@ -70,11 +71,11 @@ func TestConnectionsOverALimit(t *testing.T) {
 func TestUnauthenticatedConnectionsDoNotCount(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Limits.Connections = 1 })
 	for range 3 {
-		w.dial(nil, Protocol)
+		w.dial(nil, protocol.Subprotocol)
 	}
 	w.connect("ann")
-	c := w.dial(nil, Protocol, "bearer.bob")
-	if code, _, _ := c.farewell(); code != CloseCapacity {
+	c := w.dial(nil, protocol.Subprotocol, "bearer.bob")
+	if code, _, _ := c.farewell(); code != protocol.CloseCapacity {
 		t.Errorf("one more is closed with %d", code)
 	}
 }
@@ -82,9 +83,9 @@ func TestUnauthenticatedConnectionsDoNotCount(t *testing.T) {
 func TestStreamsCountAsConnections(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Limits.UserConnections = 1 })
 	w.listen("ann", "").mustHear()
-	c := w.dial(http.Header{"Authorization": {"Bearer ann"}}, Protocol)
+	c := w.dial(http.Header{"Authorization": {"Bearer ann"}}, protocol.Subprotocol)
 	c.say(`{"t":"hello"}`)
-	if code, _, _ := c.farewell(); code != CloseUserConnections {
+	if code, _, _ := c.farewell(); code != protocol.CloseUserConnections {
 		t.Errorf("closed with %d", code)
 	}
 }
@@ -143,7 +144,7 @@ func TestClientThatIgnoresRefusalsIsClosed(t *testing.T) {
 		}
 	}
 	c.say(`{"t":"read_all","id":"the last"}`)
-	if code, reason, bye := c.farewell(); code != CloseRateLimited || reason != "too many commands" || bye.ReconnectMS <= 0 {
+	if code, reason, bye := c.farewell(); code != protocol.CloseRateLimited || reason != "too many commands" || bye.ReconnectMS <= 0 {
 		t.Errorf("closed with %d %q after %s", code, reason, bye.raw)
 	}
 }
@@ -179,8 +180,8 @@ func TestFreshTokenThatCannotBeChecked(t *testing.T) {
 	if f := c.hear(); f.T != "ok" {
 		t.Errorf("then %s", f.raw)
 	}
-	newcomer := w.dial(nil, Protocol, "bearer.away")
-	if code, _, bye := newcomer.farewell(); code != CloseResync || bye.ReconnectMS < 1000 {
+	newcomer := w.dial(nil, protocol.Subprotocol, "bearer.away")
+	if code, _, bye := newcomer.farewell(); code != protocol.CloseResync || bye.ReconnectMS < 1000 {
 		t.Errorf("a newcomer is closed with %d after %s", code, bye.raw)
 	}
 }
@@ -260,7 +261,7 @@ func TestFloodIsClosed(t *testing.T) {
 			_, err = writer.Write(nil) // a piece of a message without a byte
 		}
 	}()
-	if code, reason, _ := c.farewell(); code != CloseRateLimited || reason != "too much at once" {
+	if code, reason, _ := c.farewell(); code != protocol.CloseRateLimited || reason != "too much at once" {
 		t.Errorf("it ends with %d %s", code, reason)
 	}
 	<-ended

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/gateway/internal/view"
+	"github.com/badged/badged/gateway/protocol"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -153,11 +154,11 @@ func TestMailboxMerges(t *testing.T) {
 func TestMailboxBoundsAnswers(t *testing.T) {
 	m := view.NewMailbox(func() {})
 	for i := range view.MaxReplies {
-		if !m.Reply(bareFrame{"pong"}) {
+		if !m.Reply(protocol.BareFrame{T: "pong"}) {
 			t.Fatalf("no room for answer %d", i)
 		}
 	}
-	if m.Reply(bareFrame{"pong"}) {
+	if m.Reply(protocol.BareFrame{T: "pong"}) {
 		t.Error("answers pile up without bound")
 	}
 }

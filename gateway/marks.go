@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/badged/badged/gateway/protocol"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -38,21 +39,21 @@ func (g *Gateway) mayMark(ctx context.Context, userID, conversationID string) er
 	case err != nil || isListed(c):
 		return err
 	case c.Left:
-		return &commandError{codeNotFound, "you have left this conversation"}
+		return &commandError{protocol.CodeNotFound, "you have left this conversation"}
 	}
-	return &commandError{codeNotFound, "no message of this conversation was delivered to you"}
+	return &commandError{protocol.CodeNotFound, "no message of this conversation was delivered to you"}
 }
 
 // mayMarkMessages returns why a user cannot mark messages of a conversation unread, or
 // nil.
-func (g *Gateway) mayMarkMessages(ctx context.Context, userID string, f *clientFrame) error {
+func (g *Gateway) mayMarkMessages(ctx context.Context, userID string, f *protocol.ClientFrame) error {
 	switch {
 	case f.Seqs != nil && f.FromSeq != nil:
-		return &commandError{codeInvalid, "seqs and from_seq must not be together"}
+		return &commandError{protocol.CodeInvalid, "seqs and from_seq must not be together"}
 	case f.FromSeq != nil && *f.FromSeq < 1:
-		return &commandError{codeInvalid, "from_seq must be at least 1"}
+		return &commandError{protocol.CodeInvalid, "from_seq must be at least 1"}
 	case f.FromSeq == nil && len(f.Seqs) == 0: // an event without seqs would mark the conversation
-		return &commandError{codeInvalid, "seqs must name at least one message"}
+		return &commandError{protocol.CodeInvalid, "seqs must name at least one message"}
 	}
 	var member bool
 	err := g.lookUp(ctx, func() (err error) {
@@ -63,9 +64,9 @@ func (g *Gateway) mayMarkMessages(ctx context.Context, userID string, f *clientF
 	case err != nil:
 		return err
 	case member && f.Seqs != nil:
-		return &commandError{codeInvalid, "seqs must be absent in a room: give from_seq"}
+		return &commandError{protocol.CodeInvalid, "seqs must be absent in a room: give from_seq"}
 	case !member && f.FromSeq != nil:
-		return &commandError{codeInvalid, "from_seq works only in rooms that you have joined; give seqs instead"}
+		return &commandError{protocol.CodeInvalid, "from_seq works only in rooms that you have joined; give seqs instead"}
 	}
 	return nil
 }
@@ -86,7 +87,7 @@ func (g *Gateway) mayTouch(ctx context.Context, by Identity, conversationID stri
 		return err
 	}
 	if ok, err = visible(); err == nil && !ok {
-		err = &commandError{codeNotFound, "you have no such conversation in the categories of your token"}
+		err = &commandError{protocol.CodeNotFound, "you have no such conversation in the categories of your token"}
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/badged/badged/gateway/internal/view"
+	"github.com/badged/badged/gateway/protocol"
 )
 
 // Metrics are the metrics of a gateway.
@@ -66,7 +67,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	ahead := auto.NewCounterVec(opts("clients_ahead_total", "Clients with a state that the tables do not have, which got a snapshot, by how it was found."), []string{"found"})
 	m.aheadHello, m.aheadUpdate, m.aheadCompared = ahead.WithLabelValues("hello"), ahead.WithLabelValues("update"), ahead.WithLabelValues("reconciliation")
 	m.snapshots, m.changes, m.rest = m.frames.WithLabelValues("snapshot"), m.frames.WithLabelValues("changes"), m.frames.WithLabelValues("other")
-	for _, t := range []string{frameRead, frameReadAll, frameMarkUnread} {
+	for _, t := range []string{protocol.FrameRead, protocol.FrameReadAll, protocol.FrameMarkUnread} {
 		m.commands.WithLabelValues(t, "ok")
 		m.commands.WithLabelValues(t, "error")
 	}
@@ -75,9 +76,9 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 
 func (m *Metrics) sent(frame any, size int) {
 	switch frame.(type) {
-	case snapshotFrame:
+	case protocol.SnapshotFrame:
 		m.snapshots.Inc()
-	case stateFrame, resumedFrame:
+	case protocol.StateFrame, protocol.ResumedFrame:
 		m.changes.Inc()
 	default:
 		m.rest.Inc()

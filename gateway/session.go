@@ -11,7 +11,16 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/badged/badged/gateway/internal/view"
+	"github.com/badged/badged/gateway/protocol"
 )
+
+// closing is the reason why a connection ends, as in its close frame.
+type closing struct {
+	code   int
+	reason string
+	// reconnect is when the client should come back; 0 is no hint.
+	reconnect time.Duration
+}
 
 // session is a connected client. Only its worker (work.go) writes to the link; all
 // other code puts something into the mailbox or ends the session.
@@ -149,7 +158,7 @@ func (s *session) authenticate(ctx context.Context, token string) *closing {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if before := s.identity.UserID; before != "" && before != id.UserID {
-		return &closing{code: CloseForbidden, reason: "the token is another user's"}
+		return &closing{code: protocol.CloseForbidden, reason: "the token is another user's"}
 	}
 	s.identity = id
 	return nil
@@ -167,9 +176,9 @@ func (s *session) address() netip.Prefix {
 
 // greet takes the first frame, or returns why the session must end. On success
 // the session enters admission.
-func (s *session) greet(ctx context.Context, f clientFrame) *closing {
-	if f.T != frameHello {
-		return &closing{code: CloseProtocol, reason: "the first frame must be a hello"}
+func (s *session) greet(ctx context.Context, f protocol.ClientFrame) *closing {
+	if f.T != protocol.FrameHello {
+		return &closing{code: protocol.CloseProtocol, reason: "the first frame must be a hello"}
 	}
 	if f.Token != "" {
 		if refusal := s.authenticate(ctx, f.Token); refusal != nil {
@@ -177,7 +186,7 @@ func (s *session) greet(ctx context.Context, f clientFrame) *closing {
 		}
 	}
 	if s.identity.UserID == "" {
-		return &closing{code: CloseBadToken, reason: "no token given"}
+		return &closing{code: protocol.CloseBadToken, reason: "no token given"}
 	}
 	s.mu.Lock()
 	s.from = nil // most sessions live long, and need it no more
@@ -214,7 +223,7 @@ func (s *session) partition() int { return s.gateway.cfg.PartitionOf(s.userID) }
 
 // send writes one frame.
 func (s *session) send(frame any) error {
-	b, release, err := s.gateway.buffers.encode(frame)
+	b, release, err := s.gateway.buffers.Encode(frame)
 	if err != nil {
 		return err
 	}
@@ -233,8 +242,8 @@ func (s *session) goodbye() {
 	s.mu.Unlock()
 	if c != nil {
 		s.gateway.metrics.closed(c.code)
-		if c.code != CloseSlow { // a slow client cannot take another frame
-			_ = s.send(byeFrame{T: "bye", Code: c.code, Reason: c.reason, ReconnectMS: c.reconnect.Milliseconds()}) // the link ends anyway
+		if c.code != protocol.CloseSlow { // a slow client cannot take another frame
+			_ = s.send(protocol.ByeFrame{T: "bye", Code: c.code, Reason: c.reason, ReconnectMS: c.reconnect.Milliseconds()}) // the link ends anyway
 		}
 	}
 	s.link.close(c)

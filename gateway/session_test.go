@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/badged/badged/gateway/internal/view"
+	"github.com/badged/badged/gateway/protocol"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -49,13 +50,13 @@ func TestThreeWaysToGiveAToken(t *testing.T) {
 		protocols []string
 		hello     string
 	}{
-		"header":      {http.Header{"Authorization": {"Bearer ann"}}, []string{Protocol}, `{"t":"hello"}`},
-		"subprotocol": {nil, []string{Protocol, "bearer.ann"}, `{"t":"hello"}`},
-		"hello":       {nil, []string{Protocol}, `{"t":"hello","token":"ann"}`},
+		"header":      {http.Header{"Authorization": {"Bearer ann"}}, []string{protocol.Subprotocol}, `{"t":"hello"}`},
+		"subprotocol": {nil, []string{protocol.Subprotocol, "bearer.ann"}, `{"t":"hello"}`},
+		"hello":       {nil, []string{protocol.Subprotocol}, `{"t":"hello","token":"ann"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := w.dial(tc.header, tc.protocols...)
-			if p := c.conn.Subprotocol(); p != Protocol {
+			if p := c.conn.Subprotocol(); p != protocol.Subprotocol {
 				t.Errorf("the server chose the subprotocol %q", p)
 			}
 			c.say(tc.hello)
@@ -94,7 +95,7 @@ func TestResume(t *testing.T) {
 			}
 			w.tables.commit("ann", "c3", 3)
 			w.tables.commit("ann", "c2", 0)
-			c := w.dial(http.Header{"Authorization": {"Bearer ann"}}, Protocol)
+			c := w.dial(http.Header{"Authorization": {"Bearer ann"}}, protocol.Subprotocol)
 			c.say(tc.hello)
 			if f := c.hear(); !tc.want(f) {
 				t.Errorf("the answer is %s", f.raw)
@@ -344,26 +345,26 @@ func TestRefusals(t *testing.T) {
 		code      int
 		reason    string
 	}{
-		"bad token in the header":      {http.Header{"Authorization": {"Bearer bad"}}, []string{Protocol}, nil, 4001, "bad token: its signature is wrong"},
-		"bad token in the subprotocol": {nil, []string{Protocol, "bearer.bad"}, nil, 4001, "bad token: its signature is wrong"},
-		"bad token in the hello":       {nil, []string{Protocol}, text(`{"t":"hello","token":"bad"}`), 4001, "bad token: its signature is wrong"},
-		"no token":                     {nil, []string{Protocol}, text(`{"t":"hello"}`), 4001, "no token given"},
+		"bad token in the header":      {http.Header{"Authorization": {"Bearer bad"}}, []string{protocol.Subprotocol}, nil, 4001, "bad token: its signature is wrong"},
+		"bad token in the subprotocol": {nil, []string{protocol.Subprotocol, "bearer.bad"}, nil, 4001, "bad token: its signature is wrong"},
+		"bad token in the hello":       {nil, []string{protocol.Subprotocol}, text(`{"t":"hello","token":"bad"}`), 4001, "bad token: its signature is wrong"},
+		"no token":                     {nil, []string{protocol.Subprotocol}, text(`{"t":"hello"}`), 4001, "no token given"},
 		"no subprotocol":               {ann, nil, nil, 4004, "offer the subprotocol badge.v1"},
-		"no hello":                     {ann, []string{Protocol}, text(`{"t":"ping"}`), 4002, "the first frame must be a hello"},
-		"no hello in time":             {ann, []string{Protocol}, nil, 4002, "no hello in time"},
-		"not JSON":                     {ann, []string{Protocol}, text(`hello`), 4002, "frame is not a JSON object"},
-		"wrong type of field":          {ann, []string{Protocol}, text(`{"t":"hello","version":"9"}`), 4002, "field version must not be a JSON string"},
-		"a second hello":               {ann, []string{Protocol}, func(c *client) { c.say(`{"t":"hello"}`); c.say(`{"t":"hello"}`) }, 4002, "a second hello"},
-		"another user's token":         {ann, []string{Protocol}, func(c *client) { c.say(`{"t":"hello"}`); c.say(`{"t":"auth","token":"bob"}`) }, 4003, "the token is another user's"},
-		"binary": {ann, []string{Protocol}, func(c *client) {
+		"no hello":                     {ann, []string{protocol.Subprotocol}, text(`{"t":"ping"}`), 4002, "the first frame must be a hello"},
+		"no hello in time":             {ann, []string{protocol.Subprotocol}, nil, 4002, "no hello in time"},
+		"not JSON":                     {ann, []string{protocol.Subprotocol}, text(`hello`), 4002, "frame is not a JSON object"},
+		"wrong type of field":          {ann, []string{protocol.Subprotocol}, text(`{"t":"hello","version":"9"}`), 4002, "field version must not be a JSON string"},
+		"a second hello":               {ann, []string{protocol.Subprotocol}, func(c *client) { c.say(`{"t":"hello"}`); c.say(`{"t":"hello"}`) }, 4002, "a second hello"},
+		"another user's token":         {ann, []string{protocol.Subprotocol}, func(c *client) { c.say(`{"t":"hello"}`); c.say(`{"t":"auth","token":"bob"}`) }, 4003, "the token is another user's"},
+		"binary": {ann, []string{protocol.Subprotocol}, func(c *client) {
 			_ = c.conn.Write(c.t.Context(), websocket.MessageBinary, []byte(`{"t":"hello"}`))
 		}, 4002, "frames must be text"},
-		"not UTF-8":             {ann, []string{Protocol}, text("{\"t\":\"\xff\"}"), 1007, "text must be UTF-8"},
-		"too large":             {ann, []string{Protocol}, text(`{"t":"hello","x":"` + strings.Repeat("x", MaxFrameBytes) + `"}`), 1009, ""},
-		"odd id":                {ann, []string{Protocol}, text(`{"t":"hello","id":{}}`), 4002, "id must be a number or a string"},
-		"no type":               {ann, []string{Protocol}, text(`{}`), 4002, "frame has no type t"},
-		"expired when it comes": {nil, []string{Protocol, "bearer.old"}, nil, 4202, "the token has expired"},
-		"expired since":         {http.Header{"Authorization": {"Bearer ann/10ms"}}, []string{Protocol}, text(`{"t":"hello"}`), 4202, "the token has expired"},
+		"not UTF-8":             {ann, []string{protocol.Subprotocol}, text("{\"t\":\"\xff\"}"), 1007, "text must be UTF-8"},
+		"too large":             {ann, []string{protocol.Subprotocol}, text(`{"t":"hello","x":"` + strings.Repeat("x", protocol.MaxFrameBytes) + `"}`), 1009, ""},
+		"odd id":                {ann, []string{protocol.Subprotocol}, text(`{"t":"hello","id":{}}`), 4002, "id must be a number or a string"},
+		"no type":               {ann, []string{protocol.Subprotocol}, text(`{}`), 4002, "frame has no type t"},
+		"expired when it comes": {nil, []string{protocol.Subprotocol, "bearer.old"}, nil, 4202, "the token has expired"},
+		"expired since":         {http.Header{"Authorization": {"Bearer ann/10ms"}}, []string{protocol.Subprotocol}, text(`{"t":"hello"}`), 4202, "the token has expired"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, func(c *Config) {
@@ -390,7 +391,7 @@ func TestForeignOriginIsRefused(t *testing.T) {
 	w := newWorld(t, nil)
 	_, res, err := websocket.Dial(t.Context(), w.url, &websocket.DialOptions{
 		HTTPClient: w.http,
-		HTTPHeader: http.Header{"Origin": {"https://evil.example"}}, Subprotocols: []string{Protocol, "bearer.ann"},
+		HTTPHeader: http.Header{"Origin": {"https://evil.example"}}, Subprotocols: []string{protocol.Subprotocol, "bearer.ann"},
 	})
 	if err == nil || res == nil || res.StatusCode != http.StatusForbidden {
 		t.Errorf("a page from elsewhere was let in: %v", err)
@@ -419,7 +420,7 @@ func TestPlainRequestIsRefusedWithAHint(t *testing.T) {
 func TestFreshTokenKeepsTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newPipedWorld(t, nil)
-		c := w.dial(http.Header{"Authorization": {"Bearer ann/1m"}}, Protocol)
+		c := w.dial(http.Header{"Authorization": {"Bearer ann/1m"}}, protocol.Subprotocol)
 		c.say(`{"t":"hello"}`)
 		c.hear()
 		c.say(`{"t":"auth","id":1,"token":"ann/1h"}`)
@@ -444,7 +445,7 @@ func TestFreshTokenThatEndsSooner(t *testing.T) {
 			t.Errorf("the fresh token is answered with %s", f.raw)
 		}
 		began := time.Now()
-		if code, _, _ := c.farewell(); code != CloseTokenExpired {
+		if code, _, _ := c.farewell(); code != protocol.CloseTokenExpired {
 			t.Errorf("closed with %d", code)
 		}
 		if took := time.Since(began); took > 2*time.Second { // of the bubble
@@ -457,10 +458,10 @@ func TestFreshTokenThatEndsSooner(t *testing.T) {
 // goodbye waits for a slow client.
 func TestFrameAfterTheTokenHasEnded(t *testing.T) {
 	w := newWorld(t, nil)
-	for _, f := range []clientFrame{{T: frameReadAll}, {T: framePing}, {T: frameAuth, Token: "ann"}} {
+	for _, f := range []protocol.ClientFrame{{T: protocol.FrameReadAll}, {T: protocol.FramePing}, {T: protocol.FrameAuth, Token: "ann"}} {
 		s := newSession(w.gateway)
 		s.userID, s.identity = "ann", Identity{UserID: "ann", ExpiresAt: time.Now().Add(-time.Millisecond)}
-		if ending := s.handle(t.Context(), f); ending == nil || ending.code != CloseTokenExpired {
+		if ending := s.handle(t.Context(), f); ending == nil || ending.code != protocol.CloseTokenExpired {
 			t.Errorf("%s: %+v", f.T, ending)
 		}
 	}
@@ -476,7 +477,7 @@ func TestDrain(t *testing.T) {
 	go w.stop()
 	for _, c := range clients {
 		code, _, bye := c.farewell()
-		if code != CloseDraining || bye.Code != float64(CloseDraining) || bye.ReconnectMS > 1000 {
+		if code != protocol.CloseDraining || bye.Code != float64(protocol.CloseDraining) || bye.ReconnectMS > 1000 {
 			t.Errorf("closed with %d after %s", code, bye.raw)
 		}
 	}
@@ -530,11 +531,11 @@ func TestUnreadAnswersCloseTheConnection(t *testing.T) {
 	s := newSession(w.gateway)
 	s.identity.ExpiresAt = time.Now().Add(time.Hour)
 	for i := range view.MaxReplies {
-		if refusal := s.handle(t.Context(), clientFrame{T: framePing}); refusal != nil {
+		if refusal := s.handle(t.Context(), protocol.ClientFrame{T: protocol.FramePing}); refusal != nil {
 			t.Fatalf("answer %d ends the session: %+v", i, refusal)
 		}
 	}
-	if refusal := s.handle(t.Context(), clientFrame{T: framePing}); refusal == nil || refusal.code != CloseSlow {
+	if refusal := s.handle(t.Context(), protocol.ClientFrame{T: protocol.FramePing}); refusal == nil || refusal.code != protocol.CloseSlow {
 		t.Errorf("one more: %+v", refusal)
 	}
 }
@@ -545,9 +546,9 @@ func TestTablesAway(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.ReconcileInterval = 20 * time.Millisecond })
 	here, _ := w.connect("ann")
 	w.tables.setFail(errors.New("the database is away"))
-	newcomer := w.dial(http.Header{"Authorization": {"Bearer bob"}}, Protocol)
+	newcomer := w.dial(http.Header{"Authorization": {"Bearer bob"}}, protocol.Subprotocol)
 	newcomer.say(`{"t":"hello"}`)
-	if code, _, bye := newcomer.farewell(); code != CloseResync || bye.ReconnectMS < 1000 {
+	if code, _, bye := newcomer.farewell(); code != protocol.CloseResync || bye.ReconnectMS < 1000 {
 		t.Errorf("the newcomer is closed with %d after %s", code, bye.raw)
 	}
 	w.bus.setLose(true)
@@ -592,8 +593,8 @@ func TestGatewayThatDoesNotRunRefuses(t *testing.T) {
 	w.gateway.mu.Lock()
 	w.gateway.draining = true
 	w.gateway.mu.Unlock()
-	c := w.dial(http.Header{"Authorization": {"Bearer ann"}}, Protocol)
-	if code, _, bye := c.farewell(); code != CloseDraining || bye.ReconnectMS == 0 {
+	c := w.dial(http.Header{"Authorization": {"Bearer ann"}}, protocol.Subprotocol)
+	if code, _, bye := c.farewell(); code != protocol.CloseDraining || bye.ReconnectMS == 0 {
 		t.Errorf("closed with %d after %s", code, bye.raw)
 	}
 }

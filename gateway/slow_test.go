@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/badged/badged/gateway/protocol"
 )
 
 // mute opens a WebSocket and then neither reads nor answers; the kernel
@@ -28,7 +30,7 @@ func (w *world) mute(user string) *net.TCPConn {
 	}
 	request := fmt.Sprintf("GET / HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
 		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"+
-		"Sec-WebSocket-Protocol: %s\r\nAuthorization: Bearer %s\r\n\r\n", host, Protocol, user)
+		"Sec-WebSocket-Protocol: %s\r\nAuthorization: Bearer %s\r\n\r\n", host, protocol.Subprotocol, user)
 	hello := `{"t":"hello"}`
 	masked := string([]byte{0x81, 0x80 | byte(len(hello)), 0, 0, 0, 0}) + hello
 	if _, err := conn.Write([]byte(request)); err != nil {
@@ -149,7 +151,7 @@ func TestResetPeersAreNotSlow(t *testing.T) {
 func TestKernelTimeoutIsNotAMissingHello(t *testing.T) {
 	w := newWorld(t, nil)
 	gone := os.NewSyscallError("read", syscall.ETIMEDOUT)
-	for userID, want := range map[string]int{"": CloseProtocol, "ann": CloseNoPong} {
+	for userID, want := range map[string]int{"": protocol.CloseProtocol, "ann": protocol.CloseNoPong} {
 		s := newSession(w.gateway)
 		s.userID = userID
 		newSocket(s, nil).silence(gone)

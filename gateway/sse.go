@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/badged/badged/gateway/protocol"
 )
 
 // lastEventID is the header in which a client that reconnects names the state that
@@ -67,8 +69,8 @@ func (g *Gateway) ServeSSE(w http.ResponseWriter, r *http.Request) {
 
 // helloOf returns the hello of a request. A malformed Last-Event-ID counts as no
 // state.
-func helloOf(r *http.Request) clientFrame {
-	hello := clientFrame{T: frameHello, Device: r.URL.Query().Get("device")}
+func helloOf(r *http.Request) protocol.ClientFrame {
+	hello := protocol.ClientFrame{T: protocol.FrameHello, Device: r.URL.Query().Get("device")}
 	epoch, digits, _ := strings.Cut(r.Header.Get(lastEventID), ":")
 	if version, err := strconv.ParseInt(digits, 10, 64); err == nil {
 		hello.Epoch, hello.Version = epoch, version
@@ -89,9 +91,9 @@ type stream struct {
 func (e *stream) write(frame any, body []byte) error {
 	var b bytes.Buffer
 	switch f := frame.(type) {
-	case interface{ position() string }:
-		b.WriteString("id: " + f.position() + "\n")
-	case byeFrame:
+	case interface{ Position() string }:
+		b.WriteString("id: " + f.Position() + "\n")
+	case protocol.ByeFrame:
 		if f.ReconnectMS > 0 {
 			b.WriteString("retry: " + strconv.FormatInt(f.ReconnectMS, 10) + "\n")
 		}

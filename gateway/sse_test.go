@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/badged/badged/gateway/protocol"
 )
 
 // listener reads server-sent events as the standard specifies.
@@ -172,7 +174,7 @@ func TestStreamEndsWithItsToken(t *testing.T) {
 		l := w.listen("ann/1m", "")
 		l.mustHear()
 		began := time.Now()
-		if f := l.mustHear(); f.T != "bye" || f.Code != float64(CloseTokenExpired) || time.Since(began) != time.Minute {
+		if f := l.mustHear(); f.T != "bye" || f.Code != float64(protocol.CloseTokenExpired) || time.Since(began) != time.Minute {
 			t.Errorf("after %v: %s", time.Since(began), f.raw)
 		}
 		if _, err := l.hear(); !errors.Is(err, io.EOF) {
@@ -187,7 +189,7 @@ func TestStreamsDrain(t *testing.T) {
 	l.mustHear()
 	go w.stop()
 	f := l.mustHear()
-	if f.T != "bye" || f.Code != float64(CloseDraining) || int64(l.retry) != f.ReconnectMS {
+	if f.T != "bye" || f.Code != float64(protocol.CloseDraining) || int64(l.retry) != f.ReconnectMS {
 		t.Errorf("the goodbye is %s, the retry %d", f.raw, l.retry)
 	}
 	if _, err := l.hear(); !errors.Is(err, io.EOF) {
@@ -317,7 +319,7 @@ func TestCommandsByHTTP(t *testing.T) {
 		{"bad category", "ann", `{"t":"read_all","id":4,"category":"bad"}`, 400, "category must be good", ""},
 		{"hello", "ann", `{"t":"hello"}`, 400, "t must be read, read_all or mark_unread", ""},
 		{"not JSON", "ann", `read`, 400, "frame is not a JSON object", ""},
-		{"too long", "ann", `{"t":"read_all","x":"` + strings.Repeat("x", MaxFrameBytes) + `"}`, 413, "a frame may have 4096 bytes", ""},
+		{"too long", "ann", `{"t":"read_all","x":"` + strings.Repeat("x", protocol.MaxFrameBytes) + `"}`, 413, "a frame may have 4096 bytes", ""},
 		{"no token", "", `{"t":"read_all"}`, 401, "give a user's token in the header Authorization: Bearer …", ""},
 		{"bad token", "bad", `{"t":"read_all"}`, 401, "bad token: its signature is wrong", ""},
 		{"old token", "old", `{"t":"read_all"}`, 401, "the token has expired", ""},
@@ -333,7 +335,7 @@ func TestCommandsByHTTP(t *testing.T) {
 			if tc.status != http.StatusOK {
 				return
 			}
-			f, err := decodeFrame([]byte(tc.body))
+			f, err := protocol.DecodeFrame([]byte(tc.body))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/badged/badged/gateway/internal/view"
+	"github.com/badged/badged/gateway/protocol"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -71,7 +72,7 @@ func (ss *stateSender) changes(b *pubsub.Badge, conversations []pubsub.Conversat
 	return ss.session.send(ss.changesFrame(b, conversations))
 }
 
-func (ss *stateSender) changesFrame(b *pubsub.Badge, conversations []pubsub.Conversation) stateFrame {
+func (ss *stateSender) changesFrame(b *pubsub.Badge, conversations []pubsub.Conversation) protocol.StateFrame {
 	newer := conversations
 	if slices.ContainsFunc(conversations, ss.has) { // they reached the client by another way
 		newer = slices.DeleteFunc(slices.Clone(conversations), ss.has)
@@ -80,7 +81,7 @@ func (ss *stateSender) changesFrame(b *pubsub.Badge, conversations []pubsub.Conv
 	if ss.view != nil {
 		b, newer = ss.view.Changes(b, newer)
 	}
-	return newStateFrame("changes", b, newer)
+	return protocol.NewStateFrame("changes", b, newer)
 }
 
 // has reports whether the client holds a conversation.
@@ -214,16 +215,16 @@ func (ss *stateSender) sendState(state *pubsub.Snapshot, categories []string, in
 			ss.view = view.NewCategories(categories, state)
 			badge = ss.view.Badge(badge)
 		}
-		return ss.session.send(snapshotFrame{newStateFrame("snapshot", badge, state.Conversations), state.More, ss.terms()})
+		return ss.session.send(protocol.SnapshotFrame{StateFrame: protocol.NewStateFrame("snapshot", badge, state.Conversations), More: state.More, Terms: ss.terms()})
 	case first:
-		return ss.session.send(resumedFrame{ss.changesFrame(&state.Badge, state.Conversations), ss.terms()})
+		return ss.session.send(protocol.ResumedFrame{StateFrame: ss.changesFrame(&state.Badge, state.Conversations), Terms: ss.terms()})
 	}
 	return ss.changes(&state.Badge, state.Conversations)
 }
 
 // terms returns the terms of the connection, for the answer to a hello.
-func (ss *stateSender) terms() connectionTerms {
-	return connectionTerms{
+func (ss *stateSender) terms() protocol.Terms {
+	return protocol.Terms{
 		PingMS:    ss.session.gateway.cfg.PingInterval.Milliseconds(),
 		ExpiresAt: ss.session.expiresAt().UTC().Truncate(time.Second),
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"github.com/badged/badged/gateway/internal/limit"
+	"github.com/badged/badged/gateway/protocol"
 )
 
 // bearerProtocol is the prefix of the subprotocol that carries a browser's token:
@@ -33,17 +34,17 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Upgrade", "websocket")
 		w.Header().Set("Connection", "Upgrade")
 		w.Header().Set("Sec-WebSocket-Version", webSocketVersion)
-		http.Error(w, "this is a WebSocket endpoint: connect with a WebSocket client and the subprotocol "+Protocol, http.StatusUpgradeRequired)
+		http.Error(w, "this is a WebSocket endpoint: connect with a WebSocket client and the subprotocol "+protocol.Subprotocol, http.StatusUpgradeRequired)
 		return
 	}
 	protocols := websocket.Subprotocols(r)
-	speaksProtocol := slices.Contains(protocols, Protocol)
+	speaksProtocol := slices.Contains(protocols, protocol.Subprotocol)
 	var chosen http.Header
 	switch {
 	case speaksProtocol:
 		// A constant: a substring of the request would keep all of its headers,
 		// token included, in memory as long as the connection lasts.
-		chosen = http.Header{"Sec-Websocket-Protocol": {Protocol}}
+		chosen = http.Header{"Sec-Websocket-Protocol": {protocol.Subprotocol}}
 	case len(protocols) > 0:
 		// A client fails a handshake without one of its protocols, and would not
 		// see the close code.
@@ -176,7 +177,7 @@ func (k *socket) fallSilent() {
 // session ends.
 func (k *socket) welcome(token string, speaksProtocol bool) bool {
 	s := k.session
-	k.conn.SetReadLimit(MaxFrameBytes)
+	k.conn.SetReadLimit(protocol.MaxFrameBytes)
 	sign := func() error {
 		k.heard()
 		if refusal := s.gaveSign(); refusal != nil {
@@ -198,7 +199,7 @@ func (k *socket) welcome(token string, speaksProtocol bool) bool {
 	})
 
 	if !speaksProtocol {
-		s.end(closing{code: CloseNoProtocol, reason: "offer the subprotocol " + Protocol})
+		s.end(closing{code: protocol.CloseNoProtocol, reason: "offer the subprotocol " + protocol.Subprotocol})
 		return false
 	}
 	if token != "" {
@@ -258,7 +259,7 @@ func (k *socket) next() (payload []byte, ok bool) {
 	}
 	k.heard()
 	if kind != websocket.TextMessage {
-		k.session.end(closing{code: CloseProtocol, reason: "frames must be text"})
+		k.session.end(closing{code: protocol.CloseProtocol, reason: "frames must be text"})
 		return nil, false
 	}
 	return payload, true
@@ -271,26 +272,26 @@ func (k *socket) silence(err error) {
 	var timeout net.Error
 	switch {
 	case errors.As(err, &timeout) && timeout.Timeout() && k.session.userID == "":
-		k.session.end(closing{code: CloseProtocol, reason: "no hello in time"})
+		k.session.end(closing{code: protocol.CloseProtocol, reason: "no hello in time"})
 	case errors.As(err, &timeout) && timeout.Timeout():
-		k.session.end(closing{code: CloseNoPong, reason: "no sign of life"})
+		k.session.end(closing{code: protocol.CloseNoPong, reason: "no sign of life"})
 	case errors.Is(err, limit.ErrFlood):
-		k.session.end(*noRoom(CloseRateLimited, "too much at once", 0))
+		k.session.end(*noRoom(protocol.CloseRateLimited, "too much at once", 0))
 	case errors.Is(err, websocket.ErrReadLimit): // the library does not always send a close frame
-		k.session.end(closing{code: websocket.CloseMessageTooBig, reason: "a frame may have " + strconv.Itoa(MaxFrameBytes) + " bytes"})
+		k.session.end(closing{code: websocket.CloseMessageTooBig, reason: "a frame may have " + strconv.Itoa(protocol.MaxFrameBytes) + " bytes"})
 	}
 }
 
 // take decodes a frame and executes it. It returns false if the session ends.
-func (k *socket) take(payload []byte, carryOut func(context.Context, clientFrame) *closing) bool {
+func (k *socket) take(payload []byte, carryOut func(context.Context, protocol.ClientFrame) *closing) bool {
 	s := k.session
 	if !utf8.Valid(payload) {
 		s.end(closing{code: websocket.CloseInvalidFramePayloadData, reason: "text must be UTF-8"})
 		return false
 	}
-	f, err := decodeFrame(payload)
+	f, err := protocol.DecodeFrame(payload)
 	if err != nil {
-		s.end(closing{code: CloseProtocol, reason: err.Error()})
+		s.end(closing{code: protocol.CloseProtocol, reason: err.Error()})
 		return false
 	}
 	ctx, done := s.during()
@@ -317,7 +318,7 @@ func (k *socket) write(_ any, body []byte) error {
 // ping implements link. It sends a frame for browsers, which cannot see the pings
 // of WebSockets, and such a ping for clients that do not answer unknown frames.
 func (k *socket) ping() error {
-	if err := k.session.send(bareFrame{framePing}); err != nil {
+	if err := k.session.send(protocol.BareFrame{T: protocol.FramePing}); err != nil {
 		return err
 	}
 	return k.conn.WriteControl(websocket.PingMessage, nil, k.deadline())

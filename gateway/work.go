@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/badged/badged/gateway/protocol"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -22,7 +23,7 @@ const (
 )
 
 // worker runs a session's tasks one after the other: those that only write in the
-// crew (crew.go), others in a goroutine that lives only while there are any. Most
+// crew, others in a goroutine that lives only while there are any. Most
 // clients are idle at any moment: they have no goroutine, and no stack as deep as a
 // read of the tables needs.
 type worker struct {
@@ -62,7 +63,7 @@ func (s *session) schedule(tasks task) {
 	case s.busy:
 	case tasks == taskSend:
 		s.busy = true
-		s.gateway.crew.add(s)
+		s.gateway.crew.Add(s)
 	default:
 		s.busy = true
 		go s.work()
@@ -71,7 +72,7 @@ func (s *session) schedule(tasks task) {
 
 // write sends frames, which is usually all there is to do. If there is more, which may
 // take long, work takes over.
-func (s *session) write() {
+func (s *session) Write() {
 	s.taskMu.Lock()
 	if s.scheduled != taskSend {
 		s.taskMu.Unlock()
@@ -91,7 +92,7 @@ func (s *session) write() {
 		s.scheduled |= taskSend // the mailbox still says that the tables must be read
 		go s.work()
 	case s.scheduled == taskSend:
-		s.gateway.crew.add(s)
+		s.gateway.crew.Add(s)
 	case s.scheduled != 0:
 		go s.work()
 	default:
@@ -160,7 +161,7 @@ func (s *session) do(tasks task) (sync bool, err error) {
 // fail ends the session after a frame could not be written.
 func (s *session) fail(err error) {
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
-		s.end(closing{code: CloseSlow, reason: "the connection is too slow"})
+		s.end(closing{code: protocol.CloseSlow, reason: "the connection is too slow"})
 		return
 	}
 	s.leave() // the connection is broken: no reason can be sent
@@ -196,7 +197,7 @@ func (s *session) checkClient() error {
 	}
 	if due := !now.Before(s.pingAt); due {
 		if !s.link.alive() {
-			s.end(closing{code: CloseNoPong, reason: "no sign of life"})
+			s.end(closing{code: protocol.CloseNoPong, reason: "no sign of life"})
 			return nil
 		}
 		if err := s.link.ping(); err != nil {

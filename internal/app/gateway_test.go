@@ -11,6 +11,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"github.com/badged/badged/gateway"
+	"github.com/badged/badged/gateway/protocol"
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
@@ -61,7 +62,7 @@ func dial(t *testing.T, s *server, userID string) *client {
 // upgrade requests a WebSocket.
 func upgrade(t *testing.T, s *server, header http.Header) (*websocket.Conn, int, error) {
 	t.Helper()
-	dialer := websocket.Dialer{Subprotocols: []string{gateway.Protocol}}
+	dialer := websocket.Dialer{Subprotocols: []string{protocol.Subprotocol}}
 	conn, res, err := dialer.DialContext(t.Context(), "ws"+strings.TrimPrefix(s.url, "http")+"/v1/ws", header)
 	status := 0
 	if res != nil {

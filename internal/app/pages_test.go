@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/gateway"
+	"github.com/badged/badged/gateway/protocol"
 	"github.com/badged/badged/internal/describe"
 	"github.com/badged/badged/internal/devtest/refpages"
 	"github.com/badged/badged/internal/httpapi"
@@ -50,8 +50,8 @@ func framesPage() []byte {
 		"The machine-readable form is [AsyncAPI 3.0](asyncapi.json), which every process serves as `GET /asyncapi.json`.")
 	for _, way := range []struct {
 		heading string
-		frames  []gateway.FrameInfo
-	}{{"From the server", gateway.ServerFrames()}, {"From the client", gateway.ClientFrames()}} {
+		frames  []protocol.FrameInfo
+	}{{"From the server", protocol.ServerFrames()}, {"From the client", protocol.ClientFrames()}} {
 		p.Heading(2, way.heading)
 		for _, f := range way.frames {
 			p.Heading(3, "`"+f.T+"`")
@@ -63,13 +63,13 @@ func framesPage() []byte {
 	p.Types()
 	p.Heading(2, "Error codes")
 	var rows [][]string
-	for _, c := range gateway.ErrorCodes() {
+	for _, c := range protocol.ErrorCodes() {
 		rows = append(rows, []string{"`" + c.Name + "`", c.Means, c.Then})
 	}
 	p.Table([]string{"code", "means", "then"}, rows...)
 	p.Heading(2, "Close codes")
 	rows = nil
-	for _, c := range gateway.CloseCodes() {
+	for _, c := range protocol.CloseCodes() {
 		rows = append(rows, []string{fmt.Sprint(c.Code), c.Name, c.Means, c.Then})
 	}
 	p.Table([]string{"code", "name", "means", "then"}, rows...)

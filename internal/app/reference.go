@@ -8,6 +8,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/gateway"
+	"github.com/badged/badged/gateway/protocol"
 	"github.com/badged/badged/internal/describe"
 	"github.com/badged/badged/internal/httpapi"
 	"github.com/badged/badged/internal/obs"
@@ -66,9 +67,9 @@ func messaging() describe.Messaging {
 			Of: httpapi.EventOf(t), Example: eventExample(t),
 		})
 	}
-	fromServer, fromClients := messages(gateway.ServerFrames()), messages(gateway.ClientFrames())
+	fromServer, fromClients := messages(protocol.ServerFrames()), messages(protocol.ClientFrames())
 	codes := make([]describe.Code, 0)
-	for _, c := range gateway.CloseCodes() {
+	for _, c := range protocol.CloseCodes() {
 		codes = append(codes, describe.Code(c))
 	}
 	return describe.Messaging{
@@ -115,7 +116,7 @@ func eventExample(t events.TypeInfo) string {
 }
 
 // messages describes frames.
-func messages(frames []gateway.FrameInfo) []describe.Message {
+func messages(frames []protocol.FrameInfo) []describe.Message {
 	all := make([]describe.Message, len(frames))
 	for i, f := range frames {
 		all[i] = describe.Message{Name: describe.TypeName(f.T), Doc: f.Means, ContentType: "application/json", Of: describeFrame(f), Example: f.Example}
@@ -137,7 +138,7 @@ func messagesOf(all []describe.Message, types ...string) []describe.Message {
 }
 
 // describeFrame describes a frame.
-func describeFrame(f gateway.FrameInfo) describe.Named {
+func describeFrame(f protocol.FrameInfo) describe.Named {
 	return describe.Named{
 		Name: describe.TypeName(f.T) + "Frame", Doc: f.Means, Of: f.Of,
 		Required: f.Required, Optional: f.Optional,
@@ -148,7 +149,7 @@ func describeFrame(f gateway.FrameInfo) describe.Named {
 // command describes the frames that POST /v1/commands accepts.
 func command() describe.OneOf {
 	all := describe.OneOf{Name: "Command", By: "t", Doc: "What a user did."}
-	for _, f := range gateway.ClientFrames() {
+	for _, f := range protocol.ClientFrames() {
 		if f.Command {
 			all.Of = append(all.Of, describeFrame(f))
 		}
@@ -158,7 +159,7 @@ func command() describe.OneOf {
 
 // okFrame describes the answer to a command.
 func okFrame() describe.Named {
-	for _, f := range gateway.ServerFrames() {
+	for _, f := range protocol.ServerFrames() {
 		if f.T == "ok" {
 			return describeFrame(f)
 		}

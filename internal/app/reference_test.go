@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/badged/badged/gateway"
+	"github.com/badged/badged/gateway/protocol"
 	"github.com/badged/badged/internal/describe"
 	"github.com/badged/badged/internal/describe/describetest"
 	"github.com/badged/badged/internal/devtest/pgtest"
@@ -152,7 +152,7 @@ func TestGoldenFramesAreAsDescribed(t *testing.T) {
 		name, _, _ := strings.Cut(strings.TrimSuffix(filepath.Base(file), ".json"), "-")
 		seen[name] = true
 	}
-	for _, f := range append(gateway.ClientFrames(), gateway.ServerFrames()...) {
+	for _, f := range append(protocol.ClientFrames(), protocol.ServerFrames()...) {
 		if !seen[f.T] {
 			t.Errorf("there is no golden file of %s", f.T)
 		}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/badged/badged/gateway"
+	"github.com/badged/badged/gateway/protocol"
 	"github.com/badged/badged/internal/describe"
 	"github.com/badged/badged/internal/httpapi"
 	"github.com/badged/badged/internal/obs"
@@ -58,7 +59,7 @@ func gatewayRoutes(g *gateway.Gateway, allowOrigin func(*http.Request) bool) []d
 			Name: "connect", Group: groupClients, Summary: "Follow a badge over a WebSocket",
 			Doc:    "Offer the subprotocol `badge.v1`; `/asyncapi.json` describes the frames. Send the token in `Authorization`, in a second subprotocol `bearer.TOKEN`, or in the first frame. A refused token gets a close code.",
 			Access: []string{httpapi.UserAccess, describe.Optional},
-			Params: []describe.Param{{In: "header", Name: "Sec-WebSocket-Protocol", Doc: "`badge.v1`, and `bearer.TOKEN` if a browser passes its token this way.", Required: true, Example: gateway.Protocol}},
+			Params: []describe.Param{{In: "header", Name: "Sec-WebSocket-Protocol", Doc: "`badge.v1`, and `bearer.TOKEN` if a browser passes its token this way.", Required: true, Example: protocol.Subprotocol}},
 			Answers: []describe.Answer{
 				{Status: http.StatusSwitchingProtocols, Doc: "Frames follow."},
 				{Status: http.StatusForbidden, Doc: "The page's origin is not allowed.", Content: &describe.Content{MediaType: "text/plain"}},

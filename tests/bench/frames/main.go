@@ -24,6 +24,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"github.com/badged/badged/gateway"
+	"github.com/badged/badged/gateway/protocol"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -112,7 +113,7 @@ func newLoop(context.Context) (sender, func() error, error) {
 
 // ServeHTTP implements http.Handler. It answers the hello as a gateway does.
 func (l *loop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	conn, err := l.upgrader.Upgrade(w, r, http.Header{"Sec-Websocket-Protocol": {gateway.Protocol}})
+	conn, err := l.upgrader.Upgrade(w, r, http.Header{"Sec-Websocket-Protocol": {protocol.Subprotocol}})
 	if err != nil { // the upgrader has answered
 		return
 	}

@@ -1,4 +1,4 @@
-package gateway
+package protocol
 
 import (
 	"os"
@@ -23,7 +23,7 @@ func TestEveryCodeAndFrameIsDescribed(t *testing.T) {
 	for _, f := range append(ClientFrames(), ServerFrames()...) {
 		described[f.T] = true
 	}
-	constants := regexp.MustCompile(`(?m)^\t(?:Close|code|frame)\w+ += "?(\w+)"?`).FindAllSubmatch(source, -1)
+	constants := regexp.MustCompile(`(?m)^\t(?:Close|Code|Frame)\w+ += "?(\w+)"?`).FindAllSubmatch(source, -1)
 	if len(constants) < 20 {
 		t.Fatalf("only %d names found", len(constants))
 	}

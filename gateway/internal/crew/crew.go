@@ -1,4 +1,5 @@
-package gateway
+// Package crew writes to many sessions with few goroutines.
+package crew
 
 import (
 	"runtime"
@@ -10,14 +11,17 @@ import (
 // that do may wait for slow clients.
 const stalled = 5 * time.Millisecond
 
-// crew writes to sessions that have frames to send, in the order in which they came.
+// Writer writes what a session has to send.
+type Writer interface{ Write() }
+
+// Crew writes to sessions that have frames to send, in the order in which they came.
 // An update of a room makes thousands send at once: a goroutine for each, with a
 // stack that has to grow, would cost more than the frame. It is safe for concurrent
 // use, and has no goroutine while there is nothing to send.
-type crew struct {
+type Crew struct {
 	mu sync.Mutex
 	// queue has the sessions that wait, from next on.
-	queue []*session
+	queue []Writer
 	next  int
 	// writing is how many goroutines write, taken how many sessions they have taken
 	// from the queue. watched is set while watch is due.
@@ -27,26 +31,26 @@ type crew struct {
 	cost time.Duration
 }
 
-// The bounds of frameCost, for clocks that jump and clients that are slow.
+// The bounds of FrameCost, for clocks that jump and clients that are slow.
 const (
 	leastFrameCost = 2 * time.Microsecond
 	mostFrameCost  = 50 * time.Microsecond
 )
 
-// frameCost returns roughly the processor time of a frame.
-func (c *crew) frameCost() time.Duration {
+// FrameCost returns roughly the processor time of a frame.
+func (c *Crew) FrameCost() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return min(max(leastFrameCost, c.cost), mostFrameCost)
 }
 
 // measure takes into account how long some sessions took. The caller holds the mutex.
-func (c *crew) measure(took time.Duration, sessions int) {
+func (c *Crew) measure(took time.Duration, sessions int) {
 	c.cost += (min(took/time.Duration(sessions), mostFrameCost) - c.cost) / 8
 }
 
-// add makes the crew work for a session.
-func (c *crew) add(s *session) {
+// Add makes the crew work for a session.
+func (c *Crew) Add(s Writer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.queue = append(c.queue, s)
@@ -61,7 +65,7 @@ func (c *crew) add(s *session) {
 }
 
 // write works for sessions until none waits.
-func (c *crew) write() {
+func (c *Crew) write() {
 	const enough = 64 // to measure
 	began, done := time.Now(), 0
 	for {
@@ -81,14 +85,14 @@ func (c *crew) write() {
 		c.next++
 		c.taken++
 		c.mu.Unlock()
-		s.write()
+		s.Write()
 		done++
 	}
 }
 
 // watch looks soon whether the crew is stalled, and doubles it if so. The caller
 // holds the mutex.
-func (c *crew) watch() {
+func (c *Crew) watch() {
 	taken := c.taken
 	time.AfterFunc(stalled, func() {
 		c.mu.Lock()

@@ -1,4 +1,6 @@
-package gateway
+// Package protocol has the frames of badge.v1, the protocol between gateways and clients,
+// and describes them.
+package protocol
 
 import (
 	"encoding/json"
@@ -17,25 +19,25 @@ import (
 )
 
 // Protocol is the WebSocket subprotocol that the gateway speaks.
-const Protocol = "badge.v1"
+const Subprotocol = "badge.v1"
 
 // MaxFrameBytes is the most bytes of a frame of a client.
 const MaxFrameBytes = 4096
 
 // The frames of clients, by their field t.
 const (
-	frameHello      = "hello"
-	frameRead       = "read"
-	frameReadAll    = "read_all"
-	frameMarkUnread = "mark_unread"
-	frameAuth       = "auth"
-	framePing       = "ping"
-	framePong       = "pong"
+	FrameHello      = "hello"
+	FrameRead       = "read"
+	FrameReadAll    = "read_all"
+	FrameMarkUnread = "mark_unread"
+	FrameAuth       = "auth"
+	FramePing       = "ping"
+	FramePong       = "pong"
 )
 
-// clientFrame is any frame of a client. Fields that it does not know are
+// ClientFrame is any frame of a client. Fields that it does not know are
 // ignored, so that newer clients can talk to older servers.
-type clientFrame struct {
+type ClientFrame struct {
 	T              string          `json:"t" doc:"The type of the frame."`
 	ID             json.RawMessage `json:"id" type:"number,string" doc:"Echoed in the answer; at most 128 bytes. With a UUID the command takes effect once, also across connections."`
 	Token          string          `json:"token" minLength:"1" doc:"A token of the user, a JWT."`
@@ -52,9 +54,9 @@ type clientFrame struct {
 // maxIDBytes is the longest id, which is echoed.
 const maxIDBytes = 128
 
-// decodeFrame decodes a frame of a client. Its errors are for the client.
-func decodeFrame(b []byte) (clientFrame, error) {
-	var f clientFrame
+// DecodeFrame decodes a frame of a client. Its errors are for the client.
+func DecodeFrame(b []byte) (ClientFrame, error) {
+	var f ClientFrame
 	if err := json.Unmarshal(b, &f); err != nil {
 		if typ, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && typ.Field != "" {
 			return f, fmt.Errorf("field %s must not be a JSON %s", typ.Field, typ.Value)
@@ -75,9 +77,9 @@ func decodeFrame(b []byte) (clientFrame, error) {
 	return f, nil
 }
 
-// key returns the idempotency key of a command: its id in canonical form if that is
+// Key returns the idempotency key of a command: its id in canonical form if that is
 // a UUID, else "", since other ids are unique within a connection only.
-func (f *clientFrame) key() string {
+func (f *ClientFrame) Key() string {
 	const uuidBytes = 36 // without braces and the like
 	var s string
 	if json.Unmarshal(f.ID, &s) != nil || len(s) != uuidBytes {
@@ -90,8 +92,8 @@ func (f *clientFrame) key() string {
 	return id.String()
 }
 
-// stateFrame is the common part of snapshots and changes.
-type stateFrame struct {
+// StateFrame is the common part of snapshots and changes.
+type StateFrame struct {
 	T          string           `json:"t" doc:"The type of the frame."`
 	Epoch      string           `json:"epoch" doc:"The sequence in which the version counts."`
 	Version    int64            `json:"version" minimum:"0" doc:"The version of this state: apply changes only if it is greater than yours."`
@@ -104,34 +106,34 @@ type stateFrame struct {
 	Conversations         []pubsub.Conversation `json:"conversations" doc:"In a snapshot: those with unread messages, a mark or a level other than all, at most 500. In changes: every changed one, even if nothing in it is unread. Most recently changed first; rooms by the user's own last change, such as a read, in a snapshot."`
 }
 
-// position names the state that a client holds after the frame.
-func (f stateFrame) position() string { return f.Epoch + ":" + strconv.FormatInt(f.Version, 10) }
+// Position names the state that a client holds after the frame.
+func (f StateFrame) Position() string { return f.Epoch + ":" + strconv.FormatInt(f.Version, 10) }
 
-// snapshotFrame is the whole state.
-type snapshotFrame struct {
-	stateFrame
+// SnapshotFrame is the whole state.
+type SnapshotFrame struct {
+	StateFrame
 	More bool `json:"more" doc:"Whether there are more such conversations than the frame lists."`
-	connectionTerms
+	Terms
 }
 
-// resumedFrame has the changes since the state that a client held when it
+// ResumedFrame has the changes since the state that a client held when it
 // connected.
-type resumedFrame struct {
-	stateFrame
-	connectionTerms
+type ResumedFrame struct {
+	StateFrame
+	Terms
 }
 
-// connectionTerms are part of the answer to a hello.
-type connectionTerms struct {
+// Terms are part of the answer to a hello.
+type Terms struct {
 	PingMS    int64     `json:"ping_ms" minimum:"1" doc:"How often the server pings, in milliseconds."`
 	ExpiresAt time.Time `json:"expires_at" doc:"When the token expires and the connection ends."`
 }
 
-func newStateFrame(t string, b *pubsub.Badge, conversations []pubsub.Conversation) stateFrame {
+func NewStateFrame(t string, b *pubsub.Badge, conversations []pubsub.Conversation) StateFrame {
 	if conversations == nil {
 		conversations = []pubsub.Conversation{}
 	}
-	return stateFrame{
+	return StateFrame{
 		T: t, Epoch: b.Epoch, Version: b.Version,
 		Total: b.Total, Mentions: b.Mentions, Categories: b.Categories,
 		UnreadConversations: b.UnreadConversations, CategoryConversations: b.CategoryConversations,
@@ -139,15 +141,15 @@ func newStateFrame(t string, b *pubsub.Badge, conversations []pubsub.Conversatio
 	}
 }
 
-// okFrame confirms a command: it is durable.
-type okFrame struct {
+// OKFrame confirms a command: it is durable.
+type OKFrame struct {
 	T         string          `json:"t" doc:"The type of the frame."`
 	ID        json.RawMessage `json:"id,omitempty" type:"number,string" doc:"The id of the command that it answers."`
 	ExpiresAt time.Time       `json:"expires_at,omitzero" doc:"When the fresh token expires; only in the answer to auth."`
 }
 
-// errorFrame rejects a command: it is not durable.
-type errorFrame struct {
+// ErrorFrame rejects a command: it is not durable.
+type ErrorFrame struct {
 	T       string          `json:"t" doc:"The type of the frame."`
 	ID      json.RawMessage `json:"id,omitempty" type:"number,string" doc:"The id of the command that it answers."`
 	Code    string          `json:"code" enum:"invalid,not_found,unavailable,rate_limited" doc:"The kind of error."`
@@ -157,31 +159,23 @@ type errorFrame struct {
 
 // The codes of error frames.
 const (
-	codeInvalid     = "invalid"      // the frame is invalid; do not repeat it
-	codeNotFound    = "not_found"    // there is no such conversation to mark
-	codeUnavailable = "unavailable"  // not durable; try again after retry_ms
-	codeRateLimited = "rate_limited" // too many; try again after retry_ms
+	CodeInvalid     = "invalid"      // the frame is invalid; do not repeat it
+	CodeNotFound    = "not_found"    // there is no such conversation to mark
+	CodeUnavailable = "unavailable"  // not durable; try again after retry_ms
+	CodeRateLimited = "rate_limited" // too many; try again after retry_ms
 )
 
-// byeFrame precedes the close frame.
-type byeFrame struct {
+// ByeFrame precedes the close frame.
+type ByeFrame struct {
 	T           string `json:"t" doc:"The type of the frame."`
 	Code        int    `json:"code" minimum:"1000" maximum:"4999" doc:"The code of the close frame that follows."`
 	Reason      string `json:"reason,omitempty" doc:"The reason, for developers."`
 	ReconnectMS int64  `json:"reconnect_ms,omitempty" minimum:"1" doc:"Milliseconds to wait before reconnecting."`
 }
 
-// bareFrame is a ping or a pong.
-type bareFrame struct {
+// BareFrame is a ping or a pong.
+type BareFrame struct {
 	T string `json:"t" doc:"The type of the frame."`
-}
-
-// closing is the reason why a connection ends, as in its close frame.
-type closing struct {
-	code   int
-	reason string
-	// reconnect is when the client should come back; 0 is no hint.
-	reconnect time.Duration
 }
 
 // The close codes of the protocol. A client does not come back after those
@@ -203,11 +197,11 @@ const (
 )
 
 // buffers holds buffers for frames; a frame is copied when it is written.
-type buffers struct{ pool sync.Pool }
+type Buffers struct{ pool sync.Pool }
 
-// encode returns a frame as JSON, in a buffer to give back.
-func (p *buffers) encode(frame any) (body []byte, release func(), err error) {
-	f, ok := frame.(stateFrame)
+// Encode returns a frame as JSON, in a buffer to give back.
+func (p *Buffers) Encode(frame any) (body []byte, release func(), err error) {
+	f, ok := frame.(StateFrame)
 	if !ok { // rare
 		b, err := json.Marshal(frame)
 		return b, func() {}, err
@@ -216,13 +210,13 @@ func (p *buffers) encode(frame any) (body []byte, release func(), err error) {
 	if !ok {
 		buffer = new([]byte)
 	}
-	*buffer = f.appendJSON((*buffer)[:0])
+	*buffer = f.AppendJSON((*buffer)[:0])
 	return *buffer, func() { p.pool.Put(buffer) }, nil
 }
 
-// appendJSON appends what encoding/json would, which takes three times as long, and
+// AppendJSON appends what encoding/json would, which takes three times as long, and
 // completes CategoryConversations. Most frames are changes.
-func (f *stateFrame) appendJSON(b []byte) []byte {
+func (f *StateFrame) AppendJSON(b []byte) []byte {
 	b = appendText(append(b, `{"t":`...), f.T)
 	b = appendText(append(b, `,"epoch":`...), f.Epoch)
 	b = appendInt(append(b, `,"version":`...), f.Version)

@@ -1,4 +1,4 @@
-package gateway
+package protocol
 
 import (
 	"encoding/json"
@@ -14,7 +14,7 @@ import (
 // golden returns the frames that the SDK's tests read too.
 func golden(t testing.TB, name string) string {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("..", "web", "sdk", "testdata", "frames", name+".json"))
+	b, err := os.ReadFile(filepath.Join("..", "..", "web", "sdk", "testdata", "frames", name+".json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,37 +37,37 @@ func TestServerFramesAreGolden(t *testing.T) {
 	none := map[string]int64{}
 	empty := &pubsub.Badge{Epoch: "e1", Categories: none, CategoryConversations: none}
 	for name, frame := range map[string]any{
-		"ok":                 okFrame{T: "ok", ID: id},
-		"ok-uuid":            okFrame{T: "ok", ID: json.RawMessage(`"0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10"`)},
-		"ok-auth":            okFrame{T: "ok", ID: json.RawMessage(`"auth"`), ExpiresAt: time.Date(2026, 11, 2, 11, 15, 0, 0, time.UTC)},
-		"error":              errorFrame{T: "error", ID: json.RawMessage("2"), Code: codeUnavailable, Message: "not saved; try again", RetryMS: 1500},
-		"error-rate-limited": *tooMany(clientFrame{ID: json.RawMessage("3")}, 500*time.Millisecond),
-		"bye-too-many": byeFrame{
+		"ok":                 OKFrame{T: "ok", ID: id},
+		"ok-uuid":            OKFrame{T: "ok", ID: json.RawMessage(`"0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10"`)},
+		"ok-auth":            OKFrame{T: "ok", ID: json.RawMessage(`"auth"`), ExpiresAt: time.Date(2026, 11, 2, 11, 15, 0, 0, time.UTC)},
+		"error":              ErrorFrame{T: "error", ID: json.RawMessage("2"), Code: CodeUnavailable, Message: "not saved; try again", RetryMS: 1500},
+		"error-rate-limited": ErrorFrame{T: "error", ID: json.RawMessage("3"), Code: CodeRateLimited, Message: "too many commands; try again", RetryMS: 501},
+		"bye-too-many": ByeFrame{
 			T: "bye", Code: CloseUserConnections, Reason: "you have as many connections as a user may", ReconnectMS: 12000,
 		},
-		"ping": bareFrame{framePing},
-		"pong": bareFrame{framePong},
-		"bye":  byeFrame{T: "bye", Code: CloseDraining, ReconnectMS: 3700},
-		"snapshot-empty": snapshotFrame{
-			stateFrame:      newStateFrame("snapshot", empty, nil),
-			connectionTerms: connectionTerms{25000, time.Date(2026, 11, 2, 10, 15, 0, 0, time.UTC)},
+		"ping": BareFrame{FramePing},
+		"pong": BareFrame{FramePong},
+		"bye":  ByeFrame{T: "bye", Code: CloseDraining, ReconnectMS: 3700},
+		"snapshot-empty": SnapshotFrame{
+			StateFrame: NewStateFrame("snapshot", empty, nil),
+			Terms:      Terms{25000, time.Date(2026, 11, 2, 10, 15, 0, 0, time.UTC)},
 		},
-		"snapshot-muted": snapshotFrame{
-			stateFrame: newStateFrame("snapshot", &pubsub.Badge{Epoch: "e1", Version: 9, Categories: none, CategoryConversations: none}, []pubsub.Conversation{
+		"snapshot-muted": SnapshotFrame{
+			StateFrame: NewStateFrame("snapshot", &pubsub.Badge{Epoch: "e1", Version: 9, Categories: none, CategoryConversations: none}, []pubsub.Conversation{
 				{ConversationID: "random", ReadSeq: 24, LastSeq: 24, Level: "none", Category: "chat", Version: 9},
 				{ConversationID: "releases", ReadSeq: 112, LastSeq: 112, Level: "mentions", Category: "updates", Version: 7},
 			}),
-			connectionTerms: connectionTerms{25000, time.Date(2026, 11, 2, 10, 15, 0, 0, time.UTC)},
+			Terms: Terms{25000, time.Date(2026, 11, 2, 10, 15, 0, 0, time.UTC)},
 		},
-		"changes-none": newStateFrame("changes", &pubsub.Badge{
+		"changes-none": NewStateFrame("changes", &pubsub.Badge{
 			Epoch: "e1", Version: 57, Total: 6, Mentions: 2, Categories: map[string]int64{"chat": 5, "updates": 1},
 			UnreadConversations: 4, CategoryConversations: map[string]int64{"chat": 3, "updates": 1},
 		}, nil),
-		"changes": newStateFrame("changes", &pubsub.Badge{
+		"changes": NewStateFrame("changes", &pubsub.Badge{
 			Epoch: "e1", Version: 59, Total: 4, Mentions: 1, Categories: map[string]int64{"chat": 3, "updates": 1},
 			UnreadConversations: 3, CategoryConversations: map[string]int64{"chat": 2, "updates": 1},
 		}, []pubsub.Conversation{read, cafe}),
-		"changes-left": newStateFrame("changes", &pubsub.Badge{
+		"changes-left": NewStateFrame("changes", &pubsub.Badge{
 			Epoch: "e1", Version: 60, Total: 4, Mentions: 1, Categories: map[string]int64{"chat": 3, "updates": 1},
 			UnreadConversations: 3, CategoryConversations: map[string]int64{"chat": 2, "updates": 1},
 		}, []pubsub.Conversation{left}),
@@ -83,7 +83,7 @@ func TestServerFramesAreGolden(t *testing.T) {
 }
 
 func TestClientFramesAreGolden(t *testing.T) {
-	for name, want := range map[string]clientFrame{
+	for name, want := range map[string]ClientFrame{
 		"hello-first":    {T: "hello"},
 		"hello-resume":   {T: "hello", Epoch: "e1", Version: 57},
 		"ping":           {T: "ping"},
@@ -105,7 +105,7 @@ func TestClientFramesAreGolden(t *testing.T) {
 			Token: "eyJhbGciOiJIUzI1NiIsImtpZCI6ImsxIn0.eyJzdWIiOiJhZGEifQ.c2lnbmF0dXJl",
 		},
 	} {
-		got, err := decodeFrame([]byte(golden(t, name)))
+		got, err := DecodeFrame([]byte(golden(t, name)))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -138,7 +138,7 @@ func FuzzDecodeFrame(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		frame, err := decodeFrame(b)
+		frame, err := DecodeFrame(b)
 		if err != nil {
 			if err.Error() == "" || len(err.Error()) > 200 {
 				t.Errorf("%q is refused with %q", b, err)
@@ -148,7 +148,7 @@ func FuzzDecodeFrame(f *testing.F) {
 		if frame.T == "" {
 			t.Errorf("%q was taken without a type", b)
 		}
-		if _, err := json.Marshal(okFrame{T: "ok", ID: frame.ID}); err != nil {
+		if _, err := json.Marshal(OKFrame{T: "ok", ID: frame.ID}); err != nil {
 			t.Errorf("%q: the id cannot be echoed: %v", b, err)
 		}
 	})

@@ -1,4 +1,4 @@
-package gateway
+package protocol
 
 // FrameInfo describes a type of frame.
 type FrameInfo struct {
@@ -20,36 +20,36 @@ type FrameInfo struct {
 func ClientFrames() []FrameInfo {
 	return []FrameInfo{
 		{
-			T: frameHello, Of: clientFrame{}, Required: []string{"t"}, Optional: []string{"token", "epoch", "version", "device"},
+			T: FrameHello, Of: ClientFrame{}, Required: []string{"t"}, Optional: []string{"token", "epoch", "version", "device"},
 			Means:   "The first frame, due within 5 seconds: the token, unless the handshake had it, and the state that the client holds, if any.",
 			Example: `{"t":"hello","epoch":"c9a41196e14f","version":1}`,
 		},
 		{
-			T: frameRead, Of: clientFrame{}, Required: []string{"t", "conversation_id", "up_to_seq"}, Optional: []string{"id"}, Command: true,
+			T: FrameRead, Of: ClientFrame{}, Required: []string{"t", "conversation_id", "up_to_seq"}, Optional: []string{"id"}, Command: true,
 			Means:   "The user has read a conversation up to a message. It covers messages delivered to the user by then or within the next minute. The answer is ok even if there is no such conversation.",
 			Example: `{"t":"read","id":"0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10","conversation_id":"tea","up_to_seq":1}`,
 		},
 		{
-			T: frameReadAll, Of: clientFrame{}, Required: []string{"t"}, Optional: []string{"id", "category"}, Command: true,
+			T: FrameReadAll, Of: ClientFrame{}, Required: []string{"t"}, Optional: []string{"id", "category"}, Command: true,
 			Means:   "The user has read everything, or everything of a category.",
 			Example: `{"t":"read_all","id":2}`,
 		},
 		{
-			T: frameMarkUnread, Of: clientFrame{}, Required: []string{"t", "conversation_id"}, Optional: []string{"id", "seqs", "from_seq"}, Command: true,
+			T: FrameMarkUnread, Of: ClientFrame{}, Required: []string{"t", "conversation_id"}, Optional: []string{"id", "seqs", "from_seq"}, Command: true,
 			Means:   "The conversation counts at least 1 until it is read up to the read position or further. With seqs, these messages count again until then instead; those that were recalled do not. In a room, from_seq names the first of them, and seqs are invalid there. The user's own messages do not count, nor those from before the user joined.",
 			Example: `{"t":"mark_unread","id":3,"conversation_id":"tea"}`,
 		},
 		{
-			T: frameAuth, Of: clientFrame{}, Required: []string{"t", "token"}, Optional: []string{"id"},
+			T: FrameAuth, Of: ClientFrame{}, Required: []string{"t", "token"}, Optional: []string{"id"},
 			Means:   "A fresh token of the same user, sent before the old one expires.",
 			Example: `{"t":"auth","id":4,"token":"eyJhbGciOiJIUzI1NiIsImtpZCI6ImsxIn0.eyJzdWIiOiJhZGEifQ.c2lnbmF0dXJl"}`,
 		},
 		{
-			T: framePing, Of: bareFrame{}, Means: "Checks that the connection works; answer with a pong. The server also sends WebSocket pings, but browsers hide those from scripts.",
+			T: FramePing, Of: BareFrame{}, Means: "Checks that the connection works; answer with a pong. The server also sends WebSocket pings, but browsers hide those from scripts.",
 			Example: `{"t":"ping"}`,
 		},
 		{
-			T: framePong, Of: bareFrame{}, Means: "Answers a ping.",
+			T: FramePong, Of: BareFrame{}, Means: "Answers a ping.",
 			Example: `{"t":"pong"}`,
 		},
 	}
@@ -59,37 +59,37 @@ func ClientFrames() []FrameInfo {
 func ServerFrames() []FrameInfo {
 	return []FrameInfo{
 		{
-			T: "snapshot", Of: snapshotFrame{},
+			T: "snapshot", Of: SnapshotFrame{},
 			Means:   "The whole state. It answers a hello without a state, with another epoch, or with a version that is unknown or too old, and later corrects a client that is wrong. Replace what you hold, whatever the version.",
 			Example: `{"t":"snapshot","epoch":"c9a41196e14f","version":1,"total":1,"mentions":0,"categories":{"chat":1},"unread_conversations":1,"category_conversations":{"chat":1},"conversations":[{"conversation_id":"tea","unread":1,"mentions":0,"first_unread_seq":1,"read_seq":0,"last_seq":1,"level":"all","category":"chat","marked_unread":false,"version":1}],"more":false,"ping_ms":25000,"expires_at":"2026-11-21T04:50:22Z"}`,
 		},
 		{
-			T: "changes", Of: resumedFrame{},
+			T: "changes", Of: ResumedFrame{},
 			Required: []string{"t", "epoch", "version", "total", "mentions", "categories", "unread_conversations", "category_conversations", "conversations"},
 			Optional: []string{"ping_ms", "expires_at"},
 			Means:    "What changed since the state that the client holds. It answers a hello that resumes, and brings every later update. Only the answer to hello has ping_ms and expires_at.",
 			Example:  `{"t":"changes","epoch":"c9a41196e14f","version":2,"total":0,"mentions":0,"categories":{},"unread_conversations":0,"category_conversations":{},"conversations":[{"conversation_id":"tea","unread":0,"mentions":0,"first_unread_seq":0,"read_seq":1,"last_seq":1,"level":"all","category":"chat","marked_unread":false,"version":2}]}`,
 		},
 		{
-			T: "ok", Of: okFrame{},
+			T: "ok", Of: OKFrame{},
 			Means:   "The command is durable. The change that it causes, if any, comes in a changes frame before or after.",
 			Example: `{"t":"ok","id":1}`,
 		},
 		{
-			T: "error", Of: errorFrame{},
+			T: "error", Of: ErrorFrame{},
 			Means:   "The command was not stored.",
 			Example: `{"t":"error","id":2,"code":"unavailable","message":"not saved; try again","retry_ms":1400}`,
 		},
 		{
-			T: framePing, Of: bareFrame{}, Means: "Checks that the connection works; answer with a pong. The server also sends WebSocket pings, but browsers hide those from scripts.",
+			T: FramePing, Of: BareFrame{}, Means: "Checks that the connection works; answer with a pong. The server also sends WebSocket pings, but browsers hide those from scripts.",
 			Example: `{"t":"ping"}`,
 		},
 		{
-			T: framePong, Of: bareFrame{}, Means: "Answers a ping.",
+			T: FramePong, Of: BareFrame{}, Means: "Answers a ping.",
 			Example: `{"t":"pong"}`,
 		},
 		{
-			T: "bye", Of: byeFrame{}, Means: "Comes just before the close frame and says why the connection ends. A client that is too slow does not get one.",
+			T: "bye", Of: ByeFrame{}, Means: "Comes just before the close frame and says why the connection ends. A client that is too slow does not get one.",
 			Example: `{"t":"bye","code":4200,"reason":"the server is going away","reconnect_ms":2543}`,
 		},
 	}
@@ -134,9 +134,9 @@ func CloseCodes() []CodeInfo {
 // ErrorCodes describes the codes of error frames.
 func ErrorCodes() []CodeInfo {
 	return []CodeInfo{
-		{Name: codeInvalid, Means: "the frame is invalid", Then: "do not repeat it"},
-		{Name: codeNotFound, Means: "for `mark_unread`: no message of this conversation was delivered to this user, who is not a member of it either, or the user has left it; with a token of some categories also for `read`: the conversation is in none of them", Then: "do not repeat it"},
-		{Name: codeUnavailable, Means: "not saved; for `auth`: the token could not be checked, and the old one stays in force", Then: "try again after `retry_ms`"},
-		{Name: codeRateLimited, Means: "not saved: you send too many; a client that ignores this is closed with 4101", Then: "try again after `retry_ms`"},
+		{Name: CodeInvalid, Means: "the frame is invalid", Then: "do not repeat it"},
+		{Name: CodeNotFound, Means: "for `mark_unread`: no message of this conversation was delivered to this user, who is not a member of it either, or the user has left it; with a token of some categories also for `read`: the conversation is in none of them", Then: "do not repeat it"},
+		{Name: CodeUnavailable, Means: "not saved; for `auth`: the token could not be checked, and the old one stays in force", Then: "try again after `retry_ms`"},
+		{Name: CodeRateLimited, Means: "not saved: you send too many; a client that ignores this is closed with 4101", Then: "try again after `retry_ms`"},
 	}
 }
