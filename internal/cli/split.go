@@ -46,7 +46,7 @@ func (c *partitionSplitCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	defer cluster.Close()
-	holders := map[int]*shards.Shard{}
+	holders, parents := map[int]*shards.Shard{}, map[int]*shards.Shard{}
 	for _, s := range cluster.Shards() {
 		if err := operators.Away(cluster, s); err != nil {
 			return fmt.Errorf("splitting needs all shards: %w", err)
@@ -58,6 +58,13 @@ func (c *partitionSplitCmd) Run(ctx context.Context, streams Streams) error {
 		for _, p := range held {
 			holders[p] = s
 		}
+		begun, err := splitting.Begun(ctx, s.Pool)
+		if err != nil {
+			return fmt.Errorf("shard %s: %w", s.Name, err)
+		}
+		for _, p := range begun { // those that came from it may have moved on
+			parents[p] = s
+		}
 	}
 	chosen := c.Partitions
 	if len(chosen) == 0 {
@@ -65,7 +72,14 @@ func (c *partitionSplitCmd) Run(ctx context.Context, streams Streams) error {
 	}
 	done := []splitting.Result{}
 	for _, p := range chosen {
-		if err = c.split(ctx, streams, holderOf(cluster, holders, p), p, func(r splitting.Result) { done = append(done, r) }); err != nil {
+		s := holders[p]
+		if s == nil {
+			s = parents[p]
+		}
+		if s == nil {
+			s = holderOf(cluster, holders, p)
+		}
+		if err = c.split(ctx, streams, s, p, func(r splitting.Result) { done = append(done, r) }); err != nil {
 			break
 		}
 	}
@@ -91,12 +105,9 @@ func lowest(holders map[int]*shards.Shard, n int) (least []int) {
 	return nil
 }
 
-// holderOf returns the shard that holds a partition, or those into which it was split. Of
-// a partition that there is not, any shard says so.
+// holderOf returns a shard that holds one of those into which a partition was split. Of a
+// partition that there is not, any shard says so.
 func holderOf(cluster *shards.Cluster, holders map[int]*shards.Shard, p int) *shards.Shard {
-	if s := holders[p]; s != nil {
-		return s
-	}
 	if a, b, ok := eventlog.Children(p, cluster.Partitions()); ok {
 		for _, child := range []int{a, b} {
 			if s := holders[child]; s != nil {

@@ -32,3 +32,20 @@ func TestPartitionSplit(t *testing.T) {
 		t.Errorf("the audit trail is\n%s", out)
 	}
 }
+
+// The old rows of a split that was interrupted are deleted also when one of the two new
+// partitions has moved to another shard.
+func TestOldRowsOfASplitWhenItsPartitionsHaveMoved(t *testing.T) {
+	flags, urls := newShards(t)
+	on := func(args ...string) []string { return append(append(args, "--quiet"), flags...) }
+	mustDo(t, on("partition", "split", "0")...)
+	// As if it had been interrupted.
+	if _, err := poolOf(t, urls[0]).Exec(t.Context(), `INSERT INTO badged.moves (partition_id, move_id, role, source, target, revision, state)
+VALUES (0, gen_random_uuid(), 'source', 'a', '', 0, 'released')`); err != nil {
+		t.Fatal(err)
+	}
+	mustDo(t, on("partition", "move", "3", "--to=b")...)
+	if out := mustDo(t, on("partition", "split", "0")...); out != "partition 0 is split into 3 and 6: the rows that an earlier split left are deleted\n" {
+		t.Errorf("splitting again prints %q", out)
+	}
+}

@@ -137,6 +137,17 @@ func Undo(ctx context.Context, cfg Config) error {
 	return nil
 }
 
+// Begun returns the partitions of a database whose split was begun and is not complete: the
+// database has the rows of each.
+func Begun(ctx context.Context, q events.Querier) ([]int, error) {
+	rows, _ := q.Query(ctx, statements.Get("begun"))
+	partitions, err := pgx.CollectRows(rows, pgx.RowTo[int])
+	if err != nil {
+		return nil, fmt.Errorf("read which splits were begun: %w", err)
+	}
+	return partitions, nil
+}
+
 // child is one of the two partitions.
 type child struct {
 	share.Of

@@ -47,3 +47,7 @@ SELECT badged.split_partition($1, $2)
 -- name: forget the parent
 WITH timelines AS (DELETE FROM badged.timeline_ends WHERE partition = $1)
 DELETE FROM badged.rebuilt_partitions WHERE partition_id = $1
+
+-- name: begun
+-- Splits that were begun, or whose old rows are left.
+SELECT partition_id FROM badged.moves WHERE role = 'source' AND target = '' ORDER BY 1
