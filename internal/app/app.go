@@ -46,6 +46,7 @@ type App struct {
 	// cluster are the databases, and databases what this process has of each, in the
 	// same order.
 	cluster   *shards.Cluster
+	identity  shards.Guard
 	databases []*database
 	// share bounds the projectors of several databases.
 	share     *projector.Share

@@ -105,7 +105,7 @@ func (a *App) openDatabases(ctx context.Context, purpose string) (err error) {
 		}
 	}
 	a.cluster, err = shards.Open(ctx, shards.Config{
-		Databases: all, Logger: a.log,
+		Databases: all, Logger: a.log, Guard: &a.identity,
 		Check: func(ctx context.Context, i int) error {
 			if err := a.checkPooler(ctx, a.databases[i]); err != nil {
 				return err
@@ -220,6 +220,7 @@ func (a *App) pool(ctx context.Context, d *database, purpose string, maxConns in
 		// A standby lags: clients would be compared with old badges.
 		cfg.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
 	}
+	a.identity.Configure(cfg.ConnConfig, d.config.Name) // first: the timeline of another server says nothing
 	a.timelines.Configure(cfg.ConnConfig)
 	if a.traces != nil {
 		cfg.ConnConfig.Tracer = a.traces

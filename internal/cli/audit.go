@@ -154,7 +154,7 @@ func (c *auditVerifyCmd) Run(ctx context.Context, streams Streams) error {
 
 // verify verifies the audit trail of a database.
 func (c *auditVerifyCmd) verify(ctx context.Context, streams Streams, s config.Shard) error {
-	pool, err := openPool(ctx, s)
+	pool, err := openPool(ctx, s, &shards.Guard{})
 	if err != nil {
 		return err
 	}

@@ -314,7 +314,7 @@ func (f *findings) schema(ctx context.Context, conn *pgx.Conn, database config.S
 	if err := conn.QueryRow(ctx, `SELECT max(version_id) FROM badged.schema_migrations WHERE is_applied`).Scan(&newest); err == nil && newest > all[len(all)-1].Version {
 		f.add(isRisk, "schema: migration %d of a newer release is applied: finish the upgrade", newest)
 	}
-	pool, err := openPool(ctx, database)
+	pool, err := openPool(ctx, database, &shards.Guard{})
 	if err != nil {
 		f.add(isFailure, "log: %s", oneLine(err))
 		return true

@@ -42,22 +42,23 @@ func openDatabase(ctx context.Context, d config.Database) (*pgxpool.Pool, *event
 // openShards connects to all shards of a migrated cluster, or to the only database.
 // Close the cluster. Shards may be away; see [shards.Shard.Err].
 func openShards(ctx context.Context, d config.Database) (*shards.Cluster, error) {
-	databases, err := openPools(ctx, d)
+	var guard shards.Guard
+	databases, err := openPools(ctx, d, &guard)
 	if err != nil {
 		return nil, err
 	}
-	return shards.Open(ctx, shards.Config{Databases: databases})
+	return shards.Open(ctx, shards.Config{Databases: databases, Guard: &guard})
 }
 
-// openPools returns pools for all databases, without connecting.
-func openPools(ctx context.Context, d config.Database) ([]shards.Database, error) {
+// openPools returns guarded pools for all databases, without connecting.
+func openPools(ctx context.Context, d config.Database, guard *shards.Guard) ([]shards.Database, error) {
 	all, err := d.All()
 	if err != nil {
 		return nil, err
 	}
 	var databases []shards.Database
 	for _, s := range all {
-		pool, err := openPool(ctx, s)
+		pool, err := openPool(ctx, s, guard)
 		if err != nil {
 			closePools(databases)
 			return nil, err
@@ -67,7 +68,7 @@ func openPools(ctx context.Context, d config.Database) ([]shards.Database, error
 	return databases, nil
 }
 
-func openPool(ctx context.Context, s config.Shard) (*pgxpool.Pool, error) {
+func openPool(ctx context.Context, s config.Shard, guard *shards.Guard) (*pgxpool.Pool, error) {
 	cfg, err := s.PoolConfig()
 	if err != nil {
 		return nil, err
@@ -79,6 +80,7 @@ func openPool(ctx context.Context, s config.Shard) (*pgxpool.Pool, error) {
 	if _, err := pooler.Find(ctx, cfg.ConnConfig); err != nil && (s.Name == "" || errors.Is(err, pooler.ErrShared) || errors.Is(err, pooler.ErrOneSession)) {
 		return nil, inShard(s, err)
 	}
+	guard.Configure(cfg.ConnConfig, s.Name)
 	projector.ConfigurePool(cfg)
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {

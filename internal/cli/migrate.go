@@ -117,7 +117,8 @@ func (c *migrateUpCmd) Run(ctx context.Context, streams Streams) error {
 		pool.Close()
 		return nil
 	}
-	databases, err := openPools(ctx, c.Database)
+	var guard shards.Guard
+	databases, err := openPools(ctx, c.Database, &guard)
 	if err != nil {
 		return err
 	}
@@ -129,7 +130,7 @@ func (c *migrateUpCmd) Run(ctx context.Context, streams Streams) error {
 	if made.Adopted != "" {
 		fmt.Fprintf(streams.Out, "shard %s: keeps what it has, and all partitions\n", made.Adopted)
 	}
-	cluster, err := shards.Open(ctx, shards.Config{Databases: databases})
+	cluster, err := shards.Open(ctx, shards.Config{Databases: databases, Guard: &guard})
 	if err != nil {
 		return err
 	}

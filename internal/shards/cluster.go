@@ -41,6 +41,8 @@ type Config struct {
 	// Check, if not nil, is called when a shard is reached for the first time, with its
 	// index among Databases. If it fails, the shard is away.
 	Check func(ctx context.Context, index int) error
+	// Guard, if not nil, is that of the pools: see [Guard.Configure].
+	Guard *Guard
 	// Interval is how often Run reads the maps. Default 1s.
 	Interval time.Duration
 	// Patience is how long a shard may take to answer until it is away. Default 2s, and
@@ -211,6 +213,9 @@ func (c *Cluster) openAll(ctx context.Context, patience time.Duration) error {
 		break
 	}
 	c.id, c.partitions = merged.cluster, merged.first
+	if c.cfg.Guard != nil {
+		c.cfg.Guard.cluster.Store(&c.id)
+	}
 	var errs []error
 	for _, s := range c.shards {
 		s.Log = events.Attach(s.Pool, c.partitions)

@@ -157,6 +157,12 @@ func merge(views []view, starting bool) (placement, error) {
 	return all, errors.Join(errs...)
 }
 
+// begun reports whether the map has any partition into which one was split.
+func (m *placement) begun(partition int) bool {
+	a, b, ok := eventlog.Children(partition, m.first)
+	return ok && (m.place(a).Revision > 0 || m.place(b).Revision > 0 || m.begun(a) || m.begun(b))
+}
+
 // check refuses what disagrees with the map.
 func (m *placement) check(views []view, starting bool, refuse func(why error, format string, args ...any)) {
 	given := map[string]bool{}
@@ -182,6 +188,10 @@ func (m *placement) check(views []view, starting bool, refuse func(why error, fo
 				case place.Shard == "" && place.Revision > 0:
 					refuse(ErrClaims, "shard %s holds partition %d, which was split at revision %d of the map: the database was restored from before the split; run `badged partition list`",
 						v.name, p, place.Revision)
+				case m.begun(p):
+					a, b, _ := eventlog.Children(p, m.first)
+					refuse(ErrClaims, "shard %s holds partition %d, which was split into %d and %d, as other shards know: the database was restored from before the split; run `badged partition list`",
+						v.name, p, a, b)
 				case place.Shard != v.name:
 					refuse(ErrClaims, "shard %s holds partition %d, which the map gives to shard %s since revision %d: the database was restored from before a move; run `badged partition list`",
 						v.name, p, place.Shard, place.Revision)

@@ -184,15 +184,21 @@ func (c *Cluster) refresh(ctx context.Context, some []*Shard) {
 		return
 	}
 	merged, err := merge(all, false)
-	// A partition that moves between two reads is held twice, as it seems: the map
-	// decides.
-	if err != nil && !only(err, ErrClaims) {
-		if before.problem == nil || before.problem.Error() != err.Error() {
+	news := err != nil && (before.problem == nil || before.problem.Error() != err.Error())
+	switch {
+	case only(err, ErrMissing):
+		if news {
+			c.cfg.Logger.ErrorContext(ctx, "a shard has joined that this process does not know: its users' events are refused here until the process is started with it", "error", err)
+		}
+	case err != nil && !only(err, ErrClaims, ErrMissing):
+		if news {
 			c.cfg.Logger.ErrorContext(ctx, "the shards disagree: the last map stays in use", "error", err)
 		}
 		c.publish(before.placement, err)
 		return
 	}
+	// A partition that moves between two reads is held twice, as it seems: the map
+	// decides.
 	for p, place := range before.places {
 		if place.Revision > merged.place(p).Revision { // the shard that knew it is away
 			merged.put(p, place)
@@ -206,8 +212,12 @@ func (c *Cluster) refresh(ctx context.Context, some []*Shard) {
 	}
 }
 
-// learn keeps what a shard said.
+// learn keeps what a shard said. A database that is not the shard is away, like one that
+// cannot be reached: nothing may be written there, and the others go on.
 func (c *Cluster) learn(ctx context.Context, s *Shard, v view) {
+	if err := c.mistaken(v); err != nil {
+		v = view{name: v.name, began: v.began, err: err}
+	}
 	if v.err == nil && !isClosed(s.ready) {
 		v.err = s.check(ctx)
 	}
@@ -221,12 +231,23 @@ func (c *Cluster) learn(ctx context.Context, s *Shard, v view) {
 	s.last = v
 }
 
-// only reports whether all reasons of a merge that failed are one.
-func only(err, why error) bool {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return !slices.ContainsFunc(joined.Unwrap(), func(e error) bool { return !errors.Is(e, why) })
+// mistaken returns why a database that was read cannot be used as the shard.
+func (c *Cluster) mistaken(v view) error {
+	switch {
+	case errors.Is(v.err, events.ErrNotMigrated) || v.err == nil && v.cluster == "":
+		return errNoShard
+	case v.err != nil:
+		return v.err
 	}
-	return false
+	return mistaken(v.cluster, v.member, c.id, v.name)
+}
+
+// only reports whether all reasons of a merge that failed are among some.
+func only(err error, whys ...error) bool {
+	joined, ok := err.(interface{ Unwrap() []error })
+	return ok && !slices.ContainsFunc(joined.Unwrap(), func(e error) bool {
+		return !slices.ContainsFunc(whys, func(why error) bool { return errors.Is(e, why) })
+	})
 }
 
 func isClosed(c <-chan struct{}) bool {

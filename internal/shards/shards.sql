@@ -13,6 +13,9 @@ FROM badged.shard_partitions AS m FULL JOIN badged.partitions AS p USING (partit
 -- name: is it a shard
 SELECT s.name FROM badged.shard AS s
 
+-- name: which shard is it
+SELECT s.cluster::text, s.name FROM badged.shard AS s
+
 -- name: lock forming
 -- Also tells databases apart, other than by URLs, which have many forms.
 SELECT extract(epoch FROM pg_postmaster_start_time())::text || ' ' || d.oid::text, pg_try_advisory_lock($1)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
@@ -326,4 +328,84 @@ func TestADatabaseIsGivenTwice(t *testing.T) {
 		t.Errorf("form: %v", err)
 	}
 	form(t, all)
+}
+
+// A running process writes nothing to a database that is not the shard any more, as after a
+// failover to a wrong server, and follows the moves of the others.
+func TestADatabaseThatIsNotTheShardIsAway(t *testing.T) {
+	for name, tc := range map[string]struct {
+		sql, back string
+		why       error
+	}{
+		"of another cluster": {`UPDATE badged.shard SET cluster = gen_random_uuid()`, `UPDATE badged.shard SET cluster = $1::uuid`, shards.ErrForeign},
+		"another shard":      {`UPDATE badged.shard SET name = 'b'`, `UPDATE badged.shard SET name = 'c' WHERE $1 <> ''`, shards.ErrMisnamed},
+		"empty":              {`DELETE FROM badged.shard`, `INSERT INTO badged.shard (cluster, name, formed_at) VALUES ($1::uuid, 'c', now())`, shards.ErrEmpty},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := databases(t, "a", "b", "c")
+			form(t, all)
+			var guard shards.Guard
+			guarded := again(t, all)
+			for i, d := range guarded {
+				cfg := d.Pool.Config()
+				guard.Configure(cfg.ConnConfig, d.Name)
+				pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				guarded[i].Pool = pool
+			}
+			c, err := shards.Open(t.Context(), shards.Config{Databases: guarded, Guard: &guard})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(c.Close)
+			exec(t, all[2], tc.sql)
+			move(t, all[0], all[1], 0, 2)
+			if err := c.Reload(t.Context()); err != nil {
+				t.Errorf("the maps disagree: %v", err)
+			}
+			if err := c.Shard("c").Err(); !errors.Is(err, shards.ErrAway) || !errors.Is(err, tc.why) || !slices.Equal(c.Away(), []int{4, 5}) {
+				t.Errorf("c: %v; away: %v", err, c.Away())
+			}
+			if s := c.ShardOf(0); s.Name != "b" || !s.Holds(0) {
+				t.Errorf("partition 0 is on %s", s.Name)
+			}
+			if _, err := pgx.ConnectConfig(t.Context(), guarded[2].Pool.Config().ConnConfig); !errors.Is(err, tc.why) {
+				t.Errorf("a new connection: %v", err)
+			}
+			exec(t, all[2], tc.back, c.ID())
+			await(t, c, func() bool { return len(c.Away()) == 0 })
+		})
+	}
+}
+
+// A process that does not know a new shard serves the partitions of the others, and follows
+// their moves.
+func TestAShardThatAProcessDoesNotKnow(t *testing.T) {
+	all := databases(t, "a", "b", "c")
+	form(t, all[:2])
+	c := open(t, all[:2])
+	form(t, all)
+	move(t, all[0], all[2], 0, 2)
+	move(t, all[0], all[1], 1, 2)
+	if err := c.Reload(t.Context()); !errors.Is(err, shards.ErrMissing) || !strings.Contains(err.Error(), "the map gives the partitions 0 to shard c") {
+		t.Errorf("the problem is %v", err)
+	}
+	if s := c.ShardOf(1); s == nil || s.Name != "b" || !s.Holds(1) {
+		t.Errorf("partition 1 is on %v", s)
+	}
+	if s := c.ShardOf(0); s != nil || !slices.Equal(c.Away(), []int{0}) {
+		t.Errorf("partition 0 is on %v; away: %v", s, c.Away())
+	}
+}
+
+// The map of a shard that was restored from before a split shows it by what the others have.
+func TestAShardFromBeforeASplitIsRefused(t *testing.T) {
+	all := databases(t, "a", "b")
+	form(t, all)
+	exec(t, all[1], `SELECT badged.map_partition(12, 'b', 2)`)
+	if err := refuses(t, shards.ErrClaims, all); !strings.Contains(err.Error(), "shard a holds partition 0, which was split into 6 and 12") {
+		t.Error(err)
+	}
 }
