@@ -11,6 +11,8 @@ import (
 
 	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/bucket"
+	"github.com/badged/badged/internal/cli/connect"
+	"github.com/badged/badged/internal/cli/terminal"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/operators"
 	"github.com/badged/badged/internal/progress"
@@ -88,7 +90,7 @@ func (s *archivedSum) addAll(more archivedSum) {
 
 // Run archives and prints the result.
 func (c *archiveCmd) Run(ctx context.Context, streams Streams) error {
-	cluster, err := openShards(ctx, c.Database)
+	cluster, err := connect.Shards(ctx, c.Database)
 	if err != nil {
 		return err
 	}
@@ -163,7 +165,7 @@ func (c *archiveCmd) reencrypt(ctx context.Context, streams Streams, to string) 
 	if c.JSON {
 		return done, json.NewEncoder(streams.Out).Encode(done)
 	}
-	_, err = fmt.Fprintf(streams.Out, "%s encrypted again, %s bytes; every file is under the first key now\n", counted(int64(done.Files), "file"), progress.Count(done.Bytes))
+	_, err = fmt.Fprintf(streams.Out, "%s encrypted again, %s bytes; every file is under the first key now\n", terminal.Counted(int64(done.Files), "file"), progress.Count(done.Bytes))
 	return done, err
 }
 
@@ -199,7 +201,7 @@ func (c *archiveCmd) print(w io.Writer, p archiving.Result) error {
 		return json.NewEncoder(w).Encode(p)
 	}
 	_, err := fmt.Fprintf(w, "partition %d: %s in %s archived, %s cut off the log; %s\n",
-		p.Partition, counted(p.Events, "event"), counted(int64(p.Files), "file"), counted(int64(p.Dropped), "table"), p.Kept)
+		p.Partition, terminal.Counted(p.Events, "event"), terminal.Counted(int64(p.Files), "file"), terminal.Counted(int64(p.Dropped), "table"), p.Kept)
 	return err
 }
 
@@ -212,8 +214,8 @@ func (c *archiveCmd) finish(w io.Writer, sum archivedSum) error {
 		_, err := fmt.Fprintf(w, "nothing to archive; of the first partition, %s\n", sum.kept)
 		return err
 	}
-	_, err := fmt.Fprintf(w, "%s of %s archived in %s, %s bytes\n", counted(sum.Events, "event"),
-		counted(int64(sum.Partitions), "partition"), counted(int64(sum.Files), "file"), progress.Count(sum.Bytes))
+	_, err := fmt.Fprintf(w, "%s of %s archived in %s, %s bytes\n", terminal.Counted(sum.Events, "event"),
+		terminal.Counted(int64(sum.Partitions), "partition"), terminal.Counted(int64(sum.Files), "file"), progress.Count(sum.Bytes))
 	return err
 }
 
@@ -290,7 +292,7 @@ type restoreCmd struct {
 
 // Run restores the log and prints what it has appended.
 func (c *restoreCmd) Run(ctx context.Context, streams Streams) error {
-	cluster, err := openShards(ctx, c.Database)
+	cluster, err := connect.Shards(ctx, c.Database)
 	if err != nil {
 		return err
 	}
@@ -332,6 +334,6 @@ func (c *restoreCmd) print(w io.Writer, done archiving.Restored) error {
 		return json.NewEncoder(w).Encode(done)
 	}
 	_, err := fmt.Fprintf(w, "%s of %s restored from %s; projectors fold them next, and badged lag shows how far they are\n",
-		counted(done.Events, "event"), counted(int64(done.Partitions), "partition"), counted(int64(done.Files), "file"))
+		terminal.Counted(done.Events, "event"), terminal.Counted(int64(done.Partitions), "partition"), terminal.Counted(int64(done.Files), "file"))
 	return err
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/cli/connect"
+	"github.com/badged/badged/internal/cli/terminal"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/operators"
 	"github.com/badged/badged/internal/progress"
@@ -51,7 +53,7 @@ const auditPage = 500
 
 // Run prints actions, newest first.
 func (c *auditListCmd) Run(ctx context.Context, streams Streams) error {
-	cluster, err := openShards(ctx, c.Database)
+	cluster, err := connect.Shards(ctx, c.Database)
 	if err != nil {
 		return err
 	}
@@ -147,14 +149,14 @@ func (c *auditVerifyCmd) Run(ctx context.Context, streams Streams) error {
 	}
 	var errs []error
 	for _, s := range all { // one shard of several can be verified
-		errs = append(errs, inShard(s, c.verify(ctx, streams, s)))
+		errs = append(errs, connect.InShard(s, c.verify(ctx, streams, s)))
 	}
 	return errors.Join(errs...)
 }
 
 // verify verifies the audit trail of a database.
 func (c *auditVerifyCmd) verify(ctx context.Context, streams Streams, s config.Shard) error {
-	pool, err := openPool(ctx, s, &shards.Guard{})
+	pool, err := connect.Pool(ctx, s, &shards.Guard{})
 	if err != nil {
 		return err
 	}
@@ -172,9 +174,9 @@ func (c *auditVerifyCmd) verify(ctx context.Context, streams Streams, s config.S
 		return err
 	}
 	if c.JSON {
-		err = printJSON(streams.Out, shardVerified{s.Name, v})
+		err = terminal.PrintJSON(streams.Out, shardVerified{s.Name, v})
 	} else if v.Fault == nil {
-		err = printVerifiedAudit(streams, prefix(s), v)
+		err = printVerifiedAudit(streams, connect.Prefix(s), v)
 	}
 	if err == nil && v.Fault != nil {
 		return v.Fault
@@ -193,7 +195,7 @@ func printVerifiedAudit(streams Streams, prefix string, v admin.AuditVerified) e
 	if v.Pruned > 0 {
 		pruned = fmt.Sprintf("; %s before them pruned", progress.Count(v.Pruned))
 	}
-	_, err := fmt.Fprintf(streams.Out, "%s%s verified: none was changed, removed or inserted%s\n", prefix, counted(v.Records, "record"), pruned)
+	_, err := fmt.Fprintf(streams.Out, "%s%s verified: none was changed, removed or inserted%s\n", prefix, terminal.Counted(v.Records, "record"), pruned)
 	if err == nil && v.Count > 0 {
 		_, err = fmt.Fprintf(streams.Out, "%s--count=%d --head=%s\n", prefix, v.Count, v.Head)
 	}
@@ -220,7 +222,7 @@ func (c *auditPruneCmd) Validate() error {
 
 // Run prunes the audit trail.
 func (c *auditPruneCmd) Run(ctx context.Context, streams Streams) error {
-	cluster, err := openShards(ctx, c.Database)
+	cluster, err := connect.Shards(ctx, c.Database)
 	if err != nil {
 		return err
 	}
@@ -228,13 +230,13 @@ func (c *auditPruneCmd) Run(ctx context.Context, streams Streams) error {
 	return operators.Each(ctx, cluster, func(s *shards.Shard) error {
 		start, err := admin.PruneAudit(ctx, s.Pool, admin.OSUser(), c.Before)
 		if errors.Is(err, admin.ErrNothingToPrune) {
-			_, err = fmt.Fprintln(streams.Out, prefixOf(s)+"nothing to do:", err)
+			_, err = fmt.Fprintln(streams.Out, connect.PrefixOf(s)+"nothing to do:", err)
 			return err
 		}
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(streams.Out, "%sthe audit trail begins behind record %d now\n%[1]s--count=%[2]d --head=%s\n", prefixOf(s), start.Count, start.Head)
+		_, err = fmt.Fprintf(streams.Out, "%sthe audit trail begins behind record %d now\n%[1]s--count=%[2]d --head=%s\n", connect.PrefixOf(s), start.Count, start.Head)
 		return err
 	})
 }

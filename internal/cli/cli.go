@@ -14,6 +14,9 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/badged/badged/internal/cli/offline"
+	"github.com/badged/badged/internal/cli/partition"
+	"github.com/badged/badged/internal/cli/terminal"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/version"
 )
@@ -26,42 +29,39 @@ const (
 )
 
 // Streams are the standard streams of a command.
-type Streams struct {
-	In       io.Reader
-	Out, Err io.Writer
-}
+type Streams = terminal.Streams
 
 // commands is the grammar.
 type commands struct {
 	Config kong.ConfigFlag `help:"YAML file of settings, named like the flags." placeholder:"FILE" env:"BADGED_CONFIG"`
 
-	Demo        demoCmd        `cmd:"" help:"Run a demo without installing or configuring anything: a private Postgres, and a page with a simulated chat and live badges."`
-	Serve       serveCmd       `cmd:"" help:"Run the server, with all roles or some."`
-	Ingest      ingestCmd      `cmd:"" help:"Read events from Kafka, NATS JetStream or Redis Streams, and publish them."`
-	Relay       relayCmd       `cmd:"" help:"Carry events from an outbox in the database of the chat backend to badged."`
-	Tail        tailCmd        `cmd:"" help:"Publish events and badges that change to Kafka, NATS JetStream or Redis Streams."`
-	Settings    configCmd      `cmd:"" name:"config" help:"Check settings."`
-	Migrate     migrateCmd     `cmd:"" help:"Create or update the schema of the database."`
-	Load        loadCmd        `cmd:"" help:"Publish a file of traffic, or traffic of rooms, and print the totals."`
-	Import      importCmd      `cmd:"" help:"Publish the states of users of another system, and compare the badges with them."`
-	User        userCmd        `cmd:"" help:"Show or explain the badge of a user."`
-	Lag         lagCmd         `cmd:"" help:"Show how far each partition is behind, and which process folds it."`
-	Log         logCmd         `cmd:"" help:"Print the events of the log, a line of JSON for each."`
-	Verify      verifyCmd      `cmd:"" help:"Replay the log and compare the badges with it."`
-	Rebuild     rebuildCmd     `cmd:"" help:"Replay the log and correct the badges, while the service runs."`
-	Partition   partitionCmd   `cmd:"" help:"List partitions, move them to other shards, and split them."`
-	Archive     archiveCmd     `cmd:"" help:"Move old events from the log to files, while the service runs."`
-	Restore     restoreCmd     `cmd:"" help:"Fill the log of a new database from an archive."`
-	DeadLetters deadLettersCmd `cmd:"" name:"deadletters" help:"List, retry or discard events that could not be folded or were none."`
-	Audit       auditCmd       `cmd:"" help:"List, verify or prune the audit trail."`
-	MCP         mcpCmd         `cmd:"" name:"mcp" help:"Answer an assistant over the Model Context Protocol, on standard input and output."`
-	RepairLog   repairLogCmd   `cmd:"" name:"repair-log" help:"Renumber the log after moving it to another Postgres cluster by a dump or replication."`
-	Keys        keysCmd        `cmd:"" help:"Make keys of publishers, readers and admins."`
-	Size        sizeCmd        `cmd:"" help:"Estimate what a chat of some size takes: cores, disk, WAL, Redis, gateways."`
-	Token       tokenCmd       `cmd:"" help:"Print a client token for a user, for development and smoke tests."`
-	Conformance conformanceCmd `cmd:"" help:"Check a client of the protocol badge.v1, in any language, against a scripted server."`
-	Ready       readyCmd       `cmd:"" help:"Check that a running server can serve: the health check of containers."`
-	Version     versionCmd     `cmd:"" help:"Print the version."`
+	Demo        demoCmd             `cmd:"" help:"Run a demo without installing or configuring anything: a private Postgres, and a page with a simulated chat and live badges."`
+	Serve       serveCmd            `cmd:"" help:"Run the server, with all roles or some."`
+	Ingest      ingestCmd           `cmd:"" help:"Read events from Kafka, NATS JetStream or Redis Streams, and publish them."`
+	Relay       relayCmd            `cmd:"" help:"Carry events from an outbox in the database of the chat backend to badged."`
+	Tail        tailCmd             `cmd:"" help:"Publish events and badges that change to Kafka, NATS JetStream or Redis Streams."`
+	Settings    configCmd           `cmd:"" name:"config" help:"Check settings."`
+	Migrate     migrateCmd          `cmd:"" help:"Create or update the schema of the database."`
+	Load        loadCmd             `cmd:"" help:"Publish a file of traffic, or traffic of rooms, and print the totals."`
+	Import      importCmd           `cmd:"" help:"Publish the states of users of another system, and compare the badges with them."`
+	User        userCmd             `cmd:"" help:"Show or explain the badge of a user."`
+	Lag         lagCmd              `cmd:"" help:"Show how far each partition is behind, and which process folds it."`
+	Log         logCmd              `cmd:"" help:"Print the events of the log, a line of JSON for each."`
+	Verify      verifyCmd           `cmd:"" help:"Replay the log and compare the badges with it."`
+	Rebuild     rebuildCmd          `cmd:"" help:"Replay the log and correct the badges, while the service runs."`
+	Partition   partition.Cmd       `cmd:"" help:"List partitions, move them to other shards, and split them."`
+	Archive     archiveCmd          `cmd:"" help:"Move old events from the log to files, while the service runs."`
+	Restore     restoreCmd          `cmd:"" help:"Fill the log of a new database from an archive."`
+	DeadLetters deadLettersCmd      `cmd:"" name:"deadletters" help:"List, retry or discard events that could not be folded or were none."`
+	Audit       auditCmd            `cmd:"" help:"List, verify or prune the audit trail."`
+	MCP         mcpCmd              `cmd:"" name:"mcp" help:"Answer an assistant over the Model Context Protocol, on standard input and output."`
+	RepairLog   repairLogCmd        `cmd:"" name:"repair-log" help:"Renumber the log after moving it to another Postgres cluster by a dump or replication."`
+	Keys        offline.Keys        `cmd:"" help:"Make keys of publishers, readers and admins."`
+	Size        offline.Size        `cmd:"" help:"Estimate what a chat of some size takes: cores, disk, WAL, Redis, gateways."`
+	Token       offline.Token       `cmd:"" help:"Print a client token for a user, for development and smoke tests."`
+	Conformance offline.Conformance `cmd:"" help:"Check a client of the protocol badge.v1, in any language, against a scripted server."`
+	Ready       readyCmd            `cmd:"" help:"Check that a running server can serve: the health check of containers."`
+	Version     versionCmd          `cmd:"" help:"Print the version."`
 }
 
 // Main runs the command line and returns the exit code. The first interrupt

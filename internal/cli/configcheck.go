@@ -15,6 +15,8 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/app"
+	"github.com/badged/badged/internal/cli/connect"
+	"github.com/badged/badged/internal/cli/terminal"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/pooler"
 	"github.com/badged/badged/internal/shards"
@@ -101,26 +103,19 @@ func checkConfig(ctx context.Context, model *kong.Application, args []string, st
 	}
 	switch {
 	case len(report.Mistakes) > 0:
-		say(streams.Err, errors.New(plural(len(report.Mistakes), "mistake")+" in the settings: a server would not start, or not behave as intended"), "")
+		say(streams.Err, errors.New(terminal.Counted(int64(len(report.Mistakes)), "mistake")+" in the settings: a server would not start, or not behave as intended"), "")
 		return exitUsage
 	case failures > 0:
-		say(streams.Err, errors.New(plural(failures, "failed check")+" of Postgres and Redis"), "")
+		say(streams.Err, errors.New(terminal.Counted(int64(failures), "failed check")+" of Postgres and Redis"), "")
 		return exitFailed
 	}
 	return exitDone
 }
 
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
 // print prints the report.
 func (r *configReport) print(w io.Writer, asJSON bool) error {
 	if asJSON {
-		return printJSON(w, r)
+		return terminal.PrintJSON(w, r)
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "SETTING\tVALUE\tFROM")
@@ -173,7 +168,7 @@ func lookAround(ctx context.Context, cfg *config.Server) []finding {
 		cancel()
 		for _, f := range one {
 			failed = failed || f.State == isFailure
-			found = append(found, finding{f.State, prefix(s) + f.Text})
+			found = append(found, finding{f.State, connect.Prefix(s) + f.Text})
 		}
 	}
 	if cfg.Sharded() && !failed && len(databases) > 0 {
@@ -189,7 +184,7 @@ func lookAround(ctx context.Context, cfg *config.Server) []finding {
 
 // cluster checks that the shards are one cluster.
 func (f *findings) cluster(ctx context.Context, d config.Database) {
-	c, err := openShards(ctx, d)
+	c, err := connect.Shards(ctx, d)
 	if err != nil {
 		f.add(isFailure, "shards: %s", oneLine(err))
 		return
@@ -314,7 +309,7 @@ func (f *findings) schema(ctx context.Context, conn *pgx.Conn, database config.S
 	if err := conn.QueryRow(ctx, `SELECT max(version_id) FROM badged.schema_migrations WHERE is_applied`).Scan(&newest); err == nil && newest > all[len(all)-1].Version {
 		f.add(isRisk, "schema: migration %d of a newer release is applied: finish the upgrade", newest)
 	}
-	pool, err := openPool(ctx, database, &shards.Guard{})
+	pool, err := connect.Pool(ctx, database, &shards.Guard{})
 	if err != nil {
 		f.add(isFailure, "log: %s", oneLine(err))
 		return true
@@ -370,7 +365,7 @@ func (f *findings) privileges(ctx context.Context, conn *pgx.Conn) {
 		f.add(isFailure, "privileges: GRANT USAGE ON SCHEMA badged is missing")
 	case len(missing) > 0:
 		f.add(isFailure, "privileges: %s missing, such as %s: run `badged migrate grant server %s` as the owner of the schema",
-			plural(len(missing), "privilege"), missing[0], conn.Config().User)
+			terminal.Counted(int64(len(missing)), "privilege"), missing[0], conn.Config().User)
 	default:
 		f.add(isOK, "privileges: the role has all that serving needs")
 	}

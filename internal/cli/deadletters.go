@@ -10,6 +10,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/cli/connect"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/operators"
 	"github.com/badged/badged/internal/shards"
@@ -33,7 +34,7 @@ type deadLettersListCmd struct {
 
 // Run prints every dead letter.
 func (c *deadLettersListCmd) Run(ctx context.Context, streams Streams) error {
-	cluster, err := openShards(ctx, c.Database)
+	cluster, err := connect.Shards(ctx, c.Database)
 	if err != nil {
 		return err
 	}
@@ -130,7 +131,7 @@ func (c *deadLettersRetryCmd) Validate() error {
 // Run retries the selected dead letters. It continues after an error, and
 // fails if one still cannot be folded.
 func (c *deadLettersRetryCmd) Run(ctx context.Context, streams Streams) error {
-	cluster, err := openShards(ctx, c.Database)
+	cluster, err := connect.Shards(ctx, c.Database)
 	if err != nil {
 		return err
 	}
@@ -158,7 +159,7 @@ func (c *deadLettersDiscardCmd) Validate() error {
 // Run deletes the selected dead letters and prints each as JSON, so that a
 // mistake loses nothing.
 func (c *deadLettersDiscardCmd) Run(ctx context.Context, streams Streams) error {
-	cluster, err := openShards(ctx, c.Database)
+	cluster, err := connect.Shards(ctx, c.Database)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/cli/connect"
+	"github.com/badged/badged/internal/cli/terminal"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/operators"
 	"github.com/badged/badged/internal/progress"
@@ -40,7 +42,7 @@ func (c *userExplainCmd) Run(ctx context.Context, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	cluster, err := openShards(ctx, c.Database)
+	cluster, err := connect.Shards(ctx, c.Database)
 	if err != nil {
 		return err
 	}
@@ -61,14 +63,14 @@ func (c *userExplainCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	if c.JSON {
-		err = printJSON(streams.Out, e)
+		err = terminal.PrintJSON(streams.Out, e)
 	} else {
 		err = printExplanation(streams.Out, e)
 	}
 	if err == nil && !e.Agrees {
 		t := e.Table
 		err = fmt.Errorf("the tables differ from the log: they have total %d, mentions %d, %s, version %d: run `badged verify --user %s`",
-			t.Total, t.Mentions, counted(t.UnreadConversations, "unread conversation"), t.Version, c.User)
+			t.Total, t.Mentions, terminal.Counted(t.UnreadConversations, "unread conversation"), t.Version, c.User)
 	}
 	return err
 }
@@ -123,7 +125,7 @@ func printExplanation(w io.Writer, e replay.Explanation) error {
 	for _, category := range slices.Sorted(maps.Keys(e.Categories)) {
 		rows = append(rows, fmt.Sprintf("  %s\t%d", category, e.Categories[category]))
 	}
-	rows = append(rows, "unread in\t"+counted(e.UnreadConversations, "conversation"), fmt.Sprintf("version\t%d", e.Version))
+	rows = append(rows, "unread in\t"+terminal.Counted(e.UnreadConversations, "conversation"), fmt.Sprintf("version\t%d", e.Version))
 	if e.At != nil {
 		rows = append(rows, "as of\t"+stamp(*e.At))
 	}
@@ -138,7 +140,7 @@ func printExplanation(w io.Writer, e replay.Explanation) error {
 		p.conversation(c)
 	}
 	if e.MoreConversations > 0 {
-		p.line("\n… and %s more, which add %d", counted(int64(e.MoreConversations), "conversation"), e.MoreAdds)
+		p.line("\n… and %s more, which add %d", terminal.Counted(int64(e.MoreConversations), "conversation"), e.MoreAdds)
 	}
 	p.history(e.History)
 	p.delivered(e.Delivered)
@@ -154,10 +156,10 @@ func (p *explanationPrinter) conversation(c replay.ExplainedConversation) {
 	}
 	room := ""
 	if c.Members > 0 {
-		room = ", a room of " + counted(c.Members, "member")
+		room = ", a room of " + terminal.Counted(c.Members, "member")
 	}
 	p.line("\n%s adds %d: %d unread, %s%s; level %s, category %s%s", c.ConversationID, c.Adds, c.Unread,
-		counted(c.Mentions, "mention"), marked, c.Level, c.Category, room)
+		terminal.Counted(c.Mentions, "mention"), marked, c.Level, c.Category, room)
 	if c.LastRead != nil {
 		p.line("  read up to %d by %s", c.LastRead.UpToSeq, told(c.LastRead.LoggedEvent))
 	}
@@ -179,7 +181,7 @@ func (p *explanationPrinter) conversation(c replay.ExplainedConversation) {
 		p.table(rows...)
 	}
 	if c.MoreMessages > 0 {
-		p.line("  … and %s before", counted(c.MoreMessages, "message"))
+		p.line("  … and %s before", terminal.Counted(c.MoreMessages, "message"))
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/badged/badged/internal/cli/connect"
+	"github.com/badged/badged/internal/cli/terminal"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/importing"
 	"github.com/badged/badged/internal/progress"
@@ -74,7 +76,7 @@ func (c *loadCmd) Run(ctx context.Context, streams Streams) error {
 	}
 	var printErr error
 	if c.JSON {
-		printErr = printJSON(streams.Out, summary)
+		printErr = terminal.PrintJSON(streams.Out, summary)
 	} else {
 		printErr = summary.Print(streams.Out)
 	}
@@ -89,7 +91,7 @@ func (c *loadCmd) target(ctx context.Context) (traffic.Target, func(), error) {
 		}
 		return t, t.Close, nil
 	}
-	cluster, closeCluster, err := followShards(ctx, config.Database{DatabaseURL: c.DatabaseURL, Shards: c.Shards})
+	cluster, closeCluster, err := connect.Follow(ctx, config.Database{DatabaseURL: c.DatabaseURL, Shards: c.Shards})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -114,7 +116,7 @@ const shownLines = 20
 // Run imports the files and prints the summary. It fails if the badges differ from the
 // files in the end.
 func (c *importCmd) Run(ctx context.Context, streams Streams) error {
-	cluster, closeCluster, err := followShards(ctx, c.Database)
+	cluster, closeCluster, err := connect.Follow(ctx, c.Database)
 	if err != nil {
 		return err
 	}
@@ -145,10 +147,10 @@ func (c *importCmd) Run(ctx context.Context, streams Streams) error {
 	summary, err := importing.Import(ctx, cfg)
 	err = errors.Join(err, closeReport())
 	if more := bad - shownLines; more > 0 {
-		fmt.Fprintf(streams.Err, "and %s\n", counted(int64(more), "more bad line"))
+		fmt.Fprintf(streams.Err, "and %s\n", terminal.Counted(int64(more), "more bad line"))
 	}
 	if more := different - shownLines; more > 0 && !c.JSON {
-		fmt.Fprintf(streams.Out, "and %s\n", counted(int64(more), "more difference"))
+		fmt.Fprintf(streams.Out, "and %s\n", terminal.Counted(int64(more), "more difference"))
 	}
 	if err != nil && summary.Events == 0 {
 		return err
@@ -178,13 +180,13 @@ func (c *importCmd) report() (write func(importing.Difference) error, closeRepor
 func (c *importCmd) finish(w io.Writer, s importing.Summary, completed bool) error {
 	var err error
 	if c.JSON {
-		err = printJSON(w, s)
+		err = terminal.PrintJSON(w, s)
 	} else {
 		err = printImport(w, s, completed)
 	}
 	if err == nil && completed && s.Differences > 0 && !s.DryRun {
 		err = fmt.Errorf("the badges differ from the files: %s in %s; --report FILE writes them all",
-			differences(s.Differences), counted(s.RowsDifferent, "row"))
+			differences(s.Differences), terminal.Counted(s.RowsDifferent, "row"))
 	}
 	return err
 }
@@ -219,7 +221,7 @@ func printImport(w io.Writer, s importing.Summary, completed bool) error {
 	if completed {
 		text := differences(s.Differences)
 		if s.Differences > 0 {
-			text += " in " + counted(s.RowsDifferent, "row")
+			text += " in " + terminal.Counted(s.RowsDifferent, "row")
 		}
 		row("compared", "%s", text)
 	}

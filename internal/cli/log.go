@@ -10,6 +10,8 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/cli/connect"
+	"github.com/badged/badged/internal/cli/terminal"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/eventbatch"
 	"github.com/badged/badged/internal/operators"
@@ -76,7 +78,7 @@ func checkGiven(id *string) string {
 
 // Run prints the events of the log, a line of JSON for each.
 func (c *logCmd) Run(ctx context.Context, streams Streams) error {
-	cluster, closeCluster, err := followShards(ctx, c.Database)
+	cluster, closeCluster, err := connect.Follow(ctx, c.Database)
 	if err != nil {
 		return err
 	}
@@ -180,7 +182,7 @@ const lagCount = 1_000_000
 
 // Run prints the lag of every partition.
 func (c *lagCmd) Run(ctx context.Context, streams Streams) error {
-	cluster, err := openShards(ctx, c.Database)
+	cluster, err := connect.Shards(ctx, c.Database)
 	if err != nil {
 		return err
 	}
@@ -190,7 +192,7 @@ func (c *lagCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	if c.JSON {
-		return errors.Join(err, printJSON(streams.Out, lags))
+		return errors.Join(err, terminal.PrintJSON(streams.Out, lags))
 	}
 	return errors.Join(err, printLag(streams, lags, cluster.Sharded()))
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/badged/badged/internal/assistant"
+	"github.com/badged/badged/internal/cli/connect"
 	"github.com/badged/badged/internal/config"
 )
 
@@ -41,7 +42,7 @@ func (c *mcpCmd) Run(ctx context.Context, streams Streams) error {
 		defer operator.Close()
 		cfg.Operator = operator
 	}
-	cluster, closeCluster, err := followShards(ctx, c.Database)
+	cluster, closeCluster, err := connect.Follow(ctx, c.Database)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/cli/connect"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/pgfault"
 	"github.com/badged/badged/internal/pooler"
@@ -36,47 +37,17 @@ type migrateGrantCmd struct {
 
 // Run grants the privileges. Only the owner of the schema can.
 func (c *migrateGrantCmd) Run(ctx context.Context, streams Streams) error {
-	return eachDatabase(c.Database, func(s config.Shard) error {
-		cfg, err := migratedConfig(ctx, s)
+	return connect.Each(c.Database, func(s config.Shard) error {
+		cfg, err := connect.Migrated(ctx, s)
 		if err != nil {
 			return err
 		}
 		if err := migrations.Grant(ctx, cfg.ConnConfig, migrations.RoleKind(c.Kind), c.Role); err != nil {
 			return err
 		}
-		fmt.Fprintf(streams.Out, "%srole %s has the privileges of a %s in the schema badged, and no others\n", prefix(s), c.Role, c.Kind)
+		fmt.Fprintf(streams.Out, "%srole %s has the privileges of a %s in the schema badged, and no others\n", connect.Prefix(s), c.Role, c.Kind)
 		return nil
 	})
-}
-
-// eachDatabase does something with each database, in their order, until it fails.
-func eachDatabase(d config.Database, do func(config.Shard) error) error {
-	all, err := d.All()
-	if err != nil {
-		return err
-	}
-	for _, s := range all {
-		if err := do(s); err != nil {
-			return inShard(s, err)
-		}
-	}
-	return nil
-}
-
-// inShard says which shard an error is about, if there are several.
-func inShard(s config.Shard, err error) error {
-	if err != nil && s.Name != "" {
-		return fmt.Errorf("shard %s: %w", s.Name, err)
-	}
-	return err
-}
-
-// prefix begins a line about one of several shards.
-func prefix(s config.Shard) string {
-	if s.Name == "" {
-		return ""
-	}
-	return "shard " + s.Name + ": "
 }
 
 type migrateUpCmd struct {
@@ -110,7 +81,7 @@ func (c *migrateUpCmd) Run(ctx context.Context, streams Streams) error {
 	}
 	if !c.Sharded() {
 		// Report a log that servers would refuse.
-		pool, _, err := openDatabase(ctx, c.Database)
+		pool, _, err := connect.Database(ctx, c.Database)
 		if err != nil {
 			return err
 		}
@@ -118,13 +89,13 @@ func (c *migrateUpCmd) Run(ctx context.Context, streams Streams) error {
 		return nil
 	}
 	var guard shards.Guard
-	databases, err := openPools(ctx, c.Database, &guard)
+	databases, err := connect.Pools(ctx, c.Database, &guard)
 	if err != nil {
 		return err
 	}
 	made, err := shards.Form(ctx, slices.Clone(databases))
 	if err != nil {
-		closePools(databases)
+		connect.Close(databases)
 		return err
 	}
 	if made.Adopted != "" {
@@ -167,7 +138,7 @@ func (c *migrateUpCmd) partitionsOfAll(ctx context.Context) (n int, err error) {
 		have, err := migrations.Partitions(ctx, cfg.ConnConfig)
 		switch {
 		case err != nil:
-			return 0, inShard(s, err)
+			return 0, connect.InShard(s, err)
 		case have == 0:
 		case n != 0 && have != n:
 			return 0, fmt.Errorf("shard %s has %d partitions, and shard %s %d: all shards of a cluster have the same number", s.Name, have, first, n)
@@ -209,7 +180,7 @@ func migrateAll(ctx context.Context, streams Streams, all []config.Shard, partit
 		printing.Lock()
 		defer printing.Unlock()
 		for _, line := range lines {
-			fmt.Fprintf(streams.Out, "%s%s\n", prefix(all[i]), line)
+			fmt.Fprintf(streams.Out, "%s%s\n", connect.Prefix(all[i]), line)
 		}
 		return err
 	}
@@ -235,7 +206,7 @@ func migrateAll(ctx context.Context, streams Streams, all []config.Shard, partit
 		} else if pgfault.Of(errs[i]) == pgfault.OutOfMemory {
 			errs[i] = fmt.Errorf("%w; it takes some %d locks at a time: raise max_locks_per_transaction of the server", errs[i], locksPerPartition*partitions)
 		}
-		errs[i] = inShard(s, errs[i])
+		errs[i] = connect.InShard(s, errs[i])
 	}
 	err := errors.Join(errs...)
 	if err != nil && len(all) > 1 {
@@ -256,7 +227,7 @@ func migrateOne(ctx context.Context, s config.Shard, conn *pgx.ConnConfig, parti
 	applied, err := migrations.Up(ctx, migrations.Config{
 		Conn: conn, Partitions: partitions,
 		Retrying: func(err error, wait time.Duration) {
-			tell(fmt.Sprintf("badged: %sa migration could not get its locks and was rolled back; trying again in %v: %v", prefix(s), wait, err))
+			tell(fmt.Sprintf("badged: %sa migration could not get its locks and was rolled back; trying again in %v: %v", connect.Prefix(s), wait, err))
 		},
 	})
 	for _, m := range applied {
@@ -280,7 +251,7 @@ func (c *migrateStatusCmd) Run(ctx context.Context, streams Streams) error {
 	}
 	fmt.Fprintln(table, "MIGRATION\tAPPLIED")
 	total, pending := 0, 0
-	if err := eachDatabase(c.Database, func(s config.Shard) error {
+	if err := connect.Each(c.Database, func(s config.Shard) error {
 		cfg, err := s.PoolConfig()
 		if err != nil {
 			return err

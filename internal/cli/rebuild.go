@@ -9,6 +9,8 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/cli/connect"
+	"github.com/badged/badged/internal/cli/terminal"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/operators"
 	"github.com/badged/badged/internal/progress"
@@ -55,7 +57,7 @@ func (c *rebuildCmd) Validate() error {
 // Run corrects the tables and prints how they differed from the log. A
 // corrected difference is not a failure.
 func (c *rebuildCmd) Run(ctx context.Context, streams Streams) (err error) {
-	cluster, err := openShards(ctx, c.Database)
+	cluster, err := connect.Shards(ctx, c.Database)
 	if err != nil {
 		return err
 	}
@@ -88,7 +90,7 @@ func (c *rebuildCmd) Run(ctx context.Context, streams Streams) (err error) {
 			if c.User != "" {
 				return c.heal(ctx, streams.Out, replay.NewVerifier(s.Pool, s.Log).WithArchive(archive), s.Log.PartitionOf(c.User), bus)
 			}
-			done, err := c.rebuild(ctx, streams, rebuild.Config{Pool: s.Pool, Log: s.Log, Bus: bus, Archive: archive}, prefixOf(s))
+			done, err := c.rebuild(ctx, streams, rebuild.Config{Pool: s.Pool, Log: s.Log, Bus: bus, Archive: archive}, connect.PrefixOf(s))
 			sum.AddAll(done)
 			return done, err
 		})
@@ -130,7 +132,7 @@ func (c *rebuildCmd) print(w io.Writer, p rebuild.Result, prefix string) error {
 		return json.NewEncoder(w).Encode(p)
 	}
 	_, err := fmt.Fprintf(w, "%spartition %d: %s of %s differed from the log; it has new tables and a new epoch\n",
-		prefix, p.Partition, progress.Count(p.DifferentUsers), counted(p.Users, "user"))
+		prefix, p.Partition, progress.Count(p.DifferentUsers), terminal.Counted(p.Users, "user"))
 	for _, d := range p.First {
 		_, lineErr := fmt.Fprintf(w, "  %s\n", d)
 		err = errors.Join(err, lineErr)
@@ -145,10 +147,10 @@ func (c *rebuildCmd) finish(w io.Writer, sum admin.Rebuilt) error {
 	}
 	result := "no difference, nothing was changed"
 	if sum.DifferentUsers > 0 {
-		result = fmt.Sprintf("%s corrected, %s with a new epoch", counted(sum.DifferentUsers, "user"), counted(int64(sum.NewEpochs), "partition"))
+		result = fmt.Sprintf("%s corrected, %s with a new epoch", terminal.Counted(sum.DifferentUsers, "user"), terminal.Counted(int64(sum.NewEpochs), "partition"))
 	}
 	_, err := fmt.Fprintf(w, "%s and %s of %s rebuilt from the log: %s\n",
-		counted(sum.Users, "user"), counted(sum.Conversations, "conversation"), counted(int64(sum.Partitions), "partition"), result)
+		terminal.Counted(sum.Users, "user"), terminal.Counted(sum.Conversations, "conversation"), terminal.Counted(int64(sum.Partitions), "partition"), result)
 	return err
 }
 
@@ -204,7 +206,7 @@ func (c *verifyCmd) Validate() error {
 // Run compares the tables with the log and prints each difference. It fails if
 // there are any.
 func (c *verifyCmd) Run(ctx context.Context, streams Streams) error {
-	cluster, err := openShards(ctx, c.Database)
+	cluster, err := connect.Shards(ctx, c.Database)
 	if err != nil {
 		return err
 	}
@@ -259,7 +261,7 @@ func (c *verifyCmd) print(w io.Writer, s *shards.Shard, d replay.Difference) {
 		_ = json.NewEncoder(w).Encode(shardDifference{s.Name, d}) // finish reports a failed write
 		return
 	}
-	fmt.Fprintln(w, prefixOf(s)+d.String())
+	fmt.Fprintln(w, connect.PrefixOf(s)+d.String())
 }
 
 // finish prints the summary and fails if there are differences.
@@ -269,8 +271,8 @@ func (c *verifyCmd) finish(w io.Writer, sum admin.Verified) error {
 		err = json.NewEncoder(w).Encode(sum)
 	} else {
 		_, err = fmt.Fprintf(w, "%s and %s of %s compared with the log: %s\n",
-			counted(sum.Users, "user"), counted(sum.Conversations, "conversation"),
-			counted(int64(sum.Partitions), "partition"), differences(sum.Differences))
+			terminal.Counted(sum.Users, "user"), terminal.Counted(sum.Conversations, "conversation"),
+			terminal.Counted(int64(sum.Partitions), "partition"), differences(sum.Differences))
 	}
 	if err == nil && sum.Differences > 0 {
 		err = fmt.Errorf("the tables differ from the log: %s", differences(sum.Differences))
@@ -282,13 +284,5 @@ func differences(n int64) string {
 	if n == 0 {
 		return "no difference"
 	}
-	return counted(n, "difference")
-}
-
-// counted returns a number with its noun, such as "1,000 users".
-func counted(n int64, thing string) string {
-	if n != 1 {
-		thing += "s"
-	}
-	return progress.Count(n) + " " + thing
+	return terminal.Counted(n, "difference")
 }

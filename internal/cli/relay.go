@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/badged/badged/internal/app"
+	"github.com/badged/badged/internal/cli/terminal"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/obs"
 	"github.com/badged/badged/internal/pooler"
@@ -146,7 +147,7 @@ func (c *relayStatusCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	if c.JSON {
-		return printJSON(streams.Out, relayStatus{backlog.Events, backlog.Age.Seconds(), backlog.Refused, carrier, refusals})
+		return terminal.PrintJSON(streams.Out, relayStatus{backlog.Events, backlog.Age.Seconds(), backlog.Refused, carrier, refusals})
 	}
 	if carrier == "" {
 		carrier = "none"

@@ -9,6 +9,7 @@ import (
 
 	"github.com/badged/badged/events/renumber"
 	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/cli/connect"
 	"github.com/badged/badged/internal/config"
 )
 
@@ -26,14 +27,14 @@ func (c *repairLogCmd) Run(ctx context.Context, streams Streams) error {
 	}
 	var errs []error
 	for _, s := range all { // not as a cluster: its logs cannot be trusted yet
-		errs = append(errs, inShard(s, c.repair(ctx, streams, s)))
+		errs = append(errs, connect.InShard(s, c.repair(ctx, streams, s)))
 	}
 	return errors.Join(errs...)
 }
 
 // repair renumbers the log of a database.
 func (c *repairLogCmd) repair(ctx context.Context, streams Streams, s config.Shard) error {
-	cfg, err := migratedConfig(ctx, s)
+	cfg, err := connect.Migrated(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -44,21 +45,21 @@ func (c *repairLogCmd) repair(ctx context.Context, streams Streams, s config.Sha
 	needed, err := c.renumber(ctx, renumber.Config{
 		Conn: cfg.ConnConfig, DryRun: c.DryRun,
 		Report: func(p renumber.Result) {
-			fmt.Fprintf(streams.Out, "%spartition %d: %s %d events; %d appended here come after them\n", prefix(s), p.Partition, did, p.Copied, p.Appended)
+			fmt.Fprintf(streams.Out, "%spartition %d: %s %d events; %d appended here come after them\n", connect.Prefix(s), p.Partition, did, p.Copied, p.Appended)
 		},
 		Blocked: func(partition, pid int, application string) {
-			fmt.Fprintf(streams.Err, "%spartition %d waits for %q (Postgres process %d) to stop reading its log\n", prefix(s), partition, application, pid)
+			fmt.Fprintf(streams.Err, "%spartition %d waits for %q (Postgres process %d) to stop reading its log\n", connect.Prefix(s), partition, application, pid)
 		},
 	})
 	switch {
 	case err != nil:
 		return err
 	case !needed:
-		fmt.Fprintln(streams.Out, prefix(s)+"nothing to do: the log is in order")
+		fmt.Fprintln(streams.Out, connect.Prefix(s)+"nothing to do: the log is in order")
 	case c.DryRun:
-		fmt.Fprintln(streams.Out, prefix(s)+"would start new epochs and mark the log as this cluster's; nothing was changed")
+		fmt.Fprintln(streams.Out, connect.Prefix(s)+"would start new epochs and mark the log as this cluster's; nothing was changed")
 	default:
-		fmt.Fprintln(streams.Out, prefix(s)+"the log is renumbered and has new epochs; servers can start")
+		fmt.Fprintln(streams.Out, connect.Prefix(s)+"the log is renumbered and has new epochs; servers can start")
 	}
 	return nil
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/cli/connect"
+	"github.com/badged/badged/internal/cli/terminal"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/operators"
 	"github.com/badged/badged/internal/progress"
@@ -44,7 +46,7 @@ func (c *userShowCmd) Run(ctx context.Context, streams Streams) error {
 	if reason := events.CheckID(c.User); reason != "" {
 		return fmt.Errorf("user id %s", reason)
 	}
-	cluster, err := openShards(ctx, c.Database)
+	cluster, err := connect.Shards(ctx, c.Database)
 	if err != nil {
 		return err
 	}
@@ -61,7 +63,7 @@ func (c *userShowCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	if c.JSON {
-		return printJSON(streams.Out, s)
+		return terminal.PrintJSON(streams.Out, s)
 	}
 	return printSnapshot(streams, s, cluster.PartitionOf(c.User), shard.Name)
 }
@@ -86,7 +88,7 @@ func printSnapshot(streams Streams, s pubsub.Snapshot, partition int, shard stri
 	for _, c := range slices.Sorted(maps.Keys(s.Categories)) {
 		fmt.Fprintf(table, "  %s\t%d\n", c, s.Categories[c])
 	}
-	fmt.Fprintf(table, "unread in\t%s\nversion\t%d\nepoch\t%s\npartition\t%d\n", counted(s.UnreadConversations, "conversation"), s.Version, s.Epoch, partition)
+	fmt.Fprintf(table, "unread in\t%s\nversion\t%d\nepoch\t%s\npartition\t%d\n", terminal.Counted(s.UnreadConversations, "conversation"), s.Version, s.Epoch, partition)
 	if shard != "" {
 		fmt.Fprintf(table, "shard\t%s\n", shard)
 	}
@@ -131,7 +133,7 @@ func (c *userEraseCmd) Run(ctx context.Context, streams Streams) error {
 	if reason := events.CheckID(c.User); reason != "" {
 		return fmt.Errorf("user id %s", reason)
 	}
-	cluster, err := openShards(ctx, c.Database)
+	cluster, err := connect.Shards(ctx, c.Database)
 	if err != nil {
 		return err
 	}
@@ -153,7 +155,7 @@ func (c *userEraseCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	if c.JSON {
-		return errors.Join(err, printJSON(streams.Out, done))
+		return errors.Join(err, terminal.PrintJSON(streams.Out, done))
 	}
 	return errors.Join(err, printErasure(streams.Out, done))
 }
@@ -164,14 +166,14 @@ func printErasure(w io.Writer, r erasure.Erased) error {
 		fmt.Fprintln(w, "badged held nothing of this user")
 	} else {
 		fmt.Fprintf(w, "erased %s, %s and %s; of the log, %s as a whole and the user from %s of others; of the audit trail, the id in %s\n",
-			counted(r.Conversations, "conversation"), counted(r.Devices, "device"), counted(r.DeadLetters, "dead letter"),
-			counted(r.Erased, "event"), progress.Count(r.Changed), counted(r.Actions, "record"))
+			terminal.Counted(r.Conversations, "conversation"), terminal.Counted(r.Devices, "device"), terminal.Counted(r.DeadLetters, "dead letter"),
+			terminal.Counted(r.Erased, "event"), progress.Count(r.Changed), terminal.Counted(r.Actions, "record"))
 	}
 	if n := r.Archived.Erased + r.Archived.Changed; n > 0 {
-		fmt.Fprintf(w, "of the archive, %s as a whole and the user from %s of others\n", counted(r.Archived.Erased, "event"), progress.Count(r.Archived.Changed))
+		fmt.Fprintf(w, "of the archive, %s as a whole and the user from %s of others\n", terminal.Counted(r.Archived.Erased, "event"), progress.Count(r.Archived.Changed))
 	}
 	if r.Kept += r.Archived.Kept; r.Kept > 0 {
-		fmt.Fprintf(w, "the id stays in %s of others, as something else, such as the id of a conversation\n", counted(r.Kept, "event"))
+		fmt.Fprintf(w, "the id stays in %s of others, as something else, such as the id of a conversation\n", terminal.Counted(r.Kept, "event"))
 	}
 	return nil
 }
@@ -200,7 +202,7 @@ func (c *userExportCmd) Run(ctx context.Context, streams Streams) error {
 		return fmt.Errorf("user id %s", reason)
 	}
 	from := archived{Archive: c.Archive, archiveKeys: c.archiveKeys}
-	cluster, err := openShards(ctx, c.Database)
+	cluster, err := connect.Shards(ctx, c.Database)
 	if err != nil {
 		return err
 	}
@@ -232,7 +234,7 @@ func (c *userMergeCmd) Run(ctx context.Context, streams Streams) error {
 	if reason := events.CheckID(c.Account); reason != "" {
 		return fmt.Errorf("id of the account %s", reason)
 	}
-	cluster, err := openShards(ctx, c.Database)
+	cluster, err := connect.Shards(ctx, c.Database)
 	if err != nil {
 		return err
 	}
@@ -242,14 +244,14 @@ func (c *userMergeCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	if c.JSON {
-		return printJSON(streams.Out, r)
+		return terminal.PrintJSON(streams.Out, r)
 	}
-	fmt.Fprintf(streams.Out, "moved %s with %s\n", counted(int64(r.Conversations), "conversation"), counted(r.Messages, "unread message"))
+	fmt.Fprintf(streams.Out, "moved %s with %s\n", terminal.Counted(int64(r.Conversations), "conversation"), terminal.Counted(r.Messages, "unread message"))
 	if r.Left > 0 {
 		fmt.Fprintf(streams.Out, "%s of them were not moved: too many are unread\n", progress.Count(r.Left))
 	}
 	if r.Rooms > 0 {
-		fmt.Fprintf(streams.Out, "the guest stays a member of %s: publish room.joined for the account, with up_to_seq\n", counted(int64(r.Rooms), "room"))
+		fmt.Fprintf(streams.Out, "the guest stays a member of %s: publish room.joined for the account, with up_to_seq\n", terminal.Counted(int64(r.Rooms), "room"))
 	}
 	return nil
 }

@@ -1,4 +1,5 @@
-package cli
+// Package connect connects commands to the databases that their flags name.
+package connect
 
 import (
 	"context"
@@ -17,8 +18,8 @@ import (
 	"github.com/badged/badged/projector"
 )
 
-// openDatabase connects to a database that has been migrated.
-func openDatabase(ctx context.Context, d config.Database) (*pgxpool.Pool, *events.Log, error) {
+// Database connects to a database that has been migrated.
+func Database(ctx context.Context, d config.Database) (*pgxpool.Pool, *events.Log, error) {
 	cfg, err := d.PoolConfig()
 	if err != nil {
 		return nil, nil, err
@@ -39,28 +40,28 @@ func openDatabase(ctx context.Context, d config.Database) (*pgxpool.Pool, *event
 	return pool, log, nil
 }
 
-// openShards connects to all shards of a migrated cluster, or to the only database.
+// Shards connects to all shards of a migrated cluster, or to the only database.
 // Close the cluster. Shards may be away; see [shards.Shard.Err].
-func openShards(ctx context.Context, d config.Database) (*shards.Cluster, error) {
+func Shards(ctx context.Context, d config.Database) (*shards.Cluster, error) {
 	var guard shards.Guard
-	databases, err := openPools(ctx, d, &guard)
+	databases, err := Pools(ctx, d, &guard)
 	if err != nil {
 		return nil, err
 	}
 	return shards.Open(ctx, shards.Config{Databases: databases, Guard: &guard})
 }
 
-// openPools returns guarded pools for all databases, without connecting.
-func openPools(ctx context.Context, d config.Database, guard *shards.Guard) ([]shards.Database, error) {
+// Pools returns guarded pools for all databases, without connecting.
+func Pools(ctx context.Context, d config.Database, guard *shards.Guard) ([]shards.Database, error) {
 	all, err := d.All()
 	if err != nil {
 		return nil, err
 	}
 	var databases []shards.Database
 	for _, s := range all {
-		pool, err := openPool(ctx, s, guard)
+		pool, err := Pool(ctx, s, guard)
 		if err != nil {
-			closePools(databases)
+			Close(databases)
 			return nil, err
 		}
 		databases = append(databases, shards.Database{Name: s.Name, Pool: pool})
@@ -68,7 +69,9 @@ func openPools(ctx context.Context, d config.Database, guard *shards.Guard) ([]s
 	return databases, nil
 }
 
-func openPool(ctx context.Context, s config.Shard, guard *shards.Guard) (*pgxpool.Pool, error) {
+// Pool returns a guarded pool for a database. It fails if the database cannot be reached,
+// unless it is one of several shards.
+func Pool(ctx context.Context, s config.Shard, guard *shards.Guard) (*pgxpool.Pool, error) {
 	cfg, err := s.PoolConfig()
 	if err != nil {
 		return nil, err
@@ -78,7 +81,7 @@ func openPool(ctx context.Context, s config.Shard, guard *shards.Guard) (*pgxpoo
 	}
 	// A shard that cannot be reached is away, which shards.Open tells.
 	if _, err := pooler.Find(ctx, cfg.ConnConfig); err != nil && (s.Name == "" || errors.Is(err, pooler.ErrShared) || errors.Is(err, pooler.ErrOneSession)) {
-		return nil, inShard(s, err)
+		return nil, InShard(s, err)
 	}
 	guard.Configure(cfg.ConnConfig, s.Name)
 	projector.ConfigurePool(cfg)
@@ -92,15 +95,16 @@ func openPool(ctx context.Context, s config.Shard, guard *shards.Guard) (*pgxpoo
 // shardPatience is how long connecting to one of several shards may take.
 const shardPatience = 5 * time.Second
 
-func closePools(databases []shards.Database) {
+// Close closes the pools of databases.
+func Close(databases []shards.Database) {
 	for _, d := range databases {
 		d.Pool.Close()
 	}
 }
 
-// migratedConfig returns how to connect to a database. It fails if migrations are
+// Migrated returns how to connect to a database. It fails if migrations are
 // pending.
-func migratedConfig(ctx context.Context, d interface {
+func Migrated(ctx context.Context, d interface {
 	PoolConfig() (*pgxpool.Config, error)
 },
 ) (*pgxpool.Config, error) {
@@ -118,13 +122,13 @@ func migratedConfig(ctx context.Context, d interface {
 	return cfg, nil
 }
 
-// prefixOf begins a line about one of several shards.
-func prefixOf(s *shards.Shard) string { return prefix(config.Shard{Name: s.Name}) }
+// PrefixOf begins a line about one of several shards.
+func PrefixOf(s *shards.Shard) string { return Prefix(config.Shard{Name: s.Name}) }
 
-// followShards is openShards for commands that run for long: they learn of shards that go
+// Follow is [Shards] for commands that run for long: they learn of shards that go
 // away or come back, and of partitions that move. Call stop at the end.
-func followShards(ctx context.Context, d config.Database) (cluster *shards.Cluster, stop func(), err error) {
-	if cluster, err = openShards(ctx, d); err != nil {
+func Follow(ctx context.Context, d config.Database) (cluster *shards.Cluster, stop func(), err error) {
+	if cluster, err = Shards(ctx, d); err != nil {
 		return nil, nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -135,4 +139,47 @@ func followShards(ctx context.Context, d config.Database) (cluster *shards.Clust
 		followed.Wait()
 		cluster.Close()
 	}, nil
+}
+
+// Each does something with each database, in their order, until it fails.
+func Each(d config.Database, do func(config.Shard) error) error {
+	all, err := d.All()
+	if err != nil {
+		return err
+	}
+	for _, s := range all {
+		if err := do(s); err != nil {
+			return InShard(s, err)
+		}
+	}
+	return nil
+}
+
+// InShard says which shard an error is about, if there are several.
+func InShard(s config.Shard, err error) error {
+	if err != nil && s.Name != "" {
+		return fmt.Errorf("shard %s: %w", s.Name, err)
+	}
+	return err
+}
+
+// Prefix begins a line about one of several shards.
+func Prefix(s config.Shard) string {
+	if s.Name == "" {
+		return ""
+	}
+	return "shard " + s.Name + ": "
+}
+
+// Cluster opens the shards of a cluster; a database by itself is none.
+func Cluster(ctx context.Context, d config.Database) (*shards.Cluster, error) {
+	cluster, err := Shards(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	if !cluster.Sharded() {
+		cluster.Close()
+		return nil, errors.New("the database is not one of several shards, so its partitions have no other place: see https://github.com/badged/badged/blob/main/docs/scaling.md")
+	}
+	return cluster, nil
 }

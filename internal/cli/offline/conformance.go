@@ -1,4 +1,4 @@
-package cli
+package offline
 
 import (
 	"context"
@@ -8,11 +8,12 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/badged/badged/internal/cli/terminal"
 	"github.com/badged/badged/internal/conformance"
 )
 
-// conformanceCmd is `badged conformance`.
-type conformanceCmd struct {
+// Conformance is `badged conformance`.
+type Conformance struct {
 	Command   []string              `arg:"" optional:"" help:"The client's program and its arguments, after --; docs/conformance.md says what it prints and reads."`
 	Transport conformance.Transport `help:"What the client must use: ws for WebSockets, sse for server-sent events and commands over HTTP." enum:"ws,sse" default:"ws" env:"-"`
 	Only      []string              `help:"Only the scenarios whose names begin so." placeholder:"NAME" env:"-"`
@@ -23,7 +24,7 @@ type conformanceCmd struct {
 }
 
 // Validate implements kong's validation.
-func (c *conformanceCmd) Validate() error {
+func (c *Conformance) Validate() error {
 	const maxParallel = 64
 	switch {
 	case len(c.Command) == 0 && !c.List:
@@ -37,7 +38,7 @@ func (c *conformanceCmd) Validate() error {
 }
 
 // Run runs the client against the scenarios and prints the report.
-func (c *conformanceCmd) Run(ctx context.Context, streams Streams) error {
+func (c *Conformance) Run(ctx context.Context, streams terminal.Streams) error {
 	if c.List {
 		table := tabwriter.NewWriter(streams.Out, 0, 0, 2, ' ', 0)
 		for _, s := range conformance.Scenarios(c.Transport) {
@@ -60,13 +61,13 @@ func (c *conformanceCmd) Run(ctx context.Context, streams Streams) error {
 		}
 	}
 	if report.Failed > 0 {
-		return fmt.Errorf("the client fails %d of %s", report.Failed, plural(len(report.Scenarios), "scenario"))
+		return fmt.Errorf("the client fails %d of %s", report.Failed, terminal.Counted(int64(len(report.Scenarios)), "scenario"))
 	}
 	return nil
 }
 
 // write writes the report to a file.
-func (c *conformanceCmd) write(report conformance.Report) error {
+func (c *Conformance) write(report conformance.Report) error {
 	file, err := os.Create(c.JSON)
 	if err != nil {
 		return fmt.Errorf("write the report: %w", err)

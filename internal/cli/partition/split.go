@@ -1,4 +1,4 @@
-package cli
+package partition
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/cli/connect"
+	"github.com/badged/badged/internal/cli/terminal"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/internal/operators"
@@ -17,7 +19,7 @@ import (
 	"github.com/badged/badged/projector/splitting"
 )
 
-type partitionSplitCmd struct {
+type splitCmd struct {
 	config.Database `embed:""`
 	Partitions      []int `arg:"" optional:"" name:"partition" help:"Numbers of the partitions. Without any, all those that were split least often, one after the other."`
 	Undo            bool  `help:"Give up a split that was interrupted before the switch." env:"-"`
@@ -26,7 +28,7 @@ type partitionSplitCmd struct {
 }
 
 // Validate implements kong's validation.
-func (c *partitionSplitCmd) Validate() error {
+func (c *splitCmd) Validate() error {
 	if c.Undo && len(c.Partitions) != 1 {
 		return errors.Join(c.Database.Validate(), errors.New("--undo needs the number of one partition"))
 	}
@@ -40,8 +42,8 @@ type splitArguments struct {
 }
 
 // Run splits the partitions, and prints for how long each was paused.
-func (c *partitionSplitCmd) Run(ctx context.Context, streams Streams) error {
-	cluster, err := openShards(ctx, c.Database)
+func (c *splitCmd) Run(ctx context.Context, streams terminal.Streams) error {
+	cluster, err := connect.Shards(ctx, c.Database)
 	if err != nil {
 		return err
 	}
@@ -84,7 +86,7 @@ func (c *partitionSplitCmd) Run(ctx context.Context, streams Streams) error {
 		}
 	}
 	if c.JSON {
-		return errors.Join(err, printJSON(streams.Out, done))
+		return errors.Join(err, terminal.PrintJSON(streams.Out, done))
 	}
 	return err
 }
@@ -119,7 +121,7 @@ func holderOf(cluster *shards.Cluster, holders map[int]*shards.Shard, p int) *sh
 }
 
 // split splits a partition of a shard, or undoes that.
-func (c *partitionSplitCmd) split(ctx context.Context, streams Streams, s *shards.Shard, p int, done func(splitting.Result)) error {
+func (c *splitCmd) split(ctx context.Context, streams terminal.Streams, s *shards.Shard, p int, done func(splitting.Result)) error {
 	watch := watchedMove{out: streams.Err, command: "split", quiet: c.Quiet}
 	cfg := splitting.Config{
 		Pool: s.Pool, Log: s.Log, Partition: p,
@@ -151,6 +153,6 @@ func printSplit(w io.Writer, r splitting.Result) error {
 		return err
 	}
 	_, err := fmt.Fprintf(w, "partition %d split into %d and %d in %s: %s of the log and %s of other tables; publishing to it and folding it paused for %s\n",
-		r.Partition, r.Into[0], r.Into[1], r.Took.Round(time.Millisecond), counted(r.LogRows, "row"), counted(r.Rows, "row"), r.Paused.Round(time.Millisecond))
+		r.Partition, r.Into[0], r.Into[1], r.Took.Round(time.Millisecond), terminal.Counted(r.LogRows, "row"), terminal.Counted(r.Rows, "row"), r.Paused.Round(time.Millisecond))
 	return err
 }

@@ -1,4 +1,4 @@
-package cli
+package offline
 
 import (
 	"fmt"
@@ -6,12 +6,13 @@ import (
 	"math"
 	"text/tabwriter"
 
+	"github.com/badged/badged/internal/cli/terminal"
 	"github.com/badged/badged/internal/progress"
 	"github.com/badged/badged/internal/sizing"
 )
 
-// sizeCmd is `badged size`.
-type sizeCmd struct {
+// Size is `badged size`.
+type Size struct {
 	Users          float64 `help:"Users, such as 1e6." required:"" placeholder:"N" env:"-"`
 	MessagesPerDay float64 `help:"Messages of all users in a day." required:"" placeholder:"N" env:"-"`
 	Members        float64 `help:"Recipients of a message, on average." default:"3" env:"-"`
@@ -29,7 +30,7 @@ type sizeCmd struct {
 	JSON           bool    `name:"json" help:"Print JSON." env:"-"`
 }
 
-func (c *sizeCmd) load() sizing.Load {
+func (c *Size) load() sizing.Load {
 	return sizing.Load{
 		Users: c.Users, MessagesPerDay: c.MessagesPerDay, Members: c.Members, Reads: c.Reads, Conversations: c.Conversations,
 		Connected: c.Connected, Peak: c.Peak, Single: c.Single, LogDays: c.LogDays, Cores: c.Cores,
@@ -38,13 +39,13 @@ func (c *sizeCmd) load() sizing.Load {
 }
 
 // Validate implements kong's validation.
-func (c *sizeCmd) Validate() error { return c.load().Check() }
+func (c *Size) Validate() error { return c.load().Check() }
 
 // Run prints what the load takes.
-func (c *sizeCmd) Run(streams Streams) error {
+func (c *Size) Run(streams terminal.Streams) error {
 	needs := sizing.Estimate(c.load())
 	if c.JSON {
-		return printJSON(streams.Out, needs)
+		return terminal.PrintJSON(streams.Out, needs)
 	}
 	return printSize(streams.Out, needs)
 }
@@ -56,20 +57,20 @@ func printSize(w io.Writer, n sizing.Needs) error {
 	}
 	count := func(v float64) string { return progress.Count(int64(math.Ceil(v))) }
 	row("events", "%s/s on average, with changes for %s users/s", count(n.EventsPerSecond), count(n.ChangesPerSecond))
-	shards := counted(int64(n.Shards), "shard")
+	shards := terminal.Counted(int64(n.Shards), "shard")
 	if n.Shards > 1 {
 		shards += ", for their " + n.LimitedBy
 	}
 	row("Postgres", "%.2f cores at the peak, %s", n.PostgresCores, shards)
 	row("badged", "%.2f cores at the peak, for publishing and folding", n.BadgedCores)
-	row("WAL", "%s/s at the peak", size(n.WALPerSecond))
-	row("disk", "%s: users and conversations %s, event keys %s, log %s", size(n.Tables+n.Keys+n.Log), size(n.Tables), size(n.Keys), size(n.Log))
+	row("WAL", "%s/s at the peak", terminal.Size(n.WALPerSecond))
+	row("disk", "%s: users and conversations %s, event keys %s, log %s", terminal.Size(n.Tables+n.Keys+n.Log), terminal.Size(n.Tables), terminal.Size(n.Keys), terminal.Size(n.Log))
 	row("Redis", "at most %s updates/s at the peak", count(n.RedisPerSecond))
 	if n.PushesPerSecond > 0 {
 		row("pushes", "at most %s/s at the peak", count(n.PushesPerSecond))
 	}
 	row("broker", "%s × badged ingest, if the events come from one", count(float64(n.Ingesting)))
-	row("gateways", "%s processes for %s connections, %s", count(float64(n.Gateways)), count(n.Connections), size(n.GatewayBytes))
+	row("gateways", "%s processes for %s connections, %s", count(float64(n.Gateways)), count(n.Connections), terminal.Size(n.GatewayBytes))
 	if err := t.Flush(); err != nil {
 		return err
 	}
@@ -79,13 +80,4 @@ func printSize(w io.Writer, n sizing.Needs) error {
 		return err
 	}
 	return nil
-}
-
-// size returns a number of bytes for people.
-func size(bytes float64) string {
-	units := []string{"B", "kB", "MB", "GB", "TB", "PB"}
-	for bytes >= 1000 && len(units) > 1 {
-		bytes, units = bytes/1000, units[1:]
-	}
-	return fmt.Sprintf("%.3g %s", bytes, units[0])
 }

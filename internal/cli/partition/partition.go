@@ -1,4 +1,5 @@
-package cli
+// Package partition has the commands that list, move and split partitions.
+package partition
 
 import (
 	"context"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/cli/connect"
+	"github.com/badged/badged/internal/cli/terminal"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/operators"
 	"github.com/badged/badged/internal/progress"
@@ -16,25 +19,13 @@ import (
 	"github.com/badged/badged/projector/moving"
 )
 
-type partitionCmd struct {
-	List partitionListCmd `cmd:"" help:"Print where each partition is, how large it is, and whether it is being moved."`
-	Plan partitionPlanCmd `cmd:"" help:"Propose moves that even out the shards."`
-	Move partitionMoveCmd `cmd:"" help:"Move a partition to another shard, while both serve."`
+// Cmd is `badged partition`.
+type Cmd struct {
+	List listCmd `cmd:"" help:"Print where each partition is, how large it is, and whether it is being moved."`
+	Plan planCmd `cmd:"" help:"Propose moves that even out the shards."`
+	Move moveCmd `cmd:"" help:"Move a partition to another shard, while both serve."`
 
-	Split partitionSplitCmd `cmd:"" help:"Split partitions into two each, while they serve."`
-}
-
-// openCluster opens the shards of a cluster; a database by itself is none.
-func openCluster(ctx context.Context, d config.Database) (*shards.Cluster, error) {
-	cluster, err := openShards(ctx, d)
-	if err != nil {
-		return nil, err
-	}
-	if !cluster.Sharded() {
-		cluster.Close()
-		return nil, errors.New("the database is not one of several shards, so its partitions have no other place: see https://github.com/badged/badged/blob/main/docs/scaling.md")
-	}
-	return cluster, nil
+	Split splitCmd `cmd:"" help:"Split partitions into two each, while they serve."`
 }
 
 // movingShards are the shards of a cluster, for moves, and their names.
@@ -63,31 +54,31 @@ func listPartitions(ctx context.Context, cluster *shards.Cluster) ([]moving.Part
 	return list, errors.Join(append(away, err)...)
 }
 
-type partitionListCmd struct {
+type listCmd struct {
 	config.Database `embed:""`
 	JSON            bool `name:"json" help:"Print JSON." env:"-"`
 }
 
 // Run prints the partitions.
-func (c *partitionListCmd) Run(ctx context.Context, streams Streams) error {
-	cluster, err := openCluster(ctx, c.Database)
+func (c *listCmd) Run(ctx context.Context, streams terminal.Streams) error {
+	cluster, err := connect.Cluster(ctx, c.Database)
 	if err != nil {
 		return err
 	}
 	defer cluster.Close()
 	list, err := listPartitions(ctx, cluster)
 	if c.JSON {
-		return errors.Join(err, printJSON(streams.Out, list))
+		return errors.Join(err, terminal.PrintJSON(streams.Out, list))
 	}
 	table := tabwriter.NewWriter(streams.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "PARTITION\tSHARD\tSIZE\tEVENTS\tSTATE")
 	for _, p := range list {
-		bytes, events, state := size(float64(p.Bytes)), progress.Count(p.Events), string(p.State)
+		bytes, events, state := terminal.Size(float64(p.Bytes)), progress.Count(p.Events), string(p.State)
 		switch p.State {
 		case moving.Away:
 			bytes, events = "?", "?"
 		case moving.Moving:
-			state = fmt.Sprintf("moving to %s, which has %s of the log", p.To, counted(p.CopiedRows, "row"))
+			state = fmt.Sprintf("moving to %s, which has %s of the log", p.To, terminal.Counted(p.CopiedRows, "row"))
 		case moving.Switched:
 			state = fmt.Sprintf("not served: finish with `badged partition move %d --to %s`", p.Partition, p.To)
 		case moving.LeftOver:
@@ -98,15 +89,15 @@ func (c *partitionListCmd) Run(ctx context.Context, streams Streams) error {
 	return errors.Join(table.Flush(), err)
 }
 
-type partitionPlanCmd struct {
+type planCmd struct {
 	config.Database `embed:""`
 	By              string `help:"What to even out: space on disk, or events folded so far." enum:"disk,events" default:"disk" env:"-"`
 	JSON            bool   `name:"json" help:"Print JSON." env:"-"`
 }
 
 // Run prints proposals.
-func (c *partitionPlanCmd) Run(ctx context.Context, streams Streams) error {
-	cluster, err := openCluster(ctx, c.Database)
+func (c *planCmd) Run(ctx context.Context, streams terminal.Streams) error {
+	cluster, err := connect.Cluster(ctx, c.Database)
 	if err != nil {
 		return err
 	}
@@ -122,19 +113,19 @@ func (c *partitionPlanCmd) Run(ctx context.Context, streams Streams) error {
 	_, names := movingShards(cluster)
 	plan := moving.Plan(list, names, weight)
 	if c.JSON {
-		return printJSON(streams.Out, plan)
+		return terminal.PrintJSON(streams.Out, plan)
 	}
 	if len(plan) == 0 {
 		_, err := fmt.Fprintln(streams.Out, "no move would even out the shards")
 		return err
 	}
 	for _, p := range plan {
-		fmt.Fprintf(streams.Out, "badged partition move %d --to %s  # from %s: %s, %s\n", p.Partition, p.To, p.From, size(float64(p.Bytes)), counted(p.Events, "event"))
+		fmt.Fprintf(streams.Out, "badged partition move %d --to %s  # from %s: %s, %s\n", p.Partition, p.To, p.From, terminal.Size(float64(p.Bytes)), terminal.Counted(p.Events, "event"))
 	}
 	return nil
 }
 
-type partitionMoveCmd struct {
+type moveCmd struct {
 	config.Database `embed:""`
 	Partition       int    `arg:"" help:"Number of the partition."`
 	To              string `help:"Name of the shard that gets it." placeholder:"NAME" env:"-"`
@@ -144,7 +135,7 @@ type partitionMoveCmd struct {
 }
 
 // Validate implements kong's validation.
-func (c *partitionMoveCmd) Validate() error {
+func (c *moveCmd) Validate() error {
 	if (c.To == "") != c.Undo {
 		return errors.Join(c.Database.Validate(), errors.New("give either --to or --undo"))
 	}
@@ -159,8 +150,8 @@ type moveArguments struct {
 }
 
 // Run moves the partition, and prints for how long it was paused.
-func (c *partitionMoveCmd) Run(ctx context.Context, streams Streams) error {
-	cluster, err := openCluster(ctx, c.Database)
+func (c *moveCmd) Run(ctx context.Context, streams terminal.Streams) error {
+	cluster, err := connect.Cluster(ctx, c.Database)
 	if err != nil {
 		return err
 	}
@@ -196,7 +187,7 @@ func (c *partitionMoveCmd) Run(ctx context.Context, streams Streams) error {
 			return r, err
 		}
 		if c.JSON {
-			return r, printJSON(streams.Out, r)
+			return r, terminal.PrintJSON(streams.Out, r)
 		}
 		return r, printMove(streams.Out, r)
 	})
@@ -208,7 +199,7 @@ func printMove(w io.Writer, r moving.Result) error {
 		return err
 	}
 	_, err := fmt.Fprintf(w, "partition %d moved from %s to %s in %s: %s of the log and %s of other tables; publishing to it and folding it paused for %s\n",
-		r.Partition, r.From, r.To, r.Took.Round(time.Millisecond), counted(r.LogRows, "row"), counted(r.Rows, "row"), r.Paused.Round(time.Millisecond))
+		r.Partition, r.From, r.To, r.Took.Round(time.Millisecond), terminal.Counted(r.LogRows, "row"), terminal.Counted(r.Rows, "row"), r.Paused.Round(time.Millisecond))
 	return err
 }
 
@@ -229,7 +220,7 @@ func (w *watchedMove) progress(step string, rows int64) {
 		return
 	}
 	w.step, w.said = step, time.Now()
-	fmt.Fprintf(w.out, "badged partition %s: %s (%s)\n", w.command, step, counted(rows, "row"))
+	fmt.Fprintf(w.out, "badged partition %s: %s (%s)\n", w.command, step, terminal.Counted(rows, "row"))
 }
 
 func (w *watchedMove) blocked(shard string, pid int, application string) {

@@ -1,10 +1,10 @@
-package cli
+// Package offline has the commands that need no database and no server.
+package offline
 
 import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,12 +12,13 @@ import (
 	"time"
 
 	"github.com/badged/badged/internal/auth"
+	"github.com/badged/badged/internal/cli/terminal"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/keyring"
 )
 
-// keysCmd is `badged keys`.
-type keysCmd struct {
+// Keys is `badged keys`.
+type Keys struct {
 	Hash keysHashCmd `cmd:"" help:"Read a secret from standard input and print the hash that --keys-file, --publisher-keys and --admin-keys take."`
 	New  keysNewCmd  `cmd:"" help:"Make a secret and print the entry of its key for --keys-file; the secret goes to standard error, once."`
 }
@@ -32,7 +33,7 @@ const minSecretBytes = 16
 const maxSecretBytes = 32 << 10
 
 // Run prints the hash.
-func (keysHashCmd) Run(_ context.Context, streams Streams) error {
+func (keysHashCmd) Run(_ context.Context, streams terminal.Streams) error {
 	b, err := io.ReadAll(io.LimitReader(streams.In, maxSecretBytes+1))
 	if err != nil {
 		return fmt.Errorf("read the secret: %w", err)
@@ -68,7 +69,7 @@ func (c *keysNewCmd) Validate() error {
 }
 
 // Run prints the entry and the secret.
-func (c *keysNewCmd) Run(_ context.Context, streams Streams) error {
+func (c *keysNewCmd) Run(_ context.Context, streams terminal.Streams) error {
 	random := make([]byte, 32)
 	_, _ = rand.Read(random) // never fails
 	secret := secretPrefix + base64.RawURLEncoding.EncodeToString(random)
@@ -79,8 +80,8 @@ func (c *keysNewCmd) Run(_ context.Context, streams Streams) error {
 	return err
 }
 
-// tokenCmd is `badged token`.
-type tokenCmd struct {
+// Token is `badged token`.
+type Token struct {
 	config.Tokens `embed:""`
 	User          string        `arg:"" help:"Id of the user."`
 	TTL           time.Duration `name:"ttl" help:"How long the token is valid." default:"1h"`
@@ -88,7 +89,7 @@ type tokenCmd struct {
 }
 
 // Validate implements kong's validation.
-func (c *tokenCmd) Validate() error {
+func (c *Token) Validate() error {
 	if len(c.JWTKeys) == 0 {
 		return errors.New("--jwt-keys (BADGED_JWT_KEYS) is required: the token is signed with its first HS256 key")
 	}
@@ -99,7 +100,7 @@ func (c *tokenCmd) Validate() error {
 }
 
 // Run prints the token.
-func (c *tokenCmd) Run(_ context.Context, streams Streams) error {
+func (c *Token) Run(_ context.Context, streams terminal.Streams) error {
 	tokens, err := auth.NewTokens(auth.TokenConfig{Keys: c.JWTKeys, Audience: c.JWTAudience, Issuer: c.JWTIssuer})
 	if err != nil {
 		return fmt.Errorf("--jwt-keys: %w", err)
@@ -110,10 +111,4 @@ func (c *tokenCmd) Run(_ context.Context, streams Streams) error {
 	}
 	_, err = fmt.Fprintln(streams.Out, token)
 	return err
-}
-
-func printJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
 }
