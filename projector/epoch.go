@@ -90,6 +90,7 @@ func (p *partition) beginEpoch(ctx context.Context, conn *pgxpool.Conn) error {
 	if !begun {
 		return nil
 	}
+	p.reached = p.cursor.Position // also if learning fails from here on: the epoch begins once
 	p.projector.metrics.epochs.WithLabelValues(reason).Inc()
 	switch reason {
 	case epochRewind:
