@@ -108,12 +108,7 @@ func up(ctx context.Context, cfg Config, files fs.FS, waits []time.Duration) ([]
 			return applied, fmt.Errorf("the database has %d partitions, not %d: the number is chosen when the database is created; `badged partition split` makes more of them", have, cfg.Partitions)
 		}
 	}
-	if len(applied) > 0 {
-		if err := grantAgain(ctx, cfg.Conn); err != nil {
-			return applied, err
-		}
-	}
-	return applied, nil
+	return applied, grantAgain(ctx, cfg.Conn)
 }
 
 // applyAll applies the pending migrations, and waits between attempts if one

@@ -2,7 +2,9 @@ package migrations
 
 import (
 	"context"
+	"crypto/sha256"
 	_ "embed"
+	"encoding/hex"
 	"errors"
 	"fmt"
 
@@ -31,19 +33,44 @@ const (
 var grantSQL string
 
 // Grant gives a role the rights of its kind in the schema badged, takes away all
-// others that it has there, and remembers it: Up does the same again after it
-// has applied migrations. Only the owner of the schema can.
+// others that it has there, and remembers it: Up does the same again once the schema has
+// changed. Only the owner of the schema can.
 func Grant(ctx context.Context, cfg *pgx.ConnConfig, kind RoleKind, role string) error {
-	return withConn(ctx, cfg, func(conn *pgx.Conn) error { return grant(ctx, conn, kind, role) })
+	return withConn(ctx, cfg, func(conn *pgx.Conn) error {
+		as, err := grantedAs(ctx, conn)
+		if err != nil {
+			return err
+		}
+		return grant(ctx, conn, as, kind, role)
+	})
 }
 
-func grant(ctx context.Context, conn *pgx.Conn, kind RoleKind, role string) error {
-	return runGrant(ctx, conn, grantSQL, kind, role)
+// grantedAs returns what is remembered of a role that is granted its rights now: a digest
+// of the schema and of the script.
+func grantedAs(ctx context.Context, conn *pgx.Conn) (string, error) {
+	var versions string
+	if err := conn.QueryRow(ctx, `SELECT string_agg(DISTINCT version_id::text, ' ') FROM `+versionsTable).Scan(&versions); err != nil {
+		return "", fmt.Errorf("read the migrations: %w", err)
+	}
+	sum := sha256.Sum256([]byte(versions + grantSQL))
+	return hex.EncodeToString(sum[:8]), nil
 }
 
-// runGrant runs a script that grants a role the rights of a kind.
-func runGrant(ctx context.Context, conn *pgx.Conn, script string, kind RoleKind, role string) error {
+// grantLock is the key of the advisory lock of grants: Postgres refuses two at once.
+const grantLock = 0x6261646772 // "badgr"
+
+func grant(ctx context.Context, conn *pgx.Conn, as string, kind RoleKind, role string) error {
+	return runGrant(ctx, conn, grantSQL, kind, role, fmt.Sprintf(`SELECT pg_advisory_xact_lock(%d), set_config('badged.granted_as', '%s', true)`, grantLock, as))
+}
+
+// runGrant runs a script that grants a role the rights of a kind, after some statements.
+func runGrant(ctx context.Context, conn *pgx.Conn, script string, kind RoleKind, role string, before ...string) error {
 	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		for _, sql := range before {
+			if _, err := tx.Exec(ctx, sql); err != nil {
+				return err
+			}
+		}
 		if _, err := tx.Exec(ctx, `SELECT set_config('badged.role', $1, true), set_config('badged.kind', $2, true)`, role, string(kind)); err != nil {
 			return err
 		}
@@ -56,11 +83,18 @@ func runGrant(ctx context.Context, conn *pgx.Conn, script string, kind RoleKind,
 	return nil
 }
 
-// grantAgain grants the roles that are remembered and exist what they need of
-// new tables.
+// grantAgain grants the roles that are remembered and exist what they need, if the schema
+// has changed since they got it. So a call that was killed after its migrations is
+// completed by the next.
 func grantAgain(ctx context.Context, cfg *pgx.ConnConfig) error {
 	return withConn(ctx, cfg, func(conn *pgx.Conn) error {
-		rows, _ := conn.Query(ctx, `SELECT role::text, kind FROM badged.granted_roles JOIN pg_roles ON rolname = role ORDER BY role`)
+		as, err := grantedAs(ctx, conn)
+		if err != nil {
+			return err
+		}
+		// An earlier schema does not say what was granted. Only the owner can grant: others may call Up when all migrations are applied.
+		rows, _ := conn.Query(ctx, `SELECT role::text, kind FROM badged.granted_roles AS g JOIN pg_roles ON rolname = role
+WHERE to_jsonb(g) ->> 'granted_as' IS DISTINCT FROM $1 AND pg_has_role((SELECT nspowner FROM pg_namespace WHERE nspname = 'badged'), 'USAGE') ORDER BY role`, as)
 		type granted struct {
 			Role string
 			Kind RoleKind
@@ -70,7 +104,7 @@ func grantAgain(ctx context.Context, cfg *pgx.ConnConfig) error {
 			return fmt.Errorf("read the roles: %w", err)
 		}
 		for _, r := range roles {
-			if err := grant(ctx, conn, r.Kind, r.Role); err != nil {
+			if err := grant(ctx, conn, as, r.Kind, r.Role); err != nil {
 				return err
 			}
 		}

@@ -76,6 +76,11 @@ func (c *migrateUpCmd) Run(ctx context.Context, streams Streams) error {
 	if err != nil {
 		return err
 	}
+	if c.Sharded() {
+		if err := c.checkShards(ctx); err != nil {
+			return fmt.Errorf("nothing was migrated: %w", err)
+		}
+	}
 	if err := migrateAll(ctx, streams, all, partitions); err != nil {
 		return err
 	}
@@ -117,6 +122,17 @@ func (c *migrateUpCmd) Run(ctx context.Context, streams Streams) error {
 		fmt.Fprintf(streams.Out, "shard %s: %s %s\n", s.Name, state, held)
 	}
 	return nil
+}
+
+// checkShards fails if the databases cannot become one cluster.
+func (c *migrateUpCmd) checkShards(ctx context.Context) error {
+	var guard shards.Guard
+	databases, err := connect.Pools(ctx, c.Database, &guard)
+	if err != nil {
+		return err
+	}
+	defer connect.Close(databases)
+	return shards.CheckForm(ctx, databases)
 }
 
 // partitionsPerShard is how many partitions a new cluster gets for each of its shards.

@@ -217,6 +217,40 @@ func TestMigrateUpWhenAShardFails(t *testing.T) {
 	has(t, "the second time", mustDo(t, up...), "shard a: nothing to do", "shard c: applied 00002_state.sql", "shard c: has joined the cluster and holds the partitions 2\n")
 }
 
+// The URL of a shard leads to an empty database, or to that of another cluster: nothing is
+// written to it, nor to the others.
+func TestMigrateUpLeavesAWrongDatabaseAlone(t *testing.T) {
+	flags, _ := newShards(t)
+	wrong := pgtest.NewDB(t, pgtest.Template{})
+	schemas := func() (n int) {
+		t.Helper()
+		if err := poolOf(t, wrong).QueryRow(t.Context(), `SELECT count(*) FROM pg_namespace WHERE nspname = 'badged'`).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	r := badged(t, "migrate", "up", flags[0], "--shard=b="+wrong, flags[2])
+	if r.code != exitFailed || r.out != "" || !strings.Contains(r.err, "nothing was migrated: the database is empty or not part of the cluster: shard b has no part of the cluster, but the map gives it the partitions 1") {
+		t.Errorf("with an empty database it exits with %d: %s%s", r.code, r.out, r.err)
+	}
+	if n := schemas(); n != 0 {
+		t.Error("the empty database has a schema now")
+	}
+	others, _ := newShards(t)
+	if r := badged(t, append([]string{"migrate", "up", "--shard=new=" + wrong, flags[0], flags[1]}, others[2])...); r.code != exitFailed || !strings.Contains(r.err, "nothing was migrated: the database is of another cluster") {
+		t.Errorf("with a shard of another cluster it exits with %d: %s%s", r.code, r.out, r.err)
+	}
+	if n := schemas(); n != 0 {
+		t.Error("the database of the new shard has a schema now")
+	}
+	if r := badged(t, append([]string{"migrate", "up", "--shard=new=" + wrong, "--shard=twice=" + wrong}, flags...)...); r.code != exitFailed || !strings.Contains(r.err, "the same database is given twice") {
+		t.Errorf("with a database given twice it exits with %d: %s%s", r.code, r.out, r.err)
+	}
+	if n := schemas(); n != 0 {
+		t.Error("the database that is given twice has a schema now")
+	}
+}
+
 // A server with many databases may have room for the locks of one migration, and not of
 // two. If it takes no more connections, commands say what to do.
 func TestServerWithFewLocksAndConnections(t *testing.T) {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
 )
 
 // ErrUsed: a database that is to join has events or users of its own.
@@ -104,16 +106,35 @@ func lockForming(ctx context.Context, databases []Database) (unlock func(), err 
 	}
 }
 
-func form(ctx context.Context, databases []Database) (Formed, error) {
-	names := make([]string, len(databases))
+// CheckForm returns why [Form] would refuse databases, as far as they tell before they are
+// migrated: before anything is written to the wrong one. One without a schema is taken for
+// one that is to join.
+func CheckForm(ctx context.Context, databases []Database) error {
+	unlock, err := lockForming(ctx, databases)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	_, err = survey(ctx, databases, true)
+	return err
+}
+
+// survey says what to make of databases. Unless fresh is set, all must have a schema.
+func survey(ctx context.Context, databases []Database, fresh bool) (Formed, error) {
 	views := make([]view, len(databases))
 	var errs []error
+	partitions := -1 // index of a database that has some
 	for i, d := range databases {
-		names[i], views[i] = d.Name, read(ctx, d.Pool, d.Name)
-		if views[i].err != nil {
+		views[i] = read(ctx, d.Pool, d.Name)
+		switch {
+		case fresh && errors.Is(views[i].err, events.ErrNotMigrated):
+			views[i] = view{name: d.Name}
+		case views[i].err != nil:
 			errs = append(errs, fmt.Errorf("shard %s: %w", d.Name, views[i].err))
-		} else if views[i].partitions != views[0].partitions && views[0].err == nil {
-			errs = append(errs, fmt.Errorf("%w: shard %s has %d, and shard %s %d", ErrPartitions, d.Name, views[i].partitions, names[0], views[0].partitions))
+		case partitions < 0:
+			partitions = i
+		case views[i].partitions != views[partitions].partitions:
+			errs = append(errs, fmt.Errorf("%w: shard %s has %d, and shard %s %d", ErrPartitions, d.Name, views[i].partitions, views[partitions].name, views[partitions].partitions))
 		}
 	}
 	if len(errs) > 0 {
@@ -121,18 +142,25 @@ func form(ctx context.Context, databases []Database) (Formed, error) {
 	}
 	var used []string
 	for i, d := range databases {
-		if views[i].cluster != "" {
+		if views[i].cluster != "" || views[i].partitions == 0 {
 			continue
 		}
 		var is bool
 		if err := d.Pool.QueryRow(ctx, statements.Get("is it used")).Scan(&is); err != nil {
+			if fresh && undefined(err) {
+				continue // its schema is older than shards, and does not tell
+			}
 			return Formed{}, fmt.Errorf("shard %s: look for data: %w", d.Name, err)
 		}
 		if is {
 			used = append(used, d.Name)
 		}
 	}
-	made, err := plan(views, used)
+	return plan(views, used)
+}
+
+func form(ctx context.Context, databases []Database) (Formed, error) {
+	made, err := survey(ctx, databases, false)
 	if err != nil {
 		return Formed{}, err
 	}

@@ -100,7 +100,8 @@ BEGIN
         END LOOP;
     END IF;
 
-    INSERT INTO badged.granted_roles VALUES (role_name, kind)
-    ON CONFLICT (role) DO UPDATE SET kind = excluded.kind;
+    -- Run by hand, it has no name of what it grants, and the next migrate up grants again.
+    INSERT INTO badged.granted_roles VALUES (role_name, kind, coalesce(current_setting('badged.granted_as', true), ''))
+    ON CONFLICT (role) DO UPDATE SET kind = excluded.kind, granted_as = excluded.granted_as;
 END
 $$;
