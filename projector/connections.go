@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/projector/internal/store"
 )
 
@@ -40,7 +41,7 @@ type keptConnection struct {
 	used time.Time
 }
 
-// trusted is how long an unused connection is assumed to work.
+// trusted is how long an unused connection is assumed to work if nothing has come on it.
 const trusted = time.Second
 
 // take returns a connection, which the caller must keep or release.
@@ -52,7 +53,7 @@ func (c *connections) take(ctx context.Context) (*pgxpool.Conn, error) {
 	}
 	c.mu.Unlock()
 	if k.conn != nil {
-		if time.Since(k.used) <= trusted {
+		if time.Since(k.used) <= trusted && !pgsession.HasNews(k.conn.Conn()) {
 			return k.conn, nil
 		}
 		_ = k.conn.Ping(ctx) // closes a broken one

@@ -7,9 +7,6 @@ import (
 	"github.com/badged/badged/internal/pgsession"
 )
 
-// memberClass is the first key of the advisory locks of projector sessions.
-const memberClass = 0x6261646d // "badm"
-
 // silentIntervals is how many intervals the session of an owner may be silent.
 const silentIntervals = 3
 
@@ -24,8 +21,8 @@ func ApplicationName() string { return pgsession.ApplicationName(ownerKind) }
 // owner only save work; the fence keeps the counts right.
 func (p *Projector) own(ctx context.Context) error {
 	owner := pgsession.Owner{
-		Connect: p.cfg.Pool.Config().ConnConfig, Kind: ownerKind, Class: pgsession.LockClass, MemberClass: memberClass,
-		Held: p.cfg.Held, Interval: p.cfg.OwnershipInterval, Silence: p.silence,
+		Connect: p.cfg.Pool.Config().ConnConfig, Kind: ownerKind, Class: pgsession.LockClass, MemberClass: pgsession.MemberClass,
+		Held: p.cfg.Held, HeldChanged: p.cfg.HeldChanged, Interval: p.cfg.OwnershipInterval, Silence: p.silence,
 		Work:    func(ctx context.Context, partition int) { p.partition(partition).run(ctx) },
 		Changed: p.metrics.own, Logger: p.log,
 	}

@@ -28,6 +28,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/eventlog"
+	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/internal/pgwire"
 	"github.com/badged/badged/projector/internal/logread"
 	"github.com/badged/badged/projector/internal/store"
@@ -45,6 +46,9 @@ type Config struct {
 	// Held returns the partitions that the database holds, in ascending order, if it is
 	// one of several. It must not block. Default: all.
 	Held func() []int
+	// HeldChanged is closed once Held may return others. Default: once partitions were
+	// split.
+	HeldChanged func() <-chan struct{}
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
 	// Metrics defaults to metrics that are not registered.
@@ -147,6 +151,9 @@ func New(cfg Config) (*Projector, error) {
 	if cfg.Held == nil {
 		cfg.Held = func() []int { return cfg.Log.Layout().Living() }
 	}
+	if cfg.HeldChanged == nil {
+		cfg.HeldChanged = cfg.Log.Changed
+	}
 	if cfg.Folded == nil {
 		cfg.Folded = func(FoldedBatch) {}
 	}
@@ -237,6 +244,7 @@ SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_memoize = off;
 		pgwire.RegisterArrays(conn.TypeMap())
 		return nil
 	}
+	pgsession.CheckIdle(cfg)
 }
 
 // Wake reports that a partition has new events. It does not block, is safe for

@@ -232,7 +232,7 @@ func TestPartitionsMoveWhileServing(t *testing.T) {
 	stop := c.publish(*moveRate)
 	defer stop()
 
-	paused := regexp.MustCompile(`paused for (\S+)\n$`)
+	paused := regexp.MustCompile(`paused for (\S+) and folding it for (\S+)\n$`)
 	var took time.Duration // of the last move that was not disturbed
 	move := func(to string) string {
 		t.Helper()
@@ -243,8 +243,10 @@ func TestPartitionsMoveWhileServing(t *testing.T) {
 		}
 		if m := paused.FindStringSubmatch(stdout); m != nil {
 			took = time.Since(began)
-			if pause, err := time.ParseDuration(m[1]); err != nil || *movePause > 0 && pause > *movePause {
-				t.Errorf("the partition was paused for %s", m[1])
+			for _, text := range m[1:] {
+				if pause, err := time.ParseDuration(text); err != nil || *movePause > 0 && pause > *movePause {
+					t.Errorf("the partition was paused for %s", text)
+				}
 			}
 		}
 		t.Logf("%s", stdout)

@@ -53,7 +53,7 @@ func splitWhileServing(t *testing.T, database string) {
 	stop := c.publish(*moveRate)
 	defer stop()
 
-	paused := regexp.MustCompile(`(?m)^partition \d+ split into \d+ and \d+ in .* paused for (\S+)$`)
+	paused := regexp.MustCompile(`(?m)^partition \d+ split into \d+ and \d+ in .* paused for (\S+) and folding it for (\S+)$`)
 	split := func(args ...string) string {
 		t.Helper()
 		stdout, stderr, code := command(t, append(append([]string{"partition", "split"}, args...), "--quiet", "--database-url="+database)...)
@@ -61,8 +61,10 @@ func splitWhileServing(t *testing.T, database string) {
 			t.Fatalf("split %v exits with %d:\n%s%s", args, code, stdout, stderr)
 		}
 		for _, m := range paused.FindAllStringSubmatch(stdout, -1) {
-			if pause, err := time.ParseDuration(m[1]); err != nil || *movePause > 0 && pause > *movePause {
-				t.Errorf("a partition was paused for %s", m[1])
+			for _, text := range m[1:] {
+				if pause, err := time.ParseDuration(text); err != nil || *movePause > 0 && pause > *movePause {
+					t.Errorf("a partition was paused for %s", text)
+				}
 			}
 		}
 		t.Log(stdout)

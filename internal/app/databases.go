@@ -321,7 +321,7 @@ func (a *App) openProjector(ctx context.Context, d *database) error {
 		bus, trace = tracedBus{bus, a.traces}, a.traces.fold
 	}
 	d.projector, err = projector.New(projector.Config{
-		Pool: folding, Log: d.Log, Bus: bus, Held: d.Held, Trace: trace,
+		Pool: folding, Log: d.Log, Bus: bus, Held: d.Held, HeldChanged: a.cluster.Changed, Trace: trace,
 		Logger: d.log, Metrics: projector.NewMetrics(d.registry),
 		CacheBytes:  a.cfg.CacheMiB << 20, // of all partitions, wherever they are
 		DedupWindow: a.cfg.DedupWindow, Share: a.share,

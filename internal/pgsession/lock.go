@@ -4,6 +4,10 @@ package pgsession
 // the partition. The session that holds the lock owns the partition.
 const LockClass = 0x62616467 // "badg"
 
+// MemberClass is the first key of the advisory locks of the sessions that own partitions
+// in this way, those of projectors; the second is the pid.
+const MemberClass = 0x6261646d // "badm"
+
 // TakeSQL takes the locks of up to $3 free partitions among $1. It tries one
 // after the other and stops when it has enough. $2 is the class.
 const TakeSQL = `SELECT p FROM unnest($1::int[]) AS p WHERE pg_try_advisory_lock($2, p) LIMIT $3`

@@ -49,7 +49,7 @@ func ApplicationName(kind string) string {
 // Owner shares partitions fairly among the processes that work on them: each
 // partition has one owner. An owner that dies loses its session and its locks, and
 // others take over. The locks only save work: two owners at once must do no harm.
-// All fields are required.
+// All fields but HeldChanged are required.
 type Owner struct {
 	// Connect says how to connect.
 	Connect *pgx.ConnConfig
@@ -61,6 +61,9 @@ type Owner struct {
 	// Held returns the partitions that are in the database. An owner gives up those that
 	// are in it no more.
 	Held func() []int
+	// HeldChanged, if not nil, is closed once Held may return others: then the owner does
+	// not wait for the end of the interval.
+	HeldChanged func() <-chan struct{}
 	// Interval is how often the owner counts the others and takes or gives up
 	// partitions until it has its share.
 	Interval time.Duration
@@ -123,6 +126,10 @@ func (o *Owner) session(ctx context.Context) error {
 	tick := time.NewTicker(o.Interval)
 	defer tick.Stop()
 	for {
+		var changed <-chan struct{}
+		if o.HeldChanged != nil {
+			changed = o.HeldChanged()
+		}
 		if err := h.rebalance(ctx); err != nil {
 			return err
 		}
@@ -130,6 +137,7 @@ func (o *Owner) session(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+		case <-changed:
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/pgfault"
 	"github.com/badged/badged/internal/sqlfile"
 )
 
@@ -86,10 +87,21 @@ func readAll(ctx context.Context, shards []*Shard, patience time.Duration) []vie
 			ctx, cancel := context.WithTimeout(ctx, patience)
 			defer cancel()
 			views[i] = read(ctx, s.Pool, s.Name)
+			if lostConnection(views[i].err) { // only one that cannot be connected to is away
+				views[i] = read(ctx, s.Pool, s.Name)
+			}
 		})
 	}
 	g.Wait()
 	return views
+}
+
+// lostConnection reports whether an error is that a connection has ended that had been
+// made before, as by an operator or a timeout.
+func lostConnection(err error) bool {
+	_, connecting := errors.AsType[*pgconn.ConnectError](err)
+	f := pgfault.Of(err)
+	return !connecting && (f == pgfault.Restarting || f == pgfault.Unreachable)
 }
 
 // Run reads the maps again and again until ctx is done, and returns nil.

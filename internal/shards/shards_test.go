@@ -268,6 +268,28 @@ func TestALostShardIsAwayAndComesBack(t *testing.T) {
 	await(t, running, func() bool { return len(running.Away()) == 0 })
 }
 
+// A connection that an operator or a timeout ends says nothing of the shard.
+func TestAnEndedConnectionIsReplaced(t *testing.T) {
+	all := databases(t, "a", "b")
+	form(t, all)
+	c := open(t, all)
+	changed := c.Changed()
+	for range 2 { // the pools trust what they have used in this moment
+		if err := c.Reload(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		exec(t, all[1], `SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
+		if err := c.Reload(t.Context()); err != nil || c.Shard("b").Err() != nil {
+			t.Errorf("shard b: %v, %v", c.Shard("b").Err(), err)
+		}
+	}
+	select {
+	case <-changed:
+		t.Error("the cluster has changed")
+	default:
+	}
+}
+
 // await runs a cluster until a condition holds.
 func await(t *testing.T, c *shards.Cluster, holds func() bool) {
 	t.Helper()

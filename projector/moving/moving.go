@@ -83,9 +83,12 @@ type Result struct {
 	LogRows int64 `json:"log_rows"`
 	// Resumed is set if an earlier call had begun the move.
 	Resumed bool `json:"resumed"`
-	// Paused is for how long publishers to the partition waited, and folding, until the
-	// target had it. Zero if an earlier call had made the switch.
-	Paused time.Duration `json:"paused_ns"`
+	// Paused is for how long publishers to the partition waited, until the target had it,
+	// and FoldingPaused for how long nothing folded it, until a server owned it there. Zero
+	// if an earlier call had made the switch; FoldingPaused also if no server owned it
+	// within some seconds.
+	Paused        time.Duration `json:"paused_ns"`
+	FoldingPaused time.Duration `json:"folding_paused_ns"`
 	// Attempts are the attempts of the switch.
 	Attempts int           `json:"attempts"`
 	Took     time.Duration `json:"took_ns"`
@@ -134,6 +137,8 @@ type mover struct {
 	// source and target have a session each, which does everything. It holds the lock of
 	// a job, so that nothing else replaces tables.
 	source, target *side
+	// closed is when the gate was closed, zero if an earlier call had made the switch.
+	closed time.Time
 	// leftOver is set if the source gave the partition to another shard than the target,
 	// and only its old rows are to be deleted.
 	leftOver bool
@@ -321,6 +326,10 @@ func (m *mover) run(ctx context.Context) error {
 	}
 	if !m.leftOver {
 		m.tellOthers(ctx)
+	}
+	if !m.closed.IsZero() {
+		resumed := follow.Resumed(ctx, to.Pool, m.closed, m.p)
+		defer func() { m.result.FoldingPaused = resumed() }()
 	}
 	if err := m.cleanUp(ctx); err != nil {
 		return fmt.Errorf("partition %d is on %s now, but the old rows could not be deleted from %s: run the command again: %w", m.p, to.Name, from.Name, err)

@@ -18,15 +18,11 @@ import (
 func (m *mover) change(ctx context.Context) error {
 	err := m.source.Switch(ctx, func() error { return m.catchUp(ctx) }, func() error {
 		m.result.Attempts++
-		began := time.Now()
-		err := m.attempt(ctx)
-		m.result.Paused = time.Since(began)
-		return err
+		return m.attempt(ctx)
 	}, func(behind int64) { m.cfg.Progress(Waiting, behind) })
 	if err == nil {
 		return nil
 	}
-	m.result.Paused = 0
 	if stopped, ok := errors.AsType[*follow.StoppedError](err); ok {
 		return m.stays(stopped.Err)
 	}
@@ -60,12 +56,14 @@ func (m *mover) attempt(ctx context.Context) error {
 	before := m.target.move
 	attempt, cancel := context.WithTimeout(ctx, 20*time.Second) // a shard that hangs
 	defer cancel()
+	var gone time.Time
 	epoch, limit := "", fmt.Sprintf(`SET LOCAL statement_timeout = %d`, m.cfg.Patience.Milliseconds())
 	err := m.source.In(attempt, func(source pgx.Tx) error {
 		closed, at, err := m.source.CloseGates(attempt, source, m.cfg.Patience)
 		if err != nil {
 			return err
 		}
+		gone = closed
 		if err := source.QueryRow(attempt, statements.Get("epoch"), m.p).Scan(&epoch); err != nil {
 			return fmt.Errorf("read the epoch: %w", err)
 		}
@@ -96,6 +94,7 @@ func (m *mover) attempt(ctx context.Context) error {
 	}
 	m.target.move.epoch, m.target.move.state = epoch, ready
 	m.source.move.state = released
+	m.closed = gone
 	return nil
 }
 
@@ -158,13 +157,12 @@ func (m *mover) revocations(ctx context.Context, tx pgx.Tx) error {
 
 // hold makes the target have the partition, unless a server has completed the move already.
 func (m *mover) hold(ctx context.Context) error {
-	began := time.Now()
 	if err := hold(ctx, m.target, m.p, m.target.conn); err != nil {
 		return err
 	}
 	m.target.move.state = held
-	if m.result.Paused > 0 {
-		m.result.Paused += time.Since(began)
+	if !m.closed.IsZero() {
+		m.result.Paused = time.Since(m.closed)
 	}
 	return nil
 }

@@ -70,9 +70,11 @@ type Result struct {
 	// LogRows those of the log, of both.
 	Rows    int64 `json:"rows"`
 	LogRows int64 `json:"log_rows"`
-	// Paused is for how long publishers to the partition waited, and folding. Zero if an
-	// earlier call had made the switch.
-	Paused time.Duration `json:"paused_ns"`
+	// Paused is for how long publishers to the partition waited, and FoldingPaused for how
+	// long nothing folded it, until servers owned both parts. Zero if an earlier call had
+	// made the switch; FoldingPaused also if none owned them within some seconds.
+	Paused        time.Duration `json:"paused_ns"`
+	FoldingPaused time.Duration `json:"folding_paused_ns"`
 	// Attempts are the attempts of the switch.
 	Attempts int           `json:"attempts"`
 	Took     time.Duration `json:"took_ns"`
@@ -170,7 +172,9 @@ type splitter struct {
 	copied events.Position
 	// letters are the shares of dead letters, by id.
 	letters map[int64][]letter
-	result  Result
+	// closed is when the gate was closed for the switch.
+	closed time.Time
+	result Result
 }
 
 // open looks at the partition, and opens the session.
@@ -247,6 +251,8 @@ func (s *splitter) run(ctx context.Context) error {
 		if err != nil {
 			return s.uncertain(ctx, err)
 		}
+		resumed := follow.Resumed(ctx, s.cfg.Pool, s.closed, s.children[0].Child, s.children[1].Child)
+		defer func() { s.result.FoldingPaused = resumed() }()
 	}
 	if err := s.cleanUp(ctx); err != nil {
 		return fmt.Errorf("partition %d is split into %d and %d, but its old rows could not be deleted: run the command again: %w", s.Partition, s.children[0].Child, s.children[1].Child, err)

@@ -59,7 +59,7 @@ func (s *splitter) attempt(ctx context.Context) error {
 		s.copied = before
 		return err
 	}
-	s.held, s.result.Paused = false, time.Since(closed)
+	s.held, s.closed, s.result.Paused = false, closed, time.Since(closed)
 	return nil
 }
 

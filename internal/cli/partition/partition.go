@@ -198,9 +198,19 @@ func printMove(w io.Writer, r moving.Result) error {
 		_, err := fmt.Fprintf(w, "partition %d is on %s: an earlier move was finished\n", r.Partition, r.To)
 		return err
 	}
-	_, err := fmt.Fprintf(w, "partition %d moved from %s to %s in %s: %s of the log and %s of other tables; publishing to it and folding it paused for %s\n",
-		r.Partition, r.From, r.To, r.Took.Round(time.Millisecond), terminal.Counted(r.LogRows, "row"), terminal.Counted(r.Rows, "row"), r.Paused.Round(time.Millisecond))
+	_, err := fmt.Fprintf(w, "partition %d moved from %s to %s in %s: %s of the log and %s of other tables; %s\n",
+		r.Partition, r.From, r.To, r.Took.Round(time.Millisecond), terminal.Counted(r.LogRows, "row"), terminal.Counted(r.Rows, "row"), pauses(r.Paused, r.FoldingPaused))
 	return err
+}
+
+// pauses says for how long a move or split paused publishing and folding. No server may
+// fold at all.
+func pauses(publishing, folding time.Duration) string {
+	text := fmt.Sprintf("publishing to it paused for %s", publishing.Round(time.Millisecond))
+	if folding == 0 {
+		return text + ", and no server folds it yet"
+	}
+	return fmt.Sprintf("%s and folding it for %s", text, folding.Round(time.Millisecond))
 }
 
 // watchedMove prints the progress of a move or split.

@@ -152,7 +152,7 @@ func printSplit(w io.Writer, r splitting.Result) error {
 		_, err := fmt.Fprintf(w, "partition %d is split into %d and %d: the rows that an earlier split left are deleted\n", r.Partition, r.Into[0], r.Into[1])
 		return err
 	}
-	_, err := fmt.Fprintf(w, "partition %d split into %d and %d in %s: %s of the log and %s of other tables; publishing to it and folding it paused for %s\n",
-		r.Partition, r.Into[0], r.Into[1], r.Took.Round(time.Millisecond), terminal.Counted(r.LogRows, "row"), terminal.Counted(r.Rows, "row"), r.Paused.Round(time.Millisecond))
+	_, err := fmt.Fprintf(w, "partition %d split into %d and %d in %s: %s of the log and %s of other tables; %s\n",
+		r.Partition, r.Into[0], r.Into[1], r.Took.Round(time.Millisecond), terminal.Counted(r.LogRows, "row"), terminal.Counted(r.Rows, "row"), pauses(r.Paused, r.FoldingPaused))
 	return err
 }

@@ -90,3 +90,11 @@ SELECT count(*) FROM pg_trigger WHERE tgname IN ('moving', 'gate') AND NOT tgisi
 
 -- name: was a frozen table changed
 SELECT EXISTS (SELECT FROM badged.move_changes WHERE partition_id = $1 AND (kind LIKE '%\_baseline' OR kind = 'events'))
+
+-- name: owned
+-- How many of the partitions $2 sessions own, by locks of class $1, and whether there are
+-- such sessions, members by locks of class $3.
+SELECT count(DISTINCT l.objid) FILTER (WHERE l.classid = $1 AND l.objid = ANY ($2::bigint[]::oid[])), count(*) FILTER (WHERE l.classid = $3) > 0
+FROM pg_locks AS l
+WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2
+  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())

@@ -1,0 +1,7 @@
+//go:build !unix
+
+package pgsession
+
+import "net"
+
+func readable(net.Conn) bool { return false }
