@@ -168,6 +168,33 @@ func TestArchive(t *testing.T) {
 	}
 }
 
+// An event that comes again for other users, in a later generation of keys, is forgotten
+// for each user with the generation in which it came, also where that is in a baseline.
+func TestArchiveAnEventOfTwoGenerations(t *testing.T) {
+	d, dir := projectortest.New(t), filepath.Join(t.TempDir(), "archive")
+	users := []string{foldtest.User(0, 0), foldtest.User(0, 1)}
+	deliver := func(seq int64, users ...string) {
+		t.Helper()
+		d.Append(t, foldtest.Named("again", foldtest.Deliver("c", seq, users...)))
+		d.Fold(t)
+	}
+	deliver(1, users[0])
+	d.BeginGeneration(t, 0)
+	deliver(2, users...)
+	d.EndRange(t, 0)
+	archived(t, d, dir)
+	for seq := int64(3); seq < 7; seq++ { // it is forgotten for the first, then for both
+		deliver(seq, users...)
+		replaytest.VerifyArchive(t, d.Pool, d.Log, dir, users...)
+		d.BeginGeneration(t, 0)
+	}
+	for i, want := range []int64{2, 2} {
+		if got := d.Badge(t, users[i]).Total; got != want {
+			t.Errorf("user %d has %d, want %d", i, got, want)
+		}
+	}
+}
+
 // Ranges stay that are too young, not folded, not read by another consumer, or
 // not complete.
 func TestArchiveKeepsWhatIsNeeded(t *testing.T) {

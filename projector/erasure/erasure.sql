@@ -156,13 +156,13 @@ SELECT id, arguments, progress, result, error FROM badged.jobs FOR UPDATE
 UPDATE badged.jobs SET arguments = $2, progress = $3, result = $4, error = $5 WHERE id = $1
 
 -- name: read the keys of the baseline
-SELECT key, users FROM badged.keys_pNN_baseline WHERE position($1 IN users) > 0
+SELECT key, generation, users FROM badged.keys_pNN_baseline WHERE position($1 IN users) > 0
 
 -- name: rewrite a key of the baseline
-UPDATE badged.keys_pNN_baseline SET users = $2 WHERE key = $1
+UPDATE badged.keys_pNN_baseline SET users = $3 WHERE key = $1 AND generation = $2
 
 -- name: erase a key of the baseline
-DELETE FROM badged.keys_pNN_baseline WHERE key = $1
+DELETE FROM badged.keys_pNN_baseline WHERE key = $1 AND generation = $2
 
 -- name: drop what interrupted commands left
 -- Staging tables of a rebuild, and the next baseline of an archiving.

@@ -222,18 +222,19 @@ func (e *eraser) forget(ctx context.Context, tx pgx.Tx, had []uuid.UUID) error {
 	partition, user := e.result.Partition, store.SetOf(e.cfg.UserID)
 	var writes pgx.Batch
 	var key [16]byte
+	var generation int
 	var users []byte
 	rows, _ := tx.Query(ctx, statements.Of(partition, "read the keys of the baseline"), []byte(user))
-	if _, err := pgx.ForEachRow(rows, []any{&key, &users}, func() error {
+	if _, err := pgx.ForEachRow(rows, []any{&key, &generation, &users}, func() error {
 		rest, is := store.UserSet(users).Minus(user)
 		if !is {
 			return nil
 		}
 		had = append(had, key)
 		if rest == "" {
-			writes.Queue(statements.Of(partition, "erase a key of the baseline"), key)
+			writes.Queue(statements.Of(partition, "erase a key of the baseline"), key, generation)
 		} else {
-			writes.Queue(statements.Of(partition, "rewrite a key of the baseline"), key, []byte(rest))
+			writes.Queue(statements.Of(partition, "rewrite a key of the baseline"), key, generation, []byte(rest))
 		}
 		return nil
 	}); err != nil {

@@ -74,7 +74,7 @@ func Tables() []Table {
 	for _, t := range slices.Clone(all[:5]) {
 		all = append(all, Table{Kind: t.Kind, Suffix: "_baseline", Form: Frozen, Key: t.Key})
 	}
-	all = append(all, Table{Kind: "keys", Suffix: "_baseline", Form: Frozen, Key: []string{"key"}})
+	all = append(all, Table{Kind: "keys", Suffix: "_baseline", Form: Frozen, Key: []string{"key", "generation"}})
 	return append(all,
 		Table{Kind: "dedup_filters", Shared: true, Key: []string{"run", "first"}},
 		Table{Kind: "dedup_runs", Shared: true, Form: Whole},
