@@ -162,6 +162,7 @@ nightly: needs ## run the long tests: a million histories, restores, churn, muta
 	go test -count=1 -timeout 3h -v -run '^TestKilledMoves$$' ./projector/moving -kills=20
 	go test -count=1 -timeout 3h -v -run '^TestPartitionsMoveWhileServing$$' ./tests -move-kills=20 -move-rate=5000 -move-pause=1s
 	go test -count=1 -timeout 3h -v -run '^TestPartitionsSplitWhileServing$$' ./tests -move-kills=20 -move-rate=5000 -move-pause=1s
+	go test -count=1 -timeout 3h -v -run '^TestSplitArchivedPartitions$$' ./projector/archiving -split-histories=100
 	go test -count=1 -timeout 3h -v -run '^TestIngest(From|ToShards)' ./tests -ingest-kills=20
 	go test -count=1 -timeout 3h -v -run '^TestRelay(ToShards)?OverKills$$' ./tests -relay-kills=20
 	go test -count=1 -timeout 3h -v -run '^TestTailOverKills$$' ./tests -tail-kills=20

@@ -59,6 +59,9 @@ type File struct {
 	Partition int `json:"partition"`
 	// Number counts the files of a partition from 1, in the order of the log.
 	Number int `json:"number"`
+	// From is nil, or the partition whose events the file has: it was split, and Partition
+	// came from it. Of the file it has its share.
+	From *int `json:"from,omitempty"`
 	// Name is the name of the file in the store.
 	Name string `json:"name"`
 	// Events is the number of events, First and Last are the positions of the
@@ -129,6 +132,9 @@ func OpenStore(ctx context.Context, store Store) (*Archive, error) {
 		if f.Number != before.Number+1 || f.Previous != before.SHA256 || f.Name != path.Base(f.Name) {
 			return nil, &FileError{named, fmt.Sprintf("is broken: file %d of partition %d does not follow the one before it", f.Number, f.Partition)}
 		}
+		if _, err := a.shares(f); err != nil {
+			return nil, err
+		}
 		last[f.Partition] = f
 	}
 	return a, nil
@@ -179,15 +185,34 @@ func (a *Archive) Close() error { return a.lock.Close() }
 // LogID returns the id of the log.
 func (a *Archive) LogID() uuid.UUID { return a.manifest.LogID }
 
-// Partitions returns how many partitions the log has.
+// Partitions returns with how many partitions the log began.
 func (a *Archive) Partitions() int { return a.manifest.Partitions }
 
-// Files returns the files of a partition in order.
-func (a *Archive) Files(partition int) []File {
-	var files []File
+// Numbers returns the partitions of which the manifest has files, in ascending order. A
+// partition that was split is among them until something is archived of one of those that
+// came from it.
+func (a *Archive) Numbers() []int {
+	var numbers []int
 	for _, f := range a.manifest.Files {
-		if f.Partition == partition {
-			files = append(files, f)
+		numbers = append(numbers, f.Partition)
+	}
+	slices.Sort(numbers)
+	return slices.Compact(numbers)
+}
+
+// Files returns the files of a partition in order. If it came from one that was split,
+// the first are those of that one.
+func (a *Archive) Files(partition int) []File {
+	files := a.own(partition)
+	if len(files) > 0 {
+		return files
+	}
+	for parent, ok := a.parent(partition); ok; parent, ok = a.parent(parent) {
+		for _, f := range a.own(parent) {
+			files = append(files, f.as(partition))
+		}
+		if len(files) > 0 {
+			break
 		}
 	}
 	return files
@@ -197,10 +222,15 @@ func (a *Archive) Files(partition int) []File {
 // the same number, which an interrupted run left, and if that was a different
 // file also all later entries.
 func (a *Archive) Add(ctx context.Context, f File) error {
+	a.divide(f.Partition)
 	before := a.Files(f.Partition)
 	other := len(before) >= f.Number && before[f.Number-1].SHA256 != f.SHA256
 	a.manifest.Files = slices.DeleteFunc(a.manifest.Files, func(old File) bool {
-		return old.Partition == f.Partition && other && old.Number >= f.Number
+		if old.Partition != f.Partition || !other || old.Number < f.Number {
+			return false
+		}
+		a.manifest.Stale = append(a.manifest.Stale, old.Name)
+		return true
 	})
 	i := slices.IndexFunc(a.manifest.Files, func(old File) bool { return old.Partition == f.Partition && old.Number == f.Number })
 	if i >= 0 {

@@ -238,11 +238,16 @@ const readPage = 5000
 
 // Read calls visit with the records of a file, in order and in pages, which
 // visit may keep. It fails with a [*FileError] if the file does not match the
-// manifest.
+// manifest. Of a shared file, the records are as many, and each is the share of it: the
+// payload is `null` if that is empty.
 func (a *Archive) Read(ctx context.Context, f File, visit func([]Record) error) error {
+	steps, err := a.shares(f)
+	if err != nil {
+		return err
+	}
 	var visited error
 	count, last := int64(0), ""
-	err := a.decompress(ctx, f, io.Discard, func(r io.Reader) error {
+	err = a.decompress(ctx, f, io.Discard, func(r io.Reader) error {
 		page := make([]Record, 0, readPage)
 		flush := func() error {
 			if len(page) > 0 {
@@ -263,6 +268,9 @@ func (a *Archive) Read(ctx context.Context, f File, visit func([]Record) error) 
 				return err
 			}
 			record, err := parseRecord(text)
+			if err == nil {
+				err = reduce(&record, steps)
+			}
 			if err != nil {
 				return err
 			}

@@ -18,7 +18,8 @@ import (
 // extension ends the names of files.
 const extension = ".ndjson.zst"
 
-// Replace writes a file durably in place of f, with as many records, and reads it back.
+// Replace writes a file durably in place of f, with as many records, and reads it back. If
+// f is shared, the new file is of its partition alone.
 // each calls its argument with every record in order. The result is the manifest
 // entry; Replace does not add it to the manifest.
 func (a *Archive) Replace(ctx context.Context, f File, each func(func(*Record) error) error) (File, error) {
@@ -37,6 +38,9 @@ func (a *Archive) Replace(ctx context.Context, f File, each func(func(*Record) e
 // replacedName returns the name of the file that replaces f: with a number that no
 // file of its place has had.
 func replacedName(f File) string {
+	if f.Shared() {
+		f.Name = "" // its own are numbered from 1
+	}
 	times := 0
 	_, suffix, _ := strings.Cut(strings.TrimSuffix(f.Name, extension), ".r")
 	_, _ = fmt.Sscanf(suffix, "%d", &times) // 0 for the first
@@ -46,6 +50,7 @@ func replacedName(f File) string {
 // Adopt puts files that were written by Replace into the manifest, durably.
 func (a *Archive) Adopt(ctx context.Context, files []File) error {
 	for _, f := range files {
+		a.divide(f.Partition)
 		i := slices.IndexFunc(a.manifest.Files, func(old File) bool { return old.Partition == f.Partition && old.Number == f.Number })
 		a.manifest.Stale = append(a.manifest.Stale, a.manifest.Files[i].Name)
 		a.manifest.Files[i] = f
@@ -62,8 +67,8 @@ func (a *Archive) Adopt(ctx context.Context, files []File) error {
 // Cut takes the files of a partition behind the first n out of the manifest, durably,
 // with one that is not in it: an interrupted run has left them.
 func (a *Archive) Cut(ctx context.Context, partition, n int) error {
-	left := fmt.Sprintf("%s.%05d%s", events.Topic(partition), n+1, extension)
-	a.manifest.Stale = append(a.manifest.Stale, left, left+".part")
+	a.divide(partition)
+	a.leave(partition, n)
 	a.manifest.Files = slices.DeleteFunc(a.manifest.Files, func(f File) bool {
 		if f.Partition != partition || f.Number <= n {
 			return false
@@ -74,12 +79,22 @@ func (a *Archive) Cut(ctx context.Context, partition, n int) error {
 	return a.save(ctx)
 }
 
-// RemoveStale deletes the files that are not in the manifest any more.
+// leave notes that an interrupted run may have left a file of a partition behind the first n.
+func (a *Archive) leave(partition, n int) {
+	left := fmt.Sprintf("%s.%05d%s", events.Topic(partition), n+1, extension)
+	a.manifest.Stale = append(a.manifest.Stale, left, left+".part")
+}
+
+// RemoveStale deletes the files that are not in the manifest any more. One that another
+// partition shares stays.
 func (a *Archive) RemoveStale(ctx context.Context) error {
 	if len(a.manifest.Stale) == 0 {
 		return nil
 	}
 	for _, name := range a.manifest.Stale {
+		if slices.ContainsFunc(a.manifest.Files, func(f File) bool { return f.Name == name }) {
+			continue
+		}
 		if err := a.store.Remove(ctx, path.Base(name)); err != nil {
 			return fmt.Errorf("delete archive file %s: %w", name, err)
 		}

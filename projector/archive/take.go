@@ -22,6 +22,7 @@ func (a *Archive) Take(ctx context.Context, from *Archive, files []File) error {
 			return err
 		}
 	}
+	a.divide(files[0].Partition)
 	a.manifest.Files = append(slices.DeleteFunc(a.manifest.Files, func(f File) bool { return f.Partition == files[0].Partition }), files...)
 	return a.save(ctx)
 }

@@ -108,7 +108,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		}
 		cfg.Archived(done)
 	}
-	return nil
+	return a.archive.RemoveStale(ctx)
 }
 
 // archiving is one call of Run.

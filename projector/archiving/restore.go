@@ -13,10 +13,12 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/eventbatch"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/internal/remains"
 	"github.com/badged/badged/projector/archive"
 	"github.com/badged/badged/projector/rebuild"
 	"github.com/badged/badged/projector/replay"
+	"github.com/badged/badged/projector/splitting"
 )
 
 // RestoreConfig configures a restore. Pool, Log and Store are required.
@@ -47,10 +49,14 @@ type Restored struct {
 // It is one transaction, so that no message to a room finds only a part of the
 // room's members, and an interrupted restore leaves nothing. Publishers wait until
 // it ends. It fails if the log has ever had an event, if the database has another
-// number of partitions, or if a file of the archive is missing or damaged.
+// number of partitions, or if a file of the archive is missing or damaged. Partitions
+// that were split when the log was archived it splits first.
 func Restore(ctx context.Context, cfg RestoreConfig) (Restored, error) {
 	a, err := openComplete(ctx, cfg.Store, cfg.Log.Partitions())
 	if err != nil {
+		return Restored{}, err
+	}
+	if err := splitAs(ctx, cfg, a); err != nil {
 		return Restored{}, err
 	}
 	job, err := rebuild.NewJob(ctx, rebuild.Config{Pool: cfg.Pool, Log: cfg.Log, Progress: cfg.Progress}, "badged restore")
@@ -61,14 +67,14 @@ func Restore(ctx context.Context, cfg RestoreConfig) (Restored, error) {
 	if cfg.Filled == nil {
 		cfg.Filled = func(int) {}
 	}
-	for p := range a.Partitions() {
-		if len(a.Files(p)) > 0 && !slices.Contains(job.Held, p) {
+	for _, p := range a.Numbers() {
+		if !covers(job.Held, p, a.Partitions()) {
 			return Restored{}, fmt.Errorf("the archive has partition %d, which this shard does not hold: restore into a cluster whose shards hold what they held when the log was archived, and move partitions afterwards", p)
 		}
 	}
 	done := Restored{Partitions: len(job.Held)}
 	err = pgx.BeginFunc(ctx, job.Conn, func(tx pgx.Tx) error {
-		if err := claimLog(ctx, tx, a.Partitions()); err != nil {
+		if err := claimLog(ctx, tx, job.Held); err != nil {
 			return err
 		}
 		for _, p := range job.Held {
@@ -99,7 +105,7 @@ func openComplete(ctx context.Context, store archive.Store, partitions int) (*ar
 		return nil, fmt.Errorf("the archive has %d partitions and the database %d: create another database with `badged migrate up --partitions %[1]d`",
 			a.Partitions(), partitions)
 	}
-	for p := range partitions {
+	for _, p := range a.Numbers() {
 		for _, f := range a.Files(p) {
 			if err := a.Check(ctx, f); err != nil {
 				return nil, err
@@ -109,12 +115,71 @@ func openComplete(ctx context.Context, store archive.Store, partitions int) (*ar
 	return a, nil
 }
 
-// claimLog keeps all others from appending until tx ends. It fails unless the log is
-// empty and was never cut.
-func claimLog(ctx context.Context, tx pgx.Tx, partitions int) error {
-	logs := make([]string, partitions)
-	for p := range logs {
-		logs[p] = "badged." + events.Topic(p)
+// splitAs splits the partitions of an empty log that were split in that of the archive.
+func splitAs(ctx context.Context, cfg RestoreConfig, a *archive.Archive) error {
+	for {
+		held, err := eventlog.Held(ctx, cfg.Pool)
+		if err != nil {
+			return err
+		}
+		whole := -1
+		for _, p := range a.Numbers() {
+			for parent, ok := eventlog.Parent(p, a.Partitions()); ok; parent, ok = eventlog.Parent(parent, a.Partitions()) {
+				if slices.Contains(held, parent) {
+					whole = parent
+				}
+			}
+		}
+		if whole < 0 {
+			return nil
+		}
+		if err := wantUnused(ctx, cfg.Pool, whole); err != nil {
+			return err
+		}
+		blocked := func(pid int, application string) {
+			if cfg.Progress != nil {
+				cfg.Progress.Blocked(whole, pid, application)
+			}
+		}
+		if _, err := splitting.Split(ctx, splitting.Config{Pool: cfg.Pool, Log: cfg.Log, Partition: whole, Blocked: blocked}); err != nil {
+			return fmt.Errorf("split the partition as it is in the archive: %w", err)
+		}
+		if err := cfg.Log.Refresh(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// covers reports whether held partitions have all users of one, in a log that began with n.
+func covers(held []int, partition, n int) bool {
+	if slices.Contains(held, partition) {
+		return true
+	}
+	a, b, ok := eventlog.Children(partition, n)
+	return ok && covers(held, a, n) && covers(held, b, n)
+}
+
+// wantUnused fails if a partition has had events.
+func wantUnused(ctx context.Context, q events.Querier, partition int) error {
+	var used bool
+	if err := q.QueryRow(ctx, statements.Of(partition, "has a partition had events"), partition).Scan(&used); err != nil {
+		return fmt.Errorf("look for events in partition %d: %w", partition, err)
+	}
+	if used {
+		return fmt.Errorf("partition %d of the database has events already, of an earlier restore or of publishers: restore into a new database, before anything publishes to it", partition)
+	}
+	return nil
+}
+
+// claimLog keeps all others from appending to some partitions until tx ends. It fails
+// unless their log is empty and was never cut.
+func claimLog(ctx context.Context, tx pgx.Tx, partitions []int) error {
+	if len(partitions) == 0 {
+		return nil
+	}
+	logs := make([]string, len(partitions))
+	for i, p := range partitions {
+		logs[i] = "badged." + events.Topic(p)
 	}
 	// In the order in which appends lock them. The directory is not to be read either:
 	// a message to a room that has no partitions yet would be dropped.
@@ -126,13 +191,9 @@ func claimLog(ctx context.Context, tx pgx.Tx, partitions int) error {
 			return fmt.Errorf("lock the log: %w", err)
 		}
 	}
-	for p := range partitions {
-		var used bool
-		if err := tx.QueryRow(ctx, statements.Of(p, "has a partition had events"), p).Scan(&used); err != nil {
-			return fmt.Errorf("look for events in partition %d: %w", p, err)
-		}
-		if used {
-			return fmt.Errorf("partition %d of the database has events already, of an earlier restore or of publishers: restore into a new database, before anything publishes to it", p)
+	for _, p := range partitions {
+		if err := wantUnused(ctx, tx, p); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -144,7 +205,7 @@ type restoring struct {
 	partition int
 	progress  replay.Progress
 	events    int64
-	// rooms are those that have members in the partition.
+	// rooms are those of which the partition has a join.
 	rooms map[string]struct{}
 }
 
@@ -161,11 +222,11 @@ func (r *restoring) fill(ctx context.Context, a *archive.Archive) error {
 			last := page[len(page)-1].Position
 			end := slices.IndexFunc(page, func(record archive.Record) bool { return record.Position == last })
 			open = page[end:]
-			return r.add(ctx, page[:end])
+			return r.add(ctx, page[:end], f.Shared())
 		}); err != nil {
 			return err
 		}
-		if err := r.add(ctx, open); err != nil {
+		if err := r.add(ctx, open, f.Shared()); err != nil {
 			return err
 		}
 	}
@@ -175,24 +236,48 @@ func (r *restoring) fill(ctx context.Context, a *archive.Archive) error {
 // restoredColumns are the columns of a row of the log that rowOf returns.
 var restoredColumns = []string{"uuid", "created_at", "own", "events", "payload", "metadata"}
 
-// add appends the rows that whole rows of records were.
-func (r *restoring) add(ctx context.Context, records []archive.Record) error {
+// add appends the rows that whole rows of records were. Of shares, it leaves out rows of
+// which nothing is left.
+func (r *restoring) add(ctx context.Context, records []archive.Record, shares bool) error {
 	var rows [][]any
+	added := 0
 	for begin, end := 0, 0; begin < len(records); begin = end {
 		for end = begin; end < len(records) && records[end].Position == records[begin].Position; end++ {
-			// An event that cannot be decoded becomes a dead letter.
-			if e, err := events.Decode(remains.EventIn(records[end].Payload)); err == nil && e.Type == events.RoomJoined {
-				r.rooms[e.Data.ConversationID] = struct{}{}
-			}
+			r.enter(records[end].Payload)
 		}
-		rows = append(rows, rowOf(records[begin:end]))
+		if row := records[begin:end]; !shares || slices.ContainsFunc(row, isLeft) {
+			rows = append(rows, rowOf(row))
+			added += len(row)
+		}
 	}
 	if _, err := r.tx.CopyFrom(ctx, pgx.Identifier{"badged", events.Topic(r.partition)}, restoredColumns, pgx.CopyFromRows(rows)); err != nil {
 		return fmt.Errorf("append %d rows: %w", len(rows), err)
 	}
-	r.events += int64(len(records))
+	r.events += int64(added)
 	r.progress.Done(len(records), len(records))
 	return nil
+}
+
+// enter notes the room that an event is a join of, also if its users were erased since or
+// are in another partition.
+func (r *restoring) enter(payload []byte) {
+	rest, ok := remains.Parse(payload)
+	if !ok {
+		rest.Event = payload
+	}
+	if m := rest.Members; m != nil && m.Type == events.RoomJoined {
+		r.rooms[m.ConversationID] = struct{}{}
+	}
+	// An event that cannot be decoded becomes a dead letter.
+	if e, err := events.Decode(rest.Event); err == nil && e.Type == events.RoomJoined {
+		r.rooms[e.Data.ConversationID] = struct{}{}
+	}
+}
+
+// isLeft reports whether a record has anything.
+func isLeft(r archive.Record) bool {
+	rest, ok := remains.Parse(r.Payload)
+	return !ok || rest.Event != nil || rest.Members != nil
 }
 
 // rowOf returns the row that records were.
@@ -221,7 +306,7 @@ func standsAlone(payload []byte) bool {
 	return err != nil || len(all) == 1 && bytes.Equal(all[0], payload)
 }
 
-// addRooms adds the partition to the rooms that have members there.
+// addRooms adds the partition to its rooms.
 func (r *restoring) addRooms(ctx context.Context) error {
 	const atOnce = 10_000
 	for rooms := range slices.Chunk(slices.Sorted(maps.Keys(r.rooms)), atOnce) {

@@ -50,7 +50,17 @@ func (e *eraser) archived(ctx context.Context, partition int) error {
 		if err := w.eachOf(ctx, a, f, func(*archive.Record) error { return nil }); err != nil {
 			return err
 		}
-		if w.counts.Erased == before.Erased && w.counts.Changed == before.Changed {
+		named := w.counts.Erased > before.Erased || w.counts.Changed > before.Changed
+		if f.Shared() && !named {
+			// The user may be in the share of another partition. The file is deleted when
+			// none shares it any more.
+			whole := rewriter{userID: w.userID}
+			if err := whole.eachOf(ctx, a, f.Whole(), func(*archive.Record) error { return nil }); err != nil {
+				return err
+			}
+			named = whole.counts.Erased > 0 || whole.counts.Changed > 0
+		}
+		if !named {
 			continue
 		}
 		again := rewriter{userID: w.userID, memberships: w.memberships}

@@ -28,6 +28,7 @@ import (
 	"github.com/badged/badged/projector/erasure"
 	"github.com/badged/badged/projector/rebuild"
 	"github.com/badged/badged/projector/replay"
+	"github.com/badged/badged/projector/splitting"
 )
 
 // folding starts a projector that folds what is appended, as a server does.
@@ -456,6 +457,14 @@ func TestEraseArchivedHistories(t *testing.T) {
 			d.AppendAndFold(t, rt, history[first:second])
 		}
 		d.StopFolding()
+		if rapid.Bool().Draw(rt, "split") {
+			if _, err := splitting.Split(t.Context(), splitting.Config{Pool: d.Pool, Log: d.Log, Partition: 0}); err != nil {
+				rt.Fatal(err)
+			}
+			if err := d.Log.Refresh(t.Context()); err != nil {
+				rt.Fatal(err)
+			}
+		}
 		running := folding(t, d)
 		user := rapid.SampledFrom(users).Draw(rt, "erased")
 		before := ofOthers(t, d, user)
@@ -466,6 +475,9 @@ func TestEraseArchivedHistories(t *testing.T) {
 			rt.Fatalf("rows of others (-before +after):\n%s", diff)
 		}
 		replaytest.VerifyArchive(t, d.Pool, d.Log, dir, users...)
+		if left := inFiles(t, dir, fmt.Sprintf("%q", user)); left != nil {
+			rt.Fatalf("the id is still in %v", left)
+		}
 		running.Stop()
 		if again := slices.Concat(history[first/2:first], history[second:]); len(again) > 0 {
 			d.AppendAndFold(t, rt, again)

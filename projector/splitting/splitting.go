@@ -86,7 +86,6 @@ var (
 	ErrWasSplit         = errors.New("the partition was split already")
 	ErrLargest          = errors.New("a log cannot have more partitions")
 	ErrMoving           = errors.New("a move of the partition was begun")
-	ErrArchived         = errors.New("a part of its log is archived")
 	ErrElsewhere        = errors.New("the partition is on another shard")
 	ErrNoSplit          = errors.New("no split was begun")
 )
@@ -206,9 +205,9 @@ func open(ctx context.Context, cfg Config) (*splitter, error) {
 // look reads what the database knows of the partition.
 func (s *splitter) look(ctx context.Context, q events.Querier) error {
 	var n int
-	var exists, archived bool
+	var exists bool
 	var owner, role, target, state string
-	if err := q.QueryRow(ctx, statements.Get("look"), s.Partition).Scan(&n, &s.shard, &s.held, &exists, &owner, &role, &target, &state, &archived); err != nil {
+	if err := q.QueryRow(ctx, statements.Get("look"), s.Partition).Scan(&n, &s.shard, &s.held, &exists, &owner, &role, &target, &state); err != nil {
 		return fmt.Errorf("look at partition %d: %w", s.Partition, err)
 	}
 	a, b, ok := eventlog.Children(s.Partition, n)
@@ -220,8 +219,6 @@ func (s *splitter) look(ctx context.Context, q events.Querier) error {
 		return fmt.Errorf("%w: partition %d is one of %d or more", ErrLargest, s.Partition, events.MaxPartitions/2+1)
 	case s.held && target != "":
 		return fmt.Errorf("%w: finish it with `badged partition move %d --to %s`, or undo it with --undo", ErrMoving, s.Partition, target)
-	case s.held && archived:
-		return fmt.Errorf("%w: partition %d cannot be split", ErrArchived, s.Partition)
 	case !s.held && owner != "" && owner != s.shard:
 		return fmt.Errorf("%w: partition %d is on %s", ErrElsewhere, s.Partition, owner)
 	case !s.held && !s.begun:
@@ -359,6 +356,9 @@ func (s *splitter) cleanUp(ctx context.Context) error {
 			return err
 		}
 		if err := follow.Ungate(ctx, tx, s.Partition); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, statements.Get("drop what interrupted commands left"), s.Partition); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, statements.Get("forget the parent"), s.Partition); err != nil {

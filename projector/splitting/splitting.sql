@@ -5,8 +5,7 @@ SELECT (SELECT partitions FROM badged.settings), coalesce((SELECT name FROM badg
     EXISTS (SELECT FROM badged.partitions WHERE partition_id = $1),
     $1 IN (SELECT badged.existing_partitions()),
     coalesce((SELECT shard FROM badged.shard_partitions WHERE partition_id = $1), ''),
-    coalesce(m.role, ''), coalesce(m.target, ''), coalesce(m.state, ''),
-    EXISTS (SELECT FROM badged.archived_files WHERE partition_id = $1)
+    coalesce(m.role, ''), coalesce(m.target, ''), coalesce(m.state, '')
 FROM (SELECT) AS one LEFT JOIN badged.moves AS m ON m.partition_id = $1
 
 -- name: level
@@ -43,6 +42,9 @@ SELECT $2, transaction_id, "offset", index, uuid, $3, reason, $4, created_at, or
 
 -- name: split
 SELECT badged.split_partition($1, $2)
+
+-- name: drop what interrupted commands left
+SELECT badged.drop_staging_tables($1), badged.drop_baseline_tables($1)
 
 -- name: forget the parent
 WITH timelines AS (DELETE FROM badged.timeline_ends WHERE partition = $1)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/projector"
 	"github.com/badged/badged/projector/lag"
 )
@@ -51,7 +52,8 @@ func (d *Database) Fold(t testing.TB) {
 	if d.folding == nil {
 		d.folding = d.Start(t, func(cfg *projector.Config) { cfg.Folded = d.Folded })
 		t.Cleanup(func() { d.folding = nil })
-		Until(t, "all partitions", func() bool { return len(d.folding.OwnedPartitions()) == foldtest.Partitions })
+		held := d.held(t)
+		Until(t, "all partitions", func() bool { return len(d.folding.OwnedPartitions()) == len(held) })
 	}
 	for _, l := range d.lags(t) {
 		if l.Folded.Before(l.Head) {
@@ -80,15 +82,21 @@ func (d *Database) AwaitFolded(t testing.TB) {
 
 func (d *Database) lags(t testing.TB) []lag.Lag {
 	t.Helper()
-	all := make([]int, foldtest.Partitions)
-	for p := range all {
-		all[p] = p
-	}
-	lags, err := lag.Measure(t.Context(), d.Pool, all, 1)
+	lags, err := lag.Measure(t.Context(), d.Pool, d.held(t), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return lags
+}
+
+// held returns the partitions, after splits too.
+func (d *Database) held(t testing.TB) []int {
+	t.Helper()
+	held, err := eventlog.Held(t.Context(), d.Pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return held
 }
 
 // BeginGeneration begins a generation of keys in a partition behind what is
@@ -137,7 +145,7 @@ func (d *Database) AppendAndFold(t testing.TB, rt *rapid.T, history []events.Eve
 		rest = rest[size:]
 		switch rapid.IntRange(0, 19).Draw(rt, "fold") {
 		case 0:
-			d.BeginGeneration(t, rapid.IntRange(0, foldtest.Partitions-1).Draw(rt, "partition"))
+			d.BeginGeneration(t, rapid.SampledFrom(d.held(t)).Draw(rt, "partition"))
 		case 1, 2, 3:
 			d.Fold(t)
 		}

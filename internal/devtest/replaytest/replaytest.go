@@ -34,7 +34,10 @@ func VerifyArchive(t testing.TB, pool *pgxpool.Pool, log *events.Log, dir string
 func verify(t testing.TB, pool *pgxpool.Pool, log *events.Log, a *archive.Archive, users []string) {
 	t.Helper()
 	v := replay.NewVerifier(pool, log).WithArchive(a)
-	for p := range log.Partitions() {
+	if err := log.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range log.Layout().Living() {
 		options := []replay.VerifyOptions{{}}
 		if a != nil {
 			options = append(options, replay.VerifyOptions{Memory: 1})

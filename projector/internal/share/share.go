@@ -58,6 +58,15 @@ func (o Of) Row(payload []byte) (row []byte, n int, err error) {
 	return eventbatch.Pack(texts), len(all), nil
 }
 
+// Archived returns the share of what an archive has of an event: like Event, also of rows
+// that the parent could not take apart.
+func (o Of) Archived(payload []byte) ([]byte, error) {
+	if len(payload) == 0 && o.First { // a dead letter
+		return payload, nil
+	}
+	return o.Event(payload)
+}
+
 // Event returns the share of an event, or of what remains of one, `null` if it is empty.
 func (o Of) Event(payload []byte) ([]byte, error) {
 	was, isRemains := remains.Parse(payload)
