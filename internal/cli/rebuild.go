@@ -95,6 +95,9 @@ func (c *rebuildCmd) Run(ctx context.Context, streams Streams) (err error) {
 			return done, err
 		})
 	})
+	if c.Partition == nil && c.User == "" {
+		err = errors.Join(err, operators.Lost(cluster))
+	}
 	if c.User != "" || err != nil && (sum.Partitions == 0 || !cluster.Sharded()) {
 		return err
 	}
@@ -241,6 +244,9 @@ func (c *verifyCmd) Run(ctx context.Context, streams Streams) error {
 			sum.Add(done)
 			return err
 		}))
+	}
+	if c.Partition == nil && len(c.User) == 0 {
+		errs = append(errs, operators.Lost(cluster))
 	}
 	meter.Close()
 	if err := errors.Join(errs...); err != nil && (sum.Partitions == 0 || !cluster.Sharded()) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -19,10 +20,17 @@ type AwayError struct {
 	// Partitions are those that it held when it was reached last.
 	Partitions []int
 	Err        error
+	// Lost is set if the shard can be reached, and does not hold the partitions.
+	Lost bool
 }
 
 // Error implements error.
-func (e *AwayError) Error() string { return fmt.Sprintf("%s: %v", e.Which(), e.Err) }
+func (e *AwayError) Error() string {
+	if e.Lost {
+		return e.Which() + ": the database was restored from before it got them; restore it to a later time"
+	}
+	return fmt.Sprintf("%s: %v", e.Which(), e.Err)
+}
 
 // Which says which shard is away, without why: that may name hosts.
 func (e *AwayError) Which() string {
@@ -33,6 +41,9 @@ func (e *AwayError) Which() string {
 		held = "partition " + shards.List(e.Partitions)
 	default:
 		held = "the partitions " + shards.List(e.Partitions)
+	}
+	if e.Lost {
+		return fmt.Sprintf("shard %s does not hold %s, as it should by the map", e.Shard, held)
 	}
 	return fmt.Sprintf("shard %s, which has %s, is away", e.Shard, held)
 }
@@ -58,13 +69,36 @@ func Away(c *shards.Cluster, s *shards.Shard) error {
 			err = all[len(all)-1]
 		}
 	}
-	return &AwayError{s.Name, partitions, err}
+	return &AwayError{Shard: s.Name, Partitions: partitions, Err: err}
+}
+
+// lost returns an [*AwayError] if a shard does not hold partitions that it should: some of
+// these, or any if none is given.
+func lost(s *shards.Shard, of ...int) error {
+	partitions := s.Lost()
+	if len(of) > 0 {
+		partitions = slices.DeleteFunc(partitions, func(p int) bool { return !slices.Contains(of, p) })
+	}
+	if len(partitions) == 0 {
+		return nil
+	}
+	return &AwayError{Shard: s.Name, Partitions: partitions, Err: shards.ErrLost, Lost: true}
+}
+
+// Lost returns an [*AwayError] for each shard that does not hold what it should: what is
+// done with all data leaves that out.
+func Lost(c *shards.Cluster) error {
+	var errs []error
+	for _, s := range c.Shards() {
+		errs = append(errs, lost(s))
+	}
+	return errors.Join(errs...)
 }
 
 // Each does something with one shard after the other. It goes on after an error, which
 // names the shard, and with the other shards if one is away: see [AwayError].
 func Each(ctx context.Context, c *shards.Cluster, do func(s *shards.Shard) error) error {
-	return EachOf(ctx, c, c.Shards(), do)
+	return errors.Join(EachOf(ctx, c, c.Shards(), do), Lost(c))
 }
 
 // EachOf is Each for some shards.
@@ -94,7 +128,7 @@ func atOnce(c *shards.Cluster, do func(i int, s *shards.Shard) error) error {
 		}
 	}
 	g.Wait()
-	return errors.Join(errs...)
+	return errors.Join(append(errs, Lost(c))...)
 }
 
 // inShard says which shard an error is about, if there are several.
@@ -110,13 +144,17 @@ func Of(c *shards.Cluster, userID string) (*shards.Shard, error) {
 	return Holder(c, c.PartitionOf(userID))
 }
 
-// Holder returns the shard of a partition. It fails with an [*AwayError] if that is away.
+// Holder returns the shard of a partition. It fails with an [*AwayError] if that is away, or
+// does not hold the partition.
 func Holder(c *shards.Cluster, partition int) (*shards.Shard, error) {
 	s := c.ShardOf(partition)
 	if s == nil {
 		return nil, fmt.Errorf("no shard of the configuration holds partition %d, but shard %s does: name it with --shard", partition, c.Map()[partition].Shard)
 	}
-	return s, Away(c, s)
+	if err := Away(c, s); err != nil {
+		return s, err
+	}
+	return s, lost(s, partition)
 }
 
 // ArchiveOf returns where the archive of a shard is, in that of the cluster: each shard

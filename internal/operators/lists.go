@@ -33,7 +33,7 @@ func Lag(ctx context.Context, c *shards.Cluster, limit int) (admin.Lag, error) {
 	for i, s := range c.Shards() {
 		sum.Partitions = append(sum.Partitions, all[i].Partitions...)
 		var gone *AwayError
-		if errors.As(Away(c, s), &gone) {
+		if errors.As(cmp.Or(Away(c, s), lost(s)), &gone) {
 			sum.Away = append(sum.Away, admin.AwayShard{Shard: s.Name, Partitions: gone.Partitions, Error: gone.Err.Error()})
 		}
 	}

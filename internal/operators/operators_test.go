@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -108,6 +109,36 @@ func TestLagOfAllShards(t *testing.T) {
 		if want := []string{"a", "b", "c"}[i/2]; p.Partition != i || p.Shard != want {
 			t.Errorf("partition %d is on shard %s, want %s: %+v", i, p.Shard, want, p)
 		}
+	}
+}
+
+// A shard that is away, and one that has lost a partition, are told beside the others.
+func TestLagWithoutSomeShards(t *testing.T) {
+	c := newCluster(t)
+	all := c.Shards()
+	if _, err := all[2].Pool.Exec(t.Context(), `SELECT badged.release_partition(4, 'a', 1)`); err != nil { // the map stays
+		t.Fatal(err)
+	}
+	all[1].Pool.Close()
+	if err := c.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	lags, err := operators.New(operators.Config{Cluster: c, Runners: make([]*admin.Runner, 3)}).Lag(t.Context())
+	if err != nil || len(lags.Partitions) != 3 || len(lags.Away) != 2 || lags.Away[0].Shard != "b" || lags.Away[1].Shard != "c" || !slices.Equal(lags.Away[1].Partitions, []int{4}) {
+		t.Errorf("%+v, %v", lags, err)
+	}
+	if _, err := operators.Holder(c, 4); !errors.Is(err, shards.ErrLost) || !strings.Contains(err.Error(), "shard c does not hold partition 4") {
+		t.Errorf("the holder of a lost partition: %v", err)
+	}
+	if _, err := operators.Holder(c, 5); err != nil {
+		t.Error(err)
+	}
+	partition := 4
+	if _, err := operators.Verifications(c, admin.VerifyOptions{Partition: &partition}); !errors.Is(err, shards.ErrLost) {
+		t.Errorf("verifying a lost partition: %v", err)
+	}
+	if err := operators.Each(t.Context(), c, func(*shards.Shard) error { return nil }); !errors.Is(err, shards.ErrLost) || !errors.Is(err, shards.ErrAway) {
+		t.Errorf("each shard: %v", err)
 	}
 }
 

@@ -65,11 +65,13 @@ func (s *Service) Lag(ctx context.Context) (admin.Lag, error) {
 
 // onlyAway reports whether all errors are of shards that are away.
 func onlyAway(err error) bool {
+	if _, ok := err.(interface{ Which() string }); ok { // an AwayError, which wraps several, too
+		return true
+	}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return !slices.ContainsFunc(joined.Unwrap(), func(e error) bool { return !onlyAway(e) })
 	}
-	_, ok := errors.AsType[*AwayError](err)
-	return err == nil || ok
+	return err == nil
 }
 
 // Processes returns the processes that have sampled recently on any shard.
@@ -178,6 +180,11 @@ func (s *Service) Verify(ctx context.Context, by admin.Operator, o admin.VerifyO
 func (s *Service) start(ctx context.Context, some []*shards.Shard, do func(i int) (admin.Job, error)) (first admin.Job, err error) {
 	for _, shard := range some {
 		if err := Away(s.cfg.Cluster, shard); err != nil {
+			return admin.Job{}, err
+		}
+	}
+	if len(some) == len(s.cfg.Cluster.Shards()) {
+		if err := Lost(s.cfg.Cluster); err != nil {
 			return admin.Job{}, err
 		}
 	}

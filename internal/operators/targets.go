@@ -21,11 +21,16 @@ type Verification struct {
 func Verifications(c *shards.Cluster, o admin.VerifyOptions) ([]Verification, error) {
 	all := c.Shards()
 	if o.Partition != nil {
-		s := c.ShardOf(*o.Partition)
-		if s == nil {
-			return nil, errPartition
+		s, err := holding(c, *o.Partition)
+		if err != nil {
+			return nil, err
 		}
 		return []Verification{{s, o}}, nil
+	}
+	for _, user := range o.Users {
+		if _, err := holding(c, c.PartitionOf(user)); err != nil {
+			return nil, err
+		}
 	}
 	var split []Verification
 	for i, s := range all {
@@ -57,9 +62,19 @@ func Rebuilt(c *shards.Cluster, o admin.RebuildOptions) ([]*shards.Shard, error)
 	if partition == nil {
 		return c.Shards(), nil
 	}
-	s := c.ShardOf(*partition)
+	s, err := holding(c, *partition)
+	if err != nil {
+		return nil, err
+	}
+	return []*shards.Shard{s}, nil
+}
+
+// holding returns the shard of a partition, which may be away. It fails if the shard has
+// lost the partition.
+func holding(c *shards.Cluster, partition int) (*shards.Shard, error) {
+	s := c.ShardOf(partition)
 	if s == nil {
 		return nil, errPartition
 	}
-	return []*shards.Shard{s}, nil
+	return s, lost(s, partition)
 }

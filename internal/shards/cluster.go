@@ -59,8 +59,9 @@ type Cluster struct {
 	id string
 	// partitions is with how many the log began.
 	partitions int
-	// reloading is held while maps are merged.
+	// reloading is held while maps are merged, and complaint used.
 	reloading sync.Mutex
+	complaint complaint
 	state     atomic.Pointer[state]
 }
 
@@ -200,8 +201,12 @@ func (c *Cluster) openAll(ctx context.Context, patience time.Duration) error {
 		views := readAll(ctx, c.shards, patience)
 		var err error
 		merged, err = merge(views, true)
-		// A partition that moves between two of the reads is held twice, as it seems.
-		if errors.Is(err, ErrClaims) && attempt < 3 {
+		// A partition that moves between two of the reads is held twice, as it seems, or by
+		// no shard.
+		if attempt < 3 && (errors.Is(err, ErrClaims) || err == nil && len(merged.lost(views)) > 0) {
+			if err := pause(ctx, movePause); err != nil {
+				return err
+			}
 			continue
 		}
 		if err != nil {
@@ -325,6 +330,22 @@ func (s *Shard) Held() []int { return s.status.Load().held }
 func (s *Shard) Holds(partition int) bool {
 	holds := s.status.Load().holds
 	return partition < len(holds) && holds[partition]
+}
+
+// Lost returns the partitions that the map gives to the shard, and that it does not hold
+// although it can be reached. For a moment that is so in the switch of a move; otherwise
+// the database was restored from before it got them.
+func (s *Shard) Lost() (partitions []int) {
+	st := s.cluster.state.Load()
+	if s.Err() != nil {
+		return nil
+	}
+	for _, p := range st.away {
+		if st.owners[p] == s.index {
+			partitions = append(partitions, p)
+		}
+	}
+	return partitions
 }
 
 // Err returns why the shard is away, which wraps [ErrAway], and nil while it can be

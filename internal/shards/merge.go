@@ -31,6 +31,8 @@ var (
 	ErrTwoMaps = errors.New("there are two maps")
 	// ErrClaims: a shard holds a partition that the map gives to another.
 	ErrClaims = errors.New("the shard holds a partition of another")
+	// ErrLost: a shard does not hold a partition that the map gives to it.
+	ErrLost = errors.New("the shard has lost a partition")
 	// ErrPartitions: shards have different numbers of partitions.
 	ErrPartitions = errors.New("the numbers of partitions differ")
 	// ErrAway: a shard cannot be reached.
@@ -186,14 +188,14 @@ func (m *placement) check(views []view, starting bool, refuse func(why error, fo
 			for _, p := range v.held {
 				switch place := m.place(p); {
 				case place.Shard == "" && place.Revision > 0:
-					refuse(ErrClaims, "shard %s holds partition %d, which was split at revision %d of the map: the database was restored from before the split; run `badged partition list`",
+					refuse(ErrClaims, "shard %s holds partition %d, which was split at revision %d of the map: the database was restored from before the split; restore it to a later time",
 						v.name, p, place.Revision)
 				case m.begun(p):
 					a, b, _ := eventlog.Children(p, m.first)
-					refuse(ErrClaims, "shard %s holds partition %d, which was split into %d and %d, as other shards know: the database was restored from before the split; run `badged partition list`",
+					refuse(ErrClaims, "shard %s holds partition %d, which was split into %d and %d, as other shards know: the database was restored from before the split; restore it to a later time",
 						v.name, p, a, b)
 				case place.Shard != v.name:
-					refuse(ErrClaims, "shard %s holds partition %d, which the map gives to shard %s since revision %d: the database was restored from before a move; run `badged partition list`",
+					refuse(ErrClaims, "shard %s holds partition %d, which the map gives to shard %s since revision %d: the database was restored from before a move; if %[3]s is right, run SELECT badged.release_partition(%[2]d, '%[3]s', %[4]d) on %[1]s",
 						v.name, p, place.Shard, place.Revision)
 				}
 			}
@@ -208,6 +210,22 @@ func (m *placement) check(views []view, starting bool, refuse func(why error, fo
 	for _, name := range missing {
 		refuse(ErrMissing, "the map gives the partitions %s to shard %s: add --shard %s=URL", List(m.of(name)), name, name)
 	}
+}
+
+// lost returns why partitions are on no shard that could be read, nil if none is.
+func (m *placement) lost(views []view) (errs []error) {
+	for _, v := range views {
+		if v.err != nil {
+			continue
+		}
+		for _, p := range m.of(v.name) {
+			if !slices.Contains(v.held, p) {
+				errs = append(errs, fmt.Errorf("%w: shard %s does not hold partition %d, which the map gives to it since revision %d: the database was restored from before it got the partition; restore it to a later time",
+					ErrLost, v.name, p, m.places[p].Revision))
+			}
+		}
+	}
+	return errs
 }
 
 // of returns the partitions of a shard.

@@ -196,16 +196,8 @@ func (c *Cluster) refresh(ctx context.Context, some []*Shard) {
 		return
 	}
 	merged, err := merge(all, false)
-	news := err != nil && (before.problem == nil || before.problem.Error() != err.Error())
-	switch {
-	case only(err, ErrMissing):
-		if news {
-			c.cfg.Logger.ErrorContext(ctx, "a shard has joined that this process does not know: its users' events are refused here until the process is started with it", "error", err)
-		}
-	case err != nil && !only(err, ErrClaims, ErrMissing):
-		if news {
-			c.cfg.Logger.ErrorContext(ctx, "the shards disagree: the last map stays in use", "error", err)
-		}
+	c.complain(ctx, errors.Join(append(merged.lost(all), err)...))
+	if err != nil && !only(err, ErrClaims, ErrMissing) {
 		c.publish(before.placement, err)
 		return
 	}
@@ -221,6 +213,30 @@ func (c *Cluster) refresh(ctx context.Context, some []*Shard) {
 		if s.last.err == nil {
 			s.reached()
 		}
+	}
+}
+
+// complaint is what is wrong with the maps.
+type complaint struct {
+	text  string
+	since time.Time
+	told  bool
+}
+
+// complain logs what is wrong with the maps, once it lasts longer than the switch of a
+// partition.
+func (c *Cluster) complain(ctx context.Context, err error) {
+	switch now := &c.complaint; {
+	case err == nil:
+		if now.told {
+			c.cfg.Logger.InfoContext(ctx, "the shards agree on their partitions again")
+		}
+		*now = complaint{}
+	case now.text != err.Error():
+		*now = complaint{text: err.Error(), since: time.Now()}
+	case !now.told && time.Since(now.since) >= 3*c.cfg.Interval:
+		now.told = true
+		c.cfg.Logger.ErrorContext(ctx, "the shards disagree on their partitions", "error", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package shards_test
 
 import (
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -429,5 +430,34 @@ func TestAShardFromBeforeASplitIsRefused(t *testing.T) {
 	exec(t, all[1], `SELECT badged.map_partition(12, 'b', 2)`)
 	if err := refuses(t, shards.ErrClaims, all); !strings.Contains(err.Error(), "shard a holds partition 0, which was split into 6 and 12") {
 		t.Error(err)
+	}
+}
+
+// A partition that the map gives to a shard that was restored from before a move is missed.
+func TestALostPartitionIsTold(t *testing.T) {
+	all := databases(t, "a", "b")
+	form(t, all)
+	move(t, all[0], all[1], 0, 2)
+	exec(t, all[1], `SELECT badged.release_partition(0, 'a', 1)`)
+	exec(t, all[1], `UPDATE badged.shard_partitions SET shard = 'a', revision = 1 WHERE partition_id = 0`)
+	var said strings.Builder
+	c, err := shards.Open(t.Context(), shards.Config{Databases: again(t, all), Interval: time.Millisecond, Logger: slog.New(slog.NewTextHandler(&said, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	if got := c.Shard("b").Lost(); !slices.Equal(got, []int{0}) || len(c.Shard("a").Lost()) > 0 {
+		t.Errorf("lost are %v", got)
+	}
+	for !strings.Contains(said.String(), "shard b does not hold partition 0, which the map gives to it since revision 2") {
+		if err := c.Reload(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(t, all[0], `SELECT badged.hold_partition(0, 3, 'e')`)
+	for len(c.Shard("a").Held()) != 3 || !strings.Contains(said.String(), "agree on their partitions again") {
+		if err := c.Reload(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

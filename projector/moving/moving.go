@@ -255,7 +255,7 @@ func open(ctx context.Context, cfg Config) (m *mover, err error) {
 	case m.source == nil && away != nil:
 		return nil, fmt.Errorf("no shard that can be reached has partition %d: %w", m.p, away)
 	case m.source == nil:
-		return nil, fmt.Errorf("no shard has partition %d; was another move of it interrupted? `badged partition list` says which", m.p)
+		return nil, fmt.Errorf("no shard has partition %d: another move of it was interrupted, or a shard was restored from before it got it; `badged partition list` says which", m.p)
 	case m.source.cluster != m.target.cluster:
 		return nil, fmt.Errorf("%s and %s are shards of different clusters", m.source.Name, m.target.Name)
 	}
@@ -307,6 +307,9 @@ func (m *mover) run(ctx context.Context) error {
 		return fmt.Errorf("both %s and %s say that they have partition %d", from.Name, to.Name, m.p)
 	case m.leftOver && m.leftBy(from):
 	case !from.holds && (from.move.role != sourceRole || from.move.state != released || from.move.id != to.move.id):
+		if from.move.role == sourceRole && from.move.state == released && from.move.target == to.Name && !to.holds {
+			return fmt.Errorf("%[2]s has released partition %[1]d to %[3]s, which does not have all of it: %[3]s was restored from before the switch; restore it to a later time", m.p, from.Name, to.Name)
+		}
 		return fmt.Errorf("partition %d has left %s meanwhile", m.p, from.Name)
 	}
 	if from.holds {

@@ -77,6 +77,9 @@ func (c *listCmd) Run(ctx context.Context, streams terminal.Streams) error {
 		switch p.State {
 		case moving.Away:
 			bytes, events = "?", "?"
+			if s := cluster.Shard(p.Shard); s != nil && s.Err() == nil {
+				state = fmt.Sprintf("lost: %s was restored from before it got the partition; restore it to a later time", p.Shard)
+			}
 		case moving.Moving:
 			state = fmt.Sprintf("moving to %s, which has %s of the log", p.To, terminal.Counted(p.CopiedRows, "row"))
 		case moving.Switched:
@@ -162,7 +165,7 @@ func (c *moveCmd) Run(ctx context.Context, streams terminal.Streams) error {
 		return err
 	}
 	source, err := operators.Holder(cluster, c.Partition)
-	if err != nil {
+	if err != nil && !errors.Is(err, shards.ErrLost) { // that is so between the commits of the two shards
 		return err
 	}
 	if target := cluster.Shard(c.To); target != nil { // moving.Move names those that there are
