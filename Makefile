@@ -7,22 +7,27 @@ TOOL := go tool -modfile=$(CURDIR)/internal/devtest/tools/go.mod
 
 # The packages to test, and more flags for go test. The slowest packages come
 # first: they mostly wait, and the others run meanwhile.
-PKGS      ?= ./tests ./projector ./...
+PKGS      ?= ./tests ./projector ./internal/app ./internal/bucket ./...
+TESTFLAGS ?=
 # Of these, the suites on the built program, which run without the race detector, and
 # the others. The former take twice as long with it, and what they run in the program
 # is also tested in its packages.
 PROGRAM   := $(filter ./tests ./...,$(PKGS))
 PACKAGE    = $(shell go list $(PKGS) | grep -v '/badged/tests$$')
-# Of the packages, those with goroutines or locks of their own, which are tested with the
-# race detector. make nightly tests the others with it too, by DETECT=-race.
-RACING     = $(filter $(PACKAGE),$(shell .ci/racing $(PKGS)))
-PLAIN      = $(filter-out $(RACING),$(PACKAGE))
+# The packages to test with the race detector: DETECT=racing, as in CI, those with
+# goroutines or locks of their own; DETECT=all, as in make nightly, all of them.
 DETECT    ?=
-# Of the suites on the built program, those that CI also runs with the race detector.
+RACING     = $(if $(filter racing,$(DETECT)),$(filter $(PACKAGE),$(shell .ci/racing $(PKGS))))
+PLAIN      = $(filter-out $(RACING),$(PACKAGE))
+# Of the suites on the built program, those that CI runs with the race detector.
 RACES     := ^(TestOwnershipChurn|TestSoak|TestFieldCase|TestRoom.*)$$
-# LEAVE=races leaves them out of make test.
-LEAVE     ?=
-TESTFLAGS ?=
+# Those that take long by their nature: they kill what works under load, or several
+# times, or build another release.
+LONG      := ^(TestUpgrade|TestArchivesFollowAMove|TestPlanOfMoves|TestPartitionsMoveWhileServing|TestPartitionsSplitWhileServing|TestServerIsKilledAndAMoveUndone|TestMoveToAFullDisk|TestEraseUserUnderLoad|TestOwnershipChurn|TestIngest.*OverKills|TestRelay.*OverKills|TestTailOverKills|TestPhonesEndRightAcrossKills|TestKilledWhileMergingKeys|TestLoadAcrossAKill)$$
+# What make test leaves out: long, races, or shards, a selection on three shards. CI
+# leaves out races, which it runs by make races.
+LEAVE     ?= $(if $(TESTFLAGS),,long shards)
+SKIP       = $(subst $() ,|,$(strip $(if $(filter long,$(LEAVE)),$(LONG)) $(if $(filter races,$(LEAVE)),$(RACES))))
 # Time limit for the tests of a package. On a busy machine ./tests takes longer
 # than go's default of ten minutes.
 TIMEOUT   ?= 30m
@@ -58,7 +63,7 @@ RATE    ?= 500
 # others in projector.
 FOLDING := ^(TestHistories|TestOrderDoesNotMatter|TestBatchesCannotBeObserved|TestUpdatesCarryEverything|TestRoomsAgreeWithTheModel|TestRoomsEqualDeliveries|TestRoomBatchesCannotBeObserved|TestOrderInRoomsDoesNotMatter|TestUpdatesOfRoomsCarryEverything)$$
 TABLES  := ^(TestTablesAgreeWithTheModel|TestConcurrentPublishers|TestConcurrentPublishersOfRooms|TestRoomTablesAgreeWithAReplay)$$
-# The black-box tests that make test also runs on three shards. make nightly runs all.
+# The black-box tests that CI also runs on three shards. make nightly runs all.
 SHARDED := ^(TestFromPublishToBadge|TestRoomOverSockets|TestReadAheadOfARoom|TestDeadLetters|TestVerify|TestRebuildOfAUser|TestImport|TestMarkedMessages|TestWebhooksFollowBadges|TestClosedPhonesFollow|TestEveryRouteWithEverySecret)$$
 # The property tests that take more than a second, and the suite of watermill.
 SLOW    := ^(TestTablesAgreeWithTheModel|TestRoomTablesAgreeWithAReplay|TestConcurrentPublishers|TestConcurrentPublishersOfRooms|TestReplayAgrees.*|TestExplainThePast|TestHistorySketch|TestRebuildFindsNothing.*|TestSweepsAreComplete.*|TestSparseRoom.*|TestDenseConversations.*|TestFirstUnreadExists|TestMailboxConverges|TestAccountsConverge|TestPublishSQL.*|TestWatermillConformance)$$
@@ -77,18 +82,21 @@ build: ## build bin/badged
 # web/dist is embedded, so it is built first. The rest waits for different things
 # and runs at once.
 .PHONY: test
-test: needs ## run every test of the product (PKGS=./events TESTFLAGS='-run X -count 20')
+test: needs ## run the tests of the product (PKGS=./events TESTFLAGS='-run X -count 20') but the long ones (LEAVE=)
 	@.ci/web build
 	@$(MAKE) --no-print-directory -j6 test-program test-racing test-plain test-shards test-folding test-web
+
+# Linked without tables for debuggers, which takes half the time; make lint vets.
+QUICK  := -vet=off -ldflags=-w
+GOTEST  = RAPID_CHECKS=50 $(TOOL) gotestsum --format pkgname-and-test-fails -- $(QUICK) -short -parallel $(PARALLEL) -timeout $(TIMEOUT)
 
 .PHONY: test-program test-racing test-plain test-shards test-folding test-web
 # Not from the cache: Go does not see that the program which the tests build has changed.
 test-program:
 ifneq ($(PROGRAM),)
-	$(TOOL) gotestsum --format pkgname-and-test-fails -- -count=1 -short -parallel $(PARALLEL) -timeout $(TIMEOUT) $(if $(filter races,$(LEAVE)),-skip '$(RACES)') $(TESTFLAGS) ./tests
+	$(GOTEST) -count=1 $(if $(SKIP),-skip '$(SKIP)') $(TESTFLAGS) ./tests
 endif
 
-GOTEST  = RAPID_CHECKS=50 $(TOOL) gotestsum --format pkgname-and-test-fails -- -short -parallel $(PARALLEL) -timeout $(TIMEOUT)
 test-racing:
 ifneq ($(RACING),)
 	$(GOTEST) -race -p $(PACKAGES) $(TESTFLAGS) $(RACING)
@@ -96,17 +104,17 @@ endif
 
 test-plain:
 ifneq ($(PLAIN),)
-	$(GOTEST) $(DETECT) -p $(shell expr $(PACKAGES) / 2) $(TESTFLAGS) $(PLAIN)
+	$(GOTEST) $(if $(filter all,$(DETECT)),-race) -p $(shell expr $(PACKAGES) $(if $(RACING),/ 2)) $(TESTFLAGS) $(PLAIN)
 endif
 
 test-shards:
-ifneq ($(filter ./...,$(PKGS)),)
-	go test -count=1 -short -timeout $(TIMEOUT) -run '$(SHARDED)' ./tests -shards=3
+ifneq ($(and $(filter ./...,$(PKGS)),$(if $(filter shards,$(LEAVE)),,all)),)
+	go test $(QUICK) -count=1 -short -timeout $(TIMEOUT) -run '$(SHARDED)' ./tests -shards=3
 endif
 
 test-folding:
 ifneq ($(filter ./...,$(PKGS)),)
-	go test -count=1 -run '$(FOLDING)' ./projector/internal/store -rapid.checks=$(HISTORIES)
+	go test $(QUICK) -count=1 -run '$(FOLDING)' ./projector/internal/store -rapid.checks=$(HISTORIES)
 endif
 
 test-web:
@@ -114,11 +122,11 @@ test-web:
 
 .PHONY: races
 races: needs ## run the suites of RACES on a program that was built with the race detector
-	$(TOOL) gotestsum --format pkgname-and-test-fails -- -race -short -parallel $(PARALLEL) -timeout $(TIMEOUT) -run '$(RACES)' ./tests -races
+	$(GOTEST) -race -run '$(RACES)' ./tests -races
 
 .PHONY: properties
 properties: needs ## run the slow property tests with PROPERTIES histories, and at full length what -short shortens, without the race detector
-	RAPID_CHECKS=$(PROPERTIES) go test -count=1 -timeout $(TIMEOUT) -run '$(SLOW)' ./events/... ./gateway ./projector/...
+	RAPID_CHECKS=$(PROPERTIES) go test $(QUICK) -count=1 -timeout $(TIMEOUT) -run '$(SLOW)' ./events/... ./gateway ./projector/...
 
 .PHONY: web
 web: needs ## check, test and rebuild the TypeScript part
@@ -155,7 +163,7 @@ nightly: needs ## run the long tests: a million histories, restores, churn, muta
 	go test -count=1 -timeout 3h -v -run '$(TABLES)' ./projector -rapid.checks=$(TABLE_HISTORIES) -rapid.steps=$(ACTIONS)
 	go test -count=1 -timeout 3h -v -run '^TestRepairKeepsTheOrder$$' ./events/renumber -journeys=$(JOURNEYS)
 	$(MAKE) races RACES=.
-	$(MAKE) test-plain DETECT=-race
+	$(MAKE) test-plain DETECT=all
 	go test -count=1 -timeout 3h -v -run '^TestOwnershipChurn$$' ./tests -churn=$(CHURN) -unowned=$(UNOWNED)
 	go test -count=1 -timeout 3h -v -run '^TestPhonesEndRightAcrossKills$$' ./tests -push-kills=50
 	go test -count=1 -timeout 3h -v -parallel $(PARALLEL) ./tests -shards=3
