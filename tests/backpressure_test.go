@@ -20,9 +20,10 @@ import (
 // refusal.
 func refused(t *testing.T, p *process, conversation, users string) (accepted int) {
 	t.Helper()
-	for seq := 1; ; seq++ {
-		status, header, answer := request(t, http.MethodPost, p.url+"/v1/events", "application/json", delivered(conversation, seq, users))
+	for range polls(t, "a refusal") {
+		status, header, answer := request(t, http.MethodPost, p.url+"/v1/events", "application/json", delivered(conversation, accepted+1, users))
 		if status == http.StatusAccepted {
+			accepted++
 			continue
 		}
 		seconds, err := strconv.Atoi(header.Get("Retry-After"))
@@ -30,8 +31,9 @@ func refused(t *testing.T, p *process, conversation, users string) (accepted int
 			header.Get("Content-Type") != "application/problem+json" || !strings.Contains(answer, "behind; nothing was stored") {
 			t.Fatalf("while badges are behind a publisher got %d %v %s", status, header, answer)
 		}
-		return seq - 1
+		break
 	}
+	return accepted
 }
 
 // While the projector is frozen, publishers are refused once badges are too
@@ -66,7 +68,10 @@ func TestPublishersAreRefusedWhileFoldingIsBehind(t *testing.T) {
 	if err := load.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for metric(t, metricsOf(t, p["api"]), "badged_publish_refused_total") == before {
+	for range polls(t, "a refusal of the load") {
+		if metric(t, metricsOf(t, p["api"]), "badged_publish_refused_total") > before {
+			break
+		}
 		if ok, _ := out.has("{"); ok {
 			t.Fatalf("the load was not refused: %s", out)
 		}
@@ -118,11 +123,11 @@ func TestOnePartitionBehindRefusesItsUsersOnly(t *testing.T) {
 	if _, err := conn.Exec(t.Context(), `SELECT pg_advisory_unlock_all()`); err != nil {
 		t.Fatal(err)
 	}
-	position = ""
-	for position == "" { // until the backlog is folded
+	for range polls(t, "the backlog to be folded") {
 		status, header, _ := request(t, http.MethodPost, p.url+"/v1/events", "application/json", delivered("e", 1, `"ann","ben"`))
 		if status == http.StatusAccepted {
 			position = header.Get("Badged-Position")
+			break
 		}
 	}
 	if n := total(t, p, ann, position); n != int64(accepted)+1 {
