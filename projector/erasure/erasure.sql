@@ -1,22 +1,23 @@
 -- What badged holds of a user: $1 in most statements. pNN stands for the user's partition,
 -- and COLUMNS for those of a row of the log.
 
--- name: read the tables
--- Without tokens of devices, which are secrets of their apps. Sets of messages are
--- encoded.
+-- name: read the tables of the partition
+-- Sets of messages are encoded.
 SELECT 'user', to_jsonb(t) FROM badged.users_pNN AS t WHERE user_id = $1
 UNION ALL
 SELECT 'conversation', to_jsonb(t) FROM badged.conversations_pNN AS t WHERE user_id = $1
 UNION ALL
 SELECT 'room_mark', to_jsonb(t) FROM badged.room_marks_pNN AS t WHERE user_id = $1
 UNION ALL
-SELECT 'healed_user', to_jsonb(t) FROM badged.healed_users AS t WHERE user_id = $1
-UNION ALL
 SELECT 'baseline_user', to_jsonb(t) FROM badged.users_pNN_baseline AS t WHERE user_id = $1
 UNION ALL
 SELECT 'baseline_conversation', to_jsonb(t) FROM badged.conversations_pNN_baseline AS t WHERE user_id = $1
 UNION ALL
 SELECT 'baseline_room_mark', to_jsonb(t) FROM badged.room_marks_pNN_baseline AS t WHERE user_id = $1
+
+-- name: read the other tables
+-- Without tokens of devices, which are secrets of their apps.
+SELECT 'healed_user', to_jsonb(t) FROM badged.healed_users AS t WHERE user_id = $1
 UNION ALL
 SELECT 'device', to_jsonb(t) - ARRAY['token', 'fingerprint'] FROM badged.devices AS t WHERE user_id = $1
 UNION ALL

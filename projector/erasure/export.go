@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -65,7 +66,7 @@ func Export(ctx context.Context, cfg ExportConfig, visit func(Holding) error) er
 			return err
 		}
 		x := exporter{cfg: cfg, tx: tx, visit: visit, partition: cfg.Log.PartitionOf(cfg.UserID)}
-		if err := x.tables(ctx); err != nil {
+		if err := x.tables(ctx, held); err != nil {
 			return err
 		}
 		if cfg.Archive != nil {
@@ -93,7 +94,7 @@ type exporter struct {
 }
 
 // tables exports the rows of tables.
-func (x *exporter) tables(ctx context.Context) error {
+func (x *exporter) tables(ctx context.Context, held []int) error {
 	var holdings []Holding
 	collect := func(rows pgx.Rows) error {
 		var kind string
@@ -108,7 +109,10 @@ func (x *exporter) tables(ctx context.Context) error {
 		return err
 	}
 	var reads pgx.Batch
-	reads.Queue(statements.Of(x.partition, "read the tables"), x.cfg.UserID).Query(collect)
+	if slices.Contains(held, x.partition) { // else the database may not have the tables
+		reads.Queue(statements.Of(x.partition, "read the tables of the partition"), x.cfg.UserID).Query(collect)
+	}
+	reads.Queue(statements.Get("read the other tables"), x.cfg.UserID).Query(collect)
 	reads.Queue(statements.Get("read the texts"), x.cfg.UserID).Query(collect)
 	if err := x.tx.SendBatch(ctx, &reads).Close(); err != nil {
 		return fmt.Errorf("read the tables: %w", err)
