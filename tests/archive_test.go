@@ -34,7 +34,12 @@ func cutShard(t *testing.T, database string) {
 		t.Fatal(err)
 	}
 	defer conn.Close(t.Context())
-	for p := range 16 {
+	rows, _ := conn.Query(t.Context(), `SELECT badged.existing_partitions()`)
+	all, err := pgx.CollectRows(rows, pgx.RowTo[int])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range all {
 		for range polls(t, "the lock of the log") {
 			var more bool // whether it takes another call
 			err := conn.QueryRow(t.Context(), `SELECT badged.extend_log($1, '0', 4)`, p).Scan(&more)
@@ -202,12 +207,26 @@ func testArchive(t *testing.T, dir, folder string, flags ...string) {
 	}
 	must(t, append([]string{"verify", "--database-url=" + database, "--archive=" + dir}, flags...)...)
 
+	restored, unread := "6 events of 16 partitions restored from 4 files; ", 3
+	if len(flags) == 0 && dir != folder {
+		// Her partition is split; both share its files.
+		must(t, "partition", "split", fmt.Sprint(events.PartitionOf("ann", partitions)), "--quiet", "--database-url="+database)
+		publish(t, p, delivered("lunch", 4, `"ann","bob"`))
+		ann.awaitTotal(4)
+		must(t, "verify", "--quiet", "--database-url="+database, "--archive="+dir)
+		cutLog(t, database)
+		must(t, archiving(database, dir)...)
+		if out := must(t, "user", "explain", "ann", "--database-url="+database, "--archive="+dir); !strings.Contains(out, "lunch adds 4: 4 unread") {
+			t.Errorf("after a split, it explains\n%s", out)
+		}
+		restored, unread = "8 events of 17 partitions restored from 8 files; ", 4
+	}
 	other := newDatabase(t)
 	p = serve(t, other)
-	if out := must(t, append([]string{"restore", "-q", "--from=" + dir, "--database-url=" + other}, flags...)...); !strings.HasPrefix(out, "6 events of 16 partitions restored from 4 files; ") {
+	if out := must(t, append([]string{"restore", "-q", "--from=" + dir, "--database-url=" + other}, flags...)...); !strings.HasPrefix(out, restored) {
 		t.Errorf("restoring prints %s", out)
 	}
-	connect(t, p.url, "ann").awaitTotal(3)
+	connect(t, p.url, "ann").awaitTotal(int64(unread))
 	if n := audited(t, other, "restore"); n != 1 {
 		t.Errorf("the audit trail has %d restores, of 1", n)
 	}

@@ -13,29 +13,40 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/eventlog"
 )
 
-// What was archived before a partition moved is found on the new shard: archiving goes on
-// there, the log is replayed from the archive, and users are exported and erased. Not
-// parallel: a range is complete only once all older transactions have ended.
-func TestArchivesFollowAMove(t *testing.T) {
+// What was archived before a partition moved is found on the new shard, and what was
+// archived before it was split by both partitions: archiving goes on there, the log is
+// replayed from the archive, and users are exported and erased. Not parallel: a range is
+// complete only once all older transactions have ended.
+func TestArchivesFollowMovesAndSplits(t *testing.T) {
 	database := stack(pgtest.NewDBs(t, sharded(2)))
 	dir := filepath.Join(t.TempDir(), "archive")
 	server := serve(t, database)
 	c := newCrowd(t, server)
-	p, user := c.partitionOfA(database)
+	p, _ := c.partitionOfA(database)
+	first, second, _ := eventlog.Children(p, partitions)
+	in := map[int]string{} // a user of each
+	for _, u := range c.users {
+		if events.PartitionOf(u, partitions) == p {
+			in[eventlog.NewLayout(partitions, []int{first, second}).PartitionOf(u)] = u
+		}
+	}
+	user, mate := in[first], in[second]
 	seq := 0
 	say := func(n int) {
 		t.Helper()
 		for range n {
 			seq++
-			total(t, server, user, publish(t, server, delivered("c", seq, fmt.Sprintf("%q", user))))
+			total(t, server, user, publish(t, server, delivered("c", seq, fmt.Sprintf("%q,%q", user, mate))))
 			c.delivered[user]++
+			c.delivered[mate]++
 		}
 	}
-	cut := func(to string) {
+	cut := func(to string, p int) {
 		t.Helper()
-		sql(t, database, `SELECT badged.extend_log(p, interval '0', 0) FROM generate_series(0, $1 - 1) AS p`, partitions)
+		sql(t, database, `SELECT badged.extend_log(p, interval '0', 0) FROM badged.existing_partitions() AS p`)
 		out := must(t, append(archiving(database, dir), "--json")...)
 		t.Logf("%s", out)
 		files, err := filepath.Glob(filepath.Join(dir, to, events.Topic(p)+".*"))
@@ -51,15 +62,20 @@ func TestArchivesFollowAMove(t *testing.T) {
 				t.Errorf("%v says\n%s", args, out)
 			}
 		}
-		must(t, "user", "explain", user, "--archive="+dir, "--database-url="+database)
+		for _, u := range []string{user, mate} {
+			explained := must(t, "user", "explain", u, "--archive="+dir, "--database-url="+database)
+			if !strings.Contains(explained, fmt.Sprintf("c adds %d: %[1]d unread", seq)) || strings.Contains(explained, "Events appended until ") {
+				t.Errorf("of %s it explains\n%s", u, explained)
+			}
+		}
 	}
 	say(3)
-	cut("a")
+	cut("a", p)
 	say(2)
 	must(t, "partition", "move", fmt.Sprint(p), "--to=b", "--quiet", "--database-url="+database)
 	say(2)
 	check()
-	cut("b")
+	cut("b", p)
 	check()
 	if left, _ := filepath.Glob(filepath.Join(dir, "a", events.Topic(p)+".*")); len(left) > 0 {
 		t.Errorf("the archive of a still has %v", left)
@@ -67,6 +83,21 @@ func TestArchivesFollowAMove(t *testing.T) {
 	must(t, "partition", "move", fmt.Sprint(p), "--to=a", "--quiet", "--database-url="+database)
 	say(1)
 	check()
+	must(t, "partition", "split", fmt.Sprint(p), "--quiet", "--database-url="+database)
+	say(1)
+	check()
+	must(t, "partition", "move", fmt.Sprint(first), "--to=b", "--quiet", "--database-url="+database)
+	say(1)
+	cut("a", second)
+	cut("b", first)
+	must(t, "partition", "split", fmt.Sprint(first), "--quiet", "--database-url="+database)
+	say(1)
+	check()
+	sql(t, database, spoil, mate)
+	if out := must(t, "rebuild", "--user="+mate, "--archive="+dir, "--database-url="+database); !strings.Contains(out, fmt.Sprintf("user %q was healed", mate)) {
+		t.Errorf("rebuilding a user says\n%s", out)
+	}
+	c.changes[mate] = c.badge(mate).Version - c.delivered[mate]
 	if out := must(t, "user", "export", user, "--archive="+dir, "--database-url="+database); strings.Count(out, "message.delivered") < seq {
 		t.Errorf("the export has less than %d events:\n%s", seq, out)
 	}
@@ -95,5 +126,7 @@ func TestArchivesFollowAMove(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
+	c.delivered[user] = 0
+	c.check()
 	must(t, "verify", "--quiet", "--archive="+dir, "--database-url="+database)
 }
