@@ -81,6 +81,8 @@ func newScript(t *testing.T, program ...string) *script {
 		<-ended
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("%v: %v\n%s", program, err, stderr)
+		} else if t.Failed() && stderr.String() != "" {
+			t.Logf("what %v said:\n%s", program, stderr)
 		}
 	})
 	return s

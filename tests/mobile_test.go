@@ -4,66 +4,22 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 )
 
-// javaLibraries are the libraries that the Android client needs, as Debian
-// names them.
-var javaLibraries = []string{"okhttp.jar", "okio.jar", "com.android.json.jar"}
-
-// javaClassPath returns the class path of a folder and the libraries.
-func javaClassPath(t *testing.T, dir string) string {
-	t.Helper()
-	paths := []string{dir}
-	for _, library := range javaLibraries {
-		path := filepath.Join("/usr/share/java", library)
-		if _, err := os.Stat(path); err != nil {
-			t.Fatalf("%v: run make needs", err)
-		}
-		paths = append(paths, path)
-	}
-	return strings.Join(paths, string(filepath.ListSeparator))
-}
-
-// compileMobileApp compiles the classes of docs/clients-mobile.md and the Java client
-// with a program that runs the commands of a test, and returns the class path.
-func compileMobileApp(t *testing.T) (classPath string) {
-	t.Helper()
-	page, err := os.ReadFile("../docs/clients-mobile.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	sources := []string{"clients/java/Main.java"}
-	for _, m := range regexp.MustCompile("(?s)```java\n// (\\w+\\.java)\n(.*?)```").FindAllSubmatch(page, -1) {
-		source := filepath.Join(dir, string(m[1]))
-		if err := os.WriteFile(source, m[2], 0o600); err != nil {
-			t.Fatal(err)
-		}
-		sources = append(sources, source)
-	}
-	if blocks := strings.Count(string(page), "```java\n"); len(sources) != 1+blocks || blocks == 0 {
-		t.Fatalf("of %d blocks of Java on the page %d name their file", blocks, len(sources)-1)
-	}
-	return compileJava(t, dir, sources...)
-}
-
 // The Java client, in the app of docs/clients-mobile.md, keeps its store correct: while
 // connected, by pushes, and across restarts of the server and of itself.
 func TestMobileClient(t *testing.T) {
 	t.Parallel()
-	classPath := compileMobileApp(t)
 	db := newDatabase(t)
 	p := serve(t, db)
 	address := strings.TrimPrefix(p.url, "http://")
 	folder := t.TempDir()
 	app := func(t *testing.T) *script {
 		t.Helper()
-		return newScript(t, "java", "-cp", classPath, "Main", folder, "http://"+address)
+		return newScript(t, java(t, "Main", folder, "http://"+address)...)
 	}
 	deliver := func(seq int) {
 		t.Helper()

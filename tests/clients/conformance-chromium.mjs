@@ -1,70 +1,78 @@
-// The TypeScript client in a page of Chromium, as a program for `badged conformance`;
-// see docs/conformance.md. With the argument `browser` it runs the browser and the page
-// that all scenarios share until its input ends, and prints where they are; BROWSER
-// tells the others.
+// The TypeScript client in pages of Chromium, for `badged conformance`; see
+// docs/conformance.md. This process has the browser, and the clients of all scenarios,
+// until its input ends: loading Playwright and a browser for each would take most of the
+// time. It prints the port at which the programs reach it, which are `forward.sh PORT`.
 
 import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
-import { connect, launchServer } from "../../web/browser/chromium.mjs";
+import { launch, newContext } from "../../web/browser/chromium.mjs";
+import { listen, serve } from "./program.mjs";
 
-const print = (line) => console.log(JSON.stringify(line));
-const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+const files = {
+  "/": ["text/html", "<!doctype html><title>Conformance</title><link rel=icon href=data:,>"],
+  "/sdk.js": ["text/javascript", readFileSync("../../web/dist/sdk/index.js", "utf8")],
+  "/adapter.js": ["text/javascript", readFileSync("sdk-adapter.mjs", "utf8")],
+};
 
-if (process.argv[2] === "browser") {
-  const [browser, page] = await Promise.all([launchServer(), servePage()]);
-  const { port } = page.address();
-  print({ event: "open", text: JSON.stringify({ browser: browser.wsEndpoint(), page: `http://127.0.0.1:${port}/` }) });
-  for await (const _ of lines); // until the test ends
-  page.close();
-  await browser.close();
-} else {
-  await run(JSON.parse(process.env.BROWSER));
-}
+const browser = await launch();
+const context = await newContext(browser);
+/** What prints a line of the client in a page. */
+const printers = new Map();
+await context.exposeBinding("print", ({ page }, line) => printers.get(page)(line));
 
-/** Serves the page from a real port: browsers let no page from elsewhere connect to this machine. */
-function servePage() {
-  const files = {
-    "/": ["text/html", "<!doctype html><title>Conformance</title><link rel=icon href=data:,>"],
-    "/sdk.js": ["text/javascript", readFileSync("../../web/dist/sdk/index.js", "utf8")],
-    "/adapter.js": ["text/javascript", readFileSync("sdk-adapter.mjs", "utf8")],
-  };
+/**
+ * Opens a page at an origin of its own: it shares storage and locks with no other. The
+ * origin has a real port, since browsers let no page from elsewhere connect to this machine.
+ */
+async function openPage() {
   const server = createServer((request, response) => {
     const [type, body] = files[request.url] ?? ["text/plain", undefined];
     response.writeHead(body === undefined ? 404 : 200, { "Content-Type": type, "Cache-Control": "no-store" }).end(body);
   });
-  return new Promise((resolve) => server.listen(0, "127.0.0.1", () => resolve(server)));
+  const [port, page] = await Promise.all([listen(server), context.newPage()]);
+  page.on("pageerror", (error) => console.error(error));
+  return { page, url: `http://127.0.0.1:${port}/` };
 }
 
-async function run(shared) {
-  const folder = process.env.BADGED_STORE;
+/** Pages whose clients have ended. */
+const idle = [];
+
+async function run(variables, commands, print, killed) {
+  const folder = variables.BADGED_STORE;
   const running = folder && join(folder, "running");
-  if (running && existsSync(running)) print({ unsupported: "being killed: the browser has the storage, and lives on" });
+  if (running && existsSync(running)) {
+    print({ unsupported: "being killed: the browser has the storage, and lives on" });
+    return;
+  }
   // A file for each entry of localStorage.
   const stored = folder ? readdirSync(folder).map((name) => [decodeURIComponent(name), readFileSync(join(folder, name), "utf8")]) : [];
   if (running) writeFileSync(running, "");
 
-  const browser = await connect(shared.browser);
-  const page = await (await browser.newContext()).newPage();
-  page.on("pageerror", (error) => console.error(error));
-  await page.exposeFunction("print", print);
-  await page.goto(shared.page);
-  const variables = Object.fromEntries(Object.entries(process.env).filter(([name]) => name.startsWith("BADGED_")));
+  const place = idle.pop() ?? (await openPage());
+  const { page, url } = place;
+  printers.set(page, print);
+  await page.goto(url);
   const start = async ([variables, stored]) => {
     const [{ Badged }, { adapt }] = await Promise.all([import("/sdk.js"), import("/adapter.js")]);
+    localStorage.clear();
     for (const [key, text] of stored) localStorage.setItem(key, text);
     globalThis.client = adapt(Badged, variables, localStorage, {}, globalThis.print);
   };
   await page.evaluate(start, [variables, stored]);
-  for await (const line of lines) await page.evaluate((command) => globalThis.client.command(command), JSON.parse(line));
+  for await (const command of commands) await page.evaluate((command) => globalThis.client.command(command), command);
   const left = await page.evaluate(() => {
     globalThis.client.stop();
     return Object.entries(localStorage);
   });
-  if (folder) {
+  printers.set(page, () => {});
+  idle.push(place);
+  if (folder && !killed()) {
     for (const name of readdirSync(folder)) rmSync(join(folder, name));
     for (const [key, text] of left) writeFileSync(join(folder, encodeURIComponent(key)), text);
   }
-  await browser.close();
 }
+
+await serve(run);
+await browser.close();
+process.exit();

@@ -3,15 +3,12 @@
 
 import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
-import WebSocket from "ws";
 import { Badged } from "../../web/dist/sdk/index.js";
+import { runAlone } from "./program.mjs";
 import { adapt } from "./sdk-adapter.mjs";
 
-const folder = process.env.BADGED_STORE;
-
 /** A storage with a file for each entry, or in memory without a folder. */
-function fileStorage() {
+function fileStorage(folder) {
   const entries = new Map();
   const file = (key) => join(folder, encodeURIComponent(key));
   if (folder) {
@@ -33,6 +30,12 @@ function fileStorage() {
   };
 }
 
-const client = adapt(Badged, process.env, fileStorage(), { WebSocket }, (line) => console.log(JSON.stringify(line)));
-for await (const line of createInterface({ input: process.stdin })) client.command(JSON.parse(line));
-client.stop();
+export async function run(variables, commands, print) {
+  const environment = {};
+  if (variables.BADGED_TRANSPORT === "ws") environment.WebSocket = (await import("ws")).default;
+  const client = adapt(Badged, variables, fileStorage(variables.BADGED_STORE), environment, print);
+  for await (const command of commands) client.command(command);
+  client.stop();
+}
+
+await runAlone(import.meta.url, run);

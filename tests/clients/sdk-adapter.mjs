@@ -39,7 +39,14 @@ export function adapt(Badged, variables, storage, environment, print) {
     user: BADGED_STORE ? BADGED_USER : undefined,
   });
 
+  let showing = false;
   function show() {
+    // A frame changes up to 500 conversations, each with an event.
+    if (!showing) queueMicrotask(showAll);
+    showing = true;
+  }
+  function showAll() {
+    showing = false;
     const { badge } = client;
     if (badge === undefined) return;
     const conversations = {};

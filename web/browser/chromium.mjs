@@ -20,25 +20,11 @@ const PLACES = [
 const PATIENCE_MS = 60_000;
 
 export function launch() {
-  return chromium.launch(options());
-}
-
-/** A browser that several processes share by {@link connect}. */
-export function launchServer() {
-  return chromium.launchServer(options());
-}
-
-/** The browser of {@link launchServer}. Closing it ends what this process has opened there. */
-export function connect(endpoint) {
-  return chromium.connect(endpoint, { timeout: PATIENCE_MS });
-}
-
-function options() {
   const executablePath = PLACES.find((place) => place && existsSync(place));
   if (!executablePath)
     throw new Error("Chromium not found: install it, or set CHROMIUM to its path");
   // Chromium as root has no sandbox, and the pages are trusted.
-  return { executablePath, args: ["--no-sandbox"], timeout: PATIENCE_MS };
+  return chromium.launch({ executablePath, args: ["--no-sandbox"], timeout: PATIENCE_MS });
 }
 
 /**

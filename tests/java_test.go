@@ -1,0 +1,110 @@
+package tests
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// javaLibraries are the libraries that the Java client needs, as Debian names them.
+var javaLibraries = []string{"okhttp.jar", "okio.jar", "com.android.json.jar"}
+
+// java returns the command that runs a program of tests/clients/java.
+func java(t *testing.T, main string, args ...string) []string {
+	t.Helper()
+	classPath, err := compiledJava()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Concat([]string{"java"}, briefJVM(""), []string{"-cp", classPath, main}, args)
+}
+
+// oftenJava is java for a program of the conformance kit that is started many times: it
+// begins with the classes that it loaded in a first run.
+func oftenJava(t *testing.T, main string) []string {
+	t.Helper()
+	program := java(t, main)
+	classes := filepath.Join(t.TempDir(), "classes.jsa")
+	with := func(flag string) []string {
+		return slices.Insert(slices.Clone(program), 1, "-Xlog:disable", flag+classes)
+	}
+	first := exec.CommandContext(t.Context(), binary, slices.Concat([]string{"conformance", "--only=command-retried", "--timeout=" + patience.String(), "--"}, with("-XX:ArchiveClassesAtExit="))...)
+	if out, err := first.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return with("-XX:SharedArchiveFile=")
+}
+
+// briefJVM are the flags of a JVM that runs for a second, most of it for its start; prefix
+// is that of the flags in the command.
+func briefJVM(prefix string) (flags []string) {
+	for _, flag := range []string{"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"} {
+		flags = append(flags, prefix+flag)
+	}
+	return flags
+}
+
+// compiledJava compiles the Java client, the classes of docs/clients-mobile.md and the
+// programs of tests/clients/java for Java 8, once for all tests, and returns the class path.
+var compiledJava = sync.OnceValues(func() (classPath string, err error) {
+	dir := filepath.Join(filepath.Dir(binary), "java")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return "", err
+	}
+	sources, err := javaOfDocs(dir)
+	if err != nil {
+		return "", err
+	}
+	for _, pattern := range []string{"../web/java/src/com/badged/client/*.java", "clients/java/*.java"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			return "", fmt.Errorf("no sources %s: %w", pattern, err)
+		}
+		sources = append(sources, files...)
+	}
+	var paths []string
+	for _, library := range javaLibraries {
+		path := filepath.Join("/usr/share/java", library)
+		if _, err := os.Stat(path); err != nil {
+			return "", fmt.Errorf("%w: run make needs", err)
+		}
+		paths = append(paths, path)
+	}
+	libraries := strings.Join(paths, string(filepath.ListSeparator))
+	// Later compilers warn that they will not know Java 8 forever.
+	args := slices.Concat(briefJVM("-J"), []string{"--release", "8", "-Xlint:all,-options", "-Werror", "-d", dir, "-cp", libraries}, sources)
+	if out, err := exec.Command("javac", args...).CombinedOutput(); err != nil { //nolint:noctx // it is for all tests
+		return "", fmt.Errorf("javac: %w\n%s", err, out)
+	}
+	jar := dir + ".jar"                                                                          // a JVM shares no classes of folders
+	if out, err := exec.Command("jar", "cf", jar, "-C", dir, ".").CombinedOutput(); err != nil { //nolint:noctx // as above
+		return "", fmt.Errorf("jar: %w\n%s", err, out)
+	}
+	return jar + string(filepath.ListSeparator) + libraries, nil
+})
+
+// javaOfDocs writes the classes of docs/clients-mobile.md into a folder and returns their
+// files.
+func javaOfDocs(dir string) (sources []string, err error) {
+	page, err := os.ReadFile("../docs/clients-mobile.md")
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range regexp.MustCompile("(?s)```java\n// (\\w+\\.java)\n(.*?)```").FindAllSubmatch(page, -1) {
+		source := filepath.Join(dir, string(m[1]))
+		if err := os.WriteFile(source, m[2], 0o600); err != nil {
+			return nil, err
+		}
+		sources = append(sources, source)
+	}
+	if blocks := strings.Count(string(page), "```java\n"); len(sources) != blocks || blocks == 0 {
+		return nil, fmt.Errorf("of %d blocks of Java on the page %d name their file", blocks, len(sources))
+	}
+	return sources, nil
+}
