@@ -161,7 +161,8 @@ $$;
 -- +goose StatementEnd
 
 -- Ends holding a partition as release_partition does, while the caller keeps its gates
--- closed. It waits for no lock that a publisher has who waits at the gate.
+-- closed. It waits for no lock that a publisher has who waits at the gate, and deletes no
+-- rows: see badged.room_directory.
 -- +goose StatementBegin
 CREATE FUNCTION badged.release_moved_partition(partition integer, shard text, revision bigint) RETURNS text
     LANGUAGE plpgsql
@@ -172,7 +173,6 @@ DECLARE
 BEGIN
     EXECUTE format('UPDATE badged.%I SET revision = revision + 1 WHERE consumer_group = ''projector''', badged.log_table(partition) || '_offsets');
     DELETE FROM badged.partitions AS p WHERE p.partition_id = partition RETURNING p.epoch INTO was;
-    DELETE FROM badged.room_partitions AS r WHERE r.partition_id = partition;
     PERFORM badged.map_partition(partition, shard, revision);
     RETURN was;
 END

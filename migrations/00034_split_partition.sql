@@ -72,7 +72,8 @@ $$;
 
 -- Ends a partition, and makes this database hold the two that have its users and all its
 -- rows. The caller keeps its gates closed. The positions of those who read its log, its
--- epoch and its revision are theirs. Whether it was held until now is returned.
+-- epoch and its revision are theirs, and each counts half of the events that it has folded.
+-- Whether it was held until now is returned.
 -- +goose StatementBegin
 CREATE FUNCTION badged.split_partition(partition integer, children integer[]) RETURNS boolean
     LANGUAGE plpgsql
@@ -89,12 +90,13 @@ BEGIN
     FOREACH child IN ARRAY children LOOP
         log := badged.log_table(child);
         EXECUTE format('INSERT INTO badged.%I SELECT * FROM badged.%I', log || '_offsets', offsets);
+        -- counted is folded, unless conversations are to be counted again.
+        EXECUTE format('UPDATE badged.%I SET folded = (folded + $1) / 2, counted = counted - folded + (folded + $1) / 2', log || '_offsets')
+        USING CASE child WHEN children[1] THEN 1 ELSE 0 END;
         -- Places behind the position are given to events that are folded late.
         EXECUTE format('SELECT setval(pg_get_serial_sequence(%L, ''offset''), coalesce(pg_sequence_last_value(%L), 1))', 'badged.' || log, sequence) INTO moved;
         INSERT INTO badged.partitions (partition_id, epoch, revision, incarnation)
         SELECT child, p.epoch, p.revision, p.incarnation FROM badged.partitions AS p WHERE p.partition_id = partition;
-        INSERT INTO badged.room_partitions (conversation_id, partition_id)
-        SELECT DISTINCT r.conversation_id, child::smallint FROM badged.room_partitions AS r WHERE r.partition_id = partition;
         INSERT INTO badged.timeline_ends (partition, timeline, next_timeline, transaction_id, pending, noticed_at)
         SELECT child, t.timeline, t.next_timeline, t.transaction_id, t.pending, t.noticed_at FROM badged.timeline_ends AS t WHERE t.partition = split_partition.partition
         ON CONFLICT DO NOTHING;
@@ -105,7 +107,6 @@ BEGIN
     END LOOP;
     -- The fence of batches.
     EXECUTE format('UPDATE badged.%I SET revision = revision + 1 WHERE consumer_group = ''projector''', offsets);
-    DELETE FROM badged.room_partitions AS r WHERE r.partition_id = partition;
     IF shard IS NOT NULL THEN
         PERFORM badged.map_partition(partition, '', (SELECT m.revision + 1 FROM badged.shard_partitions AS m WHERE m.partition_id = partition));
     END IF;

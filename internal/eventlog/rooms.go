@@ -14,9 +14,10 @@ import (
 
 // The directory of rooms says in which partitions a room has or had members. A
 // message to a room is appended there. A transaction that appends the first join
-// to a partition adds the partition, and nothing removes one. So a message that is
-// appended once a join has committed goes to the partition of the new member, behind
-// the join.
+// to a partition adds the partition, and nothing removes one that the database holds. So a
+// message that is appended once a join has committed goes to the partition of the new
+// member, behind the join. While a partition moves or is split, the table has rows of
+// others beside its own, which the view badged.room_directory leaves out.
 
 // Directory is the directory of rooms as one append sees it.
 type Directory interface {
@@ -58,11 +59,11 @@ func (c *Changes) Add(room string, known, joined *Set, l *Layout) {
 const codeOutdated = "BD003"
 
 const (
-	// checkDirectorySQL fails unless rooms are in so many partitions each. Nothing is
-	// ever removed, so that they are then in the partitions that were known.
+	// checkDirectorySQL fails unless rooms are in so many partitions each. Those that were
+	// known are still among them, or refuse the events: they have moved or were split.
 	checkDirectorySQL = `SELECT badged.refuse_batch('` + codeOutdated + `')
 FROM unnest($1::text[], $2::integer[]) AS known (room, partitions)
-WHERE known.partitions <> (SELECT count(DISTINCT p.partition_id) FROM badged.room_partitions AS p WHERE p.conversation_id = known.room)
+WHERE known.partitions <> (SELECT count(DISTINCT p.partition_id) FROM badged.room_directory AS p WHERE p.conversation_id = known.room)
 LIMIT 1`
 	// checkTimelineSQL fails if Postgres is on another timeline: a failover may have lost
 	// a join, and with it what was known of the room.
@@ -71,7 +72,7 @@ LIMIT 1`
 	partitionsOfSQL  = `SELECT coalesce(json_object_agg(conversation_id, partitions), '{}')::text
 FROM (
     SELECT conversation_id, array_agg(DISTINCT partition_id) AS partitions
-    FROM badged.room_partitions WHERE conversation_id = ANY ($1::text[])
+    FROM badged.room_directory WHERE conversation_id = ANY ($1::text[])
     GROUP BY conversation_id
 ) AS room`
 	lastSeqsSQL = `SELECT badged.room_last_seqs($1::text[])::text`

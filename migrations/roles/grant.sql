@@ -25,7 +25,7 @@ BEGIN
     EXECUTE format('GRANT USAGE ON SCHEMA badged TO %I', role_name);
 
     IF kind = 'publisher' THEN
-        EXECUTE format('GRANT SELECT ON badged.settings, badged.partitions, badged.room_partitions TO %I', role_name);
+        EXECUTE format('GRANT SELECT ON badged.settings, badged.partitions, badged.room_partitions, badged.room_directory TO %I', role_name);
         EXECUTE format('GRANT EXECUTE ON FUNCTION badged.publish(jsonb), badged.publish_batch(jsonb), badged.room_last_seqs(text[]), badged.add_room_partitions(text[], smallint[]) TO %I', role_name);
     ELSIF kind = 'consumer' THEN
         EXECUTE format('GRANT SELECT ON badged.settings TO %I', role_name);

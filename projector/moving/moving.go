@@ -56,6 +56,9 @@ type Config struct {
 	// Patience is about how long publishers to the partition, and its folding, may wait
 	// in one attempt of the switch. Default 800ms.
 	Patience time.Duration
+	// Attempts is how often the switch may fail since others would wait for longer. Then
+	// the error wraps [ErrBusy]. Default 10.
+	Attempts int
 }
 
 // Step is what a move does.
@@ -101,6 +104,7 @@ var (
 	ErrSameShard        = errors.New("the partition is there already")
 	ErrAway             = errors.New("the shard cannot be reached")
 	ErrOtherMove        = errors.New("the partition is being moved elsewhere")
+	ErrBusy             = follow.ErrBusy
 )
 
 // errShard is what is wrong with a database that can be reached.
@@ -266,7 +270,7 @@ func open(ctx context.Context, cfg Config) (m *mover, err error) {
 	}
 	m.result.From = m.source.Name
 	for _, s := range []*side{m.source, m.target} {
-		if err := s.open(ctx, m.p, cfg.Blocked); err != nil {
+		if err := s.open(ctx, m.p, cfg); err != nil {
 			m.close(ctx)
 			return nil, err
 		}
@@ -282,8 +286,8 @@ func (m *mover) leftBy(s *side) bool {
 }
 
 // open opens the session.
-func (s *side) open(ctx context.Context, partition int, blocked func(shard string, pid int, application string)) error {
-	s.Session = &follow.Session{Where: s.Name, Partition: partition, Tell: func(pid int, application string) { blocked(s.Name, pid, application) }}
+func (s *side) open(ctx context.Context, partition int, cfg Config) error {
+	s.Session = &follow.Session{Where: s.Name, Partition: partition, Attempts: cfg.Attempts, Tell: func(pid int, application string) { cfg.Blocked(s.Name, pid, application) }}
 	if err := s.Open(ctx, s.Pool, s.Log, application); err != nil {
 		return err
 	}
@@ -358,8 +362,8 @@ func (m *mover) copy(ctx context.Context) error {
 			return err
 		}
 		for _, t := range follow.Tables() {
-			if t.Form == follow.Whole || t.Places != follow.NoPlace {
-				continue // the first round copies them
+			if t.InRounds() {
+				continue
 			}
 			if err := m.bulk(ctx, t); err != nil {
 				return fmt.Errorf("copy %s: %w", t.Name(m.p), err)

@@ -67,7 +67,7 @@ func (m *mover) begin(ctx context.Context) error {
 	if err := from.conn.QueryRow(ctx, statements.Of(m.p, "last offset"), m.p).Scan(&behind); err != nil {
 		return fmt.Errorf("read the last offset of the log on %s: %w", from.Name, err)
 	}
-	err := to.In(ctx, func(tx pgx.Tx) error {
+	err := to.Patiently(ctx, follow.OwnTables(m.p), func(tx pgx.Tx) error {
 		if err := m.empty(ctx, tx); err != nil {
 			return err
 		}

@@ -107,9 +107,12 @@ func (m *mover) follow(ctx context.Context, tx pgx.Tx, t follow.Table, last int6
 	if _, err := m.pipe(ctx, changed, "moved_keys", "key"); err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, fmt.Sprintf(`DELETE FROM %s AS t USING moved_keys AS k WHERE (%s) = (%s) AND %s AND NOT EXISTS (SELECT FROM moved_rows AS r WHERE (%s) = (%s))`,
-		name, key.List("t."), key.FromKey("k.key"), t.Of(m.p), key.List("r."), key.List("t.")))
-	if err != nil {
+	stale := fmt.Sprintf(`DELETE FROM %s AS t USING moved_keys AS k WHERE (%s) = (%s) AND %s`, name, key.List("t."), key.FromKey("k.key"), t.Of(m.p))
+	if t.Repeats {
+		_, err = tx.Exec(ctx, stale+`; `+strings.Replace(insert, "SELECT", "SELECT DISTINCT", 1))
+		return err
+	}
+	if _, err = tx.Exec(ctx, fmt.Sprintf(stale+` AND NOT EXISTS (SELECT FROM moved_rows AS r WHERE (%s) = (%s))`, key.List("r."), key.List("t."))); err != nil {
 		return err
 	}
 	unique, sets := key, []string{}

@@ -24,10 +24,8 @@ const (
 )
 
 // byHand reports whether the switch gives the rows of a table to the children, rather than
-// that they are copied before.
-func byHand(t follow.Table) bool {
-	return t.Shared && (t.Kind == "dead_letters" || t.Kind == "room_partitions")
-}
+// that they are copied before: operators would see them twice.
+func byHand(t follow.Table) bool { return t.Kind == "dead_letters" }
 
 // of returns the condition for the rows t of a table that belong to a child.
 func (c *child) of(t follow.Table) string {
@@ -106,21 +104,52 @@ func (s *splitter) refers(t follow.Table, c child) string {
 	return " AND " + strings.ReplaceAll(strings.ReplaceAll(t.Refers, "pNN", fmt.Sprintf("p%02d", c.Child)), "r.", "t.")
 }
 
-// recount sets the members of rooms: the second child has those of its conversations, and
-// the first all others, also those who were erased. Counted is the condition on rooms r for
-// the former, and others for the latter.
-func (s *splitter) recount(ctx context.Context, tx pgx.Tx, suffix, counted, others string) error {
-	number := func(p int) string { return fmt.Sprintf("p%02d%s", p, suffix) }
-	first, second := number(s.children[0].Child), number(s.children[1].Child)
-	if _, err := tx.Exec(ctx, fmt.Sprintf(`UPDATE badged.rooms_%s AS r SET members = m.members
-FROM (SELECT r.conversation_id, (SELECT count(*) FROM badged.conversations_%[1]s AS c WHERE c.conversation_id = r.conversation_id AND c.joined IS NOT NULL) AS members
-      FROM badged.rooms_%[1]s AS r WHERE %s) AS m
-WHERE m.conversation_id = r.conversation_id AND m.members <> r.members`, second, counted)); err != nil {
+// count counts the members of all rooms in the second child: those of its conversations.
+func (s *splitter) count(ctx context.Context, tx pgx.Tx, suffix string) error {
+	second := s.table("rooms", s.children[1].Child, suffix)
+	if _, err := tx.Exec(ctx, fmt.Sprintf(`UPDATE %s AS r SET members = m.members
+FROM (SELECT r.conversation_id, %s AS members FROM %[1]s AS r) AS m
+WHERE m.conversation_id = r.conversation_id AND m.members <> r.members`, second, s.counted("r", suffix))); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, fmt.Sprintf(`UPDATE badged.rooms_%s AS f SET members = r.members - o.members
-FROM badged.rooms_%s AS r JOIN badged.rooms_%s AS o USING (conversation_id)
-WHERE f.conversation_id = r.conversation_id AND f.members <> r.members - o.members AND (%s)`, first, number(s.Partition), second, others))
+	return s.countOthers(ctx, tx, suffix, "true")
+}
+
+// counted returns an expression of SQL for the members in the second child of a room.
+func (s *splitter) counted(room, suffix string) string {
+	return fmt.Sprintf(`(SELECT count(*) FROM %s AS c WHERE c.conversation_id = %s.conversation_id AND c.joined IS NOT NULL)`, s.table("conversations", s.children[1].Child, suffix), room)
+}
+
+// countOthers gives the first child the members of rooms r whom the second does not have,
+// also those who were erased.
+func (s *splitter) countOthers(ctx context.Context, tx pgx.Tx, suffix, of string) error {
+	_, err := tx.Exec(ctx, fmt.Sprintf(`UPDATE %s AS f SET members = r.members - o.members
+FROM %s AS r JOIN %s AS o USING (conversation_id)
+WHERE f.conversation_id = r.conversation_id AND f.members <> r.members - o.members AND %s`,
+		s.table("rooms", s.children[0].Child, suffix), s.table("rooms", s.Partition, suffix), s.table("rooms", s.children[1].Child, suffix), of))
+	return err
+}
+
+// table returns the name of a table of a partition.
+func (s *splitter) table(kind string, partition int, suffix string) string {
+	return follow.Table{Kind: kind, Suffix: suffix}.Name(partition)
+}
+
+// countJoined runs change, which replaces the conversations of split_keys, and adds to the
+// members of rooms in the second child how many more of them are memberships then. Counting
+// all members of a large room would take too long while publishers wait.
+func (s *splitter) countJoined(ctx context.Context, tx pgx.Tx, change func() error) error {
+	conversations, rooms := s.table("conversations", s.children[1].Child, ""), s.table("rooms", s.children[1].Child, "")
+	joined := fmt.Sprintf(`SELECT c.conversation_id, count(*) AS n FROM split_keys AS k JOIN %s AS c ON c.user_id = k.key[1] AND c.conversation_id = k.key[2] WHERE c.joined IS NOT NULL GROUP BY 1`, conversations)
+	if _, err := tx.Exec(ctx, `CREATE TEMPORARY TABLE split_joined ON COMMIT DROP AS `+joined); err != nil {
+		return err
+	}
+	if err := change(); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, fmt.Sprintf(`UPDATE %s AS r SET members = r.members + more.n
+FROM (SELECT conversation_id, sum(n) AS n FROM (SELECT conversation_id, - n AS n FROM split_joined UNION ALL %s) AS parts GROUP BY 1) AS more
+WHERE more.conversation_id = r.conversation_id AND more.n <> 0`, rooms, joined))
 	return err
 }
 
@@ -240,9 +269,8 @@ func (s *splitter) round(ctx context.Context, tx pgx.Tx, at logread.Cursor, most
 		}
 	}
 	if done.Kinds["conversations"] || done.Kinds["rooms"] {
-		joins := `r.conversation_id IN (SELECT key[2] FROM (` + s.Keys("conversations", done.Last) + `) AS k)`
-		rooms := `r.conversation_id IN (SELECT key[1] FROM (` + s.Keys("rooms", done.Last) + `) AS k)`
-		if err := s.recount(ctx, tx, "", joins, joins+" OR "+rooms); err != nil {
+		of := `r.conversation_id IN (SELECT key[2] FROM (` + s.Keys("conversations", done.Last) + `) AS k UNION SELECT key[1] FROM (` + s.Keys("rooms", done.Last) + `) AS k)`
+		if err := s.countOthers(ctx, tx, "", of); err != nil {
 			return 0, fmt.Errorf("count the members of rooms: %w", err)
 		}
 	}
@@ -254,52 +282,79 @@ func (s *splitter) round(ctx context.Context, tx pgx.Tx, at logread.Cursor, most
 
 // follow copies the rows of a table that have changed.
 func (s *splitter) follow(ctx context.Context, tx pgx.Tx, t follow.Table, last int64) error {
-	name := t.Name(s.Partition)
-	all := s.columns[name]
 	if t.Form == follow.Whole {
-		for _, c := range s.children {
-			tag, err := tx.Exec(ctx, fmt.Sprintf(`DELETE FROM %s AS t WHERE %s`, t.Name(c.Child), t.Of(c.Child)))
-			if err == nil {
-				tag, err = tx.Exec(ctx, fmt.Sprintf(`INSERT INTO %s (%s) SELECT %s FROM %s AS t WHERE %s AND %s`,
-					t.Name(c.Child), all.List(""), c.selected(t, all), name, t.Of(s.Partition), c.of(t)))
-			}
-			if err != nil {
-				return err
-			}
-			s.result.Rows += tag.RowsAffected()
-		}
-		return nil
+		return s.followWhole(ctx, tx, t)
 	}
-	key := all.Of(t.Key)
 	if _, err := tx.Exec(ctx, `DROP TABLE IF EXISTS split_keys; CREATE TEMPORARY TABLE split_keys (key text[] COLLATE "C") ON COMMIT DROP; INSERT INTO split_keys `+
 		s.Keys(t.Kind, last)); err != nil {
 		return err
 	}
-	unique, sets := key, []string{}
-	if t.Shared {
-		unique = append(all.Of([]string{"partition_id"}), key...)
+	if t.Kind == "conversations" {
+		return s.countJoined(ctx, tx, func() error { return s.followKeys(ctx, tx, t) })
 	}
+	return s.followKeys(ctx, tx, t)
+}
+
+// followWhole copies all rows of a table.
+func (s *splitter) followWhole(ctx context.Context, tx pgx.Tx, t follow.Table) error {
+	name := t.Name(s.Partition)
+	all := s.columns[name]
+	for _, c := range s.children {
+		tag, err := tx.Exec(ctx, fmt.Sprintf(`DELETE FROM %s AS t WHERE %s`, t.Name(c.Child), t.Of(c.Child)))
+		if err == nil {
+			tag, err = tx.Exec(ctx, fmt.Sprintf(`INSERT INTO %s (%s) SELECT %s FROM %s AS t WHERE %s AND %s`,
+				t.Name(c.Child), all.List(""), c.selected(t, all), name, t.Of(s.Partition), c.of(t)))
+		}
+		if err != nil {
+			return err
+		}
+		s.result.Rows += tag.RowsAffected()
+	}
+	return nil
+}
+
+// followKeys copies the rows of split_keys.
+func (s *splitter) followKeys(ctx context.Context, tx pgx.Tx, t follow.Table) error {
+	name := t.Name(s.Partition)
+	all := s.columns[name]
+	key := all.Of(t.Key)
+	sets := []string{}
 	for _, one := range all.Without(append([]string{"partition_id"}, t.Key...)...) {
 		if t.Kind != "rooms" || one.Name != "members" { // these are counted
 			sets = append(sets, follow.Quote(one.Name)+" = excluded."+follow.Quote(one.Name))
 		}
 	}
-	do := "NOTHING"
-	if len(sets) > 0 {
-		do = "UPDATE SET " + strings.Join(sets, ", ")
+	conflict := ""
+	if !t.Repeats {
+		unique := key
+		if t.Shared {
+			unique = append(all.Of([]string{"partition_id"}), key...)
+		}
+		conflict = ` ON CONFLICT (` + unique.List("") + `) DO NOTHING`
+		if len(sets) > 0 {
+			conflict = ` ON CONFLICT (` + unique.List("") + `) DO UPDATE SET ` + strings.Join(sets, ", ")
+		}
 	}
-	for _, c := range s.children {
+	for i, c := range s.children {
 		selected := c.selected(t, all)
 		if t.Kind == "rooms" {
-			selected = strings.Replace(selected, `t."members"`, "0", 1)
+			members := "0"
+			if i == 1 { // those of a room that is new there
+				members = fmt.Sprintf(`CASE WHEN NOT EXISTS (SELECT FROM %s AS r WHERE r.conversation_id = t.conversation_id) THEN %s ELSE 0 END`, t.Name(c.Child), s.counted("t", ""))
+			}
+			selected = strings.Replace(selected, `t."members"`, members, 1)
 		}
-		if _, err := tx.Exec(ctx, fmt.Sprintf(`DELETE FROM %s AS t USING split_keys AS k WHERE (%s) = (%s) AND %s AND NOT EXISTS (SELECT FROM %s AS r WHERE (%s) = (%s) AND %s)`,
-			t.Name(c.Child), key.List("t."), key.FromKey("k.key"), t.Of(c.Child), name, key.List("r."), key.List("t."),
-			strings.ReplaceAll(t.Of(s.Partition), "t.", "r."))); err != nil {
+		stale := fmt.Sprintf(`DELETE FROM %s AS t USING split_keys AS k WHERE (%s) = (%s) AND %s`, t.Name(c.Child), key.List("t."), key.FromKey("k.key"), t.Of(c.Child))
+		distinct := "DISTINCT"
+		if !t.Repeats {
+			stale += fmt.Sprintf(` AND NOT EXISTS (SELECT FROM %s AS r WHERE (%s) = (%s) AND %s)`, name, key.List("r."), key.List("t."), strings.ReplaceAll(t.Of(s.Partition), "t.", "r."))
+			distinct = ""
+		}
+		if _, err := tx.Exec(ctx, stale); err != nil {
 			return err
 		}
-		tag, err := tx.Exec(ctx, fmt.Sprintf(`INSERT INTO %s (%s) SELECT %s FROM split_keys AS k JOIN %s AS t ON (%s) = (%s) WHERE %s AND %s ON CONFLICT (%s) DO %s`,
-			t.Name(c.Child), all.List(""), selected, name, key.List("t."), key.FromKey("k.key"), t.Of(s.Partition), c.of(t)+s.refers(t, c), unique.List(""), do))
+		tag, err := tx.Exec(ctx, fmt.Sprintf(`INSERT INTO %s (%s) SELECT %s %s FROM split_keys AS k JOIN %s AS t ON (%s) = (%s) WHERE %s AND %s%s`,
+			t.Name(c.Child), all.List(""), distinct, selected, name, key.List("t."), key.FromKey("k.key"), t.Of(s.Partition), c.of(t)+s.refers(t, c), conflict))
 		if err != nil {
 			return err
 		}

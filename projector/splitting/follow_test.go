@@ -2,18 +2,18 @@ package splitting_test
 
 import (
 	"errors"
-	"slices"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
-	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/projector"
-	"github.com/badged/badged/projector/lag"
+	"github.com/badged/badged/projector/splitting"
 )
 
 // A log that has not heard of a split appends to the partitions that have the users now,
@@ -68,20 +68,68 @@ func TestLogsFollowASplit(t *testing.T) {
 	if err := publish(); err != nil {
 		t.Errorf("the transaction again: %v", err)
 	}
-	projectortest.Until(t, "the new partitions are folded", func() bool {
-		held, err := eventlog.Held(t.Context(), d.Pool)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lags, err := lag.Measure(t.Context(), d.Pool, held, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return !slices.ContainsFunc(lags, func(l lag.Lag) bool { return l.Events > 0 })
-	})
+	d.AwaitFolded(t)
 	for user, want := range map[string]int64{ann: 3, ben: 2} {
 		if b, err := d.Reader.Badge(t.Context(), user); err != nil || b.Total != want {
 			t.Errorf("%s has %d, want %d: %v", user, b.Total, want, err)
 		}
 	}
+}
+
+// Messages to a room go to the partitions that have its members, while rows of others are
+// beside theirs: those of the two that will take the users, and old ones. A transaction
+// with a snapshot of before the split is refused.
+func TestMessagesToRoomsDuringASplit(t *testing.T) {
+	t.Parallel()
+	d := projectortest.New(t)
+	ann, ben, carl := foldtest.User(0, 0), foldtest.User(0, 4), foldtest.User(1, 0)
+	d.Append(t, foldtest.Event("join", events.RoomJoined, "room", nil, ann, ben, carl))
+	d.Start(t, func(cfg *projector.Config) {
+		cfg.PollInterval, cfg.OwnershipInterval = 10*time.Millisecond, 100*time.Millisecond
+	})
+	stale, err := d.Connect(t).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stale.Exec(t.Context(), `SELECT FROM badged.room_partitions`); err != nil { // takes the snapshot
+		t.Fatal(err)
+	}
+	posts := int64(0)
+	inSQL := func() string {
+		return fmt.Sprintf(`SELECT badged.publish('{"specversion":"1.0","id":"sql%d","source":"sql","type":"room.posted","data":{"conversation_id":"room","seq":%[1]d}}')`, posts)
+	}
+	post := func() {
+		posts++
+		d.Append(t, foldtest.Event(fmt.Sprint("post", posts), events.RoomPosted, "room", foldtest.Seq(posts)))
+		posts++
+		d.Exec(t, inSQL())
+	}
+	steps := map[splitting.Step]bool{}
+	if _, err := splitting.Split(t.Context(), splitting.Config{Pool: d.Pool, Log: d.Log, Partition: 0, Progress: func(step splitting.Step, _ int64) {
+		if !steps[step] {
+			steps[step] = true
+			post()
+		}
+		if step == splitting.CleaningUp {
+			if got := d.Lines(t, `SELECT DISTINCT partition_id::text FROM badged.room_partitions ORDER BY 1`); len(got) != 4 {
+				t.Errorf("before cleaning up the room is in %v", got)
+			}
+		}
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	post()
+	posts++
+	_, err = stale.Exec(t.Context(), inSQL())
+	if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Code != "BD100" {
+		t.Errorf("a transaction with an old snapshot: %v", err)
+	}
+	posts--
+	d.AwaitFolded(t)
+	for _, user := range []string{ann, ben, carl} {
+		if b, err := d.Reader.Badge(t.Context(), user); err != nil || b.Total != posts {
+			t.Errorf("%s has %d, want %d: %v", user, b.Total, posts, err)
+		}
+	}
+	verify(t, d)
 }

@@ -3,6 +3,7 @@ package splitting_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -82,6 +83,54 @@ func TestSplitUnderLoad(t *testing.T) {
 		if found[id] != 1 {
 			t.Errorf("event %s is in the log %d times", id, found[id])
 		}
+	}
+	verify(t, d)
+}
+
+// A transaction of others that keeps locks which the switch needs makes it fail so often
+// and no more. The partition serves all the while, and is split once they are gone.
+func TestSplitGivesUp(t *testing.T) {
+	t.Parallel()
+	d := projectortest.New(t)
+	user := foldtest.User(0, 0)
+	other := d.Connect(t)
+	cfg := splitting.Config{Pool: d.Pool, Log: d.Log, Partition: 0, Attempts: 3}
+	attempts := 0
+	cfg.Progress = func(step splitting.Step, _ int64) {
+		if step != splitting.Switching {
+			return
+		}
+		if attempts++; attempts == 1 {
+			for _, sql := range []string{`SET application_name = 'a long report'`, `BEGIN`, `LOCK TABLE badged.partitions IN SHARE MODE`} {
+				if _, err := other.Exec(t.Context(), sql); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		d.Append(t, foldtest.Named(fmt.Sprint("event", attempts), foldtest.Deliver("c", int64(attempts), user)))
+		d.Fold(t)
+	}
+	_, err := splitting.Split(t.Context(), cfg)
+	if !errors.Is(err, splitting.ErrBusy) || attempts != 3 {
+		t.Fatalf("after %d attempts: %v", attempts, err)
+	}
+	for _, said := range []string{"split partition 0", "failed 3 times", fmt.Sprintf("session %d (a long report) has locks", other.PgConn().PID()), "serves as before", "run the command again"} {
+		if !strings.Contains(err.Error(), said) {
+			t.Errorf("the error says nothing of %q: %v", said, err)
+		}
+	}
+	if got := d.Badge(t, user).Total; got != 3 {
+		t.Errorf("the user has %d, want 3", got)
+	}
+	if _, err := other.Exec(t.Context(), `ROLLBACK`); err != nil {
+		t.Fatal(err)
+	}
+	split(t, d, 0)
+	if err := d.Log.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := d.Badge(t, user).Total; got != 3 {
+		t.Errorf("after the split the user has %d, want 3", got)
 	}
 	verify(t, d)
 }

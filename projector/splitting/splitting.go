@@ -46,6 +46,9 @@ type Config struct {
 	// Patience is about how long publishers to the partition, and its folding, may wait
 	// in one attempt of the switch. Default 800ms.
 	Patience time.Duration
+	// Attempts is how often the switch may fail since others would wait for longer. Then
+	// the error wraps [ErrBusy]. Default 10.
+	Attempts int
 }
 
 // Step is what a split does.
@@ -88,6 +91,7 @@ var (
 	ErrMoving           = errors.New("a move of the partition was begun")
 	ErrElsewhere        = errors.New("the partition is on another shard")
 	ErrNoSplit          = errors.New("no split was begun")
+	ErrBusy             = follow.ErrBusy
 )
 
 const application = "badged partition split"
@@ -187,7 +191,7 @@ func open(ctx context.Context, cfg Config) (*splitter, error) {
 	if cfg.Patience <= 0 {
 		cfg.Patience = 800 * time.Millisecond
 	}
-	s := &splitter{Session: follow.Session{Partition: cfg.Partition, Tell: cfg.Blocked}, cfg: cfg, columns: map[string]follow.Columns{}, letters: map[int64][]letter{}}
+	s := &splitter{Session: follow.Session{Partition: cfg.Partition, Tell: cfg.Blocked, Attempts: cfg.Attempts}, cfg: cfg, columns: map[string]follow.Columns{}, letters: map[int64][]letter{}}
 	if err := s.look(ctx, cfg.Pool); err != nil {
 		return nil, err
 	}
@@ -282,15 +286,15 @@ func (s *splitter) copy(ctx context.Context) error {
 		return err
 	}
 	for _, t := range follow.Tables() {
-		if byHand(t) || t.Form == follow.Whole || t.Places != follow.NoPlace {
-			continue // the first round copies them
+		if t.InRounds() {
+			continue
 		}
 		if err := s.bulk(ctx, t); err != nil {
 			return fmt.Errorf("copy %s: %w", t.Name(s.Partition), err)
 		}
 	}
 	for _, suffix := range []string{"", "_baseline"} {
-		if err := s.In(ctx, func(tx pgx.Tx) error { return s.recount(ctx, tx, suffix, "true", "true") }); err != nil {
+		if err := s.In(ctx, func(tx pgx.Tx) error { return s.count(ctx, tx, suffix) }); err != nil {
 			return fmt.Errorf("count the members of rooms: %w", err)
 		}
 	}

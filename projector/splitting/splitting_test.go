@@ -80,7 +80,7 @@ func TestSplitChangesNothing(t *testing.T) {
 			// A join that is published again says the same of the room.
 			if was, ok := first[e.ID]; ok && e.Type == events.RoomJoined {
 				e.Data.Seq, e.Data.UpToSeq, e.Data.ConversationID = was.Seq, was.UpToSeq, was.ConversationID
-			} else {
+			} else if e.Data.ConversationID != "" {
 				first[e.ID] = e.Data
 			}
 			history = append(history, foldtest.Named("room "+e.ID, e))

@@ -47,6 +47,15 @@ WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND a.pid <> pg_b
   AND a.xact_start < clock_timestamp() - make_interval(secs => $2)
 ORDER BY a.xact_start LIMIT 1
 
+-- name: who locks the tables
+-- The session whose transaction has had locks for longest, and not only just now.
+SELECT a.pid, a.application_name
+FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid) JOIN pg_class AS c ON c.oid = l.relation
+WHERE l.granted AND a.pid <> pg_backend_pid() AND c.relnamespace = 'badged'::regnamespace
+  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND a.xact_start < clock_timestamp() - make_interval(secs => $1)
+ORDER BY a.xact_start LIMIT 1
+
 -- name: rows to fold
 -- Up to a few: those behind a position, and of transactions that it has passed.
 SELECT (SELECT count(*) FROM (
@@ -76,11 +85,11 @@ SELECT number, kind FROM badged.move_changes WHERE partition_id = $1 ORDER BY nu
 -- name: changes are copied
 DELETE FROM badged.move_changes WHERE number = ANY ($1)
 
+-- name: forget copied changes
+VACUUM (ANALYZE, TRUNCATE false) badged.move_changes
+
 -- name: copy a table as a whole
 INSERT INTO badged.move_changes (partition_id, kind, key) SELECT $1, unnest($2::text[]), '{}'
-
--- name: copy all late folds
-INSERT INTO badged.move_changes (partition_id, kind, key) SELECT partition_id, 'late_folds', ARRAY[number::text] FROM badged.late_folds WHERE partition_id = $1
 
 -- name: forget the places
 DELETE FROM badged.move_places WHERE partition_id = $1

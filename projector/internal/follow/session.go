@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -34,6 +35,9 @@ type Session struct {
 	Conn      *pgx.Conn
 	// Tell is called from time to time with a session that is waited for.
 	Tell func(pid int, application string)
+	// Attempts is how often the switch may fail since it takes too long. Publishers wait
+	// during each attempt. Default 10.
+	Attempts int
 
 	job *rebuild.Job
 }
@@ -225,8 +229,7 @@ func Admit(ctx context.Context, tx pgx.Tx, partition int) error {
 }
 
 // Watch creates the triggers that note which rows change, and the gates. Each waits only
-// for a moment, since others wait behind it. Then all small tables are noted as changed: the
-// first round copies them.
+// for a moment, since others wait behind it. Then what the rounds copy is noted as changed.
 func (s *Session) Watch(ctx context.Context) error {
 	log := "badged." + events.Topic(s.Partition)
 	if err := s.Patiently(ctx, []string{log}, func(tx pgx.Tx) error {
@@ -256,8 +259,20 @@ func (s *Session) Watch(ctx context.Context) error {
 		if _, err := tx.Exec(ctx, statements.Get("copy a table as a whole"), s.Partition, all); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, statements.Get("copy all late folds"), s.Partition)
-		return err
+		for _, t := range Tables() {
+			if t.Form != ByKey || !t.InRounds() {
+				continue
+			}
+			var key Columns
+			for _, name := range t.Key {
+				key = append(key, Column{Name: name})
+			}
+			if _, err := tx.Exec(ctx, fmt.Sprintf(`INSERT INTO badged.move_changes (partition_id, kind, key) SELECT DISTINCT %d, %s, %s FROM %s AS t WHERE %s`,
+				s.Partition, Literal(t.Kind), key.Texts("t."), t.Name(s.Partition), t.Of(s.Partition))); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 
@@ -363,6 +378,9 @@ func CatchUp(round func() (int, error)) error {
 	}
 }
 
+// ErrBusy means that the switch failed as often as it may, and nothing has happened.
+var ErrBusy = errors.New("the switch would hold up publishers for too long")
+
 // ErrNotYet means that the switch was not possible in the time that others may wait.
 var ErrNotYet = errors.New("the switch would take too long now")
 
@@ -394,11 +412,20 @@ func (e *StoppedError) Error() string { return e.Err.Error() }
 // Unwrap returns the error.
 func (e *StoppedError) Unwrap() error { return e.Err }
 
-// Switch catches up, and tries until attempt succeeds. It does not try while a transaction
-// that has been open for a while keeps the gate open, or much is not folded, which waiting
-// is told. A [*StoppedError] comes from outside of an attempt.
+// Switch catches up, and tries until attempt succeeds, or has failed too often: then the
+// error wraps [ErrBusy]. It does not try while a transaction that has been open for a while
+// keeps the gate open, or much is not folded, which waiting is told. A [*StoppedError]
+// comes from outside of an attempt.
 func (s *Session) Switch(ctx context.Context, catchUp func() error, attempt func() error, waiting func(behind int64)) error {
 	var told time.Time
+	// Reading what has changed while publishers wait takes longer behind many old rows.
+	if _, err := s.Conn.Exec(ctx, statements.Get("forget copied changes")); err != nil {
+		return &StoppedError{s.wrap(err)}
+	}
+	failed, most := 0, s.Attempts
+	if most <= 0 {
+		most = 10
+	}
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		if err := catchUp(); err != nil {
 			return &StoppedError{err}
@@ -411,6 +438,9 @@ func (s *Session) Switch(ctx context.Context, catchUp func() error, attempt func
 			if err = attempt(); err == nil || !notYet(err) {
 				return err
 			}
+			if failed++; failed == most {
+				return &StoppedError{s.wrap(fmt.Errorf("%w: it failed %d times, at last with: %w; %s", ErrBusy, failed, err, s.remedy(ctx)))}
+			}
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -420,6 +450,16 @@ func (s *Session) Switch(ctx context.Context, catchUp func() error, attempt func
 		case <-timer.C:
 		}
 	}
+}
+
+// remedy says what may make the switch succeed.
+func (s *Session) remedy(ctx context.Context) string {
+	var pid int
+	var application string
+	if err := s.Conn.QueryRow(ctx, statements.Get("who locks the tables"), young.Seconds()).Scan(&pid, &application); err != nil {
+		return "less may be published at another time"
+	}
+	return fmt.Sprintf("session %d (%s) has locks: wait for it, or end it with pg_terminate_backend(%[1]d)", pid, cmp.Or(application, "without an application_name"))
 }
 
 // waits reports whether a transaction that has been open for a while keeps the gate open,
