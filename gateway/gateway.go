@@ -1,10 +1,14 @@
 // Package gateway sends clients their badges over WebSockets and server-sent
 // events: when they connect, and after every change.
 //
-// A connection is a session (session.go) over a link (websocket.go, sse.go). The
-// hub (hub.go) merges updates from the bus into the session's mailbox
-// (mailbox.go). A bus may lose updates, so the gateway also compares the state of
-// its clients with the tables (reconcile.go).
+// [New] makes a Gateway, which is a handler for WebSockets; [Gateway.ServeSSE] and
+// [Gateway.ServeCommands] serve clients that cannot use them. Its [Config] says where it
+// reads badges, stores commands and checks tokens. Package protocol has the frames.
+//
+// A bus may lose updates, so the gateway also compares the state of its clients with
+// what [Badges] says. Inside, a connection is a session (session.go) over a link
+// (websocket.go, sse.go), and the hub (hub.go) merges updates from the bus into the
+// mailbox of each session (internal/view).
 package gateway
 
 import (

@@ -3,6 +3,7 @@ package projector_test
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 
 	"github.com/google/uuid"
@@ -17,67 +18,76 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Serve badges from your own Go server: one call sets up the schema, folds the
-// log and returns the handler for WebSockets. Several such processes share a
-// database if they use [pubsub.NewRedis] in place of [pubsub.NewMemory].
+// Serve badges from your own Go server: the projector folds the log, and the gateway is a
+// handler for WebSockets beside your own routes. Several such processes share a database
+// if they use [pubsub.NewRedis] in place of [pubsub.NewMemory].
 func Example() {
-	serve := func(ctx context.Context, databaseURL string, tokens gateway.Authenticator) error {
-		cfg, err := pgxpool.ParseConfig(databaseURL)
-		if err != nil {
-			return err
-		}
-		if _, err := migrations.Up(ctx, migrations.Config{Conn: cfg.ConnConfig, Partitions: migrations.DefaultPartitions}); err != nil {
-			return err
-		}
-		cfg.MaxConns = 10
-		serving, err := pgxpool.NewWithConfig(ctx, cfg)
+	run := func(ctx context.Context, databaseURL string, tokens gateway.Authenticator) error {
+		serving, folding, err := open(ctx, databaseURL)
 		if err != nil {
 			return err
 		}
 		defer serving.Close()
-		foldingCfg := cfg.Copy() // a pool of its own: folding must not wait behind requests
-		projector.ConfigurePool(foldingCfg)
-		folding, err := pgxpool.NewWithConfig(ctx, foldingCfg)
-		if err != nil {
-			return err
-		}
 		defer folding.Close()
-
-		log, err := events.Open(ctx, serving)
+		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", ":8080")
 		if err != nil {
 			return err
 		}
-		bus := pubsub.NewMemory()
-		defer bus.Close()
-		p, err := projector.New(projector.Config{Pool: folding, Log: log, Bus: bus})
-		if err != nil {
-			return err
-		}
-		g, err := gateway.New(gateway.Config{
-			Badges: badges.NewReader(serving, log), Commands: commands{log},
-			Authenticator: tokens, Bus: bus,
-			PartitionOf: log.Route, RoomsOf: log.PartitionOf, RoomsMoved: log.Changed,
-		})
-		if err != nil {
-			return err
-		}
-
-		mux := http.NewServeMux() // beside your own routes
-		mux.Handle("GET /ws", g)
-		server := &http.Server{Addr: ":8080", Handler: mux}
-		running, ctx := errgroup.WithContext(ctx)
-		running.Go(func() error { return p.Run(ctx) })
-		running.Go(func() error { return g.Run(ctx) })
-		running.Go(func() error {
-			context.AfterFunc(ctx, func() { _ = server.Close() }) // the gateway ends its own connections
-			if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
-				return err
-			}
-			return nil
-		})
-		return running.Wait()
+		return serve(ctx, serving, folding, tokens, listener)
 	}
-	_ = serve
+	_ = run
+}
+
+// serve folds the log and serves clients until ctx is done.
+func serve(ctx context.Context, serving, folding *pgxpool.Pool, tokens gateway.Authenticator, l net.Listener) error {
+	log, err := events.Open(ctx, serving)
+	if err != nil {
+		return err
+	}
+	bus := pubsub.NewMemory()
+	defer bus.Close()
+	p, err := projector.New(projector.Config{Pool: folding, Log: log, Bus: bus})
+	if err != nil {
+		return err
+	}
+	g, err := gateway.New(gateway.Config{
+		Badges: badges.NewReader(serving, log), Commands: commands{log}, Authenticator: tokens, Bus: bus,
+		PartitionOf: log.Route, RoomsOf: log.PartitionOf, RoomsMoved: log.Changed,
+	})
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux() // beside your own routes
+	mux.Handle("GET /ws", g)
+	server := &http.Server{Handler: mux}
+	running, ctx := errgroup.WithContext(ctx)
+	context.AfterFunc(ctx, func() { _ = server.Close() }) // the gateway ends its own connections
+	running.Go(func() error { return p.Run(ctx) })
+	running.Go(func() error { return g.Run(ctx) })
+	running.Go(func() error { return server.Serve(l) })
+	if err := running.Wait(); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// open creates or updates the schema, and returns two pools: folding must not wait behind
+// requests.
+func open(ctx context.Context, databaseURL string) (serving, folding *pgxpool.Pool, err error) {
+	cfg, err := pgxpool.ParseConfig(databaseURL)
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := migrations.Up(ctx, migrations.Config{Conn: cfg.ConnConfig, Partitions: migrations.DefaultPartitions}); err != nil {
+		return nil, nil, err
+	}
+	if serving, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
+		return nil, nil, err
+	}
+	cfg = cfg.Copy()
+	projector.ConfigurePool(cfg)
+	folding, err = pgxpool.NewWithConfig(ctx, cfg)
+	return serving, folding, err
 }
 
 // commands appends what users do in their apps to the log.

@@ -13,10 +13,6 @@ const silentIntervals = 3
 // ownerKind names projectors among the owners of partitions.
 const ownerKind = "projector"
 
-// ApplicationName is the application_name of a projector's ownership session,
-// which identifies the owner of a partition in pg_stat_activity.
-func ApplicationName() string { return pgsession.ApplicationName(ownerKind) }
-
 // own folds a fair share of the partitions until ctx is done. The locks of the
 // owner only save work; the fence keeps the counts right.
 func (p *Projector) own(ctx context.Context) error {

@@ -131,8 +131,8 @@ func TestOwnership(t *testing.T) {
 		t.Errorf("locks (-want +got):\n%s", diff)
 	}
 	for _, l := range d.lags(t) {
-		if l.Owner != ApplicationName() {
-			t.Errorf("partition %d is owned by %q, want %q", l.Partition, l.Owner, ApplicationName())
+		if l.Owner != pgsession.ApplicationName(ownerKind) {
+			t.Errorf("partition %d is owned by %q, want %q", l.Partition, l.Owner, pgsession.ApplicationName(ownerKind))
 		}
 	}
 	if n := count(p.metrics.owned); n != foldtest.Partitions {

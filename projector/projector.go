@@ -3,11 +3,9 @@
 //
 // A [Projector] owns partitions and folds them in batches. One transaction per
 // batch moves the position of the partition and writes every row that changed.
-// The packages below it each have one subject: internal/badge has the pure
-// fold and internal/store the tables; badges reads the numbers; replay
-// verifies, heals and explains them from the log; rebuild makes the tables
-// anew; archive and archiving move old events into files; expiry, lag and
-// deadletters do what their names say.
+// Package badges reads the numbers. The other packages below it are for operators and
+// each have one subject, such as replay, which verifies, heals and explains badges from
+// the log. The fold is in internal/badge and the tables in internal/store.
 package projector
 
 import (

@@ -23,7 +23,7 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
 	"github.com/badged/badged/internal/devtest/replaytest"
-	"github.com/badged/badged/projector"
+	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/projector/archive"
 	"github.com/badged/badged/projector/archiving"
 )
@@ -535,7 +535,7 @@ func TestRepairLogRefusesWhileAProjectorRuns(t *testing.T) {
 	d.Fold(t)
 	_, _, err := repaired(t, d.URL, nil)
 	var owned *renumber.PartitionOwnedError
-	if !errors.As(err, &owned) || owned.Application != projector.ApplicationName() || owned.PID == 0 {
+	if !errors.As(err, &owned) || owned.Application != pgsession.ApplicationName("projector") || owned.PID == 0 {
 		t.Errorf("repairing while a projector runs: %v", err)
 	}
 	d.StopFolding()

@@ -10,6 +10,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/eventlog"
+	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/projector"
 	"github.com/badged/badged/projector/lag"
 )
@@ -40,7 +41,7 @@ func (d *Database) Start(t testing.TB, change func(*projector.Config)) *Running 
 	stop := Run(t, p.Run)
 	return &Running{p, func() {
 		stop()
-		d.awaitNoSession(t, projector.ApplicationName())
+		d.awaitNoSession(t, pgsession.ApplicationName("projector"))
 	}}
 }
 

@@ -7,7 +7,7 @@ func stay() map[string]string {
 	return map[string]string{
 		"events":             "the rows of the log get places of the target: copyLog",
 		"events_offsets":     "positions are translated: the last round",
-		"partitions":         "who has the row holds the partition",
+		"partitions":         "a database has the rows of the partitions that it holds",
 		"log_ranges":         "each database has ranges of its own transaction ids",
 		"rebuilt_partitions": "a rebuild of one database",
 		"shard_partitions":   "the map, which each shard has",
