@@ -137,19 +137,7 @@ func NewRedis(cfg RedisConfig) (*Redis, error) {
 // Publish implements [Bus] with one pipeline. It returns when Redis has accepted
 // the updates, at most after [RedisConfig].PublishTimeout.
 func (r *Redis) Publish(ctx context.Context, updates []Update) error {
-	if len(updates) == 0 {
-		return nil
-	}
-	messages := make([]redisMessage, len(updates))
-	for i := range updates {
-		u := &updates[i]
-		payload, err := json.Marshal(u)
-		if err != nil {
-			return fmt.Errorf("pubsub: encode an update: %w", err)
-		}
-		messages[i] = redisMessage{channelOf(u.Address()), payload}
-	}
-	if err := r.send(ctx, messages...); err != nil {
+	if err := sendUpdates(ctx, r, updates, (*Update).Address); err != nil {
 		return fmt.Errorf("pubsub: publish %d updates: %w", len(updates), err)
 	}
 	return nil
@@ -157,22 +145,25 @@ func (r *Redis) Publish(ctx context.Context, updates []Update) error {
 
 // PublishRooms implements [Bus] as Publish does.
 func (r *Redis) PublishRooms(ctx context.Context, updates []RoomUpdate) error {
+	if err := sendUpdates(ctx, r, updates, (*RoomUpdate).Address); err != nil {
+		return fmt.Errorf("pubsub: publish %d updates of rooms: %w", len(updates), err)
+	}
+	return nil
+}
+
+func sendUpdates[U any](ctx context.Context, r *Redis, updates []U, address func(*U) Address) error {
 	if len(updates) == 0 {
 		return nil
 	}
 	messages := make([]redisMessage, len(updates))
 	for i := range updates {
-		u := &updates[i]
-		payload, err := json.Marshal(u)
+		payload, err := json.Marshal(&updates[i])
 		if err != nil {
-			return fmt.Errorf("pubsub: encode an update of a room: %w", err)
+			return fmt.Errorf("encode: %w", err)
 		}
-		messages[i] = redisMessage{channelOf(u.Address()), payload}
+		messages[i] = redisMessage{channelOf(address(&updates[i])), payload}
 	}
-	if err := r.send(ctx, messages...); err != nil {
-		return fmt.Errorf("pubsub: publish %d updates of rooms: %w", len(updates), err)
-	}
-	return nil
+	return r.send(ctx, messages...)
 }
 
 // HasSubscribers implements [Bus]. It is always true: only Redis knows.
