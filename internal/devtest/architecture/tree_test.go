@@ -45,6 +45,29 @@ func tooLong(tree fs.FS) ([]string, error) {
 	return long, err
 }
 
+// mostFiles is the limit on files of a Go package without its tests. A package with more
+// has more than one subject.
+const mostFiles = 22
+
+// crowded returns the folders with more Go files than mostFiles.
+func crowded(tree fs.FS) ([]string, error) {
+	files := map[string]int{}
+	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") {
+			files[path.Dir(name)]++
+		}
+		return err
+	})
+	var found []string
+	for dir, n := range files {
+		if n > mostFiles {
+			found = append(found, fmt.Sprintf("%s has %d Go files", dir, n))
+		}
+	}
+	slices.Sort(found)
+	return found, err
+}
+
 // misplaced returns the entries at the top of a tree that do not belong there.
 // It ignores hidden files and those that .gitignore names.
 func misplaced(tree fs.FS) ([]string, error) {
@@ -89,6 +112,31 @@ func TestNoFileIsTooLong(t *testing.T) {
 	}
 	for _, file := range long {
 		t.Errorf("%s, more than %d: split it so that each file has one subject", file, most)
+	}
+}
+
+func TestNoPackageIsCrowded(t *testing.T) {
+	found, err := crowded(os.DirFS(root))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range found {
+		t.Errorf("%s, more than %d: split it by subject", dir, mostFiles)
+	}
+}
+
+func TestCrowdedFindsPackages(t *testing.T) {
+	tree := fstest.MapFS{}
+	for i := range mostFiles + 1 {
+		tree[fmt.Sprintf("full/%d.go", i)] = &fstest.MapFile{}
+		tree[fmt.Sprintf("tests/%d_test.go", i)] = &fstest.MapFile{}
+		if i > 0 {
+			tree[fmt.Sprintf("room/%d.go", i)] = &fstest.MapFile{}
+		}
+	}
+	found, err := crowded(tree)
+	if want := []string{"full has 23 Go files"}; err != nil || !slices.Equal(found, want) {
+		t.Errorf("found %q, %v; want %q", found, err, want)
 	}
 }
 
