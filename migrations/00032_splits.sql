@@ -117,25 +117,6 @@ $$;
 -- +goose StatementEnd
 
 -- +goose StatementBegin
-CREATE OR REPLACE FUNCTION badged.is_used() RETURNS boolean
-    LANGUAGE plpgsql STABLE
-    SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    p integer;
-    used boolean := EXISTS (SELECT FROM badged.devices) OR EXISTS (SELECT FROM badged.revocations) OR EXISTS (SELECT FROM badged.dead_letters);
-BEGIN
-    FOR p IN SELECT badged.existing_partitions() LOOP
-        EXIT WHEN used;
-        EXECUTE format('SELECT EXISTS (SELECT FROM badged.%I) OR EXISTS (SELECT FROM badged.%I WHERE folded > 0)',
-            badged.log_table(p), badged.log_table(p) || '_offsets') INTO used;
-    END LOOP;
-    RETURN used;
-END
-$$;
--- +goose StatementEnd
-
--- +goose StatementBegin
 CREATE OR REPLACE FUNCTION badged.forget_tail(tail text) RETURNS void
     LANGUAGE plpgsql
 AS $$

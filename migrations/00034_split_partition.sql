@@ -146,4 +146,24 @@ END
 $$;
 -- +goose StatementEnd
 
+-- The log may have partitions that came from others.
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION badged.is_used() RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    p integer;
+    used boolean := EXISTS (SELECT FROM badged.devices) OR EXISTS (SELECT FROM badged.revocations) OR EXISTS (SELECT FROM badged.dead_letters);
+BEGIN
+    FOR p IN SELECT badged.existing_partitions() LOOP
+        EXIT WHEN used;
+        EXECUTE format('SELECT EXISTS (SELECT FROM badged.%I) OR EXISTS (SELECT FROM badged.%I WHERE folded > 0)',
+            badged.log_table(p), badged.log_table(p) || '_offsets') INTO used;
+    END LOOP;
+    RETURN used;
+END
+$$;
+-- +goose StatementEnd
+
 REVOKE ALL ON FUNCTION badged.create_partition(integer), badged.split_partition(integer, integer[]) FROM PUBLIC;
