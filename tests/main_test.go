@@ -290,7 +290,7 @@ const partitions = 16
 
 // migrated is a database with that many partitions.
 func migrated() pgtest.Template {
-	return pgtest.Template{Name: "migrated", Build: func(ctx context.Context, url string) error {
+	return pgtest.Template{Name: "migrated", Version: binaryHash(), Build: func(ctx context.Context, url string) error {
 		cmd := exec.CommandContext(ctx, binary, "migrate", "up", fmt.Sprintf("--partitions=%d", partitions), "--database-url="+url)
 		cmd.Env = environment()
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -299,6 +299,9 @@ func migrated() pgtest.Template {
 		return nil
 	}}
 }
+
+// binaryHash identifies the program under test.
+var binaryHash = sync.OnceValue(func() string { return pgtest.Hash(binary) })
 
 // newDatabase returns the URL of a migrated database, or with -shards that of the
 // first of a cluster, which stands for all of them: see withShards.

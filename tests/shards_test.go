@@ -131,7 +131,7 @@ func sumOfShards(t *testing.T, page string) string {
 // sharded are migrated databases of a cluster.
 func sharded(count int) pgtest.Templates {
 	return pgtest.Templates{
-		Name: fmt.Sprintf("sharded-%d", count), Count: count,
+		Name: fmt.Sprintf("sharded-%d", count), Version: binaryHash(), Count: count,
 		Build: func(ctx context.Context, urls []string) error {
 			cmd := exec.CommandContext(ctx, binary, append([]string{"migrate", "up", fmt.Sprintf("--partitions=%d", partitions)}, shardFlags(urls)...)...)
 			cmd.Env = environment()

@@ -22,6 +22,8 @@ const install = `install PostgreSQL 14 or later, such as with "apt-get install p
 type binaries struct {
 	dir   string
 	major int
+	// version is what `postgres --version` prints.
+	version string
 }
 
 func (b binaries) postgres() string { return filepath.Join(b.dir, "postgres") }
@@ -147,8 +149,9 @@ func inspect(ctx context.Context, as account, dir string) (binaries, error) {
 	if err := run(cmd); err != nil {
 		return b, err
 	}
+	b.version = strings.TrimSpace(out.String())
 	var err error
-	b.major, err = parseMajor(out.String())
+	b.major, err = parseMajor(b.version)
 	return b, err
 }
 

@@ -57,6 +57,10 @@ type Config struct {
 	// directory, in memory if there is room, which Stop removes.
 	DataDir string
 
+	// Seed, unless nil, finds a cluster for temporary data to begin with. Without one
+	// initdb makes it.
+	Seed Seed
+
 	// Settings are configuration parameters as in postgresql.conf, by name.
 	// They override the defaults of this package, which are those of
 	// PostgreSQL with more memory and fewer checkpoints; durability is on by
@@ -160,7 +164,7 @@ func (s *Server) prepare(ctx context.Context) (err error) {
 	s.held = append(s.held, lock)
 	if s.pgdata == "" {
 		s.pgdata = filepath.Join(s.tempDir, "pgdata")
-		return s.initCluster(ctx, "--no-sync")
+		return s.makeCluster(ctx)
 	}
 	if err := s.account.canEnter(ctx, filepath.Dir(s.pgdata), s.bin); err != nil {
 		return fmt.Errorf("%w: user %s may not enter %s: choose a directory that it may, such as one in /var/lib (%w)",

@@ -168,6 +168,38 @@ func TestTemporaryDataGoWithStop(t *testing.T) {
 	}
 }
 
+func TestSavedClusterIsCopied(t *testing.T) {
+	s := mustStart(t, Config{})
+	query(t, s.URL(), "CREATE TABLE t AS SELECT 42 AS n")
+	dir := filepath.Join(t.TempDir(), "cluster")
+	if err := s.Save(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Save(t.Context(), dir); err == nil {
+		t.Error("a server that was stopped can be saved")
+	}
+	for range 2 {
+		var asked string
+		released := 0
+		s := mustStart(t, Config{Seed: func(_ context.Context, version string) (string, func(), error) {
+			asked = version
+			return dir, func() { released++ }, nil
+		}})
+		if got := query(t, s.URL(), "SELECT n FROM t"); got != "42" {
+			t.Errorf("the table has %s", got)
+		}
+		query(t, s.URL(), "DROP TABLE t")
+		if major, err := parseMajor(asked); err != nil || major != s.bin.major || released != 1 {
+			t.Errorf("asked for version %q: %v; released %d times", asked, err, released)
+		}
+	}
+	mustStart(t, Config{Seed: func(context.Context, string) (string, func(), error) { return "", nil, nil }})
+	_, err := Start(t.Context(), Config{Seed: func(context.Context, string) (string, func(), error) { return "", nil, errors.New("no disk") }})
+	wantError(t, err, nil, "no disk")
+	_, err = Start(t.Context(), Config{Seed: func(context.Context, string) (string, func(), error) { return dir + "/missing", nil, nil }})
+	wantError(t, err, nil, "copy the cluster")
+}
+
 func TestSettings(t *testing.T) {
 	s := mustStart(t, Config{Settings: map[string]string{"shared_buffers": "16MB", "application_name": "a b"}})
 	for setting, want := range map[string]string{

@@ -182,7 +182,8 @@ func (c check) pass(ctx context.Context, tests string) error {
 	cmd := exec.CommandContext(ctx, tests, args...) //nolint:gosec // as above
 	cmd.Dir = c.pkg
 	// For tests that build a program: without it they would test the sound one.
-	cmd.Env = append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+overlayOf(tests)))
+	cmd.Env = append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+overlayOf(tests)),
+		"PGTEST_CACHE=off") // it has the schema of the files, not of the mutant
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	switch {

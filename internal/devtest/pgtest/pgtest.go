@@ -43,6 +43,9 @@ type Template struct {
 	// of a name is built; others of that name must be equal. The zero Template
 	// is an empty database.
 	Name string
+	// Version, unless empty, identifies what Build makes, as [Hash] does: a cluster
+	// with it is kept, and copied by later processes in place of building it.
+	Version string
 	// Build fills the database at url, for example by migrating it, and must
 	// close its connections. It runs once per server.
 	Build func(ctx context.Context, url string) error
@@ -51,9 +54,11 @@ type Template struct {
 // Templates define the content of several databases that belong together, such as
 // those of a cluster of shards.
 type Templates struct {
-	// Name is as that of a Template; Count is how many databases there are.
-	Name  string
-	Count int
+	// Name and Version are as those of a Template; Count is how many databases there
+	// are.
+	Name    string
+	Version string
+	Count   int
 	// Build fills the databases; see [Template.Build].
 	Build func(ctx context.Context, urls []string) error
 }
@@ -70,6 +75,9 @@ var shared struct {
 	err    error
 	// idle are the servers that tests have borrowed and returned.
 	idle []*Server
+	// usual are the first templates with a version that a test wanted: servers begin
+	// with them.
+	usual Templates
 }
 
 // Main wraps the tests of a package so that they can use NewDB, and stops the
@@ -109,19 +117,25 @@ func (s served) Run() (code int) {
 // remaining connections are closed.
 func NewDB(t testing.TB, template Template) string {
 	t.Helper()
-	return shares(t).NewDB(t, template)
+	return shares(t, template.alone()).NewDB(t, template)
 }
 
 // NewDBs is like NewDB, for several databases.
 func NewDBs(t testing.TB, templates Templates) []string {
 	t.Helper()
-	return shares(t).NewDBs(t, templates)
+	return shares(t, templates).NewDBs(t, templates)
 }
 
-// shares returns the shared server.
-func shares(t testing.TB) *Server {
+// alone returns the template as several.
+func (t Template) alone() Templates {
+	return Templates{t.Name, t.Version, 1, func(ctx context.Context, urls []string) error { return t.Build(ctx, urls[0]) }}
+}
+
+// shares returns the shared server, for templates.
+func shares(t testing.TB, templates Templates) *Server {
 	t.Helper()
 	shared.mu.Lock()
+	wants(templates)
 	switch {
 	case !shared.inMain:
 		shared.err = errNoMain
@@ -134,6 +148,13 @@ func shares(t testing.TB) *Server {
 		t.Fatalf("pgtest: %v", err)
 	}
 	return server
+}
+
+// wants records what tests usually want. The caller holds shared.mu.
+func wants(templates Templates) {
+	if shared.usual.Version == "" {
+		shared.usual = templates
+	}
 }
 
 var errNoMain = errors.New("TestMain does not run the tests through pgtest.Main")
@@ -189,11 +210,13 @@ type build struct {
 }
 
 // NewServer starts a server for one test and stops it when the test ends. This
-// takes about half a second, and another to build a template; prefer NewDB or
-// Borrow.
+// takes half a second; prefer NewDB or Borrow.
 func NewServer(t testing.TB) *Server {
 	t.Helper()
-	s, err := start(t.Context())
+	shared.mu.Lock()
+	usual := shared.usual
+	shared.mu.Unlock()
+	s, err := startWith(t.Context(), usual)
 	if err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
@@ -218,12 +241,37 @@ func Settings() map[string]string {
 	}
 }
 
-func start(ctx context.Context) (*Server, error) {
-	pg, err := embedpg.Start(ctx, embedpg.Config{Settings: Settings()})
+// start starts a server of the process. The caller holds shared.mu.
+func start(ctx context.Context) (*Server, error) { return startWith(ctx, shared.usual) }
+
+// startWith starts a server in which templates with a version are built, if there is a
+// cache.
+func startWith(ctx context.Context, templates Templates) (*Server, error) {
+	if templates.Version == "" {
+		templates = Templates{}
+	}
+	c := openCache()
+	cached := ""
+	seed := func(ctx context.Context, version string) (dir string, release func(), err error) {
+		cached, release, err = c.find(ctx, version, templates)
+		return cached, release, err
+	}
+	pg, err := embedpg.Start(ctx, embedpg.Config{Settings: Settings(), Seed: seed})
+	if err != nil && cached != "" {
+		if err := c.forget(cached); err != nil {
+			return nil, err
+		}
+		pg, err = embedpg.Start(ctx, embedpg.Config{Settings: Settings(), Seed: seed})
+	}
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{Server: pg, templates: make(map[string]*build)}
+	if cached != "" && templates.Name != "" {
+		b := new(build)
+		b.once.Do(func() {}) // it is in the cluster
+		s.templates[templates.Name] = b
+	}
 	if s.copying, err = copying(ctx, pg.URL()); err != nil {
 		return nil, errors.Join(err, s.stop()) //nolint:contextcheck // it must stop also when ctx is done
 	}
@@ -260,12 +308,15 @@ func (s *Server) NewDB(t testing.TB, template Template) string {
 	if template.Name == "" {
 		return s.copy(t, "template0")
 	}
-	return s.NewDBs(t, Templates{template.Name, 1, func(ctx context.Context, urls []string) error { return template.Build(ctx, urls[0]) }})[0]
+	return s.NewDBs(t, template.alone())[0]
 }
 
 // NewDBs is like the function NewDBs, on s.
 func (s *Server) NewDBs(t testing.TB, templates Templates) []string {
 	t.Helper()
+	shared.mu.Lock()
+	wants(templates)
+	shared.mu.Unlock()
 	// All tests share the result, so the first test's context must not end it.
 	sources, err := s.template(context.WithoutCancel(t.Context()), templates)
 	if err != nil {

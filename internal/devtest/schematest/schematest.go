@@ -4,6 +4,9 @@ package schematest
 import (
 	"context"
 	"fmt"
+	"path/filepath"
+	"runtime"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 
@@ -14,7 +17,7 @@ import (
 // Migrated returns the template of databases with the schema and a number of
 // partitions.
 func Migrated(partitions int) pgtest.Template {
-	return pgtest.Template{Name: fmt.Sprint("migrated, partitions: ", partitions), Build: func(ctx context.Context, url string) error {
+	return pgtest.Template{Name: fmt.Sprint("migrated, partitions: ", partitions), Version: version(), Build: func(ctx context.Context, url string) error {
 		cfg, err := pgx.ParseConfig(url)
 		if err != nil {
 			return err
@@ -26,7 +29,7 @@ func Migrated(partitions int) pgtest.Template {
 
 // Outbox returns the template of databases with an outbox.
 func Outbox() pgtest.Template {
-	return pgtest.Template{Name: "outbox", Build: func(ctx context.Context, url string) error {
+	return pgtest.Template{Name: "outbox", Version: version(), Build: func(ctx context.Context, url string) error {
 		cfg, err := pgx.ParseConfig(url)
 		if err != nil {
 			return err
@@ -35,3 +38,10 @@ func Outbox() pgtest.Template {
 		return err
 	}}
 }
+
+// version identifies the code that makes the schema.
+var version = sync.OnceValue(func() string {
+	_, here, _, _ := runtime.Caller(0)
+	root := filepath.Join(filepath.Dir(here), "../../..")
+	return pgtest.Hash(filepath.Join(root, "migrations"), filepath.Join(root, "go.mod"), filepath.Dir(here))
+})
