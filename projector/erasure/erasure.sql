@@ -15,17 +15,21 @@ SELECT 'baseline_conversation', to_jsonb(t) FROM badged.conversations_pNN_baseli
 UNION ALL
 SELECT 'baseline_room_mark', to_jsonb(t) FROM badged.room_marks_pNN_baseline AS t WHERE user_id = $1
 
+-- name: held
+EXISTS (SELECT FROM badged.partitions AS p WHERE p.partition_id = t.partition_id)
+
 -- name: read the other tables
--- Without tokens of devices, which are secrets of their apps.
-SELECT 'healed_user', to_jsonb(t) FROM badged.healed_users AS t WHERE user_id = $1
+-- Without tokens of devices, which are secrets of their apps, and without copies for
+-- partitions that are not in the database yet, or no more.
+SELECT 'healed_user', to_jsonb(t) FROM badged.healed_users AS t WHERE user_id = $1 AND {held}
 UNION ALL
-SELECT 'device', to_jsonb(t) - ARRAY['token', 'fingerprint'] FROM badged.devices AS t WHERE user_id = $1
+SELECT 'device', to_jsonb(t) - ARRAY['token', 'fingerprint'] FROM badged.devices AS t WHERE user_id = $1 AND {held}
 UNION ALL
-SELECT 'alert', to_jsonb(t) FROM badged.alerts AS t WHERE user_id = $1
+SELECT 'alert', to_jsonb(t) FROM badged.alerts AS t WHERE user_id = $1 AND {held}
 UNION ALL
-SELECT 'room_alert', to_jsonb(t) FROM badged.room_alerts AS t WHERE sender_id = $1
+SELECT 'room_alert', to_jsonb(t) FROM badged.room_alerts AS t WHERE sender_id = $1 AND {held}
 UNION ALL
-SELECT 'webhook_call', to_jsonb(t) FROM badged.webhook_queue AS t WHERE subject = $1 AND type IN ('badge.changed', 'unread.reminder')
+SELECT 'webhook_call', to_jsonb(t) FROM badged.webhook_queue AS t WHERE subject = $1 AND type IN ('badge.changed', 'unread.reminder') AND {held}
 UNION ALL
 SELECT 'revocation', to_jsonb(t) FROM badged.revocations AS t WHERE user_id = $1
 
@@ -38,7 +42,7 @@ FROM (
     WHERE position(convert_to($1, 'UTF8') IN payload) > 0 OR position('\\'::bytea IN payload) > 0 OR payload IS NULL
         OR position($1 IN reason) > 0 OR $1 = ANY (user_ids)
     UNION ALL
-    SELECT 'settled_letter', to_jsonb(t) FROM badged.settled_letters AS t WHERE $1 = ANY (user_ids)
+    SELECT 'settled_letter', to_jsonb(t) FROM badged.settled_letters AS t WHERE $1 = ANY (user_ids) AND {held}
     UNION ALL
     SELECT 'job', to_jsonb(t) FROM badged.jobs AS t
     UNION ALL

@@ -8,7 +8,6 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
-	"github.com/badged/badged/internal/eventlog"
 )
 
 // Dead letters and rows beside the badges go to the partition of their users: those that
@@ -16,15 +15,7 @@ import (
 func TestSplitSharesWhatIsBesideTheBadges(t *testing.T) {
 	t.Parallel()
 	d := projectortest.New(t)
-	var users [2]string // of 4 and 8
-	for n := 0; users[0] == "" || users[1] == ""; n++ {
-		user := foldtest.User(0, n)
-		if eventlog.Belongs(user, 4, foldtest.Partitions) {
-			users[0] = user
-		} else {
-			users[1] = user
-		}
-	}
+	users := halves()
 	d.InsertPayload(t, "no event")
 	d.Append(t, foldtest.Event("join", events.RoomJoined, "lobby", nil, users[:]...))
 	d.Append(t, foldtest.Deliver("lobby", 1, users[:]...)) // refused for members

@@ -38,6 +38,19 @@ func split(t testing.TB, d *projectortest.Database, partition int) splitting.Res
 	return r
 }
 
+// halves returns a user of each of the partitions 4 and 8, both of partition 0.
+func halves() (users [2]string) {
+	for n := 0; users[0] == "" || users[1] == ""; n++ {
+		user := foldtest.User(0, n)
+		if eventlog.Belongs(user, 4, foldtest.Partitions) {
+			users[0] = user
+		} else {
+			users[1] = user
+		}
+	}
+	return users
+}
+
 // verify compares the tables of all partitions that the database holds with the log.
 func verify(t testing.TB, d *projectortest.Database) {
 	t.Helper()
