@@ -91,18 +91,21 @@ func (r *Reader) Snapshot(ctx context.Context, userID string) (s pubsub.Snapshot
 
 // States is [badges.Reader.States].
 func (r *Reader) States(ctx context.Context, partition int, held []pubsub.Held) (all []pubsub.Snapshot, err error) {
-	if !r.cluster.Layout().Lives(partition) { // it was split
-		return r.statesByUser(ctx, held)
-	}
 	err = r.on(ctx, func() int { return partition }, false, func(from *badges.Reader) (err error) {
+		if !r.cluster.Layout().Lives(partition) { // maybe since the last attempt
+			return errSplit
+		}
 		all, err = from.States(ctx, partition, held)
 		return err
 	})
-	if err != nil && !r.cluster.Layout().Lives(partition) { // it was split meanwhile
+	if err != nil && !r.cluster.Layout().Lives(partition) {
 		return r.statesByUser(ctx, held)
 	}
 	return all, err
 }
+
+// errSplit means that a partition has no users any more.
+var errSplit = errors.New("the partition was split")
 
 // statesByUser reads the states of users of any partitions.
 func (r *Reader) statesByUser(ctx context.Context, held []pubsub.Held) ([]pubsub.Snapshot, error) {
