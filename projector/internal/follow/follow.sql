@@ -3,6 +3,12 @@
 -- name: may the session move
 SELECT pg_has_role(nspowner, 'USAGE') FROM pg_namespace WHERE nspname = 'badged'
 
+-- name: plan for many rows
+-- The pools of projectors only look up rows by key. A transaction that reads a snapshot of
+-- the source is idle while the target writes the rows.
+RESET enable_seqscan; RESET enable_bitmapscan; RESET enable_hashjoin; RESET enable_mergejoin; RESET enable_memoize; RESET plan_cache_mode;
+SET idle_in_transaction_session_timeout = '10min'
+
 -- name: say what is moved
 SELECT set_config('badged.moving', $1, false)
 

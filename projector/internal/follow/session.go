@@ -62,6 +62,9 @@ func (s *Session) Open(ctx context.Context, pool *pgxpool.Pool, log *events.Log,
 	if !may {
 		return s.wrap(errors.New("only the owner of the schema badged may move partitions and split them"))
 	}
+	if _, err := s.Conn.Exec(ctx, statements.Get("plan for many rows")); err != nil {
+		return s.wrap(err)
+	}
 	moved := fmt.Sprint(s.Partition)
 	for _, p := range others {
 		moved += fmt.Sprint(",", p)
