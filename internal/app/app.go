@@ -154,7 +154,11 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	}
 	a.publisher = newPublisher(a.bus, a.registry, log)
 	a.publisher.remote, a.publisher.traces = cfg.RedisURL != "", a.traces
-	a.publisher.appendAll = shards.NewAppender(a.cluster, a.appendTo).Append
+	appender := shards.NewAppender(a.cluster, a.appendTo)
+	a.publisher.appendAll = appender.Append
+	if a.cluster.Sharded() {
+		a.stage("messages that wait for shards", appender.DeliverWaiting)
+	}
 	a.stage("publisher", a.publisher.run)
 	a.checks = append(a.checks, obs.Check{Name: "postgres", Vital: true, Run: a.checkDatabases})
 	if keySet != nil {
@@ -223,7 +227,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 			webhooks = a.webhookOperations(given.box)
 		}
 		api, err := httpapi.New(httpapi.Config{
-			Appender: a.publisher, Gate: gate, Badges: reader, Tokens: a.tokens,
+			Appender: a.publisher, Lacking: a.cluster.Lacking, Gate: gate, Badges: reader, Tokens: a.tokens,
 			Explainer:   a.explainer(),
 			Disconnects: disconnects{a.revocations.of, a.databaseOf, a.bus, a.cluster.Route, log},
 			Operations:  operations, Webhooks: webhooks,

@@ -80,10 +80,13 @@ func OpenRelay(ctx context.Context, cfg config.Relay, maxLag time.Duration, l ne
 	}
 	obs.RegisterPool(registry, "outbox", outbox.Pool())
 	to := relay.Config{Outbox: outbox, Logger: log, Metrics: relay.NewMetrics(a.registry)}
-	if a.cfg.Sharded() {
+	switch {
+	case a.cfg.Sharded():
 		to.Divided, err = a.relayShards(ctx)
-	} else {
-		to.Target, err = a.relayTarget(ctx, cfg)
+	case cfg.URL != "":
+		to.Divided, err = a.relayServer(ctx, cfg)
+	default:
+		to.Target, err = a.relayDatabase(ctx)
 	}
 	if err != nil {
 		return nil, err
@@ -103,23 +106,25 @@ func OpenRelay(ctx context.Context, cfg config.Relay, maxLag time.Duration, l ne
 	return a, a.serveBeside()
 }
 
-// relayTarget returns where events are carried to. A server that refuses the key is
+// relayServer returns the server that events are carried to. One that refuses the key is
 // refused; one that is away is waited for.
-func (a *App) relayTarget(ctx context.Context, cfg config.Relay) (relay.Target, error) {
-	if cfg.URL != "" {
-		t, err := traffic.NewHTTPTarget(cfg.URL, cfg.PublisherKey)
-		if err != nil {
-			return nil, err
-		}
-		a.closers = append(a.closers, t.Close)
-		var transient *traffic.TransientError
-		if err := t.Check(ctx); errors.As(err, &transient) {
-			a.log.WarnContext(ctx, "the server cannot be reached; events wait in the outbox", "error", err)
-		} else if err != nil {
-			return nil, err
-		}
-		return t, nil
+func (a *App) relayServer(ctx context.Context, cfg config.Relay) (relay.Divided, error) {
+	t, err := traffic.NewHTTPTarget(cfg.URL, cfg.PublisherKey)
+	if err != nil {
+		return nil, err
 	}
+	a.closers = append(a.closers, t.Close)
+	var transient *traffic.TransientError
+	if err := t.Check(ctx); errors.As(err, &transient) {
+		a.log.WarnContext(ctx, "the server cannot be reached; events wait in the outbox", "error", err)
+	} else if err != nil {
+		return nil, err
+	}
+	return traffic.NewDividedTarget(t), nil
+}
+
+// relayDatabase returns the database that events are carried to.
+func (a *App) relayDatabase(ctx context.Context) (relay.Target, error) {
 	d, err := a.besideDatabase(ctx, "relay")
 	if err != nil {
 		return nil, err

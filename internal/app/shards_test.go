@@ -233,6 +233,8 @@ func TestALostShardStopsItsUsersOnly(t *testing.T) {
 		return event(id, "message.delivered", `"conversation_id":"all","seq":`+id+`,"user_ids":`+quotedList(users))
 	}
 	wantTotals(t, s.totals(t, users, s.publish(t, message("1", users))), users, 1)
+	s.publish(t, event("j", "room.joined", `"conversation_id":"lobby","user_ids":`+quotedList(users)))
+	post := func(id string) string { return event("p"+id, "room.posted", `"conversation_id":"lobby","seq":`+id) }
 
 	lost.Kill()
 	if a := s.tryPublish(t, message("2", users)); a.status != http.StatusServiceUnavailable {
@@ -246,8 +248,16 @@ func TestALostShardStopsItsUsersOnly(t *testing.T) {
 	position := s.publish(t, message("3", others))
 	// The others have what went to all, too.
 	wantTotals(t, s.totals(t, others, position), others, 3)
-	if a := s.tryPublish(t, message("3", users)); a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, "cannot be reached") {
-		t.Errorf("publish for all: %d %s", a.status, a.body)
+	a := s.tryPublish(t, message("3", users)+post("1"))
+	if a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") != "5" ||
+		!strings.Contains(a.body, `"detail":"shard c, which has the partitions 4-5, is away; what there was for users of other shards is stored; repeat`) || !strings.Contains(a.body, `"lacking":{"partitions":[4,5],"of":6}`) {
+		t.Errorf("publish for all: %d %v %s", a.status, a.header, a.body)
+	}
+	// A message to a room is kept for the lost shard.
+	waits := s.publish(t, post("1")+post("2"))
+	wantTotals(t, s.totals(t, others, waits), others, 5)
+	if a := s.get(t, "/v1/users/"+users[5]+"/badge?at_least="+waits); a.status != http.StatusServiceUnavailable {
+		t.Errorf("badge of a user of the lost shard with the message: %d %s", a.status, a.body)
 	}
 	if a := s.get(t, "/v1/users/"+users[5]+"/badge"); a.status != http.StatusServiceUnavailable {
 		t.Errorf("badge of a user of the lost shard: %d %s", a.status, a.body)
@@ -257,7 +267,7 @@ func TestALostShardStopsItsUsersOnly(t *testing.T) {
 	}
 	// A server starts without it, too.
 	late := run(t, open(t, cfg))
-	wantTotals(t, late.totals(t, others, late.publish(t, message("4", others))), others, 4)
+	wantTotals(t, late.totals(t, others, late.publish(t, message("4", others))), others, 6)
 
 	if err := lost.Restart(t.Context()); err != nil {
 		t.Fatal(err)
@@ -265,12 +275,13 @@ func TestALostShardStopsItsUsersOnly(t *testing.T) {
 	for _, s := range []*server{s, late} {
 		eventually(t, "the shard is back", func() bool { return !strings.Contains(s.get(t, "/readyz").body, "away") })
 	}
+	wantTotals(t, late.totals(t, users[4:], waits), users[4:], 3)
 	for _, id := range []string{"2", "3", "4"} {
 		position = s.publish(t, message(id, users))
 	}
-	wantTotals(t, s.totals(t, users, position), users, 4)
-	position = late.publish(t, message("5", users))
-	wantTotals(t, late.totals(t, users, position), users, 5)
+	wantTotals(t, s.totals(t, users, position), users, 6)
+	position = late.publish(t, message("5", users)+post("1"))
+	wantTotals(t, late.totals(t, users, position), users, 7)
 }
 
 // Publishers and readers follow a partition to another shard.

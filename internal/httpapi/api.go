@@ -17,6 +17,7 @@ import (
 	"github.com/badged/badged/internal/auth"
 	"github.com/badged/badged/internal/backpressure"
 	"github.com/badged/badged/internal/keyring"
+	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -48,8 +49,11 @@ type Tokens interface {
 // Config configures the API. Appender, Badges and Tokens are required.
 type Config struct {
 	Appender Appender
-	Badges   Badges
-	Tokens   Tokens
+	// Lacking says whose users lack events after an error of Appender, nil if that cannot
+	// be told. May be nil.
+	Lacking func(error) *shards.Shortfall
+	Badges  Badges
+	Tokens  Tokens
 	// Gate slows and refuses publishers while folding is behind. Nil admits all.
 	Gate *backpressure.Gate
 	// Explainer answers /admin/v1/users/{user}/explain. Nil leaves out the

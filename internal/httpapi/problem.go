@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/operators"
 	"github.com/badged/badged/internal/pgfault"
 	"github.com/badged/badged/internal/shards"
 )
@@ -19,9 +19,29 @@ type problem struct {
 	Detail string         `json:"detail" doc:"What is wrong, and what to do about it."`
 	Errors []eventProblem `json:"errors,omitempty" doc:"Each bad event of a request that publishes."`
 
+	Lacking *lacking `json:"lacking,omitempty" doc:"Whose events are not stored, if a shard is at fault: everything for other users is."`
+
 	// retryAfter is the header of that name, in seconds; "" is none.
 	retryAfter string
 }
+
+// lacking says which users lack events of a request.
+type lacking struct {
+	Partitions []int `json:"partitions" doc:"The partitions of these users, as numbered before any was split."`
+	Of         int   `json:"of" minimum:"1" doc:"How many partitions there were then. That of a user is a big-endian number, the first 4 bytes of the SHA-256 of the id, modulo this."`
+}
+
+// unstoredError wraps why events could not be stored.
+type unstoredError struct {
+	err     error
+	lacking *lacking
+}
+
+// Error implements error.
+func (e *unstoredError) Error() string { return e.err.Error() }
+
+// Unwrap returns why.
+func (e *unstoredError) Unwrap() error { return e.err }
 
 // eventProblem is an error of one field of one event.
 type eventProblem struct {
@@ -43,16 +63,20 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 		}
 		p = &problem{Status: http.StatusInternalServerError, Detail: "internal error; the server has logged it"}
 		f := pgfault.Of(err)
-		away, isAway := errors.AsType[*operators.AwayError](err)
+		away := shards.AwayIn(err)
+		unstored, publishing := errors.AsType[*unstoredError](err)
 		switch {
-		case isAway: // of what operators do
-			p = &problem{Status: http.StatusServiceUnavailable, Detail: away.Which() + "; what concerned other shards may be done; repeat the request when the shard is back", retryAfter: "5"}
+		case len(away) > 0:
+			p = &problem{Status: http.StatusServiceUnavailable, Detail: areAway(away) + "; " + whatWasDone(r, publishing), retryAfter: "5"}
 		case errors.Is(err, events.ErrNotHeld):
 			p = &problem{Status: http.StatusServiceUnavailable, Detail: "some users of the request are being moved to another database; repeat the request; repeated events count once", retryAfter: "1"}
 		case errors.Is(err, shards.ErrAway):
 			p = &problem{Status: http.StatusServiceUnavailable, Detail: "the database of some users of the request cannot be reached; what there was for other users is stored; repeat the request; repeated events count once", retryAfter: "1"}
 		case f != pgfault.None:
-			p = unavailable(f)
+			p = unavailable(f, err)
+		}
+		if publishing {
+			p.Lacking = unstored.lacking
 		}
 		a.log.ErrorContext(r.Context(), "request failed", "method", r.Method, "path", r.URL.Path, "error", err)
 	}
@@ -67,14 +91,38 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	writeJSON(w, p.Status, "application/problem+json", answer)
 }
 
-// unavailable describes a request that failed because of the database.
-func unavailable(f pgfault.Fault) *problem {
+// areAway says which shards are away.
+func areAway(away []*shards.AwayError) string {
+	texts := make([]string, len(away))
+	for i, a := range away {
+		texts[i] = a.Which()
+	}
+	return strings.Join(texts, "; ")
+}
+
+// whatWasDone says what a request did that failed since a shard is away.
+func whatWasDone(r *http.Request, publishing bool) string {
+	switch {
+	case publishing:
+		return "what there was for users of other shards is stored; repeat the request; repeated events count once"
+	case r.Method == http.MethodGet:
+		return "repeat the request when the shard is back"
+	}
+	return "what concerned other shards may be done; repeat the request when the shard is back"
+}
+
+// unavailable describes a request that failed because of the database, or of a shard.
+func unavailable(f pgfault.Fault, err error) *problem {
+	which, nothing := "the database", " and nothing was stored"
+	if shard, ok := errors.AsType[*shards.FaultError](err); ok {
+		which, nothing = shard.Which(), ""
+	}
 	const again = "repeat the request; repeated events count once"
 	switch f {
 	case pgfault.Full, pgfault.Unwritable, pgfault.ReadOnly:
-		return &problem{Status: http.StatusServiceUnavailable, Detail: "the database " + f.String() + " and nothing was stored; " + again, retryAfter: "10"}
+		return &problem{Status: http.StatusServiceUnavailable, Detail: which + " " + f.String() + nothing + "; " + again, retryAfter: "10"}
 	}
-	return &problem{Status: http.StatusServiceUnavailable, Detail: "the database " + f.String() + "; " + again, retryAfter: "1"}
+	return &problem{Status: http.StatusServiceUnavailable, Detail: which + " " + f.String() + "; " + again, retryAfter: "1"}
 }
 
 // invalidEvents describes the bad events.

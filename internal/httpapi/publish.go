@@ -80,12 +80,29 @@ func (a *API) postEvents(w http.ResponseWriter, r *http.Request, key *keyring.Ke
 		return invalidEvents(bad.Events)
 	}
 	if err != nil {
-		return err
+		return a.unstored(err)
 	}
 	key.Published(len(evs))
 	w.Header().Set(PositionHeader, receipt.Position())
 	writeJSON(w, http.StatusAccepted, "application/json", accepted{len(evs)})
 	return nil
+}
+
+// unstored adds to an error of an append whose events are not stored, if that is known.
+func (a *API) unstored(err error) error {
+	e := &unstoredError{err: err}
+	if a.cfg.Lacking == nil {
+		return e
+	}
+	if s := a.cfg.Lacking(err); s != nil {
+		e.lacking = &lacking{Partitions: []int{}, Of: len(s.Partitions)}
+		for p, is := range s.Partitions {
+			if is {
+				e.lacking.Partitions = append(e.lacking.Partitions, p)
+			}
+		}
+	}
+	return e
 }
 
 // behind turns a refusal because of lag into an answer.

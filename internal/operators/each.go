@@ -15,62 +15,7 @@ import (
 
 // AwayError is returned for a shard that cannot be reached. What was asked of the
 // others was done.
-type AwayError struct {
-	Shard string
-	// Partitions are those that it held when it was reached last.
-	Partitions []int
-	Err        error
-	// Lost is set if the shard can be reached, and does not hold the partitions.
-	Lost bool
-}
-
-// Error implements error.
-func (e *AwayError) Error() string {
-	if e.Lost {
-		return e.Which() + ": the database was restored from before it got them; restore it to a later time"
-	}
-	return fmt.Sprintf("%s: %v", e.Which(), e.Err)
-}
-
-// Which says which shard is away, without why: that may name hosts.
-func (e *AwayError) Which() string {
-	held := "no partitions"
-	switch len(e.Partitions) {
-	case 0:
-	case 1:
-		held = "partition " + shards.List(e.Partitions)
-	default:
-		held = "the partitions " + shards.List(e.Partitions)
-	}
-	if e.Lost {
-		return fmt.Sprintf("shard %s does not hold %s, as it should by the map", e.Shard, held)
-	}
-	return fmt.Sprintf("shard %s, which has %s, is away", e.Shard, held)
-}
-
-// Unwrap returns [shards.ErrAway] and why the shard cannot be reached.
-func (e *AwayError) Unwrap() []error { return []error{shards.ErrAway, e.Err} }
-
-// Away returns an [*AwayError] if a shard was not reached.
-func Away(c *shards.Cluster, s *shards.Shard) error {
-	err := s.Err()
-	if err == nil {
-		return nil
-	}
-	var partitions []int
-	for p, place := range c.Map() {
-		if place.Shard == s.Name {
-			partitions = append(partitions, p)
-		}
-	}
-	// The shard is named already.
-	if wrapped, ok := err.(interface{ Unwrap() []error }); ok {
-		if all := wrapped.Unwrap(); len(all) > 1 {
-			err = all[len(all)-1]
-		}
-	}
-	return &AwayError{Shard: s.Name, Partitions: partitions, Err: err}
-}
+type AwayError = shards.AwayError
 
 // lost returns an [*AwayError] if a shard does not hold partitions that it should: some of
 // these, or any if none is given.
@@ -105,7 +50,7 @@ func Each(ctx context.Context, c *shards.Cluster, do func(s *shards.Shard) error
 func EachOf(ctx context.Context, c *shards.Cluster, some []*shards.Shard, do func(s *shards.Shard) error) error {
 	var errs []error
 	for _, s := range some {
-		if err := Away(c, s); err != nil {
+		if err := s.Err(); err != nil {
 			errs = append(errs, err)
 			continue
 		}
@@ -123,7 +68,7 @@ func atOnce(c *shards.Cluster, do func(i int, s *shards.Shard) error) error {
 	errs := make([]error, len(c.Shards()))
 	var g sync.WaitGroup
 	for i, s := range c.Shards() {
-		if errs[i] = Away(c, s); errs[i] == nil {
+		if errs[i] = s.Err(); errs[i] == nil {
 			g.Go(func() { errs[i] = inShard(s, do(i, s)) })
 		}
 	}
@@ -151,7 +96,7 @@ func Holder(c *shards.Cluster, partition int) (*shards.Shard, error) {
 	if s == nil {
 		return nil, fmt.Errorf("no shard of the configuration holds partition %d, but shard %s does: name it with --shard", partition, c.Map()[partition].Shard)
 	}
-	if err := Away(c, s); err != nil {
+	if err := s.Err(); err != nil {
 		return s, err
 	}
 	return s, lost(s, partition)

@@ -33,7 +33,7 @@ func Lag(ctx context.Context, c *shards.Cluster, limit int) (admin.Lag, error) {
 	for i, s := range c.Shards() {
 		sum.Partitions = append(sum.Partitions, all[i].Partitions...)
 		var gone *AwayError
-		if errors.As(cmp.Or(Away(c, s), lost(s)), &gone) {
+		if errors.As(cmp.Or(s.Err(), lost(s)), &gone) {
 			sum.Away = append(sum.Away, admin.AwayShard{Shard: s.Name, Partitions: gone.Partitions, Error: gone.Err.Error()})
 		}
 	}
@@ -79,7 +79,7 @@ func merged[T any](ctx context.Context, limit int, order func(a, b T) int, lists
 func reachable(c *shards.Cluster) (present []*shards.Shard, err error) {
 	var errs []error
 	for _, s := range c.Shards() {
-		if err := Away(c, s); err != nil {
+		if err := s.Err(); err != nil {
 			errs = append(errs, err)
 		} else {
 			present = append(present, s)

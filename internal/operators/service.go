@@ -179,7 +179,7 @@ func (s *Service) Verify(ctx context.Context, by admin.Operator, o admin.VerifyO
 // start starts a job on some shards. It starts none if one of them is away.
 func (s *Service) start(ctx context.Context, some []*shards.Shard, do func(i int) (admin.Job, error)) (first admin.Job, err error) {
 	for _, shard := range some {
-		if err := Away(s.cfg.Cluster, shard); err != nil {
+		if err := shard.Err(); err != nil {
 			return admin.Job{}, err
 		}
 	}

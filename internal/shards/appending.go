@@ -26,12 +26,14 @@ type Appender struct {
 	cluster *Cluster
 	// to are by the index of the shard.
 	to []events.Append
+	// keeps is set if what shards lack may wait on others.
+	keeps bool
 }
 
 // NewAppender returns an appender whose appends to a shard are calls of to, and makes
 // joins of rooms ask all shards for the last message.
 func NewAppender(c *Cluster, to func(*Shard) events.Append) *Appender {
-	a := &Appender{cluster: c}
+	a := &Appender{cluster: c, keeps: true}
 	for _, s := range c.shards {
 		a.to = append(a.to, to(s))
 		if c.sharded {
@@ -41,7 +43,8 @@ func NewAppender(c *Cluster, to func(*Shard) events.Append) *Appender {
 	return a
 }
 
-// With returns an appender to the same shards whose appends to a shard are calls of to.
+// With returns an appender to the same shards whose appends to a shard are calls of to,
+// which do more than append: nothing waits elsewhere for a shard that is away.
 func (a *Appender) With(to func(*Shard) events.Append) *Appender {
 	other := &Appender{cluster: a.cluster}
 	for _, s := range a.cluster.shards {
@@ -55,8 +58,9 @@ func (a *Appender) With(to func(*Shard) events.Append) *Appender {
 // some may have them, and those that have keep them: append all again, since repeated
 // events count once. Events for one shard are appended all or none.
 //
-// The error wraps [ErrAway] if a shard cannot be reached, and is a [*events.BatchError]
-// if events are invalid; then none is appended.
+// What a shard that is away lacks waits on another if it is all about rooms: see
+// [Appender.DeliverWaiting]. Otherwise the error wraps [ErrAway]. It is a
+// [*events.BatchError] if events are invalid; then none is appended.
 func (a *Appender) Append(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
 	if len(evs) == 0 {
 		return events.Receipt{}, nil
@@ -153,9 +157,11 @@ func (a *appending) once(ctx context.Context) (refused []part, err error) {
 		}
 		g.Wait()
 	}
+	a.leave(ctx, errs)
 	var failed []error
 	for i, p := range a.parts {
 		switch {
+		case errors.Is(errs[i], errWaits):
 		case errors.Is(errs[i], events.ErrNotHeld):
 			refused = append(refused, p)
 		case errs[i] != nil:
@@ -164,6 +170,9 @@ func (a *appending) once(ctx context.Context) (refused []part, err error) {
 			a.token.positions[p.shard.Name] = max(a.token.positions[p.shard.Name], int64(eventlog.NewToken(receipts[i].Timeline, receipts[i].TransactionID)))
 			a.partitions = append(a.partitions, receipts[i].Partitions...)
 		}
+	}
+	if len(failed) > 0 && len(refused) > 0 {
+		failed = append(failed, events.ErrNotHeld) // these are not tried again
 	}
 	return refused, errors.Join(failed...)
 }
@@ -209,7 +218,7 @@ func (s *Shard) named(err error) error {
 	if err == nil || s.Name == "" || errors.As(err, &bad) {
 		return err
 	}
-	return fmt.Errorf("shard %s: %w", s.Name, err)
+	return &FaultError{s.Name, s.Held(), err}
 }
 
 // shardOfUser returns the shard of a user, nil if it is not configured.

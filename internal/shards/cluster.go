@@ -348,7 +348,7 @@ func (s *Shard) Lost() (partitions []int) {
 	return partitions
 }
 
-// Err returns why the shard is away, which wraps [ErrAway], and nil while it can be
+// Err returns why the shard is away, an [*AwayError], and nil while it can be
 // reached. It is nil for one database by itself.
 func (s *Shard) Err() error { return s.status.Load().err }
 
@@ -393,7 +393,7 @@ func (c *Cluster) publish(m placement, problem error) {
 		}
 		now := &status{holds: make([]bool, len(m.places))}
 		if s.last.err != nil {
-			now.err = fmt.Errorf("%w: %s: %w", ErrAway, s.Name, s.last.err)
+			now.err = &AwayError{Shard: s.Name, Partitions: m.of(s.Name), Err: s.last.err}
 			now.held = old
 		} else {
 			for _, p := range s.last.held {

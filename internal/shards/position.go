@@ -12,13 +12,23 @@ import (
 var ErrBadPosition = errors.New("not a position of the log")
 
 // token names the position of an append over several shards: how many moves of
-// partitions the map had, and the position on each shard that was appended to. As
-// text it is "2.a.4711.b.12", in the order of the names.
+// partitions the map had, the position on each shard that was appended to, and what waits
+// for shards that were away. As text it is "2.a.4711.b.12", in the order of the names, or
+// "2.a.4711.b.17@a" if what b lacks is message 17 on a.
 type token struct {
 	moves int64
 	// positions are by the names of the shards, as [eventlog.Token].
 	positions map[string]int64
+	waits     []wait
 }
+
+// wait names messages that wait on a shard for another.
+type wait struct {
+	shard, on string
+	id        int64
+}
+
+func (w wait) String() string { return fmt.Sprintf(".%s.%d@%s", w.shard, w.id, w.on) }
 
 func (t token) String() string {
 	names := make([]string, 0, len(t.positions))
@@ -29,6 +39,9 @@ func (t token) String() string {
 	text := strconv.FormatInt(t.moves, 10)
 	for _, name := range names {
 		text += fmt.Sprintf(".%s.%d", name, t.positions[name])
+	}
+	for _, w := range t.waits {
+		text += w.String()
 	}
 	return text
 }
@@ -42,11 +55,16 @@ func parseToken(text string) (token, error) {
 		return token{}, ErrBadPosition
 	}
 	for i := 1; i < len(parts); i += 2 {
-		id, err := strconv.ParseInt(parts[i+1], 10, 64)
-		if err != nil || id < 0 || parts[i] == "" {
+		number, on, waits := strings.Cut(parts[i+1], "@")
+		id, err := strconv.ParseInt(number, 10, 64)
+		if err != nil || id < 0 || parts[i] == "" || waits && on == "" {
 			return token{}, ErrBadPosition
 		}
-		t.positions[parts[i]] = id
+		if waits {
+			t.waits = append(t.waits, wait{parts[i], on, id})
+		} else {
+			t.positions[parts[i]] = id
+		}
 	}
 	return t, nil
 }
@@ -68,7 +86,7 @@ func JoinPositions(a, b string) (string, error) {
 			continue
 		}
 		t, err := parseToken(text)
-		if err != nil || len(t.positions) == 0 {
+		if err != nil || len(t.positions)+len(t.waits) == 0 {
 			return "", fmt.Errorf("%w: %q", ErrBadPosition, text)
 		}
 		if joined.positions == nil {
@@ -79,6 +97,20 @@ func JoinPositions(a, b string) (string, error) {
 		for shard, id := range t.positions {
 			joined.positions[shard] = max(joined.positions[shard], id)
 		}
+		joined.waits = joinWaits(joined.waits, t.waits)
 	}
 	return joined.String(), nil
+}
+
+// joinWaits returns the greater of waits for the same shard on the same other.
+func joinWaits(a, b []wait) []wait {
+	for _, w := range b {
+		i := slices.IndexFunc(a, func(other wait) bool { return other.shard == w.shard && other.on == w.on })
+		if i < 0 {
+			a = append(a, w)
+		} else {
+			a[i].id = max(a[i].id, w.id)
+		}
+	}
+	return a
 }

@@ -217,7 +217,7 @@ func (r *Reader) FoldedAt(ctx context.Context, userIDs []string, position string
 		return false, err
 	}
 	if !r.cluster.sharded {
-		if len(t.positions) > 0 {
+		if len(t.positions)+len(t.waits) > 0 {
 			return false, ErrBadPosition
 		}
 		var behind atomic.Bool
@@ -237,7 +237,7 @@ func (r *Reader) FoldedAt(ctx context.Context, userIDs []string, position string
 		})
 		return err == nil && !behind.Load(), err
 	}
-	moved := len(t.positions) == 0 || t.moves != r.cluster.moves() // a plain number is of one database
+	moved := len(t.positions)+len(t.waits) == 0 || t.moves != r.cluster.moves() // a plain number is of one database
 	if moved {
 		if kept, err := r.survived(ctx, t); err != nil || !kept {
 			return false, err
@@ -245,9 +245,14 @@ func (r *Reader) FoldedAt(ctx context.Context, userIDs []string, position string
 	}
 	var behind atomic.Bool
 	err = r.each(ctx, userIDs, func(s *Shard, from *badges.Reader, users []string, _ []int) (err error) {
+		waits := slices.DeleteFunc(slices.Clone(t.waits), func(w wait) bool { return !moved && w.shard != s.Name })
+		if is, err := r.cluster.delivered(ctx, waits); err != nil || !is {
+			behind.Store(true)
+			return err
+		}
 		id, ok := t.positions[s.Name]
 		switch {
-		case moved:
+		case moved || len(waits) > 0: // what waited was appended at some place before now
 			if id, err = from.Head(ctx, ""); err != nil {
 				return err
 			}

@@ -59,3 +59,19 @@ INSERT INTO badged.webhooks (generation, created_at, updated_at, batch, rate, na
 SELECT generation, created_at, updated_at, batch, rate, name, url, state, secrets, events, categories
 FROM jsonb_populate_recordset(NULL::badged.webhooks, $1::jsonb)
 ON CONFLICT (name) DO NOTHING
+
+-- name: keep messages
+INSERT INTO badged.waiting_messages (shard, moves, messages) VALUES ($1, $2, $3) RETURNING id
+
+-- name: for whom messages wait
+SELECT DISTINCT shard FROM badged.waiting_messages ORDER BY shard
+
+-- name: take waiting messages
+-- Those that another process delivers are left to it.
+SELECT id, moves, messages FROM badged.waiting_messages WHERE shard = $1 ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED
+
+-- name: delete waiting messages
+DELETE FROM badged.waiting_messages WHERE id = ANY ($1)
+
+-- name: do messages wait
+SELECT EXISTS (SELECT FROM badged.waiting_messages WHERE shard = $1 AND id <= $2)

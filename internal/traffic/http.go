@@ -190,6 +190,16 @@ type ServerError struct {
 	Detail string
 	// Events are the bad events of the request.
 	Events []EventError
+	// Lacking says whose users lack the events, nil if it is not known that others have
+	// theirs.
+	Lacking *Lacking
+}
+
+// Lacking names users by their partitions, as numbered before any was split.
+type Lacking struct {
+	Partitions []int `json:"partitions"`
+	// Of is how many partitions there were then.
+	Of int `json:"of"`
 }
 
 // EventError is the server's error about one event of a request.
@@ -242,11 +252,12 @@ func (e *ServerError) describe(res *http.Response) {
 	switch mediaType {
 	case "application/problem+json":
 		var problem struct {
-			Detail string       `json:"detail"`
-			Errors []EventError `json:"errors"`
+			Detail  string       `json:"detail"`
+			Errors  []EventError `json:"errors"`
+			Lacking *Lacking     `json:"lacking"`
 		}
 		if json.Unmarshal(body, &problem) == nil {
-			e.Detail, e.Events = problem.Detail, problem.Errors
+			e.Detail, e.Events, e.Lacking = problem.Detail, problem.Errors, problem.Lacking
 		}
 	case "text/plain":
 		e.Detail, _, _ = strings.Cut(strings.TrimSpace(string(body)), "\n")

@@ -82,6 +82,7 @@ BEGIN
             'INSERT, UPDATE ON badged.jobs, badged.late_folds',
             'INSERT, UPDATE, DELETE ON badged.devices, badged.alerts, badged.room_rounds, badged.room_alerts, badged.webhooks, badged.webhook_queue',
             'UPDATE ON badged.notifier_partitions',
+            'INSERT, UPDATE, DELETE ON badged.waiting_messages',
             'INSERT, UPDATE ON badged.ingest_positions, badged.ingest_places, badged.tail_partitions',
             'INSERT, UPDATE ON badged.timeline_ends',
             'INSERT, UPDATE, DELETE ON badged.revocations',

@@ -44,7 +44,7 @@ func listPartitions(ctx context.Context, cluster *shards.Cluster) ([]moving.Part
 	var away []error
 	for _, s := range cluster.Shards() {
 		if err := s.Err(); err != nil {
-			away = append(away, fmt.Errorf("shard %s: %w", s.Name, err))
+			away = append(away, err)
 			continue
 		}
 		present = append(present, moving.Shard{Name: s.Name, Pool: s.Pool, Log: s.Log})
@@ -169,7 +169,7 @@ func (c *moveCmd) Run(ctx context.Context, streams terminal.Streams) error {
 		return err
 	}
 	if target := cluster.Shard(c.To); target != nil { // moving.Move names those that there are
-		if err := operators.Away(cluster, target); err != nil {
+		if err := target.Err(); err != nil {
 			return err
 		}
 	}

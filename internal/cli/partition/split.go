@@ -14,7 +14,6 @@ import (
 	"github.com/badged/badged/internal/cli/terminal"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/eventlog"
-	"github.com/badged/badged/internal/operators"
 	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/projector/splitting"
 )
@@ -50,7 +49,7 @@ func (c *splitCmd) Run(ctx context.Context, streams terminal.Streams) error {
 	defer cluster.Close()
 	holders, parents := map[int]*shards.Shard{}, map[int]*shards.Shard{}
 	for _, s := range cluster.Shards() {
-		if err := operators.Away(cluster, s); err != nil {
+		if err := s.Err(); err != nil {
 			return fmt.Errorf("splitting needs all shards: %w", err)
 		}
 		held, err := eventlog.Held(ctx, s.Pool)

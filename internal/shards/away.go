@@ -1,0 +1,134 @@
+package shards
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventlog"
+	"github.com/badged/badged/internal/pgfault"
+)
+
+// AwayError is returned for a shard that cannot be reached. What was asked of the others
+// was done.
+type AwayError struct {
+	Shard string
+	// Partitions are those that the map gives to it.
+	Partitions []int
+	Err        error
+	// Lost is set if the shard can be reached, and does not hold the partitions.
+	Lost bool
+}
+
+// Error implements error.
+func (e *AwayError) Error() string {
+	if e.Lost {
+		return e.Which() + ": the database was restored from before it got them; restore it to a later time"
+	}
+	return fmt.Sprintf("%s: %v", e.Which(), e.Err)
+}
+
+// Which says which shard is away, without why: that may name hosts.
+func (e *AwayError) Which() string {
+	if e.Lost {
+		return fmt.Sprintf("shard %s does not hold %s, as it should by the map", e.Shard, list(e.Partitions))
+	}
+	return fmt.Sprintf("shard %s, which has %s, is away", e.Shard, list(e.Partitions))
+}
+
+// Unwrap returns [ErrAway] and why the shard cannot be reached.
+func (e *AwayError) Unwrap() []error { return []error{ErrAway, e.Err} }
+
+// FaultError wraps the error of a shard that is not known to be away.
+type FaultError struct {
+	Shard string
+	// Partitions are those that it holds.
+	Partitions []int
+	Err        error
+}
+
+// Error implements error.
+func (e *FaultError) Error() string { return fmt.Sprintf("shard %s: %v", e.Shard, e.Err) }
+
+// Which names the shard, as the subject of a sentence.
+func (e *FaultError) Which() string {
+	return fmt.Sprintf("shard %s, which has %s,", e.Shard, list(e.Partitions))
+}
+
+// Unwrap returns the error.
+func (e *FaultError) Unwrap() error { return e.Err }
+
+// list names partitions in a sentence.
+func list(partitions []int) string {
+	switch len(partitions) {
+	case 0:
+		return "no partitions"
+	case 1:
+		return "partition " + List(partitions)
+	}
+	return "the partitions " + List(partitions)
+}
+
+// AwayIn returns the shards that were away, as an error that may join several tells, each
+// once.
+func AwayIn(err error) (all []*AwayError) {
+	each(err, func(one error) bool {
+		away, ok := one.(*AwayError) //nolint:errorlint // each goes through what it wraps
+		if ok && !slices.ContainsFunc(all, func(a *AwayError) bool { return a.Shard == away.Shard }) {
+			all = append(all, away)
+		}
+		return ok
+	})
+	return all
+}
+
+// each calls f with an error and what it wraps, until f says that it is enough of one.
+func each(err error, f func(error) bool) {
+	if err == nil || f(err) {
+		return
+	}
+	switch wraps := err.(type) { //nolint:errorlint // it goes through what is wrapped
+	case interface{ Unwrap() error }:
+		each(wraps.Unwrap(), f)
+	case interface{ Unwrap() []error }:
+		for _, one := range wraps.Unwrap() {
+			each(one, f)
+		}
+	}
+}
+
+// Lacking says whose users lack events after an append that failed with err: those of the
+// shards that were away or could not store them; all others have theirs. It is nil if that
+// cannot be told.
+func (c *Cluster) Lacking(err error) *Shortfall {
+	if !c.sharded || err == nil {
+		return nil
+	}
+	s := &Shortfall{Partitions: make([]bool, c.partitions), Err: err}
+	known := true
+	each(err, func(one error) bool {
+		var partitions []int
+		switch of := one.(type) { //nolint:errorlint // each goes through what it wraps
+		case *AwayError:
+			partitions = of.Partitions
+		case *FaultError:
+			if errors.Is(of, events.ErrNotHeld) || pgfault.Of(of.Err) == pgfault.None {
+				known = false
+			}
+			partitions = of.Partitions
+		case interface{ Unwrap() []error }, interface{ Unwrap() error }:
+			return false
+		default:
+			known = false
+		}
+		for _, p := range partitions {
+			s.Partitions[eventlog.Ancestor(p, c.partitions)] = true
+		}
+		return true
+	})
+	if !known || !slices.Contains(s.Partitions, true) {
+		return nil
+	}
+	return s
+}

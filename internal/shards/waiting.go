@@ -1,0 +1,214 @@
+package shards
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+)
+
+// Messages to rooms, and their recalls, name nobody: which shards have members, only these
+// know. What one of them lacks while it is away waits on another, and is delivered once it
+// is back. That is as if the publisher had repeated them then: they commute with each other
+// and with reads, and what the shard has already counts once.
+
+// errWaits stands for an append that another shard keeps for one that is away.
+var errWaits = errors.New("it waits on another shard")
+
+const (
+	// waitingInterval is how often a process looks for what others left, as when they were
+	// killed. It also looks whenever a shard comes back.
+	waitingInterval = 10 * time.Second
+	// waitingPage is how many calls are delivered in one transaction.
+	waitingPage = 20
+	// keepTimeout bounds keeping a call, which its publisher waits for.
+	keepTimeout = 5 * time.Second
+)
+
+// aboutRooms reports whether events are about rooms as such, and name no users.
+func aboutRooms(evs []events.Event) bool {
+	return !slices.ContainsFunc(evs, func(e events.Event) bool { return len(e.Data.UserIDs) > 0 })
+}
+
+// leave keeps what shards that are away lack on another, and puts errWaits in place of the
+// errors of these parts. errs are by part.
+func (a *appending) leave(ctx context.Context, errs []error) {
+	keeper := a.cluster.keeper()
+	if keeper == nil || !a.keeps {
+		return
+	}
+	for i, p := range a.parts {
+		if !errors.Is(errs[i], ErrAway) || p.shard == nil || !aboutRooms(p.events) {
+			continue
+		}
+		// If others fail, the publisher repeats all, and this is delivered twice, which
+		// counts once.
+		id, err := keeper.keep(ctx, p.shard, a.token.moves, p.events)
+		if err != nil {
+			errs[i] = errors.Join(errs[i], fmt.Errorf("keep them meanwhile: %w", keeper.named(err)))
+			continue
+		}
+		errs[i] = errWaits
+		a.token.waits = joinWaits(a.token.waits, []wait{{p.shard.Name, keeper.Name, id}})
+	}
+}
+
+// keeper returns a shard that can be reached, nil if there is none.
+func (c *Cluster) keeper() *Shard {
+	for _, s := range c.shards {
+		if s.Err() == nil {
+			return s
+		}
+	}
+	return nil
+}
+
+// keep stores events for another shard.
+func (s *Shard) keep(ctx context.Context, target *Shard, moves int64, evs []events.Event) (id int64, err error) {
+	text, err := json.Marshal(evs)
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
+	defer cancel()
+	err = s.Pool.QueryRow(ctx, statements.Get("keep messages"), target.Name, moves, string(text)).Scan(&id)
+	return id, err
+}
+
+// DeliverWaiting delivers what waits for shards once they can be reached, until ctx is
+// done, and then returns nil. Every process may run it.
+func (a *Appender) DeliverWaiting(ctx context.Context) error {
+	for ctx.Err() == nil {
+		changed := a.cluster.Changed()
+		again := time.NewTimer(waitingInterval)
+		for _, s := range a.cluster.shards {
+			a.deliverFrom(ctx, s)
+		}
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-again.C:
+		}
+		again.Stop()
+	}
+	return nil
+}
+
+// deliverFrom delivers what a shard keeps for those that can be reached.
+func (a *Appender) deliverFrom(ctx context.Context, keeper *Shard) {
+	if keeper.Err() != nil {
+		return
+	}
+	rows, _ := keeper.Pool.Query(ctx, statements.Get("for whom messages wait"))
+	targets, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	for _, name := range targets {
+		target := a.cluster.Shard(name) // nil if it has left, after all its partitions
+		if target != nil && target.Err() != nil {
+			continue
+		}
+		delivered := 0
+		for more := true; more && err == nil; {
+			var n int
+			n, more, err = a.deliver(ctx, keeper, name, target)
+			delivered += n
+		}
+		if delivered > 0 {
+			a.cluster.cfg.Logger.InfoContext(ctx, "delivered messages to rooms that waited for a shard", "shard", name, "on", keeper.Name, "messages", delivered)
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		a.cluster.cfg.Logger.WarnContext(ctx, "cannot deliver messages to rooms that wait for a shard; trying again", "on", keeper.Name, "error", err)
+	}
+}
+
+// deliver delivers some of what a shard keeps for another, and reports how many messages
+// these were and whether there may be more.
+func (a *Appender) deliver(ctx context.Context, keeper *Shard, name string, target *Shard) (n int, more bool, err error) {
+	err = pgx.BeginFunc(ctx, keeper.Pool, func(tx pgx.Tx) error {
+		var ids []int64
+		var here, everywhere []events.Event
+		rows, _ := tx.Query(ctx, statements.Get("take waiting messages"), name, waitingPage)
+		var id, moves int64
+		var text string
+		if _, err := pgx.ForEachRow(rows, []any{&id, &moves, &text}, func() error {
+			evs, err := decodeAll(text)
+			if err != nil {
+				return fmt.Errorf("messages %d: %w", id, err)
+			}
+			ids, n = append(ids, id), n+len(evs)
+			if target != nil && moves == a.cluster.moves() {
+				here = append(here, evs...)
+			} else { // partitions that lack them may be elsewhere by now
+				everywhere = append(everywhere, evs...)
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+		if len(here) > 0 {
+			call := appending{Appender: a}
+			switch _, err := call.one(ctx, part{target, here}); {
+			case errors.Is(err, events.ErrNotHeld): // a partition moves now
+				everywhere = append(here, everywhere...)
+			case err != nil:
+				return err
+			}
+		}
+		if _, err := a.Append(ctx, everywhere...); err != nil {
+			return err
+		}
+		more = len(ids) == waitingPage
+		_, err := tx.Exec(ctx, statements.Get("delete waiting messages"), ids)
+		return err
+	})
+	if err != nil {
+		return 0, false, fmt.Errorf("deliver to shard %s: %w", name, err)
+	}
+	return n, more, nil
+}
+
+// decodeAll decodes events as keep has stored them.
+func decodeAll(text string) ([]events.Event, error) {
+	var all []json.RawMessage
+	if err := json.Unmarshal([]byte(text), &all); err != nil {
+		return nil, err
+	}
+	evs := make([]events.Event, len(all))
+	for i, one := range all {
+		var err error
+		if evs[i], err = events.Decode(one); err != nil {
+			return nil, err
+		}
+	}
+	return evs, nil
+}
+
+// delivered reports whether nothing of what a position names waits any more.
+func (c *Cluster) delivered(ctx context.Context, waits []wait) (bool, error) {
+	for _, w := range waits {
+		on := c.Shard(w.on)
+		if on == nil {
+			continue // it has left the cluster
+		}
+		if err := on.Err(); err != nil {
+			return false, err
+		}
+		var waiting bool
+		if err := on.Pool.QueryRow(ctx, statements.Get("do messages wait"), w.shard, w.id).Scan(&waiting); err != nil {
+			return false, on.named(err)
+		}
+		if waiting {
+			if target := c.Shard(w.shard); target != nil {
+				return false, target.Err()
+			}
+			return false, nil
+		}
+	}
+	return true, nil
+}

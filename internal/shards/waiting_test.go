@@ -1,0 +1,101 @@
+package shards_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/schematest"
+	"github.com/badged/badged/internal/shards"
+)
+
+// A message to a room waits for a shard that is away on another, is delivered once the shard
+// is back, wherever its partitions are by then, and a position tells whether it was.
+func TestRoomMessagesWaitForAShard(t *testing.T) {
+	server := pgtest.Borrow(t)
+	all := databases(t, "a", "b")
+	all = append(all, connect(t, "c", server.NewDB(t, schematest.Migrated(partitions))))
+	form(t, all) // a has 0 and 1, b 2 and 3, c 4 and 5
+	c := open(t, all)
+	appender := shards.NewAppender(c, func(s *shards.Shard) events.Append { return s.Log.Append })
+	reader := shards.NewReader(c)
+	gone := userOf(t, 4)
+	join := events.Event{ID: "join", Source: "test", Type: events.RoomJoined, Data: events.Data{ConversationID: "lobby", UserIDs: []string{userOf(t, 0), gone}}}
+	if _, err := appender.Append(t.Context(), join); err != nil {
+		t.Fatal(err)
+	}
+	post := func(id string) events.Event {
+		return events.Event{ID: id, Source: "test", Type: events.RoomPosted, Data: events.Data{ConversationID: "lobby", Seq: 1, SenderID: "x"}}
+	}
+	rows := func(d shards.Database, partition int) string {
+		t.Helper()
+		return read(t.Context(), t, d, fmt.Sprintf(`SELECT count(*)::text FROM badged.%s`, events.Topic(partition)))
+	}
+	waiting := func() string {
+		t.Helper()
+		return read(t.Context(), t, all[0], `SELECT count(*)::text FROM badged.waiting_messages`)
+	}
+
+	server.Kill()
+	await(t, c, func() bool { return c.Shard("c").Err() != nil })
+	r, err := appender.Append(t.Context(), post("1"))
+	if err != nil || !strings.HasSuffix(r.Position(), ".c.1@a") {
+		t.Fatalf("post: %s, %v", r.Position(), err)
+	}
+	if _, err := appender.Append(t.Context(), post("2")); err != nil {
+		t.Fatal(err)
+	}
+	if got := rows(all[0], 0) + " " + waiting(); got != "3 2" {
+		t.Errorf("rows on a, and those that wait: %s", got)
+	}
+	joined, err := shards.JoinPositions(r.Position(), "0.c.1@a.c.7@a")
+	if err != nil || !strings.HasSuffix(joined, ".c.7@a") || strings.Contains(joined, ".c.1@a") {
+		t.Errorf("joined: %s, %v", joined, err)
+	}
+	var away *shards.AwayError
+	message := delivered("m", gone)
+	if _, err := appender.Append(t.Context(), post("3"), message); !errors.As(err, &away) || away.Shard != "c" {
+		t.Errorf("with a message for a user of the lost shard: %v", err)
+	} else if lacking(c.Lacking(err)) != "4-5" {
+		t.Errorf("partitions that lack events: %s", lacking(c.Lacking(err)))
+	}
+	if _, err := appender.With(func(s *shards.Shard) events.Append { return s.Log.Append }).Append(t.Context(), post("3")); !errors.As(err, &away) {
+		t.Errorf("an append that does more: %v", err)
+	}
+	if _, err := reader.FoldedAt(t.Context(), []string{gone}, r.Position()); !errors.As(err, &away) {
+		t.Errorf("a position whose messages wait for a shard that is away: %v", err)
+	}
+
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	await(t, c, func() bool { return c.Shard("c").Err() == nil })
+	if is, err := reader.FoldedAt(t.Context(), []string{gone}, r.Position()); is || err != nil {
+		t.Errorf("before it is delivered: %t, %v", is, err)
+	}
+	// A partition that has moved since lacks what its shard lacked.
+	move(t, all[2], all[1], 5, 2)
+	if err := c.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, all[1], `INSERT INTO badged.room_partitions (conversation_id, partition_id) VALUES ('lobby', 5)`)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- appender.DeliverWaiting(ctx) }()
+	for waiting() != "0" {
+		if ctx.Err() != nil {
+			t.Fatal("nothing is delivered")
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if got := rows(all[2], 4) + " " + rows(all[1], 5); got != "2 1" {
+		t.Errorf("rows of partitions 4 and 5: %s", got)
+	}
+}
