@@ -247,7 +247,7 @@ func TestRoomThatIsJoinedInATransaction(t *testing.T) {
 	})
 }
 
-// Another process adds a partition to a room of which this process knows others.
+// Another process adds a partition to a room, after this process has learned of others.
 func TestRoomThatAnotherProcessExtends(t *testing.T) {
 	url := pgtest.NewDB(t, migrated)
 	log, pool := openLog(t, url)

@@ -127,7 +127,7 @@ type Config struct {
 	PartitionOf func(userID string) int
 	// RoomsOf returns the partition of the rooms of which a user is a member:
 	// [pubsub.RoomUpdate]. It may become another, and RoomsMoved returns what is closed
-	// then. Default: PartitionOf, for ever.
+	// then. Default: PartitionOf, which never changes.
 	RoomsOf    func(userID string) int
 	RoomsMoved func() <-chan struct{}
 	// AllowOrigin accepts or rejects the Origin header of a browser. Default:

@@ -117,7 +117,7 @@ type publishers struct {
 	// can be cut.
 	projectors []*Projector
 	line       *line
-	// unsure are the keys of events of which an append failed without an answer.
+	// unsure are the keys of events whose append failed without an answer.
 	unsure map[uuid.UUID]bool
 	// patience is how long they wait for open transactions.
 	patience time.Duration

@@ -91,7 +91,7 @@ func TestRelay(t *testing.T) {
 		awaitTotalOf(t, p, "ada", int64(i+1))
 	}
 
-	// What became invalid is set aside, and others go on.
+	// An event that has become invalid is set aside, and the others go on.
 	if _, err := owner.Exec(t.Context(), `INSERT INTO badged.outbox (transaction_id, payload) VALUES (pg_current_xact_id(), '{"type":"message.sent"}')`); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestRelayToADatabase(t *testing.T) {
 	awaitTotalOf(t, p, "ann", 1)
 }
 
-// What cannot work is refused with what to do.
+// Settings that cannot work are refused, and the error says what to do.
 func TestRelayRefusals(t *testing.T) {
 	t.Parallel()
 	s := pgtest.Borrow(t)

@@ -153,7 +153,7 @@ func TestServerIsKilledAndAMoveUndone(t *testing.T) {
 	if list := must(t, "partition", "list", "--database-url="+database); !regexp.MustCompile(`(?m)^` + number + ` +a .* moving to b, which has [0-9]+ rows? of the log$`).MatchString(list) {
 		t.Errorf("list:\n%s", list)
 	}
-	// What replaces tables waits, and says for what.
+	// A rebuild, which replaces tables, waits and says for what.
 	if _, stderr, code := command(t, "rebuild", "--partition="+number, "--quiet", "--database-url="+database); code == 0 || !strings.Contains(stderr, "partition move") || !strings.Contains(stderr, "Postgres process") {
 		t.Errorf("a rebuild beside a move: %d, %s", code, stderr)
 	}

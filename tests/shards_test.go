@@ -28,7 +28,7 @@ var clusters sync.Map
 // oneShard tells the first shard of a stack from the stack.
 const oneShard = "one-shard"
 
-// stackOf are the databases of a stack, of which tests know the first.
+// stackOf are the databases of a stack; tests know the first.
 func stackOf(database string) []string {
 	given, err := url.Parse(database)
 	if err != nil { // it is to be refused

@@ -89,7 +89,7 @@ LIMIT ` + fmt.Sprint(s.SubscribeBatchSize),
 // UnmarshalMessage implements the watermill-sql schema adapter. A row with several
 // events is one message with all of them, whose metadata has the content type. A
 // row that cannot be decompressed is delivered as it is, with content type
-// application/octet-stream: an error would stop the subscriber there for ever. A
+// application/octet-stream: an error would stop the subscriber there forever. A
 // row that is too large is delivered empty.
 func (s Schema) UnmarshalMessage(scanner watermillsql.Scanner) (watermillsql.Row, error) {
 	row, err := s.DefaultPostgreSQLSchema.UnmarshalMessage(scanner)

@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Due is a device that has to be told its number.
+// Due is a device that must be told its number.
 type Due struct {
 	// Push is what to tell, without an alert.
 	Push

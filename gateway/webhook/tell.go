@@ -49,7 +49,7 @@ func same(a, b *int64) bool {
 	return a == nil && b == nil || a != nil && b != nil && *a == *b
 }
 
-// news decides whether a webhook has to be told a change, and returns the data
+// news decides whether a webhook must be told of a change, and returns the data
 // of the event. It sets c.Tell and c.Again.
 func (s *Sender) news(w Webhook, c *Change) (data json.RawMessage, tell bool, err error) {
 	switch {

@@ -75,7 +75,7 @@ type Ladder struct {
 	LastError string
 }
 
-// Change is a subject that a webhook has to be told.
+// Change is a subject of which a webhook must be told.
 type Change struct {
 	Partition int
 	// Type is the type of the event.

@@ -115,7 +115,7 @@ func (r required) RetrieveWithCredContext(ctx *credentials.CredContext) (credent
 const silence = time.Minute
 
 // transport returns the transport of minio with connections that end when they are
-// silent: a link that was cut without notice would block for ever.
+// silent: a link that was cut without notice would block forever.
 func transport() http.RoundTripper {
 	dialer := &net.Dialer{Timeout: 10 * time.Second}
 	return &http.Transport{

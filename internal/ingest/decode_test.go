@@ -47,8 +47,8 @@ func TestIDFromPlace(t *testing.T) {
 	}
 }
 
-// What is no event is refused by name, and what is kept of it can be retried once a
-// release understands it.
+// A message that is no event is refused with the reason. The letter that keeps it can be
+// retried once a release understands it.
 func TestBadMessages(t *testing.T) {
 	for _, c := range []struct {
 		name string

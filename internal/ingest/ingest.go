@@ -21,7 +21,7 @@ type Config struct {
 	// Log is the log of Pool.
 	Log     *events.Log
 	Sources []Source
-	// Shards, if not nil, are all databases, of which Pool is one: that in which processes
+	// Shards, if not nil, are all databases. Pool is one of them: that in which processes
 	// share the partitions of brokers.
 	Shards *shards.Cluster
 	// Admit waits until events may be appended. Default: always at once.

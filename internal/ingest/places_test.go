@@ -131,9 +131,9 @@ CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 CREATE TRIGGER fail AFTER UPDATE ON badged.ingest_positions FOR EACH ROW EXECUTE FUNCTION fail();
 CREATE CONSTRAINT TRIGGER fail_late AFTER INSERT OR UPDATE ON badged.ingest_places DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION fail()`
 
-// What some shards have of a batch that others lack is not appended to them again, however
-// it is read again, and whichever shard a partition has moved to since. No event key is
-// needed for that.
+// If some shards have taken their part of a batch and others have not, the former do not
+// append it again. That holds however the batch is read again, and also if a partition has
+// moved to another shard since. No event key is needed.
 func TestShardsDoNotRepeat(t *testing.T) {
 	t.Parallel()
 	s := newSharded(t)

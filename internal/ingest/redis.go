@@ -142,8 +142,8 @@ func (r *redisReader) begin(ctx context.Context) error {
 	return err
 }
 
-// ask finds out how many entries are not read, and how many were deleted before they
-// were. The latter shows only once everything else is read.
+// ask counts the entries that have not been read, and those that were deleted before they
+// were read. Redis tells the latter only once everything else is read.
 func (r *redisReader) ask(ctx context.Context) (lost int64, err error) {
 	info, err := r.info(ctx)
 	if err != nil || info == nil || info.EntriesAdded == 0 { // before Redis 7 they are not counted

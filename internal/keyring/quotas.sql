@@ -1,4 +1,4 @@
--- Quotas of keys, of which processes take parts.
+-- Quotas of keys; each process takes a part at a time.
 
 -- name: begin a day
 WITH former AS (

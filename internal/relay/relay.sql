@@ -1,6 +1,6 @@
 -- name: set up a session
--- Of a table whose rows come and go, statistics say little. Rows that come back after a
--- crash of Postgres are carried again.
+-- Statistics say little of a table whose rows come and go, so sequential scans are off. An
+-- asynchronous commit suffices: rows that come back after a crash are carried again.
 SELECT set_config('enable_seqscan', 'off', false), set_config('synchronous_commit', 'off', false)
 
 -- name: read a page

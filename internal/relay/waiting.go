@@ -10,7 +10,7 @@ import (
 	"github.com/badged/badged/internal/shards"
 )
 
-// Divided is a [Target] of several databases, of which some may be away. It is safe for
+// Divided is a [Target] of several databases. Some of them may be away. It is safe for
 // concurrent use.
 type Divided interface {
 	// AppendSome is that of [shards.Appender]. Its errors are those of [Target].

@@ -178,7 +178,7 @@ func TestLostDatabase(t *testing.T) {
 	}
 }
 
-// What is refused while a database is away is set aside once.
+// An event that is refused while a database is away is set aside once.
 func TestRefusalWhileADatabaseIsAway(t *testing.T) {
 	t.Parallel()
 	pool, to := newPool(t), newDivided(0, 1)

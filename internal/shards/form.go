@@ -230,7 +230,7 @@ func plan(views []view, used []string) (Formed, error) {
 		return made, nil
 	}
 	merged, err := merge(members, true)
-	// What the map names and has not joined yet is no shard of this merge.
+	// A shard that the map names and that has not joined yet is not merged.
 	if err != nil && !only(err, ErrMissing) {
 		return Formed{}, err
 	}

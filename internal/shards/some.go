@@ -37,13 +37,13 @@ func (s *Shortfall) Add(other *Shortfall) *Shortfall {
 
 // AppendSome appends events in their order to the shards that can take them, for callers
 // that give the others theirs later: first those that a shard lacks, then newer ones.
-// Shards with a partition of without, which is as Partitions of a Shortfall or nil,
-// get nothing.
+// Shards with a partition of without, the Partitions of a former Shortfall or nil, get
+// nothing.
 //
-// What is appended and what is not is told by shards: shortfall has all partitions of
-// shards that failed, or that have a partition of without; those of without themselves
-// are left out. It is nil if there are none. Events that it covers may be appended all the
-// same; repeated ones count once.
+// It tells by shard what was appended: shortfall has all partitions of the shards that
+// failed or that have a partition of without, except for those of without themselves. It is
+// nil if there are none. Some events that it covers may have been appended; repeated events
+// count once.
 //
 // An error is about the events, a [*events.BatchError] or one of Postgres: some shards may
 // have them then.

@@ -105,7 +105,7 @@ func (w *natsWriter) write(ctx context.Context, records []record) error {
 	return nil
 }
 
-// independent cuts records, in order, into parts of at most n of which no two have an
+// independent cuts records, in order, into parts of at most n records. No two of a part have an
 // order.
 func independent(records []record, n int) iter.Seq[[]record] {
 	return func(yield func([]record) bool) {

@@ -188,7 +188,7 @@ func (a *Archive) LogID() uuid.UUID { return a.manifest.LogID }
 // Partitions returns with how many partitions the log began.
 func (a *Archive) Partitions() int { return a.manifest.Partitions }
 
-// Numbers returns the partitions of which the manifest has files, in ascending order. A
+// Numbers returns the partitions that have files in the manifest, in ascending order. A
 // partition that was split is among them until something is archived of one of those that
 // came from it.
 func (a *Archive) Numbers() []int {

@@ -72,7 +72,7 @@ func (e *eraser) partition(ctx context.Context, deadline time.Time) error {
 	}
 }
 
-// rooms returns the rooms of which the user is a member.
+// rooms returns the rooms that the user is a member of.
 func (e *eraser) rooms(ctx context.Context) ([]string, error) {
 	rows, _ := e.conn.Query(ctx, statements.Of(e.result.Partition, "read the rooms of the user"), e.cfg.UserID)
 	rooms, err := pgx.CollectRows(rows, pgx.RowTo[string])

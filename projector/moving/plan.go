@@ -173,7 +173,7 @@ func Plan(list []Partition, shards []string, weight Weight) []Proposal {
 		heavier := func(a, b string) int { return cmp.Or(cmp.Compare(load[a], load[b]), strings.Compare(b, a)) }
 		from, to := slices.MaxFunc(shards, heavier), slices.MinFunc(shards, heavier)
 		gap := load[from] - load[to]
-		// What is left of the gap is least with the partition that is closest to half.
+		// The partition whose weight is closest to half of the gap closes it best.
 		left := func(p Partition) int64 { return max(gap-2*weight(p), 2*weight(p)-gap) }
 		best := -1
 		for i, p := range list {

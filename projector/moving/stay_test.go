@@ -5,7 +5,7 @@ package moving
 // its readers.
 func stay() map[string]string {
 	return map[string]string{
-		"events":             "the rows of the log get places of the target: copyLog",
+		"events":             "copyLog gives the rows of the log places of the target",
 		"events_offsets":     "positions are translated: the last round",
 		"partitions":         "a database has the rows of the partitions that it holds",
 		"log_ranges":         "each database has ranges of its own transaction ids",

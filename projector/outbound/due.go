@@ -13,7 +13,7 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// DevicePush is what a device has to be told.
+// DevicePush is what a device must be told.
 type DevicePush struct {
 	Partition        int
 	UserID, DeviceID string

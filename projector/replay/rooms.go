@@ -135,7 +135,7 @@ func (r *Replay) Marks() (marks []Mark) {
 	return marks
 }
 
-// baselineRooms returns the rooms of which users are members in the baseline.
+// baselineRooms returns the rooms that users are members of in the baseline.
 func (in *Snapshot) baselineRooms(ctx context.Context, users []string) (map[string]struct{}, error) {
 	rooms := map[string]struct{}{}
 	if in.Baseline.Events == 0 {

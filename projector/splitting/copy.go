@@ -33,7 +33,7 @@ func (c *child) of(t follow.Table) string {
 	case slices.Contains(t.Key, "user_id"):
 		return strings.ReplaceAll(c.belongs, "USER", "t.user_id")
 	case t.Kind == "webhook_queue":
-		// What is told of a room is that of its members in the partition.
+		// A call about a room tells of the members in its partition.
 		return fmt.Sprintf(`CASE t.type WHEN 'room.changed' THEN true WHEN 'deadletter.buried' THEN %t ELSE %s END`,
 			c.First, strings.ReplaceAll(c.belongs, "USER", "t.subject"))
 	case t.Kind == "settled_letters":

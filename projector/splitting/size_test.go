@@ -37,7 +37,7 @@ SELECT 1, 1, 0, 0, 0, 0, count(*), 1, 0, conversation_id, '' FROM badged.convers
 	}
 }
 
-// What the switch copies while publishers wait does not grow with the users and rooms of
+// The rows that the switch copies while publishers wait do not grow with the users and rooms of
 // the partition: it is what has changed since the round before. Members of large rooms are
 // not counted again either.
 func TestTheSwitchCopiesWhatHasChanged(t *testing.T) {

@@ -172,8 +172,8 @@ func tailOverKills(t *testing.T, to out, url string) {
 	}
 }
 
-// A message that JetStream does not take holds up the later ones of its user: once they
-// were stored, its repetition would come behind them.
+// If JetStream does not take a message, the later ones of its user wait: otherwise its
+// repetition would come behind them.
 func TestTailKeepsTheOrderOfAUser(t *testing.T) {
 	t.Parallel()
 	d, c := newDatabase(t), startNATS(t, 1)

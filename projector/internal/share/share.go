@@ -21,7 +21,7 @@ type Of struct {
 	First bool
 }
 
-// nothing stands for an event of which the share is empty.
+// nothing stands for an event whose share is empty.
 const nothing = "null"
 
 // Row returns the share of a row, with its events in the same places, and how many there

@@ -67,7 +67,7 @@ func NewItem(r *events.Record, partition, partitions int) (Item, error) {
 	return ItemOf(e, partition, partitions)
 }
 
-// remaining returns what remains of an event of which users were erased.
+// remaining returns what is left of an event after users were erased.
 func remaining(r *events.Record, left *remains.Remains, partition, partitions int) (it Item, err error) {
 	if left.Event != nil {
 		rest := *r
