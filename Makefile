@@ -21,9 +21,9 @@ RACING     = $(if $(filter racing,$(DETECT)),$(filter $(PACKAGE),$(shell .ci/rac
 PLAIN      = $(filter-out $(RACING),$(PACKAGE))
 # Of the suites on the built program, those that CI runs with the race detector.
 RACES     := ^(TestOwnershipChurn|TestSoak|TestFieldCase|TestRoom.*)$$
-# Those that take long by their nature: they kill what works under load, or several
-# times, or build another release.
-LONG      := ^(TestUpgrade|TestArchivesFollowAMove|TestPlanOfMoves|TestPartitionsMoveWhileServing|TestPartitionsSplitWhileServing|TestServerIsKilledAndAMoveUndone|TestMoveToAFullDisk|TestEraseUserUnderLoad|TestOwnershipChurn|TestIngest.*OverKills|TestRelay.*OverKills|TestTailOverKills|TestPhonesEndRightAcrossKills|TestKilledWhileMergingKeys|TestLoadAcrossAKill)$$
+# Those that take long by their nature: they kill, move or split what works under load,
+# dump and archive whole databases, or build another release.
+LONG      := ^(TestUpgrade|TestDatabaseIsRestored|TestArchive.*|TestPlanOfMoves|TestPartitionsMoveWhileServing|TestPartitionsSplit.*|TestServerIsKilledAndAMoveUndone|TestMoveToAFullDisk|TestEraseUserUnderLoad|TestOwnershipChurn|TestIngest.*OverKills|TestRelay.*OverKills|TestTailOverKills|TestPhonesEndRightAcrossKills|TestKilledWhileMergingKeys|TestLoadAcrossAKill)$$
 # What make test leaves out: long, races, or shards, a selection on three shards. CI
 # leaves out races, which it runs by make races.
 LEAVE     ?= $(if $(TESTFLAGS),,long shards)
@@ -37,8 +37,8 @@ PARALLEL  ?= 4
 PACKAGES  ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) '*' 2)
 # Duration of each fuzz target.
 FUZZTIME  ?= 5s
-# Histories that each property test draws in make properties. In make test each draws
-# 10: a fifth of RAPID_CHECKS with -short.
+# Histories that each property test draws in make properties. In make test each draws 5,
+# in CI 10: a fifth of RAPID_CHECKS with -short.
 PROPERTIES ?= 100
 # Histories to fold without I/O, and through real tables.
 HISTORIES       ?= 1000
@@ -88,7 +88,7 @@ test: needs ## run the tests of the product (PKGS=./events TESTFLAGS='-run X -co
 
 # Linked without tables for debuggers, which takes half the time; make lint vets.
 QUICK  := -vet=off -ldflags=-w
-GOTEST  = RAPID_CHECKS=50 $(TOOL) gotestsum --format pkgname-and-test-fails -- $(QUICK) -short -parallel $(PARALLEL) -timeout $(TIMEOUT)
+GOTEST  = RAPID_CHECKS=$(if $(filter long,$(LEAVE)),25,50) $(TOOL) gotestsum --format pkgname-and-test-fails -- $(QUICK) -short -parallel $(PARALLEL) -timeout $(TIMEOUT)
 
 .PHONY: test-program test-racing test-plain test-shards test-folding test-web
 # Not from the cache: Go does not see that the program which the tests build has changed.
