@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/projector/archive"
 	"github.com/badged/badged/projector/rebuild"
+	"github.com/badged/badged/projector/replay"
 	"github.com/badged/badged/projector/splitting"
 )
 
@@ -127,4 +129,60 @@ func TestSplitArchivedPartitions(t *testing.T) {
 			t.Fatalf("history %d", n)
 		}
 	}
+}
+
+// A user's past from before the split is in the archive, for both partitions: it is
+// explained, and a spoiled row is found and healed. A split that is given up leaves nothing.
+func TestThePastOfASplitPartition(t *testing.T) {
+	t.Parallel()
+	d, dir := projectortest.New(t), filepath.Join(t.TempDir(), "archive")
+	users := []string{foldtest.User(0, 0), foldtest.User(0, 1)}
+	now := time.Now().Truncate(time.Second)
+	d.AppendAt(t, now.Add(-3*time.Hour), foldtest.Deliver("c", 1, users...))
+	d.Fold(t)
+	archiveHeld(t, d, dir)
+	d.AppendAt(t, now.Add(-time.Hour), foldtest.Deliver("c", 2, users...))
+	d.Fold(t)
+	d.StopFolding()
+	d.Exec(t, `DELETE FROM badged.late_folds`) // as if folded when they were appended
+
+	d.Exec(t, `CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$;
+CREATE TRIGGER fail BEFORE DELETE ON badged.partitions FOR EACH ROW EXECUTE FUNCTION fail()`)
+	cfg := splitting.Config{Pool: d.Pool, Log: d.Log, Partition: 0}
+	if _, err := splitting.Split(t.Context(), cfg); err == nil {
+		t.Fatal("it was split")
+	}
+	d.Exec(t, `DROP TRIGGER fail ON badged.partitions`)
+	if err := splitting.Undo(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	if left := d.Lines(t, `SELECT partition_id || ' ' || sha256 FROM badged.archived_files WHERE partition_id > 0 UNION ALL SELECT partition_id::text FROM badged.baselines WHERE partition_id > 0`); len(left) > 0 {
+		t.Errorf("the split that was given up has left %v", left)
+	}
+	replaytest.VerifyArchive(t, d.Pool, d.Log, dir, users...)
+
+	split(t, d, 0)
+	replaytest.VerifyArchive(t, d.Pool, d.Log, dir, users...)
+	a := openArchive(t, dir)
+	for i, user := range users {
+		partition := []int{8, 4}[i]
+		before := replay.Question{At: now.Add(-2 * time.Hour)}
+		e, err := replay.NewExplainer(d.Pool, d.Log).WithArchive(a).Explain(t.Context(), user, before)
+		if err != nil || e.Partition != partition || e.Total != 1 || len(e.Conversations) != 1 || len(e.Conversations[0].Messages) != 1 {
+			t.Errorf("%s had %+v: %v", user, e, err)
+		}
+		if _, err := replay.NewExplainer(d.Pool, d.Log).Explain(t.Context(), user, replay.Question{At: now.Add(-4 * time.Hour)}); err == nil {
+			t.Error("a time before the cut is explained without the archive")
+		}
+		d.Exec(t, `UPDATE badged.conversations SET unread = unread + 1 WHERE user_id = $1`, user)
+		found := 0
+		verifier := replay.NewVerifier(d.Pool, d.Log).WithArchive(a)
+		if _, err := verifier.Verify(t.Context(), partition, replay.VerifyOptions{Found: func(replay.Difference) { found++ }}); err != nil || found == 0 {
+			t.Errorf("verifying finds %d differences: %v", found, err)
+		}
+		if _, version, err := verifier.Heal(t.Context(), user); err != nil || version == 0 {
+			t.Errorf("healed in version %d: %v", version, err)
+		}
+	}
+	replaytest.VerifyArchive(t, d.Pool, d.Log, dir, users...)
 }

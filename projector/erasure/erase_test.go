@@ -442,6 +442,43 @@ func TestEraseFromAnArchive(t *testing.T) {
 	}
 }
 
+// After a split, a file that names the user is deleted also where the user is only in the
+// share of the other partition, whose users keep their numbers.
+func TestEraseFromSharedFiles(t *testing.T) {
+	d, dir := projectortest.New(t), t.TempDir()
+	user, other := foldtest.User(0, 1), foldtest.User(0, 0) // of 4 and 8
+	d.Append(t, foldtest.Event("join", events.RoomJoined, "hall", nil, user, other), foldtest.Event("post", events.RoomPosted, "hall", foldtest.Seq(1)))
+	d.Append(t, foldtest.Deliver("c", 1, user), foldtest.Deliver("c", 2, other))
+	d.Fold(t)
+	archived(t, d, dir)
+	d.StopFolding()
+	splitPartition(t, d, 0)
+	folding(t, d)
+	before := ofOthers(t, d, user)
+	got, err := eraseArchived(t.Context(), d, user, dir)
+	if want := (erasure.Counts{Erased: 2}); err != nil || got.Archived != want {
+		t.Errorf("the result is %+v: %v", got, err)
+	}
+	if left := inFiles(t, dir, fmt.Sprintf("%q", user)); left != nil {
+		t.Errorf("the id is still in %v", left)
+	}
+	if diff := cmp.Diff(before, ofOthers(t, d, user)); diff != "" {
+		t.Errorf("rows of others (-before +after):\n%s", diff)
+	}
+	replaytest.VerifyArchive(t, d.Pool, d.Log, dir, user, other)
+}
+
+// splitPartition splits a partition, and tells the log.
+func splitPartition(t testing.TB, d *projectortest.Database, partition int) {
+	t.Helper()
+	if _, err := splitting.Split(t.Context(), splitting.Config{Pool: d.Pool, Log: d.Log, Partition: partition}); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Log.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Whatever is archived, the archive and the log go on giving the numbers of others.
 func TestEraseArchivedHistories(t *testing.T) {
 	users := []string{foldtest.User(0, 0), foldtest.User(0, 1), foldtest.User(0, 2), foldtest.User(1, 0)}
@@ -458,12 +495,7 @@ func TestEraseArchivedHistories(t *testing.T) {
 		}
 		d.StopFolding()
 		if rapid.Bool().Draw(rt, "split") {
-			if _, err := splitting.Split(t.Context(), splitting.Config{Pool: d.Pool, Log: d.Log, Partition: 0}); err != nil {
-				rt.Fatal(err)
-			}
-			if err := d.Log.Refresh(t.Context()); err != nil {
-				rt.Fatal(err)
-			}
+			splitPartition(t, d, 0)
 		}
 		running := folding(t, d)
 		user := rapid.SampledFrom(users).Draw(rt, "erased")

@@ -230,8 +230,8 @@ var mutants = []mutant{
 	{"the directory of rooms is not verified", []edit{{"projector/replay/verifyrooms.go", "		if _, ok := listed[room.ID]; !ok && room.Exists() {", "		if _, ok := listed[room.ID]; !ok && false {"}}, roomsVerified},
 	{"a rebuild does not compare rooms", []edit{{"projector/rebuild/rooms.go", "	for _, id := range different {", "	for _, id := range different[:0] {"}}, roomsRebuilt},
 	{"a baseline forgets the marks of rooms", []edit{{"projector/replay/rooms.go", "			room.AddMark(seq, strings.Clone(user), badge.Mark{Own: own})\n", ""}}, roomsArchived},
-	{"a restore forgets in which partitions rooms are", []edit{{"projector/archiving/restore.go", "				r.rooms[e.Data.ConversationID] = struct{}{}\n", ""}}, roomsRestored},
-	{"a restore ends a row with its page", []edit{{"projector/archiving/restore.go", "			open = page[end:]\n			return r.add(ctx, page[:end])\n", "			open = page[len(page):]\n			_ = end\n			return r.add(ctx, page)\n"}}, roomsRestored},
+	{"a restore forgets in which partitions rooms are", []edit{{"projector/archiving/restore.go", "		r.rooms[e.Data.ConversationID] = struct{}{}\n", ""}}, roomsRestored},
+	{"a restore ends a row with its page", []edit{{"projector/archiving/restore.go", "			open = page[end:]\n			return r.add(ctx, page[:end], f.Shared())\n", "			open = page[len(page):]\n			_ = end\n			return r.add(ctx, page, f.Shared())\n"}}, roomsRestored},
 	{"marks outlive a read", []edit{{"projector/internal/store/rooms.go", "	if len(gone.seqs) > 0 {", "	if false {"}}, roomTables},
 	{"a rank counts the messages up to the end of a range", []edit{{stateFile, "least(before[width_bucket(seq, starts)] + (seq - starts[width_bucket(seq, starts)]) + 1,\n              before[width_bucket(seq, starts) + 1])", "before[width_bucket(seq, starts) + 1]"}}, ranked},
 	{"past the bound ranges are dropped uncounted", []edit{{
