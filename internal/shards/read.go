@@ -203,8 +203,11 @@ func (c *Cluster) refresh(ctx context.Context, some []*Shard) {
 	}
 	// A partition that moves between two reads is held twice, as it seems: the map
 	// decides.
+	// The shard that knew it may be away, or was restored to an earlier time and disagrees
+	// with others now. If all agree, what they have forgotten is gone.
+	remember := err != nil || slices.ContainsFunc(all, func(v view) bool { return v.err != nil })
 	for p, place := range before.places {
-		if place.Revision > merged.place(p).Revision { // the shard that knew it is away
+		if remember && place.Revision > merged.place(p).Revision {
 			merged.put(p, place)
 		}
 	}

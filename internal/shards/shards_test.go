@@ -461,3 +461,34 @@ func TestALostPartitionIsTold(t *testing.T) {
 		}
 	}
 }
+
+// A shard that alone knew of a split, and was restored from before it, is believed once all
+// shards can be read: processes that start then know nothing else.
+func TestASplitIsForgottenWithItsShard(t *testing.T) {
+	all := databases(t, "a", "b")
+	form(t, all)
+	c := open(t, all)
+	exec(t, all[0], `SELECT badged.map_partition(0, '', 2), badged.map_partition(6, 'a', 1), badged.map_partition(12, 'a', 1)`)
+	exec(t, all[0], `DELETE FROM badged.partitions WHERE partition_id = 0`)
+	reload := func() {
+		t.Helper()
+		if err := c.Reload(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if reload(); c.Layout().Lives(0) || !c.Layout().Lives(6) {
+		t.Errorf("after the split there are %v", c.Layout().Living())
+	}
+	exec(t, all[0], `DELETE FROM badged.shard_partitions WHERE partition_id > 5`)
+	exec(t, all[0], `UPDATE badged.shard_partitions SET shard = 'a', revision = 1 WHERE partition_id = 0`)
+	exec(t, all[0], `INSERT INTO badged.partitions (partition_id, epoch, incarnation) VALUES (0, 'x', 'y')`)
+	// As long as another shard has a partition that came from it, they disagree.
+	exec(t, all[1], `SELECT badged.map_partition(12, 'b', 2)`)
+	if err := c.Reload(t.Context()); !errors.Is(err, shards.ErrClaims) || c.Layout().Lives(0) {
+		t.Errorf("there are %v: %v", c.Layout().Living(), err)
+	}
+	exec(t, all[1], `DELETE FROM badged.shard_partitions WHERE partition_id > 5`)
+	if reload(); !c.Layout().Lives(0) || c.Layout().Lives(6) {
+		t.Errorf("after the restore there are %v", c.Layout().Living())
+	}
+}
