@@ -33,6 +33,10 @@ VALUES (1, 1, now(), 0, 0, $1, 'phone', 'chat', 'fcm', '', 'total', '', '')`, us
 		d.Exec(t, `INSERT INTO badged.webhook_queue (changes, queued_at, attempts, partition_id, webhook, type, subject) VALUES (1, now(), 0, 0, 'hook', 'badge.changed', $1)`, user)
 	}
 	d.Exec(t, `INSERT INTO badged.webhook_queue (changes, queued_at, attempts, partition_id, webhook, type, subject) VALUES (1, now(), 0, 0, 'hook', 'room.changed', 'lobby'), (1, now(), 0, 0, 'hook', 'deadletter.buried', '1')`)
+	counts := func(partition int) string {
+		return fmt.Sprintf(`(SELECT folded FROM badged.events_p%02d_offsets WHERE consumer_group = 'projector' AND folded = counted)`, partition)
+	}
+	folded := d.Lines(t, `SELECT `+counts(0)+`::text`)
 	split(t, d, 0)
 	check := func(what, sql string, want ...string) {
 		t.Helper()
@@ -53,5 +57,6 @@ VALUES (1, 1, now(), 0, 0, $1, 'phone', 'chat', 'fcm', '', 'total', '', '')`, us
 	check("calls of users", `SELECT partition_id || ' ' || subject FROM badged.webhook_queue WHERE type = 'badge.changed' ORDER BY 1`, both("%d %s")...)
 	check("other calls", `SELECT partition_id || ' ' || type FROM badged.webhook_queue WHERE type <> 'badge.changed' ORDER BY 1`, "4 deadletter.buried", "4 room.changed", "8 room.changed")
 	check("members", `SELECT partition_id || ' ' || members FROM badged.rooms ORDER BY 1`, "4 1", "8 1")
+	check("folded events", `SELECT (`+counts(4)+` + `+counts(8)+`)::text`, folded...)
 	verify(t, d)
 }
