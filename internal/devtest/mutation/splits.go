@@ -1,0 +1,36 @@
+package main
+
+const (
+	layoutFile      = "internal/eventlog/layout.go"
+	shareFile       = "projector/internal/share/share.go"
+	splitCopyFile   = "projector/splitting/copy.go"
+	splitSwitchFile = "projector/splitting/switch.go"
+	splitSQLFile    = "migrations/00034_split_partition.sql"
+)
+
+// The checks of splits.
+var (
+	layouts     = check{"./events", "^TestLayouts$", false}
+	splitRooms  = check{"./projector/splitting", "^(TestMessagesToRoomsDuringASplit|TestLogsFollowASplit)$", false}
+	splitSizes  = check{"./projector/splitting", "^TestTheSwitchCopiesWhatHasChanged$", false}
+	splitShares = check{"./projector/splitting", "^TestSplitSharesWhatIsBesideTheBadges$", false}
+	splitLoad   = check{"./projector/splitting", "^TestSplitUnderLoad$", false}
+	splitHealed = check{"./projector/splitting", "^TestSplitKeepsHealedUsers$", false}
+	splitStates = check{"./internal/shards", "^TestStatesAreReadWhileTheirPartitionIsSplit$", false}
+)
+
+// splitMutants let splitting a partition lose or double something.
+var splitMutants = []mutant{
+	{"users of a partition that was split stay in it", []edit{{layoutFile, "h.Partition(modulus); l.living.Has(p) {", "h.Partition(modulus); true {"}}, layouts},
+	{"the share of an event names the users of the other partition", []edit{{shareFile, "d.UserIDs, d.MentionedUserIDs = users, mentioned", "d.MentionedUserIDs = mentioned"}}, splitShares},
+	{"what cannot be told apart goes to both partitions", []edit{{shareFile, "		if o.First {\n			return payload, 1, nil\n		}\n", "		return payload, 1, nil\n"}}, splitShares},
+	{"a join of others leaves no room behind", []edit{{shareFile, "	case e.Type == events.RoomJoined && left.Members == nil:", "	case false:"}}, splitRooms},
+	{"rooms lead to partitions that are being split or were", []edit{{sqlFile, "WHERE EXISTS (SELECT FROM badged.partitions AS p WHERE p.partition_id = r.partition_id)\n", "WHERE true\n"}}, splitRooms},
+	{"an old snapshot appends to a partition that follows the one that was split", []edit{{sqlFile, "WHEN p = ANY (living) AND p IN (SELECT badged.existing_partitions())", "WHEN p IN (SELECT badged.existing_partitions())"}}, splitRooms},
+	{"members of rooms that join or leave during a split are not counted", []edit{{splitCopyFile, "more.n <> 0", "false"}}, splitSizes},
+	{"rows of a user go to both partitions", []edit{{splitCopyFile, "		return strings.ReplaceAll(c.belongs, \"USER\", \"t.user_id\")", "		return \"true\""}}, splitHealed},
+	{"the switch copies nothing of what has changed last", []edit{{splitSwitchFile, "s.round(ctx, tx, at, math.MaxInt32)", "s.round(ctx, tx, at, math.MaxInt32*0)"}}, splitLoad},
+	{"both partitions count what was folded before the split", []edit{{splitSQLFile, "SET folded = (folded + $1) / 2, counted = counted - folded + (folded + $1) / 2'", "SET folded = folded + 0 * $1'"}}, splitShares},
+	{"an export has a row for each copy of it", []edit{{erasureFile, "EXISTS (SELECT FROM badged.partitions AS p WHERE p.partition_id = t.partition_id)", "true"}}, splitHealed},
+	{"a read that meets a split waits in vain", []edit{{"internal/shards/reading.go", "	if err != nil && !r.cluster.Layout().Lives(partition) {\n", "	if false {\n"}}, splitStates},
+}
