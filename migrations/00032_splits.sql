@@ -354,7 +354,7 @@ BEGIN
     -- An old snapshot shows rooms in partitions that were split since, which refuse.
     FOR p IN SELECT l FROM unnest(living) AS l UNION SELECT badged.existing_partitions() ORDER BY 1 LOOP
         firsts := firsts || p;
-        search := search || CASE WHEN p = ANY (living) AND p IN (SELECT badged.existing_partitions())
+        search := search || CASE WHEN p IN (SELECT badged.existing_partitions())
             THEN format('INSERT INTO badged.%I (uuid, payload, metadata, events) VALUES (key, payload, metadata, events);', badged.log_table(p))
             ELSE format('PERFORM badged.refuse_partition(%s);', p) END;
     END LOOP;

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -13,8 +14,11 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
 	"github.com/badged/badged/internal/devtest/schematest"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/internal/ingest"
 	"github.com/badged/badged/internal/shards"
+	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/splitting"
 )
 
 const shardedPartitions = 6
@@ -169,6 +173,46 @@ func TestShardsDoNotRepeat(t *testing.T) {
 	s.awaitRead(t, 10)
 	if got, want := s.logs(t), []int{4, 3, 4, 5, 4, 3}; !slices.Equal(got, want) {
 		t.Errorf("the partitions have %v events, want %v", got, want)
+	}
+}
+
+// What the partitions of a split have of a batch that another shard lacks is not appended
+// to them again: both have the place of the one that was split.
+func TestPartitionsOfASplitDoNotRepeat(t *testing.T) {
+	t.Parallel()
+	s := newSharded(t)
+	b := &fakeBroker{messages: []string{joined(0, 0, 2), eventTo(1, 2), eventTo(2), eventTo(3, 0, 2)}}
+	s.exec(t, 0, fails)
+	s.exec(t, 0, `INSERT INTO broken VALUES (1)`)
+	r := s.ingest(t, b)
+	await(t, "the shard b", func() bool { return s.logs(t)[2] == 4 })
+	r.stop()
+	d := projectortest.Open(t, s.pools[1].Config().ConnString())
+	d.Start(t, func(cfg *projector.Config) {
+		cfg.PollInterval, cfg.OwnershipInterval = 10*time.Millisecond, 100*time.Millisecond
+	})
+	if _, err := splitting.Split(t.Context(), splitting.Config{Pool: d.Pool, Log: d.Log, Partition: 2}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.exec(t, 0, `DELETE FROM broken`)
+	b.messages = append(b.messages, eventTo(4, 2), eventTo(5))
+	s.ingest(t, b)
+	s.awaitRead(t, 6)
+	if got := s.logs(t)[0]; got != 4 {
+		t.Errorf("partition 0 has %d events, want 4", got)
+	}
+	for _, p := range []int{8, 14} {
+		want := 5 // of the batch all, with what is left of those for the other, and the message to the room
+		if eventlog.Belongs(userIn(2), p, shardedPartitions) {
+			want = 6
+		}
+		var got int
+		if err := s.pools[1].QueryRow(t.Context(), fmt.Sprintf(`SELECT sum(events) FROM badged.%s`, eventlog.Topic(p))).Scan(&got); err != nil || got != want {
+			t.Errorf("partition %d has %d events, want %d: %v", p, got, want, err)
+		}
 	}
 }
 

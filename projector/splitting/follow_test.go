@@ -84,6 +84,8 @@ func TestMessagesToRoomsDuringASplit(t *testing.T) {
 	d := projectortest.New(t)
 	ann, ben, carl := foldtest.User(0, 0), foldtest.User(0, 4), foldtest.User(1, 0)
 	d.Append(t, foldtest.Event("join", events.RoomJoined, "room", nil, ann, ben, carl))
+	alone := halves()[0] // in a room of its own, which both partitions know then
+	d.Append(t, foldtest.Event("alone", events.RoomJoined, "closet", foldtest.UpTo(5), alone), foldtest.Event("said", events.RoomPosted, "closet", foldtest.Seq(2)))
 	d.Start(t, func(cfg *projector.Config) {
 		cfg.PollInterval, cfg.OwnershipInterval = 10*time.Millisecond, 100*time.Millisecond
 	})
