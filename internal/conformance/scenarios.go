@@ -27,12 +27,14 @@ const (
 	// lifetime is how long a token of the scripts lasts at least. A client on a busy
 	// machine needs time between its timer and the end.
 	lifetime = 8 * time.Second
+	// reading is how long a client may take to read bye before the connection breaks off.
+	reading = 400 * time.Millisecond
 	// silence is the ping interval of a server that falls silent.
 	silence = 400 * time.Millisecond
 	// murmur is the ping interval of a server that sends only comments, calm how long
 	// it does so: longer than the two and a half intervals of a client's patience.
-	murmur = 2 * time.Second
-	calm   = 4 * murmur
+	murmur = 3 * time.Second
+	calm   = 10 * time.Second
 	// absence is the reconnect_ms of a server from which only a restart brings a client
 	// back.
 	absence = 10 * time.Minute
@@ -157,7 +159,7 @@ func states() []scenario {
 		).over(ServerSentEvents),
 		story("comments", "comments are signs of life: a stream on which only they come is kept",
 			opens(), greets(golden("snapshot").with("ping_ms", murmur.Milliseconds())), shows(),
-			comments(calm, murmur/4), sends(changes(58, 7, 1)), shows(),
+			comments(calm, murmur/6), sends(changes(58, 7, 1)), shows(),
 		).over(ServerSentEvents),
 		story("silence", "a connection without a sign of life is given up after somewhat more than two ping intervals",
 			opens(), greets(golden("snapshot").with("ping_ms", silence.Milliseconds())), shows(),
@@ -202,10 +204,10 @@ func closings(pause time.Duration) []scenario {
 			started(), leaves(4200, pause), resumed(), leaves(4201, 0), resumed(), leaves(4203, pause), resumed(), leaves(4299, 0), resumed(), pings(),
 		),
 		story("bye", "bye tells when to reconnect even if the connection then breaks off",
-			started(), says(4200, pause), cuts(), resumed(), pings(),
+			started(), says(4200, pause+reading), breaksOff(), resumed(), pings(),
 		),
 		story("bye-refused", "bye with 4001 is final even if the connection then breaks off",
-			started(), says(4001, 0), cuts(), refused(4001),
+			started(), says(4001, 0), breaksOff(), refused(4001),
 		),
 		story("close-refused", "4001 in the close frame is final without bye",
 			started(), closes(4001), refused(4001),

@@ -201,6 +201,28 @@ func cuts() step {
 	}
 }
 
+// breaksOff cuts the connection once the client has read what came, as far as the kit can
+// tell: it did something, or had time. A browser that sees a connection break drops what
+// the page has not read.
+func breaksOff() step {
+	return func(p *performance) error {
+		err := p.awaitFor(reading, "to read bye", func(e event) (bool, error) {
+			switch e.kind {
+			case showed, ponged: // also of what came before
+				return false, nil
+			case closed:
+			default:
+				p.overtaken = append(p.overtaken, e)
+			}
+			return true, nil
+		})
+		if fails, ok := errors.AsType[*failure](err); err != nil && (!ok || !fails.nothing) {
+			return err
+		}
+		return cuts()(p)
+	}
+}
+
 // says sends bye, after which the client may not reconnect for a time.
 func says(code int, pause time.Duration) step {
 	return func(p *performance) error {

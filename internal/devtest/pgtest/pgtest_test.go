@@ -2,6 +2,7 @@ package pgtest_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -175,7 +176,7 @@ func TestTestMainWithoutMain(t *testing.T) {
 
 func TestTemplatesOfSeveralDatabases(t *testing.T) {
 	builds := 0
-	templates := pgtest.Templates{Name: "two", Count: 2, Build: func(ctx context.Context, urls []string) (err error) {
+	templates := pgtest.Templates{Name: "two " + rand.Text(), Count: 2, Build: func(ctx context.Context, urls []string) (err error) {
 		builds++
 		for i, url := range urls {
 			err = errors.Join(err, execute(ctx, url, fmt.Sprintf("CREATE TABLE t%d (n int)", i)))
