@@ -234,6 +234,9 @@ func (a *Archive) Add(ctx context.Context, f File) error {
 	})
 	i := slices.IndexFunc(a.manifest.Files, func(old File) bool { return old.Partition == f.Partition && old.Number == f.Number })
 	if i >= 0 {
+		if former := a.manifest.Files[i].Name; former != f.Name { // of the partition before a split
+			a.manifest.Stale = append(a.manifest.Stale, former)
+		}
 		a.manifest.Files[i] = f
 	} else {
 		a.manifest.Files = append(a.manifest.Files, f)

@@ -23,7 +23,7 @@ func delivered(t *testing.T, users ...string) (rs []archive.Record) {
 			t.Fatal(err)
 		}
 		r := records()[0]
-		r.Position.Offset, r.Payload = int64(i+1), payload
+		r.Offset, r.Payload = int64(i+1), payload
 		rs = append(rs, r)
 	}
 	return rs

@@ -186,3 +186,51 @@ CREATE TRIGGER fail BEFORE DELETE ON badged.partitions FOR EACH ROW EXECUTE FUNC
 	}
 	replaytest.VerifyArchive(t, d.Pool, d.Log, dir, users...)
 }
+
+// What an interrupted archiving has left, the partitions archive themselves, and no file
+// stays that is in no list.
+func TestSplitAfterAnInterruptedArchiving(t *testing.T) {
+	t.Parallel()
+	for name, trigger := range map[string]string{
+		"before the baseline": `AFTER INSERT ON badged.archived_files`,
+		"behind the baseline": `AFTER DELETE ON badged.log_ranges`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d, dir := projectortest.New(t), filepath.Join(t.TempDir(), "archive")
+			users := []string{foldtest.User(0, 0), foldtest.User(0, 1)}
+			deliver := func(seq int64) {
+				t.Helper()
+				d.Append(t, foldtest.Deliver("c", seq, users...))
+				d.Fold(t)
+			}
+			deliver(1)
+			archiveHeld(t, d, dir)
+			deliver(2)
+			d.EndRange(t, 0)
+			end := d.KillAt(t, trigger, "badged archive")
+			if _, err := tryArchive(t.Context(), d, dir, nil); err == nil {
+				t.Fatal("it was not killed")
+			}
+			end()
+			if n := len(openArchive(t, dir).Files(0)); n != 2 {
+				t.Fatalf("it has left %d files", n)
+			}
+			split(t, d, 0)
+			replaytest.VerifyArchive(t, d.Pool, d.Log, dir, users...)
+			deliver(3)
+			archiveHeld(t, d, dir)
+			replaytest.VerifyArchive(t, d.Pool, d.Log, dir, users...)
+			listed := map[string]bool{}
+			for _, p := range []int{4, 8} {
+				for _, f := range openArchive(t, dir).Files(p) {
+					listed[f.Name] = true
+				}
+			}
+			files, err := filepath.Glob(filepath.Join(dir, "events_*"))
+			if err != nil || len(files) != len(listed) || len(listed) < 3 {
+				t.Errorf("the files are %v, and listed are %v: %v", files, listed, err)
+			}
+		})
+	}
+}
