@@ -24,6 +24,7 @@ import (
 
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/privateredis"
+	"github.com/badged/badged/internal/devtest/schematest"
 )
 
 // binary is the path of the program under test, built once for the run.
@@ -297,7 +298,7 @@ func migrated() pgtest.Template {
 			return fmt.Errorf("badged migrate up: %w\n%s", err, out)
 		}
 		return nil
-	}}
+	}, Adopt: schematest.Adopt}
 }
 
 // binaryHash identifies the program under test.

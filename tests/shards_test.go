@@ -15,6 +15,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/schematest"
 )
 
 // shardCount is how many databases each stack has. A stack of one has no shards:
@@ -140,6 +141,7 @@ func sharded(count int) pgtest.Templates {
 			}
 			return nil
 		},
+		Adopt: schematest.Adopt,
 	}
 }
 

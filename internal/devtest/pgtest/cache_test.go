@@ -12,7 +12,7 @@ import (
 )
 
 // Servers that start at once, and later ones, begin with a copy of one cluster. It is made
-// again if it is broken or the template has changed.
+// again if it is broken or the template has changed. Each server adopts what another built.
 func TestClustersAreMadeOnceAndCopied(t *testing.T) {
 	base := t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", base)
@@ -21,10 +21,14 @@ func TestClustersAreMadeOnceAndCopied(t *testing.T) {
 	builds := new(atomic.Int32)
 	template := pgtest.Template{Name: "cached", Version: pgtest.Hash("cache_test.go"), Build: func(ctx context.Context, url string) error {
 		builds.Add(1)
-		return execute(ctx, url, "CREATE TABLE cached (n int)")
+		return execute(ctx, url, "CREATE TABLE cached (n int); CREATE TABLE servers AS SELECT pg_postmaster_start_time() AS start")
+	}, Adopt: func(ctx context.Context, url string) error {
+		return execute(ctx, url, "UPDATE servers SET start = pg_postmaster_start_time()")
 	}}
 	use := func(server *pgtest.Server) {
-		mustExec(t, server.NewDB(t, template), "INSERT INTO cached VALUES (1); ALTER TABLE cached ADD UNIQUE (n)")
+		t.Helper()
+		mustExec(t, server.NewDB(t, template), `INSERT INTO cached VALUES (1); ALTER TABLE cached ADD UNIQUE (n);
+DO $$ BEGIN ASSERT (SELECT start = pg_postmaster_start_time() FROM servers), 'of another server'; END $$`)
 	}
 	use(pgtest.NewServer(t)) // which tells what servers begin with
 	before := builds.Load()

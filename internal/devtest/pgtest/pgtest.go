@@ -49,6 +49,9 @@ type Template struct {
 	// Build fills the database at url, for example by migrating it, and must
 	// close its connections. It runs once per server.
 	Build func(ctx context.Context, url string) error
+	// Adopt, unless nil, changes what the database at url says of the server that built
+	// it, once another has begun with a copy of its cluster.
+	Adopt func(ctx context.Context, url string) error
 }
 
 // Templates define the content of several databases that belong together, such as
@@ -61,6 +64,8 @@ type Templates struct {
 	Count   int
 	// Build fills the databases; see [Template.Build].
 	Build func(ctx context.Context, urls []string) error
+	// Adopt is as that of a Template, for each database.
+	Adopt func(ctx context.Context, url string) error
 }
 
 // Runner runs tests, as *testing.M does.
@@ -128,7 +133,11 @@ func NewDBs(t testing.TB, templates Templates) []string {
 
 // alone returns the template as several.
 func (t Template) alone() Templates {
-	return Templates{t.Name, t.Version, 1, func(ctx context.Context, urls []string) error { return t.Build(ctx, urls[0]) }}
+	return Templates{
+		Name: t.Name, Version: t.Version, Count: 1,
+		Build: func(ctx context.Context, urls []string) error { return t.Build(ctx, urls[0]) },
+		Adopt: t.Adopt,
+	}
 }
 
 // shares returns the shared server, for templates.
@@ -271,6 +280,9 @@ func startWith(ctx context.Context, templates Templates) (*Server, error) {
 		b := new(build)
 		b.once.Do(func() {}) // it is in the cluster
 		s.templates[templates.Name] = b
+		if err := s.adopt(ctx, templates); err != nil {
+			return nil, errors.Join(err, s.stop()) //nolint:contextcheck // it must stop also when ctx is done
+		}
 	}
 	if s.copying, err = copying(ctx, pg.URL()); err != nil {
 		return nil, errors.Join(err, s.stop()) //nolint:contextcheck // it must stop also when ctx is done
@@ -364,7 +376,7 @@ func (s *Server) Run(t testing.TB, input []byte, program string, args ...string)
 func (s *Server) template(ctx context.Context, templates Templates) ([]string, error) {
 	names, urls := make([]string, templates.Count), make([]string, templates.Count)
 	for i := range names {
-		names[i] = fmt.Sprintf("template_%s_%d", templates.Name, i)
+		names[i] = templateName(templates, i)
 		urls[i] = s.DatabaseURL(names[i])
 	}
 	s.mu.Lock()
@@ -391,6 +403,30 @@ func (s *Server) template(ctx context.Context, templates Templates) ([]string, e
 		}
 	})
 	return names, b.err
+}
+
+// adopt adapts the databases of templates, which another server has built, to this one.
+func (s *Server) adopt(ctx context.Context, templates Templates) error {
+	if templates.Adopt == nil {
+		return nil
+	}
+	for i := range templates.Count {
+		name := templateName(templates, i)
+		if err := s.exec(ctx, "ALTER DATABASE "+quoted(name)+" ALLOW_CONNECTIONS true"); err != nil {
+			return err
+		}
+		if err := templates.Adopt(ctx, s.DatabaseURL(name)); err != nil {
+			return fmt.Errorf("adopt the template %s: %w", name, err)
+		}
+		if err := s.exec(ctx, "ALTER DATABASE "+quoted(name)+" ALLOW_CONNECTIONS false"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func templateName(templates Templates, i int) string {
+	return fmt.Sprintf("template_%s_%d", templates.Name, i)
 }
 
 func quoted(name string) string { return pgx.Identifier{name}.Sanitize() }

@@ -3,6 +3,7 @@ package schematest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"runtime"
@@ -24,7 +25,20 @@ func Migrated(partitions int) pgtest.Template {
 		}
 		_, err = migrations.Up(ctx, migrations.Config{Conn: cfg, Partitions: partitions})
 		return err
-	}}
+	}, Adopt: Adopt}
+}
+
+// Adopt makes the epochs of a database begin in the running server, as if it had been
+// migrated there: projectors would begin others in a server that was started since.
+func Adopt(ctx context.Context, url string) (err error) {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
+	_, err = conn.Exec(ctx, `UPDATE badged.partitions
+SET incarnation = left(pg_walfile_name(pg_current_wal_lsn()), 8) || '/' || extract(epoch FROM pg_postmaster_start_time())::text`)
+	return err
 }
 
 // Outbox returns the template of databases with an outbox.
