@@ -1,6 +1,7 @@
 package moving_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -271,5 +272,37 @@ func TestBadMoves(t *testing.T) {
 	b.Exec(t, `UPDATE badged.shard SET cluster = gen_random_uuid()`)
 	if _, err := moving.Move(t.Context(), config(a, b, 0, "b")); err == nil || !strings.Contains(err.Error(), "different clusters") {
 		t.Errorf("moving to another cluster gives %v", err)
+	}
+}
+
+// A move is begun anew if one of the logs was renumbered meanwhile, as after a restore from
+// a dump: its places are others.
+func TestAMoveIsNotContinuedAfterRenumbering(t *testing.T) {
+	t.Parallel()
+	for _, renumbered := range []string{"a", "b", ""} {
+		t.Run("shard "+renumbered, func(t *testing.T) {
+			t.Parallel()
+			a, b := newShards(t)
+			a.Append(t, foldtest.Deliver("c", 1, foldtest.User(0, 0)))
+			a.Fold(t)
+			ctx, stop := context.WithCancel(t.Context())
+			cfg := config(a, b, 0, "b")
+			cfg.Progress = func(step moving.Step, _ int64) {
+				if step == moving.Switching {
+					stop()
+				}
+			}
+			if _, err := moving.Move(ctx, cfg); !errors.Is(err, context.Canceled) {
+				t.Fatalf("the move ended with %v", err)
+			}
+			if renumbered != "" {
+				(map[string]*projectortest.Database{"a": a, "b": b})[renumbered].Exec(t, `UPDATE badged.moves SET era = era - 1`)
+			}
+			r, err := moving.Move(t.Context(), config(a, b, 0, "b"))
+			if err != nil || r.Resumed != (renumbered == "") || r.LogRows != 1 {
+				t.Errorf("the move ended with %+v, %v", r, err)
+			}
+			verify(t, b, 0)
+		})
 	}
 }

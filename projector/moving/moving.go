@@ -172,6 +172,8 @@ type move struct {
 	rows                                   int64
 	// behind is the offset behind which those of the target's rows begin.
 	behind int64
+	// settled is set unless the log was renumbered since.
+	settled bool
 }
 
 // Phases of a move in the tables.
@@ -193,7 +195,7 @@ func (s *side) look(ctx context.Context, q events.Querier, partition int) error 
 	s.move = move{}
 	err := q.QueryRow(ctx, statements.Get("look"), partition).Scan(&name, &cluster, &s.holds, &s.revision, &s.partitions,
 		&s.move.id, &s.move.role, &s.move.source, &s.move.target, &s.move.revision, &s.move.state,
-		&s.move.copied.TransactionID, &s.move.copied.Offset, &s.move.rows, &s.move.behind, &s.move.epoch)
+		&s.move.copied.TransactionID, &s.move.copied.Offset, &s.move.rows, &s.move.behind, &s.move.epoch, &s.move.settled)
 	switch {
 	case err != nil:
 		return fmt.Errorf("read the map of %s: %w", s.Name, err)

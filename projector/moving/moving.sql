@@ -7,18 +7,19 @@ SELECT (SELECT name FROM badged.shard), (SELECT cluster::text FROM badged.shard)
     coalesce((SELECT revision FROM badged.shard_partitions WHERE partition_id = $1), 0),
     (SELECT partitions FROM badged.settings),
     coalesce(m.move_id::text, ''), coalesce(m.role, ''), coalesce(m.source, ''), coalesce(m.target, ''), coalesce(m.revision, 0), coalesce(m.state, ''),
-    coalesce(m.copied_id, 0), coalesce(m.copied_offset, 0), coalesce(m.copied_rows, 0), coalesce(m.behind, 0), coalesce(m.epoch, '')
+    coalesce(m.copied_id, 0), coalesce(m.copied_offset, 0), coalesce(m.copied_rows, 0), coalesce(m.behind, 0), coalesce(m.epoch, ''),
+    coalesce(m.era = badged.log_era(), false)
 FROM (SELECT) AS one LEFT JOIN badged.moves AS m ON m.partition_id = $1
 
 -- name: begin at the source
-INSERT INTO badged.moves (partition_id, move_id, role, source, target, revision, state)
-VALUES ($1, $2, 'source', $3, $4, $5, 'copying')
+INSERT INTO badged.moves (partition_id, move_id, role, source, target, revision, state, era)
+VALUES ($1, $2, 'source', $3, $4, $5, 'copying', badged.log_era())
 ON CONFLICT (partition_id) DO UPDATE SET move_id = excluded.move_id, role = excluded.role, source = excluded.source, target = excluded.target,
-    revision = excluded.revision, state = excluded.state, epoch = NULL, begun_at = clock_timestamp()
+    era = excluded.era, revision = excluded.revision, state = excluded.state, epoch = NULL, begun_at = clock_timestamp()
 
 -- name: begin at the target
-INSERT INTO badged.moves (partition_id, move_id, role, source, target, revision, state, behind)
-VALUES ($1, $2, 'target', $3, $4, $5, 'copying', $6)
+INSERT INTO badged.moves (partition_id, move_id, role, source, target, revision, state, behind, era)
+VALUES ($1, $2, 'target', $3, $4, $5, 'copying', $6, badged.log_era())
 
 -- name: last offset
 -- The greatest that the log has given, and that rows have which came by a move, those that
