@@ -227,7 +227,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 			webhooks = a.webhookOperations(given.box)
 		}
 		api, err := httpapi.New(httpapi.Config{
-			Appender: a.publisher, Lacking: a.cluster.Lacking, Gate: gate, Badges: reader, Tokens: a.tokens,
+			Appender: a.publisher, Lacking: a.cluster.Lacking, Away: a.cluster.AwayShards, Gate: gate, Badges: reader, Tokens: a.tokens,
 			Explainer:   a.explainer(),
 			Disconnects: disconnects{a.revocations.of, a.databaseOf, a.bus, a.cluster.Route, log},
 			Operations:  operations, Webhooks: webhooks,

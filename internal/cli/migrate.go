@@ -267,12 +267,17 @@ func (c *migrateStatusCmd) Run(ctx context.Context, streams Streams) error {
 	}
 	fmt.Fprintln(table, "MIGRATION\tAPPLIED")
 	total, pending := 0, 0
+	var unread []error
 	if err := connect.Each(c.Database, func(s config.Shard) error {
 		cfg, err := s.PoolConfig()
 		if err != nil {
 			return err
 		}
 		all, err := migrations.Status(ctx, cfg.ConnConfig)
+		if err != nil && c.Sharded() && ctx.Err() == nil {
+			unread = append(unread, connect.InShard(s, err))
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -295,7 +300,7 @@ func (c *migrateStatusCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	if pending > 0 {
-		return fmt.Errorf("%d of %d migrations are pending; run `badged migrate up`", pending, total)
+		unread = append(unread, fmt.Errorf("%d of %d migrations are pending; run `badged migrate up`", pending, total))
 	}
-	return nil
+	return errors.Join(unread...)
 }

@@ -167,10 +167,11 @@ func TestCommandsWhileAShardIsAway(t *testing.T) {
 		{[]string{"user", "merge", userOf(0), userOf(1)}, ""},
 		{[]string{"verify", "-q", "--partition=1"}, ""},
 		{[]string{"repair-log"}, "shard c: nothing to do"},
+		{[]string{"migrate", "status"}, "\nc      00001_log.sql"},
 	} {
 		want := gone
-		if tc.args[0] == "repair-log" {
-			want = "shard b: " // it does not ask the other shards
+		if tc.args[0] == "repair-log" || tc.args[0] == "migrate" {
+			want = "shard b: " // they do not ask the other shards
 		}
 		if r := badged(t, on(tc.args...)...); r.code != exitFailed || !strings.Contains(r.err, want) || !strings.Contains(r.out, tc.out) {
 			t.Errorf("%v exits with %d and prints\n%s%s", tc.args, r.code, r.out, r.err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -89,8 +90,16 @@ func (s Shard) PoolConfig() (*pgxpool.Config, error) {
 	if s.Name == "" {
 		return poolConfig("--database-url (BADGED_DATABASE_URL)", s.URL)
 	}
-	return poolConfig(fmt.Sprintf("--shard %s (BADGED_SHARDS)", s.Name), s.URL)
+	cfg, err := poolConfig(fmt.Sprintf("--shard %s (BADGED_SHARDS)", s.Name), s.URL)
+	if err == nil && cfg.ConnConfig.ConnectTimeout == 0 {
+		cfg.ConnConfig.ConnectTimeout = shardPatience
+	}
+	return cfg, err
 }
+
+// shardPatience is how long connecting to one of several shards may take, unless its URL
+// says it: others are served meanwhile.
+const shardPatience = 5 * time.Second
 
 func poolConfig(setting, text string) (*pgxpool.Config, error) {
 	cfg, err := pgxpool.ParseConfig(text)

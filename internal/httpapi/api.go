@@ -52,8 +52,10 @@ type Config struct {
 	// Lacking says whose users lack events after an error of Appender, nil if that cannot
 	// be told. May be nil.
 	Lacking func(error) *shards.Shortfall
-	Badges  Badges
-	Tokens  Tokens
+	// Away returns the names of the shards that cannot be reached now. Default: none.
+	Away   func() []string
+	Badges Badges
+	Tokens Tokens
 	// Gate slows and refuses publishers while folding is behind. Nil admits all.
 	Gate *backpressure.Gate
 	// Explainer answers /admin/v1/users/{user}/explain. Nil leaves out the

@@ -102,7 +102,7 @@ func (a *API) getDeadLetters(w http.ResponseWriter, r *http.Request, by admin.Op
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, "application/json", deadLettersPage{notNil(letters)})
+	writeJSON(w, http.StatusOK, "application/json", deadLettersPage{notNil(letters), a.away()})
 	return nil
 }
 
@@ -145,7 +145,7 @@ func (a *API) getAudit(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, "application/json", auditPage{notNil(entries)})
+	writeJSON(w, http.StatusOK, "application/json", auditPage{notNil(entries), a.away()})
 	return nil
 }
 

@@ -17,15 +17,19 @@ type (
 	}
 	deadLettersPage struct {
 		DeadLetters []admin.DeadLetter `json:"dead_letters" doc:"The dead letters, by id."`
+		Away        []string           `json:"away,omitempty" doc:"Names of the shards that cannot be reached now, whose elements are missing; absent if there are none."`
 	}
 	auditPage struct {
 		Actions []admin.Entry `json:"actions" doc:"The actions, newest first."`
+		Away    []string      `json:"away,omitempty" doc:"Names of the shards that cannot be reached now, whose elements are missing; absent if there are none."`
 	}
 	rebuildsPage struct {
 		Rebuilds []admin.Job `json:"rebuilds" doc:"The rebuilds, newest first."`
+		Away     []string    `json:"away,omitempty" doc:"Names of the shards that cannot be reached now, whose elements are missing; absent if there are none."`
 	}
 	verificationsPage struct {
 		Verifications []admin.Job `json:"verifications" doc:"The verifications, newest first."`
+		Away          []string    `json:"away,omitempty" doc:"Names of the shards that cannot be reached now, whose elements are missing; absent if there are none."`
 	}
 )
 
@@ -91,8 +95,8 @@ func (a *API) operationRoutes() []describe.Route {
 		}),
 	}
 	routes = append(routes, a.exportRoute(), a.eraseRoute(), a.mergeRoute())
-	rebuilds := jobRoutes{a, admin.KindRebuild, "rebuilds", func(jobs []admin.Job) any { return rebuildsPage{jobs} }, a.startRebuild}
-	verifications := jobRoutes{a, admin.KindVerification, "verifications", func(jobs []admin.Job) any { return verificationsPage{jobs} }, a.startVerification}
+	rebuilds := jobRoutes{a, admin.KindRebuild, "rebuilds", func(jobs []admin.Job) any { return rebuildsPage{jobs, a.away()} }, a.startRebuild}
+	verifications := jobRoutes{a, admin.KindVerification, "verifications", func(jobs []admin.Job) any { return verificationsPage{jobs, a.away()} }, a.startVerification}
 	routes = append(routes, rebuilds.routes("Rebuild", admin.RebuildOptions{}, `{"partition":3,"max_load":0.25}`, rebuildsPage{})...)
 	return append(routes, verifications.routes("Verification", admin.VerifyOptions{}, `{"sample":100}`, verificationsPage{})...)
 }

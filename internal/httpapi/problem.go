@@ -105,7 +105,7 @@ func whatWasDone(r *http.Request, publishing bool) string {
 	switch {
 	case publishing:
 		return "what there was for users of other shards is stored; repeat the request; repeated events count once"
-	case r.Method == http.MethodGet:
+	case r.Method == http.MethodGet || strings.HasSuffix(r.URL.Path, "/query"):
 		return "repeat the request when the shard is back"
 	}
 	return "what concerned other shards may be done; repeat the request when the shard is back"
@@ -156,4 +156,12 @@ func writeJSON(w http.ResponseWriter, status int, contentType string, body any) 
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	_, _ = w.Write(append(b, '\n')) // the client may be gone
+}
+
+// away returns the names of the shards that cannot be reached now, nil for none.
+func (a *API) away() []string {
+	if a.cfg.Away == nil {
+		return nil
+	}
+	return a.cfg.Away()
 }

@@ -21,6 +21,7 @@ type Webhooks interface {
 // webhooksAnswer is the answer that lists webhooks.
 type webhooksAnswer struct {
 	Webhooks []admin.Webhook `json:"webhooks" doc:"The webhooks, by name."`
+	Away     []string        `json:"away,omitempty" doc:"Names of the shards that cannot be reached now, whose calls are not in these numbers; absent if there are none."`
 }
 
 // webhookRoutes returns the routes of webhooks.
@@ -87,7 +88,7 @@ func (a *API) listWebhooks(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, "application/json", webhooksAnswer{notNil(all)})
+	writeJSON(w, http.StatusOK, "application/json", webhooksAnswer{notNil(all), a.away()})
 	return nil
 }
 

@@ -132,3 +132,13 @@ func (c *Cluster) Lacking(err error) *Shortfall {
 	}
 	return s
 }
+
+// AwayShards returns the names of the shards that cannot be reached, in their order.
+func (c *Cluster) AwayShards() (names []string) {
+	for _, s := range c.shards {
+		if s.Err() != nil {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}

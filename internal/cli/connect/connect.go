@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -76,9 +75,6 @@ func Pool(ctx context.Context, s config.Shard, guard *shards.Guard) (*pgxpool.Po
 	if err != nil {
 		return nil, err
 	}
-	if s.Name != "" && cfg.ConnConfig.ConnectTimeout == 0 {
-		cfg.ConnConfig.ConnectTimeout = shardPatience
-	}
 	// A shard that cannot be reached is away, which shards.Open tells.
 	if _, err := pooler.Find(ctx, cfg.ConnConfig); err != nil && (s.Name == "" || errors.Is(err, pooler.ErrShared) || errors.Is(err, pooler.ErrOneSession)) {
 		return nil, InShard(s, err)
@@ -91,9 +87,6 @@ func Pool(ctx context.Context, s config.Shard, guard *shards.Guard) (*pgxpool.Po
 	}
 	return pool, nil
 }
-
-// shardPatience is how long connecting to one of several shards may take.
-const shardPatience = 5 * time.Second
 
 // Close closes the pools of databases.
 func Close(databases []shards.Database) {
