@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/pgfault"
 )
 
 // Messages to rooms, and their recalls, name nobody: which shards have members, only these
@@ -39,12 +40,12 @@ func aboutRooms(evs []events.Event) bool {
 // leave keeps what shards that are away lack on another, and puts errWaits in place of the
 // errors of these parts. errs are by part.
 func (a *appending) leave(ctx context.Context, errs []error) {
-	keeper := a.cluster.keeper()
+	keeper := a.keeper(errs)
 	if keeper == nil || !a.keeps {
 		return
 	}
 	for i, p := range a.parts {
-		if !errors.Is(errs[i], ErrAway) || p.shard == nil || !aboutRooms(p.events) {
+		if !errors.Is(errs[i], ErrAway) && !isGone(errs[i]) || p.shard == nil || !aboutRooms(p.events) {
 			continue
 		}
 		// If others fail, the publisher repeats all, and this is delivered twice, which
@@ -59,10 +60,21 @@ func (a *appending) leave(ctx context.Context, errs []error) {
 	}
 }
 
-// keeper returns a shard that can be reached, nil if there is none.
-func (c *Cluster) keeper() *Shard {
-	for _, s := range c.shards {
-		if s.Err() == nil {
+// isGone reports whether an error is that a shard cannot be reached, although that is not
+// known of it yet.
+func isGone(err error) bool {
+	f := pgfault.Of(err)
+	return f == pgfault.Unreachable || f == pgfault.Restarting
+}
+
+// keeper returns a shard that can be reached and has not failed, nil if there is none.
+func (a *appending) keeper(errs []error) *Shard {
+	failed := map[*Shard]bool{}
+	for i, p := range a.parts {
+		failed[p.shard] = errs[i] != nil
+	}
+	for _, s := range a.cluster.shards {
+		if s.Err() == nil && !failed[s] {
 			return s
 		}
 	}

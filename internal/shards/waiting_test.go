@@ -41,11 +41,12 @@ func TestRoomMessagesWaitForAShard(t *testing.T) {
 	}
 
 	server.Kill()
-	await(t, c, func() bool { return c.Shard("c").Err() != nil })
+	// Nothing says yet that the shard is away.
 	r, err := appender.Append(t.Context(), post("1"))
 	if err != nil || !strings.HasSuffix(r.Position(), ".c.1@a") {
 		t.Fatalf("post: %s, %v", r.Position(), err)
 	}
+	await(t, c, func() bool { return c.Shard("c").Err() != nil })
 	if _, err := appender.Append(t.Context(), post("2")); err != nil {
 		t.Fatal(err)
 	}
