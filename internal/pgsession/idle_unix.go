@@ -26,7 +26,7 @@ func readable(conn net.Conn) bool {
 	var peeked error
 	// Not raw.Read, which waits for other readers: after a slow write pgx leaves one behind.
 	err = raw.Control(func(fd uintptr) {
-		_, _, peeked = unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT) //nolint:gosec // descriptors are small
+		_, _, peeked = unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
 	})
 	return err != nil || !errors.Is(peeked, unix.EAGAIN) && !errors.Is(peeked, unix.EINTR)
 }
