@@ -22,7 +22,8 @@ func TestStatesAreReadWhileTheirPartitionIsSplit(t *testing.T) {
 	pool := again(t, all)[0].Pool
 	exec := func(q interface {
 		Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-	}, sql string, args ...any) {
+	}, sql string, args ...any,
+	) {
 		t.Helper()
 		if _, err := q.Exec(t.Context(), sql, args...); err != nil {
 			t.Fatalf("%s: %v", sql, err)
