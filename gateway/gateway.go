@@ -25,6 +25,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"github.com/badged/badged/gateway/internal/crew"
+	"github.com/badged/badged/gateway/internal/encode"
 	"github.com/badged/badged/gateway/internal/limit"
 	"github.com/badged/badged/gateway/internal/view"
 	"github.com/badged/badged/gateway/protocol"
@@ -195,7 +196,7 @@ type Gateway struct {
 	admission admission
 	reads     *reads
 	clock     view.DatabaseClock
-	buffers   protocol.Buffers
+	buffers   encode.Buffers
 	crew      *crew.Crew
 	upgrader  websocket.Upgrader
 
