@@ -69,7 +69,7 @@ func Restore(ctx context.Context, cfg RestoreConfig) (Restored, error) {
 	}
 	for _, p := range a.Numbers() {
 		if !covers(job.Held, p, a.Partitions()) {
-			return Restored{}, fmt.Errorf("the archive has partition %d, which this shard does not hold: restore into a cluster whose shards hold what they held when the log was archived, and move partitions afterwards", p)
+			return Restored{}, fmt.Errorf("the archive has partition %d, which this shard does not hold: restore into a cluster whose shards hold what they held when the log was archived (`badged partition split` and `badged partition move` arrange that), and move partitions afterwards", p)
 		}
 	}
 	done := Restored{Partitions: len(job.Held)}
