@@ -15,8 +15,10 @@ func TestJavaClient(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database)
 	address := strings.TrimPrefix(p.url, "http://")
-	c := newScript(t, append([]string{"env", "BADGED_URL=" + p.url, "BADGED_AUTH=header", "BADGED_BACKOFF_MS=20", "STUMBLES=1",
-		"BADGED_TOKEN=" + expiredToken(t, "ada"), "BADGED_FRESH_TOKEN=" + token(t, "ada")}, java(t, "Conformance")...)...)
+	c := newScript(t, append([]string{
+		"env", "BADGED_URL=" + p.url, "BADGED_AUTH=header", "BADGED_BACKOFF_MS=20", "STUMBLES=1",
+		"BADGED_TOKEN=" + expiredToken(t, "ada"), "BADGED_FRESH_TOKEN=" + token(t, "ada"),
+	}, java(t, "Conformance")...)...)
 	awaitTotal := func(want int64) {
 		t.Helper()
 		for {

@@ -79,11 +79,11 @@ var compiledJava = sync.OnceValues(func() (classPath string, err error) {
 	libraries := strings.Join(paths, string(filepath.ListSeparator))
 	// Later compilers warn that they will not know Java 8 forever.
 	args := slices.Concat(briefJVM("-J"), []string{"--release", "8", "-Xlint:all,-options", "-Werror", "-d", dir, "-cp", libraries}, sources)
-	if out, err := exec.Command("javac", args...).CombinedOutput(); err != nil { //nolint:noctx // it is for all tests
+	if out, err := exec.Command("javac", args...).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("javac: %w\n%s", err, out)
 	}
-	jar := dir + ".jar"                                                                          // a JVM shares no classes of folders
-	if out, err := exec.Command("jar", "cf", jar, "-C", dir, ".").CombinedOutput(); err != nil { //nolint:noctx // as above
+	jar := dir + ".jar" // a JVM shares no classes of folders
+	if out, err := exec.Command("jar", "cf", jar, "-C", dir, ".").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("jar: %w\n%s", err, out)
 	}
 	return jar + string(filepath.ListSeparator) + libraries, nil
