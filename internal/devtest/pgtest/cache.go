@@ -27,8 +27,9 @@ const (
 	// cacheVariable turns the cache off if it is "off", for tests of code that differs
 	// from the files of the repository.
 	cacheVariable = "PGTEST_CACHE"
-	// cachedClusters is how many clusters of some 50 MB are kept.
-	cachedClusters = 10
+	// cachedClusters is how many clusters of some 50 MB are kept. A run of all tests
+	// uses eleven, two of them of the program that it builds.
+	cachedClusters = 20
 	clusterName    = "cluster"
 )
 
