@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -143,5 +145,36 @@ func splitWhileServing(t *testing.T, database string) {
 	}
 	if out := must(t, "verify", "--quiet", "--database-url="+database); !strings.Contains(out, "no difference") {
 		t.Errorf("verify after erasing says\n%s", out)
+	}
+}
+
+// What reads or writes the log by itself finds the partitions that were split: a relay that
+// runs meanwhile, an import, recorded traffic.
+func TestPartitionsThatWereSplitAreFound(t *testing.T) {
+	t.Parallel()
+	outbox, database := newOutbox(t, pgtest.Borrow(t)), newDatabase(t)
+	p := serve(t, database)
+	db := "--database-url=" + database
+	launch(t, nil, "relay", "--listen=127.0.0.1:0", "--outbox-url="+outbox, db)
+	backend := sessionOn(t, outbox)
+	publishIn(t, backend, delivered("c", 1, `"ann","ben","carl"`))
+	awaitTotalOf(t, p, "ann", 1)
+	must(t, "partition", "split", "--quiet", db)
+	publishIn(t, backend, delivered("c", 2, `"ann","ben","carl"`))
+	for _, user := range []string{"ann", "ben", "carl"} {
+		awaitTotalOf(t, p, user, 2)
+	}
+	states := filepath.Join(t.TempDir(), "states.csv")
+	if err := os.WriteFile(states, []byte("user_id,conversation_id,last_seq,read_seq,level\ndora,tea,9,6,all\nemil,tea,9,9,all\nemil,crew,4,2,none\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out := must(t, "import", "--quiet", states, db); !strings.HasSuffix(out, "compared       no difference\n") {
+		t.Errorf("the import prints\n%s", out)
+	}
+	awaitTotalOf(t, p, "dora", 3)
+	file, _ := makeTraffic(t)
+	must(t, "load", file, "--quiet", db)
+	if out := must(t, "verify", "--quiet", db); !strings.Contains(out, "no difference") {
+		t.Errorf("verify says\n%s", out)
 	}
 }
