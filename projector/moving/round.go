@@ -115,18 +115,7 @@ func (m *mover) follow(ctx context.Context, tx pgx.Tx, t follow.Table, last int6
 	if _, err = tx.Exec(ctx, fmt.Sprintf(stale+` AND NOT EXISTS (SELECT FROM moved_rows AS r WHERE (%s) = (%s))`, key.List("r."), key.List("t."))); err != nil {
 		return err
 	}
-	unique, sets := key, []string{}
-	if t.Shared {
-		unique = append(all.Of([]string{"partition_id"}), key...)
-	}
-	for _, c := range all.Without(append([]string{"partition_id"}, t.Key...)...) {
-		sets = append(sets, follow.Quote(c.Name)+" = excluded."+follow.Quote(c.Name))
-	}
-	do := "NOTHING"
-	if len(sets) > 0 {
-		do = "UPDATE SET " + strings.Join(sets, ", ")
-	}
-	_, err = tx.Exec(ctx, fmt.Sprintf(`%s ON CONFLICT (%s) DO %s`, insert, unique.List(""), do))
+	_, err = tx.Exec(ctx, insert+t.Upsert(all))
 	return err
 }
 

@@ -318,22 +318,12 @@ func (s *splitter) followKeys(ctx context.Context, tx pgx.Tx, t follow.Table) er
 	name := t.Name(s.Partition)
 	all := s.columns[name]
 	key := all.Of(t.Key)
-	sets := []string{}
-	for _, one := range all.Without(append([]string{"partition_id"}, t.Key...)...) {
-		if t.Kind != "rooms" || one.Name != "members" { // these are counted
-			sets = append(sets, follow.Quote(one.Name)+" = excluded."+follow.Quote(one.Name))
-		}
-	}
 	conflict := ""
-	if !t.Repeats {
-		unique := key
-		if t.Shared {
-			unique = append(all.Of([]string{"partition_id"}), key...)
-		}
-		conflict = ` ON CONFLICT (` + unique.List("") + `) DO NOTHING`
-		if len(sets) > 0 {
-			conflict = ` ON CONFLICT (` + unique.List("") + `) DO UPDATE SET ` + strings.Join(sets, ", ")
-		}
+	switch {
+	case t.Kind == "rooms":
+		conflict = t.Upsert(all, "members") // these are counted
+	case !t.Repeats:
+		conflict = t.Upsert(all)
 	}
 	for i, c := range s.children {
 		selected := c.selected(t, all)

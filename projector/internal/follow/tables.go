@@ -116,6 +116,23 @@ func (t Table) Of(partition int) string {
 	return "true"
 }
 
+// Upsert returns the clause by which a row that is inserted replaces the one with its key,
+// but for some columns.
+func (t Table) Upsert(all Columns, but ...string) string {
+	unique := all.Of(t.Key)
+	if t.Shared {
+		unique = append(all.Of([]string{"partition_id"}), unique...)
+	}
+	var sets []string
+	for _, c := range all.Without(slices.Concat([]string{"partition_id"}, t.Key, but)...) {
+		sets = append(sets, Quote(c.Name)+" = excluded."+Quote(c.Name))
+	}
+	if len(sets) == 0 {
+		return ` ON CONFLICT (` + unique.List("") + `) DO NOTHING`
+	}
+	return ` ON CONFLICT (` + unique.List("") + `) DO UPDATE SET ` + strings.Join(sets, ", ")
+}
+
 // Column is a column of a table.
 type Column struct {
 	Name string
