@@ -63,6 +63,8 @@ WHERE a.attrelid = $1::text::regclass AND a.attnum > 0 AND NOT a.attisdropped AN
 			value = `'badge.changed'`
 		case name == "origin":
 			value = "NULL"
+		case name == "revision": // far from that of the log, which the move raises in both
+			value = fmt.Sprint(1000 + v)
 		case name == "webhook":
 			value = `'hook'`
 		case name == "level":
