@@ -43,7 +43,7 @@ type Config struct {
 	Check func(ctx context.Context, index int) error
 	// Guard, if not nil, is that of the pools: see [Guard.Configure].
 	Guard *Guard
-	// Interval is how often Run reads the maps. Default 1s.
+	// Interval is how often Run reads the maps. Default 500ms.
 	Interval time.Duration
 	// Patience is how long a shard may take to answer until it is away. Default 2s, and
 	// 10s for Open.
@@ -121,7 +121,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Interval <= 0 {
-		cfg.Interval = time.Second
+		cfg.Interval = time.Second / 2 // folding waits as long for a partition that was moved or split
 	}
 	patience := openPatience
 	if cfg.Patience <= 0 {
