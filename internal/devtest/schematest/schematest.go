@@ -36,6 +36,10 @@ func Adopt(ctx context.Context, url string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
+	// The trigger that raises the revision would make everything due again.
+	if _, err := conn.Exec(ctx, `SET session_replication_role = replica`); err != nil {
+		return err
+	}
 	_, err = conn.Exec(ctx, `UPDATE badged.partitions
 SET incarnation = left(pg_walfile_name(pg_current_wal_lsn()), 8) || '/' || extract(epoch FROM pg_postmaster_start_time())::text`)
 	return err
