@@ -179,7 +179,9 @@ export class RoomPanel {
     this.#asked = members;
     this.#told = undefined;
     try {
-      this.show(await this.#server.setMembers(members));
+      const state = await this.#server.setMembers(members);
+      // Else a later state has come already, or the slider has moved on.
+      if (this.#asked === members) this.show(state);
     } catch {
       if (this.#asked === members) this.#asked = undefined;
       this.#tell("The demo did not take the new size. Move the slider again.");

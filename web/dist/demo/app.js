@@ -3716,7 +3716,8 @@ var RoomPanel = class {
     this.#asked = members;
     this.#told = void 0;
     try {
-      this.show(await this.#server.setMembers(members));
+      const state = await this.#server.setMembers(members);
+      if (this.#asked === members) this.show(state);
     } catch {
       if (this.#asked === members) this.#asked = void 0;
       this.#tell("The demo did not take the new size. Move the slider again.");
