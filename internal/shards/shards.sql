@@ -63,7 +63,7 @@ ON CONFLICT (name) DO NOTHING
 -- name: keep messages
 INSERT INTO badged.waiting_messages (shard, moves, messages) VALUES ($1, $2, $3) RETURNING id
 
--- name: for whom messages wait
+-- name: list shards with waiting messages
 SELECT DISTINCT shard FROM badged.waiting_messages ORDER BY shard
 
 -- name: take waiting messages

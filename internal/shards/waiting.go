@@ -14,10 +14,11 @@ import (
 	"github.com/badged/badged/internal/pgfault"
 )
 
-// Messages to rooms, and their recalls, name nobody: which shards have members, only these
-// know. What one of them lacks while it is away waits on another, and is delivered once it
-// is back. That is as if the publisher had repeated them then: they commute with each other
-// and with reads, and what the shard has already counts once.
+// Messages to rooms, and their recalls, name no users. Only a shard itself knows whether it
+// has members of the room, so each shard gets them. What one of them lacks while it is away
+// waits on another, and is delivered once the shard is back, as if the publisher had repeated
+// it then. The order does not matter: messages commute with each other and with reads. What
+// the shard has already counts once.
 
 // errWaits stands for an append that another shard keeps for one that is away.
 var errWaits = errors.New("it waits on another shard")
@@ -117,7 +118,7 @@ func (a *Appender) deliverFrom(ctx context.Context, keeper *Shard) {
 	if keeper.Err() != nil {
 		return
 	}
-	rows, _ := keeper.Pool.Query(ctx, statements.Get("for whom messages wait"))
+	rows, _ := keeper.Pool.Query(ctx, statements.Get("list shards with waiting messages"))
 	targets, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	for _, name := range targets {
 		target := a.cluster.Shard(name) // nil if it has left, after all its partitions

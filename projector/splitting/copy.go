@@ -120,8 +120,8 @@ func (s *splitter) counted(room, suffix string) string {
 	return fmt.Sprintf(`(SELECT count(*) FROM %s AS c WHERE c.conversation_id = %s.conversation_id AND c.joined IS NOT NULL)`, s.table("conversations", s.children[1].Child, suffix), room)
 }
 
-// countOthers gives the first child the members of rooms r whom the second does not have,
-// also those who were erased.
+// countOthers counts the members of rooms r in the first child: all members of the parent
+// minus those of the second child. So members who were erased stay in the first.
 func (s *splitter) countOthers(ctx context.Context, tx pgx.Tx, suffix, of string) error {
 	_, err := tx.Exec(ctx, fmt.Sprintf(`UPDATE %s AS f SET members = r.members - o.members
 FROM %s AS r JOIN %s AS o USING (conversation_id)
