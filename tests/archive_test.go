@@ -233,10 +233,14 @@ func testArchive(t *testing.T, dir, folder string, flags ...string) {
 	if len(flags) > 0 {
 		return // `load` would not even see what the file is
 	}
-	if len(stackOf(other)) > 1 {
-		folder = filepath.Join(folder, shardName(t, other, "ann"))
-	}
 	file := filepath.Join(folder, events.Topic(events.PartitionOf("ann", partitions))+".00001.ndjson.zst")
+	if len(stackOf(database)) > 1 {
+		found, err := filepath.Glob(filepath.Join(folder, "*", filepath.Base(file)))
+		if err != nil || len(found) != 1 {
+			t.Fatalf("one shard should have archived %s: %q, %v", filepath.Base(file), found, err)
+		}
+		file = found[0]
+	}
 	if _, stderr, code := command(t, "load", file, "-q", "--database-url="+other); code != 1 || !strings.Contains(stderr, ":1: is of an archive: `badged restore` fills ") {
 		t.Errorf("loading a file of the archive exits with %d and prints %s", code, stderr)
 	}
