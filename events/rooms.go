@@ -106,11 +106,11 @@ func (r *route) lacks(users [][]string) (partitions eventlog.Set) {
 
 // changes returns what a transaction with these routes must check and write, nil for
 // nothing.
-func (all routes) changes(l *eventlog.Layout, timeline int64) *eventlog.Changes {
+func (all routes) changes(l *eventlog.Layout, timeline int64, expected *eventlog.Expected) *eventlog.Changes {
 	if len(all) == 0 {
 		return nil
 	}
-	c := eventlog.NewChanges(timeline)
+	c := eventlog.NewChanges(timeline, expected)
 	for _, room := range slices.Sorted(maps.Keys(all)) {
 		c.Add(room, &all[room].known, &all[room].joined, l)
 	}

@@ -59,7 +59,7 @@ func encodeRows(ctx context.Context, l *eventlog.Layout, d eventlog.Directory, e
 		rows = append(rows, eventlog.Rows{Partition: p, Events: events, Packed: packed})
 	}
 	if len(rows) > 0 {
-		rows[0].Changes = enc.routes.changes(l, timeline)
+		rows[0].Changes = enc.routes.changes(l, timeline, eventlog.ExpectedBy(ctx))
 	}
 	return rows, nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strings"
 	"sync"
 
 	"github.com/jackc/pgx/v5"
@@ -17,7 +18,8 @@ import (
 // to a partition adds the partition, and nothing removes one that the database holds. So a
 // message that is appended once a join has committed goes to the partition of the new
 // member, behind the join. While a partition moves or is split, the table has rows of
-// others beside its own, which the view badged.room_directory leaves out.
+// others beside its own, which the view badged.room_directory leaves out: they count from
+// the transaction on that makes the database hold the partition.
 
 // Directory is the directory of rooms as one append sees it.
 type Directory interface {
@@ -32,6 +34,8 @@ type Directory interface {
 type Changes struct {
 	// timeline is that of Postgres on which the directory was read.
 	timeline int64
+	// expected is nil if the database is not one of several.
+	expected *Expected
 	// all are the rooms of the call.
 	all []string
 	// rooms are in counts partitions, unless the directory has grown.
@@ -40,8 +44,11 @@ type Changes struct {
 	joined, partitions []string
 }
 
-// NewChanges returns changes on top of a directory that was read on a timeline.
-func NewChanges(timeline int64) *Changes { return &Changes{timeline: timeline} }
+// NewChanges returns changes on top of a directory that was read on a timeline, for a call
+// that expects partitions unless that is nil.
+func NewChanges(timeline int64, expected *Expected) *Changes {
+	return &Changes{timeline: timeline, expected: expected}
+}
 
 // Add adds a room that is known to be in some partitions of a layout, and gets into others.
 func (c *Changes) Add(room string, known, joined *Set, l *Layout) {
@@ -59,12 +66,11 @@ func (c *Changes) Add(room string, known, joined *Set, l *Layout) {
 const codeOutdated = "BD003"
 
 const (
-	// checkDirectorySQL fails unless rooms are in so many partitions each. Those that were
-	// known are still among them, or refuse the events: they have moved or were split.
-	checkDirectorySQL = `SELECT badged.refuse_batch('` + codeOutdated + `')
-FROM unnest($1::text[], $2::integer[]) AS known (room, partitions)
-WHERE known.partitions <> (SELECT count(DISTINCT p.partition_id) FROM badged.room_directory AS p WHERE p.conversation_id = known.room)
-LIMIT 1`
+	// grownSQL finds rooms that are not in so many partitions. Those that were known are
+	// still among them, or refuse the events: they have moved or were split.
+	grownSQL = `SELECT FROM unnest($1::text[], $2::integer[]) AS known (room, partitions)
+WHERE known.partitions <> (SELECT count(DISTINCT p.partition_id) FROM badged.room_directory AS p WHERE p.conversation_id = known.room)`
+	checkDirectorySQL = `SELECT badged.refuse_batch('` + codeOutdated + `') WHERE EXISTS (` + grownSQL + `)`
 	// checkTimelineSQL fails if Postgres is on another timeline: a failover may have lost
 	// a join, and with it what was known of the room.
 	checkTimelineSQL = `SELECT badged.refuse_batch('` + codeOutdated + `') WHERE ` + timelineSQL + ` <> $1`
@@ -78,6 +84,18 @@ FROM (
 	lastSeqsSQL = `SELECT badged.room_last_seqs($1::text[])::text`
 )
 
+// The same for a call that expects partitions, each in one statement: what the database
+// holds must be the same for both parts.
+var (
+	checkExpectedSQL = `SELECT badged.refuse_batch(CASE WHEN EXISTS (` + expecting("$3", "$4") + `) THEN '` + codeNotHeld + `' ELSE '` + codeOutdated + `' END)
+WHERE EXISTS (` + expecting("$3", "$4") + `) OR EXISTS (` + grownSQL + `)`
+	partitionsExpectedSQL = `SELECT CASE WHEN EXISTS (` + expecting("$2", "$3") + `) THEN badged.refuse_batch('` + codeNotHeld + `')::text ELSE (` + partitionsOfSQL + `) END`
+)
+
+func expecting(partitions, revisions string) string {
+	return strings.NewReplacer("$EXPECTED", partitions, "$REVISIONS", revisions).Replace(notExpectedSQL)
+}
+
 // queue adds the statements to batch. The check comes before the rows: once a join
 // has committed, messages have greater transaction ids than the join.
 func (c *Changes) queue(batch *pgx.Batch) {
@@ -85,8 +103,12 @@ func (c *Changes) queue(batch *pgx.Batch) {
 		return
 	}
 	batch.Queue(checkTimelineSQL, c.timeline)
-	if len(c.rooms) > 0 {
+	switch {
+	case len(c.rooms) == 0: // each is in all partitions, which refuse for themselves
+	case c.expected == nil:
 		batch.Queue(checkDirectorySQL, pgwire.ArrayLiteral(c.rooms), pgwire.ArrayLiteral(c.counts))
+	default:
+		batch.Queue(checkExpectedSQL, pgwire.ArrayLiteral(c.rooms), pgwire.ArrayLiteral(c.counts), c.expected.partitions, c.expected.revisionsOf)
 	}
 	if len(c.joined) > 0 {
 		batch.Queue(addPartitionsSQL, pgwire.ArrayLiteral(c.joined), pgwire.ArrayLiteral(c.partitions))
@@ -140,7 +162,11 @@ type StoredDirectory struct{ QueryRow QueryRow }
 // PartitionsOf implements [Directory].
 func (d StoredDirectory) PartitionsOf(ctx context.Context, rooms []string) (known map[string]Set, timeline int64, err error) {
 	var found map[string][]int
-	if err := d.read(ctx, partitionsOfSQL, rooms, &found); err != nil {
+	query, args := partitionsOfSQL, []any(nil)
+	if e := ExpectedBy(ctx); e != nil {
+		query, args = partitionsExpectedSQL, []any{e.partitions, e.revisionsOf}
+	}
+	if err := d.read(ctx, query, &found, rooms, args...); err != nil {
 		return nil, 0, fmt.Errorf("read the partitions of rooms: %w", err)
 	}
 	sets := make(map[string]Set, len(found))
@@ -156,17 +182,17 @@ func (d StoredDirectory) PartitionsOf(ctx context.Context, rooms []string) (know
 
 // LastSeqs implements [Directory].
 func (d StoredDirectory) LastSeqs(ctx context.Context, rooms []string) (last map[string]int64, err error) {
-	if err := d.read(ctx, lastSeqsSQL, rooms, &last); err != nil {
+	if err := d.read(ctx, lastSeqsSQL, &last, rooms); err != nil {
 		return nil, fmt.Errorf("read the last messages of rooms: %w", err)
 	}
 	return last, nil
 }
 
 // read reads a JSON object: database/sql cannot scan arrays.
-func (d StoredDirectory) read(ctx context.Context, query string, rooms []string, object any) error {
+func (d StoredDirectory) read(ctx context.Context, query string, object any, rooms []string, args ...any) error {
 	var text string
-	if err := d.QueryRow(ctx, query, &text, pgwire.ArrayLiteral(rooms)); err != nil {
-		return NotMigrated(err)
+	if err := d.QueryRow(ctx, query, &text, append([]any{pgwire.ArrayLiteral(rooms)}, args...)...); err != nil {
+		return Refusal(err)
 	}
 	return json.Unmarshal([]byte(text), object)
 }

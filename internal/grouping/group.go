@@ -36,6 +36,8 @@ type Group struct {
 type call struct {
 	evs        []events.Event
 	partitions eventlog.Set
+	// expected is what the append expects, see [eventlog.Expect].
+	expected *eventlog.Expected
 	// company is set when the call does not wait any more.
 	company *company
 	// wake is closed when the company has ended or, for the first of its calls, when
@@ -80,7 +82,7 @@ func (g *Group) Append(ctx context.Context, evs ...events.Event) (events.Receipt
 	if len(evs) == 0 || len(evs) > g.small {
 		return g.append(ctx, evs...)
 	}
-	c := &call{evs: evs, partitions: g.partitionsOf(evs), wake: make(chan struct{})}
+	c := &call{evs: evs, partitions: g.partitionsOf(evs), expected: eventlog.ExpectedBy(ctx), wake: make(chan struct{})}
 	g.begin(func() { g.waiting = append(g.waiting, c) })
 	select {
 	case <-c.wake:
@@ -119,10 +121,13 @@ func (g *Group) run(ctx context.Context, c *company) {
 	if len(c.calls) == 1 {
 		evs = c.calls[0].evs
 	} else {
+		var expected *eventlog.Expected
 		evs = make([]events.Event, 0, c.events)
 		for _, one := range c.calls {
 			evs = append(evs, one.evs...)
+			expected = expected.And(one.expected)
 		}
+		ctx = eventlog.Expect(ctx, expected)
 	}
 	c.receipt, c.err = g.append(ctx, evs...)
 	g.begin(func() {

@@ -22,6 +22,7 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/schematest"
 	"github.com/badged/badged/internal/eventbatch"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/internal/grouping"
 )
 
@@ -387,6 +388,39 @@ func TestGroupOfLargerCalls(t *testing.T) {
 		want(1001, 1300)
 		l.release(0)
 		l.release(0)
+		answers.Wait()
+	})
+}
+
+// An append for several calls expects what all of them do, by the older map.
+func TestGroupsExpectWhatTheirCallsDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun, goOn := make(chan *eventlog.Expected, 3), make(chan bool)
+		g := grouping.New(events.Attach(nil, partitions), func(ctx context.Context, _ ...events.Event) (events.Receipt, error) {
+			begun <- eventlog.ExpectedBy(ctx)
+			<-goOn
+			return events.Receipt{}, nil
+		}, 1000, 1)
+		var answers sync.WaitGroup
+		for _, revisions := range []map[int]int64{nil, {0: 2, 1: 3}, {1: 4, 2: 1}} {
+			ctx := t.Context()
+			if revisions != nil {
+				ctx = eventlog.Expect(ctx, eventlog.NewExpected(revisions))
+			}
+			answers.Go(func() {
+				if _, err := g.Append(ctx, delivered("x", userIn(0, 0))); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		close(goOn)
+		if first := <-begun; first != nil {
+			t.Errorf("the first append expects %v", first)
+		}
+		if diff := cmp.Diff(eventlog.NewExpected(map[int]int64{0: 2, 1: 3, 2: 1}), <-begun, cmp.AllowUnexported(eventlog.Expected{})); diff != "" {
+			t.Errorf("the append for two calls expects (-want +got):\n%s", diff)
+		}
 		answers.Wait()
 	})
 }

@@ -116,10 +116,13 @@ func (p *positionOf) isAhead() bool {
 	return false
 }
 
-// storeElsewhere appends the events of messages to all shards but the home, moves the
-// places to a position, and returns the events for the home.
-func (p *positionOf) storeElsewhere(ctx context.Context, d decoded, to string) (mine []events.Event, r events.Receipt, err error) {
+// appendAll appends the events of messages to all shards but the home and moves the places
+// to a position, and then calls last for those of the home, or for all in one database.
+func (p *positionOf) appendAll(ctx context.Context, d decoded, to string, last events.Append) (events.Receipt, error) {
 	evs := d.events
+	if p.places == nil {
+		return last(ctx, evs...)
+	}
 	var positions map[uuid.UUID]string
 	if p.isAhead() {
 		positions = map[uuid.UUID]string{} // those of messages to rooms
@@ -141,12 +144,12 @@ func (p *positionOf) storeElsewhere(ctx context.Context, d decoded, to string) (
 		return func(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
 			evs = slices.DeleteFunc(slices.Clone(evs), func(e events.Event) bool {
 				position, ofRoom := positions[e.Key()]
-				return ofRoom && len(e.Data.UserIDs) == 0 && p.allHave(shard, position)
+				return ofRoom && len(e.Data.UserIDs) == 0 && p.allHave(eventlog.ExpectedBy(ctx).Partitions(), position)
 			})
 			return p.storeIn(ctx, shard, evs, to)
 		}
 	})
-	return appender.AppendElsewhere(ctx, s.home, evs...)
+	return appender.AppendElsewhere(ctx, s.home, evs, last)
 }
 
 // lack returns the users whose partitions lack the message at a position.
@@ -159,12 +162,12 @@ func (p *positionOf) lack(users []string, position string) (some []string) {
 	return some
 }
 
-// allHave reports whether all partitions of a shard have the message at a position.
-func (p *positionOf) allHave(shard *shards.Shard, position string) bool {
+// allHave reports whether all of some partitions have the message at a position.
+func (p *positionOf) allHave(partitions []int, position string) bool {
 	s := p.places
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !slices.ContainsFunc(shard.Held(), func(partition int) bool { return !p.has(partition, position) })
+	return !slices.ContainsFunc(partitions, func(partition int) bool { return !p.has(partition, position) })
 }
 
 // storeIn appends events to a shard and moves the places of their partitions, in one

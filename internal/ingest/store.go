@@ -177,32 +177,26 @@ func (p *positionOf) write(ctx context.Context, d decoded, messages int, to stri
 	// Finish what was begun: an interrupted commit leaves the outcome unknown.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
-	mine, others := d.events, events.Receipt{}
-	if p.places != nil {
-		var err error
-		if mine, others, err = p.storeElsewhere(ctx, d, to); err != nil {
-			return events.Receipt{}, storing(err)
-		}
-	}
-	receipt, err := p.log.AppendWith(ctx, func(batch *pgx.Batch) {
-		batch.Queue(statements.Get("move the position"), append(p.key(), p.at, to, messages, p.resets)...)
-		if letters := slices.Concat(d.lost, d.letters); len(letters) > 0 {
-			var origins, reasons []string
-			var payloads [][]byte
-			for _, l := range letters {
-				if len(l.payload) == 0 || len(l.payload) > maxKept {
-					l.payload = nil
+	receipt, err := p.appendAll(ctx, d, to, func(ctx context.Context, mine ...events.Event) (events.Receipt, error) {
+		return p.log.AppendWith(ctx, func(batch *pgx.Batch) {
+			batch.Queue(statements.Get("move the position"), append(p.key(), p.at, to, messages, p.resets)...)
+			if letters := slices.Concat(d.lost, d.letters); len(letters) > 0 {
+				var origins, reasons []string
+				var payloads [][]byte
+				for _, l := range letters {
+					if len(l.payload) == 0 || len(l.payload) > maxKept {
+						l.payload = nil
+					}
+					origins, payloads, reasons = append(origins, l.origin), append(payloads, l.payload), append(reasons, l.reason)
 				}
-				origins, payloads, reasons = append(origins, l.origin), append(payloads, l.payload), append(reasons, l.reason)
+				batch.Queue(statements.Get("bury messages"), origins, payloads, reasons)
 			}
-			batch.Queue(statements.Get("bury messages"), origins, payloads, reasons)
-		}
-	}, mine...)
+		}, mine...)
+	})
 	if err != nil {
 		return receipt, storing(err)
 	}
 	p.at = to
-	receipt.Partitions = append(receipt.Partitions, others.Partitions...)
 	return receipt, nil
 }
 

@@ -70,7 +70,7 @@ func (a *Appender) Append(ctx context.Context, evs ...events.Event) (events.Rece
 	}
 	call := appending{Appender: a, token: token{moves: a.cluster.moves(), positions: map[string]int64{}}}
 	if s := a.cluster.only(evs); s != nil {
-		call.parts = []part{{s, evs}}
+		call.parts = []part{{shard: s, events: evs, expected: a.cluster.state.Load().expected[s.index]}}
 	} else {
 		if err := events.Check(evs); err != nil { // before any shard has some
 			return events.Receipt{}, err
@@ -80,33 +80,53 @@ func (a *Appender) Append(ctx context.Context, evs ...events.Event) (events.Rece
 	return call.run(ctx)
 }
 
-// AppendElsewhere appends the events to all shards but one, and returns those for that
-// one. It is for what stores them there together with something else.
-func (a *Appender) AppendElsewhere(ctx context.Context, here *Shard, evs ...events.Event) (mine []events.Event, r events.Receipt, err error) {
+// AppendElsewhere appends the events to all shards but one, and then calls last to append
+// those for that one, perhaps none, with the context that it is given. It is for what stores
+// them there together with something else. It returns what last returns, and the partitions
+// to be woken of both.
+func (a *Appender) AppendElsewhere(ctx context.Context, here *Shard, evs []events.Event, last events.Append) (events.Receipt, error) {
 	if !a.cluster.sharded || len(evs) == 0 {
-		return evs, r, nil
+		return last(ctx, evs...)
 	}
 	if err := events.Check(evs); err != nil { // before any shard has some
-		return nil, r, err
+		return events.Receipt{}, err
 	}
 	call := appending{Appender: a, token: token{moves: a.cluster.moves(), positions: map[string]int64{}}}
+	var mine part
 	for _, p := range a.cluster.split(evs) {
 		if p.shard == here {
-			mine = p.events
+			mine = p
 		} else {
 			call.parts = append(call.parts, p)
 		}
 	}
+	var others events.Receipt
 	if len(call.parts) > 0 {
-		r, err = call.run(ctx)
+		var err error
+		if others, err = call.run(ctx); err != nil {
+			return events.Receipt{}, err
+		}
 	}
-	return mine, r, err
+	r, err := last(mine.expecting(ctx), mine.events...)
+	r.Partitions = append(r.Partitions, others.Partitions...)
+	return r, err
 }
 
 // part are the events of a call for one shard.
 type part struct {
 	shard  *Shard
 	events []events.Event
+	// expected are the partitions of the shard by the map with which the call was split.
+	expected *eventlog.Expected
+}
+
+// expecting returns a context for appending the part. Only messages to rooms need what the
+// call expects: other events name users, and so partitions, which refuse for themselves.
+func (p *part) expecting(ctx context.Context) context.Context {
+	if !slices.ContainsFunc(p.events, func(e events.Event) bool { return len(e.Data.UserIDs) == 0 }) {
+		return ctx
+	}
+	return eventlog.Expect(ctx, p.expected)
 }
 
 // appending is a call of Append.
@@ -121,7 +141,7 @@ type appending struct {
 // run appends all parts. Parts that a shard has refused, since a partition has moved, are
 // split again.
 func (a *appending) run(ctx context.Context) (events.Receipt, error) {
-	deadline := time.Now().Add(moveWait)
+	var deadline time.Time
 	for {
 		refused, err := a.once(ctx)
 		if err != nil {
@@ -131,7 +151,10 @@ func (a *appending) run(ctx context.Context) (events.Receipt, error) {
 			slices.Sort(a.partitions)
 			return events.Receipt{Partitions: slices.Compact(a.partitions), Shards: a.token.String()}, nil
 		}
-		if time.Now().After(deadline) {
+		switch {
+		case deadline.IsZero(): // however long the call took until then
+			deadline = time.Now().Add(moveWait)
+		case time.Now().After(deadline):
 			return events.Receipt{}, fmt.Errorf("append %d events: %w", len(refused[0].events), events.ErrNotHeld)
 		}
 		if err := pause(ctx, movePause); err != nil {
@@ -189,7 +212,7 @@ func (a *appending) one(ctx context.Context, p part) (events.Receipt, error) {
 		receipt events.Receipt
 		err     error
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(p.expecting(ctx))
 	defer cancel()
 	done := make(chan result, 1)
 	go func() {
@@ -259,7 +282,7 @@ func (c *Cluster) split(evs []events.Event) []part {
 	now := time.Now()
 	parts := make([]part, len(c.shards)+1) // the last for partitions of no shard
 	for i, s := range c.shards {
-		parts[i].shard = s
+		parts[i].shard, parts[i].expected = s, st.expected[i]
 	}
 	add := func(i int, e *events.Event) { parts[i].events = append(parts[i].events, *e) }
 	users, mentioned := make([][]string, len(parts)), make([][]string, len(parts))

@@ -71,6 +71,9 @@ type state struct {
 	layout *events.Layout
 	// owners are indexes of shards by partition, -1 for a shard that is not configured.
 	owners []int
+	// expected are, by the index of a shard, the partitions that the map gives to it; nil for
+	// one database by itself.
+	expected []*eventlog.Expected
 	// away are the living partitions that no reachable shard holds.
 	away []int
 	// problem is why the last maps were not merged.
@@ -415,6 +418,11 @@ func (c *Cluster) publish(m placement, problem error) {
 			next.away = append(next.away, p)
 		}
 	}
+	if before != nil && slices.Equal(before.places, m.places) {
+		next.expected = before.expected
+	} else {
+		next.expected = c.expectations(next)
+	}
 	if same {
 		next.changed = before.changed
 	}
@@ -425,4 +433,22 @@ func (c *Cluster) publish(m placement, problem error) {
 	if !same && before != nil {
 		close(before.changed)
 	}
+}
+
+// expectations returns the partitions of each shard by a map.
+func (c *Cluster) expectations(st *state) []*eventlog.Expected {
+	revisions := make([]map[int]int64, len(c.shards))
+	for i := range revisions {
+		revisions[i] = map[int]int64{}
+	}
+	for p, owner := range st.owners {
+		if owner >= 0 {
+			revisions[owner][p] = st.places[p].Revision
+		}
+	}
+	var all []*eventlog.Expected
+	for _, of := range revisions {
+		all = append(all, eventlog.NewExpected(of))
+	}
+	return all
 }

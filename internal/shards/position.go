@@ -70,8 +70,10 @@ func parseToken(text string) (token, error) {
 }
 
 // moves counts the moves of partitions that the map knows.
-func (c *Cluster) moves() (n int64) {
-	for _, p := range c.state.Load().places {
+func (c *Cluster) moves() int64 { return c.state.Load().moves() }
+
+func (st *state) moves() (n int64) {
+	for _, p := range st.places {
 		n += p.Revision - 1
 	}
 	return max(n, 0)

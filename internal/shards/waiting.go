@@ -144,6 +144,7 @@ func (a *Appender) deliverFrom(ctx context.Context, keeper *Shard) {
 // these were and whether there may be more.
 func (a *Appender) deliver(ctx context.Context, keeper *Shard, name string, target *Shard) (n int, more bool, err error) {
 	err = pgx.BeginFunc(ctx, keeper.Pool, func(tx pgx.Tx) error {
+		st := a.cluster.state.Load()
 		var ids []int64
 		var here, everywhere []events.Event
 		rows, _ := tx.Query(ctx, statements.Get("take waiting messages"), name, waitingPage)
@@ -155,7 +156,7 @@ func (a *Appender) deliver(ctx context.Context, keeper *Shard, name string, targ
 				return fmt.Errorf("messages %d: %w", id, err)
 			}
 			ids, n = append(ids, id), n+len(evs)
-			if target != nil && moves == a.cluster.moves() {
+			if target != nil && moves == st.moves() {
 				here = append(here, evs...)
 			} else { // partitions that lack them may be elsewhere by now
 				everywhere = append(everywhere, evs...)
@@ -166,7 +167,7 @@ func (a *Appender) deliver(ctx context.Context, keeper *Shard, name string, targ
 		}
 		if len(here) > 0 {
 			call := appending{Appender: a}
-			switch _, err := call.one(ctx, part{target, here}); {
+			switch _, err := call.one(ctx, part{target, here, st.expected[target.index]}); {
 			case errors.Is(err, events.ErrNotHeld): // a partition moves now
 				everywhere = append(here, everywhere...)
 			case err != nil:
