@@ -218,32 +218,6 @@ func (a *Archive) Files(partition int) []File {
 	return files
 }
 
-// Add adds a written file to the manifest, durably. It replaces an entry with
-// the same number, which an interrupted run left, and if that was a different
-// file also all later entries.
-func (a *Archive) Add(ctx context.Context, f File) error {
-	a.divide(f.Partition)
-	before := a.Files(f.Partition)
-	other := len(before) >= f.Number && before[f.Number-1].SHA256 != f.SHA256
-	a.manifest.Files = slices.DeleteFunc(a.manifest.Files, func(old File) bool {
-		if old.Partition != f.Partition || !other || old.Number < f.Number {
-			return false
-		}
-		a.manifest.Stale = append(a.manifest.Stale, old.Name)
-		return true
-	})
-	i := slices.IndexFunc(a.manifest.Files, func(old File) bool { return old.Partition == f.Partition && old.Number == f.Number })
-	if i >= 0 {
-		if former := a.manifest.Files[i].Name; former != f.Name { // of the partition before a split
-			a.manifest.Stale = append(a.manifest.Stale, former)
-		}
-		a.manifest.Files[i] = f
-	} else {
-		a.manifest.Files = append(a.manifest.Files, f)
-	}
-	return a.save(ctx)
-}
-
 // Check returns a [*FileError] unless the size and the checksum of a file
 // match the manifest.
 func (a *Archive) Check(ctx context.Context, f File) error {

@@ -108,7 +108,8 @@ func TestRecordsComeBack(t *testing.T) {
 }
 
 // A file left by an interrupted run is used if its content is the same, and
-// otherwise neither overwritten nor accepted.
+// otherwise neither overwritten nor accepted. A file in the place of one that was moved
+// away is, once the later ones are moved away too.
 func TestWriteAgain(t *testing.T) {
 	a, dir := newArchive(t)
 	first := write(t, a, 1, records()[:2])
@@ -128,6 +129,16 @@ func TestWriteAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, first.Name+".part"), []byte("left by one that was killed"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	other, err := a.Write(t.Context(), 3, 1, each(records()[:1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Add(t.Context(), other); !errors.As(err, &wrong) || !strings.HasSuffix(wrong.Path, second.Name) {
+		t.Errorf("beside a later file, adding it ended with %v", err)
+	}
+	if err := os.Remove(filepath.Join(dir, second.Name)); err != nil {
 		t.Fatal(err)
 	}
 	if other := write(t, a, 1, records()[:1]); other.Events != 1 || len(a.Files(3)) != 1 {

@@ -154,7 +154,7 @@ func (a *Archive) put(ctx context.Context, f *File, there bool, each func(func(*
 	case err != nil:
 		err = &FileError{a.path(*f), "cannot be read back: " + err.Error()}
 	case !bytes.Equal(read.Sum(nil), content):
-		err = &FileError{a.path(*f), "holds other events than the log; choose another archive"}
+		err = &FileError{a.path(*f), otherEvents}
 	}
 	if err != nil {
 		if !there {

@@ -40,6 +40,9 @@ func (dir Folder) Lock(context.Context) (io.Closer, error) {
 	return nil, errors.Join(err, f.Close())
 }
 
+// partExtension is behind the name of a file that is not complete.
+const partExtension = ".part"
+
 // makeDir creates a directory and its parents, durably: an archive must
 // survive a power failure, and so must its directory.
 func makeDir(dir string) error {
@@ -69,7 +72,7 @@ func (dir Folder) Open(ctx context.Context, name string) (io.ReadCloser, error) 
 // Create implements Store. The file has the suffix .part until it is committed.
 func (dir Folder) Create(_ context.Context, name string) (Writer, error) {
 	path := dir.Path(name)
-	f, err := os.OpenFile(path+".part", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o640) //nolint:gosec // a file of the archive
+	f, err := os.OpenFile(path+partExtension, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o640) //nolint:gosec // a file of the archive
 	if err != nil {
 		return nil, err
 	}
@@ -114,12 +117,11 @@ func (dir Folder) Load(_ context.Context, name string) (content []byte, version 
 }
 
 // Save implements Store.
-func (dir Folder) Save(_ context.Context, name string, content []byte, _ string) (version string, err error) {
-	f, err := os.CreateTemp(string(dir), name+".*")
+func (dir Folder) Save(ctx context.Context, name string, content []byte, _ string) (version string, err error) {
+	w, err := dir.Create(ctx, name) // under a name that the next call uses too, if this one is killed
 	if err != nil {
 		return "", err
 	}
-	w := &fileWriter{f, dir.Path(name)}
 	if _, err := w.Write(content); err != nil {
 		w.Abort()
 		return "", err

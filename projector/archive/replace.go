@@ -11,7 +11,7 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// Replacing files: Replace writes them under new names, Adopt puts them into the
+// Replacing files: Replace notes them in the manifest and writes them under new names, Adopt puts them into the
 // manifest and lists those that they replace as stale, and RemoveStale deletes these.
 // After an interruption the manifest has either, and RemoveStale can be repeated.
 
@@ -25,6 +25,11 @@ const extension = ".ndjson.zst"
 func (a *Archive) Replace(ctx context.Context, f File, each func(func(*Record) error) error) (File, error) {
 	next := File{Partition: f.Partition, Number: f.Number, Previous: f.Previous, Generations: f.Generations, DeadLetters: f.DeadLetters}
 	next.Name = replacedName(f)
+	// Until it is in the manifest, it is one that nothing needs.
+	a.expect(next.Name)
+	if err := a.save(ctx); err != nil {
+		return next, err
+	}
 	if err := a.put(ctx, &next, false, each); err != nil {
 		return next, err
 	}
@@ -34,6 +39,9 @@ func (a *Archive) Replace(ctx context.Context, f File, each func(func(*Record) e
 	}
 	return next, nil
 }
+
+// Replaced reports whether the file was written anew, by Replace.
+func (f *File) Replaced() bool { return strings.Contains(f.Name, ".r") }
 
 // replacedName returns the name of the file that replaces f: with a number that no
 // file of its place has had.
@@ -55,13 +63,18 @@ func (a *Archive) Adopt(ctx context.Context, files []File) error {
 		a.manifest.Stale = append(a.manifest.Stale, a.manifest.Files[i].Name)
 		a.manifest.Files[i] = f
 	}
+	a.relink()
+	return a.save(ctx)
+}
+
+// relink makes each entry follow the one before it.
+func (a *Archive) relink() {
 	previous := map[int]string{} // the files of a partition are in order
 	for i := range a.manifest.Files {
 		f := &a.manifest.Files[i]
 		f.Previous = previous[f.Partition]
 		previous[f.Partition] = f.SHA256
 	}
-	return a.save(ctx)
 }
 
 // Cut takes the files of a partition behind the first n out of the manifest, durably,
@@ -69,6 +82,7 @@ func (a *Archive) Adopt(ctx context.Context, files []File) error {
 func (a *Archive) Cut(ctx context.Context, partition, n int) error {
 	a.divide(partition)
 	a.leave(partition, n)
+	a.leave(partition, len(a.own(partition)))
 	a.manifest.Files = slices.DeleteFunc(a.manifest.Files, func(f File) bool {
 		if f.Partition != partition || f.Number <= n {
 			return false
@@ -81,8 +95,17 @@ func (a *Archive) Cut(ctx context.Context, partition, n int) error {
 
 // leave notes that an interrupted run may have left a file of a partition behind the first n.
 func (a *Archive) leave(partition, n int) {
-	left := fmt.Sprintf("%s.%05d%s", events.Topic(partition), n+1, extension)
-	a.manifest.Stale = append(a.manifest.Stale, left, left+".part")
+	a.expect(fmt.Sprintf("%s.%05d%s", events.Topic(partition), n+1, extension))
+}
+
+// expect notes a file that is to be deleted unless it comes into the manifest, and what a
+// process that is killed leaves while it writes it.
+func (a *Archive) expect(name string) {
+	for _, left := range []string{name, name + partExtension} {
+		if !slices.Contains(a.manifest.Stale, left) {
+			a.manifest.Stale = append(a.manifest.Stale, left)
+		}
+	}
 }
 
 // RemoveStale deletes the files that are not in the manifest any more. One that another

@@ -3,6 +3,7 @@ package archive
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/projector/internal/share"
@@ -46,7 +47,7 @@ func (a *Archive) divide(partition int) {
 		}
 		one, other, ok := eventlog.Children(top, a.manifest.Partitions)
 		if len(divided) == 0 || !ok {
-			return
+			break
 		}
 		a.manifest.Files = slices.DeleteFunc(a.manifest.Files, func(f File) bool { return f.Partition == top })
 		for _, child := range []int{one, other} {
@@ -56,6 +57,43 @@ func (a *Archive) divide(partition int) {
 		}
 		a.leave(top, len(divided)) // no call for the parent will delete it
 	}
+	if len(a.own(partition)) > 0 {
+		return
+	}
+	for parent, ok := a.parent(partition); ok; parent, ok = a.parent(parent) {
+		a.leave(parent, 0) // its first, if that was interrupted
+	}
+}
+
+// SplitError is returned if the archive has files of partitions into which some of the log's
+// were split, of which the log does not know.
+type SplitError struct {
+	// Partitions are to be split, in this order.
+	Partitions []int
+}
+
+// Error implements error.
+func (e *SplitError) Error() string {
+	list := strings.Trim(fmt.Sprint(e.Partitions), "[]")
+	return fmt.Sprintf("the archive was continued after partition %d was split, and the database was restored to before that: run `badged partition split %s`, which makes them agree, then repeat this command", e.Partitions[0], list)
+}
+
+// Split returns the partitions that have to be split, in this order, for a log with a
+// partition to have those of which the archive has files. There is none, unless something
+// was archived after a split of which the log does not know, since it was restored to
+// before that.
+func (a *Archive) Split(partition int) (split []int) {
+	for _, number := range a.Numbers() {
+		var through []int
+		for parent, ok := a.parent(number); ok; parent, ok = a.parent(parent) {
+			through = append(through, parent)
+			if parent == partition {
+				split = append(split, through...)
+			}
+		}
+	}
+	slices.Sort(split) // those that come from another have higher numbers
+	return slices.Compact(split)
 }
 
 // parent returns the partition that was split into one.

@@ -151,3 +151,149 @@ func TestSharedFiles(t *testing.T) {
 		t.Errorf("a share of a partition from which it did not come: %v", err)
 	}
 }
+
+// A partition that came from one that was split puts its own file in place of what an
+// interrupted run of before the split has left in the manifest, if that has the same events.
+func TestFilesLeftFromBeforeASplit(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		// written are how many of the events the log has.
+		written int
+		moved   bool // whether the files were moved out of the archive
+		want    string
+	}{
+		{"the same", 3, false, ""},
+		{"others", 2, false, "events_p00.00003.ndjson.zst holds other events than the log: if the database was restored to before it was written, move it out of the archive"},
+		{"others, moved away", 2, true, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a, dir := newArchive(t)
+			var users []string
+			for n := 0; len(users) < 3; n++ {
+				if user := foldtest.User(0, n); eventlog.NewLayout(4, []int{4, 8}).PartitionOf(user) == 4 {
+					users = append(users, user)
+				}
+			}
+			add := func(partition, number int, rs []archive.Record) error {
+				f, err := a.Write(t.Context(), partition, number, each(rs))
+				if err != nil {
+					return err
+				}
+				return a.Add(t.Context(), f)
+			}
+			rs := delivered(t, users...)
+			for n, part := range [][]archive.Record{rs, rs[:1], rs[1:]} {
+				if err := add(0, n+1, part); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tc.moved {
+				for _, name := range []string{"events_p00.00002.ndjson.zst", "events_p00.00003.ndjson.zst"} {
+					if err := os.Remove(filepath.Join(dir, name)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			err := add(4, 2, rs[:tc.written])
+			if tc.want != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.want) {
+					t.Errorf("it ended with %v, want %q", err, tc.want)
+				}
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			if err := a.RemoveStale(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			opened, err := archive.Open(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, f := range opened.Files(4) {
+				names = append(names, strings.TrimSuffix(f.Name, ".ndjson.zst"))
+			}
+			want := []string{"events_p00.00001", "events_p00.00002", "events_p00.00003"}
+			if tc.want == "" {
+				want = []string{"events_p00.00001", "events_p04.00002"}
+			}
+			if !slices.Equal(names, want) {
+				t.Errorf("the files are %v, want %v", names, want)
+			}
+		})
+	}
+}
+
+// A log that was restored to before a split is told which splits it lacks.
+func TestSplitsThatALogLacks(t *testing.T) {
+	a, _ := newArchive(t)
+	rs := delivered(t, foldtest.User(0, 0))
+	for _, p := range []int{0, 16, 5} {
+		f, err := a.Write(t.Context(), p, len(a.Files(p))+1, each(rs))
+		if err == nil {
+			err = a.Add(t.Context(), f)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for p, want := range map[int][]int{0: {0, 8}, 8: {8}, 16: nil, 4: nil, 1: {1}, 5: nil, 2: nil} {
+		if got := a.Split(p); !slices.Equal(got, want) {
+			t.Errorf("for partition %d, %v are to be split, want %v", p, got, want)
+		}
+	}
+	if err, want := (&archive.SplitError{Partitions: []int{0, 4}}).Error(), "run `badged partition split 0 4`, "; !strings.Contains(err, want) {
+		t.Errorf("the error is %q, want %q", err, want)
+	}
+}
+
+// Whatever is killed leaves no file that no run deletes: not a first file of a partition
+// that was split since, one that was written anew, nor the one behind what was cut.
+func TestNothingIsLeftUnnamed(t *testing.T) {
+	a, dir := newArchive(t)
+	rs := delivered(t, foldtest.User(0, 0), foldtest.User(0, 1))
+	write := func(partition, number int) archive.File {
+		t.Helper()
+		f, err := a.Write(t.Context(), partition, number, each(rs))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	add := func(f archive.File) {
+		t.Helper()
+		if err := a.Add(t.Context(), f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(0, 1) // killed before Add; then partition 0 was split, and 8 too
+	add(write(16, 1))
+	first := write(1, 1)
+	add(first)
+	if _, err := a.Replace(t.Context(), first, each(rs)); err != nil { // killed before Adopt
+		t.Fatal(err)
+	}
+	add(write(2, 1))
+	write(2, 2) // killed before Add; then partition 2 moved
+	if err := a.Cut(t.Context(), 2, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := archive.Continue(t.Context(), archive.Folder(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if err := again.RemoveStale(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "*"))
+	for i := range left {
+		left[i] = filepath.Base(left[i])
+	}
+	if want := []string{"events_p01.00001.ndjson.zst", "events_p16.00001.ndjson.zst", "lock", "manifest.json"}; err != nil || !slices.Equal(left, want) {
+		t.Errorf("the files are %v, want %v: %v", left, want, err)
+	}
+}

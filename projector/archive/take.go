@@ -15,6 +15,12 @@ func (a *Archive) Take(ctx context.Context, from *Archive, files []File) error {
 		return err
 	}
 	for _, f := range files {
+		a.expect(f.Name)
+	}
+	if err := a.save(ctx); err != nil {
+		return err
+	}
+	for _, f := range files {
 		if err := a.takeFile(ctx, from, f); err != nil {
 			return fmt.Errorf("copy archive file %s: %w", from.path(f), err)
 		}

@@ -21,12 +21,12 @@ import (
 	"github.com/badged/badged/projector/splitting"
 )
 
-// RestoreConfig configures a restore. Pool, Log and Store are required.
+// RestoreConfig configures a restore. Into and From are required.
 type RestoreConfig struct {
-	Pool *pgxpool.Pool
-	Log  *events.Log
-	// Store has the archive.
-	Store archive.Store
+	// Into are all databases of the cluster, or the only one.
+	Into []Empty
+	// From are the archives of all shards that the log was on, in any order.
+	From []archive.Store
 
 	// Progress, if not nil, receives the progress, and Filled is called with each
 	// partition whose rows have been sent. Nothing is stored until Restore returns.
@@ -34,64 +34,164 @@ type RestoreConfig struct {
 	Filled   func(partition int)
 }
 
-// Restored is what Restore has appended.
+// Empty is a database to restore into.
+type Empty struct {
+	// Shard is its name, "" if it is the only one.
+	Shard string
+	Pool  *pgxpool.Pool
+	Log   *events.Log
+}
+
+// Restored is what Restore has appended to a database.
 type Restored struct {
 	Partitions int   `json:"partitions"`
 	Files      int   `json:"files"`
 	Events     int64 `json:"events"`
+	// Without are the partitions of which no archive has anything.
+	Without []int `json:"without,omitempty"`
 }
 
-// Restore appends all events of an archive to an empty log: the rows of each
+// Restore appends all events of archives to an empty log: the rows of each
 // partition to the same partition, in the same order, with everything the archive
-// has of them. So folding gives the numbers that the archived log gave. The
-// directory of rooms gets the partitions that the archived joins had added to it.
+// has of them, whichever shard the partition was on. So folding gives the numbers that
+// the archived log gave. The directories of rooms get the partitions that the archived
+// joins had added to them.
 //
-// It is one transaction, so that no message to a room finds only a part of the
-// room's members, and an interrupted restore leaves nothing. Publishers wait until
-// it ends. It fails if the log has ever had an event, if the database has another
-// number of partitions, or if a file of the archive is missing or damaged. Partitions
-// that were split when the log was archived it splits first.
-func Restore(ctx context.Context, cfg RestoreConfig) (Restored, error) {
-	a, err := openComplete(ctx, cfg.Store, cfg.Log.Partitions())
-	if err != nil {
-		return Restored{}, err
-	}
-	if err := splitAs(ctx, cfg, a); err != nil {
-		return Restored{}, err
-	}
-	job, err := rebuild.NewJob(ctx, rebuild.Config{Pool: cfg.Pool, Log: cfg.Log, Progress: cfg.Progress}, "badged restore")
-	if err != nil {
-		return Restored{}, err
-	}
-	defer job.Close(ctx)
+// It is one transaction in each database, and they are committed together, so that no
+// message to a room finds only a part of the room's members, and an interrupted restore
+// leaves nothing. Publishers wait until it ends. It fails if a log has ever had an event,
+// if the databases have another number of partitions, or if a file of the archives is
+// missing or damaged. Partitions that were split when the log was archived it splits first.
+// The results are those of the databases in their order.
+func Restore(ctx context.Context, cfg RestoreConfig) ([]Restored, error) {
 	if cfg.Filled == nil {
 		cfg.Filled = func(int) {}
 	}
-	for _, p := range a.Numbers() {
-		if !covers(job.Held, p, a.Partitions()) {
-			return Restored{}, fmt.Errorf("the archive has partition %d, which this shard does not hold: restore into a cluster whose shards hold what they held when the log was archived (`badged partition split` and `badged partition move` arrange that), and move partitions afterwards", p)
+	r := &restore{cfg: cfg, done: make([]Restored, len(cfg.Into))}
+	for _, store := range cfg.From {
+		a, err := openComplete(ctx, store, cfg.Into[0].Log.Partitions())
+		if err != nil {
+			return nil, err
+		}
+		r.archives = append(r.archives, a)
+	}
+	for _, d := range cfg.Into {
+		if err := d.named(r.splitAs(ctx, d)); err != nil {
+			return nil, err
 		}
 	}
-	done := Restored{Partitions: len(job.Held)}
-	err = pgx.BeginFunc(ctx, job.Conn, func(tx pgx.Tx) error {
-		if err := claimLog(ctx, tx, job.Held); err != nil {
-			return err
+	for _, d := range cfg.Into {
+		job, err := rebuild.NewJob(ctx, rebuild.Config{Pool: d.Pool, Log: d.Log, Progress: cfg.Progress}, "badged restore")
+		if err != nil {
+			return nil, d.named(err)
 		}
-		for _, p := range job.Held {
-			r := restoring{tx: tx, partition: p, rooms: map[string]struct{}{}, progress: job.Config.Progress}
-			if err := r.fill(ctx, a); err != nil {
-				return fmt.Errorf("restore partition %d: %w", p, err)
+		defer job.Close(ctx)
+		r.jobs = append(r.jobs, job)
+		r.held = append(r.held, job.Held...)
+	}
+	for _, a := range r.archives {
+		for _, p := range a.Numbers() {
+			if !covers(r.held, p, a.Partitions()) {
+				return nil, fmt.Errorf("the archive has partition %d, which no database holds: `badged partition list` says why", p)
 			}
-			done.Files += len(a.Files(p))
-			done.Events += r.events
-			cfg.Filled(p)
+		}
+	}
+	if err := r.into(ctx, 0); err != nil {
+		return nil, err
+	}
+	return r.done, nil
+}
+
+// restore is a call of Restore.
+type restore struct {
+	cfg      RestoreConfig
+	archives []*archive.Archive
+	jobs     []*rebuild.Job
+	// held are the partitions of all databases.
+	held []int
+	// committed is the name of a database that has its log, nil until there is one.
+	committed *string
+	done      []Restored
+}
+
+// named says which database an error is about, if there are several.
+func (d *Empty) named(err error) error {
+	if err == nil || d.Shard == "" {
+		return err
+	}
+	return fmt.Errorf("shard %s: %w", d.Shard, err)
+}
+
+// into fills a database and those behind it, each in a transaction within that of the one
+// before.
+func (r *restore) into(ctx context.Context, i int) error {
+	if i == len(r.jobs) {
+		for n := range r.jobs {
+			for _, p := range r.jobs[n].Held {
+				if err := r.fill(ctx, n, p); err != nil {
+					return r.cfg.Into[n].named(fmt.Errorf("restore partition %d: %w", p, err))
+				}
+			}
 		}
 		return nil
-	})
-	if err != nil {
-		return Restored{}, err
 	}
-	return done, nil
+	job, d := r.jobs[i], r.cfg.Into[i]
+	filled := false
+	err := pgx.BeginFunc(ctx, job.Conn, func(tx pgx.Tx) error {
+		if err := claimLog(ctx, tx, job.Held); err != nil {
+			return d.named(err)
+		}
+		err := r.into(ctx, i+1)
+		filled = err == nil
+		return err
+	})
+	switch {
+	case err == nil:
+		r.committed = &d.Shard
+	case filled && r.committed != nil:
+		return fmt.Errorf("shard %s could not store its log: %w; shard %s has its own: make new databases, and restore again", d.Shard, err, *r.committed)
+	case filled:
+		return d.named(err)
+	}
+	return err
+}
+
+// fill fills a partition of a database. Its transaction is open.
+func (r *restore) fill(ctx context.Context, n, partition int) error {
+	done := &r.done[n]
+	done.Partitions++
+	a := r.archiveOf(partition)
+	if a == nil {
+		if len(r.archives) > 1 || len(r.jobs) > 1 { // else it is the whole archive
+			done.Without = append(done.Without, partition)
+		}
+		r.cfg.Filled(partition)
+		return nil
+	}
+	f := restoring{conn: r.jobs[n].Conn, partition: partition, rooms: map[string]struct{}{}, progress: r.jobs[n].Config.Progress}
+	if err := f.fill(ctx, a); err != nil {
+		return err
+	}
+	done.Files += len(a.Files(partition))
+	done.Events += f.events
+	r.cfg.Filled(partition)
+	return nil
+}
+
+// archiveOf returns the archive that has most of a partition, nil if none has anything. Two
+// have files of it if a command was killed that moved them.
+func (r *restore) archiveOf(partition int) (of *archive.Archive) {
+	most := int64(0)
+	for _, a := range r.archives {
+		n := int64(0)
+		for _, f := range a.Files(partition) {
+			n += f.Events
+		}
+		if n > most {
+			of, most = a, n
+		}
+	}
+	return of
 }
 
 // openComplete opens the archive of a log with so many partitions, and checks all
@@ -115,36 +215,36 @@ func openComplete(ctx context.Context, store archive.Store, partitions int) (*ar
 	return a, nil
 }
 
-// splitAs splits the partitions of an empty log that were split in that of the archive.
-func splitAs(ctx context.Context, cfg RestoreConfig, a *archive.Archive) error {
+// splitAs splits the partitions of an empty log that were split in that of the archives.
+func (r *restore) splitAs(ctx context.Context, d Empty) error {
 	for {
-		held, err := eventlog.Held(ctx, cfg.Pool)
+		held, err := eventlog.Held(ctx, d.Pool)
 		if err != nil {
 			return err
 		}
 		whole := -1
-		for _, p := range a.Numbers() {
-			for parent, ok := eventlog.Parent(p, a.Partitions()); ok; parent, ok = eventlog.Parent(parent, a.Partitions()) {
-				if slices.Contains(held, parent) {
-					whole = parent
+		for _, a := range r.archives {
+			for _, p := range held {
+				if len(a.Split(p)) > 0 {
+					whole = p
 				}
 			}
 		}
 		if whole < 0 {
 			return nil
 		}
-		if err := wantUnused(ctx, cfg.Pool, whole); err != nil {
+		if err := wantUnused(ctx, d.Pool, whole); err != nil {
 			return err
 		}
 		blocked := func(pid int, application string) {
-			if cfg.Progress != nil {
-				cfg.Progress.Blocked(whole, pid, application)
+			if r.cfg.Progress != nil {
+				r.cfg.Progress.Blocked(whole, pid, application)
 			}
 		}
-		if _, err := splitting.Split(ctx, splitting.Config{Pool: cfg.Pool, Log: cfg.Log, Partition: whole, Blocked: blocked}); err != nil {
+		if _, err := splitting.Split(ctx, splitting.Config{Pool: d.Pool, Log: d.Log, Partition: whole, Blocked: blocked}); err != nil {
 			return fmt.Errorf("split the partition as it is in the archive: %w", err)
 		}
-		if err := cfg.Log.Refresh(ctx); err != nil {
+		if err := d.Log.Refresh(ctx); err != nil {
 			return err
 		}
 	}
@@ -201,7 +301,7 @@ func claimLog(ctx context.Context, tx pgx.Tx, partitions []int) error {
 
 // restoring fills the log of a partition.
 type restoring struct {
-	tx        pgx.Tx
+	conn      *pgx.Conn // with an open transaction
 	partition int
 	progress  replay.Progress
 	events    int64
@@ -250,7 +350,7 @@ func (r *restoring) add(ctx context.Context, records []archive.Record, shares bo
 			added += len(row)
 		}
 	}
-	if _, err := r.tx.CopyFrom(ctx, pgx.Identifier{"badged", events.Topic(r.partition)}, restoredColumns, pgx.CopyFromRows(rows)); err != nil {
+	if _, err := r.conn.CopyFrom(ctx, pgx.Identifier{"badged", events.Topic(r.partition)}, restoredColumns, pgx.CopyFromRows(rows)); err != nil {
 		return fmt.Errorf("append %d rows: %w", len(rows), err)
 	}
 	r.events += int64(added)
@@ -274,11 +374,7 @@ func (r *restoring) enter(payload []byte) {
 	}
 }
 
-// isLeft reports whether a record has anything.
-func isLeft(r archive.Record) bool {
-	rest, ok := remains.Parse(r.Payload)
-	return !ok || rest.Event != nil || rest.Members != nil
-}
+func isLeft(r archive.Record) bool { return r.Left() }
 
 // rowOf returns the row that records were.
 func rowOf(records []archive.Record) []any {
@@ -310,7 +406,7 @@ func standsAlone(payload []byte) bool {
 func (r *restoring) addRooms(ctx context.Context) error {
 	const atOnce = 10_000
 	for rooms := range slices.Chunk(slices.Sorted(maps.Keys(r.rooms)), atOnce) {
-		if _, err := r.tx.Exec(ctx, statements.Get("add a partition to rooms"), rooms, r.partition); err != nil {
+		if _, err := r.conn.Exec(ctx, statements.Get("add a partition to rooms"), rooms, r.partition); err != nil {
 			return fmt.Errorf("add the partition to %d rooms: %w", len(rooms), err)
 		}
 	}

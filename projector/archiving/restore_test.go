@@ -33,7 +33,11 @@ func restored(t testing.TB, dir string) *projectortest.Database {
 }
 
 func tryRestore(ctx context.Context, d *projectortest.Database, dir string, filled func(int)) (archiving.Restored, error) {
-	return archiving.Restore(ctx, archiving.RestoreConfig{Pool: d.Pool, Log: d.Log, Store: archive.Folder(dir), Filled: filled})
+	done, err := archiving.Restore(ctx, archiving.RestoreConfig{Into: []archiving.Empty{{Pool: d.Pool, Log: d.Log}}, From: []archive.Store{archive.Folder(dir)}, Filled: filled})
+	if err != nil {
+		return archiving.Restored{}, err
+	}
+	return done[0], nil
 }
 
 // rowsOf returns what an archive has of the log of a partition.

@@ -86,6 +86,9 @@ type Result struct {
 	LogRows int64 `json:"log_rows"`
 	// Resumed is set if an earlier call had begun the move.
 	Resumed bool `json:"resumed"`
+	// Split is set if the partition was split since an earlier move, of which old rows were
+	// deleted from From.
+	Split bool `json:"split,omitempty"`
 	// Paused is for how long publishers to the partition waited, until the target had it,
 	// and FoldingPaused for how long nothing folded it, until a server owned it there. Zero
 	// if an earlier call had made the switch; FoldingPaused also if no server owned it
@@ -101,6 +104,7 @@ type Result struct {
 var (
 	ErrUnknownShard     = errors.New("there is no such shard")
 	ErrUnknownPartition = errors.New("there is no such partition")
+	ErrWasSplit         = errors.New("the partition was split already")
 	ErrSameShard        = errors.New("the partition is there already")
 	ErrAway             = errors.New("the shard cannot be reached")
 	ErrOtherMove        = errors.New("the partition is being moved elsewhere")
@@ -143,10 +147,13 @@ type mover struct {
 	source, target *side
 	// closed is when the gate was closed, zero if an earlier call had made the switch.
 	closed time.Time
-	// leftOver is set if the source gave the partition to another shard than the target,
-	// and only its old rows are to be deleted.
+	// leftOver is set if the source gave the partition to another shard than the target, or
+	// it was split since, and only its old rows are to be deleted.
 	leftOver bool
-	columns  map[string]follow.Columns
+	// splitAt is the revision at which the map says that the partition was split, 0 if it
+	// was not.
+	splitAt int64
+	columns map[string]follow.Columns
 }
 
 // side is one of the two shards.
@@ -156,10 +163,12 @@ type side struct {
 
 	conn *pgx.Conn
 	// cluster is the id of its cluster, holds whether it has the partition, revision that
-	// of its map, and move what it knows of a move.
+	// of its map, split whether this says that the partition was split, and move what it
+	// knows of a move.
 	cluster    string
 	holds      bool
 	revision   int64
+	split      bool
 	partitions int
 	move       move
 }
@@ -193,7 +202,7 @@ const application = "badged partition move"
 func (s *side) look(ctx context.Context, q events.Querier, partition int) error {
 	var name, cluster *string
 	s.move = move{}
-	err := q.QueryRow(ctx, statements.Get("look"), partition).Scan(&name, &cluster, &s.holds, &s.revision, &s.partitions,
+	err := q.QueryRow(ctx, statements.Get("look"), partition).Scan(&name, &cluster, &s.holds, &s.revision, &s.split, &s.partitions,
 		&s.move.id, &s.move.role, &s.move.source, &s.move.target, &s.move.revision, &s.move.state,
 		&s.move.copied.TransactionID, &s.move.copied.Offset, &s.move.rows, &s.move.behind, &s.move.epoch, &s.move.settled)
 	switch {
@@ -230,6 +239,9 @@ func open(ctx context.Context, cfg Config) (m *mover, err error) {
 		if m.p < 0 {
 			return nil, fmt.Errorf("%w as %d", ErrUnknownPartition, m.p)
 		}
+		if one.split {
+			m.splitAt = max(m.splitAt, one.revision)
+		}
 		if s.Name == cfg.To {
 			m.target = one
 			continue
@@ -241,11 +253,11 @@ func open(ctx context.Context, cfg Config) (m *mover, err error) {
 			}
 			m.source = one
 		}
-		if one.move.role == sourceRole && one.move.state == released {
+		if one.move.role == sourceRole && one.move.state == released && one.move.target != "" {
 			left = one
 		}
 	}
-	if m.source == nil && m.target != nil && left != nil && m.leftBy(left) {
+	if (m.source == nil || !m.source.holds) && m.target != nil && left != nil && m.leftBy(left) {
 		m.source, m.leftOver = left, true
 	}
 	switch {
@@ -256,6 +268,12 @@ func open(ctx context.Context, cfg Config) (m *mover, err error) {
 			return nil, fmt.Errorf("both %s and %s say that they have partition %d", m.source.Name, cfg.To, m.p)
 		}
 		return nil, fmt.Errorf("%w: partition %d is on %s", ErrSameShard, m.p, cfg.To)
+	case m.source == nil && m.splitAt > 0:
+		at := m.target.move
+		if at.role == sourceRole && at.state == released && at.target != "" {
+			return nil, fmt.Errorf("%w, and %s has old rows of it: `badged partition move %d --to %s` deletes them", ErrWasSplit, cfg.To, m.p, at.target)
+		}
+		return nil, errors.Join(fmt.Errorf("%w, and no other shard than %s has old rows of partition %d", ErrWasSplit, cfg.To, m.p), away)
 	case m.source == nil && away == nil && m.p >= m.target.partitions:
 		return nil, fmt.Errorf("%w as %d, or it was split", ErrUnknownPartition, m.p)
 	case m.source == nil && away != nil:
@@ -281,10 +299,14 @@ func open(ctx context.Context, cfg Config) (m *mover, err error) {
 }
 
 // leftBy reports whether a shard has only old rows of the partition, which it gave to a
-// shard that has moved it on, and the target has it now.
+// shard that has moved it on, and the target has it now, or which was split since.
 func (m *mover) leftBy(s *side) bool {
-	return m.target.holds && !s.holds && s.cluster == m.target.cluster &&
-		s.move.role == sourceRole && s.move.state == released && s.move.revision < m.target.revision
+	known := m.splitAt
+	if m.target.holds {
+		known = m.target.revision
+	}
+	return !s.holds && s.cluster == m.target.cluster &&
+		s.move.role == sourceRole && s.move.state == released && s.move.revision < known
 }
 
 // open opens the session.
@@ -328,7 +350,7 @@ func (m *mover) run(ctx context.Context) error {
 	} else {
 		m.result.Resumed = true
 	}
-	if !to.holds {
+	if !to.holds && !m.leftOver {
 		if err := m.hold(ctx); err != nil {
 			return fmt.Errorf("partition %d has left %s, and %s has all of it but does not know so: run the command again: %w", m.p, from.Name, to.Name, err)
 		}
@@ -340,7 +362,11 @@ func (m *mover) run(ctx context.Context) error {
 		resumed := follow.Resumed(ctx, to.Pool, m.closed, m.p)
 		defer func() { m.result.FoldingPaused = resumed() }()
 	}
+	m.result.Split = m.leftOver && !to.holds
 	if err := m.cleanUp(ctx); err != nil {
+		if m.leftOver && !to.holds {
+			return fmt.Errorf("partition %d was split, but its old rows could not be deleted from %s: run the command again: %w", m.p, from.Name, err)
+		}
 		return fmt.Errorf("partition %d is on %s now, but the old rows could not be deleted from %s: run the command again: %w", m.p, to.Name, from.Name, err)
 	}
 	return nil

@@ -5,6 +5,7 @@
 SELECT (SELECT name FROM badged.shard), (SELECT cluster::text FROM badged.shard),
     EXISTS (SELECT FROM badged.partitions WHERE partition_id = $1),
     coalesce((SELECT revision FROM badged.shard_partitions WHERE partition_id = $1), 0),
+    EXISTS (SELECT FROM badged.shard_partitions WHERE partition_id = $1 AND shard = '' AND revision > 0),
     (SELECT partitions FROM badged.settings),
     coalesce(m.move_id::text, ''), coalesce(m.role, ''), coalesce(m.source, ''), coalesce(m.target, ''), coalesce(m.revision, 0), coalesce(m.state, ''),
     coalesce(m.copied_id, 0), coalesce(m.copied_offset, 0), coalesce(m.copied_rows, 0), coalesce(m.behind, 0), coalesce(m.epoch, ''),

@@ -42,11 +42,17 @@ const (
 	Switched State = "switching"
 	// LeftOver: the target has it, and the source still has old rows.
 	LeftOver State = "cleaning"
+	// Splitting: a shard has it, and it is being split, or that was interrupted.
+	Splitting State = "splitting"
+	// OldRows: it was split, and the shard still has old rows of it: of a move to To, or of
+	// the split if To is empty.
+	OldRows State = "old rows"
 	// Away: no shard that can be reached has it.
 	Away State = "away"
 )
 
-// List returns the living partitions in their order. Owner returns the name of the shard that the
+// List returns the living partitions in their order, and behind them those that were split
+// and have left old rows, once for each shard that has some. Owner returns the name of the shard that the
 // map gives a partition to. Shards that cannot be reached are in the error, if it is not
 // nil beside partitions.
 func List(ctx context.Context, all []Shard, living []int, owner func(partition int) string) ([]Partition, error) {
@@ -55,10 +61,13 @@ func List(ctx context.Context, all []Shard, living []int, owner func(partition i
 		list[i] = Partition{Partition: p, Shard: owner(p), State: Away}
 	}
 	var errs []error
+	var old []Partition
 	for _, s := range all {
-		if err := look(ctx, s, list); err != nil {
+		left, err := look(ctx, s, list)
+		if err != nil {
 			errs = append(errs, fmt.Errorf("shard %s: %w", s.Name, err))
 		}
+		old = append(old, left...)
 	}
 	for i := range list {
 		// It may have moved on since.
@@ -66,11 +75,13 @@ func List(ctx context.Context, all []Shard, living []int, owner func(partition i
 			list[i].To = list[i].Shard
 		}
 	}
-	return list, errors.Join(errs...)
+	slices.SortStableFunc(old, func(a, b Partition) int { return cmp.Compare(a.Partition, b.Partition) })
+	return append(list, old...), errors.Join(errs...)
 }
 
-// look adds what a shard says.
-func look(ctx context.Context, s Shard, list []Partition) error {
+// look adds what a shard says, and returns the partitions that are not in the list of which
+// it has old rows.
+func look(ctx context.Context, s Shard, list []Partition) (old []Partition, err error) {
 	of := make(map[int]*Partition, len(list))
 	for i := range list {
 		of[list[i].Partition] = &list[i]
@@ -85,7 +96,7 @@ func look(ctx context.Context, s Shard, list []Partition) error {
 		}
 		return nil
 	}); err != nil {
-		return err
+		return nil, err
 	}
 	var n int64
 	rows, _ = s.Pool.Query(ctx, statements.Get("sizes"))
@@ -95,7 +106,7 @@ func look(ctx context.Context, s Shard, list []Partition) error {
 		}
 		return nil
 	}); err != nil {
-		return err
+		return nil, err
 	}
 	if len(folded) > 0 {
 		rows, _ = s.Pool.Query(ctx, strings.Join(folded, ` UNION ALL `))
@@ -103,16 +114,20 @@ func look(ctx context.Context, s Shard, list []Partition) error {
 			of[p].Events = n
 			return nil
 		}); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	var to, role, state string
 	rows, _ = s.Pool.Query(ctx, statements.Get("moves"))
-	_, err := pgx.ForEachRow(rows, []any{&p, &role, &to, &state, &n}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&p, &role, &to, &state, &n}, func() error {
 		switch one := of[p]; {
-		case one == nil: // it was split
+		case one == nil && role == sourceRole && state == released: // it was split
+			old = append(old, Partition{Partition: p, Shard: s.Name, State: OldRows, To: to})
+		case one == nil:
 		case role == targetRole && (state == copying || state == copied || state == ready):
 			one.CopiedRows = n
+		case role == sourceRole && state == copying && to == "":
+			one.State = Splitting
 		case role == sourceRole && state == copying:
 			one.To, one.State = to, Moving
 		case role == sourceRole && state == released && one.State == Serving:
@@ -122,13 +137,13 @@ func look(ctx context.Context, s Shard, list []Partition) error {
 		}
 		return nil
 	})
-	return err
+	return old, err
 }
 
 // stateOf returns a state that a move has given, "" otherwise.
 func stateOf(s State) State {
 	switch s {
-	case Moving:
+	case Moving, Splitting:
 		return s
 	case Switched:
 		return LeftOver

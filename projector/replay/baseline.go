@@ -243,12 +243,18 @@ func archivedFiles(ctx context.Context, q events.Querier, a *archive.Archive, pa
 	if a.LogID() != id && !moved || a.Partitions() != partitions {
 		return nil, fmt.Errorf("the archive belongs to another log: %s with %d partitions, this one is %s with %d", a.LogID(), a.Partitions(), id, partitions)
 	}
+	if split := a.Split(partition); len(split) > 0 {
+		return nil, &archive.SplitError{Partitions: split}
+	}
 	files := a.Files(partition)
 	if len(files) < len(sums) {
 		return nil, fmt.Errorf("the archive of partition %d is incomplete: it has %d of %d files", partition, len(files), len(sums))
 	}
 	for i, sum := range sums {
 		if files[i].SHA256 != sum && files[i].SHA256 != next[i] {
+			if files[i].Replaced() {
+				return nil, fmt.Errorf("the archive of partition %d does not match the log: file %s was written anew when a user was erased, and the database was restored to before that: give the archive as it was then, and erase the user again; or restore the database to a later time", partition, files[i].Name)
+			}
 			return nil, fmt.Errorf("the archive of partition %d does not match the log: file %s has changed since it was written; replace it by an intact copy", partition, files[i].Name)
 		}
 	}

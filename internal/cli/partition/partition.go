@@ -84,6 +84,14 @@ func (c *listCmd) Run(ctx context.Context, streams terminal.Streams) error {
 			state = fmt.Sprintf("moving to %s, which has %s of the log", p.To, terminal.Counted(p.CopiedRows, "row"))
 		case moving.Switched:
 			state = fmt.Sprintf("not served: finish with `badged partition move %d --to %s`", p.Partition, p.To)
+		case moving.Splitting:
+			state = fmt.Sprintf("serving, being split; after an interruption `badged partition split %d` starts over", p.Partition)
+		case moving.OldRows:
+			bytes, events = "", ""
+			state = fmt.Sprintf("was split; `badged partition move %d --to %s` deletes old rows here", p.Partition, p.To)
+			if p.To == "" {
+				state = fmt.Sprintf("was split; `badged partition split %d` deletes old rows here", p.Partition)
+			}
 		case moving.LeftOver:
 			state = fmt.Sprintf("serving; `badged partition move %d --to %s` deletes old rows elsewhere", p.Partition, p.To)
 		}
@@ -161,11 +169,13 @@ func (c *moveCmd) Run(ctx context.Context, streams terminal.Streams) error {
 	defer cluster.Close()
 	all, _ := movingShards(cluster)
 	cfg := moving.Config{Shards: all, Partition: c.Partition, To: c.To}
+	source := cluster.Shard(c.To)
 	if err := cluster.CheckPartition(c.Partition); err != nil {
-		return err
-	}
-	source, err := operators.Holder(cluster, c.Partition)
-	if err != nil && !errors.Is(err, shards.ErrLost) { // that is so between the commits of the two shards
+		if c.Undo || source == nil || cluster.Layout().Split(c.Partition) == "" {
+			return err
+		}
+		// A shard may have old rows of one that was split.
+	} else if source, err = operators.Holder(cluster, c.Partition); err != nil && !errors.Is(err, shards.ErrLost) { // that is so between the commits of the two shards
 		return err
 	}
 	if target := cluster.Shard(c.To); target != nil { // moving.Move names those that there are
@@ -198,6 +208,10 @@ func (c *moveCmd) Run(ctx context.Context, streams terminal.Streams) error {
 
 func printMove(w io.Writer, r moving.Result) error {
 	if r.Paused == 0 {
+		if r.Split {
+			_, err := fmt.Fprintf(w, "partition %d was split: the rows that an earlier move left on %s are deleted\n", r.Partition, r.From)
+			return err
+		}
 		_, err := fmt.Fprintf(w, "partition %d is on %s: an earlier move was finished\n", r.Partition, r.To)
 		return err
 	}

@@ -80,7 +80,12 @@ func (c *splitCmd) Run(ctx context.Context, streams terminal.Streams) error {
 		if s == nil {
 			s = holderOf(cluster, holders, p)
 		}
-		if err = c.split(ctx, streams, s, p, func(r splitting.Result) { done = append(done, r) }); err != nil {
+		if err = c.split(ctx, streams, s, p, func(r splitting.Result) {
+			done = append(done, r)
+			for _, child := range r.Into { // which may be next
+				holders[child] = s
+			}
+		}); err != nil {
 			break
 		}
 	}

@@ -16,6 +16,8 @@ var (
 	splitShares = check{"./projector/splitting", "^TestSplitSharesWhatIsBesideTheBadges$", false}
 	splitLoad   = check{"./projector/splitting", "^TestSplitUnderLoad$", false}
 	splitHealed = check{"./projector/splitting", "^TestSplitKeepsHealedUsers$", false}
+	splitLeft   = check{"./projector/moving", "^(TestOldRowsOfAPartitionThatWasSplit|TestListedSplits)$", false}
+	filesLeft   = check{"./projector/archive", "^(TestFilesLeftFromBeforeASplit|TestNothingIsLeftUnnamed|TestSplitsThatALogLacks|TestWriteAgain)$", false}
 	splitStates = check{"./internal/shards", "^TestStatesAreReadWhileTheirPartitionIsSplit$", false}
 )
 
@@ -31,5 +33,13 @@ var splitMutants = []mutant{
 	{"the switch copies nothing of what has changed last", []edit{{splitSwitchFile, "s.round(ctx, tx, at, math.MaxInt32)", "s.round(ctx, tx, at, math.MaxInt32*0)"}}, splitLoad},
 	{"both partitions count what was folded before the split", []edit{{splitSQLFile, "SET folded = (folded + $1) / 2, counted = counted - folded + (folded + $1) / 2'", "SET folded = folded + 0 * $1'"}}, splitShares},
 	{"an export has a row for each copy of it", []edit{{erasureFile, "EXISTS (SELECT FROM badged.partitions AS p WHERE p.partition_id = t.partition_id)", "true"}}, splitHealed},
+	{"old rows of a partition that was split cannot be deleted", []edit{{"projector/moving/moving.go", "known := m.splitAt", "known := 0 * m.splitAt"}}, splitLeft},
+	{"a split is listed as a move", []edit{{"projector/moving/plan.go", `role == sourceRole && state == copying && to == "":`, "false:"}}, splitLeft},
+	{"a file replaces one that has other events", []edit{{"projector/archive/add.go", "if next < len(present) {", "if false {"}}, filesLeft},
+	{"a file follows one that was moved away", []edit{{"projector/archive/add.go", "if len(present) < i {", "if false {"}}, filesLeft},
+	{"an interrupted first file of before a split stays", []edit{{"projector/archive/split.go", "		a.leave(parent, 0) // its first", "		_ = parent // its first"}}, filesLeft},
+	{"an interrupted erasure leaves its file", []edit{{"projector/archive/replace.go", "	a.expect(next.Name)\n", ""}}, filesLeft},
+	{"a partition that moves leaves an interrupted file", []edit{{"projector/archive/replace.go", "	a.leave(partition, len(a.own(partition)))\n", ""}}, filesLeft},
+	{"a log is told of one split of two", []edit{{"projector/archive/split.go", "split = append(split, through...)", "split = append(split, parent)"}}, filesLeft},
 	{"a read that meets a split waits in vain", []edit{{"internal/shards/reading.go", "	if err != nil && !r.cluster.Layout().Lives(partition) {\n", "	if false {\n"}}, splitStates},
 }

@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/bucket"
+	"github.com/badged/badged/internal/cli/connect"
+	"github.com/badged/badged/internal/cli/terminal"
+	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/operators"
+	"github.com/badged/badged/internal/progress"
+	"github.com/badged/badged/internal/shards"
+	"github.com/badged/badged/projector/archive"
+	"github.com/badged/badged/projector/archiving"
+)
+
+// restoreCmd is `badged restore`.
+type restoreCmd struct {
+	config.Database `embed:""`
+	From            []string `help:"Archive, a directory or s3://bucket/prefix; may be given more than once." required:"" sep:"none" placeholder:"DIR" env:"-"`
+	archiveKeys     `embed:""`
+	JSON            bool `name:"json" help:"Print the summary as JSON." env:"-"`
+	Quiet           bool `short:"q" help:"Show no progress." env:"-"`
+}
+
+// Validate implements kong's validation.
+func (c *restoreCmd) Validate() error {
+	errs := []error{c.Database.Validate()}
+	for _, from := range c.From {
+		if err := bucket.Check(from); err != nil {
+			errs = append(errs, fmt.Errorf("--from: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Run restores the log and prints what it has appended.
+func (c *restoreCmd) Run(ctx context.Context, streams Streams) error {
+	cluster, err := connect.Shards(ctx, c.Database)
+	if err != nil {
+		return err
+	}
+	defer cluster.Close()
+	if err := errors.Join(operators.Gone(cluster), operators.Lost(cluster)); err != nil {
+		return fmt.Errorf("restoring needs all shards: %w", err)
+	}
+	cfg := archiving.RestoreConfig{}
+	if cfg.From, err = c.sources(ctx, cluster); err != nil {
+		return fmt.Errorf("--from: %w", err)
+	}
+	var watched io.Writer
+	if !c.Quiet {
+		watched = streams.Err
+	}
+	meter := progress.New(watched, "restore", nil)
+	defer meter.Close()
+	held := 0
+	for _, s := range cluster.Shards() {
+		held += len(s.Held())
+		cfg.Into = append(cfg.Into, archiving.Empty{Shard: s.Name, Pool: s.Pool, Log: s.Log})
+	}
+	partitions := admin.BeginPartitions(meter, "restore", held, true)
+	cfg.Progress, cfg.Filled = partitions, func(int) { partitions.Finish(1) }
+	all, err := c.restore(ctx, cluster, cfg)
+	meter.Close()
+	if err != nil {
+		return err
+	}
+	var sum archiving.Restored
+	for _, done := range all {
+		sum.Partitions += done.Partitions
+		sum.Files += done.Files
+		sum.Events += done.Events
+		sum.Without = append(sum.Without, done.Without...)
+	}
+	return c.print(streams.Out, sum)
+}
+
+// restore restores the log, with a record in the audit trail of each shard.
+func (c *restoreCmd) restore(ctx context.Context, cluster *shards.Cluster, cfg archiving.RestoreConfig) (all []archiving.Restored, err error) {
+	run := func(ctx context.Context) error {
+		all, err = archiving.Restore(ctx, cfg)
+		return err
+	}
+	for i, s := range cluster.Shards() {
+		inner := run
+		run = func(ctx context.Context) error {
+			return admin.Audited(ctx, s.Pool, admin.OSUser(), "restore", map[string]any{"from": c.From}, func(ctx context.Context) (any, error) {
+				if err := inner(ctx); err != nil {
+					return nil, err
+				}
+				return all[i], nil
+			})
+		}
+	}
+	return all, run(ctx)
+}
+
+// sources returns the archives: those that are named, and of one that is none those of the
+// shards in it.
+func (c *restoreCmd) sources(ctx context.Context, cluster *shards.Cluster) (from []archive.Store, err error) {
+	for _, location := range c.From {
+		places := []string{location}
+		for _, s := range cluster.Shards() {
+			if s.Name != "" {
+				places = append(places, operators.ArchiveOf(s, location))
+			}
+		}
+		before := len(from)
+		var none error
+		for i, place := range places {
+			store, err := c.store(place)
+			if err == nil {
+				_, err = archive.OpenStore(ctx, store)
+			}
+			if errors.Is(err, archive.ErrNone) {
+				none = errors.Join(none, err)
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			from = append(from, store)
+			if i == 0 {
+				break
+			}
+		}
+		if len(from) == before {
+			return nil, fmt.Errorf("%w; if the shards had other names, give --from for the archive of each", none)
+		}
+	}
+	return from, nil
+}
+
+// print prints the summary.
+func (c *restoreCmd) print(w io.Writer, done archiving.Restored) error {
+	if c.JSON {
+		return json.NewEncoder(w).Encode(done)
+	}
+	_, err := fmt.Fprintf(w, "%s of %s restored from %s; projectors fold them next, and badged lag shows how far they are\n",
+		terminal.Counted(done.Events, "event"), terminal.Counted(int64(done.Partitions), "partition"), terminal.Counted(int64(done.Files), "file"))
+	if err == nil && len(done.Without) > 0 {
+		_, err = fmt.Fprintf(w, "the archives have nothing of the partitions %s: nothing was archived of them, or the archive of another shard is missing\n", shards.List(done.Without))
+	}
+	return err
+}

@@ -1,0 +1,270 @@
+package tests
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"filippo.io/age"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/eventlog"
+)
+
+// archiveKeysIn makes a file of keys.
+func archiveKeysIn(t *testing.T) string {
+	t.Helper()
+	id, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(file, []byte(id.String()+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// usersOfParts returns users by the partition that has them once a partition of 4 was split.
+func usersOfParts(partition int) map[int]string {
+	a, b, _ := eventlog.Children(partition, 4)
+	layout, in := eventlog.NewLayout(4, []int{a, b}), map[int]string{}
+	for n := 0; len(in) < 2; n++ {
+		if user := fmt.Sprint("user-", n); events.PartitionOf(user, 4) == partition {
+			in[layout.PartitionOf(user)] = user
+		}
+	}
+	return in
+}
+
+// A database that was restored from a base backup of before a split is told of it by the
+// encrypted archive of afterwards. Split again, it agrees with the archive, whose files of
+// what the database has lost are found, and nothing is deleted unasked. Not parallel: a range
+// is complete only once all older transactions have ended.
+func TestArchiveOfADatabaseRestoredToBeforeASplit(t *testing.T) {
+	dir := openDir(t)
+	pgdata, kept := filepath.Join(dir, "live", "pgdata"), filepath.Join(dir, "kept")
+	pg := postgresIn(t, filepath.Join(dir, "live"))
+	archive, keys := filepath.Join(t.TempDir(), "archive"), archiveKeysIn(t)
+	in := usersOfParts(0)
+	first, second := in[4], in[8]
+	p := serve(t, pg.URL())
+	run := func(args ...string) (out, stderr string, code int) {
+		t.Helper()
+		return command(t, append(args, "--quiet", "--archive-keys="+keys, "--database-url="+pg.URL())...)
+	}
+	done := func(args ...string) string {
+		t.Helper()
+		out, stderr, code := run(args...)
+		if code != 0 {
+			t.Fatalf("badged %v exits with %d:\n%s%s", args, code, out, stderr)
+		}
+		return out
+	}
+	cut := []string{"archive", "--older-than=1ns", "--to=" + archive}
+	said := 0
+	say := func() {
+		t.Helper()
+		said++
+		publish(t, p, delivered("c", said, fmt.Sprintf("%q,%q", first, second)))
+		for _, u := range []string{first, second} {
+			awaitTotalOf(t, p, u, int64(said))
+		}
+	}
+	say()
+	cutLog(t, pg.URL())
+	done(cut...)
+	say()
+	baseBackup(t, pg, kept)
+	if _, _, code := command(t, "partition", "split", "0", "--quiet", "--database-url="+pg.URL()); code != 0 {
+		t.Fatal("it was not split")
+	}
+	say()
+	cutLog(t, pg.URL())
+	done(cut...)
+	say()
+
+	p.kill()
+	pg.Kill()
+	if err := os.RemoveAll(pgdata); err != nil {
+		t.Fatal(err)
+	}
+	copyTree(t, filepath.Join(kept, "pgdata"), pgdata)
+	if err := pg.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p = serve(t, pg.URL())
+	said = 2
+	const again = "run `badged partition split 0`, which makes them agree, then repeat this command"
+	for _, args := range [][]string{{"verify", "--archive=" + archive}, {"rebuild", "--archive=" + archive}, cut} {
+		if _, stderr, code := run(args...); code != 1 || !strings.Contains(stderr, again) {
+			t.Errorf("%v exits with %d: %s", args, code, stderr)
+		}
+	}
+	must(t, "partition", "split", "0", "--quiet", "--database-url="+pg.URL())
+	agrees := func() {
+		t.Helper()
+		for _, args := range [][]string{{"verify"}, {"rebuild"}, {"verify", "--archive=" + archive}, {"rebuild", "--archive=" + archive}} {
+			if out := done(args...); !strings.Contains(out, "no difference") {
+				t.Errorf("%v prints %s", args, out)
+			}
+		}
+		for _, u := range []string{first, second} {
+			out := must(t, "user", "explain", u, "--archive="+archive, "--archive-keys="+keys, "--database-url="+pg.URL())
+			if !strings.Contains(out, fmt.Sprintf("c adds %d: %[1]d unread", said)) || strings.Contains(out, "Events appended until ") {
+				t.Errorf("of %s it explains\n%s", u, out)
+			}
+		}
+	}
+	agrees()
+	say() // again
+	cutLog(t, pg.URL())
+	for _, p := range []int{4, 8} {
+		file := filepath.Join(archive, events.Topic(p)+".00002.ndjson.zst")
+		if _, stderr, code := run(cut...); code != 1 || !strings.Contains(stderr, file+" holds other events than the log: if the database was restored to before it was written, move it out of the archive") {
+			t.Errorf("archiving exits with %d: %s", code, stderr)
+		}
+		if err := os.Rename(file, filepath.Join(t.TempDir(), "kept")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done(cut...)
+	agrees()
+
+	must(t, "user", "erase", first, "--archive="+archive, "--archive-keys="+keys, "--database-url="+pg.URL())
+	for _, args := range [][]string{{"verify", "--archive=" + archive}, {"rebuild", "--archive=" + archive}} {
+		if out := done(args...); !strings.Contains(out, "no difference") {
+			t.Errorf("%v prints %s", args, out)
+		}
+	}
+	named(t, archive, 3)
+	for flag, want := range map[string]string{
+		"":                                   "manifest.json is encrypted: give the file of its keys with --archive-keys",
+		"--archive-keys=" + archiveKeysIn(t): "manifest.json is encrypted with another key than age1",
+	} {
+		args := []string{"verify", "--quiet", "--archive=" + archive, "--database-url=" + pg.URL()}
+		if flag != "" {
+			args = append(args, flag)
+		}
+		if _, stderr, code := command(t, args...); code != 1 || !strings.Contains(stderr, want) {
+			t.Errorf("with %q, verifying exits with %d: %s", flag, code, stderr)
+		}
+	}
+}
+
+// named fails the test unless an archive has at least so many files, and no others than its
+// manifest and lock.
+func named(t *testing.T, dir string, least int) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := 0
+	for _, e := range entries {
+		switch name := e.Name(); {
+		case strings.HasSuffix(name, ".ndjson.zst"):
+			files++
+		case name != "manifest.json" && name != "lock":
+			t.Errorf("the archive has %s", name)
+		}
+	}
+	if files < least {
+		t.Errorf("the archive has %d files, want %d or more", files, least)
+	}
+}
+
+// The archives of two shards, of which one has a partition that came from one that was split
+// on the other, fill a new cluster, one with other names, and a single database: every badge
+// is right. Not parallel, as above.
+func TestArchiveOfSplitPartitionsIsRestored(t *testing.T) {
+	database := stack(pgtest.NewDBs(t, sharded(2)))
+	dir := filepath.Join(t.TempDir(), "archive")
+	c := newCrowd(t, serve(t, database))
+	c.users = c.users[:8*partitions]
+	p, member := c.partitionOfA(database)
+	first, second, _ := eventlog.Children(p, partitions)
+	on := "--database-url=" + database
+	posts := 0
+	say := func() {
+		t.Helper()
+		for part := range slices.Chunk(c.users, 20) {
+			publish(t, c.p, delivered("c", int(c.delivered[part[0]])+1, `"`+strings.Join(part, `","`)+`"`))
+			for _, u := range part {
+				c.delivered[u]++
+			}
+		}
+		posts++
+		publish(t, c.p, posted("hall", posts, "bot"))
+	}
+	publish(t, c.p, joined("hall", fmt.Sprintf("%q,%q", member, c.users[0])))
+	rooms := func() {
+		for _, u := range []string{member, c.users[0]} {
+			c.delivered[u] += int64(posts)
+			c.changes[u] = 1
+		}
+	}
+	say()
+	archived := func() {
+		t.Helper()
+		for user, want := range c.delivered {
+			for range polls(t, user+" to have its messages") {
+				if c.badge(user).Total >= want {
+					break
+				}
+			}
+		}
+		cutLog(t, database)
+		must(t, archiving(database, dir)...)
+	}
+	archived()
+	must(t, "partition", "split", fmt.Sprint(p), "--quiet", on)
+	must(t, "partition", "move", fmt.Sprint(second), "--to=b", "--quiet", on)
+	say()
+	rooms()
+	c.check()
+	archived()
+	if out := must(t, "verify", "--quiet", "--archive="+dir, on); !strings.Contains(out, "no difference") {
+		t.Errorf("verify says\n%s", out)
+	}
+	if want := fmt.Sprintf("partition %d was split into %d and %d", p, first, second); true {
+		if _, stderr, code := command(t, "partition", "move", fmt.Sprint(p), "--to=b", "--quiet", on); code != 1 || !strings.Contains(stderr, "no other shard than b has old rows") {
+			t.Errorf("moving a partition of which %s exits with %d: %s", want, code, stderr)
+		}
+	}
+	c.p.kill()
+	for _, tc := range []struct {
+		name string
+		into []string // the flags that name the databases
+		from []string
+	}{
+		{"a new cluster", shardFlags(pgtest.NewDBs(t, sharded(2))), []string{"--from=" + dir}},
+		{"a single database", []string{"--database-url=" + oneDatabase(t)}, []string{"--from=" + dir + "/a", "--from=" + dir + "/b"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if out := must(t, append(append([]string{"restore", "--quiet"}, tc.from...), tc.into...)...); !strings.Contains(out, fmt.Sprintf(" of %d partitions restored from ", partitions+1)) || strings.Contains(out, "have nothing of") {
+				t.Errorf("restoring prints %s", out)
+			}
+			c.t, c.p = t, launch(t, nil, append([]string{"serve", "--listen=127.0.0.1:0"}, tc.into...)...)
+			c.check()
+			if out := must(t, append([]string{"verify", "--quiet"}, tc.into...)...); !strings.Contains(out, "no difference") {
+				t.Errorf("verify says\n%s", out)
+			}
+			if _, stderr, code := command(t, append(append([]string{"restore", "--quiet"}, tc.from...), tc.into...)...); code != 1 || !strings.Contains(stderr, "has events already") {
+				t.Errorf("again it exits with %d: %s", code, stderr)
+			}
+		})
+	}
+	other := "--database-url=" + oneDatabase(t)
+	if _, stderr, code := command(t, "restore", "--quiet", "--from="+dir, other); code != 1 || !strings.Contains(stderr, "give --from for the archive of each") {
+		t.Errorf("of a place without an archive it exits with %d: %s", code, stderr)
+	}
+	// One of the two shards is forgotten.
+	if out := must(t, "restore", "--quiet", "--from="+dir+"/b", "--from="+dir+"/b", other); !strings.Contains(out, "the archives have nothing of the partitions ") {
+		t.Errorf("of one of two shards it prints %s", out)
+	}
+}
