@@ -24,6 +24,7 @@ import (
 	"github.com/badged/badged/internal/auth"
 	"github.com/badged/badged/internal/backpressure"
 	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/grouping"
 	"github.com/badged/badged/internal/httpapi"
 	"github.com/badged/badged/internal/inbound"
 	"github.com/badged/badged/internal/keyring"
@@ -49,7 +50,9 @@ type App struct {
 	identity  shards.Guard
 	databases []*database
 	// share bounds the projectors of several databases.
-	share     *projector.Share
+	share *projector.Share
+	// turns are those of their appends of parts of large calls.
+	turns     *grouping.Turns
 	timelines pgfault.Timelines
 	bus       pubsub.Bus
 	publisher *publisher
@@ -155,7 +158,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	a.publisher = newPublisher(a.bus, a.registry, log)
 	a.publisher.remote, a.publisher.traces = cfg.RedisURL != "", a.traces
 	appender := shards.NewAppender(a.cluster, a.appendTo)
-	a.publisher.appendAll = appender.Append
+	a.publisher.appendAll = a.inTurns(appender.Append)
 	if a.cluster.Sharded() {
 		a.stage("messages that wait for shards", appender.DeliverWaiting)
 	}
