@@ -55,6 +55,9 @@ KILLS   ?= 3
 UNOWNED ?= 5s
 # How often each test of make test-failover takes the primary away.
 FAILOVERS ?= 20
+# How long make test-chaos disturbs everything, and what it draws from; 0 draws that too.
+CHAOS ?= 2m
+SEED  ?= 0
 # Duration of make soak, its clients and its events per second.
 SOAK    ?= 10m
 CLIENTS ?= 5000
@@ -177,6 +180,10 @@ nightly: needs ## run the long tests: a million histories, restores, churn, muta
 	$(MAKE) test-brokers KILLS=20
 	$(MAKE) test-failover
 	$(MAKE) mutate
+
+.PHONY: test-chaos
+test-chaos: needs ## disturb everything at once on three shards for CHAOS (SEED=1); every badge must end right
+	go test -tags chaos -count=1 -timeout 24h -v -run '^TestChaos$$' ./tests -chaos=$(CHAOS) -chaos-seed=$(SEED)
 
 .PHONY: soak
 soak: needs ## break connections of CLIENTS at RATE events a second for SOAK; all must end right

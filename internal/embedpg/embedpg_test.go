@@ -14,6 +14,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -278,6 +279,38 @@ func TestKillEndsBusyConnections(t *testing.T) {
 	if err := <-ended; err == nil {
 		t.Error("the query of a killed server ended well")
 	}
+}
+
+func TestPauseAndResume(t *testing.T) {
+	s := mustStart(t, Config{})
+	conn, err := pgx.Connect(t.Context(), s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	s.Resume() // which is not paused
+	s.Pause()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if other, err := pgx.Connect(ctx, s.URL()); err == nil {
+		_ = other.Close(t.Context())
+		t.Error("a paused server takes a connection")
+	}
+	answered := make(chan error, 1)
+	go func() {
+		_, err := conn.Exec(t.Context(), "SELECT")
+		answered <- err
+	}()
+	s.Resume()
+	if err := <-answered; err != nil {
+		t.Errorf("after the pause: %v", err)
+	}
+	s.Pause()
+	s.Kill()
+	if err := s.Restart(t.Context()); err != nil {
+		t.Errorf("after it was killed in a pause: %v", err)
+	}
+	mustStop(t, s)
 }
 
 func TestServerThatCrashes(t *testing.T) {

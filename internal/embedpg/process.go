@@ -75,6 +75,20 @@ func (p *process) kill() {
 	<-p.done
 }
 
+// signalAll sends a signal to the server and then to its processes, unless it has ended. It
+// does not count as ordered.
+func (p *process) signalAll(sig syscall.Signal) {
+	select {
+	case <-p.done:
+		return // its process id may be in use again
+	default:
+	}
+	_ = p.cmd.Process.Signal(sig)
+	for _, pid := range children(p.cmd.Process.Pid) {
+		_ = syscall.Kill(pid, sig)
+	}
+}
+
 // run runs a program. Its error includes the program's standard error.
 func run(cmd *exec.Cmd) error {
 	var stderr bytes.Buffer

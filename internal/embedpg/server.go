@@ -93,6 +93,22 @@ func (s *Server) Kill() {
 	s.run.Load().kill()
 }
 
+// Pause freezes the server (SIGSTOP) until Resume: connections stay open and nothing
+// answers. Elsewhere than on Linux its sessions go on, and only new ones wait. It is for
+// fault tests.
+func (s *Server) Pause() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.run.Load().signalAll(syscall.SIGSTOP)
+}
+
+// Resume ends a Pause. It does nothing to a server that runs or has ended.
+func (s *Server) Resume() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.run.Load().signalAll(syscall.SIGCONT)
+}
+
 // Restart starts the server again with the same data and URL, after stopping
 // it if it runs. ctx bounds it as in Start. If it fails the server is down,
 // and Restart may be called again.
