@@ -63,7 +63,7 @@ func publish(ctx context.Context, layout *eventlog.Layout, tx transaction, evs [
 	}
 	for i := range rows {
 		if err := tx.insert(ctx, &rows[i]); err != nil {
-			return Receipt{}, fmt.Errorf("append to partition %d: %w", rows[i].Partition, eventlog.Refusal(err))
+			return Receipt{}, fmt.Errorf("append to partition %d: %w", rows[i].Partition, layout.Refusal(rows[i].Partition, err))
 		}
 	}
 	var token eventlog.Token

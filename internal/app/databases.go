@@ -127,6 +127,7 @@ func (a *App) openDatabases(ctx context.Context, purpose string) (err error) {
 	a.stage("shards", a.cluster.Run)
 	if a.cluster.Sharded() {
 		a.stage("moves", a.cluster.CompleteMoves)
+		a.stage("restored shards", a.cluster.SettleRestored)
 		a.registerShards()
 	}
 	return nil

@@ -24,7 +24,8 @@ type Layout struct {
 }
 
 // NewLayout returns the layout of a log that began with n partitions and has the living
-// ones now; nil means that none was split.
+// ones now; nil means that none was split. A partition with one that came from it is not
+// living: a shard that got the latter need not have heard of the split.
 func NewLayout(n int, living []int) *Layout {
 	l := &Layout{n: n}
 	if living == nil {
@@ -38,6 +39,13 @@ func NewLayout(n int, living []int) *Layout {
 		l.split = l.split || p >= n
 		l.numbers = max(l.numbers, p+1)
 	}
+	var ended Set
+	for _, p := range living {
+		for parent, ok := Parent(p, n); ok; parent, ok = Parent(parent, n) {
+			ended.Add(parent)
+		}
+	}
+	l.living.RemoveAll(&ended)
 	l.numbers = max(l.numbers, n)
 	return l
 }

@@ -206,9 +206,20 @@ func Refusal(err error) error {
 	return NotMigrated(err)
 }
 
+// Refusal is like the function [Refusal], for rows of a partition. A shard has no tables of a
+// partition of another that came from a split.
+func (l *Layout) Refusal(partition int, err error) error {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == undefinedTable && partition >= l.n {
+		return fmt.Errorf("%w (%w)", ErrNotHeld, err)
+	}
+	return Refusal(err)
+}
+
+const undefinedTable = "42P01"
+
 // NotMigrated turns Postgres's word for a missing table or schema into ErrNotMigrated.
 func NotMigrated(err error) error {
-	const undefinedTable, invalidSchemaName = "42P01", "3F000"
+	const invalidSchemaName = "3F000"
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && (pgErr.Code == undefinedTable || pgErr.Code == invalidSchemaName) {
 		return fmt.Errorf("%w (%s)", ErrNotMigrated, pgErr.Message)
 	}

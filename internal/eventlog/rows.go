@@ -106,7 +106,11 @@ func (l *Log[E]) appendRows(ctx context.Context, queue func(*pgx.Batch), rows []
 		if len(rows) > 0 && rows[0].Changes != nil {
 			l.rooms.forget(rows[0].Changes.all)
 		}
-		return 0, Refusal(err)
+		last := 0
+		if len(rows) > 0 {
+			last = rows[len(rows)-1].Partition // the greatest
+		}
+		return 0, l.Layout().Refusal(last, err)
 	}
 	return token, nil
 }

@@ -59,9 +59,10 @@ type Cluster struct {
 	id string
 	// partitions is with how many the log began.
 	partitions int
-	// reloading is held while maps are merged, and complaint used.
+	// reloading is held while maps are merged, and complaint and claims used.
 	reloading sync.Mutex
 	complaint complaint
+	claims    []claim
 	state     atomic.Pointer[state]
 }
 

@@ -187,6 +187,8 @@ func (m *placement) check(views []view, starting bool, refuse func(why error, fo
 		default:
 			for _, p := range v.held {
 				switch place := m.place(p); {
+				case starting && slices.Contains(m.staleClaims(views), claim{v.name, p, place}):
+					// A server settles it.
 				case place.Shard == "" && place.Revision > 0:
 					refuse(ErrClaims, "shard %s holds partition %d, which was split at revision %d of the map: the database was restored from before the split; restore it to a later time",
 						v.name, p, place.Revision)
@@ -195,7 +197,7 @@ func (m *placement) check(views []view, starting bool, refuse func(why error, fo
 					refuse(ErrClaims, "shard %s holds partition %d, which was split into %d and %d, as other shards know: the database was restored from before the split; restore it to a later time",
 						v.name, p, a, b)
 				case place.Shard != v.name:
-					refuse(ErrClaims, "shard %s holds partition %d, which the map gives to shard %s since revision %d: the database was restored from before a move; if %[3]s is right, run SELECT badged.release_partition(%[2]d, '%[3]s', %[4]d) on %[1]s",
+					refuse(ErrClaims, "shard %s holds partition %d, which the map gives to shard %s since revision %d: the database was restored from before a move; once %[3]s holds it and can be reached, servers make %[1]s give it up",
 						v.name, p, place.Shard, place.Revision)
 				}
 			}

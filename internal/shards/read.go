@@ -196,6 +196,7 @@ func (c *Cluster) refresh(ctx context.Context, some []*Shard) {
 		return
 	}
 	merged, err := merge(all, false)
+	c.claims = merged.staleClaims(all)
 	c.complain(ctx, errors.Join(append(merged.lost(all), err)...))
 	if err != nil && !only(err, ErrClaims, ErrMissing) {
 		c.publish(before.placement, err)

@@ -75,3 +75,37 @@ DELETE FROM badged.waiting_messages WHERE id = ANY ($1)
 
 -- name: do messages wait
 SELECT EXISTS (SELECT FROM badged.waiting_messages WHERE shard = $1 AND id <= $2)
+
+-- name: since when does it hold the partition
+SELECT m.since FROM badged.shard_partitions AS m JOIN badged.partitions AS p USING (partition_id)
+WHERE m.partition_id = $1 AND m.shard = $2 AND m.revision = $3
+
+-- name: give up a partition
+SELECT badged.give_up_partition($1, $2, $3, $4)
+
+-- name: list stale partitions
+SELECT partition_id FROM badged.stale_partitions
+
+-- name: take a stale partition
+-- Another process that carries its events is left to it.
+SELECT since, rooms FROM badged.stale_partitions WHERE partition_id = $1 FOR UPDATE SKIP LOCKED
+
+-- name: rows of a stale partition
+-- Those that were appended since the other shard holds the partition: clocks agree to within
+-- a second, and what it has already counts once.
+SELECT uuid, payload, metadata::text, events, own, created_at
+FROM badged.events_pNN
+WHERE (transaction_id, "offset") > ALL (
+    SELECT transaction_id, "offset" FROM badged.events_pNN WHERE created_at <= $1::timestamptz - interval '1 minute' ORDER BY transaction_id DESC, "offset" DESC LIMIT 1)
+ORDER BY transaction_id, "offset"
+
+-- name: append a row
+INSERT INTO badged.events_pNN (uuid, payload, metadata, events, own, created_at) VALUES ($1, $2, $3::text::json, $4, $5, $6)
+
+-- name: add rooms
+SELECT badged.add_room_partitions(array_agg(room), array_agg($2::smallint))
+FROM unnest($1::text[]) AS room
+WHERE NOT EXISTS (SELECT FROM badged.room_partitions AS r WHERE r.conversation_id = room AND r.partition_id = $2)
+
+-- name: settle a stale partition
+SELECT badged.settle_stale_partition($1)

@@ -166,6 +166,8 @@ func TestRefusals(t *testing.T) {
 	exec(t, b, `UPDATE badged.shard_partitions SET shard = 'b' WHERE partition_id = 0`)
 	exec(t, a, `INSERT INTO badged.partitions (partition_id, epoch, incarnation) VALUES (0, 'x', 'y')`)
 	exec(t, a, `UPDATE badged.shard_partitions SET shard = 'a', revision = 1 WHERE partition_id = 0`)
+	open(t, []shards.Database{a, b}) // b has it, so a is to give it up
+	exec(t, b, `DELETE FROM badged.partitions WHERE partition_id = 0`)
 	says(shards.ErrClaims, []shards.Database{a, b}, "shard a holds partition 0, which the map gives to shard b since revision 2")
 
 	empty := connect(t, "d", pgtest.NewDB(t, pgtest.Template{}))

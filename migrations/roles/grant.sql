@@ -83,6 +83,7 @@ BEGIN
             'INSERT, UPDATE, DELETE ON badged.devices, badged.alerts, badged.room_rounds, badged.room_alerts, badged.webhooks, badged.webhook_queue',
             'UPDATE ON badged.notifier_partitions',
             'INSERT, UPDATE, DELETE ON badged.waiting_messages',
+            'UPDATE ON badged.stale_partitions', -- to lock them
             'INSERT, UPDATE ON badged.ingest_positions, badged.ingest_places, badged.tail_partitions',
             'INSERT, UPDATE ON badged.timeline_ends',
             'INSERT, UPDATE, DELETE ON badged.revocations',
@@ -94,7 +95,8 @@ BEGIN
             'INSERT (audit_id, result, error) ON badged.audit_ends',
             'EXECUTE ON FUNCTION badged.refuse_batch(text), badged.refuse_missing(bigint, bigint), badged.room_last_seqs(text[]), badged.add_room_partitions(text[], smallint[]),
                 badged.pending_at(xid8, pg_snapshot, xid8, xid8[]), badged.move_late(integer, bigint[], bigint[], bigint, bigint),
-                badged.extend_log(integer, interval, bigint), badged.bury_unissued(integer), badged.complete_move(integer, uuid),
+                badged.extend_log(integer, interval, bigint), badged.bury_unissued(integer), badged.complete_move(integer, uuid), badged.complete_move(integer, uuid, uuid),
+                badged.give_up_partition(integer, text, bigint, timestamptz), badged.settle_stale_partition(integer),
                 badged.create_staging_tables(integer), badged.swap_staging_tables(integer), badged.drop_staging_tables(integer)'
         ] LOOP
             EXECUTE format('GRANT %s TO %I', granted, role_name);

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/badged/badged/events"
 )
@@ -16,9 +17,10 @@ type Completed struct {
 
 // Complete ends the switch of a partition whose mover was stopped between the commits of
 // the two shards: the source has released the partition, and the target has all of it but
-// does not hold it. It reports whether the target holds it now. It does nothing if the
-// partition is in any other state, or if a shard that takes part cannot be reached. Many
-// processes may call it at once, also beside the mover.
+// does not hold it. It reports whether the target holds it now. It fails if the target has
+// lost some of it since. It does nothing if the partition is in any other state, or if a
+// shard that takes part cannot be reached. Many processes may call it at once, also beside
+// the mover.
 //
 // The old rows stay on the source until the move is run again.
 func Complete(ctx context.Context, shards []Shard, partition int) (Completed, bool, error) {
@@ -36,16 +38,13 @@ func Complete(ctx context.Context, shards []Shard, partition int) (Completed, bo
 		}
 		sides = append(sides, one)
 	}
-	for _, to := range sides {
-		if to.move.role != targetRole || to.move.state != ready {
-			continue
-		}
-		for _, from := range sides {
-			// The source commits that it has released the partition after the target has
-			// committed that it is ready, with the same id. An attempt that has failed in
-			// between leaves a target that is ready and a source that holds.
-			if from.move.role != sourceRole || from.move.state != released || from.move.id != to.move.id || from.cluster != to.cluster {
-				continue
+	for _, from := range sides {
+		for _, to := range sides {
+			if !from.hasReleased(to) || slices.ContainsFunc(sides, func(s *side) bool { return s.revision > from.move.revision }) {
+				continue // or it has moved on since
+			}
+			if !to.has(from.move) {
+				return Completed{}, false, lostBy(to, from, partition)
 			}
 			done := Completed{Partition: partition, From: from.Name, To: to.Name}
 			err := hold(ctx, to, partition, to.Pool)
@@ -61,13 +60,36 @@ func Complete(ctx context.Context, shards []Shard, partition int) (Completed, bo
 	return Completed{}, false, nil
 }
 
+// hasReleased reports whether a shard has released the partition to another, and still has
+// its rows.
+func (s *side) hasReleased(to *side) bool {
+	return !s.holds && s.move.role == sourceRole && s.move.state == released && s.move.target == to.Name && s.cluster == to.cluster
+}
+
+// has reports whether the target of a move has all of the partition: it commits that it is
+// ready before the source commits, in the same round, that it has released the partition.
+// An attempt that has failed in between leaves a target that is ready in another round.
+func (s *side) has(released move) bool {
+	return s.move.role == targetRole && (s.move.state == ready || s.move.state == held) && s.move.id == released.id && s.move.round == released.round
+}
+
+// ErrTargetLost means that the source has released the partition, and that the target has
+// lost some of it since.
+var ErrTargetLost = errors.New("the target does not have all of the partition")
+
+// lostBy returns why a move cannot be completed.
+func lostBy(to, from *side, partition int) error {
+	return fmt.Errorf("%w: %s has released partition %d to %s, which was restored from before the switch, or lost the switch in a failover: restore it to a later time; if that cannot be, `badged partition move %[3]d --undo` makes %[2]s serve it as it was before the switch, without what %[4]s took since",
+		ErrTargetLost, from.Name, partition, to.Name)
+}
+
 // errNotReady means that the target has forgotten the move.
 var errNotReady = errors.New("the shard has no such move of the partition any more")
 
 // hold makes a target hold the partition that the source has released to it.
 func hold(ctx context.Context, to *side, partition int, q events.Querier) error {
 	var holds bool
-	if err := q.QueryRow(ctx, statements.Get("hold"), partition, to.move.id).Scan(&holds); err != nil {
+	if err := q.QueryRow(ctx, statements.Get("hold"), partition, to.move.id, to.move.round).Scan(&holds); err != nil {
 		return fmt.Errorf("on %s: %w", to.Name, err)
 	}
 	if !holds {

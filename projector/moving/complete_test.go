@@ -3,6 +3,7 @@ package moving_test
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -137,7 +138,12 @@ CREATE TRIGGER refuse_release BEFORE DELETE ON badged.partitions FOR EACH ROW EX
 	a.Exec(t, `SELECT badged.release_partition(0, 'b', 2)`)
 	complete("the source has released it in no move", "")
 	a.Exec(t, `UPDATE badged.moves SET state = 'released', move_id = gen_random_uuid()`)
-	complete("the source has released it in another move", "")
+	if _, is, err := moving.Complete(t.Context(), cfg.Shards, 0); is || !errors.Is(err, moving.ErrTargetLost) {
+		t.Errorf("the source has released it in another move: %v, %v", is, err)
+	}
+	if got := holders(t, cfg.Shards); got != "" {
+		t.Errorf("%q has the partition", got)
+	}
 	if got := b.Lines(t, `SELECT badged.complete_move(0, gen_random_uuid())::text`); fmt.Sprint(got) != "[false]" {
 		t.Errorf("completing an unknown move gives %v", got)
 	}

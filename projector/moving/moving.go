@@ -14,6 +14,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -176,9 +177,11 @@ type side struct {
 // move is a row of badged.moves. It is empty without one.
 type move struct {
 	id, role, source, target, state, epoch string
-	revision                               int64
-	copied                                 events.Position
-	rows                                   int64
+	// round is the last round of copying that the shard has: see 00048_rounds_of_moves.sql.
+	round    string
+	revision int64
+	copied   events.Position
+	rows     int64
 	// behind is the offset behind which those of the target's rows begin.
 	behind int64
 	// settled is set unless the log was renumbered since.
@@ -204,7 +207,7 @@ func (s *side) look(ctx context.Context, q events.Querier, partition int) error 
 	s.move = move{}
 	err := q.QueryRow(ctx, statements.Get("look"), partition).Scan(&name, &cluster, &s.holds, &s.revision, &s.split, &s.partitions,
 		&s.move.id, &s.move.role, &s.move.source, &s.move.target, &s.move.revision, &s.move.state,
-		&s.move.copied.TransactionID, &s.move.copied.Offset, &s.move.rows, &s.move.behind, &s.move.epoch, &s.move.settled)
+		&s.move.copied.TransactionID, &s.move.copied.Offset, &s.move.rows, &s.move.behind, &s.move.epoch, &s.move.settled, &s.move.round)
 	switch {
 	case err != nil:
 		return fmt.Errorf("read the map of %s: %w", s.Name, err)
@@ -247,10 +250,10 @@ func open(ctx context.Context, cfg Config) (m *mover, err error) {
 			continue
 		}
 		// The move that was interrupted behind the release says which shard had it.
-		if one.holds || one.move.role == sourceRole && one.move.state == released && one.move.target == cfg.To {
-			if m.source != nil && m.source.holds {
-				return nil, fmt.Errorf("both %s and %s say that they have partition %d", m.source.Name, s.Name, m.p)
-			}
+		switch {
+		case one.holds && m.source != nil && m.source.holds:
+			return nil, fmt.Errorf("both %s and %s say that they have partition %d", m.source.Name, s.Name, m.p)
+		case one.holds, m.source == nil && one.move.role == sourceRole && one.move.state == released && one.move.target == cfg.To:
 			m.source = one
 		}
 		if one.move.role == sourceRole && one.move.state == released && one.move.target != "" {
@@ -283,19 +286,41 @@ func open(ctx context.Context, cfg Config) (m *mover, err error) {
 	case m.source.cluster != m.target.cluster:
 		return nil, fmt.Errorf("%s and %s are shards of different clusters", m.source.Name, m.target.Name)
 	}
-	if other := m.source.move; other.role == sourceRole && other.target == "" {
-		return nil, fmt.Errorf("%w: a split of partition %d was begun; finish it with `badged partition split %[2]d`, or undo it with --undo", ErrOtherMove, m.p)
-	} else if !m.leftOver && other.role == sourceRole && other.target != cfg.To {
-		return nil, fmt.Errorf("%w: a move of partition %d to %s was begun; finish it, or undo it with `badged partition move %[2]d --undo`", ErrOtherMove, m.p, other.target)
+	if err := m.alone(); err != nil {
+		return nil, err
 	}
 	m.result.From = m.source.Name
-	for _, s := range []*side{m.source, m.target} {
+	// In one order: of two moves between the same shards, the one that gets the first goes
+	// on.
+	sides := []*side{m.source, m.target}
+	slices.SortFunc(sides, func(a, b *side) int { return strings.Compare(a.Name, b.Name) })
+	for _, s := range sides {
 		if err := s.open(ctx, m.p, cfg); err != nil {
 			m.close(ctx)
 			return nil, err
 		}
 	}
+	// Another command may have begun or ended one until this one got the locks.
+	if err := m.alone(); err != nil {
+		m.close(ctx)
+		return nil, err
+	}
 	return m, nil
+}
+
+// alone fails if something else was begun with the partition.
+func (m *mover) alone() error {
+	switch other := m.source.move; {
+	case other.role != sourceRole || m.leftOver:
+		return nil
+	case other.target == "" && m.source.holds:
+		return fmt.Errorf("%w: a split of partition %d was begun; finish it with `badged partition split %[2]d`, or undo it with --undo", ErrOtherMove, m.p)
+	case other.target == "":
+		return fmt.Errorf("%w as %d: it was split", ErrUnknownPartition, m.p)
+	case other.target != m.cfg.To:
+		return fmt.Errorf("%w: a move of partition %d to %s was begun; finish it, or undo it with `badged partition move %[2]d --undo`", ErrOtherMove, m.p, other.target)
+	}
+	return nil
 }
 
 // leftBy reports whether a shard has only old rows of the partition, which it gave to a
@@ -334,10 +359,9 @@ func (m *mover) run(ctx context.Context) error {
 	case from.holds && to.holds:
 		return fmt.Errorf("both %s and %s say that they have partition %d", from.Name, to.Name, m.p)
 	case m.leftOver && m.leftBy(from):
-	case !from.holds && (from.move.role != sourceRole || from.move.state != released || from.move.id != to.move.id):
-		if from.move.role == sourceRole && from.move.state == released && from.move.target == to.Name && !to.holds {
-			return fmt.Errorf("%[2]s has released partition %[1]d to %[3]s, which does not have all of it: %[3]s was restored from before the switch; restore it to a later time", m.p, from.Name, to.Name)
-		}
+	case !from.holds && from.hasReleased(to) && !to.has(from.move):
+		return lostBy(to, from, m.p)
+	case !from.holds && !from.hasReleased(to):
 		return fmt.Errorf("partition %d has left %s meanwhile", m.p, from.Name)
 	}
 	if from.holds {
@@ -356,7 +380,7 @@ func (m *mover) run(ctx context.Context) error {
 		}
 	}
 	if !m.leftOver {
-		m.tellOthers(ctx)
+		m.tellOthers(ctx, to.Name, from.move.revision)
 	}
 	if !m.closed.IsZero() {
 		resumed := follow.Resumed(ctx, to.Pool, m.closed, m.p)
@@ -400,7 +424,12 @@ func (m *mover) copy(ctx context.Context) error {
 		if err := m.analyze(ctx); err != nil {
 			return err
 		}
-		if _, err := m.target.conn.Exec(ctx, statements.Get("the target is"), m.p, copied, nil); err != nil {
+		// The source has all that was read once it has this round.
+		round := newID()
+		if _, err := m.source.conn.Exec(ctx, statements.Get("the round is"), m.p, round); err != nil {
+			return fmt.Errorf("on %s: %w", m.source.Name, err)
+		}
+		if _, err := m.target.conn.Exec(ctx, statements.Get("the target is"), m.p, copied, nil, round); err != nil {
 			return fmt.Errorf("on %s: %w", m.target.Name, err)
 		}
 		m.target.move.state = copied
@@ -419,12 +448,12 @@ func (m *mover) catchUp(ctx context.Context) error {
 
 // tellOthers puts the new entry into the maps of the other shards. They also learn it from
 // each other.
-func (m *mover) tellOthers(ctx context.Context) {
+func (m *mover) tellOthers(ctx context.Context, holder string, revision int64) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	for _, s := range m.cfg.Shards {
 		if s.Name != m.source.Name && s.Name != m.target.Name {
-			_, _ = s.Pool.Exec(ctx, statements.Get("tell of the map"), m.p, m.target.Name, m.source.move.revision)
+			_, _ = s.Pool.Exec(ctx, statements.Get("tell of the map"), m.p, holder, revision)
 		}
 	}
 }

@@ -9,14 +9,14 @@ SELECT (SELECT name FROM badged.shard), (SELECT cluster::text FROM badged.shard)
     (SELECT partitions FROM badged.settings),
     coalesce(m.move_id::text, ''), coalesce(m.role, ''), coalesce(m.source, ''), coalesce(m.target, ''), coalesce(m.revision, 0), coalesce(m.state, ''),
     coalesce(m.copied_id, 0), coalesce(m.copied_offset, 0), coalesce(m.copied_rows, 0), coalesce(m.behind, 0), coalesce(m.epoch, ''),
-    coalesce(m.era = badged.log_era(), false)
+    coalesce(m.era = badged.log_era(), false), coalesce(m.round::text, '')
 FROM (SELECT) AS one LEFT JOIN badged.moves AS m ON m.partition_id = $1
 
 -- name: begin at the source
 INSERT INTO badged.moves (partition_id, move_id, role, source, target, revision, state, era)
 VALUES ($1, $2, 'source', $3, $4, $5, 'copying', badged.log_era())
 ON CONFLICT (partition_id) DO UPDATE SET move_id = excluded.move_id, role = excluded.role, source = excluded.source, target = excluded.target,
-    era = excluded.era, revision = excluded.revision, state = excluded.state, epoch = NULL, begun_at = clock_timestamp()
+    era = excluded.era, revision = excluded.revision, state = excluded.state, epoch = NULL, round = NULL, begun_at = clock_timestamp()
 
 -- name: begin at the target
 INSERT INTO badged.moves (partition_id, move_id, role, source, target, revision, state, behind, era)
@@ -38,7 +38,10 @@ FROM (
 UPDATE badged.moves SET copied_id = $2, copied_offset = $3, copied_rows = $4 WHERE partition_id = $1
 
 -- name: the target is
-UPDATE badged.moves SET state = $2, epoch = $3 WHERE partition_id = $1
+UPDATE badged.moves SET state = $2, epoch = $3, round = $4::uuid WHERE partition_id = $1
+
+-- name: the round is
+UPDATE badged.moves SET round = $2::uuid WHERE partition_id = $1
 
 -- name: stored places
 SELECT transaction_id::text::bigint, "offset" FROM badged.dead_letters WHERE partition_id = $1
@@ -131,7 +134,10 @@ FROM badged.partitions WHERE partition_id = $1
 SELECT badged.release_moved_partition($1, $2, $3)
 
 -- name: hold
-SELECT badged.complete_move($1, $2::uuid)
+SELECT badged.complete_move($1, $2::uuid, nullif($3, '')::uuid)
+
+-- name: take back
+SELECT badged.take_back_partition($1, $2)
 
 -- name: webhooks
 SELECT to_jsonb(w)::text FROM badged.webhooks AS w
@@ -143,11 +149,17 @@ ON CONFLICT (name) DO NOTHING
 -- name: tell of the map
 SELECT badged.map_partition($1, $2, $3)
 
+-- name: the map
+SELECT partition_id, shard, revision FROM badged.shard_partitions
+
+-- name: add to the map
+SELECT badged.map_partition(partition, shard, revision) FROM unnest($1::integer[], $2::text[], $3::bigint[]) AS known (partition, shard, revision)
+
 -- name: settle the ranges
 SELECT badged.settle_log_ranges($1)
 
 -- name: the source has released
-UPDATE badged.moves SET state = 'released' WHERE partition_id = $1
+UPDATE badged.moves SET state = 'released', round = $2::uuid WHERE partition_id = $1
 
 -- name: held partitions
 SELECT partition_id FROM badged.partitions

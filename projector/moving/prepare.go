@@ -11,7 +11,8 @@ import (
 )
 
 // prepare continues the move that was begun, if the target has all that had not changed,
-// every change since was noted, and no log was renumbered. Otherwise it begins.
+// every change since was noted, no shard has lost anything of the last round, and no log was
+// renumbered. Otherwise it begins.
 func (m *mover) prepare(ctx context.Context) error {
 	m.cfg.Progress(Preparing, 0)
 	if m.p >= m.target.partitions {
@@ -26,7 +27,7 @@ func (m *mover) prepare(ctx context.Context) error {
 		return err
 	}
 	from, to := m.source.move, m.target.move
-	if from.role == sourceRole && to.role == targetRole && from.id == to.id && (to.state == copied || to.state == ready) && from.settled && to.settled {
+	if from.role == sourceRole && to.role == targetRole && from.id == to.id && from.round == to.round && from.round != "" && (to.state == copied || to.state == ready) && from.settled && to.settled {
 		still, err := m.source.WatchedStill(ctx)
 		if err != nil {
 			return err

@@ -15,24 +15,36 @@ import (
 
 // round copies the log as far as it is folded, and at most so many of the changes, as they
 // are in one snapshot. It returns how many there were.
+//
+// The source commits the round after the target, and after all that it has read: see
+// 00048_rounds_of_moves.sql.
 func (m *mover) round(ctx context.Context, most int) (int, error) {
 	var done follow.Changes
-	before := m.target.move
-	err := pgx.BeginTxFunc(ctx, m.source.conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(source pgx.Tx) error {
+	before, round := m.target.move, newID()
+	err := pgx.BeginTxFunc(ctx, m.source.conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(source pgx.Tx) error {
 		at, err := logread.Load(ctx, source, m.p, "")
 		if err != nil {
 			return err
 		}
-		return m.target.In(ctx, func(target pgx.Tx) error {
-			done, err = m.changesInto(ctx, target, at, most)
+		if err := m.target.In(ctx, func(target pgx.Tx) error {
+			if done, err = m.changesInto(ctx, target, at, most); err != nil {
+				return err
+			}
+			_, err = target.Exec(ctx, statements.Get("the round is"), m.p, round)
 			return err
-		})
+		}); err != nil {
+			return err
+		}
+		if err := m.source.Copied(ctx, done.Numbers); err != nil {
+			return err
+		}
+		if _, err := source.Exec(ctx, statements.Get("the round is"), m.p, round); err != nil {
+			return fmt.Errorf("on %s: %w", m.source.Name, err)
+		}
+		return nil
 	})
 	if err != nil {
 		m.target.move = before
-		return 0, err
-	}
-	if err := m.source.Copied(ctx, done.Numbers); err != nil {
 		return 0, err
 	}
 	return len(done.Numbers), nil

@@ -11,6 +11,7 @@ func stay() map[string]string {
 		"log_ranges":         "each database has ranges of its own transaction ids",
 		"rebuilt_partitions": "a rebuild of one database",
 		"shard_partitions":   "the map, which each shard has",
+		"stale_partitions":   "of partitions that the shard has given up",
 		"moves":              "the move itself",
 		"move_changes":       "the move itself",
 		"move_places":        "the move itself",

@@ -53,7 +53,7 @@ func (m *mover) uncertain(ctx context.Context, err error) error {
 // partition.
 func (m *mover) attempt(ctx context.Context) error {
 	m.cfg.Progress(Switching, m.result.Rows)
-	before := m.target.move
+	before, round := m.target.move, newID()
 	attempt, cancel := context.WithTimeout(ctx, 20*time.Second) // a shard that hangs
 	defer cancel()
 	var gone time.Time
@@ -71,7 +71,7 @@ func (m *mover) attempt(ctx context.Context) error {
 			if _, err := target.Exec(attempt, limit); err != nil {
 				return err
 			}
-			if err := m.last(attempt, target, at, epoch); err != nil {
+			if err := m.last(attempt, target, at, epoch, round); err != nil {
 				return err
 			}
 			if time.Since(closed) > m.cfg.Patience {
@@ -81,25 +81,26 @@ func (m *mover) attempt(ctx context.Context) error {
 		}); err != nil {
 			return err
 		}
+		before = m.target.move // the target has committed
 		var was string
 		if err := source.QueryRow(attempt, statements.Get("release"), m.p, m.target.Name, m.source.move.revision).Scan(&was); err != nil {
 			return fmt.Errorf("release: %w", err)
 		}
-		_, err = source.Exec(attempt, statements.Get("the source has released"), m.p)
+		_, err = source.Exec(attempt, statements.Get("the source has released"), m.p, round)
 		return err
 	})
 	if err != nil {
 		m.target.move = before
 		return err
 	}
-	m.target.move.epoch, m.target.move.state = epoch, ready
-	m.source.move.state = released
+	m.target.move.epoch, m.target.move.state, m.target.move.round = epoch, ready, round
+	m.source.move.state, m.source.move.round = released, round
 	m.closed = gone
 	return nil
 }
 
 // last copies what is left into a transaction of the target, which is ready then.
-func (m *mover) last(ctx context.Context, tx pgx.Tx, at logread.Cursor, epoch string) error {
+func (m *mover) last(ctx context.Context, tx pgx.Tx, at logread.Cursor, epoch, round string) error {
 	counted := m.target.move
 	if _, err := m.changesInto(ctx, tx, at, math.MaxInt32); err != nil {
 		return err
@@ -131,7 +132,31 @@ func (m *mover) last(ctx context.Context, tx pgx.Tx, at logread.Cursor, epoch st
 	if err := m.revocations(ctx, tx); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, statements.Get("the target is"), m.p, ready, epoch)
+	if err := m.shareMap(ctx, tx); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, statements.Get("the target is"), m.p, ready, epoch, round)
+	return err
+}
+
+// shareMap tells the target what the source knows of the map. If the partition came from
+// splitting another, the target may not have heard of that, and would look for the users in
+// the one that has ended.
+func (m *mover) shareMap(ctx context.Context, tx pgx.Tx) error {
+	var partitions []int
+	var shards []string
+	var revisions []int64
+	var p int
+	var shard string
+	var revision int64
+	rows, _ := m.source.conn.Query(ctx, statements.Get("the map"))
+	if _, err := pgx.ForEachRow(rows, []any{&p, &shard, &revision}, func() error {
+		partitions, shards, revisions = append(partitions, p), append(shards, shard), append(revisions, revision)
+		return nil
+	}); err != nil {
+		return fmt.Errorf("read the map of %s: %w", m.source.Name, err)
+	}
+	_, err := tx.Exec(ctx, statements.Get("add to the map"), partitions, shards, revisions)
 	return err
 }
 
