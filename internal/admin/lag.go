@@ -8,6 +8,15 @@ import (
 type Lag struct {
 	Partitions []PartitionLag `json:"partitions" doc:"Every partition, but those of shards that are away."`
 	Away       []AwayShard    `json:"away,omitempty" doc:"The shards that cannot be reached now; absent if there are none."`
+	Waiting    []Waiting      `json:"waiting,omitempty" doc:"Messages to rooms that wait for shards on others; absent if there are none."`
+}
+
+// Waiting are messages to rooms that wait on a shard for another.
+type Waiting struct {
+	For      string  `json:"for" doc:"The shard that lacks them."`
+	On       string  `json:"on" doc:"The shard that keeps them."`
+	Messages int64   `json:"messages" doc:"How many messages these are, of at most 100,000 calls."`
+	Seconds  float64 `json:"seconds" doc:"The age of the oldest."`
 }
 
 // AwayShard is a shard that cannot be reached.

@@ -160,6 +160,9 @@ func (a *App) registerShards() {
 	a.registry.MustRegister(awayPartitions{
 		a.cluster, prometheus.NewDesc("badged_shard_partition_away", "1 for each partition that no reachable shard holds: its users' events are refused.", []string{"partition"}, nil),
 	})
+	waiting := newWaitingMessages(a.cluster)
+	a.registry.MustRegister(waiting)
+	a.stage("measure of messages that wait for shards", waiting.run)
 	promauto.With(a.registry).NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "badged", Subsystem: "shard", Name: "maps_disagree",
 		Help: "1 while shards disagree on which holds a partition, and the last map stays in use, else 0.",

@@ -37,6 +37,11 @@ func Lag(ctx context.Context, c *shards.Cluster, limit int) (admin.Lag, error) {
 			sum.Away = append(sum.Away, admin.AwayShard{Shard: s.Name, Partitions: gone.Partitions, Error: gone.Err.Error()})
 		}
 	}
+	waiting, waitErr := c.Waiting(ctx)
+	for _, w := range waiting {
+		sum.Waiting = append(sum.Waiting, admin.Waiting{For: w.For, On: w.On, Messages: w.Messages, Seconds: w.Age.Seconds()})
+	}
+	err = errors.Join(err, waitErr)
 	slices.SortStableFunc(sum.Partitions, func(a, b admin.PartitionLag) int { return cmp.Compare(a.Partition, b.Partition) })
 	return sum, err
 }

@@ -62,13 +62,18 @@ func (a *Appender) With(to func(*Shard) events.Append) *Appender {
 // [Appender.DeliverWaiting]. Otherwise the error wraps [ErrAway]. It is a
 // [*events.BatchError] if events are invalid; then none is appended.
 func (a *Appender) Append(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
+	return a.appendKeepingOn(ctx, nil, evs)
+}
+
+// appendKeepingOn is Append. What shards lack waits on keeper, or on any other shard if it is nil.
+func (a *Appender) appendKeepingOn(ctx context.Context, keeper *Shard, evs []events.Event) (events.Receipt, error) {
 	if len(evs) == 0 {
 		return events.Receipt{}, nil
 	}
 	if !a.cluster.sharded {
 		return a.to[0](ctx, evs...)
 	}
-	call := appending{Appender: a, token: token{moves: a.cluster.moves(), positions: map[string]int64{}}}
+	call := appending{Appender: a, on: keeper, token: token{moves: a.cluster.moves(), positions: map[string]int64{}}}
 	if s := a.cluster.only(evs); s != nil {
 		call.parts = []part{{shard: s, events: evs, expected: a.cluster.state.Load().expected[s.index]}}
 	} else {
@@ -132,6 +137,8 @@ func (p *part) expecting(ctx context.Context) context.Context {
 // appending is a call of Append.
 type appending struct {
 	*Appender
+	// on is where what shards lack is to wait, nil for any other shard.
+	on    *Shard
 	parts []part
 	token token
 	// partitions are those to be woken.

@@ -61,10 +61,25 @@ FROM jsonb_populate_recordset(NULL::badged.webhooks, $1::jsonb)
 ON CONFLICT (name) DO NOTHING
 
 -- name: keep messages
-INSERT INTO badged.waiting_messages (shard, moves, messages) VALUES ($1, $2, $3) RETURNING id
+INSERT INTO badged.waiting_messages (shard, moves, messages, count) VALUES ($1, $2, $3, $4) RETURNING id
 
 -- name: list shards with waiting messages
 SELECT DISTINCT shard FROM badged.waiting_messages ORDER BY shard
+
+-- name: measure waiting messages
+-- The index has the shards, and the first of each; in $1 rows messages are counted.
+WITH RECURSIVE lacking AS (
+    (SELECT shard FROM badged.waiting_messages ORDER BY shard LIMIT 1)
+    UNION ALL
+    SELECT (SELECT w.shard FROM badged.waiting_messages AS w WHERE w.shard > l.shard ORDER BY w.shard LIMIT 1) FROM lacking AS l WHERE l.shard IS NOT NULL
+)
+SELECT l.shard, m.messages, m.age
+FROM lacking AS l
+CROSS JOIN LATERAL (
+    SELECT sum(f.count)::bigint AS messages, extract(epoch FROM clock_timestamp() - min(f.kept_at))::double precision AS age
+    FROM (SELECT w.count, w.kept_at FROM badged.waiting_messages AS w WHERE w.shard = l.shard ORDER BY w.id LIMIT $1) AS f
+) AS m
+WHERE m.messages IS NOT NULL
 
 -- name: take waiting messages
 -- Those that another process delivers are left to it.

@@ -75,7 +75,7 @@ func (a *appending) keeper(errs []error) *Shard {
 		failed[p.shard] = errs[i] != nil
 	}
 	for _, s := range a.cluster.shards {
-		if s.Err() == nil && !failed[s] {
+		if s.Err() == nil && !failed[s] && (a.on == nil || a.on == s) {
 			return s
 		}
 	}
@@ -90,7 +90,7 @@ func (s *Shard) keep(ctx context.Context, target *Shard, moves int64, evs []even
 	}
 	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
 	defer cancel()
-	err = s.Pool.QueryRow(ctx, statements.Get("keep messages"), target.Name, moves, string(text)).Scan(&id)
+	err = s.Pool.QueryRow(ctx, statements.Get("keep messages"), target.Name, moves, string(text), len(evs)).Scan(&id)
 	return id, err
 }
 
@@ -174,7 +174,9 @@ func (a *Appender) deliver(ctx context.Context, keeper *Shard, name string, targ
 				return err
 			}
 		}
-		if _, err := a.Append(ctx, everywhere...); err != nil {
+		// What must wait on stays on this shard: an erasure looks for it in one after the
+		// other.
+		if _, err := a.appendKeepingOn(ctx, keeper, everywhere); err != nil {
 			return err
 		}
 		more = len(ids) == waitingPage

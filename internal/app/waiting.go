@@ -1,0 +1,71 @@
+package app
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/badged/badged/internal/shards"
+)
+
+// waitingInterval is how often the messages that wait for shards are measured.
+const waitingInterval = 5 * time.Second
+
+// waitingMessages collects how much waits for each shard on others.
+type waitingMessages struct {
+	cluster           *shards.Cluster
+	messages, seconds *prometheus.Desc
+	last              atomic.Pointer[[]shards.Backlog]
+}
+
+func newWaitingMessages(c *shards.Cluster) *waitingMessages {
+	return &waitingMessages{
+		cluster:  c,
+		messages: prometheus.NewDesc("badged_shard_waiting_messages", "Messages to rooms that wait for the shard on others that this process reaches.", []string{"shard"}, nil),
+		seconds:  prometheus.NewDesc("badged_shard_waiting_seconds", "Age in seconds of the oldest message to a room that waits for the shard, 0 if none does.", []string{"shard"}, nil),
+	}
+}
+
+// run measures until ctx is done.
+func (w *waitingMessages) run(ctx context.Context) error {
+	ticker := time.NewTicker(waitingInterval)
+	defer ticker.Stop()
+	for {
+		// If a shard cannot be read, delivering what it keeps fails too, and logs why.
+		found, _ := w.cluster.Waiting(ctx)
+		w.last.Store(&found)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (w *waitingMessages) Describe(descriptions chan<- *prometheus.Desc) {
+	descriptions <- w.messages
+	descriptions <- w.seconds
+}
+
+// Collect implements prometheus.Collector.
+func (w *waitingMessages) Collect(metrics chan<- prometheus.Metric) {
+	last := w.last.Load()
+	if last == nil {
+		return
+	}
+	messages, oldest := map[string]int64{}, map[string]time.Duration{}
+	for _, s := range w.cluster.Shards() {
+		messages[s.Name] = 0
+	}
+	for _, b := range *last {
+		messages[b.For] += b.Messages
+		oldest[b.For] = max(oldest[b.For], b.Age)
+	}
+	for name, n := range messages {
+		metrics <- prometheus.MustNewConstMetric(w.messages, prometheus.GaugeValue, float64(n), name)
+		metrics <- prometheus.MustNewConstMetric(w.seconds, prometheus.GaugeValue, oldest[name].Seconds(), name)
+	}
+}

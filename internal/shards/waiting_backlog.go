@@ -1,0 +1,50 @@
+package shards
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Backlog is what of messages to rooms waits on a shard for another.
+type Backlog struct {
+	// For is the name of the shard that lacks the messages, and On of that which keeps them.
+	For, On string
+	// Messages is how many these are, counted in up to 100,000 calls.
+	Messages int64
+	// Age is since when the oldest waits.
+	Age time.Duration
+}
+
+// waitingCount is in how many calls for one shard messages are counted.
+const waitingCount = 100_000
+
+// Waiting returns what waits on the shards that can be reached, ordered by For and On. What
+// could not be read is missing, and the error says why; a shard that is away is no error.
+func (c *Cluster) Waiting(ctx context.Context) ([]Backlog, error) {
+	if !c.sharded {
+		return nil, nil
+	}
+	var all []Backlog
+	var errs []error
+	for _, s := range c.shards {
+		if s.Err() != nil {
+			continue
+		}
+		rows, _ := s.Pool.Query(ctx, statements.Get("measure waiting messages"), waitingCount)
+		b := Backlog{On: s.Name}
+		var seconds float64
+		_, err := pgx.ForEachRow(rows, []any{&b.For, &b.Messages, &seconds}, func() error {
+			b.Age = time.Duration(seconds * float64(time.Second))
+			all = append(all, b)
+			return nil
+		})
+		errs = append(errs, s.named(err))
+	}
+	slices.SortStableFunc(all, func(a, b Backlog) int { return cmp.Or(cmp.Compare(a.For, b.For), cmp.Compare(a.On, b.On)) })
+	return all, errors.Join(errs...)
+}
