@@ -25,6 +25,19 @@ func EraseUser(ctx context.Context, pool *pgxpool.Pool, log *events.Log, by Oper
 	return done, err
 }
 
+// EraseWaiting erases a user from the messages to rooms that wait in a database for other
+// shards; see [erasure.Waiting]. The trail records it if some may name the user.
+func EraseWaiting(ctx context.Context, pool *pgxpool.Pool, by Operator, userID string) (done erasure.Erased, err error) {
+	if named, err := erasure.WaitingMayName(ctx, pool, userID); err != nil || !named {
+		return done, err
+	}
+	err = Audited(ctx, pool, by, "user.erase", struct{}{}, func(ctx context.Context) (any, error) {
+		done.Waiting, err = erasure.Waiting(ctx, pool, userID)
+		return done, err
+	})
+	return done, err
+}
+
 // Erase erases a user, unless a part of the log is archived; see [EraseUser].
 func (s *Service) Erase(ctx context.Context, by Operator, userID string) (erasure.Erased, error) {
 	return EraseUser(ctx, s.pool, s.log, by, userID, nil)

@@ -162,7 +162,7 @@ func (c *userEraseCmd) Run(ctx context.Context, streams Streams) error {
 
 // printErasure prints what was erased.
 func printErasure(w io.Writer, r erasure.Erased) error {
-	if r == (erasure.Erased{Partition: r.Partition, Counts: erasure.Counts{Kept: r.Kept}, Archived: erasure.Counts{Kept: r.Archived.Kept}}) {
+	if r == (erasure.Erased{Partition: r.Partition, Counts: erasure.Counts{Kept: r.Kept}, Archived: erasure.Counts{Kept: r.Archived.Kept}, Waiting: erasure.Counts{Kept: r.Waiting.Kept}}) {
 		fmt.Fprintln(w, "badged held nothing of this user")
 	} else {
 		fmt.Fprintf(w, "erased %s, %s and %s; of the log, %s as a whole and the user from %s of others; of the audit trail, the id in %s\n",
@@ -172,7 +172,10 @@ func printErasure(w io.Writer, r erasure.Erased) error {
 	if n := r.Archived.Erased + r.Archived.Changed; n > 0 {
 		fmt.Fprintf(w, "of the archive, %s as a whole and the user from %s of others\n", terminal.Counted(r.Archived.Erased, "event"), progress.Count(r.Archived.Changed))
 	}
-	if r.Kept += r.Archived.Kept; r.Kept > 0 {
+	if n := r.Waiting.Erased + r.Waiting.Changed; n > 0 {
+		fmt.Fprintf(w, "the user from %s that waited for shards\n", terminal.Counted(n, "message"))
+	}
+	if r.Kept += r.Archived.Kept + r.Waiting.Kept; r.Kept > 0 {
 		fmt.Fprintf(w, "the id stays in %s of others, as something else, such as the id of a conversation\n", terminal.Counted(r.Kept, "event"))
 	}
 	return nil

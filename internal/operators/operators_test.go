@@ -26,13 +26,19 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
 // newCluster returns a cluster of three shards with two partitions each.
 func newCluster(t *testing.T) *shards.Cluster {
 	t.Helper()
+	return clusterOf(t, pgtest.NewDB(t, schematest.Migrated(6)), pgtest.NewDB(t, schematest.Migrated(6)), pgtest.NewDB(t, schematest.Migrated(6)))
+}
+
+// clusterOf returns a cluster of the shards a, b and so on.
+func clusterOf(t *testing.T, urls ...string) *shards.Cluster {
+	t.Helper()
 	var databases []shards.Database
-	for _, name := range []string{"a", "b", "c"} {
-		pool, err := pgxpool.New(t.Context(), pgtest.NewDB(t, schematest.Migrated(6)))
+	for i, url := range urls {
+		pool, err := pgxpool.New(t.Context(), url)
 		if err != nil {
 			t.Fatal(err)
 		}
-		databases = append(databases, shards.Database{Name: name, Pool: pool})
+		databases = append(databases, shards.Database{Name: string(rune('a' + i)), Pool: pool})
 	}
 	if _, err := shards.Form(t.Context(), slices.Clone(databases)); err != nil {
 		t.Fatal(err)

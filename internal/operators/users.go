@@ -2,6 +2,7 @@ package operators
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	"github.com/badged/badged/events"
@@ -19,7 +20,15 @@ import (
 // error says which; erasing again completes it.
 func Erase(ctx context.Context, c *shards.Cluster, by admin.Operator, userID string, files func(s *shards.Shard) (*archive.Archive, error)) (sum erasure.Erased, err error) {
 	sum.Partition = c.PartitionOf(userID)
-	err = Each(ctx, c, func(s *shards.Shard) error {
+	present, _ := reachable(c)
+	if c.Sharded() { // what waits on one may come to the log of any other
+		err = EachOf(ctx, c, present, func(s *shards.Shard) error {
+			done, err := admin.EraseWaiting(ctx, s.Pool, by, userID)
+			sum.Add(done)
+			return err
+		})
+	}
+	return sum, errors.Join(err, Each(ctx, c, func(s *shards.Shard) error {
 		var a *archive.Archive
 		if files != nil {
 			var err error
@@ -33,8 +42,7 @@ func Erase(ctx context.Context, c *shards.Cluster, by admin.Operator, userID str
 		done, err := admin.EraseUser(ctx, s.Pool, s.Log, by, userID, a)
 		sum.Add(done)
 		return err
-	})
-	return sum, err
+	}))
 }
 
 // Export writes everything that the shards hold of a user; see [erasure.Write]. archives

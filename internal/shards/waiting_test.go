@@ -1,7 +1,6 @@
 package shards_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -84,12 +83,12 @@ func TestRoomMessagesWaitForAShard(t *testing.T) {
 		t.Fatal(err)
 	}
 	exec(t, all[1], `INSERT INTO badged.room_partitions (conversation_id, partition_id) VALUES ('lobby', 5)`)
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := contextOf(t)
 	done := make(chan error, 1)
 	go func() { done <- appender.DeliverWaiting(ctx) }()
 	for waiting() != "0" {
 		if ctx.Err() != nil {
-			t.Fatal("nothing is delivered")
+			t.Fatal("it still waits")
 		}
 	}
 	cancel()

@@ -37,7 +37,9 @@ type Erased struct {
 	// Counts are of the log.
 	Counts
 	// Archived are of the archive.
-	Archived      Counts `json:"archived" doc:"The same of the archive."`
+	Archived Counts `json:"archived" doc:"The same of the archive."`
+	// Waiting are of messages to rooms that wait for other shards.
+	Waiting       Counts `json:"waiting" doc:"The same of messages to rooms that wait for shards that were away."`
 	Conversations int64  `json:"conversations" doc:"Conversations of the user."`
 	Devices       int64  `json:"devices" doc:"Devices of the user."`
 	DeadLetters   int64  `json:"dead_letters" doc:"Dead letters that were removed or changed."`
@@ -48,6 +50,7 @@ type Erased struct {
 func (e *Erased) Add(more Erased) {
 	e.add(more.Counts)
 	e.Archived.add(more.Archived)
+	e.Waiting.add(more.Waiting)
 	e.Conversations += more.Conversations
 	e.Devices += more.Devices
 	e.DeadLetters += more.DeadLetters
@@ -133,6 +136,10 @@ func (e *eraser) run(ctx context.Context) error {
 	}
 	e.held = job.Held
 	deadline := time.Now().Add(e.cfg.Patience)
+	// Before the logs, to one of which they may come.
+	if e.result.Waiting, err = eraseWaiting(ctx, e.conn, e.cfg.UserID); err != nil {
+		return err
+	}
 	if slices.Contains(e.held, e.result.Partition) { // else it is on another shard
 		if err := e.partition(ctx, deadline); err != nil {
 			return fmt.Errorf("partition %d: %w", e.result.Partition, err)
@@ -151,19 +158,28 @@ func (e *eraser) run(ctx context.Context) error {
 
 // check fails if the user cannot be erased.
 func (e *eraser) check(ctx context.Context) error {
-	var role string
-	var owns, archived bool
-	if err := e.cfg.Pool.QueryRow(ctx, statements.Get("find whether the role may erase")).Scan(&role, &owns); err != nil {
-		return fmt.Errorf("read the owner of the schema: %w", err)
+	if err := checkOwner(ctx, e.cfg.Pool); err != nil {
+		return err
 	}
-	if !owns {
-		return &OwnerError{role}
-	}
+	var archived bool
 	if err := e.cfg.Pool.QueryRow(ctx, statements.Get("find an archived file")).Scan(&archived); err != nil {
 		return fmt.Errorf("look for an archive: %w", err)
 	}
 	if archived && e.cfg.Archive == nil {
 		return ErrArchived
+	}
+	return nil
+}
+
+// checkOwner fails if the role of a pool may not erase.
+func checkOwner(ctx context.Context, pool *pgxpool.Pool) error {
+	var role string
+	var owns bool
+	if err := pool.QueryRow(ctx, statements.Get("find whether the role may erase")).Scan(&role, &owns); err != nil {
+		return fmt.Errorf("read the owner of the schema: %w", err)
+	}
+	if !owns {
+		return &OwnerError{role}
 	}
 	return nil
 }

@@ -169,6 +169,22 @@ UPDATE badged.keys_pNN_baseline SET users = $3 WHERE key = $1 AND generation = $
 -- name: erase a key of the baseline
 DELETE FROM badged.keys_pNN_baseline WHERE key = $1 AND generation = $2
 
+-- name: find waiting messages
+SELECT id FROM badged.waiting_messages
+WHERE id > $2 AND (position($1 IN messages) > 0 OR position('\' IN messages) > 0)
+ORDER BY id LIMIT $3
+
+-- name: lock waiting messages
+SELECT id, messages FROM badged.waiting_messages WHERE id = ANY ($1) ORDER BY id FOR UPDATE
+
+-- name: rewrite waiting messages
+UPDATE badged.waiting_messages SET messages = $2 WHERE id = $1
+
+-- name: read waiting messages
+SELECT shard, kept_at, messages FROM badged.waiting_messages
+WHERE position($1 IN messages) > 0 OR position('\' IN messages) > 0
+ORDER BY id
+
 -- name: drop what interrupted commands left
 -- Staging tables of a rebuild, and the next baseline of an archiving.
 SELECT badged.drop_staging_tables(p), badged.drop_baseline_tables(p) FROM (SELECT DISTINCT partition_id::integer AS p FROM badged.log_ranges) AS existing

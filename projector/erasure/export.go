@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -34,6 +35,7 @@ type Holding struct {
 const (
 	kindEvent         = "event"
 	kindArchivedEvent = "archived_event"
+	kindWaitingEvent  = "waiting_event"
 )
 
 // ExportConfig configures an export. Pool, Log and UserID are required.
@@ -67,6 +69,9 @@ func Export(ctx context.Context, cfg ExportConfig, visit func(Holding) error) er
 		}
 		x := exporter{cfg: cfg, tx: tx, visit: visit, partition: cfg.Log.PartitionOf(cfg.UserID)}
 		if err := x.tables(ctx, held); err != nil {
+			return err
+		}
+		if err := x.waiting(ctx); err != nil {
 			return err
 		}
 		if cfg.Archive != nil {
@@ -164,6 +169,42 @@ type loggedEvent struct {
 	Position   string `json:"position"`
 	AppendedAt string `json:"appended_at"`
 	Event      any    `json:"event"`
+}
+
+// waitingEvent is an event that waits for a shard.
+type waitingEvent struct {
+	For    string    `json:"for"`
+	KeptAt time.Time `json:"kept_at"`
+	Event  any       `json:"event"`
+}
+
+// waiting exports messages to rooms that wait for other shards.
+func (x *exporter) waiting(ctx context.Context) error {
+	rows, _ := x.tx.Query(ctx, statements.Get("read waiting messages"), x.cfg.UserID)
+	var w waitingEvent
+	var text string
+	_, err := pgx.ForEachRow(rows, []any{&w.For, &w.KeptAt, &text}, func() error {
+		var messages []json.RawMessage
+		if err := json.Unmarshal([]byte(text), &messages); err != nil {
+			return fmt.Errorf("messages that wait for shard %s: %w", w.For, err)
+		}
+		for _, m := range messages {
+			share, is := shareOf(&events.Record{Payload: m}, x.cfg.UserID)
+			if !is {
+				continue
+			}
+			w.Event = share
+			record, err := encode(w)
+			if err == nil {
+				err = x.visit(Holding{Kind: kindWaitingEvent, Record: record})
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return err
 }
 
 // events exports the events of a partition of the log.

@@ -1,0 +1,293 @@
+package operators_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/schematest"
+	"github.com/badged/badged/internal/operators"
+	"github.com/badged/badged/internal/shards"
+	"github.com/badged/badged/projector/erasure"
+)
+
+// ghost is a user who is erased.
+const ghost = `the "ghost" <4711>`
+
+var ops = admin.Operator{Name: "ops", Via: "cli"}
+
+// posts are two messages to a room, by the user and about the user, and one of others.
+func posts() []events.Event {
+	all := []events.Event{
+		{ID: "by", Data: events.Data{Seq: 1, SenderID: ghost}},
+		{ID: "about", Data: events.Data{Seq: 2, SenderID: "ann", MentionedUserIDs: []string{"ann", ghost}}},
+		{ID: "other", Data: events.Data{Seq: 3, SenderID: "ann"}},
+	}
+	for i := range all {
+		all[i].Source, all[i].Type, all[i].Data.ConversationID = "test", events.RoomPosted, "lobby"
+	}
+	return all
+}
+
+// userOf returns a user of a partition.
+func userOf(t *testing.T, c *shards.Cluster, partition int) string {
+	t.Helper()
+	for i := range 1000 {
+		if user := fmt.Sprint("u", i); c.PartitionOf(user) == partition {
+			return user
+		}
+	}
+	t.Fatal("no user")
+	return ""
+}
+
+// lobby makes users members of the room, each on a shard.
+func lobby(t *testing.T, c *shards.Cluster, partitions ...int) *shards.Appender {
+	t.Helper()
+	appender := shards.NewAppender(c, func(s *shards.Shard) events.Append { return s.Log.Append })
+	var users []string
+	for _, p := range partitions {
+		users = append(users, userOf(t, c, p))
+	}
+	join := events.Event{ID: "join", Source: "test", Type: events.RoomJoined, Data: events.Data{ConversationID: "lobby", UserIDs: users}}
+	if _, err := appender.Append(t.Context(), join); err != nil {
+		t.Fatal(err)
+	}
+	return appender
+}
+
+// holdings returns where the shards that can be reached have the user, as an export does.
+func holdings(t *testing.T, c *shards.Cluster) (all []string) {
+	t.Helper()
+	for _, s := range c.Shards() {
+		if s.Err() != nil {
+			continue
+		}
+		if err := erasure.Export(t.Context(), erasure.ExportConfig{Pool: s.Pool, Log: s.Log, UserID: ghost, Shard: s.Name}, func(h erasure.Holding) error {
+			if h.Kind != "action" {
+				all = append(all, s.Name+": "+h.Kind+" "+string(h.Record))
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+// rowsOf returns the payloads of a partition, as text.
+func rowsOf(t *testing.T, s *shards.Shard, partition int) string {
+	t.Helper()
+	rows, _ := s.Pool.Query(t.Context(), `SELECT convert_from(payload, 'UTF8') FROM badged.`+events.Topic(partition)+` ORDER BY transaction_id, "offset"`)
+	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(all, "\n")
+}
+
+// await waits until the cluster has seen something.
+func await(t *testing.T, c *shards.Cluster, seen func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	stopped := make(chan error, 1)
+	go func() { stopped <- c.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-stopped; err != nil {
+			t.Error(err)
+		}
+	}()
+	for {
+		changed := c.Changed()
+		if seen() {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			t.Fatal("it does not come")
+		}
+	}
+}
+
+// A message that waits for a lost shard names an erased user no more, neither where it
+// waits nor where it is delivered. Erasing says that the shard is away, and completes once
+// it is back.
+func TestEraseWhileMessagesWait(t *testing.T) {
+	server := pgtest.Borrow(t)
+	c := clusterOf(t, pgtest.NewDB(t, schematest.Migrated(6)), pgtest.NewDB(t, schematest.Migrated(6)), server.NewDB(t, schematest.Migrated(6)))
+	a, lost := c.Shards()[0], c.Shards()[2]
+	appender := lobby(t, c, 0, 4)
+	server.Kill()
+	await(t, c, func() bool { return lost.Err() != nil })
+	if _, err := appender.Append(t.Context(), posts()...); err != nil {
+		t.Fatal(err)
+	}
+	if all := holdings(t, c); !slices.ContainsFunc(all, func(h string) bool {
+		return strings.HasPrefix(h, "a: waiting_event ") && strings.Contains(h, `"for":"c"`) && strings.Contains(h, `"id":"about"`) && !strings.Contains(h, `"mentioned_user_ids":["ann`)
+	}) {
+		t.Errorf("the export has not what waits: %v", all)
+	}
+
+	var away *operators.AwayError
+	done, err := operators.Erase(t.Context(), c, ops, ghost, nil)
+	if !errors.As(err, &away) || away.Shard != "c" {
+		t.Errorf("with a lost shard: %v", err)
+	}
+	if want := (erasure.Counts{Changed: 2}); done.Waiting != want || done.Changed != 1 { // partitions know mentions of their own users
+		t.Errorf("erased: %+v", done)
+	}
+	if all := holdings(t, c); len(all) > 0 {
+		t.Errorf("still there: %v", all)
+	}
+	var waiting string
+	if err := a.Pool.QueryRow(t.Context(), `SELECT messages FROM badged.waiting_messages`).Scan(&waiting); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(waiting, "ghost") || strings.Count(waiting, `"ann"`) != 3 {
+		t.Errorf("what waits: %s", waiting)
+	}
+
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	await(t, c, func() bool { return lost.Err() == nil })
+	deliver(t, c, appender)
+	rows := rowsOf(t, lost, 4)
+	if strings.Contains(rows, "ghost") || !strings.Contains(rows, "about") {
+		t.Errorf("the log of the shard that is back: %s", rows)
+	}
+	if done, err := operators.Erase(t.Context(), c, ops, ghost, nil); err != nil || done.Waiting != (erasure.Counts{}) {
+		t.Errorf("erased again: %+v, %v", done, err)
+	}
+}
+
+// deliver delivers what waits.
+func deliver(t *testing.T, c *shards.Cluster, appender *shards.Appender) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	done := make(chan error, 1)
+	go func() { done <- appender.DeliverWaiting(ctx) }()
+	for {
+		left, err := c.Waiting(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(left) == 0 {
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("these still wait: %+v", left)
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The messages of a shard that delivers while a user is erased come to a log that is
+// searched afterwards, in whatever order the shards are, or wait again and are searched
+// again.
+func TestEraseWhileMessagesAreDelivered(t *testing.T) {
+	c := newCluster(t)
+	a, last := c.Shards()[0], c.Shards()[2]
+	appender := lobby(t, c, 0)
+	exec := func(q interface {
+		Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	}, sql string, args ...any) {
+		t.Helper()
+		if _, err := q.Exec(t.Context(), sql, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begin := func() pgx.Tx {
+		t.Helper()
+		tx, err := last.Pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) })
+		return tx
+	}
+	commit := func(tx pgx.Tx) {
+		t.Helper()
+		if err := tx.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := json.Marshal(posts())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const keep = `INSERT INTO badged.waiting_messages (shard, moves, messages) VALUES ('a', 0, $1)`
+	exec(last.Pool, keep, text)
+	// What a process does that delivers.
+	delivery, again := begin(), begin()
+	exec(delivery, `SELECT id FROM badged.waiting_messages FOR UPDATE`)
+	exec(again, keep, text)     // its id comes before the next
+	exec(last.Pool, keep, text) // of another call
+	erased := make(chan error, 1)
+	go func() {
+		_, err := operators.Erase(t.Context(), c, ops, ghost, nil)
+		erased <- err
+	}()
+	waits := func(pool *pgxpool.Pool) (waits bool) {
+		if err := pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`).Scan(&waits); err != nil {
+			t.Fatal(err)
+		}
+		return waits
+	}
+	for !waits(last.Pool) {
+		select {
+		case err := <-erased:
+			t.Fatalf("it does not wait for the delivery: %v", err)
+		default:
+		}
+	}
+	if _, err := appender.Append(t.Context(), posts()...); err != nil {
+		t.Fatal(err)
+	}
+	commit(again)
+	exec(delivery, `DELETE FROM badged.waiting_messages WHERE id = 1`)
+	commit(delivery)
+	if err := <-erased; err != nil {
+		t.Error(err)
+	}
+	if rows := rowsOf(t, a, 0); strings.Contains(rows, "ghost") || !strings.Contains(rows, "about") {
+		t.Errorf("the log has %s", rows)
+	}
+	if all := holdings(t, c); len(all) > 0 {
+		t.Errorf("still there: %v", all)
+	}
+	if left, err := c.Waiting(t.Context()); err != nil || len(left) != 1 || left[0].Messages != 2 {
+		t.Errorf("what waits: %+v, %v", left, err)
+	}
+}
+
+// Nobody can erase a user of a lost shard: what others have is erased, and the error says
+// what to wait for.
+func TestEraseAUserOfALostShard(t *testing.T) {
+	c := newCluster(t)
+	user := userOf(t, c, 2)
+	c.Shards()[1].Pool.Close()
+	if err := c.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := operators.Erase(t.Context(), c, ops, user, nil); err == nil || strings.Count(err.Error(), "shard b, which has the partitions 2-3, is away") != 1 {
+		t.Errorf("erase: %v", err)
+	}
+}

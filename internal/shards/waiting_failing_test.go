@@ -1,0 +1,151 @@
+package shards_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/schematest"
+	"github.com/badged/badged/internal/shards"
+)
+
+// said is a writer that tells each line of a log.
+type said chan string
+
+// Write implements io.Writer.
+func (s said) Write(line []byte) (int, error) {
+	s <- string(bytes.TrimSpace(line))
+	return len(line), nil
+}
+
+// awaitLine waits until the log has a line with a text.
+func (s said) awaitLine(ctx context.Context, t *testing.T, text string) {
+	t.Helper()
+	for {
+		select {
+		case line := <-s:
+			if strings.Contains(line, text) {
+				return
+			}
+		case <-ctx.Done():
+			t.Fatalf("the log does not say %q", text)
+		}
+	}
+}
+
+// delivering returns an appender to a cluster whose log is told, and a function that begins
+// to deliver what waits and returns one that ends it.
+func delivering(ctx context.Context, t *testing.T, all []shards.Database) (*shards.Cluster, *shards.Appender, said, func() (stop func())) {
+	t.Helper()
+	log := make(said, 1000)
+	c, err := shards.Open(t.Context(), shards.Config{Databases: again(t, all), Logger: slog.New(slog.NewTextHandler(log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	appender := shards.NewAppender(c, func(s *shards.Shard) events.Append { return s.Log.Append })
+	return c, appender, log, func() func() {
+		ctx, cancel := context.WithCancel(ctx)
+		done := make(chan error, 1)
+		go func() { done <- appender.DeliverWaiting(ctx) }()
+		return func() {
+			t.Helper()
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// keep makes a message to the room wait on a database.
+func keep(t *testing.T, on shards.Database, target string, moves int) {
+	t.Helper()
+	exec(t, on, `INSERT INTO badged.waiting_messages (shard, moves, messages) VALUES ($1, $2, '[{"specversion":"1.0","id":"1","source":"test","type":"room.posted","data":{"conversation_id":"lobby","seq":1}}]')`, target, moves)
+}
+
+// lobbyOf returns a join of the room by users of partitions.
+func lobbyOf(t *testing.T, partitions ...int) events.Event {
+	t.Helper()
+	join := events.Event{ID: "join", Source: "test", Type: events.RoomJoined, Data: events.Data{ConversationID: "lobby"}}
+	for _, p := range partitions {
+		join.Data.UserIDs = append(join.Data.UserIDs, userOf(t, p))
+	}
+	return join
+}
+
+// waitingOn returns for which shards messages wait on a database.
+func waitingOn(t *testing.T, d shards.Database) string {
+	t.Helper()
+	return read(t.Context(), t, d, `SELECT coalesce(string_agg(shard, ' ' ORDER BY id), '') FROM badged.waiting_messages`)
+}
+
+// A message that the shard refuses when it is back waits on, and is delivered once, also if
+// partitions have moved meanwhile.
+func TestRoomMessagesWaitUntilTheyAreStored(t *testing.T) {
+	for name, moves := range map[string]int{"nothing moved": 0, "partitions moved": 3} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := contextOf(t)
+			defer cancel()
+			all := databases(t, "a", "b")
+			form(t, all) // a has 0 to 2, b 3 to 5
+			c, appender, log, begin := delivering(ctx, t, all)
+			if _, err := appender.Append(t.Context(), lobbyOf(t, 4)); err != nil {
+				t.Fatal(err)
+			}
+			keep(t, all[0], "b", moves)
+			if left, err := c.Waiting(t.Context()); err != nil || len(left) != 1 || left[0].For != "b" || left[0].On != "a" || left[0].Messages != 1 || left[0].Age <= 0 {
+				t.Errorf("what waits: %+v, %v", left, err)
+			}
+			exec(t, all[1], `ALTER TABLE badged.events_p04 ADD CONSTRAINT refused CHECK (false) NOT VALID`)
+			stop := begin()
+			log.awaitLine(ctx, t, "cannot deliver")
+			stop()
+			if left := waitingOn(t, all[0]); left != "b" {
+				t.Fatalf("after the shard has refused it, messages wait for %q", left)
+			}
+			exec(t, all[1], `ALTER TABLE badged.events_p04 DROP CONSTRAINT refused`)
+			stop = begin()
+			log.awaitLine(ctx, t, "delivered messages")
+			stop()
+			if left := waitingOn(t, all[0]); left != "" {
+				t.Errorf("after it was delivered, messages wait for %q", left)
+			}
+			if n := read(t.Context(), t, all[1], fmt.Sprintf(`SELECT count(*)::text FROM badged.%s`, events.Topic(4))); n != "2" {
+				t.Errorf("the log has %s events, want the join and the message", n)
+			}
+		})
+	}
+}
+
+// A message for wherever partitions are by now may meet another shard that is away. It
+// waits for that one on the shard where it was: an erasure looks for it on one shard after
+// the other.
+func TestWhatWaitsOnStaysOnItsShard(t *testing.T) {
+	ctx, cancel := contextOf(t)
+	defer cancel()
+	server := pgtest.Borrow(t)
+	all := databases(t, "a", "b")
+	all = append(all, connect(t, "c", server.NewDB(t, schematest.Migrated(partitions))))
+	form(t, all)
+	c, _, log, begin := delivering(ctx, t, all)
+	keep(t, all[1], "a", 3)
+	server.Kill()
+	defer func() { // whose databases are dropped
+		if err := server.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}()
+	await(t, c, func() bool { return c.Shard("c").Err() != nil })
+	stop := begin()
+	log.awaitLine(ctx, t, "delivered messages")
+	stop()
+	if a, b := waitingOn(t, all[0]), waitingOn(t, all[1]); a != "" || b != "c" {
+		t.Errorf("on a messages wait for %q, on b for %q, want c", a, b)
+	}
+}
