@@ -1,4 +1,5 @@
 import { h } from "../../page/dom.js";
+import { AwayNotice, missingOf } from "./away.js";
 import { when } from "./format.js";
 import { KeyedList } from "./list.js";
 import { table } from "./overview.js";
@@ -13,6 +14,7 @@ export class Audit implements View {
   readonly element: HTMLElement;
   readonly #rows: KeyedList<Action>;
   readonly #more = h("button", { class: "button", type: "button", hidden: true }, "Show older");
+  readonly #away = new AwayNotice();
   #actions: readonly Action[] = [];
 
   constructor(page: Page) {
@@ -26,19 +28,21 @@ export class Audit implements View {
     this.#more.addEventListener("click", async () => {
       const older = await page.server.audit(this.#actions.at(-1)?.id).catch(() => undefined);
       if (older === undefined) return;
-      this.#show([...this.#actions, ...older]);
-      this.#more.hidden = older.length === 0;
+      this.#show([...this.#actions, ...older.items]);
+      this.#more.hidden = older.items.length === 0;
     });
     this.element = h(
       "div",
       { class: "view" },
+      this.#away.element,
       table("Audit trail", ["When", "Who", "Action", "Arguments", "Result"], body),
       this.#more,
     );
   }
 
   async refresh(server: Server): Promise<void> {
-    const newest = await server.audit(undefined);
+    const { items: newest, away } = await server.audit(undefined);
+    this.#away.show(missingOf(away, "actions are missing here."));
     const oldest = Date.parse(newest.at(-1)?.at ?? "");
     const ids = new Set(newest.map(({ id }) => id));
     const first = this.#actions.length === 0;

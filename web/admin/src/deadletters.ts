@@ -1,4 +1,5 @@
 import { h } from "../../page/dom.js";
+import { AwayNotice, missingOf } from "./away.js";
 import { confirm } from "./dialog.js";
 import { onShard, when } from "./format.js";
 import { KeyedList } from "./list.js";
@@ -12,6 +13,7 @@ export class DeadLetters implements View {
   readonly title = "Dead letters";
   readonly element: HTMLElement;
   readonly #list: KeyedList<DeadLetter>;
+  readonly #away = new AwayNotice();
   readonly #page: Page;
   readonly #onCount: (n: number) => void;
 
@@ -37,12 +39,14 @@ export class DeadLetters implements View {
         { class: "lead" },
         "Events that could not be decoded are set aside here, and folding continues. Retry them after an upgrade, or discard them.",
       ),
+      this.#away.element,
       letters,
     );
   }
 
   async refresh(server: Server): Promise<void> {
-    const letters = await server.deadLetters();
+    const { items: letters, away } = await server.deadLetters();
+    this.#away.show(missingOf(away, "dead letters are missing here."));
     this.#list.update(letters);
     this.#onCount(letters.length);
   }

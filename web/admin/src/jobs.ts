@@ -1,4 +1,5 @@
 import { h } from "../../page/dom.js";
+import { AwayNotice, missingOf } from "./away.js";
 import { confirm } from "./dialog.js";
 import { counted, duration, onShard, when } from "./format.js";
 import { idText } from "./ids.js";
@@ -15,6 +16,7 @@ export class Jobs implements View {
   readonly #page: Page;
   readonly #cards = h("ul", { class: "cards", "aria-label": "Jobs" });
   readonly #list: KeyedList<Job>;
+  readonly #away = new AwayNotice();
   readonly #onRunning: (n: number) => void;
   /** The job in the URL, and whether it was scrolled into view. */
   #wanted: number | undefined;
@@ -33,12 +35,14 @@ export class Jobs implements View {
       "div",
       { class: "view" },
       h("div", { class: "forms" }, this.#verifyForm(), this.#rebuildForm()),
+      this.#away.element,
       this.#cards,
     );
   }
 
   async refresh(server: Server): Promise<void> {
-    const jobs = await server.jobs();
+    const { items: jobs, away } = await server.jobs();
+    this.#away.show(missingOf(away, "jobs are missing here."));
     const wanted = this.#wanted;
     if (wanted !== undefined && !jobs.some(({ id }) => id === wanted)) {
       const job = await server.job(wanted);

@@ -1,4 +1,5 @@
 import { h, setText } from "../../page/dom.js";
+import { troubles } from "./away.js";
 import { Chart } from "./chart.js";
 import { count, counted, duration, lagShare, onShard, rate, when } from "./format.js";
 import { KeyedList } from "./list.js";
@@ -57,8 +58,14 @@ export class Overview implements View {
     ],
     rate,
   );
+  readonly #troubles = h("ul", { class: "notices", "aria-label": "Shards that are away" });
   readonly #partitions = h("tbody");
   readonly #processes = h("tbody");
+  readonly #troubleItems = new KeyedList<string>(
+    this.#troubles,
+    (text) => text,
+    (text) => h("li", { class: "notice is-bad" }, text),
+  );
   readonly #partitionRows = new KeyedList<Partition>(
     this.#partitions,
     (p) => String(p.partition),
@@ -76,6 +83,7 @@ export class Overview implements View {
     this.element = h(
       "div",
       { class: "view" },
+      this.#troubles,
       h("dl", { class: "tiles" }, ...this.#tiles.map(({ element }) => element)),
       h(
         "section",
@@ -101,6 +109,7 @@ export class Overview implements View {
       server.processes(),
       server.rates(this.#points.at(-1)?.at),
     ]);
+    this.#troubleItems.update(troubles(lag));
     this.#partitionRows.update(lag.partitions);
     this.#processRows.update(processes.map((p) => ({ ...p, seen_at: "" })));
     this.#showTiles(lag, processes);

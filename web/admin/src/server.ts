@@ -14,7 +14,25 @@ export interface Partition {
 export interface Lag {
   readonly partitions: readonly Partition[];
   /** The shards that cannot be reached. */
-  readonly away?: readonly { readonly shard: string }[];
+  readonly away?: readonly {
+    readonly shard: string;
+    readonly partitions?: readonly number[];
+    readonly error: string;
+  }[];
+  /** The messages to rooms that wait on a shard for another. */
+  readonly waiting?: readonly {
+    readonly for: string;
+    readonly on: string;
+    readonly messages: number;
+    readonly seconds: number;
+  }[];
+}
+
+/** A list without what is on shards that cannot be reached. */
+export interface Listed<Item> {
+  readonly items: readonly Item[];
+  /** The names of these shards. */
+  readonly away: readonly string[];
 }
 
 export interface Limits {
@@ -302,6 +320,11 @@ export class Refused extends Error {
 /** The server could not be reached, or its answer was incomplete. */
 export class Away extends Error {}
 
+/** What the pages of lists say of shards that cannot be reached. */
+interface Lacking {
+  readonly away?: readonly string[];
+}
+
 /** The admin API, with the key of an operator. */
 export class Server {
   readonly #key: string;
@@ -324,9 +347,12 @@ export class Server {
     return (await this.#request<{ points: Rate[] }>("GET", `v1/rates${query}`)).points;
   }
 
-  async deadLetters(): Promise<readonly DeadLetter[]> {
-    return (await this.#request<{ dead_letters: DeadLetter[] }>("GET", "v1/deadletters"))
-      .dead_letters;
+  async deadLetters(): Promise<Listed<DeadLetter>> {
+    const page = await this.#request<{ dead_letters: DeadLetter[] } & Lacking>(
+      "GET",
+      "v1/deadletters",
+    );
+    return { items: page.dead_letters, away: page.away ?? [] };
   }
 
   async retryDeadLetter(id: number): Promise<void> {
@@ -352,8 +378,9 @@ export class Server {
     return (await this.#request<{ devices: Device[] }>("GET", path)).devices;
   }
 
-  async webhooks(): Promise<readonly Webhook[]> {
-    return (await this.#request<{ webhooks: Webhook[] }>("GET", "v1/webhooks")).webhooks;
+  async webhooks(): Promise<Listed<Webhook>> {
+    const page = await this.#request<{ webhooks: Webhook[] } & Lacking>("GET", "v1/webhooks");
+    return { items: page.webhooks, away: page.away ?? [] };
   }
 
   /** Pauses or resumes a webhook, or tries an active one again. Its settings stay as they are now. */
@@ -376,12 +403,13 @@ export class Server {
   }
 
   /** The newest jobs of both kinds. */
-  async jobs(): Promise<readonly Job[]> {
-    const [{ rebuilds }, { verifications }] = await Promise.all([
-      this.#request<{ rebuilds: Job[] }>("GET", "v1/rebuilds?limit=50"),
+  async jobs(): Promise<Listed<Job>> {
+    const [{ rebuilds, away }, { verifications }] = await Promise.all([
+      this.#request<{ rebuilds: Job[] } & Lacking>("GET", "v1/rebuilds?limit=50"),
       this.#request<{ verifications: Job[] }>("GET", "v1/verifications?limit=50"),
     ]);
-    return [...rebuilds, ...verifications].sort((a, b) => b.id - a.id);
+    const items = [...rebuilds, ...verifications].sort((a, b) => b.id - a.id);
+    return { items, away: away ?? [] };
   }
 
   startJob(kind: JobKind, target: JobTarget): Promise<Job> {
@@ -393,9 +421,13 @@ export class Server {
   }
 
   /** The latest actions of operators, or those before an action. */
-  async audit(before: number | undefined): Promise<readonly Action[]> {
+  async audit(before: number | undefined): Promise<Listed<Action>> {
     const query = before === undefined ? "" : `&before=${before}`;
-    return (await this.#request<{ actions: Action[] }>("GET", `v1/audit?limit=50${query}`)).actions;
+    const page = await this.#request<{ actions: Action[] } & Lacking>(
+      "GET",
+      `v1/audit?limit=50${query}`,
+    );
+    return { items: page.actions, away: page.away ?? [] };
   }
 
   async #request<Answer>(method: string, path: string, body?: object): Promise<Answer> {

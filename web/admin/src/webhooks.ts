@@ -1,4 +1,5 @@
 import { h } from "../../page/dom.js";
+import { AwayNotice, missingOf } from "./away.js";
 import { count, counted, when } from "./format.js";
 import { KeyedList } from "./list.js";
 import type { Server, Webhook, WebhookState } from "./server.js";
@@ -14,6 +15,7 @@ export class Webhooks implements View {
   readonly element: HTMLElement;
   readonly #page: Page;
   readonly #list: KeyedList<Webhook>;
+  readonly #away = new AwayNotice();
   readonly #onFailing: (n: number) => void;
 
   constructor(page: Page, onFailing: (n: number) => void) {
@@ -34,12 +36,14 @@ export class Webhooks implements View {
         { class: "lead" },
         "Other backends that are called when something changes. A paused webhook loses nothing: when it is resumed, it is told the newest state of all that changed.",
       ),
+      this.#away.element,
       cards,
     );
   }
 
   async refresh(server: Server): Promise<void> {
-    const webhooks = await server.webhooks();
+    const { items: webhooks, away } = await server.webhooks();
+    this.#away.show(missingOf(away, "calls are not in these numbers."));
     this.#list.update(webhooks);
     this.#onFailing(webhooks.filter((w) => w.step > 0).length);
   }

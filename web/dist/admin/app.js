@@ -82,6 +82,31 @@ function onShard({ shard }) {
   return shard === void 0 ? "" : `shard ${shard} · `;
 }
 
+// admin/src/away.ts
+var AwayNotice = class {
+  element = h("p", { class: "notice is-bad", role: "status", hidden: true });
+  show(text) {
+    this.element.hidden = text === "";
+    setText(this.element, text);
+  }
+};
+function missingOf(away, what) {
+  if (away === void 0 || away.length === 0) return "";
+  const [are, theirs] = away.length === 1 ? [`Shard ${away[0]} is`, "Its"] : [`Shards ${away.join(" and ")} are`, "Their"];
+  return `${are} away. ${theirs} ${what}`;
+}
+function troubles({ away = [], waiting = [] }) {
+  return [
+    ...away.map(({ shard, partitions = [], error }) => {
+      const held = partitions.length === 1 ? `partition ${partitions[0]}` : `the partitions ${partitions.join(", ")}`;
+      return `Shard ${shard}, which has ${partitions.length === 0 ? "no partitions" : held}, is away: ${error}`;
+    }),
+    ...waiting.map(
+      (w) => `Waiting on shard ${w.on} for shard ${w.for}: ${counted(w.messages, "message")} to rooms, the oldest for ${duration(w.seconds)}`
+    )
+  ];
+}
+
 // admin/src/list.ts
 var KeyedList = class {
   #container;
@@ -4630,8 +4655,14 @@ var Overview = class {
     ],
     rate
   );
+  #troubles = h("ul", { class: "notices", "aria-label": "Shards that are away" });
   #partitions = h("tbody");
   #processes = h("tbody");
+  #troubleItems = new KeyedList(
+    this.#troubles,
+    (text) => text,
+    (text) => h("li", { class: "notice is-bad" }, text)
+  );
   #partitionRows = new KeyedList(
     this.#partitions,
     (p) => String(p.partition),
@@ -4648,6 +4679,7 @@ var Overview = class {
     this.element = h(
       "div",
       { class: "view" },
+      this.#troubles,
       h("dl", { class: "tiles" }, ...this.#tiles.map(({ element }) => element)),
       h(
         "section",
@@ -4672,6 +4704,7 @@ var Overview = class {
       server.processes(),
       server.rates(this.#points.at(-1)?.at)
     ]);
+    this.#troubleItems.update(troubles(lag));
     this.#partitionRows.update(lag.partitions);
     this.#processRows.update(processes.map((p) => ({ ...p, seen_at: "" })));
     this.#showTiles(lag, processes);
@@ -4819,6 +4852,7 @@ var Audit = class {
   element;
   #rows;
   #more = h("button", { class: "button", type: "button", hidden: true }, "Show older");
+  #away = new AwayNotice();
   #actions = [];
   constructor(page) {
     const body = h("tbody");
@@ -4831,18 +4865,20 @@ var Audit = class {
     this.#more.addEventListener("click", async () => {
       const older = await page.server.audit(this.#actions.at(-1)?.id).catch(() => void 0);
       if (older === void 0) return;
-      this.#show([...this.#actions, ...older]);
-      this.#more.hidden = older.length === 0;
+      this.#show([...this.#actions, ...older.items]);
+      this.#more.hidden = older.items.length === 0;
     });
     this.element = h(
       "div",
       { class: "view" },
+      this.#away.element,
       table("Audit trail", ["When", "Who", "Action", "Arguments", "Result"], body),
       this.#more
     );
   }
   async refresh(server) {
-    const newest = await server.audit(void 0);
+    const { items: newest, away } = await server.audit(void 0);
+    this.#away.show(missingOf(away, "actions are missing here."));
     const oldest = Date.parse(newest.at(-1)?.at ?? "");
     const ids = new Set(newest.map(({ id }) => id));
     const first = this.#actions.length === 0;
@@ -4972,6 +5008,7 @@ var DeadLetters = class {
   title = "Dead letters";
   element;
   #list;
+  #away = new AwayNotice();
   #page;
   #onCount;
   constructor(page, onCount) {
@@ -4996,11 +5033,13 @@ var DeadLetters = class {
         { class: "lead" },
         "Events that could not be decoded are set aside here, and folding continues. Retry them after an upgrade, or discard them."
       ),
+      this.#away.element,
       letters
     );
   }
   async refresh(server) {
-    const letters = await server.deadLetters();
+    const { items: letters, away } = await server.deadLetters();
+    this.#away.show(missingOf(away, "dead letters are missing here."));
     this.#list.update(letters);
     this.#onCount(letters.length);
   }
@@ -5081,6 +5120,7 @@ var Jobs = class {
   #page;
   #cards = h("ul", { class: "cards", "aria-label": "Jobs" });
   #list;
+  #away = new AwayNotice();
   #onRunning;
   /** The job in the URL, and whether it was scrolled into view. */
   #wanted;
@@ -5098,11 +5138,13 @@ var Jobs = class {
       "div",
       { class: "view" },
       h("div", { class: "forms" }, this.#verifyForm(), this.#rebuildForm()),
+      this.#away.element,
       this.#cards
     );
   }
   async refresh(server) {
-    const jobs = await server.jobs();
+    const { items: jobs, away } = await server.jobs();
+    this.#away.show(missingOf(away, "jobs are missing here."));
     const wanted = this.#wanted;
     if (wanted !== void 0 && !jobs.some(({ id }) => id === wanted)) {
       const job = await server.job(wanted);
@@ -5363,7 +5405,11 @@ var Server = class {
     return (await this.#request("GET", `v1/rates${query2}`)).points;
   }
   async deadLetters() {
-    return (await this.#request("GET", "v1/deadletters")).dead_letters;
+    const page = await this.#request(
+      "GET",
+      "v1/deadletters"
+    );
+    return { items: page.dead_letters, away: page.away ?? [] };
   }
   async retryDeadLetter(id) {
     await this.#request("POST", `v1/deadletters/${id}/retry`);
@@ -5385,7 +5431,8 @@ var Server = class {
     return (await this.#request("GET", path)).devices;
   }
   async webhooks() {
-    return (await this.#request("GET", "v1/webhooks")).webhooks;
+    const page = await this.#request("GET", "v1/webhooks");
+    return { items: page.webhooks, away: page.away ?? [] };
   }
   /** Pauses or resumes a webhook, or tries an active one again. Its settings stay as they are now. */
   async setWebhookState(name, state) {
@@ -5406,11 +5453,12 @@ var Server = class {
   }
   /** The newest jobs of both kinds. */
   async jobs() {
-    const [{ rebuilds }, { verifications }] = await Promise.all([
+    const [{ rebuilds, away }, { verifications }] = await Promise.all([
       this.#request("GET", "v1/rebuilds?limit=50"),
       this.#request("GET", "v1/verifications?limit=50")
     ]);
-    return [...rebuilds, ...verifications].sort((a, b) => b.id - a.id);
+    const items = [...rebuilds, ...verifications].sort((a, b) => b.id - a.id);
+    return { items, away: away ?? [] };
   }
   startJob(kind, target) {
     return this.#request("POST", `v1/${kind}s`, target);
@@ -5421,7 +5469,11 @@ var Server = class {
   /** The latest actions of operators, or those before an action. */
   async audit(before) {
     const query2 = before === void 0 ? "" : `&before=${before}`;
-    return (await this.#request("GET", `v1/audit?limit=50${query2}`)).actions;
+    const page = await this.#request(
+      "GET",
+      `v1/audit?limit=50${query2}`
+    );
+    return { items: page.actions, away: page.away ?? [] };
   }
   async #request(method, path, body) {
     let response;
@@ -6571,6 +6623,7 @@ var Webhooks = class {
   element;
   #page;
   #list;
+  #away = new AwayNotice();
   #onFailing;
   constructor(page, onFailing) {
     this.#page = page;
@@ -6590,11 +6643,13 @@ var Webhooks = class {
         { class: "lead" },
         "Other backends that are called when something changes. A paused webhook loses nothing: when it is resumed, it is told the newest state of all that changed."
       ),
+      this.#away.element,
       cards
     );
   }
   async refresh(server) {
-    const webhooks = await server.webhooks();
+    const { items: webhooks, away } = await server.webhooks();
+    this.#away.show(missingOf(away, "calls are not in these numbers."));
     this.#list.update(webhooks);
     this.#onFailing(webhooks.filter((w) => w.step > 0).length);
   }

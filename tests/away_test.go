@@ -1,0 +1,70 @@
+package tests
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/pgtest"
+)
+
+// While a shard is away, operators see what waits for it, everywhere. A user who is erased
+// meanwhile is in none of it, and messages come without the user once the shard is back.
+// web/browser/away.test.mjs has the tests of the admin page.
+func TestAdminBrowserWithoutAShard(t *testing.T) {
+	t.Parallel()
+	lost := pgtest.Borrow(t)
+	flags := shardFlags([]string{pgtest.NewDB(t, pgtest.Template{}), lost.NewDB(t, pgtest.Template{})})
+	must(t, append([]string{"migrate", "up", fmt.Sprint("--partitions=", partitions)}, flags...)...)
+	p := launch(t, nil, append([]string{"serve", "--listen=127.0.0.1:0", "--admin-keys=ops=" + adminKey}, flags...)...)
+	var here, there, ghost string
+	for n := 0; here == "" || there == "" || ghost == ""; n++ {
+		user := fmt.Sprintf("user-%d", n)
+		switch on := events.PartitionOf(user, partitions); {
+		case on >= partitions/2:
+			there = user
+		case here == "":
+			here = user
+		default:
+			ghost = user
+		}
+	}
+	publish(t, p, fmt.Sprintf(`{"specversion":"1.0","id":"join","source":"s","type":"room.joined","data":{"conversation_id":"lobby","user_ids":[%q,%q]}}`, here, there))
+
+	lost.Kill()
+	awaitAnswer(t, p, "partitions", `"away":[{"shard":"b"`, 1)
+	position := publish(t, p, fmt.Sprintf(`{"specversion":"1.0","id":"post","source":"s","type":"room.posted","data":{"conversation_id":"lobby","seq":1,"sender_id":%q,"mentioned_user_ids":[%q]}}`, ghost, ghost))
+	awaitAnswer(t, p, "partitions", `"waiting":[{"for":"b","on":"a","messages":1,`, 1)
+	for range polls(t, "the metrics") {
+		if _, _, page := request(t, http.MethodGet, p.url+"/metrics", "", ""); strings.Contains(page, `badged_shard_waiting_messages{shard="b"} 1`) {
+			break
+		}
+	}
+	if out, _, _ := command(t, append([]string{"lag"}, flags...)...); !strings.Contains(out, "Waiting on shard a for shard b: 1 message to rooms, the oldest for ") {
+		t.Errorf("badged lag prints %s", out)
+	}
+	if out, stderr, code := command(t, append([]string{"user", "erase", ghost}, flags...)...); code == 0 || !strings.Contains(stderr, "shard b") || !strings.Contains(out, "the user from 1 message that waited for shards") {
+		t.Errorf("badged user erase exits with %d: %s%s", code, out, stderr)
+	}
+
+	back := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if err := lost.Restart(t.Context()); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		}
+	}))
+	t.Cleanup(back.Close)
+	browse(t, "away.test.mjs", "BADGED_URL="+p.url, "BADGED_ADMIN_KEY="+adminKey, "BADGED_BACK="+back.URL)
+
+	for _, user := range []string{here, there} {
+		if n := total(t, p, user, position); n != 1 {
+			t.Errorf("%s has %d", user, n)
+		}
+	}
+	if out := must(t, append([]string{"user", "export", ghost}, flags...)...); strings.Contains(out, "event") {
+		t.Errorf("badged still holds %s", out)
+	}
+	must(t, append([]string{"user", "erase", ghost}, flags...)...)
+}
