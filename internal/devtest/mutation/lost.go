@@ -1,0 +1,56 @@
+package main
+
+const (
+	waitingFile   = "internal/shards/waiting.go"
+	someFile      = "internal/shards/some.go"
+	lackFile      = "internal/shards/away.go"
+	carryFile     = "internal/relay/carry.go"
+	catchUpFile   = "internal/relay/waiting.go"
+	dividedFile   = "internal/traffic/divided.go"
+	grantFile     = "migrations/roles.go"
+	eraseAllFile  = "internal/operators/users.go"
+	waitEraseFile = "projector/erasure/waiting.go"
+)
+
+// The checks of what goes on while a shard is away, and after it is back.
+var (
+	roomsWait     = check{"./internal/shards", "^TestRoomMessagesWaitForAShard$", false}
+	waitUntil     = check{"./internal/shards", "^TestRoomMessagesWaitUntilTheyAreStored$", false}
+	waitThere     = check{"./internal/shards", "^TestWhatWaitsOnStaysOnItsShard$", false}
+	appendedSome  = check{"./internal/shards", "^TestAppendSome$", false}
+	lostDatabase  = check{"./internal/relay", "^(TestLostDatabase|TestRefusalWhileADatabaseIsAway)$", false}
+	lackingAnswer = check{"./internal/traffic", "^TestDivided", false}
+	lostShard     = check{"./internal/app", "^TestALostShardStopsItsUsersOnly$", false}
+	grantedAgain  = check{"./migrations", "^TestUpGrantsWhatAKilledOneHadNot$", false}
+	erasedWaiting = check{"./internal/operators", "^TestEraseWhileMessagesWait$", false}
+	erasedOnWay   = check{"./internal/operators", "^TestEraseWhileMessagesAreDelivered$", false}
+)
+
+// lostMutants let the loss of a shard stop others, or lose, double or show something.
+var lostMutants = []mutant{
+	{"a message to a room fails if a shard is away", []edit{{waitingFile, "if keeper == nil || !a.keeps {", "if true {"}}, roomsWait},
+	{"a message to a room fails before it is known that a shard is away", []edit{{waitingFile, "!errors.Is(errs[i], ErrAway) && !isGone(errs[i])", "!errors.Is(errs[i], ErrAway)"}}, roomsWait},
+	{"messages to users of a lost shard are accepted", []edit{{waitingFile, " || p.shard == nil || !aboutRooms(p.events) {", " || p.shard == nil {"}}, roomsWait},
+	{"a position does not name what waits", []edit{{waitingFile, "		a.token.waits = joinWaits(a.token.waits, []wait{{p.shard.Name, keeper.Name, id}})\n", "		_ = id\n"}}, roomsWait},
+	{"what waited follows no partition that has moved", []edit{{waitingFile, "target != nil && moves == st.moves()", "target != nil"}}, roomsWait},
+	{"what was delivered waits on", []edit{{waitingFile, `tx.Exec(ctx, statements.Get("delete waiting messages"), ids)`, `tx.Exec(ctx, statements.Get("delete waiting messages"), ids[:0])`}}, roomsWait},
+	{"what a shard refuses is not delivered again", []edit{{waitingFile, "			case err != nil:\n				return err\n			}\n		}\n", "			case false:\n				return err\n			}\n		}\n"}}, waitUntil},
+	{"what one of all shards refuses is not delivered again", []edit{{waitingFile, "a.appendKeepingOn(ctx, keeper, everywhere); err != nil {", "a.appendKeepingOn(ctx, keeper, everywhere); false {"}}, waitUntil},
+	{"what waits on goes to another shard", []edit{{waitingFile, "(a.on == nil || a.on == s)", "true"}}, waitThere},
+	{"a relay stops for all if a shard is away", []edit{{someFile, "			c.lacks(p.shard, errs[i])\n", "			err = errors.Join(err, errs[i])\n"}}, appendedSome},
+	{"a relay overtakes what a shard lacks", []edit{{someFile, "		if skips {\n			c.lacks(p.shard, nil)\n		}\n		return skips", "		return skips && false"}}, appendedSome},
+	{"a relay forgets what a shard lacks", []edit{{carryFile, "		if c.waits(&good[i]) {", "		if false {"}}, lostDatabase},
+	{"a relay never catches up", []edit{{catchUpFile, "	if !slices.Contains(back, true) {\n		return false\n	}\n	c.catching", "	if true {\n		return false\n	}\n	c.catching"}}, lostDatabase},
+	{"an answer of 503 stops a relay for all", []edit{{dividedFile, "	if refused.Lacking == nil {", "	if true {"}}, lackingAnswer},
+	{"a relay repeats for users that have their events", []edit{{dividedFile, "			if !without[t.PartitionOf(u)] {", "			if true {"}}, lackingAnswer},
+	{"an answer of 503 does not say who lacks events", []edit{{lackFile, "			s.Partitions[eventlog.Ancestor(p, c.partitions)] = true", "			_ = eventlog.Ancestor(p, c.partitions)"}}, lostShard},
+	{"a repeated migrate up grants nothing", []edit{{grantFile, "for _, r := range roles {", "for _, r := range roles[:0] {"}}, grantedAgain},
+	{"each migrate up grants again", []edit{{grantFile, "IS DISTINCT FROM $1 AND", "IS DISTINCT FROM $1 || 'x' AND"}}, grantedAgain},
+	{"messages that wait name an erased user", []edit{
+		{eraseAllFile, "	if c.Sharded() { // what waits", "	if false { // what waits"},
+		{"projector/erasure/erase.go", "eraseWaiting(ctx, e.conn, e.cfg.UserID); err != nil", "Counts{}, nil; err != nil"},
+	}, erasedWaiting},
+	{"messages on their way name an erased user", []edit{{eraseAllFile, "	if c.Sharded() { // what waits", "	if false { // what waits"}}, erasedOnWay},
+	{"messages that wait again name an erased user", []edit{{waitEraseFile, "again = again || locked < len(ids)", "again = false"}}, erasedOnWay},
+	{"an export has nothing of what waits", []edit{{"projector/erasure/export.go", "if err := x.waiting(ctx); err != nil {", "if err := error(nil); err != nil {"}}, erasedWaiting},
+}
