@@ -74,10 +74,7 @@ func quotedList(users []string) string { return `["` + strings.Join(users, `","`
 // totals reads the badges of users as of a position.
 func (s *server) totals(t *testing.T, users []string, position string) map[string]int64 {
 	t.Helper()
-	r := newRequest(t, http.MethodPost, s.url+"/v1/badges/query", fmt.Sprintf(`{"user_ids":%s,"at_least":%q,"timeout":"30s"}`, quotedList(users), position))
-	r.Header.Set("Authorization", "Bearer "+publisherKey)
-	r.Header.Set("Content-Type", "application/json")
-	a := send(t, r)
+	a := s.query(t, users, position)
 	var answer struct {
 		Badges []struct {
 			UserID string `json:"user_id"`
@@ -95,6 +92,19 @@ func (s *server) totals(t *testing.T, users []string, position string) map[strin
 		all[b.UserID] = b.Total
 	}
 	return all
+}
+
+// query asks for the badges of users, as of a position unless it is "".
+func (s *server) query(t *testing.T, users []string, position string) answer {
+	t.Helper()
+	body := fmt.Sprintf(`{"user_ids":%s}`, quotedList(users))
+	if position != "" {
+		body = fmt.Sprintf(`{"user_ids":%s,"at_least":%q,"timeout":"30s"}`, quotedList(users), position)
+	}
+	r := newRequest(t, http.MethodPost, s.url+"/v1/badges/query", body)
+	r.Header.Set("Authorization", "Bearer "+publisherKey)
+	r.Header.Set("Content-Type", "application/json")
+	return send(t, r)
 }
 
 // tryPublish publishes NDJSON and returns the answer.
@@ -262,6 +272,10 @@ func TestALostShardStopsItsUsersOnly(t *testing.T) {
 	if a := s.get(t, "/v1/users/"+users[5]+"/badge"); a.status != http.StatusServiceUnavailable {
 		t.Errorf("badge of a user of the lost shard: %d %s", a.status, a.body)
 	}
+	if a := s.query(t, users, position); a.status != http.StatusServiceUnavailable || strings.Count(a.body, `"total":5`) != 4 || strings.Count(a.body, `"total":`) != 4 ||
+		!strings.Contains(a.body, `"lacking":{"partitions":[4,5],"of":6,"user_ids":`+quotedList(users[4:])+`}`) {
+		t.Errorf("the badges of all: %d %s", a.status, a.body)
+	}
 	if a := s.get(t, "/metrics"); !strings.Contains(a.body, `badged_shard_up{shard="c"} 0`) || !strings.Contains(a.body, `badged_shard_partition_away{partition="5"} 1`) {
 		t.Error("the metrics do not tell the loss")
 	}
@@ -282,6 +296,64 @@ func TestALostShardStopsItsUsersOnly(t *testing.T) {
 	wantTotals(t, s.totals(t, users, position), users, 6)
 	position = late.publish(t, message("5", users)+post("1"))
 	wantTotals(t, late.totals(t, users, position), users, 7)
+}
+
+// A shard that can be reached, and has nothing of its users, is named, and stops them only.
+func TestAShardWithoutTablesStopsItsUsersOnly(t *testing.T) {
+	message := func(id string, users []string) string {
+		return event(id, "message.delivered", `"conversation_id":"all","seq":`+id+`,"user_ids":`+quotedList(users))
+	}
+	for name, tc := range map[string]struct {
+		// lose is what happens to the shard c.
+		lose []string
+		// others are users that are served, and the detail is what the rest is told.
+		others []int
+		detail string
+		// stores is set if the log is still there.
+		stores bool
+	}{
+		"restored from before it got a partition": {
+			[]string{`DELETE FROM badged.partitions WHERE partition_id = 4`, `DROP TABLE badged.users_p04 CASCADE`, `DROP TABLE badged.events_p04 CASCADE`},
+			[]int{0, 1, 2, 3, 5}, "shard c does not hold partition 4, as it should by the map", false,
+		},
+		"a table is missing": {
+			[]string{`ALTER TABLE badged.users RENAME TO others`, `ALTER TABLE badged.users_p04 RENAME TO others_p04`, `ALTER TABLE badged.users_p05 RENAME TO others_p05`},
+			[]int{0, 1, 2, 3}, "shard c, which has the partitions 4-5, lacks tables of badged", true,
+		},
+		"empty": {[]string{`DROP SCHEMA badged CASCADE`}, []int{0, 1, 2, 3}, "shard c, which has the partitions 4-5, is away", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := run(t, open(t, shardSettings(t, newShard(t), newShard(t), newShard(t))))
+			users := onEach("u")
+			wantTotals(t, s.totals(t, users, s.publish(t, message("1", users))), users, 1)
+			for _, sql := range tc.lose {
+				if _, err := s.databases[2].serving.Exec(t.Context(), sql); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var others []string
+			for _, i := range tc.others {
+				others = append(others, users[i])
+			}
+			eventually(t, "the others are read, and the shard is named", func() bool {
+				a := s.query(t, users, "")
+				if a.status != http.StatusServiceUnavailable {
+					t.Fatalf("it answers %d %s", a.status, a.body)
+				}
+				return strings.Count(a.body, `"total":1`) == len(others) && strings.Contains(a.body, tc.detail)
+			})
+			for _, path := range []string{"badge", "conversations"} {
+				if a := s.get(t, "/v1/users/"+users[4]+"/"+path); a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, tc.detail) {
+					t.Errorf("the %s of a user of it: %d %s", path, a.status, a.body)
+				}
+			}
+			if a := s.tryPublish(t, message("2", users)); tc.stores && a.status != http.StatusAccepted || !tc.stores && (a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, tc.detail) || !strings.Contains(a.body, `"lacking":{"partitions":[4`)) {
+				t.Errorf("publish for all: %d %s", a.status, a.body)
+			}
+			others = users[:4]
+			wantTotals(t, s.totals(t, others, s.publish(t, message("3", others))), others, 3)
+		})
+	}
 }
 
 // Publishers and readers follow a partition to another shard.

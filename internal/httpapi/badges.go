@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,8 +37,10 @@ func (a *API) getBadge(w http.ResponseWriter, r *http.Request, categories []stri
 		return err
 	}
 	user := r.PathValue("user")
-	if err := a.await(r.Context(), []string{user}, q.Get("at_least"), q.Get("timeout")); err != nil {
+	if unread, err := a.await(r.Context(), []string{user}, q.Get("at_least"), q.Get("timeout")); err != nil {
 		return err
+	} else if unread != nil {
+		return unread
 	}
 	badge, err := a.badge(r.Context(), user, categories)
 	if err != nil {
@@ -96,15 +99,38 @@ func (a *API) queryBadges(w http.ResponseWriter, r *http.Request, key *keyring.K
 	if err := key.CheckRead(q.UserIDs...); err != nil {
 		return keyProblem(err)
 	}
-	if err := a.await(r.Context(), q.UserIDs, q.AtLeast, q.Timeout); err != nil {
-		return err
-	}
-	badges, err := a.cfg.Badges.Badges(r.Context(), q.UserIDs)
+	badges, err := a.badgesOf(r.Context(), q)
 	if err != nil {
 		return err
 	}
 	writeJSON(w, http.StatusOK, "application/json", badgesAnswer{badges})
 	return nil
+}
+
+// badgesOf returns the badges of the users of a query, in the order given. If those of some
+// cannot be read, the error is an [*unreadError] with the others.
+func (a *API) badgesOf(ctx context.Context, q badgesQuery) ([]pubsub.Badge, error) {
+	unread, err := a.await(ctx, q.UserIDs, q.AtLeast, q.Timeout)
+	if err != nil {
+		return nil, err
+	}
+	found := []pubsub.Badge{}
+	if rest := unread.Without(q.UserIDs); len(rest) > 0 {
+		found, err = a.cfg.Badges.Badges(ctx, rest)
+		also, ok := errors.AsType[*shards.UnreadError](err)
+		if err != nil && !ok {
+			return nil, err
+		}
+		unread = unread.Add(also)
+	}
+	if unread == nil {
+		return found, nil
+	}
+	read := map[string]bool{}
+	for _, id := range unread.Without(q.UserIDs) {
+		read[id] = true
+	}
+	return nil, &unreadError{unread, slices.DeleteFunc(found, func(b pubsub.Badge) bool { return !read[b.UserID] })}
 }
 
 // conversationsPage is a page of conversations.
@@ -150,45 +176,47 @@ const lostPosition = "the log may have lost what was published at this position:
 	"publish the events again under the same ids, which is harmless, and use the new position"
 
 // await waits until the badges of users include everything up to a position. It
-// returns at once if none is given.
-func (a *API) await(ctx context.Context, users []string, atLeast, timeout string) error {
+// returns at once if none is given. unread are users of whom that cannot be told; it has
+// waited for the others.
+func (a *API) await(ctx context.Context, users []string, atLeast, timeout string) (unread *shards.UnreadError, err error) {
 	wait := defaultWait
 	if timeout != "" {
-		var err error
 		if wait, err = time.ParseDuration(timeout); err != nil || wait < 0 || wait > maxWait {
-			return &problem{Status: http.StatusBadRequest, Detail: "timeout must be a duration such as 500ms or 2s, at most " + maxWait.String()}
+			return nil, &problem{Status: http.StatusBadRequest, Detail: "timeout must be a duration such as 500ms or 2s, at most " + maxWait.String()}
 		}
 		if atLeast == "" {
-			return &problem{Status: http.StatusBadRequest, Detail: "timeout requires at_least"}
+			return nil, &problem{Status: http.StatusBadRequest, Detail: "timeout requires at_least"}
 		}
 	}
 	if atLeast == "" {
-		return nil
+		return nil, nil //nolint:nilnil // there is nothing to wait for
 	}
 	waitCtx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	look := ctx // look at least once, however short the wait
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+	for pause := firstPause; len(users) > 0; pause = min(2*pause, lastPause) {
 		folded, err := a.cfg.Badges.FoldedAt(look, users, atLeast)
-		if errors.Is(err, shards.ErrBadPosition) {
-			return &problem{Status: http.StatusBadRequest, Detail: "at_least must be a token from a " + PositionHeader + " header"}
-		}
-		if errors.Is(err, badges.ErrLost) {
-			return &problem{Status: http.StatusConflict, Detail: lostPosition}
-		}
-		if err != nil && look.Err() == nil {
-			return err
-		}
-		if folded {
-			return nil
+		switch some, ok := errors.AsType[*shards.UnreadError](err); {
+		case errors.Is(err, shards.ErrBadPosition):
+			return nil, &problem{Status: http.StatusBadRequest, Detail: "at_least must be a token from a " + PositionHeader + " header"}
+		case errors.Is(err, badges.ErrLost):
+			return nil, &problem{Status: http.StatusConflict, Detail: lostPosition}
+		case ok && look.Err() == nil:
+			unread, users = unread.Add(some), some.Without(users)
+			continue
+		case err != nil && look.Err() == nil:
+			return nil, err
+		case folded:
+			return unread, nil
 		}
 		select {
 		case <-waitCtx.Done():
-			return &problem{Status: http.StatusGatewayTimeout, Detail: "not folded within " + wait.String() + "; ask again"}
+			return nil, &problem{Status: http.StatusGatewayTimeout, Detail: "not folded within " + wait.String() + "; ask again"}
 		case <-time.After(pause):
 		}
 		look = waitCtx
 	}
+	return unread, nil
 }
 
 // queryOf returns the query of r. Unknown parameters are an error.

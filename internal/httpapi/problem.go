@@ -9,6 +9,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/pgfault"
 	"github.com/badged/badged/internal/shards"
+	"github.com/badged/badged/pubsub"
 )
 
 // problem is an RFC 9457 answer: an error that is safe to show.
@@ -19,16 +20,20 @@ type problem struct {
 	Detail string         `json:"detail" doc:"What is wrong, and what to do about it."`
 	Errors []eventProblem `json:"errors,omitempty" doc:"Each bad event of a request that publishes."`
 
-	Lacking *lacking `json:"lacking,omitempty" doc:"Whose events are not stored, if a shard is at fault: everything for other users is."`
+	Lacking *lacking `json:"lacking,omitempty" doc:"If a shard is at fault: whose events are not stored, or whose badges could not be read. Everything for other users is stored, and their badges are in badges."`
+
+	Badges []pubsub.Badge `json:"badges,omitzero" doc:"Of a query for badges: those of all users but the ones that lacking names, in the order asked for."`
 
 	// retryAfter is the header of that name, in seconds; "" is none.
 	retryAfter string
 }
 
-// lacking says which users lack events of a request.
+// lacking says for which users a request failed.
 type lacking struct {
 	Partitions []int `json:"partitions" doc:"The partitions of these users, as numbered before any was split."`
 	Of         int   `json:"of" minimum:"1" doc:"How many partitions there were then. That of a user is a big-endian number, the first 4 bytes of the SHA-256 of the id, modulo this."`
+
+	UserIDs []string `json:"user_ids,omitempty" doc:"Of a query for badges: these users."`
 }
 
 // unstoredError wraps why events could not be stored.
@@ -42,6 +47,16 @@ func (e *unstoredError) Error() string { return e.err.Error() }
 
 // Unwrap returns why.
 func (e *unstoredError) Unwrap() error { return e.err }
+
+// unreadError wraps why badges could not be read, with those that could.
+type unreadError struct {
+	*shards.UnreadError
+
+	badges []pubsub.Badge
+}
+
+// Unwrap returns why.
+func (e *unreadError) Unwrap() error { return e.UnreadError }
 
 // eventProblem is an error of one field of one event.
 type eventProblem struct {
@@ -67,16 +82,22 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 		unstored, publishing := errors.AsType[*unstoredError](err)
 		switch {
 		case len(away) > 0:
-			p = &problem{Status: http.StatusServiceUnavailable, Detail: areAway(away) + "; " + whatWasDone(r, publishing), retryAfter: "5"}
+			p = &problem{Status: http.StatusServiceUnavailable, Detail: areAway(away) + "; " + whatWasDone(r, err), retryAfter: "5"}
 		case errors.Is(err, events.ErrNotHeld):
 			p = &problem{Status: http.StatusServiceUnavailable, Detail: "some users of the request are being moved to another database; repeat the request; repeated events count once", retryAfter: "1"}
 		case errors.Is(err, shards.ErrAway):
-			p = &problem{Status: http.StatusServiceUnavailable, Detail: "the database of some users of the request cannot be reached; what there was for other users is stored; repeat the request; repeated events count once", retryAfter: "1"}
+			p = &problem{Status: http.StatusServiceUnavailable, Detail: "the database of some users of the request cannot be reached; " + whatWasDone(r, err), retryAfter: "1"}
+		case errors.Is(err, events.ErrNotMigrated) || pgfault.LacksSchema(err):
+			p = &problem{Status: http.StatusServiceUnavailable, Detail: "the database lacks tables of badged; repeat the request when an operator has brought them back; repeated events count once", retryAfter: "10"}
 		case f != pgfault.None:
 			p = unavailable(f, err)
 		}
 		if publishing {
 			p.Lacking = unstored.lacking
+		}
+		if unread, ok := errors.AsType[*unreadError](err); ok && p.Status == http.StatusServiceUnavailable {
+			p.Lacking = &lacking{Partitions: unread.Partitions, Of: unread.Of, UserIDs: unread.UserIDs}
+			p.Badges = unread.badges
 		}
 		a.log.ErrorContext(r.Context(), "request failed", "method", r.Method, "path", r.URL.Path, "error", err)
 	}
@@ -101,10 +122,14 @@ func areAway(away []*shards.AwayError) string {
 }
 
 // whatWasDone says what a request did that failed since a shard is away.
-func whatWasDone(r *http.Request, publishing bool) string {
+func whatWasDone(r *http.Request, err error) string {
+	_, publishing := errors.AsType[*unstoredError](err)
+	_, reading := errors.AsType[*unreadError](err)
 	switch {
 	case publishing:
 		return "what there was for users of other shards is stored; repeat the request; repeated events count once"
+	case reading:
+		return "badges has those of all other users; repeat the request for the users of lacking when the shard is back"
 	case r.Method == http.MethodGet || strings.HasSuffix(r.URL.Path, "/query"):
 		return "repeat the request when the shard is back"
 	}

@@ -45,6 +45,7 @@ func (a *API) routes() []describe.Route {
 		benBadge    = `{"user_id":"ben","epoch":"b9df917f4f6b","version":0,"total":0,"mentions":0,"categories":{},"unread_conversations":0,"category_conversations":{}}`
 		aPage       = `{"conversations":[{"conversation_id":"lunch","unread":1,"mentions":0,"first_unread_seq":2,"read_seq":1,"last_seq":2,"level":"all","category":"chat","marked_unread":false,"version":3}],"cursor":"MzpsdW5jaA"}`
 		badEvents   = `{"type":"about:blank","title":"Bad Request","status":400,"detail":"some events are invalid; nothing was stored","errors":[{"index":0,"field":"data.seq","message":"must be at least 1, is 0"},{"index":2,"field":"data.upto","message":"is not a known field"}]}`
+		someBadges  = `{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"shard b, which has the partitions 8-15, is away; badges has those of all other users; repeat the request for the users of lacking when the shard is back","lacking":{"partitions":[9],"of":16,"user_ids":["ben"]},"badges":[` + adaBadge + `]}`
 		notFolded   = `{"type":"about:blank","title":"Gateway Timeout","status":504,"detail":"not folded within 2s; ask again"}`
 		lostAtLeast = "The log may have lost what `at_least` names, by a failover of Postgres with asynchronous replication; or its transaction has not committed. Publish the events again, under the same ids."
 		lost        = `{"type":"about:blank","title":"Conflict","status":409,"detail":"` + lostPosition + `"}`
@@ -120,7 +121,7 @@ func (a *API) routes() []describe.Route {
 		a.forKeys(a.queryBadges, describe.Route{
 			Method: http.MethodPost, Path: "/v1/badges/query",
 			Name: "queryBadges", Group: GroupBadges, Summary: "Read the badges of many users",
-			Doc:  "For senders of push notifications.",
+			Doc:  "For senders of push notifications. A badge is never left out of a 200, and never 0 because it could not be read.",
 			Body: []describe.Content{{MediaType: "application/json", Of: badgesQuery{}, Example: `{"user_ids":["ada","ben"]}`}},
 			Answers: failures(
 				describe.Answer{Status: http.StatusOK, Doc: "The badges, in the order asked for.", Content: describe.JSON(badgesAnswer{}, `{"badges":[`+adaBadge+`,`+benBadge+`]}`)},
@@ -129,6 +130,7 @@ func (a *API) routes() []describe.Route {
 				describe.Problem(http.StatusRequestEntityTooLarge, problem{}, "More than 8 MiB.", ""),
 				describe.Problem(http.StatusConflict, problem{}, lostAtLeast, lost),
 				describe.Problem(http.StatusGatewayTimeout, problem{}, "`at_least` was not folded in time; ask again.", notFolded),
+				describe.Problem(http.StatusServiceUnavailable, problem{}, "If a shard is at fault, `lacking` names the users whose badges cannot be read, and `badges` has all others.", someBadges),
 			),
 		}),
 	}
@@ -168,14 +170,17 @@ func failures(own ...describe.Answer) []describe.Answer {
 	away.Headers = []describe.Param{{Name: "Retry-After", Doc: "Seconds to wait before repeating the request.", Required: true, Example: "1"}}
 	slow := describe.Problem(http.StatusTooManyRequests, problem{}, "Too many wrong keys came from the address; this one was not checked. Repeat the request after `Retry-After`.", slowed)
 	slow.Headers = []describe.Param{{Name: "Retry-After", Doc: "Seconds to wait before repeating the request.", Required: true, Example: "1"}}
-	for _, common := range []describe.Answer{slow, describe.Problem(http.StatusForbidden, problem{}, "The key is of another kind, or not for this: `detail` says what it may not do.", notThis)} {
+	for _, common := range []describe.Answer{away, slow, describe.Problem(http.StatusForbidden, problem{}, "The key is of another kind, or not for this: `detail` says what it may not do.", notThis)} {
 		if i := slices.IndexFunc(own, func(a describe.Answer) bool { return a.Status == common.Status }); i >= 0 {
 			own[i].Doc += " " + common.Doc
+			if own[i].Headers == nil {
+				own[i].Headers = common.Headers
+			}
 		} else {
 			own = append(own, common)
 		}
 	}
-	all := append(own, unauthorized, away,
+	all := append(own, unauthorized,
 		describe.Problem(http.StatusInternalServerError, problem{}, "The request failed; the server's log has the error.", failed))
 	slices.SortStableFunc(all, func(a, b describe.Answer) int { return a.Status - b.Status })
 	return all

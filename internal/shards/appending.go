@@ -1,6 +1,7 @@
 package shards
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/eventlog"
+	"github.com/badged/badged/internal/pgfault"
 )
 
 // moveWait is how long a call waits for a partition that is being switched from one
@@ -162,7 +164,7 @@ func (a *appending) run(ctx context.Context) (events.Receipt, error) {
 		case deadline.IsZero(): // however long the call took until then
 			deadline = time.Now().Add(moveWait)
 		case time.Now().After(deadline):
-			return events.Receipt{}, fmt.Errorf("append %d events: %w", len(refused[0].events), events.ErrNotHeld)
+			return events.Receipt{}, fmt.Errorf("append %d events: %w", len(refused[0].events), notHeld(refused))
 		}
 		if err := pause(ctx, movePause); err != nil {
 			return events.Receipt{}, err
@@ -173,6 +175,15 @@ func (a *appending) run(ctx context.Context) (events.Receipt, error) {
 			a.parts = append(a.parts, a.cluster.split(p.events)...)
 		}
 	}
+}
+
+// notHeld returns why shards have refused events for longer than a move takes.
+func notHeld(refused []part) error {
+	var errs []error
+	for _, p := range refused {
+		errs = append(errs, p.shard.lost())
+	}
+	return cmp.Or(errors.Join(errs...), events.ErrNotHeld)
 }
 
 // once appends the parts at the same time, and returns those that were refused.
@@ -242,11 +253,18 @@ func (a *appending) one(ctx context.Context, p part) (events.Receipt, error) {
 	}
 }
 
-// named says which shard an error is of, unless it is about events.
+// named says which shard an error is of, unless it is about events. A shard without tables
+// that it should have is away: it holds nothing of its users.
 func (s *Shard) named(err error) error {
 	var bad *events.BatchError
-	if err == nil || s.Name == "" || errors.As(err, &bad) {
+	switch {
+	case err == nil || s.Name == "" || errors.As(err, &bad):
 		return err
+	case errors.Is(err, events.ErrNotMigrated) || pgfault.LacksSchema(err):
+		if lost := s.lost(); lost != nil {
+			return lost
+		}
+		return &AwayError{Shard: s.Name, Partitions: s.Held(), Err: err, Bare: true}
 	}
 	return &FaultError{s.Name, s.Held(), err}
 }

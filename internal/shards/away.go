@@ -19,6 +19,8 @@ type AwayError struct {
 	Err        error
 	// Lost is set if the shard can be reached, and does not hold the partitions.
 	Lost bool
+	// Bare is set if the shard can be reached, and lacks tables of badged.
+	Bare bool
 }
 
 // Error implements error.
@@ -33,6 +35,9 @@ func (e *AwayError) Error() string {
 func (e *AwayError) Which() string {
 	if e.Lost {
 		return fmt.Sprintf("shard %s does not hold %s, as it should by the map", e.Shard, list(e.Partitions))
+	}
+	if e.Bare {
+		return fmt.Sprintf("shard %s, which has %s, lacks tables of badged", e.Shard, list(e.Partitions))
 	}
 	return fmt.Sprintf("shard %s, which has %s, is away", e.Shard, list(e.Partitions))
 }

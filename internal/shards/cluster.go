@@ -66,23 +66,6 @@ type Cluster struct {
 	state     atomic.Pointer[state]
 }
 
-// state is what the shards said last. It does not change.
-type state struct {
-	placement
-	layout *events.Layout
-	// owners are indexes of shards by partition, -1 for a shard that is not configured.
-	owners []int
-	// expected are, by the index of a shard, the partitions that the map gives to it; nil for
-	// one database by itself.
-	expected []*eventlog.Expected
-	// away are the living partitions that no reachable shard holds.
-	away []int
-	// problem is why the last maps were not merged.
-	problem error
-	// changed is closed when there is another state.
-	changed chan struct{}
-}
-
 // Shard is a database of a cluster.
 type Shard struct {
 	// Name is "" for the only database.
@@ -101,17 +84,6 @@ type Shard struct {
 	// ready is closed once the shard was reached and is what it should be.
 	ready     chan struct{}
 	openReady sync.Once
-}
-
-// status is what is known of a shard. It does not change.
-type status struct {
-	// err is why the shard is away, nil while it can be reached.
-	err error
-	// held are the partitions that it holds and that the map gives to it, in ascending
-	// order, and holds the same by partition. Those of a shard that is away are the last
-	// known.
-	held  []int
-	holds []bool
 }
 
 const openPatience = 10 * time.Second
@@ -169,29 +141,6 @@ func (c *Cluster) openOne(ctx context.Context) error {
 	c.shards = []*Shard{s}
 	c.publishOne(log.Layout())
 	return nil
-}
-
-// publishOne makes a state of the layout of a database by itself.
-func (c *Cluster) publishOne(layout *events.Layout) {
-	before := c.state.Load()
-	if before != nil && before.layout.Equal(layout) {
-		return
-	}
-	living := layout.Living()
-	next := &state{placement: placement{first: c.partitions}, layout: layout, changed: make(chan struct{})}
-	now := &status{held: living}
-	for p := range living[len(living)-1] + 1 {
-		lives := layout.Lives(p)
-		next.places, now.holds = append(next.places, Place{}), append(now.holds, lives)
-		if next.owners = append(next.owners, 0); !lives {
-			next.owners[p] = -1
-		}
-	}
-	c.shards[0].status.Store(now)
-	c.state.Store(next)
-	if before != nil {
-		close(before.changed)
-	}
 }
 
 // openAll opens several shards.
@@ -295,14 +244,6 @@ func (c *Cluster) ShardOf(partition int) *Shard {
 	return nil
 }
 
-// owner returns the index of the shard of a partition, -1 for none.
-func (st *state) owner(partition int) int {
-	if partition < 0 || partition >= len(st.owners) {
-		return -1
-	}
-	return st.owners[partition]
-}
-
 // Place returns the index of the shard of a user among Shards. It fails with an error that
 // wraps [ErrAway] if the shard cannot be reached.
 func (c *Cluster) Place(userID string) (int, error) {
@@ -341,14 +282,12 @@ func (s *Shard) Holds(partition int) bool {
 // the database was restored from before it got them.
 func (s *Shard) Lost() (partitions []int) {
 	st := s.cluster.state.Load()
-	if s.Err() != nil {
-		return nil
-	}
-	for _, p := range st.away {
+	for p := range st.lost {
 		if st.owners[p] == s.index {
 			partitions = append(partitions, p)
 		}
 	}
+	slices.Sort(partitions)
 	return partitions
 }
 
@@ -382,74 +321,3 @@ func (s *Shard) check(ctx context.Context) error {
 }
 
 func (s *Shard) reached() { s.openReady.Do(func() { close(s.ready) }) }
-
-// publish makes a state of the placement and of what the shards said last.
-func (c *Cluster) publish(m placement, problem error) {
-	next := &state{placement: m, layout: m.layout(), owners: make([]int, len(m.places)), problem: problem, changed: make(chan struct{})}
-	before := c.state.Load()
-	held := make([]bool, len(m.places))
-	same := before != nil && slices.Equal(before.places, m.places)
-	for _, s := range c.shards {
-		var old []int
-		var oldErr error
-		if st := s.status.Load(); st != nil {
-			old, oldErr = st.held, st.err
-		}
-		now := &status{holds: make([]bool, len(m.places))}
-		if s.last.err != nil {
-			now.err = &AwayError{Shard: s.Name, Partitions: m.of(s.Name), Err: s.last.err}
-			now.held = old
-		} else {
-			for _, p := range s.last.held {
-				if p < len(m.places) && m.places[p].Shard == s.Name {
-					now.held = append(now.held, p)
-					held[p] = true
-				}
-			}
-		}
-		for _, p := range now.held {
-			now.holds[p] = true
-		}
-		same = same && slices.Equal(old, now.held) && (oldErr == nil) == (now.err == nil)
-		s.status.Store(now)
-	}
-	for p, place := range m.places {
-		next.owners[p] = slices.IndexFunc(c.shards, func(s *Shard) bool { return s.Name == place.Shard })
-		if place.Shard != "" && !held[p] {
-			next.away = append(next.away, p)
-		}
-	}
-	if before != nil && slices.Equal(before.places, m.places) {
-		next.expected = before.expected
-	} else {
-		next.expected = c.expectations(next)
-	}
-	if same {
-		next.changed = before.changed
-	}
-	c.state.Store(next)
-	for _, s := range c.shards {
-		s.log().SetLayout((*eventlog.Layout)(next.layout))
-	}
-	if !same && before != nil {
-		close(before.changed)
-	}
-}
-
-// expectations returns the partitions of each shard by a map.
-func (c *Cluster) expectations(st *state) []*eventlog.Expected {
-	revisions := make([]map[int]int64, len(c.shards))
-	for i := range revisions {
-		revisions[i] = map[int]int64{}
-	}
-	for p, owner := range st.owners {
-		if owner >= 0 {
-			revisions[owner][p] = st.places[p].Revision
-		}
-	}
-	var all []*eventlog.Expected
-	for _, of := range revisions {
-		all = append(all, eventlog.NewExpected(of))
-	}
-	return all
-}

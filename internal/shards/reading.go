@@ -3,9 +3,7 @@ package shards
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -36,7 +34,7 @@ func NewReader(c *Cluster) *Reader {
 // on reads from the shard of a partition, and again where it has moved to or what it was
 // split into. With check, it asks afterwards whether the shard held the partition: the read
 // cannot tell.
-func (r *Reader) on(ctx context.Context, partition func() int, check bool, read func(*badges.Reader) error) error {
+func (r *Reader) on(ctx context.Context, partition func() int, check bool, read func(context.Context, *badges.Reader) error) error {
 	for deadline := time.Now().Add(moveWait); ; {
 		err := r.attempt(ctx, partition(), check, read)
 		if !errors.Is(err, events.ErrNotHeld) || time.Now().After(deadline) {
@@ -49,22 +47,22 @@ func (r *Reader) on(ctx context.Context, partition func() int, check bool, read 
 	}
 }
 
-func (r *Reader) attempt(ctx context.Context, partition int, check bool, read func(*badges.Reader) error) error {
-	s := r.cluster.ShardOf(partition)
-	if s == nil {
-		return fmt.Errorf("%w: the map gives partition %d to a shard that is not configured", ErrAway, partition)
-	}
-	if err := s.Err(); err != nil {
+func (r *Reader) attempt(ctx context.Context, partition int, check bool, read func(context.Context, *badges.Reader) error) error {
+	st := r.cluster.state.Load()
+	if err := r.cluster.holder(st, partition); err != nil {
 		return err
 	}
-	err := read(r.of[s.index])
-	if err == nil && check {
-		var holds bool
-		if holds, err = r.of[s.index].Holds(ctx, partition); err == nil && !holds {
-			err = events.ErrNotHeld
+	s := r.cluster.shards[st.owner(partition)]
+	return s.reachable(ctx, func(ctx context.Context) error {
+		err := read(ctx, r.of[s.index])
+		if err == nil && check {
+			var holds bool
+			if holds, err = r.of[s.index].Holds(ctx, partition); err == nil && !holds {
+				err = events.ErrNotHeld
+			}
 		}
-	}
-	return s.named(err)
+		return err
+	})
 }
 
 func (r *Reader) partitionOf(userID string) func() int {
@@ -73,7 +71,7 @@ func (r *Reader) partitionOf(userID string) func() int {
 
 // Badge is [badges.Reader.Badge].
 func (r *Reader) Badge(ctx context.Context, userID string) (b pubsub.Badge, err error) {
-	err = r.on(ctx, r.partitionOf(userID), false, func(from *badges.Reader) (err error) {
+	err = r.on(ctx, r.partitionOf(userID), false, func(ctx context.Context, from *badges.Reader) (err error) {
 		b, err = from.Badge(ctx, userID)
 		return err
 	})
@@ -82,7 +80,7 @@ func (r *Reader) Badge(ctx context.Context, userID string) (b pubsub.Badge, err 
 
 // Snapshot is [badges.Reader.Snapshot].
 func (r *Reader) Snapshot(ctx context.Context, userID string) (s pubsub.Snapshot, err error) {
-	err = r.on(ctx, r.partitionOf(userID), false, func(from *badges.Reader) (err error) {
+	err = r.on(ctx, r.partitionOf(userID), false, func(ctx context.Context, from *badges.Reader) (err error) {
 		s, err = from.Snapshot(ctx, userID)
 		return err
 	})
@@ -91,7 +89,7 @@ func (r *Reader) Snapshot(ctx context.Context, userID string) (s pubsub.Snapshot
 
 // States is [badges.Reader.States].
 func (r *Reader) States(ctx context.Context, partition int, held []pubsub.Held) (all []pubsub.Snapshot, err error) {
-	err = r.on(ctx, func() int { return partition }, false, func(from *badges.Reader) (err error) {
+	err = r.on(ctx, func() int { return partition }, false, func(ctx context.Context, from *badges.Reader) (err error) {
 		if !r.cluster.Layout().Lives(partition) { // maybe since the last attempt
 			return errSplit
 		}
@@ -114,7 +112,7 @@ func (r *Reader) statesByUser(ctx context.Context, held []pubsub.Held) ([]pubsub
 		users[i] = h.UserID
 	}
 	all := make([]pubsub.Snapshot, len(held))
-	err := r.each(ctx, users, func(_ *Shard, from *badges.Reader, _ []string, places []int) error {
+	err := r.each(ctx, users, func(ctx context.Context, _ *Shard, from *badges.Reader, _ []string, places []int) error {
 		layout := r.cluster.Layout()
 		byPartition := map[int][]int{}
 		for _, i := range places {
@@ -141,7 +139,7 @@ func (r *Reader) statesByUser(ctx context.Context, held []pubsub.Held) ([]pubsub
 
 // View is [badges.Reader.View].
 func (r *Reader) View(ctx context.Context, userID string, categories []string) (s pubsub.Snapshot, err error) {
-	err = r.on(ctx, r.partitionOf(userID), true, func(from *badges.Reader) (err error) {
+	err = r.on(ctx, r.partitionOf(userID), true, func(ctx context.Context, from *badges.Reader) (err error) {
 		s, err = from.View(ctx, userID, categories)
 		return err
 	})
@@ -150,7 +148,7 @@ func (r *Reader) View(ctx context.Context, userID string, categories []string) (
 
 // Conversations is [badges.Reader.Conversations].
 func (r *Reader) Conversations(ctx context.Context, userID string, categories []string, unreadOnly bool, limit int, cursor string) (page []pubsub.Conversation, next string, err error) {
-	err = r.on(ctx, r.partitionOf(userID), true, func(from *badges.Reader) (err error) {
+	err = r.on(ctx, r.partitionOf(userID), true, func(ctx context.Context, from *badges.Reader) (err error) {
 		page, next, err = from.Conversations(ctx, userID, categories, unreadOnly, limit, cursor)
 		return err
 	})
@@ -159,7 +157,7 @@ func (r *Reader) Conversations(ctx context.Context, userID string, categories []
 
 // Conversation is [badges.Reader.Conversation].
 func (r *Reader) Conversation(ctx context.Context, userID, conversationID string) (c pubsub.Conversation, err error) {
-	err = r.on(ctx, r.partitionOf(userID), true, func(from *badges.Reader) (err error) {
+	err = r.on(ctx, r.partitionOf(userID), true, func(ctx context.Context, from *badges.Reader) (err error) {
 		c, err = from.Conversation(ctx, userID, conversationID)
 		return err
 	})
@@ -168,7 +166,7 @@ func (r *Reader) Conversation(ctx context.Context, userID, conversationID string
 
 // IsMember is [badges.Reader.IsMember].
 func (r *Reader) IsMember(ctx context.Context, userID, conversationID string) (member bool, err error) {
-	err = r.on(ctx, r.partitionOf(userID), true, func(from *badges.Reader) (err error) {
+	err = r.on(ctx, r.partitionOf(userID), true, func(ctx context.Context, from *badges.Reader) (err error) {
 		member, err = from.IsMember(ctx, userID, conversationID)
 		return err
 	})
@@ -188,7 +186,7 @@ func (r *Reader) Now(ctx context.Context) (time.Time, error) {
 // Head returns a position for [Reader.Folded]: everything committed for a user until now
 // is at or before it.
 func (r *Reader) Head(ctx context.Context, userID string) (transactionID int64, err error) {
-	err = r.on(ctx, r.partitionOf(userID), true, func(from *badges.Reader) (err error) {
+	err = r.on(ctx, r.partitionOf(userID), true, func(ctx context.Context, from *badges.Reader) (err error) {
 		transactionID, err = from.Head(ctx, userID)
 		return err
 	})
@@ -197,7 +195,7 @@ func (r *Reader) Head(ctx context.Context, userID string) (transactionID int64, 
 
 // Folded is [badges.Reader.Folded], for users of one shard.
 func (r *Reader) Folded(ctx context.Context, userIDs []string, transactionID int64) (folded bool, err error) {
-	err = r.on(ctx, r.partitionOf(userIDs[0]), true, func(from *badges.Reader) (err error) {
+	err = r.on(ctx, r.partitionOf(userIDs[0]), true, func(ctx context.Context, from *badges.Reader) (err error) {
 		folded, err = from.Folded(ctx, userIDs, transactionID)
 		return err
 	})
@@ -221,7 +219,7 @@ func (r *Reader) FoldedAt(ctx context.Context, userIDs []string, position string
 			return false, ErrBadPosition
 		}
 		var behind atomic.Bool
-		err := r.each(ctx, userIDs, func(_ *Shard, from *badges.Reader, users []string, _ []int) error {
+		err := r.each(ctx, userIDs, func(ctx context.Context, _ *Shard, from *badges.Reader, users []string, _ []int) error {
 			layout := r.cluster.Layout()
 			is, err := from.Folded(ctx, users, t.moves)
 			if err == nil {
@@ -244,7 +242,7 @@ func (r *Reader) FoldedAt(ctx context.Context, userIDs []string, position string
 		}
 	}
 	var behind atomic.Bool
-	err = r.each(ctx, userIDs, func(s *Shard, from *badges.Reader, users []string, _ []int) (err error) {
+	err = r.each(ctx, userIDs, func(ctx context.Context, s *Shard, from *badges.Reader, users []string, _ []int) (err error) {
 		waits := slices.DeleteFunc(slices.Clone(t.waits), func(w wait) bool { return !moved && w.shard != s.Name })
 		if is, err := r.cluster.delivered(ctx, waits); err != nil || !is {
 			behind.Store(true)
@@ -307,7 +305,7 @@ func (r *Reader) Stored(ctx context.Context, keys []badges.Key) ([]badges.Stored
 		users[i] = k.UserID
 	}
 	all := make([]badges.Stored, len(keys))
-	err := r.each(ctx, users, func(s *Shard, from *badges.Reader, _ []string, places []int) error {
+	err := r.each(ctx, users, func(ctx context.Context, s *Shard, from *badges.Reader, _ []string, places []int) error {
 		some := make([]badges.Key, len(places))
 		for i, place := range places {
 			some[i] = keys[place]
@@ -338,7 +336,7 @@ func (r *Reader) gather(ctx context.Context, userIDs []string, read func(from *b
 	for i, id := range userIDs {
 		all[i].UserID = id
 	}
-	err := r.each(ctx, userIDs, func(_ *Shard, from *badges.Reader, users []string, places []int) error {
+	err := r.each(ctx, userIDs, func(ctx context.Context, _ *Shard, from *badges.Reader, users []string, places []int) error {
 		some, err := read(from, ctx, users)
 		for i, b := range some {
 			all[places[i]] = b
@@ -346,69 +344,4 @@ func (r *Reader) gather(ctx context.Context, userIDs []string, read func(from *b
 		return err
 	})
 	return all, err
-}
-
-// each reads from all shards of users at the same time, and again from others what was
-// moved meanwhile. places are the indexes of the users. The error is that of any shard.
-func (r *Reader) each(ctx context.Context, userIDs []string, read func(s *Shard, from *badges.Reader, users []string, places []int) error) error {
-	left := make([]int, len(userIDs))
-	for i := range left {
-		left[i] = i
-	}
-	for deadline := time.Now().Add(moveWait); ; {
-		var errs []error
-		left, errs = r.eachOnce(userIDs, left, read)
-		if len(left) == 0 {
-			return errors.Join(errs...)
-		}
-		if time.Now().After(deadline) {
-			return errors.Join(append(errs, events.ErrNotHeld)...)
-		}
-		if err := pause(ctx, movePause); err != nil {
-			return err
-		}
-		_ = r.cluster.Reload(ctx) // if it fails, the last map stays
-	}
-}
-
-// eachOnce reads of the users at some places, and returns the places of those whose
-// partitions have moved.
-func (r *Reader) eachOnce(userIDs []string, some []int, read func(s *Shard, from *badges.Reader, users []string, places []int) error) (left []int, errs []error) {
-	st := r.cluster.state.Load()
-	places := make([][]int, len(r.of))
-	for _, i := range some {
-		owner := st.owner(st.layout.PartitionOf(userIDs[i]))
-		if owner < 0 {
-			errs = append(errs, fmt.Errorf("%w: the map gives a partition to a shard that is not configured", ErrAway))
-			continue
-		}
-		places[owner] = append(places[owner], i)
-	}
-	var mu sync.Mutex
-	var g sync.WaitGroup
-	for i, s := range r.cluster.shards {
-		if len(places[i]) == 0 {
-			continue
-		}
-		g.Go(func() {
-			users := make([]string, len(places[i]))
-			for j, place := range places[i] {
-				users[j] = userIDs[place]
-			}
-			err := s.Err()
-			if err == nil {
-				err = s.named(read(s, r.of[i], users, places[i]))
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case errors.Is(err, events.ErrNotHeld):
-				left = append(left, places[i]...)
-			case err != nil:
-				errs = append(errs, err)
-			}
-		})
-	}
-	g.Wait()
-	return left, errs
 }

@@ -366,7 +366,7 @@ func (m *mover) run(ctx context.Context) error {
 	}
 	if from.holds {
 		if err := m.copy(ctx); err != nil {
-			return fmt.Errorf("move partition %d to %s: %w; %s still has it, and nothing is lost: run the command again to go on", m.p, to.Name, err, from.Name)
+			return m.stays(err)
 		}
 		if err := m.change(ctx); err != nil {
 			return err

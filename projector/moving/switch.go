@@ -31,7 +31,7 @@ func (m *mover) change(ctx context.Context) error {
 
 // stays wraps an error before anything has happened.
 func (m *mover) stays(err error) error {
-	return fmt.Errorf("move partition %d to %s: %w; %s still has it, and nothing is lost: run the command again to go on", m.p, m.target.Name, err, m.source.Name)
+	return fmt.Errorf("move partition %d to %s: %w; %s still has it, and nothing is lost: run the command again to go on with what is copied, or `badged partition move %[1]d --undo` to give up", m.p, m.target.Name, err, m.source.Name)
 }
 
 // uncertain wraps an error of the switch. If the source cannot say, its commit may have

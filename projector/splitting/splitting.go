@@ -271,7 +271,7 @@ func (s *splitter) uncertain(ctx context.Context, err error) error {
 	case lookErr != nil:
 		return fmt.Errorf("split partition %d: %w; whether it is split is not known: run the command again", s.Partition, err)
 	case now.held:
-		return fmt.Errorf("split partition %d: %w; it serves as before, and nothing is lost: run the command again", s.Partition, err)
+		return fmt.Errorf("split partition %d: %w; it serves as before, and nothing is lost: run the command again to go on with what is copied, or `badged partition split %[1]d --undo` to give up", s.Partition, err)
 	}
 	return fmt.Errorf("partition %d is split, but the command failed: run it again to delete the old rows: %w", s.Partition, err)
 }

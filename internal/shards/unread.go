@@ -1,0 +1,166 @@
+package shards
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/badges"
+)
+
+// UnreadError is returned for a read of several users that failed for some of them, as when
+// a shard is away. What was read of the others is returned with it.
+type UnreadError struct {
+	// UserIDs are the users that were not read, in the order given.
+	UserIDs []string
+	// Partitions are theirs in ascending order, by [Cluster.Route], and Of is how many
+	// there are.
+	Partitions []int
+	Of         int
+	// Err is why; it names the shards.
+	Err error
+}
+
+// Error implements error.
+func (e *UnreadError) Error() string {
+	return fmt.Sprintf("%d users cannot be read: %v", len(e.UserIDs), e.Err)
+}
+
+// Unwrap returns why.
+func (e *UnreadError) Unwrap() error { return e.Err }
+
+// Add adds what another says. Either may be nil.
+func (e *UnreadError) Add(other *UnreadError) *UnreadError {
+	switch {
+	case e == nil:
+		return other
+	case other == nil:
+		return e
+	}
+	return &UnreadError{
+		UserIDs:    slices.Concat(e.UserIDs, other.UserIDs),
+		Partitions: slices.Compact(slices.Sorted(slices.Values(slices.Concat(e.Partitions, other.Partitions)))),
+		Of:         e.Of, Err: errors.Join(e.Err, other.Err),
+	}
+}
+
+// Without returns users except those that were not read.
+func (e *UnreadError) Without(userIDs []string) []string {
+	if e == nil {
+		return userIDs
+	}
+	unread := make(map[string]bool, len(e.UserIDs))
+	for _, id := range e.UserIDs {
+		unread[id] = true
+	}
+	return slices.DeleteFunc(slices.Clone(userIDs), func(id string) bool { return unread[id] })
+}
+
+// failure is why users at some places were not read.
+type failure struct {
+	places []int
+	err    error
+}
+
+// unread returns the error of reads of users that failed for some, nil if none did.
+func (c *Cluster) unread(userIDs []string, failed []failure) error {
+	if len(failed) == 0 {
+		return nil
+	}
+	var places []int
+	var errs []error
+	for _, f := range failed {
+		places, errs = append(places, f.places...), append(errs, f.err)
+	}
+	if !c.sharded {
+		return errors.Join(errs...)
+	}
+	slices.Sort(places)
+	e := &UnreadError{Of: c.partitions, Err: errors.Join(errs...)}
+	for _, i := range places {
+		e.UserIDs = append(e.UserIDs, userIDs[i])
+		e.Partitions = append(e.Partitions, c.Route(userIDs[i]))
+	}
+	slices.Sort(e.Partitions)
+	e.Partitions = slices.Compact(e.Partitions)
+	return e
+}
+
+// each reads from all shards of users at the same time, and again from others what was
+// moved meanwhile. places are the indexes of the users. If it fails for some users of
+// several shards, the error is an [*UnreadError].
+func (r *Reader) each(ctx context.Context, userIDs []string, read readSome) error {
+	left := make([]int, len(userIDs))
+	for i := range left {
+		left[i] = i
+	}
+	var failed []failure
+	for deadline := time.Now().Add(moveWait); ; {
+		var now []failure
+		left, now = r.eachOnce(ctx, userIDs, left, read)
+		if failed = append(failed, now...); len(left) == 0 {
+			return r.cluster.unread(userIDs, failed)
+		}
+		if time.Now().After(deadline) {
+			return r.cluster.unread(userIDs, append(failed, failure{left, events.ErrNotHeld}))
+		}
+		if err := pause(ctx, movePause); err != nil {
+			return err
+		}
+		_ = r.cluster.Reload(ctx) // if it fails, the last map stays
+	}
+}
+
+// readSome reads users from a shard. places are their indexes among all users.
+type readSome func(ctx context.Context, s *Shard, from *badges.Reader, users []string, places []int) error
+
+// eachOnce reads the users at some places, and returns the places of those whose partitions
+// have moved.
+func (r *Reader) eachOnce(ctx context.Context, userIDs []string, some []int, read readSome) (left []int, failed []failure) {
+	st := r.cluster.state.Load()
+	places := make([][]int, len(r.of))
+	lost := map[int]*failure{} // by shard
+	for _, i := range some {
+		partition := st.layout.PartitionOf(userIDs[i])
+		owner := st.owner(partition)
+		if err := r.cluster.holder(st, partition); err != nil {
+			if lost[owner] == nil {
+				lost[owner] = &failure{err: err}
+			}
+			lost[owner].places = append(lost[owner].places, i)
+			continue
+		}
+		places[owner] = append(places[owner], i)
+	}
+	for _, f := range lost {
+		failed = append(failed, *f)
+	}
+	var mu sync.Mutex
+	var g sync.WaitGroup
+	for i, s := range r.cluster.shards {
+		if len(places[i]) == 0 {
+			continue
+		}
+		g.Go(func() {
+			users := make([]string, len(places[i]))
+			for j, place := range places[i] {
+				users[j] = userIDs[place]
+			}
+			err := s.reachable(ctx, func(ctx context.Context) error { return read(ctx, s, r.of[i], users, places[i]) })
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case errors.Is(err, events.ErrNotHeld):
+				left = append(left, places[i]...)
+			case err != nil:
+				failed = append(failed, failure{places[i], err})
+			}
+		})
+	}
+	g.Wait()
+	return left, failed
+}
