@@ -162,7 +162,7 @@ func (p *partition) drain(ctx context.Context) (waits bool, err error) {
 		case <-ctx.Done():
 			return false, nil
 		}
-		leave, ok := p.projector.cfg.Share.slots().Take(ctx)
+		leave, ok := p.projector.cfg.Share.take(ctx)
 		if !ok {
 			<-p.projector.slots
 			return false, nil

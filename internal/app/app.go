@@ -24,7 +24,6 @@ import (
 	"github.com/badged/badged/internal/auth"
 	"github.com/badged/badged/internal/backpressure"
 	"github.com/badged/badged/internal/config"
-	"github.com/badged/badged/internal/grouping"
 	"github.com/badged/badged/internal/httpapi"
 	"github.com/badged/badged/internal/inbound"
 	"github.com/badged/badged/internal/keyring"
@@ -50,9 +49,7 @@ type App struct {
 	identity  shards.Guard
 	databases []*database
 	// share bounds the projectors of several databases.
-	share *projector.Share
-	// turns are those of their appends of parts of large calls.
-	turns     *grouping.Turns
+	share     *projector.Share
 	timelines pgfault.Timelines
 	bus       pubsub.Bus
 	publisher *publisher
@@ -158,7 +155,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	a.publisher = newPublisher(a.bus, a.registry, log)
 	a.publisher.remote, a.publisher.traces = cfg.RedisURL != "", a.traces
 	appender := shards.NewAppender(a.cluster, a.appendTo)
-	a.publisher.appendAll = a.inTurns(appender.Append)
+	a.publisher.appendAll = appender.Append
 	if a.cluster.Sharded() {
 		a.stage("messages that wait for shards", appender.DeliverWaiting)
 	}

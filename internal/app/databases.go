@@ -68,7 +68,6 @@ func (a *App) nameDatabases() ([]*database, error) {
 	}
 	if len(databases) > 1 {
 		a.share = projector.NewShare(projector.DefaultConcurrency())
-		a.turns = grouping.NewTurns(projector.DefaultConcurrency())
 	}
 	return databases, nil
 }
@@ -290,35 +289,16 @@ func (a *App) appendTo(s *shards.Shard) events.Append {
 		}
 		return d.Log.Append(ctx, evs...)
 	}, grouping.SmallAppend, projector.DefaultConcurrency())
-	parts := grouping.NewInTurns(d.Log, d.Log.Append, largePart, a.turns)
+	parts := grouping.New(d.Log, d.Log.Append, largePart, 1)
 	return func(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
 		group := small
-		if len(a.databases) > 1 && a.large(evs) {
+		if len(a.databases) > 1 && len(evs) > largeCall/len(a.databases) {
 			group = parts
 		}
 		receipt, err := group.Append(ctx, evs...)
 		if err == nil {
 			d.faults.Written()
 		}
-		return receipt, err
-	}
-}
-
-// large reports whether events, of a call or of its part for one of several databases, are
-// more than is folded where it is appended.
-func (a *App) large(evs []events.Event) bool { return len(evs) > largeCall/len(a.databases) }
-
-// inTurns returns what appends to all databases. What several large calls have for one of
-// them shares transactions.
-func (a *App) inTurns(appendAll events.Append) events.Append {
-	if a.turns == nil {
-		return appendAll
-	}
-	return func(ctx context.Context, evs ...events.Event) (receipt events.Receipt, err error) {
-		if !a.large(evs) {
-			return appendAll(ctx, evs...)
-		}
-		a.turns.Call(func() { receipt, err = appendAll(ctx, evs...) })
 		return receipt, err
 	}
 }

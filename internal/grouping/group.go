@@ -24,8 +24,6 @@ type Group struct {
 	small int
 	// most is how many appends run at once.
 	most int
-	// turns, if not nil, are those of the groups of several databases. Then most is 1.
-	turns *Turns
 
 	mu      sync.Mutex
 	running int
@@ -77,16 +75,6 @@ func New(log *events.Log, one events.Append, small, most int) *Group {
 	return &Group{log: log, append: one, small: small, most: most}
 }
 
-// NewInTurns returns a group for the log of one of several databases, whose transactions
-// are calls of one and take turns with those of the others. It combines appends of at most
-// small events, and runs one transaction at a time. Larger appends are transactions of
-// their own, beside these.
-func NewInTurns(log *events.Log, one events.Append, small int, turns *Turns) *Group {
-	g := New(log, one, small, 1)
-	g.turns = turns
-	return g
-}
-
 // Append is like [events.Log.Append], but the transaction and so the receipt may include
 // events of other callers. When ctx is done it returns, unless it is the caller
 // that runs the transaction for all; the events may be appended nevertheless.
@@ -129,10 +117,6 @@ func (g *Group) leave(c *call) bool {
 func (g *Group) run(ctx context.Context, c *company) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), groupTimeout)
 	defer cancel()
-	if g.turns != nil {
-		defer g.turns.take(ctx)()
-		g.board(c)
-	}
 	var evs []events.Event
 	if len(c.calls) == 1 {
 		evs = c.calls[0].evs
@@ -153,20 +137,6 @@ func (g *Group) run(ctx context.Context, c *company) {
 	for _, one := range c.calls[1:] {
 		close(one.wake)
 	}
-}
-
-// board adds to a company what has come while it waited for its turn. There is no other
-// company, and this one has every partition.
-func (g *Group) board(c *company) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	n := 0
-	for ; n < len(g.waiting) && c.events+len(g.waiting[n].evs) <= largeCompany; n++ {
-		one := g.waiting[n]
-		one.company = c
-		c.merge(&company{calls: []*call{one}, events: len(one.evs), partitions: one.partitions})
-	}
-	g.waiting = slices.Delete(g.waiting, 0, n)
 }
 
 // begin makes a change and lets the companies begin that can then.
@@ -245,9 +215,6 @@ func (c *company) merge(other *company) {
 // may have got members in others.
 func (g *Group) partitionsOf(evs []events.Event) (s eventlog.Set) {
 	log := (*eventlog.Log[events.Event])(g.log)
-	if g.turns != nil { // nothing runs beside another
-		return log.Layout().Set()
-	}
 	for i := range evs {
 		d := &evs[i].Data
 		for _, id := range d.UserIDs {

@@ -263,13 +263,6 @@ func (l *heldLog) append(_ context.Context, evs ...events.Event) (events.Receipt
 	return events.Receipt{}, nil
 }
 
-// count returns how many appends run.
-func (l *heldLog) count() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.running)
-}
-
 // release ends the append at index i and returns once all has followed from it.
 func (l *heldLog) release(i int) {
 	l.mu.Lock()

@@ -310,31 +310,16 @@ func (c *Cluster) split(evs []events.Event) []part {
 		parts[i].shard, parts[i].expected = s, st.expected[i]
 	}
 	add := func(i int, e *events.Event) { parts[i].events = append(parts[i].events, *e) }
-	// Events are large: make room for those with one user, which most have.
-	to, sizes := make([]int, len(evs)), make([]int, len(parts))
-	for i := range evs {
-		if d := &evs[i].Data; len(d.UserIDs) == 1 {
-			to[i] = c.place(st, d.UserIDs[0])
-			sizes[to[i]]++
-		}
-	}
-	for i, n := range sizes {
-		parts[i].events = make([]events.Event, 0, n)
-	}
 	users, mentioned := make([][]string, len(parts)), make([][]string, len(parts))
 	for i := range evs {
 		e := evs[i]
 		if e.Time.IsZero() { // the same everywhere
 			e.Time = now
 		}
-		switch len(e.Data.UserIDs) {
-		case 0:
+		if len(e.Data.UserIDs) == 0 {
 			for j := range c.shards {
 				add(j, &e)
 			}
-			continue
-		case 1:
-			add(to[i], &e)
 			continue
 		}
 		c.group(st, e.Data.UserIDs, users)
@@ -360,17 +345,12 @@ func (c *Cluster) group(st *state, users []string, by [][]string) {
 		by[i] = by[i][:0]
 	}
 	for _, u := range users {
-		i := c.place(st, u)
+		i := st.owner(st.layout.PartitionOf(u))
+		if i < 0 {
+			i = len(by) - 1
+		}
 		by[i] = append(by[i], u)
 	}
-}
-
-// place returns the index of the shard of a user, or that behind the last for none.
-func (c *Cluster) place(st *state, userID string) int {
-	if i := st.owner(st.layout.PartitionOf(userID)); i >= 0 {
-		return i
-	}
-	return len(c.shards)
 }
 
 // lastOfRooms returns the last message of each room on any shard, as far as folded. A

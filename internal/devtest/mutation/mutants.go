@@ -45,7 +45,6 @@ const (
 	rowFile          = "projector/internal/logread/row.go"
 	subFile          = "events/topics/subscriber.go"
 	groupFile        = "internal/grouping/group.go"
-	turnsFile        = "internal/grouping/turns.go"
 	packFile         = "internal/eventbatch/eventbatch.go"
 	repairFile       = "events/renumber/renumber.go"
 	routesFile       = "internal/eventlog/rooms.go"
@@ -338,11 +337,6 @@ var mutants = []mutant{
 	{"a group appends as much at once as there is", []edit{{groupFile, "room := g.most - g.running", "room := g.most"}}, grouped},
 	{"a group appends beside an event about a room", []edit{{groupFile, "if !ok {", "if false {"}}, grouped},
 	{"appends to all partitions follow each other", []edit{{groupFile, "max(1, n/worthwhile)", "1"}}, grouped},
-	{"what comes while a group waits for its turn is left for the next", []edit{{groupFile, "		g.board(c)\n", ""}}, grouped},
-	{"what waits for a turn is appended at once, however much", []edit{{groupFile, "c.events+len(g.waiting[n].evs) <= largeCompany", "true"}}, grouped},
-	{"databases take no turns", []edit{{turnsFile, "t.calls.Load() > 1", "false"}}, grouped},
-	{"parts of a call by itself wait for each other", []edit{{turnsFile, "t.calls.Load() > 1", "true"}}, grouped},
-	{"what hangs on a database stops what is done on others", []edit{{"internal/slots/slots.go", "time.AfterFunc(long, free)", "time.AfterFunc(time.Hour, free)"}}, grouped},
 	{"a canceled caller leaves others waiting", []edit{{groupFile, "return c != c.company.calls[0]", "return true"}}, grouped},
 	{"an append forgets transactions above the last that has ended", []edit{{
 		stateFile, "pg_snapshot_xmax(seen)::text::bigint, own::text::bigint - 1)", "1, 0)",
