@@ -87,8 +87,6 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 			p = &problem{Status: http.StatusServiceUnavailable, Detail: "some users of the request are being moved to another database; repeat the request; repeated events count once", retryAfter: "1"}
 		case errors.Is(err, shards.ErrAway):
 			p = &problem{Status: http.StatusServiceUnavailable, Detail: "the database of some users of the request cannot be reached; " + whatWasDone(r, err), retryAfter: "1"}
-		case errors.Is(err, events.ErrNotMigrated) || pgfault.LacksSchema(err):
-			p = &problem{Status: http.StatusServiceUnavailable, Detail: "the database lacks tables of badged; repeat the request when an operator has brought them back; repeated events count once", retryAfter: "10"}
 		case f != pgfault.None:
 			p = unavailable(f, err)
 		}

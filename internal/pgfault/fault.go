@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -81,14 +80,6 @@ func OfContent(err error) bool {
 	const dataException, programLimitExceeded = "22", "54"
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && (strings.HasPrefix(pg.Code, dataException) || strings.HasPrefix(pg.Code, programLimitExceeded))
-}
-
-// LacksSchema reports whether Postgres does not know a table, column, function or schema of
-// a statement: migrations are pending, or the database is another one than it was.
-func LacksSchema(err error) bool {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	// undefined_table, undefined_column, undefined_function, invalid_schema_name
-	return ok && slices.Contains([]string{"42P01", "42703", "42883", "3F000"}, pg.Code)
 }
 
 // String describes the fault as a predicate of "the database".

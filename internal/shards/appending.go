@@ -11,7 +11,6 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/eventlog"
-	"github.com/badged/badged/internal/pgfault"
 )
 
 // moveWait is how long a call waits for a partition that is being switched from one
@@ -260,7 +259,7 @@ func (s *Shard) named(err error) error {
 	switch {
 	case err == nil || s.Name == "" || errors.As(err, &bad):
 		return err
-	case errors.Is(err, events.ErrNotMigrated) || pgfault.LacksSchema(err):
+	case errors.Is(err, events.ErrNotMigrated) || undefined(err):
 		if lost := s.lost(); lost != nil {
 			return lost
 		}
