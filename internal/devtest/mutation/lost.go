@@ -48,9 +48,9 @@ var lostMutants = []mutant{
 	{"each migrate up grants again", []edit{{grantFile, "IS DISTINCT FROM $1 AND", "IS DISTINCT FROM $1 || 'x' AND"}}, grantedAgain},
 	{"messages that wait name an erased user", []edit{
 		{eraseAllFile, "	if c.Sharded() { // what waits", "	if false { // what waits"},
-		{"projector/erasure/erase.go", "eraseWaiting(ctx, e.conn, e.cfg.UserID); err != nil", "Counts{}, nil; err != nil"},
+		{"projector/erasure/erase.go", "eraseWaiting(ctx, e.conn, e.cfg.UserID); err != nil", "(Counts{}), nil; err != nil"},
 	}, erasedWaiting},
 	{"messages on their way name an erased user", []edit{{eraseAllFile, "	if c.Sharded() { // what waits", "	if false { // what waits"}}, erasedOnWay},
-	{"messages that wait again name an erased user", []edit{{waitEraseFile, "again = again || locked < len(ids)", "again = false"}}, erasedOnWay},
+	{"messages that wait again name an erased user", []edit{{waitEraseFile, "again = again || locked < len(ids)", "again = again && locked < len(ids)"}}, erasedOnWay},
 	{"an export has nothing of what waits", []edit{{"projector/erasure/export.go", "if err := x.waiting(ctx); err != nil {", "if err := error(nil); err != nil {"}}, erasedWaiting},
 }
