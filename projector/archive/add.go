@@ -52,7 +52,7 @@ func (a *Archive) wantAllOf(ctx context.Context, f File, others []File) error {
 	var ends []int    // of each of the others, in events
 	var sums []string // up to there
 	var present []File
-	for i, old := range others {
+	for _, old := range others {
 		there := false
 		if old.Name != f.Name { // else f was written in its place
 			var err error
@@ -62,9 +62,6 @@ func (a *Archive) wantAllOf(ctx context.Context, f File, others []File) error {
 		}
 		if !there {
 			continue
-		}
-		if len(present) < i { // one before it was moved out, and would leave a gap
-			return &FileError{a.path(old), otherEvents}
 		}
 		if err := was.read(ctx, a, old, nil); err != nil {
 			return err

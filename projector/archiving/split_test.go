@@ -16,6 +16,7 @@ import (
 	"github.com/badged/badged/internal/devtest/replaytest"
 	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/projector/archive"
+	"github.com/badged/badged/projector/archiving"
 	"github.com/badged/badged/projector/rebuild"
 	"github.com/badged/badged/projector/replay"
 	"github.com/badged/badged/projector/splitting"
@@ -233,4 +234,36 @@ func TestSplitAfterAnInterruptedArchiving(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Wherever archiving after a split is killed, the next one does the rest, and no file is
+// lost or left over.
+func TestKilledArchivingAfterASplit(t *testing.T) {
+	t.Parallel()
+	d, dir := projectortest.New(t), filepath.Join(t.TempDir(), "archive")
+	users := []string{foldtest.User(0, 0), foldtest.User(0, 1)}
+	deliver := func(seq int64) {
+		t.Helper()
+		d.Append(t, foldtest.Deliver("c", seq, users...))
+		d.Fold(t)
+	}
+	deliver(1)
+	archiveHeld(t, d, dir)
+	deliver(2)
+	split(t, d, 0)
+	deliver(3)
+	d.StopFolding()
+	for _, p := range []int{4, 8} {
+		d.EndRange(t, p)
+	}
+	replaytest.RunKilled(t, d.Pool, dir, func(store archive.Store) error {
+		_, err := tryArchive(t.Context(), d, dir, func(cfg *archiving.Config) { cfg.Store = store })
+		return err
+	})
+	for _, p := range []int{4, 8} {
+		if n := len(openArchive(t, dir).Files(p)); n != 2 {
+			t.Errorf("partition %d has %d files", p, n)
+		}
+	}
+	replaytest.VerifyArchive(t, d.Pool, d.Log, dir, users...)
 }

@@ -1,0 +1,137 @@
+package replaytest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventlog"
+	"github.com/badged/badged/projector/archive"
+	"github.com/badged/badged/projector/replay"
+)
+
+// ErrKilled is returned by a store after the death of its process.
+var ErrKilled = errors.New("the process was killed")
+
+// Killed is the store of a process that is killed before its next change when Changes is 0:
+// then nothing reaches the folder any more, and files that were begun stay.
+type Killed struct {
+	archive.Folder
+
+	Changes *int
+}
+
+func (s Killed) change() error {
+	if *s.Changes == 0 {
+		return ErrKilled
+	}
+	*s.Changes--
+	return nil
+}
+
+// Create implements archive.Store.
+func (s Killed) Create(ctx context.Context, name string) (archive.Writer, error) {
+	if err := s.change(); err != nil {
+		return nil, err
+	}
+	w, err := s.Folder.Create(ctx, name)
+	return killedWriter{w, s}, err
+}
+
+// Remove implements archive.Store.
+func (s Killed) Remove(ctx context.Context, name string) error {
+	if err := s.change(); err != nil {
+		return err
+	}
+	return s.Folder.Remove(ctx, name)
+}
+
+// Save implements archive.Store.
+func (s Killed) Save(ctx context.Context, name string, content []byte, version string) (string, error) {
+	if err := s.change(); err != nil {
+		return "", err
+	}
+	return s.Folder.Save(ctx, name, content, version)
+}
+
+type killedWriter struct {
+	archive.Writer
+
+	store Killed
+}
+
+func (w killedWriter) Commit() error {
+	if err := w.store.change(); err != nil {
+		return err
+	}
+	return w.Writer.Commit()
+}
+
+func (w killedWriter) Abort() {
+	if w.store.change() == nil {
+		w.Writer.Abort()
+	}
+}
+
+// RunKilled calls run with a store of an archive whose process is killed before its first
+// change, its second, and so on, until it succeeds. In between, the archive must match the
+// log; at the end it has no file that its manifest does not name.
+func RunKilled(t testing.TB, q events.Querier, dir string, run func(archive.Store) error) {
+	t.Helper()
+	kills := 0
+	for ; ; kills++ {
+		changes := kills
+		err := run(Killed{archive.Folder(dir), &changes})
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, ErrKilled) {
+			t.Fatalf("killed before change %d, it ends with %v", kills+1, err)
+		}
+		a, err := archive.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held, err := eventlog.Held(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range held {
+			if _, err := replay.ArchivedFiles(t.Context(), q, a, p); err != nil {
+				t.Fatalf("killed before change %d, it leaves an archive that does not match: %v", kills+1, err)
+			}
+		}
+	}
+	if kills < 3 {
+		t.Errorf("it was killed %d times", kills)
+	}
+	a, err := archive.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := map[string]bool{"manifest.json": true, "lock": true}
+	for _, p := range a.Numbers() {
+		for _, f := range a.Files(p) {
+			named[f.Name] = true
+			if err := a.Check(t.Context(), f); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	all, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range all {
+		if name := filepath.Base(path); !named[name] {
+			t.Errorf("%s is left, and nothing names it", name)
+		}
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "manifest.json")); err != nil || strings.Contains(string(text), `"stale"`) {
+		t.Errorf("the manifest still names files to delete: %v", err)
+	}
+}
