@@ -51,7 +51,7 @@ func TestAdminBrowserWithoutAShard(t *testing.T) {
 	}
 
 	back := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if err := lost.Restart(t.Context()); err != nil {
+		if err := lost.Restart(t.Context()); err != nil { //nolint:contextcheck // the server outlives the request
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 		}
 	}))

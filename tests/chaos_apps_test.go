@@ -90,13 +90,13 @@ func (a *chaosApp) take(next *client) {
 }
 
 func (a *chaosApp) overWebSocket(ctx context.Context) {
-	next, err := open(a.c.t, a.c.anyServer(a.random), a.current().jwt, &http.Client{Timeout: chaosPatience})
+	next, err := open(a.c.t, a.c.anyServer(a.random), a.current().jwt, &http.Client{Timeout: chaosPatience}) //nolint:contextcheck // the client has a timeout
 	if err != nil {
 		return // the server is down
 	}
 	known := a.newState(a.current())
 	known.conn = next.conn
-	if err := known.hello(); err != nil {
+	if err := known.hello(); err != nil { //nolint:contextcheck // a write has a timeout
 		_ = known.conn.CloseNow() // it has failed already
 		return
 	}

@@ -75,7 +75,6 @@ type chaos struct {
 	servers       []*chaosProgram
 	programs      []*chaosProgram // the servers, and ingest, relay and tail
 	archive       string          // a folder
-	archived      bool            // whether it has an archive of each shard; of operate, and later of check
 	talks         []*chaosTalk
 	writers       []*chaosWriter
 	apps          []*chaosApp

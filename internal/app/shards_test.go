@@ -314,11 +314,13 @@ func TestAShardWithoutTablesStopsItsUsersOnly(t *testing.T) {
 	}{
 		"restored from before it got a partition": {
 			[]string{`DELETE FROM badged.partitions WHERE partition_id = 4`, `DROP TABLE badged.users_p04 CASCADE`, `DROP TABLE badged.events_p04 CASCADE`},
-			[]int{0, 1, 2, 3, 5}, "shard c does not hold partition 4, as it should by the map", false,
+			[]int{0, 1, 2, 3, 5},
+			"shard c does not hold partition 4, as it should by the map", false,
 		},
 		"a table is missing": {
 			[]string{`ALTER TABLE badged.users RENAME TO others`, `ALTER TABLE badged.users_p04 RENAME TO others_p04`, `ALTER TABLE badged.users_p05 RENAME TO others_p05`},
-			[]int{0, 1, 2, 3}, "shard c, which has the partitions 4-5, lacks tables of badged", true,
+			[]int{0, 1, 2, 3},
+			"shard c, which has the partitions 4-5, lacks tables of badged", true,
 		},
 		"empty": {[]string{`DROP SCHEMA badged CASCADE`}, []int{0, 1, 2, 3}, "shard c, which has the partitions 4-5, is away", false},
 	} {

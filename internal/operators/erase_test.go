@@ -208,7 +208,8 @@ func TestEraseWhileMessagesAreDelivered(t *testing.T) {
 	appender := lobby(t, c, 0)
 	exec := func(q interface {
 		Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-	}, sql string, args ...any) {
+	}, sql string, args ...any,
+	) {
 		t.Helper()
 		if _, err := q.Exec(t.Context(), sql, args...); err != nil {
 			t.Fatal(err)

@@ -347,7 +347,7 @@ func TestLastAppendExpectsWhatTheOthersDid(t *testing.T) {
 	a := h.cluster.Shard("a")
 	e := h.next("r")
 	if _, err := h.appender.AppendElsewhere(t.Context(), a, []events.Event{e}, func(ctx context.Context, mine ...events.Event) (events.Receipt, error) {
-		if _, err := moving.Move(t.Context(), h.move(0, "b")); err != nil {
+		if _, err := moving.Move(t.Context(), h.move(0, "b")); err != nil { //nolint:contextcheck // it is not part of the call
 			t.Fatal(err)
 		}
 		return a.Log.Append(ctx, mine...)

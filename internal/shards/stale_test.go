@@ -99,5 +99,5 @@ func TestAShardGivesUpNothingElse(t *testing.T) {
 		t.Errorf("what it does not hold: %s", got)
 	}
 	exec(t, all[1], `SELECT badged.map_partition(0, 'b', 2)`) // which holds nothing
-	refuses(t, shards.ErrClaims, all)
+	_ = refuses(t, shards.ErrClaims, all)
 }

@@ -159,10 +159,10 @@ func (s *Shard) reachable(ctx context.Context, do func(ctx context.Context) erro
 	}
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(st.present, cancel)()
+	defer context.AfterFunc(st.present, cancel)() //nolint:contextcheck // that of the shard ends the call too
 	err := do(inner)
 	if err != nil && inner.Err() != nil && ctx.Err() == nil {
-		return context.Cause(st.present)
+		return context.Cause(st.present) //nolint:contextcheck // why the shard is away
 	}
 	return s.named(err)
 }

@@ -43,7 +43,7 @@ func (s said) awaitLine(ctx context.Context, t *testing.T, text string) {
 func delivering(ctx context.Context, t *testing.T, all []shards.Database) (*shards.Cluster, *shards.Appender, said, func() (stop func())) {
 	t.Helper()
 	log := make(said, 1000)
-	c, err := shards.Open(t.Context(), shards.Config{Databases: again(t, all), Logger: slog.New(slog.NewTextHandler(log, nil))})
+	c, err := shards.Open(t.Context(), shards.Config{Databases: again(t, all), Logger: slog.New(slog.NewTextHandler(log, nil))}) //nolint:contextcheck // again reads names
 	if err != nil {
 		t.Fatal(err)
 	}

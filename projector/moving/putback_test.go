@@ -62,7 +62,7 @@ func baseBackup(t testing.TB, s *pgtest.Server, d *projectortest.Database) (putB
 				t.Fatal(err)
 			}
 		}
-		if out, err := exec.CommandContext(t.Context(), "cp", "-a", kept+"/.", data).CombinedOutput(); err != nil { //nolint:gosec // directories of this test
+		if out, err := exec.CommandContext(t.Context(), "cp", "-a", kept+"/.", data).CombinedOutput(); err != nil {
 			t.Fatalf("cp: %v\n%s", err, out)
 		}
 		if err := filepath.WalkDir(data, func(path string, _ fs.DirEntry, err error) error {
@@ -111,8 +111,14 @@ func TestPutBackDuringAMove(t *testing.T) {
 		from, to int
 	}
 	runs := []run{
-		{"a", copiesLog, catchesUpAgain}, {"a", copiesTables, catchesUp}, {"a", catchesUp, switches}, {"a", catchesUp, isReleased}, {"a", switches, isHeld},
-		{"b", catchesUp, switches}, {"b", catchesUp, isReleased}, {"b", isReleased, isHeld},
+		{"a", copiesLog, catchesUpAgain},
+		{"a", copiesTables, catchesUp},
+		{"a", catchesUp, switches},
+		{"a", catchesUp, isReleased},
+		{"a", switches, isHeld},
+		{"b", catchesUp, switches},
+		{"b", catchesUp, isReleased},
+		{"b", isReleased, isHeld},
 	}
 	if *putBacks {
 		runs = nil
