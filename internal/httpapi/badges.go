@@ -176,8 +176,8 @@ const lostPosition = "the log may have lost what was published at this position:
 	"publish the events again under the same ids, which is harmless, and use the new position"
 
 // await waits until the badges of users include everything up to a position. It
-// returns at once if none is given. unread are users of whom that cannot be told; it has
-// waited for the others.
+// returns at once if none is given. unread names the users that could not be read; the
+// badges of the others are up to date.
 func (a *API) await(ctx context.Context, users []string, atLeast, timeout string) (unread *shards.UnreadError, err error) {
 	wait := defaultWait
 	if timeout != "" {

@@ -279,8 +279,8 @@ func TestEraseWhileMessagesAreDelivered(t *testing.T) {
 	}
 }
 
-// Nobody can erase a user of a lost shard: what others have is erased, and the error says
-// what to wait for.
+// An erasure while the user's shard is lost erases what the other shards have, and fails
+// with an error that names the lost one.
 func TestEraseAUserOfALostShard(t *testing.T) {
 	c := newCluster(t)
 	user := userOf(t, c, 2)
