@@ -187,7 +187,9 @@ func (c *chaos) ask(s *chaosProgram, user string) (a chaosAnswer, err error) {
 func (c *chaos) awaitState(s *chaosProgram, user, want string) {
 	c.t.Helper()
 	var got string
-	for range c.settling("the state of "+user, func() string { return fmt.Sprintf("%s says\n%s\nand must say\n%s", s.name, got, want) }) {
+	for range c.settling("the state of "+user, func() string {
+		return fmt.Sprintf("%s says\n%s\nand must say\n%s\n%s", s.name, got, want, c.explain(user, got, want))
+	}) {
 		answer, err := c.ask(s, user)
 		if err != nil {
 			got = err.Error()
@@ -197,6 +199,17 @@ func (c *chaos) awaitState(s *chaosProgram, user, want string) {
 			return
 		}
 	}
+}
+
+// explain returns how badged explains the conversations of a user that are wrong.
+func (c *chaos) explain(user, got, want string) string {
+	var all []string
+	for _, line := range strings.Split(want, "\n")[1:] {
+		if id, _, is := strings.Cut(line, ":"); is && !strings.Contains(got, line) {
+			all = append(all, c.run(chaosCommand, c.withArchive("user", "explain", user, "--conversation="+id)...).out)
+		}
+	}
+	return strings.Join(all, "\n")
 }
 
 // awaitApps waits until each app shows what the API says.
