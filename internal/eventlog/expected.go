@@ -40,6 +40,14 @@ func (e *Expected) Partitions() []int {
 	return slices.Sorted(maps.Keys(e.revisions))
 }
 
+// Equal reports whether both expect the same. Either may be nil.
+func (e *Expected) Equal(other *Expected) bool {
+	if e == nil || other == nil {
+		return e == other
+	}
+	return maps.Equal(e.revisions, other.revisions)
+}
+
 // And returns what calls expect together. Either may be nil.
 func (e *Expected) And(other *Expected) *Expected {
 	switch {

@@ -124,6 +124,8 @@ func whatWasDone(r *http.Request, err error) string {
 	_, publishing := errors.AsType[*unstoredError](err)
 	_, reading := errors.AsType[*unreadError](err)
 	switch {
+	case publishing && errors.Is(err, shards.ErrHeldBack):
+		return "what there was for users of other shards is stored, but for messages that follow a lacking join of their room; repeat the request; repeated events count once"
 	case publishing:
 		return "what there was for users of other shards is stored; repeat the request; repeated events count once"
 	case reading:

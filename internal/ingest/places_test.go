@@ -63,6 +63,14 @@ func (s *sharded) ingest(t *testing.T, b *fakeBroker) *running {
 	return run(t, &projectortest.Database{Pool: home.Pool, Log: home.Log}, []ingest.Source{ingest.SourceOf("fake", b)}, func(cfg *ingest.Config) { cfg.Shards = s.Cluster })
 }
 
+// ingestAll ingests what the broker has, and stops.
+func (s *sharded) ingestAll(t *testing.T, b *fakeBroker) {
+	t.Helper()
+	r := s.ingest(t, b)
+	s.awaitRead(t, len(b.messages))
+	r.stop()
+}
+
 // exec runs a statement on a shard.
 func (s *sharded) exec(t *testing.T, shard int, sql string) {
 	t.Helper()
@@ -141,15 +149,16 @@ CREATE CONSTRAINT TRIGGER fail_late AFTER INSERT OR UPDATE ON badged.ingest_plac
 func TestShardsDoNotRepeat(t *testing.T) {
 	t.Parallel()
 	s := newSharded(t)
-	b := &fakeBroker{}
+	b := &fakeBroker{messages: []string{joined(6, 0, 2, 3, 4)}}
+	s.ingestAll(t, b)
 	for n := range 6 {
 		b.messages = append(b.messages, eventTo(n, n))
 	}
-	b.messages = append(b.messages, joined(6, 0, 2, 3, 4), eventTo(7), eventTo(8, 1, 3, 5))
+	b.messages = append(b.messages, eventTo(7), eventTo(8, 1, 3, 5))
 	s.exec(t, 0, fails)
 	s.exec(t, 0, `INSERT INTO broken VALUES (1)`)
 	r := s.ingest(t, b)
-	want := []int{0, 0, 3, 4, 3, 2} // the first shard has nothing
+	want := []int{1, 0, 3, 4, 3, 2} // the first shard has the members only
 	await(t, "the other shards", func() bool { return slices.Equal(s.logs(t), want) })
 	r.stop()
 	// A partition moves, with what it has, to the shard that lacks the batch.
@@ -181,7 +190,9 @@ func TestShardsDoNotRepeat(t *testing.T) {
 func TestPartitionsOfASplitDoNotRepeat(t *testing.T) {
 	t.Parallel()
 	s := newSharded(t)
-	b := &fakeBroker{messages: []string{joined(0, 0, 2), eventTo(1, 2), eventTo(2), eventTo(3, 0, 2)}}
+	b := &fakeBroker{messages: []string{joined(0, 0, 2)}}
+	s.ingestAll(t, b)
+	b.messages = append(b.messages, eventTo(1, 2), eventTo(2), eventTo(3, 0, 2))
 	s.exec(t, 0, fails)
 	s.exec(t, 0, `INSERT INTO broken VALUES (1)`)
 	r := s.ingest(t, b)
@@ -212,6 +223,36 @@ func TestPartitionsOfASplitDoNotRepeat(t *testing.T) {
 		var got int
 		if err := s.pools[1].QueryRow(t.Context(), fmt.Sprintf(`SELECT sum(events) FROM badged.%s`, eventlog.Topic(p))).Scan(&got); err != nil || got != want {
 			t.Errorf("partition %d has %d events, want %d: %v", p, got, want, err)
+		}
+	}
+}
+
+// A batch joins members on two shards to a room and posts to it. One shard fails and the other
+// folds what it has. Once the batch is read again, the members on both count the messages.
+func TestMembersOfABatchThatIsReadAgainCountItsMessages(t *testing.T) {
+	t.Parallel()
+	s := newSharded(t)
+	b := &fakeBroker{messages: []string{joined(0, 0, 2), eventTo(1), eventTo(2)}}
+	s.exec(t, 0, fails)
+	s.exec(t, 0, `INSERT INTO broken VALUES (1)`)
+	var folding []*projectortest.Database
+	for _, pool := range s.pools[:2] {
+		d := projectortest.Open(t, pool.Config().ConnString())
+		d.Start(t, func(cfg *projector.Config) {
+			cfg.PollInterval, cfg.OwnershipInterval = 10*time.Millisecond, 100*time.Millisecond
+		})
+		folding = append(folding, d)
+	}
+	r := s.ingest(t, b)
+	await(t, "the shard b", func() bool { return s.logs(t)[2] > 0 })
+	r.stop()
+	folding[1].AwaitFolded(t)
+	s.exec(t, 0, `DELETE FROM broken`)
+	s.ingestAll(t, b)
+	for i, partition := range []int{0, 2} {
+		folding[i].AwaitFolded(t)
+		if badge, err := shards.NewReader(s.Cluster).Badge(t.Context(), userIn(partition)); err != nil || badge.Total != 2 {
+			t.Errorf("the member in partition %d has a total of %d, want 2: %v", partition, badge.Total, err)
 		}
 	}
 }

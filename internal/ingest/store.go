@@ -15,6 +15,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/pgfault"
+	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/internal/sqlfile"
 )
 
@@ -122,8 +123,11 @@ func reasonOf(err error) string {
 
 // store appends the events of a batch, buries what is no event, and moves the position,
 // in one transaction. If Postgres refuses what is in a message, that is buried too: the
-// batch is cut in halves until it is alone.
+// batch is cut in halves until it is alone. For several shards, it is cut into stages.
 func (p *positionOf) store(ctx context.Context, b *Batch, d decoded) (stored, error) {
+	if ends := p.stages(b, d); len(ends) > 1 {
+		return p.storeParts(ctx, b, d.lost, ends)
+	}
 	receipt, err := p.write(ctx, d, len(b.Messages), b.Position)
 	if err == nil {
 		return stored{receipt.Partitions, len(d.events), len(d.letters)}, nil
@@ -140,18 +144,42 @@ func (p *positionOf) store(ctx context.Context, b *Batch, d decoded) (stored, er
 		}
 		return stored{letters: 1}, nil
 	}
-	half := len(b.Messages) / 2
-	parts := []Batch{
-		{Messages: b.Messages[:half], Position: b.Messages[half-1].Position},
-		{Messages: b.Messages[half:], Position: b.Position},
+	return p.storeParts(ctx, b, d.lost, []int{len(b.Messages) / 2, len(b.Messages)})
+}
+
+// stages returns where the stages of a batch end, as indexes of messages.
+func (p *positionOf) stages(b *Batch, d decoded) (ends []int) {
+	if p.places == nil {
+		return nil
 	}
-	var all stored
-	for i := range parts {
-		part := p.decode(parts[i].Messages)
-		if i == 0 {
-			part.lost = d.lost
+	i := 0
+	for _, end := range shards.Stages(d.events) {
+		if end == len(d.events) {
+			return append(ends, len(b.Messages))
 		}
-		done, err := p.store(ctx, &parts[i], part)
+		for b.Messages[i].Position != d.positions[end] {
+			i++
+		}
+		ends = append(ends, i)
+	}
+	return ends
+}
+
+// storeParts stores the parts of a batch that end at some messages, one after the other. lost
+// is about messages before the first.
+func (p *positionOf) storeParts(ctx context.Context, b *Batch, lost []letter, ends []int) (all stored, err error) {
+	began := 0
+	for _, end := range ends {
+		one := Batch{Messages: b.Messages[began:end], Position: b.Messages[end-1].Position}
+		if end == len(b.Messages) {
+			one.Position = b.Position
+		}
+		part := p.decode(one.Messages)
+		if began == 0 {
+			part.lost = lost
+		}
+		began = end
+		done, err := p.store(ctx, &one, part)
 		all.partitions = append(all.partitions, done.partitions...)
 		all.events += done.events
 		all.letters += done.letters

@@ -133,38 +133,35 @@ type openTransactions struct {
 // noTransaction is greater than the id of any transaction.
 const noTransaction = "18446744073709551615"
 
-// row is an event in the outbox.
-type row struct {
-	offset  int64
-	payload string
-	event   events.Event
-}
-
-// refusal is an event that badged refuses.
-type refusal struct {
-	offset int64
-	reason string
-}
-
 // carry carries a page.
 func (c *carrier) carry(ctx context.Context, p page) error {
 	good, refused := decode(p.rows)
-	more, lack, err := c.append(ctx, good, c.behind)
-	if err != nil {
-		return err
-	}
-	c.fallBehind(lack)
-	c.passed, c.open = p.passed, p.open
-	refused = append(refused, more...)
-	for i := range good {
-		if c.waits(&good[i]) {
-			c.keep(&good[i])
-		} else {
-			c.carried = append(c.carried, good[i].offset)
+	var kept, carried []row
+	for stage := range c.stages(good) {
+		held, free := split(stage, c.held.has)
+		more, lack, err := c.append(ctx, free, c.behind)
+		if err != nil {
+			return err
 		}
+		c.fallBehind(lack)
+		refused = append(refused, more...)
+		_, free = split(free, among(more))
+		waiting, done := split(free, c.waits)
+		c.held.add(waiting)
+		kept, carried = append(append(kept, held...), waiting...), append(carried, done...)
 	}
+	c.passed, c.open = p.passed, p.open
+	c.keep(kept)
+	c.settled(carried)
 	c.setAside(ctx, refused)
 	return nil
+}
+
+// settled notes that rows are carried.
+func (c *carrier) settled(rows []row) {
+	for i := range rows {
+		c.carried = append(c.carried, rows[i].offset)
+	}
 }
 
 // setAside notes which events are to be set aside. Then they are no longer in the outbox.
@@ -174,14 +171,6 @@ func (c *carrier) setAside(ctx context.Context, refused []refusal) {
 		c.carried = append(c.carried, f.offset)
 		c.cfg.Logger.ErrorContext(ctx, "badged refuses an event; it is set aside in badged.outbox_refused", "offset", f.offset, "reason", f.reason)
 	}
-}
-
-// page is what was read at once.
-type page struct {
-	rows []row
-	// passed and open are those of the carrier once the rows are carried.
-	passed int64
-	open   openTransactions
 }
 
 // statementTimeout bounds one transaction in the outbox. A healthy database takes far
@@ -275,36 +264,13 @@ func (c *carrier) settle(ctx context.Context) {
 	}
 }
 
-// decode returns the rows whose events are valid, and the others.
-func decode(rows []row) (good []row, refused []refusal) {
-	good = make([]row, 0, len(rows))
-	for i := range rows {
-		r := rows[i]
-		var err error
-		r.event, err = events.Decode([]byte(r.payload))
-		if err == nil {
-			err = r.event.CheckPublished()
-		}
-		if err != nil {
-			refused = append(refused, refusal{r.offset, err.Error()})
-			continue
-		}
-		good = append(good, r)
-	}
-	return good, refused
-}
-
 // append appends valid events, in order, to the databases without a partition of without,
 // and returns what badged refuses and which of the others lack some. After an error some
 // may be appended. What badged refuses is left out and the rest tried again. If it does
 // not say which event it refuses, the call is cut in halves.
 func (c *carrier) append(ctx context.Context, rows []row, without []bool) (refused []refusal, lack *shards.Shortfall, err error) {
 	for len(rows) > 0 {
-		evs := make([]events.Event, len(rows))
-		for i := range rows {
-			evs[i] = rows[i].event
-		}
-		some, err := c.appendSome(ctx, evs, without)
+		some, err := c.appendSome(ctx, eventsOf(rows), without)
 		lack, without = lack.Add(some), union(without, some)
 		if err == nil {
 			return refused, lack, nil

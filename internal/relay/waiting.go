@@ -36,6 +36,9 @@ func (e *PartialError) Unwrap() error { return e.Err }
 // stay in the outbox, and the other users of the row have them by then. Once the database
 // is back, they are read again from the first row on, beside what is new: a page of one,
 // then a page of the other. New rows with its users wait until all that waits is carried.
+//
+// Behind a row that waits and joins users to a room, all rows of the room wait, for all
+// users: see [shards.Stages].
 type waiting struct {
 	// behind are the partitions whose users' rows wait; nil if there are none.
 	behind []bool
@@ -45,6 +48,10 @@ type waiting struct {
 	// reached the offset up to which they are.
 	catching []bool
 	reached  int64
+	// held are the rooms whose rows wait for all.
+	held rooms
+	// stillHeld are those of them for which this holds once what waits is carried.
+	stillHeld rooms
 	// again is when to try again.
 	again  time.Time
 	pauses backoff
@@ -113,9 +120,31 @@ func (c *carrier) touches(r *row, partitions []bool) bool {
 	})
 }
 
-// keep leaves a row in the outbox. It may come from a transaction that was open when rows
-// behind it were caught up.
-func (c *carrier) keep(r *row) { c.reached = min(c.reached, r.offset-1) }
+// keep leaves rows in the outbox. They may come from a transaction that was open when rows
+// behind them were caught up.
+func (c *carrier) keep(rows []row) {
+	for i := range rows {
+		c.reached = min(c.reached, rows[i].offset-1)
+	}
+}
+
+// rooms are those with joins that a database lacks.
+type rooms map[string]bool
+
+// add adds the rooms to which rows join users.
+func (r *rooms) add(rows []row) {
+	for i := range rows {
+		if rows[i].event.Type == events.RoomJoined {
+			if *r == nil {
+				*r = rooms{}
+			}
+			(*r)[rows[i].event.Data.ConversationID] = true
+		}
+	}
+}
+
+// has reports whether a row is of one of the rooms.
+func (r *rooms) has(of *row) bool { return (*r)[of.event.Data.ConversationID] }
 
 // catchUp carries a page of what waits for databases that may be back, and reports
 // whether there was any. It fails only if the outbox does.
@@ -130,41 +159,60 @@ func (c *carrier) catchUp(ctx context.Context) (found bool, err error) {
 		return false, err
 	}
 	good, refused := decode(p.rows)
-	theirs := slices.DeleteFunc(slices.Clone(good), func(r row) bool { return !c.touches(&r, c.catching) })
-	others := make([]bool, len(c.catching))
+	still, others := slices.Clone(c.behind), make([]bool, len(c.catching))
 	for p, is := range c.catching {
-		others[p] = !is
+		still[p], others[p] = still[p] && !is, !is
 	}
-	more, lack, err := c.append(ctx, theirs, others)
-	switch {
-	case err != nil: // of the target, which is tried again
-		c.delay(err)
-		return false, nil
-	case lack != nil:
-		c.behind = union(c.behind, lack)
-		c.delay(lack.Err)
-		return false, nil
-	}
-	c.setAside(ctx, append(refused, more...))
-	still := slices.Clone(c.behind)
-	for p, is := range c.catching {
-		still[p] = still[p] && !is
-	}
-	for i := range theirs {
-		if !c.touches(&theirs[i], still) {
-			c.carried = append(c.carried, theirs[i].offset)
+	for stage := range c.stages(good) {
+		_, free := split(stage, c.stillHeld.has)
+		due, _ := split(free, func(r *row) bool { return c.touches(r, c.catching) || c.held.has(r) })
+		more, ok := c.carryAgain(ctx, due, others)
+		if !ok {
+			return false, nil
 		}
+		refused = append(refused, more...)
+		_, good := split(due, among(more))
+		waits, done := split(good, func(r *row) bool { return c.touches(r, still) })
+		c.stillHeld.add(waits)
+		c.settled(done)
 	}
+	c.setAside(ctx, refused)
 	if n := len(p.rows); n > 0 {
 		c.reached = p.rows[n-1].offset
 	}
 	if !full { // they have all that was passed
-		c.behind, c.catching, c.pauses = still, nil, backoff{firstPause}
+		c.behind, c.held, c.catching, c.pauses = still, c.stillHeld, nil, backoff{firstPause}
 		if !slices.Contains(still, true) {
 			c.behind, c.why = nil, nil
 		}
 	}
 	return len(p.rows) > 0, nil
+}
+
+// carryAgain carries rows to the databases that are being caught up, those without partitions
+// of others, and what was held to all that are not behind as well. It reports whether they
+// have them; if not, it puts catching up off.
+func (c *carrier) carryAgain(ctx context.Context, rows []row, others []bool) (refused []refusal, ok bool) {
+	held, _ := split(rows, c.held.has)
+	for _, part := range []struct {
+		rows    []row
+		without []bool
+	}{{rows, others}, {held, c.behind}} {
+		_, rest := split(part.rows, among(refused))
+		more, lack, err := c.append(ctx, rest, part.without)
+		switch {
+		case err != nil: // of the target, which is tried again
+			c.delay(err)
+			return nil, false
+		case lack != nil:
+			c.behind = union(c.behind, lack)
+			c.held.add(rows)
+			c.delay(lack.Err)
+			return nil, false
+		}
+		refused = append(refused, more...)
+	}
+	return refused, true
 }
 
 // begin begins to catch up what is not known to be away, unless it is too early.
@@ -179,6 +227,6 @@ func (c *carrier) begin() bool {
 	if !slices.Contains(back, true) {
 		return false
 	}
-	c.catching, c.reached = back, math.MinInt64
+	c.catching, c.reached, c.stillHeld = back, math.MinInt64, nil
 	return true
 }

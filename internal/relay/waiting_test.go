@@ -28,6 +28,9 @@ type divided struct {
 	// unknown are away, and only an append shows it.
 	unknown map[int]bool
 	got     [][]string
+	// clock counts what was appended, and at has when users got events.
+	clock int
+	at    []map[string]int
 	// refused is the id of an event that is refused.
 	refused string
 	// calls counts the calls.
@@ -35,7 +38,11 @@ type divided struct {
 }
 
 func newDivided(owner ...int) *divided {
-	return &divided{owner: owner, away: map[int]bool{}, unknown: map[int]bool{}, got: make([][]string, len(owner))}
+	d := &divided{owner: owner, away: map[int]bool{}, unknown: map[int]bool{}, got: make([][]string, len(owner))}
+	for range owner {
+		d.at = append(d.at, map[string]int{})
+	}
+	return d
 }
 
 // AppendSome implements relay.Divided.
@@ -71,6 +78,7 @@ func (d *divided) AppendSome(_ context.Context, without []bool, evs ...events.Ev
 				users := evs[i].Data.UserIDs
 				if owner == shard && (len(users) == 0 || slices.Contains(users, fmt.Sprint(p))) && !slices.Contains(d.got[p], evs[i].ID) {
 					d.got[p] = append(d.got[p], evs[i].ID)
+					d.at[p][evs[i].ID], d.clock = d.clock, d.clock+1
 				}
 			}
 		}
@@ -105,6 +113,13 @@ func (d *divided) has(user int) []string {
 	return slices.Clone(d.got[user])
 }
 
+// when returns when a user got an event.
+func (d *divided) when(user int, id string) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.at[user][id]
+}
+
 // awaitUser waits until a user got so many events.
 func (d *divided) awaitUser(t testing.TB, user, n int) []string {
 	t.Helper()
@@ -123,11 +138,26 @@ func pausePoll() { <-time.After(time.Millisecond) }
 // publishTo publishes a message to users, or to a room if there are none.
 func publishTo(t anyT, q executor, id string, users ...int) {
 	t.Helper()
-	event := fmt.Sprintf(`{"specversion":"1.0","id":%q,"source":"chat","type":"room.posted","data":{"conversation_id":"r","seq":1}}`, id)
+	kind, data := "room.posted", `"conversation_id":"r","seq":1`
 	if len(users) > 0 {
-		event = fmt.Sprintf(`{"specversion":"1.0","id":%q,"source":"chat","type":"message.delivered","data":{"conversation_id":"c","seq":1,"user_ids":["%s"]}}`,
-			id, strings.Trim(strings.Join(strings.Fields(fmt.Sprint(users)), `","`), "[]"))
+		kind, data = "message.delivered", `"conversation_id":"c","seq":1,`+userIDs(users)
 	}
+	publishEvent(t, q, id, kind, data)
+}
+
+// publishJoin publishes that users join the room.
+func publishJoin(t anyT, q executor, id string, users ...int) {
+	t.Helper()
+	publishEvent(t, q, id, "room.joined", `"conversation_id":"r",`+userIDs(users))
+}
+
+func userIDs(users []int) string {
+	return `"user_ids":["` + strings.Trim(strings.Join(strings.Fields(fmt.Sprint(users)), `","`), "[]") + `"]`
+}
+
+func publishEvent(t anyT, q executor, id, kind, data string) {
+	t.Helper()
+	event := fmt.Sprintf(`{"specversion":"1.0","id":%q,"source":"chat","type":%q,"data":{%s}}`, id, kind, data)
 	if err := q.QueryRow(t.Context(), `SELECT badged.publish($1)`, event).Scan(new(int64)); err != nil {
 		t.Fatal(err)
 	}
@@ -178,6 +208,48 @@ func TestLostDatabase(t *testing.T) {
 	}
 }
 
+// Messages to a room behind a join that waits are for none until the database has the join,
+// also if the relay starts again meanwhile. Other rooms go on.
+func TestMessagesToARoomWaitForItsJoins(t *testing.T) {
+	t.Parallel()
+	pool, to := newPool(t), newDivided(0, 1, 2)
+	to.away[1], to.away[2] = true, true
+	running := func() (stop func()) {
+		_, stop = run(t, pool, nil, func(cfg *relay.Config) { cfg.Divided = to })
+		return stop
+	}
+	stop := running()
+	publishTo(t, pool, "first")
+	publishJoin(t, pool, "join", 0, 1)
+	publishTo(t, pool, "message")
+	publishEvent(t, pool, "other", "room.posted", `"conversation_id":"s","seq":1`)
+	publishTo(t, pool, "a", 0)
+	check := func(user int, want ...string) {
+		t.Helper()
+		if got := to.awaitUser(t, user, len(want)); !slices.Equal(got, want) {
+			t.Errorf("user %d got %v, want %v", user, got, want)
+		}
+	}
+	check(0, "first", "join", "other", "a")
+	stop()
+	stop = running()
+	publishTo(t, pool, "b", 0)
+	check(0, "first", "join", "other", "a", "b")
+	to.change(func() { to.away[2] = false }) // whose user has not joined
+	publishTo(t, pool, "c", 2)
+	check(2, "first", "other", "c")
+	to.change(func() { to.away[1] = false })
+	check(1, "first", "join", "message", "other")
+	check(0, "first", "join", "other", "a", "b", "message")
+	check(2, "first", "other", "c", "message")
+	publishTo(t, pool, "last")
+	check(0, "first", "join", "other", "a", "b", "message", "last")
+	stop()
+	if n := number(t, pool, `SELECT count(*) FROM badged.outbox`); n > 0 {
+		t.Errorf("the outbox has %d events", n)
+	}
+}
+
 // An event that is refused while a database is away is set aside once.
 func TestRefusalWhileADatabaseIsAway(t *testing.T) {
 	t.Parallel()
@@ -197,8 +269,9 @@ func TestRefusalWhileADatabaseIsAway(t *testing.T) {
 }
 
 // Random transactions publish to users of databases that are lost and come back, while
-// partitions move between them and relays come and go. Every user gets every event, in
-// the order of transactions.
+// partitions move between them and relays come and go. Every user gets every event, those of
+// a conversation in the order of transactions. Nobody gets a message to a room before all have
+// the joins before it.
 func TestLostDatabasesAndConcurrentTransactions(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t)
@@ -213,7 +286,7 @@ func TestLostDatabasesAndConcurrentTransactions(t *testing.T) {
 		var open [3]pgx.Tx
 		var unpublished [3][]string
 		var committed []string
-		before, users := map[string]int{}, map[string][]int{}
+		before, users, joins := map[string]int{}, map[string][]int{}, map[string]bool{}
 		for n := range rapid.IntRange(1, 40).Draw(rt, "steps") {
 			i := rapid.IntRange(0, len(open)-1).Draw(rt, "transaction")
 			shard := rapid.IntRange(0, 2).Draw(rt, "shard")
@@ -246,7 +319,11 @@ func TestLostDatabasesAndConcurrentTransactions(t *testing.T) {
 			default:
 				id := fmt.Sprint(n)
 				users[id] = rapid.SliceOfNDistinct(rapid.IntRange(0, 3), 0, 3, rapid.ID[int]).Draw(rt, "users")
-				publishTo(rt, open[i], id, users[id]...)
+				if joins[id] = len(users[id]) > 0 && rapid.Bool().Draw(rt, "join"); joins[id] {
+					publishJoin(rt, open[i], id, users[id]...)
+				} else {
+					publishTo(rt, open[i], id, users[id]...)
+				}
 				unpublished[i] = append(unpublished[i], id)
 				before[id] = len(committed)
 			}
@@ -260,27 +337,36 @@ func TestLostDatabasesAndConcurrentTransactions(t *testing.T) {
 			}
 		}
 		to.change(func() { clear(to.away); clear(to.unknown) })
+		want := make([][]string, len(to.owner))
 		for user := range to.owner {
-			var want []string
 			for _, id := range committed {
 				if len(users[id]) == 0 || slices.Contains(users[id], user) {
-					want = append(want, id)
+					want[user] = append(want[user], id)
 				}
 			}
-			got := to.awaitUser(t, user, len(want))
+			to.awaitUser(t, user, len(want[user]))
+		}
+		ofRoom := func(id string) bool { return joins[id] || len(users[id]) == 0 }
+		for user, ids := range want {
+			got := to.has(user)
 			place := map[string]int{}
 			for i, id := range got {
 				place[id] = i
 			}
-			for _, id := range want {
+			if len(got) != len(ids) || len(place) != len(ids) {
+				rt.Fatalf("user %d got %v, want %v", user, got, ids)
+			}
+			for _, id := range ids {
 				for _, earlier := range committed[:before[id]] {
-					if i, is := place[earlier]; is && i > place[id] {
+					if i, is := place[earlier]; is && ofRoom(earlier) == ofRoom(id) && i > place[id] {
 						rt.Fatalf("user %d: %s came before %s: %v", user, id, earlier, got)
 					}
+					for _, joined := range users[earlier] {
+						if joins[earlier] && len(users[id]) == 0 && to.when(joined, earlier) > to.when(user, id) {
+							rt.Fatalf("user %d got the message %s before user %d the join %s", user, id, joined, earlier)
+						}
+					}
 				}
-			}
-			if len(got) != len(want) || len(place) != len(want) {
-				rt.Fatalf("user %d got %v, want %v", user, got, want)
 			}
 		}
 		for number(t, pool, `SELECT count(*) FROM badged.outbox`) > 0 {

@@ -57,7 +57,8 @@ func (a *Appender) With(to func(*Shard) events.Append) *Appender {
 // Append appends events to all shards that hold some of their users, to each in one
 // transaction and to all at the same time. It returns nil once all have them. Otherwise
 // some may have them, and those that have keep them: append all again, since repeated
-// events count once. Events for one shard are appended all or none.
+// events count once. Events for one shard are appended all or none, except that messages to
+// a room follow once all have the joins before them: see [Stages].
 //
 // What a shard that is away lacks waits on another if it is all about rooms: see
 // [Appender.DeliverWaiting]. Otherwise the error wraps [ErrAway]. It is a
@@ -77,19 +78,18 @@ func (a *Appender) appendKeepingOn(ctx context.Context, keeper *Shard, evs []eve
 	call := appending{Appender: a, on: keeper, token: token{moves: a.cluster.moves(), positions: map[string]int64{}}}
 	if s := a.cluster.only(evs); s != nil {
 		call.parts = []part{{shard: s, events: evs, expected: a.cluster.state.Load().expected[s.index]}}
-	} else {
-		if err := events.Check(evs); err != nil { // before any shard has some
-			return events.Receipt{}, err
-		}
-		call.parts = a.cluster.split(evs)
+		return call.run(ctx)
 	}
-	return call.run(ctx)
+	if err := events.Check(evs); err != nil { // before any shard has some
+		return events.Receipt{}, err
+	}
+	return call.stages(ctx, evs)
 }
 
-// AppendElsewhere appends the events to all shards but one, and then calls last to append
-// those for that one, perhaps none, with the context that it is given. It is for what stores
-// them there together with something else. It returns what last returns, and the partitions
-// to be woken of both.
+// AppendElsewhere appends one of the [Stages] to all shards but one, and then calls last to
+// append what is for that one, perhaps nothing, with the context that it is given. It is for
+// what stores them there together with something else. It returns what last returns, and the
+// partitions to be woken of both.
 func (a *Appender) AppendElsewhere(ctx context.Context, here *Shard, evs []events.Event, last events.Append) (events.Receipt, error) {
 	if !a.cluster.sharded || len(evs) == 0 {
 		return last(ctx, evs...)
@@ -98,14 +98,8 @@ func (a *Appender) AppendElsewhere(ctx context.Context, here *Shard, evs []event
 		return events.Receipt{}, err
 	}
 	call := appending{Appender: a, token: token{moves: a.cluster.moves(), positions: map[string]int64{}}}
-	var mine part
-	for _, p := range a.cluster.split(evs) {
-		if p.shard == here {
-			mine = p
-		} else {
-			call.parts = append(call.parts, p)
-		}
-	}
+	call.here.shard = here
+	call.split(evs)
 	var others events.Receipt
 	if len(call.parts) > 0 {
 		var err error
@@ -113,7 +107,7 @@ func (a *Appender) AppendElsewhere(ctx context.Context, here *Shard, evs []event
 			return events.Receipt{}, err
 		}
 	}
-	r, err := last(mine.expecting(ctx), mine.events...)
+	r, err := last(call.here.expecting(ctx), call.here.events...)
 	r.Partitions = append(r.Partitions, others.Partitions...)
 	return r, err
 }
@@ -124,6 +118,14 @@ type part struct {
 	events []events.Event
 	// expected are the partitions of the shard by the map with which the call was split.
 	expected *eventlog.Expected
+}
+
+// index returns the index of the shard, -1 for none.
+func (p *part) index() int {
+	if p.shard == nil {
+		return -1
+	}
+	return p.shard.index
 }
 
 // expecting returns a context for appending the part. Only messages to rooms need what the
@@ -141,9 +143,77 @@ type appending struct {
 	// on is where what shards lack is to wait, nil for any other shard.
 	on    *Shard
 	parts []part
+	// here is the part that the caller appends once all others are, if it names a shard.
+	here part
+	// has are, by the index of a shard, the partitions for which it has the messages to rooms.
+	has   map[int]*eventlog.Expected
 	token token
 	// partitions are those to be woken.
 	partitions []int
+}
+
+// stages appends events, one of the [Stages] after the other. What follows joins that a
+// shard lacks in their room is for no shard.
+func (a *appending) stages(ctx context.Context, evs []events.Event) (all events.Receipt, err error) {
+	var failed []error
+	began, joined := 0, map[string]bool{}
+	for _, end := range Stages(evs) {
+		stage := evs[began:end]
+		began = end
+		if len(failed) > 0 {
+			some := slices.DeleteFunc(slices.Clone(stage), func(e events.Event) bool { return joined[e.Data.ConversationID] })
+			if len(some) < len(stage) {
+				failed = append(failed, ErrHeldBack)
+			}
+			stage = some
+		}
+		if len(stage) == 0 {
+			continue
+		}
+		a.parts, a.has = nil, nil
+		a.split(stage)
+		if all, err = a.run(ctx); err == nil {
+			continue
+		}
+		failed = append(failed, err)
+		if a.cluster.Lacking(err) == nil {
+			break // who lacks what is not known
+		}
+		for i := range stage {
+			if stage[i].Type == events.RoomJoined {
+				joined[stage[i].Data.ConversationID] = true
+			}
+		}
+	}
+	if len(failed) > 0 {
+		return events.Receipt{}, errors.Join(failed...)
+	}
+	return all, nil
+}
+
+// split adds the parts of events, without messages to rooms that their shard has already.
+func (a *appending) split(evs []events.Event) {
+	for _, p := range a.cluster.split(evs) {
+		if has, ok := a.has[p.index()]; ok && (p.shard == a.here.shard || has.Equal(p.expected)) {
+			p.events = slices.DeleteFunc(p.events, func(e events.Event) bool { return len(e.Data.UserIDs) == 0 })
+		}
+		switch {
+		case len(p.events) == 0:
+		case p.shard != nil && p.shard == a.here.shard:
+			a.here.events, a.here.expected = append(a.here.events, p.events...), p.expected
+			a.took(p)
+		default:
+			a.parts = append(a.parts, p)
+		}
+	}
+}
+
+// took notes that a shard has a part, or will have it.
+func (a *appending) took(p part) {
+	if a.has == nil {
+		a.has = map[int]*eventlog.Expected{}
+	}
+	a.has[p.index()] = p.expected
 }
 
 // run appends all parts. Parts that a shard has refused, since a partition has moved, are
@@ -171,7 +241,7 @@ func (a *appending) run(ctx context.Context) (events.Receipt, error) {
 		_ = a.cluster.Reload(ctx) // if it fails, the last map stays
 		a.parts, a.token.moves = nil, a.cluster.moves()
 		for _, p := range refused {
-			a.parts = append(a.parts, a.cluster.split(p.events)...)
+			a.split(p.events)
 		}
 	}
 }
@@ -207,6 +277,7 @@ func (a *appending) once(ctx context.Context) (refused []part, err error) {
 		case errs[i] != nil:
 			failed = append(failed, errs[i])
 		default:
+			a.took(p)
 			a.token.positions[p.shard.Name] = max(a.token.positions[p.shard.Name], int64(eventlog.NewToken(receipts[i].Timeline, receipts[i].TransactionID)))
 			a.partitions = append(a.partitions, receipts[i].Partitions...)
 		}

@@ -114,6 +114,12 @@ func (c *Cluster) Lacking(err error) *Shortfall {
 	known := true
 	each(err, func(one error) bool {
 		var partitions []int
+		if one == ErrHeldBack { //nolint:errorlint // each goes through what wraps it
+			for p := range s.Partitions {
+				s.Partitions[p] = true
+			}
+			return true
+		}
 		switch of := one.(type) { //nolint:errorlint // each goes through what it wraps
 		case *AwayError:
 			partitions = of.Partitions

@@ -39,6 +39,9 @@ var (
 	ErrAway = errors.New("the shard is away")
 )
 
+// ErrHeldBack: a shard lacks joins of a room, so no shard got the messages that follow them.
+var ErrHeldBack = errors.New("messages to a room follow joins that a shard lacks; none has them")
+
 // Place says where a partition is.
 type Place struct {
 	// Shard is the name of the shard that the map gives the partition to, "" if it was

@@ -35,8 +35,9 @@ func (s *Shortfall) Add(other *Shortfall) *Shortfall {
 	return sum
 }
 
-// AppendSome appends events in their order to the shards that can take them, for callers
-// that give the others theirs later: first those that a shard lacks, then newer ones.
+// AppendSome appends one of the [Stages] to the shards that can take it, for callers that give
+// the others theirs later: first what a shard lacks, then newer events. If a shard lacks joins
+// of a room, the caller keeps what follows in the room from all.
 // Shards with a partition of without, the Partitions of a former Shortfall or nil, get
 // nothing.
 //

@@ -7,6 +7,7 @@ const (
 	carryFile     = "internal/relay/carry.go"
 	catchUpFile   = "internal/relay/waiting.go"
 	dividedFile   = "internal/traffic/divided.go"
+	stagesFile    = "internal/shards/stages.go"
 	grantFile     = "migrations/roles.go"
 	eraseAllFile  = "internal/operators/users.go"
 	waitEraseFile = "projector/erasure/waiting.go"
@@ -19,6 +20,10 @@ var (
 	waitThere     = check{"./internal/shards", "^TestWhatWaitsOnStaysOnItsShard$", false}
 	appendedSome  = check{"./internal/shards", "^TestAppendSome$", false}
 	lostDatabase  = check{"./internal/relay", "^(TestLostDatabase|TestRefusalWhileADatabaseIsAway)$", false}
+	joinsFirst    = check{"./internal/shards", "^(TestMembersOfARepeatedCallCountItsMessages|TestMembersOnALateShardCountTheMessagesOfTheCall)$", false}
+	ingestedJoins = check{"./internal/ingest", "^TestMembersOfABatchThatIsReadAgainCountItsMessages$", false}
+	ingestedAgain = check{"./internal/ingest", "^TestPartitionsOfASplitDoNotRepeat$", false}
+	relayedJoins  = check{"./internal/relay", "^TestMessagesToARoomWaitForItsJoins$", false}
 	lackingAnswer = check{"./internal/traffic", "^TestDivided", false}
 	lostShard     = check{"./internal/app", "^TestALostShardStopsItsUsersOnly$", false}
 	grantedAgain  = check{"./migrations", "^TestUpGrantsWhatAKilledOneHadNot$", false}
@@ -39,7 +44,15 @@ var lostMutants = []mutant{
 	{"what waits on goes to another shard", []edit{{waitingFile, "(a.on == nil || a.on == s)", "true"}}, waitThere},
 	{"a relay stops for all if a shard is away", []edit{{someFile, "			c.lacks(p.shard, errs[i])\n", "			err = errors.Join(err, errs[i])\n"}}, appendedSome},
 	{"a relay overtakes what a shard lacks", []edit{{someFile, "		if skips {\n			c.lacks(p.shard, nil)\n		}\n		return skips", "		return skips && false"}}, appendedSome},
-	{"a relay forgets what a shard lacks", []edit{{carryFile, "		if c.waits(&good[i]) {", "		if false {"}}, lostDatabase},
+	{"a relay forgets what a shard lacks", []edit{{carryFile, "split(free, c.waits)", "split(free, func(*row) bool { return false })"}}, lostDatabase},
+	{"messages do not wait for the joins before them", []edit{{stagesFile, "			ends = append(ends, i)\n", ""}}, joinsFirst},
+	{"messages follow joins that a shard lacks", []edit{{appendingFile, "joined[stage[i].Data.ConversationID] = true", "joined[stage[i].Data.ConversationID] = false"}}, joinsFirst},
+	{"an answer does not say that nobody has a message", []edit{{lackFile, "			for p := range s.Partitions {\n				s.Partitions[p] = true\n			}\n", ""}}, joinsFirst},
+	{"batches of a broker are not stored in stages", []edit{{"internal/ingest/store.go", "ends := p.stages(b, d); len(ends) > 1", "ends := p.stages(b, d); len(ends) > len(d.events)"}}, ingestedJoins},
+	{"a shard gets messages to rooms again once partitions have moved", []edit{{appendingFile, "p.shard == a.here.shard || has.Equal(p.expected)", "has == nil"}}, ingestedAgain},
+	{"a relay carries messages behind joins that wait", []edit{{carryFile, "		c.held.add(waiting)\n", ""}}, relayedJoins},
+	{"a relay carries messages to one shard behind joins that wait for another", []edit{{catchUpFile, "		c.stillHeld.add(waits)\n", ""}}, relayedJoins},
+	{"a relay gives messages that waited to late shards alone", []edit{{catchUpFile, "{held, c.behind}}", "{nil, c.behind}}"}}, relayedJoins},
 	{"a relay never catches up", []edit{{catchUpFile, "	if !slices.Contains(back, true) {\n		return false\n	}\n	c.catching", "	if true {\n		return false\n	}\n	c.catching"}}, lostDatabase},
 	{"an answer of 503 stops a relay for all", []edit{{dividedFile, "	if refused.Lacking == nil {", "	if true {"}}, lackingAnswer},
 	{"a relay repeats for users that have their events", []edit{{dividedFile, "			if !without[t.PartitionOf(u)] {", "			if true {"}}, lackingAnswer},

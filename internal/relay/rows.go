@@ -1,0 +1,94 @@
+package relay
+
+import (
+	"iter"
+	"slices"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/shards"
+)
+
+// row is an event in the outbox.
+type row struct {
+	offset  int64
+	payload string
+	event   events.Event
+}
+
+// refusal is an event that badged refuses.
+type refusal struct {
+	offset int64
+	reason string
+}
+
+// page is what was read at once.
+type page struct {
+	rows []row
+	// passed and open are those of the carrier once the rows are carried.
+	passed int64
+	open   openTransactions
+}
+
+// decode returns the rows whose events are valid, and the others.
+func decode(rows []row) (good []row, refused []refusal) {
+	good = make([]row, 0, len(rows))
+	for i := range rows {
+		r := rows[i]
+		var err error
+		r.event, err = events.Decode([]byte(r.payload))
+		if err == nil {
+			err = r.event.CheckPublished()
+		}
+		if err != nil {
+			refused = append(refused, refusal{r.offset, err.Error()})
+			continue
+		}
+		good = append(good, r)
+	}
+	return good, refused
+}
+
+// stages yields rows by the [shards.Stages] of their events; one database needs none.
+func (c *carrier) stages(rows []row) iter.Seq[[]row] {
+	return func(yield func([]row) bool) {
+		ends := []int{len(rows)}
+		if c.cfg.Divided != nil {
+			ends = shards.Stages(eventsOf(rows))
+		}
+		began := 0
+		for _, end := range ends {
+			if began < end && !yield(rows[began:end]) {
+				return
+			}
+			began = end
+		}
+	}
+}
+
+// eventsOf returns the events of rows.
+func eventsOf(rows []row) []events.Event {
+	evs := make([]events.Event, len(rows))
+	for i := range rows {
+		evs[i] = rows[i].event
+	}
+	return evs
+}
+
+// split returns the rows for which is reports true, and the others.
+func split(rows []row, is func(*row) bool) (these, others []row) {
+	for i := range rows {
+		if is(&rows[i]) {
+			these = append(these, rows[i])
+		} else {
+			others = append(others, rows[i])
+		}
+	}
+	return these, others
+}
+
+// among returns what reports whether a row was refused.
+func among(refused []refusal) func(*row) bool {
+	return func(r *row) bool {
+		return slices.ContainsFunc(refused, func(f refusal) bool { return f.offset == r.offset })
+	}
+}
