@@ -79,14 +79,14 @@ func (m *mover) begin(ctx context.Context) error {
 		if err := follow.Admit(ctx, tx, m.p); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, statements.Get("begin at the target"), m.p, id, from.Name, to.Name, revision, behind)
+		if _, err := tx.Exec(ctx, statements.Get("begin at the target"), m.p, id, from.Name, to.Name, revision, behind); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, statements.Get("settle the ranges"), m.p)
 		return err
 	})
 	if err != nil {
 		return err
-	}
-	if _, err := to.conn.Exec(ctx, statements.Get("settle the ranges"), m.p); err != nil {
-		return fmt.Errorf("on %s: %w", to.Name, err)
 	}
 	err = from.In(ctx, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, statements.Get("begin at the source"), m.p, id, from.Name, to.Name, revision); err != nil {
