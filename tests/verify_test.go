@@ -154,7 +154,7 @@ func TestVerify(t *testing.T) {
 	if want := `user "ann", conversation "crew": unread is 7 in the table, 1 by the log` + "\n"; code != 1 || !strings.HasPrefix(out, want) || !strings.Contains(out, ": 1 difference\n") {
 		t.Errorf("exit %d\n%s%s", code, out, stderr)
 	}
-	if stderr != "badged: the tables differ from the log: 1 difference\n" {
+	if !strings.HasSuffix(stderr, "badged: the tables differ from the log: 1 difference\n") { // behind the progress of a slow machine
 		t.Errorf("the error is %s", stderr)
 	}
 	out, _, code = command(t, "verify", "--json", "--user=bob", "--user=ann", "--database-url="+database)

@@ -52,7 +52,8 @@ func TestAnotherClientPasses(t *testing.T) {
 
 // bug is what a client does wrong, and the scenario that finds it.
 //
-// What it expected is empty if a line or a connection may come first.
+// What it expected is empty if a line or a connection may come first. Of a client that
+// connects again, the new connection may be seen before the end of the old one.
 type bug struct{ bug, scenario, expected, happened string }
 
 // A client with a bug fails the scenario that is about it, for the right reason.
@@ -70,14 +71,14 @@ func TestBugsAreFound(t *testing.T) {
 		{"wants every version", "lost-update", `"version":75`, "nothing within"},
 		{"trusts frames of any type", "unknown", "to show", `"total":99`},
 		{"counts conversations itself", "changes", `"unread_conversations":4`, `"unread_conversations":5`},
-		{"reads small frames only", "large-snapshot", `"total":500`, "the client ends the connection"},
+		{"reads small frames only", "large-snapshot", `"total":500`, "the client "},
 		{"does not answer pings", "ping", "the frame pong", "nothing within"},
 		{"trusts silence", "silence", "to give up a connection", "nothing within"},
 		{"ignores reconnect_ms", "back-off", "to reconnect after reconnect_ms", "too early"},
 		{"ignores reconnect_ms", "bye", "to reconnect after reconnect_ms", "too early"},
 		{"keeps its token", "token-expired", "a fresh token", "the old one"},
 		{"keeps its token", "token-refresh", "auth with the token of BADGED_FRESH_TOKEN", "another token"},
-		{"gives up if its token is not checked", "token-unchecked", "the frame pong", "the client ends the connection"},
+		{"gives up if its token is not checked", "token-unchecked", "the frame pong", "the client "},
 		{"does not retry", "command-retried", "the command again", `{"code":"unavailable","failed":1}`},
 		{"retries at once", "command-retried", "the command again after retry_ms", "too early"},
 		{"makes new ids", "answer-lost", "the same id as before", "the client sends the id"},
@@ -120,7 +121,7 @@ func TestBugsAreFoundOverStreams(t *testing.T) {
 		{"does not retry", "command-limited", "the command again", `{"code":"rate_limited","failed":1}`},
 		{"retries at once", "command-retried", "the command again after retry_ms", "too early"},
 		{"retries at once", "command-limited", "the command again after retry_ms", "too early"},
-		{"ends the stream if an answer is lost", "command-lost", "the command again", "the client ends the connection"},
+		{"ends the stream if an answer is lost", "command-lost", "the command again", "the client "},
 		{"takes proxies for the server", "command-proxy", "the command again", `{"code":"invalid","failed":1}`},
 		{"makes new ids", "command-lost", "the same id as before", "the client sends the id"},
 		{"makes new ids", "answer-lost", "the same id as before", "the client sends the id"},
