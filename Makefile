@@ -82,12 +82,13 @@ help: ## list the targets
 build: ## build bin/badged
 	go build -trimpath -o bin/badged ./cmd/badged
 
-# web/dist is embedded, so it is built first. The rest waits for different things
-# and runs at once.
+# web/dist is embedded, so it is built first. The program is tested beside the packages.
+# With more at once, a machine of two processors that also compiles keeps tests waiting
+# for longer than they do.
 .PHONY: test
 test: needs ## run the tests of the product (PKGS=./events TESTFLAGS='-run X -count 20') but the long ones (LEAVE=)
 	@.ci/web build
-	@$(MAKE) --no-print-directory -j6 test-program test-racing test-plain test-shards test-folding test-web
+	@$(MAKE) --no-print-directory -j2 test-program test-racing test-plain test-folding test-shards test-web
 
 # Linked without tables for debuggers, which takes half the time; make lint vets.
 QUICK  := -vet=off -ldflags=-w
