@@ -30,7 +30,7 @@ LEAVE     ?= $(if $(TESTFLAGS),,long shards)
 SKIP       = $(subst $() ,|,$(strip $(if $(filter long,$(LEAVE)),$(LONG)) $(if $(filter races,$(LEAVE)),$(RACES))))
 # Time limit for the tests of a package. On a busy machine ./tests takes longer
 # than go's default of ten minutes.
-TIMEOUT   ?= 30m
+TIMEOUT   ?= 60m
 # How many parallel tests of a package run at once, and how many packages: most
 # tests wait.
 PARALLEL  ?= 4

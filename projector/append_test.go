@@ -49,13 +49,8 @@ func appendTo(t *testing.T, p *Projector, left []int, evs ...events.Event) event
 func (d *database) lockUsers(t *testing.T) pgx.Tx {
 	t.Helper()
 	tx := begin(t, d.pool)
-	for _, sql := range []string{
-		`SET LOCAL idle_in_transaction_session_timeout = 0`,
-		`LOCK TABLE badged.users_p00 IN ACCESS EXCLUSIVE MODE`,
-	} {
-		if _, err := tx.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
+	if _, err := tx.Exec(t.Context(), `LOCK TABLE badged.users_p00 IN ACCESS EXCLUSIVE MODE`); err != nil {
+		t.Fatal(err)
 	}
 	return tx
 }

@@ -288,7 +288,7 @@ func (b *recordingBus) awaitTotal(t testing.TB, user string, total int64) {
 }
 
 // patience bounds every wait.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // await receives from c, and fails the test if nothing comes.
 func await[T any](t testing.TB, c <-chan T, what string) T {
@@ -313,8 +313,10 @@ func begin(t testing.TB, pool *pgxpool.Pool) pgx.Tx {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // does nothing after Commit
-	if _, err := tx.Exec(t.Context(), `SELECT pg_current_xact_id()`); err != nil {
-		t.Fatal(err)
+	for _, statement := range []string{`SET LOCAL idle_in_transaction_session_timeout = 0`, `SELECT pg_current_xact_id()`} {
+		if _, err := tx.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return tx
 }

@@ -34,10 +34,10 @@ func TestPollOfAQuietDatabase(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	run(quiet, `SET LOCAL idle_in_transaction_session_timeout = 0; SAVEPOINT first`)
+	run(quiet, `SAVEPOINT first`)
 	poll()
 	run(quiet, `ROLLBACK TO SAVEPOINT first`) // releases the tables
-	run(begin(t, d.pool), `SET LOCAL idle_in_transaction_session_timeout = 0; LOCK TABLE badged.events_p00_offsets, badged.events_p00 IN ACCESS EXCLUSIVE MODE`)
+	run(begin(t, d.pool), `LOCK TABLE badged.events_p00_offsets, badged.events_p00 IN ACCESS EXCLUSIVE MODE`)
 	poll() // would wait for the lock
 }
 

@@ -70,7 +70,7 @@ const (
 )
 
 // patience is how long a test waits for an event that must come.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // polls yields until the loop ends, and fails the test if it does not. It pauses
 // in between: polling at full speed takes the processor from what is awaited.

@@ -12,7 +12,7 @@ import (
 
 // Patience is how long a test waits for an event that must come before it
 // fails. It measures nothing.
-const Patience = time.Minute
+const Patience = 3 * time.Minute
 
 // Recorder is a [pubsub.Handler] that records its calls. It is safe for
 // concurrent use, and detects concurrent calls of its methods.

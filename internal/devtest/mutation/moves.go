@@ -23,6 +23,6 @@ var moveMutants = []mutant{
 	{"a message that spans a switch is not in a room that the source does not have", []edit{{routesFile, "e := ExpectedBy(ctx); e != nil", "e := ExpectedBy(ctx); false && e != nil"}}, spansSwitch},
 	{"a call with an old map is not told of it", []edit{{expectedFile, "m.revision > expected.revision", "false"}}, spansSwitch},
 	{"the target of a move takes messages before it has the partition", []edit{{expectedFile, "OR EXISTS (SELECT FROM badged.room_partitions", "OR false AND EXISTS (SELECT FROM badged.room_partitions"}}, noneHolds},
-	{"an append beside the others expects nothing", []edit{{appendingFile, "last(mine.expecting(ctx), ", "last(ctx, "}}, lastExpects},
+	{"an append beside the others expects nothing", []edit{{appendingFile, "last(call.here.expecting(ctx), ", "last(ctx, "}}, lastExpects},
 	{"calls that share a transaction expect what one of them does", []edit{{groupFile, "expected = expected.And(one.expected)", "expected = one.expected"}}, groupsExpects},
 }

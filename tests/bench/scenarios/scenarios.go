@@ -27,7 +27,8 @@ func All() []contest.Scenario {
 		roomDisk(),
 		push(),
 		webhooks(),
-		shardsScenario(),
+		shardsScenario(spread64),
+		shardsScenario(spread256),
 		relayScenario(),
 	}
 }
