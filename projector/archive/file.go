@@ -121,7 +121,7 @@ func (a *Archive) Write(ctx context.Context, partition, number int, each func(fu
 	if number > 1 {
 		f.Previous = a.Files(partition)[number-2].SHA256
 	}
-	f.Name = fmt.Sprintf("%s.%05d.ndjson.zst", events.Topic(partition), f.Number)
+	f.Name = fileName(partition, number)
 	there, err := a.exists(ctx, f.Name)
 	if err != nil {
 		return f, fmt.Errorf("write archive file %s: %w", a.path(f), err)
@@ -241,12 +241,21 @@ const readPage = 5000
 // manifest. Of a shared file, the records are as many, and each is the share of it: the
 // payload is `null` if that is empty.
 func (a *Archive) Read(ctx context.Context, f File, visit func([]Record) error) error {
+	count, last, err := a.read(ctx, f, visit)
+	if err == nil && (count != f.Events || last != f.Last) {
+		return &FileError{a.path(f), fmt.Sprintf("has %d events up to %s, and should have %d up to %s", count, last, f.Events, f.Last)}
+	}
+	return err
+}
+
+// read does what Read does, with a file that need not be in the manifest. It returns how
+// many records the file has, and the place of the last.
+func (a *Archive) read(ctx context.Context, f File, visit func([]Record) error) (count int64, last string, err error) {
 	steps, err := a.shares(f)
 	if err != nil {
-		return err
+		return 0, "", err
 	}
 	var visited error
-	count, last := int64(0), ""
 	err = a.decompress(ctx, f, io.Discard, func(r io.Reader) error {
 		page := make([]Record, 0, readPage)
 		flush := func() error {
@@ -283,15 +292,13 @@ func (a *Archive) Read(ctx context.Context, f File, visit func([]Record) error) 
 	})
 	switch {
 	case visited != nil:
-		return visited
+		err = visited
 	case err != nil && ctx.Err() != nil:
-		return context.Cause(ctx)
+		err = context.Cause(ctx)
 	case err != nil:
-		return &FileError{a.path(f), "cannot be read: " + err.Error()}
-	case count != f.Events || last != f.Last:
-		return &FileError{a.path(f), fmt.Sprintf("has %d events up to %s, and should have %d up to %s", count, last, f.Events, f.Last)}
+		err = &FileError{a.path(f), "cannot be read: " + err.Error()}
 	}
-	return nil
+	return count, last, err
 }
 
 // decompress calls visit with the uncompressed content of a file, and writes the

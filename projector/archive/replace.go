@@ -77,27 +77,6 @@ func (a *Archive) relink() {
 	}
 }
 
-// Cut takes the files of a partition behind the first n out of the manifest, durably,
-// with one that is not in it: an interrupted run has left them.
-func (a *Archive) Cut(ctx context.Context, partition, n int) error {
-	a.divide(partition)
-	a.leave(partition, n)
-	a.leave(partition, len(a.own(partition)))
-	a.manifest.Files = slices.DeleteFunc(a.manifest.Files, func(f File) bool {
-		if f.Partition != partition || f.Number <= n {
-			return false
-		}
-		a.manifest.Stale = append(a.manifest.Stale, f.Name)
-		return true
-	})
-	return a.save(ctx)
-}
-
-// leave notes that an interrupted run may have left a file of a partition behind the first n.
-func (a *Archive) leave(partition, n int) {
-	a.expect(fmt.Sprintf("%s.%05d%s", events.Topic(partition), n+1, extension))
-}
-
 // expect notes a file that is to be deleted unless it comes into the manifest, and what a
 // process that is killed leaves while it writes it.
 func (a *Archive) expect(name string) {

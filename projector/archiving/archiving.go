@@ -145,6 +145,9 @@ func (a *archiving) open(ctx context.Context) error {
 				return err
 			}
 		}
+		if err := a.archive.CheckSplit(ctx, p, replay.Lacking(a.job.Conn, p)); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -16,7 +17,9 @@ import (
 // Gather moves the files of partitions that have moved to a shard from the archives of
 // other shards to that of the shard. It changes nothing if the archive has all files that
 // the shard lists, and the others have none of its partitions. After an interruption the
-// next call completes it: no file is deleted before its copy is durable.
+// next call completes it: no file is deleted before its copy is durable. It fails with an
+// [*archive.FileError] if another has a file with events that are neither in the log nor in
+// the archive of the shard.
 func Gather(ctx context.Context, pool *pgxpool.Pool, partitions int, store archive.Store, others []archive.Store) (err error) {
 	held, err := eventlog.Held(ctx, pool)
 	if err != nil {
@@ -49,7 +52,7 @@ func Gather(ctx context.Context, pool *pgxpool.Pool, partitions int, store archi
 		if err := gather(ctx, pool, partitions, store, from[i], some); err != nil {
 			return err
 		}
-		if err := forget(ctx, stores[i], some); err != nil {
+		if err := forget(ctx, pool, stores[i], store, some); err != nil {
 			return err
 		}
 	}
@@ -85,6 +88,9 @@ func gather(ctx context.Context, pool *pgxpool.Pool, partitions int, store archi
 		if len(files) == 0 {
 			continue
 		}
+		if err := a.CheckCut(ctx, p, 0, files, lacking(pool, from, p)); err != nil {
+			return err
+		}
 		if err := a.Take(ctx, from, files); err != nil {
 			return err
 		}
@@ -92,17 +98,54 @@ func gather(ctx context.Context, pool *pgxpool.Pool, partitions int, store archi
 	return nil
 }
 
-// forget deletes the files of partitions from the archive of a shard that had them.
-func forget(ctx context.Context, store archive.Store, partitions []int) (err error) {
+// forget deletes the files of partitions from the archive of a shard that had them. own is
+// that of the shard which has them now.
+func forget(ctx context.Context, pool *pgxpool.Pool, store, own archive.Store, partitions []int) (err error) {
+	has, err := archive.OpenStore(ctx, own)
+	if err != nil && !errors.Is(err, archive.ErrNone) {
+		return err
+	}
 	a, err := archive.Continue(ctx, store)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, a.Close()) }()
 	for _, p := range partitions {
-		if err := a.Cut(ctx, p, 0); err != nil {
+		var copies []archive.File
+		if has != nil {
+			copies = has.Files(p)
+		}
+		if err := a.Cut(ctx, p, 0, copies, lacking(pool, has, p)); err != nil {
 			return err
 		}
 	}
 	return a.RemoveStale(ctx)
+}
+
+// lacking returns which rows of a partition are neither in the log nor in an archive, which
+// may be nil.
+func lacking(pool *pgxpool.Pool, a *archive.Archive, partition int) archive.Lacking {
+	inLog := replay.Lacking(pool, partition)
+	return func(ctx context.Context, rows []archive.Row) ([]archive.Row, error) {
+		rows, err := inLog(ctx, rows)
+		if err != nil || a == nil {
+			return rows, err
+		}
+		for _, f := range a.Files(partition) {
+			if len(rows) == 0 {
+				break
+			}
+			there := map[archive.Row]bool{}
+			if err := a.EachRow(ctx, f, func(some []archive.Row) error {
+				for _, r := range some {
+					there[r] = true
+				}
+				return nil
+			}); err != nil {
+				return nil, err
+			}
+			rows = slices.DeleteFunc(rows, func(r archive.Row) bool { return there[r] })
+		}
+		return rows, nil
+	}
 }

@@ -25,7 +25,7 @@ func (e *eraser) archives(ctx context.Context) error {
 // archived erases the user from the archive of a partition.
 func (e *eraser) archived(ctx context.Context, partition int) error {
 	a := e.cfg.Archive
-	files, err := e.clean(ctx, partition)
+	files, err := replay.ArchivedFiles(ctx, e.conn, a, partition)
 	if err != nil || len(files) == 0 {
 		return err
 	}
@@ -79,21 +79,38 @@ func (e *eraser) archived(ctx context.Context, partition int) error {
 	return nil
 }
 
-// clean completes what an interrupted erasure began, deletes what an interrupted
-// archiving left, and returns the files of a partition.
-func (e *eraser) clean(ctx context.Context, partition int) ([]archive.File, error) {
+// clean completes what an interrupted erasure began in the archive, and deletes what an
+// interrupted archiving left, which may name the user. It fails if a file may have the only
+// copy of events.
+func (e *eraser) clean(ctx context.Context) error {
 	a := e.cfg.Archive
+	if a == nil {
+		return nil
+	}
+	for _, cut := range []bool{false, true} { // nothing, unless all may be deleted
+		for _, p := range e.held {
+			if err := e.cleanOf(ctx, p, cut); err != nil {
+				return fmt.Errorf("the archive of partition %d: %w", p, err)
+			}
+		}
+	}
+	return a.RemoveStale(ctx)
+}
+
+// cleanOf is clean for a partition. It deletes nothing unless it is told to.
+func (e *eraser) cleanOf(ctx context.Context, partition int, cut bool) error {
+	a, lacking := e.cfg.Archive, replay.Lacking(e.conn, partition)
 	files, err := replay.ArchivedFiles(ctx, e.conn, a, partition)
-	if err != nil {
-		return nil, err
+	switch {
+	case err != nil:
+		return err
+	case !cut:
+		return a.CheckCut(ctx, partition, len(files), nil, lacking)
 	}
 	if err := e.settle(ctx, partition); err != nil {
-		return nil, err
+		return err
 	}
-	if err := a.Cut(ctx, partition, len(files)); err != nil {
-		return nil, err
-	}
-	return files, a.RemoveStale(ctx)
+	return a.Cut(ctx, partition, len(files), nil, lacking)
 }
 
 // replace puts files in place of those before.

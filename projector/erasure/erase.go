@@ -93,7 +93,9 @@ const source = "badged/erasure"
 // that was erased.
 //
 // It fails with [ErrArchived], [ErrNotFolded], an [*OwnerError], or a
-// [*rebuild.RunningError] while a rebuild, an archiving or another erasure runs.
+// [*rebuild.RunningError] while a rebuild, an archiving or another erasure runs. It fails
+// with an [*archive.FileError], before it erases anything, if the archive has a file whose
+// events the log lacks, since the database was restored to before the file was written.
 func Erase(ctx context.Context, cfg Config) (Erased, error) {
 	if cfg.Patience <= 0 {
 		cfg.Patience = defaultPatience
@@ -135,6 +137,9 @@ func (e *eraser) run(ctx context.Context) error {
 		return fmt.Errorf("drop the tables that interrupted commands left: %w", err)
 	}
 	e.held = job.Held
+	if err := e.clean(ctx); err != nil { // before anything is erased
+		return err
+	}
 	deadline := time.Now().Add(e.cfg.Patience)
 	// Before the logs, to one of which they may come.
 	if e.result.Waiting, err = eraseWaiting(ctx, e.conn, e.cfg.UserID); err != nil {

@@ -5,12 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
@@ -36,46 +31,13 @@ func newServers(t testing.TB) (a, b *projectortest.Database, of map[*projectorte
 }
 
 // baseBackup makes a base backup of a server. The function that it returns puts the server
-// back to it, as an operator does who restores a snapshot of its disk: on the same timeline.
+// back to it.
 func baseBackup(t testing.TB, s *pgtest.Server, d *projectortest.Database) (putBack func()) {
 	t.Helper()
-	var data string
-	if err := d.Pool.QueryRow(t.Context(), `SELECT current_setting('data_directory')`).Scan(&data); err != nil {
-		t.Fatal(err)
-	}
-	kept := filepath.Join(t.TempDir(), "kept")
-	s.Run(t, nil, "pg_basebackup", "--dbname="+s.URL(), "--pgdata="+kept, "--checkpoint=fast", "--wal-method=stream")
+	back := s.BaseBackup(t)
 	return func() {
 		t.Helper()
-		s.Kill()
-		info, err := os.Stat(data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		owner, _ := info.Sys().(*syscall.Stat_t)
-		entries, err := os.ReadDir(data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range entries {
-			if err := os.RemoveAll(filepath.Join(data, e.Name())); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if out, err := exec.CommandContext(t.Context(), "cp", "-a", kept+"/.", data).CombinedOutput(); err != nil {
-			t.Fatalf("cp: %v\n%s", err, out)
-		}
-		if err := filepath.WalkDir(data, func(path string, _ fs.DirEntry, err error) error {
-			if err != nil {
-				return err
-			}
-			return os.Lchown(path, int(owner.Uid), int(owner.Gid))
-		}); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Restart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		back()
 		d.Pool.Reset()
 	}
 }

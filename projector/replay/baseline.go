@@ -260,3 +260,26 @@ func archivedFiles(ctx context.Context, q events.Querier, a *archive.Archive, pa
 	}
 	return files[:len(sums)], nil
 }
+
+// Lacking returns which rows of a partition the log lacks. Rows of the same time are the
+// same if their UUIDs are; their places may differ.
+func Lacking(q events.Querier, partition int) archive.Lacking {
+	return func(ctx context.Context, rows []archive.Row) ([]archive.Row, error) {
+		uuids, times := make([][16]byte, len(rows)), make([]time.Time, len(rows))
+		for i, r := range rows {
+			uuids[i], times[i] = r.UUID, r.AppendedAt
+		}
+		found, _ := q.Query(ctx, statements.Of(partition, "find rows that the log lacks"), uuids, times)
+		missing, err := pgx.CollectRows(found, func(row pgx.CollectableRow) (archive.Row, error) {
+			var number int
+			if err := row.Scan(&number); err != nil {
+				return archive.Row{}, err
+			}
+			return rows[number], nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("compare archived files with the log of partition %d: %w", partition, err)
+		}
+		return missing, nil
+	}
+}

@@ -22,6 +22,11 @@ SELECT log_id, (SELECT partitions FROM badged.settings),
     ARRAY(SELECT coalesce(next_sha256, sha256) FROM badged.archived_files WHERE partition_id = $1 ORDER BY number)
 FROM badged.log_identity
 
+-- name: find rows that the log lacks
+SELECT r.number - 1
+FROM unnest($1::uuid[], $2::timestamptz[]) WITH ORDINALITY AS r (uuid, created_at, number)
+WHERE NOT EXISTS (SELECT FROM badged.events_pNN AS e WHERE e.uuid = r.uuid AND e.created_at = r.created_at)
+
 -- name: read the healed users
 SELECT user_id, version, ahead FROM badged.healed_users WHERE partition_id = $1
 

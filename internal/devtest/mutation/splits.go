@@ -5,6 +5,7 @@ const (
 	shareFile       = "projector/internal/share/share.go"
 	splitCopyFile   = "projector/splitting/copy.go"
 	splitSwitchFile = "projector/splitting/switch.go"
+	leftoversFile   = "projector/archive/leftovers.go"
 	splitSQLFile    = "migrations/00034_split_partition.sql"
 )
 
@@ -18,6 +19,8 @@ var (
 	splitHealed = check{"./projector/splitting", "^TestSplitKeepsHealedUsers$", false}
 	splitLeft   = check{"./projector/moving", "^(TestOldRowsOfAPartitionThatWasSplit|TestListedSplits)$", false}
 	filesLeft   = check{"./projector/archive", "^(TestFilesLeftFromBeforeASplit|TestNothingIsLeftUnnamed|TestSplitsThatALogLacks|TestWriteAgain)$", false}
+	filesLost   = check{"./projector/erasure", "^TestEraseDeletesNoLostEvents$", false}
+	filesMoved  = check{"./projector/archiving", "^(TestGather|TestArchiveAfterASplitDeletesNoLostEvents)$", false}
 	splitStates = check{"./internal/shards", "^TestStatesAreReadWhileTheirPartitionIsSplit$", false}
 )
 
@@ -38,7 +41,12 @@ var splitMutants = []mutant{
 	{"a file replaces one that has other events", []edit{{"projector/archive/add.go", "if next < len(present) {", "if false {"}}, filesLeft},
 	{"an interrupted first file of before a split stays", []edit{{"projector/archive/split.go", "		a.leave(parent, 0) // its first", "		_ = parent // its first"}}, filesLeft},
 	{"an interrupted erasure leaves its file", []edit{{"projector/archive/replace.go", "	a.expect(next.Name)\n", ""}}, filesLeft},
-	{"a partition that moves leaves an interrupted file", []edit{{"projector/archive/replace.go", "	a.leave(partition, len(a.own(partition)))\n", ""}}, filesLeft},
+	{"a partition that moves leaves an interrupted file", []edit{{leftoversFile, "range []int{n, len(all)}", "range []int{n}"}}, filesLeft},
+	{"an erasure deletes the only copy of events", []edit{{leftoversFile, "err == nil && len(missing) > 0", "err == nil && false"}}, filesLost},
+	{"an erasure deletes the only copy of events, in a file without an entry", []edit{{leftoversFile, "		if !there {\n", "		if !there || f.SHA256 == \"\" {\n"}}, filesLost},
+	{"files of a partition that has moved are deleted without a copy", []edit{{"projector/archiving/gather.go", "inLog := replay.Lacking(pool, partition)", "inLog := func(context.Context, []archive.Row) ([]archive.Row, error) { return nil, nil }"}}, filesMoved},
+	{"the only copy of events is deleted once their partition was split", []edit{{"projector/archiving/archiving.go", "a.archive.CheckSplit(ctx, p, replay.Lacking(a.job.Conn, p)); err != nil", "error(nil); err != nil"}}, filesMoved},
+	{"an erasure is stopped by what is in the log", []edit{{"projector/replay/replay.sql", "e.uuid = r.uuid AND e.created_at = r.created_at", "e.uuid = r.uuid AND e.created_at > r.created_at"}}, filesLost},
 	{"a log is told of one split of two", []edit{{"projector/archive/split.go", "split = append(split, through...)", "split = append(split, parent)"}}, filesLeft},
 	{"a read that meets a split waits in vain", []edit{{"internal/shards/reading.go", "	if err != nil && !r.cluster.Layout().Lives(partition) {\n", "	if false {\n"}}, splitStates},
 }
