@@ -173,6 +173,7 @@ nightly: needs ## run the long tests: a million histories, restores, churn, muta
 	go test -count=1 -timeout 3h -v -parallel $(PARALLEL) ./tests -shards=3
 	go test -count=1 -timeout 3h -v -run '^TestKilledMoves$$' ./projector/moving -kills=20
 	go test -count=1 -timeout 3h -v -run '^TestPutBackDuringAMove$$' ./projector/moving -put-backs
+	go test -count=1 -timeout 3h -v -run '^TestRivalMovers$$' ./projector/moving -rivals=50
 	go test -count=1 -timeout 3h -v -run '^TestPartitionsMoveWhileServing$$' ./tests -move-kills=20 -move-rate=5000 -move-pause=1s
 	go test -count=1 -timeout 3h -v -run '^TestPartitionsSplitWhileServing$$' ./tests -move-kills=20 -move-rate=5000 -move-pause=1s
 	go test -count=1 -timeout 3h -v -run '^TestSplitArchivedPartitions$$' ./projector/archiving -split-histories=100

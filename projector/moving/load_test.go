@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/badged/badged/events"
@@ -161,28 +160,6 @@ func TestMoveUnderLoad(t *testing.T) {
 }
 
 const moveEnv = "BADGED_TEST_MOVE"
-
-// moveProcess moves partition 0 between the databases of two URLs to a shard.
-func moveProcess(arguments string) {
-	var urls [2]string
-	var to string
-	if _, err := fmt.Sscan(arguments, &urls[0], &urls[1], &to); err != nil {
-		panic(err)
-	}
-	cfg := moving.Config{To: to}
-	for n, url := range urls {
-		pool, err := pgxpool.New(context.Background(), url)
-		if err != nil {
-			panic(err)
-		}
-		cfg.Shards = append(cfg.Shards, moving.Shard{Name: []string{"a", "b"}[n], Pool: pool, Log: events.Attach(pool, foldtest.Partitions)})
-	}
-	r, err := moving.Move(context.Background(), cfg)
-	fmt.Printf("%+v %v\n", r, err)
-	if err != nil {
-		os.Exit(1)
-	}
-}
 
 // Killed at any moment of the move, the command completes it when it is run again.
 func TestKilledMoves(t *testing.T) {
