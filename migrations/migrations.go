@@ -196,17 +196,6 @@ func Partitions(ctx context.Context, conn *pgx.ConnConfig) (n int, err error) {
 	return n, nil
 }
 
-// Pending returns how many of ms have not been applied.
-func Pending(ms []Migration) int {
-	n := 0
-	for _, m := range ms {
-		if m.AppliedAt.IsZero() {
-			n++
-		}
-	}
-	return n
-}
-
 // open returns a database handle whose sessions know how many partitions to
 // create and how long to wait for a lock.
 func open(conn *pgx.ConnConfig, partitions int) *sql.DB {

@@ -183,7 +183,7 @@ func TestOpenThatFailsLeavesNothingBehind(t *testing.T) {
 		want              string
 	}{
 		{"a database that is not migrated", fresh, func(*config.Server) {}, "migrations are pending; run `badged migrate up`, or serve with --migrate"},
-		{"a database that is not there", "postgres://u:hunter2@127.0.0.1:1/chat", func(*config.Server) {}, "database: connect to the database: failed to connect"},
+		{"a database that is not there", "postgres://u:hunter2@127.0.0.1:1/chat", func(*config.Server) {}, "connect to the database: failed to connect"},
 		{"an invalid URL", "postgres://u:hun%zzter2@localhost/chat", func(*config.Server) {}, "--database-url"},
 		{"publisher keys", ready, func(c *config.Server) { c.PublisherKeys = []string{"hunter2"} }, "--publisher-keys: key 1"},
 		{"admin keys", ready, func(c *config.Server) { c.AdminKeys = []string{"hunter2"} }, "--admin-keys: key 1"},

@@ -37,6 +37,8 @@ import (
 type database struct {
 	*shards.Shard
 	config config.Shard
+	// schema is what its migrations were when it was checked last.
+	schema migrations.State
 	// registry and log say which shard they are about, if there are several.
 	registry prometheus.Registerer
 	log      *slog.Logger
@@ -93,15 +95,8 @@ func (a *App) openDatabases(ctx context.Context, purpose string) (err error) {
 		all = append(all, shards.Database{Name: d.config.Name, Pool: d.serving})
 	}
 	if a.cfg.Sharded() && a.cfg.Migrate {
-		for _, d := range a.databases {
-			// What has no schema yet is to join the cluster, which needs more than that.
-			n, err := migrations.Partitions(ctx, d.serving.Config().ConnConfig)
-			if err == nil && n > 0 {
-				err = a.checkSchema(ctx, d, true)
-			}
-			if err != nil && !unreachable(err) {
-				return err
-			}
+		if err := a.migrateShards(ctx, all); err != nil {
+			return err
 		}
 	}
 	a.cluster, err = shards.Open(ctx, shards.Config{
@@ -119,15 +114,47 @@ func (a *App) openDatabases(ctx context.Context, purpose string) (err error) {
 	if err != nil {
 		return err
 	}
+	versions := map[string]migrations.State{}
 	for i, s := range a.cluster.Shards() {
+		if s.Err() == nil {
+			versions[s.Name] = a.databases[i].schema
+		}
 		a.databases[i].Shard = s
 		a.databases[i].targets = outbound.NewTargets(a.databases[i].serving, a.cluster)
+	}
+	if uneven := migrations.Uneven(versions); uneven != "" {
+		a.log.WarnContext(ctx, uneven)
 	}
 	a.stage("shards", a.cluster.Run)
 	if a.cluster.Sharded() {
 		a.stage("moves", a.cluster.CompleteMoves)
 		a.stage("restored shards", a.cluster.SettleRestored)
 		a.registerShards()
+	}
+	return nil
+}
+
+// migrateShards migrates the shards that can be reached, unless one of them is another than
+// its name says.
+func (a *App) migrateShards(ctx context.Context, all []shards.Database) error {
+	if err := shards.Identify(ctx, all, true); err != nil {
+		return err
+	}
+	for i, d := range a.databases {
+		if all[i].Err != nil {
+			continue
+		}
+		// What has no schema yet is to join the cluster, which needs more than that.
+		n, err := migrations.Partitions(ctx, d.serving.Config().ConnConfig)
+		if err == nil && n > 0 {
+			err = a.checkPooler(ctx, d)
+		}
+		if err == nil && n > 0 {
+			err = a.checkSchema(ctx, d, true)
+		}
+		if err != nil && !unreachable(err) {
+			return fmt.Errorf("%s: %w", d.config.Label(), err)
+		}
 	}
 	return nil
 }
@@ -244,10 +271,8 @@ func (a *App) checkPooler(ctx context.Context, d *database) error {
 	if err != nil {
 		return err
 	}
-	if _, err := pooler.Find(ctx, cfg.ConnConfig); err != nil {
-		return fmt.Errorf("%s: %w", d.config.Label(), err)
-	}
-	return nil
+	_, err = pooler.Find(ctx, cfg.ConnConfig)
+	return err
 }
 
 // checkSchema migrates if so asked, and fails if migrations are pending.
@@ -258,18 +283,19 @@ func (a *App) checkSchema(ctx context.Context, d *database, migrate bool) error 
 			d.log.WarnContext(ctx, "a migration could not get its locks and was rolled back; trying again", "wait", wait, "error", err)
 		}})
 		if err != nil {
-			return fmt.Errorf("%s: %w", d.config.Label(), err)
+			return err
 		}
 		for _, m := range applied {
 			d.log.InfoContext(ctx, "migrated", "migration", m.Name)
 		}
 	}
-	all, err := migrations.Status(ctx, conn)
+	state, err := migrations.StateOf(ctx, d.serving)
 	if err != nil {
-		return fmt.Errorf("%s: %w", d.config.Label(), err)
+		return err
 	}
-	if n := migrations.Pending(all); n > 0 {
-		return fmt.Errorf("%s: %d of %d migrations are pending; run `badged migrate up`, or serve with --migrate", d.config.Label(), n, len(all))
+	d.schema = state
+	if lacks := state.Lacks(); lacks != "" {
+		return fmt.Errorf("%s; run `badged migrate up`, or serve with --migrate", lacks)
 	}
 	return nil
 }

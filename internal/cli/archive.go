@@ -90,7 +90,7 @@ func (s *archivedSum) addAll(more archivedSum) {
 
 // Run archives and prints the result.
 func (c *archiveCmd) Run(ctx context.Context, streams Streams) error {
-	cluster, err := connect.Shards(ctx, c.Database)
+	cluster, err := connect.Shards(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ const auditPage = 500
 
 // Run prints actions, newest first.
 func (c *auditListCmd) Run(ctx context.Context, streams Streams) error {
-	cluster, err := connect.Shards(ctx, c.Database)
+	cluster, err := connect.Shards(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}
@@ -147,26 +147,25 @@ func (c *auditVerifyCmd) Run(ctx context.Context, streams Streams) error {
 	if c.Count != 0 && len(all) > 1 {
 		return errors.New("each shard has an audit trail of its own: with --count and --head, give only the --shard that printed them")
 	}
-	var errs []error
-	for _, s := range all { // one shard of several can be verified
-		errs = append(errs, connect.InShard(s, c.verify(ctx, streams, s)))
-	}
-	return errors.Join(errs...)
-}
-
-// verify verifies the audit trail of a database.
-func (c *auditVerifyCmd) verify(ctx context.Context, streams Streams, s config.Shard) error {
-	pool, err := connect.Pool(ctx, s, &shards.Guard{})
+	databases, err := connect.Apart(ctx, c.Database, false)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
-	if _, err := events.Open(ctx, pool); err != nil {
+	defer connect.Close(databases)
+	return connect.Each(databases, func(d shards.Database) error { return c.verify(ctx, streams, d) })
+}
+
+// verify verifies the audit trail of a database.
+func (c *auditVerifyCmd) verify(ctx context.Context, streams Streams, d shards.Database) error {
+	if err := connect.Migrated(ctx, d); err != nil {
+		return err
+	}
+	if _, err := events.Open(ctx, d.Pool); err != nil {
 		return err
 	}
 	var v admin.AuditVerified
 	snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	err = pgx.BeginTxFunc(ctx, pool, snapshot, func(tx pgx.Tx) error {
+	err := pgx.BeginTxFunc(ctx, d.Pool, snapshot, func(tx pgx.Tx) (err error) {
 		v, err = admin.VerifyAudit(ctx, tx, admin.AuditHead{Count: c.Count, Head: strings.ToLower(c.Head)})
 		return err
 	})
@@ -174,9 +173,9 @@ func (c *auditVerifyCmd) verify(ctx context.Context, streams Streams, s config.S
 		return err
 	}
 	if c.JSON {
-		err = terminal.PrintJSON(streams.Out, shardVerified{s.Name, v})
+		err = terminal.PrintJSON(streams.Out, shardVerified{d.Name, v})
 	} else if v.Fault == nil {
-		err = printVerifiedAudit(streams, connect.Prefix(s), v)
+		err = printVerifiedAudit(streams, connect.Prefix(d.Name), v)
 	}
 	if err == nil && v.Fault != nil {
 		return v.Fault
@@ -222,7 +221,7 @@ func (c *auditPruneCmd) Validate() error {
 
 // Run prunes the audit trail.
 func (c *auditPruneCmd) Run(ctx context.Context, streams Streams) error {
-	cluster, err := connect.Shards(ctx, c.Database)
+	cluster, err := connect.Shards(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}
@@ -230,13 +229,13 @@ func (c *auditPruneCmd) Run(ctx context.Context, streams Streams) error {
 	return operators.Each(ctx, cluster, func(s *shards.Shard) error {
 		start, err := admin.PruneAudit(ctx, s.Pool, admin.OSUser(), c.Before)
 		if errors.Is(err, admin.ErrNothingToPrune) {
-			_, err = fmt.Fprintln(streams.Out, connect.PrefixOf(s)+"nothing to do:", err)
+			_, err = fmt.Fprintln(streams.Out, connect.Prefix(s.Name)+"nothing to do:", err)
 			return err
 		}
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(streams.Out, "%sthe audit trail begins behind record %d now\n%[1]s--count=%[2]d --head=%s\n", connect.PrefixOf(s), start.Count, start.Head)
+		_, err = fmt.Fprintf(streams.Out, "%sthe audit trail begins behind record %d now\n%[1]s--count=%[2]d --head=%s\n", connect.Prefix(s.Name), start.Count, start.Head)
 		return err
 	})
 }

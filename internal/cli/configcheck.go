@@ -12,6 +12,7 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/app"
@@ -161,17 +162,29 @@ func lookAround(ctx context.Context, cfg *config.Server) []finding {
 		databases = nil // already reported
 	}
 	failed := false
-	for _, s := range databases {
+	of := make([]findings, len(databases))
+	reached := make([]bool, len(databases))
+	_ = connect.AtOnce(databases, func(i int, s config.Shard) error {
 		timeout, cancel := context.WithTimeout(ctx, lookTimeout)
-		var one findings
-		one.postgres(timeout, cfg, s)
-		cancel()
-		for _, f := range one {
+		defer cancel()
+		reached[i] = of[i].postgres(timeout, cfg, s)
+		return nil
+	})
+	var present config.Database
+	for i, s := range databases {
+		for _, f := range of[i] {
 			failed = failed || f.State == isFailure
-			found = append(found, finding{f.State, connect.Prefix(s) + f.Text})
+			found = append(found, finding{f.State, connect.Prefix(s.Name) + f.Text})
+		}
+		if reached[i] {
+			present.Shards = append(present.Shards, s.Name+"="+s.URL)
 		}
 	}
-	if cfg.Sharded() && !failed && len(databases) > 0 {
+	switch {
+	case !cfg.Sharded() || len(present.Shards) == 0:
+	case failed:
+		found.names(ctx, present)
+	default:
 		found.cluster(ctx, cfg.Database)
 	}
 	if cfg.RedisURL != "" {
@@ -182,9 +195,19 @@ func lookAround(ctx context.Context, cfg *config.Server) []finding {
 	return found
 }
 
+// names checks that shards are those that their names say, where the rest cannot be checked.
+func (f *findings) names(ctx context.Context, present config.Database) {
+	databases, err := connect.Apart(ctx, present, true)
+	if err != nil {
+		f.add(isFailure, "shards: %s", oneLine(err))
+		return
+	}
+	connect.Close(databases)
+}
+
 // cluster checks that the shards are one cluster.
 func (f *findings) cluster(ctx context.Context, d config.Database) {
-	c, err := connect.Shards(ctx, d)
+	c, err := connect.Shards(ctx, d, io.Discard) // each of its versions is told already
 	if err != nil {
 		f.add(isFailure, "shards: %s", oneLine(err))
 		return
@@ -221,20 +244,21 @@ func (f *findings) redis(ctx context.Context, url string) {
 // minPostgres is the oldest Postgres that badged runs on.
 const minPostgres = 14
 
-func (f *findings) postgres(ctx context.Context, cfg *config.Server, s config.Shard) {
+// postgres checks a database, and reports whether it was reached.
+func (f *findings) postgres(ctx context.Context, cfg *config.Server, s config.Shard) (reached bool) {
 	pool, err := s.PoolConfig()
 	if err != nil {
-		return // already reported
+		return false // already reported
 	}
 	mode, err := pooler.Find(ctx, pool.ConnConfig)
 	if err != nil {
 		f.add(isFailure, "Postgres: %s", oneLine(err))
-		return
+		return false
 	}
 	conn, err := pgx.ConnectConfig(ctx, pool.ConnConfig)
 	if err != nil {
 		f.add(isFailure, "Postgres: %s", oneLine(err))
-		return
+		return false
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	var version, user, database string
@@ -243,7 +267,7 @@ func (f *findings) postgres(ctx context.Context, cfg *config.Server, s config.Sh
 	if err := conn.QueryRow(ctx, `SELECT current_setting('server_version'), current_setting('server_version_num')::int / 10000,
        current_user, current_database(), pg_is_in_recovery()`).Scan(&version, &number, &user, &database, &standby); err != nil {
 		f.add(isFailure, "Postgres: %s", oneLine(err))
-		return
+		return true
 	}
 	if mode == pooler.Session {
 		f.add(isOK, "Postgres is behind a session pooler: allow %d sessions for this process", cfg.PostgresConnections())
@@ -257,9 +281,10 @@ func (f *findings) postgres(ctx context.Context, cfg *config.Server, s config.Sh
 		f.add(isFailure, "Postgres is a standby and cannot store events: add target_session_attrs=read-write to the URL, and name the other hosts in it")
 	}
 	f.settings(ctx, conn, cfg)
-	if f.schema(ctx, conn, s) {
+	if f.schema(ctx, conn, pool) {
 		f.privileges(ctx, conn)
 	}
+	return true
 }
 
 // settings checks the settings of Postgres that docs/operations.md requires.
@@ -293,23 +318,21 @@ func (f *findings) settings(ctx context.Context, conn *pgx.Conn, cfg *config.Ser
 }
 
 // schema checks the migrations, and reports whether the schema exists.
-func (f *findings) schema(ctx context.Context, conn *pgx.Conn, database config.Shard) bool {
-	all, err := migrations.Status(ctx, conn.Config())
+func (f *findings) schema(ctx context.Context, conn *pgx.Conn, cfg *pgxpool.Config) bool {
+	state, err := migrations.StateOf(ctx, conn)
 	if err != nil {
 		f.add(isFailure, "schema: %s", oneLine(err))
 		return false
 	}
-	pending := migrations.Pending(all)
-	if pending > 0 {
-		f.add(isFailure, "schema: %d of %d migrations are pending: run `badged migrate up`, or serve with --migrate", pending, len(all))
-		return pending < len(all)
+	if lacks := state.Lacks(); lacks != "" {
+		f.add(isFailure, "schema: %s; run `badged migrate up`, or serve with --migrate", lacks)
+		return state.Version > 0
 	}
-	f.add(isOK, "schema: %s is applied", strings.TrimSuffix(all[len(all)-1].Name, ".sql"))
-	var newest int64
-	if err := conn.QueryRow(ctx, `SELECT max(version_id) FROM badged.schema_migrations WHERE is_applied`).Scan(&newest); err == nil && newest > all[len(all)-1].Version {
-		f.add(isRisk, "schema: migration %d of a newer release is applied: finish the upgrade", newest)
+	f.add(isOK, "schema: version %d is applied", state.Wanted)
+	if state.Version > state.Wanted {
+		f.add(isRisk, "schema: migration %d of a newer release is applied: finish the upgrade", state.Version)
 	}
-	pool, err := connect.Pool(ctx, database, &shards.Guard{})
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		f.add(isFailure, "log: %s", oneLine(err))
 		return true

@@ -185,7 +185,7 @@ func TestMigrateShards(t *testing.T) {
 	mustDo(t, "migrate", "status")
 	t.Setenv("BADGED_SHARDS", "")
 	r = badged(t, "migrate", "up", "--partitions=3", "--shard", "a="+a)
-	if want := "badged: shard a has 8 partitions, not 3: the number is settled when the first database is created\n"; r.code != exitFailed || r.err != want {
+	if want := "badged: nothing was migrated: shard a has 8 partitions, not 3: the number is settled when the first database is created\n"; r.code != exitFailed || r.err != want {
 		t.Errorf("up with other partitions: exit code %d, stderr %q, want %q", r.code, r.err, want)
 	}
 }

@@ -34,7 +34,7 @@ type deadLettersListCmd struct {
 
 // Run prints every dead letter.
 func (c *deadLettersListCmd) Run(ctx context.Context, streams Streams) error {
-	cluster, err := connect.Shards(ctx, c.Database)
+	cluster, err := connect.Shards(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (c *deadLettersRetryCmd) Validate() error {
 // Run retries the selected dead letters. It continues after an error, and
 // fails if one still cannot be folded.
 func (c *deadLettersRetryCmd) Run(ctx context.Context, streams Streams) error {
-	cluster, err := connect.Shards(ctx, c.Database)
+	cluster, err := connect.Shards(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (c *deadLettersDiscardCmd) Validate() error {
 // Run deletes the selected dead letters and prints each as JSON, so that a
 // mistake loses nothing.
 func (c *deadLettersDiscardCmd) Run(ctx context.Context, streams Streams) error {
-	cluster, err := connect.Shards(ctx, c.Database)
+	cluster, err := connect.Shards(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}

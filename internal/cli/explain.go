@@ -42,7 +42,7 @@ func (c *userExplainCmd) Run(ctx context.Context, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	cluster, err := connect.Shards(ctx, c.Database)
+	cluster, err := connect.Shards(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}

@@ -55,7 +55,7 @@ func (c *loadCmd) Validate() error {
 
 // Run loads the file and prints the summary.
 func (c *loadCmd) Run(ctx context.Context, streams Streams) error {
-	target, closeTarget, err := c.target(ctx)
+	target, closeTarget, err := c.target(ctx, streams.Err)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (c *loadCmd) Run(ctx context.Context, streams Streams) error {
 	return errors.Join(err, printErr)
 }
 
-func (c *loadCmd) target(ctx context.Context) (traffic.Target, func(), error) {
+func (c *loadCmd) target(ctx context.Context, warnings io.Writer) (traffic.Target, func(), error) {
 	if c.URL != "" {
 		t, err := traffic.NewHTTPTarget(c.URL, c.PublisherKey)
 		if err != nil {
@@ -91,7 +91,7 @@ func (c *loadCmd) target(ctx context.Context) (traffic.Target, func(), error) {
 		}
 		return t, t.Close, nil
 	}
-	cluster, closeCluster, err := connect.Follow(ctx, config.Database{DatabaseURL: c.DatabaseURL, Shards: c.Shards})
+	cluster, closeCluster, err := connect.Follow(ctx, config.Database{DatabaseURL: c.DatabaseURL, Shards: c.Shards}, warnings)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -116,7 +116,7 @@ const shownLines = 20
 // Run imports the files and prints the summary. It fails if the badges differ from the
 // files in the end.
 func (c *importCmd) Run(ctx context.Context, streams Streams) error {
-	cluster, closeCluster, err := connect.Follow(ctx, c.Database)
+	cluster, closeCluster, err := connect.Follow(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}

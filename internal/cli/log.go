@@ -78,7 +78,7 @@ func checkGiven(id *string) string {
 
 // Run prints the events of the log, a line of JSON for each.
 func (c *logCmd) Run(ctx context.Context, streams Streams) error {
-	cluster, closeCluster, err := connect.Follow(ctx, c.Database)
+	cluster, closeCluster, err := connect.Follow(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ const lagCount = 1_000_000
 
 // Run prints the lag of every partition.
 func (c *lagCmd) Run(ctx context.Context, streams Streams) error {
-	cluster, err := connect.Shards(ctx, c.Database)
+	cluster, err := connect.Shards(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func (c *mcpCmd) Run(ctx context.Context, streams Streams) error {
 		defer operator.Close()
 		cfg.Operator = operator
 	}
-	cluster, closeCluster, err := connect.Follow(ctx, c.Database)
+	cluster, closeCluster, err := connect.Follow(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}

@@ -37,16 +37,20 @@ type migrateGrantCmd struct {
 
 // Run grants the privileges. Only the owner of the schema can.
 func (c *migrateGrantCmd) Run(ctx context.Context, streams Streams) error {
-	return connect.Each(c.Database, func(s config.Shard) error {
-		cfg, err := connect.Migrated(ctx, s)
-		if err != nil {
+	databases, err := connect.Apart(ctx, c.Database, false)
+	if err != nil {
+		return err
+	}
+	defer connect.Close(databases)
+	return connect.Each(databases, func(d shards.Database) error {
+		if err := connect.Migrated(ctx, d); err != nil {
 			return err
 		}
-		if err := migrations.Grant(ctx, cfg.ConnConfig, migrations.RoleKind(c.Kind), c.Role); err != nil {
+		if err := migrations.Grant(ctx, d.Pool.Config().ConnConfig, migrations.RoleKind(c.Kind), c.Role); err != nil {
 			return err
 		}
-		fmt.Fprintf(streams.Out, "%srole %s has the privileges of a %s in the schema badged, and no others\n", connect.Prefix(s), c.Role, c.Kind)
-		return nil
+		_, err := fmt.Fprintf(streams.Out, "%srole %s has the privileges of a %s in the schema badged, and no others\n", connect.Prefix(d.Name), c.Role, c.Kind)
+		return err
 	})
 }
 
@@ -68,18 +72,13 @@ func (c *migrateUpCmd) Run(ctx context.Context, streams Streams) error {
 	partitions := c.Partitions
 	if c.Sharded() {
 		var err error
-		if partitions, err = c.partitionsOfAll(ctx); err != nil {
-			return err
+		if partitions, err = c.checkShards(ctx); err != nil {
+			return fmt.Errorf("nothing was migrated: %w", err)
 		}
 	}
 	all, err := c.All()
 	if err != nil {
 		return err
-	}
-	if c.Sharded() {
-		if err := c.checkShards(ctx); err != nil {
-			return fmt.Errorf("nothing was migrated: %w", err)
-		}
 	}
 	if err := migrateAll(ctx, streams, all, partitions); err != nil {
 		return err
@@ -124,15 +123,18 @@ func (c *migrateUpCmd) Run(ctx context.Context, streams Streams) error {
 	return nil
 }
 
-// checkShards fails if the databases cannot become one cluster.
-func (c *migrateUpCmd) checkShards(ctx context.Context) error {
-	var guard shards.Guard
-	databases, err := connect.Pools(ctx, c.Database, &guard)
+// checkShards returns the number of partitions that every shard is to have. It fails if one
+// cannot be reached, or they cannot become one cluster.
+func (c *migrateUpCmd) checkShards(ctx context.Context) (partitions int, err error) {
+	databases, err := connect.Pools(ctx, c.Database, &shards.Guard{})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer connect.Close(databases)
-	return shards.CheckForm(ctx, databases)
+	if partitions, err = c.partitionsOfAll(ctx, databases); err != nil {
+		return 0, err
+	}
+	return partitions, shards.CheckForm(ctx, databases)
 }
 
 // partitionsPerShard is how many partitions a new cluster gets for each of its shards.
@@ -140,32 +142,28 @@ const partitionsPerShard = 4
 
 // partitionsOfAll returns the number of partitions that every shard is to have: that of
 // those that are migrated.
-func (c *migrateUpCmd) partitionsOfAll(ctx context.Context) (n int, err error) {
-	all, err := c.All()
-	if err != nil {
+func (c *migrateUpCmd) partitionsOfAll(ctx context.Context, databases []shards.Database) (n int, err error) {
+	of := map[string]int{}
+	if err := connect.Each(databases, func(d shards.Database) (err error) {
+		of[d.Name], err = migrations.Partitions(ctx, d.Pool.Config().ConnConfig)
+		return err
+	}); err != nil {
 		return 0, err
 	}
 	var first string
-	for _, s := range all {
-		cfg, err := s.PoolConfig()
-		if err != nil {
-			return 0, err
-		}
-		have, err := migrations.Partitions(ctx, cfg.ConnConfig)
-		switch {
-		case err != nil:
-			return 0, connect.InShard(s, err)
+	for _, d := range databases {
+		switch have := of[d.Name]; {
 		case have == 0:
 		case n != 0 && have != n:
-			return 0, fmt.Errorf("shard %s has %d partitions, and shard %s %d: all shards of a cluster have the same number", s.Name, have, first, n)
+			return 0, fmt.Errorf("shard %s has %d partitions, and shard %s %d: all shards of a cluster have the same number", d.Name, have, first, n)
 		case c.Partitions != 0 && have != c.Partitions:
-			return 0, fmt.Errorf("shard %s has %d partitions, not %d: the number is settled when the first database is created", s.Name, have, c.Partitions)
+			return 0, fmt.Errorf("shard %s has %d partitions, not %d: the number is settled when the first database is created", d.Name, have, c.Partitions)
 		default:
-			n, first = have, s.Name
+			n, first = have, d.Name
 		}
 	}
 	if n == 0 {
-		n = cmp.Or(c.Partitions, min(partitionsPerShard*len(all), events.MaxPartitions))
+		n = cmp.Or(c.Partitions, min(partitionsPerShard*len(databases), events.MaxPartitions))
 	}
 	return n, nil
 }
@@ -196,7 +194,7 @@ func migrateAll(ctx context.Context, streams Streams, all []config.Shard, partit
 		printing.Lock()
 		defer printing.Unlock()
 		for _, line := range lines {
-			fmt.Fprintf(streams.Out, "%s%s\n", connect.Prefix(all[i]), line)
+			fmt.Fprintf(streams.Out, "%s%s\n", connect.Prefix(all[i].Name), line)
 		}
 		return err
 	}
@@ -222,7 +220,7 @@ func migrateAll(ctx context.Context, streams Streams, all []config.Shard, partit
 		} else if pgfault.Of(errs[i]) == pgfault.OutOfMemory {
 			errs[i] = fmt.Errorf("%w; it takes some %d locks at a time: raise max_locks_per_transaction of the server", errs[i], locksPerPartition*partitions)
 		}
-		errs[i] = connect.InShard(s, errs[i])
+		errs[i] = connect.InShard(s.Name, errs[i])
 	}
 	err := errors.Join(errs...)
 	if err != nil && len(all) > 1 {
@@ -243,7 +241,7 @@ func migrateOne(ctx context.Context, s config.Shard, conn *pgx.ConnConfig, parti
 	applied, err := migrations.Up(ctx, migrations.Config{
 		Conn: conn, Partitions: partitions,
 		Retrying: func(err error, wait time.Duration) {
-			tell(fmt.Sprintf("badged: %sa migration could not get its locks and was rolled back; trying again in %v: %v", connect.Prefix(s), wait, err))
+			tell(fmt.Sprintf("badged: %sa migration could not get its locks and was rolled back; trying again in %v: %v", connect.Prefix(s.Name), wait, err))
 		},
 	})
 	for _, m := range applied {
@@ -261,23 +259,19 @@ type migrateStatusCmd struct {
 
 // Run prints every migration. It fails if some are pending, for scripts.
 func (c *migrateStatusCmd) Run(ctx context.Context, streams Streams) error {
+	databases, err := connect.Apart(ctx, c.Database, true)
+	if err != nil {
+		return err
+	}
+	defer connect.Close(databases)
 	table := tabwriter.NewWriter(streams.Out, 0, 0, 2, ' ', 0)
 	if c.Sharded() {
 		fmt.Fprint(table, "SHARD\t")
 	}
 	fmt.Fprintln(table, "MIGRATION\tAPPLIED")
-	total, pending := 0, 0
-	var unread []error
-	if err := connect.Each(c.Database, func(s config.Shard) error {
-		cfg, err := s.PoolConfig()
-		if err != nil {
-			return err
-		}
-		all, err := migrations.Status(ctx, cfg.ConnConfig)
-		if err != nil && c.Sharded() && ctx.Err() == nil {
-			unread = append(unread, connect.InShard(s, err))
-			return nil
-		}
+	states := map[string]migrations.State{}
+	err = connect.Each(databases, func(d shards.Database) error {
+		all, err := migrations.Status(ctx, d.Pool.Config().ConnConfig)
 		if err != nil {
 			return err
 		}
@@ -287,20 +281,22 @@ func (c *migrateStatusCmd) Run(ctx context.Context, streams Streams) error {
 				applied = m.AppliedAt.UTC().Format(time.RFC3339)
 			}
 			if c.Sharded() {
-				fmt.Fprintf(table, "%s\t", s.Name)
+				fmt.Fprintf(table, "%s\t", d.Name)
 			}
 			fmt.Fprintf(table, "%s\t%s\n", m.Name, applied)
 		}
-		total, pending = total+len(all), pending+migrations.Pending(all)
+		state, err := migrations.StateOf(ctx, d.Pool)
+		if err != nil {
+			return err
+		}
+		states[d.Name] = state
+		if lacks := state.Lacks(); lacks != "" {
+			return fmt.Errorf("%s; run `badged migrate up`", lacks)
+		}
 		return nil
-	}); err != nil {
-		return err
+	})
+	if uneven := migrations.Uneven(states); err == nil && uneven != "" {
+		fmt.Fprintln(streams.Err, "badged: "+uneven)
 	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	if pending > 0 {
-		unread = append(unread, fmt.Errorf("%d of %d migrations are pending; run `badged migrate up`", pending, total))
-	}
-	return errors.Join(unread...)
+	return errors.Join(table.Flush(), err)
 }

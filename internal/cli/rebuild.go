@@ -57,7 +57,7 @@ func (c *rebuildCmd) Validate() error {
 // Run corrects the tables and prints how they differed from the log. A
 // corrected difference is not a failure.
 func (c *rebuildCmd) Run(ctx context.Context, streams Streams) (err error) {
-	cluster, err := connect.Shards(ctx, c.Database)
+	cluster, err := connect.Shards(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (c *rebuildCmd) Run(ctx context.Context, streams Streams) (err error) {
 			if c.User != "" {
 				return c.heal(ctx, streams.Out, replay.NewVerifier(s.Pool, s.Log).WithArchive(archive), s.Log.PartitionOf(c.User), bus)
 			}
-			done, err := c.rebuild(ctx, streams, rebuild.Config{Pool: s.Pool, Log: s.Log, Bus: bus, Archive: archive}, connect.PrefixOf(s))
+			done, err := c.rebuild(ctx, streams, rebuild.Config{Pool: s.Pool, Log: s.Log, Bus: bus, Archive: archive}, connect.Prefix(s.Name))
 			sum.AddAll(done)
 			return done, err
 		})
@@ -209,7 +209,7 @@ func (c *verifyCmd) Validate() error {
 // Run compares the tables with the log and prints each difference. It fails if
 // there are any.
 func (c *verifyCmd) Run(ctx context.Context, streams Streams) error {
-	cluster, err := connect.Shards(ctx, c.Database)
+	cluster, err := connect.Shards(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}
@@ -267,7 +267,7 @@ func (c *verifyCmd) print(w io.Writer, s *shards.Shard, d replay.Difference) {
 		_ = json.NewEncoder(w).Encode(shardDifference{s.Name, d}) // finish reports a failed write
 		return
 	}
-	fmt.Fprintln(w, connect.PrefixOf(s)+d.String())
+	fmt.Fprintln(w, connect.Prefix(s.Name)+d.String())
 }
 
 // finish prints the summary and fails if there are differences.

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -11,6 +10,7 @@ import (
 	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/cli/connect"
 	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/shards"
 )
 
 // repairLogCmd is `badged repair-log`.
@@ -21,45 +21,42 @@ type repairLogCmd struct {
 
 // Run renumbers the log and prints a line for each partition.
 func (c *repairLogCmd) Run(ctx context.Context, streams Streams) error {
-	all, err := c.All()
+	databases, err := connect.Apart(ctx, c.Database, false) // not as a cluster: its logs cannot be trusted yet
 	if err != nil {
 		return err
 	}
-	var errs []error
-	for _, s := range all { // not as a cluster: its logs cannot be trusted yet
-		errs = append(errs, connect.InShard(s, c.repair(ctx, streams, s)))
-	}
-	return errors.Join(errs...)
+	defer connect.Close(databases)
+	return connect.Each(databases, func(d shards.Database) error { return c.repair(ctx, streams, d) })
 }
 
 // repair renumbers the log of a database.
-func (c *repairLogCmd) repair(ctx context.Context, streams Streams, s config.Shard) error {
-	cfg, err := connect.Migrated(ctx, s)
-	if err != nil {
+func (c *repairLogCmd) repair(ctx context.Context, streams Streams, d shards.Database) error {
+	if err := connect.Migrated(ctx, d); err != nil {
 		return err
 	}
+	prefix := connect.Prefix(d.Name)
 	did := "renumbered"
 	if c.DryRun {
 		did = "would renumber"
 	}
 	needed, err := c.renumber(ctx, renumber.Config{
-		Conn: cfg.ConnConfig, DryRun: c.DryRun,
+		Conn: d.Pool.Config().ConnConfig, DryRun: c.DryRun,
 		Report: func(p renumber.Result) {
-			fmt.Fprintf(streams.Out, "%spartition %d: %s %d events; %d appended here come after them\n", connect.Prefix(s), p.Partition, did, p.Copied, p.Appended)
+			fmt.Fprintf(streams.Out, "%spartition %d: %s %d events; %d appended here come after them\n", prefix, p.Partition, did, p.Copied, p.Appended)
 		},
 		Blocked: func(partition, pid int, application string) {
-			fmt.Fprintf(streams.Err, "%spartition %d waits for %q (Postgres process %d) to stop reading its log\n", connect.Prefix(s), partition, application, pid)
+			fmt.Fprintf(streams.Err, "%spartition %d waits for %q (Postgres process %d) to stop reading its log\n", prefix, partition, application, pid)
 		},
 	})
 	switch {
 	case err != nil:
 		return err
 	case !needed:
-		fmt.Fprintln(streams.Out, connect.Prefix(s)+"nothing to do: the log is in order")
+		fmt.Fprintln(streams.Out, prefix+"nothing to do: the log is in order")
 	case c.DryRun:
-		fmt.Fprintln(streams.Out, connect.Prefix(s)+"would start new epochs and mark the log as this cluster's; nothing was changed")
+		fmt.Fprintln(streams.Out, prefix+"would start new epochs and mark the log as this cluster's; nothing was changed")
 	default:
-		fmt.Fprintln(streams.Out, connect.Prefix(s)+"the log is renumbered and has new epochs; servers can start")
+		fmt.Fprintln(streams.Out, prefix+"the log is renumbered and has new epochs; servers can start")
 	}
 	return nil
 }

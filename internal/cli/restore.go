@@ -41,7 +41,7 @@ func (c *restoreCmd) Validate() error {
 
 // Run restores the log and prints what it has appended.
 func (c *restoreCmd) Run(ctx context.Context, streams Streams) error {
-	cluster, err := connect.Shards(ctx, c.Database)
+	cluster, err := connect.Shards(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func (c *userShowCmd) Run(ctx context.Context, streams Streams) error {
 	if reason := events.CheckID(c.User); reason != "" {
 		return fmt.Errorf("user id %s", reason)
 	}
-	cluster, err := connect.Shards(ctx, c.Database)
+	cluster, err := connect.Shards(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func (c *userEraseCmd) Run(ctx context.Context, streams Streams) error {
 	if reason := events.CheckID(c.User); reason != "" {
 		return fmt.Errorf("user id %s", reason)
 	}
-	cluster, err := connect.Shards(ctx, c.Database)
+	cluster, err := connect.Shards(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}
@@ -205,7 +205,7 @@ func (c *userExportCmd) Run(ctx context.Context, streams Streams) error {
 		return fmt.Errorf("user id %s", reason)
 	}
 	from := archived{Archive: c.Archive, archiveKeys: c.archiveKeys}
-	cluster, err := connect.Shards(ctx, c.Database)
+	cluster, err := connect.Shards(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}
@@ -237,7 +237,7 @@ func (c *userMergeCmd) Run(ctx context.Context, streams Streams) error {
 	if reason := events.CheckID(c.Account); reason != "" {
 		return fmt.Errorf("id of the account %s", reason)
 	}
-	cluster, err := connect.Shards(ctx, c.Database)
+	cluster, err := connect.Shards(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}

@@ -29,6 +29,9 @@ type Database struct {
 	Name string
 	// Pool connects to it. It need not be reachable.
 	Pool *pgxpool.Pool
+	// Err is why the shard cannot be reached, if that is known already: it is not asked again
+	// then, and is away at first.
+	Err error
 }
 
 // Config configures a Cluster.
@@ -151,7 +154,7 @@ func (c *Cluster) openAll(ctx context.Context, patience time.Duration) error {
 	}
 	var merged placement
 	for attempt := 1; ; attempt++ {
-		views := readAll(ctx, c.shards, patience)
+		views := readAll(ctx, c.cfg.Databases, patience)
 		var err error
 		merged, err = merge(views, true)
 		// A partition that moves between two of the reads is held twice, as it seems, or by

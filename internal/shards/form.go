@@ -121,11 +121,10 @@ func CheckForm(ctx context.Context, databases []Database) error {
 
 // survey says what to make of databases. Unless fresh is set, all must have a schema.
 func survey(ctx context.Context, databases []Database, fresh bool) (Formed, error) {
-	views := make([]view, len(databases))
+	views := readAll(ctx, databases, openPatience)
 	var errs []error
 	partitions := -1 // index of a database that has some
 	for i, d := range databases {
-		views[i] = read(ctx, d.Pool, d.Name)
 		switch {
 		case fresh && errors.Is(views[i].err, events.ErrNotMigrated):
 			views[i] = view{name: d.Name}
@@ -238,11 +237,8 @@ func plan(views []view, used []string) (Formed, error) {
 	if len(used) > 0 {
 		return Formed{}, fmt.Errorf("%w: %q: only an empty database can join the cluster", ErrUsed, used)
 	}
-	formed := slices.ContainsFunc(members, func(v view) bool { return v.formed })
-	for _, v := range views {
-		if owned := merged.of(v.name); v.cluster == "" && len(owned) > 0 && formed {
-			return Formed{}, fmt.Errorf("%w: shard %s has no part of the cluster, but the map gives it the partitions %s: check its URL, or restore the database from a backup", ErrEmpty, v.name, List(owned))
-		}
+	if err := merged.emptied(views); err != nil {
+		return Formed{}, err
 	}
 	for _, place := range merged.places {
 		if place.Shard != "" && !slices.ContainsFunc(views, func(v view) bool { return v.name == place.Shard }) {

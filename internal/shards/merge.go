@@ -39,6 +39,9 @@ var (
 	ErrAway = errors.New("the shard is away")
 )
 
+// noPart says which database is empty in place of a shard that has partitions.
+const noPart = "shard %s has no part of the cluster, but the map gives it the partitions %s: check its URL, or restore the database from a backup"
+
 // ErrHeldBack: a shard lacks joins of a room, so no shard got the messages that follow them.
 var ErrHeldBack = errors.New("messages to a room follow joins that a shard lacks; none has them")
 
@@ -184,7 +187,7 @@ func (m *placement) check(views []view, starting bool, refuse func(why error, fo
 		case v.cluster != "" && (v.member != v.name || v.partitions != m.first):
 			// Refused already. Its map was not merged, so what it holds says nothing more.
 		case v.cluster == "" && len(owned) > 0:
-			refuse(ErrEmpty, "shard %s has no part of the cluster, but the map gives it the partitions %s: check its URL, or restore the database from a backup", v.name, List(owned))
+			refuse(ErrEmpty, noPart, v.name, List(owned))
 		case v.cluster == "":
 			refuse(ErrEmpty, "shard %s has not joined the cluster: run `badged migrate up` with the same --shard settings", v.name)
 		default:

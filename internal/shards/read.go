@@ -78,17 +78,22 @@ func read(ctx context.Context, q querier, name string) view {
 	return v
 }
 
-// readAll reads all shards at once. One that does not answer in time is away.
-func readAll(ctx context.Context, shards []*Shard, patience time.Duration) []view {
-	views := make([]view, len(shards))
+// readAll reads all databases at once. One that does not answer in time, or has an Err, is
+// away.
+func readAll(ctx context.Context, databases []Database, patience time.Duration) []view {
+	views := make([]view, len(databases))
 	var g sync.WaitGroup
-	for i, s := range shards {
+	for i, d := range databases {
+		if d.Err != nil {
+			views[i] = view{name: d.Name, began: time.Now(), err: d.Err}
+			continue
+		}
 		g.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, patience)
 			defer cancel()
-			views[i] = read(ctx, s.Pool, s.Name)
+			views[i] = read(ctx, d.Pool, d.Name)
 			if lostConnection(views[i].err) { // only one that cannot be connected to is away
-				views[i] = read(ctx, s.Pool, s.Name)
+				views[i] = read(ctx, d.Pool, d.Name)
 			}
 		})
 	}
@@ -173,7 +178,11 @@ func (c *Cluster) Reload(ctx context.Context) error {
 
 // refresh reads some shards again and merges what all have said last.
 func (c *Cluster) refresh(ctx context.Context, some []*Shard) {
-	views := readAll(ctx, some, c.cfg.Patience)
+	asked := make([]Database, len(some))
+	for i, s := range some {
+		asked[i] = Database{Name: s.Name, Pool: s.Pool}
+	}
+	views := readAll(ctx, asked, c.cfg.Patience)
 	if ctx.Err() != nil {
 		return // not the fault of a shard
 	}

@@ -2,11 +2,15 @@
 package connect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
+	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
@@ -39,89 +43,162 @@ func Database(ctx context.Context, d config.Database) (*pgxpool.Pool, *events.Lo
 	return pool, log, nil
 }
 
-// Shards connects to all shards of a migrated cluster, or to the only database.
-// Close the cluster. Shards may be away; see [shards.Shard.Err].
-func Shards(ctx context.Context, d config.Database) (*shards.Cluster, error) {
+// Shards connects to all shards of a migrated cluster, or to the only database. It fails if
+// migrations are pending, and warns if shards have different ones. Close the cluster. Shards
+// may be away; see [shards.Shard.Err].
+func Shards(ctx context.Context, d config.Database, warnings io.Writer) (*shards.Cluster, error) {
 	var guard shards.Guard
 	databases, err := Pools(ctx, d, &guard)
 	if err != nil {
 		return nil, err
 	}
-	return shards.Open(ctx, shards.Config{Databases: databases, Guard: &guard})
+	states := map[string]migrations.State{}
+	check := func(ctx context.Context, i int) (err error) {
+		states[databases[i].Name], err = migrated(ctx, databases[i])
+		return err
+	}
+	if !d.Sharded() { // before statements fail on an old schema
+		if err := check(ctx, 0); err != nil {
+			Close(databases)
+			return nil, err
+		}
+	}
+	cluster, err := shards.Open(ctx, shards.Config{Databases: databases, Guard: &guard, Check: check})
+	if err != nil {
+		return nil, err
+	}
+	if uneven := migrations.Uneven(states); uneven != "" {
+		fmt.Fprintln(warnings, "badged: "+uneven)
+	}
+	return cluster, nil
 }
 
-// Pools returns guarded pools for all databases, without connecting.
+// Apart connects to shards for a command that works on each by itself, also if others are
+// missing or away, or to the only database. It fails if one is not the shard that its name
+// says; with joining, databases may be new to the cluster: see [shards.Identify]. Use them
+// with [Each], and close them.
+func Apart(ctx context.Context, d config.Database, joining bool) ([]shards.Database, error) {
+	databases, err := Pools(ctx, d, &shards.Guard{})
+	if err != nil || !d.Sharded() {
+		return databases, err
+	}
+	if err := shards.Identify(ctx, databases, joining); err != nil {
+		Close(databases)
+		return nil, err
+	}
+	return databases, nil
+}
+
+// Pools returns guarded pools for all databases. It looks for poolers in front of all at the
+// same time. It fails if the only database cannot be reached; several that cannot have an
+// Err.
 func Pools(ctx context.Context, d config.Database, guard *shards.Guard) ([]shards.Database, error) {
 	all, err := d.All()
 	if err != nil {
 		return nil, err
 	}
-	var databases []shards.Database
-	for _, s := range all {
-		pool, err := Pool(ctx, s, guard)
-		if err != nil {
-			Close(databases)
-			return nil, err
-		}
-		databases = append(databases, shards.Database{Name: s.Name, Pool: pool})
+	databases := make([]shards.Database, len(all))
+	err = AtOnce(all, func(i int, s config.Shard) (err error) {
+		databases[i], err = open(ctx, s, guard)
+		return err
+	})
+	if err = cmp.Or(err, ctx.Err()); err != nil {
+		Close(databases)
+		return nil, err
 	}
 	return databases, nil
 }
 
-// Pool returns a guarded pool for a database. It fails if the database cannot be reached,
-// unless it is one of several shards.
-func Pool(ctx context.Context, s config.Shard, guard *shards.Guard) (*pgxpool.Pool, error) {
+// patience is how long one of several shards may take to answer until it is away.
+const patience = 10 * time.Second
+
+// open returns a guarded pool for a database.
+func open(ctx context.Context, s config.Shard, guard *shards.Guard) (d shards.Database, err error) {
+	d.Name = s.Name
 	cfg, err := s.PoolConfig()
 	if err != nil {
-		return nil, err
+		return d, err
 	}
-	// A shard that cannot be reached is away, which shards.Open tells.
-	if _, err := pooler.Find(ctx, cfg.ConnConfig); err != nil && (s.Name == "" || errors.Is(err, pooler.ErrShared) || errors.Is(err, pooler.ErrOneSession)) {
-		return nil, InShard(s, err)
+	looking := ctx
+	if s.Name != "" {
+		var cancel context.CancelFunc
+		looking, cancel = context.WithTimeout(ctx, patience)
+		defer cancel()
+	}
+	if _, err := pooler.Find(looking, cfg.ConnConfig); err != nil {
+		if s.Name == "" || errors.Is(err, pooler.ErrShared) || errors.Is(err, pooler.ErrOneSession) {
+			return d, err
+		}
+		if refused, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+			d.Err = refused
+		} else if looking.Err() != nil {
+			d.Err = err
+		} // others are asked again
 	}
 	guard.Configure(cfg.ConnConfig, s.Name)
 	projector.ConfigurePool(cfg)
-	pool, err := pgxpool.NewWithConfig(ctx, cfg)
-	if err != nil {
-		return nil, fmt.Errorf("connect to the %s: %w", s.Label(), err)
+	if d.Pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
+		return d, fmt.Errorf("connect to the database: %w", err)
 	}
-	return pool, nil
+	return d, nil
+}
+
+// AtOnce does something with each database at the same time. Its errors name the shards, and
+// are in their order.
+func AtOnce(all []config.Shard, do func(i int, s config.Shard) error) error {
+	errs := make([]error, len(all))
+	var g sync.WaitGroup
+	for i, s := range all {
+		g.Go(func() { errs[i] = InShard(s.Name, do(i, s)) })
+	}
+	g.Wait()
+	return errors.Join(errs...)
+}
+
+// Each does something with each database that is not away, one after the other, also if one
+// fails. Its errors name the shards.
+func Each(databases []shards.Database, do func(shards.Database) error) error {
+	var errs []error
+	for _, d := range databases {
+		err := d.Err
+		if err == nil {
+			err = do(d)
+		}
+		errs = append(errs, InShard(d.Name, err))
+	}
+	return errors.Join(errs...)
 }
 
 // Close closes the pools of databases.
 func Close(databases []shards.Database) {
 	for _, d := range databases {
-		d.Pool.Close()
+		if d.Pool != nil {
+			d.Pool.Close()
+		}
 	}
 }
 
-// Migrated returns how to connect to a database. It fails if migrations are
-// pending.
-func Migrated(ctx context.Context, d interface {
-	PoolConfig() (*pgxpool.Config, error)
-},
-) (*pgxpool.Config, error) {
-	cfg, err := d.PoolConfig()
-	if err != nil {
-		return nil, err
-	}
-	all, err := migrations.Status(ctx, cfg.ConnConfig)
-	if err != nil {
-		return nil, err
-	}
-	if n := migrations.Pending(all); n > 0 {
-		return nil, fmt.Errorf("%d of %d migrations are pending; run `badged migrate up`, then repeat this command", n, len(all))
-	}
-	return cfg, nil
+// Migrated fails if migrations are pending in a database.
+func Migrated(ctx context.Context, d shards.Database) error {
+	_, err := migrated(ctx, d)
+	return err
 }
 
-// PrefixOf begins a line about one of several shards.
-func PrefixOf(s *shards.Shard) string { return Prefix(config.Shard{Name: s.Name}) }
+func migrated(ctx context.Context, d shards.Database) (migrations.State, error) {
+	state, err := migrations.StateOf(ctx, d.Pool)
+	if err != nil {
+		return state, err
+	}
+	if lacks := state.Lacks(); lacks != "" {
+		return state, fmt.Errorf("%s; run `badged migrate up`, then repeat this command", lacks)
+	}
+	return state, nil
+}
 
 // Follow is [Shards] for commands that run for long: they learn of shards that go
 // away or come back, and of partitions that move. Call stop at the end.
-func Follow(ctx context.Context, d config.Database) (cluster *shards.Cluster, stop func(), err error) {
-	if cluster, err = Shards(ctx, d); err != nil {
+func Follow(ctx context.Context, d config.Database, warnings io.Writer) (cluster *shards.Cluster, stop func(), err error) {
+	if cluster, err = Shards(ctx, d, warnings); err != nil {
 		return nil, nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -134,39 +211,25 @@ func Follow(ctx context.Context, d config.Database) (cluster *shards.Cluster, st
 	}, nil
 }
 
-// Each does something with each database, in their order, until it fails.
-func Each(d config.Database, do func(config.Shard) error) error {
-	all, err := d.All()
-	if err != nil {
-		return err
-	}
-	for _, s := range all {
-		if err := do(s); err != nil {
-			return InShard(s, err)
-		}
-	}
-	return nil
-}
-
-// InShard says which shard an error is about, if there are several.
-func InShard(s config.Shard, err error) error {
-	if err != nil && s.Name != "" {
-		return fmt.Errorf("shard %s: %w", s.Name, err)
+// InShard says which shard an error is about, by its name; "" is the only database.
+func InShard(name string, err error) error {
+	if err != nil && name != "" {
+		return fmt.Errorf("shard %s: %w", name, err)
 	}
 	return err
 }
 
-// Prefix begins a line about one of several shards.
-func Prefix(s config.Shard) string {
-	if s.Name == "" {
+// Prefix begins a line about a shard, by its name; "" is the only database.
+func Prefix(name string) string {
+	if name == "" {
 		return ""
 	}
-	return "shard " + s.Name + ": "
+	return "shard " + name + ": "
 }
 
 // Cluster opens the shards of a cluster; a database by itself is none.
-func Cluster(ctx context.Context, d config.Database) (*shards.Cluster, error) {
-	cluster, err := Shards(ctx, d)
+func Cluster(ctx context.Context, d config.Database, warnings io.Writer) (*shards.Cluster, error) {
+	cluster, err := Shards(ctx, d, warnings)
 	if err != nil {
 		return nil, err
 	}

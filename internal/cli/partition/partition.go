@@ -61,7 +61,7 @@ type listCmd struct {
 
 // Run prints the partitions.
 func (c *listCmd) Run(ctx context.Context, streams terminal.Streams) error {
-	cluster, err := connect.Cluster(ctx, c.Database)
+	cluster, err := connect.Cluster(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ type planCmd struct {
 
 // Run prints proposals.
 func (c *planCmd) Run(ctx context.Context, streams terminal.Streams) error {
-	cluster, err := connect.Cluster(ctx, c.Database)
+	cluster, err := connect.Cluster(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ type moveArguments struct {
 
 // Run moves the partition, and prints for how long it was paused.
 func (c *moveCmd) Run(ctx context.Context, streams terminal.Streams) error {
-	cluster, err := connect.Cluster(ctx, c.Database)
+	cluster, err := connect.Cluster(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}

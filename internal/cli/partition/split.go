@@ -42,7 +42,7 @@ type splitArguments struct {
 
 // Run splits the partitions, and prints for how long each was paused.
 func (c *splitCmd) Run(ctx context.Context, streams terminal.Streams) error {
-	cluster, err := connect.Shards(ctx, c.Database)
+	cluster, err := connect.Shards(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,96 @@
+package migrations
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/pressly/goose/v3"
+)
+
+// State says how far a database is migrated.
+type State struct {
+	// Version is that of the newest migration that the database has, 0 for none. It may be
+	// of a newer release.
+	Version int64
+	// Wanted is the version of the newest migration of this program.
+	Wanted int64
+	// Pending is how many of the All migrations of this program the database lacks.
+	Pending, All int
+}
+
+// Lacks says what the database lacks, "" if nothing.
+func (s State) Lacks() string {
+	switch {
+	case s.Pending == 0:
+		return ""
+	case s.Version == 0:
+		return fmt.Sprintf("%d of %d migrations are pending", s.Pending, s.All)
+	}
+	return fmt.Sprintf("%d of %d migrations are pending: the database is at version %d, and this program needs %d", s.Pending, s.All, s.Version, s.Wanted)
+}
+
+// StateOf reads which migrations a database has.
+func StateOf(ctx context.Context, q interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+},
+) (State, error) {
+	wanted, err := versions()
+	if err != nil {
+		return State{}, err
+	}
+	rows, _ := q.Query(ctx, `SELECT version_id FROM `+versionsTable+` WHERE is_applied`)
+	applied, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	const undefinedTable, invalidSchemaName = "42P01", "3F000"
+	if pg, ok := errors.AsType[*pgconn.PgError](err); err != nil && (!ok || pg.Code != undefinedTable && pg.Code != invalidSchemaName) {
+		return State{}, fmt.Errorf("read which migrations are applied: %w", err)
+	}
+	s := State{Wanted: slices.Max(wanted), All: len(wanted)}
+	for _, v := range wanted {
+		if !slices.Contains(applied, v) {
+			s.Pending++
+		}
+	}
+	if len(applied) > 0 {
+		s.Version = slices.Max(applied)
+	}
+	return s, nil
+}
+
+// Uneven says which of several databases, by name, is at which version, if these differ,
+// and "" otherwise.
+func Uneven(states map[string]State) string {
+	var all []string
+	differ := false
+	for _, name := range slices.Sorted(maps.Keys(states)) {
+		all = append(all, fmt.Sprintf("%s is at version %d", name, states[name].Version))
+		for _, other := range states {
+			differ = differ || other.Version != states[name].Version
+		}
+	}
+	if !differ {
+		return ""
+	}
+	return "the shards are not migrated alike: " + strings.Join(all, ", ") + "; run `badged migrate up` of the newest release in use"
+}
+
+// versions returns the versions of the migrations of this program.
+func versions() ([]int64, error) {
+	names, err := fs.Glob(files, "*.sql")
+	if err != nil {
+		return nil, fmt.Errorf("list the migrations: %w", err)
+	}
+	all := make([]int64, len(names))
+	for i, name := range names {
+		if all[i], err = goose.NumericComponent(name); err != nil {
+			return nil, fmt.Errorf("list the migrations: %w", err)
+		}
+	}
+	return all, nil
+}
