@@ -66,8 +66,10 @@ func (p *process) kill() {
 		return // its process id may be in use again
 	default:
 	}
-	// A stopped server neither forks nor reacts to the end of its children.
+	// A stopped server neither forks nor reacts to the end of its children. One that it forked
+	// just before would wait for ever for a lock of another that was killed.
 	p.signal(syscall.SIGSTOP)
+	awaitStopped(p.cmd.Process.Pid)
 	for _, pid := range children(p.cmd.Process.Pid) {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
@@ -84,6 +86,9 @@ func (p *process) signalAll(sig syscall.Signal) {
 	default:
 	}
 	_ = p.cmd.Process.Signal(sig)
+	if sig == syscall.SIGSTOP {
+		awaitStopped(p.cmd.Process.Pid)
+	}
 	for _, pid := range children(p.cmd.Process.Pid) {
 		_ = syscall.Kill(pid, sig)
 	}

@@ -1,6 +1,7 @@
 package embedpg
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // startTethered is the tether of Linux: the kernel signals the child when the
@@ -24,6 +26,23 @@ func startTethered(cmd *exec.Cmd, started chan<- error) error {
 		return err
 	}
 	return cmd.Wait()
+}
+
+// awaitStopped waits until a process that got SIGSTOP has stopped, or ended: until then it
+// may still fork.
+func awaitStopped(pid int) {
+	for {
+		content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			return
+		}
+		// The state follows the name, which is in parentheses and may contain some.
+		_, state, _ := strings.Cut(string(content[bytes.LastIndexByte(content, ')')+1:]), " ")
+		if state != "" && strings.ContainsRune("TtZX", rune(state[0])) {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // children lists the child processes of pid that the kernel shows us.

@@ -14,6 +14,9 @@ func startTethered(cmd *exec.Cmd, started chan<- error) error {
 	return watch(cmd, started)
 }
 
+// awaitStopped does nothing: children returns none.
+func awaitStopped(int) {}
+
 // children returns none: the processes of a killed server end by themselves as
 // soon as they wait.
 func children(int) []int { return nil }

@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -154,24 +153,6 @@ func (s *Server) shutdown(ctx context.Context) error {
 
 // launch runs the server and waits until it is ready.
 func (s *Server) launch(ctx context.Context) error {
-	for {
-		err := s.launchOnce(ctx)
-		if err == nil || !strings.Contains(err.Error(), memoryInUse) {
-			return err
-		}
-		select {
-		case <-time.After(readyInterval):
-		case <-ctx.Done():
-			return err
-		}
-	}
-}
-
-// memoryInUse is in what the server says if the shared memory of the last run is not
-// released yet: the kernel does that once nobody looks at the processes that ended.
-const memoryInUse = "pre-existing shared memory block"
-
-func (s *Server) launchOnce(ctx context.Context) error {
 	if err := clearStalePID(ctx, s.pgdata); err != nil {
 		return err
 	}
