@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -124,6 +125,44 @@ func TestRelayToADatabase(t *testing.T) {
 	awaitTotalOf(t, p, "ann", 1)
 }
 
+// A relay that starts before the database of its outbox, such as with the machine, waits for
+// it. It says so when the database goes away later, too.
+func TestRelayStartsBeforeTheDatabaseOfItsOutbox(t *testing.T) {
+	t.Parallel()
+	backend := pgtest.NewServer(t)
+	outbox := newOutbox(t, backend)
+	publishIn(t, sessionOn(t, outbox), delivered("c", 1, `"ann"`))
+	p := serve(t, oneDatabase(t))
+	backend.Kill()
+	r := startRelay(t, outbox, p)
+	r.awaitReady()
+	r.awaitSays("the database of the outbox cannot be reached")
+	ready := func(want int) {
+		t.Helper()
+		for range polls(t, fmt.Sprintf("%d of /readyz", want)) {
+			status, _, body := request(t, http.MethodGet, r.url+"/readyz", "", "")
+			if status == want && strings.Contains(body, `"outbox":"the database of the outbox cannot be reached"`) == (want != http.StatusOK) {
+				return
+			}
+		}
+	}
+	ready(http.StatusServiceUnavailable)
+	if err := backend.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	awaitTotalOf(t, p, "ann", 1)
+	ready(http.StatusOK)
+	backend.Kill()
+	ready(http.StatusServiceUnavailable)
+	if err := backend.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ready(http.StatusOK)
+	if err := r.stop(); err != nil {
+		t.Error(err)
+	}
+}
+
 // Settings that cannot work are refused, and the error says what to do.
 func TestRelayRefusals(t *testing.T) {
 	t.Parallel()
@@ -142,6 +181,8 @@ func TestRelayRefusals(t *testing.T) {
 		{[]string{"--outbox-url=" + s.NewDB(t, pgtest.Template{}), to[0], to[1]}, 1, "the database has no outbox; run `badged relay install`"},
 		{[]string{"--outbox-url=" + old, to[0], to[1]}, 1, "the outbox has version 1, and this program needs 2; run `badged relay install`"},
 		{[]string{"--outbox-url=" + database, to[0], to[1]}, 1, "it needs no outbox and no relay"},
+		{[]string{"--outbox-url=" + as(t, outbox, "nobody"), to[0], to[1]}, 1, `role "nobody" does not exist`},
+		{[]string{"--outbox-url=" + s.DatabaseURL("nowhere"), to[0], to[1]}, 1, `database "nowhere" does not exist`},
 		{[]string{"--outbox-url=" + outbox, to[0], "--publisher-key=wrong"}, 1, "401"},
 		{[]string{"--outbox-url=" + outbox, "--url=kafka://x", to[1]}, 1, `server URL "kafka://x": want one such as http://127.0.0.1:8080`},
 		{[]string{"--outbox-url=" + outbox, "--database-url=" + outbox}, 1, "run `badged migrate up`"},

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/badged/badged/events"
@@ -66,20 +67,15 @@ func OpenRelay(ctx context.Context, cfg config.Relay, maxLag time.Duration, l ne
 	if err != nil {
 		return nil, err
 	}
-	if _, err := pooler.Find(ctx, pool.ConnConfig); err != nil {
-		return nil, fmt.Errorf("outbox: %w", err)
+	to := relay.Config{Logger: log, Metrics: relay.NewMetrics(a.registry)}
+	if to.Outbox, to.Check, err = a.relayOutbox(ctx, pool); err != nil {
+		return nil, err
 	}
-	outbox, err := relay.OpenOutbox(ctx, pool)
-	if err != nil {
-		return nil, fmt.Errorf("outbox: %w", err)
-	}
-	a.closers = append(a.closers, outbox.Close)
 	var registry prometheus.Registerer = a.registry
 	if a.cfg.Sharded() { // metrics of pools have the label then
 		registry = prometheus.WrapRegistererWith(prometheus.Labels{"shard": ""}, registry)
 	}
-	obs.RegisterPool(registry, "outbox", outbox.Pool())
-	to := relay.Config{Outbox: outbox, Logger: log, Metrics: relay.NewMetrics(a.registry)}
+	obs.RegisterPool(registry, "outbox", to.Outbox.Pool())
 	switch {
 	case a.cfg.Sharded():
 		to.Divided, err = a.relayShards(ctx)
@@ -104,6 +100,39 @@ func OpenRelay(ctx context.Context, cfg config.Relay, maxLag time.Duration, l ne
 	}})
 	a.stage("relay", r.Run)
 	return a, a.serveBeside()
+}
+
+// relayOutbox returns the outbox of a database. One that cannot be carried is refused. One
+// that is away is waited for, and checked by check.
+func (a *App) relayOutbox(ctx context.Context, cfg *pgxpool.Config) (outbox *relay.Outbox, check func(context.Context) error, err error) {
+	if outbox, err = relay.NewOutbox(ctx, cfg); err != nil {
+		return nil, nil, fmt.Errorf("outbox: %w", err)
+	}
+	a.closers = append(a.closers, outbox.Close)
+	a.checks = append(a.checks, obs.Check{Name: "outbox", Vital: true, Run: func(ctx context.Context) error {
+		if err := outbox.Pool().Ping(ctx); err != nil {
+			return errors.New("the database of the outbox " + faultOfRead(err).String())
+		}
+		return nil
+	}})
+	check = func(ctx context.Context) error {
+		if _, err := pooler.Find(ctx, outbox.Pool().Config().ConnConfig); err != nil {
+			return fmt.Errorf("outbox: %w", err)
+		}
+		if err := outbox.Check(ctx); err != nil {
+			return fmt.Errorf("outbox: %w", err)
+		}
+		return nil
+	}
+	switch err := check(ctx); {
+	case err == nil:
+		return outbox, nil, nil
+	case relay.Away(err):
+		a.log.WarnContext(ctx, "the database of the outbox cannot be reached; its events are carried once it can be", "error", err)
+		return outbox, check, nil
+	default:
+		return nil, nil, err
+	}
 }
 
 // relayServer returns the server that events are carried to. One that refuses the key is

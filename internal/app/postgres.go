@@ -17,11 +17,7 @@ import (
 func checkPostgres(ctx context.Context, pool *pgxpool.Pool, faults *pgfault.Watch) error {
 	var readOnly bool
 	if err := pool.QueryRow(ctx, `SELECT current_setting('transaction_read_only')::boolean`).Scan(&readOnly); err != nil {
-		f := pgfault.Of(err)
-		if f.Reads() || f == pgfault.Slow { // the read failed
-			f = pgfault.Unreachable
-		}
-		text := f.String()
+		text := faultOfRead(err).String()
 		if ago, ok := faults.LastFull(); ok {
 			text += fmt.Sprintf("; its disk was full %s ago", ago.Round(time.Second))
 		}
@@ -35,4 +31,13 @@ func checkPostgres(ctx context.Context, pool *pgxpool.Pool, faults *pgfault.Watc
 		return nil
 	}
 	return obs.Impaired(f.String() + ": events cannot be stored, badges can be read")
+}
+
+// faultOfRead returns the fault behind a read that failed.
+func faultOfRead(err error) pgfault.Fault {
+	f := pgfault.Of(err)
+	if f.Reads() || f == pgfault.Slow {
+		return pgfault.Unreachable
+	}
+	return f
 }

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"crypto/tls"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/badged/badged/internal/pgfault"
 	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/internal/sqlfile"
 	"github.com/badged/badged/migrations"
@@ -26,12 +28,22 @@ type Outbox struct {
 	pool *pgxpool.Pool
 }
 
-// OpenOutbox connects to the outbox of a database. It fails if there is none, if it has
-// another version than this program needs, or if the role may not carry its events.
+// OpenOutbox connects to the outbox of a database. Its errors are those of [Outbox.Check].
 func OpenOutbox(ctx context.Context, cfg *pgxpool.Config) (*Outbox, error) {
-	if err := migrations.CheckOutbox(ctx, cfg.ConnConfig); err != nil {
-		return nil, explained(err, cfg.ConnConfig.User)
+	o, err := NewOutbox(ctx, cfg)
+	if err != nil {
+		return nil, err
 	}
+	if err := o.Check(ctx); err != nil {
+		o.Close()
+		return nil, err
+	}
+	return o, nil
+}
+
+// NewOutbox returns the outbox of a database that need not be reachable yet. Connecting takes
+// at most 5 s unless cfg says otherwise.
+func NewOutbox(ctx context.Context, cfg *pgxpool.Config) (*Outbox, error) {
 	cfg = cfg.Copy()
 	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, statements.Get("set up a session"))
@@ -47,17 +59,33 @@ func OpenOutbox(ctx context.Context, cfg *pgxpool.Config) (*Outbox, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the outbox: %w", err)
 	}
+	return &Outbox{pool}, nil
+}
+
+// Check fails if the database has no outbox, if that has another version than this program
+// needs, or if the role may not carry its events. [Away] tells whether the database was not
+// reached instead.
+func (o *Outbox) Check(ctx context.Context) error {
+	conn := o.pool.Config().ConnConfig
+	if err := migrations.CheckOutbox(ctx, conn); err != nil {
+		return explained(err, conn.User)
+	}
 	var role string
 	var may bool
-	if err := pool.QueryRow(ctx, statements.Get("check rights")).Scan(&role, &may); err != nil {
-		pool.Close()
-		return nil, fmt.Errorf("check the rights on the outbox: %w", explained(err, cfg.ConnConfig.User))
+	if err := o.pool.QueryRow(ctx, statements.Get("check rights")).Scan(&role, &may); err != nil {
+		return fmt.Errorf("check the rights on the outbox: %w", explained(err, conn.User))
 	}
 	if !may {
-		pool.Close()
-		return nil, lacksRights(role)
+		return lacksRights(role)
 	}
-	return &Outbox{pool}, nil
+	return nil
+}
+
+// Away reports whether an error says that the database cannot be reached now, and not that
+// it refuses the settings, as with a wrong password.
+func Away(err error) bool {
+	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
+	return !untrusted && pgfault.Of(err) != pgfault.None
 }
 
 // explained returns an error that says how to grant what a role lacks.

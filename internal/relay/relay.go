@@ -28,6 +28,9 @@ type Config struct {
 	Outbox  *Outbox
 	Target  Target
 	Divided Divided
+	// Check is [Outbox.Check] of an outbox that could not be reached yet. Run repeats it while
+	// the database is [Away]. Default: none, the outbox was checked.
+	Check func(ctx context.Context) error
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
 	// Metrics defaults to unregistered ones.
@@ -44,9 +47,9 @@ type Config struct {
 // Relay carries events while no other process does.
 type Relay struct {
 	cfg Config
-	// carrying is whether this process carries.
-	carrying atomic.Bool
-	mu       sync.Mutex
+	// opening is set until the outbox was checked, and carrying while this process carries.
+	opening, carrying atomic.Bool
+	mu                sync.Mutex
 	// trouble is why nothing can be carried now; nil if something can.
 	trouble error
 }
@@ -70,7 +73,12 @@ func New(cfg Config) (*Relay, error) {
 			*d.value = d.unset
 		}
 	}
-	return &Relay{cfg: cfg}, nil
+	r := &Relay{cfg: cfg}
+	if cfg.Check != nil {
+		r.opening.Store(true)
+		r.trouble = errors.New("the outbox was not reached yet")
+	}
+	return r, nil
 }
 
 // The first keys of the advisory locks, in the database of the outbox.
@@ -79,9 +87,13 @@ const (
 	memberLockClass = 0x62726c6d // "brlm"
 )
 
-// Run carries until ctx is done and then returns nil. The lock only saves work: of two
-// processes that carry at once, one repeats what the other has carried.
+// Run carries until ctx is done and then returns nil. It fails if [Config].Check does other
+// than since the database is away. The lock only saves work: of two processes that carry at
+// once, one repeats what the other has carried.
 func (r *Relay) Run(ctx context.Context) error {
+	if err := r.open(ctx); err != nil {
+		return err
+	}
 	var g sync.WaitGroup
 	g.Go(func() { r.measure(ctx) })
 	owner := pgsession.Owner{
@@ -100,10 +112,40 @@ func (r *Relay) Run(ctx context.Context) error {
 	return nil
 }
 
+// open waits until the outbox was checked.
+func (r *Relay) open(ctx context.Context) error {
+	pauses := backoff{firstPause}
+	for r.opening.Load() && ctx.Err() == nil {
+		err := r.cfg.Check(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			_ = r.setTrouble(nil)
+			r.opening.Store(false)
+			r.cfg.Logger.InfoContext(ctx, "the outbox can be reached")
+		case Away(err):
+			_ = r.setTrouble(err)
+			r.cfg.Metrics.failed.Inc()
+			pauses.wait(ctx, err)
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Relay) setTrouble(err error) (before error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before, r.trouble = r.trouble, err
+	return before
+}
+
 // Health returns why nothing can be carried now, or nil. A process that waits for another
 // is healthy.
 func (r *Relay) Health() error {
-	if !r.carrying.Load() {
+	if !r.carrying.Load() && !r.opening.Load() {
 		return nil
 	}
 	r.mu.Lock()
@@ -116,10 +158,7 @@ func (r *Relay) report(ctx context.Context, err error) {
 	if ctx.Err() != nil { // interrupted
 		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	before := r.trouble
-	r.trouble = err
+	before := r.setTrouble(err)
 	switch {
 	case err != nil:
 		r.cfg.Metrics.failed.Inc()
