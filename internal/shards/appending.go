@@ -64,18 +64,18 @@ func (a *Appender) With(to func(*Shard) events.Append) *Appender {
 // [Appender.DeliverWaiting]. Otherwise the error wraps [ErrAway]. It is a
 // [*events.BatchError] if events are invalid; then none is appended.
 func (a *Appender) Append(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
-	return a.appendKeepingOn(ctx, nil, evs)
+	return a.append(ctx, appending{Appender: a}, evs)
 }
 
-// appendKeepingOn is Append. What shards lack waits on keeper, or on any other shard if it is nil.
-func (a *Appender) appendKeepingOn(ctx context.Context, keeper *Shard, evs []events.Event) (events.Receipt, error) {
+// append is Append, by a call that may say where to keep what shards lack.
+func (a *Appender) append(ctx context.Context, call appending, evs []events.Event) (events.Receipt, error) {
 	if len(evs) == 0 {
 		return events.Receipt{}, nil
 	}
 	if !a.cluster.sharded {
 		return a.to[0](ctx, evs...)
 	}
-	call := appending{Appender: a, on: keeper, token: token{moves: a.cluster.moves(), positions: map[string]int64{}}}
+	call.token = token{moves: a.cluster.moves(), positions: map[string]int64{}}
 	if s := a.cluster.only(evs); s != nil {
 		call.parts = []part{{shard: s, events: evs, expected: a.cluster.state.Load().expected[s.index]}}
 		return call.run(ctx)
@@ -145,6 +145,7 @@ type appending struct {
 	parts []part
 	// here is the part that the caller appends once all others are, if it names a shard.
 	here part
+	first wait
 	// has are, by the index of a shard, the partitions for which it has the messages to rooms.
 	has   map[int]*eventlog.Expected
 	token token

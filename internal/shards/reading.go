@@ -244,7 +244,7 @@ func (r *Reader) FoldedAt(ctx context.Context, userIDs []string, position string
 	var behind atomic.Bool
 	err = r.each(ctx, userIDs, func(ctx context.Context, s *Shard, from *badges.Reader, users []string, _ []int) (err error) {
 		waits := slices.DeleteFunc(slices.Clone(t.waits), func(w wait) bool { return !moved && w.shard != s.Name })
-		if is, err := r.cluster.delivered(ctx, waits); err != nil || !is {
+		if is, err := r.cluster.delivered(ctx, waits, s); err != nil || !is {
 			behind.Store(true)
 			return err
 		}

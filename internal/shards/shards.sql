@@ -61,7 +61,9 @@ FROM jsonb_populate_recordset(NULL::badged.webhooks, $1::jsonb)
 ON CONFLICT (name) DO NOTHING
 
 -- name: keep messages
-INSERT INTO badged.waiting_messages (shard, moves, messages, count) VALUES ($1, $2, $3, $4) RETURNING id
+-- $5 and $6 are the shard and the id with which they waited first, '' and 0 if they did not.
+INSERT INTO badged.waiting_messages (shard, moves, messages, count, first_shard, first_id)
+VALUES ($1, $2, $3, $4, nullif($5, ''), nullif($6, 0)) RETURNING id
 
 -- name: list shards with waiting messages
 SELECT DISTINCT shard FROM badged.waiting_messages ORDER BY shard
@@ -83,13 +85,18 @@ WHERE m.messages IS NOT NULL
 
 -- name: take waiting messages
 -- Those that another process delivers are left to it.
-SELECT id, moves, messages FROM badged.waiting_messages WHERE shard = $1 ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED
+SELECT id, moves, messages, coalesce(first_shard, shard), coalesce(first_id, id)
+FROM badged.waiting_messages WHERE shard = $1 ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED
 
 -- name: delete waiting messages
 DELETE FROM badged.waiting_messages WHERE id = ANY ($1)
 
--- name: do messages wait
-SELECT EXISTS (SELECT FROM badged.waiting_messages WHERE shard = $1 AND id <= $2)
+-- name: for which shards do messages wait
+-- Of those that waited for the shard $1 with ids up to $2. Those that wait again are in doubt
+-- for the shard $3 only if they wait for it, or if the map has not $4 moves, as it had then.
+(SELECT shard FROM badged.waiting_messages WHERE shard = $1 AND id <= $2 AND first_id IS NULL LIMIT 1)
+UNION ALL
+(SELECT shard FROM badged.waiting_messages WHERE first_shard = $1 AND first_id <= $2 AND (shard = $3 OR moves <> $4) LIMIT 1)
 
 -- name: since when does it hold the partition
 SELECT m.since FROM badged.shard_partitions AS m JOIN badged.partitions AS p USING (partition_id)

@@ -51,7 +51,7 @@ func (a *appending) leave(ctx context.Context, errs []error) {
 		}
 		// If others fail, the publisher repeats all, and this is delivered twice, which
 		// counts once.
-		id, err := keeper.keep(ctx, p.shard, a.token.moves, p.events)
+		id, err := keeper.keep(ctx, p.shard, a.token.moves, a.first, p.events)
 		if err != nil {
 			errs[i] = errors.Join(errs[i], fmt.Errorf("keep them meanwhile: %w", keeper.named(err)))
 			continue
@@ -82,15 +82,15 @@ func (a *appending) keeper(errs []error) *Shard {
 	return nil
 }
 
-// keep stores events for another shard.
-func (s *Shard) keep(ctx context.Context, target *Shard, moves int64, evs []events.Event) (id int64, err error) {
+// keep stores events for another shard. first is where they waited first, if they wait again.
+func (s *Shard) keep(ctx context.Context, target *Shard, moves int64, first wait, evs []events.Event) (id int64, err error) {
 	text, err := json.Marshal(evs)
 	if err != nil {
 		return 0, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
 	defer cancel()
-	err = s.Pool.QueryRow(ctx, statements.Get("keep messages"), target.Name, moves, string(text), len(evs)).Scan(&id)
+	err = s.Pool.QueryRow(ctx, statements.Get("keep messages"), target.Name, moves, string(text), len(evs), first.shard, first.id).Scan(&id)
 	return id, err
 }
 
@@ -140,26 +140,57 @@ func (a *Appender) deliverFrom(ctx context.Context, keeper *Shard) {
 	}
 }
 
+// kept are messages that wait on a shard.
+type kept struct {
+	// first is where they waited first: positions name that.
+	first  wait
+	events []events.Event
+}
+
+// eventsOf returns the events of all.
+func eventsOf(all []kept) (evs []events.Event) {
+	for _, k := range all {
+		evs = append(evs, k.events...)
+	}
+	return evs
+}
+
+// byFirst puts together what waited first for the same shard. Of such a part, the least id
+// stands for all: nothing is delivered before the whole part is.
+func byFirst(all []kept) (parts []kept) {
+	for _, k := range all {
+		i := slices.IndexFunc(parts, func(p kept) bool { return p.first.shard == k.first.shard })
+		if i < 0 {
+			parts = append(parts, k)
+			continue
+		}
+		parts[i].first.id = min(parts[i].first.id, k.first.id)
+		parts[i].events = append(parts[i].events, k.events...)
+	}
+	return parts
+}
+
 // deliver delivers some of what a shard keeps for another, and reports how many messages
 // these were and whether there may be more.
 func (a *Appender) deliver(ctx context.Context, keeper *Shard, name string, target *Shard) (n int, more bool, err error) {
 	err = pgx.BeginFunc(ctx, keeper.Pool, func(tx pgx.Tx) error {
 		st := a.cluster.state.Load()
 		var ids []int64
-		var here, everywhere []events.Event
+		var here, everywhere []kept
 		rows, _ := tx.Query(ctx, statements.Get("take waiting messages"), name, waitingPage)
 		var id, moves int64
 		var text string
-		if _, err := pgx.ForEachRow(rows, []any{&id, &moves, &text}, func() error {
+		first := wait{on: keeper.Name}
+		if _, err := pgx.ForEachRow(rows, []any{&id, &moves, &text, &first.shard, &first.id}, func() error {
 			evs, err := decodeAll(text)
 			if err != nil {
 				return fmt.Errorf("messages %d: %w", id, err)
 			}
 			ids, n = append(ids, id), n+len(evs)
 			if target != nil && moves == st.moves() {
-				here = append(here, evs...)
+				here = append(here, kept{first, evs})
 			} else { // partitions that lack them may be elsewhere by now
-				everywhere = append(everywhere, evs...)
+				everywhere = append(everywhere, kept{first, evs})
 			}
 			return nil
 		}); err != nil {
@@ -167,17 +198,19 @@ func (a *Appender) deliver(ctx context.Context, keeper *Shard, name string, targ
 		}
 		if len(here) > 0 {
 			call := appending{Appender: a}
-			switch _, err := call.one(ctx, part{target, here, st.expected[target.index]}); {
+			switch _, err := call.one(ctx, part{shard: target, events: eventsOf(here), expected: st.expected[target.index]}); {
 			case errors.Is(err, events.ErrNotHeld): // a partition moves now
 				everywhere = append(here, everywhere...)
 			case err != nil:
 				return err
 			}
 		}
-		// What must wait on stays on this shard: an erasure looks for it in one after the
-		// other.
-		if _, err := a.appendKeepingOn(ctx, keeper, everywhere); err != nil {
-			return err
+		for _, k := range byFirst(everywhere) {
+			// What must wait on stays on this shard: an erasure looks for it in one after the
+			// other.
+			if _, err := a.append(ctx, appending{Appender: a, on: keeper, first: k.first}, k.events); err != nil {
+				return err
+			}
 		}
 		more = len(ids) == waitingPage
 		_, err := tx.Exec(ctx, statements.Get("delete waiting messages"), ids)
@@ -205,8 +238,8 @@ func decodeAll(text string) ([]events.Event, error) {
 	return evs, nil
 }
 
-// delivered reports whether nothing of what a position names waits any more.
-func (c *Cluster) delivered(ctx context.Context, waits []wait) (bool, error) {
+// delivered reports whether a shard has all that a position names as waiting.
+func (c *Cluster) delivered(ctx context.Context, waits []wait, to *Shard) (bool, error) {
 	for _, w := range waits {
 		on := c.Shard(w.on)
 		if on == nil {
@@ -215,14 +248,17 @@ func (c *Cluster) delivered(ctx context.Context, waits []wait) (bool, error) {
 		if err := on.Err(); err != nil {
 			return false, err
 		}
-		var waiting bool
-		if err := on.Pool.QueryRow(ctx, statements.Get("do messages wait"), w.shard, w.id).Scan(&waiting); err != nil {
+		rows, _ := on.Pool.Query(ctx, statements.Get("for which shards do messages wait"), w.shard, w.id, to.Name, c.moves())
+		targets, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
 			return false, on.named(err)
 		}
-		if waiting {
-			if target := c.Shard(w.shard); target != nil {
+		for _, name := range targets {
+			if target := c.Shard(name); target != nil && target.Err() != nil {
 				return false, target.Err()
 			}
+		}
+		if len(targets) > 0 {
 			return false, nil
 		}
 	}

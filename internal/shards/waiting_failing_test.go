@@ -149,3 +149,56 @@ func TestWhatWaitsOnStaysOnItsShard(t *testing.T) {
 		t.Errorf("on a messages wait for %q, on b for %q, want c", a, b)
 	}
 }
+
+// A position names a message that waits. If that has to wait again, for another shard, the
+// position counts as folded only once that shard has it, too. Users of others do not wait.
+func TestPositionsKnowWhatWaitsAgain(t *testing.T) {
+	ctx, cancel := contextOf(t)
+	defer cancel()
+	server := pgtest.NewServer(t)
+	all := databases(t, "a", "b")
+	all = append(all, connect(t, "c", server.NewDB(t, schematest.Migrated(partitions))))
+	form(t, all)
+	c, _, log, begin := delivering(ctx, t, all)
+	reader := shards.NewReader(c)
+	keep(t, all[1], "a", 3) // and partitions have moved since
+	const position = "3.a.1@b"
+	folded := func(partition int) bool {
+		t.Helper()
+		is, err := reader.FoldedAt(t.Context(), []string{userOf(t, partition)}, position)
+		if err != nil {
+			t.Errorf("a user of partition %d: %v", partition, err)
+		}
+		return is
+	}
+	if folded(0) || folded(4) {
+		t.Error("before anything is delivered, the position counts as folded")
+	}
+	server.Kill()
+	await(t, c, func() bool { return c.Shard("c").Err() != nil })
+	stop := begin()
+	log.awaitLine(ctx, t, "delivered messages")
+	stop()
+	if left := waitingOn(t, all[1]); left != "c" {
+		t.Fatalf("messages wait for %q, want c", left)
+	}
+	if !folded(0) {
+		t.Error("a user of a shard that has the message waits for a lost one")
+	}
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	await(t, c, func() bool { return c.Shard("c").Err() == nil })
+	if folded(4) {
+		t.Error("the position counts as folded although the shard lacks the message")
+	}
+	stop = begin()
+	log.awaitLine(ctx, t, "delivered messages")
+	stop()
+	if left := waitingOn(t, all[1]); left != "" {
+		t.Errorf("after it was delivered, messages wait for %q", left)
+	}
+	if !folded(4) {
+		t.Error("the position does not count as folded although the shard has the message")
+	}
+}
