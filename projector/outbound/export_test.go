@@ -12,3 +12,9 @@ func (n *Notifier) Measure(ctx context.Context, partition int) error {
 
 // SetSilence sets after how long a silent owner is replaced.
 func (cfg *NotifierConfig) SetSilence(d time.Duration) { cfg.silence = d }
+
+// Drain makes due what can be in a partition, once.
+func (n *Notifier) Drain(ctx context.Context, partition int) error {
+	_, err := n.worker(partition).drain(ctx)
+	return err
+}

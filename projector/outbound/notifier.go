@@ -153,7 +153,7 @@ const (
 // work makes the targets of a partition due until ctx, which lasts as long as the
 // ownership, is done.
 func (n *Notifier) work(ctx context.Context, partition int) {
-	w := worker{Notifier: n, partition: partition, heard: &n.heard[partition], size: logread.Size{Events: n.cfg.PageEvents, Bytes: pageBytes}}
+	w := n.worker(partition)
 	defer w.heard.listen(false)
 	backoff := firstBackoff
 	next := time.NewTimer(0)
@@ -204,6 +204,10 @@ type worker struct {
 	settled time.Time
 }
 
+func (n *Notifier) worker(partition int) *worker {
+	return &worker{Notifier: n, partition: partition, heard: &n.heard[partition], size: logread.Size{Events: n.cfg.PageEvents, Bytes: pageBytes}}
+}
+
 // partitionState is what a worker starts from.
 type partitionState struct {
 	folded   logread.Cursor
@@ -230,6 +234,9 @@ func (w *worker) drain(ctx context.Context) (pause time.Duration, err error) {
 		began := time.Now()
 		s := partitionState{said: w.heard.take()} // before the tables are read: these have it
 		if err := w.cfg.Pool.QueryRow(ctx, statements.Of(w.partition, "read the partition state"), w.partition, events.ProjectorGroup, events.NotifierGroup).Scan(s.targets()...); err != nil {
+			if errors.Is(err, pgx.ErrNoRows) && w.gone(ctx) {
+				return w.cfg.IdleInterval, nil
+			}
 			return 0, fmt.Errorf("read the position of the notifier in partition %d: %w", w.partition, err)
 		}
 		w.devices, w.badges = s.devices, s.badges
@@ -249,6 +256,13 @@ func (w *worker) drain(ctx context.Context) (pause time.Duration, err error) {
 		}
 	}
 	return w.cfg.PollInterval, w.deleteSettled(ctx)
+}
+
+// gone reports whether the database holds the partition no more: it was split, or has moved
+// to another shard, and the owner is about to give it up.
+func (w *worker) gone(ctx context.Context) bool {
+	held, err := eventlog.Held(ctx, w.cfg.Pool)
+	return err == nil && !slices.Contains(held, w.partition)
 }
 
 // rest pauses ten times as long as it took to catch up. So following the projector

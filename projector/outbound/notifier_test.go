@@ -2,12 +2,14 @@ package outbound_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/badged/badged/internal/devtest/projectortest"
 	"github.com/badged/badged/projector"
 	"github.com/badged/badged/projector/outbound"
+	"github.com/badged/badged/projector/splitting"
 )
 
 // bench is a database with a notifier.
@@ -225,6 +228,24 @@ func TestDeviceIsToldWhatChanged(t *testing.T) {
 	})
 	if d := device(t, b.targets, ada, "phone"); d.Due == nil || time.Until(*d.Due) < 50*time.Minute {
 		t.Errorf("within its quiet time it is due at %v", d.Due)
+	}
+}
+
+// A process that has not heard yet that a partition was split, and finds nothing of it in the
+// tables, has nothing to do there. A position that is missing otherwise is an error.
+func TestASplitIsNoError(t *testing.T) {
+	b := newBench(t)
+	b.stop()
+	b.Fold(t)
+	if _, err := splitting.Split(t.Context(), splitting.Config{Pool: b.Pool, Log: b.Log, Partition: 0}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.notifier.Drain(t.Context(), 0); err != nil {
+		t.Errorf("after the split: %v", err)
+	}
+	b.Exec(t, `DELETE FROM badged.notifier_partitions WHERE partition_id = 1`)
+	if err := b.notifier.Drain(t.Context(), 1); !errors.Is(err, pgx.ErrNoRows) {
+		t.Errorf("without its row: %v", err)
 	}
 }
 
