@@ -129,6 +129,20 @@ func TestUpMakesEveryTable(t *testing.T) {
 	}
 }
 
+// Keys sort by bytes whatever collation the database has: rows move between databases of
+// different ones, in the order of their keys. Those that do not never leave their database,
+// or are looked up only.
+func TestKeysSortByBytes(t *testing.T) {
+	cfg := emptyDatabase(t)
+	up(t, cfg, 1)
+	got := column(t, cfg, `SELECT DISTINCT t.relname || '.' || pg_get_indexdef(i.indexrelid, k, true)
+FROM pg_index AS i JOIN pg_class AS t ON t.oid = i.indrelid, generate_series(1, i.indnkeyatts) AS k
+WHERE t.relnamespace = 'badged'::regnamespace AND i.indcollation[k - 1] NOT IN (0, '"C"'::regcollation) ORDER BY 1`)
+	if diff := cmp.Diff([]string{"events_p00_offsets.consumer_group", "samples.process", "waiting_messages.shard"}, got); diff != "" {
+		t.Errorf("keys with the collation of the database (-want +got):\n%s", diff)
+	}
+}
+
 // Each partition of the log has rows for the projector and the notifier from the
 // start: their fences are updates, which would find nothing to move.
 func TestUpGivesReadersAPosition(t *testing.T) {

@@ -62,6 +62,8 @@ type Cluster struct {
 	id string
 	// partitions is with how many the log began.
 	partitions int
+	// encoding is that of the shards, "" for one database.
+	encoding string
 	// reloading is held while maps are merged, and complaint and claims used.
 	reloading sync.Mutex
 	complaint complaint
@@ -173,7 +175,7 @@ func (c *Cluster) openAll(ctx context.Context, patience time.Duration) error {
 		}
 		break
 	}
-	c.id, c.partitions = merged.cluster, merged.first
+	c.id, c.partitions, c.encoding = merged.cluster, merged.first, merged.encoding
 	if c.cfg.Guard != nil {
 		c.cfg.Guard.cluster.Store(&c.id)
 	}

@@ -62,6 +62,7 @@ const formingInterval = 200 * time.Millisecond
 // sessions are none of the pools', which may have a single connection.
 func lockForming(ctx context.Context, databases []Database) (unlock func(), err error) {
 	seen := map[string]string{} // names by database
+	encodings := make([]string, len(databases))
 	// In one order: of two calls, the one that gets the first database goes on.
 	ordered := slices.SortedFunc(slices.Values(databases), func(a, b Database) int { return cmp.Compare(a.Name, b.Name) })
 	for {
@@ -73,7 +74,7 @@ func lockForming(ctx context.Context, databases []Database) (unlock func(), err 
 			}
 		}
 		locked := true
-		for _, d := range ordered {
+		for i, d := range ordered {
 			session, err := pgx.ConnectConfig(ctx, d.Pool.Config().ConnConfig)
 			if err != nil {
 				release()
@@ -81,9 +82,13 @@ func lockForming(ctx context.Context, databases []Database) (unlock func(), err 
 			}
 			sessions = append(sessions, session)
 			var database string
-			if err := session.QueryRow(ctx, statements.Get("lock forming"), formingLock).Scan(&database, &locked); err != nil {
+			if err := session.QueryRow(ctx, statements.Get("lock forming"), formingLock).Scan(&database, &encodings[i], &locked); err != nil {
 				release()
 				return nil, fmt.Errorf("shard %s: keep others from making a cluster: %w", d.Name, err)
+			}
+			if err := sameEncoding(d.Name, encodings[i], "shard "+ordered[0].Name, encodings[0]); err != nil {
+				release()
+				return nil, err
 			}
 			if other, ok := seen[database]; ok {
 				release()

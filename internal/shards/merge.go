@@ -35,6 +35,8 @@ var (
 	ErrLost = errors.New("the shard has lost a partition")
 	// ErrPartitions: shards have different numbers of partitions.
 	ErrPartitions = errors.New("the numbers of partitions differ")
+	// ErrEncodings: shards store text in different encodings.
+	ErrEncodings = errors.New("the encodings of the databases differ")
 	// ErrAway: a shard cannot be reached.
 	ErrAway = errors.New("the shard is away")
 )
@@ -64,6 +66,8 @@ type view struct {
 	// err is why the database cannot be read; then the rest is empty.
 	err        error
 	partitions int
+	// encoding is that in which the database stores text.
+	encoding string
 	// cluster and member, the name of the shard, are empty if the database is not part of
 	// a cluster.
 	cluster, member string
@@ -79,6 +83,8 @@ type placement struct {
 	cluster string
 	// first is with how many partitions the log began.
 	first int
+	// encoding is that in which the databases store text.
+	encoding string
 	// places are by partition. One that was split is on no shard, and has a revision.
 	places []Place
 }
@@ -130,7 +136,7 @@ func merge(views []view, starting bool) (placement, error) {
 		}
 		return placement{}, errors.Join(errs...)
 	}
-	all := placement{cluster: views[first].cluster, first: views[first].partitions, places: make([]Place, views[first].partitions)}
+	all := placement{cluster: views[first].cluster, first: views[first].partitions, encoding: views[first].encoding, places: make([]Place, views[first].partitions)}
 	for _, v := range views {
 		switch {
 		case v.err != nil:
@@ -146,6 +152,9 @@ func merge(views []view, starting bool) (placement, error) {
 		case v.partitions != all.first:
 			refuse(ErrPartitions, "shard %s began with %d, and shard %s with %d", v.name, v.partitions, views[first].name, all.first)
 			continue
+		}
+		if err := sameEncoding(v.name, v.encoding, "shard "+views[first].name, all.encoding); err != nil {
+			errs = append(errs, err)
 		}
 		for p, place := range v.places {
 			if p < 0 || p >= eventlog.PartitionNumbers {
@@ -163,6 +172,16 @@ func merge(views []view, starting bool) (placement, error) {
 	}
 	all.check(views, starting, refuse)
 	return all, errors.Join(errs...)
+}
+
+// sameEncoding fails if a shard has another encoding than another, which is named as in a
+// sentence: text of one may be none for the other, and limits and sizes of text differ. How
+// databases sort text does not matter: all ids have the collation "C".
+func sameEncoding(name, encoding, other, others string) error {
+	if encoding == others {
+		return nil
+	}
+	return fmt.Errorf("%w: shard %s has %s, and %s %s: make the database of one of them again, with the encoding of the other", ErrEncodings, name, encoding, other, others)
 }
 
 // begun reports whether the map has any partition into which one was split.

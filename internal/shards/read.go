@@ -50,7 +50,7 @@ func read(ctx context.Context, q querier, name string) view {
 	v := view{name: name, began: time.Now(), places: map[int]Place{}}
 	var cluster, member *string
 	var formed *bool
-	err := q.QueryRow(ctx, statements.Get("read the identity")).Scan(&v.partitions, &cluster, &member, &formed)
+	err := q.QueryRow(ctx, statements.Get("read the identity")).Scan(&v.partitions, &v.encoding, &cluster, &member, &formed)
 	switch {
 	case undefined(err):
 		v.err = fmt.Errorf("%w (%w)", events.ErrNotMigrated, err)
@@ -280,7 +280,10 @@ func (c *Cluster) mistaken(v view) error {
 	case v.err != nil:
 		return v.err
 	}
-	return mistaken(v.cluster, v.member, c.id, v.name)
+	if err := mistaken(v.cluster, v.member, c.id, v.name); err != nil {
+		return err
+	}
+	return sameEncoding(v.name, v.encoding, "others", c.encoding)
 }
 
 // only reports whether all reasons of a merge that failed are among some.

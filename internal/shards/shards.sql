@@ -1,7 +1,7 @@
 -- What a shard says of itself and of the map.
 
 -- name: read the identity
-SELECT (SELECT partitions FROM badged.settings), s.cluster::text, s.name, s.formed_at IS NOT NULL
+SELECT (SELECT partitions FROM badged.settings), current_setting('server_encoding'), s.cluster::text, s.name, s.formed_at IS NOT NULL
 FROM (SELECT) AS one LEFT JOIN badged.shard AS s ON true
 
 -- name: read the map
@@ -17,8 +17,9 @@ SELECT s.name FROM badged.shard AS s
 SELECT s.cluster::text, s.name FROM badged.shard AS s
 
 -- name: lock forming
--- Also tells databases apart, other than by URLs, which have many forms.
-SELECT extract(epoch FROM pg_postmaster_start_time())::text || ' ' || d.oid::text, pg_try_advisory_lock($1)
+-- Also tells databases apart, other than by URLs, which have many forms, and how each stores
+-- text.
+SELECT extract(epoch FROM pg_postmaster_start_time())::text || ' ' || d.oid::text, current_setting('server_encoding'), pg_try_advisory_lock($1)
 FROM pg_database AS d WHERE d.datname = current_database()
 
 -- name: is it used
