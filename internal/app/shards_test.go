@@ -392,6 +392,35 @@ func TestAMovedPartitionIsFollowed(t *testing.T) {
 	}
 }
 
+// A server that does not know a shard answers 503 to messages to rooms, which may have members
+// there, and names the shard.
+func TestMessagesToRoomsNeedEveryShardOfTheMap(t *testing.T) {
+	urls := []string{newShard(t), newShard(t), newShard(t)}
+	s := run(t, open(t, shardSettings(t, urls[:2]...)))
+	room := func(id string) answer {
+		return s.tryPublish(t, event(id, "room.posted", `"conversation_id":"lobby","seq":1`))
+	}
+	_ = shardSettings(t, urls...)
+	if a := room("1"); a.status != http.StatusAccepted {
+		t.Errorf("while the shard that has joined has no partition: %d %s", a.status, a.body)
+	}
+	a := s.databases[0].serving
+	if _, err := a.Exec(t.Context(), `SELECT badged.release_partition(0, 'c', 2)`); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.cluster.Reload(t.Context()); !errors.Is(err, shards.ErrMissing) {
+		t.Fatal(err)
+	}
+	for what, answered := range map[string]answer{
+		"a message to a room": room("2"),
+		"a message to a user": s.tryPublish(t, event("3", "message.delivered", `"conversation_id":"c","seq":1,"user_ids":["`+onEach("u")[0]+`"]`)),
+	} {
+		if answered.status != http.StatusServiceUnavailable || !strings.Contains(answered.body, "shard c, which has partition 0, is not in the settings of this process") || !strings.Contains(answered.body, `"lacking":{"partitions":[0],"of":6`) {
+			t.Errorf("%s: %d %s", what, answered.status, answered.body)
+		}
+	}
+}
+
 func TestServingRefusesWhatIsNoCluster(t *testing.T) {
 	a, b := newShard(t), newShard(t)
 	cfg := settings("")

@@ -30,14 +30,14 @@ func lost(s *shards.Shard, of ...int) error {
 	return &AwayError{Shard: s.Name, Partitions: partitions, Err: shards.ErrLost, Lost: true}
 }
 
-// Lost returns an [*AwayError] for each shard that does not hold what it should: what is
-// done with all data leaves that out.
+// Lost returns an [*AwayError] for each shard that does not hold what it should, or that the
+// settings lack: what is done with all data leaves that out.
 func Lost(c *shards.Cluster) error {
 	var errs []error
 	for _, s := range c.Shards() {
 		errs = append(errs, lost(s))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.Unknown())...)
 }
 
 // Each does something with one shard after the other. It goes on after an error, which

@@ -37,6 +37,9 @@ func Lag(ctx context.Context, c *shards.Cluster, limit int) (admin.Lag, error) {
 			sum.Away = append(sum.Away, admin.AwayShard{Shard: s.Name, Partitions: gone.Partitions, Error: gone.Err.Error()})
 		}
 	}
+	for _, gone := range shards.AwayIn(c.Unknown()) {
+		sum.Away = append(sum.Away, admin.AwayShard{Shard: gone.Shard, Partitions: gone.Partitions, Error: gone.Err.Error()})
+	}
 	waiting, waitErr := c.Waiting(ctx)
 	for _, w := range waiting {
 		sum.Waiting = append(sum.Waiting, admin.Waiting{For: w.For, On: w.On, Messages: w.Messages, Seconds: w.Age.Seconds()})
@@ -80,7 +83,8 @@ func merged[T any](ctx context.Context, limit int, order func(a, b T) int, lists
 	return all, nil
 }
 
-// reachable returns the shards that are not away, and the errors of the others.
+// reachable returns the shards that are not away, and the errors of the others, also of those
+// that the settings lack.
 func reachable(c *shards.Cluster) (present []*shards.Shard, err error) {
 	var errs []error
 	for _, s := range c.Shards() {
@@ -90,7 +94,7 @@ func reachable(c *shards.Cluster) (present []*shards.Shard, err error) {
 			present = append(present, s)
 		}
 	}
-	return present, errors.Join(errs...)
+	return present, errors.Join(append(errs, c.Unknown())...)
 }
 
 // DeadLetters returns up to limit dead letters with an id above after, in order of id.

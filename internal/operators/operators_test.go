@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -145,6 +146,48 @@ func TestLagWithoutSomeShards(t *testing.T) {
 	}
 	if err := operators.Each(t.Context(), c, func(*shards.Shard) error { return nil }); !errors.Is(err, shards.ErrLost) || !errors.Is(err, shards.ErrAway) {
 		t.Errorf("each shard: %v", err)
+	}
+}
+
+// What is done with all data says that it lacks a shard that the process does not know. What
+// must be the same on all shards is not begun.
+func TestWithoutAShardThatAProcessDoesNotKnow(t *testing.T) {
+	urls := []string{pgtest.NewDB(t, schematest.Migrated(6)), pgtest.NewDB(t, schematest.Migrated(6)), pgtest.NewDB(t, schematest.Migrated(6))}
+	c := clusterOf(t, urls[:2]...)
+	all := clusterOf(t, urls...)
+	var epoch string
+	if err := all.Shards()[0].Pool.QueryRow(t.Context(), `SELECT badged.release_partition(0, 'c', 2)`).Scan(&epoch); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := all.Shards()[2].Pool.Exec(t.Context(), `SELECT badged.hold_partition(0, 2, $1)`, epoch); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Reload(t.Context()); !errors.Is(err, shards.ErrMissing) {
+		t.Fatal(err)
+	}
+	user := userOf(t, c, 3)
+	var each []*admin.Webhooks
+	for _, s := range c.Shards() {
+		each = append(each, admin.NewWebhooks(admin.WebhooksConfig{
+			Pool: s.Pool, Targets: outbound.NewTargets(s.Pool, s.Log), Box: new(seal.Box), Caller: consent{},
+		}))
+	}
+	for what, do := range map[string]func() error{
+		"erase":   func() error { _, err := operators.Erase(t.Context(), c, ops, user, nil); return err },
+		"export":  func() error { _, err := operators.Export(t.Context(), c, user, nil, io.Discard); return err },
+		"the lag": func() error { _, err := operators.Lag(t.Context(), c, 10); return err },
+		"a webhook": func() error {
+			_, _, err := operators.NewWebhooks(c, each).Put(t.Context(), ops, "crm", admin.WebhookSettings{URL: "https://crm.example/", Events: []string{outbound.DriftFound}})
+			return err
+		},
+	} {
+		if err := do(); err == nil || strings.Count(err.Error(), "shard c, which has partition 0, is not in the settings of this process") != 1 {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	lags, err := operators.New(operators.Config{Cluster: c, Runners: make([]*admin.Runner, 2)}).Lag(t.Context())
+	if err != nil || len(lags.Partitions) != 5 || len(lags.Away) != 1 || lags.Away[0].Shard != "c" {
+		t.Errorf("%+v, %v", lags, err)
 	}
 }
 

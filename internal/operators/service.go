@@ -57,7 +57,7 @@ const lagCount = 100_000
 // Lag returns how far each partition is behind, and which shards are away.
 func (s *Service) Lag(ctx context.Context) (admin.Lag, error) {
 	lags, err := Lag(ctx, s.cfg.Cluster, lagCount)
-	if len(lags.Away) > 0 && len(lags.Away) < len(s.cfg.Cluster.Shards()) && onlyAway(err) {
+	if len(lags.Away) > 0 && len(lags.Partitions) > 0 && onlyAway(err) {
 		err = nil
 	}
 	return lags, err

@@ -112,10 +112,12 @@ func (a *Appender) AppendElsewhere(ctx context.Context, here *Shard, evs []event
 	return r, err
 }
 
-// part are the events of a call for one shard.
+// part are the events of a call for one shard, or for all that are not configured.
 type part struct {
-	shard  *Shard
-	events []events.Event
+	// shard is nil for those that are not configured, and unknown says which these are.
+	shard   *Shard
+	unknown error
+	events  []events.Event
 	// expected are the partitions of the shard by the map with which the call was split.
 	expected *eventlog.Expected
 }
@@ -140,12 +142,13 @@ func (p *part) expecting(ctx context.Context) context.Context {
 // appending is a call of Append.
 type appending struct {
 	*Appender
-	// on is where what shards lack is to wait, nil for any other shard.
+	// on is where what shards lack is to wait, nil for any other shard, and first where it
+	// waited first, if it waits again.
 	on    *Shard
+	first wait
 	parts []part
 	// here is the part that the caller appends once all others are, if it names a shard.
 	here part
-	first wait
 	// has are, by the index of a shard, the partitions for which it has the messages to rooms.
 	has   map[int]*eventlog.Expected
 	token token
@@ -292,7 +295,7 @@ func (a *appending) once(ctx context.Context) (refused []part, err error) {
 // one appends a part. It does not wait for a shard that is away.
 func (a *appending) one(ctx context.Context, p part) (events.Receipt, error) {
 	if p.shard == nil {
-		return events.Receipt{}, fmt.Errorf("%w: the map gives the partition to a shard that is not configured", ErrAway)
+		return events.Receipt{}, p.unknown
 	}
 	if err := p.shard.Err(); err != nil {
 		return events.Receipt{}, err
@@ -351,7 +354,7 @@ func (c *Cluster) shardOfUser(st *state, userID string) *Shard {
 // only returns the shard of all users of events, nil if there are several, or rooms.
 func (c *Cluster) only(evs []events.Event) *Shard {
 	st := c.state.Load()
-	if len(c.shards) == 1 {
+	if len(c.shards) == 1 && st.unknown == nil {
 		return c.shards[0]
 	}
 	var only *Shard
@@ -372,11 +375,13 @@ func (c *Cluster) only(evs []events.Event) *Shard {
 }
 
 // split returns events by shard, each with the users of the shard. Messages to rooms go
-// to every shard, whose log knows whether the room has members there.
+// to every shard, whose log knows whether the room has members there, and so to those that
+// are not configured.
 func (c *Cluster) split(evs []events.Event) []part {
 	st := c.state.Load()
 	now := time.Now()
-	parts := make([]part, len(c.shards)+1) // the last for partitions of no shard
+	parts := make([]part, len(c.shards)+1) // the last for shards that are not configured
+	parts[len(c.shards)].unknown = st.unknown
 	for i, s := range c.shards {
 		parts[i].shard, parts[i].expected = s, st.expected[i]
 	}
@@ -390,6 +395,9 @@ func (c *Cluster) split(evs []events.Event) []part {
 		if len(e.Data.UserIDs) == 0 {
 			for j := range c.shards {
 				add(j, &e)
+			}
+			if st.unknown != nil {
+				add(len(c.shards), &e)
 			}
 			continue
 		}
@@ -425,7 +433,8 @@ func (c *Cluster) group(st *state, users []string, by [][]string) {
 }
 
 // lastOfRooms returns the last message of each room on any shard, as far as folded. A
-// room whose members are all on a shard that is away cannot be joined elsewhere.
+// room whose members are all on a shard that is away, or not configured, cannot be joined
+// elsewhere.
 func (c *Cluster) lastOfRooms(ctx context.Context, rooms []string) (map[string]int64, error) {
 	found := make([]map[string]int64, len(c.shards))
 	errs := make([]error, len(c.shards))
@@ -446,7 +455,7 @@ func (c *Cluster) lastOfRooms(ctx context.Context, rooms []string) (map[string]i
 		}
 	}
 	// Every shard with members has all messages, so one of them suffices.
-	if err := errors.Join(errs...); err != nil && len(last) < len(rooms) {
+	if err := errors.Join(append(errs, c.Unknown())...); err != nil && len(last) < len(rooms) {
 		return nil, fmt.Errorf("read the last messages of rooms: %w", err)
 	}
 	return last, nil

@@ -21,12 +21,17 @@ type AwayError struct {
 	Lost bool
 	// Bare is set if the shard can be reached, and lacks tables of badged.
 	Bare bool
+	// Unknown is set if the map names the shard, and the settings of the process do not.
+	Unknown bool
 }
 
 // Error implements error.
 func (e *AwayError) Error() string {
 	if e.Lost {
 		return e.Which() + ": the database was restored from before it got them; restore it to a later time"
+	}
+	if e.Unknown {
+		return fmt.Sprintf("%s: add --shard %s=URL", e.Which(), e.Shard)
 	}
 	return fmt.Sprintf("%s: %v", e.Which(), e.Err)
 }
@@ -38,6 +43,9 @@ func (e *AwayError) Which() string {
 	}
 	if e.Bare {
 		return fmt.Sprintf("shard %s, which has %s, lacks tables of badged", e.Shard, list(e.Partitions))
+	}
+	if e.Unknown {
+		return fmt.Sprintf("shard %s, which has %s, is not in the settings of this process", e.Shard, list(e.Partitions))
 	}
 	return fmt.Sprintf("shard %s, which has %s, is away", e.Shard, list(e.Partitions))
 }
@@ -144,12 +152,20 @@ func (c *Cluster) Lacking(err error) *Shortfall {
 	return s
 }
 
-// AwayShards returns the names of the shards that cannot be reached, in their order.
+// Unknown returns an [*AwayError] for each shard that the map names and the settings do not,
+// as when it has joined since the process was started; nil if there is none.
+func (c *Cluster) Unknown() error { return c.state.Load().unknown }
+
+// AwayShards returns the names of the shards that cannot be reached, in their order, and then
+// of those that are not in the settings.
 func (c *Cluster) AwayShards() (names []string) {
 	for _, s := range c.shards {
 		if s.Err() != nil {
 			names = append(names, s.Name)
 		}
+	}
+	for _, away := range AwayIn(c.Unknown()) {
+		names = append(names, away.Shard)
 	}
 	return names
 }

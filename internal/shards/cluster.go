@@ -252,11 +252,13 @@ func (c *Cluster) ShardOf(partition int) *Shard {
 // Place returns the index of the shard of a user among Shards. It fails with an error that
 // wraps [ErrAway] if the shard cannot be reached.
 func (c *Cluster) Place(userID string) (int, error) {
-	s := c.ShardOf(c.PartitionOf(userID))
-	if s == nil {
-		return 0, fmt.Errorf("%w: the map gives the partition of the user to a shard that is not configured", ErrAway)
+	st := c.state.Load()
+	partition := st.layout.PartitionOf(userID)
+	i := st.owner(partition)
+	if i < 0 {
+		return 0, st.lacks(partition)
 	}
-	return s.index, s.Err()
+	return i, c.shards[i].Err()
 }
 
 // Map returns the place of each partition, by its number. The caller must not change it.

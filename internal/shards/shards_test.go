@@ -425,6 +425,55 @@ func TestAShardThatAProcessDoesNotKnow(t *testing.T) {
 	}
 }
 
+// A process that does not know a shard accepts no messages to rooms, which may have members
+// there, no joins of rooms that only that shard may know, and nothing for its users. Errors
+// name the shard.
+func TestEventsForAShardThatAProcessDoesNotKnow(t *testing.T) {
+	for name, known := range map[string]int{"one of two": 1, "two of three": 2} {
+		t.Run(name, func(t *testing.T) {
+			all := databases(t, "a", "b", "c")[:known+1]
+			unknown := all[known]
+			form(t, all[:known])
+			c := open(t, all[:known])
+			form(t, all)
+			move(t, all[0], unknown, 0, 2)
+			if err := c.Reload(t.Context()); !errors.Is(err, shards.ErrMissing) {
+				t.Fatal(err)
+			}
+			appender := shards.NewAppender(c, func(s *shards.Shard) events.Append { return s.Log.Append })
+			post := events.Event{ID: "post", Source: "test", Type: events.RoomPosted, Data: events.Data{ConversationID: "lobby", Seq: 1}}
+			join := events.Event{ID: "join", Source: "test", Type: events.RoomJoined, Data: events.Data{ConversationID: "lobby", UserIDs: []string{userOf(t, 1)}}}
+			for what, e := range map[string]events.Event{"a message to a room": post, "a message to a user of the shard": delivered("m", userOf(t, 0))} {
+				_, err := appender.Append(t.Context(), e)
+				var away *shards.AwayError
+				if !errors.As(err, &away) || err.Error() != "shard "+unknown.Name+", which has partition 0, is not in the settings of this process: add --shard "+unknown.Name+"=URL" {
+					t.Errorf("%s: %v", what, err)
+				} else if lacking(c.Lacking(err)) != "0" {
+					t.Errorf("%s: the partitions %s lack events", what, lacking(c.Lacking(err)))
+				}
+				if lack, err := appender.AppendSome(t.Context(), nil, e); err != nil || lacking(lack) != "0" {
+					t.Errorf("%s: the partitions %s lack events: %v", what, lacking(lack), err)
+				}
+			}
+			if _, err := appender.Append(t.Context(), join); !errors.Is(err, shards.ErrAway) {
+				t.Errorf("a join: %v", err)
+			}
+			if _, err := appender.Append(t.Context(), delivered("m", userOf(t, 1))); err != nil {
+				t.Errorf("a message to a user of another shard: %v", err)
+			}
+			if _, err := c.Place(userOf(t, 0)); !errors.Is(err, shards.ErrMissing) {
+				t.Errorf("the shard of its user: %v", err)
+			}
+			if !slices.Equal(c.AwayShards(), []string{unknown.Name}) {
+				t.Errorf("away are %v", c.AwayShards())
+			}
+			if n := read(t.Context(), t, all[0], `SELECT count(*)::text FROM badged.waiting_messages`); n != "0" {
+				t.Errorf("%s calls wait for the shard", n)
+			}
+		})
+	}
+}
+
 // The map of a shard that was restored from before a split shows it by what the others have.
 func TestAShardFromBeforeASplitIsRefused(t *testing.T) {
 	all := databases(t, "a", "b")

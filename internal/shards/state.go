@@ -2,7 +2,7 @@ package shards
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"slices"
 	"time"
 
@@ -19,6 +19,8 @@ type state struct {
 	// expected are, by the index of a shard, the partitions that the map gives to it; nil for
 	// one database by itself.
 	expected []*eventlog.Expected
+	// unknown is an [*AwayError] for each shard that is not configured, nil if there is none.
+	unknown error
 	// away are the living partitions that no reachable shard holds.
 	away []int
 	// lost has since when those are lost whose shard can be reached.
@@ -98,6 +100,7 @@ func (c *Cluster) publish(m placement, problem error) {
 			}
 		}
 	}
+	next.unknown = next.unconfigured()
 	if before != nil && slices.Equal(before.places, m.places) {
 		next.expected = before.expected
 	} else {
@@ -172,7 +175,7 @@ func (s *Shard) reachable(ctx context.Context, do func(ctx context.Context) erro
 func (c *Cluster) holder(st *state, partition int) error {
 	owner := st.owner(partition)
 	if owner < 0 {
-		return fmt.Errorf("%w: the map gives partition %d to a shard that is not configured", ErrAway, partition)
+		return st.lacks(partition)
 	}
 	s := c.shards[owner]
 	if err := s.Err(); err != nil {
@@ -182,6 +185,25 @@ func (c *Cluster) holder(st *state, partition int) error {
 		return s.lost()
 	}
 	return nil
+}
+
+// lacks returns the error for a partition of a shard that is not configured.
+func (st *state) lacks(partition int) error {
+	name := st.place(partition).Shard
+	return &AwayError{Shard: name, Partitions: st.of(name), Err: ErrMissing, Unknown: true}
+}
+
+// unconfigured returns why shards of the map cannot be asked, nil if all are configured.
+func (st *state) unconfigured() error {
+	var errs []error
+	told := map[string]bool{}
+	for p, owner := range st.owners {
+		if name := st.places[p].Shard; owner < 0 && name != "" && !told[name] {
+			told[name] = true
+			errs = append(errs, st.lacks(p))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // lost returns an [*AwayError] if the shard can be reached, and does not hold partitions

@@ -4,6 +4,7 @@ const (
 	waitingFile   = "internal/shards/waiting.go"
 	someFile      = "internal/shards/some.go"
 	lackFile      = "internal/shards/away.go"
+	relayFile     = "internal/relay/relay.go"
 	carryFile     = "internal/relay/carry.go"
 	catchUpFile   = "internal/relay/waiting.go"
 	dividedFile   = "internal/traffic/divided.go"
@@ -18,12 +19,18 @@ var (
 	roomsWait     = check{"./internal/shards", "^TestRoomMessagesWaitForAShard$", false}
 	waitUntil     = check{"./internal/shards", "^TestRoomMessagesWaitUntilTheyAreStored$", false}
 	waitThere     = check{"./internal/shards", "^TestWhatWaitsOnStaysOnItsShard$", false}
+	waitAgain     = check{"./internal/shards", "^TestPositionsKnowWhatWaitsAgain$", false}
+	unknownShard  = check{"./internal/shards", "^TestEventsForAShardThatAProcessDoesNotKnow$", false}
+	eraseUnknown  = check{"./internal/operators", "^TestWithoutAShardThatAProcessDoesNotKnow$", false}
+	otherEncoding = check{"./internal/shards", "^TestShardsHaveOneEncoding$", false}
 	appendedSome  = check{"./internal/shards", "^TestAppendSome$", false}
 	lostDatabase  = check{"./internal/relay", "^(TestLostDatabase|TestRefusalWhileADatabaseIsAway)$", false}
 	joinsFirst    = check{"./internal/shards", "^(TestMembersOfARepeatedCallCountItsMessages|TestMembersOnALateShardCountTheMessagesOfTheCall)$", false}
 	ingestedJoins = check{"./internal/ingest", "^TestMembersOfABatchThatIsReadAgainCountItsMessages$", false}
 	ingestedAgain = check{"./internal/ingest", "^TestPartitionsOfASplitDoNotRepeat$", false}
 	relayedJoins  = check{"./internal/relay", "^TestMessagesToARoomWaitForItsJoins$", false}
+	outboxAway    = check{"./internal/relay", "^TestRelayWaitsForTheDatabaseOfTheOutbox$", false}
+	noOutbox      = check{"./internal/relay", "^TestRelayEndsWithoutAnOutbox$", false}
 	lackingAnswer = check{"./internal/traffic", "^TestDivided", false}
 	lostShard     = check{"./internal/app", "^TestALostShardStopsItsUsersOnly$", false}
 	grantedAgain  = check{"./migrations", "^TestUpGrantsWhatAKilledOneHadNot$", false}
@@ -40,8 +47,17 @@ var lostMutants = []mutant{
 	{"what waited follows no partition that has moved", []edit{{waitingFile, "target != nil && moves == st.moves()", "target != nil"}}, roomsWait},
 	{"what was delivered waits on", []edit{{waitingFile, `tx.Exec(ctx, statements.Get("delete waiting messages"), ids)`, `tx.Exec(ctx, statements.Get("delete waiting messages"), ids[:0])`}}, roomsWait},
 	{"what a shard refuses is not delivered again", []edit{{waitingFile, "			case err != nil:\n				return err\n			}\n		}\n", "			case false:\n				return err\n			}\n		}\n"}}, waitUntil},
-	{"what one of all shards refuses is not delivered again", []edit{{waitingFile, "a.appendKeepingOn(ctx, keeper, everywhere); err != nil {", "a.appendKeepingOn(ctx, keeper, everywhere); false {"}}, waitUntil},
+	{"what one of all shards refuses is not delivered again", []edit{{waitingFile, "first: k.first}, k.events); err != nil {", "first: k.first}, k.events); false {"}}, waitUntil},
 	{"what waits on goes to another shard", []edit{{waitingFile, "(a.on == nil || a.on == s)", "true"}}, waitThere},
+	{"an older position takes what waits again for delivered", []edit{{waitingFile, "on: keeper, first: k.first}", "on: keeper}"}}, waitAgain},
+	{"what waits again for a lost shard holds up users of others", []edit{{"internal/shards/shards.sql", " AND (shard = $3 OR moves <> $4)", " AND ($3 <> '' OR $4 > 0)"}}, waitAgain},
+	{"messages to rooms pass shards that a process does not know", []edit{{appendingFile, "			if st.unknown != nil {", "			if false {"}}, unknownShard},
+	{"a process that knows one shard takes it for all", []edit{{appendingFile, "len(c.shards) == 1 && st.unknown == nil", "len(c.shards) == 1"}}, unknownShard},
+	{"rooms are joined without shards that a process does not know", []edit{{appendingFile, "append(errs, c.Unknown())", "append(errs, nil)"}}, unknownShard},
+	{"an erasure forgets shards that a process does not know", []edit{{"internal/operators/each.go", "append(errs, c.Unknown())", "append(errs, nil)"}}, eraseUnknown},
+	{"databases with other encodings become shards", []edit{{"internal/shards/form.go", "sameEncoding(d.Name, encodings[i], \"shard \"+ordered[0].Name, encodings[0]); err != nil {", "error(nil); err != nil {"}}, otherEncoding},
+	{"shards with other encodings are opened", []edit{{"internal/shards/merge.go", "sameEncoding(v.name, v.encoding, \"shard \"+views[first].name, all.encoding); err != nil {", "error(nil); err != nil {"}}, otherEncoding},
+	{"a running server uses a shard whose encoding has changed", []edit{{"internal/shards/read.go", "return sameEncoding(v.name, v.encoding, \"others\", c.encoding)", "return nil"}}, otherEncoding},
 	{"a relay stops for all if a shard is away", []edit{{someFile, "			c.lacks(p.shard, errs[i])\n", "			err = errors.Join(err, errs[i])\n"}}, appendedSome},
 	{"a relay overtakes what a shard lacks", []edit{{someFile, "		if skips {\n			c.lacks(p.shard, nil)\n		}\n		return skips", "		return skips && false"}}, appendedSome},
 	{"a relay forgets what a shard lacks", []edit{{carryFile, "split(free, c.waits)", "split(free, func(*row) bool { return false })"}}, lostDatabase},
@@ -54,6 +70,9 @@ var lostMutants = []mutant{
 	{"a relay carries messages to one shard behind joins that wait for another", []edit{{catchUpFile, "c.stillHeld.add(waits)", "c.stillHeld.add(waits[:0])"}}, relayedJoins},
 	{"a relay gives messages that waited to late shards alone", []edit{{catchUpFile, "{held, c.behind}}", "{held[:0], c.behind}}"}}, relayedJoins},
 	{"a relay never catches up", []edit{{catchUpFile, "	if !slices.Contains(back, true) {\n		return false\n	}\n	c.catching", "	if true {\n		return false\n	}\n	c.catching"}}, lostDatabase},
+	{"a relay ends if the database of the outbox is away", []edit{{relayFile, "		case Away(err):", "		case false:"}}, outboxAway},
+	{"a relay is healthy while the database of the outbox is away", []edit{{relayFile, " && !r.opening.Load() {", " {"}}, outboxAway},
+	{"a relay waits for an outbox that was never made", []edit{{relayFile, "		case Away(err):", "		case true:"}}, noOutbox},
 	{"an answer of 503 stops a relay for all", []edit{{dividedFile, "	if refused.Lacking == nil {", "	if true {"}}, lackingAnswer},
 	{"a relay repeats for users that have their events", []edit{{dividedFile, "			if !without[t.PartitionOf(u)] {", "			if true {"}}, lackingAnswer},
 	{"an answer of 503 does not say who lacks events", []edit{{lackFile, "			s.Partitions[eventlog.Ancestor(p, c.partitions)] = true", "			_ = eventlog.Ancestor(p, c.partitions)"}}, lostShard},
