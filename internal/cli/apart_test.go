@@ -63,7 +63,9 @@ func TestNoCommandWorksOnAWrongDatabase(t *testing.T) {
 	}
 	before := counted()
 	known := shardCommands(t)
-	for _, wrong := range []struct {
+	// Each way in which commands look at databases.
+	ways := []string{"lag", "audit verify", "repair-log", "migrate up", "migrate status", "migrate grant", "config check", "serve", "serve --migrate"}
+	for i, wrong := range []struct {
 		what  string
 		flags []string
 		want  string
@@ -73,6 +75,9 @@ func TestNoCommandWorksOnAWrongDatabase(t *testing.T) {
 		{"an empty database", []string{flags[0], "--shard=b=" + empty, flags[2]}, "the database is empty or not part of the cluster: shard b has no part of the cluster, but the map gives it the partitions 1: check its URL"},
 	} {
 		for name, args := range known {
+			if i > 0 && !slices.Contains(ways, name) {
+				continue
+			}
 			t.Run(wrong.what+"/"+name, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // servers would serve
 				defer cancel()
