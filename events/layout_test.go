@@ -87,3 +87,16 @@ func TestPartitionsAreSplitUpToALimit(t *testing.T) {
 		t.Error("600 partitions can be split into 1,200")
 	}
 }
+
+// A partition with a living descendant has ended, also for a shard that has not heard of the
+// split.
+func TestAPartitionWithADescendantHasEnded(t *testing.T) {
+	t.Parallel()
+	layout := events.NewLayout(2, []int{0, 1, 8}) // 0 was split into 2 and 4, and 4 into 8 and 12
+	if got := layout.Living(); !slices.Equal(got, []int{1, 8}) {
+		t.Errorf("living are %v, want 1 and 8", got)
+	}
+	if split := layout.Split(0); split != "partition 0 was split into 2 and 4" {
+		t.Errorf("of partition 0 it says %q", split)
+	}
+}

@@ -1,17 +1,19 @@
 package main
 
 const (
-	waitingFile   = "internal/shards/waiting.go"
-	someFile      = "internal/shards/some.go"
-	lackFile      = "internal/shards/away.go"
-	relayFile     = "internal/relay/relay.go"
-	carryFile     = "internal/relay/carry.go"
-	catchUpFile   = "internal/relay/waiting.go"
-	dividedFile   = "internal/traffic/divided.go"
-	stagesFile    = "internal/shards/stages.go"
-	grantFile     = "migrations/roles.go"
-	eraseAllFile  = "internal/operators/users.go"
-	waitEraseFile = "projector/erasure/waiting.go"
+	waitingFile    = "internal/shards/waiting.go"
+	someFile       = "internal/shards/some.go"
+	lackFile       = "internal/shards/away.go"
+	relayFile      = "internal/relay/relay.go"
+	carryFile      = "internal/relay/carry.go"
+	catchUpFile    = "internal/relay/waiting.go"
+	dividedFile    = "internal/traffic/divided.go"
+	stagesFile     = "internal/shards/stages.go"
+	grantFile      = "migrations/roles.go"
+	eraseAllFile   = "internal/operators/users.go"
+	shardStateFile = "internal/shards/state.go"
+	queryFile      = "internal/httpapi/badges.go"
+	waitEraseFile  = "projector/erasure/waiting.go"
 )
 
 // The checks of what goes on while a shard is away, and after it is back.
@@ -34,6 +36,10 @@ var (
 	lackingAnswer = check{"./internal/traffic", "^TestDivided", false}
 	lostShard     = check{"./internal/app", "^TestALostShardStopsItsUsersOnly$", false}
 	grantedAgain  = check{"./migrations", "^TestUpGrantsWhatAKilledOneHadNot$", false}
+	readsEnd      = check{"./internal/shards", "^TestReadsEndOnceTheirShardIsAway$", false}
+	unreadOrder   = check{"./internal/shards", "^TestUnreadUsersAreInTheirOrder$", false}
+	readsLost     = check{"./internal/shards", "^TestReadsOfALostPartition$", false}
+	queriesAway   = check{"./internal/httpapi", "^TestBadgesWhileAShardIsAway$", false}
 	erasedWaiting = check{"./internal/operators", "^TestEraseWhileMessagesWait$", false}
 	erasedOnWay   = check{"./internal/operators", "^TestEraseWhileMessagesAreDelivered$", false}
 )
@@ -76,6 +82,16 @@ var lostMutants = []mutant{
 	{"an answer of 503 stops a relay for all", []edit{{dividedFile, "	if refused.Lacking == nil {", "	if true {"}}, lackingAnswer},
 	{"a relay repeats for users that have their events", []edit{{dividedFile, "			if !without[t.PartitionOf(u)] {", "			if true {"}}, lackingAnswer},
 	{"an answer of 503 does not say who lacks events", []edit{{lackFile, "			s.Partitions[eventlog.Ancestor(p, c.partitions)] = true", "			_ = eventlog.Ancestor(p, c.partitions)"}}, lostShard},
+	{"a read of a shard that goes away has no end", []edit{{shardStateFile, "	defer context.AfterFunc(st.present, cancel)() ", "	_ = st.present "}}, readsEnd},
+	{"a read that ends with its shard does not say so", []edit{{shardStateFile, "		return context.Cause(st.present) ", "		return err "}}, readsEnd},
+	{"a read whose caller has left blames the shard", []edit{{shardStateFile, "inner.Err() != nil && ctx.Err() == nil", "inner.Err() != nil"}}, readsEnd},
+	{"a shard that is back is away for reads", []edit{{shardStateFile, "now.held, now.present, now.leave = was.held, nil, nil", "now.held = was.held"}}, readsEnd},
+	{"users that were not read are in the order of shards", []edit{{"internal/shards/unread.go", "	slices.Sort(places)\n", ""}}, unreadOrder},
+	{"a lost partition is waited for by each read", []edit{{shardStateFile, "!since.IsZero() && time.Since(since) > moveWait", "since.IsZero() && time.Since(since) < 0"}}, readsLost},
+	{"a query fails as a whole while a shard is away", []edit{{queryFile, "		if err != nil && !ok {", "		if err != nil && (!ok || true) {"}}, queriesAway},
+	{"a badge that could not be read is 0", []edit{{queryFile, "return !read[b.UserID] })", "return false })"}}, queriesAway},
+	{"a query does not name whom it lacks", []edit{{"internal/httpapi/problem.go", ", UserIDs: unread.UserIDs}", "}"}}, queriesAway},
+	{"a fault of the server is one of a shard", []edit{{"internal/httpapi/problem.go", "ok && p.Status == http.StatusServiceUnavailable", "ok"}}, queriesAway},
 	{"a repeated migrate up grants nothing", []edit{{grantFile, "for _, r := range roles {", "for _, r := range roles[:0] {"}}, grantedAgain},
 	{"each migrate up grants again", []edit{{grantFile, "IS DISTINCT FROM $1 AND", "IS DISTINCT FROM $1 || 'x' AND"}}, grantedAgain},
 	{"messages that wait name an erased user", []edit{

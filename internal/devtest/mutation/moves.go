@@ -4,6 +4,7 @@ const (
 	expectedFile  = "internal/eventlog/expected.go"
 	directoryFile = "migrations/00040_rooms_of_moves.sql"
 	appendingFile = "internal/shards/appending.go"
+	prepareFile   = "projector/moving/prepare.go"
 )
 
 // The checks of messages to rooms during moves.
@@ -13,6 +14,15 @@ var (
 	noneHolds     = check{"./internal/shards", "^TestRoomsBetweenTheCommitsOfAMove$", false}
 	lastExpects   = check{"./internal/shards", "^TestLastAppendExpectsWhatTheOthersDid$", false}
 	groupsExpects = check{"./internal/grouping", "^TestGroupsExpectWhatTheirCallsDo$", false}
+	ingestSpans   = check{"./internal/ingest", "^TestABatchThatSpansASwitch$", false}
+	moveBegins    = check{"./projector/moving", "^TestReadersOfTheTargetWhenAMoveBegins$", false}
+)
+
+// The checks of shards that were restored to an earlier time.
+var (
+	putBackSource = check{"./projector/moving", "^TestPutBackDuringAMove$/^a_from_released_to_catch_up$", false}
+	putBackTarget = check{"./projector/moving", "^TestPutBackToAnEarlierAttempt$", false}
+	givenUp       = check{"./internal/shards", "^TestAShardGivesUpNothingElse$", false}
 )
 
 // moveMutants let messages to rooms get lost, or wait, while a partition moves.
@@ -25,4 +35,13 @@ var moveMutants = []mutant{
 	{"the target of a move takes messages before it has the partition", []edit{{expectedFile, "OR EXISTS (SELECT FROM badged.room_partitions", "OR false AND EXISTS (SELECT FROM badged.room_partitions"}}, noneHolds},
 	{"an append beside the others expects nothing", []edit{{appendingFile, "last(call.here.expecting(ctx), ", "last(ctx, "}}, lastExpects},
 	{"calls that share a transaction expect what one of them does", []edit{{groupFile, "expected = expected.And(one.expected)", "expected = one.expected"}}, groupsExpects},
+	{"a batch that spans a switch is not in what has moved", []edit{{"internal/ingest/places.go", "p.allHave(eventlog.ExpectedBy(ctx).Partitions(), position)", "p.allHave(nil, position)"}}, ingestSpans},
+	{"a batch that spans a switch is in neither shard", []edit{{appendingFile, "last(call.here.expecting(ctx), ", "last(ctx, "}}, ingestSpans},
+	{"a reader disturbs the beginning of a move", []edit{
+		{prepareFile, "		_, err := tx.Exec(ctx, statements.Get(\"settle the ranges\"), m.p)\n		return err\n	})\n", "		return nil\n	})\n	if err == nil {\n		_, err = to.conn.Exec(ctx, statements.Get(\"settle the ranges\"), m.p)\n	}\n"},
+	}, moveBegins},
+	{"a move goes on although a shard was restored to an earlier round", []edit{{prepareFile, "from.round == to.round && ", ""}}, putBackSource},
+	{"a move is completed although the target was restored to an earlier attempt", []edit{{"projector/moving/complete.go", "s.move.id == released.id && s.move.round == released.round", "s.move.id == released.id"}}, putBackTarget},
+	{"a partition that was split elsewhere has users", []edit{{layoutFile, "	l.living.RemoveAll(&ended)\n", ""}}, layouts},
+	{"a shard gives a partition up for one with an older map", []edit{{"migrations/00049_stale_partitions.sql", "revision <= (SELECT m.revision", "revision < 0 * (SELECT m.revision"}}, givenUp},
 }

@@ -12,7 +12,7 @@ const (
 
 // The checks of splits.
 var (
-	layouts     = check{"./events", "^TestLayouts$", false}
+	layouts     = check{"./events", "^(TestLayouts|TestAPartitionWithADescendantHasEnded)$", false}
 	splitRooms  = check{"./projector/splitting", "^(TestMessagesToRoomsDuringASplit|TestLogsFollowASplit)$", false}
 	splitSizes  = check{"./projector/splitting", "^TestTheSwitchCopiesWhatHasChanged$", false}
 	splitShares = check{"./projector/splitting", "^TestSplitSharesWhatIsBesideTheBadges$", false}
