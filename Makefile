@@ -182,6 +182,7 @@ nightly: needs ## run the long tests: a million histories, restores, churn, muta
 	go test -count=1 -timeout 3h -v -run '^TestTailOverKills$$' ./tests -tail-kills=20
 	$(MAKE) test-brokers KILLS=20
 	$(MAKE) test-failover
+	$(MAKE) test-chaos CHAOS=10m
 	$(MAKE) mutate
 
 .PHONY: test-chaos

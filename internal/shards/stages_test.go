@@ -60,7 +60,7 @@ func TestMembersOnALateShardCountTheMessagesOfTheCall(t *testing.T) {
 		return func(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
 			if s.Name == "a" {
 				if <-has {
-					h.b.AwaitFolded(t)
+					h.b.AwaitFolded(t) //nolint:contextcheck // it uses that of the test
 				}
 				return s.Log.Append(ctx, evs...)
 			}

@@ -89,7 +89,7 @@ func TestRivalMovers(t *testing.T) {
 		seed = rand.Uint64()
 	}
 	t.Logf("-rival-seed=%d", seed)
-	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // it need not be secret
+	random := rand.New(rand.NewPCG(seed, 0))
 	a, b, _ := newServers(t)
 	running(t, a, b)
 	l := newLoad(a, b, 0, 20)
@@ -143,7 +143,7 @@ func TestRivalMovers(t *testing.T) {
 		}
 	}
 	stop()
-	l.holder.Store(int32(slices.Index(names, holders(t, cfg.Shards)))) //nolint:gosec // 0 or 1
+	l.holder.Store(int32(slices.Index(names, holders(t, cfg.Shards))))
 	l.check(t, 0)
 }
 
