@@ -44,14 +44,14 @@ func (s *Server) BaseBackup(t testing.TB) (putBack func()) {
 				t.Fatal(err)
 			}
 		}
-		if out, err := exec.CommandContext(t.Context(), "cp", "-a", kept+"/.", data).CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(t.Context(), "cp", "-a", kept+"/.", data).CombinedOutput(); err != nil { //nolint:gosec // directories of the test
 			t.Fatalf("cp: %v\n%s", err, out)
 		}
 		if err := filepath.WalkDir(data, func(path string, _ fs.DirEntry, err error) error {
 			if err != nil {
 				return err
 			}
-			return os.Lchown(path, int(owner.Uid), int(owner.Gid))
+			return os.Lchown(path, int(owner.Uid), int(owner.Gid)) //nolint:gosec // only the test changes it
 		}); err != nil {
 			t.Fatal(err)
 		}
