@@ -107,15 +107,6 @@ func (s *server) query(t *testing.T, users []string, position string) answer {
 	return send(t, r)
 }
 
-// tryPublish publishes NDJSON and returns the answer.
-func (s *server) tryPublish(t *testing.T, ndjson string) answer {
-	t.Helper()
-	r := newRequest(t, http.MethodPost, s.url+"/v1/events", ndjson)
-	r.Header.Set("Authorization", "Bearer "+publisherKey)
-	r.Header.Set("Content-Type", "application/x-ndjson")
-	return send(t, r)
-}
-
 func wantTotals(t *testing.T, got map[string]int64, users []string, want int64) {
 	t.Helper()
 	all := map[string]int64{}
