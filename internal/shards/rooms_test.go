@@ -126,7 +126,7 @@ func (h *hall) publish(t *testing.T, rooms ...string) (stop func()) {
 					_, err := h.appender.Append(run, e)
 					if err == nil {
 						break
-					} else if !errors.Is(err, events.ErrNotHeld) || t.Failed() { // else as a publisher that gets 503
+					} else if !errors.Is(err, events.ErrNotHeld) && !errors.Is(err, shards.ErrAway) || t.Failed() { // else as a publisher that gets 503
 						return err
 					}
 				}
@@ -391,7 +391,7 @@ CREATE TRIGGER refuse_hold BEFORE INSERT ON badged.partitions FOR EACH ROW EXECU
 	go func() {
 		for {
 			_, err := waiting.Append(t.Context(), e)
-			if !errors.Is(err, events.ErrNotHeld) { // else the publisher gets 503
+			if !errors.Is(err, events.ErrNotHeld) && !errors.Is(err, shards.ErrAway) { // else the publisher gets 503
 				done <- err
 				return
 			}
