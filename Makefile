@@ -103,7 +103,7 @@ endif
 
 test-racing:
 ifneq ($(RACING),)
-	$(GOTEST) -race -p $(PACKAGES) $(TESTFLAGS) $(RACING)
+	$(GOTEST) -race -p $(shell expr $(PACKAGES) / 2) $(TESTFLAGS) $(RACING)
 endif
 
 test-plain:
