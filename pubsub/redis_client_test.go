@@ -1,6 +1,7 @@
 package pubsub
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -169,7 +170,10 @@ func TestRedisTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer strict.Close()
-	err = strict.Wake(t.Context(), []int{1})
+	err = context.DeadlineExceeded
+	for errors.Is(err, context.DeadlineExceeded) { // on a busy machine
+		err = strict.Wake(t.Context(), []int{1})
+	}
 	var unknown x509.UnknownAuthorityError
 	if !errors.As(err, &unknown) {
 		t.Errorf("with an untrusted certificate: %v", err)

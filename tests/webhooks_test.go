@@ -364,11 +364,15 @@ func TestReceivingExamples(t *testing.T) {
 		}
 		publish(t, p, delivered("lunch", i+1, `"ada"`))
 		lines := bufio.NewScanner(out)
-		if !lines.Scan() {
-			t.Fatalf("%s printed nothing: %v", example.language, lines.Err())
-		}
-		if said := printed.FindStringSubmatch(lines.Text()); said == nil || said[1] != fmt.Sprint(i+1) {
-			t.Errorf("%s printed %q", example.language, lines.Text())
+		for said := ""; said != fmt.Sprint(i+1); { // calls that the program before did not answer come again
+			if !lines.Scan() {
+				t.Fatalf("%s printed nothing: %v", example.language, lines.Err())
+			}
+			found := printed.FindStringSubmatch(lines.Text())
+			if found == nil {
+				t.Fatalf("%s printed %q", example.language, lines.Text())
+			}
+			said = found[1]
 		}
 		_ = cmd.Cancel()
 		_ = cmd.Wait() // it was killed

@@ -82,7 +82,7 @@ c 1 read by r`
 	if c := page.Conversations; len(c) != 1 || c[0].ConversationID != "c" || c[0].LastRead == nil || page.Total != 1 {
 		t.Errorf("the conversation without unread messages is %+v, of a total of %d", c, page.Total)
 	}
-	if e := explain(t, d, ann, Question{At: e.History.Steps[0].AppendedAt, History: true, Delivered: 1}); e.History.Steps[len(e.History.Steps)-1].Total != e.Total {
+	if e := explain(t, d, ann, Question{At: e.History.Steps[0].FoldedAt, History: true, Delivered: 1}); e.History.Steps[len(e.History.Steps)-1].Total != e.Total {
 		t.Errorf("in the past the history is %+v, of a total of %d", e.History, e.Total)
 	}
 }
