@@ -313,7 +313,7 @@ func begin(t testing.TB, pool *pgxpool.Pool) pgx.Tx {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // does nothing after Commit
-	for _, statement := range []string{`SET LOCAL idle_in_transaction_session_timeout = 0`, `SELECT pg_current_xact_id()`} {
+	for _, statement := range []string{patientSQL, `SELECT pg_current_xact_id()`} {
 		if _, err := tx.Exec(t.Context(), statement); err != nil {
 			t.Fatal(err)
 		}

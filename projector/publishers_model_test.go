@@ -37,10 +37,16 @@ type publication struct {
 	events        []events.Event
 }
 
+// patientSQL lets a transaction stay open for as long as a busy machine needs for the rest.
+const patientSQL = `SET LOCAL idle_in_transaction_session_timeout = 0`
+
 // publishing are the ways to publish within a transaction.
 var publishing = map[string]func(context.Context, *pgxpool.Pool, *sql.DB) (*publication, error){
 	"pgx": func(ctx context.Context, pool *pgxpool.Pool, _ *sql.DB) (*publication, error) {
 		tx, err := pool.Begin(ctx)
+		if err == nil {
+			_, err = tx.Exec(ctx, patientSQL)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -49,6 +55,9 @@ var publishing = map[string]func(context.Context, *pgxpool.Pool, *sql.DB) (*publ
 	},
 	"function": func(ctx context.Context, pool *pgxpool.Pool, _ *sql.DB) (*publication, error) {
 		tx, err := pool.Begin(ctx)
+		if err == nil {
+			_, err = tx.Exec(ctx, patientSQL)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -62,6 +71,9 @@ var publishing = map[string]func(context.Context, *pgxpool.Pool, *sql.DB) (*publ
 	},
 	"database/sql": func(ctx context.Context, _ *pgxpool.Pool, db *sql.DB) (*publication, error) {
 		tx, err := db.BeginTx(ctx, nil)
+		if err == nil {
+			_, err = tx.ExecContext(ctx, patientSQL)
+		}
 		if err != nil {
 			return nil, err
 		}
