@@ -391,7 +391,7 @@ func TestMessagesToRoomsNeedEveryShardOfTheMap(t *testing.T) {
 	room := func(id string) answer {
 		return s.tryPublish(t, event(id, "room.posted", `"conversation_id":"lobby","seq":1`))
 	}
-	_ = shardSettings(t, urls...)
+	_ = shardSettings(t, urls...) // the third shard joins
 	if a := room("1"); a.status != http.StatusAccepted {
 		t.Errorf("while the shard that has joined has no partition: %d %s", a.status, a.body)
 	}
@@ -401,6 +401,11 @@ func TestMessagesToRoomsNeedEveryShardOfTheMap(t *testing.T) {
 	}
 	if err := s.cluster.Reload(t.Context()); !errors.Is(err, shards.ErrMissing) {
 		t.Fatal(err)
+	}
+	join := event("4", "room.joined", `"conversation_id":"club","user_ids":`+quotedList(onEach("u")[:2]))
+	if held := s.tryPublish(t, join+event("5", "room.posted", `"conversation_id":"club","seq":1`)); held.status != http.StatusServiceUnavailable ||
+		!strings.Contains(held.body, "except messages to rooms that users of a lost shard join") || !strings.Contains(held.body, `"lacking":{"partitions":[0,1,2,3,4,5],"of":6`) {
+		t.Errorf("a message behind a join: %d %s", held.status, held.body)
 	}
 	for what, answered := range map[string]answer{
 		"a message to a room": room("2"),

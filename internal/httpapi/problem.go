@@ -125,7 +125,7 @@ func whatWasDone(r *http.Request, err error) string {
 	_, reading := errors.AsType[*unreadError](err)
 	switch {
 	case publishing && errors.Is(err, shards.ErrHeldBack):
-		return "what there was for users of other shards is stored, but for messages that follow a lacking join of their room; repeat the request; repeated events count once"
+		return "what there was for users of other shards is stored, except messages to rooms that users of a lost shard join; repeat the request; repeated events count once"
 	case publishing:
 		return "what there was for users of other shards is stored; repeat the request; repeated events count once"
 	case reading:

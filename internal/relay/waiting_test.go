@@ -270,8 +270,8 @@ func TestRefusalWhileADatabaseIsAway(t *testing.T) {
 
 // Random transactions publish to users of databases that are lost and come back, while
 // partitions move between them and relays come and go. Every user gets every event, those of
-// a conversation in the order of transactions. Nobody gets a message to a room before all have
-// the joins before it.
+// a conversation in the order of transactions. No user gets a message to a room before all users
+// have the joins that precede it.
 func TestLostDatabasesAndConcurrentTransactions(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t)

@@ -112,8 +112,8 @@ func each(err error, f func(error) bool) {
 }
 
 // Lacking says whose users lack events after an append that failed with err: those of the
-// shards that were away or could not store them; all others have theirs. It is nil if that
-// cannot be told.
+// shards that were away or could not store them; all others have theirs. With [ErrHeldBack],
+// all users lack the messages that were held back. It is nil if that cannot be told.
 func (c *Cluster) Lacking(err error) *Shortfall {
 	if !c.sharded || err == nil {
 		return nil
@@ -132,7 +132,8 @@ func (c *Cluster) Lacking(err error) *Shortfall {
 		case *AwayError:
 			partitions = of.Partitions
 		case *FaultError:
-			if errors.Is(of, events.ErrNotHeld) || pgfault.Of(of.Err) == pgfault.None {
+			// A join fails if a shard that must be asked about the room is away.
+			if errors.Is(of, events.ErrNotHeld) || pgfault.Of(of.Err) == pgfault.None && !errors.Is(of, ErrAway) {
 				known = false
 			}
 			partitions = of.Partitions

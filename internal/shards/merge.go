@@ -44,9 +44,6 @@ var (
 // noPart says which database is empty in place of a shard that has partitions.
 const noPart = "shard %s has no part of the cluster, but the map gives it the partitions %s: check its URL, or restore the database from a backup"
 
-// ErrHeldBack: a shard lacks joins of a room, so no shard got the messages that follow them.
-var ErrHeldBack = errors.New("messages to a room follow joins that a shard lacks; none has them")
-
 // Place says where a partition is.
 type Place struct {
 	// Shard is the name of the shard that the map gives the partition to, "" if it was

@@ -133,7 +133,7 @@ func TestRivalMovers(t *testing.T) {
 			t.Errorf("%s\nthe partition is on %s", story, held)
 		}
 		t.Logf("%s\nthe partition is on %s", story, held)
-		// What was begun ends, whoever does it.
+		// End a move that both have left.
 		if list, err := moving.List(t.Context(), cfg.Shards, []int{0}, func(int) string { return held }); err != nil {
 			t.Fatal(err)
 		} else if list[0].State != moving.Serving {

@@ -9,6 +9,7 @@ const (
 	catchUpFile    = "internal/relay/waiting.go"
 	dividedFile    = "internal/traffic/divided.go"
 	stagesFile     = "internal/shards/stages.go"
+	partsFile      = "internal/shards/parts.go"
 	grantFile      = "migrations/roles.go"
 	eraseAllFile   = "internal/operators/users.go"
 	shardStateFile = "internal/shards/state.go"
@@ -28,6 +29,7 @@ var (
 	appendedSome  = check{"./internal/shards", "^TestAppendSome$", false}
 	lostDatabase  = check{"./internal/relay", "^(TestLostDatabase|TestRefusalWhileADatabaseIsAway)$", false}
 	joinsFirst    = check{"./internal/shards", "^(TestMembersOfARepeatedCallCountItsMessages|TestMembersOnALateShardCountTheMessagesOfTheCall)$", false}
+	heldBack      = check{"./internal/app", "^TestMessagesToRoomsNeedEveryShardOfTheMap$", false}
 	ingestedJoins = check{"./internal/ingest", "^TestMembersOfABatchThatIsReadAgainCountItsMessages$", false}
 	ingestedAgain = check{"./internal/ingest", "^TestPartitionsOfASplitDoNotRepeat$", false}
 	relayedJoins  = check{"./internal/relay", "^TestMessagesToARoomWaitForItsJoins$", false}
@@ -57,8 +59,8 @@ var lostMutants = []mutant{
 	{"what waits on goes to another shard", []edit{{waitingFile, "(a.on == nil || a.on == s)", "true"}}, waitThere},
 	{"an older position takes what waits again for delivered", []edit{{waitingFile, "on: keeper, first: k.first}", "on: keeper}"}}, waitAgain},
 	{"what waits again for a lost shard holds up users of others", []edit{{"internal/shards/shards.sql", " AND (shard = $3 OR moves <> $4)", " AND ($3 <> '' OR $4 > 0)"}}, waitAgain},
-	{"messages to rooms pass shards that a process does not know", []edit{{appendingFile, "			if st.unknown != nil {", "			if false {"}}, unknownShard},
-	{"a process that knows one shard takes it for all", []edit{{appendingFile, "len(c.shards) == 1 && st.unknown == nil", "len(c.shards) == 1"}}, unknownShard},
+	{"messages to rooms pass shards that a process does not know", []edit{{partsFile, "			if st.unknown != nil {", "			if false {"}}, unknownShard},
+	{"a process that knows one shard takes it for all", []edit{{partsFile, "len(c.shards) == 1 && st.unknown == nil", "len(c.shards) == 1"}}, unknownShard},
 	{"rooms are joined without shards that a process does not know", []edit{{appendingFile, "append(errs, c.Unknown())", "append(errs, nil)"}}, unknownShard},
 	{"an erasure forgets shards that a process does not know", []edit{{"internal/operators/each.go", "append(errs, c.Unknown())", "append(errs, nil)"}}, eraseUnknown},
 	{"databases with other encodings become shards", []edit{{"internal/shards/form.go", "sameEncoding(d.Name, encodings[i], \"shard \"+ordered[0].Name, encodings[0]); err != nil {", "error(nil); err != nil {"}}, otherEncoding},
@@ -67,9 +69,10 @@ var lostMutants = []mutant{
 	{"a relay stops for all if a shard is away", []edit{{someFile, "			c.lacks(p.shard, errs[i])\n", "			err = errors.Join(err, errs[i])\n"}}, appendedSome},
 	{"a relay overtakes what a shard lacks", []edit{{someFile, "		if skips {\n			c.lacks(p.shard, nil)\n		}\n		return skips", "		return skips && false"}}, appendedSome},
 	{"a relay forgets what a shard lacks", []edit{{carryFile, "split(free, c.waits)", "split(free, func(*row) bool { return false })"}}, lostDatabase},
+	{"an answer does not say who lacks a join that cannot be looked up", []edit{{lackFile, " && !errors.Is(of, ErrAway)", ""}}, heldBack},
 	{"messages do not wait for the joins before them", []edit{{stagesFile, "			ends = append(ends, i)\n", ""}}, joinsFirst},
-	{"messages follow joins that a shard lacks", []edit{{appendingFile, "joined[stage[i].Data.ConversationID] = true", "joined[stage[i].Data.ConversationID] = false"}}, joinsFirst},
-	{"an answer does not say that nobody has a message", []edit{{lackFile, "			for p := range s.Partitions {\n				s.Partitions[p] = true\n			}\n", ""}}, joinsFirst},
+	{"messages follow joins that a shard lacks", []edit{{stagesFile, "joined[stage[i].Data.ConversationID] = true", "joined[stage[i].Data.ConversationID] = false"}}, joinsFirst},
+	{"an answer leaves out messages that were held back", []edit{{lackFile, "			for p := range s.Partitions {\n				s.Partitions[p] = true\n			}\n", ""}}, joinsFirst},
 	{"batches of a broker are not stored in stages", []edit{{"internal/ingest/store.go", "ends := p.stages(b, d); len(ends) > 1", "ends := p.stages(b, d); len(ends) > len(d.events)"}}, ingestedJoins},
 	{"a shard gets messages to rooms again once partitions have moved", []edit{{appendingFile, "p.shard == a.here.shard || has.Equal(p.expected)", "has == nil"}}, ingestedAgain},
 	{"a relay carries messages behind joins that wait", []edit{{carryFile, "		c.held.add(waiting)\n", ""}}, relayedJoins},
@@ -90,7 +93,7 @@ var lostMutants = []mutant{
 	{"a lost partition is waited for by each read", []edit{{shardStateFile, "!since.IsZero() && time.Since(since) > moveWait", "since.IsZero() && time.Since(since) < 0"}}, readsLost},
 	{"a query fails as a whole while a shard is away", []edit{{queryFile, "		if err != nil && !ok {", "		if err != nil && (!ok || true) {"}}, queriesAway},
 	{"a badge that could not be read is 0", []edit{{queryFile, "return !read[b.UserID] })", "return false })"}}, queriesAway},
-	{"a query does not name whom it lacks", []edit{{"internal/httpapi/problem.go", ", UserIDs: unread.UserIDs}", "}"}}, queriesAway},
+	{"a query does not name the users that it lacks", []edit{{"internal/httpapi/problem.go", ", UserIDs: unread.UserIDs}", "}"}}, queriesAway},
 	{"a fault of the server is one of a shard", []edit{{"internal/httpapi/problem.go", "ok && p.Status == http.StatusServiceUnavailable", "ok"}}, queriesAway},
 	{"a repeated migrate up grants nothing", []edit{{grantFile, "for _, r := range roles {", "for _, r := range roles[:0] {"}}, grantedAgain},
 	{"each migrate up grants again", []edit{{grantFile, "IS DISTINCT FROM $1 AND", "IS DISTINCT FROM $1 || 'x' AND"}}, grantedAgain},
