@@ -236,7 +236,7 @@ func refusesOrServes(t *testing.T, f *fleet) {
 		return
 	}
 	if _, stderr, code := command(t, "serve", "--listen=127.0.0.1:0", "--database-url="+f.database,
-		"--publisher-keys=backend="+publisherKey); code != 1 || !strings.Contains(stderr, "are pending; run `badged migrate up`, or serve with --migrate") {
+		"--publisher-keys=backend="+publisherKey); code != 1 || !strings.Contains(stderr, "; run `badged migrate up`, or serve with --migrate") {
 		t.Errorf("on the schema of the release before it exits with %d and says\n%s", code, stderr)
 	}
 	if again, _, _ := command(t, "migrate", "status", "--database-url="+f.database); again != status {
