@@ -46,7 +46,7 @@ func TestArchivesFollowMovesAndSplits(t *testing.T) {
 	}
 	cut := func(to string, p int) {
 		t.Helper()
-		sql(t, database, `SELECT badged.extend_log(p, interval '0', 0) FROM badged.existing_partitions() AS p`)
+		cutLog(t, database)
 		out := must(t, append(archiving(database, dir), "--json")...)
 		t.Logf("%s", out)
 		files, err := filepath.Glob(filepath.Join(dir, to, events.Topic(p)+".*"))
