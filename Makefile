@@ -14,8 +14,8 @@ TESTFLAGS ?=
 # is also tested in its packages.
 PROGRAM   := $(filter ./tests ./...,$(PKGS))
 PACKAGE    = $(shell go list $(PKGS) | grep -v '/badged/tests$$')
-# The packages to test with the race detector: DETECT=racing, as in CI, those with
-# goroutines or locks of their own; DETECT=all, as in make nightly, all of them.
+# The packages to test with the race detector: DETECT=racing, as in CI, those that start
+# goroutines; DETECT=all, as in make nightly, all of them.
 DETECT    ?=
 RACING     = $(if $(filter racing,$(DETECT)),$(filter $(PACKAGE),$(shell .ci/racing $(PKGS))))
 PLAIN      = $(filter-out $(RACING),$(PACKAGE))
@@ -25,7 +25,7 @@ RACES     := ^(TestOwnershipChurn|TestSoak|TestFieldCase|TestRoom.*)$$
 # dump and archive whole databases, or build another release.
 LONG      := ^(TestUpgrade|TestDatabaseIsRestored|TestArchive.*|TestPlanOfMoves|TestPartitionsMoveWhileServing|TestPartitionsSplit.*|TestServerIsKilledAndAMoveUndone|TestMoveToAFullDisk|TestEraseUserUnderLoad|TestOwnershipChurn|TestIngest.*OverKills|TestRelay.*OverKills|TestTailOverKills|TestPhonesEndRightAcrossKills|TestKilledWhileMergingKeys|TestLoadAcrossAKill)$$
 # What make test leaves out: long, races, or shards, a selection on three shards. CI
-# leaves out races, which it runs by make races.
+# leaves out long, and races, which it runs by make races.
 LEAVE     ?= $(if $(TESTFLAGS),,long shards)
 SKIP       = $(subst $() ,|,$(strip $(if $(filter long,$(LEAVE)),$(LONG)) $(if $(filter races,$(LEAVE)),$(RACES))))
 # Time limit for the tests of a package. On a busy machine ./tests takes longer
@@ -92,7 +92,12 @@ test: needs ## run the tests of the product (PKGS=./events TESTFLAGS='-run X -co
 
 # Linked without tables for debuggers, which takes half the time; make lint vets.
 QUICK  := -vet=off -ldflags=-w
-GOTEST  = RAPID_CHECKS=$(if $(filter long,$(LEAVE)),25,50) $(TOOL) gotestsum --format pkgname-and-test-fails -- $(QUICK) -short -parallel $(PARALLEL) -timeout $(TIMEOUT)
+# The tool is built once, with cgo or without.
+GOTEST  = RAPID_CHECKS=$(if $(filter long,$(LEAVE)),25,50) $$($(TOOL) -n gotestsum) --format pkgname-and-test-fails -- $(QUICK) -short -parallel $(PARALLEL) -timeout $(TIMEOUT)
+
+# Tests of packages, and what compiles them, yield to those of the program, which talk to
+# each other.
+YIELD := nice -n 5 env
 
 .PHONY: test-program test-racing test-plain test-shards test-folding test-web
 # Not from the cache: Go does not see that the program which the tests build has changed.
@@ -103,12 +108,12 @@ endif
 
 test-racing:
 ifneq ($(RACING),)
-	$(GOTEST) -race -p $(shell expr $(PACKAGES) / 2) $(TESTFLAGS) $(RACING)
+	CGO_ENABLED=1 $(YIELD) $(GOTEST) -race -p $(shell expr $(PACKAGES) / 2) $(TESTFLAGS) $(RACING)
 endif
 
 test-plain:
 ifneq ($(PLAIN),)
-	$(GOTEST) $(if $(filter all,$(DETECT)),-race) -p $(shell expr $(PACKAGES) $(if $(RACING),/ 2)) $(TESTFLAGS) $(PLAIN)
+	$(if $(filter all,$(DETECT)),CGO_ENABLED=1) $(YIELD) $(GOTEST) $(if $(filter all,$(DETECT)),-race) -p $(shell expr $(PACKAGES) $(if $(RACING),/ 2)) $(TESTFLAGS) $(PLAIN)
 endif
 
 test-shards:
@@ -126,7 +131,7 @@ test-web:
 
 .PHONY: races
 races: needs ## run the suites of RACES on a program that was built with the race detector
-	$(GOTEST) -race -run '$(RACES)' ./tests -races
+	CGO_ENABLED=1 $(GOTEST) -race -run '$(RACES)' ./tests -races
 
 .PHONY: properties
 properties: needs ## run the slow property tests with PROPERTIES histories, and at full length what -short shortens, without the race detector
@@ -166,6 +171,7 @@ nightly: needs ## run the long tests: a million histories, restores, churn, muta
 	go test -count=1 -timeout 6h -v -run '^(TestHistories|TestRoomsAgreeWithTheModel|TestRoomsEqualDeliveries)$$' ./projector/internal/store -rapid.checks=$(HISTORIES)
 	go test -count=1 -timeout 3h -v -run '$(TABLES)' ./projector -rapid.checks=$(TABLE_HISTORIES) -rapid.steps=$(ACTIONS)
 	go test -count=1 -timeout 3h -v -run '^TestRepairKeepsTheOrder$$' ./events/renumber -journeys=$(JOURNEYS)
+	CGO_ENABLED=0 GOOS=windows go build -o /dev/null ./cmd/badged
 	$(MAKE) races RACES=.
 	$(MAKE) test-plain DETECT=all
 	go test -count=1 -timeout 3h -v -run '^TestOwnershipChurn$$' ./tests -churn=$(CHURN) -unowned=$(UNOWNED)
@@ -200,7 +206,7 @@ bench: needs ## compare with other ways to count: docs/benchmarks.md (BENCH='-sc
 
 .PHONY: test-bench
 test-bench: needs ## run the tests of the benchmarks with the race detector
-	cd tests/bench && $(TOOL) gotestsum --format pkgname-and-test-fails -- -race -timeout $(TIMEOUT) $(TESTFLAGS) ./...
+	cd tests/bench && CGO_ENABLED=1 $$($(TOOL) -n gotestsum) --format pkgname-and-test-fails -- -race -timeout $(TIMEOUT) $(TESTFLAGS) ./...
 
 .PHONY: test-brokers
 test-brokers: needs ## run the tests of ingesting from embedded brokers (KILLS=3)

@@ -10,12 +10,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/badged/badged/internal/devtest/source"
 	"github.com/badged/badged/internal/embedpg"
 )
 
@@ -65,11 +65,10 @@ type cache struct {
 // openCache opens the cache. A user without a directory for it has none.
 func openCache() cache {
 	base, err := os.UserCacheDir()
-	_, here, _, ok := runtime.Caller(0)
-	if err != nil || !ok || os.Getenv(cacheVariable) == "off" {
+	if err != nil || os.Getenv(cacheVariable) == "off" {
 		return cache{}
 	}
-	sources := Hash(filepath.Dir(here), filepath.Join(filepath.Dir(here), "../../embedpg"))
+	sources := Hash(source.Path("internal/devtest/pgtest"), source.Path("internal/embedpg"))
 	dir := filepath.Join(base, "badged-pgtest")
 	if sources == "" || os.MkdirAll(dir, 0o700) != nil {
 		return cache{}

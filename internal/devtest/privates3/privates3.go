@@ -11,10 +11,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/badged/badged/internal/devtest/source"
 )
 
 // The credentials of every server.
@@ -35,10 +36,9 @@ type Server struct {
 // first build on a machine takes minutes.
 func Start(t testing.TB, bucket string) *Server {
 	t.Helper()
-	_, file, _, _ := runtime.Caller(0)
 	// go tool builds the program into its cache and prints where it is.
 	build := exec.CommandContext(t.Context(), "go", "tool", "-n", "versitygw")
-	build.Dir = filepath.Join(filepath.Dir(file), "..", "tools", "s3")
+	build.Dir = source.Path("internal/devtest/tools/s3")
 	var stderr bytes.Buffer
 	build.Stderr = &stderr
 	out, err := build.Output()

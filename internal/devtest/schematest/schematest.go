@@ -5,13 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
-	"runtime"
 	"sync"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/source"
 	"github.com/badged/badged/migrations"
 )
 
@@ -59,7 +58,5 @@ func Outbox() pgtest.Template {
 
 // version identifies the code that makes the schema.
 var version = sync.OnceValue(func() string {
-	_, here, _, _ := runtime.Caller(0)
-	root := filepath.Join(filepath.Dir(here), "../../..")
-	return pgtest.Hash(filepath.Join(root, "migrations"), filepath.Join(root, "go.mod"), filepath.Dir(here))
+	return pgtest.Hash(source.Path("migrations"), source.Path("go.mod"), source.Path("internal/devtest/schematest"))
 })
