@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -44,7 +45,11 @@ func newTarget(t testing.TB, name string) *projectortest.Database {
 }
 
 func config(a, b *projectortest.Database, partition int, to string) moving.Config {
-	return moving.Config{Shards: []moving.Shard{{Name: "a", Pool: a.Pool, Log: a.Log}, {Name: "b", Pool: b.Pool, Log: b.Log}}, Partition: partition, To: to}
+	return moving.Config{
+		Shards:    []moving.Shard{{Name: "a", Pool: a.Pool, Log: a.Log}, {Name: "b", Pool: b.Pool, Log: b.Log}},
+		Partition: partition, To: to,
+		Patience: 10 * time.Second, // a busy machine needs more than the default
+	}
 }
 
 func move(t testing.TB, cfg moving.Config) moving.Result {

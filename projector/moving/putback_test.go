@@ -124,7 +124,6 @@ func putBackDuringAMove(t *testing.T, side string, from, to int) {
 	var putBack func()
 	at := -1
 	cfg := config(a, b, 0, "b")
-	cfg.Patience = 10 * time.Second // of a busy machine
 	cfg.Progress = func(step moving.Step, _ int64) {
 		moment := slices.Index(moments, string(step))
 		if step == moving.CatchingUp && at >= catchesUp {

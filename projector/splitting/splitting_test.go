@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -31,7 +32,10 @@ func TestMain(m *testing.M) {
 
 func split(t testing.TB, d *projectortest.Database, partition int) splitting.Result {
 	t.Helper()
-	r, err := splitting.Split(t.Context(), splitting.Config{Pool: d.Pool, Log: d.Log, Partition: partition})
+	r, err := splitting.Split(t.Context(), splitting.Config{
+		Pool: d.Pool, Log: d.Log, Partition: partition,
+		Patience: 10 * time.Second, // a busy machine needs more than the default
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
