@@ -1,9 +1,11 @@
 package tests
 
 import (
+	"context"
 	"os/exec"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // The client and the demo's page in a real browser; their own tests use fakes.
@@ -28,17 +30,26 @@ func TestPackagesBrowser(t *testing.T) {
 	browse(t, "packages.test.mjs", "BADGED_BINARY="+binary, "BADGED_DATA_DIR="+dataDir(t))
 }
 
-// browse runs a suite of web/browser.
+// browse runs a suite of web/browser. Its tests and hooks have limits of their own: the one
+// here ends a suite that hangs between them, and shows what it said until then.
 func browse(t *testing.T, suite string, environment ...string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "node", "--test", "--test-reporter=spec", "browser/"+suite)
+	const limit, toEnd = 15 * time.Minute, time.Minute
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "node", "--test", "--test-reporter=spec", "browser/"+suite)
 	cmd.Dir = "../web"
 	cmd.Env = append(cmd.Environ(), environment...)
 	// A process group, so that the browser and server can be ended if they do
 	// not end by themselves.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = toEnd
 	if out, err := cmd.CombinedOutput(); err != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // fails if all have ended
+		if ctx.Err() != nil {
+			t.Errorf("the suite did not end within %v", limit)
+		}
 		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -5,8 +5,8 @@
 // until it is told to work.
 
 import assert from "node:assert/strict";
-import { after, afterEach, before, beforeEach, test } from "node:test";
 import * as chromium from "./chromium.mjs";
+import { after, afterEach, before, beforeEach, test } from "./suite.mjs";
 
 const {
   BADGED_URL: url,

@@ -3,8 +3,8 @@
 // on shard a. The shard is back once BADGED_BACK was asked for.
 
 import assert from "node:assert/strict";
-import { test } from "node:test";
 import * as chromium from "./chromium.mjs";
+import { test } from "./suite.mjs";
 
 const { BADGED_URL: url, BADGED_ADMIN_KEY: key, BADGED_BACK: back } = process.env;
 if (!url || !key || !back) {

@@ -4,6 +4,7 @@ import { existsSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import axe from "axe-core";
 import { chromium } from "playwright-core";
+import { PATIENCE_MS } from "./patience.mjs";
 
 /** The browser without windows comes first: it takes less than half of the processor time. */
 const PLACES = [
@@ -15,9 +16,6 @@ const PLACES = [
   "/Applications/Chromium.app/Contents/MacOS/Chromium",
   "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
 ];
-
-/** Long enough for a busy machine: only a failing test waits this long. */
-const PATIENCE_MS = 60_000;
 
 export function launch() {
   const executablePath = PLACES.find((place) => place && existsSync(place));

@@ -4,7 +4,6 @@
 import assert from "node:assert/strict";
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { join, resolve } from "node:path";
-import { after, afterEach, before, beforeEach, test } from "node:test";
 import { pathToFileURL } from "node:url";
 import { build } from "esbuild";
 import { createElement } from "react";
@@ -13,6 +12,7 @@ import { renderToString as renderVue } from "vue/server-renderer";
 import { launch, newContext } from "./chromium.mjs";
 import { Front } from "./front.mjs";
 import { Server } from "./server.mjs";
+import { after, afterEach, before, beforeEach, test } from "./suite.mjs";
 
 const server = new Server();
 let browser;
@@ -45,6 +45,7 @@ after(async () => {
 
 beforeEach(async () => {
   complaints = [];
+  await server.reset();
   context = await newContext(browser);
 });
 
@@ -121,7 +122,7 @@ async function live(html, script) {
   await shows(page, "#badge", "");
   // The page shows what a command does before the server has it. A message that is sent
   // meanwhile would be read too.
-  while ((await server.totalOf("ada")) > 0);
+  await server.hasRead("ada");
 
   await server.send("ada-ben", "ben", "One");
   await shows(page, "#unread", "1");

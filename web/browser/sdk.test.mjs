@@ -3,10 +3,10 @@
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { after, afterEach, before, beforeEach, test } from "node:test";
 import { launch, newContext } from "./chromium.mjs";
 import { Front } from "./front.mjs";
 import { Server } from "./server.mjs";
+import { after, afterEach, before, beforeEach, test } from "./suite.mjs";
 
 const server = new Server();
 const script = readFileSync(new URL("../dist/sdk/badged.min.js", import.meta.url), "utf8");
@@ -64,6 +64,7 @@ after(async () => {
 
 beforeEach(async () => {
   errors = [];
+  await server.reset();
   front = new Front(server, servePage);
   await front.start();
   context = await newContext(browser);

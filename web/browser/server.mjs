@@ -2,9 +2,11 @@
 
 import { execFileSync, spawn } from "node:child_process";
 import { createHmac } from "node:crypto";
+import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { PATIENCE_MS, until } from "./patience.mjs";
 
 const { BADGED_BINARY: binary, BADGED_DATA_DIR: dataDir } = process.env;
 if (!binary || !dataDir) {
@@ -12,6 +14,12 @@ if (!binary || !dataDir) {
     "BADGED_BINARY and BADGED_DATA_DIR are not set: run go test ./tests -run Browser",
   );
 }
+
+/** The members that the room has at first. */
+const FEWEST_MEMBERS = 5;
+
+/** Ends a request that has no answer. */
+const soon = () => AbortSignal.timeout(PATIENCE_MS);
 
 /** `badged demo`, on the same port after a restart. */
 export class Server {
@@ -38,14 +46,52 @@ export class Server {
     throw new Error(`badged exited before it was ready:\n${said.join("\n")}`);
   }
 
+  get #runs() {
+    return this.#process?.exitCode === null && this.#process.signalCode === null;
+  }
+
+  /** Ends it if it runs. */
   async stop() {
-    const ended = new Promise((resolve) => this.#process.once("exit", resolve));
+    if (!this.#runs) return;
+    const ended = once(this.#process, "exit");
     this.#process.kill("SIGTERM");
-    await ended;
+    const late = setTimeout(() => this.#process.kill("SIGKILL"), PATIENCE_MS);
+    const [, signal] = await ended;
+    clearTimeout(late);
+    if (signal === "SIGKILL") throw new Error(`badged did not end within ${PATIENCE_MS} ms`);
+  }
+
+  /**
+   * Undoes what a test may have left behind that failed halfway, but for unread messages: with a
+   * closed app, say, no later test would see all phones online.
+   */
+  async reset() {
+    if (!this.#runs) await this.start();
+    await this.post("bus", { cut_ms: 0 });
+    await this.post("transaction", { open_ms: 0 });
+    const { phones } = await this.get("phones");
+    for (const { user_id, closed } of phones) {
+      if (closed) await this.post("phones", { user_id, closed: false });
+      for (const conversation_id of await this.#muted(user_id)) {
+        await this.post("levels", { conversation_id, user_id, level: "all" });
+      }
+      await until(`all counts for ${user_id}`, async () => !(await this.#muted(user_id)).length);
+    }
+    await this.post("room", { members: FEWEST_MEMBERS });
+    await until("the room is small", async () => {
+      const { members, trouble } = await this.get("room");
+      return members === FEWEST_MEMBERS && !trouble;
+    });
+  }
+
+  /** The conversations of which not all messages count for a user. */
+  async #muted(user) {
+    const { conversations } = await this.#read(user, "conversations");
+    return conversations.filter((c) => c.level !== "all").map((c) => c.conversation_id);
   }
 
   async get(path) {
-    const response = await fetch(`${this.url}/demo/${path}`);
+    const response = await fetch(`${this.url}/demo/${path}`, { signal: soon() });
     if (!response.ok) throw new Error(`${path}: status ${response.status}`);
     return response.json();
   }
@@ -54,6 +100,7 @@ export class Server {
     const response = await fetch(`${this.url}/demo/${path}`, {
       method: "POST",
       body: JSON.stringify(body),
+      signal: soon(),
     });
     if (!response.ok) throw new Error(`${path}: ${response.status} ${await response.text()}`);
     return response.json();
@@ -79,17 +126,28 @@ export class Server {
         type: "conversation.read",
         data: { conversation_id, user_ids: [user], up_to_seq },
       }),
+      signal: soon(),
     });
     if (!response.ok) throw new Error(`read: ${response.status} ${await response.text()}`);
   }
 
   /** The total of a user in the tables. */
   async totalOf(user) {
-    const response = await fetch(`${this.url}/v1/users/${user}/badge`, {
+    return (await this.#read(user, "badge")).total;
+  }
+
+  /** Waits until the tables have it that a user has read everything. */
+  async hasRead(user) {
+    await until(`${user} has read everything`, async () => (await this.totalOf(user)) === 0);
+  }
+
+  async #read(user, what) {
+    const response = await fetch(`${this.url}/v1/users/${user}/${what}`, {
       headers: { Authorization: `Bearer ${this.token(user, 60)}` },
+      signal: soon(),
     });
-    if (!response.ok) throw new Error(`badge of ${user}: status ${response.status}`);
-    return (await response.json()).total;
+    if (!response.ok) throw new Error(`${what} of ${user}: status ${response.status}`);
+    return response.json();
   }
 
   /** Kills a process of Postgres, which then ends all connections and recovers. */
