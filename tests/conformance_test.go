@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // conformanceRows returns the table of docs/conformance.md that says what each client
@@ -34,6 +36,9 @@ func conformanceRows(t *testing.T) map[string]string {
 // clientOf returns the beginning of a row: the client and the transport.
 func clientOf(row string) string { return strings.Join(strings.Split(row, " | ")[:2], " | ") }
 
+// kitLimit is how long a run of the kit may take: some ten seconds do on an idle machine.
+const kitLimit = 10 * time.Minute
+
 // conforms runs a client, in tests/clients, against the kit of the binary. It must
 // pass every scenario but those that it does not support. It returns the client's row
 // of the table in docs/conformance.md.
@@ -41,8 +46,14 @@ func conforms(t *testing.T, transport, name string, client ...string) (row strin
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "report.json")
 	args := []string{"conformance", "--transport=" + transport, "--timeout=" + patience.String(), "--json=" + file, "--"}
-	kit := exec.CommandContext(t.Context(), binary, append(args, client...)...)
+	// With a client that does nothing, each scenario takes all of its patience. Once it
+	// is interrupted, the kit reports those that have ended.
+	ctx, cancel := context.WithTimeout(t.Context(), kitLimit)
+	defer cancel()
+	kit := exec.CommandContext(ctx, binary, append(args, client...)...)
 	kit.Dir = "clients"
+	kit.Cancel = func() error { return kit.Process.Signal(os.Interrupt) }
+	kit.WaitDelay = time.Minute
 	if out, err := kit.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", client, err, out)
 	}

@@ -90,7 +90,8 @@ func Scenarios(transport Transport) []Info {
 }
 
 // Run runs the scenarios, each with a client of its own. An error means that the
-// run did not take place; a client that fails is part of the report.
+// run did not take place; a client that fails is part of the report. If ctx ends, the
+// report has the scenarios that ended before, beside the error.
 func Run(ctx context.Context, cfg Config) (Report, error) {
 	if len(cfg.Command) == 0 {
 		return Report{}, errors.New("no command of a client to run")
@@ -112,17 +113,25 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 		return Report{}, err
 	}
 	report := Report{Command: cfg.Command, Transport: cfg.Transport, Scenarios: make([]Outcome, len(chosen))}
-	group, ctx := errgroup.WithContext(ctx)
+	group, running := errgroup.WithContext(ctx)
 	group.SetLimit(cfg.Parallel)
 	for i, s := range chosen {
-		group.Go(func() (err error) {
-			report.Scenarios[i], err = play(ctx, cfg, s)
+		group.Go(func() error {
+			outcome, err := play(running, cfg, s)
+			if err == nil {
+				err = running.Err() // the client was killed, and may seem to have failed
+			}
+			if err == nil {
+				report.Scenarios[i] = outcome
+			}
 			return err
 		})
 	}
-	if err := group.Wait(); err != nil {
+	err = group.Wait()
+	if err != nil && ctx.Err() == nil {
 		return Report{}, err
 	}
+	report.Scenarios = slices.DeleteFunc(report.Scenarios, func(o Outcome) bool { return o.Name == "" })
 	for _, o := range report.Scenarios {
 		switch o.Result {
 		case Passed:
@@ -133,7 +142,7 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 			report.Failed++
 		}
 	}
-	return report, nil
+	return report, err
 }
 
 // choose returns those of all scenarios whose names begin with one of only.

@@ -2,11 +2,15 @@ package conformance
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -226,6 +230,28 @@ func TestProgramsThatAreNoClients(t *testing.T) {
 		if report, err := Run(t.Context(), cfg); err == nil {
 			t.Errorf("%+v runs: %+v", cfg, report)
 		}
+	}
+}
+
+// A run that is interrupted, as of a client that hangs, reports what has ended.
+func TestInterruptedRunReportsWhatHasEnded(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	second := filepath.Join(t.TempDir(), "second")
+	if err := syscall.Mkfifo(second, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_, _ = os.ReadFile(second) // the test would wait without an end
+		cancel()
+	}()
+	// The first client leaves a mark, and ends; the second hangs.
+	script := `if mkdir "$0.mark"; then exit 3; fi; echo > "$0"; exec sleep 1000`
+	report, err := Run(ctx, Config{
+		Command: []string{"sh", "-c", script, second}, Only: []string{"ping", "stale"}, Parallel: 1, StepTimeout: time.Hour,
+	})
+	if !errors.Is(err, context.Canceled) || report.Failed != 1 || len(report.Scenarios) != 1 {
+		t.Errorf("%v: %+v", err, report)
 	}
 }
 

@@ -50,6 +50,10 @@ func (c *Conformance) Run(ctx context.Context, streams terminal.Streams) error {
 		Transport: c.Transport, Command: c.Command, Only: c.Only, StepTimeout: c.Timeout, Parallel: c.Parallel,
 	})
 	if err != nil {
+		if len(report.Scenarios) > 0 {
+			err = errors.Join(err, report.Print(streams.Out))
+			fmt.Fprintln(streams.Out, "Interrupted: the other scenarios have not ended.")
+		}
 		return err
 	}
 	if err := report.Print(streams.Out); err != nil {
