@@ -19,9 +19,11 @@ type route struct {
 	known, joined eventlog.Set
 	// now are the partitions that the room has behind the events encoded so far.
 	now eventlog.Set
-	// lastSeq is the last message of the room there: as far as folded, which is read
-	// only if joined is not empty, and as far as encoded.
+	// lastSeq is the last message of the room: as far as folded, which is read only if
+	// joined is not empty, and as far as encoded.
 	lastSeq int64
+	// elsewhere is set if other databases have members, which is read with lastSeq.
+	elsewhere bool
 }
 
 // OfRooms reports whether only rooms have events of the type.
@@ -89,7 +91,8 @@ func routesOf(ctx context.Context, l *eventlog.Layout, d eventlog.Directory, evs
 		return nil, 0, err
 	}
 	for _, room := range grow {
-		all[room].lastSeq = last[room]
+		r := all[room]
+		r.lastSeq, r.elsewhere = last[room]
 	}
 	return all, timeline, nil
 }

@@ -95,6 +95,9 @@ func (enc *encoder) encode(e *Event) error {
 	if e.Type == RoomJoined {
 		r = enc.routes[e.Data.ConversationID]
 		joined = r.lacks(users)
+		if r.now.Len() == 0 && !r.elsewhere {
+			e.Data.Seq = 0 // messages that nobody was told are not read
+		}
 	}
 	for p := range users {
 		if len(users[p]) == 0 {

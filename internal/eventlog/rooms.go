@@ -26,7 +26,8 @@ type Directory interface {
 	// PartitionsOf returns the partitions of those rooms that have some, and the
 	// timeline of Postgres on which they were read, 0 if that does not matter.
 	PartitionsOf(ctx context.Context, rooms []string) (known map[string]Set, timeline int64, err error)
-	// LastSeqs returns the last message of each room, as far as folded.
+	// LastSeqs returns the last message of each room, as far as folded. It has every room
+	// with members in databases other than this.
 	LastSeqs(ctx context.Context, rooms []string) (map[string]int64, error)
 }
 
@@ -82,6 +83,11 @@ FROM (
     GROUP BY conversation_id
 ) AS room`
 	lastSeqsSQL = `SELECT badged.room_last_seqs($1::text[])::text`
+	// lastOfRoomsSQL also has the rooms of which nothing is folded yet.
+	lastOfRoomsSQL = `SELECT ((
+    SELECT coalesce(jsonb_object_agg(conversation_id, -1), '{}')
+    FROM badged.room_directory WHERE conversation_id = ANY ($1::text[])
+) || badged.room_last_seqs($1::text[]))::text`
 )
 
 // The same for a call that expects partitions, each in one statement: what the database
@@ -150,10 +156,10 @@ func (l *Log[E]) AskForRooms(ask func(ctx context.Context, rooms []string) (map[
 	l.rooms.ask = ask
 }
 
-// LastOfRooms returns the last message of each room in this database, as far as folded.
-// Rooms without members here are left out.
+// LastOfRooms returns the last message of each room in this database, as far as folded, and
+// -1 if nothing of the room is. Rooms without members here are left out.
 func (l *Log[E]) LastOfRooms(ctx context.Context, rooms []string) (map[string]int64, error) {
-	return l.rooms.StoredDirectory.LastSeqs(ctx, rooms)
+	return l.rooms.lastSeqs(ctx, lastOfRoomsSQL, rooms)
 }
 
 // StoredDirectory is the directory in the tables.
@@ -181,8 +187,12 @@ func (d StoredDirectory) PartitionsOf(ctx context.Context, rooms []string) (know
 }
 
 // LastSeqs implements [Directory].
-func (d StoredDirectory) LastSeqs(ctx context.Context, rooms []string) (last map[string]int64, err error) {
-	if err := d.read(ctx, lastSeqsSQL, &last, rooms); err != nil {
+func (d StoredDirectory) LastSeqs(ctx context.Context, rooms []string) (map[string]int64, error) {
+	return d.lastSeqs(ctx, lastSeqsSQL, rooms)
+}
+
+func (d StoredDirectory) lastSeqs(ctx context.Context, query string, rooms []string) (last map[string]int64, err error) {
+	if err := d.read(ctx, query, &last, rooms); err != nil {
 		return nil, fmt.Errorf("read the last messages of rooms: %w", err)
 	}
 	return last, nil
@@ -201,7 +211,7 @@ func (d StoredDirectory) read(ctx context.Context, query string, object any, roo
 // so the transaction that appends checks it.
 type cachedDirectory struct {
 	StoredDirectory
-	// ask, if not nil, returns the last messages of rooms of all databases.
+	// ask, if not nil, returns the last messages of rooms in all databases.
 	ask func(ctx context.Context, rooms []string) (map[string]int64, error)
 
 	mu    sync.Mutex

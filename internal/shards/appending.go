@@ -293,14 +293,17 @@ func (c *Cluster) lastOfRooms(ctx context.Context, rooms []string) (map[string]i
 		}
 	}
 	g.Wait()
-	last := make(map[string]int64, len(rooms))
+	last, folded := make(map[string]int64, len(rooms)), map[string]bool{}
 	for _, some := range found {
 		for room, seq := range some {
 			last[room] = max(last[room], seq)
+			if seq >= 0 {
+				folded[room] = true
+			}
 		}
 	}
-	// Every shard with members has all messages, so one of them suffices.
-	if err := errors.Join(append(errs, c.Unknown())...); err != nil && len(last) < len(rooms) {
+	// Every shard with members has all messages, so one that has folded some suffices.
+	if err := errors.Join(append(errs, c.Unknown())...); err != nil && len(folded) < len(rooms) {
 		return nil, fmt.Errorf("read the last messages of rooms: %w", err)
 	}
 	return last, nil

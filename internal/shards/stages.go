@@ -33,9 +33,32 @@ func Stages(evs []events.Event) (ends []int) {
 	return append(ends, len(evs))
 }
 
+// readBefore returns events with the last messages before joins in their rooms, up to which
+// the new members have read: neither the stage of a join nor its shard need have them.
+func readBefore(evs []events.Event) []events.Event {
+	posted, all := map[string]int64{}, evs
+	for i := range evs {
+		room := evs[i].Data.ConversationID
+		switch evs[i].Type {
+		case events.RoomPosted:
+			posted[room] = max(posted[room], evs[i].Data.Seq)
+		case events.RoomJoined:
+			if posted[room] == 0 {
+				continue
+			}
+			if &all[0] == &evs[0] {
+				all = slices.Clone(evs)
+			}
+			all[i].Data.Seq = posted[room]
+		}
+	}
+	return all
+}
+
 // stages appends events, one of the [Stages] after the other. What follows joins that a
 // shard lacks in their room is for no shard.
 func (a *appending) stages(ctx context.Context, evs []events.Event) (all events.Receipt, err error) {
+	evs = readBefore(evs)
 	var failed []error
 	began, joined := 0, map[string]bool{}
 	for _, end := range Stages(evs) {

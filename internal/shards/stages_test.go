@@ -3,6 +3,7 @@ package shards_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -79,6 +80,41 @@ func TestMembersOnALateShardCountTheMessagesOfTheCall(t *testing.T) {
 func (h *hall) joinAndPost() []events.Event {
 	h.members["r"] = []string{foldtest.User(0, 0), foldtest.User(2, 0)}
 	return []events.Event{foldtest.Event("join", events.RoomJoined, "r", nil, h.members["r"]...), h.next("r"), h.next("r")}
+}
+
+// Who is the first of a shard to join a room has read the messages before in the call, which
+// the shard does not get: posted again, they change nothing.
+func TestJoinsReadUpToTheMessagesOfTheirCall(t *testing.T) {
+	t.Parallel()
+	for n := range 4 {
+		before, staged := n&1 > 0, n&2 > 0
+		t.Run(fmt.Sprintf("a room of before %t, in another stage %t", before, staged), func(t *testing.T) {
+			t.Parallel()
+			h := newHall(t)
+			member, newcomer := foldtest.User(0, 0), foldtest.User(2, 0)
+			var call []events.Event
+			if before {
+				h.join(t, "r", member)
+			} else {
+				call = append(call, foldtest.Event("first", events.RoomJoined, "r", nil, member))
+				h.members["r"] = []string{member}
+			}
+			call = append(call, h.next("r"), h.next("r"))
+			if staged { // another room ends the first stage
+				call = append(call, foldtest.Event("other", events.RoomJoined, "s", nil, foldtest.User(1, 0)), message("s", 1))
+				h.want[foldtest.User(1, 0)] = 1
+			}
+			call = append(call, foldtest.Event("second", events.RoomJoined, "r", nil, newcomer))
+			h.members["r"] = append(h.members["r"], newcomer)
+			call = append(call, h.next("r"))
+			for range 2 {
+				if _, err := h.appender.Append(t.Context(), call...); err != nil {
+					t.Fatal(err)
+				}
+				h.check(t)
+			}
+		})
+	}
 }
 
 func TestStages(t *testing.T) {

@@ -28,7 +28,7 @@ var (
 	otherEncoding = check{"./internal/shards", "^TestShardsHaveOneEncoding$", false}
 	appendedSome  = check{"./internal/shards", "^TestAppendSome$", false}
 	lostDatabase  = check{"./internal/relay", "^(TestLostDatabase|TestRefusalWhileADatabaseIsAway)$", false}
-	joinsFirst    = check{"./internal/shards", "^(TestMembersOfARepeatedCallCountItsMessages|TestMembersOnALateShardCountTheMessagesOfTheCall)$", false}
+	joinsFirst    = check{"./internal/shards", "^(TestMembersOfARepeatedCallCountItsMessages|TestJoinsReadUpToTheMessagesOfTheirCall|TestMembersOnALateShardCountTheMessagesOfTheCall)$", false}
 	heldBack      = check{"./internal/app", "^TestMessagesToRoomsNeedEveryShardOfTheMap$", false}
 	ingestedJoins = check{"./internal/ingest", "^TestMembersOfABatchThatIsReadAgainCountItsMessages$", false}
 	ingestedAgain = check{"./internal/ingest", "^TestPartitionsOfASplitDoNotRepeat$", false}
@@ -71,6 +71,7 @@ var lostMutants = []mutant{
 	{"a relay forgets what a shard lacks", []edit{{carryFile, "split(free, c.waits)", "split(free, func(*row) bool { return false })"}}, lostDatabase},
 	{"an answer does not say who lacks a join that cannot be looked up", []edit{{lackFile, " && !errors.Is(of, ErrAway)", ""}}, heldBack},
 	{"messages do not wait for the joins before them", []edit{{stagesFile, "			ends = append(ends, i)\n", ""}}, joinsFirst},
+	{"members have not read the messages before their join on other shards", []edit{{stagesFile, "all[i].Data.Seq = posted[room]", "all[i].Data.Seq = 0"}}, joinsFirst},
 	{"messages follow joins that a shard lacks", []edit{{stagesFile, "joined[stage[i].Data.ConversationID] = true", "joined[stage[i].Data.ConversationID] = false"}}, joinsFirst},
 	{"an answer leaves out messages that were held back", []edit{{lackFile, "			for p := range s.Partitions {\n				s.Partitions[p] = true\n			}\n", ""}}, joinsFirst},
 	{"batches of a broker are not stored in stages", []edit{{"internal/ingest/store.go", "ends := p.stages(b, d); len(ends) > 1", "ends := p.stages(b, d); len(ends) > len(d.events)"}}, ingestedJoins},
