@@ -64,17 +64,19 @@ func (l *load) append(ctx context.Context, evs ...events.Event) error {
 	}
 }
 
-// publish publishes from several publishers until stop is called, which returns what went
-// wrong. A tenth of the events is published twice.
+// publish publishes from several publishers until stop is called, or until so many batches
+// are published that a machine whose folding cannot keep up would never end its moves. A
+// tenth of the events is published twice.
 func (l *load) publish(t testing.TB, publishers int) (stop func()) {
 	t.Helper()
+	most := 200 * *kills // of each publisher: 16 s for a move that is killed
 	ctx, cancel := context.WithCancel(t.Context())
 	g, run := errgroup.WithContext(context.WithoutCancel(ctx))
 	for n := range publishers {
 		g.Go(func() error {
 			pace := time.NewTicker(time.Duration(publishers) * 20 * time.Millisecond) // 500 events a second
 			defer pace.Stop()
-			for batch := 0; ctx.Err() == nil; batch++ {
+			for batch := 0; ctx.Err() == nil && batch < most; batch++ {
 				<-pace.C
 				var evs []events.Event
 				for i := range 10 {
