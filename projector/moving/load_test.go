@@ -64,9 +64,9 @@ func (l *load) append(ctx context.Context, evs ...events.Event) error {
 	}
 }
 
-// publish publishes from several publishers until stop is called, or until so many batches
-// are published that a machine whose folding cannot keep up would never end its moves. A
-// tenth of the events is published twice.
+// publish publishes from several publishers until stop is called. It ends by itself after
+// many batches: where folding cannot keep up, no move would end. A tenth of the events is
+// published twice.
 func (l *load) publish(t testing.TB, publishers int) (stop func()) {
 	t.Helper()
 	most := 200 * *kills // of each publisher: 16 s for a move that is killed
