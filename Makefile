@@ -186,6 +186,7 @@ nightly: needs ## run the long tests: a million histories, restores, churn, muta
 	go test -count=1 -timeout 3h -v -run '^TestIngest(From|ToShards)' ./tests -ingest-kills=20
 	go test -count=1 -timeout 3h -v -run '^TestRelay(ToShards)?OverKills$$' ./tests -relay-kills=20
 	go test -count=1 -timeout 3h -v -run '^TestTailOverKills$$' ./tests -tail-kills=20
+	$(MAKE) test-bench
 	$(MAKE) test-brokers KILLS=20
 	$(MAKE) test-failover
 	$(MAKE) test-chaos CHAOS=10m
