@@ -96,7 +96,7 @@ func (enc *encoder) encode(e *Event) error {
 		r = enc.routes[e.Data.ConversationID]
 		joined = r.lacks(users)
 		if r.now.Len() == 0 && !r.elsewhere {
-			e.Data.Seq = 0 // messages that nobody was told are not read
+			e.Data.Seq = 0 // a room without members ignores messages
 		}
 	}
 	for p := range users {

@@ -46,7 +46,7 @@ func browse(t *testing.T, suite string, environment ...string) {
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = toEnd
 	if out, err := cmd.CombinedOutput(); err != nil {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // fails if all have ended
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // an error means that all have ended
 		if ctx.Err() != nil {
 			t.Errorf("the suite did not end within %v", limit)
 		}

@@ -62,7 +62,7 @@ func splitWhileServing(t *testing.T, database string) {
 			return command(t, append(append([]string{"partition", "split"}, args...), "--quiet", "--database-url="+database)...)
 		}
 		stdout, stderr, code := command()
-		for code != 0 && strings.Contains(stderr, "run the command again") { // the machine is busy, and it gave up
+		for code != 0 && strings.Contains(stderr, "run the command again") { // it gave up on a busy machine
 			var more string
 			more, stderr, code = command()
 			stdout += more

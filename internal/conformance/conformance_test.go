@@ -242,8 +242,10 @@ func TestInterruptedRunReportsWhatHasEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	go func() {
-		_, _ = os.ReadFile(second) // the test would wait without an end
-		cancel()
+		defer cancel()
+		if _, err := os.ReadFile(second); err != nil { // returns once the second client has begun
+			t.Error(err)
+		}
 	}()
 	// The first client leaves a mark, and ends; the second hangs.
 	script := `if mkdir "$0.mark"; then exit 3; fi; echo > "$0"; exec sleep 1000`
