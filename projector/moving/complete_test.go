@@ -48,15 +48,19 @@ func asServer(t *testing.T, shards []moving.Shard) []moving.Shard {
 func holders(t *testing.T, shards []moving.Shard) (names string) {
 	t.Helper()
 	for _, s := range shards {
-		var holds bool
-		if err := s.Pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM badged.partitions WHERE partition_id = 0)`).Scan(&holds); err != nil {
-			t.Fatal(err)
-		}
-		if holds {
+		if holds(t, s.Pool, 0) {
 			names += s.Name
 		}
 	}
 	return names
+}
+
+func holds(t testing.TB, shard *pgxpool.Pool, partition int) (is bool) {
+	t.Helper()
+	if err := shard.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM badged.partitions WHERE partition_id = $1)`, partition).Scan(&is); err != nil {
+		t.Fatal(err)
+	}
+	return is
 }
 
 // Many servers at once complete a move that ended between the commits of the two shards,

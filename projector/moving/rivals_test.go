@@ -143,7 +143,6 @@ func TestRivalMovers(t *testing.T) {
 		}
 	}
 	stop()
-	l.holder.Store(int32(slices.Index(names, holders(t, cfg.Shards))))
 	l.check(t, 0)
 }
 
