@@ -301,7 +301,7 @@ func (a *App) checkSchema(ctx context.Context, d *database, migrate bool) error 
 }
 
 // appendTo returns what appends to a database: small appends share a transaction, which
-// folds them too where the projector of this process can.
+// may fold them too where the projector of this process can.
 func (a *App) appendTo(s *shards.Shard) events.Append {
 	var d *database
 	for _, other := range a.databases {
@@ -309,12 +309,13 @@ func (a *App) appendTo(s *shards.Shard) events.Append {
 			d = other
 		}
 	}
-	small := grouping.New(d.Log, func(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
+	small := grouping.New(d.Log, d.Log.Append, grouping.SmallAppend, projector.DefaultConcurrency())
+	small.FoldBy(func(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
 		if d.projector != nil {
 			return d.projector.Append(ctx, evs...)
 		}
 		return d.Log.Append(ctx, evs...)
-	}, grouping.SmallAppend, projector.DefaultConcurrency())
+	})
 	parts := grouping.New(d.Log, d.Log.Append, largePart, 1)
 	return func(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
 		group := small

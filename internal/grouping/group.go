@@ -17,8 +17,9 @@ import (
 // same time touch different partitions, so that they do not wait for each other.
 // It is safe for concurrent use.
 type Group struct {
-	log    *events.Log
-	append events.Append
+	log *events.Log
+	// append appends events; fold may also fold them, in the same transaction.
+	append, fold events.Append
 	// small is the most events of an append that is combined with others. Larger ones
 	// run beside them.
 	small int
@@ -28,6 +29,11 @@ type Group struct {
 	mu      sync.Mutex
 	running int
 	busy    eventlog.Set // of the appends that run
+	large   int          // appends that run beside these
+	// met is when a call of many events last came while others ran, and loaded whether
+	// the one before had come shortly before.
+	met    time.Time
+	loaded bool
 	// waiting are the calls that wait, in the order in which they came.
 	waiting []*call
 }
@@ -50,6 +56,7 @@ type company struct {
 	calls      []*call
 	events     int
 	partitions eventlog.Set
+	append     events.Append
 	receipt    events.Receipt
 	err        error
 }
@@ -60,6 +67,10 @@ const (
 	// worthwhile is how many events must wait for a commit of their own beside
 	// others. With fewer, a commit costs more than waiting for the next.
 	worthwhile = 8
+	// shortly is how long after calls of many events have met twice appends leave folding
+	// to the loops, and within which the two must be. It has to outlast the pauses between
+	// such calls under load: loops and appends that fold wait for each other.
+	shortly = 50 * time.Millisecond
 	// groupTimeout bounds a combined append, which no caller's context can
 	// cancel. A healthy database takes far less.
 	groupTimeout = 30 * time.Second
@@ -68,11 +79,19 @@ const (
 // SmallAppend is the most events of an append whose commit is most of its cost.
 const SmallAppend = 100
 
-// New returns a group for log whose transactions are calls of one. It combines
-// appends of at most small events, and runs at most so many transactions at once.
-// Larger appends are transactions of their own, beside these.
-func New(log *events.Log, one events.Append, small, most int) *Group {
-	return &Group{log: log, append: one, small: small, most: most}
+// New returns a group for log whose transactions are calls of append. It combines appends
+// of at most small events, and runs at most so many transactions at once. Larger appends
+// are transactions of their own, beside these.
+func New(log *events.Log, append events.Append, small, most int) *Group {
+	return &Group{log: log, append: append, fold: append, small: small, most: most}
+}
+
+// FoldBy makes the transactions calls of fold, which also folds the events where it can,
+// except while calls of many events keep meeting: then loops fold what several of them have
+// brought at once, beside the next append. Call it before the first append.
+func (g *Group) FoldBy(fold events.Append) *Group {
+	g.fold = fold
+	return g
 }
 
 // Append is like [events.Log.Append], but the transaction and so the receipt may include
@@ -80,10 +99,13 @@ func New(log *events.Log, one events.Append, small, most int) *Group {
 // that runs the transaction for all; the events may be appended nevertheless.
 func (g *Group) Append(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
 	if len(evs) == 0 || len(evs) > g.small {
-		return g.append(ctx, evs...)
+		return g.alone(ctx, evs)
 	}
 	c := &call{evs: evs, partitions: g.partitionsOf(evs), expected: eventlog.ExpectedBy(ctx), wake: make(chan struct{})}
-	g.begin(func() { g.waiting = append(g.waiting, c) })
+	g.begin(func() {
+		g.comes(evs)
+		g.waiting = append(g.waiting, c)
+	})
 	select {
 	case <-c.wake:
 	case <-ctx.Done():
@@ -96,9 +118,43 @@ func (g *Group) Append(ctx context.Context, evs ...events.Event) (events.Receipt
 	}
 	var bad *events.BatchError
 	if errors.As(c.company.err, &bad) { // of some caller: each retries alone
-		return g.append(ctx, evs...)
+		return g.fold(ctx, evs...)
 	}
 	return c.company.receipt, c.company.err
+}
+
+// alone appends events in a transaction of their own.
+func (g *Group) alone(ctx context.Context, evs []events.Event) (events.Receipt, error) {
+	g.mu.Lock()
+	g.comes(evs)
+	one := g.appends()
+	g.large++
+	g.mu.Unlock()
+	defer func() {
+		g.mu.Lock()
+		g.large--
+		g.mu.Unlock()
+	}()
+	return one(ctx, evs...)
+}
+
+// comes notes that a call has come. The caller has locked g.
+func (g *Group) comes(evs []events.Event) {
+	if len(evs) >= worthwhile && g.running+g.large > 0 {
+		now := time.Now()
+		g.met, g.loaded = now, now.Sub(g.met) < shortly
+	}
+}
+
+// appends returns what runs an append that begins now. One that folds lets no other of its
+// partitions begin before it has loaded, folded and written everything. A second
+// transaction that does so beside the next append is dearer for single events, however
+// many come, and for calls that meet no others. The caller has locked g.
+func (g *Group) appends() events.Append {
+	if g.loaded && time.Since(g.met) < shortly {
+		return g.append
+	}
+	return g.fold
 }
 
 // leave reports whether the caller of c may return before c has ended. It must
@@ -129,7 +185,7 @@ func (g *Group) run(ctx context.Context, c *company) {
 		}
 		ctx = eventlog.Expect(ctx, expected)
 	}
-	c.receipt, c.err = g.append(ctx, evs...)
+	c.receipt, c.err = c.append(ctx, evs...)
 	g.begin(func() {
 		g.running--
 		g.busy.RemoveAll(&c.partitions)
@@ -169,6 +225,7 @@ func (g *Group) next() []*company {
 		slices.MinFunc(companies, func(a, b *company) int { return a.events - b.events }).merge(set)
 	}
 	for _, c := range companies {
+		c.append = g.appends()
 		for _, one := range c.calls {
 			one.company = c
 		}

@@ -10,6 +10,7 @@ func All() []contest.Scenario {
 		single(),
 		singleRate(),
 		sustained(),
+		calls(),
 		overload(),
 		hotUsers(),
 		group(),

@@ -2,6 +2,7 @@ package scenarios
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/badged/badged/tests/bench/contest"
 	"github.com/badged/badged/tests/bench/rig"
@@ -68,17 +69,43 @@ func singleRate() contest.Scenario {
 			cfg := stream.Config{Users: s.Pick(10_000, 1000), Conversations: 20, Reads: 0.1, Repeats: 0.01, Skew: 0.8, Seed: 1}
 			one := ways.Driver{Workers: rival.Connections, Batch: 1}
 			sides := []contest.Side{
-				ways.Counting(r, ours, "the binary, a request each", func(ctx context.Context) (ways.Way, error) { return ways.NewRemote(ctx, r, one.Workers) }, one, cfg, s.Duration),
+				overHTTP(r, ours, r.Binary, one, cfg, s),
 				ways.Counting(r, lua, "one EVALSHA a call", ways.OpenOnRedis(func(ctx context.Context, url string) (ways.Way, error) { return rival.NewLua(ctx, url) }), one, cfg, s.Duration),
 			}
 			if s.Baseline != "" {
-				sides = append(sides, ways.Counting(r, ours+OfBaseline, "another binary", func(ctx context.Context) (ways.Way, error) {
-					defer func(present string) { r.Binary = present }(r.Binary)
-					r.Binary = s.Baseline
-					return ways.NewRemote(ctx, r, one.Workers)
-				}, one, cfg, s.Duration))
+				sides = append(sides, overHTTP(r, ours+OfBaseline, s.Baseline, one, cfg, s))
 			}
 			return contest.Of(sides...)
 		},
 	}
+}
+
+// calls publishes in calls of some events, as backends do that gather them for a moment.
+func calls() contest.Scenario {
+	return contest.Scenario{
+		Name: "calls",
+		Says: "publish and fold in calls of 10, 50 and 250 events, 4 at a time",
+		Main: "rate",
+		Open: func(_ context.Context, r *rig.Rig, s contest.Scale) (*contest.Contest, error) {
+			cfg := stream.Config{Users: s.Pick(100_000, 1000), Conversations: 20, Reads: 0.1, Repeats: 0.01, Skew: 0.8, Seed: 1}
+			var sides []contest.Side
+			for _, d := range []ways.Driver{{Workers: 4, Batch: 10}, {Workers: 4, Batch: 50}, {Workers: 4, Batch: 250}} {
+				name := fmt.Sprint("calls of ", d.Batch)
+				sides = append(sides, overHTTP(r, name, r.Binary, d, cfg, s))
+				if s.Baseline != "" {
+					sides = append(sides, overHTTP(r, name+OfBaseline, s.Baseline, d, cfg, s))
+				}
+			}
+			return contest.Of(sides...)
+		},
+	}
+}
+
+// overHTTP is a side that publishes to a binary.
+func overHTTP(r *rig.Rig, name, binary string, d ways.Driver, cfg stream.Config, s contest.Scale) contest.Side {
+	return ways.Counting(r, name, "the binary, NDJSON; "+cfg.String(), func(ctx context.Context) (ways.Way, error) {
+		defer func(present string) { r.Binary = present }(r.Binary)
+		r.Binary = binary
+		return ways.NewRemote(ctx, r, d.Workers)
+	}, d, cfg, s.Duration)
 }
