@@ -61,6 +61,7 @@ func TestRoutes(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := run(t, open(t, test.cfg))
+			s.awaitReady(t)
 			for path, want := range test.want {
 				if a := s.get(t, path); a.status != want {
 					t.Errorf("%s: %d %s, want %d", path, a.status, a.body, want)
@@ -73,7 +74,8 @@ func TestRoutes(t *testing.T) {
 func TestReadinessDependsOnPostgres(t *testing.T) {
 	postgres := pgtest.NewServer(t)
 	s := run(t, open(t, settings(postgres.NewDB(t, migrated()))))
-	if a := s.get(t, "/readyz"); a.status != http.StatusOK || a.body != `{"status":"ready","checks":{"gateway":"ok","postgres":"ok"}}`+"\n" {
+	s.awaitReady(t)
+	if a := s.get(t, "/readyz"); a.body != `{"status":"ready","checks":{"gateway":"ok","postgres":"ok"}}`+"\n" {
 		t.Errorf("with Postgres: %d %s", a.status, a.body)
 	}
 	postgres.Kill()
@@ -86,7 +88,7 @@ func TestReadinessDependsOnPostgres(t *testing.T) {
 	if err := postgres.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "ready again", func() bool { return s.get(t, "/readyz").status == http.StatusOK })
+	s.awaitReady(t)
 	// The server continues afterwards.
 	if b := s.badge(t, "ada", s.publish(t, message("lunch", 1, "ada"))); b.Total != 1 {
 		t.Errorf("badge is %+v", b)
@@ -213,9 +215,7 @@ func TestOpenMigrates(t *testing.T) {
 	cfg.Migrate = true
 	for range 2 { // the second has nothing to do
 		s := run(t, open(t, cfg))
-		if a := s.get(t, "/readyz"); a.status != http.StatusOK {
-			t.Errorf("after migrating: %d %s", a.status, a.body)
-		}
+		s.awaitReady(t)
 		if err := s.stop(); err != nil {
 			t.Error(err)
 		}

@@ -167,6 +167,12 @@ func (s *server) tryPublish(t *testing.T, ndjson string) answer {
 	return send(t, r)
 }
 
+// awaitReady waits until the server is ready: Postgres may be too busy to answer a check.
+func (s *server) awaitReady(t *testing.T) {
+	t.Helper()
+	eventually(t, "the server is ready", func() bool { return s.get(t, "/readyz").status == http.StatusOK })
+}
+
 // token returns a token of a user.
 func (s *server) token(t *testing.T, userID string) string {
 	t.Helper()
