@@ -63,7 +63,7 @@ func (l *heldLog) sizes() (n []int) {
 }
 
 // Where calls of many events meet again and again, the transactions leave folding to the
-// loops. Where two meet once, or single events do, they fold.
+// loops. Where two meet once, or single events do, they fold. Time is that of the bubble.
 func TestGroupUnderLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var folding, appending heldLog
@@ -81,7 +81,7 @@ func TestGroupUnderLoad(t *testing.T) {
 				appending.release(0)
 			}
 		}
-		for range 5 { // more than many in all
+		for range 5 { // each meets another
 			publish(1, 1, 1)
 			folding.release(0)
 			runs([]int{2}, nil)

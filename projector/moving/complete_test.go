@@ -55,6 +55,7 @@ func holders(t *testing.T, shards []moving.Shard) (names string) {
 	return names
 }
 
+// holds reports whether a shard has a partition.
 func holds(t testing.TB, shard *pgxpool.Pool, partition int) (is bool) {
 	t.Helper()
 	if err := shard.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM badged.partitions WHERE partition_id = $1)`, partition).Scan(&is); err != nil {
