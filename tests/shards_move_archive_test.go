@@ -72,6 +72,16 @@ func TestArchivesFollowMovesAndSplits(t *testing.T) {
 	say(3)
 	cut("a", p)
 	say(2)
+	sql(t, stackOf(database)[0], `CREATE FUNCTION stay() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not now'; END $$;
+		CREATE TRIGGER stay BEFORE DELETE ON badged.partitions FOR EACH ROW EXECUTE FUNCTION stay()`)
+	if _, stderr, _ := command(t, "partition", "move", fmt.Sprint(p), "--to=b", "--quiet", "--database-url="+database); !strings.Contains(stderr, "not now") {
+		t.Fatalf("the move was not interrupted:\n%s", stderr)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "b")); err != nil { // nothing is archived there
+		t.Fatal(err)
+	}
+	must(t, archiving(database, dir)...) // b has a copy of what was archived of a
+	sql(t, stackOf(database)[0], `DROP TRIGGER stay ON badged.partitions`)
 	must(t, "partition", "move", fmt.Sprint(p), "--to=b", "--quiet", "--database-url="+database)
 	say(2)
 	check()

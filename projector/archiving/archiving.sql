@@ -3,7 +3,9 @@
 -- unless that is too large.
 
 -- name: read the identity of the log
-SELECT log_id, (SELECT count(*) FROM badged.archived_files) FROM badged.log_identity
+-- With how many files the shard has archived: partitions that are moving to it have brought
+-- rows of others.
+SELECT log_id, (SELECT count(*) FROM badged.archived_files JOIN badged.partitions USING (partition_id)) FROM badged.log_identity
 
 -- name: list the ranges
 SELECT number, starts::text::bigint, coalesce(ends::text::bigint, 0), 0, now(),

@@ -69,7 +69,7 @@ FROM badged.events_pNN
 WHERE transaction_id = ANY ($2::bigint[]::text[]::xid8[]) AND {may name}
 
 -- name: find an archived file
-SELECT EXISTS (SELECT FROM badged.archived_files)
+SELECT EXISTS (SELECT FROM badged.archived_files JOIN badged.partitions USING (partition_id))
 
 -- name: find whether the role may erase
 SELECT current_user, pg_has_role(nspowner, 'USAGE') FROM pg_namespace WHERE nspname = 'badged'
