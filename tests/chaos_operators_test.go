@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -157,12 +156,10 @@ func (c *chaos) operate(done <-chan struct{}) {
 	}
 }
 
-// withArchive adds the archive to a command, once each shard has one there.
+// withArchive adds the archive to a command, once a shard has one there.
 func (c *chaos) withArchive(args ...string) []string {
-	for shard := range chaosShards {
-		if _, err := os.Stat(filepath.Join(c.archive, string(rune('a'+shard)), "manifest.json")); err != nil {
-			return args
-		}
+	if manifests, err := filepath.Glob(filepath.Join(c.archive, "*", "manifest.json")); err != nil || len(manifests) == 0 {
+		return args
 	}
 	return append(args, "--archive="+c.archive)
 }
@@ -194,7 +191,7 @@ func (c *chaos) finishOperations() {
 		all := c.list()
 		left := len(c.unfinished)
 		for p := range c.unfinished {
-			args := []string{"partition", "split", fmt.Sprint(p), "--quiet"}
+			args := []string{"partition", "split", fmt.Sprint(p)}
 			if how := c.run(chaosCommand, args...); how.code == 0 || strings.Contains(how.err, "was split") {
 				delete(c.unfinished, p)
 			}
@@ -202,7 +199,7 @@ func (c *chaos) finishOperations() {
 		for _, p := range all {
 			if p.State != "serving" && p.To != "" {
 				left++
-				c.run(chaosCommand, "partition", "move", fmt.Sprint(p.Partition), "--to="+p.To, "--quiet")
+				c.run(chaosCommand, "partition", "move", fmt.Sprint(p.Partition), "--to="+p.To)
 			}
 		}
 		if len(all) > 0 && left == 0 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -54,8 +55,8 @@ const (
 // List returns the living partitions in their order, and behind them those that were split
 // and have left old rows, once for each shard that has some. Owner returns the name of the shard that the
 // map gives a partition to. Shards that cannot be reached are in the error, if it is not
-// nil beside partitions.
-func List(ctx context.Context, all []Shard, living []int, owner func(partition int) string) ([]Partition, error) {
+// nil beside partitions; so are those that take longer than patience to answer.
+func List(ctx context.Context, all []Shard, living []int, owner func(partition int) string, patience time.Duration) ([]Partition, error) {
 	list := make([]Partition, len(living))
 	for i, p := range living {
 		list[i] = Partition{Partition: p, Shard: owner(p), State: Away}
@@ -63,7 +64,7 @@ func List(ctx context.Context, all []Shard, living []int, owner func(partition i
 	var errs []error
 	var old []Partition
 	for _, s := range all {
-		left, err := look(ctx, s, list)
+		left, err := lookPatiently(ctx, s, list, patience)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("shard %s: %w", s.Name, err))
 		}
@@ -77,6 +78,17 @@ func List(ctx context.Context, all []Shard, living []int, owner func(partition i
 	}
 	slices.SortStableFunc(old, func(a, b Partition) int { return cmp.Compare(a.Partition, b.Partition) })
 	return append(list, old...), errors.Join(errs...)
+}
+
+// lookPatiently looks at a shard for a limited time.
+func lookPatiently(ctx context.Context, s Shard, list []Partition, patience time.Duration) ([]Partition, error) {
+	bounded, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	old, err := look(bounded, s, list)
+	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
+		err = fmt.Errorf("it did not answer within %s: %w", patience, err)
+	}
+	return old, err
 }
 
 // look adds what a shard says, and returns the partitions that are not in the list of which

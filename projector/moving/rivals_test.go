@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -134,7 +135,7 @@ func TestRivalMovers(t *testing.T) {
 		}
 		t.Logf("%s\nthe partition is on %s", story, held)
 		// End a move that both have left.
-		if list, err := moving.List(t.Context(), cfg.Shards, []int{0}, func(int) string { return held }); err != nil {
+		if list, err := moving.List(t.Context(), cfg.Shards, []int{0}, func(int) string { return held }, time.Minute); err != nil {
 			t.Fatal(err)
 		} else if list[0].State != moving.Serving {
 			again := cfg

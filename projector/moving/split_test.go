@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/projector/moving"
@@ -34,7 +35,7 @@ CREATE TRIGGER refuse_truncate BEFORE TRUNCATE ON badged.users_p00 FOR EACH STAT
 		t.Helper()
 		living := []int{1, 2, 3, 4, 8}
 		for range all {
-			list, err := moving.List(t.Context(), all, living, func(int) string { return "c" })
+			list, err := moving.List(t.Context(), all, living, func(int) string { return "c" }, time.Minute)
 			if err != nil || len(list) < len(living) {
 				t.Fatalf("%v: %v", list, err)
 			}
@@ -96,14 +97,36 @@ CREATE TRIGGER refuse `+what+` FOR EACH STATEMENT EXECUTE FUNCTION refuse()`)
 		}
 	}
 	refuse(`BEFORE DELETE ON badged.partitions`)
-	list, err := moving.List(t.Context(), all, []int{0, 1, 2, 3}, func(int) string { return "a" })
+	list, err := moving.List(t.Context(), all, []int{0, 1, 2, 3}, func(int) string { return "a" }, time.Minute)
 	if err != nil || list[0].State != moving.Splitting || list[0].To != "" || list[0].Shard != "a" {
 		t.Errorf("it is listed as %+v: %v", list[0], err)
 	}
 	a.Exec(t, `DROP TRIGGER refuse ON badged.partitions`)
 	refuse(`BEFORE TRUNCATE ON badged.users_p00`)
-	list, err = moving.List(t.Context(), all, []int{1, 2, 3, 4, 8}, func(int) string { return "a" })
+	list, err = moving.List(t.Context(), all, []int{1, 2, 3, 4, 8}, func(int) string { return "a" }, time.Minute)
 	if want := (moving.Partition{Partition: 0, Shard: "a", State: moving.OldRows}); err != nil || len(list) != 6 || list[5] != want {
 		t.Errorf("it is listed as %+v: %v", list, err)
+	}
+}
+
+// A shard that hangs does not keep the list from the others.
+func TestListBesideAShardThatHangs(t *testing.T) {
+	t.Parallel()
+	a, b := newShards(t)
+	tx, err := b.Connect(t).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `LOCK TABLE badged.partitions`); err != nil {
+		t.Fatal(err)
+	}
+	list, err := moving.List(t.Context(), config(a, b, 0, "").Shards, []int{0, 1, 2, 3}, func(p int) string { return string("abab"[p]) }, time.Second)
+	if err == nil || !strings.Contains(err.Error(), "shard b: it did not answer within 1s") {
+		t.Errorf("of the shard it says %v", err)
+	}
+	for _, p := range list {
+		if p.Shard != "a" || p.State != moving.Serving {
+			t.Errorf("partition %d is listed as %s on %s", p.Partition, p.State, p.Shard)
+		}
 	}
 }

@@ -109,8 +109,8 @@ func Pools(ctx context.Context, d config.Database, guard *shards.Guard) ([]shard
 	return databases, nil
 }
 
-// patience is how long one of several shards may take to answer until it is away.
-const patience = 10 * time.Second
+// Patience is how long one of several shards may take to answer until it is away.
+const Patience = 10 * time.Second
 
 // open returns a guarded pool for a database.
 func open(ctx context.Context, s config.Shard, guard *shards.Guard) (d shards.Database, err error) {
@@ -122,7 +122,7 @@ func open(ctx context.Context, s config.Shard, guard *shards.Guard) (d shards.Da
 	looking := ctx
 	if s.Name != "" {
 		var cancel context.CancelFunc
-		looking, cancel = context.WithTimeout(ctx, patience)
+		looking, cancel = context.WithTimeout(ctx, Patience)
 		defer cancel()
 	}
 	if _, err := pooler.Find(looking, cfg.ConnConfig); err != nil {

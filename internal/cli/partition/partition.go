@@ -50,7 +50,7 @@ func listPartitions(ctx context.Context, cluster *shards.Cluster) ([]moving.Part
 		present = append(present, moving.Shard{Name: s.Name, Pool: s.Pool, Log: s.Log})
 	}
 	places := cluster.Map()
-	list, err := moving.List(ctx, present, cluster.Layout().Living(), func(p int) string { return places[p].Shard })
+	list, err := moving.List(ctx, present, cluster.Layout().Living(), func(p int) string { return places[p].Shard }, connect.Patience)
 	return list, errors.Join(append(away, err)...)
 }
 

@@ -45,7 +45,7 @@ SELECT pg_advisory_xact_lock(1650552183, $1)
 
 -- name: who keeps the gate open
 -- Sessions whose transaction has been open for a while.
-SELECT a.pid, a.application_name
+SELECT a.pid, a.application_name, a.xact_start
 FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)
 WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND a.pid <> pg_backend_pid()
   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())

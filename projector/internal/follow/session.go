@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -40,6 +41,9 @@ type Session struct {
 	Attempts int
 
 	job *rebuild.Job
+	// oldest is when the transaction began that kept the gate open for longest at the last
+	// look, and told when one was told of.
+	oldest, told time.Time
 }
 
 // endingPatience is how long the session of a process that was killed may take to end. It
@@ -367,17 +371,21 @@ const (
 )
 
 // CatchUp calls round, which copies what has changed and returns how much, until it is
-// quick.
+// quick. On a slow machine, or if the target is far away, no round may be: then until rounds
+// with few changes do not become quicker. An attempt to switch finds out whether that is
+// good enough.
 func CatchUp(round func() (int, error)) error {
-	for {
+	for before := time.Duration(math.MaxInt64); ; {
 		began := time.Now()
 		changes, err := round()
-		if err != nil {
+		took := time.Since(began)
+		switch {
+		case err != nil:
 			return err
-		}
-		if changes <= fewChanges && time.Since(began) < quickRound || changes == 0 {
+		case changes == 0, changes <= fewChanges && (took < quickRound || took > before/4*3):
 			return nil
 		}
+		before = took
 	}
 }
 
@@ -398,7 +406,7 @@ func notYet(err error) bool {
 const (
 	firstPause = 20 * time.Millisecond
 	lastPause  = 2 * time.Second
-	// young is how long a transaction may be open until the switch is not even tried.
+	// young is how long a transaction may be open until it may be one that stays open.
 	young = 100 * time.Millisecond
 	// tellInterval is how often a session that delays it is told of.
 	tellInterval = 5 * time.Second
@@ -416,11 +424,10 @@ func (e *StoppedError) Error() string { return e.Err.Error() }
 func (e *StoppedError) Unwrap() error { return e.Err }
 
 // Switch catches up, and tries until attempt succeeds, or has failed too often: then the
-// error wraps [ErrBusy]. It does not try while a transaction that has been open for a while
-// keeps the gate open, or much is not folded, which waiting is told. A [*StoppedError]
-// comes from outside of an attempt.
+// error wraps [ErrBusy]. It does not try while a transaction that stays open keeps the gate
+// open, or much is not folded, which waiting is told. A [*StoppedError] comes from outside
+// of an attempt.
 func (s *Session) Switch(ctx context.Context, catchUp func() error, attempt func() error, waiting func(behind int64)) error {
-	var told time.Time
 	// Reading what has changed while publishers wait takes longer behind many old rows.
 	if _, err := s.Conn.Exec(ctx, statements.Get("forget copied changes")); err != nil {
 		return &StoppedError{s.wrap(err)}
@@ -433,7 +440,7 @@ func (s *Session) Switch(ctx context.Context, catchUp func() error, attempt func
 		if err := catchUp(); err != nil {
 			return &StoppedError{err}
 		}
-		open, err := s.waits(ctx, &told, waiting)
+		open, err := s.waits(ctx, waiting)
 		if err != nil {
 			return &StoppedError{s.wrap(err)}
 		}
@@ -465,16 +472,22 @@ func (s *Session) remedy(ctx context.Context) string {
 	return fmt.Sprintf("session %d (%s) has locks: wait for it, or end it with pg_terminate_backend(%[1]d)", pid, cmp.Or(application, "without an application_name"))
 }
 
-// waits reports whether a transaction that has been open for a while keeps the gate open,
-// or something is not folded, and tells of it.
-func (s *Session) waits(ctx context.Context, told *time.Time, waiting func(behind int64)) (bool, error) {
+// waits reports whether a transaction that stays open keeps the gate open, or something is
+// not folded, and tells of it.
+func (s *Session) waits(ctx context.Context, waiting func(behind int64)) (bool, error) {
 	var pid int
 	var application string
-	err := s.Conn.QueryRow(ctx, statements.Get("who keeps the gate open"), s.Partition, young.Seconds()).Scan(&pid, &application)
+	var began time.Time
+	err := s.Conn.QueryRow(ctx, statements.Get("who keeps the gate open"), s.Partition, young.Seconds()).Scan(&pid, &application, &began)
 	switch {
 	case err == nil:
-		if time.Since(*told) > tellInterval {
-			*told = time.Now()
+		// If another did at the last look, each ends soon, though they take a while to commit.
+		ended := !s.oldest.IsZero() && !s.oldest.Equal(began)
+		if s.oldest = began; ended {
+			break
+		}
+		if time.Since(s.told) > tellInterval {
+			s.told = time.Now()
 			s.Tell(pid, application)
 		}
 		return true, nil
@@ -514,17 +527,18 @@ const endHangingSQL = `SET LOCAL idle_in_transaction_session_timeout = '5s'`
 
 // CloseGates closes the gate for publishers, waits until everything in the log is folded,
 // and closes the gate for all other writers. Statements of the transaction may take as long
-// as patience says; of that the folding gets half. It returns since when publishers wait.
+// as patience says; of that those who publish now get a quarter to end, and the folding a
+// quarter more at least. It returns since when publishers wait.
 func (s *Session) CloseGates(ctx context.Context, tx pgx.Tx, patience time.Duration) (closed time.Time, at logread.Cursor, err error) {
-	for _, sql := range []string{pgsession.SetSwapPatienceSQL, endHangingSQL} {
+	for _, sql := range []string{fmt.Sprintf(`SET LOCAL lock_timeout = %d`, (patience / 4).Milliseconds()), endHangingSQL} {
 		if _, err := tx.Exec(ctx, sql); err != nil {
 			return closed, at, err
 		}
 	}
+	closed = time.Now() // others wait behind the request
 	if _, err := tx.Exec(ctx, statements.Get("close the gate for publishers"), s.Partition); err != nil {
 		return closed, at, err
 	}
-	closed = time.Now()
 	if _, err := tx.Exec(ctx, fmt.Sprintf(`SET LOCAL statement_timeout = %d`, patience.Milliseconds())); err != nil {
 		return closed, at, err
 	}
