@@ -15,7 +15,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/zstd"
-	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
@@ -119,41 +118,6 @@ func TestErase(t *testing.T) {
 	if diff := cmp.Diff(erasure.Erased{Partition: partition}, erase(t, d, id)); diff != "" {
 		t.Errorf("erased again (-want +got):\n%s", diff)
 	}
-}
-
-// Whatever happened before, others keep their numbers, and the log goes on giving them.
-// Events that come again count for the user as the first ones.
-func TestEraseHistories(t *testing.T) {
-	d := projectortest.New(t)
-	users := []string{foldtest.User(0, 0), foldtest.User(0, 1), foldtest.User(0, 2), foldtest.User(1, 0)}
-	number := 0
-	rapid.Check(t, func(rt *rapid.T) {
-		number++
-		history := foldtest.DrawNamedRooms(rt, number, users)
-		cut := rapid.IntRange(0, len(history)).Draw(rt, "erased after")
-		d.AppendAndFold(t, rt, history[:cut])
-		if rapid.IntRange(0, 3).Draw(rt, "with a new generation") == 0 {
-			d.BeginGeneration(t, 0)
-		}
-		d.StopFolding()
-		running := folding(t, d)
-		user := rapid.SampledFrom(users).Draw(rt, "erased")
-		before := ofOthers(t, d, user)
-		erase(t, d, user)
-		if diff := cmp.Diff(before, ofOthers(t, d, user)); diff != "" {
-			rt.Fatalf("rows of others (-before +after):\n%s", diff)
-		}
-		replaytest.Verify(t, d.Pool, d.Log, users...)
-		running.Stop()
-		again := append(slices.Clone(history[cut/2:cut]), history[cut:]...)
-		if len(again) > 0 {
-			d.AppendAndFold(t, rt, again)
-		}
-		replaytest.Verify(t, d.Pool, d.Log, users...)
-		if t.Failed() {
-			rt.Fatal("see above")
-		}
-	})
 }
 
 // The owner of the partition remembers what it has folded, and forgets it with the user:
@@ -477,49 +441,6 @@ func splitPartition(t testing.TB, d *projectortest.Database, partition int) {
 	if err := d.Log.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// Whatever is archived, the archive and the log go on giving the numbers of others.
-func TestEraseArchivedHistories(t *testing.T) {
-	users := []string{foldtest.User(0, 0), foldtest.User(0, 1), foldtest.User(0, 2), foldtest.User(1, 0)}
-	rapid.Check(t, func(rt *rapid.T) {
-		d, dir := projectortest.New(t), t.TempDir()
-		defer d.Pool.Close() // all histories share the server
-		history := foldtest.DrawRooms(rt, users)
-		first := rapid.IntRange(1, len(history)).Draw(rt, "archived up to")
-		second := rapid.IntRange(first, len(history)).Draw(rt, "erased after")
-		d.AppendAndFold(t, rt, history[:first])
-		archived(t, d, dir)
-		if second > first {
-			d.AppendAndFold(t, rt, history[first:second])
-		}
-		d.StopFolding()
-		if rapid.Bool().Draw(rt, "split") {
-			splitPartition(t, d, 0)
-		}
-		running := folding(t, d)
-		user := rapid.SampledFrom(users).Draw(rt, "erased")
-		before := ofOthers(t, d, user)
-		if _, err := eraseArchived(t.Context(), d, user, dir); err != nil {
-			rt.Fatal(err)
-		}
-		if diff := cmp.Diff(before, ofOthers(t, d, user)); diff != "" {
-			rt.Fatalf("rows of others (-before +after):\n%s", diff)
-		}
-		replaytest.VerifyArchive(t, d.Pool, d.Log, dir, users...)
-		if left := inFiles(t, dir, fmt.Sprintf("%q", user)); left != nil {
-			rt.Fatalf("the id is still in %v", left)
-		}
-		running.Stop()
-		if again := slices.Concat(history[first/2:first], history[second:]); len(again) > 0 {
-			d.AppendAndFold(t, rt, again)
-		}
-		replaytest.VerifyArchive(t, d.Pool, d.Log, dir, users...)
-		if t.Failed() {
-			rt.Fatal("see above")
-		}
-		d.StopFolding()
-	})
 }
 
 // Wherever an erasure from an archive is killed, the archive can be read, and the next

@@ -88,26 +88,6 @@ func states(t testing.TB, d *projectortest.Database) []string {
 	)
 }
 
-// honestJoins changes the joins of a history with rooms to what publishers may send: none has
-// the name of another kind of event, and one that is published again says the same of the
-// room. Otherwise whether a join counts depends on its users, and the log of a partition
-// without them does not tell.
-func honestJoins(history []events.Event) []events.Event {
-	first := map[string]events.Data{}
-	for i, e := range history {
-		if e.Type == events.RoomJoined {
-			e.ID += " join"
-			if was, ok := first[e.ID]; ok {
-				e.Data.Seq, e.Data.UpToSeq, e.Data.ConversationID = was.Seq, was.UpToSeq, was.ConversationID
-			} else {
-				first[e.ID] = e.Data
-			}
-		}
-		history[i] = foldtest.Named("room "+e.ID, e)
-	}
-	return history
-}
-
 // Random histories with rooms: after all partitions were split, and again, users see the
 // same, and the tables are what the log of the new partitions gives.
 func TestSplitChangesNothing(t *testing.T) {
@@ -120,7 +100,7 @@ func TestSplitChangesNothing(t *testing.T) {
 			users = append(users, foldtest.User(n%foldtest.Partitions, n))
 		}
 		history := foldtest.DrawHistory(rt, foldtest.EveryType(), users)
-		history = append(history, honestJoins(foldtest.DrawRooms(rt, users))...)
+		history = append(history, foldtest.HonestJoins(foldtest.DrawRooms(rt, users))...)
 		d.AppendAndFold(t, rt, history)
 		d.StopFolding()
 		before := states(t, d)

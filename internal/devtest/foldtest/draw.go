@@ -61,6 +61,26 @@ func DrawRooms(t *rapid.T, users []string) []events.Event {
 	return slices.Insert(history, at, DrawMany(t, users)...)
 }
 
+// HonestJoins changes the joins of a history with rooms to what publishers may send: none has
+// the name of another kind of event, and one that is published again says the same of the
+// room. Otherwise whether a join counts depends on its users, and the log of a partition
+// without them does not tell.
+func HonestJoins(history []events.Event) []events.Event {
+	first := map[string]events.Data{}
+	for i, e := range history {
+		if e.Type == events.RoomJoined {
+			e.ID += " join"
+			if was, ok := first[e.ID]; ok {
+				e.Data.Seq, e.Data.UpToSeq, e.Data.ConversationID = was.Seq, was.UpToSeq, was.ConversationID
+			} else {
+				first[e.ID] = e.Data
+			}
+		}
+		history[i] = Named("room "+e.ID, e)
+	}
+	return history
+}
+
 // DrawNamedRooms draws a history with rooms whose events and conversations have names
 // of their own in a database with histories of other numbers.
 func DrawNamedRooms(t *rapid.T, number int, users []string) []events.Event {

@@ -5,6 +5,7 @@ const (
 	directoryFile = "migrations/00040_rooms_of_moves.sql"
 	appendingFile = "internal/shards/appending.go"
 	prepareFile   = "projector/moving/prepare.go"
+	followFile    = "projector/internal/follow/session.go"
 )
 
 // The checks of messages to rooms during moves.
@@ -16,6 +17,13 @@ var (
 	groupsExpects = check{"./internal/grouping", "^TestGroupsExpectWhatTheirCallsDo$", false}
 	ingestSpans   = check{"./internal/ingest", "^TestABatchThatSpansASwitch$", false}
 	moveBegins    = check{"./projector/moving", "^TestReadersOfTheTargetWhenAMoveBegins$", false}
+)
+
+// The checks of when moves and splits switch.
+var (
+	caughtUp   = check{"./projector/internal/follow", "^TestCatchUp$", false}
+	slowCommit = check{"./projector/moving", "^TestSlowTransactionsLetTheSwitchThrough$", false}
+	archivedBy = check{"./tests", "^TestArchivesFollowMovesAndSplits$", false}
 )
 
 // The checks of shards that were restored to an earlier time.
@@ -40,6 +48,11 @@ var moveMutants = []mutant{
 	{"a reader disturbs the beginning of a move", []edit{
 		{prepareFile, "		_, err := tx.Exec(ctx, statements.Get(\"settle the ranges\"), m.p)\n		return err\n	})\n", "		return nil\n	})\n	if err == nil {\n		_, err = to.conn.Exec(ctx, statements.Get(\"settle the ranges\"), m.p)\n	}\n"},
 	}, moveBegins},
+	{"catching up never ends on a slow machine", []edit{{followFile, "took > before/4*3", "before < 0"}}, caughtUp},
+	{"catching up ends while it becomes quicker", []edit{{followFile, "took > before/4*3", "before > 0"}}, caughtUp},
+	{"transactions that take a while keep a partition from being switched", []edit{{followFile, "s.oldest = began; ended", "s.oldest = began; ended && false"}}, slowCommit},
+	{"a switch waits for publishers as long as for readers of tables", []edit{{followFile, "(patience / 4).Milliseconds()", "100"}}, slowCommit},
+	{"a shard that gets a partition has archived what the other has", []edit{{"projector/archiving/archiving.sql", " JOIN badged.partitions USING (partition_id)) FROM badged.log_identity", ") FROM badged.log_identity"}}, archivedBy},
 	{"a move goes on although a shard was restored to an earlier round", []edit{{prepareFile, "from.round == to.round && ", ""}}, putBackSource},
 	{"a move is completed although the target was restored to an earlier attempt", []edit{{"projector/moving/complete.go", "s.move.id == released.id && s.move.round == released.round", "s.move.id == released.id"}}, putBackTarget},
 	{"a partition that was split elsewhere has users", []edit{{layoutFile, "	l.living.RemoveAll(&ended)\n", ""}}, layouts},
