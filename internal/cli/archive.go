@@ -278,5 +278,18 @@ func (c *archived) open(ctx context.Context, cluster *shards.Cluster, s *shards.
 	if err != nil {
 		return nil, fmt.Errorf("--archive: %w", err)
 	}
-	return archive.OpenStore(ctx, store)
+	a, err := archive.OpenStore(ctx, store)
+	return orNone(ctx, s, a, err)
+}
+
+// orNone returns no archive, in place of the error that there is none, for a shard that has
+// archived nothing.
+func orNone(ctx context.Context, s *shards.Shard, a *archive.Archive, err error) (*archive.Archive, error) {
+	if s.Name == "" || !errors.Is(err, archive.ErrNone) {
+		return a, err
+	}
+	if archived, lookErr := archiving.Any(ctx, s.Pool); lookErr != nil || archived {
+		return nil, errors.Join(err, lookErr)
+	}
+	return nil, nil //nolint:nilnil // the shard needs none
 }

@@ -146,7 +146,8 @@ func (c *userEraseCmd) Run(ctx context.Context, streams Streams) error {
 		if err != nil {
 			return nil, fmt.Errorf("--archive: %w", err)
 		}
-		return archive.Continue(ctx, store)
+		a, err := archive.Continue(ctx, store)
+		return orNone(ctx, s, a, err)
 	})
 	if errors.Is(err, erasure.ErrArchived) {
 		err = fmt.Errorf("%w: --archive DIR", err)

@@ -122,11 +122,9 @@ type archiving struct {
 // open opens or creates the archive, and checks that it is complete and
 // belongs to this log.
 func (a *archiving) open(ctx context.Context) error {
-	var id uuid.UUID
-	var archived int64
-	err := a.job.Conn.QueryRow(ctx, statements.Get("read the identity of the log")).Scan((*[16]byte)(&id), &archived)
+	id, archived, err := identity(ctx, a.job.Conn)
 	if err != nil {
-		return fmt.Errorf("read the list of archived files: %w", err)
+		return err
 	}
 	a.archive, err = archive.Continue(ctx, a.cfg.Store)
 	if errors.Is(err, archive.ErrNone) && archived == 0 {
@@ -150,6 +148,21 @@ func (a *archiving) open(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// identity reads the id of the log, and how many files have archived partitions that the
+// database holds.
+func identity(ctx context.Context, q events.Querier) (id uuid.UUID, archived int64, err error) {
+	if err := q.QueryRow(ctx, statements.Get("read the identity of the log")).Scan((*[16]byte)(&id), &archived); err != nil {
+		return id, 0, fmt.Errorf("read the list of archived files: %w", err)
+	}
+	return id, archived, nil
+}
+
+// Any reports whether a part of the log of partitions that a database holds is archived.
+func Any(ctx context.Context, q events.Querier) (bool, error) {
+	_, archived, err := identity(ctx, q)
+	return archived > 0, err
 }
 
 // logRange is a range of the log and its content after the baseline.

@@ -3,10 +3,8 @@ package archiving
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/internal/eventlog"
@@ -61,10 +59,9 @@ func Gather(ctx context.Context, pool *pgxpool.Pool, partitions int, store archi
 
 // gather copies what the archive of a shard lacks of some partitions.
 func gather(ctx context.Context, pool *pgxpool.Pool, partitions int, store archive.Store, from *archive.Archive, some []int) (err error) {
-	var id uuid.UUID
-	var archived int64
-	if err := pool.QueryRow(ctx, statements.Get("read the identity of the log")).Scan((*[16]byte)(&id), &archived); err != nil {
-		return fmt.Errorf("read the list of archived files: %w", err)
+	id, archived, err := identity(ctx, pool)
+	if err != nil {
+		return err
 	}
 	if archived == 0 {
 		return nil // the files are of an archiving that was interrupted

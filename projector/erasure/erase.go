@@ -124,7 +124,7 @@ type eraser struct {
 }
 
 func (e *eraser) run(ctx context.Context) error {
-	if err := e.check(ctx); err != nil {
+	if err := checkOwner(ctx, e.cfg.Pool); err != nil {
 		return err
 	}
 	job, err := rebuild.NewJob(ctx, rebuild.Config{Pool: e.cfg.Pool, Log: e.cfg.Log}, "badged user erase")
@@ -133,6 +133,9 @@ func (e *eraser) run(ctx context.Context) error {
 	}
 	defer job.Close(ctx)
 	e.conn = job.Conn
+	if err := e.checkArchive(ctx); err != nil { // with the lock: no partition comes to the shard now
+		return err
+	}
 	if _, err := e.conn.Exec(ctx, statements.Get("drop what interrupted commands left")); err != nil {
 		return fmt.Errorf("drop the tables that interrupted commands left: %w", err)
 	}
@@ -161,13 +164,10 @@ func (e *eraser) run(ctx context.Context) error {
 	return e.archives(ctx)
 }
 
-// check fails if the user cannot be erased.
-func (e *eraser) check(ctx context.Context) error {
-	if err := checkOwner(ctx, e.cfg.Pool); err != nil {
-		return err
-	}
+// checkArchive fails if a part of the log is archived and no archive is given.
+func (e *eraser) checkArchive(ctx context.Context) error {
 	var archived bool
-	if err := e.cfg.Pool.QueryRow(ctx, statements.Get("find an archived file")).Scan(&archived); err != nil {
+	if err := e.conn.QueryRow(ctx, statements.Get("find an archived file")).Scan(&archived); err != nil {
 		return fmt.Errorf("look for an archive: %w", err)
 	}
 	if archived && e.cfg.Archive == nil {

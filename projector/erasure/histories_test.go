@@ -64,7 +64,7 @@ func TestEraseArchivedHistories(t *testing.T) {
 	users := []string{foldtest.User(0, 0), foldtest.User(0, 1), foldtest.User(0, 2), foldtest.User(1, 0)}
 	rapid.Check(t, func(rt *rapid.T) {
 		d, dir := projectortest.New(t), t.TempDir()
-		defer func() { d.StopFolding(); d.Pool.Close() }() // all histories share the server
+		defer func() { d.StopFolding(); d.Pool.Close() }()             // all histories share the server
 		history := foldtest.HonestJoins(foldtest.DrawRooms(rt, users)) // the partition may be split
 		first := rapid.IntRange(1, len(history)).Draw(rt, "archived up to")
 		second := rapid.IntRange(first, len(history)).Draw(rt, "erased after")

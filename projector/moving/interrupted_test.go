@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -74,84 +73,6 @@ func TestOpenTransactionDelaysTheSwitch(t *testing.T) {
 	b.AwaitFolded(t)
 	if got := b.Badge(t, user); got.Total != 22 {
 		t.Errorf("the total is %d, want 22", got.Total)
-	}
-	verify(t, b, 0)
-}
-
-// Transactions that take a while delay the switch only as long as each takes: while there is
-// always one, the switch lets the last ones end.
-func TestSlowTransactionsLetTheSwitchThrough(t *testing.T) {
-	t.Parallel()
-	a, b := newShards(t)
-	running(t, a, b)
-	user := foldtest.User(0, 0)
-	conn := a.Connect(t)
-	awaitSlow := func(what, where string) {
-		t.Helper()
-		const is = `SELECT EXISTS (SELECT FROM pg_stat_activity AS a JOIN pg_locks AS l USING (pid) WHERE l.locktype = 'advisory' AND a.datname = current_database() AND `
-		projectortest.Until(t, what, func() bool {
-			var found bool
-			if err := conn.QueryRow(t.Context(), is+where+`)`).Scan(&found); err != nil {
-				t.Fatal(err)
-			}
-			return found
-		})
-	}
-	// slow returns a transaction that has appended and was open for a while.
-	slow := func(id string) pgx.Tx {
-		t.Helper()
-		tx, err := a.Connect(t).Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := events.Publish(t.Context(), tx, foldtest.Named(id, foldtest.Deliver(id, 1, user))); err != nil {
-			t.Fatal(err)
-		}
-		awaitSlow("a transaction", fmt.Sprintf(`a.pid = %d AND a.xact_start < clock_timestamp() - interval '150 ms'`, tx.Conn().PgConn().PID()))
-		return tx
-	}
-	blocked, switching, done := make(chan int, 100), make(chan bool, 100), make(chan error, 1)
-	catchingUp, goOn := make(chan bool), make(chan bool)
-	var once sync.Once
-	cfg := config(a, b, 0, "b")
-	cfg.Blocked = func(_ string, pid int, _ string) { blocked <- pid }
-	cfg.Progress = func(step moving.Step, _ int64) {
-		switch step {
-		case moving.CatchingUp:
-			once.Do(func() { catchingUp <- true; <-goOn })
-		case moving.Switching:
-			switching <- true
-		}
-	}
-	var r moving.Result
-	go func() {
-		var err error
-		r, err = moving.Move(t.Context(), cfg)
-		done <- err
-	}()
-	projectortest.Await(t, catchingUp, "catching up")
-	first := slow("first")
-	close(goOn)
-	for projectortest.Await(t, blocked, "the name of the session") != int(first.Conn().PgConn().PID()) {
-	}
-	second := slow("second")
-	if err := first.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	projectortest.Await(t, switching, "an attempt to switch")
-	awaitSlow("the switch", `NOT l.granted AND l.waitstart < clock_timestamp() - interval '150 ms'`)
-	if err := second.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := projectortest.Await(t, done, "the move"); err != nil {
-		t.Fatal(err)
-	}
-	if r.Attempts != 1 {
-		t.Errorf("the switch took %d attempts", r.Attempts)
-	}
-	b.AwaitFolded(t)
-	if got := b.Badge(t, user); got.Total != 2 {
-		t.Errorf("the total is %d, want 2", got.Total)
 	}
 	verify(t, b, 0)
 }

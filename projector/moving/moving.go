@@ -91,7 +91,7 @@ type Result struct {
 	// deleted from From.
 	Split bool `json:"split,omitempty"`
 	// Paused is for how long publishers to the partition waited, until the target had it,
-	// and FoldingPaused for how long nothing folded it, until a server owned it there. Zero
+	// and FoldingPaused for how long at most nothing folded it, until a server owned it there. Zero
 	// if an earlier call had made the switch; FoldingPaused also if no server owned it
 	// within some seconds.
 	Paused        time.Duration `json:"paused_ns"`
@@ -437,9 +437,9 @@ func (m *mover) copy(ctx context.Context) error {
 	return m.catchUp(ctx)
 }
 
-// catchUp copies what has changed until a round is quick.
+// catchUp copies what has changed, until there is nothing to gain.
 func (m *mover) catchUp(ctx context.Context) error {
-	return follow.CatchUp(func() (int, error) {
+	return m.source.CatchUp(func() (int, error) {
 		changes, err := m.round(ctx, follow.RoundChanges)
 		m.cfg.Progress(CatchingUp, m.result.Rows)
 		return changes, err

@@ -50,6 +50,8 @@ const (
 	OldRows State = "old rows"
 	// Away: no shard that can be reached has it.
 	Away State = "away"
+	// Unknown: no shard that has answered has it, and one did not answer in time.
+	Unknown State = "unknown"
 )
 
 // List returns the living partitions in their order, and behind them those that were split
@@ -64,13 +66,18 @@ func List(ctx context.Context, all []Shard, living []int, owner func(partition i
 	var errs []error
 	var old []Partition
 	for _, s := range all {
-		left, err := lookPatiently(ctx, s, list, patience)
+		said := slices.Clone(list)
+		left, err := lookPatiently(ctx, s, said, patience)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("shard %s: %w", s.Name, err))
+			continue
 		}
-		old = append(old, left...)
+		list, old = said, append(old, left...)
 	}
 	for i := range list {
+		if len(errs) > 0 && list[i].State == Away {
+			list[i].State = Unknown
+		}
 		// It may have moved on since.
 		if list[i].State == LeftOver {
 			list[i].To = list[i].Shard

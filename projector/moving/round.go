@@ -62,6 +62,9 @@ func (m *mover) changesInto(ctx context.Context, target pgx.Tx, at logread.Curso
 		if more, err = m.copyChunk(ctx, target, at); err != nil {
 			return done, err
 		}
+		if err := m.source.Overdue(); err != nil {
+			return done, err
+		}
 	}
 	if slices.ContainsFunc(follow.Tables(), func(t follow.Table) bool { return t.Places != follow.NoPlace && done.Kinds[t.Kind] }) {
 		if err := m.translate(ctx, target, counted, at); err != nil {
@@ -74,6 +77,9 @@ func (m *mover) changesInto(ctx context.Context, target pgx.Tx, at logread.Curso
 		}
 		if err := m.follow(ctx, target, t, done.Last); err != nil {
 			return done, fmt.Errorf("copy what has changed in %s: %w", t.Name(m.p), err)
+		}
+		if err := m.source.Overdue(); err != nil {
+			return done, err
 		}
 	}
 	return done, nil

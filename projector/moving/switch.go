@@ -74,10 +74,7 @@ func (m *mover) attempt(ctx context.Context) error {
 			if err := m.last(attempt, target, at, epoch, round); err != nil {
 				return err
 			}
-			if time.Since(closed) > m.cfg.Patience {
-				return follow.ErrNotYet
-			}
-			return nil
+			return m.source.Overdue()
 		}); err != nil {
 			return err
 		}

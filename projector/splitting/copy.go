@@ -222,9 +222,9 @@ func (s *splitter) copyChunk(ctx context.Context, tx pgx.Tx, at logread.Cursor) 
 	return bound.Before(at.Position), nil
 }
 
-// catchUp copies what has changed until a round is quick.
+// catchUp copies what has changed, until there is nothing to gain.
 func (s *splitter) catchUp(ctx context.Context) error {
-	return follow.CatchUp(func() (int, error) {
+	return s.CatchUp(func() (int, error) {
 		n := 0
 		before := s.copied
 		err := s.wrapRound(ctx, func(tx pgx.Tx) error {
@@ -259,6 +259,9 @@ func (s *splitter) round(ctx context.Context, tx pgx.Tx, at logread.Cursor, most
 		if more, err = s.copyChunk(ctx, tx, at); err != nil {
 			return 0, err
 		}
+		if err := s.Overdue(); err != nil {
+			return 0, err
+		}
 	}
 	for _, t := range follow.Tables() {
 		if byHand(t) || t.Form == follow.Frozen || !done.Kinds[t.Kind] {
@@ -266,6 +269,9 @@ func (s *splitter) round(ctx context.Context, tx pgx.Tx, at logread.Cursor, most
 		}
 		if err := s.follow(ctx, tx, t, done.Last); err != nil {
 			return 0, fmt.Errorf("copy what has changed in %s: %w", t.Name(s.Partition), err)
+		}
+		if err := s.Overdue(); err != nil {
+			return 0, err
 		}
 	}
 	if done.Kinds["conversations"] || done.Kinds["rooms"] {

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/badged/badged/projector/internal/follow"
 )
 
 // letter is the share that a child has of a dead letter.
@@ -50,10 +48,7 @@ func (s *splitter) attempt(ctx context.Context) error {
 		if !held {
 			return errLost
 		}
-		if time.Since(closed) > s.cfg.Patience {
-			return follow.ErrNotYet
-		}
-		return nil
+		return s.Overdue()
 	})
 	if err != nil {
 		s.copied = before

@@ -75,6 +75,8 @@ func (c *listCmd) Run(ctx context.Context, streams terminal.Streams) error {
 	for _, p := range list {
 		bytes, events, state := terminal.Size(float64(p.Bytes)), progress.Count(p.Events), string(p.State)
 		switch p.State {
+		case moving.Unknown:
+			bytes, events = "?", "?"
 		case moving.Away:
 			bytes, events = "?", "?"
 			if s := cluster.Shard(p.Shard); s != nil && s.Err() == nil {

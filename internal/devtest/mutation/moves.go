@@ -5,7 +5,7 @@ const (
 	directoryFile = "migrations/00040_rooms_of_moves.sql"
 	appendingFile = "internal/shards/appending.go"
 	prepareFile   = "projector/moving/prepare.go"
-	followFile    = "projector/internal/follow/session.go"
+	followFile    = "projector/internal/follow/switch.go"
 )
 
 // The checks of messages to rooms during moves.
@@ -22,6 +22,7 @@ var (
 // The checks of when moves and splits switch.
 var (
 	caughtUp   = check{"./projector/internal/follow", "^TestCatchUp$", false}
+	slowCopies = check{"./projector/moving", "^TestSlowCopiesLetPublishersGo$", false}
 	slowCommit = check{"./projector/moving", "^TestSlowTransactionsLetTheSwitchThrough$", false}
 	archivedBy = check{"./tests", "^TestArchivesFollowMovesAndSplits$", false}
 )
@@ -50,8 +51,10 @@ var moveMutants = []mutant{
 	}, moveBegins},
 	{"catching up never ends on a slow machine", []edit{{followFile, "took > before/4*3", "before < 0"}}, caughtUp},
 	{"catching up ends while it becomes quicker", []edit{{followFile, "took > before/4*3", "before > 0"}}, caughtUp},
-	{"transactions that take a while keep a partition from being switched", []edit{{followFile, "s.oldest = began; ended", "s.oldest = began; ended && false"}}, slowCommit},
-	{"a switch waits for publishers as long as for readers of tables", []edit{{followFile, "(patience / 4).Milliseconds()", "100"}}, slowCommit},
+	{"transactions that take a while keep a partition from being switched", []edit{{followFile, "pid > 0 && (before.IsZero() || began.Before(before))", "pid > 0 && (before.IsZero() || !began.IsZero())"}}, slowCommit},
+	{"a switch waits for publishers as long as for readers of tables", []edit{{followFile, "max(1, (patience/4).Milliseconds())", "100"}}, slowCommit},
+	{"publishers wait for a last copy however long it takes", []edit{{followFile, "!s.due.IsZero() && time.Now().After(s.due)", "false"}}, slowCopies},
+	{"publishers wait for a last copy that cannot be quick", []edit{{followFile, "s.lastRound > patience", "false"}}, slowCopies},
 	{"a shard that gets a partition has archived what the other has", []edit{{"projector/archiving/archiving.sql", " JOIN badged.partitions USING (partition_id)) FROM badged.log_identity", ") FROM badged.log_identity"}}, archivedBy},
 	{"a move goes on although a shard was restored to an earlier round", []edit{{prepareFile, "from.round == to.round && ", ""}}, putBackSource},
 	{"a move is completed although the target was restored to an earlier attempt", []edit{{"projector/moving/complete.go", "s.move.id == released.id && s.move.round == released.round", "s.move.id == released.id"}}, putBackTarget},

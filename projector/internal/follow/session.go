@@ -1,24 +1,20 @@
 package follow
 
 import (
-	"cmp"
 	"context"
 	_ "embed"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/internal/sqlfile"
-	"github.com/badged/badged/projector/internal/logread"
 	"github.com/badged/badged/projector/rebuild"
 )
 
@@ -41,9 +37,13 @@ type Session struct {
 	Attempts int
 
 	job *rebuild.Job
-	// oldest is when the transaction began that kept the gate open for longest at the last
-	// look, and told when one was told of.
-	oldest, told time.Time
+	// looked is when it last looked who keeps the gate open, by the clock of the database,
+	// and told when one was told of.
+	looked, told time.Time
+	// lastRound is how long the last round of catching up took.
+	lastRound time.Duration
+	// due is when publishers have waited for long enough, during an attempt.
+	due time.Time
 }
 
 // endingPatience is how long the session of a process that was killed may take to end. It
@@ -361,221 +361,4 @@ func (s *Session) Bound(ctx context.Context, after, most events.Position, rows i
 		return bound, s.wrap(fmt.Errorf("read the log: %w", err))
 	}
 	return bound, nil
-}
-
-// Limits of a round: more than this in one is not done with the gate closed.
-const (
-	RoundChanges = 50_000
-	fewChanges   = 5_000
-	quickRound   = 250 * time.Millisecond
-)
-
-// CatchUp calls round, which copies what has changed and returns how much, until it is
-// quick. On a slow machine, or if the target is far away, no round may be: then until rounds
-// with few changes do not become quicker. An attempt to switch finds out whether that is
-// good enough.
-func CatchUp(round func() (int, error)) error {
-	for before := time.Duration(math.MaxInt64); ; {
-		began := time.Now()
-		changes, err := round()
-		took := time.Since(began)
-		switch {
-		case err != nil:
-			return err
-		case changes == 0, changes <= fewChanges && (took < quickRound || took > before/4*3):
-			return nil
-		}
-		before = took
-	}
-}
-
-// ErrBusy means that the switch failed as often as it may, and nothing has happened.
-var ErrBusy = errors.New("the switch would hold up publishers for too long")
-
-// ErrNotYet means that the switch was not possible in the time that others may wait.
-var ErrNotYet = errors.New("the switch would take too long now")
-
-// notYet reports whether the switch is to be tried again.
-func notYet(err error) bool {
-	const canceled = "57014" // by statement_timeout
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return errors.Is(err, ErrNotYet) || pgsession.IsLocked(err) || ok && pg.Code == canceled
-}
-
-// Pauses between attempts to switch. Publishers may wait during each.
-const (
-	firstPause = 20 * time.Millisecond
-	lastPause  = 2 * time.Second
-	// young is how long a transaction may be open until it may be one that stays open.
-	young = 100 * time.Millisecond
-	// tellInterval is how often a session that delays it is told of.
-	tellInterval = 5 * time.Second
-	// mostBehind is how many rows of the log the projector folds in an instant.
-	mostBehind = 50
-)
-
-// StoppedError wraps an error before anything has happened.
-type StoppedError struct{ Err error }
-
-// Error implements error.
-func (e *StoppedError) Error() string { return e.Err.Error() }
-
-// Unwrap returns the error.
-func (e *StoppedError) Unwrap() error { return e.Err }
-
-// Switch catches up, and tries until attempt succeeds, or has failed too often: then the
-// error wraps [ErrBusy]. It does not try while a transaction that stays open keeps the gate
-// open, or much is not folded, which waiting is told. A [*StoppedError] comes from outside
-// of an attempt.
-func (s *Session) Switch(ctx context.Context, catchUp func() error, attempt func() error, waiting func(behind int64)) error {
-	// Reading what has changed while publishers wait takes longer behind many old rows.
-	if _, err := s.Conn.Exec(ctx, statements.Get("forget copied changes")); err != nil {
-		return &StoppedError{s.wrap(err)}
-	}
-	failed, most := 0, s.Attempts
-	if most <= 0 {
-		most = 10
-	}
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		if err := catchUp(); err != nil {
-			return &StoppedError{err}
-		}
-		open, err := s.waits(ctx, waiting)
-		if err != nil {
-			return &StoppedError{s.wrap(err)}
-		}
-		if !open {
-			if err = attempt(); err == nil || !notYet(err) {
-				return err
-			}
-			if failed++; failed == most {
-				return &StoppedError{s.wrap(fmt.Errorf("%w: it failed %d times, at last with: %w; %s", ErrBusy, failed, err, s.remedy(ctx)))}
-			}
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return &StoppedError{ctx.Err()}
-		case <-timer.C:
-		}
-	}
-}
-
-// remedy says what may make the switch succeed.
-func (s *Session) remedy(ctx context.Context) string {
-	var pid int
-	var application string
-	if err := s.Conn.QueryRow(ctx, statements.Get("who locks the tables"), young.Seconds()).Scan(&pid, &application); err != nil {
-		return "less may be published at another time"
-	}
-	return fmt.Sprintf("session %d (%s) has locks: wait for it, or end it with pg_terminate_backend(%[1]d)", pid, cmp.Or(application, "without an application_name"))
-}
-
-// waits reports whether a transaction that stays open keeps the gate open, or something is
-// not folded, and tells of it.
-func (s *Session) waits(ctx context.Context, waiting func(behind int64)) (bool, error) {
-	var pid int
-	var application string
-	var began time.Time
-	err := s.Conn.QueryRow(ctx, statements.Get("who keeps the gate open"), s.Partition, young.Seconds()).Scan(&pid, &application, &began)
-	switch {
-	case err == nil:
-		// If another did at the last look, each ends soon, though they take a while to commit.
-		ended := !s.oldest.IsZero() && !s.oldest.Equal(began)
-		if s.oldest = began; ended {
-			break
-		}
-		if time.Since(s.told) > tellInterval {
-			s.told = time.Now()
-			s.Tell(pid, application)
-		}
-		return true, nil
-	case !errors.Is(err, pgx.ErrNoRows):
-		return false, err
-	}
-	at, err := logread.Load(ctx, s.Conn, s.Partition, "")
-	if err != nil {
-		return false, err
-	}
-	behind, err := s.behind(ctx, at)
-	if err != nil {
-		return false, err
-	}
-	if behind > mostBehind {
-		waiting(behind)
-		return true, nil
-	}
-	return false, nil
-}
-
-// behind returns how many rows are not folded at a cursor, up to a few.
-func (s *Session) behind(ctx context.Context, at logread.Cursor) (behind int64, err error) {
-	pending := at.Pending
-	if pending == nil {
-		pending = []int64{}
-	}
-	if err := s.Conn.QueryRow(ctx, statements.Of(s.Partition, "rows to fold"), at.TransactionID, at.Offset, pending).Scan(&behind); err != nil {
-		return 0, fmt.Errorf("look for what is not folded: %w", err)
-	}
-	return behind, nil
-}
-
-// endHangingSQL ends a session that hangs while publishers wait for it, or whose host is
-// gone.
-const endHangingSQL = `SET LOCAL idle_in_transaction_session_timeout = '5s'`
-
-// CloseGates closes the gate for publishers, waits until everything in the log is folded,
-// and closes the gate for all other writers. Statements of the transaction may take as long
-// as patience says; of that those who publish now get a quarter to end, and the folding a
-// quarter more at least. It returns since when publishers wait.
-func (s *Session) CloseGates(ctx context.Context, tx pgx.Tx, patience time.Duration) (closed time.Time, at logread.Cursor, err error) {
-	for _, sql := range []string{fmt.Sprintf(`SET LOCAL lock_timeout = %d`, (patience / 4).Milliseconds()), endHangingSQL} {
-		if _, err := tx.Exec(ctx, sql); err != nil {
-			return closed, at, err
-		}
-	}
-	closed = time.Now() // others wait behind the request
-	if _, err := tx.Exec(ctx, statements.Get("close the gate for publishers"), s.Partition); err != nil {
-		return closed, at, err
-	}
-	if _, err := tx.Exec(ctx, fmt.Sprintf(`SET LOCAL statement_timeout = %d`, patience.Milliseconds())); err != nil {
-		return closed, at, err
-	}
-	if at, err = s.awaitFolded(ctx, closed.Add(patience/2)); err != nil {
-		return closed, at, err
-	}
-	_, err = tx.Exec(ctx, statements.Get("close the gate for writers"), s.Partition)
-	return closed, at, err
-}
-
-// awaitFolded waits until everything in the log is folded, while nothing is appended, and
-// locks the position.
-func (s *Session) awaitFolded(ctx context.Context, deadline time.Time) (logread.Cursor, error) {
-	pause := time.NewTicker(2 * time.Millisecond)
-	defer pause.Stop()
-	lock := ""
-	for {
-		at, err := logread.Load(ctx, s.Conn, s.Partition, lock)
-		if err != nil {
-			return at, err
-		}
-		behind, err := s.behind(ctx, at)
-		switch {
-		case err != nil:
-			return at, err
-		case behind == 0 && lock != "":
-			return at, nil
-		case behind == 0:
-			lock = "FOR UPDATE"
-			continue
-		case time.Now().After(deadline):
-			return at, ErrNotYet
-		}
-		select {
-		case <-ctx.Done():
-			return at, ctx.Err()
-		case <-pause.C:
-		}
-	}
 }

@@ -29,7 +29,7 @@ func TestCatchUp(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				done := 0
-				if err := follow.CatchUp(func() (int, error) {
+				if err := new(follow.Session).CatchUp(func() (int, error) {
 					if done == len(rounds) {
 						return 0, errors.New("one round too many")
 					}
