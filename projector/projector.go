@@ -356,7 +356,7 @@ func (p *Projector) measure(ctx context.Context) error {
 			continue
 		}
 		var waiting float64
-		if err := p.cfg.Pool.QueryRow(ctx, `SELECT count(*) FROM badged.dead_letters`).Scan(&waiting); err == nil {
+		if err := p.cfg.Pool.QueryRow(ctx, `SELECT count(*) FROM badged.dead_letters WHERE partition_id IS NULL OR partition_id IN (SELECT partition_id FROM badged.partitions)`).Scan(&waiting); err == nil {
 			p.metrics.deadLettersWaiting.Set(waiting)
 		}
 		p.metrics.lagEvents.Reset() // some partitions may have a new owner

@@ -134,6 +134,7 @@ func TestMessagesWaitForFolding(t *testing.T) {
 	b := &fakeBroker{messages: []string{event(1)}}
 	var asked atomic.Int64
 	run(t, db, []ingest.Source{ingest.SourceOf("fake", b)}, func(cfg *ingest.Config) {
+		cfg.OwnershipInterval = 5 * time.Second // another reader is opened if a busy machine loses the session
 		cfg.Admit = func(ctx context.Context, _ []events.Event) error {
 			if asked.Add(1) < 3 {
 				return &backpressure.BehindError{Lag: time.Minute, RetryAfter: time.Millisecond}

@@ -208,6 +208,27 @@ func TestDiscardADeadLetter(t *testing.T) {
 	}
 }
 
+// The target of a move has copies of dead letters before it has the partition: they are not
+// its own.
+func TestDeadLettersOfAPartitionThatIsNotHeld(t *testing.T) {
+	d := projectortest.New(t)
+	d.InsertPayload(t, `{}`)
+	d.Fold(t)
+	d.StopFolding()
+	letters := deadletters.New(d.Pool, d.Log)
+	l := theDeadLetter(t, letters)
+	d.Exec(t, `DELETE FROM badged.partitions WHERE partition_id = $1`, l.Partition)
+	if all, err := letters.List(t.Context(), 0, 10); len(all) > 0 || err != nil {
+		t.Errorf("dead letters %v, error %v", all, err)
+	}
+	if _, err := letters.Find(t.Context(), l.ID); !errors.Is(err, deadletters.ErrNotFound) {
+		t.Errorf("it is found: %v", err)
+	}
+	if _, err := letters.Discard(t.Context(), l.ID); !errors.Is(err, deadletters.ErrNotFound) {
+		t.Errorf("it is discarded: %v", err)
+	}
+}
+
 // Pages are bounded in bytes, however large the dead letters are.
 func TestPagesOfLargeDeadLetters(t *testing.T) {
 	d := projectortest.New(t)

@@ -39,8 +39,8 @@ SELECT 'revocation', to_jsonb(t) FROM badged.revocations AS t WHERE user_id = $1
 SELECT kind, record
 FROM (
     SELECT 'dead_letter' AS kind, to_jsonb(t) AS record FROM badged.dead_letters AS t
-    WHERE position(convert_to($1, 'UTF8') IN payload) > 0 OR position('\\'::bytea IN payload) > 0 OR payload IS NULL
-        OR position($1 IN reason) > 0 OR $1 = ANY (user_ids)
+    WHERE (position(convert_to($1, 'UTF8') IN payload) > 0 OR position('\\'::bytea IN payload) > 0 OR payload IS NULL
+        OR position($1 IN reason) > 0 OR $1 = ANY (user_ids)) AND (partition_id IS NULL OR {held})
     UNION ALL
     SELECT 'settled_letter', to_jsonb(t) FROM badged.settled_letters AS t WHERE $1 = ANY (user_ids) AND {held}
     UNION ALL
@@ -152,7 +152,7 @@ DELETE FROM badged.dead_letters WHERE id = $1
 UPDATE badged.dead_letters SET payload = $2, reason = $3, user_ids = $4 WHERE id = $1
 
 -- name: erase the user from settled letters
-UPDATE badged.settled_letters SET user_ids = array_remove(user_ids, $1) WHERE $1 = ANY (user_ids)
+UPDATE badged.settled_letters AS t SET user_ids = array_remove(user_ids, $1) WHERE $1 = ANY (user_ids) AND {held}
 
 -- name: read jobs
 SELECT id, arguments, progress, result, error FROM badged.jobs FOR UPDATE
