@@ -80,7 +80,12 @@ func TestArchivesFollowMovesAndSplits(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(dir, "b")); err != nil { // nothing is archived there
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"verify", "--quiet"}, {"rebuild", "--quiet"}, {"user", "export", user}, {"user", "erase", "nobody"}} {
+	for _, args := range [][]string{
+		{"verify", "--quiet"},
+		{"rebuild", "--quiet"},
+		{"user", "export", user},
+		{"user", "erase", "nobody"},
+	} {
 		must(t, append(args, "--archive="+dir, "--database-url="+database)...)
 	}
 	must(t, archiving(database, dir)...) // b has a copy of what was archived of a

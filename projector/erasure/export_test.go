@@ -197,3 +197,28 @@ func TestExportOfAnUnknownUser(t *testing.T) {
 		}
 	}
 }
+
+// Copies of letters for a partition that is moving to the database are not exported, and an
+// erasure does not touch them.
+func TestLettersOfAPartitionThatIsNotHeld(t *testing.T) {
+	d := projectortest.New(t)
+	populate(t, d)
+	d.StopFolding()
+	const moving = 3
+	d.Exec(t, `DELETE FROM badged.partitions WHERE partition_id = $1`, moving)
+	d.Exec(t, `INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", uuid, payload, reason, user_ids)
+		VALUES ($1, '9', 9, gen_random_uuid(), 'copy', 'copy', ARRAY[$2])`, moving, id)
+	d.Exec(t, `INSERT INTO badged.settled_letters (partition_id, transaction_id, "offset", index, user_ids) VALUES ($1, '8', 8, 0, ARRAY[$2])`, moving, id)
+	for _, h := range exported(t, d, id, nil) {
+		if strings.Contains(string(h.Record), `"copy"`) {
+			t.Errorf("exported: %s", h.Record)
+		}
+	}
+	folding(t, d)
+	erase(t, d, id)
+	for _, table := range []string{"dead_letters", "settled_letters"} {
+		if left := d.Lines(t, `SELECT 'it' FROM badged.`+table+` WHERE partition_id = $1 AND $2 = ANY (user_ids)`, moving, id); len(left) != 1 {
+			t.Errorf("of %s %d copies are left", table, len(left))
+		}
+	}
+}

@@ -91,9 +91,9 @@ type Result struct {
 	// deleted from From.
 	Split bool `json:"split,omitempty"`
 	// Paused is for how long publishers to the partition waited, until the target had it,
-	// and FoldingPaused for how long at most nothing folded it, until a server owned it there. Zero
-	// if an earlier call had made the switch; FoldingPaused also if no server owned it
-	// within some seconds.
+	// and FoldingPaused for how long at most nothing folded it, until a server owned it
+	// there. Zero if an earlier call had made the switch; FoldingPaused also if no server
+	// owned it within some seconds.
 	Paused        time.Duration `json:"paused_ns"`
 	FoldingPaused time.Duration `json:"folding_paused_ns"`
 	// Attempts are the attempts of the switch.

@@ -74,8 +74,8 @@ type Result struct {
 	Rows    int64 `json:"rows"`
 	LogRows int64 `json:"log_rows"`
 	// Paused is for how long publishers to the partition waited, and FoldingPaused for how
-	// long at most nothing folded it, until servers owned both parts. Zero if an earlier call had
-	// made the switch; FoldingPaused also if none owned them within some seconds.
+	// long at most nothing folded it, until servers owned both parts. Zero if an earlier
+	// call had made the switch; FoldingPaused also if none owned them within some seconds.
 	Paused        time.Duration `json:"paused_ns"`
 	FoldingPaused time.Duration `json:"folding_paused_ns"`
 	// Attempts are the attempts of the switch.

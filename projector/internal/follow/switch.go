@@ -23,9 +23,9 @@ const (
 )
 
 // CatchUp calls round, which copies what has changed and returns how much, until it is
-// quick. On a slow machine, or if the target is far away, no round may be: then until rounds
-// with few changes do not become quicker. An attempt to switch finds out whether that is
-// good enough.
+// quick. On a slow machine, or if the target is far away, no round is. Then it ends once
+// rounds with few changes do not become quicker, and an attempt to switch finds out whether
+// that is good enough.
 func (s *Session) CatchUp(round func() (int, error)) error {
 	for before := time.Duration(math.MaxInt64); ; {
 		began := time.Now()
@@ -59,7 +59,7 @@ func notYet(err error) bool {
 const (
 	firstPause = 20 * time.Millisecond
 	lastPause  = 2 * time.Second
-	// young is how long a transaction may be open until it may be one that stays open.
+	// young is how old transactions must be to count as open: others end in an instant.
 	young = 100 * time.Millisecond
 	// tellInterval is how often a session that delays it is told of.
 	tellInterval = 5 * time.Second
@@ -139,8 +139,7 @@ func (s *Session) waits(ctx context.Context, waiting func(behind int64)) (bool, 
 	if err := s.Conn.QueryRow(ctx, statements.Get("who keeps the gate open"), s.Partition, young.Seconds()).Scan(&pid, &application, &began, &s.looked); err != nil {
 		return false, err
 	}
-	// If it began after the look before, those of then have ended: transactions take a while
-	// here, but end.
+	// If it began after the look before, the transactions that were open then have ended.
 	if pid > 0 && (before.IsZero() || began.Before(before)) {
 		if time.Since(s.told) > tellInterval {
 			s.told = time.Now()
@@ -190,8 +189,8 @@ func (s *Session) Overdue() error {
 
 // CloseGates closes the gate for publishers, waits until everything in the log is folded,
 // and closes the gate for all other writers. Statements of the transaction may take as long
-// as patience says; of that those who publish now get a quarter to end, and the folding a
-// quarter more at least. It returns since when publishers wait. If the last round of
+// as patience says. Transactions that have appended get a quarter of it to end, and folding
+// ends at half of it. It returns since when publishers wait. If the last round of
 // catching up took longer than patience, it fails at once: so would the last copy.
 func (s *Session) CloseGates(ctx context.Context, tx pgx.Tx, patience time.Duration) (closed time.Time, at logread.Cursor, err error) {
 	if s.lastRound > patience {
