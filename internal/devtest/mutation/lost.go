@@ -44,6 +44,7 @@ var (
 	queriesAway   = check{"./internal/httpapi", "^TestBadgesWhileAShardIsAway$", false}
 	erasedWaiting = check{"./internal/operators", "^TestEraseWhileMessagesWait$", false}
 	erasedOnWay   = check{"./internal/operators", "^TestEraseWhileMessagesAreDelivered$", false}
+	erasedAgain   = check{"./projector/erasure", "^TestEraseWhatWaitsAgain$", false}
 )
 
 // lostMutants let the loss of a shard stop others, or lose, double or show something.
@@ -103,6 +104,6 @@ var lostMutants = []mutant{
 		{"projector/erasure/erase.go", "eraseWaiting(ctx, e.conn, e.cfg.UserID); err != nil", "(Counts{}), nil; err != nil"},
 	}, erasedWaiting},
 	{"messages on their way name an erased user", []edit{{eraseAllFile, "	if c.Sharded() { // what waits", "	if false { // what waits"}}, erasedOnWay},
-	{"messages that wait again name an erased user", []edit{{waitEraseFile, "again = again || locked < len(ids)", "again = again && locked < len(ids)"}}, erasedOnWay},
+	{"messages that wait again name an erased user", []edit{{waitEraseFile, "again = again || locked < len(ids)", "again = again && locked < len(ids)"}}, erasedAgain},
 	{"an export has nothing of what waits", []edit{{"projector/erasure/export.go", "if err := x.waiting(ctx); err != nil {", "if err := error(nil); err != nil {"}}, erasedWaiting},
 }

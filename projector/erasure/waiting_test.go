@@ -1,0 +1,68 @@
+package erasure_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/projector/erasure"
+)
+
+// A process that delivers what waits puts back what it cannot deliver. An erasure that has
+// read what waited before searches that too.
+func TestEraseWhatWaitsAgain(t *testing.T) {
+	d := projectortest.New(t)
+	text, err := json.Marshal([]events.Event{{
+		ID: "about", Source: "test", Type: events.RoomPosted,
+		Data: events.Data{ConversationID: "lobby", Seq: 1, SenderID: near, MentionedUserIDs: []string{id, near}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const keep = `INSERT INTO badged.waiting_messages (shard, moves, messages) VALUES ('a', 0, $1)`
+	d.Exec(t, keep, text)
+	begin := func(sql string, args ...any) pgx.Tx {
+		t.Helper()
+		tx, err := d.Pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) })
+		if _, err := tx.Exec(t.Context(), sql, args...); err != nil {
+			t.Fatal(err)
+		}
+		return tx
+	}
+	commit := func(tx pgx.Tx) {
+		t.Helper()
+		if err := tx.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	delivery := begin(`DELETE FROM badged.waiting_messages`)
+	back := begin(keep, text)
+	d.Exec(t, keep, text) // of another call, behind what waits again
+	erased := make(chan erasure.Counts, 1)
+	go func() {
+		counts, err := erasure.Waiting(t.Context(), d.Pool, id)
+		if err != nil {
+			t.Error(err)
+		}
+		erased <- counts
+	}()
+	projectortest.Until(t, "the erasure", func() bool {
+		return len(d.Lines(t, `SELECT 'waits' FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)) > 0
+	})
+	commit(back)
+	commit(delivery)
+	if got := projectortest.Await(t, erased, "the erasure"); got != (erasure.Counts{Changed: 2}) {
+		t.Errorf("erased %+v", got)
+	}
+	if names, err := erasure.WaitingMayName(t.Context(), d.Pool, id); err != nil || names {
+		t.Errorf("what waits names the user: %v, %v", names, err)
+	}
+}
