@@ -118,7 +118,8 @@ func (f *feed) update(w Webhook, readAt time.Time) (unrecorded bool) {
 	// What this process recorded since, or will record, is newer.
 	switch {
 	case w.Generation != f.webhook.Generation:
-		f.unrecorded = false
+		was := f.webhook
+		f.unrecorded = was.LastError == "" && w.succeededBefore(was.URL, was.LastSuccessAt, was.LastStatus)
 	case f.unrecorded || f.recordings > 0 || f.recordedAt.After(readAt):
 		w.Ladder, w.State = f.webhook.Ladder, f.webhook.State
 	}
@@ -328,7 +329,12 @@ func (f *feed) succeeded(ctx context.Context, c *call) {
 	now := time.Now()
 	f.mu.Lock()
 	if c.webhook.Generation != f.webhook.Generation {
+		isNews := f.webhook.succeededBefore(c.webhook.URL, now, c.answer.Status)
+		f.unrecorded = f.unrecorded || isNews
 		f.mu.Unlock()
+		if isNews {
+			f.record(ctx, true)
+		}
 		return
 	}
 	before := f.webhook.Ladder

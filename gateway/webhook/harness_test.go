@@ -180,11 +180,22 @@ func (q *queue) Record(_ context.Context, w Webhook) error {
 	if q.failing != nil {
 		return q.failing
 	}
-	if q.webhooks[w.Name].Generation == w.Generation {
+	switch now := q.webhooks[w.Name]; {
+	case now.Generation == w.Generation:
 		q.webhooks[w.Name] = w
+	case now.URL == w.URL && w.LastError == "":
+		now.LastSuccessAt = w.LastSuccessAt
+		q.webhooks[w.Name] = now
 	}
 	q.signal()
 	return nil
+}
+
+// fail lets recordings fail, or succeed if err is nil.
+func (q *queue) fail(err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.failing = err
 }
 
 func (q *queue) webhook(name string) Webhook {

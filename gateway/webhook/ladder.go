@@ -44,3 +44,13 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	}
 	return min(max(d, 0), maxRetryAfter)
 }
+
+// succeededBefore takes in that a call with earlier settings succeeded, and returns whether
+// that is news. It is not after a failure, or if the URL was another.
+func (w *Webhook) succeededBefore(url string, at time.Time, status int) bool {
+	if w.URL != url || w.Step > 0 || !at.After(w.LastSuccessAt) || !at.After(w.LastFailureAt) {
+		return false
+	}
+	w.LastSuccessAt, w.LastStatus, w.LastError = at, status, ""
+	return true
+}

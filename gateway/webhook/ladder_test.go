@@ -259,8 +259,6 @@ func TestBadEventIsNotTheProbe(t *testing.T) {
 	})
 }
 
-// A failure is recorded soon, also if no other call follows and after others were
-// recorded just before.
 // A webhook that works again says so, also if no other call follows.
 func TestSuccessAfterAFailureIsRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -290,6 +288,47 @@ func TestSuccessAfterAFailureIsRecorded(t *testing.T) {
 	})
 }
 
+// An operator may change the settings while a call is in progress, or before its success is
+// recorded, and no other call may follow.
+func TestSuccessWithEarlierSettingsIsRecorded(t *testing.T) {
+	for _, change := range []struct {
+		url   string
+		after time.Duration // since the call began, which takes three seconds
+		kept  bool
+	}{
+		{"https://crm.example/hook", 0, true},
+		{"https://crm.example/hook", 3500 * time.Millisecond, true},
+		{"https://crm.example/other", 0, false},
+		{"https://crm.example/other", 3500 * time.Millisecond, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			q := newQueue(Webhook{Name: "crm", URL: "https://crm.example/hook"})
+			e := newEndpoints(t)
+			began := make(chan struct{}, 1)
+			e.answer = func(r received) (*http.Response, error) {
+				began <- struct{}{}
+				r.sleep(3 * time.Second)
+				return nil, nil //nolint:nilnil // the default answer
+			}
+			_, stop := start(t, q, e)
+			q.fail(errDown)
+			q.badge("crm", "ada", 1, 1)
+			<-began
+			time.Sleep(change.after)
+			q.fail(nil)
+			q.set("crm", func(w *Webhook) { w.URL = change.url })
+			time.Sleep(6 * time.Second) // more than a call and a refresh take
+			synctest.Wait()
+			if w := q.webhook("crm"); w.LastSuccessAt.IsZero() == change.kept {
+				t.Errorf("after %+v the webhook is %+v", change, w)
+			}
+			stop()
+		})
+	}
+}
+
+// A failure is recorded soon, also if no other call follows and after others were
+// recorded just before.
 func TestFailuresAreRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(Webhook{Name: "crm", URL: "https://crm.example/hook"})
@@ -312,16 +351,12 @@ func TestFailuresAreRecorded(t *testing.T) {
 		if w := q.webhook("crm"); w.LastStatus != http.StatusFound || w.LastError == "" || !w.FailingSince.Equal(failedAt) {
 			t.Errorf("two seconds after a failure the webhook is %+v", w)
 		}
-		q.mu.Lock()
-		q.failing = errDown
-		q.mu.Unlock()
+		q.fail(errDown)
 		q.badge("crm", "eve", 1, 1)
 		<-e.came
 		failedAt = time.Now()
 		time.Sleep(1200 * time.Millisecond) // a refresh
-		q.mu.Lock()
-		q.failing = nil
-		q.mu.Unlock()
+		q.fail(nil)
 		time.Sleep(1200 * time.Millisecond) // less than until the events are tried again
 		synctest.Wait()
 		if w := q.webhook("crm"); !w.LastFailureAt.Equal(failedAt) {

@@ -147,7 +147,8 @@ type Store interface {
 	// Webhooks returns all webhooks.
 	Webhooks(ctx context.Context) ([]Webhook, error)
 	// Record stores the ladder of a webhook, and its state unless it is paused or
-	// disabled already. It does nothing if the generation is another.
+	// disabled already. If the generation is another, it stores only when a call
+	// succeeded, and only if the URL is the same.
 	Record(ctx context.Context, w Webhook) error
 }
 

@@ -157,7 +157,7 @@ func (s *webhookStore) Webhooks(ctx context.Context) ([]webhook.Webhook, error) 
 
 // Record implements webhook.Store.
 func (s *webhookStore) Record(ctx context.Context, w webhook.Webhook) error {
-	return s.targets.RecordCall(ctx, w.Name, w.Generation, outbound.State(w.State), outbound.Ladder{
+	return s.targets.RecordCall(ctx, w.Name, w.URL, w.Generation, outbound.State(w.State), outbound.Ladder{
 		Step: w.Step, Due: pointer(w.Due), FailingSince: pointer(w.FailingSince),
 		LastSuccessAt: pointer(w.LastSuccessAt), LastFailureAt: pointer(w.LastFailureAt),
 		LastStatus: pointer(w.LastStatus), LastError: pointer(w.LastError),

@@ -126,6 +126,13 @@ UPDATE badged.webhooks
 SET state = CASE state WHEN 'active' THEN $3 ELSE state END, step = $4, due = $5, failing_since = $6, last_success_at = $7, last_failure_at = $8, last_status = $9, last_error = $10
 WHERE name = $1 AND generation = $2
 
+-- name: record an earlier success
+-- Of a call that was made with other settings of the same endpoint, unless a later call is
+-- recorded.
+UPDATE badged.webhooks
+SET last_success_at = $3, last_status = $4, last_error = NULL
+WHERE name = $1 AND url = $2 AND step = 0 AND $3 > coalesce(greatest(last_success_at, last_failure_at), '-infinity')
+
 -- name: enqueue subjects
 INSERT INTO badged.webhook_queue_pNN AS q (partition_id, webhook, type, subject, queued_at, due, changes, attempts)
 SELECT $1, w.name, $2, s.subject, clock_timestamp(), clock_timestamp(), 1, 0

@@ -144,26 +144,6 @@ func TestWebhooks(t *testing.T) {
 	if diff := cmp.Diff(crm, got.WebhookSettings); err != nil || diff != "" {
 		t.Errorf("%v %s", err, diff)
 	}
-	status := 500
-	failed := outbound.Ladder{Step: 3, Due: &got.CreatedAt, FailingSince: &got.CreatedAt, LastStatus: &status}
-	if err := targets.RecordCall(t.Context(), "crm", got.Generation, outbound.Paused, failed); err != nil {
-		t.Fatal(err)
-	}
-	if err := targets.RecordCall(t.Context(), "crm", got.Generation-1, outbound.Disabled, outbound.Ladder{}); err != nil {
-		t.Fatal(err)
-	}
-	// Another process, which has not heard yet that the webhook is paused.
-	if err := targets.RecordCall(t.Context(), "crm", got.Generation, outbound.Active, failed); err != nil {
-		t.Fatal(err)
-	}
-	all, err := targets.Webhooks(t.Context())
-	if err != nil || len(all) != 1 || all[0].State != outbound.Paused {
-		t.Fatalf("after a call failed: %+v, %v", all, err)
-	}
-	if diff := cmp.Diff(failed, all[0].Ladder); diff != "" {
-		t.Error(diff)
-	}
-
 	p := events.PartitionOf("ada", foldtest.Partitions)
 	for range 2 {
 		if err := targets.Enqueue(t.Context(), p, outbound.DriftFound, "ada", "ada"); err != nil {
@@ -192,6 +172,62 @@ func TestWebhooks(t *testing.T) {
 	}
 	if got := d.Lines(t, `SELECT webhook FROM badged.webhook_queue`); len(got) != 0 {
 		t.Errorf("the queue still has %q", got)
+	}
+}
+
+func TestRecordsOfCalls(t *testing.T) {
+	d := projectortest.New(t)
+	targets := outbound.NewTargets(d.Pool, d.Log)
+	crm := outbound.WebhookSettings{
+		Name: "crm", URL: "https://crm.example/hook", Secrets: [][]byte{[]byte("secret")}, Events: []string{outbound.DriftFound}, Batch: 1, State: outbound.Active,
+	}
+	if err := targets.PutWebhook(t.Context(), crm, 0); err != nil {
+		t.Fatal(err)
+	}
+	read := func() outbound.Webhook {
+		t.Helper()
+		w, err := targets.Webhook(t.Context(), "crm")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	record := func(url string, generation int64, state outbound.State, l outbound.Ladder) outbound.Webhook {
+		t.Helper()
+		if err := targets.RecordCall(t.Context(), "crm", url, generation, state, l); err != nil {
+			t.Fatal(err)
+		}
+		return read()
+	}
+	generation, made := read().Generation, read().CreatedAt
+	later := func(minutes int) *time.Time { return new(made.Add(time.Duration(minutes) * time.Minute)) }
+	failed := outbound.Ladder{Step: 3, Due: later(9), FailingSince: later(1), LastFailureAt: later(2), LastStatus: new(500), LastError: new("no")}
+	record(crm.URL, generation, outbound.Paused, failed)
+	// Another process, which has not heard yet that the webhook is paused.
+	if got := record(crm.URL, generation, outbound.Active, failed); got.State != outbound.Paused || !cmp.Equal(got.Ladder, failed) {
+		t.Errorf("after a call failed: %+v", got)
+	}
+
+	if err := targets.PutWebhook(t.Context(), crm, generation); err != nil {
+		t.Fatal(err)
+	}
+	again := read()
+	for _, earlier := range []struct {
+		what, url string
+		ladder    outbound.Ladder
+	}{
+		{"a failure", crm.URL, outbound.Ladder{Step: 1, LastSuccessAt: later(3), LastFailureAt: later(4), LastError: new("no")}},
+		{"a success at another URL", "https://crm.example/other", outbound.Ladder{LastSuccessAt: later(3)}},
+		{"a success before the failure", crm.URL, outbound.Ladder{LastSuccessAt: later(1)}},
+	} {
+		if got := record(earlier.url, generation, outbound.Disabled, earlier.ladder); !cmp.Equal(got, again) {
+			t.Errorf("after %s with earlier settings: %+v", earlier.what, got)
+		}
+	}
+	want := again
+	want.LastSuccessAt, want.LastStatus, want.LastError = later(3), new(204), nil
+	if got := record(crm.URL, generation, outbound.Disabled, outbound.Ladder{LastSuccessAt: later(3), LastStatus: new(204)}); !cmp.Equal(got, want) {
+		t.Errorf("after a call with earlier settings succeeded: %+v", got)
 	}
 }
 

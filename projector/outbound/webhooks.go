@@ -158,11 +158,14 @@ func (t *Targets) DeleteWebhook(ctx context.Context, name string) error {
 }
 
 // RecordCall stores what became of a call: where the webhook is on its ladder, and
-// its state, unless the webhook is paused or disabled already. It does nothing if the
-// settings have changed since generation.
-func (t *Targets) RecordCall(ctx context.Context, name string, generation int64, state State, l Ladder) error {
-	_, err := t.pool.Exec(ctx, statements.Get("record a call"), name, generation, state,
+// its state, unless the webhook is paused or disabled already. If the settings have changed
+// since generation, it stores only when a call succeeded, and only if the URL is the same.
+func (t *Targets) RecordCall(ctx context.Context, name, url string, generation int64, state State, l Ladder) error {
+	tag, err := t.pool.Exec(ctx, statements.Get("record a call"), name, generation, state,
 		l.Step, l.Due, l.FailingSince, l.LastSuccessAt, l.LastFailureAt, l.LastStatus, l.LastError)
+	if err == nil && tag.RowsAffected() == 0 && l.LastSuccessAt != nil && l.LastError == nil {
+		_, err = t.pool.Exec(ctx, statements.Get("record an earlier success"), name, url, l.LastSuccessAt, l.LastStatus)
+	}
 	if err != nil {
 		return fmt.Errorf("record the call of webhook %q: %w", name, err)
 	}

@@ -108,7 +108,8 @@ var (
 	pushed      = check{"./projector/outbound", "^(TestDeviceIsToldWhatChanged|TestGoneDevice)$", false}
 	said        = check{"./projector/outbound", "^TestWhatTheProjectorSaysIsNotRead$", false}
 	notified    = check{"./projector/outbound", "^TestAlert", false}
-	recorded    = check{"./projector/outbound", "^TestWebhooks$", false}
+	recorded    = check{"./projector/outbound", "^TestRecordsOfCalls$", false}
+	succeeded   = check{"./gateway/webhook", "^TestSuccessWithEarlierSettingsIsRecorded$", false}
 	sent        = check{"./gateway/push", "^(TestReports|TestAPNsKeepsOneConnection)$", false}
 	hooks       = check{"./gateway/webhook", "^TestSecretsRotate$", false}
 	redirected  = check{"./gateway/push", "^TestRedirectsAreNotFollowed$", false}
@@ -504,5 +505,9 @@ var mutants = []mutant{
 	{"what a failed call may have told is forgotten when its webhook is put", []edit{{outboundFile, "told = CASE WHEN attempts = 0 OR type = 'unread.reminder' THEN told END", "told = told"}}, mayHaveCome},
 	{"a put brings back a secret that was replaced meanwhile", []edit{{outboundFile, "WHERE name = $1 AND generation = $10", "WHERE name = $1 AND generation >= $10"}}, puts},
 	{"a process with an older view resumes a paused webhook", []edit{{outboundFile, "SET state = CASE state WHEN 'active' THEN $3 ELSE state END", "SET state = $3"}}, recorded},
+	{"an earlier success hides a later failure", []edit{{outboundFile, "greatest(last_success_at, last_failure_at)", "last_success_at"}}, recorded},
+	{"a success at another URL counts for a webhook", []edit{{outboundFile, "WHERE name = $1 AND url = $2 AND step = 0", "WHERE name = $1 AND $2 <> '' AND step = 0"}}, recorded},
+	{"a success that was not recorded is lost with the settings", []edit{{"gateway/webhook/feed.go", "f.unrecorded = was.LastError == \"\" &&", "f.unrecorded = was.LastError != \"\" &&"}}, succeeded},
+	{"a call with earlier settings is forgotten", []edit{{"gateway/webhook/feed.go", "f.unrecorded = f.unrecorded || isNews", "isNews = false"}}, succeeded},
 	{"a full database takes processes away", []edit{{"internal/obs/health.go", "c.Vital && !errors.As(err, &impaired)", "c.Vital && (!errors.As(err, &impaired) || true)"}}, ready},
 }
