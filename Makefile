@@ -37,8 +37,8 @@ PARALLEL  ?= 4
 PACKAGES  ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) '*' 2)
 # Duration of each fuzz target.
 FUZZTIME  ?= 5s
-# Histories that each property test draws in make properties. In make test each draws 5,
-# in CI 10: a fifth of RAPID_CHECKS with -short.
+# Histories that each property test draws in make properties: 40 in CI, 300 in make nightly.
+# In make test each draws 5, with LEAVE= 10: a fifth of RAPID_CHECKS with -short.
 PROPERTIES ?= 100
 # Histories to fold without I/O, and through real tables.
 HISTORIES       ?= 1000
@@ -171,6 +171,7 @@ nightly: needs ## run the long tests: a million histories, restores, churn, muta
 	go test -count=1 -timeout 6h -v -run '^(TestHistories|TestRoomsAgreeWithTheModel|TestRoomsEqualDeliveries)$$' ./projector/internal/store -rapid.checks=$(HISTORIES)
 	go test -count=1 -timeout 3h -v -run '$(TABLES)' ./projector -rapid.checks=$(TABLE_HISTORIES) -rapid.steps=$(ACTIONS)
 	go test -count=1 -timeout 3h -v -run '^TestRepairKeepsTheOrder$$' ./events/renumber -journeys=$(JOURNEYS)
+	$(MAKE) properties PROPERTIES=300
 	CGO_ENABLED=0 GOOS=windows go build -o /dev/null ./cmd/badged
 	$(MAKE) races RACES=.
 	$(MAKE) test-plain DETECT=all

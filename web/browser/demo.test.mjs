@@ -647,8 +647,6 @@ test("everything can be done with the keyboard", async () => {
 
 for (const [colorScheme, width, height] of [
   ["light", 1440, 900],
-  ["dark", 1440, 900],
-  ["light", 390, 844],
   ["dark", 390, 844],
 ]) {
   test(`it fits ${width} pixels, ${colorScheme}`, async () => {
