@@ -40,19 +40,12 @@ FUZZTIME  ?= 5s
 # Histories that each property test draws in make properties: 40 in CI, 300 in make nightly.
 # In make test each draws 5, with LEAVE= 10: a fifth of RAPID_CHECKS with -short.
 PROPERTIES ?= 100
-# Histories to fold without I/O, and through real tables.
-HISTORIES       ?= 1000
-TABLE_HISTORIES ?= 2000
-# Average number of actions in a history of concurrent publishers.
-ACTIONS         ?= 60
-# Databases that make nightly dumps and restores, several times each.
-JOURNEYS ?= 200
-# How long make nightly starts and stops instances, and how long a partition may
-# have no owner meanwhile. A busy machine needs more.
-CHURN   ?= 60s
+# Histories to fold without I/O in make test.
+HISTORIES ?= 1000
+# Which checks make nightly runs, by a regular expression of their names.
+NIGHTLY ?= .
 # How often make test-brokers kills processes, leaders and Postgres, 20 in make nightly.
 KILLS   ?= 3
-UNOWNED ?= 5s
 # How often each test of make test-failover takes the primary away.
 FAILOVERS ?= 20
 # How long make test-chaos disturbs everything, and what it draws from; 0 draws that too.
@@ -62,10 +55,8 @@ SEED  ?= 0
 SOAK    ?= 10m
 CLIENTS ?= 5000
 RATE    ?= 500
-# The tests that fold histories: the first in projector/internal/store, the
-# others in projector.
+# The tests that fold histories without I/O.
 FOLDING := ^(TestHistories|TestOrderDoesNotMatter|TestBatchesCannotBeObserved|TestUpdatesCarryEverything|TestRoomsAgreeWithTheModel|TestRoomsEqualDeliveries|TestRoomBatchesCannotBeObserved|TestOrderInRoomsDoesNotMatter|TestUpdatesOfRoomsCarryEverything)$$
-TABLES  := ^(TestTablesAgreeWithTheModel|TestConcurrentPublishers|TestConcurrentPublishersOfRooms|TestRoomTablesAgreeWithAReplay)$$
 # The black-box tests that CI also runs on three shards. make nightly runs all.
 SHARDED := ^(TestFromPublishToBadge|TestRoomOverSockets|TestReadAheadOfARoom|TestDeadLetters|TestVerify|TestRebuildOfAUser|TestImport|TestMarkedMessages|TestWebhooksFollowBadges|TestClosedPhonesFollow|TestEveryRouteWithEverySecret)$$
 # The property tests that take more than a second, and the suite of watermill.
@@ -166,32 +157,8 @@ mutate: needs ## apply each mutant; a test must catch it (MUTANT='regular expres
 	go run ./internal/devtest/mutation -only '$(MUTANT)'
 
 .PHONY: nightly
-nightly: HISTORIES := 1000000
-nightly: needs ## run the long tests: a million histories, restores, churn, mutants
-	go test -count=1 -timeout 6h -v -run '^(TestHistories|TestRoomsAgreeWithTheModel|TestRoomsEqualDeliveries)$$' ./projector/internal/store -rapid.checks=$(HISTORIES)
-	go test -count=1 -timeout 3h -v -run '$(TABLES)' ./projector -rapid.checks=$(TABLE_HISTORIES) -rapid.steps=$(ACTIONS)
-	go test -count=1 -timeout 3h -v -run '^TestRepairKeepsTheOrder$$' ./events/renumber -journeys=$(JOURNEYS)
-	$(MAKE) properties PROPERTIES=300
-	CGO_ENABLED=0 GOOS=windows go build -o /dev/null ./cmd/badged
-	$(MAKE) races RACES=.
-	$(MAKE) test-plain DETECT=all
-	go test -count=1 -timeout 3h -v -run '^TestOwnershipChurn$$' ./tests -churn=$(CHURN) -unowned=$(UNOWNED)
-	go test -count=1 -timeout 3h -v -run '^TestPhonesEndRightAcrossKills$$' ./tests -push-kills=50
-	go test -count=1 -timeout 3h -v -parallel $(PARALLEL) ./tests -shards=3
-	go test -count=1 -timeout 3h -v -run '^TestKilledMoves$$' ./projector/moving -kills=20
-	go test -count=1 -timeout 3h -v -run '^TestPutBackDuringAMove$$' ./projector/moving -put-backs
-	go test -count=1 -timeout 3h -v -run '^TestRivalMovers$$' ./projector/moving -rivals=50
-	go test -count=1 -timeout 3h -v -run '^TestPartitionsMoveWhileServing$$' ./tests -move-kills=20 -move-rate=5000 -move-pause=1s
-	go test -count=1 -timeout 3h -v -run '^TestPartitionsSplitWhileServing$$' ./tests -move-kills=20 -move-rate=5000 -move-pause=1s
-	go test -count=1 -timeout 3h -v -run '^TestSplitArchivedPartitions$$' ./projector/archiving -split-histories=100
-	go test -count=1 -timeout 3h -v -run '^TestIngest(From|ToShards)' ./tests -ingest-kills=20
-	go test -count=1 -timeout 3h -v -run '^TestRelay(ToShards)?OverKills$$' ./tests -relay-kills=20
-	go test -count=1 -timeout 3h -v -run '^TestTailOverKills$$' ./tests -tail-kills=20
-	$(MAKE) test-bench
-	$(MAKE) test-brokers KILLS=20
-	$(MAKE) test-failover
-	$(MAKE) test-chaos CHAOS=10m
-	$(MAKE) mutate
+nightly: needs ## run the long checks of .ci/nightly (NIGHTLY='moves|splits')
+	@.ci/nightly '$(NIGHTLY)'
 
 .PHONY: test-chaos
 test-chaos: needs ## disturb everything at once on three shards for CHAOS (SEED=1); every badge must end right
