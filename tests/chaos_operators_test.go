@@ -129,6 +129,16 @@ func resting(done <-chan struct{}, random *rand.Rand, atMost int) bool {
 // are killed now and then, but find no difference.
 func (c *chaos) operate(done <-chan struct{}) {
 	random := c.randomOf("commands")
+	// Ghosts whose erasure was interrupted. Until it is repeated, the archive may have events
+	// of a ghost whose rows are gone.
+	half := map[string]bool{}
+	erase := func(limit time.Duration, ghost string) {
+		if c.run(limit, c.withArchive("user", "erase", ghost)...).code == 0 {
+			delete(half, ghost)
+		} else {
+			half[ghost] = true
+		}
+	}
 	for resting(done, random, 1000) {
 		limit := chaosCommand
 		if random.IntN(4) == 0 {
@@ -138,7 +148,12 @@ func (c *chaos) operate(done <-chan struct{}) {
 		case 0:
 			c.run(limit, "verify", "--quiet")
 		case 1:
-			c.run(limit, c.withArchive("verify", "--quiet")...)
+			for ghost := range half {
+				erase(chaosCommand, ghost)
+			}
+			if len(half) == 0 {
+				c.run(limit, c.withArchive("verify", "--quiet")...)
+			}
 		case 2:
 			c.run(limit, "rebuild", "--quiet")
 		case 3:
@@ -151,7 +166,7 @@ func (c *chaos) operate(done <-chan struct{}) {
 		case 6:
 			c.run(limit, c.withArchive("rebuild", "--quiet", "--user="+chaosUser(random.IntN(chaosUsers)))...)
 		case 7:
-			c.run(limit, c.withArchive("user", "erase", chaosGhost(random.IntN(chaosGhosts)))...)
+			erase(limit, chaosGhost(random.IntN(chaosGhosts)))
 		}
 	}
 }
