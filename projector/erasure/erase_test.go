@@ -47,6 +47,14 @@ func erase(t testing.TB, d *projectortest.Database, user string) erasure.Erased 
 	return r
 }
 
+// awaitLock waits until a session waits for a lock.
+func awaitLock(t testing.TB, d *projectortest.Database) {
+	t.Helper()
+	projectortest.Until(t, "a session that waits for a lock", func() bool {
+		return len(d.Lines(t, `SELECT 'waits' FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)) > 0
+	})
+}
+
 // holds returns where the tables have the bytes of a text, as a dump would.
 func holds(t testing.TB, d *projectortest.Database, text string) (tables []string) {
 	t.Helper()
@@ -164,9 +172,7 @@ func TestEraseWhatIsFoldedMeanwhile(t *testing.T) {
 		erased <- r
 	}()
 	// It has read the log, and waits for the fence.
-	projectortest.Until(t, "the erasure", func() bool {
-		return len(d.Lines(t, `SELECT 'waits' FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)) > 0
-	})
+	awaitLock(t, d)
 	if err := holder.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -54,9 +54,7 @@ func TestEraseWhatWaitsAgain(t *testing.T) {
 		}
 		erased <- counts
 	}()
-	projectortest.Until(t, "the erasure", func() bool {
-		return len(d.Lines(t, `SELECT 'waits' FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)) > 0
-	})
+	awaitLock(t, d)
 	commit(back)
 	commit(delivery)
 	if got := projectortest.Await(t, erased, "the erasure"); got != (erasure.Counts{Changed: 2}) {

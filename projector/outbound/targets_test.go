@@ -119,15 +119,22 @@ func TestUserHasBoundedDevices(t *testing.T) {
 	}
 }
 
-func TestWebhooks(t *testing.T) {
-	d := projectortest.New(t)
-	targets := outbound.NewTargets(d.Pool, d.Log)
+// putWebhook stores a webhook.
+func putWebhook(t *testing.T, targets *outbound.Targets) outbound.WebhookSettings {
+	t.Helper()
 	crm := outbound.WebhookSettings{
 		Name: "crm", URL: "https://crm.example/hook", Secrets: [][]byte{[]byte("secret")}, Events: []string{outbound.DriftFound}, Batch: 1, State: outbound.Active,
 	}
 	if err := targets.PutWebhook(t.Context(), crm, 0); err != nil {
 		t.Fatal(err)
 	}
+	return crm
+}
+
+func TestWebhooks(t *testing.T) {
+	d := projectortest.New(t)
+	targets := outbound.NewTargets(d.Pool, d.Log)
+	crm := putWebhook(t, targets)
 	old, err := targets.Webhook(t.Context(), "crm")
 	if err != nil {
 		t.Fatal(err)
@@ -178,12 +185,7 @@ func TestWebhooks(t *testing.T) {
 func TestRecordsOfCalls(t *testing.T) {
 	d := projectortest.New(t)
 	targets := outbound.NewTargets(d.Pool, d.Log)
-	crm := outbound.WebhookSettings{
-		Name: "crm", URL: "https://crm.example/hook", Secrets: [][]byte{[]byte("secret")}, Events: []string{outbound.DriftFound}, Batch: 1, State: outbound.Active,
-	}
-	if err := targets.PutWebhook(t.Context(), crm, 0); err != nil {
-		t.Fatal(err)
-	}
+	crm := putWebhook(t, targets)
 	read := func() outbound.Webhook {
 		t.Helper()
 		w, err := targets.Webhook(t.Context(), "crm")
