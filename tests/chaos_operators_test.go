@@ -199,7 +199,8 @@ func (c *chaos) cutLogs() {
 	}
 }
 
-// finishOperations ends the moves and splits that were interrupted, as operators do.
+// finishOperations ends the moves and splits that were interrupted, as operators do: a split
+// starts over, so it gets the time that it needs.
 func (c *chaos) finishOperations() {
 	c.t.Helper()
 	for range c.settling("moves and splits to end", nil) {
@@ -207,14 +208,14 @@ func (c *chaos) finishOperations() {
 		left := len(c.unfinished)
 		for p := range c.unfinished {
 			args := []string{"partition", "split", fmt.Sprint(p)}
-			if how := c.run(chaosCommand, args...); how.code == 0 || strings.Contains(how.err, "was split") {
+			if how := c.run(chaosSettles, args...); how.code == 0 || strings.Contains(how.err, "was split") {
 				delete(c.unfinished, p)
 			}
 		}
 		for _, p := range all {
 			if p.State != "serving" && p.To != "" {
 				left++
-				c.run(chaosCommand, "partition", "move", fmt.Sprint(p.Partition), "--to="+p.To)
+				c.run(chaosSettles, "partition", "move", fmt.Sprint(p.Partition), "--to="+p.To)
 			}
 		}
 		if len(all) > 0 && left == 0 {
