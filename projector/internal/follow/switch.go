@@ -189,14 +189,14 @@ func (s *Session) Overdue() error {
 
 // CloseGates closes the gate for publishers, waits until everything in the log is folded,
 // and closes the gate for all other writers. Statements of the transaction may take as long
-// as patience says. Transactions that have appended get a quarter of it to end, and folding
-// ends at half of it. It returns since when publishers wait. If the last round of
+// as patience says. Transactions that have appended get half of it to end, and folding ends
+// at three quarters of it. It returns since when publishers wait. If the last round of
 // catching up took longer than patience, it fails at once: so would the last copy.
 func (s *Session) CloseGates(ctx context.Context, tx pgx.Tx, patience time.Duration) (closed time.Time, at logread.Cursor, err error) {
 	if s.lastRound > patience {
 		return closed, at, ErrNotYet
 	}
-	for _, sql := range []string{fmt.Sprintf(`SET LOCAL lock_timeout = %d`, max(1, (patience/4).Milliseconds())), endHangingSQL} {
+	for _, sql := range []string{fmt.Sprintf(`SET LOCAL lock_timeout = %d`, max(1, (patience/2).Milliseconds())), endHangingSQL} {
 		if _, err := tx.Exec(ctx, sql); err != nil {
 			return closed, at, err
 		}
@@ -206,10 +206,10 @@ func (s *Session) CloseGates(ctx context.Context, tx pgx.Tx, patience time.Durat
 	if _, err := tx.Exec(ctx, statements.Get("close the gate for publishers"), s.Partition); err != nil {
 		return closed, at, err
 	}
-	if _, err := tx.Exec(ctx, fmt.Sprintf(`SET LOCAL statement_timeout = %d`, patience.Milliseconds())); err != nil {
+	if _, err := tx.Exec(ctx, fmt.Sprintf(`SET LOCAL statement_timeout = %d; SET LOCAL lock_timeout = %d`, patience.Milliseconds(), max(1, (patience/4).Milliseconds()))); err != nil {
 		return closed, at, err
 	}
-	if at, err = s.awaitFolded(ctx, closed.Add(patience/2)); err != nil {
+	if at, err = s.awaitFolded(ctx, closed.Add(patience/4*3)); err != nil {
 		return closed, at, err
 	}
 	_, err = tx.Exec(ctx, statements.Get("close the gate for writers"), s.Partition)
