@@ -199,15 +199,15 @@ func (c *chaos) cutLogs() {
 	}
 }
 
-// finishOperations ends the moves and splits that were interrupted, as operators do: a split
-// starts over, so it gets the time that it needs.
+// finishOperations ends the moves and splits that were interrupted, as operators of a busy
+// machine do: a split starts over, so it gets the time that it needs, and a longer pause.
 func (c *chaos) finishOperations() {
 	c.t.Helper()
 	for range c.settling("moves and splits to end", nil) {
 		all := c.list()
 		left := len(c.unfinished)
 		for p := range c.unfinished {
-			args := []string{"partition", "split", fmt.Sprint(p)}
+			args := []string{"partition", "split", fmt.Sprint(p), "--max-pause=5s"}
 			if how := c.run(chaosSettles, args...); how.code == 0 || strings.Contains(how.err, "was split") {
 				delete(c.unfinished, p)
 			}
@@ -215,7 +215,7 @@ func (c *chaos) finishOperations() {
 		for _, p := range all {
 			if p.State != "serving" && p.To != "" {
 				left++
-				c.run(chaosSettles, "partition", "move", fmt.Sprint(p.Partition), "--to="+p.To)
+				c.run(chaosSettles, "partition", "move", fmt.Sprint(p.Partition), "--to="+p.To, "--max-pause=5s")
 			}
 		}
 		if len(all) > 0 && left == 0 {

@@ -310,17 +310,24 @@ func TestPartitionCommands(t *testing.T) {
 	if plan := must(t, "partition", "plan", "--by=events", "--database-url="+database); plan != "no move would even out the shards\n" {
 		t.Errorf("plan:\n%s", plan)
 	}
+	writer := connectTo(t, stackOf(database)[0])
+	execute(t, writer, `SELECT pg_advisory_lock_shared(1650552183, 0)`) // keeps the gate open
 	for _, tc := range []struct{ args, want string }{
 		{"0 --to=c", `no such shard as "c": there are a, b`},
 		{"0 --to=a", "partition 0 is on a"},
 		{"16 --to=b", "there is no partition 16: they are numbered from 0 to 15"},
 		{"0 --undo", "no move was begun of partition 0"},
 		{"0", "give either --to or --undo"},
+		{"0 --to=b --max-pause=1ms", "--max-pause must be from 100ms to 10s, is 1ms"},
+		{"0 --to=b --max-pause=150ms", "10 attempts of up to 150ms failed"},
 	} {
 		args := append([]string{"partition", "move", "--database-url=" + database}, strings.Fields(tc.args)...)
 		if _, stderr, code := command(t, args...); code == 0 || !strings.Contains(stderr, tc.want) {
 			t.Errorf("%s: %d, %s", tc.args, code, stderr)
 		}
+	}
+	if err := writer.Close(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 	// The server of a shard is stopped: nothing listens at its address.
 	wants := []string{"shard a, which has the partitions 0-7, is away: failed to connect", "shard b, which has the partitions 8-15, is away: failed to connect"}

@@ -138,8 +138,22 @@ func (c *planCmd) Run(ctx context.Context, streams terminal.Streams) error {
 	return nil
 }
 
+// pause is for how long a switch may hold up others.
+type pause struct {
+	MaxPause time.Duration `help:"How long an attempt to switch may hold up publishers to the partition and its folding, from 100ms to 10s." default:"800ms" env:"-"`
+}
+
+// check fails if nobody would want the pause.
+func (p pause) check() error {
+	if p.MaxPause < 100*time.Millisecond || p.MaxPause > 10*time.Second {
+		return fmt.Errorf("--max-pause must be from 100ms to 10s, is %s", p.MaxPause)
+	}
+	return nil
+}
+
 type moveCmd struct {
 	config.Database `embed:""`
+	pause           `embed:""`
 	Partition       int    `arg:"" help:"Number of the partition."`
 	To              string `help:"Name of the shard that gets it." placeholder:"NAME" env:"-"`
 	Undo            bool   `help:"Give up a move that was interrupted before the switch." env:"-"`
@@ -152,7 +166,7 @@ func (c *moveCmd) Validate() error {
 	if (c.To == "") != c.Undo {
 		return errors.Join(c.Database.Validate(), errors.New("give either --to or --undo"))
 	}
-	return c.Database.Validate()
+	return errors.Join(c.Database.Validate(), c.check())
 }
 
 // moveArguments are the arguments in the audit trail.
@@ -170,7 +184,7 @@ func (c *moveCmd) Run(ctx context.Context, streams terminal.Streams) error {
 	}
 	defer cluster.Close()
 	all, _ := movingShards(cluster)
-	cfg := moving.Config{Shards: all, Partition: c.Partition, To: c.To}
+	cfg := moving.Config{Shards: all, Partition: c.Partition, To: c.To, Patience: c.MaxPause}
 	source := cluster.Shard(c.To)
 	if err := cluster.CheckPartition(c.Partition); err != nil {
 		if c.Undo || source == nil || cluster.Layout().Split(c.Partition) == "" {

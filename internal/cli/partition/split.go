@@ -20,6 +20,7 @@ import (
 
 type splitCmd struct {
 	config.Database `embed:""`
+	pause           `embed:""`
 	Partitions      []int `arg:"" optional:"" name:"partition" help:"Numbers of the partitions. Without any, all those that were split least often, one after the other."`
 	Undo            bool  `help:"Give up a split that was interrupted before the switch." env:"-"`
 	JSON            bool  `name:"json" help:"Print JSON, a list of what was split." env:"-"`
@@ -31,7 +32,7 @@ func (c *splitCmd) Validate() error {
 	if c.Undo && len(c.Partitions) != 1 {
 		return errors.Join(c.Database.Validate(), errors.New("--undo needs the number of one partition"))
 	}
-	return c.Database.Validate()
+	return errors.Join(c.Database.Validate(), c.check())
 }
 
 // splitArguments are the arguments in the audit trail.
@@ -128,7 +129,7 @@ func holderOf(cluster *shards.Cluster, holders map[int]*shards.Shard, p int) *sh
 func (c *splitCmd) split(ctx context.Context, streams terminal.Streams, s *shards.Shard, p int, done func(splitting.Result)) error {
 	watch := watchedMove{out: streams.Err, command: "split", quiet: c.Quiet}
 	cfg := splitting.Config{
-		Pool: s.Pool, Log: s.Log, Partition: p,
+		Pool: s.Pool, Log: s.Log, Partition: p, Patience: c.MaxPause,
 		Progress: func(step splitting.Step, rows int64) { watch.progress(string(step), rows) },
 		Blocked:  func(pid int, application string) { watch.blocked(s.Name, pid, application) },
 	}

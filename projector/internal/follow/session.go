@@ -42,6 +42,8 @@ type Session struct {
 	looked, told time.Time
 	// lastRound is how long the last round of catching up took.
 	lastRound time.Duration
+	// patience is how long publishers may wait in an attempt.
+	patience time.Duration
 	// due is when publishers have waited for long enough, during an attempt.
 	due time.Time
 }

@@ -103,7 +103,7 @@ func (s *Session) Switch(ctx context.Context, catchUp func() error, attempt func
 			}
 			s.due = time.Time{}
 			if failed++; failed == most {
-				return &StoppedError{s.wrap(fmt.Errorf("%w: it failed %d times, at last with: %w; %s", ErrBusy, failed, err, s.remedy(ctx, err)))}
+				return &StoppedError{s.wrap(fmt.Errorf("%w: %d attempts of up to %s failed, the last with: %w; %s", ErrBusy, failed, s.patience, err, s.remedy(ctx, err)))}
 			}
 		}
 		timer := time.NewTimer(pause)
@@ -116,15 +116,17 @@ func (s *Session) Switch(ctx context.Context, catchUp func() error, attempt func
 	}
 }
 
+const lessOrLonger = "less may be published at another time, or permit a longer pause with --max-pause"
+
 // remedy says what may make a switch succeed that has failed with err.
 func (s *Session) remedy(ctx context.Context, err error) string {
 	var pid int
 	var application string
 	if !pgsession.IsLocked(err) {
-		return "less may be published at another time"
+		return lessOrLonger
 	}
 	if err := s.Conn.QueryRow(ctx, statements.Get("who locks the tables"), young.Seconds()).Scan(&pid, &application); err != nil {
-		return "less may be published at another time"
+		return lessOrLonger
 	}
 	return fmt.Sprintf("session %d (%s) has locks: wait for it, or end it with pg_terminate_backend(%[1]d)", pid, cmp.Or(application, "without an application_name"))
 }
@@ -193,6 +195,7 @@ func (s *Session) Overdue() error {
 // at three quarters of it. It returns since when publishers wait. If the last round of
 // catching up took longer than patience, it fails at once: so would the last copy.
 func (s *Session) CloseGates(ctx context.Context, tx pgx.Tx, patience time.Duration) (closed time.Time, at logread.Cursor, err error) {
+	s.patience = patience
 	if s.lastRound > patience {
 		return closed, at, ErrNotYet
 	}
