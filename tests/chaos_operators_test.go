@@ -207,7 +207,7 @@ func (c *chaos) finishOperations() {
 		all := c.list()
 		left := len(c.unfinished)
 		for p := range c.unfinished {
-			args := []string{"partition", "split", fmt.Sprint(p), "--max-pause=5s"}
+			args := []string{"partition", "split", fmt.Sprint(p), "--max-pause=3s"}
 			if how := c.run(chaosSettles, args...); how.code == 0 || strings.Contains(how.err, "was split") {
 				delete(c.unfinished, p)
 			}
@@ -215,7 +215,7 @@ func (c *chaos) finishOperations() {
 		for _, p := range all {
 			if p.State != "serving" && p.To != "" {
 				left++
-				c.run(chaosSettles, "partition", "move", fmt.Sprint(p.Partition), "--to="+p.To, "--max-pause=5s")
+				c.run(chaosSettles, "partition", "move", fmt.Sprint(p.Partition), "--to="+p.To, "--max-pause=3s")
 			}
 		}
 		if len(all) > 0 && left == 0 {

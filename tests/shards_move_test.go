@@ -318,7 +318,7 @@ func TestPartitionCommands(t *testing.T) {
 		{"16 --to=b", "there is no partition 16: they are numbered from 0 to 15"},
 		{"0 --undo", "no move was begun of partition 0"},
 		{"0", "give either --to or --undo"},
-		{"0 --to=b --max-pause=1ms", "--max-pause must be from 100ms to 10s, is 1ms"},
+		{"0 --to=b --max-pause=1ms", "--max-pause must be from 100ms to 3s, is 1ms"},
 		{"0 --to=b --max-pause=150ms", "10 attempts of up to 150ms failed"},
 	} {
 		args := append([]string{"partition", "move", "--database-url=" + database}, strings.Fields(tc.args)...)

@@ -140,13 +140,14 @@ func (c *planCmd) Run(ctx context.Context, streams terminal.Streams) error {
 
 // pause is for how long a switch may hold up others.
 type pause struct {
-	MaxPause time.Duration `help:"How long an attempt to switch may hold up publishers to the partition and its folding, from 100ms to 10s." default:"800ms" env:"-"`
+	MaxPause time.Duration `help:"How long an attempt to switch may hold up publishers to the partition and its folding, from 100ms to 3s." default:"800ms" env:"-"`
 }
 
-// check fails if nobody would want the pause.
+// check fails if the pause is too short, or so long that an attempt would take its own session
+// for one that hangs, which it ends after five seconds.
 func (p pause) check() error {
-	if p.MaxPause < 100*time.Millisecond || p.MaxPause > 10*time.Second {
-		return fmt.Errorf("--max-pause must be from 100ms to 10s, is %s", p.MaxPause)
+	if p.MaxPause < 100*time.Millisecond || p.MaxPause > 3*time.Second {
+		return fmt.Errorf("--max-pause must be from 100ms to 3s, is %s", p.MaxPause)
 	}
 	return nil
 }
