@@ -142,6 +142,8 @@ const RETRY_MS = 2_000;
 /** The endpoints of the demo: its chat and its log. */
 export class DemoServer {
   #cast: Promise<Cast> | undefined;
+  /** The last request to each path that changed something. */
+  readonly #posted = new Map<string, Promise<unknown>>();
 
   /** The users and their conversations. Concurrent calls share an answer. */
   cast(): Promise<Cast> {
@@ -161,7 +163,7 @@ export class DemoServer {
   }
 
   async send(conversationId: string, senderId: string, text: string): Promise<void> {
-    await request("POST", "demo/messages", {
+    await this.#post("demo/messages", {
       conversation_id: conversationId,
       sender_id: senderId,
       text,
@@ -169,11 +171,11 @@ export class DemoServer {
   }
 
   async recall({ conversation_id, sender_id, seq }: Message): Promise<void> {
-    await request("POST", "demo/recalls", { conversation_id, sender_id, seq });
+    await this.#post("demo/recalls", { conversation_id, sender_id, seq });
   }
 
   async setLevel(conversationId: string, userId: string, level: string): Promise<void> {
-    await request("POST", "demo/levels", {
+    await this.#post("demo/levels", {
       conversation_id: conversationId,
       user_id: userId,
       level,
@@ -202,7 +204,7 @@ export class DemoServer {
 
   /** Cuts the bus link for a while; 0 restores it. */
   cutLink(cutMs: number): Promise<LinkState> {
-    return request("POST", "demo/bus", { cut_ms: cutMs });
+    return this.#post("demo/bus", { cut_ms: cutMs });
   }
 
   transaction(): Promise<TransactionState> {
@@ -211,7 +213,7 @@ export class DemoServer {
 
   /** Opens a transaction and leaves it open for a while; 0 ends it. */
   openTransaction(openMs: number): Promise<TransactionState> {
-    return request("POST", "demo/transaction", { open_ms: openMs });
+    return this.#post("demo/transaction", { open_ms: openMs });
   }
 
   crowd(): Promise<CrowdState> {
@@ -220,12 +222,12 @@ export class DemoServer {
 
   /** Lets guests join or leave until the room has so many members. */
   setMembers(members: number): Promise<CrowdState> {
-    return request("POST", "demo/room", { members });
+    return this.#post("demo/room", { members });
   }
 
   /** Sends messages to the room, or to a group of the same users. */
   sendToAll(conversationId: string, messages: number): Promise<Cost> {
-    return request("POST", "demo/room/messages", { conversation_id: conversationId, messages });
+    return this.#post("demo/room/messages", { conversation_id: conversationId, messages });
   }
 
   async phones(): Promise<readonly Subscribed[]> {
@@ -243,7 +245,7 @@ export class DemoServer {
 
   /** Opens or closes the app of a phone, on all pages. */
   setClosed(userId: string, closed: boolean): Promise<PhoneState> {
-    return request("POST", "demo/phones", { user_id: userId, closed });
+    return this.#post("demo/phones", { user_id: userId, closed });
   }
 
   async isRunning(): Promise<boolean> {
@@ -251,7 +253,7 @@ export class DemoServer {
   }
 
   async setRunning(running: boolean): Promise<boolean> {
-    return (await request<{ running: boolean }>("POST", "demo/simulation", { running })).running;
+    return (await this.#post<{ running: boolean }>("demo/simulation", { running })).running;
   }
 
   /** Follows the chat and the log while the page is open. */
@@ -270,6 +272,17 @@ export class DemoServer {
     source.addEventListener("transaction", ({ data }) => listener.onTransaction(JSON.parse(data)));
     source.addEventListener("phone", ({ data }) => listener.onPhone(JSON.parse(data)));
     source.addEventListener("room", ({ data }) => listener.onCrowd(JSON.parse(data)));
+  }
+
+  /** One request to a path at a time: the next could overtake it. */
+  #post<Answer>(path: string, body: object): Promise<Answer> {
+    const before = this.#posted.get(path) ?? Promise.resolve();
+    const answer = before.then(() => request<Answer>("POST", path, body));
+    this.#posted.set(
+      path,
+      answer.catch(() => undefined),
+    );
+    return answer;
   }
 }
 

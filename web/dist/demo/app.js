@@ -2614,6 +2614,8 @@ function nameOf(userId, users) {
 var RETRY_MS3 = 2e3;
 var DemoServer = class {
   #cast;
+  /** The last request to each path that changed something. */
+  #posted = /* @__PURE__ */ new Map();
   /** The users and their conversations. Concurrent calls share an answer. */
   cast() {
     this.#cast ??= request("GET", "demo/users").finally(() => {
@@ -2630,17 +2632,17 @@ var DemoServer = class {
     return user.token;
   }
   async send(conversationId, senderId, text) {
-    await request("POST", "demo/messages", {
+    await this.#post("demo/messages", {
       conversation_id: conversationId,
       sender_id: senderId,
       text
     });
   }
   async recall({ conversation_id, sender_id, seq }) {
-    await request("POST", "demo/recalls", { conversation_id, sender_id, seq });
+    await this.#post("demo/recalls", { conversation_id, sender_id, seq });
   }
   async setLevel(conversationId, userId, level) {
-    await request("POST", "demo/levels", {
+    await this.#post("demo/levels", {
       conversation_id: conversationId,
       user_id: userId,
       level
@@ -2665,25 +2667,25 @@ var DemoServer = class {
   }
   /** Cuts the bus link for a while; 0 restores it. */
   cutLink(cutMs) {
-    return request("POST", "demo/bus", { cut_ms: cutMs });
+    return this.#post("demo/bus", { cut_ms: cutMs });
   }
   transaction() {
     return request("GET", "demo/transaction");
   }
   /** Opens a transaction and leaves it open for a while; 0 ends it. */
   openTransaction(openMs) {
-    return request("POST", "demo/transaction", { open_ms: openMs });
+    return this.#post("demo/transaction", { open_ms: openMs });
   }
   crowd() {
     return request("GET", "demo/room");
   }
   /** Lets guests join or leave until the room has so many members. */
   setMembers(members) {
-    return request("POST", "demo/room", { members });
+    return this.#post("demo/room", { members });
   }
   /** Sends messages to the room, or to a group of the same users. */
   sendToAll(conversationId, messages) {
-    return request("POST", "demo/room/messages", { conversation_id: conversationId, messages });
+    return this.#post("demo/room/messages", { conversation_id: conversationId, messages });
   }
   async phones() {
     return (await request("GET", "demo/phones")).phones;
@@ -2695,13 +2697,13 @@ var DemoServer = class {
   }
   /** Opens or closes the app of a phone, on all pages. */
   setClosed(userId, closed) {
-    return request("POST", "demo/phones", { user_id: userId, closed });
+    return this.#post("demo/phones", { user_id: userId, closed });
   }
   async isRunning() {
     return (await request("GET", "demo/simulation")).running;
   }
   async setRunning(running) {
-    return (await request("POST", "demo/simulation", { running })).running;
+    return (await this.#post("demo/simulation", { running })).running;
   }
   /** Follows the chat and the log while the page is open. */
   follow(listener) {
@@ -2718,6 +2720,16 @@ var DemoServer = class {
     source.addEventListener("transaction", ({ data }) => listener.onTransaction(JSON.parse(data)));
     source.addEventListener("phone", ({ data }) => listener.onPhone(JSON.parse(data)));
     source.addEventListener("room", ({ data }) => listener.onCrowd(JSON.parse(data)));
+  }
+  /** One request to a path at a time: the next could overtake it. */
+  #post(path, body) {
+    const before = this.#posted.get(path) ?? Promise.resolve();
+    const answer = before.then(() => request("POST", path, body));
+    this.#posted.set(
+      path,
+      answer.catch(() => void 0)
+    );
+    return answer;
   }
 };
 async function request(method, path, body, token) {
