@@ -349,16 +349,18 @@ func (p *Projector) measure(ctx context.Context) error {
 		case <-tick.C:
 		}
 		lags, err := lag.Measure(ctx, p.cfg.Pool, p.OwnedPartitions(), lagLimit)
+		var waiting float64
+		if err == nil {
+			// Copies for partitions that are moving to the database are not its own.
+			err = p.cfg.Pool.QueryRow(ctx, `SELECT count(*) FROM badged.dead_letters WHERE partition_id IS NULL OR partition_id IN (SELECT partition_id FROM badged.partitions)`).Scan(&waiting)
+		}
 		if err != nil {
 			if ctx.Err() == nil {
-				p.log.WarnContext(ctx, "cannot measure the lag", "error", err)
+				p.log.WarnContext(ctx, "cannot measure the lag and what waits", "error", err)
 			}
 			continue
 		}
-		var waiting float64
-		if err := p.cfg.Pool.QueryRow(ctx, `SELECT count(*) FROM badged.dead_letters WHERE partition_id IS NULL OR partition_id IN (SELECT partition_id FROM badged.partitions)`).Scan(&waiting); err == nil {
-			p.metrics.deadLettersWaiting.Set(waiting)
-		}
+		p.metrics.deadLettersWaiting.Set(waiting)
 		p.metrics.lagEvents.Reset() // some partitions may have a new owner
 		p.metrics.lagSeconds.Reset()
 		for _, l := range lags {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
 
 	"github.com/badged/badged/internal/config"
@@ -97,7 +98,19 @@ func TestReadinessDependsOnPostgres(t *testing.T) {
 
 func TestMetricsPage(t *testing.T) {
 	t.Parallel()
-	s := run(t, open(t, settings(pgtest.NewDB(t, migrated()))))
+	url := pgtest.NewDB(t, migrated())
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	if _, err := conn.Exec(t.Context(), `INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", uuid, origin, reason) VALUES
+		(1, '1', 1, gen_random_uuid(), NULL, 'of a partition'),
+		(9, '1', 1, gen_random_uuid(), NULL, 'copied for a partition that is moving here'),
+		(NULL, NULL, NULL, NULL, 'nats://broker/chat/7', 'of a broker')`); err != nil {
+		t.Fatal(err)
+	}
+	s := run(t, open(t, settings(url)))
 	s.publish(t, message("lunch", 1, "ada"))
 	s.badge(t, "ada", s.publish(t, message("lunch", 1, "ada")+message("lunch", 2, "ada")))
 
@@ -113,6 +126,7 @@ func TestMetricsPage(t *testing.T) {
 		`badged_projector_partitions_owned 4`,
 		`badged_projector_lag_events\{partition="3"\} 0`,
 		`badged_projector_lag_seconds\{partition="3"\} 0`,
+		`badged_projector_dead_letters_waiting 2`,
 	} {
 		eventually(t, pattern+" on\n"+page, func() bool { page = s.get(t, "/metrics").body; return shows(pattern) })
 	}
