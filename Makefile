@@ -5,6 +5,9 @@ SHELL := bash
 # builds.
 TOOL := go tool -modfile=$(CURDIR)/internal/devtest/tools/go.mod
 
+# once NAME,VALUE is the value of a variable that is computed when it is first used.
+once = $(eval $1 := $2)$($1)
+
 # The packages to test, and more flags for go test. The slowest packages come
 # first: they mostly wait, and the others run meanwhile.
 PKGS      ?= ./tests ./projector ./internal/app ./internal/bucket ./...
@@ -13,11 +16,11 @@ TESTFLAGS ?=
 # the others. The former take twice as long with it, and what they run in the program
 # is also tested in its packages.
 PROGRAM   := $(filter ./tests ./...,$(PKGS))
-PACKAGE    = $(shell go list $(PKGS) | grep -v '/badged/tests$$')
+PACKAGE    = $(call once,PACKAGE,$(shell go list $(PKGS) | grep -v '/badged/tests$$'))
 # The packages to test with the race detector: DETECT=racing, as in CI, those that start
 # goroutines; DETECT=all, as in make nightly, all of them.
 DETECT    ?=
-RACING     = $(if $(filter racing,$(DETECT)),$(filter $(PACKAGE),$(shell .ci/racing $(PKGS))))
+RACING     = $(call once,RACING,$(if $(filter racing,$(DETECT)),$(filter $(shell .ci/racing $(PKGS)),$(PACKAGE))))
 PLAIN      = $(filter-out $(RACING),$(PACKAGE))
 # Of the suites on the built program, those that CI runs with the race detector.
 RACES     := ^(TestOwnershipChurn|TestSoak|TestFieldCase|TestRoom.*)$$
@@ -98,14 +101,10 @@ ifneq ($(PROGRAM),)
 endif
 
 test-racing:
-ifneq ($(RACING),)
-	CGO_ENABLED=1 $(YIELD) $(GOTEST) -race -p $(shell expr $(PACKAGES) / 2) $(TESTFLAGS) $(RACING)
-endif
+	$(if $(RACING),CGO_ENABLED=1 $(YIELD) $(GOTEST) -race -p $(shell expr $(PACKAGES) / 2) $(TESTFLAGS) $(RACING))
 
 test-plain:
-ifneq ($(PLAIN),)
-	$(if $(filter all,$(DETECT)),CGO_ENABLED=1) $(YIELD) $(GOTEST) $(if $(filter all,$(DETECT)),-race) -p $(shell expr $(PACKAGES) $(if $(RACING),/ 2)) $(TESTFLAGS) $(PLAIN)
-endif
+	$(if $(PLAIN),$(if $(filter all,$(DETECT)),CGO_ENABLED=1) $(YIELD) $(GOTEST) $(if $(filter all,$(DETECT)),-race) -p $(shell expr $(PACKAGES) $(if $(RACING),/ 2)) $(TESTFLAGS) $(PLAIN))
 
 test-shards:
 ifneq ($(and $(filter ./...,$(PKGS)),$(if $(filter shards,$(LEAVE)),,all)),)

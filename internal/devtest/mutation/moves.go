@@ -46,6 +46,7 @@ var moveMutants = []mutant{
 	{"calls that share a transaction expect what one of them does", []edit{{groupFile, "expected = expected.And(one.expected)", "expected = one.expected"}}, groupsExpects},
 	{"a batch that spans a switch is not in what has moved", []edit{{"internal/ingest/places.go", "p.allHave(eventlog.ExpectedBy(ctx).Partitions(), position)", "p.allHave(nil, position)"}}, ingestSpans},
 	{"a batch that spans a switch is in neither shard", []edit{{appendingFile, "last(call.here.expecting(ctx), ", "last(ctx, "}}, ingestSpans},
+	{"dead letters of a partition that moves wait on both shards", []edit{{"projector/projector.go", " WHERE partition_id IS NULL OR partition_id IN (SELECT partition_id FROM badged.partitions)`", "`"}}, check{"./internal/app", "^TestMetricsPage$", false}},
 	{"a reader disturbs the beginning of a move", []edit{
 		{prepareFile, "		_, err := tx.Exec(ctx, statements.Get(\"settle the ranges\"), m.p)\n		return err\n	})\n", "		return nil\n	})\n	if err == nil {\n		_, err = to.conn.Exec(ctx, statements.Get(\"settle the ranges\"), m.p)\n	}\n"},
 	}, moveBegins},
