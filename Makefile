@@ -27,8 +27,8 @@ RACES     := ^(TestOwnershipChurn|TestSoak|TestFieldCase|TestRoom.*)$$
 # Those that take long by their nature: they kill, move or split what works under load,
 # dump and archive whole databases, or build another release.
 LONG      := ^(TestUpgrade|TestDatabaseIsRestored|TestArchive.*|TestPlanOfMoves|TestPartitionsMoveWhileServing|TestPartitionsSplit.*|TestServerIsKilledAndAMoveUndone|TestMoveToAFullDisk|TestEraseUserUnderLoad|TestOwnershipChurn|TestIngest.*OverKills|TestRelay.*OverKills|TestTailOverKills|TestPhonesEndRightAcrossKills|TestKilledWhileMergingKeys|TestLoadAcrossAKill)$$
-# What make test leaves out: long, races, or shards, a selection on three shards. CI
-# leaves out long, and races, which it runs by make races.
+# What make test leaves out: long, races, web, or shards, a selection on three shards. CI
+# leaves out long, and races and web, which are steps of their own.
 LEAVE     ?= $(if $(TESTFLAGS),,long shards)
 SKIP       = $(subst $() ,|,$(strip $(if $(filter long,$(LEAVE)),$(LONG)) $(if $(filter races,$(LEAVE)),$(RACES))))
 # Time limit for the tests of a package. On a busy machine ./tests takes longer
@@ -81,7 +81,7 @@ build: ## build bin/badged
 # for longer than they do.
 .PHONY: test
 test: needs ## run the tests of the product (PKGS=./events TESTFLAGS='-run X -count 20') but the long ones (LEAVE=)
-	@.ci/web build
+	@$(if $(filter web,$(LEAVE)),,.ci/web build)
 	@$(MAKE) --no-print-directory -j2 test-program test-racing test-plain test-folding test-shards test-web
 
 # Linked without tables for debuggers, which takes half the time; make lint vets.
@@ -117,7 +117,7 @@ ifneq ($(filter ./...,$(PKGS)),)
 endif
 
 test-web:
-	@said=$$(.ci/web check 2>&1) || { echo "$$said"; exit 1; }
+	@$(if $(filter web,$(LEAVE)),,said=$$(.ci/web check 2>&1) || { echo "$$said"; exit 1; })
 
 .PHONY: races
 races: needs ## run the suites of RACES on a program that was built with the race detector
