@@ -38,9 +38,9 @@ TIMEOUT   ?= 60m
 # tests wait.
 PARALLEL  ?= 4
 PACKAGES  ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) '*' 2)
-# Duration of each fuzz target.
+# Duration of each fuzz target, 1m in make nightly. Tests run what fuzzing has found.
 FUZZTIME  ?= 5s
-# Histories that each property test draws in make properties: 40 in CI, 300 in make nightly.
+# Histories that each property test draws in make properties: 20 in CI, 300 in make nightly.
 # In make test each draws 5, with LEAVE= 10: a fifth of RAPID_CHECKS with -short.
 PROPERTIES ?= 100
 # Histories to fold without I/O in make test.
