@@ -17,6 +17,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/schematest"
 	"github.com/badged/badged/internal/embedpg"
 )
 
@@ -25,7 +26,7 @@ import (
 func newShards(t *testing.T) (flags, urls []string) {
 	t.Helper()
 	for i := range 3 {
-		urls = append(urls, pgtest.NewDB(t, pgtest.Template{}))
+		urls = append(urls, pgtest.NewDB(t, schematest.Migrated(3)))
 		flags = append(flags, fmt.Sprintf("--shard=%c=%s", 'a'+i, urls[i]))
 	}
 	mustDo(t, append([]string{"migrate", "up", "--partitions=3"}, flags...)...)
