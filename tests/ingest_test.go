@@ -120,6 +120,8 @@ func TestIngestFromRedisOverKills(t *testing.T) {
 }
 
 // addEntries adds messages to ann to two streams until ctx is done, and returns how many.
+// Each stream has a conversation: one that is read late may be far behind the other, and in
+// the same conversation its messages would be older than what is known exactly.
 func addEntries(ctx context.Context, client *redis.Client) (n int) {
 	rate := time.NewTicker(5 * time.Millisecond)
 	defer rate.Stop()
@@ -128,7 +130,8 @@ func addEntries(ctx context.Context, client *redis.Client) (n int) {
 		_, err := client.Pipelined(context.WithoutCancel(ctx), func(p redis.Pipeliner) error {
 			for range 50 {
 				n++
-				p.XAdd(ctx, &redis.XAddArgs{Stream: []string{"one", "two"}[n%2], Values: []string{"payload", delivered("c", n, `"ann"`)}})
+				stream := []string{"one", "two"}[n%2]
+				p.XAdd(ctx, &redis.XAddArgs{Stream: stream, Values: []string{"payload", delivered(stream, (n+1)/2, `"ann"`)}})
 			}
 			return nil
 		})
