@@ -99,4 +99,7 @@ func TestAPartitionWithADescendantHasEnded(t *testing.T) {
 	if split := layout.Split(0); split != "partition 0 was split into 2 and 4" {
 		t.Errorf("of partition 0 it says %q", split)
 	}
+	if err := layout.Check(5); err == nil || err.Error() != "there is no partition 5: no split has made it" {
+		t.Errorf("of a partition between those that there are it says %v", err)
+	}
 }

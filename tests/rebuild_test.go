@@ -135,7 +135,7 @@ func TestRebuildIsKilled(t *testing.T) {
 	first := start(t, nil, "rebuild", "--database-url="+database)
 	first.awaitSays(fmt.Sprintf("partition %d waits for", partition))
 	if out, stderr, code := command(t, "rebuild", "--database-url="+database); code != 1 || *shardCount == 1 && out != "" ||
-		!strings.Contains(stderr, `another rebuild or archiving is running: "badged rebuild" (Postgres process `) {
+		!strings.Contains(stderr, `a rebuild, archiving, move or split is running: "badged rebuild" (Postgres process `) {
 		t.Errorf("a second one exits with %d: %s%s", code, out, stderr)
 	}
 	first.kill()

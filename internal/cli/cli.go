@@ -116,7 +116,8 @@ func run(ctx context.Context, args []string, streams Streams) (code int) {
 	}
 	if err := kctx.Run(); err != nil {
 		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-			return exitFailed // interrupted by the user
+			say(streams.Err, errors.New("interrupted"), interruptionHint(kctx.Selected()))
+			return exitFailed
 		}
 		say(streams.Err, err, failureHint(kctx.Selected(), err))
 		return exitFailed

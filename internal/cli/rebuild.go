@@ -98,10 +98,18 @@ func (c *rebuildCmd) Run(ctx context.Context, streams Streams) (err error) {
 	if c.Partition == nil && c.User == "" {
 		err = errors.Join(err, operators.Lost(cluster))
 	}
-	if c.User != "" || err != nil && (sum.Partitions == 0 || !cluster.Sharded()) {
+	if c.User != "" || err != nil && (sum.Partitions == 0 || !cluster.Sharded() || ctx.Err() != nil) {
 		return err
 	}
 	return errors.Join(err, c.finish(streams.Out, sum))
+}
+
+// AfterInterruption says what to do then.
+func (c *rebuildCmd) AfterInterruption() string {
+	if c.User != "" || c.Partition != nil {
+		return ""
+	}
+	return "The partitions that are done stay so; run it again for the others."
 }
 
 // arguments are the arguments in the audit trail.
@@ -249,11 +257,14 @@ func (c *verifyCmd) Run(ctx context.Context, streams Streams) error {
 		errs = append(errs, operators.Lost(cluster))
 	}
 	meter.Close()
-	if err := errors.Join(errs...); err != nil && (sum.Partitions == 0 || !cluster.Sharded()) {
+	if err := errors.Join(errs...); err != nil && (sum.Partitions == 0 || !cluster.Sharded() || ctx.Err() != nil) {
 		return err
 	}
 	return errors.Join(append(errs, c.finish(streams.Out, sum))...)
 }
+
+// AfterInterruption says what to do then.
+func (c *verifyCmd) AfterInterruption() string { return "Not everything was compared." }
 
 // shardDifference is a difference on one of several shards.
 type shardDifference struct {

@@ -102,7 +102,10 @@ func (l *Layout) Check(partition int) error {
 		return errors.New(split)
 	}
 	living := l.Living()
-	return fmt.Errorf("there is no partition %d: they are numbered from %d to %d", partition, living[0], living[len(living)-1])
+	if last := living[len(living)-1]; last == len(living)-1 {
+		return fmt.Errorf("there is no partition %d: they are numbered from 0 to %d", partition, last)
+	}
+	return fmt.Errorf("there is no partition %d: no split has made it", partition)
 }
 
 // began reports whether a partition lives, or any that came from it.

@@ -297,7 +297,7 @@ func TestOperationsRefuse(t *testing.T) {
 		{starting, &admin.RebuildJobError{ID: 3}, "409 another rebuild is under way: job 3; wait for it, or cancel it"},
 		{
 			starting, &rebuild.RunningError{PID: 5, Application: "badged rebuild"},
-			`409 another rebuild or archiving is running: "badged rebuild" (Postgres process 5); wait for it, or end it with SELECT pg_terminate_backend(5)`,
+			`409 a rebuild, archiving, move or split is running: "badged rebuild" (Postgres process 5); wait for it, or end it with SELECT pg_terminate_backend(5)`,
 		},
 		{starting, admin.ErrTooManyJobs, "409 3 jobs run in this process already, the most allowed; wait for one to end, or cancel one"},
 		{starting, admin.ErrNotRunning, "503 this process takes no jobs: it is starting or stopping"},

@@ -75,7 +75,7 @@ func clear(said string) bool {
 	return slices.ContainsFunc([]string{
 		moving.ErrSameShard.Error(), moving.ErrNoMove.Error(), moving.ErrOtherMove.Error(),
 		"has left a meanwhile", "has left b meanwhile", "another move of it was interrupted",
-		"another rebuild or archiving is running", "has released partition 0 already: finish the move",
+		"a rebuild, archiving, move or split is running", "has released partition 0 already: finish the move",
 	}, func(why string) bool { return strings.Contains(said, why) })
 }
 

@@ -82,7 +82,7 @@ type Result struct {
 	Held time.Duration `json:"-"`
 }
 
-// RunningError is returned if another rebuild or archiving is running.
+// RunningError is returned while a rebuild, archiving, move or split is running.
 type RunningError struct {
 	// PID is the Postgres process of its session, and Application its
 	// application_name.
@@ -92,7 +92,7 @@ type RunningError struct {
 
 // Error implements error.
 func (e *RunningError) Error() string {
-	return fmt.Sprintf("another rebuild or archiving is running: %q (Postgres process %d); wait for it, or end it with SELECT pg_terminate_backend(%[2]d)",
+	return fmt.Sprintf("a rebuild, archiving, move or split is running: %q (Postgres process %d); wait for it, or end it with SELECT pg_terminate_backend(%[2]d)",
 		e.Application, e.PID)
 }
 

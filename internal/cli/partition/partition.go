@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"text/tabwriter"
 	"time"
 
@@ -168,6 +169,15 @@ func (c *moveCmd) Validate() error {
 		return errors.Join(c.Database.Validate(), errors.New("give either --to or --undo"))
 	}
 	return errors.Join(c.Database.Validate(), c.check())
+}
+
+// AfterInterruption says what to do then.
+func (c *moveCmd) AfterInterruption() string {
+	again := "badged partition move " + strconv.Itoa(c.Partition)
+	if c.Undo {
+		return fmt.Sprintf("Run it again: `%s --undo`.", again)
+	}
+	return fmt.Sprintf("Nothing is lost: finish the move with `%s --to %s`, or give it up with `%[1]s --undo`, which is refused after the switch.", again, c.To)
 }
 
 // moveArguments are the arguments in the audit trail.

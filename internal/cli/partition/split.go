@@ -35,6 +35,11 @@ func (c *splitCmd) Validate() error {
 	return errors.Join(c.Database.Validate(), c.check())
 }
 
+// AfterInterruption says what to do then.
+func (c *splitCmd) AfterInterruption() string {
+	return "Nothing is lost: run it again. `badged partition list` shows what is being split, and --undo gives up one that has not switched yet."
+}
+
 // splitArguments are the arguments in the audit trail.
 type splitArguments struct {
 	Partition int  `json:"partition"`
