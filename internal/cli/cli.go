@@ -116,7 +116,9 @@ func run(ctx context.Context, args []string, streams Streams) (code int) {
 	}
 	if err := kctx.Run(); err != nil {
 		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-			say(streams.Err, errors.New("interrupted"), interruptionHint(kctx.Selected()))
+			if hint := interruptionHint(kctx.Selected()); hint != "" {
+				say(streams.Err, errors.New("interrupted"), hint)
+			}
 			return exitFailed
 		}
 		say(streams.Err, err, failureHint(kctx.Selected(), err))

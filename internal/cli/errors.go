@@ -67,7 +67,7 @@ func usageHint(err error) string {
 }
 
 // interruptionHint says what to do after an interruption of a command that leaves something
-// to do.
+// to do, "" for others.
 func interruptionHint(command *kong.Node) string {
 	if c, ok := command.Target.Addr().Interface().(interface{ AfterInterruption() string }); ok {
 		return c.AfterInterruption()
