@@ -356,7 +356,7 @@ func (p *Projector) measure(ctx context.Context) error {
 		}
 		if err != nil {
 			if ctx.Err() == nil {
-				p.log.WarnContext(ctx, "cannot measure the lag and what waits", "error", err)
+				p.log.WarnContext(ctx, "cannot measure the lag and the dead letters that wait", "error", err)
 			}
 			continue
 		}

@@ -19,7 +19,11 @@ func TestInterruptedCommands(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer tx.Rollback(context.Background()) //nolint:errcheck // the pool is closed anyway
+		defer func() {
+			if err := tx.Rollback(context.WithoutCancel(t.Context())); err != nil {
+				t.Error(err)
+			}
+		}()
 		if _, err := tx.Exec(t.Context(), `LOCK TABLE badged.users`); err != nil {
 			t.Fatal(err)
 		}

@@ -101,9 +101,8 @@ func (l *Layout) Check(partition int) error {
 	if split := l.Split(partition); split != "" {
 		return errors.New(split)
 	}
-	living := l.Living()
-	if last := living[len(living)-1]; last == len(living)-1 {
-		return fmt.Errorf("there is no partition %d: they are numbered from 0 to %d", partition, last)
+	if !l.split {
+		return fmt.Errorf("there is no partition %d: they are numbered from 0 to %d", partition, l.n-1)
 	}
 	return fmt.Errorf("there is no partition %d: no split has made it", partition)
 }
