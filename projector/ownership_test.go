@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -384,4 +385,39 @@ func TestRunEndsWithItsBus(t *testing.T) {
 		t.Error("it ran without a bus")
 	}
 	d.awaitUnowned(t)
+}
+
+// retrying is closed once the statement it waits for has begun twice: what followed the
+// first is over.
+type retrying struct {
+	statement string
+	begun     atomic.Int64
+	twice     chan struct{}
+}
+
+func (r *retrying) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	if strings.Contains(data.SQL, r.statement) && r.begun.Add(1) == 2 {
+		close(r.twice)
+	}
+	return ctx
+}
+
+func (r *retrying) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// When a partition moves to another shard, its owner hears of it a moment later. What it
+// tries meanwhile fails, and that is no failure of folding.
+func TestPartitionThatHasJustMovedIsNoFailure(t *testing.T) {
+	d := newDatabase(t)
+	held := &retrying{statement: "SELECT partition_id FROM badged.partitions", twice: make(chan struct{})}
+	pool := newPool(t, d.url, func(cfg *pgxpool.Config) { cfg.ConnConfig.Tracer = held })
+	p, log, stop := d.startOwner(t, func(cfg *Config) { cfg.Pool = pool })
+	log.await(t, owning)
+	d.insert(t, 0, foldtest.Deliver("c", 1, foldtest.User(0, 0)))
+	d.exec(t, `DELETE FROM badged.partitions WHERE partition_id = 0`)
+	p.Wake(0)
+	await(t, held.twice, "the owner to ask again whether it has the partition")
+	stop()
+	if failed := count(p.metrics.failed); failed != 0 {
+		t.Errorf("%d batches failed", failed)
+	}
 }

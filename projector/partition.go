@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/projector/internal/keys"
 	"github.com/badged/badged/projector/internal/logread"
 	"github.com/badged/badged/projector/internal/store"
@@ -127,6 +128,8 @@ func (p *partition) run(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil:
 			return
+		case err != nil && (eventlog.Gone(ctx, p.projector.cfg.Pool, p.id) || ctx.Err() != nil):
+			retry.Reset(backoff)
 		case err != nil:
 			p.projector.metrics.failed.Inc()
 			p.projector.log.ErrorContext(ctx, "cannot fold, will try again",

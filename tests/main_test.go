@@ -220,6 +220,16 @@ func (p *process) awaitSays(text string) {
 	}
 }
 
+// saysNoError fails the test if the process has logged an error.
+func (p *process) saysNoError() {
+	p.t.Helper()
+	for line := range strings.Lines(p.out.String()) {
+		if strings.Contains(line, "level=ERROR") {
+			p.t.Errorf("it says %s", line)
+		}
+	}
+}
+
 // awaitReady waits until the process is ready.
 func (p *process) awaitReady() {
 	p.t.Helper()

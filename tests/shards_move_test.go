@@ -289,6 +289,9 @@ func TestPartitionsMoveWhileServing(t *testing.T) {
 		t.Errorf("an event repeated after the moves makes %+v of %+v", after, before)
 	}
 	c.onOneShard(database)
+	for _, server := range []*process{c.p, other} {
+		server.saysNoError()
+	}
 	if got := c.badge(user).Epoch; got != epoch {
 		t.Errorf("the epoch is %s, was %s", got, epoch)
 	}

@@ -198,6 +198,9 @@ func TestTailOfShards(t *testing.T) {
 	must(t, append([]string{"partition", "move", "0", "--to=b"}, shardFlags(urls)...)...)
 	send(moved)
 	told(moved)
+	for _, process := range []*process{p, r} {
+		process.saysNoError()
+	}
 	servers[0].Kill()
 	send(moved)
 	told(moved)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/eventbatch"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/internal/pgsession"
 )
 
@@ -219,7 +220,7 @@ func (s *subscription) run(ctx context.Context) {
 	}
 	for ctx.Err() == nil {
 		pause := s.cfg.PollInterval
-		if err := s.consume(ctx); err != nil && ctx.Err() == nil {
+		if err := s.consume(ctx); err != nil && ctx.Err() == nil && !eventlog.Gone(ctx, s.cfg.Pool, s.partition) {
 			s.cfg.Logger.Error("The subscriber tries again", err, watermill.LogFields{"topic": s.topic, "consumer_group": s.cfg.ConsumerGroup})
 			pause = s.cfg.RetryInterval
 		}

@@ -3,6 +3,7 @@ package eventlog
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -19,4 +20,12 @@ func Held(ctx context.Context, q Querier) ([]int, error) {
 		return nil, fmt.Errorf("read which partitions the database holds: %w", err)
 	}
 	return held, nil
+}
+
+// Gone reports whether a database holds a partition no more: it was split, or has moved to
+// another shard, and who works on it is about to give it up. It is false if that cannot be
+// read.
+func Gone(ctx context.Context, q Querier, partition int) bool {
+	held, err := Held(ctx, q)
+	return err == nil && !slices.Contains(held, partition)
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/events/topics"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/internal/sqlfile"
 	"github.com/badged/badged/projector/badges"
 )
@@ -232,7 +233,7 @@ func (t *Tail) initialize(ctx context.Context, subscriber *topics.Subscriber, ta
 
 // report remembers and logs whether publishing a partition works.
 func (t *Tail) report(ctx context.Context, target *Target, partition int, err error) {
-	if ctx.Err() != nil { // interrupted
+	if ctx.Err() != nil || err != nil && eventlog.Gone(ctx, t.cfg.Pool, partition) { // it ends, or is given up
 		return
 	}
 	key := troubleKey(target, partition)
@@ -274,6 +275,9 @@ func (t *Tail) measure(ctx context.Context, target *Target) {
 		for _, p := range t.cfg.Held() {
 			var seconds float64
 			if err := t.cfg.Pool.QueryRow(ctx, statements.Of(p, "measure"), events.ProjectorGroup, target.group()).Scan(&seconds); err != nil {
+				if eventlog.Gone(ctx, t.cfg.Pool, p) {
+					continue
+				}
 				if ctx.Err() == nil {
 					t.cfg.Logger.WarnContext(ctx, "cannot measure the lag; its metrics stay as they were", "target", target.Name, "error", err)
 				}

@@ -64,7 +64,7 @@ func (x *Sweeper) settled(ctx context.Context, conn *pgx.Conn, partition int, no
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	lags, err := lag.Measure(ctx, conn, []int{partition}, 1)
-	if err != nil {
+	if err != nil || len(lags) == 0 { // it is on another shard: nothing expires before hour 0
 		return 0, err
 	}
 	return badge.HourOf(now.Add(-lags[0].Age)), nil

@@ -4,6 +4,7 @@ package lag
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/internal/sqlfile"
 	"github.com/badged/badged/projector/internal/logread"
@@ -114,7 +116,8 @@ func Behind(ctx context.Context, q events.Querier, partitions []int) ([]int, err
 }
 
 // Measure returns how far the projector is behind in each of the partitions,
-// counting the events of up to limit rows in each.
+// counting the events of up to limit rows in each. Partitions that the database holds no
+// more are left out.
 func Measure(ctx context.Context, q events.Querier, partitions []int, limit int) ([]Lag, error) {
 	lags := make([]Lag, 0, len(partitions))
 	for _, p := range partitions {
@@ -124,6 +127,9 @@ func Measure(ctx context.Context, q events.Querier, partitions []int, limit int)
 		var told, toldOffset *int64
 		err := q.QueryRow(ctx, sql, events.ProjectorGroup, pgsession.LockClass, p, events.NotifierGroup).Scan(
 			&l.Folded.TransactionID, &l.Folded.Offset, &l.Head.TransactionID, &l.Head.Offset, &l.Events, &age, &l.Owner, &told, &toldOffset)
+		if errors.Is(err, pgx.ErrNoRows) && eventlog.Gone(ctx, q, p) {
+			continue
+		}
 		if err != nil {
 			return nil, fmt.Errorf("measure the lag of partition %d: %w", p, err)
 		}

@@ -234,7 +234,7 @@ func (w *worker) drain(ctx context.Context) (pause time.Duration, err error) {
 		began := time.Now()
 		s := partitionState{said: w.heard.take()} // before the tables are read: these have it
 		if err := w.cfg.Pool.QueryRow(ctx, statements.Of(w.partition, "read the partition state"), w.partition, events.ProjectorGroup, events.NotifierGroup).Scan(s.targets()...); err != nil {
-			if errors.Is(err, pgx.ErrNoRows) && w.gone(ctx) {
+			if errors.Is(err, pgx.ErrNoRows) && eventlog.Gone(ctx, w.cfg.Pool, w.partition) {
 				return w.cfg.IdleInterval, nil
 			}
 			return 0, fmt.Errorf("read the position of the notifier in partition %d: %w", w.partition, err)
@@ -256,13 +256,6 @@ func (w *worker) drain(ctx context.Context) (pause time.Duration, err error) {
 		}
 	}
 	return w.cfg.PollInterval, w.deleteSettled(ctx)
-}
-
-// gone reports whether the database holds the partition no more: it was split, or has moved
-// to another shard, and the owner is about to give it up.
-func (w *worker) gone(ctx context.Context) bool {
-	held, err := eventlog.Held(ctx, w.cfg.Pool)
-	return err == nil && !slices.Contains(held, w.partition)
 }
 
 // rest pauses ten times as long as it took to catch up. So following the projector

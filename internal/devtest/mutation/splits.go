@@ -39,7 +39,7 @@ var splitMutants = []mutant{
 	{"both partitions count what was folded before the split", []edit{{splitSQLFile, "SET folded = (folded + $1) / 2, counted = counted - folded + (folded + $1) / 2'", "SET folded = folded + 0 * $1'"}}, splitShares},
 	{"an export has a row for each copy of it", []edit{{erasureFile, "EXISTS (SELECT FROM badged.partitions AS p WHERE p.partition_id = t.partition_id)", "true"}}, splitHealed},
 	{"old rows of a partition that was split cannot be deleted", []edit{{"projector/moving/moving.go", "known := m.splitAt", "known := 0 * m.splitAt"}}, splitLeft},
-	{"a split is an error of notifiers", []edit{{notifierFile, "err == nil && !slices.Contains(held, w.partition)", "err == nil && slices.Contains(held, w.partition)"}}, splitTold},
+	{"a split is an error of notifiers", []edit{{"internal/eventlog/held.go", "err == nil && !slices.Contains(held, partition)", "err == nil && slices.Contains(held, partition)"}}, splitTold},
 	{"a split is listed as a move", []edit{{"projector/moving/plan.go", `role == sourceRole && state == copying && to == "":`, "false:"}}, splitLeft},
 	{"a file replaces one that has other events", []edit{{"projector/archive/add.go", "if next < len(present) {", "if false {"}}, filesLeft},
 	{"an interrupted first file of before a split stays", []edit{{"projector/archive/split.go", "		a.leave(parent, 0) // its first", "		_ = parent // its first"}}, filesLeft},
