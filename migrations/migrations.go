@@ -105,7 +105,7 @@ func up(ctx context.Context, cfg Config, files fs.FS, waits []time.Duration) ([]
 			return applied, fmt.Errorf("read the number of partitions: %w", err)
 		}
 		if have != cfg.Partitions {
-			return applied, fmt.Errorf("the database has %d partitions, not %d: the number is chosen when the database is created; `badged partition split` makes more of them", have, cfg.Partitions)
+			return applied, fmt.Errorf("the number of partitions of the database is %d, not %d: it is chosen when the database is created; `badged partition split` makes more of them", have, cfg.Partitions)
 		}
 	}
 	return applied, grantAgain(ctx, cfg.Conn)

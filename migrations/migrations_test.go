@@ -249,7 +249,7 @@ func TestPartitionsAreSettledOnce(t *testing.T) {
 	cfg := emptyDatabase(t)
 	up(t, cfg, 3)
 	_, err := migrations.Up(t.Context(), migrations.Config{Conn: cfg, Partitions: 4})
-	const want = "the database has 3 partitions, not 4: the number is chosen when the database is created; `badged partition split` makes more of them"
+	const want = "the number of partitions of the database is 3, not 4: it is chosen when the database is created; `badged partition split` makes more of them"
 	if err == nil || err.Error() != want {
 		t.Errorf("asking for another number: %v, want %s", err, want)
 	}
@@ -280,7 +280,7 @@ func TestConcurrentUpsThatDisagree(t *testing.T) {
 	if errs[1] != nil {
 		settled = 2
 	}
-	if errs[settled] != nil || errs[3-settled] == nil || !strings.Contains(errs[3-settled].Error(), "the number is chosen when the database is created") {
+	if errs[settled] != nil || errs[3-settled] == nil || !strings.Contains(errs[3-settled].Error(), "it is chosen when the database is created") {
 		t.Errorf("asking for 1: %v; asking for 2: %v", errs[1], errs[2])
 	}
 	if diff := cmp.Diff(tablesOf(settled), column(t, cfg, tablesSQL)); diff != "" {

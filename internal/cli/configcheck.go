@@ -217,7 +217,7 @@ func (f *findings) cluster(ctx context.Context, d config.Database) {
 		if len(s.Held()) == 0 {
 			f.add(isOK, "shard %s: holds no partitions", s.Name)
 		} else {
-			f.add(isOK, "shard %s: holds the partitions %s", s.Name, shards.List(s.Held()))
+			f.add(isOK, "shard %s: holds %s", s.Name, shards.Named(s.Held()))
 		}
 	}
 }

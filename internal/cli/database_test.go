@@ -38,7 +38,7 @@ func TestMigrate(t *testing.T) {
 		t.Errorf("up again with as many partitions prints\n%s", out)
 	}
 	r = badged(t, "migrate", "up", "--partitions=4", url)
-	if want := "badged: the database has 3 partitions, not 4: the number is chosen when the database is created; `badged partition split` makes more of them\n"; r.code != exitFailed || r.err != want {
+	if want := "badged: the number of partitions of the database is 3, not 4: it is chosen when the database is created; `badged partition split` makes more of them\n"; r.code != exitFailed || r.err != want {
 		t.Errorf("up with other partitions: exit code %d, stderr %q, want %q", r.code, r.err, want)
 	}
 }
@@ -185,7 +185,7 @@ func TestMigrateShards(t *testing.T) {
 	mustDo(t, "migrate", "status")
 	t.Setenv("BADGED_SHARDS", "")
 	r = badged(t, "migrate", "up", "--partitions=3", "--shard", "a="+a)
-	if want := "badged: nothing was migrated: shard a has 8 partitions, not 3: the number is settled when the first database is created\n"; r.code != exitFailed || r.err != want {
+	if want := "badged: nothing was migrated: the number of partitions of shard a is 8, not 3: it is settled when the first database is created\n"; r.code != exitFailed || r.err != want {
 		t.Errorf("up with other partitions: exit code %d, stderr %q, want %q", r.code, r.err, want)
 	}
 }

@@ -56,20 +56,28 @@ func (c *migrateGrantCmd) Run(ctx context.Context, streams Streams) error {
 
 type migrateUpCmd struct {
 	config.Database `embed:""`
-	Partitions      int `help:"Partitions of an empty database, or of all shards together, 1 to 1024; cannot be changed later. Default: 4, or 4 for each shard." placeholder:"N"`
+	Partitions      *int `help:"Partitions of an empty database, or of all shards together, 1 to 1024; cannot be changed later. Default: 4, or 4 for each shard." placeholder:"N"`
 }
 
 // Validate implements kong's validation.
 func (c *migrateUpCmd) Validate() error {
-	if c.Partitions < 0 || c.Partitions > events.MaxPartitions {
-		return fmt.Errorf("--partitions must be from 1 to %d", events.MaxPartitions)
+	if n := c.Partitions; n != nil && (*n < 1 || *n > events.MaxPartitions) {
+		return fmt.Errorf("--partitions must be from 1 to %d, is %d", events.MaxPartitions, *n)
 	}
 	return nil
 }
 
+// partitions returns how many are asked for, 0 if that was left open.
+func (c *migrateUpCmd) partitions() int {
+	if c.Partitions == nil {
+		return 0
+	}
+	return *c.Partitions
+}
+
 // Run applies the pending migrations and prints them, and makes shards a cluster.
 func (c *migrateUpCmd) Run(ctx context.Context, streams Streams) error {
-	partitions := c.Partitions
+	partitions := c.partitions()
 	if c.Sharded() {
 		var err error
 		if partitions, err = c.checkShards(ctx); err != nil {
@@ -111,7 +119,7 @@ func (c *migrateUpCmd) Run(ctx context.Context, streams Streams) error {
 	}
 	defer cluster.Close()
 	for _, s := range cluster.Shards() {
-		state, held := "holds", "the partitions "+shards.List(s.Held())
+		state, held := "holds", shards.Named(s.Held())
 		if slices.Contains(made.Joined, s.Name) {
 			state = "has joined the cluster and holds"
 		}
@@ -131,6 +139,10 @@ func (c *migrateUpCmd) checkShards(ctx context.Context) (partitions int, err err
 		return 0, err
 	}
 	defer connect.Close(databases)
+	// One of another cluster may well have another number of partitions.
+	if err := shards.Identify(ctx, slices.Clone(databases), true); err != nil {
+		return 0, err
+	}
 	if partitions, err = c.partitionsOfAll(ctx, databases); err != nil {
 		return 0, err
 	}
@@ -155,15 +167,15 @@ func (c *migrateUpCmd) partitionsOfAll(ctx context.Context, databases []shards.D
 		switch have := of[d.Name]; {
 		case have == 0:
 		case n != 0 && have != n:
-			return 0, fmt.Errorf("shard %s has %d partitions, and shard %s %d: all shards of a cluster have the same number", d.Name, have, first, n)
-		case c.Partitions != 0 && have != c.Partitions:
-			return 0, fmt.Errorf("shard %s has %d partitions, not %d: the number is settled when the first database is created", d.Name, have, c.Partitions)
+			return 0, fmt.Errorf("the number of partitions of shard %s is %d, and that of shard %s is %d: all shards of a cluster have the same", d.Name, have, first, n)
+		case c.partitions() != 0 && have != c.partitions():
+			return 0, fmt.Errorf("the number of partitions of shard %s is %d, not %d: it is settled when the first database is created", d.Name, have, c.partitions())
 		default:
 			n, first = have, d.Name
 		}
 	}
 	if n == 0 {
-		n = cmp.Or(c.Partitions, min(partitionsPerShard*len(databases), events.MaxPartitions))
+		n = cmp.Or(c.partitions(), min(partitionsPerShard*len(databases), events.MaxPartitions))
 	}
 	return n, nil
 }

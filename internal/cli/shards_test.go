@@ -216,7 +216,7 @@ func TestMigrateUpWhenAShardFails(t *testing.T) {
 	if _, err := broken.Exec(t.Context(), `DROP TABLE badged.partitions`); err != nil {
 		t.Fatal(err)
 	}
-	has(t, "the second time", mustDo(t, up...), "shard a: nothing to do", "shard c: applied 00002_state.sql", "shard c: has joined the cluster and holds the partitions 2\n")
+	has(t, "the second time", mustDo(t, up...), "shard a: nothing to do", "shard c: applied 00002_state.sql", "shard c: has joined the cluster and holds partition 2\n")
 }
 
 // The URL of a shard leads to an empty database, or to that of another cluster: nothing is
@@ -232,13 +232,17 @@ func TestMigrateUpLeavesAWrongDatabaseAlone(t *testing.T) {
 		return n
 	}
 	r := badged(t, "migrate", "up", flags[0], "--shard=b="+wrong, flags[2])
-	if r.code != exitFailed || r.out != "" || !strings.Contains(r.err, "nothing was migrated: the database is empty or not part of the cluster: shard b has no part of the cluster, but the map gives it the partitions 1") {
+	if r.code != exitFailed || r.out != "" || !strings.Contains(r.err, "nothing was migrated: the database is empty or not part of the cluster: shard b has no part of the cluster, but the map gives it partition 1") {
 		t.Errorf("with an empty database it exits with %d: %s%s", r.code, r.out, r.err)
 	}
 	if n := schemas(); n != 0 {
 		t.Error("the empty database has a schema now")
 	}
-	others, _ := newShards(t)
+	others, urls := newShards(t)
+	// Its number of partitions is another too, which is not the mistake.
+	if _, err := poolOf(t, urls[2]).Exec(t.Context(), `UPDATE badged.settings SET partitions = partitions + 1`); err != nil {
+		t.Fatal(err)
+	}
 	if r := badged(t, append([]string{"migrate", "up", "--shard=new=" + wrong, flags[0], flags[1]}, others[2])...); r.code != exitFailed || !strings.Contains(r.err, "nothing was migrated: the database is of another cluster") {
 		t.Errorf("with a shard of another cluster it exits with %d: %s%s", r.code, r.out, r.err)
 	}

@@ -126,8 +126,9 @@ func TestUsage(t *testing.T) {
 		{"serve with a share of more than all", "serve --trace-sample=2 " + jwt + " " + publish + " " + db, "serve: --trace-sample must be from 0 to 1, is 2", "serve"},
 
 		{"migrate without a database", "migrate up", "migrate up: " + needURL, "migrate up"},
-		{"migrate to no partitions", "migrate up --partitions=-1 " + db, "migrate up: --partitions must be from 1 to 1024", "migrate up"},
-		{"migrate to too many partitions", "migrate up --partitions=1025 " + db, "migrate up: --partitions must be from 1 to 1024", "migrate up"},
+		{"migrate to no partitions", "migrate up --partitions=-1 " + db, "migrate up: --partitions must be from 1 to 1024, is -1", "migrate up"},
+		{"migrate to zero partitions", "migrate up --partitions=0 " + db, "migrate up: --partitions must be from 1 to 1024, is 0", "migrate up"},
+		{"migrate to too many partitions", "migrate up --partitions=1025 " + db, "migrate up: --partitions must be from 1 to 1024, is 1025", "migrate up"},
 		{"status without a database", "migrate status", "migrate status: " + needURL, "migrate status"},
 		{"lag without a database", "lag", "lag: " + needURL, "lag"},
 		{"user without a database", "user show ada", "user show: " + needURL, "user show"},

@@ -39,15 +39,15 @@ func (e *AwayError) Error() string {
 // Which says which shard is away, without why: that may name hosts.
 func (e *AwayError) Which() string {
 	if e.Lost {
-		return fmt.Sprintf("shard %s does not hold %s, as it should by the map", e.Shard, list(e.Partitions))
+		return fmt.Sprintf("shard %s does not hold %s, as it should by the map", e.Shard, Named(e.Partitions))
 	}
 	if e.Bare {
-		return fmt.Sprintf("shard %s, which has %s, lacks tables of badged", e.Shard, list(e.Partitions))
+		return fmt.Sprintf("shard %s, which has %s, lacks tables of badged", e.Shard, Named(e.Partitions))
 	}
 	if e.Unknown {
-		return fmt.Sprintf("shard %s, which has %s, is not in the settings of this process", e.Shard, list(e.Partitions))
+		return fmt.Sprintf("shard %s, which has %s, is not in the settings of this process", e.Shard, Named(e.Partitions))
 	}
-	return fmt.Sprintf("shard %s, which has %s, is away", e.Shard, list(e.Partitions))
+	return fmt.Sprintf("shard %s, which has %s, is away", e.Shard, Named(e.Partitions))
 }
 
 // Unwrap returns [ErrAway] and why the shard cannot be reached.
@@ -66,14 +66,14 @@ func (e *FaultError) Error() string { return fmt.Sprintf("shard %s: %v", e.Shard
 
 // Which names the shard, as the subject of a sentence.
 func (e *FaultError) Which() string {
-	return fmt.Sprintf("shard %s, which has %s,", e.Shard, list(e.Partitions))
+	return fmt.Sprintf("shard %s, which has %s,", e.Shard, Named(e.Partitions))
 }
 
 // Unwrap returns the error.
 func (e *FaultError) Unwrap() error { return e.Err }
 
-// list names partitions in a sentence.
-func list(partitions []int) string {
+// Named names partitions in a sentence, as in "the partitions 0-3, 7".
+func Named(partitions []int) string {
 	switch len(partitions) {
 	case 0:
 		return "no partitions"

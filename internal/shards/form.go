@@ -247,7 +247,7 @@ func plan(views []view, used []string) (Formed, error) {
 	}
 	for _, place := range merged.places {
 		if place.Shard != "" && !slices.ContainsFunc(views, func(v view) bool { return v.name == place.Shard }) {
-			return Formed{}, fmt.Errorf("%w: the map gives the partitions %s to shard %s: add --shard %s=URL", ErrMissing, List(merged.of(place.Shard)), place.Shard, place.Shard)
+			return Formed{}, fmt.Errorf("%w: the map gives %s to shard %s: add --shard %s=URL", ErrMissing, Named(merged.of(place.Shard)), place.Shard, place.Shard)
 		}
 	}
 	return made, nil

@@ -69,7 +69,7 @@ func (m *placement) emptied(views []view) error {
 	}
 	for _, v := range views {
 		if owned := m.of(v.name); v.err == nil && v.cluster == "" && len(owned) > 0 {
-			return fmt.Errorf("%w: "+noPart, ErrEmpty, v.name, List(owned))
+			return fmt.Errorf("%w: "+noPart, ErrEmpty, v.name, Named(owned))
 		}
 	}
 	return nil

@@ -42,7 +42,7 @@ var (
 )
 
 // noPart says which database is empty in place of a shard that has partitions.
-const noPart = "shard %s has no part of the cluster, but the map gives it the partitions %s: check its URL, or restore the database from a backup"
+const noPart = "shard %s has no part of the cluster, but the map gives it %s: check its URL, or restore the database from a backup"
 
 // Place says where a partition is.
 type Place struct {
@@ -203,7 +203,7 @@ func (m *placement) check(views []view, starting bool, refuse func(why error, fo
 		case v.cluster != "" && (v.member != v.name || v.partitions != m.first):
 			// Refused already. Its map was not merged, so what it holds says nothing more.
 		case v.cluster == "" && len(owned) > 0:
-			refuse(ErrEmpty, noPart, v.name, List(owned))
+			refuse(ErrEmpty, noPart, v.name, Named(owned))
 		case v.cluster == "":
 			refuse(ErrEmpty, "shard %s has not joined the cluster: run `badged migrate up` with the same --shard settings", v.name)
 		default:
@@ -232,7 +232,7 @@ func (m *placement) check(views []view, starting bool, refuse func(why error, fo
 		}
 	}
 	for _, name := range missing {
-		refuse(ErrMissing, "the map gives the partitions %s to shard %s: add --shard %s=URL", List(m.of(name)), name, name)
+		refuse(ErrMissing, "the map gives %s to shard %s: add --shard %s=URL", Named(m.of(name)), name, name)
 	}
 }
 

@@ -414,7 +414,7 @@ func TestAShardThatAProcessDoesNotKnow(t *testing.T) {
 	form(t, all)
 	move(t, all[0], all[2], 0, 2)
 	move(t, all[0], all[1], 1, 2)
-	if err := c.Reload(t.Context()); !errors.Is(err, shards.ErrMissing) || !strings.Contains(err.Error(), "the map gives the partitions 0 to shard c") {
+	if err := c.Reload(t.Context()); !errors.Is(err, shards.ErrMissing) || !strings.Contains(err.Error(), "the map gives partition 0 to shard c") {
 		t.Errorf("the problem is %v", err)
 	}
 	if s := c.ShardOf(1); s == nil || s.Name != "b" || !s.Holds(1) {

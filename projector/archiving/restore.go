@@ -202,7 +202,7 @@ func openComplete(ctx context.Context, store archive.Store, partitions int) (*ar
 		return nil, err
 	}
 	if a.Partitions() != partitions {
-		return nil, fmt.Errorf("the archive has %d partitions and the database %d: create another database with `badged migrate up --partitions %[1]d`",
+		return nil, fmt.Errorf("the number of partitions of the archive is %d, and that of the database %d: create another database with `badged migrate up --partitions %[1]d`",
 			a.Partitions(), partitions)
 	}
 	for _, p := range a.Numbers() {

@@ -171,7 +171,7 @@ func TestRestoreRefuses(t *testing.T) {
 				return err
 			}
 			return a.Close()
-		}), "the archive has 16 partitions and the database 4: create another database with `badged migrate up --partitions 16`"},
+		}), "the number of partitions of the archive is 16, and that of the database 4: create another database with `badged migrate up --partitions 16`"},
 		"a missing file":   {changed(func(dir string) error { return os.Remove(file(dir, 2)) }), "events_p01.00002.ndjson.zst is missing"},
 		"a truncated file": {changed(func(dir string) error { return os.Truncate(file(dir, 3), 100) }), "events_p01.00003.ndjson.zst has changed since it was written: it has 100 bytes"},
 		"a file that the manifest lacks": {changed(func(dir string) error {
