@@ -291,7 +291,7 @@ func TestArchiveOfSplitPartitionsIsRestored(t *testing.T) {
 		t.Errorf("of a place without an archive it exits with %d: %s", code, stderr)
 	}
 	// One of the two shards is forgotten.
-	if out := must(t, "restore", "--quiet", "--from="+dir+"/b", "--from="+dir+"/b", other); !strings.Contains(out, "the archives have nothing of the partitions ") {
+	if out := must(t, "restore", "--quiet", "--from="+dir+"/b", "--from="+dir+"/b", other); !strings.Contains(out, "the archives have nothing of ") {
 		t.Errorf("of one of two shards it prints %s", out)
 	}
 }

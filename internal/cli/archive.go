@@ -171,12 +171,9 @@ func (c *archiveCmd) reencrypt(ctx context.Context, streams Streams, to string) 
 
 // archive archives the log of a shard.
 func (c *archiveCmd) archive(ctx context.Context, streams Streams, s *shards.Shard, store archive.Store) (archivedSum, error) {
-	var watched io.Writer
-	if !c.Quiet {
-		watched = streams.Err
-	}
-	meter := progress.New(watched, "archive", nil)
+	meter, warn := metered(streams, connect.Prefix(s.Name)+"archive", c.Quiet)
 	defer meter.Close()
+	defer connect.Watch(ctx, s, warn)()
 	var sum archivedSum
 	var written error
 	partitions := admin.BeginPartitions(meter, "archive", len(s.Held()), true)

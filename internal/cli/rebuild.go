@@ -90,7 +90,7 @@ func (c *rebuildCmd) Run(ctx context.Context, streams Streams) (err error) {
 			if c.User != "" {
 				return c.heal(ctx, streams.Out, replay.NewVerifier(s.Pool, s.Log).WithArchive(archive), s.Log.PartitionOf(c.User), bus)
 			}
-			done, err := c.rebuild(ctx, streams, rebuild.Config{Pool: s.Pool, Log: s.Log, Bus: bus, Archive: archive}, connect.Prefix(s.Name))
+			done, err := c.rebuild(ctx, streams, s, rebuild.Config{Pool: s.Pool, Log: s.Log, Bus: bus, Archive: archive})
 			sum.AddAll(done)
 			return done, err
 		})
@@ -118,19 +118,16 @@ func (c *rebuildCmd) arguments() admin.RebuildOptions {
 }
 
 // rebuild rebuilds one or all partitions of a shard.
-func (c *rebuildCmd) rebuild(ctx context.Context, streams Streams, cfg rebuild.Config, prefix string) (admin.Rebuilt, error) {
-	var watched io.Writer
-	if !c.Quiet {
-		watched = streams.Err
-	}
-	meter := progress.New(watched, "rebuild", nil)
+func (c *rebuildCmd) rebuild(ctx context.Context, streams Streams, s *shards.Shard, cfg rebuild.Config) (admin.Rebuilt, error) {
+	meter, warn := metered(streams, connect.Prefix(s.Name)+"rebuild", c.Quiet)
 	defer meter.Close()
+	defer connect.Watch(ctx, s, warn)()
 	var written error
 	cfg.Partition, cfg.Anew, cfg.MaxLoad = c.Partition, c.Anew, c.MaxLoad
 	sum, err := admin.Rebuild(ctx, cfg, meter, func(p rebuild.Result) {
 		if c.JSON || p.DifferentUsers > 0 {
 			meter.Lines()
-			written = errors.Join(written, c.print(streams.Out, p, prefix))
+			written = errors.Join(written, c.print(streams.Out, p, connect.Prefix(s.Name)))
 		}
 	})
 	meter.Close()
@@ -186,6 +183,16 @@ func (c *rebuildCmd) heal(ctx context.Context, out io.Writer, v *replay.Verifier
 	return did, errors.Join(err, lineErr)
 }
 
+// metered returns a meter of the progress of a command, which shows nothing if that is
+// quiet, and what prints a line beside it in any case.
+func metered(streams Streams, name string, quiet bool) (m *progress.Meter, warn func(text string)) {
+	if quiet {
+		return progress.New(nil, name, nil), func(text string) { fmt.Fprintf(streams.Err, "%s: %s\n", name, text) }
+	}
+	m = progress.New(streams.Err, name, nil)
+	return m, m.Note
+}
+
 // verifyCmd is `badged verify`.
 type verifyCmd struct {
 	config.Database `embed:""`
@@ -227,11 +234,7 @@ func (c *verifyCmd) Run(ctx context.Context, streams Streams) error {
 			return fmt.Errorf("--partition: %w", err)
 		}
 	}
-	var watched io.Writer
-	if !c.Quiet {
-		watched = streams.Err
-	}
-	meter := progress.New(watched, "verify", nil)
+	meter, warn := metered(streams, "verify", c.Quiet)
 	defer meter.Close()
 	parts, err := operators.Verifications(cluster, admin.VerifyOptions{Partition: c.Partition, Users: c.User, Sample: c.Sample})
 	if err != nil {
@@ -245,6 +248,7 @@ func (c *verifyCmd) Run(ctx context.Context, streams Streams) error {
 			if err != nil {
 				return err
 			}
+			defer connect.Watch(ctx, s, warn)()
 			done, err := admin.Verify(ctx, replay.NewVerifier(s.Pool, s.Log).WithArchive(archive), s.Log, part.Options, meter, func(d replay.Difference) {
 				meter.Lines()
 				c.print(streams.Out, s, d)

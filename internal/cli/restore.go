@@ -13,7 +13,6 @@ import (
 	"github.com/badged/badged/internal/cli/terminal"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/operators"
-	"github.com/badged/badged/internal/progress"
 	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/projector/archive"
 	"github.com/badged/badged/projector/archiving"
@@ -53,15 +52,12 @@ func (c *restoreCmd) Run(ctx context.Context, streams Streams) error {
 	if cfg.From, err = c.sources(ctx, cluster); err != nil {
 		return fmt.Errorf("--from: %w", err)
 	}
-	var watched io.Writer
-	if !c.Quiet {
-		watched = streams.Err
-	}
-	meter := progress.New(watched, "restore", nil)
+	meter, warn := metered(streams, "restore", c.Quiet)
 	defer meter.Close()
 	held := 0
 	for _, s := range cluster.Shards() {
 		held += len(s.Held())
+		defer connect.Watch(ctx, s, warn)()
 		cfg.Into = append(cfg.Into, archiving.Empty{Shard: s.Name, Pool: s.Pool, Log: s.Log})
 	}
 	partitions := admin.BeginPartitions(meter, "restore", held, true)
@@ -145,7 +141,7 @@ func (c *restoreCmd) print(w io.Writer, done archiving.Restored) error {
 	_, err := fmt.Fprintf(w, "%s of %s restored from %s; projectors fold them next, and badged lag shows how far they are\n",
 		terminal.Counted(done.Events, "event"), terminal.Counted(int64(done.Partitions), "partition"), terminal.Counted(int64(done.Files), "file"))
 	if err == nil && len(done.Without) > 0 {
-		_, err = fmt.Fprintf(w, "the archives have nothing of the partitions %s: nothing was archived of them, or the archive of another shard is missing\n", shards.List(done.Without))
+		_, err = fmt.Fprintf(w, "the archives have nothing of %s: nothing was archived of them, or the archive of another shard is missing\n", shards.Named(done.Without))
 	}
 	return err
 }

@@ -18,7 +18,7 @@ func TestPartitionSplit(t *testing.T) {
 	}
 	for args, want := range map[string]string{
 		"0":        "badged: the partition was split already: partition 0 is split into 2 and 4\n",
-		"99":       "badged: there is no such partition as 99\n",
+		"99":       "badged: there is no partition 99: no split has made it\n",
 		"2 --undo": "badged: no split was begun of partition 2\n",
 	} {
 		if r := badged(t, append(append([]string{"partition", "split"}, strings.Fields(args)...), "--quiet", url)...); r.code != exitFailed || r.err != want {

@@ -211,6 +211,11 @@ func (c *moveCmd) Run(ctx context.Context, streams terminal.Streams) error {
 		}
 	}
 	watch := watchedMove{out: streams.Err, command: "move", quiet: c.Quiet}
+	for _, s := range cluster.Shards() {
+		if s == source || s.Name == c.To {
+			defer connect.Watch(ctx, s, watch.note)()
+		}
+	}
 	cfg.Progress = func(step moving.Step, rows int64) { watch.progress(string(step), rows) }
 	cfg.Blocked = watch.blocked
 	return admin.Audited(ctx, source.Pool, admin.OSUser(), "partition.move", moveArguments{c.Partition, c.To, c.Undo}, func(ctx context.Context) (any, error) {
@@ -274,7 +279,12 @@ func (w *watchedMove) progress(step string, rows int64) {
 		return
 	}
 	w.step, w.said = step, time.Now()
-	fmt.Fprintf(w.out, "badged partition %s: %s (%s)\n", w.command, step, terminal.Counted(rows, "row"))
+	w.note(fmt.Sprintf("%s (%s)", step, terminal.Counted(rows, "row")))
+}
+
+// note prints a line.
+func (w *watchedMove) note(text string) {
+	fmt.Fprintf(w.out, "badged partition %s: %s\n", w.command, text)
 }
 
 func (w *watchedMove) blocked(shard string, pid int, application string) {
@@ -282,5 +292,5 @@ func (w *watchedMove) blocked(shard string, pid int, application string) {
 	if shard != "" {
 		where = " on shard " + shard
 	}
-	fmt.Fprintf(w.out, "badged partition %s: waiting for %q (Postgres process %d)%s, whose transaction uses the partition\n", w.command, application, pid, where)
+	w.note(fmt.Sprintf("waiting for %q (Postgres process %d)%s, whose transaction uses the partition", application, pid, where))
 }

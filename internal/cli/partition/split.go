@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,6 +87,10 @@ func (c *splitCmd) Run(ctx context.Context, streams terminal.Streams) error {
 		if s == nil {
 			s = holderOf(cluster, holders, p)
 		}
+		if s == nil {
+			err = cmp.Or(cluster.CheckPartition(p), fmt.Errorf("no shard has partition %d at this moment: it is moving", p))
+			break
+		}
 		if err = c.split(ctx, streams, s, p, func(r splitting.Result) {
 			done = append(done, r)
 			for _, child := range r.Into { // which may be next
@@ -117,8 +122,8 @@ func lowest(holders map[int]*shards.Shard, n int) (least []int) {
 	return nil
 }
 
-// holderOf returns a shard that holds one of those into which a partition was split. Of a
-// partition that there is not, any shard says so.
+// holderOf returns a shard that holds one of those into which a partition was split, nil if
+// none does.
 func holderOf(cluster *shards.Cluster, holders map[int]*shards.Shard, p int) *shards.Shard {
 	if a, b, ok := eventlog.Children(p, cluster.Partitions()); ok {
 		for _, child := range []int{a, b} {
@@ -127,12 +132,13 @@ func holderOf(cluster *shards.Cluster, holders map[int]*shards.Shard, p int) *sh
 			}
 		}
 	}
-	return cluster.Shards()[0]
+	return nil
 }
 
 // split splits a partition of a shard, or undoes that.
 func (c *splitCmd) split(ctx context.Context, streams terminal.Streams, s *shards.Shard, p int, done func(splitting.Result)) error {
 	watch := watchedMove{out: streams.Err, command: "split", quiet: c.Quiet}
+	defer connect.Watch(ctx, s, watch.note)()
 	cfg := splitting.Config{
 		Pool: s.Pool, Log: s.Log, Partition: p, Patience: c.MaxPause,
 		Progress: func(step splitting.Step, rows int64) { watch.progress(string(step), rows) },

@@ -22,6 +22,8 @@ var commandMutants = []mutant{
 	{"an empty database in place of a shard is taken for a new one", []edit{{identifyFile, "v.cluster == \"\" && len(owned) > 0 {", "v.cluster == \"\" && len(owned) > 1024 {"}}, wrongShards},
 	{"commands work on databases that are no shards yet", []edit{{identifyFile, "	case !member && bare && !joining:", "	case false:"}}, wrongShards},
 	{"servers migrate a shard of another cluster", []edit{{"internal/app/databases.go", "err := shards.Identify(ctx, all, true); err != nil", "err := shards.Identify(ctx, all, true); false && err != nil"}}, wrongShards},
+	{"a shard of another cluster has the wrong number of partitions", []edit{{"internal/cli/migrate.go", "slices.Clone(databases), true); err != nil {", "slices.Clone(databases), true); false && err != nil {"}}, check{"./internal/cli", "^TestMigrateUpLeavesAWrongDatabaseAlone$", false}},
+	{"a command waits for a server that hangs without a word", []edit{{"internal/cli/connect/watch.go", "		case was && !is:", "		case false:"}}, check{"./internal/cli/connect", "^TestWatchTellsOfASilentServer$", false}},
 	{"commands work on old schemas", []edit{{connectFile, "lacks := state.Lacks(); lacks != \"\"", "lacks := state.Lacks(); false && lacks != \"\""}}, otherSchemas},
 	{"commands do not say that shards have different schemas", []edit{{stateOfFile, "	if !differ {", "	if true {"}}, otherSchemas},
 	{"commands ask one shard after the other", []edit{{connectFile, "		g.Go(func() { errs[i] = InShard(s.Name, do(i, s)) })\n", "		errs[i] = InShard(s.Name, do(i, s))\n"}}, silentShards},
