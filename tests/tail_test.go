@@ -267,7 +267,7 @@ func TestTailRefusals(t *testing.T) {
 		"nats://ann:hunter2@127.0.0.1:1/C?subject=*": "subject must have no wildcards",
 	} {
 		_, stderr, code := command(t, "tail", "--listen=127.0.0.1:0", "--database-url="+database, "--to="+to)
-		if code != 1 || !strings.Contains(stderr, want) || strings.Contains(stderr, "hunter2") {
+		if code != 1 || !strings.HasPrefix(stderr, "badged: ") || !strings.Contains(stderr, want) || strings.Contains(stderr, "hunter2") {
 			t.Errorf("%s: %d, want %q:\n%s", to, code, want, stderr)
 		}
 	}

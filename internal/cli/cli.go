@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/badged/badged/internal/cli/offline"
 	"github.com/badged/badged/internal/cli/partition"
@@ -67,6 +68,7 @@ type commands struct {
 // Main runs the command line and returns the exit code. The first interrupt
 // asks the command to finish, the second ends the process.
 func Main(args []string, streams Streams) int {
+	logging.Disable() // of Redis: errors are returned too, and told in the format of each command
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
