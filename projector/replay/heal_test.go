@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -149,6 +150,7 @@ func TestHealIsOvertaken(t *testing.T) {
 // A batch waits for a heal under way, and folds the healed rows.
 func TestHealHoldsUpTheProjector(t *testing.T) {
 	d, ann := projectortest.NewForCorruptions(t)
+	d.StopFolding() // else it may fold the message before the heal is under way
 	d.Exec(t, `UPDATE badged.users SET total = 99 WHERE user_id = $1`, ann)
 	d.Append(t, foldtest.Deliver("c", 5, ann))
 	d.Records(t, 0)
@@ -157,6 +159,7 @@ func TestHealHoldsUpTheProjector(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer func() { _ = conn.Rollback(context.WithoutCancel(t.Context())) }() // it may have ended
 	in := &Snapshot{Tx: conn, Partition: 0, Partitions: foldtest.Partitions}
 	if err := in.Open(t.Context(), "FOR UPDATE"); err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
 // word.
 func TestWatchTellsOfASilentServer(t *testing.T) {
 	server := pgtest.NewServer(t)
+	t.Cleanup(server.Resume)
 	pool, err := pgxpool.New(t.Context(), server.NewDB(t, pgtest.Template{}))
 	if err != nil {
 		t.Fatal(err)
