@@ -23,10 +23,14 @@ DETECT    ?=
 RACING     = $(call once,RACING,$(if $(filter racing,$(DETECT)),$(filter $(shell .ci/racing $(PKGS)),$(PACKAGE))))
 PLAIN      = $(filter-out $(RACING),$(PACKAGE))
 # Of the suites on the built program, those that CI runs with the race detector.
-RACES     := ^(TestOwnershipChurn|TestSoak|TestFieldCase|TestRoom.*)$$
+RACES     := ^(TestOwnershipChurn|TestSoak|TestFieldCase|TestRoomOverSockets|TestRoomAcrossProcesses)$$
 # Those that take long by their nature: they kill, move or split what works under load,
-# dump and archive whole databases, or build another release.
-LONG      := ^(TestUpgrade|TestDatabaseIsRestored|TestArchive.*|TestPlanOfMoves|TestPartitionsMoveWhileServing|TestPartitionsSplit.*|TestServerIsKilledAndAMoveUndone|TestMoveToAFullDisk|TestEraseUserUnderLoad|TestOwnershipChurn|TestIngest.*OverKills|TestRelay.*OverKills|TestTailOverKills|TestPhonesEndRightAcrossKills|TestKilledWhileMergingKeys|TestLoadAcrossAKill)$$
+# dump and archive whole databases, build another release, or start a browser again and
+# again.
+LONG      := ^(TestUpgrade|TestDatabaseIsRestored|TestArchive.*|TestPlanOfMoves|TestPartitionsMoveWhileServing|TestPartitionsSplit.*|TestServerIsKilledAndAMoveUndone|TestMoveToAFullDisk|TestEraseUserUnderLoad|TestOwnershipChurn|TestIngest.*OverKills|TestRelay.*OverKills|TestTailOverKills|TestPhonesEndRightAcrossKills|TestKilledWhileMergingKeys|TestLoadAcrossAKill)$$ ^TestConformance$$/Chromium
+# Of packages, those that interrupt, restore or load what moves, splits or erases at many
+# moments.
+DEEP      := ^(TestPutBackDuringAMove|TestPutBackToAnEarlierAttempt|TestMoveUnderLoad|TestRivalMovers|TestRoomsOfAPartitionThatMoves|TestEraseDeletesNoLostEvents|TestSplitArchivedPartitions|TestArchiveAfterASplitDeletesNoLostEvents)$$
 # What make test leaves out: long, races, web, or shards, a selection on three shards. CI
 # leaves out long, and races and web, which are steps of their own.
 LEAVE     ?= $(if $(TESTFLAGS),,long shards)
@@ -40,7 +44,7 @@ PARALLEL  ?= 4
 PACKAGES  ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) '*' 2)
 # Duration of each fuzz target, 1m in make nightly. Tests run what fuzzing has found.
 FUZZTIME  ?= 5s
-# Histories that each property test draws in make properties: 20 in CI, 300 in make nightly.
+# Histories that each property test draws in make properties: 300 in make nightly.
 # In make test each draws 5, with LEAVE= 10: a fifth of RAPID_CHECKS with -short.
 PROPERTIES ?= 100
 # Histories to fold without I/O in make test.
@@ -86,6 +90,8 @@ test: needs ## run the tests of the product (PKGS=./events TESTFLAGS='-run X -co
 
 # Linked without tables for debuggers, which takes half the time; make lint vets.
 QUICK  := -vet=off -ldflags=-w
+# What is left out of packages.
+SHALLOW = $(if $(filter long,$(LEAVE)),-skip '$(DEEP)')
 # The tool is built once, with cgo or without.
 GOTEST  = RAPID_CHECKS=$(if $(filter long,$(LEAVE)),25,50) $$($(TOOL) -n gotestsum) --format pkgname-and-test-fails -- $(QUICK) -short -parallel $(PARALLEL) -timeout $(TIMEOUT)
 
@@ -101,10 +107,10 @@ ifneq ($(PROGRAM),)
 endif
 
 test-racing:
-	$(if $(RACING),CGO_ENABLED=1 $(YIELD) $(GOTEST) -race -p $(shell expr $(PACKAGES) / 2) $(TESTFLAGS) $(RACING))
+	$(if $(RACING),CGO_ENABLED=1 $(YIELD) $(GOTEST) -race -p $(shell expr $(PACKAGES) / 2) $(SHALLOW) $(TESTFLAGS) $(RACING))
 
 test-plain:
-	$(if $(PLAIN),$(if $(filter all,$(DETECT)),CGO_ENABLED=1) $(YIELD) $(GOTEST) $(if $(filter all,$(DETECT)),-race) -p $(shell expr $(PACKAGES) $(if $(RACING),/ 2)) $(TESTFLAGS) $(PLAIN))
+	$(if $(PLAIN),$(if $(filter all,$(DETECT)),CGO_ENABLED=1) $(YIELD) $(GOTEST) $(if $(filter all,$(DETECT)),-race) -p $(shell expr $(PACKAGES) $(if $(RACING),/ 2)) $(SHALLOW) $(TESTFLAGS) $(PLAIN))
 
 test-shards:
 ifneq ($(and $(filter ./...,$(PKGS)),$(if $(filter shards,$(LEAVE)),,all)),)
