@@ -170,8 +170,9 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 // are faster with many. The position moves when handle returns nil; after an error
 // handle gets the same events again, after the RetryInterval. While there is nothing new,
 // handle is called without events each PollInterval. It is not called while another
-// subscriber of the group has the topic. Follow returns nil when ctx is done or Close is
-// called.
+// subscriber of the group has the topic. Once the partition was split, or is on another
+// shard, Follow waits without a word: end it by ctx. It returns nil when ctx is done or
+// Close is called.
 func (s *Subscriber) Follow(ctx context.Context, topic string, handle func(ctx context.Context, page []*message.Message) error) error {
 	partition, err := s.cfg.Log.PartitionOfTopic(topic)
 	if err != nil {
@@ -220,12 +221,18 @@ func (s *subscription) run(ctx context.Context) {
 	}
 	for ctx.Err() == nil {
 		pause := s.cfg.PollInterval
-		if err := s.consume(ctx); err != nil && ctx.Err() == nil && !eventlog.Gone(ctx, s.cfg.Pool, s.partition) {
+		if err := s.consume(ctx); err != nil && ctx.Err() == nil && !s.leaves(ctx) {
 			s.cfg.Logger.Error("The subscriber tries again", err, watermill.LogFields{"topic": s.topic, "consumer_group": s.cfg.ConsumerGroup})
 			pause = s.cfg.RetryInterval
 		}
 		sleep(ctx, pause)
 	}
+}
+
+// leaves reports whether the partition has moved away or was split, of which whoever follows
+// it hears too. Others are told that they read in vain.
+func (s *subscription) leaves(ctx context.Context) bool {
+	return s.handle != nil && eventlog.Gone(ctx, s.cfg.Pool, s.partition)
 }
 
 func sleep(ctx context.Context, d time.Duration) {
