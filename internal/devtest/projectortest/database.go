@@ -299,16 +299,22 @@ func (d *Database) Keep(t testing.TB) (restore func()) {
 // appended so far, so that it can be archived.
 func (d *Database) EndRange(t testing.TB, partition int) {
 	t.Helper()
-	d.AddRange(t, partition)
+	d.addRange(t, partition, 4)
 	d.PassRange(t, partition)
 }
 
 // AddRange adds ranges to a partition of the log until the last begins in the
-// future, four transaction ids ahead.
+// future, so many transaction ids ahead that nothing else uses them meanwhile, such as
+// autovacuum or another test.
 func (d *Database) AddRange(t testing.TB, partition int) {
 	t.Helper()
+	d.addRange(t, partition, 500)
+}
+
+func (d *Database) addRange(t testing.TB, partition, ahead int) {
+	t.Helper()
 	for more := true; more; {
-		err := d.Pool.QueryRow(t.Context(), `SELECT badged.extend_log($1, interval '0', 4)`, partition).Scan(&more)
+		err := d.Pool.QueryRow(t.Context(), `SELECT badged.extend_log($1, interval '0', $2)`, partition, ahead).Scan(&more)
 		if err != nil && !pgsession.IsLocked(err) { // a reader may hold the log for longer than the function waits
 			t.Fatal(err)
 		}
