@@ -3,11 +3,15 @@ package shards_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/internal/devtest/schematest"
 	"github.com/badged/badged/internal/shards"
 )
 
@@ -152,5 +156,41 @@ func TestReadsOfALostPartition(t *testing.T) {
 	_, err := r.Badges(t.Context(), []string{user, userOf(t, 4)})
 	if away := shards.AwayIn(err); len(away) != 1 || !away[0].Lost || away[0].Shard != "b" || !slices.Equal(away[0].Partitions, []int{3}) {
 		t.Errorf("after the wait, it gives %v", err)
+	}
+}
+
+// A shard that falls silent as it gives a partition away has said last that it holds it. That
+// is no disagreement.
+func TestSilentAfterASwitch(t *testing.T) {
+	server := pgtest.NewServer(t)
+	defer server.Resume() // before its databases are dropped
+	all := []shards.Database{
+		connect(t, "a", pgtest.NewDB(t, schematest.Migrated(partitions))),
+		connect(t, "b", server.NewDB(t, schematest.Migrated(partitions))),
+	}
+	form(t, all)
+	var said strings.Builder
+	c, err := shards.Open(t.Context(), shards.Config{Databases: again(t, all), Interval: 50 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&said, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	move(t, all[1], all[0], 3, 2)
+	server.Pause()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	for changed := c.Changed(); c.Shard("b").Err() == nil; changed = c.Changed() {
+		<-changed
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(said.String(), "the shards disagree") {
+		t.Errorf("it says\n%s", &said)
+	}
+	if held := c.Shard("a").Held(); !slices.Contains(held, 3) {
+		t.Errorf("a has %v", held)
 	}
 }

@@ -237,7 +237,8 @@ type complaint struct {
 }
 
 // complain logs what is wrong with the maps, once it lasts longer than the switch of a
-// partition.
+// partition, and than it takes until a shard that has fallen silent is away: what that said
+// last may be of before a switch.
 func (c *Cluster) complain(ctx context.Context, err error) {
 	switch now := &c.complaint; {
 	case err == nil:
@@ -247,7 +248,7 @@ func (c *Cluster) complain(ctx context.Context, err error) {
 		*now = complaint{}
 	case now.text != err.Error():
 		*now = complaint{text: err.Error(), since: time.Now()}
-	case !now.told && time.Since(now.since) >= 3*c.cfg.Interval:
+	case !now.told && time.Since(now.since) >= 3*c.cfg.Interval+2*c.cfg.Patience:
 		now.told = true
 		c.cfg.Logger.ErrorContext(ctx, "the shards disagree on their partitions", "error", err)
 	}

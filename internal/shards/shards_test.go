@@ -492,7 +492,7 @@ func TestALostPartitionIsTold(t *testing.T) {
 	exec(t, all[1], `SELECT badged.release_partition(0, 'a', 1)`)
 	exec(t, all[1], `UPDATE badged.shard_partitions SET shard = 'a', revision = 1 WHERE partition_id = 0`)
 	var said strings.Builder
-	c, err := shards.Open(t.Context(), shards.Config{Databases: again(t, all), Interval: time.Millisecond, Logger: slog.New(slog.NewTextHandler(&said, nil))})
+	c, err := shards.Open(t.Context(), shards.Config{Databases: again(t, all), Interval: time.Millisecond, Patience: time.Second / 2, Logger: slog.New(slog.NewTextHandler(&said, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
 // word.
 func TestWatchTellsOfASilentServer(t *testing.T) {
 	server := pgtest.NewServer(t)
-	t.Cleanup(server.Resume)
+	defer server.Resume() // before its databases are dropped
 	pool, err := pgxpool.New(t.Context(), server.NewDB(t, pgtest.Template{}))
 	if err != nil {
 		t.Fatal(err)
