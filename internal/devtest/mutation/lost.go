@@ -90,6 +90,7 @@ var lostMutants = []mutant{
 	{"a read of a shard that goes away has no end", []edit{{shardStateFile, "	defer context.AfterFunc(st.present, cancel)() ", "	_ = st.present "}}, readsEnd},
 	{"a read that ends with its shard does not say so", []edit{{shardStateFile, "		return context.Cause(st.present) ", "		return err "}}, readsEnd},
 	{"a read whose caller has left blames the shard", []edit{{shardStateFile, "inner.Err() != nil && ctx.Err() == nil", "inner.Err() != nil"}}, readsEnd},
+	{"a shard that falls silent in a switch disagrees", []edit{{"internal/shards/read.go", "3*c.cfg.Interval+2*c.cfg.Patience", "3*c.cfg.Interval"}}, check{"./internal/shards", "^TestSilentAfterASwitch$", false}},
 	{"a shard that is back is away for reads", []edit{{shardStateFile, "now.held, now.present, now.leave = was.held, nil, nil", "now.held = was.held"}}, readsEnd},
 	{"users that were not read are in the order of shards", []edit{{"internal/shards/unread.go", "	slices.Sort(places)\n", ""}}, unreadOrder},
 	{"a lost partition is waited for by each read", []edit{{shardStateFile, "!since.IsZero() && time.Since(since) > moveWait", "since.IsZero() && time.Since(since) < 0"}}, readsLost},
