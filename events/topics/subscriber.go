@@ -229,8 +229,9 @@ func (s *subscription) run(ctx context.Context) {
 	}
 }
 
-// leaves reports whether the partition has moved away or was split, of which whoever follows
-// it hears too. Others are told that they read in vain.
+// leaves reports whether the partition was split or has moved to another shard, so that the
+// caller of Follow is about to end it. For callers of Subscribe it is an error, which is
+// logged.
 func (s *subscription) leaves(ctx context.Context) bool {
 	return s.handle != nil && eventlog.Gone(ctx, s.cfg.Pool, s.partition)
 }

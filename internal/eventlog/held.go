@@ -22,9 +22,9 @@ func Held(ctx context.Context, q Querier) ([]int, error) {
 	return held, nil
 }
 
-// Gone reports whether a database holds a partition no more: it was split, or has moved to
-// another shard, and who works on it is about to give it up. It is false if that cannot be
-// read.
+// Gone reports whether a database does not hold a partition any more: it was split, or has
+// moved to another shard, and its owner is about to give it up. It is false if that cannot
+// be read.
 func Gone(ctx context.Context, q Querier, partition int) bool {
 	held, err := Held(ctx, q)
 	return err == nil && !slices.Contains(held, partition)
