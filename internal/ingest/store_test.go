@@ -110,6 +110,7 @@ func TestFence(t *testing.T) {
 	}
 	var once atomic.Bool
 	r := run(t, db, []ingest.Source{ingest.SourceOf("fake", b)}, func(cfg *ingest.Config) {
+		cfg.OwnershipInterval = 5 * time.Second // another reader is opened if a busy machine loses the session
 		cfg.Admit = func(ctx context.Context, _ []events.Event) error {
 			if once.CompareAndSwap(false, true) { // another process reads two messages meanwhile
 				_, err := db.Pool.Exec(ctx, `UPDATE badged.ingest_positions SET position = '2', messages = 2`)
