@@ -10,38 +10,35 @@ once = $(eval $1 := $2)$($1)
 
 # The packages to test, and more flags for go test. The slowest packages come
 # first: they mostly wait, and the others run meanwhile.
-PKGS      ?= ./tests ./projector ./internal/app ./internal/bucket ./...
+PKGS      ?= ./tests ./projector ./internal/app ./...
 TESTFLAGS ?=
-# Of these, the suites on the built program, which run without the race detector, and
-# the others. The former take twice as long with it, and what they run in the program
-# is also tested in its packages.
+# Of these, the suites on the built program, and the others. make test leaves out BUCKET,
+# whose tests need a server that takes minutes to build, unless it is named.
 PROGRAM   := $(filter ./tests ./...,$(PKGS))
-PACKAGE    = $(call once,PACKAGE,$(shell go list $(PKGS) | grep -v '/badged/tests$$'))
-# The packages to test with the race detector: DETECT=racing, as in CI, those that start
-# goroutines; DETECT=all, as in make nightly, all of them.
-DETECT    ?=
-RACING     = $(call once,RACING,$(if $(filter racing,$(DETECT)),$(filter $(shell .ci/racing $(PKGS)),$(PACKAGE))))
-PLAIN      = $(filter-out $(RACING),$(PACKAGE))
-# Of the suites on the built program, those that CI runs with the race detector.
-RACES     := ^(TestOwnershipChurn|TestSoak|TestFieldCase|TestRoomOverSockets|TestRoomAcrossProcesses)$$
+BUCKET     = $(if $(filter ./...,$(PKGS)),$(if $(filter long,$(LEAVE)),|internal/bucket))
+PACKAGE    = $(call once,PACKAGE,$(shell go list $(PKGS) | grep -vE '/badged/(tests$(BUCKET))$$'))
+# RACE=1 tests packages with the race detector, as make nightly does.
+RACE      ?=
+# The suites on the built program that make races runs.
+RACES     ?= .
 # Those that take long by their nature: they kill, move or split what works under load,
 # dump and archive whole databases, build another release, or start a browser again and
 # again.
 LONG      := ^(TestUpgrade|TestDatabaseIsRestored|TestArchive.*|TestPlanOfMoves|TestPartitionsMoveWhileServing|TestPartitionsSplit.*|TestServerIsKilledAndAMoveUndone|TestMoveToAFullDisk|TestEraseUserUnderLoad|TestOwnershipChurn|TestIngest.*OverKills|TestRelay.*OverKills|TestTailOverKills|TestPhonesEndRightAcrossKills|TestKilledWhileMergingKeys|TestLoadAcrossAKill)$$ ^TestConformance$$/Chromium
-# Of packages, those that interrupt, restore or load what moves, splits or erases at many
-# moments.
-DEEP      := ^(TestPutBackDuringAMove|TestPutBackToAnEarlierAttempt|TestMoveUnderLoad|TestRivalMovers|TestRoomsOfAPartitionThatMoves|TestEraseDeletesNoLostEvents|TestSplitArchivedPartitions|TestArchiveAfterASplitDeletesNoLostEvents)$$
-# What make test leaves out: long, races, web, or shards, a selection on three shards. CI
-# leaves out long, and races and web, which are steps of their own.
+# Of packages, those that kill, interrupt, restore or load what archives, erases, moves,
+# rebuilds or splits at many moments.
+DEEP      := ^(TestKilled.*|Test.*KilledAnywhere|TestPutBackDuringAMove|TestPutBackToAnEarlierAttempt|TestMoveUnderLoad|TestSplitUnderLoad|TestRivalMovers|TestRoomsOfAPartitionThatMoves|TestEraseDeletesNoLostEvents|TestEraseArchivedHistories|TestSplitArchivedPartitions|TestArchiveAfterASplitDeletesNoLostEvents|TestRepairKeepsTheOrder|TestRepairLogTwice|TestRepairLogOfACopyOfACopy|TestArchiveBetweenTwoRepairs)$$
+# What make test leaves out: long, web, or shards, a selection on three shards. CI leaves
+# out long, and web, which is a step of its own.
 LEAVE     ?= $(if $(TESTFLAGS),,long shards)
-SKIP       = $(subst $() ,|,$(strip $(if $(filter long,$(LEAVE)),$(LONG)) $(if $(filter races,$(LEAVE)),$(RACES))))
+SKIP       = $(if $(filter long,$(LEAVE)),-skip '$(subst $() ,|,$(LONG))')
 # Time limit for the tests of a package. On a busy machine ./tests takes longer
 # than go's default of ten minutes.
 TIMEOUT   ?= 60m
-# How many parallel tests of a package run at once, and how many packages: most
-# tests wait.
+# How many parallel tests of a package run at once, and how many packages, beside those of
+# the program: most tests wait.
 PARALLEL  ?= 4
-PACKAGES  ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) '*' 2)
+PACKAGES  ?= $(shell getconf _NPROCESSORS_ONLN)
 # Duration of each fuzz target, 1m in make nightly. Tests run what fuzzing has found.
 FUZZTIME  ?= 5s
 # Histories that each property test draws in make properties: 300 in make nightly.
@@ -86,7 +83,7 @@ build: ## build bin/badged
 .PHONY: test
 test: needs ## run the tests of the product (PKGS=./events TESTFLAGS='-run X -count 20') but the long ones (LEAVE=)
 	@$(if $(filter web,$(LEAVE)),,.ci/web build)
-	@$(MAKE) --no-print-directory -j2 test-program test-racing test-plain test-folding test-shards test-web
+	@$(MAKE) --no-print-directory -j2 test-program test-packages test-folding test-shards test-web
 
 # Linked without tables for debuggers, which takes half the time; make lint vets.
 QUICK  := -vet=off -ldflags=-w
@@ -99,18 +96,15 @@ GOTEST  = RAPID_CHECKS=$(if $(filter long,$(LEAVE)),25,50) $$($(TOOL) -n gotests
 # each other.
 YIELD := nice -n 5 env
 
-.PHONY: test-program test-racing test-plain test-shards test-folding test-web
+.PHONY: test-program test-packages test-shards test-folding test-web
 # Not from the cache: Go does not see that the program which the tests build has changed.
 test-program:
 ifneq ($(PROGRAM),)
-	$(GOTEST) -count=1 $(if $(SKIP),-skip '$(SKIP)') $(TESTFLAGS) ./tests
+	$(GOTEST) -count=1 $(SKIP) $(TESTFLAGS) ./tests
 endif
 
-test-racing:
-	$(if $(RACING),CGO_ENABLED=1 $(YIELD) $(GOTEST) -race -p $(shell expr $(PACKAGES) / 2) $(SHALLOW) $(TESTFLAGS) $(RACING))
-
-test-plain:
-	$(if $(PLAIN),$(if $(filter all,$(DETECT)),CGO_ENABLED=1) $(YIELD) $(GOTEST) $(if $(filter all,$(DETECT)),-race) -p $(shell expr $(PACKAGES) $(if $(RACING),/ 2)) $(SHALLOW) $(TESTFLAGS) $(PLAIN))
+test-packages:
+	$(if $(PACKAGE),$(if $(RACE),CGO_ENABLED=1) $(YIELD) $(GOTEST) $(if $(RACE),-race) -p $(PACKAGES) $(SHALLOW) $(TESTFLAGS) $(PACKAGE))
 
 test-shards:
 ifneq ($(and $(filter ./...,$(PKGS)),$(if $(filter shards,$(LEAVE)),,all)),)
@@ -126,7 +120,7 @@ test-web:
 	@$(if $(filter web,$(LEAVE)),,said=$$(.ci/web check 2>&1) || { echo "$$said"; exit 1; })
 
 .PHONY: races
-races: needs ## run the suites of RACES on a program that was built with the race detector
+races: needs ## run the suites in tests on a program that was built with the race detector (RACES='Room|Read')
 	CGO_ENABLED=1 $(GOTEST) -race -run '$(RACES)' ./tests -races
 
 .PHONY: properties

@@ -30,7 +30,7 @@ func TestPhysicalCopyOpens(t *testing.T) {
 
 	dir := standbyDir(t, primary)
 	primary.Run(t, nil, "pg_basebackup", "--dbname="+primary.URL(), "--pgdata="+filepath.Join(dir, "pgdata"),
-		"--checkpoint=fast", "--wal-method=stream", "--write-recovery-conf")
+		"--checkpoint=fast", "--wal-method=stream", "--no-manifest", "--no-sync", "--write-recovery-conf")
 	giveTo(t, filepath.Join(dir, "pgdata"), ownerOf(t, dir))
 	standby, err := embedpg.Start(t.Context(), embedpg.Config{DataDir: dir, Settings: pgtest.Settings()})
 	if err != nil {

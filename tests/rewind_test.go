@@ -62,7 +62,7 @@ func baseBackup(t *testing.T, s *embedpg.Server, dir string, args ...string) {
 	cfg := parseURL(t, s.URL())
 	pgdata := filepath.Join(dir, "pgdata")
 	args = append([]string{
-		"--pgdata", pgdata, "--host", cfg.Host, "--port", fmt.Sprint(cfg.Port), "--username", cfg.User, "--checkpoint=fast",
+		"--pgdata", pgdata, "--host", cfg.Host, "--port", fmt.Sprint(cfg.Port), "--username", cfg.User, "--checkpoint=fast", "--no-manifest", "--no-sync",
 	}, args...)
 	if out, err := exec.CommandContext(t.Context(), s.Program("pg_basebackup"), args...).CombinedOutput(); err != nil {
 		t.Fatalf("pg_basebackup: %v\n%s", err, out)

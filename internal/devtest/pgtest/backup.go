@@ -26,7 +26,7 @@ func (s *Server) BaseBackup(t testing.TB) (putBack func()) {
 		t.Fatal(err)
 	}
 	kept := filepath.Join(t.TempDir(), "kept")
-	s.Run(t, nil, "pg_basebackup", "--dbname="+s.URL(), "--pgdata="+kept, "--checkpoint=fast", "--wal-method=stream")
+	s.Run(t, nil, "pg_basebackup", "--dbname="+s.URL(), "--pgdata="+kept, "--checkpoint=fast", "--wal-method=stream", "--no-manifest", "--no-sync")
 	return func() {
 		t.Helper()
 		s.Kill()
