@@ -118,7 +118,7 @@ func batchThatSpansASwitch(t *testing.T, remembered bool) {
 		r.stop()
 	}
 	b.messages = append(b.messages, eventTo(2))
-	ingesting(true)
+	r := ingesting(true)
 	projectortest.Await(t, g.reached, "the part of the first shard") // which comes last
 	if _, err := moving.Move(t.Context(), cfg); err != nil {
 		t.Fatal(err)
@@ -136,5 +136,8 @@ func batchThatSpansASwitch(t *testing.T, remembered bool) {
 		if badge, err := reader.Badge(t.Context(), user); err != nil || badge.Total != want {
 			t.Errorf("the member in partition %d has a total of %d, want %d: %v", p, badge.Total, want, err)
 		}
+	}
+	if strings.Contains(r.logs.String(), "level=ERROR") {
+		t.Error("a move is logged as a failure")
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/backpressure"
+	"github.com/badged/badged/internal/eventlog"
 )
 
 // read reads a partition and stores what is in it until ctx is done.
@@ -15,15 +16,20 @@ func (s *source) read(ctx context.Context, p Partition) {
 	w := worker{source: s, partition: p, key: backlogKey{s.Name, p}}
 	defer s.cfg.Metrics.backlogs.remove(w.key)
 	defer s.forget(p.String())
-	pauses := newBackoff()
+	pauses, moved := newBackoff(), false
 	for ctx.Err() == nil {
 		err := w.follow(ctx, func() {
 			pauses.reset()
+			moved = false
 			s.report(ctx, p.String(), nil)
 		})
-		if errors.Is(err, errTaken) { // for a moment, while processes share anew
+		switch {
+		case errors.Is(err, errTaken): // for a moment, while processes share anew
 			s.cfg.Logger.WarnContext(ctx, "another process has read on; reading from its position", "broker", s.Name, "partition", p.String())
-		} else {
+		case errors.Is(err, eventlog.ErrNotHeld) && !moved: // no failure unless it is so again
+			moved = true
+			s.cfg.Logger.InfoContext(ctx, "a partition of the log has moved or was split; reading again", "broker", s.Name, "partition", p.String())
+		default:
 			s.report(ctx, p.String(), err)
 		}
 		pauses.wait(ctx)

@@ -230,13 +230,19 @@ func (s *partitionState) targets() []any {
 
 // drain makes due what can be, and returns how long to pause.
 func (w *worker) drain(ctx context.Context) (pause time.Duration, err error) {
+	pause, err = w.drainHeld(ctx)
+	if err != nil && eventlog.Gone(ctx, w.cfg.Pool, w.partition) {
+		return w.cfg.IdleInterval, nil
+	}
+	return pause, err
+}
+
+// drainHeld drains a partition that the database holds.
+func (w *worker) drainHeld(ctx context.Context) (pause time.Duration, err error) {
 	for ctx.Err() == nil {
 		began := time.Now()
 		s := partitionState{said: w.heard.take()} // before the tables are read: these have it
 		if err := w.cfg.Pool.QueryRow(ctx, statements.Of(w.partition, "read the partition state"), w.partition, events.ProjectorGroup, events.NotifierGroup).Scan(s.targets()...); err != nil {
-			if errors.Is(err, pgx.ErrNoRows) && eventlog.Gone(ctx, w.cfg.Pool, w.partition) {
-				return w.cfg.IdleInterval, nil
-			}
 			return 0, fmt.Errorf("read the position of the notifier in partition %d: %w", w.partition, err)
 		}
 		w.devices, w.badges = s.devices, s.badges
