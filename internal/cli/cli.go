@@ -116,9 +116,16 @@ func run(ctx context.Context, args []string, streams Streams) (code int) {
 		say(streams.Err, usageError(err), usageHint(err))
 		return exitUsage
 	}
-	if err := kctx.Run(); err != nil {
+	hint := interruptionHint(kctx.Selected())
+	ended := func() {}
+	if hint != "" {
+		ended = tellOfInterruption(ctx, streams.Err)
+	}
+	err = kctx.Run()
+	ended()
+	if err != nil {
 		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-			if hint := interruptionHint(kctx.Selected()); hint != "" {
+			if hint != "" {
 				say(streams.Err, errors.New("interrupted"), hint)
 			}
 			return exitFailed

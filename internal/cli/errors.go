@@ -66,15 +66,6 @@ func usageHint(err error) string {
 	return "Run `" + help + " --help` for what there is."
 }
 
-// interruptionHint says what to do after an interruption of a command that leaves something
-// to do, "" for others.
-func interruptionHint(command *kong.Node) string {
-	if c, ok := command.Target.Addr().Interface().(interface{ AfterInterruption() string }); ok {
-		return c.AfterInterruption()
-	}
-	return ""
-}
-
 // failureHint returns a hint for a command that failed to connect, or in a database that is
 // not up to date.
 func failureHint(command *kong.Node, err error) string {

@@ -19,6 +19,7 @@ var commandMutants = []mutant{
 	{"commands work on each of two shards whose names are exchanged", []edit{{identifyFile, "among(err, ErrForeign, ErrMisnamed, ErrEmpty)", "among(err, ErrForeign, ErrEmpty)"}}, wrongShards},
 	{"commands work on a shard of another cluster", []edit{{identifyFile, "among(err, ErrForeign, ErrMisnamed, ErrEmpty)", "among(err, ErrMisnamed, ErrEmpty)"}}, wrongShards},
 	{"commands work on an empty database in place of a shard", []edit{{identifyFile, "among(err, ErrForeign, ErrMisnamed, ErrEmpty)", "among(err, ErrForeign, ErrMisnamed)"}}, wrongShards},
+	{"a command that was interrupted waits without a word", []edit{{"internal/cli/interrupt.go", "_, _ = fmt.Fprintln(w, interruptedText)", "_, _ = fmt.Fprint(w)"}}, check{"./internal/cli", "^TestInterruptedWhileADatabaseHangs$", false}},
 	{"an empty database in place of a shard is taken for a new one", []edit{{identifyFile, "v.cluster == \"\" && len(owned) > 0 {", "v.cluster == \"\" && len(owned) > 1024 {"}}, wrongShards},
 	{"commands work on databases that are no shards yet", []edit{{identifyFile, "	case !member && bare && !joining:", "	case false:"}}, wrongShards},
 	{"servers migrate a shard of another cluster", []edit{{"internal/app/databases.go", "err := shards.Identify(ctx, all, true); err != nil", "err := shards.Identify(ctx, all, true); false && err != nil"}}, wrongShards},

@@ -1,0 +1,49 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+// interruptionHint says what to do after an interruption of a command that leaves something
+// to do, "" for others.
+func interruptionHint(command *kong.Node) string {
+	if c, ok := command.Target.Addr().Interface().(interface{ AfterInterruption() string }); ok {
+		return c.AfterInterruption()
+	}
+	return ""
+}
+
+// interruptedText is what a command that was interrupted says if it does not end soon.
+const interruptedText = "interrupted; waiting for the databases to end what was begun (a second interrupt does not wait)"
+
+// slowEnd is how long that is.
+const slowEnd = 2 * time.Second
+
+// tellOfInterruption tells that a command was interrupted if it goes on for a while, until
+// ended is called: what it has begun in a database ends once that answers.
+func tellOfInterruption(ctx context.Context, w io.Writer) (ended func()) {
+	over := make(chan struct{})
+	var telling sync.WaitGroup
+	telling.Go(func() {
+		select {
+		case <-ctx.Done():
+		case <-over:
+			return
+		}
+		select {
+		case <-time.After(slowEnd):
+			_, _ = fmt.Fprintln(w, interruptedText)
+		case <-over:
+		}
+	})
+	return func() {
+		close(over)
+		telling.Wait()
+	}
+}
