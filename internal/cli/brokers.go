@@ -8,7 +8,9 @@ import (
 
 	"github.com/badged/badged/internal/app"
 	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/ingest"
 	"github.com/badged/badged/internal/obs"
+	"github.com/badged/badged/internal/tail"
 )
 
 // ingestCmd is `badged ingest`: a server whose only role is ingest.
@@ -31,7 +33,8 @@ func (c *ingestCmd) Validate() error {
 	if c.MaxLag < 0 {
 		errs = append(errs, errors.New("--max-lag must be 0s (no limit) or more"))
 	}
-	return errors.Join(errs...)
+	_, bad := ingest.Parse(c.From)
+	return errors.Join(append(errs, bad...)...)
 }
 
 // Run ingests until it is interrupted.
@@ -68,7 +71,10 @@ type tailCmd struct {
 }
 
 // Validate implements kong's validation.
-func (c *tailCmd) Validate() error { return c.Tail.Validate() }
+func (c *tailCmd) Validate() error {
+	_, bad := tail.Parse(c.To)
+	return errors.Join(append(bad, c.Tail.Validate())...)
+}
 
 // Run publishes until it is interrupted.
 func (c *tailCmd) Run(ctx context.Context, streams Streams) error {

@@ -25,6 +25,9 @@ func TestPartitionSplit(t *testing.T) {
 			t.Errorf("split %s: exit code %d, stderr %q, want %q", args, r.code, r.err, want)
 		}
 	}
+	if r := badged(t, "partition", "split", "1", "3", "1", url); r.code != exitUsage || !strings.Contains(r.err, "partition 1 is named twice") {
+		t.Errorf("splitting one twice: exit code %d, stderr %q", r.code, r.err)
+	}
 	if r := badged(t, "partition", "split", "--undo", url); r.code == exitDone || !strings.Contains(r.err, "--undo needs the number of one partition") {
 		t.Errorf("undoing all: exit code %d, stderr %q", r.code, r.err)
 	}

@@ -265,7 +265,7 @@ func (c *Cluster) learn(ctx context.Context, s *Shard, v view) {
 	}
 	switch was := s.last.err; {
 	case v.err != nil && was == nil:
-		c.cfg.Logger.WarnContext(ctx, "a shard is away: events of its users are refused and their badges do not change until it is back",
+		c.cfg.Logger.WarnContext(ctx, "a shard is away: nothing reaches its users' badges until it is back",
 			"shard", s.Name, "partitions", List(s.Held()), "error", v.err)
 	case v.err == nil && was != nil:
 		c.cfg.Logger.InfoContext(ctx, "a shard is back", "shard", s.Name, "partitions", List(v.held))

@@ -24,6 +24,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/internal/sqlfile"
 	"github.com/badged/badged/projector/internal/follow"
 )
@@ -276,7 +277,8 @@ func open(ctx context.Context, cfg Config) (m *mover, err error) {
 		if at.role == sourceRole && at.state == released && at.target != "" {
 			return nil, fmt.Errorf("%w, and %s has old rows of it: `badged partition move %d --to %s` deletes them", ErrWasSplit, cfg.To, m.p, at.target)
 		}
-		return nil, errors.Join(fmt.Errorf("%w, and no other shard than %s has old rows of partition %d", ErrWasSplit, cfg.To, m.p), away)
+		a, b, _ := eventlog.Children(m.p, m.target.partitions)
+		return nil, errors.Join(fmt.Errorf("%w: move %d and %d instead; no other shard than %s has old rows of partition %d", ErrWasSplit, a, b, cfg.To, m.p), away)
 	case m.source == nil && away == nil && m.p >= m.target.partitions:
 		return nil, fmt.Errorf("%w as %d, or it was split", ErrUnknownPartition, m.p)
 	case m.source == nil && away != nil:

@@ -33,6 +33,11 @@ func (c *splitCmd) Validate() error {
 	if c.Undo && len(c.Partitions) != 1 {
 		return errors.Join(c.Database.Validate(), errors.New("--undo needs the number of one partition"))
 	}
+	for i, p := range c.Partitions {
+		if slices.Contains(c.Partitions[:i], p) {
+			return errors.Join(c.Database.Validate(), fmt.Errorf("partition %d is named twice", p))
+		}
+	}
 	return errors.Join(c.Database.Validate(), c.check())
 }
 
