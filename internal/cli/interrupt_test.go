@@ -19,20 +19,8 @@ import (
 func TestInterruptedCommands(t *testing.T) {
 	flags, urls := newShards(t)
 	b, c := poolOf(t, urls[1]), poolOf(t, urls[2])
-	for _, pool := range []*pgxpool.Pool{b, c} {
-		tx, err := pool.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() {
-			if err := tx.Rollback(context.WithoutCancel(t.Context())); err != nil {
-				t.Error(err)
-			}
-		}()
-		if _, err := tx.Exec(t.Context(), `LOCK TABLE badged.users`); err != nil {
-			t.Fatal(err)
-		}
-	}
+	lockUsers(t, b)
+	lockUsers(t, c)
 	for _, tc := range []struct {
 		on            *pgxpool.Pool
 		command, hint string
@@ -64,18 +52,7 @@ func TestInterruptedWhileADatabaseHangs(t *testing.T) {
 	server := pgtest.NewServer(t)
 	defer server.Resume() // before its databases are dropped
 	url := server.NewDB(t, schematest.Migrated(3))
-	tx, err := poolOf(t, url).Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := tx.Rollback(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
-	}()
-	if _, err := tx.Exec(t.Context(), `LOCK TABLE badged.users`); err != nil {
-		t.Fatal(err)
-	}
+	tx := lockUsers(t, poolOf(t, url))
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	said, done, code := newOutput(), make(chan struct{}), 0
@@ -92,6 +69,24 @@ func TestInterruptedWhileADatabaseHangs(t *testing.T) {
 	if got := said.String(); code != exitFailed || !strings.HasPrefix(got, interruptedText+"\nbadged: interrupted\nNothing is lost: ") {
 		t.Errorf("it exits with %d and prints %q", code, got)
 	}
+}
+
+// lockUsers locks the badges of a database until the test ends.
+func lockUsers(t *testing.T, pool *pgxpool.Pool) pgx.Tx {
+	t.Helper()
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := tx.Rollback(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := tx.Exec(t.Context(), `LOCK TABLE badged.users`); err != nil {
+		t.Fatal(err)
+	}
+	return tx
 }
 
 // awaitLockWait returns once a session of a database waits for a lock. done tells if the
