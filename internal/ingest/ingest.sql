@@ -28,7 +28,8 @@ WHERE (broker, stream, partition, incarnation) = ($1, $2, $3, $4) AND partition_
 -- name: move places
 -- Those of the partitions $5 to $6, in a stream that went back $7 times. It fails if one is
 -- not where $8 and $9 say, its resets and position, which are null if it has none: another
--- process has read on.
+-- process has read on. The database refuses those that it does not hold: nothing was read of
+-- their places.
 WITH moved AS (
     INSERT INTO badged.ingest_places AS p (broker, stream, partition, incarnation, partition_id, position, resets)
     SELECT $1, $2, $3, $4, id, $6, $7 FROM unnest($5::smallint[]) AS id
@@ -36,7 +37,10 @@ WITH moved AS (
     WHERE (p.resets, p.position) = (SELECT b.resets, b.position FROM unnest($5::smallint[], $8::integer[], $9::text[]) AS b (id, resets, position) WHERE b.id = p.partition_id)
     RETURNING 1
 )
-SELECT CASE WHEN (SELECT count(*) FROM moved) < cardinality($5::smallint[]) THEN badged.refuse_batch('BD005') END
+SELECT badged.refuse_batch(CASE WHEN EXISTS (
+    SELECT FROM unnest($5::smallint[]) AS id WHERE id NOT IN (SELECT h.partition_id FROM badged.partitions AS h)
+) THEN 'BD100' ELSE 'BD005' END)
+WHERE (SELECT count(*) FROM moved) < cardinality($5::smallint[])
 
 -- name: bury messages
 INSERT INTO badged.dead_letters (origin, payload, reason)

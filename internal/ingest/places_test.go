@@ -333,3 +333,26 @@ func TestLateReaderOfShards(t *testing.T) {
 		}
 	}
 }
+
+// While no shard holds a partition, messages for it wait, and the log says why. Reading goes
+// on once a shard holds it.
+func TestAPartitionThatNoShardHolds(t *testing.T) {
+	t.Parallel()
+	s := newSharded(t)
+	partition := s.Shards()[1].Held()[0]
+	b := &fakeBroker{messages: []string{eventTo(0, partition)}}
+	s.ingestAll(t, b)
+	s.exec(t, 1, fmt.Sprintf(`CREATE TABLE released AS SELECT * FROM badged.partitions WHERE partition_id = %d`, partition))
+	s.exec(t, 1, `DELETE FROM badged.partitions WHERE partition_id IN (SELECT partition_id FROM released)`)
+	b.messages = append(b.messages, eventTo(1, partition))
+	r := s.ingest(t, b)
+	await(t, "an error", func() bool { return strings.Contains(r.logs.String(), "level=ERROR") })
+	if want := fmt.Sprintf("shard b does not hold partition %d", partition); !strings.Contains(r.logs.String(), want) {
+		t.Errorf("the log does not say that %s", want)
+	}
+	s.exec(t, 1, `INSERT INTO badged.partitions SELECT * FROM released`)
+	s.awaitRead(t, 2)
+	if got := s.logs(t)[partition]; got != 2 {
+		t.Errorf("the partition has %d events, want 2", got)
+	}
+}

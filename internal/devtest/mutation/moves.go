@@ -16,6 +16,7 @@ var (
 	lastExpects   = check{"./internal/shards", "^TestLastAppendExpectsWhatTheOthersDid$", false}
 	groupsExpects = check{"./internal/grouping", "^TestGroupsExpectWhatTheirCallsDo$", false}
 	ingestSpans   = check{"./internal/ingest", "^TestABatchThatSpansASwitch$", false}
+	missing       = check{"./internal/ingest", "^TestAPartitionThatNoShardHolds$", false}
 	moveBegins    = check{"./projector/moving", "^TestReadersOfTheTargetWhenAMoveBegins$", false}
 )
 
@@ -47,6 +48,7 @@ var moveMutants = []mutant{
 	{"a batch that spans a switch is not in what has moved", []edit{{"internal/ingest/places.go", "p.allHave(eventlog.ExpectedBy(ctx).Partitions(), position)", "p.allHave(nil, position)"}}, ingestSpans},
 	{"a batch that spans a switch is in neither shard", []edit{{appendingFile, "last(call.here.expecting(ctx), ", "last(ctx, "}}, ingestSpans},
 	{"dead letters of a partition that moves wait on both shards", []edit{{"projector/projector.go", " WHERE partition_id IS NULL OR partition_id IN (SELECT partition_id FROM badged.partitions)`", "`"}}, check{"./internal/app", "^TestMetricsPage$", false}},
+	{"ingesting from a broker takes a missing partition for one that another process reads", []edit{{"internal/ingest/ingest.sql", ") THEN 'BD100' ELSE", ") THEN 'BD005' ELSE"}}, missing},
 	{"ingesting fails when a partition has just moved", []edit{{"internal/ingest/worker.go", "errors.Is(err, eventlog.ErrNotHeld) && !moved", "errors.Is(err, eventlog.ErrNotHeld) && moved"}}, ingestSpans},
 	{"folding fails when a partition has just moved", []edit{{"projector/partition.go", "case err != nil && (eventlog.Gone(ctx, p.projector.cfg.Pool, p.id) || ctx.Err() != nil):", "case err != nil && ctx.Err() != nil && eventlog.Gone(ctx, p.projector.cfg.Pool, p.id):"}}, check{"./projector", "^TestPartitionThatHasJustMovedIsNoFailure$", false}},
 	{"a reader disturbs the beginning of a move", []edit{
