@@ -85,6 +85,21 @@ func TestWhatTheProjectorSaysIsNotRead(t *testing.T) {
 	}
 }
 
+// A notifier that starts after the first events of a partition were folded waits for no
+// projector to tell it of them.
+func TestFirstEventsBeforeTheNotifier(t *testing.T) {
+	b := newBench(t)
+	ada := foldtest.User(0, 0)
+	put(t, b.targets, phone(ada, "phone"))
+	b.notifier.DeviceTold(b.next(t), 0)
+	b.awaitRest(t)
+	b.stop()
+	b.Append(t, foldtest.Deliver("chat", 1, ada))
+	b.Fold(t)
+	b.start(t, func(cfg *outbound.NotifierConfig) { cfg.PollInterval = time.Hour })
+	expectNumber(t, b.next(t), ada, 1)
+}
+
 // counted returns the value of a counter.
 func counted(t *testing.T, registry *prometheus.Registry, name string) float64 {
 	t.Helper()

@@ -297,7 +297,7 @@ func (w *worker) step(ctx context.Context, s *partitionState) (more bool, err er
 // another process has folded it.
 func (w *worker) awaits(s *partitionState) bool {
 	switch {
-	case s.said.to != s.position:
+	case s.said.to != s.position || s.said.to == (events.Position{}): // the position may be zero, too
 		w.awaited = time.Time{}
 	case w.awaited.IsZero():
 		w.awaited = time.Now()

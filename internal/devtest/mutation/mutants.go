@@ -106,7 +106,7 @@ var (
 	subscribed  = check{"./events/topics", "^TestSubscriber(LeavesOutPendingEvents|UnpacksRows|OutlivesItsSession)$", false}
 	decoded     = check{"./events", "^(TestWaysToDecodeAgree|FuzzDecode)$", true}
 	pushed      = check{"./projector/outbound", "^(TestDeviceIsToldWhatChanged|TestGoneDevice)$", false}
-	said        = check{"./projector/outbound", "^TestWhatTheProjectorSaysIsNotRead$", false}
+	said        = check{"./projector/outbound", "^(TestWhatTheProjectorSaysIsNotRead|TestFirstEventsBeforeTheNotifier)$", false}
 	notified    = check{"./projector/outbound", "^TestAlert", false}
 	recorded    = check{"./projector/outbound", "^TestRecordsOfCalls$", false}
 	succeeded   = check{"./gateway/webhook", "^TestSuccessWithEarlierSettingsIsRecorded$", false}
@@ -488,6 +488,7 @@ var mutants = []mutant{
 	{"the notifier passes events without making devices due", []edit{{"projector/outbound/mark.go", "if err := m.users(ctx, c.users); err != nil {", "if err := m.users(ctx, nil); err != nil {"}}, pushed},
 	{"the notifier forgets what the projector has said", []edit{{"projector/outbound/mark.go", "c := changes{users: slices.Sorted(maps.Keys(s.users)), rooms: slices.Sorted(maps.Keys(s.rooms))}", "_ = maps.Keys(s.users)\n\tc := changes{}"}}, said},
 	{"the notifier overlooks what another process has folded", []edit{{"projector/outbound/heard.go", "b.From != s.to || ", ""}}, said},
+	{"the notifier waits for a projector that has said nothing", []edit{{"projector/outbound/notifier.go", " || s.said.to == (events.Position{})", ""}}, said},
 	{"a change during a push is lost", []edit{{outboundFile, "WHEN d.changes <> s.changes THEN greatest(clock_timestamp() + s.quiet,", "WHEN false THEN greatest(clock_timestamp() + s.quiet,"}}, pushed},
 	{"a device that registered again is deleted", []edit{{
 		outboundFile, "AS s (user_id, device_id, generation)\nWHERE (d.user_id, d.device_id, d.generation) = (s.user_id, s.device_id, s.generation)",
