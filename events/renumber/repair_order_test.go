@@ -290,11 +290,7 @@ func TestRepairLogWithPendingTransactions(t *testing.T) {
 	ann := foldtest.User(0, 0)
 	original.Append(t, foldtest.Deliver("c", 1, ann))
 	original.Fold(t)
-	late, err := original.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer late.Rollback(t.Context()) //nolint:errcheck // does nothing after Commit
+	late := original.Begin(t)
 	if _, err := events.Publish(t.Context(), late, foldtest.Deliver("late", 1, ann), foldtest.Event("left", events.ConversationLeft, "c", nil, ann)); err != nil {
 		t.Fatal(err)
 	}

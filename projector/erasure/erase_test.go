@@ -156,10 +156,7 @@ func TestEraseWhatIsFoldedMeanwhile(t *testing.T) {
 	d.Fold(t)
 	d.StopFolding()
 	d.Append(t, foldtest.Named("late", foldtest.Deliver("lunch", 2, id, near)))
-	holder, err := d.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	holder := d.Begin(t)
 	if _, err := holder.Exec(t.Context(), fmt.Sprintf(`SELECT FROM badged.events_p%02d_offsets FOR UPDATE`, partition)); err != nil {
 		t.Fatal(err)
 	}

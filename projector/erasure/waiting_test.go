@@ -1,7 +1,6 @@
 package erasure_test
 
 import (
-	"context"
 	"encoding/json"
 	"testing"
 
@@ -27,11 +26,7 @@ func TestEraseWhatWaitsAgain(t *testing.T) {
 	d.Exec(t, keep, text)
 	begin := func(sql string, args ...any) pgx.Tx {
 		t.Helper()
-		tx, err := d.Pool.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) })
+		tx := d.Begin(t)
 		if _, err := tx.Exec(t.Context(), sql, args...); err != nil {
 			t.Fatal(err)
 		}

@@ -102,10 +102,7 @@ func TestBehind(t *testing.T) {
 	}
 	fold(3)
 
-	older, err := d.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	older := d.Begin(t)
 	var id int64
 	if err := older.QueryRow(t.Context(), `SELECT pg_current_xact_id()::text::bigint`).Scan(&id); err != nil {
 		t.Fatal(err)

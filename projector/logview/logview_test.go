@@ -124,11 +124,7 @@ func TestMessagesToRooms(t *testing.T) {
 func TestNext(t *testing.T) {
 	d := projectortest.New(t)
 	ann := foldtest.User(0, 0)
-	late, err := d.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = late.Rollback(t.Context()) }()
+	late := d.Begin(t)
 	if _, err := d.Log.Publish(t.Context(), late, foldtest.Deliver("late", 1, ann), foldtest.Deliver("late", 2, ann)); err != nil {
 		t.Fatal(err)
 	}

@@ -38,10 +38,7 @@ func TestAlertAddedWhileADeviceIsWritten(t *testing.T) {
 held_until = CASE WHEN $1 THEN now() + interval '1 hour' END`, tc.held)
 
 			// As the notifier does when a message is marked.
-			tx, err := b.Pool.Begin(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			tx := b.Begin(t)
 			for _, sql := range []string{
 				`UPDATE badged.devices SET changes = changes + 1 WHERE user_id = $1`,
 				`INSERT INTO badged.alerts (partition_id, user_id, device_id, conversation_id, seq, mentions, title, body, queued_at)

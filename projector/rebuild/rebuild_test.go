@@ -272,17 +272,14 @@ func TestRebuildRevisesTheBatchThatWaits(t *testing.T) {
     RETURN NULL;
 END $$`)
 	d.Exec(t, `CREATE TRIGGER hold AFTER UPDATE ON badged.partitions FOR EACH STATEMENT EXECUTE FUNCTION hold()`)
-	holder, err := d.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer holder.Rollback(context.WithoutCancel(t.Context())) //nolint:errcheck // after a commit it fails
+	holder := d.Begin(t)
 	if _, err := holder.Exec(t.Context(), `SELECT pg_advisory_xact_lock(42)`); err != nil {
 		t.Fatal(err)
 	}
 	awaitWaiting := func(n int) {
-		for len(d.Lines(t, `SELECT 'waits' FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)) < n {
-		}
+		projectortest.Until(t, fmt.Sprintf("%d sessions that wait", n), func() bool {
+			return len(d.Lines(t, `SELECT 'waits' FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)) >= n
+		})
 	}
 	rebuilds, folded := make(chan error, 1), make(chan struct{})
 	go func() {

@@ -169,6 +169,21 @@ FROM badged.`+events.Topic(partition)+` ORDER BY transaction_id, "offset"`)
 	return records
 }
 
+// Begin begins a transaction that ends with the test, if not before. It may be idle for
+// longer than those of the projector.
+func (d *Database) Begin(t testing.TB) pgx.Tx {
+	t.Helper()
+	tx, err := d.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }) // it may have ended
+	if _, err := tx.Exec(t.Context(), `SET LOCAL idle_in_transaction_session_timeout = 0`); err != nil {
+		t.Fatal(err)
+	}
+	return tx
+}
+
 // Exec runs a statement.
 func (d *Database) Exec(t testing.TB, sql string, args ...any) {
 	t.Helper()
