@@ -186,10 +186,8 @@ test-failover: ## take the primary of a Patroni cluster away under load (FAILOVE
 	go test -tags failover -count=1 -timeout 2h -v -run '^TestPatroni' ./tests -failovers=$(FAILOVERS)
 
 .PHONY: lint
-lint: ## run the linters
-	$(TOOL) golangci-lint run ./...
-	cd tests/bench && $(TOOL) golangci-lint run ./...
-	cd tests/brokers && $(TOOL) golangci-lint run ./...
+lint: ## run the linters, and check the format and go.mod files
+	@.ci/lint
 
 .PHONY: fmt
 fmt: ## format the code
