@@ -128,7 +128,7 @@ func (p *partition) run(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err != nil && (eventlog.Gone(ctx, p.projector.cfg.Pool, p.id) || ctx.Err() != nil):
+		case err != nil && eventlog.Gone(ctx, p.projector.cfg.Pool, p.id):
 			retry.Reset(backoff)
 		case err != nil:
 			p.projector.metrics.failed.Inc()

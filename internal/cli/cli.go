@@ -118,7 +118,7 @@ func run(ctx context.Context, args []string, streams Streams) (code int) {
 	}
 	hint := interruptionHint(kctx.Selected())
 	ended := func() {}
-	if hint != "" {
+	if isTold(kctx.Selected()) {
 		ended = tellOfInterruption(ctx, streams.Err)
 	}
 	err = kctx.Run()

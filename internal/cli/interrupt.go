@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,6 +18,15 @@ func interruptionHint(command *kong.Node) string {
 		return c.AfterInterruption()
 	}
 	return ""
+}
+
+// isTold reports whether the user of a command is told what it waits for when it was
+// interrupted: a database may hang. Commands that log say themselves that they stop.
+func isTold(command *kong.Node) bool {
+	has := func(flag string) bool {
+		return slices.ContainsFunc(command.Flags, func(f *kong.Flag) bool { return f.Name == flag })
+	}
+	return has("database-url") && !has("log-format")
 }
 
 // interruptedText is what a command that was interrupted says if it does not end soon.

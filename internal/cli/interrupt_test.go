@@ -50,29 +50,42 @@ func TestInterruptedCommands(t *testing.T) {
 // A command that is interrupted while its database hangs says what it waits for.
 func TestInterruptedWhileADatabaseHangs(t *testing.T) {
 	server := pgtest.NewServer(t)
-	defer server.Resume() // before its databases are dropped
-	url := server.NewDB(t, schematest.Migrated(3))
-	tx := lockUsers(t, poolOf(t, url))
-	ctx, interrupt := context.WithCancel(t.Context())
-	defer interrupt()
-	said, done, code := newOutput(), make(chan struct{}), 0
-	go func() {
-		defer close(done)
-		code = run(ctx, []string{"partition", "split", "2", "-q", "--database-url=" + url}, Streams{In: strings.NewReader(""), Out: io.Discard, Err: said})
-	}()
-	awaitLockWait(t, tx, done)
-	server.Pause()
-	interrupt()
-	said.after(interruptedText, done)
-	server.Resume()
-	<-done
-	if got := said.String(); code != exitFailed || !strings.HasPrefix(got, interruptedText+"\nbadged: interrupted\nNothing is lost: ") {
-		t.Errorf("it exits with %d and prints %q", code, got)
+	for _, tc := range []struct{ command, waitsFor, says string }{
+		{"partition split 2 -q", "badged.users", "badged: interrupted\nNothing is lost: "},
+		{"log", "badged.events_p00", ""},
+	} {
+		t.Run(tc.command, func(t *testing.T) {
+			defer server.Resume() // before its databases are dropped
+			url := server.NewDB(t, schematest.Migrated(3))
+			tx := lock(t, poolOf(t, url), tc.waitsFor)
+			ctx, interrupt := context.WithCancel(t.Context())
+			defer interrupt()
+			said, done, code := newOutput(), make(chan struct{}), 0
+			go func() {
+				defer close(done)
+				code = run(ctx, append(strings.Fields(tc.command), "--database-url="+url), Streams{In: strings.NewReader(""), Out: io.Discard, Err: said})
+			}()
+			awaitLockWait(t, tx, done)
+			server.Pause()
+			interrupt()
+			said.after(interruptedText, done)
+			server.Resume()
+			<-done
+			if got := said.String(); code != exitFailed || !strings.HasPrefix(got, interruptedText+"\n"+tc.says) {
+				t.Errorf("it exits with %d and prints %q", code, got)
+			}
+		})
 	}
 }
 
 // lockUsers locks the badges of a database until the test ends.
 func lockUsers(t *testing.T, pool *pgxpool.Pool) pgx.Tx {
+	t.Helper()
+	return lock(t, pool, "badged.users")
+}
+
+// lock locks a table of a database until the test ends.
+func lock(t *testing.T, pool *pgxpool.Pool, table string) pgx.Tx {
 	t.Helper()
 	tx, err := pool.Begin(t.Context())
 	if err != nil {
@@ -83,7 +96,7 @@ func lockUsers(t *testing.T, pool *pgxpool.Pool) pgx.Tx {
 			t.Error(err)
 		}
 	})
-	if _, err := tx.Exec(t.Context(), `LOCK TABLE badged.users`); err != nil {
+	if _, err := tx.Exec(t.Context(), `LOCK TABLE `+table); err != nil {
 		t.Fatal(err)
 	}
 	return tx

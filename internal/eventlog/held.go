@@ -22,10 +22,10 @@ func Held(ctx context.Context, q Querier) ([]int, error) {
 	return held, nil
 }
 
-// Gone reports whether a database does not hold a partition any more: it was split, or has
-// moved to another shard, and its owner is about to give it up. It is false if that cannot
-// be read.
+// Gone reports whether a partition is given up: the database does not hold it any more, since
+// it was split or has moved to another shard, or ctx, which lasts as long as the partition is
+// owned, is done by now. It is false if what is held cannot be read.
 func Gone(ctx context.Context, q Querier, partition int) bool {
 	held, err := Held(ctx, q)
-	return err == nil && !slices.Contains(held, partition)
+	return ctx.Err() != nil || err == nil && !slices.Contains(held, partition)
 }
