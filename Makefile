@@ -12,11 +12,12 @@ once = $(eval $1 := $2)$($1)
 # first: they mostly wait, and the others run meanwhile.
 PKGS      ?= ./tests ./projector ./internal/app ./...
 TESTFLAGS ?=
-# Of these, the suites on the built program, and the others. make test leaves out BUCKET,
-# whose tests need a server that takes minutes to build, unless it is named.
+# Of these, the suites on the built program, and the others. make test leaves out SERVERS,
+# whose tests need a server that takes minutes to build, or make servers again and again,
+# unless they are named.
 PROGRAM   := $(filter ./tests ./...,$(PKGS))
-BUCKET     = $(if $(filter ./...,$(PKGS)),$(if $(filter long,$(LEAVE)),|internal/bucket))
-PACKAGE    = $(call once,PACKAGE,$(shell go list $(PKGS) | grep -vE '/badged/(tests$(BUCKET))$$'))
+SERVERS    = $(if $(filter ./...,$(PKGS)),$(if $(filter long,$(LEAVE)),|internal/(bucket|embedpg|devtest/pgtest)))
+PACKAGE    = $(call once,PACKAGE,$(shell go list $(PKGS) | grep -vE '/badged/(tests$(SERVERS))$$'))
 # RACE=1 tests packages with the race detector, as make nightly does.
 RACE      ?=
 # The suites on the built program that make races runs.
@@ -24,7 +25,7 @@ RACES     ?= .
 # Those that take long by their nature: they kill, move or split what works under load,
 # dump and archive whole databases, build another release, or start a browser again and
 # again.
-LONG      := ^(TestUpgrade|TestDatabaseIsRestored|TestArchive.*|TestPlanOfMoves|TestPartitionsMoveWhileServing|TestPartitionsSplit.*|TestServerIsKilledAndAMoveUndone|TestMoveToAFullDisk|TestEraseUserUnderLoad|TestOwnershipChurn|TestIngest.*OverKills|TestRelay.*OverKills|TestTailOverKills|TestPhonesEndRightAcrossKills|TestKilledWhileMergingKeys|TestLoadAcrossAKill)$$ ^TestConformance$$/Chromium
+LONG      := ^(TestUpgrade|TestDatabaseIsRestored|TestArchive.*|TestPlanOfMoves|TestPartitionsMoveWhileServing|TestPartitionsSplit.*|TestServerIsKilledAndAMoveUndone|TestMoveToAFullDisk|TestEraseUserUnderLoad|TestOwnershipChurn|TestIngest.*OverKills|TestRelay.*OverKills|TestTailOverKills|TestPhonesEndRightAcrossKills|TestKilledWhileMergingKeys|TestLoadAcrossAKill|TestAdminBrowserWithoutAShard)$$ ^TestConformance$$/Chromium
 # Of packages, those that kill, interrupt, restore or load what archives, erases, moves,
 # rebuilds or splits at many moments.
 DEEP      := ^(TestKilled.*|Test.*KilledAnywhere|TestPutBackDuringAMove|TestPutBackToAnEarlierAttempt|TestMoveUnderLoad|TestSplitUnderLoad|TestRivalMovers|TestRoomsOfAPartitionThatMoves|TestEraseDeletesNoLostEvents|TestEraseArchivedHistories|TestSplitArchivedPartitions|TestArchiveAfterASplitDeletesNoLostEvents|TestRepairKeepsTheOrder|TestRepairLogTwice|TestRepairLogOfACopyOfACopy|TestArchiveBetweenTwoRepairs)$$
@@ -178,7 +179,7 @@ test-bench: needs ## run the tests of the benchmarks with the race detector
 
 .PHONY: test-brokers
 test-brokers: needs ## run the tests of ingesting from embedded brokers (KILLS=3)
-	go -C tests/brokers test -count=1 -timeout $(TIMEOUT) . -kills=$(KILLS)
+	go -C tests/brokers test $(QUICK) -count=1 -timeout $(TIMEOUT) . -kills=$(KILLS)
 
 .PHONY: test-failover
 test-failover: ## take the primary of a Patroni cluster away under load (FAILOVERS=20), with synchronous and asynchronous replication
