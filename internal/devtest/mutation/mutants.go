@@ -254,6 +254,7 @@ var mutants = []mutant{
 	{"only the current generation is probed", []edit{{windowFile, "return max(1, generation-ProbedGenerations+1)", "return generation"}}, keys},
 	{"one more generation is probed", []edit{{windowFile, "return max(1, generation-ProbedGenerations+1)", "return max(1, generation-ProbedGenerations)"}}, keys},
 	{"a filter lies", []edit{{windowFile, ".filter.Contains(prefix))", ".filter.Contains(prefix+1))"}}, merged},
+	{"an erasure and a merger wait for each other", []edit{{mergeFile, "	updates.Queue(statements.Of(m.Window.partition, \"drop expired blocks\"), oldest)\n	updates.Queue(statements.Get(\"give up runs\"), m.Window.partition, oldest)\n", "	updates.Queue(statements.Get(\"give up runs\"), m.Window.partition, oldest)\n	updates.Queue(statements.Of(m.Window.partition, \"drop expired blocks\"), oldest)\n"}}, check{"./projector/internal/keys", "^TestEraseWhileRunsExpire$", false}},
 	{"a damaged filter is trusted", []edit{{"projector/internal/keys/filter.go", "crc32.Checksum(b[5:], checksums):", "crc32.Checksum(b[5:], checksums) && len(b) == 6:"}}, merged},
 	{"blocks are lost at a takeover", []edit{{windowFile, "			to[e] = struct{}{}\n", "			_, _ = to, e\n"}}, repeats},
 	{"a window is loaded whose runs were merged meanwhile", []edit{{checkFile, "found < len(c.runs)", "found < 0"}}, merged},

@@ -1,6 +1,7 @@
 package keys
 
 import (
+	"context"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -66,4 +67,33 @@ func TestEraseDuringAMerge(t *testing.T) {
 	}
 	o.load(t, 1)
 	o.mustFold(t, 1, true, events...)
+}
+
+// An erasure that has the blocks waits for no merger that waits for them.
+func TestEraseWhileRunsExpire(t *testing.T) {
+	d := newDatabase(t)
+	o := d.newOwner(1 << 20)
+	o.load(t, 1)
+	e := random(1, 3)[0]
+	stepped := make(chan error, 1)
+	if err := pgx.BeginFunc(t.Context(), d.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(t.Context(), `LOCK TABLE badged.dedup_blocks_p00 IN EXCLUSIVE MODE`); err != nil {
+			return err
+		}
+		go func() {
+			_, err := o.merger.Step(context.WithoutCancel(t.Context()))
+			stepped <- err
+		}()
+		for d.line(t, `SELECT count(*)::text FROM pg_locks WHERE NOT granted AND relation = 'badged.dedup_blocks_p00'::regclass`) == "0" {
+			if len(stepped) > 0 {
+				t.Fatal("the merger does not wait")
+			}
+		}
+		return Erase(t.Context(), tx, 0, []Entry{EntryOf(e.key, e.users[0])})
+	}); err != nil {
+		t.Error(err)
+	}
+	if err := <-stepped; err != nil {
+		t.Error(err)
+	}
 }

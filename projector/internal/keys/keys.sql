@@ -84,8 +84,8 @@ DELETE FROM badged.dedup_filters WHERE partition_id = $1 AND run = $2
 DELETE FROM badged.dedup_runs WHERE partition_id = $1 AND run = $2 AND state = 'dropped'
 
 -- name: keep merges away
--- The first waits for a merge of blocks, and the second for a step of any merge of runs:
--- both write badged.dedup_runs first.
+-- The first waits for a merge of blocks, and the second for a step of any merge of runs.
+-- Who writes both tables begins with the blocks, too.
 LOCK TABLE badged.dedup_blocks_pNN IN EXCLUSIVE MODE; LOCK TABLE badged.dedup_runs IN EXCLUSIVE MODE
 
 -- name: give up merges

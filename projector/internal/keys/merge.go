@@ -171,8 +171,8 @@ func numbersOf(runs []*run) (numbers string) {
 // be deleted. The current merge must be nil.
 func (m *Merger) look(ctx context.Context, oldest int) error {
 	var updates pgx.Batch
-	updates.Queue(statements.Get("give up runs"), m.Window.partition, oldest)
 	updates.Queue(statements.Of(m.Window.partition, "drop expired blocks"), oldest)
+	updates.Queue(statements.Get("give up runs"), m.Window.partition, oldest)
 	updates.Queue(statements.Get("list dropped runs"), m.Window.partition).Query(func(rows pgx.Rows) (err error) {
 		m.dropped, err = pgx.CollectRows(rows, pgx.RowTo[int64])
 		return err
