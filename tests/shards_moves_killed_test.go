@@ -60,7 +60,7 @@ func TestServersCompleteAMoveKilledInItsSwitch(t *testing.T) {
 	stop()
 	c.check()
 	total(t, c.p, user, publish(t, c.p, delivered("after", 1, fmt.Sprintf("%q", user))))
-	const says = "completed the move of a partition that was interrupted between the commits of the two shards"
+	const says = "completed the move of a partition between the commits of the two shards"
 	for range polls(t, "a server to say that it has completed the move") {
 		if strings.Contains(servers[0].out.String()+servers[1].out.String(), says) {
 			break

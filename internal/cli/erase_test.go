@@ -40,7 +40,7 @@ func TestPrintErasure(t *testing.T) {
 		},
 	} {
 		var out strings.Builder
-		if err := printErasure(&out, r); err != nil || out.String() != want {
+		if err := printErasure(&out, r, true); err != nil || out.String() != want {
 			t.Errorf("it prints %s, %v\nwant %s", &out, err, want)
 		}
 	}

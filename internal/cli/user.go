@@ -155,17 +155,20 @@ func (c *userEraseCmd) Run(ctx context.Context, streams Streams) error {
 	if err != nil && !cluster.Sharded() {
 		return err
 	}
+	if err != nil {
+		err = fmt.Errorf("%w; not everything was erased: run it again", err)
+	}
 	if c.JSON {
 		return errors.Join(err, terminal.PrintJSON(streams.Out, done))
 	}
-	return errors.Join(err, printErasure(streams.Out, done))
+	return errors.Join(err, printErasure(streams.Out, done, err == nil))
 }
 
-// printErasure prints what was erased.
-func printErasure(w io.Writer, r erasure.Erased) error {
-	if r == (erasure.Erased{Partition: r.Partition, Counts: erasure.Counts{Kept: r.Kept}, Archived: erasure.Counts{Kept: r.Archived.Kept}, Waiting: erasure.Counts{Kept: r.Waiting.Kept}}) {
+// printErasure prints what was erased. whole is whether that is everything.
+func printErasure(w io.Writer, r erasure.Erased, whole bool) error {
+	if nothing := r == (erasure.Erased{Partition: r.Partition, Counts: erasure.Counts{Kept: r.Kept}, Archived: erasure.Counts{Kept: r.Archived.Kept}, Waiting: erasure.Counts{Kept: r.Waiting.Kept}}); nothing && whole {
 		fmt.Fprintln(w, "badged held nothing of this user")
-	} else {
+	} else if !nothing {
 		fmt.Fprintf(w, "erased %s, %s and %s; of the log, %s as a whole and the user from %s of others; of the audit trail, the id in %s\n",
 			terminal.Counted(r.Conversations, "conversation"), terminal.Counted(r.Devices, "device"), terminal.Counted(r.DeadLetters, "dead letter"),
 			terminal.Counted(r.Erased, "event"), progress.Count(r.Changed), terminal.Counted(r.Actions, "record"))

@@ -47,7 +47,7 @@ func (c *Cluster) completeMove(ctx context.Context, all []moving.Shard, partitio
 		c.cfg.Logger.WarnContext(ctx, "cannot complete the move of a partition, which takes no events meanwhile; trying again", "partition", partition, "error", err)
 	case err == nil && is:
 		delete(told, partition)
-		c.cfg.Logger.WarnContext(ctx, "completed the move of a partition that was interrupted between the commits of the two shards; run badged partition move again to delete the old rows",
+		c.cfg.Logger.InfoContext(ctx, "completed the move of a partition between the commits of the two shards; if its command was interrupted, run badged partition move again to delete the old rows",
 			"partition", partition, "from", done.From, "to", done.To)
 		_ = c.Reload(ctx) // Run reads the maps soon, too
 	}
