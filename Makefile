@@ -10,7 +10,7 @@ once = $(eval $1 := $2)$($1)
 
 # The packages to test, and more flags for go test. The slowest packages come
 # first: they mostly wait, and the others run meanwhile.
-PKGS      ?= ./tests ./projector ./internal/app ./...
+PKGS      ?= ./tests ./projector ./internal/app ./pubsub ./...
 TESTFLAGS ?=
 # Of these, the suites on the built program, and the others. make test leaves out SERVERS,
 # whose tests need a server that takes minutes to build, or make servers again and again,
