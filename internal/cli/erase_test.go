@@ -31,6 +31,10 @@ func TestUserErase(t *testing.T) {
 }
 
 func TestPrintErasure(t *testing.T) {
+	var none strings.Builder
+	if err := printErasure(&none, erasure.Erased{Partition: 3}, false); err != nil || none.String() != "" {
+		t.Errorf("of an erasure that was refused it prints %s, %v", &none, err)
+	}
 	for want, r := range map[string]erasure.Erased{
 		"erased 3 conversations, 1 device and 0 dead letters; of the log, 41 events as a whole and the user from 12 of others; of the audit trail, the id in 2 records\n": {
 			Partition: 3, Conversations: 3, Devices: 1, Actions: 2, Counts: erasure.Counts{Erased: 41, Changed: 12},

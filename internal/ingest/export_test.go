@@ -1,6 +1,10 @@
 package ingest
 
-import "github.com/badged/badged/events"
+import (
+	"time"
+
+	"github.com/badged/badged/events"
+)
 
 // Decode is decode.
 func Decode(m *Message, id string) (events.Event, string, error) {
@@ -15,3 +19,6 @@ func AttributeOf(header string) (string, bool) { return attribute(header) }
 func SourceOf(name string, b Broker) Source {
 	return Source{Name: name, Streams: []string{"chat"}, Shown: name + "://test", open: func() (Broker, error) { return b, nil }}
 }
+
+// SetSwitchTime sets for how long a refusal is no failure.
+func (cfg *Config) SetSwitchTime(d time.Duration) { cfg.switchTime = d }

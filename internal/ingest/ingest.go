@@ -40,6 +40,9 @@ type Config struct {
 
 	// appender appends to Shards.
 	appender *shards.Appender
+	// switchTime is for how long a refusal is no failure, since a partition may be moving
+	// or be split. Default 10s, ample for a switch on a busy machine.
+	switchTime time.Duration
 }
 
 // Ingester reads the partitions of brokers. Several processes share them: each partition
@@ -68,6 +71,9 @@ func New(cfg Config) (*Ingester, error) {
 	}
 	if cfg.OwnershipInterval <= 0 {
 		cfg.OwnershipInterval = time.Second
+	}
+	if cfg.switchTime <= 0 {
+		cfg.switchTime = 10 * time.Second
 	}
 	if cfg.DiscoveryInterval <= 0 {
 		cfg.DiscoveryInterval = 30 * time.Second

@@ -28,8 +28,8 @@ WHERE (broker, stream, partition, incarnation) = ($1, $2, $3, $4) AND partition_
 -- name: move places
 -- Those of the partitions $5 to $6, in a stream that went back $7 times. It fails if one is
 -- not where $8 and $9 say, its resets and position, which are null if it has none: another
--- process has read on. The database refuses those that it does not hold: nothing was read of
--- their places.
+-- process has read on. It refuses partitions that the database does not hold, whose places
+-- were not read.
 WITH moved AS (
     INSERT INTO badged.ingest_places AS p (broker, stream, partition, incarnation, partition_id, position, resets)
     SELECT $1, $2, $3, $4, id, $6, $7 FROM unnest($5::smallint[]) AS id

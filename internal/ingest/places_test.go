@@ -356,3 +356,27 @@ func TestAPartitionThatNoShardHolds(t *testing.T) {
 		t.Errorf("the partition has %d events, want 2", got)
 	}
 }
+
+// A shard that goes on to refuse a partition, as one that moves is refused for a moment, is a
+// failure.
+func TestARefusalThatLasts(t *testing.T) {
+	t.Parallel()
+	s := newSharded(t)
+	partition := s.Shards()[0].Held()[0]
+	b := &fakeBroker{messages: []string{eventTo(0, partition)}}
+	s.ingestAll(t, b)
+	s.exec(t, 0, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'refused' USING ERRCODE = 'BD100'; END $$`)
+	s.exec(t, 0, `CREATE TRIGGER refuse BEFORE UPDATE ON badged.ingest_positions FOR EACH ROW EXECUTE FUNCTION refuse()`)
+	b.messages = append(b.messages, eventTo(1, partition))
+	home := s.Shards()[0]
+	r := run(t, &projectortest.Database{Pool: home.Pool, Log: home.Log}, []ingest.Source{ingest.SourceOf("fake", b)}, func(cfg *ingest.Config) {
+		cfg.Shards = s.Cluster
+		cfg.SetSwitchTime(time.Millisecond)
+	})
+	await(t, "an error", func() bool { return strings.Contains(r.logs.String(), "level=ERROR") })
+	if said := r.logs.String(); strings.Index(said, "has moved or was split; reading again") > strings.Index(said, "level=ERROR") || !strings.Contains(said, events.ErrNotHeld.Error()) {
+		t.Error("it does not tell of a move first, and then of what is refused")
+	}
+	s.exec(t, 0, `DROP TRIGGER refuse ON badged.ingest_positions`)
+	s.awaitRead(t, 2)
+}

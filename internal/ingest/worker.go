@@ -11,9 +11,6 @@ import (
 	"github.com/badged/badged/internal/eventlog"
 )
 
-// switchTime is ample for a move or split to switch a partition, also on a busy machine.
-const switchTime = 10 * time.Second
-
 // read reads a partition and stores what is in it until ctx is done.
 func (s *source) read(ctx context.Context, p Partition) {
 	w := worker{source: s, partition: p, key: backlogKey{s.Name, p}}
@@ -29,10 +26,11 @@ func (s *source) read(ctx context.Context, p Partition) {
 		switch {
 		case errors.Is(err, errTaken): // for a moment, while processes share anew
 			s.cfg.Logger.WarnContext(ctx, "another process has read on, or partitions of the log have moved; reading again from the stored position", "broker", s.Name, "partition", p.String())
-		case errors.Is(err, eventlog.ErrNotHeld) && refused.IsZero(): // no failure unless it lasts
-			refused = time.Now()
-			s.cfg.Logger.InfoContext(ctx, "a partition of the log has moved or was split; reading again", "broker", s.Name, "partition", p.String())
-		case errors.Is(err, eventlog.ErrNotHeld) && time.Since(refused) < switchTime:
+		case errors.Is(err, eventlog.ErrNotHeld) && (refused.IsZero() || time.Since(refused) < s.cfg.switchTime): // no failure unless it lasts
+			if refused.IsZero() {
+				refused = time.Now()
+				s.cfg.Logger.InfoContext(ctx, "a partition of the log has moved or was split; reading again", "broker", s.Name, "partition", p.String())
+			}
 		default:
 			s.report(ctx, p.String(), err)
 		}

@@ -49,7 +49,8 @@ var moveMutants = []mutant{
 	{"a batch that spans a switch is in neither shard", []edit{{appendingFile, "last(call.here.expecting(ctx), ", "last(ctx, "}}, ingestSpans},
 	{"dead letters of a partition that moves wait on both shards", []edit{{"projector/projector.go", " WHERE partition_id IS NULL OR partition_id IN (SELECT partition_id FROM badged.partitions)`", "`"}}, check{"./internal/app", "^TestMetricsPage$", false}},
 	{"ingesting from a broker takes a missing partition for one that another process reads", []edit{{"internal/ingest/ingest.sql", ") THEN 'BD100' ELSE", ") THEN 'BD005' ELSE"}}, missing},
-	{"ingesting fails when a partition has just moved", []edit{{"internal/ingest/worker.go", "errors.Is(err, eventlog.ErrNotHeld) && refused.IsZero()", "errors.Is(err, eventlog.ErrNotHeld) && !refused.IsZero()"}}, ingestSpans},
+	{"ingesting fails when a partition has just moved", []edit{{"internal/ingest/worker.go", "(refused.IsZero() || time.Since(refused) < s.cfg.switchTime)", "refused != refused"}}, ingestSpans},
+	{"ingesting never fails for a partition that is missing", []edit{{"internal/ingest/worker.go", "(refused.IsZero() || time.Since(refused) < s.cfg.switchTime)", "true"}}, check{"./internal/ingest", "^TestARefusalThatLasts$", false}},
 	{"folding fails when a partition has just moved", []edit{{"projector/partition.go", "case err != nil && eventlog.Gone(ctx, p.projector.cfg.Pool, p.id):", "case err != nil && ctx.Err() != nil && eventlog.Gone(ctx, p.projector.cfg.Pool, p.id):"}}, check{"./projector", "^TestPartitionThatHasJustMovedIsNoFailure$", false}},
 	{"what fails while a partition is given up is a failure", []edit{{"internal/eventlog/held.go", "return ctx.Err() != nil || err", "return err"}}, check{"./internal/eventlog", "^TestGoneOnceItIsGivenUp$", false}},
 	{"a reader disturbs the beginning of a move", []edit{

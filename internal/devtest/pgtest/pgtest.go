@@ -245,7 +245,7 @@ func Settings() map[string]string {
 		"shared_buffers":  "64MB",
 		"max_wal_size":    "256MB",
 		"max_connections": "500", // a stack may have several databases
-		// It would start a worker for each of a hundred databases, again and again.
+		// Autovacuum would start a worker for each of a hundred databases, again and again.
 		"autovacuum_naptime": "1h",
 		// Off by default; needed to test that a prepared transaction delays the log.
 		"max_prepared_transactions": "4",

@@ -85,7 +85,7 @@ DELETE FROM badged.dedup_runs WHERE partition_id = $1 AND run = $2 AND state = '
 
 -- name: keep merges away
 -- The first waits for a merge of blocks, and the second for a step of any merge of runs.
--- Who writes both tables begins with the blocks, too.
+-- Every transaction that writes both tables begins with the blocks.
 LOCK TABLE badged.dedup_blocks_pNN IN EXCLUSIVE MODE; LOCK TABLE badged.dedup_runs IN EXCLUSIVE MODE
 
 -- name: give up merges
