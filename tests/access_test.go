@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/accesstest"
 )
 
@@ -115,7 +116,7 @@ func (r describedRoute) statusOf(t *testing.T, p *process, secret, from, content
 }
 
 // Every route that a server describes admits the keys and tokens that accesstest names and
-// no other, with each type of content.
+// no other, with each type of content and of event.
 func TestEveryRouteWithEverySecret(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "keys.yaml")
 	if err := os.WriteFile(file, []byte(accesstest.File(accesstest.Keys()...)), 0o600); err != nil {
@@ -181,6 +182,21 @@ func TestEveryRouteWithEverySecret(t *testing.T) {
 	for _, r := range routes {
 		for _, key := range append(accesstest.Keys(), accesstest.Unlimited(publisherKey, adminKey)...) {
 			try(r, "the key "+key.Name, key.Name, known[r.name].Admits(key))
+		}
+	}
+	publish := known["POST /v1/events"]
+	for _, typ := range events.Types() {
+		if typ.Reserved {
+			continue
+		}
+		body, err := json.Marshal(typ.Example)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := describedRoute{name: string(typ.Type), method: http.MethodPost, path: "/v1/events", bodies: map[string]string{events.ContentType: string(body)}}
+		publish.Rights = accesstest.ToPublish(typ.Type)
+		for _, key := range append(accesstest.Keys(), accesstest.Unlimited(publisherKey, adminKey)...) {
+			try(r, "the key "+key.Name, key.Name, publish.Admits(key))
 		}
 	}
 	if err := p.stop(); err != nil {

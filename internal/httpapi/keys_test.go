@@ -1,6 +1,8 @@
 package httpapi_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/accesstest"
 	"github.com/badged/badged/internal/httpapi"
 	"github.com/badged/badged/internal/keyring"
@@ -92,6 +95,35 @@ func TestEveryRouteWithEveryKey(t *testing.T) {
 	}
 }
 
+// Every key may publish exactly the types of events that accesstest names for it.
+func TestEveryEventWithEveryKey(t *testing.T) {
+	for _, typ := range events.Types() {
+		if typ.Reserved {
+			continue
+		}
+		body, err := json.Marshal(typ.Example)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range append(accesstest.Keys(), accesstest.Unlimited(publisherKey, adminKey)...) {
+			r := newRequest(t, http.MethodPost, "/v1/events", bytes.NewReader(body))
+			r.Header.Set("Content-Type", events.ContentType)
+			r.Header.Set("Authorization", "Bearer "+key.Name)
+			got := send(t, fullAPI(t, &appender{}, keysOf(t, nil, accesstest.Keys()...)), r)
+			want := http.StatusForbidden
+			switch route := (accesstest.Route{Kinds: []keyring.Kind{keyring.Publisher, keyring.Admin}, Rights: accesstest.ToPublish(typ.Type)}); {
+			case key.Expired:
+				want = http.StatusUnauthorized
+			case route.Admits(key):
+				want = http.StatusAccepted
+			}
+			if got.status != want {
+				t.Errorf("%s with %s: %d %s, want %d", typ.Type, key.Name, got.status, got.body, want)
+			}
+		}
+	}
+}
+
 // scoped is an event of a source and type for users, in JSON.
 func scoped(source, typ, users string) string {
 	more := `"conversation_id":"c","seq":1`
@@ -132,9 +164,9 @@ event 0 data.user_ids[0]: "acme" is not a user of the key crm, which has acme-*,
 event 0 data.user_ids[2]: "bobby" is not a user of the key crm, which has acme-*, bob`},
 		{[]string{scoped("crm", "room.recalled", "")}, denied + `
 event 0 type: "room.recalled" is not a type of the key crm, which has message.*, room.posted, room.joined
-event 0 type: "room.recalled" reaches every member of a room, and the key crm is for the users acme-*, bob`},
+event 0 type: "room.recalled" concerns all members of a room, and the key crm, which is for the users acme-*, bob, has no rooms`},
 		{[]string{scoped("crm", "room.posted", "")}, denied + `
-event 0 type: "room.posted" reaches every member of a room, and the key crm is for the users acme-*, bob`},
+event 0 type: "room.posted" concerns all members of a room, and the key crm, which is for the users acme-*, bob, has no rooms`},
 	} {
 		before := len(f.calls)
 		if got := publish(test.events...); got != test.want {
@@ -161,9 +193,9 @@ badged_keys_events_total{key="crm",kind="publisher"} 2
 badged_keys_events_total{key="ops",kind="admin"} 0
 # HELP badged_keys_refused_total Requests refused because of what their key may not do, by key and reason.
 # TYPE badged_keys_refused_total counter
+badged_keys_refused_total{key="crm",kind="publisher",reason="room"} 1
 badged_keys_refused_total{key="crm",kind="publisher",reason="source"} 3
 badged_keys_refused_total{key="crm",kind="publisher",reason="type"} 1
-badged_keys_refused_total{key="crm",kind="publisher",reason="user"} 1
 # HELP badged_keys_requests_total Requests with a key that was valid, by key.
 # TYPE badged_keys_requests_total counter
 badged_keys_requests_total{key="chat",kind="publisher"} 0
@@ -172,6 +204,43 @@ badged_keys_requests_total{key="ops",kind="admin"} 0
 `
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "badged_keys_events_total", "badged_keys_refused_total", "badged_keys_requests_total"); err != nil {
 		t.Error(err)
+	}
+}
+
+// Rooms are a scope beside users: an event of a room is checked for both.
+func TestRoomsOfAKey(t *testing.T) {
+	f := &appender{}
+	api := fullAPI(t, f, keysOf(t, nil, accesstest.Key{
+		Name: "eu", Kind: keyring.Publisher, Fields: ", users: [eu-*], rooms: [eu/*, lobby]",
+	}))
+	const denied = "403 the key eu may not publish some of these events; nothing was stored\n"
+	for _, test := range []struct{ typ, room, users, want string }{
+		{"room.joined", "eu/town", `["eu-ada"]`, ""},
+		{"room.left", "lobby", `["eu-ada"]`, ""},
+		{"room.posted", "eu/town", "", ""},
+		{"room.joined", "eu/town", `["us-bob"]`, `event 0 data.user_ids[0]: "us-bob" is not a user of the key eu, which has eu-*`},
+		{"room.posted", "lobby2", "", `event 0 data.conversation_id: "lobby2" is not a room of the key eu, which has eu/*, lobby`},
+		{"room.recalled", "EU/town", "", `event 0 data.conversation_id: "EU/town" is not a room of the key eu, which has eu/*, lobby`},
+		{"message.delivered", "us/direct", `["eu-ada"]`, ""}, // no room: the key's users alone have it
+	} {
+		data := map[string]any{"conversation_id": test.room}
+		if test.users != "" {
+			data["user_ids"] = json.RawMessage(test.users)
+		}
+		if test.typ != "room.joined" && test.typ != "room.left" {
+			data["seq"] = 1
+		}
+		body, err := json.Marshal(map[string]any{"specversion": "1.0", "id": "1", "source": "chat", "type": test.typ, "data": data})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := newRequest(t, http.MethodPost, "/v1/events", bytes.NewReader(body))
+		r.Header.Set("Content-Type", plain)
+		r.Header.Set("Authorization", "Bearer eu")
+		got := send(t, api, r)
+		if test.want == "" && got.status != http.StatusAccepted || test.want != "" && got.story(t) != denied+test.want {
+			t.Errorf("%s: %d %s, want %s", body, got.status, got.body, test.want)
+		}
 	}
 }
 

@@ -138,7 +138,7 @@ func (p *fileParser) key(i int, n *yaml.Node) *Key {
 	if name := valueOf(n, "name"); name != nil && namePattern.MatchString(name.Value) {
 		p.entry = fmt.Sprintf("key %s: ", name.Value)
 	}
-	f := p.fields(n, "name", "kind", "secret", "expires", "sources", "types", "users", "read", "disconnect", "rate", "quota")
+	f := p.fields(n, "name", "kind", "secret", "expires", "sources", "types", "users", "rooms", "read", "disconnect", "rate", "quota")
 	k.Name = p.text(n, f["name"], "name", func(text string) string {
 		if !namePattern.MatchString(text) {
 			return "name must be letters, digits, dots, dashes and underscores, at most 63, and begin with a letter or digit"
@@ -170,6 +170,7 @@ func (p *fileParser) key(i int, n *yaml.Node) *Key {
 	k.sources = p.patterns(f["sources"], "sources", nil)
 	k.types = p.patterns(f["types"], "types", checkType)
 	k.users = p.patterns(f["users"], "users", nil)
+	k.rooms = p.patterns(f["rooms"], "rooms", nil)
 	k.reads = k.Kind != Publisher
 	if read := f["read"]; read != nil && read.Decode(&k.reads) != nil {
 		p.mistake(read, "read must be yes or no")
@@ -192,8 +193,8 @@ func (p *fileParser) key(i int, n *yaml.Node) *Key {
 // limit that is not there.
 func (p *fileParser) suit(kind Kind, f map[string]*yaml.Node) {
 	without := map[Kind][]string{
-		Reader: {"sources", "types", "read", "disconnect", "rate", "quota"},
-		Admin:  {"sources", "types", "users", "read", "disconnect", "rate", "quota"},
+		Reader: {"sources", "types", "rooms", "read", "disconnect", "rate", "quota"},
+		Admin:  {"sources", "types", "users", "rooms", "read", "disconnect", "rate", "quota"},
 	}
 	for _, name := range without[kind] {
 		switch n := f[name]; {

@@ -34,6 +34,7 @@ const (
 	WrongSource     Reason = "source"
 	WrongType       Reason = "type"
 	WrongUser       Reason = "user"
+	WrongRoom       Reason = "room"
 	NoReading       Reason = "read"
 	NoDisconnecting Reason = "disconnect"
 	OverRate        Reason = "rate"
@@ -51,6 +52,9 @@ type Key struct {
 	// sources, types and users limit what the key may publish; users also limits
 	// what it may read. Nil is no limit.
 	sources, types, users patterns
+	// rooms limits the rooms for which the key may publish. Nil is none if users is a
+	// limit, since members see what others publish there, and else no limit.
+	rooms patterns
 	// reads is set if the key may read badges.
 	reads bool
 	// disconnects is set if the key may disconnect users and revoke their tokens.
@@ -159,7 +163,7 @@ const maxFields = 20
 // given, with the field that it is about. It returns nil if the key may publish
 // all.
 func (k *Key) CheckEvents(evs []events.Event, most int) []events.IndexedError {
-	if k.sources == nil && k.types == nil && k.users == nil {
+	if k.sources == nil && k.types == nil && k.users == nil && k.rooms == nil {
 		return nil
 	}
 	var refused []events.IndexedError
@@ -198,11 +202,16 @@ func (k *Key) checkEvent(e *events.Event) (fields []events.FieldError, first Rea
 	if !k.types.match(string(e.Type)) {
 		refuse(WrongType, "type", "%q is not a type of the key %s, which has %s", e.Type, k.Name, k.types)
 	}
+	if room := e.Data.ConversationID; e.ReachesRoom() {
+		switch {
+		case !k.rooms.match(room):
+			refuse(WrongRoom, "data.conversation_id", "%q is not a room of the key %s, which has %s", room, k.Name, k.rooms)
+		case k.rooms == nil && k.users != nil:
+			refuse(WrongRoom, "type", "%q concerns all members of a room, and the key %s, which is for the users %s, has no rooms", e.Type, k.Name, k.users)
+		}
+	}
 	if k.users == nil {
 		return fields, first
-	}
-	if len(e.Data.UserIDs) == 0 {
-		refuse(WrongUser, "type", "%q reaches every member of a room, and the key %s is for the users %s", e.Type, k.Name, k.users)
 	}
 	for i, id := range e.Data.UserIDs {
 		if len(fields) == maxFields {

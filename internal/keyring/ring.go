@@ -330,6 +330,6 @@ func compare(before, after []*Key) (added, changed, removed []string) {
 // equals reports whether two keys are configured the same.
 func (k *Key) equals(other *Key) bool {
 	return k.Name == other.Name && k.Kind == other.Kind && k.digest == other.digest && k.expires.Equal(other.expires) &&
-		slices.Equal(k.sources, other.sources) && slices.Equal(k.types, other.types) && slices.Equal(k.users, other.users) &&
+		slices.Equal(k.sources, other.sources) && slices.Equal(k.types, other.types) && slices.Equal(k.users, other.users) && slices.Equal(k.rooms, other.rooms) &&
 		k.reads == other.reads && k.disconnects == other.disconnects && k.rate == other.rate && k.quota == other.quota
 }

@@ -155,7 +155,7 @@ func TestMistakesOfFiles(t *testing.T) {
 				":5: key 2: name must be letters, digits, dots, dashes and underscores, at most 63, and begin with a letter or digit|:5: key 2: kind must be text|" +
 				":5: key 2: secret must be sha256: and 64 hexadecimal digits, and never the secret itself; `badged keys hash` reads a secret and prints that",
 		},
-		{"an unknown field", "keys:\n- {name: chat" + rest + ",\n   sorces: [a]}", ":3: key chat: field 4 is not known: want name, kind, secret, expires, sources, types, users, read, disconnect, rate, quota"},
+		{"an unknown field", "keys:\n- {name: chat" + rest + ",\n   sorces: [a]}", ":3: key chat: field 4 is not known: want name, kind, secret, expires, sources, types, users, rooms, read, disconnect, rate, quota"},
 		{"a field twice", "keys:\n- {name: chat" + rest + ", read: yes,\n   read: no}", ":3: key chat: read is given twice"},
 		{"a date for a time", "keys:\n- {name: chat" + rest + ", expires: 2027-01-31}", ":2: key chat: expires must be a time such as 2027-01-31T23:59:59Z"},
 		{

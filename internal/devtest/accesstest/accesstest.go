@@ -8,16 +8,18 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/keyring"
 )
 
 // Right is what a key may do, in bits. The examples of routes are of the user ada, who
-// gets events of the source chat.
+// gets events of the source chat, and those of events also of the room town-hall.
 type Right int
 
 // The rights.
 const (
-	Publish    Right = 1 << iota // the examples of events
+	Publish    Right = 1 << iota // the examples of events that no room shares
+	InRooms                      // those that change a room, or reach its members
 	Read                         // the badge of ada
 	ReadBen                      // that of ben
 	Disconnect                   // ada
@@ -111,25 +113,43 @@ type Key struct {
 	Expired bool
 }
 
-// everything is what keys of admins, and publishers without limits, may do.
-const everything = Publish | Read | ReadBen | Disconnect
+// ToPublish returns the right that publishing an event of a type takes. Types that are
+// not listed here concern rooms until they are.
+func ToPublish(t events.Type) Right {
+	switch t {
+	case events.MessageDelivered, events.MessageRecalled, events.ConversationRead, events.ConversationMarkedUnread,
+		events.ConversationLevelSet, events.ConversationLeft, events.UserReadAll:
+		return Publish
+	}
+	return InRooms
+}
+
+const (
+	publishes = Publish | InRooms
+	// everything is what keys of admins, and publishers without limits, may do.
+	everything = publishes | Read | ReadBen | Disconnect
+)
 
 // Keys returns keys of every kind and scope.
 func Keys() []Key {
 	const ended = ", expires: 2020-01-31T00:00:00Z"
 	return []Key{
-		{Name: "publisher", Kind: keyring.Publisher, Rights: Publish},
-		{Name: "reading", Kind: keyring.Publisher, Fields: ", read: yes", Rights: Publish | Read | ReadBen},
-		{Name: "disconnecting", Kind: keyring.Publisher, Fields: ", disconnect: yes", Rights: Publish | Disconnect},
+		{Name: "publisher", Kind: keyring.Publisher, Rights: publishes},
+		{Name: "reading", Kind: keyring.Publisher, Fields: ", read: yes", Rights: publishes | Read | ReadBen},
+		{Name: "disconnecting", Kind: keyring.Publisher, Fields: ", disconnect: yes", Rights: publishes | Disconnect},
 		{Name: "disconnecting-others", Kind: keyring.Publisher, Fields: ", disconnect: yes, users: [b*]"},
-		{Name: "own-source", Kind: keyring.Publisher, Fields: ", sources: [chat]", Rights: Publish},
+		{Name: "own-source", Kind: keyring.Publisher, Fields: ", sources: [chat]", Rights: publishes},
 		{Name: "other-source", Kind: keyring.Publisher, Fields: ", sources: [crm, crm/*], read: yes, disconnect: yes", Rights: Read | ReadBen | Disconnect},
-		{Name: "own-type", Kind: keyring.Publisher, Fields: ", types: [message.*, conversation.*]", Rights: Publish},
-		{Name: "other-type", Kind: keyring.Publisher, Fields: ", types: [conversation.read, room.*], read: yes", Rights: Read | ReadBen},
-		{Name: "own-users", Kind: keyring.Publisher, Fields: ", users: [ad*, ben, chloe], read: yes, disconnect: yes", Rights: everything},
+		{Name: "own-type", Kind: keyring.Publisher, Fields: ", types: [message.*, conversation.*, user.*]", Rights: Publish},
+		{Name: "other-type", Kind: keyring.Publisher, Fields: ", types: [room.*], read: yes", Rights: InRooms | Read | ReadBen},
+		{Name: "own-users", Kind: keyring.Publisher, Fields: ", users: [ad*, ben, chloe], read: yes, disconnect: yes", Rights: everything &^ InRooms},
+		{Name: "own-users-and-room", Kind: keyring.Publisher, Fields: ", users: [ad*, ben, chloe], rooms: town-*, read: yes, disconnect: yes", Rights: everything},
+		{Name: "own-room", Kind: keyring.Publisher, Fields: ", rooms: [town-hall]", Rights: publishes},
+		{Name: "other-rooms", Kind: keyring.Publisher, Fields: ", rooms: [town, hall*]", Rights: Publish},
+		{Name: "own-users-in-other-rooms", Kind: keyring.Publisher, Fields: ", users: [ada, ben, chloe], rooms: [Town-Hall]", Rights: Publish},
 		{Name: "other-users", Kind: keyring.Publisher, Fields: ", users: [ad-*, be], read: yes, disconnect: yes"},
-		{Name: "slow", Kind: keyring.Publisher, Fields: ", rate: 0.1", Rights: Publish},
-		{Name: "small", Kind: keyring.Publisher, Fields: ", quota: 2", Rights: Publish},
+		{Name: "slow", Kind: keyring.Publisher, Fields: ", rate: 0.1", Rights: publishes},
+		{Name: "small", Kind: keyring.Publisher, Fields: ", quota: 2", Rights: publishes},
 		{Name: "reader", Kind: keyring.Reader, Rights: Read | ReadBen},
 		{Name: "reader-of-own", Kind: keyring.Reader, Fields: ", users: [a*, ben]", Rights: Read | ReadBen},
 		{Name: "reader-of-ada", Kind: keyring.Reader, Fields: ", users: [ada]", Rights: Read},

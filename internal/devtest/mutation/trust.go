@@ -16,7 +16,7 @@ const (
 
 // The checks of what operators trust: keys, revocations, erasure and the audit trail.
 var (
-	everyKey     = check{"./internal/httpapi", "^(TestEveryRouteWithEveryKey|TestEventsBeyondTheScopeOfTheKey|TestPublishingMoreThanTheKeyMay)$", false}
+	everyKey     = check{"./internal/httpapi", "^(TestEveryRouteWithEveryKey|TestEveryEventWithEveryKey|TestRoomsOfAKey|TestEventsBeyondTheScopeOfTheKey|TestPublishingMoreThanTheKeyMay)$", false}
 	everySecret  = check{"./tests", "^TestEveryRouteWithEverySecret$", false}
 	watched      = check{"./internal/keyring", "^(TestWatching|TestExpiry|TestMistakesOfFiles)$", false}
 	shared       = check{"./internal/keyring", "^(TestQuotaOf|TestQuotaThat|TestChangedQuota|TestUnknownQuota|TestRateAndQuota)", false}
@@ -46,7 +46,8 @@ var trustMutants = []mutant{
 	{"a key publishes any type", []edit{{keyFile, "if !k.types.match(string(e.Type)) {", "if false {"}}, everyKey},
 	{"a key publishes for any user", []edit{{keyFile, "		if !k.users.match(id) {\n			refuse(", "		if false {\n			refuse("}}, everyKey},
 	{"a user of a key is the beginning of others", []edit{{keyFile, "isPrefix && strings.HasPrefix(text, prefix)", "strings.HasPrefix(text, prefix) || isPrefix && false"}}, everyKey},
-	{"a key for some users posts to rooms", []edit{{keyFile, "if len(e.Data.UserIDs) == 0 {", "if false {"}}, everyKey},
+	{"a key for some users posts to rooms", []edit{{keyFile, "case k.rooms == nil && k.users != nil:", "case false:"}}, everyKey},
+	{"a key posts to any room", []edit{{keyFile, "case !k.rooms.match(room):", "case false:"}}, everyKey},
 	{"only the first event must be in the scope of the key", []edit{{keyFile, "		if len(fields) == 0 {\n			continue", "		if len(fields) == 0 || i > 0 {\n			continue"}}, everyKey},
 	{"every publisher reads", []edit{{keyFile, "	if !k.reads {", "	if false {"}}, everyKey},
 	{"a key reads the badge of any user", []edit{{keyFile, "		if !k.users.match(id) {\n			return", "		if false {\n			return"}}, everyKey},
