@@ -1,6 +1,7 @@
 package projector
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -162,6 +163,57 @@ func TestForgedExpiryIsADeadLetter(t *testing.T) {
 	if n := d.badge(t, ann).Total; n != 0 {
 		t.Errorf("the total is %d after badged has expired it", n)
 	}
+}
+
+// A projector whose position was set back passes dead letters again: it puts none aside
+// twice, also those that were retried or discarded, and folds none that it could by now.
+func TestDeadLettersBehindAPositionThatWasSetBack(t *testing.T) {
+	d := newDatabase(t)
+	ann, bob := foldtest.User(0, 0), foldtest.User(0, 1)
+	readable, err := foldtest.Deliver("c", 1, ann).MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.append(t, foldtest.Event("join", events.RoomJoined, "room", nil, bob))
+	d.fold(t)
+	for _, bad := range []string{`{"kept":1}`, `{"discarded":1}`, `{"retried":1}`, `{"readable":1}`} {
+		d.insertPayload(t, bad)
+	}
+	d.append(t, foldtest.Deliver("room", 1, ann, bob), foldtest.Deliver("d", 1, ann))
+	d.fold(t)
+	letters := deadletters.New(d.pool, d.log)
+	all, err := letters.List(t.Context(), 0, 10)
+	if err != nil || len(all) != 5 {
+		t.Fatalf("%d dead letters, error %v; want 5", len(all), err)
+	}
+	if _, err := letters.Discard(t.Context(), all[1].ID); err != nil {
+		t.Fatal(err)
+	}
+	d.exec(t, `UPDATE badged.dead_letters SET payload = $1 WHERE id = $2`, readable, all[2].ID)
+	if _, err := letters.Retry(t.Context(), all[2].ID); err != nil {
+		t.Fatal(err)
+	}
+	d.exec(t, `UPDATE badged.events_p00 SET payload = $1 WHERE payload = '{"readable":1}'`, bytes.Replace(readable, []byte(`"c"`), []byte(`"hidden"`), 1))
+	d.fold(t)
+	before, counted := d.lines(t, `SELECT id || reason FROM badged.dead_letters ORDER BY id`), count(d.projector.metrics.deadLetters)
+	for i := range 2 {
+		d.append(t, foldtest.Deliver("d", int64(2+i), ann)) // whose batch is fenced
+		d.exec(t, `UPDATE badged.events_p00_offsets SET last_processed_transaction_id = '0', offset_acked = 0 WHERE consumer_group = 'projector'`)
+		d.fold(t)
+		if lag := d.lags(t)[0]; lag.Folded != lag.Head {
+			t.Fatalf("the partition stands at %v of %v", lag.Folded, lag.Head)
+		}
+	}
+	if diff := cmp.Diff(before, d.lines(t, `SELECT id || reason FROM badged.dead_letters ORDER BY id`)); diff != "" {
+		t.Errorf("dead letters (-before +after):\n%s", diff)
+	}
+	if n := count(d.projector.metrics.deadLetters); n != counted {
+		t.Errorf("%d dead letters are counted, want %d", n, counted)
+	}
+	if n := d.badge(t, ann).Total; n != 5 {
+		t.Errorf("the total is %d, want 5", n)
+	}
+	replaytest.Verify(t, d.pool, d.log, ann, bob)
 }
 
 // theDeadLetter returns the only dead letter.

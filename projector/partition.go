@@ -60,7 +60,8 @@ type partition struct {
 	caughtUp chan struct{}
 	cursor   logread.Cursor
 	state    store.PartitionState
-	known    bool // whether cursor and state are current
+	letters  store.Letters // those behind the cursor, if it was set back
+	known    bool          // whether cursor, state and letters are current
 	// fenced is set if the last batch was.
 	fenced bool
 	// reached is the furthest position seen committed in this epoch.
@@ -219,7 +220,7 @@ func (p *partition) step(ctx context.Context) (more, waits bool, err error) {
 	}
 
 	start := time.Now()
-	b := store.NewBatch(&page, p.id, len(p.projector.partitions))
+	b := store.NewBatch(&page, &p.letters, p.id, len(p.projector.partitions))
 	p.prepare(b)
 	// Finish a batch once it has begun: a committed batch must be published.
 	batchCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTimeout)
@@ -235,7 +236,7 @@ func (p *partition) step(ctx context.Context) (more, waits bool, err error) {
 	took := time.Since(start)
 	p.committed(b, r, start)
 	p.projector.deadLog.add(ctx, p.id, slices.Concat(b.Dead, b.Refused), time.Now())
-	p.adapt(len(b.Items)+len(b.Dead), took)
+	p.adapt(b.Events, took)
 	p.caught(!page.More && !page.Waits)
 	return page.More, page.Waits, nil
 }
@@ -312,6 +313,10 @@ func (p *partition) learn(ctx context.Context, conn *pgxpool.Conn) error {
 		p.cache.Clear()
 		p.keys.Forget()
 	}
+	var err error
+	if p.letters, err = store.LoadLetters(ctx, conn, p.id, p.cursor.Position); err != nil {
+		return err
+	}
 	if !p.keys.Loaded() {
 		if err := p.keys.Load(ctx, conn.Conn(), p.state.Generation); err != nil {
 			return err
@@ -343,7 +348,7 @@ func (p *partition) account(b *store.Batch, r store.Result, took time.Duration) 
 	m.folded.Add(float64(r.Folded))
 	m.duplicates.Add(float64(r.Duplicates))
 	m.deadLetters.Add(float64(len(b.Dead) + len(b.Refused)))
-	m.batchEvents.Observe(float64(len(b.Items) + len(b.Dead)))
+	m.batchEvents.Observe(float64(b.Events))
 	m.batchSeconds.Observe(took.Seconds())
 	m.delaySeconds.Observe(max(0, p.projector.clock.now().Sub(b.Oldest)).Seconds())
 }

@@ -73,6 +73,36 @@ func TestDeadLetters(t *testing.T) {
 	}
 }
 
+// A server whose position was set back past dead letters goes on: each stays one dead
+// letter, and one that was discarded stays discarded.
+func TestDeadLettersAreBuriedOnce(t *testing.T) {
+	t.Parallel()
+	database := newDatabase(t)
+	p := serve(t, database)
+	home := events.PartitionOf("ann", partitions)
+	writeLog(t, database, home, `"discarded"`)
+	writeLog(t, database, home, `"kept"`)
+	total(t, p, "ann", publish(t, p, delivered("c", 1, `"ann"`)))
+	must(t, "deadletters", "discard", "1", "--database-url="+holderOf(t, database, home)) // the first
+	before := must(t, "deadletters", "list", "--database-url="+database)
+	conn, err := pgx.Connect(t.Context(), holderOf(t, database, home))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), `UPDATE badged.`+events.Topic(home)+`_offsets SET last_processed_transaction_id = '0', offset_acked = 0 WHERE consumer_group = 'projector'`); err != nil {
+		t.Fatal(err)
+	}
+	if n := total(t, p, "ann", publish(t, p, delivered("c", 2, `"ann"`))); n != 2 {
+		t.Errorf("the total is %d, want 2", n)
+	}
+	if after := must(t, "deadletters", "list", "--database-url="+database); after != before || strings.Count(after, "\n") != 2 {
+		t.Errorf("dead letters before:\n%s\nafter:\n%s", before, after)
+	}
+	must(t, "rebuild", "--database-url="+database)
+	must(t, "verify", "--database-url="+database)
+}
+
 // `badged log` prints what is folded, also what is no event and no JSON.
 func TestLogCommand(t *testing.T) {
 	t.Parallel()

@@ -291,7 +291,7 @@ func (a *archiving) write(ctx context.Context, in *replay.Snapshot, r logRange, 
 	f, err := a.archive.Write(ctx, in.Partition, number, func(visit func(*archive.Record) error) error {
 		return a.records(ctx, in, r, func(record *archive.Record) error {
 			last = record.Place
-			if _, buried := in.Buried[last]; buried {
+			if in.Letters.Buried(last) {
 				dead = append(dead, last.String())
 			}
 			return visit(record)

@@ -23,5 +23,6 @@ WITH removed AS (
 ), settled AS (
     INSERT INTO badged.settled_letters (partition_id, transaction_id, "offset", index, user_ids)
     SELECT partition_id, transaction_id, "offset", index, user_ids FROM removed WHERE origin IS NULL
+    ON CONFLICT DO NOTHING -- other users of the event refused it, and were settled
 )
 SELECT {columns} FROM removed

@@ -173,7 +173,7 @@ func (in *Snapshot) UseArchive(ctx context.Context, a *archive.Archive) error {
 			if err != nil {
 				return fmt.Errorf("read the manifest of the archive: dead letter: %w", err)
 			}
-			in.Buried[place] = struct{}{}
+			in.Letters.Bury(place)
 		}
 	}
 	in.archive, in.files = a, files

@@ -87,11 +87,6 @@ LOCK TABLE badged.events_pNN, badged.users_pNN_baseline, badged.conversations_pN
 SET LOCAL enable_hashjoin = on; SET LOCAL plan_cache_mode = auto;
 SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL jit = off
 
--- name: read the places of dead letters
-SELECT transaction_id::text::bigint, "offset", index, user_ids FROM badged.dead_letters WHERE partition_id = $1
-UNION ALL
-SELECT transaction_id::text::bigint, "offset", index, user_ids FROM badged.settled_letters WHERE partition_id = $1
-
 -- name: find a room
 -- In the directory, which publishers write, or in the table: either may lack rows.
 SELECT EXISTS (SELECT FROM badged.room_partitions WHERE partition_id = $1) OR EXISTS (SELECT FROM badged.rooms_pNN)

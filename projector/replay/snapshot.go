@@ -5,7 +5,6 @@ package replay
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -25,13 +24,8 @@ type Snapshot struct {
 	Partition, Partitions int
 	// Cursor is up to where the tables are folded.
 	logread.Cursor
-	// Buried are the records that became dead letters, also those that were retried
-	// or discarded since. They are not in the tables, even if this release could
-	// decode them.
-	Buried map[events.Place]struct{}
-	// Refused are the records that became dead letters for some of their users, with
-	// these in order.
-	Refused map[events.Place][]string
+	// Letters are not in the tables.
+	Letters store.Letters
 	// Generations are the places where key generations begin.
 	Generations []store.Generation
 	Baseline    Baseline
@@ -76,19 +70,8 @@ func (in *Snapshot) Open(ctx context.Context, lock string) error {
 	if in.Cursor, err = logread.Load(ctx, in.Tx, in.Partition, lock); err != nil {
 		return err
 	}
-	rows, _ := in.Tx.Query(ctx, statements.Get("read the places of dead letters"), in.Partition)
-	var p events.Place
-	var users []string
-	in.Buried, in.Refused = map[events.Place]struct{}{}, map[events.Place][]string{}
-	if _, err = pgx.ForEachRow(rows, []any{&p.TransactionID, &p.Offset, &p.Index, &users}, func() error {
-		if users != nil {
-			in.Refused[p] = users
-		} else {
-			in.Buried[p] = struct{}{}
-		}
-		return nil
-	}); err != nil {
-		return fmt.Errorf("read the dead letters: %w", err)
+	if in.Letters, err = store.LoadLetters(ctx, in.Tx, in.Partition, events.Position{}); err != nil {
+		return err
 	}
 	if in.Generations, err = store.LoadGenerations(ctx, in.Tx, in.Partition); err != nil {
 		return err
@@ -115,20 +98,10 @@ func (in *Snapshot) ScanTables(ctx context.Context, on bool) error {
 	return nil
 }
 
-// errBuried is why a record that became a dead letter is not folded.
-var errBuried = errors.New("the event became a dead letter")
-
 // Item decodes a record as a batch does. The error is the reason why it is not
 // folded.
 func (in *Snapshot) Item(r *events.Record) (store.Item, error) {
-	it, err := store.NewItem(r, in.Partition, in.Partitions)
-	if _, buried := in.Buried[r.Place]; buried && err == nil {
-		return store.Item{}, errBuried
-	}
-	if users, ok := in.Refused[r.Place]; ok && err == nil {
-		it.Drop(users)
-	}
-	return it, err
+	return in.Letters.Item(r, in.Partition, in.Partitions)
 }
 
 // Length returns how many records a replay visits: of the archive, and of the

@@ -42,6 +42,8 @@ type Batch struct {
 	Begins     bool
 	Items      []Item
 	Dead       []DeadLetter
+	// Events counts the records, also those that are dead letters already.
+	Events int
 	// Refused are records of Items that are not folded for some of their users.
 	Refused []DeadLetter
 	// records are those of Items.
@@ -64,10 +66,11 @@ type DeadLetter struct {
 	Users []string
 }
 
-// NewBatch decodes the records of a page of a log of so many partitions.
-func NewBatch(page *logread.Page, partition, partitions int) *Batch {
+// NewBatch decodes the records of a page of a log of so many partitions. What is among
+// letters was read before the position was set back, and is not put aside again.
+func NewBatch(page *logread.Page, letters *Letters, partition, partitions int) *Batch {
 	b := &Batch{From: page.From, To: page.To, late: page.Late, readAt: page.ReadAt}
-	b.decode(page.Records, partition, partitions)
+	b.decode(page.Records, letters, partition, partitions)
 	return b
 }
 
@@ -75,7 +78,7 @@ func NewBatch(page *logread.Page, partition, partitions int) *Batch {
 // and folds them. It fails if one of them cannot be folded.
 func NewAppend(from logread.Cursor, rows *eventlog.Rows, at time.Time, partition, partitions int) (*Batch, error) {
 	b := &Batch{From: from, appended: rows, readAt: at}
-	b.decode(records(rows, at), partition, partitions)
+	b.decode(records(rows, at), &Letters{}, partition, partitions)
 	if len(b.Dead) > 0 {
 		return nil, fmt.Errorf("event %s cannot be folded: %s", b.Dead[0].Record.UUID, b.Dead[0].Reason)
 	}
@@ -92,15 +95,19 @@ func records(rows *eventlog.Rows, at time.Time) []events.Record {
 	return all
 }
 
-func (b *Batch) decode(records []events.Record, partition, partitions int) {
+func (b *Batch) decode(records []events.Record, letters *Letters, partition, partitions int) {
+	b.Events = len(records)
 	b.origin = eventlog.Ancestor(partition, partitions)
 	b.Items, b.Oldest = make([]Item, 0, len(records)), records[0].AppendedAt
 	for i := range records {
 		if at := records[i].AppendedAt; at.Before(b.Oldest) {
 			b.Oldest = at
 		}
-		it, err := NewItem(&records[i], partition, partitions)
-		if err != nil {
+		it, err := letters.Item(&records[i], partition, partitions)
+		switch {
+		case letters.Buried(records[i].Place):
+			continue
+		case err != nil:
 			b.Dead = append(b.Dead, DeadLetter{Record: records[i], Reason: err.Error()})
 			continue
 		}
@@ -304,13 +311,13 @@ func (b *Batch) OfRooms() bool { return b.missing.InRooms }
 func (b *Batch) QueueWrites(writes *pgx.Batch, t *Tables) int {
 	size := 0
 	if b.appended == nil {
-		writes.Queue(t.moveSQL, b.From.TransactionID, b.From.Offset, b.To.TransactionID, b.To.Offset, numbers(b.To.Pending), len(b.Items)+len(b.Dead), b.known.revision)
+		writes.Queue(t.moveSQL, b.From.TransactionID, b.From.Offset, b.To.TransactionID, b.To.Offset, numbers(b.To.Pending), b.Events, b.known.revision)
 	} else {
 		move := t.moveAppendedSoleSQL
 		if len(b.From.Pending) > 0 {
 			move = t.moveAppendedSQL
 		}
-		writes.Queue(move, uint64(b.From.TransactionID), b.From.Offset, len(b.Items)+len(b.Dead), b.known.revision).QueryRow(func(row pgx.Row) error { //nolint:gosec // ids are not negative
+		writes.Queue(move, uint64(b.From.TransactionID), b.From.Offset, b.Events, b.known.revision).QueryRow(func(row pgx.Row) error { //nolint:gosec // ids are not negative
 			return row.Scan(nil, &b.To.TransactionID, &b.To.Offset, &b.To.Pending)
 		})
 	}

@@ -67,7 +67,7 @@ func BenchmarkBatch(b *testing.B) {
 				records := recordsOf(b, bench.events(round))
 				round++
 				b.StartTimer()
-				batch := store.NewBatch(&logread.Page{Records: records}, 0, 1)
+				batch := store.NewBatch(&logread.Page{Records: records}, &store.Letters{}, 0, 1)
 				state, _ := store.StateOf(batch.Items, remembered, false)
 				for i := range batch.Items {
 					state.Fold(&batch.Items[i].Event)

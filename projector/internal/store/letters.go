@@ -1,0 +1,84 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+)
+
+// Letters are the places of dead letters, also of those that were retried or
+// discarded since: their events are not folded there, even if this release could
+// decode them. The zero value has none.
+type Letters struct {
+	buried map[events.Place]struct{}
+	// refused are the events that were folded for some of their users, with the
+	// others in order.
+	refused map[events.Place][]string
+}
+
+// LoadLetters reads the places of the dead letters of a partition behind a position.
+func LoadLetters(ctx context.Context, q events.Querier, partition int, after events.Position) (l Letters, err error) {
+	rows, _ := q.Query(ctx, statements.Get("read the places of dead letters"), partition, after.TransactionID, after.Offset)
+	var p events.Place
+	var users []string
+	_, err = pgx.ForEachRow(rows, []any{&p.TransactionID, &p.Offset, &p.Index, &users}, func() error {
+		if users == nil {
+			l.Bury(p)
+		} else {
+			l.refuse(p, users)
+		}
+		return nil
+	})
+	if err != nil {
+		return Letters{}, fmt.Errorf("read the dead letters of partition %d: %w", partition, err)
+	}
+	return l, nil
+}
+
+// Bury adds the place of an event that is folded for no user.
+func (l *Letters) Bury(p events.Place) {
+	if l.buried == nil {
+		l.buried = map[events.Place]struct{}{}
+	}
+	l.buried[p] = struct{}{}
+}
+
+// refuse adds the place of an event that is not folded for some users.
+func (l *Letters) refuse(p events.Place, users []string) {
+	if l.refused == nil {
+		l.refused = map[events.Place][]string{}
+	}
+	all := slices.Concat(l.refused[p], users)
+	slices.Sort(all)
+	l.refused[p] = slices.Compact(all)
+}
+
+// Buried reports whether the event at a place is folded for no user.
+func (l *Letters) Buried(p events.Place) bool {
+	_, is := l.buried[p]
+	return is
+}
+
+// ErrBuried is why an event that became a dead letter is not folded.
+var ErrBuried = errors.New("the event became a dead letter")
+
+// Item decodes a record as [NewItem] does, without the users that refused it. The
+// error is ErrBuried for a dead letter that could be decoded.
+func (l *Letters) Item(r *events.Record, partition, partitions int) (Item, error) {
+	it, err := NewItem(r, partition, partitions)
+	switch {
+	case err != nil:
+		return it, err
+	case l.Buried(r.Place):
+		return Item{}, ErrBuried
+	}
+	if users, ok := l.refused[r.Place]; ok {
+		it.Drop(users)
+	}
+	return it, nil
+}
