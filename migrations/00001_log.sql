@@ -40,6 +40,24 @@ END
 $$;
 -- +goose StatementEnd
 
+-- Creates a range of a partition's log, with the grants of the log: a role may then also
+-- read the range by its own name, as checks and archiving do. The bounds are those of
+-- CREATE TABLE … FOR VALUES.
+-- +goose StatementBegin
+CREATE FUNCTION badged.create_log_range(partition integer, number integer, starts text, ends text) RETURNS void
+    LANGUAGE plpgsql STRICT
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    log  text := badged.log_table(partition);
+    name text := badged.log_range_table(partition, number);
+BEGIN
+    EXECUTE format('CREATE TABLE badged.%I PARTITION OF badged.%I FOR VALUES FROM (%s) TO (%s)', name, log, starts, ends);
+    PERFORM badged.copy_grants(log, name);
+END
+$$;
+-- +goose StatementEnd
+
 -- Names the log, also in copies of the database: an archive belongs to it.
 CREATE TABLE badged.log_identity (
     singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton),
@@ -163,8 +181,7 @@ BEGIN
 
         -- The last range has no end, so an event always finds its table, even if
         -- nothing maintains the ranges.
-        EXECUTE format('CREATE TABLE badged.%I PARTITION OF badged.%I FOR VALUES FROM (MINVALUE) TO (MAXVALUE)',
-            badged.log_range_table(p, 1), log);
+        PERFORM badged.create_log_range(p, 1, 'MINVALUE', 'MAXVALUE');
         INSERT INTO badged.log_ranges (partition_id, number, starts, made_id)
         VALUES (p, 1, '0', pg_snapshot_xmax(pg_current_snapshot())::text::xid8);
 
@@ -284,8 +301,7 @@ BEGIN
     EXECUTE format('ALTER TABLE badged.%I ATTACH PARTITION badged.%I FOR VALUES FROM (%s) TO (%L)', log, name,
         CASE starts WHEN 0 THEN 'MINVALUE' ELSE quote_literal(starts) END, till);
     EXECUTE format('ALTER TABLE badged.%I DROP CONSTRAINT IF EXISTS bound', name);
-    EXECUTE format('CREATE TABLE badged.%I PARTITION OF badged.%I FOR VALUES FROM (%L) TO (MAXVALUE)',
-        badged.log_range_table(partition, last.number + 1), log, till);
+    PERFORM badged.create_log_range(partition, last.number + 1, quote_literal(till), 'MAXVALUE');
     UPDATE badged.log_ranges AS r SET ends = till::text::xid8, bound = NULL
     WHERE r.partition_id = partition AND r.number = last.number;
     INSERT INTO badged.log_ranges (partition_id, number, starts, made_id)

@@ -273,8 +273,7 @@ BEGIN
         EXECUTE format('DROP TABLE badged.%I', badged.log_range_table(partition, gone[i]));
     END LOOP;
     DELETE FROM badged.log_ranges AS r WHERE r.partition_id = partition AND number = ANY (gone);
-    EXECUTE format('CREATE TABLE badged.%I PARTITION OF badged.%I FOR VALUES FROM (MINVALUE) TO (%L)',
-        badged.log_range_table(partition, 0), log, start);
+    PERFORM badged.create_log_range(partition, 0, 'MINVALUE', quote_literal(start));
     INSERT INTO badged.log_ranges (partition_id, number, starts, ends, made_id) VALUES (partition, 0, '0', start, horizon);
     RETURN cardinality(gone);
 END

@@ -61,7 +61,7 @@ BEGIN
         END IF;
     END LOOP;
     IF NOT EXISTS (SELECT FROM badged.log_ranges AS r WHERE r.partition_id = partition) THEN
-        EXECUTE format('CREATE TABLE badged.%I PARTITION OF badged.%I FOR VALUES FROM (MINVALUE) TO (MAXVALUE)', badged.log_range_table(partition, 1), log);
+        PERFORM badged.create_log_range(partition, 1, 'MINVALUE', 'MAXVALUE');
         INSERT INTO badged.log_ranges (partition_id, number, starts, made_id)
         VALUES (partition, 1, '0', pg_snapshot_xmax(pg_current_snapshot())::text::xid8);
         EXECUTE format('CREATE TRIGGER not_held BEFORE INSERT ON badged.%I FOR EACH STATEMENT EXECUTE FUNCTION badged.refuse_not_held(%s)', log, partition);

@@ -157,6 +157,39 @@ func TestConfigCheckFindsMissingPrivileges(t *testing.T) {
 	expect(t, found, isRisk, "schema: migration 99999 of a newer release is applied")
 }
 
+// Maintenance creates ranges of the log long after roles got their rights.
+func TestConfigCheckAcceptsRangesOfTheLog(t *testing.T) {
+	db := pgtest.NewServer(t).NewDB(t, migrated())
+	conn, err := pgx.Connect(t.Context(), db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), `CREATE ROLE chat LOGIN`); err != nil {
+		t.Fatal(err)
+	}
+	if r := badged(t, "migrate", "grant", "server", "chat", "--database-url="+db); r.code != exitDone {
+		t.Fatalf("exit code %d, stderr %s", r.code, r.err)
+	}
+	for extended := 0; extended < 2; {
+		var more bool
+		err := conn.QueryRow(t.Context(), `SELECT badged.extend_log(0, '0', 1)`).Scan(&more)
+		if err == nil && !more {
+			extended++
+			_, err = conn.Exec(t.Context(), `SELECT pg_current_xact_id()`)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var ranges int
+	if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM badged.log_ranges WHERE partition_id = 0`).Scan(&ranges); err != nil || ranges < 2 {
+		t.Fatalf("%d ranges, %v", ranges, err)
+	}
+	found, _ := looked(t, withParameter(t, db, "user", "chat"))
+	expect(t, found, isOK, "privileges: the role has all that serving needs")
+}
+
 // withParameter sets one parameter of a connection string.
 func withParameter(t *testing.T, databaseURL, name, value string) string {
 	t.Helper()
