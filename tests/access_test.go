@@ -156,6 +156,7 @@ func TestEveryRouteWithEverySecret(t *testing.T) {
 		{"her revoked token", issued(t, "ada", now.Add(-time.Hour)), nil},
 		{"her expired token", expiredToken(t, "ada"), nil},
 		{"her token without iat, after a revocation", token(t, "ada"), nil},
+		{"her token with a misspelt restriction", issuedWith(t, "ada", now, map[string]any{"Badged_Categories": []string{"chat"}}), nil},
 		{"a forged token", forged, nil},
 		{"a secret that no key has", "frobnicate", nil},
 		{"nothing", "", nil},

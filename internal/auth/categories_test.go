@@ -56,9 +56,18 @@ func TestTokensOfCategories(t *testing.T) {
 	if id, err := tokens.Authenticate(t.Context(), twice); err == nil {
 		t.Errorf("a claim that is given twice is accepted as %q", id.Categories)
 	}
-	plain := sign(t, jwt.SigningMethodHS256, "h", claimsOf(map[string]any{"badged_Categories": 7}), []byte(secret))
-	if id, err := tokens.Authenticate(t.Context(), plain); err != nil || id.Categories != nil {
-		t.Errorf("another claim restricts to %q, error %v", id.Categories, err)
+	for _, claim := range []string{"Badged_Categories", "BADGED_CATEGORIES", "badged_category", "badged_", "badged_rooms", `badged_categorie\u017f`, "b\\u0061dged_Categories"} {
+		for _, claims := range []string{`"%s":["chat"]`, `"badged_categories":["chat"],"%s":["likes"]`, `"%s":["likes"],"badged_categories":["chat"]`} {
+			token := signText(t, `{"alg":"HS256","kid":"h"}`, fmt.Sprintf(`{"sub":"ada","exp":%d,`+claims+`}`, time.Now().Add(time.Hour).Unix(), claim))
+			const wrong = "is not known: of the claims that begin with badged_ there is badged_categories, spelt so"
+			if id, err := tokens.Authenticate(t.Context(), token); err == nil || !strings.HasPrefix(err.Error(), "bad token: claim \"") || !strings.HasSuffix(err.Error(), wrong) {
+				t.Errorf("%s: %+v, error %v", claims, id, err)
+			}
+		}
+	}
+	others := sign(t, jwt.SigningMethodHS256, "h", claimsOf(map[string]any{"badged": 7, "categories": 7, "example.com/badged_categories": 7, "Badge": 7}), []byte(secret))
+	if id, err := tokens.Authenticate(t.Context(), others); err != nil || id.Categories != nil {
+		t.Errorf("claims of others restrict to %q, error %v", id.Categories, err)
 	}
 }
 

@@ -69,7 +69,8 @@ func (c *claims) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// set sets one claim; unused claims are ignored.
+// set sets one claim. Unused claims are ignored, except those that are meant for badged
+// by their name: ignoring a misspelt restriction would lift it.
 func (c *claims) set(claim string, value jsontext.Value) (err error) {
 	switch claim {
 	case "sub":
@@ -90,11 +91,17 @@ func (c *claims) set(claim string, value jsontext.Value) (err error) {
 		}
 	case categoriesClaim:
 		c.categories, err = categoriesOf(claim, value)
+	default:
+		if n := len(ownPrefix); len(claim) >= n && strings.EqualFold(claim[:n], ownPrefix) {
+			err = &claimError{fmt.Sprintf("claim %.40q", claim), "is not known: of the claims that begin with " + ownPrefix + " there is " + categoriesClaim + ", spelt so"}
+		}
 	}
 	return err
 }
 
 const (
+	// ownPrefix begins the names of claims that only badged gives a meaning.
+	ownPrefix = "badged_"
 	// categoriesClaim restricts a token to categories.
 	categoriesClaim = "badged_categories"
 	// maxCategories is the most that a token may name.

@@ -120,6 +120,7 @@ var trustMutants = []mutant{
 	{"a server erases", []edit{{"projector/erasure/erase.go", "	if !owns {", "	if false {"}}, erasing},
 
 	{"a claim of categories is ignored", []edit{{"internal/auth/claims.go", "		c.categories, err = categoriesOf(claim, value)", "		_, err = categoriesOf(claim, value)"}}, inCategories},
+	{"a misspelt claim of categories restricts nothing", []edit{{"internal/auth/claims.go", "strings.EqualFold(claim[:n], ownPrefix)", "claim[:n] == ownPrefix"}}, inCategories},
 	{"a claim of no categories restricts nothing", []edit{{"internal/auth/claims.go", "len(given) == 0 || len(given) > maxCategories", "len(given) > maxCategories"}}, inCategories},
 	{"a client sees all categories", []edit{{"gateway/statesender.go", "if ss.view = nil; categories != nil {", "if ss.view = nil; false && categories != nil {"}}, categoryView},
 	{"a read with the categories of an old token stays", []edit{{"gateway/statesender.go", "if !slices.Equal(categories, s.who().Categories) {", "if false {"}}, categoryView},
