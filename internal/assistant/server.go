@@ -41,7 +41,7 @@ func New(cfg Config) *Server {
 		cfg: cfg,
 		mcp: mcp.NewServer(&mcp.Implementation{Name: "badged", Title: "badged", Version: version.String()}, &mcp.ServerOptions{Instructions: instructions}),
 	}
-	addReader(s, "explain_badge", "Explain the badge of a user", fmt.Sprintf("Explains the badge of a user from the log: each message that counts, the events that changed nothing and why, the total over time (history), and the fate of delivered messages (delivered, at most %d). agrees is false if the tables differ from the log.", replay.MaxDelivered), s.explainBadge)
+	addReader(s, "explain_badge", "Explain the badge of a user", fmt.Sprintf("Explains the badge of a user from the log: each message that counts, the events that changed nothing and why, the total over time (history), and the fate of delivered messages (delivered, at most %d). agrees is false if the tables differ from the log, and differences says where.", replay.MaxDelivered), s.explainBadge)
 	addReader(s, "verify_user", "Compare a user with the log", "Compares the tables of a user with the log, and lists the differences.", s.verifyUser)
 	addReader(s, "lag", "Read how far folding is behind", "Shows how many events and seconds each partition is behind, and which process folds it.", s.lag)
 	addReader(s, "dead_letters", "List dead letters", fmt.Sprintf("Lists events that could not be folded, by id, with the reason. Payloads, which may have texts of messages, are left out unless payloads is true. At most %d a page; continue after the last id.", maxPage), s.deadLetters)

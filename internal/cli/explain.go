@@ -67,12 +67,10 @@ func (c *userExplainCmd) Run(ctx context.Context, streams Streams) error {
 	} else {
 		err = printExplanation(streams.Out, e)
 	}
-	if err == nil && !e.Agrees {
-		t := e.Table
-		err = fmt.Errorf("the tables differ from the log: they have total %d, mentions %d, %s, version %d: run `badged verify --user %s`",
-			t.Total, t.Mentions, terminal.Counted(t.UnreadConversations, "unread conversation"), t.Version, c.User)
+	if err != nil {
+		return err
 	}
-	return err
+	return damaged(e.Differences, e.MoreDifferences)
 }
 
 // question returns the query that the flags describe.
@@ -145,6 +143,7 @@ func printExplanation(w io.Writer, e replay.Explanation) error {
 	p.history(e.History)
 	p.delivered(e.Delivered)
 	p.uncounted(e)
+	p.differences(e.Differences, e.MoreDifferences)
 	return p.err
 }
 
@@ -206,6 +205,35 @@ func (p *explanationPrinter) uncounted(e replay.Explanation) {
 		rows = append(rows, fmt.Sprintf("  %s\t%s\t%s", progress.Count(k.Events), k.Type, k.Why))
 	}
 	p.table(rows...)
+}
+
+// differences prints where the tables differ from the log.
+func (p *explanationPrinter) differences(differences []replay.Difference, more int64) {
+	if len(differences) == 0 {
+		return
+	}
+	p.line("\nThe tables, and so the apps, differ from the log:")
+	for _, d := range differences {
+		p.line("  %s", d)
+	}
+	if more > 0 {
+		p.line("  … and %s more", progress.Count(more))
+	}
+}
+
+// damaged returns the error that the rows of a user differ from the log and what to do,
+// or nil if there are no differences.
+func damaged(differences []replay.Difference, more int64) error {
+	if len(differences) == 0 {
+		return nil
+	}
+	whose := slices.IndexFunc(differences, func(d replay.Difference) bool { return d.UserID == "" })
+	heal := fmt.Sprintf("--partition %d", differences[0].Partition) // of a room, which a user's rows do not heal
+	if whose < 0 {
+		heal = "--user " + differences[0].UserID
+	}
+	return fmt.Errorf("the tables differ from the log in %s, such as %s: run `badged rebuild %s`",
+		terminal.Counted(int64(len(differences))+more, "place"), differences[0], heal)
 }
 
 // history prints the total over time.

@@ -23,6 +23,7 @@ import (
 	"github.com/badged/badged/projector/archive"
 	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/projector/erasure"
+	"github.com/badged/badged/projector/replay"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -41,7 +42,7 @@ type userShowCmd struct {
 	JSON            bool   `name:"json" help:"Print JSON." env:"-"`
 }
 
-// Run prints the badge of a user.
+// Run prints the badge of a user, and fails if the tables differ from the log.
 func (c *userShowCmd) Run(ctx context.Context, streams Streams) error {
 	if reason := events.CheckID(c.User); reason != "" {
 		return fmt.Errorf("user id %s", reason)
@@ -62,10 +63,22 @@ func (c *userShowCmd) Run(ctx context.Context, streams Streams) error {
 	if err != nil {
 		return err
 	}
+	partition := cluster.PartitionOf(c.User)
 	if c.JSON {
-		return terminal.PrintJSON(streams.Out, s)
+		err = terminal.PrintJSON(streams.Out, s)
+	} else {
+		err = printSnapshot(streams, s, partition, shard.Name)
 	}
-	return printSnapshot(streams, s, cluster.PartitionOf(c.User), shard.Name)
+	if err != nil {
+		return err
+	}
+	var differences []replay.Difference
+	if _, err := replay.NewVerifier(shard.Pool, shard.Log).Verify(ctx, partition, replay.VerifyOptions{
+		Users: []string{c.User}, Found: func(d replay.Difference) { differences = append(differences, d) },
+	}); err != nil {
+		return fmt.Errorf("compare what is shown with the log: %w", err)
+	}
+	return damaged(differences, 0)
 }
 
 // ofUser is the arguments of reads of a user in the audit trail.

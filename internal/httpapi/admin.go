@@ -37,7 +37,7 @@ func (a *API) adminRoutes() []describe.Route {
    {"total":1,"change":1,"conversation_id":"lunch","seq":2,"event_id":"m-2","source":"https://chat.example","type":"message.delivered","time":"2026-11-21T04:11:46Z","appended_at":"2026-11-21T04:11:46.232Z","folded_at":"2026-11-21T04:11:46.232Z","position":"752/3"}]},
  "delivered":{"more":1,"messages":[
    {"conversation_id":"lunch","seq":2,"mentioned":false,"fate":"unread","event_id":"m-2","source":"https://chat.example","type":"message.delivered","time":"2026-11-21T04:11:46Z","appended_at":"2026-11-21T04:11:46.232Z","folded_at":"2026-11-21T04:11:46.232Z","position":"752/3"}]},
- "table":{"user_id":"ada","epoch":"9a6c36fbe39f","version":3,"total":1,"mentions":0,"categories":{"chat":1},"unread_conversations":1,"category_conversations":{"chat":1}},"agrees":true}`
+ "table":{"user_id":"ada","epoch":"9a6c36fbe39f","version":3,"total":1,"mentions":0,"categories":{"chat":1},"unread_conversations":1,"category_conversations":{"chat":1}},"agrees":true,"differences":[],"more_differences":0}`
 	return []describe.Route{
 		a.forRecordedReads(a.getExplanation, describe.Route{
 			Method: http.MethodGet, Path: "/admin/v1/users/{user}/explain",

@@ -24,6 +24,8 @@ const (
 	maxCounted = 100
 	// maxUncounted is the most events in it that changed nothing.
 	maxUncounted = 100
+	// maxDifferences is the most differences between tables and log in it.
+	maxDifferences = 100
 )
 
 // Explainer explains from the log why the badge of a user is what it is. It is
@@ -86,7 +88,7 @@ type Question struct {
 // It searches the partition of the user: its cost grows with the log, its
 // memory with what is unread. Two run at a time; others wait.
 func (x *Explainer) Explain(ctx context.Context, userID string, q Question) (Explanation, error) {
-	e := Explanation{UserID: userID, Partition: x.log.PartitionOf(userID), Agrees: true}
+	e := Explanation{UserID: userID, Partition: x.log.PartitionOf(userID), Differences: []Difference{}, Agrees: true}
 	err := x.replay(ctx, userID, q.At, func(in *Snapshot) (*search, error) {
 		e.Position = fmt.Sprint(in.Position)
 		if in.archive == nil && in.Baseline.Events > 0 {
@@ -106,7 +108,7 @@ func (x *Explainer) Explain(ctx context.Context, userID string, q Question) (Exp
 			e.At = &at
 			return nil
 		}
-		return in.compareBadge(ctx, &e)
+		return in.compareTables(ctx, s, &e)
 	})
 	if err != nil {
 		return Explanation{}, fmt.Errorf("explain the badge of user %q: %w", userID, err)
@@ -176,21 +178,30 @@ func (in *Snapshot) countMembers(ctx context.Context, s *search, e *Explanation)
 	return nil
 }
 
-// compareBadge adds the badge in the tables to e.
-func (in *Snapshot) compareBadge(ctx context.Context, e *Explanation) error {
-	badge, err := badges.NewReader(in.Tx, events.NewLayout(in.Partitions, []int{in.Partition})).Badge(ctx, e.UserID)
+// compareTables adds the badge in the tables to e, and where the rows of the user and
+// of the user's rooms differ from the log. It empties s.
+func (in *Snapshot) compareTables(ctx context.Context, s *search, e *Explanation) error {
+	table, err := badges.NewReader(in.Tx, events.NewLayout(in.Partitions, []int{in.Partition})).Badge(ctx, e.UserID)
 	if err != nil {
 		return err
 	}
-	var v HealedVersions
-	err = in.Tx.QueryRow(ctx, statements.Get("read how far a healed user is ahead"), in.Partition, e.UserID).Scan(&v.ahead)
+	e.Table = &table
+	healed, err := in.HealedUsers(ctx)
 	if err != nil {
-		return fmt.Errorf("read whether the user was healed: %w", err)
+		return err
 	}
-	e.Version = v.user(e.Version)
-	e.Table = &badge
-	e.Agrees = badge.Version == e.Version && badge.Total == e.Total && badge.Mentions == e.Mentions &&
-		maps.Equal(badge.Categories, e.Categories) && badge.UnreadConversations == e.UnreadConversations &&
-		maps.Equal(badge.CategoryConversations, e.CategoryConversations)
-	return nil
+	e.Version = healed[e.UserID].user(e.Version)
+	c := Comparison{In: in, Healed: healed, Options: VerifyOptions{Users: []string{e.UserID}, Found: e.differs}}
+	return c.Compare(ctx, s.replay)
+}
+
+// differs adds a difference between the tables and the log.
+func (e *Explanation) differs(d Difference) {
+	e.Agrees = false
+	if len(e.Differences) == maxDifferences {
+		e.MoreDifferences++
+		return
+	}
+	d.Table, d.Log = cut(d.Table), cut(d.Log)
+	e.Differences = append(e.Differences, d)
 }

@@ -447,7 +447,8 @@ func TestExplainAStranger(t *testing.T) {
 	}
 }
 
-// What the tables say is told beside what the log says.
+// What the tables say is told beside what the log says, also where the user's own row is
+// right.
 func TestExplanationThatDisagrees(t *testing.T) {
 	d := projectortest.New(t)
 	ann := foldtest.User(0, 0)
@@ -461,6 +462,17 @@ func TestExplanationThatDisagrees(t *testing.T) {
 		d.Exec(t, `UPDATE badged.users SET `+change)
 		if e := explain(t, d, ann, Question{}); e.Agrees || e.Total != 1 || e.Version != 1 {
 			t.Errorf("with %s the explanation is %+v", change, e)
+		}
+	}
+	d.Exec(t, `UPDATE badged.users SET total = 1, mentions = 0, version = 1, categories = '{"chat": 1}'`)
+	d.Exec(t, `UPDATE badged.conversations SET unread = 9, unread_set = decode(repeat('00', 400), 'hex')`)
+	e := explain(t, d, ann, Question{Conversation: "other"})
+	if e.Agrees || len(e.Differences) != 2 || e.Differences[0].String() != `user "`+ann+`", conversation "c": unread is 9 in the table, 1 by the log` {
+		t.Errorf("with a damaged conversation the explanation is %+v", e)
+	}
+	for _, d := range e.Differences {
+		if len(d.Table) > 200 {
+			t.Errorf("a value of %d bytes is in the explanation", len(d.Table))
 		}
 	}
 }

@@ -46,8 +46,12 @@ type Explanation struct {
 	History   *History   `json:"history,omitempty" doc:"The total over time; absent unless asked for."`
 	Delivered *Delivered `json:"delivered,omitempty" doc:"The delivered messages and the fate of each; absent unless asked for."`
 
-	Table  *pubsub.Badge `json:"table,omitempty" doc:"The badge in the tables; absent for a past time."`
-	Agrees bool          `json:"agrees" doc:"Whether the tables agree with the log; always true for a past time."`
+	Table *pubsub.Badge `json:"table,omitempty" doc:"The badge in the tables; absent for a past time."`
+	// Agrees is whether every row of the user, and of the user's rooms, is as the log
+	// says. Differences are the places where they are not, at most maxDifferences.
+	Agrees          bool         `json:"agrees" doc:"Whether the rows of the user, of each conversation and of the user's rooms agree with the log; always true for a past time."`
+	Differences     []Difference `json:"differences" doc:"Where the tables differ from the log. Long values are cut."`
+	MoreDifferences int64        `json:"more_differences" minimum:"0" doc:"How many more there are."`
 }
 
 // LoggedEvent identifies an event in the log. If the event cannot be decoded,

@@ -30,9 +30,6 @@ WHERE NOT EXISTS (SELECT FROM badged.events_pNN AS e WHERE e.uuid = r.uuid AND e
 -- name: read the healed users
 SELECT user_id, version, ahead FROM badged.healed_users WHERE partition_id = $1
 
--- name: read how far a healed user is ahead
-SELECT coalesce(max(ahead), 0) FROM badged.healed_users WHERE partition_id = $1 AND user_id = $2
-
 -- name: record a healed user
 INSERT INTO badged.healed_users (partition_id, user_id, version, ahead)
 VALUES ($1, $2, $3, $4)

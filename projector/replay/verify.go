@@ -68,16 +68,12 @@ type Verified struct {
 
 // Difference is a place where the tables differ from the log.
 type Difference struct {
-	Partition int `json:"partition"`
-	// UserID is empty if the difference is in a room.
-	UserID string `json:"user_id"`
-	// ConversationID is empty if the difference is in the user's own row.
-	ConversationID string `json:"conversation_id,omitempty"`
-	// Field is a column, or "row" if a whole row is missing or superfluous.
-	Field string `json:"field"`
-	// Table and Log are the values as text; for a row, "present" or "absent".
-	Table string `json:"table"`
-	Log   string `json:"log"`
+	Partition      int    `json:"partition" minimum:"0" doc:"The partition of the rows."`
+	UserID         string `json:"user_id" doc:"The user; empty if the difference is in a room."`
+	ConversationID string `json:"conversation_id,omitempty" doc:"The conversation or room; absent if the difference is in the user's own row."`
+	Field          string `json:"field" doc:"The column, or row if a whole row is missing or superfluous."`
+	Table          string `json:"table" doc:"The value in the tables as text; for a row, present or absent."`
+	Log            string `json:"log" doc:"The value by the log."`
 }
 
 // String returns the difference for people. Long values are cut.
@@ -103,12 +99,17 @@ const (
 	absent   = "absent"
 )
 
-// shown cuts a value that is too long to read.
+// shown returns a value for people.
 func shown(value string) string {
-	const most = 120
 	if value == "" {
 		return "empty"
 	}
+	return cut(value)
+}
+
+// cut cuts a value that is too long to read.
+func cut(value string) string {
+	const most = 120
 	if len(value) <= most {
 		return value
 	}

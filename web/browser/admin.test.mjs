@@ -287,6 +287,8 @@ test("if tables and log differ, the number of the log stands out", async () => {
   assert((await size(log)) >= 2 * wrong, "the badge is not larger than what the tables have");
   assert((await size(alert.locator(".wrong-log").first())) >= 1.5 * wrong);
   await alert.getByText("+4").first().waitFor();
+  const damaged = alert.locator("li", { hasText: "unread is 3 by the log, the table has 7" });
+  await damaged.getByText("lunch").waitFor();
   await shoot(page, "differs");
 });
 

@@ -72,6 +72,7 @@ var trustMutants = []mutant{
 	{"events that were not stored use up the quota", []edit{{usageFile, "	u.published = max(0, u.published-int64(n))\n", ""}}, everyKey},
 	{"each process counts quotas on another shard", []edit{{"internal/app/app.go", "keyring.SharedQuotas{Pool: a.byName()[0].serving}", "keyring.SharedQuotas{Pool: a.databases[0].serving}"}}, overShards},
 
+	{"an explanation compares only the user's own row", []edit{{"projector/replay/explain.go", "return c.Compare(ctx, s.replay)", "return c.compareUsers(ctx, s.replay)"}}, check{"./projector/replay", "^TestExplanationThatDisagrees$", true}},
 	{"a token without iat is never revoked", []edit{{revokedFile, "ok && issuedAt.Before(before) {", "ok && !issuedAt.IsZero() && issuedAt.Before(before) {"}}, everySecret},
 	{"a token from the future outlives a revocation", []edit{{"internal/auth/tokens.go", "	if ahead {\n		issued = time.Time{}\n	}\n", ""}}, tokensAreOld},
 	{"an earlier revocation takes back a later one", []edit{{"internal/revocation/revocation.sql", "revoked_before = greatest(r.revoked_before, excluded.revoked_before)", "revoked_before = coalesce(excluded.revoked_before, r.revoked_before)"}}, revocations},

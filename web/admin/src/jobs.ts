@@ -1,10 +1,10 @@
 import { h } from "../../page/dom.js";
 import { AwayNotice, missingOf } from "./away.js";
 import { confirm } from "./dialog.js";
+import { difference } from "./differences.js";
 import { counted, duration, onShard, when } from "./format.js";
-import { idText } from "./ids.js";
 import { KeyedList } from "./list.js";
-import { hashOf, userPlace } from "./place.js";
+import { hashOf } from "./place.js";
 import type { Difference, Job, JobKind, JobTarget, Server } from "./server.js";
 import type { Page, View } from "./view.js";
 
@@ -291,23 +291,4 @@ function resultOf({ kind, result: r }: Job): string {
 function differencesOf({ result }: Job): readonly Difference[] {
   if (Array.isArray(result?.differences)) return result.differences;
   return result?.first ?? [];
-}
-
-/** A difference: the number by the log, the one in the table, and a link to the user. */
-function difference(d: Difference): HTMLElement {
-  const conversation = d.conversation_id;
-  return h(
-    "li",
-    { class: "difference" },
-    h(
-      "a",
-      { href: userPlace(d.user_id, conversation === undefined ? {} : { conversation }) },
-      idText(d.user_id),
-    ),
-    ...(conversation === undefined ? [] : [", conversation ", idText(conversation)]),
-    `: ${d.field} is `,
-    h("strong", {}, d.log || "empty"),
-    " by the log, ",
-    h("span", { class: "soft" }, `the table has ${d.table || "nothing"}`),
-  );
 }

@@ -254,6 +254,8 @@ export interface Explanation {
     readonly categories: Readonly<Record<string, number>>;
   };
   readonly agrees: boolean;
+  readonly differences: readonly Difference[];
+  readonly more_differences: number;
 }
 
 /** A device that gets pushes. */

@@ -1,5 +1,6 @@
 import { h, spoken } from "../../page/dom.js";
-import { count, when } from "./format.js";
+import { difference } from "./differences.js";
+import { count, counted, when } from "./format.js";
 import { idText } from "./ids.js";
 import type { Explanation } from "./server.js";
 import { signed } from "./steps.js";
@@ -40,7 +41,8 @@ export function summaryPanel(x: Explanation): HTMLElement {
   );
 }
 
-/** The numbers in the tables that differ from the log, with a button to heal them. */
+/** The numbers in the tables that differ from the log, the conversations and rooms where
+ * they do, and a button to heal them. */
 export function disagreementPanel(x: Explanation, heal: () => void): HTMLElement {
   const button = h("button", { class: "button is-main", type: "button" }, "Heal from the log");
   button.addEventListener("click", heal);
@@ -59,6 +61,8 @@ export function disagreementPanel(x: Explanation, heal: () => void): HTMLElement
       ]
     : [];
   const wrong = fields.filter(([, log, tables]) => log !== tables);
+  const parts = x.differences.filter((d) => d.conversation_id !== undefined);
+  const inRoom = parts.some((d) => d.user_id === "");
   return h(
     "div",
     { class: "notice is-bad disagreement", role: "alert" },
@@ -84,6 +88,13 @@ export function disagreementPanel(x: Explanation, heal: () => void): HTMLElement
           ),
         ),
       ),
+      parts.length > 0 ? h("ul", { class: "differences" }, ...parts.map(difference)) : "",
+      x.more_differences > 0
+        ? h("p", {}, `and ${counted(x.more_differences, "difference")} more`)
+        : "",
+      inRoom
+        ? h("p", {}, `Healing the user leaves rooms as they are: rebuild partition ${x.partition}.`)
+        : "",
     ),
     button,
   );

@@ -5112,6 +5112,26 @@ function spacesIn(id) {
   return ends ? "Ends with a space" : "";
 }
 
+// admin/src/differences.ts
+function difference(d) {
+  return h(
+    "li",
+    { class: "difference" },
+    ...placeOf2(d),
+    `: ${d.field} is `,
+    h("strong", {}, d.log || "empty"),
+    " by the log, ",
+    h("span", { class: "soft" }, `the table has ${d.table || "nothing"}`)
+  );
+}
+function placeOf2({ user_id: user, conversation_id: conversation2 }) {
+  const named = conversation2 === void 0 ? [] : [idText(conversation2)];
+  if (user === "") return ["room ", ...named];
+  const href = userPlace(user, conversation2 === void 0 ? {} : { conversation: conversation2 });
+  const link = h("a", { href }, idText(user));
+  return conversation2 === void 0 ? [link] : [link, ", conversation ", ...named];
+}
+
 // admin/src/jobs.ts
 var Jobs = class {
   name = "jobs";
@@ -5359,23 +5379,6 @@ function resultOf({ kind, result: r }) {
 function differencesOf({ result }) {
   if (Array.isArray(result?.differences)) return result.differences;
   return result?.first ?? [];
-}
-function difference(d) {
-  const conversation2 = d.conversation_id;
-  return h(
-    "li",
-    { class: "difference" },
-    h(
-      "a",
-      { href: userPlace(d.user_id, conversation2 === void 0 ? {} : { conversation: conversation2 }) },
-      idText(d.user_id)
-    ),
-    ...conversation2 === void 0 ? [] : [", conversation ", idText(conversation2)],
-    `: ${d.field} is `,
-    h("strong", {}, d.log || "empty"),
-    " by the log, ",
-    h("span", { class: "soft" }, `the table has ${d.table || "nothing"}`)
-  );
 }
 
 // admin/src/server.ts
@@ -6292,6 +6295,8 @@ function disagreementPanel(x, heal) {
     ])
   ] : [];
   const wrong = fields.filter(([, log, tables]) => log !== tables);
+  const parts = x.differences.filter((d) => d.conversation_id !== void 0);
+  const inRoom = parts.some((d) => d.user_id === "");
   return h(
     "div",
     { class: "notice is-bad disagreement", role: "alert" },
@@ -6316,7 +6321,10 @@ function disagreementPanel(x, heal) {
             h("span", { class: "wrong-by" }, `${signed(tables - log)}`)
           )
         )
-      )
+      ),
+      parts.length > 0 ? h("ul", { class: "differences" }, ...parts.map(difference)) : "",
+      x.more_differences > 0 ? h("p", {}, `and ${counted(x.more_differences, "difference")} more`) : "",
+      inRoom ? h("p", {}, `Healing the user leaves rooms as they are: rebuild partition ${x.partition}.`) : ""
     ),
     button
   );
