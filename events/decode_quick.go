@@ -50,6 +50,7 @@ func decodeQuick(b []byte) (e Event, ok bool) {
 	}
 	var p problems
 	e.validate(&p, present)
+	e.Data.AllCategories = e.Type == UserReadAll && e.Data.Category == ""
 	return e, len(p) == 0
 }
 

@@ -148,7 +148,7 @@ func TestDecode(t *testing.T) {
 		{
 			"user.read_all",
 			envelope(events.UserReadAll, `"user_ids":["ann"]`),
-			of(events.UserReadAll, events.Data{UserIDs: ann}),
+			of(events.UserReadAll, events.Data{UserIDs: ann, AllCategories: true}),
 		},
 		{
 			"user.read_all of a category",

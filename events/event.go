@@ -112,12 +112,16 @@ type Data struct {
 	FromSeq          int64    `json:"from_seq" minimum:"1" doc:"The first message of a room that counts again."`
 	MentionedUserIDs []string `json:"mentioned_user_ids" maxItems:"10000" minLength:"1" maxLength:"128" among:"user_ids" doc:"The users that the message mentions. In message.delivered they must be among user_ids. In room.posted those who are not members are ignored."`
 	MentionsAll      bool     `json:"mentions_all" doc:"The message mentions every member of the room."`
-	// Category, if empty, means DefaultCategory in a MessageDelivered or RoomPosted,
-	// and every category in a UserReadAll.
-	Category  string `json:"category" minLength:"1" maxLength:"64" doc:"The label of the conversation. By default chat for a message, and every category for user.read_all."`
-	MessageID string `json:"message_id" minLength:"1" maxLength:"128" doc:"The chat backend's own id of the message, for information."`
-	SenderID  string `json:"sender_id" minLength:"1" maxLength:"128" doc:"The sender of the message. It does not count for the sender."`
-	Level     Level  `json:"level" enum:"all,mentions,none" doc:"What the conversation adds to the total: its unread messages, those that mention the user, or nothing."`
+	// Category, if empty, means DefaultCategory in a MessageDelivered or RoomPosted. A
+	// UserReadAll has either a category or AllCategories.
+	Category string `json:"category" minLength:"1" maxLength:"64" doc:"The label of the conversation. By default chat for a message, and every category for user.read_all."`
+	// AllCategories is set in a UserReadAll of every category, which has no category in
+	// JSON. In Go an empty Category does not suffice: a variable that was not set must not
+	// read everything.
+	AllCategories bool   `json:"-"`
+	MessageID     string `json:"message_id" minLength:"1" maxLength:"128" doc:"The chat backend's own id of the message, for information."`
+	SenderID      string `json:"sender_id" minLength:"1" maxLength:"128" doc:"The sender of the message. It does not count for the sender."`
+	Level         Level  `json:"level" enum:"all,mentions,none" doc:"What the conversation adds to the total: its unread messages, those that mention the user, or nothing."`
 	// Notification is pushed to the devices of users who have not read the message.
 	Notification Notification `json:"notification" doc:"What is pushed to the devices of users who have not read the message, with their new number: title and body, at most 2048 bytes together and not both empty, and optionally data, an object of strings of at most 1024 bytes."`
 	ByApp        bool         `json:"by_app" doc:"The read comes from an app, which is not trusted: it covers only messages delivered by then or within the next minute."`

@@ -34,6 +34,9 @@ func describeData() []dataField {
 	set := map[string]fields{}
 	for f := range reflect.TypeFor[Data]().Fields() {
 		name := f.Tag.Get("json")
+		if name == "-" {
+			continue
+		}
 		field := dataField{name: name, path: "data." + name, among: set[f.Tag.Get("among")]}
 		set[name] = 1 << len(all)
 		field.most, _ = strconv.Atoi(f.Tag.Get("maxLength")) // 0 for none

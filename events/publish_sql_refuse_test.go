@@ -433,7 +433,7 @@ var plainEvent = rapid.Custom(func(t *rapid.T) events.Event {
 		{ID: "1", Source: "/chat", Type: events.ConversationRead, Data: events.Data{ConversationID: "c", UserIDs: []string{"ann"}, UpToSeq: 1, ByApp: true}},
 		{ID: "1", Source: "/chat", Type: events.ConversationLeft, Data: events.Data{ConversationID: "c", UserIDs: []string{"ann"}}},
 		{ID: "1", Source: "/chat", Type: events.ConversationLevelSet, Data: events.Data{ConversationID: "c", UserIDs: []string{"ann"}, Level: events.LevelNone}},
-		{ID: "1", Source: "/chat", Type: events.UserReadAll, Data: events.Data{UserIDs: []string{"ann"}}},
+		{ID: "1", Source: "/chat", Type: events.UserReadAll, Data: events.Data{UserIDs: []string{"ann"}, AllCategories: true}},
 		{ID: "1", Source: "/chat", Type: events.RoomJoined, Data: events.Data{ConversationID: "c", UserIDs: []string{"ann"}, UpToSeq: 1}},
 		{ID: "1", Source: "/chat", Type: events.RoomPosted, Data: events.Data{ConversationID: "c", Seq: 1, MentionedUserIDs: []string{"bob"}, MentionsAll: true}},
 	}).Draw(t, "plain event")

@@ -100,6 +100,7 @@ var anyEvent = rapid.Custom(func(t *rapid.T) events.Event {
 		d.UpToSeq = rapid.Int64Min(0).Draw(t, "up_to_seq")
 	case events.UserReadAll:
 		d.Category = optional(events.MaxCategoryBytes).Draw(t, "category")
+		d.AllCategories = d.Category == ""
 	}
 	return e
 })
@@ -225,7 +226,7 @@ func TestValidateAndDecodeAgree(t *testing.T) {
 		}), ""},
 		{"a message to a room for users", with(events.RoomPosted, func(e *events.Event) { e.Data.Seq = 1 }), ""},
 		{"a long category", with(events.UserReadAll, func(e *events.Event) { e.Data.ConversationID, e.Data.Category = "", long(65) }), ""},
-		{"a field of another type", with(events.UserReadAll, func(*events.Event) {}), ""},
+		{"a field of another type", with(events.UserReadAll, func(e *events.Event) { e.Data.AllCategories = true }), ""},
 		{"an unknown type", with("conversation.loud", func(*events.Event) {}), ""},
 		{"a long id and source", with(events.ConversationLeft, func(e *events.Event) { e.ID, e.Source = long(257), long(257) }), ""},
 		{"a long trace context", with(events.ConversationLeft, func(e *events.Event) { e.TraceParent, e.TraceState = long(513), long(513) }), ""},
@@ -250,6 +251,25 @@ func TestValidateAndDecodeAgree(t *testing.T) {
 				t.Errorf("(-Validate +Decode):\n%s", diff)
 			}
 		})
+	}
+}
+
+// A struct whose category was not set reads nothing: it must say that all are meant.
+func TestReadingEveryCategoryIsExplicit(t *testing.T) {
+	for want, d := range map[string]events.Data{
+		"<nil>": {UserIDs: []string{"ann"}, AllCategories: true},
+		"invalid event: data.category: must not be empty: to read every category, set AllCategories":     {UserIDs: []string{"ann"}},
+		"invalid event: data.category: is not named where AllCategories is set, in a user.read_all only": {UserIDs: []string{"ann"}, AllCategories: true, Category: "likes"},
+		"invalid event: data.conversation_id: is not a field of user.read_all":                           {UserIDs: []string{"ann"}, AllCategories: true, ConversationID: "c"},
+	} {
+		e := events.Event{ID: "1", Source: "chat", Type: events.UserReadAll, Data: d}
+		if got := fmt.Sprint(e.Validate()); got != want {
+			t.Errorf("%+v: %s, want %s", d, got, want)
+		}
+	}
+	e := delivered("1", "ann")
+	if e.Data.AllCategories = true; e.Validate() == nil {
+		t.Error("a message of all categories is valid")
 	}
 }
 

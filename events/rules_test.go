@@ -76,6 +76,9 @@ CREATE FUNCTION badged.%s(name text) RETURNS text
 `, kinds)
 		for f := range of.Fields() {
 			name, optional, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if name == "-" {
+				continue
+			}
 			most, enum, required := f.Tag.Get("maxLength"), f.Tag.Get("enum"), !isField && optional == ""
 			path := "$." + name
 			if isField {

@@ -73,6 +73,12 @@ func (e *Event) Validate() error {
 	rule, _ := ruleOf(e.Type)
 	var p problems
 	e.validate(&p, rule.required|e.Data.present())
+	switch all := e.Data.AllCategories; {
+	case all && (e.Type != UserReadAll || e.Data.Category != ""):
+		p.add("data.category", "is not named where AllCategories is set, in a %s only", UserReadAll)
+	case !all && e.Type == UserReadAll && e.Data.Category == "":
+		p.add("data.category", "must not be empty: to read every category, set AllCategories")
+	}
 	return p.err()
 }
 

@@ -202,6 +202,7 @@ func TestCommandsInCategories(t *testing.T) {
 		{`{"t":"mark_unread","id":7,"conversation_id":"secret","seqs":[1]}`, none},
 		{`{"t":"read_all","id":8,"category":"likes"}`, ""},
 		{`{"t":"read_all","id":9,"category":"hr"}`, "invalid category is none of your token's"},
+		{`{"t":"read_all","id":11,"category":""}`, "invalid category must not be empty: leave it out to read everything"},
 		{`{"t":"read_all","id":10}`, ""},
 		{`{"t":"read_all","id":"` + id + `"}`, ""},
 	} {

@@ -153,7 +153,13 @@ func (e *commandError) Error() string { return e.message }
 func (g *Gateway) carryOut(ctx context.Context, by Identity, f protocol.ClientFrame) error {
 	userID, key := by.UserID, f.Key()
 	if f.T == protocol.FrameReadAll {
-		return g.readAll(ctx, by, key, f.Category)
+		category := ""
+		if f.Category != nil {
+			if category = *f.Category; category == "" { // an app whose filter is not set
+				return &commandError{protocol.CodeInvalid, "category must not be empty: leave it out to read everything"}
+			}
+		}
+		return g.readAll(ctx, by, key, category)
 	}
 	if by.Categories != nil {
 		if err := g.mayTouch(ctx, by, f.ConversationID); err != nil {
@@ -185,7 +191,8 @@ func (g *Gateway) carryOut(ctx context.Context, by Identity, f protocol.ClientFr
 	return g.cfg.Commands.Read(ctx, userID, key, f.ConversationID, f.UpToSeq)
 }
 
-// readAll reads all conversations that a client sees, or those of a category.
+// readAll reads all conversations that a client sees, or those of a category unless it is
+// empty.
 func (g *Gateway) readAll(ctx context.Context, by Identity, key, category string) error {
 	switch {
 	case by.Categories == nil:

@@ -98,7 +98,7 @@ func (c commands) Read(ctx context.Context, userID, key, conversationID string, 
 }
 
 func (c commands) ReadAll(ctx context.Context, userID, key, category string) error {
-	return c.append(ctx, userID, key, events.UserReadAll, events.Data{Category: category})
+	return c.append(ctx, userID, key, events.UserReadAll, events.Data{Category: category, AllCategories: category == ""})
 }
 
 func (c commands) MarkUnread(ctx context.Context, userID, key, conversationID string, messages gateway.Messages) error {

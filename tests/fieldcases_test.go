@@ -102,6 +102,10 @@ var fieldCases = []fieldCase{
 		"all clients return at once after a deploy: each resumes and is right", restartHerd,
 	},
 	{
+		"empty-filter", "novuhq/novu#955",
+		"everything of a category is read whose name is empty: refused at each door, and nothing is read", emptyFilter,
+	},
+	{
 		"slow-client-memory", "nats-io/nats-server#5553, lesismal/nbio#255",
 		"clients that do not read while much is told to them: bounded memory", slowClientMemory,
 	},

@@ -44,7 +44,7 @@ type ClientFrame struct {
 	UpToSeq        int64           `json:"up_to_seq" minimum:"1" doc:"The last message that the user has read."`
 	Seqs           []int64         `json:"seqs" minItems:"1" maxItems:"1000" minimum:"1" doc:"Messages that the user has read and that count again."`
 	FromSeq        *int64          `json:"from_seq" minimum:"1" doc:"The first message of a room that counts again."`
-	Category       string          `json:"category" minLength:"1" maxLength:"64" doc:"Only the conversations of this category."`
+	Category       *string         `json:"category" minLength:"1" maxLength:"64" doc:"Only the conversations of this category."`
 }
 
 // maxIDBytes is the longest id, which is echoed.

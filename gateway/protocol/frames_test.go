@@ -96,7 +96,7 @@ func TestClientFramesAreGolden(t *testing.T) {
 			ConversationID: "snowflakes", UpToSeq: 1851234567890123777,
 		},
 		"read_all":          {T: "read_all", ID: json.RawMessage(`"3c9a1f58-93f5-4a51-8a1e-0f5d7e0f6b21"`)},
-		"read_all-category": {T: "read_all", ID: json.RawMessage(`"7d2e4b90-5c1d-4e0f-b3a6-9c8e7f6a5b43"`), Category: "updates"},
+		"read_all-category": {T: "read_all", ID: json.RawMessage(`"7d2e4b90-5c1d-4e0f-b3a6-9c8e7f6a5b43"`), Category: new("updates")},
 		"mark_unread-from":  {T: "mark_unread", ID: json.RawMessage(`"1d8f3b52-6c0a-4f7e-b3d9-2a5c7e914f60"`), ConversationID: "town-hall", FromSeq: new(int64(9007199254740993))},
 		"mark_unread-seqs":  {T: "mark_unread", ID: json.RawMessage(`"5f0a1c3e-7b2d-4c86-a1f4-0d9e8b7c6a52"`), ConversationID: "general", Seqs: []int64{41, 9007199254740993}},
 		"mark_unread":       {T: "mark_unread", ID: json.RawMessage(`"c4b8e2d7-0a6f-4d39-9e15-7b3f2c1d8e64"`), ConversationID: "Café ☕"},

@@ -160,8 +160,8 @@ func (s *Webhooks) check(name string, settings *WebhookSettings) (secrets [][]by
 			wrong("categories[%d] is named twice", i)
 		}
 	}
-	if len(settings.Categories) == 0 {
-		settings.Categories = nil // all
+	if settings.Categories != nil && len(settings.Categories) == 0 {
+		wrong("categories must name at least one: leave it out for all")
 	}
 	if settings.Batch == nil {
 		settings.Batch = new(1)

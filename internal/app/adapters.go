@@ -37,7 +37,9 @@ func (c commands) Read(ctx context.Context, userID, key, conversationID string, 
 
 // ReadAll implements gateway.Commands.
 func (c commands) ReadAll(ctx context.Context, userID, key, category string) error {
-	return c.append(ctx, userID, key, events.UserReadAll, events.Data{UserIDs: []string{userID}, Category: category})
+	return c.append(ctx, userID, key, events.UserReadAll, events.Data{
+		UserIDs: []string{userID}, Category: category, AllCategories: category == "",
+	})
 }
 
 // MarkUnread implements gateway.Commands.

@@ -9,7 +9,9 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"reflect"
 	"runtime"
+	"slices"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -116,6 +118,10 @@ func run(ctx context.Context, args []string, streams Streams) (code int) {
 		say(streams.Err, usageError(err), usageHint(err))
 		return exitUsage
 	}
+	if flag := emptyFlag(kctx); flag != "" {
+		say(streams.Err, errors.New(flag+" must not be empty: give a value, or leave it out"), usageHint(nil))
+		return exitUsage
+	}
 	hint := interruptionHint(kctx.Selected())
 	ended := func() {}
 	if isTold(kctx.Selected()) {
@@ -134,6 +140,23 @@ func run(ctx context.Context, args []string, streams Streams) (code int) {
 		return exitFailed
 	}
 	return exitDone
+}
+
+// emptyFlag returns a flag that was given without a value on the command line, where a
+// script has a variable unset, "" if there is none: `--user=` would do for all users what
+// is meant for one. Settings of a server may be empty, as they may be in the environment.
+func emptyFlag(parsed *kong.Context) string {
+	for _, part := range parsed.Path {
+		if part.Flag == nil || part.Resolved || len(part.Flag.Envs) > 0 {
+			continue
+		}
+		v := reflect.ValueOf(parsed.FlagValue(part.Flag))
+		list, isList := v.Interface().([]string)
+		if isList && (len(list) == 0 || slices.Contains(list, "")) || v.Kind() == reflect.String && v.Len() == 0 {
+			return "--" + part.Flag.Name
+		}
+	}
+	return ""
 }
 
 // versionCmd is `badged version`.

@@ -23,9 +23,9 @@ import (
 type logCmd struct {
 	config.Database `embed:""`
 	Partition       *int      `help:"Print only this partition." placeholder:"N" env:"-"`
-	User            *string   `help:"Print only events for this user, and messages to rooms while the user is a member." placeholder:"ID" env:"-"`
-	Conversation    *string   `help:"Print only events in this conversation." placeholder:"ID" env:"-"`
-	PublishedBy     *string   `help:"Print only events that were published over HTTP with the key of this name." placeholder:"NAME" env:"-"`
+	User            string    `help:"Print only events for this user, and messages to rooms while the user is a member." placeholder:"ID" env:"-"`
+	Conversation    string    `help:"Print only events in this conversation." placeholder:"ID" env:"-"`
+	PublishedBy     string    `help:"Print only events that were published over HTTP with the key of this name." placeholder:"NAME" env:"-"`
 	Since           time.Time `help:"Print only events appended at this time, such as 2026-01-31T23:59:59Z, or later." placeholder:"TIME" env:"-"`
 	Until           time.Time `help:"Print only events appended at this time or earlier." placeholder:"TIME" env:"-"`
 	Follow          bool      `short:"f" help:"Go on with events as they are folded." env:"-"`
@@ -47,33 +47,20 @@ type logLine struct {
 // followInterval is how often `badged log --follow` looks for more.
 const followInterval = 200 * time.Millisecond
 
-// Validate checks the ids, and that the times are in order. An empty id would print
-// everything, where a script has a variable unset.
+// Validate checks the ids, and that the times are in order.
 func (c *logCmd) Validate() error {
 	if err := c.Database.Validate(); err != nil {
 		return err
 	}
-	if reason := checkGiven(c.User); reason != "" {
-		return fmt.Errorf("--user %s", reason)
-	}
-	if reason := checkGiven(c.Conversation); reason != "" {
-		return fmt.Errorf("--conversation %s", reason)
-	}
-	if reason := checkGiven(c.PublishedBy); reason != "" {
-		return fmt.Errorf("--published-by %s", reason)
+	for _, f := range []struct{ flag, id string }{{"user", c.User}, {"conversation", c.Conversation}, {"published-by", c.PublishedBy}} {
+		if reason := events.CheckID(f.id); f.id != "" && reason != "" {
+			return fmt.Errorf("--%s %s", f.flag, reason)
+		}
 	}
 	if !c.Until.IsZero() && c.Since.After(c.Until) {
 		return fmt.Errorf("--since %s is after --until %s", c.Since.Format(time.RFC3339), c.Until.Format(time.RFC3339))
 	}
 	return nil
-}
-
-// checkGiven returns what is wrong with an id, "" if nothing is or it is not given.
-func checkGiven(id *string) string {
-	if id == nil {
-		return ""
-	}
-	return events.CheckID(*id)
 }
 
 // Run prints the events of the log, a line of JSON for each.
@@ -83,27 +70,20 @@ func (c *logCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	defer closeCluster()
-	filter := logview.Filter{Since: c.Since, Until: c.Until}
-	if c.User != nil {
-		shard, err := operators.Of(cluster, *c.User)
+	filter := logview.Filter{User: c.User, Conversation: c.Conversation, PublishedBy: c.PublishedBy, Since: c.Since, Until: c.Until}
+	if c.User != "" {
+		shard, err := operators.Of(cluster, c.User)
 		if err != nil {
 			return err
 		}
-		if err := recordRead(ctx, shard.Pool, streams, admin.ReadLog, ofUser{*c.User}); err != nil {
+		if err := recordRead(ctx, shard.Pool, streams, admin.ReadLog, ofUser{c.User}); err != nil {
 			return err
 		}
-		filter.User = *c.User
-	}
-	if c.Conversation != nil {
-		filter.Conversation = *c.Conversation
-	}
-	if c.PublishedBy != nil {
-		filter.PublishedBy = *c.PublishedBy
 	}
 	switch {
 	case c.Partition != nil && cluster.CheckPartition(*c.Partition) != nil:
 		return cluster.CheckPartition(*c.Partition)
-	case c.Partition != nil && c.User != nil && *c.Partition != cluster.PartitionOf(filter.User):
+	case c.Partition != nil && c.User != "" && *c.Partition != cluster.PartitionOf(filter.User):
 		return fmt.Errorf("the user %q is in partition %d, not %d", filter.User, cluster.PartitionOf(filter.User), *c.Partition)
 	}
 	some, err := c.shards(cluster)
@@ -147,8 +127,8 @@ func (c *logCmd) Run(ctx context.Context, streams Streams) error {
 // shards returns the shards whose logs are printed.
 func (c *logCmd) shards(cluster *shards.Cluster) ([]*shards.Shard, error) {
 	partition := c.Partition
-	if c.User != nil {
-		of := cluster.PartitionOf(*c.User)
+	if c.User != "" {
+		of := cluster.PartitionOf(c.User)
 		partition = &of
 	}
 	if partition == nil {

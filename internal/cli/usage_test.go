@@ -4,6 +4,8 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -63,6 +65,44 @@ func TestHelpShowsDefaultsAndTheEnvironment(t *testing.T) {
 		if !strings.Contains(out, want) {
 			t.Errorf("help does not show %s:\n%s", want, out)
 		}
+	}
+}
+
+// A script whose variable is not set must not do for all what is meant for one.
+func TestEmptyFlags(t *testing.T) {
+	t.Setenv("BADGED_DATABASE_URL", "postgres://nowhere.invalid/badged")
+	t.Setenv("BADGED_JWT_KEYS", jwtKeys)
+	parser, err := kong.New(&commands{}, kong.DefaultEnvars("BADGED"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("BADGED_OUTBOX_URL", "postgres://nowhere.invalid/chat")
+	more := map[string]string{"archive": "--older-than=24h", "conformance": "client"} // what else a command needs
+	tried := 0
+	for _, leaf := range parser.Model.Leaves(true) {
+		command := strings.Fields(leaf.Path())
+		for _, argument := range leaf.Positional {
+			if argument.Required {
+				command = append(command, "1")
+			}
+		}
+		for _, flag := range leaf.Flags {
+			if k := flag.Target.Kind(); len(flag.Envs) > 0 || k != reflect.String && k != reflect.Slice {
+				continue
+			}
+			tried++
+			args := append(slices.Clone(command), "--"+flag.Name+"=")
+			if needs := more[leaf.Path()]; needs != "" {
+				args = append(args, needs)
+			}
+			r := badged(t, args...)
+			if r.code != exitUsage || r.out != "" || !strings.Contains(r.err, "--"+flag.Name) {
+				t.Errorf("%v: exit code %d, printed %q, says %s", args, r.code, r.out, r.err)
+			}
+		}
+	}
+	if tried < 20 {
+		t.Errorf("only %d flags were tried", tried)
 	}
 }
 

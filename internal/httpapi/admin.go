@@ -100,7 +100,7 @@ func questionOf(r *http.Request) (q replay.Question, err error) {
 	if q.At, err = timeOf(query, "at"); err != nil {
 		return q, err
 	}
-	if q.Conversation = query.Get("conversation"); q.Conversation != "" {
+	if q.Conversation = query.Get("conversation"); query.Has("conversation") {
 		if reason := events.CheckID(q.Conversation); reason != "" {
 			return q, badRequest("conversation " + reason)
 		}

@@ -136,6 +136,7 @@ func TestExplainRefuses(t *testing.T) {
 		"ada/explain?delivered=all":           "400 delivered must be a number from 0 to 1000",
 		"ada/explain?history=please":          "400 history must be true or false",
 		"ada/explain?before=yesterday":        "400 before must be a position of the log such as 1234/56",
+		"ada/explain?conversation=":           "400 conversation must not be empty",
 		"ada/explain?conversation=%00":        "400 conversation must not hold control characters",
 		"ada/explain?when=now":                `400 "when" is not a parameter of this route`,
 		"a%00a/explain":                       "400 user id must not hold control characters",

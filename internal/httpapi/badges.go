@@ -237,8 +237,8 @@ next:
 	return q, nil
 }
 
-// decodeStrict reads a JSON object into v and refuses fields that v does not
-// have, and fields that are given twice. Its errors are safe to show.
+// decodeStrict reads a JSON object into v and refuses fields that v does not have, that
+// are given twice, or that are empty. Its errors are safe to show.
 func decodeStrict(b []byte, v any) error {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.DisallowUnknownFields()
@@ -249,10 +249,7 @@ func decodeStrict(b []byte, v any) error {
 		if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 			return errors.New("unexpected data after the JSON object")
 		}
-		if field := repeatedField(b); field != "" {
-			return errors.New(field + " is given twice")
-		}
-		return nil
+		return checkFields(b)
 	case errors.Is(err, io.EOF):
 		return errors.New("the body is empty")
 	case errors.Is(err, io.ErrUnexpectedEOF):

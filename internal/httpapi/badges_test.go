@@ -167,7 +167,7 @@ func TestBadgesQuery(t *testing.T) {
 	})
 	for _, test := range []struct{ name, body, want string }{
 		{"nothing", "", "400 the body is empty"},
-		{"no users", `{"user_ids":[]}`, "400 user_ids must name 1 to 1000 users, names 0"},
+		{"no users", `{"user_ids":[]}`, "400 user_ids must not be empty: give a value, or leave it out"},
 		{"null", `null`, "400 user_ids must name 1 to 1000 users, names 0"},
 		{"too many", `{"user_ids":["y",` + thousand + `]}`, "400 user_ids must name 1 to 1000 users, names 1001"},
 		{"a bad id", `{"user_ids":["ada",""]}`, "400 user_ids[1] must not be empty"},

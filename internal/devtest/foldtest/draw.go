@@ -231,6 +231,7 @@ func DrawEvent(t *rapid.T, id string, typ events.Type, users []string) events.Ev
 		d.Level = rapid.SampledFrom([]events.Level{events.LevelAll, events.LevelMentions, events.LevelNone}).Draw(t, "level")
 	case events.UserReadAll:
 		d.Category = rapid.SampledFrom([]string{"", "chat", "likes"}).Draw(t, "category")
+		d.AllCategories = d.Category == ""
 	}
 	if err := e.Validate(); err != nil {
 		t.Fatalf("drew an event that is invalid: %v", err)

@@ -491,7 +491,7 @@ func (l roomLoad) disk(ctx context.Context, r *rig.Rig) (_ []measure.Measure, er
 		return nil, err
 	}
 	for users := range slices.Chunk(l.users(), events.MaxUsers) {
-		e := events.Event{ID: "read-" + users[0], Source: ways.EventSource, Type: events.UserReadAll, Data: events.Data{UserIDs: users}}
+		e := events.Event{ID: "read-" + users[0], Source: ways.EventSource, Type: events.UserReadAll, Data: events.Data{UserIDs: users, AllCategories: true}}
 		if err := l.settle(ctx, a, []events.Event{e}); err != nil {
 			return nil, err
 		}
