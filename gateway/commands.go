@@ -30,23 +30,40 @@ func (s *session) handle(ctx context.Context, f protocol.ClientFrame) *closing {
 	case protocol.FrameHello:
 		return &closing{code: protocol.CloseProtocol, reason: "a second hello"}
 	}
-	refused, ending := s.limit(f)
-	if ending != nil {
-		return ending
+	return s.limited(f, func() *closing {
+		switch f.T {
+		case protocol.FrameAuth:
+			return s.refresh(ctx, f)
+		case protocol.FrameRead, protocol.FrameReadAll, protocol.FrameMarkUnread:
+			if refused := s.gateway.command(ctx, s.who(), f); refused != nil {
+				return s.reply(*refused)
+			}
+			return s.reply(protocol.OKFrame{T: "ok", ID: f.ID})
+		}
+		return s.reply(*notValid(f, "unknown type of frame"))
+	})
+}
+
+// refuse answers a frame with an invalid field, so that other commands of the session
+// go on. It returns why the session must end if nothing can be answered: before the
+// hello, or if the frame has no fields.
+func (s *session) refuse(f protocol.ClientFrame, reason error) *closing {
+	if s.userID == "" || f.T == protocol.FrameHello || errors.Is(reason, protocol.ErrNotObject) {
+		return &closing{code: protocol.CloseProtocol, reason: reason.Error()}
 	}
-	if refused != nil {
+	return s.limited(f, func() *closing { return s.reply(*notValid(f, reason.Error())) })
+}
+
+// limited carries out a frame, unless the client sends too many: then it answers that.
+func (s *session) limited(f protocol.ClientFrame, carryOut func() *closing) *closing {
+	refused, ending := s.limit(f)
+	switch {
+	case ending != nil:
+		return ending
+	case refused != nil:
 		return s.reply(*refused)
 	}
-	switch f.T {
-	case protocol.FrameAuth:
-		return s.refresh(ctx, f)
-	case protocol.FrameRead, protocol.FrameReadAll, protocol.FrameMarkUnread:
-		if refused := s.gateway.command(ctx, s.who(), f); refused != nil {
-			return s.reply(*refused)
-		}
-		return s.reply(protocol.OKFrame{T: "ok", ID: f.ID})
-	}
-	return s.reply(protocol.ErrorFrame{T: "error", ID: f.ID, Code: protocol.CodeInvalid, Message: "unknown type of frame"})
+	return carryOut()
 }
 
 // reply queues an answer, or returns why the session must end.
@@ -84,6 +101,11 @@ func (s *session) gaveSign() *closing {
 	return nil
 }
 
+// notValid is the answer to a frame that the client should not repeat.
+func notValid(f protocol.ClientFrame, message string) *protocol.ErrorFrame {
+	return &protocol.ErrorFrame{T: "error", ID: f.ID, Code: protocol.CodeInvalid, Message: message}
+}
+
 // tooMany is the answer to a command over the limit.
 func tooMany(f protocol.ClientFrame, wait time.Duration) *protocol.ErrorFrame {
 	return &protocol.ErrorFrame{
@@ -119,7 +141,7 @@ func (g *Gateway) command(ctx context.Context, by Identity, f protocol.ClientFra
 	err := g.carryOut(timeout, by, f)
 	g.metrics.command(f.T, err)
 	var refused *commandError
-	var invalid InvalidError
+	var blamed InvalidError
 	switch {
 	case err == nil:
 		return nil
@@ -127,8 +149,8 @@ func (g *Gateway) command(ctx context.Context, by Identity, f protocol.ClientFra
 		return notSaved(f, errBehind.Error())
 	case errors.As(err, &refused):
 		return &protocol.ErrorFrame{T: "error", ID: f.ID, Code: refused.code, Message: refused.message}
-	case errors.As(err, &invalid):
-		return &protocol.ErrorFrame{T: "error", ID: f.ID, Code: protocol.CodeInvalid, Message: invalid.Invalid()}
+	case errors.As(err, &blamed):
+		return notValid(f, blamed.Invalid())
 	}
 	if ctx.Err() == nil {
 		g.log.WarnContext(ctx, "a client's command failed", "command", f.T, "error", err)
@@ -160,6 +182,9 @@ func (g *Gateway) carryOut(ctx context.Context, by Identity, f protocol.ClientFr
 			}
 		}
 		return g.readAll(ctx, by, key, category)
+	}
+	if !canBeID(f.ConversationID) { // Postgres would fail to look it up
+		return &commandError{protocol.CodeInvalid, "conversation_id must have 1 to 128 bytes of UTF-8, without control characters"}
 	}
 	if by.Categories != nil {
 		if err := g.mayTouch(ctx, by, f.ConversationID); err != nil {

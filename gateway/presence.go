@@ -2,10 +2,8 @@ package gateway
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 )
 
 // Device is a device of a user, under the id with which it was registered for pushes.
@@ -24,9 +22,6 @@ const (
 	presenceLease = 60 * time.Second
 	presenceRenew = 25 * time.Second
 )
-
-// maxDeviceBytes is more than the id of any registered device has.
-const maxDeviceBytes = 128
 
 // presence are the devices of the sessions that named theirs. It takes memory for
 // these sessions only.
@@ -48,7 +43,7 @@ func newPresence(devices Devices) *presence {
 
 // enter notes that a session is of a device; an id that no device can have is ignored.
 func (p *presence) enter(s *session, userID, deviceID string) {
-	if p.devices == nil || deviceID == "" || len(deviceID) > maxDeviceBytes || !utf8.ValidString(deviceID) || strings.ContainsRune(deviceID, 0) {
+	if p.devices == nil || !canBeID(deviceID) {
 		return
 	}
 	d := Device{userID, deviceID}

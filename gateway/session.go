@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/time/rate"
@@ -204,19 +205,19 @@ func (s *session) greet(ctx context.Context, f protocol.ClientFrame) *closing {
 		return nil // it gets the whole state, and holds back no push
 	}
 	s.gateway.presence.enter(s, s.userID, f.Device)
-	if canBeEpoch(f.Epoch) {
+	if canBeID(f.Epoch) {
 		s.epoch, s.version = f.Epoch, f.Version
 	}
 	return nil
 }
 
-// maxEpochBytes is more than any epoch has.
-const maxEpochBytes = 128
+// maxIDBytes is the longest id of a conversation or device. No epoch is as long.
+const maxIDBytes = 128
 
-// canBeEpoch reports whether text may be an epoch. It rejects text that Postgres
+// canBeID reports whether text may be an id, or an epoch. It rejects text that Postgres
 // cannot store, which would fail the whole shared query.
-func canBeEpoch(text string) bool {
-	return len(text) <= maxEpochBytes && utf8.ValidString(text) && !strings.ContainsRune(text, 0)
+func canBeID(text string) bool {
+	return text != "" && len(text) <= maxIDBytes && utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
 }
 
 func (s *session) partition() int { return s.gateway.cfg.PartitionOf(s.userID) }

@@ -108,12 +108,12 @@ func TestResume(t *testing.T) {
 	}
 }
 
-func TestWhatCanBeAnEpoch(t *testing.T) {
+func TestWhatCanBeAnID(t *testing.T) {
 	for text, want := range map[string]bool{
-		"": true, "9a6c36fbe39f": true, "é": true, strings.Repeat("e", maxEpochBytes): true,
-		"\x00": false, "e\x001": false, "\xff": false, strings.Repeat("e", maxEpochBytes+1): false,
+		"9a6c36fbe39f": true, "é": true, strings.Repeat("e", maxIDBytes): true,
+		"": false, "\x00": false, "e\x001": false, "\u0085": false, "\xff": false, strings.Repeat("e", maxIDBytes+1): false,
 	} {
-		if got := canBeEpoch(text); got != want {
+		if got := canBeID(text); got != want {
 			t.Errorf("%q: %v", text, got)
 		}
 	}

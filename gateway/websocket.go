@@ -289,14 +289,16 @@ func (k *socket) take(payload []byte, carryOut func(context.Context, protocol.Cl
 		s.end(closing{code: websocket.CloseInvalidFramePayloadData, reason: "text must be UTF-8"})
 		return false
 	}
-	f, err := protocol.DecodeFrame(payload)
-	if err != nil {
-		s.end(closing{code: protocol.CloseProtocol, reason: err.Error()})
-		return false
-	}
+	f, invalid := protocol.DecodeFrame(payload)
 	ctx, done := s.during()
 	defer done()
-	if refusal := carryOut(ctx, f); refusal != nil {
+	var refusal *closing
+	if invalid != nil {
+		refusal = s.refuse(f, invalid)
+	} else {
+		refusal = carryOut(ctx, f)
+	}
+	if refusal != nil {
 		s.end(*refusal)
 		return false
 	}

@@ -3,6 +3,8 @@ package tests
 import (
 	"encoding/json"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -36,12 +38,12 @@ func TestJavaClient(t *testing.T) {
 				return ""
 			}
 			var refused struct { // its code is a text
-				Failed int
-				Code   string
+				Failed        int
+				Code, Message string
 			}
 			line, said := strings.CutPrefix(e.Event, "said ")
 			if said && json.Unmarshal([]byte(line), &refused) == nil && refused.Failed == n {
-				return refused.Code
+				return strings.TrimSpace(refused.Code + " " + refused.Message)
 			}
 		}
 	}
@@ -81,10 +83,11 @@ func TestJavaClient(t *testing.T) {
 
 	for n, bad := range []map[string]any{
 		{"conversation_id": "tea", "up_to_seq": "0"}, {"conversation_id": "", "up_to_seq": "1"},
+		{"conversation_id": strings.Repeat("é", 65), "up_to_seq": "1"}, {"conversation_id": "a\u0000b", "up_to_seq": "1"},
 	} {
-		do(10+n, "read", bad)
-		if code := awaitEnd(10 + n); code == "" {
-			t.Errorf("%v is accepted", bad)
+		do(20+n, "read", bad)
+		if code := awaitEnd(20 + n); !strings.HasPrefix(code, "invalid ") {
+			t.Errorf("%v ends with %q", bad, code)
 		}
 	}
 	do(12, "mark_unread", map[string]any{"conversation_id": "tea", "seqs": []string{}})
@@ -101,6 +104,53 @@ func TestJavaClient(t *testing.T) {
 	// It is durable; the new process may yet have to fold it.
 	for range polls(t, "a total of 0") {
 		if _, _, answer := request(t, http.MethodGet, p.url+"/v1/users/ada/badge", "", ""); strings.Contains(answer, `"total":0`) {
+			break
+		}
+	}
+}
+
+// A store that is damaged, or of a newer release, has commands that no server takes. The
+// Java client drops and reports them, once, and sends the others.
+func TestJavaClientDropsBadCommands(t *testing.T) {
+	t.Parallel()
+	p := serve(t, newDatabase(t))
+	p.mustPost(delivered("tea", 1, `"ada"`), delivered("tea", 2, `"ada"`))
+	folder := t.TempDir()
+	const named = `"id":"5e1f0f6e-6f2b-4f0a-8a35-2f9f6f1d9b77","conversation_id":"tea"`
+	stored := `{"user":"ada","commands":[7,{"t":"pin",` + named + `},{"t":"read",` + named + `,"up_to_seq":"2"},{"t":"mark_unread",` + named +
+		`,"seqs":[0]},{"t":"read","id":"2","conversation_id":"tea","up_to_seq":2},{"t":"mark_unread","id":"c4b8e2d7-0a6f-4d39-9e15-7b3f2c1d8e64","conversation_id":"` +
+		strings.Repeat("x", 5000) + `"},{"t":"read",` + named + `,"up_to_seq":1}]}`
+	if err := os.WriteFile(filepath.Join(folder, "badge.json"), []byte(stored), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	begin := func() *script {
+		return newScript(t, append([]string{
+			"env", "BADGED_URL=" + p.url, "BADGED_AUTH=header", "BADGED_BACKOFF_MS=20", "BADGED_TOKEN=" + token(t, "ada"),
+			"BADGED_STORE=" + folder, "BADGED_USER=ada",
+		}, java(t, "Conformance")...)...)
+	}
+	c := begin()
+	reasons := []string{"id must", "t must", "up_to_seq must", "seqs[0] must", "id must", "conversation_id must"}
+	for len(reasons) > 0 {
+		if e := next(t, c); e.Event == "dropped" {
+			if !strings.HasPrefix(e.Text, reasons[0]) {
+				t.Errorf("dropped because %s, want %s", e.Text, reasons[0])
+			}
+			reasons = reasons[1:]
+		}
+	}
+	for {
+		if e := next(t, c); e.Total != nil && *e.Total == 1 {
+			break
+		}
+	}
+	again := begin()
+	for {
+		e := next(t, again)
+		if e.Event == "dropped" {
+			t.Errorf("dropped once more: %s", e.Text)
+		}
+		if e.Total != nil && *e.Total == 1 {
 			break
 		}
 	}

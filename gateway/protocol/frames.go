@@ -3,6 +3,7 @@
 package protocol
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -50,27 +51,40 @@ type ClientFrame struct {
 // maxIDBytes is the longest id, which is echoed.
 const maxIDBytes = 128
 
-// DecodeFrame decodes a frame of a client. Its errors are for the client.
+// ErrNotObject is the error of a frame that cannot be answered: it has no fields.
+var ErrNotObject = errors.New("frame is not a JSON object")
+
+// DecodeFrame decodes a frame of a client. Its errors are for the client. With an error
+// other than [ErrNotObject], the frame has the id to answer under, if there is one.
 func DecodeFrame(b []byte) (ClientFrame, error) {
 	var f ClientFrame
-	if err := json.Unmarshal(b, &f); err != nil {
-		if typ, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && typ.Field != "" {
-			return f, fmt.Errorf("field %s must not be a JSON %s", typ.Field, typ.Value)
-		}
-		return f, errors.New("frame is not a JSON object")
+	invalid := json.Unmarshal(b, &f)
+	typ, mistyped := errors.AsType[*json.UnmarshalTypeError](invalid)
+	if invalid != nil && (!mistyped || typ.Field == "") || string(bytes.TrimSpace(b)) == "null" {
+		return ClientFrame{}, ErrNotObject
 	}
-	if f.T == "" {
+	if err := checkID(f.ID); err != nil {
+		f.ID = nil
+		return f, err
+	}
+	switch {
+	case mistyped: // the other fields are decoded all the same
+		return f, fmt.Errorf("field %s must not be a JSON %s", typ.Field, typ.Value)
+	case f.T == "":
 		return f, errors.New("frame has no type t")
 	}
-	if len(f.ID) > 0 {
-		if len(f.ID) > maxIDBytes {
-			return f, fmt.Errorf("id has more than %d bytes", maxIDBytes)
-		}
-		if c := f.ID[0]; c != '"' && c != '-' && (c < '0' || c > '9') {
-			return f, errors.New("id must be a number or a string")
-		}
-	}
 	return f, nil
+}
+
+// checkID returns why an id cannot be echoed, or nil.
+func checkID(id json.RawMessage) error {
+	if len(id) > maxIDBytes {
+		return fmt.Errorf("id has more than %d bytes", maxIDBytes)
+	}
+	if len(id) > 0 && id[0] != '"' && id[0] != '-' && (id[0] < '0' || id[0] > '9') {
+		return errors.New("id must be a number or a string")
+	}
+	return nil
 }
 
 // Key returns the idempotency key of a command: its id in canonical form if that is

@@ -9,7 +9,9 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/coder/websocket"
 	"github.com/google/uuid"
@@ -118,6 +120,10 @@ func (c *reference) take(command frame, ok bool) {
 		}
 		os.Exit(0)
 	}
+	if conversation, ok := command["conversation_id"].(string); ok && !canBeID(conversation) && c.bug != "sends any command" {
+		c.print(frame{"failed": command["n"], "code": "invalid"})
+		return
+	}
 	id := uuid.NewString()
 	f := frame{"t": command["do"], "id": id}
 	c.numbers[id] = command["n"]
@@ -133,6 +139,12 @@ func (c *reference) take(command frame, ok bool) {
 	c.queue = append(c.queue, f)
 	c.issued = append(c.issued, f)
 	c.store()
+}
+
+// canBeID reports whether a conversation can have an id: the server refuses a command with
+// any other.
+func canBeID(id string) bool {
+	return id != "" && len(id) <= 128 && !strings.ContainsFunc(id, unicode.IsControl)
 }
 
 // connect runs one connection and returns how it ended.

@@ -4,7 +4,7 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as pause } from "node:timers/promises";
 import { EventSource } from "eventsource";
-import { runAlone } from "./program.mjs";
+import { canBeId, runAlone } from "./program.mjs";
 
 export async function run({ BADGED_URL, BADGED_TOKEN, BADGED_FRESH_TOKEN, BADGED_BACKOFF_MS, BADGED_STORE, BADGED_TRANSPORT }, commands, print) {
   if (BADGED_TRANSPORT === "ws" || BADGED_STORE) {
@@ -112,6 +112,10 @@ export async function run({ BADGED_URL, BADGED_TOKEN, BADGED_FRESH_TOKEN, BADGED
   }
 
   for await (const { n, do: t, conversation_id, up_to_seq } of commands) {
+    if (conversation_id !== undefined && !canBeId(conversation_id)) {
+      print({ failed: n, code: "invalid" });
+      continue;
+    }
     let text = JSON.stringify({ t, id: randomUUID(), conversation_id });
     // JSON.stringify would round a number that large.
     if (up_to_seq !== undefined) text = text.replace(/}$/, `,"up_to_seq":${BigInt(up_to_seq)}}`);

@@ -4,7 +4,7 @@
 
 import { randomUUID } from "node:crypto";
 import WebSocket from "ws";
-import { runAlone } from "./program.mjs";
+import { canBeId, runAlone } from "./program.mjs";
 
 export async function run({ BADGED_URL, BADGED_TOKEN, BADGED_FRESH_TOKEN, BADGED_AUTH, BADGED_BACKOFF_MS, BADGED_STORE, BADGED_TRANSPORT }, commands, print) {
   let lacks;
@@ -120,6 +120,10 @@ export async function run({ BADGED_URL, BADGED_TOKEN, BADGED_FRESH_TOKEN, BADGED
 
   connect();
   for await (const { n, do: t, conversation_id, up_to_seq } of commands) {
+    if (conversation_id !== undefined && !canBeId(conversation_id)) {
+      print({ failed: n, code: "invalid" });
+      continue;
+    }
     const id = randomUUID();
     let text = JSON.stringify({ t, id, conversation_id });
     // JSON.stringify would round a number that large.

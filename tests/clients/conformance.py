@@ -10,6 +10,7 @@ import os
 import random
 import sys
 import traceback
+import unicodedata
 import uuid
 
 import websockets
@@ -19,6 +20,11 @@ BACKOFF = int(os.environ["BADGED_BACKOFF_MS"]) / 1000
 
 def say(**line):
     print(json.dumps(line), flush=True)
+
+
+def can_be_id(text):
+    """Whether a conversation can have this id: the server refuses a command with any other."""
+    return 1 <= len(text.encode()) <= 128 and not any(unicodedata.category(c) == "Cc" for c in text)
 
 
 class Client:
@@ -46,6 +52,9 @@ class Client:
         frame = {"t": command["do"], "id": str(uuid.uuid4())}
         if "conversation_id" in command:
             frame["conversation_id"] = command["conversation_id"]
+            if not can_be_id(frame["conversation_id"]):
+                say(failed=command["n"], code="invalid")
+                return
         if "up_to_seq" in command:
             frame["up_to_seq"] = int(command["up_to_seq"])
         self.queue.append((command["n"], frame))

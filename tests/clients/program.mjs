@@ -63,3 +63,8 @@ async function serveProgram(socket, run) {
   const print = (line) => socket.write(line instanceof Uint8Array ? line : `${JSON.stringify(line)}\n`);
   await run(variables, commands(), print, () => killed);
 }
+
+/** Whether a conversation can have this id: the server refuses a command with any other. */
+export function canBeId(id) {
+  return id !== "" && Buffer.byteLength(id) <= 128 && !/\p{Cc}/u.test(id);
+}

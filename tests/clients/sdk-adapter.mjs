@@ -69,7 +69,8 @@ export function adapt(Badged, variables, storage, environment, print) {
     command(command) {
       commands[command.do](command).then(
         () => print({ done: command.n }),
-        ({ code }) => print({ failed: command.n, code }),
+        // A TypeError is of the client: an argument is wrong.
+        ({ code = "invalid" }) => print({ failed: command.n, code }),
       );
     },
     stop: () => client.stop(),

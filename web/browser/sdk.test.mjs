@@ -187,6 +187,45 @@ test("showOnFavicon draws on the original icon, not on an earlier badge", async 
   await shown(page, `${front.url}/icon.svg`);
 });
 
+test("wrong calls, and stored commands of another release, stop neither this tab nor others", async () => {
+  const tabs = [await open(), await open()];
+  await readEverything(tabs[0]);
+  for (const page of tabs) {
+    const wrong = await page.evaluate(() =>
+      Promise.allSettled([
+        client.read(undefined, 5),
+        client.read(123, 5),
+        client.markUnread(undefined),
+        client.markUnread("x".repeat(5_000)),
+        client.readAll(new Event("click")),
+      ]).then((all) => all.map(({ reason }) => reason?.name)),
+    );
+    assert.deepEqual(wrong, Array(5).fill("TypeError"));
+  }
+  for (const page of tabs) await page.close();
+  // What an earlier build could store for ever, and a newer one may.
+  const left = await open("/try-later");
+  const key = await left.evaluate(() => {
+    const id = "5e1f0f6e-6f2b-4f0a-8a35-2f9f6f1d9b77";
+    const of = { t: "read", id, upToSeq: 5 };
+    const key = `badged ${location.origin}/ ada commands`;
+    const long = { ...of, conversationId: "x".repeat(5_000) };
+    localStorage.setItem(key, JSON.stringify([{ t: "pin", id }, of, long]));
+    return key;
+  });
+  await left.close();
+  const again = [await open(), await open()];
+  await server.send("ada-ben", "ben", "Hello");
+  for (const page of again) {
+    await total(page, 1);
+    assert.equal(await page.evaluate(() => client.status.state), "online");
+    assert.deepEqual(await page.evaluate(() => client.waiting), []);
+  }
+  assert.equal(await again[0].evaluate((key) => localStorage.getItem(key), key), null);
+  await again[1].evaluate(() => client.readAll());
+  for (const page of again) await total(page, 0);
+});
+
 test("a frozen leader is replaced, and follows when it runs again", async () => {
   const first = await open();
   await readEverything(first);

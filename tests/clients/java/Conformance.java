@@ -63,6 +63,12 @@ final class Conformance {
             public void refused(int code, String reason) {
                 print("refused", code);
             }
+
+            @Override
+            public void dropped(String command, String reason) {
+                print("event", "dropped", "text", reason);
+                stumble();
+            }
         };
         // The kit has no TLS, and reading the certificates of the system would take most of the start.
         OkHttpClient http = new OkHttpClient.Builder().connectionSpecs(Collections.singletonList(ConnectionSpec.CLEARTEXT)).build();
@@ -97,7 +103,7 @@ final class Conformance {
         try {
             run(client, command, outcome);
         } catch (IllegalArgumentException e) {
-            print("failed", n, "code", e.getMessage());
+            print("failed", n, "code", "invalid", "message", e.getMessage());
         }
     }
 

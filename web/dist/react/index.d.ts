@@ -32,8 +32,11 @@ export interface ConversationOptions {
     /** With `open`: the newest message that the user can see; default the last one delivered. */
     readonly upToSeq?: Seq | string | undefined;
 }
-/** A conversation; undefined if the client does not have it. */
-export declare function useConversation(id: string, { open, upToSeq }?: ConversationOptions): Conversation | undefined;
+/**
+ * A conversation; undefined if the client does not have it, or without an id, as before it
+ * is known.
+ */
+export declare function useConversation(id: string | undefined, { open, upToSeq }?: ConversationOptions): Conversation | undefined;
 /** Props of {@link Badge}; the others go to the `span`. */
 export interface BadgeProps extends Omit<ComponentPropsWithoutRef<"span">, "children">, Part {
     /** The largest count that is shown as it is; default 99. */

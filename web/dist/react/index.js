@@ -82,7 +82,7 @@ function useConversation(id, { open = false, upToSeq } = {}) {
   );
   const shown = useRef(void 0);
   useEffect(() => {
-    if (!open) return;
+    if (!open || id === void 0) return;
     const opened = client.open(id, { upToSeq });
     shown.current = opened;
     return () => {
@@ -93,7 +93,7 @@ function useConversation(id, { open = false, upToSeq } = {}) {
   useEffect(() => shown.current?.show(upToSeq), [upToSeq]);
   return useSyncExternalStore(
     subscribe,
-    () => client.conversations.get(id),
+    () => client.conversations.get(id ?? ""),
     () => void 0
   );
 }

@@ -1,3 +1,69 @@
+// dist/sdk/src/refuse.ts
+function refuse(name, wanted, value) {
+  let given = typeof value;
+  if (typeof value === "string") given = JSON.stringify(value.slice(0, 40));
+  else if (typeof value === "number" || typeof value === "bigint") given = value;
+  throw new TypeError(`${name} must be ${wanted}, is ${given}`);
+}
+
+// dist/sdk/src/seq.ts
+var MAX = 2n ** 63n - 1n;
+var MAX_NUMBER = Number.MAX_SAFE_INTEGER;
+function toSeq(value) {
+  return seqOf("seq", value);
+}
+function seqOf(name, value) {
+  if (Number.isSafeInteger(value) && Number(value) >= 0) return value;
+  if (typeof value === "bigint" || typeof value === "string" && /^\d{1,19}$/.test(value)) {
+    const exact = BigInt(value);
+    if (exact >= 0n && exact <= MAX) return exact <= MAX_NUMBER ? Number(exact) : exact;
+  }
+  return refuse(name, "an integer, above 2^53 - 1 as a bigint or a string of digits", value);
+}
+var TOKEN = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
+function parseExact(text) {
+  if (!/\d{16}/.test(text)) return JSON.parse(text);
+  const quoted = text.replace(
+    TOKEN,
+    (token) => /^-?\d+$/.test(token) && !Number.isSafeInteger(Number(token)) ? `"${token}"` : token
+  );
+  return JSON.parse(quoted);
+}
+
+// dist/sdk/src/arguments.ts
+var MAX_SEQS = 150;
+function toText(name, value, most = 128) {
+  if (typeof value === "string" && value !== "" && value.length <= most && !/[\p{Cc}\p{Cs}]/u.test(value) && encodeURIComponent(value).replace(/%../g, "-").length <= most) {
+    return value;
+  }
+  return refuse(name, `text of 1 to ${most} bytes without control characters`, value);
+}
+function toMessage(name, value) {
+  const seq = seqOf(name, value);
+  return seq > 0 ? seq : refuse(name, "at least 1", value);
+}
+function toMessages(value, most) {
+  return Array.isArray(value) && value.length > 0 && value.length <= most ? value.map((seq, i) => toMessage(`seqs[${i}]`, seq)) : refuse("seqs", `an array of 1 to ${most} seqs`, value);
+}
+function toFunction(name, value) {
+  if (typeof value !== "function") refuse(name, "a function", value);
+}
+function toCommand(given) {
+  const { t, id, category, conversationId, upToSeq, seqs, fromSeq } = given;
+  if (typeof id !== "string" || !/^[\da-f-]{36}$/.test(id)) return refuse("id", "a UUID", id);
+  if (t === "read_all") {
+    return category === void 0 ? { t, id } : { t, id, category: toText("category", category, 64) };
+  }
+  const of = { id, conversationId: toText("conversationId", conversationId) };
+  if (t === "read") return { t, ...of, upToSeq: toMessage("upToSeq", upToSeq) };
+  if (t !== "mark_unread") return refuse("t", "a command of this release", t);
+  if (fromSeq === void 0) {
+    return seqs === void 0 ? { t, ...of } : { t, ...of, seqs: toMessages(seqs, MAX_SEQS) };
+  }
+  if (seqs !== void 0) refuse("seqs", "left out with fromSeq", seqs);
+  return { t, ...of, fromSeq: toMessage("fromSeq", fromSeq) };
+}
+
 // dist/sdk/src/emitter.ts
 var Emitter = class {
   #listeners = /* @__PURE__ */ new Map();
@@ -74,32 +140,6 @@ function listen(all) {
   return () => {
     for (const [target, name, call] of all) target.removeEventListener(name, call);
   };
-}
-
-// dist/sdk/src/seq.ts
-var MAX = 2n ** 63n - 1n;
-function toSeq(value) {
-  if (typeof value === "number") {
-    if (Number.isSafeInteger(value) && value >= 0) return value;
-    throw new RangeError(
-      `seq ${value} is not an integer from 0 to 2^53 - 1; pass larger ones as a bigint or a string of digits`
-    );
-  }
-  if (typeof value === "string" && !/^\d{1,19}$/.test(value)) {
-    throw new RangeError(`seq ${JSON.stringify(value.slice(0, 40))} is not a string of digits`);
-  }
-  const exact = BigInt(value);
-  if (exact < 0n || exact > MAX) throw new RangeError(`seq ${exact} is not from 0 to 2^63 - 1`);
-  return exact <= Number.MAX_SAFE_INTEGER ? Number(exact) : exact;
-}
-var TOKEN = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
-function parseExact(text) {
-  if (!/\d{16}/.test(text)) return JSON.parse(text);
-  const quoted = text.replace(
-    TOKEN,
-    (token) => /^-?\d+$/.test(token) && !Number.isSafeInteger(Number(token)) ? `"${token}"` : token
-  );
-  return JSON.parse(quoted);
 }
 
 // dist/sdk/src/frames.ts
@@ -689,17 +729,22 @@ var Storage = class {
       return frame?.t === "snapshot" && complete ? frame : void 0;
     });
   }
-  loadCommands() {
-    const commands = this.#commands.read(
-      (text) => JSON.parse(text).map((command) => {
-        if (command.t === "read") return { ...command, upToSeq: toSeq(command.upToSeq) };
-        if (command.t !== "mark_unread") return command;
-        const { seqs, fromSeq } = command;
-        if (fromSeq !== void 0) return { ...command, fromSeq: toSeq(fromSeq) };
-        return seqs === void 0 ? command : { ...command, seqs: seqs.map(toSeq) };
-      })
-    );
-    return commands ?? [];
+  /**
+   * Those of the last visit. It leaves out what this release cannot send, as of a newer
+   * one, and calls `onBad` with each reason.
+   */
+  loadCommands(onBad = (_) => {
+  }) {
+    const stored = this.#commands.read((text) => JSON.parse(text));
+    if (!Array.isArray(stored)) return [];
+    return stored.flatMap((command) => {
+      try {
+        return toCommand(command);
+      } catch (error) {
+        onBad(error);
+        return [];
+      }
+    });
   }
   /** Writes the state within SAVE_MS. */
   saveState() {
@@ -1176,7 +1221,7 @@ var Reading = class {
   constructor(options) {
     const { client, page, conversationId, upToSeq } = options;
     this.#options = options;
-    this.#upToSeq = seqOf(upToSeq);
+    this.#upToSeq = shown(upToSeq);
     this.#ignoreClient = client.on("conversation", (changed) => {
       if (changed.conversationId === conversationId) this.#check();
     });
@@ -1189,7 +1234,7 @@ var Reading = class {
     return this.#options.conversationId;
   }
   show(upToSeq) {
-    this.#upToSeq = seqOf(upToSeq);
+    this.#upToSeq = shown(upToSeq);
     this.#check();
   }
   close() {
@@ -1222,8 +1267,8 @@ var Reading = class {
     });
   }
 };
-function seqOf(value) {
-  return value === void 0 ? void 0 : toSeq(value);
+function shown(upToSeq) {
+  return upToSeq === void 0 ? void 0 : seqOf("upToSeq", upToSeq);
 }
 
 // dist/sdk/src/settling.ts
@@ -1281,15 +1326,15 @@ var State = class {
   get snapshot() {
     const { badge, conversations, more } = this.#view;
     if (badge === void 0) return void 0;
-    const shown = [...conversations.values()].filter(
+    const shown2 = [...conversations.values()].filter(
       ({ unread, markedUnread, level, left }) => !left && (unread > 0 || markedUnread || level !== "all")
     );
-    const kept = shown.length > MAX_STORED ? shown.sort((a, b) => b.version - a.version).slice(0, MAX_STORED) : shown;
+    const kept = shown2.length > MAX_STORED ? shown2.sort((a, b) => b.version - a.version).slice(0, MAX_STORED) : shown2;
     return {
       t: "snapshot",
       badge,
       conversations: kept,
-      more: more || kept.length < shown.length,
+      more: more || kept.length < shown2.length,
       pingMs: 0,
       expiresAt: 0
     };
@@ -1478,6 +1523,7 @@ var Tabs = class {
 };
 
 // dist/sdk/src/client.ts
+var MAX_USER_BYTES = 1e3;
 var NONE = { waiting: [], merged: [], settling: [] };
 var Badged = class {
   #emitter = new Emitter();
@@ -1508,11 +1554,17 @@ var Badged = class {
   #loading;
   /** The conversations on the screen. */
   #open = /* @__PURE__ */ new Set();
-  /** @throws TypeError if the URL is invalid. */
+  /** @throws TypeError if an option is invalid. */
   constructor(options) {
+    const { token, user, device, minBackoffMs = 500, maxBackoffMs = 3e4 } = options;
     const base = baseURL(options.url);
+    toFunction("token", token);
+    if (device !== void 0) toText("device", device);
+    if (!(minBackoffMs > 0 && maxBackoffMs > 0)) {
+      throw new TypeError("minBackoffMs and maxBackoffMs must be above 0");
+    }
     const environment = { ...defaultEnvironment(), ...options };
-    const name = options.user === void 0 ? void 0 : `badged ${base} ${options.user}`;
+    const name = user === void 0 ? void 0 : `badged ${base} ${toText("user", user, MAX_USER_BYTES)}`;
     this.#environment = environment;
     this.#storage = new Storage(name, environment, () => this.#state.snapshot);
     this.#settling = new Settling(environment.clock, () => this.#refresh());
@@ -1529,12 +1581,12 @@ var Badged = class {
     this.#link = new Link({
       environment,
       base,
-      token: options.token,
-      minBackoffMs: options.minBackoffMs ?? 500,
-      maxBackoffMs: options.maxBackoffMs ?? 3e4,
+      token,
+      minBackoffMs,
+      maxBackoffMs,
       fallback: options.fallback ?? true,
       held: () => this.#state.view.badge,
-      device: options.device,
+      device,
       onState: (frame) => this.#receive(frame),
       onAnswer: (answer) => this.#outbox.answer(answer),
       onStatus: (status) => this.#lose(status)
@@ -1585,6 +1637,7 @@ var Badged = class {
   }
   /** Calls the listener at every such event. The returned function removes it. */
   on(event, listener) {
+    toFunction("listener", listener);
     return this.#emitter.on(event, listener);
   }
   /**
@@ -1649,17 +1702,11 @@ var Badged = class {
    * it stays pending without limit, unless `options` has a signal.
    *
    * It rejects with a {@link BadgedError} if the server refuses the read or
-   * `forget` drops it, which need not be handled, and with a RangeError if
-   * `upToSeq` is not a seq.
+   * `forget` drops it, which need not be handled, and with a TypeError, which is
+   * reported if it is not, if an argument is invalid.
    */
   read(conversationId, upToSeq, options) {
-    let command;
-    try {
-      command = readUpTo(conversationId, toSeq(upToSeq));
-    } catch (error) {
-      return Promise.reject(error);
-    }
-    return heed(this.#outbox.add(command), options);
+    return heed(options, () => this.#outbox.add(readUpTo(conversationId, upToSeq)));
   }
   /**
    * Marks everything, or everything of a category, as read. While disconnected
@@ -1669,10 +1716,11 @@ var Badged = class {
    */
   readAll(category, options) {
     const reads = [...this.conversations.values()].filter(({ unread, markedUnread }) => unread > 0 || markedUnread).filter((conversation) => category === void 0 || conversation.category === category).map(({ conversationId, lastSeq }) => readUpTo(conversationId, lastSeq));
-    if (this.#status.state !== "online") return heed(this.#outbox.addAll(reads), options);
-    const all = { t: "read_all", id: randomId() };
-    const command = category === void 0 ? all : { ...all, category };
-    return heed(this.#outbox.add(command, reads), options);
+    return heed(options, () => {
+      const all = toCommand({ t: "read_all", id: randomId(), category });
+      if (this.#status.state !== "online") return this.#outbox.addAll(reads);
+      return this.#outbox.add(all, reads);
+    });
   }
   /**
    * The conversation is on the screen. Until `close`, the client reads it while
@@ -1682,14 +1730,14 @@ var Badged = class {
    * {@link Badged.markUnread} in this client ends it too: the user wants to come
    * back to the conversation. A mark set elsewhere ends at the next `open`.
    *
-   * @throws RangeError if `upToSeq` is not a seq.
+   * @throws TypeError if an argument is invalid.
    */
   open(conversationId, options = {}) {
     const { page, clock } = this.#environment;
     const reading = new Reading({
       ...options,
       client: this,
-      conversationId,
+      conversationId: toText("conversationId", conversationId),
       page,
       clock,
       onClose: () => this.#open.delete(reading)
@@ -1701,35 +1749,31 @@ var Badged = class {
    * Makes the conversation count at least 1 until the next read. With `seqs`, these
    * messages, which the user has read, count again instead; in a room, with `fromSeq`,
    * those from there on. The numbers then change once the server has applied it. The
-   * promise behaves as in {@link Badged.read}. It rejects with a RangeError if `seqs`
-   * has none or more than 1,000, if there is one that is no seq, or with both. A frame
-   * holds 150 seqs, so more than these take several commands.
+   * promise behaves as in {@link Badged.read}. A frame holds 150 seqs, so more than
+   * these take several commands.
    */
   markUnread(conversationId, options) {
-    for (const reading of this.#open) {
-      if (reading.conversationId === conversationId) reading.close();
-    }
-    const mark = () => ({ t: "mark_unread", id: randomId(), conversationId });
-    const { seqs, fromSeq } = options ?? {};
-    try {
-      if (fromSeq !== void 0) {
-        if (seqs !== void 0) throw new RangeError("seqs and fromSeq together");
-        return heed(this.#outbox.add({ ...mark(), fromSeq: toSeq(fromSeq) }), options);
-      }
-      if (seqs === void 0) return heed(this.#outbox.add(mark()), options);
-      const left = seqs.map(toSeq);
-      if (left.length < 1 || left.length > 1e3) throw new RangeError("not 1 to 1,000 seqs");
+    return heed(options, () => {
+      const { seqs, fromSeq } = options ?? {};
+      const left = seqs === void 0 ? [] : toMessages(seqs, 1e3);
       const commands = [];
-      while (left.length > 0) commands.push({ ...mark(), seqs: left.splice(0, 150) });
-      return heed(this.#outbox.addAll(commands), options);
-    } catch (error) {
-      return Promise.reject(error);
-    }
+      do {
+        const some = seqs && left.splice(0, MAX_SEQS);
+        const mark = { t: "mark_unread", id: randomId(), conversationId, seqs: some, fromSeq };
+        commands.push(toCommand(mark));
+      } while (left.length > 0);
+      for (const reading of this.#open) {
+        if (reading.conversationId === conversationId) reading.close();
+      }
+      return this.#outbox.addAll(commands);
+    });
   }
   /** This tab becomes the leader. */
   #lead() {
     this.#follows = false;
-    const left = this.#storage.loadCommands();
+    const left = this.#storage.loadCommands(
+      (error) => console.warn(`badged: a stored command is dropped: ${error}`)
+    );
     this.#outbox.close();
     this.#outbox.addFirst(left);
     for (const command of this.#others.settling) this.#settle(command);
@@ -1796,9 +1840,12 @@ var Badged = class {
   #serve(message) {
     if (message.m === "command") {
       const { id } = message.command;
-      this.#outbox.add(message.command, message.reads).then(
+      heed(
+        void 0,
+        () => this.#outbox.add(toCommand(message.command), message.reads.map(toCommand))
+      ).then(
         () => this.#tabs.post({ m: "answer", answer: { t: "ok", id, expiresAt: 0 } }),
-        ({ code, message: message2 }) => this.#tabs.post({ m: "answer", answer: { t: "error", id, code, message: message2, retryMs: 0 } })
+        ({ code = "invalid", message: message2 }) => this.#tabs.post({ m: "answer", answer: { t: "error", id, code, message: message2, retryMs: 0 } })
       );
       return;
     }
@@ -1897,7 +1944,15 @@ var Badged = class {
     this.#refresh();
   }
 };
-function heed(promise, { signal } = {}) {
+function heed(options, act) {
+  let promise;
+  const signal = options?.signal;
+  try {
+    if (signal !== void 0) toFunction("signal.addEventListener", signal?.addEventListener);
+    promise = act();
+  } catch (error) {
+    return Promise.reject(error);
+  }
   if (signal === void 0) return promise;
   return quiet(
     new Promise((resolve, reject) => {
@@ -1909,10 +1964,11 @@ function heed(promise, { signal } = {}) {
   );
 }
 function readUpTo(conversationId, upToSeq) {
-  return { t: "read", id: randomId(), conversationId, upToSeq };
+  const seq = seqOf("upToSeq", upToSeq) || 1;
+  return toCommand({ t: "read", id: randomId(), conversationId, upToSeq: seq });
 }
 function baseURL(text) {
-  const parts = /^(?:http|ws)(s?:\/\/[^/?#\s]+)([^?#]*)/i.exec(text.trim());
+  const parts = /^\s*(?:http|ws)(s?:\/\/[^/?#\s]+)([^?#\s]*)/i.exec(text);
   if (parts === null) throw new TypeError(`URL ${text} is neither http(s) nor ws(s)`);
   const [, origin = "", path = ""] = parts;
   return `http${origin.toLowerCase()}${path.replace(/\/?$/, "/")}`;

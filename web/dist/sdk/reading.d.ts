@@ -10,7 +10,7 @@ export interface OpenConversation {
      * Sets the newest message that the user can see, for apps that show only a part
      * of the conversation. Undefined stands for the last one delivered.
      *
-     * @throws RangeError if it is not a seq.
+     * @throws TypeError if it is not a seq.
      */
     show(upToSeq: Seq | string | undefined): void;
     /** The conversation is no longer on the screen. */

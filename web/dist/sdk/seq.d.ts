@@ -10,7 +10,7 @@ export type Seq = number | bigint;
  * Normalizes a seq. It takes an integer, a bigint or a string of digits; in your
  * own JSON, use the string.
  *
- * @throws RangeError if the value is not a seq, or is a number above 2^53 - 1:
+ * @throws TypeError if the value is not a seq, or is a number above 2^53 - 1:
  * that may have been rounded and name another message.
  */
 export declare function toSeq(value: Seq | string): Seq;

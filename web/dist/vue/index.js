@@ -88,7 +88,8 @@ function useConversation(id, { open, upToSeq } = {}) {
       [() => toValue(id), () => toValue(open)],
       ([id2, open2]) => {
         shown?.close();
-        shown = open2 ? client.open(id2, { upToSeq: toValue(upToSeq) }) : void 0;
+        const opens = open2 && id2 !== void 0;
+        shown = opens ? client.open(id2, { upToSeq: toValue(upToSeq) }) : void 0;
       },
       { immediate: true }
     );
@@ -100,7 +101,7 @@ function useConversation(id, { open, upToSeq } = {}) {
   onUnmounted(() => shown?.close());
   return follow(
     void 0,
-    (client2) => client2.conversations.get(toValue(id)),
+    (client2) => client2.conversations.get(toValue(id) ?? ""),
     (client2, call) => onCount(client2, { conversation: toValue(id) }, call),
     id
   );

@@ -120,9 +120,12 @@ export interface ConversationOptions {
   readonly upToSeq?: Seq | string | undefined;
 }
 
-/** A conversation; undefined if the client does not have it. */
+/**
+ * A conversation; undefined if the client does not have it, or without an id, as before it
+ * is known.
+ */
 export function useConversation(
-  id: string,
+  id: string | undefined,
   { open = false, upToSeq }: ConversationOptions = {},
 ): Conversation | undefined {
   const client = useBadgeClient();
@@ -133,7 +136,7 @@ export function useConversation(
   const shown = useRef<OpenConversation | undefined>(undefined);
   // biome-ignore lint/correctness/useExhaustiveDependencies: the next effect tells a new upToSeq
   useEffect(() => {
-    if (!open) return;
+    if (!open || id === undefined) return;
     const opened = client.open(id, { upToSeq });
     shown.current = opened;
     return () => {
@@ -144,7 +147,7 @@ export function useConversation(
   useEffect(() => shown.current?.show(upToSeq), [upToSeq]);
   return useSyncExternalStore(
     subscribe,
-    () => client.conversations.get(id),
+    () => client.conversations.get(id ?? ""),
     () => undefined,
   );
 }

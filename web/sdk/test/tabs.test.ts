@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { BadgedError, type ChannelLike, type LocksLike } from "../src/index.js";
+import type { TabMessage } from "../src/tabs.js";
 import {
   Bench,
   changes,
@@ -293,6 +294,33 @@ describe("a command in a follower", () => {
     for (const { id } of sent) follower.socket.serve({ t: "ok", id });
     await reading;
   });
+});
+
+test("a command of another release that the leader does not know is refused, and no other", async () => {
+  const browser = new FakeBrowser();
+  const [leader, follower] = await pair(browser);
+  const [channels] = browser.channels.values();
+  const answers: unknown[] = [];
+  const other = new FakeChannel("other", new Map([["other", channels ?? new Set()]]));
+  other.onmessage = ({ data }: { data: TabMessage }) => {
+    if (data.m === "answer") answers.push({ ...data.answer, message: "" });
+  };
+  const id = "5e1f0f6e-6f2b-4f0a-8a35-2f9f6f1d9b77";
+  for (const command of [
+    { t: "pin", id, conversationId: "a" },
+    { t: "read", id, conversationId: 123, upToSeq: 5 },
+  ]) {
+    other.postMessage({ m: "command", command, reads: [] });
+  }
+  other.postMessage({ m: "command", command: { t: "read_all", id }, reads: [{ t: "read", id }] });
+  await settled();
+  assert.deepEqual(leader.socket.commands(), []);
+  const refused = { t: "error", id, code: "invalid", message: "", retryMs: 0 };
+  assert.deepEqual(answers, [refused, refused, refused]);
+  void follower.client.markUnread("b");
+  await settled();
+  assert.deepEqual(leader.socket.commands(), ["mark_unread b"]);
+  assert.equal(leader.client.status.state, "online");
 });
 
 describe("when the leader stops", () => {

@@ -97,7 +97,7 @@ function useConversation(id, { open = false, upToSeq } = {}) {
   );
   const shown = (0, import_react.useRef)(void 0);
   (0, import_react.useEffect)(() => {
-    if (!open) return;
+    if (!open || id === void 0) return;
     const opened = client.open(id, { upToSeq });
     shown.current = opened;
     return () => {
@@ -108,7 +108,7 @@ function useConversation(id, { open = false, upToSeq } = {}) {
   (0, import_react.useEffect)(() => shown.current?.show(upToSeq), [upToSeq]);
   return (0, import_react.useSyncExternalStore)(
     subscribe,
-    () => client.conversations.get(id),
+    () => client.conversations.get(id ?? ""),
     () => void 0
   );
 }

@@ -65,7 +65,7 @@ export interface MarkOptions extends WaitOptions {
  */
 export declare class Badged {
     #private;
-    /** @throws TypeError if the URL is invalid. */
+    /** @throws TypeError if an option is invalid. */
     constructor(options: BadgedOptions);
     /** The badge with pending commands applied; undefined before the first state. */
     get badge(): Badge | undefined;
@@ -104,8 +104,8 @@ export declare class Badged {
      * it stays pending without limit, unless `options` has a signal.
      *
      * It rejects with a {@link BadgedError} if the server refuses the read or
-     * `forget` drops it, which need not be handled, and with a RangeError if
-     * `upToSeq` is not a seq.
+     * `forget` drops it, which need not be handled, and with a TypeError, which is
+     * reported if it is not, if an argument is invalid.
      */
     read(conversationId: string, upToSeq: Seq | string, options?: WaitOptions): Promise<void>;
     /**
@@ -123,16 +123,15 @@ export declare class Badged {
      * {@link Badged.markUnread} in this client ends it too: the user wants to come
      * back to the conversation. A mark set elsewhere ends at the next `open`.
      *
-     * @throws RangeError if `upToSeq` is not a seq.
+     * @throws TypeError if an argument is invalid.
      */
     open(conversationId: string, options?: OpenOptions): OpenConversation;
     /**
      * Makes the conversation count at least 1 until the next read. With `seqs`, these
      * messages, which the user has read, count again instead; in a room, with `fromSeq`,
      * those from there on. The numbers then change once the server has applied it. The
-     * promise behaves as in {@link Badged.read}. It rejects with a RangeError if `seqs`
-     * has none or more than 1,000, if there is one that is no seq, or with both. A frame
-     * holds 150 seqs, so more than these take several commands.
+     * promise behaves as in {@link Badged.read}. A frame holds 150 seqs, so more than
+     * these take several commands.
      */
     markUnread(conversationId: string, options?: MarkOptions): Promise<void>;
 }

@@ -1,3 +1,4 @@
+import { MAX_SEQS, toCommand, toFunction, toMessages, toText } from "./arguments.js";
 import { Emitter } from "./emitter.js";
 import { defaultEnvironment, type Environment } from "./environment.js";
 import {
@@ -11,12 +12,14 @@ import { Link, type Status, type TokenRequest } from "./link.js";
 import { type BadgedError, Outbox, quiet, randomId } from "./outbox.js";
 import { overlay } from "./overlay.js";
 import { type OpenConversation, type OpenOptions, Reading } from "./reading.js";
-import { type Seq, toSeq } from "./seq.js";
+import { type Seq, seqOf } from "./seq.js";
 import { Settling } from "./settling.js";
 import { difference, listed, NOTHING, State } from "./state.js";
 import { Storage } from "./storage.js";
 import { type Pending, type TabMessage, Tabs } from "./tabs.js";
 
+// The name of a user may be longer than an id.
+const MAX_USER_BYTES = 1_000;
 const NONE: Pending = { waiting: [], merged: [], settling: [] };
 
 /** Options of a client, and replacements for parts of its {@link Environment}. */
@@ -112,11 +115,18 @@ export class Badged {
   /** The conversations on the screen. */
   readonly #open = new Set<Reading>();
 
-  /** @throws TypeError if the URL is invalid. */
+  /** @throws TypeError if an option is invalid. */
   constructor(options: BadgedOptions) {
+    const { token, user, device, minBackoffMs = 500, maxBackoffMs = 30_000 } = options;
     const base = baseURL(options.url);
+    toFunction("token", token);
+    if (device !== undefined) toText("device", device);
+    if (!(minBackoffMs > 0 && maxBackoffMs > 0)) {
+      throw new TypeError("minBackoffMs and maxBackoffMs must be above 0");
+    }
     const environment = { ...defaultEnvironment(), ...options };
-    const name = options.user === undefined ? undefined : `badged ${base} ${options.user}`;
+    const name =
+      user === undefined ? undefined : `badged ${base} ${toText("user", user, MAX_USER_BYTES)}`;
     this.#environment = environment;
     this.#storage = new Storage(name, environment, () => this.#state.snapshot);
     this.#settling = new Settling(environment.clock, () => this.#refresh());
@@ -134,12 +144,12 @@ export class Badged {
     this.#link = new Link({
       environment,
       base,
-      token: options.token,
-      minBackoffMs: options.minBackoffMs ?? 500,
-      maxBackoffMs: options.maxBackoffMs ?? 30_000,
+      token,
+      minBackoffMs,
+      maxBackoffMs,
       fallback: options.fallback ?? true,
       held: () => this.#state.view.badge,
-      device: options.device,
+      device,
       onState: (frame) => this.#receive(frame),
       onAnswer: (answer) => this.#outbox.answer(answer),
       onStatus: (status) => this.#lose(status),
@@ -200,6 +210,7 @@ export class Badged {
     event: Name,
     listener: (value: BadgedEvents[Name]) => void,
   ): () => void {
+    toFunction("listener", listener);
     return this.#emitter.on(event, listener);
   }
 
@@ -271,17 +282,11 @@ export class Badged {
    * it stays pending without limit, unless `options` has a signal.
    *
    * It rejects with a {@link BadgedError} if the server refuses the read or
-   * `forget` drops it, which need not be handled, and with a RangeError if
-   * `upToSeq` is not a seq.
+   * `forget` drops it, which need not be handled, and with a TypeError, which is
+   * reported if it is not, if an argument is invalid.
    */
   read(conversationId: string, upToSeq: Seq | string, options?: WaitOptions): Promise<void> {
-    let command: Command;
-    try {
-      command = readUpTo(conversationId, toSeq(upToSeq));
-    } catch (error) {
-      return Promise.reject(error);
-    }
-    return heed(this.#outbox.add(command), options);
+    return heed(options, () => this.#outbox.add(readUpTo(conversationId, upToSeq)));
   }
 
   /**
@@ -295,10 +300,11 @@ export class Badged {
       .filter(({ unread, markedUnread }) => unread > 0 || markedUnread)
       .filter((conversation) => category === undefined || conversation.category === category)
       .map(({ conversationId, lastSeq }) => readUpTo(conversationId, lastSeq));
-    if (this.#status.state !== "online") return heed(this.#outbox.addAll(reads), options);
-    const all = { t: "read_all", id: randomId() } as const;
-    const command = category === undefined ? all : { ...all, category };
-    return heed(this.#outbox.add(command, reads), options);
+    return heed(options, () => {
+      const all = toCommand({ t: "read_all", id: randomId(), category });
+      if (this.#status.state !== "online") return this.#outbox.addAll(reads);
+      return this.#outbox.add(all, reads);
+    });
   }
 
   /**
@@ -309,14 +315,14 @@ export class Badged {
    * {@link Badged.markUnread} in this client ends it too: the user wants to come
    * back to the conversation. A mark set elsewhere ends at the next `open`.
    *
-   * @throws RangeError if `upToSeq` is not a seq.
+   * @throws TypeError if an argument is invalid.
    */
   open(conversationId: string, options: OpenOptions = {}): OpenConversation {
     const { page, clock } = this.#environment;
     const reading: Reading = new Reading({
       ...options,
       client: this,
-      conversationId,
+      conversationId: toText("conversationId", conversationId),
       page,
       clock,
       onClose: () => this.#open.delete(reading),
@@ -329,38 +335,33 @@ export class Badged {
    * Makes the conversation count at least 1 until the next read. With `seqs`, these
    * messages, which the user has read, count again instead; in a room, with `fromSeq`,
    * those from there on. The numbers then change once the server has applied it. The
-   * promise behaves as in {@link Badged.read}. It rejects with a RangeError if `seqs`
-   * has none or more than 1,000, if there is one that is no seq, or with both. A frame
-   * holds 150 seqs, so more than these take several commands.
+   * promise behaves as in {@link Badged.read}. A frame holds 150 seqs, so more than
+   * these take several commands.
    */
   markUnread(conversationId: string, options?: MarkOptions): Promise<void> {
-    for (const reading of this.#open) {
-      if (reading.conversationId === conversationId) reading.close();
-    }
-    const mark = () => ({ t: "mark_unread", id: randomId(), conversationId }) as const;
-    const { seqs, fromSeq } = options ?? {};
-    try {
-      if (fromSeq !== undefined) {
-        if (seqs !== undefined) throw new RangeError("seqs and fromSeq together");
-        return heed(this.#outbox.add({ ...mark(), fromSeq: toSeq(fromSeq) }), options);
-      }
-      if (seqs === undefined) return heed(this.#outbox.add(mark()), options);
-      const left = seqs.map(toSeq);
-      if (left.length < 1 || left.length > 1000) throw new RangeError("not 1 to 1,000 seqs");
+    return heed(options, () => {
+      const { seqs, fromSeq } = options ?? {};
+      const left = seqs === undefined ? [] : toMessages(seqs, 1000);
       const commands: Command[] = [];
-      // More may not fit into a frame.
-      while (left.length > 0) commands.push({ ...mark(), seqs: left.splice(0, 150) });
-      return heed(this.#outbox.addAll(commands), options);
-    } catch (error) {
-      return Promise.reject(error);
-    }
+      do {
+        const some = seqs && left.splice(0, MAX_SEQS);
+        const mark = { t: "mark_unread", id: randomId(), conversationId, seqs: some, fromSeq };
+        commands.push(toCommand(mark));
+      } while (left.length > 0);
+      for (const reading of this.#open) {
+        if (reading.conversationId === conversationId) reading.close();
+      }
+      return this.#outbox.addAll(commands);
+    });
   }
 
   /** This tab becomes the leader. */
   #lead(): void {
     this.#follows = false;
     // Commands of other tabs and of the last visit. Load them first: close overwrites them.
-    const left = this.#storage.loadCommands();
+    const left = this.#storage.loadCommands((error) =>
+      console.warn(`badged: a stored command is dropped: ${error}`),
+    );
     this.#outbox.close();
     this.#outbox.addFirst(left);
     for (const command of this.#others.settling) this.#settle(command);
@@ -437,9 +438,12 @@ export class Badged {
   #serve(message: Extract<TabMessage, { m: "hello" | "watch" | "command" }>): void {
     if (message.m === "command") {
       const { id } = message.command;
-      this.#outbox.add(message.command, message.reads).then(
+      // A tab with another release may send what this one does not know.
+      heed(undefined, () =>
+        this.#outbox.add(toCommand(message.command), message.reads.map(toCommand)),
+      ).then(
         () => this.#tabs.post({ m: "answer", answer: { t: "ok", id, expiresAt: 0 } }),
-        ({ code, message }: BadgedError) =>
+        ({ code = "invalid", message }: BadgedError) =>
           this.#tabs.post({ m: "answer", answer: { t: "error", id, code, message, retryMs: 0 } }),
       );
       return;
@@ -549,8 +553,19 @@ export class Badged {
   }
 }
 
-/** Settles like the promise, or rejects with the signal's reason if that comes first. */
-function heed(promise: Promise<void>, { signal }: WaitOptions = {}): Promise<void> {
+/**
+ * Settles like the promise of `act`, or rejects with the signal's reason if that comes
+ * first. An invalid argument rejects it before anything is done.
+ */
+function heed(options: WaitOptions | undefined, act: () => Promise<void>): Promise<void> {
+  let promise: Promise<void>;
+  const signal = options?.signal;
+  try {
+    if (signal !== undefined) toFunction("signal.addEventListener", signal?.addEventListener);
+    promise = act();
+  } catch (error) {
+    return Promise.reject(error);
+  }
   if (signal === undefined) return promise;
   return quiet(
     new Promise<void>((resolve, reject) => {
@@ -562,8 +577,10 @@ function heed(promise: Promise<void>, { signal }: WaitOptions = {}): Promise<voi
   );
 }
 
-function readUpTo(conversationId: string, upToSeq: Seq): Command {
-  return { t: "read", id: randomId(), conversationId, upToSeq };
+function readUpTo(conversationId: string, upToSeq: Seq | string): Command {
+  // A room without messages, whose last seq is 0, can be marked.
+  const seq = seqOf("upToSeq", upToSeq) || 1;
+  return toCommand({ t: "read", id: randomId(), conversationId, upToSeq: seq });
 }
 
 /**
@@ -571,7 +588,7 @@ function readUpTo(conversationId: string, upToSeq: Seq): Command {
  * `URL`: those of React Native throw.
  */
 function baseURL(text: string): string {
-  const parts = /^(?:http|ws)(s?:\/\/[^/?#\s]+)([^?#]*)/i.exec(text.trim());
+  const parts = /^\s*(?:http|ws)(s?:\/\/[^/?#\s]+)([^?#\s]*)/i.exec(text);
   if (parts === null) throw new TypeError(`URL ${text} is neither http(s) nor ws(s)`);
   const [, origin = "", path = ""] = parts;
   return `http${origin.toLowerCase()}${path.replace(/\/?$/, "/")}`;

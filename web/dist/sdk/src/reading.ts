@@ -1,6 +1,6 @@
 import type { Badged } from "./client.js";
 import type { Clock, Page } from "./environment.js";
-import { type Seq, toSeq } from "./seq.js";
+import { type Seq, seqOf } from "./seq.js";
 
 // Least time between two reads of a conversation, and between the return of the
 // user and the first read. A busy conversation costs at most four commands a second.
@@ -18,7 +18,7 @@ export interface OpenConversation {
    * Sets the newest message that the user can see, for apps that show only a part
    * of the conversation. Undefined stands for the last one delivered.
    *
-   * @throws RangeError if it is not a seq.
+   * @throws TypeError if it is not a seq.
    */
   show(upToSeq: Seq | string | undefined): void;
   /** The conversation is no longer on the screen. */
@@ -57,7 +57,7 @@ export class Reading implements OpenConversation {
   constructor(options: ReadingOptions) {
     const { client, page, conversationId, upToSeq } = options;
     this.#options = options;
-    this.#upToSeq = seqOf(upToSeq);
+    this.#upToSeq = shown(upToSeq);
     this.#ignoreClient = client.on("conversation", (changed) => {
       if (changed.conversationId === conversationId) this.#check();
     });
@@ -72,7 +72,7 @@ export class Reading implements OpenConversation {
   }
 
   show(upToSeq: Seq | string | undefined): void {
-    this.#upToSeq = seqOf(upToSeq);
+    this.#upToSeq = shown(upToSeq);
     this.#check();
   }
 
@@ -113,6 +113,6 @@ export class Reading implements OpenConversation {
   }
 }
 
-function seqOf(value: Seq | string | undefined): Seq | undefined {
-  return value === undefined ? undefined : toSeq(value);
+function shown(upToSeq: Seq | string | undefined): Seq | undefined {
+  return upToSeq === undefined ? undefined : seqOf("upToSeq", upToSeq);
 }

@@ -1,3 +1,5 @@
+import { refuse } from "./refuse.js";
+
 /**
  * The position of a message in its conversation: an int64, at least 1.
  *
@@ -8,27 +10,27 @@
 export type Seq = number | bigint;
 
 const MAX = 2n ** 63n - 1n;
+const MAX_NUMBER = Number.MAX_SAFE_INTEGER;
 
 /**
  * Normalizes a seq. It takes an integer, a bigint or a string of digits; in your
  * own JSON, use the string.
  *
- * @throws RangeError if the value is not a seq, or is a number above 2^53 - 1:
+ * @throws TypeError if the value is not a seq, or is a number above 2^53 - 1:
  * that may have been rounded and name another message.
  */
 export function toSeq(value: Seq | string): Seq {
-  if (typeof value === "number") {
-    if (Number.isSafeInteger(value) && value >= 0) return value;
-    throw new RangeError(
-      `seq ${value} is not an integer from 0 to 2^53 - 1; pass larger ones as a bigint or a string of digits`,
-    );
+  return seqOf("seq", value);
+}
+
+/** toSeq of an argument with this name. @internal */
+export function seqOf(name: string, value: unknown): Seq {
+  if (Number.isSafeInteger(value) && Number(value) >= 0) return value as number;
+  if (typeof value === "bigint" || (typeof value === "string" && /^\d{1,19}$/.test(value))) {
+    const exact = BigInt(value);
+    if (exact >= 0n && exact <= MAX) return exact <= MAX_NUMBER ? Number(exact) : exact;
   }
-  if (typeof value === "string" && !/^\d{1,19}$/.test(value)) {
-    throw new RangeError(`seq ${JSON.stringify(value.slice(0, 40))} is not a string of digits`);
-  }
-  const exact = BigInt(value);
-  if (exact < 0n || exact > MAX) throw new RangeError(`seq ${exact} is not from 0 to 2^63 - 1`);
-  return exact <= Number.MAX_SAFE_INTEGER ? Number(exact) : exact;
+  return refuse(name, "an integer, above 2^53 - 1 as a bigint or a string of digits", value);
 }
 
 // A string, matched whole to skip the digits in it, or a number.

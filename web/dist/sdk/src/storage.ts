@@ -1,6 +1,6 @@
+import { toCommand } from "./arguments.js";
 import type { AsyncStorageLike, Environment, StorageLike } from "./environment.js";
 import { type Command, decodeFrame, encodeSnapshot, type StateFrame, stringify } from "./frames.js";
-import { toSeq } from "./seq.js";
 
 // Least time between two writes of the state, which may have some 100 KB.
 const SAVE_MS = 1_000;
@@ -112,17 +112,21 @@ export class Storage {
     });
   }
 
-  loadCommands(): readonly Command[] {
-    const commands = this.#commands.read((text) =>
-      (JSON.parse(text) as Command[]).map((command) => {
-        if (command.t === "read") return { ...command, upToSeq: toSeq(command.upToSeq) };
-        if (command.t !== "mark_unread") return command;
-        const { seqs, fromSeq } = command;
-        if (fromSeq !== undefined) return { ...command, fromSeq: toSeq(fromSeq) };
-        return seqs === undefined ? command : { ...command, seqs: seqs.map(toSeq) };
-      }),
-    );
-    return commands ?? [];
+  /**
+   * Those of the last visit. It leaves out what this release cannot send, as of a newer
+   * one, and calls `onBad` with each reason.
+   */
+  loadCommands(onBad = (_: unknown) => {}): readonly Command[] {
+    const stored = this.#commands.read((text) => JSON.parse(text) as unknown[]);
+    if (!Array.isArray(stored)) return [];
+    return stored.flatMap((command) => {
+      try {
+        return toCommand(command);
+      } catch (error) {
+        onBad(error);
+        return [];
+      }
+    });
   }
 
   /** Writes the state within SAVE_MS. */

@@ -27,8 +27,11 @@ export interface ConversationOptions {
     /** With `open`: the newest message that the user can see; default the last one delivered. */
     readonly upToSeq?: MaybeRefOrGetter<Seq | string | undefined>;
 }
-/** A conversation; undefined if the client does not have it. */
-export declare function useConversation(id: MaybeRefOrGetter<string>, { open, upToSeq }?: ConversationOptions): Readonly<Ref<Conversation | undefined>>;
+/**
+ * A conversation; undefined if the client does not have it, or without an id, as before it
+ * is known.
+ */
+export declare function useConversation(id: MaybeRefOrGetter<string | undefined>, { open, upToSeq }?: ConversationOptions): Readonly<Ref<Conversation | undefined>>;
 /** The count of everything, a category or a conversation; nothing at 0. */
 export declare const Badge: import("vue").DefineComponent<import("vue").ExtractPropTypes<{
     category: StringConstructor;

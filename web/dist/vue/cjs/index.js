@@ -103,7 +103,8 @@ function useConversation(id, { open, upToSeq } = {}) {
       [() => (0, import_vue.toValue)(id), () => (0, import_vue.toValue)(open)],
       ([id2, open2]) => {
         shown?.close();
-        shown = open2 ? client.open(id2, { upToSeq: (0, import_vue.toValue)(upToSeq) }) : void 0;
+        const opens = open2 && id2 !== void 0;
+        shown = opens ? client.open(id2, { upToSeq: (0, import_vue.toValue)(upToSeq) }) : void 0;
       },
       { immediate: true }
     );
@@ -115,7 +116,7 @@ function useConversation(id, { open, upToSeq } = {}) {
   (0, import_vue.onUnmounted)(() => shown?.close());
   return follow(
     void 0,
-    (client2) => client2.conversations.get((0, import_vue.toValue)(id)),
+    (client2) => client2.conversations.get((0, import_vue.toValue)(id) ?? ""),
     (client2, call) => (0, import_sdk.onCount)(client2, { conversation: (0, import_vue.toValue)(id) }, call),
     id
   );

@@ -133,9 +133,12 @@ export interface ConversationOptions {
   readonly upToSeq?: MaybeRefOrGetter<Seq | string | undefined>;
 }
 
-/** A conversation; undefined if the client does not have it. */
+/**
+ * A conversation; undefined if the client does not have it, or without an id, as before it
+ * is known.
+ */
 export function useConversation(
-  id: MaybeRefOrGetter<string>,
+  id: MaybeRefOrGetter<string | undefined>,
   { open, upToSeq }: ConversationOptions = {},
 ): Readonly<Ref<Conversation | undefined>> {
   const client = useBadgeClient();
@@ -145,7 +148,8 @@ export function useConversation(
       [() => toValue(id), () => toValue(open)] as const,
       ([id, open]) => {
         shown?.close();
-        shown = open ? client.open(id, { upToSeq: toValue(upToSeq) }) : undefined;
+        const opens = open && id !== undefined;
+        shown = opens ? client.open(id, { upToSeq: toValue(upToSeq) }) : undefined;
       },
       { immediate: true },
     );
@@ -157,7 +161,7 @@ export function useConversation(
   onUnmounted(() => shown?.close());
   return follow<Conversation | undefined>(
     undefined,
-    (client) => client.conversations.get(toValue(id)),
+    (client) => client.conversations.get(toValue(id) ?? ""),
     (client, call) => onCount(client, { conversation: toValue(id) }, call),
     id,
   );

@@ -22,11 +22,6 @@ extension BadgeListener {
     public func refused(code: Int, reason: String) {}
 }
 
-/// An argument that no command can have.
-public struct InvalidCommand: Error, Equatable, Sendable {
-    public let message: String
-}
-
 /// The live badge of the one user that the tokens name. It keeps its state and its commands while
 /// disconnected, and resumes.
 public actor BadgeClient {
@@ -34,8 +29,6 @@ public actor BadgeClient {
     /// A connection that lasted so long resets the backoff.
     private static let lasting: TimeInterval = 10
     private static let maxHintMs: Int64 = 3_600_000
-    /// More may not fit into a frame.
-    private static let maxSeqs = 150
 
     private let url: URL
     private let session: URLSession
@@ -93,42 +86,37 @@ public actor BadgeClient {
         leave()
     }
 
-    /// The user has read the conversation up to this message.
+    /// The user has read the conversation up to this message. This and the other commands throw
+    /// InvalidCommand if a seq is below 1, or an id is empty, longer than 128 bytes, or has control
+    /// characters. Nothing is sent then.
     public func read(_ conversationId: String, upToSeq: Int64, outcome: Outcome? = nil) throws {
-        try check(conversationId, [upToSeq])
         var frame = ClientFrame("read")
         frame.conversationId = conversationId
         frame.upToSeq = upToSeq
-        add(frame, outcome)
+        try add(frame, outcome)
     }
 
     /// The conversation counts at least 1 until the next read.
     public func markUnread(_ conversationId: String, outcome: Outcome? = nil) throws {
-        try check(conversationId, [])
         var frame = ClientFrame("mark_unread")
         frame.conversationId = conversationId
-        add(frame, outcome)
+        try add(frame, outcome)
     }
 
     /// These messages, at most 150, count again until the next read. Not in rooms.
     public func markUnread(_ conversationId: String, seqs: [Int64], outcome: Outcome? = nil) throws {
-        try check(conversationId, seqs)
-        if seqs.isEmpty || seqs.count > BadgeClient.maxSeqs {
-            throw InvalidCommand(message: "not 1 to \(BadgeClient.maxSeqs) seqs")
-        }
         var frame = ClientFrame("mark_unread")
         frame.conversationId = conversationId
         frame.seqs = seqs
-        add(frame, outcome)
+        try add(frame, outcome)
     }
 
     /// The messages of a room from this one on count again until the next read.
     public func markUnread(_ conversationId: String, fromSeq: Int64, outcome: Outcome? = nil) throws {
-        try check(conversationId, [fromSeq])
         var frame = ClientFrame("mark_unread")
         frame.conversationId = conversationId
         frame.fromSeq = fromSeq
-        add(frame, outcome)
+        try add(frame, outcome)
     }
 
     /// The user has read everything. While disconnected this covers what the client holds.
@@ -141,14 +129,8 @@ public actor BadgeClient {
         flush()
     }
 
-    private func check(_ conversationId: String, _ seqs: [Int64]) throws {
-        if conversationId.isEmpty { throw InvalidCommand(message: "no conversation") }
-        if let bad = seqs.first(where: { $0 < 1 }) {
-            throw InvalidCommand(message: "a seq must be at least 1, is \(bad)")
-        }
-    }
-
-    private func add(_ frame: ClientFrame, _ outcome: Outcome?) {
+    private func add(_ frame: ClientFrame, _ outcome: Outcome?) throws {
+        try frame.check()
         outbox.add(frame, outcome)
         flush()
     }

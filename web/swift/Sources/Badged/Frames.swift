@@ -59,6 +59,11 @@ struct Bye: Decodable {
     }
 }
 
+/// An argument that no command can have.
+public struct InvalidCommand: Error, Equatable, Sendable {
+    public let message: String
+}
+
 /// A frame of the client.
 struct ClientFrame: Encodable, Equatable {
     var t: String
@@ -78,7 +83,27 @@ struct ClientFrame: Encodable, Equatable {
         case fromSeq = "from_seq"
     }
 
+    /// The longest id of a conversation, in bytes.
+    private static let maxId = 128
+    /// More may not fit into a frame.
+    private static let maxSeqs = 150
+
     init(_ t: String) { self.t = t }
+
+    /// Refuses what the server would refuse, or could not read.
+    func check() throws {
+        let id = conversationId ?? ""
+        let control = id.unicodeScalars.contains { $0.properties.generalCategory == .control }
+        if id.isEmpty || id.utf8.count > ClientFrame.maxId || control {
+            throw InvalidCommand(message: "a conversation has 1 to \(ClientFrame.maxId) bytes without control characters, is \(id.prefix(40))")
+        }
+        if let seqs = seqs, seqs.isEmpty || seqs.count > ClientFrame.maxSeqs {
+            throw InvalidCommand(message: "not 1 to \(ClientFrame.maxSeqs) seqs")
+        }
+        for seq in [upToSeq, fromSeq].compactMap({ $0 }) + (seqs ?? []) where seq < 1 {
+            throw InvalidCommand(message: "a seq must be at least 1, is \(seq)")
+        }
+    }
 
     func text() throws -> String {
         String(decoding: try JSONEncoder().encode(self), as: UTF8.self)

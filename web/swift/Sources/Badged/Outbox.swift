@@ -36,7 +36,7 @@ struct Outbox {
         for (i, conversation) in unread.enumerated() {
             var read = ClientFrame("read")
             read.conversationId = conversation.id
-            read.upToSeq = conversation.lastSeq
+            read.upToSeq = max(1, conversation.lastSeq) // a room without messages can be marked
             add(read, i == unread.count - 1 ? outcome : nil)
         }
     }

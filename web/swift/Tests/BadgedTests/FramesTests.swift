@@ -66,6 +66,22 @@ final class FramesTests: XCTestCase {
         XCTAssertNil(outbox.next(), "one at a time")
     }
 
+    func testWhatNoServerTakesIsRefused() throws {
+        for id in ["", String(repeating: "é", count: 65), "a\u{0}b", "a\nb"] {
+            var frame = ClientFrame("mark_unread")
+            frame.conversationId = id
+            XCTAssertThrowsError(try frame.check(), id)
+        }
+        for (upToSeq, seqs) in [(0, nil), (-1, nil), (1, []), (1, [0]), (1, Array(repeating: 1, count: 151))] as [(Int64, [Int64]?)] {
+            var frame = ClientFrame("read")
+            frame.conversationId = String(repeating: "é", count: 64)
+            try frame.check()
+            frame.upToSeq = upToSeq
+            frame.seqs = seqs
+            XCTAssertThrowsError(try frame.check())
+        }
+    }
+
     func testURLs() throws {
         for (given, want) in [
             ("https://badges.test", "wss://badges.test/v1/ws"), ("http://localhost:8080/base/", "ws://localhost:8080/base/v1/ws"),

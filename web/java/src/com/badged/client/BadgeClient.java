@@ -2,6 +2,8 @@ package com.badged.client;
 
 import java.io.IOException;
 import java.time.Instant;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Objects;
 import java.util.Random;
 import java.util.concurrent.Executors;
@@ -29,8 +31,6 @@ public final class BadgeClient implements AutoCloseable {
     private static final long LASTING_NANOS = 10_000_000_000L;
     private static final long MAX_HINT_MS = 3_600_000;
     private static final long CLOSE_TIMEOUT_MS = 5_000;
-    /** More may not fit into a frame. */
-    private static final int MAX_SEQS = 150;
 
     private final OkHttpClient http;
     private final Request.Builder request;
@@ -86,7 +86,19 @@ public final class BadgeClient implements AutoCloseable {
         this.store = store;
         if (store == null) return;
         state = store.state();
-        outbox.restore(store.commands());
+        List<Runnable> reports = new ArrayList<>();
+        for (JSONObject command : store.commands()) {
+            try {
+                outbox.restore(Command.checked(command));
+            } catch (IllegalArgumentException e) {
+                reports.add(() -> listener.dropped(command.toString(), e.getMessage()));
+            }
+        }
+        if (reports.isEmpty()) return;
+        worker.execute(() -> {
+            storeCommands();
+            reports.forEach(BadgeClient::tell);
+        });
     }
 
     /** The last state of the server, or that of the store, or null. */
@@ -144,45 +156,34 @@ public final class BadgeClient implements AutoCloseable {
     /**
      * The user has read the conversation up to this message.
      *
-     * @throws IllegalArgumentException if a seq is below 1, or an id null or empty: so for all commands
+     * @throws IllegalArgumentException if a seq is below 1, or an id is null, empty, longer than 128 bytes, or has
+     *     control characters: so for all commands. Nothing is stored or sent then
      */
     public void read(String conversationId, long upToSeq, Outcome outcome) {
-        check(conversationId, upToSeq);
-        command(() -> outbox.add(new JSONObject().put("t", "read").put("conversation_id", conversationId).put("up_to_seq", upToSeq), orIgnored(outcome), null));
+        command(outcome, () -> Command.of("read", conversationId).put("up_to_seq", upToSeq));
     }
 
     /** The conversation counts at least 1 until the next read. */
     public void markUnread(String conversationId, Outcome outcome) {
-        check(conversationId);
-        command(() -> outbox.add(new JSONObject().put("t", "mark_unread").put("conversation_id", conversationId), orIgnored(outcome), null));
+        command(outcome, () -> Command.of("mark_unread", conversationId));
     }
 
     /** These messages, at most 150, count again until the next read. Not in rooms. */
     public void markUnread(String conversationId, long[] seqs, Outcome outcome) {
-        check(conversationId, seqs);
-        if (seqs.length == 0 || seqs.length > MAX_SEQS) throw new IllegalArgumentException("not 1 to " + MAX_SEQS + " seqs");
         JSONArray named = new JSONArray();
         for (long seq : seqs) named.put(seq);
-        command(() -> outbox.add(new JSONObject().put("t", "mark_unread").put("conversation_id", conversationId).put("seqs", named), orIgnored(outcome), null));
+        command(outcome, () -> Command.of("mark_unread", conversationId).put("seqs", named));
     }
 
     /** The messages of a room from this one on count again until the next read. */
     public void markUnreadFrom(String conversationId, long fromSeq, Outcome outcome) {
-        check(conversationId, fromSeq);
-        command(() -> outbox.add(new JSONObject().put("t", "mark_unread").put("conversation_id", conversationId).put("from_seq", fromSeq), orIgnored(outcome), null));
-    }
-
-    private static void check(String conversationId, long... seqs) {
-        if (conversationId == null || conversationId.isEmpty()) throw new IllegalArgumentException("no conversation");
-        for (long seq : seqs) {
-            if (seq < 1) throw new IllegalArgumentException("a seq must be at least 1, is " + seq);
-        }
+        command(outcome, () -> Command.of("mark_unread", conversationId).put("from_seq", fromSeq));
     }
 
     /** The user has read everything. While disconnected this covers what the client holds. */
     public void readAll(Outcome outcome) {
         command(() -> {
-            if (online) outbox.add(new JSONObject().put("t", "read_all"), orIgnored(outcome), state);
+            if (online) outbox.add(Command.of("read_all"), orIgnored(outcome), state);
             else outbox.addReads(state, orIgnored(outcome));
         });
     }
@@ -216,12 +217,27 @@ public final class BadgeClient implements AutoCloseable {
         void run() throws JSONException;
     }
 
+    private interface Making {
+        JSONObject make() throws JSONException;
+    }
+
+    /** Checks a command on the thread of the app, and adds it on the worker. */
+    private void command(Outcome outcome, Making making) {
+        JSONObject command;
+        try {
+            command = Command.checked(making.make());
+        } catch (JSONException e) {
+            throw new IllegalStateException(e); // its values are texts and whole numbers
+        }
+        command(() -> outbox.add(command, orIgnored(outcome), null));
+    }
+
     private void command(Action add) {
         worker.execute(() -> {
             try {
                 add.run();
             } catch (JSONException e) {
-                throw new IllegalArgumentException("not a command", e);
+                throw new IllegalStateException(e); // its frames are made here
             }
             storeCommands(); // before they are sent
             flush();

@@ -18,4 +18,10 @@ public interface BadgeListener {
 
     /** The store cannot be written: what is new ends with the process. The client works on. */
     default void notStored(IOException e) {}
+
+    /**
+     * A command in the store was dropped, and why: the store is damaged, or of a newer release. Others are
+     * sent.
+     */
+    default void dropped(String command, String reason) {}
 }

@@ -109,7 +109,10 @@ public final class BadgeStore {
             show(shown.getString("epoch"), shown.getLong("version"), shown.getLong("total"));
         }
         JSONArray queue = kept.getJSONArray("commands");
-        for (int i = 0; i < queue.length(); i++) commands.add(queue.getJSONObject(i));
+        for (int i = 0; i < queue.length(); i++) {
+            JSONObject command = queue.optJSONObject(i);
+            commands.add(command == null ? new JSONObject() : command); // the client drops what is none
+        }
     }
 
     /** Replaces the file: a crash leaves the old one or the new one. */

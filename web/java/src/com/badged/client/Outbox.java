@@ -2,7 +2,6 @@ package com.badged.client;
 
 import java.util.ArrayList;
 import java.util.List;
-import java.util.UUID;
 import org.json.JSONException;
 import org.json.JSONObject;
 
@@ -33,11 +32,10 @@ final class Outbox {
     private boolean sent;
 
     /**
-     * Adds a command under a UUID, with which it takes effect once. A read replaces the last command if
-     * that is a read of the same conversation and not on its way: the further one suffices.
+     * Adds a command. A read replaces the last command if that is a read of the same conversation and not
+     * on its way: the further one suffices.
      */
     void add(JSONObject frame, Outcome outcome, BadgeState covers) throws JSONException {
-        frame.put("id", UUID.randomUUID().toString());
         int last = entries.size() - 1;
         if (last > 0 || last == 0 && !sent) {
             Entry entry = entries.get(last);
@@ -72,9 +70,9 @@ final class Outbox {
         };
     }
 
-    /** Puts commands of the last start before all others. */
-    void restore(List<JSONObject> frames) {
-        for (JSONObject frame : frames) entries.add(new Entry(frame, IGNORED, null));
+    /** Adds a command of the last start. */
+    void restore(JSONObject frame) {
+        entries.add(new Entry(frame, IGNORED, null));
     }
 
     /** What a later start has to send. */
@@ -100,7 +98,8 @@ final class Outbox {
         if (state != null) {
             for (Conversation c : state.conversations.values()) {
                 if (c.unread == 0 && !c.markedUnread) continue;
-                reads.add(new JSONObject().put("t", "read").put("conversation_id", c.id).put("up_to_seq", c.lastSeq));
+                // A room without messages can be marked.
+                reads.add(Command.of("read", c.id).put("up_to_seq", Math.max(1, c.lastSeq)));
             }
         }
         if (reads.isEmpty()) outcome.done();

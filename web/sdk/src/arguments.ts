@@ -1,0 +1,70 @@
+import type { Command } from "./frames.js";
+import { refuse } from "./refuse.js";
+import { type Seq, seqOf } from "./seq.js";
+
+/** The most seqs of a mark: more may not fit into a frame of 4 KiB. @internal */
+export const MAX_SEQS = 150;
+
+/**
+ * Checks a text as the server does: it has at most `most` bytes as UTF-8.
+ *
+ * @throws TypeError that names the argument, as all these functions.
+ * @internal
+ */
+export function toText(name: string, value: unknown, most = 128): string {
+  if (
+    typeof value === "string" &&
+    value !== "" &&
+    value.length <= most &&
+    !/[\p{Cc}\p{Cs}]/u.test(value) &&
+    encodeURIComponent(value).replace(/%../g, "-").length <= most
+  ) {
+    return value;
+  }
+  return refuse(name, `text of 1 to ${most} bytes without control characters`, value);
+}
+
+/** The seq of a message. @internal */
+export function toMessage(name: string, value: unknown): Seq {
+  const seq = seqOf(name, value);
+  return seq > 0 ? seq : refuse(name, "at least 1", value);
+}
+
+/** @internal */
+export function toMessages(value: unknown, most: number): Seq[] {
+  return Array.isArray(value) && value.length > 0 && value.length <= most
+    ? value.map((seq, i) => toMessage(`seqs[${i}]`, seq))
+    : refuse("seqs", `an array of 1 to ${most} seqs`, value);
+}
+
+/** @internal */
+export function toFunction(name: string, value: unknown): void {
+  if (typeof value !== "function") refuse(name, "a function", value);
+}
+
+/**
+ * Checks a command, which may come from the app, from the storage, or from a tab with
+ * another release: the server would refuse it, or could not even read it.
+ *
+ * @internal
+ */
+export function toCommand(given: unknown): Command {
+  const { t, id, category, conversationId, upToSeq, seqs, fromSeq } = given as Record<
+    string,
+    unknown
+  >;
+  if (typeof id !== "string" || !/^[\da-f-]{36}$/.test(id)) return refuse("id", "a UUID", id);
+  if (t === "read_all") {
+    return category === undefined
+      ? { t, id }
+      : { t, id, category: toText("category", category, 64) };
+  }
+  const of = { id, conversationId: toText("conversationId", conversationId) };
+  if (t === "read") return { t, ...of, upToSeq: toMessage("upToSeq", upToSeq) };
+  if (t !== "mark_unread") return refuse("t", "a command of this release", t);
+  if (fromSeq === undefined) {
+    return seqs === undefined ? { t, ...of } : { t, ...of, seqs: toMessages(seqs, MAX_SEQS) };
+  }
+  if (seqs !== undefined) refuse("seqs", "left out with fromSeq", seqs);
+  return { t, ...of, fromSeq: toMessage("fromSeq", fromSeq) };
+}
