@@ -16,16 +16,26 @@ CREATE TABLE badged.audit_chain (
 );
 
 -- A record is the beginning of an action, or its end. They are numbered together.
-ALTER TABLE badged.audit ADD COLUMN number bigint, ADD COLUMN hash bytea;
-ALTER TABLE badged.audit_ends ADD COLUMN number bigint, ADD COLUMN hash bytea;
+-- digest is null unless an erased user was taken out of the content of the record: then
+-- it is the digest of what the content was, from which the hash follows. What the
+-- content is since, a later record of the action audit.redact has the digest of.
+ALTER TABLE badged.audit ADD COLUMN number bigint, ADD COLUMN hash bytea, ADD COLUMN digest bytea;
+ALTER TABLE badged.audit_ends ADD COLUMN number bigint, ADD COLUMN hash bytea, ADD COLUMN digest bytea;
 
--- What is hashed of a record, as the package admin does to verify it.
+-- What is hashed of a record, as the package admin does to verify it: the fields that
+-- never change, and the content, from which an erased user may be taken.
 CREATE FUNCTION badged.audit_fields(a badged.audit) RETURNS text[]
     LANGUAGE sql STABLE
-    RETURN ARRAY['begin', (a).id::text, (extract(epoch FROM (a).at) * 1000000)::bigint::text, (a).who, (a).via, (a).action, (a).arguments::text];
+    RETURN ARRAY['begin', (a).id::text, (extract(epoch FROM (a).at) * 1000000)::bigint::text, (a).who, (a).via, (a).action];
 CREATE FUNCTION badged.audit_fields(e badged.audit_ends) RETURNS text[]
     LANGUAGE sql STABLE
-    RETURN ARRAY['end', (e).audit_id::text, (extract(epoch FROM (e).ended_at) * 1000000)::bigint::text, (e).result::text, (e).error];
+    RETURN ARRAY['end', (e).audit_id::text, (extract(epoch FROM (e).ended_at) * 1000000)::bigint::text];
+CREATE FUNCTION badged.audit_content(a badged.audit) RETURNS text[]
+    LANGUAGE sql STABLE
+    RETURN ARRAY[(a).arguments::text];
+CREATE FUNCTION badged.audit_content(e badged.audit_ends) RETURNS text[]
+    LANGUAGE sql STABLE
+    RETURN ARRAY[(e).result::text, (e).error];
 
 -- Returns the SHA-256 of fields. Each has its length in bytes before it, so that no
 -- two lists of fields look alike.
@@ -36,15 +46,20 @@ CREATE FUNCTION badged.audit_digest(fields text[]) RETURNS bytea
         FROM unnest(fields) WITH ORDINALITY AS u (f, n)
     ), 'UTF8'));
 
+-- Returns the hash of a record behind one with the hash before.
+CREATE FUNCTION badged.audit_link(before bytea, number bigint, fields text[], content text[]) RETURNS bytea
+    LANGUAGE sql STABLE STRICT
+    RETURN sha256(before || badged.audit_digest(array_append(array_prepend(number::text, fields), encode(badged.audit_digest(content), 'hex'))));
+
 -- Appends a record to the chain, and returns its number and hash. Others wait until
 -- the transaction ends.
 -- +goose StatementBegin
-CREATE FUNCTION badged.chain_audit(fields text[], OUT number bigint, OUT hash bytea)
+CREATE FUNCTION badged.chain_audit(fields text[], content text[], OUT number bigint, OUT hash bytea)
     LANGUAGE sql STRICT
 BEGIN ATOMIC
     INSERT INTO badged.audit_chain AS c (records, head)
-    VALUES (1, sha256(decode(repeat('00', 32), 'hex') || badged.audit_digest(fields)))
-    ON CONFLICT (singleton) DO UPDATE SET records = c.records + 1, head = sha256(c.head || badged.audit_digest(fields))
+    VALUES (1, badged.audit_link(decode(repeat('00', 32), 'hex'), 1, fields, content))
+    ON CONFLICT (singleton) DO UPDATE SET records = c.records + 1, head = badged.audit_link(c.head, c.records + 1, fields, content)
     RETURNING c.records, c.head;
 END;
 -- +goose StatementEnd
@@ -56,15 +71,15 @@ DECLARE
     r record;
 BEGIN
     FOR r IN
-        SELECT 'begin' AS kind, id, at, badged.audit_fields(a) AS fields FROM badged.audit AS a
+        SELECT 'begin' AS kind, id, at, badged.audit_fields(a) AS fields, badged.audit_content(a) AS content FROM badged.audit AS a
         UNION ALL
-        SELECT 'end', audit_id, ended_at, badged.audit_fields(e) FROM badged.audit_ends AS e
+        SELECT 'end', audit_id, ended_at, badged.audit_fields(e), badged.audit_content(e) FROM badged.audit_ends AS e
         ORDER BY at, kind, id
     LOOP
         IF r.kind = 'begin' THEN
-            UPDATE badged.audit SET (number, hash) = (SELECT c.number, c.hash FROM badged.chain_audit(r.fields) AS c) WHERE id = r.id;
+            UPDATE badged.audit SET (number, hash) = (SELECT c.number, c.hash FROM badged.chain_audit(r.fields, r.content) AS c) WHERE id = r.id;
         ELSE
-            UPDATE badged.audit_ends SET (number, hash) = (SELECT c.number, c.hash FROM badged.chain_audit(r.fields) AS c) WHERE audit_id = r.id;
+            UPDATE badged.audit_ends SET (number, hash) = (SELECT c.number, c.hash FROM badged.chain_audit(r.fields, r.content) AS c) WHERE audit_id = r.id;
         END IF;
     END LOOP;
 END
@@ -82,7 +97,8 @@ CREATE FUNCTION badged.chain_record() RETURNS trigger
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    SELECT c.number, c.hash INTO NEW.number, NEW.hash FROM badged.chain_audit(badged.audit_fields(NEW)) AS c;
+    NEW.digest := NULL; -- a copied record begins with what it says
+    SELECT c.number, c.hash INTO NEW.number, NEW.hash FROM badged.chain_audit(badged.audit_fields(NEW), badged.audit_content(NEW)) AS c;
     RETURN NEW;
 END
 $$;
@@ -90,5 +106,5 @@ $$;
 CREATE TRIGGER chain_record BEFORE INSERT ON badged.audit FOR EACH ROW EXECUTE FUNCTION badged.chain_record();
 CREATE TRIGGER chain_record BEFORE INSERT ON badged.audit_ends FOR EACH ROW EXECUTE FUNCTION badged.chain_record();
 
-REVOKE ALL ON FUNCTION badged.audit_fields(badged.audit), badged.audit_fields(badged.audit_ends), badged.audit_digest(text[]),
-    badged.chain_audit(text[]), badged.chain_record() FROM PUBLIC;
+REVOKE ALL ON FUNCTION badged.audit_fields(badged.audit), badged.audit_fields(badged.audit_ends), badged.audit_content(badged.audit), badged.audit_content(badged.audit_ends),
+    badged.audit_digest(text[]), badged.audit_link(bytea, bigint, text[], text[]), badged.chain_audit(text[], text[]), badged.chain_record() FROM PUBLIC;

@@ -160,3 +160,36 @@ func TestAuditOfUsers(t *testing.T) {
 	}
 	must(t, "audit", "verify", "--database-url="+database)
 }
+
+// `audit verify` tells the redactions that erasures leave. A redaction hides no change of
+// who did what from a head that was kept.
+func TestRedactionsAreTold(t *testing.T) {
+	t.Parallel()
+	database := oneDatabase(t) // each shard has a trail of its own
+	p := serve(t, database)
+	total(t, p, "ada", publish(t, p, delivered("lunch", 1, `"ada"`)))
+	verify := []string{"audit", "verify", "--database-url=" + database}
+	must(t, "user", "show", "ada", "--database-url="+database)
+	_, head, _ := strings.Cut(must(t, verify...), "\n")
+	withHead := append(verify, strings.Fields(head)...)
+	must(t, "user", "erase", "ada", "--database-url="+database)
+	out := must(t, withHead...)
+	for _, want := range []string{"\n1 redaction of arguments, results and errors, from which users were erased; 1 since the given head:\n  record ", " via cli, of record 3\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("it does not print %q:\n%s", want, out)
+		}
+	}
+
+	sql(t, database, `UPDATE badged.audit AS a SET digest = coalesce(digest, badged.audit_digest(badged.audit_content(a))), who = 'eve' WHERE number = 3`)
+	sql(t, database, `WITH forged AS (
+		INSERT INTO badged.audit (who, via, action, arguments) VALUES ('root', 'cli', 'audit.redact', '{}') RETURNING id
+	)
+	INSERT INTO badged.audit_ends (audit_id, result)
+	SELECT id, json_build_object('records', json_build_array(json_build_object('number', 3, 'digest',
+		(SELECT encode(badged.audit_digest(badged.audit_content(a)), 'hex') FROM badged.audit AS a WHERE number = 3)))) FROM forged`)
+	for _, args := range [][]string{verify, withHead} {
+		if _, stderr, code := command(t, args...); code != 1 || !strings.Contains(stderr, "record 3 of the audit trail was changed: action 2, user.show does not match its hash") {
+			t.Errorf("%v: exit %d %s", args, code, stderr)
+		}
+	}
+}

@@ -130,7 +130,7 @@ func TestServerRole(t *testing.T) {
 		`INSERT INTO badged.audit (at, who, via, action, arguments) VALUES ('2000-01-01', 'ops', 'api', 'x', '{}')`,
 		`INSERT INTO badged.audit_ends (audit_id, ended_at) VALUES (1, '2000-01-01')`,
 		`UPDATE badged.audit_chain SET records = 0`, `DELETE FROM badged.audit_chain`, `INSERT INTO badged.audit (number, hash, who, via, action, arguments) VALUES (9, '', 'ops', 'api', 'x', '{}')`,
-		`SELECT badged.chain_audit('{}')`,
+		`SELECT badged.chain_audit('{}', '{}')`,
 		`DELETE FROM badged.events_p00`, `UPDATE badged.events_p00 SET payload = '{}'`, `TRUNCATE badged.events_p00`, `TRUNCATE badged.events_p00_r1`,
 		`INSERT INTO badged.events_p00 (uuid, payload, transaction_id) VALUES (gen_random_uuid(), '{}', '99999999999')`,
 		`INSERT INTO badged.events_p00 (uuid, payload, era) VALUES (gen_random_uuid(), '{}', 1)`,

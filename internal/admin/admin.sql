@@ -175,22 +175,26 @@ SELECT folded, folded + (
 FROM badged.events_pNN_offsets AS o WHERE consumer_group = $1
 
 -- name: read the redactions
-SELECT e.result::text FROM badged.audit AS a JOIN badged.audit_ends AS e ON e.audit_id = a.id
+SELECT e.number, a.at, a.who, a.via, e.result::text FROM badged.audit AS a JOIN badged.audit_ends AS e ON e.audit_id = a.id
 WHERE a.action = 'audit.redact' AND e.result IS NOT NULL ORDER BY e.number
 
+-- name: not about the trail
+action NOT IN ('audit.redact', 'audit.prune')
+
 -- name: find records that may name a user
--- JSON may be written with escapes.
+-- JSON may be written with escapes. Records about the trail itself name no user: an id
+-- such as "records" must not change them.
 SELECT number, arguments::text, NULL FROM badged.audit
-WHERE position($1 IN arguments::text) > 0 OR position('\' IN arguments::text) > 0
+WHERE (position($1 IN arguments::text) > 0 OR position('\' IN arguments::text) > 0) AND {not about the trail}
 UNION ALL
-SELECT number, result::text, error FROM badged.audit_ends
-WHERE position($1 IN concat(result::text, error)) > 0 OR position('\' IN concat(result::text, error)) > 0
+SELECT e.number, e.result::text, e.error FROM badged.audit_ends AS e JOIN badged.audit AS a ON a.id = e.audit_id
+WHERE (position($1 IN concat(e.result::text, e.error)) > 0 OR position('\' IN concat(e.result::text, e.error)) > 0) AND {not about the trail}
 ORDER BY 1
 
 -- name: redact a beginning
-UPDATE badged.audit AS a SET digest = coalesce(a.digest, badged.audit_digest(badged.audit_fields(a))), arguments = $2::text::json
-WHERE number = $1 RETURNING badged.audit_digest(badged.audit_fields(a))
+UPDATE badged.audit AS a SET digest = coalesce(a.digest, badged.audit_digest(badged.audit_content(a))), arguments = $2::text::json
+WHERE number = $1 RETURNING badged.audit_digest(badged.audit_content(a))
 
 -- name: redact an end
-UPDATE badged.audit_ends AS e SET digest = coalesce(e.digest, badged.audit_digest(badged.audit_fields(e))), result = $2::text::json, error = $3
-WHERE number = $1 RETURNING badged.audit_digest(badged.audit_fields(e))
+UPDATE badged.audit_ends AS e SET digest = coalesce(e.digest, badged.audit_digest(badged.audit_content(e))), result = $2::text::json, error = $3
+WHERE number = $1 RETURNING badged.audit_digest(badged.audit_content(e))

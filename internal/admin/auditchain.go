@@ -33,6 +33,11 @@ type AuditVerified struct {
 	// pruned.
 	Records int64 `json:"records"`
 	Pruned  int64 `json:"pruned"`
+	// Redactions is how often records were redacted, and RedactedSince how often since
+	// the kept head. NewestRedactions are the last of them, newest first.
+	Redactions       int64            `json:"redactions"`
+	RedactedSince    int64            `json:"redactions_since_head"`
+	NewestRedactions []AuditRedaction `json:"newest_redactions,omitempty"`
 	// Fault is nil if the trail is as it was written.
 	Fault *AuditFault `json:"fault,omitempty"`
 }
@@ -62,8 +67,7 @@ const (
 type auditRecord struct {
 	number int64
 	hash   []byte
-	// former is the digest of what the record said before it was redacted, nil if it was
-	// not.
+	// former is the digest of the content before it was redacted, nil if it was not.
 	former []byte
 	kind   string // begin or end
 	id     int64  // of the action
@@ -82,24 +86,32 @@ func (r auditRecord) String() string {
 }
 
 // link returns the hash of the record behind one with the hash before. It is that
-// of badged.chain_audit.
+// of badged.audit_link. Of a redacted record it covers the content as it was, and the
+// other fields as they are: no redaction can change these.
 func (r auditRecord) link(before []byte) []byte {
-	digest := r.former
-	if digest == nil {
-		digest = r.digest()
+	content := r.former
+	if content == nil {
+		content = r.content()
 	}
-	hash := sha256.Sum256(append(bytes.Clone(before), digest...))
+	number, id, at, of := strconv.FormatInt(r.number, 10), strconv.FormatInt(r.id, 10), strconv.FormatInt(r.at.UnixMicro(), 10), hex.EncodeToString(content)
+	fields := []*string{&number, &r.kind, &id, &at, r.who, r.via, r.action, &of}
+	if r.kind == "end" {
+		fields = []*string{&number, &r.kind, &id, &at, &of}
+	}
+	hash := sha256.Sum256(append(bytes.Clone(before), auditDigest(fields)...))
 	return hash[:]
 }
 
-// digest returns the digest of what the record says. It is that of
-// badged.audit_digest.
-func (r auditRecord) digest() []byte {
-	id, at := strconv.FormatInt(r.id, 10), strconv.FormatInt(r.at.UnixMicro(), 10)
-	fields := []*string{&r.kind, &id, &at, r.who, r.via, r.action, r.arguments}
+// content returns the digest of what a redaction may replace.
+func (r auditRecord) content() []byte {
 	if r.kind == "end" {
-		fields = []*string{&r.kind, &id, &at, r.result, r.failed}
+		return auditDigest([]*string{r.result, r.failed})
 	}
+	return auditDigest([]*string{r.arguments})
+}
+
+// auditDigest returns the digest of fields. It is that of badged.audit_digest.
+func auditDigest(fields []*string) []byte {
 	var text strings.Builder
 	for _, f := range fields {
 		if f == nil {
@@ -125,7 +137,7 @@ type auditWalk struct {
 	start     AuditHead
 	prunings  map[int64]bool
 	announced bool
-	// redacted are the digests of what redacted records say, by number.
+	// redacted are the digests of the contents of redacted records, by number.
 	redacted map[int64]string
 }
 
@@ -140,7 +152,7 @@ func (w *auditWalk) add(r auditRecord) *AuditFault {
 		return missing(w.number+1, r.number-1, fmt.Sprintf("%s follows", r))
 	case !bytes.Equal(r.hash, r.link(w.hash)):
 		return &AuditFault{r.number, recordChanged, fmt.Sprintf("%s does not match its hash. If its hash was changed too, so may have been the record before it", r)}
-	case r.former != nil && hex.EncodeToString(r.digest()) != w.redacted[r.number]:
+	case r.former != nil && hex.EncodeToString(r.content()) != w.redacted[r.number]:
 		return &AuditFault{r.number, recordChanged, fmt.Sprintf("%s does not say what it said, nor what a redaction has left of it", r)}
 	case r.number == w.kept.Count && hex.EncodeToString(r.hash) != w.kept.Head:
 		return &AuditFault{r.number, recordChanged, fmt.Sprintf("%s is not the one of the given head: it or a record before it was changed, and the hashes were computed again", r)}
@@ -222,7 +234,8 @@ func VerifyAudit(ctx context.Context, db DB, kept AuditHead) (AuditVerified, err
 	if pruned > 0 {
 		w.hash = prunedHead
 	}
-	if w.redacted, err = redactions(ctx, db); err != nil {
+	v := AuditVerified{Pruned: pruned}
+	if w.redacted, err = v.readRedactions(ctx, db, kept); err != nil {
 		return AuditVerified{}, err
 	}
 	var fault *AuditFault
@@ -240,10 +253,8 @@ func VerifyAudit(ctx context.Context, db DB, kept AuditHead) (AuditVerified, err
 	if fault == nil {
 		fault = w.end()
 	}
-	return AuditVerified{
-		AuditHead: AuditHead{w.number, hex.EncodeToString(w.hash)},
-		Records:   w.number - pruned, Pruned: pruned, Fault: fault,
-	}, nil
+	v.AuditHead, v.Records, v.Fault = AuditHead{w.number, hex.EncodeToString(w.hash)}, w.number-pruned, fault
+	return v, nil
 }
 
 // auditPruneAction is the action of [PruneAudit] in the trail.

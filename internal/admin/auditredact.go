@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -24,16 +26,30 @@ type redaction struct {
 // redactedRecord is a record that was redacted.
 type redactedRecord struct {
 	Number int64 `json:"number"`
-	// Digest is that of what the record says now, in hexadecimal.
+	// Digest is that of its content now, in hexadecimal.
 	Digest string `json:"digest"`
 }
 
+// maxRedactions is the most redactions in a verification.
+const maxRedactions = 100
+
+// AuditRedaction is a record of the trail which says that others were redacted.
+type AuditRedaction struct {
+	Record int64     `json:"record"`
+	At     time.Time `json:"at"`
+	Who    string    `json:"who"`
+	Via    Via       `json:"via"`
+	// Redacted are the numbers of the redacted records.
+	Redacted []int64 `json:"redacted"`
+}
+
 // RedactAudit replaces the id of a user in arguments, results and errors of the audit
-// trail, and returns in how many records. The names of operators stay.
+// trail, and returns in how many records. Who acted, how, when, and the name of the action
+// stay.
 //
-// The chain stays verifiable: a redacted record keeps the digest of what it said, which
-// its hash covers. A record of the redaction, in the same transaction, has the digests
-// of what the redacted records say now, so that they cannot be changed further.
+// The chain stays verifiable: a redacted record keeps the digest of its former content,
+// which its hash covers. A record of the redaction, in the same transaction, has the
+// digests of the contents since, so that they cannot be changed further.
 func RedactAudit(ctx context.Context, pool *pgxpool.Pool, by Operator, userID string) (redacted int64, err error) {
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		var records, pruned int64
@@ -100,22 +116,34 @@ func redactRecords(ctx context.Context, tx pgx.Tx, userID string) (done []redact
 	return done, nil
 }
 
-// redactions returns the digests of what redacted records say, by number.
-func redactions(ctx context.Context, db DB) (map[int64]string, error) {
+// readRedactions adds the redactions to v, and returns the digests of the contents of
+// redacted records, by number.
+func (v *AuditVerified) readRedactions(ctx context.Context, db DB, kept AuditHead) (map[int64]string, error) {
 	digests := map[int64]string{}
+	var by AuditRedaction
 	var result []byte
 	rows, _ := db.Query(ctx, statements.Get("read the redactions"))
-	if _, err := pgx.ForEachRow(rows, []any{&result}, func() error {
+	if _, err := pgx.ForEachRow(rows, []any{&by.Record, &by.At, &by.Who, &by.Via, &result}, func() error {
 		var r redaction
 		if err := json.Unmarshal(result, &r); err != nil {
-			return nil //nolint:nilerr // somebody changed it: the walk finds that
+			return nil //nolint:nilerr // the record was changed: the walk finds that
 		}
+		by.At, by.Redacted = by.At.UTC(), make([]int64, 0, len(r.Records))
 		for _, record := range r.Records {
-			digests[record.Number] = record.Digest
+			if record.Number < by.Record {
+				digests[record.Number] = record.Digest
+			}
+			by.Redacted = append(by.Redacted, record.Number)
 		}
+		v.Redactions++
+		if kept.Count > 0 && by.Record > kept.Count {
+			v.RedactedSince++
+		}
+		v.NewestRedactions = append(v.NewestRedactions[max(0, len(v.NewestRedactions)+1-maxRedactions):], by)
 		return nil
 	}); err != nil {
 		return nil, fmt.Errorf("read the redactions of the audit trail: %w", err)
 	}
+	slices.Reverse(v.NewestRedactions)
 	return digests, nil
 }

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -175,7 +177,7 @@ func (c *auditVerifyCmd) verify(ctx context.Context, streams Streams, d shards.D
 	if c.JSON {
 		err = terminal.PrintJSON(streams.Out, shardVerified{d.Name, v})
 	} else if v.Fault == nil {
-		err = printVerifiedAudit(streams, connect.Prefix(d.Name), v)
+		err = printVerifiedAudit(streams.Out, connect.Prefix(d.Name), v, c.Count > 0)
 	}
 	if err == nil && v.Fault != nil {
 		return v.Fault
@@ -189,16 +191,52 @@ type shardVerified struct {
 	admin.AuditVerified
 }
 
-func printVerifiedAudit(streams Streams, prefix string, v admin.AuditVerified) error {
-	pruned := ""
+// maxRedactions is the most redactions that are printed.
+const maxRedactions = 20
+
+// printVerifiedAudit prints what was verified. since is whether a head was given.
+func printVerifiedAudit(w io.Writer, prefix string, v admin.AuditVerified, since bool) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s%s verified: none was changed, removed or inserted", prefix, terminal.Counted(v.Records, "record"))
 	if v.Pruned > 0 {
-		pruned = fmt.Sprintf("; %s before them pruned", progress.Count(v.Pruned))
+		fmt.Fprintf(&b, "; %s before them pruned", progress.Count(v.Pruned))
 	}
-	_, err := fmt.Fprintf(streams.Out, "%s%s verified: none was changed, removed or inserted%s\n", prefix, terminal.Counted(v.Records, "record"), pruned)
-	if err == nil && v.Count > 0 {
-		_, err = fmt.Fprintf(streams.Out, "%s--count=%d --head=%s\n", prefix, v.Count, v.Head)
+	b.WriteByte('\n')
+	if v.Redactions > 0 {
+		fmt.Fprintf(&b, "%s%s of arguments, results and errors, from which users were erased", prefix, terminal.Counted(v.Redactions, "redaction"))
+		if since {
+			fmt.Fprintf(&b, "; %s since the given head", progress.Count(v.RedactedSince))
+		}
+		b.WriteString(":\n")
 	}
+	for _, r := range v.NewestRedactions[:min(maxRedactions, len(v.NewestRedactions))] {
+		fmt.Fprintf(&b, "%s  record %d: %s by %s via %s, of %s\n", prefix, r.Record, stamp(r.At), r.Who, r.Via, numbered(r.Redacted))
+	}
+	if more := v.Redactions - maxRedactions; more > 0 {
+		fmt.Fprintf(&b, "%s  … and %s before; --json lists up to 100\n", prefix, progress.Count(more))
+	}
+	if v.Count > 0 {
+		fmt.Fprintf(&b, "%s--count=%d --head=%s\n", prefix, v.Count, v.Head)
+	}
+	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// numbered names records by their numbers, the first ten of them.
+func numbered(records []int64) string {
+	const most = 10
+	texts := make([]string, 0, most+1)
+	for i, n := range records {
+		if i == most {
+			texts = append(texts, fmt.Sprintf("… (%s)", terminal.Counted(int64(len(records)), "record")))
+			break
+		}
+		texts = append(texts, strconv.FormatInt(n, 10))
+	}
+	if len(records) == 1 {
+		return "record " + texts[0]
+	}
+	return "records " + strings.Join(texts, ", ")
 }
 
 type auditPruneCmd struct {

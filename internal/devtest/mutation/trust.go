@@ -25,7 +25,7 @@ var (
 	revocations  = check{"./internal/revocation", ".", false}
 	movedTokens  = check{"./projector/moving", "^TestTokensRevokedBehindTheMoveStayRevoked$", false}
 	tokensAreOld = check{"./internal/auth", "^(TestRevokedTokens|TestTokensThatLiveTooLong)$", false}
-	chained      = check{"./internal/admin", "^(TestTamperingIsFound|TestConcurrentActionsExtendOneChain|TestPruneAudit|TestRedactAudit|TestAudited|TestUnrecordedActionsDoNotRun)$", false}
+	chained      = check{"./internal/admin", "^(TestTamperingIsFound|TestConcurrentActionsExtendOneChain|TestPruneAudit|TestRedactAudit|TestForgedRedactions|TestRedactNamesOfFields|TestAudited|TestUnrecordedActionsDoNotRun)$", false}
 	signedIn     = check{"./internal/admin", "^(TestFailedSignIns|TestKeyLoads|TestReads)", false}
 	leaked       = check{"./tests", "^TestALeakedKey$", false}
 	guessed      = check{"./internal/httpapi", "^TestAPublisherMayNotGuessKeysOfAdmins$", false}
@@ -93,7 +93,9 @@ var trustMutants = []mutant{
 	{"a trail with a fault is pruned", []edit{{chainFile, "	case v.Fault != nil:\n		return AuditHead{}, v.Fault\n", "	case false && v.Fault != nil:\n		return AuditHead{}, v.Fault\n"}}, chained},
 	{"a redacted record may say anything", []edit{{chainFile, "case r.former != nil && hex", "case false && hex"}}, chained},
 	{"a redaction is not recorded", []edit{{redactFile, "		return Audited(ctx, tx, by, auditRedactAction, struct{}{}, func(context.Context) (any, error) { return redaction{done}, nil })", "		_ = by\n		return nil"}}, chained},
-	{"records fork the chain", []edit{{"migrations/00010_audit_chain.sql", "SET records = c.records + 1, head = sha256(c.head || badged.audit_digest(fields))", "SET records = c.records + 1, head = sha256(decode(repeat('00', 32), 'hex') || badged.audit_digest(fields))"}}, chained},
+	{"a redaction hides another operator", []edit{{"migrations/00010_audit_chain.sql", "bigint::text, (a).who, (a).via, (a).action]", "bigint::text, (a).via, (a).action]"}, {chainFile, "&at, r.who, r.via", "&at, r.via"}}, chained},
+	{"an id is the name of a field of a redaction", []edit{{"internal/admin/admin.sql", "action NOT IN ('audit.redact', 'audit.prune')", "true"}}, chained},
+	{"records fork the chain", []edit{{"migrations/00010_audit_chain.sql", "SET records = c.records + 1, head = badged.audit_link(c.head,", "SET records = c.records + 1, head = badged.audit_link(decode(repeat('00', 32), 'hex'),"}}, chained},
 	{"what cannot be recorded is done", []edit{{"internal/admin/audit.go", "		return fmt.Errorf(\"record %s in the audit trail; the action was not run: %w\", action, err)\n", "		_, _ = do(ctx)\n		return fmt.Errorf(\"record %s in the audit trail; the action was not run: %w\", action, err)\n"}}, chained},
 	{"bad tokens of users take the place of wrong keys", []edit{{"internal/admin/signins.go", "		return users >= maxTokenAddresses", "		return len(s.failed) >= maxSignInAddresses"}}, signedIn},
 	{"wrong keys are lost while the database is away", []edit{{"internal/admin/signins.go", "			s.add(by, f.Times, f.Since)\n", "			_, _ = by, f\n"}}, signedIn},
