@@ -89,8 +89,8 @@ type Record struct {
 	// Damage is why the row could not be taken apart; nil if it was. Payload is
 	// then the row as it is, nil if it is too large.
 	Damage error
-	// Own is set if badged itself wrote the event, as it must have for a
-	// [ConversationExpired].
+	// Own is set if badged itself wrote the row, as it must have if
+	// [Event.CheckPublished] fails.
 	Own bool
 	// AppendedAt is when the statement appended it. Readers see it once its
 	// transaction has committed.

@@ -152,7 +152,7 @@ func (enc *encoder) add(partition int, e *Event, data *Data, key uuid.UUID, meta
 		enc.byPartition[partition] = eventbatch.NewColumns(enc.expect + enc.expect/4)
 	}
 	enc.byPartition[partition].Add(key, string(enc.payload), metadata)
-	if e.Type == ConversationExpired {
+	if e.CheckPublished() != nil {
 		enc.byPartition[partition].MarkOwn()
 	}
 	return nil

@@ -14,7 +14,6 @@ import (
 	"github.com/badged/badged/internal/devtest/replaytest"
 	"github.com/badged/badged/internal/eventbatch"
 	"github.com/badged/badged/projector/deadletters"
-	"github.com/badged/badged/projector/internal/store"
 )
 
 // Invalid events that are in the log already, as SQL or a newer release can
@@ -151,7 +150,7 @@ func TestForgedExpiryIsADeadLetter(t *testing.T) {
 		t.Errorf("the total is %d, want 1", n)
 	}
 	letters, err := deadletters.New(d.pool, d.log).List(t.Context(), 0, 10)
-	if err != nil || len(letters) != 2 || letters[0].Reason != store.ErrForged.Error() {
+	if err != nil || len(letters) != 2 || letters[0].Reason != expired.CheckPublished().Error() {
 		t.Fatalf("dead letters: %+v, %v", letters, err)
 	}
 	if _, err := deadletters.New(d.pool, d.log).Retry(t.Context(), letters[0].ID); err == nil {

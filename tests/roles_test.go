@@ -393,8 +393,9 @@ SET search_path = trap, pg_temp, pg_catalog`)
 	}
 
 	forged := fmt.Sprintf(`{"specversion":"1.0","id":"x","source":"badged/expiry","type":"conversation.%sexpired","data":{"conversation_id":"team","user_ids":["ann"],"up_to_seq":1}}`, "")
+	named := strings.Replace(delivered("blamed", 1, `"ann"`), `"data"`, `"publishedby":"crm","data"`, 1)
 	strays := []string{
-		forged, strings.Replace(forged, "expired", `\u0065xpired`, 1), `{}`, `[]`, `"` + strings.Repeat("x", 8<<20-100) + `"`,
+		named, `{"erased":{"type":"room.joined","conversation_id":"team","users":9}}`, forged, strings.Replace(forged, "expired", `\u0065xpired`, 1), `{}`, `[]`, `"` + strings.Repeat("x", 8<<20-100) + `"`,
 		strings.Replace(delivered("other", 1, `"ann"`), `"ann"`, `"`+stranger("ann")+`"`, 1),
 	}
 	for _, payload := range strays {
@@ -418,8 +419,11 @@ SET search_path = trap, pg_temp, pg_catalog`)
 	if n := len(rowsOf(t, database, `SELECT reason FROM badged.dead_letters`)); n != len(strays)+2 {
 		t.Errorf("%d dead letters, want %d", n, len(strays)+2)
 	}
-	if got := rowsOf(t, database, `SELECT reason FROM badged.dead_letters WHERE reason LIKE '%itself%'`); len(got) != 2 {
-		t.Errorf("%d dead letters name a forged expiry, want 2", len(got))
+	if got := rowsOf(t, database, `SELECT reason FROM badged.dead_letters WHERE reason LIKE '%itself%'`); len(got) != 4 {
+		t.Errorf("%d dead letters name what was forged, want 4", len(got))
+	}
+	if blamed := must(t, "log", "--database-url="+server, "--published-by=crm"); blamed != "" {
+		t.Errorf("a key is blamed for %s", blamed)
 	}
 	const group = "INSERT INTO badged.events_p00 (uuid, payload, transaction_id) VALUES (gen_random_uuid(), '{}', '99999999999')"
 	sql(t, database, group) // as the owner

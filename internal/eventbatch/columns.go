@@ -109,8 +109,10 @@ func (r *Columns) Packed() (*Columns, error) {
 	p := &Columns{}
 	for begin, end := 0, 0; begin < len(r.UUIDs); begin = end {
 		bytes := 0
-		for end = begin; end < len(r.UUIDs) && r.IsOwn(end) == r.IsOwn(begin) && (end == begin || Fits(end-begin, bytes, len(r.Payloads[end]))); end++ {
+		own := false
+		for end = begin; end < len(r.UUIDs) && (end == begin || Fits(end-begin, bytes, len(r.Payloads[end]))); end++ {
 			bytes += len(r.Payloads[end])
+			own = own || r.IsOwn(end)
 		}
 		if end == begin+1 {
 			metadata := ""
@@ -127,7 +129,7 @@ func (r *Columns) Packed() (*Columns, error) {
 			p.Add(id, string(Pack(r.Payloads[begin:end])), "")
 		}
 		p.events = append(p.events, int16(end-begin))
-		if r.IsOwn(begin) {
+		if own { // badged writes the others too
 			p.MarkOwn()
 		}
 	}

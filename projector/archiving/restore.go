@@ -391,7 +391,8 @@ func rowOf(records []archive.Record) []any {
 	if first.Metadata != nil {
 		metadata = string(first.Metadata)
 	}
-	return []any{[16]byte(first.UUID), first.AppendedAt, first.Own, len(records), payload, metadata}
+	own := slices.ContainsFunc(records, func(r archive.Record) bool { return r.Own })
+	return []any{[16]byte(first.UUID), first.AppendedAt, own, len(records), payload, metadata}
 }
 
 // standsAlone reports whether a row with nothing but the payload of a record is read

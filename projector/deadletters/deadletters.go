@@ -155,7 +155,11 @@ func eventsOf(l Letter) ([]events.Event, error) {
 	}
 	all := make([]events.Event, len(payloads))
 	for i, payload := range payloads {
-		if all[i], err = events.Decode(payload); err != nil && len(payloads) > 1 {
+		if all[i], err = events.Decode(payload); err == nil {
+			all[i].PublishedBy = "" // which may be forged; the operator publishes it now
+			err = all[i].CheckPublished()
+		}
+		if err != nil && len(payloads) > 1 {
 			return nil, fmt.Errorf("event %d of its row: %w", i, err)
 		} else if err != nil {
 			return nil, err

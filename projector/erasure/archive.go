@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/badged/badged/events"
 	"github.com/badged/badged/projector/archive"
 	"github.com/badged/badged/projector/replay"
 )
@@ -147,9 +148,16 @@ func (w *rewriter) eachOf(ctx context.Context, a *archive.Archive, f archive.Fil
 	return a.Read(ctx, f, func(records []archive.Record) error {
 		for i := range records {
 			r := &records[i]
-			rest, _, err := w.record(&r.Record)
-			if err != nil {
+			e, err := events.Decode(r.Payload)
+			isForged := err == nil && forged(&r.Record, &e)
+			rest, changed, err := w.record(&r.Record)
+			switch {
+			case err != nil:
 				return err
+			case isForged: // another event of its row may become badged's own
+				rest = []byte("null")
+			case changed:
+				r.Own = true
 			}
 			r.Payload = rest
 			if err := visit(r); err != nil {

@@ -90,7 +90,7 @@ SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint
 
 -- name: rewrite a row
 -- Without its metadata if nothing remains of it.
-UPDATE badged.events_pNN SET payload = $3, metadata = CASE WHEN NOT $4 THEN metadata END
+UPDATE badged.events_pNN SET payload = $3, metadata = CASE WHEN NOT $4 THEN metadata END, own = true
 WHERE transaction_id = $1::bigint::text::xid8 AND "offset" = $2
 
 -- name: erase the rows of the user

@@ -59,6 +59,11 @@ func (w *rewriter) row(records []events.Record) (*row, error) {
 	if !changed {
 		return nil, nil //nolint:nilnil // it does not name the user
 	}
+	for i := range records { // badged writes the row now
+		if e, err := events.Decode(records[i].Payload); err == nil && forged(&records[i], &e) {
+			texts[i] = "null"
+		}
+	}
 	r := &row{Position: records[0].Position, payload: []byte(texts[0]), whole: whole}
 	if len(records) > 1 {
 		if size > eventbatch.MaxBytes {
@@ -83,7 +88,7 @@ func (w *rewriter) record(r *events.Record) (rest []byte, changed bool, err erro
 	switch {
 	case was.Event == nil:
 		return r.Payload, false, nil
-	case decodeErr != nil || r.Damage != nil:
+	case decodeErr != nil || r.Damage != nil || forged(r, &e):
 		if !namedIn(payloadOf(r.Payload), w.userID) {
 			return r.Payload, false, nil
 		}
@@ -115,6 +120,9 @@ func (w *rewriter) record(r *events.Record) (rest []byte, changed bool, err erro
 	rest, err = left.Append(nil)
 	return rest, true, err
 }
+
+// forged reports whether an event became a dead letter since only badged may write it.
+func forged(r *events.Record, e *events.Event) bool { return !r.Own && e.Type != events.RoomJoined && e.CheckPublished() != nil }
 
 // take takes a user out of an event, and reports whether the user had it, and whether it
 // named the user at all.

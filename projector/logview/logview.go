@@ -39,7 +39,7 @@ func (v *View) wants(r *events.Record) bool {
 	e, err := events.Decode(remains.EventIn(r.Payload))
 	return err == nil && (f.User == "" || v.concerns(&e)) && inTime &&
 		(f.Conversation == "" || e.Data.ConversationID == f.Conversation) &&
-		(f.PublishedBy == "" || e.PublishedBy == f.PublishedBy)
+		(f.PublishedBy == "" || r.Own && e.PublishedBy == f.PublishedBy)
 }
 
 // concerns reports whether an event names the user, or is a message to a room that

@@ -278,7 +278,7 @@ var mutants = []mutant{
 		batchFile, "b.Dead = append(b.Dead, DeadLetter{Record: records[i], Reason: err.Error()})", "",
 	}}, letters},
 	{"a reserved event is folded from any publisher", []edit{{
-		"projector/internal/store/items.go", "if e.Type == events.ConversationExpired && !r.Own {", "if false {",
+		"projector/internal/store/items.go", "if !r.Own && e.Type != events.RoomJoined {", "if false {",
 	}}, forged},
 	{"renumbering goes by ids, not by the database that appended an event", []edit{{
 		repairFile, "const copied = `transaction_id > '3' AND era <> ` + homeEra", "const copied = `transaction_id > '3' AND transaction_id::text::bigint <> xmin::text::bigint AND ` + homeEra + ` <> 0`",

@@ -54,14 +54,19 @@ func NewItem(r *events.Record, partition, partitions int) (Item, error) {
 		return Item{}, r.Damage
 	}
 	if left, ok := remains.Parse(r.Payload); ok {
+		if left.Members != nil && left.Members.Users > 0 && !r.Own {
+			return Item{}, ErrForged
+		}
 		return remaining(r, &left, partition, partitions)
 	}
 	e, err := events.Decode(r.Payload)
 	if err != nil {
 		return Item{}, err
 	}
-	if e.Type == events.ConversationExpired && !r.Own {
-		return Item{}, ErrForged
+	if !r.Own && e.Type != events.RoomJoined {
+		if err := e.CheckPublished(); err != nil {
+			return Item{}, err
+		}
 	}
 	e.AppendedAt = r.AppendedAt
 	return ItemOf(e, partition, partitions)
@@ -83,9 +88,9 @@ func remaining(r *events.Record, left *remains.Remains, partition, partitions in
 // OfRooms reports whether the event is one of rooms only.
 func (it *Item) OfRooms() bool { return it.Event.Type.OfRooms() || it.Erased != nil }
 
-// ErrForged is the error of an event of a reserved type that badged did not
-// write.
-var ErrForged = errors.New("type: conversation.expired is written by badged itself only")
+// ErrForged is the error of what looks like the rest of an event without erased users, if
+// badged did not write it.
+var ErrForged = errors.New("what remains of an event without erased users is written by badged itself only")
 
 // ItemOf returns an event of a partition as an item.
 func ItemOf(e events.Event, partition, partitions int) (Item, error) {
