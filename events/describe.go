@@ -44,6 +44,11 @@ func Types() []TypeInfo {
 			Example: Event{ID: "design-crew/unread/ada/1", Data: Data{ConversationID: "design-crew", UserIDs: ada}},
 		},
 		{
+			Type: ConversationReset, Does: "The conversation is read up to up_to_seq, which may be below the read position, and seqs are unread, whatever was delivered, read or recalled before: seqs may be used again. Those at or below up_to_seq count again until the next read. Membership, level and a mark of the conversation stay. For a member of a room all messages above up_to_seq are unread, without the user's own, and seqs are ignored.",
+			Required: []string{"conversation_id", "user_ids"}, Optional: []string{"up_to_seq", "seqs"},
+			Example: Event{ID: "design-crew/reset/ada/1", Data: Data{ConversationID: "design-crew", UserIDs: ada, UpToSeq: 40, Seqs: []int64{41, 42}}},
+		},
+		{
 			Type: ConversationLevelSet, Does: "Changes what the conversation adds to the total.",
 			Required: []string{"conversation_id", "user_ids", "level"},
 			Example:  Event{ID: "design-crew/level/ada/1", Data: Data{ConversationID: "design-crew", UserIDs: ada, Level: LevelMentions}},

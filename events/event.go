@@ -34,6 +34,10 @@ const (
 	// the next read. With Seqs, these messages count again until then; with FromSeq,
 	// those of a room from there on.
 	ConversationMarkedUnread Type = "conversation.marked_unread"
+	// ConversationReset makes the conversation what the publisher says, whatever came
+	// before: read up to UpToSeq, with Seqs unread, and no message known besides. The
+	// member of a room has all messages above UpToSeq unread instead.
+	ConversationReset Type = "conversation.reset"
 	// ConversationLevelSet changes what the conversation adds to the total.
 	ConversationLevelSet Type = "conversation.level_set"
 	// ConversationLeft reads the conversation up to its last delivered message,
@@ -105,9 +109,9 @@ type Data struct {
 	// Seq, in a RoomJoined that takes the room to a partition without members, is the
 	// last message of the room, 0 for none. Badged writes it.
 	Seq     int64 `json:"seq" minimum:"1" doc:"The position of the message in its conversation."`
-	UpToSeq int64 `json:"up_to_seq" minimum:"1" doc:"The last message that is read. For conversation.left: the last message that does not bring the conversation back. For room.joined: by default the last message of the room."`
-	// Seqs are messages that the user has read.
-	Seqs []int64 `json:"seqs" minItems:"1" maxItems:"1000" minimum:"1" doc:"Messages that the user has read and that count again."`
+	UpToSeq int64 `json:"up_to_seq" minimum:"1" doc:"The last message that is read. For conversation.left: the last message that does not bring the conversation back. For room.joined: by default the last message of the room. For conversation.reset: by default none."`
+	// Seqs, in a ConversationMarkedUnread, are messages that the user has read.
+	Seqs []int64 `json:"seqs" minItems:"1" maxItems:"1000" minimum:"1" doc:"Messages that the user has read and that count again. For conversation.reset: the messages that are unread, by default none."`
 	// FromSeq is for members of rooms.
 	FromSeq          int64    `json:"from_seq" minimum:"1" doc:"The first message of a room that counts again."`
 	MentionedUserIDs []string `json:"mentioned_user_ids" maxItems:"10000" minLength:"1" maxLength:"128" among:"user_ids" doc:"The users that the message mentions. In message.delivered they must be among user_ids. In room.posted those who are not members are ignored."`

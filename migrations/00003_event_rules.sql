@@ -90,6 +90,7 @@ CREATE FUNCTION badged.required_fields(type text) RETURNS text[]
         WHEN 'conversation.read' THEN '{conversation_id,user_ids,up_to_seq}'::text[]
         WHEN 'message.recalled' THEN '{conversation_id,user_ids,seq}'::text[]
         WHEN 'conversation.marked_unread' THEN '{conversation_id,user_ids}'::text[]
+        WHEN 'conversation.reset' THEN '{conversation_id,user_ids}'::text[]
         WHEN 'conversation.level_set' THEN '{conversation_id,user_ids,level}'::text[]
         WHEN 'conversation.left' THEN '{conversation_id,user_ids}'::text[]
         WHEN 'user.read_all' THEN '{user_ids}'::text[]
@@ -109,6 +110,7 @@ CREATE FUNCTION badged.allowed_fields(type text) RETURNS text[]
         WHEN 'conversation.read' THEN '{conversation_id,user_ids,up_to_seq,by_app}'::text[]
         WHEN 'message.recalled' THEN '{conversation_id,user_ids,seq}'::text[]
         WHEN 'conversation.marked_unread' THEN '{conversation_id,user_ids,seqs,from_seq}'::text[]
+        WHEN 'conversation.reset' THEN '{conversation_id,user_ids,up_to_seq,seqs}'::text[]
         WHEN 'conversation.level_set' THEN '{conversation_id,user_ids,level}'::text[]
         WHEN 'conversation.left' THEN '{conversation_id,user_ids,up_to_seq}'::text[]
         WHEN 'user.read_all' THEN '{user_ids,category}'::text[]
@@ -201,6 +203,7 @@ CREATE FUNCTION badged.has_required(event jsonb) RETURNS boolean
         || $.type == "conversation.read" && $.data.conversation_id > "" && $.data.user_ids.size() > 0 && !($.data.user_ids[*].type() != "string") && !($.data.user_ids[*] == "") && $.data.up_to_seq >= 1 && $.data.up_to_seq < 1000000000000000000
         || $.type == "message.recalled" && $.data.conversation_id > "" && $.data.user_ids.size() > 0 && !($.data.user_ids[*].type() != "string") && !($.data.user_ids[*] == "") && $.data.seq >= 1 && $.data.seq < 1000000000000000000
         || $.type == "conversation.marked_unread" && $.data.conversation_id > "" && $.data.user_ids.size() > 0 && !($.data.user_ids[*].type() != "string") && !($.data.user_ids[*] == "")
+        || $.type == "conversation.reset" && $.data.conversation_id > "" && $.data.user_ids.size() > 0 && !($.data.user_ids[*].type() != "string") && !($.data.user_ids[*] == "")
         || $.type == "conversation.level_set" && $.data.conversation_id > "" && $.data.user_ids.size() > 0 && !($.data.user_ids[*].type() != "string") && !($.data.user_ids[*] == "") && $.data.level > ""
         || $.type == "conversation.left" && $.data.conversation_id > "" && $.data.user_ids.size() > 0 && !($.data.user_ids[*].type() != "string") && !($.data.user_ids[*] == "")
         || $.type == "user.read_all" && $.data.user_ids.size() > 0 && !($.data.user_ids[*].type() != "string") && !($.data.user_ids[*] == "")
@@ -219,6 +222,7 @@ CREATE FUNCTION badged.has_optional(event jsonb) RETURNS boolean
             || $.type == "conversation.read" && !exists($.data.seq) && !exists($.data.seqs) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification)
             || $.type == "message.recalled" && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
             || $.type == "conversation.marked_unread" && !exists($.data.seq) && !exists($.data.up_to_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
+            || $.type == "conversation.reset" && !exists($.data.seq) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
             || $.type == "conversation.level_set" && !exists($.data.seq) && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.notification) && !exists($.data.by_app)
             || $.type == "conversation.left" && !exists($.data.seq) && !exists($.data.seqs) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
             || $.type == "user.read_all" && !exists($.data.conversation_id) && !exists($.data.seq) && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)

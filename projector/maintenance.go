@@ -33,6 +33,7 @@ func (p *Projector) maintain(ctx context.Context) error {
 				p.partition(id).maintain(ctx)
 			}
 			p.deadLog.flush(ctx, time.Now())
+			p.leapLog.flush(ctx, time.Now())
 		}
 		p.mergeKeys(ctx)
 		p.measureKeys()

@@ -9,7 +9,7 @@ import (
 
 // Metrics are the metrics of a projector.
 type Metrics struct {
-	folded, duplicates, deadLetters         prometheus.Counter
+	folded, duplicates, deadLetters, leaps  prometheus.Counter
 	fenced, failed, refused, updatesLost    prometheus.Counter
 	batchEvents, batchSeconds, delaySeconds prometheus.Histogram
 	owned                                   prometheus.Gauge
@@ -42,6 +42,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		folded:       counter("events_folded_total", "Events folded into the badges."),
 		duplicates:   counter("events_deduplicated_total", "Repeated events, which changed nothing."),
 		deadLetters:  counter("dead_letters_total", "Events in the log that could not be decoded and became dead letters."),
+		leaps:        counter("seq_leaps_total", "Events whose seq or up_to_seq is at least 1,000 times the last seq of their conversation, once in each partition: mostly of publishers that changed the unit."),
 		fenced:       counter("fenced_total", "Batches rolled back because another projector had moved the position."),
 		failed:       counter("fold_errors_total", "Batches that failed and are retried."),
 		refused:      counter("direct_appends_refused_total", "Transactions that append and fold, rolled back because their partition had other events to fold first."),

@@ -235,7 +235,7 @@ func (p *partition) step(ctx context.Context) (more, waits bool, err error) {
 	}
 	took := time.Since(start)
 	p.committed(b, r, start)
-	p.projector.deadLog.add(ctx, p.id, slices.Concat(b.Dead, b.Refused), time.Now())
+	p.logDead(ctx, slices.Concat(b.Dead, b.Refused))
 	p.adapt(b.Events, took)
 	p.caught(!page.More && !page.Waits)
 	return page.More, page.Waits, nil
@@ -348,6 +348,10 @@ func (p *partition) account(b *store.Batch, r store.Result, took time.Duration) 
 	m.folded.Add(float64(r.Folded))
 	m.duplicates.Add(float64(r.Duplicates))
 	m.deadLetters.Add(float64(len(b.Dead) + len(b.Refused)))
+	if r.Leaps > 0 {
+		m.leaps.Add(float64(r.Leaps))
+		p.logLeaps(&r)
+	}
 	m.batchEvents.Observe(float64(b.Events))
 	m.batchSeconds.Observe(took.Seconds())
 	m.delaySeconds.Observe(max(0, p.projector.clock.now().Sub(b.Oldest)).Seconds())

@@ -108,7 +108,8 @@ type Projector struct {
 	cfg        Config
 	log        *slog.Logger
 	metrics    *Metrics
-	deadLog    *deadLog
+	deadLog    *rareLog
+	leapLog    *rareLog
 	partitions []*partition
 	// split are those that came from splitting others, by number.
 	split   map[int]*partition
@@ -180,7 +181,8 @@ func New(cfg Config) (*Projector, error) {
 		cfg:          cfg,
 		log:          cfg.Logger,
 		metrics:      cfg.Metrics,
-		deadLog:      &deadLog{log: cfg.Logger},
+		deadLog:      newDeadLog(cfg.Logger),
+		leapLog:      newLeapLog(cfg.Logger),
 		silence:      silentIntervals * cfg.OwnershipInterval,
 		slots:        make(chan struct{}, cfg.Concurrency),
 		connections:  newConnections(cfg.Pool, 0),

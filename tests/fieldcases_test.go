@@ -109,6 +109,14 @@ var fieldCases = []fieldCase{
 		"slow-client-memory", "nats-io/nats-server#5553, lesismal/nbio#255",
 		"clients that do not read while much is told to them: bounded memory", slowClientMemory,
 	},
+	{
+		"silenced-by-a-seq", "block/buzz#6063",
+		"a message with a position far ahead was read: a reset makes the conversation count again", silencedByASeq,
+	},
+	{
+		"restored-backup", "mosamlife/wpmgr#528",
+		"a publisher that was restored from a backup uses seqs again: they count", restoredBackup,
+	},
 }
 
 func TestFieldCase(t *testing.T) {

@@ -25,7 +25,7 @@ type DeliveredMessage struct {
 	Fate           Fate   `json:"fate" enum:"unread,read,recalled,read_before,recalled_before,own_message" doc:"What became of the message. An unread message counts by the level of its conversation. read_before and recalled_before: it never counted, because it was read or recalled before it was delivered."`
 	// By is nil if the message is unread or the user sent it, or if the event
 	// is not known.
-	By *LoggedEvent `json:"by,omitempty" doc:"The event that read or recalled it, if known."`
+	By *LoggedEvent `json:"by,omitempty" doc:"The event that read or recalled it, if known; conversation.reset reads what it does not name."`
 	LoggedEvent
 }
 
@@ -59,8 +59,9 @@ func (s *search) followMessages(at events.Place, e *events.Event, logged LoggedE
 	}
 	if e.Type != events.MessageDelivered && e.Type != events.RoomPosted {
 		for i := range d.kept {
-			if m := &d.kept[i]; e.Type == events.ConversationMarkedUnread && m.ConversationID == id && s.marked(id, m.Seq) {
-				m.Fate, m.By = FateUnread, nil // again
+			m := &d.kept[i]
+			if m.ConversationID == id && s.countsAgain(m, e) {
+				m.Fate, m.By = FateUnread, nil
 			} else if m.Fate == FateUnread && (id == "" || id == m.ConversationID) {
 				s.settle(m, logged)
 			}
@@ -90,6 +91,19 @@ func (s *search) followMessages(at events.Place, e *events.Event, logged LoggedE
 	d.add(m)
 }
 
+// countsAgain reports whether an event has made a message of its conversation unread
+// again.
+func (s *search) countsAgain(m *DeliveredMessage, by *events.Event) bool {
+	switch by.Type {
+	case events.ConversationMarkedUnread:
+		return s.marked(m.ConversationID, m.Seq)
+	case events.ConversationReset:
+		counts, _ := s.counts(s.user.Conversations[m.ConversationID], m.Seq)
+		return counts
+	}
+	return false
+}
+
 // marked reports whether a message of a conversation counts again.
 func (s *search) marked(id string, seq int64) bool {
 	c := s.user.Conversations[id]
@@ -110,7 +124,7 @@ func (s *search) settle(m *DeliveredMessage, by LoggedEvent) {
 	}
 	switch {
 	case c.Again.Contains(m.Seq): // and still does
-	case m.Seq <= c.ReadSeq && by.Type != events.MessageRecalled:
+	case by.Type == events.ConversationReset, m.Seq <= c.ReadSeq && by.Type != events.MessageRecalled:
 		m.Fate, m.By = FateRead, &by
 	case recalled:
 		m.Fate, m.By = FateRecalled, &by

@@ -81,6 +81,15 @@ c adds 2 of 2 at level all, read up to 1 by r; 3 by c/3; 2 by c/2
 c adds 2 of 2 at level all, read up to 3 by r; 4 by c/4; 1 by m
 not again: already_marked, each of the messages was marked or unread before, recalled, or not delivered since the user last left
 `},
+		{"reset, after a read far ahead", []events.Event{
+			foldtest.Deliver("c", 1, ann), foldtest.Event("far", events.ConversationRead, "c", foldtest.UpTo(1e15), ann), foldtest.Deliver("c", 2, ann),
+			foldtest.Event("reset", events.ConversationReset, "c", func(d *events.Data) { d.UpToSeq, d.Seqs = 1, []int64{2} }, ann), foldtest.Deliver("c", 3, ann),
+			foldtest.Event("same", events.ConversationReset, "d", nil, ann),
+		}, `total 2, mentions 0
+c adds 2 of 2 at level all, read up to 1 by reset; 3 by c/3; 2 by reset
+not same: same_state, the conversation was so before
+not c/2: already_read, the conversation was read up to 1000000000000000 before
+`},
 		{"a duplicate", []events.Event{foldtest.Deliver("c", 1, ann), foldtest.Deliver("c", 1, ann)}, `total 1, mentions 0
 c adds 1 of 1 at level all; 1 by c/1
 not c/1: duplicate, the user had an event of the same source and id before, at POSITION
@@ -253,7 +262,7 @@ func faultOf(c ExplainedConversation, folded []events.Event) string {
 	}
 	for _, m := range c.Messages {
 		if !find(m.ID, func(e *events.Event) bool {
-			again := m.Seq <= c.ReadSeq && slices.Contains(e.Data.Seqs, m.Seq)
+			again := (m.Seq <= c.ReadSeq || e.Type == events.ConversationReset) && slices.Contains(e.Data.Seqs, m.Seq)
 			return (e.Type == events.MessageDelivered && e.Data.Seq == m.Seq || again) && e.Data.ConversationID == c.ConversationID && e.Source == m.Source
 		}) {
 			return "message " + m.ID
@@ -265,8 +274,8 @@ func faultOf(c ExplainedConversation, folded []events.Event) string {
 	if c.LastRead != nil {
 		if !find(c.LastRead.ID, func(e *events.Event) bool {
 			switch e.Type {
-			case events.ConversationRead, events.ConversationExpired:
-				trusted := e.Type == events.ConversationRead && !e.Data.ByApp
+			case events.ConversationRead, events.ConversationExpired, events.ConversationReset:
+				trusted := e.Type != events.ConversationExpired && !e.Data.ByApp
 				return e.Data.ConversationID == c.ConversationID && (e.Data.UpToSeq == c.ReadSeq || !trusted && e.Data.UpToSeq > c.ReadSeq)
 			}
 			return e.Type == events.UserReadAll || e.Type == events.ConversationLeft

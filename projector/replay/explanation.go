@@ -90,7 +90,7 @@ type CountedMessage struct {
 
 // ReadEvent is an event that moved a read position.
 type ReadEvent struct {
-	UpToSeq int64 `json:"up_to_seq" minimum:"1" doc:"The read position that it set."`
+	UpToSeq int64 `json:"up_to_seq" minimum:"0" doc:"The read position that it set."`
 	LoggedEvent
 }
 
@@ -99,7 +99,7 @@ type UncountedEvent struct {
 	LoggedEvent
 	ConversationID string `json:"conversation_id,omitempty" doc:"The conversation of the event, if it has one."`
 	Seq            int64  `json:"seq,omitempty" minimum:"1" doc:"The seq or up_to_seq of the event, if it has one."`
-	Why            Why    `json:"why" enum:"duplicate,dead_letter,own_message,already_read,recalled,already_delivered,not_delivered,already_marked,left,same_level,nothing_unread,already_member,no_member" doc:"The reason."`
+	Why            Why    `json:"why" enum:"duplicate,dead_letter,own_message,already_read,recalled,already_delivered,not_delivered,already_marked,left,same_level,same_state,nothing_unread,already_member,no_member" doc:"The reason."`
 	Detail         string `json:"detail" doc:"The reason, as a sentence."`
 }
 
@@ -118,6 +118,7 @@ const (
 	WhyAlreadyMarked    Why = "already_marked"    // marked unread before
 	WhyLeft             Why = "left"              // the user has left
 	WhySameLevel        Why = "same_level"        // the level was the same before
+	WhySameState        Why = "same_state"        // reset to what it was before
 	WhyNothingUnread    Why = "nothing_unread"    // there was nothing to read
 	WhyAlreadyMember    Why = "already_member"    // joined the room before
 	WhyNoMember         Why = "no_member"         // was not in the room

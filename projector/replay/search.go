@@ -191,8 +191,14 @@ func (s *search) fold(e *events.Event, logged LoggedEvent) (why Why, detail stri
 	}
 	t.note(before, after, by)
 	for _, seq := range e.Data.Seqs {
-		if c.Again.Contains(seq) {
+		if c.Again.Contains(seq) || e.Type == events.ConversationReset && c.Unread.Contains(seq) {
 			t.count(seq, logged)
+		}
+	}
+	if e.Type == events.ConversationReset {
+		t.ahead = nil
+		if c.Member() {
+			s.recount(t, c, logged)
 		}
 	}
 	if e.Data.FromSeq > 0 && c.Member() && after != before {
@@ -213,6 +219,16 @@ func (s *search) fold(e *events.Event, logged LoggedEvent) (why Why, detail stri
 		return "", ""
 	}
 	return why, detail
+}
+
+// recount records that an event made the messages of a room above the read position count
+// for a member, unless the event that posted them is known.
+func (s *search) recount(t *trace, c *badge.Conversation, logged LoggedEvent) {
+	for seq := range c.UnreadIn(s.replay.Rooms[c.ID]) {
+		if _, ok := t.messages[seq]; !ok {
+			t.count(seq, logged)
+		}
+	}
 }
 
 // reason returns why an event changes no count, if it does not.
@@ -259,6 +275,8 @@ func (s *search) reason(c *badge.Conversation, e *events.Event) (Why, string) {
 			return WhyAlreadyMarked, "each of the messages was marked or unread before, recalled, or not delivered since the user last left"
 		}
 		return WhyAlreadyMarked, "the conversation was marked unread before"
+	case events.ConversationReset:
+		return WhySameState, "the conversation was so before"
 	case events.ConversationLevelSet:
 		return WhySameLevel, fmt.Sprintf("the level was %s before", c.Level)
 	case events.ConversationLeft:
@@ -280,7 +298,7 @@ func (s *search) isClaimed(c *badge.Conversation, e *events.Event) bool {
 
 // note records what an event did to a conversation, apart from its messages.
 func (t *trace) note(before, after badge.View, e LoggedEvent) {
-	if after.ReadSeq > before.ReadSeq {
+	if after.ReadSeq != before.ReadSeq {
 		t.lastRead = &ReadEvent{UpToSeq: after.ReadSeq, LoggedEvent: e}
 		maps.DeleteFunc(t.messages, func(seq int64, _ LoggedEvent) bool {
 			return seq <= after.ReadSeq && seq < cmp.Or(after.FirstUnread, seq+1)

@@ -88,6 +88,8 @@ func sentence(e *events.Event) string {
 		if d.FromSeq > 0 {
 			what += fmt.Sprintf(", of a room those from %d on", d.FromSeq)
 		}
+	case events.ConversationReset:
+		what = fmt.Sprintf("%s is reset for %s to %d with %v unread", d.ConversationID, who, d.UpToSeq, d.Seqs)
 	case events.ConversationLevelSet:
 		what = fmt.Sprintf("%s set %s to %s", who, d.ConversationID, d.Level)
 	case events.ConversationLeft:

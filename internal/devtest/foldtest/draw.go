@@ -21,7 +21,7 @@ func EveryType() []events.Type { return append(PublishedTypes(), events.Conversa
 
 // PublishedTypes are the types that publishers may write.
 func PublishedTypes() []events.Type {
-	return append(CommutingTypes(), events.ConversationMarkedUnread, events.ConversationLevelSet, events.ConversationLeft, events.UserReadAll)
+	return append(CommutingTypes(), events.ConversationMarkedUnread, events.ConversationReset, events.ConversationLevelSet, events.ConversationLeft, events.UserReadAll)
 }
 
 // RoomTypes are all types, those of rooms more often.
@@ -222,6 +222,9 @@ func DrawEvent(t *rapid.T, id string, typ events.Type, users []string) events.Ev
 		if rapid.Bool().Draw(t, "ahead") {
 			d.UpToSeq = seqs.Draw(t, "up to")
 		}
+	case events.ConversationReset:
+		d.UpToSeq = rapid.Int64Range(0, 8).Draw(t, "up to")
+		d.Seqs = rapid.SliceOfN(seqs, 0, 4).Draw(t, "messages")
 	case events.ConversationMarkedUnread:
 		d.Seqs = rapid.SliceOfN(seqs, 0, 4).Draw(t, "messages")
 		if rapid.Bool().Draw(t, "from a message on") {

@@ -36,7 +36,8 @@ type Conversation struct {
 	// a member, named those that mention the user by name.
 	room       *room
 	own, named map[int64]bool
-	// joinedAt is the read position at joining. from, unless it is 0, is the message
+	// joinedAt is the read position at joining, or to which it was reset since: of
+	// messages up to there it is not known who sent them. from, unless it is 0, is the message
 	// from which on messages count again.
 	joinedAt, from int64
 }
@@ -154,7 +155,7 @@ func (w *world) post(e *events.Event) {
 	}
 	for _, u := range w.users {
 		c := u.conversations[d.ConversationID]
-		if c == nil || c.room == nil {
+		if c == nil || c.room == nil || d.Seq <= c.joinedAt {
 			continue
 		}
 		if d.SenderID == u.id {
@@ -190,8 +191,8 @@ func (u *user) refuses(e *events.Event) bool {
 	if e.Data.FromSeq > 0 {
 		return !member && len(e.Data.Seqs) == 0
 	}
-	return member &&
-		(e.Type == events.MessageDelivered || e.Type == events.MessageRecalled || e.Type == events.ConversationLeft || len(e.Data.Seqs) > 0)
+	return member && (e.Type == events.MessageDelivered || e.Type == events.MessageRecalled || e.Type == events.ConversationLeft ||
+		e.Type == events.ConversationMarkedUnread && len(e.Data.Seqs) > 0)
 }
 
 // conversation returns a conversation of the user.
@@ -276,6 +277,9 @@ func (u *user) fold(e *events.Event, w *world) {
 		if len(d.Seqs) == 0 && !c.left() {
 			c.Marked = true
 		}
+	case events.ConversationReset:
+		u.reads = slices.DeleteFunc(u.reads, func(r appRead) bool { return r.conversation == d.ConversationID })
+		u.conversation(d.ConversationID).reset(&d)
 	case events.ConversationLevelSet:
 		u.conversation(d.ConversationID).level = d.Level
 	case events.ConversationLeft:
@@ -309,6 +313,9 @@ func (u *user) join(r *room, d *events.Data) {
 	}
 	if !r.began {
 		r.last, r.began = max(r.last, d.Seq, d.UpToSeq), true
+	}
+	if c.left() {
+		c.read = 0
 	}
 	if d.UpToSeq > 0 {
 		c.read = max(c.read, d.UpToSeq)
@@ -350,6 +357,29 @@ func (m *Model) FoldedFor(user string) []events.Event { return m.play(user).user
 // Conversations works out the conversations of a user.
 func (m *Model) Conversations(user string) map[string]*Conversation {
 	return m.play(user).users[user].conversations
+}
+
+// reset makes the conversation what a publisher says.
+func (c *Conversation) reset(d *events.Data) {
+	if c.room != nil {
+		c.read, c.from, c.joinedAt = d.UpToSeq, 0, min(c.joinedAt, d.UpToSeq)
+		return
+	}
+	if !c.left() || len(d.Seqs) > 0 {
+		c.leftAt = -1
+	} else {
+		c.leftAt = d.UpToSeq
+	}
+	c.read, c.last = d.UpToSeq, d.UpToSeq
+	c.Unread, c.Mentions, c.Again, c.recalled = map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, map[int64]bool{}
+	for _, seq := range d.Seqs {
+		c.last = max(c.last, seq)
+		if seq > d.UpToSeq {
+			c.Unread[seq] = true
+		} else {
+			c.Again[seq] = true
+		}
+	}
 }
 
 // unmark ends the marks of the conversation and of its messages.

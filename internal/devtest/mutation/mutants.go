@@ -23,6 +23,7 @@ const (
 	stateRoom        = "projector/internal/badge/state.go"
 	memberFile       = "projector/internal/badge/membership.go"
 	marksFile        = "projector/internal/badge/marks.go"
+	resetFile        = "projector/internal/badge/reset.go"
 	chunkFile        = "projector/internal/badge/chunk.go"
 	loadsFile        = "projector/internal/store/missing.go"
 	claimsFile       = "projector/internal/badge/claims.go"
@@ -72,6 +73,8 @@ var (
 var (
 	pure        = check{"./projector/internal/store", "^(TestFoldAgreesWithTheModel|TestOrderDoesNotMatter|TestStories|TestDeliveredHourDoesNotDependOnOrder)$", true}
 	recents     = check{"./projector/internal/store", "^(TestMarksReachBackToWhatIsKnown|TestMarkedMessagesOfClosedChunks)$", false}
+	resets      = check{"./projector/internal/store", "^TestResetsGoBackToClosedChunks$", false}
+	leaps       = check{"./projector", "^TestSeqsFarAheadAreLogged$", false}
 	rooms       = check{"./projector/internal/store", "Room", true}
 	roomTables  = check{"./projector", "^TestRoomTablesAgreeWithAReplay$", true}
 	ranked      = check{"./migrations", "^TestRank$", false}
@@ -201,6 +204,15 @@ var mutants = []mutant{
 	}}, pure},
 	{"own messages in a room count", []edit{{stateRoom, "	c.Membership.Own.Add(p.seq)\n", ""}}, rooms},
 	{"own messages that mention all are mentions", []edit{{stateRoom, "	if p.all {\n		c.Membership.OwnAll", "	if false {\n		c.Membership.OwnAll"}}, rooms},
+	{"a reset keeps the last message", []edit{{resetFile, "c.ReadSeq, c.LastSeq, c.LeftSeq = upTo, last, leftSeq", "c.ReadSeq, c.LastSeq, c.LeftSeq = upTo, max(c.LastSeq, last), leftSeq"}}, pure},
+	{"a reset keeps recalls", []edit{{resetFile, "c.Unread, c.Mentions, c.Again, c.Recalled = BoundedSet{}, BoundedSet{}, RangeSet{}, RangeSet{}", "c.Unread, c.Mentions, c.Again = BoundedSet{}, BoundedSet{}, RangeSet{}"}}, pure},
+	{"a reset keeps what apps have read ahead", []edit{{resetFile, "return c.Conversation == d.ConversationID })", "return false })"}}, pure},
+	{"a reset brings a left conversation back", []edit{{resetFile, "if c.Left() && len(seqs) == 0 {", "if false {"}}, pure},
+	{"a reset of a member keeps the bound of what is known", []edit{{resetFile, "			m.Sent.Remove(bound)\n			m.begin(upTo)\n", ""}}, rooms},
+	{"a reset of a member keeps a mark", []edit{{resetFile, "	m.Seen = 0\n", ""}}, rooms},
+	{"a reset of a member does not load what the member sent", []edit{{"projector/internal/store/rooms.go", "if items[i].Event.Type == events.ConversationReset {", "if false {"}}, resets},
+	{"joining again keeps the position of before", []edit{{memberFile, "if c.Left() {", "if false {"}}, rooms},
+	{"a seq that is far ahead is not noticed", []edit{{resetFile, "seq/leapFactor < last", "true"}}, leaps},
 	{"a mark in a room reaches before the joining", []edit{{marksFile, "max(from-1, m.known())", "from-1"}}, rooms},
 	{"a mark in a room forgets what the member sent", []edit{{marksFile, "			m.Own.Add(seq)\n", ""}}, rooms},
 	{"a mark in a room takes recalled messages for the member's own", []edit{{marksFile, "live, all, _ := r.Message(seq); live {", "live, all, _ := r.Message(seq); true || live {"}}, rooms},

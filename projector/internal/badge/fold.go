@@ -130,6 +130,8 @@ func (u *User) Apply(e *events.Event, mentioned bool, in *State) bool {
 				c.refresh(e.AppendedAt)
 			}
 		})
+	case events.ConversationReset:
+		return u.reset(e, in)
 	case events.ConversationLevelSet:
 		return u.change(d.ConversationID, func(c *Conversation) { c.setLevel(d.Level) })
 	case events.ConversationLeft:

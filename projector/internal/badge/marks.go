@@ -36,8 +36,9 @@ func (r *Recent) within(above, upTo int64) (seqs []int64) {
 	return seqs
 }
 
-// begin remembers that nothing up to seq is known: the user joined there.
-func (m *Membership) begin(seq int64) { m.Sent = Recent{}; m.Sent.Add(seq) }
+// begin remembers that nothing up to seq is known: the user joined there, or was reset.
+// Messages above are remembered from then on.
+func (m *Membership) begin(seq int64) { m.Sent.Add(seq) }
 
 // known returns the seq above which Sent and Named are complete. The least of Sent
 // is never a message, only this bound.
@@ -103,6 +104,15 @@ func (u *User) markFrom(r *Room, from int64, at time.Time) bool {
 	}
 	u.touch(c)
 	m.Seen = c.ReadPosition()
+	u.moveBack(r, c, back, at)
+	u.raise(c)
+	return true
+}
+
+// moveBack makes the messages of a room above a seq count again for a member who has
+// read further, without those that are known to be the member's own.
+func (u *User) moveBack(r *Room, c *Conversation, back int64, at time.Time) {
+	m, read := c.Membership, c.ReadSeq
 	c.ReadSeq = back
 	for _, seq := range m.Sent.within(back, read) {
 		if live, all, _ := r.Message(seq); live {
@@ -121,18 +131,24 @@ func (u *User) markFrom(r *Room, from int64, at time.Time) bool {
 	}
 	c.Category = r.Category // for the expiry sweep
 	c.refresh(at)
-	u.raise(c)
-	return true
 }
 
-// MarkedIn returns the messages of a room that count again for a member, in ascending
-// order. Every closed chunk above the read position must be loaded.
-func (c *Conversation) MarkedIn(r *Room) iter.Seq[int64] {
-	m := c.Membership
+// UnreadIn returns the messages of a room that count for a member, in ascending order.
+// Every closed chunk above the read position must be loaded.
+func (c *Conversation) UnreadIn(r *Room) iter.Seq[int64] {
 	return func(yield func(int64) bool) {
-		r.firsts(c.ReadSeq, func(seq int64) bool {
-			return seq <= m.Seen && (m.Own.Contains(seq) || yield(seq))
-		})
+		r.firsts(c.ReadSeq, func(seq int64) bool { return c.Membership.Own.Contains(seq) || yield(seq) })
+	}
+}
+
+// MarkedIn returns those of them that were marked unread.
+func (c *Conversation) MarkedIn(r *Room) iter.Seq[int64] {
+	return func(yield func(int64) bool) {
+		for seq := range c.UnreadIn(r) {
+			if seq > c.Membership.Seen || !yield(seq) {
+				return
+			}
+		}
 	}
 }
 

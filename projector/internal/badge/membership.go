@@ -56,7 +56,11 @@ func (u *User) join(r *Room, e *events.Event) bool {
 		// A concurrent join may be ahead in the log, and bring less.
 		upTo = max(r.LastSeq, d.Seq)
 	}
-	c.ReadSeq = max(c.ReadSeq, upTo)
+	if c.Left() {
+		c.ReadSeq = upTo // seqs of before may have been used again
+	} else {
+		c.ReadSeq = max(c.ReadSeq, upTo)
+	}
 	if d.Level != "" {
 		c.Level = d.Level
 	}
@@ -171,13 +175,9 @@ func (c *Conversation) ViewIn(r *Room) View {
 		Mentions: max(0, all-m.OwnAll.Len()+c.Mentions.Len()),
 		ReadSeq:  c.ReadPosition(), LastSeq: r.LastSeq, Level: c.Level, Category: r.Category, Marked: c.Marked,
 	}
-	r.firsts(c.ReadSeq, func(seq int64) bool {
-		if m.Own.Contains(seq) {
-			return true
-		}
-		v.FirstUnread = seq
-		return false
-	})
+	for v.FirstUnread = range c.UnreadIn(r) {
+		break
+	}
 	return v
 }
 

@@ -8,6 +8,9 @@ type State struct {
 	Users map[string]*User
 	// Rooms is nil if the partition has no rooms.
 	Rooms map[string]*Room
+	// Leaps counts the events whose seqs are far ahead, and FirstLeap is the first.
+	Leaps     int
+	FirstLeap Leap
 }
 
 // Room returns the state of a room, a new one if there is none.
@@ -60,6 +63,7 @@ func (s *State) among(e *events.Event, members bool) (users []string) {
 
 // Fold folds e, whose users and rooms s has. None of the users may be refused.
 func (s *State) Fold(e *events.Event) {
+	s.watch(e)
 	switch e.Type {
 	case events.RoomPosted:
 		s.post(e)

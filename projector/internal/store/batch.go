@@ -121,6 +121,9 @@ type Result struct {
 	Folded  int
 	// Duplicates counts the events that were repeated for all their users.
 	Duplicates int
+	// Leaps counts the events whose seqs are far ahead, and FirstLeap is the first.
+	Leaps     int
+	FirstLeap badge.Leap
 	// Users and Rooms have changed, as clients see it. Members of a room have
 	// changed with it and are not among them.
 	Users, Rooms []string
@@ -268,6 +271,7 @@ func (b *Batch) Fold() (r Result, err error) {
 		b.state.FoldErased(it.Erased)
 		b.state.Fold(&it.Event)
 	}
+	r.Leaps, r.FirstLeap = b.state.Leaps, b.state.FirstLeap
 	return r, nil
 }
 

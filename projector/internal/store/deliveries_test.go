@@ -19,13 +19,19 @@ type twin struct {
 	room, single *storetest.Memory
 	messages     map[int64]events.Data
 	recalled     map[int64]bool
-	// before are the messages posted before the last join. They are not repeated: a
-	// room would then learn that the new member sent them.
+	// before are the messages posted before the last join, and those that a reset makes
+	// count whoever sent them. They are not repeated: a room would then learn that the
+	// member sent them.
 	before  map[int64]bool
 	members []string
-	last    int64
-	named   int
-	story   []events.Event
+	// since are, by member, the messages that were posted since the member joined, above
+	// the position at joining or to which the member was reset, which from has: of others
+	// it is not known who sent them and whom they mention by name.
+	since map[string]map[int64]bool
+	from  map[string]int64
+	last  int64
+	named int
+	story []events.Event
 }
 
 func (w *twin) event(typ events.Type, change func(*events.Data), users ...string) events.Event {
@@ -49,7 +55,7 @@ func (w *twin) step(t *rapid.T) (events.Event, []events.Event) {
 	seq := rapid.Int64Range(1, 12).Draw(t, "seq")
 	user := rapid.SampledFrom(users).Draw(t, "user")
 	member := slices.Contains(w.members, user)
-	switch kind := rapid.SampledFrom([]string{"post", "post", "post", "post", "recall", "join", "join", "leave", "read", "level", "mark"}).Draw(t, "kind"); {
+	switch kind := rapid.SampledFrom([]string{"post", "post", "post", "post", "recall", "join", "join", "leave", "read", "level", "mark", "reset"}).Draw(t, "kind"); {
 	case kind == "post" && !w.before[seq]:
 		if _, again := w.messages[seq]; !again {
 			w.messages[seq] = events.Data{
@@ -59,6 +65,9 @@ func (w *twin) step(t *rapid.T) (events.Event, []events.Event) {
 			}
 		}
 		w.last = max(w.last, seq)
+		for _, id := range w.members {
+			w.since[id][seq] = w.since[id][seq] || seq > w.from[id]
+		}
 		posted := w.event(events.RoomPosted, func(d *events.Data) { *d = w.messages[seq]; d.ConversationID = "c" })
 		if len(w.members) == 0 {
 			return posted, nil
@@ -74,6 +83,13 @@ func (w *twin) step(t *rapid.T) (events.Event, []events.Event) {
 		return w.event(events.RoomLeft, nil, user), append(w.reads(w.last, user), w.event(events.ConversationLeft, nil, user))
 	case member && kind == "read":
 		return w.event(events.ConversationRead, foldtest.UpTo(seq), user), w.reads(seq, user)
+	case member && kind == "reset":
+		upTo := rapid.Int64Range(0, 12).Draw(t, "up to")
+		w.from[user] = min(w.from[user], upTo)
+		for seq := range w.messages {
+			w.before[seq] = w.before[seq] || !w.since[user][seq]
+		}
+		return w.event(events.ConversationReset, foldtest.UpTo(upTo), user), w.reset(upTo, user)
 	case member && kind == "level":
 		level := foldtest.Level(rapid.SampledFrom([]events.Level{events.LevelAll, events.LevelMentions, events.LevelNone}).Draw(t, "level"))
 		e := w.event(events.ConversationLevelSet, level, user)
@@ -102,35 +118,48 @@ func (w *twin) reads(upTo int64, user string) []events.Event {
 // gets what there is above, without being its sender or mentioned by name.
 func (w *twin) join(t *rapid.T, user string) (events.Event, []events.Event) {
 	w.members = append(slices.Clone(w.members), user)
+	w.since[user] = map[int64]bool{}
 	for seq := range w.messages {
 		w.before[seq] = true
 	}
 	upTo := rapid.Int64Range(0, w.last).Draw(t, "up to")
 	joined := w.event(events.RoomJoined, foldtest.UpTo(upTo), user)
 	if upTo == 0 {
-		if w.last == 0 {
-			return joined, nil
-		}
-		return joined, []events.Event{w.event(events.ConversationRead, func(d *events.Data) { d.UpToSeq = w.last }, user)}
+		upTo = w.last
 	}
-	single := []events.Event{w.event(events.ConversationRead, foldtest.UpTo(upTo), user)}
+	w.from[user] = upTo
+	return joined, w.reset(upTo, user)
+}
+
+// reset returns the events by which all messages above a seq are unread for a member,
+// without those that are known to be the member's own.
+func (w *twin) reset(upTo int64, user string) []events.Event {
+	reset := w.event(events.ConversationReset, foldtest.UpTo(upTo), user)
+	mentions := []events.Event{}
 	for seq := upTo + 1; seq <= w.last; seq++ {
-		if m, posted := w.messages[seq]; posted && !w.recalled[seq] {
-			single = append(single, w.event(events.MessageDelivered, func(d *events.Data) {
-				if d.Seq = seq; m.MentionsAll {
-					d.MentionedUserIDs = d.UserIDs
-				}
+		m, posted := w.messages[seq]
+		if !posted || w.recalled[seq] || w.since[user][seq] && m.SenderID == user {
+			continue
+		}
+		reset.Data.Seqs = append(reset.Data.Seqs, seq)
+		if m.MentionsAll || w.since[user][seq] && slices.Contains(m.MentionedUserIDs, user) {
+			mentions = append(mentions, w.event(events.MessageDelivered, func(d *events.Data) {
+				d.Seq, d.MentionedUserIDs = seq, d.UserIDs
 			}, user))
 		}
 	}
-	return joined, single
+	single := append([]events.Event{reset}, mentions...)
+	for seq := range w.recalled { // the room still knows them
+		single = append(single, w.event(events.MessageRecalled, foldtest.Seq(seq), user))
+	}
+	return single
 }
 
 // Played as a room and as single deliveries to its members, the same history
 // gives the same numbers at every step.
 func TestRoomsEqualDeliveries(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := &twin{room: storetest.NewMemory(), single: storetest.NewMemory(), messages: map[int64]events.Data{}, recalled: map[int64]bool{}, before: map[int64]bool{}}
+		w := &twin{room: storetest.NewMemory(), single: storetest.NewMemory(), messages: map[int64]events.Data{}, recalled: map[int64]bool{}, before: map[int64]bool{}, since: map[string]map[int64]bool{}, from: map[string]int64{}}
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			posted, deliveries := w.step(t)
 			w.story = append(w.story, posted)

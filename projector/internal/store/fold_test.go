@@ -186,6 +186,9 @@ func TestStories(t *testing.T) {
 	event := func(id string, typ events.Type, change func(*events.Data)) events.Event {
 		return foldtest.Event(id, typ, "c", change, "ann")
 	}
+	to := func(upTo int64, unread ...int64) func(*events.Data) {
+		return func(d *events.Data) { d.UpToSeq, d.Seqs = upTo, unread }
+	}
 	upTo, byApp, level, seq, seqs := foldtest.UpTo, foldtest.ByApp, foldtest.Level, foldtest.Seq, foldtest.Seqs
 
 	for _, tc := range []struct {
@@ -261,6 +264,43 @@ func TestStories(t *testing.T) {
 		}, 0},
 		{"messages from before the user left do not count again", []events.Event{
 			deliver("1", 1), event("2", events.ConversationLeft, nil), deliver("3", 2), event("4", events.ConversationRead, upTo(2)), event("5", events.ConversationMarkedUnread, seqs(1, 2)),
+		}, 1},
+		{"a reset lowers the position: later messages count, and those that it names", []events.Event{
+			deliver("1", 1e15), event("2", events.ConversationRead, upTo(1e15)), deliver("3", 41), event("4", events.ConversationReset, to(40, 41)), deliver("5", 42),
+		}, 2},
+		{"after a reset, reading all does not reach as far as before", []events.Event{
+			deliver("1", 1e15), event("2", events.ConversationReset, to(40)),
+			event("3", events.UserReadAll, func(d *events.Data) { d.ConversationID = "" }), deliver("4", 41),
+		}, 1},
+		{"a reset forgets recalls: seqs may be used again", []events.Event{
+			deliver("1", 1), deliver("2", 2), event("3", events.MessageRecalled, seq(2)), event("4", events.ConversationReset, to(1)), deliver("5", 2),
+		}, 1},
+		{"a reset leaves nothing unread but what it names", []events.Event{
+			deliver("1", 5), deliver("2", 6), deliver("3", 7), event("4", events.ConversationReset, to(4, 6)),
+		}, 1},
+		{"a reset forgets mentions", []events.Event{
+			foldtest.Mentioning(deliver("1", 5)), event("2", events.ConversationReset, to(4, 5)), event("3", events.ConversationLevelSet, level(events.LevelMentions)),
+		}, 0},
+		{"messages below the position that a reset names count until the next read", []events.Event{
+			event("1", events.ConversationReset, to(4, 2, 3)), deliver("2", 5), event("3", events.ConversationRead, upTo(4)),
+		}, 1},
+		{"a reset keeps a mark of the conversation", []events.Event{
+			deliver("1", 1), event("2", events.ConversationMarkedUnread, nil), event("3", events.ConversationReset, to(1)),
+		}, 1},
+		{"a reset ends marks of messages", []events.Event{
+			deliver("1", 1), event("2", events.ConversationRead, upTo(1)), event("3", events.ConversationMarkedUnread, seqs(1)), event("4", events.ConversationReset, to(1)),
+		}, 0},
+		{"an app has read nothing ahead of a reset", []events.Event{
+			event("1", events.ConversationRead, byApp(9)), event("2", events.ConversationReset, nil), deliver("3", 1),
+		}, 1},
+		{"who has left stays out after a reset, until the next message", []events.Event{
+			deliver("1", 9), event("2", events.ConversationLeft, upTo(1e15)), event("3", events.ConversationReset, to(3)), event("4", events.ConversationMarkedUnread, nil), deliver("5", 4),
+		}, 1},
+		{"a reset with unread messages brings a left conversation back", []events.Event{
+			deliver("1", 9), event("2", events.ConversationLeft, nil), event("3", events.ConversationReset, to(3, 4)),
+		}, 1},
+		{"messages up to where the user had left count after a reset", []events.Event{
+			deliver("1", 9), event("2", events.ConversationLeft, nil), deliver("3", 10), event("4", events.ConversationReset, nil), deliver("5", 1),
 		}, 1},
 		{"level none adds nothing, marked or not", []events.Event{
 			deliver("1", 1), event("2", events.ConversationMarkedUnread, nil), event("3", events.ConversationLevelSet, level(events.LevelNone)),

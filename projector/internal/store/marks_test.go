@@ -82,3 +82,27 @@ func TestMarkedMessagesOfClosedChunks(t *testing.T) {
 		t.Errorf("after a read to the end, %d messages are unread", v.Unread)
 	}
 }
+
+// A reset goes back as far as it says: to messages of closed chunks, whose own ones are
+// left out as far as they are remembered, and to before the position at joining.
+func TestResetsGoBackToClosedChunks(t *testing.T) {
+	m := storetest.NewMemory()
+	m.Commit(t, foldtest.Event("other", events.RoomJoined, "hall", foldtest.UpTo(1), "bob"))
+	m.Commit(t, posts(400, 10, 4)...) // ann is no member yet
+	m.Commit(t, foldtest.Event("join", events.RoomJoined, "hall", foldtest.UpTo(2000), "ann"))
+	m.Commit(t, posts(400, 10, 4)...)
+	m.Commit(t, foldtest.Event("read", events.ConversationRead, "hall", foldtest.UpTo(1e15), "ann"))
+	if m.Rooms["hall"].Since < 3000 {
+		t.Fatalf("the closed chunks of the room end at %d", m.Rooms["hall"].Since)
+	}
+	for i, tc := range []struct{ upTo, unread, first int64 }{
+		{2990, 101 - 26, 3010}, // 3000, 3040 and so on are ann's own
+		{1001, 300 - 50, 1010}, // of those up to 2000 it is not known
+		{4000, 0, 0}, {0, 350, 10},
+	} {
+		m.Commit(t, foldtest.Event(fmt.Sprint("reset ", i), events.ConversationReset, "hall", foldtest.UpTo(tc.upTo), "ann"))
+		if v := m.User("ann").Conversations["hall"].ViewIn(m.Rooms["hall"]); v.Unread != tc.unread || v.FirstUnread != tc.first || v.ReadSeq != tc.upTo {
+			t.Errorf("after a reset to %d, %d messages from %d on are unread and the position is %d, want %d from %d on", tc.upTo, v.Unread, v.FirstUnread, v.ReadSeq, tc.unread, tc.first)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/badged/badged/events"
 	"github.com/badged/badged/projector/internal/badge"
 )
 
@@ -69,14 +70,18 @@ func (t *Tables) queueRoomLoads(batch *pgx.Batch, m *Missing, s *badge.State, c 
 	})
 }
 
-// MarkedMessages returns, for items that mark messages of rooms from one on, the
-// messages in closed chunks that the marked members may have sent or be mentioned in,
-// each with its room. Their chunks must be loaded after the members and before folding.
+// MarkedMessages returns, for items that make messages of rooms from one on count again,
+// the messages in closed chunks that the members may have sent or be mentioned in, each
+// with its room. Their chunks must be loaded after the members and before folding.
 func MarkedMessages(items []Item, s *badge.State) (rooms []string, seqs []int64) {
 	for i := range items {
 		d := &items[i].Event.Data
+		from := d.FromSeq
+		if items[i].Event.Type == events.ConversationReset {
+			from = max(d.UpToSeq, d.UpToSeq+1) // the greatest seq has none behind it
+		}
 		room := s.Rooms[d.ConversationID]
-		if d.FromSeq == 0 || room == nil {
+		if from == 0 || room == nil {
 			continue
 		}
 		for _, id := range d.UserIDs {
@@ -84,7 +89,7 @@ func MarkedMessages(items []Item, s *badge.State) (rooms []string, seqs []int64)
 			if !ok || !c.Member() {
 				continue
 			}
-			for _, seq := range c.MayCount(d.FromSeq) {
+			for _, seq := range c.MayCount(from) {
 				if seq <= room.Since {
 					rooms, seqs = append(rooms, room.ID), append(seqs, seq)
 				}

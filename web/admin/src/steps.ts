@@ -69,6 +69,8 @@ export function whatOf(e: {
       return `${conversation} expired up to ${e.seq}`;
     case "conversation.marked_unread":
       return `${conversation} marked unread`;
+    case "conversation.reset":
+      return `${conversation} reset to ${e.seq ?? 0}`;
     case "conversation.level_set":
       return `Level of ${conversation} set`;
     case "conversation.left":

@@ -46,6 +46,7 @@ const REASONS: Readonly<Record<string, string>> = {
   recalled: "the message was recalled before",
   already_delivered: "an earlier event delivered the message",
   not_delivered: "the message was not delivered",
+  same_state: "the conversation was so before",
   already_marked: "marked unread before",
   left: "the user had left the conversation",
   same_level: "the level was the same before",

@@ -5912,6 +5912,8 @@ function whatOf(e) {
       return `${conversation2} expired up to ${e.seq}`;
     case "conversation.marked_unread":
       return `${conversation2} marked unread`;
+    case "conversation.reset":
+      return `${conversation2} reset to ${e.seq ?? 0}`;
     case "conversation.level_set":
       return `Level of ${conversation2} set`;
     case "conversation.left":
@@ -6369,6 +6371,7 @@ var REASONS = {
   recalled: "the message was recalled before",
   already_delivered: "an earlier event delivered the message",
   not_delivered: "the message was not delivered",
+  same_state: "the conversation was so before",
   already_marked: "marked unread before",
   left: "the user had left the conversation",
   same_level: "the level was the same before",

@@ -1285,7 +1285,7 @@ var Settling = class {
   get commands() {
     return [...this.#entries.values()].map(({ command }) => command);
   }
-  add(command, since) {
+  add(command, { badge, conversations }) {
     if (command.t === "read_all") return;
     const { conversationId } = command;
     this.#drop(conversationId);
@@ -1293,13 +1293,20 @@ var Settling = class {
       this.#drop(conversationId);
       this.#onLate();
     });
-    this.#entries.set(conversationId, { command, since, cancel });
+    const last = conversations.get(conversationId);
+    this.#entries.set(conversationId, { command, since: badge?.version ?? 0, last, cancel });
   }
-  /** Drops the commands that a state of the server reflects. */
+  /**
+   * Drops the commands that a state of the server reflects, and those of conversations
+   * that the backend has reset since.
+   */
   settle({ conversations }) {
-    for (const [id, { command, since }] of this.#entries) {
+    for (const [id, entry] of this.#entries) {
       const conversation = conversations.get(id);
-      if (conversation !== void 0 && reflects(conversation, command, since)) this.#drop(id);
+      if (conversation === void 0) continue;
+      const { command, since, last } = entry;
+      if (wentBack(last, conversation) || reflects(conversation, command, since)) this.#drop(id);
+      else entry.last = conversation;
     }
   }
   clear() {
@@ -1310,6 +1317,9 @@ var Settling = class {
     this.#entries.delete(id);
   }
 };
+function wentBack(before, after) {
+  return before !== void 0 && (after.readSeq < before.readSeq || after.lastSeq < before.lastSeq);
+}
 
 // dist/sdk/src/state.ts
 var MAX_STORED = 1e3;
@@ -1782,7 +1792,7 @@ var Badged = class {
     this.#link.start();
   }
   #settle(command) {
-    this.#settling.add(command, this.#state.view.badge?.version ?? 0);
+    this.#settling.add(command, this.#state.view);
   }
   /** Another tab has become the leader because this one was frozen. */
   #depose() {

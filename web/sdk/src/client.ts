@@ -371,7 +371,7 @@ export class Badged {
   }
 
   #settle(command: Command): void {
-    this.#settling.add(command, this.#state.view.badge?.version ?? 0);
+    this.#settling.add(command, this.#state.view);
   }
 
   /** Another tab has become the leader because this one was frozen. */

@@ -80,6 +80,27 @@ describe("a command changes the numbers at once", () => {
     assert.equal(bench.client.badge?.total, 5);
   });
 
+  test("and ends where the backend resets the conversation", async () => {
+    const far = { last_seq: 1e15, read_seq: 40, first_unread_seq: 1e15 };
+    for (const reset of [
+      { last_seq: 43, read_seq: 40, first_unread_seq: 41 },
+      { last_seq: 1e15, read_seq: 39, first_unread_seq: 41 },
+    ]) {
+      const bench = new Bench();
+      const socket = await bench.online(snapshot(1, [conversation("a", 1, 9, far)]));
+      const reading = bench.client.read("a", 1e15);
+      const [{ id } = {}] = socket.takeCommands();
+      socket.serve({ t: "ok", id });
+      await reading;
+      assert.equal(bench.client.badge?.total, 0);
+      socket.serve(changes(10, 1, [conversation("a", 1, 10, { ...far, mentions: 1 })]));
+      assert.equal(bench.client.badge?.total, 0, "it is not reset");
+      socket.serve(changes(11, 3, [conversation("a", 3, 11, reset)]));
+      assert.equal(bench.client.badge?.total, 3);
+      assert.equal(bench.client.conversations.get("a")?.readSeq, reset.read_seq);
+    }
+  });
+
   test("and messages that arrive later still count", async () => {
     const bench = new Bench();
     const socket = await bench.online(busy);

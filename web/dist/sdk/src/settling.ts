@@ -1,5 +1,5 @@
 import type { Clock } from "./environment.js";
-import type { Command } from "./frames.js";
+import type { Command, Conversation } from "./frames.js";
 import { reflects } from "./overlay.js";
 import type { View } from "./state.js";
 
@@ -10,6 +10,8 @@ interface Entry {
   readonly command: Command;
   /** The version that this client held when the command was accepted. */
   readonly since: number;
+  /** The conversation in the last state, if it was there. */
+  last: Conversation | undefined;
   readonly cancel: () => void;
 }
 
@@ -35,7 +37,7 @@ export class Settling {
     return [...this.#entries.values()].map(({ command }) => command);
   }
 
-  add(command: Command, since: number): void {
+  add(command: Command, { badge, conversations }: View): void {
     if (command.t === "read_all") return;
     const { conversationId } = command;
     this.#drop(conversationId);
@@ -43,14 +45,21 @@ export class Settling {
       this.#drop(conversationId);
       this.#onLate();
     });
-    this.#entries.set(conversationId, { command, since, cancel });
+    const last = conversations.get(conversationId);
+    this.#entries.set(conversationId, { command, since: badge?.version ?? 0, last, cancel });
   }
 
-  /** Drops the commands that a state of the server reflects. */
+  /**
+   * Drops the commands that a state of the server reflects, and those of conversations
+   * that the backend has reset since.
+   */
   settle({ conversations }: View): void {
-    for (const [id, { command, since }] of this.#entries) {
+    for (const [id, entry] of this.#entries) {
       const conversation = conversations.get(id);
-      if (conversation !== undefined && reflects(conversation, command, since)) this.#drop(id);
+      if (conversation === undefined) continue;
+      const { command, since, last } = entry;
+      if (wentBack(last, conversation) || reflects(conversation, command, since)) this.#drop(id);
+      else entry.last = conversation;
     }
   }
 
@@ -62,4 +71,9 @@ export class Settling {
     this.#entries.get(id)?.cancel();
     this.#entries.delete(id);
   }
+}
+
+/** Whether a position went back, as only a reset makes it. */
+function wentBack(before: Conversation | undefined, after: Conversation): boolean {
+  return before !== undefined && (after.readSeq < before.readSeq || after.lastSeq < before.lastSeq);
 }

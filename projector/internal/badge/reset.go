@@ -1,0 +1,108 @@
+package badge
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/badged/badged/events"
+)
+
+// reset makes a conversation of u what e says. Apps that read ahead of the log before
+// have read nothing of it.
+func (u *User) reset(e *events.Event, in *State) bool {
+	d := &e.Data
+	n := len(u.Claims)
+	u.Claims = slices.DeleteFunc(u.Claims, func(c Claim) bool { return c.Conversation == d.ConversationID })
+	u.Claimed = u.Claimed || len(u.Claims) < n
+	if c := u.Conversation(d.ConversationID); c.Member() {
+		return u.resetMember(in.Room(c.ID), c, e)
+	}
+	return u.change(d.ConversationID, func(c *Conversation) {
+		c.reset(d.UpToSeq, d.Seqs)
+		if c.Count() > 0 {
+			c.refresh(e.AppendedAt)
+		}
+	})
+}
+
+// reset makes c read up to a seq, with seqs unread. Everything else that is known of its
+// messages is forgotten, since they may be others from now on. A conversation that the
+// user has left stays so, unless something is unread.
+func (c *Conversation) reset(upTo int64, seqs []int64) {
+	last, leftSeq := slices.Max(append([]int64{upTo}, seqs...)), int64(Never)
+	if c.Left() && len(seqs) == 0 {
+		leftSeq = upTo
+	}
+	if c.ReadSeq != upTo || c.LastSeq != last || c.LeftSeq != leftSeq || c.Count() > 0 || len(seqs) > 0 || len(c.Recalled.Ranges) > 0 {
+		c.Touched = true
+	}
+	c.ReadSeq, c.LastSeq, c.LeftSeq = upTo, last, leftSeq
+	c.Unread, c.Mentions, c.Again, c.Recalled = BoundedSet{}, BoundedSet{}, RangeSet{}, RangeSet{}
+	for _, seq := range seqs {
+		if seq > upTo {
+			c.Unread.Add(seq)
+		} else {
+			c.Again.Add(seq)
+		}
+	}
+}
+
+// resetMember makes all messages of a room above a seq unread for a member, without the
+// member's own, as far as these are known. A mark from a message ends.
+func (u *User) resetMember(r *Room, c *Conversation, e *events.Event) bool {
+	m, upTo := c.Membership, e.Data.UpToSeq
+	if upTo == c.ReadSeq && m.Seen == 0 {
+		return false
+	}
+	u.touch(c)
+	m.Seen = 0
+	if upTo < c.ReadSeq {
+		if bound := m.Sent.Min(); upTo < bound {
+			m.Sent.Remove(bound)
+			m.begin(upTo)
+		}
+		u.moveBack(r, c, upTo, e.AppendedAt)
+	} else {
+		c.ReadSeq = upTo
+		m.moveTo(&c.Mentions, upTo)
+	}
+	u.raise(c)
+	return true
+}
+
+// Leap is a seq that an event names, far ahead of the last one of its conversation.
+type Leap struct {
+	ConversationID string
+	Last, Seq      int64
+}
+
+// leapFactor is how many times the last seq of a conversation a seq is that is reported:
+// milliseconds, then microseconds.
+const leapFactor = 1000
+
+// watch counts e if its seq is far ahead. Once such a message is read, later ones with
+// lower seqs do not count. Of several users it looks at the first.
+func (s *State) watch(e *events.Event) {
+	d := &e.Data
+	var seq, last int64
+	switch e.Type {
+	case events.MessageDelivered, events.ConversationRead, events.ConversationLeft:
+		if len(d.UserIDs) == 0 || d.ByApp {
+			return
+		}
+		if c, ok := s.Users[d.UserIDs[0]].Conversations[d.ConversationID]; ok {
+			seq, last = max(d.Seq, d.UpToSeq), s.lastSeq(c)
+		}
+	case events.RoomPosted, events.RoomJoined:
+		if r, ok := s.Rooms[d.ConversationID]; ok {
+			seq, last = max(d.Seq, d.UpToSeq), r.LastSeq
+		}
+	}
+	if last == 0 || seq/leapFactor < last {
+		return
+	}
+	if s.Leaps == 0 {
+		s.FirstLeap = Leap{strings.Clone(d.ConversationID), last, seq}
+	}
+	s.Leaps++
+}

@@ -1,0 +1,81 @@
+package projector
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/badged/badged/projector/internal/store"
+)
+
+// rareLogInterval is the least time between two lines of a rareLog: a faulty publisher
+// can make thousands of such events a second.
+const rareLogInterval = time.Minute
+
+// rareLog logs events of one kind with a message. It is safe for concurrent use.
+type rareLog struct {
+	log     *slog.Logger
+	message string
+
+	mu     sync.Mutex
+	logged time.Time
+	// events are those since then; first describes the first of them.
+	events int
+	first  slog.Attr
+}
+
+// newDeadLog returns the log of new dead letters.
+func newDeadLog(log *slog.Logger) *rareLog {
+	return &rareLog{log: log, message: "events in the log cannot be folded and became dead letters; list them with `badged deadletters list`, then retry or discard them"}
+}
+
+// newLeapLog returns the log of events with seqs far ahead.
+func newLeapLog(log *slog.Logger) *rareLog {
+	return &rareLog{log: log, message: "events have a seq that is at least 1,000 times the last one of their conversation, as if its unit had changed; " +
+		"once such a message is read, later ones with lower seqs do not count: if it is wrong, publish conversation.reset or room.reset"}
+}
+
+// add logs new events, of which first describes one, unless the last line is recent: then
+// the next line counts them too.
+func (l *rareLog) add(ctx context.Context, events int, first slog.Attr, now time.Time) {
+	if events == 0 {
+		return
+	}
+	l.mu.Lock()
+	if l.events == 0 {
+		l.first = first
+	}
+	l.events += events
+	l.mu.Unlock()
+	l.flush(ctx, now)
+}
+
+// flush logs the events that no line has counted, unless the last line is recent.
+func (l *rareLog) flush(ctx context.Context, now time.Time) {
+	l.mu.Lock()
+	events, first := l.events, l.first
+	due := events > 0 && now.Sub(l.logged) >= rareLogInterval
+	if due {
+		l.logged, l.events = now, 0
+	}
+	l.mu.Unlock()
+	if due {
+		l.log.LogAttrs(ctx, slog.LevelWarn, l.message, slog.Int("events", events), first)
+	}
+}
+
+// logDead logs the dead letters of a batch.
+func (p *partition) logDead(ctx context.Context, dead []store.DeadLetter) {
+	if len(dead) > 0 {
+		p.projector.deadLog.add(ctx, len(dead), slog.GroupAttrs("first", slog.Int("partition", p.id),
+			slog.String("position", dead[0].Record.String()), slog.String("reason", dead[0].Reason)), time.Now())
+	}
+}
+
+// logLeaps logs the events of a batch whose seqs are far ahead.
+func (p *partition) logLeaps(r *store.Result) {
+	first := r.FirstLeap
+	p.projector.leapLog.add(context.Background(), r.Leaps, slog.GroupAttrs("first", slog.Int("partition", p.id),
+		slog.String("conversation_id", first.ConversationID), slog.Int64("last_seq", first.Last), slog.Int64("seq", first.Seq)), time.Now())
+}

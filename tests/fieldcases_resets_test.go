@@ -1,0 +1,84 @@
+package tests
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// microseconds is a seq in another unit than the others of its conversation.
+const microseconds = 1_700_000_001_000_000
+
+func reset(id, conversation, data, users string) string {
+	return event(id, "conversation.reset", fmt.Sprintf(`{"conversation_id":%q,%s"user_ids":[%s]}`, conversation, data, users))
+}
+
+// A backend that counts in milliseconds sends one message in microseconds, and the user
+// reads it.
+func silencedByASeq(t *testing.T) {
+	database := newDatabase(t)
+	p := serve(t, database, "--redis-url="+newRedis(t).URL())
+	ann := connect(t, p.url, "ann")
+	at := func(n int) int { return 1_700_000_000_000 + n }
+	p.mustPost(delivered("c", at(1), `"ann"`), delivered("c", microseconds, `"ann"`))
+	ann.awaitTotal(2)
+	p.mustCommand("ann", fmt.Sprintf(`{"t":"read","id":1,"conversation_id":"c","up_to_seq":%d}`, microseconds))
+	ann.awaitTotal(0)
+	position := p.mustPost(delivered("c", at(2), `"ann"`), delivered("c", at(3), `"ann"`))
+	everyReaderSays(t, database, p, "ann", position, map[string]int64{}) // silent
+
+	wanted := reset("reset", "c", fmt.Sprintf(`"up_to_seq":%d,"seqs":[%d,%d],`, at(1), at(2), at(3)), `"ann"`)
+	if status, _, answer := requestAs(t, token(t, "ann"), http.MethodPost, p.url+"/v1/events", "application/cloudevents+json", wanted); status/100 != 4 {
+		t.Errorf("an app that resets a conversation is answered %d %s", status, answer)
+	}
+	if status, answer := p.command("ann", `{"t":"reset","id":2,"conversation_id":"c","up_to_seq":1}`); status/100 != 4 {
+		t.Errorf("a command that resets a conversation is answered %d %s", status, answer)
+	}
+	position = p.mustPost(wanted)
+	ann.awaitTotal(2)
+	everyReaderSays(t, database, p, "ann", position, map[string]int64{"c": 2})
+	if status, _, answer := request(t, http.MethodGet, p.url+"/v1/users/ann/conversations", "", ""); status != http.StatusOK || !strings.Contains(answer, fmt.Sprintf(`"read_seq":%d,"last_seq":%d`, at(1), at(3))) {
+		t.Errorf("the positions are %d %s", status, answer)
+	}
+	p.mustCommand("ann", `{"t":"read_all","id":3}`)
+	ann.awaitTotal(0)
+	position = p.mustPost(delivered("c", at(4), `"ann"`))
+	ann.awaitTotal(1)
+	everyReaderSays(t, database, p, "ann", position, map[string]int64{"c": 1})
+
+	if _, _, metrics := request(t, http.MethodGet, p.url+"/metrics", "", ""); !strings.Contains(metrics, "\nbadged_projector_seq_leaps_total 1\n") {
+		t.Error("no metric tells of the seq")
+	}
+	must(t, "verify", "--database-url="+database)
+	must(t, "rebuild", "--database-url="+database)
+	everyReaderSays(t, database, p, "ann", position, map[string]int64{"c": 1})
+}
+
+// The backend loses its last day: it has messages 1 and 2, of which ann has read the
+// first. badged has 3 to 5 too, and that 4 was recalled.
+func restoredBackup(t *testing.T) {
+	database := newDatabase(t)
+	p := serve(t, database, "--redis-url="+newRedis(t).URL())
+	ann := connect(t, p.url, "ann")
+	for seq := 1; seq <= 5; seq++ {
+		p.mustPost(delivered("c", seq, `"ann","bob"`))
+	}
+	p.mustPost(recalled("c", 4, `"ann","bob"`), read("read 5", "c", 5, `"ann"`))
+	ann.awaitTotal(0)
+
+	p.mustPost(reset("restored/ann", "c", `"up_to_seq":1,"seqs":[2],`, `"ann"`), reset("restored/bob", "c", `"seqs":[1,2],`, `"bob"`))
+	ann.awaitTotal(1)
+	again := func(seq int) string {
+		return event(fmt.Sprintf("restored/c/%d", seq), "message.delivered", fmt.Sprintf(`{"conversation_id":"c","seq":%d,"user_ids":["ann","bob"]}`, seq))
+	}
+	position := p.mustPost(delivered("c", 2, `"ann","bob"`), again(3), again(4), again(5), again(3)) // 2 is repeated
+	ann.awaitTotal(4)
+	everyReaderSays(t, database, p, "ann", position, map[string]int64{"c": 4})
+	everyReaderSays(t, database, p, "bob", position, map[string]int64{"c": 5})
+	position = p.mustPost(read("read 4 again", "c", 4, `"ann","bob"`))
+	ann.awaitTotal(1)
+	everyReaderSays(t, database, p, "ann", position, map[string]int64{"c": 1})
+	everyReaderSays(t, database, p, "bob", position, map[string]int64{"c": 1})
+	must(t, "verify", "--database-url="+database)
+}
