@@ -28,7 +28,7 @@ func PublishedTypes() []events.Type {
 func RoomTypes() []events.Type {
 	return append(EveryType(),
 		events.RoomPosted, events.RoomPosted, events.RoomPosted, events.RoomPosted, events.RoomPosted, events.RoomRecalled, events.RoomRecalled,
-		events.RoomJoined, events.RoomJoined, events.RoomJoined, events.RoomLeft)
+		events.RoomJoined, events.RoomJoined, events.RoomJoined, events.RoomLeft, events.ConversationMarkedUnread, events.ConversationRead)
 }
 
 // toRoom reports whether events of a type have no users.

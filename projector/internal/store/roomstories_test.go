@@ -1,0 +1,72 @@
+package store_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
+	"github.com/badged/badged/projector/internal/store/storetest"
+)
+
+// Rules of rooms that are easy to get wrong, as ann sees them, who is a member.
+func TestRoomStories(t *testing.T) {
+	event := func(id string, typ events.Type, change func(*events.Data)) events.Event {
+		return foldtest.Event(id, typ, "hall", change, "ann")
+	}
+	post := func(seq int64, by string, mentioned ...string) events.Event {
+		return foldtest.Event("post", events.RoomPosted, "hall", func(d *events.Data) { d.Seq, d.SenderID, d.MentionedUserIDs = seq, by, mentioned })
+	}
+	upTo, from := foldtest.UpTo, foldtest.From
+
+	for _, tc := range []struct {
+		name            string
+		events          []events.Event
+		total, mentions int64
+	}{
+		{"a read to the position ends a mark", []events.Event{
+			post(1, ""), post(2, ""), event("r", events.ConversationRead, upTo(2)), event("m", events.ConversationMarkedUnread, from(1)), event("r2", events.ConversationRead, upTo(2)), post(3, ""),
+		}, 1, 0},
+		{"a reset makes all messages above a lower position count, without the member's own", []events.Event{
+			post(1, ""), post(2, "ann"), post(3, "", "ann"), post(4, ""), event("r", events.ConversationRead, upTo(1e15)), post(5, ""), event("reset", events.ConversationReset, upTo(1)),
+		}, 3, 1},
+		{"a reset to a higher position reads", []events.Event{
+			post(1, ""), post(2, "ann"), post(3, "", "ann"), event("reset", events.ConversationReset, upTo(3)), post(4, ""),
+		}, 1, 0},
+		{"a reset ends a mark from a message", []events.Event{
+			post(1, ""), post(2, ""), event("r", events.ConversationRead, upTo(2)), event("m", events.ConversationMarkedUnread, from(1)), event("reset", events.ConversationReset, upTo(1)), event("r2", events.ConversationRead, upTo(1)),
+		}, 1, 0},
+		{"a reset ends a mark where it begins, too", []events.Event{
+			post(1, ""), post(2, ""), event("r", events.ConversationRead, upTo(2)), event("m", events.ConversationMarkedUnread, from(2)), event("reset", events.ConversationReset, upTo(1)), event("r2", events.ConversationRead, upTo(1)),
+		}, 1, 0},
+		{"a reset keeps a mark of the room", []events.Event{event("m", events.ConversationMarkedUnread, nil), event("reset", events.ConversationReset, nil)}, 1, 0},
+		{"messages before the joining count after a reset", []events.Event{
+			post(1, ""), event("q", events.RoomLeft, nil), event("j", events.RoomJoined, nil), event("reset", events.ConversationReset, nil),
+		}, 1, 0},
+		{"after a reset to before the joining, the member's own are known again", []events.Event{
+			event("q", events.RoomLeft, nil), event("j", events.RoomJoined, upTo(1e15)), event("reset", events.ConversationReset, nil),
+			post(1, "ann"), post(2, "", "ann"), event("r", events.ConversationRead, upTo(2)), event("m", events.ConversationMarkedUnread, from(1)),
+		}, 1, 1},
+		{"joining again sets the position", []events.Event{
+			event("r", events.ConversationRead, upTo(1e15)), event("q", events.RoomLeft, nil), event("j", events.RoomJoined, nil), post(1, ""),
+		}, 1, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			m, story := storetest.NewMemory(), append([]events.Event{event("join", events.RoomJoined, nil)}, tc.events...)
+			for _, e := range story {
+				if err := e.Validate(); err != nil {
+					t.Fatal(err)
+				}
+				m.Commit(t, e)
+			}
+			if got := m.User("ann").Sums(m.Rooms); got.Total != tc.total || got.Mentions != tc.mentions {
+				t.Errorf("after\n%sthe total is %d and %d mention the user, want %d and %d", foldtest.Story(story), got.Total, got.Mentions, tc.total, tc.mentions)
+			}
+			truth := foldtest.Model{Events: story}
+			if diff := cmp.Diff(truth.Describe("ann"), m.Describe("ann")); diff != "" {
+				t.Errorf("the model says otherwise (-model +fold):\n%s", diff)
+			}
+		})
+	}
+}
