@@ -170,7 +170,7 @@ SELECT CASE WHEN NOT EXISTS (SELECT FROM updated) THEN badged.refuse_missing(1, 
 INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", index, uuid, payload, reason, user_ids)
 VALUES ($1, $2::bigint::text::xid8, $3, $4, $5, $6, $7, $8)
 -- Other users of the event may have refused it before the position was set back.
-ON CONFLICT DO NOTHING
+ON CONFLICT (partition_id, transaction_id, "offset", index) DO NOTHING
 
 -- name: read the places of dead letters
 SELECT transaction_id::text::bigint, "offset", index, user_ids FROM badged.dead_letters
