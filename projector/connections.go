@@ -114,7 +114,7 @@ func (c *connections) giveBack(conn *pgxpool.Conn) {
 	if c.lockTimeout > 0 {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		if _, err := conn.Exec(ctx, `RESET lock_timeout`); err != nil {
+		if _, err := conn.Exec(ctx, `SET lock_timeout = 0`); err != nil {
 			_ = conn.Conn().Close(ctx) // the pool drops it
 		}
 	}

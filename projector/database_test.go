@@ -65,6 +65,7 @@ func newPool(t testing.TB, url string, change func(*pgxpool.Config)) *pgxpool.Po
 	}
 	cfg.MaxConns = 10
 	ConfigurePool(cfg)
+	pgtest.UsePublic(cfg.ConnConfig)
 	if change != nil {
 		change(cfg)
 	}

@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
@@ -226,20 +225,17 @@ const pausedBatch = 3 * time.Second
 // ConfigurePool sets up the sessions of a pool for the projector. Each of its
 // queries looks up known rows by key; without statistics, as on young tables,
 // the planner would scan instead. Most are different rows: remembering what was
-// looked up costs more than it saves, and so does sorting rows by their page.
-// Compiling a plan takes a tenth of a second, and Postgres would do so whenever it
-// finds no index and must scan.
-//
-// It runs a statement because poolers refuse startup parameters.
+// looked up costs more than it saves, and so does sorting rows by their page. What the
+// database or the role sets otherwise has no effect on results.
 func ConfigurePool(cfg *pgxpool.Config) {
-	settings := fmt.Sprintf(`SET idle_in_transaction_session_timeout = %d; SET enable_seqscan = off; SET enable_bitmapscan = off;
-SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_memoize = off; SET jit = off; SET plan_cache_mode = force_generic_plan`, pausedBatch.Milliseconds())
-	cfg.ConnConfig.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
-		if err := conn.Exec(ctx, settings).Close(); err != nil {
-			return fmt.Errorf("set up the session: %w", err)
-		}
-		return nil
+	settings := []pgsession.Setting{
+		{Name: "idle_in_transaction_session_timeout", Value: strconv.FormatInt(pausedBatch.Milliseconds(), 10)},
+		{Name: "plan_cache_mode", Value: "force_generic_plan"},
 	}
+	for _, method := range []string{"seqscan", "bitmapscan", "hashjoin", "mergejoin", "memoize"} {
+		settings = append(settings, pgsession.Setting{Name: "enable_" + method, Value: "off"})
+	}
+	pgsession.Configure(cfg.ConnConfig, settings...)
 	cfg.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
 		pgwire.RegisterArrays(conn.TypeMap())
 		return nil

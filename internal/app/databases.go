@@ -238,7 +238,6 @@ func (a *App) pool(ctx context.Context, d *database, purpose string, maxConns in
 	if err != nil {
 		return nil, err
 	}
-	projector.ConfigurePool(cfg)
 	cfg.MaxConns = a.cfg.PoolSize(d.config, maxConns)
 	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
 		cfg.ConnConfig.RuntimeParams["application_name"] = "badged " + purpose
@@ -253,6 +252,7 @@ func (a *App) pool(ctx context.Context, d *database, purpose string, maxConns in
 	}
 	a.identity.Configure(cfg.ConnConfig, d.config.Name) // first: the timeline of another server says nothing
 	a.timelines.Configure(cfg.ConnConfig)
+	projector.ConfigurePool(cfg) // last: settings come before checks
 	if a.traces != nil {
 		cfg.ConnConfig.Tracer = a.traces
 	}

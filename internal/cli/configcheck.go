@@ -19,6 +19,7 @@ import (
 	"github.com/badged/badged/internal/cli/connect"
 	"github.com/badged/badged/internal/cli/terminal"
 	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/internal/pooler"
 	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/migrations"
@@ -289,11 +290,12 @@ func (f *findings) postgres(ctx context.Context, cfg *config.Server, s config.Sh
 
 // settings checks the settings of Postgres that docs/operations.md requires.
 func (f *findings) settings(ctx context.Context, conn *pgx.Conn, cfg *config.Server) {
-	var fsync, fullPages, commit string
+	var fsync, fullPages, commit, readOnly, replication, damaged, checksums string
 	var buffers, most, reserved int64
 	if err := conn.QueryRow(ctx, `SELECT current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'),
+       current_setting('default_transaction_read_only'), current_setting('session_replication_role'), current_setting('zero_damaged_pages'), current_setting('ignore_checksum_failure'),
        pg_size_bytes(current_setting('shared_buffers')), current_setting('max_connections')::int, current_setting('superuser_reserved_connections')::int`).
-		Scan(&fsync, &fullPages, &commit, &buffers, &most, &reserved); err != nil {
+		Scan(&fsync, &fullPages, &commit, &readOnly, &replication, &damaged, &checksums, &buffers, &most, &reserved); err != nil {
 		f.add(isFailure, "Postgres: read its settings: %s", oneLine(err))
 		return
 	}
@@ -303,8 +305,22 @@ func (f *findings) settings(ctx context.Context, conn *pgx.Conn, cfg *config.Ser
 	if commit == "off" {
 		f.add(isRisk, "synchronous_commit is off: a crash of Postgres may lose events that publishers were told are durable")
 	}
+	if readOnly == "on" {
+		f.add(isFailure, "default_transaction_read_only is on for this role or database: badged cannot store events")
+	}
+	if replication != "origin" {
+		f.add(isFailure, "session_replication_role is %s for this role or database: triggers do not fire, so badged would miss what they record", replication)
+	}
+	if damaged == "on" || checksums == "on" {
+		f.add(isRisk, "zero_damaged_pages is %s and ignore_checksum_failure is %s: damaged rows are lost or read without an error", damaged, checksums)
+	}
 	if buffers < 512<<20 {
 		f.add(isRisk, "shared_buffers is %d MB: 512 MB or more folds up to twice as fast", buffers>>20)
+	}
+	if given, err := pgsession.Overridden(ctx, conn); err != nil {
+		f.add(isFailure, "Postgres: %s", oneLine(err))
+	} else if len(given) > 0 {
+		f.add(isOK, "the database or the role sets %s: sessions of badged set these themselves, those of publishers and other programs have them", strings.Join(given, ", "))
 	}
 	need := cfg.PostgresConnections()
 	if all, err := cfg.All(); err == nil && len(all) > 0 {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/internal/pgsession"
 )
 
 // Database configures the database, or several.
@@ -108,6 +110,7 @@ func poolConfig(setting, text string) (*pgxpool.Config, error) {
 			"postgres://user:password@localhost:5432/chat (special characters of the password as %%XX), "+
 			"or pairs such as host=localhost dbname=chat", setting, reasonOf(err))
 	}
+	pgsession.Configure(cfg.ConnConfig)
 	return cfg, nil
 }
 

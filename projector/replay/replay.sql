@@ -79,10 +79,8 @@ LOCK TABLE badged.events_pNN, badged.users_pNN_baseline, badged.conversations_pN
     badged.rooms_pNN_baseline, badged.room_chunks_pNN_baseline, badged.room_marks_pNN_baseline IN ACCESS SHARE MODE
 
 -- name: plan a replay
--- Unlike the projector's queries, these are not all lookups by key. Parallel
--- workers would take processors from appends, which are more urgent.
-SET LOCAL enable_hashjoin = on; SET LOCAL plan_cache_mode = auto;
-SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL jit = off
+-- Unlike the projector's queries, these are not all lookups by key.
+SET LOCAL enable_hashjoin = on; SET LOCAL plan_cache_mode = auto
 
 -- name: find a room
 -- In the directory, which publishers write, or in the table: either may lack rows.

@@ -33,6 +33,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/badged/badged/internal/embedpg"
 )
@@ -167,6 +168,18 @@ func wants(templates Templates) {
 }
 
 var errNoMain = errors.New("TestMain does not run the tests through pgtest.Main")
+
+// UsePublic makes statements of tests find and create in the schema public what they name
+// without a schema. Sessions of badged look into no schema.
+func UsePublic(cfg *pgx.ConnConfig) {
+	before := cfg.AfterConnect
+	cfg.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
+		if err := before(ctx, conn); err != nil {
+			return err
+		}
+		return conn.Exec(ctx, `SET search_path = public`).Close()
+	}
+}
 
 // Borrow returns a server that only this test uses, until it ends. Earlier tests
 // may have used it: it has their templates and has given out transaction ids, but

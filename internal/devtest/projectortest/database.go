@@ -71,6 +71,7 @@ func NewPool(t testing.TB, url string, change func(*pgxpool.Config)) *pgxpool.Po
 	}
 	cfg.MaxConns = 10
 	projector.ConfigurePool(cfg)
+	pgtest.UsePublic(cfg.ConnConfig)
 	if change != nil {
 		change(cfg)
 	}

@@ -6,7 +6,7 @@ SELECT pg_has_role(nspowner, 'USAGE') FROM pg_namespace WHERE nspname = 'badged'
 -- name: plan for many rows
 -- The pools of projectors only look up rows by key. A transaction that reads a snapshot of
 -- the source is idle while the target writes the rows.
-RESET enable_seqscan; RESET enable_bitmapscan; RESET enable_hashjoin; RESET enable_mergejoin; RESET enable_memoize; RESET plan_cache_mode;
+SET enable_seqscan = on; SET enable_bitmapscan = on; SET enable_hashjoin = on; SET enable_mergejoin = on; SET enable_memoize = on; SET plan_cache_mode = auto;
 SET idle_in_transaction_session_timeout = '10min'
 
 -- name: say what is moved

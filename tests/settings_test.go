@@ -1,0 +1,198 @@
+package tests
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/internal/devtest/pgtest"
+)
+
+// hostileSettings returns settings of a database that change texts, the order of rows,
+// times, what a transaction sees, or plans.
+func hostileSettings() map[string]string {
+	all := map[string]string{
+		"bytea_output": "escape", "DateStyle": "German, DMY", "IntervalStyle": "sql_standard", "TimeZone": "Asia/Kathmandu",
+		"extra_float_digits": "-15", "client_encoding": "LATIN1", "standard_conforming_strings": "off", "escape_string_warning": "on",
+		"backslash_quote": "on", "array_nulls": "off", "transform_null_equals": "on", "quote_all_identifiers": "on", "xmloption": "document",
+		"search_path": "evil, pg_catalog", "default_text_search_config": "pg_catalog.german", "timezone_abbreviations": "India",
+		"default_transaction_isolation": "serializable", "default_transaction_deferrable": "on", "statement_timeout": "40ms", "lock_timeout": "1ms",
+		"idle_in_transaction_session_timeout": "20ms", "idle_session_timeout": "500ms", "row_security": "off", "exit_on_error": "on",
+		"client_min_messages": "debug5", "plan_cache_mode": "force_custom_plan", "jit": "on", "jit_above_cost": "0",
+		"jit_inline_above_cost": "0", "jit_optimize_above_cost": "0", "geqo_threshold": "2", "geqo_seed": "0.9", "geqo_effort": "1",
+		"join_collapse_limit": "1", "from_collapse_limit": "1", "constraint_exclusion": "off", "cursor_tuple_fraction": "1",
+		"force_parallel_mode": "on", "parallel_setup_cost": "0", "parallel_tuple_cost": "0", "min_parallel_table_scan_size": "0",
+		"random_page_cost": "10000", "cpu_tuple_cost": "10000", "work_mem": "64kB", "temp_buffers": "800kB", "hash_mem_multiplier": "1",
+		"synchronize_seqscans": "on", "check_function_bodies": "off", "stats_fetch_consistency": "snapshot", "synchronous_commit": "local",
+		"restrict_nonsystem_relation_kind": "view", "gin_fuzzy_search_limit": "1", "default_toast_compression": "lz4",
+	}
+	for _, method := range strings.Fields("bitmapscan gathermerge hashagg hashjoin incremental_sort indexonlyscan indexscan material " +
+		"memoize mergejoin nestloop partition_pruning sort tidscan") {
+		all["enable_"+method] = "off"
+	}
+	return all
+}
+
+// ofBadged reports whether publishers do not get a setting: it would end their sessions,
+// refuse their statements, or make these wait for the compiler.
+func ofBadged(setting string) bool {
+	return strings.Contains(setting, "timeout") || strings.HasPrefix(setting, "jit") ||
+		setting == "exit_on_error" || setting == "restrict_nonsystem_relation_kind"
+}
+
+// hostileDatabase returns the URLs for badged and for publishers of a new database that
+// sorts as English does and has hostile settings, and functions that take the place of
+// built-in ones.
+func hostileDatabase(t *testing.T) (badged, publishers string) {
+	t.Helper()
+	server := pgtest.NewServer(t)
+	conn, err := pgx.Connect(t.Context(), server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec := func(conn *pgx.Conn, statement string) {
+		t.Helper()
+		if _, err := conn.Exec(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	defer conn.Close(t.Context())
+	exec(conn, `CREATE DATABASE hostile TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en-US-u-kf-upper'`)
+	exec(conn, `CREATE ROLE hostile SUPERUSER LOGIN`)
+	at, err := url.Parse(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	at.Path = "/hostile"
+	own, err := pgx.Connect(t.Context(), at.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close(t.Context())
+	exec(own, `CREATE SCHEMA evil;
+CREATE FUNCTION evil.now() RETURNS timestamptz LANGUAGE sql AS $$ SELECT '1970-01-01 00:00:00+00'::timestamptz $$;
+CREATE FUNCTION evil.count(bigint) RETURNS bigint LANGUAGE sql AS $$ SELECT 7::bigint $$;
+CREATE FUNCTION evil.least(bigint, bigint) RETURNS bigint LANGUAGE sql AS $$ SELECT 7::bigint $$;
+CREATE FUNCTION evil.int8eq(bigint, bigint) RETURNS boolean LANGUAGE sql AS $$ SELECT false $$;
+CREATE OPERATOR evil.= (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = evil.int8eq)`)
+	for setting, value := range hostileSettings() {
+		object := "DATABASE hostile"
+		if ofBadged(setting) {
+			object = "ROLE hostile"
+		}
+		if setting != "search_path" {
+			value = "'" + value + "'"
+		}
+		exec(conn, fmt.Sprintf(`ALTER %s SET %s = %s`, object, setting, value))
+	}
+	publishers = at.String()
+	query := at.Query()
+	query.Set("user", "hostile")
+	at.RawQuery = query.Encode()
+	return at.String(), publishers
+}
+
+// settingsStory publishes in every way, and returns what badged says of the users by each
+// of its commands.
+func settingsStory(t *testing.T, database, publishers string) (said []string) {
+	t.Helper()
+	at := "--database-url=" + database
+	must(t, "migrate", "up", "--partitions=2", at)
+	p := serve(t, database, "--admin-keys=ops="+adminKey)
+	say := func(args ...string) {
+		t.Helper()
+		said = append(said, normal(strings.Join(args, " ")+"\n"+must(t, append(args, at)...)))
+	}
+	both := `"ann","bob","Émile ☃"`
+	p.mustPost(delivered("lunch", 1, both),
+		event("mention", "message.delivered", `{"conversation_id":"Ärger","seq":9007199254740993,"user_ids":[`+both+`],"mentioned_user_ids":["ann"],"category":"über","notification":{"title":"a\\b","body":"☃","data":{"k":"\\x41"}}}`),
+		event("join", "room.joined", `{"conversation_id":"room","user_ids":["ann","bob"]}`),
+		event("post", "room.posted", `{"conversation_id":"room","seq":5,"sender_id":"bob"}`))
+	sql(t, publishers, `SELECT badged.publish($1::jsonb)`, event("sql", "message.delivered", `{"conversation_id":"sql","seq":1,"user_ids":["ann","bob"]}`))
+	sql(t, publishers, `SELECT badged.publish($1::jsonb)`, `{"specversion":"1.0","id":"timed","source":"test","type":"message.delivered","time":"2026-03-04T05:06:07.123456+05:45","datacontenttype":"application/json","data":{"conversation_id":"sql","seq":2,"user_ids":["ann"]}}`)
+	sql(t, publishers, `SELECT badged.publish_batch($1::jsonb)`, "["+event("read", "conversation.read", `{"conversation_id":"lunch","user_ids":["bob"],"up_to_seq":1}`)+"]")
+	position := p.mustPost(delivered("last", 1, `"ann"`), delivered("last", 1, `"bob","Émile ☃"`))
+	for i, user := range []string{"ann", "bob", "%C3%89mile%20%E2%98%83"} {
+		if n, want := total(t, p, user, position), []int64{6, 3, 3}[i]; n != want {
+			t.Errorf("the total of %s is %d, want %d", user, n, want)
+		}
+		_, _, list := request(t, http.MethodGet, p.url+"/v1/users/"+user+"/conversations", "", "")
+		said = append(said, normal(list))
+	}
+	client := connect(t, p.url, "ann")
+	client.awaitTotal(6)
+	for _, user := range []string{"ann", "bob", "Émile ☃"} {
+		say("user", "show", user)
+		say("user", "explain", user)
+		say("user", "export", user)
+	}
+	say("log", "--conversation=sql")
+	say("verify")
+	sql(t, publishers, `UPDATE badged.users SET total = total + 7 WHERE user_id = 'ann'`)
+	if out, stderr, code := command(t, "verify", at); code != 1 || strings.Count(out, `user "`) != 1 || !strings.Contains(out, `user "ann"`) {
+		t.Errorf("verify of a wrong row: exit %d\n%s%s", code, out, stderr)
+	}
+	say("rebuild", "--quiet", "--user=ann")
+	say("verify")
+	say("rebuild", "--quiet")
+	say("verify")
+	cutLog(t, publishers)
+	archive := filepath.Join(t.TempDir(), "archive")
+	must(t, archiving(database, archive)...)
+	say("verify", "--archive="+archive)
+	must(t, "user", "erase", "bob", "--archive="+archive, at)
+	say("verify", "--archive="+archive)
+	say("user", "show", "ann")
+	say("user", "show", "bob")
+	say("deadletters", "list")
+	p.mustPost(delivered("after", 1, `"ann"`))
+	client.awaitTotal(7)
+	p.saysNoError()
+	if out := p.out.String(); strings.Contains(out, "level=WARN msg=\"the ownership session ended") || strings.Contains(out, "differs from the log") {
+		t.Errorf("the server says\n%s", out)
+	}
+	return said
+}
+
+var (
+	variable = regexp.MustCompile(`[0-9]+/[0-9]+(/[0-9]+)?|20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9:.]+(Z|\+00:00)|epoch +[0-9a-f]{12}|"epoch":"[0-9a-f]+"|"(uuid|hash)":"[^"]+"|"version":[0-9]+|"delivered_hour":[0-9]+|=/.*/archive`)
+	kept     = regexp.MustCompile(`^2026-03-0`)
+	blanks   = regexp.MustCompile(` {2,}`)
+)
+
+// normal returns output without what differs from run to run.
+func normal(out string) string {
+	out = variable.ReplaceAllStringFunc(out, func(found string) string {
+		if kept.MatchString(found) {
+			return found
+		}
+		return "…"
+	})
+	return blanks.ReplaceAllString(out, "  ")
+}
+
+// Settings of a database change no number, verdict or text of badged: its sessions set what
+// they depend on, and so do the functions that publishers call in theirs.
+func TestSettingsOfADatabase(t *testing.T) {
+	t.Parallel()
+	ordinary := pgtest.NewDB(t, pgtest.Template{})
+	want := settingsStory(t, ordinary, ordinary)
+	badged, publishers := hostileDatabase(t)
+	got := settingsStory(t, badged, publishers)
+	out, _, _ := command(t, "config", "check", "--connect", "--publisher-keys=a=sha256:"+strings.Repeat("ab", 32), "--database-url="+badged)
+	for _, odd := range []string{"bytea_output=escape", "DateStyle=German, DMY", "statement_timeout=40ms", "restrict_nonsystem_relation_kind=view"} {
+		if !strings.Contains(out, odd) || strings.Contains(out, "work_mem") {
+			t.Errorf("config check does not name %s, or names what badged leaves to operators:\n%s", odd, out)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("what badged says (-of an ordinary database +of a hostile one):\n%s", diff)
+	}
+}
