@@ -74,6 +74,10 @@ var fieldCases = []fieldCase{
 		"mark read, lose the connection before the answer, come back, retry: right, and once", reconnectDrift,
 	},
 	{
+		"unreachable-contact", "web-push-libs/web-push#947",
+		"the contact for VAPID is on localhost, which Apple refuses: so do config check and serve, and say why", unreachableContact,
+	},
+	{
 		"slow-sum", "mattermost/mattermost-server#18788",
 		"a user with 5,000 conversations: the total is one row", slowSum,
 	},

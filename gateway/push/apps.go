@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/mail"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -227,6 +228,7 @@ func parseApp(name string, text []byte, dir string, dial func(bool) *http.Client
 
 var (
 	bundleID = regexp.MustCompile(`^[A-Za-z0-9.-]+$`)
+	hostName = regexp.MustCompile(`^([\p{L}\p{N}]([\p{L}\p{N}-]*[\p{L}\p{N}])?\.)+[\p{L}\p{N}-]+$`)
 	appleID  = regexp.MustCompile(`^[A-Za-z0-9]{10}$`)
 	// projectID is the form of the ids of Google. Some begin with the domain of their owner.
 	projectID = regexp.MustCompile(`^[a-z0-9.:-]+$`)
@@ -326,8 +328,8 @@ func newWebPush(s webPushSettings, dir string, client *http.Client) (vendor, err
 	if err != nil {
 		return nil, fmt.Errorf("vapid_key_file: %w", err)
 	}
-	if !isContact(s.Subject) {
-		return nil, errors.New("subject: must be how push services reach you: mailto:… or https://…")
+	if err := checkContact(s.Subject); err != nil {
+		return nil, fmt.Errorf("subject: %w", err)
 	}
 	signer, err := newVAPID(key, s.Subject)
 	if err != nil {
@@ -339,15 +341,33 @@ func newWebPush(s webPushSettings, dir string, client *http.Client) (vendor, err
 	return &webPush{client: &turns, vapid: signer}, nil
 }
 
-// isContact reports whether a push service can write to, or open, what VAPID names.
-func isContact(subject string) bool {
+// checkContact returns an error unless a push service can write to, or open, what VAPID
+// names.
+func checkContact(subject string) error {
+	host := ""
 	if address, isMail := strings.CutPrefix(subject, "mailto:"); isMail {
-		parsed, err := mail.ParseAddress(address)
-		return err == nil && parsed.Address == address
+		if parsed, err := mail.ParseAddress(address); err == nil && parsed.Address == address {
+			host = address[strings.LastIndexByte(address, '@')+1:]
+		}
+	} else if u, err := url.Parse(subject); err == nil && u.Scheme == "https" {
+		host = u.Hostname()
 	}
-	u, err := url.Parse(subject)
-	return err == nil && u.Scheme == "https" && u.Hostname() != ""
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	last := host[strings.LastIndexByte(host, '.')+1:]
+	switch _, err := netip.ParseAddr(strings.Trim(host, "[]")); {
+	case host == "":
+		return errors.New("must be how push services reach you: mailto:… or https://…")
+	case err == nil || slices.Contains(localNames, last) || last == host:
+		return fmt.Errorf("%q is only known in your network: Apple refuses all pushes with it (BadJwtToken); give an address in a public domain, such as mailto:ops@chat.example", host)
+	case !hostName.MatchString(host):
+		return fmt.Errorf("%q is not the name of a host", host)
+	}
+	return nil
 }
+
+// localNames are top-level domains that no other network knows: RFC 6761 and 6762, and
+// internal by a decision of ICANN.
+var localNames = []string{"internal", "invalid", "lan", "local", "localdomain", "localhost", "test"}
 
 // path returns the path of a file that the configuration names.
 func path(dir, file string) string {

@@ -192,7 +192,8 @@ func (s *subscriber) deliver(ctx context.Context, out chan<- *message.Message) {
 	}
 }
 
-// held is the verdict of a push that was not sent because its route rests.
+// held is the verdict of a push that was not sent because its route rests, or because
+// enough others are in flight.
 const held Verdict = "held"
 
 // handle tells one device.
@@ -223,9 +224,11 @@ func (s *Sender) tell(ctx context.Context, app *App, due *Due) (sent int, _ Outc
 	return 0, s.send(ctx, app, route, &due.Push, due.DueAt)
 }
 
-// send sends a push, unless its route rests.
+// send sends a push, unless its route rests or enough others are in flight.
 func (s *Sender) send(ctx context.Context, app *App, route string, p *Push, due time.Time) Outcome {
-	if wait := s.routes[app.Name].enter(route); wait > 0 {
+	routes := s.routes[app.Name]
+	flight, wait := routes.enter(route, p.UserID)
+	if wait > 0 {
 		return Outcome{Verdict: held, After: wait}
 	}
 	kind := "silent"
@@ -235,10 +238,12 @@ func (s *Sender) send(ctx context.Context, app *App, route string, p *Push, due 
 	sending, cancel := context.WithTimeout(ctx, pushTimeout)
 	defer cancel()
 	s.cfg.Metrics.inFlight.Inc()
-	start := time.Now()
-	outcome := app.vendor.send(sending, p)
-	s.cfg.Metrics.inFlight.Dec()
-	s.routes[app.Name].leave(route, outcome, time.Since(start))
+	outcome := Outcome{Verdict: Failed} // if the vendor panics
+	defer func() {
+		s.cfg.Metrics.inFlight.Dec()
+		routes.leave(flight, outcome)
+	}()
+	outcome = app.vendor.send(sending, p)
 	if outcome.Pause {
 		s.pause(ctx, app, route, outcome)
 	}

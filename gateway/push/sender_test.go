@@ -189,49 +189,125 @@ func (b both) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, fmt.Errorf("no service has %s", r.URL.Host)
 }
 
-func TestUnreachableRoutesRest(t *testing.T) {
+func TestUnreachableRoutesRest(t *testing.T) { synctest.Test(t, testUnreachableRoutesRest) }
+
+func testUnreachableRoutesRest(t *testing.T) {
 	rs := newRoutes(WebPush)
 	for i := range unreachable {
-		if wait := rs.enter("push.example"); wait != 0 {
+		f, wait := rs.enter("push.example", "ada")
+		if wait != 0 {
 			t.Fatalf("rests after %d failures", i)
 		}
-		rs.leave("push.example", Outcome{Verdict: Failed, Unreachable: true}, pushTimeout)
+		rs.leave(f, Outcome{Verdict: Failed, Unreachable: true})
 	}
-	if wait := rs.enter("push.example"); wait < unreachableRest/2 {
+	if _, wait := rs.enter("push.example", "ada"); wait < unreachableRest/2 {
 		t.Errorf("rests for %s after %d failures in a row", wait, unreachable)
 	}
-	if wait := rs.enter("other.example"); wait != 0 {
-		t.Errorf("another route rests for %s", wait)
+	f, wait := rs.enter("other.example", "ada")
+	if wait != 0 {
+		t.Fatalf("another route rests for %s", wait)
 	}
-	rs.leave("other.example", Outcome{Verdict: Sent}, time.Millisecond)
+	time.Sleep(2 * slowAnswer) // in the bubble of synctest
+	rs.leave(f, Outcome{Verdict: Sent})
 	if len(rs.byName) != 1 {
-		t.Errorf("%d routes are remembered, want 1", len(rs.byName))
+		t.Errorf("%d routes are remembered, want 1: a slow one is as an unknown one", len(rs.byName))
 	}
 }
 
-func TestASlowRouteLeavesRoomForOthers(t *testing.T) {
-	rs := newRoutes(WebPush)
-	for range slowInFlight + 1 {
-		if wait := rs.enter("example"); wait != 0 {
-			t.Fatalf("a fast route waits for %s", wait)
+// traffic enters pushes of different users into the routes of a test.
+type traffic struct {
+	*routes
+	users int
+}
+
+// enter enters n pushes of a route, and fails the test unless there is room for exactly
+// room of them.
+func (tr *traffic) enter(t *testing.T, name string, n, room int) (entered []*flight) {
+	t.Helper()
+	for range n {
+		tr.users++
+		f, wait := tr.routes.enter(name, fmt.Sprint("user ", tr.users))
+		if f != nil {
+			entered = append(entered, f)
+		} else if wait != busyHold {
+			t.Errorf("a push to %s waits %s, want %s", name, wait, busyHold)
 		}
 	}
-	rs.leave("example", Outcome{Verdict: Sent}, 2*slowAnswer)
-	if wait := rs.enter("example"); wait != busyHold {
-		t.Errorf("a slow route with %d in flight waits %s, want %s", slowInFlight, wait, busyHold)
+	if len(entered) != room {
+		t.Errorf("%d pushes of %d enter the route %s, want %d", len(entered), n, name, room)
 	}
-	if wait := rs.enter("other.example"); wait != 0 {
-		t.Errorf("another route waits %s", wait)
+	return entered
+}
+
+func (tr *traffic) leave(all ...*flight) {
+	for _, f := range all {
+		tr.routes.leave(f, Outcome{Verdict: Sent})
 	}
-	rs.leave("example", Outcome{Verdict: Sent}, time.Millisecond)
-	for range 2 {
-		if wait := rs.enter("example"); wait != 0 {
-			t.Errorf("a route that is fast again waits %s", wait)
+}
+
+// However many routes are slow, they leave room for those that are fast.
+func TestSlowRoutesShareRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rs := &traffic{routes: newRoutes(WebPush)}
+		rs.leave(rs.enter(t, "fast.example", 1, 1)...)
+		time.Sleep(time.Hour)
+		var slow []*flight
+		for i := range slowInFlight {
+			slow = append(slow, rs.enter(t, fmt.Sprint(i, ".example"), 1, 1)...)
 		}
+		rs.enter(t, "unknown.example", 1, 0)
+		time.Sleep(pushTimeout - time.Second)
+		fast := rs.enter(t, "fast.example", slowInFlight, slowInFlight)
+		rs.leave(fast...)
+		rs.leave(slow[0]) // with a success
+		slow = append(slow[1:], rs.enter(t, "0.example", 2, 1)...)
+		time.Sleep(2 * slowAnswer)
+		rs.leave(slow...)
+		if rs.slow != 0 || rs.young.Len() != 0 || len(rs.routes.users) != 0 {
+			t.Errorf("%d slow and %d other pushes of %d users are in flight at the end", rs.slow, rs.young.Len(), len(rs.routes.users))
+		}
+		if len(rs.byName) != 1 {
+			t.Errorf("%d routes are remembered, want the fast one", len(rs.byName))
+		}
+	})
+}
+
+// A route that answered fast and then holds pushes is slow, also if it answers others.
+func TestAFastRouteBecomesSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rs := &traffic{routes: newRoutes(WebPush)}
+		rs.leave(rs.enter(t, "example", 1, 1)...)
+		held := rs.enter(t, "example", slowInFlight, slowInFlight)
+		time.Sleep(2 * slowAnswer)
+		rs.enter(t, "example", 1, 0)
+		rs.enter(t, "unknown.example", 1, 0)
+		rs.leave(held[:slowInFlight/2]...)
+		answered := rs.enter(t, "example", 1, 1)
+		rs.leave(answered...)
+		rs.enter(t, "example", slowInFlight, slowInFlight/2)
+	})
+}
+
+// One user has a bounded part of what is in flight, on whichever routes.
+func TestAUserHasPartOfWhatIsInFlight(t *testing.T) {
+	rs := newRoutes(APNs)
+	var last *flight
+	for i := range userInFlight {
+		f, wait := rs.enter([]string{"production", "sandbox"}[i%2], "ada")
+		if wait != 0 {
+			t.Fatalf("push %d waits %s", i, wait)
+		}
+		last = f
 	}
-	rs.byName["example"].answered = time.Now().Add(-2 * slowAnswer)
-	if wait := rs.enter("example"); wait != busyHold {
-		t.Errorf("a route without answers waits %s, want %s", wait, busyHold)
+	if _, wait := rs.enter("production", "ada"); wait != busyHold {
+		t.Errorf("a user with %d in flight waits %s, want %s", userInFlight, wait, busyHold)
+	}
+	if _, wait := rs.enter("production", "ben"); wait != 0 {
+		t.Errorf("another user waits %s", wait)
+	}
+	rs.leave(last, Outcome{Verdict: Sent})
+	if _, wait := rs.enter("production", "ada"); wait != 0 {
+		t.Errorf("a user with room waits %s", wait)
 	}
 }
 
@@ -256,13 +332,16 @@ func TestPushesInFlightEndWhenTheSenderStops(t *testing.T) {
 
 func TestPanicsAreRetries(t *testing.T) {
 	q := newQueue()
-	q.patient = true
 	app := &App{Name: "chat", Platform: FCM, silent: true, vendor: panicking{}}
 	defer run(t, Config{Apps: Apps{"chat": app}, Queue: q, Logger: newLog(t, "a-token-of-a-phone")})()
 	q.set("phone", Push{App: "chat", Token: []byte("a-token-of-a-phone")})
-	await(t, q, "the report", func() bool { return len(q.waits) > 0 })
-	if got := q.waits[0]; got.kind != "retry" || got.reason != "internal error" {
-		t.Errorf("reports %+v", got)
+	await(t, q, "the reports", func() bool { return len(q.waits) > userInFlight })
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, got := range q.waits {
+		if got.kind != "retry" || got.reason != "internal error" {
+			t.Errorf("reports %+v", got)
+		}
 	}
 }
 

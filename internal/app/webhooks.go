@@ -16,9 +16,15 @@ import (
 	"github.com/badged/badged/projector/outbound"
 )
 
+// webhookConns is the most connections to a host of webhooks. Each webhook has a limit of
+// its own, webhook.Config.Calls: slow endpoints must not wait for another's connections,
+// since many may be on one host.
+const webhookConns = 4096
+
 // webhookCaller returns what calls the endpoints of webhooks.
 func (a *App) webhookCaller() *webhook.Caller {
-	return &webhook.Caller{Client: egress.NewClient(egress.Config{AllowPrivate: a.cfg.WebhooksAllowPrivate}), Origin: a.cfg.WebhooksOrigin}
+	client := egress.NewClient(egress.Config{AllowPrivate: a.cfg.WebhooksAllowPrivate, MaxConnsPerHost: webhookConns})
+	return &webhook.Caller{Client: client, Origin: a.cfg.WebhooksOrigin}
 }
 
 // webhookOperations returns the operations of admins on webhooks.

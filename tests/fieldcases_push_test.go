@@ -1,0 +1,32 @@
+package tests
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/badged/badged/internal/devtest/vendors"
+)
+
+// Every push to Safari would fail, one by one, with BadJwtToken.
+func unreachableContact(t *testing.T) {
+	service, database := vendors.NewWebPush(t), newDatabase(t)
+	for subject, isRefused := range map[string]bool{
+		"mailto:ops@localhost": true, "mailto:ops@chat.local": true, "https://localhost/contact": true, "mailto:ops@chat.example": false,
+	} {
+		entry := service.Entry()
+		entry["subject"] = subject
+		file := vendors.WriteConfig(t, map[string]map[string]any{"web": entry})
+		commands := [][]string{{"config", "check"}}
+		if isRefused { // otherwise it would serve
+			commands = append(commands, []string{"serve", "--listen=127.0.0.1:0"})
+		}
+		for _, args := range commands {
+			args = append(args, "--database-url="+database, "--publisher-keys=chat="+publisherKey, "--push-config="+file)
+			stdout, stderr, code := command(t, args...)
+			said := strings.Contains(stdout+stderr, `app "web": subject: `) && strings.Contains(stdout+stderr, "Apple refuses")
+			if said != isRefused || (code != 0) != isRefused {
+				t.Errorf("%s with the subject %s exits with %d:\n%s%s", args[0], subject, code, stdout, stderr)
+			}
+		}
+	}
+}
