@@ -76,7 +76,7 @@ func (g *Gateway) ServeCommands(w http.ResponseWriter, r *http.Request) {
 
 // Refusal is the RFC 9457 problem that answers a refused stream or command.
 type Refusal struct {
-	Type    string `json:"type" enum:"about:blank" doc:"Always about:blank: the status tells the kind of problem."`
+	Type    string `json:"type" doc:"Always urn:badged:problem, which tells answers of badged from those of proxies. The status tells the kind of problem."`
 	Title   string `json:"title" doc:"The status in words."`
 	Status  int    `json:"status" minimum:"400" maximum:"599" doc:"The status of the answer."`
 	Detail  string `json:"detail" doc:"What is wrong, for developers."`
@@ -118,7 +118,7 @@ func statusOf(code string) int {
 }
 
 func answerProblem(w http.ResponseWriter, p *Refusal) {
-	p.Type, p.Title = "about:blank", http.StatusText(p.Status)
+	p.Type, p.Title = protocol.ProblemType, http.StatusText(p.Status)
 	if p.RetryMS > 0 {
 		seconds := (p.RetryMS + 999) / 1000 // the header has whole seconds
 		w.Header().Set("Retry-After", strconv.FormatInt(seconds, 10))

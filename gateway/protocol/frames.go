@@ -18,6 +18,10 @@ import (
 // Protocol is the WebSocket subprotocol that the gateway speaks.
 const Subprotocol = "badge.v1"
 
+// ProblemType is the type of the problems (RFC 9457) of streams and commands over HTTP. A
+// client tells by it that a refusal is from badged and not from a proxy in between.
+const ProblemType = "urn:badged:problem"
+
 // MaxFrameBytes is the most bytes of a frame of a client.
 const MaxFrameBytes = 4096
 

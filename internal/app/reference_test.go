@@ -285,3 +285,11 @@ func TestClientSeesFramesAsDescribed(t *testing.T) {
 		}
 	}
 }
+
+// The problems of the API and those of the gateway are of one type, by which clients tell
+// answers of badged.
+func TestProblemsHaveOneType(t *testing.T) {
+	if describe.ProblemType != protocol.ProblemType {
+		t.Errorf("%s and %s", describe.ProblemType, protocol.ProblemType)
+	}
+}

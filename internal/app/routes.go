@@ -40,10 +40,10 @@ func (a *App) handleOperators(routes []describe.Route) {
 // gatewayRoutes returns the routes of the role gateway.
 func gatewayRoutes(g *gateway.Gateway, allowOrigin func(*http.Request) bool) []describe.Route {
 	const (
-		expired   = `{"type":"about:blank","title":"Unauthorized","status":401,"detail":"the token has expired"}`
-		notFound  = `{"type":"about:blank","title":"Not Found","status":404,"detail":"no message of this conversation was delivered to you","code":"not_found"}`
-		tooMany   = `{"type":"about:blank","title":"Too Many Requests","status":429,"detail":"too many commands; try again","code":"rate_limited","retry_ms":500}`
-		draining  = `{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"the server is going away","retry_ms":2543}`
+		expired   = `{"type":"urn:badged:problem","title":"Unauthorized","status":401,"detail":"the token has expired"}`
+		notFound  = `{"type":"urn:badged:problem","title":"Not Found","status":404,"detail":"no message of this conversation was delivered to you","code":"not_found"}`
+		tooMany   = `{"type":"urn:badged:problem","title":"Too Many Requests","status":429,"detail":"too many commands; try again","code":"rate_limited","retry_ms":500}`
+		draining  = `{"type":"urn:badged:problem","title":"Service Unavailable","status":503,"detail":"the server is going away","retry_ms":2543}`
 		someState = "retry: 3119\n\nid: c9a41196e14f:2\n" +
 			`data: {"t":"changes","epoch":"c9a41196e14f","version":2,"total":0,"mentions":0,"categories":{},"unread_conversations":0,"category_conversations":{},"conversations":[]}` + "\n\n: ping\n\n"
 	)

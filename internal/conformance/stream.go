@@ -148,7 +148,7 @@ const (
 
 // problem returns the answer that a frame with an error corresponds to.
 func problem(status int, f frame) answer {
-	body := frame{"type": "about:blank", "title": http.StatusText(status), "status": status, "detail": f["message"]}
+	body := frame{"type": "urn:badged:problem", "title": http.StatusText(status), "status": status, "detail": f["message"]}
 	a := answer{status: status, contentType: problemType}
 	if code := f.text("code"); code != "" {
 		body["code"] = code

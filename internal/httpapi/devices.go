@@ -230,11 +230,11 @@ func (a *API) deviceRoutes() []describe.Route {
 	const (
 		iPhone = `{"platform":"apns","app":"ios","token":"00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0"}`
 		device = `{"device_id":"phone","platform":"apns","app":"ios","environment":"production","shows":"total","token":"…e8f0","registered_at":"2026-03-02T09:30:00Z","number":3,"told_at":"2026-03-02T09:31:12Z","failures":0}`
-		badApp = `{"type":"about:blank","title":"Bad Request","status":400,"detail":"app \"ipad\" is not in the push configuration of the server"}`
-		none   = `{"type":"about:blank","title":"Not Found","status":404,"detail":"the user has no such device"}`
-		full   = `{"type":"about:blank","title":"Conflict","status":409,"detail":"the user has 100 devices already: delete those that are not in use"}`
-		often  = `{"type":"about:blank","title":"Too Many Requests","status":429,"detail":"too many requests with this user's token; repeat the request after Retry-After"}`
-		others = `{"type":"about:blank","title":"Forbidden","status":403,"detail":"a user's token is for that user only"}`
+		badApp = `{"type":"urn:badged:problem","title":"Bad Request","status":400,"detail":"app \"ipad\" is not in the push configuration of the server"}`
+		none   = `{"type":"urn:badged:problem","title":"Not Found","status":404,"detail":"the user has no such device"}`
+		full   = `{"type":"urn:badged:problem","title":"Conflict","status":409,"detail":"the user has 100 devices already: delete those that are not in use"}`
+		often  = `{"type":"urn:badged:problem","title":"Too Many Requests","status":429,"detail":"too many requests with this user's token; repeat the request after Retry-After"}`
+		others = `{"type":"urn:badged:problem","title":"Forbidden","status":403,"detail":"a user's token is for that user only"}`
 	)
 	id := describe.Param{In: "path", Name: "device", Doc: "The device: an id that the app makes once and keeps.", Of: idSchema(), Example: "phone"}
 	forbidden := describe.Problem(http.StatusForbidden, problem{}, "The token is another user's.", others)

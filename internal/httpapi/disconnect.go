@@ -102,7 +102,7 @@ func (a *API) disconnectRoutes() []describe.Route {
 	const (
 		revoke  = `{"revoke":true}`
 		revoked = `{"user_id":"ada","revoked_before":"2026-03-02T09:30:00.512833Z"}`
-		future  = `{"type":"about:blank","title":"Bad Request","status":400,"detail":"revoke_before must not be in the future: tokens that are issued until then would be refused"}`
+		future  = `{"type":"urn:badged:problem","title":"Bad Request","status":400,"detail":"revoke_before must not be in the future: tokens that are issued until then would be refused"}`
 	)
 	return []describe.Route{
 		a.forDisconnecting(a.disconnect, describe.Route{

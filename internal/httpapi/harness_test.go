@@ -262,7 +262,7 @@ func (a answer) story(t *testing.T) string {
 	if err := json.Unmarshal([]byte(a.body), &p); err != nil {
 		t.Fatalf("the answer is not JSON: %v\n%s", err, a.body)
 	}
-	if p.Type != "about:blank" || p.Title != http.StatusText(a.status) || p.Status != a.status {
+	if p.Type != "urn:badged:problem" || p.Title != http.StatusText(a.status) || p.Status != a.status {
 		t.Errorf("type %q, title %q, status %d do not go with status %d", p.Type, p.Title, p.Status, a.status)
 	}
 	var b strings.Builder

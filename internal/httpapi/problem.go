@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/describe"
 	"github.com/badged/badged/internal/pgfault"
 	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/pubsub"
@@ -14,7 +15,7 @@ import (
 
 // problem is an RFC 9457 answer: an error that is safe to show.
 type problem struct {
-	Type   string         `json:"type" enum:"about:blank" doc:"Always about:blank: the status tells the kind of problem."`
+	Type   string         `json:"type" doc:"Always urn:badged:problem, which tells answers of badged from those of proxies. The status tells the kind of problem."`
 	Title  string         `json:"title" doc:"The status in words."`
 	Status int            `json:"status" minimum:"400" maximum:"599" doc:"The status of the answer."`
 	Detail string         `json:"detail" doc:"What is wrong, and what to do about it."`
@@ -106,7 +107,7 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 		w.Header().Set("Retry-After", p.retryAfter)
 	}
 	answer := *p
-	answer.Type, answer.Title = "about:blank", http.StatusText(p.Status)
+	answer.Type, answer.Title = describe.ProblemType, http.StatusText(p.Status)
 	writeJSON(w, p.Status, "application/problem+json", answer)
 }
 

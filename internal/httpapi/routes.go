@@ -44,15 +44,15 @@ func (a *API) routes() []describe.Route {
 		adaBadge    = `{"user_id":"ada","epoch":"9a6c36fbe39f","version":7,"total":5,"mentions":1,"categories":{"chat":3,"likes":2},"unread_conversations":2,"category_conversations":{"chat":1,"likes":1}}`
 		benBadge    = `{"user_id":"ben","epoch":"b9df917f4f6b","version":0,"total":0,"mentions":0,"categories":{},"unread_conversations":0,"category_conversations":{}}`
 		aPage       = `{"conversations":[{"conversation_id":"lunch","unread":1,"mentions":0,"first_unread_seq":2,"read_seq":1,"last_seq":2,"level":"all","category":"chat","marked_unread":false,"version":3}],"cursor":"MzpsdW5jaA"}`
-		badEvents   = `{"type":"about:blank","title":"Bad Request","status":400,"detail":"some events are invalid; nothing was stored","errors":[{"index":0,"field":"data.seq","message":"must be at least 1, is 0"},{"index":2,"field":"data.upto","message":"is not a known field"}]}`
-		someBadges  = `{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"shard b, which has the partitions 8-15, is away; badges has those of all other users; repeat the request for the users of lacking when the shard is back","lacking":{"partitions":[9],"of":16,"user_ids":["ben"]},"badges":[` + adaBadge + `]}`
-		notFolded   = `{"type":"about:blank","title":"Gateway Timeout","status":504,"detail":"not folded within 2s; ask again"}`
+		badEvents   = `{"type":"urn:badged:problem","title":"Bad Request","status":400,"detail":"some events are invalid; nothing was stored","errors":[{"index":0,"field":"data.seq","message":"must be at least 1, is 0"},{"index":2,"field":"data.upto","message":"is not a known field"}]}`
+		someBadges  = `{"type":"urn:badged:problem","title":"Service Unavailable","status":503,"detail":"shard b, which has the partitions 8-15, is away; badges has those of all other users; repeat the request for the users of lacking when the shard is back","lacking":{"partitions":[9],"of":16,"user_ids":["ben"]},"badges":[` + adaBadge + `]}`
+		notFolded   = `{"type":"urn:badged:problem","title":"Gateway Timeout","status":504,"detail":"not folded within 2s; ask again"}`
 		lostAtLeast = "The log may have lost what `at_least` names, by a failover of Postgres with asynchronous replication; or its transaction has not committed. Publish the events again, under the same ids."
-		lost        = `{"type":"about:blank","title":"Conflict","status":409,"detail":"` + lostPosition + `"}`
-		notTheUsers = `{"type":"about:blank","title":"Forbidden","status":403,"detail":"a user's token is for that user only"}`
-		notTheKeys  = `{"type":"about:blank","title":"Forbidden","status":403,"detail":"the key crm may not publish some of these events; nothing was stored","errors":[{"index":1,"field":"source","message":"\"chat\" is not a source of the key crm, which has crm/*"}]}`
-		foldsBehind = `{"type":"about:blank","title":"Too Many Requests","status":429,"detail":"badges of users of this request are 31s behind; nothing was stored, publish it again after Retry-After"}`
-		tooManyOnes = `{"type":"about:blank","title":"Request Entity Too Large","status":413,"detail":"the body has more than 10000 events; nothing was stored"}`
+		lost        = `{"type":"urn:badged:problem","title":"Conflict","status":409,"detail":"` + lostPosition + `"}`
+		notTheUsers = `{"type":"urn:badged:problem","title":"Forbidden","status":403,"detail":"a user's token is for that user only"}`
+		notTheKeys  = `{"type":"urn:badged:problem","title":"Forbidden","status":403,"detail":"the key crm may not publish some of these events; nothing was stored","errors":[{"index":1,"field":"source","message":"\"chat\" is not a source of the key crm, which has crm/*"}]}`
+		foldsBehind = `{"type":"urn:badged:problem","title":"Too Many Requests","status":429,"detail":"badges of users of this request are 31s behind; nothing was stored, publish it again after Retry-After"}`
+		tooManyOnes = `{"type":"urn:badged:problem","title":"Request Entity Too Large","status":413,"detail":"the body has more than 10000 events; nothing was stored"}`
 	)
 	late := describe.Problem(http.StatusTooManyRequests, problem{}, "Folding is further behind than `--max-lag` for users of this request, or the key is over its rate or its quota; nothing was stored. Publish it again after `Retry-After`.", foldsBehind)
 	late.Headers = []describe.Param{{Name: "Retry-After", Doc: "Seconds to wait before publishing again.", Required: true, Example: "2"}}
@@ -158,11 +158,11 @@ func idSchema() *describe.Schema {
 // routes.
 func failures(own ...describe.Answer) []describe.Answer {
 	const (
-		noKey    = `{"type":"about:blank","title":"Unauthorized","status":401,"detail":"give a key or token in the header Authorization: Bearer …"}`
-		notThis  = `{"type":"about:blank","title":"Forbidden","status":403,"detail":"the key chat is a publisher's, and may not use the routes of admins"}`
-		failed   = `{"type":"about:blank","title":"Internal Server Error","status":500,"detail":"internal error; the server has logged it"}`
-		slowed   = `{"type":"about:blank","title":"Too Many Requests","status":429,"detail":"too many wrong keys came from your address; this key was not checked"}`
-		database = `{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"the database cannot be reached; repeat the request; repeated events count once"}`
+		noKey    = `{"type":"urn:badged:problem","title":"Unauthorized","status":401,"detail":"give a key or token in the header Authorization: Bearer …"}`
+		notThis  = `{"type":"urn:badged:problem","title":"Forbidden","status":403,"detail":"the key chat is a publisher's, and may not use the routes of admins"}`
+		failed   = `{"type":"urn:badged:problem","title":"Internal Server Error","status":500,"detail":"internal error; the server has logged it"}`
+		slowed   = `{"type":"urn:badged:problem","title":"Too Many Requests","status":429,"detail":"too many wrong keys came from your address; this key was not checked"}`
+		database = `{"type":"urn:badged:problem","title":"Service Unavailable","status":503,"detail":"the database cannot be reached; repeat the request; repeated events count once"}`
 	)
 	unauthorized := describe.Problem(http.StatusUnauthorized, problem{}, "The key or token is missing or wrong; `detail` says which.", noKey)
 	unauthorized.Headers = []describe.Param{{Name: "WWW-Authenticate", Doc: "How to authenticate.", Required: true, Example: `Bearer realm="badged"`}}

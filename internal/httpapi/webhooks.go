@@ -58,10 +58,10 @@ func (a *API) webhookRoutes() []describe.Route {
 			Answers: failures(
 				describe.Answer{Status: http.StatusOK, Doc: "The webhook.", Content: describe.JSON(admin.Webhook{}, working)},
 				describe.Answer{Status: http.StatusCreated, Doc: "The new webhook, with the secret if none was given.", Content: describe.JSON(admin.Webhook{}, made)},
-				describe.Problem(http.StatusBadRequest, problem{}, "Fields are wrong: `detail` names each.", `{"type":"about:blank","title":"Bad Request","status":400,"detail":"url must begin with https://; batch must be from 1 to 100, is 0"}`),
+				describe.Problem(http.StatusBadRequest, problem{}, "Fields are wrong: `detail` names each.", `{"type":"urn:badged:problem","title":"Bad Request","status":400,"detail":"url must begin with https://; batch must be from 1 to 100, is 0"}`),
 				describe.Problem(http.StatusRequestTimeout, problem{}, tooSlow, ""),
 				describe.Problem(http.StatusRequestEntityTooLarge, problem{}, "More than 8 MiB.", ""),
-				describe.Problem(http.StatusUnprocessableEntity, problem{}, "The endpoint cannot be reached, is in a private network, has a wrong certificate, or refuses webhooks.", `{"type":"about:blank","title":"Unprocessable Entity","status":422,"detail":"url: the endpoint refuses webhooks: it allows another origin than badged"}`),
+				describe.Problem(http.StatusUnprocessableEntity, problem{}, "The endpoint cannot be reached, is in a private network, has a wrong certificate, or refuses webhooks.", `{"type":"urn:badged:problem","title":"Unprocessable Entity","status":422,"detail":"url: the endpoint refuses webhooks: it allows another origin than badged"}`),
 			),
 		}),
 		a.forOperators(a.deleteWebhook, describe.Route{

@@ -267,7 +267,8 @@ func (c *carrier) settle(ctx context.Context) {
 // append appends valid events, in order, to the databases without a partition of without,
 // and returns what badged refuses and which of the others lack some. After an error some
 // may be appended. What badged refuses is left out and the rest tried again. If it does
-// not say which event it refuses, the call is cut in halves.
+// not say which event it refuses, the call is cut in halves; so it is if a proxy finds it
+// too large.
 func (c *carrier) append(ctx context.Context, rows []row, without []bool) (refused []refusal, lack *shards.Shortfall, err error) {
 	for len(rows) > 0 {
 		some, err := c.appendSome(ctx, eventsOf(rows), without)
@@ -277,7 +278,7 @@ func (c *carrier) append(ctx context.Context, rows []row, without []bool) (refus
 		}
 		named, isRefusal := refusedIn(err)
 		switch {
-		case !isRefusal:
+		case !isRefusal && (len(rows) == 1 || !isTooLarge(err)):
 			return refused, lack, fmt.Errorf("publish events of the outbox: %w", err)
 		case len(named) > 0:
 			var rest []row
@@ -309,8 +310,15 @@ func (c *carrier) append(ctx context.Context, rows []row, without []bool) (refus
 	return refused, lack, nil
 }
 
-// refusedIn reports whether an error is due to events, and returns the reasons by index,
-// if it has them.
+// isTooLarge reports whether an answer says that a call is too large. Proxies have limits
+// of their own, which smaller calls may keep.
+func isTooLarge(err error) bool {
+	refused, ok := errors.AsType[*traffic.ServerError](err)
+	return ok && refused.Status == http.StatusRequestEntityTooLarge
+}
+
+// refusedIn reports whether badged refuses events, and returns the reasons by index, if it
+// has them. The answer of a proxy or of another server says nothing about events.
 func refusedIn(err error) (named map[int]string, isRefusal bool) {
 	named = map[int]string{}
 	if bad, ok := errors.AsType[*events.BatchError](err); ok {
@@ -320,6 +328,9 @@ func refusedIn(err error) (named map[int]string, isRefusal bool) {
 		return named, true
 	}
 	if refused, ok := errors.AsType[*traffic.ServerError](err); ok {
+		if !refused.ByBadged {
+			return nil, false
+		}
 		if _, transient := errors.AsType[*traffic.TransientError](err); transient {
 			return nil, false
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -78,6 +79,25 @@ func (x *target) await(t testing.TB, n int) []string {
 			t.Fatalf("waited in vain for %d events: %v", n, ids)
 		}
 	}
+}
+
+// awaitSo waits until something is so, which it looks at after each call.
+func (x *target) awaitSo(t testing.TB, what string, so func() bool) {
+	t.Helper()
+	timeout := time.After(time.Minute)
+	for !so() {
+		select {
+		case <-x.grown:
+		case <-time.After(10 * time.Millisecond):
+		case <-timeout:
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// unhealthy is whether a relay says that it cannot carry, with a text.
+func unhealthy(r *relay.Relay, text string) func() bool {
+	return func() bool { err := r.Health(); return err != nil && strings.Contains(err.Error(), text) }
 }
 
 func newPool(t testing.TB) *pgxpool.Pool {
@@ -331,9 +351,9 @@ func TestRefusals(t *testing.T) {
 		for i := range evs {
 			switch {
 			case evs[i].ID == "named" && !healed:
-				return &traffic.ServerError{Status: http.StatusBadRequest, Events: []traffic.EventError{{Index: i, Field: "data.seq", Message: "is odd"}}}
+				return &traffic.ServerError{Status: http.StatusBadRequest, ByBadged: true, Events: []traffic.EventError{{Index: i, Field: "data.seq", Message: "is odd"}}}
 			case evs[i].ID == "unnamed" && !healed:
-				return &traffic.ServerError{Status: http.StatusRequestEntityTooLarge, Detail: "too large"}
+				return &traffic.ServerError{Status: http.StatusRequestEntityTooLarge, ByBadged: true, Detail: "too large"}
 			}
 		}
 		return nil
@@ -379,6 +399,50 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// The answer of a proxy says nothing about events: they stay in the outbox, whatever it is,
+// and are carried later. If it finds a call too large, smaller ones are tried.
+func TestAnswersOfProxies(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t)
+	var answer atomic.Int64
+	to := newTarget(func(evs []events.Event) error {
+		if status := answer.Load(); status > 0 && (status != http.StatusRequestEntityTooLarge || len(evs) > 1 || evs[0].ID == "large") {
+			return &traffic.ServerError{Status: int(status), Events: []traffic.EventError{{Message: "no"}}}
+		}
+		return nil
+	})
+	registry := prometheus.NewRegistry()
+	metrics := relay.NewMetrics(registry)
+	answer.Store(http.StatusBadRequest)
+	r, stop := run(t, pool, to, func(cfg *relay.Config) { cfg.Metrics = metrics })
+	publish(t, pool, "a", "b")
+	for _, status := range []int{http.StatusBadRequest, http.StatusForbidden, http.StatusConflict} {
+		answer.Store(int64(status))
+		to.awaitSo(t, "the answer", unhealthy(r, fmt.Sprint("answered ", status)))
+	}
+	answer.Store(http.StatusRequestEntityTooLarge)
+	if got := to.await(t, 2); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("one at a time it carries %v", got)
+	}
+	publish(t, pool, "large")
+	to.awaitSo(t, "the answer to one event", unhealthy(r, "answered 413"))
+	answer.Store(0)
+	to.await(t, 3)
+	stop()
+	if n := number(t, pool, `SELECT count(*) FROM badged.outbox_refused`); n > 0 {
+		t.Errorf("%d events are set aside", n)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "badged_relay_errors_total" && f.GetMetric()[0].GetCounter().GetValue() < 4 {
+			t.Errorf("the metric of errors is %s", f)
+		}
+	}
+}
+
 // While the target is away or refuses the key, events wait, and health and metrics tell.
 func TestAway(t *testing.T) {
 	t.Parallel()
@@ -398,25 +462,10 @@ func TestAway(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	r, _ := run(t, pool, to, func(cfg *relay.Config) { cfg.Metrics = relay.NewMetrics(registry) })
 	publish(t, pool, "a", "b")
-	awaitSo := func(what string, so func() bool) {
-		t.Helper()
-		timeout := time.After(time.Minute)
-		for !so() {
-			select {
-			case <-to.grown:
-			case <-time.After(10 * time.Millisecond):
-			case <-timeout:
-				t.Fatalf("waited in vain for %s", what)
-			}
-		}
-	}
-	unhealthy := func(text string) func() bool {
-		return func() bool { err := r.Health(); return err != nil && strings.Contains(err.Error(), text) }
-	}
-	awaitSo("the failure", unhealthy("connection refused"))
+	to.awaitSo(t, "the failure", unhealthy(r, "connection refused"))
 	say(&traffic.ServerError{Status: http.StatusUnauthorized})
-	awaitSo("the refusal", unhealthy("check the publisher key"))
-	awaitSo("the backlog", func() bool {
+	to.awaitSo(t, "the refusal", unhealthy(r, "check the publisher key"))
+	to.awaitSo(t, "the backlog", func() bool {
 		return nil == testutil.GatherAndCompare(registry, strings.NewReader(`# HELP badged_relay_backlog Events in the outbox that are not carried yet; at most a million are counted.
 # TYPE badged_relay_backlog gauge
 badged_relay_backlog 2
@@ -426,7 +475,7 @@ badged_relay_backlog 2
 	if got := to.await(t, 2); !slices.Equal(got, []string{"a", "b"}) {
 		t.Errorf("%v", got)
 	}
-	awaitSo("health", func() bool { return r.Health() == nil })
+	to.awaitSo(t, "health", func() bool { return r.Health() == nil })
 }
 
 // One process carries, and another takes over when it stops.

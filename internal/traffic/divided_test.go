@@ -64,10 +64,10 @@ func TestDividedTarget(t *testing.T) {
 		}
 		return lack.Partitions, err
 	}
-	const away = `{"detail":"shard b is away","lacking":{"partitions":[1],"of":2}}`
+	const away = `{"type":"urn:badged:problem","detail":"shard b is away","lacking":{"partitions":[1],"of":2}}`
 	all := []string{"1:" + user[1], "2:" + user[0] + "+" + user[1], "3:" + user[0], "4:"}
 
-	answer = `{"detail":"it starts"}`
+	answer = `{"type":"urn:badged:problem","detail":"it starts"}`
 	if lacks, err := append(nil, all...); lacks != nil || err == nil {
 		t.Errorf("an answer that does not say who lacks events: %v, %v", lacks, err)
 	}
@@ -86,12 +86,16 @@ func TestDividedTarget(t *testing.T) {
 	if evs[1].Data.UserIDs[1] != user[1] {
 		t.Error("the events of the caller have changed")
 	}
-	answer = `{"detail":"bad","errors":[{"index":1,"message":"no"}]}`
+	answer = `{"type":"about:blank","detail":"no","lacking":{"partitions":[1],"of":2}}`
+	if lacks, err := append(nil, all...); lacks != nil || err == nil {
+		t.Errorf("another server says who lacks events: %v, %v", lacks, err)
+	}
+	answer = `{"type":"urn:badged:problem","detail":"bad","errors":[{"index":1,"message":"no"}]}`
 	var refused *ServerError
 	if _, err := append(without, "2:"+user[0], "3:"+user[0], "4:"); !errors.As(err, &refused) || refused.Events[0].Index != 2 {
 		t.Errorf("a refusal: %+v", err)
 	}
-	answer = `{"detail":"another","lacking":{"partitions":[1],"of":4}}`
+	answer = `{"type":"urn:badged:problem","detail":"another","lacking":{"partitions":[1],"of":4}}`
 	if lacks, err := append(nil, all...); lacks != nil || err == nil || !strings.Contains(err.Error(), "with 4 partitions instead of 2") {
 		t.Errorf("another server: %v, %v", lacks, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/describe"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -99,12 +100,14 @@ func (t *HTTPTarget) Append(ctx context.Context, evs []events.Event) (int64, err
 	return transactionID, err
 }
 
-// Check returns an error if the server cannot be reached or refuses the key, without
-// publishing anything.
+// Check returns an error if the server cannot be reached, refuses the key or is not
+// badged, without publishing anything: badged refuses a call without events.
 func (t *HTTPTarget) Check(ctx context.Context) error {
-	err := t.post(ctx, t.eventsURL, "application/x-ndjson", nil, http.StatusAccepted, func(*http.Response) error { return nil })
+	err := t.post(ctx, t.eventsURL, "application/x-ndjson", nil, http.StatusAccepted, func(*http.Response) error {
+		return fmt.Errorf("the server at %s accepted a call without events, which badged refuses: check the server URL", t.eventsURL)
+	})
 	var refused *ServerError
-	if errors.As(err, &refused) && refused.Status == http.StatusBadRequest { // no events
+	if errors.As(err, &refused) && refused.ByBadged && refused.Status == http.StatusBadRequest { // no events
 		return nil
 	}
 	return err
@@ -186,6 +189,9 @@ func (t *HTTPTarget) post(ctx context.Context, to, contentType string, body []by
 // ServerError is an error answer of the server.
 type ServerError struct {
 	Status int
+	// ByBadged is whether badged itself answered, rather than a proxy in between or another
+	// server: only then does the answer say anything about the events.
+	ByBadged bool
 	// Detail is the server's description of the error, or "".
 	Detail string
 	// Events are the bad events of the request.
@@ -222,8 +228,9 @@ func (e *ServerError) Error() string {
 		s += ": " + e.Detail
 	case e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden:
 		s += ": check the publisher key"
-	case e.Status == http.StatusNotFound || e.Status/100 == 3:
-		s += ": check the server URL"
+	}
+	if !e.ByBadged {
+		s += "; this is no answer of badged: check the server URL, and the proxies in between"
 	}
 	return s
 }
@@ -244,20 +251,24 @@ func refusal(res *http.Response) error {
 	return refused
 }
 
-// describe sets the error's text from an application/problem+json or text
-// body.
+// describe sets the rest of the error from an application/problem+json or text body.
 func (e *ServerError) describe(res *http.Response) {
 	mediaType, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	body, _ := io.ReadAll(io.LimitReader(res.Body, maxProblemBytes))
 	switch mediaType {
 	case "application/problem+json":
 		var problem struct {
+			Type    string       `json:"type"`
 			Detail  string       `json:"detail"`
 			Errors  []EventError `json:"errors"`
 			Lacking *Lacking     `json:"lacking"`
 		}
-		if json.Unmarshal(body, &problem) == nil {
-			e.Detail, e.Events, e.Lacking = problem.Detail, problem.Errors, problem.Lacking
+		if json.Unmarshal(body, &problem) != nil {
+			return
+		}
+		e.Detail = problem.Detail
+		if e.ByBadged = problem.Type == describe.ProblemType; e.ByBadged {
+			e.Events, e.Lacking = problem.Errors, problem.Lacking
 		}
 	case "text/plain":
 		e.Detail, _, _ = strings.Cut(strings.TrimSpace(string(body)), "\n")

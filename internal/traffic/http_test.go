@@ -190,7 +190,7 @@ func TestLoadOverHTTPSurvivesAServerThatFailsInTheMiddle(t *testing.T) {
 
 func TestLoadOverHTTPGivesUp(t *testing.T) {
 	target := serve(t, newModel(), func(_ int64, w http.ResponseWriter, _ *http.Request) bool {
-		problem(w, http.StatusServiceUnavailable, `{"detail":"the database cannot be reached"}`)
+		problem(w, http.StatusServiceUnavailable, `{"type":"urn:badged:problem","detail":"the database cannot be reached"}`)
 		return true
 	})
 	path := writeFile(t, "t", "a b 1\n")
@@ -204,7 +204,7 @@ func TestLoadOverHTTPGivesUp(t *testing.T) {
 
 func TestLoadOverHTTPShowsWhichLineIsRefused(t *testing.T) {
 	target := serve(t, newModel(), func(_ int64, w http.ResponseWriter, _ *http.Request) bool {
-		problem(w, http.StatusBadRequest, `{"type":"about:blank","title":"Bad Request","status":400,
+		problem(w, http.StatusBadRequest, `{"type":"urn:badged:problem","title":"Bad Request","status":400,
 			"detail":"some events are invalid; nothing was stored",
 			"errors":[{"index":1,"field":"type","message":"is written by badged itself only"}]}`)
 		return true
@@ -235,15 +235,15 @@ func TestHTTPTargetErrors(t *testing.T) {
 	}{
 		{
 			name: "refused key", status: 401,
-			header: map[string]string{"Content-Type": "application/problem+json"}, body: `{"detail":"no such key"}`,
+			header: map[string]string{"Content-Type": "application/problem+json"}, body: `{"type":"urn:badged:problem","detail":"no such key"}`,
 			want: "the server answered 401 Unauthorized: no such key",
 		},
-		{name: "refused key without a body", status: 403, want: "the server answered 403 Forbidden: check the publisher key"},
+		{name: "refused key without a body", status: 403, want: "the server answered 403 Forbidden: check the publisher key; this is no answer of badged: check the server URL, and the proxies in between"},
 		{
 			name: "another server", status: 404, header: map[string]string{"Content-Type": "text/html"}, body: "<html>",
-			want: "the server answered 404 Not Found: check the server URL",
+			want: "the server answered 404 Not Found; this is no answer of badged: check the server URL, and the proxies in between",
 		},
-		{name: "a redirect", status: 301, header: map[string]string{"Location": "/v2"}, want: "the server answered 301 Moved Permanently: check the server URL"},
+		{name: "a redirect", status: 301, header: map[string]string{"Location": "/v2"}, want: "the server answered 301 Moved Permanently; this is no answer of badged: check the server URL, and the proxies in between"},
 		{
 			name: "plain text", status: 502, header: map[string]string{"Content-Type": "text/plain; charset=utf-8"}, body: "no upstream\nat all",
 			want: "the server answered 502 Bad Gateway: no upstream", wantTransient: true,
@@ -275,6 +275,41 @@ func TestHTTPTargetErrors(t *testing.T) {
 			}
 			if strings.Contains(err.Error(), testKey) {
 				t.Errorf("the key is in the error: %v", err)
+			}
+		})
+	}
+}
+
+// Only the problem document of badged tells badged from other servers: when a load or a
+// relay starts, and in refusals.
+func TestWhatBadgedAnswers(t *testing.T) {
+	const noEvents = `{"type":"urn:badged:problem","title":"Bad Request","status":400,"detail":"no events"}`
+	for _, tt := range []struct {
+		name, contentType, body string
+		status                  int
+		byBadged, passes        bool
+	}{
+		{"badged", "application/problem+json", noEvents, 400, true, true},
+		{"badged, which does not know the key", "application/problem+json", noEvents, 401, true, false},
+		{"a problem of another server", "application/problem+json", `{"type":"about:blank","title":"Bad Request","status":400,"errors":[{"index":0,"message":"no"}]}`, 400, false, false},
+		{"a problem in another type of content", "application/json", noEvents, 400, false, false},
+		{"a page", "text/html", "<h1>400 Bad Request</h1>", 400, false, false},
+		{"a server that takes everything", "text/plain", "ok", 202, false, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			target := serve(t, newModel(), func(_ int64, w http.ResponseWriter, _ *http.Request) bool {
+				w.Header().Set("Content-Type", tt.contentType)
+				w.WriteHeader(tt.status)
+				_, _ = io.WriteString(w, tt.body)
+				return true
+			})
+			if err := target.Check(t.Context()); tt.passes != (err == nil) || err != nil && !tt.byBadged && !strings.Contains(err.Error(), "check the server URL") {
+				t.Errorf("it is checked with %v", err)
+			}
+			_, err := target.Append(t.Context(), readAll(t, "a b 1"))
+			var refused *ServerError
+			if errors.As(err, &refused) && (refused.ByBadged != tt.byBadged || len(refused.Events) > 0) {
+				t.Errorf("the refusal is %+v", refused)
 			}
 		})
 	}

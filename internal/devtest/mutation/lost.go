@@ -77,6 +77,7 @@ var lostMutants = []mutant{
 	{"an answer leaves out messages that were held back", []edit{{lackFile, "			for p := range s.Partitions {\n				s.Partitions[p] = true\n			}\n", ""}}, joinsFirst},
 	{"batches of a broker are not stored in stages", []edit{{"internal/ingest/store.go", "ends := p.stages(b, d); len(ends) > 1", "ends := p.stages(b, d); len(ends) > len(d.events)"}}, ingestedJoins},
 	{"a shard gets messages to rooms again once partitions have moved", []edit{{appendingFile, "p.shard == a.here.shard || has.Equal(p.expected)", "has == nil"}}, ingestedAgain},
+	{"a relay believes any server", []edit{{carryFile, "if !refused.ByBadged {", "if false {"}}, check{"./internal/relay", "^TestAnswersOfProxies$", false}},
 	{"a relay carries messages behind joins that wait", []edit{{carryFile, "		c.held.add(waiting)\n", ""}}, relayedJoins},
 	{"a relay carries messages to one shard behind joins that wait for another", []edit{{catchUpFile, "c.stillHeld.add(waits)", "c.stillHeld.add(waits[:0])"}}, relayedJoins},
 	{"a relay gives messages that waited to late shards alone", []edit{{catchUpFile, "{held, c.behind}}", "{held[:0], c.behind}}"}}, relayedJoins},
