@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -117,6 +118,13 @@ func (g *Gateway) Disconnect(userIDs []string) {
 			s.end(*comeBack("the backend has disconnected you"))
 		}
 	}
+}
+
+// Users returns the users who are connected here, in any order.
+func (g *Gateway) Users() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Collect(maps.Keys(g.users))
 }
 
 func (g *Gateway) revoked(id Identity) bool {

@@ -3,7 +3,9 @@ package tests
 import (
 	"bytes"
 	"encoding/hex"
+	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -78,7 +80,7 @@ func inBytes(t *testing.T, all *bytes.Buffer, dump []byte) {
 
 // A user is exported and erased while the server runs: a dump, the archive and the audit
 // trail do not have the id any more, verifying and rebuilding find no difference before
-// and after, an app sees an empty badge, and an event of later one that counts. Not
+// and after, an app is signed out, and an event of later one that counts. Not
 // parallel: a range is complete only once all older transactions have ended.
 func TestEraseUser(t *testing.T) {
 	const ghost = "ghost-4711"
@@ -125,7 +127,6 @@ func TestEraseUser(t *testing.T) {
 	if _, stderr, code := command(t, "user", "erase", ghost, "--database-url="+database); code != 1 || !strings.Contains(stderr, "--archive DIR") {
 		t.Errorf("without the archive it exits with %d: %s", code, stderr)
 	}
-	app.mayRewind()
 	if !strings.Contains(everywhere(t, database, dir), ghost) {
 		t.Error("the id was nowhere before")
 	}
@@ -137,12 +138,77 @@ func TestEraseUser(t *testing.T) {
 		t.Errorf("the id is still there: %s", all[max(0, at-200):at+50])
 	}
 	agrees()
+	if code := app.awaitEnd(); code != 4001 {
+		t.Errorf("the connection ends with %d", code)
+	}
+	before, later := issued(t, ghost, now), time.Now().Add(2*time.Second) // a token has whole seconds
+	for _, token := range []string{stolen, before} {
+		refuses(t, p, token)
+		refuses(t, serve(t, database), token) // and by a process that never knew the id
+	}
+	app = connectWith(t, p.url, issued(t, ghost, later))
 	app.awaitTotal(0)
-	refuses(t, p, stolen)
-	refuses(t, serve(t, database), stolen)                    // and by a process that never knew the id
 	publish(t, p, delivered("lunch", 2, `"`+ghost+`","ann"`)) // again
 	app.awaitTotal(1)
 	publish(t, p, delivered("lunch", 3, `"ann"`))
 	ann.awaitTotal(3)
 	agrees()
+}
+
+// An erased user does not come back through an app that sends on what it has, over each
+// transport, while the erasure runs and afterwards: its connections end, and its token is
+// refused by all processes.
+func TestErasedUserStaysAway(t *testing.T) {
+	t.Parallel()
+	database := newDatabase(t)
+	api := serve(t, database, "--admin-keys=ops="+adminKey, "--commands-per-second=10000")
+	gateway := serve(t, database, "--commands-per-second=10000") // without a bus it reads the tables
+	for door, erase := range map[string]func(user string){
+		"the command": func(user string) { must(t, "user", "erase", user, "--database-url="+database) },
+		"the API": func(user string) {
+			if status, _, answer := requestAs(t, adminKey, http.MethodPost, api.url+"/admin/v1/users/"+user+"/erase", "", ""); status != http.StatusOK {
+				t.Errorf("erase: %d %s", status, answer)
+			}
+		},
+	} {
+		t.Run(door, func(t *testing.T) {
+			user := "ghost-" + door[4:]
+			token := issued(t, user, time.Now())
+			app := connectWith(t, gateway.url, token)
+			position := publish(t, api, delivered("lunch", 1, `"`+user+`"`))
+			if total(t, gateway, user, position) != 1 {
+				t.Fatal("nothing is unread")
+			}
+			send := func(p *process, n int) int { // ahead of the log, so that it is remembered
+				t.Helper()
+				status, _, _ := requestAs(t, token, http.MethodPost, p.url+"/v1/commands", "", fmt.Sprintf(`{"t":"read","id":1,"conversation_id":"lunch","up_to_seq":%d}`, n))
+				return status
+			}
+			erased := make(chan struct{})
+			go func() {
+				defer close(erased)
+				erase(user)
+			}()
+			for n := 2; ; n++ {
+				_ = app.write(fmt.Sprintf(`{"t":"read","id":%d,"conversation_id":"lunch","up_to_seq":%d}`, n, n)) // until it is ended
+				first, second := send(api, n), send(gateway, n)
+				select {
+				case <-erased:
+				default:
+					continue
+				}
+				if first != http.StatusUnauthorized || second != http.StatusUnauthorized {
+					t.Errorf("a command after the erasure is answered with %d, %d", first, second)
+				}
+				break
+			}
+			if code := app.awaitEnd(); code != 4001 {
+				t.Errorf("the connection ends with %d", code)
+			}
+			refuses(t, gateway, token)
+			if strings.Contains(everywhere(t, database, t.TempDir()), user) {
+				t.Error("the id is in the database again")
+			}
+		})
+	}
 }

@@ -75,9 +75,11 @@ type App struct {
 	guard   func(http.Handler) http.Handler
 	inbound *inbound.Metrics
 	// revocations know which tokens are revoked, each of its database; ended is called
-	// with the users whose connections are to end.
+	// with the users whose connections are to end, and connected returns those that have
+	// some.
 	revocations revocations
 	ended       func(userIDs []string)
+	connected   func() []string
 	// closers are called by Close.
 	closers []func()
 	// opening is closed once the gateway accepts connections; nil without one.
@@ -101,7 +103,7 @@ func WithGuard(guard func(http.Handler) http.Handler) Option { return func(a *Ap
 // Open connects to the database and assembles the server, which Run serves on
 // l. Call Close afterwards, also after Run; it does not close l.
 func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logger, options ...Option) (_ *App, err error) {
-	a := &App{cfg: cfg, log: log, listener: l, registry: obs.NewRegistry(), mux: http.NewServeMux(), ended: func([]string) {}}
+	a := &App{cfg: cfg, log: log, listener: l, registry: obs.NewRegistry(), mux: http.NewServeMux(), ended: func([]string) {}, connected: func() []string { return nil }}
 	a.operators = a.mux
 	for _, change := range options {
 		change(a)
@@ -266,7 +268,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		if err != nil {
 			return nil, err
 		}
-		a.ended = g.Disconnect
+		a.ended, a.connected = g.Disconnect, g.Users
 		routes := gatewayRoutes(g, given.allowOrigin)
 		for i, r := range routes {
 			if r.Path == "/v1/commands" { // the others last as long as their connection

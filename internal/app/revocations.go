@@ -20,7 +20,10 @@ import (
 func (a *App) openRevocations(ctx context.Context) error {
 	a.revocations = revocations{cluster: a.cluster}
 	for _, d := range a.databases {
-		list := revocation.New(revocation.Config{Ended: func(userIDs []string) { a.ended(userIDs) }, MaxLifetime: a.cfg.JWTMaxLifetime, Logger: d.log, Registerer: d.registry})
+		list := revocation.New(revocation.Config{
+			Ended: func(userIDs []string) { a.ended(userIDs) }, Connected: func() []string { return a.connected() },
+			MaxLifetime: a.cfg.JWTMaxLifetime, Logger: d.log, Registerer: d.registry,
+		})
 		a.revocations.lists = append(a.revocations.lists, list)
 		if !a.acceptsTokens() {
 			continue

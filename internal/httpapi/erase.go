@@ -22,7 +22,7 @@ func (a *API) eraseRoute() describe.Route {
 	return a.forRecordedReads(a.eraseUser, describe.Route{
 		Method: http.MethodPost, Path: "/admin/v1/users/{user}/erase",
 		Name: "eraseUser", Group: GroupAdmin, Summary: "Remove everything that badged holds of a user",
-		Doc:    "The same as `badged user erase`. It goes on if the client disconnects, takes at most ten minutes, and can be repeated. The entry in the audit trail does not name the user. If badged does not know the user, it erases nothing.",
+		Doc:    "The same as `badged user erase`. It goes on if the client disconnects, takes at most ten minutes, and can be repeated. The entry in the audit trail does not name the user. Before it, the connections of the user end and the tokens that were issued until then are revoked. If badged does not know the user, it erases nothing else.",
 		Params: []describe.Param{userParam()},
 		Answers: failures(
 			describe.Answer{Status: http.StatusOK, Doc: "What was erased.", Content: describe.JSON(erasure.Erased{}, done)},

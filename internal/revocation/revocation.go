@@ -43,6 +43,10 @@ type Config struct {
 	// what of theirs is revoked. It must not block, and is called by one goroutine at
 	// a time. Nil means that there are no connections.
 	Ended func(userIDs []string)
+	// Connected returns the users with connections. It is called when tokens of users who
+	// are erased are revoked, whose ids are stored nowhere: Ended is called with those of
+	// them that are connected. Nil means that there are no connections.
+	Connected func() []string
 	// MaxLifetime is the longest time for which a token may be valid after it was
 	// issued. What is revoked of erased users is forgotten after it; never if it is 0.
 	MaxLifetime time.Duration
@@ -147,7 +151,7 @@ func (l *List) Revoked(userID string, issuedAt time.Time) bool {
 		return false
 	}
 	return slices.ContainsFunc(l.secrets, func(secret []byte) bool {
-		before, ok := l.erased[sha256.Sum256(slices.Concat(secret, []byte(userID)))]
+		before, ok := l.erased[digestOf(secret, userID)]
 		return ok && issuedAt.Before(before)
 	})
 }
@@ -208,6 +212,7 @@ func (l *List) read(ctx context.Context) error {
 		}
 	}
 	var ended []string
+	var erased [][sha256.Size]byte
 	l.mu.Lock()
 	if l.whole {
 		l.before = make(map[string]time.Time, len(rows))
@@ -216,7 +221,10 @@ func (l *List) read(ctx context.Context) error {
 	}
 	for _, r := range rows {
 		if r.digest != nil {
-			l.erased[[sha256.Size]byte(r.digest)] = *r.before
+			digest := [sha256.Size]byte(r.digest)
+			if l.erased[digest] = *r.before; r.seq > l.last {
+				erased = append(erased, digest)
+			}
 			continue
 		}
 		if r.before != nil {
@@ -230,10 +238,31 @@ func (l *List) read(ctx context.Context) error {
 	l.mu.Unlock()
 	l.last, l.whole = last, false
 	l.users.Set(float64(users))
+	ended = append(ended, l.connected(erased)...)
 	if l.cfg.Ended != nil && len(ended) > 0 {
 		l.cfg.Ended(ended)
 	}
 	return nil
+}
+
+// connected returns the connected users whose ids have one of these digests.
+func (l *List) connected(digests [][sha256.Size]byte) (found []string) {
+	if len(digests) == 0 || l.cfg.Connected == nil {
+		return nil
+	}
+	for _, userID := range l.cfg.Connected() {
+		for _, secret := range l.secrets { // changed by read only
+			if slices.Contains(digests, digestOf(secret, userID)) {
+				found = append(found, userID)
+			}
+		}
+	}
+	return found
+}
+
+// digestOf returns what stands for an erased user.
+func digestOf(secret []byte, userID string) [sha256.Size]byte {
+	return sha256.Sum256(slices.Concat(secret, []byte(userID)))
 }
 
 // newer returns the rows with a number above one, and the last number given.

@@ -29,6 +29,10 @@ type Config struct {
 	// Patience is how long to wait for a projector that folds events of the user;
 	// default 30 s.
 	Patience time.Duration
+	// Settle is how long to wait, after the tokens of the user were revoked, for commands
+	// that processes had accepted before; default 1.5 s, none if it is negative. A process
+	// knows within a second what is revoked.
+	Settle time.Duration
 }
 
 // Erased says what was erased.
@@ -83,7 +87,10 @@ const source = "badged/erasure"
 // rebuilding find no difference before, during and after it. An unknown user is no
 // error.
 //
-// It first takes the user out of rooms, through the log, which a projector must fold.
+// It first revokes the tokens that were issued until now, which ends the connections: an
+// app whose token stayed valid would send what it has stored, such as reads, and make the
+// user anew. Then it takes the user out of rooms, through the log, which a projector must
+// fold.
 // Then one transaction changes the partition of the user: folding waits there for as
 // long as its writes take. The other partitions, which name the user as a sender, follow
 // in transactions of their own. Last, files of the archive are written anew. If it is
@@ -100,6 +107,9 @@ func Erase(ctx context.Context, cfg Config) (Erased, error) {
 	if cfg.Patience <= 0 {
 		cfg.Patience = defaultPatience
 	}
+	if cfg.Settle == 0 {
+		cfg.Settle = defaultSettle
+	}
 	e := &eraser{cfg: cfg, result: Erased{Partition: cfg.Log.PartitionOf(cfg.UserID)}}
 	if err := e.run(ctx); err != nil {
 		return e.result, fmt.Errorf("erase a user: %w", err) // without the id: the audit trail has the error
@@ -109,6 +119,7 @@ func Erase(ctx context.Context, cfg Config) (Erased, error) {
 
 const (
 	defaultPatience = 30 * time.Second
+	defaultSettle   = 1500 * time.Millisecond
 	// pause is between looks at what a projector has folded.
 	pause = 50 * time.Millisecond
 )
@@ -119,8 +130,10 @@ type eraser struct {
 	// conn holds the lock of the job. All writes use it.
 	conn *pgx.Conn
 	// held are the partitions of the database.
-	held   []int
-	result Erased
+	held []int
+	// revokedBefore is the moment before which tokens are refused.
+	revokedBefore *time.Time
+	result        Erased
 }
 
 func (e *eraser) run(ctx context.Context) error {
@@ -143,13 +156,19 @@ func (e *eraser) run(ctx context.Context) error {
 	if err := e.clean(ctx); err != nil { // before anything is erased
 		return err
 	}
-	deadline := time.Now().Add(e.cfg.Patience)
+	if err := e.revoke(ctx, e.conn); err != nil {
+		return err
+	}
+	settled := time.Now().Add(e.cfg.Settle)
 	// Before the logs, to one of which they may come.
 	if e.result.Waiting, err = eraseWaiting(ctx, e.conn, e.cfg.UserID); err != nil {
 		return err
 	}
 	if slices.Contains(e.held, e.result.Partition) { // else it is on another shard
-		if err := e.partition(ctx, deadline); err != nil {
+		if err := sleepUntil(ctx, settled); err != nil {
+			return err
+		}
+		if err := e.partition(ctx, time.Now().Add(e.cfg.Patience)); err != nil {
 			return fmt.Errorf("partition %d: %w", e.result.Partition, err)
 		}
 	}
@@ -211,7 +230,12 @@ func (e *eraser) wait(ctx context.Context, deadline time.Time) error {
 	if !time.Now().Before(deadline) {
 		return ErrNotFolded
 	}
-	timer := time.NewTimer(pause)
+	return sleepUntil(ctx, time.Now().Add(pause))
+}
+
+// sleepUntil waits for a moment.
+func sleepUntil(ctx context.Context, moment time.Time) error {
+	timer := time.NewTimer(time.Until(moment))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -221,10 +245,25 @@ func (e *eraser) wait(ctx context.Context, deadline time.Time) error {
 	}
 }
 
+// revoke revokes the tokens that were issued until the first call, or until what was
+// revoked already.
+func (e *eraser) revoke(ctx context.Context, in interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+},
+) error {
+	if err := in.QueryRow(ctx, statements.Get("revoke the tokens"), e.cfg.UserID, e.revokedBefore).Scan(&e.revokedBefore); err != nil {
+		return fmt.Errorf("revoke the tokens of the user: %w", err)
+	}
+	return nil
+}
+
 // rest erases what belongs to no partition, or does not follow from the log.
 func (e *eraser) rest(ctx context.Context, tx pgx.Tx) error {
 	if err := tx.QueryRow(ctx, statements.Get("erase the targets"), e.cfg.UserID).Scan(&e.result.Devices); err != nil {
-		return fmt.Errorf("erase devices, notifications, calls of webhooks and revocations: %w", err)
+		return fmt.Errorf("erase devices, notifications and calls of webhooks: %w", err)
+	}
+	if err := e.revoke(ctx, tx); err != nil { // also what was revoked meanwhile, under the id
+		return err
 	}
 	if err := e.letters(ctx, tx, nil); err != nil {
 		return err

@@ -40,7 +40,7 @@ func folding(t testing.TB, d *projectortest.Database) *projectortest.Running {
 // erase erases a user.
 func erase(t testing.TB, d *projectortest.Database, user string) erasure.Erased {
 	t.Helper()
-	r, err := erasure.Erase(t.Context(), erasure.Config{Pool: d.Pool, Log: d.Log, UserID: user})
+	r, err := erasure.Erase(t.Context(), erasure.Config{Pool: d.Pool, Log: d.Log, Settle: -1, UserID: user})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestEraseWhatIsFoldedMeanwhile(t *testing.T) {
 	}
 	erased := make(chan erasure.Erased, 1)
 	go func() {
-		r, err := erasure.Erase(context.WithoutCancel(t.Context()), erasure.Config{Pool: d.Pool, Log: d.Log, UserID: id})
+		r, err := erasure.Erase(context.WithoutCancel(t.Context()), erasure.Config{Pool: d.Pool, Log: d.Log, Settle: -1, UserID: id})
 		if err != nil {
 			t.Error(err)
 		}
@@ -183,49 +183,55 @@ func TestEraseWhatIsFoldedMeanwhile(t *testing.T) {
 	replaytest.Verify(t, d.Pool, d.Log, near, id)
 }
 
-// The tokens of an erased user stay revoked, though the tables do not name the user: a
-// backend may go on taking them for valid.
+// An erasure revokes the tokens that were issued until then and ends the connections,
+// though the tables do not name the user: apps and a backend may go on taking the tokens
+// for valid. What was revoked before, also of a later moment, stays so.
 func TestErasedUsersStayRevoked(t *testing.T) {
 	d := projectortest.New(t)
-	noon := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
-	isRevoked := func(issued time.Time) bool {
+	var ended []string
+	load := func(l *revocation.List) *revocation.List {
 		t.Helper()
-		l := revocation.New(revocation.Config{})
 		if err := l.Load(t.Context(), d.Pool); err != nil {
 			t.Fatal(err)
 		}
-		return l.Revoked(id, issued)
+		return l
 	}
-	revoke := func(before time.Time) {
-		t.Helper()
-		l := revocation.New(revocation.Config{Ended: func([]string) {}})
-		if err := l.Load(t.Context(), d.Pool); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := l.End(t.Context(), id, before); err != nil {
-			t.Fatal(err)
-		}
-	}
-	following := revocation.New(revocation.Config{}) // a process that runs meanwhile
-	if err := following.Load(t.Context(), d.Pool); err != nil {
-		t.Fatal(err)
-	}
-	for i, step := range []struct{ before, want time.Time }{
-		{noon, noon},
-		{noon.Add(-time.Hour), noon}, // not taken back by an earlier one
-		{noon.Add(time.Hour), noon.Add(time.Hour)},
-		{time.Time{}, noon.Add(time.Hour)}, // only disconnected
+	following := load(revocation.New(revocation.Config{ // a process that runs meanwhile
+		Connected: func() []string { return []string{"ann", id, "bob"} },
+		Ended:     func(userIDs []string) { ended = append(ended, userIDs...) },
+	}))
+	later := time.Now().Add(time.Hour).Truncate(time.Microsecond)
+	for i, step := range []struct{ before, holds time.Time }{
+		{}, // nothing was revoked
+		{before: time.Now().Add(-time.Hour)},
+		{later, later},
+		{later.Add(-time.Minute), later}, // not taken back by an earlier one
+		{holds: later},
 	} {
-		revoke(step.before)
+		if !step.before.IsZero() {
+			if _, err := load(revocation.New(revocation.Config{})).End(t.Context(), id, step.before); err != nil {
+				t.Fatal(err)
+			}
+		}
+		load(following)
+		ended = nil
+		began := time.Now()
 		erase(t, d, id)
-		if !isRevoked(step.want.Add(-time.Second)) || isRevoked(step.want) {
-			t.Errorf("after step %d tokens of before %s are not those that are revoked", i, step.want)
+		valid := time.Now()
+		if step.holds.After(valid) {
+			began, valid = step.holds.Add(-time.Microsecond), step.holds
 		}
-		if err := following.Load(t.Context(), d.Pool); err != nil {
-			t.Fatal(err)
+		for name, l := range map[string]*revocation.List{"a new process": revocation.New(revocation.Config{}), "one that runs": following} {
+			load(l)
+			if !l.Revoked(id, began) || l.Revoked(id, valid) {
+				t.Errorf("after step %d, to %s a token issued at %s is revoked: %t, and at %s: %t", i, name, began, l.Revoked(id, began), valid, l.Revoked(id, valid))
+			}
+			if l.Revoked("ann", time.Time{}) {
+				t.Errorf("after step %d %s has revoked tokens of others", i, name)
+			}
 		}
-		if !following.Revoked(id, step.want.Add(-time.Second)) || following.Revoked(id, step.want) {
-			t.Errorf("after step %d a process that read the table before does not know it", i)
+		if !slices.Equal(slices.Compact(ended), []string{id}) {
+			t.Errorf("after step %d the connections of %q are ended", i, ended)
 		}
 		for _, table := range holds(t, d, "the ghost") {
 			t.Errorf("the id is still in %s", table)
@@ -292,7 +298,7 @@ func TestKilledErasure(t *testing.T) {
 			before := ofOthers(t, d, id)
 			folding(t, d)
 			end := d.KillAt(t, trigger, "badged user erase")
-			if _, err := erasure.Erase(t.Context(), erasure.Config{Pool: d.Pool, Log: d.Log, UserID: id, Patience: time.Second}); err == nil {
+			if _, err := erasure.Erase(t.Context(), erasure.Config{Pool: d.Pool, Log: d.Log, Settle: -1, UserID: id, Patience: time.Second}); err == nil {
 				t.Fatal("it was not killed")
 			}
 			end()
@@ -318,12 +324,13 @@ func TestEraseNeedsAProjector(t *testing.T) {
 	d.StopFolding()
 	d.Append(t, foldtest.Deliver("lunch", 8, id))
 	before := exported(t, d, id, nil)
-	_, err := erasure.Erase(t.Context(), erasure.Config{Pool: d.Pool, Log: d.Log, UserID: id, Patience: time.Millisecond})
+	_, err := erasure.Erase(t.Context(), erasure.Config{Pool: d.Pool, Log: d.Log, Settle: -1, UserID: id, Patience: time.Millisecond})
 	if !errors.Is(err, erasure.ErrNotFolded) {
 		t.Errorf("it returns %v", err)
 	}
-	// It took the user out of the room, which is one event more.
-	if after := exported(t, d, id, nil); len(after) != len(before)+1 {
+	// It took the user out of the room, which is one event more, and put a digest in place
+	// of the revocation.
+	if after := exported(t, d, id, nil); len(after) != len(before) {
 		t.Errorf("%d holdings are left of %d", len(after), len(before))
 	}
 }
@@ -335,7 +342,7 @@ func eraseArchived(ctx context.Context, d *projectortest.Database, user, dir str
 		return erasure.Erased{}, err
 	}
 	defer a.Close()
-	return erasure.Erase(ctx, erasure.Config{Pool: d.Pool, Log: d.Log, UserID: user, Archive: a})
+	return erasure.Erase(ctx, erasure.Config{Pool: d.Pool, Log: d.Log, Settle: -1, UserID: user, Archive: a})
 }
 
 // inFiles returns the files of an archive that have a text when they are decompressed.
@@ -493,12 +500,12 @@ func TestEraseIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	var running *rebuild.RunningError
-	if _, err := erasure.Erase(t.Context(), erasure.Config{Pool: d.Pool, Log: d.Log, UserID: id}); !errors.As(err, &running) {
+	if _, err := erasure.Erase(t.Context(), erasure.Config{Pool: d.Pool, Log: d.Log, Settle: -1, UserID: id}); !errors.As(err, &running) {
 		t.Errorf("beside a rebuild it returns %v", err)
 	}
 	job.Close(t.Context())
 	archived(t, d, t.TempDir())
-	if _, err := erasure.Erase(t.Context(), erasure.Config{Pool: d.Pool, Log: d.Log, UserID: id}); !errors.Is(err, erasure.ErrArchived) {
+	if _, err := erasure.Erase(t.Context(), erasure.Config{Pool: d.Pool, Log: d.Log, Settle: -1, UserID: id}); !errors.Is(err, erasure.ErrArchived) {
 		t.Errorf("with an archive it returns %v", err)
 	}
 }
@@ -508,7 +515,7 @@ func TestEraseNeedsTheOwner(t *testing.T) {
 	d := projectortest.Open(t, pgtest.NewServer(t).NewDB(t, projectortest.Migrated()))
 	pool := d.AsRole(t, `GRANT USAGE ON SCHEMA badged TO ROLE`, `GRANT SELECT ON ALL TABLES IN SCHEMA badged TO ROLE`)
 	var owner *erasure.OwnerError
-	if _, err := erasure.Erase(t.Context(), erasure.Config{Pool: pool, Log: d.Log, UserID: id}); !errors.As(err, &owner) || owner.Role != "limited role" {
+	if _, err := erasure.Erase(t.Context(), erasure.Config{Pool: pool, Log: d.Log, Settle: -1, UserID: id}); !errors.As(err, &owner) || owner.Role != "limited role" {
 		t.Errorf("it returns %v", err)
 	}
 }

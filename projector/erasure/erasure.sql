@@ -114,6 +114,20 @@ SELECT count(*) FROM conversation
 -- name: raise the revision
 UPDATE badged.partitions SET revision = revision + 1 WHERE partition_id = $1
 
+-- name: revoke the tokens
+-- Those that were issued before $2, by default now, or before what was revoked already.
+-- Under a digest, since the id must not stay.
+WITH revoked AS (
+    DELETE FROM badged.revocations WHERE user_id = $1 RETURNING revoked_before
+), counted AS (
+    UPDATE badged.revocation_counter SET last = last + 1 RETURNING last
+)
+INSERT INTO badged.erased_revocations AS r (seq, revoked_before, digest)
+SELECT c.last, greatest(coalesce($2::timestamptz, clock_timestamp()), v.revoked_before), sha256(s.secret || convert_to($1, 'UTF8'))
+FROM counted AS c LEFT JOIN revoked AS v ON true, (SELECT secret FROM badged.revocation_secret LIMIT 1) AS s
+ON CONFLICT (digest) DO UPDATE SET seq = excluded.seq, revoked_before = greatest(r.revoked_before, excluded.revoked_before)
+RETURNING revoked_before
+
 -- name: erase the targets
 WITH device AS (
     DELETE FROM badged.devices WHERE user_id = $1 RETURNING 1
@@ -123,15 +137,6 @@ WITH device AS (
     UPDATE badged.room_alerts SET sender_id = '' WHERE sender_id = $1
 ), call AS (
     DELETE FROM badged.webhook_queue WHERE subject = $1 AND type IN ('badge.changed', 'unread.reminder')
-), revoked AS (
-    DELETE FROM badged.revocations WHERE user_id = $1 RETURNING revoked_before
-), counted AS (
-    UPDATE badged.revocation_counter SET last = last + 1 WHERE EXISTS (SELECT FROM revoked WHERE revoked_before IS NOT NULL) RETURNING last
-), still_revoked AS ( -- tokens from before must not work again
-    INSERT INTO badged.erased_revocations AS r (seq, revoked_before, digest)
-    SELECT c.last, v.revoked_before, sha256(s.secret || convert_to($1, 'UTF8'))
-    FROM counted AS c, revoked AS v, (SELECT secret FROM badged.revocation_secret LIMIT 1) AS s
-    ON CONFLICT (digest) DO UPDATE SET seq = excluded.seq, revoked_before = greatest(r.revoked_before, excluded.revoked_before)
 ), round AS ( -- it begins with the first member again
     UPDATE badged.room_rounds SET after_user = '' WHERE after_user = $1
 ), notified AS (

@@ -32,7 +32,7 @@ func TestKilledErasureFromSharedFiles(t *testing.T) {
 			return err
 		}
 		defer a.Close()
-		_, err = erasure.Erase(t.Context(), erasure.Config{Pool: d.Pool, Log: d.Log, UserID: users[1], Archive: a})
+		_, err = erasure.Erase(t.Context(), erasure.Config{Pool: d.Pool, Log: d.Log, Settle: -1, UserID: users[1], Archive: a})
 		return err
 	})
 	if left := inFiles(t, dir, fmt.Sprintf("%q", users[1])); left != nil {

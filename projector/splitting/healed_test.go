@@ -100,7 +100,7 @@ SELECT 1, 1, now(), 0, 0, u, 'phone', 'chat', 'fcm', '', 'total', '', '' FROM un
 	d.Start(t, func(cfg *projector.Config) {
 		cfg.PollInterval, cfg.OwnershipInterval = 10*time.Millisecond, 100*time.Millisecond
 	})
-	if _, err := erasure.Erase(t.Context(), erasure.Config{Pool: d.Pool, Log: d.Log, UserID: ben}); err != nil {
+	if _, err := erasure.Erase(t.Context(), erasure.Config{Pool: d.Pool, Log: d.Log, Settle: -1, UserID: ben}); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := erasure.Write(t.Context(), io.Discard, erasure.ExportConfig{Pool: d.Pool, Log: d.Log, UserID: ben}); err != nil || n > 0 {

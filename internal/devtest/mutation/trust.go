@@ -117,8 +117,10 @@ var trustMutants = []mutant{
 	{"the owner keeps the rows of an erased user", []edit{{erasureFile, "revision = revision + 1 WHERE", "revision = revision + 1 WHERE false AND"}}, forgotten},
 	{"events of an erased user are repeats", []edit{{partitionFile, "return keys.Erase(ctx, tx, partition, entries)", "_ = keys.Erase\n	return nil"}}, forgotten},
 	{"erasing leaves what is folded meanwhile", []edit{{partitionFile, "		err := p.add(records)\n", "		var err error\n"}}, meanwhile},
-	{"erasing takes back what is revoked", []edit{{erasureFile, "    SELECT c.last, v.revoked_before, sha256", "    SELECT c.last, '-infinity', sha256"}}, stayRevoked},
+	{"erasing takes back what is revoked", []edit{{erasureFile, "greatest(coalesce($2::timestamptz, clock_timestamp()), v.revoked_before), sha256", "coalesce($2::timestamptz, clock_timestamp()), sha256"}}, stayRevoked},
 	{"erasing again takes back what is revoked", []edit{{erasureFile, "greatest(r.revoked_before, excluded.revoked_before)", "excluded.revoked_before"}}, stayRevoked},
+	{"erasing revokes nothing", []edit{{erasureFile, "coalesce($2::timestamptz, clock_timestamp())", "coalesce($2::timestamptz, '-infinity')"}}, stayRevoked},
+	{"connections of erased users stay", []edit{{revokedFile, "ended = append(ended, l.connected(erased)...)", "_ = erased"}}, stayRevoked},
 	{"no process hears of what an erased user keeps revoked", []edit{{erasureFile, "SET seq = excluded.seq, ", "SET "}}, stayRevoked},
 	{"a server erases", []edit{{"projector/erasure/erase.go", "	if !owns {", "	if false {"}}, erasing},
 
