@@ -110,6 +110,14 @@ var fieldCases = []fieldCase{
 		"everything of a category is read whose name is empty: refused at each door, and nothing is read", emptyFilter,
 	},
 	{
+		"password-rotated", "hashicorp/boundary#1755",
+		"the password of the database is changed: refused with the reason, and served again without a restart", passwordRotated,
+	},
+	{
+		"settings-of-a-database", "ubicloud/ubicloud#5433, aquameta/aquameta#128",
+		"a database has settings that change texts, times, isolation and plans: no number, verdict or text changes", settingsOfADatabase,
+	},
+	{
 		"slow-client-memory", "nats-io/nats-server#5553, lesismal/nbio#255",
 		"clients that do not read while much is told to them: bounded memory", slowClientMemory,
 	},

@@ -180,8 +180,7 @@ func normal(out string) string {
 
 // Settings of a database change no number, verdict or text of badged: its sessions set what
 // they depend on, and so do the functions that publishers call in theirs.
-func TestSettingsOfADatabase(t *testing.T) {
-	t.Parallel()
+func settingsOfADatabase(t *testing.T) {
 	ordinary := pgtest.NewDB(t, pgtest.Template{})
 	want := settingsStory(t, ordinary, ordinary)
 	badged, publishers := hostileDatabase(t)

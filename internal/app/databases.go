@@ -487,7 +487,7 @@ func (a *App) checkDatabases(ctx context.Context) error {
 	for i, d := range a.databases {
 		g.Go(func() {
 			if d.Err() != nil {
-				errs[i] = errors.New("cannot be reached")
+				errs[i] = errors.New(faultOfRead(d.Err()).String())
 			} else {
 				errs[i] = checkPostgres(ctx, d.serving, d.faults)
 			}

@@ -69,7 +69,10 @@ func usageHint(err error) string {
 // failureHint returns a hint for a command that failed to connect, or in a database that is
 // not up to date.
 func failureHint(command *kong.Node, err error) string {
-	if pgfault.Of(err) == pgfault.TooManyConnections {
+	switch pgfault.Of(err) {
+	case pgfault.WrongPassword:
+		return "The password is wrong or has expired. It comes from the URL, the file that the URL names as password_file, PGPASSWORD, or the file of PGPASSFILE."
+	case pgfault.TooManyConnections:
 		return "The server takes no more connections: raise its max_connections, set pool_max_conns in the URLs of badged's processes, or run fewer of them."
 	}
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && slices.Contains([]string{"42P01", "42703", "42883"}, pg.Code) {

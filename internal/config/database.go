@@ -110,6 +110,9 @@ func poolConfig(setting, text string) (*pgxpool.Config, error) {
 			"postgres://user:password@localhost:5432/chat (special characters of the password as %%XX), "+
 			"or pairs such as host=localhost dbname=chat", setting, reasonOf(err))
 	}
+	if err := renewPassword(cfg.ConnConfig, text); err != nil {
+		return nil, fmt.Errorf("%s: %w", setting, err)
+	}
 	pgsession.Configure(cfg.ConnConfig)
 	return cfg, nil
 }

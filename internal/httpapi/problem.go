@@ -145,7 +145,7 @@ func unavailable(f pgfault.Fault, err error) *problem {
 	}
 	const again = "repeat the request; repeated events count once"
 	switch f {
-	case pgfault.Full, pgfault.Unwritable, pgfault.ReadOnly:
+	case pgfault.Full, pgfault.Unwritable, pgfault.ReadOnly, pgfault.WrongPassword, pgfault.LoginRefused, pgfault.NoDatabase:
 		return &problem{Status: http.StatusServiceUnavailable, Detail: which + " " + f.String() + nothing + "; " + again, retryAfter: "10"}
 	}
 	return &problem{Status: http.StatusServiceUnavailable, Detail: which + " " + f.String() + "; " + again, retryAfter: "1"}

@@ -24,6 +24,9 @@ const (
 	TooManyConnections Fault = "too_many_connections"
 	OutOfMemory        Fault = "out_of_memory"
 	Restarting         Fault = "restarting"
+	WrongPassword      Fault = "wrong_password"
+	LoginRefused       Fault = "login_refused"
+	NoDatabase         Fault = "no_database"
 	Slow               Fault = "slow"
 	Unreachable        Fault = "unreachable"
 )
@@ -31,10 +34,13 @@ const (
 // Of returns the fault behind an error of a statement or a connection, or None
 // if the statement itself is at fault.
 func Of(err error) Fault {
+	var connect *pgconn.ConnectError
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		if pg.Code == "42501" && errors.As(err, &connect) { // the role lacks the privilege CONNECT
+			return LoginRefused
+		}
 		return OfCode(pg.Code)
 	}
-	var connect *pgconn.ConnectError
 	var network net.Error
 	switch {
 	case err == nil:
@@ -59,6 +65,12 @@ func OfCode(code string) Fault {
 		return ReadOnly
 	case "53300": // too_many_connections
 		return TooManyConnections
+	case "28P01": // invalid_password: wrong or expired
+		return WrongPassword
+	case "28000": // invalid_authorization_specification: NOLOGIN, pg_hba.conf, no such role
+		return LoginRefused
+	case "3D000": // invalid_catalog_name
+		return NoDatabase
 	case "53200": // out_of_memory
 		return OutOfMemory
 	case "57P01", "57P02", "57P03": // admin_shutdown, crash_shutdown, cannot_connect_now
@@ -99,11 +111,21 @@ func (f Fault) String() string {
 		return "is out of memory"
 	case Restarting:
 		return "is starting or stopping"
+	case WrongPassword:
+		return "refuses the password of badged, which is wrong or has expired"
+	case LoginRefused:
+		return "does not let badged log in: see its log, pg_hba.conf, and LOGIN and CONNECT of the role"
+	case NoDatabase:
+		return "does not exist on its server"
 	case Slow:
 		return "does not answer in time"
 	}
 	return "cannot be reached"
 }
+
+// OfLogin reports whether Postgres answers but lets badged not log in. It takes an operator
+// to change that.
+func (f Fault) OfLogin() bool { return f == WrongPassword || f == LoginRefused || f == NoDatabase }
 
 // Reads reports whether reading still works.
 func (f Fault) Reads() bool { return f == None || f == Full || f == Unwritable || f == ReadOnly }

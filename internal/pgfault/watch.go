@@ -27,7 +27,7 @@ type Watch struct {
 // watched are the faults that Postgres reports. Readiness and the pools' metrics
 // cover an unreachable or slow Postgres better.
 func watched() []Fault {
-	return []Fault{Full, Unwritable, ReadOnly, TooManyConnections, OutOfMemory, Restarting}
+	return []Fault{Full, Unwritable, ReadOnly, TooManyConnections, OutOfMemory, Restarting, WrongPassword, LoginRefused, NoDatabase}
 }
 
 // NewWatch returns a watch whose metrics are registered with r.

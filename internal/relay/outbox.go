@@ -85,7 +85,8 @@ func (o *Outbox) Check(ctx context.Context) error {
 // it refuses the settings, as with a wrong password.
 func Away(err error) bool {
 	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
-	return !untrusted && pgfault.Of(err) != pgfault.None
+	f := pgfault.Of(err)
+	return !untrusted && f != pgfault.None && !f.OfLogin()
 }
 
 // explained returns an error that says how to grant what a role lacks.

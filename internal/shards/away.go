@@ -47,6 +47,9 @@ func (e *AwayError) Which() string {
 	if e.Unknown {
 		return fmt.Sprintf("shard %s, which has %s, is not in the settings of this process", e.Shard, Named(e.Partitions))
 	}
+	if f := pgfault.Of(e.Err); f.OfLogin() {
+		return fmt.Sprintf("shard %s, which has %s, %s", e.Shard, Named(e.Partitions), f)
+	}
 	return fmt.Sprintf("shard %s, which has %s, is away", e.Shard, Named(e.Partitions))
 }
 

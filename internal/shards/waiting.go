@@ -65,7 +65,7 @@ func (a *appending) leave(ctx context.Context, errs []error) {
 // known of it yet.
 func isGone(err error) bool {
 	f := pgfault.Of(err)
-	return f == pgfault.Unreachable || f == pgfault.Restarting
+	return f == pgfault.Unreachable || f == pgfault.Restarting || f.OfLogin()
 }
 
 // keeper returns a shard that can be reached and has not failed, nil if there is none.
