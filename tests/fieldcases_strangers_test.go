@@ -1,10 +1,12 @@
 package tests
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"testing"
 
+	"github.com/coder/websocket"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
@@ -50,4 +52,45 @@ func emptyFilter(t *testing.T) {
 
 	p.mustCommand("ann", `{"t":"read_all","id":2}`)
 	ann.awaitTotal(0)
+}
+
+// Apps in a web view have origins that are no address of a page.
+func hybridOrigins(t *testing.T) {
+	p := serve(t, newDatabase(t), "--allowed-origins=capacitor://localhost,file://,null,https://chat.example:443")
+	jwt := token(t, "ann")
+	for origin, allowed := range map[string]bool{
+		"capacitor://localhost": true, "file://": true, "null": true, "https://chat.example": true,
+		"ionic://localhost": false, "https://evil.example": false, "http://localhost": false,
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		conn, res, err := websocket.Dial(ctx, strings.Replace(p.url, "http", "ws", 1)+"/v1/ws", &websocket.DialOptions{
+			HTTPHeader: http.Header{"Authorization": {"Bearer " + jwt}, "Origin": {origin}}, Subprotocols: []string{"badge.v1"},
+		})
+		switch {
+		case allowed && err != nil:
+			t.Errorf("a WebSocket of %s: %v", origin, err)
+		case allowed:
+			_ = conn.CloseNow()
+		case err == nil || res == nil || res.StatusCode != http.StatusForbidden:
+			t.Errorf("a WebSocket of %s is not refused: %v", origin, err)
+		}
+		command, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url+"/v1/commands", strings.NewReader(`{"t":"read_all"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		command.Header.Set("Authorization", "Bearer "+jwt)
+		command.Header.Set("Origin", origin)
+		answer, err := http.DefaultClient.Do(command)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if got := answer.Header.Get("Access-Control-Allow-Origin"); (got == origin) != allowed {
+			t.Errorf("a page of %s may read answers for %q", origin, got)
+		}
+	}
+	if out, _, code := command(t, "config", "check", "--allowed-origins=https://*.chat.example"); code != 2 || !strings.Contains(out, `"https://*.chat.example" has an asterisk: list each origin`) {
+		t.Errorf("config check of an origin that no page has: exit code %d\n%s", code, out)
+	}
 }

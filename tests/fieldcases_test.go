@@ -106,6 +106,10 @@ var fieldCases = []fieldCase{
 		"all clients return at once after a deploy: each resumes and is right", restartHerd,
 	},
 	{
+		"hybrid-origins", "ionic-team/ionic-docs#4546, phoenixframework/phoenix#1328",
+		"a hybrid app connects from capacitor://localhost, file:// or null: allowed by name, and others are not", hybridOrigins,
+	},
+	{
 		"empty-filter", "novuhq/novu#955",
 		"everything of a category is read whose name is empty: refused at each door, and nothing is read", emptyFilter,
 	},

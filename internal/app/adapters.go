@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
-	"github.com/rs/cors"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/gateway"
@@ -124,45 +121,6 @@ func (a authenticator) Authenticate(ctx context.Context, token string) (gateway.
 	}
 	return gateway.Identity(id), err
 }
-
-// originCheck returns a check of the Origin header. It returns nil, which
-// allows only the server's own origin, if none are configured.
-func originCheck(allowed []string) (func(*http.Request) bool, error) {
-	if len(allowed) == 0 {
-		return nil, nil //nolint:nilnil // the gateway's default
-	}
-	origins := map[string]bool{}
-	for _, o := range allowed {
-		u, err := url.Parse(o)
-		if o != "*" && (err != nil || u.Scheme == "" || u.Host == "" || u.Path != "" || u.RawQuery != "") {
-			return nil, fmt.Errorf("%q is not an origin such as https://chat.example", o)
-		}
-		origins[strings.ToLower(o)] = true
-	}
-	return func(r *http.Request) bool {
-		origin := r.Header.Get("Origin")
-		return origin == "" || // not a browser
-			origins["*"] || origins[strings.ToLower(origin)]
-	}, nil
-}
-
-// forOrigins adds CORS headers for the allowed origins to a route. A nil
-// allowed permits only the server's own origin.
-func forOrigins(allowed func(*http.Request) bool, h http.HandlerFunc) http.Handler {
-	if allowed == nil {
-		return h
-	}
-	return cors.New(cors.Options{
-		AllowOriginVaryRequestFunc: func(r *http.Request, _ string) (bool, []string) { return allowed(r), nil },
-		AllowedMethods:             []string{http.MethodGet, http.MethodPost},
-		AllowedHeaders:             []string{"Authorization", "Content-Type", "Last-Event-ID"},
-		ExposedHeaders:             []string{"Retry-After"},
-		MaxAge:                     int(corsMaxAge.Seconds()),
-	}).Handler(h)
-}
-
-// corsMaxAge is how long browsers cache a preflight answer.
-const corsMaxAge = 10 * time.Minute
 
 // busState is the part of pubsub.Redis that metrics read.
 type busState interface {

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -198,6 +199,15 @@ func TestOrigins(t *testing.T) {
 			"http://chat.example": false, "https://chat.example:8443": false, "https://evil.example": false,
 			"https://chat.example.evil.example": false, "http://localhost": false, "null": false,
 		}},
+		{"not as browsers send them", []string{"https://Chat.example:443", "HTTP://localhost:0080", "https://[::1]:08443", "http://chat.example:443"}, map[string]bool{
+			"https://chat.example": true, "http://localhost": true, "https://[::1]:8443": true, "http://chat.example:443": true,
+			"http://chat.example": false, "https://localhost": false, "https://[::1]": false,
+		}},
+		{"of hybrid apps", []string{"capacitor://localhost", "file://", "null", "app://org.example.chat"}, map[string]bool{
+			"capacitor://localhost": true, "file://": true, "null": true, "app://org.example.chat": true,
+			"ionic://localhost": false, "http://localhost": false, "https://localhost": false, "capacitor://evil": false, "*": false,
+		}},
+		{"files only", []string{"file://"}, map[string]bool{"file://": true, "null": false}},
 		{"any", []string{"*"}, map[string]bool{"https://evil.example": true, "null": true, "": true}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -216,9 +226,15 @@ func TestOrigins(t *testing.T) {
 			}
 		})
 	}
-	for _, bad := range []string{"", "chat.example", "https://", "https://chat.example/", "https://chat.example/page", "https://chat.example?x", "null"} {
-		if _, err := originCheck([]string{"https://good.example", bad}); err == nil {
-			t.Errorf("origin %q is accepted", bad)
+	const noOrigin, more, asterisk = "is not an origin", "has more than a scheme", "has an asterisk"
+	for bad, want := range map[string]string{
+		"": noOrigin, "chat.example": noOrigin, "https://": noOrigin, "localhost:3000": noOrigin, "https:chat.example": noOrigin, "file:///": noOrigin, "https://:443": noOrigin,
+		"https://chat.example/": more, "https://chat.example/page": more, "https://chat.example?x": more, "https://chat.example?": more, "https://chat.example#": more, "https://me@chat.example": more,
+		"https://*.chat.example": asterisk, "*.chat.example": noOrigin, "https://*": asterisk, "https://chat.*": asterisk,
+		"wss://chat.example": "is the address of a server", "https://bücher.example": "xn--", "https://chat.example:99999": "port above 65535",
+	} {
+		if _, err := originCheck([]string{"https://good.example", bad}); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q ", bad)) || !strings.Contains(err.Error(), want) {
+			t.Errorf("origin %q: %v, want %q", bad, err, want)
 		}
 	}
 	if allow, err := originCheck(nil); allow != nil || err != nil {

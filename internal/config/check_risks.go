@@ -94,6 +94,7 @@ func (s *Server) risks() []string {
 	risks = append(risks, s.KeyRisks()...)
 	risks = append(risks, s.ClearTextRisks()...)
 	warn(slices.Contains(s.AllowedOrigins, "*"), "--allowed-origins *: any page may connect with a stolen token")
+	warn(slices.Contains(s.AllowedOrigins, "null"), "--allowed-origins null: any page can open a frame with this origin, and connect in it with a stolen token")
 	warn(gateway && s.JWKSURL != "" && s.JWTAudience == "", "--jwks-url without --jwt-audience: tokens of that login service for other applications are accepted too")
 	warn(s.JWKSURL == "" && s.JWKSMaxAge > 0, "--jwks-max-age has no effect without --jwks-url")
 	warn(strings.HasPrefix(s.JWKSURL, "http://"), "--jwks-url is not https: an attacker on the network can replace the keys")
