@@ -9,8 +9,9 @@ import (
 )
 
 // The samples for the web in docs/push.md run: the page registers its subscription, and the
-// worker sets the badge, ignores what is late, clears it, and shows notifications. No
-// compiler for the samples in Swift and Kotlin is among the tools of the tests.
+// worker loads that of the SDK, which sets the badge, ignores what is late, clears it, and
+// shows notifications, also without setAppBadge. No compiler for the samples in Swift and
+// Kotlin is among the tools of the tests.
 func TestPushSamplesForTheWeb(t *testing.T) {
 	page, err := os.ReadFile("../docs/push.md")
 	if err != nil {
@@ -20,8 +21,12 @@ func TestPushSamplesForTheWeb(t *testing.T) {
 	if len(blocks) != 2 {
 		t.Fatalf("docs/push.md has %d samples in JavaScript, want the page and the worker", len(blocks))
 	}
+	badgedWorker, err := os.ReadFile("../web/dist/sdk/badged-worker.js")
+	if err != nil {
+		t.Fatal(err)
+	}
 	dir := t.TempDir()
-	for name, text := range map[string][]byte{"page.js": blocks[0][1], "worker.js": blocks[1][1], "run.mjs": []byte(runPushSamples)} {
+	for name, text := range map[string][]byte{"page.js": blocks[0][1], "worker.js": blocks[1][1], "badged-worker.js": badgedWorker, "run.mjs": []byte(runPushSamples)} {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +48,7 @@ const requests = [];
 const subscription = { endpoint: "https://push.example/1", keys: { p256dh: "B", auth: "A" } };
 await new AsyncFunction("navigator", "Notification", "fetch", "PUBLIC_KEY", "user", "deviceID", "token", source("page.js"))(
   { serviceWorker: { register: async (file) => {
-    assert.equal(file, "/worker.js");
+    assert.equal(file, "/badged-worker.js");
     return { pushManager: { subscribe: async (options) => {
       assert.deepEqual(options, { userVisibleOnly: true, applicationServerKey: "KEY" });
       return subscription;
@@ -58,22 +63,32 @@ assert.deepEqual([url, method, headers.Authorization], ["/v1/users/ada/devices/b
 assert.deepEqual(JSON.parse(body), { platform: "webpush", app: "web", subscription });
 
 const did = [];
-let listener;
-let newest = 0;
-new Function("self", "navigator", "newer", source("worker.js"))(
-  {
-    addEventListener: (type, f) => { assert.equal(type, "push"); listener = f; },
-    registration: { showNotification: async (title, options) => { did.push(["show", title, options.body, options.tag, options.data.url]); } },
-  },
-  { setAppBadge: async (n) => { did.push(["set", n]); }, clearAppBadge: async () => { did.push(["clear"]); } },
-  async ({ version }) => version > newest && Boolean(newest = version));
+const listeners = {};
+const stored = {};
+const self = {
+  addEventListener: (type, f) => { listeners[type] = f; },
+  registration: { showNotification: async (title, options) => { did.push(["show", title, options.body, options.tag, options.data.url]); } },
+  navigator: { setAppBadge: async (n) => { did.push(["set", n]); }, clearAppBadge: async () => { did.push(["clear"]); } },
+  caches: { open: async () => ({ match: async (key) => stored[key]?.clone(), put: async (key, value) => { stored[key] = value; } }) },
+};
+new Function("self", "importScripts", "clients", source("worker.js"))(
+  self,
+  (file) => new Function("self", source(file.slice(1)))(self),
+  { openWindow: (url) => { did.push(["open", url]); } });
 const push = async (content) => {
   let done;
-  listener({ data: { json: () => content }, waitUntil: (promise) => { done = promise; } });
+  listeners.push({ data: { text: () => JSON.stringify(content) }, waitUntil: (promise) => { done = promise; } });
   await done;
 };
-await push({ badged: { epoch: "e", version: 2, number: 3, conversation_id: "lunch", seq: 42, data: { url: "/lunch" } }, title: "Ben", body: "Pizza?" });
+const alert = { badged: { epoch: "e", version: 2, number: 3, conversation_id: "lunch", seq: 42, data: { url: "/lunch" } }, title: "Ben", body: "Pizza?" };
+const shown = ["show", "Ben", "Pizza?", "lunch/42", "/lunch"];
+await push(alert);
+assert.deepEqual(did.splice(0).sort(), [["set", 3], shown]);
 await push({ badged: { epoch: "e", version: 1, number: 9 } });
 await push({ badged: { epoch: "e", version: 3, number: 0 } });
-assert.deepEqual(did, [["set", 3], ["show", "Ben", "Pizza?", "lunch/42", "/lunch"], ["clear"]]);
+assert.deepEqual(did.splice(0), [["clear"]]);
+self.navigator = {};
+await push({ ...alert, badged: { ...alert.badged, version: 4 } });
+listeners.notificationclick({ notification: { close() {}, data: { url: "/lunch" } } });
+assert.deepEqual(did, [shown, ["open", "/lunch"]]);
 `

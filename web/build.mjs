@@ -70,17 +70,21 @@ async function buildPackage(name) {
   const folder = `dist/${name}`;
   // The package has its sources, so that its source maps need not repeat them.
   cpSync(`${name}/src`, `${folder}/src`, { recursive: true });
+  const from = (file) => `${folder}/src/${file}.ts`;
   const options = {
     ...common,
-    entryPoints: [`${folder}/src/index.ts`],
+    entryPoints: (name === "sdk" ? ["index", "worker"] : ["index"]).map(from),
     sourcemap: true,
     sourcesContent: false,
   };
-  await build({ ...options, external, outfile: `${folder}/index.js` });
-  await build({ ...options, external, format: "cjs", outfile: `${folder}/cjs/index.js` });
+  await build({ ...options, external, outdir: folder });
+  await build({ ...options, external, format: "cjs", outdir: `${folder}/cjs` });
   writeFileSync(`${folder}/cjs/package.json`, '{ "type": "commonjs" }\n');
   if (name === "sdk") {
-    await build({ ...options, ...forPages, outfile: `${folder}/badged.min.js` });
+    const script = (of, file, how) =>
+      build({ ...options, ...how, entryPoints: [from(of)], outfile: `${folder}/${file}` });
+    await script("index", "badged.min.js", forPages);
+    await script("badged-worker", "badged-worker.js", { format: "iife" });
   }
   for (const file of [`${name}/package.json`, `${name}/README.md`, "../LICENSE"]) {
     copyFileSync(file, join(folder, basename(file)));
@@ -112,17 +116,14 @@ async function measure() {
   return status;
 }
 
-/** Builds a page from its folder: src/main.ts, src/worker.ts if it has one, css/app.css and index.html. */
+/** Builds a page from its folder: src/main.ts, css/app.css and index.html. The demo also has the service worker. */
 async function buildPage(name) {
   await build({
     ...common,
     entryPoints: { app: `${name}/src/main.ts` },
     outdir: `dist/${name}`,
   });
-  const worker = `${name}/src/worker.ts`;
-  if (existsSync(worker)) {
-    await build({ ...common, entryPoints: { worker }, outdir: `dist/${name}`, format: "iife" });
-  }
+  if (name === "demo") copyFileSync("dist/sdk/badged-worker.js", "dist/demo/badged-worker.js");
   await build({
     ...common,
     entryPoints: { app: `${name}/css/app.css` },

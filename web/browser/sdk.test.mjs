@@ -5,11 +5,13 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { launch, newContext } from "./chromium.mjs";
 import { Front } from "./front.mjs";
+import { until } from "./patience.mjs";
 import { Server } from "./server.mjs";
 import { after, afterEach, before, beforeEach, test } from "./suite.mjs";
 
 const server = new Server();
 const script = readFileSync(new URL("../dist/sdk/badged.min.js", import.meta.url), "utf8");
+const workerScript = readFileSync(new URL("../dist/sdk/badged-worker.js", import.meta.url), "utf8");
 const icon = readFileSync(new URL("../page/icon.svg", import.meta.url), "utf8");
 let browser;
 let front;
@@ -22,6 +24,8 @@ function servePage({ url }, response) {
     response.writeHead(200, { "Content-Type": "image/svg+xml" }).end(icon);
   } else if (url === "/badged.min.js") {
     response.writeHead(200, { "Content-Type": "text/javascript" }).end(script);
+  } else if (url === "/badged-worker.js") {
+    response.writeHead(200, { "Content-Type": "text/javascript" }).end(workerScript);
   } else if (url === "/badge-token") {
     response.end(server.token("ada", 3_600));
   } else if (url === "/sample") {
@@ -332,6 +336,71 @@ test("an open conversation is read while its page is visible and has the focus, 
   await server.send("ada-ben", "ben", "Closed");
   await total(page, 1);
 });
+
+/** How browsers lack the badge of an app; in a service worker. */
+const lacks = {
+  missing: () => {
+    for (const name of ["setAppBadge", "clearAppBadge"]) delete WorkerNavigator.prototype[name];
+  },
+  rejecting: () => {
+    WorkerNavigator.prototype.setAppBadge = () => Promise.reject(new Error("not installed"));
+  },
+  throwing: () => {
+    WorkerNavigator.prototype.setAppBadge = () => {
+      throw new Error("not here");
+    };
+  },
+};
+
+for (const [how, lack] of Object.entries(lacks)) {
+  test(`a push shows its notification where setAppBadge is ${how}`, async () => {
+    const page = await open("/try-later");
+    const started = context.waitForEvent("serviceworker");
+    await page.evaluate(async () => {
+      await navigator.serviceWorker.register("/badged-worker.js");
+      await navigator.serviceWorker.ready;
+    });
+    const worker = await started;
+    await worker.evaluate(lack);
+    // The browser without windows permits no notifications.
+    await worker.evaluate(() => {
+      notified = [];
+      registration.showNotification = async (title, { body, tag, data }) => {
+        notified.push([title, body, tag, data.n]);
+      };
+    });
+    const devTools = await context.newCDPSession(page);
+    const registered = new Promise((resolve) => {
+      devTools.on("ServiceWorker.workerRegistrationUpdated", ({ registrations }) => {
+        const ours = registrations.find(({ scopeURL }) => scopeURL.startsWith(front.url));
+        if (ours) resolve(ours.registrationId);
+      });
+    });
+    await devTools.send("ServiceWorker.enable");
+    await devTools.send("ServiceWorker.deliverPushMessage", {
+      origin: front.url,
+      registrationId: await registered,
+      data: JSON.stringify({
+        badged: {
+          epoch: "e",
+          version: 1,
+          number: 1,
+          conversation_id: "tea",
+          seq: 7,
+          data: { n: "1" },
+        },
+        title: "Ben",
+        body: "Tea?",
+      }),
+    });
+    let all = [];
+    await until("the notification is shown", async () => {
+      all = await worker.evaluate(() => notified);
+      return all.length > 0;
+    });
+    assert.deepEqual(all, [["Ben", "Tea?", "tea/7", "1"]]);
+  });
+}
 
 test("the sample page of the documentation works, and ignores refusals", async () => {
   const page = await context.newPage();

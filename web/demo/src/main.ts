@@ -195,7 +195,7 @@ play.addEventListener("click", async () => {
 });
 
 // Without one, as on plain http, the icon changes only while the page is open.
-void navigator.serviceWorker?.register("worker.js").catch(console.warn);
+void navigator.serviceWorker?.register("badged-worker.js").catch(console.warn);
 
 const cast = await firstCast();
 start(cast, await register(cast));

@@ -7,13 +7,13 @@ import {
   type Seq,
   type Status,
 } from "@badged/sdk";
+import { isNewer } from "@badged/sdk/worker";
 import { animate, clock, h, oncePerFrame, plural, setText, spoken } from "../../page/dom.js";
 import type { Chat } from "./chat.js";
 import { type Count, unread } from "./count.js";
 import { icon } from "./icons.js";
 import { ConversationList, type RowState, type Topic } from "./list.js";
 import { sum } from "./parts.js";
-import { isNewer } from "./pushed.js";
 import {
   type Cast,
   type DemoServer,

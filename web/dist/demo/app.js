@@ -2467,6 +2467,11 @@ var People = class {
   }
 };
 
+// sdk/src/worker.ts
+function isNewer(push, shown2) {
+  return shown2 === void 0 || push.epoch !== shown2.epoch || push.version > shown2.version;
+}
+
 // demo/src/icons.ts
 var SVG = "http://www.w3.org/2000/svg";
 var PATHS = {
@@ -2666,11 +2671,6 @@ function ago(then) {
   if (seconds < 3600) return `${Math.floor(seconds / 60)}m`;
   if (seconds < 86400) return `${Math.floor(seconds / 3600)}h`;
   return `${Math.floor(seconds / 86400)}d`;
-}
-
-// demo/src/pushed.ts
-function isNewer(push, shown2) {
-  return shown2 === void 0 || push.epoch !== shown2.epoch || push.version > shown2.version;
 }
 
 // demo/src/server.ts
@@ -4117,6 +4117,6 @@ play.addEventListener("click", async () => {
   const wanted = play.dataset.running !== "true";
   showSimulation(await server.setRunning(wanted).catch(() => void 0));
 });
-void navigator.serviceWorker?.register("worker.js").catch(console.warn);
+void navigator.serviceWorker?.register("badged-worker.js").catch(console.warn);
 var cast = await firstCast();
 start(cast, await register(cast));

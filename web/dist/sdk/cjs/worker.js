@@ -1,0 +1,82 @@
+"use strict";
+var __defProp = Object.defineProperty;
+var __getOwnPropDesc = Object.getOwnPropertyDescriptor;
+var __getOwnPropNames = Object.getOwnPropertyNames;
+var __hasOwnProp = Object.prototype.hasOwnProperty;
+var __export = (target, all) => {
+  for (var name in all)
+    __defProp(target, name, { get: all[name], enumerable: true });
+};
+var __copyProps = (to, from, except, desc) => {
+  if (from && typeof from === "object" || typeof from === "function") {
+    for (let key of __getOwnPropNames(from))
+      if (!__hasOwnProp.call(to, key) && key !== except)
+        __defProp(to, key, { get: () => from[key], enumerable: !(desc = __getOwnPropDesc(from, key)) || desc.enumerable });
+  }
+  return to;
+};
+var __toCommonJS = (mod) => __copyProps(__defProp({}, "__esModule", { value: true }), mod);
+
+// dist/sdk/src/worker.ts
+var worker_exports = {};
+__export(worker_exports, {
+  isNewer: () => isNewer,
+  showPushes: () => showPushes
+});
+module.exports = __toCommonJS(worker_exports);
+
+// dist/sdk/src/seq.ts
+var MAX = 2n ** 63n - 1n;
+var MAX_NUMBER = Number.MAX_SAFE_INTEGER;
+var TOKEN = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
+function parseExact(text) {
+  if (!/\d{16}/.test(text)) return JSON.parse(text);
+  const quoted = text.replace(
+    TOKEN,
+    (token) => /^-?\d+$/.test(token) && !Number.isSafeInteger(Number(token)) ? `"${token}"` : token
+  );
+  return JSON.parse(quoted);
+}
+
+// dist/sdk/src/worker.ts
+var CACHE = "badged";
+var SHOWN = "shown";
+function showPushes(worker = self) {
+  let last = Promise.resolve();
+  worker.addEventListener("push", (event) => {
+    const pushed = decode(event);
+    if (pushed === void 0) return;
+    last = last.then(() => setNumber(worker, pushed)).catch(console.warn);
+    event.waitUntil(Promise.all([last, notify(worker, pushed).catch(console.warn)]));
+  });
+}
+function isNewer(push, shown) {
+  return shown === void 0 || push.epoch !== shown.epoch || push.version > shown.version;
+}
+function decode({ data }) {
+  try {
+    const pushed = parseExact(data?.text() ?? "");
+    return typeof pushed.badged.epoch === "string" ? pushed : void 0;
+  } catch {
+    return void 0;
+  }
+}
+async function setNumber({ navigator, caches }, { badged }) {
+  const { epoch, version, number } = badged;
+  const cache = await caches?.open(CACHE).catch(() => void 0);
+  const shown = await (await cache?.match(SHOWN))?.json();
+  if (!isNewer(badged, shown)) return;
+  if (number > 0) await navigator.setAppBadge?.(number);
+  else await navigator.clearAppBadge?.();
+  await cache?.put(SHOWN, new Response(JSON.stringify({ epoch, version })));
+}
+async function notify({ registration }, { badged, title, body }) {
+  if (title === void 0 && body === void 0) return;
+  await registration.showNotification(title ?? "", {
+    ...body === void 0 ? {} : { body },
+    // A repeated push replaces its notification.
+    tag: `${badged.conversation_id}/${badged.seq}`,
+    data: badged.data
+  });
+}
+//# sourceMappingURL=worker.js.map
