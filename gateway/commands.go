@@ -124,7 +124,7 @@ func (s *session) refresh(ctx context.Context, f protocol.ClientFrame) *closing 
 			s.mailbox.Renew()
 		}
 		s.schedule(taskCheck) // the fresh one may expire sooner
-		return s.reply(protocol.OKFrame{T: "ok", ID: f.ID, ExpiresAt: s.expiresAt()})
+		return s.reply(protocol.OKFrame{T: "ok", ID: f.ID, ExpiresInMS: s.expiresIn()})
 	case refusal.code == protocol.CloseResync: // the old token is still valid
 		return s.reply(protocol.ErrorFrame{
 			T: "error", ID: f.ID, Code: protocol.CodeUnavailable, Message: refusal.reason,

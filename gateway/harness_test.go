@@ -535,7 +535,7 @@ type frame struct {
 	ReconnectMS int64           `json:"reconnect_ms"`
 	PingMS      int64           `json:"ping_ms"`
 	More        bool            `json:"more"`
-	ExpiresAt   time.Time       `json:"expires_at"`
+	ExpiresInMS int64           `json:"expires_in_ms"`
 
 	raw string
 }

@@ -149,6 +149,9 @@ func (s *session) expiresAt() time.Time {
 	return s.identity.ExpiresAt
 }
 
+// expiresIn returns the milliseconds until the token expires, at least 1.
+func (s *session) expiresIn() int64 { return max(1, time.Until(s.expiresAt()).Milliseconds()) }
+
 // authenticate accepts a first or fresh token, or returns why the session must
 // end.
 func (s *session) authenticate(ctx context.Context, token string) *closing {

@@ -112,7 +112,7 @@ func TestEventsAreTheSameFrames(t *testing.T) {
 	w.tables.commit("ann", "c1", 2)
 	l := w.listen("ann", "")
 	snapshot := l.mustHear()
-	if snapshot.T != "snapshot" || snapshot.unread("c1") != 2 || snapshot.PingMS == 0 || snapshot.ExpiresAt.IsZero() {
+	if snapshot.T != "snapshot" || snapshot.unread("c1") != 2 || snapshot.PingMS == 0 || snapshot.ExpiresInMS == 0 {
 		t.Errorf("the first event is %s", snapshot.raw)
 	}
 	if l.lastID != "e1:1" || l.retry < 1000 {

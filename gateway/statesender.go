@@ -225,7 +225,7 @@ func (ss *stateSender) sendState(state *pubsub.Snapshot, categories []string, in
 // terms returns the terms of the connection, for the answer to a hello.
 func (ss *stateSender) terms() protocol.Terms {
 	return protocol.Terms{
-		PingMS:    ss.session.gateway.cfg.PingInterval.Milliseconds(),
-		ExpiresAt: ss.session.expiresAt().UTC().Truncate(time.Second),
+		PingMS:      ss.session.gateway.cfg.PingInterval.Milliseconds(),
+		ExpiresInMS: ss.session.expiresIn(),
 	}
 }

@@ -61,13 +61,13 @@ func ServerFrames() []FrameInfo {
 		{
 			T: "snapshot", Of: SnapshotFrame{},
 			Means:   "The whole state. It answers a hello without a state, with another epoch, or with a version that is unknown or too old, and later corrects a client that is wrong. Replace what you hold, whatever the version.",
-			Example: `{"t":"snapshot","epoch":"c9a41196e14f","version":1,"total":1,"mentions":0,"categories":{"chat":1},"unread_conversations":1,"category_conversations":{"chat":1},"conversations":[{"conversation_id":"tea","unread":1,"mentions":0,"first_unread_seq":1,"read_seq":0,"last_seq":1,"level":"all","category":"chat","marked_unread":false,"version":1}],"more":false,"ping_ms":25000,"expires_at":"2026-11-21T04:50:22Z"}`,
+			Example: `{"t":"snapshot","epoch":"c9a41196e14f","version":1,"total":1,"mentions":0,"categories":{"chat":1},"unread_conversations":1,"category_conversations":{"chat":1},"conversations":[{"conversation_id":"tea","unread":1,"mentions":0,"first_unread_seq":1,"read_seq":0,"last_seq":1,"level":"all","category":"chat","marked_unread":false,"version":1}],"more":false,"ping_ms":25000,"expires_in_ms":3600000}`,
 		},
 		{
 			T: "changes", Of: ResumedFrame{},
 			Required: []string{"t", "epoch", "version", "total", "mentions", "categories", "unread_conversations", "category_conversations", "conversations"},
-			Optional: []string{"ping_ms", "expires_at"},
-			Means:    "What changed since the state that the client holds. It answers a hello that resumes, and brings every later update. Only the answer to hello has ping_ms and expires_at.",
+			Optional: []string{"ping_ms", "expires_in_ms"},
+			Means:    "What changed since the state that the client holds. It answers a hello that resumes, and brings every later update. Only the answer to hello has ping_ms and expires_in_ms.",
 			Example:  `{"t":"changes","epoch":"c9a41196e14f","version":2,"total":0,"mentions":0,"categories":{},"unread_conversations":0,"category_conversations":{},"conversations":[{"conversation_id":"tea","unread":0,"mentions":0,"first_unread_seq":0,"read_seq":1,"last_seq":1,"level":"all","category":"chat","marked_unread":false,"version":2}]}`,
 		},
 		{

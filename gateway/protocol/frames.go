@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -139,8 +138,8 @@ type ResumedFrame struct {
 
 // Terms are part of the answer to a hello.
 type Terms struct {
-	PingMS    int64     `json:"ping_ms" minimum:"1" doc:"How often the server pings, in milliseconds."`
-	ExpiresAt time.Time `json:"expires_at" doc:"When the token expires and the connection ends."`
+	PingMS      int64 `json:"ping_ms" minimum:"1" doc:"How often the server pings, in milliseconds."`
+	ExpiresInMS int64 `json:"expires_in_ms" minimum:"1" doc:"Milliseconds until the token expires and the connection ends: no clock of the client matters."`
 }
 
 func NewStateFrame(t string, b *pubsub.Badge, conversations []pubsub.Conversation) StateFrame {
@@ -157,9 +156,9 @@ func NewStateFrame(t string, b *pubsub.Badge, conversations []pubsub.Conversatio
 
 // OKFrame confirms a command: it is durable.
 type OKFrame struct {
-	T         string          `json:"t" doc:"The type of the frame."`
-	ID        json.RawMessage `json:"id,omitempty" type:"number,string" doc:"The id of the command that it answers."`
-	ExpiresAt time.Time       `json:"expires_at,omitzero" doc:"When the fresh token expires; only in the answer to auth."`
+	T           string          `json:"t" doc:"The type of the frame."`
+	ID          json.RawMessage `json:"id,omitempty" type:"number,string" doc:"The id of the command that it answers."`
+	ExpiresInMS int64           `json:"expires_in_ms,omitempty" minimum:"1" doc:"Milliseconds until the fresh token expires; only in the answer to auth."`
 }
 
 // ErrorFrame rejects a command: it is not durable.

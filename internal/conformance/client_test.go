@@ -241,12 +241,15 @@ func (c *reference) stay(frames <-chan frame, end <-chan int, send func(frame)) 
 					patience = time.Duration(n) * time.Millisecond * 5 / 2
 					dead.Reset(patience)
 				}
-				if at, err := time.Parse(time.RFC3339, f.text("expires_at")); err == nil && renewal == nil && !c.streams {
-					renewal = time.After(time.Until(at) * 3 / 4)
+				if ms, ok := f["expires_in_ms"].(json.Number); ok && !c.streams {
+					renewal = c.renewAfter(ms)
 				}
 			case "ok", "error":
 				if stop := c.answered(f); stop {
 					return 0, 0
+				}
+				if ms, ok := f["expires_in_ms"].(json.Number); ok && c.bug == "renews at once" {
+					renewal = c.renewAfter(ms)
 				}
 			case "ping":
 				if c.bug != "does not answer pings" {
@@ -275,6 +278,12 @@ func (c *reference) stay(frames <-chan frame, end <-chan int, send func(frame)) 
 			return 0, 0
 		}
 	}
+}
+
+// renewAfter fires when a token that lasts so long is to be renewed.
+func (c *reference) renewAfter(ms json.Number) <-chan time.Time {
+	n, _ := ms.Int64()
+	return time.After(time.Duration(n) * time.Millisecond * 3 / 4)
 }
 
 // answered handles the answer to the first command of the queue. It returns true if

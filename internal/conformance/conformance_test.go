@@ -82,6 +82,7 @@ func TestBugsAreFound(t *testing.T) {
 		{"ignores reconnect_ms", "bye", "to reconnect after reconnect_ms", "too early"},
 		{"keeps its token", "token-expired", "a fresh token", "the old one"},
 		{"keeps its token", "token-refresh", "auth with the token of BADGED_FRESH_TOKEN", "another token"},
+		{"renews at once", "token-short", "not to renew a token again so soon", `"t":"auth"`},
 		{"gives up if its token is not checked", "token-unchecked", "the frame pong", "the client "},
 		{"sends any command", "command-invalid", `"code":"invalid"`, `"conversation_id":""`},
 		{"does not retry", "command-retried", "the command again", `{"code":"unavailable","failed":1}`},

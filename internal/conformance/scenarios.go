@@ -27,6 +27,8 @@ const (
 	// lifetime is how long a token of the scripts lasts at least. A client on a busy
 	// machine needs time between its timer and the end.
 	lifetime = 8 * time.Second
+	// calmly is how long a client must wait at least between two tokens.
+	calmly = 3 * time.Second
 	// reading is how long a client may take to read bye before the connection breaks off.
 	reading = 400 * time.Millisecond
 	// silence is the ping interval of a server that falls silent.
@@ -217,7 +219,12 @@ func closings(pause time.Duration) []scenario {
 		),
 		story("token-refresh", "the client sends a fresh token before the old one expires, and stays connected",
 			opens(), greetsUntil(golden("snapshot"), lifetime), shows(), renews(),
-			answers(golden("ok-auth").with("expires_at", "2126-11-02T11:15:00Z")),
+			answers(golden("ok-auth").with("expires_in_ms", time.Hour.Milliseconds())),
+			sends(changes(58, 7, 1)), shows(),
+		).over(WebSockets),
+		story("token-short", "a fresh token that is nearly over is not renewed at once, and again and again",
+			opens(), greetsUntil(golden("snapshot"), lifetime), shows(), renews(),
+			answers(golden("ok-auth").with("expires_in_ms", 100)), keepsItsToken(calmly),
 			sends(changes(58, 7, 1)), shows(),
 		).over(WebSockets),
 		story("token-unchecked", "if a fresh token cannot be checked now, the connection stays",

@@ -144,12 +144,11 @@ func sends(f frame) step {
 // greets answers hello: the frame gets the terms of the connection.
 func greets(f frame) step { return greetsUntil(f, time.Hour) }
 
-// greetsUntil is greets with a token that expires after a time, in the next whole
-// second, as tokens do.
+// greetsUntil is greets with a token that expires after a time.
 func greetsUntil(f frame, left time.Duration) step {
 	return func(p *performance) error {
-		p.expires = time.Now().Add(left).Truncate(time.Second).Add(time.Second)
-		terms := f.with("expires_at", p.expires.UTC().Format(time.RFC3339))
+		p.expires = time.Now().Add(left)
+		terms := f.with("expires_in_ms", left.Milliseconds())
 		if _, ok := f["ping_ms"]; !ok {
 			terms["ping_ms"] = 25_000
 		}
@@ -452,6 +451,13 @@ func renews() step {
 			return &failure{expected: "auth with the token of BADGED_FRESH_TOKEN", happened: "the client sends another token"}
 		}
 		return nil
+	}
+}
+
+// keepsItsToken fails if the client fetches another token within a time.
+func keepsItsToken(during time.Duration) step {
+	return func(p *performance) error {
+		return p.quiet("not to renew a token again so soon", during)
 	}
 }
 

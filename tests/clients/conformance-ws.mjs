@@ -86,7 +86,7 @@ export async function run({ BADGED_URL, BADGED_TOKEN, BADGED_FRESH_TOKEN, BADGED
               token = BADGED_FRESH_TOKEN;
               socket.send(JSON.stringify({ t: "auth", id: "auth", token }));
             };
-            timers.push(setTimeout(renew, (Date.parse(frame.expires_at) - Date.now()) * 0.75));
+            timers.push(setTimeout(renew, frame.expires_in_ms * 0.75));
             online = socket;
           }
           flush();

@@ -4,7 +4,6 @@ time."""
 
 import asyncio
 import contextlib
-import datetime
 import json
 import os
 import random
@@ -85,9 +84,8 @@ class Client:
             say(failed=number, code=frame["code"])
         await self.flush()
 
-    async def renew(self, socket, expires_at):
-        left = datetime.datetime.fromisoformat(expires_at.replace("Z", "+00:00")) - datetime.datetime.now(datetime.timezone.utc)
-        await asyncio.sleep(left.total_seconds() * 0.75)
+    async def renew(self, socket, expires_in_ms):
+        await asyncio.sleep(expires_in_ms * 0.75 / 1000)
         self.token = os.environ["BADGED_FRESH_TOKEN"]
         await socket.send(json.dumps({"t": "auth", "id": "auth", "token": self.token}))
 
@@ -119,7 +117,7 @@ class Client:
                         self.apply(frame)
                         if "ping_ms" in frame and not self.socket:
                             patience = frame["ping_ms"] * 2.5 / 1000
-                            tasks.append(asyncio.create_task(self.renew(socket, frame["expires_at"])))
+                            tasks.append(asyncio.create_task(self.renew(socket, frame["expires_in_ms"])))
                         self.socket = socket
                         await self.flush()
                     case "ok" | "error":

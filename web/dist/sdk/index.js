@@ -173,10 +173,10 @@ function decodeFrame(text) {
         conversations: frame.list("conversations").map(decodeConversation),
         more: frame.boolean("more", false),
         pingMs: frame.count("ping_ms", 0),
-        expiresAt: frame.time("expires_at")
+        expiresInMs: frame.count("expires_in_ms", 0)
       };
     case "ok":
-      return { t, id: frame.id(), expiresAt: frame.time("expires_at") };
+      return { t, id: frame.id(), expiresInMs: frame.count("expires_in_ms", 0) };
     case "error":
       return {
         t,
@@ -271,10 +271,6 @@ var Fields = class {
     const { id } = this.#json;
     return typeof id === "number" ? String(id) : this.string("id", "");
   }
-  /** Milliseconds since 1970; 0 if the field is absent or not a time. */
-  time(field) {
-    return Date.parse(String(this.#json[field])) || 0;
-  }
   boolean(field, absent) {
     const value = this.#json[field] ?? absent;
     return typeof value === "boolean" ? value : this.#refuse(field, "a boolean");
@@ -365,7 +361,7 @@ var PING_MS = 25e3;
 var MAX_PING_MS = 36e5;
 var MAX_TIMER_MS = 2 ** 31 - 1;
 var AUTH_ID = "auth";
-var WRONG_CLOCK_REFRESH_MS = 6e4;
+var MIN_REFRESH_MS = 1e4;
 var Connection = class {
   #options;
   #socket;
@@ -452,7 +448,7 @@ var Connection = class {
       case "ok":
       case "error":
         if (frame.id !== AUTH_ID) this.#options.onAnswer(frame);
-        else if (frame.t === "ok") this.#refreshBefore(frame.expiresAt);
+        else if (frame.t === "ok") this.#refreshWithin(frame.expiresInMs, MIN_REFRESH_MS);
         break;
       case "ping":
         this.send(PONG);
@@ -469,7 +465,7 @@ var Connection = class {
       this.#cancelDeadline();
       if (this.#options.pings) this.#schedulePing();
       else this.#expectFrame(2.5 * this.#pingMs);
-      this.#refreshBefore(frame.expiresAt);
+      this.#refreshWithin(frame.expiresInMs, 0);
     }
     if (!this.#options.onState(frame)) this.#end(0, "protocol error: changes of another epoch");
   }
@@ -489,14 +485,13 @@ var Connection = class {
   }
   /**
    * Schedules a fresh token for 75 to 85 % of the time left, at random, so that
-   * clients do not renew together. If that fails, the server closes the
-   * connection, and the next one starts with a fresh token.
+   * clients do not renew together, but not before `leastMs`. If that fails, the
+   * server closes the connection, and the next one starts with a fresh token.
    */
-  #refreshBefore(expiresAt) {
+  #refreshWithin(leftMs, leastMs) {
     const { clock, random, token, pings } = this.#options;
-    if (expiresAt === 0 || !pings) return;
-    const leftMs = expiresAt - clock.date();
-    const delayMs = leftMs > 0 ? leftMs * (0.75 + random() / 10) : WRONG_CLOCK_REFRESH_MS;
+    if (leftMs === 0 || !pings) return;
+    const delayMs = Math.max(leastMs, leftMs * (0.75 + random() / 10));
     this.#cancelRefresh = clock.after(Math.min(delayMs, MAX_TIMER_MS), async () => {
       const fresh = await token(true).catch(() => void 0);
       if (fresh !== void 0 && !this.#ended) this.send(encodeAuth(AUTH_ID, fresh));
@@ -1346,7 +1341,7 @@ var State = class {
       conversations: kept,
       more: more || kept.length < shown2.length,
       pingMs: 0,
-      expiresAt: 0
+      expiresInMs: 0
     };
   }
   /**
@@ -1854,7 +1849,7 @@ var Badged = class {
         void 0,
         () => this.#outbox.add(toCommand(message.command), message.reads.map(toCommand))
       ).then(
-        () => this.#tabs.post({ m: "answer", answer: { t: "ok", id, expiresAt: 0 } }),
+        () => this.#tabs.post({ m: "answer", answer: { t: "ok", id, expiresInMs: 0 } }),
         ({ code = "invalid", message: message2 }) => this.#tabs.post({ m: "answer", answer: { t: "error", id, code, message: message2, retryMs: 0 } })
       );
       return;

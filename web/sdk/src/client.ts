@@ -442,7 +442,7 @@ export class Badged {
       heed(undefined, () =>
         this.#outbox.add(toCommand(message.command), message.reads.map(toCommand)),
       ).then(
-        () => this.#tabs.post({ m: "answer", answer: { t: "ok", id, expiresAt: 0 } }),
+        () => this.#tabs.post({ m: "answer", answer: { t: "ok", id, expiresInMs: 0 } }),
         ({ code = "invalid", message }: BadgedError) =>
           this.#tabs.post({ m: "answer", answer: { t: "error", id, code, message, retryMs: 0 } }),
       );

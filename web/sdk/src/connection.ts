@@ -21,8 +21,8 @@ const MAX_PING_MS = 3_600_000;
 const MAX_TIMER_MS = 2 ** 31 - 1;
 // Never equal to the id of a command, which is a UUID.
 const AUTH_ID = "auth";
-// Used if a fresh token has already expired by the local clock.
-const WRONG_CLOCK_REFRESH_MS = 60_000;
+// Least time between two tokens of a connection: the app may give one that is nearly over.
+const MIN_REFRESH_MS = 10_000;
 
 /** How a connection ended. @internal */
 export interface Ended {
@@ -156,7 +156,7 @@ export class Connection {
       case "ok":
       case "error":
         if (frame.id !== AUTH_ID) this.#options.onAnswer(frame);
-        else if (frame.t === "ok") this.#refreshBefore(frame.expiresAt);
+        else if (frame.t === "ok") this.#refreshWithin(frame.expiresInMs, MIN_REFRESH_MS);
         break;
       case "ping":
         this.send(PONG);
@@ -175,7 +175,7 @@ export class Connection {
       this.#cancelDeadline();
       if (this.#options.pings) this.#schedulePing();
       else this.#expectFrame(2.5 * this.#pingMs);
-      this.#refreshBefore(frame.expiresAt);
+      this.#refreshWithin(frame.expiresInMs, 0);
     }
     if (!this.#options.onState(frame)) this.#end(0, "protocol error: changes of another epoch");
   }
@@ -198,14 +198,13 @@ export class Connection {
 
   /**
    * Schedules a fresh token for 75 to 85 % of the time left, at random, so that
-   * clients do not renew together. If that fails, the server closes the
-   * connection, and the next one starts with a fresh token.
+   * clients do not renew together, but not before `leastMs`. If that fails, the
+   * server closes the connection, and the next one starts with a fresh token.
    */
-  #refreshBefore(expiresAt: number): void {
+  #refreshWithin(leftMs: number, leastMs: number): void {
     const { clock, random, token, pings } = this.#options;
-    if (expiresAt === 0 || !pings) return;
-    const leftMs = expiresAt - clock.date();
-    const delayMs = leftMs > 0 ? leftMs * (0.75 + random() / 10) : WRONG_CLOCK_REFRESH_MS;
+    if (leftMs === 0 || !pings) return;
+    const delayMs = Math.max(leastMs, leftMs * (0.75 + random() / 10));
     this.#cancelRefresh = clock.after(Math.min(delayMs, MAX_TIMER_MS), async () => {
       const fresh = await token(true).catch(() => undefined);
       if (fresh !== undefined && !this.#ended) this.send(encodeAuth(AUTH_ID, fresh));

@@ -58,7 +58,7 @@ export class State {
       conversations: kept,
       more: more || kept.length < shown.length,
       pingMs: 0,
-      expiresAt: 0,
+      expiresInMs: 0,
     };
   }
 

@@ -323,7 +323,7 @@ export function snapshot(version = 0, conversations: Wire[] = [], epoch = "e1") 
     ...stateFrame("snapshot", epoch, version, conversations, total),
     more: false,
     ping_ms: 25_000,
-    expires_at: "2027-11-02T10:00:00Z",
+    expires_in_ms: 365 * 86_400_000,
   };
 }
 

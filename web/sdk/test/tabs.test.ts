@@ -522,7 +522,7 @@ test("a follower does not go back to an older state of a former leader", async (
   await settled();
   const [channels] = browser.channels.values();
   const late = new FakeChannel("late", new Map([["late", channels ?? new Set()]]));
-  const frame = { ...state, badge: { ...state, categories: {} }, pingMs: 0, expiresAt: 0 };
+  const frame = { ...state, badge: { ...state, categories: {} }, pingMs: 0, expiresInMs: 0 };
   late.postMessage({ m: "state", frame: { ...frame, conversations: [] } });
   await settled();
   assert.equal(follower.client.badge?.total, 6);

@@ -59,8 +59,8 @@ export interface StateFrame {
   readonly more: boolean;
   /** The ping interval in milliseconds; 0 if absent. */
   readonly pingMs: number;
-  /** When the token expires, in milliseconds since 1970; 0 if absent. */
-  readonly expiresAt: number;
+  /** The milliseconds until the token expires; 0 if absent. */
+  readonly expiresInMs: number;
 }
 
 /**
@@ -80,7 +80,7 @@ export type Command = { readonly id: string } & (
 
 /** The answer to a command. @internal */
 export type Answer =
-  | { readonly t: "ok"; readonly id: string; readonly expiresAt: number }
+  | { readonly t: "ok"; readonly id: string; readonly expiresInMs: number }
   | {
       readonly t: "error";
       readonly id: string;
@@ -135,10 +135,10 @@ export function decodeFrame(text: string): ServerFrame | undefined {
         conversations: frame.list("conversations").map(decodeConversation),
         more: frame.boolean("more", false),
         pingMs: frame.count("ping_ms", 0),
-        expiresAt: frame.time("expires_at"),
+        expiresInMs: frame.count("expires_in_ms", 0),
       };
     case "ok":
-      return { t, id: frame.id(), expiresAt: frame.time("expires_at") };
+      return { t, id: frame.id(), expiresInMs: frame.count("expires_in_ms", 0) };
     case "error":
       return {
         t,
@@ -261,11 +261,6 @@ class Fields {
   id(): string {
     const { id } = this.#json;
     return typeof id === "number" ? String(id) : this.string("id", "");
-  }
-
-  /** Milliseconds since 1970; 0 if the field is absent or not a time. */
-  time(field: string): number {
-    return Date.parse(String(this.#json[field])) || 0;
   }
 
   boolean(field: string, absent?: boolean): boolean {

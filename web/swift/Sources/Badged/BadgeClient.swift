@@ -29,6 +29,8 @@ public actor BadgeClient {
     /// A connection that lasted so long resets the backoff.
     private static let lasting: TimeInterval = 10
     private static let maxHintMs: Int64 = 3_600_000
+    /// Least time between two tokens of a connection: the app may give one that is nearly over.
+    private static let minRenewMs: Int64 = 10_000
 
     private let url: URL
     private let session: URLSession
@@ -229,13 +231,13 @@ public actor BadgeClient {
         expired = false
         if let socket = socket { expect(socket) }
         listener.online(true)
-        if let expiresAt = frame.expiresAt { renewBefore(expiresAt) }
+        if let leftMs = frame.expiresInMs { renew(within: leftMs, after: 0) }
         flush()
     }
 
     private func answered(_ answer: Answer) {
         if answer.id == "auth" {
-            if let expiresAt = answer.expiresAt { renewBefore(expiresAt) }
+            if let leftMs = answer.expiresInMs { renew(within: leftMs, after: BadgeClient.minRenewMs) }
             return
         }
         if let pauseMs = answer.retryMs, pauseMs > 0 {
@@ -254,12 +256,10 @@ public actor BadgeClient {
         flush()
     }
 
-    /// Sends a fresh token after 75 to 85 % of the time left; if that fails, 4202 follows.
-    private func renewBefore(_ expiresAt: String) {
-        guard let end = ISO8601DateFormatter().date(from: expiresAt), let from = socket else { return }
-        var leftMs = Int64(end.timeIntervalSinceNow * 1000)
-        if leftMs <= 0 { leftMs = 60_000 } // this clock is wrong
-        let pauseMs = Int64(Double(leftMs) * Double.random(in: 0.75...0.85))
+    /// Sends a fresh token after 75 to 85 % of the time left, and after leastMs; if that fails, 4202 follows.
+    private func renew(within leftMs: Int64, after leastMs: Int64) {
+        guard let from = socket else { return }
+        let pauseMs = max(leastMs, Int64(Double(leftMs) * Double.random(in: 0.75...0.85)))
         refresh?.cancel()
         refresh = Task {
             await BadgeClient.sleep(pauseMs)

@@ -16,13 +16,13 @@ struct StateFrame: Decodable {
     let unreadConversations: Int64?
     let conversations: [Conversation]
     let pingMs: Int64?
-    let expiresAt: String?
+    let expiresInMs: Int64?
 
     enum CodingKeys: String, CodingKey {
         case t, epoch, version, total, mentions, conversations
         case unreadConversations = "unread_conversations"
         case pingMs = "ping_ms"
-        case expiresAt = "expires_at"
+        case expiresInMs = "expires_in_ms"
     }
 }
 
@@ -38,12 +38,12 @@ struct Answer: Decodable {
     let code: String?
     let message: String?
     let retryMs: Int64?
-    let expiresAt: String?
+    let expiresInMs: Int64?
 
     enum CodingKeys: String, CodingKey {
         case t, id, code, message
         case retryMs = "retry_ms"
-        case expiresAt = "expires_at"
+        case expiresInMs = "expires_in_ms"
     }
 }
 

@@ -1,7 +1,6 @@
 package com.badged.client;
 
 import java.io.IOException;
-import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
@@ -31,6 +30,8 @@ public final class BadgeClient implements AutoCloseable {
     private static final long LASTING_NANOS = 10_000_000_000L;
     private static final long MAX_HINT_MS = 3_600_000;
     private static final long CLOSE_TIMEOUT_MS = 5_000;
+    /** Least time between two tokens of a connection: the app may give one that is nearly over. */
+    private static final long MIN_RENEW_MS = 10_000;
 
     private final OkHttpClient http;
     private final Request.Builder request;
@@ -369,13 +370,13 @@ public final class BadgeClient implements AutoCloseable {
         onlineSince = System.nanoTime();
         expired = false;
         tell(() -> listener.online(true));
-        renewBefore(frame.optString("expires_at"));
+        renewWithin(frame.optLong("expires_in_ms"), 0);
         flush();
     }
 
     private void answered(JSONObject frame) throws JSONException {
         if (frame.optString("id").equals("auth")) {
-            if (frame.has("expires_at")) renewBefore(frame.getString("expires_at"));
+            renewWithin(frame.optLong("expires_in_ms"), MIN_RENEW_MS);
             return;
         }
         long pauseMs = Math.min(frame.optLong("retry_ms"), MAX_HINT_MS);
@@ -391,13 +392,11 @@ public final class BadgeClient implements AutoCloseable {
         flush();
     }
 
-    /** Sends a fresh token after 75 to 85 % of the time left; if that fails, 4202 follows. */
-    private void renewBefore(String expiresAt) {
-        if (expiresAt.isEmpty()) return;
-        long leftMs = Instant.parse(expiresAt).toEpochMilli() - System.currentTimeMillis();
-        if (leftMs <= 0) leftMs = 60_000; // this clock is wrong
+    /** Sends a fresh token after 75 to 85 % of the time left, and after leastMs; if that fails, 4202 follows. */
+    private void renewWithin(long leftMs, long leastMs) {
+        if (leftMs <= 0) return;
         WebSocket from = socket;
-        refresh = after((long) (leftMs * (0.75 + random.nextDouble() / 10)), () -> {
+        refresh = after(Math.max(leastMs, (long) (leftMs * (0.75 + random.nextDouble() / 10))), () -> {
             if (from != socket) return;
             try {
                 socket.send(new JSONObject().put("t", "auth").put("id", "auth").put("token", token(true)).toString());
