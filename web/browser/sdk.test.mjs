@@ -256,6 +256,30 @@ test("a frozen leader is replaced, and follows when it runs again", async () => 
   assert.deepEqual([first.sockets, second.sockets], [1, 1]);
 });
 
+test("a leader whose timers are suspended, but which hears messages, is replaced and follows", async () => {
+  const first = await open();
+  await readEverything(first);
+  const second = await open();
+  await online(second);
+  assert.deepEqual([first.sockets, second.sockets], [1, 0]);
+  // As browsers freeze pages, which they do only to hidden ones: here no page is.
+  const devTools = await context.newCDPSession(first);
+  await devTools.send("Emulation.setVirtualTimePolicy", { policy: "pause" });
+  await until("the second tab connects", () => second.sockets === 1);
+  await online(second);
+  await server.send("ada-ben", "ben", "Are you there?");
+  await total(second, 1);
+  const follows = (n) =>
+    until(`the first tab shows ${n}`, async () => {
+      const shows = await first.evaluate(() => [client.badge.total, client.status.state]);
+      return shows.join() === `${n},online`;
+    });
+  await follows(1);
+  await second.evaluate(() => client.readAll());
+  await follows(0);
+  assert.deepEqual([first.sockets, second.sockets], [1, 1]);
+});
+
 test("behind a proxy that swallows the upgrade, server-sent events take over and come first next time", async () => {
   front.swallowed = [];
   const page = await open();

@@ -1425,7 +1425,7 @@ function sameCounts(a = {}, b = {}) {
 }
 
 // sdk/src/tabs.ts
-var WATCH_MS = 4e3;
+var WATCH_MS = 2500;
 var MAX_MISSED = 2;
 var Tabs = class {
   #name;
@@ -1449,19 +1449,27 @@ var Tabs = class {
   }
   join() {
     this.leave();
-    const { locks, BroadcastChannel } = this.#environment;
+    const { clock: clock2, locks, BroadcastChannel } = this.#environment;
     if (this.#name === void 0 || locks === null || BroadcastChannel === null) {
       this.#lead();
       return;
     }
-    const channel = new BroadcastChannel(this.#name);
+    const name = this.#name;
+    const channel = new BroadcastChannel(name);
     channel.onmessage = ({ data }) => {
-      if (["status", "state", "pending", "answer"].includes(data.m)) this.#missed = 0;
-      this.#options.onMessage(data);
+      if (data.m === "watch") clock2.after(0, () => this.#leads && this.post({ m: "alive" }));
+      else if (data.m === "alive") this.#missed = 0;
+      else {
+        if (data.m === "status" && data.elected) {
+          this.#missed = 0;
+          if (this.#leads) this.#depose(name, locks);
+        }
+        this.#options.onMessage(data);
+      }
     };
     this.#channel = channel;
-    this.#request(this.#name, locks, false);
-    this.#watch(this.#name, locks);
+    this.#request(name, locks, false);
+    this.#watch(name, locks);
   }
   /** Lets another tab lead, but still receives messages. */
   yield() {
@@ -1495,11 +1503,16 @@ var Tabs = class {
         this.#lead();
         return;
       }
-      this.#leads = false;
-      this.#request(name, locks, false);
-      this.#watch(name, locks);
-      this.#options.onDepose();
+      this.#depose(name, locks);
     });
+  }
+  /** Another tab has stolen the lock: waits for it again. */
+  #depose(name, locks) {
+    this.#leads = false;
+    this.#turn.abort();
+    this.#request(name, locks, false);
+    this.#watch(name, locks);
+    this.#options.onDepose();
   }
   /** Checks the leader periodically, and takes over if it does not answer. */
   #watch(name, locks) {
@@ -1836,7 +1849,7 @@ var Badged = class {
     const { leads } = this.#tabs;
     if (message.m === "forget") this.#forget();
     else if (this.#status.state === "refused") return;
-    else if (message.m === "hello" || message.m === "watch" || message.m === "command") {
+    else if (message.m === "hello" || message.m === "command") {
       if (leads) this.#serve(message);
     } else if (!leads) {
       this.#follow(message);
@@ -1854,11 +1867,9 @@ var Badged = class {
       );
       return;
     }
-    if (message.m === "hello") {
-      const frame = this.#state.snapshot;
-      if (frame !== void 0) this.#tabs.post({ m: "state", frame });
-      this.#tabs.post({ m: "pending", ...this.#pending });
-    }
+    const frame = this.#state.snapshot;
+    if (frame !== void 0) this.#tabs.post({ m: "state", frame });
+    this.#tabs.post({ m: "pending", ...this.#pending });
     this.#tabs.post({ m: "status", status: this.#status, elected: false });
   }
   #follow(message) {

@@ -428,14 +428,14 @@ export class Badged {
     const { leads } = this.#tabs;
     if (message.m === "forget") this.#forget();
     else if (this.#status.state === "refused") return;
-    else if (message.m === "hello" || message.m === "watch" || message.m === "command") {
+    else if (message.m === "hello" || message.m === "command") {
       if (leads) this.#serve(message);
     } else if (!leads) {
       this.#follow(message);
     }
   }
 
-  #serve(message: Extract<TabMessage, { m: "hello" | "watch" | "command" }>): void {
+  #serve(message: Extract<TabMessage, { m: "hello" | "command" }>): void {
     if (message.m === "command") {
       const { id } = message.command;
       // A tab with another release may send what this one does not know.
@@ -448,15 +448,13 @@ export class Badged {
       );
       return;
     }
-    if (message.m === "hello") {
-      const frame = this.#state.snapshot;
-      if (frame !== undefined) this.#tabs.post({ m: "state", frame });
-      this.#tabs.post({ m: "pending", ...this.#pending });
-    }
+    const frame = this.#state.snapshot;
+    if (frame !== undefined) this.#tabs.post({ m: "state", frame });
+    this.#tabs.post({ m: "pending", ...this.#pending });
     this.#tabs.post({ m: "status", status: this.#status, elected: false });
   }
 
-  #follow(message: Exclude<TabMessage, { m: "hello" | "watch" | "command" | "forget" }>): void {
+  #follow(message: Exclude<TabMessage, { m: "hello" | "command" | "forget" }>): void {
     if (message.m === "answer") {
       this.#outbox.answer(message.answer);
     } else if (message.m === "pending") {

@@ -2,18 +2,15 @@ import type { ChannelLike, Environment, LocksLike } from "./environment.js";
 import type { Answer, Command, StateFrame } from "./frames.js";
 import type { Status } from "./link.js";
 
-// How often a follower checks the leader, and after how many unanswered checks
-// it takes over. The leader answers from a message handler, because browsers may
-// throttle the timers of a hidden tab to one a minute.
-const WATCH_MS = 4_000;
+// How often at least a follower checks the leader, and after how many unanswered
+// checks it takes over: within 3 times 1.25 times this, ten seconds.
+const WATCH_MS = 2_500;
 const MAX_MISSED = 2;
 
 /** A message between the tabs of one user. @internal */
 export type TabMessage =
   /** To the leader: a new tab, or one that missed something, asks for the state. */
   | { readonly m: "hello" }
-  /** To the leader: a check, answered with its status. */
-  | { readonly m: "watch" }
   /** To the leader: a command of a follower. */
   | { readonly m: "command"; readonly command: Command; readonly reads: readonly Command[] }
   /** From the leader: its status; `elected` if it has just become the leader. */
@@ -28,6 +25,9 @@ export type TabMessage =
   | { readonly m: "answer"; readonly answer: Answer }
   /** From any tab: the user signs out. */
   | { readonly m: "forget" };
+
+/** A check of the leader, and its answer. */
+type Check = { readonly m: "watch" } | { readonly m: "alive" };
 
 /** The commands that the server's state does not reflect yet. @internal */
 export interface Pending {
@@ -77,19 +77,31 @@ export class Tabs {
 
   join(): void {
     this.leave();
-    const { locks, BroadcastChannel } = this.#environment;
+    const { clock, locks, BroadcastChannel } = this.#environment;
     if (this.#name === undefined || locks === null || BroadcastChannel === null) {
       this.#lead();
       return;
     }
-    const channel = new BroadcastChannel(this.#name);
-    channel.onmessage = ({ data }: { data: TabMessage }) => {
-      if (["status", "state", "pending", "answer"].includes(data.m)) this.#missed = 0;
-      this.#options.onMessage(data);
+    const name = this.#name;
+    const channel = new BroadcastChannel(name);
+    channel.onmessage = ({ data }: { data: TabMessage | Check }) => {
+      // A page that the browser has frozen may still hear messages, and answer them,
+      // but its timers do not fire. One that a message starts is not throttled to one
+      // a minute, as the chains of timers of hidden pages are.
+      if (data.m === "watch") clock.after(0, () => this.#leads && this.post({ m: "alive" }));
+      else if (data.m === "alive") this.#missed = 0;
+      else {
+        if (data.m === "status" && data.elected) {
+          this.#missed = 0;
+          // A frozen leader may hear this before it hears of its lock.
+          if (this.#leads) this.#depose(name, locks);
+        }
+        this.#options.onMessage(data);
+      }
     };
     this.#channel = channel;
-    this.#request(this.#name, locks, false);
-    this.#watch(this.#name, locks);
+    this.#request(name, locks, false);
+    this.#watch(name, locks);
   }
 
   /** Lets another tab lead, but still receives messages. */
@@ -106,7 +118,7 @@ export class Tabs {
     this.#channel = undefined;
   }
 
-  post(message: TabMessage): void {
+  post(message: TabMessage | Check): void {
     this.#channel?.postMessage(message);
   }
 
@@ -133,11 +145,17 @@ export class Tabs {
           this.#lead();
           return;
         }
-        this.#leads = false;
-        this.#request(name, locks, false);
-        this.#watch(name, locks);
-        this.#options.onDepose();
+        this.#depose(name, locks);
       });
+  }
+
+  /** Another tab has stolen the lock: waits for it again. */
+  #depose(name: string, locks: LocksLike): void {
+    this.#leads = false;
+    this.#turn.abort();
+    this.#request(name, locks, false);
+    this.#watch(name, locks);
+    this.#options.onDepose();
   }
 
   /** Checks the leader periodically, and takes over if it does not answer. */
