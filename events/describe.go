@@ -84,6 +84,11 @@ func Types() []TypeInfo {
 			Example:  Event{ID: "town-hall/7/recalled", Data: Data{ConversationID: "town-hall", Seq: 7}},
 		},
 		{
+			Type: RoomReset, Does: "The last message of the room is seq, by default none: those above are forgotten, recalled or not, and their seqs may be used again. The read position of every member is at most seq, and at least up_to_seq. Levels and marks of the room stay. Of the last resets of a room, a repeat under the same source and id changes nothing.",
+			Required: []string{"conversation_id"}, Optional: []string{"seq", "up_to_seq"},
+			Example: Event{ID: "town-hall/truncated/1", Data: Data{ConversationID: "town-hall"}},
+		},
+		{
 			Type: ConversationExpired, Does: "Reads a conversation up to its last delivered message, after it went without new messages for too long.", Reserved: true,
 			Required: []string{"conversation_id", "user_ids", "up_to_seq"},
 			Example:  Event{ID: "design-crew/expired/ada/42", Data: Data{ConversationID: "design-crew", UserIDs: ada, UpToSeq: 42}},

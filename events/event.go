@@ -58,6 +58,10 @@ const (
 	// RoomRecalled removes message Seq of the room for every member permanently,
 	// even if the recall comes before the message.
 	RoomRecalled Type = "room.recalled"
+	// RoomReset ends the room at Seq, or empties it, for every member: messages above
+	// Seq never were, and their seqs may be used again. Each member has read at least up
+	// to UpToSeq.
+	RoomReset Type = "room.reset"
 	// ConversationExpired is a read that the product's own expiry sweep wrote.
 	ConversationExpired Type = "conversation.expired"
 )
@@ -108,8 +112,8 @@ type Data struct {
 	UserIDs        []string `json:"user_ids" minItems:"1" maxItems:"10000" minLength:"1" maxLength:"128" doc:"The users that the event affects."`
 	// Seq, in a RoomJoined that takes the room to a partition without members, is the
 	// last message of the room, 0 for none. Badged writes it.
-	Seq     int64 `json:"seq" minimum:"1" doc:"The position of the message in its conversation."`
-	UpToSeq int64 `json:"up_to_seq" minimum:"1" doc:"The last message that is read. For conversation.left: the last message that does not bring the conversation back. For room.joined: by default the last message of the room. For conversation.reset: by default none."`
+	Seq     int64 `json:"seq" minimum:"1" doc:"The position of the message in its conversation. For room.reset: the last message of the room, by default none."`
+	UpToSeq int64 `json:"up_to_seq" minimum:"1" doc:"The last message that is read. For conversation.left: the last message that does not bring the conversation back. For room.joined: by default the last message of the room. For conversation.reset: by default none. For room.reset: the message up to which every member has read at least."`
 	// Seqs, in a ConversationMarkedUnread, are messages that the user has read.
 	Seqs []int64 `json:"seqs" minItems:"1" maxItems:"1000" minimum:"1" doc:"Messages that the user has read and that count again. For conversation.reset: the messages that are unread, by default none."`
 	// FromSeq is for members of rooms.

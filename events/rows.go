@@ -124,7 +124,10 @@ func (enc *encoder) encode(e *Event) error {
 // of that partition.
 func (enc *encoder) encodeForRoom(e *Event, key uuid.UUID, metadata string) error {
 	r := enc.routes[e.Data.ConversationID]
-	if e.Type == RoomPosted && r.now.Len() > 0 {
+	switch {
+	case e.Type == RoomReset:
+		r.lastSeq = e.Data.Seq
+	case e.Type == RoomPosted && r.now.Len() > 0:
 		r.lastSeq = max(r.lastSeq, e.Data.Seq)
 	}
 	data := e.Data

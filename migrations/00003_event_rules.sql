@@ -98,6 +98,7 @@ CREATE FUNCTION badged.required_fields(type text) RETURNS text[]
         WHEN 'room.left' THEN '{conversation_id,user_ids}'::text[]
         WHEN 'room.posted' THEN '{conversation_id,seq}'::text[]
         WHEN 'room.recalled' THEN '{conversation_id,seq}'::text[]
+        WHEN 'room.reset' THEN '{conversation_id}'::text[]
         WHEN 'conversation.expired' THEN '{conversation_id,user_ids,up_to_seq}'::text[]
     END;
 
@@ -118,6 +119,7 @@ CREATE FUNCTION badged.allowed_fields(type text) RETURNS text[]
         WHEN 'room.left' THEN '{conversation_id,user_ids}'::text[]
         WHEN 'room.posted' THEN '{conversation_id,seq,mentioned_user_ids,mentions_all,category,message_id,sender_id,notification}'::text[]
         WHEN 'room.recalled' THEN '{conversation_id,seq}'::text[]
+        WHEN 'room.reset' THEN '{conversation_id,seq,up_to_seq}'::text[]
         WHEN 'conversation.expired' THEN '{conversation_id,user_ids,up_to_seq}'::text[]
     END;
 
@@ -211,6 +213,7 @@ CREATE FUNCTION badged.has_required(event jsonb) RETURNS boolean
         || $.type == "room.left" && $.data.conversation_id > "" && $.data.user_ids.size() > 0 && !($.data.user_ids[*].type() != "string") && !($.data.user_ids[*] == "")
         || $.type == "room.posted" && $.data.conversation_id > "" && $.data.seq >= 1 && $.data.seq < 1000000000000000000
         || $.type == "room.recalled" && $.data.conversation_id > "" && $.data.seq >= 1 && $.data.seq < 1000000000000000000
+        || $.type == "room.reset" && $.data.conversation_id > ""
     )';
 
 -- Reports whether the optional members of an event have the right kinds, and its
@@ -230,8 +233,10 @@ CREATE FUNCTION badged.has_optional(event jsonb) RETURNS boolean
             || $.type == "room.left" && !exists($.data.seq) && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
             || $.type == "room.posted" && !exists($.data.user_ids) && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.from_seq) && !exists($.data.level) && !exists($.data.by_app)
             || $.type == "room.recalled" && !exists($.data.user_ids) && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
+            || $.type == "room.reset" && !exists($.data.user_ids) && !exists($.data.seqs) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
         ) && (!exists($.traceparent) || $.traceparent.type() == "string" && $.traceparent > "")
         && (!exists($.tracestate) || $.tracestate.type() == "string" && $.tracestate > "")
+        && (!exists($.data.seq) || $.data.seq.type() == "number" && $.data.seq >= 1 && $.data.seq < 1000000000000000000)
         && (!exists($.data.up_to_seq) || $.data.up_to_seq.type() == "number" && $.data.up_to_seq >= 1 && $.data.up_to_seq < 1000000000000000000)
         && (!exists($.data.seqs) || $.data.seqs.type() == "array" && $.data.seqs.size() >= 1 && $.data.seqs.size() <= 1000 && !($.data.seqs[*].type() != "number") && !($.data.seqs[*] < 1) && !($.data.seqs[*] >= 1000))
         && (!exists($.data.from_seq) || $.data.from_seq.type() == "number" && $.data.from_seq >= 1 && $.data.from_seq < 1000000000000000000)

@@ -82,3 +82,82 @@ func restoredBackup(t *testing.T) {
 	everyReaderSays(t, database, p, "bob", position, map[string]int64{"c": 1})
 	must(t, "verify", "--database-url="+database)
 }
+
+func inRoom(room, id, typ, data string) string {
+	return event(id, typ, fmt.Sprintf(`{"conversation_id":%q%s}`, room, data))
+}
+
+func postTo(room string, seq int, rest string) string {
+	return inRoom(room, fmt.Sprintf("%s/%d", room, seq), "room.posted", fmt.Sprintf(`,"seq":%d%s`, seq, rest))
+}
+
+// The same in a room: for one member, whose backend reads too far, and for all, who have
+// read a message that is far ahead.
+func silencedRoom(t *testing.T) {
+	database := newDatabase(t)
+	p := serve(t, database, "--redis-url="+newRedis(t).URL())
+	ann, ben := connect(t, p.url, "ann"), connect(t, p.url, "ben")
+	p.mustPost(inRoom("hall", "join", "room.joined", `,"user_ids":["ann","ben"]`), postTo("hall", 1, ""), postTo("hall", 2, `,"sender_id":"ann"`), postTo("hall", 3, `,"mentioned_user_ids":["ann"]`))
+	ann.awaitTotal(2)
+	ben.awaitTotal(3)
+	p.mustPost(read("far", "hall", microseconds, `"ann"`), postTo("hall", 4, ""))
+	ann.awaitTotal(0)
+	position := p.mustPost(reset("reset", "hall", `"up_to_seq":1,`, `"ann"`))
+	ann.awaitTotal(2) // without her own
+	everyReaderSays(t, database, p, "ann", position, map[string]int64{"hall": 2})
+	everyReaderSays(t, database, p, "ben", position, map[string]int64{"hall": 4})
+
+	p.mustPost(postTo("hall", microseconds, ""))
+	p.mustCommand("ann", `{"t":"read_all","id":1}`)
+	ann.awaitTotal(0)
+	position = p.mustPost(postTo("hall", 5, ""))
+	everyReaderSays(t, database, p, "ann", position, map[string]int64{}) // silent
+	position = p.mustPost(inRoom("hall", "ends", "room.reset", `,"seq":5`), postTo("hall", 6, ""))
+	ann.awaitTotal(1)
+	everyReaderSays(t, database, p, "ann", position, map[string]int64{"hall": 1})
+	everyReaderSays(t, database, p, "ben", position, map[string]int64{"hall": 6})
+	p.mustCommand("ann", `{"t":"read_all","id":2}`)
+	ann.awaitTotal(0)
+	position = p.mustPost(postTo("hall", 7, ""))
+	ann.awaitTotal(1)
+	everyReaderSays(t, database, p, "ann", position, map[string]int64{"hall": 1})
+	must(t, "verify", "--database-url="+database)
+}
+
+// A channel is truncated for all while clients are connected, and counts from 1 again. A
+// member who left before and joins again counts as well.
+func truncatedChannel(t *testing.T) {
+	database := newDatabase(t)
+	p := serve(t, database, "--redis-url="+newRedis(t).URL())
+	ann, ben, cem := connect(t, p.url, "ann"), connect(t, p.url, "ben"), connect(t, p.url, "cem")
+	p.mustPost(inRoom("channel", "join", "room.joined", `,"user_ids":["ann","ben","cem"]`))
+	for seq := 1; seq <= 300; seq++ { // with gaps, so that there are closed chunks
+		p.mustPost(postTo("channel", 7*seq, ""))
+	}
+	p.mustPost(postTo("channel", 2200, `,"sender_id":"ben","mentions_all":true`), read("read", "channel", 2100, `"ann"`))
+	ann.awaitTotal(1)
+	ben.awaitTotal(300)
+	p.mustPost(inRoom("channel", "leave", "room.left", `,"user_ids":["cem"]`))
+	cem.awaitTotal(0)
+
+	truncated := inRoom("channel", "truncated", "room.reset", "")
+	position := p.mustPost(truncated)
+	ann.awaitTotal(0)
+	ben.awaitTotal(0)
+	everyReaderSays(t, database, p, "ann", position, map[string]int64{})
+	everyReaderSays(t, database, p, "ben", position, map[string]int64{})
+	again := func(seq int, rest string) string {
+		return inRoom("channel", fmt.Sprint("again/", seq), "room.posted", fmt.Sprintf(`,"seq":%d%s`, seq, rest))
+	}
+	position = p.mustPost(again(1, ""), again(2, `,"sender_id":"ann"`), truncated) // a retry
+	ann.awaitTotal(1)
+	ben.awaitTotal(2)
+	everyReaderSays(t, database, p, "ann", position, map[string]int64{"channel": 1})
+	everyReaderSays(t, database, p, "ben", position, map[string]int64{"channel": 2})
+	position = p.mustPost(inRoom("channel", "back", "room.joined", `,"user_ids":["cem"]`), again(3, ""))
+	cem.awaitTotal(1)
+	everyReaderSays(t, database, p, "cem", position, map[string]int64{"channel": 1})
+	must(t, "verify", "--database-url="+database)
+	must(t, "rebuild", "--database-url="+database)
+	everyReaderSays(t, database, p, "ben", position, map[string]int64{"channel": 3})
+}

@@ -130,6 +130,14 @@ var fieldCases = []fieldCase{
 		"a message with a position far ahead was read: a reset makes the conversation count again", silencedByASeq,
 	},
 	{
+		"silenced-room", "block/buzz#6063, in a room",
+		"the same for one member and for all members of a room", silencedRoom,
+	},
+	{
+		"truncated-channel", "GetStream/stream-chat-js#521",
+		"a channel is truncated for all: nothing of it is unread, and later messages count", truncatedChannel,
+	},
+	{
 		"restored-backup", "mosamlife/wpmgr#528",
 		"a publisher that was restored from a backup uses seqs again: they count", restoredBackup,
 	},

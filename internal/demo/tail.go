@@ -166,7 +166,7 @@ func (e *entry) describe() {
 			e.Users = append(e.Users, p.UserID)
 		}
 	}
-	if e.event.Type == events.RoomPosted || e.event.Type == events.RoomRecalled {
+	if e.event.Type.ToRoom() {
 		if c, err := findConversation(d.ConversationID); err == nil {
 			e.Users = without(c.Members, d.SenderID)
 		}

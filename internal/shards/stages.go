@@ -42,6 +42,8 @@ func readBefore(evs []events.Event) []events.Event {
 		switch evs[i].Type {
 		case events.RoomPosted:
 			posted[room] = max(posted[room], evs[i].Data.Seq)
+		case events.RoomReset:
+			posted[room] = evs[i].Data.Seq
 		case events.RoomJoined:
 			if posted[room] == 0 {
 				continue

@@ -95,7 +95,7 @@ type changes struct{ users, rooms map[string]bool }
 // add adds those of an event.
 func (c *changes) add(e *events.Event) {
 	users := e.Data.UserIDs
-	if e.Type == events.RoomPosted || e.Type == events.RoomRecalled {
+	if e.Type.ToRoom() {
 		c.rooms[e.Data.ConversationID] = true
 		users = e.Data.MentionedUserIDs
 	}

@@ -105,7 +105,7 @@ func (w *rewriter) record(r *events.Record) (rest []byte, changed bool, err erro
 			w.follow(r, &e, &left)
 		}
 		left.Event = nil
-		if len(e.Data.UserIDs) > 0 || e.Type == events.RoomPosted || e.Type == events.RoomRecalled {
+		if len(e.Data.UserIDs) > 0 || e.Type.ToRoom() {
 			if left.Event, err = e.MarshalJSON(); err != nil {
 				return nil, false, fmt.Errorf("encode the event at %s: %w", r.Place, err)
 			}
@@ -122,7 +122,9 @@ func (w *rewriter) record(r *events.Record) (rest []byte, changed bool, err erro
 }
 
 // forged reports whether an event became a dead letter since only badged may write it.
-func forged(r *events.Record, e *events.Event) bool { return !r.Own && e.Type != events.RoomJoined && e.CheckPublished() != nil }
+func forged(r *events.Record, e *events.Event) bool {
+	return !r.Own && e.Type != events.RoomJoined && e.CheckPublished() != nil
+}
 
 // take takes a user out of an event, and reports whether the user had it, and whether it
 // named the user at all.

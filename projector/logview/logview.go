@@ -48,7 +48,7 @@ func (v *View) concerns(e *events.Event) bool {
 	room := e.Data.ConversationID
 	if !slices.Contains(e.Data.UserIDs, v.filter.User) {
 		_, member := v.rooms[room]
-		return member && (e.Type == events.RoomPosted || e.Type == events.RoomRecalled)
+		return member && e.Type.ToRoom()
 	}
 	if e.Type != events.RoomJoined && e.Type != events.RoomLeft {
 		return true

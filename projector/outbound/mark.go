@@ -38,8 +38,8 @@ func (w *worker) gather(records []events.Record) (c changes) {
 			continue
 		}
 		e.AppendedAt = records[i].AppendedAt
-		switch e.Type {
-		case events.RoomPosted, events.RoomRecalled:
+		switch {
+		case e.Type.ToRoom():
 			c.rooms, c.users = append(c.rooms, e.Data.ConversationID), append(c.users, w.here(e.Data.MentionedUserIDs)...)
 		default:
 			c.users = append(c.users, w.here(e.Data.UserIDs)...)

@@ -25,7 +25,7 @@ type DeliveredMessage struct {
 	Fate           Fate   `json:"fate" enum:"unread,read,recalled,read_before,recalled_before,own_message" doc:"What became of the message. An unread message counts by the level of its conversation. read_before and recalled_before: it never counted, because it was read or recalled before it was delivered."`
 	// By is nil if the message is unread or the user sent it, or if the event
 	// is not known.
-	By *LoggedEvent `json:"by,omitempty" doc:"The event that read or recalled it, if known; conversation.reset reads what it does not name."`
+	By *LoggedEvent `json:"by,omitempty" doc:"The event that read or recalled it, if known; conversation.reset reads what it does not name, and room.reset what it ends."`
 	LoggedEvent
 }
 
@@ -97,7 +97,7 @@ func (s *search) countsAgain(m *DeliveredMessage, by *events.Event) bool {
 	switch by.Type {
 	case events.ConversationMarkedUnread:
 		return s.marked(m.ConversationID, m.Seq)
-	case events.ConversationReset:
+	case events.ConversationReset, events.RoomReset:
 		counts, _ := s.counts(s.user.Conversations[m.ConversationID], m.Seq)
 		return counts
 	}
@@ -124,6 +124,10 @@ func (s *search) settle(m *DeliveredMessage, by LoggedEvent) {
 	}
 	switch {
 	case c.Again.Contains(m.Seq): // and still does
+	case by.Type == events.RoomReset:
+		if counts, _ := s.counts(c, m.Seq); !counts {
+			m.Fate, m.By = FateRead, &by
+		}
 	case by.Type == events.ConversationReset, m.Seq <= c.ReadSeq && by.Type != events.MessageRecalled:
 		m.Fate, m.By = FateRead, &by
 	case recalled:

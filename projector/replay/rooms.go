@@ -79,6 +79,14 @@ func (r *Replay) forgetMarks(it *store.Item) {
 			r.forgetRead(u, c)
 		}
 	}
+	if it.Event.Type == events.RoomReset {
+		for _, u := range r.Users {
+			if c, ok := u.Conversations[it.Event.Data.ConversationID]; ok {
+				r.forgetRead(u, c)
+			}
+		}
+		return
+	}
 	if !it.ToRoom() {
 		return
 	}

@@ -58,12 +58,23 @@ func (s *search) visitMessage(r *events.Record, it *store.Item, logged LoggedEve
 	member := ok && c.Member()
 	before, watched := s.totalBefore(), s.effect.before(s, r.Position, e)
 	var wasLive, wasRecalled bool
-	if room := s.replay.Rooms[d.ConversationID]; room != nil {
+	if room := s.replay.Rooms[d.ConversationID]; room != nil && d.Seq > 0 {
 		wasLive, _, wasRecalled = room.Message(d.Seq)
+	}
+	var was badge.View
+	if member {
+		was = s.view(c)
 	}
 	s.state().Fold(e)
 	s.replay.forgetMarks(it)
-	live, _, _ := s.replay.Rooms[d.ConversationID].Message(d.Seq)
+	if e.Type == events.RoomReset && member {
+		s.trace(c.ID).note(was, s.view(c), logged)
+		s.trace(c.ID).ahead = nil
+	}
+	live := false
+	if d.Seq > 0 {
+		live, _, _ = s.replay.Rooms[d.ConversationID].Message(d.Seq)
+	}
 	if live && !wasLive {
 		// Also before the user joins, who may not have read so far then.
 		s.trace(d.ConversationID).count(d.Seq, logged)
@@ -72,6 +83,9 @@ func (s *search) visitMessage(r *events.Record, it *store.Item, logged LoggedEve
 		return
 	}
 	why, detail := s.reasonInRoom(c, e, wasLive, wasRecalled)
+	if e.Type == events.RoomReset && was == s.view(c) {
+		why, detail = WhySameState, "the room was so before for the user, or had the same event before"
+	}
 	s.history.add(e, logged, before, s.totalBefore())
 	s.effect.after(s, watched, why, detail)
 	s.followMessages(r.Place, e, logged, why)
@@ -85,6 +99,8 @@ func (s *search) visitMessage(r *events.Record, it *store.Item, logged LoggedEve
 func (s *search) reasonInRoom(c *badge.Conversation, e *events.Event, wasLive, wasRecalled bool) (Why, string) {
 	posted := e.Type == events.RoomPosted
 	switch seq := e.Data.Seq; {
+	case e.Type == events.RoomReset:
+		return "", ""
 	case seq <= c.ReadSeq:
 		return WhyAlreadyRead, fmt.Sprintf("the room was read up to %d before", c.ReadSeq)
 	case wasRecalled:

@@ -126,6 +126,8 @@ func sentence(e *events.Event) string {
 		}
 	case events.RoomRecalled:
 		what = fmt.Sprintf("message %d of room %s is recalled", d.Seq, d.ConversationID)
+	case events.RoomReset:
+		what = fmt.Sprintf("room %s ends at %d, and all have read at least up to %d", d.ConversationID, d.Seq, d.UpToSeq)
 	case events.UserReadAll:
 		what = fmt.Sprintf("%s read all of category %q", who, d.Category)
 	}

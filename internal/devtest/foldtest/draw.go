@@ -28,11 +28,11 @@ func PublishedTypes() []events.Type {
 func RoomTypes() []events.Type {
 	return append(EveryType(),
 		events.RoomPosted, events.RoomPosted, events.RoomPosted, events.RoomPosted, events.RoomPosted, events.RoomRecalled, events.RoomRecalled,
-		events.RoomJoined, events.RoomJoined, events.RoomJoined, events.RoomLeft, events.ConversationMarkedUnread, events.ConversationRead)
+		events.RoomJoined, events.RoomJoined, events.RoomJoined, events.RoomLeft, events.RoomReset, events.ConversationMarkedUnread, events.ConversationRead)
 }
 
 // toRoom reports whether events of a type have no users.
-func toRoom(typ events.Type) bool { return typ == events.RoomPosted || typ == events.RoomRecalled }
+func toRoom(typ events.Type) bool { return typ.ToRoom() }
 
 // DrawRooms draws a history of every type in which conversations are rooms for
 // some users and for some time. In some there are gaps between all seqs, and in some
@@ -111,6 +111,14 @@ func DrawMany(t *rapid.T, users []string) []events.Event {
 				e.Data.MentionedUserIDs = drawUsers(t, users)
 			case 3:
 				e = Event(fmt.Sprint("recall ", seq), events.RoomRecalled, "c1", Seq(max(1, seq-2*rapid.Int64Range(0, 400).Draw(t, "back"))))
+			case 6:
+				if seq%1000 > 100 { // a room remembers few resets
+					break
+				}
+				e = Event(fmt.Sprint("end ", seq), events.RoomReset, "c1", func(d *events.Data) {
+					d.Seq = max(0, seq-2*rapid.Int64Range(0, 400).Draw(t, "back"))
+					d.UpToSeq = max(0, d.Seq-rapid.Int64Range(0, 400).Draw(t, "unread"))
+				})
 			case 4:
 				e = Event(fmt.Sprint("many read ", seq), events.ConversationRead, "c1", UpTo(seq), drawUsers(t, users)...)
 			case 5:
@@ -222,6 +230,8 @@ func DrawEvent(t *rapid.T, id string, typ events.Type, users []string) events.Ev
 		if rapid.Bool().Draw(t, "ahead") {
 			d.UpToSeq = seqs.Draw(t, "up to")
 		}
+	case events.RoomReset:
+		d.Seq, d.UpToSeq = rapid.Int64Range(0, 8).Draw(t, "last"), rapid.Int64Range(0, 8).Draw(t, "up to")
 	case events.ConversationReset:
 		d.UpToSeq = rapid.Int64Range(0, 8).Draw(t, "up to")
 		d.Seqs = rapid.SliceOfN(seqs, 0, 4).Draw(t, "messages")

@@ -1,6 +1,7 @@
 package foldtest
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -48,6 +49,7 @@ type room struct {
 	last                  int64
 	category              string
 	members               int
+	resets                map[[2]string]bool
 	// began is set once the room had a member or a message.
 	began bool
 }
@@ -99,6 +101,8 @@ func (m *Model) play(asked ...string) *world {
 		case events.RoomRecalled:
 			r := w.room(e.Data.ConversationID)
 			r.recalled[e.Data.Seq], r.began = true, true
+		case events.RoomReset:
+			w.reset(&e)
 		}
 		for _, id := range e.Data.UserIDs {
 			u, key := w.user(id), [2]string{e.Source, e.ID}
@@ -133,7 +137,7 @@ func (w *world) user(id string) *user {
 
 func (w *world) room(id string) *room {
 	if w.rooms[id] == nil {
-		w.rooms[id] = &room{posted: map[int64]bool{}, all: map[int64]bool{}, recalled: map[int64]bool{}, category: "chat"}
+		w.rooms[id] = &room{posted: map[int64]bool{}, all: map[int64]bool{}, recalled: map[int64]bool{}, category: "chat", resets: map[[2]string]bool{}}
 	}
 	return w.rooms[id]
 }
@@ -163,6 +167,39 @@ func (w *world) post(e *events.Event) {
 		}
 		if slices.Contains(d.MentionedUserIDs, u.id) {
 			c.named[d.Seq] = true
+		}
+	}
+}
+
+// reset ends a room at a message, for all members.
+func (w *world) reset(e *events.Event) {
+	d, r := &e.Data, w.room(e.Data.ConversationID)
+	if key := [2]string{e.Source, e.ID}; r.resets[key] {
+		return
+	} else {
+		r.resets[key] = true
+	}
+	r.last, r.began = d.Seq, true
+	end := func(sets ...map[int64]bool) {
+		for _, set := range sets {
+			maps.DeleteFunc(set, func(seq int64, _ bool) bool { return seq > d.Seq })
+		}
+	}
+	end(r.posted, r.all, r.recalled)
+	for _, u := range w.users {
+		c := u.conversations[d.ConversationID]
+		if c == nil || c.room == nil {
+			continue
+		}
+		end(c.own, c.named)
+		counted := c.read // up to here nothing counts
+		if c.from > 0 {
+			counted = c.from - 1
+		}
+		counted = max(min(counted, d.Seq), d.UpToSeq)
+		c.read, c.from, c.joinedAt = max(min(c.read, d.Seq), counted), 0, min(c.joinedAt, d.Seq)
+		if counted < c.read {
+			c.from = counted + 1
 		}
 	}
 }

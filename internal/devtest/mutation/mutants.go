@@ -24,6 +24,7 @@ const (
 	memberFile       = "projector/internal/badge/membership.go"
 	marksFile        = "projector/internal/badge/marks.go"
 	resetFile        = "projector/internal/badge/reset.go"
+	roomResetFile    = "projector/internal/badge/roomreset.go"
 	chunkFile        = "projector/internal/badge/chunk.go"
 	loadsFile        = "projector/internal/store/missing.go"
 	claimsFile       = "projector/internal/badge/claims.go"
@@ -212,6 +213,14 @@ var mutants = []mutant{
 	{"a reset of a member keeps a mark", []edit{{resetFile, "	m.Seen = 0\n", ""}}, rooms},
 	{"a reset of a member does not load what the member sent", []edit{{"projector/internal/store/rooms.go", "if items[i].Event.Type == events.ConversationReset {", "if items[i].Event.Type == events.ConversationReset && false {"}}, resets},
 	{"joining again keeps the position of before", []edit{{memberFile, "if c.Left() {", "if false {"}}, rooms},
+	{"a reset of a room is folded again", []edit{{roomResetFile, "	if !r.resetBy(e) {\n		return\n	}\n", "	r.resetBy(e)\n"}}, rooms},
+	{"a room that ends keeps its recalls", []edit{{roomResetFile, "&r.Open.Live, &r.Open.All, &r.Open.Recalled}", "&r.Open.Live, &r.Open.All}"}}, rooms},
+	{"a room that ends keeps what closed chunks count", []edit{{roomResetFile, "r.Since, r.ClosedLive, r.ClosedAll = 0, 0, 0", "r.Since = 0"}}, rooms},
+	{"a room that ends keeps its last message", []edit{{roomResetFile, "	r.LastSeq = last\n", ""}}, rooms},
+	{"a room that ends keeps what members sent", []edit{{roomResetFile, "	for _, set := range []*BoundedSet{&c.Mentions, &m.Own, &m.OwnAll} {\n		set.RemoveAbove(last)\n	}\n", ""}}, rooms},
+	{"a room that ends keeps what is remembered of members", []edit{{roomResetFile, "	m.Sent.RangeSet, m.Named.RangeSet = m.Sent.cut(last), m.Named.cut(last)\n", ""}}, rooms},
+	{"a room that ends does not load its members", []edit{{loadsFile, "		p.missing.ResetRooms = append(p.missing.ResetRooms, d.ConversationID)\n", ""}}, rooms},
+	{"the chunks of a room that ends stay", []edit{{"projector/internal/store/rooms.go", "			batch.Queue(t.rooms.deleteChunks, r.ID, r.EndedAt)\n", ""}}, roomTables},
 	{"a seq that is far ahead is not noticed", []edit{{resetFile, "seq/leapFactor < last", "true"}}, leaps},
 	{"a mark in a room reaches before the joining", []edit{{marksFile, "max(from-1, m.known())", "from-1"}}, rooms},
 	{"a mark in a room forgets what the member sent", []edit{{marksFile, "			m.Own.Add(seq)\n", ""}}, rooms},

@@ -150,6 +150,22 @@ func (s *BoundedSet) RemoveUpTo(last int64) bool {
 	return true
 }
 
+// RemoveAbove takes every seq above last out of the set.
+func (s *BoundedSet) RemoveAbove(last int64) {
+	rest := *s
+	if s.RangeSet = s.cut(last); s.block.Count == 0 || last >= s.block.Hi {
+		return
+	}
+	// What RemoveUpTo would leave goes.
+	rest.known = slices.Clone(s.known)
+	rest.RangeSet = RangeSet{}
+	rest.RemoveUpTo(last)
+	n, _ := slices.BinarySearch(s.known, last+1)
+	s.known = s.known[:n]
+	s.block.Hi, s.block.Count = last, max(s.block.Count-rest.block.Count, int64(n))
+	s.settleBlock()
+}
+
 // raise makes the set count at least n, where its block undercounts.
 func (s *BoundedSet) raise(n int64) {
 	if lack := n - s.Len(); lack > 0 && s.block.Count > 0 {

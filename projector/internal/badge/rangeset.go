@@ -43,6 +43,14 @@ func (s *RangeSet) Min() int64 {
 	return s.Ranges[0].Lo
 }
 
+// Max returns the greatest seq of the set, 0 if it is empty.
+func (s *RangeSet) Max() int64 {
+	if len(s.Ranges) == 0 {
+		return 0
+	}
+	return s.Ranges[len(s.Ranges)-1].Hi
+}
+
 // find returns the index of the first range that ends at or after seq.
 func (s *RangeSet) find(seq int64) int {
 	// Messages mostly come in order, so look at the end first.

@@ -32,6 +32,14 @@ type Room struct {
 	// every event that changes one of them.
 	ClosedLive, ClosedAll, ClosedChanges int64
 
+	// Resets are the keys of the last events that reset the room.
+	Resets string
+	// Ended is set if the room was reset since the rows were read or written. Those of
+	// closed chunks that end at EndedAt or above are to be deleted, and those of marks
+	// above it. Otherwise the closed chunks of a batch that resets a room are all there.
+	Ended   bool
+	EndedAt int64
+
 	// Marks are by seq: the members who sent the message or are mentioned in it by
 	// name, as far as they are loaded.
 	Marks map[int64]map[string]*Mark
@@ -174,6 +182,6 @@ func (r *Room) Exists() bool { return r.Stored || r.Touched || r.Open.Touched }
 func (r *Room) Settle() {
 	r.Stored = r.Exists()
 	r.Touched, r.Open.Touched, r.StoredChanges, r.ChangedAt = false, false, r.Changes, 0
-	r.Closed, r.Marks = nil, nil
+	r.Closed, r.Marks, r.Ended = nil, nil, false
 	r.Weight = RoomWeight + RangeWeight*(len(r.Open.Live.Ranges)+len(r.Open.All.Ranges)+len(r.Open.Recalled.Ranges))
 }

@@ -71,6 +71,9 @@ func (s *State) Fold(e *events.Event) {
 	case events.RoomRecalled:
 		s.recall(e)
 		return
+	case events.RoomReset:
+		s.reset(e)
+		return
 	}
 	var mentioned map[string]struct{}
 	if len(e.Data.MentionedUserIDs) > 0 {

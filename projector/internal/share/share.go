@@ -88,7 +88,7 @@ func (o Of) Event(payload []byte) ([]byte, error) {
 	d := &e.Data
 	users, others := o.among(d.UserIDs)
 	mentioned, unmentioned := o.among(d.MentionedUserIDs)
-	toRoom := e.Type == events.RoomPosted || e.Type == events.RoomRecalled
+	toRoom := e.Type.ToRoom()
 	switch {
 	case others == 0 && unmentioned == 0 && (len(users) > 0 || toRoom):
 		left.Event = was.Event

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -55,7 +56,7 @@ func (w *twin) step(t *rapid.T) (events.Event, []events.Event) {
 	seq := rapid.Int64Range(1, 12).Draw(t, "seq")
 	user := rapid.SampledFrom(users).Draw(t, "user")
 	member := slices.Contains(w.members, user)
-	switch kind := rapid.SampledFrom([]string{"post", "post", "post", "post", "recall", "join", "join", "leave", "read", "level", "mark", "reset"}).Draw(t, "kind"); {
+	switch kind := rapid.SampledFrom([]string{"post", "post", "post", "post", "recall", "join", "join", "leave", "read", "level", "mark", "reset", "end"}).Draw(t, "kind"); {
 	case kind == "post" && !w.before[seq]:
 		if _, again := w.messages[seq]; !again {
 			w.messages[seq] = events.Data{
@@ -76,6 +77,8 @@ func (w *twin) step(t *rapid.T) (events.Event, []events.Event) {
 	case kind == "recall":
 		w.recalled[seq] = true
 		return w.event(events.RoomRecalled, foldtest.Seq(seq)), []events.Event{w.event(events.MessageRecalled, foldtest.Seq(seq), users...)}
+	case kind == "end":
+		return w.end(rapid.Int64Range(0, 12).Draw(t, "last"), rapid.Int64Range(0, 12).Draw(t, "up to"))
 	case kind == "join" && !member:
 		return w.join(t, user)
 	case member && kind == "leave":
@@ -129,6 +132,26 @@ func (w *twin) join(t *rapid.T, user string) (events.Event, []events.Event) {
 	}
 	w.from[user] = upTo
 	return joined, w.reset(upTo, user)
+}
+
+// end ends the room at a message, and resets every member.
+func (w *twin) end(last, upTo int64) (events.Event, []events.Event) {
+	ended := w.event(events.RoomReset, func(d *events.Data) { d.Seq, d.UpToSeq = last, upTo })
+	gone := func(seq int64) bool { return seq > last }
+	maps.DeleteFunc(w.messages, func(seq int64, _ events.Data) bool { return gone(seq) })
+	sets := []map[int64]bool{w.recalled, w.before}
+	for id := range w.since {
+		sets, w.from[id] = append(sets, w.since[id]), min(w.from[id], last)
+	}
+	for _, set := range sets {
+		maps.DeleteFunc(set, func(seq int64, _ bool) bool { return gone(seq) })
+	}
+	w.last = last
+	var single []events.Event
+	for _, id := range w.members {
+		single = append(single, w.reset(max(upTo, min(last, w.room.User(id).Conversations["c"].ReadSeq)), id)...)
+	}
+	return ended, single
 }
 
 // reset returns the events by which all messages above a seq are unread for a member,

@@ -28,11 +28,9 @@ type Item struct {
 	Erased *remains.Members
 }
 
-// ToRoom reports whether the event is a message to a room or its recall. These have
-// no users, and may be folded again.
-func (it *Item) ToRoom() bool {
-	return it.Event.Type == events.RoomPosted || it.Event.Type == events.RoomRecalled
-}
+// ToRoom reports whether the event reaches all members of a room. It has no users, and
+// may be folded again.
+func (it *Item) ToRoom() bool { return it.Event.Type.ToRoom() }
 
 // Named returns the users of the event, or of a message to a room those that it
 // names, whose memberships it may change.

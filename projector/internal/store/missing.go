@@ -19,6 +19,8 @@ type Missing struct {
 	// need their closed chunk, their marks, and the marked members.
 	MessageRooms []string
 	MessageSeqs  []int64
+	// ResetRooms are the rooms that are reset: they need all closed chunks and members.
+	ResetRooms []string
 }
 
 // StateOf returns what items are folded into, cached or new, and the rows that are
@@ -95,6 +97,9 @@ func (p *preparation) add(it *Item) {
 			p.missing.MessageRooms = append(p.missing.MessageRooms, d.ConversationID)
 			p.missing.MessageSeqs = append(p.missing.MessageSeqs, d.Seq)
 		}
+	case events.RoomReset:
+		p.needRoom(d.ConversationID)
+		p.missing.ResetRooms = append(p.missing.ResetRooms, d.ConversationID)
 	case events.RoomJoined, events.RoomLeft:
 		p.needRoom(d.ConversationID)
 	}

@@ -24,6 +24,7 @@ type RoomRow struct {
 	closedLive, closedAll, closedChanges int64
 	members, deliveredHour               int64
 	category                             string
+	resets                               seqSet
 	messages                             chunkColumns
 }
 
@@ -40,6 +41,7 @@ func (r *RoomRow) Columns() []Column {
 		{Name: "members", at: &r.members},
 		{Name: "delivered_hour", at: &r.deliveredHour},
 		{Name: "category", at: &r.category},
+		{Name: "resets", at: &r.resets, usual: "", null: true},
 	}, r.messages.columns()...)
 }
 
@@ -48,7 +50,7 @@ func (r *RoomRow) Set(room *badge.Room) {
 	*r = RoomRow{
 		id: room.ID, changes: room.Changes, lastSeq: room.LastSeq, since: room.Since,
 		closedLive: room.ClosedLive, closedAll: room.ClosedAll, closedChanges: room.ClosedChanges,
-		members: room.Members, deliveredHour: room.DeliveredHour, category: room.Category, messages: columnsOf(&room.Open),
+		members: room.Members, deliveredHour: room.DeliveredHour, category: room.Category, resets: seqSet(room.Resets), messages: columnsOf(&room.Open),
 	}
 }
 
@@ -57,7 +59,7 @@ func (r *RoomRow) room() (*badge.Room, error) {
 	room := &badge.Room{
 		ID: r.id, Changes: r.changes, LastSeq: r.lastSeq, Since: r.since,
 		ClosedLive: r.closedLive, ClosedAll: r.closedAll, ClosedChanges: r.closedChanges,
-		Members: r.members, DeliveredHour: r.deliveredHour, Category: r.category,
+		Members: r.members, DeliveredHour: r.deliveredHour, Category: r.category, Resets: string(r.resets),
 	}
 	if err := r.messages.restore(&room.Open); err != nil {
 		return nil, fmt.Errorf("room %q: %w", r.id, err)

@@ -14,7 +14,8 @@ import (
 type roomsSQL struct {
 	load, loadOfReaders, loadMemberships           string
 	loadChunks, loadMarks, loadMarked, loadMarkers string
-	mark, unmark                                   string
+	loadAllChunks, loadMembers, loadMemberUsers    string
+	mark, unmark, deleteChunks, deleteMarks        string
 }
 
 func (t *Tables) newRoomsSQL(suffix string) roomsSQL {
@@ -32,6 +33,11 @@ func (t *Tables) newRoomsSQL(suffix string) roomsSQL {
 		loadMarks:       fill(statements.Get("read marks")),
 		loadMarked:      t.Users.Read + "\n" + fill(statements.Get("marked users")),
 		loadMarkers:     t.Conversations.Read + "\n" + fill(statements.Get("marked memberships")),
+		loadAllChunks:   t.Chunks.Read + "\n" + fill(statements.Get("rooms by key")),
+		loadMembers:     t.Conversations.Read + "\n" + fill(statements.Get("members of rooms")),
+		loadMemberUsers: t.Users.Read + "\n" + fill(statements.Get("users who are members of rooms")),
+		deleteChunks:    fill(statements.Get("delete chunks")),
+		deleteMarks:     fill(statements.Get("delete marks above")),
 		mark:            fill(statements.Get("write marks")),
 		unmark:          fill(statements.Get("delete marks")),
 	}
@@ -47,9 +53,6 @@ func (t *Tables) queueRoomLoads(batch *pgx.Batch, m *Missing, s *badge.State, c 
 		batch.Queue(t.rooms.loadMemberships, m.ReadAll).Query(func(rows pgx.Rows) error { return ScanConversations(rows, s.Users) })
 		batch.Queue(t.rooms.loadOfReaders, m.ReadAll).Query(rooms)
 	}
-	if len(m.MessageSeqs) == 0 {
-		return
-	}
 	user := func(id string) *badge.User {
 		u, ok := s.Users[id]
 		if !ok {
@@ -60,14 +63,22 @@ func (t *Tables) queueRoomLoads(batch *pgx.Batch, m *Missing, s *badge.State, c 
 		}
 		return u
 	}
-	batch.Queue(t.rooms.loadChunks, m.MessageRooms, m.MessageSeqs).Query(func(rows pgx.Rows) error { return ScanChunks(rows, s.Rooms) })
-	batch.Queue(t.rooms.loadMarks, m.MessageRooms, m.MessageSeqs).Query(func(rows pgx.Rows) error { return scanMarks(rows, s.Rooms) })
-	batch.Queue(t.rooms.loadMarked, m.MessageRooms, m.MessageSeqs).Query(func(rows pgx.Rows) error {
-		return ScanUsersInto(rows, user, stored)
-	})
-	batch.Queue(t.rooms.loadMarkers, m.MessageRooms, m.MessageSeqs).Query(func(rows pgx.Rows) error {
+	chunks := func(rows pgx.Rows) error { return ScanChunks(rows, s.Rooms) }
+	users := func(rows pgx.Rows) error { return ScanUsersInto(rows, user, stored) }
+	memberships := func(rows pgx.Rows) error {
 		return ScanConversationsInto(rows, user, func(_ *badge.User, c *badge.Conversation) { c.Stored = true })
-	})
+	}
+	if len(m.MessageSeqs) > 0 {
+		batch.Queue(t.rooms.loadChunks, m.MessageRooms, m.MessageSeqs).Query(chunks)
+		batch.Queue(t.rooms.loadMarks, m.MessageRooms, m.MessageSeqs).Query(func(rows pgx.Rows) error { return scanMarks(rows, s.Rooms) })
+		batch.Queue(t.rooms.loadMarked, m.MessageRooms, m.MessageSeqs).Query(users)
+		batch.Queue(t.rooms.loadMarkers, m.MessageRooms, m.MessageSeqs).Query(memberships)
+	}
+	if len(m.ResetRooms) > 0 {
+		batch.Queue(t.rooms.loadAllChunks, m.ResetRooms).Query(chunks)
+		batch.Queue(t.rooms.loadMemberUsers, m.ResetRooms).Query(users)
+		batch.Queue(t.rooms.loadMembers, m.ResetRooms).Query(memberships)
+	}
 }
 
 // MarkedMessages returns, for items that make messages of rooms from one on count again,
@@ -178,6 +189,10 @@ func (t *Tables) queueRoomWrites(batch *pgx.Batch, users []*badge.User, rooms ma
 	var newRooms, knownRooms, newChunks, knownChunks rows
 	var marked, gone marks
 	for _, r := range Sorted(rooms) {
+		if r.Ended && r.Stored { // before new rows
+			batch.Queue(t.rooms.deleteChunks, r.ID, r.EndedAt)
+			batch.Queue(t.rooms.deleteMarks, r.ID, r.EndedAt)
+		}
 		if r.Touched || r.Open.Touched {
 			room.Set(r)
 			if r.Stored {

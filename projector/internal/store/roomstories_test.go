@@ -18,6 +18,9 @@ func TestRoomStories(t *testing.T) {
 	post := func(seq int64, by string, mentioned ...string) events.Event {
 		return foldtest.Event("post", events.RoomPosted, "hall", func(d *events.Data) { d.Seq, d.SenderID, d.MentionedUserIDs = seq, by, mentioned })
 	}
+	room := func(id string, last, read int64) events.Event {
+		return foldtest.Event(id, events.RoomReset, "hall", func(d *events.Data) { d.Seq, d.UpToSeq = last, read })
+	}
 	upTo, from := foldtest.UpTo, foldtest.From
 
 	for _, tc := range []struct {
@@ -48,6 +51,25 @@ func TestRoomStories(t *testing.T) {
 			event("q", events.RoomLeft, nil), event("j", events.RoomJoined, upTo(1e15)), event("reset", events.ConversationReset, nil),
 			post(1, "ann"), post(2, "", "ann"), event("r", events.ConversationRead, upTo(2)), event("m", events.ConversationMarkedUnread, from(1)),
 		}, 1, 1},
+		{"a truncated room has nothing unread, and its seqs start again", []events.Event{
+			post(1, ""), post(2, "ann"), post(3, "", "ann"), foldtest.Event("x", events.RoomRecalled, "hall", foldtest.Seq(4)), room("end", 0, 0), post(1, ""), post(4, ""), post(2, "ann"),
+		}, 2, 0},
+		{"a room of which all is deleted goes on behind", []events.Event{post(1, ""), post(2, ""), room("end", 2, 2), post(3, ""), post(1, "")}, 1, 0},
+		{"a room that ends before its last messages keeps the others", []events.Event{
+			post(1, ""), post(2, "", "ann"), post(3, "ann"), post(1e15, ""), room("end", 3, 0), post(4, ""),
+		}, 3, 1},
+		{"a member who has read a message far ahead has read up to the end of the room", []events.Event{
+			post(1, ""), post(2, ""), post(1e15, ""), event("r", events.ConversationRead, upTo(1e15)), room("end", 2, 0), post(3, ""),
+			event("all", events.ConversationRead, foldtest.ByApp(3)), post(4, ""),
+		}, 1, 0},
+		{"a room that ends within a mark ends the rest of the mark", []events.Event{
+			post(1, ""), post(2, ""), post(3, ""), event("r", events.ConversationRead, upTo(3)), event("m", events.ConversationMarkedUnread, from(2)), room("end", 2, 0),
+		}, 1, 0},
+		{"a room that is read up to within a mark keeps the rest of the mark", []events.Event{
+			post(1, ""), post(2, ""), post(3, ""), event("r", events.ConversationRead, upTo(3)), event("m", events.ConversationMarkedUnread, from(2)), room("end", 3, 2), event("r2", events.ConversationRead, upTo(2)),
+		}, 1, 0},
+		{"a reset of a room that comes again changes nothing", []events.Event{post(1, ""), room("end", 0, 0), post(1, ""), room("end", 0, 0)}, 1, 0},
+		{"a reset of a room keeps a mark of it", []events.Event{post(1, ""), event("m", events.ConversationMarkedUnread, nil), room("end", 0, 0)}, 1, 0},
 		{"joining again sets the position", []events.Event{
 			event("r", events.ConversationRead, upTo(1e15)), event("q", events.RoomLeft, nil), event("j", events.RoomJoined, nil), post(1, ""),
 		}, 1, 0},

@@ -231,6 +231,12 @@ WHERE user_id = ANY ($1::text[]) AND joined IS NOT NULL
 -- name: rooms of members
 WHERE conversation_id IN (SELECT conversation_id FROM CONVERSATIONS {memberships of users})
 
+-- name: members of rooms
+WHERE conversation_id = ANY ($1::text[]) AND joined IS NOT NULL
+
+-- name: users who are members of rooms
+WHERE user_id IN (SELECT user_id FROM CONVERSATIONS {members of rooms})
+
 -- name: messages
 unnest($1::text[], $2::bigint[]) AS k (conversation_id, seq)
 
@@ -261,3 +267,9 @@ ON CONFLICT (conversation_id, seq, user_id) DO UPDATE SET own = excluded.own
 DELETE FROM MARKS AS m
 USING unnest($1::text[], $2::bigint[], $3::text[]) AS r (conversation_id, seq, user_id)
 WHERE m.conversation_id = r.conversation_id AND m.seq = r.seq AND m.user_id = r.user_id
+
+-- name: delete chunks
+DELETE FROM CHUNKS WHERE conversation_id = $1 AND bound >= $2
+
+-- name: delete marks above
+DELETE FROM MARKS WHERE conversation_id = $1 AND seq > $2

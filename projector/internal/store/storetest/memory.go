@@ -122,6 +122,20 @@ func (m *Memory) load(t T, s *badge.State, missing *store.Missing) {
 			s.Rooms[id] = reloadRoom(t, row)
 		}
 	}
+	for _, id := range missing.ResetRooms {
+		row, ok := m.Rooms[id]
+		if !ok {
+			continue
+		}
+		for _, c := range row.Closed {
+			s.Rooms[id].AddClosed(reloadChunk(t, c))
+		}
+		for user, u := range m.Users {
+			if c, ok := u.Conversations[id]; ok && c.Member() && s.Users[user] == nil {
+				s.Users[user] = Reload(t, u)
+			}
+		}
+	}
 	for i, seq := range missing.MessageSeqs {
 		row, ok := m.Rooms[missing.MessageRooms[i]]
 		if !ok {
@@ -160,13 +174,18 @@ func (m *Memory) loadChunks(t T, s *badge.State, items []store.Item) {
 // merged returns a room as the tables have it after a batch has written it.
 func (m *Memory) merged(r *badge.Room, users map[string]*badge.User) *badge.Room {
 	stored := *r
-	stored.Stored = true
+	stored.Stored, stored.Ended = true, false
 	stored.Closed, stored.Marks = slices.Clone(r.Closed), nil
 	if former, ok := m.Rooms[r.ID]; ok {
 		for _, c := range former.Closed {
-			stored.AddClosed(c)
+			if !r.Ended || c.Bound < r.EndedAt {
+				stored.AddClosed(c)
+			}
 		}
 		for seq, byUser := range former.Marks {
+			if r.Ended && seq > r.EndedAt {
+				continue
+			}
 			for user, mark := range byUser {
 				stored.AddMark(seq, user, *mark)
 			}
