@@ -279,3 +279,42 @@ func TestAppendToARoom(t *testing.T) {
 		}
 	}
 }
+
+// A room that ends loses the chunks and marks above its end, in one batch with what comes
+// behind it and later.
+func TestRowsOfARoomThatEnds(t *testing.T) {
+	for _, together := range []bool{true, false} {
+		d := newDatabase(t)
+		ann := foldtest.User(0, 0)
+		posts := func(from, to int64, name string) (evs []events.Event) {
+			for seq := from; seq <= to; seq++ {
+				e := foldtest.Event(fmt.Sprint(name, seq), events.RoomPosted, "hall", foldtest.Seq(10*seq))
+				if seq%10 == 0 {
+					e.Data.SenderID = ann
+				}
+				evs = append(evs, e)
+			}
+			return evs
+		}
+		d.append(t, append([]events.Event{foldtest.Event("join", events.RoomJoined, "hall", nil, ann)}, posts(1, 400, "a")...)...)
+		d.fold(t)
+		for _, part := range [][]events.Event{
+			{foldtest.Event("end", events.RoomReset, "hall", func(d *events.Data) { d.Seq = 1005 })},
+			append(posts(90, 300, "b"), foldtest.Event("end again", events.RoomReset, "hall", func(d *events.Data) { d.Seq = 2505 })),
+		} {
+			d.append(t, part...)
+			if !together {
+				d.fold(t)
+			}
+		}
+		d.fold(t)
+		for sql, want := range map[string]string{
+			`SELECT last_seq || ' ' || since || ' ' || closed_live || ' ' || (SELECT sum(live) || ' ' || max(bound) FROM badged.room_chunks) FROM badged.rooms`: "2505 1920 192 192 1920",
+			`SELECT count(*) || ' up to ' || max(seq) FROM badged.room_marks`:                                                                                   "25 up to 2500",
+		} {
+			if got := d.lines(t, sql); len(got) != 1 || got[0] != want {
+				t.Errorf("in one batch %v: %s gives %q, want %q", together, sql, got, want)
+			}
+		}
+	}
+}

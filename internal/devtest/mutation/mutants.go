@@ -75,6 +75,7 @@ var (
 	pure        = check{"./projector/internal/store", "^(TestFoldAgreesWithTheModel|TestOrderDoesNotMatter|TestStories|TestDeliveredHourDoesNotDependOnOrder)$", true}
 	recents     = check{"./projector/internal/store", "^(TestMarksReachBackToWhatIsKnown|TestMarkedMessagesOfClosedChunks)$", false}
 	resets      = check{"./projector/internal/store", "^TestResetsGoBackToClosedChunks$", false}
+	ends        = check{"./projector", "^TestRowsOfARoomThatEnds$", false}
 	leaps       = check{"./projector", "^TestSeqsFarAheadAreLogged$", false}
 	rooms       = check{"./projector/internal/store", "Room", true}
 	roomTables  = check{"./projector", "^TestRoomTablesAgreeWithAReplay$", true}
@@ -220,7 +221,8 @@ var mutants = []mutant{
 	{"a room that ends keeps what members sent", []edit{{roomResetFile, "	for _, set := range []*BoundedSet{&c.Mentions, &m.Own, &m.OwnAll} {\n		set.RemoveAbove(last)\n	}\n", ""}}, rooms},
 	{"a room that ends keeps what is remembered of members", []edit{{roomResetFile, "	m.Sent.RangeSet, m.Named.RangeSet = m.Sent.cut(last), m.Named.cut(last)\n", ""}}, rooms},
 	{"a room that ends does not load its members", []edit{{loadsFile, "		p.missing.ResetRooms = append(p.missing.ResetRooms, d.ConversationID)\n", ""}}, rooms},
-	{"the chunks of a room that ends stay", []edit{{"projector/internal/store/rooms.go", "			batch.Queue(t.rooms.deleteChunks, r.ID, r.EndedAt)\n", ""}}, roomTables},
+	{"the chunks of a room that ends stay", []edit{{"projector/internal/store/rooms.go", "			batch.Queue(t.rooms.deleteChunks, r.ID, r.EndedAt)\n", ""}}, ends},
+	{"the marks above the end of a room stay", []edit{{"projector/internal/store/rooms.go", "			batch.Queue(t.rooms.deleteMarks, r.ID, r.EndedAt)\n", ""}}, ends},
 	{"a seq that is far ahead is not noticed", []edit{{resetFile, "seq/leapFactor < last", "true"}}, leaps},
 	{"a mark in a room reaches before the joining", []edit{{marksFile, "max(from-1, m.known())", "from-1"}}, rooms},
 	{"a mark in a room forgets what the member sent", []edit{{marksFile, "			m.Own.Add(seq)\n", ""}}, rooms},
