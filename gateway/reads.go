@@ -2,6 +2,8 @@ package gateway
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,14 +14,18 @@ const (
 	// readsAtOnce is the most concurrent queries for states, and for commands. It
 	// is less than the connections of a process, so that HTTP requests find some.
 	readsAtOnce = 4
-	// readBatch is the most users of one query. It bounds the memory of large
+	// readBatch is the most states of one query. It bounds the memory of large
 	// snapshots.
 	readBatch = 100
+	// readSplit is how much smaller the next queries are for the states of one that
+	// failed or was slow: one user must not fail or delay the others of a batch.
+	readSplit = 10
 )
 
 // reads reads the states of users. Calls that come while queries run wait, and one
 // query answers all of a partition: when many clients come at once, queries are
-// few. Partitions take turns. It is safe for concurrent use.
+// few. Equal calls share an answer, and partitions take turns. It is safe for concurrent
+// use.
 type reads struct {
 	badges  Badges
 	timeout time.Duration
@@ -35,12 +41,17 @@ type reads struct {
 	waiting map[int][]*stateRead
 	turns   []int
 	queries int // under way
+	// reading are the users whose states are being read, each with the calls that wait
+	// for the end of that: one user has one query at a time, however slow.
+	reading map[string][]*stateRead
 }
 
 // stateRead is a call that waits for a state.
 type stateRead struct {
 	ctx  context.Context // of the caller
 	held pubsub.Held
+	// most is the largest batch that the call may be in.
+	most int
 
 	done  chan struct{} // closed once there is an answer
 	state pubsub.Snapshot
@@ -49,27 +60,36 @@ type stateRead struct {
 
 func newReads(badges Badges, timeout time.Duration) *reads {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &reads{badges: badges, timeout: timeout, ctx: ctx, cancel: cancel, waiting: map[int][]*stateRead{}}
+	return &reads{badges: badges, timeout: timeout, ctx: ctx, cancel: cancel, waiting: map[int][]*stateRead{}, reading: map[string][]*stateRead{}}
 }
 
 // read returns the changes since a held state, or the whole; see Badges.States.
 func (r *reads) read(ctx context.Context, partition int, held pubsub.Held) (pubsub.Snapshot, error) {
-	q := &stateRead{ctx: ctx, held: held, done: make(chan struct{})}
+	q := &stateRead{ctx: ctx, held: held, most: readBatch, done: make(chan struct{})}
 	r.mu.Lock()
-	if len(r.waiting[partition]) == 0 {
-		r.turns = append(r.turns, partition)
-	}
-	r.waiting[partition] = append(r.waiting[partition], q)
-	if r.queries < readsAtOnce {
-		r.queries++
-		r.running.Go(r.run)
-	}
+	r.enqueue(partition, q)
 	r.mu.Unlock()
 	select {
 	case <-q.done:
 		return q.state, q.err
 	case <-ctx.Done():
 		return pubsub.Snapshot{}, ctx.Err()
+	}
+}
+
+// enqueue adds calls of a partition, and sees to it that they are answered. The caller
+// holds mu.
+func (r *reads) enqueue(partition int, calls ...*stateRead) {
+	if len(calls) == 0 {
+		return
+	}
+	if len(r.waiting[partition]) == 0 {
+		r.turns = append(r.turns, partition)
+	}
+	r.waiting[partition] = append(r.waiting[partition], calls...)
+	if r.queries < readsAtOnce {
+		r.queries++
+		r.running.Go(r.run)
 	}
 }
 
@@ -82,53 +102,109 @@ func (r *reads) stop() {
 // run answers batches until no call waits.
 func (r *reads) run() {
 	for {
-		partition, batch := r.next()
-		if batch == nil {
+		partition, b, ok := r.next()
+		if !ok {
 			return
 		}
-		r.answer(partition, batch)
+		failed := r.answer(partition, &b)
+		r.mu.Lock()
+		for _, h := range b.held {
+			behind := r.reading[h.UserID]
+			delete(r.reading, h.UserID)
+			if failed != nil {
+				failed = append(failed, behind...)
+			} else {
+				r.enqueue(partition, behind...)
+			}
+		}
+		for _, q := range failed {
+			q.most = max(1, len(b.held)/readSplit)
+		}
+		r.enqueue(partition, failed...)
+		r.mu.Unlock()
 	}
 }
 
-// next takes a batch. It returns nil if no call waits: then the caller must end.
-func (r *reads) next() (partition int, batch []*stateRead) {
+// batch is what one query reads, and the calls that each state answers.
+type batch struct {
+	held  []pubsub.Held
+	calls [][]*stateRead
+}
+
+// next takes a batch. It reports whether there is one: otherwise the caller must end.
+func (r *reads) next() (partition int, b batch, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.turns) == 0 {
 		r.queries--
-		return 0, nil
+		return 0, batch{}, false
 	}
 	partition, r.turns = r.turns[0], r.turns[1:]
 	waiting := r.waiting[partition]
-	n := min(len(waiting), readBatch)
-	if n < len(waiting) {
-		r.waiting[partition] = waiting[n:]
-		r.turns = append(r.turns, partition)
-	} else {
-		delete(r.waiting, partition)
+	delete(r.waiting, partition)
+	places := map[pubsub.Held]int{}
+	most := readBatch
+	for i, q := range waiting {
+		if q.ctx.Err() != nil {
+			continue // the caller has gone
+		}
+		if place, ok := places[q.held]; ok {
+			b.calls[place] = append(b.calls[place], q)
+			continue
+		}
+		if behind, ok := r.reading[q.held.UserID]; ok {
+			r.reading[q.held.UserID] = append(behind, q)
+			continue
+		}
+		if most = min(most, q.most); len(b.held) >= most {
+			r.enqueue(partition, waiting[i:]...)
+			break
+		}
+		places[q.held] = len(b.held)
+		r.reading[q.held.UserID] = nil
+		b.held, b.calls = append(b.held, q.held), append(b.calls, []*stateRead{q})
 	}
-	return partition, waiting[:n]
+	return partition, b, true
 }
 
-// answer reads the states of a batch, except for calls that were cancelled.
-func (r *reads) answer(partition int, batch []*stateRead) {
-	var live []*stateRead
-	var held []pubsub.Held
-	for _, q := range batch {
-		if q.ctx.Err() == nil {
-			live, held = append(live, q), append(held, q.held)
-		}
+// answer reads the states of a batch. If that fails or takes long, it returns the calls,
+// which are then to be in smaller batches.
+func (r *reads) answer(partition int, b *batch) (failed []*stateRead) {
+	if len(b.held) == 0 {
+		return nil
 	}
-	if len(live) == 0 {
-		return
+	timeout := r.timeout
+	if len(b.held) > 1 {
+		timeout /= readSplit // its callers wait no longer than timeout in all
 	}
-	ctx, cancel := context.WithTimeout(r.ctx, r.timeout)
+	ctx, cancel := context.WithTimeout(r.ctx, timeout)
 	defer cancel()
-	states, err := r.badges.States(ctx, partition, held)
-	for i, q := range live {
-		if q.err = err; err == nil {
-			q.state = states[i]
-		}
-		close(q.done)
+	states, err := r.badges.States(ctx, partition, b.held)
+	if err != nil && len(b.held) > 1 && r.ctx.Err() == nil {
+		return slices.Concat(b.calls...)
 	}
+	for i, calls := range b.calls {
+		for n, q := range calls {
+			switch q.err = err; {
+			case err != nil:
+			case n == 0:
+				q.state = states[i]
+			default:
+				q.state = clone(states[i]) // each session changes its own
+			}
+		}
+		for _, q := range calls {
+			close(q.done)
+		}
+	}
+	return nil
+}
+
+// clone returns a state that shares nothing with s but rooms, which do not change.
+func clone(s pubsub.Snapshot) pubsub.Snapshot {
+	for _, b := range []*pubsub.Badge{&s.Badge, &s.Rest} {
+		b.Categories, b.CategoryConversations = maps.Clone(b.Categories), maps.Clone(b.CategoryConversations)
+	}
+	s.Conversations, s.Memberships = slices.Clone(s.Conversations), slices.Clone(s.Memberships)
+	return s
 }

@@ -138,24 +138,29 @@ JOIN badged.partitions AS p ON p.partition_id = $4
 LEFT JOIN badged.users_pNN AS u ON u.user_id = k.user_id
 
 -- name: read states
--- Without the conversations of members. MOST stands for a number: with a parameter, a
--- generic plan would expect to read a tenth of the conversations.
-SELECT k.ord, w.is_member, w.whole, coalesce(u.carried, 0), {badge}, c.*
+-- First the badge of each user, then, except for members, its conversations, in rows
+-- without the badge: that of a user with many categories is large. MOST stands for a
+-- number: with a parameter, a generic plan would expect to read a tenth of the
+-- conversations.
+SELECT k.ord, w.is_member, w.whole, coalesce(u.carried, 0), s.*
 FROM {held states}
 CROSS JOIN LATERAL (
     SELECT k.epoch <> p.epoch OR k.version > coalesce(u.version + coalesce(u.carried, 0), 0) AS whole,
         {is member}
     OFFSET 0
 ) AS w
-LEFT JOIN LATERAL (
-    SELECT {conversation}
-    FROM badged.conversations_pNN AS c
-    WHERE NOT w.is_member AND c.user_id = k.user_id
-      AND CASE WHEN w.whole THEN {shows anything} ELSE c.version > greatest(k.version - coalesce(u.carried, 0), 0) END
-    ORDER BY c.version DESC, c.conversation_id
-    LIMIT MOST
-) AS c ON true
-ORDER BY k.ord, c.version DESC, c.conversation_id
+CROSS JOIN LATERAL (
+    SELECT {badge}, NULL AS conversation_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL AS version
+    UNION ALL (
+        SELECT p.epoch, 0, 0, 0, NULL, 0, NULL, {conversation}
+        FROM badged.conversations_pNN AS c
+        WHERE NOT w.is_member AND c.user_id = k.user_id
+          AND CASE WHEN w.whole THEN {shows anything} ELSE c.version > greatest(k.version - coalesce(u.carried, 0), 0) END
+        ORDER BY c.version DESC, c.conversation_id
+        LIMIT MOST
+    )
+) AS s
+ORDER BY k.ord, s.version DESC, s.conversation_id -- nulls first
 
 -- name: closed ranges
 -- The first ranges above the read position in closed chunks, as starts and sizes: one

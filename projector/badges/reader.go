@@ -273,14 +273,14 @@ func (r *Reader) ordinaryStates(ctx context.Context, partition int, held []pubsu
 	_, err = pgx.ForEachRow(rows, slices.Concat([]any{&ord, &isMember, &whole, &carried}, badgeTargets(&b), c.targets()), func() error {
 		s := &states[ord-1]
 		found = true
-		if isMember {
+		switch {
+		case isMember:
 			members, places = append(members, held[ord-1]), append(places, ord-1)
-			return nil
-		}
-		b.UserID = s.UserID
-		s.Badge, s.Whole = b, whole
-		if c.id != nil {
+		case c.id != nil:
 			s.Conversations = append(s.Conversations, c.conversation(carried))
+		default:
+			b.UserID = s.UserID
+			s.Badge, s.Whole = b, whole
 		}
 		return nil
 	})
@@ -490,11 +490,16 @@ func badgeTargets(b *pubsub.Badge) []any {
 	return []any{&b.Epoch, &b.Version, &b.Total, &b.Mentions, (*categories)(&b.Categories), &b.UnreadConversations, (*categoryConversations)(b)}
 }
 
-// categories scans the JSON object of totals by category.
+// categories scans the JSON object of totals by category. In a row without a badge it
+// is null.
 type categories map[string]int64
 
 // Scan implements sql.Scanner.
 func (c *categories) Scan(src any) error {
+	if src == nil {
+		*c = nil
+		return nil
+	}
 	text, ok := src.(string)
 	if !ok {
 		return fmt.Errorf("categories have type %T, want string", src)
