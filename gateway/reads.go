@@ -20,6 +20,9 @@ const (
 	// readSplit is how much smaller the next queries are for the states of one that
 	// failed or was slow: one user must not fail or delay the others of a batch.
 	readSplit = 10
+	// readFailures is after how many failed queries in succession it is not a user that
+	// makes them fail, and smaller ones would only be more.
+	readFailures = 2 * readSplit
 )
 
 // reads reads the states of users. Calls that come while queries run wait, and one
@@ -44,6 +47,8 @@ type reads struct {
 	// reading are the users whose states are being read, each with the calls that wait
 	// for the end of that: one user has one query at a time, however slow.
 	reading map[string][]*stateRead
+	// failures counts the queries that failed since one did not.
+	failures int
 }
 
 // stateRead is a call that waits for a state.
@@ -156,7 +161,10 @@ func (r *reads) next() (partition int, b batch, ok bool) {
 			r.reading[q.held.UserID] = append(behind, q)
 			continue
 		}
-		if most = min(most, q.most); len(b.held) >= most {
+		if r.failures < readFailures {
+			most = min(most, q.most)
+		}
+		if len(b.held) >= most {
 			r.enqueue(partition, waiting[i:]...)
 			break
 		}
@@ -180,7 +188,7 @@ func (r *reads) answer(partition int, b *batch) (failed []*stateRead) {
 	ctx, cancel := context.WithTimeout(r.ctx, timeout)
 	defer cancel()
 	states, err := r.badges.States(ctx, partition, b.held)
-	if err != nil && len(b.held) > 1 && r.ctx.Err() == nil {
+	if r.failed(err) && len(b.held) > 1 && r.ctx.Err() == nil {
 		return slices.Concat(b.calls...)
 	}
 	for i, calls := range b.calls {
@@ -198,6 +206,18 @@ func (r *reads) answer(partition int, b *batch) (failed []*stateRead) {
 		}
 	}
 	return nil
+}
+
+// failed notes how a query ended, and reports whether it failed because of its users.
+func (r *reads) failed(err error) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil {
+		r.failures = 0
+		return false
+	}
+	r.failures++
+	return r.failures < readFailures
 }
 
 // clone returns a state that shares nothing with s but rooms, which do not change.

@@ -138,3 +138,32 @@ func TestEqualReadsAreOne(t *testing.T) {
 		r.stop()
 	})
 }
+
+// While nothing can be read, a call takes about one query for each batch.
+func TestFailedReadsAreNotSplitForever(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := newTables()
+		db.hold = make(chan struct{})
+		db.setFail(errors.New("the database is away"))
+		r := newReads(db, time.Hour)
+		const n = 10 * readBatch
+		failed := make(chan error, n)
+		for i := range n {
+			go func() {
+				_, err := r.read(t.Context(), 0, pubsub.Held{UserID: fmt.Sprintf("u%d", i)})
+				failed <- err
+			}()
+		}
+		synctest.Wait()
+		close(db.hold)
+		for range n {
+			if err := <-failed; err == nil {
+				t.Error("a read succeeded")
+			}
+		}
+		if most := 4 * readFailures; len(db.queries) > most {
+			t.Errorf("%d users took %d queries, want at most %d", n, len(db.queries), most)
+		}
+		r.stop()
+	})
+}

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
+	"slices"
 )
 
 // Badge is the number a user sees and what it is made of, as of one version.
@@ -19,7 +21,7 @@ type Badge struct {
 	Mentions int64  `json:"mentions" minimum:"0" doc:"Unread messages that mention the user, in conversations whose level is not none."`
 	// Categories is Total by category; categories that add nothing are absent.
 	// It is never nil in a badge that badged made.
-	Categories map[string]int64 `json:"categories" doc:"The total by category; categories that add nothing are absent."`
+	Categories map[string]int64 `json:"categories" doc:"The total by category; categories that add nothing are absent. Of more than 500, the first by name."`
 	// UnreadConversations is how many conversations add to Total, and
 	// CategoryConversations how many of each category. In an update it is nil if
 	// Categories has at most one category: see [Badge.ConversationsIn].
@@ -33,6 +35,27 @@ func (b *Badge) ConversationsIn(category string) int64 {
 		return b.UnreadConversations
 	}
 	return b.CategoryConversations[category]
+}
+
+// MaxCategories is the most categories that [Badge.Shown] shows.
+const MaxCategories = 500
+
+// Shown returns the badge as clients and endpoints get it: with the first MaxCategories
+// by name, and those in also. The other numbers stay those of all. It may share the maps
+// of b.
+func (b *Badge) Shown(also ...string) Badge {
+	shown := *b
+	if len(b.Categories) <= MaxCategories {
+		return shown
+	}
+	names := slices.Sorted(maps.Keys(b.Categories))[:MaxCategories]
+	shown.Categories, shown.CategoryConversations = make(map[string]int64, MaxCategories), make(map[string]int64, MaxCategories)
+	for _, name := range append(names, also...) {
+		if n := b.Categories[name]; n != 0 {
+			shown.Categories[name], shown.CategoryConversations[name] = n, b.ConversationsIn(name)
+		}
+	}
+	return shown
 }
 
 // Conversation is the state of one conversation for one user, as clients see

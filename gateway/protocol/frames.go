@@ -112,7 +112,7 @@ type StateFrame struct {
 	Version    int64            `json:"version" minimum:"0" doc:"The version of this state: apply changes only if it is greater than yours."`
 	Total      int64            `json:"total" minimum:"0" doc:"The badge."`
 	Mentions   int64            `json:"mentions" minimum:"0" doc:"Unread messages that mention the user, in conversations whose level is not none."`
-	Categories map[string]int64 `json:"categories" doc:"The total by category; categories that add nothing are absent."`
+	Categories map[string]int64 `json:"categories" doc:"The total by category; categories that add nothing are absent. Of more than 500, the first by name."`
 	// CategoryConversations may be nil in changes, as in an update.
 	UnreadConversations   int64                 `json:"unread_conversations" minimum:"0" doc:"How many conversations add something to the total, for badges that count conversations instead of messages."`
 	CategoryConversations map[string]int64      `json:"category_conversations" doc:"The same by category; it has the categories that categories has."`
@@ -146,10 +146,11 @@ func NewStateFrame(t string, b *pubsub.Badge, conversations []pubsub.Conversatio
 	if conversations == nil {
 		conversations = []pubsub.Conversation{}
 	}
+	shown := b.Shown()
 	return StateFrame{
 		T: t, Epoch: b.Epoch, Version: b.Version,
-		Total: b.Total, Mentions: b.Mentions, Categories: b.Categories,
-		UnreadConversations: b.UnreadConversations, CategoryConversations: b.CategoryConversations,
+		Total: b.Total, Mentions: b.Mentions, Categories: shown.Categories,
+		UnreadConversations: b.UnreadConversations, CategoryConversations: shown.CategoryConversations,
 		Conversations: conversations,
 	}
 }

@@ -45,13 +45,13 @@ func (s *Sender) remind(w Webhook, c *Change, now time.Time) (data json.RawMessa
 			return nil, false, fmt.Errorf("decode what was unread: %w", err)
 		}
 	}
-	b := c.Badge
+	b := c.Badge.Shown(w.Categories...)
 	event := reminder{
 		UserID: b.UserID, Epoch: b.Epoch, Version: b.Version, Total: b.Total, Mentions: b.Mentions, Categories: b.Categories,
 		UnreadConversations: b.UnreadConversations, CategoryConversations: b.CategoryConversations, UnreadSince: map[string]time.Time{},
 	}
 	stretches := map[string]stretch{}
-	for category, n := range b.Categories {
+	for category, n := range c.Badge.Categories {
 		after, ok := s.cfg.RemindAfter[category]
 		if !ok {
 			after, ok = s.cfg.RemindAfter[OtherCategories]

@@ -54,7 +54,8 @@ func same(a, b *int64) bool {
 func (s *Sender) news(w Webhook, c *Change) (data json.RawMessage, tell bool, err error) {
 	switch {
 	case c.Type == BadgeChanged && c.Badge != nil:
-		knows := knowledgeOf(c.Badge, w.Categories)
+		shown := c.Badge.Shown(w.Categories...)
+		knows := knowledgeOf(&shown, w.Categories)
 		var known knowledge
 		if c.Told != nil {
 			if err := json.Unmarshal(c.Told, &known); err != nil {
@@ -64,7 +65,7 @@ func (s *Sender) news(w Webhook, c *Change) (data json.RawMessage, tell bool, er
 		if c.Tell, err = json.Marshal(knows); err != nil {
 			return nil, false, fmt.Errorf("encode what the endpoint knows: %w", err)
 		}
-		data, err = json.Marshal(c.Badge)
+		data, err = json.Marshal(shown)
 		return data, c.Told == nil || !knows.equal(known), err
 	case c.Type == RoomChanged && c.Room != nil:
 		data, err = json.Marshal(c.Room)

@@ -46,7 +46,7 @@ func (a *API) getBadge(w http.ResponseWriter, r *http.Request, categories []stri
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, "application/json", badge)
+	writeJSON(w, http.StatusOK, "application/json", badge.Shown())
 	return nil
 }
 
@@ -78,7 +78,15 @@ type badgesAnswer struct {
 	Badges []pubsub.Badge `json:"badges" doc:"A badge for each user."`
 }
 
-// queryBadges answers with the badges of many users, in the order given.
+// Limits of the answer to a query for badges, whatever the categories of the users: how
+// many badges are read at once, and the most categories in all.
+const (
+	badgesAtOnce         = 100
+	categoriesOfAnAnswer = 100_000
+)
+
+// queryBadges answers with the badges of many users, in the order in which each is first
+// given.
 func (a *API) queryBadges(w http.ResponseWriter, r *http.Request, key *keyring.Key) error {
 	body, err := readBody(w, r)
 	if err != nil {
@@ -99,6 +107,12 @@ func (a *API) queryBadges(w http.ResponseWriter, r *http.Request, key *keyring.K
 	if err := key.CheckRead(q.UserIDs...); err != nil {
 		return keyProblem(err)
 	}
+	given := make(map[string]bool, len(q.UserIDs))
+	q.UserIDs = slices.DeleteFunc(q.UserIDs, func(id string) bool {
+		again := given[id]
+		given[id] = true
+		return again
+	})
 	badges, err := a.badgesOf(r.Context(), q)
 	if err != nil {
 		return err
@@ -116,7 +130,7 @@ func (a *API) badgesOf(ctx context.Context, q badgesQuery) ([]pubsub.Badge, erro
 	}
 	found := []pubsub.Badge{}
 	if rest := unread.Without(q.UserIDs); len(rest) > 0 {
-		found, err = a.cfg.Badges.Badges(ctx, rest)
+		found, err = a.shown(ctx, rest)
 		also, ok := errors.AsType[*shards.UnreadError](err)
 		if err != nil && !ok {
 			return nil, err
@@ -131,6 +145,35 @@ func (a *API) badgesOf(ctx context.Context, q badgesQuery) ([]pubsub.Badge, erro
 		read[id] = true
 	}
 	return nil, &unreadError{unread, slices.DeleteFunc(found, func(b pubsub.Badge) bool { return !read[b.UserID] })}
+}
+
+// shown reads badges as answers show them. If those of some cannot be read, it returns the
+// others with the error.
+func (a *API) shown(ctx context.Context, userIDs []string) (all []pubsub.Badge, err error) {
+	var unread *shards.UnreadError
+	categories := 0
+	for users := range slices.Chunk(userIDs, badgesAtOnce) {
+		found, err := a.cfg.Badges.Badges(ctx, users)
+		also, ok := errors.AsType[*shards.UnreadError](err)
+		if err != nil && !ok {
+			return nil, err
+		}
+		unread = unread.Add(also)
+		for i := range found {
+			b := found[i].Shown()
+			if categories += len(b.Categories); categories > categoriesOfAnAnswer {
+				return nil, &problem{
+					Status: http.StatusRequestEntityTooLarge,
+					Detail: fmt.Sprintf("the badges of these users have more than %d categories; ask for fewer users at once", categoriesOfAnAnswer),
+				}
+			}
+			all = append(all, b)
+		}
+	}
+	if unread != nil {
+		return all, unread
+	}
+	return all, nil
 }
 
 // conversationsPage is a page of conversations.

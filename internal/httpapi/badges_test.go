@@ -148,20 +148,36 @@ func TestConversations(t *testing.T) {
 }
 
 func TestBadgesQuery(t *testing.T) {
-	thousand := strings.TrimSuffix(strings.Repeat(`"x",`, badges.MaxBadges), ",")
-	t.Run("in the order given, also twice", func(t *testing.T) {
+	ids := make([]string, badges.MaxBadges)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("%q", fmt.Sprint("x", i))
+	}
+	thousand := strings.Join(ids, ",")
+	t.Run("in the order given, each once", func(t *testing.T) {
 		a := post(t, newFixture(t), "/v1/badges/query", plain, `{"user_ids":["chloe","ada","chloe"]}`)
 		var got struct{ Badges []pubsub.Badge }
 		if err := json.Unmarshal([]byte(a.body), &got); err != nil || a.status != http.StatusOK {
 			t.Fatalf("answer is %d %s", a.status, a.body)
 		}
-		if diff := cmp.Diff([]pubsub.Badge{badgeOf("chloe"), badgeOf("ada"), badgeOf("chloe")}, got.Badges); diff != "" {
+		if diff := cmp.Diff([]pubsub.Badge{badgeOf("chloe"), badgeOf("ada")}, got.Badges); diff != "" {
 			t.Errorf("badges (-want +got):\n%s", diff)
 		}
 	})
 	t.Run("the most allowed", func(t *testing.T) {
 		a := post(t, newFixture(t), "/v1/badges/query", plain, `{"user_ids":[`+thousand+`]}`)
 		if n := strings.Count(a.body, `"user_id"`); n != badges.MaxBadges {
+			t.Errorf("status %d with %d badges", a.status, n)
+		}
+	})
+	t.Run("more categories than an answer has", func(t *testing.T) {
+		f := newFixture(t)
+		f.badges.manyCategories = true
+		const want = "413 the badges of these users have more than 100000 categories; ask for fewer users at once"
+		if got := post(t, f, "/v1/badges/query", plain, `{"user_ids":[`+thousand+`]}`).story(t); got != want {
+			t.Errorf("answer is %.200s, want %s", got, want)
+		}
+		a := post(t, f, "/v1/badges/query", plain, `{"user_ids":[`+strings.Join(ids[:200], ",")+`]}`)
+		if n := strings.Count(a.body, `"user_id"`); n != 200 {
 			t.Errorf("status %d with %d badges", a.status, n)
 		}
 	})

@@ -60,6 +60,8 @@ func (a *appender) Append(_ context.Context, evs ...events.Event) (events.Receip
 // fakeBadges is an httpapi.Badges whose totals are the lengths of user ids.
 type fakeBadges struct {
 	err error
+	// manyCategories is set if users have more than a badge shows.
+	manyCategories bool
 	// pages answers Conversations, by cursor.
 	pages map[string]page
 	// asked is the last call of Conversations.
@@ -92,6 +94,12 @@ func (b *fakeBadges) Badges(_ context.Context, userIDs []string) ([]pubsub.Badge
 	all := make([]pubsub.Badge, len(userIDs))
 	for i, id := range userIDs {
 		all[i] = badgeOf(id)
+		for n := range pubsub.MaxCategories + 1 {
+			if !b.manyCategories {
+				break
+			}
+			all[i].Categories[fmt.Sprint("project-", n)] = 1
+		}
 	}
 	return all, b.err
 }

@@ -121,13 +121,13 @@ func (a *API) routes() []describe.Route {
 		a.forKeys(a.queryBadges, describe.Route{
 			Method: http.MethodPost, Path: "/v1/badges/query",
 			Name: "queryBadges", Group: GroupBadges, Summary: "Read the badges of many users",
-			Doc:  "For senders of push notifications. A badge is never left out of a 200, and never 0 because it could not be read.",
+			Doc:  "For senders of push notifications. A badge is never left out of a 200, and never 0 because it could not be read. A user who is named several times is answered once.",
 			Body: []describe.Content{{MediaType: "application/json", Of: badgesQuery{}, Example: `{"user_ids":["ada","ben"]}`}},
 			Answers: failures(
-				describe.Answer{Status: http.StatusOK, Doc: "The badges, in the order asked for.", Content: describe.JSON(badgesAnswer{}, `{"badges":[`+adaBadge+`,`+benBadge+`]}`)},
+				describe.Answer{Status: http.StatusOK, Doc: "The badges, in the order in which the users are first named.", Content: describe.JSON(badgesAnswer{}, `{"badges":[`+adaBadge+`,`+benBadge+`]}`)},
 				describe.Problem(http.StatusBadRequest, problem{}, "The body is invalid, or names no user or too many.", ""),
 				describe.Problem(http.StatusRequestTimeout, problem{}, tooSlow, ""),
-				describe.Problem(http.StatusRequestEntityTooLarge, problem{}, "More than 8 MiB.", ""),
+				describe.Problem(http.StatusRequestEntityTooLarge, problem{}, "More than 8 MiB, or badges with more than 100,000 categories in all: ask for fewer users at once.", ""),
 				describe.Problem(http.StatusConflict, problem{}, lostAtLeast, lost),
 				describe.Problem(http.StatusGatewayTimeout, problem{}, "`at_least` was not folded in time; ask again.", notFolded),
 				describe.Problem(http.StatusServiceUnavailable, problem{}, "If a shard is at fault, `lacking` names the users whose badges cannot be read, and `badges` has all others.", someBadges),

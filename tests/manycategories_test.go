@@ -1,0 +1,100 @@
+package tests
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/badged/badged/events"
+)
+
+// badgesOf asks for badges by POST, and returns them and the size of the answer.
+func badgesOf(t *testing.T, p *process, users ...string) (badges []numbers, size int) {
+	t.Helper()
+	question, err := json.Marshal(map[string][]string{"user_ids": users})
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, _, answer := request(t, http.MethodPost, p.url+"/v1/badges/query", "application/json", string(question))
+	var got struct{ Badges []numbers }
+	if err := json.Unmarshal([]byte(answer), &got); err != nil || status != http.StatusOK {
+		t.Fatalf("%d, %v: %.200s", status, err, answer)
+	}
+	return got.Badges, len(answer)
+}
+
+// firstFrame returns the numbers of the first frame that a new connection of a user gets.
+func firstFrame(t *testing.T, p *process, user string) (n numbers) {
+	t.Helper()
+	c, err := dial(t, p.url, token(t, user), http.DefaultClient)
+	if err == nil {
+		err = c.write(`{"t":"hello"}`)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err == nil {
+		var frame []byte
+		if _, frame, err = c.conn.Read(ctx); err == nil {
+			err = json.Unmarshal(frame, &n)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// A user with 20,000 categories connects, sees 500 of them with the totals of all, and
+// keeps no other user of the partition waiting for a state.
+func TestAUserWithManyCategories(t *testing.T) {
+	t.Parallel()
+	const categories = 20_000
+	p := serve(t, newDatabase(t))
+	var position string
+	for from := 0; from < categories; from += 10_000 {
+		var lines strings.Builder
+		for i := from; i < from+10_000; i++ {
+			fmt.Fprintln(&lines, event(fmt.Sprint("m", i), "message.delivered",
+				fmt.Sprintf(`{"conversation_id":"c%d","seq":1,"user_ids":["tenant"],"category":"project-%05d"}`, i, i)))
+		}
+		status, header, answer := request(t, http.MethodPost, p.url+"/v1/events", "application/x-ndjson", lines.String())
+		if status != http.StatusAccepted {
+			t.Fatalf("%d %s", status, answer)
+		}
+		position = header.Get("Badged-Position")
+	}
+	if n := total(t, p, "tenant", position); n != categories {
+		t.Fatalf("the total is %d, want %d", n, categories)
+	}
+	for range 20 {
+		if b := firstFrame(t, p, "tenant"); b.Total != categories || len(b.Categories) != 500 {
+			t.Errorf("the snapshot has total %d in %d categories", b.Total, len(b.Categories))
+		}
+	}
+	other := "other0"
+	for i := 0; events.PartitionOf(other, partitions) != events.PartitionOf("tenant", partitions); i++ {
+		other = fmt.Sprint("other", i)
+	}
+	connect(t, p.url, other).awaitTotal(0)
+
+	// Questions are bounded by what they ask for, not by how often.
+	again := make([]string, 1000)
+	for i := range again {
+		again[i] = "tenant"
+	}
+	badges, size := badgesOf(t, p, append([]string{other}, again[1:]...)...)
+	if len(badges) != 2 || size > 100_000 {
+		t.Fatalf("%d badges in %d bytes", len(badges), size)
+	}
+	b := badges[1]
+	if _, first := b.Categories["project-00000"]; b.Total != categories || b.UnreadConversations != categories || len(b.Categories) != 500 || len(b.CategoryConversations) != 500 || !first {
+		t.Errorf("the badge has total %d, %d conversations, %d categories", b.Total, b.UnreadConversations, len(b.Categories))
+	}
+	status, _, answer := request(t, http.MethodGet, p.url+"/v1/users/tenant/badge", "", "")
+	if err := json.Unmarshal([]byte(answer), &b); err != nil || status != http.StatusOK || len(b.Categories) != 500 {
+		t.Errorf("%d, %d categories, %v", status, len(b.Categories), err)
+	}
+}
