@@ -169,8 +169,8 @@ function sameNumbers(a: Badge, b: Badge): boolean {
   );
 }
 
-/** Whether counts by category are equal. A tab with an earlier build tells only some. */
-function sameCounts(a: Badge["categories"] = {}, b: Badge["categories"] = {}): boolean {
+/** Whether counts by category are equal. */
+function sameCounts(a: Badge["categories"], b: Badge["categories"]): boolean {
   const names = Object.keys(a);
   return names.length === Object.keys(b).length && names.every((name) => a[name] === b[name]);
 }

@@ -146,7 +146,7 @@ test("wrong options and listeners are refused", () => {
   assert.throws(() => client.on("total", undefined as never), /listener must be a function/);
 });
 
-describe("stored commands", () => {
+describe("field case corrupt-storage (twenty#21503, metaflow-ui#186): stored commands", () => {
   const good = { t: "read", id: "5e1f0f6e-6f2b-4f0a-8a35-2f9f6f1d9b77", conversationId: "a" };
   const bad = [
     { ...good, upToSeq: 0 },

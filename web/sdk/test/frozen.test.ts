@@ -73,7 +73,7 @@ describe("a frozen leader", () => {
     assert.equal(browser.clock.pending, 0);
   });
 
-  test("field case frozen-leader (dxos/dxos#11757): is replaced within ten seconds though it answers messages", async () => {
+  test("field case frozen-leader (dxos#11757, kbve#15144): is replaced within ten seconds though it answers messages", async () => {
     // As browsers freeze pages: timers do not fire, but messages are heard.
     for (let frozenAt = 0; frozenAt < 3_200; frozenAt += 100) {
       const browser = new FakeBrowser();

@@ -64,7 +64,7 @@ for (const [name, offMs] of [
   ["far ahead", 40 * 365 * 86_400_000],
   ["behind", -3_599_000],
 ] as const) {
-  test(`field case wrong-clock (mozilla/hubs#5273): while the clock is ${name}, a lifetime takes one token`, async () => {
+  test(`field case wrong-clock (Hubs#5273, DesktopCommander#629): while the clock is ${name}, a lifetime takes one token`, async () => {
     const clock = new FakeClock();
     const date = clock.date.bind(clock);
     clock.date = () => date() + offMs;

@@ -102,7 +102,7 @@ test("a number that is late or repeated is not shown, also after the worker has 
   ]);
 });
 
-describe("field case app-badge (firebase/firebase-js-sdk#8416): the notification is shown", () => {
+describe("field case app-badge (accounted#2408, firebase-js#8416): the notification is shown", () => {
   const rejects = async () => Promise.reject(new DOMException("not installed", "NotAllowedError"));
   const throws = () => {
     throw new TypeError("not here");

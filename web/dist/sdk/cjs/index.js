@@ -756,8 +756,7 @@ var Storage = class {
   loadState() {
     return this.#state.read((text) => {
       const frame = decodeFrame(text);
-      const complete = text.includes('"unread_conversations":');
-      return frame?.t === "snapshot" && complete ? frame : void 0;
+      return frame?.t === "snapshot" ? frame : void 0;
     });
   }
   /**
@@ -1455,7 +1454,7 @@ function sameConversation(a, b) {
 function sameNumbers(a, b) {
   return a.total === b.total && a.mentions === b.mentions && a.unreadConversations === b.unreadConversations && sameCounts(a.categories, b.categories) && sameCounts(a.categoryConversations, b.categoryConversations);
 }
-function sameCounts(a = {}, b = {}) {
+function sameCounts(a, b) {
   const names = Object.keys(a);
   return names.length === Object.keys(b).length && names.every((name) => a[name] === b[name]);
 }

@@ -106,9 +106,7 @@ export class Storage {
   loadState(): StateFrame | undefined {
     return this.#state.read((text) => {
       const frame = decodeFrame(text);
-      // An earlier build stored no conversations, which the server sends again.
-      const complete = text.includes('"unread_conversations":');
-      return frame?.t === "snapshot" && complete ? frame : undefined;
+      return frame?.t === "snapshot" ? frame : undefined;
     });
   }
 
