@@ -122,6 +122,14 @@ var fieldCases = []fieldCase{
 		"a database has settings that change texts, times, isolation and plans: no number, verdict or text changes", settingsOfADatabase,
 	},
 	{
+		"export-without-last-viewed", "mattermost/mattermost#22145, mattermost/mmetl#88",
+		"an export does not say what its users have viewed: nothing is invented as unread, and what is left out is told", exportWithoutLastViewed,
+	},
+	{
+		"archived-rooms", "RocketChat/Rocket.Chat#22515",
+		"archived and hidden rooms are imported: they are in no total", archivedRooms,
+	},
+	{
 		"slow-client-memory", "nats-io/nats-server#5553, lesismal/nbio#255",
 		"clients that do not read while much is told to them: bounded memory", slowClientMemory,
 	},

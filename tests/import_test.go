@@ -1,6 +1,8 @@
 package tests
 
 import (
+	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -73,4 +75,75 @@ func TestImport(t *testing.T) {
 		t.Errorf("after another message: exit %d\n%s%s", code, out, stderr)
 	}
 	must(t, "verify", "--quiet", db)
+}
+
+// imports imports a text in a format, and checks what badged prints of it and the totals.
+func imports(t *testing.T, format, text, says string, totals map[string]int64) {
+	t.Helper()
+	database := newDatabase(t)
+	p := serve(t, database)
+	file := filepath.Join(t.TempDir(), "export")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out := must(t, "import", "--quiet", "--format="+format, file, "--database-url="+database); !strings.Contains(out, says) {
+		t.Errorf("the import prints\n%s", out)
+	}
+	for user, want := range totals {
+		if _, _, badge := request(t, http.MethodGet, p.url+"/v1/users/"+user+"/badge", "", ""); !strings.Contains(badge, fmt.Sprintf(`"total":%d,`, want)) {
+			t.Errorf("%s, want %d", badge, want)
+		}
+	}
+	must(t, "verify", "--quiet", "--database-url="+database)
+}
+
+func exportWithoutLastViewed(t *testing.T) {
+	imports(t, "mattermost", `{"type":"channel","channel":{"team":"crew","name":"closed","deleted_at":1769846600000}}
+{"type":"user","user":{"username":"ada","teams":[{"name":"crew","channels":[{"name":"tea"},{"name":"closed","last_viewed_at":1},{"name":"lunch","last_viewed_at":1}]}]}}
+{"type":"user","user":{"username":"ben","teams":[{"name":"crew","channels":[{"name":"tea","mention_count":3}]}]}}
+{"type":"post","post":{"team":"crew","channel":"tea","user":"eve","create_at":1769846400000}}
+{"type":"post","post":{"team":"crew","channel":"closed","user":"eve","create_at":1769846400000}}
+{"type":"post","post":{"team":"crew","channel":"lunch","user":"eve","create_at":1769846400000}}
+`, "rows           1\nleft out       1 of archived channels\nleft out       2 without last_viewed_at\n", map[string]int64{"ada": 1, "ben": 0})
+}
+
+func archivedRooms(t *testing.T) {
+	const seen = `"ls":{"$date":"2026-01-31T08:00:00Z"}`
+	imports(t, "rocketchat", `{"rid":"general","u":{"_id":"ada"},`+seen+`,"unread":2,"open":true}
+{"rid":"old","u":{"_id":"ada"},`+seen+`,"unread":7,"open":true,"archived":true}
+{"rid":"hidden","u":{"_id":"ada"},`+seen+`,"unread":5,"alert":true,"open":false}
+`, "left out       1 of archived rooms\nleft out       1 of rooms that the user has hidden\n", map[string]int64{"ada": 2})
+}
+
+// Systems that have only counters: the last messages are unread, and later ones count on.
+func TestImportOfCounts(t *testing.T) {
+	t.Parallel()
+	database := newDatabase(t)
+	p := serve(t, database)
+	file := filepath.Join(t.TempDir(), "counts.csv")
+	if err := os.WriteFile(file, []byte("user_id,conversation_id,last_seq,read_seq,unread_count,mentions_count\nann,tea,1769846400000,,3,1\nbob,tea,1769846400000,,0,\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out := must(t, "import", "--quiet", file, "--database-url="+database); !strings.HasSuffix(out, "compared       no difference\n") {
+		t.Errorf("the import prints\n%s", out)
+	}
+	position := p.mustPost(event("next", "message.delivered", `{"conversation_id":"tea","seq":1769846500000,"user_ids":["ann","bob"]}`))
+	for user, want := range map[string]int64{"ann": 4, "bob": 1} {
+		if n := total(t, p, user, position); n != want {
+			t.Errorf("the total of %s is %d, want %d", user, n, want)
+		}
+	}
+	if n := total(t, p, "ann", p.mustPost(read("seen", "tea", 1769846500000, `"ann"`))); n != 0 {
+		t.Errorf("after a read the total is %d", n)
+	}
+	if err := os.WriteFile(file, []byte("user_id,conversation_id,last_seq,read_seq,unread_seqs\nann,crew,5,2,\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, stderr, code := command(t, "import", "--quiet", file, "--database-url="+database); code != 1 || !strings.Contains(stderr, "counts.csv:2: unread_seqs: is empty, but read_seq 2 is below last_seq 5") {
+		t.Errorf("an empty list: exit %d %s", code, stderr)
+	}
+	must(t, "import", "--quiet", "--empty-unread=all", file, "--database-url="+database)
+	if n := total(t, p, "ann", position); n != 3 {
+		t.Errorf("with all of them unread the total is %d, want 3", n)
+	}
 }

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -104,6 +106,7 @@ type importCmd struct {
 	Files           []string `arg:"" name:"file" help:"States of users, in the format that --format names; .gz and .zst are decompressed; - is standard input."`
 	Format          string   `help:"What the files are: states (CSV or NDJSON), mattermost (a bulk export), rocketchat (the collection of subscriptions)." enum:"states,mattermost,rocketchat" default:"states" env:"-"`
 	DryRun          bool     `help:"Publish nothing: print what would be published, and what differs from the badges now." env:"-"`
+	EmptyUnread     string   `help:"What an empty unread_seqs means where there are messages after read_seq: none, all, or ask, which makes the line a bad one." enum:"ask,none,all" default:"ask" env:"-"`
 	SkipBad         bool     `help:"Leave out bad lines. Otherwise one bad line stops the import before anything is published." env:"-"`
 	Report          string   `help:"Write every difference to this file, a line of JSON for each." placeholder:"FILE" env:"-"`
 	JSON            bool     `name:"json" help:"Print the summary as JSON." env:"-"`
@@ -123,7 +126,7 @@ func (c *importCmd) Run(ctx context.Context, streams Streams) error {
 	defer closeCluster()
 	bad, different := 0, 0
 	cfg := importing.Config{
-		Files: c.Files, Format: importing.Format(c.Format), Stdin: streams.In, DryRun: c.DryRun, SkipBad: c.SkipBad,
+		Files: c.Files, Format: importing.Format(c.Format), Stdin: streams.In, DryRun: c.DryRun, SkipBad: c.SkipBad, EmptyUnread: importing.EmptyUnread(c.EmptyUnread),
 		Target: traffic.NewClusterTarget(cluster), Badges: shards.NewReader(cluster), Partitions: cluster.Partitions(),
 		Bad: func(line *traffic.LineError) {
 			if bad++; bad <= shownLines {
@@ -205,6 +208,9 @@ func printImport(w io.Writer, s importing.Summary, completed bool) error {
 	row("rows", "%s", progress.Count(s.Rows))
 	if s.BadLines > 0 {
 		row("bad lines", "%s, left out", progress.Count(s.BadLines))
+	}
+	for _, reason := range slices.Sorted(maps.Keys(s.LeftOut)) {
+		row("left out", "%s %s", progress.Count(s.LeftOut[reason]), reason)
 	}
 	row("users", "%s", distinct(s.Users))
 	row("conversations", "%s", distinct(s.Conversations))

@@ -37,6 +37,9 @@ type subscription struct {
 	Unread        mongoNumber `json:"unread"`
 	UserMentions  mongoNumber `json:"userMentions"`
 	GroupMentions mongoNumber `json:"groupMentions"`
+	// Open is false for a room that the user has hidden.
+	Open     *bool `json:"open"`
+	Archived bool  `json:"archived"`
 	// Alert is set while there are messages, counted or not.
 	Alert              bool `json:"alert"`
 	HideUnreadStatus   bool `json:"hideUnreadStatus"`
@@ -59,6 +62,14 @@ func (r *Reader) parseRocketChat(line []byte) error {
 	case s.Unread < 0:
 		return wrong("unread", "must be 0 or more, is %d", s.Unread)
 	}
+	switch {
+	case s.Archived:
+		r.leave("of archived rooms")
+		return nil
+	case s.Open != nil && !*s.Open:
+		r.leave("of rooms that the user has hidden")
+		return nil
+	}
 	n := min(int64(s.Unread), MaxUnread)
 	row := Row{
 		UserID: s.User.ID, ConversationID: s.RoomID, ReadSeq: int64(read), LastSeq: int64(read) + n,
@@ -74,7 +85,7 @@ func (r *Reader) parseRocketChat(line []byte) error {
 	case s.HideUnreadStatus:
 		row.Level = events.LevelMentions
 	}
-	return r.add(row, true)
+	return r.add(row, stated{listed: true, empty: EmptyIsNone})
 }
 
 // newest returns the last n seqs, or all if there are fewer.

@@ -17,7 +17,7 @@ func rowsOf(t *testing.T, format Format, file string) (rows []Row) {
 	t.Helper()
 	inputs := []input{{name: file, path: "testdata/" + file, format: format}}
 	if format == Mattermost {
-		if err := readPosts(t.Context(), inputs, func(int64) {}); err != nil {
+		if err := readChannels(t.Context(), inputs, func(int64) {}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -96,6 +96,48 @@ func TestImportOfExports(t *testing.T) {
 	}
 }
 
+// What the other system shows no number for is left out, and counted by the reason.
+func TestExportsLeaveOut(t *testing.T) {
+	const at = `{"$date":"2026-01-31T08:00:00Z"}`
+	for format, test := range map[Format]struct {
+		text string
+		want map[string]int64
+	}{
+		Mattermost: {
+			`{"type":"channel","channel":{"team":"crew","name":"old","deleted_at":5}}
+{"type":"channel","channel":{"team":"crew","name":"older","delete_at":5}}
+{"type":"user","user":{"username":"ada","teams":[{"name":"crew","channels":[{"name":"old","last_viewed_at":1},{"name":"older","last_viewed_at":1},{"name":"tea"},{"name":"new","last_viewed_at":0},{"name":"gone","last_viewed_at":0}]}]}}
+{"type":"user","user":{"username":"ben","delete_at":7,"teams":[{"name":"crew","channels":[{"name":"new","last_viewed_at":1}]}]}}
+{"type":"direct_channel","direct_channel":{"participants":[{"username":"ada"},{"username":"eve","last_viewed_at":0}]}}
+{"type":"post","post":{"team":"crew","channel":"old","user":"eve","create_at":9}}
+{"type":"post","post":{"team":"crew","channel":"older","user":"eve","create_at":9}}
+{"type":"post","post":{"team":"crew","channel":"tea","user":"eve","create_at":9}}
+{"type":"post","post":{"team":"crew","channel":"new","user":"eve","create_at":9}}
+{"type":"post","post":{"team":"crew","channel":"gone","user":"eve","create_at":9,"delete_at":10}}
+`,
+			map[string]int64{leftChannel: 2, leftUser: 1, leftViewed: 2},
+		},
+		RocketChat: {
+			`{"rid":"a","u":{"_id":"ada"},"ls":` + at + `,"unread":1,"open":true,"archived":false}
+{"rid":"b","u":{"_id":"ada"},"ls":` + at + `,"unread":2,"open":true,"archived":true}
+{"rid":"c","u":{"_id":"ada"},"ls":` + at + `,"unread":3,"alert":true,"open":false}
+`,
+			map[string]int64{"of archived rooms": 1, "of rooms that the user has hidden": 1},
+		},
+	} {
+		t.Run(string(format), func(t *testing.T) {
+			d := projectortest.New(t)
+			got, differences, err := run(t, d, func(c *Config) { c.Format = format }, test.text)
+			if diff := cmp.Diff(test.want, got.LeftOut); diff != "" || err != nil || differences != nil {
+				t.Errorf("error %v, differences %q, left out (-want +got):\n%s", err, differences, diff)
+			}
+			if b := d.Badge(t, "ada"); b.Total != 1 {
+				t.Errorf("the badge is %+v, want 1", b)
+			}
+		})
+	}
+}
+
 func TestBadLinesOfExports(t *testing.T) {
 	for _, test := range []struct {
 		format     Format
@@ -103,7 +145,7 @@ func TestBadLinesOfExports(t *testing.T) {
 	}{
 		{Mattermost, `{"user":{}}`, "type: is required"},
 		{Mattermost, `user_id,last_seq`, "line: is not a line of a bulk export of Mattermost"},
-		{Mattermost, `{"type":"user","user":{"username":"","teams":[{"name":"crew","channels":[{"name":"tea"}]}]}}`, "user_id: must not be empty"},
+		{Mattermost, `{"type":"user","user":{"username":"","teams":[{"name":"crew","channels":[{"name":"tea","last_viewed_at":1}]}]}}`, "user_id: must not be empty"},
 		{RocketChat, `[{"rid":"a"}]`, "line: is not a document of the subscriptions as mongoexport writes it, without --jsonArray"},
 		{RocketChat, `{"rid":"a","ls":{"$date":"2026-01-31T08:00:00Z"},"unread":1}`, "u._id: is required"},
 		{RocketChat, `{"u":{"_id":"a"},"ls":{"$date":"2026-01-31T08:00:00Z"},"unread":1}`, "rid: is required"},

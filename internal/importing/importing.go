@@ -42,6 +42,8 @@ type Config struct {
 	Partitions int
 	// DryRun publishes nothing, and compares the files with the tables as they are.
 	DryRun bool
+	// EmptyUnread says what an empty list of unread messages means; "" is EmptyIsAsked.
+	EmptyUnread EmptyUnread
 	// SkipBad leaves out bad lines. Otherwise nothing is published if there is one.
 	SkipBad bool
 	// Bad is called with each bad line.
@@ -64,6 +66,8 @@ type Summary struct {
 	// Rows counts the rows, without bad lines.
 	Rows     int64 `json:"rows"`
 	BadLines int64 `json:"bad_lines"`
+	// LeftOut counts rows that the other system would not count, by the reason.
+	LeftOut map[string]int64 `json:"left_out,omitempty"`
 	// Users and Conversations are estimates if they are above [MaxExact], and exact
 	// otherwise.
 	Users         int64 `json:"users"`
@@ -101,7 +105,7 @@ func Import(ctx context.Context, cfg Config) (Summary, error) {
 	im.retrier = traffic.NewRetrier(im.meter.Note)
 	im.summary.DryRun = cfg.DryRun
 	for i := range inputs {
-		inputs[i].format = cfg.Format
+		inputs[i].format, inputs[i].empty = cfg.Format, cfg.EmptyUnread
 		im.size += inputs[i].size
 	}
 	err = im.run(ctx)
@@ -130,7 +134,7 @@ type importer struct {
 func (im *importer) run(ctx context.Context) error {
 	if im.cfg.Format == Mattermost {
 		im.meter.Begin("read posts", im.size, false)
-		if err := readPosts(ctx, im.inputs, func(done int64) { im.meter.Advance(done, 0) }); err != nil {
+		if err := readChannels(ctx, im.inputs, func(done int64) { im.meter.Advance(done, 0) }); err != nil {
 			return err
 		}
 	}
@@ -177,6 +181,14 @@ func (im *importer) check(ctx context.Context) error {
 		}
 	})
 	im.summary.Users, im.summary.Conversations = users.count(), conversations.count()
+	for i := range im.inputs {
+		for reason, n := range im.inputs[i].leftOut {
+			if im.summary.LeftOut == nil {
+				im.summary.LeftOut = map[string]int64{}
+			}
+			im.summary.LeftOut[reason] += n
+		}
+	}
 	return err
 }
 

@@ -17,8 +17,11 @@ type input struct {
 	size int64 // in bytes as stored
 	temp bool
 
-	format Format
-	posts  posts // of a Mattermost export
+	format   Format
+	empty    EmptyUnread
+	channels *channels // of a Mattermost export
+	// leftOut is what was left out when the file was read last.
+	leftOut map[string]int64
 }
 
 // openInputs makes inputs of files. What can be read only once, such as standard input, is
@@ -85,7 +88,8 @@ func eachOf(ctx context.Context, in *input, before int64, f func(in *input, row 
 		return err
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
-	rows := NewReader(src, in.format, in.posts)
+	rows := NewReader(src, in.format, in.channels)
+	rows.Empty, in.leftOut = in.empty, rows.LeftOut
 	for ctx.Err() == nil {
 		row, err := rows.Next()
 		var field *FieldError

@@ -25,12 +25,20 @@ type post struct {
 // are never unread, so older ones are left out.
 type posts map[string][]post
 
+// channels are what an export has of channels.
+type channels struct {
+	posts
+	// archived are the conversations whose channel is archived.
+	archived map[string]bool
+}
+
 // exported is a line of a bulk export. Of each type it has what an import needs.
 type exported struct {
 	Type string `json:"type"`
 	User *struct {
 		Username string `json:"username"`
-		Teams    []struct {
+		removed
+		Teams []struct {
 			Name     string `json:"name"`
 			Channels []struct {
 				Name string `json:"name"`
@@ -38,9 +46,15 @@ type exported struct {
 			} `json:"channels"`
 		} `json:"teams"`
 	} `json:"user"`
-	Post          *exportedPost `json:"post"`
-	DirectPost    *exportedPost `json:"direct_post"`
+	Post       *exportedPost `json:"post"`
+	DirectPost *exportedPost `json:"direct_post"`
+	Channel    *struct {
+		Team string `json:"team"`
+		Name string `json:"name"`
+		removed
+	} `json:"channel"`
 	DirectChannel *struct {
+		removed
 		Members      []string `json:"members"`
 		Participants []struct {
 			Username string `json:"username"`
@@ -49,23 +63,32 @@ type exported struct {
 	} `json:"direct_channel"`
 }
 
+// removed says when a channel was archived, or a user deactivated, 0 for not.
+type removed struct {
+	DeletedAt int64 `json:"deleted_at"`
+	DeleteAt  int64 `json:"delete_at"`
+}
+
+func (r removed) is() bool { return r.DeletedAt > 0 || r.DeleteAt > 0 }
+
 // membership is where a user is in a channel.
 type membership struct {
-	LastViewedAt int64 `json:"last_viewed_at"`
-	MentionCount int64 `json:"mention_count"`
+	LastViewedAt *int64 `json:"last_viewed_at"` // nil in exports of older servers and of other programs
+	MentionCount int64  `json:"mention_count"`
 	NotifyProps  struct {
 		MarkUnread string `json:"mark_unread"`
 	} `json:"notify_props"`
 }
 
 type exportedPost struct {
-	Team           string         `json:"team"`
-	Channel        string         `json:"channel"`
-	ChannelMembers []string       `json:"channel_members"`
-	User           string         `json:"user"`
-	Type           string         `json:"type"`
-	CreateAt       int64          `json:"create_at"`
-	Replies        []exportedPost `json:"replies"`
+	Team           string   `json:"team"`
+	Channel        string   `json:"channel"`
+	ChannelMembers []string `json:"channel_members"`
+	User           string   `json:"user"`
+	Type           string   `json:"type"`
+	CreateAt       int64    `json:"create_at"`
+	removed
+	Replies []exportedPost `json:"replies"`
 }
 
 // channelID returns the conversation of a channel of a team.
@@ -83,25 +106,26 @@ func directID(members []string) string {
 	return "@" + hex.EncodeToString(sum[:])
 }
 
-// readPosts reads the posts of exports. Bad lines are left to the reader of rows.
-func readPosts(ctx context.Context, inputs []input, advance func(done int64)) error {
-	all := posts{}
+// readChannels reads the posts of exports, and which channels are archived. Bad lines are
+// left to the reader of rows.
+func readChannels(ctx context.Context, inputs []input, advance func(done int64)) error {
+	all := &channels{posts{}, map[string]bool{}}
 	var before int64
 	for i := range inputs {
-		inputs[i].posts = all
+		inputs[i].channels = all
 		err := all.read(ctx, inputs[i].path, func(n int64) { advance(before + n) })
 		if err != nil {
 			return err
 		}
 		before += inputs[i].size
 	}
-	for id := range all {
+	for id := range all.posts {
 		all.cut(id)
 	}
 	return nil
 }
 
-func (p posts) read(ctx context.Context, path string, advance func(n int64)) (err error) {
+func (p *channels) read(ctx context.Context, path string, advance func(n int64)) (err error) {
 	src, err := traffic.OpenFile(ctx, path, nil)
 	if err != nil {
 		return err
@@ -123,6 +147,8 @@ func (p posts) read(ctx context.Context, path string, advance func(n int64)) (er
 			continue
 		}
 		switch {
+		case e.Channel != nil && e.Channel.is():
+			p.archived[channelID(e.Channel.Team, e.Channel.Name)] = true
 		case e.Post != nil:
 			p.add(channelID(e.Post.Team, e.Post.Channel), e.Post)
 		case e.DirectPost != nil:
@@ -134,7 +160,7 @@ func (p posts) read(ctx context.Context, path string, advance func(n int64)) (er
 // add adds a post and its replies, but not what the system says, such as that a user has
 // joined: Mattermost does not count that.
 func (p posts) add(id string, e *exportedPost) {
-	if e.CreateAt > 0 && !strings.HasPrefix(e.Type, "system_") {
+	if e.CreateAt > 0 && !e.is() && !strings.HasPrefix(e.Type, "system_") {
 		p[id] = append(p[id], post{e.CreateAt, e.User})
 	}
 	for i := range e.Replies {
@@ -155,7 +181,7 @@ func (p posts) cut(id string) {
 	p[id] = all
 }
 
-func (r *Reader) parseMattermost(line []byte, posts posts) error {
+func (r *Reader) parseMattermost(line []byte, channels *channels) error {
 	var e exported
 	if err := json.Unmarshal(line, &e); err != nil {
 		return wrong("line", "is not a line of a bulk export of Mattermost: %v", err)
@@ -166,7 +192,11 @@ func (r *Reader) parseMattermost(line []byte, posts posts) error {
 	case e.User != nil:
 		for _, team := range e.User.Teams {
 			for _, channel := range team.Channels {
-				if err := r.addMember(e.User.Username, channelID(team.Name, channel.Name), &channel.membership, posts); err != nil {
+				if e.User.is() {
+					r.leave(leftUser)
+					continue
+				}
+				if err := r.addMember(e.User.Username, channelID(team.Name, channel.Name), &channel.membership, channels); err != nil {
 					return err
 				}
 			}
@@ -179,7 +209,11 @@ func (r *Reader) parseMattermost(line []byte, posts posts) error {
 			}
 		}
 		for _, p := range e.DirectChannel.Participants {
-			if err := r.addMember(p.Username, directID(names), &p.membership, posts); err != nil {
+			if e.DirectChannel.is() {
+				r.leave(leftChannel)
+				continue
+			}
+			if err := r.addMember(p.Username, directID(names), &p.membership, channels); err != nil {
 				return err
 			}
 		}
@@ -187,13 +221,32 @@ func (r *Reader) parseMattermost(line []byte, posts posts) error {
 	return nil
 }
 
-// addMember adds the row of a user in a conversation. Of two posts of the same
-// millisecond one counts.
-func (r *Reader) addMember(user, conversation string, m *membership, posts posts) error {
-	row := Row{UserID: user, ConversationID: conversation, ReadSeq: m.LastViewedAt}
-	for _, p := range posts[conversation] {
+// Why memberships are left out.
+const (
+	leftUser    = "of deactivated users"
+	leftChannel = "of archived channels"
+	leftViewed  = "without last_viewed_at"
+)
+
+// addMember adds the row of a user in a conversation, or leaves it out if Mattermost shows no
+// number for it. Of two posts of the same millisecond one counts.
+func (r *Reader) addMember(user, conversation string, m *membership, channels *channels) error {
+	switch {
+	case channels != nil && channels.archived[conversation]:
+		r.leave(leftChannel)
+		return nil
+	case m.LastViewedAt == nil:
+		r.leave(leftViewed)
+		return nil
+	}
+	row := Row{UserID: user, ConversationID: conversation, ReadSeq: *m.LastViewedAt}
+	var all []post
+	if channels != nil {
+		all = channels.posts[conversation]
+	}
+	for _, p := range all {
 		row.LastSeq = p.at
-		if p.at > m.LastViewedAt && p.author != user {
+		if p.at > *m.LastViewedAt && p.author != user {
 			row.Unread = append(row.Unread, p.at)
 		}
 	}
@@ -202,5 +255,5 @@ func (r *Reader) addMember(user, conversation string, m *membership, posts posts
 	if m.NotifyProps.MarkUnread == "mention" { // a muted channel
 		row.Level = events.LevelMentions
 	}
-	return r.add(row, true)
+	return r.add(row, stated{listed: true, empty: EmptyIsNone})
 }

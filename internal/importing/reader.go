@@ -20,7 +20,7 @@ import (
 // fields are the fields of a row. A file must have the first four.
 var fields = []string{
 	"user_id", "conversation_id", "last_seq", "read_seq",
-	"level", "unread_seqs", "category", "mentions_seqs", "marked_unread",
+	"level", "unread_seqs", "category", "mentions_seqs", "marked_unread", "unread_count", "mentions_count",
 }
 
 const required = 4
@@ -35,10 +35,17 @@ const required = 4
 // NDJSON: each line is an object with the same fields. Lists are arrays of numbers.
 //
 // An empty value, null in NDJSON, is 0 for read_seq, an empty list, and the default for
-// the others. Without the field unread_seqs, every message after read_seq is unread.
+// the others. Without the fields unread_seqs and unread_count, every message after read_seq
+// is unread.
 //
 // The exports of other systems have formats of their own: see [Format].
 type Reader struct {
+	// Empty says what an empty list of unread messages means.
+	Empty EmptyUnread
+	// LeftOut counts what was left out, since the system that it comes from would not
+	// count it, by the reason.
+	LeftOut map[string]int64
+
 	lines *traffic.Lines
 	// parse adds the rows of a line to pending; nil before the first.
 	parse   func(line []byte) error
@@ -48,13 +55,13 @@ type Reader struct {
 	values  []string
 }
 
-// NewReader returns a reader of r. posts are those of a Mattermost export, nil for other
+// NewReader returns a reader of r. channels are those of a Mattermost export, nil for other
 // formats.
-func NewReader(r io.Reader, format Format, posts posts) *Reader {
-	reader := &Reader{lines: traffic.NewLines(r)}
+func NewReader(r io.Reader, format Format, channels *channels) *Reader {
+	reader := &Reader{lines: traffic.NewLines(r), LeftOut: map[string]int64{}}
 	switch format {
 	case Mattermost:
-		reader.parse = func(line []byte) error { return reader.parseMattermost(line, posts) }
+		reader.parse = func(line []byte) error { return reader.parseMattermost(line, channels) }
 	case RocketChat:
 		reader.parse = reader.parseRocketChat
 	case States:
@@ -100,10 +107,13 @@ func (r *Reader) Next() (Row, error) {
 	return next, nil
 }
 
-// add completes and adds a row. listed reports whether it lists its unread messages.
-func (r *Reader) add(row Row, listed bool) error {
+// leave counts a row that is left out.
+func (r *Reader) leave(reason string) { r.LeftOut[reason]++ }
+
+// add completes and adds a row.
+func (r *Reader) add(row Row, s stated) error {
 	row.Line = r.lines.Number
-	err := row.complete(listed)
+	err := row.complete(s)
 	r.pending = append(r.pending, row)
 	return err
 }
@@ -140,7 +150,7 @@ func (r *Reader) parseCSV(line []byte) (err error) {
 		return wrong("line", "has %d values, the header %d", len(r.values), len(r.columns))
 	}
 	var row Row
-	listed := false
+	s := stated{empty: r.Empty}
 	for i, name := range r.columns {
 		v := r.values[i]
 		switch name {
@@ -151,13 +161,13 @@ func (r *Reader) parseCSV(line []byte) (err error) {
 		case "last_seq":
 			row.LastSeq, err = parseSeq(name, v)
 		case "read_seq":
-			if v != "" {
+			if s.read = v != ""; s.read {
 				row.ReadSeq, err = parseSeq(name, v)
 			}
 		case "level":
 			row.Level = events.Level(v)
 		case "unread_seqs":
-			listed = true
+			s.listed = true
 			row.Unread, err = parseSeqs(name, v)
 		case "category":
 			row.Category = v
@@ -165,12 +175,16 @@ func (r *Reader) parseCSV(line []byte) (err error) {
 			row.Mentions, err = parseSeqs(name, v)
 		case "marked_unread":
 			row.MarkedUnread, err = parseBool(name, v)
+		case "unread_count":
+			s.count, err = parseCount(name, v)
+		case "mentions_count":
+			s.mentions, err = parseCount(name, v)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return r.add(row, listed)
+	return r.add(row, s)
 }
 
 // splitCSV appends the values of a line to values.
@@ -223,6 +237,15 @@ func parseSeq(field, v string) (int64, error) {
 	return n, nil
 }
 
+// parseCount reads a number of messages, nil for an empty value.
+func parseCount(field, v string) (*int64, error) {
+	if v == "" {
+		return nil, nil
+	}
+	n, err := parseSeq(field, v)
+	return &n, err
+}
+
 // parseSeqs reads seqs and ranges of seqs.
 func parseSeqs(field, v string) (seqs []int64, err error) {
 	for word := range strings.FieldsSeq(v) {
@@ -273,6 +296,8 @@ type object struct {
 	Category       string         `json:"category"`
 	MentionsSeqs   []int64        `json:"mentions_seqs"`
 	MarkedUnread   bool           `json:"marked_unread"`
+	UnreadCount    *int64         `json:"unread_count"`
+	MentionsCount  *int64         `json:"mentions_count"`
 }
 
 // given tells null from absent.
@@ -314,7 +339,7 @@ func (r *Reader) parseObject(line []byte) error {
 	return r.add(Row{
 		UserID: o.UserID.value, ConversationID: o.ConversationID.value, LastSeq: o.LastSeq.value, ReadSeq: o.ReadSeq.value,
 		Level: events.Level(o.Level), Category: o.Category, Unread: o.UnreadSeqs.value, Mentions: o.MentionsSeqs, MarkedUnread: o.MarkedUnread,
-	}, o.UnreadSeqs.present)
+	}, stated{o.UnreadSeqs.present, !o.ReadSeq.null, r.Empty, o.UnreadCount, o.MentionsCount})
 }
 
 // describeJSON names the field of an error. Errors of values in given do not name theirs,
@@ -327,7 +352,7 @@ func describeJSON(line []byte, err error) error {
 	for _, name := range fields {
 		var value any
 		switch name {
-		case "last_seq", "read_seq":
+		case "last_seq", "read_seq", "unread_count", "mentions_count":
 			value = new(int64)
 		case "unread_seqs", "mentions_seqs":
 			value = new([]int64)

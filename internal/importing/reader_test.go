@@ -37,11 +37,11 @@ func read(t *testing.T, text string) (rows []Row, bad []string) {
 func TestReaderOfEitherFormat(t *testing.T) {
 	want := []Row{
 		{UserID: "ada", ConversationID: "tea, hot", LastSeq: 12, ReadSeq: 7, Level: events.LevelMentions, Category: "likes", Unread: []int64{8, 10, 11, 12}, Mentions: []int64{8, 11}, MarkedUnread: true},
-		{UserID: `b"b`, ConversationID: "c", LastSeq: 3, Level: events.LevelAll, Category: "chat"},
+		{UserID: `b"b`, ConversationID: "c", LastSeq: 3, ReadSeq: 3, Level: events.LevelAll, Category: "chat"},
 	}
 	for name, text := range map[string]string{
-		"CSV":    "\ufeff" + header + "\r\nada,\"tea, hot\",12,7,mentions,8 10-12,likes,11 8,t\r\n" + `"b""b",c,3,,,,,,`,
-		"NDJSON": `{"user_id":"ada","conversation_id":"tea, hot","last_seq":12,"read_seq":7,"level":"mentions","unread_seqs":[12,10,11,8,8],"category":"likes","mentions_seqs":[8,11],"marked_unread":true}` + "\n\n" + `{"user_id":"b\"b","conversation_id":"c","last_seq":3,"read_seq":null,"unread_seqs":null,"level":null}`,
+		"CSV":    "\ufeff" + header + "\r\nada,\"tea, hot\",12,7,mentions,8 10-12,likes,11 8,t\r\n" + `"b""b",c,3,3,,,,,`,
+		"NDJSON": `{"user_id":"ada","conversation_id":"tea, hot","last_seq":12,"read_seq":7,"level":"mentions","unread_seqs":[12,10,11,8,8],"category":"likes","mentions_seqs":[8,11],"marked_unread":true}` + "\n\n" + `{"user_id":"b\"b","conversation_id":"c","last_seq":3,"read_seq":3,"unread_seqs":null,"level":null}`,
 	} {
 		got, bad := read(t, text)
 		for i := range got {
@@ -67,6 +67,62 @@ func TestReaderAssumesWhatIsUnread(t *testing.T) {
 		rows, bad := read(t, text)
 		if bad != nil || !cmp.Equal(rows[0].Unread, []int64{7, 8, 9}) || len(rows[1].Unread)+len(rows[2].Unread) > 0 {
 			t.Errorf("%+v, bad lines %q", rows, bad)
+		}
+	}
+}
+
+// Systems that have only counters give these: the last messages are unread.
+func TestReaderCounts(t *testing.T) {
+	for _, text := range []string{
+		"user_id,conversation_id,last_seq,read_seq,unread_count,mentions_count\nada,c,9,,3,1\nada,d,9,2,2,\nada,e,9,,0,\nada,f,9,7,,\n",
+		`{"user_id":"ada","conversation_id":"c","last_seq":9,"read_seq":null,"unread_count":3,"mentions_count":1}
+{"user_id":"ada","conversation_id":"d","last_seq":9,"read_seq":2,"unread_count":2}
+{"user_id":"ada","conversation_id":"e","last_seq":9,"read_seq":null,"unread_count":0,"unread_seqs":[]}
+{"user_id":"ada","conversation_id":"f","last_seq":9,"read_seq":7,"unread_count":null}`,
+	} {
+		rows, bad := read(t, text)
+		var got []string
+		for _, r := range rows {
+			got = append(got, fmt.Sprint(r.ReadSeq, r.LastSeq, r.Unread, len(r.Mentions)))
+		}
+		if diff := cmp.Diff([]string{"6 9 [7 8 9] 1", "2 9 [8 9] 0", "9 9 [] 0", "7 9 [8 9] 0"}, got); diff != "" || bad != nil {
+			t.Errorf("bad lines %q, rows (-want +got):\n%s", bad, diff)
+		}
+	}
+	for line, want := range map[string]string{
+		"ada,c,9,,3,4,":   "mentions_count: must be from 0 to unread_count 3, is 4",
+		"ada,c,9,,-1,,":   "unread_count: must be from 0 to 10000, is -1",
+		"ada,c,9,,many,,": `unread_count: must be a whole number, is "many"`,
+		"ada,c,2,,3,,":    "last_seq: must be unread_count 3 or more, is 2: give the seq of the last message",
+		"ada,c,9,7,3,,":   "unread_count: is 3, but there are 2 seqs from read_seq 7 to last_seq 9",
+		"ada,c,9,7,2,,8":  "unread_count: is given beside unread_seqs",
+		"ada,c,9,7,,1,8":  "mentions_count: is given without unread_count",
+	} {
+		_, bad := read(t, "user_id,conversation_id,last_seq,read_seq,unread_count,mentions_count,unread_seqs\n"+line+"\n")
+		if len(bad) != 1 || !strings.HasPrefix(bad[0], "2: "+want) {
+			t.Errorf("%s: bad lines %q, want %s", line, bad, want)
+		}
+	}
+}
+
+// An empty list may mean that nothing is unread, or that it is not known what.
+func TestReaderAsksWhatIsEmpty(t *testing.T) {
+	for _, text := range []string{
+		"user_id,conversation_id,last_seq,read_seq,unread_seqs\nada,c,9,6,\nada,d,9,9,\n",
+		`{"user_id":"ada","conversation_id":"c","last_seq":9,"read_seq":6,"unread_seqs":[]}
+{"user_id":"ada","conversation_id":"d","last_seq":9,"read_seq":9,"unread_seqs":null}`,
+	} {
+		rows, bad := read(t, text)
+		if len(rows) != 1 || len(bad) != 1 || !strings.Contains(bad[0], ": unread_seqs: is empty, but read_seq 6 is below last_seq 9: list what is unread, give unread_count, or say with --empty-unread ") {
+			t.Errorf("asked: rows %+v, bad lines %q", rows, bad)
+		}
+		for empty, want := range map[EmptyUnread][]int64{EmptyIsNone: nil, EmptyIsAll: {7, 8, 9}} {
+			r := NewReader(strings.NewReader(text), States, nil)
+			r.Empty = empty
+			row, err := r.Next()
+			if err != nil || len(row.Unread) != len(want) || len(want) > 0 && !cmp.Equal(row.Unread, want) {
+				t.Errorf("%s: %+v, error %v", empty, row, err)
+			}
 		}
 	}
 }

@@ -34,6 +34,27 @@ type Row struct {
 	MarkedUnread bool
 }
 
+// EmptyUnread says what an empty list of unread messages means for a conversation that has
+// messages after the read position: exports leave it empty for either.
+type EmptyUnread string
+
+// The meanings.
+const (
+	EmptyIsAsked EmptyUnread = "ask" // the line is bad
+	EmptyIsNone  EmptyUnread = "none"
+	EmptyIsAll   EmptyUnread = "all"
+)
+
+// stated is how a row states what is unread, besides its lists.
+type stated struct {
+	// listed is set if there is a list, which may be empty, and read if there is a read
+	// position.
+	listed, read bool
+	empty        EmptyUnread
+	// count and mentions are numbers of messages, nil if they are not given.
+	count, mentions *int64
+}
+
 // FieldError is what is wrong with a field of a row.
 type FieldError struct {
 	Field, Reason string
@@ -48,7 +69,7 @@ func wrong(field, format string, args ...any) error {
 
 // complete checks a row and fills in what it leaves out: the level, the category, and
 // the unread messages, if the row does not list them.
-func (r *Row) complete(listed bool) error {
+func (r *Row) complete(s stated) error {
 	if r.Level == "" {
 		r.Level = events.LevelAll
 	}
@@ -64,12 +85,55 @@ func (r *Row) complete(listed bool) error {
 	if r.ReadSeq < 0 {
 		return wrong("read_seq", "must be 0 or more, is %d", r.ReadSeq)
 	}
-	if !listed {
-		if err := r.assumeUnread(); err != nil {
-			return err
-		}
+	if err := r.fillUnread(s); err != nil {
+		return err
 	}
 	return r.checkMessages()
+}
+
+// fillUnread fills in the unread messages if the row does not list them.
+func (r *Row) fillUnread(s stated) error {
+	switch {
+	case s.count != nil:
+		return r.countUnread(s)
+	case s.mentions != nil:
+		return wrong("mentions_count", "is given without unread_count; list the mentions in mentions_seqs")
+	case !s.listed:
+		return r.assumeUnread()
+	case len(r.Unread) > 0 || r.ReadSeq >= r.LastSeq || s.empty == EmptyIsNone:
+		return nil
+	case s.empty == EmptyIsAll:
+		return r.assumeUnread()
+	}
+	return wrong("unread_seqs", "is empty, but read_seq %d is below last_seq %d: list what is unread, give unread_count, or say with --empty-unread none or all what an empty list means", r.ReadSeq, r.LastSeq)
+}
+
+// countUnread makes the last messages unread, as many as the row counts. Their seqs are
+// invented unless seqs have no gaps.
+func (r *Row) countUnread(s stated) error {
+	n := *s.count
+	if !s.read {
+		r.ReadSeq = r.LastSeq - n
+	}
+	switch {
+	case len(r.Unread)+len(r.Mentions) > 0:
+		return wrong("unread_count", "is given beside unread_seqs or mentions_seqs: give numbers or lists")
+	case n < 0 || n > MaxUnread:
+		return wrong("unread_count", "must be from 0 to %d, is %d", MaxUnread, n)
+	case s.mentions != nil && (*s.mentions < 0 || *s.mentions > n):
+		return wrong("mentions_count", "must be from 0 to unread_count %d, is %d", n, *s.mentions)
+	case r.ReadSeq < 0:
+		return wrong("last_seq", "must be unread_count %d or more, is %d: give the seq of the last message as your backend will publish it, such as its time in milliseconds", n, r.LastSeq)
+	case n > max(0, r.LastSeq-r.ReadSeq):
+		return wrong("unread_count", "is %d, but there are %d seqs from read_seq %d to last_seq %d", n, max(0, r.LastSeq-r.ReadSeq), r.ReadSeq, r.LastSeq)
+	}
+	for seq := r.LastSeq - n + 1; seq <= r.LastSeq; seq++ {
+		r.Unread = append(r.Unread, seq)
+	}
+	if s.mentions != nil {
+		r.Mentions = newest(r.Unread, *s.mentions)
+	}
+	return nil
 }
 
 func (r *Row) checkNames() error {
