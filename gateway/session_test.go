@@ -360,7 +360,7 @@ func TestRefusals(t *testing.T) {
 			_ = c.conn.Write(c.t.Context(), websocket.MessageBinary, []byte(`{"t":"hello"}`))
 		}, 4002, "frames must be text"},
 		"not UTF-8":             {ann, []string{protocol.Subprotocol}, text("{\"t\":\"\xff\"}"), 1007, "text must be UTF-8"},
-		"too large":             {ann, []string{protocol.Subprotocol}, text(`{"t":"hello","x":"` + strings.Repeat("x", protocol.MaxFrameBytes) + `"}`), 1009, ""},
+		"too large":             {ann, []string{protocol.Subprotocol}, text(`{"t":"hello","x":"` + strings.Repeat("x", protocol.MaxTokenFrameBytes) + `"}`), 1009, "a frame may have 4096 bytes, and a hello or auth 20480"},
 		"odd id":                {ann, []string{protocol.Subprotocol}, text(`{"t":"hello","id":{}}`), 4002, "id must be a number or a string"},
 		"no type":               {ann, []string{protocol.Subprotocol}, text(`{}`), 4002, "frame has no type t"},
 		"expired when it comes": {nil, []string{protocol.Subprotocol, "bearer.old"}, nil, 4202, "the token has expired"},

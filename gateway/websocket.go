@@ -3,11 +3,11 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -177,7 +177,7 @@ func (k *socket) fallSilent() {
 // session ends.
 func (k *socket) welcome(token string, speaksProtocol bool) bool {
 	s := k.session
-	k.conn.SetReadLimit(protocol.MaxFrameBytes)
+	k.conn.SetReadLimit(hopeless)
 	sign := func() error {
 		k.heard()
 		if refusal := s.gaveSign(); refusal != nil {
@@ -252,7 +252,10 @@ func (k *socket) listen() {
 
 // next returns the next frame; ok is false if the session ends.
 func (k *socket) next() (payload []byte, ok bool) {
-	kind, payload, err := k.conn.ReadMessage()
+	kind, r, err := k.conn.NextReader()
+	if err == nil {
+		payload, err = io.ReadAll(io.LimitReader(r, protocol.MaxTokenFrameBytes+1))
+	}
 	if err != nil {
 		k.silence(err)
 		return nil, false
@@ -260,6 +263,10 @@ func (k *socket) next() (payload []byte, ok bool) {
 	k.heard()
 	if kind != websocket.TextMessage {
 		k.session.end(closing{code: protocol.CloseProtocol, reason: "frames must be text"})
+		return nil, false
+	}
+	if len(payload) > protocol.MaxTokenFrameBytes {
+		k.session.end(tooBig())
 		return nil, false
 	}
 	return payload, true
@@ -278,8 +285,17 @@ func (k *socket) silence(err error) {
 	case errors.Is(err, limit.ErrFlood):
 		k.session.end(*noRoom(protocol.CloseRateLimited, "too much at once", 0))
 	case errors.Is(err, websocket.ErrReadLimit): // the library does not always send a close frame
-		k.session.end(closing{code: websocket.CloseMessageTooBig, reason: "a frame may have " + strconv.Itoa(protocol.MaxFrameBytes) + " bytes"})
+		k.session.end(tooBig())
 	}
+}
+
+// hopeless is the size of a frame at which the library ends the connection by itself, and
+// says no reason.
+const hopeless = 1 << 20
+
+// tooBig closes a session whose client sends a frame that is longer than any may be.
+func tooBig() closing {
+	return closing{code: websocket.CloseMessageTooBig, reason: fmt.Sprintf("a frame may have %d bytes, and a hello or auth %d", protocol.MaxFrameBytes, protocol.MaxTokenFrameBytes)}
 }
 
 // take decodes a frame and executes it. It returns false if the session ends.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 	"github.com/jackc/pgx/v5"
@@ -92,5 +93,74 @@ func hybridOrigins(t *testing.T) {
 	}
 	if out, _, code := command(t, "config", "check", "--allowed-origins=https://*.chat.example"); code != 2 || !strings.Contains(out, `"https://*.chat.example" has an asterisk: list each origin`) {
 		t.Errorf("config check of an origin that no page has: exit code %d\n%s", code, out)
+	}
+}
+
+// A token that lists what a login service knows of the user may have 16 KiB.
+func longTokens(t *testing.T) {
+	p := serve(t, newDatabase(t))
+	now := time.Now()
+	sized := func(size int) string {
+		token := ""
+		for more := size/2 - 300; len(token) < size-8; more += max(1, (size-len(token))/2) {
+			token = issuedWith(t, "ann", now, map[string]any{"groups": strings.Repeat("x", more)})
+		}
+		return token
+	}
+	long, tooLong := sized(16<<10), sized(16<<10+16)
+	if len(long) > 16<<10 || len(tooLong) <= 16<<10 || len(tooLong) > 18<<10 {
+		t.Fatalf("the tokens have %d and %d bytes", len(long), len(tooLong))
+	}
+	const reason = "and may have 16384: leave claims out that badged does not use"
+	publish(t, p, delivered("c", 1, `"ann"`))
+
+	for name, jwt := range map[string]string{"short": token(t, "ann"), "long": long} { // in the header, and in auth
+		ann := connectWith(t, p.url, jwt)
+		ann.awaitTotal(1)
+		ann.say(`{"t":"auth","id":1,"token":"` + long + `"}`)
+		ann.say(`{"t":"read","id":2,"conversation_id":"` + strings.Repeat("x", 5000) + `","up_to_seq":1}`)
+		ann.say(`{"t":"mark_unread","id":3,"conversation_id":"c"}`)
+		ann.await("the answers", func() bool { return len(ann.answers) == 3 })
+		if ann.answers[1] != "ok" || ann.answers[2] != "invalid" || ann.answers[3] != "ok" {
+			t.Errorf("after a %s token auth, a read that is too long, and a mark are answered with %v", name, ann.answers)
+		}
+		ann.say(`{"t":"auth","id":4,"token":"` + tooLong + `"}`)
+		if code := ann.awaitEnd(); code != 4001 || !strings.Contains(ann.err.Error(), "bad token: it has ") {
+			t.Errorf("auth with a token that is too long ends the connection with %v", ann.err)
+		}
+	}
+	hello := func(jwt string) *client {
+		t.Helper()
+		c, err := open(t, p.url, "", http.DefaultClient)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.close)
+		if err := c.write(`{"t":"hello","token":"` + jwt + `"}`); err != nil {
+			t.Fatal(err)
+		}
+		c.listen()
+		return c
+	}
+	hello(long).awaitTotal(1)
+	if c := hello(tooLong); c.awaitEnd() != 4001 || !strings.Contains(c.err.Error(), "bad token: it has ") {
+		t.Errorf("a hello with a token that is too long ends the connection with %v", c.err)
+	}
+	if c := hello(strings.Repeat("x", 30<<10)); c.awaitEnd() != 1009 || !strings.Contains(c.err.Error(), "a frame may have 4096 bytes, and a hello or auth 20480") {
+		t.Errorf("a hello that is too long ends the connection with %v", c.err)
+	}
+
+	for _, route := range []struct{ method, path, body string }{
+		{http.MethodGet, "/v1/users/ann/badge", ""},
+		{http.MethodGet, "/v1/sse", ""},
+		{http.MethodPost, "/v1/commands", `{"t":"mark_unread","conversation_id":"c"}`},
+	} {
+		r := describedRoute{method: route.method, path: route.path}
+		if status, answer := r.statusOf(t, p, long, "", "", route.body); status != http.StatusOK {
+			t.Errorf("%s with a long token: %d %s", route.path, status, answer)
+		}
+		if status, answer := r.statusOf(t, p, tooLong, "", "", route.body); status != http.StatusUnauthorized || !strings.Contains(answer, reason) {
+			t.Errorf("%s with a token that is too long: %d %s", route.path, status, answer)
+		}
 	}
 }

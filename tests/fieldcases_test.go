@@ -110,6 +110,10 @@ var fieldCases = []fieldCase{
 		"a hybrid app connects from capacitor://localhost, file:// or null: allowed by name, and others are not", hybridOrigins,
 	},
 	{
+		"long-tokens", "kubernetes-sigs/headlamp#1827, python-websockets/websockets#1239",
+		"a login service issues tokens of 4 to 16 KiB: accepted at each door, and longer ones refused with the reason", longTokens,
+	},
+	{
 		"empty-filter", "novuhq/novu#955",
 		"everything of a category is read whose name is empty: refused at each door, and nothing is read", emptyFilter,
 	},

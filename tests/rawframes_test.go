@@ -208,7 +208,7 @@ func TestProtocolViolations(t *testing.T) {
 	t.Parallel()
 	p := gatewayAlone(t)
 	jwt := token(t, "ann")
-	big := `{"t":"ping","x":"` + strings.Repeat("x", 4096) + `"}`
+	big := `{"t":"ping","x":"` + strings.Repeat("x", 20480) + `"}`
 	before := residue(t, p)
 
 	t.Run("cases", func(t *testing.T) {

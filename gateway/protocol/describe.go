@@ -127,7 +127,7 @@ func CloseCodes() []CodeInfo {
 		{CloseTokenExpired, "token expired", "the token has expired", "reconnect with a fresh one"},
 		{CloseResync, "resync", "the state cannot be read or the token cannot be verified right now, or the backend has disconnected the user", asTold},
 		{1007, "invalid text", "a frame that is not UTF-8", "fix the client"},
-		{1009, "too large", "a frame larger than 4 KiB", "fix the client"},
+		{1009, "too large", "a frame larger than 20 KiB", "fix the client"},
 	}
 }
 

@@ -21,8 +21,14 @@ const Subprotocol = "badge.v1"
 // client tells by it that a refusal is from badged and not from a proxy in between.
 const ProblemType = "urn:badged:problem"
 
-// MaxFrameBytes is the most bytes of a frame of a client.
-const MaxFrameBytes = 4096
+const (
+	// MaxFrameBytes is the most bytes of a frame of a client without a token.
+	MaxFrameBytes = 4096
+	// MaxTokenBytes is the most bytes of a token, however it comes.
+	MaxTokenBytes = 16 << 10
+	// MaxTokenFrameBytes is the most bytes of a hello or auth.
+	MaxTokenFrameBytes = MaxTokenBytes + MaxFrameBytes
+)
 
 // The frames of clients, by their field t.
 const (
@@ -75,6 +81,8 @@ func DecodeFrame(b []byte) (ClientFrame, error) {
 		return f, fmt.Errorf("field %s must not be a JSON %s", typ.Field, typ.Value)
 	case f.T == "":
 		return f, errors.New("frame has no type t")
+	case len(b) > MaxFrameBytes && f.T != FrameHello && f.T != FrameAuth:
+		return f, fmt.Errorf("frame has %d bytes, and may have %d", len(b), MaxFrameBytes)
 	}
 	return f, nil
 }

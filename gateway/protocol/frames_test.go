@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -114,6 +115,26 @@ func TestClientFramesAreGolden(t *testing.T) {
 		got.ID, want.ID = nil, nil
 		if a, b := mustJSON(t, got), mustJSON(t, want); a != b {
 			t.Errorf("%s is %s, want %s", name, a, b)
+		}
+	}
+}
+
+// Only frames with a token may be long. Others are answered, so that one command that is
+// too long ends no connection.
+func TestLongFrames(t *testing.T) {
+	for typ, want := range map[string]string{
+		FrameHello: "", FrameAuth: "", FrameRead: "frame has 4097 bytes, and may have 4096", "frobnicate": "frame has 4097 bytes, and may have 4096",
+	} {
+		frame := func(size int) []byte {
+			begin := `{"t":"` + typ + `","id":7,"x":"`
+			return []byte(begin + strings.Repeat("x", size-len(begin)-len(`"}`)) + `"}`)
+		}
+		if _, err := DecodeFrame(frame(MaxFrameBytes)); err != nil {
+			t.Errorf("a %s of the most bytes: %v", typ, err)
+		}
+		f, err := DecodeFrame(frame(MaxFrameBytes + 1))
+		if got := fmt.Sprint(err); want == "" && err != nil || want != "" && got != want || string(f.ID) != "7" {
+			t.Errorf("a long %s under the id %s: %v, want %q", typ, f.ID, err, want)
 		}
 	}
 }

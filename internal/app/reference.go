@@ -84,7 +84,7 @@ func messaging() describe.Messaging {
 		Channels: []describe.Channel{
 			{
 				Name: "websocket", Server: clients, Address: "/v1/ws",
-				Doc:      "Text frames, one JSON object each, of the subprotocol `badge.v1`. A client's frame has at most 4 KiB. The first is `hello`; the server answers with a snapshot or changes.",
+				Doc:      "Text frames, one JSON object each, of the subprotocol `badge.v1`. A client's frame has at most 4 KiB, and 20 KiB if it has a token, of at most 16 KiB. The first is `hello`; the server answers with a snapshot or changes.",
 				Sends:    fromServer,
 				Receives: fromClients,
 				Codes:    codes,

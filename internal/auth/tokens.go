@@ -60,6 +60,10 @@ type tokenKey struct {
 // minSecretBytes is the minimum of RFC 7518 for HS256.
 const minSecretBytes = 32
 
+// maxTokenBytes is the most bytes of a token. Tokens of login services that list groups
+// have several KiB.
+const maxTokenBytes = 16 << 10
+
 // notBeforeLeeway is how far the issuer's clock may be ahead. Expiry has no
 // leeway: connections and commands end at that time.
 const notBeforeLeeway = 5 * time.Second
@@ -180,6 +184,9 @@ func (t *Tokens) Authenticate(ctx context.Context, token string) (Identity, erro
 }
 
 func (t *Tokens) authenticate(ctx context.Context, token string) (Identity, error) {
+	if len(token) > maxTokenBytes {
+		return Identity{}, fmt.Errorf("bad token: it has %d bytes, and may have %d: leave claims out that badged does not use", len(token), maxTokenBytes)
+	}
 	var c claims
 	keyOf := func(token *jwt.Token) (any, error) { return t.keyOf(ctx, token) }
 	if _, err := t.parser.ParseWithClaims(token, &c, keyOf); err != nil {

@@ -307,7 +307,7 @@ func (p *performance) observe(e *event, expected string) (handled bool, err erro
 	}
 	switch e.kind {
 	case received:
-		f, err := decodeFrame(e.text)
+		f, err := decodeClientFrame(e.text)
 		if err != nil {
 			return false, &failure{expected: expected, happened: e.String()}
 		}

@@ -13,8 +13,11 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// maxFrameBytes is the most bytes of a frame of a client, as the protocol says.
-const maxFrameBytes = 4096
+// The most bytes of a frame of a client, and of a hello or auth, as the protocol says.
+const (
+	maxFrameBytes      = 4096
+	maxTokenFrameBytes = maxFrameBytes + 16<<10
+)
 
 // writeTimeout bounds a write to a client that does not read.
 const writeTimeout = 10 * time.Second
@@ -140,7 +143,7 @@ func (s *server) serveSocket(w http.ResponseWriter, r *http.Request) {
 		return // close has not seen it
 	}
 	c := &conn{link: socket{ws}, protocols: websocket.Subprotocols(r), header: r.Header.Get("Authorization")}
-	ws.SetReadLimit(maxFrameBytes)
+	ws.SetReadLimit(maxTokenFrameBytes)
 	ws.SetPongHandler(func(string) error {
 		s.tell(event{kind: ponged, conn: c})
 		return nil

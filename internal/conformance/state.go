@@ -25,6 +25,15 @@ func decodeFrame(text []byte) (frame, error) {
 	return f, nil
 }
 
+// decodeClientFrame decodes a frame of the client.
+func decodeClientFrame(text []byte) (frame, error) {
+	f, err := decodeFrame(text)
+	if t := f.text("t"); err == nil && len(text) > maxFrameBytes && t != "hello" && t != "auth" {
+		return nil, fmt.Errorf("a frame without a token may have %d bytes, not %d", maxFrameBytes, len(text))
+	}
+	return f, err
+}
+
 // golden returns a golden frame.
 func golden(name string) frame {
 	text, err := fs.ReadFile(web.Frames(), name+".json")

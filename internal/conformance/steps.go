@@ -124,7 +124,7 @@ func (p *performance) takesFor(limit time.Duration, t, expected string) error {
 		if e.kind != received {
 			return false, nil
 		}
-		f, err := decodeFrame(e.text)
+		f, err := decodeClientFrame(e.text)
 		if err != nil || f.text("t") != t {
 			return false, err
 		}
