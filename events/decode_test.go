@@ -315,7 +315,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"a category of 65 bytes", envelope(events.UserReadAll, `"user_ids":["ann"],"category":"`+long(65)+`"`), `data.category: must have at most 64 bytes, has 65`},
 		{"a message id of 129 bytes", envelope(events.MessageDelivered, who+`,"seq":1,"message_id":"`+long(129)+`"`), `data.message_id: must have at most 128 bytes, has 129`},
 		{"a sender id of 129 bytes", envelope(events.MessageDelivered, who+`,"seq":1,"sender_id":"`+long(129)+`"`), `data.sender_id: must have at most 128 bytes, has 129`},
-		{"a level that does not exist", envelope(events.ConversationLevelSet, who+`,"level":"ALL"`), `data.level: must be one of "all", "mentions", "none", is "ALL"`},
+		{"a level that does not exist", envelope(events.ConversationLevelSet, who+`,"level":"ALL"`), `data.level: must be one of "all", "mentions", "direct_mentions", "none", is "ALL"`},
 		{"no messages", envelope(events.ConversationMarkedUnread, who+`,"seqs":[]`), `data.seqs: must name at least one message`},
 		{"1,001 messages", envelope(events.ConversationMarkedUnread, who+`,"seqs":[1`+strings.Repeat(",1", 1000)+`]`), `data.seqs: must name at most 1000 messages, names 1001`},
 		{"one message", envelope(events.ConversationMarkedUnread, who+`,"seqs":7`), `data.seqs: must be an array of whole numbers`},

@@ -73,8 +73,14 @@ type Level string
 const (
 	LevelAll      Level = "all"      // its unread messages; the default
 	LevelMentions Level = "mentions" // its unread mentions
-	LevelNone     Level = "none"     // nothing
+	// LevelDirectMentions is LevelMentions without messages to a room that mention all
+	// members and not the user by name.
+	LevelDirectMentions Level = "direct_mentions"
+	LevelNone           Level = "none" // nothing
 )
+
+// CountsMentions reports whether a conversation adds its mentions only.
+func (l Level) CountsMentions() bool { return l == LevelMentions || l == LevelDirectMentions }
 
 // DefaultCategory is the category of messages without one.
 const DefaultCategory = "chat"
@@ -129,7 +135,7 @@ type Data struct {
 	AllCategories bool   `json:"-"`
 	MessageID     string `json:"message_id" minLength:"1" maxLength:"128" doc:"The chat backend's own id of the message, for information."`
 	SenderID      string `json:"sender_id" minLength:"1" maxLength:"128" doc:"The sender of the message. It does not count for the sender."`
-	Level         Level  `json:"level" enum:"all,mentions,none" doc:"What the conversation adds to the total: its unread messages, those that mention the user, or nothing."`
+	Level         Level  `json:"level" enum:"all,mentions,direct_mentions,none" doc:"What the conversation adds to the total: its unread messages, those that mention the user, those that mention the user by name, or nothing."`
 	// Notification is pushed to the devices of users who have not read the message.
 	Notification Notification `json:"notification" doc:"What is pushed to the devices of users who have not read the message, with their new number: title and body, at most 2048 bytes together and not both empty, and optionally data, an object of strings of at most 1024 bytes."`
 	ByApp        bool         `json:"by_app" doc:"The read comes from an app, which is not trusted: it covers only messages delivered by then or within the next minute."`

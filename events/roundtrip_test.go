@@ -94,9 +94,9 @@ var anyEvent = rapid.Custom(func(t *rapid.T) events.Event {
 			d.UpToSeq = seq.Draw(t, "up_to_seq")
 		}
 	case events.ConversationLevelSet:
-		d.Level = rapid.SampledFrom([]events.Level{events.LevelAll, events.LevelMentions, events.LevelNone}).Draw(t, "level")
+		d.Level = rapid.SampledFrom([]events.Level{events.LevelAll, events.LevelMentions, events.LevelDirectMentions, events.LevelNone}).Draw(t, "level")
 	case events.RoomJoined:
-		d.Level = rapid.SampledFrom([]events.Level{"", events.LevelAll, events.LevelMentions, events.LevelNone}).Draw(t, "level")
+		d.Level = rapid.SampledFrom([]events.Level{"", events.LevelAll, events.LevelMentions, events.LevelDirectMentions, events.LevelNone}).Draw(t, "level")
 		d.UpToSeq = rapid.Int64Min(0).Draw(t, "up_to_seq")
 	case events.UserReadAll:
 		d.Category = optional(events.MaxCategoryBytes).Draw(t, "category")

@@ -134,14 +134,14 @@ func (h *halls) membership(room string, s *hallSeat, behind bool) pubsub.Members
 	for seq := range s.own {
 		if r.live[seq] {
 			own[seq] = true
-			if r.all[seq] && seq > s.read {
+			if r.all[seq] && seq > s.read && s.level != "direct_mentions" {
 				m.Mentions--
 			}
 		}
 	}
 	m.Own = seqsOf(own, s.read)
 	for seq := range s.mentioned {
-		if seq > s.read && r.live[seq] && !s.own[seq] && !r.all[seq] {
+		if seq > s.read && r.live[seq] && !s.own[seq] && (!r.all[seq] || s.level == "direct_mentions") {
 			m.Mentions++
 		}
 	}
@@ -166,7 +166,7 @@ func adds(c *pubsub.Conversation) int64 {
 	switch {
 	case c.Left || c.Level == "none":
 		return 0
-	case c.Level == "mentions":
+	case c.Level == "mentions" || c.Level == "direct_mentions":
 		return c.Mentions
 	case c.MarkedUnread:
 		return max(1, c.Unread)
@@ -349,7 +349,7 @@ func (h *halls) event(t *rapid.T, users, rooms []string, changed *changes) {
 		case "read":
 			seat.read, seat.marked = max(seat.read, rapid.Int64Range(0, r.top).Draw(t, "up to")), false
 		case "level":
-			seat.level = rapid.SampledFrom([]string{"all", "mentions", "none"}).Draw(t, "level")
+			seat.level = rapid.SampledFrom([]string{"all", "mentions", "direct_mentions", "none"}).Draw(t, "level")
 		case "mark":
 			seat.marked = true
 		}

@@ -38,7 +38,7 @@ CREATE TABLE badged.users (
     claims       jsonb
 ) PARTITION BY LIST (partition_id);
 
-CREATE TYPE badged.level AS ENUM ('all', 'mentions', 'none');
+CREATE TYPE badged.level AS ENUM ('all', 'mentions', 'direct_mentions', 'none');
 
 -- A conversation of a user is ordinary, and then its row has all its numbers, or it
 -- is the user's membership of a room, and then they follow from the row and from
@@ -58,8 +58,9 @@ CREATE TABLE badged.conversations (
     joined          bigint,
     -- For a membership: how many seqs own_set has.
     unread          bigint   NOT NULL,
-    -- For a membership: how many seqs mention_set has, less those of own_all_set. May
-    -- be negative.
+    -- For a membership: how many seqs mention_set has, less those of own_all_set, which
+    -- may be negative; at the level direct_mentions how many mention_set and named_all_set
+    -- have.
     mentions        bigint   NOT NULL,
     level           badged.level NOT NULL,
     -- Hours since 1970 (UTC) of the latest delivery or mark, as the log dates it; 0
@@ -214,7 +215,7 @@ CREATE FUNCTION badged.room_last_seqs(rooms text[]) RETURNS jsonb
 CREATE VIEW badged.unread AS
 SELECT c.partition_id, c.user_id, c.conversation_id, n.unread, n.mentions,
     -- To the total.
-    CASE c.level WHEN 'none' THEN 0 WHEN 'mentions' THEN n.mentions ELSE greatest(n.unread, c.marked_unread::integer) END AS adds,
+    CASE c.level WHEN 'none' THEN 0 WHEN 'all' THEN greatest(n.unread, c.marked_unread::integer) ELSE n.mentions END AS adds,
     c.read_seq, coalesce(r.last_seq, c.last_seq) AS last_seq, c.level, coalesce(r.category, c.category) AS category, c.marked_unread,
     c.joined IS NOT NULL AS is_room
 FROM badged.conversations AS c
@@ -230,7 +231,7 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
     SELECT CASE WHEN c.joined IS NULL THEN c.unread
             ELSE greatest(0, badged.above(c.read_seq, r.live_starts, r.live_before) + closed.live - c.unread) END AS unread,
-        CASE WHEN c.joined IS NULL THEN c.mentions
+        CASE WHEN c.joined IS NULL OR c.level = 'direct_mentions' THEN c.mentions
             ELSE greatest(0, badged.above(c.read_seq, r.all_starts, r.all_before) + closed.mentions_all + c.mentions) END AS mentions
 ) AS n
 WHERE (c.left_seq IS NULL OR c.left_seq < c.last_seq) AND c.version > 0;

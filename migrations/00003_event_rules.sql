@@ -188,7 +188,7 @@ AS $$
         (true, 'category', 'text', false, 64, NULL),
         (true, 'message_id', 'text', false, 128, NULL),
         (true, 'sender_id', 'text', false, 128, NULL),
-        (true, 'level', 'choice', false, NULL, '{all,mentions,none}'),
+        (true, 'level', 'choice', false, NULL, '{all,mentions,direct_mentions,none}'),
         (true, 'notification', 'notification', false, NULL, NULL),
         (true, 'by_app', 'flag', false, NULL, NULL)
 $$;
@@ -245,7 +245,7 @@ CREATE FUNCTION badged.has_optional(event jsonb) RETURNS boolean
         && (!exists($.data.category) || $.data.category.type() == "string" && $.data.category > "")
         && (!exists($.data.message_id) || $.data.message_id.type() == "string" && $.data.message_id > "")
         && (!exists($.data.sender_id) || $.data.sender_id.type() == "string" && $.data.sender_id > "")
-        && (!exists($.data.level) || $.data.level.type() == "string" && ($.data.level == "all" || $.data.level == "mentions" || $.data.level == "none"))
+        && (!exists($.data.level) || $.data.level.type() == "string" && ($.data.level == "all" || $.data.level == "mentions" || $.data.level == "direct_mentions" || $.data.level == "none"))
         && (!exists($.data.notification) || ($.data.notification.title > "" || $.data.notification.body > "") && (!exists($.data.notification.title) || $.data.notification.title.type() == "string") && (!exists($.data.notification.body) || $.data.notification.body.type() == "string"))
         && (!exists($.data.by_app) || $.data.by_app.type() == "boolean")';
 

@@ -54,8 +54,9 @@ CREATE TABLE badged.alerts (
     queued_at       timestamptz NOT NULL,
     settled_at      timestamptz,
     partition_id    smallint    NOT NULL,
-    -- Whether the message mentions the user.
+    -- Whether the message mentions the user, and whether by name.
     mentions        boolean     NOT NULL,
+    named           boolean     NOT NULL,
     user_id         text        NOT NULL COLLATE "C",
     device_id       text        NOT NULL COLLATE "C",
     conversation_id text        NOT NULL COLLATE "C",

@@ -8,8 +8,9 @@ SELECT badged.wait_for_batches();
 -- Null otherwise. sent_set and named_set are encoded as the other sets. They have the
 -- last messages that the user sent, and those that mention the user by name, read or
 -- not. The least of sent_set is none, but the seq up to which messages may have been
--- forgotten, or are from before the user joined.
-ALTER TABLE badged.conversations ADD COLUMN seen_seq bigint, ADD COLUMN sent_set bytea, ADD COLUMN named_set bytea;
+-- forgotten, or are from before the user joined. named_all_set has the messages above
+-- read_seq that mention everybody and also the user by name, without the user's own.
+ALTER TABLE badged.conversations ADD COLUMN seen_seq bigint, ADD COLUMN sent_set bytea, ADD COLUMN named_set bytea, ADD COLUMN named_all_set bytea;
 
 -- Baselines, and what an archiving or a rebuild that was interrupted has left.
 -- +goose StatementBegin
@@ -21,7 +22,7 @@ BEGIN
     FOR p IN 0 .. (SELECT partitions - 1 FROM badged.settings) LOOP
         name := badged.partition_table('conversations', p);
         FOREACH suffix IN ARRAY '{_baseline,_baseline_next,_staging}'::text[] LOOP
-            EXECUTE format('ALTER TABLE IF EXISTS badged.%I ADD COLUMN seen_seq bigint, ADD COLUMN sent_set bytea, ADD COLUMN named_set bytea', name || suffix);
+            EXECUTE format('ALTER TABLE IF EXISTS badged.%I ADD COLUMN seen_seq bigint, ADD COLUMN sent_set bytea, ADD COLUMN named_set bytea, ADD COLUMN named_all_set bytea', name || suffix);
         END LOOP;
     END LOOP;
 END
@@ -31,7 +32,7 @@ $$;
 CREATE OR REPLACE VIEW badged.unread AS
 SELECT c.partition_id, c.user_id, c.conversation_id, n.unread, n.mentions,
     -- To the total.
-    CASE c.level WHEN 'none' THEN 0 WHEN 'mentions' THEN n.mentions ELSE greatest(n.unread, c.marked_unread::integer) END AS adds,
+    CASE c.level WHEN 'none' THEN 0 WHEN 'all' THEN greatest(n.unread, c.marked_unread::integer) ELSE n.mentions END AS adds,
     greatest(c.read_seq, c.seen_seq) AS read_seq, coalesce(r.last_seq, c.last_seq) AS last_seq, c.level, coalesce(r.category, c.category) AS category, c.marked_unread,
     c.joined IS NOT NULL AS is_room
 FROM badged.conversations AS c
@@ -47,7 +48,7 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
     SELECT CASE WHEN c.joined IS NULL THEN c.unread
             ELSE greatest(0, badged.above(c.read_seq, r.live_starts, r.live_before) + closed.live - c.unread) END AS unread,
-        CASE WHEN c.joined IS NULL THEN c.mentions
+        CASE WHEN c.joined IS NULL OR c.level = 'direct_mentions' THEN c.mentions
             ELSE greatest(0, badged.above(c.read_seq, r.all_starts, r.all_before) + closed.mentions_all + c.mentions) END AS mentions
 ) AS n
 WHERE (c.left_seq IS NULL OR c.left_seq < c.last_seq) AND c.version > 0;

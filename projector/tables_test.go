@@ -308,7 +308,7 @@ func (d *database) checkSums(t *testing.T) {
 WITH counted AS (
     SELECT user_id, category, mentions, level,
            CASE WHEN left_seq >= last_seq OR level = 'none' THEN 0
-                WHEN level = 'mentions' THEN mentions
+                WHEN level IN ('mentions', 'direct_mentions') THEN mentions
                 WHEN marked_unread THEN greatest(1, unread)
                 ELSE unread
            END AS adds
@@ -343,14 +343,15 @@ WHERE coalesce(u.total, 0) <> coalesce(s.total, 0)
 // and with each other.
 func (d *database) checkSets(t testing.TB) {
 	t.Helper()
-	rows, _ := d.pool.Query(t.Context(), `SELECT user_id || ' in ' || conversation_id, unread, mentions, read_seq, last_seq, unread_set, mention_set, recalled_set, joined IS NOT NULL, own_set, own_all_set, again_set
+	rows, _ := d.pool.Query(t.Context(), `SELECT user_id || ' in ' || conversation_id, unread, mentions, read_seq, last_seq, unread_set, mention_set, recalled_set, joined IS NOT NULL, own_set, own_all_set, again_set, named_all_set, level::text
 FROM badged.conversations`)
 	var name string
 	var unread, mentions, read, last int64
 	var member bool
-	var stored [6][]byte
-	_, err := pgx.ForEachRow(rows, []any{&name, &unread, &mentions, &read, &last, &stored[0], &stored[1], &stored[2], &member, &stored[3], &stored[4], &stored[5]}, func() error {
-		var sets [6]badge.BoundedSet
+	var stored [7][]byte
+	var level string
+	_, err := pgx.ForEachRow(rows, []any{&name, &unread, &mentions, &read, &last, &stored[0], &stored[1], &stored[2], &member, &stored[3], &stored[4], &stored[5], &stored[6], &level}, func() error {
+		var sets [7]badge.BoundedSet
 		for i := range stored {
 			var err error
 			if sets[i], err = badge.DecodeSet(stored[i]); err != nil {
@@ -360,8 +361,12 @@ FROM badged.conversations`)
 		unreadSet, mentionSet, recalledSet, againSet := &sets[0], &sets[1], &sets[2], &sets[5]
 		wrong := unread != unreadSet.Len()+againSet.Len() || mentions != mentionSet.Len()
 		if own, ownAll := &sets[3], &sets[4]; member {
-			wrong = unread != own.Len() || mentions != mentionSet.Len()-ownAll.Len() || unreadSet.Len()+againSet.Len()+recalledSet.Len() > 0
-			for _, s := range []*badge.BoundedSet{own, ownAll, mentionSet} {
+			besideRoom := mentionSet.Len() - ownAll.Len()
+			if level == string(events.LevelDirectMentions) {
+				besideRoom = mentionSet.Len() + sets[6].Len()
+			}
+			wrong = unread != own.Len() || mentions != besideRoom || unreadSet.Len()+againSet.Len()+recalledSet.Len() > 0
+			for _, s := range []*badge.BoundedSet{own, ownAll, mentionSet, &sets[6]} {
 				wrong = wrong || s.Len() > 0 && s.Min() <= read
 			}
 			mentionSet = &badge.BoundedSet{} // its messages are in the set of the room

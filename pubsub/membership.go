@@ -31,6 +31,9 @@ func (m *Membership) unread() int64 {
 
 // mentions returns how many unread messages mention the user.
 func (m *Membership) mentions() int64 {
+	if m.Level == "direct_mentions" {
+		return max(0, m.Mentions)
+	}
 	n := m.Room.All.above(m.ReadSeq) + m.Mentions
 	if m.Behind != nil {
 		n += m.Behind.All

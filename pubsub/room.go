@@ -53,7 +53,8 @@ func (u *RoomUpdate) Address() Address {
 // conversation that a client sees:
 //
 //	unread   = live messages above ReadSeq - Own - OwnCounted
-//	mentions = messages above ReadSeq that mention all + Mentions
+//	mentions = messages above ReadSeq that mention all + Mentions,
+//	           or Mentions alone at the level direct_mentions
 //
 // Its version and the user's are those without memberships, plus the sum of
 // Room.Changes - Joined over all memberships of the user. So a message to a room
@@ -72,7 +73,8 @@ type Membership struct {
 	Own        Seqs  `json:"own,omitempty"`
 	OwnCounted int64 `json:"own_counted,omitempty"`
 	// Mentions is how many messages above ReadSeq mention the user by name and
-	// not with all, less the user's own that mention all. It may be negative.
+	// not with all, less the user's own that mention all. It may be negative. At the
+	// level direct_mentions it is how many mention the user by name.
 	Mentions int64 `json:"mentions"`
 	// Room is the state of the room after the same commit, or in the same
 	// snapshot. It is shared: do not modify it.

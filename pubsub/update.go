@@ -63,11 +63,11 @@ func (b *Badge) Shown(also ...string) Badge {
 type Conversation struct {
 	ConversationID string `json:"conversation_id" doc:"The conversation."`
 	Unread         int64  `json:"unread" minimum:"0" doc:"Unread messages: delivered, not recalled, and above read_seq, or marked unread."`
-	Mentions       int64  `json:"mentions" minimum:"0" doc:"Unread messages that mention the user."`
+	Mentions       int64  `json:"mentions" minimum:"0" doc:"Unread messages that mention the user; at the level direct_mentions, by name."`
 	FirstUnreadSeq int64  `json:"first_unread_seq" minimum:"0" doc:"The lowest unread seq, where an app jumps to; 0 if nothing is unread."`
 	ReadSeq        int64  `json:"read_seq" minimum:"0" doc:"The read position, which never moves back."`
 	LastSeq        int64  `json:"last_seq" minimum:"0" doc:"The highest seq that was delivered to the user."`
-	Level          string `json:"level" enum:"all,mentions,none" doc:"What the conversation adds to the total: its unread messages, those that mention the user, or nothing."`
+	Level          string `json:"level" enum:"all,mentions,direct_mentions,none" doc:"What the conversation adds to the total: its unread messages, those that mention the user, those that mention the user by name, or nothing."`
 	Category       string `json:"category" doc:"The label of the conversation."`
 	MarkedUnread   bool   `json:"marked_unread" doc:"The conversation counts at least 1 until it is read."`
 	Left           bool   `json:"left,omitempty" doc:"True if the user has left the conversation: remove it from every list. Absent otherwise."`

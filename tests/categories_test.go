@@ -230,7 +230,7 @@ func randomEvent(r *rand.Rand, i int) string {
 	case 0:
 		return event(fmt.Sprint("e", i), "conversation.read", fmt.Sprintf(`{"conversation_id":%q,"user_ids":["ann"],"up_to_seq":%d}`, id, seq-r.IntN(20)+20))
 	case 1:
-		return event(fmt.Sprint("e", i), "conversation.level_set", fmt.Sprintf(`{"conversation_id":%q,"user_ids":["ann"],"level":%q}`, []string{id, room}[r.IntN(2)], []string{"all", "mentions", "none", "all"}[r.IntN(4)]))
+		return event(fmt.Sprint("e", i), "conversation.level_set", fmt.Sprintf(`{"conversation_id":%q,"user_ids":["ann"],"level":%q}`, []string{id, room}[r.IntN(2)], []string{"all", "mentions", "none", "direct_mentions"}[r.IntN(4)]))
 	case 2:
 		return event(fmt.Sprint("e", i), "conversation.marked_unread", fmt.Sprintf(`{"conversation_id":%q,"user_ids":["ann"]}`, []string{id, room}[r.IntN(2)]))
 	case 3:

@@ -106,7 +106,7 @@ func (c *chaosTalk) aboutOne(random *rand.Rand, n int, one []string) events.Even
 	case n < 75:
 		return c.event(events.ConversationMarkedUnread, events.Data{UserIDs: one})
 	case n < 80 && !hasApp(one[0]):
-		return c.event(events.ConversationLevelSet, events.Data{UserIDs: one, Level: []events.Level{events.LevelAll, events.LevelMentions, events.LevelNone}[random.IntN(3)]})
+		return c.event(events.ConversationLevelSet, events.Data{UserIDs: one, Level: []events.Level{events.LevelAll, events.LevelMentions, events.LevelDirectMentions, events.LevelNone}[random.IntN(4)]})
 	default:
 		return c.event(events.ConversationRead, events.Data{UserIDs: one, UpToSeq: 1 + random.Int64N(c.last)})
 	}

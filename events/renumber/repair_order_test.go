@@ -85,7 +85,7 @@ func (j *journey) event() events.Event {
 	e := foldtest.Event(fmt.Sprint(j.events), events.ConversationMarkedUnread, fmt.Sprint("c", j.IntN(3)), nil, users...)
 	switch j.IntN(5) {
 	case 0:
-		e.Type, e.Data.Level = events.ConversationLevelSet, []events.Level{events.LevelAll, events.LevelMentions, events.LevelNone}[j.IntN(3)]
+		e.Type, e.Data.Level = events.ConversationLevelSet, []events.Level{events.LevelAll, events.LevelMentions, events.LevelDirectMentions, events.LevelNone}[j.IntN(4)]
 	case 1:
 		e.Type, e.Data.UpToSeq = events.ConversationRead, 1+j.Int64N(int64(j.events))
 	case 2:

@@ -55,7 +55,7 @@ func TestPostLevel(t *testing.T) {
 		want       string
 	}{
 		{"a user who is not a member", `{"conversation_id":"lunch","user_id":"dev","level":"none"}`, 400, `{"detail":"the user is not in this conversation"}`},
-		{"an unknown level", `{"conversation_id":"lunch","user_id":"ada","level":"loud"}`, 400, `{"detail":"a level is all, mentions or none"}`},
+		{"an unknown level", `{"conversation_id":"lunch","user_id":"ada","level":"loud"}`, 400, `{"detail":"a level is all, mentions, direct_mentions or none"}`},
 		{"an unknown conversation", `{"conversation_id":"dinner","user_id":"ada","level":"none"}`, 400, `{"detail":"there is no such conversation"}`},
 		{"nothing", ``, 400, `{"detail":"the level cannot be read"}`},
 		{"mute", `{"conversation_id":"lunch","user_id":"ada","level":"none"}`, 200, `{}`},

@@ -183,7 +183,7 @@ func TestLimitsAreTheSameForAllPublishers(t *testing.T) {
 		limit{message, "data.seq", `1`, `0`, "data.seq: must be at least 1, is 0"},
 		limit{message, "data.seq", `9223372036854775807`, `-9223372036854775808`, "data.seq: must be at least 1, is -9223372036854775808"},
 		limit{read, "data.up_to_seq", `1`, `0`, "data.up_to_seq: must be at least 1, is 0"},
-		limit{level, "data.level", `"none"`, `"none\ufeff"`, `data.level: must be one of "all", "mentions", "none", is "none\ufeff"`})
+		limit{level, "data.level", `"none"`, `"none\ufeff"`, `data.level: must be one of "all", "mentions", "direct_mentions", "none", is "none\ufeff"`})
 
 	for _, l := range limits {
 		at, past := event(l.typ, l.name, l.at), event(l.typ, l.name, l.past)

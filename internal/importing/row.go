@@ -147,7 +147,7 @@ func (r *Row) checkNames() error {
 		return wrong("category", "%s", reason)
 	}
 	switch r.Level {
-	case events.LevelAll, events.LevelMentions, events.LevelNone:
+	case events.LevelAll, events.LevelMentions, events.LevelDirectMentions, events.LevelNone:
 		return nil
 	}
 	return wrong("level", "must be all, mentions or none, is %.40q", r.Level)

@@ -41,7 +41,7 @@ CASE WHEN c.joined IS NULL THEN c.unread WHEN c.read_seq >= r.last_seq THEN 0 EL
 
 -- name: mentions
 -- Few rooms have messages that mention everybody.
-CASE WHEN c.joined IS NULL THEN c.mentions WHEN r.all_starts IS NULL AND c.read_seq >= r.since THEN greatest(0, c.mentions) ELSE greatest(0,
+CASE WHEN c.joined IS NULL OR c.level = 'direct_mentions' THEN c.mentions WHEN r.all_starts IS NULL AND c.read_seq >= r.since THEN greatest(0, c.mentions) ELSE greatest(0,
     badged.above(c.read_seq, r.all_starts, r.all_before) + c.mentions
     + CASE WHEN c.read_seq < r.since THEN ({closed})[2] ELSE 0 END) END
 
@@ -58,7 +58,7 @@ FROM {memberships}
 OFFSET 0
 
 -- name: adds
-CASE n.level WHEN 'none' THEN 0 WHEN 'mentions' THEN n.mentions ELSE greatest(n.unread, n.marked_unread::integer) END
+CASE n.level WHEN 'none' THEN 0 WHEN 'all' THEN greatest(n.unread, n.marked_unread::integer) ELSE n.mentions END
 
 -- name: sums
 -- What the memberships add to the badge: to the total those of the default category

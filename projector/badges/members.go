@@ -204,7 +204,7 @@ func adds(c *pubsub.Conversation) int64 {
 	switch {
 	case c.Level == string(events.LevelNone):
 		return 0
-	case c.Level == string(events.LevelMentions):
+	case events.Level(c.Level).CountsMentions():
 		return c.Mentions
 	case c.MarkedUnread:
 		return max(1, c.Unread)

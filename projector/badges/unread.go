@@ -14,8 +14,8 @@ import (
 type Message struct {
 	UserID, ConversationID string
 	Seq                    int64
-	// Mentions is whether it mentions the user.
-	Mentions bool
+	// Mentions is whether it mentions the user, and Named whether by name.
+	Mentions, Named bool
 }
 
 // Count returns, for each message, whether the user's total counts it: it is neither
@@ -40,13 +40,27 @@ func (r *Reader) Count(ctx context.Context, partition int, messages []Message) (
 		} else {
 			live = unread.has(m.Seq)
 		}
-		counts[ord-1] = live && (level == string(events.LevelAll) || level == string(events.LevelMentions) && m.Mentions)
+		counts[ord-1] = live && m.countsAt(events.Level(level))
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read whether %d messages are unread: %w", len(messages), err)
 	}
 	return counts, nil
+}
+
+// countsAt reports whether a conversation of a level counts the message.
+func (m *Message) countsAt(level events.Level) bool {
+	switch level {
+	case events.LevelAll:
+		return true
+	case events.LevelMentions:
+		return m.Mentions
+	case events.LevelDirectMentions:
+		return m.Named
+	case events.LevelNone:
+	}
+	return false
 }
 
 // messageSet is a stored set of messages.

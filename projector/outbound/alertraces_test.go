@@ -41,8 +41,8 @@ held_until = CASE WHEN $1 THEN now() + interval '1 hour' END`, tc.held)
 			tx := b.Begin(t)
 			for _, sql := range []string{
 				`UPDATE badged.devices SET changes = changes + 1 WHERE user_id = $1`,
-				`INSERT INTO badged.alerts (partition_id, user_id, device_id, conversation_id, seq, mentions, title, body, queued_at)
-SELECT partition_id, user_id, device_id, 'chat', 1, false, 'Ben', 'Lunch?', now() FROM badged.devices WHERE user_id = $1`,
+				`INSERT INTO badged.alerts (partition_id, user_id, device_id, conversation_id, seq, mentions, named, title, body, queued_at)
+SELECT partition_id, user_id, device_id, 'chat', 1, false, false, 'Ben', 'Lunch?', now() FROM badged.devices WHERE user_id = $1`,
 			} {
 				if _, err := tx.Exec(t.Context(), sql, ada); err != nil {
 					t.Fatal(err)

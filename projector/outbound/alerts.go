@@ -74,11 +74,11 @@ func (n *Notifier) addAlerts(ctx context.Context, tx pgx.Tx, partition int, due 
 	var alerts []Alert
 	var places []int
 	var place int
-	var mentions bool
+	var mentions, named bool
 	var a Alert
 	rows, _ := tx.Query(ctx, statements.Of(partition, "read alerts"), users, devices, MaxAlerts)
-	if _, err := pgx.ForEachRow(rows, []any{&place, &a.ConversationID, &a.Seq, &mentions, &a.Title, &a.Body, &a.Data, &a.QueuedAt}, func() error {
-		messages = append(messages, badges.Message{UserID: users[place-1], ConversationID: a.ConversationID, Seq: a.Seq, Mentions: mentions})
+	if _, err := pgx.ForEachRow(rows, []any{&place, &a.ConversationID, &a.Seq, &mentions, &named, &a.Title, &a.Body, &a.Data, &a.QueuedAt}, func() error {
+		messages = append(messages, badges.Message{UserID: users[place-1], ConversationID: a.ConversationID, Seq: a.Seq, Mentions: mentions, Named: named})
 		alerts, places = append(alerts, a), append(places, place-1)
 		a.Data = nil // the next alert has data of its own
 		return nil

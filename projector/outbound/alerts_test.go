@@ -165,6 +165,16 @@ func TestRoomTellsItsMembers(t *testing.T) {
 	b.Append(t, foldtest.Event("recall", events.RoomRecalled, "hall", foldtest.Seq(4)))
 	b.Fold(t)
 	b.expectSaid(t, ada+": 1", ben+": 2", eve+": 0")
+
+	b.Append(t, foldtest.Event("direct", events.ConversationLevelSet, "hall", foldtest.Level(events.LevelDirectMentions), ada, eve))
+	b.Fold(t)
+	b.tellAll(t)
+	b.Append(t, saying("All?", post("hall", 5, func(d *events.Data) { d.MentionsAll = true })))
+	b.Fold(t)
+	b.expectSaid(t, ben+`: 3 "All?"`)
+	b.Append(t, saying("Eve and all!", post("hall", 6, func(d *events.Data) { d.MentionsAll, d.MentionedUserIDs = true, []string{eve} })))
+	b.Fold(t)
+	b.expectSaid(t, ben+`: 4 "Eve and all!"`, eve+`: 1 "Eve and all!"`)
 	projectortest.Until(t, "no rounds", func() bool {
 		return len(b.Lines(t, `SELECT conversation_id FROM badged.room_rounds UNION ALL SELECT conversation_id FROM badged.room_alerts`)) == 0
 	})

@@ -198,8 +198,8 @@ SELECT app, platform, count(*) FROM due GROUP BY app, platform
 
 -- name: add alerts
 WITH added AS (
-    INSERT INTO badged.alerts_pNN (partition_id, user_id, device_id, conversation_id, seq, mentions, title, body, data, queued_at)
-    SELECT $1, d.user_id, d.device_id, a.conversation_id, a.seq, a.mentions, a.title, a.body, nullif(a.data, '')::jsonb, a.at
+    INSERT INTO badged.alerts_pNN (partition_id, user_id, device_id, conversation_id, seq, mentions, named, title, body, data, queued_at)
+    SELECT $1, d.user_id, d.device_id, a.conversation_id, a.seq, a.mentions, a.mentions, a.title, a.body, nullif(a.data, '')::jsonb, a.at
     FROM unnest($2::text[], $3::text[], $4::bigint[], $5::boolean[], $6::text[], $7::text[], $8::text[], $9::timestamptz[])
         AS a (user_id, conversation_id, seq, mentions, title, body, data, at)
     JOIN badged.devices_pNN AS d ON d.user_id = a.user_id
@@ -221,8 +221,8 @@ JOIN badged.room_rounds_pNN AS o ON o.conversation_id = a.conversation_id AND a.
 
 -- name: hand out alerts of a room
 WITH added AS (
-    INSERT INTO badged.alerts_pNN (partition_id, user_id, device_id, conversation_id, seq, mentions, title, body, data, queued_at)
-    SELECT $1, d.user_id, d.device_id, a.conversation_id, a.seq, a.mentions_all, a.title, a.body, a.data, a.queued_at
+    INSERT INTO badged.alerts_pNN (partition_id, user_id, device_id, conversation_id, seq, mentions, named, title, body, data, queued_at)
+    SELECT $1, d.user_id, d.device_id, a.conversation_id, a.seq, a.mentions_all, false, a.title, a.body, a.data, a.queued_at
     FROM {alerts of the round}
     JOIN badged.devices_pNN AS d ON d.user_id = ANY ($3) AND d.user_id <> a.sender_id
     WHERE a.conversation_id = $2
@@ -235,7 +235,7 @@ DELETE FROM badged.room_alerts_pNN AS a USING badged.room_rounds_pNN AS o
 WHERE a.conversation_id = $1 AND o.conversation_id = $1 AND a.queued_at <= o.began_at
 
 -- name: read alerts
-SELECT k.ord, a.conversation_id, a.seq, a.mentions, a.title, a.body, a.data, a.queued_at
+SELECT k.ord, a.conversation_id, a.seq, a.mentions, a.named, a.title, a.body, a.data, a.queued_at
 FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS k (user_id, device_id, ord)
 CROSS JOIN LATERAL (
     SELECT * FROM badged.alerts_pNN AS a

@@ -47,7 +47,7 @@ func (s *search) counts(c *badge.Conversation, seq int64) (counts, mentioned boo
 		return c.Unread.Contains(seq) || c.Again.Contains(seq), c.Mentions.Contains(seq)
 	}
 	live, all, _ := s.replay.Rooms[c.ID].Message(seq)
-	return live && seq > c.ReadSeq && !c.Membership.Own.Contains(seq), all || c.Mentions.Contains(seq)
+	return live && seq > c.ReadSeq && !c.Membership.Own.Contains(seq), c.IsMention(seq, all)
 }
 
 // visitMessage processes a message to a room or its recall.

@@ -107,7 +107,7 @@ func (a *Account) weigh(m *Membership) {
 	m.adds, m.mentions, m.conversations = 0, 0, 0
 	switch c := m.Conversation(0); c.Level {
 	case "none":
-	case "mentions":
+	case "mentions", "direct_mentions":
 		m.adds, m.mentions = c.Mentions, c.Mentions
 	default:
 		m.adds, m.mentions = c.Unread, c.Mentions

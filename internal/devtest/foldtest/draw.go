@@ -218,7 +218,7 @@ func DrawEvent(t *rapid.T, id string, typ events.Type, users []string) events.Ev
 		if rapid.IntRange(0, 2).Draw(t, "given") == 0 {
 			d.UpToSeq = seqs.Draw(t, "up to")
 		}
-		d.Level = rapid.SampledFrom([]events.Level{"", "", events.LevelMentions, events.LevelNone}).Draw(t, "level")
+		d.Level = rapid.SampledFrom([]events.Level{"", "", events.LevelMentions, events.LevelDirectMentions, events.LevelNone}).Draw(t, "level")
 	case events.MessageRecalled, events.RoomRecalled:
 		d.Seq = seqs.Draw(t, "seq")
 	case events.ConversationRead:
@@ -241,7 +241,7 @@ func DrawEvent(t *rapid.T, id string, typ events.Type, users []string) events.Ev
 			d.FromSeq = seqs.Draw(t, "from")
 		}
 	case events.ConversationLevelSet:
-		d.Level = rapid.SampledFrom([]events.Level{events.LevelAll, events.LevelMentions, events.LevelNone}).Draw(t, "level")
+		d.Level = rapid.SampledFrom([]events.Level{events.LevelAll, events.LevelMentions, events.LevelDirectMentions, events.LevelNone}).Draw(t, "level")
 	case events.UserReadAll:
 		d.Category = rapid.SampledFrom([]string{"", "chat", "likes"}).Draw(t, "category")
 		d.AllCategories = d.Category == ""

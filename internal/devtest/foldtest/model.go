@@ -213,7 +213,7 @@ func (c *Conversation) complete() {
 	for seq := range c.room.posted {
 		if seq > c.joinedAt && (seq > c.read || c.from > 0 && seq >= c.from) && !c.own[seq] && !c.room.recalled[seq] {
 			c.Unread[seq] = true
-			if c.room.all[seq] || c.named[seq] {
+			if c.room.all[seq] && c.level != events.LevelDirectMentions || c.named[seq] {
 				c.Mentions[seq] = true
 			}
 		}
@@ -450,7 +450,7 @@ func (c *Conversation) Adds() int64 {
 	switch {
 	case c.left() || c.level == events.LevelNone:
 		return 0
-	case c.level == events.LevelMentions:
+	case c.level == events.LevelMentions || c.level == events.LevelDirectMentions:
 		return int64(len(c.Mentions))
 	case c.Marked && c.count() == 0:
 		return 1

@@ -71,7 +71,7 @@ func adds(unread, mentions int64, level events.Level, marked, left bool) int64 {
 		return 0
 	case level == events.LevelNone:
 		return 0
-	case level == events.LevelMentions:
+	case level.CountsMentions():
 		return mentions
 	case marked:
 		return max(1, unread)

@@ -233,11 +233,11 @@ func (u *User) Settle() {
 		c.Touched, c.Stored = false, true
 		n := len(c.Unread.Ranges) + len(c.Mentions.Ranges) + len(c.Again.Ranges) + len(c.Recalled.Ranges)
 		if m := c.Membership; m != nil {
-			n += len(m.Own.Ranges) + len(m.OwnAll.Ranges) + len(m.Sent.Ranges) + len(m.Named.Ranges)
+			n += len(m.Own.Ranges) + len(m.OwnAll.Ranges) + len(m.NamedAll.Ranges) + len(m.Sent.Ranges) + len(m.Named.Ranges)
 			m.Unmarked = nil
 		}
 		u.ranges += n - int(c.Weighed)
-		c.Weighed = int32(n) //nolint:gosec // at most six times MaxRanges
+		c.Weighed = int32(n) //nolint:gosec // at most seven times MaxRanges
 	}
 	u.Changed = u.Changed[:0]
 	u.Stored, u.StoredCarried, u.HasRow, u.Claimed, u.ChangedAt = u.Version, u.Carried, u.Exists(), false, 0

@@ -124,8 +124,8 @@ func (u *User) moveBack(r *Room, c *Conversation, back int64, at time.Time) {
 		}
 	}
 	for _, seq := range m.Named.within(back, read) {
-		if live, all, _ := r.Message(seq); live && !all && !m.Own.Contains(seq) {
-			c.Mentions.Add(seq)
+		if live, all, _ := r.Message(seq); live && !m.Own.Contains(seq) {
+			c.named(all).Add(seq)
 			u.remark(r, c, seq, false)
 		}
 	}

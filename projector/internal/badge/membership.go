@@ -13,7 +13,8 @@ import (
 //
 //   - unread: the room's live messages above ReadSeq, less those in Own;
 //   - mentions: the room's live messages above ReadSeq that mention everybody, less
-//     those in OwnAll, and those in Mentions of the conversation;
+//     those in OwnAll, and those in Mentions of the conversation; at the level
+//     direct_mentions those in Mentions and in NamedAll;
 //   - version of the user: User.Version + User.Carried + the sum of
 //     Room.Changes - Joined over the memberships.
 //
@@ -26,6 +27,9 @@ type Membership struct {
 	// that mention the user by name, without those in Own and those that mention
 	// everybody.
 	Own, OwnAll BoundedSet
+	// NamedAll are the messages above ReadSeq that mention everybody and also the user by
+	// name, without those in Own: at the level direct_mentions they are mentions.
+	NamedAll BoundedSet
 	// Seen is the read position if messages below it were marked unread, else 0. Then
 	// ReadSeq is the one before, from which the numbers follow, until a read reaches
 	// Seen.
@@ -124,6 +128,8 @@ func (m *Membership) moveTo(mentions *BoundedSet, seq int64) {
 	m.Own.upTo(seq, forget)
 	m.Own.RemoveUpTo(seq)
 	m.OwnAll.RemoveUpTo(seq)
+	m.NamedAll.upTo(seq, forget)
+	m.NamedAll.RemoveUpTo(seq)
 }
 
 // upTo calls f with every known seq of s up to last.
@@ -175,10 +181,31 @@ func (c *Conversation) ViewIn(r *Room) View {
 		Mentions: max(0, all-m.OwnAll.Len()+c.Mentions.Len()),
 		ReadSeq:  c.ReadPosition(), LastSeq: r.LastSeq, Level: c.Level, Category: r.Category, Marked: c.Marked,
 	}
+	if c.Level == events.LevelDirectMentions {
+		v.Mentions = c.Named()
+	}
 	for v.FirstUnread = range c.UnreadIn(r) {
 		break
 	}
 	return v
+}
+
+// Named returns how many unread messages of a membership mention the user by name.
+func (c *Conversation) Named() int64 { return c.Mentions.Len() + c.Membership.NamedAll.Len() }
+
+// IsMention reports whether an unread message of a membership mentions the user, at the
+// level of the conversation. all is whether it mentions everybody.
+func (c *Conversation) IsMention(seq int64, all bool) bool {
+	return all && c.Level != events.LevelDirectMentions || c.Mentions.Contains(seq) || c.Membership.NamedAll.Contains(seq)
+}
+
+// named returns the set that has a message which mentions the user by name. all is
+// whether it mentions everybody, too.
+func (c *Conversation) named(all bool) *BoundedSet {
+	if all {
+		return &c.Membership.NamedAll
+	}
+	return &c.Mentions
 }
 
 // Sums are the numbers of a user that clients see.

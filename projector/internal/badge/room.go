@@ -57,7 +57,7 @@ type Room struct {
 }
 
 // Mark says that a member sent a message or is mentioned in it by name, and that
-// the message is in Own or in Mentions of the membership. A mark at or below the
+// the message is in Own, or in Mentions or NamedAll of the membership. A mark at or below the
 // read position says nothing.
 type Mark struct {
 	// Own is set if the member sent the message.

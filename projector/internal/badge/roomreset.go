@@ -75,7 +75,7 @@ func (c *Conversation) end(last, upTo int64) bool {
 	if c.ReadPosition() <= last && m.Sent.Max() <= last && m.Named.Max() <= last && upTo <= c.ReadSeq {
 		return false
 	}
-	for _, set := range []*BoundedSet{&c.Mentions, &m.Own, &m.OwnAll} {
+	for _, set := range []*BoundedSet{&c.Mentions, &m.Own, &m.OwnAll, &m.NamedAll} {
 		set.RemoveAbove(last)
 	}
 	m.Sent.RangeSet, m.Named.RangeSet = m.Sent.cut(last), m.Named.cut(last)

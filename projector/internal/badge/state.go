@@ -214,7 +214,7 @@ func (p *post) sender(id string) {
 	case m.Own:
 		return
 	default:
-		c.Mentions.Remove(p.seq)
+		c.named(p.all).Remove(p.seq)
 		m.Own, m.Touched = true, true
 	}
 	c.Membership.Own.Add(p.seq)
@@ -227,11 +227,15 @@ func (p *post) sender(id string) {
 // mentions counts a mention by name.
 func (p *post) mentions(id string) {
 	u, c := p.member(id)
-	if c == nil || p.all || p.room.mark(p.seq, id) != nil {
+	if c == nil || p.room.mark(p.seq, id) != nil {
 		return
 	}
 	p.room.AddMark(p.seq, u.ID, Mark{Touched: true})
-	c.Mentions.Add(p.seq)
+	c.named(p.all).Add(p.seq)
+	if p.all && c.Level != events.LevelDirectMentions {
+		u.touch(c) // it is a mention already
+		return
+	}
 	p.changed(u, c)
 }
 
@@ -247,7 +251,7 @@ func (p *post) mentionsAll() {
 			c.Membership.OwnAll.Add(p.seq)
 		} else {
 			c.Mentions.Remove(p.seq)
-			m.Gone = true
+			c.Membership.NamedAll.Add(p.seq)
 		}
 		p.changed(u, c)
 	}
@@ -275,7 +279,7 @@ func (s *State) recall(e *events.Event) {
 					member.Membership.OwnAll.Remove(seq)
 				}
 			} else {
-				member.Mentions.Remove(seq)
+				member.named(all).Remove(seq)
 			}
 			p.changed(u, member)
 		}

@@ -223,8 +223,11 @@ func (g *gateway) sums(id string) string {
 		r := g.rooms[room]
 		v := badge.View{
 			Unread:   above(r.Live, m.ReadSeq) - above(m.Own, 0),
-			Mentions: above(r.All, m.ReadSeq) + m.Mentions,
+			Mentions: m.Mentions,
 			Level:    events.Level(m.Level), Marked: m.MarkedUnread,
+		}
+		if v.Level != events.LevelDirectMentions {
+			v.Mentions += above(r.All, m.ReadSeq)
 		}
 		version += r.Changes - m.Joined
 		total += v.Adds()

@@ -21,6 +21,11 @@ func TestRoomStories(t *testing.T) {
 	room := func(id string, last, read int64) events.Event {
 		return foldtest.Event(id, events.RoomReset, "hall", func(d *events.Data) { d.Seq, d.UpToSeq = last, read })
 	}
+	toAll := func(seq int64, by string, mentioned ...string) events.Event {
+		e := post(seq, by, mentioned...)
+		e.Data.MentionsAll = true
+		return e
+	}
 	upTo, from := foldtest.UpTo, foldtest.From
 
 	for _, tc := range []struct {
@@ -70,6 +75,25 @@ func TestRoomStories(t *testing.T) {
 		}, 1, 0},
 		{"a reset of a room that comes again changes nothing", []events.Event{post(1, ""), room("end", 0, 0), post(1, ""), room("end", 0, 0)}, 1, 0},
 		{"a reset of a room keeps a mark of it", []events.Event{post(1, ""), event("m", events.ConversationMarkedUnread, nil), room("end", 0, 0)}, 1, 0},
+		{"at direct_mentions a message that mentions all does not count, unless it names the member", []events.Event{
+			event("l", events.ConversationLevelSet, foldtest.Level(events.LevelDirectMentions)), toAll(1, ""), toAll(2, "", "ann"), post(3, "", "ann"), post(4, ""), toAll(5, "ann", "ann"),
+		}, 2, 2},
+		{"the level may be set later", []events.Event{
+			toAll(1, ""), toAll(2, "", "ann"), post(3, "", "ann"), event("l", events.ConversationLevelSet, foldtest.Level(events.LevelDirectMentions)),
+		}, 2, 2},
+		{"and be left again", []events.Event{
+			event("l", events.ConversationLevelSet, foldtest.Level(events.LevelDirectMentions)), toAll(1, ""), toAll(2, "", "ann"), event("l2", events.ConversationLevelSet, foldtest.Level(events.LevelMentions)),
+		}, 2, 2},
+		{"a mention by name stays one when the message mentions all, too, and goes with it", []events.Event{
+			event("l", events.ConversationLevelSet, foldtest.Level(events.LevelDirectMentions)), post(1, "", "ann"), toAll(1, ""), post(2, "", "ann"), toAll(2, ""),
+			foldtest.Event("recall", events.RoomRecalled, "hall", func(d *events.Data) { d.Seq = 1 }),
+		}, 1, 1},
+		{"a room that ends takes mentions by name along, also those of messages that mention all", []events.Event{
+			event("l", events.ConversationLevelSet, foldtest.Level(events.LevelDirectMentions)), toAll(1, "", "ann"), toAll(2, "", "ann"), room("end", 1, 0),
+		}, 1, 1},
+		{"a message that mentions all is marked unread with the mention by name", []events.Event{
+			event("l", events.ConversationLevelSet, foldtest.Level(events.LevelDirectMentions)), toAll(1, "", "ann"), toAll(2, ""), event("r", events.ConversationRead, upTo(2)), event("m", events.ConversationMarkedUnread, from(1)),
+		}, 1, 1},
 		{"joining again sets the position", []events.Event{
 			event("r", events.ConversationRead, upTo(1e15)), event("q", events.RoomLeft, nil), event("j", events.RoomJoined, nil), post(1, ""),
 		}, 1, 0},

@@ -94,7 +94,7 @@ type ConversationRow struct {
 	unread, mentions, deliveredHour    int64
 	unreadSet, mentionSet, recalledSet seqSet
 	ownSet, ownAllSet, againSet        seqSet
-	sentSet, namedSet                  seqSet
+	sentSet, namedSet, namedAllSet     seqSet
 	seen                               int64
 }
 
@@ -123,6 +123,7 @@ func (r *ConversationRow) Columns() []Column {
 		{Name: "seen_seq", at: &r.seen, usual: int64(0), null: true},
 		{Name: "sent_set", at: &r.sentSet, usual: "", null: true},
 		{Name: "named_set", at: &r.namedSet, usual: "", null: true},
+		{Name: "named_all_set", at: &r.namedAllSet, usual: "", null: true},
 	}
 }
 
@@ -139,10 +140,19 @@ func (r *ConversationRow) Set(userID string, c *badge.Conversation) {
 		recalledSet: seqSet(c.Recalled.Encode()),
 	}
 	if m := c.Membership; m != nil {
-		r.joined, r.unread, r.mentions = m.Joined, m.Own.Len(), c.Mentions.Len()-m.OwnAll.Len()
-		r.ownSet, r.ownAllSet = seqSet(m.Own.Encode()), seqSet(m.OwnAll.Encode())
+		r.joined, r.unread, r.mentions = m.Joined, m.Own.Len(), mentionsBesideRoom(c)
+		r.ownSet, r.ownAllSet, r.namedAllSet = seqSet(m.Own.Encode()), seqSet(m.OwnAll.Encode()), seqSet(m.NamedAll.Encode())
 		r.seen, r.sentSet, r.namedSet = m.Seen, seqSet(m.Sent.Encode()), seqSet(m.Named.Encode())
 	}
+}
+
+// mentionsBesideRoom returns the mentions of a membership, less those of the room that
+// mention everybody. At the level direct_mentions the latter do not count.
+func mentionsBesideRoom(c *badge.Conversation) int64 {
+	if c.Level == events.LevelDirectMentions {
+		return c.Named()
+	}
+	return c.Mentions.Len() - c.Membership.OwnAll.Len()
 }
 
 // conversation returns the conversation of the row.
@@ -162,7 +172,7 @@ func (r *ConversationRow) conversation() (*badge.Conversation, error) {
 	c.Again, c.Recalled = decode(r.againSet).RangeSet, decode(r.recalledSet).RangeSet
 	if r.joined != notJoined {
 		c.Membership = &badge.Membership{
-			Joined: r.joined, Own: decode(r.ownSet), OwnAll: decode(r.ownAllSet), Seen: r.seen,
+			Joined: r.joined, Own: decode(r.ownSet), OwnAll: decode(r.ownAllSet), NamedAll: decode(r.namedAllSet), Seen: r.seen,
 			Sent: badge.Recent{RangeSet: decode(r.sentSet).RangeSet}, Named: badge.Recent{RangeSet: decode(r.namedSet).RangeSet},
 		}
 		if r.sentSet == "" {

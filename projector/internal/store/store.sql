@@ -46,7 +46,7 @@ LEFT JOIN (
         SELECT user_id, category, count(*) AS n
         FROM badged.conversations_pNN
         WHERE joined IS NULL AND (left_seq IS NULL OR left_seq < last_seq)
-          AND CASE level WHEN 'none' THEN false WHEN 'mentions' THEN mentions > 0 ELSE unread > 0 OR marked_unread END
+          AND CASE level WHEN 'none' THEN false WHEN 'all' THEN unread > 0 OR marked_unread ELSE mentions > 0 END
         GROUP BY user_id, category
     ) AS categories
     GROUP BY user_id

@@ -120,7 +120,7 @@ func publicMembership(c *badge.Conversation, room *pubsub.Room) pubsub.Membershi
 	m := c.Membership
 	return pubsub.Membership{
 		Joined: m.Joined, ReadSeq: c.ReadSeq, SeenSeq: m.Seen, Level: string(c.Level), MarkedUnread: c.Marked,
-		Own: publicSeqs(&m.Own.RangeSet), OwnCounted: m.Own.Counted(), Mentions: c.Mentions.Len() - m.OwnAll.Len(), Room: room,
+		Own: publicSeqs(&m.Own.RangeSet), OwnCounted: m.Own.Counted(), Mentions: mentionsBesideRoom(c), Room: room,
 	}
 }
 

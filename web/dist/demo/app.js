@@ -1165,7 +1165,7 @@ function partOf({
   markedUnread
 }) {
   if (level === "all") return Math.max(unread2, markedUnread ? 1 : 0);
-  if (level === "mentions") return mentions;
+  if (level === "mentions" || level === "direct_mentions") return mentions;
   return level === "none" ? 0 : void 0;
 }
 function adjust(badge, before, after) {

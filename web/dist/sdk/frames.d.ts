@@ -1,10 +1,10 @@
 import { type Seq } from "./seq.js";
 /**
  * What a conversation adds to the total: its unread messages (`all`), its
- * unread mentions (`mentions`), or nothing (`none`). Later servers may add
- * levels.
+ * unread mentions (`mentions`), those that mention the user by name
+ * (`direct_mentions`), or nothing (`none`). Later servers may add levels.
  */
-export type Level = "all" | "mentions" | "none" | (string & {});
+export type Level = "all" | "mentions" | "direct_mentions" | "none" | (string & {});
 /** The state of one conversation for one user. */
 export interface Conversation {
     readonly conversationId: string;

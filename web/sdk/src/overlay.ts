@@ -67,7 +67,7 @@ export function partOf({
   markedUnread,
 }: Conversation): number | undefined {
   if (level === "all") return Math.max(unread, markedUnread ? 1 : 0);
-  if (level === "mentions") return mentions;
+  if (level === "mentions" || level === "direct_mentions") return mentions;
   return level === "none" ? 0 : undefined;
 }
 

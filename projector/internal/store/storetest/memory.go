@@ -244,7 +244,7 @@ func Reload(t T, u *badge.User) *badge.User {
 		stored.Again, stored.Recalled = reloadRanges(t, &c.Again), reloadRanges(t, &c.Recalled)
 		if former := c.Membership; former != nil {
 			stored.Membership = &badge.Membership{
-				Joined: former.Joined, Own: reloadSet(t, &former.Own), OwnAll: reloadSet(t, &former.OwnAll), Seen: former.Seen,
+				Joined: former.Joined, Own: reloadSet(t, &former.Own), OwnAll: reloadSet(t, &former.OwnAll), NamedAll: reloadSet(t, &former.NamedAll), Seen: former.Seen,
 				Sent: badge.Recent{RangeSet: reloadRanges(t, &former.Sent.RangeSet)}, Named: badge.Recent{RangeSet: reloadRanges(t, &former.Named.RangeSet)},
 			}
 		}

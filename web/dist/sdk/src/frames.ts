@@ -5,10 +5,10 @@ export const PROTOCOL = "badge.v1";
 
 /**
  * What a conversation adds to the total: its unread messages (`all`), its
- * unread mentions (`mentions`), or nothing (`none`). Later servers may add
- * levels.
+ * unread mentions (`mentions`), those that mention the user by name
+ * (`direct_mentions`), or nothing (`none`). Later servers may add levels.
  */
-export type Level = "all" | "mentions" | "none" | (string & {});
+export type Level = "all" | "mentions" | "direct_mentions" | "none" | (string & {});
 
 /** The state of one conversation for one user. */
 export interface Conversation {

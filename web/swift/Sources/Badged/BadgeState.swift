@@ -11,7 +11,7 @@ public struct Conversation: Decodable, Equatable, Sendable {
     public let firstUnreadSeq: Int64
     public let readSeq: Int64
     public let lastSeq: Int64
-    /// all, mentions or none: what counts.
+    /// all, mentions, direct_mentions or none: what counts.
     public let level: String
     public let category: String
     public let markedUnread: Bool

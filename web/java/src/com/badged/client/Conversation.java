@@ -14,7 +14,7 @@ public final class Conversation {
     public final long firstUnreadSeq;
     public final long readSeq;
     public final long lastSeq;
-    /** all, mentions or none: what counts. */
+    /** all, mentions, direct_mentions or none: what counts. */
     public final String level;
     public final String category;
     public final boolean markedUnread;
