@@ -131,6 +131,7 @@ var (
 	signed      = check{"./pubsub", "^TestRedisDropsUnsignedMessages$", false}
 	commands    = check{"./gateway", "^TestCommands$", true}
 	marks       = check{"./gateway", "^TestMark", false}
+	invalid     = check{"./gateway", "^TestInvalidFramesEndNoSession$", false}
 	limits      = check{"./gateway", "^(TestConnectionsOverALimit|TestCommandsOverTheRate|TestCommandsOfAUserAreCountedTogether|TestSignsOfLifeOverTheRate|TestFloodIsClosed)$", false}
 	addresses   = check{"./gateway/internal/limit", "^TestAddressOf$", false}
 	moved       = check{"./pubsub", "^(TestRedisClusterSlotMoves|TestRedisClusterMasterIsKilled)$", true}
@@ -445,6 +446,8 @@ var mutants = []mutant{
 		"projector/rebuild/rebuild.sql", "DELETE FROM badged.healed_users WHERE partition_id = $1", "DELETE FROM badged.healed_users WHERE partition_id <> $1",
 	}}, rebuilt},
 
+	{"an invalid field ends the session", []edit{{"gateway/commands.go", `if s.userID == "" || f.T`, `if true || f.T`}}, invalid},
+	{"a text that is no id is looked up", []edit{{"gateway/commands.go", "if !canBeID(f.ConversationID) {", "if false {"}}, invalid},
 	{"a mark of a left conversation is accepted", []edit{{"gateway/marks.go", "return !c.Left && ", "return "}}, commands},
 	{"a mark does not wait for the tables", []edit{{"gateway/marks.go", "	if err := g.catchUp(ctx, userID); err != nil {\n		return err\n	}\n", ""}}, marks},
 	{"an update is shown although one before it was lost", []edit{{
