@@ -212,3 +212,39 @@ func TestErasedUserStaysAway(t *testing.T) {
 		})
 	}
 }
+
+// Looking whether anything is left of an erased user does not bring the id back into the
+// audit trail, however one looks.
+func TestReadsOfAnErasedUserDoNotNameIt(t *testing.T) {
+	t.Parallel()
+	database := oneDatabase(t)
+	p := serve(t, database, "--admin-keys=ops="+adminKey)
+	total(t, p, "zoe", publish(t, p, delivered("lunch", 1, `"zoe"`)))
+	look := func() {
+		t.Helper()
+		for _, args := range [][]string{{"user", "export", "zoe"}, {"user", "show", "zoe"}, {"user", "explain", "zoe"}, {"log", "--user=zoe"}} {
+			must(t, append(args, "--database-url="+database)...)
+		}
+		for _, read := range []string{"export", "explain"} {
+			if status, answer := asAdmin(t, p, http.MethodGet, "v1/users/zoe/"+read, ""); status != http.StatusOK {
+				t.Errorf("%s: %d %s", read, status, answer)
+			}
+		}
+	}
+	trail := func() string { return must(t, "audit", "list", "--json", "--limit=500", "--database-url="+database) }
+	look()
+	if n := strings.Count(trail(), `"zoe"`); n != 6 {
+		t.Errorf("%d reads of a user are recorded:\n%s", n, trail())
+	}
+	must(t, "user", "erase", "zoe", "--database-url="+database)
+	look()
+	after := trail()
+	if strings.Contains(after, "zoe") {
+		t.Errorf("the trail names an erased user:\n%s", after)
+	}
+	for action, want := range map[string]int{"user.export": 4, "user.show": 2, "user.explain": 4, "log.read": 2} {
+		if n := strings.Count(after, `"action":"`+action+`"`); n != want {
+			t.Errorf("%d records of %s, want %d", n, action, want)
+		}
+	}
+}

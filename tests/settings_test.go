@@ -195,3 +195,30 @@ func settingsOfADatabase(t *testing.T) {
 		t.Errorf("what badged says (-of an ordinary database +of a hostile one):\n%s", diff)
 	}
 }
+
+// Settings of a role with which no session begins, or nothing can be written, are named
+// with what to do about them.
+func TestSettingsOfARoleThatCannotWork(t *testing.T) {
+	t.Parallel()
+	server := pgtest.NewServer(t)
+	database := server.NewDB(t, migrated())
+	sql(t, database, `CREATE ROLE app LOGIN SUPERUSER`)
+	for setting, want := range map[string]string{
+		"session_preload_libraries = 'nowhere'": "session_preload_libraries or local_preload_libraries",
+		"local_preload_libraries = 'nowhere'":   "session_preload_libraries or local_preload_libraries",
+		"default_transaction_read_only = on":    "default_transaction_read_only",
+		"session_replication_role = replica":    "session_replication_role",
+	} {
+		sql(t, database, `ALTER ROLE app RESET ALL`)
+		sql(t, database, `ALTER ROLE app SET `+setting)
+		url := "--database-url=" + as(t, database, "app")
+		_, stderr, code := command(t, "user", "erase", "zoe", url)
+		if code != 1 || !strings.Contains(stderr, want) || !strings.Contains(stderr, "ALTER ROLE … RESET") || strings.Contains(stderr, "Is Postgres running") {
+			t.Errorf("with %s a command exits with %d: %s", setting, code, stderr)
+		}
+		out, stderr, code := command(t, "config", "check", "--connect", "--publisher-keys=a=sha256:"+strings.Repeat("ab", 32), url)
+		if name, _, _ := strings.Cut(setting, " "); code != 1 || !strings.Contains(out, name) {
+			t.Errorf("with %s the check exits with %d: %s%s", setting, code, out, stderr)
+		}
+	}
+}

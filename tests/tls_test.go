@@ -40,6 +40,12 @@ func TestListenerWithTLS(t *testing.T) {
 	if !strings.HasPrefix(p.url, "https://127.0.0.1:") {
 		t.Errorf("it is ready on %s", p.url)
 	}
+	plain := strings.Replace(p.url, "https://", "http://", 1)
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodOptions} {
+		if status, _, answer := request(t, method, plain+"/v1/events", "", ""); status != http.StatusBadRequest || !strings.Contains(answer, "use https://") {
+			t.Errorf("%s without TLS is answered with %d %q", method, status, answer)
+		}
+	}
 	// serial returns the certificate that a new connection gets.
 	serial := func() int64 {
 		conn, err := (&tls.Dialer{Config: &tls.Config{RootCAs: ca.Pool}}).DialContext(t.Context(), "tcp", strings.TrimPrefix(p.url, "https://"))

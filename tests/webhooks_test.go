@@ -438,3 +438,18 @@ func TestDeclaredWebhooks(t *testing.T) {
 		t.Error("the log has the secret")
 	}
 }
+
+// An endpoint may permit more calls than badged can count: it is registered, with the
+// greatest rate.
+func TestWebhookWithAGreatRate(t *testing.T) {
+	t.Parallel()
+	e := newEndpoint(t)
+	e.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("WebHook-Allowed-Origin", "*")
+		w.Header().Set("WebHook-Allowed-Rate", "99999999999999999999")
+	})
+	p := hookServer(t, newDatabase(t), e)
+	if answer := operator(t, p, http.MethodPut, "crm", hookSettings(e, `"badge.changed"`), http.StatusCreated); !strings.Contains(answer, `"rate":2147483647`) {
+		t.Errorf("the webhook is %s", answer)
+	}
+}

@@ -9,7 +9,10 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 )
@@ -94,15 +97,29 @@ func statusError(status int) error {
 }
 
 // withoutURL returns an error of a call without its URL, whose query may hold a
-// token.
+// token. The error may quote what the endpoint answered: it is cut, and has only
+// characters that can be stored and shown.
 func withoutURL(err error) error {
 	if failed, ok := errors.AsType[*url.Error](err); ok {
 		if failed.Timeout() {
 			return errors.New("no answer in time")
 		}
-		return failed.Err
+		err = failed.Err
 	}
-	return err
+	const most = 500
+	text := strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return utf8.RuneError
+	}, err.Error())
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	if text == err.Error() {
+		return err
+	}
+	return errors.New(text)
 }
 
 // Test sends an event of the type webhook.test to an endpoint. It changes

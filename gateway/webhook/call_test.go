@@ -1,16 +1,20 @@
 package webhook
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/rand"
 	"errors"
 	"io"
 	"log/slog"
+	"math"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 )
 
 // tlsEndpoint is an endpoint over TLS.
@@ -35,6 +39,9 @@ func TestHandshake(t *testing.T) {
 		{"grants all origins a rate", 200, []string{"WebHook-Allowed-Origin", "*", "WebHook-Allowed-Rate", "120"}, 120, ""},
 		{"grants without a rate", 204, []string{"WebHook-Allowed-Origin", "*"}, 0, ""},
 		{"grants with a bad rate", 200, []string{"WebHook-Allowed-Origin", "*", "WebHook-Allowed-Rate", "lots"}, 0, "neither * nor a number"},
+		{"grants a great rate", 200, []string{"WebHook-Allowed-Origin", "*", "WebHook-Allowed-Rate", "2147483648"}, math.MaxInt32, ""},
+		{"grants a rate beyond all numbers", 200, []string{"WebHook-Allowed-Origin", "*", "WebHook-Allowed-Rate", strings.Repeat("9", 30)}, math.MaxInt32, ""},
+		{"grants less than nothing", 200, []string{"WebHook-Allowed-Origin", "*", "WebHook-Allowed-Rate", "-99999999999"}, 0, "neither * nor a number"},
 		{"grants nothing", 200, []string{"WebHook-Allowed-Origin", "*", "WebHook-Allowed-Rate", "0"}, 0, "neither * nor a number"},
 		{"allows another sender", 200, []string{"WebHook-Allowed-Origin", "other.example"}, 0, "it allows another origin than badged.example"},
 		{"does not know OPTIONS", 405, nil, 0, ""},
@@ -113,6 +120,40 @@ func TestTestsReportFailures(t *testing.T) {
 	w.URL = "https://127.0.0.1:1/hook?token=s3cret"
 	if a := newCaller(client).Test(t.Context(), w); a.Status != 0 || a.Err == nil || strings.Contains(a.Err.Error(), "s3cret") {
 		t.Errorf("the test of an endpoint that is down returned %+v", a)
+	}
+}
+
+// What an endpoint answers in place of HTTP is quoted in part, without characters that
+// cannot be stored or shown.
+func TestErrorsQuoteLittle(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	answers := make(chan string, 3)
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = bufio.NewReader(conn).ReadString('\n')
+			_, _ = io.WriteString(conn, <-answers)
+			_ = conn.Close()
+		}
+	}()
+	for _, answer := range []string{
+		"HTTP/1.1 200 OK\r\nbad header " + strings.Repeat("x", 60_000) + "\r\n\r\n",
+		strings.Repeat("\x00\xff\x1b", 1000) + "\r\n\r\n",
+		"HTTP/1.1 200 OK\r\n\x00\xff: " + strings.Repeat("\u0301", 1000) + "\r\n\r\n",
+	} {
+		answers <- answer
+		caller := newCaller(&http.Client{Transport: &http.Transport{DisableKeepAlives: true}})
+		a := caller.Test(t.Context(), Webhook{Name: "crm", URL: "http://" + listener.Addr().String(), Secrets: [][]byte{make([]byte, 24)}, Batch: 1})
+		if a.Err == nil || len(a.Err.Error()) > 510 || !utf8.ValidString(a.Err.Error()) || strings.ContainsAny(a.Err.Error(), "\x00\x1b\r\n") {
+			t.Errorf("the error is %q", a.Err)
+		}
 	}
 }
 

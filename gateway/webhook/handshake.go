@@ -41,10 +41,11 @@ func (c *Caller) Handshake(ctx context.Context, endpoint string) (rate int, err 
 	case "", "*":
 		return 0, nil
 	default:
-		if rate, err = strconv.Atoi(text); err != nil || rate < 1 {
+		n, err := strconv.ParseInt(text, 10, 32)
+		if n < 1 || err != nil && !errors.Is(err, strconv.ErrRange) { // out of range it is the greatest
 			return 0, &RefusedError{"its WebHook-Allowed-Rate is neither * nor a number of calls a minute"}
 		}
-		return rate, nil
+		return int(n), nil
 	}
 }
 

@@ -76,29 +76,41 @@ const endPatience = 5 * time.Second
 // start before it runs, so that no action goes unrecorded, and its result
 // afterwards. arguments and the result of do are stored as JSON.
 func Audited(ctx context.Context, db DB, by Operator, action string, arguments any, do func(ctx context.Context) (result any, err error)) error {
+	end, err := begin(ctx, db, by, action, arguments)
+	if err != nil {
+		return err
+	}
+	result, did := do(ctx)
+	return errors.Join(did, end(ctx, result, did))
+}
+
+// begin records the start of an action. end records its result.
+func begin(ctx context.Context, db DB, by Operator, action string, arguments any) (end func(ctx context.Context, result any, failure error) error, err error) {
 	encoded, err := json.Marshal(arguments)
 	if err != nil {
-		return fmt.Errorf("encode the arguments of %s: %w", action, err)
+		return nil, fmt.Errorf("encode the arguments of %s: %w", action, err)
 	}
 	var id int64
 	if err := db.QueryRow(ctx, statements.Get("begin an action"), by.Name, by.Via, action, string(encoded)).Scan(&id); err != nil {
-		return fmt.Errorf("record %s in the audit trail; the action was not run: %w", action, err)
+		return nil, fmt.Errorf("record %s in the audit trail; the action was not run: %w", action, err)
 	}
-	result, did := do(ctx)
-	endCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endPatience)
-	defer cancel()
-	var text, failed *string
-	if did != nil {
-		s := did.Error()
-		failed = &s
-	}
-	if text, err = jsonText(result); err == nil {
-		_, err = db.Exec(endCtx, statements.Get("end an action"), id, text, failed)
-	}
-	if err != nil {
-		err = fmt.Errorf("record the end of %s in the audit trail; the action has run: %w", action, err)
-	}
-	return errors.Join(did, err)
+	return func(ctx context.Context, result any, failure error) error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endPatience)
+		defer cancel()
+		var failed *string
+		if failure != nil {
+			s := failure.Error()
+			failed = &s
+		}
+		text, err := jsonText(result)
+		if err == nil {
+			_, err = db.Exec(ctx, statements.Get("end an action"), id, text, failed)
+		}
+		if err != nil {
+			err = fmt.Errorf("record the end of %s in the audit trail; the action has run: %w", action, err)
+		}
+		return err
+	}, nil
 }
 
 // jsonText returns v as JSON, or nil if v is nil.

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/badged/badged/projector/erasure"
 )
 
 // The reads of operators that are recorded: they show what users did or wrote.
@@ -94,6 +96,32 @@ func RecordRead(ctx context.Context, db DB, action string, arguments any) (recor
 		return false, fmt.Errorf("record %s in the audit trail; nothing was shown: %w", action, err)
 	}
 	return true, nil
+}
+
+// NoUser is the arguments of a read of a user of whom badged holds nothing. The trail does
+// not name that user: the id of one that was erased would be back.
+type NoUser struct{}
+
+// AuditedExport runs an export of a user and records it. do calls found before it writes
+// the first thing that badged holds: from then on the trail has the arguments, else
+// [NoUser].
+func AuditedExport(ctx context.Context, db DB, by Operator, userID string, arguments any, do func(ctx context.Context, found func(context.Context) error) (result any, err error)) error {
+	var end func(ctx context.Context, result any, failure error) error
+	result, did := do(ctx, func(ctx context.Context) (err error) {
+		end, err = begin(ctx, db, by, ReadExport, arguments)
+		return err
+	})
+	failure := did
+	if end == nil {
+		var err error
+		if end, err = begin(context.WithoutCancel(ctx), db, by, ReadExport, NoUser{}); err != nil {
+			return errors.Join(did, err)
+		}
+		if did != nil {
+			failure = errors.New(erasure.TextWithout(did.Error(), userID))
+		}
+	}
+	return errors.Join(did, end(ctx, result, failure))
 }
 
 // ActDisconnect is that a key ends the connections of a user, and may revoke tokens.

@@ -86,9 +86,10 @@ func explained(err error) error {
 }
 
 // Run answers calls that come from in, on out, until in ends or ctx is done. It
-// closes both.
+// closes both. A line that is no message gets an error and changes nothing.
 func (s *Server) Run(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
-	err := s.mcp.Run(ctx, &mcp.IOTransport{Reader: in, Writer: out})
+	answers := &turns{WriteCloser: out}
+	err := s.mcp.Run(ctx, &mcp.IOTransport{Reader: newLines(in, answers), Writer: answers, MaxLineLength: -1})
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("talk to the assistant: %w", err)
 	}

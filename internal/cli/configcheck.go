@@ -251,14 +251,17 @@ func (f *findings) postgres(ctx context.Context, cfg *config.Server, s config.Sh
 	if err != nil {
 		return false // already reported
 	}
+	failed := func(err error) {
+		f.add(isFailure, "Postgres: %s", strings.TrimSuffix(oneLine(err)+"; "+pgsession.Advice(err), "; "))
+	}
 	mode, err := pooler.Find(ctx, pool.ConnConfig)
 	if err != nil {
-		f.add(isFailure, "Postgres: %s", oneLine(err))
+		failed(err)
 		return false
 	}
 	conn, err := pgx.ConnectConfig(ctx, pool.ConnConfig)
 	if err != nil {
-		f.add(isFailure, "Postgres: %s", oneLine(err))
+		failed(err)
 		return false
 	}
 	defer conn.Close(context.WithoutCancel(ctx))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/badged/badged/internal/operators"
 	"github.com/badged/badged/internal/pgfault"
+	"github.com/badged/badged/internal/pgsession"
 )
 
 // say prints an error on one line, and the hint, if any, on the next.
@@ -69,6 +70,9 @@ func usageHint(err error) string {
 // failureHint returns a hint for a command that failed to connect, or in a database that is
 // not up to date.
 func failureHint(command *kong.Node, err error) string {
+	if advice := pgsession.Advice(err); advice != "" {
+		return advice
+	}
 	switch pgfault.Of(err) {
 	case pgfault.WrongPassword:
 		return "The password is wrong or has expired. It comes from the URL, the file that the URL names as password_file, PGPASSWORD, or the file of PGPASSFILE."

@@ -55,11 +55,11 @@ func (c *userExplainCmd) Run(ctx context.Context, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	if err := recordRead(ctx, shard.Pool, streams, admin.ReadExplanation, ofUser{c.User}); err != nil {
-		return err
-	}
 	e, err := replay.NewExplainer(shard.Pool, shard.Log).WithArchive(archive).Explain(ctx, c.User, question)
 	if err != nil {
+		return err
+	}
+	if err := recordRead(ctx, shard.Pool, streams, admin.ReadExplanation, c.User, e.Known()); err != nil {
 		return err
 	}
 	if c.JSON {

@@ -71,13 +71,15 @@ func (c *logCmd) Run(ctx context.Context, streams Streams) error {
 	}
 	defer closeCluster()
 	filter := logview.Filter{User: c.User, Conversation: c.Conversation, PublishedBy: c.PublishedBy, Since: c.Since, Until: c.Until}
+	record := func(bool) error { return nil } // whether there are events of the user
 	if c.User != "" {
 		shard, err := operators.Of(cluster, c.User)
 		if err != nil {
 			return err
 		}
-		if err := recordRead(ctx, shard.Pool, streams, admin.ReadLog, ofUser{c.User}); err != nil {
-			return err
+		record = func(known bool) error {
+			record = func(bool) error { return nil }
+			return recordRead(ctx, shard.Pool, streams, admin.ReadLog, c.User, known)
 		}
 	}
 	switch {
@@ -107,6 +109,9 @@ func (c *logCmd) Run(ctx context.Context, streams Streams) error {
 			return views[s].Next(ctx, func(partition int, r *events.Record) error {
 				line := newLogLine(partition, r)
 				line.Shard = s.Name
+				if err := record(true); err != nil {
+					return err
+				}
 				return lines.Encode(line)
 			})
 		})
@@ -114,7 +119,7 @@ func (c *logCmd) Run(ctx context.Context, streams Streams) error {
 			if ctx.Err() != nil && c.Follow {
 				return nil // interrupted: the way to end it
 			}
-			return err
+			return errors.Join(err, record(false))
 		}
 		select {
 		case <-tick.C:

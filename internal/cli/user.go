@@ -56,11 +56,11 @@ func (c *userShowCmd) Run(ctx context.Context, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	if err := recordRead(ctx, shard.Pool, streams, admin.ReadUser, ofUser{c.User}); err != nil {
-		return err
-	}
 	s, err := badges.NewReader(shard.Pool, cluster).Snapshot(ctx, c.User)
 	if err != nil {
+		return err
+	}
+	if err := recordRead(ctx, shard.Pool, streams, admin.ReadUser, c.User, s.Version > 0); err != nil {
 		return err
 	}
 	partition := cluster.PartitionOf(c.User)
@@ -86,8 +86,13 @@ type ofUser struct {
 	User string `json:"user"`
 }
 
-// recordRead records in the audit trail what a command is about to show.
-func recordRead(ctx context.Context, pool *pgxpool.Pool, streams Streams, action string, arguments any) error {
+// recordRead records in the audit trail what a command is about to show of a user, who is
+// known if there is anything.
+func recordRead(ctx context.Context, pool *pgxpool.Pool, streams Streams, action, user string, known bool) error {
+	var arguments any = admin.NoUser{}
+	if known {
+		arguments = ofUser{user}
+	}
 	recorded, err := admin.RecordRead(ctx, pool, action, arguments)
 	if err == nil && !recorded {
 		_, err = fmt.Fprintln(streams.Err, "not recorded in the audit trail: the role of the database may only read")
@@ -233,8 +238,8 @@ func (c *userExportCmd) Run(ctx context.Context, streams Streams) error {
 	}
 	archives := func(s *shards.Shard) (*archive.Archive, error) { return from.open(ctx, cluster, s) }
 	out := bufio.NewWriter(streams.Out)
-	return admin.Audited(ctx, home.Pool, admin.OSUser(), admin.ReadExport, exportArguments{c.User, c.Archive}, func(ctx context.Context) (any, error) {
-		n, err := operators.Export(ctx, cluster, c.User, archives, out)
+	return admin.AuditedExport(ctx, home.Pool, admin.OSUser(), c.User, exportArguments{c.User, c.Archive}, func(ctx context.Context, found func(context.Context) error) (any, error) {
+		n, err := operators.Export(ctx, cluster, c.User, archives, out, found)
 		return exportResult{n}, errors.Join(err, out.Flush())
 	})
 }

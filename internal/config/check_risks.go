@@ -2,7 +2,9 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"net"
+	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
@@ -99,6 +101,12 @@ func (s *Server) risks() []string {
 	warn(s.JWKSURL == "" && s.JWKSMaxAge > 0, "--jwks-max-age has no effect without --jwks-url")
 	warn(strings.HasPrefix(s.JWKSURL, "http://"), "--jwks-url is not https: an attacker on the network can replace the keys")
 	warn(s.ConnectsPerSecond > 0 && len(s.TrustedProxies) == 0, "--connects-per-second without --trusted-proxies: behind a proxy all clients count as one")
+	for _, p := range s.TrustedProxies {
+		warn(isWide(p), "--trusted-proxies %s has addresses of strangers: with X-Forwarded-For they choose the address under which connections and wrong keys are counted, and no limit of an address holds: name the proxies only", p)
+	}
+	for _, names := range s.similarShards() {
+		warn(true, "--shard %s: these names differ in case only, and are different shards: a mistyped one is a new, empty shard", strings.Join(names, ", "))
+	}
 	warn(gateway && s.ReconcileInterval > 5*time.Minute, "--reconcile-interval %s: a client that missed an update shows the old number for that long", s.ReconcileInterval)
 	warn(gateway && s.ReconcileInterval < time.Second, "--reconcile-interval %s: every connected user is read from Postgres this often", s.ReconcileInterval)
 	warn(s.Has(RoleProjector) && s.VerifyInterval == 0, "--verify-interval 0s: wrong badges go unnoticed; run `badged verify` regularly")
@@ -111,6 +119,33 @@ func (s *Server) risks() []string {
 	warn(api && s.MaxLag == 0, "--max-lag 0s: publishing is never refused, however far folding falls behind")
 	warn(api && len(s.AdminKeys) == 0 && s.KeysFile == "", "neither --admin-keys nor --keys-file: /admin/v1/ is unusable")
 	return risks
+}
+
+// isWide reports whether a network is larger than any private one.
+func isWide(p netip.Prefix) bool {
+	if p.Addr().Is4() {
+		return p.Bits() < 8 // 10.0.0.0/8
+	}
+	return p.Bits() < 7 // fc00::/7
+}
+
+// similarShards returns the names of shards that differ in case only.
+func (d Database) similarShards() (groups [][]string) {
+	all, err := d.All()
+	if err != nil {
+		return nil // reported as a mistake
+	}
+	same := map[string][]string{}
+	for _, s := range all {
+		folded := strings.ToLower(s.Name)
+		same[folded] = append(same[folded], s.Name)
+	}
+	for _, folded := range slices.Sorted(maps.Keys(same)) {
+		if len(same[folded]) > 1 {
+			groups = append(groups, same[folded])
+		}
+	}
+	return groups
 }
 
 const (

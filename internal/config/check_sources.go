@@ -111,9 +111,14 @@ func (r *Report) readFile(path string, known map[string]bool) map[string]value {
 	}
 	defer f.Close()
 	var document yaml.Node
-	if err := yaml.NewDecoder(f).Decode(&document); err != nil && !errors.Is(err, io.EOF) {
+	decoder := yaml.NewDecoder(f)
+	err = decoder.Decode(&document)
+	switch {
+	case err != nil && !errors.Is(err, io.EOF):
 		r.mistake(path, strings.TrimPrefix(err.Error(), "yaml: "))
 		return nil
+	case err == nil && !isLast(decoder):
+		r.mistake(path, secondDocument)
 	}
 	if len(document.Content) == 0 { // empty, or comments only
 		return nil

@@ -116,6 +116,7 @@ func TestCheckOfInvalidFiles(t *testing.T) {
 		{"a list", "- hunter2", ": want settings by name, each once, such as log-level: debug"},
 		{"broken", "listen: x\n  y: z", ": line 2: mapping values are not allowed in this context"},
 		{"a file in a file", "config: x", `:1: "config" is not a setting`},
+		{"a second document", "log-level: debug\n---\nlisten: x\n", ": it has a second document, or something after the first"},
 	} {
 		r, path := check(t, test.file)
 		if len(r.Mistakes) == 0 || !strings.HasPrefix(r.Mistakes[0], path+test.want) {
@@ -193,6 +194,9 @@ func TestCheckWarnsAboutRisks(t *testing.T) {
 		"--dedup-window=1h":                                   "may apply twice",
 		"--drain-timeout=20s":                                 "may take twice as long",
 
+		"--trusted-proxies=10.0.0.0/8,0.0.0.0/0": "--trusted-proxies 0.0.0.0/0 has addresses of strangers",
+		"--trusted-proxies=::/0":                 "--trusted-proxies ::/0 has addresses of strangers",
+
 		"--roles=api --redis-url=redis://localhost --expire=chat=24h": "--expire has no effect",
 
 		"--database-url=postgres://db.example/chat?sslmode=disable":                 "the connection to db.example may be in the clear",
@@ -210,5 +214,15 @@ func TestCheckWarnsAboutRisks(t *testing.T) {
 		if !slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.Contains(w, want) }) {
 			t.Errorf("%s: no warning %q, but %q", arg, want, r.Warnings)
 		}
+	}
+}
+
+// Names of shards that differ in case only are warned about; networks of proxies that are
+// private are not.
+func TestCheckWarnsAboutSimilarNames(t *testing.T) {
+	r, _ := check(t, "", "--shard=a=postgres://localhost/a", "--shard=B=postgres://localhost/b", "--shard=b=postgres://localhost/c",
+		"--trusted-proxies=10.0.0.0/8,192.168.0.0/16,fc00::/7", "--jwt-keys=k=HS256:0123456789abcdef0123456789abcdef", "--publisher-keys=chat=sha256:ab", "--admin-keys=ops=sha256:cd")
+	if len(r.Mistakes) > 0 || len(r.Warnings) != 1 || !strings.HasPrefix(r.Warnings[0], "--shard B, b: these names differ in case only") {
+		t.Errorf("warnings %q, mistakes %q", r.Warnings, r.Mistakes)
 	}
 }

@@ -17,17 +17,26 @@ import (
 // setting makes others seem missing.
 func LoadFile(r io.Reader, app *kong.Application) (kong.Resolver, error) {
 	values := map[string]any{}
-	err := yaml.NewDecoder(r).Decode(&values)
+	decoder := yaml.NewDecoder(r)
+	err := decoder.Decode(&values)
 	var wrongType *yaml.TypeError
 	switch {
 	case errors.As(err, &wrongType): // its text quotes the file, which holds secrets
 		return nil, errors.New("configuration file: want settings by name, each once, such as log-level: debug")
 	case err != nil && !errors.Is(err, io.EOF):
 		return nil, fmt.Errorf("configuration file: %w", err)
+	case err == nil && !isLast(decoder):
+		return nil, errors.New("configuration file: " + secondDocument)
 	}
 	f := file(values)
 	return f, f.Validate(app)
 }
+
+// secondDocument is the mistake of a file with settings that nothing would read.
+const secondDocument = "it has a second document, or something after the first: put all settings into one document"
+
+// isLast reports whether nothing follows the document that was decoded.
+func isLast(d *yaml.Decoder) bool { return errors.Is(d.Decode(new(yaml.Node)), io.EOF) }
 
 // file resolves flags from the values of a configuration file.
 type file map[string]any

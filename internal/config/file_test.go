@@ -138,6 +138,8 @@ func TestInvalidFiles(t *testing.T) {
 		{"text without settings", `"hunter2"`, "configuration file: want settings by name, each once, such as log-level: debug"},
 		{"a list of settings", "- hunter2", "configuration file: want settings by name, each once"},
 		{"a setting twice", needed + "listen: x\nlisten: y", "configuration file: want settings by name, each once"},
+		{"a second document", needed + "\n---\nlisten: x\n", "configuration file: it has a second document, or something after the first"},
+		{"something broken after the first document", needed + "\n---\n{", "configuration file: it has a second document, or something after the first"},
 		{"broken YAML", needed + "  listen: x", "configuration file: yaml: line "},
 		{"required settings are missing", "", "--database-url (BADGED_DATABASE_URL) is required"},
 	} {

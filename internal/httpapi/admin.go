@@ -75,17 +75,21 @@ func (a *API) getExplanation(w http.ResponseWriter, r *http.Request, by admin.Op
 	if err != nil {
 		return err
 	}
-	if a.cfg.Operations != nil {
-		if err := a.cfg.Operations.Read(r.Context(), by, admin.ReadExplanation, readUser{user}); err != nil {
-			return err
-		}
-	}
 	explanation, err := a.cfg.Explainer.Explain(r.Context(), user, question)
 	if archived, ok := errors.AsType[*replay.ArchivedError](err); ok {
 		return &problem{Status: http.StatusBadRequest, Detail: "events appended until " + archived.Until.UTC().Format(time.RFC3339) + " are archived: give a later time, or ask `badged user explain` with the archive"}
 	}
 	if err != nil {
 		return err
+	}
+	if a.cfg.Operations != nil {
+		var arguments any = admin.NoUser{}
+		if explanation.Known() {
+			arguments = readUser{user}
+		}
+		if err := a.cfg.Operations.Read(r.Context(), by, admin.ReadExplanation, arguments); err != nil {
+			return err
+		}
 	}
 	writeJSON(w, http.StatusOK, "application/json", explanation)
 	return nil

@@ -136,7 +136,7 @@ func New(cfg Config) (*API, error) {
 		routes = append(routes, a.webhookRoutes()...)
 	}
 	for _, r := range routes {
-		a.mux.Handle(r.Pattern(), r.Handler)
+		a.mux.Handle(r.Pattern(), withSlashes(r.Handler, r.Params))
 		a.methods = append(a.methods, r.Method)
 	}
 	slices.Sort(a.methods)
@@ -146,7 +146,12 @@ func New(cfg Config) (*API, error) {
 }
 
 // ServeHTTP implements http.Handler.
-func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	given := r.URL
+	r.URL = markSlashes(given)
+	a.mux.ServeHTTP(w, r)
+	r.URL = given
+}
 
 // notFound answers requests that no route matches. If only the method is wrong,
 // it names the allowed ones.

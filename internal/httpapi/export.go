@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/badged/badged/events"
@@ -34,11 +35,14 @@ func (a *API) getExport(w http.ResponseWriter, r *http.Request, by admin.Operato
 	if _, err := queryOf(r); err != nil {
 		return err
 	}
-	if err := a.cfg.Operations.Read(r.Context(), by, admin.ReadExport, readUser{user}); err != nil {
-		return err
+	body, known := &begunBody{ResponseWriter: w}, false
+	err := a.cfg.Operations.Export(r.Context(), user, body, func(ctx context.Context) error {
+		known = true
+		return a.cfg.Operations.Read(ctx, by, admin.ReadExport, readUser{user})
+	})
+	if err == nil && !known {
+		err = a.cfg.Operations.Read(r.Context(), by, admin.ReadExport, admin.NoUser{})
 	}
-	body := &begunBody{ResponseWriter: w}
-	err := a.cfg.Operations.Export(r.Context(), user, body)
 	if err != nil && body.begun {
 		if r.Context().Err() == nil {
 			a.log.ErrorContext(r.Context(), "cannot finish an export; the client gets a part without its last line", "error", err)

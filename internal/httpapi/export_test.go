@@ -19,6 +19,9 @@ func TestExport(t *testing.T) {
 			t.Errorf("%s is answered with %d: %s", request, a.status, a.body)
 		}
 	}
+	if a := call(t, api, adminKey, "GET users/stranger/export", ""); a.status != http.StatusOK || o.read != "api ops user.export {}" {
+		t.Errorf("of a user of whom badged holds nothing it answers %d and records %q", a.status, o.read)
+	}
 	o.err = errors.New("the trail is away")
 	if a := call(t, api, adminKey, "GET users/ada/export", ""); a.status != http.StatusInternalServerError {
 		t.Errorf("without a trail it answers %d: %s", a.status, a.body)

@@ -37,7 +37,7 @@ type Operations interface {
 	CancelJob(ctx context.Context, by admin.Operator, kind admin.Kind, id int) (admin.Job, error)
 	Audit(ctx context.Context, before int64, limit int) ([]admin.Entry, error)
 	Read(ctx context.Context, by admin.Operator, action string, arguments any) error
-	Export(ctx context.Context, userID string, w io.Writer) error
+	Export(ctx context.Context, userID string, w io.Writer, found func(ctx context.Context) error) error
 	Erase(ctx context.Context, by admin.Operator, userID string) (erasure.Erased, error)
 	Merge(ctx context.Context, by admin.Operator, guest, account string) (merging.Merged, error)
 }

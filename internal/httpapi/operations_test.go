@@ -99,9 +99,14 @@ func (o *operations) Read(_ context.Context, by admin.Operator, action string, a
 	return o.err
 }
 
-func (o *operations) Export(_ context.Context, userID string, w io.Writer) error {
+func (o *operations) Export(ctx context.Context, userID string, w io.Writer, found func(ctx context.Context) error) error {
 	if err := errors.Join(o.ask("export %s", userID), o.exportErr); err != nil && !errors.Is(err, errCut) {
 		return err
+	}
+	if userID != "stranger" {
+		if err := found(ctx); err != nil {
+			return err
+		}
 	}
 	_, _ = io.WriteString(w, exported)
 	return o.exportErr

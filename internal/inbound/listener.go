@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -230,6 +231,26 @@ func (c *conn) Vouch() {
 	c.known = true
 	l.known++
 	l.metrics.authenticated.Inc()
+}
+
+// Read implements net.Conn. It tells clients that speak HTTP without TLS what is wrong: the
+// server would only close their connection.
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if plain, ok := errors.AsType[tls.RecordHeaderError](err); ok && plain.Conn != nil && isHTTP(plain.RecordHeader) {
+		_ = plain.Conn.SetWriteDeadline(time.Now().Add(time.Second))
+		_, _ = io.WriteString(plain.Conn, plainAnswer)
+	}
+	return n, err
+}
+
+// plainAnswer answers a request without TLS.
+const plainAnswer = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n" +
+	"this port speaks TLS: use https:// or wss:// in place of http:// or ws://\n"
+
+// isHTTP reports whether the first bytes of a connection are the beginning of a request.
+func isHTTP(first [5]byte) bool {
+	return slices.Contains([]string{"GET /", "HEAD ", "POST ", "PUT /", "DELET", "OPTIO", "PATCH", "PRI *"}, string(first[:]))
 }
 
 // Close implements net.Conn.

@@ -173,8 +173,11 @@ func TestWithoutAShardThatAProcessDoesNotKnow(t *testing.T) {
 		}))
 	}
 	for what, do := range map[string]func() error{
-		"erase":   func() error { _, err := operators.Erase(t.Context(), c, ops, user, nil); return err },
-		"export":  func() error { _, err := operators.Export(t.Context(), c, user, nil, io.Discard); return err },
+		"erase": func() error { _, err := operators.Erase(t.Context(), c, ops, user, nil); return err },
+		"export": func() error {
+			_, err := operators.Export(t.Context(), c, user, nil, io.Discard, func(context.Context) error { return nil })
+			return err
+		},
 		"the lag": func() error { _, err := operators.Lag(t.Context(), c, 10); return err },
 		"a webhook": func() error {
 			_, _, err := operators.NewWebhooks(c, each).Put(t.Context(), ops, "crm", admin.WebhookSettings{URL: "https://crm.example/", Events: []string{outbound.DriftFound}})

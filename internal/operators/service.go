@@ -303,14 +303,14 @@ func (s *Service) Read(ctx context.Context, by admin.Operator, action string, ar
 
 // Export writes everything that the shards hold of a user, except what is in archives;
 // see [Export]. Two run at a time; others wait.
-func (s *Service) Export(ctx context.Context, userID string, w io.Writer) error {
+func (s *Service) Export(ctx context.Context, userID string, w io.Writer, found func(ctx context.Context) error) error {
 	select {
 	case s.exports <- struct{}{}:
 		defer func() { <-s.exports }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	_, err := Export(ctx, s.cfg.Cluster, userID, nil, w)
+	_, err := Export(ctx, s.cfg.Cluster, userID, nil, w, found)
 	return err
 }
 

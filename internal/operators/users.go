@@ -47,7 +47,7 @@ func Erase(ctx context.Context, c *shards.Cluster, by admin.Operator, userID str
 
 // Export writes everything that the shards hold of a user; see [erasure.Write]. archives
 // are as in Erase. It writes nothing if a shard is away.
-func Export(ctx context.Context, c *shards.Cluster, userID string, archives func(s *shards.Shard) (*archive.Archive, error), w io.Writer) (holdings int, err error) {
+func Export(ctx context.Context, c *shards.Cluster, userID string, archives func(s *shards.Shard) (*archive.Archive, error), w io.Writer, found func(ctx context.Context) error) (holdings int, err error) {
 	home, err := Of(c, userID)
 	if err != nil {
 		return 0, err
@@ -71,7 +71,7 @@ func Export(ctx context.Context, c *shards.Cluster, userID string, archives func
 		}
 		cfgs = append(cfgs, cfg)
 	}
-	return erasure.Write(ctx, w, cfgs...)
+	return erasure.Write(ctx, w, found, cfgs...)
 }
 
 // Merge moves what is unread for a guest to an account, also on another shard; see

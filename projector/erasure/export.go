@@ -266,12 +266,17 @@ type exportEnd struct {
 
 // Write writes what Export finds in each of some databases as lines of JSON, and returns
 // how many there were. A last line of the kind end, with their number, tells that none is missing.
-func Write(ctx context.Context, w io.Writer, databases ...ExportConfig) (holdings int, err error) {
+// It calls found, unless that is nil, before the first, and writes nothing if that fails.
+func Write(ctx context.Context, w io.Writer, found func(ctx context.Context) error, databases ...ExportConfig) (holdings int, err error) {
 	lines := json.NewEncoder(w)
 	lines.SetEscapeHTML(false)
 	for _, cfg := range databases {
 		err = Export(ctx, cfg, func(h Holding) error {
-			holdings++
+			if holdings++; holdings == 1 && found != nil {
+				if err := found(ctx); err != nil {
+					return err
+				}
+			}
 			h.Shard = cfg.Shard
 			return lines.Encode(h)
 		})

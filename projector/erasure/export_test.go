@@ -2,6 +2,7 @@ package erasure_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -79,9 +80,15 @@ VALUES (6, now(), $1, true, 'hall', $2, 'Zoe', 'Hi all')`, partition, id)
 func exported(t testing.TB, d *projectortest.Database, user string, a *archive.Archive) []erasure.Holding {
 	t.Helper()
 	var b bytes.Buffer
-	n, err := erasure.Write(t.Context(), &b, erasure.ExportConfig{Pool: d.Pool, Log: d.Log, UserID: user, Archive: a})
-	if err != nil {
-		t.Fatal(err)
+	found := 0
+	n, err := erasure.Write(t.Context(), &b, func(context.Context) error {
+		if found++; b.Len() > 0 {
+			t.Error("it is told that something is found after that was written")
+		}
+		return nil
+	}, erasure.ExportConfig{Pool: d.Pool, Log: d.Log, UserID: user, Archive: a})
+	if err != nil || found > 1 || (found == 1) != (n > 0) {
+		t.Fatalf("%d holdings, told %d times, %v", n, found, err)
 	}
 	var all []erasure.Holding
 	for line := range strings.Lines(b.String()) {

@@ -54,6 +54,11 @@ type Explanation struct {
 	MoreDifferences int64        `json:"more_differences" minimum:"0" doc:"How many more there are."`
 }
 
+// Known reports whether the explanation shows anything of the user.
+func (e *Explanation) Known() bool {
+	return e.Version > 0 || len(e.Uncounted) > 0 || e.Table != nil && e.Table.Version > 0 || !e.Agrees
+}
+
 // LoggedEvent identifies an event in the log. If the event cannot be decoded,
 // ID is the message id, and Source, Type and Time are empty.
 type LoggedEvent struct {

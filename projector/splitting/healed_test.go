@@ -103,7 +103,7 @@ SELECT 1, 1, now(), 0, 0, u, 'phone', 'chat', 'fcm', '', 'total', '', '' FROM un
 	if _, err := erasure.Erase(t.Context(), erasure.Config{Pool: d.Pool, Log: d.Log, Settle: -1, UserID: ben}); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := erasure.Write(t.Context(), io.Discard, erasure.ExportConfig{Pool: d.Pool, Log: d.Log, UserID: ben}); err != nil || n > 0 {
+	if n, err := erasure.Write(t.Context(), io.Discard, nil, erasure.ExportConfig{Pool: d.Pool, Log: d.Log, UserID: ben}); err != nil || n > 0 {
 		t.Errorf("an erased user has %d holdings: %v", n, err)
 	}
 	d.Append(t, foldtest.Named("more", foldtest.Deliver("c", 9, ann)))
