@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/badged/badged/gateway/protocol"
@@ -28,6 +29,10 @@ func (g *Gateway) ServeCommands(w http.ResponseWriter, r *http.Request) {
 	id, refusal := g.identify(r.Context(), token, from)
 	if refusal != nil {
 		answerProblem(w, problemOf(refusal))
+		return
+	}
+	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
+		answerProblem(w, &Refusal{Status: http.StatusUnsupportedMediaType, Detail: "send the frame as it is, without Content-Encoding", Code: protocol.CodeInvalid})
 		return
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, protocol.MaxFrameBytes))

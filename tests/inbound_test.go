@@ -1,6 +1,8 @@
 package tests
 
 import (
+	"bytes"
+	"compress/gzip"
 	"fmt"
 	"io"
 	"net"
@@ -110,5 +112,37 @@ func TestBodyThatNeverComes(t *testing.T) {
 				t.Errorf("the connection does not end: %v", err)
 			}
 		})
+	}
+}
+
+// A publisher or an app that compresses its bodies is told so, and nothing is stored.
+func TestCompressedBodies(t *testing.T) {
+	t.Parallel()
+	p := serve(t, newDatabase(t))
+	var body bytes.Buffer
+	z := gzip.NewWriter(&body)
+	if _, err := z.Write([]byte(delivered("c", 1, `"ann"`))); err != nil || z.Close() != nil {
+		t.Fatal(err)
+	}
+	for path, key := range map[string]string{"/v1/events": publisherKey, "/v1/commands": token(t, "ann")} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.url+path, bytes.NewReader(body.Bytes()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+key)
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Content-Encoding", "gzip")
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		if err != nil || res.StatusCode != http.StatusUnsupportedMediaType || !strings.Contains(string(answer), "Content-Encoding") {
+			t.Errorf("%s: %d %s, %v", path, res.StatusCode, answer, err)
+		}
+	}
+	if n := total(t, p, "ann", ""); n != 0 {
+		t.Errorf("the total is %d", n)
 	}
 }

@@ -93,6 +93,7 @@ func gatewayRoutes(g *gateway.Gateway, allowOrigin func(*http.Request) bool) []d
 				describe.Problem(http.StatusNotFound, gateway.Refusal{}, "For `mark_unread`: no message of this conversation was delivered to this user, or the user has left it; do not repeat it.", notFound),
 				describe.Problem(http.StatusRequestTimeout, gateway.Refusal{}, "The body took longer than 10 seconds; send the command again.", ""),
 				describe.Problem(http.StatusRequestEntityTooLarge, gateway.Refusal{}, "The frame is larger than 4 KiB; do not repeat it.", ""),
+				describe.Problem(http.StatusUnsupportedMediaType, gateway.Refusal{}, "The frame has a `Content-Encoding`; do not repeat it.", ""),
 				limited, away,
 			},
 		},

@@ -257,6 +257,7 @@ func (a *API) deviceRoutes() []describe.Route {
 				describe.Problem(http.StatusRequestTimeout, problem{}, tooSlow, ""),
 				describe.Problem(http.StatusConflict, problem{}, "The user has 100 devices.", full),
 				describe.Problem(http.StatusRequestEntityTooLarge, problem{}, "More than 8 MiB.", ""),
+				describe.Problem(http.StatusUnsupportedMediaType, problem{}, encoded, ""),
 				limited,
 			),
 		}),

@@ -116,6 +116,7 @@ func (a *API) disconnectRoutes() []describe.Route {
 				describe.Problem(http.StatusBadRequest, problem{}, "The body or a parameter is invalid; `detail` says what.", future),
 				describe.Problem(http.StatusRequestTimeout, problem{}, tooSlow, ""),
 				describe.Problem(http.StatusRequestEntityTooLarge, problem{}, "More than 8 MiB.", ""),
+				describe.Problem(http.StatusUnsupportedMediaType, problem{}, encoded, ""),
 			),
 		}),
 	}

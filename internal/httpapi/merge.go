@@ -29,6 +29,7 @@ func (a *API) mergeRoute() describe.Route {
 			describe.Problem(http.StatusBadRequest, problem{}, "An id, the body or a parameter is invalid; `detail` says what.", ""),
 			describe.Problem(http.StatusRequestTimeout, problem{}, tooSlow, ""),
 			describe.Problem(http.StatusRequestEntityTooLarge, problem{}, "More than 8 MiB.", ""),
+			describe.Problem(http.StatusUnsupportedMediaType, problem{}, encoded, ""),
 		),
 	})
 }

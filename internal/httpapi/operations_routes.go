@@ -129,6 +129,7 @@ func (j jobRoutes) routes(name string, options any, example string, page any) []
 				describe.Problem(http.StatusRequestTimeout, problem{}, tooSlow, ""),
 				describe.Problem(http.StatusConflict, problem{}, "Another rebuild is under way, or three jobs run in this process already.", ""),
 				describe.Problem(http.StatusRequestEntityTooLarge, problem{}, "More than 8 MiB.", ""),
+				describe.Problem(http.StatusUnsupportedMediaType, problem{}, encoded, ""),
 			),
 		}),
 		j.api.forAdmins(j.get, describe.Route{

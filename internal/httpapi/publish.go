@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -118,7 +119,15 @@ func behind(err error) error {
 	}
 }
 
+// readBody reads the body of a request. One that is compressed is refused: its size, which
+// limits and rates are about, would be known only once it is not.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
+		return nil, &problem{
+			Status: http.StatusUnsupportedMediaType,
+			Detail: fmt.Sprintf("the body has the Content-Encoding %.20q: send it as it is, without that header; nothing was stored", encoding),
+		}
+	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBodyBytes))
 	var tooLarge *http.MaxBytesError
 	if errors.Is(err, os.ErrDeadlineExceeded) {

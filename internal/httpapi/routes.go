@@ -27,8 +27,11 @@ const (
 	GroupAdmin   = "Admin"
 )
 
-// tooSlow describes status 408.
-const tooSlow = "The body came too slowly: the limit is 10 seconds, plus one for each 16 KiB."
+// What statuses 408 and 415 of a route with a body say.
+const (
+	tooSlow = "The body came too slowly: the limit is 10 seconds, plus one for each 16 KiB."
+	encoded = "The body has a `Content-Encoding`, such as gzip: send it as it is."
+)
 
 // Routes describes every route of an API. Do not call their handlers.
 func Routes() []describe.Route {
@@ -82,7 +85,7 @@ func (a *API) routes() []describe.Route {
 				describe.Problem(http.StatusForbidden, problem{}, "Nothing was stored. `errors` names up to 100 events that the key may not publish, with the field that it is about.", notTheKeys),
 				describe.Problem(http.StatusRequestTimeout, problem{}, tooSlow+" Nothing was stored.", ""),
 				describe.Problem(http.StatusRequestEntityTooLarge, problem{}, "More than 8 MiB or 10,000 events; nothing was stored.", tooManyOnes),
-				describe.Problem(http.StatusUnsupportedMediaType, problem{}, "The `Content-Type` is not supported.", ""),
+				describe.Problem(http.StatusUnsupportedMediaType, problem{}, "The `Content-Type` is not supported, or the body has a `Content-Encoding`, such as gzip. Nothing was stored.", ""),
 				late,
 			),
 		}),
@@ -128,6 +131,7 @@ func (a *API) routes() []describe.Route {
 				describe.Problem(http.StatusBadRequest, problem{}, "The body is invalid, or names no user or too many.", ""),
 				describe.Problem(http.StatusRequestTimeout, problem{}, tooSlow, ""),
 				describe.Problem(http.StatusRequestEntityTooLarge, problem{}, "More than 8 MiB, or badges with more than 100,000 categories in all: ask for fewer users at once.", ""),
+				describe.Problem(http.StatusUnsupportedMediaType, problem{}, encoded, ""),
 				describe.Problem(http.StatusConflict, problem{}, lostAtLeast, lost),
 				describe.Problem(http.StatusGatewayTimeout, problem{}, "`at_least` was not folded in time; ask again.", notFolded),
 				describe.Problem(http.StatusServiceUnavailable, problem{}, "If a shard is at fault, `lacking` names the users whose badges cannot be read, and `badges` has all others.", someBadges),

@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -53,6 +54,31 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 				t.Errorf("with the user's token the status is %d; access by the description: %t", got, may)
 			}
 		})
+	}
+}
+
+// A body that is compressed is refused by every route that has one, before it is read.
+func TestCompressedBodies(t *testing.T) {
+	api := newAdminAPI(t, &explainer{})
+	tried := 0
+	for _, r := range httpapi.Routes() {
+		if len(r.Body) == 0 {
+			continue
+		}
+		tried++
+		for encoding, want := range map[string]int{"gzip": http.StatusUnsupportedMediaType, "br, identity": http.StatusUnsupportedMediaType, "Identity": 0} {
+			request := newRequest(t, r.Method, target(r), strings.NewReader(r.Body[0].Example))
+			request.Header.Set("Content-Type", r.Body[0].MediaType)
+			request.Header.Set("Content-Encoding", encoding)
+			request.Header.Set("Authorization", "Bearer "+adminKey)
+			got := send(t, api, request)
+			if hint := fmt.Sprintf("the body has the Content-Encoding %q: send it as it is, without that header", encoding); want != 0 && (got.status != want || !strings.Contains(got.story(t), hint)) || want == 0 && got.status/100 != 2 {
+				t.Errorf("%s %s in %s: %d %s", r.Method, r.Path, encoding, got.status, got.body)
+			}
+		}
+	}
+	if tried < 7 {
+		t.Errorf("only %d routes have a body", tried)
 	}
 }
 

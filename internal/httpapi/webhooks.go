@@ -61,6 +61,7 @@ func (a *API) webhookRoutes() []describe.Route {
 				describe.Problem(http.StatusBadRequest, problem{}, "Fields are wrong: `detail` names each.", `{"type":"urn:badged:problem","title":"Bad Request","status":400,"detail":"url must begin with https://; batch must be from 1 to 100, is 0"}`),
 				describe.Problem(http.StatusRequestTimeout, problem{}, tooSlow, ""),
 				describe.Problem(http.StatusRequestEntityTooLarge, problem{}, "More than 8 MiB.", ""),
+				describe.Problem(http.StatusUnsupportedMediaType, problem{}, encoded, ""),
 				describe.Problem(http.StatusUnprocessableEntity, problem{}, "The endpoint cannot be reached, is in a private network, has a wrong certificate, or refuses webhooks.", `{"type":"urn:badged:problem","title":"Unprocessable Entity","status":422,"detail":"url: the endpoint refuses webhooks: it allows another origin than badged"}`),
 			),
 		}),
