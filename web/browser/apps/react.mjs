@@ -14,7 +14,9 @@ const ID = "ada-ben";
 
 function Thread() {
   const conversation = useConversation(ID, { open: true });
-  return h("output", { id: "thread" }, `${conversation?.unread} unread`);
+  // One whose id the page does not know yet.
+  const next = useConversation(undefined, { open: true });
+  return h("output", { id: "thread" }, `${conversation?.unread} unread${next ? "?" : ""}`);
 }
 
 function Inbox() {

@@ -14,7 +14,10 @@ const ID = "ada-ben";
 
 const Thread = defineComponent(() => {
   const conversation = useConversation(ID, { open: true });
-  return () => h("output", { id: "thread" }, `${conversation.value?.unread} unread`);
+  // One whose id the page does not know yet.
+  const next = useConversation(ref(undefined), { open: true });
+  return () =>
+    h("output", { id: "thread" }, `${conversation.value?.unread} unread${next.value ? "?" : ""}`);
 });
 
 const Inbox = defineComponent(() => {
