@@ -147,3 +147,77 @@ func TestImportOfCounts(t *testing.T) {
 		t.Errorf("with all of them unread the total is %d, want 3", n)
 	}
 }
+
+// An import is taken back, but not where something else has changed since; then it is
+// imported again, also what was imported before.
+func TestImportUndo(t *testing.T) {
+	t.Parallel()
+	database := newDatabase(t)
+	p := serve(t, database)
+	db := "--database-url=" + database
+	dir := t.TempDir()
+	states := filepath.Join(dir, "states.csv")
+	const header = "user_id,conversation_id,last_seq,read_seq,level,unread_seqs,mentions_seqs,marked_unread\n"
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(states, []byte(header+text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wants := func(when string, totals map[string]int64) {
+		t.Helper()
+		for user, want := range totals {
+			if _, _, badge := request(t, http.MethodGet, p.url+"/v1/users/"+user+"/badge", "", ""); !strings.Contains(badge, fmt.Sprintf(`"total":%d,`, want)) {
+				t.Errorf("%s: %s, want %d", when, badge, want)
+			}
+		}
+		must(t, "verify", "--quiet", db)
+	}
+	total(t, p, "eve", publish(t, p, delivered("tea", 1, `"eve","fay"`)))
+	write("ann,tea,9,6,all,7-9,8,\nben,tea,9,9,all,,,true\ncat,tea,9,6,none,7 8,,\ndan,tea,9,7,all,8-9,,\neve,tea,9,6,all,7-9,,\nfay,lunch,2,0,all,1-2,,\nfay,tea,1,0,all,1,,\n")
+	imported := map[string]int64{"ann": 3, "ben": 1, "cat": 0, "dan": 2, "eve": 3, "fay": 3}
+	must(t, "import", "--quiet", states, db)
+	wants("imported", imported)
+
+	// Dan reads, and eve and fay had a message before the import.
+	p.mustCommand("dan", `{"t":"read","id":1,"conversation_id":"tea","up_to_seq":8}`)
+	total(t, p, "dan", p.mustPost(delivered("other", 1, `"gil"`)))
+	out := must(t, "import", "--undo", "--dry-run", "--quiet", states, db)
+	for _, want := range []string{
+		"would publish  4: resets 2, reads 1, levels 1\n", "undone         4 rows, refused 3\n",
+		`user "dan", conversation "tea": read_seq is 7 in the file, 8 in badged`,
+		`user "eve", conversation "tea": events is none but those of the import in the file, others too in badged`,
+		`user "fay", conversation "tea": events is `,
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the dry run lacks %q:\n%s", want, out)
+		}
+	}
+	wants("after the dry run", map[string]int64{"ann": 3, "ben": 1, "dan": 1})
+
+	out, stderr, code := command(t, "import", "--undo", "--quiet", states, db)
+	if code != 1 || !strings.Contains(out, "undone         4 rows, refused 3\n") || !strings.Contains(stderr, "3 rows cannot be undone: anything else has changed them") {
+		t.Errorf("the undo: exit %d\n%s%s", code, out, stderr)
+	}
+	undone := map[string]int64{"ann": 0, "ben": 0, "cat": 0, "dan": 1, "eve": 3, "fay": 1}
+	wants("undone", undone)
+	if out, _, _ := command(t, "import", "--undo", "--quiet", states, db); !strings.Contains(out, "undone         0 rows, refused 3\n") {
+		t.Errorf("the undo again:\n%s", out)
+	}
+	wants("undone twice", undone)
+	if out := must(t, "audit", "list", db); strings.Count(out, "import.undo") != 2 {
+		t.Errorf("the audit trail:\n%s", out)
+	}
+
+	// A message that comes now counts, and what was imported before can be again.
+	write("ann,tea,9,6,all,7-9,8,\nben,tea,9,9,all,,,true\ncat,tea,9,6,all,7 8,,\n")
+	if out := must(t, "import", "--quiet", states, db); !strings.HasSuffix(out, "compared       no difference\n") {
+		t.Errorf("imported again:\n%s", out)
+	}
+	wants("imported again", map[string]int64{"ann": 3, "ben": 1, "cat": 2})
+	if out := must(t, "import", "--quiet", states, db); !strings.Contains(out, "events         0:") {
+		t.Errorf("imported a third time:\n%s", out)
+	}
+	must(t, "rebuild", "--quiet", db)
+	wants("rebuilt", map[string]int64{"ann": 3, "ben": 1, "cat": 2, "dan": 1, "eve": 3, "fay": 1})
+}

@@ -12,13 +12,18 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/cli/connect"
 	"github.com/badged/badged/internal/cli/terminal"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/importing"
+	"github.com/badged/badged/internal/operators"
 	"github.com/badged/badged/internal/progress"
+	"github.com/badged/badged/internal/remains"
 	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/internal/traffic"
+	"github.com/badged/badged/projector/logview"
 )
 
 // loadCmd is `badged load`.
@@ -106,6 +111,7 @@ type importCmd struct {
 	Files           []string `arg:"" name:"file" help:"States of users, in the format that --format names; .gz and .zst are decompressed; - is standard input."`
 	Format          string   `help:"What the files are: states (CSV or NDJSON), mattermost (a bulk export), rocketchat (the collection of subscriptions)." enum:"states,mattermost,rocketchat" default:"states" env:"-"`
 	DryRun          bool     `help:"Publish nothing: print what would be published, and what differs from the badges now." env:"-"`
+	Undo            bool     `help:"Take back what an import of the same files published, before users act: rows that anything else has changed are refused and printed." env:"-"`
 	EmptyUnread     string   `help:"What an empty unread_seqs means where there are messages after read_seq: none, all, or ask, which makes the line a bad one." enum:"ask,none,all" default:"ask" env:"-"`
 	SkipBad         bool     `help:"Leave out bad lines. Otherwise one bad line stops the import before anything is published." env:"-"`
 	Report          string   `help:"Write every difference to this file, a line of JSON for each." placeholder:"FILE" env:"-"`
@@ -147,7 +153,7 @@ func (c *importCmd) Run(ctx context.Context, streams Streams) error {
 		}
 		return report(d)
 	}
-	summary, err := importing.Import(ctx, cfg)
+	summary, err := c.run(ctx, cluster, cfg)
 	err = errors.Join(err, closeReport())
 	if more := bad - shownLines; more > 0 {
 		fmt.Fprintf(streams.Err, "and %s\n", terminal.Counted(int64(more), "more bad line"))
@@ -159,6 +165,56 @@ func (c *importCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	return errors.Join(err, c.finish(streams.Out, summary, err == nil))
+}
+
+// run imports, or undoes an import and records that in the audit trail.
+func (c *importCmd) run(ctx context.Context, cluster *shards.Cluster, cfg importing.Config) (summary importing.Summary, err error) {
+	first := cluster.Shards()[0].Pool
+	if err := first.QueryRow(ctx, `SELECT count(*) FROM badged.audit WHERE action = $1`, undoAction).Scan(&cfg.Round); err != nil {
+		return summary, fmt.Errorf("count the imports that were undone: %w", err)
+	}
+	do := func(ctx context.Context) (any, error) {
+		summary, err = importing.Import(ctx, cfg)
+		return summary, err
+	}
+	if !c.Undo {
+		_, err = do(ctx)
+		return summary, err
+	}
+	cfg.Undo, cfg.Touched = true, notImported(cluster)
+	if c.DryRun {
+		_, err = do(ctx)
+		return summary, err
+	}
+	err = admin.Audited(ctx, first, admin.OSUser(), undoAction, map[string]any{"files": c.Files}, do)
+	return summary, err
+}
+
+// undoAction is the action of an undo in the audit trail.
+const undoAction = "import.undo"
+
+// notImported reads from the logs which events no import published. It fails if a part of a
+// log is archived.
+func notImported(cluster *shards.Cluster) importing.Touched {
+	return func(ctx context.Context, visit func(users []string, conversation string)) error {
+		return operators.EachOf(ctx, cluster, cluster.Shards(), func(s *shards.Shard) error {
+			var archived bool
+			if err := s.Pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM badged.baselines)`).Scan(&archived); err != nil {
+				return fmt.Errorf("read what is archived: %w", err)
+			}
+			if archived {
+				return errors.New("a part of the log is archived, so it is not known what else changed these conversations: reset them with conversation.reset instead")
+			}
+			view := logview.New(s.Pool, s.Log, logview.Filter{Partitions: s.Held()})
+			return view.Next(ctx, func(_ int, r *events.Record) error {
+				e, err := events.Decode(remains.EventIn(r.Payload))
+				if err == nil && e.Source != importing.Source {
+					visit(e.Data.UserIDs, e.Data.ConversationID)
+				}
+				return nil // what cannot be decoded has changed nothing
+			})
+		})
+	}
 }
 
 // report opens the report. Without one it returns functions that do nothing.
@@ -185,16 +241,18 @@ func (c *importCmd) finish(w io.Writer, s importing.Summary, completed bool) err
 	if c.JSON {
 		err = terminal.PrintJSON(w, s)
 	} else {
-		err = printImport(w, s, completed)
+		err = printImport(w, s, completed, c.Undo)
 	}
-	if err == nil && completed && s.Differences > 0 && !s.DryRun {
+	if err == nil && completed && s.Differences > 0 && c.Undo && !s.DryRun {
+		err = fmt.Errorf("%s cannot be undone: anything else has changed them; --report FILE writes them all", terminal.Counted(s.RowsDifferent, "row"))
+	} else if err == nil && completed && s.Differences > 0 && !s.DryRun {
 		err = fmt.Errorf("the badges differ from the files: %s in %s; --report FILE writes them all",
 			differences(s.Differences), terminal.Counted(s.RowsDifferent, "row"))
 	}
 	return err
 }
 
-func printImport(w io.Writer, s importing.Summary, completed bool) error {
+func printImport(w io.Writer, s importing.Summary, completed, undo bool) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) { // tabwriter keeps errors for Flush
 		_, _ = fmt.Fprintf(t, name+"\t"+format+"\n", args...)
@@ -214,17 +272,23 @@ func printImport(w io.Writer, s importing.Summary, completed bool) error {
 	}
 	row("users", "%s", distinct(s.Users))
 	row("conversations", "%s", distinct(s.Conversations))
-	events := "events"
+	published := "events"
 	if s.DryRun {
-		events = "would publish"
+		published = "would publish"
 	}
-	row(events, "%s: deliveries %s, reads %s, levels %s, recalls %s, marks %s", progress.Count(s.Events),
+	text := fmt.Sprintf("%s: deliveries %s, reads %s, levels %s, recalls %s, marks %s", progress.Count(s.Events),
 		progress.Count(s.Deliveries), progress.Count(s.Reads), progress.Count(s.Levels), progress.Count(s.Recalls), progress.Count(s.Marks))
+	if undo {
+		text = fmt.Sprintf("%s: resets %s, reads %s, levels %s", progress.Count(s.Events), progress.Count(s.Resets), progress.Count(s.Reads), progress.Count(s.Levels))
+	}
+	row(published, "%s", text)
 	if s.FoldSeconds > 0 {
 		row("published", "in %s", duration(s.PublishSeconds))
 		row("folded", "in %s", duration(s.FoldSeconds))
 	}
-	if completed {
+	if undo {
+		row("undone", "%s, refused %s", terminal.Counted(s.Undone, "row"), progress.Count(s.RowsDifferent))
+	} else if completed {
 		text := differences(s.Differences)
 		if s.Differences > 0 {
 			text += " in " + terminal.Counted(s.RowsDifferent, "row")

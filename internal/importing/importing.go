@@ -44,6 +44,11 @@ type Config struct {
 	DryRun bool
 	// EmptyUnread says what an empty list of unread messages means; "" is EmptyIsAsked.
 	EmptyUnread EmptyUnread
+	// Undo takes back what imports of the files published, and Touched reads what else
+	// changed badges. Round counts the undos before.
+	Undo    bool
+	Touched Touched
+	Round   int64
 	// SkipBad leaves out bad lines. Otherwise nothing is published if there is one.
 	SkipBad bool
 	// Bad is called with each bad line.
@@ -79,6 +84,10 @@ type Summary struct {
 	Levels     int64 `json:"levels"`
 	Recalls    int64 `json:"recalls"`
 	Marks      int64 `json:"marks"`
+	Resets     int64 `json:"resets"`
+	// Undone counts the rows that were taken back. Those that could not be are in
+	// RowsDifferent.
+	Undone int64 `json:"undone"`
 	// Differences counts fields of rows that differ from the tables, and RowsDifferent
 	// the rows: after the import, or for a dry run without it.
 	Differences   int64 `json:"differences"`
@@ -148,7 +157,19 @@ func (im *importer) run(ctx context.Context) error {
 		}
 		return fmt.Errorf("%s bad %s: %w", progress.Count(im.summary.BadLines), lines, ErrBadLines)
 	}
-	if err := im.publish(ctx); err != nil || im.cfg.DryRun {
+	if im.cfg.Undo {
+		return im.undo(ctx)
+	}
+	err := im.publish(ctx, func(p *plan, rows []located, now []badges.Stored) error {
+		for i := range rows {
+			p.row(&rows[i].Row, &now[i])
+		}
+		if im.cfg.DryRun {
+			return im.compare(rows, now)
+		}
+		return nil
+	})
+	if err != nil || im.cfg.DryRun {
 		return err
 	}
 	if err := im.settle(ctx); err != nil {
@@ -227,20 +248,21 @@ func (im *importer) chunks(ctx context.Context, f func(rows []located, now []bad
 	return err
 }
 
-// publish appends what the tables lack, or counts it for a dry run.
-func (im *importer) publish(ctx context.Context) error {
+// publish appends what plan makes of rows and of what the tables have of them, or counts it
+// for a dry run.
+func (im *importer) publish(ctx context.Context, of func(p *plan, rows []located, now []badges.Stored) error) error {
 	im.sample = map[int]string{}
 	im.meter.Begin("publish", im.size, true)
 	err := im.chunks(ctx, func(rows []located, now []badges.Stored, done int64) error {
-		p := newPlan()
-		for i := range rows {
-			p.row(&rows[i].Row, &now[i])
+		p := newPlan(im.cfg.Round)
+		if err := of(p, rows, now); err != nil {
+			return err
 		}
 		evs := p.events()
 		if im.cfg.DryRun {
 			im.count(evs)
 			im.meter.Advance(done, len(evs))
-			return im.compare(rows, now)
+			return nil
 		}
 		for len(evs) > 0 {
 			n := batchSize(evs)
@@ -306,6 +328,8 @@ func (im *importer) count(evs []events.Event) {
 			im.summary.Recalls++
 		case events.ConversationMarkedUnread:
 			im.summary.Marks++
+		case events.ConversationReset:
+			im.summary.Resets++
 		}
 	}
 }
@@ -340,19 +364,26 @@ func (im *importer) settle(ctx context.Context) error {
 // compare reports what differs.
 func (im *importer) compare(rows []located, now []badges.Stored) error {
 	for i := range rows {
-		all := rows[i].differences(rows[i].file, &now[i])
-		if len(all) == 0 {
-			continue
+		if err := im.report(rows[i].differences(rows[i].file, &now[i])); err != nil {
+			return err
 		}
-		im.summary.RowsDifferent++
-		im.summary.Differences += int64(len(all))
-		if im.cfg.Different == nil {
-			continue
-		}
-		for _, d := range all {
-			if err := im.cfg.Different(d); err != nil {
-				return fmt.Errorf("write the report: %w", err)
-			}
+	}
+	return nil
+}
+
+// report reports the differences of a row.
+func (im *importer) report(all []Difference) error {
+	if len(all) == 0 {
+		return nil
+	}
+	im.summary.RowsDifferent++
+	im.summary.Differences += int64(len(all))
+	if im.cfg.Different == nil {
+		return nil
+	}
+	for _, d := range all {
+		if err := im.cfg.Different(d); err != nil {
+			return fmt.Errorf("write the report: %w", err)
 		}
 	}
 	return nil

@@ -23,6 +23,9 @@ type change struct {
 	category       string
 	mentioned      bool
 	level          events.Level
+	// round counts the times that imports were undone before: what was imported and undone
+	// is imported again by other events.
+	round int64
 	// since tells changes apart that may be made again later: for a level the version of
 	// the row that has another one, for a mark the last message.
 	since int64
@@ -30,8 +33,8 @@ type change struct {
 
 // id returns the id of the event.
 func (c *change) id() string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d\x00%s\x00%t\x00%s\x00%d",
-		c.kind, c.conversationID, c.seq, c.category, c.mentioned, c.level, c.since))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d\x00%s\x00%t\x00%s\x00%d\x00%d",
+		c.kind, c.conversationID, c.seq, c.category, c.mentioned, c.level, c.since, c.round))
 	return string(c.kind) + "-" + hex.EncodeToString(sum[:16])
 }
 
@@ -58,19 +61,20 @@ func (c *change) event(users []string) events.Event {
 // a moment that was read or muted, and a mark comes behind the read that would end it.
 var stages = [...]events.Type{
 	events.ConversationLevelSet, events.ConversationRead, events.MessageRecalled,
-	events.MessageDelivered, events.ConversationMarkedUnread,
+	events.MessageDelivered, events.ConversationMarkedUnread, events.ConversationReset,
 }
 
 // plan collects the changes of rows.
 type plan struct {
+	round int64
 	users map[change][]string
 	order [len(stages)][]change
 }
 
-func newPlan() *plan { return &plan{users: map[change][]string{}} }
+func newPlan(round int64) *plan { return &plan{round: round, users: map[change][]string{}} }
 
 func (p *plan) add(stage int, c change, user string) {
-	c.kind = stages[stage]
+	c.kind, c.round = stages[stage], p.round
 	users, ok := p.users[c]
 	if !ok {
 		p.order[stage] = append(p.order[stage], c)

@@ -1,0 +1,116 @@
+package importing
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/badges"
+)
+
+// Touched calls visit with each event that no import published: its users and its
+// conversation, "" for all.
+type Touched func(ctx context.Context, visit func(users []string, conversation string)) error
+
+// others are the conversations of users that have events which no import published.
+type others struct {
+	seed  maphash.Seed
+	pairs map[uint64]struct{}
+}
+
+func newOthers(ctx context.Context, touched Touched) (*others, error) {
+	o := &others{maphash.MakeSeed(), map[uint64]struct{}{}}
+	return o, touched(ctx, func(users []string, conversation string) {
+		for _, u := range users {
+			o.pairs[o.pair(u, conversation)] = struct{}{}
+		}
+	})
+}
+
+func (o *others) pair(user, conversation string) uint64 {
+	return maphash.String(o.seed, user+"\x00"+conversation)
+}
+
+func (o *others) has(user, conversation string) bool {
+	_, one := o.pairs[o.pair(user, conversation)]
+	_, all := o.pairs[o.pair(user, "")]
+	return one || all
+}
+
+// undo takes back what imports of the files published: conversations become as they were
+// before, without a message. A row is refused unless the tables have exactly what it says,
+// and nothing but imports has changed its conversation for the user.
+func (im *importer) undo(ctx context.Context) error {
+	im.meter.Begin("read the log", 0, false)
+	touched, err := newOthers(ctx, im.cfg.Touched)
+	if err != nil {
+		return fmt.Errorf("read what changed badges besides imports: %w", err)
+	}
+	err = im.publish(ctx, func(p *plan, rows []located, now []badges.Stored) error {
+		for i := range rows {
+			r := &rows[i]
+			if r.isUndone(&now[i]) {
+				continue
+			}
+			refused := r.differences(r.file, &now[i])
+			if len(refused) == 0 && touched.has(r.UserID, r.ConversationID) {
+				refused = []Difference{{r.file, r.Line, r.UserID, r.ConversationID, "events", "none but those of the import", "others too"}}
+			}
+			if err := im.report(refused); err != nil {
+				return err
+			}
+			if len(refused) == 0 {
+				im.summary.Undone++
+				p.undo(&r.Row)
+			}
+		}
+		return nil
+	})
+	if err != nil || im.cfg.DryRun {
+		return err
+	}
+	if err := im.settle(ctx); err != nil {
+		return err
+	}
+	im.meter.Begin("compare", im.size, false)
+	var left int64
+	err = im.chunks(ctx, func(rows []located, now []badges.Stored, done int64) error {
+		im.meter.Advance(done, 0)
+		for i := range rows {
+			if !rows[i].isUndone(&now[i]) {
+				left++
+			}
+		}
+		return nil
+	})
+	if more := left - im.summary.RowsDifferent; err == nil && more > 0 {
+		err = fmt.Errorf("%d conversations have changed since they were undone; import and undo do not go together with users who act", more)
+	}
+	return err
+}
+
+// isUndone reports whether the tables have nothing of a row.
+func (r *Row) isUndone(now *badges.Stored) bool {
+	nothing := Row{UserID: r.UserID, ConversationID: r.ConversationID, Level: events.LevelAll}
+	return len(nothing.differences("", now)) == 0
+}
+
+// undoing tells events of an undo from those of imports.
+const undoing = -1
+
+// undo adds what takes a row back: a read ends its mark, and a reset forgets the messages.
+func (p *plan) undo(r *Row) {
+	base := change{conversationID: r.ConversationID, since: undoing}
+	if r.Level != events.LevelAll {
+		c := base
+		c.level = events.LevelAll
+		p.add(0, c, r.UserID)
+	}
+	if r.MarkedUnread {
+		c := base
+		c.seq = max(1, r.ReadSeq, r.LastSeq)
+		p.add(1, c, r.UserID)
+	}
+	p.add(len(stages)-1, base, r.UserID)
+}
