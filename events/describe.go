@@ -34,9 +34,16 @@ func Types() []TypeInfo {
 			Example: Event{ID: "design-crew/read/ada/42", Data: Data{ConversationID: "design-crew", UserIDs: ada, UpToSeq: 42}},
 		},
 		{
-			Type: MessageRecalled, Does: "The message leaves the unread messages and cannot join them again, even if the recall comes before the delivery.",
-			Required: []string{"conversation_id", "user_ids", "seq"},
-			Example:  Event{ID: "design-crew/42/recalled", Data: Data{ConversationID: "design-crew", Seq: 42, UserIDs: []string{"ada", "chloe"}}},
+			Type: MessageRecalled, Does: "The message leaves the unread messages and cannot join them again, even if the recall comes before the delivery, except by message.changed.",
+			Required: []string{"conversation_id", "user_ids", "seq"}, Optional: []string{"revision"},
+			Example: Event{ID: "design-crew/42/recalled", Data: Data{ConversationID: "design-crew", Seq: 42, UserIDs: []string{"ada", "chloe"}}},
+		},
+		{
+			Type: MessageChanged, Does: "The message is delivered as this event says: it counts again if it was recalled, unless it is at or below the read position, and it mentions exactly mentioned_user_ids. Nothing changes if a change or recall with the same or a greater revision came before.",
+			Required: []string{"conversation_id", "user_ids", "seq"}, Optional: []string{"mentioned_user_ids", "revision", "category", "message_id", "sender_id"},
+			Example: Event{ID: "design-crew/42/edited/2", Data: Data{
+				ConversationID: "design-crew", Seq: 42, UserIDs: []string{"ada", "chloe"}, SenderID: "ben", MentionedUserIDs: []string{"chloe"}, Revision: 2,
+			}},
 		},
 		{
 			Type: ConversationMarkedUnread, Does: "The conversation counts at least 1 until it is read up to the read position or further. With seqs, these messages count again until then instead, without those that were recalled. With from_seq, the messages of a room from there on do, without the user's own and those from before the user joined: rooms need from_seq, other conversations seqs. With both, from_seq applies to the members of the room and seqs to the others.",

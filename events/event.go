@@ -30,6 +30,10 @@ const (
 	// MessageRecalled removes message Seq from the unread set permanently, even
 	// if the recall comes before the delivery.
 	MessageRecalled Type = "message.recalled"
+	// MessageChanged makes message Seq what the event says: it counts again if it was
+	// recalled, and mentions exactly MentionedUserIDs. Of several changes and recalls with
+	// a Revision the greatest applies, in any order.
+	MessageChanged Type = "message.changed"
 	// ConversationMarkedUnread makes the conversation count at least 1 until
 	// the next read. With Seqs, these messages count again until then; with FromSeq,
 	// those of a room from there on.
@@ -122,6 +126,9 @@ type Data struct {
 	UpToSeq int64 `json:"up_to_seq" minimum:"1" doc:"The last message that is read. For conversation.left: the last message that does not bring the conversation back. For room.joined: by default the last message of the room. For conversation.reset: by default none. For room.reset: the message up to which every member has read at least."`
 	// Seqs, in a ConversationMarkedUnread, are messages that the user has read.
 	Seqs []int64 `json:"seqs" minItems:"1" maxItems:"1000" minimum:"1" doc:"Messages that the user has read and that count again. For conversation.reset: the messages that are unread, by default none."`
+	// Revision orders the changes of a message. Without one, a change applies in the order
+	// of the log.
+	Revision int64 `json:"revision" minimum:"1" doc:"The number of the change of the message, greater than those of earlier changes, such as its time in milliseconds. Of changes and recalls with a revision the greatest applies, in whatever order they come; without one, they apply in the order of the log."`
 	// FromSeq is for members of rooms.
 	FromSeq          int64    `json:"from_seq" minimum:"1" doc:"The first message of a room that counts again."`
 	MentionedUserIDs []string `json:"mentioned_user_ids" maxItems:"10000" minLength:"1" maxLength:"128" among:"user_ids" doc:"The users that the message mentions. In message.delivered they must be among user_ids. In room.posted those who are not members are ignored."`

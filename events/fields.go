@@ -49,9 +49,9 @@ func describeData() []dataField {
 }
 
 // values returns pointers to the fields of d, in the order of dataFields.
-func (d *Data) values() [14]any {
+func (d *Data) values() [15]any {
 	return [...]any{
-		&d.ConversationID, &d.UserIDs, &d.Seq, &d.UpToSeq, &d.Seqs, &d.FromSeq, &d.MentionedUserIDs, &d.MentionsAll,
+		&d.ConversationID, &d.UserIDs, &d.Seq, &d.UpToSeq, &d.Seqs, &d.Revision, &d.FromSeq, &d.MentionedUserIDs, &d.MentionsAll,
 		&d.Category, &d.MessageID, &d.SenderID, &d.Level, &d.Notification, &d.ByApp,
 	}
 }

@@ -84,7 +84,10 @@ CREATE TABLE badged.conversations (
     -- mention the user by name, without the user's own and those that mention
     -- everybody; the other sets are null.
     own_set         bytea,
-    own_all_set     bytea
+    own_all_set     bytea,
+    -- The last messages that were changed, with the revisions, as
+    -- projector/internal/badge/revisions.go says; null for none.
+    revisions       bytea
 ) PARTITION BY LIST (partition_id);
 
 -- For the expiry sweep. Over read and unread rows: whether a row is unread changes

@@ -89,6 +89,7 @@ CREATE FUNCTION badged.required_fields(type text) RETURNS text[]
         WHEN 'message.delivered' THEN '{conversation_id,user_ids,seq}'::text[]
         WHEN 'conversation.read' THEN '{conversation_id,user_ids,up_to_seq}'::text[]
         WHEN 'message.recalled' THEN '{conversation_id,user_ids,seq}'::text[]
+        WHEN 'message.changed' THEN '{conversation_id,user_ids,seq}'::text[]
         WHEN 'conversation.marked_unread' THEN '{conversation_id,user_ids}'::text[]
         WHEN 'conversation.reset' THEN '{conversation_id,user_ids}'::text[]
         WHEN 'conversation.level_set' THEN '{conversation_id,user_ids,level}'::text[]
@@ -109,7 +110,8 @@ CREATE FUNCTION badged.allowed_fields(type text) RETURNS text[]
     RETURN CASE type
         WHEN 'message.delivered' THEN '{conversation_id,user_ids,seq,mentioned_user_ids,category,message_id,sender_id,notification}'::text[]
         WHEN 'conversation.read' THEN '{conversation_id,user_ids,up_to_seq,by_app}'::text[]
-        WHEN 'message.recalled' THEN '{conversation_id,user_ids,seq}'::text[]
+        WHEN 'message.recalled' THEN '{conversation_id,user_ids,seq,revision}'::text[]
+        WHEN 'message.changed' THEN '{conversation_id,user_ids,seq,mentioned_user_ids,revision,category,message_id,sender_id}'::text[]
         WHEN 'conversation.marked_unread' THEN '{conversation_id,user_ids,seqs,from_seq}'::text[]
         WHEN 'conversation.reset' THEN '{conversation_id,user_ids,up_to_seq,seqs}'::text[]
         WHEN 'conversation.level_set' THEN '{conversation_id,user_ids,level}'::text[]
@@ -148,6 +150,7 @@ CREATE FUNCTION badged.field_kind(name text) RETURNS text
         WHEN 'seq' THEN 'seq'
         WHEN 'up_to_seq' THEN 'seq'
         WHEN 'seqs' THEN 'seqs'
+        WHEN 'revision' THEN 'seq'
         WHEN 'from_seq' THEN 'seq'
         WHEN 'mentioned_user_ids' THEN 'mentions'
         WHEN 'mentions_all' THEN 'flag'
@@ -182,6 +185,7 @@ AS $$
         (true, 'seq', 'seq', false, NULL, NULL),
         (true, 'up_to_seq', 'seq', false, NULL, NULL),
         (true, 'seqs', 'seqs', false, NULL, NULL),
+        (true, 'revision', 'seq', false, NULL, NULL),
         (true, 'from_seq', 'seq', false, NULL, NULL),
         (true, 'mentioned_user_ids', 'mentions', false, 128, NULL),
         (true, 'mentions_all', 'flag', false, NULL, NULL),
@@ -204,6 +208,7 @@ CREATE FUNCTION badged.has_required(event jsonb) RETURNS boolean
         $.type == "message.delivered" && $.data.conversation_id > "" && $.data.user_ids.size() > 0 && !($.data.user_ids[*].type() != "string") && !($.data.user_ids[*] == "") && $.data.seq >= 1 && $.data.seq < 1000000000000000000
         || $.type == "conversation.read" && $.data.conversation_id > "" && $.data.user_ids.size() > 0 && !($.data.user_ids[*].type() != "string") && !($.data.user_ids[*] == "") && $.data.up_to_seq >= 1 && $.data.up_to_seq < 1000000000000000000
         || $.type == "message.recalled" && $.data.conversation_id > "" && $.data.user_ids.size() > 0 && !($.data.user_ids[*].type() != "string") && !($.data.user_ids[*] == "") && $.data.seq >= 1 && $.data.seq < 1000000000000000000
+        || $.type == "message.changed" && $.data.conversation_id > "" && $.data.user_ids.size() > 0 && !($.data.user_ids[*].type() != "string") && !($.data.user_ids[*] == "") && $.data.seq >= 1 && $.data.seq < 1000000000000000000
         || $.type == "conversation.marked_unread" && $.data.conversation_id > "" && $.data.user_ids.size() > 0 && !($.data.user_ids[*].type() != "string") && !($.data.user_ids[*] == "")
         || $.type == "conversation.reset" && $.data.conversation_id > "" && $.data.user_ids.size() > 0 && !($.data.user_ids[*].type() != "string") && !($.data.user_ids[*] == "")
         || $.type == "conversation.level_set" && $.data.conversation_id > "" && $.data.user_ids.size() > 0 && !($.data.user_ids[*].type() != "string") && !($.data.user_ids[*] == "") && $.data.level > ""
@@ -221,24 +226,26 @@ CREATE FUNCTION badged.has_required(event jsonb) RETURNS boolean
 CREATE FUNCTION badged.has_optional(event jsonb) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN event @@ '(
-            $.type == "message.delivered" && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.from_seq) && !exists($.data.mentions_all) && !exists($.data.level) && !exists($.data.by_app)
-            || $.type == "conversation.read" && !exists($.data.seq) && !exists($.data.seqs) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification)
+            $.type == "message.delivered" && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentions_all) && !exists($.data.level) && !exists($.data.by_app)
+            || $.type == "conversation.read" && !exists($.data.seq) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification)
             || $.type == "message.recalled" && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
-            || $.type == "conversation.marked_unread" && !exists($.data.seq) && !exists($.data.up_to_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
-            || $.type == "conversation.reset" && !exists($.data.seq) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
-            || $.type == "conversation.level_set" && !exists($.data.seq) && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.notification) && !exists($.data.by_app)
-            || $.type == "conversation.left" && !exists($.data.seq) && !exists($.data.seqs) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
-            || $.type == "user.read_all" && !exists($.data.conversation_id) && !exists($.data.seq) && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
-            || $.type == "room.joined" && !exists($.data.seq) && !exists($.data.seqs) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.notification) && !exists($.data.by_app)
-            || $.type == "room.left" && !exists($.data.seq) && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
-            || $.type == "room.posted" && !exists($.data.user_ids) && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.from_seq) && !exists($.data.level) && !exists($.data.by_app)
-            || $.type == "room.recalled" && !exists($.data.user_ids) && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
-            || $.type == "room.reset" && !exists($.data.user_ids) && !exists($.data.seqs) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
+            || $.type == "message.changed" && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.from_seq) && !exists($.data.mentions_all) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
+            || $.type == "conversation.marked_unread" && !exists($.data.seq) && !exists($.data.up_to_seq) && !exists($.data.revision) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
+            || $.type == "conversation.reset" && !exists($.data.seq) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
+            || $.type == "conversation.level_set" && !exists($.data.seq) && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.notification) && !exists($.data.by_app)
+            || $.type == "conversation.left" && !exists($.data.seq) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
+            || $.type == "user.read_all" && !exists($.data.conversation_id) && !exists($.data.seq) && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
+            || $.type == "room.joined" && !exists($.data.seq) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.notification) && !exists($.data.by_app)
+            || $.type == "room.left" && !exists($.data.seq) && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
+            || $.type == "room.posted" && !exists($.data.user_ids) && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.level) && !exists($.data.by_app)
+            || $.type == "room.recalled" && !exists($.data.user_ids) && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
+            || $.type == "room.reset" && !exists($.data.user_ids) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
         ) && (!exists($.traceparent) || $.traceparent.type() == "string" && $.traceparent > "")
         && (!exists($.tracestate) || $.tracestate.type() == "string" && $.tracestate > "")
         && (!exists($.data.seq) || $.data.seq.type() == "number" && $.data.seq >= 1 && $.data.seq < 1000000000000000000)
         && (!exists($.data.up_to_seq) || $.data.up_to_seq.type() == "number" && $.data.up_to_seq >= 1 && $.data.up_to_seq < 1000000000000000000)
         && (!exists($.data.seqs) || $.data.seqs.type() == "array" && $.data.seqs.size() >= 1 && $.data.seqs.size() <= 1000 && !($.data.seqs[*].type() != "number") && !($.data.seqs[*] < 1) && !($.data.seqs[*] >= 1000))
+        && (!exists($.data.revision) || $.data.revision.type() == "number" && $.data.revision >= 1 && $.data.revision < 1000000000000000000)
         && (!exists($.data.from_seq) || $.data.from_seq.type() == "number" && $.data.from_seq >= 1 && $.data.from_seq < 1000000000000000000)
         && (!exists($.data.mentioned_user_ids) || $.data.mentioned_user_ids.type() == "array" && !($.data.mentioned_user_ids[*].type() != "string") && !($.data.mentioned_user_ids[*] == ""))
         && (!exists($.data.mentions_all) || $.data.mentions_all.type() == "boolean")
@@ -258,8 +265,8 @@ CREATE FUNCTION badged.has_sizes(event jsonb, data jsonb) RETURNS boolean
         AND coalesce(greatest(octet_length(event ->> 'traceparent'), octet_length(event ->> 'tracestate')) <= 512, true)
         AND coalesce(greatest(octet_length(data ->> 'conversation_id'), octet_length(data ->> 'message_id'), octet_length(data ->> 'sender_id')) <= 128, true)
         AND coalesce(greatest(octet_length(data ->> 'category')) <= 64, true)
-        AND strpos(concat(data ->> 'seq', data ->> 'up_to_seq', data ->> 'seqs', data ->> 'from_seq'), '.') = 0
-        AND data - '{conversation_id,user_ids,seq,up_to_seq,seqs,from_seq,mentioned_user_ids,mentions_all,category,message_id,sender_id,level,notification,by_app}'::text[] = '{}';
+        AND strpos(concat(data ->> 'seq', data ->> 'up_to_seq', data ->> 'seqs', data ->> 'revision', data ->> 'from_seq'), '.') = 0
+        AND data - '{conversation_id,user_ids,seq,up_to_seq,seqs,revision,from_seq,mentioned_user_ids,mentions_all,category,message_id,sender_id,level,notification,by_app}'::text[] = '{}';
 
 -- END generated
 

@@ -142,6 +142,18 @@ var fieldCases = []fieldCase{
 		"a message with a position far ahead was read: a reset makes the conversation count again", silencedByASeq,
 	},
 	{
+		"moved-message", "discourse/discourse#8056, zulip/zulip-flutter#901",
+		"a message is moved to another conversation and back: it counts once, where it is now", movedMessage,
+	},
+	{
+		"edited-mention", "zulip/zulip#14544",
+		"edits add and remove a mention: mentions follow the last edit, in any order", editedMention,
+	},
+	{
+		"restored-message", "NodeBB/NodeBB#1087, flarum/framework#5013",
+		"a deleted message is restored: it counts again if it is above the read position", restoredMessage,
+	},
+	{
 		"silenced-room", "block/buzz#6063, in a room",
 		"the same for one member and for all members of a room", silencedRoom,
 	},

@@ -97,6 +97,13 @@ func (s *search) countsAgain(m *DeliveredMessage, by *events.Event) bool {
 	switch by.Type {
 	case events.ConversationMarkedUnread:
 		return s.marked(m.ConversationID, m.Seq)
+	case events.MessageChanged:
+		if m.Seq != by.Data.Seq {
+			return false
+		}
+		counts, mentioned := s.counts(s.user.Conversations[m.ConversationID], m.Seq)
+		m.Mentioned = mentioned || !counts && m.Mentioned
+		return counts
 	case events.ConversationReset, events.RoomReset:
 		counts, _ := s.counts(s.user.Conversations[m.ConversationID], m.Seq)
 		return counts

@@ -81,6 +81,13 @@ c adds 2 of 2 at level all, read up to 1 by r; 3 by c/3; 2 by c/2
 c adds 2 of 2 at level all, read up to 3 by r; 4 by c/4; 1 by m
 not again: already_marked, each of the messages was marked or unread before, recalled, or not delivered since the user last left
 `},
+		{"restored, and edited with an old revision", []events.Event{
+			foldtest.Deliver("c", 1, ann), recall("x", 1), foldtest.Event("back", events.MessageChanged, "c", func(d *events.Data) { d.Seq, d.Revision = 1, 2 }, ann),
+			mentioning(foldtest.Event("old", events.MessageChanged, "c", func(d *events.Data) { d.Seq, d.Revision = 1, 1 }, ann)),
+		}, `total 1, mentions 0
+c adds 1 of 1 at level all; 1 by back
+not old: same_state, the message was so before, or a later revision of it came before
+`},
 		{"reset, after a read far ahead", []events.Event{
 			foldtest.Deliver("c", 1, ann), foldtest.Event("far", events.ConversationRead, "c", foldtest.UpTo(1e15), ann), foldtest.Deliver("c", 2, ann),
 			foldtest.Event("reset", events.ConversationReset, "c", func(d *events.Data) { d.UpToSeq, d.Seqs = 1, []int64{2} }, ann), foldtest.Deliver("c", 3, ann),
@@ -263,7 +270,7 @@ func faultOf(c ExplainedConversation, folded []events.Event) string {
 	for _, m := range c.Messages {
 		if !find(m.ID, func(e *events.Event) bool {
 			again := (m.Seq <= c.ReadSeq || e.Type == events.ConversationReset) && slices.Contains(e.Data.Seqs, m.Seq)
-			return (e.Type == events.MessageDelivered && e.Data.Seq == m.Seq || again) && e.Data.ConversationID == c.ConversationID && e.Source == m.Source
+			return ((e.Type == events.MessageDelivered || e.Type == events.MessageChanged) && e.Data.Seq == m.Seq || again) && e.Data.ConversationID == c.ConversationID && e.Source == m.Source
 		}) {
 			return "message " + m.ID
 		}

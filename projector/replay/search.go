@@ -174,7 +174,7 @@ func (s *search) fold(e *events.Event, logged LoggedEvent) (why Why, detail stri
 			s.trace(id).note(before[id], s.view(c), logged)
 		}
 		return "", ""
-	case e.Type == events.MessageDelivered && e.Data.SenderID == s.user.ID:
+	case (e.Type == events.MessageDelivered || e.Type == events.MessageChanged) && e.Data.SenderID == s.user.ID:
 		return WhyOwnMessage, "the user sent the message"
 	}
 	c := s.user.Conversation(e.Data.ConversationID)
@@ -184,7 +184,7 @@ func (s *search) fold(e *events.Event, logged LoggedEvent) (why Why, detail stri
 	after := s.view(c)
 	t := s.trace(c.ID)
 	by := logged
-	if e.Type == events.MessageDelivered {
+	if e.Type == events.MessageDelivered || e.Type == events.MessageChanged {
 		by = t.mover(after.ReadSeq, logged)
 	} else if (e.Data.ByApp || e.Type == events.ConversationLeft) && e.Data.UpToSeq > after.LastSeq {
 		t.reach(e.Data.UpToSeq, logged)
@@ -205,6 +205,9 @@ func (s *search) fold(e *events.Event, logged LoggedEvent) (why Why, detail stri
 		for seq := range c.MarkedIn(s.replay.Rooms[c.ID]) {
 			t.count(seq, logged)
 		}
+	}
+	if e.Type == events.MessageChanged && after.Unread > before.Unread {
+		t.count(e.Data.Seq, logged)
 	}
 	if e.Type != events.MessageDelivered {
 		if after != before || c.Member() != member {
@@ -275,6 +278,11 @@ func (s *search) reason(c *badge.Conversation, e *events.Event) (Why, string) {
 			return WhyAlreadyMarked, "each of the messages was marked or unread before, recalled, or not delivered since the user last left"
 		}
 		return WhyAlreadyMarked, "the conversation was marked unread before"
+	case events.MessageChanged:
+		if d.Seq <= c.ReadSeq {
+			return WhyAlreadyRead, fmt.Sprintf("the conversation was read up to %d before", c.ReadSeq)
+		}
+		return WhySameState, "the message was so before, or a later revision of it came before"
 	case events.ConversationReset:
 		return WhySameState, "the conversation was so before"
 	case events.ConversationLevelSet:

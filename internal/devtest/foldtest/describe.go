@@ -60,8 +60,11 @@ func sentence(e *events.Event) string {
 	who := strings.Join(d.UserIDs, " and ")
 	var what string
 	switch e.Type {
-	case events.MessageDelivered:
+	case events.MessageDelivered, events.MessageChanged:
 		what = fmt.Sprintf("%s get message %d of %s", who, d.Seq, d.ConversationID)
+		if e.Type == events.MessageChanged {
+			what = fmt.Sprintf("%s get a change of message %d of %s", who, d.Seq, d.ConversationID)
+		}
 		if d.SenderID != "" {
 			what += " from " + d.SenderID
 		}
@@ -130,6 +133,9 @@ func sentence(e *events.Event) string {
 		what = fmt.Sprintf("room %s ends at %d, and all have read at least up to %d", d.ConversationID, d.Seq, d.UpToSeq)
 	case events.UserReadAll:
 		what = fmt.Sprintf("%s read all of category %q", who, d.Category)
+	}
+	if d.Revision > 0 {
+		what += fmt.Sprintf(", with revision %d", d.Revision)
 	}
 	return fmt.Sprintf("%s at %s: %s", e.ID, e.AppendedAt.Format(time.TimeOnly), what)
 }

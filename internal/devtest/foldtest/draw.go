@@ -21,7 +21,7 @@ func EveryType() []events.Type { return append(PublishedTypes(), events.Conversa
 
 // PublishedTypes are the types that publishers may write.
 func PublishedTypes() []events.Type {
-	return append(CommutingTypes(), events.ConversationMarkedUnread, events.ConversationReset, events.ConversationLevelSet, events.ConversationLeft, events.UserReadAll)
+	return append(CommutingTypes(), events.MessageChanged, events.ConversationMarkedUnread, events.ConversationReset, events.ConversationLevelSet, events.ConversationLeft, events.UserReadAll)
 }
 
 // RoomTypes are all types, those of rooms more often.
@@ -203,7 +203,7 @@ func DrawEvent(t *rapid.T, id string, typ events.Type, users []string) events.Ev
 		d.ConversationID = conversations.Draw(t, "conversation")
 	}
 	switch typ {
-	case events.MessageDelivered:
+	case events.MessageDelivered, events.MessageChanged:
 		d.Seq = seqs.Draw(t, "seq")
 		d.SenderID = rapid.SampledFrom(append([]string{""}, users...)).Draw(t, "sender")
 		d.Category = rapid.SampledFrom([]string{"", "", "likes", "system"}).Draw(t, "category")
@@ -245,6 +245,9 @@ func DrawEvent(t *rapid.T, id string, typ events.Type, users []string) events.Ev
 	case events.UserReadAll:
 		d.Category = rapid.SampledFrom([]string{"", "chat", "likes"}).Draw(t, "category")
 		d.AllCategories = d.Category == ""
+	}
+	if typ == events.MessageChanged || typ == events.MessageRecalled {
+		d.Revision = rapid.Int64Range(0, 4).Draw(t, "revision")
 	}
 	if err := e.Validate(); err != nil {
 		t.Fatalf("drew an event that is invalid: %v", err)

@@ -23,8 +23,10 @@ type Conversation struct {
 	Unread, Mentions map[int64]bool
 	Marked           bool
 	// Again are messages at or below read that were marked unread.
-	Again      map[int64]bool
-	recalled   map[int64]bool
+	Again    map[int64]bool
+	recalled map[int64]bool
+	// revisions has the messages that were changed, with the revision or 0.
+	revisions  map[int64]int64
 	read, last int64
 	// leftAt is the seq up to which messages do not bring the conversation back,
 	// or -1.
@@ -228,7 +230,7 @@ func (u *user) refuses(e *events.Event) bool {
 	if e.Data.FromSeq > 0 {
 		return !member && len(e.Data.Seqs) == 0
 	}
-	return member && (e.Type == events.MessageDelivered || e.Type == events.MessageRecalled || e.Type == events.ConversationLeft ||
+	return member && (e.Type == events.MessageDelivered || e.Type == events.MessageChanged || e.Type == events.MessageRecalled || e.Type == events.ConversationLeft ||
 		e.Type == events.ConversationMarkedUnread && len(e.Data.Seqs) > 0)
 }
 
@@ -236,7 +238,7 @@ func (u *user) refuses(e *events.Event) bool {
 func (u *user) conversation(id string) *Conversation {
 	if u.conversations[id] == nil {
 		u.conversations[id] = &Conversation{
-			Unread: map[int64]bool{}, Mentions: map[int64]bool{}, Again: map[int64]bool{}, recalled: map[int64]bool{},
+			Unread: map[int64]bool{}, Mentions: map[int64]bool{}, Again: map[int64]bool{}, recalled: map[int64]bool{}, revisions: map[int64]int64{},
 			level: events.LevelAll, category: "chat", leftAt: -1,
 		}
 	}
@@ -252,7 +254,7 @@ func (u *user) forget(at time.Time) {
 func (u *user) fold(e *events.Event, w *world) {
 	d := e.Data
 	switch e.Type {
-	case events.MessageDelivered:
+	case events.MessageDelivered, events.MessageChanged:
 		if d.SenderID == u.id {
 			return
 		}
@@ -273,9 +275,18 @@ func (u *user) fold(e *events.Event, w *world) {
 				c.readUpTo(min(r.upTo, d.Seq))
 			}
 		}
+		mentioned, changed := slices.Contains(d.MentionedUserIDs, u.id), c.changed(d.Seq)
+		if e.Type == events.MessageChanged {
+			if !c.revise(&d) {
+				return
+			}
+			delete(c.recalled, d.Seq)
+			delete(c.Mentions, d.Seq)
+			changed = false
+		}
 		if d.Seq > c.read && !c.recalled[d.Seq] {
 			c.Unread[d.Seq] = true
-			if slices.Contains(d.MentionedUserIDs, u.id) {
+			if mentioned && !changed {
 				c.Mentions[d.Seq] = true
 			}
 		}
@@ -296,6 +307,9 @@ func (u *user) fold(e *events.Event, w *world) {
 		c.readUpTo(upTo)
 	case events.MessageRecalled:
 		c := u.conversation(d.ConversationID)
+		if d.Revision > 0 && !c.revise(&d) {
+			return
+		}
 		c.recalled[d.Seq] = true
 		delete(c.Unread, d.Seq)
 		delete(c.Mentions, d.Seq)
@@ -363,7 +377,7 @@ func (u *user) join(r *room, d *events.Data) {
 		c.level = d.Level
 	}
 	c.Unread, c.Mentions, c.Again, c.recalled, c.leftAt = map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, -1
-	c.joinedAt, c.from = c.read, 0
+	c.joinedAt, c.from, c.revisions = c.read, 0, map[int64]int64{}
 	c.room, c.own, c.named = r, map[int64]bool{}, map[int64]bool{}
 	r.members++
 }
@@ -409,6 +423,7 @@ func (c *Conversation) reset(d *events.Data) {
 	}
 	c.read, c.last = d.UpToSeq, d.UpToSeq
 	c.Unread, c.Mentions, c.Again, c.recalled = map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, map[int64]bool{}
+	c.revisions = map[int64]int64{}
 	for _, seq := range d.Seqs {
 		c.last = max(c.last, seq)
 		if seq > d.UpToSeq {
@@ -417,6 +432,21 @@ func (c *Conversation) reset(d *events.Data) {
 			c.Again[seq] = true
 		}
 	}
+}
+
+// changed reports whether a message was changed.
+func (c *Conversation) changed(seq int64) bool {
+	_, ok := c.revisions[seq]
+	return ok
+}
+
+// revise takes note of a change, and reports whether it is later than others.
+func (c *Conversation) revise(d *events.Data) bool {
+	if was, ok := c.revisions[d.Seq]; ok && d.Revision > 0 && d.Revision <= was {
+		return false
+	}
+	c.revisions[d.Seq] = max(c.revisions[d.Seq], d.Revision)
+	return true
 }
 
 // unmark ends the marks of the conversation and of its messages.

@@ -76,6 +76,7 @@ var (
 	recents     = check{"./projector/internal/store", "^(TestMarksReachBackToWhatIsKnown|TestMarkedMessagesOfClosedChunks)$", false}
 	resets      = check{"./projector/internal/store", "^TestResetsGoBackToClosedChunks$", false}
 	ends        = check{"./projector", "^TestRowsOfARoomThatEnds$", false}
+	revisions   = check{"./projector/internal/store", "^(TestRevisionsAreBounded|TestRestoredMessagesOfTheCountedPart)$", false}
 	leaps       = check{"./projector", "^TestSeqsFarAheadAreLogged$", false}
 	rooms       = check{"./projector/internal/store", "Room", true}
 	roomTables  = check{"./projector", "^TestRoomTablesAgreeWithAReplay$", true}
@@ -211,6 +212,13 @@ var mutants = []mutant{
 	{"a mention by name is forgotten if the message mentions all", []edit{{stateRoom, "	c.named(p.all).Add(p.seq)\n", "	c.Mentions.Add(p.seq)\n"}}, rooms},
 	{"a mention by name ends when the message mentions all, too", []edit{{stateRoom, "			c.Membership.NamedAll.Add(p.seq)\n", ""}}, rooms},
 	{"a recall leaves a mention by name", []edit{{stateRoom, "member.named(all).Remove(seq)", "member.Mentions.Remove(seq)"}}, rooms},
+	{"a restored message does not count", []edit{{conversationFile, "if c.Recalled.Remove(d.Seq) {", "if false {"}}, pure},
+	{"a restored message is not counted where seqs are only counted", []edit{{conversationFile, "			c.Unread.restore(d.Seq)\n", ""}}, revisions},
+	{"an edit keeps a mention", []edit{{conversationFile, "		c.Mentions.take(d.Seq)\n", ""}}, pure},
+	{"a late delivery brings a mention back", []edit{{conversationFile, "mentioned = mentioned && !c.Revisions.has(d.Seq)", "mentioned = mentioned || false"}}, pure},
+	{"an old revision applies", []edit{{"projector/internal/badge/revisions.go", "	case number <= (*r)[i].Number:\n		return false\n", ""}}, pure},
+	{"revisions have no bound", []edit{{"projector/internal/badge/revisions.go", "		*r = (*r)[max(0, len(*r)-maxRevisions):]\n", ""}}, revisions},
+	{"a reset keeps revisions", []edit{{resetFile, "	c.Revisions = nil\n", ""}}, pure},
 	{"a reset keeps the last message", []edit{{resetFile, "c.ReadSeq, c.LastSeq, c.LeftSeq = upTo, last, leftSeq", "c.ReadSeq, c.LastSeq, c.LeftSeq = upTo, max(c.LastSeq, last), leftSeq"}}, pure},
 	{"a reset keeps recalls", []edit{{resetFile, "c.Unread, c.Mentions, c.Again, c.Recalled = BoundedSet{}, BoundedSet{}, RangeSet{}, RangeSet{}", "c.Unread, c.Mentions, c.Again = BoundedSet{}, BoundedSet{}, RangeSet{}"}}, pure},
 	{"a reset keeps what apps have read ahead", []edit{{resetFile, "return c.Conversation == d.ConversationID })", "return false })"}}, pure},
@@ -424,7 +432,7 @@ var mutants = []mutant{
 	{"a batch in SQL has no limit of bytes", []edit{{sqlFile, "size + share.sizes[i] > most_bytes", "false"}}, inSQL},
 	{"a batch in SQL may have one event more", []edit{{sqlFile, "i - begins = most_events", "i - begins > most_events"}}, inSQL},
 	{"a key in SQL has another variant", []edit{{"migrations/00004_publish.sql", "71, 1), 1, 16)", "71, 0), 1, 16)"}}, inSQL},
-	{"the quick check in SQL takes fractions", []edit{{"migrations/00003_event_rules.sql", "strpos(concat(data ->> 'seq', data ->> 'up_to_seq', data ->> 'seqs', data ->> 'from_seq'), '.') = 0", "true"}}, inSQL},
+	{"the quick check in SQL takes fractions", []edit{{"migrations/00003_event_rules.sql", "strpos(concat(data ->> 'seq', data ->> 'up_to_seq', data ->> 'seqs', data ->> 'revision', data ->> 'from_seq'), '.') = 0", "true"}}, inSQL},
 	{"the quick check in SQL takes ids of any length", []edit{{"migrations/00003_event_rules.sql", "pg_column_size(data -> 'user_ids') <= 128 OR", "pg_column_size(data -> 'user_ids') > 0 OR"}}, inSQL},
 
 	{"the hour of the last delivery goes back", []edit{{conversationFile, "hour > c.DeliveredHour", "hour != c.DeliveredHour"}}, pure},

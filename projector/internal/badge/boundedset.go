@@ -119,6 +119,25 @@ func (s *BoundedSet) Remove(seq int64) bool {
 	return true
 }
 
+// counts reports whether seq is where seqs are only counted.
+func (s *BoundedSet) counts(seq int64) bool {
+	return s.block.Count > 0 && s.block.Lo <= seq && seq <= s.block.Hi
+}
+
+// restore counts a seq again that Remove took out of the counted part. Add adds others.
+func (s *BoundedSet) restore(seq int64) {
+	if s.counts(seq) {
+		s.block.Count++
+	}
+}
+
+// take removes seq if it is known to be in the set: in the counted part most seqs are not.
+func (s *BoundedSet) take(seq int64) {
+	if !s.counts(seq) {
+		s.Remove(seq)
+	}
+}
+
 // settleBlock clears a block that counts nothing.
 func (s *BoundedSet) settleBlock() {
 	if s.block.Count == 0 {

@@ -36,6 +36,8 @@ type Conversation struct {
 	// Recalled are the recalled messages, delivered or not. Those that are read must
 	// not count again.
 	Recalled RangeSet
+	// Revisions are of the last messages that were changed, or recalled with a revision.
+	Revisions Revisions
 
 	// Membership is set if the conversation is a room and the user a member. Then
 	// Unread, Again and Recalled are empty, LeftSeq is Never, LastSeq is not used, and
@@ -101,7 +103,9 @@ func (c *Conversation) ShowsLeft() bool { return c.Left() && c.Version > 0 }
 // deliver puts a message into the unread set, unless it is recalled or at or
 // below the read position. The category is that of the last message; of two
 // with the same seq, the greater name wins, so that order does not matter.
-func (c *Conversation) deliver(d *events.Data, mentioned bool) {
+// A change also takes a recall back, and a mention that it does not name.
+func (c *Conversation) deliver(e *events.Event, mentioned bool) {
+	d, changed := &e.Data, e.Type == events.MessageChanged
 	category := d.Category
 	if category == "" {
 		category = events.DefaultCategory
@@ -109,8 +113,22 @@ func (c *Conversation) deliver(d *events.Data, mentioned bool) {
 	if d.Seq > c.LastSeq || d.Seq == c.LastSeq && category > c.Category {
 		c.LastSeq, c.Category, c.Touched = d.Seq, category, true
 	}
+	switch {
+	case !changed:
+		mentioned = mentioned && !c.Revisions.has(d.Seq)
+	case !c.Revisions.accept(d.Seq, d.Revision):
+		return
+	default:
+		c.Touched = true
+		if c.Recalled.Remove(d.Seq) {
+			c.Unread.restore(d.Seq)
+		}
+	}
 	if d.Seq <= c.ReadSeq || c.Recalled.Contains(d.Seq) {
 		return
+	}
+	if changed && !mentioned {
+		c.Mentions.take(d.Seq)
 	}
 	added := c.Unread.Add(d.Seq)
 	if mentioned && (added || c.Unread.Contains(d.Seq)) && c.Mentions.Add(d.Seq) || added {
@@ -168,8 +186,15 @@ func (c *Conversation) moveTo(seq int64) {
 	c.forgetRecalls()
 }
 
-// recall takes a message out of those that count and keeps it out.
-func (c *Conversation) recall(seq int64) {
+// recall takes a message out of those that count and keeps it out, unless a later
+// revision of the message came before.
+func (c *Conversation) recall(seq, revision int64) {
+	if revision > 0 {
+		if !c.Revisions.accept(seq, revision) {
+			return
+		}
+		c.Touched = true
+	}
 	if !c.Recalled.Add(seq) {
 		return
 	}

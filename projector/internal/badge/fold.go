@@ -95,14 +95,14 @@ func (u *User) Conversation(id string) *Conversation {
 func (u *User) Apply(e *events.Event, mentioned bool, in *State) bool {
 	d := &e.Data
 	switch e.Type {
-	case events.MessageDelivered:
+	case events.MessageDelivered, events.MessageChanged:
 		if d.SenderID == u.ID {
 			return false // a user's own message does not count
 		}
 		u.lapse(e.AppendedAt)
 		return u.change(d.ConversationID, func(c *Conversation) {
 			c.moveTo(max(u.Claims.Reach(c.ID, d.Seq), min(c.LeftSeq, d.Seq)))
-			c.deliver(d, mentioned)
+			c.deliver(e, mentioned)
 			c.refresh(e.AppendedAt)
 		})
 	case events.ConversationRead:
@@ -115,7 +115,7 @@ func (u *User) Apply(e *events.Event, mentioned bool, in *State) bool {
 	case events.ConversationExpired:
 		return u.change(d.ConversationID, func(c *Conversation) { c.readDelivered(d.UpToSeq, in.lastSeq(c)) })
 	case events.MessageRecalled:
-		return u.change(d.ConversationID, func(c *Conversation) { c.recall(d.Seq) })
+		return u.change(d.ConversationID, func(c *Conversation) { c.recall(d.Seq, d.Revision) })
 	case events.ConversationMarkedUnread:
 		if d.FromSeq > 0 && u.Conversation(d.ConversationID).Member() {
 			return u.markFrom(in.Room(d.ConversationID), d.FromSeq, e.AppendedAt)
@@ -231,7 +231,7 @@ func (u *User) touch(c *Conversation) {
 func (u *User) Settle() {
 	for _, c := range u.Changed {
 		c.Touched, c.Stored = false, true
-		n := len(c.Unread.Ranges) + len(c.Mentions.Ranges) + len(c.Again.Ranges) + len(c.Recalled.Ranges)
+		n := len(c.Unread.Ranges) + len(c.Mentions.Ranges) + len(c.Again.Ranges) + len(c.Recalled.Ranges) + len(c.Revisions)
 		if m := c.Membership; m != nil {
 			n += len(m.Own.Ranges) + len(m.OwnAll.Ranges) + len(m.NamedAll.Ranges) + len(m.Sent.Ranges) + len(m.Named.Ranges)
 			m.Unmarked = nil

@@ -69,6 +69,7 @@ func (u *User) join(r *Room, e *events.Event) bool {
 		c.Level = d.Level
 	}
 	c.LeftSeq, c.Unread, c.Mentions, c.Again, c.Recalled = Never, BoundedSet{}, BoundedSet{}, RangeSet{}, RangeSet{}
+	c.Revisions = nil
 	c.Membership = &Membership{Joined: r.Changes}
 	c.Membership.begin(c.ReadSeq)
 	c.Category = r.Category

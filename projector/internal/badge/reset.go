@@ -33,11 +33,12 @@ func (c *Conversation) reset(upTo int64, seqs []int64) {
 	if c.Left() && len(seqs) == 0 {
 		leftSeq = upTo
 	}
-	if c.ReadSeq != upTo || c.LastSeq != last || c.LeftSeq != leftSeq || c.Count() > 0 || len(seqs) > 0 || len(c.Recalled.Ranges) > 0 {
+	if c.ReadSeq != upTo || c.LastSeq != last || c.LeftSeq != leftSeq || c.Count() > 0 || len(seqs) > 0 || len(c.Recalled.Ranges) > 0 || len(c.Revisions) > 0 {
 		c.Touched = true
 	}
 	c.ReadSeq, c.LastSeq, c.LeftSeq = upTo, last, leftSeq
 	c.Unread, c.Mentions, c.Again, c.Recalled = BoundedSet{}, BoundedSet{}, RangeSet{}, RangeSet{}
+	c.Revisions = nil
 	for _, seq := range seqs {
 		if seq > upTo {
 			c.Unread.Add(seq)

@@ -40,7 +40,7 @@ func (s *State) Refused(e *events.Event) []string {
 		return nil
 	}
 	switch e.Type {
-	case events.MessageDelivered, events.MessageRecalled, events.ConversationLeft:
+	case events.MessageDelivered, events.MessageChanged, events.MessageRecalled, events.ConversationLeft:
 	case events.ConversationMarkedUnread:
 		if len(d.Seqs) == 0 {
 			return nil

@@ -102,6 +102,77 @@ func TestOrderDoesNotMatter(t *testing.T) {
 	})
 }
 
+// Changes and recalls with revisions give the same numbers in any order and with any
+// repetition, beside deliveries and reads.
+func TestOrderOfRevisionsDoesNotMatter(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		history := foldtest.DrawHistory(t, append(foldtest.CommutingTypes(), events.MessageChanged, events.MessageChanged), users)
+		revisions := map[string]int64{}
+		for i := range history {
+			e := &history[i]
+			e.AppendedAt = foldtest.Noon
+			if e.Type == events.MessageChanged || e.Type == events.MessageRecalled {
+				if revisions[e.ID] == 0 {
+					revisions[e.ID] = int64(len(revisions) + 1)
+				}
+				e.Data.Revision = revisions[e.ID]
+			}
+		}
+		shuffled := append(rapid.Permutation(history).Draw(t, "shuffled"), rapid.SliceOfN(rapid.SampledFrom(history), 0, 10).Draw(t, "repeated")...)
+		for i := range shuffled {
+			shuffled[i].ID = fmt.Sprint("event ", i) // what repeats do is no matter of keys
+		}
+		inOrder, outOfOrder := storetest.NewMemory(), storetest.NewMemory()
+		inOrder.Commit(t, history...)
+		outOfOrder.Commit(t, shuffled...)
+		for _, id := range users {
+			if diff := cmp.Diff(inOrder.Describe(id), outOfOrder.Describe(id)); diff != "" {
+				t.Fatalf("%s depends on the order (-in order +shuffled):\n%s\nin order\n%sshuffled\n%s",
+					id, diff, foldtest.Story(history), foldtest.Story(shuffled))
+			}
+		}
+	})
+}
+
+// A conversation remembers the revisions of the 64 changed messages with the greatest
+// seqs: of others the last change in the log applies.
+func TestRevisionsAreBounded(t *testing.T) {
+	m := storetest.NewMemory()
+	changed := func(name string, seq, revision int64) events.Event {
+		return foldtest.Event(name, events.MessageChanged, "c", func(d *events.Data) { d.Seq, d.Revision = seq, revision }, "ann")
+	}
+	for seq := int64(1); seq <= 65; seq++ {
+		m.Commit(t, changed(fmt.Sprint("new ", seq), seq, 2))
+	}
+	if n := len(m.User("ann").Conversations["c"].Revisions); n != 64 {
+		t.Errorf("%d revisions are remembered", n)
+	}
+	for _, seq := range []int64{1, 2} {
+		m.Commit(t, foldtest.Event(fmt.Sprint("old ", seq), events.MessageRecalled, "c", func(d *events.Data) { d.Seq, d.Revision = seq, 1 }, "ann"))
+	}
+	if n := m.User("ann").Total; n != 64 {
+		t.Errorf("after old recalls of a forgotten and of a remembered message %d are unread, want 64", n)
+	}
+}
+
+// A restored message among those that are only counted is counted again.
+func TestRestoredMessagesOfTheCountedPart(t *testing.T) {
+	m := storetest.NewMemory()
+	for i := int64(1); i <= 1500; i++ {
+		m.Commit(t, foldtest.Named(fmt.Sprint("m", i), foldtest.Mentioning(foldtest.Deliver("c", 1000*i, "ann"))))
+	}
+	step := func(name string, typ events.Type, total, mentions int64) {
+		t.Helper()
+		m.Commit(t, foldtest.Event(name, typ, "c", foldtest.Seq(100_000), "ann"))
+		if u := m.User("ann"); u.Total != total || u.Mentions != mentions {
+			t.Errorf("%s: %d unread, %d mentions, want %d and %d", name, u.Total, u.Mentions, total, mentions)
+		}
+	}
+	step("recalled", events.MessageRecalled, 1499, 1499)
+	step("restored", events.MessageChanged, 1500, 1499)
+	step("changed", events.MessageChanged, 1500, 1499)
+}
+
 // Rows and versions are the same however a history is cut into batches.
 func TestBatchesCannotBeObserved(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -189,6 +260,9 @@ func TestStories(t *testing.T) {
 	to := func(upTo int64, unread ...int64) func(*events.Data) {
 		return func(d *events.Data) { d.UpToSeq, d.Seqs = upTo, unread }
 	}
+	revised := func(seq, revision int64) func(*events.Data) {
+		return func(d *events.Data) { d.Seq, d.Revision = seq, revision }
+	}
 	upTo, byApp, level, seq, seqs := foldtest.UpTo, foldtest.ByApp, foldtest.Level, foldtest.Seq, foldtest.Seqs
 
 	for _, tc := range []struct {
@@ -264,6 +338,33 @@ func TestStories(t *testing.T) {
 		}, 0},
 		{"messages from before the user left do not count again", []events.Event{
 			deliver("1", 1), event("2", events.ConversationLeft, nil), deliver("3", 2), event("4", events.ConversationRead, upTo(2)), event("5", events.ConversationMarkedUnread, seqs(1, 2)),
+		}, 1},
+		{"a restored message counts again", []events.Event{
+			deliver("1", 1), event("2", events.MessageRecalled, seq(1)), event("3", events.MessageChanged, seq(1)),
+		}, 1},
+		{"a restored message that was read does not", []events.Event{
+			deliver("1", 1), event("2", events.MessageRecalled, seq(1)), deliver("3", 2), event("4", events.ConversationRead, upTo(2)), event("5", events.MessageChanged, seq(1)),
+		}, 0},
+		{"a change without a revision applies in the order of the log", []events.Event{
+			event("1", events.MessageChanged, seq(1)), event("2", events.MessageRecalled, seq(1)),
+		}, 0},
+		{"a recall that is older than a change comes late", []events.Event{
+			deliver("1", 1), event("2", events.MessageChanged, revised(1, 2)), event("3", events.MessageRecalled, revised(1, 1)),
+		}, 1},
+		{"a recall without a revision applies to any revision, and an older change does not undo it", []events.Event{
+			event("1", events.MessageChanged, revised(1, 2)), event("2", events.MessageRecalled, seq(1)), event("3", events.MessageChanged, revised(1, 1)),
+		}, 0},
+		{"an edit takes the mention away, and the delivery that comes late does not add it", []events.Event{
+			foldtest.Mentioning(deliver("1", 1)), event("2", events.MessageChanged, seq(1)), foldtest.Mentioning(deliver("3", 1)), event("4", events.ConversationLevelSet, level(events.LevelMentions)),
+		}, 0},
+		{"an edit adds a mention", []events.Event{
+			deliver("1", 1), foldtest.Mentioning(event("2", events.MessageChanged, seq(1))), event("3", events.ConversationLevelSet, level(events.LevelMentions)),
+		}, 1},
+		{"the sender gets no change", []events.Event{
+			event("1", events.MessageChanged, func(d *events.Data) { d.Seq, d.SenderID = 1, "ann" }),
+		}, 0},
+		{"a reset forgets revisions", []events.Event{
+			event("1", events.MessageRecalled, revised(1, 9)), event("2", events.ConversationReset, nil), event("3", events.MessageChanged, revised(1, 1)),
 		}, 1},
 		{"a reset lowers the position: later messages count, and those that it names", []events.Event{
 			deliver("1", 1e15), event("2", events.ConversationRead, upTo(1e15)), deliver("3", 41), event("4", events.ConversationReset, to(40, 41)), deliver("5", 42),

@@ -95,6 +95,7 @@ type ConversationRow struct {
 	unreadSet, mentionSet, recalledSet seqSet
 	ownSet, ownAllSet, againSet        seqSet
 	sentSet, namedSet, namedAllSet     seqSet
+	revisions                          seqSet
 	seen                               int64
 }
 
@@ -124,6 +125,7 @@ func (r *ConversationRow) Columns() []Column {
 		{Name: "sent_set", at: &r.sentSet, usual: "", null: true},
 		{Name: "named_set", at: &r.namedSet, usual: "", null: true},
 		{Name: "named_all_set", at: &r.namedAllSet, usual: "", null: true},
+		{Name: "revisions", at: &r.revisions, usual: "", null: true},
 	}
 }
 
@@ -137,7 +139,7 @@ func (r *ConversationRow) Set(userID string, c *badge.Conversation) {
 		category: c.Category, level: string(c.Level), marked: c.Marked, deliveredHour: c.DeliveredHour,
 		unread: c.Count(), unreadSet: seqSet(c.Unread.Encode()), againSet: seqSet(c.Again.Encode()),
 		mentions: c.Mentions.Len(), mentionSet: seqSet(c.Mentions.Encode()),
-		recalledSet: seqSet(c.Recalled.Encode()),
+		recalledSet: seqSet(c.Recalled.Encode()), revisions: seqSet(c.Revisions.Encode()),
 	}
 	if m := c.Membership; m != nil {
 		r.joined, r.unread, r.mentions = m.Joined, m.Own.Len(), mentionsBesideRoom(c)
@@ -169,6 +171,9 @@ func (r *ConversationRow) conversation() (*badge.Conversation, error) {
 		return s
 	}
 	c.Unread, c.Mentions = decode(r.unreadSet), decode(r.mentionSet)
+	if c.Revisions, err = badge.DecodeRevisions(string(r.revisions)); err != nil {
+		return nil, fmt.Errorf("revisions in conversation %q of user %q: %w", r.id, r.userID, err)
+	}
 	c.Again, c.Recalled = decode(r.againSet).RangeSet, decode(r.recalledSet).RangeSet
 	if r.joined != notJoined {
 		c.Membership = &badge.Membership{

@@ -61,6 +61,8 @@ export function whatOf(e: {
   switch (e.type) {
     case "message.delivered":
       return `Message ${e.seq} of ${conversation} delivered`;
+    case "message.changed":
+      return `Message ${e.seq} of ${conversation} changed`;
     case "message.recalled":
       return `Message ${e.seq} of ${conversation} recalled`;
     case "conversation.read":

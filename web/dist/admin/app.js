@@ -5904,6 +5904,8 @@ function whatOf(e) {
   switch (e.type) {
     case "message.delivered":
       return `Message ${e.seq} of ${conversation2} delivered`;
+    case "message.changed":
+      return `Message ${e.seq} of ${conversation2} changed`;
     case "message.recalled":
       return `Message ${e.seq} of ${conversation2} recalled`;
     case "conversation.read":

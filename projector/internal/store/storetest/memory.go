@@ -242,6 +242,9 @@ func Reload(t T, u *badge.User) *badge.User {
 		stored.Touched = false
 		stored.Unread, stored.Mentions = reloadSet(t, &c.Unread), reloadSet(t, &c.Mentions)
 		stored.Again, stored.Recalled = reloadRanges(t, &c.Again), reloadRanges(t, &c.Recalled)
+		if stored.Revisions, err = badge.DecodeRevisions(c.Revisions.Encode()); err != nil {
+			t.Fatal(err)
+		}
 		if former := c.Membership; former != nil {
 			stored.Membership = &badge.Membership{
 				Joined: former.Joined, Own: reloadSet(t, &former.Own), OwnAll: reloadSet(t, &former.OwnAll), NamedAll: reloadSet(t, &former.NamedAll), Seen: former.Seen,

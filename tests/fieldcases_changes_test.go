@@ -1,0 +1,98 @@
+package tests
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// changed returns a change of a message, with more fields of its data.
+func changed(id, conversation string, seq int, users, rest string) string {
+	return event(id, "message.changed", fmt.Sprintf(`{"conversation_id":%q,"seq":%d,"user_ids":[%s]%s}`, conversation, seq, users, rest))
+}
+
+func recalledAs(revision int, id, conversation string, seq int, users string) string {
+	return event(id, "message.recalled", fmt.Sprintf(`{"conversation_id":%q,"seq":%d,"user_ids":[%s],"revision":%d}`, conversation, seq, users, revision))
+}
+
+// The events of both moves come in order, and in the worst one.
+func movedMessage(t *testing.T) {
+	database := newDatabase(t)
+	p := serve(t, database, "--redis-url="+newRedis(t).URL())
+	for i, user := range []string{"ann", "bob"} {
+		client, quoted := connect(t, p.url, user), fmt.Sprintf("%q", user)
+		p.mustPost(event("a/1"+user, "message.delivered", fmt.Sprintf(`{"conversation_id":"a","seq":1,"user_ids":[%s],"mentioned_user_ids":[%s]}`, quoted, quoted)),
+			event("a/2"+user, "message.delivered", fmt.Sprintf(`{"conversation_id":"a","seq":2,"user_ids":[%s]}`, quoted)))
+		client.awaitTotal(2)
+		story := []string{
+			recalledAs(1, "out of a"+user, "a", 1, quoted), changed("into b"+user, "b", 7, quoted, `,"revision":1`),
+			recalledAs(2, "out of b"+user, "b", 7, quoted), changed("back into a"+user, "a", 1, quoted, fmt.Sprintf(`,"revision":2,"mentioned_user_ids":[%s]`, quoted)),
+		}
+		if i == 1 {
+			for _, n := range []int{3, 2, 1, 0} {
+				p.mustPost(story[n])
+			}
+		} else {
+			position := p.mustPost(story[:2]...)
+			everyReaderSays(t, database, p, user, position, map[string]int64{"a": 1, "b": 1})
+			p.mustPost(story[2:]...)
+		}
+		position := p.mustPost(event("a/1"+user, "message.delivered", fmt.Sprintf(`{"conversation_id":"a","seq":1,"user_ids":[%s]}`, quoted))) // a retry
+		everyReaderSays(t, database, p, user, position, map[string]int64{"a": 2})
+		if status, _, answer := request(t, http.MethodGet, p.url+"/v1/users/"+user+"/badge", "", ""); !strings.Contains(answer, `"mentions":1,`) {
+			t.Errorf("the badge of %s is %d %s", user, status, answer)
+		}
+	}
+	must(t, "verify", "--database-url="+database)
+}
+
+// Ann is mentioned, not any more, and again; the edits come in each order.
+func editedMention(t *testing.T) {
+	database := newDatabase(t)
+	p := serve(t, database)
+	says := func(seq, mentions int) {
+		t.Helper()
+		if status, _, answer := request(t, http.MethodGet, p.url+"/v1/users/ann/badge", "", ""); !strings.Contains(answer, fmt.Sprintf(`"mentions":%d,`, mentions)) {
+			t.Errorf("after the edits of message %d the badge is %d %s, want %d mentions", seq, status, answer, mentions)
+		}
+	}
+	edits := func(seq int) []string {
+		return []string{
+			event(fmt.Sprint("c/", seq), "message.delivered", fmt.Sprintf(`{"conversation_id":"c","seq":%d,"user_ids":["ann"],"mentioned_user_ids":["ann"]}`, seq)),
+			changed(fmt.Sprint("edit 1 of ", seq), "c", seq, `"ann"`, `,"revision":1`),
+			changed(fmt.Sprint("edit 2 of ", seq), "c", seq, `"ann"`, `,"revision":2,"mentioned_user_ids":["ann"]`),
+			changed(fmt.Sprint("edit 3 of ", seq), "c", seq, `"ann"`, `,"revision":3`),
+		}
+	}
+	for i, order := range [][]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {2, 3, 0, 1}, {1, 0, 3, 2}} {
+		for _, n := range order {
+			p.mustPost(edits(i + 1)[n])
+		}
+		says(i+1, 0)
+	}
+	for i, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {2, 0, 1}, {1, 2, 0}} {
+		for _, n := range order {
+			p.mustPost(edits(i + 10)[n])
+		}
+		says(i+10, i+1)
+	}
+	must(t, "verify", "--database-url="+database)
+}
+
+// The first message was read when it was deleted, the second not.
+func restoredMessage(t *testing.T) {
+	database := newDatabase(t)
+	p := serve(t, database, "--redis-url="+newRedis(t).URL())
+	ann := connect(t, p.url, "ann")
+	p.mustPost(delivered("c", 1, `"ann"`), read("read", "c", 1, `"ann"`), delivered("c", 2, `"ann"`), recalled("c", 1, `"ann"`), recalled("c", 2, `"ann"`))
+	position := p.mustPost(delivered("c", 2, `"ann"`))
+	everyReaderSays(t, database, p, "ann", position, map[string]int64{})
+	position = p.mustPost(changed("restored 1", "c", 1, `"ann"`, ""), changed("restored 2", "c", 2, `"ann"`, ""))
+	ann.awaitTotal(1)
+	everyReaderSays(t, database, p, "ann", position, map[string]int64{"c": 1})
+	position = p.mustPost(event("deleted again", "message.recalled", `{"conversation_id":"c","seq":2,"user_ids":["ann"]}`))
+	ann.awaitTotal(0)
+	everyReaderSays(t, database, p, "ann", position, map[string]int64{})
+	must(t, "verify", "--database-url="+database)
+}
