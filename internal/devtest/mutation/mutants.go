@@ -231,7 +231,7 @@ var mutants = []mutant{
 	{"a room that ends keeps its recalls", []edit{{roomResetFile, "&r.Open.Live, &r.Open.All, &r.Open.Recalled}", "&r.Open.Live, &r.Open.All}"}}, rooms},
 	{"a room that ends keeps what closed chunks count", []edit{{roomResetFile, "r.Since, r.ClosedLive, r.ClosedAll = 0, 0, 0", "r.Since = 0"}}, rooms},
 	{"a room that ends keeps its last message", []edit{{roomResetFile, "	r.LastSeq = last\n", ""}}, rooms},
-	{"a room that ends keeps what members sent", []edit{{roomResetFile, "	for _, set := range []*BoundedSet{&c.Mentions, &m.Own, &m.OwnAll} {\n		set.RemoveAbove(last)\n	}\n", ""}}, rooms},
+	{"a room that ends keeps what members sent", []edit{{roomResetFile, "	for _, set := range []*BoundedSet{&c.Mentions, &m.Own, &m.OwnAll, &m.NamedAll} {\n		set.RemoveAbove(last)\n	}\n", ""}}, rooms},
 	{"a room that ends keeps what is remembered of members", []edit{{roomResetFile, "	m.Sent.RangeSet, m.Named.RangeSet = m.Sent.cut(last), m.Named.cut(last)\n", ""}}, rooms},
 	{"a room that ends does not load its members", []edit{{loadsFile, "		p.missing.ResetRooms = append(p.missing.ResetRooms, d.ConversationID)\n", ""}}, rooms},
 	{"the chunks of a room that ends stay", []edit{{"projector/internal/store/rooms.go", "			batch.Queue(t.rooms.deleteChunks, r.ID, r.EndedAt)\n", ""}}, ends},

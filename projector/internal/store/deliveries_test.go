@@ -94,7 +94,7 @@ func (w *twin) step(t *rapid.T) (events.Event, []events.Event) {
 		}
 		return w.event(events.ConversationReset, foldtest.UpTo(upTo), user), w.reset(upTo, user)
 	case member && kind == "level":
-		level := foldtest.Level(rapid.SampledFrom([]events.Level{events.LevelAll, events.LevelMentions, events.LevelDirectMentions, events.LevelNone}).Draw(t, "level"))
+		level := foldtest.Level(rapid.SampledFrom([]events.Level{events.LevelAll, events.LevelMentions, events.LevelNone}).Draw(t, "level"))
 		e := w.event(events.ConversationLevelSet, level, user)
 		return e, []events.Event{e}
 	case member && kind == "mark" && !w.single.User(user).Conversation("c").Left(): // that one cannot be marked
