@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"net"
 	"time"
+
+	"github.com/badged/badged/internal/resp"
 )
 
 const defaultDialTimeout = 5 * time.Second
@@ -16,14 +18,7 @@ func newRedisDialer(timeout time.Duration, config *tls.Config) func(context.Cont
 	if timeout == 0 {
 		timeout = defaultDialTimeout
 	}
-	plain := &net.Dialer{
-		Timeout:         timeout,
-		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3},
-	}
-	dial := plain.DialContext
-	if config != nil {
-		dial = (&tls.Dialer{NetDialer: plain, Config: config}).DialContext
-	}
+	dial := resp.Dialer(timeout, config)
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if link := linkOf(ctx); link != nil {
 			return link.dial(func() (net.Conn, error) { return dial(ctx, network, addr) })

@@ -2,11 +2,14 @@ package tests
 
 import (
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -219,6 +222,39 @@ func TestSettingsOfARoleThatCannotWork(t *testing.T) {
 		out, stderr, code := command(t, "config", "check", "--connect", "--publisher-keys=a=sha256:"+strings.Repeat("ab", 32), url)
 		if name, _, _ := strings.Cut(setting, " "); code != 1 || !strings.Contains(out, name) {
 			t.Errorf("with %s the check exits with %d: %s%s", setting, code, out, stderr)
+		}
+	}
+}
+
+// A server that answers as no Redis does ends no process: the check says what it announced.
+func TestAServerThatIsNotRedis(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	answers := []string{"*2147483646\r\n", "%2147483646\r\n"}
+	var served atomic.Int64
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Read(make([]byte, 4096))
+			_, _ = io.WriteString(conn, answers[served.Load()])
+			_, _ = conn.Read(make([]byte, 4096)) // until the client ends
+			_ = conn.Close()
+		}
+	}()
+	database := newDatabase(t)
+	for i, answer := range answers {
+		served.Store(int64(i))
+		out, stderr, code := command(t, "config", "check", "--connect", "--publisher-keys=a=sha256:"+strings.Repeat("ab", 32),
+			"--database-url="+database, "--redis-url=redis://"+listener.Addr().String(), "--bus-key=0123456789abcdef0123456789abcdef")
+		if code != 1 || !strings.Contains(out, "announces more than Redis sends") {
+			t.Errorf("%q: exit %d\n%s%s", answer, code, out, stderr)
 		}
 	}
 }

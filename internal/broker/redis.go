@@ -1,10 +1,14 @@
 package broker
 
 import (
+	"cmp"
 	"errors"
 	"net/url"
+	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/badged/badged/internal/resp"
 )
 
 // Redis returns what makes a client of what a URL of go-redis names; parameters that were
@@ -23,7 +27,7 @@ func Redis(a *Address, blocking int) (func() redis.UniversalClient, error) {
 // once. Each stream holds a connection while it waits.
 func redisOpener(u *url.URL, streams int) (func() redis.UniversalClient, error) {
 	// The worker repeats what fails.
-	const others, resp2, oneDial = 4, 2, 1
+	const others, resp2, oneDial, dialTimeout = 4, 2, 1, 5 * time.Second
 	switch query := u.Query(); {
 	case query.Has("master_name"):
 		opt, err := redis.ParseFailoverURL(u.String())
@@ -31,6 +35,7 @@ func redisOpener(u *url.URL, streams int) (func() redis.UniversalClient, error) 
 			return nil, withoutURL(err)
 		}
 		opt.PoolSize, opt.Protocol, opt.DialerRetries, opt.ContextTimeoutEnabled = streams+others, resp2, oneDial, true
+		opt.Dialer = resp.Dialer(cmp.Or(opt.DialTimeout, dialTimeout), opt.TLSConfig)
 		return func() redis.UniversalClient { return redis.NewFailoverClient(opt) }, nil
 	case query.Has("addr"):
 		opt, err := redis.ParseClusterURL(u.String())
@@ -38,6 +43,7 @@ func redisOpener(u *url.URL, streams int) (func() redis.UniversalClient, error) 
 			return nil, withoutURL(err)
 		}
 		opt.PoolSize, opt.Protocol, opt.DialerRetries, opt.ContextTimeoutEnabled = streams+others, resp2, oneDial, true
+		opt.Dialer = resp.Dialer(cmp.Or(opt.DialTimeout, dialTimeout), opt.TLSConfig)
 		return func() redis.UniversalClient { return redis.NewClusterClient(opt) }, nil
 	}
 	opt, err := redis.ParseURL(u.String())
@@ -45,6 +51,7 @@ func redisOpener(u *url.URL, streams int) (func() redis.UniversalClient, error) 
 		return nil, withoutURL(err)
 	}
 	opt.PoolSize, opt.Protocol, opt.DialerRetries, opt.ContextTimeoutEnabled = streams+others, resp2, oneDial, true
+	opt.Dialer = resp.Dialer(cmp.Or(opt.DialTimeout, dialTimeout), opt.TLSConfig)
 	return func() redis.UniversalClient { return redis.NewClient(opt) }, nil
 }
 
