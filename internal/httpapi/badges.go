@@ -130,9 +130,8 @@ func (a *API) badgesOf(ctx context.Context, q badgesQuery) ([]pubsub.Badge, erro
 	}
 	found := []pubsub.Badge{}
 	if rest := unread.Without(q.UserIDs); len(rest) > 0 {
-		found, err = a.shown(ctx, rest)
-		also, ok := errors.AsType[*shards.UnreadError](err)
-		if err != nil && !ok {
+		var also *shards.UnreadError
+		if found, also, err = a.shown(ctx, rest); err != nil {
 			return nil, err
 		}
 		unread = unread.Add(also)
@@ -147,22 +146,21 @@ func (a *API) badgesOf(ctx context.Context, q badgesQuery) ([]pubsub.Badge, erro
 	return nil, &unreadError{unread, slices.DeleteFunc(found, func(b pubsub.Badge) bool { return !read[b.UserID] })}
 }
 
-// shown reads badges as answers show them. If those of some cannot be read, it returns the
-// others with the error.
-func (a *API) shown(ctx context.Context, userIDs []string) (all []pubsub.Badge, err error) {
-	var unread *shards.UnreadError
+// shown reads badges as answers show them. unread says which could not be read, and is nil
+// if all could.
+func (a *API) shown(ctx context.Context, userIDs []string) (all []pubsub.Badge, unread *shards.UnreadError, err error) {
 	categories := 0
 	for users := range slices.Chunk(userIDs, badgesAtOnce) {
 		found, err := a.cfg.Badges.Badges(ctx, users)
 		also, ok := errors.AsType[*shards.UnreadError](err)
 		if err != nil && !ok {
-			return nil, err
+			return nil, nil, err
 		}
 		unread = unread.Add(also)
 		for i := range found {
 			b := found[i].Shown()
 			if categories += len(b.Categories); categories > categoriesOfAnAnswer {
-				return nil, &problem{
+				return nil, nil, &problem{
 					Status: http.StatusRequestEntityTooLarge,
 					Detail: fmt.Sprintf("the badges of these users have more than %d categories; ask for fewer users at once", categoriesOfAnAnswer),
 				}
@@ -170,10 +168,7 @@ func (a *API) shown(ctx context.Context, userIDs []string) (all []pubsub.Badge, 
 			all = append(all, b)
 		}
 	}
-	if unread != nil {
-		return all, unread
-	}
-	return all, nil
+	return all, unread, nil
 }
 
 // conversationsPage is a page of conversations.

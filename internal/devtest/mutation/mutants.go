@@ -364,7 +364,7 @@ var mutants = []mutant{
 	{"rows of any size are read", []edit{{packFile, "CASE WHEN octet_length(payload) <= 8388608 THEN payload END", "payload"}}, pages},
 	{"rows are decompressed to any size", []edit{{packFile, "zstd.WithDecoderMaxMemory(MaxRow)", "zstd.WithDecoderMaxMemory(4 << 30)"}}, packing},
 	{"a dead letter has the index of the next event", []edit{{batchFile, "d.Record.Index, d.Record.UUID", "d.Record.Index+1, d.Record.UUID"}}, letters},
-	{"a replay folds the events beside a dead letter only", []edit{{"projector/replay/snapshot.go", "&p.TransactionID, &p.Offset, &p.Index", "&p.TransactionID, &p.Offset, new(int)"}}, letters},
+	{"a replay folds the events beside a dead letter only", []edit{{"projector/internal/store/letters.go", "&p.TransactionID, &p.Offset, &p.Index", "&p.TransactionID, &p.Offset, new(int)"}}, letters},
 	{"late events are folded and not moved", []edit{{batchFile, "if len(b.late) > 0 {", "if len(b.late) < 0 {"}}, overtaken},
 	{"a message goes only where its room had members once", []edit{{routesFile, "WHERE known.partitions <> (", "WHERE known.partitions < 0 AND known.partitions <> ("}}, routed},
 	{"a message does not reach those who join in the same call", []edit{{"events/rows.go", "		r.now.AddAll(&joined)\n", ""}}, routed},
