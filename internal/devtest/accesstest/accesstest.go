@@ -117,7 +117,7 @@ type Key struct {
 // not listed here concern rooms until they are.
 func ToPublish(t events.Type) Right {
 	switch t {
-	case events.MessageDelivered, events.MessageRecalled, events.ConversationRead, events.ConversationMarkedUnread, events.ConversationReset,
+	case events.MessageDelivered, events.MessageChanged, events.MessageRecalled, events.ConversationRead, events.ConversationMarkedUnread, events.ConversationReset,
 		events.ConversationLevelSet, events.ConversationLeft, events.UserReadAll:
 		return Publish
 	}
