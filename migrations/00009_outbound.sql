@@ -53,6 +53,9 @@ CREATE TABLE badged.alerts (
     seq             bigint      NOT NULL,
     queued_at       timestamptz NOT NULL,
     settled_at      timestamptz,
+    -- When it was sent, and when the device was told to remove it again.
+    sent_at         timestamptz,
+    retracted_at    timestamptz,
     partition_id    smallint    NOT NULL,
     -- Whether the message mentions the user, and whether by name.
     mentions        boolean     NOT NULL,
@@ -66,6 +69,7 @@ CREATE TABLE badged.alerts (
     data            jsonb
 ) PARTITION BY LIST (partition_id);
 CREATE INDEX alerts_waiting ON badged.alerts (user_id, device_id, queued_at) WHERE settled_at IS NULL;
+CREATE INDEX alerts_shown ON badged.alerts (user_id, device_id, sent_at) WHERE sent_at IS NOT NULL AND retracted_at IS NULL;
 CREATE INDEX alerts_queued ON badged.alerts (queued_at);
 
 -- A round tells the members of a room that its state has changed. A row stays until

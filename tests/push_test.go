@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -278,4 +279,45 @@ func TestPhonesEndRightAcrossKills(t *testing.T) {
 	}
 	t.Logf("%d kills, %d pushes, %d of them repeats", *pushKills, len(f.apns.Pushes())+len(f.fcm.Pushes())+len(f.web.Pushes()), repeats)
 	f.check(t, servers...)
+}
+
+// A notification goes from the other devices once its message was read or recalled; those
+// of other messages stay.
+func TestShownAlertsAreRetracted(t *testing.T) {
+	f := newClosedPhones(t)
+	p := f.serve(t, newDatabase(t))
+	f.register(t, p, "ada")
+	f.awaitNumbers(t, p, "0")
+	say := func(conversation string, seq int) string {
+		return event(fmt.Sprint(conversation, "/", seq), "message.delivered",
+			fmt.Sprintf(`{"conversation_id":%q,"seq":%d,"user_ids":["ada"],"notification":{"title":%q}}`, conversation, seq, fmt.Sprint(conversation, " ", seq)))
+	}
+	shown := func(what string, want ...string) {
+		t.Helper()
+		for _, phone := range f.phones {
+			for range polls(t, phone.name+" to show "+what) {
+				titles := []string{}
+				for _, a := range phone.Alerts() {
+					titles = append(titles, a.Title)
+				}
+				slices.Sort(titles)
+				if slices.Equal(titles, want) {
+					break
+				}
+			}
+		}
+	}
+	for seq := 1; seq <= 10; seq++ { // more than one push retracts
+		publish(t, p, say("lunch", seq))
+	}
+	publish(t, p, say("team", 1))
+	publish(t, p, say("tea", 1))
+	shown("all", "lunch 1", "lunch 10", "lunch 2", "lunch 3", "lunch 4", "lunch 5", "lunch 6", "lunch 7", "lunch 8", "lunch 9", "tea 1", "team 1")
+	publish(t, p, event("tea/1/recalled", "message.recalled", `{"conversation_id":"tea","user_ids":["ada"],"seq":1}`))
+	shown("what was not recalled", "lunch 1", "lunch 10", "lunch 2", "lunch 3", "lunch 4", "lunch 5", "lunch 6", "lunch 7", "lunch 8", "lunch 9", "team 1")
+	f.awaitNumbers(t, p, publish(t, p, event("lunch/read", "conversation.read", `{"conversation_id":"lunch","user_ids":["ada"],"up_to_seq":10}`)))
+	shown("what is unread", "team 1")
+	f.awaitNumbers(t, p, publish(t, p, say("tea", 2)))
+	shown("the next", "tea 2", "team 1")
+	f.check(t, p)
 }

@@ -111,6 +111,8 @@ func (a *apns) try(ctx context.Context, p *Push) (_ Outcome, expired bool) {
 	case a.background || a.zeroInBackground && p.Number == 0:
 		kind = "background" // with which Apple allows no other key in aps
 		payload.APS = aps{ContentAvailable: 1}
+	case len(p.Retract) > 0:
+		payload.APS.ContentAvailable = 1 // the icon is set, and the app woken if iOS has time
 	}
 	body, err := encode(payload)
 	if err != nil {

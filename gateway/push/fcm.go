@@ -90,6 +90,9 @@ func fcmBody(p *Push) ([]byte, error) {
 			TTL: strconv.Itoa(int(lifetime/time.Second)) + "s",
 		},
 	}
+	if len(p.Retract) > 0 {
+		m.Android.CollapseKey = "" // a newer number must not replace it
+	}
 	if p.Alert != nil {
 		m.Android.Priority, m.Android.CollapseKey = "HIGH", ""
 		m.Android.Notification = &fcmNotification{p.Alert.Title, p.Alert.Body, p.collapse(), p.Number}

@@ -48,6 +48,15 @@ type Push struct {
 	Number int64
 	// Alert is nil for a silent push.
 	Alert *Alert
+	// Retract are alerts that the device shows and is to remove, since their messages
+	// were read or recalled. Only silent pushes have them.
+	Retract []AlertName
+}
+
+// AlertName names the alert of a message.
+type AlertName struct {
+	ConversationID string
+	Seq            int64
 }
 
 // Alert is the notification of a message.
@@ -111,24 +120,42 @@ type content struct {
 	ConversationID string            `json:"conversation_id,omitempty"`
 	Seq            int64             `json:"seq,omitempty"`
 	Data           map[string]string `json:"data,omitempty"`
+	Retract        []retraction      `json:"retract,omitempty"`
+}
+
+// retraction names an alert that an app removes. Tag is its identifier on iOS and its tag
+// on Android.
+type retraction struct {
+	ConversationID string `json:"conversation_id"`
+	Seq            int64  `json:"seq"`
+	Tag            string `json:"tag"`
 }
 
 func (p *Push) content() content {
 	c := content{Epoch: p.Epoch, Version: p.Version, Number: p.Number}
 	if p.Alert != nil {
 		c.ConversationID, c.Seq, c.Data = p.Alert.ConversationID, p.Alert.Seq, p.Alert.Data
+		return c
+	}
+	for _, a := range p.Retract {
+		shown := Push{UserID: p.UserID, Alert: &Alert{ConversationID: a.ConversationID, Seq: a.Seq}}
+		c.Retract = append(c.Retract, retraction{a.ConversationID, a.Seq, shown.collapse()})
 	}
 	return c
 }
 
 // collapse returns the name under which vendors replace a waiting push. Silent
 // pushes of a user share one: only the newest number matters. An alert has its
-// own, so that a repeat does not show twice. 32 characters are the most that
+// own, so that a repeat does not show twice. So has a push that retracts alerts: a newer
+// number must not replace it. 32 characters are the most that
 // all vendors accept.
 func (p *Push) collapse() string {
 	name := p.UserID
 	if p.Alert != nil {
 		name += "\x00" + p.Alert.ConversationID + "\x00" + strconv.FormatInt(p.Alert.Seq, 10)
+	}
+	for _, a := range p.Retract {
+		name += "\x00retract\x00" + a.ConversationID + "\x00" + strconv.FormatInt(a.Seq, 10)
 	}
 	sum := sha256.Sum256([]byte(name))
 	return base64.RawURLEncoding.EncodeToString(sum[:24])

@@ -119,7 +119,8 @@ func (q *memoryQueue) Told(d Due, quiet time.Duration) {
 		q.told++
 		device.failures = 0
 		device.due.Alerts = device.due.Alerts[len(d.Alerts):]
-		device.isDue = device.changes != row.changes || len(device.due.Alerts) > 0
+		device.due.Retract = device.due.Retract[len(d.Retract):]
+		device.isDue = len(device.due.Retract) > 0 || device.changes != row.changes || len(device.due.Alerts) > 0
 		q.waits = append(q.waits, memoryWait{"told", "", quiet})
 	})
 }

@@ -35,8 +35,8 @@ type Queue interface {
 	// is one; its only error is that of ctx. Each is reported by one of the other
 	// methods, which do not block; until then it is not taken again.
 	Next(ctx context.Context, app string, platform Platform, limit int) ([]Due, error)
-	// Told reports that a device was told its number and d.Alerts, from which the
-	// sender may have cut the last. For so long after it only alerts are due.
+	// Told reports that a device was told its number, d.Alerts, from which the sender
+	// may have cut the last, and d.Retract, unless the sender has emptied it. For so long after it only alerts are due.
 	Told(d Due, quiet time.Duration)
 	// Retry reports a failure after so many alerts were sent, oldest first, which
 	// told the device its number. The device is due again after some time.
@@ -218,7 +218,11 @@ func (s *Sender) tell(ctx context.Context, app *App, due *Due) (sent int, _ Outc
 			return sent, outcome
 		}
 	}
-	if sent > 0 || !app.silent {
+	switch {
+	case !app.silent: // it cannot be told what to retract
+		return sent, Outcome{Verdict: Sent}
+	case sent > 0: // a silent push follows once it may
+		due.Retract = nil
 		return sent, Outcome{Verdict: Sent}
 	}
 	return 0, s.send(ctx, app, route, &due.Push, due.DueAt)
@@ -276,6 +280,7 @@ func (s *Sender) report(ctx context.Context, app *App, due Due, sent int, outcom
 			queue.Hold(due, spread(outcome.After))
 			return
 		}
+		due.Retract = nil
 		due.Alerts = due.Alerts[:sent] // the others are due at once, and are held then
 		queue.Told(due, app.interval)
 	case Gone:

@@ -82,12 +82,18 @@ func dueOf(p outbound.DevicePush, token []byte) push.Due {
 	for _, a := range p.Alerts {
 		due.Alerts = append(due.Alerts, push.Alert{ConversationID: a.ConversationID, Seq: a.Seq, Title: a.Title, Body: a.Body, Data: a.Data})
 	}
+	for _, a := range p.Retract {
+		due.Retract = append(due.Retract, push.AlertName{ConversationID: a.ConversationID, Seq: a.Seq})
+	}
 	return due
 }
 
 func rowOf(d push.Due) outbound.DevicePush {
 	p, _ := d.Row.(outbound.DevicePush)
 	p.Alerts = p.Alerts[:len(d.Alerts)]
+	if len(d.Retract) == 0 {
+		return p.KeepRetract()
+	}
 	return p
 }
 

@@ -16,6 +16,8 @@ type Message struct {
 	Seq                    int64
 	// Mentions is whether it mentions the user, and Named whether by name.
 	Mentions, Named bool
+	// AnyLevel counts it whatever the level of the conversation.
+	AnyLevel bool
 }
 
 // Count returns, for each message, whether the user's total counts it: it is neither
@@ -51,6 +53,9 @@ func (r *Reader) Count(ctx context.Context, partition int, messages []Message) (
 
 // countsAt reports whether a conversation of a level counts the message.
 func (m *Message) countsAt(level events.Level) bool {
+	if m.AnyLevel {
+		return true
+	}
 	switch level {
 	case events.LevelAll:
 		return true

@@ -99,3 +99,39 @@ func (n *Notifier) addAlerts(ctx context.Context, tx pgx.Tx, partition int, due 
 	}
 	return nil
 }
+
+// addRetractions adds to devices the alerts that they show of messages that have been read
+// or recalled since.
+func (n *Notifier) addRetractions(ctx context.Context, tx pgx.Tx, partition int, due []DevicePush) error {
+	users, devices := make([]string, len(due)), make([]string, len(due))
+	for i := range due {
+		users[i], devices[i] = due[i].UserID, due[i].DeviceID
+	}
+	var messages []badges.Message
+	var places []int
+	var place int
+	var a AlertName
+	rows, _ := tx.Query(ctx, statements.Of(partition, "read shown alerts"), users, devices, MaxShown)
+	if _, err := pgx.ForEachRow(rows, []any{&place, &a.ConversationID, &a.Seq}, func() error {
+		messages = append(messages, badges.Message{UserID: users[place-1], ConversationID: a.ConversationID, Seq: a.Seq, AnyLevel: true})
+		places = append(places, place-1)
+		return nil
+	}); err != nil || len(messages) == 0 {
+		return err
+	}
+	unread, err := badges.NewReader(tx, n.cfg.Layouts).Count(ctx, partition, messages)
+	if err != nil {
+		return err
+	}
+	for i, m := range messages {
+		p := &due[places[i]]
+		switch {
+		case unread[i]:
+		case len(p.Retract) < MaxRetract:
+			p.Retract = append(p.Retract, AlertName{m.ConversationID, m.Seq})
+		default:
+			p.moreToRetract = true
+		}
+	}
+	return nil
+}

@@ -35,8 +35,13 @@ type DevicePush struct {
 	Told *int64
 	// Alerts are still unread and not muted, oldest first. At most MaxAlerts.
 	Alerts []Alert
+	// Retract are alerts that were sent and whose messages have been read or recalled
+	// since. At most MaxRetract.
+	Retract []AlertName
 	// dropped are alerts that are read or muted, or too old.
 	dropped []Alert
+	// moreToRetract is set if Retract lacks some.
+	moreToRetract bool
 }
 
 // Alert is a notification of a message.
@@ -47,6 +52,20 @@ type Alert struct {
 	Data           map[string]string
 	QueuedAt       time.Time
 }
+
+// AlertName names the alert of a message.
+type AlertName struct {
+	ConversationID string
+	Seq            int64
+}
+
+// MaxRetract is the most alerts that a device is told to remove at a time: their names,
+// of 128 characters each, have to fit into a push. MaxShown is how many of the last alerts
+// are remembered for it.
+const (
+	MaxRetract = 8
+	MaxShown   = 50
+)
 
 // MaxAlerts is the most alerts that a device is told at a time.
 const MaxAlerts = 20
@@ -125,7 +144,7 @@ func (n *Notifier) NextDevices(ctx context.Context, app, platform string, limit 
 		var same []report
 		differ := due[:0]
 		for i := range due {
-			if p := &due[i]; len(p.Alerts) > 0 || p.differs() {
+			if p := &due[i]; len(p.Alerts) > 0 || len(p.Retract) > 0 || p.differs() {
 				differ = append(differ, *p)
 			} else {
 				same = append(same, report{kind: reportSame, device: *p})
@@ -201,7 +220,10 @@ func (n *Notifier) dueDevices(ctx context.Context, tx pgx.Tx, l lane, partition 
 			p.Told = nil
 		}
 	}
-	return due, n.addAlerts(ctx, tx, partition, due)
+	if err := n.addAlerts(ctx, tx, partition, due); err != nil {
+		return nil, err
+	}
+	return due, n.addRetractions(ctx, tx, partition, due)
 }
 
 // NextCalls takes up to limit subjects that are due for a webhook, as NextDevices

@@ -386,7 +386,7 @@ func (w *worker) deleteSettled(ctx context.Context) error {
 		return nil
 	}
 	w.settled = time.Now()
-	if _, err := w.cfg.Pool.Exec(ctx, statements.Of(w.partition, "delete old alerts"), maxAlertAge.String()); err != nil {
+	if _, err := w.cfg.Pool.Exec(ctx, statements.Of(w.partition, "delete old alerts"), maxAlertAge.String(), maxShownAge.String()); err != nil {
 		return fmt.Errorf("delete old alerts of partition %d: %w", w.partition, err)
 	}
 	return nil
@@ -395,6 +395,8 @@ func (w *worker) deleteSettled(ctx context.Context) error {
 const (
 	// maxAlertAge is after how long an alert is not pushed any more, and forgotten.
 	maxAlertAge = 24 * time.Hour
+	// maxShownAge is for how long an alert that was sent can be retracted.
+	maxShownAge = 7 * 24 * time.Hour
 	// alertsInterval is how often old alerts are deleted.
 	alertsInterval = time.Minute
 )

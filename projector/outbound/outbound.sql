@@ -244,6 +244,17 @@ CROSS JOIN LATERAL (
 ) AS a
 ORDER BY k.ord, a.queued_at, a.seq
 
+-- name: read shown alerts
+-- The newest of those that were sent and not retracted.
+SELECT k.ord, a.conversation_id, a.seq
+FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS k (user_id, device_id, ord)
+CROSS JOIN LATERAL (
+    SELECT * FROM badged.alerts_pNN AS a
+    WHERE a.user_id = k.user_id AND a.device_id = k.device_id AND a.sent_at IS NOT NULL AND a.retracted_at IS NULL
+    ORDER BY a.sent_at DESC LIMIT $3
+) AS a
+ORDER BY k.ord, a.sent_at DESC, a.conversation_id, a.seq
+
 -- name: mark webhooks
 -- Rooms are told to webhooks that want badges.
 WITH marked AS (
@@ -295,7 +306,10 @@ UPDATE badged.room_rounds_pNN SET after_user = $2, due = clock_timestamp() WHERE
 UPDATE badged.room_rounds_pNN SET due = began_at + $2::interval, began_at = NULL, after_user = NULL WHERE conversation_id = $1
 
 -- name: delete old alerts
-DELETE FROM badged.alerts_pNN WHERE queued_at < clock_timestamp() - $1::interval
+-- Those that are shown stay for $2, so that they can be retracted.
+DELETE FROM badged.alerts_pNN
+WHERE queued_at < clock_timestamp() - CASE WHEN sent_at IS NOT NULL AND retracted_at IS NULL THEN $2::interval ELSE $1::interval END
+  AND queued_at < clock_timestamp() - $1::interval
 
 -- name: read due devices
 -- What another process may have sent before it ended, or what failed, may or may not
@@ -323,7 +337,13 @@ WHERE p.partition_id = $1 AND r.conversation_id = ANY ($2)
 SELECT id, partition_id, coalesce(transaction_id::text || '/' || "offset", ''), coalesce(origin, ''), reason, created_at FROM badged.dead_letters WHERE id = ANY ($1)
 
 -- name: settle alerts
-UPDATE badged.alerts_pNN AS a SET settled_at = clock_timestamp(), title = '', body = '', data = NULL
+UPDATE badged.alerts_pNN AS a SET settled_at = clock_timestamp(), title = '', body = '', data = NULL,
+    sent_at = CASE WHEN s.is_sent THEN clock_timestamp() END
+FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::boolean[]) AS s (user_id, device_id, conversation_id, seq, is_sent)
+WHERE (a.user_id, a.device_id, a.conversation_id, a.seq) = (s.user_id, s.device_id, s.conversation_id, s.seq)
+
+-- name: retract alerts
+UPDATE badged.alerts_pNN AS a SET retracted_at = clock_timestamp()
 FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) AS s (user_id, device_id, conversation_id, seq)
 WHERE (a.user_id, a.device_id, a.conversation_id, a.seq) = (s.user_id, s.device_id, s.conversation_id, s.seq)
 

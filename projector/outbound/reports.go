@@ -83,10 +83,18 @@ func (r *reports) takeAll() []report {
 	return all
 }
 
-// DeviceTold reports that a device was told its number and its alerts. For so long
+// DeviceTold reports that a device was told its number, its alerts and what to retract. For so long
 // after it only alerts are pushed to it. It does not block, as the other reports.
 func (n *Notifier) DeviceTold(p DevicePush, quiet time.Duration) {
 	n.reports.add(report{kind: reportTold, device: p, after: quiet})
+}
+
+// KeepRetract returns p as it is reported if its device was not told what to remove: that
+// stays due.
+func (p DevicePush) KeepRetract() DevicePush {
+	p.moreToRetract = p.moreToRetract || len(p.Retract) > 0
+	p.Retract = nil
+	return p
 }
 
 // DeviceRetry reports that a push failed after so many of the alerts were told, oldest
@@ -213,14 +221,20 @@ func storeBatch(ctx context.Context, tx pgx.Tx, b batch, some []report) error {
 			continue
 		}
 		generations[i], changes[i] = d.Generation, d.Changes
+		if b.kind == reportTold && d.moreToRetract {
+			changes[i]-- // so that it is due again
+		}
 		versions[i], numbers[i], texts[i] = d.Badge.Version, d.Number, r.reason
 		if b.kind == reportTold {
 			texts[i] = d.Badge.Epoch
 		}
 		if b.kind == reportTold || b.kind == reportRetry {
-			alerts.add(d, d.Alerts)
+			alerts.add(d, d.Alerts, true)
 		}
-		alerts.add(d, d.dropped)
+		alerts.add(d, d.dropped, false)
+		if b.kind == reportTold {
+			alerts.retract(d)
+		}
 	}
 	// Before the devices: one that has more alerts stays due.
 	if err := alerts.store(ctx, tx, b.partition); err != nil {
@@ -240,6 +254,7 @@ func storeBatch(ctx context.Context, tx pgx.Tx, b batch, some []report) error {
 		told := slices.Clone(some)
 		for i := range told {
 			told[i].kind, told[i].after = reportTold, 0
+			told[i].device.Retract, told[i].device.moreToRetract = nil, false
 		}
 		told = slices.DeleteFunc(told, func(r report) bool { return len(r.device.Alerts) == 0 })
 		if len(told) > 0 {
@@ -274,21 +289,43 @@ func storeBatch(ctx context.Context, tx pgx.Tx, b batch, some []report) error {
 type settled struct {
 	users, devices, conversations []string
 	seqs                          []int64
+	sent                          []bool
+	// retracted are alerts that devices were told to remove.
+	retracted *settled
 }
 
-func (s *settled) add(d *DevicePush, alerts []Alert) {
+// retract adds the alerts that a device was told to remove.
+func (s *settled) retract(d *DevicePush) {
+	if len(d.Retract) == 0 {
+		return
+	}
+	if s.retracted == nil {
+		s.retracted = &settled{}
+	}
+	for _, a := range d.Retract {
+		s.retracted.add(d, []Alert{{ConversationID: a.ConversationID, Seq: a.Seq}}, true)
+	}
+}
+
+func (s *settled) add(d *DevicePush, alerts []Alert, sent bool) {
 	for i := range alerts {
 		s.users, s.devices = append(s.users, d.UserID), append(s.devices, d.DeviceID)
-		s.conversations, s.seqs = append(s.conversations, alerts[i].ConversationID), append(s.seqs, alerts[i].Seq)
+		s.conversations, s.seqs, s.sent = append(s.conversations, alerts[i].ConversationID), append(s.seqs, alerts[i].Seq), append(s.sent, sent)
 	}
 }
 
 func (s *settled) store(ctx context.Context, tx pgx.Tx, partition int) error {
-	if len(s.users) == 0 {
-		return nil
+	if len(s.users) > 0 {
+		if _, err := tx.Exec(ctx, statements.Of(partition, "settle alerts"), s.users, s.devices, s.conversations, s.seqs, s.sent); err != nil {
+			return err
+		}
 	}
-	_, err := tx.Exec(ctx, statements.Of(partition, "settle alerts"), s.users, s.devices, s.conversations, s.seqs)
-	return err
+	if r := s.retracted; r != nil {
+		if _, err := tx.Exec(ctx, statements.Of(partition, "retract alerts"), r.users, r.devices, r.conversations, r.seqs); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // settledCalls are calls whose rows are deleted, unless they changed: nothing of them

@@ -198,8 +198,8 @@ func readFCM(p *Push, m *fcmMessage) string {
 	case json.Unmarshal([]byte(m.Data["badged"]), &p.Badged) != nil:
 		return "data.badged is not JSON"
 	case m.Android.Notification == nil:
-		if m.Android.Priority != "NORMAL" || p.Collapse == "" {
-			return "a silent push must not wake the device"
+		if m.Android.Priority != "NORMAL" || (p.Collapse == "") != (len(p.Badged.Retract) > 0) {
+			return "a silent push must not wake the device, and collapses unless it retracts alerts"
 		}
 	default:
 		n := m.Android.Notification

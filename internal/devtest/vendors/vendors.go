@@ -56,6 +56,11 @@ type Content struct {
 	ConversationID string            `json:"conversation_id"`
 	Seq            int64             `json:"seq"`
 	Data           map[string]string `json:"data"`
+	Retract        []struct {
+		ConversationID string `json:"conversation_id"`
+		Seq            int64  `json:"seq"`
+		Tag            string `json:"tag"`
+	} `json:"retract"`
 }
 
 // Fault is how a vendor answers instead of accepting a push.
@@ -322,6 +327,9 @@ func (p *Phone) apply(push Push) (wrong string) {
 		p.epoch, p.version, p.number = b.Epoch, b.Version, b.Number
 	}
 	p.applied++
+	for _, r := range b.Retract {
+		delete(p.alerts, r.Tag)
+	}
 	if push.Alert {
 		p.alerts[push.Collapse] = push
 	}

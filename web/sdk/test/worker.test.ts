@@ -14,6 +14,9 @@ class FakeWorker implements WorkerLike {
       if (this.denied) throw new TypeError("no permission");
       this.did.push(["show", title, options]);
     },
+    getNotifications: async ({ tag }: { tag: string }) => [
+      { close: () => void this.did.push(["close", tag]) },
+    ],
   };
   denied = false;
   readonly entries = new Map<string, string>();
@@ -73,6 +76,21 @@ const alert = {
   body: "Pizza?",
 };
 const notification = ["show", "Ben", { body: "Pizza?", tag: "lunch/42", data: { url: "/" } }];
+
+test("a push closes the notifications of messages that were read, also if it is late", async () => {
+  const worker = start();
+  await worker.push({ badged: { epoch: "e", version: 3, number: 0 } });
+  worker.take();
+  const retract = [
+    { conversation_id: "lunch", seq: 42, tag: "a" },
+    { conversation_id: "tea", seq: 1, tag: "b" },
+  ];
+  await worker.push({ badged: { epoch: "e", version: 2, number: 1, retract } });
+  assert.deepEqual(worker.take(), [
+    ["close", "lunch/42"],
+    ["close", "tea/1"],
+  ]);
+});
 
 test("an alert sets the number and shows its notification; a silent push only the number", async () => {
   const worker = start();

@@ -18,6 +18,11 @@ export interface Pushed {
         readonly conversation_id?: string;
         readonly seq?: Seq | string;
         readonly data?: Readonly<Record<string, string>>;
+        /** Alerts to close: their messages were read or recalled. */
+        readonly retract?: readonly {
+            readonly conversation_id: string;
+            readonly seq: Seq | string;
+        }[];
     };
     readonly title?: string;
     readonly body?: string;
@@ -34,6 +39,11 @@ export interface WorkerLike {
     addEventListener(type: "push", listener: (event: PushEventLike) => void): void;
     readonly registration: {
         showNotification(title: string, options: NotificationOptions): Promise<void>;
+        getNotifications?(filter: {
+            tag: string;
+        }): Promise<readonly {
+            close(): void;
+        }[]>;
     };
     /** Without `setAppBadge`, as in Firefox, the icon has no number. */
     readonly navigator: Partial<Pick<Navigator, "setAppBadge" | "clearAppBadge">>;

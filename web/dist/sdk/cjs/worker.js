@@ -47,7 +47,8 @@ function showPushes(worker = self) {
     const pushed = decode(event);
     if (pushed === void 0) return;
     last = last.then(() => setNumber(worker, pushed)).catch(console.warn);
-    event.waitUntil(Promise.all([last, notify(worker, pushed).catch(console.warn)]));
+    const done = [last, notify(worker, pushed), retract(worker, pushed)];
+    event.waitUntil(Promise.all(done.map((each) => each.catch(console.warn))));
   });
 }
 function isNewer(push, shown) {
@@ -75,8 +76,17 @@ async function notify({ registration }, { badged, title, body }) {
   await registration.showNotification(title ?? "", {
     ...body === void 0 ? {} : { body },
     // A repeated push replaces its notification.
-    tag: `${badged.conversation_id}/${badged.seq}`,
+    tag: tagOf(badged),
     data: badged.data
   });
+}
+function tagOf(message) {
+  return `${message.conversation_id}/${message.seq}`;
+}
+async function retract({ registration }, { badged }) {
+  for (const message of badged.retract ?? []) {
+    const shown = await registration.getNotifications?.({ tag: tagOf(message) });
+    for (const notification of shown ?? []) notification.close();
+  }
 }
 //# sourceMappingURL=worker.js.map

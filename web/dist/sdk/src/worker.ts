@@ -20,6 +20,8 @@ export interface Pushed {
     readonly conversation_id?: string;
     readonly seq?: Seq | string;
     readonly data?: Readonly<Record<string, string>>;
+    /** Alerts to close: their messages were read or recalled. */
+    readonly retract?: readonly { readonly conversation_id: string; readonly seq: Seq | string }[];
   };
   readonly title?: string;
   readonly body?: string;
@@ -36,6 +38,7 @@ export interface WorkerLike {
   addEventListener(type: "push", listener: (event: PushEventLike) => void): void;
   readonly registration: {
     showNotification(title: string, options: NotificationOptions): Promise<void>;
+    getNotifications?(filter: { tag: string }): Promise<readonly { close(): void }[]>;
   };
   /** Without `setAppBadge`, as in Firefox, the icon has no number. */
   readonly navigator: Partial<Pick<Navigator, "setAppBadge" | "clearAppBadge">>;
@@ -58,7 +61,8 @@ export function showPushes(worker = self as unknown as WorkerLike): void {
     if (pushed === undefined) return;
     // Either is done even if the other fails, at once or later.
     last = last.then(() => setNumber(worker, pushed)).catch(console.warn);
-    event.waitUntil(Promise.all([last, notify(worker, pushed).catch(console.warn)]));
+    const done = [last, notify(worker, pushed), retract(worker, pushed)];
+    event.waitUntil(Promise.all(done.map((each) => each.catch(console.warn))));
   });
 }
 
@@ -93,7 +97,20 @@ async function notify({ registration }: WorkerLike, { badged, title, body }: Pus
   await registration.showNotification(title ?? "", {
     ...(body === undefined ? {} : { body }),
     // A repeated push replaces its notification.
-    tag: `${badged.conversation_id}/${badged.seq}`,
+    tag: tagOf(badged),
     data: badged.data,
   });
+}
+
+/** The tag of the notification of a message. */
+function tagOf(message: { conversation_id?: string; seq?: Seq | string }): string {
+  return `${message.conversation_id}/${message.seq}`;
+}
+
+/** Closes the notifications of messages that were read or recalled; those of a late push, too. */
+async function retract({ registration }: WorkerLike, { badged }: Pushed): Promise<void> {
+  for (const message of badged.retract ?? []) {
+    const shown = await registration.getNotifications?.({ tag: tagOf(message) });
+    for (const notification of shown ?? []) notification.close();
+  }
 }
