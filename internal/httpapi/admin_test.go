@@ -25,7 +25,7 @@ type explainer struct {
 func (e *explainer) Explain(_ context.Context, userID string, q replay.Question) (replay.Explanation, error) {
 	e.user, e.Question = userID, q
 	return replay.Explanation{
-		UserID: userID, Total: 3, Categories: map[string]int64{}, CategoryConversations: map[string]int64{},
+		UserID: userID, Version: 3, Total: 3, Categories: map[string]int64{}, CategoryConversations: map[string]int64{},
 		Conversations: []replay.ExplainedConversation{}, Uncounted: []replay.UncountedEvent{}, UncountedKinds: []replay.UncountedKind{}, Agrees: true, Differences: []replay.Difference{},
 	}, e.err
 }
