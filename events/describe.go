@@ -9,9 +9,9 @@ type TypeInfo struct {
 	Example Event
 	// Required and Optional are the JSON names of the fields of its data.
 	Required, Optional []string
-	// Written are the names of fields that only badged may write: [Publish] rejects
-	// them.
-	Written []string
+	// Unused are the names of fields that the log may have, but that have no effect:
+	// [Publish] rejects them.
+	Unused []string
 	// Reserved is set if only badged may write it: [Publish] rejects it.
 	Reserved bool
 }
@@ -72,7 +72,7 @@ func Types() []TypeInfo {
 		},
 		{
 			Type: RoomJoined, Does: "The users become members of the room. Each has read it up to up_to_seq, or else up to its last message. Nothing changes for those who are members already.",
-			Required: []string{"conversation_id", "user_ids"}, Optional: []string{"up_to_seq", "level"}, Written: []string{"seq"},
+			Required: []string{"conversation_id", "user_ids"}, Optional: []string{"up_to_seq", "level"}, Unused: []string{"seq"},
 			Example: Event{ID: "town-hall/joined/ada/1", Data: Data{ConversationID: "town-hall", UserIDs: []string{"ada", "chloe"}}},
 		},
 		{
@@ -81,7 +81,7 @@ func Types() []TypeInfo {
 			Example:  Event{ID: "town-hall/left/ada/1", Data: Data{ConversationID: "town-hall", UserIDs: ada}},
 		},
 		{
-			Type: RoomPosted, Does: "The message joins the unread messages of every member of the room but its sender, unless it is at or below the read position or was recalled. It counts for members only: a room without members has none.",
+			Type: RoomPosted, Does: "The message joins the unread messages of every member of the room but its sender, unless it is at or below the read position or was recalled. It counts for members only.",
 			Required: []string{"conversation_id", "seq"}, Optional: []string{"mentioned_user_ids", "mentions_all", "category", "message_id", "sender_id", "notification"},
 			Example: Event{ID: "town-hall/7", Data: Data{ConversationID: "town-hall", Seq: 7, SenderID: "ben", MentionedUserIDs: ada}},
 		},
@@ -108,17 +108,17 @@ func Types() []TypeInfo {
 }
 
 // typeRule is what the data of a type must and may have. Those of allowed that are
-// written come from badged only.
+// unused are in the log only.
 type typeRule struct {
-	of                         Type
-	required, allowed, written fields
-	reserved                   bool
+	of                        Type
+	required, allowed, unused fields
+	reserved                  bool
 }
 
 var typeRules = func() (rules []typeRule) {
 	for _, t := range Types() {
-		required, written := fieldsNamed(t.Required), fieldsNamed(t.Written)
-		rules = append(rules, typeRule{t.Type, required, required | fieldsNamed(t.Optional) | written, written, t.Reserved})
+		required, unused := fieldsNamed(t.Required), fieldsNamed(t.Unused)
+		rules = append(rules, typeRule{t.Type, required, required | fieldsNamed(t.Optional) | unused, unused, t.Reserved})
 	}
 	return rules
 }()

@@ -57,7 +57,7 @@ const (
 	// RoomLeft ends the membership of each user. What was unread there is gone.
 	RoomLeft Type = "room.left"
 	// RoomPosted is message Seq of the room, for everyone who is a member. It names
-	// no users and goes to every partition in which the room has members.
+	// no users and goes to every partition.
 	RoomPosted Type = "room.posted"
 	// RoomRecalled removes message Seq of the room for every member permanently,
 	// even if the recall comes before the message.
@@ -120,10 +120,8 @@ type Event struct {
 type Data struct {
 	ConversationID string   `json:"conversation_id" minLength:"1" maxLength:"128" doc:"The conversation."`
 	UserIDs        []string `json:"user_ids" minItems:"1" maxItems:"10000" minLength:"1" maxLength:"128" doc:"The users that the event affects."`
-	// Seq, in a RoomJoined that takes the room to a partition without members, is the
-	// last message of the room, 0 for none. Badged writes it.
-	Seq     int64 `json:"seq" minimum:"1" doc:"The position of the message in its conversation. For room.reset: the last message of the room, by default none."`
-	UpToSeq int64 `json:"up_to_seq" minimum:"1" doc:"The last message that is read. For conversation.left: the last message that does not bring the conversation back. For room.joined: by default the last message of the room. For conversation.reset: by default none. For room.reset: the message up to which every member has read at least."`
+	Seq            int64    `json:"seq" minimum:"1" doc:"The position of the message in its conversation. For room.reset: the last message of the room, by default none."`
+	UpToSeq        int64    `json:"up_to_seq" minimum:"1" doc:"The last message that is read. For conversation.left: the last message that does not bring the conversation back. For room.joined: by default the last message of the room. For conversation.reset: by default none. For room.reset: the message up to which every member has read at least."`
 	// Seqs, in a ConversationMarkedUnread, are messages that the user has read.
 	Seqs []int64 `json:"seqs" minItems:"1" maxItems:"1000" minimum:"1" doc:"Messages that the user has read and that count again. For conversation.reset: the messages that are unread, by default none."`
 	// Revision orders the changes of a message. Without one, a change applies in the order

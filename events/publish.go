@@ -18,9 +18,6 @@ import (
 // A tx that stays open delays only its own events: they are folded soon after it
 // commits, behind those that were folded before.
 //
-// Messages to a room go to the users who are members as tx sees it. In a transaction
-// that is not READ COMMITTED, those are the members when its snapshot was taken.
-//
 // It returns a [*BatchError] if events are invalid or have what only badged may write,
 // see [Event.CheckPublished]; tx is then still usable. Any other error wraps that of
 // Postgres: roll back.
@@ -54,11 +51,9 @@ func (l *Log) Publish(ctx context.Context, tx any, evs ...Event) (Receipt, error
 }
 
 func publish(ctx context.Context, layout *eventlog.Layout, tx transaction, evs []Event) (Receipt, error) {
-	rows, err := encodeRows(ctx, layout, eventlog.StoredDirectory{QueryRow: tx.queryRow}, evs, false)
+	held := func() (eventlog.Set, error) { return eventlog.ReadHeld(ctx, tx.queryRow) }
+	rows, err := encodeRows(layout, held, evs, false)
 	if err != nil || len(rows) == 0 {
-		return Receipt{}, err
-	}
-	if err := rows[0].Changes.Write(ctx, tx.exec); err != nil {
 		return Receipt{}, err
 	}
 	for i := range rows {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -161,18 +160,22 @@ func TestPublishAnInvalidEvent(t *testing.T) {
 	})
 }
 
-// Publishers cannot write the type and the field that are badged's own, as in SQL and
-// over HTTP.
+// Publishers cannot write the type and the attribute that are badged's own, nor a field that
+// is of no use, as in SQL and over HTTP.
 func TestPublishRefusesWhatIsReserved(t *testing.T) {
 	expired := events.Event{ID: "1", Source: "test", Type: events.ConversationExpired, Data: events.Data{
 		ConversationID: "c", UserIDs: []string{userIn(0, 0)}, UpToSeq: 7,
 	}}
 	first := joined("2", "c", userIn(0, 0))
 	first.Data.Seq = 7
+	named := delivered("3", userIn(0, 0))
+	named.PublishedBy = "crm"
 	eachTransaction(t, func(t *testing.T, url string, tx transaction) {
 		log, pool := openLog(t, url)
-		for field, e := range map[string]events.Event{"type": expired, "data.seq": first} {
-			want := fmt.Sprintf("event 1: invalid event: %s: is written by badged itself only", field)
+		for problem, e := range map[string]events.Event{
+			"type: is written by badged itself only": expired, "publishedby: is written by badged itself only": named, "data.seq: is not a field of room.joined": first,
+		} {
+			want := "event 1: invalid event: " + problem
 			_, err := events.Publish(t.Context(), tx.tx, delivered("1", userIn(0, 0)), e)
 			_, logErr := log.Publish(t.Context(), tx.tx, delivered("1", userIn(0, 0)), e)
 			for _, err := range []error{err, logErr} {

@@ -90,7 +90,7 @@ type Record struct {
 	// then the row as it is, nil if it is too large.
 	Damage error
 	// Own is set if badged itself wrote the row, as it must have if
-	// [Event.CheckPublished] fails.
+	// [Event.CheckReserved] fails.
 	Own bool
 	// AppendedAt is when the statement appended it. Readers see it once its
 	// transaction has committed.

@@ -2,7 +2,6 @@ package events
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -14,26 +13,21 @@ import (
 
 // encodeOwn encodes events for appends of badged itself, in transactions of their own.
 func encodeOwn(ctx context.Context, l *eventlog.Log[Event], evs []Event) ([]eventlog.Rows, error) {
-	rows, err := encodeRows(ctx, l.Layout(), l.Directory(), evs, true)
-	if errors.Is(err, ErrNotHeld) { // the layout or the directory of rooms is of before a split
-		l.Forget(roomsOf(evs))
-	}
-	return rows, err
+	return encodeRows(l.Layout(), func() (eventlog.Set, error) { return l.ToRooms(ctx) }, evs, true)
 }
 
-// encodeRows validates evs and encodes them as rows by partition, in ascending order,
-// with the partitions of rooms as d has them. Unless own is set, it rejects what only
+// encodeRows validates evs and encodes them as rows by partition, in ascending order. held
+// returns the partitions that get messages to rooms. Unless own is set, it rejects what only
 // badged may write.
-func encodeRows(ctx context.Context, l *eventlog.Layout, d eventlog.Directory, evs []Event, own bool) ([]eventlog.Rows, error) {
-	rooms, err := checkAll(evs, own)
+func encodeRows(l *eventlog.Layout, held func() (eventlog.Set, error), evs []Event, own bool) ([]eventlog.Rows, error) {
+	toRooms, err := checkAll(evs, own)
 	if err != nil {
 		return nil, err
 	}
 	now := time.Now()
 	enc := encoder{layout: l, expect: len(evs)/l.Len() + 1, byPartition: make([]*eventbatch.Columns, l.Numbers())}
-	var timeline int64
-	if rooms {
-		if enc.routes, timeline, err = routesOf(ctx, l, d, evs); err != nil {
+	if toRooms {
+		if enc.held, err = held(); err != nil {
 			return nil, err
 		}
 	}
@@ -58,16 +52,14 @@ func encodeRows(ctx context.Context, l *eventlog.Layout, d eventlog.Directory, e
 		}
 		rows = append(rows, eventlog.Rows{Partition: p, Events: events, Packed: packed})
 	}
-	if len(rows) > 0 {
-		rows[0].Changes = enc.routes.changes(l, timeline, eventlog.ExpectedBy(ctx))
-	}
 	return rows, nil
 }
 
 // encoder encodes events for each partition.
 type encoder struct {
 	layout *eventlog.Layout
-	routes routes
+	// held are the partitions that get messages to rooms.
+	held eventlog.Set
 	// expect is about how many events a partition will have.
 	expect      int
 	byPartition []*eventbatch.Columns
@@ -85,57 +77,35 @@ func (enc *encoder) encode(e *Event) error {
 	switch {
 	case len(e.Data.UserIDs) == 0:
 		return enc.encodeForRoom(e, key, metadata)
-	case len(e.Data.UserIDs) == 1 && e.Type != RoomJoined: // by far the most frequent
+	case len(e.Data.UserIDs) == 1: // by far the most frequent
 		return enc.add(enc.layout.PartitionOf(e.Data.UserIDs[0]), e, &e.Data, key, metadata)
 	}
 	users := enc.layout.Groups(e.Data.UserIDs)
 	mentioned := enc.layout.Groups(e.Data.MentionedUserIDs)
-	var joined eventlog.Set
-	var r *route
-	if e.Type == RoomJoined {
-		r = enc.routes[e.Data.ConversationID]
-		joined = r.lacks(users)
-		if r.now.Len() == 0 && !r.elsewhere {
-			e.Data.Seq = 0 // a room without members ignores messages
-		}
-	}
 	for p := range users {
 		if len(users[p]) == 0 {
 			continue
 		}
 		data := e.Data
 		data.UserIDs, data.MentionedUserIDs = users[p], mentioned[p]
-		if joined.Has(p) {
-			// Otherwise nothing in the partition says what the last message is.
-			data.Seq = max(data.Seq, r.lastSeq)
-		}
 		if err := enc.add(p, e, &data, key, metadata); err != nil {
 			return err
 		}
 	}
-	if joined.Len() > 0 {
-		r.now.AddAll(&joined)
-		r.lastSeq = max(r.lastSeq, e.Data.Seq, e.Data.UpToSeq)
-	}
 	return nil
 }
 
-// encodeForRoom adds e to each partition of its room, with only the mentioned users
-// of that partition.
+// encodeForRoom adds e to every partition, with only the mentioned users of each.
 func (enc *encoder) encodeForRoom(e *Event, key uuid.UUID, metadata string) error {
-	r := enc.routes[e.Data.ConversationID]
-	switch {
-	case e.Type == RoomReset:
-		r.lastSeq = e.Data.Seq
-	case e.Type == RoomPosted && r.now.Len() > 0:
-		r.lastSeq = max(r.lastSeq, e.Data.Seq)
-	}
 	data := e.Data
 	var mentioned [][]string
 	if len(data.MentionedUserIDs) > 0 {
 		mentioned = enc.layout.Groups(data.MentionedUserIDs)
 	}
-	for p := range r.now.All() {
+	for p := range enc.held.All() {
+		if p >= enc.layout.Numbers() {
+			return fmt.Errorf("%w: partition %d is not in the layout", ErrNotHeld, p)
+		}
 		if mentioned != nil {
 			data.MentionedUserIDs = mentioned[p]
 		}
@@ -155,7 +125,7 @@ func (enc *encoder) add(partition int, e *Event, data *Data, key uuid.UUID, meta
 		enc.byPartition[partition] = eventbatch.NewColumns(enc.expect + enc.expect/4)
 	}
 	enc.byPartition[partition].Add(key, string(enc.payload), metadata)
-	if e.CheckPublished() != nil {
+	if e.CheckReserved() != nil {
 		enc.byPartition[partition].MarkOwn()
 	}
 	return nil

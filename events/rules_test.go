@@ -59,7 +59,7 @@ CREATE FUNCTION badged.%s(type text) RETURNS text[]
 		b.WriteString("    END;\n")
 	}
 	perType("must", "required_fields", func(t TypeInfo) []string { return t.Required })
-	perType("may", "allowed_fields", func(t TypeInfo) []string { return slices.Concat(t.Required, t.Optional, t.Written) })
+	perType("may", "allowed_fields", func(t TypeInfo) []string { return slices.Concat(t.Required, t.Optional) })
 
 	var rows, fields, seqs, optionals, limits, sizes []string
 	texts := map[string][]string{} // by limit

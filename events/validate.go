@@ -85,29 +85,40 @@ func (e *Event) Validate() error {
 // publishedBy is the attribute with the name of a key, an extension of CloudEvents.
 const publishedBy = "publishedby"
 
-// CheckPublished returns an [*InvalidError] if only badged may write the type of e, or
-// an attribute or field that e has.
-func (e *Event) CheckPublished() error {
+// CheckReserved returns an [*InvalidError] if only badged may write the type of e, or an
+// attribute that e has.
+func (e *Event) CheckReserved() error {
 	const message = "is written by badged itself only"
-	rule, _ := ruleOf(e.Type)
-	if rule.reserved {
-		return &InvalidError{Fields: []FieldError{{Field: "type", Message: message}}}
+	field := ""
+	if rule, _ := ruleOf(e.Type); rule.reserved {
+		field = "type"
+	} else if e.PublishedBy != "" {
+		field = publishedBy
 	}
-	if rule.written == 0 && e.PublishedBy == "" {
+	if field == "" {
 		return nil
 	}
-	var p problems
-	if e.PublishedBy != "" {
-		p.add(publishedBy, message)
+	return &InvalidError{Fields: []FieldError{{Field: field, Message: message}}}
+}
+
+// CheckPublished returns an [*InvalidError] if publishers may not write e, although the log
+// may have it: what [Event.CheckReserved] finds, and fields without effect.
+func (e *Event) CheckPublished() error {
+	if err := e.CheckReserved(); err != nil {
+		return err
 	}
-	present := e.Data.present()
+	rule, _ := ruleOf(e.Type)
+	var p problems
 	for i := range dataFields {
-		if rule.written.has(i) && present.has(i) {
-			p.add(dataFields[i].path, message)
+		if rule.unused.has(i) && e.Data.present().has(i) {
+			p.notAField(i, e.Type)
 		}
 	}
 	return p.err()
 }
+
+// notAField adds that a type does not have a field.
+func (p *problems) notAField(i int, t Type) { p.add(dataFields[i].path, "is not a field of %s", t) }
 
 // validate adds the errors of e to p. present are the fields of data that were given.
 func (e *Event) validate(p *problems, present fields) {
@@ -144,7 +155,7 @@ func (e *Event) validate(p *problems, present fields) {
 			case rule.required.has(i) && !present.has(i):
 				p.add(dataFields[i].path, "is required")
 			case present.has(i) && !rule.allowed.has(i):
-				p.add(dataFields[i].path, "is not a field of %s", e.Type)
+				p.notAField(i, e.Type)
 			}
 		}
 	}
@@ -326,8 +337,8 @@ func Check(evs []Event) error {
 	return err
 }
 
-// checkAll validates evs, and reports whether any is about a room.
-func checkAll(evs []Event, own bool) (rooms bool, err error) {
+// checkAll validates evs, and reports whether any is a message to a room.
+func checkAll(evs []Event, own bool) (toRooms bool, err error) {
 	var bad BatchError
 	for i := range evs {
 		err := evs[i].Validate()
@@ -337,10 +348,10 @@ func checkAll(evs []Event, own bool) (rooms bool, err error) {
 		if invalid, ok := errors.AsType[*InvalidError](err); ok {
 			bad.Events = append(bad.Events, IndexedError{Index: i, Err: invalid})
 		}
-		rooms = rooms || evs[i].Type.OfRooms()
+		toRooms = toRooms || len(evs[i].Data.UserIDs) == 0
 	}
 	if len(bad.Events) > 0 {
 		return false, &bad
 	}
-	return rooms, nil
+	return toRooms, nil
 }

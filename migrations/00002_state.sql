@@ -184,32 +184,6 @@ CREATE TABLE badged.room_marks (
     user_id         text     NOT NULL COLLATE "C"
 ) PARTITION BY LIST (partition_id);
 
--- The partitions in which a room has or had members. Messages to the room are
--- appended there. A row is added by the transaction that appends the first
--- room.joined to the partition, and stays.
---
--- Concurrent transactions may add the same row. With a unique index they would wait
--- for each other until they end.
-CREATE TABLE badged.room_partitions (
-    conversation_id text     NOT NULL COLLATE "C",
-    partition_id    smallint NOT NULL
-);
-CREATE INDEX room_partitions_conversation ON badged.room_partitions (conversation_id, partition_id);
-
--- Returns the last message of rooms in any partition, as far as folded. The first
--- members in another partition have read up to it.
-CREATE FUNCTION badged.room_last_seqs(rooms text[]) RETURNS jsonb
-    LANGUAGE sql STABLE PARALLEL SAFE
-    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-    RETURN (
-        SELECT coalesce(jsonb_object_agg(last.conversation_id, last.seq), '{}')
-        FROM (
-            SELECT r.conversation_id, max(r.last_seq) AS seq
-            FROM badged.rooms AS r WHERE r.conversation_id = ANY (rooms)
-            GROUP BY r.conversation_id
-        ) AS last
-    );
-
 -- What SQL readers use: the numbers that clients see, whatever the kind of a
 -- conversation. A condition on partition_id = badged.partition_of(user_id) saves
 -- looking into the other partitions.

@@ -117,7 +117,7 @@ CREATE FUNCTION badged.allowed_fields(type text) RETURNS text[]
         WHEN 'conversation.level_set' THEN '{conversation_id,user_ids,level}'::text[]
         WHEN 'conversation.left' THEN '{conversation_id,user_ids,up_to_seq}'::text[]
         WHEN 'user.read_all' THEN '{user_ids,category}'::text[]
-        WHEN 'room.joined' THEN '{conversation_id,user_ids,up_to_seq,level,seq}'::text[]
+        WHEN 'room.joined' THEN '{conversation_id,user_ids,up_to_seq,level}'::text[]
         WHEN 'room.left' THEN '{conversation_id,user_ids}'::text[]
         WHEN 'room.posted' THEN '{conversation_id,seq,mentioned_user_ids,mentions_all,category,message_id,sender_id,notification}'::text[]
         WHEN 'room.recalled' THEN '{conversation_id,seq}'::text[]
@@ -515,9 +515,9 @@ BEGIN
         SELECT i, n, field, message
         FROM problem
         UNION ALL
-        SELECT i, 1, CASE e ->> 'type' WHEN 'conversation.expired' THEN 'type' ELSE 'data.seq' END, 'is written by badged itself only'
+        SELECT i, 1, 'type', 'is written by badged itself only'
         FROM event
-        WHERE (e ->> 'type' = 'conversation.expired' OR e ->> 'type' = 'room.joined' AND e -> 'data' ? 'seq') AND i NOT IN (SELECT i FROM problem)
+        WHERE e ->> 'type' = 'conversation.expired' AND i NOT IN (SELECT i FROM problem)
     ),
     counted AS (
         SELECT *, dense_rank() OVER (ORDER BY i) AS nth_event, row_number() OVER (PARTITION BY i ORDER BY n) AS nth_field

@@ -81,65 +81,6 @@ CREATE FUNCTION badged.event_share(event jsonb, users jsonb, mentions jsonb) RET
         ELSE jsonb_set(event, '{data,user_ids}', users)
     END;
 
--- Adds to the directory of rooms the partitions to which the joins in a JSON array of
--- events take a room. Returns, by room and partition, the number of the first such
--- event, from 1 on, and the last message of the room before it, if there is one; null
--- for no partitions.
--- +goose StatementBegin
-CREATE FUNCTION badged.join_rooms(events jsonb, partitions integer) RETURNS jsonb
-    LANGUAGE plpgsql
-AS $$
-DECLARE
-    joined jsonb;
-BEGIN
-    WITH event AS MATERIALIZED (
-        SELECT i::integer AS i, e ->> 'type' AS type, e -> 'data' AS data, e #>> '{data,conversation_id}' AS room
-        FROM jsonb_array_elements(events) WITH ORDINALITY AS x (e, i)
-    ),
-    first AS MATERIALIZED (
-        SELECT room, p, min(i) AS i
-        FROM (
-            SELECT i, room, badged.partition_of(u, partitions) AS p
-            FROM event, jsonb_array_elements_text(CASE type WHEN 'room.joined' THEN data -> 'user_ids' END) AS u
-        ) AS joined
-        GROUP BY room, p
-        HAVING NOT EXISTS (SELECT FROM badged.room_partitions AS known WHERE known.conversation_id = room AND known.partition_id = p)
-    ),
-    added AS (
-        INSERT INTO badged.room_partitions (conversation_id, partition_id) SELECT room, p FROM first
-    ),
-    -- What the other partitions have, and from which event on there are any.
-    grown AS MATERIALIZED (
-        SELECT room,
-            CASE WHEN EXISTS (SELECT FROM badged.room_partitions AS known WHERE known.conversation_id = room) THEN 0 ELSE min(i) END AS since,
-            (SELECT max(last_seq) FROM badged.rooms WHERE conversation_id = room) AS folded
-        FROM first
-        GROUP BY room
-    ),
-    step AS (
-        SELECT room, NULL::integer AS p, i, (data ->> 'seq')::bigint AS seq
-        FROM event JOIN grown USING (room)
-        WHERE type = 'room.posted' AND i > since
-        UNION ALL
-        SELECT first.room, p, i, (data ->> 'up_to_seq')::bigint
-        FROM first JOIN event USING (i)
-    ),
-    last AS (
-        SELECT room, p, i, max(seq) OVER (PARTITION BY room ORDER BY i RANGE BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS seq
-        FROM step
-    ),
-    by_room AS (
-        SELECT room, jsonb_object_agg(p, jsonb_strip_nulls(jsonb_build_object('event', i, 'last_seq', greatest(folded, seq)))) AS by_partition
-        FROM last JOIN grown USING (room)
-        WHERE p IS NOT NULL
-        GROUP BY room
-    )
-    SELECT jsonb_object_agg(room, by_partition) INTO joined FROM by_room;
-    RETURN joined;
-END
-$$;
--- +goose StatementEnd
-
 -- Two functions with an INSERT for each partition: plpgsql keeps the plans of static
 -- statements, while EXECUTE plans anew each time. Rows go to the table of the whole
 -- log, whose last range changes.
@@ -266,14 +207,10 @@ DECLARE
     most_bytes  CONSTANT integer := 1024 * 1024;
     partitions  CONSTANT integer := (SELECT s.partitions FROM badged.settings AS s);
     now         CONSTANT jsonb   := badged.time_now();
-    joined      jsonb;   -- see join_rooms
     share       record;
     begins      integer; -- the first event of the row
     size        integer; -- of the row, with the brackets
 BEGIN
-    IF events @> '[{"type": "room.joined"}]' THEN
-        joined := badged.join_rooms(events, partitions);
-    END IF;
     FOR share IN
         WITH event AS MATERIALIZED (
             SELECT i::integer AS i, CASE WHEN e ? 'time' THEN e ELSE e || now END AS e, e -> 'data' -> 'user_ids' AS users, e -> 'data' -> 'mentioned_user_ids' AS mentions
@@ -292,15 +229,15 @@ BEGIN
             ) AS placed
             GROUP BY i, p
             UNION ALL
-            -- Messages to rooms, which are before the joins of later events.
+            -- Messages to rooms.
             SELECT i, p, NULL, (
                 SELECT to_jsonb(array_agg(id))
                 FROM jsonb_array_elements_text(mentions) AS id
                 WHERE badged.partition_of(id, partitions) = p
             )
             FROM event
-            CROSS JOIN LATERAL (SELECT DISTINCT partition_id FROM badged.room_partitions WHERE conversation_id = e #>> '{data,conversation_id}') AS known (p)
-            WHERE users IS NULL AND coalesce((joined #>> ARRAY[e #>> '{data,conversation_id}', p::text, 'event'])::integer < i, true)
+            CROSS JOIN (SELECT partition_id FROM badged.partitions) AS held (p)
+            WHERE users IS NULL
         )
         SELECT p::integer AS partition,
             array_agg(i) AS numbers,
@@ -308,18 +245,10 @@ BEGIN
             array_agg(octet_length(payload) + 1) AS sizes,
             sum(octet_length(payload) + 1) AS bytes
         FROM (
-            SELECT i, p, CASE
-                WHEN (joined #>> ARRAY[whole #>> '{data,conversation_id}', p::text, 'event'])::integer = i THEN
-                    coalesce(jsonb_set(whole, '{data,seq}', joined #> ARRAY[whole #>> '{data,conversation_id}', p::text, 'last_seq']), whole)
-                ELSE whole
-            END::text AS payload
-            FROM (
-                SELECT i, p,
-                    CASE WHEN named.users = event.users OR event.users IS NULL AND event.mentions IS NULL THEN e
-                    ELSE badged.event_share(e, named.users, named.mentions) END AS whole
-                FROM named
-                JOIN event USING (i)
-            ) AS part
+            SELECT i, p, (CASE WHEN named.users = event.users OR event.users IS NULL AND event.mentions IS NULL THEN e
+                ELSE badged.event_share(e, named.users, named.mentions) END)::text AS payload
+            FROM named
+            JOIN event USING (i)
             -- Sorted once here, rather than for each aggregate.
             ORDER BY p, i
         ) AS share

@@ -95,7 +95,6 @@ BEGIN
     EXECUTE format('CREATE OR REPLACE TRIGGER not_held BEFORE INSERT ON badged.%I FOR EACH STATEMENT EXECUTE FUNCTION badged.refuse_not_held(%s)',
         log, partition);
     DELETE FROM badged.partitions AS p WHERE p.partition_id = partition RETURNING p.epoch INTO was;
-    DELETE FROM badged.room_partitions AS r WHERE r.partition_id = partition;
     PERFORM badged.map_partition(partition, shard, revision);
     RETURN was;
 END

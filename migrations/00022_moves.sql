@@ -162,7 +162,7 @@ $$;
 
 -- Ends holding a partition as release_partition does, while the caller keeps its gates
 -- closed. It waits for no lock that a publisher has who waits at the gate, and deletes no
--- rows: see badged.room_directory.
+-- rows.
 -- +goose StatementBegin
 CREATE FUNCTION badged.release_moved_partition(partition integer, shard text, revision bigint) RETURNS text
     LANGUAGE plpgsql

@@ -61,17 +61,6 @@ END
 $$;
 -- +goose StatementEnd
 
--- The directory of rooms for those who append. The table also has rows of partitions that
--- are being copied, and old ones of those that have moved or were split: the switch changes
--- which count. Those of a partition that is moving here count, and make it refuse: it may
--- have left the other database already.
-CREATE VIEW badged.room_directory AS
-SELECT r.conversation_id, r.partition_id
-FROM badged.room_partitions AS r
-WHERE EXISTS (SELECT FROM badged.partitions AS p WHERE p.partition_id = r.partition_id)
-   OR EXISTS (SELECT FROM badged.moves AS m WHERE m.partition_id = r.partition_id AND m.role = 'target');
-SELECT badged.copy_grants('room_partitions', 'room_directory');
-
 -- What went through all partitions by their number goes through those that exist.
 
 -- +goose StatementBegin
@@ -175,18 +164,6 @@ BEGIN
     END LOOP;
 END
 $$;
--- +goose StatementEnd
-
--- +goose StatementBegin
-CREATE OR REPLACE FUNCTION badged.add_room_partitions(rooms text[], partitions smallint[]) RETURNS void
-    LANGUAGE sql
-    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-BEGIN ATOMIC
-    INSERT INTO badged.room_partitions (conversation_id, partition_id)
-    SELECT room, partition
-    FROM unnest(rooms, partitions) AS joined (room, partition)
-    WHERE partition IN (SELECT badged.existing_partitions());
-END;
 -- +goose StatementEnd
 
 -- Letters of brokers wait for webhooks in the first partition.
@@ -435,65 +412,6 @@ $$;
 -- +goose StatementEnd
 SELECT badged.make_append_functions();
 
--- Adds to the directory of rooms the partitions to which the joins in a JSON array of
--- events take a room. Returns, by room and partition, the number of the first such
--- event, from 1 on, and the last message of the room before it, if there is one; null
--- for no partitions.
--- +goose StatementBegin
-CREATE FUNCTION badged.join_rooms(events jsonb) RETURNS jsonb
-    LANGUAGE plpgsql
-AS $$
-DECLARE
-    joined jsonb;
-BEGIN
-    WITH event AS MATERIALIZED (
-        SELECT i::integer AS i, e ->> 'type' AS type, e -> 'data' AS data, e #>> '{data,conversation_id}' AS room
-        FROM jsonb_array_elements(events) WITH ORDINALITY AS x (e, i)
-    ),
-    first AS MATERIALIZED (
-        SELECT room, p, min(i) AS i
-        FROM (
-            SELECT i, room, badged.living_partition(badged.user_hash(u)) AS p
-            FROM event, jsonb_array_elements_text(CASE type WHEN 'room.joined' THEN data -> 'user_ids' END) AS u
-        ) AS joined
-        GROUP BY room, p
-        HAVING NOT EXISTS (SELECT FROM badged.room_partitions AS known WHERE known.conversation_id = room AND known.partition_id = p)
-    ),
-    added AS (
-        INSERT INTO badged.room_partitions (conversation_id, partition_id) SELECT room, p FROM first
-    ),
-    -- What the other partitions have, and from which event on there are any.
-    grown AS MATERIALIZED (
-        SELECT room,
-            CASE WHEN EXISTS (SELECT FROM badged.room_partitions AS known WHERE known.conversation_id = room) THEN 0 ELSE min(i) END AS since,
-            (SELECT max(last_seq) FROM badged.rooms WHERE conversation_id = room) AS folded
-        FROM first
-        GROUP BY room
-    ),
-    step AS (
-        SELECT room, NULL::integer AS p, i, (data ->> 'seq')::bigint AS seq
-        FROM event JOIN grown USING (room)
-        WHERE type = 'room.posted' AND i > since
-        UNION ALL
-        SELECT first.room, p, i, (data ->> 'up_to_seq')::bigint
-        FROM first JOIN event USING (i)
-    ),
-    last AS (
-        SELECT room, p, i, max(seq) OVER (PARTITION BY room ORDER BY i RANGE BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS seq
-        FROM step
-    ),
-    by_room AS (
-        SELECT room, jsonb_object_agg(p, jsonb_strip_nulls(jsonb_build_object('event', i, 'last_seq', greatest(folded, seq)))) AS by_partition
-        FROM last JOIN grown USING (room)
-        WHERE p IS NOT NULL
-        GROUP BY room
-    )
-    SELECT jsonb_object_agg(room, by_partition) INTO joined FROM by_room;
-    RETURN joined;
-END
-$$;
--- +goose StatementEnd
-
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION badged.append_events(events jsonb) RETURNS bigint
     LANGUAGE plpgsql
@@ -504,14 +422,10 @@ DECLARE
     most_events CONSTANT integer := 1000;
     most_bytes  CONSTANT integer := 1024 * 1024;
     now         CONSTANT jsonb   := badged.time_now();
-    joined      jsonb;   -- see join_rooms
     share       record;
     begins      integer; -- the first event of the row
     size        integer; -- of the row, with the brackets
 BEGIN
-    IF events @> '[{"type": "room.joined"}]' THEN
-        joined := badged.join_rooms(events);
-    END IF;
     FOR share IN
         WITH event AS MATERIALIZED (
             SELECT i::integer AS i, CASE WHEN e ? 'time' THEN e ELSE e || now END AS e, e -> 'data' -> 'user_ids' AS users, e -> 'data' -> 'mentioned_user_ids' AS mentions
@@ -530,15 +444,15 @@ BEGIN
             ) AS placed
             GROUP BY i, p
             UNION ALL
-            -- Messages to rooms, which are before the joins of later events.
+            -- Messages to rooms.
             SELECT i, p, NULL, (
                 SELECT to_jsonb(array_agg(id))
                 FROM jsonb_array_elements_text(mentions) AS id
                 WHERE badged.living_partition(badged.user_hash(id)) = p
             )
             FROM event
-            CROSS JOIN LATERAL (SELECT DISTINCT partition_id FROM badged.room_directory WHERE conversation_id = e #>> '{data,conversation_id}') AS known (p)
-            WHERE users IS NULL AND coalesce((joined #>> ARRAY[e #>> '{data,conversation_id}', p::text, 'event'])::integer < i, true)
+            CROSS JOIN (SELECT partition_id FROM badged.partitions) AS held (p)
+            WHERE users IS NULL
         )
         SELECT p::integer AS partition,
             array_agg(i) AS numbers,
@@ -546,18 +460,10 @@ BEGIN
             array_agg(octet_length(payload) + 1) AS sizes,
             sum(octet_length(payload) + 1) AS bytes
         FROM (
-            SELECT i, p, CASE
-                WHEN (joined #>> ARRAY[whole #>> '{data,conversation_id}', p::text, 'event'])::integer = i THEN
-                    coalesce(jsonb_set(whole, '{data,seq}', joined #> ARRAY[whole #>> '{data,conversation_id}', p::text, 'last_seq']), whole)
-                ELSE whole
-            END::text AS payload
-            FROM (
-                SELECT i, p,
-                    CASE WHEN named.users = event.users OR event.users IS NULL AND event.mentions IS NULL THEN e
-                    ELSE badged.event_share(e, named.users, named.mentions) END AS whole
-                FROM named
-                JOIN event USING (i)
-            ) AS part
+            SELECT i, p, (CASE WHEN named.users = event.users OR event.users IS NULL AND event.mentions IS NULL THEN e
+                ELSE badged.event_share(e, named.users, named.mentions) END)::text AS payload
+            FROM named
+            JOIN event USING (i)
             -- Sorted once here, rather than for each aggregate.
             ORDER BY p, i
         ) AS share
@@ -583,6 +489,5 @@ END
 $$;
 -- +goose StatementEnd
 
-DROP FUNCTION badged.join_rooms(jsonb, integer);
 REVOKE ALL ON FUNCTION badged.existing_partitions(), badged.level_of(integer), badged.is_moved_here(integer), badged.refuse_partition(integer), badged.user_hash(text),
-    badged.living_partition(bigint), badged.make_append_functions(), badged.join_rooms(jsonb) FROM PUBLIC;
+    badged.living_partition(bigint), badged.make_append_functions() FROM PUBLIC;

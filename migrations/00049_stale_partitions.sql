@@ -24,8 +24,6 @@ CREATE TABLE badged.stale_partitions (
     -- The other shard, and since when it holds the partition.
     owner        text        NOT NULL COLLATE "C",
     since        timestamptz NOT NULL,
-    -- The rooms that had members in the partition here.
-    rooms        text[]      NOT NULL,
     given_up_at  timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
@@ -44,9 +42,9 @@ BEGIN
         OR revision <= (SELECT m.revision FROM badged.shard_partitions AS m WHERE m.partition_id = partition AND m.shard <> owner) THEN
         RETURN false;
     END IF;
-    INSERT INTO badged.stale_partitions (partition_id, owner, since, rooms)
-    VALUES (partition, owner, since, ARRAY(SELECT DISTINCT r.conversation_id FROM badged.room_partitions AS r WHERE r.partition_id = partition))
-    ON CONFLICT (partition_id) DO UPDATE SET owner = excluded.owner, since = least(stale_partitions.since, excluded.since), rooms = excluded.rooms;
+    INSERT INTO badged.stale_partitions (partition_id, owner, since)
+    VALUES (partition, owner, since)
+    ON CONFLICT (partition_id) DO UPDATE SET owner = excluded.owner, since = least(stale_partitions.since, excluded.since);
     PERFORM badged.release_partition(partition, owner, revision);
     RETURN true;
 END

@@ -394,37 +394,3 @@ func TestAppendAfterGivingUpAPartition(t *testing.T) {
 	appendTo(t, p, []int{0}, foldtest.Deliver("c", 2, ann))
 	d.wantTotal(t, ann, 1)
 }
-
-// A message to a room that has got members in another partition is appended there
-// too, in a second attempt.
-func TestAppendToARoomThatAnotherProcessExtends(t *testing.T) {
-	d := newDatabase(t)
-	p := d.newOwner(t, d.pool, 0, 1)
-	ann, bob := foldtest.User(0, 0), foldtest.User(1, 0)
-	joined := func(user string) events.Event {
-		return foldtest.Event("join "+user, events.RoomJoined, "room", nil, user)
-	}
-	posted := func(seq int64) events.Event {
-		e := foldtest.Event(fmt.Sprint("post ", seq), events.RoomPosted, "room", nil)
-		e.Data.Seq = seq
-		return e
-	}
-	appendTo(t, p, nil, joined(ann))
-	appendTo(t, p, nil, posted(1))
-	other, err := events.Open(t.Context(), d.pool)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := other.Append(t.Context(), joined(bob)); err != nil {
-		t.Fatal(err)
-	}
-	appendTo(t, p, []int{0, 1}, posted(2))
-	drain(t, p.partitions[0])
-	drain(t, p.partitions[1])
-	appendTo(t, p, nil, posted(3)) // the directory is known again
-	for user, want := range map[string]int64{ann: 3, bob: 2} {
-		if b := d.badge(t, user); b.Total != want {
-			t.Errorf("%s has total %d, want %d", user, b.Total, want)
-		}
-	}
-}

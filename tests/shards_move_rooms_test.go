@@ -57,9 +57,6 @@ func TestRoomsWhileAPartitionMoves(t *testing.T) {
 	execute(t, open, `SELECT badged.publish($1::jsonb)`, delivered("open", 1, fmt.Sprintf("%q", user)))
 	execute(t, lock, `SELECT pg_advisory_unlock(4711)`)
 	mover.awaitSays("whose transaction uses the partition")
-	if !value[bool](t, b, `SELECT EXISTS (SELECT FROM badged.room_partitions WHERE partition_id = $1)`, p) {
-		t.Error("the target does not have the rooms yet")
-	}
 	post("in the move")
 	mover.kill()
 	post("after the mover was killed")

@@ -2,42 +2,24 @@ package eventlog
 
 import (
 	"context"
-	"fmt"
-	"maps"
 	"slices"
-
-	"github.com/badged/badged/internal/pgwire"
 )
 
 // Expected are the partitions that a call takes one of several databases to hold, by the
-// map with which it went to all of them. A message to a room goes to the partitions that
-// each database holds of it. If one of the map has left its database, while the database
-// that gets it did not have it yet, the message would be in neither. So a database refuses
-// the messages of a call that expects a partition which it does not hold, if the call has
-// not heard of a move or a split, or if the partition has the room. It does not change.
-type Expected struct {
-	revisions map[int]int64
-	// partitions and revisions as literals of arrays.
-	partitions, revisionsOf string
-}
+// map with which it went to all of them. They get its messages to rooms, and refuse them if
+// the database does not hold them any more: if it took those that it holds by then, a
+// message could miss a partition that moves meanwhile. It does not change.
+type Expected struct{ partitions Set }
 
-// NewExpected returns partitions with the revisions of the map.
-func NewExpected(revisions map[int]int64) *Expected {
-	e := &Expected{revisions: revisions}
-	var partitions, revisionsOf []string
-	for _, p := range slices.Sorted(maps.Keys(revisions)) {
-		partitions, revisionsOf = append(partitions, fmt.Sprint(p)), append(revisionsOf, fmt.Sprint(revisions[p]))
-	}
-	e.partitions, e.revisionsOf = pgwire.ArrayLiteral(partitions), pgwire.ArrayLiteral(revisionsOf)
-	return e
-}
+// NewExpected returns what a call expects.
+func NewExpected(partitions Set) *Expected { return &Expected{partitions} }
 
 // Partitions returns the partitions in ascending order, none for nil.
 func (e *Expected) Partitions() []int {
 	if e == nil {
 		return nil
 	}
-	return slices.Sorted(maps.Keys(e.revisions))
+	return slices.Collect(e.partitions.All())
 }
 
 // Equal reports whether both expect the same. Either may be nil.
@@ -45,7 +27,7 @@ func (e *Expected) Equal(other *Expected) bool {
 	if e == nil || other == nil {
 		return e == other
 	}
-	return maps.Equal(e.revisions, other.revisions)
+	return *e == *other
 }
 
 // And returns what calls expect together. Either may be nil.
@@ -56,13 +38,9 @@ func (e *Expected) And(other *Expected) *Expected {
 	case e == nil:
 		return other
 	}
-	both := maps.Clone(e.revisions)
-	for p, revision := range other.revisions {
-		if mine, ok := both[p]; !ok || revision < mine {
-			both[p] = revision
-		}
-	}
-	return NewExpected(both)
+	both := *e
+	both.partitions.AddAll(&other.partitions)
+	return &both
 }
 
 type expectedKey struct{}
@@ -80,12 +58,3 @@ func ExpectedBy(ctx context.Context) *Expected {
 	e, _ := ctx.Value(expectedKey{}).(*Expected)
 	return e
 }
-
-// notExpectedSQL finds partitions that a call expects, and that make the database refuse
-// its messages to the rooms $1. The partitions are $EXPECTED, with revisions $REVISIONS.
-// The rows of a partition are in the directory before the database gets it, and until they
-// are deleted after it has left.
-const notExpectedSQL = `SELECT FROM unnest($EXPECTED::smallint[], $REVISIONS::bigint[]) AS expected (partition_id, revision)
-WHERE NOT EXISTS (SELECT FROM badged.partitions AS held WHERE held.partition_id = expected.partition_id)
-  AND (EXISTS (SELECT FROM badged.shard_partitions AS m WHERE m.partition_id = expected.partition_id AND m.revision > expected.revision)
-    OR EXISTS (SELECT FROM badged.room_partitions AS r WHERE r.partition_id = expected.partition_id AND r.conversation_id = ANY ($1::text[])))`

@@ -1,5 +1,5 @@
 // Package eventlog is the log of events apart from the events themselves: layouts of
-// partitions, the directory of rooms, and the rows that are appended. Package events
+// partitions, and the rows that are appended. Package events
 // builds on it and exports what publishers and consumers need: its Log is a [Log], and its
 // Layout a [Layout]. Other packages of badged convert the pointers for the rest.
 package eventlog
@@ -46,25 +46,15 @@ type Log[E any] struct {
 	shared atomic.Bool
 	// stale is set if the layout must be read again.
 	stale atomic.Bool
-	// rooms is used by appends in transactions of their own.
-	rooms cachedDirectory
 }
 
-// Encode validates events and encodes them, by partition in ascending order. They are
-// appended together, since the first rows also check and write what the others are based
-// on. It reads the database if the events name rooms that no recent call has.
+// Encode validates events and encodes them, by partition in ascending order.
 type Encode[E any] func(ctx context.Context, l *Log[E], evs []E) ([]Rows, error)
 
 // Attach returns the log in the database of pool, which began with so many partitions,
 // without connecting. As long as nothing else is known, none of them was split.
 func Attach[E any](pool *pgxpool.Pool, partitions int, encode Encode[E]) *Log[E] {
-	queryRow := func(ctx context.Context, query string, dest any, args ...any) error {
-		return pool.QueryRow(ctx, query, args...).Scan(dest)
-	}
-	l := &Log[E]{
-		pool: pool, encode: encode, changed: make(chan struct{}),
-		rooms: cachedDirectory{StoredDirectory: StoredDirectory{queryRow}, rooms: map[string]Set{}},
-	}
+	l := &Log[E]{pool: pool, encode: encode, changed: make(chan struct{})}
 	l.layout.Store(NewLayout(partitions, nil))
 	return l
 }
@@ -157,7 +147,11 @@ func (l *Log[E]) follow(ctx context.Context, err error) bool {
 }
 
 func (l *Log[E]) readLayout(ctx context.Context) (*Layout, error) {
-	return ReadLayout(ctx, l.rooms.QueryRow)
+	return ReadLayout(ctx, l.queryRow)
+}
+
+func (l *Log[E]) queryRow(ctx context.Context, query string, dest any, args ...any) error {
+	return l.pool.QueryRow(ctx, query, args...).Scan(dest)
 }
 
 // layoutSQL returns with how many partitions the log began, and the living ones, null if

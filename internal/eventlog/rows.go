@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/internal/eventbatch"
@@ -19,8 +18,6 @@ type Rows struct {
 	Partition int
 	// Events has a row an event; Packed is what is inserted.
 	Events, Packed *eventbatch.Columns
-	// Changes are those of the whole call, in the first of its rows.
-	Changes *Changes
 }
 
 // Queue adds the statements that append the rows to batch, and returns roughly how
@@ -38,7 +35,6 @@ func (r *Rows) QueueAt(batch *pgx.Batch, at time.Time) int {
 }
 
 func (r *Rows) queue(batch *pgx.Batch, sql string, args []any) int {
-	r.Changes.queue(batch)
 	batch.Queue(sql, args...)
 	return r.Packed.Size()
 }
@@ -68,12 +64,10 @@ func (l *Log[E]) Append(ctx context.Context, queue func(*pgx.Batch), evs []E) (T
 			return 0, nil, err
 		}
 		token, err := l.appendRows(ctx, queue, rows)
-		var pgErr *pgconn.PgError
 		switch {
 		case err == nil:
 			return token, rows, nil
-		case l.follow(ctx, err): // the partition was split
-		case !errors.As(err, &pgErr) || pgErr.Code != codeOutdated: // outdated rows are made again
+		case !l.follow(ctx, err): // else the partition was split
 			return 0, nil, fmt.Errorf("append %d events: %w", len(evs), err)
 		}
 	}
@@ -82,8 +76,7 @@ func (l *Log[E]) Append(ctx context.Context, queue func(*pgx.Batch), evs []E) (T
 // Rows encodes evs for a transaction that does more than append.
 func (l *Log[E]) Rows(ctx context.Context, evs []E) ([]Rows, error) { return l.encode(ctx, l, evs) }
 
-// AppendRows appends what [Log.Rows] returned, which must not be empty. It fails if a room
-// has got members in a partition since.
+// AppendRows appends what [Log.Rows] returned, which must not be empty.
 func (l *Log[E]) AppendRows(ctx context.Context, rows []Rows) (Token, error) {
 	return l.appendRows(ctx, nil, rows)
 }
@@ -103,9 +96,6 @@ func (l *Log[E]) appendRows(ctx context.Context, queue func(*pgx.Batch), rows []
 		pgwire.Reserve(conn.Conn(), size)
 		return conn.SendBatch(ctx, &batch).Close()
 	}); err != nil {
-		if len(rows) > 0 && rows[0].Changes != nil {
-			l.rooms.forget(rows[0].Changes.all)
-		}
 		last := 0
 		if len(rows) > 0 {
 			last = rows[len(rows)-1].Partition // the greatest

@@ -268,23 +268,16 @@ func (c *company) merge(other *company) {
 	c.partitions.AddAll(&other.partitions)
 }
 
-// partitionsOf returns the partitions that appending events probably touches: a room
-// may have got members in others.
+// partitionsOf returns the partitions that appending events probably touches.
 func (g *Group) partitionsOf(evs []events.Event) (s eventlog.Set) {
-	log := (*eventlog.Log[events.Event])(g.log)
 	for i := range evs {
 		d := &evs[i].Data
 		for _, id := range d.UserIDs {
 			s.Add(g.log.PartitionOf(id))
 		}
-		if len(d.UserIDs) > 0 {
-			continue
+		if len(d.UserIDs) == 0 { // a message to a room
+			return (*eventlog.Layout)(g.log.Layout()).Set()
 		}
-		room, ok := log.PartitionsOfRoom(d.ConversationID)
-		if !ok {
-			return log.Layout().Set()
-		}
-		s.AddAll(&room)
 	}
 	return s
 }

@@ -349,7 +349,7 @@ func TestGroupAppendsTwoAtOnce(t *testing.T) {
 	})
 }
 
-// An append for several calls expects what all of them do, by the older map.
+// An append for several calls expects what all of them do.
 func TestGroupsExpectWhatTheirCallsDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun, goOn := make(chan *eventlog.Expected, 3), make(chan bool)
@@ -359,11 +359,15 @@ func TestGroupsExpectWhatTheirCallsDo(t *testing.T) {
 			return events.Receipt{}, nil
 		}, 1000, 1)
 		var answers sync.WaitGroup
-		for _, revisions := range []map[int]int64{nil, {0: 2, 1: 3}, {1: 4, 2: 1}} {
-			ctx := t.Context()
-			if revisions != nil {
-				ctx = eventlog.Expect(ctx, eventlog.NewExpected(revisions))
+		expected := func(partitions ...int) *eventlog.Expected {
+			var set eventlog.Set
+			for _, p := range partitions {
+				set.Add(p)
 			}
+			return eventlog.NewExpected(set)
+		}
+		for _, e := range []*eventlog.Expected{nil, expected(0, 1), expected(1, 2)} {
+			ctx := eventlog.Expect(t.Context(), e)
 			answers.Go(func() {
 				if _, err := g.Append(ctx, delivered("x", userIn(0, 0))); err != nil {
 					t.Error(err)
@@ -375,7 +379,7 @@ func TestGroupsExpectWhatTheirCallsDo(t *testing.T) {
 		if first := <-begun; first != nil {
 			t.Errorf("the first append expects %v", first)
 		}
-		if diff := cmp.Diff(eventlog.NewExpected(map[int]int64{0: 2, 1: 3, 2: 1}), <-begun, cmp.AllowUnexported(eventlog.Expected{})); diff != "" {
+		if diff := cmp.Diff(expected(0, 1, 2), <-begun, cmp.AllowUnexported(eventlog.Expected{})); diff != "" {
 			t.Errorf("the append for two calls expects (-want +got):\n%s", diff)
 		}
 		answers.Wait()

@@ -158,7 +158,7 @@ event 5 data.seq: is not a field of user.read_all`,
 		{
 			"a field that only badged may write", single,
 			`{"specversion":"1.0","id":"1","source":"s","type":"room.joined","data":{"conversation_id":"c","user_ids":["ada"],"seq":3}}`,
-			invalid + "event 0 data.seq: is written by badged itself only",
+			invalid + "event 0 data.seq: is not a field of room.joined",
 		},
 		{
 			"a type that only badged may write", single,

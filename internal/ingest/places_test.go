@@ -158,7 +158,7 @@ func TestShardsDoNotRepeat(t *testing.T) {
 	s.exec(t, 0, fails)
 	s.exec(t, 0, `INSERT INTO broken VALUES (1)`)
 	r := s.ingest(t, b)
-	want := []int{1, 0, 3, 4, 3, 2} // the first shard has the members only
+	want := []int{1, 0, 3, 4, 3, 3} // the first shard has the members only
 	await(t, "the other shards", func() bool { return slices.Equal(s.logs(t), want) })
 	r.stop()
 	// A partition moves, with what it has, to the shard that lacks the batch.
@@ -180,7 +180,9 @@ func TestShardsDoNotRepeat(t *testing.T) {
 	b.messages = append(b.messages, eventTo(9, 0, 1, 2, 3, 4, 5))
 	s.ingest(t, b)
 	s.awaitRead(t, 10)
-	if got, want := s.logs(t), []int{4, 3, 4, 5, 4, 3}; !slices.Equal(got, want) {
+	// The message to the room goes with those for the other partitions of its shard to the one
+	// that has moved, too, where it counts once.
+	if got, want := s.logs(t), []int{4, 4, 5, 5, 4, 4}; !slices.Equal(got, want) {
 		t.Errorf("the partitions have %v events, want %v", got, want)
 	}
 }

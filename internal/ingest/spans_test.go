@@ -12,6 +12,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/internal/eventbatch"
 	"github.com/badged/badged/internal/ingest"
 	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/projector"
@@ -80,7 +81,7 @@ func batchThatSpansASwitch(t *testing.T, remembered bool) {
 	b := &fakeBroker{messages: []string{joined(0, 0, 1, 2)}}
 	s.ingestAll(t, b)
 
-	g := &gate{with: "badged.room_partitions", reached: make(chan struct{}), leave: make(chan struct{})}
+	g := &gate{with: "INSERT INTO " + eventbatch.Table(events.Topic(0)), reached: make(chan struct{}), leave: make(chan struct{})}
 	var databases []shards.Database
 	for i, shard := range s.Shards() {
 		pool := s.pools[i].Config()

@@ -25,13 +25,10 @@ type Remains struct {
 type Members struct {
 	// Type is [events.RoomJoined] or [events.RoomLeft], and Users how many users it made members, or none any
 	// more. A join of users who are in another partition since this one was split has none: it
-	// says that the room was there, and its last message.
+	// says that the room was there.
 	Type           events.Type `json:"type"`
 	ConversationID string      `json:"conversation_id"`
 	Users          int         `json:"users"`
-	// Seq and UpToSeq are those of the event.
-	Seq     int64 `json:"seq,omitempty"`
-	UpToSeq int64 `json:"up_to_seq,omitempty"`
 }
 
 // remains is the form of Remains with members.

@@ -31,15 +31,11 @@ type Appender struct {
 	keeps bool
 }
 
-// NewAppender returns an appender whose appends to a shard are calls of to, and makes
-// joins of rooms ask all shards for the last message.
+// NewAppender returns an appender whose appends to a shard are calls of to.
 func NewAppender(c *Cluster, to func(*Shard) events.Append) *Appender {
 	a := &Appender{cluster: c, keeps: true}
 	for _, s := range c.shards {
 		a.to = append(a.to, to(s))
-		if c.sharded {
-			s.log().AskForRooms(c.lastOfRooms)
-		}
 	}
 	return a
 }
@@ -106,6 +102,9 @@ func (a *Appender) AppendElsewhere(ctx context.Context, here *Shard, evs []event
 		if others, err = call.run(ctx); err != nil {
 			return events.Receipt{}, err
 		}
+	}
+	if err := call.deliverBefore(ctx, call.here); err != nil {
+		return events.Receipt{}, err
 	}
 	r, err := last(call.here.expecting(ctx), call.here.events...)
 	r.Partitions = append(r.Partitions, others.Partitions...)
@@ -242,7 +241,11 @@ func (a *appending) one(ctx context.Context, p part) (events.Receipt, error) {
 	defer cancel()
 	done := make(chan result, 1)
 	go func() {
-		r, err := a.to[p.shard.index](ctx, p.events...)
+		err := a.deliverBefore(ctx, p)
+		var r events.Receipt
+		if err == nil {
+			r, err = a.to[p.shard.index](ctx, p.events...)
+		}
 		done <- result{r, err}
 	}()
 	for {
@@ -275,38 +278,6 @@ func (s *Shard) named(err error) error {
 		return &AwayError{Shard: s.Name, Partitions: s.Held(), Err: err, Bare: true}
 	}
 	return &FaultError{s.Name, s.Held(), err}
-}
-
-// lastOfRooms returns the last message of each room on any shard, as far as folded. A
-// room whose members are all on a shard that is away, or not configured, cannot be joined
-// elsewhere.
-func (c *Cluster) lastOfRooms(ctx context.Context, rooms []string) (map[string]int64, error) {
-	found := make([]map[string]int64, len(c.shards))
-	errs := make([]error, len(c.shards))
-	var g sync.WaitGroup
-	for i, s := range c.shards {
-		if errs[i] = s.Err(); errs[i] == nil {
-			g.Go(func() {
-				found[i], errs[i] = s.log().LastOfRooms(ctx, rooms)
-				errs[i] = s.named(errs[i])
-			})
-		}
-	}
-	g.Wait()
-	last, folded := make(map[string]int64, len(rooms)), map[string]bool{}
-	for _, some := range found {
-		for room, seq := range some {
-			last[room] = max(last[room], seq)
-			if seq >= 0 {
-				folded[room] = true
-			}
-		}
-	}
-	// Every shard with members has all messages, so one that has folded some suffices.
-	if err := errors.Join(append(errs, c.Unknown())...); err != nil && len(folded) < len(rooms) {
-		return nil, fmt.Errorf("read the last messages of rooms: %w", err)
-	}
-	return last, nil
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -66,6 +66,9 @@ ON CONFLICT (name) DO NOTHING
 INSERT INTO badged.waiting_messages (shard, moves, messages, count, first_shard, first_id)
 VALUES ($1, $2, $3, $4, nullif($5, ''), nullif($6, 0)) RETURNING id
 
+-- name: does anything wait for a shard
+SELECT EXISTS (SELECT FROM badged.waiting_messages WHERE shard = $1)
+
 -- name: list shards with waiting messages
 SELECT DISTINCT shard FROM badged.waiting_messages ORDER BY shard
 
@@ -111,7 +114,7 @@ SELECT partition_id FROM badged.stale_partitions
 
 -- name: take a stale partition
 -- Another process that carries its events is left to it.
-SELECT since, rooms FROM badged.stale_partitions WHERE partition_id = $1 FOR UPDATE SKIP LOCKED
+SELECT since FROM badged.stale_partitions WHERE partition_id = $1 FOR UPDATE SKIP LOCKED
 
 -- name: rows of a stale partition
 -- Those that were appended since the other shard holds the partition: clocks agree to within
@@ -124,11 +127,6 @@ ORDER BY transaction_id, "offset"
 
 -- name: append a row
 INSERT INTO badged.events_pNN (uuid, payload, metadata, events, own, created_at) VALUES ($1, $2, $3::text::json, $4, $5, $6)
-
--- name: add rooms
-SELECT badged.add_room_partitions(array_agg(room), array_agg($2::smallint))
-FROM unnest($1::text[]) AS room
-WHERE NOT EXISTS (SELECT FROM badged.room_partitions AS r WHERE r.conversation_id = room AND r.partition_id = $2)
 
 -- name: settle a stale partition
 SELECT badged.settle_stale_partition($1)

@@ -139,17 +139,13 @@ func (c *Cluster) carry(ctx context.Context, from *Shard, partition int) error {
 	n := 0
 	err := pgx.BeginFunc(ctx, from.Pool, func(source pgx.Tx) error {
 		var since time.Time
-		var rooms []string
-		switch err := source.QueryRow(ctx, statements.Get("take a stale partition"), partition).Scan(&since, &rooms); {
+		switch err := source.QueryRow(ctx, statements.Get("take a stale partition"), partition).Scan(&since); {
 		case errors.Is(err, pgx.ErrNoRows):
 			return nil
 		case err != nil:
 			return err
 		}
 		if err := pgx.BeginFunc(ctx, to.Pool, func(target pgx.Tx) (err error) {
-			if _, err := target.Exec(ctx, statements.Get("add rooms"), rooms, partition); err != nil {
-				return to.named(err)
-			}
 			n, err = appendRows(ctx, source, target, partition, since)
 			return err
 		}); err != nil {

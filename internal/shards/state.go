@@ -218,17 +218,14 @@ func (s *Shard) lost() error {
 
 // expectations returns the partitions of each shard by a map.
 func (c *Cluster) expectations(st *state) []*eventlog.Expected {
-	revisions := make([]map[int]int64, len(c.shards))
-	for i := range revisions {
-		revisions[i] = map[int]int64{}
-	}
+	held := make([]eventlog.Set, len(c.shards))
 	for p, owner := range st.owners {
 		if owner >= 0 {
-			revisions[owner][p] = st.places[p].Revision
+			held[owner].Add(p)
 		}
 	}
 	var all []*eventlog.Expected
-	for _, of := range revisions {
+	for _, of := range held {
 		all = append(all, eventlog.NewExpected(of))
 	}
 	return all

@@ -140,6 +140,39 @@ func (a *Appender) deliverFrom(ctx context.Context, keeper *Shard) {
 	}
 }
 
+// deliverBefore delivers what waits for the shard of a part, if the part makes users members
+// of rooms: these have read up to the last message, which may be one that waits. What a shard
+// keeps that is away comes later, and counts for them.
+func (a *Appender) deliverBefore(ctx context.Context, p part) error {
+	if !a.cluster.sharded || !slices.ContainsFunc(p.events, func(e events.Event) bool { return e.Type == events.RoomJoined && e.Data.UpToSeq == 0 }) {
+		return nil
+	}
+	for _, keeper := range a.cluster.shards {
+		if keeper == p.shard || keeper.Err() != nil {
+			continue
+		}
+		for {
+			var waits bool
+			if err := keeper.Pool.QueryRow(ctx, statements.Get("does anything wait for a shard"), p.shard.Name).Scan(&waits); err != nil {
+				return fmt.Errorf("look for messages that wait: %w", keeper.named(err))
+			}
+			if !waits {
+				break
+			}
+			// Another process may be delivering them.
+			if n, _, err := a.deliver(ctx, keeper, p.shard.Name, p.shard); err != nil {
+				return fmt.Errorf("deliver messages that wait, before users join: %w", err)
+			} else if n > 0 {
+				continue
+			}
+			if err := pause(ctx, movePause); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // kept are messages that wait on a shard.
 type kept struct {
 	// first is where they waited first: positions name that.

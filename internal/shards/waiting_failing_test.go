@@ -7,11 +7,14 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/projectortest"
 	"github.com/badged/badged/internal/devtest/schematest"
 	"github.com/badged/badged/internal/shards"
+	"github.com/badged/badged/projector"
 )
 
 // said is a writer that tells each line of a log.
@@ -161,6 +164,14 @@ func TestPositionsKnowWhatWaitsAgain(t *testing.T) {
 	form(t, all)
 	c, _, log, begin := delivering(ctx, t, all)
 	reader := shards.NewReader(c)
+	projectors := func(some ...shards.Database) {
+		for _, d := range some {
+			projectortest.Open(t, d.Pool.Config().ConnString()).Start(t, func(cfg *projector.Config) {
+				cfg.PollInterval, cfg.OwnershipInterval = 10*time.Millisecond, 100*time.Millisecond
+			})
+		}
+	}
+	projectors(all[:2]...)
 	keep(t, all[1], "a", 3) // and partitions have moved since
 	const position = "3.a.1@b"
 	folded := func(partition int) bool {
@@ -182,9 +193,7 @@ func TestPositionsKnowWhatWaitsAgain(t *testing.T) {
 	if left := waitingOn(t, all[1]); left != "c" {
 		t.Fatalf("messages wait for %q, want c", left)
 	}
-	if !folded(0) {
-		t.Error("a user of a shard that has the message waits for a lost one")
-	}
+	projectortest.Until(t, "a user of a shard that has the message", func() bool { return folded(0) })
 	if err := server.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +207,6 @@ func TestPositionsKnowWhatWaitsAgain(t *testing.T) {
 	if left := waitingOn(t, all[1]); left != "" {
 		t.Errorf("after it was delivered, messages wait for %q", left)
 	}
-	if !folded(4) {
-		t.Error("the position does not count as folded although the shard has the message")
-	}
+	projectors(all[2])
+	projectortest.Until(t, "a user of the other shard", func() bool { return folded(4) })
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/schematest"
 	"github.com/badged/badged/internal/shards"
@@ -82,7 +83,6 @@ func TestRoomMessagesWaitForAShard(t *testing.T) {
 	if err := c.Reload(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	exec(t, all[1], `INSERT INTO badged.room_partitions (conversation_id, partition_id) VALUES ('lobby', 5)`)
 	ctx, cancel := contextOf(t)
 	done := make(chan error, 1)
 	go func() { done <- appender.DeliverWaiting(ctx) }()
@@ -97,5 +97,49 @@ func TestRoomMessagesWaitForAShard(t *testing.T) {
 	}
 	if got := rows(all[2], 4) + " " + rows(all[1], 5); got != "2 1" {
 		t.Errorf("rows of partitions 4 and 5: %s", got)
+	}
+}
+
+// Who joins on a shard for which messages wait has read these, as those have who join on
+// others: they are delivered before.
+func TestJoinsFollowWhatWaits(t *testing.T) {
+	t.Parallel()
+	h := newHall(t)
+	keep(t, h.all[0], "b", 0)
+	if _, err := h.cluster.Shard("a").Log.Append(t.Context(), message("lobby", 1)); err != nil {
+		t.Fatal(err)
+	}
+	h.seqs["lobby"] = 1
+	h.join(t, "lobby", foldtest.User(0, 0), foldtest.User(2, 0))
+	if left := waitingOn(t, h.all[0]); left != "" {
+		t.Errorf("messages wait for %q", left)
+	}
+	h.post(t, "after they have joined", "lobby")
+	h.check(t)
+}
+
+// The first member on a shard gets what those on others have of the room: messages above its
+// read position, the last message and the category.
+func TestTheFirstMemberOnAShard(t *testing.T) {
+	t.Parallel()
+	h := newHall(t)
+	early, late := foldtest.User(0, 0), foldtest.User(2, 0)
+	up := func(user string) events.Event {
+		return foldtest.Event("join "+user, events.RoomJoined, "r", foldtest.UpTo(1), user)
+	}
+	last := message("r", 3)
+	last.Data.Category = "news"
+	for _, e := range []events.Event{up(early), message("r", 1), message("r", 2), last, up(late)} {
+		if _, err := h.appender.Append(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.want[early], h.want[late] = 2, 2
+	h.check(t)
+	reader := shards.NewReader(h.cluster)
+	for _, user := range []string{early, late} {
+		if b, err := reader.Badge(t.Context(), user); err != nil || b.Categories["news"] != 2 {
+			t.Errorf("%s has %+v, want 2 of the category news: %v", user, b, err)
+		}
 	}
 }

@@ -135,9 +135,6 @@ func (r *Reader) parseEvent(line []byte) error {
 	if err != nil {
 		return err
 	}
-	if e.Type == events.RoomJoined {
-		e.Data.Seq = 0 // written by badged, which writes it again
-	}
 	r.add(e, line)
 	return nil
 }

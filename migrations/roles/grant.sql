@@ -25,8 +25,8 @@ BEGIN
     EXECUTE format('GRANT USAGE ON SCHEMA badged TO %I', role_name);
 
     IF kind = 'publisher' THEN
-        EXECUTE format('GRANT SELECT ON badged.settings, badged.partitions, badged.room_partitions, badged.room_directory TO %I', role_name);
-        EXECUTE format('GRANT EXECUTE ON FUNCTION badged.publish(jsonb), badged.publish_batch(jsonb), badged.room_last_seqs(text[]), badged.add_room_partitions(text[], smallint[]) TO %I', role_name);
+        EXECUTE format('GRANT SELECT ON badged.settings, badged.partitions TO %I', role_name);
+        EXECUTE format('GRANT EXECUTE ON FUNCTION badged.publish(jsonb), badged.publish_batch(jsonb) TO %I', role_name);
     ELSIF kind = 'consumer' THEN
         EXECUTE format('GRANT SELECT ON badged.settings TO %I', role_name);
     ELSE
@@ -93,7 +93,7 @@ BEGIN
             'USAGE ON SEQUENCE badged.target_generations',
             'INSERT (who, via, action, arguments) ON badged.audit',
             'INSERT (audit_id, result, error) ON badged.audit_ends',
-            'EXECUTE ON FUNCTION badged.refuse_batch(text), badged.refuse_missing(bigint, bigint), badged.room_last_seqs(text[]), badged.add_room_partitions(text[], smallint[]),
+            'EXECUTE ON FUNCTION badged.refuse_batch(text), badged.refuse_missing(bigint, bigint),
                 badged.pending_at(xid8, pg_snapshot, xid8, xid8[]), badged.move_late(integer, bigint[], bigint[], bigint, bigint),
                 badged.extend_log(integer, interval, bigint), badged.bury_unissued(integer), badged.complete_move(integer, uuid), badged.complete_move(integer, uuid, uuid),
                 badged.give_up_partition(integer, text, bigint, timestamptz), badged.settle_stale_partition(integer),

@@ -47,6 +47,3 @@ COPY badged.keys_pNN_baseline_next (key, generation, users) FROM STDIN
 
 -- name: has a partition had events
 SELECT EXISTS (SELECT FROM badged.events_pNN) OR EXISTS (SELECT FROM badged.baselines WHERE partition_id = $1)
-
--- name: add a partition to rooms
-INSERT INTO badged.room_partitions (conversation_id, partition_id) SELECT unnest($1::text[]), $2

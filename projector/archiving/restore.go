@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -14,7 +13,6 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/eventbatch"
 	"github.com/badged/badged/internal/eventlog"
-	"github.com/badged/badged/internal/remains"
 	"github.com/badged/badged/projector/archive"
 	"github.com/badged/badged/projector/rebuild"
 	"github.com/badged/badged/projector/replay"
@@ -54,8 +52,7 @@ type Restored struct {
 // Restore appends all events of archives to an empty log: the rows of each
 // partition to the same partition, in the same order, with everything the archive
 // has of them, whichever shard the partition was on. So folding gives the numbers that
-// the archived log gave. The directories of rooms get the partitions that the archived
-// joins had added to them.
+// the archived log gave.
 //
 // It is one transaction in each database, and they are committed together, so that no
 // message to a room finds only a part of the room's members, and an interrupted restore
@@ -168,7 +165,7 @@ func (r *restore) fill(ctx context.Context, n, partition int) error {
 		r.cfg.Filled(partition)
 		return nil
 	}
-	f := restoring{conn: r.jobs[n].Conn, partition: partition, rooms: map[string]struct{}{}, progress: r.jobs[n].Config.Progress}
+	f := restoring{conn: r.jobs[n].Conn, partition: partition, progress: r.jobs[n].Config.Progress}
 	if err := f.fill(ctx, a); err != nil {
 		return err
 	}
@@ -281,15 +278,8 @@ func claimLog(ctx context.Context, tx pgx.Tx, partitions []int) error {
 	for i, p := range partitions {
 		logs[i] = "badged." + events.Topic(p)
 	}
-	// In the order in which appends lock them. The directory is not to be read either:
-	// a message to a room that has no partitions yet would be dropped.
-	for _, lock := range []string{
-		`LOCK TABLE badged.room_partitions IN ACCESS EXCLUSIVE MODE`,
-		`LOCK TABLE ` + strings.Join(logs, ", ") + ` IN SHARE ROW EXCLUSIVE MODE`,
-	} {
-		if _, err := tx.Exec(ctx, lock); err != nil {
-			return fmt.Errorf("lock the log: %w", err)
-		}
+	if _, err := tx.Exec(ctx, `LOCK TABLE `+strings.Join(logs, ", ")+` IN SHARE ROW EXCLUSIVE MODE`); err != nil { // in the order of appends
+		return fmt.Errorf("lock the log: %w", err)
 	}
 	for _, p := range partitions {
 		if err := wantUnused(ctx, tx, p); err != nil {
@@ -305,8 +295,6 @@ type restoring struct {
 	partition int
 	progress  replay.Progress
 	events    int64
-	// rooms are those of which the partition has a join.
-	rooms map[string]struct{}
 }
 
 // fill appends the rows in the files of the partition.
@@ -330,7 +318,7 @@ func (r *restoring) fill(ctx context.Context, a *archive.Archive) error {
 			return err
 		}
 	}
-	return r.addRooms(ctx)
+	return nil
 }
 
 // restoredColumns are the columns of a row of the log that rowOf returns.
@@ -343,7 +331,6 @@ func (r *restoring) add(ctx context.Context, records []archive.Record, shares bo
 	added := 0
 	for begin, end := 0, 0; begin < len(records); begin = end {
 		for end = begin; end < len(records) && records[end].Position == records[begin].Position; end++ {
-			r.enter(records[end].Payload)
 		}
 		if row := records[begin:end]; !shares || slices.ContainsFunc(row, isLeft) {
 			rows = append(rows, rowOf(row))
@@ -356,22 +343,6 @@ func (r *restoring) add(ctx context.Context, records []archive.Record, shares bo
 	r.events += int64(added)
 	r.progress.Done(len(records), len(records))
 	return nil
-}
-
-// enter notes the room that an event is a join of, also if its users were erased since or
-// are in another partition.
-func (r *restoring) enter(payload []byte) {
-	rest, ok := remains.Parse(payload)
-	if !ok {
-		rest.Event = payload
-	}
-	if m := rest.Members; m != nil && m.Type == events.RoomJoined {
-		r.rooms[m.ConversationID] = struct{}{}
-	}
-	// An event that cannot be decoded becomes a dead letter.
-	if e, err := events.Decode(rest.Event); err == nil && e.Type == events.RoomJoined {
-		r.rooms[e.Data.ConversationID] = struct{}{}
-	}
 }
 
 func isLeft(r archive.Record) bool { return r.Left() }
@@ -401,15 +372,4 @@ func rowOf(records []archive.Record) []any {
 func standsAlone(payload []byte) bool {
 	all, err := eventbatch.Unpack(payload)
 	return err != nil || len(all) == 1 && bytes.Equal(all[0], payload)
-}
-
-// addRooms adds the partition to its rooms.
-func (r *restoring) addRooms(ctx context.Context) error {
-	const atOnce = 10_000
-	for rooms := range slices.Chunk(slices.Sorted(maps.Keys(r.rooms)), atOnce) {
-		if _, err := r.conn.Exec(ctx, statements.Get("add a partition to rooms"), rooms, r.partition); err != nil {
-			return fmt.Errorf("add the partition to %d rooms: %w", len(rooms), err)
-		}
-	}
-	return nil
 }

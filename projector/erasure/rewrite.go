@@ -122,9 +122,7 @@ func (w *rewriter) record(r *events.Record) (rest []byte, changed bool, err erro
 }
 
 // forged reports whether an event became a dead letter since only badged may write it.
-func forged(r *events.Record, e *events.Event) bool {
-	return !r.Own && e.Type != events.RoomJoined && e.CheckPublished() != nil
-}
+func forged(r *events.Record, e *events.Event) bool { return !r.Own && e.CheckReserved() != nil }
 
 // take takes a user out of an event, and reports whether the user had it, and whether it
 // named the user at all.
@@ -147,7 +145,7 @@ func (w *rewriter) follow(r *events.Record, e *events.Event, left *remains.Remai
 	if _, is := w.memberships[replay.ChangeAt(r)]; !is {
 		return
 	}
-	m := remains.Members{Type: e.Type, ConversationID: e.Data.ConversationID, Seq: e.Data.Seq, UpToSeq: e.Data.UpToSeq}
+	m := remains.Members{Type: e.Type, ConversationID: e.Data.ConversationID}
 	if left.Members != nil {
 		m.Users = left.Members.Users
 	}

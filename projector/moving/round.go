@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -126,10 +125,6 @@ func (m *mover) follow(ctx context.Context, tx pgx.Tx, t follow.Table, last int6
 		return err
 	}
 	stale := fmt.Sprintf(`DELETE FROM %s AS t USING moved_keys AS k WHERE (%s) = (%s) AND %s`, name, key.List("t."), key.FromKey("k.key"), t.Of(m.p))
-	if t.Repeats {
-		_, err = tx.Exec(ctx, stale+`; `+strings.Replace(insert, "SELECT", "SELECT DISTINCT", 1))
-		return err
-	}
 	if _, err = tx.Exec(ctx, fmt.Sprintf(stale+` AND NOT EXISTS (SELECT FROM moved_rows AS r WHERE (%s) = (%s))`, key.List("r."), key.List("t."))); err != nil {
 		return err
 	}

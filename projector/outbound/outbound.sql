@@ -212,6 +212,7 @@ INSERT INTO badged.room_alerts_pNN (partition_id, conversation_id, seq, mentions
 SELECT $1, a.conversation_id, a.seq, a.mentions_all, a.sender_id, a.title, a.body, nullif(a.data, '')::jsonb, clock_timestamp()
 FROM unnest($2::text[], $3::text[], $4::bigint[], $5::boolean[], $6::text[], $7::text[], $8::text[], $9::timestamptz[])
     AS a (sender_id, conversation_id, seq, mentions_all, title, body, data, at)
+WHERE EXISTS (SELECT FROM badged.rooms_pNN AS r WHERE r.conversation_id = a.conversation_id AND r.members > 0)
 ON CONFLICT DO NOTHING
 
 -- name: alerts of the round
@@ -272,6 +273,7 @@ SELECT webhook, '', count(*) FROM marked GROUP BY webhook
 -- name: mark rooms
 INSERT INTO badged.room_rounds_pNN AS r (partition_id, conversation_id, due, changed)
 SELECT $1, room, clock_timestamp(), true FROM unnest($2::text[]) AS room
+WHERE EXISTS (SELECT FROM badged.rooms_pNN AS r WHERE r.conversation_id = room AND r.members > 0)
 ON CONFLICT (conversation_id) DO UPDATE SET changed = true
 
 -- name: take a round

@@ -18,13 +18,6 @@ SELECT EXISTS (SELECT FROM badged.rooms_pNN_staging)
 -- name: read the staged members
 SELECT user_id FROM badged.conversations_pNN_staging WHERE conversation_id = $1 AND joined IS NOT NULL
 
--- name: add the partition to rooms
--- Of the rooms $2, those that the directory lacks.
-SELECT badged.add_room_partitions(array_agg(r.conversation_id), array_agg($1::smallint))
-FROM badged.rooms_pNN AS r
-WHERE r.conversation_id = ANY ($2::text[])
-  AND NOT EXISTS (SELECT FROM badged.room_partitions AS d WHERE d.conversation_id = r.conversation_id AND d.partition_id = $1)
-
 -- name: begin an epoch
 -- A batch that waits for the position finds a new revision, and reads
 -- everything again.

@@ -44,9 +44,7 @@ func (s *Staging) judgeRooms(ctx context.Context, in *replay.Snapshot, all bool)
 UNION
 `+differingSQL("conversation_id", "room_chunks_p"+number, "conversation_id, bound", where, new(store.ChunkRow).Columns())+`
 UNION
-`+differingMarksSQL(number, where)+`
-UNION
-`+missingInDirectorySQL(s.partition, where), args...)
+`+differingMarksSQL(number, where), args...)
 	different, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		return fmt.Errorf("compare with the live rooms: %w", err)
@@ -58,13 +56,6 @@ UNION
 		}
 	}
 	return nil
-}
-
-// missingInDirectorySQL finds the rooms whose messages are not appended to the
-// partition.
-func missingInDirectorySQL(partition int, where string) string {
-	return fmt.Sprintf(`SELECT log.conversation_id FROM (SELECT conversation_id FROM badged.rooms_p%02[1]d_staging WHERE %[2]s) AS log
-WHERE NOT EXISTS (SELECT FROM badged.room_partitions AS d WHERE d.conversation_id = log.conversation_id AND d.partition_id = %[1]d)`, partition, where)
 }
 
 // differingMarksSQL finds the rooms with a mark that differs. Marks at or below the

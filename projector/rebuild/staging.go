@@ -447,7 +447,6 @@ func (s *Staging) settle(ctx context.Context, in *replay.Snapshot, tx pgx.Tx) er
 		writes.Queue(statements.Get("begin an epoch"), s.partition)
 		writes.Queue(statements.Get("forget the healed users"), s.partition)
 		writes.Queue(store.ResetExpirySQL, s.partition)
-		writes.Queue(statements.Of(s.partition, "add the partition to rooms"), s.partition, slices.Collect(maps.Keys(s.rooms.different)))
 	}
 	if s.job.Config.Partition == nil {
 		writes.Queue(statements.Get("record a rebuilt partition"),

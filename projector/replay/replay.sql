@@ -83,8 +83,10 @@ LOCK TABLE badged.events_pNN, badged.users_pNN_baseline, badged.conversations_pN
 SET LOCAL enable_hashjoin = on; SET LOCAL plan_cache_mode = auto
 
 -- name: find a room
--- In the directory, which publishers write, or in the table: either may lack rows.
-SELECT EXISTS (SELECT FROM badged.room_partitions WHERE partition_id = $1) OR EXISTS (SELECT FROM badged.rooms_pNN)
+-- Or a sign that a user is or was a member of one: the tables may lack rows.
+SELECT EXISTS (SELECT FROM badged.rooms_pNN)
+    OR EXISTS (SELECT FROM badged.users_pNN WHERE user_id = ANY ($1) AND carried IS NOT NULL)
+    OR EXISTS (SELECT FROM badged.conversations_pNN WHERE user_id = ANY ($1) AND joined IS NOT NULL)
 
 -- name: read the rooms of users in the baseline
 SELECT DISTINCT conversation_id FROM badged.conversations_pNN_baseline WHERE user_id = ANY ($1) AND joined IS NOT NULL

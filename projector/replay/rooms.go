@@ -34,7 +34,7 @@ func (r *Replay) followOthers(e *events.Event) {
 		_, member := r.others[id][user]
 		switch {
 		case e.Type == events.RoomJoined && !member:
-			r.room(id).Admit(&e.Data)
+			r.room(id).Admit()
 			r.addOther(id, user)
 		case e.Type == events.RoomLeft && member:
 			r.room(id).Dismiss()

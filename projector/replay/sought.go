@@ -52,7 +52,7 @@ func seek(users []string, rooms map[string]struct{}) *sought {
 // those of the rooms that they have joined or left.
 func (in *Snapshot) soughtFor(ctx context.Context, users []string) (*sought, error) {
 	var inUse bool
-	if err := in.Tx.QueryRow(ctx, statements.Of(in.Partition, "find a room"), in.Partition).Scan(&inUse); err != nil {
+	if err := in.Tx.QueryRow(ctx, statements.Of(in.Partition, "find a room"), users).Scan(&inUse); err != nil {
 		return nil, fmt.Errorf("look for rooms in partition %d: %w", in.Partition, err)
 	}
 	if !inUse {

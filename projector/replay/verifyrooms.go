@@ -77,26 +77,6 @@ func (c *Comparison) compareHeads(ctx context.Context, rooms map[string]*badge.R
 			c.foundInRoom(room.ID, Difference{Field: rowField, Table: absent, Log: present})
 		}
 	}
-	return c.compareDirectory(ctx, rooms, where, args)
-}
-
-// compareDirectory finds the rooms without the row by which their messages are
-// appended to the partition.
-func (c *Comparison) compareDirectory(ctx context.Context, rooms map[string]*badge.Room, where string, args []any) error {
-	rows, _ := c.In.Tx.Query(ctx, fmt.Sprintf(`SELECT conversation_id FROM badged.room_partitions WHERE partition_id = %d AND %s`, c.In.Partition, where), args...)
-	listed := map[string]struct{}{}
-	var id string
-	if _, err := pgx.ForEachRow(rows, []any{&id}, func() error {
-		listed[id] = struct{}{}
-		return nil
-	}); err != nil {
-		return fmt.Errorf("read the partitions of rooms: %w", err)
-	}
-	for _, room := range store.Sorted(rooms) {
-		if _, ok := listed[room.ID]; !ok && room.Exists() {
-			c.foundInRoom(room.ID, Difference{Field: fmt.Sprintf("its row of partition %d in room_partitions", c.In.Partition), Table: absent, Log: present})
-		}
-	}
 	return nil
 }
 

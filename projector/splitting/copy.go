@@ -324,12 +324,9 @@ func (s *splitter) followKeys(ctx context.Context, tx pgx.Tx, t follow.Table) er
 	name := t.Name(s.Partition)
 	all := s.columns[name]
 	key := all.Of(t.Key)
-	conflict := ""
-	switch {
-	case t.Kind == "rooms":
+	conflict := t.Upsert(all)
+	if t.Kind == "rooms" {
 		conflict = t.Upsert(all, "members") // these are counted
-	case !t.Repeats:
-		conflict = t.Upsert(all)
 	}
 	for i, c := range s.children {
 		selected := c.selected(t, all)
@@ -341,16 +338,12 @@ func (s *splitter) followKeys(ctx context.Context, tx pgx.Tx, t follow.Table) er
 			selected = strings.Replace(selected, `t."members"`, members, 1)
 		}
 		stale := fmt.Sprintf(`DELETE FROM %s AS t USING split_keys AS k WHERE (%s) = (%s) AND %s`, t.Name(c.Child), key.List("t."), key.FromKey("k.key"), t.Of(c.Child))
-		distinct := "DISTINCT"
-		if !t.Repeats {
-			stale += fmt.Sprintf(` AND NOT EXISTS (SELECT FROM %s AS r WHERE (%s) = (%s) AND %s)`, name, key.List("r."), key.List("t."), strings.ReplaceAll(t.Of(s.Partition), "t.", "r."))
-			distinct = ""
-		}
+		stale += fmt.Sprintf(` AND NOT EXISTS (SELECT FROM %s AS r WHERE (%s) = (%s) AND %s)`, name, key.List("r."), key.List("t."), strings.ReplaceAll(t.Of(s.Partition), "t.", "r."))
 		if _, err := tx.Exec(ctx, stale); err != nil {
 			return err
 		}
-		tag, err := tx.Exec(ctx, fmt.Sprintf(`INSERT INTO %s (%s) SELECT %s %s FROM split_keys AS k JOIN %s AS t ON (%s) = (%s) WHERE %s AND %s%s`,
-			t.Name(c.Child), all.List(""), distinct, selected, name, key.List("t."), key.FromKey("k.key"), t.Of(s.Partition), c.of(t)+s.refers(t, c), conflict))
+		tag, err := tx.Exec(ctx, fmt.Sprintf(`INSERT INTO %s (%s) SELECT %s FROM split_keys AS k JOIN %s AS t ON (%s) = (%s) WHERE %s AND %s%s`,
+			t.Name(c.Child), all.List(""), selected, name, key.List("t."), key.FromKey("k.key"), t.Of(s.Partition), c.of(t)+s.refers(t, c), conflict))
 		if err != nil {
 			return err
 		}

@@ -105,9 +105,6 @@ func sentence(e *events.Event) string {
 		if d.UpToSeq > 0 {
 			what += fmt.Sprintf(", read up to %d", d.UpToSeq)
 		}
-		if d.Seq > 0 {
-			what += fmt.Sprintf(", which is new there and has up to %d", d.Seq)
-		}
 		if d.Level != "" {
 			what += ", with level " + string(d.Level)
 		}

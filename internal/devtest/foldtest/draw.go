@@ -39,11 +39,6 @@ func toRoom(typ events.Type) bool { return typ.ToRoom() }
 // more messages than a chunk has.
 func DrawRooms(t *rapid.T, users []string) []events.Event {
 	history := DrawTimes(t, DrawHistory(t, RoomTypes(), users))
-	for i := range history {
-		if history[i].Type == events.RoomJoined && rapid.IntRange(0, 2).Draw(t, "is in other partitions") == 0 {
-			history[i].Data.Seq = rapid.Int64Range(1, 20).Draw(t, "last message there")
-		}
-	}
 	if stretch := rapid.SampledFrom([]int64{1, 1, 1000}).Draw(t, "stretch"); stretch > 1 {
 		for i := range history {
 			history[i].Data.Seq *= stretch
@@ -71,7 +66,7 @@ func HonestJoins(history []events.Event) []events.Event {
 		if e.Type == events.RoomJoined {
 			e.ID += " join"
 			if was, ok := first[e.ID]; ok {
-				e.Data.Seq, e.Data.UpToSeq, e.Data.ConversationID = was.Seq, was.UpToSeq, was.ConversationID
+				e.Data.UpToSeq, e.Data.ConversationID = was.UpToSeq, was.ConversationID
 			} else {
 				first[e.ID] = e.Data
 			}

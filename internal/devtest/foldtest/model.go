@@ -52,8 +52,6 @@ type room struct {
 	category              string
 	members               int
 	resets                map[[2]string]bool
-	// began is set once the room had a member or a message.
-	began bool
 }
 
 // left reports whether the user has left.
@@ -102,7 +100,7 @@ func (m *Model) play(asked ...string) *world {
 			w.post(&e)
 		case events.RoomRecalled:
 			r := w.room(e.Data.ConversationID)
-			r.recalled[e.Data.Seq], r.began = true, true
+			r.recalled[e.Data.Seq] = true
 		case events.RoomReset:
 			w.reset(&e)
 		}
@@ -154,7 +152,6 @@ func (w *world) post(e *events.Event) {
 	if d.Seq > r.last || d.Seq == r.last && category > r.category {
 		r.last, r.category = d.Seq, category
 	}
-	r.began = true
 	r.posted[d.Seq] = true
 	if d.MentionsAll {
 		r.all[d.Seq] = true
@@ -181,7 +178,7 @@ func (w *world) reset(e *events.Event) {
 	} else {
 		r.resets[key] = true
 	}
-	r.last, r.began = d.Seq, true
+	r.last = d.Seq
 	end := func(sets ...map[int64]bool) {
 		for _, set := range sets {
 			maps.DeleteFunc(set, func(seq int64, _ bool) bool { return seq > d.Seq })
@@ -362,16 +359,13 @@ func (u *user) join(r *room, d *events.Data) {
 	if c.room != nil {
 		return
 	}
-	if !r.began {
-		r.last, r.began = max(r.last, d.Seq, d.UpToSeq), true
-	}
 	if c.left() {
 		c.read = 0
 	}
 	if d.UpToSeq > 0 {
 		c.read = max(c.read, d.UpToSeq)
 	} else {
-		c.read = max(c.read, r.last, d.Seq)
+		c.read = max(c.read, r.last)
 	}
 	if d.Level != "" {
 		c.level = d.Level

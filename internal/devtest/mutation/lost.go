@@ -28,6 +28,7 @@ var (
 	otherEncoding = check{"./internal/shards", "^TestShardsHaveOneEncoding$", false}
 	appendedSome  = check{"./internal/shards", "^TestAppendSome$", false}
 	lostDatabase  = check{"./internal/relay", "^(TestLostDatabase|TestRefusalWhileADatabaseIsAway)$", false}
+	waitsFirst    = check{"./internal/shards", "^TestJoinsFollowWhatWaits$", false}
 	joinsFirst    = check{"./internal/shards", "^(TestMembersOfARepeatedCallCountItsMessages|TestJoinsReadUpToTheMessagesOfTheirCall|TestMembersOnALateShardCountTheMessagesOfTheCall)$", false}
 	heldBack      = check{"./internal/app", "^TestMessagesToRoomsNeedEveryShardOfTheMap$", false}
 	ingestedJoins = check{"./internal/ingest", "^TestMembersOfABatchThatIsReadAgainCountItsMessages$", false}
@@ -62,7 +63,6 @@ var lostMutants = []mutant{
 	{"what waits again for a lost shard holds up users of others", []edit{{"internal/shards/shards.sql", " AND (shard = $3 OR moves <> $4)", " AND ($3 <> '' OR $4 > 0)"}}, waitAgain},
 	{"messages to rooms pass shards that a process does not know", []edit{{partsFile, "			if st.unknown != nil {", "			if false {"}}, unknownShard},
 	{"a process that knows one shard takes it for all", []edit{{partsFile, "len(c.shards) == 1 && st.unknown == nil", "len(c.shards) == 1"}}, unknownShard},
-	{"rooms are joined without shards that a process does not know", []edit{{appendingFile, "append(errs, c.Unknown())", "append(errs, nil)"}}, unknownShard},
 	{"an erasure forgets shards that a process does not know", []edit{{"internal/operators/each.go", "append(errs, c.Unknown())", "append(errs, nil)"}}, eraseUnknown},
 	{"databases with other encodings become shards", []edit{{"internal/shards/form.go", "sameEncoding(d.Name, encodings[i], \"shard \"+ordered[0].Name, encodings[0]); err != nil {", "error(nil); err != nil {"}}, otherEncoding},
 	{"shards with other encodings are opened", []edit{{"internal/shards/merge.go", "sameEncoding(v.name, v.encoding, \"shard \"+views[first].name, all.encoding); err != nil {", "error(nil); err != nil {"}}, otherEncoding},
@@ -72,7 +72,7 @@ var lostMutants = []mutant{
 	{"a relay forgets what a shard lacks", []edit{{carryFile, "split(free, c.waits)", "split(free, func(*row) bool { return false })"}}, lostDatabase},
 	{"an answer does not say who lacks a join that cannot be looked up", []edit{{lackFile, " && !errors.Is(of, ErrAway)", ""}}, heldBack},
 	{"messages do not wait for the joins before them", []edit{{stagesFile, "			ends = append(ends, i)\n", ""}}, joinsFirst},
-	{"members have not read the messages before their join on other shards", []edit{{stagesFile, "all[i].Data.Seq = posted[room]", "all[i].Data.Seq = 0"}}, joinsFirst},
+	{"members have not read the messages that wait for their shard", []edit{{appendingFile, "err := a.deliverBefore(ctx, p)", "var err error"}}, waitsFirst},
 	{"messages follow joins that a shard lacks", []edit{{stagesFile, "joined[stage[i].Data.ConversationID] = true", "joined[stage[i].Data.ConversationID] = false"}}, joinsFirst},
 	{"an answer leaves out messages that were held back", []edit{{lackFile, "			for p := range s.Partitions {\n				s.Partitions[p] = true\n			}\n", ""}}, joinsFirst},
 	{"batches of a broker are not stored in stages", []edit{{"internal/ingest/store.go", "ends := p.stages(b, d); len(ends) > 1", "ends := p.stages(b, d); len(ends) > len(d.events)"}}, ingestedJoins},

@@ -123,7 +123,6 @@ func RoomCorruptions() []Corruption {
 	const inLobby, ofMember = `room "lobby": `, `user USER, conversation "lobby": `
 	all := []Corruption{
 		{"a missing room", `DELETE FROM badged.rooms_p00`, []string{inLobby + `the row is absent in the table, present by the log`}},
-		{"a room without the partition", `DELETE FROM badged.room_partitions WHERE partition_id = 0`, []string{inLobby + `its row of partition 0 in room_partitions is absent in the table, present by the log`}},
 		{"a missing chunk", `DELETE FROM badged.room_chunks_p00 WHERE bound = 127`, []string{inLobby + `row of the chunk up to 127 is absent in the table, present by the log`}},
 		{"a missing mark of the sender", `DELETE FROM badged.room_marks_p00 WHERE own`, []string{ofMember + `the mark of message 301 is absent in the table, present by the log`}},
 		{"a missing mark of a mention", `DELETE FROM badged.room_marks_p00 WHERE NOT own`, []string{ofMember + `the mark of message 303 is absent in the table, present by the log`}},

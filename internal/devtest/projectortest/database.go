@@ -217,7 +217,6 @@ func (d *Database) Dump(t testing.TB) string {
 		d.Lines(t, `SELECT (to_jsonb(r) - '{partition_id,delivered_hour}'::text[])::text FROM badged.rooms AS r ORDER BY conversation_id`),
 		d.Lines(t, `SELECT (to_jsonb(c) - 'partition_id')::text FROM badged.room_chunks AS c ORDER BY conversation_id, bound`),
 		d.Lines(t, `SELECT (to_jsonb(m) - 'partition_id')::text FROM badged.room_marks AS m ORDER BY conversation_id, seq, user_id`),
-		d.Lines(t, `SELECT DISTINCT concat_ws(' ', conversation_id, 'in', partition_id) FROM badged.room_partitions ORDER BY 1`),
 		d.Lines(t, `SELECT concat(convert_from(payload, 'UTF8'), ' because ', reason) FROM badged.dead_letters ORDER BY 1`),
 	), "\n")
 }
@@ -299,7 +298,7 @@ func (d *Database) awaitNoSession(t testing.TB, application string) {
 // are now.
 func (d *Database) Keep(t testing.TB) (restore func()) {
 	t.Helper()
-	tables := []string{"users", "conversations", "rooms", "room_chunks", "room_marks", "room_partitions"}
+	tables := []string{"users", "conversations", "rooms", "room_chunks", "room_marks"}
 	for _, table := range tables {
 		d.Exec(t, fmt.Sprintf(`CREATE TABLE kept_%[1]s AS TABLE badged.%[1]s`, table))
 	}

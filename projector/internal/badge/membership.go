@@ -52,13 +52,12 @@ func (u *User) join(r *Room, e *events.Event) bool {
 	if c.Member() {
 		return false
 	}
-	r.Admit(d)
+	r.Admit()
 	u.Joined = true
 	u.add(c, -1)
 	upTo := d.UpToSeq
 	if upTo == 0 {
-		// A concurrent join may be ahead in the log, and bring less.
-		upTo = max(r.LastSeq, d.Seq)
+		upTo = r.LastSeq
 	}
 	if c.Left() {
 		c.ReadSeq = upTo // seqs of before may have been used again
@@ -86,15 +85,11 @@ func (s *State) FoldErased(e *remains.Members) {
 		return
 	}
 	r := s.Room(e.ConversationID)
-	if e.Users == 0 {
-		r.Began(&events.Data{Seq: e.Seq, UpToSeq: e.UpToSeq})
-	}
-	for range e.Users {
-		if e.Type == events.RoomJoined {
-			r.Admit(&events.Data{Seq: e.Seq, UpToSeq: e.UpToSeq})
-		} else {
-			r.Dismiss()
-		}
+	r.Touched = true
+	if e.Type == events.RoomJoined {
+		r.Members += int64(e.Users)
+	} else {
+		r.Members -= int64(e.Users)
 	}
 }
 

@@ -12,8 +12,7 @@ type Room struct {
 	ID string
 	// Changes grows by one with every event that changes what a member can see.
 	Changes int64
-	// LastSeq is the greatest seq posted, recalled or not. The first member brings that
-	// of other partitions.
+	// LastSeq is the greatest seq posted, recalled or not.
 	LastSeq int64
 	// Category is that of the last message.
 	Category string
@@ -74,19 +73,10 @@ func NewRoom(id string) *Room {
 	return &Room{ID: strings.Clone(id), Category: events.DefaultCategory}
 }
 
-// Began notes that users join with d. The first of all bring the last message: later ones
-// do not, also if all have left, so that the parts of a partition that was split agree.
-func (r *Room) Began(d *events.Data) {
-	if !r.Exists() {
-		r.LastSeq = max(r.LastSeq, d.Seq, d.UpToSeq)
-	}
-	r.Touched = true
-}
-
-// Admit adds a member, who joins with d.
-func (r *Room) Admit(d *events.Data) {
-	r.Began(d)
+// Admit adds a member.
+func (r *Room) Admit() {
 	r.Members++
+	r.Touched = true
 }
 
 // Dismiss takes a member away.

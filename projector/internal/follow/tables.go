@@ -36,8 +36,6 @@ type Table struct {
 	Key []string
 	// Places is what the columns transaction_id and "offset" are, if it has them.
 	Places Place
-	// Repeats is set if rows may be there several times: without a unique key.
-	Repeats bool
 	// Refers is a condition for rows r that are in the target with what they refer to, ""
 	// if they refer to nothing. pNN stands for the partition.
 	Refers string
@@ -86,7 +84,6 @@ func Tables() []Table {
 		Table{Kind: "settled_letters", Shared: true, Form: Whole, Places: OfRow},
 		Table{Kind: "healed_users", Shared: true, Key: []string{"user_id"}},
 		Table{Kind: "expiry_progress", Shared: true, Form: Whole},
-		Table{Kind: "room_partitions", Shared: true, Key: []string{"conversation_id"}, Repeats: true},
 		Table{Kind: "notifier_partitions", Shared: true, Form: Whole},
 		Table{Kind: "tail_partitions", Shared: true, Form: Whole},
 		Table{Kind: "ingest_places", Shared: true, Form: Whole},
@@ -104,9 +101,8 @@ func (t Table) Name(partition int) string {
 }
 
 // InRounds reports whether the rounds copy all rows, as if they had changed, rather than
-// only those that change behind a copy: if they are few, or if others see them as soon as
-// they are copied.
-func (t Table) InRounds() bool { return t.Form == Whole || t.Places != NoPlace || t.Repeats }
+// only those that change behind a copy: if they are few.
+func (t Table) InRounds() bool { return t.Form == Whole || t.Places != NoPlace }
 
 // Of returns the condition for the rows t of a partition.
 func (t Table) Of(partition int) string {

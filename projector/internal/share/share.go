@@ -98,8 +98,7 @@ func (o Of) Event(payload []byte) ([]byte, error) {
 			return nil, fmt.Errorf("encode the share of an event: %w", err)
 		}
 	case e.Type == events.RoomJoined && left.Members == nil:
-		// The room began, and had this last message.
-		left.Members = &remains.Members{Type: e.Type, ConversationID: d.ConversationID, Seq: d.Seq, UpToSeq: d.UpToSeq}
+		left.Members = &remains.Members{Type: e.Type, ConversationID: d.ConversationID} // the room was there
 	}
 	return left.Append(nil)
 }

@@ -61,8 +61,8 @@ func NewItem(r *events.Record, partition, partitions int) (Item, error) {
 	if err != nil {
 		return Item{}, err
 	}
-	if !r.Own && e.Type != events.RoomJoined {
-		if err := e.CheckPublished(); err != nil {
+	if !r.Own {
+		if err := e.CheckReserved(); err != nil {
 			return Item{}, err
 		}
 	}

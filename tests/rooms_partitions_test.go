@@ -1,0 +1,98 @@
+package tests
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/badged/badged/events"
+)
+
+// userOf returns a user of a partition whose id begins so.
+func userOf(partition int, prefix string) string {
+	for n := 0; ; n++ {
+		if id := fmt.Sprint(prefix, n); events.PartitionOf(id, partitions) == partition {
+			return id
+		}
+	}
+}
+
+// One user who joins a room with an up_to_seq far ahead silences it for that user only, also
+// for those who join later as the first of their partition. A row of the log with such a seq
+// in a join has no effect, and a rebuild mends tables that have it.
+func TestOneJoinSilencesOneUser(t *testing.T) {
+	t.Parallel()
+	database := newDatabase(t)
+	p := serve(t, database)
+	first, far := userOf(0, "member-"), userOf(1, "member-")
+	publish(t, p, joined("hall", fmt.Sprintf("%q", first)))
+	publish(t, p, roomEvent("room.joined", "hall", fmt.Sprintf(`"user_ids":[%q],"up_to_seq":9223372036854775807`, far)))
+	old := userOf(2, "member-")
+	row := roomEvent("room.joined", "hall", fmt.Sprintf(`"user_ids":[%q],"seq":9223372036854775807`, old))
+	sql(t, shardOf(t, database, old), `INSERT INTO badged.`+events.Topic(events.PartitionOf(old, partitions))+` (uuid, payload) VALUES (gen_random_uuid(), convert_to('`+row+`', 'UTF8'))`)
+	position := publish(t, p, posted("hall", 1, "chat"))
+	want := map[string]int64{first: 1, far: 0, old: 1}
+	check := func(when string) {
+		t.Helper()
+		for user, n := range want {
+			if got := total(t, p, user, position); got != n {
+				t.Errorf("%s, %s in partition %d has %d unread, want %d", when, user, events.PartitionOf(user, partitions), got, n)
+			}
+		}
+	}
+	check("at first")
+	var late []string
+	for n := range partitions {
+		user := userOf(n, "late-")
+		late = append(late, fmt.Sprintf("%q", user))
+		want[user] = 1
+	}
+	publish(t, p, joined("hall", strings.Join(late, ",")))
+	position = publish(t, p, posted("hall", 2, "chat"))
+	want[first], want[old] = 2, 2
+	check("after others have joined")
+	must(t, "verify", "--quiet", "--database-url="+database)
+	sql(t, database, `UPDATE badged.rooms SET last_seq = 9223372036854775807`)
+	must(t, "rebuild", "--quiet", "--database-url="+database)
+	must(t, "verify", "--quiet", "--database-url="+database)
+	newcomer := userOf(3, "newcomer-")
+	publish(t, p, joined("hall", fmt.Sprintf("%q", newcomer)))
+	position = publish(t, p, posted("hall", 3, "chat"))
+	want[first], want[old], want[newcomer] = 3, 3, 1
+	for user := range want {
+		if strings.HasPrefix(user, "late-") {
+			want[user] = 2
+		}
+	}
+	check("after the rebuild")
+}
+
+// In a small room the ids of users make no difference: who is the first in a partition, or on
+// a shard, gets with up_to_seq what others have, the last message and the category.
+func TestTheFirstMemberOfAPartition(t *testing.T) {
+	t.Parallel()
+	p := serve(t, newDatabase(t))
+	publish(t, p, joined("hall", fmt.Sprintf("%q", userOf(0, "member-"))))
+	publish(t, p, posted("hall", 1, "chat"))
+	publish(t, p, posted("hall", 2, "chat"))
+	publish(t, p, roomEvent("room.posted", "hall", `"seq":3,"category":"news"`))
+	var users []string
+	for n := range partitions {
+		users = append(users, userOf(n, "reader-"))
+	}
+	position := publish(t, p, roomEvent("room.joined", "hall", fmt.Sprintf(`"user_ids":["%s"],"up_to_seq":1`, strings.Join(users, `","`))))
+	var first string
+	for _, user := range users {
+		if n := total(t, p, user, position); n != 2 {
+			t.Errorf("%s in partition %d has %d unread, want 2", user, events.PartitionOf(user, partitions), n)
+		}
+		_, _, answer := request(t, "GET", p.url+"/v1/users/"+user+"/conversations", "", "")
+		answer = strings.ReplaceAll(answer, user, "")
+		if first == "" {
+			first = answer
+		}
+		if answer != first || !strings.Contains(answer, `"last_seq":3`) || !strings.Contains(answer, `"category":"news"`) {
+			t.Errorf("%s has %s, want what the first has: %s", user, answer, first)
+		}
+	}
+}
