@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/badged/badged/gateway/internal/limit"
 	"github.com/badged/badged/gateway/protocol"
+	"github.com/badged/badged/internal/limit"
 )
 
 const (

@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/badged/badged/gateway/internal/limit"
 	"github.com/badged/badged/gateway/protocol"
+	"github.com/badged/badged/internal/limit"
 )
 
 // handle executes a frame after the hello, or returns why the session must end.

@@ -26,9 +26,9 @@ import (
 
 	"github.com/badged/badged/gateway/internal/crew"
 	"github.com/badged/badged/gateway/internal/encode"
-	"github.com/badged/badged/gateway/internal/limit"
 	"github.com/badged/badged/gateway/internal/view"
 	"github.com/badged/badged/gateway/protocol"
+	"github.com/badged/badged/internal/limit"
 	"github.com/badged/badged/pubsub"
 )
 

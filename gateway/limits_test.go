@@ -11,8 +11,8 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/badged/badged/gateway/internal/limit"
 	"github.com/badged/badged/gateway/protocol"
+	"github.com/badged/badged/internal/limit"
 )
 
 func TestConnectionsOverALimit(t *testing.T) {

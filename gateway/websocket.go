@@ -15,8 +15,8 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"github.com/badged/badged/gateway/internal/limit"
 	"github.com/badged/badged/gateway/protocol"
+	"github.com/badged/badged/internal/limit"
 )
 
 // bearerProtocol is the prefix of the subprotocol that carries a browser's token:

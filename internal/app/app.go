@@ -235,6 +235,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 			Operations:  operations, Webhooks: webhooks,
 			Devices: devices{a.targetsOf, given.apps, given.box},
 			Keys:    given.keys, Logger: log, Registerer: a.registry, WrongKey: signIns.Failed, BadToken: signIns.BadToken,
+			ReadsPerSecond: cfg.ReadsPerSecond,
 			ClientOf: func(r *http.Request) netip.Prefix {
 				client, _ := gateway.ClientOf(r, cfg.TrustedProxies) // clients without an address share a limit
 				return client

@@ -45,7 +45,9 @@ type database struct {
 	faults   *pgfault.Watch
 	// serving is the pool of requests: a separate one keeps them from delaying the fold.
 	serving *pgxpool.Pool
-	targets *outbound.Targets
+	// watching is the pool of what must not wait behind requests.
+	watching *pgxpool.Pool
+	targets  *outbound.Targets
 	// projector is nil if only other processes fold.
 	projector *projector.Projector
 	// folded is called with each of its batches.
@@ -85,6 +87,9 @@ func (a *App) openDatabases(ctx context.Context, purpose string) (err error) {
 			}
 		}
 		if d.serving, err = a.pool(ctx, d, purpose, config.ServingConns); err != nil {
+			return err
+		}
+		if d.watching, err = a.pool(ctx, d, "watching", config.WatchingConns); err != nil {
 			return err
 		}
 		if d.config.Name == "" {
@@ -425,7 +430,7 @@ func (a *App) targetsOf(userID string) (*outbound.Targets, error) {
 // is not behind: its publishers are refused for another reason.
 func (a *App) waiting(ctx context.Context) (map[int]lag.Waiting, error) {
 	if !a.cluster.Sharded() {
-		return lag.WaitingIn(ctx, a.databases[0].serving, a.databases[0].Held())
+		return lag.WaitingIn(ctx, a.databases[0].watching, a.databases[0].Held())
 	}
 	parts := make([]map[int]lag.Waiting, len(a.databases))
 	errs := make([]error, len(a.databases))
@@ -436,7 +441,7 @@ func (a *App) waiting(ctx context.Context) (map[int]lag.Waiting, error) {
 			continue
 		}
 		g.Go(func() {
-			parts[i], errs[i] = lag.WaitingIn(ctx, d.serving, held)
+			parts[i], errs[i] = lag.WaitingIn(ctx, d.watching, held)
 		})
 	}
 	g.Wait()
@@ -480,7 +485,7 @@ func (e explainers) Explain(ctx context.Context, userID string, q replay.Questio
 // impairment while there is another.
 func (a *App) checkDatabases(ctx context.Context) error {
 	if !a.cluster.Sharded() {
-		return checkPostgres(ctx, a.databases[0].serving, a.databases[0].faults)
+		return checkPostgres(ctx, a.databases[0].watching, a.databases[0].faults)
 	}
 	errs := make([]error, len(a.databases))
 	var g sync.WaitGroup
@@ -489,7 +494,7 @@ func (a *App) checkDatabases(ctx context.Context) error {
 			if d.Err() != nil {
 				errs[i] = errors.New(faultOfRead(d.Err()).String())
 			} else {
-				errs[i] = checkPostgres(ctx, d.serving, d.faults)
+				errs[i] = checkPostgres(ctx, d.watching, d.faults)
 			}
 		})
 	}

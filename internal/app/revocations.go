@@ -29,7 +29,7 @@ func (a *App) openRevocations(ctx context.Context) error {
 			continue
 		}
 		// The users of a shard that is away have no state to be shown; see knowRevoked.
-		if err := list.Load(ctx, d.serving); err != nil && d.Err() == nil {
+		if err := list.Load(ctx, d.watching); err != nil && d.Err() == nil {
 			return fmt.Errorf("%s: %w", d.config.Label(), err)
 		}
 		a.stageOf(d, "revocations", list.Run)
@@ -45,7 +45,7 @@ func (a *App) knowRevoked(ctx context.Context, index int) error {
 	if index >= len(a.revocations.lists) || !a.acceptsTokens() {
 		return nil // openRevocations reads them
 	}
-	return a.revocations.lists[index].Load(ctx, a.databases[index].serving)
+	return a.revocations.lists[index].Load(ctx, a.databases[index].watching)
 }
 
 // revoked reports whether tokens of a user that were issued at a time are revoked.

@@ -27,6 +27,7 @@ type Limits struct {
 	MaxUserConnections int            `help:"Most connections of one user to this process; 0 for no limit." default:"100"`
 	ConnectsPerSecond  float64        `help:"Connections per second from one address (IPv6: one /64); 0 for no limit. Behind a proxy set --trusted-proxies, or all clients count as one." default:"0"`
 	CommandsPerSecond  float64        `help:"Commands per second of one user to this process, over all connections and HTTP; 0 for no limit." default:"50"`
+	ReadsPerSecond     float64        `help:"Requests per second over HTTP with tokens of one user to this process, and ten times as many from one address (IPv6: one /64), of which a few run at once; 0 for no limit. Behind a proxy set --trusted-proxies, or all clients count as one." default:"20"`
 	TrustedProxies     []netip.Prefix `help:"Addresses of proxies whose X-Forwarded-For is trusted, such as 10.0.0.0/8; comma-separated." placeholder:"CIDR"`
 }
 
@@ -42,6 +43,7 @@ func (l *Limits) Validate() error {
 		{"--max-user-connections", float64(l.MaxUserConnections)},
 		{"--connects-per-second", l.ConnectsPerSecond},
 		{"--commands-per-second", l.CommandsPerSecond},
+		{"--reads-per-second", l.ReadsPerSecond},
 	} {
 		if limit.value < 0 || math.IsNaN(limit.value) {
 			errs = append(errs, fmt.Errorf("%s must be 0 (no limit) or more", limit.flag))
@@ -127,7 +129,7 @@ const minJWKSMaxAge = 10 * time.Minute
 const minDedupWindow = time.Hour
 
 // PostgresConnections returns the most connections that this process opens to
-// Postgres, or to each shard, unless the database URL sets another limit: for serving; with the role
+// Postgres, or to each shard, unless the database URL sets another limit: for serving and watching; with the role
 // projector, for folding, ownership and expiry; with the role notifier, for its queue
 // and ownership; and with the role ingest, for the ownership of each broker.
 func (s *Server) PostgresConnections() int {
@@ -136,7 +138,7 @@ func (s *Server) PostgresConnections() int {
 	if all, err := s.All(); err == nil && len(all) > 0 {
 		serving, folding, notifying = int(s.PoolSize(all[0], ServingConns)), int(s.PoolSize(all[0], FoldingConns)), int(s.PoolSize(all[0], NotifyingConns))
 	}
-	n := serving
+	n := serving + int(WatchingConns)
 	if s.Has(RoleProjector) {
 		n += folding + 1
 		if len(s.Expire) > 0 {
@@ -155,7 +157,10 @@ func (s *Server) PostgresConnections() int {
 // The most connections of each pool to a server, see [Database.PoolSize].
 const (
 	ServingConns int32 = 16
-	FoldingConns int32 = 12
+	// WatchingConns are for what must not wait behind requests: readiness, revocations,
+	// and how far folding is behind.
+	WatchingConns int32 = 2
+	FoldingConns  int32 = 12
 	// NotifyingConns are few: most statements of the notifier have many rows.
 	NotifyingConns int32 = 8
 )

@@ -79,9 +79,9 @@ func TestServerValidate(t *testing.T) {
 
 		{"without limits", func(s *config.Server) { s.Limits = config.Limits{} }, ""},
 		{"limits below zero", func(s *config.Server) {
-			s.Limits = config.Limits{MaxConnections: -1, MaxUserConnections: -1, ConnectsPerSecond: -1, CommandsPerSecond: math.NaN()}
+			s.Limits = config.Limits{MaxConnections: -1, MaxUserConnections: -1, ConnectsPerSecond: -1, CommandsPerSecond: math.NaN(), ReadsPerSecond: -1}
 		}, "--max-connections must be 0 (no limit) or more\n--max-user-connections must be 0 (no limit) or more\n" +
-			"--connects-per-second must be 0 (no limit) or more\n--commands-per-second must be 0 (no limit) or more"},
+			"--connects-per-second must be 0 (no limit) or more\n--commands-per-second must be 0 (no limit) or more\n--reads-per-second must be 0 (no limit) or more"},
 		{"a lag below zero", func(s *config.Server) { s.MaxLag = -time.Second }, "--max-lag must be 0s (no limit) or more"},
 		{"never reconcile", func(s *config.Server) { s.ReconcileInterval = 0 }, "--reconcile-interval must be more than 0s"},
 		{"reconcile before now", func(s *config.Server) { s.ReconcileInterval = -time.Second }, "--reconcile-interval must be more than 0s"},
@@ -199,6 +199,9 @@ func TestPoolSize(t *testing.T) {
 		all, err := d.All()
 		if err != nil {
 			t.Fatal(err)
+		}
+		if got := d.PoolSize(all[0], config.WatchingConns); got != config.WatchingConns {
+			t.Errorf("%s: a small pool has %d connections", tc.name, got)
 		}
 		if got := d.PoolSize(all[0], 12); got != tc.want {
 			t.Errorf("%s: the pool has %d connections, want %d", tc.name, got, tc.want)

@@ -150,8 +150,12 @@ func (d Database) OnServer(s Shard) int {
 const leastConns = 3
 
 // PoolSize returns the most connections of a pool to s: what its URL says, or most.
-// Databases of one server share its max_connections, so they also share most.
+// Databases of one server share its max_connections, so they also share most. A pool of
+// fewer than leastConns keeps its size.
 func (d Database) PoolSize(s Shard, most int32) int32 {
+	if most < leastConns {
+		return most
+	}
 	if strings.Contains(s.URL, "pool_max_conns") {
 		if cfg, err := s.PoolConfig(); err == nil {
 			return cfg.MaxConns

@@ -78,9 +78,10 @@ func (a *API) forDisconnecting(h keyHandler, r describe.Route) describe.Route {
 }
 
 // forReaders restricts a route to keys that may read the badge of the user in the
-// path, and that user.
+// path, and that user, whose requests it limits.
 func (a *API) forReaders(h viewHandler, r describe.Route) describe.Route {
-	r.Access, r.Handler = readingOne.schemes(), a.ofUser(readingOne, nil, h)
+	r.Answers = append(r.Answers, a.limited(fmt.Sprintf("a user may make `--reads-per-second` requests (%d by default), ten seconds' worth at once, of which %d run at the same time, to each process, and an address %d times that rate, of which %d", DefaultReads, userAtOnce, usersOfAnAddress, addressAtOnce)))
+	r.Access, r.Handler = readingOne.schemes(), a.ofUser(readingOne, a.reads, h)
 	return r
 }
 
@@ -122,15 +123,18 @@ func (a *API) withKey(s access, h keyHandler) http.HandlerFunc {
 }
 
 // ofUser admits keys that may read the badge of the user in the path, and that
-// user. Limits are for users; nil is none.
-func (a *API) ofUser(s access, limits *userLimits, h viewHandler) http.HandlerFunc {
+// user, within limits.
+func (a *API) ofUser(s access, limits *tokenLimits, h viewHandler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		isUser, categories, err := a.mayRead(r, s)
 		if err == nil {
 			inbound.Vouch(r.Context())
 		}
-		if err == nil && isUser && limits != nil {
-			err = limits.check(r.PathValue("user"))
+		if err == nil && isUser {
+			var leave func()
+			if leave, err = limits.enter(r.Context(), r.PathValue("user"), a.cfg.ClientOf(r)); err == nil {
+				defer leave()
+			}
 		}
 		if err == nil {
 			err = h(w, r, categories)

@@ -75,6 +75,9 @@ type Config struct {
 	// ClientOf returns the client address of a request. By default all requests
 	// count as one client.
 	ClientOf func(r *http.Request) netip.Prefix
+	// ReadsPerSecond is how many requests a second a user may make with tokens to read
+	// badges; 0 is no limit.
+	ReadsPerSecond float64
 	// BadToken, if not nil, is called with the address of each token of a user that is
 	// not valid, other than one that has expired. It must not block.
 	BadToken func(from netip.Prefix)
@@ -94,8 +97,8 @@ type API struct {
 	mux *http.ServeMux
 	// publisherTries and adminTries slow attempts to guess keys.
 	publisherTries, adminTries *attempts
-	// deviceRequests slows users who register devices again and again.
-	deviceRequests *userLimits
+	// reads and deviceRequests limit requests with tokens of users.
+	reads, deviceRequests *tokenLimits
 	// methods are the methods that any route has, in order.
 	methods []string
 }
@@ -116,7 +119,7 @@ func New(cfg Config) (*API, error) {
 		cfg: cfg, log: cfg.Logger, mux: http.NewServeMux(),
 		publisherTries: newAttempts("publisher", publisherTries, cfg.Logger, counts),
 		adminTries:     newAttempts("admin", adminTries, cfg.Logger, counts),
-		deviceRequests: newUserLimits(),
+		reads:          newTokenLimits(cfg.ReadsPerSecond), deviceRequests: newTokenLimits(deviceRequests),
 	}
 	a.publisherTries.report, a.adminTries.report = cfg.WrongKey, cfg.WrongKey
 	routes := a.routes()

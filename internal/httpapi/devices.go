@@ -12,6 +12,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/describe"
+	"github.com/badged/badged/internal/limit"
 	"github.com/badged/badged/projector/outbound"
 )
 
@@ -233,15 +234,13 @@ func (a *API) deviceRoutes() []describe.Route {
 		badApp = `{"type":"urn:badged:problem","title":"Bad Request","status":400,"detail":"app \"ipad\" is not in the push configuration of the server"}`
 		none   = `{"type":"urn:badged:problem","title":"Not Found","status":404,"detail":"the user has no such device"}`
 		full   = `{"type":"urn:badged:problem","title":"Conflict","status":409,"detail":"the user has 100 devices already: delete those that are not in use"}`
-		often  = `{"type":"urn:badged:problem","title":"Too Many Requests","status":429,"detail":"too many requests with this user's token; repeat the request after Retry-After"}`
 		others = `{"type":"urn:badged:problem","title":"Forbidden","status":403,"detail":"a user's token is for that user only"}`
 	)
 	id := describe.Param{In: "path", Name: "device", Doc: "The device: an id that the app makes once and keeps.", Of: idSchema(), Example: "phone"}
 	forbidden := describe.Problem(http.StatusForbidden, problem{}, "The token is another user's.", others)
 	invalid := describe.Problem(http.StatusBadRequest, problem{}, "A parameter is unknown or invalid.", "")
 	notFound := describe.Problem(http.StatusNotFound, problem{}, "The user has no such device.", none)
-	limited := describe.Problem(http.StatusTooManyRequests, problem{}, fmt.Sprintf("The user's token was used too often for devices: a user may make %d requests at once and %d a second to each process. Repeat the request after `Retry-After`.", userBurst, userRequests), often)
-	limited.Headers = []describe.Param{{Name: "Retry-After", Doc: "Seconds to wait before repeating the request.", Required: true, Example: "1"}}
+	limited := a.limited(fmt.Sprintf("a user may make %d requests for devices at once and %d a second to each process", deviceRequests*limit.BurstSeconds, deviceRequests))
 	return []describe.Route{
 		a.forOwners(a.putDevice, describe.Route{
 			Method: http.MethodPut, Path: "/v1/users/{user}/devices/{device}",

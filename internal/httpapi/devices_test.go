@@ -203,8 +203,10 @@ func TestUsersAreLimited(t *testing.T) {
 			t.Errorf("the same user gets %d for the badge", got)
 		}
 		time.Sleep(time.Second) // of the bubble
-		if got := put(adaToken, "ada").status; got != 200 {
-			t.Errorf("a second later the status is %d", got)
+		for range 2 {
+			if got := put(adaToken, "ada").status; got != 200 {
+				t.Errorf("a second later the status is %d", got)
+			}
 		}
 		if got := put(adaToken, "ada").status; got != 429 {
 			t.Errorf("and one more gets %d", got)

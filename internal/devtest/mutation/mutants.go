@@ -135,7 +135,7 @@ var (
 	marks       = check{"./gateway", "^TestMark", false}
 	invalid     = check{"./gateway", "^TestInvalidFramesEndNoSession$", false}
 	limits      = check{"./gateway", "^(TestConnectionsOverALimit|TestCommandsOverTheRate|TestCommandsOfAUserAreCountedTogether|TestSignsOfLifeOverTheRate|TestFloodIsClosed)$", false}
-	addresses   = check{"./gateway/internal/limit", "^TestAddressOf$", false}
+	addresses   = check{"./internal/limit", "^TestAddressOf$", false}
 	moved       = check{"./pubsub", "^(TestRedisClusterSlotMoves|TestRedisClusterMasterIsKilled)$", true}
 	ready       = check{"./internal/obs", "^TestReady", false}
 	pressed     = check{"./internal/backpressure", ".", false}
@@ -496,14 +496,14 @@ var mutants = []mutant{
 
 	{"a user's connections are not limited", []edit{{"gateway/gateway.go", "most > 0 && g.users[userID] >= most", "most < 0"}}, limits},
 	{"a client that leaves makes no room", []edit{{"gateway/gateway.go", "if g.users[userID]--; g.users[userID] == 0", "if g.users[userID] == 0"}}, limits},
-	{"refused commands all get the same time to retry", []edit{{"gateway/internal/limit/limiters.go", "	a.refused = min(a.refused+1, MaxRefused)\n", ""}}, limits},
-	{"X-Forwarded-For of any peer is trusted", []edit{{"gateway/internal/limit/address.go", "!ok || !isTrusted(address, trusted)", "!ok"}}, addresses},
+	{"refused commands all get the same time to retry", []edit{{"internal/limit/limiters.go", "	a.refused = min(a.refused+1, MaxRefused)\n", ""}}, limits},
+	{"X-Forwarded-For of any peer is trusted", []edit{{"internal/limit/address.go", "!ok || !isTrusted(address, trusted)", "!ok"}}, addresses},
 	{"keys are tried without limit", []edit{{"internal/httpapi/attempts.go", "t.wrong < triesAtOnce", "true"}}, triedKeys},
 	{"any name may point to the demo", []edit{{"internal/demo/guard.go", "!isOwnHost(r.Host, name)", "false"}}, guarded},
 	{"unauthenticated clients hold all connections", []edit{{"internal/inbound/listener.go", "over(l.strangers.Len(), limits.Unauthenticated), ", ""}}, strangers},
 	{"a body that no handler reads is waited for", []edit{{"internal/inbound/deadlines.go", "e.Header().Set(\"Connection\", \"close\")", ""}}, strangers},
 	{"an answer that is not read is waited for", []edit{{"internal/inbound/deadlines.go", "	_ = e.control.SetWriteDeadline(began.Add(e.patience)) // as in Read\n", ""}}, strangers},
-	{"a flood of pieces of frames goes on", []edit{{"gateway/internal/limit/metered.go", "m.level > BurstSeconds*m.perSecond", "false"}}, limits},
+	{"a flood of pieces of frames goes on", []edit{{"internal/limit/metered.go", "m.level > BurstSeconds*m.perSecond", "false"}}, limits},
 	{"a fresh token that expires sooner is not checked", []edit{{"gateway/commands.go", "		s.schedule(taskCheck) // the fresh one may expire sooner\n", ""}}, freshTokens},
 	{"an unknown extension of a token is accepted", []edit{{"internal/auth/tokens.go", "			return errCritical\n", ""}}, tokenClaims},
 	{"made-up tokens cause fetches of the keys", []edit{{"internal/auth/keyset.go", "time.Since(s.startedAt) < s.cfg.AskInterval", "s.startedAt.IsZero()"}}, keySets},
