@@ -21,6 +21,7 @@ const (
 	foldFile         = "projector/internal/badge/fold.go"
 	conversationFile = "projector/internal/badge/conversation.go"
 	stateRoom        = "projector/internal/badge/state.go"
+	pushRoutes       = "gateway/push/routes.go"
 	memberFile       = "projector/internal/badge/membership.go"
 	marksFile        = "projector/internal/badge/marks.go"
 	resetFile        = "projector/internal/badge/reset.go"
@@ -118,6 +119,7 @@ var (
 	succeeded   = check{"./gateway/webhook", "^TestSuccessWithEarlierSettingsIsRecorded$", false}
 	sent        = check{"./gateway/push", "^(TestReports|TestAPNsKeepsOneConnection)$", false}
 	hooks       = check{"./gateway/webhook", "^TestSecretsRotate$", false}
+	inFlight    = check{"./gateway/push", "^(TestSlowRoutesShareRoom|TestAFastRouteBecomesSlow|TestAUserHasPartOfWhatIsInFlight)$", false}
 	redirected  = check{"./gateway/push", "^TestRedirectsAreNotFollowed$", false}
 	news        = check{"./gateway/webhook", "^TestWhatIsNews$", false}
 	mayHaveCome = check{"./projector/outbound", "MayHaveComeAreFollowed$", false}
@@ -535,6 +537,9 @@ var mutants = []mutant{
 	{"a notification is pushed for each copy of the event", []edit{{outboundFile, "SET settled_at = clock_timestamp(), title = '', body = '', data = NULL", "SET settled_at = clock_timestamp(), seq = -a.seq, title = '', body = '', data = NULL"}}, notified},
 	{"an alert is pushed whatever became of its message", []edit{{"projector/outbound/alerts.go", "if count[i] && time.Since", "if (count[i] || true) && time.Since"}}, notified},
 	{"a 410 from before a registration deletes the device", []edit{{"gateway/push/sender.go", "due.RegisteredAt.After(outcome.Since)", "false"}}, sent},
+	{"slow push services have no common limit", []edit{{pushRoutes, "isSlow && rs.slow >= rs.slowLimit", "false"}}, inFlight},
+	{"a user has all pushes in flight", []edit{{pushRoutes, "rs.users[user] >= userInFlight || ", ""}}, inFlight},
+	{"a push that takes long is not slow", []edit{{pushRoutes, "	rs.age(now)\n", ""}}, inFlight},
 	{"each push that waits dials APNs", []edit{{"gateway/push/inturn.go", "taken: make(chan struct{}, 1)", "taken: make(chan struct{}, 1000)"}}, sent},
 	{"a webhook signs another time than it sends", []edit{{"gateway/webhook/call.go", "signatures(w.Secrets, id, now, body)", "signatures(w.Secrets, id, now.Add(time.Second), body)"}}, hooks},
 	{"redirects of APNs and FCM are followed", []edit{{"gateway/push/apps.go", "error { return http.ErrUseLastResponse }", "error { return nil }"}}, redirected},
