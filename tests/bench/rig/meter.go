@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"runtime/pprof"
+	"strings"
 	"sync"
 	"time"
 
@@ -148,7 +149,7 @@ func (r *Rig) startProfile(ctx context.Context) (stop func(context.Context) erro
 	if r.profileDir == "" {
 		return func(context.Context) error { return nil }, nil
 	}
-	path := filepath.Join(r.profileDir, r.Running)
+	path := profilePath(r.profileDir, r.Running)
 	if err := r.Exec(ctx, "CREATE EXTENSION IF NOT EXISTS pg_stat_statements", "SELECT pg_stat_statements_reset()"); err != nil {
 		return nil, err
 	}
@@ -163,6 +164,12 @@ func (r *Rig) startProfile(ctx context.Context) (stop func(context.Context) erro
 		pprof.StopCPUProfile()
 		return errors.Join(f.Close(), r.writeStatements(ctx, path+".statements.txt"))
 	}, nil
+}
+
+// profilePath returns the path of the files of a measurement, without their endings. Names
+// of sides may have slashes.
+func profilePath(dir, running string) string {
+	return filepath.Join(dir, strings.ReplaceAll(running, "/", "-"))
 }
 
 // statementsSQL sums up statements that differ only in the partition.
