@@ -86,9 +86,14 @@ func Types() []TypeInfo {
 			Example: Event{ID: "town-hall/7", Data: Data{ConversationID: "town-hall", Seq: 7, SenderID: "ben", MentionedUserIDs: ada}},
 		},
 		{
-			Type: RoomRecalled, Does: "The message leaves the unread messages of every member of the room and cannot join them again, even if the recall comes before the message.",
-			Required: []string{"conversation_id", "seq"},
-			Example:  Event{ID: "town-hall/7/recalled", Data: Data{ConversationID: "town-hall", Seq: 7}},
+			Type: RoomRecalled, Does: "The message leaves the unread messages of every member of the room and cannot join them again, even if the recall comes before the message, except by room.changed.",
+			Required: []string{"conversation_id", "seq"}, Optional: []string{"revision"},
+			Example: Event{ID: "town-hall/7/recalled", Data: Data{ConversationID: "town-hall", Seq: 7}},
+		},
+		{
+			Type: RoomChanged, Does: "The message is posted as this event says: it counts again if it was recalled, for the members who have not read so far, except its sender, and it mentions exactly mentioned_user_ids, or everyone. Nothing changes if a change or recall with the same or a greater revision came before.",
+			Required: []string{"conversation_id", "seq"}, Optional: []string{"mentioned_user_ids", "mentions_all", "revision", "category", "message_id", "sender_id"},
+			Example: Event{ID: "town-hall/7/edited/2", Data: Data{ConversationID: "town-hall", Seq: 7, SenderID: "ben", Revision: 2}},
 		},
 		{
 			Type: RoomReset, Does: "The last message of the room is seq, by default none: those above are forgotten, recalled or not, and their seqs may be used again. The read position of every member is at most seq, and at least up_to_seq. Levels and marks of the room stay. Of the last resets of a room, a repeat under the same source and id changes nothing.",

@@ -62,6 +62,8 @@ const (
 	// RoomRecalled removes message Seq of the room for every member permanently,
 	// even if the recall comes before the message.
 	RoomRecalled Type = "room.recalled"
+	// RoomChanged makes message Seq of the room what the event says, as MessageChanged does.
+	RoomChanged Type = "room.changed"
 	// RoomReset ends the room at Seq, or empties it, for every member: messages above
 	// Seq never were, and their seqs may be used again. Each member has read at least up
 	// to UpToSeq.

@@ -153,7 +153,9 @@ CREATE TABLE badged.rooms (
     -- The recalled messages, posted or not, encoded as other sets.
     recalled_set    bytea,
     -- The keys of the last events that reset the room, 16 bytes each; null for none.
-    resets          bytea
+    resets          bytea,
+    -- As in badged.conversations.
+    revisions       bytea
 ) PARTITION BY LIST (partition_id);
 
 -- Older messages of rooms with gaps between their seqs. A chunk has the messages

@@ -99,6 +99,7 @@ CREATE FUNCTION badged.required_fields(type text) RETURNS text[]
         WHEN 'room.left' THEN '{conversation_id,user_ids}'::text[]
         WHEN 'room.posted' THEN '{conversation_id,seq}'::text[]
         WHEN 'room.recalled' THEN '{conversation_id,seq}'::text[]
+        WHEN 'room.changed' THEN '{conversation_id,seq}'::text[]
         WHEN 'room.reset' THEN '{conversation_id}'::text[]
         WHEN 'conversation.expired' THEN '{conversation_id,user_ids,up_to_seq}'::text[]
     END;
@@ -120,7 +121,8 @@ CREATE FUNCTION badged.allowed_fields(type text) RETURNS text[]
         WHEN 'room.joined' THEN '{conversation_id,user_ids,up_to_seq,level}'::text[]
         WHEN 'room.left' THEN '{conversation_id,user_ids}'::text[]
         WHEN 'room.posted' THEN '{conversation_id,seq,mentioned_user_ids,mentions_all,category,message_id,sender_id,notification}'::text[]
-        WHEN 'room.recalled' THEN '{conversation_id,seq}'::text[]
+        WHEN 'room.recalled' THEN '{conversation_id,seq,revision}'::text[]
+        WHEN 'room.changed' THEN '{conversation_id,seq,mentioned_user_ids,mentions_all,revision,category,message_id,sender_id}'::text[]
         WHEN 'room.reset' THEN '{conversation_id,seq,up_to_seq}'::text[]
         WHEN 'conversation.expired' THEN '{conversation_id,user_ids,up_to_seq}'::text[]
     END;
@@ -218,6 +220,7 @@ CREATE FUNCTION badged.has_required(event jsonb) RETURNS boolean
         || $.type == "room.left" && $.data.conversation_id > "" && $.data.user_ids.size() > 0 && !($.data.user_ids[*].type() != "string") && !($.data.user_ids[*] == "")
         || $.type == "room.posted" && $.data.conversation_id > "" && $.data.seq >= 1 && $.data.seq < 1000000000000000000
         || $.type == "room.recalled" && $.data.conversation_id > "" && $.data.seq >= 1 && $.data.seq < 1000000000000000000
+        || $.type == "room.changed" && $.data.conversation_id > "" && $.data.seq >= 1 && $.data.seq < 1000000000000000000
         || $.type == "room.reset" && $.data.conversation_id > ""
     )';
 
@@ -238,7 +241,8 @@ CREATE FUNCTION badged.has_optional(event jsonb) RETURNS boolean
             || $.type == "room.joined" && !exists($.data.seq) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.notification) && !exists($.data.by_app)
             || $.type == "room.left" && !exists($.data.seq) && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
             || $.type == "room.posted" && !exists($.data.user_ids) && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.level) && !exists($.data.by_app)
-            || $.type == "room.recalled" && !exists($.data.user_ids) && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
+            || $.type == "room.recalled" && !exists($.data.user_ids) && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
+            || $.type == "room.changed" && !exists($.data.user_ids) && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.from_seq) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
             || $.type == "room.reset" && !exists($.data.user_ids) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
         ) && (!exists($.traceparent) || $.traceparent.type() == "string" && $.traceparent > "")
         && (!exists($.tracestate) || $.tracestate.type() == "string" && $.tracestate > "")

@@ -97,7 +97,7 @@ func (s *search) countsAgain(m *DeliveredMessage, by *events.Event) bool {
 	switch by.Type {
 	case events.ConversationMarkedUnread:
 		return s.marked(m.ConversationID, m.Seq)
-	case events.MessageChanged:
+	case events.MessageChanged, events.RoomChanged:
 		if m.Seq != by.Data.Seq {
 			return false
 		}

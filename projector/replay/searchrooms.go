@@ -97,13 +97,13 @@ func (s *search) visitMessage(r *events.Record, it *store.Item, logged LoggedEve
 // reasonInRoom returns why a message to a room, or its recall, has changed no count
 // of a member, "" if it has.
 func (s *search) reasonInRoom(c *badge.Conversation, e *events.Event, wasLive, wasRecalled bool) (Why, string) {
-	posted := e.Type == events.RoomPosted
+	posted := e.Type != events.RoomRecalled
 	switch seq := e.Data.Seq; {
 	case e.Type == events.RoomReset:
 		return "", ""
 	case seq <= c.ReadSeq:
 		return WhyAlreadyRead, fmt.Sprintf("the room was read up to %d before", c.ReadSeq)
-	case wasRecalled:
+	case wasRecalled && e.Type != events.RoomChanged:
 		return WhyRecalled, "the message was recalled before"
 	case posted && wasLive:
 		return WhyAlreadyDelivered, "an earlier event posted the message"

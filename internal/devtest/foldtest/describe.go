@@ -110,8 +110,11 @@ func sentence(e *events.Event) string {
 		}
 	case events.RoomLeft:
 		what = fmt.Sprintf("%s leave room %s", who, d.ConversationID)
-	case events.RoomPosted:
+	case events.RoomPosted, events.RoomChanged:
 		what = fmt.Sprintf("message %d of room %s", d.Seq, d.ConversationID)
+		if e.Type == events.RoomChanged {
+			what = fmt.Sprintf("a change of message %d of room %s", d.Seq, d.ConversationID)
+		}
 		if d.SenderID != "" {
 			what += " from " + d.SenderID
 		}

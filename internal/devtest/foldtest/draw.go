@@ -28,7 +28,7 @@ func PublishedTypes() []events.Type {
 func RoomTypes() []events.Type {
 	return append(EveryType(),
 		events.RoomPosted, events.RoomPosted, events.RoomPosted, events.RoomPosted, events.RoomPosted, events.RoomRecalled, events.RoomRecalled,
-		events.RoomJoined, events.RoomJoined, events.RoomJoined, events.RoomLeft, events.RoomReset, events.ConversationMarkedUnread, events.ConversationRead)
+		events.RoomJoined, events.RoomJoined, events.RoomJoined, events.RoomLeft, events.RoomReset, events.RoomChanged, events.RoomChanged, events.RoomChanged, events.ConversationMarkedUnread, events.ConversationRead)
 }
 
 // toRoom reports whether events of a type have no users.
@@ -203,7 +203,7 @@ func DrawEvent(t *rapid.T, id string, typ events.Type, users []string) events.Ev
 		d.SenderID = rapid.SampledFrom(append([]string{""}, users...)).Draw(t, "sender")
 		d.Category = rapid.SampledFrom([]string{"", "", "likes", "system"}).Draw(t, "category")
 		d.MentionedUserIDs = rapid.SliceOfNDistinct(rapid.SampledFrom(d.UserIDs), 0, len(d.UserIDs), rapid.ID).Draw(t, "mentioned")
-	case events.RoomPosted:
+	case events.RoomPosted, events.RoomChanged:
 		d.Seq = seqs.Draw(t, "seq")
 		d.SenderID = rapid.SampledFrom(append([]string{""}, users...)).Draw(t, "sender")
 		d.Category = rapid.SampledFrom([]string{"", "", "likes", "system"}).Draw(t, "category")
@@ -241,7 +241,7 @@ func DrawEvent(t *rapid.T, id string, typ events.Type, users []string) events.Ev
 		d.Category = rapid.SampledFrom([]string{"", "chat", "likes"}).Draw(t, "category")
 		d.AllCategories = d.Category == ""
 	}
-	if typ == events.MessageChanged || typ == events.MessageRecalled {
+	if typ == events.MessageChanged || typ == events.MessageRecalled || typ == events.RoomChanged || typ == events.RoomRecalled {
 		d.Revision = rapid.Int64Range(0, 4).Draw(t, "revision")
 	}
 	if err := e.Validate(); err != nil {

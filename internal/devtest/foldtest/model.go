@@ -39,6 +39,8 @@ type Conversation struct {
 	// a member, named those that mention the user by name.
 	room       *room
 	own, named map[int64]bool
+	// sent and remembered are what a mark knows of messages that were read.
+	sent, remembered map[int64]bool
 	// joinedAt is the read position at joining, or to which it was reset since: of
 	// messages up to there it is not known who sent them. from, unless it is 0, is the message
 	// from which on messages count again.
@@ -52,6 +54,7 @@ type room struct {
 	category              string
 	members               int
 	resets                map[[2]string]bool
+	revisions             map[int64]int64
 }
 
 // left reports whether the user has left.
@@ -96,11 +99,10 @@ func (m *Model) play(asked ...string) *world {
 			generation = m.Generations[i]
 		}
 		switch e.Type {
-		case events.RoomPosted:
+		case events.RoomPosted, events.RoomChanged:
 			w.post(&e)
 		case events.RoomRecalled:
-			r := w.room(e.Data.ConversationID)
-			r.recalled[e.Data.Seq] = true
+			w.recall(&e)
 		case events.RoomReset:
 			w.reset(&e)
 		}
@@ -137,7 +139,7 @@ func (w *world) user(id string) *user {
 
 func (w *world) room(id string) *room {
 	if w.rooms[id] == nil {
-		w.rooms[id] = &room{posted: map[int64]bool{}, all: map[int64]bool{}, recalled: map[int64]bool{}, category: "chat", resets: map[[2]string]bool{}}
+		w.rooms[id] = &room{posted: map[int64]bool{}, all: map[int64]bool{}, recalled: map[int64]bool{}, category: "chat", resets: map[[2]string]bool{}, revisions: map[int64]int64{}}
 	}
 	return w.rooms[id]
 }
@@ -152,20 +154,72 @@ func (w *world) post(e *events.Event) {
 	if d.Seq > r.last || d.Seq == r.last && category > r.category {
 		r.last, r.category = d.Seq, category
 	}
-	r.posted[d.Seq] = true
-	if d.MentionsAll {
-		r.all[d.Seq] = true
+	mentioned, all := d.MentionedUserIDs, d.MentionsAll
+	changes := e.Type == events.RoomChanged
+	if _, was := r.revisions[d.Seq]; was && !changes {
+		mentioned, all = nil, false
 	}
+	if changes {
+		if !revise(r.revisions, d) {
+			return
+		}
+		delete(r.recalled, d.Seq)
+	}
+	hadAll := r.all[d.Seq]
+	r.posted[d.Seq] = true
+	r.all[d.Seq] = all || hadAll && !changes
 	for _, u := range w.users {
 		c := u.conversations[d.ConversationID]
 		if c == nil || c.room == nil || d.Seq <= c.joinedAt {
 			continue
 		}
-		if d.SenderID == u.id {
-			c.own[d.Seq] = true
+		named := slices.Contains(mentioned, u.id)
+		c.sent[d.Seq] = c.sent[d.Seq] || d.SenderID == u.id
+		// A member who has read the message is not found by a change.
+		if changes && !named && c.named[d.Seq] && !c.own[d.Seq] && d.Seq > c.counted() {
+			c.remembered[d.Seq] = false
 		}
-		if slices.Contains(d.MentionedUserIDs, u.id) {
-			c.named[d.Seq] = true
+		c.remembered[d.Seq] = c.remembered[d.Seq] || named
+		if d.Seq <= c.counted() || r.recalled[d.Seq] {
+			continue
+		}
+		c.own[d.Seq] = c.own[d.Seq] || d.SenderID == u.id
+		c.named[d.Seq] = (named || c.named[d.Seq] && !changes) && !c.own[d.Seq]
+	}
+}
+
+// recall takes a message out of a room.
+func (w *world) recall(e *events.Event) {
+	d, r := &e.Data, w.room(e.Data.ConversationID)
+	if d.Revision > 0 && !revise(r.revisions, d) {
+		return
+	}
+	r.recalled[d.Seq] = true
+	delete(r.all, d.Seq)
+	for _, u := range w.users {
+		if c := u.conversations[d.ConversationID]; c != nil && c.room != nil && d.Seq > c.counted() {
+			delete(c.own, d.Seq)
+			delete(c.named, d.Seq)
+		}
+	}
+}
+
+// counted returns the position above which messages of a room count for a member.
+func (c *Conversation) counted() int64 {
+	if c.from > 0 {
+		return c.from - 1
+	}
+	return c.read
+}
+
+// recount follows a position of a member that went back from where messages counted:
+// those that are live then are known to be the member's own, or to mention the member.
+func (c *Conversation) recount(from int64) {
+	for seq := range c.room.posted {
+		if seq > c.counted() && seq <= from {
+			live := !c.room.recalled[seq]
+			c.own[seq] = live && c.sent[seq]
+			c.named[seq] = live && !c.own[seq] && c.remembered[seq]
 		}
 	}
 }
@@ -185,17 +239,14 @@ func (w *world) reset(e *events.Event) {
 		}
 	}
 	end(r.posted, r.all, r.recalled)
+	maps.DeleteFunc(r.revisions, func(seq, _ int64) bool { return seq > d.Seq })
 	for _, u := range w.users {
 		c := u.conversations[d.ConversationID]
 		if c == nil || c.room == nil {
 			continue
 		}
-		end(c.own, c.named)
-		counted := c.read // up to here nothing counts
-		if c.from > 0 {
-			counted = c.from - 1
-		}
-		counted = max(min(counted, d.Seq), d.UpToSeq)
+		end(c.own, c.named, c.sent, c.remembered)
+		counted := max(min(c.counted(), d.Seq), d.UpToSeq)
 		c.read, c.from, c.joinedAt = max(min(c.read, d.Seq), counted), 0, min(c.joinedAt, d.Seq)
 		if counted < c.read {
 			c.from = counted + 1
@@ -274,7 +325,7 @@ func (u *user) fold(e *events.Event, w *world) {
 		}
 		mentioned, changed := slices.Contains(d.MentionedUserIDs, u.id), c.changed(d.Seq)
 		if e.Type == events.MessageChanged {
-			if !c.revise(&d) {
+			if !revise(c.revisions, &d) {
 				return
 			}
 			delete(c.recalled, d.Seq)
@@ -304,7 +355,7 @@ func (u *user) fold(e *events.Event, w *world) {
 		c.readUpTo(upTo)
 	case events.MessageRecalled:
 		c := u.conversation(d.ConversationID)
-		if d.Revision > 0 && !c.revise(&d) {
+		if d.Revision > 0 && !revise(c.revisions, &d) {
 			return
 		}
 		c.recalled[d.Seq] = true
@@ -372,7 +423,7 @@ func (u *user) join(r *room, d *events.Data) {
 	}
 	c.Unread, c.Mentions, c.Again, c.recalled, c.leftAt = map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, -1
 	c.joinedAt, c.from, c.revisions = c.read, 0, map[int64]int64{}
-	c.room, c.own, c.named = r, map[int64]bool{}, map[int64]bool{}
+	c.room, c.own, c.named, c.sent, c.remembered = r, map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, map[int64]bool{}
 	r.members++
 }
 
@@ -407,7 +458,9 @@ func (m *Model) Conversations(user string) map[string]*Conversation {
 // reset makes the conversation what a publisher says.
 func (c *Conversation) reset(d *events.Data) {
 	if c.room != nil {
+		counted := c.counted()
 		c.read, c.from, c.joinedAt = d.UpToSeq, 0, min(c.joinedAt, d.UpToSeq)
+		c.recount(counted)
 		return
 	}
 	if !c.left() || len(d.Seqs) > 0 {
@@ -435,11 +488,11 @@ func (c *Conversation) changed(seq int64) bool {
 }
 
 // revise takes note of a change, and reports whether it is later than others.
-func (c *Conversation) revise(d *events.Data) bool {
-	if was, ok := c.revisions[d.Seq]; ok && d.Revision > 0 && d.Revision <= was {
+func revise(revisions map[int64]int64, d *events.Data) bool {
+	if was, ok := revisions[d.Seq]; ok && d.Revision > 0 && d.Revision <= was {
 		return false
 	}
-	c.revisions[d.Seq] = max(c.revisions[d.Seq], d.Revision)
+	revisions[d.Seq] = max(revisions[d.Seq], d.Revision)
 	return true
 }
 
@@ -452,7 +505,9 @@ func (c *Conversation) markFrom(seq int64) {
 		seq = min(seq, c.from)
 	}
 	if seq <= c.read {
-		c.from = seq
+		counted := c.counted()
+		c.from = max(seq, c.joinedAt+1)
+		c.recount(counted)
 	}
 }
 

@@ -33,6 +33,8 @@ type Room struct {
 
 	// Resets are the keys of the last events that reset the room.
 	Resets string
+	// Revisions are of the last messages that were changed, or recalled with a revision.
+	Revisions Revisions
 	// Ended is set if the room was reset since the rows were read or written. Those of
 	// closed chunks that end at EndedAt or above are to be deleted, and those of marks
 	// above it. Otherwise the closed chunks of a batch that resets a room are all there.

@@ -2,6 +2,7 @@ package badge
 
 import (
 	"maps"
+	"slices"
 
 	"github.com/badged/badged/events"
 )
@@ -62,6 +63,8 @@ func (r *Room) end(last int64) {
 	}
 	r.Open.Touched = true
 	r.LastSeq = last
+	n, _ := r.Revisions.find(last + 1)
+	r.Revisions = slices.Clip(r.Revisions[:n])
 	if !r.Ended || last < r.EndedAt {
 		r.Ended, r.EndedAt = true, last
 	}

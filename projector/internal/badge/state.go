@@ -1,6 +1,10 @@
 package badge
 
-import "github.com/badged/badged/events"
+import (
+	"slices"
+
+	"github.com/badged/badged/events"
+)
 
 // State is what events are folded into: the users and rooms of a partition, as far
 // as the events need them.
@@ -65,7 +69,7 @@ func (s *State) among(e *events.Event, members bool) (users []string) {
 func (s *State) Fold(e *events.Event) {
 	s.watch(e)
 	switch e.Type {
-	case events.RoomPosted:
+	case events.RoomPosted, events.RoomChanged:
 		s.post(e)
 		return
 	case events.RoomRecalled:
@@ -90,11 +94,11 @@ func (s *State) Fold(e *events.Event) {
 	}
 }
 
-// post adds a message to its room. The members it names by name or as the sender
-// are the only ones whose memberships change.
+// post adds a message to its room, or changes it. The members it names by name or as the
+// sender, and those whom it named before, are the only ones whose memberships change.
 func (s *State) post(e *events.Event) {
-	d := &e.Data
-	r := s.Room(d.ConversationID)
+	d := e.Data
+	r, changes := s.Room(d.ConversationID), e.Type == events.RoomChanged
 	c := r.chunk(d.Seq)
 	category := d.Category
 	if category == "" {
@@ -107,20 +111,37 @@ func (s *State) post(e *events.Event) {
 	if hour := HourOf(e.AppendedAt); hour > r.DeliveredHour {
 		r.DeliveredHour, r.Touched = hour, true
 	}
-	live := !c.Recalled.Contains(d.Seq)
+	applies := true
+	switch {
+	case !changes && r.Revisions.has(d.Seq):
+		d.MentionedUserIDs, d.MentionsAll = nil, false
+	case changes:
+		if applies = r.Revisions.accept(d.Seq, d.Revision); applies {
+			c.Recalled.Remove(d.Seq)
+			c.Touched, r.Touched = true, true
+		}
+	}
+	wasAll := c.All.Contains(d.Seq)
+	live := applies && !c.Recalled.Contains(d.Seq)
 	added := live && c.Live.Add(d.Seq)
 	addedAll := live && d.MentionsAll && c.All.Add(d.Seq)
-	if added || addedAll {
+	goneAll := live && changes && !d.MentionsAll && c.All.Remove(d.Seq)
+	if added || addedAll || goneAll {
 		visible = true
-		r.moved(c, one(added), one(addedAll))
+		r.moved(c, one(added), one(addedAll)-one(goneAll))
 	}
 	if visible {
 		r.changed(e.AppendedAt)
 	}
-	s.recollect(r, d)
+	if applies {
+		s.recollect(r, &d)
+	}
 	if live {
-		p := post{s, r, d.Seq, c.All.Contains(d.Seq), visible, e.AppendedAt.UnixMicro()}
-		if addedAll {
+		p := post{s, r, d.Seq, c.All.Contains(d.Seq), visible, e.AppendedAt.UnixMicro(), nil}
+		switch {
+		case changes:
+			p.mentionsOnly(d.MentionedUserIDs, wasAll)
+		case addedAll:
 			p.mentionsAll()
 		}
 		if d.SenderID != "" {
@@ -173,6 +194,8 @@ type post struct {
 	visible bool
 	// at is when it was appended, in microseconds since 1970.
 	at int64
+	// raised are the users whose version has risen.
+	raised map[*User]bool
 }
 
 // member returns the membership of a user, if the user is a member and has not
@@ -193,8 +216,12 @@ func (p *post) member(id string) (*User, *Conversation) {
 // message: that of a member who sees the room change has risen.
 func (p *post) changed(u *User, c *Conversation) {
 	u.touch(c)
-	if !p.visible {
+	if !p.visible && !p.raised[u] {
 		u.raise(c)
+		if p.raised == nil {
+			p.raised = map[*User]bool{}
+		}
+		p.raised[u] = true
 	}
 	if u.ChangedAt == 0 {
 		u.ChangedAt = p.at
@@ -257,20 +284,54 @@ func (p *post) mentionsAll() {
 	}
 }
 
-// recall takes a message out of its room and keeps it out.
+// mentionsOnly follows a change that names all who are mentioned by name. Before, the
+// message mentioned everybody or not.
+func (p *post) mentionsOnly(named []string, wasAll bool) {
+	for id, m := range p.room.Marks[p.seq] {
+		u, c := p.member(id)
+		stays := m.Own || slices.Contains(named, id)
+		if c == nil || m.Gone || stays && wasAll == p.all {
+			continue
+		}
+		switch {
+		case m.Own && p.all:
+			c.Membership.OwnAll.Add(p.seq)
+		case m.Own:
+			c.Membership.OwnAll.Remove(p.seq)
+		case stays:
+			c.named(wasAll).Remove(p.seq)
+			c.named(p.all).Add(p.seq)
+		default:
+			c.named(wasAll).Remove(p.seq)
+			c.Membership.Named.Remove(p.seq)
+			m.Gone = true
+		}
+		p.changed(u, c)
+	}
+}
+
+// recall takes a message out of its room and keeps it out, unless a later revision of it
+// came before.
 func (s *State) recall(e *events.Event) {
 	seq := e.Data.Seq
 	r := s.Room(e.Data.ConversationID)
 	c := r.chunk(seq)
+	if n := e.Data.Revision; n > 0 {
+		if !r.Revisions.accept(seq, n) {
+			return
+		}
+		r.Touched = true
+	}
 	if !c.Recalled.Add(seq) {
 		return
 	}
+	c.Touched = true
 	live, all := c.Live.Remove(seq), c.All.Remove(seq)
 	r.moved(c, -one(live), -one(all))
 	if live {
 		r.changed(e.AppendedAt)
 	}
-	p := post{s, r, seq, all, true, e.AppendedAt.UnixMicro()}
+	p := post{s, r, seq, all, true, e.AppendedAt.UnixMicro(), nil}
 	for id, m := range r.Marks[seq] {
 		if u, member := p.member(id); member != nil && !m.Gone {
 			if m.Own {

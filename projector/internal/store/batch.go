@@ -297,7 +297,7 @@ func refusal(e *events.Event, members []string) string {
 		return fmt.Sprintf("%s: publish %s with from_seq instead of seqs", room, e.Type)
 	}
 	instead := map[events.Type]events.Type{
-		events.MessageDelivered: events.RoomPosted, events.MessageChanged: events.RoomPosted, events.MessageRecalled: events.RoomRecalled, events.ConversationLeft: events.RoomLeft,
+		events.MessageDelivered: events.RoomPosted, events.MessageChanged: events.RoomChanged, events.MessageRecalled: events.RoomRecalled, events.ConversationLeft: events.RoomLeft,
 	}[e.Type]
 	return fmt.Sprintf("%s: publish %s instead of %s", room, instead, e.Type)
 }

@@ -36,7 +36,7 @@ func (it *Item) ToRoom() bool { return it.Event.Type.ToRoom() }
 // names, whose memberships it may change.
 func (it *Item) Named() []string {
 	d := &it.Event.Data
-	if it.Event.Type != events.RoomPosted {
+	if it.Event.Type != events.RoomPosted && it.Event.Type != events.RoomChanged {
 		return d.UserIDs
 	}
 	if d.SenderID == "" {
@@ -96,7 +96,7 @@ func ItemOf(e events.Event, partition, partitions int) (Item, error) {
 	if err != nil {
 		return Item{}, err
 	}
-	if e.Type == events.RoomPosted && e.Data.SenderID != "" && !eventlog.Belongs(e.Data.SenderID, partition, partitions) {
+	if (e.Type == events.RoomPosted || e.Type == events.RoomChanged) && e.Data.SenderID != "" && !eventlog.Belongs(e.Data.SenderID, partition, partitions) {
 		e.Data.SenderID = "" // the sender's membership is in another partition
 	}
 	return Item{Event: e, Key: e.Key(), Users: users}, nil

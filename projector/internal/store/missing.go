@@ -91,7 +91,7 @@ func (p *preparation) add(it *Item) {
 		}
 	}
 	switch it.Event.Type {
-	case events.RoomPosted, events.RoomRecalled:
+	case events.RoomPosted, events.RoomChanged, events.RoomRecalled:
 		p.needRoom(d.ConversationID)
 		if r := p.state.Rooms[d.ConversationID]; r == nil || mayHave(r, d.Seq) {
 			p.missing.MessageRooms = append(p.missing.MessageRooms, d.ConversationID)

@@ -24,7 +24,7 @@ type RoomRow struct {
 	closedLive, closedAll, closedChanges int64
 	members, deliveredHour               int64
 	category                             string
-	resets                               seqSet
+	resets, revisions                    seqSet
 	messages                             chunkColumns
 }
 
@@ -42,6 +42,7 @@ func (r *RoomRow) Columns() []Column {
 		{Name: "delivered_hour", at: &r.deliveredHour},
 		{Name: "category", at: &r.category},
 		{Name: "resets", at: &r.resets, usual: "", null: true},
+		{Name: "revisions", at: &r.revisions, usual: "", null: true},
 	}, r.messages.columns()...)
 }
 
@@ -50,7 +51,7 @@ func (r *RoomRow) Set(room *badge.Room) {
 	*r = RoomRow{
 		id: room.ID, changes: room.Changes, lastSeq: room.LastSeq, since: room.Since,
 		closedLive: room.ClosedLive, closedAll: room.ClosedAll, closedChanges: room.ClosedChanges,
-		members: room.Members, deliveredHour: room.DeliveredHour, category: room.Category, resets: seqSet(room.Resets), messages: columnsOf(&room.Open),
+		members: room.Members, deliveredHour: room.DeliveredHour, category: room.Category, resets: seqSet(room.Resets), revisions: seqSet(room.Revisions.Encode()), messages: columnsOf(&room.Open),
 	}
 }
 
@@ -61,7 +62,11 @@ func (r *RoomRow) room() (*badge.Room, error) {
 		ClosedLive: r.closedLive, ClosedAll: r.closedAll, ClosedChanges: r.closedChanges,
 		Members: r.members, DeliveredHour: r.deliveredHour, Category: r.category, Resets: string(r.resets),
 	}
-	if err := r.messages.restore(&room.Open); err != nil {
+	var err error
+	if room.Revisions, err = badge.DecodeRevisions(string(r.revisions)); err == nil {
+		err = r.messages.restore(&room.Open)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("room %q: %w", r.id, err)
 	}
 	return room, nil

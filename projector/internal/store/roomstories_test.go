@@ -26,6 +26,11 @@ func TestRoomStories(t *testing.T) {
 		e.Data.MentionsAll = true
 		return e
 	}
+	change := func(seq, revision int64, by string, mentioned ...string) events.Event {
+		return foldtest.Event("change", events.RoomChanged, "hall", func(d *events.Data) {
+			d.Seq, d.Revision, d.SenderID, d.MentionedUserIDs = seq, revision, by, mentioned
+		})
+	}
 	upTo, from := foldtest.UpTo, foldtest.From
 
 	for _, tc := range []struct {
@@ -94,6 +99,19 @@ func TestRoomStories(t *testing.T) {
 		{"a message that mentions all is marked unread with the mention by name", []events.Event{
 			event("l", events.ConversationLevelSet, foldtest.Level(events.LevelDirectMentions)), toAll(1, "", "ann"), toAll(2, ""), event("r", events.ConversationRead, upTo(2)), event("m", events.ConversationMarkedUnread, from(1)),
 		}, 1, 1},
+		{"a restored message counts again, but not for its sender", []events.Event{
+			post(1, "ann"), post(2, ""), foldtest.Event("x1", events.RoomRecalled, "hall", foldtest.Seq(1)), foldtest.Event("x2", events.RoomRecalled, "hall", foldtest.Seq(2)), change(1, 0, "ann"), change(2, 0, ""),
+		}, 1, 0},
+		{"mentions follow the last edit, whatever comes late", []events.Event{
+			post(1, "", "ann"), change(1, 2, ""), change(1, 1, "", "ann"), post(1, "", "ann"), post(2, ""), change(2, 5, "", "ann"),
+		}, 2, 1},
+		{"a message that mentions everybody no more still mentions those whom it names", []events.Event{
+			foldtest.Event("all", events.RoomPosted, "hall", func(d *events.Data) { d.Seq, d.MentionsAll, d.MentionedUserIDs = 1, true, []string{"ann"} }),
+			foldtest.Event("all2", events.RoomPosted, "hall", func(d *events.Data) { d.Seq, d.MentionsAll = 2, true }), change(1, 0, "", "ann"), change(2, 0, ""),
+		}, 2, 1},
+		{"an old recall comes late", []events.Event{
+			change(1, 2, ""), foldtest.Event("x", events.RoomRecalled, "hall", func(d *events.Data) { d.Seq, d.Revision = 1, 1 }),
+		}, 1, 0},
 		{"joining again sets the position", []events.Event{
 			event("r", events.ConversationRead, upTo(1e15)), event("q", events.RoomLeft, nil), event("j", events.RoomJoined, nil), post(1, ""),
 		}, 1, 0},

@@ -263,6 +263,10 @@ func reloadRoom(t T, r *badge.Room) *badge.Room {
 	again.Closed, again.Marks, again.Touched, again.StoredChanges, again.ChangedAt = nil, nil, false, r.Changes, 0
 	again.Open = *reloadChunk(t, &r.Open)
 	again.Stored = true
+	var err error
+	if again.Revisions, err = badge.DecodeRevisions(r.Revisions.Encode()); err != nil {
+		t.Fatal(err)
+	}
 	return &again
 }
 
