@@ -1,22 +1,37 @@
 package cli
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
 // The export of a user ends with a line that says that it is whole, and is in the audit
-// trail. That is all that badged holds of an unknown user.
+// trail, which does not name a user of whom badged holds nothing.
 func TestUserExport(t *testing.T) {
-	database := "--database-url=" + pgtest.NewDB(t, migrated())
-	out := mustDo(t, "user", "export", "unknown", database)
-	lines := strings.Split(strings.TrimSpace(out), "\n")
-	if len(lines) != 2 || !strings.Contains(lines[0], `{"kind":"action","record":{"action":"user.export","arguments":{"user":"unknown"}`) || lines[1] != `{"kind":"end","record":{"holdings":1}}` {
-		t.Errorf("it prints\n%s", out)
+	url := pgtest.NewDB(t, migrated())
+	database := "--database-url=" + url
+	if out := mustDo(t, "user", "export", "unknown", database); out != `{"kind":"end","record":{"holdings":0}}`+"\n" {
+		t.Errorf("of an unknown user it prints\n%s", out)
 	}
-	if list := mustDo(t, "audit", "list", database); !strings.Contains(list, `user.export  {"user":"unknown"}  done: {"holdings":1}`) {
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), `SELECT badged.publish('{"specversion":"1.0","id":"1","source":"chat","type":"message.delivered","data":{"conversation_id":"c","seq":1,"user_ids":["ada"]}}')`); err != nil {
+		t.Fatal(err)
+	}
+	out := mustDo(t, "user", "export", "ada", database)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	if last := lines[len(lines)-1]; len(lines) < 2 || last != fmt.Sprintf(`{"kind":"end","record":{"holdings":%d}}`, len(lines)-1) || !strings.Contains(out, `"user_ids":["ada"]`) {
+		t.Errorf("of ada it prints\n%s", out)
+	}
+	if list := mustDo(t, "audit", "list", database); strings.Contains(list, "unknown") || !strings.Contains(list, `user.export  {}`) || !strings.Contains(list, `user.export  {"user":"ada"}`) {
 		t.Errorf("the audit trail is\n%s", list)
 	}
 	for user, want := range map[string]string{

@@ -125,7 +125,7 @@ func TestServeRefuses(t *testing.T) {
 		{"a publisher key without a name", []string{"--publisher-keys=hunter2"}, "--publisher-keys: key 2: want NAME=SECRET"},
 		{"an admin key that is a bad digest", []string{"--admin-keys=ops=sha256:hunter2"}, "--admin-keys: key ops: sha256: must be followed by 64"},
 		{"a JWT key that is short", []string{"--jwt-keys=k=HS256:hunter2"}, "--jwt-keys: JWT key k: the secret must have at least 32 bytes"},
-		{"an origin that is a page", []string{"--allowed-origins=https://chat.example/page"}, `--allowed-origins: "https://chat.example/page" is not an origin such as https://chat.example`},
+		{"an origin that is a page", []string{"--allowed-origins=https://chat.example/page"}, `--allowed-origins: "https://chat.example/page" has more than a scheme, a host and a port: browsers send only these`},
 		{"an invalid Redis URL", []string{"--redis-url=ftp://:hunter2@localhost"}, "--redis-url: "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
