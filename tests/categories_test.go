@@ -60,7 +60,7 @@ func sumOf(conversations map[string]listedConversation, categories []string) num
 		n.Mentions += c.Mentions
 		adds := c.Unread
 		switch {
-		case c.Level == "mentions":
+		case c.Level == "mentions" || c.Level == "direct_mentions":
 			adds = c.Mentions
 		case c.MarkedUnread:
 			adds = max(1, adds)
