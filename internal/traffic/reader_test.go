@@ -37,14 +37,6 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// What badged adds to a join in the log cannot be published.
-func TestReaderOfAJoinInTheLog(t *testing.T) {
-	all := readAll(t, `{"specversion":"1.0","id":"1","source":"s","type":"room.joined","data":{"conversation_id":"c","user_ids":["u"],"seq":7}}`)
-	if err := all[0].CheckPublished(); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestReaderRefuses(t *testing.T) {
 	id129 := strings.Repeat("x", events.MaxIDBytes+1)
 	for _, tt := range []struct{ name, content, want string }{
