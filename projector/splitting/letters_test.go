@@ -29,7 +29,7 @@ INSERT INTO badged.settled_letters (partition_id, transaction_id, "offset", inde
 	for _, user := range users {
 		d.Exec(t, `INSERT INTO badged.devices (generation, changes, registered_at, attempts, partition_id, user_id, device_id, app, platform, environment, shows, token, fingerprint)
 VALUES (1, 1, now(), 0, 0, $1, 'phone', 'chat', 'fcm', '', 'total', '', '')`, user)
-		d.Exec(t, `INSERT INTO badged.alerts (seq, queued_at, partition_id, mentions, user_id, device_id, conversation_id, title, body) VALUES (1, now(), 0, false, $1, 'phone', 'c', '', '')`, user)
+		d.Exec(t, `INSERT INTO badged.alerts (seq, queued_at, partition_id, mentions, named, user_id, device_id, conversation_id, title, body) VALUES (1, now(), 0, false, false, $1, 'phone', 'c', '', '')`, user)
 		d.Exec(t, `INSERT INTO badged.webhook_queue (changes, queued_at, attempts, partition_id, webhook, type, subject) VALUES (1, now(), 0, 0, 'hook', 'badge.changed', $1)`, user)
 	}
 	d.Exec(t, `INSERT INTO badged.webhook_queue (changes, queued_at, attempts, partition_id, webhook, type, subject) VALUES (1, now(), 0, 0, 'hook', 'room.changed', 'lobby'), (1, now(), 0, 0, 'hook', 'deadletter.buried', '1')`)
