@@ -32,6 +32,9 @@ func TestArchiveRooms(t *testing.T) {
 		seq := int64(turn + 1)
 		if turn == 0 {
 			d.Append(t, foldtest.Event("hall", events.RoomJoined, "hall", nil, users...))
+			for i := range int64(200) { // gaps between the seqs, enough for closed chunks
+				d.Append(t, foldtest.Event(fmt.Sprint("long ", i), events.RoomPosted, "long", foldtest.Seq(2*i+1)))
+			}
 		} else {
 			d.Append(t, foldtest.Event(fmt.Sprint("recall ", turn), events.RoomRecalled, "hall", foldtest.Seq(seq-1)))
 		}
