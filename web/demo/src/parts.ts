@@ -6,6 +6,7 @@ export function adds({ level, unread, mentions, markedUnread }: Conversation): n
     case "none":
       return 0;
     case "mentions":
+    case "direct_mentions":
       return mentions;
     default:
       return markedUnread ? Math.max(unread, 1) : unread;

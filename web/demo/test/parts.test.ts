@@ -22,6 +22,7 @@ function badge(total: number): Badge {
 test("the level determines what a conversation adds", () => {
   assert.equal(adds(conversation("all", 3, 1)), 3);
   assert.equal(adds(conversation("mentions", 12, 1)), 1);
+  assert.equal(adds(conversation("direct_mentions", 12, 1)), 1);
   assert.equal(adds(conversation("none", 5, 2)), 0);
 });
 

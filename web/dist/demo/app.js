@@ -2510,6 +2510,7 @@ function adds({ level, unread: unread2, mentions, markedUnread }) {
     case "none":
       return 0;
     case "mentions":
+    case "direct_mentions":
       return mentions;
     default:
       return markedUnread ? Math.max(unread2, 1) : unread2;
