@@ -128,7 +128,9 @@ ORDER BY k.ord
 
 -- name: conversation
 -- Of the set with the first unread message, what badge.FirstOf needs: messages that
--- count again are below all others.
+-- count again are below all others. Sets can be large and lie outside of their rows.
+-- So where only the first conversations are returned, c must be the result of a query
+-- with the limit: columns that are computed beside it are computed for all.
 c.conversation_id, c.unread, c.mentions, substr(coalesce(c.again_set, c.unread_set), 1, 64), c.read_seq, c.last_seq,
     c.level::text, c.category, c.marked_unread, {has left} AND c.version > 0, c.version
 
@@ -153,11 +155,14 @@ CROSS JOIN LATERAL (
     SELECT {badge}, NULL AS conversation_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL AS version
     UNION ALL (
         SELECT p.epoch, 0, 0, 0, NULL, 0, NULL, {conversation}
-        FROM badged.conversations_pNN AS c
-        WHERE NOT w.is_member AND c.user_id = k.user_id
-          AND CASE WHEN w.whole THEN {shows anything} ELSE c.version > greatest(k.version - coalesce(u.carried, 0), 0) END
-        ORDER BY c.version DESC, c.conversation_id
-        LIMIT MOST
+        FROM (
+            SELECT c.*
+            FROM badged.conversations_pNN AS c
+            WHERE NOT w.is_member AND c.user_id = k.user_id
+              AND CASE WHEN w.whole THEN {shows anything} ELSE c.version > greatest(k.version - coalesce(u.carried, 0), 0) END
+            ORDER BY c.version DESC, c.conversation_id
+            LIMIT MOST
+        ) AS c
     )
 ) AS s
 ORDER BY k.ord, s.version DESC, s.conversation_id -- nulls first
@@ -209,9 +214,9 @@ SELECT 1, ord, fields FROM m
 -- that they are told, and the rooms of the memberships, each once.
 {rows of states}
 UNION ALL
-SELECT 2, w.ord, c.fields
+SELECT 2, w.ord, ROW({conversation})
 FROM w CROSS JOIN LATERAL (
-    SELECT ROW({conversation}) AS fields
+    SELECT c.*
     FROM badged.conversations_pNN AS c
     WHERE c.user_id = w.user_id AND c.joined IS NULL AND CASE WHEN w.whole THEN {shows anything} ELSE c.version > w.since END
     ORDER BY c.version DESC, c.conversation_id
@@ -225,9 +230,9 @@ SELECT 3, 0, {room} FROM badged.rooms_pNN AS r WHERE r.conversation_id IN (SELEC
 -- categories, $5, and in rows of a fifth kind what each of those adds to the mentions.
 {rows of states}
 UNION ALL
-SELECT 2, w.ord, c.fields
+SELECT 2, w.ord, ROW({conversation})
 FROM w CROSS JOIN LATERAL (
-    SELECT ROW({conversation}) AS fields
+    SELECT c.*
     FROM badged.conversations_pNN AS c
     WHERE c.user_id = w.user_id AND c.joined IS NULL AND c.category = ANY ($5::text[]) AND {shows anything}
     ORDER BY c.version DESC, c.conversation_id
@@ -247,7 +252,7 @@ FROM (SELECT $1::text AS user_id, $2::smallint AS partition_id) AS k
 LEFT JOIN badged.users_pNN AS u USING (user_id)
 CROSS JOIN LATERAL (SELECT {is member} OFFSET 0) AS w
 LEFT JOIN LATERAL (
-    SELECT {conversation} FROM badged.conversations_pNN AS c WHERE NOT w.is_member AND c.user_id = k.user_id
+    SELECT {conversation} FROM (SELECT c.* FROM badged.conversations_pNN AS c WHERE NOT w.is_member AND c.user_id = k.user_id
 
 -- name: before the cursor
 c.version > 0 AND (c.version < $3 OR c.version = $3 AND c.conversation_id > $4) AND NOT {has left} AND {is anything}
@@ -266,14 +271,14 @@ LIMIT $5
 
 -- name: read a page
 {conversations of the user} AND {before the cursor} AND {in the categories}
-{page}) AS c ON true
+{page}) AS c) AS c ON true
 
 -- name: read an unread page
 {conversations of the user} AND {before the cursor} AND {in the categories} AND (c.unread > 0 OR c.marked_unread)
-{page}) AS c ON true
+{page}) AS c) AS c ON true
 
 -- name: read a conversation
-{conversations of the user} AND c.conversation_id = $3) AS c ON true
+{conversations of the user} AND c.conversation_id = $3) AS c) AS c ON true
 
 -- name: rows of a member
 -- A condition follows.
