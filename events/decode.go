@@ -171,6 +171,8 @@ func (d *decoder) data(data *Data) (present fields) {
 			*v = d.int64(path)
 		case *bool:
 			*v = d.bool(path)
+		case *time.Time:
+			*v = d.time(path)
 		case *Notification:
 			*v = d.notification(path)
 		}

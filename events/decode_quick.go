@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -32,9 +33,7 @@ func decodeQuick(b []byte) (e Event, ok bool) {
 		case "type":
 			e.Type = r.eventType()
 		case "time":
-			err := e.Time.UnmarshalText(r.bytes())
-			r.failed = r.failed || err != nil
-			e.Time = e.Time.UTC()
+			e.Time = r.time()
 		case "traceparent":
 			e.TraceParent = r.text()
 		case "tracestate":
@@ -137,6 +136,13 @@ func (r *quickReader) eventType() Type {
 	return Type(b)
 }
 
+// time reads a time.
+func (r *quickReader) time() (t time.Time) {
+	err := t.UnmarshalText(r.bytes())
+	r.failed = r.failed || err != nil
+	return t.UTC()
+}
+
 // texts reads a non-empty array of strings. They share their memory: clone one
 // to keep it longer than the others.
 func (r *quickReader) texts() []string {
@@ -219,6 +225,8 @@ func (r *quickReader) data(data *Data) (present fields) {
 		case *bool:
 			r.skip(`true`)
 			*v = true
+		case *time.Time:
+			*v = r.time()
 		case *Notification:
 			r.notification(v)
 		}

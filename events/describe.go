@@ -1,5 +1,7 @@
 package events
 
+import "time"
+
 // TypeInfo describes a type of event.
 type TypeInfo struct {
 	Type Type
@@ -56,9 +58,9 @@ func Types() []TypeInfo {
 			Example: Event{ID: "design-crew/reset/ada/1", Data: Data{ConversationID: "design-crew", UserIDs: ada, UpToSeq: 40, Seqs: []int64{41, 42}}},
 		},
 		{
-			Type: ConversationLevelSet, Does: "Changes what the conversation adds to the total.",
-			Required: []string{"conversation_id", "user_ids", "level"},
-			Example:  Event{ID: "design-crew/level/ada/1", Data: Data{ConversationID: "design-crew", UserIDs: ada, Level: LevelMentions}},
+			Type: ConversationLevelSet, Does: "Changes what the conversation adds to the total, until the next level_set or, with until, until that time: then the conversation has the last level again that was set without until, by default all.",
+			Required: []string{"conversation_id", "user_ids", "level"}, Optional: []string{"until"},
+			Example: Event{ID: "design-crew/level/ada/1", Data: Data{ConversationID: "design-crew", UserIDs: ada, Level: LevelMentions}},
 		},
 		{
 			Type: ConversationLeft, Does: "The conversation is read up to its last delivered message, or up to up_to_seq if that is greater, and leaves every list until a message with a greater seq is delivered.",
@@ -104,6 +106,13 @@ func Types() []TypeInfo {
 			Type: ConversationExpired, Does: "Reads a conversation up to its last delivered message, after it went without new messages for too long.", Reserved: true,
 			Required: []string{"conversation_id", "user_ids", "up_to_seq"},
 			Example:  Event{ID: "design-crew/expired/ada/42", Data: Data{ConversationID: "design-crew", UserIDs: ada, UpToSeq: 42}},
+		},
+		{
+			Type: ConversationLevelEnded, Does: "Ends a level that was set until this time or earlier, once the time has come.", Reserved: true,
+			Required: []string{"conversation_id", "user_ids", "until"},
+			Example: Event{ID: "design-crew/level/ada/ended/1", Data: Data{
+				ConversationID: "design-crew", UserIDs: ada, Until: time.Date(2026, time.March, 1, 8, 0, 0, 0, time.UTC),
+			}},
 		},
 	}
 	for i := range types {

@@ -23,9 +23,7 @@ func appendEvent(dst []byte, e *Event, data *Data) ([]byte, error) {
 	a.text("type", string(e.Type))
 	if !e.Time.IsZero() {
 		a.name("time")
-		a.b = append(a.b, '"')
-		a.b = e.Time.UTC().AppendFormat(a.b, time.RFC3339Nano)
-		a.b = append(a.b, '"')
+		a.time(e.Time)
 	}
 	if e.TraceParent != "" {
 		a.text("traceparent", e.TraceParent)
@@ -58,6 +56,8 @@ func appendEvent(dst []byte, e *Event, data *Data) ([]byte, error) {
 			a.b = strconv.AppendInt(a.b, *v, 10)
 		case *bool:
 			a.b = append(a.b, "true"...)
+		case *time.Time:
+			a.time(*v)
 		case *Notification:
 			a.notification(v)
 		}
@@ -84,6 +84,12 @@ func (a *appender) name(name string) {
 func (a *appender) text(name, s string) {
 	a.name(name)
 	a.quote(s)
+}
+
+func (a *appender) time(t time.Time) {
+	a.b = append(a.b, '"')
+	a.b = t.UTC().AppendFormat(a.b, time.RFC3339Nano)
+	a.b = append(a.b, '"')
 }
 
 func (a *appender) texts(texts []string) {

@@ -42,7 +42,8 @@ const (
 	// before: read up to UpToSeq, with Seqs unread, and no message known besides. The
 	// member of a room has all messages above UpToSeq unread instead.
 	ConversationReset Type = "conversation.reset"
-	// ConversationLevelSet changes what the conversation adds to the total.
+	// ConversationLevelSet changes what the conversation adds to the total, with Until for
+	// the time until then.
 	ConversationLevelSet Type = "conversation.level_set"
 	// ConversationLeft reads the conversation up to its last delivered message,
 	// or up to UpToSeq if that is greater, and takes it out of every list until
@@ -70,6 +71,9 @@ const (
 	RoomReset Type = "room.reset"
 	// ConversationExpired is a read that the product's own expiry sweep wrote.
 	ConversationExpired Type = "conversation.expired"
+	// ConversationLevelEnded ends levels that were set until Until or earlier. The
+	// product's own sweep writes it once that time has come.
+	ConversationLevelEnded Type = "conversation.level_ended"
 )
 
 // Level is what a conversation adds to its user's total.
@@ -143,6 +147,8 @@ type Data struct {
 	MessageID     string `json:"message_id" minLength:"1" maxLength:"128" doc:"The chat backend's own id of the message, for information."`
 	SenderID      string `json:"sender_id" minLength:"1" maxLength:"128" doc:"The sender of the message. It does not count for the sender."`
 	Level         Level  `json:"level" enum:"all,mentions,direct_mentions,none" doc:"What the conversation adds to the total: its unread messages, those that mention the user, those that mention the user by name, or nothing."`
+	// Until is in microseconds: the rest is cut off.
+	Until time.Time `json:"until" format:"date-time" doc:"When the level ends, in RFC 3339: within a minute of that time the conversation has the level before again. By default it does not end."`
 	// Notification is pushed to the devices of users who have not read the message.
 	Notification Notification `json:"notification" doc:"What is pushed to the devices of users who have not read the message, with their new number: title and body, at most 2048 bytes together and not both empty, and optionally data, an object of strings of at most 1024 bytes."`
 	ByApp        bool         `json:"by_app" doc:"The read comes from an app, which is not trusted: it covers only messages delivered by then or within the next minute."`

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // dataField describes a field of [Data]. Its tags say all of it: decoding,
@@ -49,10 +50,10 @@ func describeData() []dataField {
 }
 
 // values returns pointers to the fields of d, in the order of dataFields.
-func (d *Data) values() [15]any {
+func (d *Data) values() [16]any {
 	return [...]any{
 		&d.ConversationID, &d.UserIDs, &d.Seq, &d.UpToSeq, &d.Seqs, &d.Revision, &d.FromSeq, &d.MentionedUserIDs, &d.MentionsAll,
-		&d.Category, &d.MessageID, &d.SenderID, &d.Level, &d.Notification, &d.ByApp,
+		&d.Category, &d.MessageID, &d.SenderID, &d.Level, &d.Until, &d.Notification, &d.ByApp,
 	}
 }
 
@@ -73,6 +74,8 @@ func (d *Data) present() (present fields) {
 			given = *v != 0
 		case *bool:
 			given = *v
+		case *time.Time:
+			given = !v.IsZero()
 		case *Notification:
 			given = v.Title != "" || v.Body != "" || len(v.Data) > 0
 		}

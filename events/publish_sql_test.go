@@ -137,7 +137,9 @@ func allEvents(t anyT, rows []row) (all [][]events.Event) {
 
 // publishable draws an event with users that a backend may publish.
 var publishable = rapid.Map(
-	anyEvent.Filter(func(e events.Event) bool { return e.Type != events.ConversationExpired && len(e.Data.UserIDs) > 0 }),
+	anyEvent.Filter(func(e events.Event) bool {
+		return e.Type != events.ConversationExpired && e.Type != events.ConversationLevelEnded && len(e.Data.UserIDs) > 0
+	}),
 	func(e events.Event) events.Event { e.PublishedBy = ""; return e },
 )
 

@@ -40,6 +40,12 @@ var anyNotification = rapid.Custom(func(t *rapid.T) events.Notification {
 	return n
 })
 
+// anyUntil draws a time at which a level may end.
+var anyUntil = rapid.Custom(func(t *rapid.T) time.Time {
+	const first, last = 946684800, 253402300799 // the years 2000 to 9999
+	return time.Unix(rapid.Int64Range(first, last).Draw(t, "seconds"), rapid.Int64Range(0, 999_999_999).Draw(t, "nanoseconds")).UTC()
+})
+
 // anyEvent draws a valid event of any type, up to the limits of every field
 // but the number of users.
 var anyEvent = rapid.Custom(func(t *rapid.T) events.Event {
@@ -51,7 +57,7 @@ var anyEvent = rapid.Custom(func(t *rapid.T) events.Event {
 		PublishedBy: optional(events.MaxNameBytes).Draw(t, "publishedby"),
 		Type: rapid.SampledFrom([]events.Type{
 			events.MessageDelivered, events.ConversationRead, events.MessageRecalled, events.ConversationMarkedUnread,
-			events.ConversationLevelSet, events.ConversationLeft, events.UserReadAll, events.ConversationExpired,
+			events.ConversationLevelSet, events.ConversationLeft, events.UserReadAll, events.ConversationExpired, events.ConversationLevelEnded,
 			events.RoomJoined, events.RoomLeft, events.RoomPosted, events.RoomRecalled,
 		}).Draw(t, "type"),
 	}
@@ -95,6 +101,11 @@ var anyEvent = rapid.Custom(func(t *rapid.T) events.Event {
 		}
 	case events.ConversationLevelSet:
 		d.Level = rapid.SampledFrom([]events.Level{events.LevelAll, events.LevelMentions, events.LevelDirectMentions, events.LevelNone}).Draw(t, "level")
+		if rapid.Bool().Draw(t, "for a time") {
+			d.Until = anyUntil.Draw(t, "until")
+		}
+	case events.ConversationLevelEnded:
+		d.Until = anyUntil.Draw(t, "until")
 	case events.RoomJoined:
 		d.Level = rapid.SampledFrom([]events.Level{"", events.LevelAll, events.LevelMentions, events.LevelDirectMentions, events.LevelNone}).Draw(t, "level")
 		d.UpToSeq = rapid.Int64Min(0).Draw(t, "up_to_seq")

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -112,6 +113,9 @@ CREATE FUNCTION badged.%s(name text) RETURNS text
 				kind, valid = "mentions", fmt.Sprintf(`%s.type() == "array" && !(%[1]s[*].type() != "string") && !(%[1]s[*] == "")`, path)
 			case f.Type.Kind() == reflect.Slice:
 				kind = "users"
+			case f.Type == reflect.TypeFor[time.Time]():
+				kind = "time"
+				sizes = append(sizes, fmt.Sprintf("NOT data ? '%s'", name)) // such events are rare
 			case f.Type == reflect.TypeFor[Notification]():
 				kind = "notification"
 				optionals = append(optionals, fmt.Sprintf(`(!exists(%s) || (%[1]s.title > "" || %[1]s.body > "") && (!exists(%[1]s.title) || %[1]s.title.type() == "string") && (!exists(%[1]s.body) || %[1]s.body.type() == "string"))`, path))

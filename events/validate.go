@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -191,6 +192,10 @@ func (d *Data) validate(p *problems, given, allowed fields) {
 		case *Level:
 			if !slices.Contains(f.enum, string(*v)) {
 				p.add(f.path, `must be one of "%s", is %s`, strings.Join(f.enum, `", "`), quoteShort(string(*v)))
+			}
+		case *time.Time:
+			if y := v.UTC().Year(); y < 2000 || y > 9999 { // a number in other units is mostly earlier
+				p.add(f.path, "must lie in the years 2000 to 9999")
 			}
 		case *Notification:
 			if reason := v.check(); reason != "" {

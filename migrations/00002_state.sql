@@ -63,6 +63,10 @@ CREATE TABLE badged.conversations (
     -- have.
     mentions        bigint   NOT NULL,
     level           badged.level NOT NULL,
+    -- When the level ends, in microseconds since 1970, and the one that follows; null if
+    -- it does not end.
+    level_until     bigint,
+    level_after     badged.level,
     -- Hours since 1970 (UTC) of the latest delivery or mark, as the log dates it; 0
     -- for none. By the hour, since a change of an indexed column writes to every
     -- index of the table.
@@ -93,6 +97,9 @@ CREATE TABLE badged.conversations (
 -- For the expiry sweep. Over read and unread rows: whether a row is unread changes
 -- with every message, so an index on unread rows would prevent HOT updates.
 CREATE INDEX conversations_delivered_hour ON badged.conversations (category, delivered_hour);
+
+-- For the sweep that ends levels. Few rows are in it.
+CREATE INDEX conversations_level_until ON badged.conversations (level_until, conversation_id, user_id) WHERE level_until IS NOT NULL;
 
 -- The memberships of a user, and the members of a room. No other row is in them.
 CREATE INDEX conversations_memberships ON badged.conversations (user_id, conversation_id) WHERE joined IS NOT NULL;
@@ -196,7 +203,8 @@ SELECT c.partition_id, c.user_id, c.conversation_id, n.unread, n.mentions,
     -- To the total.
     CASE c.level WHEN 'none' THEN 0 WHEN 'all' THEN greatest(n.unread, c.marked_unread::integer) ELSE n.mentions END AS adds,
     c.read_seq, coalesce(r.last_seq, c.last_seq) AS last_seq, c.level, coalesce(r.category, c.category) AS category, c.marked_unread,
-    c.joined IS NOT NULL AS is_room
+    c.joined IS NOT NULL AS is_room,
+    timestamptz 'epoch' + c.level_until * interval '1 microsecond' AS level_until
 FROM badged.conversations AS c
 LEFT JOIN badged.rooms AS r ON r.partition_id = c.partition_id AND r.conversation_id = CASE WHEN c.joined IS NOT NULL THEN c.conversation_id END
 CROSS JOIN LATERAL (

@@ -102,6 +102,7 @@ CREATE FUNCTION badged.required_fields(type text) RETURNS text[]
         WHEN 'room.changed' THEN '{conversation_id,seq}'::text[]
         WHEN 'room.reset' THEN '{conversation_id}'::text[]
         WHEN 'conversation.expired' THEN '{conversation_id,user_ids,up_to_seq}'::text[]
+        WHEN 'conversation.level_ended' THEN '{conversation_id,user_ids,until}'::text[]
     END;
 
 -- Returns the fields that the data of an event of a type may have; null for an
@@ -115,7 +116,7 @@ CREATE FUNCTION badged.allowed_fields(type text) RETURNS text[]
         WHEN 'message.changed' THEN '{conversation_id,user_ids,seq,mentioned_user_ids,revision,category,message_id,sender_id}'::text[]
         WHEN 'conversation.marked_unread' THEN '{conversation_id,user_ids,seqs,from_seq}'::text[]
         WHEN 'conversation.reset' THEN '{conversation_id,user_ids,up_to_seq,seqs}'::text[]
-        WHEN 'conversation.level_set' THEN '{conversation_id,user_ids,level}'::text[]
+        WHEN 'conversation.level_set' THEN '{conversation_id,user_ids,level,until}'::text[]
         WHEN 'conversation.left' THEN '{conversation_id,user_ids,up_to_seq}'::text[]
         WHEN 'user.read_all' THEN '{user_ids,category}'::text[]
         WHEN 'room.joined' THEN '{conversation_id,user_ids,up_to_seq,level}'::text[]
@@ -125,6 +126,7 @@ CREATE FUNCTION badged.allowed_fields(type text) RETURNS text[]
         WHEN 'room.changed' THEN '{conversation_id,seq,mentioned_user_ids,mentions_all,revision,category,message_id,sender_id}'::text[]
         WHEN 'room.reset' THEN '{conversation_id,seq,up_to_seq}'::text[]
         WHEN 'conversation.expired' THEN '{conversation_id,user_ids,up_to_seq}'::text[]
+        WHEN 'conversation.level_ended' THEN '{conversation_id,user_ids,until}'::text[]
     END;
 
 -- Return the kind of a member of an event, or of its data; null for an unknown one.
@@ -160,6 +162,7 @@ CREATE FUNCTION badged.field_kind(name text) RETURNS text
         WHEN 'message_id' THEN 'text'
         WHEN 'sender_id' THEN 'text'
         WHEN 'level' THEN 'choice'
+        WHEN 'until' THEN 'time'
         WHEN 'notification' THEN 'notification'
         WHEN 'by_app' THEN 'flag'
     END;
@@ -195,6 +198,7 @@ AS $$
         (true, 'message_id', 'text', false, 128, NULL),
         (true, 'sender_id', 'text', false, 128, NULL),
         (true, 'level', 'choice', false, NULL, '{all,mentions,direct_mentions,none}'),
+        (true, 'until', 'time', false, NULL, NULL),
         (true, 'notification', 'notification', false, NULL, NULL),
         (true, 'by_app', 'flag', false, NULL, NULL)
 $$;
@@ -229,21 +233,21 @@ CREATE FUNCTION badged.has_required(event jsonb) RETURNS boolean
 CREATE FUNCTION badged.has_optional(event jsonb) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN event @@ '(
-            $.type == "message.delivered" && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentions_all) && !exists($.data.level) && !exists($.data.by_app)
-            || $.type == "conversation.read" && !exists($.data.seq) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification)
-            || $.type == "message.recalled" && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
-            || $.type == "message.changed" && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.from_seq) && !exists($.data.mentions_all) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
-            || $.type == "conversation.marked_unread" && !exists($.data.seq) && !exists($.data.up_to_seq) && !exists($.data.revision) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
-            || $.type == "conversation.reset" && !exists($.data.seq) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
+            $.type == "message.delivered" && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentions_all) && !exists($.data.level) && !exists($.data.until) && !exists($.data.by_app)
+            || $.type == "conversation.read" && !exists($.data.seq) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.until) && !exists($.data.notification)
+            || $.type == "message.recalled" && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.until) && !exists($.data.notification) && !exists($.data.by_app)
+            || $.type == "message.changed" && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.from_seq) && !exists($.data.mentions_all) && !exists($.data.level) && !exists($.data.until) && !exists($.data.notification) && !exists($.data.by_app)
+            || $.type == "conversation.marked_unread" && !exists($.data.seq) && !exists($.data.up_to_seq) && !exists($.data.revision) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.until) && !exists($.data.notification) && !exists($.data.by_app)
+            || $.type == "conversation.reset" && !exists($.data.seq) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.until) && !exists($.data.notification) && !exists($.data.by_app)
             || $.type == "conversation.level_set" && !exists($.data.seq) && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.notification) && !exists($.data.by_app)
-            || $.type == "conversation.left" && !exists($.data.seq) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
-            || $.type == "user.read_all" && !exists($.data.conversation_id) && !exists($.data.seq) && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
-            || $.type == "room.joined" && !exists($.data.seq) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.notification) && !exists($.data.by_app)
-            || $.type == "room.left" && !exists($.data.seq) && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
-            || $.type == "room.posted" && !exists($.data.user_ids) && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.level) && !exists($.data.by_app)
-            || $.type == "room.recalled" && !exists($.data.user_ids) && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
-            || $.type == "room.changed" && !exists($.data.user_ids) && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.from_seq) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
-            || $.type == "room.reset" && !exists($.data.user_ids) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
+            || $.type == "conversation.left" && !exists($.data.seq) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.until) && !exists($.data.notification) && !exists($.data.by_app)
+            || $.type == "user.read_all" && !exists($.data.conversation_id) && !exists($.data.seq) && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.until) && !exists($.data.notification) && !exists($.data.by_app)
+            || $.type == "room.joined" && !exists($.data.seq) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.until) && !exists($.data.notification) && !exists($.data.by_app)
+            || $.type == "room.left" && !exists($.data.seq) && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.until) && !exists($.data.notification) && !exists($.data.by_app)
+            || $.type == "room.posted" && !exists($.data.user_ids) && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.level) && !exists($.data.until) && !exists($.data.by_app)
+            || $.type == "room.recalled" && !exists($.data.user_ids) && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.until) && !exists($.data.notification) && !exists($.data.by_app)
+            || $.type == "room.changed" && !exists($.data.user_ids) && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.from_seq) && !exists($.data.level) && !exists($.data.until) && !exists($.data.notification) && !exists($.data.by_app)
+            || $.type == "room.reset" && !exists($.data.user_ids) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.until) && !exists($.data.notification) && !exists($.data.by_app)
         ) && (!exists($.traceparent) || $.traceparent.type() == "string" && $.traceparent > "")
         && (!exists($.tracestate) || $.tracestate.type() == "string" && $.tracestate > "")
         && (!exists($.data.seq) || $.data.seq.type() == "number" && $.data.seq >= 1 && $.data.seq < 1000000000000000000)
@@ -264,13 +268,14 @@ CREATE FUNCTION badged.has_optional(event jsonb) RETURNS boolean
 -- all fields of its data known.
 CREATE FUNCTION badged.has_sizes(event jsonb, data jsonb) RETURNS boolean
     LANGUAGE sql STABLE PARALLEL SAFE
-    RETURN CASE jsonb_typeof(data -> 'notification') WHEN 'object' THEN (data -> 'notification') - '{title,body}'::text[] = '{}' AND octet_length(data ->> 'notification') <= 2048 ELSE NOT data ? 'notification' END
+    RETURN NOT data ? 'until'
+        AND CASE jsonb_typeof(data -> 'notification') WHEN 'object' THEN (data -> 'notification') - '{title,body}'::text[] = '{}' AND octet_length(data ->> 'notification') <= 2048 ELSE NOT data ? 'notification' END
         AND coalesce(greatest(octet_length(event ->> 'id'), octet_length(event ->> 'source')) <= 256, true)
         AND coalesce(greatest(octet_length(event ->> 'traceparent'), octet_length(event ->> 'tracestate')) <= 512, true)
         AND coalesce(greatest(octet_length(data ->> 'conversation_id'), octet_length(data ->> 'message_id'), octet_length(data ->> 'sender_id')) <= 128, true)
         AND coalesce(greatest(octet_length(data ->> 'category')) <= 64, true)
         AND strpos(concat(data ->> 'seq', data ->> 'up_to_seq', data ->> 'seqs', data ->> 'revision', data ->> 'from_seq'), '.') = 0
-        AND data - '{conversation_id,user_ids,seq,up_to_seq,seqs,revision,from_seq,mentioned_user_ids,mentions_all,category,message_id,sender_id,level,notification,by_app}'::text[] = '{}';
+        AND data - '{conversation_id,user_ids,seq,up_to_seq,seqs,revision,from_seq,mentioned_user_ids,mentions_all,category,message_id,sender_id,level,until,notification,by_app}'::text[] = '{}';
 
 -- END generated
 
@@ -352,7 +357,7 @@ CREATE FUNCTION badged.read_problem(name text, kind text, value jsonb) RETURNS t
             'must be a string'
         WHEN name = 'specversion' AND value <> '"1.0"' THEN
             'must be "1.0"'
-        WHEN name = 'time' AND badged.utc_time(value #>> '{}') IS NULL THEN
+        WHEN (name = 'time' OR kind = 'time') AND badged.utc_time(value #>> '{}') IS NULL THEN
             'must be an RFC 3339 time such as 2026-01-31T23:59:59Z'
         WHEN name = 'datacontenttype'
             AND (value #>> '{}') COLLATE "C" !~* '^\s*(application/json|[^;]*\+json)\s*(;|$)' THEN
@@ -369,6 +374,8 @@ CREATE FUNCTION badged.value_problem(kind text, value jsonb, most integer, choic
             CASE WHEN value #>> '{}' <> ALL (choices) THEN 'is not one of the possible values' END
         WHEN kind = 'seq' THEN
             CASE WHEN value < '1' THEN 'must be at least 1, is ' || value::text END
+        WHEN kind = 'time' THEN
+            CASE WHEN badged.utc_time(value #>> '{}') !~ '^[2-9][0-9]{3}-' THEN 'must lie in the years 2000 to 9999' END
         WHEN kind = 'notification' THEN
             badged.notification_problem(value)
         WHEN jsonb_typeof(value) <> 'array' THEN
@@ -501,7 +508,7 @@ DECLARE
 BEGIN
     -- What is said of the bad would take longer than what is done for the good.
     IF NOT EXISTS (SELECT FROM jsonb_array_elements(events) AS event, badged.event_problems(event))
-        AND NOT jsonb_path_exists(events, '$[*] ? (@.type == "conversation.expired" || @.type == "room.joined" && exists(@.data.seq))')
+        AND NOT jsonb_path_exists(events, '$[*] ? (@.type == "conversation.expired" || @.type == "conversation.level_ended" || @.type == "room.joined" && exists(@.data.seq))')
     THEN
         RETURN;
     END IF;
@@ -521,7 +528,7 @@ BEGIN
         UNION ALL
         SELECT i, 1, 'type', 'is written by badged itself only'
         FROM event
-        WHERE e ->> 'type' = 'conversation.expired' AND i NOT IN (SELECT i FROM problem)
+        WHERE e ->> 'type' IN ('conversation.expired', 'conversation.level_ended') AND i NOT IN (SELECT i FROM problem)
     ),
     counted AS (
         SELECT *, dense_rank() OVER (ORDER BY i) AS nth_event, row_number() OVER (PARTITION BY i ORDER BY n) AS nth_field

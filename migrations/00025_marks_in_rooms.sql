@@ -34,7 +34,8 @@ SELECT c.partition_id, c.user_id, c.conversation_id, n.unread, n.mentions,
     -- To the total.
     CASE c.level WHEN 'none' THEN 0 WHEN 'all' THEN greatest(n.unread, c.marked_unread::integer) ELSE n.mentions END AS adds,
     greatest(c.read_seq, c.seen_seq) AS read_seq, coalesce(r.last_seq, c.last_seq) AS last_seq, c.level, coalesce(r.category, c.category) AS category, c.marked_unread,
-    c.joined IS NOT NULL AS is_room
+    c.joined IS NOT NULL AS is_room,
+    timestamptz 'epoch' + c.level_until * interval '1 microsecond' AS level_until
 FROM badged.conversations AS c
 LEFT JOIN badged.rooms AS r ON r.partition_id = c.partition_id AND r.conversation_id = CASE WHEN c.joined IS NOT NULL THEN c.conversation_id END
 CROSS JOIN LATERAL (

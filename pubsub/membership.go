@@ -13,6 +13,7 @@ func (m *Membership) Conversation(version int64) Conversation {
 		ReadSeq:        max(m.ReadSeq, m.SeenSeq),
 		LastSeq:        m.Room.LastSeq,
 		Level:          m.Level,
+		LevelUntil:     m.LevelUntil,
 		Category:       m.Room.Category,
 		MarkedUnread:   m.MarkedUnread,
 		Version:        version,

@@ -3,6 +3,7 @@ package pubsub
 import (
 	"encoding/json"
 	"errors"
+	"time"
 )
 
 // Room is the state of a room in one partition. Of two states of one epoch, the
@@ -65,9 +66,10 @@ type Membership struct {
 	ReadSeq int64 `json:"read_seq"`
 	// SeenSeq is the read position that clients see while messages below it are marked
 	// unread, else 0. The numbers follow from ReadSeq.
-	SeenSeq      int64  `json:"seen_seq,omitempty"`
-	Level        string `json:"level"`
-	MarkedUnread bool   `json:"marked_unread,omitempty"`
+	SeenSeq      int64     `json:"seen_seq,omitempty"`
+	Level        string    `json:"level"`
+	LevelUntil   time.Time `json:"level_until,omitzero"`
+	MarkedUnread bool      `json:"marked_unread,omitempty"`
 	// Own are the user's own messages above ReadSeq, and OwnCounted is how many
 	// more there are, which the fold only counts: the set is bounded.
 	Own        Seqs  `json:"own,omitempty"`

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 )
 
 // Badge is the number a user sees and what it is made of, as of one version.
@@ -61,17 +62,18 @@ func (b *Badge) Shown(also ...string) Badge {
 // Conversation is the state of one conversation for one user, as clients see
 // it.
 type Conversation struct {
-	ConversationID string `json:"conversation_id" doc:"The conversation."`
-	Unread         int64  `json:"unread" minimum:"0" doc:"Unread messages: delivered, not recalled, and above read_seq, or marked unread."`
-	Mentions       int64  `json:"mentions" minimum:"0" doc:"Unread messages that mention the user; at the level direct_mentions, by name."`
-	FirstUnreadSeq int64  `json:"first_unread_seq" minimum:"0" doc:"The lowest unread seq, where an app jumps to; 0 if nothing is unread."`
-	ReadSeq        int64  `json:"read_seq" minimum:"0" doc:"The read position, which never moves back."`
-	LastSeq        int64  `json:"last_seq" minimum:"0" doc:"The highest seq that was delivered to the user."`
-	Level          string `json:"level" enum:"all,mentions,direct_mentions,none" doc:"What the conversation adds to the total: its unread messages, those that mention the user, those that mention the user by name, or nothing."`
-	Category       string `json:"category" doc:"The label of the conversation."`
-	MarkedUnread   bool   `json:"marked_unread" doc:"The conversation counts at least 1 until it is read."`
-	Left           bool   `json:"left,omitempty" doc:"True if the user has left the conversation: remove it from every list. Absent otherwise."`
-	Version        int64  `json:"version" minimum:"0" doc:"The user's version at the last change of the conversation; in a room, the user's present version."`
+	ConversationID string    `json:"conversation_id" doc:"The conversation."`
+	Unread         int64     `json:"unread" minimum:"0" doc:"Unread messages: delivered, not recalled, and above read_seq, or marked unread."`
+	Mentions       int64     `json:"mentions" minimum:"0" doc:"Unread messages that mention the user; at the level direct_mentions, by name."`
+	FirstUnreadSeq int64     `json:"first_unread_seq" minimum:"0" doc:"The lowest unread seq, where an app jumps to; 0 if nothing is unread."`
+	ReadSeq        int64     `json:"read_seq" minimum:"0" doc:"The read position, which never moves back."`
+	LastSeq        int64     `json:"last_seq" minimum:"0" doc:"The highest seq that was delivered to the user."`
+	Level          string    `json:"level" enum:"all,mentions,direct_mentions,none" doc:"What the conversation adds to the total: its unread messages, those that mention the user, those that mention the user by name, or nothing."`
+	LevelUntil     time.Time `json:"level_until,omitzero" doc:"When the level ends; absent if it does not."`
+	Category       string    `json:"category" doc:"The label of the conversation."`
+	MarkedUnread   bool      `json:"marked_unread" doc:"The conversation counts at least 1 until it is read."`
+	Left           bool      `json:"left,omitempty" doc:"True if the user has left the conversation: remove it from every list. Absent otherwise."`
+	Version        int64     `json:"version" minimum:"0" doc:"The user's version at the last change of the conversation; in a room, the user's present version."`
 }
 
 // Update is what changed for one user by one commit of the projector: the
@@ -166,4 +168,12 @@ func epochWithin(epoch string, categories []string) string {
 		_, _ = fmt.Fprintf(digest, "%d:%s", len(category), category) // a hash takes everything
 	}
 	return epoch + "." + hex.EncodeToString(digest.Sum(nil)[:8])
+}
+
+// TimeOf returns the time of a number of microseconds since 1970, the zero time for 0.
+func TimeOf(micros int64) time.Time {
+	if micros == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(micros).UTC()
 }

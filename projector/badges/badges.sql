@@ -132,7 +132,7 @@ ORDER BY k.ord
 -- So where only the first conversations are returned, c must be the result of a query
 -- with the limit: columns that are computed beside it are computed for all.
 c.conversation_id, c.unread, c.mentions, substr(coalesce(c.again_set, c.unread_set), 1, 64), c.read_seq, c.last_seq,
-    c.level::text, c.category, c.marked_unread, {has left} AND c.version > 0, c.version
+    c.level::text, coalesce(c.level_until, 0), c.category, c.marked_unread, {has left} AND c.version > 0, c.version
 
 -- name: held states
 unnest($1::text[], $2::text[], $3::bigint[]) WITH ORDINALITY AS k (user_id, epoch, version, ord)
@@ -152,7 +152,7 @@ CROSS JOIN LATERAL (
     OFFSET 0
 ) AS w
 CROSS JOIN LATERAL (
-    SELECT {badge}, NULL AS conversation_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL AS version
+    SELECT {badge}, NULL AS conversation_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL AS version
     UNION ALL (
         SELECT p.epoch, 0, 0, 0, NULL, 0, NULL, {conversation}
         FROM (
@@ -182,7 +182,7 @@ FROM (
 
 -- name: membership
 -- What gives its numbers, together with the room.
-ROW(c.conversation_id, c.version, c.joined, c.read_seq, coalesce(c.seen_seq, 0), c.level::text, c.marked_unread, c.mentions, c.own_set,
+ROW(c.conversation_id, c.version, c.joined, c.read_seq, coalesce(c.seen_seq, 0), c.level::text, coalesce(c.level_until, 0), c.marked_unread, c.mentions, c.own_set,
     CASE WHEN c.read_seq < r.since THEN ({closed}) END, CASE WHEN c.read_seq < r.since THEN ({closed ranges}) END)
 
 -- name: room

@@ -9,6 +9,7 @@ import (
 // nulls.
 type conversationRow struct {
 	id, level, category                         *string
+	levelUntil                                  *int64
 	unread, mentions, readSeq, lastSeq, version *int64
 	firstUnread                                 firstUnread
 	marked, left                                *bool
@@ -27,7 +28,7 @@ func (f *firstUnread) ScanBytes(stored []byte) error {
 func (c *conversationRow) targets() []any {
 	return []any{
 		&c.id, &c.unread, &c.mentions, &c.firstUnread, &c.readSeq, &c.lastSeq,
-		&c.level, &c.category, &c.marked, &c.left, &c.version,
+		&c.level, &c.levelUntil, &c.category, &c.marked, &c.left, &c.version,
 	}
 }
 
@@ -40,7 +41,7 @@ func (c *conversationRow) conversation(ahead int64) pubsub.Conversation {
 	}
 	return pubsub.Conversation{
 		ConversationID: *c.id, Unread: *c.unread, Mentions: *c.mentions, FirstUnreadSeq: int64(c.firstUnread),
-		ReadSeq: *c.readSeq, LastSeq: *c.lastSeq, Level: *c.level, Category: *c.category,
+		ReadSeq: *c.readSeq, LastSeq: *c.lastSeq, Level: *c.level, LevelUntil: pubsub.TimeOf(*c.levelUntil), Category: *c.category,
 		MarkedUnread: *c.marked, Left: *c.left, Version: version,
 	}
 }
@@ -62,6 +63,7 @@ func (r *userRow) targets() []any {
 type membershipRow struct {
 	id, level                             string
 	version, joined, read, seen, mentions int64
+	levelUntil                            int64
 	marked                                bool
 	own                                   ownMessages
 	// closed counts what closed chunks have above the read position: messages, and
@@ -73,13 +75,13 @@ type membershipRow struct {
 }
 
 func (r *membershipRow) targets() []any {
-	return []any{&r.id, &r.version, &r.joined, &r.read, &r.seen, &r.level, &r.marked, &r.mentions, &r.own, &r.closed, &r.ranges}
+	return []any{&r.id, &r.version, &r.joined, &r.read, &r.seen, &r.level, &r.levelUntil, &r.marked, &r.mentions, &r.own, &r.closed, &r.ranges}
 }
 
 // membership returns the membership in its room.
 func (r *membershipRow) membership(room *pubsub.Room) pubsub.Membership {
 	m := pubsub.Membership{
-		Joined: r.joined, ReadSeq: r.read, SeenSeq: r.seen, Level: r.level, MarkedUnread: r.marked,
+		Joined: r.joined, ReadSeq: r.read, SeenSeq: r.seen, Level: r.level, LevelUntil: pubsub.TimeOf(r.levelUntil), MarkedUnread: r.marked,
 		Own: r.own.seqs, OwnCounted: r.own.counted, Mentions: r.mentions, Room: room,
 	}
 	if len(r.closed) == 2 {

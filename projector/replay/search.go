@@ -285,6 +285,8 @@ func (s *search) reason(c *badge.Conversation, e *events.Event) (Why, string) {
 		return WhySameState, "the message was so before, or a later revision of it came before"
 	case events.ConversationReset:
 		return WhySameState, "the conversation was so before"
+	case events.ConversationLevelEnded:
+		return WhySameLevel, "no level was set until then or earlier"
 	case events.ConversationLevelSet:
 		return WhySameLevel, fmt.Sprintf("the level was %s before", c.Level)
 	case events.ConversationLeft:
@@ -315,7 +317,7 @@ func (t *trace) note(before, after badge.View, e LoggedEvent) {
 	if after.Marked != before.Marked {
 		t.markedBy = &e
 	}
-	if after.Level != before.Level {
+	if after.Level != before.Level || after.LevelUntil != before.LevelUntil {
 		t.levelBy = &e
 	}
 }

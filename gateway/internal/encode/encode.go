@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -95,6 +96,9 @@ func appendConversation(b []byte, c *pubsub.Conversation) []byte {
 	b = appendInt(append(b, `,"read_seq":`...), c.ReadSeq)
 	b = appendInt(append(b, `,"last_seq":`...), c.LastSeq)
 	b = appendText(append(b, `,"level":`...), c.Level)
+	if !c.LevelUntil.IsZero() {
+		b = append(c.LevelUntil.AppendFormat(append(b, `,"level_until":"`...), time.RFC3339Nano), '"')
+	}
 	b = appendText(append(b, `,"category":`...), c.Category)
 	b = strconv.AppendBool(append(b, `,"marked_unread":`...), c.MarkedUnread)
 	if c.Left {

@@ -247,7 +247,7 @@ func (a *Account) Merge(s *pubsub.Snapshot) (news, ahead *pubsub.Update, ok bool
 // sameRow reports whether the parts of two memberships are equal that do not
 // belong to the room.
 func sameRow(a, b *pubsub.Membership) bool {
-	return a.Joined == b.Joined && a.ReadSeq == b.ReadSeq && a.SeenSeq == b.SeenSeq && a.Level == b.Level && a.MarkedUnread == b.MarkedUnread &&
+	return a.Joined == b.Joined && a.ReadSeq == b.ReadSeq && a.SeenSeq == b.SeenSeq && a.Level == b.Level && a.LevelUntil.Equal(b.LevelUntil) && a.MarkedUnread == b.MarkedUnread &&
 		a.Mentions == b.Mentions && a.OwnCounted == b.OwnCounted && slices.Equal(a.Own, b.Own)
 }
 

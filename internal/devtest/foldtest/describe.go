@@ -26,6 +26,7 @@ type ConversationState struct {
 	ID                                  string
 	Unread, First, Mentions, Read, Last int64
 	Level                               events.Level
+	Until                               time.Time
 	Category                            string
 	Marked, Left                        bool
 }
@@ -36,8 +37,8 @@ func (s State) String() string {
 	var lines []string
 	for _, c := range s.Conversations {
 		if c != (ConversationState{ID: c.ID, Level: events.LevelAll, Category: "chat"}) {
-			lines = append(lines, fmt.Sprintf("%s: %d unread from %d, %d mentions, read up to %d of %d, level %s, category %s, marked %v, left %v",
-				c.ID, c.Unread, c.First, c.Mentions, c.Read, c.Last, c.Level, c.Category, c.Marked, c.Left))
+			lines = append(lines, fmt.Sprintf("%s: %d unread from %d, %d mentions, read up to %d of %d, level %s until %s, category %s, marked %v, left %v",
+				c.ID, c.Unread, c.First, c.Mentions, c.Read, c.Last, c.Level, c.Until.Format(time.TimeOnly), c.Category, c.Marked, c.Left))
 		}
 	}
 	slices.Sort(lines)
@@ -95,6 +96,11 @@ func sentence(e *events.Event) string {
 		what = fmt.Sprintf("%s is reset for %s to %d with %v unread", d.ConversationID, who, d.UpToSeq, d.Seqs)
 	case events.ConversationLevelSet:
 		what = fmt.Sprintf("%s set %s to %s", who, d.ConversationID, d.Level)
+		if !d.Until.IsZero() {
+			what += " until " + d.Until.Format(time.TimeOnly)
+		}
+	case events.ConversationLevelEnded:
+		what = fmt.Sprintf("the level of %s ends for %s that was set until %s", d.ConversationID, who, d.Until.Format(time.TimeOnly))
 	case events.ConversationLeft:
 		what = fmt.Sprintf("%s leave %s", who, d.ConversationID)
 		if d.UpToSeq > 0 {

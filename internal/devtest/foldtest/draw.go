@@ -17,7 +17,9 @@ func CommutingTypes() []events.Type {
 }
 
 // EveryType returns all types.
-func EveryType() []events.Type { return append(PublishedTypes(), events.ConversationExpired) }
+func EveryType() []events.Type {
+	return append(PublishedTypes(), events.ConversationExpired, events.ConversationLevelEnded)
+}
 
 // PublishedTypes are the types that publishers may write.
 func PublishedTypes() []events.Type {
@@ -237,6 +239,11 @@ func DrawEvent(t *rapid.T, id string, typ events.Type, users []string) events.Ev
 		}
 	case events.ConversationLevelSet:
 		d.Level = rapid.SampledFrom([]events.Level{events.LevelAll, events.LevelMentions, events.LevelDirectMentions, events.LevelNone}).Draw(t, "level")
+		if rapid.Bool().Draw(t, "for a time") {
+			d.Until = drawUntil(t)
+		}
+	case events.ConversationLevelEnded:
+		d.Until = drawUntil(t)
 	case events.UserReadAll:
 		d.Category = rapid.SampledFrom([]string{"", "chat", "likes"}).Draw(t, "category")
 		d.AllCategories = d.Category == ""
@@ -252,4 +259,9 @@ func DrawEvent(t *rapid.T, id string, typ events.Type, users []string) events.Ev
 
 func drawUsers(t *rapid.T, users []string) []string {
 	return rapid.SliceOfNDistinct(rapid.SampledFrom(users), 1, len(users), rapid.ID).Draw(t, "users")
+}
+
+// drawUntil draws one of a few times at which levels end.
+func drawUntil(t *rapid.T) time.Time {
+	return Noon.Add(time.Duration(rapid.IntRange(1, 4).Draw(t, "until")) * time.Hour)
 }

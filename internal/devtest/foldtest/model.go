@@ -32,8 +32,11 @@ type Conversation struct {
 	// or -1.
 	leftAt int64
 	// known is set once a client can know of the conversation.
-	known    bool
-	level    events.Level
+	known bool
+	level events.Level
+	// until is when the level ends, and after the one that follows.
+	until    time.Time
+	after    events.Level
 	category string
 	// room is set for a member of it. own are the messages that the user sent while
 	// a member, named those that mention the user by name.
@@ -118,7 +121,7 @@ func (m *Model) play(asked ...string) *world {
 			u.folded = append(u.folded, e)
 			u.fold(&e, w)
 			for _, c := range u.conversations {
-				c.known = c.known || c.last > 0 || c.read > 0 || c.level != events.LevelAll || c.Marked || c.room != nil
+				c.known = c.known || !c.until.IsZero() || c.last > 0 || c.read > 0 || c.level != events.LevelAll || c.Marked || c.room != nil
 			}
 		}
 	}
@@ -380,7 +383,15 @@ func (u *user) fold(e *events.Event, w *world) {
 		u.reads = slices.DeleteFunc(u.reads, func(r appRead) bool { return r.conversation == d.ConversationID })
 		u.conversation(d.ConversationID).reset(&d)
 	case events.ConversationLevelSet:
-		u.conversation(d.ConversationID).level = d.Level
+		c := u.conversation(d.ConversationID)
+		if c.until.IsZero() {
+			c.after = c.level
+		}
+		c.level, c.until = d.Level, d.Until
+	case events.ConversationLevelEnded:
+		if c := u.conversation(d.ConversationID); !c.until.IsZero() && !d.Until.Before(c.until) {
+			c.level, c.until = c.after, time.Time{}
+		}
 	case events.ConversationLeft:
 		c := u.conversation(d.ConversationID)
 		c.leftAt = max(c.leftAt, c.last, d.UpToSeq)
@@ -419,7 +430,7 @@ func (u *user) join(r *room, d *events.Data) {
 		c.read = max(c.read, r.last)
 	}
 	if d.Level != "" {
-		c.level = d.Level
+		c.level, c.until = d.Level, time.Time{}
 	}
 	c.Unread, c.Mentions, c.Again, c.recalled, c.leftAt = map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, -1
 	c.joinedAt, c.from, c.revisions = c.read, 0, map[int64]int64{}
@@ -560,7 +571,7 @@ func (m *Model) Describe(user string) string {
 		}
 		s.Conversations = append(s.Conversations, ConversationState{
 			ID: id, Unread: c.count(), First: first, Mentions: int64(len(c.Mentions)), Read: c.read, Last: c.last,
-			Level: c.level, Category: c.category, Marked: c.Marked, Left: c.showsLeft(),
+			Level: c.level, Until: c.until, Category: c.category, Marked: c.Marked, Left: c.showsLeft(),
 		})
 	}
 	return s.String()

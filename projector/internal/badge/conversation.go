@@ -12,6 +12,10 @@ type Conversation struct {
 	ID       string
 	Category string
 	Level    events.Level
+	// LevelUntil is when the level ends, in microseconds since 1970, and LevelAfter the
+	// one that follows. Both are zero if it does not end.
+	LevelUntil int64
+	LevelAfter events.Level
 	// Version is the user's version at the last change that a client can see.
 	Version int64
 	// ReadSeq is the read position. That of a membership is lower while messages below
@@ -275,12 +279,6 @@ func (c *Conversation) refresh(at time.Time) {
 // 246,000.
 func HourOf(at time.Time) int64 { return min(max(0, at.Unix()/3600), math.MaxInt32) }
 
-func (c *Conversation) setLevel(level events.Level) {
-	if c.Level != level {
-		c.Level, c.Touched = level, true
-	}
-}
-
 // leave reads c up to its last delivered message and hides it from every list
 // until a message above both that and seq is delivered. Later deliveries up to
 // seq are read as they come.
@@ -296,6 +294,7 @@ type View struct {
 	Unread, Mentions, FirstUnread int64
 	ReadSeq, LastSeq              int64
 	Level                         events.Level
+	LevelUntil                    int64
 	Category                      string
 	Marked, Left                  bool
 }
@@ -309,6 +308,7 @@ func (c *Conversation) View() View {
 		ReadSeq:     c.ReadSeq,
 		LastSeq:     c.LastSeq,
 		Level:       c.Level,
+		LevelUntil:  c.LevelUntil,
 		Category:    c.Category,
 		Marked:      c.Marked,
 		Left:        c.ShowsLeft(),

@@ -133,7 +133,9 @@ func (u *User) Apply(e *events.Event, mentioned bool, in *State) bool {
 	case events.ConversationReset:
 		return u.reset(e, in)
 	case events.ConversationLevelSet:
-		return u.change(d.ConversationID, func(c *Conversation) { c.setLevel(d.Level) })
+		return u.change(d.ConversationID, func(c *Conversation) { c.setLevel(d.Level, d.Until) })
+	case events.ConversationLevelEnded:
+		return u.change(d.ConversationID, func(c *Conversation) { c.endLevel(d.Until) })
 	case events.ConversationLeft:
 		return u.change(d.ConversationID, func(c *Conversation) { c.leave(d.UpToSeq) })
 	case events.UserReadAll:

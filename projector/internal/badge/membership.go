@@ -3,6 +3,7 @@ package badge
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/remains"
@@ -65,7 +66,7 @@ func (u *User) join(r *Room, e *events.Event) bool {
 		c.ReadSeq = max(c.ReadSeq, upTo)
 	}
 	if d.Level != "" {
-		c.Level = d.Level
+		c.setLevel(d.Level, time.Time{})
 	}
 	c.LeftSeq, c.Unread, c.Mentions, c.Again, c.Recalled = Never, BoundedSet{}, BoundedSet{}, RangeSet{}, RangeSet{}
 	c.Revisions = nil
@@ -175,7 +176,7 @@ func (c *Conversation) ViewIn(r *Room) View {
 		// The sets are bounded, so the differences could be negative.
 		Unread:   max(0, live-m.Own.Len()),
 		Mentions: max(0, all-m.OwnAll.Len()+c.Mentions.Len()),
-		ReadSeq:  c.ReadPosition(), LastSeq: r.LastSeq, Level: c.Level, Category: r.Category, Marked: c.Marked,
+		ReadSeq:  c.ReadPosition(), LastSeq: r.LastSeq, Level: c.Level, LevelUntil: c.LevelUntil, Category: r.Category, Marked: c.Marked,
 	}
 	if c.Level == events.LevelDirectMentions {
 		v.Mentions = c.Named()

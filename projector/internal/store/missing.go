@@ -112,7 +112,7 @@ func mayHave(r *badge.Room, seq int64) bool { return seq <= r.Since || r.Open.Li
 // a membership. Events that are refused for members need none.
 func (p *preparation) mayNeedRoom(it *Item) {
 	switch it.Event.Type {
-	case events.ConversationRead, events.ConversationExpired, events.ConversationMarkedUnread, events.ConversationReset, events.ConversationLevelSet:
+	case events.ConversationRead, events.ConversationExpired, events.ConversationMarkedUnread, events.ConversationReset, events.ConversationLevelSet, events.ConversationLevelEnded:
 		p.needRoom(it.Event.Data.ConversationID)
 	}
 }

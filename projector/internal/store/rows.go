@@ -89,7 +89,8 @@ type ConversationRow struct {
 	userID, id                         string
 	version, readSeq, lastSeq, leftSeq int64
 	joined                             int64
-	category, level                    string
+	category, level, levelAfter        string
+	levelUntil                         int64
 	marked                             bool
 	unread, mentions, deliveredHour    int64
 	unreadSet, mentionSet, recalledSet seqSet
@@ -111,6 +112,8 @@ func (r *ConversationRow) Columns() []Column {
 		{Name: "joined", at: &r.joined, usual: int64(notJoined), null: true},
 		{Name: "category", at: &r.category},
 		{Name: "level", at: &r.level, kind: "badged.level", usual: string(events.LevelAll)},
+		{Name: "level_until", at: &r.levelUntil, usual: int64(0), null: true},
+		{Name: "level_after", at: &r.levelAfter, kind: "badged.level", usual: "", null: true},
 		{Name: "marked_unread", at: &r.marked, usual: false},
 		{Name: "unread", at: &r.unread, derived: true},
 		{Name: "mentions", at: &r.mentions, derived: true, usual: int64(0)},
@@ -136,7 +139,7 @@ const notJoined = -1
 func (r *ConversationRow) Set(userID string, c *badge.Conversation) {
 	*r = ConversationRow{
 		userID: userID, id: c.ID, version: c.Version, readSeq: c.ReadSeq, lastSeq: c.LastSeq, leftSeq: c.LeftSeq, joined: notJoined,
-		category: c.Category, level: string(c.Level), marked: c.Marked, deliveredHour: c.DeliveredHour,
+		category: c.Category, level: string(c.Level), levelUntil: c.LevelUntil, levelAfter: string(c.LevelAfter), marked: c.Marked, deliveredHour: c.DeliveredHour,
 		unread: c.Count(), unreadSet: seqSet(c.Unread.Encode()), againSet: seqSet(c.Again.Encode()),
 		mentions: c.Mentions.Len(), mentionSet: seqSet(c.Mentions.Encode()),
 		recalledSet: seqSet(c.Recalled.Encode()), revisions: seqSet(c.Revisions.Encode()),
@@ -161,7 +164,7 @@ func mentionsBesideRoom(c *badge.Conversation) int64 {
 func (r *ConversationRow) conversation() (*badge.Conversation, error) {
 	c := &badge.Conversation{
 		ID: r.id, Version: r.version, ReadSeq: r.readSeq, LastSeq: r.lastSeq, LeftSeq: r.leftSeq,
-		Category: r.category, Level: events.Level(r.level), Marked: r.marked, DeliveredHour: r.deliveredHour,
+		Category: r.category, Level: events.Level(r.level), LevelUntil: r.levelUntil, LevelAfter: events.Level(r.levelAfter), Marked: r.marked, DeliveredHour: r.deliveredHour,
 	}
 	var err error
 	decode := func(stored seqSet) (s badge.BoundedSet) {

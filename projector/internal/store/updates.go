@@ -108,6 +108,7 @@ func Public(c *badge.Conversation) pubsub.Conversation {
 		ReadSeq:        c.ReadSeq,
 		LastSeq:        c.LastSeq,
 		Level:          string(c.Level),
+		LevelUntil:     pubsub.TimeOf(c.LevelUntil),
 		Category:       c.Category,
 		MarkedUnread:   c.Marked,
 		Left:           c.ShowsLeft(),
@@ -119,7 +120,7 @@ func Public(c *badge.Conversation) pubsub.Conversation {
 func publicMembership(c *badge.Conversation, room *pubsub.Room) pubsub.Membership {
 	m := c.Membership
 	return pubsub.Membership{
-		Joined: m.Joined, ReadSeq: c.ReadSeq, SeenSeq: m.Seen, Level: string(c.Level), MarkedUnread: c.Marked,
+		Joined: m.Joined, ReadSeq: c.ReadSeq, SeenSeq: m.Seen, Level: string(c.Level), LevelUntil: pubsub.TimeOf(c.LevelUntil), MarkedUnread: c.Marked,
 		Own: publicSeqs(&m.Own.RangeSet), OwnCounted: m.Own.Counted(), Mentions: mentionsBesideRoom(c), Room: room,
 	}
 }

@@ -310,7 +310,7 @@ func DescribeIn(u *badge.User, rooms map[string]*badge.Room) string {
 		}
 		s.Conversations = append(s.Conversations, foldtest.ConversationState{
 			ID: c.ID, Unread: v.Unread, First: v.FirstUnread, Mentions: v.Mentions, Read: v.ReadSeq, Last: v.LastSeq,
-			Level: v.Level, Category: v.Category, Marked: v.Marked, Left: v.Left,
+			Level: v.Level, Until: pubsub.TimeOf(v.LevelUntil), Category: v.Category, Marked: v.Marked, Left: v.Left,
 		})
 	}
 	return s.String()
