@@ -17,10 +17,10 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// openExpiry adds the expiry sweep if any category has a limit.
+// openExpiry adds the sweep that expires conversations and ends levels.
 func (a *App) openExpiry(d *database, pool *pgxpool.Pool) error {
 	after, err := a.cfg.ExpireAfter()
-	if err != nil || len(after) == 0 {
+	if err != nil {
 		return err
 	}
 	x, err := expiry.New(expiry.Config{

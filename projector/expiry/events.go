@@ -32,21 +32,22 @@ func expiries(found []stale) []events.Event {
 	evs := make([]events.Event, len(order))
 	for i, g := range order {
 		evs[i] = events.Event{
-			ID: expiryID(g.hour, g.conversation, g.upTo, users[g]), Source: Source, Type: events.ConversationExpired,
+			ID: eventID(g.conversation, users[g], g.hour, g.upTo), Source: Source, Type: events.ConversationExpired,
 			Data: events.Data{ConversationID: g.conversation, UserIDs: users[g], UpToSeq: g.upTo},
 		}
 	}
 	return evs
 }
 
-// expiryID derives an event id from everything the event says, so that a sweep
+// eventID derives an event id from everything the event says, so that a sweep
 // that finds the same conversations again before the event is folded publishes
-// a duplicate. The hour makes the id different if a user later marks the
+// a duplicate. For expiries, the hour makes the id different if a user later marks the
 // conversation unread.
-func expiryID(hour int64, conversation string, upTo int64, users []string) string {
+func eventID(conversation string, users []string, numbers ...int64) string {
 	var b []byte
-	b = binary.BigEndian.AppendUint64(b, uint64(hour)) //nolint:gosec // only the bits matter
-	b = binary.BigEndian.AppendUint64(b, uint64(upTo)) //nolint:gosec // as above
+	for _, n := range numbers {
+		b = binary.BigEndian.AppendUint64(b, uint64(n)) //nolint:gosec // only the bits matter
+	}
 	for _, id := range slices.Concat([]string{conversation}, users) {
 		b = append(b, id...)
 		b = append(b, 0) // no id contains it
@@ -58,6 +59,7 @@ func expiryID(hour int64, conversation string, upTo int64, users []string) strin
 // Metrics are the metrics of a Sweeper.
 type Metrics struct {
 	conversations prometheus.Counter
+	levels        prometheus.Counter
 	failed        prometheus.Counter
 	sweepSeconds  prometheus.Histogram
 	lastSweep     prometheus.Gauge
@@ -71,6 +73,10 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		conversations: auto.NewCounter(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "expiry", Name: "conversations_total",
 			Help: "Stale conversations of users that were expired.",
+		}),
+		levels: auto.NewCounter(prometheus.CounterOpts{
+			Namespace: "badged", Subsystem: "expiry", Name: "levels_total",
+			Help: "Levels of conversations of users that were set until a time and were ended.",
 		}),
 		failed: auto.NewCounter(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "expiry", Name: "errors_total",

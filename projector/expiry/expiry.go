@@ -1,5 +1,5 @@
-// Package expiry reads conversations that got nothing new for long, by
-// appending events to the log.
+// Package expiry reads conversations that got nothing new for long, and ends levels
+// whose time has come, by appending events to the log.
 package expiry
 
 import (
@@ -54,7 +54,7 @@ type Appender interface {
 	Append(ctx context.Context, evs ...events.Event) (events.Receipt, error)
 }
 
-// Config configures a Sweeper. Pool, Log, Layouts and After are required.
+// Config configures a Sweeper. Pool, Log and Layouts are required.
 type Config struct {
 	// Pool says how to connect: the sweep uses its own connection.
 	Pool *pgxpool.Pool
@@ -66,7 +66,7 @@ type Config struct {
 	Held func() []int
 	// After is, by category, how long a conversation must have been without
 	// deliveries to expire: at least MinExpireAfter. Other categories never
-	// expire.
+	// expire. Without any, the sweeper only ends levels.
 	After map[string]time.Duration
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
@@ -77,6 +77,8 @@ type Config struct {
 
 	// Interval is the time between two sweeps. Default 5m.
 	Interval time.Duration
+	// LevelInterval is the time between two searches for levels to end. Default 10s.
+	LevelInterval time.Duration
 	// StandbyInterval is how often an instance that does not sweep tries to
 	// take over. Default 5s.
 	StandbyInterval time.Duration
@@ -106,8 +108,8 @@ type Sweeper struct {
 
 // New returns a sweeper that does nothing until Run.
 func New(cfg Config) (*Sweeper, error) {
-	if cfg.Pool == nil || cfg.Log == nil || cfg.Layouts == nil || len(cfg.After) == 0 {
-		return nil, errors.New("expiry: Pool, Log, Layouts and After are required")
+	if cfg.Pool == nil || cfg.Log == nil || cfg.Layouts == nil {
+		return nil, errors.New("expiry: Pool, Log and Layouts are required")
 	}
 	for category, after := range cfg.After {
 		if reason := events.CheckCategory(category); reason != "" {
@@ -128,6 +130,9 @@ func New(cfg Config) (*Sweeper, error) {
 	}
 	if cfg.Interval <= 0 {
 		cfg.Interval = 5 * time.Minute
+	}
+	if cfg.LevelInterval <= 0 {
+		cfg.LevelInterval = 10 * time.Second
 	}
 	if cfg.StandbyInterval <= 0 {
 		cfg.StandbyInterval = 5 * time.Second
@@ -189,6 +194,7 @@ func (x *Sweeper) session(ctx context.Context) error {
 		pgsession.CloseSession(ctx, conn)
 		x.cfg.Metrics.lastSweep.Set(0)
 	}()
+	var next time.Time // of the sweep
 	for held := false; ; {
 		wait := x.cfg.StandbyInterval
 		if !held {
@@ -200,10 +206,19 @@ func (x *Sweeper) session(ctx context.Context) error {
 			}
 		}
 		if held {
-			if err := x.sweep(ctx, conn); err != nil {
+			if err := x.endLevels(ctx, conn); err != nil {
 				return err
 			}
-			wait = x.cfg.Interval
+			if now := time.Now(); len(x.cfg.After) > 0 && !now.Before(next) {
+				if err := x.sweep(ctx, conn); err != nil {
+					return err
+				}
+				next = time.Now().Add(x.cfg.Interval)
+			}
+			wait = x.cfg.LevelInterval
+			if len(x.cfg.After) > 0 {
+				wait = min(wait, time.Until(next))
+			}
 		}
 		if !pause(ctx, wait) {
 			return nil

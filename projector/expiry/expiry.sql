@@ -26,6 +26,15 @@ SELECT coalesce((SELECT swept_hour FROM badged.expiry_progress WHERE partition_i
 UPDATE badged.expiry_progress SET swept_hour = $4
 WHERE partition_id = $1 AND category = $2 AND swept_hour = $3
 
+-- name: find levels to end
+-- Of the clock of the database. Pages by user and conversation within a time.
+SELECT level_until, conversation_id, user_id, version
+FROM badged.conversations_pNN
+WHERE level_until <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+  AND (level_until, conversation_id, user_id) > ($1, $2, $3)
+ORDER BY level_until, conversation_id, user_id
+LIMIT $4
+
 -- name: find stale conversations
 -- Pages by hour, as the index does, and within an hour so that the users of a
 -- conversation are together. A read position may be ahead of the deliveries,

@@ -54,6 +54,7 @@ func (u *User) join(r *Room, e *events.Event) bool {
 		return false
 	}
 	r.Admit()
+	u.touch(c) // before the level does
 	u.Joined = true
 	u.add(c, -1)
 	upTo := d.UpToSeq
@@ -74,7 +75,6 @@ func (u *User) join(r *Room, e *events.Event) bool {
 	c.Membership.begin(c.ReadSeq)
 	c.Category = r.Category
 	c.DeliveredHour = max(c.DeliveredHour, HourOf(e.AppendedAt))
-	u.touch(c)
 	u.raise(c)
 	return true
 }

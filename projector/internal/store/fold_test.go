@@ -313,6 +313,25 @@ func TestStories(t *testing.T) {
 		{"the mark of a conversation without a message expires, and silences nothing", []events.Event{
 			event("1", events.ConversationMarkedUnread, nil), event("2", events.ConversationExpired, upTo(1)), deliver("3", 1),
 		}, 1},
+		{"a level ends when its time has come, and the one before counts again", []events.Event{
+			deliver("1", 1), event("2", events.ConversationLevelSet, levelUntil(events.LevelNone, 2)), event("3", events.ConversationLevelEnded, ended(2)),
+		}, 1},
+		{"a level that was set for longer since does not end", []events.Event{
+			deliver("1", 1), event("2", events.ConversationLevelSet, levelUntil(events.LevelNone, 2)),
+			event("3", events.ConversationLevelSet, levelUntil(events.LevelNone, 3)), event("4", events.ConversationLevelEnded, ended(2)),
+		}, 0},
+		{"a level that was set for longer is followed by the last one without an end", []events.Event{
+			deliver("1", 1), event("2", events.ConversationLevelSet, levelUntil(events.LevelNone, 2)),
+			event("3", events.ConversationLevelSet, levelUntil(events.LevelMentions, 3)), event("4", events.ConversationLevelEnded, ended(3)),
+		}, 1},
+		{"a level without an end does not end", []events.Event{
+			deliver("1", 1), event("2", events.ConversationLevelSet, levelUntil(events.LevelAll, 2)),
+			event("3", events.ConversationLevelSet, foldtest.Level(events.LevelNone)), event("4", events.ConversationLevelEnded, ended(3)),
+		}, 0},
+		{"the end of a level may be repeated", []events.Event{
+			deliver("1", 1), event("2", events.ConversationLevelSet, levelUntil(events.LevelAll, 2)), event("3", events.ConversationLevelEnded, ended(2)),
+			event("4", events.ConversationLevelSet, foldtest.Level(events.LevelNone)), event("5", events.ConversationLevelEnded, ended(2)),
+		}, 0},
 		{"a mark that is set after an app said that it read ahead stays", []events.Event{
 			deliver("1", 1), event("2", events.ConversationRead, byApp(2)), event("3", events.ConversationMarkedUnread, nil), deliver("4", 2),
 		}, 1},
@@ -484,4 +503,14 @@ func TestDeliveredHourDoesNotDependOnOrder(t *testing.T) {
 			t.Fatalf("after\n%sthe hours are (-want +got):\n%s", foldtest.Story(history), diff)
 		}
 	})
+}
+
+// levelUntil sets a level that ends so many hours after noon.
+func levelUntil(level events.Level, hours int) func(*events.Data) {
+	return func(d *events.Data) { d.Level, d.Until = level, foldtest.Noon.Add(time.Duration(hours)*time.Hour) }
+}
+
+// ended says that levels have ended that were to end so many hours after noon.
+func ended(hours int) func(*events.Data) {
+	return func(d *events.Data) { d.Until = foldtest.Noon.Add(time.Duration(hours) * time.Hour) }
 }
