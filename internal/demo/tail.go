@@ -197,7 +197,13 @@ func summarize(e *events.Event) string {
 		}
 		return fmt.Sprintf("%s marked %s unread", who, where)
 	case events.ConversationLevelSet:
-		return fmt.Sprintf("%s set %s to %s", who, where, d.Level)
+		text := fmt.Sprintf("%s set %s to %s", who, where, d.Level)
+		if !d.Until.IsZero() {
+			text += " until " + d.Until.Format(time.RFC3339)
+		}
+		return text
+	case events.ConversationLevelEnded:
+		return fmt.Sprintf("the level of %s ended for %s", where, who)
 	case events.ConversationLeft, events.RoomLeft:
 		return fmt.Sprintf("%s left %s", who, where)
 	case events.RoomJoined:

@@ -18,6 +18,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/projector/internal/badge"
 	"github.com/badged/badged/projector/internal/store"
+	"github.com/badged/badged/pubsub"
 )
 
 // Source is the CloudEvents source of the events.
@@ -144,8 +145,11 @@ func (m *move) events(account string) (evs []events.Event) {
 		e.ID = m.id(&e)
 		evs = append(evs, e)
 	}
-	if !m.known && m.from.Level != events.LevelAll {
-		add(events.ConversationLevelSet, events.Data{Level: m.from.Level})
+	if after := m.from.LevelAfter; !m.known && after != "" && after != events.LevelAll {
+		add(events.ConversationLevelSet, events.Data{Level: after})
+	}
+	if until := m.from.LevelUntil; !m.known && (until != 0 || m.from.Level != events.LevelAll) {
+		add(events.ConversationLevelSet, events.Data{Level: m.from.Level, Until: pubsub.TimeOf(until)})
 	}
 	// Leaving, as an earlier merge did, moved the guest's position without reading.
 	read := m.to.ReadPosition()
@@ -217,7 +221,7 @@ func (m *move) again() (seqs []int64) {
 // set again later: they have the versions of both rows too.
 func (m *move) id(e *events.Event) string {
 	d := &e.Data
-	text := fmt.Sprintf("%s\x00%s\x00%d\x00%d\x00%s\x00%t\x00%s\x00%v", e.Type, d.ConversationID, d.Seq, d.UpToSeq, d.Category, d.MentionedUserIDs != nil, d.Level, d.Seqs)
+	text := fmt.Sprintf("%s\x00%s\x00%d\x00%d\x00%s\x00%t\x00%s\x00%d\x00%v", e.Type, d.ConversationID, d.Seq, d.UpToSeq, d.Category, d.MentionedUserIDs != nil, d.Level, d.Until.UnixMicro(), d.Seqs)
 	if d.FromSeq > 0 {
 		text += fmt.Sprintf("\x00%d", d.FromSeq)
 	}

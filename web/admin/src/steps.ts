@@ -75,6 +75,8 @@ export function whatOf(e: {
       return `${conversation} reset to ${e.seq ?? 0}`;
     case "conversation.level_set":
       return `Level of ${conversation} set`;
+    case "conversation.level_ended":
+      return `Level of ${conversation} ended`;
     case "conversation.left":
       return `${conversation} left`;
     case "user.read_all":

@@ -13,6 +13,8 @@ public struct Conversation: Decodable, Equatable, Sendable {
     public let lastSeq: Int64
     /// all, mentions, direct_mentions or none: what counts.
     public let level: String
+    /// When the level ends, in RFC 3339; nil if it does not.
+    public let levelUntil: String?
     public let category: String
     public let markedUnread: Bool
     let left: Bool?
@@ -24,6 +26,7 @@ public struct Conversation: Decodable, Equatable, Sendable {
         case readSeq = "read_seq"
         case lastSeq = "last_seq"
         case markedUnread = "marked_unread"
+        case levelUntil = "level_until"
     }
 }
 

@@ -16,6 +16,8 @@ public final class Conversation {
     public final long lastSeq;
     /** all, mentions, direct_mentions or none: what counts. */
     public final String level;
+    /** When the level ends, in RFC 3339, or null if it does not. */
+    public final String levelUntil;
     public final String category;
     public final boolean markedUnread;
 
@@ -27,6 +29,7 @@ public final class Conversation {
         readSeq = frame.getLong("read_seq");
         lastSeq = frame.getLong("last_seq");
         level = frame.getString("level");
+        levelUntil = frame.has("level_until") ? frame.getString("level_until") : null;
         category = frame.getString("category");
         markedUnread = frame.getBoolean("marked_unread");
     }
@@ -34,6 +37,6 @@ public final class Conversation {
     JSONObject toFrame() throws JSONException {
         return new JSONObject().put("conversation_id", id).put("unread", unread).put("mentions", mentions)
             .put("first_unread_seq", firstUnreadSeq).put("read_seq", readSeq).put("last_seq", lastSeq)
-            .put("level", level).put("category", category).put("marked_unread", markedUnread);
+            .put("level", level).put("level_until", levelUntil).put("category", category).put("marked_unread", markedUnread);
     }
 }
