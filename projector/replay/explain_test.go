@@ -293,7 +293,9 @@ func faultOf(c ExplainedConversation, folded []events.Event) string {
 	if c.MarkedUnread != (c.MarkedBy != nil) || c.MarkedBy != nil && !find(c.MarkedBy.ID, func(e *events.Event) bool { return e.Type == events.ConversationMarkedUnread }) {
 		return "mark"
 	}
-	if c.LevelBy != nil && !find(c.LevelBy.ID, func(e *events.Event) bool { return string(e.Data.Level) == c.Level || e.Type == events.ConversationLevelEnded }) || c.LevelBy == nil && c.Level != string(events.LevelAll) {
+	if c.LevelBy != nil && !find(c.LevelBy.ID, func(e *events.Event) bool {
+		return string(e.Data.Level) == c.Level || e.Type == events.ConversationLevelEnded
+	}) || c.LevelBy == nil && c.Level != string(events.LevelAll) {
 		return "level"
 	}
 	return ""

@@ -157,7 +157,7 @@ var KeyedList = class {
   }
 };
 
-// node_modules/uplot/dist/uPlot.esm.js
+// ../../main/web/node_modules/uplot/dist/uPlot.esm.js
 var FEAT_TIME = true;
 var pre = "u-";
 var UPLOT = "uplot";
@@ -5918,6 +5918,8 @@ function whatOf(e) {
       return `${conversation2} reset to ${e.seq ?? 0}`;
     case "conversation.level_set":
       return `Level of ${conversation2} set`;
+    case "conversation.level_ended":
+      return `Level of ${conversation2} ended`;
     case "conversation.left":
       return `${conversation2} left`;
     case "user.read_all":

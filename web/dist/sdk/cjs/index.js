@@ -240,6 +240,7 @@ function decodeConversation(json) {
     readSeq: fields.seq("read_seq"),
     lastSeq: fields.seq("last_seq"),
     level: fields.string("level"),
+    levelUntil: fields.string("level_until", "") || void 0,
     category: fields.string("category"),
     markedUnread: fields.boolean("marked_unread"),
     left: fields.boolean("left", false),
@@ -1428,13 +1429,15 @@ function difference(before, after) {
   for (const [id, held] of before.conversations) {
     if (conversations.has(id)) continue;
     const level = after.more ? held.level : "all";
+    const levelUntil = after.more ? held.levelUntil : void 0;
     const empty = {
       ...held,
       unread: 0,
       mentions: 0,
       firstUnreadSeq: 0,
       markedUnread: false,
-      level
+      level,
+      levelUntil
     };
     if (!sameConversation(held, empty)) changed.push(empty);
   }

@@ -24,6 +24,8 @@ export interface Conversation {
   /** The highest seq delivered to the user; 0 before the first. */
   readonly lastSeq: Seq;
   readonly level: Level;
+  /** When the level ends, in RFC 3339; undefined if it does not. */
+  readonly levelUntil?: string | undefined;
   /** The category that the conversation counts in; `chat` unless the backend sets another. */
   readonly category: string;
   /** The user marked it unread: it counts at least 1 until the next read. */
@@ -167,6 +169,7 @@ function decodeConversation(json: unknown): Conversation {
     readSeq: fields.seq("read_seq"),
     lastSeq: fields.seq("last_seq"),
     level: fields.string("level"),
+    levelUntil: fields.string("level_until", "") || undefined,
     category: fields.string("category"),
     markedUnread: fields.boolean("marked_unread"),
     left: fields.boolean("left", false),

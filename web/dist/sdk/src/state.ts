@@ -131,6 +131,7 @@ export function difference(before: View, after: View): Difference {
     if (conversations.has(id)) continue;
     // A complete snapshot omits only empty conversations of the level `all`.
     const level = after.more ? held.level : "all";
+    const levelUntil = after.more ? held.levelUntil : undefined;
     const empty = {
       ...held,
       unread: 0,
@@ -138,6 +139,7 @@ export function difference(before: View, after: View): Difference {
       firstUnreadSeq: 0,
       markedUnread: false,
       level,
+      levelUntil,
     };
     if (!sameConversation(held, empty)) changed.push(empty);
   }
