@@ -3,6 +3,7 @@ package encode
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -18,7 +19,7 @@ func TestStateFramesAsJSON(t *testing.T) {
 		T: "changes", Epoch: "e", Version: 1, Total: 2, Mentions: 3, Categories: map[string]int64{"b": 1, "a": 2, "c": 3},
 		UnreadConversations: 4, CategoryConversations: map[string]int64{"c": 1, "b": 1, "a": 2},
 		Conversations: []pubsub.Conversation{
-			{ConversationID: "c", Unread: 1, Mentions: 2, FirstUnreadSeq: 3, ReadSeq: 4, LastSeq: 5, Level: "all", Category: "chat", MarkedUnread: true, Left: true, Version: 6},
+			{ConversationID: "c", Unread: 1, Mentions: 2, FirstUnreadSeq: 3, ReadSeq: 4, LastSeq: 5, Level: "all", LevelUntil: time.Date(2026, 3, 1, 8, 0, 0, 120000, time.UTC), Category: "chat", MarkedUnread: true, Left: true, Version: 6},
 			{},
 		},
 	}

@@ -157,7 +157,7 @@ var KeyedList = class {
   }
 };
 
-// ../../main/web/node_modules/uplot/dist/uPlot.esm.js
+// node_modules/uplot/dist/uPlot.esm.js
 var FEAT_TIME = true;
 var pre = "u-";
 var UPLOT = "uplot";
