@@ -175,7 +175,7 @@ var mutants = []mutant{
 	}}, pure},
 	{"the total does not follow the level", []edit{{
 		foldFile,
-		"		return u.change(d.ConversationID, func(c *Conversation) { c.setLevel(d.Level) })",
+		"		return u.change(d.ConversationID, func(c *Conversation) { c.setLevel(d.Level, d.Until) })",
 		"		c := u.Conversation(d.ConversationID)\n		if c.Level == d.Level {\n			return false\n		}\n" +
 			"		c.setLevel(d.Level)\n		u.Version++\n		c.Version = u.Version\n		return true",
 	}}, pure},
