@@ -156,7 +156,7 @@ FROM badged.users WHERE user_id = $1`, id)
 		}
 	}
 	rows, err = d.pool.Query(t.Context(), `SELECT conversation_id, unread, coalesce(again_set, unread_set), mentions,
-       read_seq, last_seq, level::text, category, marked_unread,
+       read_seq, last_seq, level::text, coalesce(level_until, 0), category, marked_unread,
        coalesce(left_seq >= last_seq, false) AND version > 0
 FROM badged.conversations WHERE user_id = $1`, id)
 	if err != nil {
@@ -164,9 +164,11 @@ FROM badged.conversations WHERE user_id = $1`, id)
 	}
 	s.Conversations, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (c foldtest.ConversationState, err error) {
 		var unread []byte
-		if err := row.Scan(&c.ID, &c.Unread, &unread, &c.Mentions, &c.Read, &c.Last, &c.Level, &c.Category, &c.Marked, &c.Left); err != nil {
+		var until int64
+		if err := row.Scan(&c.ID, &c.Unread, &unread, &c.Mentions, &c.Read, &c.Last, &c.Level, &until, &c.Category, &c.Marked, &c.Left); err != nil {
 			return c, err
 		}
+		c.Until = pubsub.TimeOf(until)
 		c.First, err = badge.FirstOf(unread)
 		return c, err
 	})
