@@ -38,6 +38,12 @@ func TestInternalListener(t *testing.T) {
 		{"/asyncapi.json", "", http.StatusNotFound, http.StatusOK},
 		{"/admin/", "", http.StatusNotFound, http.StatusOK},
 		{"/admin/v1/partitions", adminKey, http.StatusNotFound, http.StatusOK},
+		{"/debug/pprof/", adminKey, http.StatusNotFound, http.StatusOK},
+		{"/debug/pprof/heap", adminKey, http.StatusNotFound, http.StatusOK},
+		{"/debug/pprof/profile?seconds=1", adminKey, http.StatusNotFound, http.StatusOK},
+		{"/debug/pprof/cmdline", adminKey, http.StatusNotFound, http.StatusNotFound},
+		{"/debug/pprof/heap", publisherKey, http.StatusNotFound, http.StatusForbidden},
+		{"/debug/pprof/heap", "", http.StatusNotFound, http.StatusUnauthorized},
 		{"/v1/users/ada/badge", publisherKey, http.StatusOK, http.StatusNotFound},
 		{"/v1/ws", "", http.StatusUpgradeRequired, http.StatusNotFound},
 	} {

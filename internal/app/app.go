@@ -246,6 +246,9 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		}
 		a.mux.Handle("/v1/", requests.Instrument(api))
 		a.operators.Handle("/admin/v1/", requests.Instrument(api))
+		if a.internal != nil {
+			a.operators.Handle(httpapi.ProfilesPath, requests.Instrument(api.Profiles()))
+		}
 	}
 	if cfg.Has(config.RoleGateway) {
 		var trace func(traceParent string, came, written time.Time)

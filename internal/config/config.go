@@ -80,7 +80,7 @@ type Server struct {
 	JWTMaxLifetime    time.Duration `name:"jwt-max-lifetime" help:"Longest time for which a token of a user may be valid, from when it was issued (iat) and from now; 0 for no limit." default:"0s"`
 	Listen            string        `help:"Address of HTTP, WebSocket and metrics; port 0 picks a free one." default:"127.0.0.1:8080"`
 	TLS               `embed:""`
-	InternalListen    string   `help:"Address of a separate listener for operators: /metrics, /readyz, /livez, /openapi.json, /asyncapi.json, /admin/ and /admin/v1/. --listen then serves only /livez of these. Default: none." placeholder:"ADDRESS"`
+	InternalListen    string   `help:"Address of a separate listener for operators: /metrics, /readyz, /livez, /openapi.json, /asyncapi.json, /admin/, /admin/v1/ and /debug/pprof/. --listen then serves only /livez of these. Default: none." placeholder:"ADDRESS"`
 	RedisURL          string   `name:"redis-url" help:"Redis that carries updates between processes; without it all roles must run in this one." placeholder:"URL"`
 	BusKey            []string `help:"Secrets of at least 32 bytes that sign messages on Redis; comma-separated. The first signs; messages that none has signed are dropped. All processes need the same. Default: messages are not signed." placeholder:"SECRET"`
 	Roles             []Role   `help:"Roles of this process: api, projector, gateway, notifier, ingest; comma-separated. ingest does nothing without --from." default:"api,projector,gateway,notifier,ingest" enum:"api,projector,gateway,notifier,ingest"`
