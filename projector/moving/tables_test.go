@@ -67,7 +67,7 @@ WHERE a.attrelid = $1::text::regclass AND a.attnum > 0 AND NOT a.attisdropped AN
 			value = fmt.Sprint(1000 + v)
 		case name == "webhook":
 			value = `'hook'`
-		case name == "level":
+		case typ == "badged.level":
 			value = `'mentions'`
 		case typ == "boolean":
 			value = fmt.Sprint(v%2 == 0)

@@ -196,6 +196,7 @@ function decodeFrame(text) {
 }
 function decodeConversation(json) {
   const fields = new Fields(json, "conversation");
+  const levelUntil = fields.string("level_until", "");
   return {
     conversationId: fields.string("conversation_id"),
     unread: fields.count("unread"),
@@ -204,7 +205,7 @@ function decodeConversation(json) {
     readSeq: fields.seq("read_seq"),
     lastSeq: fields.seq("last_seq"),
     level: fields.string("level"),
-    levelUntil: fields.string("level_until", "") || void 0,
+    ...levelUntil && { levelUntil },
     category: fields.string("category"),
     markedUnread: fields.boolean("marked_unread"),
     left: fields.boolean("left", false),
@@ -1393,15 +1394,15 @@ function difference(before, after) {
   for (const [id, held] of before.conversations) {
     if (conversations.has(id)) continue;
     const level = after.more ? held.level : "all";
-    const levelUntil = after.more ? held.levelUntil : void 0;
+    const { levelUntil, ...rest } = held;
     const empty = {
-      ...held,
+      ...rest,
       unread: 0,
       mentions: 0,
       firstUnreadSeq: 0,
       markedUnread: false,
       level,
-      levelUntil
+      ...after.more && levelUntil && { levelUntil }
     };
     if (!sameConversation(held, empty)) changed.push(empty);
   }

@@ -19,8 +19,8 @@ export interface Conversation {
     /** The highest seq delivered to the user; 0 before the first. */
     readonly lastSeq: Seq;
     readonly level: Level;
-    /** When the level ends, in RFC 3339; undefined if it does not. */
-    readonly levelUntil?: string | undefined;
+    /** When the level ends, in RFC 3339; absent if it does not. */
+    readonly levelUntil?: string;
     /** The category that the conversation counts in; `chat` unless the backend sets another. */
     readonly category: string;
     /** The user marked it unread: it counts at least 1 until the next read. */

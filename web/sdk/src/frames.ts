@@ -24,8 +24,8 @@ export interface Conversation {
   /** The highest seq delivered to the user; 0 before the first. */
   readonly lastSeq: Seq;
   readonly level: Level;
-  /** When the level ends, in RFC 3339; undefined if it does not. */
-  readonly levelUntil?: string | undefined;
+  /** When the level ends, in RFC 3339; absent if it does not. */
+  readonly levelUntil?: string;
   /** The category that the conversation counts in; `chat` unless the backend sets another. */
   readonly category: string;
   /** The user marked it unread: it counts at least 1 until the next read. */
@@ -161,6 +161,7 @@ export function decodeFrame(text: string): ServerFrame | undefined {
 
 function decodeConversation(json: unknown): Conversation {
   const fields = new Fields(json, "conversation");
+  const levelUntil = fields.string("level_until", "");
   return {
     conversationId: fields.string("conversation_id"),
     unread: fields.count("unread"),
@@ -169,7 +170,7 @@ function decodeConversation(json: unknown): Conversation {
     readSeq: fields.seq("read_seq"),
     lastSeq: fields.seq("last_seq"),
     level: fields.string("level"),
-    levelUntil: fields.string("level_until", "") || undefined,
+    ...(levelUntil && { levelUntil }),
     category: fields.string("category"),
     markedUnread: fields.boolean("marked_unread"),
     left: fields.boolean("left", false),

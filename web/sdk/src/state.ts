@@ -131,15 +131,15 @@ export function difference(before: View, after: View): Difference {
     if (conversations.has(id)) continue;
     // A complete snapshot omits only empty conversations of the level `all`.
     const level = after.more ? held.level : "all";
-    const levelUntil = after.more ? held.levelUntil : undefined;
+    const { levelUntil, ...rest } = held;
     const empty = {
-      ...held,
+      ...rest,
       unread: 0,
       mentions: 0,
       firstUnreadSeq: 0,
       markedUnread: false,
       level,
-      levelUntil,
+      ...(after.more && levelUntil && { levelUntil }),
     };
     if (!sameConversation(held, empty)) changed.push(empty);
   }
