@@ -387,7 +387,7 @@ func TestRefusals(t *testing.T) {
 		t.Fatalf("reasons %q", reasons)
 	}
 	healed = true
-	if _, err := pool.Exec(t.Context(), `DELETE FROM badged.outbox_refused WHERE payload LIKE '%0.9%'`); err != nil {
+	if _, err := pool.Exec(t.Context(), `DELETE FROM badged.outbox_refused WHERE payload LIKE '%"0.9"%'`); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := outbox.Retry(t.Context()); err != nil || n != 2 {
