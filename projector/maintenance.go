@@ -32,8 +32,8 @@ func (p *Projector) maintain(ctx context.Context) error {
 			for _, id := range p.OwnedPartitions() {
 				p.partition(id).maintain(ctx)
 			}
-			p.deadLog.flush(ctx, time.Now())
-			p.leapLog.flush(ctx, time.Now())
+			p.deadLog.flush(time.Now())
+			p.leapLog.flush(time.Now())
 		}
 		p.mergeKeys(ctx)
 		p.measureKeys()

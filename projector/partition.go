@@ -235,7 +235,7 @@ func (p *partition) step(ctx context.Context) (more, waits bool, err error) {
 	}
 	took := time.Since(start)
 	p.committed(b, r, start)
-	p.logDead(ctx, slices.Concat(b.Dead, b.Refused))
+	p.logDead(slices.Concat(b.Dead, b.Refused))
 	p.adapt(b.Events, took)
 	p.caught(!page.More && !page.Waits)
 	return page.More, page.Waits, nil

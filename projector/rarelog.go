@@ -1,7 +1,6 @@
 package projector
 
 import (
-	"context"
 	"log/slog"
 	"sync"
 	"time"
@@ -38,7 +37,7 @@ func newLeapLog(log *slog.Logger) *rareLog {
 
 // add logs new events, of which first describes one, unless the last line is recent: then
 // the next line counts them too.
-func (l *rareLog) add(ctx context.Context, events int, first slog.Attr, now time.Time) {
+func (l *rareLog) add(events int, first slog.Attr, now time.Time) {
 	if events == 0 {
 		return
 	}
@@ -48,11 +47,11 @@ func (l *rareLog) add(ctx context.Context, events int, first slog.Attr, now time
 	}
 	l.events += events
 	l.mu.Unlock()
-	l.flush(ctx, now)
+	l.flush(now)
 }
 
 // flush logs the events that no line has counted, unless the last line is recent.
-func (l *rareLog) flush(ctx context.Context, now time.Time) {
+func (l *rareLog) flush(now time.Time) {
 	l.mu.Lock()
 	events, first := l.events, l.first
 	due := events > 0 && now.Sub(l.logged) >= rareLogInterval
@@ -61,14 +60,14 @@ func (l *rareLog) flush(ctx context.Context, now time.Time) {
 	}
 	l.mu.Unlock()
 	if due {
-		l.log.LogAttrs(ctx, slog.LevelWarn, l.message, slog.Int("events", events), first)
+		l.log.Warn(l.message, slog.Int("events", events), first)
 	}
 }
 
 // logDead logs the dead letters of a batch.
-func (p *partition) logDead(ctx context.Context, dead []store.DeadLetter) {
+func (p *partition) logDead(dead []store.DeadLetter) {
 	if len(dead) > 0 {
-		p.projector.deadLog.add(ctx, len(dead), slog.GroupAttrs("first", slog.Int("partition", p.id),
+		p.projector.deadLog.add(len(dead), slog.GroupAttrs("first", slog.Int("partition", p.id),
 			slog.String("position", dead[0].Record.String()), slog.String("reason", dead[0].Reason)), time.Now())
 	}
 }
@@ -76,6 +75,6 @@ func (p *partition) logDead(ctx context.Context, dead []store.DeadLetter) {
 // logLeaps logs the events of a batch whose seqs are far ahead.
 func (p *partition) logLeaps(r *store.Result) {
 	first := r.FirstLeap
-	p.projector.leapLog.add(context.Background(), r.Leaps, slog.GroupAttrs("first", slog.Int("partition", p.id),
+	p.projector.leapLog.add(r.Leaps, slog.GroupAttrs("first", slog.Int("partition", p.id),
 		slog.String("conversation_id", first.ConversationID), slog.Int64("last_seq", first.Last), slog.Int64("seq", first.Seq)), time.Now())
 }

@@ -54,8 +54,8 @@ func TestDeadLettersAreLoggedOnceAMinute(t *testing.T) {
 		{6 * time.Minute, 1, "1/4", "events=1 first.position=1/4\n"},
 	} {
 		out.Reset()
-		l.add(t.Context(), step.dead, slog.GroupAttrs("first", slog.String("position", step.first)), start.Add(step.after))
-		l.flush(t.Context(), start.Add(step.after))
+		l.add(step.dead, slog.GroupAttrs("first", slog.String("position", step.first)), start.Add(step.after))
+		l.flush(start.Add(step.after))
 		if out.String() != step.want {
 			t.Errorf("after %v: %q, want %q", step.after, out.String(), step.want)
 		}

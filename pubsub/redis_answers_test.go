@@ -11,7 +11,7 @@ import (
 // A server that announces more than Redis sends is refused. It does not end the process.
 func TestAnswersThatAnnounceTooMuch(t *testing.T) {
 	for _, answer := range []string{"*2147483646\r\n", "%2147483646\r\n"} {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}

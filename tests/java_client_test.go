@@ -82,8 +82,10 @@ func TestJavaClient(t *testing.T) {
 	awaitTotal(1)
 
 	for n, bad := range []map[string]any{
-		{"conversation_id": "tea", "up_to_seq": "0"}, {"conversation_id": "", "up_to_seq": "1"},
-		{"conversation_id": strings.Repeat("é", 65), "up_to_seq": "1"}, {"conversation_id": "a\u0000b", "up_to_seq": "1"},
+		{"conversation_id": "tea", "up_to_seq": "0"},
+		{"conversation_id": "", "up_to_seq": "1"},
+		{"conversation_id": strings.Repeat("é", 65), "up_to_seq": "1"},
+		{"conversation_id": "a\u0000b", "up_to_seq": "1"},
 	} {
 		do(20+n, "read", bad)
 		if code := awaitEnd(20 + n); !strings.HasPrefix(code, "invalid ") {

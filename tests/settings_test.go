@@ -229,7 +229,7 @@ func TestSettingsOfARoleThatCannotWork(t *testing.T) {
 // A server that answers as no Redis does ends no process: the check says what it announced.
 func TestAServerThatIsNotRedis(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

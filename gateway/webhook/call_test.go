@@ -126,7 +126,7 @@ func TestTestsReportFailures(t *testing.T) {
 // What an endpoint answers in place of HTTP is quoted in part, without characters that
 // cannot be stored or shown.
 func TestErrorsQuoteLittle(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

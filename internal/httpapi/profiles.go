@@ -2,7 +2,7 @@ package httpapi
 
 import (
 	"net/http"
-	"net/http/pprof" //nolint:gosec // G108: the default mux, on which it registers itself, is not served
+	"net/http/pprof"
 	"strings"
 )
 

@@ -101,7 +101,7 @@ func TestNestedAnswers(t *testing.T) {
 // end of the process.
 func TestBrokenServer(t *testing.T) {
 	for _, answer := range []string{"*2147483646\r\n", "%2147483646\r\n", "$9223372036854775807\r\n"} {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,7 +22,7 @@ func TestReadTheSetsOfThePageAlone(t *testing.T) {
 	d.Fold(t)
 
 	var wide badge.RangeSet
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // so that it cannot be compressed
+	random := rand.New(rand.NewPCG(1, 2)) // so that it cannot be compressed
 	for seq := int64(1); len(wide.Ranges) < badge.MaxRanges; seq += 2 + random.Int64N(16000) {
 		wide.Add(seq)
 	}
