@@ -16,8 +16,7 @@ import (
 )
 
 // Which ids users have makes no difference: a history with rooms, whose users are all in one
-// partition or each in another, gives the same numbers, those of the model, and the same
-// versions.
+// partition or each in another, gives the numbers of the model, and the same versions.
 func TestPartitionsOfMembersMakeNoDifference(t *testing.T) {
 	together, apart := newDatabase(t), newDatabase(t)
 	abstract := []string{"ann", "bob", "cem", "dan"}

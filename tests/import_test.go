@@ -186,7 +186,7 @@ func TestImportUndo(t *testing.T) {
 	for _, want := range []string{
 		"would publish  4: resets 2, reads 1, levels 1\n", "undone         4 rows, refused 3\n",
 		`user "dan", conversation "tea": read_seq is 7 in the file, 8 in badged`,
-		`user "eve", conversation "tea": events is none but those of the import in the file, others too in badged`,
+		`user "eve", conversation "tea": events is only the import's in the file, others too in badged`,
 		`user "fay", conversation "tea": events is `,
 	} {
 		if !strings.Contains(out, want) {

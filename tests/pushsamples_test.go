@@ -9,7 +9,7 @@ import (
 )
 
 // The samples for the web in docs/push.md run: the page registers its subscription, and the
-// worker loads that of the SDK, which sets the badge, ignores what is late, clears it, and
+// worker loads the SDK's, which sets the badge, ignores what is late, clears it, and
 // shows notifications, also without setAppBadge. No compiler for the samples in Swift and
 // Kotlin is among the tools of the tests.
 func TestPushSamplesForTheWeb(t *testing.T) {

@@ -19,7 +19,7 @@ func userOf(partition int, prefix string) string {
 
 // One user who joins a room with an up_to_seq far ahead silences it for that user only, also
 // for those who join later as the first of their partition. A row of the log with such a seq
-// in a join has no effect, and a rebuild mends tables that have it.
+// in a join has no effect, and a rebuild corrects tables that have it.
 func TestOneJoinSilencesOneUser(t *testing.T) {
 	t.Parallel()
 	database := newDatabase(t)

@@ -98,8 +98,8 @@ func RecordRead(ctx context.Context, db DB, action string, arguments any) (recor
 	return true, nil
 }
 
-// NoUser is the arguments of a read of a user of whom badged holds nothing. The trail does
-// not name that user: the id of one that was erased would be back.
+// NoUser is the arguments of a read of a user that badged has no data of. The trail does
+// not name that user: the id of an erased one would be stored again.
 type NoUser struct{}
 
 // AuditedExport runs an export of a user and records it. do calls found before it writes

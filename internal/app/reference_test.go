@@ -286,7 +286,7 @@ func TestClientSeesFramesAsDescribed(t *testing.T) {
 	}
 }
 
-// The problems of the API and those of the gateway are of one type, by which clients tell
+// The problems of the API and of the gateway have one type, by which clients tell
 // answers of badged.
 func TestProblemsHaveOneType(t *testing.T) {
 	if describe.ProblemType != protocol.ProblemType {

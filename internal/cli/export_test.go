@@ -11,7 +11,7 @@ import (
 )
 
 // The export of a user ends with a line that says that it is whole, and is in the audit
-// trail, which does not name a user of whom badged holds nothing.
+// trail, which does not name a user that badged has no data of.
 func TestUserExport(t *testing.T) {
 	url := pgtest.NewDB(t, migrated())
 	database := "--database-url=" + url

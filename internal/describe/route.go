@@ -75,9 +75,8 @@ func JSON(of any, example string) *Content {
 	return &Content{MediaType: "application/json", Of: of, Example: example}
 }
 
-// ProblemType is the type of the problems that badged answers with; those of the gateway
-// have it too. A client tells by it that a refusal is from badged and not from a proxy in
-// between.
+// ProblemType is the type of the problems that badged answers with, the gateway too. It
+// tells a client that badged itself refused a request, and not a proxy in between.
 const ProblemType = "urn:badged:problem"
 
 // Problem returns the answer to a failed request: an RFC 9457 body described by

@@ -20,7 +20,7 @@ func TestExport(t *testing.T) {
 		}
 	}
 	if a := call(t, api, adminKey, "GET users/stranger/export", ""); a.status != http.StatusOK || o.read != "api ops user.export {}" {
-		t.Errorf("of a user of whom badged holds nothing it answers %d and records %q", a.status, o.read)
+		t.Errorf("of a user that badged has no data of it answers %d and records %q", a.status, o.read)
 	}
 	o.err = errors.New("the trail is away")
 	if a := call(t, api, adminKey, "GET users/ada/export", ""); a.status != http.StatusInternalServerError {

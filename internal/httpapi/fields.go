@@ -27,7 +27,7 @@ type fieldWalk struct {
 	wrong error
 }
 
-// value reads a value with a path, in so many others. It reports whether to go on.
+// value reads a value with a path, nested as deep as depth. It reports whether to go on.
 func (w *fieldWalk) value(path string, depth int) bool {
 	token, err := w.d.ReadToken()
 	if err != nil {

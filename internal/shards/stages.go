@@ -14,7 +14,7 @@ var ErrHeldBack = errors.New("messages to a room follow joins that a shard lacks
 // Stages returns where the stages of a call end. A stage ends behind the joins of a room that
 // a message to the room follows, and the next begins once all shards have it. Otherwise a
 // shard could get the message before the join, as when a call is repeated that one shard has
-// and another lacks: its new members would never count it, and those of the others would.
+// and another lacks: its new members would never count it, and new members elsewhere would.
 func Stages(evs []events.Event) (ends []int) {
 	var joined map[string]bool
 	for i := range evs {

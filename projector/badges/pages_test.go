@@ -12,7 +12,7 @@ import (
 )
 
 // Sets of unread messages can be large, and then lie outside of their rows. A page and
-// a snapshot read those of the conversations that they return, however many the user
+// a snapshot read the sets of the conversations that they return, however many the user
 // has: less than a block for each conversation of the user, where each set takes three.
 func TestReadTheSetsOfThePageAlone(t *testing.T) {
 	const conversations, limit = 4000, 50

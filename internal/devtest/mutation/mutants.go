@@ -229,7 +229,7 @@ var mutants = []mutant{
 	{"a reset of a member keeps the bound of what is known", []edit{{resetFile, "			m.Sent.Remove(bound)\n			m.begin(upTo)\n", ""}}, rooms},
 	{"a reset of a member keeps a mark", []edit{{resetFile, "	m.Seen = 0\n", ""}}, rooms},
 	{"a reset of a member does not load what the member sent", []edit{{"projector/internal/store/rooms.go", "if items[i].Event.Type == events.ConversationReset {", "if items[i].Event.Type == events.ConversationReset && false {"}}, resets},
-	{"joining again keeps the position of before", []edit{{memberFile, "if c.Left() {", "if false {"}}, rooms},
+	{"joining again keeps the former position", []edit{{memberFile, "if c.Left() {", "if false {"}}, rooms},
 	{"an edit in a room keeps mentions by name", []edit{{stateRoom, "			p.mentionsOnly(d.MentionedUserIDs, wasAll)\n", ""}}, rooms},
 	{"a restored message of a room does not count", []edit{{stateRoom, "			c.Recalled.Remove(d.Seq)\n", ""}}, rooms},
 	{"a late message of a room brings a mention back", []edit{{stateRoom, "		d.MentionedUserIDs, d.MentionsAll = nil, false\n", ""}}, rooms},

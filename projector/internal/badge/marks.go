@@ -141,7 +141,7 @@ func (c *Conversation) UnreadIn(r *Room) iter.Seq[int64] {
 	}
 }
 
-// MarkedIn returns those of them that were marked unread.
+// MarkedIn returns the unread messages that were marked unread.
 func (c *Conversation) MarkedIn(r *Room) iter.Seq[int64] {
 	return func(yield func(int64) bool) {
 		for seq := range c.UnreadIn(r) {

@@ -62,7 +62,7 @@ func (u *User) join(r *Room, e *events.Event) bool {
 		upTo = r.LastSeq
 	}
 	if c.Left() {
-		c.ReadSeq = upTo // seqs of before may have been used again
+		c.ReadSeq = upTo // former seqs may have been used again
 	} else {
 		c.ReadSeq = max(c.ReadSeq, upTo)
 	}

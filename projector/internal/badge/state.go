@@ -94,8 +94,8 @@ func (s *State) Fold(e *events.Event) {
 	}
 }
 
-// post adds a message to its room, or changes it. The members it names by name or as the
-// sender, and those whom it named before, are the only ones whose memberships change.
+// post adds a message to its room, or changes it. Memberships change only of members that
+// it names, by name or as the sender, or that it named before.
 func (s *State) post(e *events.Event) {
 	d := e.Data
 	r, changes := s.Room(d.ConversationID), e.Type == events.RoomChanged

@@ -66,8 +66,9 @@ type DeadLetter struct {
 	Users []string
 }
 
-// NewBatch decodes the records of a page of a log of so many partitions. What is among
-// letters was read before the position was set back, and is not put aside again.
+// NewBatch decodes the records of a page of a log that has a number of partitions. Dead
+// letters among letters were buried before the position was set back, and are not buried
+// again.
 func NewBatch(page *logread.Page, letters *Letters, partition, partitions int) *Batch {
 	b := &Batch{From: page.From, To: page.To, late: page.Late, readAt: page.ReadAt}
 	b.decode(page.Records, letters, partition, partitions)

@@ -20,14 +20,14 @@ type twin struct {
 	room, single *storetest.Memory
 	messages     map[int64]events.Data
 	recalled     map[int64]bool
-	// before are the messages posted before the last join, and those that a reset makes
-	// count whoever sent them. They are not repeated: a room would then learn that the
-	// member sent them.
+	// before are the messages posted before the last join, and the messages that a reset
+	// makes count for their sender too. They are not repeated: a room would then learn
+	// that the member sent them.
 	before  map[int64]bool
 	members []string
 	// since are, by member, the messages that were posted since the member joined, above
-	// the position at joining or to which the member was reset, which from has: of others
-	// it is not known who sent them and whom they mention by name.
+	// the position at joining or of the last reset, which from has: the room does not know
+	// the senders and mentions of others.
 	since map[string]map[int64]bool
 	from  map[string]int64
 	last  int64

@@ -505,12 +505,12 @@ func TestDeliveredHourDoesNotDependOnOrder(t *testing.T) {
 	})
 }
 
-// levelUntil sets a level that ends so many hours after noon.
+// levelUntil sets a level that ends a number of hours after noon.
 func levelUntil(level events.Level, hours int) func(*events.Data) {
 	return func(d *events.Data) { d.Level, d.Until = level, foldtest.Noon.Add(time.Duration(hours)*time.Hour) }
 }
 
-// ended says that levels have ended that were to end so many hours after noon.
+// ended ends the levels until a number of hours after noon.
 func ended(hours int) func(*events.Data) {
 	return func(d *events.Data) { d.Until = foldtest.Noon.Add(time.Duration(hours) * time.Hour) }
 }

@@ -105,7 +105,7 @@ func TestRoomStories(t *testing.T) {
 		{"mentions follow the last edit, whatever comes late", []events.Event{
 			post(1, "", "ann"), change(1, 2, ""), change(1, 1, "", "ann"), post(1, "", "ann"), post(2, ""), change(2, 5, "", "ann"),
 		}, 2, 1},
-		{"a message that mentions everybody no more still mentions those whom it names", []events.Event{
+		{"a message that no longer mentions everybody still mentions the users that it names", []events.Event{
 			foldtest.Event("all", events.RoomPosted, "hall", func(d *events.Data) { d.Seq, d.MentionsAll, d.MentionedUserIDs = 1, true, []string{"ann"} }),
 			foldtest.Event("all2", events.RoomPosted, "hall", func(d *events.Data) { d.Seq, d.MentionsAll = 2, true }), change(1, 0, "", "ann"), change(2, 0, ""),
 		}, 2, 1},

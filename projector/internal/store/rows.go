@@ -151,8 +151,8 @@ func (r *ConversationRow) Set(userID string, c *badge.Conversation) {
 	}
 }
 
-// mentionsBesideRoom returns the mentions of a membership, less those of the room that
-// mention everybody. At the level direct_mentions the latter do not count.
+// mentionsBesideRoom returns the mentions of a membership, without the room's messages
+// that mention everybody. At the level direct_mentions the latter do not count.
 func mentionsBesideRoom(c *badge.Conversation) int64 {
 	if c.Level == events.LevelDirectMentions {
 		return c.Named()
