@@ -726,8 +726,8 @@ var Storage = class {
     });
   }
   /**
-   * Those of the last visit. It leaves out what this release cannot send, as of a newer
-   * one, and calls `onBad` with each reason.
+   * The commands of the last visit. It leaves out what this release cannot send, such as
+   * commands of a newer one, and calls `onBad` with each reason.
    */
   loadCommands(onBad = (_) => {
   }) {

@@ -111,8 +111,8 @@ export class Storage {
   }
 
   /**
-   * Those of the last visit. It leaves out what this release cannot send, as of a newer
-   * one, and calls `onBad` with each reason.
+   * The commands of the last visit. It leaves out what this release cannot send, such as
+   * commands of a newer one, and calls `onBad` with each reason.
    */
   loadCommands(onBad = (_: unknown) => {}): readonly Command[] {
     const stored = this.#commands.read((text) => JSON.parse(text) as unknown[]);
