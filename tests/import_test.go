@@ -75,6 +75,14 @@ func TestImport(t *testing.T) {
 		t.Errorf("after another message: exit %d\n%s%s", code, out, stderr)
 	}
 	must(t, "verify", "--quiet", db)
+
+	empty := write("empty.csv", "user_id,conversation_id,last_seq,read_seq\n")
+	for _, args := range [][]string{{}, {"--dry-run"}, {"--undo"}} {
+		out := must(t, append([]string{"import", "--quiet", empty, db}, args...)...)
+		if want := "nothing: there are no rows to import\n"; !strings.HasSuffix(out, want) {
+			t.Errorf("import %v of a header without rows prints\n%s", args, out)
+		}
+	}
 }
 
 // imports imports a text in a format, and checks what badged prints of it and the totals.

@@ -286,7 +286,9 @@ func printImport(w io.Writer, s importing.Summary, completed, undo bool) error {
 		row("published", "in %s", duration(s.PublishSeconds))
 		row("folded", "in %s", duration(s.FoldSeconds))
 	}
-	if undo {
+	if completed && s.Rows == 0 {
+		row("compared", "nothing: there are no rows to import")
+	} else if undo {
 		row("undone", "%s, refused %s", terminal.Counted(s.Undone, "row"), progress.Count(s.RowsDifferent))
 	} else if completed {
 		text := differences(s.Differences)
