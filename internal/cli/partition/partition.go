@@ -228,6 +228,9 @@ func (c *moveCmd) Run(ctx context.Context, streams terminal.Streams) error {
 			return nil, err
 		}
 		r, err := moving.Move(ctx, cfg)
+		if errors.Is(err, moving.ErrSameShard) { // as after a move that was killed at its end
+			r, err = moving.Result{Partition: c.Partition, From: c.To, To: c.To}, nil
+		}
 		if err != nil {
 			return r, err
 		}
@@ -239,6 +242,10 @@ func (c *moveCmd) Run(ctx context.Context, streams terminal.Streams) error {
 }
 
 func printMove(w io.Writer, r moving.Result) error {
+	if r.From == r.To {
+		_, err := fmt.Fprintf(w, "partition %d is on %s already: nothing was moved\n", r.Partition, r.To)
+		return err
+	}
 	if r.Paused == 0 {
 		if r.Split {
 			_, err := fmt.Fprintf(w, "partition %d was split: the rows that an earlier move left on %s are deleted\n", r.Partition, r.From)

@@ -158,6 +158,15 @@ func (c *splitCmd) split(ctx context.Context, streams terminal.Streams, s *shard
 			return nil, err
 		}
 		r, err := splitting.Split(ctx, cfg)
+		if errors.Is(err, splitting.ErrWasSplit) { // as after a split that was killed at its end
+			out := streams.Out
+			if c.JSON {
+				out = streams.Err
+			}
+			a, b, _ := eventlog.Children(p, s.Log.Partitions())
+			_, err := fmt.Fprintf(out, "partition %d is split into %d and %d already: nothing was done\n", p, a, b)
+			return nil, err
+		}
 		if err != nil {
 			return r, err
 		}
