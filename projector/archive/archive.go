@@ -19,6 +19,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -120,11 +121,8 @@ func OpenStore(ctx context.Context, store Store) (*Archive, error) {
 	if bytes.HasPrefix(text, []byte(sealedPrefix)) {
 		return nil, &FileError{named, "is encrypted: give the file of its keys with --archive-keys"}
 	}
-	if err := json.Unmarshal(text, &a.manifest); err != nil {
-		return nil, &FileError{named, "is not a manifest: " + err.Error()}
-	}
-	if a.manifest.Format != format {
-		return nil, &FileError{named, fmt.Sprintf("has the format %q; this release reads %q", a.manifest.Format, format)}
+	if reason := a.manifest.parse(text); reason != "" {
+		return nil, &FileError{named, reason}
 	}
 	last := map[int]File{}
 	for _, f := range a.manifest.Files {
@@ -235,6 +233,23 @@ func (a *Archive) Check(ctx context.Context, f File) error {
 }
 
 func (a *Archive) path(f File) string { return a.store.Path(f.Name) }
+
+// parse reads a manifest, or returns why it cannot be used. What a later release has added
+// would be lost when the manifest is written again, so this one refuses it.
+func (m *manifest) parse(text []byte) (reason string) {
+	if err := json.Unmarshal(text, m); err != nil {
+		return "is not a manifest: " + err.Error()
+	}
+	if m.Format != format {
+		return fmt.Sprintf("has the format %q; this release reads %q", m.Format, format)
+	}
+	strict := json.NewDecoder(bytes.NewReader(text))
+	strict.DisallowUnknownFields()
+	if err := strict.Decode(new(manifest)); err != nil {
+		return fmt.Sprintf("has something that this release does not know (%s): use the release that wrote it, or a later one", strings.TrimPrefix(err.Error(), "json: "))
+	}
+	return ""
+}
 
 // save writes the manifest atomically.
 func (a *Archive) save(ctx context.Context) error {

@@ -324,6 +324,9 @@ func TestArchiveIsChecked(t *testing.T) {
 			write(filepath.Join(dir, "manifest.json"), []byte(strings.Replace(string(manifest), `"previous": "`, `"previous": "0`, 1)))
 		}},
 		{"no JSON", dir, "is not a manifest", func() { write(filepath.Join(dir, "manifest.json"), []byte(`{`)) }},
+		{"a field of a later release", dir, `has something that this release does not know (unknown field "shape")`, func() {
+			write(filepath.Join(dir, "manifest.json"), []byte(strings.Replace(string(manifest), `"number": 1`, `"number": 1, "shape": "round"`, 1)))
+		}},
 		{"another format", dir, `has the format ""`, func() { write(filepath.Join(dir, "manifest.json"), []byte(`{}`)) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
