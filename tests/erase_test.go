@@ -85,7 +85,7 @@ func inBytes(t *testing.T, all *bytes.Buffer, dump []byte) {
 func TestEraseUser(t *testing.T) {
 	const ghost = "ghost-4711"
 	database, dir := newDatabase(t), filepath.Join(t.TempDir(), "archive")
-	p := serve(t, database, "--reconcile-interval=1s")
+	p := serve(t, database, "--reconcile-interval=1s", "--admin-keys=ops="+adminKey)
 	app, ann := connect(t, p.url, ghost), connect(t, p.url, "ann")
 	publish(t, p, delivered("lunch", 1, `"`+ghost+`","ann"`))
 	app.awaitTotal(1)
@@ -123,6 +123,14 @@ func TestEraseUser(t *testing.T) {
 	app.awaitTotal(3)
 	if out := run("user", "export", ghost, "--archive="+dir); strings.Count(out, `"kind":"event"`) != 2 || strings.Count(out, `"kind":"archived_event"`) != 1 || strings.Contains(out, `"ann"`) {
 		t.Errorf("the export is\n%s", out)
+	}
+	const lacks = `archived events, of which some may name the user: no archive was given`
+	if out, stderr, code := command(t, "user", "export", ghost, "--database-url="+database); code != 1 || strings.Count(out, `"kind":"event"`) != 2 ||
+		!strings.Contains(out, `"lacks":["`) || !strings.Contains(out, lacks) || !strings.Contains(stderr, "badged: the export is incomplete: it lacks ") || !strings.Contains(stderr, lacks+": --archive DIR") {
+		t.Errorf("without the archive, the export exits with %d:\n%s%s", code, out, stderr)
+	}
+	if status, answer := asAdmin(t, p, http.MethodGet, "v1/users/"+ghost+"/export", ""); status != http.StatusOK || !strings.Contains(answer, lacks) {
+		t.Errorf("over HTTP, the export is %d\n%s", status, answer)
 	}
 	if _, stderr, code := command(t, "user", "erase", ghost, "--database-url="+database); code != 1 || !strings.Contains(stderr, "--archive DIR") {
 		t.Errorf("without the archive it exits with %d: %s", code, stderr)

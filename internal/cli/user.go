@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -216,12 +217,8 @@ type exportArguments struct {
 	Archive string `json:"archive,omitempty"`
 }
 
-// exportResult is the result in the audit trail.
-type exportResult struct {
-	Holdings int `json:"holdings"`
-}
-
-// Run prints everything that badged holds of a user.
+// Run prints everything that badged holds of a user. It fails if something could not be
+// read.
 func (c *userExportCmd) Run(ctx context.Context, streams Streams) error {
 	if reason := events.CheckID(c.User); reason != "" {
 		return fmt.Errorf("user id %s", reason)
@@ -238,10 +235,18 @@ func (c *userExportCmd) Run(ctx context.Context, streams Streams) error {
 	}
 	archives := func(s *shards.Shard) (*archive.Archive, error) { return from.open(ctx, cluster, s) }
 	out := bufio.NewWriter(streams.Out)
-	return admin.AuditedExport(ctx, home.Pool, admin.OSUser(), c.User, exportArguments{c.User, c.Archive}, func(ctx context.Context, found func(context.Context) error) (any, error) {
-		n, err := operators.Export(ctx, cluster, c.User, archives, out, found)
-		return exportResult{n}, errors.Join(err, out.Flush())
+	var done erasure.Exported
+	err = admin.AuditedExport(ctx, home.Pool, admin.OSUser(), c.User, exportArguments{c.User, c.Archive}, func(ctx context.Context, found func(context.Context) error) (any, error) {
+		done, err = operators.Export(ctx, cluster, c.User, archives, out, found)
+		return done, errors.Join(err, out.Flush())
 	})
+	if err == nil && len(done.Lacks) > 0 {
+		err = fmt.Errorf("the export is incomplete: it lacks %s", strings.Join(done.Lacks, "; "))
+		if c.Archive == "" {
+			err = fmt.Errorf("%w: --archive DIR", err)
+		}
+	}
+	return err
 }
 
 type userMergeCmd struct {

@@ -75,7 +75,7 @@ func holdings(t *testing.T, c *shards.Cluster) (all []string) {
 		if s.Err() != nil {
 			continue
 		}
-		if err := erasure.Export(t.Context(), erasure.ExportConfig{Pool: s.Pool, Log: s.Log, UserID: ghost, Shard: s.Name}, func(h erasure.Holding) error {
+		if _, err := erasure.Export(t.Context(), erasure.ExportConfig{Pool: s.Pool, Log: s.Log, UserID: ghost, Shard: s.Name}, func(h erasure.Holding) error {
 			if h.Kind != "action" {
 				all = append(all, s.Name+": "+h.Kind+" "+string(h.Record))
 			}

@@ -47,13 +47,13 @@ func Erase(ctx context.Context, c *shards.Cluster, by admin.Operator, userID str
 
 // Export writes everything that the shards hold of a user; see [erasure.Write]. archives
 // are as in Erase. It writes nothing if a shard is away.
-func Export(ctx context.Context, c *shards.Cluster, userID string, archives func(s *shards.Shard) (*archive.Archive, error), w io.Writer, found func(ctx context.Context) error) (holdings int, err error) {
+func Export(ctx context.Context, c *shards.Cluster, userID string, archives func(s *shards.Shard) (*archive.Archive, error), w io.Writer, found func(ctx context.Context) error) (done erasure.Exported, err error) {
 	home, err := Of(c, userID)
 	if err != nil {
-		return 0, err
+		return done, err
 	}
 	if _, err := reachable(c); err != nil {
-		return 0, err
+		return done, err
 	}
 	ordered := []*shards.Shard{home}
 	for _, s := range c.Shards() {
@@ -66,7 +66,7 @@ func Export(ctx context.Context, c *shards.Cluster, userID string, archives func
 		cfg := erasure.ExportConfig{Pool: s.Pool, Log: s.Log, UserID: userID, Shard: s.Name}
 		if archives != nil {
 			if cfg.Archive, err = archives(s); err != nil {
-				return 0, inShard(s, err)
+				return done, inShard(s, err)
 			}
 		}
 		cfgs = append(cfgs, cfg)

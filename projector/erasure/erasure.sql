@@ -71,6 +71,9 @@ WHERE transaction_id = ANY ($2::bigint[]::text[]::xid8[]) AND {may name}
 -- name: find an archived file
 SELECT EXISTS (SELECT FROM badged.archived_files JOIN badged.partitions USING (partition_id))
 
+-- name: count the archived events
+SELECT coalesce(sum(events), 0)::bigint FROM badged.archived_files JOIN badged.partitions USING (partition_id)
+
 -- name: find whether the role may erase
 SELECT current_user, pg_has_role(nspowner, 'USAGE') FROM pg_namespace WHERE nspname = 'badged'
 

@@ -55,10 +55,11 @@ type ExportConfig struct {
 // and in order. Events name no other users but their sender. It reads all
 // partitions, since events name the sender of a message in those of its recipients.
 //
-// It returns an error of visit as it is.
-func Export(ctx context.Context, cfg ExportConfig, visit func(Holding) error) error {
+// It returns what it could not read, such as archived events without their archive, and an
+// error of visit as it is.
+func Export(ctx context.Context, cfg ExportConfig, visit func(Holding) error) (lacks []string, err error) {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	return pgx.BeginTxFunc(ctx, cfg.Pool, options, func(tx pgx.Tx) error {
+	err = pgx.BeginTxFunc(ctx, cfg.Pool, options, func(tx pgx.Tx) error {
 		// visit may be slow: it may write to a client.
 		if _, err := tx.Exec(ctx, `SET LOCAL idle_in_transaction_session_timeout = 0`); err != nil {
 			return fmt.Errorf("set up the transaction: %w", err)
@@ -74,13 +75,10 @@ func Export(ctx context.Context, cfg ExportConfig, visit func(Holding) error) er
 		if err := x.waiting(ctx); err != nil {
 			return err
 		}
-		if cfg.Archive != nil {
-			for _, p := range held {
-				if err := x.archived(ctx, p); err != nil {
-					return err
-				}
-			}
+		if err := x.archives(ctx, held); err != nil {
+			return err
 		}
+		lacks = x.lacks
 		for _, p := range held {
 			if err := x.events(ctx, p); err != nil {
 				return err
@@ -88,6 +86,7 @@ func Export(ctx context.Context, cfg ExportConfig, visit func(Holding) error) er
 		}
 		return nil
 	})
+	return lacks, err
 }
 
 // exporter is one call of Export.
@@ -96,6 +95,8 @@ type exporter struct {
 	tx        pgx.Tx
 	visit     func(Holding) error
 	partition int // of the user
+	// lacks says what could not be read.
+	lacks []string
 }
 
 // tables exports the rows of tables.
@@ -214,6 +215,26 @@ func (x *exporter) events(ctx context.Context, partition int) error {
 	})
 }
 
+// archives exports the archived events of partitions.
+func (x *exporter) archives(ctx context.Context, held []int) error {
+	if x.cfg.Archive == nil {
+		var n int64
+		if err := x.tx.QueryRow(ctx, statements.Get("count the archived events")).Scan(&n); err != nil {
+			return fmt.Errorf("read what is archived: %w", err)
+		}
+		if n > 0 {
+			x.lacks = append(x.lacks, fmt.Sprintf("%d archived events, of which some may name the user: no archive was given", n))
+		}
+		return nil
+	}
+	for _, p := range held {
+		if err := x.archived(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // archived exports the archived events of a partition.
 func (x *exporter) archived(ctx context.Context, partition int) error {
 	files, err := replay.ArchivedFiles(ctx, x.tx, x.cfg.Archive, partition)
@@ -259,20 +280,25 @@ func (x *exporter) records(kind string, partition int, records []events.Record) 
 // kindEnd is the kind of the last line of Write.
 const kindEnd = "end"
 
-// exportEnd is the last line of Write.
-type exportEnd struct {
+// Exported says what Write has written. It is the record of the last line.
+type Exported struct {
+	// Holdings is the number of the other lines.
 	Holdings int `json:"holdings"`
+	// Lacks says what the export lacks, such as archived events. It is empty if the export
+	// is complete.
+	Lacks []string `json:"lacks,omitempty"`
 }
 
-// Write writes what Export finds in each of some databases as lines of JSON, and returns
-// how many there were. A last line of the kind end, with their number, tells that none is missing.
-// It calls found, unless that is nil, before the first, and writes nothing if that fails.
-func Write(ctx context.Context, w io.Writer, found func(ctx context.Context) error, databases ...ExportConfig) (holdings int, err error) {
+// Write writes what Export finds in each of some databases as lines of JSON. A last line of
+// the kind end has their number, which tells that none is missing, and what could not be
+// read. It calls found, unless that is nil, before the first, and writes nothing if that
+// fails.
+func Write(ctx context.Context, w io.Writer, found func(ctx context.Context) error, databases ...ExportConfig) (done Exported, err error) {
 	lines := json.NewEncoder(w)
 	lines.SetEscapeHTML(false)
 	for _, cfg := range databases {
-		err = Export(ctx, cfg, func(h Holding) error {
-			if holdings++; holdings == 1 && found != nil {
+		lacks, err := Export(ctx, cfg, func(h Holding) error {
+			if done.Holdings++; done.Holdings == 1 && found != nil {
 				if err := found(ctx); err != nil {
 					return err
 				}
@@ -281,12 +307,18 @@ func Write(ctx context.Context, w io.Writer, found func(ctx context.Context) err
 			return lines.Encode(h)
 		})
 		if err != nil {
-			return holdings, fmt.Errorf("export user %q: %w", cfg.UserID, err)
+			return done, fmt.Errorf("export user %q: %w", cfg.UserID, err)
+		}
+		for _, what := range lacks {
+			if cfg.Shard != "" {
+				what = fmt.Sprintf("of shard %s, %s", cfg.Shard, what)
+			}
+			done.Lacks = append(done.Lacks, what)
 		}
 	}
-	end, err := encode(exportEnd{holdings})
+	end, err := encode(done)
 	if err != nil {
-		return holdings, err
+		return done, err
 	}
-	return holdings, lines.Encode(Holding{Kind: kindEnd, Record: end})
+	return done, lines.Encode(Holding{Kind: kindEnd, Record: end})
 }

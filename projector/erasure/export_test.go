@@ -81,12 +81,13 @@ func exported(t testing.TB, d *projectortest.Database, user string, a *archive.A
 	t.Helper()
 	var b bytes.Buffer
 	found := 0
-	n, err := erasure.Write(t.Context(), &b, func(context.Context) error {
+	done, err := erasure.Write(t.Context(), &b, func(context.Context) error {
 		if found++; b.Len() > 0 {
 			t.Error("it is told that something is found after that was written")
 		}
 		return nil
 	}, erasure.ExportConfig{Pool: d.Pool, Log: d.Log, UserID: user, Archive: a})
+	n := done.Holdings
 	if err != nil || found > 1 || (found == 1) != (n > 0) {
 		t.Fatalf("%d holdings, told %d times, %v", n, found, err)
 	}

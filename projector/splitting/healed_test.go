@@ -46,7 +46,7 @@ func TestSplitKeepsHealedUsers(t *testing.T) {
 	kinds := func(user string) string {
 		t.Helper()
 		found := map[string]int{}
-		if err := erasure.Export(t.Context(), erasure.ExportConfig{Pool: d.Pool, Log: d.Log, UserID: user}, func(h erasure.Holding) error {
+		if _, err := erasure.Export(t.Context(), erasure.ExportConfig{Pool: d.Pool, Log: d.Log, UserID: user}, func(h erasure.Holding) error {
 			found[h.Kind]++
 			return nil
 		}); err != nil {
@@ -103,8 +103,8 @@ SELECT 1, 1, now(), 0, 0, u, 'phone', 'chat', 'fcm', '', 'total', '', '' FROM un
 	if _, err := erasure.Erase(t.Context(), erasure.Config{Pool: d.Pool, Log: d.Log, Settle: -1, UserID: ben}); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := erasure.Write(t.Context(), io.Discard, nil, erasure.ExportConfig{Pool: d.Pool, Log: d.Log, UserID: ben}); err != nil || n > 0 {
-		t.Errorf("an erased user has %d holdings: %v", n, err)
+	if done, err := erasure.Write(t.Context(), io.Discard, nil, erasure.ExportConfig{Pool: d.Pool, Log: d.Log, UserID: ben}); err != nil || done.Holdings > 0 {
+		t.Errorf("an erased user has %d holdings: %v", done.Holdings, err)
 	}
 	d.Append(t, foldtest.Named("more", foldtest.Deliver("c", 9, ann)))
 	d.AwaitFolded(t)
