@@ -362,6 +362,8 @@ BEGIN
         -- to the size of a page.
         EXECUTE format('CREATE TABLE badged.%I (generation integer NOT NULL, entries bytea NOT NULL) WITH (toast_tuple_target = 8160)',
             badged.partition_table('dedup_blocks', p));
+        -- Without a key, Postgres would refuse deletes where a publication has all tables.
+        EXECUTE format('ALTER TABLE badged.%I REPLICA IDENTITY FULL', badged.partition_table('dedup_blocks', p));
         EXECUTE format($f$
             CREATE TABLE badged.%I (
                 run     bigint NOT NULL,

@@ -18,4 +18,6 @@ CREATE INDEX revocations_seq ON badged.revocations (seq);
 CREATE TABLE badged.revocation_counter (
     last bigint NOT NULL
 );
+-- Without a key, Postgres would refuse updates where a publication has all tables.
+ALTER TABLE badged.revocation_counter REPLICA IDENTITY FULL;
 INSERT INTO badged.revocation_counter VALUES (0);

@@ -21,7 +21,7 @@ DECLARE
     part    record;
 BEGIN
     FOR t IN
-        SELECT c.oid, c.relname::text AS name, c.relkind, c.relrowsecurity,
+        SELECT c.oid, c.relname::text AS name, c.relkind, c.relrowsecurity, c.relreplident,
             coalesce('WITH (' || array_to_string(c.reloptions, ', ') || ')', '') AS options, i.inhparent::regclass AS parent
         FROM pg_class AS c LEFT JOIN pg_inherits AS i ON i.inhrelid = c.oid
         WHERE c.relnamespace = 'badged'::regnamespace AND c.relkind IN ('r', 'p') AND c.relname ~ (like_ || '(_offsets|_baseline)?$')
@@ -31,6 +31,9 @@ BEGIN
         CONTINUE WHEN to_regclass(format('badged.%I', made)) IS NOT NULL;
         EXECUTE format('CREATE TABLE badged.%I (LIKE badged.%I INCLUDING ALL) %s %s', made, t.name,
             CASE t.relkind WHEN 'p' THEN 'PARTITION BY ' || pg_get_partkeydef(t.oid) END, t.options);
+        IF t.relreplident = 'f' THEN -- which LIKE leaves out
+            EXECUTE format('ALTER TABLE badged.%I REPLICA IDENTITY FULL', made);
+        END IF;
         IF t.parent IS NOT NULL THEN
             EXECUTE format('ALTER TABLE %s ATTACH PARTITION badged.%I FOR VALUES IN (%s)', t.parent, made, partition);
         END IF;

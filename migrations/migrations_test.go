@@ -143,6 +143,19 @@ WHERE t.relnamespace = 'badged'::regnamespace AND i.indcollation[k - 1] NOT IN (
 	}
 }
 
+// Every table says what identifies its rows. Otherwise Postgres refuses to change them
+// once another product has a publication of all tables in the database.
+func TestRowsOfEveryTableAreIdentified(t *testing.T) {
+	cfg := emptyDatabase(t)
+	up(t, cfg, 1)
+	got := column(t, cfg, `SELECT relname::text FROM pg_class AS c
+WHERE relnamespace = 'badged'::regnamespace AND relkind = 'r' AND relpersistence = 'p' AND relreplident <> 'f'
+  AND NOT EXISTS (SELECT FROM pg_index WHERE indrelid = c.oid AND (indisreplident OR indisprimary AND relreplident = 'd')) ORDER BY 1`)
+	if len(got) > 0 {
+		t.Errorf("tables whose rows nothing identifies: %q", got)
+	}
+}
+
 // Each partition of the log has rows for the projector and the notifier from the
 // start: their fences are updates, which would find nothing to move.
 func TestUpGivesReadersAPosition(t *testing.T) {

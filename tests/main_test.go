@@ -307,7 +307,7 @@ func migrated() pgtest.Template {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("badged migrate up: %w\n%s", err, out)
 		}
-		return nil
+		return schematest.Publish(ctx, url)
 	}, Adopt: schematest.Adopt}
 }
 

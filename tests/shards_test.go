@@ -139,6 +139,11 @@ func sharded(count int) pgtest.Templates {
 			if out, err := cmd.CombinedOutput(); err != nil {
 				return fmt.Errorf("badged migrate up: %w\n%s", err, out)
 			}
+			for _, url := range urls {
+				if err := schematest.Publish(ctx, url); err != nil {
+					return err
+				}
+			}
 			return nil
 		},
 		Adopt: schematest.Adopt,

@@ -22,9 +22,27 @@ func Migrated(partitions int) pgtest.Template {
 		if err != nil {
 			return err
 		}
-		_, err = migrations.Up(ctx, migrations.Config{Conn: cfg, Partitions: partitions})
-		return err
+		if _, err := migrations.Up(ctx, migrations.Config{Conn: cfg, Partitions: partitions}); err != nil {
+			return err
+		}
+		return Publish(ctx, url)
 	}, Adopt: Adopt}
+}
+
+// Publish makes publications of all tables, as companies have them that replicate whole
+// servers: Postgres then refuses to change rows of a table that does not say what
+// identifies them.
+func Publish(ctx context.Context, url string) (err error) {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
+	_, err = conn.Exec(ctx, `
+SET client_min_messages = error; -- wal_level may be too low to replicate what is published
+CREATE PUBLICATION everything FOR ALL TABLES;
+CREATE PUBLICATION everything_by_root FOR ALL TABLES WITH (publish_via_partition_root = true)`)
+	return err
 }
 
 // Adopt makes the epochs of a database begin in the running server, as if it had been
