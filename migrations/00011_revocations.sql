@@ -16,8 +16,7 @@ CREATE INDEX revocations_seq ON badged.revocations (seq);
 -- One row. Its lock gives revocations their order; a sequence would hand out numbers
 -- that commit in another.
 CREATE TABLE badged.revocation_counter (
-    last bigint NOT NULL
+    last      bigint  NOT NULL,
+    singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton)
 );
--- Without a key, Postgres would refuse updates where a publication has all tables.
-ALTER TABLE badged.revocation_counter REPLICA IDENTITY FULL;
 INSERT INTO badged.revocation_counter VALUES (0);

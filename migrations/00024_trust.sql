@@ -14,10 +14,10 @@ CREATE TABLE badged.erased_revocations (
 );
 CREATE INDEX erased_revocations_seq ON badged.erased_revocations (seq);
 
--- The secret of the digests, without which the ids cannot be guessed from them. Another
--- row is the secret of a database from which rows were copied.
+-- The secret of the digests, without which the ids cannot be guessed from them.
 CREATE TABLE badged.revocation_secret (
-    secret bytea PRIMARY KEY CHECK (octet_length(secret) = 32)
+    secret    bytea   NOT NULL CHECK (octet_length(secret) = 32),
+    singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton)
 );
 INSERT INTO badged.revocation_secret VALUES (uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()));
 

@@ -96,7 +96,7 @@ func wrongCluster(t *testing.T) {
 		t.Errorf("after half of the renumbering lag exits with %d and prints\n%s", code, stderr)
 	}
 	out := must(t, "repair-log", database)
-	if strings.Count(out, "renumbered 3 events; 1 appended") != 1 || !strings.HasSuffix(out, "servers can start\n") {
+	if strings.Count(out, "renumbered 3 events; 1 appended") != 1 || !strings.HasSuffix(out, "run `badged verify`, then start the servers\n") {
 		t.Errorf("the continued renumbering prints\n%s", out)
 	}
 	if out := must(t, "repair-log", database); !strings.HasPrefix(out, "nothing to do") {

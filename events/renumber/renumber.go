@@ -51,6 +51,9 @@ type Result struct {
 // the next call continues with the remaining partitions; until one has
 // finished, [events.Open] fails with [events.ErrRestored].
 //
+// Run fails with [ErrRows] if only rows were copied, into a database that had a log of
+// its own.
+//
 // No projector may run: Run takes all partitions, and fails with a
 // [*PartitionOwnedError] if it cannot. Clients may go on appending; other
 // consumers wait or have to retry.
@@ -74,6 +77,9 @@ func Run(ctx context.Context, cfg Config) (needed bool, err error) {
 	if err := r.examine(ctx); err != nil {
 		return false, err
 	}
+	if r.home && r.copied {
+		return false, ErrRows
+	}
 	if r.home && len(r.foreign) == 0 {
 		return false, nil
 	}
@@ -92,6 +98,12 @@ func Run(ctx context.Context, cfg Config) (needed bool, err error) {
 	}
 	return true, r.finish(ctx)
 }
+
+// ErrRows is returned if rows were copied from another database into this one, which
+// had a log of its own already. What is missing then, such as ranges of the log, cannot be
+// seen from the rows.
+var ErrRows = errors.New("rows of another database were copied into this one, which `badged migrate up` had created: " +
+	"what is missing here is not known; copy the whole database instead, with `pg_dump` into an empty one, or as files")
 
 // PartitionOwnedError is returned if a projector owns a partition.
 type PartitionOwnedError struct {
@@ -115,9 +127,12 @@ type run struct {
 	// partitions are all that have tables: also those of other shards, and those that were
 	// split.
 	partitions []int
-	home       bool
-	// foreign are the partitions with copied events or positions.
+	// home is set if the log was put in order in this database.
+	home bool
+	// foreign are the partitions to renumber; copied is set if one has events or
+	// positions of another database.
 	foreign []int
+	copied  bool
 }
 
 // takeAll takes every partition for as long as the session lasts.
@@ -156,24 +171,25 @@ const copied = `transaction_id > '3' AND era <> ` + homeEra
 // events.
 const unreachable = `(consumer_group = '` + events.ProjectorGroup + `' AND last_processed_transaction_id > pg_snapshot_xmax(pg_current_snapshot())::text::xid8)`
 
-// examine finds the partitions with copied events or positions.
+// examine finds the partitions with copied events or positions, or unreachable ones.
 func (r *run) examine(ctx context.Context) error {
 	for _, p := range r.partitions {
-		var needed bool
-		err := r.conn.QueryRow(ctx, strings.ReplaceAll(`SELECT EXISTS (SELECT FROM badged.TOPIC_offsets WHERE era <> `+homeEra+` OR `+unreachable+`)
-OR EXISTS (SELECT FROM badged.TOPIC WHERE `+copied+`)`, "TOPIC", events.Topic(p))).Scan(&needed)
+		var brought, ahead bool
+		err := r.conn.QueryRow(ctx, strings.ReplaceAll(`SELECT EXISTS (SELECT FROM badged.TOPIC_offsets WHERE era <> `+homeEra+`)
+OR EXISTS (SELECT FROM badged.TOPIC WHERE `+copied+`), EXISTS (SELECT FROM badged.TOPIC_offsets WHERE `+unreachable+`)`,
+			"TOPIC", events.Topic(p))).Scan(&brought, &ahead)
 		if err != nil {
 			return fmt.Errorf("examine partition %d: %w", p, err)
 		}
-		if needed {
+		if brought || ahead {
 			r.foreign = append(r.foreign, p)
 		}
+		r.copied = r.copied || brought
 	}
 	return nil
 }
 
-// begin locks everyone out of the log until finish. It does so even if the log
-// seemed to belong here, because only some tables were copied.
+// begin locks everyone out of the log until finish.
 func (r *run) begin(ctx context.Context) error {
 	err := pgx.BeginFunc(ctx, r.conn, func(tx pgx.Tx) error {
 		// The row is missing where a dump was restored without it.
@@ -333,8 +349,8 @@ FROM renumbered AS r
 WHERE r.transaction_id = e.transaction_id AND r."offset" = e."offset"`)
 }
 
-// finish begins new epochs, raises the sequences, which replication does not
-// copy, and marks the log as belonging here.
+// finish begins new epochs, raises sequences that lag behind their tables, and marks the
+// log as belonging here.
 func (r *run) finish(ctx context.Context) error {
 	err := pgx.BeginFunc(ctx, r.conn, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `UPDATE badged.partitions SET epoch = substr(replace(gen_random_uuid()::text, '-', ''), 1, 12)`); err != nil {

@@ -56,7 +56,7 @@ func (c *repairLogCmd) repair(ctx context.Context, streams Streams, d shards.Dat
 	case c.DryRun:
 		fmt.Fprintln(streams.Out, prefix+"would start new epochs and mark the log as this cluster's; nothing was changed")
 	default:
-		fmt.Fprintln(streams.Out, prefix+"the log is renumbered and has new epochs; servers can start")
+		fmt.Fprintln(streams.Out, prefix+"the log is renumbered and has new epochs; run `badged verify`, then start the servers")
 	}
 	return nil
 }

@@ -65,10 +65,10 @@ type List struct {
 	mu sync.RWMutex
 	// before has the moment before which tokens are revoked, by user.
 	before map[string]time.Time
-	// erased has the same of users who were erased, by the digest of their ids with one
-	// of secrets: mostly there is one.
-	erased  map[[sha256.Size]byte]time.Time
-	secrets [][]byte
+	// erased has the same of users who were erased, by the digest of their ids with the
+	// secret.
+	erased map[[sha256.Size]byte]time.Time
+	secret []byte
 
 	// reading guards the rest.
 	reading sync.Mutex
@@ -150,10 +150,8 @@ func (l *List) Revoked(userID string, issuedAt time.Time) bool {
 	if len(l.erased) == 0 { // as mostly
 		return false
 	}
-	return slices.ContainsFunc(l.secrets, func(secret []byte) bool {
-		before, ok := l.erased[digestOf(secret, userID)]
-		return ok && issuedAt.Before(before)
-	})
+	before, ok := l.erased[digestOf(l.secret, userID)]
+	return ok && issuedAt.Before(before)
 }
 
 // End ends the connections of a user, and revokes the tokens issued before a moment
@@ -205,10 +203,10 @@ func (l *List) read(ctx context.Context) error {
 		l.whole = true
 		return err
 	}
-	var secrets [][]byte
+	var secret []byte
 	if l.whole {
-		if secrets, err = l.readSecrets(ctx); err != nil {
-			return err
+		if err := l.pool.QueryRow(ctx, statements.Get("read the secret")).Scan(&secret); err != nil {
+			return fmt.Errorf("read badged.revocation_secret: %w", err)
 		}
 	}
 	var ended []string
@@ -217,7 +215,7 @@ func (l *List) read(ctx context.Context) error {
 	if l.whole {
 		l.before = make(map[string]time.Time, len(rows))
 		l.erased = map[[sha256.Size]byte]time.Time{}
-		l.secrets = secrets
+		l.secret = secret
 	}
 	for _, r := range rows {
 		if r.digest != nil {
@@ -251,10 +249,8 @@ func (l *List) connected(digests [][sha256.Size]byte) (found []string) {
 		return nil
 	}
 	for _, userID := range l.cfg.Connected() {
-		for _, secret := range l.secrets { // changed by read only
-			if slices.Contains(digests, digestOf(secret, userID)) {
-				found = append(found, userID)
-			}
+		if slices.Contains(digests, digestOf(l.secret, userID)) { // changed by read only
+			found = append(found, userID)
 		}
 	}
 	return found
@@ -288,16 +284,6 @@ func (l *List) newer(ctx context.Context, than int64) (last int64, all []row, er
 		return 0, nil, fmt.Errorf("read badged.revocations: %w", err)
 	}
 	return last, all, nil
-}
-
-// readSecrets reads the secrets of the digests.
-func (l *List) readSecrets(ctx context.Context) ([][]byte, error) {
-	rows, _ := l.pool.Query(ctx, statements.Get("read the secrets"))
-	secrets, err := pgx.CollectRows(rows, pgx.RowTo[[]byte])
-	if err != nil {
-		return nil, fmt.Errorf("read badged.revocation_secret: %w", err)
-	}
-	return secrets, nil
 }
 
 // forget deletes the rows that revoke nothing and that every process has read, and

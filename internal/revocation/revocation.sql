@@ -18,8 +18,7 @@ FROM badged.revocation_counter AS c LEFT JOIN (
     SELECT seq, NULL, revoked_before, digest FROM badged.erased_revocations WHERE seq > $1
 ) AS r ON true
 
--- name: read the secrets
--- Rows that were copied into a new database have brought another.
+-- name: read the secret
 SELECT secret FROM badged.revocation_secret
 
 -- name: forget the erased

@@ -127,7 +127,7 @@ WITH revoked AS (
 )
 INSERT INTO badged.erased_revocations AS r (seq, revoked_before, digest)
 SELECT c.last, greatest(coalesce($2::timestamptz, clock_timestamp()), v.revoked_before), sha256(s.secret || convert_to($1, 'UTF8'))
-FROM counted AS c LEFT JOIN revoked AS v ON true, (SELECT secret FROM badged.revocation_secret LIMIT 1) AS s
+FROM counted AS c LEFT JOIN revoked AS v ON true, badged.revocation_secret AS s
 ON CONFLICT (digest) DO UPDATE SET seq = excluded.seq, revoked_before = greatest(r.revoked_before, excluded.revoked_before)
 RETURNING revoked_before
 

@@ -69,8 +69,10 @@ func Outbox() pgtest.Template {
 		if err != nil {
 			return err
 		}
-		_, err = migrations.InstallOutbox(ctx, cfg)
-		return err
+		if _, err := migrations.InstallOutbox(ctx, cfg); err != nil {
+			return err
+		}
+		return Publish(ctx, url)
 	}}
 }
 
