@@ -50,6 +50,24 @@ func TestLinksOfPagesLeadSomewhere(t *testing.T) {
 	}
 }
 
+// The list of decisions has all of them.
+func TestDecisionsAreListed(t *testing.T) {
+	tree := os.DirFS(path.Join(root, "docs/adr"))
+	list, err := fs.ReadFile(tree, "README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	decisions, err := fs.Glob(tree, "0*.md")
+	if err != nil || len(decisions) == 0 {
+		t.Fatalf("%d decisions, %v", len(decisions), err)
+	}
+	for _, name := range decisions {
+		if !strings.Contains(string(list), "("+name+")") {
+			t.Errorf("docs/adr/README.md does not list %s", name)
+		}
+	}
+}
+
 // The pages for contributors must name files and folders that exist.
 func TestPagesNameExistingFiles(t *testing.T) {
 	tree := os.DirFS(root)
