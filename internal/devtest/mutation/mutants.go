@@ -177,7 +177,7 @@ var mutants = []mutant{
 		foldFile,
 		"		return u.change(d.ConversationID, func(c *Conversation) { c.setLevel(d.Level, d.Until) })",
 		"		c := u.Conversation(d.ConversationID)\n		if c.Level == d.Level {\n			return false\n		}\n" +
-			"		c.setLevel(d.Level)\n		u.Version++\n		c.Version = u.Version\n		return true",
+			"		c.setLevel(d.Level, d.Until)\n		u.Version++\n		c.Version = u.Version\n		return true",
 	}}, pure},
 	{"messages are counted as conversations", []edit{{foldFile, "u.Categories.add(c.Category, sign*n, sign)", "u.Categories.add(c.Category, sign*n, sign*n)"}}, pure},
 	{"a category loses its last conversation but one", []edit{{
