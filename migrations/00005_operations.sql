@@ -22,6 +22,23 @@ CREATE FUNCTION badged.state_tables(partition integer) RETURNS text[]
         FROM unnest(ARRAY['users', 'conversations', 'rooms', 'room_chunks', 'room_marks']) WITH ORDINALITY AS k (kind, n) ORDER BY n
     );
 
+-- Gives the planner statistics of the tables of a partition that were filled, which it
+-- lacks until autovacuum comes. The suffix is '_staging' for staging tables.
+-- +goose StatementBegin
+CREATE FUNCTION badged.analyze_tables(partition integer, suffix text) RETURNS void
+    LANGUAGE plpgsql STRICT
+    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    live text;
+BEGIN
+    FOREACH live IN ARRAY badged.state_tables(partition) LOOP
+        EXECUTE format('ANALYZE badged.%I', live || suffix);
+    END LOOP;
+END
+$$;
+-- +goose StatementEnd
+
 -- Drops the staging tables of a partition, if there are any.
 -- +goose StatementBegin
 CREATE FUNCTION badged.drop_staging_tables(partition integer) RETURNS void

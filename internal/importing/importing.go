@@ -63,6 +63,7 @@ type Config struct {
 // Tables is the part of [badges.Reader] that an import uses.
 type Tables interface {
 	Stored(ctx context.Context, keys []badges.Key) ([]badges.Stored, error)
+	Analyze(ctx context.Context) error
 }
 
 // Summary is what an import did, or would do.
@@ -334,7 +335,8 @@ func (im *importer) count(evs []events.Event) {
 	}
 }
 
-// settle waits until everything that was published is folded.
+// settle waits until everything that was published is folded, and analyzes the tables: with
+// the statistics of empty tables, reads take many times as long until autovacuum comes.
 func (im *importer) settle(ctx context.Context) error {
 	if len(im.positions) == 0 {
 		return nil
@@ -358,7 +360,7 @@ func (im *importer) settle(ctx context.Context) error {
 		im.meter.Advance(int64(i+1), 0)
 	}
 	im.summary.FoldSeconds = time.Since(im.began).Seconds()
-	return nil
+	return im.retrier.Do(ctx, im.cfg.Badges.Analyze)
 }
 
 // compare reports what differs.

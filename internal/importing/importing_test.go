@@ -90,6 +90,9 @@ func TestImport(t *testing.T) {
 		}
 	}
 	before := d.Dump(t)
+	if n := d.Lines(t, `SELECT sum(greatest(reltuples, 0))::int FROM pg_class WHERE oid::regclass::text ~ '^badged.users_p..$'`)[0]; n != "5" {
+		t.Errorf("the planner knows of %s users, want 5", n)
+	}
 
 	// Again: there is nothing to publish.
 	if got, differences, err = run(t, d, nil, states); got.Events != 0 || differences != nil || err != nil {

@@ -329,6 +329,16 @@ func (r *Reader) Stored(ctx context.Context, keys []badges.Key) ([]badges.Stored
 	return all, err
 }
 
+// Analyze is [badges.Reader.Analyze] on all shards.
+func (r *Reader) Analyze(ctx context.Context) error {
+	for _, s := range r.cluster.shards {
+		if err := s.reachable(ctx, r.of[s.index].Analyze); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // gather reads badges from all shards of users, and returns them in the order given.
 // Those of shards that fail have no epoch.
 func (r *Reader) gather(ctx context.Context, userIDs []string, read func(from *badges.Reader, ctx context.Context, userIDs []string) ([]pubsub.Badge, error)) ([]pubsub.Badge, error) {

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -49,6 +50,21 @@ func (r *Reader) Stored(ctx context.Context, keys []Key) ([]Stored, error) {
 		}
 	}
 	return found, nil
+}
+
+// Analyze gives the planner of the database statistics of the tables that badges are read
+// from, after they were filled.
+func (r *Reader) Analyze(ctx context.Context) error {
+	held, err := eventlog.Held(ctx, r.q)
+	if err != nil {
+		return err
+	}
+	for _, p := range held {
+		if err := r.q.QueryRow(ctx, `SELECT badged.analyze_tables($1, '')`, p).Scan(nil); err != nil {
+			return fmt.Errorf("analyze the tables of partition %d: %w", p, err)
+		}
+	}
+	return nil
 }
 
 // storedIn reads the conversations at places of keys into found.

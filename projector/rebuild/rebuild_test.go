@@ -230,7 +230,14 @@ func TestRebuildRepairsMany(t *testing.T) {
 	if b := d.Badge(t, ann); b.Total == 0 {
 		t.Errorf("the badge is %+v", b)
 	}
+	if got := d.Lines(t, analyzedSQL); !slices.Equal(got, []string{"users_p00", "users_p01"}) {
+		t.Errorf("the planner has statistics of %q, want those of the new tables", got)
+	}
 }
+
+// analyzedSQL returns the tables of users that were analyzed.
+const analyzedSQL = `SELECT relname FROM pg_class
+WHERE relnamespace = 'badged'::regnamespace AND relkind = 'r' AND relname ~ '^users_p..$' AND reltuples > 0 ORDER BY 1`
 
 // Versions of a healed user are ahead of the log, and right. New tables forget
 // that.
@@ -356,7 +363,8 @@ func TestRebuildingRoleNeedNotOwnTheSchema(t *testing.T) {
 	if !errors.As(err, &pgErr) || pgErr.Code != "42501" || !strings.Contains(err.Error(), "drop_staging_tables") {
 		t.Errorf("without the rights: %v", err)
 	}
-	d.Exec(t, `GRANT EXECUTE ON FUNCTION badged.create_staging_tables(integer), badged.swap_staging_tables(integer), badged.drop_staging_tables(integer) TO "limited role"`)
+	d.Exec(t, `GRANT EXECUTE ON FUNCTION badged.create_staging_tables(integer), badged.swap_staging_tables(integer), badged.drop_staging_tables(integer),
+    badged.analyze_tables(integer, text) TO "limited role"`)
 	if rebuilt := rebuild(t, d, asRole); rebuilt[0].DifferentUsers != 1 {
 		t.Errorf("it found %+v", rebuilt)
 	}

@@ -43,9 +43,10 @@ type Staging struct {
 }
 
 const (
-	createStagingSQL = `SELECT badged.create_staging_tables($1)`
-	swapStagingSQL   = `SELECT badged.swap_staging_tables($1)`
-	dropStagingSQL   = `SELECT badged.drop_staging_tables($1)`
+	createStagingSQL  = `SELECT badged.create_staging_tables($1)`
+	analyzeStagingSQL = `SELECT badged.analyze_tables($1, '_staging')`
+	swapStagingSQL    = `SELECT badged.swap_staging_tables($1)`
+	dropStagingSQL    = `SELECT badged.drop_staging_tables($1)`
 )
 
 // NewStaging returns the staging tables of a partition whose names end with
@@ -114,7 +115,13 @@ func (s *Staging) fill(ctx context.Context) error {
 		return err
 	}
 	s.generations = len(in.Generations)
-	return s.FillUpTo(ctx, &in)
+	if err := s.FillUpTo(ctx, &in); err != nil {
+		return err
+	}
+	if _, err := s.job.Conn.Exec(ctx, analyzeStagingSQL, s.partition); err != nil {
+		return fmt.Errorf("analyze the staging tables: %w", err)
+	}
+	return nil
 }
 
 // FillUpTo folds the log into the empty tables, up to the position of in.
