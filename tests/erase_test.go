@@ -149,7 +149,7 @@ func TestEraseUser(t *testing.T) {
 	if code := app.awaitEnd(); code != 4001 {
 		t.Errorf("the connection ends with %d", code)
 	}
-	before, later := issued(t, ghost, now), time.Now().Add(2*time.Second) // a token has whole seconds
+	before, later := issued(t, ghost, now), time.Now().Add(5*time.Second) // what was issued 5 seconds ahead is revoked too
 	for _, token := range []string{stolen, before} {
 		refuses(t, p, token)
 		refuses(t, serve(t, database), token) // and by a process that never knew the id
@@ -219,6 +219,34 @@ func TestErasedUserStaysAway(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A token whose issuer's clock is ahead is accepted up to five seconds before its iat, and
+// such a token does not survive an erasure. One that is further ahead is refused: it would be
+// younger than erasures and revocations to come.
+func TestTokensOfAClockThatIsAhead(t *testing.T) {
+	t.Parallel()
+	database := newDatabase(t)
+	p := serve(t, database, "--admin-keys=ops="+adminKey)
+	far := issued(t, "ghost", time.Now().Add(time.Minute))
+	if code := connectWith(t, p.url, far).awaitEnd(); code != 4001 {
+		t.Errorf("a connection with an iat in a minute ends with %d", code)
+	}
+	status, _, answer := requestAs(t, far, http.MethodPost, p.url+"/v1/commands", "application/json", `{"t":"read_all"}`)
+	if status != http.StatusUnauthorized || !strings.Contains(answer, " in the future; compare the clocks of its issuer and of this server") {
+		t.Errorf("a command with an iat in a minute is answered with %d %s", status, answer)
+	}
+
+	total(t, p, "ghost", publish(t, p, delivered("lunch", 1, `"ghost"`)))
+	near := issued(t, "ghost", time.Now().Add(4*time.Second))
+	app := connectWith(t, p.url, near)
+	app.awaitTotal(1)
+	must(t, "user", "erase", "ghost", "--database-url="+database)
+	if code := app.awaitEnd(); code != 4001 {
+		t.Errorf("the connection of an erased user ends with %d", code)
+	}
+	refuses(t, p, near)
+	refuses(t, serve(t, database), near)
 }
 
 // Looking whether anything is left of an erased user does not bring the id back into the

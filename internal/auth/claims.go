@@ -171,5 +171,5 @@ func (c *claims) GetExpirationTime() (*jwt.NumericDate, error) { return c.expire
 // GetNotBefore implements jwt.Claims.
 func (c *claims) GetNotBefore() (*jwt.NumericDate, error) { return c.notBefore, nil }
 
-// GetIssuedAt implements jwt.Claims. The time of issue is not checked.
+// GetIssuedAt implements jwt.Claims. authenticate checks the time of issue.
 func (c *claims) GetIssuedAt() (*jwt.NumericDate, error) { return nil, nil } //nolint:nilnil // jwt's way to say: not given

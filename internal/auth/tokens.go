@@ -64,9 +64,9 @@ const minSecretBytes = 32
 // have several KiB.
 const maxTokenBytes = 16 << 10
 
-// notBeforeLeeway is how far the issuer's clock may be ahead. Expiry has no
+// clockLeeway is how far the issuer's clock may be ahead. Expiry has no
 // leeway: connections and commands end at that time.
-const notBeforeLeeway = 5 * time.Second
+const clockLeeway = 5 * time.Second
 
 // NewTokens loads the keys. Its errors name the key, never the secret.
 func NewTokens(cfg TokenConfig) (*Tokens, error) {
@@ -96,7 +96,7 @@ func NewTokens(cfg TokenConfig) (*Tokens, error) {
 	}
 	options := []jwt.ParserOption{
 		jwt.WithExpirationRequired(),
-		jwt.WithLeeway(notBeforeLeeway),
+		jwt.WithLeeway(clockLeeway),
 		jwt.WithValidMethods([]string{"HS256", "RS256", "ES256", "EdDSA"}),
 	}
 	if cfg.Audience != "" {
@@ -146,8 +146,7 @@ func parseTokenKey(method, value string) (tokenKey, error) {
 type Identity struct {
 	UserID    string
 	ExpiresAt time.Time
-	// IssuedAt is zero if the token does not say when it was issued, or says that it will
-	// be.
+	// IssuedAt is zero if the token does not say when it was issued.
 	IssuedAt time.Time
 	// Categories are those that the token is restricted to, sorted; nil for no
 	// restriction.
@@ -198,28 +197,22 @@ func (t *Tokens) authenticate(ctx context.Context, token string) (Identity, erro
 	if reason := events.CheckID(c.subject); reason != "" {
 		return Identity{}, errors.New("bad token: sub " + reason)
 	}
+	// A token that is accepted now must not be younger than a revocation that comes next.
+	if ahead := time.Until(c.issued); ahead > clockLeeway {
+		return Identity{}, fmt.Errorf("bad token: its iat is %s in the future; compare the clocks of its issuer and of this server", ahead.Round(time.Second))
+	}
 	if most := t.cfg.MaxLifetime; most > 0 {
 		if c.issued.IsZero() { // it would become valid once it has no more than that left
 			return Identity{}, errors.New("bad token: it lacks iat, which says for how long it is valid")
 		}
-		// iat alone would not do: a token may say that it is issued later.
-		left := time.Until(c.expires.Time) - notBeforeLeeway
-		if left > most || c.expires.Sub(c.issued) > most {
+		if c.expires.Sub(c.issued) > most {
 			return Identity{}, fmt.Errorf("bad token: it is valid for longer than %s", most)
 		}
 	}
-	// A clock that is ahead must not make a token younger than a revocation.
-	issued, ahead := c.issued, c.issued.After(time.Now().Add(notBeforeLeeway))
-	if ahead {
-		issued = time.Time{}
-	}
-	if t.cfg.Revoked != nil && t.cfg.Revoked(c.subject, issued) {
-		if ahead {
-			return Identity{}, fmt.Errorf("%w, as far as its iat tells, which is in the future", ErrRevoked)
-		}
+	if t.cfg.Revoked != nil && t.cfg.Revoked(c.subject, c.issued) {
 		return Identity{}, ErrRevoked
 	}
-	return Identity{UserID: c.subject, ExpiresAt: c.expires.Time, IssuedAt: issued, Categories: c.categories}, nil
+	return Identity{UserID: c.subject, ExpiresAt: c.expires.Time, IssuedAt: c.issued, Categories: c.categories}, nil
 }
 
 // ErrRevoked is returned for a token that was valid until it was revoked.

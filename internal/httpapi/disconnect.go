@@ -23,7 +23,7 @@ type Disconnects interface {
 // disconnectBody says what else to do than to end connections.
 type disconnectBody struct {
 	Revoke       bool   `json:"revoke,omitempty" doc:"Revoke all tokens of the user that were issued until now."`
-	RevokeBefore string `json:"revoke_before,omitempty" format:"date-time" doc:"Revoke the tokens of the user that were issued (iat) before this moment, which must not be in the future."`
+	RevokeBefore string `json:"revoke_before,omitempty" format:"date-time" doc:"Revoke the tokens of the user that were issued (iat) before this moment, which may be at most 5 seconds in the future."`
 }
 
 // disconnectAnswer is the answer to a disconnectBody.

@@ -118,7 +118,8 @@ SELECT count(*) FROM conversation
 UPDATE badged.partitions SET revision = revision + 1 WHERE partition_id = $1
 
 -- name: revoke the tokens
--- Those that were issued before $2, by default now, or before what was revoked already.
+-- Those that were issued before $2, or before what was revoked already. By default $2 is the
+-- latest iat that a token of today may have, since the clock of its issuer may be ahead.
 -- Under a digest, since the id must not stay.
 WITH revoked AS (
     DELETE FROM badged.revocations WHERE user_id = $1 RETURNING revoked_before
@@ -126,7 +127,7 @@ WITH revoked AS (
     UPDATE badged.revocation_counter SET last = last + 1 RETURNING last
 )
 INSERT INTO badged.erased_revocations AS r (seq, revoked_before, digest)
-SELECT c.last, greatest(coalesce($2::timestamptz, clock_timestamp()), v.revoked_before), sha256(s.secret || convert_to($1, 'UTF8'))
+SELECT c.last, greatest(coalesce($2::timestamptz, clock_timestamp() + interval '5 seconds'), v.revoked_before), sha256(s.secret || convert_to($1, 'UTF8'))
 FROM counted AS c LEFT JOIN revoked AS v ON true, badged.revocation_secret AS s
 ON CONFLICT (digest) DO UPDATE SET seq = excluded.seq, revoked_before = greatest(r.revoked_before, excluded.revoked_before)
 RETURNING revoked_before
