@@ -23,10 +23,10 @@ type describedRoute struct {
 	bodies map[string]string
 }
 
-// describedRoutes returns the routes of a server.
-func describedRoutes(t *testing.T, p *process) []describedRoute {
+// describedRoutes returns the routes that a server describes at a URL.
+func describedRoutes(t *testing.T, url string) []describedRoute {
 	t.Helper()
-	_, _, document := request(t, http.MethodGet, p.url+"/openapi.json", "", "")
+	_, _, document := request(t, http.MethodGet, url+"/openapi.json", "", "")
 	var api struct {
 		Paths map[string]map[string]struct {
 			Parameters []struct{ Name, In, Example string }
@@ -67,12 +67,12 @@ func describedRoutes(t *testing.T, p *process) []describedRoute {
 // statusOf returns the status of the answer to a request with a secret, and the answer if
 // it is a refusal. For a WebSocket the status is 401 if the first frame says
 // goodbye.
-func (r describedRoute) statusOf(t *testing.T, p *process, secret, from, contentType, body string) (status int, answer string) {
+func (r describedRoute) statusOf(t *testing.T, url, secret, from, contentType, body string) (status int, answer string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if r.path == "/v1/ws" {
-		c, err := open(t, p.url, secret, http.DefaultClient)
+		c, err := open(t, url, secret, http.DefaultClient)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +89,7 @@ func (r describedRoute) statusOf(t *testing.T, p *process, secret, from, content
 		}
 		t.Fatalf("the first frame is %s, %v", frame, err)
 	}
-	req, err := http.NewRequestWithContext(ctx, r.method, p.url+r.path, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, r.method, url+r.path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,8 @@ func TestEveryRouteWithEverySecret(t *testing.T) {
 	if err := os.WriteFile(file, []byte(accesstest.File(accesstest.Keys()...)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := serve(t, newDatabase(t), "--keys-file="+file, "--admin-keys=ops="+adminKey, "--trusted-proxies=127.0.0.0/8")
+	p := serve(t, newDatabase(t), "--keys-file="+file, "--admin-keys=ops="+adminKey, "--trusted-proxies=127.0.0.0/8", "--internal-listen=127.0.0.1:0")
+	internal := p.internal()
 	now := time.Now()
 	disconnect(t, p, "ada", `{"revoke_before":"`+now.Add(-time.Minute).Format(time.RFC3339)+`"}`)
 
@@ -134,7 +135,11 @@ func TestEveryRouteWithEverySecret(t *testing.T) {
 		for contentType, body := range r.bodies {
 			asked++
 			from := fmt.Sprintf("10.1.%d.%d", asked/256, asked%256)
-			status, answer := r.statusOf(t, p, secret, from, contentType, body)
+			url := p.url
+			if accesstest.Routes()[r.name].Internal {
+				url = internal
+			}
+			status, answer := r.statusOf(t, url, secret, from, contentType, body)
 			refused := status == http.StatusUnauthorized || status == http.StatusForbidden
 			if refused == admitted || status >= http.StatusInternalServerError {
 				t.Errorf("%s %s with %s is answered with %d %s; is it to be admitted: %t", r.name, contentType, what, status, answer, admitted)
@@ -142,7 +147,7 @@ func TestEveryRouteWithEverySecret(t *testing.T) {
 		}
 	}
 
-	routes, known := describedRoutes(t, p), accesstest.Routes()
+	routes, known := describedRoutes(t, internal), accesstest.Routes()
 	forged := issued(t, "ada", now)
 	forged = forged[:strings.LastIndex(forged, ".")+1] + strings.Repeat("A", 43)
 	tokens := []struct {

@@ -156,10 +156,10 @@ func longTokens(t *testing.T) {
 		{http.MethodPost, "/v1/commands", `{"t":"mark_unread","conversation_id":"c"}`},
 	} {
 		r := describedRoute{method: route.method, path: route.path}
-		if status, answer := r.statusOf(t, p, long, "", "", route.body); status != http.StatusOK {
+		if status, answer := r.statusOf(t, p.url, long, "", "", route.body); status != http.StatusOK {
 			t.Errorf("%s with a long token: %d %s", route.path, status, answer)
 		}
-		if status, answer := r.statusOf(t, p, tooLong, "", "", route.body); status != http.StatusUnauthorized || !strings.Contains(answer, reason) {
+		if status, answer := r.statusOf(t, p.url, tooLong, "", "", route.body); status != http.StatusUnauthorized || !strings.Contains(answer, reason) {
 			t.Errorf("%s with a token that is too long: %d %s", route.path, status, answer)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"time"
 
 	"github.com/google/uuid"
@@ -69,6 +68,8 @@ type App struct {
 	// internal, the listener for operators, is not nil.
 	operators *http.ServeMux
 	internal  net.Listener
+	// profiled is set if the mux of operators has profiles: not if clients reach it.
+	profiled bool
 	// limits bounds the connections of clients.
 	limits inbound.Limits
 	// guard wraps every route. Nil means none.
@@ -94,8 +95,12 @@ func WithBus(b pubsub.Bus) Option { return func(a *App) { a.bus = b } }
 
 // WithInternal serves the routes for operators on a separate listener.
 func WithInternal(l net.Listener) Option {
-	return func(a *App) { a.internal, a.operators = l, http.NewServeMux() }
+	return func(a *App) { a.internal, a.operators, a.profiled = l, http.NewServeMux(), true }
 }
+
+// ForOperators says that only operators reach the listener of a server, which must not have
+// the roles api and gateway.
+func ForOperators() Option { return func(a *App) { a.profiled = true } }
 
 // WithGuard wraps every route in a handler.
 func WithGuard(guard func(http.Handler) http.Handler) Option { return func(a *App) { a.guard = guard } }
@@ -212,7 +217,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	requests := obs.NewHTTPMetrics(a.registry)
 	records := trail{a.byName()}
 	signIns := admin.NewSignIns(records, log)
-	if cfg.Has(config.RoleAPI) || cfg.Has(config.RoleGateway) {
+	if cfg.Has(config.RoleAPI) || cfg.Has(config.RoleGateway) || a.profiled {
 		a.stage("sign-ins", signIns.Run)
 	}
 	if cfg.Has(config.RoleAPI) {
@@ -223,32 +228,31 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		a.stage("changes of keys", loads.Run)
 	}
 	a.stage("http", a.serve)
+	served := httpapi.Config{
+		Keys: given.keys, Logger: log, Registerer: a.registry, WrongKey: signIns.Failed, BadToken: signIns.BadToken,
+		ClientOf: clientOf(cfg.TrustedProxies),
+	}
 	if cfg.Has(config.RoleAPI) {
 		var webhooks httpapi.Webhooks
 		if operations != nil {
 			webhooks = a.webhookOperations(given.box)
 		}
-		api, err := httpapi.New(httpapi.Config{
-			Appender: a.publisher, Lacking: a.cluster.Lacking, Away: a.cluster.AwayShards, Gate: gate, Badges: reader, Tokens: a.tokens,
-			Explainer:   a.explainer(),
-			Disconnects: disconnects{a.revocations.of, a.databaseOf, a.bus, a.cluster.Route, log},
-			Operations:  operations, Webhooks: webhooks,
-			Devices: devices{a.targetsOf, given.apps, given.box},
-			Keys:    given.keys, Logger: log, Registerer: a.registry, WrongKey: signIns.Failed, BadToken: signIns.BadToken,
-			ReadsPerSecond: cfg.ReadsPerSecond,
-			ClientOf: func(r *http.Request) netip.Prefix {
-				client, _ := gateway.ClientOf(r, cfg.TrustedProxies) // clients without an address share a limit
-				return client
-			},
-		})
+		served.Appender, served.Lacking, served.Away, served.Gate = a.publisher, a.cluster.Lacking, a.cluster.AwayShards, gate
+		served.Badges, served.Tokens, served.ReadsPerSecond = reader, a.tokens, cfg.ReadsPerSecond
+		served.Explainer, served.Operations, served.Webhooks = a.explainer(), operations, webhooks
+		served.Disconnects = disconnects{a.revocations.of, a.databaseOf, a.bus, a.cluster.Route, log}
+		served.Devices = devices{a.targetsOf, given.apps, given.box}
+		api, err := httpapi.New(served)
 		if err != nil {
 			return nil, err
 		}
 		a.mux.Handle("/v1/", requests.Instrument(api))
 		a.operators.Handle("/admin/v1/", requests.Instrument(api))
-		if a.internal != nil {
-			a.operators.Handle(httpapi.ProfilesPath, requests.Instrument(api.Profiles()))
+		if a.profiled {
+			a.serveProfiles(requests.Instrument(api))
 		}
+	} else if a.profiled {
+		a.serveProfiles(requests.Instrument(httpapi.NewProfiles(served)))
 	}
 	if cfg.Has(config.RoleGateway) {
 		var trace func(traceParent string, came, written time.Time)

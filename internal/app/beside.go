@@ -16,7 +16,9 @@ import (
 	"github.com/badged/badged/internal/backpressure"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/eventlog"
+	"github.com/badged/badged/internal/httpapi"
 	"github.com/badged/badged/internal/inbound"
+	"github.com/badged/badged/internal/keyring"
 	"github.com/badged/badged/internal/obs"
 	"github.com/badged/badged/internal/pooler"
 	"github.com/badged/badged/internal/relay"
@@ -44,6 +46,13 @@ func newBeside(cfg config.Server, l net.Listener, log *slog.Logger) *App {
 
 // serveBeside adds the stage that serves, behind all others.
 func (a *App) serveBeside() error {
+	keys, errs := keyring.New(keyring.Config{Admins: a.cfg.AdminKeys, Logger: a.log, Registerer: a.registry})
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	a.serveProfiles(obs.NewHTTPMetrics(a.registry).Instrument(httpapi.NewProfiles(httpapi.Config{
+		Keys: keys, Logger: a.log, Registerer: a.registry, ClientOf: clientOf(nil),
+	})))
 	a.stage("http", a.serve)
 	a.health = obs.NewHealth(a.checks...)
 	openAPI, asyncAPI, err := descriptions()
@@ -57,7 +66,7 @@ func (a *App) serveBeside() error {
 // OpenRelay connects to an outbox and assembles what carries its events. Call Close
 // afterwards, also after Run; it does not close l.
 func OpenRelay(ctx context.Context, cfg config.Relay, maxLag time.Duration, l net.Listener, log *slog.Logger) (_ *App, err error) {
-	a := newBeside(config.Server{Database: cfg.Database(), MaxLag: maxLag}, l, log)
+	a := newBeside(config.Server{Database: cfg.Database(), MaxLag: maxLag, AdminKeys: cfg.AdminKeys}, l, log)
 	defer func() {
 		if err != nil {
 			a.Close()
@@ -227,7 +236,7 @@ func (r relayedShards) Away(partition int) bool {
 // OpenTail connects to the database and the brokers, and assembles what publishes to
 // them. Call Close afterwards, also after Run; it does not close l.
 func OpenTail(ctx context.Context, cfg config.Tail, l net.Listener, log *slog.Logger) (_ *App, err error) {
-	a := newBeside(config.Server{Database: cfg.Database}, l, log)
+	a := newBeside(config.Server{Database: cfg.Database, AdminKeys: cfg.AdminKeys}, l, log)
 	defer func() {
 		if err != nil {
 			a.Close()

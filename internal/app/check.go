@@ -1,10 +1,13 @@
 package app
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -54,6 +57,12 @@ func Check(cfg config.Server) []error {
 	return errs
 }
 
+// exists reports whether there is a file, or something that is not one.
+func exists(name string) bool {
+	_, err := os.Stat(name)
+	return name != "" && !errors.Is(err, fs.ErrNotExist)
+}
+
 // parsed are settings in the form that the parts need.
 type parsed struct {
 	keys        *keyring.Ring
@@ -72,7 +81,7 @@ type parsed struct {
 // parse parses settings without connecting, and returns all errors.
 func parse(cfg config.Server, log *slog.Logger, registry prometheus.Registerer) (p parsed, errs []error) {
 	keys := keyring.Config{Publishers: cfg.PublisherKeys, Admins: cfg.AdminKeys, Logger: log, Registerer: registry}
-	if cfg.Has(config.RoleAPI) { // the other roles need no key, and may lack the file
+	if cfg.Has(config.RoleAPI) || cfg.InternalListen != "" && exists(cfg.KeysFile) { // the other roles may lack the file: of keys, only profiles need some
 		keys.File = cfg.KeysFile
 	}
 	p.keys, errs = keyring.New(keys)

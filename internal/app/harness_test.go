@@ -61,9 +61,9 @@ func listen(t *testing.T) net.Listener {
 }
 
 // open opens an App that is closed when the test ends.
-func open(t *testing.T, cfg config.Server) *App {
+func open(t *testing.T, cfg config.Server, options ...Option) *App {
 	t.Helper()
-	a, err := Open(t.Context(), cfg, listen(t), slog.New(slog.DiscardHandler))
+	a, err := Open(t.Context(), cfg, listen(t), slog.New(slog.DiscardHandler), options...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,6 +39,7 @@ func api() describe.API {
 			{Name: groupClients, Doc: "For apps. Served by processes with the role gateway."},
 			{Name: httpapi.GroupAdmin, Doc: "For operators."},
 			{Name: groupOperate, Doc: "For monitoring. Served by every process."},
+			{Name: httpapi.GroupProfiles, Doc: "For operators. Served by every process, but only on a listener for operators: `--internal-listen` of `badged serve`, `--listen` of `badged ingest`, `badged relay` and `badged tail`."},
 		},
 		Access: []describe.Access{
 			{Name: httpapi.PublisherAccess, Doc: "A key of `--publisher-keys`: allows publishing, reading the badge of any user, and disconnecting users. Or one of the kind `publisher` in `--keys-file`, which may be limited to sources, types and users, and allows reading and disconnecting only where the file says so."},

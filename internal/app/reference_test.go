@@ -17,6 +17,7 @@ import (
 	"github.com/badged/badged/gateway/protocol"
 	"github.com/badged/badged/internal/describe"
 	"github.com/badged/badged/internal/describe/describetest"
+	"github.com/badged/badged/internal/devtest/accesstest"
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
@@ -209,9 +210,11 @@ func TestPagesShowWhatIsDescribed(t *testing.T) {
 // described. TestRoutesAreInTables of internal/devtest/architecture checks
 // that it has no others.
 func TestServerAnswersAsDescribed(t *testing.T) {
-	s := run(t, open(t, settings(pgtest.NewDB(t, migrated()))))
+	internal := listen(t)
+	s := run(t, open(t, settings(pgtest.NewDB(t, migrated())), WithInternal(internal)))
 	openAPI, _ := documents(t)
 	s.badge(t, "ada", s.publish(t, message("lunch", 1, "ada")+message("tea", 7, "ada")))
+	of := accesstest.Routes()
 	token := "Bearer " + s.token(t, "ada") // the next second has another
 	for _, r := range api().Routes {
 		for _, key := range []string{"", "Bearer " + publisherKey, "Bearer admin-secret", token} {
@@ -222,7 +225,11 @@ func TestServerAnswersAsDescribed(t *testing.T) {
 			if len(r.Body) > 0 {
 				body, contentType = r.Body[0].Example, r.Body[0].MediaType
 			}
-			request := newRequest(t, r.Method, s.url+strings.ReplaceAll(r.Path, "{user}", "ada"), body)
+			url := s.url
+			if of[r.Method+" "+r.Path].Internal {
+				url = "http://" + internal.Addr().String()
+			}
+			request := newRequest(t, r.Method, url+strings.NewReplacer("{user}", "ada", "{profile}", "heap").Replace(r.Path), body)
 			request.Header.Set("Authorization", key)
 			request.Header.Set("Content-Type", contentType)
 			a := send(t, request)
@@ -237,6 +244,7 @@ func TestServerAnswersAsDescribed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.url = "http://" + internal.Addr().String()
 	if a := s.get(t, "/openapi.json"); a.body != string(openAPIBody)+"\n" {
 		t.Error("/openapi.json is not the description")
 	}

@@ -2,6 +2,7 @@ package app
 
 import (
 	"net/http"
+	"net/netip"
 
 	"github.com/badged/badged/gateway"
 	"github.com/badged/badged/gateway/protocol"
@@ -34,6 +35,17 @@ func (a *App) handleOperators(routes []describe.Route) {
 		if a.internal != nil && r.Path == liveRoute {
 			a.mux.Handle(r.Pattern(), r.Handler)
 		}
+	}
+}
+
+// serveProfiles adds the routes of profiles, which only a listener for operators has.
+func (a *App) serveProfiles(h http.Handler) { a.operators.Handle(httpapi.ProfilesPath, h) }
+
+// clientOf returns what tells the address of a request.
+func clientOf(trustedProxies []netip.Prefix) func(*http.Request) netip.Prefix {
+	return func(r *http.Request) netip.Prefix {
+		client, _ := gateway.ClientOf(r, trustedProxies) // clients without an address share a limit
+		return client
 	}
 }
 

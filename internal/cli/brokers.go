@@ -15,13 +15,14 @@ import (
 
 // ingestCmd is `badged ingest`: a server whose only role is ingest.
 type ingestCmd struct {
-	config.Database `embed:""`
-	config.Brokers  `embed:""`
-	Listen          string        `help:"Address of /metrics, /readyz and /livez; port 0 picks a free one." default:"127.0.0.1:8081"`
-	RedisURL        string        `name:"redis-url" help:"Redis that carries updates between servers: it wakes projectors at once. Without it they find events within 0.1 s." placeholder:"URL"`
-	BusKey          []string      `help:"Secrets of at least 32 bytes that sign messages on that Redis; comma-separated. All processes need the same." placeholder:"SECRET"`
-	MaxLag          time.Duration `help:"How far folding may fall behind before messages wait in the broker; 0 for no limit." default:"30s"`
-	config.Log      `embed:""`
+	config.Database    `embed:""`
+	config.Brokers     `embed:""`
+	config.ProfileKeys `embed:""`
+	Listen             string        `help:"Address of /metrics, /readyz, /livez and /debug/pprof/; port 0 picks a free one." default:"127.0.0.1:8081"`
+	RedisURL           string        `name:"redis-url" help:"Redis that carries updates between servers: it wakes projectors at once. Without it they find events within 0.1 s." placeholder:"URL"`
+	BusKey             []string      `help:"Secrets of at least 32 bytes that sign messages on that Redis; comma-separated. All processes need the same." placeholder:"SECRET"`
+	MaxLag             time.Duration `help:"How far folding may fall behind before messages wait in the broker; 0 for no limit." default:"30s"`
+	config.Log         `embed:""`
 }
 
 // Validate implements kong's validation.
@@ -51,8 +52,8 @@ func (c *ingestCmd) Run(ctx context.Context, streams Streams) error {
 	defer l.Close()
 	a, err := app.Open(ctx, config.Server{
 		Database: c.Database, Brokers: c.Brokers, Roles: []config.Role{config.RoleIngest},
-		Listen: c.Listen, RedisURL: c.RedisURL, BusKey: c.BusKey, MaxLag: c.MaxLag, DrainTimeout: stopTimeout,
-	}, l, log)
+		Listen: c.Listen, RedisURL: c.RedisURL, BusKey: c.BusKey, MaxLag: c.MaxLag, AdminKeys: c.AdminKeys, DrainTimeout: stopTimeout,
+	}, l, log, app.ForOperators())
 	if err != nil {
 		return err
 	}
@@ -66,7 +67,7 @@ const stopTimeout = 5 * time.Second
 // tailCmd is `badged tail`.
 type tailCmd struct {
 	config.Tail `embed:""`
-	Listen      string `help:"Address of /metrics, /readyz and /livez; port 0 picks a free one." default:"127.0.0.1:8083"`
+	Listen      string `help:"Address of /metrics, /readyz, /livez and /debug/pprof/; port 0 picks a free one." default:"127.0.0.1:8083"`
 	config.Log  `embed:""`
 }
 

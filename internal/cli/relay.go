@@ -27,7 +27,7 @@ type relayCmd struct {
 type relayRunCmd struct {
 	config.Relay `embed:""`
 	MaxLag       time.Duration `help:"With --database-url or --shard: how far folding may fall behind before events wait in the outbox; 0 for no limit." default:"30s"`
-	Listen       string        `help:"Address of /metrics, /readyz and /livez; port 0 picks a free one." default:"127.0.0.1:8082"`
+	Listen       string        `help:"Address of /metrics, /readyz, /livez and /debug/pprof/; port 0 picks a free one." default:"127.0.0.1:8082"`
 	config.Log   `embed:""`
 }
 

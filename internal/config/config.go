@@ -86,7 +86,7 @@ type Server struct {
 	Roles             []Role   `help:"Roles of this process: api, projector, gateway, notifier, ingest; comma-separated. ingest does nothing without --from." default:"api,projector,gateway,notifier,ingest" enum:"api,projector,gateway,notifier,ingest"`
 	PublisherKeys     []string `help:"Keys of publishers: NAME=SECRET or NAME=sha256:HEX; comma-separated." placeholder:"NAME=KEY"`
 	AdminKeys         []string `help:"Keys of operators, who may do everything, in the same form." placeholder:"NAME=KEY"`
-	KeysFile          string   `help:"YAML or JSON file of publishers', readers' and admins' keys with what each may do; watched, and loaded again on SIGHUP." placeholder:"FILE"`
+	KeysFile          string   `help:"YAML or JSON file of publishers', readers' and admins' keys with what each may do; watched, and loaded again on SIGHUP. Without the role api it may be missing, and is read only for --internal-listen." placeholder:"FILE"`
 	AllowedOrigins    []string `help:"Origins of pages that may connect, such as https://chat.example, or capacitor://localhost, file:// and null for hybrid apps; * allows any. Default: the server's own." placeholder:"ORIGIN"`
 	Limits            `embed:""`
 	MaxLag            time.Duration `help:"How far folding may fall behind before publishing over HTTP is refused with 429 and Retry-After; 0 for no limit." default:"30s"`

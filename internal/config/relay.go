@@ -27,6 +27,7 @@ func (o Outbox) OutboxPoolConfig() (*pgxpool.Config, error) {
 // Relay configures `badged relay`.
 type Relay struct {
 	Outbox       `embed:""`
+	ProfileKeys  `embed:""`
 	URL          string `name:"url" help:"A running server to publish to." placeholder:"URL"`
 	PublisherKey string `help:"Secret of a publisher, with --url." placeholder:"SECRET"`
 	// These are the fields of Database. --url needs none of them.

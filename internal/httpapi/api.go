@@ -10,12 +10,14 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/auth"
 	"github.com/badged/badged/internal/backpressure"
+	"github.com/badged/badged/internal/describe"
 	"github.com/badged/badged/internal/keyring"
 	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/pubsub"
@@ -89,8 +91,8 @@ type Config struct {
 	Registerer prometheus.Registerer
 }
 
-// API is an http.Handler for the routes under /v1/ and /admin/v1/. It is safe for concurrent
-// use.
+// API is an http.Handler for the routes under /v1/, /admin/v1/ and /debug/pprof/. It is
+// safe for concurrent use.
 type API struct {
 	cfg Config
 	log *slog.Logger
@@ -99,6 +101,8 @@ type API struct {
 	publisherTries, adminTries *attempts
 	// reads and deviceRequests limit requests with tokens of users.
 	reads, deviceRequests *tokenLimits
+	// profiling is held while a profile is taken over a time.
+	profiling sync.Mutex
 	// methods are the methods that any route has, in order.
 	methods []string
 }
@@ -108,21 +112,8 @@ func New(cfg Config) (*API, error) {
 	if cfg.Appender == nil || cfg.Badges == nil || cfg.Tokens == nil {
 		return nil, errors.New("httpapi: Appender, Badges and Tokens are required")
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	if cfg.ClientOf == nil {
-		cfg.ClientOf = func(*http.Request) netip.Prefix { return netip.Prefix{} }
-	}
-	counts := newWrongKeys(cfg.Registerer)
-	a := &API{
-		cfg: cfg, log: cfg.Logger, mux: http.NewServeMux(),
-		publisherTries: newAttempts("publisher", publisherTries, cfg.Logger, counts),
-		adminTries:     newAttempts("admin", adminTries, cfg.Logger, counts),
-		reads:          newTokenLimits(cfg.ReadsPerSecond), deviceRequests: newTokenLimits(deviceRequests),
-	}
-	a.publisherTries.report, a.adminTries.report = cfg.WrongKey, cfg.WrongKey
-	routes := a.routes()
+	a := newAPI(cfg)
+	routes := slices.Concat(a.routes(), a.profileRoutes())
 	if cfg.Disconnects != nil {
 		routes = append(routes, a.disconnectRoutes()...)
 	}
@@ -138,6 +129,31 @@ func New(cfg Config) (*API, error) {
 	if cfg.Webhooks != nil {
 		routes = append(routes, a.webhookRoutes()...)
 	}
+	a.handle(routes)
+	return a, nil
+}
+
+// newAPI returns an API without routes.
+func newAPI(cfg Config) *API {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.ClientOf == nil {
+		cfg.ClientOf = func(*http.Request) netip.Prefix { return netip.Prefix{} }
+	}
+	counts := newWrongKeys(cfg.Registerer)
+	a := &API{
+		cfg: cfg, log: cfg.Logger, mux: http.NewServeMux(),
+		publisherTries: newAttempts("publisher", publisherTries, cfg.Logger, counts),
+		adminTries:     newAttempts("admin", adminTries, cfg.Logger, counts),
+		reads:          newTokenLimits(cfg.ReadsPerSecond), deviceRequests: newTokenLimits(deviceRequests),
+	}
+	a.publisherTries.report, a.adminTries.report = cfg.WrongKey, cfg.WrongKey
+	return a
+}
+
+// handle adds the routes.
+func (a *API) handle(routes []describe.Route) {
 	for _, r := range routes {
 		a.mux.Handle(r.Pattern(), withSlashes(r.Handler, r.Params))
 		a.methods = append(a.methods, r.Method)
@@ -145,7 +161,6 @@ func New(cfg Config) (*API, error) {
 	slices.Sort(a.methods)
 	a.methods = slices.Compact(a.methods)
 	a.mux.HandleFunc("/", a.notFound)
-	return a, nil
 }
 
 // ServeHTTP implements http.Handler.

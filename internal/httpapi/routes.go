@@ -25,6 +25,8 @@ const (
 	GroupDevices = "Devices"
 	GroupTokens  = "Tokens"
 	GroupAdmin   = "Admin"
+	// GroupProfiles are routes of every process, for operators alone.
+	GroupProfiles = "Profiles"
 )
 
 // What statuses 408 and 415 of a route with a body say.
@@ -36,7 +38,7 @@ const (
 // Routes describes every route of an API. Do not call their handlers.
 func Routes() []describe.Route {
 	a := new(API)
-	return slices.Concat(a.routes(), a.disconnectRoutes(), a.deviceRoutes(), a.adminRoutes(), a.operationRoutes(), a.webhookRoutes())
+	return slices.Concat(a.routes(), a.disconnectRoutes(), a.deviceRoutes(), a.adminRoutes(), a.operationRoutes(), a.webhookRoutes(), a.profileRoutes())
 }
 
 // routes returns the routes for publishers, push senders and apps.

@@ -44,6 +44,8 @@ type Route struct {
 	Token  Token
 	// Open is set if it asks for nothing.
 	Open bool
+	// Internal is set if the public listener lacks it when there is one for operators.
+	Internal bool
 }
 
 // Routes returns all routes, by method and path.
@@ -51,9 +53,9 @@ func Routes() map[string]Route {
 	publishers, all := []keyring.Kind{keyring.Publisher, keyring.Admin}, []keyring.Kind{keyring.Publisher, keyring.Reader, keyring.Admin}
 	reads := Route{Kinds: all, Rights: Read, Token: OfTheUser}
 	owns := Route{Kinds: publishers, Rights: Read, Token: OfAllKinds}
-	operates := Route{Kinds: []keyring.Kind{keyring.Admin}, Rights: Operate}
+	operates := Route{Kinds: []keyring.Kind{keyring.Admin}, Rights: Operate, Internal: true}
 	follows := Route{Token: OfAnyUser}
-	open := Route{Open: true}
+	open := Route{Open: true, Internal: true}
 	return map[string]Route{
 		"POST /v1/events":                          {Kinds: publishers, Rights: Publish},
 		"GET /v1/users/{user}/badge":               reads,
@@ -95,7 +97,10 @@ func Routes() map[string]Route {
 		"GET /v1/sse":       follows,
 		"POST /v1/commands": follows,
 
-		"GET /livez":         open,
+		"GET /debug/pprof/":          operates,
+		"GET /debug/pprof/{profile}": operates,
+
+		"GET /livez":         {Open: true},
 		"GET /readyz":        open,
 		"GET /metrics":       open,
 		"GET /openapi.json":  open,
