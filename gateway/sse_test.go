@@ -313,7 +313,8 @@ func TestCommandsByHTTP(t *testing.T) {
 	}{
 		{"read", "ann", `{"t":"read","id":1,"conversation_id":"c1","up_to_seq":9}`, 200, "", "ann reads c1 up to 9"},
 		{"read all", "ann", `{"t":"read_all","id":"0B7D5A4E-1f3c-4c7e-9a52-6f6d1f3f7c10"}`, 200, "", `ann reads all of "" as 0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10`},
-		{"mark", "ann", `{"t":"mark_unread","id":"x","conversation_id":"c1","since":"tomorrow"}`, 200, "", "ann marks c1"},
+		{"misspelt", "ann", `{"t":"read_all","id":1,"categorie":"chat"}`, 400, `read_all has no field "categorie": it may have t, id, category`, ""},
+		{"mark", "ann", `{"t":"mark_unread","id":"x","conversation_id":"c1"}`, 200, "", "ann marks c1"},
 		{"nowhere", "ann", `{"t":"mark_unread","id":2,"conversation_id":"c2"}`, 404, "no message of this conversation was delivered to you", ""},
 		{"nothing", "ann", `{"t":"read","id":3,"conversation_id":"c1"}`, 400, "up_to_seq must be at least 1", ""},
 		{"bad category", "ann", `{"t":"read_all","id":4,"category":"bad"}`, 400, "category must be good", ""},

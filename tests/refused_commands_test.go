@@ -17,7 +17,7 @@ func TestInvalidCommandsEndNoConnection(t *testing.T) {
 		{`"t":"read","conversation_id":123,"up_to_seq":5`, "field conversation_id must not be a JSON number"},
 		{`"t":"read","conversation_id":["tea"],"up_to_seq":5`, "field conversation_id must not be a JSON array"},
 		{`"t":"read","up_to_seq":5`, "conversation_id must have 1 to 128 bytes"},
-		{`"t":"read","conversation_id":null,"up_to_seq":5`, "conversation_id must have 1 to 128 bytes"},
+		{`"t":"read","conversation_id":null,"up_to_seq":5`, "field conversation_id must not be null"},
 		{`"t":"read","conversation_id":"` + strings.Repeat("x", 129) + `","up_to_seq":5`, "conversation_id must have 1 to 128 bytes"},
 		{`"t":"read","conversation_id":"a\u0000b","up_to_seq":5`, "conversation_id must have 1 to 128 bytes"},
 		{`"t":"read","conversation_id":"tea","up_to_seq":"5"`, "field up_to_seq must not be a JSON string"},
@@ -31,6 +31,13 @@ func TestInvalidCommandsEndNoConnection(t *testing.T) {
 		{`"t":"mark_unread","conversation_id":"tea","from_seq":"1"`, "field from_seq must not be a JSON string"},
 		{`"t":"read_all","category":5`, "field category must not be a JSON number"},
 		{`"t":"read_all","category":"a\u0001b"`, "category"},
+		{`"t":"read_all","categorie":"x"`, `read_all has no field \"categorie\"`},
+		{`"t":"read_all","Category":"x"`, `read_all has no field \"Category\"`},
+		{`"t":"read_all","category":null`, "field category must not be null"},
+		{`"t":"read_all","category":"x","category":"chat"`, "field category is given twice"},
+		{`"t":"read_all","conversation_id":"tea"`, `read_all has no field \"conversation_id\"`},
+		{`"t":"read","conversation_id":"tea","up_to_seq":1,"Up_To_Seq":1`, `read has no field \"Up_To_Seq\"`},
+		{`"t":"mark_unread","conversation_id":"tea","seq":[1]`, `mark_unread has no field \"seq\"`},
 		{`"t":5`, "field t must not be a JSON number"},
 		{`"conversation_id":"tea"`, "frame has no type t"},
 		{`"t":"dance"`, ""},
@@ -46,6 +53,9 @@ func TestInvalidCommandsEndNoConnection(t *testing.T) {
 			if status != http.StatusBadRequest || !strings.Contains(answer, test.says) {
 				t.Errorf("a token of %s categories: {%s} is answered by HTTP with %d %s, want %q", who, test.fields, status, answer, test.says)
 			}
+		}
+		if who == "all" {
+			c.awaitTotal(1) // none has read anything
 		}
 		// Without an id that can be echoed, the error has none.
 		for _, id := range []string{`{}`, `true`, `"` + strings.Repeat("x", 129) + `"`} {

@@ -31,7 +31,7 @@ func ClientFrames() []FrameInfo {
 		},
 		{
 			T: FrameReadAll, Of: ClientFrame{}, Required: []string{"t"}, Optional: []string{"id", "category"}, Command: true,
-			Means:   "The user has read everything, or everything of a category, which must not be empty.",
+			Means:   "The user has read everything, or everything of a category, which must not be empty or null.",
 			Example: `{"t":"read_all","id":2}`,
 		},
 		{

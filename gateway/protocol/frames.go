@@ -7,8 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"strconv"
+	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 
 	"github.com/badged/badged/pubsub"
@@ -41,8 +45,7 @@ const (
 	FramePong       = "pong"
 )
 
-// ClientFrame is any frame of a client. Fields that it does not know are
-// ignored, so that newer clients can talk to older servers.
+// ClientFrame is any frame of a client.
 type ClientFrame struct {
 	T              string          `json:"t" doc:"The type of the frame."`
 	ID             json.RawMessage `json:"id" type:"number,string" doc:"Echoed in the answer; at most 128 bytes. With a UUID the command takes effect once, also across connections."`
@@ -65,26 +68,112 @@ var ErrNotObject = errors.New("frame is not a JSON object")
 
 // DecodeFrame decodes a frame of a client. Its errors are for the client. With an error
 // other than [ErrNotObject], the frame has the id to answer under, if there is one.
+//
+// A command has only fields that it knows, each once and not null: a field that was dropped
+// could widen what the command does, such as the category of a read_all. In other frames
+// unknown fields are ignored, so that newer clients can talk to older servers.
 func DecodeFrame(b []byte) (ClientFrame, error) {
-	var f ClientFrame
-	invalid := json.Unmarshal(b, &f)
-	typ, mistyped := errors.AsType[*json.UnmarshalTypeError](invalid)
-	if invalid != nil && (!mistyped || typ.Field == "") || string(bytes.TrimSpace(b)) == "null" {
+	members, err := membersOf(b)
+	if err != nil {
 		return ClientFrame{}, ErrNotObject
 	}
+	var f ClientFrame
+	mistyped := f.take(members)
 	if err := checkID(f.ID); err != nil {
 		f.ID = nil
 		return f, err
 	}
 	switch {
-	case mistyped: // the other fields are decoded all the same
-		return f, fmt.Errorf("field %s must not be a JSON %s", typ.Field, typ.Value)
+	case mistyped != nil: // the other fields are decoded all the same
+		return f, mistyped
 	case f.T == "":
 		return f, errors.New("frame has no type t")
 	case len(b) > MaxFrameBytes && f.T != FrameHello && f.T != FrameAuth:
 		return f, fmt.Errorf("frame has %d bytes, and may have %d", len(b), MaxFrameBytes)
 	}
-	return f, nil
+	return f, checkMembers(f.T, members)
+}
+
+// member is a member of a JSON object.
+type member struct {
+	name  string
+	value jsontext.Value
+}
+
+// membersOf returns the members of a JSON object in their order, also repeated ones.
+func membersOf(b []byte) ([]member, error) {
+	d := jsontext.NewDecoder(bytes.NewReader(b), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	var members []member
+	if begin, err := d.ReadToken(); err != nil || begin.Kind() != jsontext.KindBeginObject {
+		return nil, ErrNotObject
+	}
+	for d.PeekKind() != jsontext.KindEndObject {
+		name, err := d.ReadToken()
+		if err != nil {
+			return nil, err
+		}
+		m := member{name: name.String()} // the next read reuses its memory
+		value, err := d.ReadValue()
+		if err != nil {
+			return nil, err
+		}
+		m.value = value.Clone()
+		members = append(members, m)
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return nil, err
+	}
+	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
+		return nil, ErrNotObject
+	}
+	return members, nil
+}
+
+// fields returns the fields by their names.
+func (f *ClientFrame) fields() map[string]any {
+	return map[string]any{
+		"t": &f.T, "id": &f.ID, "token": &f.Token, "epoch": &f.Epoch, "version": &f.Version, "device": &f.Device,
+		"conversation_id": &f.ConversationID, "up_to_seq": &f.UpToSeq, "seqs": &f.Seqs, "from_seq": &f.FromSeq, "category": &f.Category,
+	}
+}
+
+// take sets the fields that members name, and returns what is wrong with the first of
+// another type. Case matters; encoding/json would take "Category" for "category".
+func (f *ClientFrame) take(members []member) (mistyped error) {
+	fields := f.fields()
+	for _, m := range members {
+		field, known := fields[m.name]
+		if !known {
+			continue
+		}
+		typ, wrong := errors.AsType[*json.UnmarshalTypeError](json.Unmarshal(m.value, field))
+		if wrong && mistyped == nil {
+			mistyped = fmt.Errorf("field %s must not be a JSON %s", m.name, typ.Value)
+		}
+	}
+	return mistyped
+}
+
+// checkMembers returns why a command cannot have these members, or nil.
+func checkMembers(command string, members []member) error {
+	info := slices.IndexFunc(ClientFrames(), func(i FrameInfo) bool { return i.T == command && i.Command })
+	if info < 0 {
+		return nil
+	}
+	fields := slices.Concat(ClientFrames()[info].Required, ClientFrames()[info].Optional)
+	given := map[string]bool{}
+	for _, m := range members {
+		switch {
+		case !slices.Contains(fields, m.name):
+			return fmt.Errorf("%s has no field %.40q: it may have %s", command, m.name, strings.Join(fields, ", "))
+		case given[m.name]:
+			return fmt.Errorf("field %s is given twice", m.name)
+		case m.value.Kind() == jsontext.KindNull:
+			return fmt.Errorf("field %s must not be null: leave out what you do not give", m.name)
+		}
+		given[m.name] = true
+	}
+	return nil
 }
 
 // checkID returns why an id cannot be echoed, or nil.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -126,7 +127,7 @@ func TestLongFrames(t *testing.T) {
 		FrameHello: "", FrameAuth: "", FrameRead: "frame has 4097 bytes, and may have 4096", "frobnicate": "frame has 4097 bytes, and may have 4096",
 	} {
 		frame := func(size int) []byte {
-			begin := `{"t":"` + typ + `","id":7,"x":"`
+			begin := `{"t":"` + typ + `","id":7,"conversation_id":"`
 			return []byte(begin + strings.Repeat("x", size-len(begin)-len(`"}`)) + `"}`)
 		}
 		if _, err := DecodeFrame(frame(MaxFrameBytes)); err != nil {
@@ -135,6 +136,42 @@ func TestLongFrames(t *testing.T) {
 		f, err := DecodeFrame(frame(MaxFrameBytes + 1))
 		if got := fmt.Sprint(err); want == "" && err != nil || want != "" && got != want || string(f.ID) != "7" {
 			t.Errorf("a long %s under the id %s: %v, want %q", typ, f.ID, err, want)
+		}
+	}
+}
+
+// A command has only its own fields, by their exact names, each once and not null: one that
+// was dropped could widen what the command does. Other frames may have more.
+func TestCommandsHaveOnlyTheirFields(t *testing.T) {
+	const conversation = `"conversation_id":"tea",`
+	for _, tc := range []struct{ frame, says string }{
+		{`{"t":"read_all","id":7,"categorie":"x"}`, `read_all has no field "categorie": it may have t, id, category`},
+		{`{"t":"read_all","id":7,"Category":"x"}`, `read_all has no field "Category": it may have t, id, category`},
+		{`{"t":"read_all","id":7,"category":null}`, "field category must not be null: leave out what you do not give"},
+		{`{"t":"read_all","id":7,"category":"x","category":"y"}`, "field category is given twice"},
+		{`{"t":"read_all","id":7,"conversation_id":"tea"}`, `read_all has no field "conversation_id": it may have t, id, category`},
+		{`{"t":"read",` + conversation + `"id":7,"up_to_seq":1,"UP_TO_SEQ":9}`, `read has no field "UP_TO_SEQ": it may have t, conversation_id, up_to_seq, id`},
+		{`{"t":"read",` + conversation + `"id":7,"up_to_seq":1,"seqs":[1]}`, `read has no field "seqs": it may have t, conversation_id, up_to_seq, id`},
+		{`{"t":"mark_unread",` + conversation + `"id":7,"seq":[1]}`, `mark_unread has no field "seq": it may have t, conversation_id, id, seqs, from_seq`},
+		{`{"t":"mark_unread",` + conversation + `"id":7,"from_seq":null}`, "field from_seq must not be null: leave out what you do not give"},
+		{`{"t":"read","t":"read_all","id":7}`, "field t is given twice"},
+		{`{"t":"read_all","id":7,"` + strings.Repeat("x", 200) + `":1}`, `read_all has no field "` + strings.Repeat("x", 40) + `": it may have t, id, category`},
+		{`{"T":"read_all","id":7}`, "frame has no type t"},
+		{`{"t":"hello","id":7,"mood":"fine","Version":5,"epoch":"e","epoch":null}`, ""},
+		{`{"t":"auth","id":7,"token":"x","mood":null}`, ""},
+		{`{"t":"ping","id":7,"mood":"fine"}`, ""},
+		{`{"t":"pong","id":7,"mood":"fine"}`, ""},
+	} {
+		f, err := DecodeFrame([]byte(tc.frame))
+		if got := fmt.Sprint(err); tc.says == "" && err != nil || tc.says != "" && got != tc.says || string(f.ID) != "7" || f.Version != 0 {
+			t.Errorf("%s is decoded to %+v, %v, want %q", tc.frame, f, err, tc.says)
+		}
+	}
+	for _, info := range ClientFrames() {
+		for _, field := range slices.Concat(info.Required, info.Optional) {
+			if fields := new(ClientFrame).fields(); fields[field] == nil {
+				t.Errorf("the field %s of %s is not decoded", field, info.T)
+			}
 		}
 	}
 }

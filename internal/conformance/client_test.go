@@ -136,6 +136,9 @@ func (c *reference) take(command frame, ok bool) {
 			f["up_to_seq"] = rounded
 		}
 	}
+	if c.bug == "sends fields of its own" {
+		f["sent_by"] = "reference"
+	}
 	c.queue = append(c.queue, f)
 	c.issued = append(c.issued, f)
 	c.store()

@@ -319,6 +319,11 @@ func gets(t string, fields frame) step {
 				return &failure{expected: expected, happened: fmt.Sprintf("the client sends %s %v", name, got)}
 			}
 		}
+		for name := range p.last {
+			if _, known := fields[name]; !known && name != "t" && name != "id" {
+				return &failure{expected: expected, happened: fmt.Sprintf("the client sends the field %s too: a server refuses a command with a field that it does not know", name)}
+			}
+		}
 		p.command = p.last
 		if p.last["id"] == nil {
 			return &failure{expected: expected, happened: "the client sends no id: it cannot know what an answer is about"}

@@ -257,16 +257,20 @@ func (a *API) await(ctx context.Context, users []string, atLeast, timeout string
 	return unread, nil
 }
 
-// queryOf returns the query of r. Unknown parameters are an error.
+// queryOf returns the query of r. Unknown parameters are an error, and so are empty and
+// repeated ones, which could stand for all: such as an unread of a page.
 func queryOf(r *http.Request, known ...string) (url.Values, error) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return nil, &problem{Status: http.StatusBadRequest, Detail: "the query cannot be read"}
 	}
 next:
-	for name := range q {
+	for name, values := range q {
 		for _, k := range known {
 			if name == k {
+				if len(values) > 1 || values[0] == "" {
+					return nil, &problem{Status: http.StatusBadRequest, Detail: name + " must be given once, with a value"}
+				}
 				continue next
 			}
 		}
