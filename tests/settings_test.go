@@ -188,14 +188,122 @@ func settingsOfADatabase(t *testing.T) {
 	want := settingsStory(t, ordinary, ordinary)
 	badged, publishers := hostileDatabase(t)
 	got := settingsStory(t, badged, publishers)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("what badged says (-of an ordinary database +of a hostile one):\n%s", diff)
+	}
 	out, _, _ := command(t, "config", "check", "--connect", "--publisher-keys=a=sha256:"+strings.Repeat("ab", 32), "--database-url="+badged)
-	for _, odd := range []string{"bytea_output=escape", "DateStyle=German, DMY", "statement_timeout=40ms", "restrict_nonsystem_relation_kind=view"} {
-		if !strings.Contains(out, odd) || strings.Contains(out, "work_mem") {
+	for setting, value := range hostileSettings() {
+		if odd := setting + "=" + value; strings.Contains(out, odd) == leftToOperators(setting) {
 			t.Errorf("config check does not name %s, or names what badged leaves to operators:\n%s", odd, out)
 		}
 	}
+}
+
+// leftToOperators reports whether badged keeps a hostile setting.
+func leftToOperators(setting string) bool {
+	switch setting {
+	case "escape_string_warning", "xmloption", "default_text_search_config", "row_security", "check_function_bodies",
+		"stats_fetch_consistency", "synchronous_commit", "gin_fuzzy_search_limit", "default_toast_compression", "synchronize_seqscans",
+		"random_page_cost", "work_mem", "temp_buffers", "hash_mem_multiplier":
+		return true
+	}
+	return strings.HasPrefix(setting, "jit_") || strings.HasPrefix(setting, "geqo_") || strings.HasPrefix(setting, "cpu_") ||
+		strings.HasPrefix(setting, "parallel_") || strings.HasPrefix(setting, "min_parallel_")
+}
+
+// With the settings too, a server with --self-heal heals a wrong row, once, and no other.
+func TestSelfHealWithSettingsOfADatabase(t *testing.T) {
+	t.Parallel()
+	database, publishers := hostileDatabase(t)
+	must(t, "migrate", "up", "--partitions=2", "--database-url="+database)
+	p := serve(t, database, "--verify-interval=10ms", "--self-heal")
+	p.mustPost(delivered("lunch", 1, `"ann","bob","Émile ☃"`), event("mention", "message.delivered", `{"conversation_id":"Ärger","seq":9007199254740993,"user_ids":["ann"],"category":"über"}`),
+		event("join", "room.joined", `{"conversation_id":"room","user_ids":["ann"]}`), event("post", "room.posted", `{"conversation_id":"room","seq":5,"sender_id":"bob"}`))
+	awaitTotalOf(t, p, "ann", 3)
+	counts := func() (users, wrong, healed float64) {
+		page := metricsOf(t, p)
+		return metric(t, page, "badged_verify_users_total"), metric(t, page, "badged_verify_mismatches_total"), metric(t, page, "badged_verify_healed_total")
+	}
+	sql(t, publishers, `UPDATE badged.users SET total = total + 7 WHERE user_id = 'ann'`)
+	for range polls(t, "the row to be healed") {
+		if _, _, healed := counts(); healed > 0 {
+			break
+		}
+	}
+	first, _, _ := counts()
+	for range polls(t, "the other users to be verified, and this one again") {
+		users, wrong, healed := counts()
+		if wrong != 1 || healed != 1 {
+			t.Fatalf("one row was wrong; %v users differ from the log, and %v were healed:\n%s", wrong, healed, p.out)
+		}
+		if users > first+20 {
+			break
+		}
+	}
+	must(t, "verify", "--database-url="+database)
+	if n := total(t, p, "ann", "0"); n != 3 {
+		t.Errorf("the total is %d after healing", n)
+	}
+}
+
+// outboxStory publishes through an outbox to a server, and returns the events that are
+// stored, and what becomes of them.
+func outboxStory(t *testing.T, p *process, outbox, publishers string) (said []string) {
+	t.Helper()
+	must(t, "relay", "install", "--outbox-url="+outbox)
+	publish := func(function, events string) {
+		t.Helper()
+		sql(t, publishers, `SELECT badged.`+function+`($1::jsonb)`, events)
+	}
+	named := `{"specversion":"1.0","id":"%s","source":"outbox","type":"message.delivered","time":"%s","subject":"","data":{"conversation_id":"\u2603","seq":%d,"user_ids":["ann","b\u00f6b"]%s}}`
+	publish("publish", fmt.Sprintf(named, "1", "2026-03-04T05:06:07.123456+05:45", 1, ""))
+	publish("publish", fmt.Sprintf(named, "2", "2026-03-04T05:06:07Z", 9007199254740993, `,"notification":{"title":"a\\b","body":"\u2603"}`))
+	publish("publish", event("3", "message.delivered", `{"conversation_id":"now","seq":1,"user_ids":["ann"]}`))
+	publish("publish_batch", "["+fmt.Sprintf(named, "4", "0001-01-01T00:00:00Z", 2, "")+","+event("5", "conversation.read", `{"conversation_id":"now","user_ids":["ann"],"up_to_seq":1}`)+"]")
+	conn := sessionOn(t, publishers)
+	for _, bad := range []string{`SELECT badged.publish('{"id":"6"}')`, `SELECT badged.publish_batch('{}')`, `SELECT badged.publish_batch('[null]')`} {
+		_, err := conn.Exec(t.Context(), bad)
+		said = append(said, fmt.Sprint(err))
+	}
+	utf8 := sessionOn(t, publishers+"&client_encoding=UTF8")
+	list := func(query string) {
+		t.Helper()
+		rows, _ := utf8.Query(t.Context(), query)
+		texts, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range texts {
+			said = append(said, normal(text))
+		}
+	}
+	list(`SELECT payload FROM badged.outbox ORDER BY "offset"`)
+	sql(t, publishers, `INSERT INTO badged.outbox (transaction_id, payload) VALUES (pg_current_xact_id(), '{"type":"message.sent"}')`)
+	startRelay(t, outbox, p)
+	awaitTotalOf(t, p, "ann", 3)
+	for range polls(t, "all events to be carried") {
+		if status := must(t, "relay", "status", "--outbox-url="+outbox); strings.HasPrefix(status, "0 events wait") {
+			break
+		}
+	}
+	list(`SELECT reason FROM badged.outbox_refused`)
+	for _, user := range []string{"ann", "b%C3%B6b"} {
+		_, _, list := request(t, http.MethodGet, p.url+"/v1/users/"+user+"/conversations", "", "")
+		said = append(said, normal(list))
+	}
+	return said
+}
+
+// Settings of the database of an outbox change nothing that it stores or refuses, and its
+// relay carries it.
+func TestSettingsOfAnOutbox(t *testing.T) {
+	t.Parallel()
+	ordinary := pgtest.NewDB(t, pgtest.Template{})
+	want := outboxStory(t, serve(t, oneDatabase(t)), ordinary, ordinary)
+	badged, publishers := hostileDatabase(t)
+	got := outboxStory(t, serve(t, oneDatabase(t)), badged, publishers)
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("what badged says (-of an ordinary database +of a hostile one):\n%s", diff)
+		t.Errorf("what becomes of events (-in an ordinary database +in a hostile one):\n%s", diff)
 	}
 }
 
