@@ -187,6 +187,14 @@ func testArchive(t *testing.T, dir, folder string, flags ...string) {
 	if n := audited(t, database, "archive"); n != 2 {
 		t.Errorf("the audit trail has %d archivings, of 2", n)
 	}
+	states := filepath.Join(t.TempDir(), "states.csv")
+	if err := os.WriteFile(states, []byte("user_id,conversation_id,last_seq,read_seq\nann,lunch,2,0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, stderr, code := command(t, "import", "--undo", "--quiet", states, "--database-url="+database); code != 1 ||
+		!strings.Contains(stderr, "a part of the log is archived, so it is not known what else changed these conversations: reset them with conversation.reset instead") {
+		t.Errorf("undoing an import exits with %d and says %s", code, stderr)
+	}
 	publish(t, p, delivered("lunch", 3, `"ann","bob"`))
 	publish(t, p, delivered("lunch", 2, `"ann"`)) // again
 	ann.awaitTotal(3)

@@ -244,7 +244,7 @@ func (c *importCmd) finish(w io.Writer, s importing.Summary, completed bool) err
 		err = printImport(w, s, completed, c.Undo)
 	}
 	if err == nil && completed && s.Differences > 0 && c.Undo && !s.DryRun {
-		err = fmt.Errorf("%s cannot be undone: anything else has changed them; --report FILE writes them all", terminal.Counted(s.RowsDifferent, "row"))
+		err = fmt.Errorf("%s cannot be undone: something else has changed them; --report FILE writes them all", terminal.Counted(s.RowsDifferent, "row"))
 	} else if err == nil && completed && s.Differences > 0 && !s.DryRun {
 		err = fmt.Errorf("the badges differ from the files: %s in %s; --report FILE writes them all",
 			differences(s.Differences), terminal.Counted(s.RowsDifferent, "row"))

@@ -151,15 +151,22 @@ type Difference struct {
 	UserID         string `json:"user_id"`
 	ConversationID string `json:"conversation_id"`
 	// Field is a field of rows, "unread" or "mentions" for numbers of messages,
-	// "first_unread_seq", or "room".
+	// "first_unread_seq", "room", or "events" if an undo is refused for their sake.
 	Field string `json:"field"`
 	// Want is the value of the file, Have that of badged.
 	Want string `json:"file_value"`
 	Have string `json:"badged_value"`
 }
 
+// eventsField is the field of a difference in what the log has.
+const eventsField = "events"
+
 // String describes d in a line.
 func (d Difference) String() string {
+	if d.Field == eventsField {
+		return fmt.Sprintf("%s:%d: user %q, conversation %q: the log has events for them that no import published; publish a conversation.reset instead",
+			d.File, d.Line, d.UserID, d.ConversationID)
+	}
 	return fmt.Sprintf("%s:%d: user %q, conversation %q: %s is %s in the file, %s in badged",
 		d.File, d.Line, d.UserID, d.ConversationID, d.Field, d.Want, d.Have)
 }

@@ -55,7 +55,7 @@ func (im *importer) undo(ctx context.Context) error {
 			}
 			refused := r.differences(r.file, &now[i])
 			if len(refused) == 0 && touched.has(r.UserID, r.ConversationID) {
-				refused = []Difference{{r.file, r.Line, r.UserID, r.ConversationID, "events", "only the import's", "others too"}}
+				refused = []Difference{{r.file, r.Line, r.UserID, r.ConversationID, eventsField, "only the import's", "others too"}}
 			}
 			if err := im.report(refused); err != nil {
 				return err
