@@ -17,6 +17,8 @@ type Load struct {
 	Rate          float64
 	WarmUp        time.Duration // not counted
 	Measured      time.Duration
+	// Rooms makes each conversation a room, whose messages name nobody.
+	Rooms bool
 }
 
 // String describes the load.
@@ -52,10 +54,10 @@ func (l Load) Schedule() ([]Message, error) {
 		turn := turns[i%len(turns)]
 		m := Message{
 			Due: due, Client: turn / l.Conversations,
-			conversation: fmt.Sprintf("conversation-%06d", turn), seq: int64(i/len(turns)) + 1,
+			conversation: ConversationOf(turn), seq: int64(i/len(turns)) + 1,
 		}
 		var err error
-		if m.event, err = m.encode(); err != nil {
+		if m.event, err = m.encode(l.Rooms); err != nil {
 			return nil, err
 		}
 		messages = append(messages, m)
@@ -63,12 +65,16 @@ func (l Load) Schedule() ([]Message, error) {
 }
 
 // encode returns the event as a chat backend would send it.
-func (m Message) encode() ([]byte, error) {
+func (m Message) encode(toRoom bool) ([]byte, error) {
 	type data struct {
 		ConversationID string   `json:"conversation_id"`
 		Seq            int64    `json:"seq"`
-		UserIDs        []string `json:"user_ids"`
+		UserIDs        []string `json:"user_ids,omitempty"`
 		SenderID       string   `json:"sender_id"`
+	}
+	typ, users := "message.delivered", []string{UserOf(m.Client)}
+	if toRoom {
+		typ, users = "room.posted", nil
 	}
 	return json.Marshal(struct {
 		SpecVersion string `json:"specversion"`
@@ -77,10 +83,13 @@ func (m Message) encode() ([]byte, error) {
 		Type        string `json:"type"`
 		Data        data   `json:"data"`
 	}{
-		"1.0", fmt.Sprintf("%s/%d", m.conversation, m.seq), "bench/latency", "message.delivered",
-		data{m.conversation, m.seq, []string{UserOf(m.Client)}, "sender"},
+		"1.0", fmt.Sprintf("%s/%d", m.conversation, m.seq), "bench/latency", typ,
+		data{m.conversation, m.seq, users, "sender"},
 	})
 }
+
+// ConversationOf returns conversation i of all clients, in their order.
+func ConversationOf(i int) string { return fmt.Sprintf("conversation-%06d", i) }
 
 // UserOf returns the user of a client.
 func UserOf(client int) string { return fmt.Sprintf("user-%06d", client) }

@@ -103,7 +103,7 @@ func TestSchedule(t *testing.T) {
 	}
 	const first = `{"specversion":"1.0","id":"conversation-000007/2","source":"bench/latency","type":"message.delivered",` +
 		`"data":{"conversation_id":"conversation-000007","seq":2,"user_ids":["user-000003"],"sender_id":"sender"}}`
-	event, err := Message{Client: 3, conversation: "conversation-000007", seq: 2}.encode()
+	event, err := Message{Client: 3, conversation: "conversation-000007", seq: 2}.encode(false)
 	if err != nil || string(event) != first {
 		t.Errorf("an event is %s (%v), want %s", event, err, first)
 	}

@@ -3,6 +3,7 @@ package rig
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/badged/badged/internal/devtest/privateredis"
@@ -29,6 +30,8 @@ type Deployment struct {
 	// API and gateway are where publishers and clients connect.
 	API, Gateway string
 	Database     string // its URL
+	// Shards are the URLs of the databases of DeployShards, nil of any other deployment.
+	Shards []string
 
 	Servers []*Server
 	Front   *Server // the server that clients connect to
@@ -81,6 +84,44 @@ func (r *Rig) Deploy(ctx context.Context, t Topology, more ...string) (_ *Deploy
 			d.API = s.URL
 		}
 	}
+	return d, nil
+}
+
+// DeployShards starts one process with all roles on so many new databases.
+func (r *Rig) DeployShards(ctx context.Context, shards, partitions int) (_ *Deployment, err error) {
+	d := &Deployment{}
+	var drops []func(context.Context) error
+	d.Drop = func(ctx context.Context) error {
+		var errs []error
+		for _, drop := range drops {
+			errs = append(errs, drop(ctx))
+		}
+		return errors.Join(errs...)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.Stop(ctx))
+		}
+	}()
+	for i := range shards {
+		url, drop, err := r.Database(ctx)
+		if err != nil {
+			return nil, err
+		}
+		drops = append(drops, drop)
+		d.Shards = append(d.Shards, url)
+		// As many connections as one database gets, in all.
+		d.FrontArgs = append(d.FrontArgs, fmt.Sprintf("--shard=s%d=%s&pool_max_conns=%d", i, url, max(2, 12/shards)))
+	}
+	if _, _, err := r.RunBinary(ctx, append([]string{"migrate", "up", fmt.Sprint("--partitions=", partitions)}, d.FrontArgs...)...); err != nil {
+		return nil, err
+	}
+	server, err := r.Serve(ctx, d.FrontArgs...)
+	if err != nil {
+		return nil, err
+	}
+	d.Servers = append(d.Servers, server)
+	d.API, d.Gateway, d.Front = server.URL, server.URL, server
 	return d, nil
 }
 

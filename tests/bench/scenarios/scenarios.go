@@ -24,6 +24,7 @@ func All() []contest.Scenario {
 		publishSQL(),
 		frames(),
 		rooms(),
+		smallRooms(),
 		roomReads(),
 		roomDisk(),
 		push(),

@@ -2,7 +2,6 @@ package scenarios
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -99,38 +98,10 @@ func spread(r *rig.Rig, name, binary string, shards, partitions int, d ways.Driv
 }
 
 // remoteOn starts the binary on so many new shards.
-func remoteOn(ctx context.Context, r *rig.Rig, shards, partitions, connections int) (_ *ways.Remote, err error) {
-	d := &rig.Deployment{}
-	var drops []func(context.Context) error
-	d.Drop = func(ctx context.Context) error {
-		var errs []error
-		for _, drop := range drops {
-			errs = append(errs, drop(ctx))
-		}
-		return errors.Join(errs...)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, d.Stop(ctx))
-		}
-	}()
-	for i := range shards {
-		url, drop, err := r.Database(ctx)
-		if err != nil {
-			return nil, err
-		}
-		drops = append(drops, drop)
-		// As many connections as one database gets, in all.
-		d.FrontArgs = append(d.FrontArgs, fmt.Sprintf("--shard=s%d=%s&pool_max_conns=%d", i, url, max(2, 12/shards)))
-	}
-	if _, _, err := r.RunBinary(ctx, append([]string{"migrate", "up", fmt.Sprint("--partitions=", partitions)}, d.FrontArgs...)...); err != nil {
-		return nil, err
-	}
-	server, err := r.Serve(ctx, d.FrontArgs...)
+func remoteOn(ctx context.Context, r *rig.Rig, shards, partitions, connections int) (*ways.Remote, error) {
+	d, err := r.DeployShards(ctx, shards, partitions)
 	if err != nil {
 		return nil, err
 	}
-	d.Servers = append(d.Servers, server)
-	d.API, d.Gateway, d.Front = server.URL, server.URL, server
 	return &ways.Remote{MeteredAPI: ways.NewMeteredAPI(d.API, connections), Deployment: d}, nil
 }
