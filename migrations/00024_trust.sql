@@ -14,12 +14,26 @@ CREATE TABLE badged.erased_revocations (
 );
 CREATE INDEX erased_revocations_seq ON badged.erased_revocations (seq);
 
--- The secret of the digests, without which the ids cannot be guessed from them.
+-- The secret of the digests, and of the digests and proofs in archives, without which the ids
+-- cannot be guessed from them.
 CREATE TABLE badged.revocation_secret (
     secret    bytea   NOT NULL CHECK (octet_length(secret) = 32),
     singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton)
 );
 INSERT INTO badged.revocation_secret VALUES (uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()));
+
+-- Returns whether a proof in an archive is of a text: a keyed hash, which only a role that
+-- may read the secret can make. Readers of the archive may check it.
+-- +goose StatementBegin
+CREATE FUNCTION badged.archive_proves(proof text, content text) RETURNS boolean
+    LANGUAGE sql STABLE STRICT
+    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT EXISTS (SELECT FROM badged.revocation_secret
+        WHERE proof = encode(sha256(secret || sha256(secret || convert_to(content, 'UTF8'))), 'hex'))
+$$;
+-- +goose StatementEnd
+REVOKE ALL ON FUNCTION badged.archive_proves(text, text) FROM PUBLIC;
 
 -- How much of a day's quota of a key processes have taken.
 CREATE TABLE badged.key_quotas (

@@ -117,6 +117,7 @@ func TestArchiveOfADatabaseRestoredToBeforeASplit(t *testing.T) {
 	}
 	p = serve(t, pg.URL())
 	said = 2
+	done("archive", "--take-over", "--to="+archive)
 	const again = "run `badged partition split 0`, which makes them agree, then repeat this command"
 	for _, args := range [][]string{{"verify", "--archive=" + archive}, {"rebuild", "--archive=" + archive}, cut} {
 		if _, stderr, code := run(args...); code != 1 || !strings.Contains(stderr, again) {

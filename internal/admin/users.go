@@ -25,6 +25,31 @@ func EraseUser(ctx context.Context, pool *pgxpool.Pool, log *events.Log, by Oper
 	return done, err
 }
 
+// ErasedAgain is what EraseAgain has done.
+type ErasedAgain struct {
+	// Users were erased again, and of Gone badged held nothing.
+	Users int `json:"users"`
+	Gone  int `json:"gone"`
+}
+
+// EraseAgain erases the users who were erased according to the archive, while the database
+// does not know that; see [erasure.FindLost] and [EraseUser].
+func EraseAgain(ctx context.Context, pool *pgxpool.Pool, log *events.Log, by Operator, files *archive.Archive) (done ErasedAgain, err error) {
+	cfg := erasure.Config{Pool: pool, Log: log, Archive: files}
+	lost, err := erasure.FindLost(ctx, cfg)
+	if err != nil {
+		return done, err
+	}
+	for _, user := range lost.Users {
+		if _, err := EraseUser(ctx, pool, log, by, user, files); err != nil {
+			return done, err
+		}
+		done.Users++
+	}
+	done.Gone = len(lost.Gone)
+	return done, lost.Forget(ctx, cfg)
+}
+
 // EraseWaiting erases a user from the messages to rooms that wait in a database for other
 // shards; see [erasure.Waiting]. The trail records it if some may name the user.
 func EraseWaiting(ctx context.Context, pool *pgxpool.Pool, by Operator, userID string) (done erasure.Erased, err error) {

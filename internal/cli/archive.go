@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/bucket"
+	"github.com/badged/badged/internal/cli/archives"
 	"github.com/badged/badged/internal/cli/connect"
 	"github.com/badged/badged/internal/cli/terminal"
 	"github.com/badged/badged/internal/config"
@@ -26,9 +26,10 @@ type archiveCmd struct {
 	config.Database `embed:""`
 	Before          time.Time     `help:"Archive events appended before this time, such as 2026-01-31T00:00:00Z; ranges of the log that also hold later events stay." placeholder:"TIME" env:"-"`
 	OlderThan       time.Duration `help:"Archive events appended so long ago, such as 2160h, instead of --before." placeholder:"DURATION" env:"-"`
+	TakeOver        bool          `help:"Archive nothing. Make the archive that of this database, which was restored, or takes the place of the one that wrote to it, and erase again the users who were erased since, according to the archive." env:"-"`
 	Reencrypt       bool          `help:"Archive nothing. Encrypt with the first of --archive-keys what the archive has under another key, or in the clear; after an interruption it goes on with the rest." env:"-"`
 	To              string        `help:"Archive, a directory or s3://bucket/prefix; an existing one is continued." required:"" placeholder:"DIR" env:"-"`
-	archiveKeys     `embed:""`
+	archives.Keys   `embed:""`
 	JSON            bool `name:"json" help:"Print JSON: a line for each partition, and one with the summary." env:"-"`
 	Quiet           bool `short:"q" help:"Show no progress." env:"-"`
 }
@@ -36,8 +37,8 @@ type archiveCmd struct {
 // Validate implements kong's validation.
 func (c *archiveCmd) Validate() error {
 	errs := []error{c.Database.Validate()}
-	if n := map[bool]int{true: 1}; n[!c.Before.IsZero()]+n[c.OlderThan != 0]+n[c.Reencrypt] != 1 {
-		errs = append(errs, errors.New("give one of --before TIME, --older-than DURATION and --reencrypt"))
+	if n := map[bool]int{true: 1}; n[!c.Before.IsZero()]+n[c.OlderThan != 0]+n[c.TakeOver]+n[c.Reencrypt] != 1 {
+		errs = append(errs, errors.New("give one of --before TIME, --older-than DURATION, --take-over and --reencrypt"))
 	}
 	if c.OlderThan < 0 {
 		errs = append(errs, errors.New("--older-than must be more than 0s"))
@@ -95,6 +96,9 @@ func (c *archiveCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	defer cluster.Close()
+	if c.TakeOver {
+		return operators.Each(ctx, cluster, func(s *shards.Shard) error { return c.Keys.TakeOver(ctx, streams.Out, s, c.To, c.JSON) })
+	}
 	if c.Reencrypt {
 		return operators.Each(ctx, cluster, func(s *shards.Shard) error {
 			to := operators.ArchiveOf(s, c.To)
@@ -109,7 +113,7 @@ func (c *archiveCmd) Run(ctx context.Context, streams Streams) error {
 	var sum archivedSum
 	err = operators.Each(ctx, cluster, func(s *shards.Shard) error {
 		to := operators.ArchiveOf(s, c.To)
-		store, err := c.gathered(ctx, cluster, s, c.To)
+		store, err := c.Gathered(ctx, cluster, s, c.To)
 		if err != nil {
 			return err
 		}
@@ -144,7 +148,7 @@ type resealed struct {
 
 // reencrypt encrypts the archive with the first key.
 func (c *archiveCmd) reencrypt(ctx context.Context, streams Streams, to string) (done resealed, err error) {
-	store, err := c.store(to)
+	store, err := c.Store(to)
 	if err != nil {
 		return done, err
 	}
@@ -214,79 +218,4 @@ func (c *archiveCmd) finish(w io.Writer, sum archivedSum) error {
 	_, err := fmt.Fprintf(w, "%s of %s archived in %s, %s bytes\n", terminal.Counted(sum.Events, "event"),
 		terminal.Counted(int64(sum.Partitions), "partition"), terminal.Counted(int64(sum.Files), "file"), progress.Count(sum.Bytes))
 	return err
-}
-
-// archiveKeys is the flag of commands that open an archive.
-type archiveKeys struct {
-	ArchiveKeys string `help:"File of the keys of an encrypted archive, as age-keygen makes it: the first encrypts, all of them decrypt." placeholder:"FILE"`
-}
-
-// store returns the place of an archive, encrypted if there are keys.
-func (k *archiveKeys) store(location string) (archive.Store, error) {
-	store, err := bucket.Store(location)
-	if err != nil || k.ArchiveKeys == "" {
-		return store, err
-	}
-	f, err := os.Open(k.ArchiveKeys)
-	if err != nil {
-		return nil, fmt.Errorf("--archive-keys: %w", err)
-	}
-	defer f.Close()
-	keys, err := archive.ParseKeys(f)
-	if err != nil {
-		return nil, fmt.Errorf("--archive-keys: %s: %w", k.ArchiveKeys, err)
-	}
-	return archive.Sealed{Store: store, Keys: keys}, nil
-}
-
-// gathered returns the place of the archive of a shard, with the files of partitions that
-// have moved there.
-func (k *archiveKeys) gathered(ctx context.Context, cluster *shards.Cluster, s *shards.Shard, location string) (archive.Store, error) {
-	store, err := k.store(operators.ArchiveOf(s, location))
-	if err != nil || !cluster.Sharded() {
-		return store, err
-	}
-	var others []archive.Store
-	for _, other := range cluster.Shards() {
-		if other == s {
-			continue
-		}
-		from, err := k.store(operators.ArchiveOf(other, location))
-		if err != nil {
-			return nil, err
-		}
-		others = append(others, from)
-	}
-	return store, archiving.Gather(ctx, s.Pool, cluster.Partitions(), store, others)
-}
-
-// archived is the flag of commands that replay the log.
-type archived struct {
-	archiveKeys `embed:""`
-	Archive     string `help:"Archive, a directory or s3://bucket/prefix: replay it before the log, instead of starting from the baseline." placeholder:"DIR" env:"-"`
-}
-
-// open opens the archive of a shard. It returns nil if none is named.
-func (c *archived) open(ctx context.Context, cluster *shards.Cluster, s *shards.Shard) (*archive.Archive, error) {
-	if c.Archive == "" {
-		return nil, nil //nolint:nilnil // no archive given
-	}
-	store, err := c.gathered(ctx, cluster, s, c.Archive)
-	if err != nil {
-		return nil, fmt.Errorf("--archive: %w", err)
-	}
-	a, err := archive.OpenStore(ctx, store)
-	return orNone(ctx, s, a, err)
-}
-
-// orNone returns no archive, in place of the error that there is none, for a shard that has
-// archived nothing.
-func orNone(ctx context.Context, s *shards.Shard, a *archive.Archive, err error) (*archive.Archive, error) {
-	if s.Name == "" || !errors.Is(err, archive.ErrNone) {
-		return a, err
-	}
-	if archived, lookErr := archiving.Any(ctx, s.Pool); lookErr != nil || archived {
-		return nil, errors.Join(err, lookErr)
-	}
-	return nil, nil //nolint:nilnil // the shard needs none
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/cli/archives"
 	"github.com/badged/badged/internal/cli/connect"
 	"github.com/badged/badged/internal/cli/terminal"
 	"github.com/badged/badged/internal/config"
@@ -29,7 +30,7 @@ type userExplainCmd struct {
 	History         bool      `help:"Show the total over time: each event that changed it." env:"-"`
 	Delivered       int       `help:"Show the last N delivered messages and the fate of each; at most 1,000." placeholder:"N" env:"-"`
 	Before          string    `help:"Show only messages delivered before this position of the log, such as 1234/56, or 1234/56/7 in a row with several events." placeholder:"POSITION" env:"-"`
-	archived        `embed:""`
+	archives.Given  `embed:""`
 	JSON            bool `name:"json" help:"Print JSON." env:"-"`
 }
 
@@ -51,10 +52,11 @@ func (c *userExplainCmd) Run(ctx context.Context, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	archive, err := c.open(ctx, cluster, shard)
+	archive, err := c.Open(ctx, cluster, shard)
 	if err != nil {
 		return err
 	}
+	c.Warn(ctx, streams.Err, shard, archive)
 	e, err := replay.NewExplainer(shard.Pool, shard.Log).WithArchive(archive).Explain(ctx, c.User, question)
 	if err != nil {
 		return err

@@ -9,12 +9,14 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/cli/archives"
 	"github.com/badged/badged/internal/cli/connect"
 	"github.com/badged/badged/internal/cli/terminal"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/operators"
 	"github.com/badged/badged/internal/progress"
 	"github.com/badged/badged/internal/shards"
+	"github.com/badged/badged/projector/archiving"
 	"github.com/badged/badged/projector/rebuild"
 	"github.com/badged/badged/projector/replay"
 	"github.com/badged/badged/pubsub"
@@ -29,7 +31,7 @@ type rebuildCmd struct {
 	MaxLoad         float64  `help:"Share of the time, from 0.01 to 1, spent working rather than pausing." default:"1" env:"-"`
 	RedisURL        string   `name:"redis-url" help:"Redis of the servers, to update the clients of corrected users at once." placeholder:"URL"`
 	BusKey          []string `help:"Secrets of the servers; the first signs the updates." placeholder:"SECRET"`
-	archived        `embed:""`
+	archives.Given  `embed:""`
 	JSON            bool `name:"json" help:"Print JSON: a line for each partition, and one with the summary." env:"-"`
 	Quiet           bool `short:"q" help:"Show no progress." env:"-"`
 }
@@ -82,10 +84,11 @@ func (c *rebuildCmd) Run(ctx context.Context, streams Streams) (err error) {
 	}
 	var sum admin.Rebuilt
 	err = operators.EachOf(ctx, cluster, some, func(s *shards.Shard) error {
-		archive, err := c.open(ctx, cluster, s)
+		archive, err := c.Open(ctx, cluster, s)
 		if err != nil {
 			return err
 		}
+		c.Warn(ctx, streams.Err, s, archive)
 		return admin.Audited(ctx, s.Pool, admin.OSUser(), "rebuild", c.arguments(), func(ctx context.Context) (any, error) {
 			if c.User != "" {
 				return c.heal(ctx, streams.Out, replay.NewVerifier(s.Pool, s.Log).WithArchive(archive), s.Log.PartitionOf(c.User), bus)
@@ -199,7 +202,7 @@ type verifyCmd struct {
 	Partition       *int     `help:"Only this partition." placeholder:"N" env:"-"`
 	User            []string `help:"Only this user; may be given more than once." sep:"none" placeholder:"USER" env:"-"`
 	Sample          int      `help:"Only N users, drawn at random from the tables." placeholder:"N" env:"-"`
-	archived        `embed:""`
+	archives.Given  `embed:""`
 	JSON            bool `name:"json" help:"Print JSON: a line for each difference, and one with the summary." env:"-"`
 	Quiet           bool `short:"q" help:"Show no progress." env:"-"`
 }
@@ -241,13 +244,14 @@ func (c *verifyCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	var sum admin.Verified
-	var errs []error
+	var errs, incomplete []error
 	for _, part := range parts {
 		errs = append(errs, operators.EachOf(ctx, cluster, []*shards.Shard{part.Shard}, func(s *shards.Shard) error {
-			archive, err := c.open(ctx, cluster, s)
+			archive, err := c.Open(ctx, cluster, s)
 			if err != nil {
 				return err
 			}
+			incomplete = append(incomplete, archiving.WantErased(ctx, s.Pool, archive))
 			defer connect.Watch(ctx, s, warn)()
 			done, err := admin.Verify(ctx, replay.NewVerifier(s.Pool, s.Log).WithArchive(archive), s.Log, part.Options, meter, func(d replay.Difference) {
 				meter.Lines()
@@ -264,7 +268,8 @@ func (c *verifyCmd) Run(ctx context.Context, streams Streams) error {
 	if err := errors.Join(errs...); err != nil && (sum.Partitions == 0 || !cluster.Sharded() || ctx.Err() != nil) {
 		return err
 	}
-	return errors.Join(append(errs, c.finish(streams.Out, sum))...)
+	errs = append(append(errs, c.finish(streams.Out, sum)), incomplete...)
+	return errors.Join(errs...)
 }
 
 // AfterInterruption says what to do then.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/bucket"
+	"github.com/badged/badged/internal/cli/archives"
 	"github.com/badged/badged/internal/cli/connect"
 	"github.com/badged/badged/internal/cli/terminal"
 	"github.com/badged/badged/internal/config"
@@ -22,7 +23,7 @@ import (
 type restoreCmd struct {
 	config.Database `embed:""`
 	From            []string `help:"Archive, a directory or s3://bucket/prefix; may be given more than once." required:"" sep:"none" placeholder:"DIR" env:"-"`
-	archiveKeys     `embed:""`
+	archives.Keys   `embed:""`
 	JSON            bool `name:"json" help:"Print the summary as JSON." env:"-"`
 	Quiet           bool `short:"q" help:"Show no progress." env:"-"`
 }
@@ -110,7 +111,7 @@ func (c *restoreCmd) sources(ctx context.Context, cluster *shards.Cluster) (from
 		before := len(from)
 		var none error
 		for i, place := range places {
-			store, err := c.store(place)
+			store, err := c.Store(place)
 			if err == nil {
 				_, err = archive.OpenStore(ctx, store)
 			}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/cli/archives"
 	"github.com/badged/badged/internal/cli/connect"
 	"github.com/badged/badged/internal/cli/terminal"
 	"github.com/badged/badged/internal/config"
@@ -143,7 +144,7 @@ type userEraseCmd struct {
 	config.Database `embed:""`
 	User            string `arg:"" help:"Id of the user."`
 	Archive         string `help:"Archive, a directory or s3://bucket/prefix: required if a part of the log is archived." placeholder:"DIR" env:"-"`
-	archiveKeys     `embed:""`
+	archives.Keys   `embed:""`
 	JSON            bool `name:"json" help:"Print JSON." env:"-"`
 }
 
@@ -161,12 +162,12 @@ func (c *userEraseCmd) Run(ctx context.Context, streams Streams) error {
 		if c.Archive == "" {
 			return nil, nil //nolint:nilnil // no archive given
 		}
-		store, err := c.gathered(ctx, cluster, s, c.Archive)
+		store, err := c.Gathered(ctx, cluster, s, c.Archive)
 		if err != nil {
 			return nil, fmt.Errorf("--archive: %w", err)
 		}
 		a, err := archive.Continue(ctx, store)
-		return orNone(ctx, s, a, err)
+		return archives.OrNone(ctx, s, a, err)
 	})
 	if errors.Is(err, erasure.ErrArchived) {
 		err = fmt.Errorf("%w: --archive DIR", err)
@@ -207,7 +208,7 @@ func printErasure(w io.Writer, r erasure.Erased, whole bool) error {
 type userExportCmd struct {
 	config.Database `embed:""`
 	User            string `arg:"" help:"Id of the user."`
-	archiveKeys     `embed:""`
+	archives.Keys   `embed:""`
 	Archive         string `help:"Archive, a directory or s3://bucket/prefix: export archived events too." placeholder:"DIR" env:"-"`
 }
 
@@ -223,7 +224,7 @@ func (c *userExportCmd) Run(ctx context.Context, streams Streams) error {
 	if reason := events.CheckID(c.User); reason != "" {
 		return fmt.Errorf("user id %s", reason)
 	}
-	from := archived{Archive: c.Archive, archiveKeys: c.archiveKeys}
+	from := archives.Given{Archive: c.Archive, Keys: c.Keys}
 	cluster, err := connect.Shards(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
@@ -233,11 +234,17 @@ func (c *userExportCmd) Run(ctx context.Context, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	archives := func(s *shards.Shard) (*archive.Archive, error) { return from.open(ctx, cluster, s) }
+	opened := func(s *shards.Shard) (*archive.Archive, error) {
+		a, err := from.Open(ctx, cluster, s)
+		if err == nil {
+			from.Warn(ctx, streams.Err, s, a)
+		}
+		return a, err
+	}
 	out := bufio.NewWriter(streams.Out)
 	var done erasure.Exported
 	err = admin.AuditedExport(ctx, home.Pool, admin.OSUser(), c.User, exportArguments{c.User, c.Archive}, func(ctx context.Context, found func(context.Context) error) (any, error) {
-		done, err = operators.Export(ctx, cluster, c.User, archives, out, found)
+		done, err = operators.Export(ctx, cluster, c.User, opened, out, found)
 		return done, errors.Join(err, out.Flush())
 	})
 	if err == nil && len(done.Lacks) > 0 {

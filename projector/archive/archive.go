@@ -50,7 +50,10 @@ type manifest struct {
 	// LogID identifies the log; a copy of the database has the same.
 	LogID      uuid.UUID `json:"log_id"`
 	Partitions int       `json:"partitions"`
+	Owner      Owner     `json:"owner"`
 	Files      []File    `json:"files"`
+	// Erasures are those since the log is archived.
+	Erasures []Erasure `json:"erasures,omitempty"`
 	// Stale are the names of files that were replaced and are to be deleted.
 	Stale []string `json:"stale,omitempty"`
 }
@@ -77,6 +80,12 @@ type File struct {
 	Bytes    int64  `json:"bytes"`
 	SHA256   string `json:"sha256"`
 	Previous string `json:"previous"`
+	// Revision counts how often the file was written anew. Origin is the SHA256 that it had
+	// first, and Proof, with a secret of the database, that this is what it became. They are
+	// empty if it was not written anew.
+	Revision int    `json:"revision,omitempty"`
+	Origin   string `json:"origin,omitempty"`
+	Proof    string `json:"proof,omitempty"`
 	// Generations are the generations of event keys that begin in the file: a
 	// repeated event changes nothing while the key of the first is kept.
 	Generations []Generation `json:"generations,omitempty"`
@@ -182,6 +191,14 @@ func (a *Archive) Close() error { return a.lock.Close() }
 
 // LogID returns the id of the log.
 func (a *Archive) LogID() uuid.UUID { return a.manifest.LogID }
+
+// WantLog fails unless the archive is of a log that began with so many partitions.
+func (a *Archive) WantLog(id uuid.UUID, partitions int) error {
+	if a.LogID() != id || a.Partitions() != partitions {
+		return fmt.Errorf("the archive belongs to another log: %s with %d partitions, this one is %s with %d", a.LogID(), a.Partitions(), id, partitions)
+	}
+	return nil
+}
 
 // Partitions returns with how many partitions the log began.
 func (a *Archive) Partitions() int { return a.manifest.Partitions }

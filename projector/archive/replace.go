@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,9 +22,12 @@ const extension = ".ndjson.zst"
 // Replace writes a file durably in place of f, with as many records, and reads it back. If
 // f is shared, the new file is of its partition alone.
 // each calls its argument with every record in order. The result is the manifest
-// entry; Replace does not add it to the manifest.
+// entry without its proof; Replace does not add it to the manifest.
 func (a *Archive) Replace(ctx context.Context, f File, each func(func(*Record) error) error) (File, error) {
-	next := File{Partition: f.Partition, Number: f.Number, Previous: f.Previous, Generations: f.Generations, DeadLetters: f.DeadLetters}
+	next := File{
+		Partition: f.Partition, Number: f.Number, Previous: f.Previous, Generations: f.Generations, DeadLetters: f.DeadLetters,
+		Revision: f.Revision + 1, Origin: cmp.Or(f.Origin, f.SHA256),
+	}
 	next.Name = replacedName(f)
 	// Until it is in the manifest, it is one that nothing needs.
 	a.expect(next.Name)
@@ -40,8 +44,11 @@ func (a *Archive) Replace(ctx context.Context, f File, each func(func(*Record) e
 	return next, nil
 }
 
-// Replaced reports whether the file was written anew, by Replace.
-func (f *File) Replaced() bool { return strings.Contains(f.Name, ".r") }
+// Successor returns what the proof of a file is of: that the file at this place of the log,
+// which first had the hash Origin, has this hash after so many revisions.
+func (f *File) Successor() string {
+	return fmt.Sprintf("file %d/%d %s r%d %s", f.Whole().Partition, f.Number, f.Origin, f.Revision, f.SHA256)
+}
 
 // replacedName returns the name of the file that replaces f: with a number that no
 // file of its place has had.

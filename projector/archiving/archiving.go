@@ -23,6 +23,7 @@ import (
 	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/internal/sqlfile"
 	"github.com/badged/badged/projector/archive"
+	"github.com/badged/badged/projector/internal/claims"
 	"github.com/badged/badged/projector/internal/logread"
 	"github.com/badged/badged/projector/internal/store"
 	"github.com/badged/badged/projector/rebuild"
@@ -133,6 +134,12 @@ func (a *archiving) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := claims.Check(ctx, a.job.Conn, a.archive); err != nil {
+		return err
+	}
+	if err := claims.WantErased(ctx, a.job.Conn, a.archive); err != nil {
+		return err
+	}
 	for _, p := range a.job.Held {
 		files, err := replay.ArchivedFiles(ctx, a.job.Conn, a.archive, p)
 		if err != nil {
@@ -147,7 +154,7 @@ func (a *archiving) open(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return claims.Claim(ctx, a.job.Conn, a.archive)
 }
 
 // identity reads the id of the log, and how many files have archived partitions that the

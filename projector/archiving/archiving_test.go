@@ -317,6 +317,10 @@ func TestArchiveIsChecked(t *testing.T) {
 		{"another manifest", dir, "file events_p00.00001.ndjson.zst has changed since it was written", func() {
 			write(filepath.Join(dir, "manifest.json"), []byte(strings.Replace(string(manifest), `"sha256": "`, `"sha256": "0`, 1)))
 		}},
+		{"a manifest that says that the file was written anew", dir, "has changed since it was written; replace it by an intact copy", func() {
+			was := openArchive(t, dir).Files(0)[0].SHA256
+			write(filepath.Join(dir, "manifest.json"), []byte(strings.Replace(string(manifest), `"sha256": "`, `"revision": 1, "origin": "`+was+`", "proof": "00", "sha256": "0`, 1)))
+		}},
 		{"a manifest without files", dir, "it has 0 of 1 files", func() {
 			write(filepath.Join(dir, "manifest.json"), []byte(`{"format": "badged archive 1", "log_id": "`+id+`", "partitions": 4, "files": []}`))
 		}},

@@ -9,31 +9,39 @@ import (
 
 	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/projector/archive"
+	"github.com/badged/badged/projector/internal/claims"
 	"github.com/badged/badged/projector/replay"
 )
+
+// Other is the archive of another shard.
+type Other struct {
+	Store archive.Store
+	// Pool is of the shard's database, nil if that is away.
+	Pool *pgxpool.Pool
+}
 
 // Gather moves the files of partitions that have moved to a shard from the archives of
 // other shards to that of the shard. It changes nothing if the archive has all files that
 // the shard lists, and the others have none of its partitions. After an interruption the
 // next call completes it: no file is deleted before its copy is durable. It fails with an
 // [*archive.FileError] if another has a file with events that are neither in the log nor in
-// the archive of the shard.
-func Gather(ctx context.Context, pool *pgxpool.Pool, partitions int, store archive.Store, others []archive.Store) (err error) {
+// the archive of the shard, and changes no archive that belongs to another copy of a shard.
+func Gather(ctx context.Context, pool *pgxpool.Pool, partitions int, store archive.Store, others []Other) (err error) {
 	held, err := eventlog.Held(ctx, pool)
 	if err != nil {
 		return err
 	}
 	var from []*archive.Archive
-	var stores []archive.Store
+	var having []Other
 	for _, other := range others {
-		a, err := archive.OpenStore(ctx, other)
+		a, err := archive.OpenStore(ctx, other.Store)
 		if errors.Is(err, archive.ErrNone) {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		from, stores = append(from, a), append(stores, other)
+		from, having = append(from, a), append(having, other)
 	}
 	stale := make([][]int, len(from))
 	for i, a := range from {
@@ -47,10 +55,15 @@ func Gather(ctx context.Context, pool *pgxpool.Pool, partitions int, store archi
 		if len(some) == 0 {
 			continue
 		}
+		if other := having[i].Pool; other != nil {
+			if err := claims.Check(ctx, other, from[i]); err != nil {
+				return err
+			}
+		}
 		if err := gather(ctx, pool, partitions, store, from[i], some); err != nil {
 			return err
 		}
-		if err := forget(ctx, pool, stores[i], store, some); err != nil {
+		if err := forget(ctx, pool, having[i].Store, store, some); err != nil {
 			return err
 		}
 	}
@@ -74,6 +87,10 @@ func gather(ctx context.Context, pool *pgxpool.Pool, partitions int, store archi
 		return err
 	}
 	defer func() { err = errors.Join(err, a.Close()) }()
+	if err := claims.Check(ctx, pool, a); err != nil {
+		return err
+	}
+	claimed := false
 	for _, p := range some {
 		if _, err := replay.ArchivedFiles(ctx, pool, a, p); err == nil {
 			continue
@@ -88,6 +105,12 @@ func gather(ctx context.Context, pool *pgxpool.Pool, partitions int, store archi
 		if err := a.CheckCut(ctx, p, 0, files, lacking(pool, from, p)); err != nil {
 			return err
 		}
+		if !claimed {
+			if err := claims.Claim(ctx, pool, a); err != nil {
+				return err
+			}
+			claimed = true
+		}
 		if err := a.Take(ctx, from, files); err != nil {
 			return err
 		}
@@ -101,6 +124,11 @@ func forget(ctx context.Context, pool *pgxpool.Pool, store, own archive.Store, p
 	has, err := archive.OpenStore(ctx, own)
 	if err != nil && !errors.Is(err, archive.ErrNone) {
 		return err
+	}
+	if has != nil {
+		if err := claims.Check(ctx, pool, has); err != nil {
+			return err
+		}
 	}
 	a, err := archive.Continue(ctx, store)
 	if err != nil {

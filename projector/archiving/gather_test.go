@@ -47,7 +47,7 @@ func TestGather(t *testing.T) {
 				d.Pool.Reset()
 			}
 			gather := func() error {
-				return archiving.Gather(t.Context(), d.Pool, foldtest.Partitions, archive.Folder(own), []archive.Store{archive.Folder(other)})
+				return archiving.Gather(t.Context(), d.Pool, foldtest.Partitions, archive.Folder(own), []archiving.Other{{Store: archive.Folder(other)}})
 			}
 			files := func(dir string, want ...string) {
 				t.Helper()
@@ -96,7 +96,7 @@ func TestArchiveAfterASplitDeletesNoLostEvents(t *testing.T) {
 	putBack := s.BaseBackup(t)
 	deliver(2)
 	d.EndRange(t, 0)
-	changes := 2 // the file, and nothing behind it
+	changes := 3 // the claim, the file, and nothing behind it
 	if _, err := tryArchive(t.Context(), d, dir, func(cfg *archiving.Config) {
 		cfg.Store = replaytest.Killed{Folder: archive.Folder(dir), Changes: &changes}
 	}); !errors.Is(err, replaytest.ErrKilled) {
@@ -105,13 +105,20 @@ func TestArchiveAfterASplitDeletesNoLostEvents(t *testing.T) {
 	d.StopFolding()
 	putBack()
 	d.Pool.Reset()
+	a, err := archive.Continue(t.Context(), archive.Folder(dir))
+	if err == nil {
+		err = errors.Join(archiving.TakeOver(t.Context(), d.Pool, d.Log, a), a.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	split(t, d, 0)
 	deliver(3)
 	for _, p := range []int{4, 8} {
 		d.EndRange(t, p)
 	}
 	left := filepath.Join(dir, "events_p00.00002.ndjson.zst")
-	_, err := tryArchive(t.Context(), d, dir, nil)
+	_, err = tryArchive(t.Context(), d, dir, nil)
 	if file, ok := errors.AsType[*archive.FileError](err); !ok || file.Path != left {
 		t.Errorf("archiving ends with %v", err)
 	}

@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/google/uuid"
+
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/projector/archive"
+	"github.com/badged/badged/projector/internal/claims"
 	"github.com/badged/badged/projector/replay"
 )
 
@@ -89,6 +92,11 @@ func (e *eraser) clean(ctx context.Context) error {
 		return nil
 	}
 	for _, cut := range []bool{false, true} { // nothing, unless all may be deleted
+		if cut {
+			if err := e.note(ctx); err != nil {
+				return err
+			}
+		}
 		for _, p := range e.held {
 			if err := e.cleanOf(ctx, p, cut); err != nil {
 				return fmt.Errorf("the archive of partition %d: %w", p, err)
@@ -96,6 +104,33 @@ func (e *eraser) clean(ctx context.Context) error {
 		}
 	}
 	return a.RemoveStale(ctx)
+}
+
+// note claims the archive and notes the erasure there, so that a database that is restored to
+// before it is told, unless an interrupted call has.
+func (e *eraser) note(ctx context.Context) (err error) {
+	a := e.cfg.Archive
+	if err := claims.Claim(ctx, e.conn, a); err != nil {
+		return err
+	}
+	if e.secret, err = claims.ReadSecret(ctx, e.conn); err != nil {
+		return err
+	}
+	incomplete, err := claims.Incomplete(ctx, e.conn, a)
+	if err != nil {
+		return err
+	}
+	digest := e.secret.Digest(e.cfg.UserID)
+	for _, known := range incomplete {
+		if known.Digest == digest {
+			e.noted = append(e.noted, known)
+		}
+	}
+	if len(e.noted) > 0 {
+		return nil
+	}
+	e.noted = []archive.Erasure{{ID: uuid.New(), At: a.Owner().Claimed, Digest: digest}}
+	return a.Erasing(ctx, e.noted[0])
 }
 
 // cleanOf is clean for a partition. It deletes nothing unless it is told to.
@@ -116,7 +151,9 @@ func (e *eraser) cleanOf(ctx context.Context, partition int, cut bool) error {
 
 // replace puts files in place of those before.
 func (e *eraser) replace(ctx context.Context, files []archive.File) error {
-	for _, f := range files {
+	for i := range files {
+		f := &files[i]
+		f.Proof = e.secret.Sign(f.Successor())
 		if _, err := e.conn.Exec(ctx, statements.Get("announce an archived file"), f.Partition, f.Number, f.SHA256); err != nil {
 			return fmt.Errorf("announce archived files: %w", err)
 		}
@@ -132,12 +169,13 @@ func (e *eraser) replace(ctx context.Context, files []archive.File) error {
 
 // settle records the files that the manifest has.
 func (e *eraser) settle(ctx context.Context, partition int) error {
-	var numbers []int
-	var sums []string
+	var numbers, revisions []int
+	var sums, origins []string
 	for _, f := range e.cfg.Archive.Files(partition) {
 		numbers, sums = append(numbers, f.Number), append(sums, f.SHA256)
+		revisions, origins = append(revisions, f.Revision), append(origins, f.Origin)
 	}
-	if _, err := e.conn.Exec(ctx, statements.Get("settle archived files"), partition, numbers, sums); err != nil {
+	if _, err := e.conn.Exec(ctx, statements.Get("settle archived files"), partition, numbers, sums, origins, revisions); err != nil {
 		return fmt.Errorf("record archived files: %w", err)
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/projector/archive"
+	"github.com/badged/badged/projector/internal/claims"
 	"github.com/badged/badged/projector/rebuild"
 )
 
@@ -131,6 +132,10 @@ type eraser struct {
 	conn *pgx.Conn
 	// held are the partitions of the database.
 	held []int
+	// secret proves to copies of the database what became of archived files, and noted are
+	// the erasures of the user of which the archive knows.
+	secret claims.Secret
+	noted  []archive.Erasure
 	// revokedBefore is the moment before which tokens are refused.
 	revokedBefore *time.Time
 	result        Erased
@@ -145,14 +150,13 @@ func (e *eraser) run(ctx context.Context) error {
 		return err
 	}
 	defer job.Close(ctx)
-	e.conn = job.Conn
+	e.conn, e.held = job.Conn, job.Held
 	if err := e.checkArchive(ctx); err != nil { // with the lock: no partition comes to the shard now
 		return err
 	}
 	if _, err := e.conn.Exec(ctx, statements.Get("drop what interrupted commands left")); err != nil {
 		return fmt.Errorf("drop the tables that interrupted commands left: %w", err)
 	}
-	e.held = job.Held
 	if err := e.clean(ctx); err != nil { // before anything is erased
 		return err
 	}
@@ -180,10 +184,14 @@ func (e *eraser) run(ctx context.Context) error {
 	if err := pgx.BeginFunc(ctx, e.conn, func(tx pgx.Tx) error { return e.rest(ctx, tx) }); err != nil {
 		return err
 	}
-	return e.archives(ctx)
+	if err := e.archives(ctx); err != nil {
+		return err
+	}
+	return claims.Complete(ctx, e.conn, e.noted)
 }
 
-// checkArchive fails if a part of the log is archived and no archive is given.
+// checkArchive fails if a part of the log is archived and no archive is given, or that
+// belongs to another copy of the database.
 func (e *eraser) checkArchive(ctx context.Context) error {
 	var archived bool
 	if err := e.conn.QueryRow(ctx, statements.Get("find an archived file")).Scan(&archived); err != nil {
@@ -192,7 +200,10 @@ func (e *eraser) checkArchive(ctx context.Context) error {
 	if archived && e.cfg.Archive == nil {
 		return ErrArchived
 	}
-	return nil
+	if e.cfg.Archive == nil {
+		return nil
+	}
+	return claims.Check(ctx, e.conn, e.cfg.Archive)
 }
 
 // checkOwner fails if the role of a pool may not erase.

@@ -77,12 +77,25 @@ SELECT coalesce(sum(events), 0)::bigint FROM badged.archived_files JOIN badged.p
 -- name: find whether the role may erase
 SELECT current_user, pg_has_role(nspowner, 'USAGE') FROM pg_namespace WHERE nspname = 'badged'
 
+-- name: read the ids of a partition
+SELECT user_id FROM badged.users_pNN
+UNION SELECT user_id FROM badged.users_pNN_baseline
+UNION SELECT user_id FROM badged.room_marks_pNN
+UNION SELECT user_id FROM badged.room_marks_pNN_baseline
+
+-- name: read ids
+-- Of users who may have no numbers.
+SELECT user_id FROM badged.devices UNION SELECT user_id FROM badged.alerts UNION SELECT sender_id FROM badged.room_alerts
+UNION SELECT user_id FROM badged.healed_users UNION SELECT user_id FROM badged.revocations
+UNION SELECT unnest(user_ids) FROM badged.dead_letters UNION SELECT unnest(user_ids) FROM badged.settled_letters
+UNION SELECT coalesce(arguments ->> 'user', '') FROM badged.audit
+
 -- name: announce an archived file
 UPDATE badged.archived_files SET next_sha256 = $3 WHERE partition_id = $1 AND number = $2
 
 -- name: settle archived files
-UPDATE badged.archived_files AS f SET sha256 = m.sha256, next_sha256 = NULL
-FROM unnest($2::integer[], $3::text[]) AS m (number, sha256)
+UPDATE badged.archived_files AS f SET sha256 = m.sha256, next_sha256 = NULL, origin = nullif(m.origin, ''), revision = m.revision
+FROM unnest($2::integer[], $3::text[], $4::text[], $5::integer[]) AS m (number, sha256, origin, revision)
 WHERE f.partition_id = $1 AND f.number = m.number AND (f.sha256 <> m.sha256 OR f.next_sha256 IS NOT NULL)
 
 -- name: read the rooms of the user

@@ -14,6 +14,7 @@ import (
 	"github.com/badged/badged/internal/devtest/projectortest"
 	"github.com/badged/badged/internal/devtest/replaytest"
 	"github.com/badged/badged/projector/archive"
+	"github.com/badged/badged/projector/archiving"
 )
 
 // A file that an interrupted archiving has left is deleted while the log has its events. If
@@ -50,7 +51,7 @@ func eraseAfterInterruptedArchiving(t *testing.T, listed, restored bool) {
 	d.StopFolding()
 	trigger, changes := "AFTER INSERT ON badged.archived_files", -1
 	if !listed {
-		trigger, changes = "", 2 // the file, and nothing behind it
+		trigger, changes = "", 3 // the claim, the file, and nothing behind it
 	}
 	end := d.KillAt(t, trigger, "badged archive")
 	if err := tryArchive(t, d, replaytest.Killed{Folder: archive.Folder(dir), Changes: &changes}); err == nil {
@@ -60,6 +61,7 @@ func eraseAfterInterruptedArchiving(t *testing.T, listed, restored bool) {
 	if restored {
 		putBack()
 		d.Pool.Reset()
+		takeOver(t, d, dir)
 	}
 	left := filepath.Join(dir, "events_p00.00002.ndjson.zst")
 	kept, err := os.ReadFile(left)
@@ -95,4 +97,17 @@ func eraseAfterInterruptedArchiving(t *testing.T, listed, restored bool) {
 	}
 	projectortest.Same(t, "rows of others", before, ofOthers(t, d, user))
 	replaytest.VerifyArchive(t, d.Pool, d.Log, dir, other)
+}
+
+// takeOver makes an archive that of a database which was restored.
+func takeOver(t *testing.T, d *projectortest.Database, dir string) {
+	t.Helper()
+	a, err := archive.Continue(t.Context(), archive.Folder(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	if err := archiving.TakeOver(t.Context(), d.Pool, d.Log, a); err != nil {
+		t.Fatal(err)
+	}
 }

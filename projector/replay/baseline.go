@@ -240,8 +240,11 @@ func archivedFiles(ctx context.Context, q events.Querier, a *archive.Archive, pa
 	if err := q.QueryRow(ctx, statements.Get("read the archived files"), partition).Scan((*[16]byte)(&id), &partitions, &sums, &next); err != nil {
 		return nil, fmt.Errorf("read what is archived: %w", err)
 	}
-	if a.LogID() != id && !moved || a.Partitions() != partitions {
-		return nil, fmt.Errorf("the archive belongs to another log: %s with %d partitions, this one is %s with %d", a.LogID(), a.Partitions(), id, partitions)
+	if moved {
+		id = a.LogID()
+	}
+	if err := a.WantLog(id, partitions); err != nil {
+		return nil, err
 	}
 	if split := a.Split(partition); len(split) > 0 {
 		return nil, &archive.SplitError{Partitions: split}
@@ -251,14 +254,39 @@ func archivedFiles(ctx context.Context, q events.Querier, a *archive.Archive, pa
 		return nil, fmt.Errorf("the archive of partition %d is incomplete: it has %d of %d files", partition, len(files), len(sums))
 	}
 	for i, sum := range sums {
-		if files[i].SHA256 != sum && files[i].SHA256 != next[i] {
-			if files[i].Replaced() {
-				return nil, fmt.Errorf("the archive of partition %d does not match the log: file %s was written anew when a user was erased, and the database was restored to before that: give the archive as it was then, and erase the user again; or restore the database to a later time", partition, files[i].Name)
-			}
+		if files[i].SHA256 == sum || files[i].SHA256 == next[i] {
+			continue
+		}
+		is, err := succeeds(ctx, q, &files[i])
+		if err != nil {
+			return nil, err
+		}
+		if !is {
 			return nil, fmt.Errorf("the archive of partition %d does not match the log: file %s has changed since it was written; replace it by an intact copy", partition, files[i].Name)
 		}
 	}
 	return files[:len(sums)], nil
+}
+
+// succeeds reports whether a file was written anew, for an erasure of which the database does
+// not know, from the one that it lists.
+func succeeds(ctx context.Context, q events.Querier, f *archive.File) (bool, error) {
+	if f.Revision == 0 {
+		return false, nil
+	}
+	var origin string
+	var revision int
+	if err := q.QueryRow(ctx, statements.Get("read the revision of an archived file"), f.Partition, f.Number).Scan(&origin, &revision); err != nil {
+		return false, fmt.Errorf("read what is archived: %w", err)
+	}
+	if f.Origin != origin || f.Revision <= revision {
+		return false, nil // an older copy of the file, or another
+	}
+	var proven bool
+	if err := q.QueryRow(ctx, statements.Get("does a proof hold"), f.Proof, f.Successor()).Scan(&proven); err != nil {
+		return false, fmt.Errorf("check the proof of archive file %s: %w", f.Name, err)
+	}
+	return proven, nil
 }
 
 // Lacking returns which rows of a partition the log lacks. Rows of the same time are the

@@ -22,6 +22,12 @@ SELECT log_id, (SELECT partitions FROM badged.settings),
     ARRAY(SELECT coalesce(next_sha256, sha256) FROM badged.archived_files WHERE partition_id = $1 ORDER BY number)
 FROM badged.log_identity
 
+-- name: read the revision of an archived file
+SELECT coalesce(origin, sha256), revision FROM badged.archived_files WHERE partition_id = $1 AND number = $2
+
+-- name: does a proof hold
+SELECT badged.archive_proves($1, $2)
+
 -- name: find rows that the log lacks
 SELECT r.number - 1
 FROM unnest($1::uuid[], $2::timestamptz[]) WITH ORDINALITY AS r (uuid, created_at, number)

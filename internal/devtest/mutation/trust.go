@@ -33,6 +33,9 @@ var (
 	meanwhile    = check{"./projector/erasure", "^TestEraseWhatIsFoldedMeanwhile$", true}
 	stayRevoked  = check{"./projector/erasure", "^TestErasedUsersStayRevoked$", true}
 	erasedShares = check{"./projector/erasure", "^TestEraseFromSharedFiles$", true}
+	copies       = check{"./tests", "^TestCopiesDoNotWriteIntoTheArchive$", false}
+	lostErasures = check{"./tests", "^TestArchiveOfADatabaseRestoredToBeforeAnErasure$", false}
+	forgedFiles  = check{"./projector/archiving", "^TestArchiveIsChecked$", false}
 	sharedFiles  = check{"./projector/archive", "^TestSharedFiles$", false}
 	erasing      = check{"./projector/erasure", "^(TestErase|TestEraseWhileEventsCome|TestEraseFromAnArchive|TestEraseIsRefused|TestEraseNeedsTheOwner)$", true}
 	inCategories = check{"./internal/auth", "^TestTokensOfCategories$", false}
@@ -111,6 +114,10 @@ var trustMutants = []mutant{
 	{"a partition that was split has the events of both", []edit{{"projector/archive/split.go", "for _, s := range steps {", "for _, s := range steps[:0] {"}}, sharedFiles},
 	{"the second split is forgotten in archives", []edit{{"projector/archive/split.go", "at != *f.From; {", "at != *f.From && len(steps) == 0; {"}}, sharedFiles},
 	{"an event of two generations is not archived", []edit{{"migrations/00038_keys_of_generations.sql", "PRIMARY KEY (key, generation)", "PRIMARY KEY (key)"}}, check{"./projector/archiving", "^TestArchiveAnEventOfTwoGenerations$", false}},
+	{"a copy of the database writes to the archive", []edit{{"projector/internal/claims/claims.go", "case !k.claims:", "case false:"}}, copies},
+	{"a dump of the database writes to the archive", []edit{{"projector/internal/claims/claims.go", "case has.Era != k.owner.Era:", "case false:"}, {"projector/internal/claims/claims.go", "case has.Database != k.owner.Database:", "case false:"}}, copies},
+	{"an erasure is not noted in the archive", []edit{{"projector/erasure/archive.go", "	return a.Erasing(ctx, e.noted[0])\n", "	return nil\n"}}, lostErasures},
+	{"any file that says so came from the one before", []edit{{"projector/replay/baseline.go", "	return proven, nil\n", "	return true, nil\n"}}, forgedFiles},
 	{"erasing leaves the old files of the archive", []edit{{"projector/erasure/archive.go", "	return e.cfg.Archive.RemoveStale(ctx)\n", "	return nil\n"}}, erasing},
 	{"erasing leaves the trail", []edit{{redactFile, "text, changed = &without, changed || without != *failed", "text = &without"}, {redactFile, "rest, changed, err := erasure.JSONWithout(content, userID)", "rest, _, err := erasure.JSONWithout(content, userID)\n		changed := false"}}, chained},
 	{"erasing leaves the calls of webhooks", []edit{{erasureFile, "DELETE FROM badged.webhook_queue WHERE subject = $1", "DELETE FROM badged.webhook_queue WHERE false AND subject = $1"}}, erasing},

@@ -1,0 +1,134 @@
+package erasure
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventlog"
+	"github.com/badged/badged/internal/remains"
+	"github.com/badged/badged/projector/archive"
+	"github.com/badged/badged/projector/internal/claims"
+	"github.com/badged/badged/projector/logview"
+	"github.com/badged/badged/projector/replay"
+)
+
+// Lost is what the archive knows of erasures that the database does not know: it was restored
+// to before them, or they were interrupted.
+type Lost struct {
+	// Users are those of whom badged holds something again.
+	Users []string
+	// Gone are the erasures of users of whom it holds nothing.
+	Gone []archive.Erasure
+}
+
+// FindLost finds the users who were erased according to the archive, among all ids that
+// the tables, the log and the archive name. UserID of the configuration is not used.
+func FindLost(ctx context.Context, cfg Config) (lost Lost, err error) {
+	incomplete, err := claims.Incomplete(ctx, cfg.Pool, cfg.Archive)
+	if err != nil || len(incomplete) == 0 {
+		return lost, err
+	}
+	f := finder{cfg: cfg, sought: map[string]bool{}, found: map[string]string{}}
+	for _, e := range incomplete {
+		f.sought[e.Digest] = true
+	}
+	if f.secret, err = claims.ReadSecret(ctx, cfg.Pool); err != nil {
+		return lost, err
+	}
+	if err := f.search(ctx); err != nil {
+		return lost, fmt.Errorf("find users who were erased: %w", err)
+	}
+	lost.Users = slices.Sorted(maps.Values(f.found))
+	for _, e := range incomplete {
+		if f.found[e.Digest] == "" {
+			lost.Gone = append(lost.Gone, e)
+		}
+	}
+	return lost, nil
+}
+
+// Forget records that the erasures of users of whom badged holds nothing are complete.
+func (l *Lost) Forget(ctx context.Context, cfg Config) error {
+	return claims.Complete(ctx, cfg.Pool, l.Gone)
+}
+
+// finder finds users by the digests of their ids.
+type finder struct {
+	cfg    Config
+	secret claims.Secret
+	sought map[string]bool
+	// found are the users by their digests.
+	found map[string]string
+}
+
+func (f *finder) see(users ...string) {
+	for _, user := range users {
+		if user == "" {
+			continue
+		}
+		if digest := f.secret.Digest(user); f.sought[digest] {
+			f.found[digest] = user
+		}
+	}
+}
+
+func (f *finder) search(ctx context.Context) error {
+	held, err := eventlog.Held(ctx, f.cfg.Pool)
+	if err != nil {
+		return err
+	}
+	queries := []string{statements.Get("read ids")}
+	for _, p := range held {
+		queries = append(queries, statements.Of(p, "read the ids of a partition"))
+	}
+	for _, sql := range queries {
+		rows, _ := f.cfg.Pool.Query(ctx, sql)
+		var user string
+		if _, err := pgx.ForEachRow(rows, []any{&user}, func() error {
+			f.see(user)
+			return nil
+		}); err != nil {
+			return fmt.Errorf("read the ids of users: %w", err)
+		}
+	}
+	view := logview.New(f.cfg.Pool, f.cfg.Log, logview.Filter{Partitions: held})
+	if err := view.Next(ctx, func(_ int, r *events.Record) error {
+		f.record(r)
+		return nil
+	}); err != nil {
+		return err
+	}
+	for _, p := range held {
+		files, err := replay.ArchivedFiles(ctx, f.cfg.Pool, f.cfg.Archive, p)
+		if err != nil {
+			return err
+		}
+		for _, file := range files {
+			if err := f.cfg.Archive.Read(ctx, file, func(records []archive.Record) error {
+				for i := range records {
+					f.record(&records[i].Record)
+				}
+				return nil
+			}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// record sees the users whom an event names.
+func (f *finder) record(r *events.Record) {
+	e, err := events.Decode(remains.EventIn(r.Payload))
+	if err != nil {
+		return // it counts for no user
+	}
+	f.see(e.Data.UserIDs...)
+	f.see(e.Data.MentionedUserIDs...)
+	f.see(e.Data.SenderID)
+}
