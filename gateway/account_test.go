@@ -2,7 +2,10 @@ package gateway
 
 import (
 	"context"
+	"fmt"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/badged/badged/gateway/internal/crew"
 	"github.com/badged/badged/gateway/internal/view"
@@ -78,6 +81,40 @@ func TestAccountFollowsItsRoom(t *testing.T) {
 				t.Errorf("clients get %+v", update)
 			}
 		})
+	}
+}
+
+// An account of many categories shows the first by name of the rest and of the rooms,
+// with the totals of all, although updates have no more of the rest than that.
+func TestAccountOfManyCategories(t *testing.T) {
+	name := func(i int) string { return fmt.Sprintf("project-%03d", i) }
+	rest := func(version int64, from, to int) pubsub.Badge {
+		b := pubsub.Badge{UserID: "ann", Epoch: "e1", Version: version, Categories: map[string]int64{}, CategoryConversations: map[string]int64{}}
+		for i := from; i < to; i++ {
+			b.Categories[name(i)], b.CategoryConversations[name(i)] = 2, 1
+		}
+		b.Total, b.UnreadConversations = int64(2*(to-from)), int64(to-from)
+		return b
+	}
+	room := lobby(10, 0)
+	for _, of := range []string{"a first category", name(300), "the last"} {
+		room.Category = of
+		for _, step := range []struct{ from, to int }{{0, 700}, {0, 500}, {0, 499}, {100, 800}, {0, 1}} {
+			state := inLobby(room)
+			state.Rest = rest(1, 0, 600)
+			a := view.NewAccount(state)
+			u := pubsub.Update{Badge: rest(2, step.from, step.to), BaseVersion: 1}
+			want := rest(2, step.from, step.to)
+			want.Version, want.Total, want.UnreadConversations = 12, want.Total+10, want.UnreadConversations+1
+			want.Categories[of] += 10
+			want.CategoryConversations[of]++
+			want = want.Shown()
+			u.Badge = u.Badge.Shown()
+			result, got := a.Update(&u)
+			if diff := cmp.Diff(want, got.Badge); result != view.Applied || diff != "" {
+				t.Errorf("room in %q, rest in %d to %d (-want +got):\n%s", of, step.from, step.to, diff)
+			}
+		}
 	}
 }
 

@@ -39,7 +39,7 @@ func (w *world) set(c pubsub.Conversation) {
 			s.UnreadConversations++
 		}
 	}
-	u := pubsub.Update{Badge: s.Badge, Partition: 3, BaseVersion: base, Conversations: []pubsub.Conversation{c}}
+	u := pubsub.Update{Badge: s.Badge.Shown(), Partition: 3, BaseVersion: base, Conversations: []pubsub.Conversation{c}}
 	w.tables.mu.Unlock()
 	if err := w.bus.Publish(context.Background(), []pubsub.Update{u}); err != nil {
 		w.t.Fatal(err)
@@ -128,6 +128,40 @@ func TestViewOfCategories(t *testing.T) {
 	all.say(fmt.Sprintf(`{"t":"hello","epoch":%q,"version":14}`, epoch))
 	if f := all.hear(); f.T != "snapshot" || f.Total != 11 || len(f.Conversations) != 4 {
 		t.Errorf("a client that held a view, with a token for everything, is told %s", f.raw)
+	}
+}
+
+// An update of a user with many categories has the first by name. A client with a token
+// of another is told from the tables, and any other from the update.
+func TestViewBesideTheCategoriesOfUpdates(t *testing.T) {
+	w := newWorld(t, nil)
+	for i := range pubsub.MaxCategories + 1 {
+		category := fmt.Sprintf("project-%03d", i)
+		w.set(pubsub.Conversation{ConversationID: "c" + category, Unread: 1, Category: category})
+	}
+	w.set(pubsub.Conversation{ConversationID: "a", Unread: 2, Mentions: 1, Category: "support"})
+	greeted := func(token, want string) *client {
+		c := w.dial(http.Header{"Authorization": {"Bearer ann//" + token}}, protocol.Subprotocol)
+		c.say(`{"t":"hello"}`)
+		c.hears(want)
+		return c
+	}
+	first := greeted("project-007", "snapshot v502 1@0 map[project-007:1] 1 map[project-007:1] [cproject-007/project-007 1]")
+	late := greeted("project-007,support", "snapshot v502 3@1 map[project-007:1 support:2] 2 map[project-007:1 support:1] [a/support 2, cproject-007/project-007 1]")
+	eventually(func() bool {
+		return !slices.ContainsFunc(w.gateway.hub.sessionsOf("ann"), func(s *session) bool { return s.mailbox.Mark().Syncing })
+	})
+	w.set(pubsub.Conversation{ConversationID: "a", Unread: 5, Category: "support"})
+	first.hears("changes v503 1@0 map[project-007:1] 1 map[project-007:1] []")
+	late.hears("snapshot v503 6@0 map[project-007:1 support:5] 2 map[project-007:1 support:1] [a/support 5, cproject-007/project-007 1]")
+
+	// A message that was forged on the bus.
+	forged := pubsub.Update{Badge: pubsub.Badge{UserID: "ann", Epoch: "e1", Version: 504, MoreCategories: true}, Partition: 3, BaseVersion: 503}
+	if err := w.bus.Publish(t.Context(), []pubsub.Update{forged}); err != nil {
+		t.Fatal(err)
+	}
+	w.set(pubsub.Conversation{ConversationID: "a", Unread: 6, Category: "support"})
+	for f := late.hear(); f.Categories["support"] != 6; f = late.hear() {
 	}
 }
 

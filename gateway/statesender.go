@@ -55,6 +55,10 @@ func (ss *stateSender) deliver(d *view.Delivery) error {
 			return err
 		}
 	}
+	if d.Badge != nil && ss.view != nil && !ss.view.Covers(d.Badge) {
+		ss.session.mailbox.Lose(d.Since) // the tables have the rest
+		return nil
+	}
 	if d.Badge != nil {
 		if err := ss.changes(d.Badge, d.Conversations); err != nil {
 			return err

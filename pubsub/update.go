@@ -23,6 +23,8 @@ type Badge struct {
 	// Categories is Total by category; categories that add nothing are absent.
 	// It is never nil in a badge that badged made.
 	Categories map[string]int64 `json:"categories" doc:"The total by category; categories that add nothing are absent. Of more than 500, the first by name."`
+	// MoreCategories says that Categories has only the first by name: see [Badge.Shown].
+	MoreCategories bool `json:"more_categories,omitempty" doc:"True if the total has more categories than these; absent otherwise."`
 	// UnreadConversations is how many conversations add to Total, and
 	// CategoryConversations how many of each category. In an update it is nil if
 	// Categories has at most one category: see [Badge.ConversationsIn].
@@ -49,6 +51,7 @@ func (b *Badge) Shown(also ...string) Badge {
 	if len(b.Categories) <= MaxCategories {
 		return shown
 	}
+	shown.MoreCategories = true
 	names := slices.Sorted(maps.Keys(b.Categories))[:MaxCategories]
 	shown.Categories, shown.CategoryConversations = make(map[string]int64, MaxCategories), make(map[string]int64, MaxCategories)
 	for _, name := range append(names, also...) {

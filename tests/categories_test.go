@@ -35,6 +35,7 @@ type numbers struct {
 	Total                 int64            `json:"total"`
 	Mentions              int64            `json:"mentions"`
 	Categories            map[string]int64 `json:"categories"`
+	MoreCategories        bool             `json:"more_categories"`
 	UnreadConversations   int64            `json:"unread_conversations"`
 	CategoryConversations map[string]int64 `json:"category_conversations"`
 }

@@ -70,7 +70,7 @@ func TestAUserWithManyCategories(t *testing.T) {
 		t.Fatalf("the total is %d, want %d", n, categories)
 	}
 	for range 20 {
-		if b := firstFrame(t, p, "tenant"); b.Total != categories || len(b.Categories) != 500 {
+		if b := firstFrame(t, p, "tenant"); b.Total != categories || len(b.Categories) != 500 || !b.MoreCategories {
 			t.Errorf("the snapshot has total %d in %d categories", b.Total, len(b.Categories))
 		}
 	}
@@ -79,6 +79,23 @@ func TestAUserWithManyCategories(t *testing.T) {
 		other = fmt.Sprint("other", i)
 	}
 	connect(t, p.url, other).awaitTotal(0)
+
+	// A token of a category that badges leave out shows it exactly, also as it changes.
+	const left = "project-19999"
+	frames := make(chan string, 100)
+	v := &viewer{t: t, categories: []string{left}, frames: frames}
+	restrictedToken := restricted(t, "tenant", left)
+	socketFrames(t, p, restrictedToken, frames)
+	v.next()
+	for seq := 2; seq <= 4; seq++ {
+		publish(t, p, event(fmt.Sprint("late", seq), "message.delivered", fmt.Sprintf(`{"conversation_id":"c19999","seq":%d,"user_ids":["tenant"],"category":%q}`, seq, left)))
+		v.await(func(n numbers) bool { return n.Total == int64(seq) })
+	}
+	if b := badgeAs(t, p, restrictedToken, "tenant"); b.Total != 4 || b.Categories[left] != 4 || b.MoreCategories {
+		t.Errorf("the badge of one category is %v", b)
+	}
+	publish(t, p, event("late", "conversation.read", `{"conversation_id":"c19999","user_ids":["tenant"],"up_to_seq":3}`))
+	v.await(func(n numbers) bool { return n.Total == 1 })
 
 	// Questions are bounded by what they ask for, not by how often.
 	again := make([]string, 1000)
@@ -90,7 +107,7 @@ func TestAUserWithManyCategories(t *testing.T) {
 		t.Fatalf("%d badges in %d bytes", len(badges), size)
 	}
 	b := badges[1]
-	if _, first := b.Categories["project-00000"]; b.Total != categories || b.UnreadConversations != categories || len(b.Categories) != 500 || len(b.CategoryConversations) != 500 || !first {
+	if _, first := b.Categories["project-00000"]; b.Total != categories || b.UnreadConversations != categories || len(b.Categories) != 500 || len(b.CategoryConversations) != 500 || !first || !b.MoreCategories || badges[0].MoreCategories {
 		t.Errorf("the badge has total %d, %d conversations, %d categories", b.Total, b.UnreadConversations, len(b.Categories))
 	}
 	status, _, answer := request(t, http.MethodGet, p.url+"/v1/users/tenant/badge", "", "")

@@ -210,6 +210,8 @@ type StateFrame struct {
 	Total      int64            `json:"total" minimum:"0" doc:"The badge."`
 	Mentions   int64            `json:"mentions" minimum:"0" doc:"Unread messages that mention the user, in conversations whose level is not none."`
 	Categories map[string]int64 `json:"categories" doc:"The total by category; categories that add nothing are absent. Of more than 500, the first by name."`
+	// MoreCategories is that of [pubsub.Badge].
+	MoreCategories bool `json:"more_categories,omitempty" doc:"True if the total has more categories than these; absent otherwise."`
 	// CategoryConversations may be nil in changes, as in an update.
 	UnreadConversations   int64                 `json:"unread_conversations" minimum:"0" doc:"How many conversations add something to the total, for badges that count conversations instead of messages."`
 	CategoryConversations map[string]int64      `json:"category_conversations" doc:"The same by category; it has the categories that categories has."`
@@ -246,7 +248,7 @@ func NewStateFrame(t string, b *pubsub.Badge, conversations []pubsub.Conversatio
 	shown := b.Shown()
 	return StateFrame{
 		T: t, Epoch: b.Epoch, Version: b.Version,
-		Total: b.Total, Mentions: b.Mentions, Categories: shown.Categories,
+		Total: b.Total, Mentions: b.Mentions, Categories: shown.Categories, MoreCategories: shown.MoreCategories,
 		UnreadConversations: b.UnreadConversations, CategoryConversations: shown.CategoryConversations,
 		Conversations: conversations,
 	}

@@ -60,6 +60,10 @@ func TestServerFramesAreGolden(t *testing.T) {
 			}),
 			Terms: Terms{25000, 900_000},
 		},
+		"changes-many": StateFrame{
+			T: "changes", Epoch: "e1", Version: 61, Total: 600, Mentions: 1, Categories: map[string]int64{"chat": 3, "updates": 1}, MoreCategories: true,
+			UnreadConversations: 590, CategoryConversations: map[string]int64{"chat": 2, "updates": 1}, Conversations: []pubsub.Conversation{},
+		},
 		"changes-none": NewStateFrame("changes", &pubsub.Badge{
 			Epoch: "e1", Version: 57, Total: 6, Mentions: 2, Categories: map[string]int64{"chat": 5, "updates": 1},
 			UnreadConversations: 4, CategoryConversations: map[string]int64{"chat": 3, "updates": 1},

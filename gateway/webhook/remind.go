@@ -28,6 +28,8 @@ type reminder struct {
 	Total      int64            `json:"total"`
 	Mentions   int64            `json:"mentions"`
 	Categories map[string]int64 `json:"categories"`
+	// MoreCategories is that of [pubsub.Badge].
+	MoreCategories bool `json:"more_categories,omitempty"`
 
 	UnreadConversations   int64            `json:"unread_conversations"`
 	CategoryConversations map[string]int64 `json:"category_conversations"`
@@ -47,11 +49,11 @@ func (s *Sender) remind(w Webhook, c *Change, now time.Time) (data json.RawMessa
 	}
 	b := c.Badge.Shown(w.Categories...)
 	event := reminder{
-		UserID: b.UserID, Epoch: b.Epoch, Version: b.Version, Total: b.Total, Mentions: b.Mentions, Categories: b.Categories,
+		UserID: b.UserID, Epoch: b.Epoch, Version: b.Version, Total: b.Total, Mentions: b.Mentions, Categories: b.Categories, MoreCategories: b.MoreCategories,
 		UnreadConversations: b.UnreadConversations, CategoryConversations: b.CategoryConversations, UnreadSince: map[string]time.Time{},
 	}
 	stretches := map[string]stretch{}
-	for category, n := range c.Badge.Categories {
+	for category, n := range b.Categories {
 		after, ok := s.cfg.RemindAfter[category]
 		if !ok {
 			after, ok = s.cfg.RemindAfter[OtherCategories]

@@ -74,7 +74,7 @@ func (s *Sender) news(w Webhook, c *Change) (data json.RawMessage, tell bool, er
 	case c.Type == UnreadReminder && c.Badge != nil:
 		return s.remind(w, c, time.Now())
 	case c.Type == DriftFound && c.Badge != nil:
-		data, err = json.Marshal(c.Badge)
+		data, err = json.Marshal(c.Badge.Shown())
 		return data, true, err
 	case c.Type == DeadletterBuried:
 		data, err = json.Marshal(c.Letter)

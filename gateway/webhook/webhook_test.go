@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/badged/badged/pubsub"
 )
 
 func TestGoneDisables(t *testing.T) {
@@ -289,6 +291,27 @@ func TestReminders(t *testing.T) {
 		expect()
 		stop()
 	})
+}
+
+// An endpoint is told of no more categories than a badge shows, whatever the event.
+func TestEventsOfManyCategories(t *testing.T) {
+	s := &Sender{cfg: Config{RemindAfter: map[string]time.Duration{OtherCategories: 0}}}
+	b := badge("ada", 1, 2*pubsub.MaxCategories)
+	b.Categories = map[string]int64{}
+	for i := range 2 * pubsub.MaxCategories {
+		b.Categories[fmt.Sprintf("project-%04d", i)] = 1
+	}
+	for _, typ := range []string{BadgeChanged, UnreadReminder, DriftFound} {
+		c := Change{Type: typ, Subject: "ada", Badge: b, QueuedAt: time.Now()}
+		text, tell, err := s.news(Webhook{}, &c)
+		var data reminder
+		if err == nil {
+			err = json.Unmarshal(text, &data)
+		}
+		if err != nil || !tell || data.Total != b.Total || len(data.Categories) != pubsub.MaxCategories || !data.MoreCategories || len(data.UnreadSince) > pubsub.MaxCategories {
+			t.Errorf("%s has %d categories, %d reminders, more: %v; %v, %v", typ, len(data.Categories), len(data.UnreadSince), data.MoreCategories, tell, err)
+		}
+	}
 }
 
 // A stopped sender finishes its calls, and gives back what it took.

@@ -191,7 +191,7 @@ func (w *worker) publishBadges(ctx context.Context, users []string) error {
 }
 
 func (w *worker) badge(b *pubsub.Badge) (record, error) {
-	return w.record("badge.changed", b.UserID, fmt.Sprintf("%s/%d/%s", b.Epoch, b.Version, b.UserID), b)
+	return w.record("badge.changed", b.UserID, fmt.Sprintf("%s/%d/%s", b.Epoch, b.Version, b.UserID), b.Shown())
 }
 
 // cloudEvent is an event of badged.

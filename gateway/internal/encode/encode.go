@@ -43,6 +43,9 @@ func appendState(b []byte, f *protocol.StateFrame) []byte {
 	b = appendInt(append(b, `,"mentions":`...), f.Mentions)
 	b = append(b, `,"categories":`...)
 	b = appendCategories(b, f.Categories)
+	if f.MoreCategories {
+		b = append(b, `,"more_categories":true`...)
+	}
 	b = appendInt(append(b, `,"unread_conversations":`...), f.UnreadConversations)
 	b = append(b, `,"category_conversations":`...)
 	if f.CategoryConversations == nil { // of the only category, if any

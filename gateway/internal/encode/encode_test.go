@@ -25,8 +25,10 @@ func TestStateFramesAsJSON(t *testing.T) {
 	}
 	one := full
 	one.Categories, one.CategoryConversations = map[string]int64{"chat": 7}, map[string]int64{"chat": 4}
+	many := full
+	many.MoreCategories = true
 	none := map[string]int64{}
-	for _, f := range []protocol.StateFrame{full, one, {CategoryConversations: none}, {Categories: none, CategoryConversations: none, Conversations: []pubsub.Conversation{}}} {
+	for _, f := range []protocol.StateFrame{full, one, many, {CategoryConversations: none}, {Categories: none, CategoryConversations: none, Conversations: []pubsub.Conversation{}}} {
 		want, err := json.Marshal(f)
 		if err != nil {
 			t.Fatal(err)

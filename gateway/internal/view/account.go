@@ -20,7 +20,8 @@ import (
 //
 // It does no I/O and is not safe for concurrent use.
 type Account struct {
-	// Rest is the badge without memberships.
+	// Rest is the badge without memberships, as it is shown. Of more categories than that,
+	// these are the first by name: so Badge has all of the first by name of both.
 	Rest pubsub.Badge
 	// Memberships are by conversation.
 	Memberships map[string]*Membership
@@ -50,7 +51,8 @@ const (
 
 // NewAccount returns the account of a user in a state read from the tables.
 func NewAccount(s *pubsub.Snapshot) *Account {
-	a := &Account{Rest: RestOf(s), Memberships: make(map[string]*Membership, len(s.Memberships))}
+	rest := RestOf(s)
+	a := &Account{Rest: rest.Shown(), Memberships: make(map[string]*Membership, len(s.Memberships))}
 	a.Badge = a.Rest
 	a.Badge.Categories = maps.Clone(a.Rest.Categories)
 	if a.Badge.Categories == nil {
@@ -125,13 +127,18 @@ func (a *Account) weigh(m *Membership) {
 func (a *Account) add(category string, n, mentions, conversations int64) {
 	a.Badge.Total += n
 	a.Badge.Mentions += mentions
+	a.Badge.UnreadConversations += conversations
+	a.addTo(category, n, conversations)
+}
+
+// addTo adds to the numbers of a category alone.
+func (a *Account) addTo(category string, n, conversations int64) {
 	if n == 0 {
 		return
 	}
 	if a.Badge.Categories[category] += n; a.Badge.Categories[category] == 0 {
 		delete(a.Badge.Categories, category)
 	}
-	a.Badge.UnreadConversations += conversations
 	if a.Badge.CategoryConversations[category] += conversations; a.Badge.CategoryConversations[category] == 0 {
 		delete(a.Badge.CategoryConversations, category)
 	}
@@ -280,10 +287,12 @@ func (a *Account) Follow(room *pubsub.RoomUpdate, base int64) (Outcome, *pubsub.
 // Since returns the update for clients that hold the state of a version, since
 // which memberships have changed.
 func (a *Account) Since(version int64, changed []*Membership) *pubsub.Update {
-	u := &pubsub.Update{Badge: a.Badge, BaseVersion: version, Conversations: make([]pubsub.Conversation, 0, len(changed))}
-	u.Categories = maps.Clone(a.Badge.Categories) // the account changes its own
-	if u.CategoryConversations = nil; len(u.Categories) > 1 {
-		u.CategoryConversations = maps.Clone(a.Badge.CategoryConversations)
+	u := &pubsub.Update{Badge: a.Badge.Shown(), BaseVersion: version, Conversations: make([]pubsub.Conversation, 0, len(changed))}
+	u.Categories = maps.Clone(u.Categories) // the account changes its own
+	if len(u.Categories) > 1 {
+		u.CategoryConversations = maps.Clone(u.CategoryConversations)
+	} else {
+		u.CategoryConversations = nil
 	}
 	for _, m := range changed {
 		u.Conversations = append(u.Conversations, m.Conversation(u.Version))
@@ -294,12 +303,15 @@ func (a *Account) Since(version int64, changed []*Membership) *pubsub.Update {
 // replaceRest replaces the badge without memberships.
 func (a *Account) replaceRest(rest *pubsub.Badge) {
 	a.Badge.Version += rest.Version - a.Rest.Version
+	a.Badge.Total += rest.Total - a.Rest.Total
 	a.Badge.Mentions += rest.Mentions - a.Rest.Mentions
+	a.Badge.UnreadConversations += rest.UnreadConversations - a.Rest.UnreadConversations
+	a.Badge.MoreCategories = rest.MoreCategories
 	for category, n := range a.Rest.Categories {
-		a.add(category, -n, 0, -a.Rest.ConversationsIn(category))
+		a.addTo(category, -n, -a.Rest.ConversationsIn(category))
 	}
 	for category, n := range rest.Categories {
-		a.add(category, n, 0, rest.ConversationsIn(category))
+		a.addTo(category, n, rest.ConversationsIn(category))
 	}
 	a.Rest = *rest
 }

@@ -45,6 +45,17 @@ func (v *Categories) Badge(b *pubsub.Badge) *pubsub.Badge {
 	return &within
 }
 
+// Covers reports whether a badge of an update has what each category of the view adds to
+// it: of many categories it has the first by name.
+func (v *Categories) Covers(b *pubsub.Badge) bool {
+	for name := range b.Categories {
+		if name >= v.categories[len(v.categories)-1] { // they are sorted
+			return true
+		}
+	}
+	return !b.MoreCategories
+}
+
 // Changes returns what the view has of changes since the state that the client holds.
 // A conversation that has gone to another category looks as if the user had left it.
 func (v *Categories) Changes(b *pubsub.Badge, conversations []pubsub.Conversation) (*pubsub.Badge, []pubsub.Conversation) {

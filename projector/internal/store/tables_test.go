@@ -28,6 +28,23 @@ func TestUpdatesNeedSubscribers(t *testing.T) {
 	}
 }
 
+// An update has no more categories than a badge shows, with the totals of all.
+func TestUpdatesOfManyCategories(t *testing.T) {
+	users := map[string]*badge.User{"ann": badge.NewUser("ann")}
+	const many = 2 * pubsub.MaxCategories
+	for i := range many {
+		e := foldtest.InCategory(fmt.Sprintf("project-%04d", i), foldtest.Deliver(fmt.Sprint("c", i), 1, "ann"))
+		(&badge.State{Users: users}).Fold(&e)
+	}
+	update := ClientUpdates(Sorted(users), nil, 3, 3, "epoch", func(pubsub.Address) bool { return true }).Users[0]
+	_, first := update.Categories["project-0000"]
+	_, last := update.Categories["project-0499"]
+	if update.Total != many || update.UnreadConversations != many || !update.MoreCategories || len(update.Categories) != pubsub.MaxCategories ||
+		len(update.CategoryConversations) != pubsub.MaxCategories || !first || !last {
+		t.Errorf("the update has total %d, %d conversations, %d categories and more: %v", update.Total, update.UnreadConversations, len(update.Categories), update.MoreCategories)
+	}
+}
+
 // The arrays of a statement fit into the size that is estimated for them, and fill
 // most of it, whatever the rows.
 func TestArraysFitTheirRoom(t *testing.T) {

@@ -85,15 +85,18 @@ func changed(touched []*badge.User, all map[string]*badge.Room) (users, rooms []
 	return users, rooms
 }
 
-// PublicBadge returns the badge of a user without memberships, as updates have it. It
-// shares nothing with the user, who changes while it is published.
+// PublicBadge returns the badge of a user without memberships, as updates have it: with
+// the categories that [pubsub.Badge.Shown] shows. It shares nothing with the user, who
+// changes while it is published.
 func PublicBadge(u *badge.User, epoch string) pubsub.Badge {
+	shown := u.Categories[:min(len(u.Categories), pubsub.MaxCategories)] // by name
 	b := pubsub.Badge{
 		UserID: u.ID, Epoch: epoch, Version: u.Version + u.Carried,
-		Total: u.Total, Mentions: u.Mentions, Categories: u.Categories.ByName(), UnreadConversations: u.Categories.Conversations(),
+		Total: u.Total, Mentions: u.Mentions, Categories: shown.ByName(), MoreCategories: len(shown) < len(u.Categories),
+		UnreadConversations: u.Categories.Conversations(),
 	}
-	if len(b.Categories) > 1 {
-		b.CategoryConversations = u.Categories.ConversationsByName()
+	if len(shown) > 1 {
+		b.CategoryConversations = shown.ConversationsByName()
 	}
 	return b
 }

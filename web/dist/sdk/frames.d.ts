@@ -40,6 +40,8 @@ export interface Badge {
     readonly mentions: number;
     /** The total by category. Categories that add nothing are absent. */
     readonly categories: Readonly<Record<string, number>>;
+    /** True if the total has more categories than these, which are the first 500 by name. */
+    readonly moreCategories?: boolean;
     /** How many conversations add something to the total; 0 with a server that does not say. */
     readonly unreadConversations: number;
     /** The same by category. */

@@ -168,7 +168,8 @@ function decodeFrame(text) {
           mentions: frame.count("mentions"),
           categories: frame.counts("categories"),
           unreadConversations: frame.count("unread_conversations", 0),
-          categoryConversations: frame.counts("category_conversations", {})
+          categoryConversations: frame.counts("category_conversations", {}),
+          ...frame.boolean("more_categories", false) && { moreCategories: true }
         },
         conversations: frame.list("conversations").map(decodeConversation),
         more: frame.boolean("more", false),
@@ -1420,7 +1421,7 @@ function sameConversation(a, b) {
   return a === b || names.every((name) => a[name] === b[name]);
 }
 function sameNumbers(a, b) {
-  return a.total === b.total && a.mentions === b.mentions && a.unreadConversations === b.unreadConversations && sameCounts(a.categories, b.categories) && sameCounts(a.categoryConversations, b.categoryConversations);
+  return a.total === b.total && a.mentions === b.mentions && a.unreadConversations === b.unreadConversations && a.moreCategories === b.moreCategories && sameCounts(a.categories, b.categories) && sameCounts(a.categoryConversations, b.categoryConversations);
 }
 function sameCounts(a, b) {
   const names = Object.keys(a);

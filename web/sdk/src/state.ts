@@ -166,6 +166,7 @@ function sameNumbers(a: Badge, b: Badge): boolean {
     a.total === b.total &&
     a.mentions === b.mentions &&
     a.unreadConversations === b.unreadConversations &&
+    a.moreCategories === b.moreCategories &&
     sameCounts(a.categories, b.categories) &&
     sameCounts(a.categoryConversations, b.categoryConversations)
   );

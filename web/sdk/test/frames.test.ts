@@ -150,6 +150,11 @@ describe("golden frames", () => {
     assert.equal(more, true);
   });
 
+  test("a badge that does not have all categories says so", () => {
+    assert.equal(decodeState("changes-many").badge.moreCategories, true);
+    assert.equal("moreCategories" in decodeState("changes").badge, false);
+  });
+
   test("changes", () => {
     const { badge, conversations, pingMs } = decodeState("changes");
     assert.equal(badge.version, 59);
@@ -213,8 +218,8 @@ describe("golden frames", () => {
 });
 
 test("an encoded snapshot decodes to the same, large seqs included", () => {
-  for (const name of ["snapshot", "snapshot-empty", "snapshot-large-seqs"]) {
-    const frame = decodeState(name);
+  for (const name of ["snapshot", "snapshot-empty", "snapshot-large-seqs", "changes-many"]) {
+    const frame = { ...decodeState(name), t: "snapshot" as const };
     const again = decodeFrame(encodeSnapshot(frame));
     assert.deepEqual(again, { ...frame, pingMs: 0, expiresInMs: 0 }, name);
   }

@@ -233,6 +233,7 @@ test("the badge counts as changed only if one of its numbers did", () => {
   const named = { ...counted, category_conversations: { x: 1 } };
   assert.equal(badgeAfter({ ...changes(8, 1, []), ...named }), 1);
   assert.equal(badgeAfter({ ...changes(9, 1, []), ...named }), undefined);
+  assert.equal(badgeAfter({ ...changes(10, 1, []), ...named, more_categories: true }), 1);
 });
 
 /** A server with one user that answers and pushes like badged. */

@@ -46,6 +46,8 @@ export interface Badge {
   readonly mentions: number;
   /** The total by category. Categories that add nothing are absent. */
   readonly categories: Readonly<Record<string, number>>;
+  /** True if the total has more categories than these, which are the first 500 by name. */
+  readonly moreCategories?: boolean;
   /** How many conversations add something to the total; 0 with a server that does not say. */
   readonly unreadConversations: number;
   /** The same by category. */
@@ -133,6 +135,7 @@ export function decodeFrame(text: string): ServerFrame | undefined {
           categories: frame.counts("categories"),
           unreadConversations: frame.count("unread_conversations", 0),
           categoryConversations: frame.counts("category_conversations", {}),
+          ...(frame.boolean("more_categories", false) && { moreCategories: true }),
         },
         conversations: frame.list("conversations").map(decodeConversation),
         more: frame.boolean("more", false),
