@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/badged/badged/gateway/internal/view"
 	"github.com/badged/badged/gateway/protocol"
 	"github.com/badged/badged/pubsub"
 )
@@ -289,7 +290,7 @@ func TestStaleness(t *testing.T) {
 
 func BenchmarkObserveStale(b *testing.B) {
 	g := &Gateway{metrics: NewMetrics(prometheus.NewRegistry())}
-	since := g.clock.Now()
+	since := view.At(g.clock.Now())
 	for b.Loop() {
 		g.observeStale(since)
 	}

@@ -26,8 +26,8 @@ import (
 
 	"github.com/badged/badged/gateway/internal/crew"
 	"github.com/badged/badged/gateway/internal/encode"
-	"github.com/badged/badged/gateway/internal/view"
 	"github.com/badged/badged/gateway/protocol"
+	"github.com/badged/badged/internal/dbclock"
 	"github.com/badged/badged/internal/limit"
 	"github.com/badged/badged/pubsub"
 )
@@ -195,7 +195,7 @@ type Gateway struct {
 	hub       *hub
 	admission admission
 	reads     *reads
-	clock     view.DatabaseClock
+	clock     dbclock.Clock
 	buffers   encode.Buffers
 	crew      *crew.Crew
 	upgrader  websocket.Upgrader

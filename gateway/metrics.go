@@ -103,5 +103,5 @@ func (g *Gateway) observeStale(since view.Moment) {
 	if since == 0 {
 		return
 	}
-	g.metrics.stale.Observe(max(0, float64(g.clock.Now()-since)/1e6))
+	g.metrics.stale.Observe(max(0, float64(view.At(g.clock.Now())-since)/1e6))
 }

@@ -71,11 +71,11 @@ func (g *Gateway) mark(userIDs []string) map[string][]marked {
 	return all
 }
 
-// measureClock updates the offset to the clock of the database.
+// measureClock reads the clock of the database.
 func (g *Gateway) measureClock(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, g.cfg.ReadTimeout)
 	defer cancel()
-	g.clock.Measure(ctx, g.cfg.Badges.Now)
+	_ = g.clock.Measure(ctx, g.cfg.Badges.Now) // if it fails, the last reading holds
 }
 
 // compare brings the clients of users up to date if they have missed an update, or
@@ -87,7 +87,7 @@ func (g *Gateway) compare(ctx context.Context, userIDs []string) {
 	g.hub.renew(userIDs)
 	readCtx, cancel := context.WithTimeout(ctx, g.cfg.ReadTimeout)
 	defer cancel()
-	marks, at := g.mark(userIDs), g.clock.Now()
+	marks, at := g.mark(userIDs), view.At(g.clock.Now())
 	badges, err := g.cfg.Badges.Versions(readCtx, userIDs)
 	if err != nil {
 		if ctx.Err() == nil {

@@ -97,7 +97,7 @@ func (ss *stateSender) has(c pubsub.Conversation) bool { return c.Version <= ss.
 // or it was never true.
 func (ss *stateSender) sync(ctx context.Context) error {
 	s := ss.session
-	at, began := s.gateway.clock.Now(), s.gateway.hub.rooms.now()
+	at, began := view.At(s.gateway.clock.Now()), s.gateway.hub.rooms.now()
 	reading := s.mailbox.Read()
 	ss.since = ss.since.Older(reading.Since)
 	categories := s.who().Categories

@@ -43,7 +43,7 @@ func (p *Projector) Append(ctx context.Context, evs ...events.Event) (events.Rec
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTimeout)
 	defer cancel()
 	began := time.Now()
-	a := directAppend{projector: p, rows: rows, at: p.clock.now()}
+	a := directAppend{projector: p, rows: rows, at: p.clock.Now()}
 	a.join(ctx)
 	receipt, err := a.commit(ctx)
 	a.leave(err, began)

@@ -67,6 +67,9 @@ func (p *partition) rotateGenerations(ctx context.Context) error {
 		return fmt.Errorf("read the age of the present generation of keys: %w", err)
 	}
 	if due {
+		if err := p.projector.clock.Check(); err != nil { // what is forgotten stays so
+			return err
+		}
 		p.next.Store(int64(present + 1))
 	}
 	return nil

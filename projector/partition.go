@@ -213,7 +213,7 @@ func (p *partition) step(ctx context.Context) (more, waits bool, err error) {
 	if err != nil {
 		return false, false, err
 	}
-	p.projector.clock.set(page.ReadAt)
+	p.projector.clock.Set(page.ReadAt)
 	if len(page.Records) == 0 {
 		p.caught(!page.Waits)
 		return false, page.Waits, nil
@@ -324,7 +324,7 @@ func (p *partition) learn(ctx context.Context, conn *pgxpool.Conn) error {
 		p.keysChanged()
 		p.projector.wakeMerging() // the former owner may have left something
 	}
-	p.projector.clock.set(p.state.ReadAt)
+	p.projector.clock.Set(p.state.ReadAt)
 	p.reached = p.cursor.Position
 	p.known = true
 	return nil
@@ -354,7 +354,7 @@ func (p *partition) account(b *store.Batch, r store.Result, took time.Duration) 
 	}
 	m.batchEvents.Observe(float64(b.Events))
 	m.batchSeconds.Observe(took.Seconds())
-	m.delaySeconds.Observe(max(0, p.projector.clock.now().Sub(b.Oldest)).Seconds())
+	m.delaySeconds.Observe(max(0, p.projector.clock.Now().Sub(b.Oldest)).Seconds())
 }
 
 // shrink halves the size of the next batch, if that is more than least.

@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/dbclock"
 	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/internal/pgwire"
@@ -126,7 +127,7 @@ type Projector struct {
 	// turnPatience is the constant, except in tests.
 	turnPatience time.Duration
 	// clock tells the database's time.
-	clock databaseClock
+	clock dbclock.Clock
 	// restartTold is when a restart of Postgres was logged last, in Unix nanoseconds.
 	restartTold atomic.Int64
 	// updates are waiting for the bus.
@@ -346,6 +347,7 @@ func (p *Projector) measure(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
+		p.measureClock(ctx)
 		lags, err := lag.Measure(ctx, p.cfg.Pool, p.OwnedPartitions(), lagLimit)
 		var waiting float64
 		if err == nil {
@@ -366,6 +368,16 @@ func (p *Projector) measure(ctx context.Context) error {
 			p.metrics.lagEvents.WithLabelValues(label).Set(float64(l.Events))
 			p.metrics.lagSeconds.WithLabelValues(label).Set(l.Age.Seconds())
 		}
+	}
+}
+
+// measureClock reads the clock of the database: appends that fold read nothing else that
+// tells it. If it fails, the last reading and the time since hold.
+func (p *Projector) measureClock(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, lagInterval)
+	defer cancel()
+	if err := p.clock.Measure(ctx, func(ctx context.Context) (time.Time, error) { return pgsession.Now(ctx, p.cfg.Pool) }); err != nil && ctx.Err() == nil {
+		p.log.WarnContext(ctx, "cannot measure the clock of the database", "error", err)
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/internal/pgsession"
 )
 
 // AuditHead names a record of the audit trail. An operator who keeps one outside
@@ -265,12 +267,20 @@ type pruneArguments struct {
 	Before time.Time `json:"before"`
 }
 
+// pruneAge is the least age of records that are pruned: the end of an action that is under
+// way must find its beginning.
+const pruneAge = 24 * time.Hour
+
+// ErrYoung is returned if records of the last day would be pruned.
+var ErrYoung = errors.New("records of the last day, by the clock of the database, are not pruned: an action may be under way")
+
 // ErrNothingToPrune is returned if no record is old enough.
 var ErrNothingToPrune = errors.New("no record at the start of the audit trail is that old")
 
 // PruneAudit deletes the records at the start of the trail that are older than
-// before, and returns the last of them, or [ErrNothingToPrune]. An action is
-// deleted as a whole. The record of the pruning, in the same transaction, has the
+// before, and returns the last of them, or [ErrNothingToPrune]. It fails with [ErrYoung],
+// and with a [*dbclock.DifferError] if the clocks of this process and of the database
+// differ. An action is deleted as a whole. The record of the pruning, in the same transaction, has the
 // hash from which the remaining chain is verified.
 //
 // A trail with a fault is not pruned: that could remove the evidence.
@@ -285,6 +295,12 @@ func PruneAudit(ctx context.Context, pool *pgxpool.Pool, by Operator, before tim
 }
 
 func pruneAudit(ctx context.Context, tx pgx.Tx, before time.Time) (AuditHead, error) {
+	switch now, err := pgsession.AgreedNow(ctx, tx); {
+	case err != nil:
+		return AuditHead{}, err
+	case now.Sub(before) < pruneAge:
+		return AuditHead{}, ErrYoung
+	}
 	var records, pruned, last int64
 	if err := tx.QueryRow(ctx, statements.Get("lock the audit trail")).Scan(&records, &pruned); err != nil {
 		return AuditHead{}, fmt.Errorf("lock the audit trail: %w", err)

@@ -147,6 +147,9 @@ func TestPruneAudit(t *testing.T) {
 	if _, err := prune(1000 * time.Hour); !errors.Is(err, admin.ErrNothingToPrune) {
 		t.Errorf("with nothing to prune it fails with %v", err)
 	}
+	if _, err := prune(23 * time.Hour); !errors.Is(err, admin.ErrYoung) {
+		t.Errorf("of the last day it fails with %v", err)
+	}
 	full := verifyAudit(t, d.pool, admin.AuditHead{})
 	// Action 103 ended later, and 102 while it ran.
 	start, err := prune(48 * time.Hour)
@@ -165,7 +168,7 @@ func TestPruneAudit(t *testing.T) {
 
 	d.exec(t, `UPDATE badged.audit SET who = 'eve' WHERE number = 3`)
 	var fault *admin.AuditFault
-	if _, err := prune(time.Minute); !errors.As(err, &fault) || fault.Record != 3 {
+	if _, err := prune(25 * time.Hour); !errors.As(err, &fault) || fault.Record != 3 {
 		t.Errorf("pruning a changed trail fails with %v", err)
 	}
 	var left int

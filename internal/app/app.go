@@ -167,7 +167,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		a.stage("messages that wait for shards", appender.DeliverWaiting)
 	}
 	a.stage("publisher", a.publisher.run)
-	a.checks = append(a.checks, obs.Check{Name: "postgres", Vital: true, Run: a.checkDatabases})
+	a.watchDatabases()
 	if keySet != nil {
 		// Not vital: tokens signed with cached keys still verify.
 		a.checks = append(a.checks, obs.Check{Name: "jwks", Run: keySet.Check})

@@ -191,7 +191,7 @@ func (a *App) relayShards(ctx context.Context) (_ relay.Divided, err error) {
 	if err := a.openDatabases(ctx, "relay"); err != nil {
 		return nil, err
 	}
-	a.checks = append(a.checks, obs.Check{Name: "postgres", Vital: true, Run: a.checkDatabases})
+	a.watchDatabases()
 	gate, err := backpressure.New(backpressure.Config{
 		Waiting: a.waiting, Layouts: a.cluster,
 		MaxLag: a.cfg.MaxLag, Logger: a.log, Registerer: a.registry,
@@ -253,7 +253,7 @@ func OpenTail(ctx context.Context, cfg config.Tail, l net.Listener, log *slog.Lo
 	if err := a.openDatabases(ctx, "tail"); err != nil {
 		return nil, err
 	}
-	a.checks = append(a.checks, obs.Check{Name: "postgres", Vital: true, Run: a.checkDatabases})
+	a.watchDatabases()
 	for i, d := range a.databases {
 		t, err := tail.New(tail.Config{
 			Pool: d.serving, Log: d.Log, Targets: targets, Held: d.Held, Changed: a.cluster.Changed,

@@ -20,6 +20,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/dbclock"
 	"github.com/badged/badged/internal/grouping"
 	"github.com/badged/badged/internal/httpapi"
 	"github.com/badged/badged/internal/obs"
@@ -48,6 +49,7 @@ type database struct {
 	// watching is the pool of what must not wait behind requests.
 	watching *pgxpool.Pool
 	targets  *outbound.Targets
+	clock    dbclock.Clock
 	// projector is nil if only other processes fold.
 	projector *projector.Projector
 	// folded is called with each of its batches.
@@ -219,6 +221,12 @@ func (c awayPartitions) Collect(metrics chan<- prometheus.Metric) {
 	for _, p := range c.cluster.Away() {
 		metrics <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, 1, fmt.Sprint(p))
 	}
+}
+
+// watchDatabases adds the checks of the databases to readiness.
+func (a *App) watchDatabases() {
+	a.checks = append(a.checks, obs.Check{Name: "postgres", Vital: true, Run: a.checkDatabases})
+	a.openClocks()
 }
 
 // stageOf adds a stage that works on one database, once that was reached.

@@ -10,6 +10,8 @@ import (
 	"github.com/badged/badged/gateway"
 	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/httpapi"
+	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/internal/revocation"
 	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/pubsub"
@@ -95,11 +97,26 @@ type disconnects struct {
 // hintTimeout bounds the message to other processes: they look by themselves soon.
 const hintTimeout = 500 * time.Millisecond
 
+// futureLeeway is how far the clock of a backend may be ahead of the database's.
+const futureLeeway = 5 * time.Second
+
 // Disconnect implements httpapi.Disconnects.
-func (d disconnects) Disconnect(ctx context.Context, by, userID string, revokeBefore time.Time) (time.Time, error) {
+func (d disconnects) Disconnect(ctx context.Context, by, userID string, revoke httpapi.Revoke) (time.Time, error) {
 	database, err := d.databaseOf(userID)
 	if err != nil {
 		return time.Time{}, err
+	}
+	revokeBefore := revoke.Before
+	if revoke != (httpapi.Revoke{}) {
+		now, err := pgsession.Now(ctx, database.serving)
+		switch {
+		case err != nil:
+			return time.Time{}, err
+		case revoke.Now:
+			revokeBefore = now
+		case revokeBefore.After(now.Add(futureLeeway)):
+			return time.Time{}, httpapi.ErrFuture
+		}
 	}
 	if err := admin.RecordDisconnect(ctx, database.serving, admin.Operator{Name: by, Via: admin.ViaAPI}, userID, revokeBefore); err != nil {
 		return time.Time{}, err

@@ -15,6 +15,7 @@ import (
 	"github.com/badged/badged/internal/cli/terminal"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/operators"
+	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/internal/progress"
 	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/projector/archive"
@@ -112,6 +113,9 @@ func (c *archiveCmd) Run(ctx context.Context, streams Streams) error {
 	}
 	var sum archivedSum
 	err = operators.Each(ctx, cluster, func(s *shards.Shard) error {
+		if _, err := pgsession.AgreedNow(ctx, s.Pool); err != nil {
+			return fmt.Errorf("nothing was archived: %w", err)
+		}
 		to := operators.ArchiveOf(s, c.To)
 		store, err := c.Gathered(ctx, cluster, s, c.To)
 		if err != nil {

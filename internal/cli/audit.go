@@ -244,19 +244,6 @@ type auditPruneCmd struct {
 	Before          time.Time `help:"Delete records from before this time, such as 2026-01-31T00:00:00Z; at least a day ago." required:"" placeholder:"TIME" env:"-"`
 }
 
-// pruneAge is the least age of records that are pruned: the end of an action that
-// is under way must find its beginning.
-const pruneAge = 24 * time.Hour
-
-// Validate implements kong's validation.
-func (c *auditPruneCmd) Validate() error {
-	errs := []error{c.Database.Validate()}
-	if time.Since(c.Before) < pruneAge {
-		errs = append(errs, errors.New("--before must be at least a day ago"))
-	}
-	return errors.Join(errs...)
-}
-
 // Run prunes the audit trail.
 func (c *auditPruneCmd) Run(ctx context.Context, streams Streams) error {
 	cluster, err := connect.Shards(ctx, c.Database, streams.Err)

@@ -284,6 +284,9 @@ func (f *findings) postgres(ctx context.Context, cfg *config.Server, s config.Sh
 	if standby {
 		f.add(isFailure, "Postgres is a standby and cannot store events: add target_session_attrs=read-write to the URL, and name the other hosts in it")
 	}
+	if _, err := pgsession.AgreedNow(ctx, conn); err != nil {
+		f.add(isFailure, "Postgres: %s", oneLine(err))
+	}
 	f.settings(ctx, conn, cfg)
 	if f.schema(ctx, conn, pool) {
 		f.privileges(ctx, conn)

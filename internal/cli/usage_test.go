@@ -184,7 +184,6 @@ func TestUsage(t *testing.T) {
 		{"a token for no time", "token ada --ttl=0s " + jwt, "token: --ttl must be more than 0s", "token"},
 		{"half a head", "audit verify --count=3 " + db, "audit verify: --count and --head belong together", "audit verify"},
 		{"a head that is none", "audit verify --count=3 --head=abc " + db, "audit verify: --head must be 64 hexadecimal digits", "audit verify"},
-		{"pruning what may be under way", "audit prune --before=2999-01-01T00:00:00Z " + db, "audit prune: --before must be at least a day ago", "audit prune"},
 		{"an assistant that writes without a key", "mcp --allow-writes " + db, "mcp: --allow-writes requires --url (BADGED_URL); --allow-writes requires --admin-key (BADGED_ADMIN_KEY)", "mcp"},
 		{"conformance without a client", "conformance", "conformance: the command of a client is required, such as `badged conformance -- node client.mjs`", "conformance"},
 		{"conformance without time", "conformance --timeout=0s -- client", "conformance: --timeout must be more than 0s", "conformance"},

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -13,12 +14,22 @@ import (
 
 // Disconnects ends the connections of users and revokes their tokens.
 type Disconnects interface {
-	// Disconnect ends the connections of a user, and revokes the tokens issued before
-	// a moment unless that is zero. It returns the moment that holds, the latest that
-	// was given for this user, or zero. When it returns nil, that is durable.
-	// by is the name of the key.
-	Disconnect(ctx context.Context, by, userID string, revokeBefore time.Time) (time.Time, error)
+	// Disconnect ends the connections of a user, and revokes tokens. It returns the moment
+	// before which tokens of the user are refused, the latest that was given, or zero. When
+	// it returns nil, that is durable. It fails with ErrFuture if the moment is in the
+	// future. by is the name of the key.
+	Disconnect(ctx context.Context, by, userID string, revoke Revoke) (time.Time, error)
 }
+
+// Revoke says which tokens of a user are revoked: those issued until now, by the clock of
+// the database, or before a moment. The zero value revokes none.
+type Revoke struct {
+	Now    bool
+	Before time.Time
+}
+
+// ErrFuture means that tokens would be revoked that are not issued yet.
+var ErrFuture = errors.New("revoke_before must not be in the future: tokens that are issued until then would be refused")
 
 // disconnectBody says what else to do than to end connections.
 type disconnectBody struct {
@@ -31,10 +42,6 @@ type disconnectAnswer struct {
 	UserID        string     `json:"user_id" doc:"The user."`
 	RevokedBefore *time.Time `json:"revoked_before,omitempty" doc:"Tokens of the user that were issued before are refused: the latest moment of all such requests. Absent if no token is revoked."`
 }
-
-// futureLeeway is how far the clock of a backend may be ahead. A moment in the future
-// would revoke tokens that are not issued yet.
-const futureLeeway = 5 * time.Second
 
 // disconnect ends the connections of a user.
 func (a *API) disconnect(w http.ResponseWriter, r *http.Request, key *keyring.Key) error {
@@ -52,11 +59,14 @@ func (a *API) disconnect(w http.ResponseWriter, r *http.Request, key *keyring.Ke
 	if err != nil {
 		return err
 	}
-	before, err := revokedBy(body, time.Now())
+	revoke, err := revokedBy(body)
 	if err != nil {
 		return err
 	}
-	holds, err := a.cfg.Disconnects.Disconnect(r.Context(), key.Name, user, before)
+	holds, err := a.cfg.Disconnects.Disconnect(r.Context(), key.Name, user, revoke)
+	if errors.Is(err, ErrFuture) {
+		return badRequest(err.Error())
+	}
 	if err != nil {
 		return err
 	}
@@ -69,32 +79,26 @@ func (a *API) disconnect(w http.ResponseWriter, r *http.Request, key *keyring.Ke
 	return nil
 }
 
-// revokedBy returns the moment before which a request revokes tokens, or zero if it
-// revokes none.
-func revokedBy(body []byte, now time.Time) (time.Time, error) {
+// revokedBy returns which tokens a request revokes.
+func revokedBy(body []byte) (Revoke, error) {
 	if len(bytes.TrimSpace(body)) == 0 {
-		return time.Time{}, nil
+		return Revoke{}, nil
 	}
 	var b disconnectBody
 	if err := decodeStrict(body, &b); err != nil {
-		return time.Time{}, badRequest(err.Error())
+		return Revoke{}, badRequest(err.Error())
 	}
 	switch {
 	case b.Revoke && b.RevokeBefore != "":
-		return time.Time{}, badRequest("give revoke or revoke_before, not both")
-	case b.Revoke:
-		return now, nil
-	case b.RevokeBefore == "":
-		return time.Time{}, nil
+		return Revoke{}, badRequest("give revoke or revoke_before, not both")
+	case b.Revoke || b.RevokeBefore == "":
+		return Revoke{Now: b.Revoke}, nil
 	}
 	before, err := time.Parse(time.RFC3339, b.RevokeBefore)
 	if err != nil {
-		return time.Time{}, badRequest("revoke_before must be a time such as 2026-01-31T23:59:59Z")
+		return Revoke{}, badRequest("revoke_before must be a time such as 2026-01-31T23:59:59Z")
 	}
-	if before.After(now.Add(futureLeeway)) {
-		return time.Time{}, badRequest("revoke_before must not be in the future: tokens that are issued until then would be refused")
-	}
-	return before, nil
+	return Revoke{Before: before}, nil
 }
 
 // disconnectRoutes returns the route that signs users out.

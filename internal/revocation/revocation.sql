@@ -7,7 +7,9 @@ INSERT INTO badged.revocations AS r (user_id, seq, revoked_before, ended_at)
 SELECT $1, last, $2, now() FROM counted
 ON CONFLICT (user_id) DO UPDATE SET
     seq = excluded.seq, ended_at = excluded.ended_at,
-    revoked_before = greatest(r.revoked_before, excluded.revoked_before) -- ignores null
+    -- Of two, null is ignored. A moment in the future, which a wrong clock has left, would
+    -- lock the user out until then.
+    revoked_before = greatest(CASE WHEN r.revoked_before > clock_timestamp() THEN clock_timestamp() ELSE r.revoked_before END, excluded.revoked_before)
 RETURNING revoked_before
 
 -- name: read what is new

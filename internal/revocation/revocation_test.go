@@ -123,6 +123,23 @@ func TestEveryProcessLearnsWithoutAMessage(t *testing.T) {
 	}
 }
 
+// A moment in the future, which a clock that was wrong has left, ends with the next request:
+// else the user could not sign in until then.
+func TestRevocationsInTheFuture(t *testing.T) {
+	pool := newPool(t)
+	p := load(t, pool)
+	p.end(t, "ann", noon)
+	execute(t, pool, `UPDATE badged.revocations SET revoked_before = now() + interval '30 days'`)
+	for _, before := range []time.Time{{}, noon} {
+		if holds := p.end(t, "ann", before); time.Until(holds) > time.Second || holds.Before(noon) {
+			t.Errorf("after %s, tokens of before %s are revoked", before, holds)
+		}
+	}
+	if p.Revoked("ann", time.Now().Add(time.Minute)) {
+		t.Error("a token that is issued later is refused")
+	}
+}
+
 func TestRevocationsAreNeverTakenBack(t *testing.T) {
 	pool := newPool(t)
 	p := load(t, pool)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/eventlog"
+	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/internal/sqlfile"
 	"github.com/badged/badged/projector/internal/logread"
 	"github.com/badged/badged/pubsub"
@@ -200,12 +201,7 @@ func (r *Reader) Holds(ctx context.Context, partition int) (holds bool, err erro
 }
 
 // Now returns the time by the database's clock.
-func (r *Reader) Now(ctx context.Context) (now time.Time, err error) {
-	if err := r.q.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
-		return now, fmt.Errorf("read the clock of the database: %w", err)
-	}
-	return now, nil
-}
+func (r *Reader) Now(ctx context.Context) (time.Time, error) { return pgsession.Now(ctx, r.q) }
 
 // Snapshot returns the badge of a user and its conversations with something to
 // show: at most MaxSnapshot, most recently changed first.

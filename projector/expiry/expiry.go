@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/dbclock"
 	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/internal/sqlfile"
 )
@@ -72,8 +73,6 @@ type Config struct {
 	Logger *slog.Logger
 	// Metrics defaults to metrics that are not registered.
 	Metrics *Metrics
-	// Now returns the current time. Default time.Now.
-	Now func() time.Time
 
 	// Interval is the time between two sweeps. Default 5m.
 	Interval time.Duration
@@ -97,6 +96,8 @@ type Config struct {
 type Sweeper struct {
 	cfg Config
 	log *slog.Logger
+	// now returns the time of the database.
+	now func(ctx context.Context, q pgsession.Querier) (time.Time, error)
 	// foldTimeout is how long a sweep waits for a batch to be folded before it
 	// leaves the partition to the next sweep.
 	foldTimeout time.Duration
@@ -125,9 +126,6 @@ func New(cfg Config) (*Sweeper, error) {
 	if cfg.Metrics == nil {
 		cfg.Metrics = NewMetrics(nil)
 	}
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
 	if cfg.Interval <= 0 {
 		cfg.Interval = 5 * time.Minute
 	}
@@ -144,7 +142,7 @@ func New(cfg Config) (*Sweeper, error) {
 	if cfg.Pause <= 0 {
 		cfg.Pause = 100 * time.Millisecond
 	}
-	return &Sweeper{cfg: cfg, log: cfg.Logger, foldTimeout: 30 * time.Second, pageSize: 10 * cfg.BatchSize}, nil
+	return &Sweeper{cfg: cfg, log: cfg.Logger, now: pgsession.AgreedNow, foldTimeout: 30 * time.Second, pageSize: 10 * cfg.BatchSize}, nil
 }
 
 // Run sweeps, if no other instance does, until ctx is done and then returns
@@ -206,14 +204,8 @@ func (x *Sweeper) session(ctx context.Context) error {
 			}
 		}
 		if held {
-			if err := x.endLevels(ctx, conn); err != nil {
+			if err := x.work(ctx, conn, &next); err != nil {
 				return err
-			}
-			if now := time.Now(); len(x.cfg.After) > 0 && !now.Before(next) {
-				if err := x.sweep(ctx, conn); err != nil {
-					return err
-				}
-				next = time.Now().Add(x.cfg.Interval)
 			}
 			wait = x.cfg.LevelInterval
 			if len(x.cfg.After) > 0 {
@@ -224,6 +216,30 @@ func (x *Sweeper) session(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// work ends levels, and sweeps if it is time for the next sweep. It does nothing while the
+// clocks of this process and of the database differ: what has expired stays so.
+func (x *Sweeper) work(ctx context.Context, conn *pgx.Conn, next *time.Time) error {
+	now, err := x.now(ctx, conn)
+	if differ, ok := errors.AsType[*dbclock.DifferError](err); ok {
+		x.log.WarnContext(ctx, "nothing expires until the clocks agree", "error", differ)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := x.endLevels(ctx, conn); err != nil {
+		return err
+	}
+	if len(x.cfg.After) == 0 || time.Now().Before(*next) {
+		return nil
+	}
+	if err := x.sweep(ctx, conn, now); err != nil {
+		return err
+	}
+	*next = time.Now().Add(x.cfg.Interval)
+	return nil
 }
 
 // take tries to take the lock of the sweep.

@@ -235,7 +235,7 @@ func TestSweepAgainAfterACrash(t *testing.T) {
 			d.Fold(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			x := newExpiry(t, d, func(cfg *Config) { cfg.BatchSize, cfg.Log = 4, cancelling{d.Log, cancel} })
-			if err := x.sweep(ctx, d.Connect(t)); !errors.Is(err, context.Canceled) {
+			if err := x.once(ctx, d.Connect(t)); !errors.Is(err, context.Canceled) {
 				t.Fatalf("the sweep ended with %v", err)
 			}
 			sweep(t, d, newExpiry(t, d, func(cfg *Config) { cfg.BatchSize = second }))

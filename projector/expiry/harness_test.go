@@ -9,10 +9,13 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/projector/internal/badge"
 	"github.com/badged/badged/projector/replay"
 )
@@ -43,7 +46,7 @@ func newExpiry(t *testing.T, d *projectortest.Database, change func(*Config)) *S
 	t.Helper()
 	cfg := Config{
 		Pool: d.Pool, Log: folding(t, d), Layouts: d.Log, After: map[string]time.Duration{"chat": week},
-		Now: func() time.Time { return foldtest.Noon }, Pause: time.Nanosecond,
+		Pause: time.Nanosecond,
 	}
 	if change != nil {
 		change(&cfg)
@@ -52,15 +55,30 @@ func newExpiry(t *testing.T, d *projectortest.Database, change func(*Config)) *S
 	if err != nil {
 		t.Fatal(err)
 	}
+	return at(foldtest.Noon, x)
+}
+
+// at makes a sweeper take a time for that of the database.
+func at(now time.Time, x *Sweeper) *Sweeper {
+	x.now = func(context.Context, pgsession.Querier) (time.Time, error) { return now, nil }
 	return x
 }
 
 // sweep sweeps once.
 func sweep(t *testing.T, d *projectortest.Database, x *Sweeper) {
 	t.Helper()
-	if err := x.sweep(t.Context(), d.Connect(t)); err != nil {
+	if err := x.once(t.Context(), d.Connect(t)); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// once sweeps once.
+func (x *Sweeper) once(ctx context.Context, conn *pgx.Conn) error {
+	now, err := x.now(ctx, conn)
+	if err != nil {
+		return err
+	}
+	return x.sweep(ctx, conn, now)
 }
 
 // expired returns what the events in the log say that sweeps wrote, a line for

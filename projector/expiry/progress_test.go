@@ -39,7 +39,7 @@ func TestSweepsGoOn(t *testing.T) {
 	projectortest.Same(t, "unread after the second", []string{}, unread(t, d))
 	d.AppendAgo(t, 0, foldtest.Deliver("behind", 2, ann))
 	d.Fold(t)
-	sweep(t, d, newExpiry(t, d, func(cfg *Config) { cfg.Now = func() time.Time { return foldtest.Noon.Add(week + time.Hour) } }))
+	sweep(t, d, at(foldtest.Noon.Add(week+time.Hour), newExpiry(t, d, nil)))
 	projectortest.Same(t, "unread after something new", []string{}, unread(t, d))
 }
 
@@ -68,9 +68,7 @@ func TestSweepsAfterLimitsChange(t *testing.T) {
 func TestSweepsWaitForWhatIsNotFolded(t *testing.T) {
 	d := projectortest.New(t)
 	ann, now := foldtest.User(0, 0), time.Now()
-	x := newExpiry(t, d, func(cfg *Config) {
-		cfg.Log, cfg.Now = d.Log, func() time.Time { return now }
-	})
+	x := at(now, newExpiry(t, d, func(cfg *Config) { cfg.Log = d.Log }))
 	d.Append(t, foldtest.Deliver("c", 1, ann), foldtest.Deliver("d", 1, foldtest.User(1, 0)))
 	d.Exec(t, `UPDATE badged.events_p00 SET created_at = $1`, now.Add(-2*week))
 	sweep(t, d, x)

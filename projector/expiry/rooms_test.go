@@ -2,7 +2,6 @@ package expiry
 
 import (
 	"testing"
-	"time"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
@@ -42,10 +41,7 @@ FROM badged.unread WHERE unread > 0 OR marked_unread ORDER BY conversation_id, u
 	}, expired(t, d))
 	projectortest.Same(t, "still unread", []string{"likes: 1", "stale: marked", "stale: 1", "young: 2"}, d.Lines(t, lines))
 
-	later := newExpiry(t, d, func(cfg *Config) {
-		cfg.Now = func() time.Time { return foldtest.Noon.Add(week) }
-		cfg.After["*"] = week
-	})
+	later := at(foldtest.Noon.Add(week), newExpiry(t, d, func(cfg *Config) { cfg.After["*"] = week }))
 	sweep(t, d, later)
 	projectortest.Same(t, "unread a week later", []string{}, d.Lines(t, lines))
 }

@@ -16,11 +16,30 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/dbclock"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
 	"github.com/badged/badged/internal/devtest/replaytest"
+	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/projector/internal/badge"
 )
+
+// Nothing expires and no level ends while the clocks differ: it is not known which is right.
+func TestNothingExpiresWhileClocksDiffer(t *testing.T) {
+	d := projectortest.New(t)
+	d.AppendAgo(t, 2*week, foldtest.Deliver("c", 1, foldtest.User(0, 0)))
+	d.Fold(t)
+	x, conn, next := newExpiry(t, d, nil), d.Connect(t), time.Time{}
+	x.now = func(context.Context, pgsession.Querier) (time.Time, error) {
+		return foldtest.Noon, &dbclock.DifferError{Ahead: time.Hour}
+	}
+	if err := x.work(t.Context(), conn, &next); err != nil || len(unread(t, d)) != 1 || !next.IsZero() {
+		t.Errorf("while clocks differ: %v, unread %v, next %s", err, unread(t, d), next)
+	}
+	if err := at(foldtest.Noon, x).work(t.Context(), conn, &next); err != nil || len(unread(t, d)) != 0 || next.IsZero() {
+		t.Errorf("once they agree: %v, unread %v, next %s", err, unread(t, d), next)
+	}
+}
 
 // Two sweeps at once, as without the lock, expire what one would.
 func TestTwoSweepersAtOnce(t *testing.T) {
@@ -36,7 +55,7 @@ func TestTwoSweepersAtOnce(t *testing.T) {
 	for i := range 2 {
 		x, conn := newExpiry(t, d, func(cfg *Config) { cfg.Log, cfg.BatchSize = waking{d.Log, p}, 7+i }), d.Connect(t)
 		wg.Go(func() {
-			if err := x.sweep(t.Context(), conn); err != nil {
+			if err := x.once(t.Context(), conn); err != nil {
 				t.Error(err)
 			}
 		})
@@ -176,10 +195,9 @@ func TestSweepsAreCompleteAndInTheLog(t *testing.T) {
 			chat, others := limit("chat"), limit("others")
 			x := newExpiry(t, d, func(cfg *Config) {
 				cfg.After = map[string]time.Duration{"chat": chat, "*": others}
-				cfg.Now = func() time.Time { return now }
 			})
 			x.pageSize = rapid.IntRange(1, 5).Draw(rt, "page")
-			if err := x.sweep(t.Context(), conn); err != nil {
+			if err := at(now, x).once(t.Context(), conn); err != nil {
 				rt.Fatal(err)
 			}
 			if left := d.Lines(t, `SELECT user_id || ' ' || conversation_id FROM badged.conversations

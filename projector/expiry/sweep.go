@@ -16,8 +16,8 @@ import (
 )
 
 // sweep expires the stale conversations, partition by partition.
-func (x *Sweeper) sweep(ctx context.Context, conn *pgx.Conn) error {
-	start, now, expired := time.Now(), x.cfg.Now(), 0
+func (x *Sweeper) sweep(ctx context.Context, conn *pgx.Conn, now time.Time) error {
+	start, expired := time.Now(), 0
 	for _, p := range x.partitions() {
 		settled, err := x.settled(ctx, conn, p, now)
 		if err != nil {

@@ -51,7 +51,7 @@ func rules() []rule {
 		{
 			"The gateway reads badges through an interface that it declares, so it works with any store and can be tested without one.",
 			func(from, to string) bool {
-				return in(from, "./gateway") && in(to, ".") && !in(to, "./gateway", "./pubsub", "./internal/limit")
+				return in(from, "./gateway") && in(to, ".") && !in(to, "./gateway", "./pubsub", "./internal/limit", "./internal/dbclock")
 			},
 		},
 		{
@@ -73,9 +73,9 @@ func rules() []rule {
 			},
 		},
 		{
-			"What other modules can import keeps to what they can import: an internal type in a public signature could not be named by its users. How the log works inside, how arrays go to Postgres, how rows of the log are packed, how sessions hold locks, where statements are kept, how clients are limited and how answers of Redis are bounded are in no signature.",
+			"What other modules can import keeps to what they can import: an internal type in a public signature could not be named by its users. How the log works inside, how arrays go to Postgres, how rows of the log are packed, how sessions hold locks, where statements are kept, how clients are limited, how clocks are compared and how answers of Redis are bounded are in no signature.",
 			func(from, to string) bool {
-				return !in(from, "./internal", "./cmd", "./tests") && in(to, "./internal") && !in(to, "./internal/eventlog", "./internal/pgwire", "./internal/eventbatch", "./internal/pgsession", "./internal/sqlfile", "./internal/remains", "./internal/resp", "./internal/limit") &&
+				return !in(from, "./internal", "./cmd", "./tests") && in(to, "./internal") && !in(to, "./internal/eventlog", "./internal/pgwire", "./internal/eventbatch", "./internal/pgsession", "./internal/sqlfile", "./internal/remains", "./internal/resp", "./internal/limit", "./internal/dbclock") &&
 					(!forTests(from) || !in(from, "./projector/internal")) // other modules cannot import it
 			},
 		},
