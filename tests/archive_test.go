@@ -29,11 +29,25 @@ func cutLog(t *testing.T, database string) {
 
 func cutShard(t *testing.T, database string) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), database)
-	if err != nil {
-		t.Fatal(err)
+	extendLog(t, database, 4)
+	starts := useIDs(t, database)
+	conn := sessionOn(t, database)
+	for range polls(t, "the end of the range") {
+		var passed bool
+		if err := conn.QueryRow(t.Context(), `SELECT pg_current_xact_id()::text::bigint > $1 AND pg_snapshot_xmin(pg_current_snapshot())::text::bigint > $1`, starts).Scan(&passed); err != nil {
+			t.Fatal(err)
+		}
+		if passed {
+			return
+		}
 	}
-	defer conn.Close(t.Context())
+}
+
+// extendLog ends the current range of every partition of a database so many transactions
+// ahead.
+func extendLog(t *testing.T, database string, ahead int) {
+	t.Helper()
+	conn := sessionOn(t, database)
 	rows, _ := conn.Query(t.Context(), `SELECT badged.existing_partitions()`)
 	all, err := pgx.CollectRows(rows, pgx.RowTo[int])
 	if err != nil {
@@ -42,7 +56,7 @@ func cutShard(t *testing.T, database string) {
 	for _, p := range all {
 		for range polls(t, "the lock of the log") {
 			var more bool // whether it takes another call
-			err := conn.QueryRow(t.Context(), `SELECT badged.extend_log($1, '0', 4)`, p).Scan(&more)
+			err := conn.QueryRow(t.Context(), `SELECT badged.extend_log($1, '0', $2)`, p, ahead).Scan(&more)
 			if err == nil && !more {
 				break
 			}
@@ -52,8 +66,15 @@ func cutShard(t *testing.T, database string) {
 			}
 		}
 	}
+}
+
+// useIDs uses ids of transactions up to the start of the last range of any partition, which
+// it returns.
+func useIDs(t *testing.T, database string) (starts int64) {
+	t.Helper()
+	conn := sessionOn(t, database)
 	// A server that has run for a minute makes ranges of a million transactions.
-	var starts, next int64
+	var next int64
 	if err := conn.QueryRow(t.Context(), `SELECT max(starts::text::bigint), pg_snapshot_xmax(pg_current_snapshot())::text::bigint
 FROM badged.log_ranges WHERE ends IS NULL`).Scan(&starts, &next); err != nil {
 		t.Fatal(err)
@@ -65,15 +86,7 @@ FROM badged.log_ranges WHERE ends IS NULL`).Scan(&starts, &next); err != nil {
 END$$`, starts-next)); err != nil {
 		t.Fatal(err)
 	}
-	for range polls(t, "the end of the range") {
-		var passed bool
-		if err := conn.QueryRow(t.Context(), `SELECT pg_current_xact_id()::text::bigint > $1 AND pg_snapshot_xmin(pg_current_snapshot())::text::bigint > $1`, starts).Scan(&passed); err != nil {
-			t.Fatal(err)
-		}
-		if passed {
-			return
-		}
-	}
+	return starts
 }
 
 // logged returns the number of events in the log.

@@ -14,6 +14,7 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
 	"github.com/badged/badged/internal/devtest/replaytest"
+	"github.com/badged/badged/internal/pgsession"
 )
 
 // ranges returns those of a partition, and how many events each has.
@@ -67,9 +68,9 @@ func TestRepairLogHoldsUpNoPublisher(t *testing.T) {
 	mustExec(t, publishing, `SET lock_timeout = '10s'`) // rather than wait for ever
 	told := 0
 	if _, _, err := repaired(t, url, func(cfg *renumber.Config) {
-		cfg.Blocked = func(partition, pid int, _ string) {
-			if told++; partition != 0 || pid != int(reading.PgConn().PID()) {
-				t.Errorf("it waits for process %d, with partition %d", pid, partition)
+		cfg.Blocked = func(partition int, by pgsession.Holder) {
+			if told++; partition != 0 || by.PID != int(reading.PgConn().PID()) {
+				t.Errorf("it waits for %s, with partition %d", by, partition)
 			}
 			mustExec(t, publishing, `INSERT INTO badged.events_p00 (transaction_id, uuid, payload) VALUES (pg_current_xact_id(), gen_random_uuid(), '{}')`)
 			mustExec(t, reading, `COMMIT`)

@@ -27,7 +27,7 @@ type Config struct {
 	Report func(Result)
 	// Blocked, if not nil, is called from time to time while a partition waits
 	// for a session that reads its log.
-	Blocked func(partition, pid int, application string)
+	Blocked func(partition int, by pgsession.Holder)
 }
 
 // Result is the result for one partition.
@@ -59,7 +59,7 @@ type Result struct {
 // consumers wait or have to retry.
 func Run(ctx context.Context, cfg Config) (needed bool, err error) {
 	if cfg.Blocked == nil {
-		cfg.Blocked = func(int, int, string) {}
+		cfg.Blocked = func(int, pgsession.Holder) {}
 	}
 	r := run{cfg: cfg}
 	if r.conn, err = pgsession.OpenSession(ctx, cfg.Conn.Copy(), "badged repair-log"); err != nil {

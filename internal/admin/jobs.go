@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/internal/pgsession"
 )
 
 // Kind is what a job does.
@@ -191,8 +193,8 @@ func (p *Partitions) Done(work, events int) {
 }
 
 // Blocked implements replay.Progress.
-func (p *Partitions) Blocked(partition, pid int, application string) {
-	p.meter.Note(fmt.Sprintf("partition %d waits for %q (Postgres process %d) to stop reading its tables", partition, application, pid))
+func (p *Partitions) Blocked(partition int, by pgsession.Holder) {
+	p.meter.Note(fmt.Sprintf("partition %d waits for %s, %s, which uses its tables; %s", partition, by, by.Open(), by.Remedy()))
 }
 
 // Finish records that more partitions are finished.

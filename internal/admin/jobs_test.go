@@ -14,6 +14,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/projector"
 	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/projector/rebuild"
@@ -258,9 +259,9 @@ func TestRebuildJobs(t *testing.T) {
 // reader is a Progress that sends when a rebuild waits for a reader.
 type reader chan<- struct{}
 
-func (reader) Planned(int, int64)         {}
-func (reader) Done(int, int)              {}
-func (c reader) Blocked(int, int, string) { c <- struct{}{} }
+func (reader) Planned(int, int64)              {}
+func (reader) Done(int, int)                   {}
+func (c reader) Blocked(int, pgsession.Holder) { c <- struct{}{} }
 
 // A job ends when its server stops, when it loses its session, and when its
 // process is killed.

@@ -46,7 +46,9 @@ func (s *Service) Lag(ctx context.Context) (Lag, error) {
 	if err != nil {
 		return Lag{}, err
 	}
-	return NewLag(lags), nil
+	all := NewLag(lags)
+	all.Open, err = OpenTransactions(ctx, s.pool, "")
+	return all, err
 }
 
 // DeadLetters returns up to limit dead letters with an id above after, oldest

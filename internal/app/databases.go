@@ -376,6 +376,7 @@ func (a *App) openProjector(ctx context.Context, d *database) error {
 	}
 	a.publisher.projectors = append(a.publisher.projectors, d.projector)
 	a.stageOf(d, "projector", d.projector.Run)
+	a.stageOf(d, "measure of open transactions", obs.NewOpenTransactions(d.registry, d.watching).Run)
 	if err := a.openVerifying(d, folding, d.projector); err != nil {
 		return err
 	}

@@ -31,13 +31,14 @@ type archiveCmd struct {
 	Reencrypt       bool          `help:"Archive nothing. Encrypt with the first of --archive-keys what the archive has under another key, or in the clear; after an interruption it goes on with the rest." env:"-"`
 	To              string        `help:"Archive, a directory or s3://bucket/prefix; an existing one is continued." required:"" placeholder:"DIR" env:"-"`
 	archives.Keys   `embed:""`
+	connect.Wait    `embed:""`
 	JSON            bool `name:"json" help:"Print JSON: a line for each partition, and one with the summary." env:"-"`
 	Quiet           bool `short:"q" help:"Show no progress." env:"-"`
 }
 
 // Validate implements kong's validation.
 func (c *archiveCmd) Validate() error {
-	errs := []error{c.Database.Validate()}
+	errs := []error{c.Database.Validate(), c.Wait.Check()}
 	if n := map[bool]int{true: 1}; n[!c.Before.IsZero()]+n[c.OlderThan != 0]+n[c.TakeOver]+n[c.Reencrypt] != 1 {
 		errs = append(errs, errors.New("give one of --before TIME, --older-than DURATION, --take-over and --reencrypt"))
 	}
@@ -65,12 +66,15 @@ type archivedSum struct {
 	Dropped    int   `json:"dropped"`
 	// kept is why the log of the first partition is not cut further.
 	kept string
+	// held is set if only a transaction that stays open kept a part of the log that is due.
+	held bool
 }
 
 func (s *archivedSum) add(p archiving.Result) {
 	if s.Partitions == 0 {
 		s.kept = p.Kept
 	}
+	s.held = s.held || p.Held
 	s.Partitions++
 	s.Files += p.Files
 	s.Events += p.Events
@@ -83,6 +87,7 @@ func (s *archivedSum) addAll(more archivedSum) {
 	if s.Partitions == 0 {
 		s.kept = more.kept
 	}
+	s.held = s.held || more.held
 	s.Partitions += more.Partitions
 	s.Files += more.Files
 	s.Events += more.Events
@@ -186,7 +191,7 @@ func (c *archiveCmd) archive(ctx context.Context, streams Streams, s *shards.Sha
 	var written error
 	partitions := admin.BeginPartitions(meter, "archive", len(s.Held()), true)
 	err := archiving.Run(ctx, archiving.Config{
-		Pool: s.Pool, Log: s.Log, Store: store, Before: c.Before, Progress: partitions,
+		Pool: s.Pool, Log: s.Log, Store: store, Before: c.Before, MostBlocked: c.MaxWait, Progress: partitions,
 		Archived: func(p archiving.Result) {
 			sum.add(p)
 			partitions.Finish(1)
@@ -210,12 +215,19 @@ func (c *archiveCmd) print(w io.Writer, p archiving.Result) error {
 	return err
 }
 
-// finish prints the summary.
+// finish prints the summary. It fails if a transaction that stays open kept all that is due,
+// so that what runs the command tells an operator.
 func (c *archiveCmd) finish(w io.Writer, sum archivedSum) error {
+	nothing := sum.Files == 0 && sum.Dropped == 0
 	if c.JSON {
-		return json.NewEncoder(w).Encode(sum)
+		if err := json.NewEncoder(w).Encode(sum); err != nil || !nothing || !sum.held {
+			return err
+		}
 	}
-	if sum.Files == 0 && sum.Dropped == 0 {
+	if nothing && sum.held {
+		return fmt.Errorf("nothing could be archived: of the first partition, %s; then run the command again", sum.kept)
+	}
+	if nothing {
 		_, err := fmt.Fprintf(w, "nothing to archive; of the first partition, %s\n", sum.kept)
 		return err
 	}

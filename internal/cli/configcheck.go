@@ -288,6 +288,7 @@ func (f *findings) postgres(ctx context.Context, cfg *config.Server, s config.Sh
 		f.add(isFailure, "Postgres: %s", oneLine(err))
 	}
 	f.settings(ctx, conn, cfg)
+	f.openTransactions(ctx, conn)
 	if f.schema(ctx, conn, pool) {
 		f.privileges(ctx, conn)
 	}
@@ -336,6 +337,20 @@ func (f *findings) settings(ctx context.Context, conn *pgx.Conn, cfg *config.Ser
 		f.add(isFailure, "max_connections leaves %d connections, but this process may open %d: raise it, or set pool_max_conns in the database URL", free, need)
 	} else {
 		f.add(isOK, "max_connections leaves %d connections; this process may open %d: enough for %d such processes", free, need, free/int64(need))
+	}
+}
+
+// openTransactions warns of those that stay open.
+func (f *findings) openTransactions(ctx context.Context, conn *pgx.Conn) {
+	open, err := pgsession.OpenTransactions(ctx, conn, pgsession.StaysOpen)
+	if err != nil {
+		f.add(isFailure, "Postgres: %s", oneLine(err))
+		return
+	}
+	for _, h := range open {
+		if !h.Since.IsZero() { // of others it is not known whether they stay open
+			f.add(isRisk, "a transaction stays open and keeps the log behind it from being archived: %s, %s; %s", h, h.Open(), h.Remedy())
+		}
 	}
 }
 

@@ -212,6 +212,9 @@ func printLag(streams Streams, lags admin.Lag, sharded bool) error {
 			fmt.Fprintf(streams.Out, "Devices and webhooks are told up to %s of partition %d.\n", l.Notifier, l.Partition)
 		}
 	}
+	for _, o := range lags.Open {
+		fmt.Fprintf(streams.Out, "%sOpen transaction: %s.\n", connect.Prefix(o.Shard), o.Text)
+	}
 	for _, w := range lags.Waiting {
 		fmt.Fprintf(streams.Out, "Waiting on shard %s for shard %s: %s to rooms, the oldest for %.1f seconds.\n", w.On, w.For, terminal.Counted(w.Messages, "message"), w.Seconds)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/cli/connect"
 	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/internal/shards"
 )
 
@@ -44,8 +45,8 @@ func (c *repairLogCmd) repair(ctx context.Context, streams Streams, d shards.Dat
 		Report: func(p renumber.Result) {
 			fmt.Fprintf(streams.Out, "%spartition %d: %s %d events; %d appended here come after them\n", prefix, p.Partition, did, p.Copied, p.Appended)
 		},
-		Blocked: func(partition, pid int, application string) {
-			fmt.Fprintf(streams.Err, "%spartition %d waits for %q (Postgres process %d) to stop reading its log\n", prefix, partition, application, pid)
+		Blocked: func(partition int, by pgsession.Holder) {
+			fmt.Fprintf(streams.Err, "%spartition %d waits for %s, %s, which uses its log; %s\n", prefix, partition, by, by.Open(), by.Remedy())
 		},
 	})
 	switch {

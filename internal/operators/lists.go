@@ -27,11 +27,15 @@ func Lag(ctx context.Context, c *shards.Cluster, limit int) (admin.Lag, error) {
 		for j := range all[i].Partitions {
 			all[i].Partitions[j].Shard = s.Name
 		}
+		if err == nil {
+			all[i].Open, err = admin.OpenTransactions(ctx, s.Pool, s.Name)
+		}
 		return err
 	})
 	sum := admin.Lag{Partitions: []admin.PartitionLag{}}
 	for i, s := range c.Shards() {
 		sum.Partitions = append(sum.Partitions, all[i].Partitions...)
+		sum.Open = append(sum.Open, all[i].Open...)
 		var gone *AwayError
 		if errors.As(cmp.Or(s.Err(), lost(s)), &gone) {
 			sum.Away = append(sum.Away, admin.AwayShard{Shard: s.Name, Partitions: gone.Partitions, Error: gone.Err.Error()})

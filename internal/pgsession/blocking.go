@@ -1,6 +1,7 @@
 package pgsession
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,16 +21,40 @@ const (
 	deadlockDetected = "40P01"
 )
 
-// Blocking waits for the sessions that read tables to be locked.
+// Blocking waits for the transactions that hold tables to be locked.
 type Blocking struct {
 	Conn *pgx.Conn
-	// Tell is called with the session that blocks.
-	Tell      func(partition, pid int, application string)
+	// Tell is called with the transaction that blocks.
+	Tell      func(partition int, by Holder)
 	Partition int
 	// Tables are their names; for a partitioned table, its parts too.
 	Tables []string
-	pause  time.Duration
-	told   time.Time
+	// Most is how long to wait; see [HeldError]. Default [MostBlocked].
+	Most time.Duration
+
+	pause       time.Duration
+	began, told time.Time
+}
+
+const (
+	// MostBlocked is for how long a command waits for a session by default: longer than
+	// most dumps take.
+	MostBlocked = 6 * time.Hour
+	// mostPrepared is for how long it waits at most for a prepared transaction: its
+	// transaction manager ends one in seconds, or has forgotten it.
+	mostPrepared = 10 * time.Minute
+)
+
+// HeldError means that a transaction has held what a command needs for longer than that
+// waits.
+type HeldError struct {
+	By     Holder
+	Waited time.Duration
+}
+
+// Error implements error.
+func (e *HeldError) Error() string {
+	return fmt.Sprintf("waited %s for %s, %s, which holds the tables; %s; then run the command again", e.Waited.Round(time.Second), e.By, e.By.Open(), e.By.Remedy())
 }
 
 // Pauses between attempts to lock tables. Each attempt may make others wait as
@@ -41,24 +66,20 @@ const (
 	blockedInterval = 5 * time.Second
 )
 
-// Wait pauses until the next attempt, twice as long each time.
+// Wait pauses until the next attempt, twice as long each time. It returns a [*HeldError]
+// once a transaction has held the tables for too long.
 func (b *Blocking) Wait(ctx context.Context) error {
-	if time.Since(b.told) > blockedInterval {
-		var pid int
-		var application string
-		err := b.Conn.QueryRow(ctx, `SELECT a.pid, a.application_name
-FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)
-WHERE l.granted AND l.pid <> pg_backend_pid() AND l.relation = ANY ($1::text[]::regclass[])
-ORDER BY a.xact_start
-LIMIT 1`, b.Tables).Scan(&pid, &application)
-		if err == nil {
-			b.told = time.Now()
-			b.Tell(b.Partition, pid, application)
-		} else if !errors.Is(err, pgx.ErrNoRows) {
-			return fmt.Errorf("find the session that reads the tables: %w", err)
+	by, ok, err := FindHolder(ctx, b.Conn, `l.relation = ANY ($1::text[]::regclass[])`, b.Tables)
+	if err != nil {
+		return err
+	}
+	left := cmp.Or(b.Most, MostBlocked)
+	if ok {
+		if left, err = b.HeldBy(by); err != nil {
+			return err
 		}
 	}
-	b.pause = NextLockPause(b.pause)
+	b.pause = min(NextLockPause(b.pause), max(FirstLockPause, left))
 	timer := time.NewTimer(b.pause)
 	defer timer.Stop()
 	select {
@@ -67,6 +88,27 @@ LIMIT 1`, b.Tables).Scan(&pid, &application)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// HeldBy tells of a transaction that blocks, and returns how long to wait for it yet, since
+// the first call, or a [*HeldError].
+func (b *Blocking) HeldBy(by Holder) (left time.Duration, err error) {
+	if b.began.IsZero() {
+		b.began = time.Now()
+	}
+	left = cmp.Or(b.Most, MostBlocked)
+	if by.Prepared != "" {
+		left = min(left, mostPrepared)
+	}
+	waited := time.Since(b.began)
+	if left -= waited; left < 0 {
+		return 0, &HeldError{by, waited}
+	}
+	if time.Since(b.told) > blockedInterval {
+		b.told = time.Now()
+		b.Tell(b.Partition, by)
+	}
+	return left, nil
 }
 
 // NextLockPause returns the pause after one of length last; 0 means none yet.

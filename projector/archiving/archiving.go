@@ -48,8 +48,12 @@ type Config struct {
 	// Memory is the same limit as in [rebuild.Config].
 	Memory int64
 
+	// MostBlocked is for how long it waits for a transaction that uses tables; see
+	// [pgsession.Blocking].
+	MostBlocked time.Duration
+
 	// Progress, if not nil, receives the progress of each partition, and the
-	// sessions that block it because they read its log or its baseline.
+	// transactions that block it because they use its log or its baseline.
 	Progress replay.Progress
 	// Archived, if not nil, is called with each finished partition.
 	Archived func(Result)
@@ -67,6 +71,8 @@ type Result struct {
 	Dropped int `json:"dropped"`
 	// Kept is why the rest of the log was kept.
 	Kept string `json:"kept"`
+	// Held is set if only a transaction that stays open kept a range that is due.
+	Held bool `json:"held,omitempty"`
 }
 
 // Run writes the events of complete ranges of the log to files, makes their
@@ -203,8 +209,8 @@ func (a *archiving) partition(ctx context.Context, partition int) (done Result, 
 	if err != nil {
 		return done, err
 	}
-	ranges, kept, err := a.complete(ctx, partition, from)
-	if done.Kept = kept; err != nil || len(ranges) == 0 {
+	ranges, err := a.complete(ctx, partition, from, &done)
+	if err != nil || len(ranges) == 0 {
 		return done, err
 	}
 	// Take the snapshot after the ranges, so that it has the dead letters and the
@@ -247,8 +253,8 @@ func (a *archiving) partition(ctx context.Context, partition int) (done Result, 
 }
 
 // complete returns the ranges after a baseline that have events and can be
-// archived, and the reason why the ranges after them cannot.
-func (a *archiving) complete(ctx context.Context, partition int, from replay.Baseline) (ranges []logRange, kept string, err error) {
+// archived, and says in done why the ranges after them cannot.
+func (a *archiving) complete(ctx context.Context, partition int, from replay.Baseline, done *Result) (ranges []logRange, err error) {
 	conn := a.job.Conn
 	rows, _ := conn.Query(ctx, statements.Get("list the ranges"), partition)
 	settled := map[int]bool{}
@@ -259,34 +265,56 @@ func (a *archiving) complete(ctx context.Context, partition int, from replay.Bas
 		return r, err
 	})
 	if err != nil {
-		return nil, "", fmt.Errorf("read the ranges of the log: %w", err)
+		return nil, fmt.Errorf("read the ranges of the log: %w", err)
 	}
 	for _, r := range all {
-		if !settled[r.number] {
-			return ranges, fmt.Sprintf("its range from transaction %d on is not complete yet", r.starts), nil
+		if !settled[r.number] && r.ends == 0 {
+			done.Kept = notComplete(r)
+			return ranges, nil
 		}
 		var latest *time.Time
 		err := conn.QueryRow(ctx, r.within(partition, statements.Get("measure a range")),
 			from.Position.TransactionID, from.Position.Offset).Scan(&r.events, &latest)
 		if err != nil {
-			return nil, "", fmt.Errorf("measure range %d of the log: %w", r.number, err)
+			return nil, fmt.Errorf("measure range %d of the log: %w", r.number, err)
+		}
+		if !settled[r.number] {
+			due := latest != nil && latest.Before(a.cfg.Before)
+			done.Kept, done.Held, err = a.keptOpen(ctx, r, due)
+			return ranges, err
 		}
 		if latest == nil {
 			continue // an empty range is dropped with the others
 		}
 		if r.until = *latest; !r.until.Before(a.cfg.Before) {
-			return ranges, fmt.Sprintf("its range from transaction %d on has an event of %s", r.starts, r.until.UTC().Format(time.RFC3339)), nil
+			done.Kept = fmt.Sprintf("its range from transaction %d on has an event of %s", r.starts, r.until.UTC().Format(time.RFC3339))
+			return ranges, nil
 		}
 		var group string
 		err = conn.QueryRow(ctx, r.within(partition, statements.Of(partition, "find a consumer group that has not read a range"))).Scan(&group)
 		if err == nil {
-			return ranges, fmt.Sprintf("the consumer group %q has not read its range from transaction %d on", group, r.starts), nil
+			done.Kept = fmt.Sprintf("the consumer group %q has not read its range from transaction %d on", group, r.starts)
+			return ranges, nil
 		} else if !errors.Is(err, pgx.ErrNoRows) {
-			return nil, "", fmt.Errorf("read the positions of consumers: %w", err)
+			return nil, fmt.Errorf("read the positions of consumers: %w", err)
 		}
 		ranges = append(ranges, r)
 	}
-	return ranges, "", nil
+	return ranges, nil
+}
+
+func notComplete(r logRange) string {
+	return fmt.Sprintf("its range from transaction %d on is not complete yet", r.starts)
+}
+
+// keptOpen says why a range that has ended is not complete: a transaction that began before
+// its end is open. With due, it also reports whether one is.
+func (a *archiving) keptOpen(ctx context.Context, r logRange, due bool) (kept string, held bool, err error) {
+	open, err := pgsession.OpenTransactions(ctx, a.job.Conn, 0)
+	if err != nil || len(open) == 0 { // it has ended since
+		return notComplete(r), false, err
+	}
+	return fmt.Sprintf("its range from transaction %d on waits for the end of %s, %s; %s", r.starts, open[0], open[0].Open(), open[0].Remedy()), due, nil
 }
 
 // write writes the file of a range under a number and adds it to the manifest.
@@ -376,7 +404,7 @@ func (a *archiving) rebase(ctx context.Context, in *replay.Snapshot, files []arc
 		}
 	}
 	nn := fmt.Sprintf("%02d", in.Partition)
-	blocked := pgsession.Blocking{Conn: a.job.Conn, Tell: a.job.Config.Progress.Blocked, Partition: in.Partition, Tables: []string{
+	blocked := pgsession.Blocking{Conn: a.job.Conn, Tell: a.job.Config.Progress.Blocked, Partition: in.Partition, Most: a.cfg.MostBlocked, Tables: []string{
 		"badged.users_p" + nn + "_baseline", "badged.conversations_p" + nn + "_baseline", "badged.keys_p" + nn + "_baseline",
 		"badged.rooms_p" + nn + "_baseline", "badged.room_chunks_p" + nn + "_baseline", "badged.room_marks_p" + nn + "_baseline",
 	}}
@@ -424,7 +452,7 @@ func (a *archiving) copyKeys(ctx context.Context, partition int, keys *store.Ded
 
 // drop drops the ranges before the baseline, and returns how many.
 func (a *archiving) drop(ctx context.Context, partition int) (dropped int, err error) {
-	blocked := pgsession.Blocking{Conn: a.job.Conn, Tell: a.job.Config.Progress.Blocked, Partition: partition, Tables: []string{"badged." + events.Topic(partition)}}
+	blocked := pgsession.Blocking{Conn: a.job.Conn, Tell: a.job.Config.Progress.Blocked, Partition: partition, Most: a.cfg.MostBlocked, Tables: []string{"badged." + events.Topic(partition)}}
 	for {
 		err := pgx.BeginFunc(ctx, a.job.Conn, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, pgsession.SetSwapPatienceSQL); err != nil {

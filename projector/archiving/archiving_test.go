@@ -20,6 +20,7 @@ import (
 	"github.com/badged/badged/internal/devtest/projectortest"
 	"github.com/badged/badged/internal/devtest/replaytest"
 	"github.com/badged/badged/internal/eventbatch"
+	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/projector/archive"
 	"github.com/badged/badged/projector/archiving"
 	"github.com/badged/badged/projector/rebuild"
@@ -41,7 +42,7 @@ func (w watch) Planned(int, int64) { w.planned() }
 func (w watch) Done(int, int) { w.done() }
 
 // Blocked does nothing.
-func (watch) Blocked(int, int, string) {}
+func (watch) Blocked(int, pgsession.Holder) {}
 
 // later is a time before which everything in these tests was appended.
 func later() time.Time { return time.Now().Add(time.Hour) }

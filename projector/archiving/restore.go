@@ -13,6 +13,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/eventbatch"
 	"github.com/badged/badged/internal/eventlog"
+	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/projector/archive"
 	"github.com/badged/badged/projector/rebuild"
 	"github.com/badged/badged/projector/replay"
@@ -233,9 +234,9 @@ func (r *restore) splitAs(ctx context.Context, d Empty) error {
 		if err := wantUnused(ctx, d.Pool, whole); err != nil {
 			return err
 		}
-		blocked := func(pid int, application string) {
+		blocked := func(by pgsession.Holder) {
 			if r.cfg.Progress != nil {
-				r.cfg.Progress.Blocked(whole, pid, application)
+				r.cfg.Progress.Blocked(whole, by)
 			}
 		}
 		if _, err := splitting.Split(ctx, splitting.Config{Pool: d.Pool, Log: d.Log, Partition: whole, Blocked: blocked}); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/projector/moving"
 )
 
@@ -44,9 +45,9 @@ func TestOpenTransactionDelaysTheSwitch(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	cfg.Blocked = func(shard string, pid int, _ string) {
+	cfg.Blocked = func(shard string, by pgsession.Holder) {
 		if shard == "a" {
-			blocked <- pid
+			blocked <- by.PID
 		}
 	}
 	go func() {

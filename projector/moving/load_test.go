@@ -19,6 +19,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/projector"
 	"github.com/badged/badged/projector/moving"
 )
@@ -151,8 +152,8 @@ func TestMoveUnderLoad(t *testing.T) {
 	epoch := a.Badge(t, l.users[0]).Epoch
 	for _, to := range []string{"b", "a", "b"} {
 		cfg := config(a, b, 0, to)
-		cfg.Blocked = func(shard string, pid int, application string) {
-			t.Logf("blocked on %s by %d %s", shard, pid, application)
+		cfg.Blocked = func(shard string, by pgsession.Holder) {
+			t.Logf("blocked on %s by %s", shard, by)
 		}
 		r := move(t, cfg)
 		t.Logf("%+v", r)

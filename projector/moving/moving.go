@@ -25,6 +25,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/eventlog"
+	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/internal/sqlfile"
 	"github.com/badged/badged/projector/internal/follow"
 )
@@ -52,9 +53,11 @@ type Config struct {
 	// Progress, if not nil, is called with what the move does and, while it copies, with
 	// how many rows it has copied. Several calls may have the same step.
 	Progress func(step Step, rows int64)
-	// Blocked, if not nil, is called from time to time while a session delays the move.
+	// Blocked, if not nil, is called from time to time while a transaction delays the move.
 	// Source is set if it is one of the source.
-	Blocked func(shard string, pid int, application string)
+	Blocked func(shard string, by pgsession.Holder)
+	// MostBlocked is for how long it waits for such a transaction; see [pgsession.Blocking].
+	MostBlocked time.Duration
 	// Patience is about how long publishers to the partition, and its folding, may wait
 	// in one attempt of the switch. Default 800ms.
 	Patience time.Duration
@@ -123,7 +126,7 @@ func Move(ctx context.Context, cfg Config) (Result, error) {
 		cfg.Progress = func(Step, int64) {}
 	}
 	if cfg.Blocked == nil {
-		cfg.Blocked = func(string, int, string) {}
+		cfg.Blocked = func(string, pgsession.Holder) {}
 	}
 	if cfg.Patience <= 0 {
 		cfg.Patience = 800 * time.Millisecond
@@ -338,7 +341,7 @@ func (m *mover) leftBy(s *side) bool {
 
 // open opens the session.
 func (s *side) open(ctx context.Context, partition int, cfg Config) error {
-	s.Session = &follow.Session{Where: s.Name, Partition: partition, Attempts: cfg.Attempts, Tell: func(pid int, application string) { cfg.Blocked(s.Name, pid, application) }}
+	s.Session = &follow.Session{Where: s.Name, Partition: partition, Attempts: cfg.Attempts, Most: cfg.MostBlocked, Tell: func(by pgsession.Holder) { cfg.Blocked(s.Name, by) }}
 	if err := s.Open(ctx, s.Pool, s.Log, application); err != nil {
 		return err
 	}

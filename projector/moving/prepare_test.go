@@ -10,6 +10,7 @@ import (
 
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/projector/moving"
 )
 
@@ -63,8 +64,8 @@ func TestReadersOfTheTargetWhenAMoveBegins(t *testing.T) {
 	cfg := config(a, b, 0, "b")
 	cfg.Shards[1].Pool = pool
 	delayed := false
-	cfg.Blocked = func(shard string, pid int, _ string) {
-		if shard == "b" && pid == int(first.PgConn().PID()) && !delayed {
+	cfg.Blocked = func(shard string, by pgsession.Holder) {
+		if shard == "b" && by.PID == int(first.PgConn().PID()) && !delayed {
 			delayed = true
 			_ = early.Rollback(t.Context()) // the move fails the test if it does not go on
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/projector/moving"
 )
 
@@ -52,7 +53,7 @@ func TestSlowTransactionsLetTheSwitchThrough(t *testing.T) {
 	catchingUp, goOn := make(chan bool), make(chan bool)
 	var once sync.Once
 	cfg := config(a, b, 0, "b")
-	cfg.Blocked = func(_ string, pid int, _ string) { blocked <- pid; <-goOn }
+	cfg.Blocked = func(_ string, by pgsession.Holder) { blocked <- by.PID; <-goOn }
 	cfg.Progress = func(step moving.Step, _ int64) {
 		switch step {
 		case moving.CatchingUp:

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/projector/internal/follow"
 )
 
@@ -19,7 +20,7 @@ var ErrNoMove = errors.New("no move was begun")
 // was before the switch. It returns the names of the two.
 func Undo(ctx context.Context, cfg Config) (from, to string, err error) {
 	if cfg.Blocked == nil {
-		cfg.Blocked = func(string, int, string) {}
+		cfg.Blocked = func(string, pgsession.Holder) {}
 	}
 	var away error
 	for _, s := range cfg.Shards {

@@ -18,6 +18,7 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
 	"github.com/badged/badged/internal/devtest/replaytest"
+	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/projector"
 	"github.com/badged/badged/projector/replay"
 )
@@ -41,9 +42,9 @@ func (w watch) Done(int, int) {
 	}
 }
 
-func (w watch) Blocked(partition, pid int, _ string) {
+func (w watch) Blocked(partition int, by pgsession.Holder) {
 	if w.blocked != nil {
-		w.blocked(partition, pid)
+		w.blocked(partition, by.PID)
 	}
 }
 

@@ -1,5 +1,7 @@
 package replay
 
+import "github.com/badged/badged/internal/pgsession"
+
 // Progress receives the progress of a verification, rebuild or archiving. It
 // is called by one goroutine at a time.
 type Progress interface {
@@ -9,9 +11,9 @@ type Progress interface {
 	// Done reports the planned work done since the last call, and its number
 	// of events.
 	Done(work, events int)
-	// Blocked is called from time to time while a partition waits for a session
+	// Blocked is called from time to time while a partition waits for a transaction
 	// that reads tables to be swapped or dropped.
-	Blocked(partition, pid int, application string)
+	Blocked(partition int, by pgsession.Holder)
 }
 
 // Unwatched is a Progress that ignores its calls.
@@ -24,4 +26,4 @@ func (Unwatched) Planned(int, int64) {}
 func (Unwatched) Done(int, int) {}
 
 // Blocked implements Progress.
-func (Unwatched) Blocked(int, int, string) {}
+func (Unwatched) Blocked(int, pgsession.Holder) {}

@@ -16,6 +16,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/projector/internal/badge"
 	"github.com/badged/badged/projector/internal/store"
 )
@@ -263,9 +264,9 @@ func TestVerifyWithKeysUsedTwice(t *testing.T) {
 // tally is a Progress that adds up.
 type tally struct{ planned, done int64 }
 
-func (s *tally) Planned(_ int, work int64) { s.planned += work }
-func (s *tally) Done(work, _ int)          { s.done += int64(work) }
-func (*tally) Blocked(int, int, string)    {}
+func (s *tally) Planned(_ int, work int64)   { s.planned += work }
+func (s *tally) Done(work, _ int)            { s.done += int64(work) }
+func (*tally) Blocked(int, pgsession.Holder) {}
 
 // Progress adds up: what is planned is what is done.
 func TestVerifyTellsItsProgress(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
 	"github.com/badged/badged/internal/eventlog"
+	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/projector"
 	"github.com/badged/badged/projector/splitting"
 )
@@ -60,7 +61,7 @@ func TestSplitUnderLoad(t *testing.T) {
 		})
 	}
 	<-enough
-	r, err := splitting.Split(t.Context(), splitting.Config{Pool: d.Pool, Log: d.Log, Partition: 0, Blocked: func(pid int, application string) { t.Logf("blocked by %d %s", pid, application) }})
+	r, err := splitting.Split(t.Context(), splitting.Config{Pool: d.Pool, Log: d.Log, Partition: 0, Blocked: func(by pgsession.Holder) { t.Logf("blocked by %s", by) }})
 	stop.Store(true)
 	if groupErr := g.Wait(); err != nil || groupErr != nil {
 		t.Fatal(err, groupErr)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/eventlog"
+	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/internal/sqlfile"
 	"github.com/badged/badged/projector/internal/follow"
 	"github.com/badged/badged/projector/internal/share"
@@ -41,8 +42,10 @@ type Config struct {
 	// Progress, if not nil, is called with what the split does and with how many rows it
 	// has copied. Several calls may have the same step.
 	Progress func(step Step, rows int64)
-	// Blocked, if not nil, is called from time to time while a session delays the split.
-	Blocked func(pid int, application string)
+	// Blocked, if not nil, is called from time to time while a transaction delays the split.
+	Blocked func(by pgsession.Holder)
+	// MostBlocked is for how long it waits for such a transaction; see [pgsession.Blocking].
+	MostBlocked time.Duration
 	// Patience is about how long publishers to the partition, and its folding, may wait
 	// in one attempt of the switch. Default 800ms.
 	Patience time.Duration
@@ -186,12 +189,12 @@ func open(ctx context.Context, cfg Config) (*splitter, error) {
 		cfg.Progress = func(Step, int64) {}
 	}
 	if cfg.Blocked == nil {
-		cfg.Blocked = func(int, string) {}
+		cfg.Blocked = func(pgsession.Holder) {}
 	}
 	if cfg.Patience <= 0 {
 		cfg.Patience = 800 * time.Millisecond
 	}
-	s := &splitter{Session: follow.Session{Partition: cfg.Partition, Tell: cfg.Blocked, Attempts: cfg.Attempts}, cfg: cfg, columns: map[string]follow.Columns{}, letters: map[int64][]letter{}}
+	s := &splitter{Session: follow.Session{Partition: cfg.Partition, Tell: cfg.Blocked, Attempts: cfg.Attempts, Most: cfg.MostBlocked}, cfg: cfg, columns: map[string]follow.Columns{}, letters: map[int64][]letter{}}
 	if err := s.look(ctx, cfg.Pool); err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/badged/badged/internal/cli/terminal"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/operators"
+	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/internal/progress"
 	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/projector/moving"
@@ -141,7 +142,8 @@ func (c *planCmd) Run(ctx context.Context, streams terminal.Streams) error {
 
 // pause is for how long a switch may hold up others.
 type pause struct {
-	MaxPause time.Duration `help:"How long an attempt to switch may hold up publishers to the partition and its folding, from 100ms to 3s." default:"800ms" env:"-"`
+	MaxPause     time.Duration `help:"How long an attempt to switch may hold up publishers to the partition and its folding, from 100ms to 3s." default:"800ms" env:"-"`
+	connect.Wait `embed:""`
 }
 
 // check fails if the pause is too short, or so long that an attempt would take its own session
@@ -150,7 +152,7 @@ func (p pause) check() error {
 	if p.MaxPause < 100*time.Millisecond || p.MaxPause > 3*time.Second {
 		return fmt.Errorf("--max-pause must be from 100ms to 3s, is %s", p.MaxPause)
 	}
-	return nil
+	return p.Check()
 }
 
 type moveCmd struct {
@@ -195,7 +197,7 @@ func (c *moveCmd) Run(ctx context.Context, streams terminal.Streams) error {
 	}
 	defer cluster.Close()
 	all, _ := movingShards(cluster)
-	cfg := moving.Config{Shards: all, Partition: c.Partition, To: c.To, Patience: c.MaxPause}
+	cfg := moving.Config{Shards: all, Partition: c.Partition, To: c.To, Patience: c.MaxPause, MostBlocked: c.MaxWait}
 	source := cluster.Shard(c.To)
 	if err := cluster.CheckPartition(c.Partition); err != nil {
 		if c.Undo || source == nil || cluster.Layout().Split(c.Partition) == "" {
@@ -294,10 +296,10 @@ func (w *watchedMove) note(text string) {
 	fmt.Fprintf(w.out, "badged partition %s: %s\n", w.command, text)
 }
 
-func (w *watchedMove) blocked(shard string, pid int, application string) {
+func (w *watchedMove) blocked(shard string, by pgsession.Holder) {
 	where := ""
 	if shard != "" {
 		where = " on shard " + shard
 	}
-	w.note(fmt.Sprintf("waiting for %q (Postgres process %d)%s, whose transaction uses the partition", application, pid, where))
+	w.note(fmt.Sprintf("waiting for %s%s, %s, which uses the partition; %s", by, where, by.Open(), by.Remedy()))
 }

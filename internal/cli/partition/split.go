@@ -15,6 +15,7 @@ import (
 	"github.com/badged/badged/internal/cli/terminal"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/eventlog"
+	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/projector/splitting"
 )
@@ -145,9 +146,9 @@ func (c *splitCmd) split(ctx context.Context, streams terminal.Streams, s *shard
 	watch := watchedMove{out: streams.Err, command: "split", quiet: c.Quiet}
 	defer connect.Watch(ctx, s, watch.note)()
 	cfg := splitting.Config{
-		Pool: s.Pool, Log: s.Log, Partition: p, Patience: c.MaxPause,
+		Pool: s.Pool, Log: s.Log, Partition: p, Patience: c.MaxPause, MostBlocked: c.MaxWait,
 		Progress: func(step splitting.Step, rows int64) { watch.progress(string(step), rows) },
-		Blocked:  func(pid int, application string) { watch.blocked(s.Name, pid, application) },
+		Blocked:  func(by pgsession.Holder) { watch.blocked(s.Name, by) },
 	}
 	return admin.Audited(ctx, s.Pool, admin.OSUser(), "partition.split", splitArguments{p, c.Undo}, func(ctx context.Context) (any, error) {
 		if c.Undo {

@@ -43,28 +43,12 @@ SELECT pg_advisory_xact_lock(1650552167, $1)
 -- name: close the gate for writers
 SELECT pg_advisory_xact_lock(1650552183, $1)
 
--- name: who keeps the gate open
--- The session whose transaction has been open for longest, and for a while; 0 if none has.
--- With the time of this look.
-SELECT coalesce(g.pid, 0), coalesce(g.application_name, ''), coalesce(g.xact_start, now()), now()
-FROM (SELECT) AS one LEFT JOIN (
-    SELECT a.pid, a.application_name, a.xact_start
-    FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)
-    WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND a.pid <> pg_backend_pid()
-      AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-      AND l.classid IN (1650552167, 1650552183) AND l.objid = $1
-      AND a.xact_start < clock_timestamp() - make_interval(secs => $2)
-    ORDER BY a.xact_start LIMIT 1
-) AS g ON true
+-- name: keeps the gate open
+-- True of the locks l of transactions that have appended.
+l.locktype = 'advisory' AND l.objsubid = 2 AND l.classid IN (1650552167, 1650552183) AND l.objid = $1
 
--- name: who locks the tables
--- The session whose transaction has had locks for longest, and not only just now.
-SELECT a.pid, a.application_name
-FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid) JOIN pg_class AS c ON c.oid = l.relation
-WHERE l.granted AND a.pid <> pg_backend_pid() AND c.relnamespace = 'badged'::regnamespace
-  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-  AND a.xact_start < clock_timestamp() - make_interval(secs => $1)
-ORDER BY a.xact_start LIMIT 1
+-- name: locks the tables
+l.relation IN (SELECT oid FROM pg_class WHERE relnamespace = 'badged'::regnamespace)
 
 -- name: rows to fold
 -- Up to a few: those behind a position, and of transactions that it has passed.

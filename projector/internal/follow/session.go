@@ -30,16 +30,19 @@ type Session struct {
 	Where     string
 	Partition int
 	Conn      *pgx.Conn
-	// Tell is called from time to time with a session that is waited for.
-	Tell func(pid int, application string)
+	// Tell is called from time to time with a transaction that is waited for.
+	Tell func(by pgsession.Holder)
+	// Most is for how long to wait for a transaction; see [pgsession.Blocking].
+	Most time.Duration
 	// Attempts is how often the switch may fail since it takes too long. Publishers wait
 	// during each attempt. Default 10.
 	Attempts int
 
 	job *rebuild.Job
-	// looked is when it last looked who keeps the gate open, by the clock of the database,
-	// and told when one was told of.
-	looked, told time.Time
+	// looked is when it last looked which transaction keeps the gate open, by the clock of
+	// the database, and gate is the wait for that.
+	looked time.Time
+	gate   pgsession.Blocking
 	// lastRound is how long the last round of catching up took.
 	lastRound time.Duration
 	// patience is how long publishers may wait in an attempt.
@@ -119,10 +122,15 @@ func (s *Session) In(ctx context.Context, f func(tx pgx.Tx) error) error {
 	return s.wrap(pgx.BeginFunc(ctx, s.Conn, f))
 }
 
-// Patiently runs f in a transaction, as often as needed to get its locks, and tells who
-// has them.
+// blocking returns the wait for transactions that use tables.
+func (s *Session) blocking(tables []string) pgsession.Blocking {
+	return pgsession.Blocking{Conn: s.Conn, Partition: s.Partition, Tables: tables, Most: s.Most, Tell: func(_ int, by pgsession.Holder) { s.Tell(by) }}
+}
+
+// Patiently runs f in a transaction, as often as needed to get its locks, and tells which
+// transaction has them.
 func (s *Session) Patiently(ctx context.Context, locked []string, f func(tx pgx.Tx) error) error {
-	blocked := pgsession.Blocking{Conn: s.Conn, Partition: s.Partition, Tables: locked, Tell: func(_, pid int, application string) { s.Tell(pid, application) }}
+	blocked := s.blocking(locked)
 	for {
 		err := s.In(ctx, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, pgsession.SetSwapPatienceSQL); err != nil {

@@ -1,7 +1,6 @@
 package follow
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,10 +58,6 @@ func notYet(err error) bool {
 const (
 	firstPause = 20 * time.Millisecond
 	lastPause  = 2 * time.Second
-	// young is how old transactions must be to count as open: others end in an instant.
-	young = 100 * time.Millisecond
-	// tellInterval is how often a session that delays it is told of.
-	tellInterval = 5 * time.Second
 	// mostBehind is how many rows of the log the projector folds in an instant.
 	mostBehind = 50
 )
@@ -85,6 +80,7 @@ func (s *Session) Switch(ctx context.Context, catchUp func() error, attempt func
 	if _, err := s.Conn.Exec(ctx, statements.Get("forget copied changes")); err != nil {
 		return &StoppedError{s.wrap(err)}
 	}
+	s.gate = s.blocking(nil)
 	failed, most := 0, s.Attempts
 	if most <= 0 {
 		most = 10
@@ -120,35 +116,34 @@ const lessOrLonger = "less may be published at another time, or permit a longer 
 
 // remedy says what may make a switch succeed that has failed with err.
 func (s *Session) remedy(ctx context.Context, err error) string {
-	var pid int
-	var application string
 	if !pgsession.IsLocked(err) {
 		return lessOrLonger
 	}
-	if err := s.Conn.QueryRow(ctx, statements.Get("who locks the tables"), young.Seconds()).Scan(&pid, &application); err != nil {
+	by, ok, err := pgsession.FindHolder(ctx, s.Conn, statements.Get("locks the tables"))
+	if err != nil || !ok {
 		return lessOrLonger
 	}
-	return fmt.Sprintf("session %d (%s) has locks: wait for it, or end it with pg_terminate_backend(%[1]d)", pid, cmp.Or(application, "without an application_name"))
+	return fmt.Sprintf("%s, %s, has locks; %s", by, by.Open(), by.Remedy())
 }
 
 // waits reports whether a transaction that stays open keeps the gate open, or something is
 // not folded, and tells of it.
 func (s *Session) waits(ctx context.Context, waiting func(behind int64)) (bool, error) {
-	var pid int
-	var application string
-	var began time.Time
 	before := s.looked
-	if err := s.Conn.QueryRow(ctx, statements.Get("who keeps the gate open"), s.Partition, young.Seconds()).Scan(&pid, &application, &began, &s.looked); err != nil {
+	if err := s.Conn.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&s.looked); err != nil {
 		return false, err
 	}
-	// If it began after the look before, the transactions that were open then have ended.
-	if pid > 0 && (before.IsZero() || began.Before(before)) {
-		if time.Since(s.told) > tellInterval {
-			s.told = time.Now()
-			s.Tell(pid, application)
-		}
-		return true, nil
+	by, ok, err := pgsession.FindHolder(ctx, s.Conn, statements.Get("keeps the gate open"), s.Partition)
+	if err != nil {
+		return false, err
 	}
+	// If it began after the look before, the transactions that were open then have ended. Of
+	// one whose beginning the role may not see, an attempt finds out.
+	if ok && !by.Since.IsZero() && (before.IsZero() || by.Since.Before(before)) {
+		_, err := s.gate.HeldBy(by)
+		return true, err
+	}
+	s.gate = s.blocking(nil)
 	at, err := logread.Load(ctx, s.Conn, s.Partition, "")
 	if err != nil {
 		return false, err

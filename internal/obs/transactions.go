@@ -1,0 +1,100 @@
+package obs
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/badged/badged/internal/pgsession"
+)
+
+// openInterval is how often transactions that stay open are looked for.
+const openInterval = 5 * time.Second
+
+// OpenTransactions collects for how long the oldest transactions are open that keep the log
+// from being archived.
+type OpenTransactions struct {
+	pool    *pgxpool.Pool
+	seconds *prometheus.Desc
+
+	mu sync.Mutex
+	// seen is when this process saw a transaction first, by id, for those of which the role
+	// may not see when they began.
+	seen map[string]time.Time
+	// oldest is by kind.
+	oldest map[string]time.Duration
+}
+
+const (
+	kindSession  = "session"
+	kindPrepared = "prepared"
+)
+
+// NewOpenTransactions registers a collector for the server of a pool. Run measures.
+func NewOpenTransactions(r prometheus.Registerer, pool *pgxpool.Pool) *OpenTransactions {
+	o := &OpenTransactions{
+		pool: pool,
+		seconds: prometheus.NewDesc("badged_log_open_transaction_seconds",
+			"Seconds for which the oldest transaction that has written is open, in any database of the server, 0 if there is none.", []string{"kind"}, nil),
+	}
+	r.MustRegister(o)
+	return o
+}
+
+// Run measures until ctx is done.
+func (o *OpenTransactions) Run(ctx context.Context) error {
+	ticker := time.NewTicker(openInterval)
+	defer ticker.Stop()
+	for {
+		o.measure(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// measure looks once. While it fails, readiness says why, and the last measure stays.
+func (o *OpenTransactions) measure(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, openInterval)
+	defer cancel()
+	open, err := pgsession.OpenTransactions(ctx, o.pool, 0)
+	if err != nil {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now, seen := time.Now(), map[string]time.Time{}
+	o.oldest = map[string]time.Duration{kindSession: 0, kindPrepared: 0}
+	for _, h := range open {
+		if h.Since.IsZero() {
+			first, ok := o.seen[h.ID]
+			if !ok {
+				first = now
+			}
+			seen[h.ID], h.Age = first, now.Sub(first)
+		}
+		kind := kindSession
+		if h.Prepared != "" {
+			kind = kindPrepared
+		}
+		o.oldest[kind] = max(o.oldest[kind], h.Age)
+	}
+	o.seen = seen
+}
+
+// Describe implements prometheus.Collector.
+func (o *OpenTransactions) Describe(descriptions chan<- *prometheus.Desc) { descriptions <- o.seconds }
+
+// Collect implements prometheus.Collector.
+func (o *OpenTransactions) Collect(metrics chan<- prometheus.Metric) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for kind, age := range o.oldest {
+		metrics <- prometheus.MustNewConstMetric(o.seconds, prometheus.GaugeValue, age.Seconds(), kind)
+	}
+}

@@ -1,0 +1,110 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/pgtest"
+)
+
+// A transaction that has published and was prepared for a commit in two phases, and then
+// forgotten, is named by its identifier wherever it is in the way, with what to do, and no
+// command waits for it longer than it says.
+func TestPreparedTransactionIsNamed(t *testing.T) {
+	t.Parallel()
+	database := pgtest.Borrow(t).NewDB(t, migrated())
+	p := serve(t, database)
+	publish(t, p, delivered("lunch", 1, `"ann","bob"`))
+	extendLog(t, database, 10_000)
+	publisher := sessionOn(t, database)
+	all := make([]string, 64) // a user of each partition
+	for i := range all {
+		all[i] = fmt.Sprintf("%q", fmt.Sprintf("user-%d", i))
+	}
+	t.Cleanup(func() { // else the database cannot be dropped
+		_, _ = publisher.Exec(context.WithoutCancel(t.Context()), `ROLLBACK PREPARED 'order-4711'`)
+	})
+	for _, statement := range []string{
+		`BEGIN`,
+		`SELECT badged.publish('` + delivered("order", 1, strings.Join(all, ",")) + `')`,
+		`PREPARE TRANSACTION 'order-4711'`,
+	} {
+		if _, err := publisher.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const named, remedy = `the prepared transaction "order-4711" of database `, `run COMMIT PREPARED 'order-4711' or ROLLBACK PREPARED 'order-4711'`
+	names := func(where, said string) {
+		t.Helper()
+		if !strings.Contains(said, named) || !strings.Contains(said, remedy) {
+			t.Errorf("%s says\n%s", where, said)
+		}
+	}
+	for range polls(t, "badged lag to show it") {
+		if out := must(t, "lag", "--database-url="+database); strings.Contains(out, "Open transaction: ") {
+			names("lag", out)
+			break
+		}
+	}
+	if out := must(t, "lag", "--json", "--database-url="+database); !strings.Contains(out, `"prepared": "order-4711"`) {
+		t.Errorf("lag --json says %s", out)
+	}
+	checked, code := checkConnect(t, "--database-url="+database)
+	if names("config check", checked); code != 0 {
+		t.Errorf("config check exits with %d", code)
+	}
+	for range polls(t, "the metric") {
+		if metric(t, metricsOf(t, p), `badged_log_open_transaction_seconds{kind="prepared"}`) > 10 {
+			break
+		}
+	}
+
+	// The partition cannot be split, and the command ends.
+	_, said, code := command(t, "partition", "split", "3", "--max-wait=2s", "--database-url="+database)
+	if names("partition split", said); code != 1 || !strings.Contains(said, "waited ") || !strings.Contains(said, "as before") {
+		t.Errorf("split exits with %d and says\n%s", code, said)
+	}
+	must(t, "partition", "split", "3", "--undo", "--max-wait=2s", "--database-url="+database)
+
+	// Nothing can be archived.
+	useIDs(t, database)
+	dir := filepath.Join(t.TempDir(), "archive")
+	out, said, code := command(t, archiving(database, dir)...)
+	if names("archive", said); code != 1 || out != "" || !strings.Contains(said, "nothing could be archived: ") {
+		t.Errorf("archive exits with %d and says\n%s%s", code, out, said)
+	}
+
+	// Once it is committed, all goes on, and its events count.
+	if _, err := publisher.Exec(t.Context(), `COMMIT PREPARED 'order-4711'`); err != nil {
+		t.Fatal(err)
+	}
+	connect(t, p.url, "user-7").awaitTotal(1)
+	cutLog(t, database)
+	if out := must(t, archiving(database, dir)...); !strings.Contains(out, " archived in ") {
+		t.Errorf("after the commit, archive says %s", out)
+	}
+
+	// It holds what is to be dropped, without a part in the range.
+	publish(t, p, delivered("lunch", 2, `"ann"`))
+	cutLog(t, database)
+	for _, statement := range []string{
+		`BEGIN`, `SELECT FROM badged.` + events.Topic(events.PartitionOf("ann", partitions)), `PREPARE TRANSACTION 'order-4711'`,
+	} {
+		if _, err := publisher.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, said, code = command(t, append(archiving(database, dir), "--max-wait=2s")...)
+	if names("archive that waits", said); code != 1 || !strings.Contains(said, "waited ") {
+		t.Errorf("archive exits with %d and says\n%s", code, said)
+	}
+	if _, err := publisher.Exec(t.Context(), `ROLLBACK PREPARED 'order-4711'`); err != nil {
+		t.Fatal(err)
+	}
+	must(t, append(archiving(database, dir), "--before="+time.Now().UTC().Format(time.RFC3339Nano))...)
+}
