@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"time"
 )
@@ -111,7 +112,7 @@ func (s *session) repeatReads(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, s.gateway.cfg.ReadTimeout)
 	defer cancel()
 	for _, r := range reads {
-		if err := s.gateway.cfg.Commands.Read(ctx, s.userID, "", r.conversationID, r.upTo); err != nil && ctx.Err() == nil {
+		if err := s.gateway.cfg.Commands.Read(ctx, s.who(), "", r.conversationID, r.upTo); err != nil && ctx.Err() == nil && !errors.Is(err, ErrTokenEnded) {
 			s.gateway.log.WarnContext(ctx, "a read that was ahead of a room could not be repeated", "error", err)
 		}
 	}

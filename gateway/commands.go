@@ -35,7 +35,11 @@ func (s *session) handle(ctx context.Context, f protocol.ClientFrame) *closing {
 		case protocol.FrameAuth:
 			return s.refresh(ctx, f)
 		case protocol.FrameRead, protocol.FrameReadAll, protocol.FrameMarkUnread:
-			if refused := s.gateway.command(ctx, s.who(), f); refused != nil {
+			refused, ending := s.gateway.command(ctx, s.who(), f)
+			switch {
+			case ending != nil:
+				return ending
+			case refused != nil:
 				return s.reply(*refused)
 			}
 			return s.reply(protocol.OKFrame{T: "ok", ID: f.ID})
@@ -134,8 +138,8 @@ func (s *session) refresh(ctx context.Context, f protocol.ClientFrame) *closing 
 	return refusal
 }
 
-// command executes a command, or returns the error frame.
-func (g *Gateway) command(ctx context.Context, by Identity, f protocol.ClientFrame) *protocol.ErrorFrame {
+// command executes a command, or returns the error frame, or why the connection must end.
+func (g *Gateway) command(ctx context.Context, by Identity, f protocol.ClientFrame) (*protocol.ErrorFrame, *closing) {
 	timeout, cancel := context.WithTimeout(ctx, g.cfg.ReadTimeout)
 	defer cancel()
 	err := g.carryOut(timeout, by, f)
@@ -144,18 +148,32 @@ func (g *Gateway) command(ctx context.Context, by Identity, f protocol.ClientFra
 	var blamed InvalidError
 	switch {
 	case err == nil:
-		return nil
+		return nil, nil
+	case errors.Is(err, ErrTokenEnded):
+		return nil, g.ended(by, tokenRevoked())
 	case errors.Is(err, errBehind):
-		return notSaved(f, errBehind.Error())
+		return notSaved(f, errBehind.Error()), nil
 	case errors.As(err, &refused):
-		return &protocol.ErrorFrame{T: "error", ID: f.ID, Code: refused.code, Message: refused.message}
+		return &protocol.ErrorFrame{T: "error", ID: f.ID, Code: refused.code, Message: refused.message}, nil
 	case errors.As(err, &blamed):
-		return notValid(f, blamed.Invalid())
+		return notValid(f, blamed.Invalid()), nil
 	}
 	if ctx.Err() == nil {
 		g.log.WarnContext(ctx, "a client's command failed", "command", f.T, "error", err)
 	}
-	return notSaved(f, "not saved; try again")
+	return notSaved(f, "not saved; try again"), nil
+}
+
+// ended returns why the token of a client is not valid any more, or what is given if no
+// reason is known here.
+func (g *Gateway) ended(id Identity, otherwise *closing) *closing {
+	switch {
+	case !time.Now().Before(id.ExpiresAt):
+		return tokenEnded()
+	case g.revoked(id):
+		return tokenRevoked()
+	}
+	return otherwise
 }
 
 // notSaved is the answer to a command that the client should repeat.
@@ -205,7 +223,7 @@ func (g *Gateway) carryOut(ctx context.Context, by Identity, f protocol.ClientFr
 			messages.FromSeq = *f.FromSeq
 			g.hub.forgetAhead(userID, f.ConversationID)
 		}
-		return g.cfg.Commands.MarkUnread(ctx, userID, key, f.ConversationID, messages)
+		return g.cfg.Commands.MarkUnread(ctx, by, key, f.ConversationID, messages)
 	}
 	if f.UpToSeq < 1 {
 		return &commandError{protocol.CodeInvalid, "up_to_seq must be at least 1"}
@@ -213,7 +231,7 @@ func (g *Gateway) carryOut(ctx context.Context, by Identity, f protocol.ClientFr
 	g.hub.readAhead(userID, f.ConversationID, f.UpToSeq)
 	// The fold caps the read at what was delivered before it in the log: the
 	// tables may be behind the log.
-	return g.cfg.Commands.Read(ctx, userID, key, f.ConversationID, f.UpToSeq)
+	return g.cfg.Commands.Read(ctx, by, key, f.ConversationID, f.UpToSeq)
 }
 
 // readAll reads all conversations that a client sees, or those of a category unless it is
@@ -221,10 +239,10 @@ func (g *Gateway) carryOut(ctx context.Context, by Identity, f protocol.ClientFr
 func (g *Gateway) readAll(ctx context.Context, by Identity, key, category string) error {
 	switch {
 	case by.Categories == nil:
-		return g.cfg.Commands.ReadAll(ctx, by.UserID, key, category)
+		return g.cfg.Commands.ReadAll(ctx, by, key, category)
 	case category == "":
 		for _, c := range by.Categories {
-			if err := g.cfg.Commands.ReadAll(ctx, by.UserID, keyFor(key, c), c); err != nil {
+			if err := g.cfg.Commands.ReadAll(ctx, by, keyFor(key, c), c); err != nil {
 				return err
 			}
 		}
@@ -232,7 +250,7 @@ func (g *Gateway) readAll(ctx context.Context, by Identity, key, category string
 	case !slices.Contains(by.Categories, category):
 		return &commandError{protocol.CodeInvalid, "category is none of your token's"}
 	}
-	return g.cfg.Commands.ReadAll(ctx, by.UserID, key, category)
+	return g.cfg.Commands.ReadAll(ctx, by, key, category)
 }
 
 // keyFor returns the key of the part of a command that is about a category.

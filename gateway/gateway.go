@@ -66,12 +66,12 @@ type Badges interface {
 type Commands interface {
 	// Read marks a conversation read up to upToSeq, but no further than messages
 	// are delivered: apps are not trusted.
-	Read(ctx context.Context, userID, key, conversationID string, upToSeq int64) error
+	Read(ctx context.Context, by Identity, key, conversationID string, upToSeq int64) error
 	// ReadAll marks every conversation of a category read, or all if category is
 	// empty.
-	ReadAll(ctx context.Context, userID, key, category string) error
+	ReadAll(ctx context.Context, by Identity, key, category string) error
 	// MarkUnread marks a conversation unread, or only messages of it if it names any.
-	MarkUnread(ctx context.Context, userID, key, conversationID string, messages Messages) error
+	MarkUnread(ctx context.Context, by Identity, key, conversationID string, messages Messages) error
 }
 
 // Messages names messages of a conversation that count again. The zero value names none.
@@ -100,6 +100,10 @@ type Identity struct {
 	// Categories are those that the client may see, sorted; nil for all.
 	Categories []string
 }
+
+// ErrTokenEnded is wrapped by the error of [Commands] if the token was revoked or has expired
+// since the client was authenticated, and nothing was stored. The connection ends.
+var ErrTokenEnded = errors.New("the token was revoked or has expired")
 
 // ErrTokenExpired is wrapped by the error of an [Authenticator] if a token was
 // valid until it expired. The client comes back with a fresh one.

@@ -261,25 +261,25 @@ func (l *log) recorded() []string {
 	return slices.Clone(l.done)
 }
 
-func (l *log) Read(_ context.Context, user, key, conversation string, upTo int64) error {
-	return l.record("%s reads %s up to %d%s", user, conversation, upTo, under(key))
+func (l *log) Read(_ context.Context, by Identity, key, conversation string, upTo int64) error {
+	return l.record("%s reads %s up to %d%s", by.UserID, conversation, upTo, under(key))
 }
 
-func (l *log) ReadAll(_ context.Context, user, key, category string) error {
+func (l *log) ReadAll(_ context.Context, by Identity, key, category string) error {
 	if category == "bad" {
 		return invalid("category must be good")
 	}
-	return l.record("%s reads all of %q%s", user, category, under(key))
+	return l.record("%s reads all of %q%s", by.UserID, category, under(key))
 }
 
-func (l *log) MarkUnread(_ context.Context, user, key, conversation string, messages Messages) error {
+func (l *log) MarkUnread(_ context.Context, by Identity, key, conversation string, messages Messages) error {
 	if messages.FromSeq > 0 {
-		return l.record("%s marks %s from %d%s", user, conversation, messages.FromSeq, under(key))
+		return l.record("%s marks %s from %d%s", by.UserID, conversation, messages.FromSeq, under(key))
 	}
 	if len(messages.Seqs) > 0 {
-		return l.record("%s marks %v of %s%s", user, messages.Seqs, conversation, under(key))
+		return l.record("%s marks %v of %s%s", by.UserID, messages.Seqs, conversation, under(key))
 	}
-	return l.record("%s marks %s%s", user, conversation, under(key))
+	return l.record("%s marks %s%s", by.UserID, conversation, under(key))
 }
 
 // under returns " as KEY" if key is not empty.

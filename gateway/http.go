@@ -35,6 +35,11 @@ func (g *Gateway) ServeCommands(w http.ResponseWriter, r *http.Request) {
 		answerProblem(w, &Refusal{Status: http.StatusUnsupportedMediaType, Detail: "send the frame as it is, without Content-Encoding", Code: protocol.CodeInvalid})
 		return
 	}
+	if wait := g.commands.Turn(id.UserID, time.Now()); wait > 0 { // before the body
+		g.metrics.limited.Inc()
+		answerRefused(w, tooMany(protocol.ClientFrame{}, wait))
+		return
+	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, protocol.MaxFrameBytes))
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		answerProblem(w, &Refusal{Status: http.StatusRequestEntityTooLarge, Detail: "a frame may have " + strconv.Itoa(protocol.MaxFrameBytes) + " bytes"})
@@ -44,11 +49,23 @@ func (g *Gateway) ServeCommands(w http.ResponseWriter, r *http.Request) {
 		answerProblem(w, &Refusal{Status: http.StatusRequestTimeout, Detail: "the body came too slowly"})
 		return
 	}
+	if full, ok := errors.AsType[interface {
+		error
+		Refusal() (own bool, retryAfter time.Duration)
+	}](err); ok {
+		own, wait := full.Refusal()
+		refused := &protocol.ErrorFrame{Code: protocol.CodeUnavailable, Message: full.Error(), RetryMS: wait.Milliseconds()}
+		if own {
+			refused.Code = protocol.CodeRateLimited
+		}
+		answerRefused(w, refused)
+		return
+	}
 	if err != nil {
 		return // the client is gone
 	}
-	if !time.Now().Before(id.ExpiresAt) { // it expired while the body came
-		answerProblem(w, problemOf(tokenEnded()))
+	if ending := g.ended(id, nil); ending != nil { // while the body came
+		answerProblem(w, problemOf(ending))
 		return
 	}
 	f, err := protocol.DecodeFrame(body)
@@ -62,21 +79,19 @@ func (g *Gateway) ServeCommands(w http.ResponseWriter, r *http.Request) {
 		answerProblem(w, &Refusal{Status: http.StatusBadRequest, Detail: "t must be read, read_all or mark_unread", Code: protocol.CodeInvalid})
 		return
 	}
-	var refused *protocol.ErrorFrame
-	if wait := g.commands.Turn(id.UserID, time.Now()); wait > 0 {
-		g.metrics.limited.Inc()
-		refused = tooMany(f, wait)
-	} else {
-		refused = g.command(r.Context(), id, f)
+	switch refused, ending := g.command(r.Context(), id, f); {
+	case ending != nil:
+		answerProblem(w, problemOf(ending))
+	case refused != nil:
+		answerRefused(w, refused)
+	default:
+		answer(w, http.StatusOK, "application/json", protocol.OKFrame{T: "ok", ID: f.ID})
 	}
-	if refused != nil {
-		answerProblem(w, &Refusal{
-			Status: statusOf(refused.Code), Detail: refused.Message,
-			Code: refused.Code, RetryMS: refused.RetryMS,
-		})
-		return
-	}
-	answer(w, http.StatusOK, "application/json", protocol.OKFrame{T: "ok", ID: f.ID})
+}
+
+// answerRefused answers a command with what a WebSocket would carry.
+func answerRefused(w http.ResponseWriter, f *protocol.ErrorFrame) {
+	answerProblem(w, &Refusal{Status: statusOf(f.Code), Detail: f.Message, Code: f.Code, RetryMS: f.RetryMS})
 }
 
 // Refusal is the RFC 9457 problem that answers a refused stream or command.

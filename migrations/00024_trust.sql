@@ -35,6 +35,25 @@ $$;
 -- +goose StatementEnd
 REVOKE ALL ON FUNCTION badged.archive_proves(text, text) FROM PUBLIC;
 
+-- Fails if tokens of users are revoked that were issued at these times, null for an unknown
+-- time. What writes for such a token runs it last in its transaction, in the same message as
+-- the commit: what was revoked before then counts, however long the request has waited.
+-- +goose StatementBegin
+CREATE FUNCTION badged.refuse_revoked(user_ids text[], issued_at timestamptz[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (
+        SELECT FROM unnest(user_ids, issued_at) AS given (user_id, issued_at) JOIN badged.revocations AS r USING (user_id)
+        WHERE coalesce(given.issued_at, '-infinity') < r.revoked_before
+    ) OR EXISTS (
+        SELECT FROM unnest(user_ids, issued_at) AS given (user_id, issued_at), badged.revocation_secret AS s, badged.erased_revocations AS e
+        WHERE e.digest = sha256(s.secret || convert_to(given.user_id, 'UTF8')) AND coalesce(given.issued_at, '-infinity') < e.revoked_before
+    ) THEN
+        RAISE EXCEPTION 'the token of the user was revoked' USING ERRCODE = 'BD101';
+    END IF;
+END
+$$;
+-- +goose StatementEnd
+
 -- How much of a day's quota of a key processes have taken.
 CREATE TABLE badged.key_quotas (
     taken bigint NOT NULL CHECK (taken >= 0),

@@ -226,9 +226,12 @@ func (a *directAppend) commit(ctx context.Context) (receipt events.Receipt, err 
 		}
 		receipt.Partitions = append(receipt.Partitions, a.rows[i].Partition)
 	}
+	if err := eventlog.QueueRights(ctx, &writes); err != nil {
+		return receipt, err
+	}
 	pgwire.Reserve(conn.Conn(), size)
 	if err := conn.SendBatch(ctx, &writes).Close(); err != nil {
-		return receipt, store.Outcome(err)
+		return receipt, store.Outcome(eventlog.Revoked(err))
 	}
 	receipt.TransactionID, receipt.Timeline = a.parts[0].batch.To.TransactionID, timelineOf(incarnationOf(conn))
 	return receipt, nil

@@ -93,16 +93,16 @@ func open(ctx context.Context, databaseURL string) (serving, folding *pgxpool.Po
 // commands appends what users do in their apps to the log.
 type commands struct{ log *events.Log }
 
-func (c commands) Read(ctx context.Context, userID, key, conversationID string, upToSeq int64) error {
-	return c.append(ctx, userID, key, events.ConversationRead, events.Data{ConversationID: conversationID, UpToSeq: upToSeq, ByApp: true})
+func (c commands) Read(ctx context.Context, by gateway.Identity, key, conversationID string, upToSeq int64) error {
+	return c.append(ctx, by.UserID, key, events.ConversationRead, events.Data{ConversationID: conversationID, UpToSeq: upToSeq, ByApp: true})
 }
 
-func (c commands) ReadAll(ctx context.Context, userID, key, category string) error {
-	return c.append(ctx, userID, key, events.UserReadAll, events.Data{Category: category, AllCategories: category == ""})
+func (c commands) ReadAll(ctx context.Context, by gateway.Identity, key, category string) error {
+	return c.append(ctx, by.UserID, key, events.UserReadAll, events.Data{Category: category, AllCategories: category == ""})
 }
 
-func (c commands) MarkUnread(ctx context.Context, userID, key, conversationID string, messages gateway.Messages) error {
-	return c.append(ctx, userID, key, events.ConversationMarkedUnread, events.Data{ConversationID: conversationID, Seqs: messages.Seqs, FromSeq: messages.FromSeq})
+func (c commands) MarkUnread(ctx context.Context, by gateway.Identity, key, conversationID string, messages gateway.Messages) error {
+	return c.append(ctx, by.UserID, key, events.ConversationMarkedUnread, events.Data{ConversationID: conversationID, Seqs: messages.Seqs, FromSeq: messages.FromSeq})
 }
 
 func (c commands) append(ctx context.Context, userID, key string, t events.Type, d events.Data) error {

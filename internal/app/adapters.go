@@ -14,6 +14,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/gateway"
 	"github.com/badged/badged/internal/auth"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/internal/inbound"
 	"github.com/badged/badged/projector/outbound"
 	"github.com/badged/badged/pubsub"
@@ -26,34 +27,36 @@ const commandSource = "badged/gateway"
 type commands struct{ publisher *publisher }
 
 // Read implements gateway.Commands.
-func (c commands) Read(ctx context.Context, userID, key, conversationID string, upToSeq int64) error {
-	return c.append(ctx, userID, key, events.ConversationRead, events.Data{
-		ConversationID: conversationID, UserIDs: []string{userID}, UpToSeq: upToSeq, ByApp: true,
-	})
+func (c commands) Read(ctx context.Context, by gateway.Identity, key, conversationID string, upToSeq int64) error {
+	return c.append(ctx, by, key, events.ConversationRead, events.Data{ConversationID: conversationID, UpToSeq: upToSeq, ByApp: true})
 }
 
 // ReadAll implements gateway.Commands.
-func (c commands) ReadAll(ctx context.Context, userID, key, category string) error {
-	return c.append(ctx, userID, key, events.UserReadAll, events.Data{
-		UserIDs: []string{userID}, Category: category, AllCategories: category == "",
-	})
+func (c commands) ReadAll(ctx context.Context, by gateway.Identity, key, category string) error {
+	return c.append(ctx, by, key, events.UserReadAll, events.Data{Category: category, AllCategories: category == ""})
 }
 
 // MarkUnread implements gateway.Commands.
-func (c commands) MarkUnread(ctx context.Context, userID, key, conversationID string, messages gateway.Messages) error {
-	return c.append(ctx, userID, key, events.ConversationMarkedUnread, events.Data{
-		ConversationID: conversationID, UserIDs: []string{userID}, Seqs: messages.Seqs, FromSeq: messages.FromSeq,
+func (c commands) MarkUnread(ctx context.Context, by gateway.Identity, key, conversationID string, messages gateway.Messages) error {
+	return c.append(ctx, by, key, events.ConversationMarkedUnread, events.Data{
+		ConversationID: conversationID, Seqs: messages.Seqs, FromSeq: messages.FromSeq,
 	})
 }
 
-func (c commands) append(ctx context.Context, userID, key string, t events.Type, d events.Data) error {
-	id, err := commandID(userID, key)
+// append appends an event of a user, in a transaction that fails if the token is revoked.
+func (c commands) append(ctx context.Context, by gateway.Identity, key string, t events.Type, d events.Data) error {
+	id, err := commandID(by.UserID, key)
 	if err != nil {
 		return err
 	}
+	d.UserIDs = []string{by.UserID}
+	ctx = eventlog.WithRights(ctx, eventlog.Right{UserID: by.UserID, IssuedAt: by.IssuedAt, ExpiresAt: by.ExpiresAt})
 	_, err = c.publisher.Append(ctx, events.Event{ID: id, Source: commandSource, Type: t, Data: d})
 	if bad, ok := errors.AsType[*events.BatchError](err); ok {
 		return invalidCommand{bad.Events[0].Err}
+	}
+	if errors.Is(err, eventlog.ErrRevoked) {
+		return gateway.ErrTokenEnded
 	}
 	return err
 }
@@ -117,7 +120,7 @@ func (a authenticator) Authenticate(ctx context.Context, token string) (gateway.
 	case errors.Is(err, auth.ErrKeysAway):
 		return gateway.Identity{}, gateway.ErrAuthenticatorAway
 	case err == nil:
-		inbound.Vouch(ctx) // a WebSocket has another context and vouches itself
+		inbound.Vouch(ctx, inbound.Holder{User: true, Name: id.UserID}) // a WebSocket has another context and vouches itself
 	}
 	return gateway.Identity(id), err
 }

@@ -75,6 +75,8 @@ type App struct {
 	// guard wraps every route. Nil means none.
 	guard   func(http.Handler) http.Handler
 	inbound *inbound.Metrics
+	// bodies bounds the memory of bodies of requests.
+	bodies *inbound.Bodies
 	// revocations know which tokens are revoked, each of its database; ended is called
 	// with the users whose connections are to end, and connected returns those that have
 	// some.
@@ -125,6 +127,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	}
 	a.limitConnections(ctx)
 	a.inbound = inbound.NewMetrics(a.registry)
+	a.bodies = inbound.NewBodies(a.bodyMemory(), a.inbound)
 	if given.certificate != nil {
 		a.listener = tls.NewListener(a.listener, given.certificate.TLS())
 		a.stage("certificate", func(ctx context.Context) error { return given.certificate.Run(ctx, log, a.inbound) })

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gorilla/websocket"
 
@@ -130,7 +131,7 @@ func TestRepeatedCommandTakesEffectOnce(t *testing.T) {
 		s.badge(t, user, s.publish(t, message(room, 1, user)))
 	}
 	const key = "c4b8e2d7-0a6f-4d39-9e15-7b3f2c1d8e64"
-	c := commands{s.publisher}
+	c, ada := commands{s.publisher}, gateway.Identity{UserID: "ada"}
 	total := func(user string) int64 {
 		t.Helper()
 		// A known event changes nothing, and its position is after the
@@ -142,10 +143,10 @@ func TestRepeatedCommandTakesEffectOnce(t *testing.T) {
 		do   func() error
 		want int64
 	}{
-		{"reads", func() error { return c.Read(t.Context(), "ada", "", "lunch", 1) }, 0},
-		{"marks", func() error { return c.MarkUnread(t.Context(), "ada", key, "lunch", gateway.Messages{}) }, 1},
-		{"reads elsewhere", func() error { return c.Read(t.Context(), "ada", "", "lunch", 1) }, 0},
-		{"marks again", func() error { return c.MarkUnread(t.Context(), "ada", key, "lunch", gateway.Messages{}) }, 0},
+		{"reads", func() error { return c.Read(t.Context(), ada, "", "lunch", 1) }, 0},
+		{"marks", func() error { return c.MarkUnread(t.Context(), ada, key, "lunch", gateway.Messages{}) }, 1},
+		{"reads elsewhere", func() error { return c.Read(t.Context(), ada, "", "lunch", 1) }, 0},
+		{"marks again", func() error { return c.MarkUnread(t.Context(), ada, key, "lunch", gateway.Messages{}) }, 0},
 	} {
 		if err := step.do(); err != nil {
 			t.Fatalf("ada %s: %v", step.name, err)
@@ -155,7 +156,7 @@ func TestRepeatedCommandTakesEffectOnce(t *testing.T) {
 		}
 	}
 	// Another user's command with the same key is a different command.
-	if err := c.Read(t.Context(), "ben", key, "tea", 1); err != nil {
+	if err := c.Read(t.Context(), gateway.Identity{UserID: "ben"}, key, "tea", 1); err != nil {
 		t.Fatal(err)
 	}
 	if got := total("ben"); got != 0 {
@@ -165,13 +166,13 @@ func TestRepeatedCommandTakesEffectOnce(t *testing.T) {
 
 func TestInvalidCommandsBlameTheClient(t *testing.T) {
 	a := open(t, settings(pgtest.NewDB(t, migrated())))
-	c := commands{a.publisher}
+	c, ada := commands{a.publisher}, gateway.Identity{UserID: "ada"}
 	for name, err := range map[string]error{
-		"conversation_id must not be empty":                    c.MarkUnread(t.Context(), "ada", "", "", gateway.Messages{}),
-		"seqs[1] must be at least 1, is 0":                     c.MarkUnread(t.Context(), "ada", "", "lunch", gateway.Messages{Seqs: []int64{1, 0}}),
-		"up_to_seq must be at least 1, is -1":                  c.Read(t.Context(), "ada", "", "lunch", -1),
-		"category must not hold control characters":            c.ReadAll(t.Context(), "ada", "", "\x01"),
-		"conversation_id must have at most 128 bytes, has 129": c.Read(t.Context(), "ada", "", strings.Repeat("x", 129), 1),
+		"conversation_id must not be empty":                    c.MarkUnread(t.Context(), ada, "", "", gateway.Messages{}),
+		"seqs[1] must be at least 1, is 0":                     c.MarkUnread(t.Context(), ada, "", "lunch", gateway.Messages{Seqs: []int64{1, 0}}),
+		"up_to_seq must be at least 1, is -1":                  c.Read(t.Context(), ada, "", "lunch", -1),
+		"category must not hold control characters":            c.ReadAll(t.Context(), ada, "", "\x01"),
+		"conversation_id must have at most 128 bytes, has 129": c.Read(t.Context(), ada, "", strings.Repeat("x", 129), 1),
 	} {
 		var invalid gateway.InvalidError
 		if !errors.As(err, &invalid) {
@@ -182,8 +183,35 @@ func TestInvalidCommandsBlameTheClient(t *testing.T) {
 	}
 	a.pools[0].Close()
 	var invalid gateway.InvalidError
-	if err := c.MarkUnread(t.Context(), "ada", "", "lunch", gateway.Messages{}); err == nil || errors.As(err, &invalid) {
+	if err := c.MarkUnread(t.Context(), ada, "", "lunch", gateway.Messages{}); err == nil || errors.As(err, &invalid) {
 		t.Errorf("a database that is away is the client's fault: %v", err)
+	}
+}
+
+// A command of a token that the database knows to be revoked is not stored, alone or in a
+// transaction with others.
+func TestCommandsOfRevokedTokens(t *testing.T) {
+	s := run(t, open(t, settings(pgtest.NewDB(t, migrated()))))
+	s.badge(t, "ada", s.publish(t, message("lunch", 1, "ada")))
+	c := commands{s.publisher}
+	now := time.Now()
+	if _, err := s.Pool().Exec(t.Context(), `INSERT INTO badged.revocations (user_id, seq, revoked_before, ended_at) VALUES ('ada', 1, $1, now())`, now); err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		by   gateway.Identity
+		want error
+	}{
+		"issued before":       {gateway.Identity{UserID: "ada", IssuedAt: now.Add(-time.Second)}, gateway.ErrTokenEnded},
+		"issued at no time":   {gateway.Identity{UserID: "ada"}, gateway.ErrTokenEnded},
+		"issued after":        {gateway.Identity{UserID: "ada", IssuedAt: now.Add(time.Second)}, nil},
+		"of another user":     {gateway.Identity{UserID: "ben"}, nil},
+		"expired":             {gateway.Identity{UserID: "ben", ExpiresAt: now}, gateway.ErrTokenEnded},
+		"expired in a moment": {gateway.Identity{UserID: "ben", ExpiresAt: now.Add(time.Hour)}, nil},
+	} {
+		if err := c.ReadAll(t.Context(), tt.by, "", ""); !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v, want %v", name, err, tt.want)
+		}
 	}
 }
 

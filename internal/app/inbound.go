@@ -3,7 +3,9 @@ package app
 import (
 	"context"
 
+	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/inbound"
+	"github.com/badged/badged/internal/memory"
 )
 
 // reservedFiles is how many open files are reserved besides those of clients
@@ -13,6 +15,23 @@ const reservedFiles = 64
 // internalConnections limits the connections to the internal listener:
 // Prometheus, probes, the admin page.
 const internalConnections = 64
+
+// The memory for bodies of requests, in bytes, if it is not configured.
+const (
+	defaultBodyMemory = 256 << 20
+	mostBodyMemory    = 1 << 30
+)
+
+// bodyMemory is the memory for bodies of requests, in bytes.
+func (a *App) bodyMemory() int64 {
+	if given := a.cfg.BodyMemoryMiB; given > 0 {
+		return int64(given) << 20
+	}
+	if limit, ok := memory.Limit("/"); ok {
+		return min(max(limit/4, config.MinBodyMemoryMiB<<20), mostBodyMemory)
+	}
+	return defaultBodyMemory
+}
 
 // limitConnections sets the limits of client connections.
 func (a *App) limitConnections(ctx context.Context) {

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/projector"
 	"github.com/badged/badged/pubsub"
 )
@@ -73,7 +74,7 @@ func (p *publisher) append(ctx context.Context, evs []events.Event) (events.Rece
 	receipt, err := p.appendAll(ctx, evs...)
 	if err != nil {
 		var bad *events.BatchError
-		if !errors.As(err, &bad) && !errors.Is(ctx.Err(), context.Canceled) {
+		if !errors.As(err, &bad) && !errors.Is(err, eventlog.ErrRevoked) && !errors.Is(ctx.Err(), context.Canceled) {
 			p.failed.Inc()
 		}
 		return receipt, err

@@ -117,7 +117,7 @@ func (a *App) server(ctx context.Context, routes http.Handler) *http.Server {
 		routes = a.guard(routes)
 	}
 	return &http.Server{
-		Handler:           inbound.Deadlines(routes),
+		Handler:           inbound.Deadlines(routes, a.bodies),
 		ReadHeaderTimeout: inbound.Grace,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    maxHeaderBytes,

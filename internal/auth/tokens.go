@@ -215,6 +215,17 @@ func (t *Tokens) authenticate(ctx context.Context, token string) (Identity, erro
 	return Identity{UserID: c.subject, ExpiresAt: c.expires.Time, IssuedAt: c.issued, Categories: c.categories}, nil
 }
 
+// Check returns ErrExpired or ErrRevoked once the token of an identity is not valid any more.
+func (t *Tokens) Check(id Identity) error {
+	switch {
+	case !time.Now().Before(id.ExpiresAt):
+		return ErrExpired
+	case t.cfg.Revoked != nil && t.cfg.Revoked(id.UserID, id.IssuedAt):
+		return ErrRevoked
+	}
+	return nil
+}
+
 // ErrRevoked is returned for a token that was valid until it was revoked.
 var ErrRevoked = errors.New("bad token: it was revoked")
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/badged/badged/internal/app"
 	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/memory"
 	"github.com/badged/badged/internal/obs"
 )
 
@@ -29,6 +30,7 @@ func (c *serveCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	collectRarely()
+	memory.Heed("/")
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP) // without this it ends the process
 	defer signal.Stop(hangups)

@@ -92,6 +92,9 @@ func (l *Log[E]) appendRows(ctx context.Context, queue func(*pgx.Batch), rows []
 		size += rows[i].Queue(&batch)
 	}
 	batch.Queue(TokenSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&token) })
+	if err := QueueRights(ctx, &batch); err != nil {
+		return 0, err
+	}
 	if err := l.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		pgwire.Reserve(conn.Conn(), size)
 		return conn.SendBatch(ctx, &batch).Close()
@@ -100,7 +103,7 @@ func (l *Log[E]) appendRows(ctx context.Context, queue func(*pgx.Batch), rows []
 		if len(rows) > 0 {
 			last = rows[len(rows)-1].Partition // the greatest
 		}
-		return 0, l.Layout().Refusal(last, err)
+		return 0, l.Layout().Refusal(last, Revoked(err))
 	}
 	return token, nil
 }

@@ -44,6 +44,8 @@ type call struct {
 	partitions eventlog.Set
 	// expected is what the append expects, see [eventlog.Expect].
 	expected *eventlog.Expected
+	// rights are the tokens of users for which it appends.
+	rights []eventlog.Right
 	// company is set when the call does not wait any more.
 	company *company
 	// wake is closed when the company has ended or, for the first of its calls, when
@@ -101,7 +103,7 @@ func (g *Group) Append(ctx context.Context, evs ...events.Event) (events.Receipt
 	if len(evs) == 0 || len(evs) > g.small {
 		return g.alone(ctx, evs)
 	}
-	c := &call{evs: evs, partitions: g.partitionsOf(evs), expected: eventlog.ExpectedBy(ctx), wake: make(chan struct{})}
+	c := &call{evs: evs, partitions: g.partitionsOf(evs), expected: eventlog.ExpectedBy(ctx), rights: eventlog.RightsOf(ctx), wake: make(chan struct{})}
 	g.begin(func() {
 		g.comes(evs)
 		g.waiting = append(g.waiting, c)
@@ -117,7 +119,7 @@ func (g *Group) Append(ctx context.Context, evs ...events.Event) (events.Receipt
 		g.run(ctx, c.company)
 	}
 	var bad *events.BatchError
-	if errors.As(c.company.err, &bad) { // of some caller: each retries alone
+	if errors.As(c.company.err, &bad) || errors.Is(c.company.err, eventlog.ErrRevoked) { // of some caller: each retries alone
 		return g.fold(ctx, evs...)
 	}
 	return c.company.receipt, c.company.err
@@ -178,12 +180,14 @@ func (g *Group) run(ctx context.Context, c *company) {
 		evs = c.calls[0].evs
 	} else {
 		var expected *eventlog.Expected
+		var rights []eventlog.Right
 		evs = make([]events.Event, 0, c.events)
 		for _, one := range c.calls {
 			evs = append(evs, one.evs...)
 			expected = expected.And(one.expected)
+			rights = append(rights, one.rights...)
 		}
-		ctx = eventlog.Expect(ctx, expected)
+		ctx = eventlog.WithRights(eventlog.Expect(ctx, expected), rights...)
 	}
 	c.receipt, c.err = c.append(ctx, evs...)
 	g.begin(func() {

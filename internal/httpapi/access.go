@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -12,6 +13,7 @@ import (
 	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/auth"
 	"github.com/badged/badged/internal/describe"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/internal/inbound"
 	"github.com/badged/badged/internal/keyring"
 )
@@ -113,8 +115,8 @@ func (a *API) withKey(s access, h keyHandler) http.HandlerFunc {
 			key, err = a.keyOf(r, s, secret, "the key is not one of a publisher")
 		}
 		if err == nil {
-			inbound.Vouch(r.Context())
-			err = h(w, r, key)
+			inbound.Vouch(r.Context(), inbound.Holder{Name: key.Name})
+			err = h(w, withGrant(r, grant{key: key}), key)
 		}
 		if err != nil {
 			a.fail(w, r, err)
@@ -126,18 +128,20 @@ func (a *API) withKey(s access, h keyHandler) http.HandlerFunc {
 // user, within limits.
 func (a *API) ofUser(s access, limits *tokenLimits, h viewHandler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		isUser, categories, err := a.mayRead(r, s)
+		by, err := a.mayRead(r, s)
 		if err == nil {
-			inbound.Vouch(r.Context())
+			inbound.Vouch(r.Context(), by.holder())
+			r = withGrant(r, by)
 		}
-		if err == nil && isUser {
+		if err == nil && by.key == nil {
 			var leave func()
 			if leave, err = limits.enter(r.Context(), r.PathValue("user"), a.cfg.ClientOf(r)); err == nil {
 				defer leave()
+				err = a.still(r.Context()) // it may have waited
 			}
 		}
 		if err == nil {
-			err = h(w, r, categories)
+			err = h(w, r, by.user.Categories)
 		}
 		if err != nil {
 			a.fail(w, r, err)
@@ -145,17 +149,16 @@ func (a *API) ofUser(s access, limits *tokenLimits, h viewHandler) http.HandlerF
 	}
 }
 
-// mayRead returns an error unless the request may read the state of its user. isUser
-// is whether it has the user's own token, and categories are those that it is
-// restricted to.
-func (a *API) mayRead(r *http.Request, s access) (isUser bool, categories []string, err error) {
+// mayRead returns the key, or the user's own token, by which the request may read the state
+// of its user, or an error.
+func (a *API) mayRead(r *http.Request, s access) (by grant, err error) {
 	user := r.PathValue("user")
 	if reason := events.CheckID(user); reason != "" {
-		return false, nil, &problem{Status: http.StatusBadRequest, Detail: "user id " + reason}
+		return by, &problem{Status: http.StatusBadRequest, Detail: "user id " + reason}
 	}
 	secret, err := bearer(r)
 	if err != nil {
-		return false, nil, err
+		return by, err
 	}
 	var key *keyring.Key
 	if strings.Count(secret, ".") != 2 { // not shaped like a JWT
@@ -164,25 +167,25 @@ func (a *API) mayRead(r *http.Request, s access) (isUser bool, categories []stri
 		key, err = found, admitted(s, found, valid, nil)
 	}
 	if err != nil {
-		return false, nil, err
+		return by, err
 	}
 	if key != nil {
-		return false, nil, keyProblem(key.CheckRead(user))
+		return grant{key: key}, keyProblem(key.CheckRead(user))
 	}
 	id, err := a.cfg.Tokens.Authenticate(r.Context(), secret)
 	if errors.Is(err, auth.ErrKeysAway) {
-		return false, nil, &problem{Status: http.StatusServiceUnavailable, Detail: err.Error(), retryAfter: "5"}
+		return by, &problem{Status: http.StatusServiceUnavailable, Detail: err.Error(), retryAfter: "5"}
 	}
 	if err != nil {
 		if a.cfg.BadToken != nil && !errors.Is(err, auth.ErrExpired) {
 			a.cfg.BadToken(a.cfg.ClientOf(r))
 		}
-		return false, nil, unauthorized(err.Error())
+		return by, unauthorized(err.Error())
 	}
 	if id.UserID != user {
-		return false, nil, &problem{Status: http.StatusForbidden, Detail: "a user's token is for that user only"}
+		return by, &problem{Status: http.StatusForbidden, Detail: "a user's token is for that user only"}
 	}
-	return true, id.Categories, nil
+	return grant{user: id}, nil
 }
 
 // admin admits admins.
@@ -202,8 +205,8 @@ func (a *API) operator(h operatorHandler) http.HandlerFunc {
 			key, err = a.keyOf(r, operating, secret, "the key is not one of an admin")
 		}
 		if err == nil {
-			inbound.Vouch(r.Context())
-			err = h(w, r, admin.Operator{Name: key.Name, Via: admin.ViaAPI})
+			inbound.Vouch(r.Context(), inbound.Holder{Name: key.Name})
+			err = h(w, withGrant(r, grant{key: key}), admin.Operator{Name: key.Name, Via: admin.ViaAPI})
 		}
 		if err != nil {
 			a.fail(w, r, err)
@@ -266,4 +269,52 @@ func bearer(r *http.Request) (string, error) {
 
 func unauthorized(detail string) error {
 	return &problem{Status: http.StatusUnauthorized, Detail: detail}
+}
+
+// grant is the key or the token that a request was admitted with.
+type grant struct {
+	key  *keyring.Key
+	user auth.Identity
+}
+
+func (g grant) holder() inbound.Holder {
+	if g.key != nil {
+		return inbound.Holder{Name: g.key.Name}
+	}
+	return inbound.Holder{User: true, Name: g.user.UserID}
+}
+
+type grantKey struct{}
+
+// withGrant returns the request with what it was admitted with. What it writes for a user
+// fails in the database once the token is revoked.
+func withGrant(r *http.Request, g grant) *http.Request {
+	ctx := context.WithValue(r.Context(), grantKey{}, g)
+	if g.key == nil {
+		ctx = eventlog.WithRights(ctx, eventlog.Right{UserID: g.user.UserID, IssuedAt: g.user.IssuedAt, ExpiresAt: g.user.ExpiresAt})
+	}
+	return r.WithContext(ctx)
+}
+
+// still returns an error unless what the request was admitted with still holds. Call it
+// after each wait: for a body, for folding, for a turn.
+func (a *API) still(ctx context.Context) error {
+	g, ok := ctx.Value(grantKey{}).(grant)
+	if !ok {
+		return nil
+	}
+	if g.key == nil {
+		if err := a.cfg.Tokens.Check(g.user); err != nil {
+			return unauthorized(err.Error())
+		}
+		return nil
+	}
+	err := a.cfg.Keys.Still(g.key)
+	switch {
+	case errors.Is(err, keyring.ErrChanging):
+		return &problem{Status: http.StatusServiceUnavailable, Detail: "the keys changed while the request was under way, and it was not carried out; repeat it", retryAfter: "1"}
+	case err != nil:
+		return unauthorized(err.Error())
+	}
+	return nil
 }

@@ -46,6 +46,8 @@ type Badges interface {
 // Tokens verifies users' tokens.
 type Tokens interface {
 	Authenticate(ctx context.Context, token string) (auth.Identity, error)
+	// Check returns an error once the token of an identity is not valid any more.
+	Check(id auth.Identity) error
 }
 
 // Config configures the API. Appender, Badges and Tokens are required.

@@ -88,7 +88,7 @@ const (
 // queryBadges answers with the badges of many users, in the order in which each is first
 // given.
 func (a *API) queryBadges(w http.ResponseWriter, r *http.Request, key *keyring.Key) error {
-	body, err := readBody(w, r)
+	body, err := a.readBody(w, r, maxListBody)
 	if err != nil {
 		return err
 	}
@@ -245,7 +245,7 @@ func (a *API) await(ctx context.Context, users []string, atLeast, timeout string
 		case err != nil && look.Err() == nil:
 			return nil, err
 		case folded:
-			return unread, nil
+			return unread, a.still(ctx)
 		}
 		select {
 		case <-waitCtx.Done():
@@ -254,7 +254,7 @@ func (a *API) await(ctx context.Context, users []string, atLeast, timeout string
 		}
 		look = waitCtx
 	}
-	return unread, nil
+	return unread, a.still(ctx)
 }
 
 // queryOf returns the query of r. Unknown parameters are an error, and so are empty and

@@ -74,7 +74,7 @@ type devicesAnswer struct {
 
 // putDevice registers a device.
 func (a *API) putDevice(w http.ResponseWriter, r *http.Request) error {
-	registration, err := registrationOf(w, r)
+	registration, err := a.registrationOf(w, r)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (a *API) putDevice(w http.ResponseWriter, r *http.Request) error {
 }
 
 // registrationOf reads the registration of a request.
-func registrationOf(w http.ResponseWriter, r *http.Request) (d DeviceRegistration, err error) {
+func (a *API) registrationOf(w http.ResponseWriter, r *http.Request) (d DeviceRegistration, err error) {
 	d.UserID = r.PathValue("user")
 	if d.DeviceID, err = deviceOf(r); err != nil {
 		return d, err
@@ -109,7 +109,7 @@ func registrationOf(w http.ResponseWriter, r *http.Request) (d DeviceRegistratio
 	if _, err := queryOf(r); err != nil {
 		return d, err
 	}
-	text, err := readBody(w, r)
+	text, err := a.readBody(w, r, maxSmallBody)
 	if err != nil {
 		return d, err
 	}
@@ -255,7 +255,7 @@ func (a *API) deviceRoutes() []describe.Route {
 				forbidden,
 				describe.Problem(http.StatusRequestTimeout, problem{}, tooSlow, ""),
 				describe.Problem(http.StatusConflict, problem{}, "The user has 100 devices.", full),
-				describe.Problem(http.StatusRequestEntityTooLarge, problem{}, "More than 8 MiB.", ""),
+				tooLarge(maxSmallBody),
 				describe.Problem(http.StatusUnsupportedMediaType, problem{}, encoded, ""),
 				limited,
 			),

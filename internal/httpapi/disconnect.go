@@ -55,7 +55,7 @@ func (a *API) disconnect(w http.ResponseWriter, r *http.Request, key *keyring.Ke
 	if _, err := queryOf(r); err != nil {
 		return err
 	}
-	body, err := readBody(w, r)
+	body, err := a.readBody(w, r, maxSmallBody)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (a *API) disconnectRoutes() []describe.Route {
 				describe.Answer{Status: http.StatusAccepted, Doc: "It is durable, and takes effect within a second.", Content: describe.JSON(disconnectAnswer{}, revoked)},
 				describe.Problem(http.StatusBadRequest, problem{}, "The body or a parameter is invalid; `detail` says what.", future),
 				describe.Problem(http.StatusRequestTimeout, problem{}, tooSlow, ""),
-				describe.Problem(http.StatusRequestEntityTooLarge, problem{}, "More than 8 MiB.", ""),
+				tooLarge(maxSmallBody),
 				describe.Problem(http.StatusUnsupportedMediaType, problem{}, encoded, ""),
 			),
 		}),

@@ -28,7 +28,7 @@ func (a *API) mergeRoute() describe.Route {
 			describe.Answer{Status: http.StatusOK, Doc: "The events are in the log.", Content: describe.JSON(merging.Merged{}, done)},
 			describe.Problem(http.StatusBadRequest, problem{}, "An id, the body or a parameter is invalid; `detail` says what.", ""),
 			describe.Problem(http.StatusRequestTimeout, problem{}, tooSlow, ""),
-			describe.Problem(http.StatusRequestEntityTooLarge, problem{}, "More than 8 MiB.", ""),
+			tooLarge(maxSmallBody),
 			describe.Problem(http.StatusUnsupportedMediaType, problem{}, encoded, ""),
 		),
 	})
@@ -43,7 +43,7 @@ func (a *API) mergeUser(w http.ResponseWriter, r *http.Request, by admin.Operato
 	if _, err := queryOf(r); err != nil {
 		return err
 	}
-	body, err := readBody(w, r)
+	body, err := a.readBody(w, r, maxSmallBody)
 	if err != nil {
 		return err
 	}

@@ -193,7 +193,7 @@ func (j jobRoutes) get(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (j jobRoutes) post(w http.ResponseWriter, r *http.Request, by admin.Operator) error {
-	body, err := readBody(w, r)
+	body, err := j.api.readBody(w, r, maxListBody)
 	if err != nil {
 		return err
 	}

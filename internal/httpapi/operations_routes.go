@@ -128,7 +128,7 @@ func (j jobRoutes) routes(name string, options any, example string, page any) []
 				unread,
 				describe.Problem(http.StatusRequestTimeout, problem{}, tooSlow, ""),
 				describe.Problem(http.StatusConflict, problem{}, "Another rebuild is under way, or three jobs run in this process already.", ""),
-				describe.Problem(http.StatusRequestEntityTooLarge, problem{}, "More than 8 MiB.", ""),
+				tooLarge(maxListBody),
 				describe.Problem(http.StatusUnsupportedMediaType, problem{}, encoded, ""),
 			),
 		}),

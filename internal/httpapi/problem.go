@@ -8,6 +8,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/describe"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/internal/pgfault"
 	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/pubsub"
@@ -82,6 +83,9 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 		away := shards.AwayIn(err)
 		unstored, publishing := errors.AsType[*unstoredError](err)
 		switch {
+		case errors.Is(err, eventlog.ErrRevoked): // by the database, which knows first
+			a.fail(w, r, unauthorized("bad token: it was revoked"))
+			return
 		case len(away) > 0:
 			p = &problem{Status: http.StatusServiceUnavailable, Detail: areAway(away) + "; " + whatWasDone(r, err), retryAfter: "5"}
 		case errors.Is(err, events.ErrNotHeld):

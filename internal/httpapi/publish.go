@@ -8,9 +8,7 @@ import (
 	"math"
 	"mime"
 	"net/http"
-	"os"
 	"strconv"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -21,7 +19,7 @@ import (
 
 // Limits of one request.
 const (
-	// MaxBodyBytes is the size limit of a request's body.
+	// MaxBodyBytes is the size limit of a request that publishes.
 	MaxBodyBytes = 8 << 20
 	// MaxEvents is the most events in one request.
 	MaxEvents = 10_000
@@ -44,12 +42,13 @@ func (a *API) postEvents(w http.ResponseWriter, r *http.Request, key *keyring.Ke
 	if err != nil {
 		return err
 	}
-	body, err := readBody(w, r)
-	if err != nil {
-		return err
-	}
+	// A key that has used up its rate sends no body.
 	if err := key.Ready(r.Context()); err != nil {
 		return keyProblem(err)
+	}
+	body, err := a.readBody(w, r, MaxBodyBytes)
+	if err != nil {
+		return err
 	}
 	// Decoding competes with folding for the processor too.
 	ticket, err := a.cfg.Gate.Enter(r.Context(), len(body))
@@ -66,6 +65,9 @@ func (a *API) postEvents(w http.ResponseWriter, r *http.Request, key *keyring.Ke
 	}
 	if err := ticket.Admit(r.Context(), evs); err != nil {
 		return behind(err)
+	}
+	if err := a.still(r.Context()); err != nil { // the gate may have held it up
+		return err
 	}
 	if err := key.Spend(r.Context(), len(evs)); err != nil {
 		return keyProblem(err)
@@ -117,32 +119,6 @@ func behind(err error) error {
 		Detail:     late.Error() + "; nothing was stored, publish it again after Retry-After",
 		retryAfter: strconv.Itoa(int(math.Ceil(late.RetryAfter.Seconds()))),
 	}
-}
-
-// readBody reads the body of a request. One that is compressed is refused: its size, which
-// limits and rates are about, would be known only once it is not.
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
-		return nil, &problem{
-			Status: http.StatusUnsupportedMediaType,
-			Detail: fmt.Sprintf("the body has the Content-Encoding %.20q: send it as it is, without that header; nothing was stored", encoding),
-		}
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBodyBytes))
-	var tooLarge *http.MaxBytesError
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return nil, &problem{Status: http.StatusRequestTimeout, Detail: "the body came too slowly; nothing was stored"}
-	}
-	if errors.As(err, &tooLarge) {
-		return nil, &problem{
-			Status: http.StatusRequestEntityTooLarge,
-			Detail: fmt.Sprintf("the body has more than %d bytes; nothing was stored", MaxBodyBytes),
-		}
-	}
-	if err != nil {
-		return nil, &problem{Status: http.StatusBadRequest, Detail: "the body could not be read to its end; nothing was stored"}
-	}
-	return body, nil
 }
 
 // splitter calls yield for each event of a body in order, until it returns

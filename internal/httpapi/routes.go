@@ -31,7 +31,7 @@ const (
 
 // What statuses 408 and 415 of a route with a body say.
 const (
-	tooSlow = "The body came too slowly: the limit is 10 seconds, plus one for each 16 KiB."
+	tooSlow = "The body came too slowly: the limit is 10 seconds, plus one for each 16 KiB, and at most a minute."
 	encoded = "The body has a `Content-Encoding`, such as gzip: send it as it is."
 )
 
@@ -132,7 +132,7 @@ func (a *API) routes() []describe.Route {
 				describe.Answer{Status: http.StatusOK, Doc: "The badges, in the order in which the users are first named.", Content: describe.JSON(badgesAnswer{}, `{"badges":[`+adaBadge+`,`+benBadge+`]}`)},
 				describe.Problem(http.StatusBadRequest, problem{}, "The body is invalid, or names no user or too many.", ""),
 				describe.Problem(http.StatusRequestTimeout, problem{}, tooSlow, ""),
-				describe.Problem(http.StatusRequestEntityTooLarge, problem{}, "More than 8 MiB, or badges with more than 100,000 categories in all: ask for fewer users at once.", ""),
+				describe.Problem(http.StatusRequestEntityTooLarge, problem{}, "More than "+sizeOf(maxListBody)+", or badges with more than 100,000 categories in all: ask for fewer users at once.", ""),
 				describe.Problem(http.StatusUnsupportedMediaType, problem{}, encoded, ""),
 				describe.Problem(http.StatusConflict, problem{}, lostAtLeast, lost),
 				describe.Problem(http.StatusGatewayTimeout, problem{}, "`at_least` was not folded in time; ask again.", notFolded),
@@ -172,9 +172,9 @@ func failures(own ...describe.Answer) []describe.Answer {
 	)
 	unauthorized := describe.Problem(http.StatusUnauthorized, problem{}, "The key or token is missing or wrong; `detail` says which.", noKey)
 	unauthorized.Headers = []describe.Param{{Name: "WWW-Authenticate", Doc: "How to authenticate.", Required: true, Example: `Bearer realm="badged"`}}
-	away := describe.Problem(http.StatusServiceUnavailable, problem{}, "The database cannot be reached, is read-only, has a full disk or another fault that `detail` names; or the key of a token cannot be fetched. Repeat the request after `Retry-After`.", database)
+	away := describe.Problem(http.StatusServiceUnavailable, problem{}, "The database cannot be reached, is read-only, has a full disk or another fault that `detail` names; the key of a token cannot be fetched; or there is no room for the body of the request. Repeat the request after `Retry-After`.", database)
 	away.Headers = []describe.Param{{Name: "Retry-After", Doc: "Seconds to wait before repeating the request.", Required: true, Example: "1"}}
-	slow := describe.Problem(http.StatusTooManyRequests, problem{}, "Too many wrong keys came from the address; this one was not checked. Repeat the request after `Retry-After`.", slowed)
+	slow := describe.Problem(http.StatusTooManyRequests, problem{}, "Too many wrong keys came from the address, and this one was not checked; or the bodies of requests of the key or user that are under way take its share of `--body-memory-mib`. Repeat the request after `Retry-After`.", slowed)
 	slow.Headers = []describe.Param{{Name: "Retry-After", Doc: "Seconds to wait before repeating the request.", Required: true, Example: "1"}}
 	for _, common := range []describe.Answer{away, slow, describe.Problem(http.StatusForbidden, problem{}, "The key is of another kind, or not for this: `detail` says what it may not do.", notThis)} {
 		if i := slices.IndexFunc(own, func(a describe.Answer) bool { return a.Status == common.Status }); i >= 0 {

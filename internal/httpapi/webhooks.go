@@ -60,7 +60,7 @@ func (a *API) webhookRoutes() []describe.Route {
 				describe.Answer{Status: http.StatusCreated, Doc: "The new webhook, with the secret if none was given.", Content: describe.JSON(admin.Webhook{}, made)},
 				describe.Problem(http.StatusBadRequest, problem{}, "Fields are wrong: `detail` names each.", `{"type":"urn:badged:problem","title":"Bad Request","status":400,"detail":"url must begin with https://; batch must be from 1 to 100, is 0"}`),
 				describe.Problem(http.StatusRequestTimeout, problem{}, tooSlow, ""),
-				describe.Problem(http.StatusRequestEntityTooLarge, problem{}, "More than 8 MiB.", ""),
+				tooLarge(maxSettingsBody),
 				describe.Problem(http.StatusUnsupportedMediaType, problem{}, encoded, ""),
 				describe.Problem(http.StatusUnprocessableEntity, problem{}, "The endpoint cannot be reached, is in a private network, has a wrong certificate, or refuses webhooks.", `{"type":"urn:badged:problem","title":"Unprocessable Entity","status":422,"detail":"url: the endpoint refuses webhooks: it allows another origin than badged"}`),
 			),
@@ -109,7 +109,7 @@ func (a *API) putWebhook(w http.ResponseWriter, r *http.Request, by admin.Operat
 	if _, err := queryOf(r); err != nil {
 		return err
 	}
-	body, err := readBody(w, r)
+	body, err := a.readBody(w, r, maxSettingsBody)
 	if err != nil {
 		return err
 	}

@@ -82,7 +82,7 @@ func TestRenewal(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := NewListener(tls.NewListener(plain, c.TLS()), Limits{}, slog.New(slog.DiscardHandler), nil)
-	server := &http.Server{ReadHeaderTimeout: Grace, ConnContext: ConnContext, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { Vouch(r.Context()) })}
+	server := &http.Server{ReadHeaderTimeout: Grace, ConnContext: ConnContext, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { Vouch(r.Context(), Holder{}) })}
 	go func() { _ = server.Serve(l) }() // until it is closed
 	t.Cleanup(func() { _ = server.Close() })
 

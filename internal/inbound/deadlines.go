@@ -2,6 +2,7 @@ package inbound
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -23,16 +24,21 @@ const (
 // allowed is how long n bytes may take, besides the grace.
 func allowed(n int) time.Duration { return time.Duration(n) * time.Second / SlowestRate }
 
-// Deadlines sets the deadlines of requests that h answers. Reading a body that
-// comes too slowly fails with os.ErrDeadlineExceeded. If h does not read a body to
-// its end, the connection closes after the answer. A handler that sets a write
-// deadline overrides the one here.
-func Deadlines(h http.Handler) http.Handler {
+// maxBodyTime is how long a body may take, however large it is.
+const maxBodyTime = time.Minute
+
+// Deadlines sets the deadlines of requests that h answers, and takes what their bodies need
+// from bodies, unless that is nil. Reading a body that comes too slowly fails with
+// os.ErrDeadlineExceeded, and one for which there is no room with a [*RoomError]. If h does
+// not read a body to its end, the connection closes after the answer. A handler that sets a
+// write deadline overrides the one here.
+func Deadlines(h http.Handler, bodies *Bodies) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		e := &exchange{ResponseWriter: w, control: http.NewResponseController(w), patience: Grace}
 		if r.Body != nil && r.Body != http.NoBody {
-			e.body = &body{ReadCloser: r.Body, control: e.control}
-			r = r.WithContext(r.Context()) // a copy: the server keeps its own
+			e.body = &body{ReadCloser: r.Body, control: e.control, room: room{bodies: bodies, declared: r.ContentLength}}
+			defer e.body.release()
+			r = r.WithContext(context.WithValue(r.Context(), bodyKey{}, e.body)) // a copy: the server keeps its own
 			r.Body = e.body
 		}
 		h.ServeHTTP(e, r)
@@ -43,6 +49,8 @@ func Deadlines(h http.Handler) http.Handler {
 // body is a request body with a deadline.
 type body struct {
 	io.ReadCloser
+	room
+
 	control *http.ResponseController
 	// began is when reading began.
 	began time.Time
@@ -56,10 +64,14 @@ func (b *body) Read(p []byte) (int, error) {
 	if b.ended {
 		return b.ReadCloser.Read(p)
 	}
+	p, err := b.fit(p, b.came)
+	if err != nil {
+		return 0, err
+	}
 	if b.began.IsZero() {
 		b.began = time.Now()
 	}
-	_ = b.control.SetReadDeadline(b.began.Add(Grace + allowed(b.came))) // tests record answers without a connection
+	_ = b.control.SetReadDeadline(b.began.Add(min(Grace+allowed(b.came), maxBodyTime))) // tests record answers without a connection
 	n, err := b.ReadCloser.Read(p)
 	b.came += n
 	if errors.Is(err, io.EOF) {

@@ -45,7 +45,7 @@ func serve(t *testing.T, h http.HandlerFunc) *client {
 	p := pipe{make(chan net.Conn, 1), make(chan struct{})}
 	here, there := net.Pipe()
 	p.conns <- there
-	server := &http.Server{Handler: Deadlines(h), ReadHeaderTimeout: Grace, IdleTimeout: time.Hour}
+	server := &http.Server{Handler: Deadlines(h, nil), ReadHeaderTimeout: Grace, IdleTimeout: time.Hour}
 	served := make(chan struct{})
 	go func() { defer close(served); _ = server.Serve(p) }() // until it is closed
 	t.Cleanup(func() {
@@ -119,15 +119,17 @@ func TestBodyThatNeverComes(t *testing.T) {
 	}
 }
 
-// A body that arrives slowly but steadily is accepted, whatever its size; one
-// that trickles is refused.
+// A body that arrives slowly but steadily is accepted; one that trickles is refused, and
+// one that takes more than a minute.
 func TestBodyThatComesSlowly(t *testing.T) {
 	for name, tc := range map[string]struct {
 		pieces, size int
 		pause        time.Duration
 		status       int
 	}{
-		"8 MiB at 20 KiB a second":       {410, 20 << 10, time.Second, http.StatusOK},
+		"8 MiB in 50 seconds":            {50, 164 << 10, time.Second, http.StatusOK},
+		"900 KiB at 20 KiB a second":     {45, 20 << 10, time.Second, http.StatusOK},
+		"8 MiB at 20 KiB a second":       {410, 20 << 10, time.Second, http.StatusRequestTimeout},
 		"a byte every nine seconds":      {1000, 1, 9 * time.Second, http.StatusRequestTimeout},
 		"8 MiB at 10 KiB a second":       {820, 10 << 10, time.Second, http.StatusRequestTimeout},
 		"all at once after nine seconds": {1, 1 << 20, 9 * time.Second, http.StatusOK},

@@ -276,8 +276,12 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// Vouch marks the connection of a request's context as authenticated.
-func Vouch(ctx context.Context) {
+// Vouch marks the connection of a request's context as authenticated, and says on whose
+// behalf the request is. Call it before the body is read.
+func Vouch(ctx context.Context, by Holder) {
+	if b, ok := ctx.Value(bodyKey{}).(*body); ok && b.taken == 0 {
+		b.holder = by
+	}
 	if c, ok := ctx.Value(connKey{}).(*conn); ok {
 		c.Vouch()
 	}

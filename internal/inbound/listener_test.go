@@ -161,5 +161,5 @@ func TestLimitsFor(t *testing.T) {
 }
 
 func TestVouchWithoutAConnection(t *testing.T) {
-	Vouch(context.Background()) // as in tests that record answers
+	Vouch(context.Background(), Holder{}) // as in tests that record answers
 }

@@ -11,6 +11,8 @@ type Metrics struct {
 	ended                          *prometheus.CounterVec
 	expires                        prometheus.Gauge
 	reloads                        *prometheus.CounterVec
+	// refused counts bodies without room.
+	refused *prometheus.CounterVec
 }
 
 // NewMetrics returns metrics that are registered with r, unless it is nil.
@@ -35,6 +37,13 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Namespace: "badged", Subsystem: "http", Name: "certificate_reloads_total",
 			Help: "Changes of the files of --tls-cert and --tls-key, by result; after an error the certificate of before stays in use.",
 		}, []string{"result"}),
+	}
+	m.refused = auto.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "badged", Subsystem: "http", Name: "bodies_refused_total",
+		Help: "Requests refused before their body was read, because their key or user has used up its share of --body-memory-mib, or all have used up what there is.",
+	}, []string{"room"})
+	for _, room := range []string{"share", "all"} {
+		m.refused.WithLabelValues(room)
 	}
 	for _, result := range []string{"ok", "error"} {
 		m.reloads.WithLabelValues(result)

@@ -31,6 +31,7 @@ type Reason string
 const (
 	WrongKind       Reason = "kind"
 	Expired         Reason = "expired"
+	Removed         Reason = "removed"
 	WrongSource     Reason = "source"
 	WrongType       Reason = "type"
 	WrongUser       Reason = "user"

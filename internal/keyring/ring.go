@@ -50,6 +50,9 @@ type Ring struct {
 	// seen is the file as it was last loaded, or tried to; pending is how the last
 	// look found it.
 	seen, pending look
+	// lookedAt is when that was, and changing is set while the two differ.
+	lookedAt atomic.Pointer[time.Time]
+	changing atomic.Bool
 }
 
 type usageKey struct {
@@ -91,6 +94,7 @@ func New(cfg Config) (*Ring, []error) {
 	if cfg.File != "" {
 		now, err := lookAt(cfg.File)
 		r.seen = now
+		r.looked(now)
 		var mistakes []error
 		if err != nil {
 			mistakes = []error{err}
@@ -133,6 +137,39 @@ func (r *Ring) Find(secret string) (k *Key, valid bool) {
 	}
 	k.usage.requests.Inc()
 	return k, true
+}
+
+// ErrChanging is returned for a key of a file that has changed and is not yet loaded.
+var ErrChanging = errors.New("the keys are being loaded")
+
+// Still fails once a key that [Ring.Find] has returned may not do the same any more: with a
+// *DeniedError if it was removed or has expired, and with ErrChanging if it is configured
+// otherwise by now, or may be. A process that was stopped for a while looks at the file first.
+func (r *Ring) Still(k *Key) error {
+	if r.cfg.File != "" && time.Since(*r.lookedAt.Load()) > staleLook {
+		r.mu.Lock()
+		now, _ := lookAt(r.cfg.File) // one that cannot be read differs
+		r.looked(now)
+		r.mu.Unlock()
+	}
+	current := (*r.current.Load())[k.digest]
+	switch {
+	case current == nil:
+		return &DeniedError{Removed, fmt.Sprintf("the key %s was removed while the request was under way", k.Name)} // its metrics are gone
+	case current.hasExpired():
+		return k.deny(Expired, "has expired")
+	case r.changing.Load(), current != k && !current.equals(k):
+		return ErrChanging
+	}
+	return nil
+}
+
+// looked notes how the file was found. The caller holds the mutex, or is New.
+func (r *Ring) looked(now look) {
+	at := time.Now() // monotonic
+	r.pending = now
+	r.lookedAt.Store(&at)
+	r.changing.Store(!now.is(r.seen))
 }
 
 // lookAt reads the file.
@@ -203,6 +240,9 @@ func (r *Ring) use(fromFile []*Key) (left []unused) {
 // valid although it lacks keys.
 const watchInterval = 400 * time.Millisecond
 
+// staleLook is how old a look at the file may be for [Ring.Still].
+const staleLook = 2 * watchInterval
+
 // Run watches the file until ctx is done.
 func (r *Ring) Run(ctx context.Context) error {
 	if r.cfg.File == "" {
@@ -230,7 +270,7 @@ func (r *Ring) watch(ctx context.Context) {
 	defer r.mu.Unlock()
 	now, err := lookAt(r.cfg.File)
 	settled := now.is(r.pending)
-	r.pending = now
+	r.looked(now)
 	if settled && !now.is(r.seen) {
 		r.load(ctx, now, err)
 	}
@@ -252,7 +292,8 @@ func (r *Ring) Reload(ctx context.Context) {
 // load uses what was found in the file, or keeps the present keys. The caller holds
 // the mutex.
 func (r *Ring) load(ctx context.Context, now look, err error) {
-	r.seen, r.pending = now, now
+	r.seen = now
+	r.looked(now)
 	var keys []*Key
 	mistakes := []error{err}
 	if err == nil {

@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/badged/badged/internal/eventlog"
 )
 
 // MaxDevices is the most devices of a user.
@@ -63,28 +66,38 @@ func (d *Device) targets() []any {
 
 // PutDevice registers a device, or registers it again. The device is then due,
 // unless it has the same token and settings as before. A token belongs to one device:
-// others that have it are deleted. It fails with [ErrTooManyDevices].
+// others that have it are deleted. It fails with [ErrTooManyDevices], and with
+// eventlog.ErrRevoked if ctx has the token of a user that is revoked.
 func (t *Targets) PutDevice(ctx context.Context, r Registration) (created bool, err error) {
 	partition := t.layouts.Layout().PartitionOf(r.UserID)
-	err = pgx.BeginFunc(ctx, t.pool, func(tx pgx.Tx) error {
-		// One registration of a user, and of a token, after the other.
-		if _, err := tx.Exec(ctx, statements.Get("serialize registrations"), r.UserID, r.Fingerprint); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, statements.Get("take the token from other devices"), r.Fingerprint, r.UserID, r.DeviceID); err != nil {
-			return err
-		}
-		err := tx.QueryRow(ctx, statements.Of(partition, "register a device"), partition, r.UserID, r.DeviceID,
-			r.App, r.Platform, r.Environment, r.Shows, r.Token, r.Fingerprint, MaxDevices).Scan(&created)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return ErrTooManyDevices
+	var batch pgx.Batch
+	// One registration of a user, and of a token, after the other.
+	batch.Queue(statements.Get("serialize registrations"), r.UserID, r.Fingerprint)
+	batch.Queue(statements.Of(partition, "take the token from other devices"), r.Fingerprint, r.UserID, r.DeviceID, MaxDevices)
+	tooMany := false
+	batch.Queue(statements.Of(partition, "register a device"), partition, r.UserID, r.DeviceID,
+		r.App, r.Platform, r.Environment, r.Shows, r.Token, r.Fingerprint, MaxDevices).QueryRow(func(row pgx.Row) error {
+		err := row.Scan(&created)
+		if tooMany = errors.Is(err, pgx.ErrNoRows); tooMany {
+			return nil
 		}
 		return err
 	})
+	if err = t.write(ctx, &batch); err == nil && tooMany {
+		err = ErrTooManyDevices
+	}
 	if err != nil {
 		return false, fmt.Errorf("register device %q of user %q: %w", r.DeviceID, r.UserID, err)
 	}
 	return created, nil
+}
+
+// write sends a batch as one transaction, which fails if a token of ctx is revoked.
+func (t *Targets) write(ctx context.Context, batch *pgx.Batch) error {
+	if err := eventlog.QueueRights(ctx, batch); err != nil {
+		return err
+	}
+	return eventlog.Revoked(t.pool.SendBatch(ctx, batch).Close())
 }
 
 // Device returns a device, or [ErrNotFound].
@@ -112,8 +125,14 @@ func (t *Targets) Devices(ctx context.Context, userID string) ([]Device, error) 
 
 // DeleteDevice deletes a device with what is queued for it, or returns [ErrNotFound].
 func (t *Targets) DeleteDevice(ctx context.Context, userID, deviceID string) error {
-	tag, err := t.pool.Exec(ctx, statements.Of(t.layouts.Layout().PartitionOf(userID), "delete a device"), userID, deviceID)
-	if err == nil && tag.RowsAffected() == 0 {
+	var batch pgx.Batch
+	found := false
+	batch.Queue(statements.Of(t.layouts.Layout().PartitionOf(userID), "delete a device"), userID, deviceID).Exec(func(tag pgconn.CommandTag) error {
+		found = tag.RowsAffected() > 0
+		return nil
+	})
+	err := t.write(ctx, &batch)
+	if err == nil && !found {
 		err = ErrNotFound
 	}
 	if err != nil {

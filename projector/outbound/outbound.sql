@@ -4,7 +4,9 @@
 SELECT pg_advisory_xact_lock(hashtextextended($1::text, 1652647026)), pg_advisory_xact_lock(hashtextextended(encode($2::bytea, 'hex'), 1652647026))
 
 -- name: take the token from other devices
+-- Unless the user has $4 devices with other tokens, so that none can be registered.
 DELETE FROM badged.devices WHERE fingerprint = $1 AND (user_id, device_id) <> ($2::text, $3::text)
+  AND (SELECT count(*) FROM badged.devices_pNN WHERE user_id = $2 AND device_id <> $3 AND fingerprint <> $1) < $4
 
 -- name: register a device
 -- Returns whether it is new, and no row if the user has $10 other devices already. What a

@@ -288,12 +288,16 @@ func (b *badged) Head(context.Context, string) (int64, error) { return 0, errNoC
 func (b *badged) Folded(context.Context, []string, int64) (bool, error) { return false, errNoCommands }
 
 // Read implements gateway.Commands.
-func (b *badged) Read(context.Context, string, string, string, int64) error { return errNoCommands }
+func (b *badged) Read(context.Context, gateway.Identity, string, string, int64) error {
+	return errNoCommands
+}
 
 // ReadAll implements gateway.Commands.
-func (b *badged) ReadAll(context.Context, string, string, string) error { return errNoCommands }
+func (b *badged) ReadAll(context.Context, gateway.Identity, string, string) error {
+	return errNoCommands
+}
 
 // MarkUnread implements gateway.Commands.
-func (b *badged) MarkUnread(context.Context, string, string, string, gateway.Messages) error {
+func (b *badged) MarkUnread(context.Context, gateway.Identity, string, string, gateway.Messages) error {
 	return errNoCommands
 }

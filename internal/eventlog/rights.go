@@ -1,0 +1,71 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// ErrRevoked is returned if the token for which a transaction writes was revoked, or has
+// expired. Nothing was written.
+var ErrRevoked = errors.New("the token of the user was revoked or has expired")
+
+// Right is the token of a user for which a transaction writes.
+type Right struct {
+	UserID string
+	// IssuedAt is zero if the token does not say.
+	IssuedAt, ExpiresAt time.Time
+}
+
+type rightsKey struct{}
+
+// WithRights returns a context whose transactions fail with ErrRevoked once one of these
+// tokens is revoked or has expired.
+func WithRights(ctx context.Context, rights ...Right) context.Context {
+	if len(rights) == 0 {
+		return ctx
+	}
+	return context.WithValue(ctx, rightsKey{}, rights)
+}
+
+// RightsOf returns the tokens of a context, none for what badged and backends write.
+func RightsOf(ctx context.Context) []Right {
+	rights, _ := ctx.Value(rightsKey{}).([]Right)
+	return rights
+}
+
+// codeRevoked is the code of the error by which a database refuses a revoked token.
+const codeRevoked = "BD101"
+
+// QueueRights adds to a batch, as its last statement, the one that fails if a token of ctx is
+// revoked. The batch must be the whole transaction, so that Postgres commits after the check
+// without waiting for this process. It fails with ErrRevoked if a token has expired.
+func QueueRights(ctx context.Context, batch *pgx.Batch) error {
+	rights := RightsOf(ctx)
+	if len(rights) == 0 {
+		return nil
+	}
+	userIDs, issuedAt := make([]string, len(rights)), make([]*time.Time, len(rights))
+	for i := range rights {
+		r := &rights[i]
+		if !r.ExpiresAt.IsZero() && !time.Now().Before(r.ExpiresAt) {
+			return ErrRevoked
+		}
+		if userIDs[i] = r.UserID; !r.IssuedAt.IsZero() {
+			issuedAt[i] = &r.IssuedAt
+		}
+	}
+	batch.Queue("SELECT badged.refuse_revoked($1, $2)", userIDs, issuedAt)
+	return nil
+}
+
+// Revoked returns ErrRevoked in place of the error by which Postgres refuses a token.
+func Revoked(err error) error {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == codeRevoked {
+		return ErrRevoked
+	}
+	return err
+}
