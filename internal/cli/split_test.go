@@ -17,7 +17,6 @@ func TestPartitionSplit(t *testing.T) {
 		t.Errorf("splitting the rest prints %q", out)
 	}
 	for args, want := range map[string]string{
-		"0":        "badged: the partition was split already: partition 0 is split into 2 and 4\n",
 		"99":       "badged: there is no partition 99: no split has made it\n",
 		"2 --undo": "badged: no split was begun of partition 2\n",
 	} {
