@@ -34,8 +34,7 @@ func NewPublisher(log *events.Log) *Publisher { return &Publisher{log: log} }
 // An event goes to the partitions of its users, and topic must be [events.Topic] of one of
 // them. Publish an event with users of several partitions once, to any of these: the
 // subscribers of each partition get it with the users of that partition. An event
-// without users goes to the partitions in which its room has members, whatever the
-// topic.
+// without users goes to every partition, whatever the topic.
 //
 // The error wraps a [*events.BatchError] with the indexes of messages if an event is invalid,
 // is of a type that only badged may write, or has no user of the topic. After any other
