@@ -96,3 +96,43 @@ func TestTheFirstMemberOfAPartition(t *testing.T) {
 		}
 	}
 }
+
+// The greatest seq there is ends no loop too late: it can be posted, read, marked and
+// recalled, a member can join at it, leave, and be reset from it, and a guest who has marked
+// it can be merged.
+func TestTheGreatestSeq(t *testing.T) {
+	t.Parallel()
+	database := newDatabase(t)
+	p := serve(t, database)
+	const greatest = "9223372036854775807"
+	both := `"user_ids":["ann","bob"]`
+	about := func(typ, more string) string { return roomEvent(typ, "hall", more) }
+	message := about("room.posted", `"seq":`+greatest+`,"sender_id":"bob","mentioned_user_ids":["ann"]`)
+	check := func(when string, ann int64, events ...string) {
+		t.Helper()
+		position := p.mustPost(events...)
+		if a, b := total(t, p, "ann", position), total(t, p, "bob", position); a != ann || b != 0 {
+			t.Fatalf("%s, ann has %d unread, and bob %d; want %d and 0", when, a, b, ann)
+		}
+	}
+	check("after the message", 2, about("room.joined", both), about("room.posted", `"seq":1,"sender_id":"bob"`), message)
+	check("after reading it", 0, about("conversation.read", both+`,"up_to_seq":`+greatest))
+	check("after marking it", 1, about("conversation.marked_unread", `"user_ids":["ann"],"from_seq":`+greatest))
+	p.mustCommand("ann", `{"t":"mark_unread","id":1,"conversation_id":"hall","from_seq":2}`)
+	check("after a reset", 0, about("conversation.reset", both+`,"up_to_seq":`+greatest))
+	check("after recalling it", 0, about("conversation.reset", `"user_ids":["ann"],"up_to_seq":1`), about("room.recalled", `"seq":`+greatest))
+	check("after leaving", 0, about("room.left", both))
+	check("after joining at it", 0, about("room.joined", both+`,"up_to_seq":`+greatest))
+	check("after a reset to the first", 0, about("conversation.reset", both+`,"up_to_seq":1`))
+	must(t, "verify", "--quiet", "--database-url="+database)
+
+	guest := `{"conversation_id":"lunch","user_ids":["guest"],`
+	position := p.mustPost(event("g1", "message.delivered", guest+`"seq":`+greatest+`}`), event("g2", "conversation.read", guest+`"up_to_seq":`+greatest+`}`),
+		event("g3", "conversation.marked_unread", guest+`"seqs":[`+greatest+`]}`))
+	if n := total(t, p, "guest", position); n != 1 {
+		t.Errorf("the guest has %d unread, want 1", n)
+	}
+	must(t, "user", "merge", "guest", "ann", "--database-url="+database)
+	awaitTotalOf(t, p, "ann", 1)
+	must(t, "verify", "--quiet", "--database-url="+database)
+}

@@ -127,8 +127,8 @@ func (r *Row) countUnread(s stated) error {
 	case n > max(0, r.LastSeq-r.ReadSeq):
 		return wrong("unread_count", "is %d, but there are %d seqs from read_seq %d to last_seq %d", n, max(0, r.LastSeq-r.ReadSeq), r.ReadSeq, r.LastSeq)
 	}
-	for seq := r.LastSeq - n + 1; seq <= r.LastSeq; seq++ {
-		r.Unread = append(r.Unread, seq)
+	for i := range n {
+		r.Unread = append(r.Unread, r.LastSeq-n+1+i)
 	}
 	if s.mentions != nil {
 		r.Mentions = newest(r.Unread, *s.mentions)

@@ -175,7 +175,7 @@ FROM (
     SELECT f.start, k.live_before[f.i + 1] - k.live_before[f.i] AS size
     FROM badged.room_chunks_pNN AS k CROSS JOIN LATERAL unnest(k.live_starts) WITH ORDINALITY AS f (start, i)
     WHERE k.conversation_id = c.conversation_id AND k.bound > c.read_seq
-      AND f.start + (k.live_before[f.i + 1] - k.live_before[f.i]) > c.read_seq + 1
+      AND f.start - 1 + (k.live_before[f.i + 1] - k.live_before[f.i]) > c.read_seq -- the greatest seq may be read
     ORDER BY k.bound, f.i
     LIMIT c.unread + 1
 ) AS f

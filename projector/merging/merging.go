@@ -191,10 +191,13 @@ func (m *move) events(account string) (evs []events.Event) {
 // unread returns the messages to deliver: those that the account has not read.
 func (m *move) unread() (seqs []int64) {
 	for _, r := range m.from.Unread.Ranges {
+		if r.Hi <= m.to.ReadSeq {
+			continue
+		}
 		lowest := max(r.Lo, m.to.ReadSeq+1)
 		first := max(lowest, r.Hi-MaxMessages+1)
 		m.result.Left += max(0, first-lowest)
-		for seq := first; seq <= r.Hi && seq > 0; seq++ {
+		for seq := range badge.Seqs(first, r.Hi) {
 			if !m.to.Unread.Contains(seq) || m.from.Mentions.Contains(seq) {
 				seqs = append(seqs, seq)
 			}
@@ -208,9 +211,7 @@ func (m *move) unread() (seqs []int64) {
 // again returns the messages that the guest has marked, as many as an event names.
 func (m *move) again() (seqs []int64) {
 	for _, r := range m.from.Again.Ranges {
-		for seq := r.Lo; seq <= r.Hi; seq++ {
-			seqs = append(seqs, seq)
-		}
+		seqs = slices.AppendSeq(seqs, badge.Seqs(r.Lo, r.Hi))
 	}
 	surplus := max(0, len(seqs)-events.MaxSeqs)
 	m.result.Left += int64(surplus)

@@ -311,7 +311,7 @@ func (t *trace) note(before, after badge.View, e LoggedEvent) {
 	if after.ReadSeq != before.ReadSeq {
 		t.lastRead = &ReadEvent{UpToSeq: after.ReadSeq, LoggedEvent: e}
 		maps.DeleteFunc(t.messages, func(seq int64, _ LoggedEvent) bool {
-			return seq <= after.ReadSeq && seq < cmp.Or(after.FirstUnread, seq+1)
+			return seq <= after.ReadSeq && (after.FirstUnread == 0 || seq < after.FirstUnread)
 		})
 	}
 	if after.Marked != before.Marked {

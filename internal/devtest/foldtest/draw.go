@@ -2,6 +2,7 @@ package foldtest
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -37,18 +38,30 @@ func RoomTypes() []events.Type {
 func toRoom(typ events.Type) bool { return typ.ToRoom() }
 
 // DrawRooms draws a history of every type in which conversations are rooms for
-// some users and for some time. In some there are gaps between all seqs, and in some
-// more messages than a chunk has.
+// some users and for some time. In some there are gaps between all seqs, in some the
+// messages are the last that there can be, and in some more messages than a chunk has.
 func DrawRooms(t *rapid.T, users []string) []events.Event {
 	history := DrawTimes(t, DrawHistory(t, RoomTypes(), users))
-	if stretch := rapid.SampledFrom([]int64{1, 1, 1000}).Draw(t, "stretch"); stretch > 1 {
-		for i := range history {
-			history[i].Data.Seq *= stretch
-			history[i].Data.UpToSeq *= stretch
-			history[i].Data.FromSeq *= stretch
-			for j := range history[i].Data.Seqs {
-				history[i].Data.Seqs[j] *= stretch
+	kind := rapid.SampledFrom([]string{"dense", "apart", "last"}).Draw(t, "seqs")
+	moved := func(seq int64) int64 {
+		switch kind {
+		case "apart":
+			return 1000 * seq
+		case "last":
+			return math.MaxInt64 - 8 + seq
+		}
+		return seq
+	}
+	for i := range history {
+		d := &history[i].Data
+		for _, seq := range []*int64{&d.Seq, &d.UpToSeq, &d.FromSeq} {
+			if *seq > 0 {
+				*seq = moved(*seq)
 			}
+		}
+		d.Seqs = slices.Clone(d.Seqs) // repeated events share it
+		for j, seq := range d.Seqs {
+			d.Seqs[j] = moved(seq)
 		}
 	}
 	if rapid.IntRange(0, 29).Draw(t, "many messages") > 0 {

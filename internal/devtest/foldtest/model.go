@@ -515,7 +515,7 @@ func (c *Conversation) markFrom(seq int64) {
 	if c.from > 0 {
 		seq = min(seq, c.from)
 	}
-	if seq <= c.read {
+	if seq <= c.read && c.joinedAt < c.read {
 		counted := c.counted()
 		c.from = max(seq, c.joinedAt+1)
 		c.recount(counted)

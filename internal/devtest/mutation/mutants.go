@@ -283,6 +283,7 @@ var mutants = []mutant{
 	{"the first unread message of a block was read", []edit{{boundedFile, "slices.Delete(s.known, 0, read)", "slices.Delete(s.known, 0, read*0)"}}, sets},
 	{"a recalled message of a block is still known", []edit{{boundedFile, "s.known = slices.Delete(s.known, i, i+1)", "_ = i"}}, sets},
 	{"a word loses its full neighbours", []edit{{"projector/internal/badge/words.go", "start+(w.run*wordBits-1)", "start+(wordBits-1)"}}, sets},
+	{"counting goes on past the greatest seq", []edit{{rangeFile, " && seq < hi; seq++", "; seq++"}}, check{pkg: "./projector/internal/badge", run: "^TestSeqs$"}},
 	{"a range loses its first seq", []edit{{rangeFile, "\t\ts.Ranges[i].Lo = seq\n", ""}}, sets},
 
 	{"a repeated event is folded again", []edit{{batchFile, "if !fresh(it, b.check) {", "if false {"}}, inTables},

@@ -3,6 +3,7 @@ package badge
 import (
 	"iter"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -24,16 +25,6 @@ func (r *Recent) remember(seq int64) bool {
 		r.RemoveUpTo(r.Min())
 	}
 	return true
-}
-
-// within returns the messages above one seq and up to another, in ascending order.
-func (r *Recent) within(above, upTo int64) (seqs []int64) {
-	for _, s := range r.Ranges {
-		for seq := max(s.Lo, above+1); seq <= min(s.Hi, upTo); seq++ {
-			seqs = append(seqs, seq)
-		}
-	}
-	return seqs
 }
 
 // begin remembers that nothing up to seq is known: the user joined there, or was reset.
@@ -66,12 +57,12 @@ func (c *Conversation) Recollect() {
 	}
 	m.begin(bound)
 	for _, r := range m.Own.Ranges {
-		for seq := max(r.Lo, r.Hi-maxRecent); seq <= r.Hi; seq++ {
+		for seq := range Seqs(max(r.Lo, r.Hi-maxRecent), r.Hi) {
 			m.sent(seq)
 		}
 	}
 	for _, r := range c.Mentions.Ranges {
-		for seq := max(r.Lo, r.Hi-maxRecent); seq <= r.Hi; seq++ {
+		for seq := range Seqs(max(r.Lo, r.Hi-maxRecent), r.Hi) {
 			m.named(seq)
 		}
 	}
@@ -81,7 +72,7 @@ func (c *Conversation) Recollect() {
 // tell whether they are live before a mark from there can be folded.
 func (c *Conversation) MayCount(from int64) []int64 {
 	m := c.Membership
-	return append(m.Sent.within(from-1, math.MaxInt64), m.Named.within(from-1, math.MaxInt64)...)
+	return slices.AppendSeq(slices.Collect(m.Sent.between(from-1, math.MaxInt64)), m.Named.between(from-1, math.MaxInt64))
 }
 
 // ReadPosition is the read position that clients see: that of before a mark.
@@ -114,7 +105,7 @@ func (u *User) markFrom(r *Room, from int64, at time.Time) bool {
 func (u *User) moveBack(r *Room, c *Conversation, back int64, at time.Time) {
 	m, read := c.Membership, c.ReadSeq
 	c.ReadSeq = back
-	for _, seq := range m.Sent.within(back, read) {
+	for seq := range m.Sent.between(back, read) {
 		if live, all, _ := r.Message(seq); live {
 			m.Own.Add(seq)
 			if all {
@@ -123,7 +114,7 @@ func (u *User) moveBack(r *Room, c *Conversation, back int64, at time.Time) {
 			u.remark(r, c, seq, true)
 		}
 	}
-	for _, seq := range m.Named.within(back, read) {
+	for seq := range m.Named.between(back, read) {
 		if live, all, _ := r.Message(seq); live && !m.Own.Contains(seq) {
 			c.named(all).Add(seq)
 			u.remark(r, c, seq, false)

@@ -137,7 +137,7 @@ func (s *BoundedSet) upTo(last int64, f func(int64)) {
 		}
 	}
 	for _, r := range s.Ranges {
-		for seq := r.Lo; seq <= min(r.Hi, last); seq++ {
+		for seq := range Seqs(r.Lo, min(r.Hi, last)) {
 			f(seq)
 		}
 	}

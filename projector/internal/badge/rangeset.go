@@ -2,6 +2,7 @@ package badge
 
 import (
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -18,6 +19,31 @@ type RangeSet struct {
 // SeqRange is the seqs from Lo to Hi, both included, so that the greatest
 // int64 needs no special case.
 type SeqRange struct{ Lo, Hi int64 }
+
+// Seqs returns the seqs from lo to hi, in ascending order: none if hi is less. A loop that
+// counts up to the greatest int64 would not end.
+func Seqs(lo, hi int64) iter.Seq[int64] {
+	return func(yield func(int64) bool) {
+		for seq := lo; seq <= hi && yield(seq) && seq < hi; seq++ {
+		}
+	}
+}
+
+// between returns the seqs of s above one and up to another, in ascending order.
+func (s *RangeSet) between(above, upTo int64) iter.Seq[int64] {
+	return func(yield func(int64) bool) {
+		for _, r := range s.Ranges {
+			if r.Hi <= above {
+				continue
+			}
+			for seq := range Seqs(max(r.Lo, above+1), min(r.Hi, upTo)) {
+				if !yield(seq) {
+					return
+				}
+			}
+		}
+	}
+}
 
 // NewRangeSet returns the set of ranges, which must be in ascending order and
 // neither overlap nor touch.

@@ -1,6 +1,7 @@
 package badge
 
 import (
+	"math"
 	"strings"
 	"time"
 
@@ -116,11 +117,9 @@ func (r *Room) firsts(seq int64, yield func(int64) bool) {
 		if i < len(r.Closed) {
 			c = r.Closed[i]
 		}
-		for _, s := range c.Live.Ranges {
-			for n := max(s.Lo, seq+1); n <= s.Hi && n > 0; n++ {
-				if !yield(n) {
-					return
-				}
+		for n := range c.Live.between(seq, math.MaxInt64) {
+			if !yield(n) {
+				return
 			}
 		}
 	}
