@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
@@ -166,16 +167,23 @@ func TestPublishRefusesWhatIsReserved(t *testing.T) {
 	expired := events.Event{ID: "1", Source: "test", Type: events.ConversationExpired, Data: events.Data{
 		ConversationID: "c", UserIDs: []string{userIn(0, 0)}, UpToSeq: 7,
 	}}
+	ended := events.Event{ID: "1", Source: "test", Type: events.ConversationLevelEnded, Data: events.Data{
+		ConversationID: "c", UserIDs: []string{userIn(0, 0)}, Until: time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC),
+	}}
 	first := joined("2", "c", userIn(0, 0))
 	first.Data.Seq = 7
 	named := delivered("3", userIn(0, 0))
 	named.PublishedBy = "crm"
 	eachTransaction(t, func(t *testing.T, url string, tx transaction) {
 		log, pool := openLog(t, url)
-		for problem, e := range map[string]events.Event{
-			"type: is written by badged itself only": expired, "publishedby: is written by badged itself only": named, "data.seq: is not a field of room.joined": first,
+		for _, tc := range []struct {
+			problem string
+			e       events.Event
+		}{
+			{"type: is written by badged itself only", expired}, {"type: is written by badged itself only", ended},
+			{"publishedby: is written by badged itself only", named}, {"data.seq: is not a field of room.joined", first},
 		} {
-			want := "event 1: invalid event: " + problem
+			want, e := "event 1: invalid event: "+tc.problem, tc.e
 			_, err := events.Publish(t.Context(), tx.tx, delivered("1", userIn(0, 0)), e)
 			_, logErr := log.Publish(t.Context(), tx.tx, delivered("1", userIn(0, 0)), e)
 			for _, err := range []error{err, logErr} {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -33,6 +34,7 @@ type hallUser struct {
 type hallSeat struct {
 	joined, read int64
 	level        string
+	until        time.Time // zero unless the level ends
 	marked       bool
 	mentioned    map[int64]bool // by name, whatever else
 	own          map[int64]bool
@@ -87,7 +89,7 @@ func (h *halls) conversation(room string, s *hallSeat) pubsub.Conversation {
 	unread := r.unread(s)
 	c := pubsub.Conversation{
 		ConversationID: room, Unread: int64(len(unread)), Mentions: r.mentions(s), ReadSeq: s.read, LastSeq: r.top,
-		Level: s.level, Category: "chat", MarkedUnread: s.marked,
+		Level: s.level, LevelUntil: s.until, Category: "chat", MarkedUnread: s.marked,
 	}
 	if len(unread) > 0 {
 		c.FirstUnreadSeq = unread[0]
@@ -129,7 +131,7 @@ func size(s pubsub.Seqs) (n int64) {
 
 func (h *halls) membership(room string, s *hallSeat, behind bool) pubsub.Membership {
 	r := h.room(room)
-	m := pubsub.Membership{Joined: s.joined, ReadSeq: s.read, Level: s.level, MarkedUnread: s.marked, Room: h.state(room)}
+	m := pubsub.Membership{Joined: s.joined, ReadSeq: s.read, Level: s.level, LevelUntil: s.until, MarkedUnread: s.marked, Room: h.state(room)}
 	own := map[int64]bool{}
 	for seq := range s.own {
 		if r.live[seq] {
@@ -225,7 +227,7 @@ func (h *halls) read(held pubsub.Held) pubsub.Snapshot {
 	s.Total, s.Mentions, s.UnreadConversations = 0, 0, 0
 	tally(&s.Badge, all)
 	for _, c := range all {
-		if s.Whole && (c.Unread > 0 || c.MarkedUnread || c.Level != "all") || !s.Whole && c.Version > held.Version {
+		if s.Whole && (c.Unread > 0 || c.MarkedUnread || c.Level != "all" || !c.LevelUntil.IsZero()) || !s.Whole && c.Version > held.Version {
 			s.Conversations = append(s.Conversations, c)
 		}
 	}
@@ -350,10 +352,11 @@ func (h *halls) event(t *rapid.T, users, rooms []string, changed *changes) {
 			seat.read, seat.marked = max(seat.read, rapid.Int64Range(0, r.top).Draw(t, "up to")), false
 		case "level":
 			seat.level = rapid.SampledFrom([]string{"all", "mentions", "direct_mentions", "none"}).Draw(t, "level")
+			seat.until = rapid.SampledFrom([]time.Time{{}, time.Unix(1, 0).UTC(), time.Unix(2, 500_000_000).UTC()}).Draw(t, "until")
 		case "mark":
 			seat.marked = true
 		}
-		if seat.read != before.read || seat.level != before.level || seat.marked != before.marked {
+		if seat.read != before.read || seat.level != before.level || !seat.until.Equal(before.until) || seat.marked != before.marked {
 			u.version++
 			touch(changed.seats, id, room)
 		}

@@ -131,6 +131,29 @@ func TestDeadLettersAreOfTheBatch(t *testing.T) {
 	theDeadLetter(t, deadletters.New(d.pool, d.log))
 }
 
+// A row that ends a level, which only badged may write, has no effect.
+func TestForgedEndOfALevelIsADeadLetter(t *testing.T) {
+	d := newDatabase(t)
+	ann, until := foldtest.User(0, 0), time.Now().UTC().Add(time.Hour).Truncate(time.Microsecond)
+	d.append(t, foldtest.Deliver("c", 1, ann),
+		foldtest.Event("m", events.ConversationLevelSet, "c", func(d *events.Data) { d.Level, d.Until = events.LevelNone, until }, ann))
+	ended := foldtest.Event("x", events.ConversationLevelEnded, "c", func(d *events.Data) { d.Until = until }, ann)
+	payload, err := ended.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.exec(t, `INSERT INTO badged.events_p00 (uuid, payload) VALUES (gen_random_uuid(), convert_to($1, 'UTF8'))`, string(payload))
+	d.fold(t)
+	if n := d.badge(t, ann).Total; n != 0 {
+		t.Errorf("the total is %d, want 0: the level has ended", n)
+	}
+	letters, err := deadletters.New(d.pool, d.log).List(t.Context(), 0, 10)
+	if err != nil || len(letters) != 1 || letters[0].Reason != ended.CheckPublished().Error() {
+		t.Fatalf("dead letters: %+v, %v", letters, err)
+	}
+	replaytest.Verify(t, d.pool, d.log, ann)
+}
+
 // An event of a reserved type that badged did not write is not folded, nor
 // replayed, and cannot be retried.
 func TestForgedExpiryIsADeadLetter(t *testing.T) {

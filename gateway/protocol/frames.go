@@ -215,7 +215,7 @@ type StateFrame struct {
 	// CategoryConversations may be nil in changes, as in an update.
 	UnreadConversations   int64                 `json:"unread_conversations" minimum:"0" doc:"How many conversations add something to the total, for badges that count conversations instead of messages."`
 	CategoryConversations map[string]int64      `json:"category_conversations" doc:"The same by category; it has the categories that categories has."`
-	Conversations         []pubsub.Conversation `json:"conversations" doc:"In a snapshot: those with unread messages, a mark or a level other than all, at most 500. In changes: every changed one, even if nothing in it is unread. Most recently changed first; rooms by the user's own last change, such as a read, in a snapshot."`
+	Conversations         []pubsub.Conversation `json:"conversations" doc:"In a snapshot: those with unread messages, a mark, or a level other than all or with an end, at most 500. In changes: every changed one, even if nothing in it is unread. Most recently changed first; rooms by the user's own last change, such as a read, in a snapshot."`
 }
 
 // Position names the state that a client holds after the frame.

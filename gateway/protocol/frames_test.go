@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/badged/badged/pubsub"
 )
@@ -64,6 +65,28 @@ func TestServerFramesAreGolden(t *testing.T) {
 			T: "changes", Epoch: "e1", Version: 61, Total: 600, Mentions: 1, Categories: map[string]int64{"chat": 3, "updates": 1}, MoreCategories: true,
 			UnreadConversations: 590, CategoryConversations: map[string]int64{"chat": 2, "updates": 1}, Conversations: []pubsub.Conversation{},
 		},
+		"snapshot-muted-until": SnapshotFrame{
+			StateFrame: NewStateFrame("snapshot", &pubsub.Badge{
+				Epoch: "e1", Version: 57, Total: 2, Categories: map[string]int64{"updates": 2},
+				UnreadConversations: 1, CategoryConversations: map[string]int64{"updates": 1},
+			}, []pubsub.Conversation{
+				{
+					ConversationID: "standup", Unread: 3, Mentions: 1, FirstUnreadSeq: 5, ReadSeq: 4, LastSeq: 7,
+					Level: "none", LevelUntil: time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC), Category: "chat", Version: 57,
+				},
+				{
+					ConversationID: "incident", Unread: 2, FirstUnreadSeq: 11, ReadSeq: 10, LastSeq: 12,
+					Level: "all", LevelUntil: time.Date(2026, 3, 1, 18, 30, 0, 250_000_000, time.UTC), Category: "updates", Version: 56,
+				},
+			}),
+			Terms: Terms{25000, 900_000},
+		},
+		"changes-level-ended": NewStateFrame("changes", &pubsub.Badge{
+			Epoch: "e1", Version: 58, Total: 5, Mentions: 1, Categories: map[string]int64{"chat": 3, "updates": 2},
+			UnreadConversations: 2, CategoryConversations: map[string]int64{"chat": 1, "updates": 1},
+		}, []pubsub.Conversation{{
+			ConversationID: "standup", Unread: 3, Mentions: 1, FirstUnreadSeq: 5, ReadSeq: 4, LastSeq: 7, Level: "all", Category: "chat", Version: 58,
+		}}),
 		"changes-none": NewStateFrame("changes", &pubsub.Badge{
 			Epoch: "e1", Version: 57, Total: 6, Mentions: 2, Categories: map[string]int64{"chat": 5, "updates": 1},
 			UnreadConversations: 4, CategoryConversations: map[string]int64{"chat": 3, "updates": 1},

@@ -160,7 +160,7 @@ func (p *explanationPrinter) conversation(c replay.ExplainedConversation) {
 		room = ", a room of " + terminal.Counted(c.Members, "member")
 	}
 	p.line("\n%s adds %d: %d unread, %s%s; level %s, category %s%s", c.ConversationID, c.Adds, c.Unread,
-		terminal.Counted(c.Mentions, "mention"), marked, c.Level, c.Category, room)
+		terminal.Counted(c.Mentions, "mention"), marked, levelOf(&c.Conversation), c.Category, room)
 	if c.LastRead != nil {
 		p.line("  read up to %d by %s", c.LastRead.UpToSeq, told(c.LastRead.LoggedEvent))
 	}

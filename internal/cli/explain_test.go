@@ -45,7 +45,7 @@ Nothing is unread.
 						Messages:     []replay.CountedMessage{{Seq: 10, Mentioned: true, LoggedEvent: logged("e10", "9/6")}, {Seq: 9, LoggedEvent: logged("e9", "9/2")}},
 						MoreMessages: 200,
 					},
-					{Conversation: pubsub.Conversation{ConversationID: "mute", Mentions: 2, Level: "none", Category: "chat"}},
+					{Conversation: pubsub.Conversation{ConversationID: "mute", Mentions: 2, Level: "none", LevelUntil: at.Add(time.Hour), Category: "chat"}},
 				},
 				MoreConversations: 1, MoreAdds: 4,
 				Uncounted: []replay.UncountedEvent{
@@ -84,7 +84,7 @@ lunch adds 201: 202 unread, 1 mention, marked unread; level all, category chat
   9              2026-01-31T12:00:00.000Z  9/2       e9     chat
   … and 200 messages before
 
-mute adds 0: 0 unread, 2 mentions; level none, category chat
+mute adds 0: 0 unread, 2 mentions; level none until 2026-01-31T13:00:00.000Z, category chat
 
 … and 1 conversation more, which add 4
 

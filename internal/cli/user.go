@@ -132,12 +132,20 @@ func printSnapshot(streams Streams, s pubsub.Snapshot, partition int, shard stri
 			marked = "unread"
 		}
 		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%d\n", c.ConversationID, c.Unread, c.Mentions,
-			c.FirstUnreadSeq, c.ReadSeq, c.LastSeq, c.Level, c.Category, marked, c.Version)
+			c.FirstUnreadSeq, c.ReadSeq, c.LastSeq, levelOf(&c), c.Category, marked, c.Version)
 	}
 	if s.More {
 		fmt.Fprintf(table, "… and more than these %d\n", len(s.Conversations))
 	}
 	return table.Flush()
+}
+
+// levelOf returns the level of a conversation, and when it ends if it does.
+func levelOf(c *pubsub.Conversation) string {
+	if c.LevelUntil.IsZero() {
+		return c.Level
+	}
+	return c.Level + " until " + stamp(c.LevelUntil)
 }
 
 type userEraseCmd struct {

@@ -104,7 +104,7 @@ type Server struct {
 	VerifySample      int           `help:"Most users verified each time, 1 to 16; fewer if the log is long." default:"10"`
 	SelfHeal          bool          `help:"Heal the badge of a user that differs from the log; otherwise differences are only logged."`
 	DedupWindow       time.Duration `help:"How long the keys of events are kept at least, so that repeated events change nothing." default:"336h"`
-	Expire            []string      `help:"When conversations without new messages count as read, at least 1h: CATEGORY=DURATION; * stands for all other categories; comma-separated. Default: never." placeholder:"CATEGORY=DURATION"`
+	Expire            []string      `help:"When conversations without new messages count as read, at least 1h: CATEGORY=DURATION; * stands for all other categories; comma-separated. Default: never. Levels that were set until a time end without it." placeholder:"CATEGORY=DURATION"`
 	RoomPushInterval  time.Duration `help:"Least time between two pushes to all members of a room that has more than 1000 of them in a partition." default:"1m"`
 	DrainDuration     time.Duration `help:"Time over which the connections of clients are closed when the server stops; 0 for all at once." default:"2s"`
 	DrainTimeout      time.Duration `help:"How long connections may take to close, and requests to finish, when the server stops." default:"5s"`

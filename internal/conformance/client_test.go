@@ -35,6 +35,7 @@ type reference struct {
 	total         json.Number
 	conversations map[string]frame
 	unread        any
+	ends          map[string]any // the first of each conversation
 
 	// queue has the commands without an answer, in order, with their numbers.
 	queue    []frame
@@ -53,7 +54,7 @@ func serveReference(bug string) {
 	}
 	c := &reference{
 		bug: bug, token: os.Getenv("BADGED_TOKEN"), pause: time.Duration(backoffMS) * time.Millisecond,
-		out: json.NewEncoder(os.Stdout), numbers: map[string]any{}, commands: make(chan frame),
+		out: json.NewEncoder(os.Stdout), numbers: map[string]any{}, ends: map[string]any{}, commands: make(chan frame),
 		streams: os.Getenv("BADGED_TRANSPORT") == string(ServerSentEvents), folder: os.Getenv("BADGED_STORE"),
 	}
 	c.load()
@@ -349,6 +350,20 @@ func (c *reference) show() {
 	shown := maps.Clone(c.conversations)
 	line := frame{"version": c.version, "total": c.total, "conversations": shown}
 	switch c.bug {
+	case "ends levels itself":
+		for id, one := range shown {
+			if until, err := time.Parse(time.RFC3339, one.text("level_until")); err == nil && until.Before(time.Now()) {
+				shown[id] = one.with("level_until", "")
+				line["total"] = json.Number("5")
+			}
+		}
+	case "keeps the ends of levels":
+		for id, one := range shown {
+			if c.ends[id] == nil {
+				c.ends[id] = one["level_until"]
+			}
+			shown[id] = one.with("level_until", c.ends[id])
+		}
 	case "": // others need not report it
 		line["unread_conversations"] = c.unread
 	case "counts conversations itself":

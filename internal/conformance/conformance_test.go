@@ -74,6 +74,8 @@ func TestBugsAreFound(t *testing.T) {
 		{"ignores older snapshots", "withdrawn", `"version":40`, "nothing within"},
 		{"wants every version", "lost-update", `"version":75`, "nothing within"},
 		{"trusts frames of any type", "unknown", "to show", `"total":99`},
+		{"ends levels itself", "levels", "to show", `"total":5`},
+		{"keeps the ends of levels", "levels", "to show", `2026-03-02T09:00:00Z`},
 		{"counts conversations itself", "changes", `"unread_conversations":4`, `"unread_conversations":5`},
 		{"reads small frames only", "large-snapshot", `"total":500`, "the client "},
 		{"does not answer pings", "ping", "the frame pong", "nothing within"},
@@ -112,6 +114,8 @@ func TestBugsAreFoundOverStreams(t *testing.T) {
 		{"keeps its epoch", "new-epoch", "Last-Event-ID with epoch e2 and version 10", "epoch e1 and version 10"},
 		{"does not resume", "resume", "Last-Event-ID with epoch e1 and version 59", "epoch <nil> and version <nil>"},
 		{"trusts frames of any type", "unknown", "to show", `"total":99`},
+		{"ends levels itself", "levels", "to show", `"total":5`},
+		{"keeps the ends of levels", "levels", "to show", `2026-03-02T09:00:00Z`},
 		{"knows one line end", "events", `"version":61`, "nothing within"},
 		{"does not count comments", "comments", "to keep a stream on which comments come", "the client "}, // ends the connection, and connects
 		{"trusts silence", "silence", "to give up a connection", "nothing within"},

@@ -72,6 +72,18 @@ type conversation struct {
 	Unread       int64 `json:"unread"`
 	Mentions     int64 `json:"mentions"`
 	MarkedUnread bool  `json:"marked_unread"`
+	// LevelUntil is empty if the level does not end, or if a client does not report it.
+	LevelUntil string `json:"level_until"`
+}
+
+// looksLike reports whether a client may show c for the conversation of the server.
+func (c conversation) looksLike(of conversation) bool {
+	return c == of || c.LevelUntil == "" && c == of.withoutEnd()
+}
+
+func (c conversation) withoutEnd() conversation {
+	c.LevelUntil = ""
+	return c
 }
 
 // state is what a client holds and shows. Conversations with nothing unread and no
@@ -116,7 +128,7 @@ func (s state) after(f frame) state {
 func (s state) normal() state {
 	listed := map[string]conversation{}
 	for id, c := range s.Conversations {
-		if c != (conversation{}) {
+		if c.withoutEnd() != (conversation{}) {
 			listed[id] = c
 		}
 	}
@@ -124,11 +136,11 @@ func (s state) normal() state {
 	return s
 }
 
-// looksLike reports whether both show the same. Clients do not report the epoch, and
-// need not report the unread conversations.
+// looksLike reports whether a client may show s for the state of the server. Clients do not
+// report the epoch, and need not report the unread conversations and ends of levels.
 func (s state) looksLike(other state) bool {
 	unread := s.UnreadConversations == nil || other.UnreadConversations == nil || *s.UnreadConversations == *other.UnreadConversations
-	return unread && s.Version == other.Version && s.Total == other.Total && maps.Equal(s.Conversations, other.Conversations)
+	return unread && s.Version == other.Version && s.Total == other.Total && maps.EqualFunc(s.Conversations, other.Conversations, conversation.looksLike)
 }
 
 func (s state) String() string {

@@ -166,6 +166,16 @@ event 5 data.seq: is not a field of user.read_all`,
 			invalid + "event 0 type: is written by badged itself only",
 		},
 		{
+			"the end of a level, which only badged may write", single,
+			`{"specversion":"1.0","id":"1","source":"s","type":"conversation.level_ended","data":{"conversation_id":"c","user_ids":["ada"],"until":"2026-01-31T23:59:59Z"}}`,
+			invalid + "event 0 type: is written by badged itself only",
+		},
+		{
+			"a level until a time in words", single,
+			`{"specversion":"1.0","id":"1","source":"s","type":"conversation.level_set","data":{"conversation_id":"c","user_ids":["ada"],"level":"none","until":"tomorrow"}}`,
+			invalid + `event 0 data.until: must be an RFC 3339 time such as 2026-01-31T23:59:59Z, is "tomorrow"`,
+		},
+		{
 			"an attribute that only badged may write", single,
 			`{"specversion":"1.0","id":"1","source":"s","publishedby":"crm","type":"user.read_all","data":{"user_ids":["ada"]}}`,
 			invalid + "event 0 publishedby: is written by badged itself only",

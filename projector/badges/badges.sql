@@ -119,12 +119,12 @@ ORDER BY k.ord
 
 -- name: is anything
 -- True of conversations that differ from a new one.
-(c.last_seq > 0 OR c.read_seq > 0 OR c.marked_unread OR c.level <> 'all' OR c.joined IS NOT NULL)
+(c.last_seq > 0 OR c.read_seq > 0 OR c.marked_unread OR c.level <> 'all' OR c.level_until IS NOT NULL OR c.joined IS NOT NULL)
 
 -- name: shows anything
--- True of conversations that a client must know: they have something unread or
--- a level other than the default.
-((c.unread > 0 OR c.marked_unread OR c.level <> 'all') AND NOT {has left})
+-- True of conversations that a client must know: they have something unread, or
+-- a level other than the default or with an end.
+((c.unread > 0 OR c.marked_unread OR c.level <> 'all' OR c.level_until IS NOT NULL) AND NOT {has left})
 
 -- name: conversation
 -- Of the set with the first unread message, what badge.FirstOf needs: messages that

@@ -161,7 +161,7 @@ func (all *members) state(u *member, held int64) pubsub.Snapshot {
 		if c.Level != string(events.LevelNone) {
 			s.Mentions += c.Mentions
 		}
-		shows := c.Unread > 0 || c.MarkedUnread || c.Level != string(events.LevelAll)
+		shows := c.Unread > 0 || c.MarkedUnread || c.Level != string(events.LevelAll) || !c.LevelUntil.IsZero()
 		if u.whole && shows || !u.whole && s.Version > held {
 			s.Conversations = append(s.Conversations, *c)
 		}

@@ -27,10 +27,11 @@ UPDATE badged.expiry_progress SET swept_hour = $4
 WHERE partition_id = $1 AND category = $2 AND swept_hour = $3
 
 -- name: find levels to end
--- Of the clock of the database. Pages by user and conversation within a time.
+-- By the clock of the database; clock_timestamp(), which may change between rows, would read
+-- all levels that end later too. Pages by user and conversation within a time.
 SELECT level_until, conversation_id, user_id, version
 FROM badged.conversations_pNN
-WHERE level_until <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+WHERE level_until <= (extract(epoch FROM statement_timestamp()) * 1000000)::bigint
   AND (level_until, conversation_id, user_id) > ($1, $2, $3)
 ORDER BY level_until, conversation_id, user_id
 LIMIT $4

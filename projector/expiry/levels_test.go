@@ -1,13 +1,53 @@
 package expiry
 
 import (
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
 )
+
+// Among very many levels that end later, and conversations whose levels do not end, a sweep
+// reads by index those whose time has come.
+func TestLevelsToEndAreFoundByIndex(t *testing.T) {
+	d := projectortest.New(t)
+	conn := d.Connect(t)
+	d.Exec(t, `INSERT INTO badged.conversations_p00 (partition_id, version, read_seq, last_seq, unread, mentions, level, level_until, level_after, marked_unread,
+    user_id, conversation_id, category, delivered_hour)
+SELECT 0, 1, 1, 1, 0, 0, 'none', CASE WHEN n % 3 > 0 THEN (extract(epoch FROM now()) * 1000000)::bigint + CASE WHEN n <= 10 THEN -n ELSE 3600000000 + n END END,
+    CASE WHEN n % 3 > 0 THEN 'all'::badged.level END, false, 'user-' || n % 1000, 'conversation-' || n, 'chat', 0
+FROM generate_series(1, 60000) AS n`)
+	for _, statistics := range []string{"no", "ANALYZE badged.conversations_p00"} {
+		if statistics != "no" {
+			d.Exec(t, statistics)
+		}
+		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+			t.Run(statistics+" statistics/"+mode, func(t *testing.T) {
+				for _, sql := range []string{
+					`DEALLOCATE ALL`, `SET plan_cache_mode = ` + mode,
+					`PREPARE levels (bigint, text, text, bigint) AS ` + statements.Of(0, "find levels to end"),
+				} {
+					if _, err := conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+						t.Fatal(err)
+					}
+				}
+				plan := explain(t, conn, `EXECUTE levels (0, '', '', 10000)`)
+				for want, there := range map[string]bool{
+					"conversations_p00_level_until_conversation_id_user_id_idx on conversations_p00 (actual rows=7": true, "Seq Scan": false, "Sort": false, "Rows Removed": false,
+				} {
+					if strings.Contains(plan, want) != there {
+						t.Errorf("that the plan has %q is %v:\n%s", want, !there, plan)
+					}
+				}
+			})
+		}
+	}
+}
 
 // Levels whose time has come end, of ordinary conversations and of rooms, on however many
 // pages; others stay. A level that is set again until a time in the past ends again.

@@ -50,8 +50,8 @@ export function adapt(Badged, variables, storage, environment, print) {
     const { badge } = client;
     if (badge === undefined) return;
     const conversations = {};
-    for (const [id, { unread, mentions, markedUnread }] of client.conversations) {
-      conversations[id] = { unread, mentions, marked_unread: markedUnread };
+    for (const [id, { unread, mentions, markedUnread, levelUntil }] of client.conversations) {
+      conversations[id] = { unread, mentions, marked_unread: markedUnread, level_until: levelUntil };
     }
     print({ version: badge.version, total: badge.total, unread_conversations: badge.unreadConversations, conversations });
   }

@@ -44,7 +44,8 @@ final class Conformance {
                     JSONObject conversations = new JSONObject();
                     for (Conversation c : state.conversations.values()) {
                         conversations.put(c.id, new JSONObject()
-                            .put("unread", c.unread).put("mentions", c.mentions).put("marked_unread", c.markedUnread));
+                            .put("unread", c.unread).put("mentions", c.mentions).put("marked_unread", c.markedUnread)
+                            .put("level_until", c.levelUntil));
                     }
                     print("version", state.version, "total", state.total, "conversations", conversations,
                         "unread_conversations", state.unreadConversations);

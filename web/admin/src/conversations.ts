@@ -1,6 +1,6 @@
 import { h, spoken } from "../../page/dom.js";
 import { foldedTime } from "./eventtime.js";
-import { count, counted } from "./format.js";
+import { count, counted, levelOf } from "./format.js";
 import { idText } from "./ids.js";
 import { userPlace } from "./place.js";
 import type { ExplainedConversation, Explanation, LoggedEvent } from "./server.js";
@@ -65,7 +65,7 @@ function conversation(x: Explanation, c: ExplainedConversation, open: boolean): 
   const brief = [
     counted(c.unread, "unread message"),
     c.mentions > 0 ? counted(c.mentions, "mention") : "",
-    c.level === "all" ? "" : `level ${c.level}`,
+    c.level === "all" && !c.level_until ? "" : `level ${levelOf(c)}`,
     c.marked_unread ? "marked unread" : "",
     c.members ? `room of ${counted(c.members, "member")}` : "",
   ].filter((text) => text);
@@ -74,7 +74,7 @@ function conversation(x: Explanation, c: ExplainedConversation, open: boolean): 
       ? h("span", {}, `Read up to ${count(c.last_read.up_to_seq)}`, ...by(c.last_read))
       : h("span", {}, "Never read"),
     ...(c.marked_by ? [h("span", {}, "Marked unread", ...by(c.marked_by))] : []),
-    ...(c.level_by ? [h("span", {}, `Level ${c.level}`, ...by(c.level_by))] : []),
+    ...(c.level_by ? [h("span", {}, `Level ${levelOf(c)}`, ...by(c.level_by))] : []),
     ...(x.conversations.length > 1
       ? [
           h(

@@ -37,6 +37,11 @@ export function when(time: string | Date): string {
   return dateTime.format(new Date(time));
 }
 
+/** A level, and when it ends if it does: `none until 2026-11-21 09:30:00`. */
+export function levelOf(c: { readonly level: string; readonly level_until?: string }): string {
+  return c.level_until === undefined ? c.level : `${c.level} until ${when(c.level_until)}`;
+}
+
 /** A time as the value of a datetime-local input. */
 export function forInput(time: Date): string {
   return when(time).replace(" ", "T");

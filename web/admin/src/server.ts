@@ -171,6 +171,7 @@ export interface ExplainedConversation {
   readonly read_seq: number;
   readonly last_seq: number;
   readonly level: string;
+  readonly level_until?: string;
   readonly category: string;
   readonly marked_unread: boolean;
   readonly adds: number;

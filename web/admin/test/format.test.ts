@@ -6,6 +6,7 @@ import {
   duration,
   forInput,
   lagShare,
+  levelOf,
   onShard,
   rate,
   when,
@@ -25,6 +26,12 @@ test("numbers are short, and an unknown one is a dash", () => {
   assert.equal(count(1_234_567), "1,234,567");
   assert.equal(counted(1, "event"), "1 event");
   assert.equal(counted(1000, "event"), "1,000 events");
+});
+
+test("a level says when it ends", () => {
+  assert.equal(levelOf({ level: "mentions" }), "mentions");
+  const ends = new Date(2026, 10, 21, 9, 30).toISOString();
+  assert.equal(levelOf({ level: "none", level_until: ends }), "none until 2026-11-21 09:30:00");
 });
 
 test("durations use the fitting unit", () => {

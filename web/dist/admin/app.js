@@ -54,6 +54,9 @@ var dateTime = new Intl.DateTimeFormat("sv", { dateStyle: "short", timeStyle: "m
 function when(time2) {
   return dateTime.format(new Date(time2));
 }
+function levelOf(c) {
+  return c.level_until === void 0 ? c.level : `${c.level} until ${when(c.level_until)}`;
+}
 function forInput(time2) {
   return when(time2).replace(" ", "T");
 }
@@ -5616,14 +5619,14 @@ function conversation(x, c, open) {
   const brief = [
     counted(c.unread, "unread message"),
     c.mentions > 0 ? counted(c.mentions, "mention") : "",
-    c.level === "all" ? "" : `level ${c.level}`,
+    c.level === "all" && !c.level_until ? "" : `level ${levelOf(c)}`,
     c.marked_unread ? "marked unread" : "",
     c.members ? `room of ${counted(c.members, "member")}` : ""
   ].filter((text) => text);
   const why = [
     c.last_read ? h("span", {}, `Read up to ${count(c.last_read.up_to_seq)}`, ...by(c.last_read)) : h("span", {}, "Never read"),
     ...c.marked_by ? [h("span", {}, "Marked unread", ...by(c.marked_by))] : [],
-    ...c.level_by ? [h("span", {}, `Level ${c.level}`, ...by(c.level_by))] : [],
+    ...c.level_by ? [h("span", {}, `Level ${levelOf(c)}`, ...by(c.level_by))] : [],
     ...x.conversations.length > 1 ? [
       h(
         "a",

@@ -1334,7 +1334,7 @@ var State = class {
     const { badge, conversations, more } = this.#view;
     if (badge === void 0) return void 0;
     const shown2 = [...conversations.values()].filter(
-      ({ unread, markedUnread, level, left }) => !left && (unread > 0 || markedUnread || level !== "all")
+      ({ unread, markedUnread, level, levelUntil, left }) => !left && (unread > 0 || markedUnread || level !== "all" || levelUntil !== void 0)
     );
     const kept = shown2.length > MAX_STORED ? shown2.sort((a, b) => b.version - a.version).slice(0, MAX_STORED) : shown2;
     return {

@@ -131,6 +131,19 @@ describe("golden frames", () => {
     assert.deepEqual(conversations, []);
   });
 
+  test("a level that ends has the time, until it has ended", () => {
+    const levels = (name: string) =>
+      decodeState(name).conversations.map(({ level, levelUntil }) => [level, levelUntil]);
+    assert.deepEqual(levels("snapshot-muted-until"), [
+      ["none", "2026-03-02T09:00:00Z"],
+      ["all", "2026-03-01T18:30:00.25Z"],
+    ]);
+    assert.deepEqual(levels("changes-level-ended"), [["all", undefined]]);
+    const stored = decodeFrame(encodeSnapshot(decodeState("snapshot-muted-until")));
+    assert(stored?.t === "snapshot");
+    assert.equal(stored.conversations[0]?.levelUntil, "2026-03-02T09:00:00Z");
+  });
+
   test("snapshot of a user who has muted conversations and read everything", () => {
     const { badge, conversations } = decodeState("snapshot-muted");
     assert.equal(badge.total, 0);

@@ -129,11 +129,15 @@ describe("a snapshot", () => {
   test("of the held state includes the levels of read conversations", () => {
     const state = new Held();
     const muted = conversation("muted", 0, 4, { level: "none" });
-    state.apply(frame(snapshot(5, [conversation("a", 2, 5), muted])));
+    const heard = conversation("heard", 0, 3, { level_until: "2026-03-02T09:00:00Z" });
+    state.apply(frame(snapshot(5, [conversation("a", 2, 5), muted, heard])));
     state.apply(frame(changes(6, 0, [conversation("a", 0, 6)])));
     assert.deepEqual(
-      state.snapshot.conversations.map((c) => `${c.conversationId} ${c.level}`),
-      ["muted none"],
+      state.snapshot.conversations.map((c) => [c.conversationId, c.level, c.levelUntil]),
+      [
+        ["muted", "none", undefined],
+        ["heard", "all", "2026-03-02T09:00:00Z"],
+      ],
     );
   });
 

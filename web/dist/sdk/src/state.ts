@@ -45,8 +45,8 @@ export class State {
     const { badge, conversations, more } = this.#view;
     if (badge === undefined) return undefined;
     const shown = [...conversations.values()].filter(
-      ({ unread, markedUnread, level, left }) =>
-        !left && (unread > 0 || markedUnread || level !== "all"),
+      ({ unread, markedUnread, level, levelUntil, left }) =>
+        !left && (unread > 0 || markedUnread || level !== "all" || levelUntil !== undefined),
     );
     const kept =
       shown.length > MAX_STORED
@@ -129,7 +129,7 @@ export function difference(before: View, after: View): Difference {
   }
   for (const [id, held] of before.conversations) {
     if (conversations.has(id)) continue;
-    // A complete snapshot omits only empty conversations of the level `all`.
+    // A complete snapshot omits only empty conversations of the level `all` without an end.
     const level = after.more ? held.level : "all";
     const { levelUntil, ...rest } = held;
     const empty = {

@@ -28,6 +28,15 @@ final class FramesTests: XCTestCase {
         XCTAssertTrue(large.conversations.values.contains { $0.lastSeq > 1 << 53 })
     }
 
+    func testALevelThatEndsHasTheTime() throws {
+        let muted = try BadgeState.after(nil, try decode(StateFrame.self, try golden("snapshot-muted-until")))
+        XCTAssertEqual(muted.conversations["standup"]?.levelUntil, "2026-03-02T09:00:00Z")
+        let ended = try BadgeState.after(muted, try decode(StateFrame.self, try golden("changes-level-ended")))
+        XCTAssertNotNil(ended.conversations["standup"])
+        XCTAssertNil(ended.conversations["standup"]?.levelUntil)
+        XCTAssertEqual(ended.conversations["incident"]?.levelUntil, "2026-03-01T18:30:00.25Z")
+    }
+
     func testChangesApplyToTheirEpochOnly() throws {
         let changes = try decode(StateFrame.self, try golden("changes"))
         XCTAssertThrowsError(try BadgeState.after(nil, changes))
