@@ -119,8 +119,8 @@ func (a authenticator) Authenticate(ctx context.Context, token string) (gateway.
 		return gateway.Identity{}, gateway.ErrTokenExpired
 	case errors.Is(err, auth.ErrKeysAway):
 		return gateway.Identity{}, gateway.ErrAuthenticatorAway
-	case err == nil:
-		inbound.Vouch(ctx, inbound.Holder{User: true, Name: id.UserID}) // a WebSocket has another context and vouches itself
+	case err == nil && !inbound.Vouch(ctx, inbound.Holder{User: true, Name: id.UserID}): // a WebSocket has another context and vouches itself
+		return gateway.Identity{}, gateway.ErrAuthenticatorAway
 	}
 	return gateway.Identity(id), err
 }

@@ -125,7 +125,9 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	a.limitConnections(ctx)
+	if err := a.limitConnections(ctx); err != nil {
+		return nil, err
+	}
 	a.inbound = inbound.NewMetrics(a.registry)
 	a.bodies = inbound.NewBodies(a.bodyMemory(), a.inbound)
 	if given.certificate != nil {

@@ -46,6 +46,9 @@ func Check(cfg config.Server) []error {
 			_ = bus.Close() // it never connected
 		}
 	}
+	if _, err := limitsFor(&cfg); err != nil {
+		errs = append(errs, err)
+	}
 	if _, err := net.ResolveTCPAddr("tcp", cfg.Listen); err != nil {
 		errs = append(errs, fmt.Errorf("--listen %s: %w", cfg.Listen, err))
 	}

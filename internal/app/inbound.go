@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/inbound"
@@ -33,19 +34,40 @@ func (a *App) bodyMemory() int64 {
 	return defaultBodyMemory
 }
 
-// limitConnections sets the limits of client connections.
-func (a *App) limitConnections(ctx context.Context) {
-	reserved := max(1, len(a.cfg.Shards))*a.cfg.PostgresConnections() + reservedFiles
-	if a.internal != nil {
+// limitsFor returns the limits of client connections, and fails if so few files may be open
+// that a process with these settings cannot serve.
+func limitsFor(cfg *config.Server) (inbound.Limits, error) {
+	files, reserved := inbound.Files(), max(1, len(cfg.Shards))*cfg.PostgresConnections()+reservedFiles
+	if cfg.InternalListen != "" {
 		reserved += internalConnections
 	}
-	a.limits = inbound.LimitsFor(inbound.Files(), reserved, a.cfg.MaxUnauthenticated, a.cfg.TrustedProxies)
-	most := a.limits.Authenticated()
-	if a.cfg.MaxConnections > most {
-		a.log.WarnContext(ctx, "--max-connections exceeds the limit of open files; raise that limit (ulimit -n, LimitNOFILE)",
-			"max_connections", a.cfg.MaxConnections, "possible", most)
+	if needs := reserved + inbound.MinConnections; files < needs {
+		return inbound.Limits{}, fmt.Errorf("a process may have %d open files here, and with these settings it needs %d: %d for databases and itself, and %d for clients; raise the limit (ulimit -n, LimitNOFILE)",
+			files, needs, reserved, inbound.MinConnections)
 	}
+	return inbound.LimitsFor(files, reserved, cfg.MaxUnauthenticated, cfg.TrustedProxies), nil
+}
+
+// FileRisks returns warnings about limits that the limit of open files does not permit.
+func FileRisks(cfg config.Server) []string {
+	limits, err := limitsFor(&cfg)
+	if err != nil || cfg.MaxConnections <= limits.Streams() {
+		return nil // Check returns the error
+	}
+	return []string{fmt.Sprintf("--max-connections %d: the limit of open files here allows %d; raise that limit (ulimit -n, LimitNOFILE)", cfg.MaxConnections, limits.Streams())}
+}
+
+// limitConnections sets the limits of client connections.
+func (a *App) limitConnections(ctx context.Context) (err error) {
+	if a.limits, err = limitsFor(&a.cfg); err != nil {
+		return err
+	}
+	for _, risk := range FileRisks(a.cfg) {
+		a.log.WarnContext(ctx, risk)
+	}
+	most := a.limits.Streams()
 	if a.cfg.MaxConnections == 0 || a.cfg.MaxConnections > most {
 		a.cfg.MaxConnections = most
 	}
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/badged/badged/gateway/protocol"
 	"github.com/badged/badged/internal/describe"
 	"github.com/badged/badged/internal/httpapi"
+	"github.com/badged/badged/internal/inbound"
 	"github.com/badged/badged/internal/obs"
 )
 
@@ -79,7 +80,7 @@ func gatewayRoutes(g *gateway.Gateway, allowOrigin func(*http.Request) bool) []d
 			},
 		},
 		{
-			Method: http.MethodGet, Path: "/v1/sse", Handler: forOrigins(allowOrigin, g.ServeSSE), EveryMethod: true,
+			Method: http.MethodGet, Path: "/v1/sse", Handler: inbound.Stream(forOrigins(allowOrigin, g.ServeSSE)), EveryMethod: true,
 			Name: "stream", Group: groupClients, Summary: "Follow a badge by server-sent events",
 			Doc:    "For networks that break WebSockets. Each event is a frame of `/asyncapi.json`; its `id` is the version of the state.",
 			Access: []string{httpapi.UserAccess},

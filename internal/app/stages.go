@@ -123,5 +123,6 @@ func (a *App) server(ctx context.Context, routes http.Handler) *http.Server {
 		MaxHeaderBytes:    maxHeaderBytes,
 		BaseContext:       func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 		ConnContext:       inbound.ConnContext,
+		ConnState:         inbound.ConnState,
 	}
 }

@@ -115,7 +115,9 @@ func (a *API) withKey(s access, h keyHandler) http.HandlerFunc {
 			key, err = a.keyOf(r, s, secret, "the key is not one of a publisher")
 		}
 		if err == nil {
-			inbound.Vouch(r.Context(), inbound.Holder{Name: key.Name})
+			err = a.vouch(w, r, grant{key: key})
+		}
+		if err == nil {
 			err = h(w, withGrant(r, grant{key: key}), key)
 		}
 		if err != nil {
@@ -130,7 +132,7 @@ func (a *API) ofUser(s access, limits *tokenLimits, h viewHandler) http.HandlerF
 	return func(w http.ResponseWriter, r *http.Request) {
 		by, err := a.mayRead(r, s)
 		if err == nil {
-			inbound.Vouch(r.Context(), by.holder())
+			err = a.vouch(w, r, by)
 			r = withGrant(r, by)
 		}
 		if err == nil && by.key == nil {
@@ -205,7 +207,9 @@ func (a *API) operator(h operatorHandler) http.HandlerFunc {
 			key, err = a.keyOf(r, operating, secret, "the key is not one of an admin")
 		}
 		if err == nil {
-			inbound.Vouch(r.Context(), inbound.Holder{Name: key.Name})
+			err = a.vouch(w, r, grant{key: key})
+		}
+		if err == nil {
 			err = h(w, withGrant(r, grant{key: key}), admin.Operator{Name: key.Name, Via: admin.ViaAPI})
 		}
 		if err != nil {
@@ -277,11 +281,18 @@ type grant struct {
 	user auth.Identity
 }
 
-func (g grant) holder() inbound.Holder {
+// vouch says on whose behalf a request is, or fails if too many connections of its holder or
+// its address carry requests.
+func (a *API) vouch(w http.ResponseWriter, r *http.Request, g grant) error {
+	by := inbound.Holder{User: true, Name: g.user.UserID}
 	if g.key != nil {
-		return inbound.Holder{Name: g.key.Name}
+		by = inbound.Holder{Name: g.key.Name}
 	}
-	return inbound.Holder{User: true, Name: g.user.UserID}
+	if inbound.Vouch(r.Context(), by) {
+		return nil
+	}
+	w.Header().Set("Connection", "close")
+	return &problem{Status: http.StatusTooManyRequests, Detail: "requests are under way on too many connections of this key, user or address; repeat the request after Retry-After, on fewer connections", retryAfter: "1"}
 }
 
 type grantKey struct{}

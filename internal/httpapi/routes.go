@@ -174,7 +174,7 @@ func failures(own ...describe.Answer) []describe.Answer {
 	unauthorized.Headers = []describe.Param{{Name: "WWW-Authenticate", Doc: "How to authenticate.", Required: true, Example: `Bearer realm="badged"`}}
 	away := describe.Problem(http.StatusServiceUnavailable, problem{}, "The database cannot be reached, is read-only, has a full disk or another fault that `detail` names; the key of a token cannot be fetched; or there is no room for the body of the request. Repeat the request after `Retry-After`.", database)
 	away.Headers = []describe.Param{{Name: "Retry-After", Doc: "Seconds to wait before repeating the request.", Required: true, Example: "1"}}
-	slow := describe.Problem(http.StatusTooManyRequests, problem{}, "Too many wrong keys came from the address, and this one was not checked; or the bodies of requests of the key or user that are under way take its share of `--body-memory-mib`. Repeat the request after `Retry-After`.", slowed)
+	slow := describe.Problem(http.StatusTooManyRequests, problem{}, "Too many wrong keys came from the address, and this one was not checked; or the bodies of requests of the key or user that are under way take its share of `--body-memory-mib`, or take up too many connections. Repeat the request after `Retry-After`.", slowed)
 	slow.Headers = []describe.Param{{Name: "Retry-After", Doc: "Seconds to wait before repeating the request.", Required: true, Example: "1"}}
 	for _, common := range []describe.Answer{away, slow, describe.Problem(http.StatusForbidden, problem{}, "The key is of another kind, or not for this: `detail` says what it may not do.", notThis)} {
 		if i := slices.IndexFunc(own, func(a describe.Answer) bool { return a.Status == common.Status }); i >= 0 {

@@ -28,8 +28,10 @@ type Listener struct {
 	// them by address, without those of trusted proxies.
 	strangers list.List
 	byAddress map[netip.Prefix]*list.List
-	// known is the number of authenticated connections.
-	known int
+	// known is the number of authenticated connections. Those that carry requests are in the
+	// share of users or in that of keys.
+	known       int
+	users, keys *share
 	// ended counts connections closed at a limit since the last log line, at
 	// loggedAt.
 	ended    int
@@ -41,7 +43,10 @@ func NewListener(l net.Listener, limits Limits, log *slog.Logger, metrics *Metri
 	if metrics == nil {
 		metrics = NewMetrics(nil)
 	}
-	return &Listener{Listener: l, limits: limits, log: log, metrics: metrics, byAddress: map[netip.Prefix]*list.List{}}
+	return &Listener{
+		Listener: l, limits: limits, log: log, metrics: metrics, byAddress: map[netip.Prefix]*list.List{},
+		users: newShare(limits.Users), keys: newShare(limits.Keys),
+	}
 }
 
 // writeBuffer bounds unread answers in the kernel, which would otherwise grow to
@@ -147,7 +152,7 @@ func oldest(of *list.List) *conn {
 func (l *Listener) tell() {
 	l.ended++
 	if now := time.Now(); now.Sub(l.loggedAt) >= logInterval {
-		l.log.Warn("connections are closed at a limit: the oldest unauthenticated ones, or new ones if all open files are in use",
+		l.log.Warn("connections are closed at a limit: the oldest unauthenticated ones, those that are idle for longest of a user, a key or an address, or new ones if all open files are in use",
 			"ended", l.ended, "unauthenticated", l.strangers.Len(), "authenticated", l.known,
 			"max_unauthenticated", l.limits.Unauthenticated, "max_per_address", l.limits.PerAddress, "max_connections", l.limits.Connections)
 		l.ended, l.loggedAt = 0, now
@@ -217,6 +222,8 @@ type conn struct {
 	// while it is unauthenticated.
 	at, atAddress *list.Element
 	known         bool
+	// seat is the connection's place in a share; nil if it carries no requests.
+	seat *seat
 }
 
 // Vouch marks the connection as authenticated. It is idempotent.
@@ -257,6 +264,7 @@ func isHTTP(first [5]byte) bool {
 func (c *conn) Close() error {
 	l := c.listener
 	l.mu.Lock()
+	c.leave()
 	switch {
 	case c.at != nil:
 		l.remove(c)
@@ -277,12 +285,23 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 }
 
 // Vouch marks the connection of a request's context as authenticated, and says on whose
-// behalf the request is. Call it before the body is read.
-func Vouch(ctx context.Context, by Holder) {
+// behalf the request is. Call it before the body is read. It reports false if there is no
+// room for the connection; then refuse the request.
+func Vouch(ctx context.Context, by Holder) bool {
 	if b, ok := ctx.Value(bodyKey{}).(*body); ok && b.taken == 0 {
 		b.holder = by
 	}
-	if c, ok := ctx.Value(connKey{}).(*conn); ok {
-		c.Vouch()
+	c, ok := ctx.Value(connKey{}).(*conn)
+	if !ok {
+		return true
 	}
+	if stream, _ := ctx.Value(streamKey{}).(bool); stream {
+		c.listener.mu.Lock()
+		c.leave()
+		c.listener.mu.Unlock()
+	} else if !c.sit(by) {
+		return false
+	}
+	c.Vouch()
+	return true
 }

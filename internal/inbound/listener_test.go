@@ -148,14 +148,17 @@ func TestLimitsFor(t *testing.T) {
 		{1 << 20, 90, 0, Limits{Connections: 1<<20 - 90, Unauthenticated: 8192, PerAddress: 6144}},
 		{10, 90, 0, Limits{Connections: 32, Unauthenticated: 10, PerAddress: 7}},
 		{300, 90, 4, Limits{Connections: 210, Unauthenticated: 4, PerAddress: 3}},
-		{300, 90, 1000, Limits{Connections: 210, Unauthenticated: 209, PerAddress: 156}},
+		{300, 90, 1000, Limits{Connections: 210, Unauthenticated: 194, PerAddress: 145}},
 	} {
 		got := LimitsFor(test.files, test.reserved, test.unauthenticated, nil)
+		if left := got.Streams(); left < MinConnections/4 || got.Users.All < 2 || got.Keys.All < 2 {
+			t.Errorf("of %d files, %d streams are left, and %+v, %+v", test.files, left, got.Users, got.Keys)
+		}
 		if got.Connections != test.want.Connections || got.Unauthenticated != test.want.Unauthenticated || got.PerAddress != test.want.PerAddress {
 			t.Errorf("of %d files, %d reserved, %d asked for: %+v, want %+v", test.files, test.reserved, test.unauthenticated, got, test.want)
 		}
 	}
-	if Files() < minConnections {
+	if Files() < MinConnections {
 		t.Errorf("this process may have %d open files", Files())
 	}
 }

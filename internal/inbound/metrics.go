@@ -27,7 +27,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		authenticated:   connections.WithLabelValues("authenticated"),
 		ended: auto.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "http", Name: "connections_ended_total",
-			Help: "Connections closed for lack of room: the oldest unauthenticated one above the limit, or any when the process ran out of open files.",
+			Help: "Connections closed for lack of room: the oldest unauthenticated one above the limit; the one that is idle for longest of a user, a key or an address above its share; or any when the process ran out of open files.",
 		}, []string{"reason"}),
 		expires: auto.NewGauge(prometheus.GaugeOpts{
 			Namespace: "badged", Subsystem: "http", Name: "certificate_expires_timestamp_seconds",
@@ -48,7 +48,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	for _, result := range []string{"ok", "error"} {
 		m.reloads.WithLabelValues(result)
 	}
-	for _, reason := range []string{"unauthenticated", "files"} {
+	for _, reason := range []string{"unauthenticated", "files", "idle"} {
 		m.ended.WithLabelValues(reason)
 	}
 	return m

@@ -41,10 +41,18 @@ var (
 	inCategories = check{"./internal/auth", "^TestTokensOfCategories$", false}
 	categoryView = check{"./gateway", "Categories|NotYetFolded|FreshTokenDuring", true}
 	categoryAPI  = check{"./internal/httpapi", "^TestTokenOfCategories$", false}
+	committed    = check{"./internal/app", "^TestCommandsOfRevokedTokens$", false}
+	endedRights  = check{"./tests", "^(TestKeysThatEndWhileABodyIsHeldBack|TestTokensThatEndWhileAReadWaits)$", false}
+	roomy        = check{"./internal/inbound", "^(TestRoomForBodies|TestSharesOfConnections)$", false}
 )
 
 // trustMutants let somebody do, see or hide what they must not.
 var trustMutants = []mutant{
+	{"the database does not ask whether a token is revoked", []edit{{"internal/eventlog/rights.go", "	if len(rights) == 0 {\n		return nil", "	if true {\n		return nil"}}, committed},
+	{"a request goes on after its key was removed", []edit{{ringFile, "	case current == nil:", "	case false:"}, {ringFile, "	case current.hasExpired():", "	case false:"}, {ringFile, "current != k && !current.equals(k):", "false:"}}, endedRights},
+	{"a wait outlasts the token", []edit{{accessFile, "a.cfg.Tokens.Check(g.user); err != nil", "a.cfg.Tokens.Check(g.user); false && err != nil"}}, endedRights},
+	{"a key holds back as many bytes as it likes", []edit{{"internal/limit/budget.go", "	case b.of[key]+n > b.share:", "	case false:"}}, roomy},
+	{"a user keeps as many idle connections as it likes", []edit{{"internal/inbound/shares.go", "{of, s.limits.PerHolder}", "{of, 0}"}}, roomy},
 	{"a key publishes for any source", []edit{{keyFile, "if !k.sources.match(e.Source) {", "if false {"}}, everyKey},
 	{"a key publishes any type", []edit{{keyFile, "if !k.types.match(string(e.Type)) {", "if false {"}}, everyKey},
 	{"a key publishes for any user", []edit{{keyFile, "		if !k.users.match(id) {\n			refuse(", "		if false {\n			refuse("}}, everyKey},

@@ -1,0 +1,70 @@
+package tests
+
+import (
+	"fmt"
+	"net/http"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// Connections that users and keys leave open take no more than their shares: sockets,
+// publishers and readiness have room, with as few open files as systems allow by default.
+func TestIdleConnectionsShutOutNobody(t *testing.T) {
+	const files, many = 1024, 922
+	p := withFiles(t, files, "serve", "--listen=127.0.0.1:0", "--migrate", "--database-url="+newDatabase(t))
+	here := connect(t, p.url, "ann")
+	publish(t, p, delivered("c", 1, `"ann","bob"`))
+	here.awaitTotal(1)
+
+	keep := func(what, secret string) {
+		t.Helper()
+		kept := make([]*rawClient, many)
+		for i := range kept {
+			kept[i] = dialRaw(t, p)
+			kept[i].send(fmt.Appendf(nil, "GET /v1/users/ann/badge HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n", secret))
+			res := kept[i].answer()
+			if res.StatusCode != http.StatusOK && res.StatusCode != http.StatusTooManyRequests {
+				t.Fatalf("connection %d of %s is answered with %d", i, what, res.StatusCode)
+			}
+			_ = res.Body.Close()
+		}
+		http.DefaultClient.CloseIdleConnections()
+		if status, _, answer := request(t, http.MethodGet, p.url+"/readyz", "", ""); status != http.StatusOK {
+			t.Errorf("beside those of %s, /readyz is answered with %d %s", what, status, answer)
+		}
+		connect(t, p.url, "bob").awaitTotal(1)
+		if page := metricsOf(t, p); metric(t, page, `badged_http_connections{state="authenticated"}`) > files/4 {
+			t.Errorf("of %s, too many connections are kept:\n%s", what, page)
+		}
+	}
+	keep("a user", token(t, "ann"))
+	keep("a key", publisherKey)
+	publish(t, p, delivered("c", 2, `"ann","bob"`))
+	here.awaitTotal(2)
+	if strings.Contains(p.out.String(), "too many open files") {
+		t.Error("the process ran out of open files")
+	}
+}
+
+// A process that may not open as many files as it needs says so, when it starts and in the
+// check of its settings.
+func TestTooFewOpenFiles(t *testing.T) {
+	t.Parallel()
+	run := func(files int, args ...string) (out string, code int) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "sh", append([]string{"-c", fmt.Sprintf(`ulimit -n %d; exec "$0" "$@"`, files), binary}, args...)...)
+		cmd.Env = environment("BADGED_JWT_KEYS="+jwtKeys, "BADGED_PUBLISHER_KEYS=backend="+publisherKey)
+		text, _ := cmd.CombinedOutput() // the exit code says it
+		return string(text), cmd.ProcessState.ExitCode()
+	}
+	database := "--database-url=" + oneDatabase(t)
+	for _, args := range [][]string{{"serve", "--listen=127.0.0.1:0", database}, {"config", "check", database}} {
+		if out, code := run(100, args...); code == 0 || !strings.Contains(out, "may have 100 open files") || !strings.Contains(out, "ulimit -n") {
+			t.Errorf("%v with 100 open files exits with %d:\n%s", args[0], code, out)
+		}
+	}
+	if out, code := run(1024, "config", "check", database, "--max-connections=5000"); code != 0 || !strings.Contains(out, "--max-connections 5000: the limit of open files here allows") {
+		t.Errorf("config check with 1024 open files exits with %d:\n%s", code, out)
+	}
+}
