@@ -12,6 +12,9 @@ ALTER TABLE badged.archived_files ADD COLUMN next_sha256 text;
 ALTER TABLE badged.archived_files ADD COLUMN revision integer NOT NULL DEFAULT 0;
 ALTER TABLE badged.archived_files ADD COLUMN origin text;
 
+-- When the file was given up, since it is lost. Null while it is not.
+ALTER TABLE badged.archived_files ADD COLUMN given_up timestamptz;
+
 -- The erasures that are complete, by the ids that they have in the archive. Those that are
 -- in the archive only were interrupted, or the database was restored to before them.
 CREATE TABLE badged.erasures (

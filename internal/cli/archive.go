@@ -28,6 +28,7 @@ type archiveCmd struct {
 	Before          time.Time     `help:"Archive events appended before this time, such as 2026-01-31T00:00:00Z; ranges of the log that also hold later events stay." placeholder:"TIME" env:"-"`
 	OlderThan       time.Duration `help:"Archive events appended so long ago, such as 2160h, instead of --before." placeholder:"DURATION" env:"-"`
 	TakeOver        bool          `help:"Archive nothing. Make the archive that of this database, which was restored, or takes the place of the one that wrote to it, and erase again the users who were erased since, according to the archive." env:"-"`
+	GiveUp          []string      `help:"Archive nothing. Give up these files of the archive, which are missing or damaged, such as events_p03.00002, or events_p03.00002-00007 for several: archiving and erasing go on without them." placeholder:"FILE" env:"-"`
 	Reencrypt       bool          `help:"Archive nothing. Encrypt with the first of --archive-keys what the archive has under another key, or in the clear; after an interruption it goes on with the rest." env:"-"`
 	To              string        `help:"Archive, a directory or s3://bucket/prefix; an existing one is continued." required:"" placeholder:"DIR" env:"-"`
 	archives.Keys   `embed:""`
@@ -39,8 +40,8 @@ type archiveCmd struct {
 // Validate implements kong's validation.
 func (c *archiveCmd) Validate() error {
 	errs := []error{c.Database.Validate(), c.Wait.Check()}
-	if n := map[bool]int{true: 1}; n[!c.Before.IsZero()]+n[c.OlderThan != 0]+n[c.TakeOver]+n[c.Reencrypt] != 1 {
-		errs = append(errs, errors.New("give one of --before TIME, --older-than DURATION, --take-over and --reencrypt"))
+	if n := map[bool]int{true: 1}; n[!c.Before.IsZero()]+n[c.OlderThan != 0]+n[c.TakeOver]+n[len(c.GiveUp) > 0]+n[c.Reencrypt] != 1 {
+		errs = append(errs, errors.New("give one of --before TIME, --older-than DURATION, --take-over, --give-up FILE and --reencrypt"))
 	}
 	if c.OlderThan < 0 {
 		errs = append(errs, errors.New("--older-than must be more than 0s"))
@@ -104,6 +105,9 @@ func (c *archiveCmd) Run(ctx context.Context, streams Streams) error {
 	defer cluster.Close()
 	if c.TakeOver {
 		return operators.Each(ctx, cluster, func(s *shards.Shard) error { return c.Keys.TakeOver(ctx, streams.Out, s, c.To, c.JSON) })
+	}
+	if len(c.GiveUp) > 0 {
+		return c.Keys.GiveUp(ctx, streams.Out, cluster, c.To, c.GiveUp, c.JSON)
 	}
 	if c.Reencrypt {
 		return operators.Each(ctx, cluster, func(s *shards.Shard) error {

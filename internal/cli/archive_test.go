@@ -46,9 +46,9 @@ func TestArchivePrints(t *testing.T) {
 func TestArchiveUsage(t *testing.T) {
 	const db = " --database-url=postgres://localhost/chat"
 	expectUsage(t, map[string]string{
-		"archive" + db:          "give one of --before TIME, --older-than DURATION, --take-over and --reencrypt",
-		"archive --to=dir" + db: "give one of --before TIME, --older-than DURATION, --take-over and --reencrypt",
-		"archive --before=2026-01-31T00:00:00Z --older-than=1h --to=dir" + db: "give one of --before TIME, --older-than DURATION, --take-over and --reencrypt",
+		"archive" + db:          "give one of --before TIME, --older-than DURATION, --take-over, --give-up FILE and --reencrypt",
+		"archive --to=dir" + db: "give one of --before TIME, --older-than DURATION, --take-over, --give-up FILE and --reencrypt",
+		"archive --before=2026-01-31T00:00:00Z --older-than=1h --to=dir" + db: "give one of --before TIME, --older-than DURATION, --take-over, --give-up FILE and --reencrypt",
 		"archive --older-than=-1h --to=dir" + db:                              "--older-than must be more than 0s",
 		"archive --reencrypt --to=dir" + db:                                   "--reencrypt needs --archive-keys FILE",
 		"archive --before=2026-01-31T00:00:00Z" + db:                          "missing flags: --to=DIR",

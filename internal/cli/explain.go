@@ -130,7 +130,9 @@ func printExplanation(w io.Writer, e replay.Explanation) error {
 		rows = append(rows, "as of\t"+stamp(*e.At))
 	}
 	p.table(append(rows, fmt.Sprintf("log\tpartition %d up to %s", e.Partition, e.Position))...)
-	if e.ArchivedUntil != nil {
+	if e.ArchivedUntil != nil && e.GivenUpEvents > 0 {
+		p.line("\nEvents appended until %s are archived: they are counted. They cannot be listed, since files with %s of the partition were given up.", stamp(*e.ArchivedUntil), terminal.Counted(e.GivenUpEvents, "event"))
+	} else if e.ArchivedUntil != nil {
 		p.line("\nEvents appended until %s are archived: they are counted, but only --archive DIR can list them.", stamp(*e.ArchivedUntil))
 	}
 	if len(e.Conversations) == 0 {

@@ -89,6 +89,11 @@ func (c *rebuildCmd) Run(ctx context.Context, streams Streams) (err error) {
 			return err
 		}
 		c.Warn(ctx, streams.Err, s, archive)
+		if c.Archive != "" {
+			if err := archives.WarnLost(ctx, streams.Err, s, "its tables are rebuilt from the baseline and the log only"); err != nil {
+				return err
+			}
+		}
 		return admin.Audited(ctx, s.Pool, admin.OSUser(), "rebuild", c.arguments(), func(ctx context.Context) (any, error) {
 			if c.User != "" {
 				return c.heal(ctx, streams.Out, replay.NewVerifier(s.Pool, s.Log).WithArchive(archive), s.Log.PartitionOf(c.User), bus)
@@ -252,6 +257,9 @@ func (c *verifyCmd) Run(ctx context.Context, streams Streams) error {
 				return err
 			}
 			incomplete = append(incomplete, archiving.WantErased(ctx, s.Pool, archive))
+			if c.Archive != "" {
+				incomplete = append(incomplete, archives.WarnLost(ctx, streams.Err, s, "its tables are compared with the baseline and the log only"))
+			}
 			defer connect.Watch(ctx, s, warn)()
 			done, err := admin.Verify(ctx, replay.NewVerifier(s.Pool, s.Log).WithArchive(archive), s.Log, part.Options, meter, func(d replay.Difference) {
 				meter.Lines()

@@ -73,6 +73,7 @@ func (c *restoreCmd) Run(ctx context.Context, streams Streams) error {
 		sum.Partitions += done.Partitions
 		sum.Files += done.Files
 		sum.Events += done.Events
+		sum.GivenUp += done.GivenUp
 		sum.Without = append(sum.Without, done.Without...)
 	}
 	return c.print(streams.Out, sum)
@@ -141,6 +142,9 @@ func (c *restoreCmd) print(w io.Writer, done archiving.Restored) error {
 	}
 	_, err := fmt.Fprintf(w, "%s of %s restored from %s; projectors fold them next, and badged lag shows how far they are\n",
 		terminal.Counted(done.Events, "event"), terminal.Counted(int64(done.Partitions), "partition"), terminal.Counted(int64(done.Files), "file"))
+	if err == nil && done.GivenUp > 0 {
+		_, err = fmt.Fprintf(w, "%s of files that were given up are lost\n", terminal.Counted(done.GivenUp, "event"))
+	}
 	if err == nil && len(done.Without) > 0 {
 		_, err = fmt.Fprintf(w, "the archives have nothing of %s: nothing was archived of them, or the archive of another shard is missing\n", shards.Named(done.Without))
 	}

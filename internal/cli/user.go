@@ -167,6 +167,9 @@ func (c *userEraseCmd) Run(ctx context.Context, streams Streams) error {
 	}
 	defer cluster.Close()
 	done, err := operators.Erase(ctx, cluster, admin.OSUser(), c.User, func(s *shards.Shard) (*archive.Archive, error) {
+		if err := archives.WarnLost(ctx, streams.Err, s, "if a copy of them turns up, it may name the user: delete it"); err != nil {
+			return nil, err
+		}
 		if c.Archive == "" {
 			return nil, nil //nolint:nilnil // no archive given
 		}

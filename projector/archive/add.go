@@ -54,7 +54,7 @@ func (a *Archive) wantAllOf(ctx context.Context, f File, others []File) error {
 	var present []File
 	for _, old := range others {
 		there := false
-		if old.Name != f.Name { // else f was written in its place
+		if old.GivenUp == nil && old.Name != f.Name { // else f was written in its place
 			var err error
 			if there, err = a.exists(ctx, old.Name); err != nil {
 				return fmt.Errorf("read archive file %s: %w", a.path(old), err)

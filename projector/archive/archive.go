@@ -86,6 +86,9 @@ type File struct {
 	Revision int    `json:"revision,omitempty"`
 	Origin   string `json:"origin,omitempty"`
 	Proof    string `json:"proof,omitempty"`
+	// GivenUp is when the file was given up, since it is lost; nil if it was not. The entry
+	// keeps its place.
+	GivenUp *time.Time `json:"given_up,omitempty"`
 	// Generations are the generations of event keys that begin in the file: a
 	// repeated event changes nothing while the key of the first is kept.
 	Generations []Generation `json:"generations,omitempty"`
@@ -240,13 +243,29 @@ func (a *Archive) Check(ctx context.Context, f File) error {
 	size, sum, err := a.digest(ctx, f)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return &FileError{path, "is missing"}
+		return a.missing(f)
 	case err != nil:
 		return fmt.Errorf("check archive file %s: %w", path, err)
 	case size != f.Bytes || sum != f.SHA256:
-		return &FileError{path, fmt.Sprintf("has changed since it was written: it has %d bytes with SHA-256 %s, and should have %d with %s; replace it by an intact copy", size, sum, f.Bytes, f.SHA256)}
+		return &FileError{path, fmt.Sprintf("has changed since it was written: it has %d bytes with SHA-256 %s, and should have %d with %s; replace it by an intact copy, or give it up with %s", size, sum, f.Bytes, f.SHA256, HowToGiveUp([]File{f}))}
 	}
 	return nil
+}
+
+// CheckPresent returns a [*FileError] if a file is missing. It does not read it.
+func (a *Archive) CheckPresent(ctx context.Context, f File) error {
+	there, err := a.exists(ctx, f.Name)
+	if err != nil {
+		return fmt.Errorf("check archive file %s: %w", a.path(f), err)
+	}
+	if !there {
+		return a.missing(f)
+	}
+	return nil
+}
+
+func (a *Archive) missing(f File) error {
+	return &FileError{a.path(f), "is missing: restore it from a copy, or give it up with " + HowToGiveUp([]File{f})}
 }
 
 func (a *Archive) path(f File) string { return a.store.Path(f.Name) }

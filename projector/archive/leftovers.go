@@ -72,7 +72,7 @@ func (a *Archive) CheckSplit(ctx context.Context, partition int, lacking Lacking
 
 func (a *Archive) check(ctx context.Context, files, copies []File, lacking Lacking) error {
 	for _, f := range files {
-		if slices.ContainsFunc(copies, func(same File) bool { return f.SHA256 != "" && same.SHA256 == f.SHA256 }) {
+		if f.GivenUp != nil || slices.ContainsFunc(copies, func(same File) bool { return f.SHA256 != "" && same.SHA256 == f.SHA256 }) {
 			continue
 		}
 		there, err := a.exists(ctx, f.Name)

@@ -157,6 +157,9 @@ func Reseal(ctx context.Context, store Sealed, resealed func(f File)) error {
 	}
 	defer a.Close()
 	for _, f := range a.manifest.Files {
+		if f.GivenUp != nil {
+			continue
+		}
 		switch is, err := store.isFirst(ctx, f.Name); {
 		case err != nil:
 			return fmt.Errorf("read archive file %s: %w", a.path(f), err)

@@ -21,6 +21,9 @@ func (a *Archive) Take(ctx context.Context, from *Archive, files []File) error {
 		return err
 	}
 	for _, f := range files {
+		if f.GivenUp != nil {
+			continue
+		}
 		if err := a.takeFile(ctx, from, f); err != nil {
 			return fmt.Errorf("copy archive file %s: %w", from.path(f), err)
 		}

@@ -138,7 +138,7 @@ func (a *archiving) open(ctx context.Context) error {
 		a.archive, err = archive.Create(ctx, a.cfg.Store, id, a.cfg.Log.Partitions())
 	}
 	if err != nil {
-		return err
+		return WithoutArchive(ctx, a.job.Conn, err)
 	}
 	if err := claims.Check(ctx, a.job.Conn, a.archive); err != nil {
 		return err
@@ -146,12 +146,19 @@ func (a *archiving) open(ctx context.Context) error {
 	if err := claims.WantErased(ctx, a.job.Conn, a.archive); err != nil {
 		return err
 	}
+	var without []archive.File // given up, and not in the manifest
 	for _, p := range a.job.Held {
 		files, err := replay.ArchivedFiles(ctx, a.job.Conn, a.archive, p)
 		if err != nil {
 			return err
 		}
+		if len(a.archive.Files(p)) < len(files) {
+			without = append(without, files...)
+		}
 		for _, f := range files {
+			if f.GivenUp != nil {
+				continue
+			}
 			if err := a.archive.Check(ctx, f); err != nil {
 				return err
 			}
@@ -160,7 +167,19 @@ func (a *archiving) open(ctx context.Context) error {
 			return err
 		}
 	}
-	return claims.Claim(ctx, a.job.Conn, a.archive)
+	if err := claims.Claim(ctx, a.job.Conn, a.archive); err != nil {
+		return err
+	}
+	for _, p := range a.job.Held {
+		of := slices.DeleteFunc(slices.Clone(without), func(f archive.File) bool { return f.Partition != p })
+		if len(of) == 0 {
+			continue
+		}
+		if err := a.archive.GiveUp(ctx, p, of); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // identity reads the id of the log, and how many files have archived partitions that the

@@ -47,3 +47,15 @@ COPY badged.keys_pNN_baseline_next (key, generation, users) FROM STDIN
 
 -- name: has a partition had events
 SELECT EXISTS (SELECT FROM badged.events_pNN) OR EXISTS (SELECT FROM badged.baselines WHERE partition_id = $1)
+
+-- name: give up archived files
+UPDATE badged.archived_files SET given_up = now() WHERE partition_id = $1 AND number = ANY ($2) AND given_up IS NULL
+
+-- name: read what was given up
+SELECT partition_id::integer, count(*)::integer, sum(events)::bigint
+FROM badged.archived_files JOIN badged.partitions USING (partition_id) WHERE given_up IS NOT NULL
+GROUP BY partition_id ORDER BY partition_id
+
+-- name: list the archived files
+SELECT partition_id::integer, number FROM badged.archived_files JOIN badged.partitions USING (partition_id)
+WHERE given_up IS NULL ORDER BY partition_id, number

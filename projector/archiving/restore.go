@@ -46,6 +46,8 @@ type Restored struct {
 	Partitions int   `json:"partitions"`
 	Files      int   `json:"files"`
 	Events     int64 `json:"events"`
+	// GivenUp counts archived events whose files were given up: they are lost.
+	GivenUp int64 `json:"given_up,omitempty"`
 	// Without are the partitions of which no archive has anything.
 	Without []int `json:"without,omitempty"`
 }
@@ -170,8 +172,9 @@ func (r *restore) fill(ctx context.Context, n, partition int) error {
 	if err := f.fill(ctx, a); err != nil {
 		return err
 	}
-	done.Files += len(a.Files(partition))
+	done.Files += f.files
 	done.Events += f.events
+	done.GivenUp += f.givenUp
 	r.cfg.Filled(partition)
 	return nil
 }
@@ -205,6 +208,9 @@ func openComplete(ctx context.Context, store archive.Store, partitions int) (*ar
 	}
 	for _, p := range a.Numbers() {
 		for _, f := range a.Files(p) {
+			if f.GivenUp != nil {
+				continue
+			}
 			if err := a.Check(ctx, f); err != nil {
 				return nil, err
 			}
@@ -295,15 +301,23 @@ type restoring struct {
 	conn      *pgx.Conn // with an open transaction
 	partition int
 	progress  replay.Progress
+	files     int
 	events    int64
+	givenUp   int64
 }
 
 // fill appends the rows in the files of the partition.
 func (r *restoring) fill(ctx context.Context, a *archive.Archive) error {
-	files := a.Files(r.partition)
-	for _, f := range files {
+	var files []archive.File
+	for _, f := range a.Files(r.partition) {
+		if f.GivenUp != nil {
+			r.givenUp += f.Events
+			continue
+		}
+		files = append(files, f)
 		r.progress.Planned(r.partition, f.Events)
 	}
+	r.files = len(files)
 	for _, f := range files {
 		var open []archive.Record // of a row that may go on in the next page
 		if err := a.Read(ctx, f, func(page []archive.Record) error {

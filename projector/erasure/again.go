@@ -109,6 +109,9 @@ func (f *finder) search(ctx context.Context) error {
 			return err
 		}
 		for _, file := range files {
+			if file.GivenUp != nil {
+				continue
+			}
 			if err := f.cfg.Archive.Read(ctx, file, func(records []archive.Record) error {
 				for i := range records {
 					f.record(&records[i].Record)

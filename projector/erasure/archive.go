@@ -47,6 +47,9 @@ func (e *eraser) archived(ctx context.Context, partition int) error {
 	}
 	var replaced []archive.File
 	for _, f := range files {
+		if f.GivenUp != nil {
+			continue
+		}
 		if err := a.Check(ctx, f); err != nil {
 			return err
 		}
@@ -141,6 +144,14 @@ func (e *eraser) cleanOf(ctx context.Context, partition int, cut bool) error {
 	case err != nil:
 		return err
 	case !cut:
+		for _, f := range files {
+			if f.GivenUp != nil {
+				continue
+			}
+			if err := a.CheckPresent(ctx, f); err != nil {
+				return err
+			}
+		}
 		return a.CheckCut(ctx, partition, len(files), nil, lacking)
 	}
 	if err := e.settle(ctx, partition); err != nil {

@@ -69,7 +69,8 @@ FROM badged.events_pNN
 WHERE transaction_id = ANY ($2::bigint[]::text[]::xid8[]) AND {may name}
 
 -- name: find an archived file
-SELECT EXISTS (SELECT FROM badged.archived_files JOIN badged.partitions USING (partition_id))
+-- That was not given up.
+SELECT EXISTS (SELECT FROM badged.archived_files JOIN badged.partitions USING (partition_id) WHERE given_up IS NULL)
 
 -- name: count the archived events
 SELECT coalesce(sum(events), 0)::bigint FROM badged.archived_files JOIN badged.partitions USING (partition_id)

@@ -242,6 +242,10 @@ func (x *exporter) archived(ctx context.Context, partition int) error {
 		return err
 	}
 	for _, f := range files {
+		if f.GivenUp != nil {
+			x.lacks = append(x.lacks, fmt.Sprintf("%d events of file %s, which was given up", f.Events, f.Name))
+			continue
+		}
 		if err := x.cfg.Archive.Check(ctx, f); err != nil {
 			return err
 		}

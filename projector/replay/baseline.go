@@ -155,7 +155,8 @@ func (r *Replay) restoredUser(id string) *badge.User {
 
 // UseArchive makes the replay start with the events of an archive instead of
 // the baseline. It first checks that the archive has everything that was cut
-// off this log. A nil archive changes nothing.
+// off this log. A nil archive changes nothing, nor does one of which files of the partition were
+// given up.
 func (in *Snapshot) UseArchive(ctx context.Context, a *archive.Archive) error {
 	if a == nil {
 		return nil
@@ -163,6 +164,9 @@ func (in *Snapshot) UseArchive(ctx context.Context, a *archive.Archive) error {
 	files, err := ArchivedFiles(ctx, in.Tx, a, in.Partition)
 	if err != nil {
 		return err
+	}
+	if slices.ContainsFunc(files, func(f archive.File) bool { return f.GivenUp != nil }) {
+		return nil // the baseline has what they gave
 	}
 	for _, f := range files {
 		if err := a.Check(ctx, f); err != nil {
@@ -218,96 +222,4 @@ func (in *Snapshot) archivedPages(ctx context.Context, to chan<- page) error {
 		}
 	}
 	return send(page{begins: true, generations: in.laterGenerations()})
-}
-
-// ArchivedFiles returns the files of an archive that hold what was cut off a
-// partition of this database's log. Any other files in the archive are from an
-// interrupted run.
-func ArchivedFiles(ctx context.Context, q events.Querier, a *archive.Archive, partition int) ([]archive.File, error) {
-	return archivedFiles(ctx, q, a, partition, false)
-}
-
-// MovedFiles is ArchivedFiles for the archive of another shard, from which the partition
-// has moved.
-func MovedFiles(ctx context.Context, q events.Querier, a *archive.Archive, partition int) ([]archive.File, error) {
-	return archivedFiles(ctx, q, a, partition, true)
-}
-
-func archivedFiles(ctx context.Context, q events.Querier, a *archive.Archive, partition int, moved bool) ([]archive.File, error) {
-	var id uuid.UUID
-	var sums, next []string // next are those of files that are being replaced
-	var partitions int
-	if err := q.QueryRow(ctx, statements.Get("read the archived files"), partition).Scan((*[16]byte)(&id), &partitions, &sums, &next); err != nil {
-		return nil, fmt.Errorf("read what is archived: %w", err)
-	}
-	if moved {
-		id = a.LogID()
-	}
-	if err := a.WantLog(id, partitions); err != nil {
-		return nil, err
-	}
-	if split := a.Split(partition); len(split) > 0 {
-		return nil, &archive.SplitError{Partitions: split}
-	}
-	files := a.Files(partition)
-	if len(files) < len(sums) {
-		return nil, fmt.Errorf("the archive of partition %d is incomplete: it has %d of %d files", partition, len(files), len(sums))
-	}
-	for i, sum := range sums {
-		if files[i].SHA256 == sum || files[i].SHA256 == next[i] {
-			continue
-		}
-		is, err := succeeds(ctx, q, &files[i])
-		if err != nil {
-			return nil, err
-		}
-		if !is {
-			return nil, fmt.Errorf("the archive of partition %d does not match the log: file %s has changed since it was written; replace it by an intact copy", partition, files[i].Name)
-		}
-	}
-	return files[:len(sums)], nil
-}
-
-// succeeds reports whether a file was written anew, for an erasure of which the database does
-// not know, from the one that it lists.
-func succeeds(ctx context.Context, q events.Querier, f *archive.File) (bool, error) {
-	if f.Revision == 0 {
-		return false, nil
-	}
-	var origin string
-	var revision int
-	if err := q.QueryRow(ctx, statements.Get("read the revision of an archived file"), f.Partition, f.Number).Scan(&origin, &revision); err != nil {
-		return false, fmt.Errorf("read what is archived: %w", err)
-	}
-	if f.Origin != origin || f.Revision <= revision {
-		return false, nil // an older copy of the file, or another
-	}
-	var proven bool
-	if err := q.QueryRow(ctx, statements.Get("does a proof hold"), f.Proof, f.Successor()).Scan(&proven); err != nil {
-		return false, fmt.Errorf("check the proof of archive file %s: %w", f.Name, err)
-	}
-	return proven, nil
-}
-
-// Lacking returns which rows of a partition the log lacks. Rows of the same time are the
-// same if their UUIDs are; their places may differ.
-func Lacking(q events.Querier, partition int) archive.Lacking {
-	return func(ctx context.Context, rows []archive.Row) ([]archive.Row, error) {
-		uuids, times := make([][16]byte, len(rows)), make([]time.Time, len(rows))
-		for i, r := range rows {
-			uuids[i], times[i] = r.UUID, r.AppendedAt
-		}
-		found, _ := q.Query(ctx, statements.Of(partition, "find rows that the log lacks"), uuids, times)
-		missing, err := pgx.CollectRows(found, func(row pgx.CollectableRow) (archive.Row, error) {
-			var number int
-			if err := row.Scan(&number); err != nil {
-				return archive.Row{}, err
-			}
-			return rows[number], nil
-		})
-		if err != nil {
-			return nil, fmt.Errorf("compare archived files with the log of partition %d: %w", partition, err)
-		}
-		return missing, nil
-	}
 }

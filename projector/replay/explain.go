@@ -56,13 +56,19 @@ func (x *Explainer) WithArchive(a *archive.Archive) *Explainer {
 
 // ArchivedError is returned if the events asked for are no longer in the log.
 type ArchivedError struct {
+	// GivenUp is set if files of the archive were given up.
+	GivenUp bool
 	// Until is when the latest archived event was appended.
 	Until time.Time
 }
 
 // Error implements error.
 func (e *ArchivedError) Error() string {
-	return fmt.Sprintf("events until %s are archived: give --archive DIR, or a later time", e.Until.UTC().Format(time.RFC3339))
+	until := e.Until.UTC().Format(time.RFC3339)
+	if e.GivenUp {
+		return fmt.Sprintf("events until %s are archived, and files of the archive were given up: give a later time", until)
+	}
+	return fmt.Sprintf("events until %s are archived: give --archive DIR, or a later time", until)
 }
 
 // Question says what an explanation contains. The zero value asks for the
@@ -89,12 +95,15 @@ type Question struct {
 // memory with what is unread. Two run at a time; others wait.
 func (x *Explainer) Explain(ctx context.Context, userID string, q Question) (Explanation, error) {
 	e := Explanation{UserID: userID, Partition: x.log.PartitionOf(userID), Differences: []Difference{}, Agrees: true}
-	err := x.replay(ctx, userID, q.At, func(in *Snapshot) (*search, error) {
+	err := x.replay(ctx, userID, q.At, func(in *Snapshot) (_ *search, err error) {
 		e.Position = fmt.Sprint(in.Position)
 		if in.archive == nil && in.Baseline.Events > 0 {
 			until := in.Baseline.Until
+			if e.GivenUpEvents, err = in.givenUp(ctx); err != nil {
+				return nil, err
+			}
 			if e.ArchivedUntil = &until; !q.At.IsZero() && q.At.Before(until) {
-				return nil, &ArchivedError{Until: until}
+				return nil, &ArchivedError{Until: until, GivenUp: e.GivenUpEvents > 0}
 			}
 		}
 		return newSearch(userID, in, q), nil

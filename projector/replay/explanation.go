@@ -16,6 +16,9 @@ type Explanation struct {
 	// ArchivedUntil is where the log begins; nil if nothing is archived or the
 	// archive was read.
 	ArchivedUntil *time.Time `json:"archived_until,omitempty" doc:"Events appended up to this time are archived: they are counted but cannot be listed. Absent if nothing is archived."`
+	// GivenUpEvents counts the archived events of the partition whose files were given up:
+	// also with the archive, those before ArchivedUntil cannot be listed.
+	GivenUpEvents int64 `json:"given_up_events,omitempty" doc:"How many archived events of the partition are in files that were given up: also with the archive, events up to archived_until cannot be listed. Absent if none are."`
 
 	// The state by the log. Version includes healing; for a time in the past it is
 	// what the version would have been.

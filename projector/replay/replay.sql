@@ -17,13 +17,15 @@ SELECT coalesce(sum(greatest(octet_length(payload) - $1::bigint * events, 0)), 0
 SELECT coalesce(sum($1 + octet_length(users)), 0)::bigint FROM badged.keys_pNN_baseline
 
 -- name: read the archived files
-SELECT log_id, (SELECT partitions FROM badged.settings),
-    ARRAY(SELECT sha256 FROM badged.archived_files WHERE partition_id = $1 ORDER BY number),
-    ARRAY(SELECT coalesce(next_sha256, sha256) FROM badged.archived_files WHERE partition_id = $1 ORDER BY number)
-FROM badged.log_identity
+-- In their order, with the hash of a file that is being written anew.
+SELECT number, events, sha256, coalesce(next_sha256, sha256), coalesce(origin, sha256), revision, given_up
+FROM badged.archived_files WHERE partition_id = $1 ORDER BY number
 
--- name: read the revision of an archived file
-SELECT coalesce(origin, sha256), revision FROM badged.archived_files WHERE partition_id = $1 AND number = $2
+-- name: read the identity of the log
+SELECT log_id, (SELECT partitions FROM badged.settings) FROM badged.log_identity
+
+-- name: count the events of files that were given up
+SELECT coalesce(sum(events), 0)::bigint FROM badged.archived_files WHERE partition_id = $1 AND given_up IS NOT NULL
 
 -- name: does a proof hold
 SELECT badged.archive_proves($1, $2)

@@ -94,10 +94,10 @@ func (c *Given) Warn(ctx context.Context, w io.Writer, s *shards.Shard, a *archi
 // archived nothing.
 func OrNone(ctx context.Context, s *shards.Shard, a *archive.Archive, err error) (*archive.Archive, error) {
 	if s.Name == "" || !errors.Is(err, archive.ErrNone) {
-		return a, err
+		return a, archiving.WithoutArchive(ctx, s.Pool, err)
 	}
 	if archived, lookErr := archiving.Any(ctx, s.Pool); lookErr != nil || archived {
-		return nil, errors.Join(err, lookErr)
+		return nil, errors.Join(archiving.WithoutArchive(ctx, s.Pool, err), lookErr)
 	}
 	return nil, nil //nolint:nilnil // the shard needs none
 }

@@ -33,6 +33,7 @@ var (
 	meanwhile    = check{"./projector/erasure", "^TestEraseWhatIsFoldedMeanwhile$", true}
 	stayRevoked  = check{"./projector/erasure", "^TestErasedUsersStayRevoked$", true}
 	erasedShares = check{"./projector/erasure", "^TestEraseFromSharedFiles$", true}
+	lostFiles    = check{"./tests", "^TestLostFileIsGivenUp$", false}
 	copies       = check{"./tests", "^TestCopiesDoNotWriteIntoTheArchive$", false}
 	lostErasures = check{"./tests", "^TestArchiveOfADatabaseRestoredToBeforeAnErasure$", false}
 	forgedFiles  = check{"./projector/archiving", "^TestArchiveIsChecked$", false}
@@ -125,7 +126,10 @@ var trustMutants = []mutant{
 	{"a copy of the database writes to the archive", []edit{{"projector/internal/claims/claims.go", "case !k.claims:", "case false:"}}, copies},
 	{"a dump of the database writes to the archive", []edit{{"projector/internal/claims/claims.go", "case has.Era != k.owner.Era:", "case false:"}, {"projector/internal/claims/claims.go", "case has.Database != k.owner.Database:", "case false:"}}, copies},
 	{"an erasure is not noted in the archive", []edit{{"projector/erasure/archive.go", "	return a.Erasing(ctx, e.noted[0])\n", "	return nil\n"}}, lostErasures},
-	{"any file that says so came from the one before", []edit{{"projector/replay/baseline.go", "	return proven, nil\n", "	return true, nil\n"}}, forgedFiles},
+	{"any file that says so came from the one before", []edit{{"projector/replay/archived.go", "	return proven, nil\n", "	return true, nil\n"}}, forgedFiles},
+	{"an intact file is given up", []edit{{"projector/archiving/giveup.go", "if l.Matches && f.GivenUp == nil {", "if false {"}}, lostFiles},
+	{"a partition is replayed without files that were given up", []edit{{"projector/replay/baseline.go", "		return nil // the baseline has what they gave\n", ""}}, lostFiles},
+	{"an erasure begins while a file is missing", []edit{{"projector/erasure/archive.go", "if err := a.CheckPresent(ctx, f); err != nil {", "if err := error(nil); err != nil {"}}, lostFiles},
 	{"erasing leaves the old files of the archive", []edit{{"projector/erasure/archive.go", "	return e.cfg.Archive.RemoveStale(ctx)\n", "	return nil\n"}}, erasing},
 	{"erasing leaves the trail", []edit{{redactFile, "text, changed = &without, changed || without != *failed", "text = &without"}, {redactFile, "rest, changed, err := erasure.JSONWithout(content, userID)", "rest, _, err := erasure.JSONWithout(content, userID)\n		changed := false"}}, chained},
 	{"erasing leaves the calls of webhooks", []edit{{erasureFile, "DELETE FROM badged.webhook_queue WHERE subject = $1", "DELETE FROM badged.webhook_queue WHERE false AND subject = $1"}}, erasing},

@@ -1,0 +1,102 @@
+package archive
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// FileNames are files of one topic by their numbers, as people name them.
+type FileNames struct {
+	topic       string
+	first, last int
+	text        string
+}
+
+var namesSyntax = regexp.MustCompile(`^(events_p\d+)\.(\d{5,9})(?:-(\d{5,9}))?(?:\.r\d+)?(?:\.ndjson\.zst)?$`)
+
+// ParseFileNames reads the name of a file, such as events_p03.00002.ndjson.zst, also without
+// what follows the number, or a range, such as events_p03.00002-00007.
+func ParseFileNames(text string) (FileNames, error) {
+	m := namesSyntax.FindStringSubmatch(text)
+	if m == nil {
+		return FileNames{}, fmt.Errorf("%q names no file of an archive: that is events_p03.00002, or events_p03.00002-00007 for several", text)
+	}
+	n := FileNames{topic: m[1], text: text}
+	n.first, _ = strconv.Atoi(m[2]) // of nine digits at most
+	if n.last = n.first; m[3] != "" {
+		n.last, _ = strconv.Atoi(m[3])
+	}
+	if n.last < n.first {
+		return FileNames{}, fmt.Errorf("the range %q ends before it begins", text)
+	}
+	return n, nil
+}
+
+// String returns the text.
+func (n FileNames) String() string { return n.text }
+
+// Has reports whether a file is one of these.
+func (n FileNames) Has(f File) bool {
+	one, err := ParseFileNames(f.Name)
+	return err == nil && one.topic == n.topic && n.first <= one.first && one.first <= n.last
+}
+
+// Ranges names files, in ranges where they follow each other.
+func Ranges(files []File) (names []string) {
+	for i := 0; i < len(files); {
+		first, err := ParseFileNames(files[i].Name)
+		if err != nil {
+			names = append(names, files[i].Name)
+			i++
+			continue
+		}
+		last := first.first
+		for i++; i < len(files); i++ {
+			next, err := ParseFileNames(files[i].Name)
+			if err != nil || next.topic != first.topic || next.first != last+1 {
+				break
+			}
+			last++
+		}
+		name := fmt.Sprintf("%s.%05d", first.topic, first.first)
+		if last > first.first {
+			name = fmt.Sprintf("%s-%05d", name, last)
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// FileName returns the name of a file that was not replaced.
+func FileName(partition, number int) string { return fileName(partition, number) }
+
+// GiveUp makes files the first of a partition in the manifest, durably: some of them were
+// given up. Files behind them stay.
+func (a *Archive) GiveUp(ctx context.Context, partition int, files []File) error {
+	a.divide(partition)
+	for _, f := range a.own(partition) {
+		if f.Number > len(files) {
+			files = append(files, f)
+		}
+	}
+	a.manifest.Files = append(slices.DeleteFunc(a.manifest.Files, func(f File) bool { return f.Partition == partition }), files...)
+	a.relink()
+	return a.save(ctx)
+}
+
+// Discard deletes a manifest without files, of an archive that Create has just made.
+func (a *Archive) Discard(ctx context.Context) error {
+	if len(a.manifest.Files) > 0 {
+		return nil
+	}
+	return a.store.Remove(ctx, manifestName)
+}
+
+// HowToGiveUp returns the command that gives up files.
+func HowToGiveUp(files []File) string {
+	return fmt.Sprintf("`badged archive --give-up %s --to DIR`", strings.Join(Ranges(files), ","))
+}
