@@ -213,8 +213,10 @@ type Gateway struct {
 	// transports.
 	connects *limit.Limiters[netip.Prefix]
 	commands *limit.Limiters[string]
-	// lookups holds a token for each query of a command in progress.
-	lookups chan struct{}
+	// lookups holds a token for each lookUp in progress, of which lookupsOf lets each
+	// user have one.
+	lookups   chan struct{}
+	lookupsOf *limit.AtOnce[string]
 
 	mu       sync.Mutex
 	draining bool
@@ -270,7 +272,7 @@ func New(cfg Config) (*Gateway, error) {
 		metrics:  cfg.Metrics,
 		crew:     new(crew.Crew),
 		reads:    newReads(cfg.Badges, cfg.ReadTimeout),
-		lookups:  make(chan struct{}, readsAtOnce),
+		lookups:  make(chan struct{}, lookupsAtOnce),
 		open:     make(chan struct{}),
 		draining: true, // until Run
 		sessions: map[*session]string{},
@@ -278,6 +280,7 @@ func New(cfg Config) (*Gateway, error) {
 		connects: limit.NewLimiters[netip.Prefix](cfg.Limits.Connects),
 		commands: limit.NewLimiters[string](cfg.Limits.Commands),
 	}
+	g.lookupsOf = limit.NewAtOnce[string](1, cfg.ReadTimeout)
 	g.hub = newHub(&cfg, g.crew)
 	if cfg.Revocations != nil {
 		g.hub.look = cfg.Revocations.Look

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -56,7 +57,7 @@ func (g *Gateway) mayMarkMessages(ctx context.Context, userID string, f *protoco
 		return &commandError{protocol.CodeInvalid, "seqs must name at least one message"}
 	}
 	var member bool
-	err := g.lookUp(ctx, func() (err error) {
+	err := g.lookUp(ctx, userID, func() (err error) {
 		member, err = g.cfg.Badges.IsMember(ctx, userID, f.ConversationID)
 		return err
 	})
@@ -101,13 +102,13 @@ func (g *Gateway) catchUp(ctx context.Context, userID string) error {
 	ctx, cancel := context.WithTimeout(ctx, catchUpTimeout)
 	defer cancel()
 	var head int64
-	err := g.lookUp(ctx, func() (err error) {
+	err := g.lookUp(ctx, userID, func() (err error) {
 		head, err = g.cfg.Badges.Head(ctx, userID)
 		return err
 	})
 	for pause := firstCatchUpPause; err == nil; pause = min(2*pause, lastCatchUpPause) {
 		var folded bool
-		err = g.lookUp(ctx, func() (err error) {
+		err = g.lookUp(ctx, userID, func() (err error) {
 			folded, err = g.cfg.Badges.Folded(ctx, []string{userID}, head)
 			return err
 		})
@@ -128,15 +129,21 @@ func (g *Gateway) catchUp(ctx context.Context, userID string) error {
 
 // conversation reads a conversation of a user.
 func (g *Gateway) conversation(ctx context.Context, userID, conversationID string) (c pubsub.Conversation, err error) {
-	err = g.lookUp(ctx, func() error {
+	err = g.lookUp(ctx, userID, func() error {
 		c, err = g.cfg.Badges.Conversation(ctx, userID, conversationID)
 		return err
 	})
 	return c, err
 }
 
-// lookUp runs a query of a command when fewer than readsAtOnce run.
-func (g *Gateway) lookUp(ctx context.Context, query func() error) error {
+// lookUp runs a query for a user when none for the same user runs, and fewer than
+// lookupsAtOnce for all.
+func (g *Gateway) lookUp(ctx context.Context, userID string, query func() error) error {
+	leave, ok := g.lookupsOf.Enter(ctx, userID)
+	if !ok {
+		return cmp.Or(ctx.Err(), context.DeadlineExceeded)
+	}
+	defer leave()
 	select {
 	case g.lookups <- struct{}{}:
 		defer func() { <-g.lookups }()

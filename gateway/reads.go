@@ -11,9 +11,11 @@ import (
 )
 
 const (
-	// readsAtOnce is the most concurrent queries for states, and for commands. It
-	// is less than the connections of a process, so that HTTP requests find some.
-	readsAtOnce = 4
+	// readsAtOnce is the most concurrent queries for states, and lookupsAtOnce for
+	// commands and for states of some categories. They are less than the connections of a
+	// process, so that HTTP requests find some.
+	readsAtOnce   = 4
+	lookupsAtOnce = 3
 	// readBatch is the most states of one query. It bounds the memory of large
 	// snapshots.
 	readBatch = 100

@@ -185,7 +185,7 @@ func (ss *stateSender) read(ctx context.Context, categories []string, whole bool
 	ctx, cancel := context.WithTimeout(ctx, s.gateway.cfg.ReadTimeout)
 	defer cancel()
 	if categories != nil {
-		err = s.gateway.lookUp(ctx, func() (err error) {
+		err = s.gateway.lookUp(ctx, s.userID, func() (err error) {
 			state, err = s.gateway.cfg.Badges.View(ctx, s.userID, categories)
 			return err
 		})

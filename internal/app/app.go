@@ -33,6 +33,16 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
+const (
+	// readersShare is which part of the connections for requests all reads over HTTP with
+	// keys may take, and all with tokens: one in so many. Of 16, with those of devices and
+	// of the gateway, one is left at least, for those who publish.
+	readersShare = 5
+	// readersPatience and appsPatience are how long such reads wait for one. Apps come back.
+	readersPatience = 30 * time.Second
+	appsPatience    = 2 * time.Second
+)
+
 // App is a server with some or all roles.
 type App struct {
 	cfg      config.Server
@@ -243,7 +253,8 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 			webhooks = a.webhookOperations(given.box)
 		}
 		served.Appender, served.Lacking, served.Away, served.Gate = a.publisher, a.cluster.Lacking, a.cluster.AwayShards, gate
-		served.Badges, served.Tokens, served.ReadsPerSecond = reader, a.tokens, cfg.ReadsPerSecond
+		served.Badges, served.AppBadges = reader.Limited(readersShare, readersPatience), reader.Limited(readersShare, appsPatience)
+		served.Tokens, served.ReadsPerSecond = a.tokens, cfg.ReadsPerSecond
 		served.Explainer, served.Operations, served.Webhooks = a.explainer(), operations, webhooks
 		served.Disconnects = disconnects{a.revocations.of, a.databaseOf, a.bus, a.cluster.Route, log}
 		served.Devices = devices{a.targetsOf, given.apps, given.box}

@@ -108,7 +108,7 @@ func (d disconnects) Disconnect(ctx context.Context, by, userID string, revoke h
 	}
 	revokeBefore := revoke.Before
 	if revoke != (httpapi.Revoke{}) {
-		now, err := pgsession.Now(ctx, database.serving)
+		now, err := pgsession.Now(ctx, database.watching)
 		switch {
 		case err != nil:
 			return time.Time{}, err
@@ -118,7 +118,7 @@ func (d disconnects) Disconnect(ctx context.Context, by, userID string, revoke h
 			return time.Time{}, httpapi.ErrFuture
 		}
 	}
-	if err := admin.RecordDisconnect(ctx, database.serving, admin.Operator{Name: by, Via: admin.ViaAPI}, userID, revokeBefore); err != nil {
+	if err := admin.RecordDisconnect(ctx, database.watching, admin.Operator{Name: by, Via: admin.ViaAPI}, userID, revokeBefore); err != nil {
 		return time.Time{}, err
 	}
 	list, err := d.listOf(userID)

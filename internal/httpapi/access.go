@@ -82,7 +82,7 @@ func (a *API) forDisconnecting(h keyHandler, r describe.Route) describe.Route {
 // forReaders restricts a route to keys that may read the badge of the user in the
 // path, and that user, whose requests it limits.
 func (a *API) forReaders(h viewHandler, r describe.Route) describe.Route {
-	r.Answers = append(r.Answers, a.limited(fmt.Sprintf("a user may make `--reads-per-second` requests (%d by default), ten seconds' worth at once, of which %d run at the same time, to each process, and an address %d times that rate, of which %d", DefaultReads, userAtOnce, usersOfAnAddress, addressAtOnce)))
+	r.Answers = append(r.Answers, a.limited(fmt.Sprintf("a user may make `--reads-per-second` requests (%d by default), ten seconds' worth at once, of which %d read at the same time, to each process, and an address %d times that rate, of which %d; all of them have a fifth of the connections to the database", DefaultReads, userAtOnce, usersOfAnAddress, addressAtOnce)))
 	r.Access, r.Handler = readingOne.schemes(), a.ofUser(readingOne, a.reads, h)
 	return r
 }
@@ -136,11 +136,9 @@ func (a *API) ofUser(s access, limits *tokenLimits, h viewHandler) http.HandlerF
 			r = withGrant(r, by)
 		}
 		if err == nil && by.key == nil {
-			var leave func()
-			if leave, err = limits.enter(r.Context(), r.PathValue("user"), a.cfg.ClientOf(r)); err == nil {
-				defer leave()
-				err = a.still(r.Context()) // it may have waited
-			}
+			asks := &asker{limits, by.user.UserID, a.cfg.ClientOf(r)}
+			err = limits.take(asks.userID, asks.address)
+			r = r.WithContext(context.WithValue(r.Context(), askerKey{}, asks))
 		}
 		if err == nil {
 			err = h(w, r, by.user.Categories)

@@ -59,7 +59,9 @@ type Config struct {
 	// Away returns the names of the shards that cannot be reached now. Default: none.
 	Away   func() []string
 	Badges Badges
-	Tokens Tokens
+	// AppBadges answers requests with tokens. Default: Badges.
+	AppBadges Badges
+	Tokens    Tokens
 	// Gate slows and refuses publishers while folding is behind. Nil admits all.
 	Gate *backpressure.Gate
 	// Explainer answers /admin/v1/users/{user}/explain. Nil leaves out the
@@ -140,6 +142,9 @@ func newAPI(cfg Config) *API {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	if cfg.AppBadges == nil {
+		cfg.AppBadges = cfg.Badges
+	}
 	if cfg.ClientOf == nil {
 		cfg.ClientOf = func(*http.Request) netip.Prefix { return netip.Prefix{} }
 	}
@@ -148,7 +153,7 @@ func newAPI(cfg Config) *API {
 		cfg: cfg, log: cfg.Logger, mux: http.NewServeMux(),
 		publisherTries: newAttempts("publisher", publisherTries, cfg.Logger, counts),
 		adminTries:     newAttempts("admin", adminTries, cfg.Logger, counts),
-		reads:          newTokenLimits(cfg.ReadsPerSecond), deviceRequests: newTokenLimits(deviceRequests),
+		reads:          newTokenLimits(cfg.ReadsPerSecond, 0), deviceRequests: newTokenLimits(deviceRequests, devicesAtOnce),
 	}
 	a.publisherTries.report, a.adminTries.report = cfg.WrongKey, cfg.WrongKey
 	return a

@@ -53,9 +53,9 @@ func (a *API) getBadge(w http.ResponseWriter, r *http.Request, categories []stri
 // badge reads the badge of a user, of some categories unless these are nil.
 func (a *API) badge(ctx context.Context, userID string, categories []string) (pubsub.Badge, error) {
 	if categories == nil {
-		return a.cfg.Badges.Badge(ctx, userID)
+		return read(ctx, a, func(from Badges) (pubsub.Badge, error) { return from.Badge(ctx, userID) })
 	}
-	state, err := a.cfg.Badges.View(ctx, userID, categories)
+	state, err := read(ctx, a, func(from Badges) (pubsub.Snapshot, error) { return from.View(ctx, userID, categories) })
 	if err != nil {
 		return pubsub.Badge{}, err
 	}
@@ -151,7 +151,7 @@ func (a *API) badgesOf(ctx context.Context, q badgesQuery) ([]pubsub.Badge, erro
 func (a *API) shown(ctx context.Context, userIDs []string) (all []pubsub.Badge, unread *shards.UnreadError, err error) {
 	categories := 0
 	for users := range slices.Chunk(userIDs, badgesAtOnce) {
-		found, err := a.cfg.Badges.Badges(ctx, users)
+		found, err := read(ctx, a, func(from Badges) ([]pubsub.Badge, error) { return from.Badges(ctx, users) })
 		also, ok := errors.AsType[*shards.UnreadError](err)
 		if err != nil && !ok {
 			return nil, nil, err
@@ -195,7 +195,11 @@ func (a *API) getConversations(w http.ResponseWriter, r *http.Request, categorie
 			return &problem{Status: http.StatusBadRequest, Detail: "unread must be true or false"}
 		}
 	}
-	page, next, err := a.cfg.Badges.Conversations(r.Context(), r.PathValue("user"), categories, unread, limit, q.Get("cursor"))
+	var next string
+	page, err := read(r.Context(), a, func(from Badges) (page []pubsub.Conversation, err error) {
+		page, next, err = from.Conversations(r.Context(), r.PathValue("user"), categories, unread, limit, q.Get("cursor"))
+		return page, err
+	})
 	if errors.Is(err, badges.ErrBadCursor) {
 		return &problem{Status: http.StatusBadRequest, Detail: "cursor must be the cursor of the previous page"}
 	}
@@ -233,7 +237,7 @@ func (a *API) await(ctx context.Context, users []string, atLeast, timeout string
 	defer cancel()
 	look := ctx // look at least once, however short the wait
 	for pause := firstPause; len(users) > 0; pause = min(2*pause, lastPause) {
-		folded, err := a.cfg.Badges.FoldedAt(look, users, atLeast)
+		folded, err := read(look, a, func(from Badges) (bool, error) { return from.FoldedAt(look, users, atLeast) })
 		switch some, ok := errors.AsType[*shards.UnreadError](err); {
 		case errors.Is(err, shards.ErrBadPosition):
 			return nil, &problem{Status: http.StatusBadRequest, Detail: "at_least must be a token from a " + PositionHeader + " header"}

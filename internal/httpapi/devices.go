@@ -78,7 +78,7 @@ func (a *API) putDevice(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	created, err := a.cfg.Devices.Put(r.Context(), registration)
+	created, err := within(r.Context(), a, func(bool) (bool, error) { return a.cfg.Devices.Put(r.Context(), registration) })
 	var wrong *DeviceError
 	switch {
 	case errors.As(err, &wrong):
@@ -88,7 +88,7 @@ func (a *API) putDevice(w http.ResponseWriter, r *http.Request) error {
 	case err != nil:
 		return err
 	}
-	device, err := a.cfg.Devices.Device(r.Context(), registration.UserID, registration.DeviceID)
+	device, err := a.device(r, registration.DeviceID)
 	if err != nil {
 		return deviceProblem(err)
 	}
@@ -165,6 +165,11 @@ func deviceOf(r *http.Request) (string, error) {
 	return id, nil
 }
 
+// device reads a device of the user in the path.
+func (a *API) device(r *http.Request, id string) (Device, error) {
+	return within(r.Context(), a, func(bool) (Device, error) { return a.cfg.Devices.Device(r.Context(), r.PathValue("user"), id) })
+}
+
 // getDevice answers with a device.
 func (a *API) getDevice(w http.ResponseWriter, r *http.Request) error {
 	id, err := deviceOf(r)
@@ -174,7 +179,7 @@ func (a *API) getDevice(w http.ResponseWriter, r *http.Request) error {
 	if _, err := queryOf(r); err != nil {
 		return err
 	}
-	device, err := a.cfg.Devices.Device(r.Context(), r.PathValue("user"), id)
+	device, err := a.device(r, id)
 	if err != nil {
 		return deviceProblem(err)
 	}
@@ -187,7 +192,7 @@ func (a *API) getDevices(w http.ResponseWriter, r *http.Request) error {
 	if _, err := queryOf(r); err != nil {
 		return err
 	}
-	devices, err := a.cfg.Devices.Devices(r.Context(), r.PathValue("user"))
+	devices, err := within(r.Context(), a, func(bool) ([]Device, error) { return a.cfg.Devices.Devices(r.Context(), r.PathValue("user")) })
 	if err != nil {
 		return err
 	}
@@ -210,7 +215,7 @@ func (a *API) deleteDevice(w http.ResponseWriter, r *http.Request) error {
 		_, err = queryOf(r)
 	}
 	if err == nil {
-		err = a.cfg.Devices.Delete(r.Context(), r.PathValue("user"), id)
+		_, err = within(r.Context(), a, func(bool) (any, error) { return nil, a.cfg.Devices.Delete(r.Context(), r.PathValue("user"), id) })
 	}
 	if err != nil {
 		return deviceProblem(err)

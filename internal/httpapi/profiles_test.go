@@ -27,7 +27,7 @@ func TestProfilesThatCannotBeTaken(t *testing.T) {
 		"heap/":                  "404 /debug/pprof/heap/ is not a profile; GET /debug/pprof/ lists them",
 		"profile?seconds=0":      "400 seconds must be a number from 1 to 600",
 		"trace?seconds=601":      "400 seconds must be a number from 1 to 600",
-		"heap?seconds=":          "400 seconds must be a number from 1 to 600",
+		"heap?seconds=":          "400 seconds must be given once, with a value",
 		"heap?debug=3":           "400 debug must be a number from 0 to 2",
 		"heap?gc=yes":            "400 gc must be a number from 0 to 1",
 		"heap?seconds=1&debug=1": "400 seconds cannot be combined with debug: what has changed is not shown as text",

@@ -135,6 +135,7 @@ func (a *API) routes() []describe.Route {
 				describe.Problem(http.StatusRequestEntityTooLarge, problem{}, "More than "+sizeOf(maxListBody)+", or badges with more than 100,000 categories in all: ask for fewer users at once.", ""),
 				describe.Problem(http.StatusUnsupportedMediaType, problem{}, encoded, ""),
 				describe.Problem(http.StatusConflict, problem{}, lostAtLeast, lost),
+				describe.Problem(http.StatusTooManyRequests, problem{}, "Too many reads with keys run at once.", ""),
 				describe.Problem(http.StatusGatewayTimeout, problem{}, "`at_least` was not folded in time; ask again.", notFolded),
 				describe.Problem(http.StatusServiceUnavailable, problem{}, "If a shard is at fault, `lacking` names the users whose badges cannot be read, and `badges` has all others.", someBadges),
 			),

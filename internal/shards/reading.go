@@ -9,6 +9,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/eventlog"
+	"github.com/badged/badged/internal/limit"
 	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/pubsub"
 )
@@ -18,8 +19,9 @@ import (
 // use.
 type Reader struct {
 	cluster *Cluster
-	// of are by the index of the shard.
-	of []*badges.Reader
+	// of are by the index of the shard, and so are places, which Limited has.
+	of     []*badges.Reader
+	places []*limit.AtOnce[struct{}]
 }
 
 // NewReader returns a reader.
@@ -29,6 +31,38 @@ func NewReader(c *Cluster) *Reader {
 		r.of = append(r.of, badges.NewReader(s.Pool, s.Log))
 	}
 	return r
+}
+
+// ErrBusy means that a read found no connection to its shard free for its kind.
+var ErrBusy = errors.New("too many reads of this kind run at once")
+
+// Limited returns a reader that takes at most one in so many of the connections to each
+// shard, and at least one. A read for which none gets free in time fails with ErrBusy.
+func (r *Reader) Limited(oneIn int, wait time.Duration) *Reader {
+	limited := &Reader{cluster: r.cluster, of: r.of}
+	for _, s := range r.cluster.shards {
+		most := int(s.Pool.Config().MaxConns) / oneIn
+		limited.places = append(limited.places, limit.NewAtOnce[struct{}](max(1, most), wait))
+	}
+	return limited
+}
+
+// reachable reads from a shard, as [Shard.reachable] does, within the limit.
+func (r *Reader) reachable(ctx context.Context, s *Shard, read func(context.Context) error) error {
+	return s.reachable(ctx, func(ctx context.Context) error {
+		if r.places == nil {
+			return read(ctx)
+		}
+		leave, ok := r.places[s.index].Enter(ctx, struct{}{})
+		switch {
+		case ctx.Err() != nil && !ok:
+			return ctx.Err()
+		case !ok:
+			return ErrBusy
+		}
+		defer leave()
+		return read(ctx)
+	})
 }
 
 // on reads from the shard of a partition, and again where it has moved to or what it was
@@ -53,7 +87,7 @@ func (r *Reader) attempt(ctx context.Context, partition int, check bool, read fu
 		return err
 	}
 	s := r.cluster.shards[st.owner(partition)]
-	return s.reachable(ctx, func(ctx context.Context) error {
+	return r.reachable(ctx, s, func(ctx context.Context) error {
 		err := read(ctx, r.of[s.index])
 		if err == nil && check {
 			var holds bool

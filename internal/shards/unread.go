@@ -150,7 +150,7 @@ func (r *Reader) eachOnce(ctx context.Context, userIDs []string, some []int, rea
 			for j, place := range places[i] {
 				users[j] = userIDs[place]
 			}
-			err := s.reachable(ctx, func(ctx context.Context) error { return read(ctx, s, r.of[i], users, places[i]) })
+			err := r.reachable(ctx, s, func(ctx context.Context) error { return read(ctx, s, r.of[i], users, places[i]) })
 			mu.Lock()
 			defer mu.Unlock()
 			switch {

@@ -18,6 +18,7 @@ type check struct {
 }
 
 const (
+	tokenLimitsFile  = "internal/httpapi/tokenlimits.go"
 	foldFile         = "projector/internal/badge/fold.go"
 	conversationFile = "projector/internal/badge/conversation.go"
 	stateRoom        = "projector/internal/badge/state.go"
@@ -138,6 +139,8 @@ var (
 	invalid     = check{"./gateway", "^TestInvalidFramesEndNoSession$", false}
 	limits      = check{"./gateway", "^(TestConnectionsOverALimit|TestCommandsOverTheRate|TestCommandsOfAUserAreCountedTogether|TestSignsOfLifeOverTheRate|TestFloodIsClosed)$", false}
 	addresses   = check{"./internal/limit", "^TestAddressOf$", false}
+	readers     = check{"./tests", "^(TestReadsOfAppsAreLimited|TestReadsOfAppsHaveARate|TestManyReadersTogetherAreLimited|TestSocketsOfAUserLeaveQueriesToOthers)$", false}
+	pagesOfSets = check{"./projector/badges", "^TestReadTheSetsOfThePageAlone$", false}
 	moved       = check{"./pubsub", "^(TestRedisClusterSlotMoves|TestRedisClusterMasterIsKilled)$", true}
 	ready       = check{"./internal/obs", "^TestReady", false}
 	pressed     = check{"./internal/backpressure", ".", false}
@@ -504,6 +507,14 @@ var mutants = []mutant{
 	{"a user's connections are not limited", []edit{{"gateway/gateway.go", "most > 0 && g.users[userID] >= most", "most < 0"}}, limits},
 	{"a client that leaves makes no room", []edit{{"gateway/gateway.go", "if g.users[userID]--; g.users[userID] == 0", "if g.users[userID] == 0"}}, limits},
 	{"refused commands all get the same time to retry", []edit{{"internal/limit/limiters.go", "	a.refused = min(a.refused+1, MaxRefused)\n", ""}}, limits},
+	{"a user reads as much at once as the process can", []edit{{tokenLimitsFile, "user, address := userAtOnce, addressAtOnce", "user, address := 0, 0"}}, readers},
+	{"the reads of a user have no rate", []edit{{tokenLimitsFile, "l.users.Take(userID, now); wait > 0", "l.users.Take(userID, now); false && wait > 0"}}, readers},
+	{"the reads of an address have no rate", []edit{{tokenLimitsFile, "l.addresses.Take(address, now); wait > 0", "l.addresses.Take(address, now); false && wait > 0"}}, readers},
+	{"reads with tokens take all connections", []edit{{"internal/app/app.go", "reader.Limited(readersShare, appsPatience)", "reader"}}, readers},
+	{"reads with keys take all connections", []edit{{"internal/app/app.go", "reader.Limited(readersShare, readersPatience)", "reader"}}, readers},
+	{"requests for devices take all connections", []edit{{"internal/httpapi/api.go", "newTokenLimits(deviceRequests, devicesAtOnce)", "newTokenLimits(deviceRequests, 0)"}}, readers},
+	{"the sockets of a user take all queries", []edit{{"gateway/gateway.go", "limit.NewAtOnce[string](1, cfg.ReadTimeout)", "limit.NewAtOnce[string](0, cfg.ReadTimeout)"}}, readers},
+	{"a page reads the sets of all conversations", []edit{{"projector/badges/badges.sql", "SELECT {conversation} FROM (SELECT c.* FROM badged.conversations_pNN", "SELECT c.* FROM (SELECT {conversation} FROM badged.conversations_pNN"}}, pagesOfSets},
 	{"X-Forwarded-For of any peer is trusted", []edit{{"internal/limit/address.go", "!ok || !isTrusted(address, trusted)", "!ok"}}, addresses},
 	{"keys are tried without limit", []edit{{"internal/httpapi/attempts.go", "t.wrong < triesAtOnce", "true"}}, triedKeys},
 	{"any name may point to the demo", []edit{{"internal/demo/guard.go", "!isOwnHost(r.Host, name)", "false"}}, guarded},
