@@ -11,6 +11,8 @@ type TypeInfo struct {
 	Example Event
 	// Required and Optional are the JSON names of the fields of its data.
 	Required, Optional []string
+	// Means has the meaning of fields that is another than that of the field of [Data].
+	Means map[string]string
 	// Unused are the names of fields that the log may have, but that have no effect:
 	// [Publish] rejects them.
 	Unused []string
@@ -55,6 +57,7 @@ func Types() []TypeInfo {
 		{
 			Type: ConversationReset, Does: "The conversation is read up to up_to_seq, which may be below the read position, and seqs are unread, whatever was delivered, read or recalled before: seqs may be used again. Those at or below up_to_seq count again until the next read. Membership, level and a mark of the conversation stay. For a member of a room all messages above up_to_seq are unread, without the user's own, and seqs are ignored.",
 			Required: []string{"conversation_id", "user_ids"}, Optional: []string{"up_to_seq", "seqs"},
+			Means:   map[string]string{"up_to_seq": "The last message that is read, by default none.", "seqs": "The messages that are unread, by default none."},
 			Example: Event{ID: "design-crew/reset/ada/1", Data: Data{ConversationID: "design-crew", UserIDs: ada, UpToSeq: 40, Seqs: []int64{41, 42}}},
 		},
 		{
@@ -65,16 +68,19 @@ func Types() []TypeInfo {
 		{
 			Type: ConversationLeft, Does: "The conversation is read up to its last delivered message, or up to up_to_seq if that is greater, and leaves every list until a message with a greater seq is delivered.",
 			Required: []string{"conversation_id", "user_ids"}, Optional: []string{"up_to_seq"},
+			Means:   map[string]string{"up_to_seq": "The last message that does not bring the conversation back, by default the last delivered one."},
 			Example: Event{ID: "design-crew/left/ada/1", Data: Data{ConversationID: "design-crew", UserIDs: ada, UpToSeq: 42}},
 		},
 		{
 			Type: UserReadAll, Does: "Every conversation, or every conversation of a category, is read up to its last delivered message.",
 			Required: []string{"user_ids"}, Optional: []string{"category"},
+			Means:   map[string]string{"category": "Only the conversations of this category, by default all."},
 			Example: Event{ID: "read-all/ada/1", Data: Data{UserIDs: ada, Category: "likes"}},
 		},
 		{
 			Type: RoomJoined, Does: "The users become members of the room. Each has read it up to up_to_seq, or else up to its last message. Nothing changes for those who are members already.",
 			Required: []string{"conversation_id", "user_ids"}, Optional: []string{"up_to_seq", "level"}, Unused: []string{"seq"},
+			Means:   map[string]string{"up_to_seq": "The last message that is read, by default the last one of the room."},
 			Example: Event{ID: "town-hall/joined/ada/1", Data: Data{ConversationID: "town-hall", UserIDs: []string{"ada", "chloe"}}},
 		},
 		{
@@ -85,6 +91,7 @@ func Types() []TypeInfo {
 		{
 			Type: RoomPosted, Does: "The message joins the unread messages of every member of the room but its sender, unless it is at or below the read position or was recalled. It counts for members only.",
 			Required: []string{"conversation_id", "seq"}, Optional: []string{"mentioned_user_ids", "mentions_all", "category", "message_id", "sender_id", "notification"},
+			Means:   map[string]string{"mentioned_user_ids": "The users that the message mentions. Those who are not members are ignored."},
 			Example: Event{ID: "town-hall/7", Data: Data{ConversationID: "town-hall", Seq: 7, SenderID: "ben", MentionedUserIDs: ada}},
 		},
 		{
@@ -95,11 +102,13 @@ func Types() []TypeInfo {
 		{
 			Type: RoomChanged, Does: "The message is posted as this event says: it counts again if it was recalled, for the members who have not read so far, except its sender, and it mentions exactly mentioned_user_ids, or everyone. Nothing changes if a change or recall with the same or a greater revision came before.",
 			Required: []string{"conversation_id", "seq"}, Optional: []string{"mentioned_user_ids", "mentions_all", "revision", "category", "message_id", "sender_id"},
+			Means:   map[string]string{"mentioned_user_ids": "The users that the message mentions. Those who are not members are ignored."},
 			Example: Event{ID: "town-hall/7/edited/2", Data: Data{ConversationID: "town-hall", Seq: 7, SenderID: "ben", Revision: 2}},
 		},
 		{
 			Type: RoomReset, Does: "The last message of the room is seq, by default none: those above are forgotten, recalled or not, and their seqs may be used again. The read position of every member is at most seq, and at least up_to_seq. Levels and marks of the room stay. Of the last resets of a room, a repeat under the same source and id changes nothing.",
 			Required: []string{"conversation_id"}, Optional: []string{"seq", "up_to_seq"},
+			Means:   map[string]string{"seq": "The last message of the room, by default none.", "up_to_seq": "The message up to which every member has read at least."},
 			Example: Event{ID: "town-hall/truncated/1", Data: Data{ConversationID: "town-hall"}},
 		},
 		{
@@ -110,6 +119,7 @@ func Types() []TypeInfo {
 		{
 			Type: ConversationLevelEnded, Does: "Ends a level that was set until this time or earlier, once the time has come.", Reserved: true,
 			Required: []string{"conversation_id", "user_ids", "until"},
+			Means:    map[string]string{"until": "Levels that were set until then or earlier end."},
 			Example: Event{ID: "design-crew/level/ada/ended/1", Data: Data{
 				ConversationID: "design-crew", UserIDs: ada, Until: time.Date(2026, time.March, 1, 8, 0, 0, 0, time.UTC),
 			}},

@@ -126,20 +126,20 @@ type Event struct {
 type Data struct {
 	ConversationID string   `json:"conversation_id" minLength:"1" maxLength:"128" doc:"The conversation."`
 	UserIDs        []string `json:"user_ids" minItems:"1" maxItems:"10000" minLength:"1" maxLength:"128" doc:"The users that the event affects."`
-	Seq            int64    `json:"seq" minimum:"1" doc:"The position of the message in its conversation. For room.reset: the last message of the room, by default none."`
-	UpToSeq        int64    `json:"up_to_seq" minimum:"1" doc:"The last message that is read. For conversation.left: the last message that does not bring the conversation back. For room.joined: by default the last message of the room. For conversation.reset: by default none. For room.reset: the message up to which every member has read at least."`
+	Seq            int64    `json:"seq" minimum:"1" doc:"The position of the message in its conversation."`
+	UpToSeq        int64    `json:"up_to_seq" minimum:"1" doc:"The last message that is read."`
 	// Seqs, in a ConversationMarkedUnread, are messages that the user has read.
-	Seqs []int64 `json:"seqs" minItems:"1" maxItems:"1000" minimum:"1" doc:"Messages that the user has read and that count again. For conversation.reset: the messages that are unread, by default none."`
+	Seqs []int64 `json:"seqs" minItems:"1" maxItems:"1000" minimum:"1" doc:"Messages that the user has read and that count again."`
 	// Revision orders the changes of a message. Without one, a change applies in the order
 	// of the log.
 	Revision int64 `json:"revision" minimum:"1" doc:"The number of the change of the message, greater than those of earlier changes, such as its time in milliseconds. Of changes and recalls with a revision the greatest applies, in whatever order they come; without one, they apply in the order of the log."`
 	// FromSeq is for members of rooms.
 	FromSeq          int64    `json:"from_seq" minimum:"1" doc:"The first message of a room that counts again."`
-	MentionedUserIDs []string `json:"mentioned_user_ids" maxItems:"10000" minLength:"1" maxLength:"128" among:"user_ids" doc:"The users that the message mentions. In message.delivered they must be among user_ids. In room.posted those who are not members are ignored."`
+	MentionedUserIDs []string `json:"mentioned_user_ids" maxItems:"10000" minLength:"1" maxLength:"128" among:"user_ids" doc:"The users that the message mentions, of user_ids."`
 	MentionsAll      bool     `json:"mentions_all" doc:"The message mentions every member of the room."`
 	// Category, if empty, means DefaultCategory in a MessageDelivered or RoomPosted. A
 	// UserReadAll has either a category or AllCategories.
-	Category string `json:"category" minLength:"1" maxLength:"64" doc:"The label of the conversation. By default chat for a message, and every category for user.read_all."`
+	Category string `json:"category" minLength:"1" maxLength:"64" doc:"The label of the conversation, by default chat."`
 	// AllCategories is set in a UserReadAll of every category, which has no category in
 	// JSON. In Go an empty Category does not suffice: a variable that was not set must not
 	// read everything.

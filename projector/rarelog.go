@@ -32,7 +32,7 @@ func newDeadLog(log *slog.Logger) *rareLog {
 // newLeapLog returns the log of events with seqs far ahead.
 func newLeapLog(log *slog.Logger) *rareLog {
 	return &rareLog{log: log, message: "events have a seq that is at least 1,000 times the last one of their conversation, as if its unit had changed; " +
-		"once such a message is read, later ones with lower seqs do not count: if it is wrong, publish conversation.reset or room.reset"}
+		"what is read up to such a seq hides later messages with lower ones: if it is wrong, publish conversation.reset or room.reset"}
 }
 
 // add logs new events, of which first describes one, unless the last line is recent: then

@@ -5,6 +5,7 @@ package describe
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -111,6 +112,8 @@ type Named struct {
 	// all its fields.
 	Of                 any
 	Required, Optional []string
+	// Docs replaces the descriptions of fields.
+	Docs map[string]string
 	// Consts are fields with a single possible value.
 	Consts map[string]string
 	// Fields replaces the schemas of fields: values as for Schemas.Of.
@@ -222,7 +225,9 @@ func (s *Schemas) ofNamed(n Named) *Schema {
 		if n.Required != nil || n.Optional != nil {
 			var picked Object
 			for _, name := range slices.Concat(n.Required, n.Optional) {
-				picked = append(picked, Member{name, property(schema, name)})
+				field := *property(schema, name)
+				field.Description = cmp.Or(n.Docs[name], field.Description)
+				picked = append(picked, Member{name, &field})
 			}
 			schema.Properties, schema.Required = picked, n.Required
 		}

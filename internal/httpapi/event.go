@@ -32,6 +32,6 @@ func EventOf(t events.TypeInfo) describe.Named {
 func EventDataOf(t events.TypeInfo) describe.Named {
 	return describe.Named{
 		Name: describe.TypeName(string(t.Type)) + "Data", Of: events.Data{},
-		Required: t.Required, Optional: t.Optional,
+		Required: t.Required, Optional: t.Optional, Docs: t.Means,
 	}
 }
