@@ -12,6 +12,8 @@ import (
 	"unicode"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/badged/badged/internal/rfc3339"
 )
 
 // Decode reads one event from its CloudEvents JSON form and validates it. It
@@ -306,7 +308,7 @@ func (d *decoder) time(path string) time.Time {
 	if !ok {
 		return time.Time{}
 	}
-	t, err := time.Parse(time.RFC3339Nano, s)
+	t, err := rfc3339.Parse(s)
 	if err != nil {
 		d.problems.add(path, "must be an RFC 3339 time such as 2026-01-31T23:59:59Z, is %s", quoteShort(s))
 		return time.Time{}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/badged/badged/internal/rfc3339"
 )
 
 // decodeQuick reads an event in the forms that appendEvent and Postgres write, and
@@ -137,8 +139,8 @@ func (r *quickReader) eventType() Type {
 }
 
 // time reads a time.
-func (r *quickReader) time() (t time.Time) {
-	err := t.UnmarshalText(r.bytes())
+func (r *quickReader) time() time.Time {
+	t, err := rfc3339.Parse(string(r.bytes()))
 	r.failed = r.failed || err != nil
 	return t.UTC()
 }

@@ -266,6 +266,8 @@ func TestDecodeRefuses(t *testing.T) {
 		{"data in base64", `{"specversion":"1.0","id":"1","source":"/chat","type":"user.read_all","data_base64":"e30="}`, `data_base64: is not supported: give data as JSON; data: is required`},
 		{"data that is not JSON", attribute(`"datacontenttype":"application/xml"`), `datacontenttype: must be application/json, is "application/xml"`},
 		{"a time without a zone", attribute(`"time":"2026-01-31T23:59:59"`), `time: must be an RFC 3339 time such as 2026-01-31T23:59:59Z, is "2026-01-31T23:59:59"`},
+		{"a zone of a day", attribute(`"time":"2026-01-31T23:59:59+24:00"`), `time: must be an RFC 3339 time such as 2026-01-31T23:59:59Z, is "2026-01-31T23:59:59+24:00"`},
+		{"a zone of 60 minutes", attribute(`"time":"2026-01-31T23:59:59-00:60"`), `time: must be an RFC 3339 time such as 2026-01-31T23:59:59Z, is "2026-01-31T23:59:59-00:60"`},
 		{"a time before the year 1", attribute(`"time":"0001-01-01T00:00:00+01:00"`), `time: must lie in the years 1 to 9999`},
 		{"a time after the year 9999", attribute(`"time":"9999-12-31T23:59:59-01:00"`), `time: must lie in the years 1 to 9999`},
 		{"a trace context of 513 bytes", attribute(`"traceparent":"` + long(513) + `"`), `traceparent: must have at most 512 bytes, has 513`},

@@ -424,6 +424,10 @@ func (g *Gateway) identify(ctx context.Context, token string, from netip.Prefix)
 		}
 		return Identity{}, &closing{code: protocol.CloseBadToken, reason: err.Error()}
 	}
+	// From here on the monotonic clock decides: a clock that is set while a connection is
+	// open neither ends it nor prolongs its token.
+	now := time.Now()
+	id.ExpiresAt = now.Add(id.ExpiresAt.Sub(now))
 	return id, nil
 }
 

@@ -11,10 +11,9 @@ CREATE FUNCTION badged.utc_time(given text) RETURNS text
     LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
 AS $$
 DECLARE
-    -- As lenient as Go: a comma, an hour of one digit, a zone of up to 24:60.
     part text[] := regexp_match(given COLLATE "C",
-        '^([0-9]{4})-(0[1-9]|1[0-2])-([0-9]{2})T([01]?[0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9])(?:[.,]([0-9]+))?'
-        '(?:Z|([+-])([01][0-9]|2[0-4]):([0-5][0-9]|60))$');
+        '^([0-9]{4})-(0[1-9]|1[0-2])-([0-9]{2})T([01][0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9])(?:\.([0-9]+))?'
+        '(?:Z|([+-])([01][0-9]|2[0-3]):([0-5][0-9]))$');
     -- Postgres has no year 0: the year before 1 is -1.
     first    date := make_date(coalesce(nullif(part[1]::integer, 0), -1), part[2]::integer, 1);
     day      date := first + (part[3]::integer - 1);

@@ -25,6 +25,15 @@ type Caller struct {
 	// Origin names this installation, as a DNS name. It is the source of the
 	// events and the origin of the handshake.
 	Origin string
+	// Now returns the time that calls are signed with. Default time.Now.
+	Now func() time.Time
+}
+
+func (c *Caller) now() time.Time {
+	if c.Now == nil {
+		return time.Now()
+	}
+	return c.Now()
 }
 
 // Answer is how an endpoint answered a call.
@@ -44,7 +53,7 @@ func succeeded(status int) bool { return status >= 200 && status < 300 }
 
 // post makes a call.
 func (c *Caller) post(ctx context.Context, w Webhook, id, contentType string, body []byte) Answer {
-	now := time.Now()
+	now, began := c.now(), time.Now()
 	answer := Answer{}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.URL, bytes.NewReader(body))
 	if err != nil {
@@ -58,13 +67,13 @@ func (c *Caller) post(ctx context.Context, w Webhook, id, contentType string, bo
 	h.Set("webhook-signature", signatures(w.Secrets, id, now, body))
 	c.introduce(h)
 	res, err := c.Client.Do(r)
-	answer.Duration = time.Since(now)
+	answer.Duration = time.Since(began)
 	if err != nil {
 		answer.Err = withoutURL(err)
 		return answer
 	}
 	discard(res)
-	answer.Duration, answer.Status = time.Since(now), res.StatusCode
+	answer.Duration, answer.Status = time.Since(began), res.StatusCode
 	if !succeeded(res.StatusCode) {
 		answer.Err = statusError(res.StatusCode)
 		answer.retryAfter = retryAfter(res.Header, now)
@@ -129,7 +138,7 @@ func (c *Caller) Test(ctx context.Context, w Webhook) Answer {
 	if err != nil {
 		return Answer{Err: fmt.Errorf("make an id: %w", err)}
 	}
-	test := eventOf(c.Origin, w.Name, Change{Type: Test, Subject: w.Name, QueuedAt: time.Now()}, []byte(`{}`))
+	test := eventOf(c.Origin, w.Name, Change{Type: Test, Subject: w.Name, QueuedAt: c.now()}, []byte(`{}`))
 	test.ID = "msg_" + id.String()
 	body, contentType, callID, err := encode([]event{test}, w.Batch > 1)
 	if err != nil {

@@ -25,7 +25,7 @@ func tlsEndpoint(t *testing.T, h http.HandlerFunc) (url string, client *http.Cli
 	return server.URL, server.Client()
 }
 
-func newCaller(client *http.Client) *Caller { return &Caller{client, "badged.example"} }
+func newCaller(client *http.Client) *Caller { return &Caller{Client: client, Origin: "badged.example"} }
 
 func TestHandshake(t *testing.T) {
 	for _, c := range []struct {

@@ -212,7 +212,7 @@ func (f *feed) turn() (w Webhook, limit int, wait time.Duration) {
 			limit = free * f.webhook.Batch
 		}
 	}
-	return f.webhook, limit, time.Until(f.webhook.Due)
+	return f.webhook, limit, f.webhook.wait(f.cfg.Now())
 }
 
 // rest waits until something changes, or for a time unless it is 0.
@@ -326,7 +326,7 @@ func (f *feed) succeeded(ctx context.Context, c *call) {
 		f.cfg.Queue.Told(change, change.Again)
 	}
 	f.cfg.Metrics.events.WithLabelValues(c.webhook.Name).Add(float64(len(c.changes)))
-	now := time.Now()
+	now := f.cfg.Now()
 	f.mu.Lock()
 	if c.webhook.Generation != f.webhook.Generation {
 		isNews := f.webhook.succeededBefore(c.webhook.URL, now, c.answer.Status)
@@ -355,7 +355,7 @@ func (f *feed) failed(ctx context.Context, c *call) {
 	for _, change := range c.changes {
 		attempts = max(attempts, change.Attempts+1)
 	}
-	now := time.Now()
+	now := f.cfg.Now()
 	asked := c.answer.retryAfter
 	open := f.breaker.State() != gobreaker.StateClosed
 
@@ -370,7 +370,7 @@ func (f *feed) failed(ctx context.Context, c *call) {
 		}
 		if !c.began.Before(f.roundEnds) {
 			f.rounds++
-			f.roundEnds = now.Add(shortestWait(f.rounds))
+			f.roundEnds = time.Now().Add(shortestWait(f.rounds))
 		}
 		w.LastFailureAt, w.LastStatus, w.LastError = now, c.answer.Status, c.err.Error()
 		// Calls that were in progress together move the webhook once.
@@ -388,7 +388,7 @@ func (f *feed) failed(ctx context.Context, c *call) {
 			}
 		case asked > 0:
 			moved = true
-			w.Due = now.Add(max(asked, w.Due.Sub(now)))
+			w.Due = now.Add(max(asked, w.wait(now)))
 		}
 		f.unrecorded = true
 	}
@@ -396,7 +396,7 @@ func (f *feed) failed(ctx context.Context, c *call) {
 	f.mu.Unlock()
 
 	wait, _ := waitAfter(attempts)
-	wait = max(wait, asked, is.Due.Sub(now))
+	wait = max(wait, asked, is.wait(now))
 	for _, change := range c.changes {
 		f.cfg.Queue.Retry(change, wait)
 	}

@@ -343,7 +343,7 @@ func (e *endpoints) all() []received {
 // start runs a sender until the test ends or stop is called.
 func start(t *testing.T, q *queue, transport http.RoundTripper, change ...func(*Config)) (s *Sender, stop func()) {
 	t.Helper()
-	cfg := Config{Queue: q, Store: q, Caller: &Caller{&http.Client{Transport: transport}, "badged.example"}}
+	cfg := Config{Queue: q, Store: q, Caller: &Caller{Client: &http.Client{Transport: transport}, Origin: "badged.example"}}
 	for _, c := range change {
 		c(&cfg)
 	}

@@ -14,6 +14,9 @@ var ladder = [...]time.Duration{
 	time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour,
 }
 
+// longestWait is longer than any wait: the ladder's last, which varies by a tenth.
+const longestWait = 27 * time.Hour
+
 // maxRetryAfter bounds what a receiver can ask for.
 const maxRetryAfter = 24 * time.Hour
 
@@ -43,6 +46,15 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 		d = at.Sub(now)
 	}
 	return min(max(d, 0), maxRetryAfter)
+}
+
+// wait returns how long the webhook is not called yet. A moment that no wait leads to was
+// stored while a clock was wrong.
+func (l *Ladder) wait(now time.Time) time.Duration {
+	if wait := l.Due.Sub(now); wait <= longestWait {
+		return max(wait, 0)
+	}
+	return 0
 }
 
 // succeededBefore takes in that a call with earlier settings succeeded, and returns whether

@@ -37,6 +37,13 @@ type reminder struct {
 	UnreadSince map[string]time.Time `json:"unread_since"`
 }
 
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
 // remind decides whether an endpoint is reminded of what a user did not read. It
 // sets c.Tell to the stretches of the user's categories, and c.Again to the time
 // until one is long enough.
@@ -62,11 +69,14 @@ func (s *Sender) remind(w Webhook, c *Change, now time.Time) (data json.RawMessa
 			continue
 		}
 		u, ok := known[category]
-		if !ok {
+		switch {
+		case ok && u.Since.After(now): // it was stored while a clock was wrong
+			u.Since = now
+		case !ok:
 			// Of the first change this says when; later ones are looked at at once.
 			u.Since = now
 			if c.Told == nil {
-				u.Since = c.QueuedAt
+				u.Since = earlier(c.QueuedAt, now)
 			}
 		}
 		switch left := u.Since.Add(after).Sub(now); {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/badged/badged/pubsub"
 )
@@ -72,7 +71,7 @@ func (s *Sender) news(w Webhook, c *Change) (data json.RawMessage, tell bool, er
 		c.Tell = c.Told
 		return data, w.Categories == nil || slices.Contains(w.Categories, c.Room.Category), err
 	case c.Type == UnreadReminder && c.Badge != nil:
-		return s.remind(w, c, time.Now())
+		return s.remind(w, c, s.cfg.Now())
 	case c.Type == DriftFound && c.Badge != nil:
 		data, err = json.Marshal(c.Badge.Shown())
 		return data, true, err

@@ -157,6 +157,8 @@ type Config struct {
 	Queue  Queue
 	Store  Store
 	Caller *Caller
+	// Now returns the time of the store, in which ladders are kept. Default time.Now.
+	Now func() time.Time
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
 	// Metrics defaults to metrics that are not registered.
@@ -183,6 +185,9 @@ type Sender struct {
 func New(cfg Config) (*Sender, error) {
 	if cfg.Queue == nil || cfg.Store == nil || cfg.Caller == nil {
 		return nil, errors.New("webhook: Queue, Store and Caller are required")
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)

@@ -295,7 +295,7 @@ func TestReminders(t *testing.T) {
 
 // An endpoint is told of no more categories than a badge shows, whatever the event.
 func TestEventsOfManyCategories(t *testing.T) {
-	s := &Sender{cfg: Config{RemindAfter: map[string]time.Duration{OtherCategories: 0}}}
+	s := &Sender{cfg: Config{RemindAfter: map[string]time.Duration{OtherCategories: 0}, Now: time.Now}}
 	b := badge("ada", 1, 2*pubsub.MaxCategories)
 	b.Categories = map[string]int64{}
 	for i := range 2 * pubsub.MaxCategories {

@@ -34,7 +34,7 @@ func (a *App) openClocks() {
 	a.checks = append(a.checks, obs.Check{Name: "clocks", Run: func(context.Context) error {
 		for _, d := range a.databases {
 			if err := d.clock.Check(); err != nil {
-				return fmt.Errorf("%w; until then nothing expires, and nothing is pruned, archived or forgotten", err)
+				return fmt.Errorf("%w; until then nothing expires, no reminder is sent, and nothing is pruned, archived or forgotten", err)
 			}
 		}
 		return nil

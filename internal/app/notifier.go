@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"time"
 
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/projector"
@@ -16,9 +17,17 @@ func (a *App) openNotifier(ctx context.Context, d *database, given parsed) error
 	if err != nil {
 		return err
 	}
+	remindAfter, err := a.cfg.RemindAfterByCategory()
+	if err != nil {
+		return err
+	}
+	var longest time.Duration
+	for _, after := range remindAfter {
+		longest = max(longest, after)
+	}
 	n, err := outbound.NewNotifier(outbound.NotifierConfig{
-		Pool: pool, Layouts: a.cluster, Held: d.Held, Logger: d.log, Metrics: outbound.NewMetrics(d.registry),
-		RoomInterval: a.cfg.RoomPushInterval,
+		Pool: pool, Layouts: a.cluster, Held: d.Held, Clock: &d.clock, Logger: d.log, Metrics: outbound.NewMetrics(d.registry),
+		RoomInterval: a.cfg.RoomPushInterval, LongestReminder: longest,
 	})
 	if err != nil {
 		return err
@@ -33,5 +42,5 @@ func (a *App) openNotifier(ctx context.Context, d *database, given parsed) error
 	if err := a.openPush(d, n, given.apps, given.box); err != nil {
 		return err
 	}
-	return a.openWebhooks(d, pool, n, given.box)
+	return a.openWebhooks(d, pool, n, given.box, remindAfter)
 }

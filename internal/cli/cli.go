@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/alecthomas/kong"
 	"github.com/redis/go-redis/v9/logging"
@@ -21,6 +22,7 @@ import (
 	"github.com/badged/badged/internal/cli/partition"
 	"github.com/badged/badged/internal/cli/terminal"
 	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/rfc3339"
 	"github.com/badged/badged/internal/version"
 )
 
@@ -99,6 +101,7 @@ func run(ctx context.Context, args []string, streams Streams) (code int) {
 		kong.Exit(func(code int) { panic(exited(code)) }),
 		kong.DefaultEnvars("BADGED"),
 		kong.Configuration(loadFile),
+		kong.TypeMapper(reflect.TypeFor[time.Time](), kong.MapperFunc(decodeTime)),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(streams),
@@ -166,4 +169,18 @@ type versionCmd struct{}
 func (versionCmd) Run(_ context.Context, streams Streams) error {
 	_, err := fmt.Fprintf(streams.Out, "badged %s (%s, %s/%s)\n", version.String(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	return err
+}
+
+// decodeTime reads a time in RFC 3339; kong's own mapper also takes an offset of +24:00.
+func decodeTime(ctx *kong.DecodeContext, target reflect.Value) error {
+	var text string
+	if err := ctx.Scan.PopValueInto("time", &text); err != nil {
+		return err
+	}
+	at, err := rfc3339.Parse(text)
+	if err != nil {
+		return fmt.Errorf("must be a time such as 2026-01-31T23:59:59Z, is %q", text)
+	}
+	target.Set(reflect.ValueOf(at))
+	return nil
 }

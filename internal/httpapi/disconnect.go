@@ -10,6 +10,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/describe"
 	"github.com/badged/badged/internal/keyring"
+	"github.com/badged/badged/internal/rfc3339"
 )
 
 // Disconnects ends the connections of users and revokes their tokens.
@@ -94,7 +95,7 @@ func revokedBy(body []byte) (Revoke, error) {
 	case b.Revoke || b.RevokeBefore == "":
 		return Revoke{Now: b.Revoke}, nil
 	}
-	before, err := time.Parse(time.RFC3339, b.RevokeBefore)
+	before, err := rfc3339.Parse(b.RevokeBefore)
 	if err != nil {
 		return Revoke{}, badRequest("revoke_before must be a time such as 2026-01-31T23:59:59Z")
 	}

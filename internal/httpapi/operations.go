@@ -13,6 +13,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/rfc3339"
 	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/projector/deadletters"
 	"github.com/badged/badged/projector/erasure"
@@ -358,7 +359,7 @@ func pageOf(q url.Values, from string, bits int) (after int64, limit int, err er
 // timeOf returns a time parameter of the query; the zero time if absent.
 func timeOf(q url.Values, name string) (t time.Time, err error) {
 	if s := q.Get(name); s != "" {
-		if t, err = time.Parse(time.RFC3339Nano, s); err != nil {
+		if t, err = rfc3339.Parse(s); err != nil {
 			return time.Time{}, badRequest(name + " must be a time such as 2026-01-31T23:59:59Z")
 		}
 	}

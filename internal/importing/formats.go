@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/rfc3339"
 )
 
 // Format is a format of files.
@@ -135,7 +135,7 @@ func (m *mongoTime) UnmarshalJSON(b []byte) error {
 	}
 	var text string
 	if json.Unmarshal(tagged.Date, &text) == nil {
-		at, err := time.Parse(time.RFC3339, text)
+		at, err := rfc3339.Parse(text)
 		*m = mongoTime(at.UnixMilli())
 		return err
 	}

@@ -10,11 +10,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/rfc3339"
 )
 
 // Limits of a file.
@@ -163,7 +163,7 @@ func (p *fileParser) key(i int, n *yaml.Node) *Key {
 	})
 	if at := f["expires"]; at != nil {
 		var err error
-		if k.expires, err = time.Parse(time.RFC3339, at.Value); err != nil {
+		if k.expires, err = rfc3339.Parse(at.Value); err != nil {
 			p.mistake(at, "expires must be a time such as 2027-01-31T23:59:59Z")
 		}
 	}

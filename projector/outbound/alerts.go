@@ -21,7 +21,7 @@ type alertRow struct {
 	data     *events.Data
 }
 
-// alertArgs returns rows as arrays.
+// alertArgs returns rows as arrays, and what tells which are too old.
 func alertArgs(rows []alertRow) []any {
 	n := len(rows)
 	users, conversations, titles, bodies, data := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
@@ -34,7 +34,7 @@ func alertArgs(rows []alertRow) []any {
 			data[i] = string(text)
 		}
 	}
-	return []any{users, conversations, seqs, mentions, titles, bodies, data, at}
+	return []any{users, conversations, seqs, mentions, titles, bodies, data, at, time.Now(), maxAlertAge}
 }
 
 // alerts keeps notifications for the devices of their users, which are then due.
@@ -74,12 +74,13 @@ func (n *Notifier) addAlerts(ctx context.Context, tx pgx.Tx, partition int, due 
 	var alerts []Alert
 	var places []int
 	var place int
-	var mentions, named bool
+	var mentions, named, old bool
+	var olds []bool
 	var a Alert
-	rows, _ := tx.Query(ctx, statements.Of(partition, "read alerts"), users, devices, MaxAlerts)
-	if _, err := pgx.ForEachRow(rows, []any{&place, &a.ConversationID, &a.Seq, &mentions, &named, &a.Title, &a.Body, &a.Data, &a.QueuedAt}, func() error {
+	rows, _ := tx.Query(ctx, statements.Of(partition, "read alerts"), users, devices, MaxAlerts, time.Now(), maxAlertAge)
+	if _, err := pgx.ForEachRow(rows, []any{&place, &a.ConversationID, &a.Seq, &mentions, &named, &a.Title, &a.Body, &a.Data, &a.QueuedAt, &old}, func() error {
 		messages = append(messages, badges.Message{UserID: users[place-1], ConversationID: a.ConversationID, Seq: a.Seq, Mentions: mentions, Named: named})
-		alerts, places = append(alerts, a), append(places, place-1)
+		alerts, places, olds = append(alerts, a), append(places, place-1), append(olds, old)
 		a.Data = nil // the next alert has data of its own
 		return nil
 	}); err != nil || len(alerts) == 0 {
@@ -91,7 +92,7 @@ func (n *Notifier) addAlerts(ctx context.Context, tx pgx.Tx, partition int, due 
 	}
 	for i, a := range alerts {
 		p := &due[places[i]]
-		if count[i] && time.Since(a.QueuedAt) < maxAlertAge {
+		if count[i] && !olds[i] {
 			p.Alerts = append(p.Alerts, a)
 		} else {
 			p.dropped = append(p.dropped, a)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/badged/badged/internal/dbclock"
 	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/pubsub"
 )
@@ -77,7 +78,8 @@ type Call struct {
 	// Changes is that of the subject when it was taken.
 	Changes  int64
 	Attempts int
-	// QueuedAt is that of the first change that was not told.
+	// QueuedAt is that of the first change that was not told. That of a reminder is no
+	// earlier than when the clocks agreed again: what was stored until then may be wrong.
 	QueuedAt time.Time
 	// Badge is that of the user, if the subject is one, and newer than the change.
 	Badge *pubsub.Badge
@@ -249,6 +251,20 @@ func (n *Notifier) NextCalls(ctx context.Context, webhook string, limit int) ([]
 	})
 }
 
+// agreedAt returns when the clock of the process and that of Postgres agreed again after
+// they differed; zero if they never did.
+func (n *Notifier) agreedAt() time.Time {
+	n.clocks.mu.Lock()
+	defer n.clocks.mu.Unlock()
+	switch differ := n.cfg.Clock.Check() != nil; {
+	case differ:
+		n.clocks.differed = true
+	case n.clocks.differed:
+		n.clocks.differed, n.clocks.agreedAt = false, n.cfg.Clock.Now()
+	}
+	return n.clocks.agreedAt
+}
+
 // dueCalls returns what is due for a webhook without what is taken, with the state of
 // each subject in the same snapshot.
 func (n *Notifier) dueCalls(ctx context.Context, tx pgx.Tx, webhook string, partition int, taken []row, limit int) ([]Call, error) {
@@ -257,10 +273,16 @@ func (n *Notifier) dueCalls(ctx context.Context, tx pgx.Tx, webhook string, part
 		return nil, err
 	}
 	types, subjects := columns(taken)
-	rows, _ := tx.Query(ctx, statements.Of(partition, "read due calls"), webhook, types, subjects, limit, since)
+	agreedAt := n.agreedAt()
+	rows, _ := tx.Query(ctx, statements.Of(partition, "read due calls"), webhook, types, subjects, limit, since,
+		n.cfg.LongestReminder, time.Now(), dbclock.MaxDifference)
 	due, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Call, error) {
 		c := Call{Partition: partition, Webhook: webhook}
-		return c, row.Scan(&c.Type, &c.Subject, &c.Changes, &c.Attempts, &c.QueuedAt, &c.Told)
+		err := row.Scan(&c.Type, &c.Subject, &c.Changes, &c.Attempts, &c.QueuedAt, &c.Told)
+		if c.Type == UnreadReminder && c.QueuedAt.Before(agreedAt) {
+			c.QueuedAt = agreedAt
+		}
+		return c, err
 	})
 	if err != nil {
 		return nil, err

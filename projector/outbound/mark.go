@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -59,12 +58,12 @@ func (w *worker) collect(s *said) changes {
 	return c
 }
 
-// notify adds the notification of a message, if it has one that is not too old.
+// notify adds the notification of a message, if it has one.
 // Members of a room who are mentioned by name are told at once, like the users of a
 // conversation.
 func (w *worker) notify(c *changes, e *events.Event) {
 	d := &e.Data
-	if !d.Notifies() || time.Since(e.AppendedAt) >= maxAlertAge {
+	if !d.Notifies() {
 		return
 	}
 	users := d.UserIDs

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/dbclock"
 	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/projector/internal/logread"
@@ -34,11 +35,19 @@ type NotifierConfig struct {
 	// Held returns the partitions that the database holds, if it is one of several.
 	// Default: all that Layouts says.
 	Held func() []int
+	// Clock tells the time of the database. Its Check fails while the process has another
+	// time. Default: the clock of the process.
+	Clock interface {
+		Now() time.Time
+		Check() error
+	}
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
 	// Metrics defaults to metrics that are not registered.
 	Metrics *Metrics
 
+	// LongestReminder is after how long the last reminder is due, if webhooks get any.
+	LongestReminder time.Duration
 	// RoomInterval is the least time between two rounds through the members of a
 	// room with more than MaxPromptMembers in a partition. Default 1m.
 	RoomInterval time.Duration
@@ -71,6 +80,11 @@ type Notifier struct {
 	heard   []heard         // by partition
 	lanes   lanes
 	reports reports
+	clocks  struct {
+		mu       sync.Mutex
+		differed bool
+		agreedAt time.Time
+	}
 }
 
 // NewNotifier returns a notifier that does nothing until Run.
@@ -80,6 +94,9 @@ func NewNotifier(cfg NotifierConfig) (*Notifier, error) {
 	}
 	if cfg.Held == nil {
 		cfg.Held = func() []int { return cfg.Layouts.Layout().Living() }
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = &dbclock.Clock{}
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -242,7 +259,7 @@ func (w *worker) drainHeld(ctx context.Context) (pause time.Duration, err error)
 	for ctx.Err() == nil {
 		began := time.Now()
 		s := partitionState{said: w.heard.take()} // before the tables are read: these have it
-		if err := w.cfg.Pool.QueryRow(ctx, statements.Of(w.partition, "read the partition state"), w.partition, events.ProjectorGroup, events.NotifierGroup).Scan(s.targets()...); err != nil {
+		if err := w.cfg.Pool.QueryRow(ctx, statements.Of(w.partition, "read the partition state"), w.cfg.RoomInterval, w.partition, events.ProjectorGroup, events.NotifierGroup).Scan(s.targets()...); err != nil {
 			return 0, fmt.Errorf("read the position of the notifier in partition %d: %w", w.partition, err)
 		}
 		w.devices, w.badges = s.devices, s.badges
@@ -386,7 +403,7 @@ func (w *worker) deleteSettled(ctx context.Context) error {
 		return nil
 	}
 	w.settled = time.Now()
-	if _, err := w.cfg.Pool.Exec(ctx, statements.Of(w.partition, "delete old alerts"), maxAlertAge.String(), maxShownAge.String()); err != nil {
+	if _, err := w.cfg.Pool.Exec(ctx, statements.Of(w.partition, "delete old alerts"), maxAlertAge, maxShownAge, time.Now()); err != nil {
 		return fmt.Errorf("delete old alerts of partition %d: %w", w.partition, err)
 	}
 	return nil

@@ -1,4 +1,18 @@
 -- What is told beside the sockets. pNN stands for a partition.
+--
+-- What waits is bounded when it is read: a moment that was stored while a clock was wrong
+-- is found by being further ahead than anything waits.
+
+-- name: longest wait
+-- 24 hours, and a fifth more that spreads what failed together.
+interval '29 hours'
+
+-- name: quiet until
+-- The wait of a device began when it was told.
+CASE WHEN d.told_at <= clock_timestamp() THEN d.quiet_until END
+
+-- name: held until
+CASE WHEN d.held_until <= clock_timestamp() + {longest wait} THEN d.held_until END
 
 -- name: serialize registrations
 SELECT pg_advisory_xact_lock(hashtextextended($1::text, 1652647026)), pg_advisory_xact_lock(hashtextextended(encode($2::bytea, 'hex'), 1652647026))
@@ -61,9 +75,9 @@ FOR UPDATE OF d
 -- An app that is open shows the number itself: what the device shows afterwards is not
 -- known.
 UPDATE badged.devices_pNN AS d
-SET held_until = greatest(d.held_until, clock_timestamp() + $3::interval), told = NULL,
+SET held_until = greatest({held until}, clock_timestamp() + $3::interval), told = NULL,
     held_by = array_append(CASE WHEN d.held_until > clock_timestamp() THEN array_remove(d.held_by, $4) END, $4),
-    due = CASE WHEN d.due IS NOT NULL THEN greatest(d.due, clock_timestamp() + $3::interval) END
+    due = CASE WHEN d.due IS NOT NULL THEN greatest(CASE WHEN d.due <= clock_timestamp() + {longest wait} THEN d.due END, clock_timestamp() + $3::interval) END
 FROM unnest($1::text[], $2::text[]) AS s (user_id, device_id)
 WHERE (d.user_id, d.device_id) = (s.user_id, s.device_id)
 
@@ -77,7 +91,7 @@ UPDATE badged.devices_pNN AS d
 SET held_by = array_remove(d.held_by, $3),
     held_until = CASE WHEN {is held by another} OR d.attempts > 0 THEN d.held_until END,
     due = CASE WHEN {is held by another} THEN d.due WHEN d.due IS NOT NULL THEN greatest(clock_timestamp(),
-        CASE WHEN d.attempts > 0 THEN d.held_until END, CASE WHEN NOT {has an alert} THEN d.quiet_until END) END
+        CASE WHEN d.attempts > 0 THEN {held until} END, CASE WHEN NOT {has an alert} THEN {quiet until} END) END
 FROM unnest($1::text[], $2::text[]) AS s (user_id, device_id)
 WHERE (d.user_id, d.device_id) = (s.user_id, s.device_id)
 
@@ -147,16 +161,20 @@ SET queued_at = CASE WHEN q.due IS NULL THEN excluded.queued_at ELSE q.queued_at
 -- name: tells of users
 events && ARRAY['badge.changed', 'unread.reminder'] AND state <> 'disabled'
 
+-- name: round is due
+-- No round waits for longer than $1.
+(o.due <= clock_timestamp() OR o.due > clock_timestamp() + $1::interval)
+
 -- name: read the partition state
--- $1 is the partition, $2 the consumer group of the projector, and $3 that of the
+-- $2 is the partition, $3 the consumer group of the projector, and $4 that of the
 -- notifier.
 SELECT f.last_processed_transaction_id::text::bigint, f.offset_acked, f.pending::text[]::bigint[],
     o.last_processed_transaction_id::text::bigint, o.offset_acked, f.revision, n.revision, n.after_user,
     EXISTS (SELECT FROM badged.devices_pNN),
     EXISTS (SELECT FROM badged.webhooks WHERE {tells of users}),
-    EXISTS (SELECT FROM badged.room_rounds_pNN WHERE due <= clock_timestamp())
+    EXISTS (SELECT FROM badged.room_rounds_pNN AS o WHERE {round is due})
 FROM badged.events_pNN_offsets AS f, badged.events_pNN_offsets AS o, badged.notifier_partitions AS n
-WHERE f.consumer_group = $2 AND o.consumer_group = $3 AND n.partition_id = $1
+WHERE f.consumer_group = $3 AND o.consumer_group = $4 AND n.partition_id = $2
 
 -- name: move
 -- The fence: moves the position of the group $1 from ($2, $3) to ($4, $5), if no other
@@ -174,7 +192,7 @@ SELECT subject FROM badged.webhook_queue_pNN WHERE type IN ('badge.changed', 'un
 ORDER BY 1 LIMIT $2
 
 -- name: from then on
-greatest(clock_timestamp(), d.quiet_until, d.held_until)
+greatest(clock_timestamp(), {quiet until}, {held until})
 
 -- name: mark devices
 -- Returns how many by lane.
@@ -191,7 +209,7 @@ SELECT DISTINCT user_id FROM badged.devices_pNN WHERE user_id = ANY ($1)
 -- name: notify
 -- Alerts wait for nothing but what holds the device. Follows the rows that were added.
 , due AS (
-    UPDATE badged.devices_pNN AS d SET due = least(d.due, greatest(clock_timestamp(), d.held_until))
+    UPDATE badged.devices_pNN AS d SET due = least(d.due, greatest(clock_timestamp(), {held until}))
     FROM (SELECT DISTINCT user_id, device_id FROM added) AS a
     WHERE d.user_id = a.user_id AND d.device_id = a.device_id
     RETURNING d.app, d.platform
@@ -199,12 +217,15 @@ SELECT DISTINCT user_id FROM badged.devices_pNN WHERE user_id = ANY ($1)
 SELECT app, platform, count(*) FROM due GROUP BY app, platform
 
 -- name: add alerts
+-- Those that are not too old: at most $11 by the clock of Postgres or by that of the
+-- process, $10, since one of them may be wrong.
 WITH added AS (
     INSERT INTO badged.alerts_pNN (partition_id, user_id, device_id, conversation_id, seq, mentions, named, title, body, data, queued_at)
     SELECT $1, d.user_id, d.device_id, a.conversation_id, a.seq, a.mentions, a.mentions, a.title, a.body, nullif(a.data, '')::jsonb, a.at
     FROM unnest($2::text[], $3::text[], $4::bigint[], $5::boolean[], $6::text[], $7::text[], $8::text[], $9::timestamptz[])
         AS a (user_id, conversation_id, seq, mentions, title, body, data, at)
     JOIN badged.devices_pNN AS d ON d.user_id = a.user_id
+    WHERE a.at > least(clock_timestamp(), $10) - $11::interval
     ON CONFLICT DO NOTHING
     RETURNING user_id, device_id
 ){notify}
@@ -215,6 +236,7 @@ SELECT $1, a.conversation_id, a.seq, a.mentions_all, a.sender_id, a.title, a.bod
 FROM unnest($2::text[], $3::text[], $4::bigint[], $5::boolean[], $6::text[], $7::text[], $8::text[], $9::timestamptz[])
     AS a (sender_id, conversation_id, seq, mentions_all, title, body, data, at)
 WHERE EXISTS (SELECT FROM badged.rooms_pNN AS r WHERE r.conversation_id = a.conversation_id AND r.members > 0)
+    AND a.at > least(clock_timestamp(), $10) - $11::interval
 ON CONFLICT DO NOTHING
 
 -- name: alerts of the round
@@ -238,7 +260,9 @@ DELETE FROM badged.room_alerts_pNN AS a USING badged.room_rounds_pNN AS o
 WHERE a.conversation_id = $1 AND o.conversation_id = $1 AND a.queued_at <= o.began_at
 
 -- name: read alerts
-SELECT k.ord, a.conversation_id, a.seq, a.mentions, a.named, a.title, a.body, a.data, a.queued_at
+-- With whether they are too old, as in add alerts.
+SELECT k.ord, a.conversation_id, a.seq, a.mentions, a.named, a.title, a.body, a.data, a.queued_at,
+    a.queued_at <= least(clock_timestamp(), $4) - $5::interval
 FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS k (user_id, device_id, ord)
 CROSS JOIN LATERAL (
     SELECT * FROM badged.alerts_pNN AS a
@@ -282,7 +306,7 @@ ON CONFLICT (conversation_id) DO UPDATE SET changed = true
 SELECT o.conversation_id, o.changed, o.began_at, o.after_user,
     coalesce((SELECT members FROM badged.rooms_pNN AS r WHERE r.conversation_id = o.conversation_id), 0)
 FROM badged.room_rounds_pNN AS o
-WHERE o.due <= clock_timestamp()
+WHERE {round is due}
 ORDER BY o.due LIMIT 1
 FOR UPDATE SKIP LOCKED
 
@@ -290,7 +314,10 @@ FOR UPDATE SKIP LOCKED
 DELETE FROM badged.room_rounds_pNN WHERE conversation_id = $1
 
 -- name: begin a round
-UPDATE badged.room_rounds_pNN SET began_at = clock_timestamp(), changed = false, after_user = '' WHERE conversation_id = $1
+-- After the alerts that wait, also if the clock was set back since.
+UPDATE badged.room_rounds_pNN
+SET began_at = greatest(clock_timestamp(), (SELECT max(queued_at) FROM badged.room_alerts_pNN WHERE conversation_id = $1)), changed = false, after_user = ''
+WHERE conversation_id = $1
 
 -- name: page through members
 -- Of a room whose members webhooks are not told of ($4), those with devices.
@@ -310,10 +337,11 @@ UPDATE badged.room_rounds_pNN SET after_user = $2, due = clock_timestamp() WHERE
 UPDATE badged.room_rounds_pNN SET due = began_at + $2::interval, began_at = NULL, after_user = NULL WHERE conversation_id = $1
 
 -- name: delete old alerts
--- Those that are shown stay for $2, so that they can be retracted.
+-- Those that are shown stay for $2, so that they can be retracted. They are old by the clock
+-- of Postgres and by that of the process, $3.
 DELETE FROM badged.alerts_pNN
-WHERE queued_at < clock_timestamp() - CASE WHEN sent_at IS NOT NULL AND retracted_at IS NULL THEN $2::interval ELSE $1::interval END
-  AND queued_at < clock_timestamp() - $1::interval
+WHERE queued_at < least(clock_timestamp(), $3) - CASE WHEN sent_at IS NOT NULL AND retracted_at IS NULL THEN $2::interval ELSE $1::interval END
+  AND queued_at < least(clock_timestamp(), $3) - $1::interval
 
 -- name: read due devices
 -- What another process may have sent before it ended, or what failed, may or may not
@@ -321,14 +349,18 @@ WHERE queued_at < clock_timestamp() - CASE WHEN sent_at IS NOT NULL AND retracte
 SELECT d.user_id, d.device_id, d.environment, d.shows, d.token, d.generation, d.registered_at, d.changes, d.due, d.attempts, d.told_epoch,
     CASE WHEN d.due > $6 AND d.attempts = 0 THEN d.told END
 FROM badged.devices_pNN AS d
-WHERE d.app = $1 AND d.platform = $2 AND d.due <= clock_timestamp()
+WHERE d.app = $1 AND d.platform = $2 AND (d.due <= clock_timestamp() OR d.due > clock_timestamp() + {longest wait})
   AND (d.user_id, d.device_id) NOT IN (SELECT t.u, t.d FROM unnest($3::text[], $4::text[]) AS t (u, d))
 ORDER BY d.due LIMIT $5
 
 -- name: read due calls
+-- Reminders wait for at most $6. They cannot be taken back: while the clock of the process,
+-- $7, is more than $8 from that of Postgres, none is due.
 SELECT q.type, q.subject, q.changes, q.attempts, q.queued_at, CASE WHEN q.type = 'unread.reminder' OR q.due > $5 AND q.attempts = 0 THEN q.told END
 FROM badged.webhook_queue_pNN AS q
-WHERE q.webhook = $1 AND q.due <= clock_timestamp()
+WHERE q.webhook = $1
+  AND (q.due <= clock_timestamp() OR q.due > clock_timestamp() + CASE WHEN q.type = 'unread.reminder' THEN greatest($6, {longest wait}) ELSE {longest wait} END)
+  AND (q.type <> 'unread.reminder' OR clock_timestamp() BETWEEN $7::timestamptz - $8::interval AND $7::timestamptz + $8::interval)
   AND (q.type, q.subject) NOT IN (SELECT t.t, t.s FROM unnest($2::text[], $3::text[]) AS t (t, s))
 ORDER BY q.due LIMIT $4
 
@@ -356,10 +388,10 @@ WHERE (a.user_id, a.device_id, a.conversation_id, a.seq) = (s.user_id, s.device_
 -- shows newer numbers. Follows lock devices.
 UPDATE badged.devices_pNN AS d
 SET told_epoch = s.epoch, told_version = s.version, told_at = clock_timestamp(),
-    told = CASE WHEN d.attempts > 0 OR d.held_until IS NULL OR d.held_until <= clock_timestamp() THEN s.number END,
-    quiet_until = greatest(d.quiet_until, clock_timestamp() + s.quiet), held_until = CASE WHEN d.attempts = 0 THEN d.held_until END, attempts = 0, last_error = NULL, last_error_at = NULL,
-    due = CASE WHEN {has an alert} THEN greatest(clock_timestamp(), CASE WHEN d.attempts = 0 THEN d.held_until END)
-        WHEN d.changes <> s.changes THEN greatest(clock_timestamp() + s.quiet, CASE WHEN d.attempts = 0 THEN d.held_until END) END
+    told = CASE WHEN d.attempts > 0 OR coalesce({held until} <= clock_timestamp(), true) THEN s.number END,
+    quiet_until = greatest({quiet until}, clock_timestamp() + s.quiet), held_until = CASE WHEN d.attempts = 0 THEN {held until} END, attempts = 0, last_error = NULL, last_error_at = NULL,
+    due = CASE WHEN {has an alert} THEN greatest(clock_timestamp(), CASE WHEN d.attempts = 0 THEN {held until} END)
+        WHEN d.changes <> s.changes THEN greatest(clock_timestamp() + s.quiet, CASE WHEN d.attempts = 0 THEN {held until} END) END
 FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::bigint[], $7::bigint[], $8::interval[])
     AS s (user_id, device_id, generation, changes, epoch, version, number, quiet)
 WHERE (d.user_id, d.device_id, d.generation) = (s.user_id, s.device_id, s.generation)

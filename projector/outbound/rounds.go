@@ -45,7 +45,7 @@ func (w *worker) round(ctx context.Context) error {
 	err := w.marking(ctx, func(m *marking) error {
 		var r room
 		// Another notifier that has this row does the step.
-		err := m.tx.QueryRow(ctx, statements.Of(m.partition, "take a round")).Scan(&r.id, &r.changed, &r.began, &r.after, &r.members)
+		err := m.tx.QueryRow(ctx, statements.Of(m.partition, "take a round"), m.cfg.RoomInterval).Scan(&r.id, &r.changed, &r.began, &r.after, &r.members)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}

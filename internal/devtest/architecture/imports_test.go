@@ -33,7 +33,7 @@ func rules() []rule {
 		{
 			"Package events imports no other package of badged and no web server: a chat backend links events alone to publish in its own transaction.",
 			func(from, to string) bool {
-				return in(from, "./events") && (in(to, ".", "net/http") && !in(to, "./events", "./internal/eventlog", "./internal/pgwire", "./internal/eventbatch", "./internal/pgsession", "./internal/sqlfile", "./internal/remains"))
+				return in(from, "./events") && (in(to, ".", "net/http") && !in(to, "./events", "./internal/eventlog", "./internal/pgwire", "./internal/eventbatch", "./internal/pgsession", "./internal/sqlfile", "./internal/remains", "./internal/rfc3339"))
 			},
 		},
 		{
@@ -73,9 +73,9 @@ func rules() []rule {
 			},
 		},
 		{
-			"What other modules can import keeps to what they can import: an internal type in a public signature could not be named by its users. How the log works inside, how arrays go to Postgres, how rows of the log are packed, how sessions hold locks, where statements are kept, how clients are limited, how clocks are compared and how answers of Redis are bounded are in no signature.",
+			"What other modules can import keeps to what they can import: an internal type in a public signature could not be named by its users. How the log works inside, how arrays go to Postgres, how rows of the log are packed, how sessions hold locks, where statements are kept, how clients are limited, how clocks are compared, how times are read and how answers of Redis are bounded are in no signature.",
 			func(from, to string) bool {
-				return !in(from, "./internal", "./cmd", "./tests") && in(to, "./internal") && !in(to, "./internal/eventlog", "./internal/pgwire", "./internal/eventbatch", "./internal/pgsession", "./internal/sqlfile", "./internal/remains", "./internal/resp", "./internal/limit", "./internal/dbclock") &&
+				return !in(from, "./internal", "./cmd", "./tests") && in(to, "./internal") && !in(to, "./internal/eventlog", "./internal/pgwire", "./internal/eventbatch", "./internal/pgsession", "./internal/sqlfile", "./internal/remains", "./internal/resp", "./internal/limit", "./internal/dbclock", "./internal/rfc3339") &&
 					(!forTests(from) || !in(from, "./projector/internal")) // other modules cannot import it
 			},
 		},
