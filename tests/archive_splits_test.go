@@ -288,7 +288,7 @@ func TestArchiveOfSplitPartitionsIsRestored(t *testing.T) {
 		})
 	}
 	other := "--database-url=" + oneDatabase(t)
-	if _, stderr, code := command(t, "restore", "--quiet", "--from="+dir, other); code != 1 || !strings.Contains(stderr, "give --from for the archive of each") {
+	if _, stderr, code := command(t, "restore", "--quiet", "--from="+dir, other); code != 1 || !strings.Contains(stderr, "if it is the folder of a cluster whose shards have other names, or this is a single database, give --from for the archive of each of its shards, such as --from DIR/NAME") {
 		t.Errorf("of a place without an archive it exits with %d: %s", code, stderr)
 	}
 	// One of the two shards is forgotten.

@@ -129,7 +129,7 @@ func (c *restoreCmd) sources(ctx context.Context, cluster *shards.Cluster) (from
 			}
 		}
 		if len(from) == before {
-			return nil, fmt.Errorf("%w; if the shards had other names, give --from for the archive of each", none)
+			return nil, fmt.Errorf("%w; if it is the folder of a cluster whose shards have other names, or this is a single database, give --from for the archive of each of its shards, such as --from DIR/NAME", none)
 		}
 	}
 	return from, nil
