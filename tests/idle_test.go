@@ -54,7 +54,7 @@ func TestTooFewOpenFiles(t *testing.T) {
 	run := func(files int, args ...string) (out string, code int) {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), "sh", append([]string{"-c", fmt.Sprintf(`ulimit -n %d; exec "$0" "$@"`, files), binary}, args...)...)
-		cmd.Env = environment("BADGED_JWT_KEYS="+jwtKeys, "BADGED_PUBLISHER_KEYS=backend="+publisherKey)
+		cmd.Env = environment("BADGED_JWT_KEYS="+jwtKeys, "BADGED_PUBLISHER_KEYS=backend="+publisherKey, "GOMEMLIMIT=512MiB")
 		text, _ := cmd.CombinedOutput() // the exit code says it
 		return string(text), cmd.ProcessState.ExitCode()
 	}
@@ -62,6 +62,11 @@ func TestTooFewOpenFiles(t *testing.T) {
 	for _, args := range [][]string{{"serve", "--listen=127.0.0.1:0", database}, {"config", "check", database}} {
 		if out, code := run(100, args...); code == 0 || !strings.Contains(out, "may have 100 open files") || !strings.Contains(out, "ulimit -n") {
 			t.Errorf("%v with 100 open files exits with %d:\n%s", args[0], code, out)
+		}
+	}
+	for setting, want := range map[string]string{"300": "--body-memory-mib 300: the memory limit here is 512 MiB", "63": "--body-memory-mib must be at least 64"} {
+		if out, _ := run(1024, "config", "check", database, "--body-memory-mib="+setting); !strings.Contains(out, want) {
+			t.Errorf("config check with %s MiB for bodies prints\n%s", setting, out)
 		}
 	}
 	if out, code := run(1024, "config", "check", database, "--max-connections=5000"); code != 0 || !strings.Contains(out, "--max-connections 5000: the limit of open files here allows") {

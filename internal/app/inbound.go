@@ -48,13 +48,17 @@ func limitsFor(cfg *config.Server) (inbound.Limits, error) {
 	return inbound.LimitsFor(files, reserved, cfg.MaxUnauthenticated, cfg.TrustedProxies), nil
 }
 
-// FileRisks returns warnings about limits that the limit of open files does not permit.
-func FileRisks(cfg config.Server) []string {
-	limits, err := limitsFor(&cfg)
-	if err != nil || cfg.MaxConnections <= limits.Streams() {
-		return nil // Check returns the error
+// LimitRisks returns warnings about settings that the limits of open files and of memory here
+// do not permit.
+func LimitRisks(cfg config.Server) (risks []string) {
+	limits, err := limitsFor(&cfg) // Check returns the error
+	if err == nil && cfg.MaxConnections > limits.Streams() {
+		risks = append(risks, fmt.Sprintf("--max-connections %d: the limit of open files here allows %d; raise that limit (ulimit -n, LimitNOFILE)", cfg.MaxConnections, limits.Streams()))
 	}
-	return []string{fmt.Sprintf("--max-connections %d: the limit of open files here allows %d; raise that limit (ulimit -n, LimitNOFILE)", cfg.MaxConnections, limits.Streams())}
+	if bytes, ok := memory.Limit("/"); ok && int64(cfg.BodyMemoryMiB)<<20 > bytes/2 {
+		risks = append(risks, fmt.Sprintf("--body-memory-mib %d: the memory limit here is %d MiB: bodies of requests may end the process", cfg.BodyMemoryMiB, bytes>>20))
+	}
+	return risks
 }
 
 // limitConnections sets the limits of client connections.
@@ -62,7 +66,7 @@ func (a *App) limitConnections(ctx context.Context) (err error) {
 	if a.limits, err = limitsFor(&a.cfg); err != nil {
 		return err
 	}
-	for _, risk := range FileRisks(a.cfg) {
+	for _, risk := range LimitRisks(a.cfg) {
 		a.log.WarnContext(ctx, risk)
 	}
 	most := a.limits.Streams()

@@ -90,7 +90,7 @@ func checkConfig(ctx context.Context, model *kong.Application, args []string, st
 	for _, err := range app.Check(report.Server) {
 		report.Mistakes = append(report.Mistakes, oneLine(err))
 	}
-	report.Warnings = append(report.Warnings, app.FileRisks(report.Server)...)
+	report.Warnings = append(report.Warnings, app.LimitRisks(report.Server)...)
 	if connect {
 		report.Found = lookAround(ctx, &report.Server)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/projector/outbound"
 )
 
@@ -110,12 +111,41 @@ func TestUserHasBoundedDevices(t *testing.T) {
 	for i := range outbound.MaxDevices {
 		put(t, targets, phone("ada", fmt.Sprint("phone ", i)))
 	}
+	put(t, targets, phone("ben", "one more"))
 	if _, err := targets.PutDevice(t.Context(), phone("ada", "one more")); !errors.Is(err, outbound.ErrTooManyDevices) {
 		t.Errorf("one more device: %v", err)
 	}
+	device(t, targets, "ben", "one more") // which has the same token, and keeps it
 	put(t, targets, phone("ada", "phone 7"))
 	if all, err := targets.Devices(t.Context(), "ada"); err != nil || len(all) != outbound.MaxDevices {
 		t.Errorf("%d devices, %v", len(all), err)
+	}
+}
+
+// A registration for a token of a user that is revoked changes nothing, and deletes nothing.
+func TestDevicesOfRevokedTokens(t *testing.T) {
+	d := projectortest.New(t)
+	targets := outbound.NewTargets(d.Pool, d.Log)
+	now := time.Now()
+	put(t, targets, phone("ada", "phone"))
+	put(t, targets, phone("ben", "another"))
+	if _, err := d.Pool.Exec(t.Context(), `INSERT INTO badged.revocations (user_id, seq, revoked_before, ended_at) VALUES ('ada', 1, $1, now())`, now); err != nil {
+		t.Fatal(err)
+	}
+	old := eventlog.WithRights(t.Context(), eventlog.Right{UserID: "ada", IssuedAt: now.Add(-time.Second), ExpiresAt: now.Add(time.Hour)})
+	before := d.Lines(t, `SELECT d::text FROM badged.devices AS d ORDER BY 1`)
+	if _, err := targets.PutDevice(old, phone("ada", "another")); !errors.Is(err, eventlog.ErrRevoked) {
+		t.Errorf("registering: %v", err)
+	}
+	if err := targets.DeleteDevice(old, "ada", "phone"); !errors.Is(err, eventlog.ErrRevoked) {
+		t.Errorf("deleting: %v", err)
+	}
+	if after := d.Lines(t, `SELECT d::text FROM badged.devices AS d ORDER BY 1`); !cmp.Equal(before, after) {
+		t.Errorf("the devices changed: %s", cmp.Diff(before, after))
+	}
+	fresh := eventlog.WithRights(t.Context(), eventlog.Right{UserID: "ada", IssuedAt: now.Add(time.Second), ExpiresAt: now.Add(time.Hour)})
+	if _, err := targets.PutDevice(fresh, phone("ada", "another")); err != nil {
+		t.Errorf("a token that was issued later: %v", err)
 	}
 }
 
