@@ -96,19 +96,24 @@ WHERE state = 'running' AND NOT EXISTS (
 -- name: job
 id, kind, state, arguments, started_by, started_at, process, progress, cancel_requested, ended_at, result, error
 
+-- name: size of a job
+octet_length(arguments::text) + octet_length(progress::text) + coalesce(octet_length(result::text), 0) + coalesce(octet_length(error), 0)
+
 -- name: list jobs
 SELECT {job}
-FROM badged.jobs
-WHERE kind = $1 AND (id < $2 OR $2 = 0)
+FROM (SELECT *, sum({size of a job}) OVER (ORDER BY id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS newer
+      FROM (SELECT {job} FROM badged.jobs
+            WHERE kind = $1 AND (id < $2 OR $2 = 0) ORDER BY id DESC LIMIT $3) AS page) AS page
+WHERE coalesce(newer, 0) < $4
 ORDER BY id DESC
-LIMIT $3
 
 -- name: list jobs before a moment
 SELECT {job}
-FROM badged.jobs
-WHERE kind = $1 AND ($2::timestamptz IS NULL OR (started_at, id) < ($2, $3))
+FROM (SELECT *, sum({size of a job}) OVER (ORDER BY started_at DESC, id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS newer
+      FROM (SELECT {job} FROM badged.jobs
+            WHERE kind = $1 AND ($2::timestamptz IS NULL OR (started_at, id) < ($2, $3)) ORDER BY started_at DESC, id DESC LIMIT $4) AS page) AS page
+WHERE coalesce(newer, 0) < $5
 ORDER BY started_at DESC, id DESC
-LIMIT $4
 
 -- name: find a job
 SELECT {job} FROM badged.jobs WHERE kind = $1 AND id = $2

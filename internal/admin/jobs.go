@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/internal/pgsession"
+	"github.com/badged/badged/projector/deadletters"
 )
 
 // Kind is what a job does.
@@ -90,12 +91,13 @@ var ErrNoJob = errors.New("there is no such job")
 var ErrJobEnded = errors.New("the job has ended already")
 
 // Jobs returns up to limit jobs of a kind with an id below before, newest
-// first; 0 means no bound.
+// first; 0 means no bound. It returns fewer if they exceed deadletters.MaxPageBytes
+// together, but none only if there are no more.
 func (s *Service) Jobs(ctx context.Context, kind Kind, before, limit int) ([]Job, error) {
 	if err := reap(ctx, s.pool); err != nil {
 		return nil, err
 	}
-	rows, _ := s.pool.Query(ctx, statements.Get("list jobs"), kind, before, limit)
+	rows, _ := s.pool.Query(ctx, statements.Get("list jobs"), kind, before, limit, deadletters.MaxPageBytes)
 	jobs, err := pgx.CollectRows(rows, scanJob)
 	if err != nil {
 		return nil, fmt.Errorf("list jobs: %w", err)
@@ -130,12 +132,12 @@ func (s *Service) CancelJob(ctx context.Context, by Operator, kind Kind, id int)
 }
 
 // JobsBefore returns up to limit jobs of a kind that started before a moment, newest
-// first.
+// first, and fewer if they are large: see [Service.Jobs].
 func (s *Service) JobsBefore(ctx context.Context, kind Kind, from Moment, limit int) ([]Job, error) {
 	if err := reap(ctx, s.pool); err != nil {
 		return nil, err
 	}
-	rows, _ := s.pool.Query(ctx, statements.Get("list jobs before a moment"), kind, from.At, from.ID, limit)
+	rows, _ := s.pool.Query(ctx, statements.Get("list jobs before a moment"), kind, from.At, from.ID, limit, deadletters.MaxPageBytes)
 	jobs, err := pgx.CollectRows(rows, scanJob)
 	if err != nil {
 		return nil, fmt.Errorf("list jobs: %w", err)

@@ -340,3 +340,23 @@ WHERE locktype = 'advisory' AND objid = $1 AND objsubid = 2 AND classid = 165054
 		t.Errorf("it begins as %s", b)
 	}
 }
+
+// Pages of jobs are bounded in bytes too: a job may name a thousand users, and list what it
+// found.
+func TestJobPagesAreBounded(t *testing.T) {
+	d := newDatabase(t)
+	for range 4 {
+		d.exec(t, `INSERT INTO badged.jobs (kind, arguments, started_by, process, state, ended_at, result)
+			VALUES ('verification', '{}', 'ops', 'host/1', 'done', now(), json_build_object('first', repeat('x', 3 << 20)))`)
+	}
+	before := 0
+	for _, want := range []int{2, 2, 0} {
+		page, err := d.service().Jobs(t.Context(), admin.KindVerification, before, 100)
+		if err != nil || len(page) != want {
+			t.Fatalf("before %d there are %d, %v, want %d", before, len(page), err, want)
+		}
+		for _, j := range page {
+			before = j.ID
+		}
+	}
+}

@@ -31,7 +31,8 @@ type Appender interface {
 // Badges reads the state of users.
 type Badges interface {
 	Badge(ctx context.Context, userID string) (pubsub.Badge, error)
-	Badges(ctx context.Context, userIDs []string) ([]pubsub.Badge, error)
+	// ShownBadges returns badges as clients get them: see [pubsub.Badge.Shown].
+	ShownBadges(ctx context.Context, userIDs []string) ([]pubsub.Badge, error)
 	// View returns the state of a user, with only the conversations of some categories
 	// and what they add to the mentions.
 	View(ctx context.Context, userID string, categories []string) (pubsub.Snapshot, error)

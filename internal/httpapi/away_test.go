@@ -70,8 +70,8 @@ func (b *halfRead) unread(userIDs []string) error {
 	return &shards.UnreadError{UserIDs: []string{"ben"}, Partitions: []int{6}, Of: 16, Err: b.err}
 }
 
-func (b *halfRead) Badges(ctx context.Context, userIDs []string) ([]pubsub.Badge, error) {
-	all, _ := b.fakeBadges.Badges(ctx, userIDs)
+func (b *halfRead) ShownBadges(ctx context.Context, userIDs []string) ([]pubsub.Badge, error) {
+	all, _ := b.fakeBadges.ShownBadges(ctx, userIDs)
 	for i := range all {
 		if all[i].UserID == "ben" {
 			all[i] = pubsub.Badge{UserID: "ben"} // as of a user without events

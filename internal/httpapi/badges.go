@@ -66,6 +66,16 @@ func (a *API) badge(ctx context.Context, userID string, categories []string) (pu
 	return state.Within(categories, mentions), nil
 }
 
+// What an answer to a query for badges holds in memory, whatever the categories of the
+// users.
+const (
+	// badgesAtOnce is how many badges are read at once.
+	badgesAtOnce = 50
+	// badgesHeld is how many bytes wait until everything is read. A longer answer is sent
+	// in parts.
+	badgesHeld = 1 << 20
+)
+
 // badgesQuery is a query for the badges of users.
 type badgesQuery struct {
 	UserIDs []string `json:"user_ids" minItems:"1" maxItems:"1000" minLength:"1" maxLength:"128" doc:"The users."`
@@ -77,13 +87,6 @@ type badgesQuery struct {
 type badgesAnswer struct {
 	Badges []pubsub.Badge `json:"badges" doc:"A badge for each user."`
 }
-
-// Limits of the answer to a query for badges, whatever the categories of the users: how
-// many badges are read at once, and the most categories in all.
-const (
-	badgesAtOnce         = 100
-	categoriesOfAnAnswer = 100_000
-)
 
 // queryBadges answers with the badges of many users, in the order in which each is first
 // given.
@@ -113,62 +116,96 @@ func (a *API) queryBadges(w http.ResponseWriter, r *http.Request, key *keyring.K
 		given[id] = true
 		return again
 	})
-	badges, err := a.badgesOf(r.Context(), q)
+	answer := &badgesWriter{body: begunBody{ResponseWriter: w, mediaType: "application/json"}, held: []pubsub.Badge{}}
+	return a.finish(r, &answer.body, a.writeBadges(r.Context(), answer, q))
+}
+
+// writeBadges writes the badges of the users of a query, in the order given. If those of
+// some cannot be read and nothing was sent, the error is an [*unreadError] with others.
+func (a *API) writeBadges(ctx context.Context, answer *badgesWriter, q badgesQuery) error {
+	unread, err := a.await(ctx, q.UserIDs, q.AtLeast, q.Timeout)
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, "application/json", badgesAnswer{badges})
+	for users := range slices.Chunk(unread.Without(q.UserIDs), badgesAtOnce) {
+		if unread != nil && answer.full() {
+			unread = unread.Add(leftOut(users, unread.Of))
+			continue
+		}
+		found, err := read(ctx, a, func(from Badges) ([]pubsub.Badge, error) { return from.ShownBadges(ctx, users) })
+		also, ok := errors.AsType[*shards.UnreadError](err)
+		if err != nil && !ok {
+			return err
+		}
+		if unread = unread.Add(also); unread != nil && answer.body.begun {
+			return unread
+		}
+		complete := also.Without(users)
+		if err := answer.add(slices.DeleteFunc(found, func(b pubsub.Badge) bool { return !slices.Contains(complete, b.UserID) })); err != nil {
+			return err
+		}
+		if unread == nil && answer.full() {
+			if err := answer.send(); err != nil {
+				return err
+			}
+		}
+	}
+	if unread != nil {
+		return &unreadError{unread, answer.held}
+	}
+	return answer.end()
+}
+
+// leftOut names users who are left out of an answer to a query that failed for others:
+// they do not fit into it.
+func leftOut(userIDs []string, partitions int) *shards.UnreadError {
+	e := &shards.UnreadError{UserIDs: userIDs, Of: partitions}
+	for _, id := range userIDs {
+		e.Partitions = append(e.Partitions, events.PartitionOf(id, partitions))
+	}
+	return e
+}
+
+// badgesWriter writes a badgesAnswer while it is read.
+type badgesWriter struct {
+	body begunBody
+	// held are the badges so far, until some are sent, and text what is to be sent.
+	held []pubsub.Badge
+	text bytes.Buffer
+}
+
+// full reports whether enough waits to be sent.
+func (w *badgesWriter) full() bool { return w.text.Len() >= badgesHeld }
+
+func (w *badgesWriter) add(found []pubsub.Badge) error {
+	for i := range found {
+		b, err := json.Marshal(&found[i])
+		if err != nil {
+			return fmt.Errorf("encode the badge of user %q: %w", found[i].UserID, err)
+		}
+		if len(w.held) == 0 && i == 0 && !w.body.begun {
+			w.text.WriteString(`{"badges":[`)
+		} else {
+			w.text.WriteByte(',')
+		}
+		w.text.Write(b)
+	}
+	if !w.body.begun {
+		w.held = append(w.held, found...)
+	}
 	return nil
 }
 
-// badgesOf returns the badges of the users of a query, in the order given. If those of some
-// cannot be read, the error is an [*unreadError] with the others.
-func (a *API) badgesOf(ctx context.Context, q badgesQuery) ([]pubsub.Badge, error) {
-	unread, err := a.await(ctx, q.UserIDs, q.AtLeast, q.Timeout)
-	if err != nil {
-		return nil, err
-	}
-	found := []pubsub.Badge{}
-	if rest := unread.Without(q.UserIDs); len(rest) > 0 {
-		var also *shards.UnreadError
-		if found, also, err = a.shown(ctx, rest); err != nil {
-			return nil, err
-		}
-		unread = unread.Add(also)
-	}
-	if unread == nil {
-		return found, nil
-	}
-	read := map[string]bool{}
-	for _, id := range unread.Without(q.UserIDs) {
-		read[id] = true
-	}
-	return nil, &unreadError{unread, slices.DeleteFunc(found, func(b pubsub.Badge) bool { return !read[b.UserID] })}
+// send sends what there is.
+func (w *badgesWriter) send() error {
+	w.held = nil
+	_, err := w.text.WriteTo(&w.body)
+	return err
 }
 
-// shown reads badges as answers show them. unread says which could not be read, and is nil
-// if all could.
-func (a *API) shown(ctx context.Context, userIDs []string) (all []pubsub.Badge, unread *shards.UnreadError, err error) {
-	categories := 0
-	for users := range slices.Chunk(userIDs, badgesAtOnce) {
-		found, err := read(ctx, a, func(from Badges) ([]pubsub.Badge, error) { return from.Badges(ctx, users) })
-		also, ok := errors.AsType[*shards.UnreadError](err)
-		if err != nil && !ok {
-			return nil, nil, err
-		}
-		unread = unread.Add(also)
-		for i := range found {
-			b := found[i].Shown()
-			if categories += len(b.Categories); categories > categoriesOfAnAnswer {
-				return nil, nil, &problem{
-					Status: http.StatusRequestEntityTooLarge,
-					Detail: fmt.Sprintf("the badges of these users have more than %d categories; ask for fewer users at once", categoriesOfAnAnswer),
-				}
-			}
-			all = append(all, b)
-		}
-	}
-	return all, unread, nil
+func (w *badgesWriter) end() error {
+	w.text.WriteString("]}\n")
+	return w.send()
 }
 
 // conversationsPage is a page of conversations.

@@ -169,18 +169,6 @@ func TestBadgesQuery(t *testing.T) {
 			t.Errorf("status %d with %d badges", a.status, n)
 		}
 	})
-	t.Run("more categories than an answer has", func(t *testing.T) {
-		f := newFixture(t)
-		f.badges.manyCategories = true
-		const want = "413 the badges of these users have more than 100000 categories; ask for fewer users at once"
-		if got := post(t, f, "/v1/badges/query", plain, `{"user_ids":[`+thousand+`]}`).story(t); got != want {
-			t.Errorf("answer is %.200s, want %s", got, want)
-		}
-		a := post(t, f, "/v1/badges/query", plain, `{"user_ids":[`+strings.Join(ids[:200], ",")+`]}`)
-		if n := strings.Count(a.body, `"user_id"`); n != 200 {
-			t.Errorf("status %d with %d badges", a.status, n)
-		}
-	})
 	for _, test := range []struct{ name, body, want string }{
 		{"nothing", "", "400 the body is empty"},
 		{"no users", `{"user_ids":[]}`, "400 user_ids must not be empty: give a value, or leave it out"},

@@ -35,7 +35,7 @@ func (a *API) getExport(w http.ResponseWriter, r *http.Request, by admin.Operato
 	if _, err := queryOf(r); err != nil {
 		return err
 	}
-	body, known := &begunBody{ResponseWriter: w}, false
+	body, known := &begunBody{ResponseWriter: w, mediaType: linesOfJSON}, false
 	err := a.cfg.Operations.Export(r.Context(), user, body, func(ctx context.Context) error {
 		known = true
 		return a.cfg.Operations.Read(ctx, by, admin.ReadExport, readUser{user})
@@ -43,27 +43,5 @@ func (a *API) getExport(w http.ResponseWriter, r *http.Request, by admin.Operato
 	if err == nil && !known {
 		err = a.cfg.Operations.Read(r.Context(), by, admin.ReadExport, admin.NoUser{})
 	}
-	if err != nil && body.begun {
-		if r.Context().Err() == nil {
-			a.log.ErrorContext(r.Context(), "cannot finish an export; the client gets a part without its last line", "error", err)
-		}
-		panic(http.ErrAbortHandler) // the status is sent: only a broken connection tells
-	}
-	return err
-}
-
-// begunBody is the body of an export, and knows whether it has begun.
-type begunBody struct {
-	http.ResponseWriter
-	begun bool
-}
-
-// Write implements io.Writer.
-func (b *begunBody) Write(p []byte) (int, error) {
-	if !b.begun {
-		b.begun = true
-		b.Header().Set("Content-Type", linesOfJSON)
-		b.Header().Set("Cache-Control", "no-store")
-	}
-	return b.ResponseWriter.Write(p)
+	return a.finish(r, body, err)
 }

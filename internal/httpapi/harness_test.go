@@ -60,8 +60,6 @@ func (a *appender) Append(_ context.Context, evs ...events.Event) (events.Receip
 // fakeBadges is an httpapi.Badges whose totals are the lengths of user ids.
 type fakeBadges struct {
 	err error
-	// manyCategories is set if users have more than a badge shows.
-	manyCategories bool
 	// pages answers Conversations, by cursor.
 	pages map[string]page
 	// asked is the last call of Conversations.
@@ -90,16 +88,10 @@ func (b *fakeBadges) Badge(_ context.Context, userID string) (pubsub.Badge, erro
 	return badgeOf(userID), b.err
 }
 
-func (b *fakeBadges) Badges(_ context.Context, userIDs []string) ([]pubsub.Badge, error) {
+func (b *fakeBadges) ShownBadges(_ context.Context, userIDs []string) ([]pubsub.Badge, error) {
 	all := make([]pubsub.Badge, len(userIDs))
 	for i, id := range userIDs {
 		all[i] = badgeOf(id)
-		for n := range pubsub.MaxCategories + 1 {
-			if !b.manyCategories {
-				break
-			}
-			all[i].Categories[fmt.Sprint("project-", n)] = 1
-		}
 	}
 	return all, b.err
 }

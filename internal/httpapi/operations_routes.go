@@ -112,6 +112,7 @@ func (j jobRoutes) routes(name string, options any, example string, page any) []
 		j.api.forAdmins(j.list, describe.Route{
 			Method: http.MethodGet, Path: path,
 			Name: "list" + name + "s", Group: GroupAdmin, Summary: "List " + j.name,
+			Doc:     "A page has at most 4 MiB. Continue until one is empty.",
 			Params:  pageParams("before"),
 			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "A page, newest first.", Content: describe.JSON(page, `{"`+j.name+`":[`+aJob+`]}`)}, unread),
 		}),

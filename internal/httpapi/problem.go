@@ -188,6 +188,36 @@ func writeJSON(w http.ResponseWriter, status int, contentType string, body any) 
 	_, _ = w.Write(append(b, '\n')) // the client may be gone
 }
 
+// begunBody is the body of an answer that is sent while it is read, and knows whether it
+// has begun.
+type begunBody struct {
+	http.ResponseWriter
+	mediaType string
+	begun     bool
+}
+
+// Write implements io.Writer.
+func (b *begunBody) Write(p []byte) (int, error) {
+	if !b.begun {
+		b.begun = true
+		b.Header().Set("Content-Type", b.mediaType)
+		b.Header().Set("Cache-Control", "no-store")
+	}
+	return b.ResponseWriter.Write(p)
+}
+
+// finish ends an answer. After an error it breaks the connection if the answer has begun,
+// and else returns the error.
+func (a *API) finish(r *http.Request, body *begunBody, err error) error {
+	if err == nil || !body.begun {
+		return err
+	}
+	if r.Context().Err() == nil {
+		a.log.ErrorContext(r.Context(), "cannot finish an answer; the client gets a part, and the connection breaks", "path", r.URL.Path, "error", err)
+	}
+	panic(http.ErrAbortHandler) // the status is sent: only a broken connection tells
+}
+
 // away returns the names of the shards that cannot be reached now, nil for none.
 func (a *API) away() []string {
 	if a.cfg.Away == nil {

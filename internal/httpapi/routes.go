@@ -126,18 +126,18 @@ func (a *API) routes() []describe.Route {
 		a.forKeys(a.queryBadges, describe.Route{
 			Method: http.MethodPost, Path: "/v1/badges/query",
 			Name: "queryBadges", Group: GroupBadges, Summary: "Read the badges of many users",
-			Doc:  "For senders of push notifications. A badge is never left out of a 200, and never 0 because it could not be read. A user who is named several times is answered once.",
+			Doc:  "For senders of push notifications. A badge is never left out of a 200, and never 0 because it could not be read. A user who is named several times is answered once. An answer of more than 1 MiB is sent while it is read: if the rest cannot be read, the connection breaks, and the body is not valid JSON. Ask for fewer users then.",
 			Body: []describe.Content{{MediaType: "application/json", Of: badgesQuery{}, Example: `{"user_ids":["ada","ben"]}`}},
 			Answers: failures(
 				describe.Answer{Status: http.StatusOK, Doc: "The badges, in the order in which the users are first named.", Content: describe.JSON(badgesAnswer{}, `{"badges":[`+adaBadge+`,`+benBadge+`]}`)},
 				describe.Problem(http.StatusBadRequest, problem{}, "The body is invalid, or names no user or too many.", ""),
 				describe.Problem(http.StatusRequestTimeout, problem{}, tooSlow, ""),
-				describe.Problem(http.StatusRequestEntityTooLarge, problem{}, "More than "+sizeOf(maxListBody)+", or badges with more than 100,000 categories in all: ask for fewer users at once.", ""),
+				describe.Problem(http.StatusRequestEntityTooLarge, problem{}, "More than "+sizeOf(maxListBody)+".", ""),
 				describe.Problem(http.StatusUnsupportedMediaType, problem{}, encoded, ""),
 				describe.Problem(http.StatusConflict, problem{}, lostAtLeast, lost),
 				describe.Problem(http.StatusTooManyRequests, problem{}, "Too many reads with keys run at once.", ""),
 				describe.Problem(http.StatusGatewayTimeout, problem{}, "`at_least` was not folded in time; ask again.", notFolded),
-				describe.Problem(http.StatusServiceUnavailable, problem{}, "If a shard is at fault, `lacking` names the users whose badges cannot be read, and `badges` has all others.", someBadges),
+				describe.Problem(http.StatusServiceUnavailable, problem{}, "If a shard is at fault, `lacking` names the users whose badges cannot be read, and `badges` has all others. Users whose badges do not fit into 1 MiB are in `lacking` too.", someBadges),
 			),
 		}),
 	}

@@ -57,13 +57,14 @@ func Lag(ctx context.Context, c *shards.Cluster, limit int) (admin.Lag, error) {
 // first, and returns none behind the last.
 type list[T any] func(ctx context.Context, after *T) ([]T, error)
 
-// merged returns up to limit elements of lists, in order.
-func merged[T any](ctx context.Context, limit int, order func(a, b T) int, lists []list[T]) ([]T, error) {
+// merged returns up to limit elements of lists, in order. It returns fewer if they exceed
+// deadletters.MaxPageBytes together, but none only if there are no more.
+func merged[T any](ctx context.Context, limit int, order func(a, b T) int, size func(T) int, lists []list[T]) ([]T, error) {
 	pages := make([][]T, len(lists))
 	ended := make([]bool, len(lists))
 	last := make([]*T, len(lists))
 	var all []T
-	for len(all) < limit {
+	for bytes := 0; len(all) < limit && bytes < deadletters.MaxPageBytes; bytes += size(all[len(all)-1]) {
 		next := -1
 		for i := range lists {
 			if len(pages[i]) == 0 && !ended[i] {
@@ -122,7 +123,8 @@ func DeadLetters(ctx context.Context, c *shards.Cluster, after int64, limit int)
 			return shown, inShard(s, err)
 		})
 	}
-	return merged(ctx, limit, func(a, b admin.DeadLetter) int { return cmp.Compare(a.ID, b.ID) }, lists)
+	return merged(ctx, limit, func(a, b admin.DeadLetter) int { return cmp.Compare(a.ID, b.ID) },
+		func(l admin.DeadLetter) int { return len(l.Payload) + len(l.Raw) + len(l.Reason) }, lists)
 }
 
 // LetterHolder returns the shard that has a dead letter. If none has it, it returns
@@ -178,7 +180,16 @@ func Audit(ctx context.Context, c *shards.Cluster, before int64, limit int) ([]a
 			return page, inShard(s, err)
 		})
 	}
-	return merged(ctx, limit, func(a, b admin.Entry) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(b.ID, a.ID)) }, lists)
+	return merged(ctx, limit, func(a, b admin.Entry) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(b.ID, a.ID)) },
+		func(e admin.Entry) int { return len(e.Arguments) + len(e.Result) + lengthOf(e.Error) }, lists)
+}
+
+// lengthOf returns the length of a text that may be missing.
+func lengthOf(text *string) int {
+	if text == nil {
+		return 0
+	}
+	return len(*text)
 }
 
 // Gone returns the errors of the shards that are away.

@@ -89,6 +89,27 @@ func TestPagesOfTheAuditTrail(t *testing.T) {
 	}
 }
 
+// Merged pages are bounded in bytes too.
+func TestPagesOfLargeActions(t *testing.T) {
+	c := newCluster(t)
+	for i := range 6 {
+		if _, err := c.Shards()[i%3].Pool.Exec(t.Context(), `INSERT INTO badged.audit (who, via, action, arguments)
+			VALUES ('ops', 'cli', 'deadletters.discard', json_build_object('payload', repeat('x', 3 << 20)))`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := int64(0)
+	for i, want := range []int{2, 2, 2, 0} {
+		page, err := operators.Audit(t.Context(), c, before, 100)
+		if err != nil || len(page) != want {
+			t.Fatalf("page %d has %d, %v, want %d", i, len(page), err, want)
+		}
+		for _, e := range page {
+			before = e.ID
+		}
+	}
+}
+
 // An error on one shard names it, and does not keep the others from being done.
 func TestEachGoesOn(t *testing.T) {
 	c := newCluster(t)

@@ -240,7 +240,10 @@ func (s *Service) Jobs(ctx context.Context, kind admin.Kind, before, limit int) 
 			return page, inShard(shard, err)
 		})
 	}
-	return merged(ctx, limit, func(a, b admin.Job) int { return cmp.Or(b.StartedAt.Compare(a.StartedAt), cmp.Compare(b.ID, a.ID)) }, lists)
+	return merged(ctx, limit, func(a, b admin.Job) int { return cmp.Or(b.StartedAt.Compare(a.StartedAt), cmp.Compare(b.ID, a.ID)) },
+		func(j admin.Job) int {
+			return len(j.Arguments) + len(j.Progress.Note) + len(j.Result) + lengthOf(j.Error)
+		}, lists)
 }
 
 // Job returns a job, or [admin.ErrNoJob].

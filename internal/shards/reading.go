@@ -322,6 +322,11 @@ func (r *Reader) Badges(ctx context.Context, userIDs []string) ([]pubsub.Badge, 
 	return r.gather(ctx, userIDs, (*badges.Reader).Badges)
 }
 
+// ShownBadges is [badges.Reader.ShownBadges].
+func (r *Reader) ShownBadges(ctx context.Context, userIDs []string) ([]pubsub.Badge, error) {
+	return r.gather(ctx, userIDs, (*badges.Reader).ShownBadges)
+}
+
 // Versions is [badges.Reader.Versions]. Users of a shard that is away have a badge
 // without an epoch.
 func (r *Reader) Versions(ctx context.Context, userIDs []string) ([]pubsub.Badge, error) {

@@ -171,7 +171,7 @@ func (w *worker) publishChanges(ctx context.Context, c changes) error {
 
 // publishBadges publishes the badges of at most badges.MaxBadges users.
 func (w *worker) publishBadges(ctx context.Context, users []string) error {
-	all, err := w.reader.Badges(ctx, users)
+	all, err := w.reader.ShownBadges(ctx, users)
 	if err != nil {
 		return err
 	}

@@ -99,7 +99,17 @@ func notHeld(err error) error {
 
 // Badges returns the badges of up to MaxBadges users, in the order given.
 func (r *Reader) Badges(ctx context.Context, userIDs []string) ([]pubsub.Badge, error) {
-	badges, err := r.badges(ctx, statements.Get("read badges"), userIDs)
+	return r.someBadges(ctx, userIDs, func(*pubsub.Badge) {})
+}
+
+// ShownBadges is [Reader.Badges], with badges as clients get them: see
+// [pubsub.Badge.Shown]. It holds no other categories in memory.
+func (r *Reader) ShownBadges(ctx context.Context, userIDs []string) ([]pubsub.Badge, error) {
+	return r.someBadges(ctx, userIDs, func(b *pubsub.Badge) { *b = b.Shown() })
+}
+
+func (r *Reader) someBadges(ctx context.Context, userIDs []string, cut func(*pubsub.Badge)) ([]pubsub.Badge, error) {
+	badges, err := r.badges(ctx, statements.Get("read badges"), userIDs, cut)
 	if err != nil {
 		return nil, fmt.Errorf("read the badges of %d users: %w", len(userIDs), err)
 	}
@@ -109,19 +119,16 @@ func (r *Reader) Badges(ctx context.Context, userIDs []string) ([]pubsub.Badge, 
 // Versions returns the badges of up to MaxBadges users without categories, in
 // the order given: enough to find clients with another state.
 func (r *Reader) Versions(ctx context.Context, userIDs []string) ([]pubsub.Badge, error) {
-	versions, err := r.badges(ctx, statements.Get("read versions"), userIDs)
+	versions, err := r.badges(ctx, statements.Get("read versions"), userIDs, func(b *pubsub.Badge) { b.Categories, b.CategoryConversations = nil, nil })
 	if err != nil {
 		return nil, fmt.Errorf("read the versions of %d users: %w", len(userIDs), err)
-	}
-	for i := range versions {
-		versions[i].Categories, versions[i].CategoryConversations = nil, nil
 	}
 	return versions, nil
 }
 
 // badges reads badges with a statement that also tells who has memberships, and
-// reads those users again.
-func (r *Reader) badges(ctx context.Context, sql string, userIDs []string) ([]pubsub.Badge, error) {
+// reads those users again. It cuts each badge before it reads the next.
+func (r *Reader) badges(ctx context.Context, sql string, userIDs []string, cut func(*pubsub.Badge)) ([]pubsub.Badge, error) {
 	badges := make([]pubsub.Badge, 0, len(userIDs))
 	var members []string
 	var places []int // of members in badges
@@ -134,6 +141,7 @@ func (r *Reader) badges(ctx context.Context, sql string, userIDs []string) ([]pu
 			members, places = append(members, b.UserID), append(places, len(badges))
 		}
 		badges = append(badges, b)
+		cut(&badges[len(badges)-1])
 		return nil
 	}); err != nil {
 		return nil, err
@@ -149,6 +157,7 @@ func (r *Reader) badges(ctx context.Context, sql string, userIDs []string) ([]pu
 	_, err := pgx.ForEachRow(rows, append(badgeTargets(&b), m.targets()...), func() error {
 		m.addTo(&b)
 		b.UserID = members[0]
+		cut(&b)
 		badges[places[0]] = b
 		members, places = members[1:], places[1:]
 		return nil

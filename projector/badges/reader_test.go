@@ -224,6 +224,10 @@ func TestReadManyUsers(t *testing.T) {
 	if diff := cmp.Diff(badges, got); diff != "" || err != nil {
 		t.Errorf("error %v, badges (-one by one +got):\n%s", err, diff)
 	}
+	got, err = d.Reader.ShownBadges(t.Context(), asked)
+	if diff := cmp.Diff(badges, got); diff != "" || err != nil {
+		t.Errorf("error %v, badges as shown (-one by one +got):\n%s", err, diff)
+	}
 	got, err = d.Reader.Versions(t.Context(), asked)
 	if diff := cmp.Diff(versions, got); diff != "" || err != nil {
 		t.Errorf("error %v, versions (-one by one +got):\n%s", err, diff)
@@ -234,6 +238,28 @@ func TestReadManyUsers(t *testing.T) {
 	} {
 		if got, err := read(); len(got) > 0 || err != nil {
 			t.Errorf("of no user: %v, error %v", got, err)
+		}
+	}
+}
+
+// Badges as clients get them have the first categories by name, those of rooms included.
+func TestShownBadges(t *testing.T) {
+	d := projectortest.New(t)
+	ann, ben := foldtest.User(0, 0), foldtest.User(0, 1)
+	var evs []events.Event
+	for i := range pubsub.MaxCategories {
+		evs = append(evs, foldtest.InCategory(fmt.Sprintf("project-%03d", i), foldtest.Deliver(fmt.Sprint("c", i), 1, ann, ben)))
+	}
+	d.Append(t, append(evs, foldtest.Event("1", events.RoomJoined, "hall", nil, ben), foldtest.InCategory("a hall", foldtest.Event("2", events.RoomPosted, "hall", foldtest.Seq(1))))...)
+	d.Fold(t)
+	got, err := d.Reader.ShownBadges(t.Context(), []string{ann, ben})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, more := range []bool{false, true} {
+		b := d.Badge(t, got[i].UserID)
+		if diff := cmp.Diff(b.Shown(), got[i]); diff != "" || got[i].MoreCategories != more {
+			t.Errorf("more: %v, the badge is (-read alone, as shown, +got):\n%s", got[i].MoreCategories, diff)
 		}
 	}
 }

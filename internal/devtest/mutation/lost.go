@@ -96,7 +96,7 @@ var lostMutants = []mutant{
 	{"users that were not read are in the order of shards", []edit{{"internal/shards/unread.go", "	slices.Sort(places)\n", ""}}, unreadOrder},
 	{"a lost partition is waited for by each read", []edit{{shardStateFile, "!since.IsZero() && time.Since(since) > moveWait", "since.IsZero() && time.Since(since) < 0"}}, readsLost},
 	{"a query fails as a whole while a shard is away", []edit{{queryFile, "		if err != nil && !ok {", "		if err != nil && (!ok || true) {"}}, queriesAway},
-	{"a badge that could not be read is 0", []edit{{queryFile, "return !read[b.UserID] })", "return false })"}}, queriesAway},
+	{"a badge that could not be read is 0", []edit{{queryFile, "return !slices.Contains(complete, b.UserID) })", "return false })"}}, queriesAway},
 	{"a query does not name the users that it lacks", []edit{{"internal/httpapi/problem.go", ", UserIDs: unread.UserIDs}", "}"}}, queriesAway},
 	{"a fault of the server is one of a shard", []edit{{"internal/httpapi/problem.go", "ok && p.Status == http.StatusServiceUnavailable", "ok"}}, queriesAway},
 	{"a repeated migrate up grants nothing", []edit{{grantFile, "for _, r := range roles {", "for _, r := range roles[:0] {"}}, grantedAgain},
