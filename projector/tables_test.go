@@ -236,7 +236,9 @@ func (d *database) compareAnswers(t *testing.T, rt *rapid.T, want *badge.User) s
 	known := func(c *badge.Conversation) bool { // others are not listed
 		return !c.Left() && (c.LastSeq > 0 || c.ReadSeq > 0 || c.Marked || c.Level != events.LevelAll || c.LevelUntil != 0)
 	}
-	shows := func(c *badge.Conversation) bool { return unread(c) || !c.Left() && (c.Level != events.LevelAll || c.LevelUntil != 0) }
+	shows := func(c *badge.Conversation) bool {
+		return unread(c) || !c.Left() && (c.Level != events.LevelAll || c.LevelUntil != 0)
+	}
 	categories := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"chat", "likes", "system"}), 1, 2, rapid.ID).Draw(rt, "categories")
 	in := func(pass func(c *badge.Conversation) bool) func(c *badge.Conversation) bool {
 		return func(c *badge.Conversation) bool { return slices.Contains(categories, c.Category) && pass(c) }
