@@ -56,7 +56,7 @@ func (w *twin) step(t *rapid.T) (events.Event, []events.Event) {
 	seq := rapid.Int64Range(1, 12).Draw(t, "seq")
 	user := rapid.SampledFrom(users).Draw(t, "user")
 	member := slices.Contains(w.members, user)
-	switch kind := rapid.SampledFrom([]string{"post", "post", "post", "post", "recall", "join", "join", "leave", "read", "level", "mark", "reset", "end"}).Draw(t, "kind"); {
+	switch kind := rapid.SampledFrom([]string{"post", "post", "post", "post", "recall", "change", "join", "join", "leave", "read", "level", "mark", "reset", "end"}).Draw(t, "kind"); {
 	case kind == "post" && !w.before[seq]:
 		if _, again := w.messages[seq]; !again {
 			w.messages[seq] = events.Data{
@@ -74,6 +74,8 @@ func (w *twin) step(t *rapid.T) (events.Event, []events.Event) {
 			return posted, nil
 		}
 		return posted, []events.Event{w.delivery(seq, w.members...)}
+	case kind == "change" && !w.before[seq] && !w.read(seq):
+		return w.change(t, seq)
 	case kind == "recall":
 		w.recalled[seq] = true
 		return w.event(events.RoomRecalled, foldtest.Seq(seq)), []events.Event{w.event(events.MessageRecalled, foldtest.Seq(seq), users...)}
@@ -106,6 +108,33 @@ func (w *twin) step(t *rapid.T) (events.Event, []events.Event) {
 		return all, nil
 	}
 	return all, append([]events.Event{all}, w.reads(w.last, user)...)
+}
+
+// read reports whether a member has read a message: the room remembers whom it mentioned then.
+func (w *twin) read(seq int64) bool {
+	return slices.ContainsFunc(w.members, func(id string) bool { return w.room.User(id).Conversations["c"].ReadSeq >= seq })
+}
+
+// change changes whom a message mentions, which then counts again if it was recalled.
+func (w *twin) change(t *rapid.T, seq int64) (events.Event, []events.Event) {
+	m, known := w.messages[seq]
+	if !known {
+		m = events.Data{Seq: seq}
+	}
+	m.MentionedUserIDs = rapid.SliceOfNDistinct(rapid.SampledFrom(users), 0, len(users), rapid.ID).Draw(t, "mentioned then")
+	m.MentionsAll = rapid.IntRange(0, 3).Draw(t, "mentions all then") == 0
+	w.messages[seq], w.last = m, max(w.last, seq)
+	delete(w.recalled, seq)
+	for _, id := range w.members {
+		w.since[id][seq] = w.since[id][seq] || seq > w.from[id]
+	}
+	changed := w.event(events.RoomChanged, func(d *events.Data) { *d = m; d.ConversationID = "c" })
+	if len(w.members) == 0 {
+		return changed, nil
+	}
+	single := w.delivery(seq, w.members...)
+	single.Type = events.MessageChanged
+	return changed, []events.Event{single}
 }
 
 // reads returns a read up to a seq, if there is one. A sender's last message is
