@@ -49,7 +49,7 @@ var moveMutants = []mutant{
 	}, moveBegins},
 	{"catching up never ends on a slow machine", []edit{{followFile, "took > before/4*3", "before < 0"}}, caughtUp},
 	{"catching up ends while it becomes quicker", []edit{{followFile, "took > before/4*3", "before > 0"}}, caughtUp},
-	{"transactions that take a while keep a partition from being switched", []edit{{followFile, "pid > 0 && (before.IsZero() || began.Before(before))", "pid > 0 && (before.IsZero() || !began.IsZero())"}}, slowCommit},
+	{"transactions that take a while keep a partition from being switched", []edit{{followFile, "(before.IsZero() || by.Since.Before(before))", "(before.IsZero() || !by.Since.IsZero())"}}, slowCommit},
 	{"a switch waits for publishers as long as for readers of tables", []edit{{followFile, "max(1, (patience/2).Milliseconds())", "100"}}, slowCommit},
 	{"publishers wait for a last copy however long it takes", []edit{{followFile, "!s.due.IsZero() && time.Now().After(s.due)", "false"}}, slowCopies},
 	{"publishers wait for a last copy that cannot be quick", []edit{{followFile, "s.lastRound > patience", "false"}}, slowCopies},
