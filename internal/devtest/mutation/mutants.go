@@ -551,7 +551,7 @@ var mutants = []mutant{
 	}}, pushed},
 	{"a message that was read is notified", []edit{{"projector/badges/unread.go", "live = unread.has(m.Seq)", "live = true"}}, notified},
 	{"a notification is pushed for each copy of the event", []edit{{outboundFile, "SET settled_at = clock_timestamp(), title = '', body = '', data = NULL", "SET settled_at = clock_timestamp(), seq = -a.seq, title = '', body = '', data = NULL"}}, notified},
-	{"an alert is pushed whatever became of its message", []edit{{"projector/outbound/alerts.go", "if count[i] && !olds[i] {", "if !olds[i] {"}}, notified},
+	{"an alert is pushed whatever became of its message", []edit{{"projector/outbound/alerts.go", "if count[i] && !olds[i] {", "if (count[i] || true) && !olds[i] {"}}, notified},
 	{"a 410 from before a registration deletes the device", []edit{{"gateway/push/sender.go", "due.RegisteredAt.After(outcome.Since)", "false"}}, sent},
 	{"slow push services have no common limit", []edit{{pushRoutes, "isSlow && rs.slow >= rs.slowLimit", "false"}}, inFlight},
 	{"a user has all pushes in flight", []edit{{pushRoutes, "rs.users[user] >= userInFlight || ", ""}}, inFlight},
