@@ -227,12 +227,12 @@ const pausedBatch = 3 * time.Second
 // queries looks up known rows by key; without statistics, as on young tables,
 // the planner would scan instead. Most are different rows: remembering what was
 // looked up costs more than it saves, and so does sorting rows by their page. What the
-// database or the role sets otherwise has no effect on results.
-func ConfigurePool(cfg *pgxpool.Config) {
-	settings := []pgsession.Setting{
+// database or the role sets otherwise has no effect on results. Others are further settings.
+func ConfigurePool(cfg *pgxpool.Config, others ...pgsession.Setting) {
+	settings := append([]pgsession.Setting{
 		{Name: "idle_in_transaction_session_timeout", Value: strconv.FormatInt(pausedBatch.Milliseconds(), 10)},
 		{Name: "plan_cache_mode", Value: "force_generic_plan"},
-	}
+	}, others...)
 	for _, method := range []string{"seqscan", "bitmapscan", "hashjoin", "mergejoin", "memoize"} {
 		settings = append(settings, pgsession.Setting{Name: "enable_" + method, Value: "off"})
 	}
@@ -348,7 +348,9 @@ func (p *Projector) measure(ctx context.Context) error {
 		case <-tick.C:
 		}
 		p.measureClock(ctx)
-		lags, err := lag.Measure(ctx, p.cfg.Pool, p.OwnedPartitions(), lagLimit)
+		measuring, cancel := context.WithTimeout(ctx, lagPatience)
+		lags, err := lag.Measure(measuring, p.cfg.Pool, p.OwnedPartitions(), lagLimit)
+		cancel()
 		var waiting float64
 		if err == nil {
 			// Copies for partitions that are moving to the database are not its own.
@@ -385,4 +387,6 @@ func (p *Projector) measureClock(ctx context.Context) {
 const (
 	lagInterval = 5 * time.Second
 	lagLimit    = 100_000
+	// lagPatience bounds it while something locks a partition.
+	lagPatience = 10 * time.Second
 )

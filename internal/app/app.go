@@ -183,6 +183,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	}
 	a.stage("publisher", a.publisher.run)
 	a.watchDatabases()
+	a.checks = append(a.checks, obs.Check{Name: "folding", Run: a.checkFolding}) // not vital: badges can be read
 	if keySet != nil {
 		// Not vital: tokens signed with cached keys still verify.
 		a.checks = append(a.checks, obs.Check{Name: "jwks", Run: keySet.Check})

@@ -302,7 +302,7 @@ func (a *App) besideDatabase(ctx context.Context, purpose string) (*database, er
 	if err := a.checkPooler(ctx, d); err != nil {
 		return nil, err
 	}
-	if d.serving, err = a.pool(ctx, d, purpose, config.ServingConns); err != nil {
+	if d.serving, err = a.pool(ctx, d, purpose, a.cfg.PoolSize(d.config, config.ServingConns)); err != nil {
 		return nil, err
 	}
 	return d, a.checkSchema(ctx, d, false)

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -25,6 +26,7 @@ import (
 	"github.com/badged/badged/internal/httpapi"
 	"github.com/badged/badged/internal/obs"
 	"github.com/badged/badged/internal/pgfault"
+	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/internal/pooler"
 	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/migrations"
@@ -44,6 +46,10 @@ type database struct {
 	registry prometheus.Registerer
 	log      *slog.Logger
 	faults   *pgfault.Watch
+	// progress says whether its partitions are folded.
+	progress *lag.Progress
+	// conns are the sizes of its pools.
+	conns config.Connections
 	// serving is the pool of requests: a separate one keeps them from delaying the fold.
 	serving *pgxpool.Pool
 	// watching is the pool of what must not wait behind requests.
@@ -88,7 +94,10 @@ func (a *App) openDatabases(ctx context.Context, purpose string) (err error) {
 				return err
 			}
 		}
-		if d.serving, err = a.pool(ctx, d, purpose, config.ServingConns); err != nil {
+		if err := a.divideConnections(ctx, d); err != nil {
+			return err
+		}
+		if d.serving, err = a.pool(ctx, d, purpose, d.conns.Serving); err != nil {
 			return err
 		}
 		if d.watching, err = a.pool(ctx, d, "watching", config.WatchingConns); err != nil {
@@ -133,6 +142,10 @@ func (a *App) openDatabases(ctx context.Context, purpose string) (err error) {
 		a.log.WarnContext(ctx, uneven)
 	}
 	a.stage("shards", a.cluster.Run)
+	for _, d := range a.databases {
+		d.progress = lag.NewProgress(d.watching, d.Held)
+		a.stageOf(d, "watch of folding", d.progress.Run)
+	}
 	if a.cluster.Sharded() {
 		a.stage("moves", a.cluster.CompleteMoves)
 		a.stage("restored shards", a.cluster.SettleRestored)
@@ -245,13 +258,37 @@ func (a *App) stageOf(d *database, name string, run func(ctx context.Context) er
 	})
 }
 
-// pool opens a pool of at most maxConns connections; see [config.Database.PoolSize].
+// How long statements of requests, and of what watches, wait for a lock. Publishers wait for
+// the gate of a partition that is split or moved, 3s at most.
+const (
+	servingLockTimeout  = 4 * time.Second
+	watchingLockTimeout = time.Second
+)
+
+// leastFolding is how many connections for folding are kept open.
+const leastFolding = 3
+
+// lockTimeout returns how long statements of a pool wait for a lock, 0 for no limit.
+func lockTimeout(purpose string) time.Duration {
+	switch purpose {
+	case "serving":
+		return servingLockTimeout
+	case "watching":
+		return watchingLockTimeout
+	}
+	return 0
+}
+
+// pool opens a pool of at most maxConns connections.
 func (a *App) pool(ctx context.Context, d *database, purpose string, maxConns int32) (*pgxpool.Pool, error) {
 	cfg, err := d.config.PoolConfig()
 	if err != nil {
 		return nil, err
 	}
-	cfg.MaxConns = a.cfg.PoolSize(d.config, maxConns)
+	cfg.MaxConns, cfg.MinConns = maxConns, min(cfg.MinConns, maxConns)
+	if purpose == "folding" { // before others take what there is
+		cfg.MinConns = min(maxConns, leastFolding)
+	}
 	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
 		cfg.ConnConfig.RuntimeParams["application_name"] = "badged " + purpose
 	}
@@ -265,7 +302,11 @@ func (a *App) pool(ctx context.Context, d *database, purpose string, maxConns in
 	}
 	a.identity.Configure(cfg.ConnConfig, d.config.Name) // first: the timeline of another server says nothing
 	a.timelines.Configure(cfg.ConnConfig)
-	projector.ConfigurePool(cfg) // last: settings come before checks
+	var limits []pgsession.Setting
+	if most := lockTimeout(purpose); most > 0 {
+		limits = append(limits, pgsession.Setting{Name: "lock_timeout", Value: strconv.FormatInt(most.Milliseconds(), 10)})
+	}
+	projector.ConfigurePool(cfg, limits...) // last: settings come before checks
 	if a.traces != nil {
 		cfg.ConnConfig.Tracer = a.traces
 	}
@@ -355,7 +396,7 @@ const (
 
 // openProjector adds the projector of a database, and what goes with it.
 func (a *App) openProjector(ctx context.Context, d *database) error {
-	folding, err := a.pool(ctx, d, "folding", config.FoldingConns)
+	folding, err := a.pool(ctx, d, "folding", d.conns.Folding)
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/projector"
 	"github.com/badged/badged/projector/outbound"
 )
@@ -13,7 +12,7 @@ import (
 // Senders are stages after the notifier: they stop before it, so that it can store what
 // they have told.
 func (a *App) openNotifier(ctx context.Context, d *database, given parsed) error {
-	pool, err := a.pool(ctx, d, "notifying", config.NotifyingConns)
+	pool, err := a.pool(ctx, d, "notifying", d.conns.Notifying)
 	if err != nil {
 		return err
 	}

@@ -116,8 +116,8 @@ func gatewayRoutes(g *gateway.Gateway, allowOrigin func(*http.Request) bool) []d
 // operatorRoutes returns the routes that every process has.
 func operatorRoutes(h *obs.Health, metrics, openAPI, asyncAPI http.Handler) []describe.Route {
 	const (
-		ready    = `{"status":"ready","checks":{"clocks":"ok","gateway":"ok","postgres":"ok","redis":"ok"}}`
-		notReady = `{"status":"not ready","checks":{"clocks":"ok","gateway":"ok","postgres":"cannot be reached","redis":"ok"}}`
+		ready    = `{"status":"ready","checks":{"clocks":"ok","folding":"ok","gateway":"ok","postgres":"ok","redis":"ok"}}`
+		notReady = `{"status":"not ready","checks":{"clocks":"ok","folding":"ok","gateway":"ok","postgres":"cannot be reached","redis":"ok"}}`
 	)
 	text := &describe.Content{MediaType: "text/plain"}
 	return []describe.Route{

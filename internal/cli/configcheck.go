@@ -288,7 +288,7 @@ func (f *findings) postgres(ctx context.Context, cfg *config.Server, s config.Sh
 	if _, err := pgsession.AgreedNow(ctx, conn); err != nil {
 		f.add(isFailure, "Postgres: %s", oneLine(err))
 	}
-	f.settings(ctx, conn, cfg)
+	f.settings(ctx, conn, cfg, s)
 	f.openTransactions(ctx, conn)
 	if f.schema(ctx, conn, pool) {
 		f.privileges(ctx, conn)
@@ -297,13 +297,13 @@ func (f *findings) postgres(ctx context.Context, cfg *config.Server, s config.Sh
 }
 
 // settings checks the settings of Postgres that docs/operations.md requires.
-func (f *findings) settings(ctx context.Context, conn *pgx.Conn, cfg *config.Server) {
+func (f *findings) settings(ctx context.Context, conn *pgx.Conn, cfg *config.Server, s config.Shard) {
 	var fsync, fullPages, commit, readOnly, replication, damaged, checksums string
-	var buffers, most, reserved int64
+	var buffers int64
 	if err := conn.QueryRow(ctx, `SELECT current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'),
        current_setting('default_transaction_read_only'), current_setting('session_replication_role'), current_setting('zero_damaged_pages'), current_setting('ignore_checksum_failure'),
-       pg_size_bytes(current_setting('shared_buffers')), current_setting('max_connections')::int, current_setting('superuser_reserved_connections')::int`).
-		Scan(&fsync, &fullPages, &commit, &readOnly, &replication, &damaged, &checksums, &buffers, &most, &reserved); err != nil {
+       pg_size_bytes(current_setting('shared_buffers'))`).
+		Scan(&fsync, &fullPages, &commit, &readOnly, &replication, &damaged, &checksums, &buffers); err != nil {
 		f.add(isFailure, "Postgres: read its settings: %s", oneLine(err))
 		return
 	}
@@ -330,14 +330,30 @@ func (f *findings) settings(ctx context.Context, conn *pgx.Conn, cfg *config.Ser
 	} else if len(given) > 0 {
 		f.add(isOK, "the database or the role sets %s: sessions of badged set these themselves, those of publishers and other programs have them", strings.Join(given, ", "))
 	}
-	need := cfg.PostgresConnections()
-	if all, err := cfg.All(); err == nil && len(all) > 0 {
-		need *= cfg.OnServer(all[0]) // shards of one server share its connections
+	f.connections(ctx, conn, cfg, s)
+}
+
+// connections compares how many a process opens with how many are permitted.
+func (f *findings) connections(ctx context.Context, conn *pgx.Conn, cfg *config.Server, s config.Shard) {
+	limits, err := pgsession.Limits(ctx, conn)
+	if err != nil {
+		f.add(isFailure, "Postgres: %s", oneLine(err))
+		return
 	}
-	if free := most - reserved; int64(need) > free {
-		f.add(isFailure, "max_connections leaves %d connections, but this process may open %d: raise it, or set pool_max_conns in the database URL", free, need)
-	} else {
-		f.add(isOK, "max_connections leaves %d connections; this process may open %d: enough for %d such processes", free, need, free/int64(need))
+	conns := cfg.Connections(s)
+	for _, l := range limits {
+		need, least := conns.Sum(), conns.Least().Sum()
+		if l.Shared { // by shards of one server
+			need, least = need*cfg.OnServer(s), least*cfg.OnServer(s)
+		}
+		switch {
+		case l.Most < least:
+			f.add(isFailure, "%s, but this process may open %d, and needs %d at least to fold: raise it (%s), or give the process fewer roles", l, need, least, l.Setting)
+		case l.Most < need:
+			f.add(isRisk, "%s, but this process may open %d: its pools will be smaller, and no connection is left for another process; raise it (%s), or set pool_max_conns in the database URL", l, need, l.Setting)
+		default:
+			f.add(isOK, "%s; this process may open %d: enough for %d such processes", l, need, l.Most/need)
+		}
 	}
 }
 

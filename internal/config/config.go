@@ -136,43 +136,6 @@ const minJWKSMaxAge = 10 * time.Minute
 // are checked.
 const minDedupWindow = time.Hour
 
-// PostgresConnections returns the most connections that this process opens to
-// Postgres, or to each shard, unless the database URL sets another limit: for serving and watching; with the role
-// projector, for folding, ownership and expiry; with the role notifier, for its queue
-// and ownership; and with the role ingest, for the ownership of each broker.
-func (s *Server) PostgresConnections() int {
-	serving, folding, notifying := int(ServingConns), int(FoldingConns), int(NotifyingConns)
-	// The process opens as many to each shard on a server like the first one's.
-	if all, err := s.All(); err == nil && len(all) > 0 {
-		serving, folding, notifying = int(s.PoolSize(all[0], ServingConns)), int(s.PoolSize(all[0], FoldingConns)), int(s.PoolSize(all[0], NotifyingConns))
-	}
-	n := serving + int(WatchingConns)
-	if s.Has(RoleProjector) {
-		n += folding + 1
-		if len(s.Expire) > 0 {
-			n++
-		}
-	}
-	if s.Has(RoleNotifier) {
-		n += notifying + 1
-	}
-	if s.Has(RoleIngest) {
-		n += len(s.From) // ownership
-	}
-	return n
-}
-
-// The most connections of each pool to a server, see [Database.PoolSize].
-const (
-	ServingConns int32 = 16
-	// WatchingConns are for what must not wait behind requests: readiness, revocations,
-	// and how far folding is behind.
-	WatchingConns int32 = 2
-	FoldingConns  int32 = 12
-	// NotifyingConns are few: most statements of the notifier have many rows.
-	NotifyingConns int32 = 8
-)
-
 // Has reports whether this process has a role.
 func (s *Server) Has(r Role) bool { return slices.Contains(s.Roles, r) }
 

@@ -1,3 +1,9 @@
+-- name: owned partitions
+-- Advisory locks belong to a database, and pg_locks shows those of the whole cluster.
+SELECT objid::bigint::integer FROM pg_locks
+WHERE locktype = 'advisory' AND granted AND objsubid = 2 AND classid = $1
+  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+
 -- name: measure a partition
 -- Advisory locks belong to a database, and pg_locks shows those of the whole
 -- cluster. $1 is the consumer group, $2 the class of the locks, $3 the

@@ -1,0 +1,110 @@
+package tests
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/badged/badged/internal/devtest/pgtest"
+)
+
+// limited returns the URL of a role of a database that may have so many connections.
+func limited(t *testing.T, database string, connections int) string {
+	t.Helper()
+	sql(t, database, fmt.Sprintf(`CREATE ROLE few LOGIN CONNECTION LIMIT %d`, connections))
+	must(t, "migrate", "grant", "server", "few", "--database-url="+database)
+	u, err := url.Parse(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	query := u.Query()
+	query.Set("user", "few")
+	u.RawQuery = query.Encode()
+	return u.String()
+}
+
+// If a role may have fewer connections than folding needs, no server starts that would take
+// events and never fold them, and the check says the same.
+func TestFieldCaseTooFewConnections(t *testing.T) {
+	t.Parallel()
+	database := pgtest.Borrow(t).NewDB(t, migrated())
+	few := limited(t, database, 8)
+	const want = "the role few permits 8 connections, "
+	if said, code := checkConnect(t, "--database-url="+few); code != 1 || !strings.Contains(said, "failure  "+want) || !strings.Contains(said, "ALTER ROLE few CONNECTION LIMIT") {
+		t.Errorf("config check exits with %d and prints\n%s", code, said)
+	}
+	if _, said, code := command(t, "serve", "--listen=127.0.0.1:0", "--publisher-keys=a="+publisherKey, "--jwt-keys="+jwtKeys, "--database-url="+few); code != 1 || !strings.Contains(said, want) || !strings.Contains(said, " at least: raise it (ALTER ROLE few CONNECTION LIMIT") {
+		t.Errorf("serve exits with %d and says\n%s", code, said)
+	}
+
+	// With a few more, it works within them, also when many read at once.
+	sql(t, database, `ALTER ROLE few CONNECTION LIMIT 16`)
+	if said, code := checkConnect(t, "--database-url="+few); code != 0 || !strings.Contains(said, "warning  the role few permits 16 connections, ") {
+		t.Errorf("config check exits with %d and prints\n%s", code, said)
+	}
+	p := launch(t, nil, "serve", "--listen=127.0.0.1:0", "--database-url="+few)
+	p.awaitSays("its pools are smaller")
+	stop := make(chan struct{})
+	done := make(chan string, 32)
+	for range cap(done) {
+		go func() {
+			for {
+				select {
+				case <-stop:
+					done <- ""
+					return
+				default:
+				}
+				if status, _, answer := request(t, http.MethodGet, p.url+"/v1/users/ann/badge", "", ""); status != http.StatusOK {
+					done <- fmt.Sprintf("%d %s", status, answer)
+					return
+				}
+			}
+		}()
+	}
+	for n := 1; n <= 50; n++ {
+		position := publish(t, p, delivered("lunch", n, `"ann"`))
+		if got := total(t, p, "ann", position); got != int64(n) {
+			t.Fatalf("ann has %d unread, want %d", got, n)
+		}
+	}
+	close(stop)
+	for range cap(done) {
+		if answer := <-done; answer != "" {
+			t.Errorf("reading: %s", answer)
+		}
+	}
+}
+
+// Every process says in its readiness that nothing folds, and serves what there is.
+func TestReadinessKnowsWhetherFoldingGoesOn(t *testing.T) {
+	t.Parallel()
+	database := pgtest.Borrow(t).NewDB(t, migrated())
+	redis := newRedis(t).URL()
+	start := func(roles string) *process {
+		t.Helper()
+		p := serve(t, database, "--roles="+roles, "--redis-url="+redis)
+		return p
+	}
+	api, folding := start("api,gateway"), start("projector")
+	folding.awaitSays("owning partitions")
+	publish(t, api, delivered("lunch", 1, `"ann"`))
+	folding.kill()
+	ready := func(want string) {
+		t.Helper()
+		for range polls(t, "readiness to say "+want) {
+			status, _, answer := request(t, http.MethodGet, api.url+"/readyz", "", "")
+			if status != http.StatusOK {
+				t.Fatalf("readyz: %d %s", status, answer)
+			}
+			if strings.Contains(answer, want) {
+				return
+			}
+		}
+	}
+	ready(`"folding":"no projector folds partitions 0, 1, 2, 3, `)
+	start("projector").awaitSays("owning partitions")
+	ready(`"folding":"ok"`)
+}
