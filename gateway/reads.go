@@ -16,6 +16,8 @@ const (
 	// process, so that HTTP requests find some.
 	readsAtOnce   = 4
 	lookupsAtOnce = 3
+	// readsOfPartition is the most of one partition: its tables may be locked.
+	readsOfPartition = readsAtOnce / 2
 	// readBatch is the most states of one query. It bounds the memory of large
 	// snapshots.
 	readBatch = 100
@@ -46,6 +48,8 @@ type reads struct {
 	waiting map[int][]*stateRead
 	turns   []int
 	queries int // under way
+	// busy counts them by partition.
+	busy map[int]int
 	// reading are the users whose states are being read, each with the calls that wait
 	// for the end of that: one user has one query at a time, however slow.
 	reading map[string][]*stateRead
@@ -67,7 +71,7 @@ type stateRead struct {
 
 func newReads(badges Badges, timeout time.Duration) *reads {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &reads{badges: badges, timeout: timeout, ctx: ctx, cancel: cancel, waiting: map[int][]*stateRead{}, reading: map[string][]*stateRead{}}
+	return &reads{badges: badges, timeout: timeout, ctx: ctx, cancel: cancel, waiting: map[int][]*stateRead{}, busy: map[int]int{}, reading: map[string][]*stateRead{}}
 }
 
 // read returns the changes since a held state, or the whole; see Badges.States.
@@ -115,6 +119,9 @@ func (r *reads) run() {
 		}
 		failed := r.answer(partition, &b)
 		r.mu.Lock()
+		if r.busy[partition]--; r.busy[partition] == 0 {
+			delete(r.busy, partition)
+		}
 		for _, h := range b.held {
 			behind := r.reading[h.UserID]
 			delete(r.reading, h.UserID)
@@ -142,11 +149,14 @@ type batch struct {
 func (r *reads) next() (partition int, b batch, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.turns) == 0 {
+	turn := slices.IndexFunc(r.turns, func(p int) bool { return r.busy[p] < readsOfPartition })
+	if turn < 0 { // the queries under way go on with what is left
 		r.queries--
 		return 0, batch{}, false
 	}
-	partition, r.turns = r.turns[0], r.turns[1:]
+	partition = r.turns[turn]
+	r.turns = slices.Delete(r.turns, turn, turn+1)
+	r.busy[partition]++
 	waiting := r.waiting[partition]
 	delete(r.waiting, partition)
 	places := map[pubsub.Held]int{}

@@ -21,6 +21,9 @@ type poller struct {
 	snapshot   string
 }
 
+// pollPatience bounds a poll, which waits if something locks the log of one partition.
+const pollPatience = 2 * time.Second
+
 // run polls until ctx is done, and wakes the partitions that are behind.
 func (p *poller) run(ctx context.Context) error {
 	tick := time.NewTicker(p.projector.cfg.PollInterval)
@@ -36,7 +39,7 @@ func (p *poller) run(ctx context.Context) error {
 			if ctx.Err() == nil {
 				p.projector.log.WarnContext(ctx, "cannot poll for new events, will try again", "error", err)
 			}
-			continue
+			behind = p.projector.OwnedPartitions() // one of which may be locked
 		}
 		for _, id := range behind {
 			p.projector.Wake(id)
@@ -49,6 +52,8 @@ func (p *poller) run(ctx context.Context) error {
 // poll includes them. So it queries nothing while appends reach all partitions,
 // and only the snapshot while nothing is committed.
 func (p *poller) behind(ctx context.Context) ([]int, error) {
+	ctx, cancel := context.WithTimeout(ctx, pollPatience)
+	defer cancel()
 	partitions := make([]int, 0, len(p.projector.partitions))
 	for _, id := range p.projector.OwnedPartitions() {
 		if !p.projector.partition(id).looked.Swap(false) {

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/internal/eventbatch"
+	"github.com/badged/badged/internal/pgfault"
 	"github.com/badged/badged/internal/pgwire"
 )
 
@@ -18,6 +21,8 @@ type Rows struct {
 	Partition int
 	// Events has a row an event; Packed is what is inserted.
 	Events, Packed *eventbatch.Columns
+	// inserted, unless nil, is called once Postgres has done the statement.
+	inserted func()
 }
 
 // Queue adds the statements that append the rows to batch, and returns roughly how
@@ -28,6 +33,18 @@ func (r *Rows) Queue(batch *pgx.Batch) int {
 	return r.queue(batch, sql, args)
 }
 
+// waiting returns the partition of the rows whose statement failed, after so many had been
+// done, or while all were prepared.
+func waiting(rows []Rows, done int, err error) int {
+	preparing, ok := errors.AsType[pgx.ErrPreprocessingBatch](err)
+	for i := range rows {
+		if ok && strings.Contains(preparing.SQL(), "badged."+Topic(rows[i].Partition)+" ") {
+			return rows[i].Partition
+		}
+	}
+	return rows[done].Partition
+}
+
 // QueueAt is like Queue, and sets the time at which the rows were appended.
 func (r *Rows) QueueAt(batch *pgx.Batch, at time.Time) int {
 	sql, args := r.Packed.InsertAt(Topic(r.Partition), at)
@@ -35,7 +52,13 @@ func (r *Rows) QueueAt(batch *pgx.Batch, at time.Time) int {
 }
 
 func (r *Rows) queue(batch *pgx.Batch, sql string, args []any) int {
-	batch.Queue(sql, args...)
+	queued := batch.Queue(sql, args...)
+	if r.inserted != nil {
+		queued.Exec(func(pgconn.CommandTag) error {
+			r.inserted()
+			return nil
+		})
+	}
 	return r.Packed.Size()
 }
 
@@ -88,7 +111,9 @@ func (l *Log[E]) appendRows(ctx context.Context, queue func(*pgx.Batch), rows []
 		queue(&batch)
 	}
 	size := 0
+	done := 0 // of rows, in their order
 	for i := range rows {
+		rows[i].inserted = func() { done++ }
 		size += rows[i].Queue(&batch)
 	}
 	batch.Queue(TokenSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&token) })
@@ -102,6 +127,9 @@ func (l *Log[E]) appendRows(ctx context.Context, queue func(*pgx.Batch), rows []
 		last := 0
 		if len(rows) > 0 {
 			last = rows[len(rows)-1].Partition // the greatest
+		}
+		if pgfault.OfLock(err) && done < len(rows) {
+			return 0, &pgfault.LockedError{Partition: waiting(rows, done, err), Err: err}
 		}
 		return 0, l.Layout().Refusal(last, Revoked(err))
 	}

@@ -25,6 +25,8 @@ type Group struct {
 	small int
 	// most is how many appends run at once.
 	most int
+	// beside has a token for each append that runs beside them.
+	beside chan struct{}
 
 	mu      sync.Mutex
 	running int
@@ -73,6 +75,9 @@ const (
 	// to the loops, and within which the two must be. It has to outlast the pauses between
 	// such calls under load: loops and appends that fold wait for each other.
 	shortly = 50 * time.Millisecond
+	// mostBeside is how many larger appends run at once: half of the connections of a
+	// process, so that others go on while these wait for the tables of a partition.
+	mostBeside = 8
 	// groupTimeout bounds a combined append, which no caller's context can
 	// cancel. A healthy database takes far less.
 	groupTimeout = 30 * time.Second
@@ -85,7 +90,7 @@ const SmallAppend = 100
 // of at most small events, and runs at most so many transactions at once. Larger appends
 // are transactions of their own, beside these.
 func New(log *events.Log, append events.Append, small, most int) *Group {
-	return &Group{log: log, append: append, fold: append, small: small, most: most}
+	return &Group{log: log, append: append, fold: append, small: small, most: most, beside: make(chan struct{}, mostBeside)}
 }
 
 // FoldBy makes the transactions calls of fold, which also folds the events where it can,
@@ -127,6 +132,12 @@ func (g *Group) Append(ctx context.Context, evs ...events.Event) (events.Receipt
 
 // alone appends events in a transaction of their own.
 func (g *Group) alone(ctx context.Context, evs []events.Event) (events.Receipt, error) {
+	select {
+	case g.beside <- struct{}{}:
+		defer func() { <-g.beside }()
+	case <-ctx.Done():
+		return events.Receipt{}, context.Cause(ctx)
+	}
 	g.mu.Lock()
 	g.comes(evs)
 	one := g.appends()

@@ -81,6 +81,7 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 		p = &problem{Status: http.StatusInternalServerError, Detail: "internal error; the server has logged it"}
 		f := pgfault.Of(err)
 		away := shards.AwayIn(err)
+		locked, _ := errors.AsType[*pgfault.LockedError](err)
 		unstored, publishing := errors.AsType[*unstoredError](err)
 		switch {
 		case errors.Is(err, eventlog.ErrRevoked): // by the database, which knows first
@@ -92,6 +93,8 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 			p = &problem{Status: http.StatusServiceUnavailable, Detail: "some users of the request are being moved to another database; repeat the request; repeated events count once", retryAfter: "1"}
 		case errors.Is(err, shards.ErrAway):
 			p = &problem{Status: http.StatusServiceUnavailable, Detail: "the database of some users of the request cannot be reached; " + whatWasDone(r, err), retryAfter: "1"}
+		case locked != nil:
+			p = &problem{Status: http.StatusServiceUnavailable, Detail: locked.Which() + ", and " + whatWaited(err) + "; repeat the request; repeated events count once", retryAfter: "2"}
 		case f != pgfault.None:
 			p = unavailable(f, err)
 		}
@@ -122,6 +125,20 @@ func areAway(away []*shards.AwayError) string {
 		texts[i] = a.Which()
 	}
 	return strings.Join(texts, "; ")
+}
+
+// whatWaited says what a request did that waited for a locked partition.
+func whatWaited(err error) string {
+	switch _, publishing := errors.AsType[*unstoredError](err); {
+	case publishing && errors.As(err, new(*shards.FaultError)):
+		return "storing was given up there; what there was for users of other shards is stored"
+	case publishing:
+		return "storing was given up: nothing was stored"
+	}
+	if _, reading := errors.AsType[*unreadError](err); reading {
+		return "reading was given up; badges has those of all other users, and lacking names the rest"
+	}
+	return "the request was given up"
 }
 
 // whatWasDone says what a request did that failed since a shard is away.

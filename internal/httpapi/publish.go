@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"mime"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -25,6 +27,8 @@ const (
 	MaxEvents = 10_000
 	// maxBadEvents is how many bad events one answer names.
 	maxBadEvents = 100
+	// appendPatience bounds storing events, with the wait for others that are stored before.
+	appendPatience = 15 * time.Second
 )
 
 // PositionHeader carries the position of the appended events, for at_least.
@@ -75,7 +79,9 @@ func (a *API) postEvents(w http.ResponseWriter, r *http.Request, key *keyring.Ke
 	for i := range evs {
 		evs[i].PublishedBy = key.Name
 	}
-	receipt, err := a.cfg.Appender.Append(r.Context(), evs...)
+	ctx, cancel := context.WithTimeout(r.Context(), appendPatience)
+	receipt, err := a.cfg.Appender.Append(ctx, evs...)
+	cancel()
 	if err != nil {
 		key.Return(len(evs))
 	}

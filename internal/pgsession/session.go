@@ -14,9 +14,10 @@ import (
 // and then every 5 s. It ends the session if the host does not answer for 30
 // s, or accepts no data for as long. By default Postgres notices after two
 // hours, and keeps the locks until then. It is a statement because poolers
-// refuse startup parameters. On Unix-domain sockets it does nothing.
+// refuse startup parameters. On Unix-domain sockets it does nothing. What holds locks sets a
+// lock_timeout where it waits for others.
 const watchSessionSQL = `SELECT set_config('tcp_keepalives_idle', '15', false), set_config('tcp_keepalives_interval', '5', false),
-    set_config('tcp_keepalives_count', '3', false), set_config('tcp_user_timeout', '30000', false)`
+    set_config('tcp_keepalives_count', '3', false), set_config('tcp_user_timeout', '30000', false), set_config('lock_timeout', '0', false)`
 
 // OpenSession opens a session for holding locks, on its own connection.
 // Postgres ends it within half a minute if its host vanishes. application is

@@ -22,6 +22,8 @@ type Reader struct {
 	// of are by the index of the shard, and so are places, which Limited has.
 	of     []*badges.Reader
 	places []*limit.AtOnce[struct{}]
+	// lanes bound the reads of each partition.
+	lanes []*lanes
 }
 
 // NewReader returns a reader.
@@ -29,6 +31,7 @@ func NewReader(c *Cluster) *Reader {
 	r := &Reader{cluster: c}
 	for _, s := range c.shards {
 		r.of = append(r.of, badges.NewReader(s.Pool, s.Log))
+		r.lanes = append(r.lanes, newLanes(s.Pool.Config().MaxConns))
 	}
 	return r
 }
@@ -39,7 +42,7 @@ var ErrBusy = errors.New("too many reads of this kind run at once")
 // Limited returns a reader that takes at most one in so many of the connections to each
 // shard, and at least one. A read for which none gets free in time fails with ErrBusy.
 func (r *Reader) Limited(oneIn int, wait time.Duration) *Reader {
-	limited := &Reader{cluster: r.cluster, of: r.of}
+	limited := &Reader{cluster: r.cluster, of: r.of, lanes: r.lanes}
 	for _, s := range r.cluster.shards {
 		most := int(s.Pool.Config().MaxConns) / oneIn
 		limited.places = append(limited.places, limit.NewAtOnce[struct{}](max(1, most), wait))
@@ -87,15 +90,17 @@ func (r *Reader) attempt(ctx context.Context, partition int, check bool, read fu
 		return err
 	}
 	s := r.cluster.shards[st.owner(partition)]
-	return r.reachable(ctx, s, func(ctx context.Context) error {
-		err := read(ctx, r.of[s.index])
-		if err == nil && check {
-			var holds bool
-			if holds, err = r.of[s.index].Holds(ctx, partition); err == nil && !holds {
-				err = events.ErrNotHeld
+	return r.lanes[s.index].read(ctx, partition, func(ctx context.Context) error {
+		return r.reachable(ctx, s, func(ctx context.Context) error {
+			err := read(ctx, r.of[s.index])
+			if err == nil && check {
+				var holds bool
+				if holds, err = r.of[s.index].Holds(ctx, partition); err == nil && !holds {
+					err = events.ErrNotHeld
+				}
 			}
-		}
-		return err
+			return err
+		})
 	})
 }
 

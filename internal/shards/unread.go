@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/pgfault"
 	"github.com/badged/badged/projector/badges"
 )
 
 // UnreadError is returned for a read of several users that failed for some of them, as when
-// a shard is away. What was read of the others is returned with it.
+// a shard is away or a partition locked. What was read of the others is returned with it.
 type UnreadError struct {
 	// UserIDs are the users that were not read, in the order given.
 	UserIDs []string
@@ -21,7 +22,7 @@ type UnreadError struct {
 	// there are.
 	Partitions []int
 	Of         int
-	// Err is why; it names the shards.
+	// Err is why; it names the shards or partitions.
 	Err error
 }
 
@@ -76,7 +77,7 @@ func (c *Cluster) unread(userIDs []string, failed []failure) error {
 	for _, f := range failed {
 		places, errs = append(places, f.places...), append(errs, f.err)
 	}
-	if !c.sharded {
+	if _, locked := errors.AsType[*pgfault.LockedError](errors.Join(errs...)); !c.sharded && !locked {
 		return errors.Join(errs...)
 	}
 	slices.Sort(places)
@@ -146,21 +147,59 @@ func (r *Reader) eachOnce(ctx context.Context, userIDs []string, some []int, rea
 			continue
 		}
 		g.Go(func() {
-			users := make([]string, len(places[i]))
-			for j, place := range places[i] {
-				users[j] = userIDs[place]
-			}
-			err := r.reachable(ctx, s, func(ctx context.Context) error { return read(ctx, s, r.of[i], users, places[i]) })
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case errors.Is(err, events.ErrNotHeld):
-				left = append(left, places[i]...)
-			case err != nil:
-				failed = append(failed, failure{places[i], err})
+			for _, f := range r.onShard(ctx, s, userIDs, places[i], st.layout.PartitionOf, read) {
+				mu.Lock()
+				if errors.Is(f.err, events.ErrNotHeld) {
+					left = append(left, f.places...)
+				} else {
+					failed = append(failed, f)
+				}
+				mu.Unlock()
 			}
 		})
 	}
 	g.Wait()
 	return left, failed
+}
+
+// onShard reads the users at some places from a shard: together, or those of each partition by
+// themselves while one of these is locked. It returns what has failed.
+func (r *Reader) onShard(ctx context.Context, s *Shard, userIDs []string, places []int, partitionOf func(string) int, read readSome) (failed []failure) {
+	by := map[int][]int{} // places by partition
+	for _, i := range places {
+		p := partitionOf(userIDs[i])
+		by[p] = append(by[p], i)
+	}
+	lanes := r.lanes[s.index]
+	some := func(lane int, places []int) error {
+		users := make([]string, len(places))
+		for j, place := range places {
+			users[j] = userIDs[place]
+		}
+		return lanes.read(ctx, lane, func(ctx context.Context) error {
+			return r.reachable(ctx, s, func(ctx context.Context) error { return read(ctx, s, r.of[s.index], users, places) })
+		})
+	}
+	if len(by) > 1 && !lanes.areSlow() {
+		err := some(severalPartitions, places)
+		if err == nil {
+			return nil
+		}
+		if _, locked := errors.AsType[*pgfault.LockedError](err); !locked && !pgfault.OfLock(err) {
+			return []failure{{places, err}}
+		}
+	}
+	var mu sync.Mutex
+	var g sync.WaitGroup
+	for p, places := range by {
+		g.Go(func() {
+			if err := some(p, places); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				failed = append(failed, failure{places, err})
+			}
+		})
+	}
+	g.Wait()
+	return failed
 }

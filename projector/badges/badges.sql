@@ -94,7 +94,7 @@ SELECT {badge of a member}
 -- name: users by partition
 FROM unnest($1::text[], $2::smallint[]) WITH ORDINALITY AS k (user_id, partition_id, ord)
 JOIN badged.partitions AS p USING (partition_id)
-LEFT JOIN badged.users AS u ON u.partition_id = k.partition_id AND u.user_id = k.user_id
+LEFT JOIN badged.users_pNN AS u ON u.partition_id = k.partition_id AND u.user_id = k.user_id
 
 -- name: read badges
 SELECT {badge}, {is member}

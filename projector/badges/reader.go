@@ -134,7 +134,8 @@ func (r *Reader) badges(ctx context.Context, sql string, userIDs []string, cut f
 	var places []int // of members in badges
 	var b pubsub.Badge
 	var isMember bool
-	rows, _ := r.q.Query(ctx, everywhere(sql), userIDs, r.partitionsOf(userIDs))
+	partitions := r.partitionsOf(userIDs)
+	rows, _ := r.q.Query(ctx, on(sql, partitions), userIDs, partitions)
 	if _, err := pgx.ForEachRow(rows, append(badgeTargets(&b), &isMember), func() error {
 		b.UserID = userIDs[len(badges)] // if rows are missing, the result is not used
 		if isMember {
@@ -153,7 +154,8 @@ func (r *Reader) badges(ctx context.Context, sql string, userIDs []string, cut f
 		return badges, nil
 	}
 	var m memberships
-	rows, _ = r.q.Query(ctx, everywhere(statements.Get("read the badges of members")), members, r.partitionsOf(members))
+	partitions = r.partitionsOf(members)
+	rows, _ = r.q.Query(ctx, on(statements.Get("read the badges of members"), partitions), members, partitions)
 	_, err := pgx.ForEachRow(rows, append(badgeTargets(&b), m.targets()...), func() error {
 		m.addTo(&b)
 		b.UserID = members[0]
@@ -168,8 +170,15 @@ func (r *Reader) badges(ctx context.Context, sql string, userIDs []string, cut f
 	return badges, err
 }
 
-// everywhere returns a statement on the tables of all partitions.
-func everywhere(sql string) string { return strings.ReplaceAll(sql, "_pNN", "") }
+// on returns a statement on the tables of all partitions, or of the only one that is read: a
+// lock on one part locks the whole.
+func on(sql string, partitions []int16) string {
+	part := ""
+	if len(slices.Compact(slices.Clone(partitions))) == 1 {
+		part = fmt.Sprintf("_p%02d", partitions[0])
+	}
+	return strings.ReplaceAll(sql, "_pNN", part)
+}
 
 // memberships are what the memberships of a user add to the total: those of the
 // default category together, with how many add something, and each of the others.
