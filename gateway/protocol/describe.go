@@ -66,7 +66,7 @@ func ServerFrames() []FrameInfo {
 		{
 			T: "changes", Of: ResumedFrame{},
 			Required: []string{"t", "epoch", "version", "total", "mentions", "categories", "unread_conversations", "category_conversations", "conversations"},
-			Optional: []string{"ping_ms", "expires_in_ms"},
+			Optional: []string{"more_categories", "ping_ms", "expires_in_ms"},
 			Means:    "What changed since the state that the client holds. It answers a hello that resumes, and brings every later update. Only the answer to hello has ping_ms and expires_in_ms.",
 			Example:  `{"t":"changes","epoch":"c9a41196e14f","version":2,"total":0,"mentions":0,"categories":{},"unread_conversations":0,"category_conversations":{},"conversations":[{"conversation_id":"tea","unread":0,"mentions":0,"first_unread_seq":0,"read_seq":1,"last_seq":1,"level":"all","category":"chat","marked_unread":false,"version":2}]}`,
 		},
