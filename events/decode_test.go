@@ -326,7 +326,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"a level until tomorrow", envelope(events.ConversationLevelSet, who+`,"level":"none","until":"tomorrow"`), `data.until: must be an RFC 3339 time such as 2026-01-31T23:59:59Z, is "tomorrow"`},
 		{"a level until a number", envelope(events.ConversationLevelSet, who+`,"level":"none","until":1767225599`), `data.until: must be a string`},
 		{"a level until nothing", envelope(events.ConversationLevelSet, who+`,"level":"none","until":""`), `data.until: must be an RFC 3339 time such as 2026-01-31T23:59:59Z, is ""`},
-		{"a level until before the year 1", envelope(events.ConversationLevelSet, who+`,"level":"none","until":"0001-01-01T00:00:00+01:00"`), `data.until: must lie in the years 1 to 9999`},
+		{"a level until before the year 2000", envelope(events.ConversationLevelSet, who+`,"level":"none","until":"2000-01-01T00:00:00+01:00"`), `data.until: must lie in the years 2000 to 9999`},
 		{"until without a level", envelope(events.ConversationLevelSet, who+`,"until":"2026-01-31T23:59:59Z"`), `data.level: is required`},
 		{"a read until a time", envelope(events.ConversationRead, who+`,"up_to_seq":7,"until":"2026-01-31T23:59:59Z"`), `data.until: is not a field of conversation.read`},
 		{"a join until a time", envelope(events.RoomJoined, who+`,"level":"none","until":"2026-01-31T23:59:59Z"`), `data.until: is not a field of room.joined`},

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -97,4 +98,74 @@ func restoredMessage(t *testing.T) {
 	ann.awaitTotal(0)
 	everyReaderSays(t, database, p, "ann", position, map[string]int64{})
 	must(t, "verify", "--database-url="+database)
+}
+
+// Bob's message to a room mentions ann, not any more, and again, and is deleted and restored:
+// the changes come in each order, to members of different partitions.
+func changedInARoom(t *testing.T) {
+	database := newDatabase(t)
+	p := serve(t, database, "--redis-url="+newRedis(t).URL())
+	ann := connect(t, p.url, "ann")
+	p.mustPost(joined("hall", `"ann","bob","eve"`))
+	story := func(seq int) []string {
+		said := func(typ, rest string) string {
+			return roomEvent(typ, "hall", fmt.Sprintf(`"seq":%d%s`, seq, rest))
+		}
+		return []string{
+			said("room.posted", `,"sender_id":"bob","mentioned_user_ids":["ann"]`),
+			said("room.changed", `,"sender_id":"bob","revision":1`),
+			said("room.recalled", `,"revision":2`),
+			said("room.changed", `,"sender_id":"bob","revision":3,"mentioned_user_ids":["ann"]`),
+			said("room.recalled", `,"revision":4`),
+		}
+	}
+	seq := 0
+	for _, tt := range []struct {
+		orders       [][]int
+		live, counts bool // counts is set if ann is mentioned
+	}{
+		{[][]int{{0, 1}, {1, 0}}, true, false},
+		{[][]int{{0, 1, 2}, {2, 1, 0}, {1, 0, 2}}, false, false},
+		{[][]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {2, 3, 0, 1}}, true, true},
+		{[][]int{{0, 1, 2, 3, 4}, {4, 3, 2, 1, 0}, {3, 4, 0, 2, 1}}, false, false},
+	} {
+		for _, order := range tt.orders {
+			seq++
+			before, events := ann.total, story(seq)
+			unread, mentions := before, mentionsOf(t, p, "ann")
+			if tt.live {
+				unread++
+			}
+			if tt.counts {
+				mentions++
+			}
+			var position string
+			for _, n := range order {
+				position = p.mustPost(events[n])
+			}
+			ann.awaitTotal(unread)
+			for user, want := range map[string]int64{"ann": unread, "bob": 0, "eve": unread} {
+				counts := map[string]int64{}
+				if want > 0 {
+					counts["hall"] = want
+				}
+				everyReaderSays(t, database, p, user, position, counts)
+			}
+			if got := mentionsOf(t, p, "ann"); got != mentions {
+				t.Errorf("after %v of message %d ann has %d mentions, want %d", order, seq, got, mentions)
+			}
+		}
+	}
+	must(t, "verify", "--database-url="+database)
+}
+
+// mentionsOf returns how many unread messages mention a user.
+func mentionsOf(t *testing.T, p *process, user string) int64 {
+	t.Helper()
+	_, _, answer := request(t, http.MethodGet, p.url+"/v1/users/"+user+"/badge", "", "")
+	var b struct{ Mentions int64 }
+	if err := json.Unmarshal([]byte(answer), &b); err != nil {
+		t.Fatalf("%v: %s", err, answer)
+	}
+	return b.Mentions
 }

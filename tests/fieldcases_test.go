@@ -154,6 +154,10 @@ var fieldCases = []fieldCase{
 		"a deleted message is restored: it counts again if it is above the read position", restoredMessage,
 	},
 	{
+		"changed-in-a-room", "zulip/zulip#14544, NodeBB/NodeBB#1087, in a room",
+		"edits, deletions and restorations of messages to a room, in any order: members count what the last one says", changedInARoom,
+	},
+	{
 		"silenced-room", "block/buzz#6063, in a room",
 		"the same for one member and for all members of a room", silencedRoom,
 	},

@@ -309,7 +309,8 @@ next:
 	for name, values := range q {
 		for _, k := range known {
 			if name == k {
-				if len(values) > 1 || values[0] == "" {
+				// A loop over pages may begin with an empty cursor.
+				if len(values) > 1 || values[0] == "" && name != "cursor" {
 					return nil, &problem{Status: http.StatusBadRequest, Detail: name + " must be given once, with a value"}
 				}
 				continue next

@@ -115,7 +115,7 @@ func (a *API) routes() []describe.Route {
 					In: "query", Name: "limit", Doc: "Page size; 100 by default.", Example: "50",
 					Of: &describe.Schema{Type: []string{"integer"}, Minimum: new(int64(1)), Maximum: new(int64(badges.MaxPage))},
 				},
-				{In: "query", Name: "cursor", Doc: "The `cursor` of the previous page.", Example: "MzpsdW5jaA"},
+				{In: "query", Name: "cursor", Doc: "The `cursor` of the previous page. Empty or absent is the first page.", Example: "MzpsdW5jaA"},
 			},
 			Answers: failures(
 				describe.Answer{Status: http.StatusOK, Doc: "A page.", Content: describe.JSON(conversationsPage{}, aPage)},

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -129,6 +130,45 @@ func TestOrderInRoomsDoesNotMatter(t *testing.T) {
 		}
 		shuffled := rapid.Permutation(history).Draw(t, "shuffled")
 		shuffled = append(shuffled, rapid.SliceOfN(rapid.SampledFrom(history), 0, 10).Draw(t, "repeated")...)
+		inOrder, outOfOrder := storetest.NewMemory(), storetest.NewMemory()
+		inOrder.Commit(t, slices.Concat(joined, history)...)
+		outOfOrder.Commit(t, slices.Concat(joined, shuffled)...)
+		for _, id := range users {
+			if diff := cmp.Diff(inOrder.Describe(id), outOfOrder.Describe(id)); diff != "" {
+				t.Fatalf("%s depends on the order (-in order +shuffled):\n%s\nin order\n%sshuffled\n%s",
+					id, diff, foldtest.Story(slices.Concat(joined, history)), foldtest.Story(shuffled))
+			}
+		}
+	})
+}
+
+// Changes and recalls of a room with revisions give the same numbers in any order and with
+// any repetition, beside messages and reads.
+func TestOrderOfRevisionsInRoomsDoesNotMatter(t *testing.T) {
+	types := []events.Type{events.RoomPosted, events.RoomPosted, events.RoomChanged, events.RoomChanged, events.RoomRecalled, events.ConversationRead}
+	rapid.Check(t, func(t *rapid.T) {
+		joined := foldtest.DrawHistory(t, []events.Type{events.RoomJoined}, users)
+		history := foldtest.DrawHistory(t, types, users)
+		revisions := map[string]int64{}
+		for i := range history {
+			e := &history[i]
+			e.Data.ByApp = false // a read by an app reaches up to the last message so far
+			e.AppendedAt = foldtest.Noon
+			if e.Type.ToRoom() { // changes name the sender of the message
+				e.Data.SenderID = users[e.Data.Seq%int64(len(users))]
+			}
+			if e.Type == events.RoomChanged || e.Type == events.RoomRecalled {
+				if revisions[e.ID] == 0 {
+					revisions[e.ID] = int64(len(revisions) + 1)
+				}
+				e.Data.Revision = revisions[e.ID]
+			}
+			e.ID += " later"
+		}
+		shuffled := append(rapid.Permutation(history).Draw(t, "shuffled"), rapid.SliceOfN(rapid.SampledFrom(history), 0, 10).Draw(t, "repeated")...)
+		for i := range shuffled {
+			shuffled[i].ID = fmt.Sprint("event ", i) // what repeats do is no matter of keys
+		}
 		inOrder, outOfOrder := storetest.NewMemory(), storetest.NewMemory()
 		inOrder.Commit(t, slices.Concat(joined, history)...)
 		outOfOrder.Commit(t, slices.Concat(joined, shuffled)...)
