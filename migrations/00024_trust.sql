@@ -53,6 +53,7 @@ BEGIN
 END
 $$;
 -- +goose StatementEnd
+REVOKE ALL ON FUNCTION badged.refuse_revoked(text[], timestamptz[]) FROM PUBLIC;
 
 -- How much of a day's quota of a key processes have taken.
 CREATE TABLE badged.key_quotas (

@@ -13,16 +13,19 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// slowPartition is a partition whose conversations cannot be read until release, and with
+// slowPartitions are partitions whose conversations cannot be read until release, and with
 // them the devices of all.
-type slowPartition struct {
+type slowPartitions struct {
 	t        *testing.T
 	database string
 	lock     pgx.Tx
 }
 
-// lockPartition makes reads of a partition hang.
-func lockPartition(t *testing.T, database string, partition int) *slowPartition {
+// hangsOnLocks lets reads hang that would be refused soon.
+const hangsOnLocks = "--lock-timeout=10m"
+
+// lockPartitions makes reads of partitions hang.
+func lockPartitions(t *testing.T, database string, partitions ...int) *slowPartitions {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), database)
 	if err != nil {
@@ -30,24 +33,26 @@ func lockPartition(t *testing.T, database string, partition int) *slowPartition 
 	}
 	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) }) // releases it too
 	lock, err := conn.Begin(t.Context())
-	if err == nil {
-		_, err = lock.Exec(t.Context(), fmt.Sprintf(`LOCK TABLE badged.conversations_p%02d, badged.devices IN ACCESS EXCLUSIVE MODE`, partition))
+	for _, partition := range partitions {
+		if err == nil {
+			_, err = lock.Exec(t.Context(), fmt.Sprintf(`LOCK TABLE badged.conversations_p%02d, badged.devices IN ACCESS EXCLUSIVE MODE`, partition))
+		}
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &slowPartition{t, database, lock}
+	return &slowPartitions{t, database, lock}
 }
 
 // hanging returns how many queries of requests hang.
-func (s *slowPartition) hanging() int {
+func (s *slowPartitions) hanging() int {
 	s.t.Helper()
 	return value[int](s.t, s.database, `SELECT count(*)::int FROM pg_stat_activity
 WHERE datname = current_database() AND application_name = 'badged serving' AND wait_event_type = 'Lock'`)
 }
 
 // awaitHanging waits until that many queries of requests hang, or more.
-func (s *slowPartition) awaitHanging(n int) {
+func (s *slowPartitions) awaitHanging(n int) {
 	s.t.Helper()
 	for range polls(s.t, fmt.Sprintf("%d queries that hang", n)) {
 		if s.hanging() >= n {
@@ -56,7 +61,7 @@ func (s *slowPartition) awaitHanging(n int) {
 	}
 }
 
-func (s *slowPartition) release() {
+func (s *slowPartitions) release() {
 	s.t.Helper()
 	if err := s.lock.Rollback(s.t.Context()); err != nil {
 		s.t.Fatal(err)
@@ -91,15 +96,17 @@ func usersIn(partition, n int) (users []string) {
 func TestManyReadersTogetherAreLimited(t *testing.T) {
 	t.Parallel()
 	database := oneDatabase(t)
-	p := serve(t, database, "--trusted-proxies=127.0.0.0/8")
-	const slow, users, each = 3, 100, 4
+	p := serve(t, database, "--trusted-proxies=127.0.0.0/8", hangsOnLocks)
+	// Reads of one partition have a bound too, which neither those with tokens nor those with
+	// keys reach.
+	const slow, slowToo, users, each = 3, 5, 100, 4
 	const ofTokens, ofDevices, ofKeys = 3, 2, 3
 	other := usersIn(slow+1, 2)
 	total(t, p, other[0], publish(t, p, delivered("tea", 1, fmt.Sprintf("%q", other[0]))))
 	connected := connect(t, p.url, other[0])
 	connected.awaitTotal(1)
 
-	lock := lockPartition(t, database, slow)
+	lock := lockPartitions(t, database, slow, slowToo)
 	kinds := []string{"conversations", "devices"}
 	answers := make(chan int, users*each*len(kinds))
 	var reading sync.WaitGroup
@@ -126,7 +133,7 @@ func TestManyReadersTogetherAreLimited(t *testing.T) {
 	keys := make(chan int, 50)
 	for range cap(keys) {
 		reading.Go(func() {
-			status, _, _ := request(t, http.MethodGet, p.url+"/v1/users/"+usersIn(slow, 1)[0]+"/conversations", "", "")
+			status, _, _ := request(t, http.MethodGet, p.url+"/v1/users/"+usersIn(slowToo, 1)[0]+"/conversations", "", "")
 			keys <- status
 		})
 	}
@@ -164,14 +171,14 @@ func TestManyReadersTogetherAreLimited(t *testing.T) {
 func TestSocketsOfAUserLeaveQueriesToOthers(t *testing.T) {
 	t.Parallel()
 	database := oneDatabase(t)
-	p := serve(t, database)
+	p := serve(t, database, hangsOnLocks)
 	const slow = 3
 	greedy, other := usersIn(slow, 1)[0], usersIn(slow+1, 1)[0]
 	total(t, p, other, publish(t, p, delivered("tea", 1, fmt.Sprintf("%q,%q", greedy, other))))
 	now := time.Now()
 	some := map[string]any{"badged_categories": []string{"chat"}}
 
-	lock := lockPartition(t, database, slow)
+	lock := lockPartitions(t, database, slow)
 	var asking sync.WaitGroup
 	for range 20 {
 		connectWith(t, p.url, issuedWith(t, greedy, now, some))

@@ -16,7 +16,7 @@ import (
 func TestReadsOfAppsAreLimited(t *testing.T) {
 	t.Parallel()
 	database := oneDatabase(t) // each has connections of its own
-	p := serve(t, database)
+	p := serve(t, database, hangsOnLocks)
 	position := publish(t, p, delivered("tea", 1, `"ada","ben"`))
 	if n := total(t, p, "ben", position); n != 1 {
 		t.Fatalf("the total is %d", n)

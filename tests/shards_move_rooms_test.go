@@ -56,7 +56,7 @@ func TestRoomsWhileAPartitionMoves(t *testing.T) {
 	execute(t, open, `BEGIN`)
 	execute(t, open, `SELECT badged.publish($1::jsonb)`, delivered("open", 1, fmt.Sprintf("%q", user)))
 	execute(t, lock, `SELECT pg_advisory_unlock(4711)`)
-	mover.awaitSays("whose transaction uses the partition")
+	mover.awaitSays("which uses the partition")
 	post("in the move")
 	mover.kill()
 	post("after the mover was killed")

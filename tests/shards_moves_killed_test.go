@@ -149,7 +149,7 @@ func TestServerIsKilledAndAMoveUndone(t *testing.T) {
 	hold()
 	number := fmt.Sprint(p)
 	mover := start(t, nil, "partition", "move", number, "--to=b", "--database-url="+database)
-	mover.awaitSays("whose transaction uses the partition")
+	mover.awaitSays("which uses the partition")
 	if list := must(t, "partition", "list", "--database-url="+database); !regexp.MustCompile(`(?m)^` + number + ` +a .* moving to b, which has [0-9]+ rows? of the log$`).MatchString(list) {
 		t.Errorf("list:\n%s", list)
 	}
@@ -180,7 +180,7 @@ func TestServerIsKilledAndAMoveUndone(t *testing.T) {
 	}
 
 	mover = start(t, nil, "partition", "move", number, "--to=b", "--database-url="+database)
-	mover.awaitSays("whose transaction uses the partition")
+	mover.awaitSays("which uses the partition")
 	folding.kill()
 	execute(t, open, `COMMIT`)
 	c.mu.Lock()

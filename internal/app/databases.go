@@ -258,21 +258,19 @@ func (a *App) stageOf(d *database, name string, run func(ctx context.Context) er
 	})
 }
 
-// How long statements of requests, and of what watches, wait for a lock. Publishers wait for
-// the gate of a partition that is split or moved, 3s at most.
-const (
-	servingLockTimeout  = 4 * time.Second
-	watchingLockTimeout = time.Second
-)
+// watchingLockTimeout is how long statements wait for a lock that readiness, revocations and
+// the lag need.
+const watchingLockTimeout = time.Second
 
 // leastFolding is how many connections for folding are kept open.
 const leastFolding = 3
 
 // lockTimeout returns how long statements of a pool wait for a lock, 0 for no limit.
-func lockTimeout(purpose string) time.Duration {
+// Publishers wait for the gate of a partition that is split or moved, 3s at most.
+func (a *App) lockTimeout(purpose string) time.Duration {
 	switch purpose {
 	case "serving":
-		return servingLockTimeout
+		return a.cfg.LockTimeout
 	case "watching":
 		return watchingLockTimeout
 	}
@@ -303,7 +301,7 @@ func (a *App) pool(ctx context.Context, d *database, purpose string, maxConns in
 	a.identity.Configure(cfg.ConnConfig, d.config.Name) // first: the timeline of another server says nothing
 	a.timelines.Configure(cfg.ConnConfig)
 	var limits []pgsession.Setting
-	if most := lockTimeout(purpose); most > 0 {
+	if most := a.lockTimeout(purpose); most > 0 {
 		limits = append(limits, pgsession.Setting{Name: "lock_timeout", Value: strconv.FormatInt(most.Milliseconds(), 10)})
 	}
 	projector.ConfigurePool(cfg, limits...) // last: settings come before checks

@@ -95,6 +95,11 @@ func TestEmptyFlags(t *testing.T) {
 			if needs := more[leaf.Path()]; needs != "" {
 				args = append(args, needs)
 			}
+			for _, other := range leaf.Flags {
+				if other.Required && other != flag && len(other.Envs) == 0 {
+					args = append(args, "--"+other.Name+"=x")
+				}
+			}
 			r := badged(t, args...)
 			if r.code != exitUsage || r.out != "" || !strings.Contains(r.err, "--"+flag.Name) {
 				t.Errorf("%v: exit code %d, printed %q, says %s", args, r.code, r.out, r.err)

@@ -28,6 +28,7 @@ type Limits struct {
 	ConnectsPerSecond  float64        `help:"Connections per second from one address (IPv6: one /64); 0 for no limit. Behind a proxy set --trusted-proxies, or all clients count as one." default:"0"`
 	CommandsPerSecond  float64        `help:"Commands per second of one user to this process, over all connections and HTTP; 0 for no limit." default:"50"`
 	ReadsPerSecond     float64        `help:"Requests per second over HTTP with tokens of one user to this process, and ten times as many from one address (IPv6: one /64), of which a few run at once; 0 for no limit. Behind a proxy set --trusted-proxies, or all clients count as one." default:"20"`
+	LockTimeout        time.Duration  `help:"How long reads and publishing wait for locks in Postgres, such as those of a migration of another program, before they are answered with 503 and Retry-After; 0 for no limit." default:"4s"`
 	BodyMemoryMiB      int            `name:"body-memory-mib" help:"Memory, in MiB, that bodies of requests may take in this process, at least 64: a body counts four times, for itself and what is decoded from it. One key may use half, users together a quarter. 0 for a quarter of the memory limit (GOMEMLIMIT, or that of the container), from 64 to 1024, and 256 without one." default:"0"`
 	TrustedProxies     []netip.Prefix `help:"Addresses of proxies whose X-Forwarded-For is trusted, such as 10.0.0.0/8; comma-separated." placeholder:"CIDR"`
 }
@@ -46,6 +47,7 @@ func (l *Limits) Validate() error {
 		{"--commands-per-second", l.CommandsPerSecond},
 		{"--reads-per-second", l.ReadsPerSecond},
 		{"--body-memory-mib", float64(l.BodyMemoryMiB)},
+		{"--lock-timeout", l.LockTimeout.Seconds()},
 	} {
 		if limit.value < 0 || math.IsNaN(limit.value) {
 			errs = append(errs, fmt.Errorf("%s must be 0 (no limit) or more", limit.flag))

@@ -59,7 +59,7 @@ func TestFile(t *testing.T) {
 		Database: config.Database{DatabaseURL: "postgres://localhost/chat"},
 		Tokens:   config.Tokens{JWTKeys: []string{"a=HS256:se,cret", "b=RS256:b.pem"}, JWTAudience: "7"},
 		Limits: config.Limits{
-			MaxUserConnections: 100, CommandsPerSecond: 50, ConnectsPerSecond: 2.5, ReadsPerSecond: 20,
+			MaxUserConnections: 100, CommandsPerSecond: 50, ConnectsPerSecond: 2.5, ReadsPerSecond: 20, LockTimeout: 4 * time.Second,
 			TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")},
 		},
 		Listen: "127.0.0.1:0", RedisURL: "redis://localhost",

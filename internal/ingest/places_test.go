@@ -136,7 +136,7 @@ func joined(n int, partitions ...int) string {
 
 // fails makes a shard fail while it has rows in the table broken, with the probability that
 // they say, before or when a transaction commits that moves a position or a place.
-const fails = `CREATE TABLE broken (share float8);
+const fails = `CREATE TABLE broken (share float8 PRIMARY KEY);
 CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     IF random() < (SELECT max(share) FROM broken) THEN RAISE EXCEPTION 'broken' USING ERRCODE = '57P01'; END IF;
     RETURN NULL; END $$;

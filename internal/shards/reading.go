@@ -90,8 +90,9 @@ func (r *Reader) attempt(ctx context.Context, partition int, check bool, read fu
 		return err
 	}
 	s := r.cluster.shards[st.owner(partition)]
-	return r.lanes[s.index].read(ctx, partition, func(ctx context.Context) error {
-		return r.reachable(ctx, s, func(ctx context.Context) error {
+	// A place first: readers that wait for one must not take the turns of the partition.
+	return r.reachable(ctx, s, func(ctx context.Context) error {
+		return r.lanes[s.index].read(ctx, partition, func(ctx context.Context) error {
 			err := read(ctx, r.of[s.index])
 			if err == nil && check {
 				var holds bool

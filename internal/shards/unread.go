@@ -176,8 +176,8 @@ func (r *Reader) onShard(ctx context.Context, s *Shard, userIDs []string, places
 		for j, place := range places {
 			users[j] = userIDs[place]
 		}
-		return lanes.read(ctx, lane, func(ctx context.Context) error {
-			return r.reachable(ctx, s, func(ctx context.Context) error { return read(ctx, s, r.of[s.index], users, places) })
+		return r.reachable(ctx, s, func(ctx context.Context) error {
+			return lanes.read(ctx, lane, func(ctx context.Context) error { return read(ctx, s, r.of[s.index], users, places) })
 		})
 	}
 	if len(by) > 1 && !lanes.areSlow() {
