@@ -33,15 +33,14 @@ func TestDeviceIsToldAfterAWrongClock(t *testing.T) {
 		p := b.next(t)
 		expectNumber(t, p, ada, int64(i+1))
 		b.notifier.DeviceTold(p, time.Hour)
-		projectortest.Until(t, "the report to be stored", func() bool { return device(t, b.targets, ada, "phone").Due == nil })
-		if left := b.Lines(t, `SELECT device_id FROM badged.devices WHERE greatest(quiet_until, held_until, told_at, due) > clock_timestamp() + interval '2 hours'`); len(left) > 0 {
-			t.Errorf("after wait %d, the device still has one of a month", i)
-		}
+		projectortest.Until(t, "the report to be stored, and no wait of a month", func() bool {
+			return len(b.Lines(t, `SELECT device_id FROM badged.devices WHERE greatest(quiet_until, held_until, told_at, due) > clock_timestamp() + interval '2 hours'`)) == 0
+		})
 	}
 }
 
-// An alert is dropped once it is old by the clock of Postgres and by that of the process.
-func TestAlertIsPushedThoughAClockIsAhead(t *testing.T) {
+// An alert that has waited for almost a day is pushed.
+func TestAlertOfAlmostADayIsPushed(t *testing.T) {
 	b := newBench(t)
 	ada := foldtest.User(0, 0)
 	put(t, b.targets, phone(ada, "phone"))
@@ -49,7 +48,6 @@ func TestAlertIsPushedThoughAClockIsAhead(t *testing.T) {
 	b.Append(t, saying("hello", foldtest.Deliver("chat", 1, ada)))
 	b.Fold(t)
 	p := b.next(t)
-	// As if Postgres had stored it while its clock was a month behind.
 	b.Exec(t, `UPDATE badged.alerts SET queued_at = queued_at - interval '23 hours'`)
 	b.notifier.DeviceHold(p, 0)
 	if p := b.next(t); len(p.Alerts) != 1 {
