@@ -180,8 +180,10 @@ func TestPublishRefusesWhatIsReserved(t *testing.T) {
 			problem string
 			e       events.Event
 		}{
-			{"type: is written by badged itself only", expired}, {"type: is written by badged itself only", ended},
-			{"publishedby: is written by badged itself only", named}, {"data.seq: is not a field of room.joined", first},
+			{"type: is written by badged itself only", expired},
+			{"type: is written by badged itself only", ended},
+			{"publishedby: is written by badged itself only", named},
+			{"data.seq: is not a field of room.joined", first},
 		} {
 			want, e := "event 1: invalid event: "+tc.problem, tc.e
 			_, err := events.Publish(t.Context(), tx.tx, delivered("1", userIn(0, 0)), e)

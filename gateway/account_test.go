@@ -109,7 +109,7 @@ func TestAccountOfManyCategories(t *testing.T) {
 			want.Categories[of] += 10
 			want.CategoryConversations[of]++
 			want = want.Shown()
-			u.Badge = u.Badge.Shown()
+			u.Badge = u.Shown()
 			result, got := a.Update(&u)
 			if diff := cmp.Diff(want, got.Badge); result != view.Applied || diff != "" {
 				t.Errorf("room in %q, rest in %d to %d (-want +got):\n%s", of, step.from, step.to, diff)

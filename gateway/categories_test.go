@@ -39,7 +39,7 @@ func (w *world) set(c pubsub.Conversation) {
 			s.UnreadConversations++
 		}
 	}
-	u := pubsub.Update{Badge: s.Badge.Shown(), Partition: 3, BaseVersion: base, Conversations: []pubsub.Conversation{c}}
+	u := pubsub.Update{Badge: s.Shown(), Partition: 3, BaseVersion: base, Conversations: []pubsub.Conversation{c}}
 	w.tables.mu.Unlock()
 	if err := w.bus.Publish(context.Background(), []pubsub.Update{u}); err != nil {
 		w.t.Fatal(err)

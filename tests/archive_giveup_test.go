@@ -61,8 +61,13 @@ func TestLostFileIsGivenUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
-		archiving(database, dir), {"verify", "--archive=" + dir, on}, {"rebuild", "--archive=" + dir, on}, {"user", "explain", "ann", "--archive=" + dir, on},
-		{"user", "export", "ann", "--archive=" + dir, on}, {"user", "erase", ghost, "--archive=" + dir, on}, {"restore", "--from=" + dir, "--database-url=" + oneDatabase(t)},
+		archiving(database, dir),
+		{"verify", "--archive=" + dir, on},
+		{"rebuild", "--archive=" + dir, on},
+		{"user", "explain", "ann", "--archive=" + dir, on},
+		{"user", "export", "ann", "--archive=" + dir, on},
+		{"user", "erase", ghost, "--archive=" + dir, on},
+		{"restore", "--from=" + dir, "--database-url=" + oneDatabase(t)},
 	} {
 		want := file(2) + " is missing: restore it from a copy, or give it up with `badged archive --give-up " + name + " --to DIR`"
 		if out, stderr, code := command(t, args...); code != 1 || !strings.Contains(stderr, want) {

@@ -81,7 +81,7 @@ var wrongBinary = sync.OnceValues(func() (string, error) {
 		}
 	}
 	to := filepath.Join(dir, "badged-wrong-clock")
-	build := exec.CommandContext(context.Background(), "go", "build", "-overlay="+filepath.Join(dir, "overlay.json"), "-ldflags=-w", "-o", to, "../cmd/badged") //nolint:gosec // files of the test
+	build := exec.CommandContext(context.Background(), "go", "build", "-overlay="+filepath.Join(dir, "overlay.json"), "-ldflags=-w", "-o", to, "../cmd/badged")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the program with a clock that tests set: %w\n%s", err, out)
 	}
@@ -112,7 +112,7 @@ func newServerClock(t *testing.T) *wrongClock {
 			return err
 		}
 		n := int64(ahead / time.Second)
-		if _, err := f.Write(unsafe.Slice((*byte)(unsafe.Pointer(&n)), unsafe.Sizeof(n))); err != nil { //nolint:gosec // as this machine has it in memory
+		if _, err := f.Write(unsafe.Slice((*byte)(unsafe.Pointer(&n)), unsafe.Sizeof(n))); err != nil {
 			return err
 		}
 		return f.Close()

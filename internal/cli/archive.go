@@ -39,7 +39,7 @@ type archiveCmd struct {
 
 // Validate implements kong's validation.
 func (c *archiveCmd) Validate() error {
-	errs := []error{c.Database.Validate(), c.Wait.Check()}
+	errs := []error{c.Database.Validate(), c.Check()}
 	if n := map[bool]int{true: 1}; n[!c.Before.IsZero()]+n[c.OlderThan != 0]+n[c.TakeOver]+n[len(c.GiveUp) > 0]+n[c.Reencrypt] != 1 {
 		errs = append(errs, errors.New("give one of --before TIME, --older-than DURATION, --take-over, --give-up FILE and --reencrypt"))
 	}

@@ -58,7 +58,7 @@ func (c *Clock) Now() time.Time {
 }
 
 // Ahead returns how far the database is ahead of the clock of this machine, as that is now.
-func (c *Clock) Ahead() time.Duration { return c.Now().Sub(time.Now()) }
+func (c *Clock) Ahead() time.Duration { return time.Until(c.Now()) }
 
 // Check returns a [*DifferError] if the clocks differ by more than MaxDifference.
 func (c *Clock) Check() error {

@@ -233,8 +233,9 @@ func (a *API) getConversations(w http.ResponseWriter, r *http.Request, categorie
 		}
 	}
 	var next string
-	page, err := read(r.Context(), a, func(from Badges) (page []pubsub.Conversation, err error) {
-		page, next, err = from.Conversations(r.Context(), r.PathValue("user"), categories, unread, limit, q.Get("cursor"))
+	ctx := r.Context()
+	page, err := read(ctx, a, func(from Badges) (page []pubsub.Conversation, err error) {
+		page, next, err = from.Conversations(ctx, r.PathValue("user"), categories, unread, limit, q.Get("cursor"))
 		return page, err
 	})
 	if errors.Is(err, badges.ErrBadCursor) {

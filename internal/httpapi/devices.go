@@ -78,7 +78,8 @@ func (a *API) putDevice(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	created, err := within(r.Context(), a, func(bool) (bool, error) { return a.cfg.Devices.Put(r.Context(), registration) })
+	ctx := r.Context()
+	created, err := within(ctx, a, func(bool) (bool, error) { return a.cfg.Devices.Put(ctx, registration) })
 	var wrong *DeviceError
 	switch {
 	case errors.As(err, &wrong):
@@ -167,7 +168,8 @@ func deviceOf(r *http.Request) (string, error) {
 
 // device reads a device of the user in the path.
 func (a *API) device(r *http.Request, id string) (Device, error) {
-	return within(r.Context(), a, func(bool) (Device, error) { return a.cfg.Devices.Device(r.Context(), r.PathValue("user"), id) })
+	ctx := r.Context()
+	return within(ctx, a, func(bool) (Device, error) { return a.cfg.Devices.Device(ctx, r.PathValue("user"), id) })
 }
 
 // getDevice answers with a device.
@@ -192,7 +194,8 @@ func (a *API) getDevices(w http.ResponseWriter, r *http.Request) error {
 	if _, err := queryOf(r); err != nil {
 		return err
 	}
-	devices, err := within(r.Context(), a, func(bool) ([]Device, error) { return a.cfg.Devices.Devices(r.Context(), r.PathValue("user")) })
+	ctx := r.Context()
+	devices, err := within(ctx, a, func(bool) ([]Device, error) { return a.cfg.Devices.Devices(ctx, r.PathValue("user")) })
 	if err != nil {
 		return err
 	}
@@ -214,8 +217,8 @@ func (a *API) deleteDevice(w http.ResponseWriter, r *http.Request) error {
 	if err == nil {
 		_, err = queryOf(r)
 	}
-	if err == nil {
-		_, err = within(r.Context(), a, func(bool) (any, error) { return nil, a.cfg.Devices.Delete(r.Context(), r.PathValue("user"), id) })
+	if ctx := r.Context(); err == nil {
+		_, err = within(ctx, a, func(bool) (any, error) { return nil, a.cfg.Devices.Delete(ctx, r.PathValue("user"), id) })
 	}
 	if err != nil {
 		return deviceProblem(err)

@@ -3,7 +3,7 @@ package httpapi
 import (
 	"fmt"
 	"net/http"
-	"net/http/pprof" //nolint:gosec // G108: the default mux, on which it registers itself, is not served
+	"net/http/pprof"
 	runtimepprof "runtime/pprof"
 	"slices"
 	"strconv"

@@ -21,7 +21,7 @@ func Limit(root string) (bytes int64, ok bool) {
 
 // ofGroup returns the least limit of the cgroup of this process and those above it.
 func ofGroup(root string) (bytes int64, ok bool) {
-	groups, err := os.ReadFile(path.Join(root, "proc/self/cgroup"))
+	groups, err := os.ReadFile(path.Join(root, "proc/self/cgroup")) //nolint:gosec // the root is the caller's
 	if err != nil {
 		return 0, false // not Linux
 	}
@@ -38,7 +38,7 @@ func ofGroup(root string) (bytes int64, ok bool) {
 		}
 		// In a container the group is often mounted as the root, where its path does not exist.
 		for ; ; group = path.Dir(group) {
-			if text, err := os.ReadFile(path.Join(root, dir, group, file)); err == nil {
+			if text, err := os.ReadFile(path.Join(root, dir, group, file)); err == nil { //nolint:gosec // as above
 				if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && n > 0 { // not "max"
 					bytes = min(bytes, n)
 				}
