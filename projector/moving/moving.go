@@ -274,6 +274,10 @@ func open(ctx context.Context, cfg Config) (m *mover, err error) {
 		if m.source != nil {
 			return nil, fmt.Errorf("both %s and %s say that they have partition %d", m.source.Name, cfg.To, m.p)
 		}
+		if at := m.target.move; at.role == sourceRole && at.state != released && at.target != "" {
+			return nil, fmt.Errorf("%w: partition %d is on %s, and a move of it to %s was begun: `badged partition move %[2]d --to %[4]s` goes on, and with --undo it is given up",
+				ErrOtherMove, m.p, cfg.To, at.target)
+		}
 		return nil, fmt.Errorf("%w: partition %d is on %s", ErrSameShard, m.p, cfg.To)
 	case m.source == nil && m.splitAt > 0:
 		at := m.target.move
