@@ -20,9 +20,9 @@ const (
 	clockTimeout = 5 * time.Second
 )
 
-// openClocks compares the clock of the process with those of the databases, for the
-// metric, the log and readiness. What lasts does not depend on it: whatever cannot be
-// undone compares them itself.
+// openClocks compares the clock of the process with the clocks of the databases, for the
+// metric, the log and readiness. Work that cannot be undone does not depend on it: it
+// compares the clocks itself.
 func (a *App) openClocks() {
 	for _, d := range a.databases {
 		difference := promauto.With(d.registry).NewGauge(prometheus.GaugeOpts{

@@ -33,8 +33,8 @@ func (r *Rows) Queue(batch *pgx.Batch) int {
 	return r.queue(batch, sql, args)
 }
 
-// waiting returns the partition of the rows whose statement failed, after so many had been
-// done, or while all were prepared.
+// waiting returns the partition of the rows whose statement failed: after done others had
+// succeeded, or while all were prepared.
 func waiting(rows []Rows, done int, err error) int {
 	preparing, ok := errors.AsType[pgx.ErrPreprocessingBatch](err)
 	for i := range rows {

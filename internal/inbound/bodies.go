@@ -34,7 +34,7 @@ const (
 	firstRoom = 64 << 10
 )
 
-// NewBodies returns a bound of so many bytes of memory. A quarter is for users, of which one
+// NewBodies returns a bound of a number of bytes of memory. A quarter is for users, of which one
 // may take a quarter. A key may take half.
 func NewBodies(bytes int64, m *Metrics) *Bodies {
 	return &Bodies{

@@ -21,7 +21,7 @@ func (l Limit) String() string {
 	return fmt.Sprintf("%s permits %d connections, and %d are open", l.Of, l.Most, l.Used)
 }
 
-// limitsSQL leaves out those of superusers, whom only the server limits. The connection that
+// limitsSQL leaves out the limits of superusers, which only the server limits. The connection that
 // asks does not count as used.
 const limitsSQL = `WITH s AS (SELECT usesysid, datid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid())
 SELECT 'the role ' || rolname, format('ALTER ROLE %I CONNECTION LIMIT …', rolname), rolconnlimit, (SELECT count(*) FROM s WHERE usesysid = r.oid), true

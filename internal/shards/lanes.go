@@ -119,7 +119,7 @@ func (l *lane) leave(answered, locked bool) {
 	<-l.turns
 }
 
-// isLocked reports whether the partition counts as locked, and so many reads try it.
+// isLocked reports whether the partition counts as locked, and that number of reads try it.
 func (l *lane) isLocked(reads int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -39,8 +39,8 @@ func NewReader(c *Cluster) *Reader {
 // ErrBusy means that a read found no connection to its shard free for its kind.
 var ErrBusy = errors.New("too many reads of this kind run at once")
 
-// Limited returns a reader that takes at most one in so many of the connections to each
-// shard, and at least one. A read for which none gets free in time fails with ErrBusy.
+// Limited returns a reader that takes at most one in oneIn of the connections to each shard,
+// and at least one. A read that gets no connection in time fails with ErrBusy.
 func (r *Reader) Limited(oneIn int, wait time.Duration) *Reader {
 	limited := &Reader{cluster: r.cluster, of: r.of, lanes: r.lanes}
 	for _, s := range r.cluster.shards {

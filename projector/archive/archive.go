@@ -195,7 +195,8 @@ func (a *Archive) Close() error { return a.lock.Close() }
 // LogID returns the id of the log.
 func (a *Archive) LogID() uuid.UUID { return a.manifest.LogID }
 
-// WantLog fails unless the archive is of a log that began with so many partitions.
+// WantLog fails unless the archive is of this log, which began with this number of
+// partitions.
 func (a *Archive) WantLog(id uuid.UUID, partitions int) error {
 	if a.LogID() != id || a.Partitions() != partitions {
 		return fmt.Errorf("the archive belongs to another log: %s with %d partitions, this one is %s with %d", a.LogID(), a.Partitions(), id, partitions)

@@ -20,9 +20,9 @@ import (
 // Lost is what the archive knows of erasures that the database does not know: it was restored
 // to before them, or they were interrupted.
 type Lost struct {
-	// Users are those of whom badged holds something again.
+	// Users are the erased users that badged has data of again.
 	Users []string
-	// Gone are the erasures of users of whom it holds nothing.
+	// Gone are the erasures of users that it has no data of.
 	Gone []archive.Erasure
 }
 

@@ -78,7 +78,7 @@ type Call struct {
 	// Changes is that of the subject when it was taken.
 	Changes  int64
 	Attempts int
-	// QueuedAt is that of the first change that was not told. That of a reminder is no
+	// QueuedAt is the time of the first change that was not told. For a reminder it is no
 	// earlier than when the clocks agreed again: what was stored until then may be wrong.
 	QueuedAt time.Time
 	// Badge is that of the user, if the subject is one, and newer than the change.
