@@ -5,6 +5,7 @@
 -- setting badged.partitions.
 
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE badged.settings (
     singleton   boolean PRIMARY KEY DEFAULT true CHECK (singleton),
     partitions  integer NOT NULL CHECK (partitions BETWEEN 1 AND 1024),
@@ -20,43 +21,15 @@ CREATE FUNCTION badged.partition_table(kind text, partition integer) RETURNS tex
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN kind || '_p' || lpad(partition::text, greatest(2, length(partition::text)), '0');
 
--- Gives all roles but the owner the rights to a table that they have to another.
--- +goose StatementBegin
-CREATE FUNCTION badged.copy_grants(source text, target text) RETURNS void
-    LANGUAGE plpgsql STRICT
-    SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    granted record;
-BEGIN
-    FOR granted IN
-        SELECT a.privilege_type, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END AS grantee
-        FROM pg_class AS c, aclexplode(c.relacl) AS a
-        WHERE c.oid = format('badged.%I', source)::regclass AND a.grantee <> c.relowner
-    LOOP
-        EXECUTE format('GRANT %s ON badged.%I TO %s', granted.privilege_type, target, granted.grantee);
-    END LOOP;
-END
-$$;
--- +goose StatementEnd
+-- Returns the name, in the schema badged, of the log of a partition.
+CREATE FUNCTION badged.log_table(partition integer) RETURNS text
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    RETURN badged.partition_table('events', partition);
 
--- Creates a range of a partition's log, with the grants of the log: a role may then also
--- read the range by its own name, as checks and archiving do. The bounds are those of
--- CREATE TABLE … FOR VALUES.
--- +goose StatementBegin
-CREATE FUNCTION badged.create_log_range(partition integer, number integer, starts text, ends text) RETURNS void
-    LANGUAGE plpgsql STRICT
-    SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    log  text := badged.log_table(partition);
-    name text := badged.log_range_table(partition, number);
-BEGIN
-    EXECUTE format('CREATE TABLE badged.%I PARTITION OF badged.%I FOR VALUES FROM (%s) TO (%s)', name, log, starts, ends);
-    PERFORM badged.copy_grants(log, name);
-END
-$$;
--- +goose StatementEnd
+-- Returns the name of a range of it.
+CREATE FUNCTION badged.log_range_table(partition integer, number integer) RETURNS text
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    RETURN badged.log_table(partition) || '_r' || number::text;
 
 -- Names the log, also in copies of the database: an archive belongs to it.
 CREATE TABLE badged.log_identity (
@@ -68,7 +41,6 @@ INSERT INTO badged.log_identity DEFAULT VALUES;
 -- Returns a name that no other database has: milliseconds since 1970, then 20
 -- random bits. Later names are greater, by the clocks of the servers. It is
 -- declared immutable, which it is not, because generated columns require it.
--- +goose StatementBegin
 CREATE FUNCTION badged.new_era(singleton boolean) RETURNS bigint
     LANGUAGE plpgsql IMMUTABLE STRICT
     SET search_path = pg_catalog, pg_temp
@@ -77,7 +49,6 @@ BEGIN
     RETURN floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint << 20 | floor(random() * 1048576)::bigint;
 END
 $$;
--- +goose StatementEnd
 
 -- The era of this database: its name. Dumps and logical replication copy rows, but
 -- not generated columns, so every copy of the row gets a new era. Copies of files
@@ -92,7 +63,6 @@ INSERT INTO badged.log_home DEFAULT VALUES;
 -- Returns the era of this database. It is the default of every event that is
 -- appended. It is immutable as long as the database exists, so Postgres calls it
 -- once for each plan.
--- +goose StatementBegin
 CREATE FUNCTION badged.log_era() RETURNS bigint
     LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -107,7 +77,6 @@ BEGIN
     RETURN era;
 END
 $$;
--- +goose StatementEnd
 
 INSERT INTO badged.settings (partitions, settled_era)
 VALUES (current_setting('badged.partitions')::integer, badged.log_era());
@@ -129,96 +98,169 @@ CREATE TABLE badged.log_ranges (
     PRIMARY KEY (partition_id, number)
 );
 
--- Returns the name, in the schema badged, of the log of a partition.
-CREATE FUNCTION badged.log_table(partition integer) RETURNS text
-    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-    RETURN badged.partition_table('events', partition);
+-- Partitions. A database begins with n of them, numbered from 0. When one is split, two
+-- others take its users, and it ends. They are of the next level: after the n numbers of
+-- the first come 2n of the second, 4n of the third, and so on. A user with a hash h is in a
+-- partition of level k if h mod n*2^k is the number less the first number of the level.
 
--- Returns the name of a range of it.
-CREATE FUNCTION badged.log_range_table(partition integer, number integer) RETURNS text
-    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-    RETURN badged.log_table(partition) || '_r' || number::text;
+-- Returns the partitions that have tables in this database, in ascending order: those
+-- that it holds, those of other shards, and those that were split.
+CREATE FUNCTION badged.existing_partitions() RETURNS SETOF integer
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+    SELECT DISTINCT partition_id::integer FROM badged.log_ranges ORDER BY 1;
+END;
 
--- +goose StatementBegin
-DO $$
-DECLARE
-    log text;
+-- Returns the first number of the level of a partition, and how many the level has.
+CREATE FUNCTION badged.level_of(partition integer, OUT base integer, OUT modulus integer)
+    LANGUAGE plpgsql STABLE STRICT
+    SET search_path = pg_catalog, pg_temp
+AS $$
 BEGIN
-    FOR p IN 0 .. (SELECT partitions - 1 FROM badged.settings) LOOP
-        log := badged.log_table(p);
-
-        -- Watermill's columns and four more. Publishers have rights to uuid, payload,
-        -- metadata and events only.
-        EXECUTE format($f$
-            CREATE TABLE badged.%I (
-                "offset"       bigint GENERATED BY DEFAULT AS IDENTITY,
-                -- Order and visibility go by it, so that no event of a slow
-                -- transaction is skipped.
-                transaction_id xid8        NOT NULL DEFAULT pg_current_xact_id(),
-                -- When the statement ran, not when its transaction began.
-                created_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
-                -- The database that appended the event.
-                era            bigint      NOT NULL DEFAULT badged.log_era(),
-                -- The key of a single event.
-                uuid           uuid        NOT NULL,
-                -- Whether badged wrote it by itself.
-                own            boolean     NOT NULL DEFAULT false,
-                -- How many events the row has. It is for counting only: it may be wrong.
-                events         smallint    NOT NULL DEFAULT 1,
-                -- An event as JSON, or an array of them, or either compressed with zstd.
-                payload        bytea,
-                metadata       json,
-                PRIMARY KEY (transaction_id, "offset")
-            ) PARTITION BY RANGE (transaction_id)$f$, log);
-
-        -- The largest valid event has 20,000 ids of 128 bytes, each of which JSON may
-        -- escape. The policy does not bind the owner; a constraint would add a tenth
-        -- to the time of each statement.
-        EXECUTE format($f$
-            CREATE POLICY event_size ON badged.%I USING (true)
-                WITH CHECK (coalesce(pg_column_size(payload), 0) <= 8388608 AND coalesce(pg_column_size(metadata), 0) <= 65536 AND events BETWEEN 1 AND 1000)$f$, log);
-        EXECUTE format('ALTER TABLE badged.%I ENABLE ROW LEVEL SECURITY', log);
-
-        -- The last range has no end, so an event always finds its table, even if
-        -- nothing maintains the ranges.
-        PERFORM badged.create_log_range(p, 1, 'MINVALUE', 'MAXVALUE');
-        INSERT INTO badged.log_ranges (partition_id, number, starts, made_id)
-        VALUES (p, 1, '0', pg_snapshot_xmax(pg_current_snapshot())::text::xid8);
-
-        -- The position of each consumer group; the projector is one of them.
-        EXECUTE format($f$
-            CREATE TABLE badged.%I (
-                consumer_group                varchar(255) PRIMARY KEY,
-                offset_acked                  bigint,
-                last_processed_transaction_id xid8   NOT NULL,
-                -- Of the projector: transactions up to the last that were open when
-                -- it passed them, and whose events it has not folded.
-                pending                       xid8[] NOT NULL DEFAULT '{}',
-                -- Of the projector: how many events it has folded.
-                folded                        bigint NOT NULL DEFAULT 0,
-                era                           bigint NOT NULL DEFAULT badged.log_era()
-            ) WITH (fillfactor = 50)$f$, log || '_offsets');
-        EXECUTE format($f$INSERT INTO badged.%I VALUES ('projector', 0, '0')$f$, log || '_offsets');
+    base := 0;
+    modulus := (SELECT partitions FROM badged.settings);
+    WHILE partition >= base + modulus LOOP
+        base := base + modulus;
+        modulus := 2 * modulus;
     END LOOP;
 END
 $$;
--- +goose StatementEnd
+
+-- Gives all roles but the owner the rights to a table that they have to another, with those
+-- to columns if asked.
+CREATE FUNCTION badged.copy_grants(source text, target text, with_columns boolean DEFAULT false) RETURNS void
+    LANGUAGE plpgsql STRICT
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    granted record;
+BEGIN
+    FOR granted IN
+        SELECT g.privilege_type || given.columns AS privilege, CASE g.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(g.grantee)) END AS grantee
+        FROM pg_class AS c
+        CROSS JOIN LATERAL (
+            SELECT c.relacl, ''
+            UNION ALL
+            SELECT a.attacl, format(' (%I)', a.attname) FROM pg_attribute AS a WHERE with_columns AND a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+        ) AS given (acl, columns)
+        CROSS JOIN aclexplode(given.acl) AS g
+        WHERE c.oid = format('badged.%I', source)::regclass AND g.grantee <> c.relowner
+    LOOP
+        EXECUTE format('GRANT %s ON badged.%I TO %s', granted.privilege, target, granted.grantee);
+    END LOOP;
+END
+$$;
+
+-- Creates a range of a partition's log, with the grants of the log: a role may then also
+-- read the range by its own name, as checks and archiving do. The bounds are those of
+-- CREATE TABLE … FOR VALUES.
+CREATE FUNCTION badged.create_log_range(partition integer, number integer, starts text, ends text) RETURNS void
+    LANGUAGE plpgsql STRICT
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    log  text := badged.log_table(partition);
+    name text := badged.log_range_table(partition, number);
+BEGIN
+    EXECUTE format('CREATE TABLE badged.%I PARTITION OF badged.%I FOR VALUES FROM (%s) TO (%s)', name, log, starts, ends);
+    PERFORM badged.copy_grants(log, name);
+END
+$$;
+
+-- Creates the log of a partition: its events, with one range, and the positions of those
+-- who read it.
+CREATE FUNCTION badged.create_log(partition integer) RETURNS void
+    LANGUAGE plpgsql STRICT
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    log CONSTANT text := badged.log_table(partition);
+BEGIN
+    -- Watermill's columns and four more. Publishers have rights to uuid, payload,
+    -- metadata and events only.
+    EXECUTE format($f$
+        CREATE TABLE badged.%I (
+            "offset"       bigint GENERATED BY DEFAULT AS IDENTITY,
+            -- Order and visibility go by it, so that no event of a slow
+            -- transaction is skipped.
+            transaction_id xid8        NOT NULL DEFAULT pg_current_xact_id(),
+            -- When the statement ran, not when its transaction began.
+            created_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+            -- The database that appended the event.
+            era            bigint      NOT NULL DEFAULT badged.log_era(),
+            -- The key of a single event.
+            uuid           uuid        NOT NULL,
+            -- Whether badged wrote it by itself.
+            own            boolean     NOT NULL DEFAULT false,
+            -- How many events the row has. It is for counting only: it may be wrong.
+            events         smallint    NOT NULL DEFAULT 1,
+            -- An event as JSON, or an array of them, or either compressed with zstd.
+            payload        bytea,
+            metadata       json,
+            PRIMARY KEY (transaction_id, "offset")
+        ) PARTITION BY RANGE (transaction_id)$f$, log);
+
+    -- The largest valid event has 20,000 ids of 128 bytes, each of which JSON may
+    -- escape. The policy does not bind the owner; a constraint would add a tenth
+    -- to the time of each statement.
+    EXECUTE format($f$
+        CREATE POLICY event_size ON badged.%I USING (true)
+            WITH CHECK (coalesce(pg_column_size(payload), 0) <= 8388608 AND coalesce(pg_column_size(metadata), 0) <= 65536 AND events BETWEEN 1 AND 1000)$f$, log);
+    EXECUTE format('ALTER TABLE badged.%I ENABLE ROW LEVEL SECURITY', log);
+
+    -- The last range has no end, so an event always finds its table, even if
+    -- nothing maintains the ranges.
+    PERFORM badged.create_log_range(partition, 1, 'MINVALUE', 'MAXVALUE');
+    INSERT INTO badged.log_ranges (partition_id, number, starts, made_id)
+    VALUES (partition, 1, '0', pg_snapshot_xmax(pg_current_snapshot())::text::xid8);
+
+    -- The position of each consumer group; the projector is one of them.
+    EXECUTE format($f$
+        CREATE TABLE badged.%I (
+            consumer_group                varchar(255) PRIMARY KEY,
+            offset_acked                  bigint,
+            last_processed_transaction_id xid8   NOT NULL,
+            -- Of the projector: transactions up to the last that were open when
+            -- it passed them, and whose events it has not folded.
+            pending                       xid8[] NOT NULL DEFAULT '{}',
+            -- Of the projector: how many events it has folded.
+            folded                        bigint NOT NULL DEFAULT 0,
+            era                           bigint NOT NULL DEFAULT badged.log_era(),
+            -- Of the projector: grows with every change of the row in badged.partitions,
+            -- which is a new epoch, or rows of users or conversations that another
+            -- program has written. The statement that moves the position compares both.
+            revision                      bigint NOT NULL DEFAULT 0,
+            -- As folded, while every owner has counted conversations.
+            counted                       bigint NOT NULL DEFAULT 0
+        ) WITH (fillfactor = 50)$f$, log || '_offsets');
+END
+$$;
+
+DO $$
+BEGIN
+    FOR p IN 0 .. (SELECT partitions - 1 FROM badged.settings) LOOP
+        PERFORM badged.create_log(p);
+        EXECUTE format($f$INSERT INTO badged.%I VALUES ('projector', 0, '0')$f$, badged.log_table(p) || '_offsets');
+    END LOOP;
+END
+$$;
 
 -- Waits for the batches of every partition to end, and keeps others from beginning
 -- until the transaction ends. A migration that alters tables of batches calls it
 -- first: otherwise the two could lock tables in opposite orders.
--- +goose StatementBegin
 CREATE FUNCTION badged.wait_for_batches() RETURNS void
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+    p integer;
 BEGIN
-    FOR p IN 0 .. (SELECT partitions - 1 FROM badged.settings) LOOP
+    FOR p IN SELECT badged.existing_partitions() LOOP
         EXECUTE format('LOCK TABLE badged.%I IN EXCLUSIVE MODE', badged.log_table(p) || '_offsets');
     END LOOP;
 END
 $$;
--- +goose StatementEnd
 
 -- Keeps the last range of a partition ahead of the events. Once half of the ids
 -- before it have been assigned, it gets an end, and a new last range begins there.
@@ -234,7 +276,6 @@ $$;
 --
 -- It waits for locks for 100 ms, since publishers wait behind it, and then fails
 -- with lock_not_available.
--- +goose StatementBegin
 CREATE FUNCTION badged.extend_log(partition integer, span interval, least_ids bigint) RETURNS boolean
     LANGUAGE plpgsql STRICT
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms'
@@ -309,12 +350,10 @@ BEGIN
     RETURN false;
 END
 $$;
--- +goose StatementEnd
 
 -- Puts the ranges of a renumbered partition in order: they are of ids that may be
 -- far ahead of its events. If only the first range has events, it becomes the only
 -- one. It waits for locks as extend_log does.
--- +goose StatementBegin
 CREATE FUNCTION badged.settle_log_ranges(partition integer) RETURNS void
     LANGUAGE plpgsql STRICT
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms'
@@ -347,12 +386,10 @@ BEGIN
     WHERE r.partition_id = partition AND number = (SELECT max(number) FROM badged.log_ranges AS r WHERE r.partition_id = partition);
 END
 $$;
--- +goose StatementEnd
 
 -- Moves events of transactions that have ended late to places right behind a
 -- position, in the order of the arrays. The projector calls it in the
 -- transaction that folds them.
--- +goose StatementBegin
 CREATE FUNCTION badged.move_late(partition integer, transactions bigint[], offsets bigint[], behind_transaction bigint, behind_offset bigint) RETURNS void
     LANGUAGE plpgsql STRICT
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -373,23 +410,22 @@ BEGIN
     END IF;
 END
 $$;
--- +goose StatementEnd
 
 -- Returns whether the log, or a part of it, was copied here and has not been
 -- renumbered. If only some tables were copied, the positions of consumers and the
 -- last event of each partition tell. A projector's position that no event can
 -- reach is a copy too.
--- +goose StatementBegin
 CREATE FUNCTION badged.log_needs_repair() RETURNS boolean
     LANGUAGE plpgsql STABLE
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
 AS $$
 DECLARE
+    p      integer;
     home   bigint  := (SELECT era FROM badged.log_home);
     needed boolean := home IS NULL OR home IS DISTINCT FROM (SELECT settled_era FROM badged.settings);
     log    text;
 BEGIN
-    FOR p IN 0 .. (SELECT partitions - 1 FROM badged.settings) LOOP
+    FOR p IN SELECT badged.existing_partitions() LOOP
         EXIT WHEN needed;
         log := badged.log_table(p);
         -- Renumbered events have the id 3, and keep their era.
@@ -403,17 +439,17 @@ BEGIN
     RETURN needed;
 END
 $$;
--- +goose StatementEnd
 
--- Events that a projector could not decode or fold.
+-- Events that a projector could not decode or fold, and messages of brokers that are no
+-- events. The latter have an origin, and no place in the log.
 CREATE TABLE badged.dead_letters (
     id             bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    partition_id   smallint    NOT NULL,
-    transaction_id xid8        NOT NULL,
-    "offset"       bigint      NOT NULL,
+    partition_id   smallint,
+    transaction_id xid8,
+    "offset"       bigint,
     -- Of the event among those of the row, from 0 on.
     index          smallint    NOT NULL DEFAULT 0,
-    uuid           uuid        NOT NULL,
+    uuid           uuid,
     -- The event, or the row if its events cannot be told apart. Null if it is too
     -- large.
     payload        bytea,
@@ -422,14 +458,28 @@ CREATE TABLE badged.dead_letters (
     -- for none.
     user_ids       text[],
     created_at     timestamptz NOT NULL DEFAULT current_timestamp,
-    UNIQUE (partition_id, transaction_id, "offset", index)
+    origin         text,
+    UNIQUE (partition_id, transaction_id, "offset", index),
+    CONSTRAINT dead_letters_have_a_place CHECK (num_nulls(partition_id, transaction_id, "offset", uuid) = CASE WHEN origin IS NULL THEN 0 ELSE 4 END)
+);
+
+-- The places of events that were put aside as dead letters and are none any more.
+-- They were not folded there: a release that can decode them must not fold them
+-- when it replays the log.
+CREATE TABLE badged.settled_letters (
+    partition_id   smallint NOT NULL,
+    transaction_id xid8     NOT NULL,
+    "offset"       bigint   NOT NULL,
+    index          smallint NOT NULL,
+    -- As in badged.dead_letters.
+    user_ids       text[],
+    PRIMARY KEY (partition_id, transaction_id, "offset", index)
 );
 
 -- Puts events of a partition aside as dead letters if their transaction id has not
 -- been assigned yet. Only the owner of the schema can write such an event. It
 -- could not be read for long, and no range of the log could end before it. Returns
 -- how many there were.
--- +goose StatementBegin
 CREATE FUNCTION badged.bury_unissued(partition integer) RETURNS integer
     LANGUAGE plpgsql STRICT
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off

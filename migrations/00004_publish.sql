@@ -12,7 +12,7 @@
 -- as an expression are bound to what they mean when they are created.
 
 -- +goose Up
-
+-- +goose StatementBegin
 -- The partition of a user among so many: the first four bytes of the SHA-256
 -- of its id, big-endian, modulo their number. It is declared neither
 -- strict nor immutable, which it is: Postgres would not inline it then, since
@@ -21,11 +21,10 @@ CREATE FUNCTION badged.partition_of(user_id text, partitions integer) RETURNS in
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN (('x' || left(encode(sha256(convert_to(user_id, 'UTF8')), 'hex'), 8))::bit(32)::bigint % partitions)::integer;
 
--- The partition of a user in this database.
-CREATE FUNCTION badged.partition_of(user_id text) RETURNS integer
-    LANGUAGE sql STABLE STRICT PARALLEL SAFE
-    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-    RETURN (SELECT badged.partition_of(user_id, s.partitions) FROM badged.settings AS s);
+-- The hash of a user, as PartitionOf of the package events has it.
+CREATE FUNCTION badged.user_hash(user_id text) RETURNS bigint
+    LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN ('x' || left(encode(sha256(convert_to(user_id, 'UTF8')), 'hex'), 8))::bit(32)::bigint;
 
 -- The key of an event: a version 8 UUID of the SHA-256 of a namespace, the
 -- source and the id. Neither has control characters, so that no other pair
@@ -44,35 +43,6 @@ CREATE FUNCTION badged.event_metadata(event jsonb) RETURNS json
         json_strip_nulls(json_build_object('traceparent', event -> 'traceparent', 'tracestate', event -> 'tracestate'))
     END;
 
--- Returns a valid event without what has no effect: attributes that badged ignores
--- and empty ones. It gets a time in the usual form, if it has one.
--- +goose StatementBegin
-CREATE FUNCTION badged.normal_event(event jsonb) RETURNS jsonb
-    LANGUAGE plpgsql STABLE
-AS $$
-DECLARE
-    at text := badged.utc_time(event ->> 'time');
-BEGIN
-    event := event - '{datacontenttype,dataschema,subject,time}'::text[];
-    IF at <> '0001-01-01T00:00:00Z' THEN -- Go's zero time, which means none
-        event := event || jsonb_build_object('time', at);
-    END IF;
-    IF event ->> 'traceparent' = '' THEN
-        event := event - 'traceparent';
-    END IF;
-    IF event ->> 'tracestate' = '' THEN
-        event := event - 'tracestate';
-    END IF;
-    RETURN event;
-END
-$$;
--- +goose StatementEnd
-
--- Returns the attribute of an event that happens now.
-CREATE FUNCTION badged.time_now() RETURNS jsonb
-    LANGUAGE sql VOLATILE
-    RETURN jsonb_build_object('time', (to_jsonb(clock_timestamp() AT TIME ZONE 'UTC') #>> '{}') || 'Z');
-
 -- Returns an event with some of its users.
 CREATE FUNCTION badged.event_share(event jsonb, users jsonb, mentions jsonb) RETURNS jsonb
     LANGUAGE sql STABLE
@@ -81,41 +51,87 @@ CREATE FUNCTION badged.event_share(event jsonb, users jsonb, mentions jsonb) RET
         ELSE jsonb_set(event, '{data,user_ids}', users)
     END;
 
--- Two functions with an INSERT for each partition: plpgsql keeps the plans of static
--- statements, while EXECUTE plans anew each time. Rows go to the table of the whole
--- log, whose last range changes.
+-- Makes the functions that depend on which partitions have users: two with an INSERT for
+-- each, since plpgsql keeps the plans of static statements, and two that say where users
+-- are. Postgres inlines the latter where rows are appended. Before the first split they
+-- take the remainder of the hash; after it, an element of an array.
 --
--- Few expressions, with few functions each, are faster than many: plpgsql prepares
--- each in each transaction, and that takes longer than evaluating it. Calling another
--- function costs half as much as appending a row.
--- +goose StatementBegin
-DO $$
+-- Rows go to the table of the whole log, whose last range changes. Few expressions, with
+-- few functions each, are faster than many: plpgsql prepares each in each transaction, and
+-- that takes longer than evaluating it. Calling another function costs half as much as
+-- appending a row.
+CREATE FUNCTION badged.make_append_functions() RETURNS void
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
 DECLARE
-    partitions CONSTANT integer := (SELECT s.partitions FROM badged.settings AS s);
-    -- A binary search for the partition p. It is built from the leaves: each element
-    -- covers so many partitions.
-    search     text[]  := '{}';
-    wider      text[];
-    covers     integer := 1;
+    n        CONSTANT integer := (SELECT s.partitions FROM badged.settings AS s);
+    -- How many numbers the last level has that exists.
+    modulus  integer := (SELECT l.modulus FROM (SELECT max(e) AS p FROM badged.existing_partitions() AS e) AS last, badged.level_of(last.p) AS l);
+    -- By remainder, the partition that has the users.
+    living   integer[];
+    -- A binary search for the partition p. It is built from the leaves, of which firsts
+    -- has the first partition.
+    search   text[] := '{}';
+    firsts   integer[] := '{}';
+    wider    text[];
+    starts   integer[];
+    user_at  text; -- an expression for the partition of a user ID
+    p        integer;
 BEGIN
-    FOR p IN 0 .. partitions - 1 LOOP
-        search := search || format('INSERT INTO badged.%I (uuid, payload, metadata, events) VALUES (key, payload, metadata, events);', badged.log_table(p));
+    -- The one that this database holds; else the one that the map gives to a shard.
+    WITH level AS (
+        SELECT n << k AS modulus, n * ((1 << k) - 1) AS base FROM generate_series(0, 10) AS k WHERE n << k <= modulus
+    )
+    SELECT array_agg((
+        SELECT c.p
+        FROM (SELECT base + remainder % level.modulus AS p FROM level) AS c
+        ORDER BY EXISTS (SELECT FROM badged.partitions AS h WHERE h.partition_id = c.p) DESC,
+            EXISTS (SELECT FROM badged.shard_partitions AS m WHERE m.partition_id = c.p AND m.shard <> '') DESC, c.p
+        LIMIT 1
+    ) ORDER BY remainder) INTO living
+    FROM generate_series(0, modulus - 1) AS remainder;
+
+    IF modulus = n THEN
+        user_at := format('badged.partition_of(ID, %s)', n);
+        EXECUTE format('CREATE OR REPLACE FUNCTION badged.living_partition(hash bigint) RETURNS integer LANGUAGE sql STABLE PARALLEL SAFE RETURN (hash %% %s)::integer', n);
+        EXECUTE $f$CREATE OR REPLACE FUNCTION badged.partition_of(user_id text) RETURNS integer
+            LANGUAGE sql STABLE STRICT PARALLEL SAFE
+            SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+            RETURN (SELECT badged.partition_of(user_id, s.partitions) FROM badged.settings AS s)$f$;
+    ELSE
+        user_at := format('(%L::integer[])[1 + badged.partition_of(ID, %s)]', living, modulus);
+        EXECUTE format('CREATE OR REPLACE FUNCTION badged.living_partition(hash bigint) RETURNS integer LANGUAGE sql STABLE PARALLEL SAFE RETURN (%L::integer[])[1 + (hash %% %s)::integer]', living, modulus);
+        EXECUTE format($f$CREATE OR REPLACE FUNCTION badged.partition_of(user_id text) RETURNS integer
+            LANGUAGE sql STABLE STRICT PARALLEL SAFE
+            SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+            RETURN %s$f$, replace(user_at, 'ID', 'user_id'));
+    END IF;
+
+    -- An old snapshot shows rooms in partitions that were split since, which refuse.
+    FOR p IN SELECT l FROM unnest(living) AS l UNION SELECT badged.existing_partitions() ORDER BY 1 LOOP
+        firsts := firsts || p;
+        search := search || CASE WHEN p IN (SELECT badged.existing_partitions())
+            THEN format('INSERT INTO badged.%I (uuid, payload, metadata, events) VALUES (key, payload, metadata, events);', badged.log_table(p))
+            ELSE format('PERFORM badged.refuse_partition(%s);', p) END;
     END LOOP;
     WHILE cardinality(search) > 1 LOOP
         wider := '{}';
+        starts := '{}';
         FOR i IN 1 .. cardinality(search) BY 2 LOOP
+            starts := starts || firsts[i];
             wider := wider || CASE WHEN i < cardinality(search)
-                THEN format('IF p < %s THEN %s ELSE %s END IF;', i * covers, search[i], search[i + 1])
+                THEN format('IF p < %s THEN %s ELSE %s END IF;', firsts[i + 1], search[i], search[i + 1])
                 ELSE search[i]
             END;
         END LOOP;
         search := wider;
-        covers := 2 * covers;
+        firsts := starts;
     END LOOP;
 
     -- Appends a row.
     EXECUTE format($f$
-        CREATE FUNCTION badged.append_row(p integer, key uuid, payload bytea, metadata json, events integer) RETURNS void
+        CREATE OR REPLACE FUNCTION badged.append_row(p integer, key uuid, payload bytea, metadata json, events integer) RETURNS void
             LANGUAGE plpgsql
         AS $b$
 #variable_conflict use_variable
@@ -128,7 +144,7 @@ $b$
     -- Appends a valid event that names few users: a row in every partition that holds
     -- some of them, with just those. A loop costs less than starting a query.
     EXECUTE format($f$
-        CREATE FUNCTION badged.append_small(event jsonb, data jsonb) RETURNS bigint
+        CREATE OR REPLACE FUNCTION badged.append_small(event jsonb, data jsonb) RETURNS bigint
             LANGUAGE plpgsql
         AS $b$
 #variable_conflict use_variable
@@ -148,11 +164,11 @@ BEGIN
         metadata := badged.event_metadata(event);
     END IF;
     FOR i IN 0 .. coalesce(jsonb_array_length(users), 0) - 1 LOOP
-        p := badged.partition_of(users ->> i, %1$s);
+        p := %1$s;
         named[p] := coalesce(named[p], '[]') || (users -> i);
     END LOOP;
     FOR i IN 0 .. coalesce(jsonb_array_length(mentions), 0) - 1 LOOP
-        p := badged.partition_of(mentions ->> i, %1$s);
+        p := %2$s;
         mentioned[p] := coalesce(mentioned[p], '[]') || (mentions -> i);
     END LOOP;
     FOR p IN coalesce(array_lower(named, 1), 0) .. coalesce(array_upper(named, 1), -1) LOOP
@@ -165,19 +181,18 @@ BEGIN
         ELSE
             payload := convert_to(badged.event_share(event, named[p], mentioned[p])::text, 'UTF8');
         END IF;
-        %2$s
+        %3$s
     END LOOP;
     RETURN pg_current_xact_id()::text::bigint;
 END
 $b$
-    $f$, partitions, search[1]);
+    $f$, replace(user_at, 'ID', 'users ->> i'), replace(user_at, 'ID', 'mentions ->> i'), search[1]);
 END
 $$;
--- +goose StatementEnd
+SELECT badged.make_append_functions();
 
 -- Appends a row with some of the events of a JSON array, which has these numbers,
 -- from 1 on.
--- +goose StatementBegin
 CREATE FUNCTION badged.append_slice(partition integer, events jsonb, numbers integer[], payloads text[]) RETURNS void
     LANGUAGE plpgsql
 AS $$
@@ -192,11 +207,9 @@ BEGIN
     END IF;
 END
 $$;
--- +goose StatementEnd
 
 -- Appends the events of a JSON array, which are valid: what a partition gets is one
 -- row, or several if a row cannot hold it.
--- +goose StatementBegin
 CREATE FUNCTION badged.append_events(events jsonb) RETURNS bigint
     LANGUAGE plpgsql
 AS $$
@@ -205,7 +218,6 @@ DECLARE
     -- eventbatch.
     most_events CONSTANT integer := 1000;
     most_bytes  CONSTANT integer := 1024 * 1024;
-    partitions  CONSTANT integer := (SELECT s.partitions FROM badged.settings AS s);
     now         CONSTANT jsonb   := badged.time_now();
     share       record;
     begins      integer; -- the first event of the row
@@ -220,7 +232,7 @@ BEGIN
             SELECT i, p, to_jsonb(array_agg(id) FILTER (WHERE n <= users)) AS users, to_jsonb(array_agg(id) FILTER (WHERE n > users)) AS mentions
             FROM (
                 SELECT i, users, n, id,
-                    ((get_byte(hash, 0)::bigint << 24) + (get_byte(hash, 1) << 16) + (get_byte(hash, 2) << 8) + get_byte(hash, 3)) % partitions AS p
+                    badged.living_partition((get_byte(hash, 0)::bigint << 24) + (get_byte(hash, 1) << 16) + (get_byte(hash, 2) << 8) + get_byte(hash, 3)) AS p
                 FROM (
                     SELECT i, jsonb_array_length(users) AS users, n, id, sha256(convert_to(id, 'UTF8')) AS hash
                     FROM event, jsonb_array_elements_text(CASE WHEN mentions IS NULL THEN users ELSE users || mentions END) WITH ORDINALITY AS x (id, n)
@@ -233,7 +245,7 @@ BEGIN
             SELECT i, p, NULL, (
                 SELECT to_jsonb(array_agg(id))
                 FROM jsonb_array_elements_text(mentions) AS id
-                WHERE badged.partition_of(id, partitions) = p
+                WHERE badged.living_partition(badged.user_hash(id)) = p
             )
             FROM event
             CROSS JOIN (SELECT partition_id FROM badged.partitions) AS held (p)
@@ -272,11 +284,9 @@ BEGIN
     RETURN pg_current_xact_id()::text::bigint;
 END
 $$;
--- +goose StatementEnd
 
 -- Appends an event within the caller's transaction. It returns the position
 -- that the HTTP API takes as at_least.
--- +goose StatementBegin
 CREATE FUNCTION badged.publish(event jsonb) RETURNS bigint
     LANGUAGE plpgsql
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -300,34 +310,26 @@ BEGIN
     RETURN badged.append_events(jsonb_build_array(event));
 END
 $$;
--- +goose StatementEnd
 
 -- Appends the events of a JSON array, at most 10,000, all or none; no events
 -- are fine and give position 0.
--- +goose StatementBegin
 CREATE FUNCTION badged.publish_batch(events jsonb) RETURNS bigint
     LANGUAGE plpgsql
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    IF jsonb_typeof(events) IS DISTINCT FROM 'array' THEN
-        RAISE EXCEPTION 'the batch must be a JSON array of events' USING ERRCODE = 'invalid_parameter_value';
-    ELSIF jsonb_array_length(events) > 10000 THEN
-        RAISE EXCEPTION 'the batch has more than 10000 events' USING ERRCODE = 'invalid_parameter_value';
-    ELSIF events = '[]' THEN
+    events := badged.accept_batch(events);
+    IF events = '[]' THEN
         RETURN 0;
-    END IF;
-    IF (
-        SELECT bool_and(badged.is_plain(e, data))
-        FROM (SELECT e, e -> 'data' AS data FROM jsonb_array_elements(events) AS e OFFSET 0) AS x
-    ) IS NOT TRUE THEN
-        -- Members of objects only: an element of an array that is null stays, and is
-        -- refused.
-        events := jsonb_strip_nulls(events);
-        PERFORM badged.check_events(events, true);
-        events := (SELECT jsonb_agg(badged.normal_event(e) ORDER BY i) FROM jsonb_array_elements(events) WITH ORDINALITY AS x (e, i));
     END IF;
     RETURN badged.append_events(events);
 END
 $$;
+
+-- Positions have the timeline in front, in steps of 2^44 transactions. It makes a
+-- position for at_least of what badged.publish returns, in the same transaction.
+CREATE FUNCTION badged.position_of(transaction_id bigint) RETURNS bigint
+    LANGUAGE sql VOLATILE PARALLEL SAFE
+    SET search_path = pg_catalog, pg_temp
+RETURN transaction_id | (('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint << 44);
 -- +goose StatementEnd

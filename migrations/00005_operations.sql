@@ -2,7 +2,7 @@
 -- roles. No badge depends on any of it.
 
 -- +goose Up
-
+-- +goose StatementBegin
 -- What a rebuild of all partitions has done so far: if it is interrupted, the next
 -- one continues with the others. Empty after its end.
 CREATE TABLE badged.rebuilt_partitions (
@@ -24,7 +24,6 @@ CREATE FUNCTION badged.state_tables(partition integer) RETURNS text[]
 
 -- Gives the planner statistics of the tables of a partition that were filled, which it
 -- lacks until autovacuum comes. The suffix is '_staging' for staging tables.
--- +goose StatementBegin
 CREATE FUNCTION badged.analyze_tables(partition integer, suffix text) RETURNS void
     LANGUAGE plpgsql STRICT
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -37,10 +36,8 @@ BEGIN
     END LOOP;
 END
 $$;
--- +goose StatementEnd
 
 -- Drops the staging tables of a partition, if there are any.
--- +goose StatementBegin
 CREATE FUNCTION badged.drop_staging_tables(partition integer) RETURNS void
     LANGUAGE plpgsql STRICT
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -55,11 +52,9 @@ BEGIN
     END LOOP;
 END
 $$;
--- +goose StatementEnd
 
 -- Creates empty staging tables for a partition: with the columns, constraints,
 -- indexes, settings and grants of its live tables.
--- +goose StatementBegin
 CREATE FUNCTION badged.create_staging_tables(partition integer) RETURNS void
     LANGUAGE plpgsql STRICT
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -68,7 +63,7 @@ DECLARE
     live    text;
     options text;
 BEGIN
-    IF partition NOT BETWEEN 0 AND (SELECT partitions - 1 FROM badged.settings) THEN
+    IF partition NOT IN (SELECT badged.existing_partitions()) THEN
         RAISE EXCEPTION 'there is no partition %', partition USING ERRCODE = 'invalid_parameter_value';
     END IF;
     FOREACH live IN ARRAY badged.state_tables(partition) LOOP
@@ -81,12 +76,10 @@ BEGIN
     END LOOP;
 END
 $$;
--- +goose StatementEnd
 
 -- Replaces the live tables of a partition by its staging tables. It locks out all
 -- readers of users and conversations until the transaction ends, in the order in
 -- which they lock. Set lock_timeout: others wait behind it while it waits.
--- +goose StatementBegin
 CREATE FUNCTION badged.swap_staging_tables(partition integer) RETURNS void
     LANGUAGE plpgsql STRICT
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -121,7 +114,6 @@ BEGIN
     END LOOP;
 END
 $$;
--- +goose StatementEnd
 
 -- Where the log of a partition begins: behind an archived event. Without a row, at
 -- its start.
@@ -145,7 +137,31 @@ CREATE TABLE badged.archived_files (
     events       bigint      NOT NULL,
     sha256       text        NOT NULL,
     archived_at  timestamptz NOT NULL DEFAULT current_timestamp,
+    -- While the file is written anew, without an erased user, the SHA-256 of the new one:
+    -- the manifest has either. Null otherwise.
+    next_sha256  text,
+    -- How often the file was written anew, and the SHA-256 that it had first, null if that
+    -- is the present one. A database that is restored to before a later revision can tell
+    -- from the archive that the file came from its own.
+    revision     integer     NOT NULL DEFAULT 0,
+    origin       text,
+    -- When the file was given up, since it is lost. Null while it is not.
+    given_up     timestamptz,
     PRIMARY KEY (partition_id, number)
+);
+
+-- The erasures that are complete, by the ids that they have in the archive. Those that are
+-- in the archive only were interrupted, or the database was restored to before them.
+CREATE TABLE badged.erasures (
+    id uuid PRIMARY KEY
+);
+
+-- The claims to the archive: each command that writes to it leaves a new one in its manifest.
+-- If the manifest has one that is not here, a copy of the database has written, or this one
+-- was restored to before it wrote.
+CREATE TABLE badged.archive_claims (
+    claim      uuid PRIMARY KEY,
+    claimed_at timestamptz NOT NULL DEFAULT now()
 );
 
 -- Returns the names, in the schema badged, of the tables of a partition's
@@ -153,44 +169,46 @@ CREATE TABLE badged.archived_files (
 -- the event keys that were remembered there, by generation.
 CREATE FUNCTION badged.baseline_tables(partition integer) RETURNS text[]
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-    RETURN ARRAY[
-        badged.partition_table('users', partition) || '_baseline',
-        badged.partition_table('conversations', partition) || '_baseline',
-        badged.partition_table('keys', partition) || '_baseline',
-        badged.partition_table('rooms', partition) || '_baseline',
-        badged.partition_table('room_chunks', partition) || '_baseline',
-        badged.partition_table('room_marks', partition) || '_baseline'
-    ];
+    RETURN ARRAY(
+        SELECT badged.partition_table(kind, partition) || '_baseline'
+        FROM unnest(ARRAY['users', 'conversations', 'keys', 'rooms', 'room_chunks', 'room_marks']) WITH ORDINALITY AS k (kind, n) ORDER BY n
+    );
 
--- Anything that changes the columns of these tables changes theirs too.
--- +goose StatementBegin
-DO $$
+-- Creates the tables of a partition's baseline. Anything that changes the columns of the
+-- tables of users, conversations or rooms changes theirs too.
+CREATE FUNCTION badged.create_baseline(partition integer) RETURNS void
+    LANGUAGE plpgsql STRICT
+    SET search_path = pg_catalog, pg_temp
+AS $$
 DECLARE
-    baseline text[];
+    keys CONSTANT text := badged.partition_table('keys', partition) || '_baseline';
+    of   record;
 BEGIN
-    FOR p IN 0 .. (SELECT partitions - 1 FROM badged.settings) LOOP
-        baseline := badged.baseline_tables(p);
-        EXECUTE format('CREATE TABLE badged.%I (LIKE badged.users INCLUDING DEFAULTS INCLUDING CONSTRAINTS, PRIMARY KEY (user_id))', baseline[1]);
-        EXECUTE format('CREATE TABLE badged.%I (LIKE badged.conversations INCLUDING DEFAULTS INCLUDING CONSTRAINTS, PRIMARY KEY (user_id, conversation_id))', baseline[2]);
-        EXECUTE format($f$
-            CREATE TABLE badged.%I (
-                key        uuid    PRIMARY KEY,
-                -- The users who have had the event: eight bytes of the SHA-256 of each
-                -- id, the ninth to the sixteenth. Random bytes do not compress.
-                users      bytea   NOT NULL,
-                generation integer NOT NULL
-            )$f$, baseline[3]);
-        EXECUTE format('ALTER TABLE badged.%I ALTER COLUMN users SET STORAGE EXTERNAL', baseline[3]);
-        EXECUTE format('CREATE TABLE badged.%I (LIKE badged.rooms INCLUDING DEFAULTS INCLUDING CONSTRAINTS, PRIMARY KEY (conversation_id))', baseline[4]);
-        EXECUTE format('CREATE TABLE badged.%I (LIKE badged.room_chunks INCLUDING DEFAULTS INCLUDING CONSTRAINTS, PRIMARY KEY (conversation_id, bound))', baseline[5]);
-        EXECUTE format('CREATE TABLE badged.%I (LIKE badged.room_marks INCLUDING DEFAULTS INCLUDING CONSTRAINTS, PRIMARY KEY (conversation_id, seq, user_id))', baseline[6]);
+    FOR of IN
+        VALUES ('users', 'user_id'), ('conversations', 'user_id, conversation_id'),
+            ('rooms', 'conversation_id'), ('room_chunks', 'conversation_id, bound'), ('room_marks', 'conversation_id, seq, user_id')
+    LOOP
+        EXECUTE format('CREATE TABLE badged.%I (LIKE badged.%I INCLUDING DEFAULTS INCLUDING CONSTRAINTS, PRIMARY KEY (%s))',
+            badged.partition_table(of.column1, partition) || '_baseline', of.column1, of.column2);
     END LOOP;
+    EXECUTE format($f$
+        CREATE TABLE badged.%I (
+            key        uuid    NOT NULL,
+            -- The users who have had the event: eight bytes of the SHA-256 of each
+            -- id, the ninth to the sixteenth. Random bytes do not compress.
+            users      bytea   NOT NULL,
+            generation integer NOT NULL,
+            -- An event that comes again for other users, in a later generation, is here
+            -- twice: each of its users is forgotten with the generation in which it came.
+            PRIMARY KEY (key, generation)
+        )$f$, keys);
+    EXECUTE format('ALTER TABLE badged.%I ALTER COLUMN users SET STORAGE EXTERNAL', keys);
 END
 $$;
--- +goose StatementEnd
+
+SELECT badged.create_baseline(partition_id) FROM badged.partitions;
 
 -- Drops the tables of a partition's next baseline, if there are any.
--- +goose StatementBegin
 CREATE FUNCTION badged.drop_baseline_tables(partition integer) RETURNS void
     LANGUAGE plpgsql STRICT
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -205,11 +223,9 @@ BEGIN
     END LOOP;
 END
 $$;
--- +goose StatementEnd
 
 -- Creates empty tables for the next baseline of a partition, with the grants of
 -- the present one.
--- +goose StatementBegin
 CREATE FUNCTION badged.create_baseline_tables(partition integer) RETURNS void
     LANGUAGE plpgsql STRICT
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -217,7 +233,7 @@ AS $$
 DECLARE
     baseline text;
 BEGIN
-    IF partition NOT BETWEEN 0 AND (SELECT partitions - 1 FROM badged.settings) THEN
+    IF partition NOT IN (SELECT badged.existing_partitions()) THEN
         RAISE EXCEPTION 'there is no partition %', partition USING ERRCODE = 'invalid_parameter_value';
     END IF;
     FOREACH baseline IN ARRAY badged.baseline_tables(partition) LOOP
@@ -226,11 +242,9 @@ BEGIN
     END LOOP;
 END
 $$;
--- +goose StatementEnd
 
 -- Replaces the baseline of a partition by the next one. It locks out replays. Set
 -- lock_timeout.
--- +goose StatementBegin
 CREATE FUNCTION badged.swap_baseline_tables(partition integer) RETURNS void
     LANGUAGE plpgsql STRICT
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -248,14 +262,12 @@ BEGIN
     END LOOP;
 END
 $$;
--- +goose StatementEnd
 
 -- Drops the first ranges of the log of a partition that are complete and have no
 -- event behind the baseline, and returns how many. In their place comes an empty
 -- range from the start, for low transaction ids: the log was then restored into
 -- another cluster, and must be renumbered. It locks out readers and publishers for
 -- some milliseconds. Set lock_timeout.
--- +goose StatementBegin
 CREATE FUNCTION badged.drop_log_ranges(partition integer) RETURNS integer
     LANGUAGE plpgsql STRICT
     -- By the index also if a table was never analyzed: others wait.
@@ -295,27 +307,108 @@ BEGIN
     RETURN cardinality(gone);
 END
 $$;
--- +goose StatementEnd
 
--- The audit trail. The row of an action is written before the action begins.
+-- The audit trail. The row of an action is written before the action begins, and its end
+-- is a row of its own, so that no role that writes the trail needs the right to change it.
+-- An action without an end was under way when its process ended.
+--
+-- The trail is a chain: each record, the beginning or the end of an action, carries a hash
+-- of its content and of the record before it, so that a record that is changed or removed
+-- later is noticed.
 CREATE TABLE badged.audit (
     id        bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     at        timestamptz NOT NULL DEFAULT clock_timestamp(),
     who       text        NOT NULL,
-    via       text        NOT NULL CHECK (via IN ('api', 'cli')),
+    -- file: a process has loaded a file that somebody changed.
+    via       text        NOT NULL CHECK (via IN ('api', 'cli', 'file')),
     action    text        NOT NULL,
-    arguments json        NOT NULL
+    arguments json        NOT NULL,
+    -- Of the record in the chain.
+    number    bigint      NOT NULL UNIQUE,
+    hash      bytea       NOT NULL,
+    -- Null unless an erased user was taken out of the content of the record: then the digest
+    -- of what the content was, from which the hash follows. What the content is since, a
+    -- later record of the action audit.redact has the digest of.
+    digest    bytea
 );
 
--- The end of each action. It is a row of its own, so that no role that writes the
--- trail needs the right to change it. An action without an end was under way when
--- its process ended.
+-- The end of each action. number, hash and digest are as in badged.audit.
 CREATE TABLE badged.audit_ends (
     audit_id bigint      PRIMARY KEY REFERENCES badged.audit ON DELETE CASCADE,
     ended_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     result   json,
-    error    text
+    error    text,
+    number   bigint      NOT NULL UNIQUE,
+    hash     bytea       NOT NULL,
+    digest   bytea
 );
+
+-- The head of the chain, and where it begins. There is no row before the first
+-- record.
+CREATE TABLE badged.audit_chain (
+    singleton   boolean PRIMARY KEY DEFAULT true CHECK (singleton),
+    -- How many records were ever written, and the hash of the last.
+    records     bigint  NOT NULL,
+    head        bytea   NOT NULL,
+    -- How many of these were pruned, and the hash of the last of them.
+    pruned      bigint  NOT NULL DEFAULT 0,
+    pruned_head bytea
+);
+
+-- What is hashed of a record, as the package admin does to verify it: the fields that
+-- never change, and the content, from which an erased user may be taken.
+CREATE FUNCTION badged.audit_fields(a badged.audit) RETURNS text[]
+    LANGUAGE sql STABLE
+    RETURN ARRAY['begin', (a).id::text, (extract(epoch FROM (a).at) * 1000000)::bigint::text, (a).who, (a).via, (a).action];
+CREATE FUNCTION badged.audit_fields(e badged.audit_ends) RETURNS text[]
+    LANGUAGE sql STABLE
+    RETURN ARRAY['end', (e).audit_id::text, (extract(epoch FROM (e).ended_at) * 1000000)::bigint::text];
+CREATE FUNCTION badged.audit_content(a badged.audit) RETURNS text[]
+    LANGUAGE sql STABLE
+    RETURN ARRAY[(a).arguments::text];
+CREATE FUNCTION badged.audit_content(e badged.audit_ends) RETURNS text[]
+    LANGUAGE sql STABLE
+    RETURN ARRAY[(e).result::text, (e).error];
+
+-- Returns the SHA-256 of fields. Each has its length in bytes before it, so that no
+-- two lists of fields look alike.
+CREATE FUNCTION badged.audit_digest(fields text[]) RETURNS bytea
+    LANGUAGE sql STABLE STRICT
+    RETURN sha256(convert_to((
+        SELECT string_agg(coalesce(octet_length(convert_to(f, 'UTF8')) || ':' || f, '-'), '' ORDER BY n)
+        FROM unnest(fields) WITH ORDINALITY AS u (f, n)
+    ), 'UTF8'));
+
+-- Returns the hash of a record behind one with the hash before.
+CREATE FUNCTION badged.audit_link(before bytea, number bigint, fields text[], content text[]) RETURNS bytea
+    LANGUAGE sql STABLE STRICT
+    RETURN sha256(before || badged.audit_digest(array_append(array_prepend(number::text, fields), encode(badged.audit_digest(content), 'hex'))));
+
+-- Appends a record to the chain, and returns its number and hash. Others wait until
+-- the transaction ends.
+CREATE FUNCTION badged.chain_audit(fields text[], content text[], OUT number bigint, OUT hash bytea)
+    LANGUAGE sql STRICT
+BEGIN ATOMIC
+    INSERT INTO badged.audit_chain AS c (records, head)
+    VALUES (1, badged.audit_link(decode(repeat('00', 32), 'hex'), 1, fields, content))
+    ON CONFLICT (singleton) DO UPDATE SET records = c.records + 1, head = badged.audit_link(c.head, c.records + 1, fields, content)
+    RETURNING c.records, c.head;
+END;
+
+-- By triggers, so that every program that may add records extends the chain, and can
+-- do nothing else with it.
+CREATE FUNCTION badged.chain_record() RETURNS trigger
+    LANGUAGE plpgsql
+    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    NEW.digest := NULL; -- a copied record begins with what it says
+    SELECT c.number, c.hash INTO NEW.number, NEW.hash FROM badged.chain_audit(badged.audit_fields(NEW), badged.audit_content(NEW)) AS c;
+    RETURN NEW;
+END
+$$;
+CREATE TRIGGER chain_record BEFORE INSERT ON badged.audit FOR EACH ROW EXECUTE FUNCTION badged.chain_record();
+CREATE TRIGGER chain_record BEFORE INSERT ON badged.audit_ends FOR EACH ROW EXECUTE FUNCTION badged.chain_record();
 
 -- Rebuilds and verifications that operators have started. The process that runs a
 -- job holds the advisory lock of its id: a running job whose lock is free was
@@ -350,12 +443,88 @@ CREATE UNLOGGED TABLE badged.samples (
 -- The roles and kinds of `badged migrate grant`, so that each `badged migrate up`
 -- grants them what new tables take.
 CREATE TABLE badged.granted_roles (
-    role name PRIMARY KEY,
-    kind text NOT NULL CHECK (kind IN ('server', 'publisher', 'consumer', 'reader'))
+    role       name PRIMARY KEY,
+    kind       text NOT NULL CHECK (kind IN ('server', 'publisher', 'consumer', 'reader')),
+    -- As what the role was granted its privileges last: the schema and the script. If one
+    -- has changed since, the next `badged migrate up` grants them again.
+    granted_as text NOT NULL DEFAULT ''
 );
 
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA badged FROM PUBLIC;
--- They reveal nothing, and every role that appends, opens the log, folds or reads
--- badges calls them.
-GRANT EXECUTE ON FUNCTION badged.rank(bigint, bigint[], bigint[]), badged.above(bigint, bigint[], bigint[]), badged.log_era(), badged.log_needs_repair(), badged.refuse_batch(text),
-    badged.refuse_missing(bigint, bigint), badged.pending_at(xid8, pg_snapshot, xid8, xid8[]) TO PUBLIC;
+-- Users whose connections were ended, and whose tokens are revoked.
+CREATE TABLE badged.revocations (
+    -- From revocation_counter, in the order of commits: a process that has read up to
+    -- one number finds all that came later.
+    seq            bigint      NOT NULL,
+    -- Tokens issued before are refused; null if only connections were ended.
+    revoked_before timestamptz,
+    ended_at       timestamptz NOT NULL,
+    user_id        text        NOT NULL COLLATE "C" PRIMARY KEY
+);
+CREATE INDEX revocations_seq ON badged.revocations (seq);
+
+-- One row. Its lock gives revocations their order; a sequence would hand out numbers
+-- that commit in another.
+CREATE TABLE badged.revocation_counter (
+    last      bigint  NOT NULL,
+    singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton)
+);
+INSERT INTO badged.revocation_counter VALUES (0);
+
+-- A digest of the id of an erased user whose tokens are revoked. The id is nowhere, and
+-- a token that comes with it is refused.
+CREATE TABLE badged.erased_revocations (
+    -- From revocation_counter, as in revocations.
+    seq            bigint      NOT NULL,
+    -- Tokens issued before are refused.
+    revoked_before timestamptz NOT NULL,
+    -- SHA-256 of the secret and the id.
+    digest         bytea       NOT NULL PRIMARY KEY CHECK (octet_length(digest) = 32)
+);
+CREATE INDEX erased_revocations_seq ON badged.erased_revocations (seq);
+
+-- The secret of the digests, and of the digests and proofs in archives, without which the ids
+-- cannot be guessed from them.
+CREATE TABLE badged.revocation_secret (
+    secret    bytea   NOT NULL CHECK (octet_length(secret) = 32),
+    singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton)
+);
+INSERT INTO badged.revocation_secret VALUES (uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()));
+
+-- Returns whether a proof in an archive is of a text: a keyed hash, which only a role that
+-- may read the secret can make. Readers of the archive may check it.
+CREATE FUNCTION badged.archive_proves(proof text, content text) RETURNS boolean
+    LANGUAGE sql STABLE STRICT
+    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT EXISTS (SELECT FROM badged.revocation_secret
+        WHERE proof = encode(sha256(secret || sha256(secret || convert_to(content, 'UTF8'))), 'hex'))
+$$;
+
+-- Fails if tokens of users are revoked that were issued at these times, null for an unknown
+-- time. What writes for such a token runs it last in its transaction, in the same message as
+-- the commit: what was revoked before then counts, however long the request has waited.
+CREATE FUNCTION badged.refuse_revoked(user_ids text[], issued_at timestamptz[]) RETURNS void
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    IF EXISTS (
+        SELECT FROM unnest(user_ids, issued_at) AS given (user_id, issued_at) JOIN badged.revocations AS r USING (user_id)
+        WHERE coalesce(given.issued_at, '-infinity') < r.revoked_before
+    ) OR EXISTS (
+        SELECT FROM unnest(user_ids, issued_at) AS given (user_id, issued_at), badged.revocation_secret AS s, badged.erased_revocations AS e
+        WHERE e.digest = sha256(s.secret || convert_to(given.user_id, 'UTF8')) AND coalesce(given.issued_at, '-infinity') < e.revoked_before
+    ) THEN
+        RAISE EXCEPTION 'the token of the user was revoked' USING ERRCODE = 'BD101';
+    END IF;
+END
+$$;
+
+-- How much of a day's quota of a key processes have taken.
+CREATE TABLE badged.key_quotas (
+    taken bigint NOT NULL CHECK (taken >= 0),
+    -- Of UTC.
+    day   date   NOT NULL,
+    key   text   NOT NULL COLLATE "C",
+    PRIMARY KEY (key, day)
+);
+-- +goose StatementEnd

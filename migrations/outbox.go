@@ -33,8 +33,8 @@ var grantOutboxSQL string
 // badged database: a migration that replaces rules there is one here too.
 func outboxFiles() fs.FS {
 	return renamed{
-		"00001_event_rules.sql": "00003_event_rules.sql",
-		"00002_outbox.sql":      "outbox/00002_outbox.sql",
+		"00001_rules.sql":  "00003_rules.sql",
+		"00002_outbox.sql": "outbox/00002_outbox.sql",
 	}
 }
 

@@ -28,7 +28,7 @@ func TestInstallOutbox(t *testing.T) {
 	if err := migrations.CheckOutbox(t.Context(), cfg); !errors.Is(err, migrations.ErrNoOutbox) {
 		t.Errorf("a database without an outbox: %v", err)
 	}
-	if got, want := names(installOutbox(t, cfg)), []string{"1 00001_event_rules.sql", "2 00002_outbox.sql"}; cmp.Diff(want, got) != "" {
+	if got, want := names(installOutbox(t, cfg)), []string{"1 00001_rules.sql", "2 00002_outbox.sql"}; cmp.Diff(want, got) != "" {
 		t.Errorf("migrations %q", got)
 	}
 	if again := installOutbox(t, cfg); len(again) > 0 {

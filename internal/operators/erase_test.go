@@ -228,7 +228,7 @@ func TestEraseWhileMessagesAreDelivered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := last.Pool.Exec(t.Context(), `INSERT INTO badged.waiting_messages (shard, moves, messages) VALUES ('a', 0, $1)`, text); err != nil {
+	if _, err := last.Pool.Exec(t.Context(), `INSERT INTO badged.waiting_messages (shard, moves, count, messages) VALUES ('a', 0, 1, $1)`, text); err != nil {
 		t.Fatal(err)
 	}
 	// What a process does that delivers.

@@ -69,7 +69,7 @@ func delivering(ctx context.Context, t *testing.T, all []shards.Database) (*shar
 // keep makes a message to the room wait on a database.
 func keep(t *testing.T, on shards.Database, target string, moves int) {
 	t.Helper()
-	exec(t, on, `INSERT INTO badged.waiting_messages (shard, moves, messages) VALUES ($1, $2, '[{"specversion":"1.0","id":"1","source":"test","type":"room.posted","data":{"conversation_id":"lobby","seq":1}}]')`, target, moves)
+	exec(t, on, `INSERT INTO badged.waiting_messages (shard, moves, count, messages) VALUES ($1, $2, 1, '[{"specversion":"1.0","id":"1","source":"test","type":"room.posted","data":{"conversation_id":"lobby","seq":1}}]')`, target, moves)
 }
 
 // lobbyOf returns a join of the room by users of partitions.

@@ -3,7 +3,7 @@
 -- until `badged relay` has carried them there.
 
 -- +goose Up
-
+-- +goose StatementBegin
 -- Order is that of "offset": a transaction that publishes after it could see the
 -- commit of another has the greater offsets. Rows live for a moment, so vacuum often.
 CREATE TABLE badged.outbox (
@@ -26,38 +26,8 @@ CREATE TABLE badged.outbox_refused (
     payload      text        NOT NULL
 );
 
--- Returns a valid event without what has no effect: attributes that badged ignores
--- and empty ones. It gets a time in the usual form, if it has one.
--- +goose StatementBegin
-CREATE FUNCTION badged.normal_event(event jsonb) RETURNS jsonb
-    LANGUAGE plpgsql STABLE
-AS $$
-DECLARE
-    at text := badged.utc_time(event ->> 'time');
-BEGIN
-    event := event - '{datacontenttype,dataschema,subject,time}'::text[];
-    IF at <> '0001-01-01T00:00:00Z' THEN -- Go's zero time, which means none
-        event := event || jsonb_build_object('time', at);
-    END IF;
-    IF event ->> 'traceparent' = '' THEN
-        event := event - 'traceparent';
-    END IF;
-    IF event ->> 'tracestate' = '' THEN
-        event := event - 'tracestate';
-    END IF;
-    RETURN event;
-END
-$$;
--- +goose StatementEnd
-
--- Returns the attribute of an event that happens now.
-CREATE FUNCTION badged.time_now() RETURNS jsonb
-    LANGUAGE sql VOLATILE
-    RETURN jsonb_build_object('time', (to_jsonb(clock_timestamp() AT TIME ZONE 'UTC') #>> '{}') || 'Z');
-
 -- Stores an event within the caller's transaction. It returns 0: the event has no
 -- position in the log yet.
--- +goose StatementBegin
 CREATE FUNCTION badged.publish(event jsonb) RETURNS bigint
     LANGUAGE plpgsql
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -79,11 +49,9 @@ BEGIN
     RETURN 0;
 END
 $$;
--- +goose StatementEnd
 
 -- Stores the events of a JSON array, at most 10,000, all or none, in their order; no
 -- events are fine.
--- +goose StatementBegin
 CREATE FUNCTION badged.publish_batch(events jsonb) RETURNS bigint
     LANGUAGE plpgsql
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -92,31 +60,14 @@ DECLARE
     transaction CONSTANT xid8 := pg_current_xact_id();
     now         CONSTANT jsonb := badged.time_now();
 BEGIN
-    IF jsonb_typeof(events) IS DISTINCT FROM 'array' THEN
-        RAISE EXCEPTION 'the batch must be a JSON array of events' USING ERRCODE = 'invalid_parameter_value';
-    ELSIF jsonb_array_length(events) > 10000 THEN
-        RAISE EXCEPTION 'the batch has more than 10000 events' USING ERRCODE = 'invalid_parameter_value';
-    ELSIF events = '[]' THEN
-        RETURN 0;
-    END IF;
-    IF (
-        SELECT bool_and(badged.is_plain(e, data))
-        FROM (SELECT e, e -> 'data' AS data FROM jsonb_array_elements(events) AS e OFFSET 0) AS x
-    ) IS NOT TRUE THEN
-        -- Members of objects only: an element of an array that is null stays, and is
-        -- refused.
-        events := jsonb_strip_nulls(events);
-        PERFORM badged.check_events(events, true);
-        events := (SELECT jsonb_agg(badged.normal_event(e) ORDER BY i) FROM jsonb_array_elements(events) WITH ORDINALITY AS x (e, i));
-    END IF;
     INSERT INTO badged.outbox (transaction_id, payload)
     SELECT transaction, (CASE WHEN e ? 'time' THEN e ELSE e || now END)::text
-    FROM jsonb_array_elements(events) WITH ORDINALITY AS x (e, i)
+    FROM jsonb_array_elements(badged.accept_batch(events)) WITH ORDINALITY AS x (e, i)
     ORDER BY i;
     RETURN 0;
 END
 $$;
--- +goose StatementEnd
 
 -- Publishers are granted the two above; the others are theirs alone.
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA badged FROM PUBLIC;
+-- +goose StatementEnd

@@ -95,7 +95,7 @@ BEGIN
             'INSERT (audit_id, result, error) ON badged.audit_ends',
             'EXECUTE ON FUNCTION badged.refuse_batch(text), badged.refuse_missing(bigint, bigint),
                 badged.pending_at(xid8, pg_snapshot, xid8, xid8[]), badged.move_late(integer, bigint[], bigint[], bigint, bigint),
-                badged.extend_log(integer, interval, bigint), badged.bury_unissued(integer), badged.complete_move(integer, uuid), badged.complete_move(integer, uuid, uuid),
+                badged.extend_log(integer, interval, bigint), badged.bury_unissued(integer), badged.complete_move(integer, uuid, uuid),
                 badged.give_up_partition(integer, text, bigint, timestamptz), badged.settle_stale_partition(integer),
                 badged.create_staging_tables(integer), badged.swap_staging_tables(integer), badged.drop_staging_tables(integer),
                 badged.analyze_tables(integer, text), badged.refuse_revoked(text[], timestamptz[])'

@@ -22,7 +22,7 @@ func TestEraseWhatWaitsAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const keep = `INSERT INTO badged.waiting_messages (shard, moves, messages) VALUES ('a', 0, $1)`
+	const keep = `INSERT INTO badged.waiting_messages (shard, moves, count, messages) VALUES ('a', 0, 1, $1)`
 	d.Exec(t, keep, text)
 	begin := func(sql string, args ...any) pgx.Tx {
 		t.Helper()

@@ -149,7 +149,7 @@ CREATE TRIGGER refuse_release BEFORE DELETE ON badged.partitions FOR EACH ROW EX
 	if got := holders(t, cfg.Shards); got != "" {
 		t.Errorf("%q has the partition", got)
 	}
-	if got := b.Lines(t, `SELECT badged.complete_move(0, gen_random_uuid())::text`); fmt.Sprint(got) != "[false]" {
+	if got := b.Lines(t, `SELECT badged.complete_move(0, gen_random_uuid(), NULL)::text`); fmt.Sprint(got) != "[false]" {
 		t.Errorf("completing an unknown move gives %v", got)
 	}
 }

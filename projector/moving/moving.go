@@ -181,7 +181,7 @@ type side struct {
 // move is a row of badged.moves. It is empty without one.
 type move struct {
 	id, role, source, target, state, epoch string
-	// round is the last round of copying that the shard has: see 00048_rounds_of_moves.sql.
+	// round is the last round of copying that the shard has: see badged.moves in 00007_cluster.sql.
 	round    string
 	revision int64
 	copied   events.Position

@@ -16,7 +16,7 @@ import (
 // are in one snapshot. It returns how many there were.
 //
 // The source commits the round after the target, and after all that it has read: see
-// 00048_rounds_of_moves.sql.
+// badged.moves in 00007_cluster.sql.
 func (m *mover) round(ctx context.Context, most int) (int, error) {
 	var done follow.Changes
 	before, round := m.target.move, newID()

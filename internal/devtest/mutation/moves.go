@@ -57,5 +57,5 @@ var moveMutants = []mutant{
 	{"a move goes on although a shard was restored to an earlier round", []edit{{prepareFile, "from.round == to.round && ", ""}}, putBackSource},
 	{"a move is completed although the target was restored to an earlier attempt", []edit{{"projector/moving/complete.go", "s.move.id == released.id && s.move.round == released.round", "s.move.id == released.id"}}, putBackTarget},
 	{"a partition that was split elsewhere has users", []edit{{layoutFile, "	l.living.RemoveAll(&ended)\n", ""}}, layouts},
-	{"a shard gives a partition up for one with an older map", []edit{{"migrations/00049_stale_partitions.sql", "revision <= (SELECT m.revision", "revision < 0 * (SELECT m.revision"}}, givenUp},
+	{"a shard gives a partition up for one with an older map", []edit{{"migrations/00007_cluster.sql", "revision <= (SELECT m.revision", "revision < 0 * (SELECT m.revision"}}, givenUp},
 }

@@ -30,7 +30,7 @@ const (
 	chunkFile        = "projector/internal/badge/chunk.go"
 	loadsFile        = "projector/internal/store/missing.go"
 	claimsFile       = "projector/internal/badge/claims.go"
-	stateFile        = "migrations/00002_state.sql"
+	stateFile        = "migrations/00002_tables.sql"
 	tablesFile       = "projector/internal/store/tables.go"
 	storeFile        = "projector/internal/store/store.sql"
 	batchFile        = "projector/internal/store/batch.go"
@@ -53,7 +53,7 @@ const (
 	repairFile       = "events/renumber/renumber.go"
 	routesFile       = "internal/eventlog/rooms.go"
 	decodeFile       = "events/decode_quick.go"
-	sqlFile          = "migrations/00032_splits.sql"
+	sqlFile          = "migrations/00004_publish.sql"
 	mailboxFile      = "gateway/internal/view/mailbox.go"
 	accountFile      = "gateway/internal/view/account.go"
 	busKeysFile      = "pubsub/redis_keys.go"
@@ -440,8 +440,8 @@ var mutants = []mutant{
 	{"a batch in SQL has no limit of bytes", []edit{{sqlFile, "size + share.sizes[i] > most_bytes", "false"}}, inSQL},
 	{"a batch in SQL may have one event more", []edit{{sqlFile, "i - begins = most_events", "i - begins > most_events"}}, inSQL},
 	{"a key in SQL has another variant", []edit{{"migrations/00004_publish.sql", "71, 1), 1, 16)", "71, 0), 1, 16)"}}, inSQL},
-	{"the quick check in SQL takes fractions", []edit{{"migrations/00003_event_rules.sql", "strpos(concat(data ->> 'seq', data ->> 'up_to_seq', data ->> 'seqs', data ->> 'revision', data ->> 'from_seq'), '.') = 0", "true"}}, inSQL},
-	{"the quick check in SQL takes ids of any length", []edit{{"migrations/00003_event_rules.sql", "pg_column_size(data -> 'user_ids') <= 128 OR", "pg_column_size(data -> 'user_ids') > 0 OR"}}, inSQL},
+	{"the quick check in SQL takes fractions", []edit{{"migrations/00003_rules.sql", "strpos(concat(data ->> 'seq', data ->> 'up_to_seq', data ->> 'seqs', data ->> 'revision', data ->> 'from_seq'), '.') = 0", "true"}}, inSQL},
+	{"the quick check in SQL takes ids of any length", []edit{{"migrations/00003_rules.sql", "pg_column_size(data -> 'user_ids') <= 128 OR", "pg_column_size(data -> 'user_ids') > 0 OR"}}, inSQL},
 
 	{"the hour of the last delivery goes back", []edit{{conversationFile, "hour > c.DeliveredHour", "hour != c.DeliveredHour"}}, pure},
 	{"a sweep passes events that are not folded", []edit{{sweepFile, "badge.HourOf(now.Add(-lags[0].Age))", "badge.HourOf(now.Add(-0 * lags[0].Age))"}}, swept},
@@ -499,7 +499,7 @@ var mutants = []mutant{
 	{"a batch does not see that Postgres was started", []edit{{stepFile, "|| !p.livesIn(conn)", "|| false"}}, epochs},
 	{"an append does not see that Postgres was started", []edit{{"projector/append.go", "if !a.parts[i].partition.livesIn(conn) {", "if a.parts[i].partition == nil {"}}, epochs},
 	{"a position that went back is accepted", []edit{{"projector/epoch.go", "case p.cursor.Before(p.reached):", "case false:"}}, epochs},
-	{"rows of a former epoch are written", []edit{{"migrations/00007_revisions.sql", "SET revision = revision + 1", "SET revision = revision"}}, epochs},
+	{"rows of a former epoch are written", []edit{{"migrations/00002_tables.sql", "SET revision = revision + 1", "SET revision = revision"}}, epochs},
 	{"each projector begins an epoch", []edit{{"projector/epoch.go", "if reason, begun = p.outdated(); !begun {", "if reason, begun = epochRestart, true; !begun {"}}, epochs},
 	{"any signature is accepted", []edit{{busKeysFile, "subtle.ConstantTimeCompare(signature[:], given) == 1", "subtle.ConstantTimeCompare(signature[:], given) >= 0"}}, signed},
 	{"a signature is accepted on any channel", []edit{{busKeysFile, "append([]byte(channel), 0)", "[]byte{0}"}}, signed},

@@ -7,7 +7,7 @@ const (
 	splitSwitchFile = "projector/splitting/switch.go"
 	leftoversFile   = "projector/archive/leftovers.go"
 	notifierFile    = "projector/outbound/notifier.go"
-	splitSQLFile    = "migrations/00034_split_partition.sql"
+	splitSQLFile    = "migrations/00007_cluster.sql"
 )
 
 // The checks of splits.

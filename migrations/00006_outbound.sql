@@ -1,9 +1,8 @@
--- What is told beside the sockets: devices that get pushes, endpoints of webhooks,
--- and what is due for them.
+-- What is told beside the sockets: devices that get pushes, endpoints of webhooks, brokers,
+-- and what is due for them; and how far brokers are read.
 
 -- +goose Up
-SELECT badged.wait_for_batches();
-
+-- +goose StatementBegin
 -- Numbers registrations of devices, and settings of webhooks: no two have the same
 -- generation, also if one is deleted and comes back.
 CREATE SEQUENCE badged.target_generations;
@@ -39,6 +38,8 @@ CREATE TABLE badged.devices (
     shows           text        NOT NULL,
     told_epoch      text,
     last_error      text,
+    -- The gateways with connections of the device, as far as held_until has not passed.
+    held_by         text[],
     -- The token or subscription, sealed if a key is configured, and the SHA-256 of what
     -- it reaches, which belongs to one user.
     token           bytea       NOT NULL,
@@ -117,6 +118,9 @@ CREATE TABLE badged.webhooks (
     batch           integer     NOT NULL CHECK (batch BETWEEN 1 AND 100),
     -- The most calls a minute that the endpoint permits; 0 is no limit.
     rate            integer     NOT NULL,
+    -- Whether --webhooks-config declares it: only its state is set over the API, and it is
+    -- deleted once the file lacks it.
+    declared        boolean     NOT NULL DEFAULT false,
     name            text        NOT NULL COLLATE "C" PRIMARY KEY,
     url             text        NOT NULL,
     state           text        NOT NULL CHECK (state IN ('active', 'paused', 'disabled')),
@@ -157,47 +161,119 @@ CREATE TABLE badged.notifier_partitions (
     after_user   text     COLLATE "C"
 );
 
--- +goose StatementBegin
-DO $$
+-- Creates the tables with what is due of a partition.
+CREATE FUNCTION badged.create_queues(partition integer) RETURNS void
+    LANGUAGE plpgsql STRICT
+    SET search_path = pg_catalog, pg_temp
+AS $$
 BEGIN
-    FOR p IN 0 .. (SELECT partitions - 1 FROM badged.settings) LOOP
-        EXECUTE format('CREATE TABLE badged.%I PARTITION OF badged.devices (PRIMARY KEY (user_id, device_id)) FOR VALUES IN (%s) WITH (fillfactor = 80)',
-            badged.partition_table('devices', p), p);
-        EXECUTE format('CREATE TABLE badged.%I PARTITION OF badged.alerts (PRIMARY KEY (user_id, device_id, conversation_id, seq), FOREIGN KEY (user_id, device_id) REFERENCES badged.%I ON DELETE CASCADE) FOR VALUES IN (%s)',
-            badged.partition_table('alerts', p), badged.partition_table('devices', p), p);
-        EXECUTE format('CREATE TABLE badged.%I PARTITION OF badged.room_rounds (PRIMARY KEY (conversation_id)) FOR VALUES IN (%s)',
-            badged.partition_table('room_rounds', p), p);
-        EXECUTE format('CREATE TABLE badged.%I PARTITION OF badged.room_alerts (PRIMARY KEY (conversation_id, seq)) FOR VALUES IN (%s)',
-            badged.partition_table('room_alerts', p), p);
-        EXECUTE format('CREATE TABLE badged.%I PARTITION OF badged.webhook_queue (PRIMARY KEY (webhook, type, subject), FOREIGN KEY (webhook) REFERENCES badged.webhooks ON DELETE CASCADE) FOR VALUES IN (%s) WITH (fillfactor = 80)',
-            badged.partition_table('webhook_queue', p), p);
+    PERFORM badged.create_part('devices', partition, 'PRIMARY KEY (user_id, device_id)', 'WITH (fillfactor = 80)');
+    PERFORM badged.create_part('alerts', partition, format('PRIMARY KEY (user_id, device_id, conversation_id, seq), FOREIGN KEY (user_id, device_id) REFERENCES badged.%I ON DELETE CASCADE',
+        badged.partition_table('devices', partition)), '');
+    PERFORM badged.create_part('room_rounds', partition, 'PRIMARY KEY (conversation_id)', '');
+    PERFORM badged.create_part('room_alerts', partition, 'PRIMARY KEY (conversation_id, seq)', '');
+    PERFORM badged.create_part('webhook_queue', partition, 'PRIMARY KEY (webhook, type, subject), FOREIGN KEY (webhook) REFERENCES badged.webhooks ON DELETE CASCADE', 'WITH (fillfactor = 80)');
+END
+$$;
 
-        -- It begins at the present: without targets there is nothing to tell.
-        EXECUTE format($f$INSERT INTO badged.%I (consumer_group, offset_acked, last_processed_transaction_id, era)
-            SELECT 'badged_notifier', offset_acked, last_processed_transaction_id, era FROM badged.%1$I WHERE consumer_group = 'projector'$f$,
-            badged.log_table(p) || '_offsets');
-        EXECUTE format($f$INSERT INTO badged.notifier_partitions (revision, partition_id) SELECT revision, %s FROM badged.%I WHERE consumer_group = 'projector'$f$,
-            p, badged.log_table(p) || '_offsets');
+INSERT INTO badged.notifier_partitions (revision, partition_id) SELECT 0, partition_id FROM badged.partitions;
+DO $$
+DECLARE
+    p integer;
+BEGIN
+    FOR p IN SELECT badged.existing_partitions() LOOP
+        PERFORM badged.create_queues(p);
+        EXECUTE format($f$INSERT INTO badged.%I VALUES ('badged_notifier', 0, '0')$f$, badged.log_table(p) || '_offsets');
     END LOOP;
 END
 $$;
--- +goose StatementEnd
 
--- Every way to bury a letter tells webhooks.
--- +goose StatementBegin
+-- Every way to bury a letter tells webhooks. Letters of brokers wait in the first partition.
+-- Those of a partition that another shard sends are known already, with what is to be told
+-- of them.
 CREATE FUNCTION badged.tell_of_dead_letters() RETURNS trigger
     LANGUAGE plpgsql
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     INSERT INTO badged.webhook_queue (partition_id, webhook, type, subject, queued_at, due, changes, attempts)
-    SELECT b.partition_id, w.name, 'deadletter.buried', b.id::text, clock_timestamp(), clock_timestamp(), 1, 0
+    SELECT coalesce(b.partition_id, (SELECT min(p.partition_id) FROM badged.partitions AS p), 0), w.name, 'deadletter.buried', b.id::text, clock_timestamp(), clock_timestamp(), 1, 0
     FROM buried AS b, badged.webhooks AS w
-    WHERE 'deadletter.buried' = ANY (w.events) AND w.state <> 'disabled';
+    WHERE 'deadletter.buried' = ANY (w.events) AND w.state <> 'disabled'
+      AND NOT badged.is_moved_here(b.partition_id);
     RETURN NULL;
 END
 $$;
--- +goose StatementEnd
-REVOKE ALL ON FUNCTION badged.tell_of_dead_letters() FROM PUBLIC;
 CREATE TRIGGER tell_of_dead_letters AFTER INSERT ON badged.dead_letters
     REFERENCING NEW TABLE AS buried FOR EACH STATEMENT EXECUTE FUNCTION badged.tell_of_dead_letters();
+
+-- What `badged tail` has told of each partition beside the position of its consumer group.
+-- Whatever changes badges without the log raises the revision of the partition. Then the
+-- badges of all its users are told again.
+CREATE TABLE badged.tail_partitions (
+    consumer_group text     NOT NULL COLLATE "C",
+    -- The revision for which all badges were told, or are being told; -1 before the first.
+    revision       bigint   NOT NULL DEFAULT -1,
+    partition_id   smallint NOT NULL,
+    -- How far the users are done; null when all are.
+    after_user     text     COLLATE "C",
+    PRIMARY KEY (consumer_group, partition_id)
+);
+
+-- Forgets a consumer group of `badged tail`, so that archiving keeps nothing for it.
+CREATE FUNCTION badged.forget_tail(tail text) RETURNS void
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    p integer;
+BEGIN
+    IF NOT EXISTS (SELECT FROM badged.tail_partitions WHERE consumer_group = tail) THEN
+        RAISE EXCEPTION 'there is no tail %', tail USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    FOR p IN SELECT badged.existing_partitions() LOOP
+        EXECUTE format('DELETE FROM badged.%I WHERE consumer_group = $1', badged.log_table(p) || '_offsets') USING tail;
+    END LOOP;
+    DELETE FROM badged.tail_partitions WHERE consumer_group = tail;
+END
+$$;
+
+-- How far each partition of a broker's stream is read. The transaction that appends its
+-- events moves the position.
+CREATE TABLE badged.ingest_positions (
+    broker      text COLLATE "C" NOT NULL,
+    stream      text COLLATE "C" NOT NULL,
+    -- 0 where streams have no partitions.
+    partition   integer          NOT NULL,
+    -- Differs between streams that have the same name one after the other. '' if the
+    -- broker cannot tell them apart.
+    incarnation text COLLATE "C" NOT NULL,
+    -- Of the last message that was read, as the broker writes it; '' before the first.
+    position    text COLLATE "C" NOT NULL DEFAULT '',
+    -- How many messages were read.
+    messages    bigint           NOT NULL DEFAULT 0,
+    -- How often the partition went back to a position before one that was read.
+    resets      integer          NOT NULL DEFAULT 0,
+    read_at     timestamptz,
+    PRIMARY KEY (broker, stream, partition, incarnation)
+);
+
+-- With several databases, how far the messages of a broker are in each partition of the
+-- log. The transaction that appends events of messages to partitions of the log moves their
+-- places. The database with the position of the broker's partition needs none: it moves
+-- the position itself. Both move when all databases have the messages; in between, places
+-- are ahead of the position.
+CREATE TABLE badged.ingest_places (
+    broker       text COLLATE "C" NOT NULL,
+    stream       text COLLATE "C" NOT NULL,
+    incarnation  text COLLATE "C" NOT NULL,
+    -- Of the last message whose events the partition of the log has, or of one behind it
+    -- that has none for the partition.
+    position     text COLLATE "C" NOT NULL,
+    -- That of the broker.
+    partition    integer          NOT NULL,
+    -- That of badged.ingest_positions when the place was moved: otherwise it is none.
+    resets       integer          NOT NULL,
+    partition_id smallint         NOT NULL,
+    PRIMARY KEY (partition_id, broker, stream, partition, incarnation)
+);
+-- +goose StatementEnd

@@ -2,6 +2,7 @@
 -- the transaction that also moves the partition's position.
 
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE badged.partitions (
     partition_id smallint PRIMARY KEY,
     -- Changes when the versions of the partition's users start afresh.
@@ -17,25 +18,94 @@ CREATE TABLE badged.partitions (
     incarnation  text   NOT NULL
 );
 
+-- The statement that moves the position compares the revision: it is beside the position
+-- too.
+CREATE FUNCTION badged.revise_position() RETURNS trigger
+    LANGUAGE plpgsql
+    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    EXECUTE format('UPDATE badged.%I SET revision = revision + 1 WHERE consumer_group = ''projector''',
+        badged.log_table(NEW.partition_id) || '_offsets');
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER revise_position AFTER UPDATE ON badged.partitions
+    FOR EACH ROW EXECUTE FUNCTION badged.revise_position();
+
+-- Partitions may be spread over several databases, the shards of a cluster. Every shard has
+-- the tables of all partitions; those of partitions that it does not hold are empty. A
+-- shard holds a partition if badged.partitions has its row.
+
+-- Which shard of which cluster this database is. Without a row it is not part of a
+-- cluster, and holds all partitions.
+CREATE TABLE badged.shard (
+    singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton),
+    cluster   uuid NOT NULL,
+    name      text NOT NULL COLLATE "C",
+    -- When all shards of the first map were known to have it. Until then making the
+    -- cluster may have been interrupted, and goes on; after it, a shard without a row
+    -- has lost its data.
+    formed_at timestamptz
+);
+
+-- What this shard knows of the map: which shard holds each partition. The revision
+-- counts the moves of the partition; among all shards, the entry with the greatest
+-- revision is true. An entry of a partition that was split names no shard.
+CREATE TABLE badged.shard_partitions (
+    partition_id smallint PRIMARY KEY,
+    shard        text   NOT NULL COLLATE "C",
+    revision     bigint NOT NULL CHECK (revision > 0),
+    -- When this copy of the map got the entry: on the shard that holds the partition, when
+    -- it began to. All that its log had before on another shard has come with it.
+    since        timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+-- Returns the partitions that have users, null if none was split. A shard knows those of
+-- its cluster as far as its copy of the map does.
+CREATE FUNCTION badged.living_partitions() RETURNS smallint[]
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    first integer := (SELECT s.partitions FROM badged.settings AS s);
+BEGIN
+    IF EXISTS (SELECT FROM badged.shard) THEN
+        IF EXISTS (SELECT FROM badged.shard_partitions AS m WHERE m.partition_id >= first) THEN
+            RETURN ARRAY(SELECT m.partition_id FROM badged.shard_partitions AS m WHERE m.shard <> '' ORDER BY 1);
+        END IF;
+    ELSIF EXISTS (SELECT FROM badged.partitions AS p WHERE p.partition_id >= first) THEN
+        RETURN ARRAY(SELECT p.partition_id FROM badged.partitions AS p ORDER BY 1);
+    END IF;
+    RETURN NULL;
+END
+$$;
+
 -- Columns of fixed width come first, the widest ahead, so that no row is padded.
 -- There are no CHECK constraints: Postgres prepares them for each statement, which
 -- doubles the time of updating a row. The fold keeps what they would say, and
 -- badged verify finds rows that differ.
 CREATE TABLE badged.users (
     -- 0 if apps have claimed a read before the user's first event.
-    version      bigint   NOT NULL,
-    total        bigint   NOT NULL,
-    mentions     bigint   NOT NULL,
+    version                bigint   NOT NULL,
+    total                  bigint   NOT NULL,
+    mentions               bigint   NOT NULL,
     -- What the rooms that the user has left add to the version that clients see; null
     -- for a user who was never a member of a room. See badged.rooms.
-    carried      bigint,
-    partition_id smallint NOT NULL,
-    user_id      text     NOT NULL COLLATE "C",
+    carried                bigint,
+    -- How many of the ordinary conversations add something to total.
+    unread_conversations   integer NOT NULL DEFAULT 0,
+    partition_id           smallint NOT NULL,
+    user_id                text     NOT NULL COLLATE "C",
     -- The total by category, without zeros.
-    categories   jsonb    NOT NULL,
+    categories             jsonb    NOT NULL,
+    -- unread_conversations by category, with the keys of categories. Null for most users:
+    -- those with at most one category, to which all belong.
+    category_conversations jsonb,
     -- What the user's apps said that they have read and was not delivered yet,
     -- oldest first; null for nothing.
-    claims       jsonb
+    claims                 jsonb
 ) PARTITION BY LIST (partition_id);
 
 CREATE TYPE badged.level AS ENUM ('all', 'mentions', 'direct_mentions', 'none');
@@ -48,6 +118,10 @@ CREATE TABLE badged.conversations (
     -- membership, as of the last that is not of the whole room.
     version         bigint   NOT NULL,
     read_seq        bigint   NOT NULL,
+    -- Of a membership: while messages are marked unread, read_seq is below the first of
+    -- them, this is how far the user has read, and clients see it as the read position.
+    -- Null otherwise.
+    seen_seq        bigint,
     -- Not used for a membership: the room has it.
     last_seq        bigint   NOT NULL,
     -- Null for a user who has not left. The user is out while last_seq is not above
@@ -83,12 +157,22 @@ CREATE TABLE badged.conversations (
     unread_set      bytea,
     mention_set     bytea,
     recalled_set    bytea,
+    -- Marked unread, at or below read_seq: they count again, and unread counts them too.
+    again_set       bytea,
     -- Of a membership: the user's own messages in the room above read_seq, and those of
     -- them that mention everybody. mention_set has the messages above read_seq that
     -- mention the user by name, without the user's own and those that mention
     -- everybody; the other sets are null.
     own_set         bytea,
     own_all_set     bytea,
+    -- Of a membership: the messages above read_seq that mention everybody and also the user
+    -- by name, without the user's own.
+    named_all_set   bytea,
+    -- Of a membership: the last messages that the user sent, and those that mention the
+    -- user by name, read or not. The least of sent_set is none, but the seq up to which
+    -- messages may have been forgotten, or are from before the user joined.
+    sent_set        bytea,
+    named_set       bytea,
     -- The last messages that were changed, with the revisions, as
     -- projector/internal/badge/revisions.go says; null for none.
     revisions       bytea
@@ -202,7 +286,7 @@ CREATE VIEW badged.unread AS
 SELECT c.partition_id, c.user_id, c.conversation_id, n.unread, n.mentions,
     -- To the total.
     CASE c.level WHEN 'none' THEN 0 WHEN 'all' THEN greatest(n.unread, c.marked_unread::integer) ELSE n.mentions END AS adds,
-    c.read_seq, coalesce(r.last_seq, c.last_seq) AS last_seq, c.level, coalesce(r.category, c.category) AS category, c.marked_unread,
+    greatest(c.read_seq, c.seen_seq) AS read_seq, coalesce(r.last_seq, c.last_seq) AS last_seq, c.level, coalesce(r.category, c.category) AS category, c.marked_unread,
     c.joined IS NOT NULL AS is_room,
     timestamptz 'epoch' + c.level_until * interval '1 microsecond' AS level_until
 FROM badged.conversations AS c
@@ -240,12 +324,28 @@ SELECT u.partition_id, u.user_id, p.epoch,
             ) AS parts
             GROUP BY category HAVING sum(adds) <> 0
         ) AS totals
-    ) END AS categories
+    ) END AS categories,
+    u.unread_conversations + coalesce(m.conversations, 0) AS unread_conversations,
+    (
+        SELECT coalesce(jsonb_object_agg(category, conversations), '{}')
+        FROM (
+            SELECT category, sum(conversations)::bigint AS conversations
+            FROM (
+                SELECT key AS category, coalesce((u.category_conversations ->> key)::bigint, u.unread_conversations) AS conversations
+                FROM jsonb_object_keys(u.categories) AS key
+                UNION ALL
+                SELECT c.category, 1 FROM badged.unread AS c
+                WHERE m.changes IS NOT NULL AND c.partition_id = u.partition_id AND c.user_id = u.user_id AND c.is_room AND c.adds > 0
+            ) AS parts
+            GROUP BY category
+        ) AS counts
+    ) AS category_conversations
 FROM badged.users AS u
 JOIN badged.partitions AS p USING (partition_id)
 CROSS JOIN LATERAL (
     SELECT sum(r.changes - c.joined)::bigint AS changes, sum(n.adds)::bigint AS total,
-        (sum(n.mentions) FILTER (WHERE n.level <> 'none'))::bigint AS mentions
+        (sum(n.mentions) FILTER (WHERE n.level <> 'none'))::bigint AS mentions,
+        count(*) FILTER (WHERE n.adds > 0) AS conversations
     FROM badged.conversations AS c
     JOIN badged.rooms AS r USING (partition_id, conversation_id)
     JOIN badged.unread AS n USING (partition_id, user_id, conversation_id)
@@ -332,60 +432,84 @@ CREATE TABLE badged.late_folds (
     PRIMARY KEY (partition_id, number)
 );
 
--- +goose StatementBegin
-DO $$
+-- How far each partition was folded when its timeline of Postgres ended, which a promotion
+-- or a point-in-time recovery does. What was folded then has survived. Numbers of
+-- transactions are those of this cluster of Postgres, and mean nothing in a copy.
+CREATE TABLE badged.timeline_ends (
+    partition      smallint    NOT NULL,
+    -- The timeline that ended, and the one that followed it.
+    timeline       bigint      NOT NULL,
+    next_timeline  bigint      NOT NULL,
+    transaction_id bigint      NOT NULL,
+    -- Transactions up to that one whose events were not folded.
+    pending        bigint[]    NOT NULL,
+    noticed_at     timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (partition, timeline),
+    CHECK (next_timeline > timeline)
+);
+
+-- Creates the table of a partition of one that has the rows of all. It keeps no reader or
+-- writer of the others waiting, as CREATE TABLE … PARTITION OF would.
+CREATE FUNCTION badged.create_part(kind text, partition integer, constraints text, options text) RETURNS void
+    LANGUAGE plpgsql STRICT
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    name CONSTANT text := badged.partition_table(kind, partition);
 BEGIN
-    FOR p IN 0 .. (SELECT partitions - 1 FROM badged.settings) LOOP
-        INSERT INTO badged.partitions (partition_id, epoch, incarnation)
-        VALUES (
-            p,
-            substr(replace(gen_random_uuid()::text, '-', ''), 1, 12),
-            left(pg_walfile_name(pg_current_wal_lsn()), 8) || '/' || extract(epoch FROM pg_postmaster_start_time())::text
-        );
-
-        -- Counters are updated far more often than rows are added: room in each page
-        -- keeps those updates off the indexes.
-        EXECUTE format('CREATE TABLE badged.%I PARTITION OF badged.users (PRIMARY KEY (user_id)) FOR VALUES IN (%s) WITH (fillfactor = 80)',
-            badged.partition_table('users', p), p);
-        EXECUTE format('CREATE TABLE badged.%I PARTITION OF badged.conversations (PRIMARY KEY (user_id, conversation_id)) FOR VALUES IN (%s) WITH (fillfactor = 75)',
-            badged.partition_table('conversations', p), p);
-        -- A row with arrays stays in its page.
-        EXECUTE format('CREATE TABLE badged.%I PARTITION OF badged.rooms (PRIMARY KEY (conversation_id)) FOR VALUES IN (%s) WITH (fillfactor = 50, toast_tuple_target = 8160)',
-            badged.partition_table('rooms', p), p);
-        EXECUTE format('CREATE TABLE badged.%I PARTITION OF badged.room_chunks (PRIMARY KEY (conversation_id, bound) INCLUDE (live, mentions_all)) FOR VALUES IN (%s) WITH (toast_tuple_target = 8160)',
-            badged.partition_table('room_chunks', p), p);
-        EXECUTE format('CREATE TABLE badged.%I PARTITION OF badged.room_marks (PRIMARY KEY (conversation_id, seq, user_id)) FOR VALUES IN (%s)',
-            badged.partition_table('room_marks', p), p);
-
-        INSERT INTO badged.dedup_generations VALUES (p, 1, '0', 0);
-        -- Without an index: blocks are only read all at once. They stay in the table up
-        -- to the size of a page.
-        EXECUTE format('CREATE TABLE badged.%I (generation integer NOT NULL, entries bytea NOT NULL) WITH (toast_tuple_target = 8160)',
-            badged.partition_table('dedup_blocks', p));
-        -- Without a key, Postgres would refuse deletes where a publication has all tables.
-        EXECUTE format('ALTER TABLE badged.%I REPLICA IDENTITY FULL', badged.partition_table('dedup_blocks', p));
-        EXECUTE format($f$
-            CREATE TABLE badged.%I (
-                run     bigint NOT NULL,
-                -- The first eight bytes of its first key, the first bit inverted, which
-                -- gives a bigint the order of the bytes.
-                first   bigint NOT NULL,
-                entries bytea  NOT NULL,
-                PRIMARY KEY (run, first)
-            )$f$, badged.partition_table('dedup_pages', p));
-        EXECUTE format('ALTER TABLE badged.%I ALTER COLUMN entries SET STORAGE EXTERNAL', badged.partition_table('dedup_blocks', p));
-        EXECUTE format('ALTER TABLE badged.%I ALTER COLUMN entries SET STORAGE EXTERNAL', badged.partition_table('dedup_pages', p));
-    END LOOP;
+    EXECUTE format('CREATE TABLE badged.%I (LIKE badged.%I INCLUDING ALL, %s) %s', name, kind, constraints, options);
+    EXECUTE format('ALTER TABLE badged.%I ATTACH PARTITION badged.%I FOR VALUES IN (%s)', kind, name, partition);
 END
 $$;
--- +goose StatementEnd
+
+-- Creates the tables into which the log of a partition is folded.
+CREATE FUNCTION badged.create_state(partition integer) RETURNS void
+    LANGUAGE plpgsql STRICT
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    blocks CONSTANT text := badged.partition_table('dedup_blocks', partition);
+    pages  CONSTANT text := badged.partition_table('dedup_pages', partition);
+BEGIN
+    -- Counters are updated far more often than rows are added: room in each page
+    -- keeps those updates off the indexes.
+    PERFORM badged.create_part('users', partition, 'PRIMARY KEY (user_id)', 'WITH (fillfactor = 80)');
+    PERFORM badged.create_part('conversations', partition, 'PRIMARY KEY (user_id, conversation_id)', 'WITH (fillfactor = 75)');
+    -- A row with arrays stays in its page.
+    PERFORM badged.create_part('rooms', partition, 'PRIMARY KEY (conversation_id)', 'WITH (fillfactor = 50, toast_tuple_target = 8160)');
+    PERFORM badged.create_part('room_chunks', partition, 'PRIMARY KEY (conversation_id, bound) INCLUDE (live, mentions_all)', 'WITH (toast_tuple_target = 8160)');
+    PERFORM badged.create_part('room_marks', partition, 'PRIMARY KEY (conversation_id, seq, user_id)', '');
+
+    -- Without an index: blocks are only read all at once. They stay in the table up
+    -- to the size of a page.
+    EXECUTE format('CREATE TABLE badged.%I (generation integer NOT NULL, entries bytea NOT NULL) WITH (toast_tuple_target = 8160)', blocks);
+    -- Without a key, Postgres would refuse deletes where a publication has all tables.
+    EXECUTE format('ALTER TABLE badged.%I REPLICA IDENTITY FULL, ALTER COLUMN entries SET STORAGE EXTERNAL', blocks);
+    EXECUTE format($f$
+        CREATE TABLE badged.%I (
+            run     bigint NOT NULL,
+            -- The first eight bytes of its first key, the first bit inverted, which
+            -- gives a bigint the order of the bytes.
+            first   bigint NOT NULL,
+            entries bytea  NOT NULL,
+            PRIMARY KEY (run, first)
+        )$f$, pages);
+    EXECUTE format('ALTER TABLE badged.%I ALTER COLUMN entries SET STORAGE EXTERNAL', pages);
+END
+$$;
+
+INSERT INTO badged.partitions (partition_id, epoch, incarnation)
+SELECT p, substr(replace(gen_random_uuid()::text, '-', ''), 1, 12),
+    left(pg_walfile_name(pg_current_wal_lsn()), 8) || '/' || extract(epoch FROM pg_postmaster_start_time())::text
+FROM badged.existing_partitions() AS p;
+INSERT INTO badged.dedup_generations SELECT partition_id, 1, '0', 0 FROM badged.partitions;
+SELECT badged.create_state(partition_id) FROM badged.partitions;
 
 -- The statements of a batch call these functions only to fail: they set no
 -- search_path, and use nothing that depends on it. Statements that are sent in one
 -- round trip stop at the first that fails.
 
 -- Raises an error of class BD, which Postgres leaves to its users.
--- +goose StatementBegin
 CREATE FUNCTION badged.refuse_batch(code text) RETURNS boolean
     LANGUAGE plpgsql
 AS $$
@@ -393,9 +517,7 @@ BEGIN
     RAISE EXCEPTION 'the partition is not in the expected state' USING ERRCODE = code;
 END
 $$;
--- +goose StatementEnd
 
--- +goose StatementBegin
 CREATE FUNCTION badged.refuse_missing(missing bigint, expected bigint) RETURNS boolean
     LANGUAGE plpgsql
 AS $$
@@ -404,7 +526,6 @@ BEGIN
         USING ERRCODE = 'no_data_found';
 END
 $$;
--- +goose StatementEnd
 
 -- Returns the transactions that are pending once the position is at the
 -- transaction own: of the former ones, and of those above the former position,
@@ -414,7 +535,6 @@ $$;
 --
 -- The three parts have no id in common, and each is below the next. In PL/pgSQL a
 -- session plans them once.
--- +goose StatementBegin
 CREATE FUNCTION badged.pending_at(own xid8, seen pg_snapshot, former_position xid8, former xid8[]) RETURNS xid8[]
     LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
 AS $$

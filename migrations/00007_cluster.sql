@@ -1,0 +1,487 @@
+-- Partitions that are held by one of several databases, move between them, and are split.
+
+-- +goose Up
+-- +goose StatementBegin
+-- Whether the database has anything of publishers or users.
+CREATE FUNCTION badged.is_used() RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    p integer;
+    used boolean := EXISTS (SELECT FROM badged.devices) OR EXISTS (SELECT FROM badged.revocations) OR EXISTS (SELECT FROM badged.dead_letters);
+BEGIN
+    FOR p IN SELECT badged.existing_partitions() LOOP
+        EXIT WHEN used;
+        EXECUTE format('SELECT EXISTS (SELECT FROM badged.%I) OR EXISTS (SELECT FROM badged.%I WHERE folded > 0)',
+            badged.log_table(p), badged.log_table(p) || '_offsets') INTO used;
+    END LOOP;
+    RETURN used;
+END
+$$;
+
+-- Puts an entry into this shard's copy of the map, unless it has one that is as new.
+CREATE FUNCTION badged.map_partition(partition integer, shard text, revision bigint) RETURNS void
+    LANGUAGE sql
+    SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+    INSERT INTO badged.shard_partitions AS m (partition_id, shard, revision) VALUES (partition, shard, revision)
+    ON CONFLICT (partition_id) DO UPDATE SET shard = excluded.shard, revision = excluded.revision, since = excluded.since
+    WHERE m.revision < excluded.revision;
+END;
+
+-- Refuses to use a partition that this database does not hold.
+CREATE FUNCTION badged.refuse_partition(partition integer) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    owner text := (SELECT m.shard FROM badged.shard_partitions AS m WHERE m.partition_id = partition);
+BEGIN
+    IF owner = '' OR NOT EXISTS (SELECT FROM badged.shard) THEN
+        RAISE EXCEPTION 'partition % was split into two', partition
+            USING ERRCODE = 'BD100', CONSTRAINT = 'not_held', HINT = 'Run the transaction again: it finds the partitions that have taken its users.';
+    END IF;
+    RAISE EXCEPTION 'partition % is not on this shard, but on %', partition, coalesce(owner, 'another')
+        USING ERRCODE = 'BD100', CONSTRAINT = 'not_held', HINT = 'Publish to badged, which knows the shards.';
+END
+$$;
+
+-- Refuses to append to a partition that is on another shard. Only the logs of these
+-- partitions have the trigger, so that it costs others nothing.
+CREATE FUNCTION badged.refuse_not_held() RETURNS trigger
+    LANGUAGE plpgsql
+    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM badged.refuse_partition(TG_ARGV[0]::integer);
+    RETURN NULL;
+END
+$$;
+
+-- Ends holding a partition: another shard gets it, at a revision of the map. The caller
+-- keeps its gates closed. It waits for no lock that a publisher has who waits at the gate.
+-- From its commit on no batch commits. Returns the epoch, null if this shard did not hold
+-- the partition. The rows of the partition stay, but for those that lead messages of rooms
+-- to it.
+CREATE FUNCTION badged.release_moved_partition(partition integer, shard text, revision bigint) RETURNS text
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    was text;
+BEGIN
+    -- The fence of batches.
+    EXECUTE format('UPDATE badged.%I SET revision = revision + 1 WHERE consumer_group = ''projector''', badged.log_table(partition) || '_offsets');
+    DELETE FROM badged.partitions AS p WHERE p.partition_id = partition RETURNING p.epoch INTO was;
+    PERFORM badged.map_partition(partition, shard, revision);
+    RETURN was;
+END
+$$;
+
+-- Does the same without a gate: it waits for transactions that have appended to the
+-- partition, and for its batch. From its commit on, appends are refused.
+CREATE FUNCTION badged.release_partition(partition integer, shard text, revision bigint) RETURNS text
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    log CONSTANT text := badged.log_table(partition);
+BEGIN
+    EXECUTE format('LOCK TABLE ONLY badged.%I IN SHARE ROW EXCLUSIVE MODE', log);
+    EXECUTE format('CREATE OR REPLACE TRIGGER not_held BEFORE INSERT ON badged.%I FOR EACH STATEMENT EXECUTE FUNCTION badged.refuse_not_held(%s)', log, partition);
+    RETURN badged.release_moved_partition(partition, shard, revision);
+END
+$$;
+
+-- Begins holding a partition at a revision of the map, with the epoch that it had
+-- elsewhere: the rows that go with it are there. Publishing in SQL may not have known a
+-- partition that came from splitting another.
+CREATE FUNCTION badged.hold_partition(partition integer, revision bigint, epoch text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    log text := badged.log_table(partition);
+BEGIN
+    IF NOT EXISTS (SELECT FROM badged.shard) THEN
+        RAISE EXCEPTION 'this database is not a shard' USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    EXECUTE format('DROP TRIGGER IF EXISTS not_held ON badged.%I', log);
+    EXECUTE format('UPDATE badged.%I SET revision = revision + 1 WHERE consumer_group = ''projector''', log || '_offsets');
+    INSERT INTO badged.partitions (partition_id, epoch, incarnation)
+    VALUES (partition, epoch, left(pg_walfile_name(pg_current_wal_lsn()), 8) || '/' || extract(epoch FROM pg_postmaster_start_time())::text);
+    PERFORM badged.map_partition(partition, s.name, revision) FROM badged.shard AS s;
+    IF partition >= (SELECT s.partitions FROM badged.settings AS s) THEN
+        PERFORM badged.make_append_functions();
+    END IF;
+END
+$$;
+
+-- Messages to rooms that another shard lacks, since it was away: those of a call, as a JSON
+-- array of events. They are deleted once they are delivered.
+CREATE TABLE badged.waiting_messages (
+    id          bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    -- The shard that lacks them, and how many moves of partitions the map had then.
+    shard       text        NOT NULL,
+    moves       bigint      NOT NULL,
+    kept_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- How many there are.
+    count       integer     NOT NULL,
+    messages    text        NOT NULL,
+    -- The shard for which these messages waited first, and their id then: positions name
+    -- these. Both are null until messages wait again.
+    first_shard text     COLLATE "C",
+    first_id    bigint
+);
+CREATE INDEX waiting_messages_of_shard ON badged.waiting_messages (shard, id);
+CREATE INDEX waiting_messages_first ON badged.waiting_messages (first_shard, first_id) WHERE first_id IS NOT NULL;
+
+-- A partition moves from one shard to another while both serve, or is split into two.
+--
+-- While it is being moved, triggers on its tables note which rows change: the
+-- mover copies them again. They also are a gate. The mover closes it for the moment in
+-- which the other shard takes over, by locks that end with its session. The triggers
+-- stay when the partition has gone, and refuse writers that have not heard of it.
+
+-- A move of a partition, on the shard that has it and on the one that gets it.
+CREATE TABLE badged.moves (
+    partition_id   smallint PRIMARY KEY,
+    -- The same on both shards.
+    move_id        uuid        NOT NULL,
+    role           text        NOT NULL CHECK (role IN ('source', 'target')),
+    source         text        NOT NULL COLLATE "C",
+    target         text        NOT NULL COLLATE "C",
+    -- Of the map, when the move is done.
+    revision       bigint      NOT NULL,
+    -- Of the source: copying, then released. Of the target: copying, copied while changes
+    -- follow, ready when it has everything, then held.
+    state          text        NOT NULL CHECK (state IN ('copying', 'copied', 'ready', 'released', 'held')),
+    -- Of the target: the last row of the source's log that it has, and how many it has.
+    -- They are numbers, not transaction ids of this database.
+    copied_id      bigint      NOT NULL DEFAULT 0,
+    copied_offset  bigint      NOT NULL DEFAULT 0,
+    copied_rows    bigint      NOT NULL DEFAULT 0,
+    -- Of the target: the offset behind which those of its rows begin. No place that the
+    -- partition has had, as in archives, has a greater one.
+    behind         bigint      NOT NULL DEFAULT 0,
+    -- Which round of copying is the last that the shard has, on both shards of a move. The
+    -- source commits it after all that the round has read, and the target with all that it
+    -- has written. So the two are equal only if the target has what the source had in that
+    -- round, and neither has lost any of it. Null before the first round.
+    round          uuid,
+    -- The era of this database when the move began: what the other shard has of the log is
+    -- counted by places that renumbering changes.
+    era            bigint,
+    -- Of the partition, once the target is ready.
+    epoch          text,
+    begun_at       timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+-- Rows of the partition that have changed since the move began: those of a table, which
+-- is named without the partition, that have a key. Without a key, any of them.
+CREATE TABLE badged.move_changes (
+    number       bigint   GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    partition_id smallint NOT NULL,
+    kind         text     NOT NULL COLLATE "C",
+    key          text[]   NOT NULL COLLATE "C"
+);
+
+-- On the target: which places of the source's log, in its tables, are which row here.
+CREATE TABLE badged.move_places (
+    partition_id  smallint NOT NULL,
+    -- Of the source.
+    source_id     bigint   NOT NULL,
+    source_offset bigint   NOT NULL,
+    -- The offset here of the last row up to there, and whether a row is there.
+    place         bigint   NOT NULL,
+    is_row        boolean  NOT NULL,
+    PRIMARY KEY (partition_id, source_id, source_offset)
+);
+
+-- Whether the session moves or splits the partition: it passes the gates, and notes no
+-- changes.
+CREATE FUNCTION badged.is_moved_here(partition integer) RETURNS boolean
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+    RETURN coalesce(partition::text = ANY (string_to_array(current_setting('badged.moving', true), ',')), false);
+
+-- Waits while the gate of a partition is closed, and fails if the partition is on another
+-- shard then. A transaction that passes keeps the gate open until it ends. It does
+-- nothing for the mover, whose session says which partition it moves.
+CREATE FUNCTION badged.pass_gate(class integer, partition integer) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF badged.is_moved_here(partition) THEN
+        RETURN;
+    END IF;
+    PERFORM pg_advisory_xact_lock_shared(class, partition);
+    IF current_setting('transaction_isolation') = 'read committed' THEN
+        PERFORM FROM badged.partitions WHERE partition_id = partition;
+    ELSE
+        -- An older snapshot shows the row also when it has gone. Locking it fails then.
+        PERFORM FROM badged.partitions WHERE partition_id = partition FOR KEY SHARE;
+    END IF;
+    IF NOT FOUND THEN
+        PERFORM badged.refuse_partition(partition);
+    END IF;
+END
+$$;
+
+-- On the log of a partition, for publishers. The folding of what they have appended goes
+-- on while this gate is closed.
+CREATE FUNCTION badged.gate_appends() RETURNS trigger
+    LANGUAGE plpgsql
+    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM badged.pass_gate(1650552167, TG_ARGV[0]::integer); -- "bamg"
+    RETURN NULL;
+END
+$$;
+
+-- Makes the table changed note changes of rows of a partition, and wait for the gate. kind
+-- is its name without the partition, shared is set if it has the rows of all partitions,
+-- and key has the columns that name a row; without any, only that something has changed is
+-- noted.
+--
+-- Each kind has a function of its own, since PL/pgSQL keeps the plans of static
+-- statements.
+CREATE FUNCTION badged.watch_changes(partition integer, changed text, kind text, shared boolean, key text[]) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    row_key CONSTANT text := 'ARRAY[' || (SELECT coalesce(string_agg(format('ROW.%I::text', k), ', '), '') FROM unnest(key) AS k) || ']::text[]';
+BEGIN
+    EXECUTE format($f$
+        CREATE OR REPLACE FUNCTION badged.%I() RETURNS trigger
+            LANGUAGE plpgsql
+            SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+        AS $b$
+#variable_conflict use_variable
+DECLARE
+    moved CONSTANT integer := %s;
+BEGIN
+    -- Of no partition, or as badged.is_moved_here: calling it for each row takes long.
+    IF moved IS NULL OR moved::text = ANY (string_to_array(current_setting('badged.moving', true), ',')) THEN
+        RETURN NULL;
+    END IF;
+    PERFORM badged.pass_gate(1650552183, moved); -- "bamw"
+    IF NOT EXISTS (SELECT FROM badged.moves AS m WHERE m.partition_id = moved AND m.role = 'source') THEN
+        RETURN NULL;
+    END IF;
+    IF TG_OP <> 'INSERT' THEN
+        INSERT INTO badged.move_changes (partition_id, kind, key) VALUES (moved, %L, %s);
+    END IF;
+    IF TG_OP = 'INSERT' THEN
+        INSERT INTO badged.move_changes (partition_id, kind, key) VALUES (moved, %3$L, %5$s);
+    ELSIF TG_OP = 'UPDATE' THEN
+        INSERT INTO badged.move_changes (partition_id, kind, key) SELECT moved, %3$L, %5$s WHERE %5$s <> %4$s;
+    END IF;
+    RETURN NULL;
+END
+$b$
+    $f$, 'note_' || kind,
+        CASE WHEN shared THEN 'CASE TG_OP WHEN ''DELETE'' THEN OLD.partition_id ELSE NEW.partition_id END' ELSE 'TG_ARGV[0]' END,
+        kind, replace(row_key, 'ROW.', 'OLD.'), replace(row_key, 'ROW.', 'NEW.'));
+    EXECUTE format('REVOKE ALL ON FUNCTION badged.%I() FROM PUBLIC', 'note_' || kind);
+    EXECUTE format('CREATE OR REPLACE TRIGGER moving AFTER INSERT OR UPDATE OR DELETE ON %s FOR EACH ROW EXECUTE FUNCTION badged.%I(%s)',
+        changed::regclass, 'note_' || kind, CASE WHEN NOT shared THEN partition::text END);
+END
+$$;
+
+-- On the log: the text of an event was taken out.
+CREATE FUNCTION badged.note_erased() RETURNS trigger
+    LANGUAGE plpgsql
+    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    INSERT INTO badged.move_changes (partition_id, kind, key) SELECT m.partition_id, 'events', '{}'
+    FROM badged.moves AS m WHERE m.partition_id = TG_ARGV[0]::smallint AND m.role = 'source';
+    RETURN NULL;
+END
+$$;
+
+-- Makes this shard hold the partition that a move gave to it. It must only be called once
+-- the source has released the partition in that round of that move; then this shard has all
+-- rows of it, unless it has lost the round. It returns whether the shard holds the partition
+-- because of that move, and may be called by many at once. It waits a second at most for
+-- others.
+CREATE FUNCTION badged.complete_move(partition integer, move uuid, round uuid) RETURNS boolean
+    LANGUAGE plpgsql
+    SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s'
+AS $$
+DECLARE
+    log text := badged.log_table(partition);
+    m   badged.moves;
+BEGIN
+    SELECT * INTO m FROM badged.moves AS x
+    WHERE x.partition_id = partition AND x.move_id = move AND x.role = 'target' AND x.round IS NOT DISTINCT FROM complete_move.round FOR UPDATE;
+    IF m.state IS NULL OR m.state NOT IN ('ready', 'held') THEN
+        RETURN false;
+    ELSIF m.state = 'held' THEN
+        RETURN true;
+    ELSIF m.revision < (SELECT s.revision FROM badged.shard_partitions AS s WHERE s.partition_id = partition) THEN
+        RETURN false; -- it has moved on since, as another shard has told
+    END IF;
+    PERFORM badged.hold_partition(partition, m.revision, m.epoch);
+    EXECUTE format('DROP TRIGGER IF EXISTS gate ON badged.%I', log);
+    -- Nothing is due because of the move: holding has raised the revision.
+    EXECUTE format('UPDATE badged.notifier_partitions AS n SET revision = o.revision FROM badged.%I AS o
+        WHERE n.partition_id = $1 AND o.consumer_group = ''projector'' AND n.revision = o.revision - 1', log || '_offsets') USING partition;
+    UPDATE badged.moves AS x SET state = 'held' WHERE x.partition_id = partition;
+    RETURN true;
+END
+$$;
+
+-- Makes the source of a move hold the partition again that it has released to a shard that
+-- does not have all of it any more. The rows are still there. What clients hold may be from
+-- the other shard, so another epoch begins. The move goes on as before the switch.
+CREATE FUNCTION badged.take_back_partition(partition integer, revision bigint) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM FROM badged.moves AS m WHERE m.partition_id = partition AND m.role = 'source' AND m.state = 'released' AND m.target <> '' FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'this shard has not released partition % in a move whose rows it still has', partition USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    PERFORM badged.hold_partition(partition, revision, substr(replace(gen_random_uuid()::text, '-', ''), 1, 12));
+    UPDATE badged.moves AS m SET state = 'copying', round = NULL WHERE m.partition_id = partition;
+END
+$$;
+
+-- Partitions that this shard has given up and whose last events the other shard lacks.
+CREATE TABLE badged.stale_partitions (
+    partition_id smallint    PRIMARY KEY,
+    -- The other shard, and since when it holds the partition.
+    owner        text        NOT NULL COLLATE "C",
+    since        timestamptz NOT NULL,
+    given_up_at  timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+-- Gives up a partition that another shard holds at a later revision of the map than this
+-- one: this database was restored from before it gave the partition away. From its commit
+-- on, appends are refused. Returns whether this shard held it. It waits a second at most
+-- for transactions that have appended to it.
+CREATE FUNCTION badged.give_up_partition(partition integer, owner text, revision bigint, since timestamptz) RETURNS boolean
+    LANGUAGE plpgsql
+    SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s'
+AS $$
+BEGIN
+    PERFORM FROM badged.partitions AS p WHERE p.partition_id = partition FOR UPDATE;
+    IF NOT FOUND OR owner = (SELECT s.name FROM badged.shard AS s)
+        OR revision <= (SELECT m.revision FROM badged.shard_partitions AS m WHERE m.partition_id = partition AND m.shard <> owner) THEN
+        RETURN false;
+    END IF;
+    INSERT INTO badged.stale_partitions (partition_id, owner, since)
+    VALUES (partition, owner, since)
+    ON CONFLICT (partition_id) DO UPDATE SET owner = excluded.owner, since = least(stale_partitions.since, excluded.since);
+    PERFORM badged.release_partition(partition, owner, revision);
+    RETURN true;
+END
+$$;
+
+-- Notes that the other shard has the last events of a partition that was given up. The rows
+-- stay, as after a move that did not delete them.
+CREATE FUNCTION badged.settle_stale_partition(partition integer) RETURNS void
+    LANGUAGE plpgsql
+    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    INSERT INTO badged.moves (partition_id, move_id, role, source, target, revision, state)
+    SELECT s.partition_id, gen_random_uuid(), 'source', (SELECT name FROM badged.shard), s.owner, 0, 'released'
+    FROM badged.stale_partitions AS s WHERE s.partition_id = partition
+    ON CONFLICT (partition_id) DO UPDATE SET move_id = excluded.move_id, role = excluded.role, source = excluded.source, target = excluded.target,
+        revision = excluded.revision, state = excluded.state, epoch = NULL, round = NULL;
+    DELETE FROM badged.stale_partitions AS s WHERE s.partition_id = partition;
+END
+$$;
+
+-- Creates the tables of a partition that came from splitting another, with the grants of the
+-- partition of the first level from which it comes. It does nothing if they are there. The
+-- partition is not held, and refuses events. Set lock_timeout.
+CREATE FUNCTION badged.create_partition(partition integer) RETURNS void
+    LANGUAGE plpgsql STRICT
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    first  CONSTANT integer := (SELECT (partition - l.base) % s.partitions FROM badged.settings AS s, badged.level_of(partition) AS l);
+    like_  CONSTANT text := badged.partition_table('', first); -- such as _p00
+    suffix CONSTANT text := badged.partition_table('', partition);
+    log    CONSTANT text := badged.log_table(partition);
+    granted text;
+BEGIN
+    IF partition IN (SELECT badged.existing_partitions()) THEN
+        RETURN;
+    END IF;
+    PERFORM badged.create_log(partition), badged.create_state(partition), badged.create_baseline(partition), badged.create_queues(partition);
+    EXECUTE format('CREATE TRIGGER not_held BEFORE INSERT ON badged.%I FOR EACH STATEMENT EXECUTE FUNCTION badged.refuse_not_held(%s)', log, partition);
+    FOR granted IN
+        SELECT c.relname FROM pg_class AS c
+        WHERE c.relnamespace = 'badged'::regnamespace AND c.relkind IN ('r', 'p') AND c.relname ~ (like_ || '(_offsets|_baseline)?$')
+    LOOP
+        PERFORM badged.copy_grants(granted, replace(granted, like_, suffix), true);
+    END LOOP;
+    PERFORM badged.copy_grants(log, badged.log_range_table(partition, 1));
+END
+$$;
+
+-- Ends a partition, and makes this database hold the two that have its users and all its
+-- rows. The caller keeps its gates closed. The positions of those who read its log, its
+-- epoch and its revision are theirs, and each counts half of the events that it has folded.
+-- Whether it was held until now is returned.
+CREATE FUNCTION badged.split_partition(partition integer, children integer[]) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    offsets CONSTANT text := badged.log_table(partition) || '_offsets';
+    sequence CONSTANT text := pg_get_serial_sequence('badged.' || badged.log_table(partition), 'offset');
+    shard   CONSTANT text := (SELECT s.name FROM badged.shard AS s);
+    child   integer;
+    log     text;
+    moved   bigint;
+BEGIN
+    FOREACH child IN ARRAY children LOOP
+        log := badged.log_table(child);
+        EXECUTE format('INSERT INTO badged.%I SELECT * FROM badged.%I', log || '_offsets', offsets);
+        -- counted is folded, unless conversations are to be counted again.
+        EXECUTE format('UPDATE badged.%I SET folded = (folded + $1) / 2, counted = counted - folded + (folded + $1) / 2', log || '_offsets')
+        USING CASE child WHEN children[1] THEN 1 ELSE 0 END;
+        -- Places behind the position are given to events that are folded late.
+        EXECUTE format('SELECT setval(pg_get_serial_sequence(%L, ''offset''), coalesce(pg_sequence_last_value(%L), 1))', 'badged.' || log, sequence) INTO moved;
+        INSERT INTO badged.partitions (partition_id, epoch, revision, incarnation)
+        SELECT child, p.epoch, p.revision, p.incarnation FROM badged.partitions AS p WHERE p.partition_id = partition;
+        INSERT INTO badged.timeline_ends (partition, timeline, next_timeline, transaction_id, pending, noticed_at)
+        SELECT child, t.timeline, t.next_timeline, t.transaction_id, t.pending, t.noticed_at FROM badged.timeline_ends AS t WHERE t.partition = split_partition.partition
+        ON CONFLICT DO NOTHING;
+        IF shard IS NOT NULL THEN
+            PERFORM badged.map_partition(child, shard, 1);
+        END IF;
+        EXECUTE format('DROP TRIGGER IF EXISTS gate ON badged.%I', log);
+    END LOOP;
+    -- The fence of batches.
+    EXECUTE format('UPDATE badged.%I SET revision = revision + 1 WHERE consumer_group = ''projector''', offsets);
+    IF shard IS NOT NULL THEN
+        PERFORM badged.map_partition(partition, '', (SELECT m.revision + 1 FROM badged.shard_partitions AS m WHERE m.partition_id = partition));
+    END IF;
+    DELETE FROM badged.partitions AS p WHERE p.partition_id = partition;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    UPDATE badged.moves AS m SET state = 'released' WHERE m.partition_id = partition;
+    PERFORM badged.make_append_functions();
+    RETURN true;
+END
+$$;
+
+-- Rights. No function may be called by all roles but these, which reveal nothing, and which
+-- every role calls that appends, opens the log, folds or reads badges.
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA badged FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION badged.rank(bigint, bigint[], bigint[]), badged.above(bigint, bigint[], bigint[]), badged.log_era(), badged.log_needs_repair(), badged.living_partitions(),
+    badged.position_of(bigint), badged.refuse_batch(text), badged.refuse_missing(bigint, bigint), badged.pending_at(xid8, pg_snapshot, xid8, xid8[]) TO PUBLIC;
+-- +goose StatementEnd
