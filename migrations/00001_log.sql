@@ -230,9 +230,7 @@ BEGIN
             -- Of the projector: grows with every change of the row in badged.partitions,
             -- which is a new epoch, or rows of users or conversations that another
             -- program has written. The statement that moves the position compares both.
-            revision                      bigint NOT NULL DEFAULT 0,
-            -- As folded, while every owner has counted conversations.
-            counted                       bigint NOT NULL DEFAULT 0
+            revision                      bigint NOT NULL DEFAULT 0
         ) WITH (fillfactor = 50)$f$, log || '_offsets');
 END
 $$;

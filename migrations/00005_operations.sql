@@ -447,7 +447,7 @@ CREATE TABLE badged.granted_roles (
     kind       text NOT NULL CHECK (kind IN ('server', 'publisher', 'consumer', 'reader')),
     -- As what the role was granted its privileges last: the schema and the script. If one
     -- has changed since, the next `badged migrate up` grants them again.
-    granted_as text NOT NULL DEFAULT ''
+    granted_as text NOT NULL
 );
 
 -- Users whose connections were ended, and whose tokens are revoked.

@@ -449,8 +449,7 @@ BEGIN
     FOREACH child IN ARRAY children LOOP
         log := badged.log_table(child);
         EXECUTE format('INSERT INTO badged.%I SELECT * FROM badged.%I', log || '_offsets', offsets);
-        -- counted is folded, unless conversations are to be counted again.
-        EXECUTE format('UPDATE badged.%I SET folded = (folded + $1) / 2, counted = counted - folded + (folded + $1) / 2', log || '_offsets')
+        EXECUTE format('UPDATE badged.%I SET folded = (folded + $1) / 2', log || '_offsets')
         USING CASE child WHEN children[1] THEN 1 ELSE 0 END;
         -- Places behind the position are given to events that are folded late.
         EXECUTE format('SELECT setval(pg_get_serial_sequence(%L, ''offset''), coalesce(pg_sequence_last_value(%L), 1))', 'badged.' || log, sequence) INTO moved;

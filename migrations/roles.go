@@ -92,9 +92,9 @@ func grantAgain(ctx context.Context, cfg *pgx.ConnConfig) error {
 		if err != nil {
 			return err
 		}
-		// An earlier schema does not say what was granted. Only the owner can grant: others may call Up when all migrations are applied.
-		rows, _ := conn.Query(ctx, `SELECT role::text, kind FROM badged.granted_roles AS g JOIN pg_roles ON rolname = role
-WHERE to_jsonb(g) ->> 'granted_as' IS DISTINCT FROM $1 AND pg_has_role((SELECT nspowner FROM pg_namespace WHERE nspname = 'badged'), 'USAGE') ORDER BY role`, as)
+		// Only the owner can grant: others may call Up when all migrations are applied.
+		rows, _ := conn.Query(ctx, `SELECT role::text, kind FROM badged.granted_roles JOIN pg_roles ON rolname = role
+WHERE granted_as <> $1 AND pg_has_role((SELECT nspowner FROM pg_namespace WHERE nspname = 'badged'), 'USAGE') ORDER BY role`, as)
 		type granted struct {
 			Role string
 			Kind RoleKind

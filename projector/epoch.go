@@ -31,29 +31,24 @@ const (
 	epochRestart = "restart"
 	// epochRewind: Postgres has lost commits that this process saw.
 	epochRewind = "rewind"
-	// epochCount: a release that does not count unread conversations has written rows.
-	epochCount = "count"
 )
 
 // outdated reports whether the epoch has to end, and why: the tables may be older than
 // the state of clients, since the epoch began in an earlier life of Postgres or the
-// position is behind one that this process saw committed, or they lack numbers.
+// position is behind one that this process saw committed.
 func (p *partition) outdated() (reason string, is bool) {
 	switch {
 	case p.cursor.Before(p.reached):
 		return epochRewind, true
 	case !p.state.SameLife:
 		return epochRestart, true
-	case !p.state.Counted:
-		return epochCount, true
 	}
 	return "", false
 }
 
 // beginEpoch begins a new epoch, unless another projector has, and reads the
 // state of the partition. From now on the tables may give versions that
-// clients hold to other states; the new epoch makes clients take a snapshot. It counts
-// unread conversations first if an earlier release has not.
+// clients hold to other states; the new epoch makes clients take a snapshot.
 func (p *partition) beginEpoch(ctx context.Context, conn *pgxpool.Conn) error {
 	var reason string
 	var begun bool
@@ -68,11 +63,6 @@ func (p *partition) beginEpoch(ctx context.Context, conn *pgxpool.Conn) error {
 		}
 		if reason, begun = p.outdated(); !begun {
 			return nil
-		}
-		if !p.state.Counted {
-			if err := store.CountConversations(ctx, tx, p.id); err != nil {
-				return err
-			}
 		}
 		if ended, now := timelineOf(p.state.Incarnation), timelineOf(incarnationOf(conn)); ended < now {
 			if _, err := tx.Exec(ctx, endTimelineSQL, p.id, ended, now, p.cursor.TransactionID, append([]int64{}, p.cursor.Pending...)); err != nil {
@@ -92,14 +82,10 @@ func (p *partition) beginEpoch(ctx context.Context, conn *pgxpool.Conn) error {
 	}
 	p.reached = p.cursor.Position // also if learning fails from here on: the epoch begins once
 	p.projector.metrics.epochs.WithLabelValues(reason).Inc()
-	switch reason {
-	case epochRewind:
+	if reason == epochRewind {
 		p.projector.log.WarnContext(ctx, "Postgres lost commits that clients have seen; a new epoch begins and clients get snapshots. Publish the lost events again",
 			"partition", p.id, "folded_before", reached, "folded_now", p.cursor.Position, "epoch", p.state.Epoch)
-	case epochCount:
-		p.projector.log.InfoContext(ctx, "an earlier release has folded events without counting unread conversations; they are counted now, and clients get snapshots",
-			"partition", p.id, "epoch", p.state.Epoch)
-	default:
+	} else {
 		p.projector.tellRestart(ctx)
 	}
 	return nil

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/badged/badged/events"
@@ -171,44 +170,4 @@ func TestBatchOfFormerEpochIsNotWritten(t *testing.T) {
 	if got, err := d.reader.Badge(t.Context(), ann); err != nil || got.Total != 0 || got.Epoch != "another" {
 		t.Errorf("the badge is %+v, %v: rows of the former epoch were written", got, err)
 	}
-}
-
-// An owner of an earlier release writes rows without counting unread conversations.
-// The next owner counts them, and begins an epoch, once.
-func TestConversationsAreCountedAfterAnEarlierRelease(t *testing.T) {
-	d := newDatabase(t)
-	ann, ben, eve := foldtest.User(0, 0), foldtest.User(0, 1), foldtest.User(0, 2)
-	like := foldtest.Deliver("likes", 1, ann, ben)
-	like.Data.Category = "likes"
-	d.append(t, foldtest.Deliver("c", 1, ann, ben, eve), foldtest.Deliver("d", 1, ann), like,
-		foldtest.Deliver("muted", 1, ann), foldtest.Event("1", events.ConversationLevelSet, "muted", foldtest.Level(events.LevelNone), ann),
-		foldtest.Deliver("quiet", 1, ann), foldtest.Event("2", events.ConversationLevelSet, "quiet", foldtest.Level(events.LevelMentions), ann),
-		foldtest.Deliver("former", 1, ann), foldtest.Event("3", events.ConversationLeft, "former", nil, ann),
-		foldtest.Event("4", events.ConversationMarkedUnread, "note", nil, ann),
-		foldtest.Event("5", events.ConversationRead, "c", foldtest.UpTo(1), eve), foldtest.Deliver("c", 1, foldtest.User(1, 0)))
-	d.fold(t)
-	read := `SELECT (to_jsonb(u) - 'version')::text FROM badged.users AS u ORDER BY user_id`
-	want, epochs := d.lines(t, read), []string{d.epoch(t, 0), d.epoch(t, 1)}
-
-	// What the earlier release leaves: rows of new users have the defaults, those of
-	// others what they had.
-	d.exec(t, `UPDATE badged.events_p00_offsets SET folded = folded + 1 WHERE consumer_group = 'projector'`)
-	d.exec(t, `UPDATE badged.users_p00 SET unread_conversations = DEFAULT, category_conversations = DEFAULT WHERE user_id = $1`, ann)
-	d.exec(t, `UPDATE badged.users_p00 SET unread_conversations = 1, category_conversations = '{"work": 1, "chat": 7}' WHERE user_id <> $1`, ann)
-	p := d.newProjector(t, nil)
-	for range 2 {
-		for _, part := range p.partitions {
-			if _, _, err := part.step(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			part.known = false // as after a failed batch
-		}
-	}
-	if diff := cmp.Diff(want, d.lines(t, read)); diff != "" {
-		t.Errorf("the rows of users (-want +got):\n%s", diff)
-	}
-	if n := testutil.ToFloat64(p.metrics.epochs.WithLabelValues(epochCount)); n != 1 || d.epoch(t, 0) == epochs[0] || d.epoch(t, 1) != epochs[1] {
-		t.Errorf("%v epochs have begun, want one, of partition 0", n)
-	}
-	d.checkSums(t)
 }

@@ -67,10 +67,10 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		dedupGeneration:  gauge("dedup_generation", "Current generation of event keys, by partition that this process folds; grows by one every half --dedup-window."),
 		epochs: auto.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "projector", Name: "epochs_begun_total",
-			Help: "Epochs that this process began, by reason: restart, because Postgres may have lost commits, rewind, because it has lost some, or count, because an earlier release has not counted unread conversations.",
+			Help: "Epochs that this process began, by reason: restart, because Postgres may have lost commits, or rewind, because it has lost some.",
 		}, []string{"reason"}),
 	}
-	for _, reason := range []string{epochRestart, epochRewind, epochCount} {
+	for _, reason := range []string{epochRestart, epochRewind} {
 		m.epochs.WithLabelValues(reason)
 	}
 	return m

@@ -58,7 +58,7 @@ BEGIN
             EXECUTE format('GRANT INSERT (own, created_at) ON badged.%I TO %I', 'events_' || partition, role_name);
             -- For the consumer groups of badged tail.
             EXECUTE format('GRANT INSERT (consumer_group, offset_acked, last_processed_transaction_id) ON badged.%I TO %I', 'events_' || partition || '_offsets', role_name);
-            EXECUTE format('GRANT UPDATE (offset_acked, last_processed_transaction_id, pending, folded, counted) ON badged.%I TO %I', 'events_' || partition || '_offsets', role_name);
+            EXECUTE format('GRANT UPDATE (offset_acked, last_processed_transaction_id, pending, folded) ON badged.%I TO %I', 'events_' || partition || '_offsets', role_name);
             EXECUTE format('GRANT INSERT, UPDATE ON badged.%I, badged.%I TO %I', 'users_' || partition, 'conversations_' || partition, role_name);
             EXECUTE format('GRANT INSERT, UPDATE ON badged.%I TO %I', 'rooms_' || partition, role_name);
             EXECUTE format('GRANT INSERT, UPDATE, DELETE ON badged.%I, badged.%I TO %I', 'room_chunks_' || partition, 'room_marks_' || partition, role_name);

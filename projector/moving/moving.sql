@@ -89,8 +89,8 @@ FROM badged.move_places AS p
 WHERE p.partition_id = $1 AND p.source_id = r.transaction_id::text::bigint AND p.source_offset = r."offset"
 
 -- name: positions
-INSERT INTO badged.events_pNN_offsets (consumer_group, offset_acked, last_processed_transaction_id, pending, folded, revision, counted)
-SELECT r.consumer_group, p.place, '3', '{}', r.folded, r.revision, r.counted
+INSERT INTO badged.events_pNN_offsets (consumer_group, offset_acked, last_processed_transaction_id, pending, folded, revision)
+SELECT r.consumer_group, p.place, '3', '{}', r.folded, r.revision
 FROM moved_rows AS r JOIN badged.move_places AS p
   ON p.partition_id = $1 AND p.source_id = r.last_processed_transaction_id::text::bigint AND p.source_offset = coalesce(r.offset_acked, 0)
 

@@ -133,9 +133,6 @@ func (in *Snapshot) restoreUsers(ctx context.Context, r *Replay, named []string,
 	if err != nil {
 		return fmt.Errorf("read the conversations of the baseline: %w", err)
 	}
-	for _, u := range r.Users {
-		u.CountConversations() // a baseline of an earlier release lacks them
-	}
 	return in.restoreRooms(ctx, r)
 }
 

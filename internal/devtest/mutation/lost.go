@@ -100,7 +100,7 @@ var lostMutants = []mutant{
 	{"a query does not name the users that it lacks", []edit{{"internal/httpapi/problem.go", ", UserIDs: unread.UserIDs}", "}"}}, queriesAway},
 	{"a fault of the server is one of a shard", []edit{{"internal/httpapi/problem.go", "ok && p.Status == http.StatusServiceUnavailable", "ok"}}, queriesAway},
 	{"a repeated migrate up grants nothing", []edit{{grantFile, "for _, r := range roles {", "for _, r := range roles[:0] {"}}, grantedAgain},
-	{"each migrate up grants again", []edit{{grantFile, "IS DISTINCT FROM $1 AND", "IS DISTINCT FROM $1 || 'x' AND"}}, grantedAgain},
+	{"each migrate up grants again", []edit{{grantFile, "granted_as <> $1 AND", "granted_as <> $1 || 'x' AND"}}, grantedAgain},
 	{"messages that wait name an erased user", []edit{
 		{eraseAllFile, "	if c.Sharded() { // what waits", "	if false { // what waits"},
 		{"projector/erasure/erase.go", "eraseWaiting(ctx, e.conn, e.cfg.UserID); err != nil", "(Counts{}), nil; err != nil"},

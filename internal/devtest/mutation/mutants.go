@@ -93,7 +93,6 @@ var (
 	keys        = check{"./projector", "^(TestKeysAreRememberedForThreeGenerations|TestBatchCutsDoNotShowAcrossRotations)$", true}
 	retried     = check{"./projector", "^(TestRetriesForOtherUsers|TestTablesAgreeWithTheModel)$", true}
 	corrupted   = check{"./projector/replay", "^TestCorruptionsAreFoundAndHealed$", true}
-	baselines   = check{"./projector/archiving", "^TestBaselineOfAnEarlierRelease$", false}
 	remembered  = check{"./projector", "^(TestRevisionMakesTheOwnerReadAgain|TestCacheOfNewUsers|TestRowsThatAreGone|TestCacheGoesWithThePartition|TestFence|TestAnyAnswerIsLost)$", false}
 	fetched     = check{"./projector", "^(TestCacheSavesLoading|TestConcurrentPublishers)$", true}
 	readAll     = check{"./projector", "^TestReadAllLoadsWhatItChanges$", false}
@@ -189,9 +188,6 @@ var mutants = []mutant{
 	{"verify overlooks the conversations of categories", []edit{{
 		"projector/internal/store/rows.go", "Name: \"category_conversations\", at: &r.categoryConversations,", "Name: \"category_conversations\", at: &r.categories,",
 	}}, corrupted},
-	{"a baseline is not counted", []edit{{"projector/replay/baseline.go", "u.CountConversations()", "_ = u"}}, baselines},
-	{"an owner trusts counts of an earlier release", []edit{{"projector/epoch.go", "case !p.state.Counted:", "case false:"}}, epochs},
-	{"conversations are counted and remain uncounted", []edit{{storeFile, "SET counted = folded WHERE", "SET counted = counted WHERE"}}, epochs},
 	{"mentions count under the level none", []edit{{foldFile, "if c.Level != events.LevelNone {", "if true {"}}, pure},
 	{"marked unread counts under the level none", []edit{{
 		conversationFile, "case level == events.LevelNone:\n\t\treturn 0", "case level == events.LevelNone && !marked:\n\t\treturn 0",

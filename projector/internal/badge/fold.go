@@ -260,16 +260,3 @@ func (u *User) add(c *Conversation, sign int64) {
 		u.Mentions += sign * c.Mentions.Len()
 	}
 }
-
-// CountConversations counts again how many conversations add to the total. All of them
-// must be loaded.
-func (u *User) CountConversations() {
-	for i := range u.Categories {
-		u.Categories[i].conversations = 0
-	}
-	for _, c := range u.Conversations {
-		if !c.Member() && c.Adds() != 0 {
-			u.Categories.add(c.Category, 0, 1)
-		}
-	}
-}

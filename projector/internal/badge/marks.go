@@ -47,27 +47,6 @@ func (m *Membership) sent(seq int64) bool { return seq > m.Sent.Min() && m.Sent.
 // new.
 func (m *Membership) named(seq int64) bool { return seq > m.Sent.Min() && m.Named.remember(seq) }
 
-// Recollect sets what a membership remembers of the messages that the user has not
-// read, for a row of an earlier release. What was read is not known.
-func (c *Conversation) Recollect() {
-	m := c.Membership
-	bound := c.ReadSeq
-	for _, s := range []*BoundedSet{&m.Own, &c.Mentions} {
-		bound = max(bound, s.block.Hi)
-	}
-	m.begin(bound)
-	for _, r := range m.Own.Ranges {
-		for seq := range Seqs(max(r.Lo, r.Hi-maxRecent), r.Hi) {
-			m.sent(seq)
-		}
-	}
-	for _, r := range c.Mentions.Ranges {
-		for seq := range Seqs(max(r.Lo, r.Hi-maxRecent), r.Hi) {
-			m.named(seq)
-		}
-	}
-}
-
 // MayCount returns the messages of a membership, from one on, of which the room must
 // tell whether they are live before a mark from there can be folded.
 func (c *Conversation) MayCount(from int64) []int64 {

@@ -147,9 +147,6 @@ type PartitionState struct {
 	ReadAt time.Time
 	// Rooms is set if the partition has rooms. Others cost nothing then.
 	Rooms bool
-	// Counted is set unless an owner of a release that does not count unread
-	// conversations has written rows: see [CountConversations].
-	Counted bool
 	// Moves counts the moves of the partition between shards; 0 without shards.
 	Moves int64
 }
@@ -161,26 +158,11 @@ func (s *PartitionState) Same(t *PartitionState) bool {
 
 // LoadState reads the state of a partition.
 func LoadState(ctx context.Context, q events.Querier, partition int) (s PartitionState, err error) {
-	err = q.QueryRow(ctx, statements.Of(partition, "read the state"), partition).Scan(&s.Epoch, &s.revision, &s.Generation, &s.Incarnation, &s.SameLife, &s.ReadAt, &s.Rooms, &s.Counted, &s.Moves)
+	err = q.QueryRow(ctx, statements.Of(partition, "read the state"), partition).Scan(&s.Epoch, &s.revision, &s.Generation, &s.Incarnation, &s.SameLife, &s.ReadAt, &s.Rooms, &s.Moves)
 	if err != nil {
 		return s, fmt.Errorf("read the state of partition %d: %w", partition, err)
 	}
 	return s, nil
-}
-
-// CountConversations counts the unread conversations of all users of a partition
-// again, in a transaction that has locked the row of the position and begins an epoch:
-// the version of a user whose number changes stays. It takes seconds for a million
-// conversations.
-func CountConversations(ctx context.Context, tx pgx.Tx, partition int) error {
-	_, err := tx.Exec(ctx, statements.Of(partition, "count conversations"))
-	if err == nil {
-		_, err = tx.Exec(ctx, statements.Of(partition, "conversations are counted"))
-	}
-	if err != nil {
-		return fmt.Errorf("count the unread conversations of partition %d: %w", partition, err)
-	}
-	return nil
 }
 
 // Commit folds b into the tables in one transaction, which it sends in one

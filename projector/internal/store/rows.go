@@ -183,9 +183,6 @@ func (r *ConversationRow) conversation() (*badge.Conversation, error) {
 			Joined: r.joined, Own: decode(r.ownSet), OwnAll: decode(r.ownAllSet), NamedAll: decode(r.namedAllSet), Seen: r.seen,
 			Sent: badge.Recent{RangeSet: decode(r.sentSet).RangeSet}, Named: badge.Recent{RangeSet: decode(r.namedSet).RangeSet},
 		}
-		if r.sentSet == "" {
-			c.Recollect()
-		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("conversation %q of user %q: %w", r.id, r.userID, err)

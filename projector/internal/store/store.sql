@@ -12,7 +12,7 @@ left(pg_walfile_name(pg_current_wal_lsn()), 8) || '/' || extract(epoch FROM pg_p
 -- name: read the state
 SELECT p.epoch, o.revision, (SELECT max(generation) FROM badged.dedup_generations WHERE partition_id = $1),
        p.incarnation, p.incarnation = {incarnation}, clock_timestamp(),
-       EXISTS (SELECT FROM badged.rooms_pNN), o.counted = o.folded,
+       EXISTS (SELECT FROM badged.rooms_pNN),
        coalesce((SELECT m.revision FROM badged.shard_partitions AS m WHERE m.partition_id = $1), 0)
 FROM badged.partitions AS p, badged.events_pNN_offsets AS o
 WHERE p.partition_id = $1 AND o.consumer_group = 'projector'
@@ -28,35 +28,12 @@ SELECT {incarnation}
 WITH moved AS (
     UPDATE badged.events_pNN_offsets AS o
     SET last_processed_transaction_id = $3::bigint::text::xid8, offset_acked = $4, pending = $5::bigint[]::text[]::xid8[],
-        folded = o.folded + $6, counted = o.folded + $6
+        folded = o.folded + $6
     WHERE o.consumer_group = 'projector' AND o.last_processed_transaction_id = $1::bigint::text::xid8 AND o.offset_acked = $2
       AND o.revision = $7
     RETURNING 1
 )
 SELECT CASE WHEN NOT EXISTS (SELECT FROM moved) THEN badged.refuse_batch('BD001') END
-
--- name: count conversations
--- Counts the conversations that add to the totals of all users again.
-UPDATE badged.users_pNN AS u
-SET unread_conversations = n.conversations, category_conversations = n.by_category
-FROM badged.users_pNN AS k
-LEFT JOIN (
-    SELECT user_id, sum(n)::bigint AS conversations, CASE WHEN count(*) > 1 THEN jsonb_object_agg(category, n) END AS by_category
-    FROM (
-        SELECT user_id, category, count(*) AS n
-        FROM badged.conversations_pNN
-        WHERE joined IS NULL AND (left_seq IS NULL OR left_seq < last_seq)
-          AND CASE level WHEN 'none' THEN false WHEN 'all' THEN unread > 0 OR marked_unread ELSE mentions > 0 END
-        GROUP BY user_id, category
-    ) AS categories
-    GROUP BY user_id
-) AS c USING (user_id)
-CROSS JOIN LATERAL (SELECT coalesce(c.conversations, 0) AS conversations, c.by_category) AS n
-WHERE u.user_id = k.user_id
-  AND (u.unread_conversations, u.category_conversations) IS DISTINCT FROM (n.conversations, n.by_category)
-
--- name: conversations are counted
-UPDATE badged.events_pNN_offsets SET counted = folded WHERE consumer_group = 'projector'
 
 -- name: nothing else is left
 o.consumer_group = 'projector' AND o.last_processed_transaction_id = $1::xid8 AND o.offset_acked = $2
@@ -74,7 +51,7 @@ UPDATE badged.events_pNN_offsets AS o
         offset_acked = (SELECT max("offset") FROM badged.events_pNN WHERE transaction_id = pg_current_xact_id()),
         pending = CASE WHEN pg_snapshot_xmin(pg_current_snapshot()) = pg_current_xact_id() THEN '{}'
                        ELSE badged.pending_at(pg_current_xact_id(), pg_current_snapshot(), o.last_processed_transaction_id, o.pending) END,
-        folded = o.folded + $3, counted = o.folded + $3
+        folded = o.folded + $3
     WHERE {nothing else is left}
 
 -- name: moved to
