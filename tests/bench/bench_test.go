@@ -96,8 +96,8 @@ func TestUsage(t *testing.T) {
 		code int
 		says string
 	}{
-		{"-help", exitDone, "hot-users"},
-		{"-scenario hotusers", exitUsage, `no scenario matches "hotusers"; there are single, single-rate, sustained, `},
+		{"-help", exitDone, "small-rooms"},
+		{"-scenario smallrooms", exitUsage, `no scenario matches "smallrooms"; there are single, single-rate, sustained, `},
 		{"-scenario (", exitUsage, "missing closing"},
 		{"-side (", exitUsage, "missing closing"},
 		{"-rounds -1", exitUsage, "must not be negative"},

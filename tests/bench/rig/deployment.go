@@ -125,25 +125,6 @@ func (r *Rig) DeployShards(ctx context.Context, shards, partitions int) (_ *Depl
 	return d, nil
 }
 
-// RestartFront stops the process that clients connect to, as an operator would,
-// and starts its replacement at another address.
-func (d *Deployment) RestartFront(ctx context.Context, r *Rig) error {
-	if err := d.Front.Stop(); err != nil {
-		return err
-	}
-	at := slices.Index(d.Servers, d.Front)
-	s, err := r.Serve(ctx, d.FrontArgs...)
-	if err != nil {
-		d.Servers = slices.Delete(d.Servers, at, at+1)
-		return err
-	}
-	if d.API == d.Gateway {
-		d.API = s.URL
-	}
-	d.Servers[at], d.Front, d.Gateway = s, s, s.URL
-	return nil
-}
-
 // Stop ends the processes in reverse order of their start and drops the database.
 func (d *Deployment) Stop(ctx context.Context) error {
 	var errs []error

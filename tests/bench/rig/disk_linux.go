@@ -50,12 +50,3 @@ func mountOf(path, mountinfo string) string {
 	}
 	return says
 }
-
-// FreeBytes returns the free space on the disk of dir.
-func FreeBytes(dir string) (int64, error) {
-	var fs syscall.Statfs_t
-	if err := syscall.Statfs(dir, &fs); err != nil {
-		return 0, fmt.Errorf("statfs %s: %w", dir, err)
-	}
-	return int64(fs.Bavail) * fs.Bsize, nil //nolint:gosec // no disk is that large
-}

@@ -20,7 +20,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -52,15 +51,15 @@ func dial(url string) (inRedis, error) {
 
 // names are the keys and fields of an event.
 type names struct {
-	seen, user         string
-	last, read, lockOf string
+	seen, user string
+	last, read string
 }
 
 func namesOf(e stream.Event) names {
 	user := e.UserID()
 	conversation := e.ConversationID()
 	return names{
-		seen: "seen:" + e.ID(), user: "user:" + user, lockOf: "lock:" + user,
+		seen: "seen:" + e.ID(), user: "user:" + user,
 		last: "l:" + conversation, read: "r:" + conversation,
 	}
 }
@@ -98,18 +97,6 @@ func (r inRedis) Close(context.Context) error { return r.client.Close() }
 
 // state is a conversation.
 type state struct{ last, read int64 }
-
-// stateOf reads the answer to HMGET last read.
-func stateOf(values []any) (s state, err error) {
-	for i, into := range []*int64{&s.last, &s.read} {
-		if text, ok := values[i].(string); ok {
-			if *into, err = strconv.ParseInt(text, 10, 64); err != nil {
-				return s, err
-			}
-		}
-	}
-	return s, nil
-}
 
 // unread returns the unread count.
 func (s state) unread() int64 { return max(0, s.last-s.read) }

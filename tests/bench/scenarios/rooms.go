@@ -9,11 +9,9 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	goredis "github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
@@ -29,9 +27,8 @@ import (
 
 // Measures of rooms.
 const (
-	allCPU       = "CPU badged, Postgres and Redis"
-	loneMeasure  = "time a message"
-	bytesMeasure = "bytes a membership"
+	allCPU      = "CPU badged, Postgres and Redis"
+	loneMeasure = "time a message"
 )
 
 // roomSizes are the sizes of rooms that are compared.
@@ -434,67 +431,4 @@ func (l roomLoad) read(ctx context.Context, r *rig.Rig, a *load.API, prefix stri
 		return nil, err
 	}
 	return append([]measure.Measure{measure.Of(allCPU, "µs/read", used.Resource("CPU badged")+used.Resource("CPU Postgres"))}, used.All()...), nil
-}
-
-// roomDisk measures what memberships take on disk.
-func roomDisk() contest.Scenario {
-	const side1 = "memberships"
-	return contest.Scenario{
-		Name: "room-disk",
-		Says: "the disk space of a million memberships, with indexes, without the users' own rows and the log",
-		Main: bytesMeasure,
-		Open: func(_ context.Context, r *rig.Rig, s contest.Scale) (*contest.Contest, error) {
-			l := roomLoad{rooms: s.Pick(10, 2), members: s.Pick(100_000, 50), messages: 1, partitions: defaultPartitions}
-			return contest.Of(contest.Side{Name: side1, Says: fmt.Sprintf("%d users in %d rooms, before and after each reads all of them", l.members, l.rooms), Run: func(ctx context.Context) ([]measure.Measure, error) {
-				return l.disk(ctx, r)
-			}})
-		},
-	}
-}
-
-// conversationBytesSQL is the disk space of the rows of users' conversations.
-const conversationBytesSQL = `SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint, coalesce(sum(pg_relation_size(c.oid)), 0)::bigint
-FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid WHERE i.inhparent = 'badged.conversations'::regclass`
-
-func (l roomLoad) disk(ctx context.Context, r *rig.Rig) (_ []measure.Measure, err error) {
-	d, err := r.Deploy(ctx, rig.OneProcess, "--partitions="+strconv.Itoa(l.partitions))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, d.Stop(ctx)) }()
-	conn, err := pgx.Connect(ctx, d.Database)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
-	a := load.NewAPI(d.API, 1)
-	defer a.Close()
-	var measures []measure.Measure
-	look := func(suffix string) error {
-		var all, table float64
-		if err := conn.QueryRow(ctx, conversationBytesSQL).Scan(&all, &table); err != nil {
-			return fmt.Errorf("measure the disk space: %w", err)
-		}
-		n := float64(l.rooms * l.members)
-		measures = append(measures, measure.Of(bytesMeasure+suffix, "bytes", all/n), measure.Of("without indexes"+suffix, "bytes", table/n))
-		return nil
-	}
-	for _, e := range l.joins() {
-		if err := l.settle(ctx, a, []events.Event{e}); err != nil {
-			return nil, err
-		}
-	}
-	if err := look(""); err != nil {
-		return nil, err
-	}
-	if err := l.settle(ctx, a, l.posted(0)); err != nil {
-		return nil, err
-	}
-	for users := range slices.Chunk(l.users(), events.MaxUsers) {
-		e := events.Event{ID: "read-" + users[0], Source: ways.EventSource, Type: events.UserReadAll, Data: events.Data{UserIDs: users, AllCategories: true}}
-		if err := l.settle(ctx, a, []events.Event{e}); err != nil {
-			return nil, err
-		}
-	}
-	return measures, look(", after a read")
 }

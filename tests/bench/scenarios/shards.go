@@ -3,8 +3,6 @@ package scenarios
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/badged/badged/tests/bench/contest"
 	"github.com/badged/badged/tests/bench/measure"
@@ -16,30 +14,15 @@ import (
 // processorTime is that of badged and of Postgres together.
 const processorTime = "CPU badged and Postgres"
 
-// spreading is what a scenario of shards spreads.
-type spreading struct {
-	name       string
-	partitions int
-	// shards are the numbers that are compared with one.
-	shards []int
-	calls  []ways.Driver
-}
-
-// Calls of 8,000 give each of eight shards as many events as calls of 1,000 do to one database.
-var (
-	spread64  = spreading{"shards", 64, []int{4, 8}, []ways.Driver{bulk, {Workers: 64, Batch: 1}, {Workers: 4, Batch: 8000}}}
-	spread256 = spreading{"shards-256", 256, []int{4, 8}, []ways.Driver{{Workers: 4, Batch: 8000}}}
-)
-
-// shardsScenario compares one shard with several. All are databases of one server on this
+// shards compares one shard with several. All are databases of one server on this
 // machine: it shows what spreading costs, not what more machines bring.
-func shardsScenario(of spreading) contest.Scenario {
-	aim := func(shards int, d ways.Driver) contest.Aim {
-		return contest.Aim{Measure: processorTime, Of: spreadSide(shards, d), Over: spreadSide(1, d), AtMost: 1.15}
-	}
+func shards() contest.Scenario {
+	several := []int{4, 8}
+	// Calls of 8,000 give each of eight shards as many events as calls of 1,000 do to one database.
+	calls := []ways.Driver{bulk, {Workers: 64, Batch: 1}, {Workers: 4, Batch: 8000}}
 	scenario := contest.Scenario{
-		Name: of.name,
-		Says: fmt.Sprintf("publish and fold together over HTTP, %d partitions in one database or in %s of the same server", of.partitions, strings.Trim(fmt.Sprint(of.shards), "[]")),
+		Name: "shards",
+		Says: "publish and fold together over HTTP, 64 partitions in one database, or in 4 or 8 of the same server",
 		Main: processorTime,
 		Open: func(_ context.Context, r *rig.Rig, s contest.Scale) (*contest.Contest, error) {
 			cfg := stream.Config{
@@ -47,22 +30,22 @@ func shardsScenario(of spreading) contest.Scenario {
 				Reads: 0.1, Repeats: 0.01, Skew: 0.8, Seed: 1,
 			}
 			var sides []contest.Side
-			partitions := s.Pick(of.partitions, slices.Max(of.shards)) // making their tables takes long
-			for _, d := range of.calls {
+			partitions := s.Pick(64, 8) // making their tables takes long
+			for _, d := range calls {
 				sides = append(sides, spread(r, spreadSide(1, d), r.Binary, 1, partitions, d, cfg, s))
-				for _, shards := range of.shards {
-					sides = append(sides, spread(r, spreadSide(shards, d), r.Binary, shards, partitions, d, cfg, s))
+				for _, n := range several {
+					sides = append(sides, spread(r, spreadSide(n, d), r.Binary, n, partitions, d, cfg, s))
 					if s.Baseline != "" {
-						sides = append(sides, spread(r, spreadSide(shards, d)+OfBaseline, s.Baseline, shards, partitions, d, cfg, s))
+						sides = append(sides, spread(r, spreadSide(n, d)+OfBaseline, s.Baseline, n, partitions, d, cfg, s))
 					}
 				}
 			}
 			return contest.Of(sides...)
 		},
 	}
-	for _, d := range of.calls {
-		for _, shards := range of.shards {
-			scenario.Aims = append(scenario.Aims, aim(shards, d))
+	for _, d := range calls {
+		for _, n := range several {
+			scenario.Aims = append(scenario.Aims, contest.Aim{Measure: processorTime, Of: spreadSide(n, d), Over: spreadSide(1, d), AtMost: 1.15})
 		}
 	}
 	return scenario
