@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"regexp"
 	"strings"
 	"testing"
@@ -193,13 +194,18 @@ func TestStoppedServerLeavesNothingBehind(t *testing.T) {
 
 func TestOpenThatFailsLeavesNothingBehind(t *testing.T) {
 	fresh, ready := pgtest.NewDB(t, pgtest.Template{}), pgtest.NewDB(t, migrated())
+	missing, err := url.Parse(ready)
+	if err != nil {
+		t.Fatal(err)
+	}
+	missing.Path, missing.User = "/missing", url.UserPassword(missing.User.Username(), "hunter2")
 	for _, test := range []struct {
 		name, databaseURL string
 		change            func(*config.Server)
 		want              string
 	}{
 		{"a database that is not migrated", fresh, func(*config.Server) {}, "migrations are pending; run `badged migrate up`, or serve with --migrate"},
-		{"a database that is not there", "postgres://u:hunter2@127.0.0.1:1/chat", func(*config.Server) {}, "connect to the database: failed to connect"},
+		{"a database that does not exist", missing.String(), func(*config.Server) {}, "does not exist"},
 		{"an invalid URL", "postgres://u:hun%zzter2@localhost/chat", func(*config.Server) {}, "--database-url"},
 		{"publisher keys", ready, func(c *config.Server) { c.PublisherKeys = []string{"hunter2"} }, "--publisher-keys: key 1"},
 		{"admin keys", ready, func(c *config.Server) { c.AdminKeys = []string{"hunter2"} }, "--admin-keys: key 1"},

@@ -90,6 +90,9 @@ func (a *App) openDatabases(ctx context.Context, purpose string) (err error) {
 	var all []shards.Database
 	for _, d := range a.databases {
 		if d.config.Name == "" {
+			if err := a.awaitDatabase(ctx, d); err != nil {
+				return err
+			}
 			if err := a.checkPooler(ctx, d); err != nil {
 				return err
 			}

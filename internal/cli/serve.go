@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"os/signal"
@@ -10,6 +12,8 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"syscall"
+
+	"github.com/coreos/go-systemd/v22/daemon"
 
 	"github.com/badged/badged/internal/app"
 	"github.com/badged/badged/internal/config"
@@ -49,6 +53,9 @@ func (c *serveCmd) Run(ctx context.Context, streams Streams) error {
 		options = append(options, app.WithInternal(internal))
 	}
 	a, err := app.Open(ctx, c.Server, l, log, options...)
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		return nil // stopped before it was ready
+	}
 	if err != nil {
 		return err
 	}
@@ -66,6 +73,7 @@ func (c *serveCmd) Run(ctx context.Context, streams Streams) error {
 	for _, risk := range append(c.KeyRisks(), c.ClearTextRisks()...) {
 		log.WarnContext(ctx, risk)
 	}
+	context.AfterFunc(ctx, func() { tellSystemd(ctx, log, daemon.SdNotifyStopping) })
 	return a.Run(ctx, func() {
 		if internal != nil {
 			fmt.Fprintf(streams.Err, "badged: for operators on http://%s\n", internal.Addr())
@@ -75,7 +83,16 @@ func (c *serveCmd) Run(ctx context.Context, streams Streams) error {
 			scheme = "https"
 		}
 		fmt.Fprintf(streams.Err, "badged: ready on %s://%s\n", scheme, l.Addr())
+		tellSystemd(ctx, log, daemon.SdNotifyReady)
 	})
+}
+
+// tellSystemd tells the service manager the state of a unit with Type=notify. Without
+// such a manager it does nothing.
+func tellSystemd(ctx context.Context, log *slog.Logger, state string) {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		log.WarnContext(ctx, "cannot notify systemd", "state", state, "error", err)
+	}
 }
 
 const (

@@ -1,0 +1,60 @@
+package tests
+
+import (
+	"net"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// As after a boot of the machine: the server starts before Postgres does.
+func TestServeWaitsForPostgres(t *testing.T) {
+	t.Parallel()
+	l, database := newLink(t, newDatabase(t))
+	heal := l.cut()
+	p := start(t, nil, "serve", "--listen=127.0.0.1:0", "--database-url="+database)
+	p.awaitSays("waiting for Postgres")
+	heal()
+	p.awaitReady()
+	p.saysNoError()
+}
+
+func TestServeThatWaitsForPostgresCanBeStopped(t *testing.T) {
+	t.Parallel()
+	l, database := newLink(t, newDatabase(t))
+	defer l.cut()()
+	p := start(t, nil, "serve", "--listen=127.0.0.1:0", "--database-url="+database)
+	p.awaitSays("waiting for Postgres")
+	if err := p.stop(); err != nil {
+		t.Errorf("it ended with %v:\n%s", err, p.out)
+	}
+}
+
+func TestServeNotifiesSystemd(t *testing.T) {
+	t.Parallel()
+	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "notify"), Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	hears := func(want string) {
+		t.Helper()
+		if err := socket.SetReadDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		b := make([]byte, 256)
+		n, err := socket.Read(b)
+		if got := string(b[:n]); err != nil || got != want {
+			t.Fatalf("systemd is told %q (%v), want %q", got, err, want)
+		}
+	}
+	p := launch(t, func(cmd *exec.Cmd) {
+		cmd.Env = append(cmd.Env, "NOTIFY_SOCKET="+socket.LocalAddr().String())
+	}, "serve", "--listen=127.0.0.1:0", "--database-url="+newDatabase(t))
+	hears("READY=1")
+	if err := p.stop(); err != nil {
+		t.Error(err)
+	}
+	hears("STOPPING=1")
+}
