@@ -278,8 +278,14 @@ func (d *decoder) numbers(path string) []int64 {
 	return numbers
 }
 
+// maxDigits is the number of digits of the greatest seq.
+const maxDigits = 19
+
+// int64 reads a whole number, or its digits in a string: what JavaScript and many drivers
+// of databases make of numbers past 2^53.
 func (d *decoder) int64(path string) int64 {
-	if !d.kind(path, jsontext.KindNumber, "a whole number") {
+	text := d.dec.PeekKind() == jsontext.KindString
+	if !text && !d.kind(path, jsontext.KindNumber, "a whole number, or its digits in a string") {
 		return 0
 	}
 	t := d.read()
@@ -287,6 +293,9 @@ func (d *decoder) int64(path string) int64 {
 		return 0
 	}
 	n, err := strconv.ParseInt(t.String(), 10, 64)
+	if text && (len(t.String()) > maxDigits || strings.Trim(t.String(), "0123456789") != "") {
+		err = strconv.ErrSyntax
+	}
 	if err != nil {
 		d.problems.add(path, "must be a whole number from 1 to %d, is %s", int64(1<<63-1), quoteShort(t.String()))
 		return 0

@@ -13,9 +13,6 @@ type TypeInfo struct {
 	Required, Optional []string
 	// Means has the meaning of fields that is another than that of the field of [Data].
 	Means map[string]string
-	// Unused are the names of fields that the log may have, but that have no effect:
-	// [Publish] rejects them.
-	Unused []string
 	// Reserved is set if only badged may write it: [Publish] rejects it.
 	Reserved bool
 }
@@ -79,7 +76,7 @@ func Types() []TypeInfo {
 		},
 		{
 			Type: RoomJoined, Does: "The users become members of the room. Each has read it up to up_to_seq, or else up to its last message. Nothing changes for those who are members already.",
-			Required: []string{"conversation_id", "user_ids"}, Optional: []string{"up_to_seq", "level"}, Unused: []string{"seq"},
+			Required: []string{"conversation_id", "user_ids"}, Optional: []string{"up_to_seq", "level"},
 			Means:   map[string]string{"up_to_seq": "The last message that is read, by default the last one of the room."},
 			Example: Event{ID: "town-hall/joined/ada/1", Data: Data{ConversationID: "town-hall", UserIDs: []string{"ada", "chloe"}}},
 		},
@@ -131,18 +128,17 @@ func Types() []TypeInfo {
 	return types
 }
 
-// typeRule is what the data of a type must and may have. Those of allowed that are
-// unused are in the log only.
+// typeRule is what the data of a type must and may have.
 type typeRule struct {
-	of                        Type
-	required, allowed, unused fields
-	reserved                  bool
+	of                Type
+	required, allowed fields
+	reserved          bool
 }
 
 var typeRules = func() (rules []typeRule) {
 	for _, t := range Types() {
-		required, unused := fieldsNamed(t.Required), fieldsNamed(t.Unused)
-		rules = append(rules, typeRule{t.Type, required, required | fieldsNamed(t.Optional) | unused, unused, t.Reserved})
+		required := fieldsNamed(t.Required)
+		rules = append(rules, typeRule{t.Type, required, required | fieldsNamed(t.Optional), t.Reserved})
 	}
 	return rules
 }()

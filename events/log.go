@@ -100,7 +100,7 @@ func receiptOf(token eventlog.Token, rows []eventlog.Rows) Receipt {
 // If the connection breaks during the commit, it returns an error although the
 // events may be durable; append them again, since repeated events count once.
 //
-// Append accepts also what only badged may write, see [Event.CheckPublished]. To append
+// Append accepts also what only badged may write, see [Event.CheckReserved]. To append
 // in a transaction of your own, use [Publish].
 //
 // It returns a [*BatchError] if events are invalid, and otherwise wraps the error of

@@ -19,7 +19,7 @@ import (
 // commits, behind those that were folded before.
 //
 // It returns a [*BatchError] if events are invalid or have what only badged may write,
-// see [Event.CheckPublished]; tx is then still usable. Any other error wraps that of
+// see [Event.CheckReserved]; tx is then still usable. Any other error wraps that of
 // Postgres: roll back.
 func Publish(ctx context.Context, tx any, evs ...Event) (Receipt, error) {
 	conn, err := transactionOf(tx)

@@ -102,25 +102,6 @@ func (e *Event) CheckReserved() error {
 	return &InvalidError{Fields: []FieldError{{Field: field, Message: message}}}
 }
 
-// CheckPublished returns an [*InvalidError] if publishers may not write e, although the log
-// may have it: what [Event.CheckReserved] finds, and fields without effect.
-func (e *Event) CheckPublished() error {
-	if err := e.CheckReserved(); err != nil {
-		return err
-	}
-	rule, _ := ruleOf(e.Type)
-	var p problems
-	for i := range dataFields {
-		if rule.unused.has(i) && e.Data.present().has(i) {
-			p.notAField(i, e.Type)
-		}
-	}
-	return p.err()
-}
-
-// notAField adds that a type does not have a field.
-func (p *problems) notAField(i int, t Type) { p.add(dataFields[i].path, "is not a field of %s", t) }
-
 // validate adds the errors of e to p. present are the fields of data that were given.
 func (e *Event) validate(p *problems, present fields) {
 	p.text("id", e.ID, MaxNameBytes)
@@ -156,7 +137,7 @@ func (e *Event) validate(p *problems, present fields) {
 			case rule.required.has(i) && !present.has(i):
 				p.add(dataFields[i].path, "is required")
 			case present.has(i) && !rule.allowed.has(i):
-				p.notAField(i, e.Type)
+				p.add(dataFields[i].path, "is not a field of %s", e.Type)
 			}
 		}
 	}
@@ -348,7 +329,7 @@ func checkAll(evs []Event, own bool) (toRooms bool, err error) {
 	for i := range evs {
 		err := evs[i].Validate()
 		if err == nil && !own {
-			err = evs[i].CheckPublished()
+			err = evs[i].CheckReserved()
 		}
 		if invalid, ok := errors.AsType[*InvalidError](err); ok {
 			bad.Events = append(bad.Events, IndexedError{Index: i, Err: invalid})

@@ -306,6 +306,17 @@ CREATE FUNCTION badged.notification_problem(value jsonb) RETURNS text
             'must have at most 1024 bytes of data'
     END;
 
+-- The number that a JSON number, or a string of digits, stands for; null if it is not
+-- whole or too large.
+CREATE FUNCTION badged.seq_of(value jsonb) RETURNS bigint
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE
+        WHEN jsonb_typeof(value) NOT IN ('number', 'string') THEN NULL
+        WHEN jsonb_typeof(value) = 'string' AND (value #>> '{}') COLLATE "C" !~ '^[0-9]{1,19}$' THEN NULL
+        WHEN scale((value #>> '{}')::numeric) > 0 THEN NULL
+        WHEN (value #>> '{}')::numeric BETWEEN -9223372036854775808 AND 9223372036854775807 THEN (value #>> '{}')::numeric::bigint
+    END;
+
 -- What keeps a member of an event or of its data from being read; null for
 -- nothing.
 CREATE FUNCTION badged.read_problem(name text, kind text, value jsonb) RETURNS text
@@ -325,10 +336,8 @@ CREATE FUNCTION badged.read_problem(name text, kind text, value jsonb) RETURNS t
             CASE WHEN jsonb_typeof(value) <> 'boolean' THEN 'must be true or false' END
         WHEN kind = 'seq' THEN
             CASE
-                WHEN jsonb_typeof(value) <> 'number' THEN 'must be a whole number'
-                WHEN scale(value::numeric) > 0
-                    OR value::numeric NOT BETWEEN -9223372036854775808 AND 9223372036854775807 THEN
-                    'must be a whole number from 1 to 9223372036854775807'
+                WHEN jsonb_typeof(value) NOT IN ('number', 'string') THEN 'must be a whole number, or its digits in a string'
+                WHEN badged.seq_of(value) IS NULL THEN 'must be a whole number from 1 to 9223372036854775807, is ' || left(value #>> '{}', 100)
             END
         WHEN jsonb_typeof(value) <> 'string' THEN
             'must be a string'
@@ -350,7 +359,7 @@ CREATE FUNCTION badged.value_problem(kind text, value jsonb, most integer, choic
         WHEN kind = 'choice' THEN
             CASE WHEN value #>> '{}' <> ALL (choices) THEN 'is not one of the possible values' END
         WHEN kind = 'seq' THEN
-            CASE WHEN value < '1' THEN 'must be at least 1, is ' || value::text END
+            CASE WHEN badged.seq_of(value) < 1 THEN 'must be at least 1, is ' || (value #>> '{}') END
         WHEN kind = 'time' THEN
             CASE WHEN badged.utc_time(value #>> '{}') !~ '^[2-9][0-9]{3}-' THEN 'must lie in the years 2000 to 9999' END
         WHEN kind = 'notification' THEN
@@ -429,7 +438,7 @@ BEGIN
         field := 'time'; message := 'must lie in the years 1 to 9999'; RETURN NEXT;
     END IF;
     IF may IS NULL THEN
-        field := 'type'; message := 'is not a type of event'; RETURN NEXT;
+        field := 'type'; message := left(to_json(type)::text, 100) || ' is not a type of event'; RETURN NEXT;
         RETURN;
     END IF;
     IF jsonb_typeof(data) IS DISTINCT FROM 'object' THEN
@@ -482,7 +491,7 @@ DECLARE
 BEGIN
     -- What is said of the bad would take longer than what is done for the good.
     IF NOT EXISTS (SELECT FROM jsonb_array_elements(events) AS event, badged.event_problems(event))
-        AND NOT jsonb_path_exists(events, '$[*] ? (@.type == "conversation.expired" || @.type == "conversation.level_ended" || @.type == "room.joined" && exists(@.data.seq))')
+        AND NOT jsonb_path_exists(events, '$[*] ? (@.type == "conversation.expired" || @.type == "conversation.level_ended")')
     THEN
         RETURN;
     END IF;

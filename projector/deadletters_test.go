@@ -148,7 +148,7 @@ func TestForgedEndOfALevelIsADeadLetter(t *testing.T) {
 		t.Errorf("the total is %d, want 0: the level has ended", n)
 	}
 	letters, err := deadletters.New(d.pool, d.log).List(t.Context(), 0, 10)
-	if err != nil || len(letters) != 1 || letters[0].Reason != ended.CheckPublished().Error() {
+	if err != nil || len(letters) != 1 || letters[0].Reason != ended.CheckReserved().Error() {
 		t.Fatalf("dead letters: %+v, %v", letters, err)
 	}
 	replaytest.Verify(t, d.pool, d.log, ann)
@@ -173,7 +173,7 @@ func TestForgedExpiryIsADeadLetter(t *testing.T) {
 		t.Errorf("the total is %d, want 1", n)
 	}
 	letters, err := deadletters.New(d.pool, d.log).List(t.Context(), 0, 10)
-	if err != nil || len(letters) != 2 || letters[0].Reason != expired.CheckPublished().Error() {
+	if err != nil || len(letters) != 2 || letters[0].Reason != expired.CheckReserved().Error() {
 		t.Fatalf("dead letters: %+v, %v", letters, err)
 	}
 	if _, err := deadletters.New(d.pool, d.log).Retry(t.Context(), letters[0].ID); err == nil {

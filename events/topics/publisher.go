@@ -75,7 +75,7 @@ func (p *Publisher) decode(payload []byte, partition int) (events.Event, error) 
 	if err != nil {
 		return events.Event{}, err
 	}
-	if err := e.CheckPublished(); err != nil {
+	if err := e.CheckReserved(); err != nil {
 		return events.Event{}, err
 	}
 	users := e.Data.UserIDs

@@ -227,7 +227,7 @@ func decodeEvents(body []byte, split splitter) ([]events.Event, error) {
 		}
 		e, err := events.Decode(b)
 		if err == nil {
-			err = e.CheckPublished()
+			err = e.CheckReserved()
 		}
 		if invalid, ok := errors.AsType[*events.InvalidError](err); ok {
 			bad = append(bad, events.IndexedError{Index: n - 1, Err: invalid})

@@ -142,13 +142,13 @@ event 1 : is not valid JSON: invalid character 'o' in literal null (expecting 'u
 				` + delivered("good") + `,
 				{"specversion":"1.0","id":"2","source":"s","type":"message.delivered","data":{"conversation_id":"c","seq":0,"user_ids":["ada",""]}},
 				` + delivered("good too") + `,
-				{"specversion":"1.0","id":"4","source":"s","type":"conversation.read","data":{"conversation_id":"","user_ids":[],"up_to_seq":"9"}},
+				{"specversion":"1.0","id":"4","source":"s","type":"conversation.read","data":{"conversation_id":"","user_ids":[],"up_to_seq":"nine"}},
 				{"specversion":"1.0","id":"5","source":"s","type":"message.lost","data":{}},
 				{"specversion":"1.0","id":"6","source":"s","type":"user.read_all","data":{"user_ids":["ada"],"seq":3},"data2":1}
 			]`,
 			invalid + `event 1 data.user_ids[1]: must not be empty
 event 1 data.seq: must be at least 1, is 0
-event 3 data.up_to_seq: must be a whole number
+event 3 data.up_to_seq: must be a whole number from 1 to 9223372036854775807, is "nine"
 event 3 data.conversation_id: must not be empty
 event 3 data.user_ids: must name at least one user
 event 4 type: "message.lost" is not a type of event

@@ -36,7 +36,7 @@ func decode(m *Message, id string) (e events.Event, text []byte, err error) {
 		}
 	}
 	if err == nil {
-		err = e.CheckPublished()
+		err = e.CheckReserved()
 	}
 	return e, text, err
 }

@@ -37,7 +37,7 @@ func decode(rows []row) (good []row, refused []refusal) {
 		var err error
 		r.event, err = events.Decode([]byte(r.payload))
 		if err == nil {
-			err = r.event.CheckPublished()
+			err = r.event.CheckReserved()
 		}
 		if err != nil {
 			refused = append(refused, refusal{r.offset, err.Error()})

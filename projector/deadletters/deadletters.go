@@ -142,7 +142,7 @@ func eventsOf(l Letter) ([]events.Event, error) {
 	if l.Origin != "" {
 		e, err := events.Decode(l.Payload)
 		if err == nil {
-			err = e.CheckPublished()
+			err = e.CheckReserved()
 		}
 		return []events.Event{e}, err
 	}
@@ -157,7 +157,7 @@ func eventsOf(l Letter) ([]events.Event, error) {
 	for i, payload := range payloads {
 		if all[i], err = events.Decode(payload); err == nil {
 			all[i].PublishedBy = "" // which may be forged; the operator publishes it now
-			err = all[i].CheckPublished()
+			err = all[i].CheckReserved()
 		}
 		if err != nil && len(payloads) > 1 {
 			return nil, fmt.Errorf("event %d of its row: %w", i, err)
