@@ -38,7 +38,8 @@ type Streams = terminal.Streams
 
 // commands is the grammar.
 type commands struct {
-	Config kong.ConfigFlag `help:"YAML file of settings, named like the flags." placeholder:"FILE" env:"BADGED_CONFIG"`
+	Config  kong.ConfigFlag  `help:"YAML file of settings, named like the flags." placeholder:"FILE" env:"BADGED_CONFIG"`
+	Release kong.VersionFlag `name:"version" help:"Print the version." env:"-"`
 
 	Demo        demoCmd             `cmd:"" help:"Run a demo without installing or configuring anything: a private Postgres, and a page with a simulated chat and live badges."`
 	Serve       serveCmd            `cmd:"" help:"Run the server, with all roles or some."`
@@ -105,13 +106,17 @@ func run(ctx context.Context, args []string, streams Streams) (code int) {
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(streams),
+		kong.Vars{"version": versionText()},
 	)
 	if err != nil {
 		say(streams.Err, err, "")
 		return exitFailed
 	}
-	if len(args) == 0 {
+	switch {
+	case len(args) == 0:
 		args = []string{"--help"}
+	case args[0] == "help": // as git, go and kubectl take it
+		args = append(args[1:len(args):len(args)], "--help")
 	}
 	if rest, ok := configCheckArgs(args); ok {
 		return checkConfig(ctx, parser.Model, rest, streams)
@@ -167,8 +172,12 @@ type versionCmd struct{}
 
 // Run prints the version, the Go version and the platform.
 func (versionCmd) Run(_ context.Context, streams Streams) error {
-	_, err := fmt.Fprintf(streams.Out, "badged %s (%s, %s/%s)\n", version.String(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	_, err := fmt.Fprintln(streams.Out, versionText())
 	return err
+}
+
+func versionText() string {
+	return fmt.Sprintf("badged %s (%s, %s/%s)", version.String(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // decodeTime reads a time in RFC 3339; kong's own mapper also takes an offset of +24:00.

@@ -214,4 +214,15 @@ func TestVersion(t *testing.T) {
 	if !strings.HasPrefix(out, "badged ") || !strings.Contains(out, "(go1.") || strings.Count(out, "\n") != 1 {
 		t.Errorf("it prints %q", out)
 	}
+	if flag := mustDo(t, "--version"); flag != out {
+		t.Errorf("--version prints %q, and version %q", flag, out)
+	}
+}
+
+func TestHelpOfACommand(t *testing.T) {
+	for _, args := range [][]string{{}, {"user"}, {"user", "show"}} {
+		if got, want := mustDo(t, append([]string{"help"}, args...)...), mustDo(t, append(args, "--help")...); got != want {
+			t.Errorf("help %q prints %q", args, got)
+		}
+	}
 }

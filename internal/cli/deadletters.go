@@ -11,6 +11,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/cli/connect"
+	"github.com/badged/badged/internal/cli/terminal"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/operators"
 	"github.com/badged/badged/internal/shards"
@@ -147,8 +148,9 @@ func (c *deadLettersRetryCmd) Run(ctx context.Context, streams Streams) error {
 }
 
 type deadLettersDiscardCmd struct {
-	config.Database `embed:""`
-	selection       `embed:""`
+	config.Database       `embed:""`
+	selection             `embed:""`
+	terminal.Confirmation `embed:""`
 }
 
 // Validate implements kong's validation.
@@ -159,6 +161,11 @@ func (c *deadLettersDiscardCmd) Validate() error {
 // Run deletes the selected dead letters and prints each as JSON, so that a
 // mistake loses nothing.
 func (c *deadLettersDiscardCmd) Run(ctx context.Context, streams Streams) error {
+	if c.selection.All {
+		if err := c.Ask(streams, "Discard all dead letters?"); err != nil {
+			return err
+		}
+	}
 	cluster, err := connect.Shards(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -25,6 +26,7 @@ import (
 	"github.com/badged/badged/projector/archive"
 	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/projector/erasure"
+	"github.com/badged/badged/projector/lag"
 	"github.com/badged/badged/projector/replay"
 	"github.com/badged/badged/pubsub"
 )
@@ -66,10 +68,19 @@ func (c *userShowCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	partition := cluster.PartitionOf(c.User)
+	behind, err := lag.Measure(ctx, shard.Pool, []int{partition}, behindRows)
+	if err != nil {
+		return err
+	}
+	folded := len(behind) == 0 || behind[0].Events == 0
+	if !folded {
+		fmt.Fprintf(streams.Err, "partition %d is behind: %s not folded yet, the first %s ago; some may be for this user\n",
+			partition, terminal.Counted(behind[0].Events, "event"), behind[0].Age.Round(time.Millisecond))
+	}
 	if c.JSON {
 		err = terminal.PrintJSON(streams.Out, s)
 	} else {
-		err = printSnapshot(streams, s, partition, shard.Name)
+		err = printSnapshot(streams, s, partition, shard.Name, folded)
 	}
 	if err != nil {
 		return err
@@ -102,7 +113,12 @@ func recordRead(ctx context.Context, pool *pgxpool.Pool, streams Streams, action
 	return err
 }
 
-func printSnapshot(streams Streams, s pubsub.Snapshot, partition int, shard string) error {
+// behindRows is how many rows of the log are counted at most to say how far a partition is
+// behind.
+const behindRows = 10_000
+
+// printSnapshot prints a badge. folded is whether all events of the partition are.
+func printSnapshot(streams Streams, s pubsub.Snapshot, partition int, shard string, folded bool) error {
 	table := tabwriter.NewWriter(streams.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "user\t%s\ntotal\t%d\nmentions\t%d\n", s.UserID, s.Total, s.Mentions)
 	for _, c := range slices.Sorted(maps.Keys(s.Categories)) {
@@ -115,8 +131,12 @@ func printSnapshot(streams Streams, s pubsub.Snapshot, partition int, shard stri
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	if s.Version == 0 {
+	switch {
+	case s.Version == 0 && folded:
 		fmt.Fprintln(streams.Out, "\nNothing has ever happened to this user.")
+		return nil
+	case s.Version == 0:
+		fmt.Fprintln(streams.Out, "\nNothing has been folded for this user yet.")
 		return nil
 	}
 	if len(s.Conversations) == 0 {
@@ -154,12 +174,17 @@ type userEraseCmd struct {
 	Archive         string `help:"Archive, a directory or s3://bucket/prefix: required if a part of the log is archived." placeholder:"DIR" env:"-"`
 	archives.Keys   `embed:""`
 	JSON            bool `name:"json" help:"Print JSON." env:"-"`
+
+	terminal.Confirmation `embed:""`
 }
 
 // Run erases a user, and prints what was erased.
 func (c *userEraseCmd) Run(ctx context.Context, streams Streams) error {
 	if reason := events.CheckID(c.User); reason != "" {
 		return fmt.Errorf("user id %s", reason)
+	}
+	if err := c.Ask(streams, fmt.Sprintf("Erase everything that badged holds of the user %q?", c.User)); err != nil {
+		return err
 	}
 	cluster, err := connect.Shards(ctx, c.Database, streams.Err)
 	if err != nil {
@@ -272,6 +297,8 @@ type userMergeCmd struct {
 	Guest           string `arg:"" help:"Id of the guest."`
 	Account         string `arg:"" help:"Id of the account with which the guest has signed in."`
 	JSON            bool   `name:"json" help:"Print JSON." env:"-"`
+
+	terminal.Confirmation `embed:""`
 }
 
 // Run moves what is unread for a guest to an account, and prints how much that was.
@@ -281,6 +308,9 @@ func (c *userMergeCmd) Run(ctx context.Context, streams Streams) error {
 	}
 	if reason := events.CheckID(c.Account); reason != "" {
 		return fmt.Errorf("id of the account %s", reason)
+	}
+	if err := c.Ask(streams, fmt.Sprintf("Move what is unread for %q to %q, and read it for %[1]q?", c.Guest, c.Account)); err != nil {
+		return err
 	}
 	cluster, err := connect.Shards(ctx, c.Database, streams.Err)
 	if err != nil {
