@@ -461,6 +461,8 @@ CREATE TABLE badged.revocations (
     user_id        text        NOT NULL COLLATE "C" PRIMARY KEY
 );
 CREATE INDEX revocations_seq ON badged.revocations (seq);
+-- Rows that revoke nothing live for an hour.
+CREATE INDEX revocations_ended ON badged.revocations (seq) WHERE revoked_before IS NULL;
 
 -- One row. Its lock gives revocations their order; a sequence would hand out numbers
 -- that commit in another.

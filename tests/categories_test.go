@@ -11,21 +11,12 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/golang-jwt/jwt/v5"
 )
 
 // restricted returns a token of a user that is restricted to categories.
 func restricted(t *testing.T, user string, categories ...string) string {
 	t.Helper()
-	token := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": user, "exp": time.Now().Add(time.Hour).Unix(), "badged_categories": categories})
-	kid, secret, _ := strings.Cut(jwtKeys, "=HS256:")
-	token.Header["kid"] = kid
-	signed, err := token.SignedString([]byte(secret))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return signed
+	return issuedWith(t, user, time.Now(), map[string]any{"badged_categories": categories})
 }
 
 // numbers are a badge, as frames and answers have it.

@@ -70,7 +70,8 @@ func expiredToken(t *testing.T, user string) string { return tokenFor(t, user, -
 
 func tokenFor(t *testing.T, user string, lifetime time.Duration) string {
 	t.Helper()
-	token := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": user, "exp": time.Now().Add(lifetime).Unix()})
+	now := time.Now()
+	token := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": user, "iat": now.Add(-2 * time.Hour).Unix(), "exp": now.Add(lifetime).Unix()})
 	kid, secret, _ := strings.Cut(jwtKeys, "=HS256:")
 	token.Header["kid"] = kid
 	signed, err := token.SignedString([]byte(secret))

@@ -152,7 +152,7 @@ func (s *soak) connect(done <-chan struct{}, watching *sync.WaitGroup) {
 func soakToken(t *testing.T, user string) string {
 	name, key, _ := strings.Cut(jwtKeys, "=HS256:")
 	token := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
-		"sub": user, "exp": time.Now().Add(*soakFor + time.Hour).Unix(),
+		"sub": user, "iat": time.Now().Unix(), "exp": time.Now().Add(*soakFor + time.Hour).Unix(),
 	})
 	token.Header["kid"] = name
 	signed, err := token.SignedString([]byte(key))

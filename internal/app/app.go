@@ -153,7 +153,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	}
 	if a.tokens, err = auth.NewTokens(auth.TokenConfig{
 		Keys: cfg.JWTKeys, Set: keySet, Audience: cfg.JWTAudience, Issuer: cfg.JWTIssuer, MaxLifetime: cfg.JWTMaxLifetime,
-		Revoked: a.revoked, Registerer: a.registry,
+		Revoked: a.revoked, Unread: a.unread, Registerer: a.registry,
 	}); err != nil {
 		return nil, fmt.Errorf("--jwt-keys: %w", err)
 	}
@@ -171,9 +171,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	if err := a.openBus(); err != nil {
 		return nil, err
 	}
-	if err := a.openRevocations(ctx); err != nil {
-		return nil, err
-	}
+	a.openRevocations(ctx)
 	a.publisher = newPublisher(a.bus, a.registry, log)
 	a.publisher.remote, a.publisher.traces = cfg.RedisURL != "", a.traces
 	appender := shards.NewAppender(a.cluster, a.appendTo)
@@ -183,6 +181,9 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	}
 	a.stage("publisher", a.publisher.run)
 	a.watchDatabases()
+	if a.acceptsTokens() {
+		a.checks = append(a.checks, obs.Check{Name: "revocations", Vital: true, Run: a.checkRevocations})
+	}
 	a.checks = append(a.checks, obs.Check{Name: "folding", Run: a.checkFolding}) // not vital: badges can be read
 	if keySet != nil {
 		// Not vital: tokens signed with cached keys still verify.

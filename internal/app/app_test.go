@@ -77,11 +77,11 @@ func TestReadinessDependsOnPostgres(t *testing.T) {
 	postgres := pgtest.NewServer(t)
 	s := run(t, open(t, settings(postgres.NewDB(t, migrated()))))
 	s.awaitReady(t)
-	if a := s.get(t, "/readyz"); a.body != `{"status":"ready","checks":{"clocks":"ok","folding":"ok","gateway":"ok","postgres":"ok"}}`+"\n" {
+	if a := s.get(t, "/readyz"); a.body != `{"status":"ready","checks":{"clocks":"ok","folding":"ok","gateway":"ok","postgres":"ok","revocations":"ok"}}`+"\n" {
 		t.Errorf("with Postgres: %d %s", a.status, a.body)
 	}
 	postgres.Kill()
-	if a := s.get(t, "/readyz"); a.status != http.StatusServiceUnavailable || a.body != `{"status":"not ready","checks":{"clocks":"ok","folding":"ok","gateway":"ok","postgres":"cannot be reached"}}`+"\n" {
+	if a := s.get(t, "/readyz"); a.status != http.StatusServiceUnavailable || a.body != `{"status":"not ready","checks":{"clocks":"ok","folding":"ok","gateway":"ok","postgres":"cannot be reached","revocations":"ok"}}`+"\n" {
 		t.Errorf("without: %d %s", a.status, a.body)
 	}
 	if a := s.get(t, "/livez"); a.status != http.StatusOK {

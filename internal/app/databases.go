@@ -124,10 +124,7 @@ func (a *App) openDatabases(ctx context.Context, purpose string) (err error) {
 			if err := a.checkPooler(ctx, a.databases[i]); err != nil {
 				return err
 			}
-			if err := a.checkSchema(ctx, a.databases[i], false); err != nil {
-				return err
-			}
-			return a.knowRevoked(ctx, i)
+			return a.checkSchema(ctx, a.databases[i], false)
 		},
 	})
 	if err != nil {

@@ -29,12 +29,15 @@ type TokenConfig struct {
 	// empty.
 	Audience string
 	Issuer   string
-	// MaxLifetime is the longest time for which a token may be valid, from its iat
-	// and from now. 0 is no limit.
+	// MaxLifetime is the longest time for which a token may be valid, from its iat, which it
+	// must have then. 0 is no limit.
 	MaxLifetime time.Duration
 	// Revoked reports whether tokens of a user that were issued at a time are
 	// revoked; the time is zero if a token does not say. Nil means that none are.
 	Revoked func(userID string, issuedAt time.Time) bool
+	// Unread returns why it is not known which tokens of a user are revoked, or nil.
+	// Authenticate fails with an [*UnreadError] then. Nil means that it is known.
+	Unread func(userID string) error
 	// Registerer registers the metrics, unless nil.
 	Registerer prometheus.Registerer
 }
@@ -73,7 +76,7 @@ func NewTokens(cfg TokenConfig) (*Tokens, error) {
 	t := &Tokens{cfg: cfg, keys: map[string]tokenKey{}, verified: promauto.With(cfg.Registerer).NewCounterVec(prometheus.CounterOpts{
 		Namespace: "badged", Subsystem: "auth", Name: "tokens_total", Help: "User tokens checked, by result.",
 	}, []string{"result"})}
-	for _, result := range []string{tokenGood, tokenExpired, tokenKeyAway, tokenRevoked, tokenBad} {
+	for _, result := range []string{tokenGood, tokenExpired, tokenKeyAway, tokenRevoked, tokenUnread, tokenBad} {
 		t.verified.WithLabelValues(result)
 	}
 	for i, spec := range cfg.Keys {
@@ -159,6 +162,7 @@ const (
 	tokenExpired = "expired"
 	tokenKeyAway = "key_away"
 	tokenRevoked = "revoked"
+	tokenUnread  = "revocations_unread"
 	tokenBad     = "bad"
 )
 
@@ -175,6 +179,8 @@ func (t *Tokens) Authenticate(ctx context.Context, token string) (Identity, erro
 		result = tokenKeyAway
 	case errors.Is(err, ErrRevoked):
 		result = tokenRevoked
+	case errors.As(err, new(*UnreadError)):
+		result = tokenUnread
 	case err != nil:
 		result = tokenBad
 	}
@@ -203,14 +209,19 @@ func (t *Tokens) authenticate(ctx context.Context, token string) (Identity, erro
 	}
 	if most := t.cfg.MaxLifetime; most > 0 {
 		if c.issued.IsZero() { // it would become valid once it has no more than that left
-			return Identity{}, errors.New("bad token: it lacks iat, which says for how long it is valid")
+			return Identity{}, fmt.Errorf("bad token: it lacks iat; tokens must say when they were issued, since they may be valid for %s at most (--jwt-max-lifetime)", most)
 		}
-		if c.expires.Sub(c.issued) > most {
-			return Identity{}, fmt.Errorf("bad token: it is valid for longer than %s", most)
+		if valid := c.expires.Sub(c.issued); valid > most {
+			return Identity{}, fmt.Errorf("bad token: it is valid for %s from its iat to its exp, and may be for %s (--jwt-max-lifetime)", valid.Round(time.Second), most)
 		}
 	}
 	if t.cfg.Revoked != nil && t.cfg.Revoked(c.subject, c.issued) {
 		return Identity{}, ErrRevoked
+	}
+	if t.cfg.Unread != nil {
+		if err := t.cfg.Unread(c.subject); err != nil {
+			return Identity{}, &UnreadError{err}
+		}
 	}
 	return Identity{UserID: c.subject, ExpiresAt: c.expires.Time, IssuedAt: c.issued, Categories: c.categories}, nil
 }
@@ -228,6 +239,18 @@ func (t *Tokens) Check(id Identity) error {
 
 // ErrRevoked is returned for a token that was valid until it was revoked.
 var ErrRevoked = errors.New("bad token: it was revoked")
+
+// UnreadError means that it is not known here which tokens of the user are revoked. Others
+// will be admitted later.
+type UnreadError struct{ Err error }
+
+// Error implements error.
+func (e *UnreadError) Error() string {
+	return "the token cannot be verified right now: " + e.Err.Error()
+}
+
+// Unwrap returns why.
+func (e *UnreadError) Unwrap() error { return e.Err }
 
 // ErrExpired is returned for a token that was valid until it expired.
 var ErrExpired = errors.New("bad token: it has expired")

@@ -87,7 +87,7 @@ type Server struct {
 
 	JWKSURL           string        `name:"jwks-url" help:"URL of a JSON Web Key Set with more keys of user tokens; fetched every five minutes, and when a token names an unknown key." placeholder:"URL"`
 	JWKSMaxAge        time.Duration `name:"jwks-max-age" help:"How old keys fetched from --jwks-url may get while it cannot be reached, at least 10m; then they are not trusted any more. 0 for no limit." default:"0s"`
-	JWTMaxLifetime    time.Duration `name:"jwt-max-lifetime" help:"Longest time for which a token of a user may be valid, from when it was issued (iat); 0 for no limit." default:"0s"`
+	JWTMaxLifetime    time.Duration `name:"jwt-max-lifetime" help:"Longest time for which a token of a user may be valid, from its iat, which it must have, to its exp. After it, and an hour, revocations are forgotten. The same in all processes; 0 for no limit: then tokens need no iat, and revocations stay for ever." default:"720h"`
 	Listen            string        `help:"Address of HTTP, WebSocket and metrics; port 0 picks a free one." default:"127.0.0.1:8080"`
 	TLS               `embed:""`
 	InternalListen    string   `help:"Address of a separate listener for operators: /metrics, /readyz, /livez, /openapi.json, /asyncapi.json, /admin/, /admin/v1/ and /debug/pprof/. --listen then serves only /livez of these. Default: none." placeholder:"ADDRESS"`

@@ -173,8 +173,11 @@ func (a *API) mayRead(r *http.Request, s access) (by grant, err error) {
 		return grant{key: key}, keyProblem(key.CheckRead(user))
 	}
 	id, err := a.cfg.Tokens.Authenticate(r.Context(), secret)
-	if errors.Is(err, auth.ErrKeysAway) {
+	switch {
+	case errors.Is(err, auth.ErrKeysAway):
 		return by, &problem{Status: http.StatusServiceUnavailable, Detail: err.Error(), retryAfter: "5"}
+	case errors.As(err, new(*auth.UnreadError)):
+		return by, &problem{Status: http.StatusServiceUnavailable, Detail: err.Error(), retryAfter: "1"}
 	}
 	if err != nil {
 		if a.cfg.BadToken != nil && !errors.Is(err, auth.ErrExpired) {

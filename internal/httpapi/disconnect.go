@@ -17,8 +17,9 @@ import (
 type Disconnects interface {
 	// Disconnect ends the connections of a user, and revokes tokens. It returns the moment
 	// before which tokens of the user are refused, the latest that was given, or zero. When
-	// it returns nil, that is durable. It fails with ErrFuture if the moment is in the
-	// future. by is the name of the key.
+	// it returns nil, that is durable and in force. It fails with ErrFuture if the moment is in
+	// the future, and with ErrNotInForce if it is stored but cannot be read. by is the name of
+	// the key.
 	Disconnect(ctx context.Context, by, userID string, revoke Revoke) (time.Time, error)
 }
 
@@ -31,6 +32,9 @@ type Revoke struct {
 
 // ErrFuture means that tokens would be revoked that are not issued yet.
 var ErrFuture = errors.New("revoke_before must not be in the future: tokens that are issued until then would be refused")
+
+// ErrNotInForce means that a request is stored, but that this process cannot read it.
+var ErrNotInForce = errors.New("the request is stored, and not in force yet, since badged.revocations cannot be read: tokens may be accepted that it revokes; repeat the request")
 
 // disconnectBody says what else to do than to end connections.
 type disconnectBody struct {
@@ -65,10 +69,13 @@ func (a *API) disconnect(w http.ResponseWriter, r *http.Request, key *keyring.Ke
 		return err
 	}
 	holds, err := a.cfg.Disconnects.Disconnect(r.Context(), key.Name, user, revoke)
-	if errors.Is(err, ErrFuture) {
+	switch {
+	case errors.Is(err, ErrFuture):
 		return badRequest(err.Error())
-	}
-	if err != nil {
+	case errors.Is(err, ErrNotInForce):
+		a.log.ErrorContext(r.Context(), "a disconnect is not in force yet", "error", err)
+		return &problem{Status: http.StatusServiceUnavailable, Detail: ErrNotInForce.Error(), retryAfter: "1"}
+	case err != nil:
 		return err
 	}
 	answer := disconnectAnswer{UserID: user}
@@ -117,7 +124,7 @@ func (a *API) disconnectRoutes() []describe.Route {
 			Params: []describe.Param{userParam()},
 			Body:   []describe.Content{{MediaType: "application/json", Of: disconnectBody{}, Example: revoke}},
 			Answers: failures(
-				describe.Answer{Status: http.StatusAccepted, Doc: "It is durable, and takes effect within a second.", Content: describe.JSON(disconnectAnswer{}, revoked)},
+				describe.Answer{Status: http.StatusAccepted, Doc: "It is durable and in force in the process that answers, and in all others within a second.", Content: describe.JSON(disconnectAnswer{}, revoked)},
 				describe.Problem(http.StatusBadRequest, problem{}, "The body or a parameter is invalid; `detail` says what.", future),
 				describe.Problem(http.StatusRequestTimeout, problem{}, tooSlow, ""),
 				tooLarge(maxSmallBody),

@@ -4,15 +4,15 @@ package revocation
 
 import (
 	"context"
-	"crypto/sha256"
 	_ "embed"
+	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -24,12 +24,15 @@ const (
 	// interval is how often the table is read: half of the second within which every
 	// process knows what was revoked.
 	interval = 500 * time.Millisecond
-	// readTimeout bounds a read: one that hangs on a dead connection delays those
+	// pageRows is how many rows one statement reads: some 10 ms.
+	pageRows = 5000
+	// pageTimeout bounds one statement: one that hangs on a dead connection delays those
 	// after it.
-	readTimeout = 2 * time.Second
-	// keepEnds is how long a row is kept that revokes nothing, for processes that
-	// cannot read the table. One that comes back later has lost its clients.
-	keepEnds = time.Hour
+	pageTimeout = 2 * time.Second
+	// staleAfter is how long what was read last counts as what is revoked. Then the process
+	// is not ready and admits no tokens, so that no process accepts one longer than that after
+	// it was revoked.
+	staleAfter = 10 * time.Second
 )
 
 //go:embed revocation.sql
@@ -48,7 +51,7 @@ type Config struct {
 	// them that are connected. Nil means that there are no connections.
 	Connected func() []string
 	// MaxLifetime is the longest time for which a token may be valid after it was
-	// issued. What is revoked of erased users is forgotten after it; never if it is 0.
+	// issued. What is revoked is forgotten after it; never if it is 0.
 	MaxLifetime time.Duration
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
@@ -62,48 +65,77 @@ type List struct {
 	pool  *pgxpool.Pool
 	hints chan struct{}
 
-	mu sync.RWMutex
-	// before has the moment before which tokens are revoked, by user.
-	before map[string]time.Time
-	// erased has the same of users who were erased, by the digest of their ids with the
-	// secret.
-	erased map[[sha256.Size]byte]time.Time
-	secret []byte
+	// known is what was revoked, nil until all rows were read once, and next what is read of a
+	// database that was not seen before, nil when all of it is known. A token is revoked if
+	// either says so.
+	known, next atomic.Pointer[table]
+	// readAt is when the last read began that found all that is new.
+	readAt atomic.Pointer[time.Time]
 
-	// reading guards the rest.
-	reading sync.Mutex
-	// last is the number up to which the table was read.
-	last int64
-	// whole is set if the next read must take all rows: the one before failed, so the
-	// database may be another since, or rows were deleted.
-	whole bool
+	// reading has room for the one that reads. It guards the rest.
+	reading chan struct{}
+	// database and last say up to where the table was read. The rows up to older, which were
+	// there before, are to be read if next is set.
+	database    string
+	last, older int64
+	// ending has room for the one that writes. Others could take all connections.
+	ending chan struct{}
 
-	users  prometheus.Gauge
 	failed prometheus.Counter
 }
 
-// New returns a list in which nothing is revoked. Call Load before it is asked.
-func New(cfg Config) *List {
+// New returns a list of a database of which nothing was read. Call Load or Run.
+func New(pool *pgxpool.Pool, cfg Config) *List {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	auto := promauto.With(cfg.Registerer)
-	return &List{
-		cfg: cfg, hints: make(chan struct{}, 1), before: map[string]time.Time{}, erased: map[[sha256.Size]byte]time.Time{}, whole: true,
-		users: auto.NewGauge(prometheus.GaugeOpts{
-			Namespace: "badged", Subsystem: "auth", Name: "revoked_users", Help: "Users with revoked tokens.",
-		}),
+	l := &List{
+		cfg: cfg, pool: pool, hints: make(chan struct{}, 1), reading: make(chan struct{}, 1), ending: make(chan struct{}, 1),
+		last: math.MaxInt64, // no row is read before it is known which database has them
 		failed: auto.NewCounter(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "auth", Name: "revocation_read_errors_total",
 			Help: "Reads of the revoked tokens that failed; until one succeeds, this process knows those of before.",
 		}),
 	}
+	auto.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "badged", Subsystem: "auth", Name: "revoked_users", Help: "Users with revoked tokens that this process knows.",
+	}, func() float64 {
+		users := int64(0)
+		for _, t := range l.tables() {
+			users = max(users, t.users.Load())
+		}
+		return float64(users)
+	})
+	auto.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "badged", Subsystem: "auth", Name: "revocation_age_seconds",
+		Help: "Time since the revoked tokens were last read; after 10 seconds the process admits no tokens. NaN until they were read once.",
+	}, func() float64 {
+		if l.known.Load() == nil {
+			return math.NaN()
+		}
+		return time.Since(*l.readAt.Load()).Seconds()
+	})
+	return l
 }
 
-// Load reads the table for the first time, from a pool that later reads use too.
-func (l *List) Load(ctx context.Context, pool *pgxpool.Pool) error {
-	l.pool = pool
-	return l.read(ctx)
+// Load reads the table for the first time, or what is new. After an error, Run goes on from
+// where it stopped.
+func (l *List) Load(ctx context.Context) error {
+	for {
+		if more, err := l.read(ctx); !more || err != nil {
+			return err
+		}
+	}
+}
+
+// read takes over what is new, and the next page of what is old. It reports whether there are
+// more of these.
+func (l *List) read(ctx context.Context) (more bool, err error) {
+	if err := l.follow(ctx); err != nil {
+		return false, err
+	}
+	return l.readOlder(ctx)
 }
 
 // Run keeps the list up to date until ctx is done. It returns nil: while the table
@@ -111,22 +143,29 @@ func (l *List) Load(ctx context.Context, pool *pgxpool.Pool) error {
 func (l *List) Run(ctx context.Context) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
-	forget := time.NewTicker(keepEnds)
-	defer forget.Stop()
+	failing := false
 	for {
+		more, err := l.read(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			l.failed.Inc()
+			if !failing {
+				l.cfg.Logger.WarnContext(ctx, "cannot read which tokens are revoked; trying again twice a second, and those known before stay revoked", "error", err)
+			}
+		case failing:
+			l.cfg.Logger.InfoContext(ctx, "which tokens are revoked can be read again")
+		}
+		failing = err != nil
+		if more {
+			continue
+		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		case <-l.hints:
-		case <-forget.C:
-			if err := l.forget(ctx); err != nil && ctx.Err() == nil {
-				l.cfg.Logger.WarnContext(ctx, "cannot delete old rows of badged.revocations; trying again in an hour", "error", err)
-			}
-		}
-		if err := l.read(ctx); err != nil && ctx.Err() == nil {
-			l.failed.Inc()
-			l.cfg.Logger.WarnContext(ctx, "cannot read which tokens are revoked; those known before stay revoked", "error", err)
 		}
 	}
 }
@@ -139,168 +178,78 @@ func (l *List) Look() {
 	}
 }
 
+// Check returns an error while it is not known which tokens are revoked: none is to be
+// admitted. Its text is public.
+func (l *List) Check() error {
+	if l.known.Load() == nil {
+		if next := l.next.Load(); next != nil {
+			return fmt.Errorf("which tokens are revoked is still being read: those of %d users are known", next.users.Load())
+		}
+		return errors.New("which tokens are revoked was not read yet")
+	}
+	if age := time.Since(*l.readAt.Load()); age > staleAfter {
+		return fmt.Errorf("which tokens are revoked could not be read for %s", age.Round(time.Second))
+	}
+	return nil
+}
+
 // Revoked reports whether tokens of a user that were issued at a time are revoked. A
 // token that does not say when it was issued counts as older than any revocation.
 func (l *List) Revoked(userID string, issuedAt time.Time) bool {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	if before, ok := l.before[userID]; ok && issuedAt.Before(before) {
-		return true
-	}
-	if len(l.erased) == 0 { // as mostly
-		return false
-	}
-	before, ok := l.erased[digestOf(l.secret, userID)]
-	return ok && issuedAt.Before(before)
+	return slices.ContainsFunc(l.tables(), func(t *table) bool { return t.revoked(userID, issuedAt) })
 }
+
+// tables returns what is known.
+func (l *List) tables() (all []*table) {
+	if next := l.next.Load(); next != nil { // first: readOlder makes it known before it is nil
+		all = append(all, next)
+	}
+	if known := l.known.Load(); known != nil {
+		all = append(all, known)
+	}
+	return all
+}
+
+// UnreadError means that what End did is stored, but that this process has not read it: its
+// connections are not ended, and tokens not refused. It does so once it can read.
+type UnreadError struct{ Err error }
+
+// Error implements error.
+func (e *UnreadError) Error() string { return "read what was revoked: " + e.Err.Error() }
+
+// Unwrap returns why.
+func (e *UnreadError) Unwrap() error { return e.Err }
 
 // End ends the connections of a user, and revokes the tokens issued before a moment
 // unless that is zero. It returns the moment that holds: the latest that was ever
 // given, or zero. When it returns nil, this process knows, and the others will within
-// a second.
+// a second, or admit no tokens after ten. It fails with an [*UnreadError] if this process
+// cannot read it before ctx is done.
 func (l *List) End(ctx context.Context, userID string, before time.Time) (time.Time, error) {
+	holds, err := l.write(ctx, userID, before)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("end the connections of a user: %w", err)
+	}
+	if err := l.follow(ctx); err != nil {
+		l.Look()
+		return time.Time{}, &UnreadError{err}
+	}
+	return holds, nil
+}
+
+func (l *List) write(ctx context.Context, userID string, before time.Time) (time.Time, error) {
+	select {
+	case l.ending <- struct{}{}:
+	case <-ctx.Done():
+		return time.Time{}, context.Cause(ctx)
+	}
+	defer func() { <-l.ending }()
 	var given, holds *time.Time
 	if !before.IsZero() {
 		given = &before
 	}
-	if err := l.pool.QueryRow(ctx, statements.Get("end"), userID, given).Scan(&holds); err != nil {
-		return time.Time{}, fmt.Errorf("end the connections of a user: %w", err)
-	}
-	if err := l.read(ctx); err != nil {
-		l.Look() // it is durable, so it is no error of this call
-	}
-	if holds == nil {
-		return time.Time{}, nil
+	if err := l.pool.QueryRow(ctx, statements.Get("end"), userID, given).Scan(&holds); err != nil || holds == nil {
+		return time.Time{}, err
 	}
 	return *holds, nil
-}
-
-// row is a row of the table.
-type row struct {
-	seq    int64
-	userID string
-	before *time.Time
-	// digest stands for userID if the user was erased.
-	digest []byte
-}
-
-// read takes over what is new in the table.
-func (l *List) read(ctx context.Context) error {
-	l.reading.Lock()
-	defer l.reading.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	from := l.last
-	if l.whole {
-		from = 0
-	}
-	last, rows, err := l.newer(ctx, from)
-	if err == nil && last < l.last { // a backup was restored
-		l.last, l.whole = 0, true
-		last, rows, err = l.newer(ctx, 0)
-	}
-	if err != nil {
-		l.whole = true
-		return err
-	}
-	var secret []byte
-	if l.whole {
-		if err := l.pool.QueryRow(ctx, statements.Get("read the secret")).Scan(&secret); err != nil {
-			return fmt.Errorf("read badged.revocation_secret: %w", err)
-		}
-	}
-	var ended []string
-	var erased [][sha256.Size]byte
-	l.mu.Lock()
-	if l.whole {
-		l.before = make(map[string]time.Time, len(rows))
-		l.erased = map[[sha256.Size]byte]time.Time{}
-		l.secret = secret
-	}
-	for _, r := range rows {
-		if r.digest != nil {
-			digest := [sha256.Size]byte(r.digest)
-			if l.erased[digest] = *r.before; r.seq > l.last {
-				erased = append(erased, digest)
-			}
-			continue
-		}
-		if r.before != nil {
-			l.before[r.userID] = *r.before
-		}
-		if r.seq > l.last {
-			ended = append(ended, r.userID)
-		}
-	}
-	users := len(l.before) + len(l.erased)
-	l.mu.Unlock()
-	l.last, l.whole = last, false
-	l.users.Set(float64(users))
-	ended = append(ended, l.connected(erased)...)
-	if l.cfg.Ended != nil && len(ended) > 0 {
-		l.cfg.Ended(ended)
-	}
-	return nil
-}
-
-// connected returns the connected users whose ids have one of these digests.
-func (l *List) connected(digests [][sha256.Size]byte) (found []string) {
-	if len(digests) == 0 || l.cfg.Connected == nil {
-		return nil
-	}
-	for _, userID := range l.cfg.Connected() {
-		if slices.Contains(digests, digestOf(l.secret, userID)) { // changed by read only
-			found = append(found, userID)
-		}
-	}
-	return found
-}
-
-// digestOf returns what stands for an erased user.
-func digestOf(secret []byte, userID string) [sha256.Size]byte {
-	return sha256.Sum256(slices.Concat(secret, []byte(userID)))
-}
-
-// newer returns the rows with a number above one, and the last number given.
-func (l *List) newer(ctx context.Context, than int64) (last int64, all []row, err error) {
-	rows, _ := l.pool.Query(ctx, statements.Get("read what is new"), than)
-	var r struct {
-		seq    *int64
-		userID *string
-		before *time.Time
-		digest []byte
-	}
-	_, err = pgx.ForEachRow(rows, []any{&last, &r.seq, &r.userID, &r.before, &r.digest}, func() error {
-		switch {
-		case r.seq == nil: // nothing is new
-		case r.userID == nil:
-			all = append(all, row{seq: *r.seq, before: r.before, digest: slices.Clone(r.digest)})
-		default:
-			all = append(all, row{seq: *r.seq, userID: *r.userID, before: r.before})
-		}
-		return nil
-	})
-	if err != nil {
-		return 0, nil, fmt.Errorf("read badged.revocations: %w", err)
-	}
-	return last, all, nil
-}
-
-// forget deletes the rows that revoke nothing and that every process has read, and
-// those of erased users whose tokens have expired.
-func (l *List) forget(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	if _, err := l.pool.Exec(ctx, statements.Get("forget"), keepEnds.Seconds()); err != nil {
-		return fmt.Errorf("delete from badged.revocations: %w", err)
-	}
-	if l.cfg.MaxLifetime > 0 {
-		if _, err := l.pool.Exec(ctx, statements.Get("forget the erased"), (l.cfg.MaxLifetime + keepEnds).Seconds()); err != nil {
-			return fmt.Errorf("delete from badged.erased_revocations: %w", err)
-		}
-	}
-	l.reading.Lock()
-	defer l.reading.Unlock()
-	l.whole = true // an operator may have deleted others
-	return nil
 }

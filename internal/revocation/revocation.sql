@@ -12,19 +12,46 @@ ON CONFLICT (user_id) DO UPDATE SET
     revoked_before = greatest(CASE WHEN r.revoked_before > clock_timestamp() THEN clock_timestamp() ELSE r.revoked_before END, excluded.revoked_before)
 RETURNING revoked_before
 
--- name: read what is new
-SELECT c.last, r.seq, r.user_id, r.revoked_before, r.digest
-FROM badged.revocation_counter AS c LEFT JOIN (
-    SELECT seq, user_id, revoked_before, NULL::bytea AS digest FROM badged.revocations WHERE seq > $1
+-- name: read newer
+-- The next rows after a number, with the last number and what tells the database and its life
+-- from others: its timeline, when Postgres was started, and the table of a restored dump.
+SELECT c.last, left(pg_walfile_name(pg_current_wal_lsn()), 8) || '/' || extract(epoch FROM pg_postmaster_start_time())::text || '/' || c.tableoid::text,
+    s.secret, r.seq, r.user_id, r.revoked_before, r.digest
+FROM badged.revocation_counter AS c CROSS JOIN badged.revocation_secret AS s LEFT JOIN (
+    (SELECT seq, user_id, revoked_before, NULL::bytea AS digest FROM badged.revocations WHERE seq > $1 ORDER BY seq LIMIT $2)
     UNION ALL
-    SELECT seq, NULL, revoked_before, digest FROM badged.erased_revocations WHERE seq > $1
+    (SELECT seq, NULL, revoked_before, digest FROM badged.erased_revocations WHERE seq > $1 ORDER BY seq LIMIT $2)
+    ORDER BY seq LIMIT $2
 ) AS r ON true
+ORDER BY r.seq
 
--- name: read the secret
-SELECT secret FROM badged.revocation_secret
+-- name: read older
+-- The next rows up to a number, the latest first.
+SELECT c.last, left(pg_walfile_name(pg_current_wal_lsn()), 8) || '/' || extract(epoch FROM pg_postmaster_start_time())::text || '/' || c.tableoid::text,
+    s.secret, r.seq, r.user_id, r.revoked_before, r.digest
+FROM badged.revocation_counter AS c CROSS JOIN badged.revocation_secret AS s LEFT JOIN (
+    (SELECT seq, user_id, revoked_before, NULL::bytea AS digest FROM badged.revocations WHERE seq <= $1 ORDER BY seq DESC LIMIT $2)
+    UNION ALL
+    (SELECT seq, NULL, revoked_before, digest FROM badged.erased_revocations WHERE seq <= $1 ORDER BY seq DESC LIMIT $2)
+    ORDER BY seq DESC LIMIT $2
+) AS r ON true
+ORDER BY r.seq DESC
 
--- name: forget the erased
-DELETE FROM badged.erased_revocations WHERE revoked_before < now() - make_interval(secs => $1)
+-- name: hold up revocations
+-- What writes revocations has this lock until its commit. So deletions wait for nothing else.
+SELECT last FROM badged.revocation_counter FOR UPDATE
 
 -- name: forget
-DELETE FROM badged.revocations WHERE revoked_before IS NULL AND ended_at < now() - make_interval(secs => $1)
+-- Deletes those of the oldest rows that revoke tokens that have expired.
+DELETE FROM badged.revocations AS r USING (SELECT user_id FROM badged.revocations ORDER BY seq LIMIT $2) AS oldest
+WHERE r.user_id = oldest.user_id AND r.ended_at < now() - make_interval(secs => $1)
+
+-- name: forget the ended
+-- Deletes those of the oldest rows that revoke nothing and that every process has read.
+DELETE FROM badged.revocations AS r USING (SELECT user_id FROM badged.revocations WHERE revoked_before IS NULL ORDER BY seq LIMIT $2) AS oldest
+WHERE r.user_id = oldest.user_id AND r.ended_at < now() - make_interval(secs => $1)
+
+-- name: forget the erased
+-- Deletes those of the oldest rows of erased users whose tokens have expired.
+DELETE FROM badged.erased_revocations AS r USING (SELECT digest FROM badged.erased_revocations ORDER BY seq LIMIT $2) AS oldest
+WHERE r.digest = oldest.digest AND r.revoked_before < now() - make_interval(secs => $1)

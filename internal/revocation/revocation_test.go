@@ -3,7 +3,6 @@ package revocation_test
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -39,12 +38,12 @@ type process struct {
 func load(t *testing.T, pool *pgxpool.Pool) *process {
 	t.Helper()
 	p := &process{ended: make(chan string, 1000)}
-	p.List = revocation.New(revocation.Config{Ended: func(userIDs []string) {
+	p.List = revocation.New(pool, revocation.Config{Ended: func(userIDs []string) {
 		for _, id := range userIDs {
 			p.ended <- id
 		}
 	}})
-	if err := p.Load(t.Context(), pool); err != nil {
+	if err := p.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for len(p.ended) > 0 { // of earlier processes
@@ -200,57 +199,6 @@ func TestRestoredDatabase(t *testing.T) {
 	}
 }
 
-// A read that failed may have been of another database: the next takes every row.
-func TestReadsAfterAFailure(t *testing.T) {
-	pool := newPool(t)
-	p := load(t, pool)
-	p.end(t, "ann", noon)
-	p.await(t, "ann")
-	execute(t, pool, `ALTER TABLE badged.revocations RENAME TO away`)
-	if err := p.Load(t.Context(), pool); err == nil {
-		t.Fatal("a table that is away can be read")
-	}
-	if !p.Revoked("ann", time.Time{}) {
-		t.Error("what was revoked is forgotten while the table cannot be read")
-	}
-	execute(t, pool, `ALTER TABLE badged.away RENAME TO revocations`)
-	execute(t, pool, `UPDATE badged.revocations SET user_id = 'bob'`) // the same numbers, other rows
-	if err := p.Load(t.Context(), pool); err != nil {
-		t.Fatal(err)
-	}
-	if p.Revoked("ann", time.Time{}) || !p.Revoked("bob", time.Time{}) {
-		t.Error("only new rows were read")
-	}
-}
-
-func TestForget(t *testing.T) {
-	pool := newPool(t)
-	p := load(t, pool)
-	p.end(t, "ann", noon)
-	p.end(t, "bob", time.Time{})
-	p.end(t, "cat", time.Time{})
-	execute(t, pool, `UPDATE badged.revocations SET ended_at = ended_at - interval '2 hours' WHERE user_id <> 'cat'`)
-	if err := p.Forget(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	rows, err := pool.Query(t.Context(), `SELECT user_id FROM badged.revocations ORDER BY 1`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rows.Close()
-	var left []string
-	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
-			t.Fatal(err)
-		}
-		left = append(left, id)
-	}
-	if !slices.Equal(left, []string{"ann", "cat"}) {
-		t.Errorf("the rows of %v are left", left)
-	}
-}
-
 // erase erases a user as package erasure does.
 func erase(t *testing.T, pool *pgxpool.Pool, userID string) {
 	t.Helper()
@@ -266,7 +214,7 @@ func TestErasedUsersStayRevoked(t *testing.T) {
 	p := load(t, pool)
 	p.end(t, "ann", noon)
 	erase(t, pool, "ann")
-	if err := p.Load(t.Context(), pool); err != nil {
+	if err := p.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for name, q := range map[string]*process{"that knew the user": p, "that starts": load(t, pool)} {
@@ -278,22 +226,5 @@ func TestErasedUsersStayRevoked(t *testing.T) {
 		if q.Revoked("ann", noon) {
 			t.Errorf("in a process %s, a token from after the revocation is refused", name)
 		}
-	}
-
-	late := revocation.New(revocation.Config{MaxLifetime: 30 * 24 * time.Hour})
-	if err := late.Load(t.Context(), pool); err != nil {
-		t.Fatal(err)
-	}
-	execute(t, pool, `UPDATE badged.erased_revocations SET revoked_before = now() - interval '30 days'`)
-	for _, keeps := range []bool{true, false} {
-		for _, l := range []*revocation.List{p.List, late} { // only late knows when tokens end
-			if err := l.Forget(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got := load(t, pool).Revoked("ann", noon.Add(-1000*time.Hour)); got != keeps {
-			t.Errorf("a token of ann is revoked: %t, want %t", got, keeps)
-		}
-		execute(t, pool, `UPDATE badged.erased_revocations SET revoked_before = now() - interval '30 days 2 hours'`)
 	}
 }

@@ -191,12 +191,12 @@ func TestErasedUsersStayRevoked(t *testing.T) {
 	var ended []string
 	load := func(l *revocation.List) *revocation.List {
 		t.Helper()
-		if err := l.Load(t.Context(), d.Pool); err != nil {
+		if err := l.Load(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		return l
 	}
-	following := load(revocation.New(revocation.Config{ // a process that runs meanwhile
+	following := load(revocation.New(d.Pool, revocation.Config{ // a process that runs meanwhile
 		Connected: func() []string { return []string{"ann", id, "bob"} },
 		Ended:     func(userIDs []string) { ended = append(ended, userIDs...) },
 	}))
@@ -209,7 +209,7 @@ func TestErasedUsersStayRevoked(t *testing.T) {
 		{holds: later},
 	} {
 		if !step.before.IsZero() {
-			if _, err := load(revocation.New(revocation.Config{})).End(t.Context(), id, step.before); err != nil {
+			if _, err := load(revocation.New(d.Pool, revocation.Config{})).End(t.Context(), id, step.before); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -222,7 +222,7 @@ func TestErasedUsersStayRevoked(t *testing.T) {
 		if step.holds.After(valid) {
 			began, valid = step.holds.Add(-time.Microsecond), step.holds
 		}
-		for name, l := range map[string]*revocation.List{"a new process": revocation.New(revocation.Config{}), "one that runs": following} {
+		for name, l := range map[string]*revocation.List{"a new process": revocation.New(d.Pool, revocation.Config{}), "one that runs": following} {
 			load(l)
 			if !l.Revoked(id, began) || l.Revoked(id, valid) {
 				t.Errorf("after step %d, to %s a token issued at %s is revoked: %t, and at %s: %t", i, name, began, l.Revoked(id, began), valid, l.Revoked(id, valid))

@@ -7,6 +7,7 @@ const (
 	usageFile     = "internal/keyring/limits.go"
 	accessFile    = "internal/httpapi/access.go"
 	revokedFile   = "internal/revocation/revocation.go"
+	revokedReads  = "internal/revocation/read.go"
 	chainFile     = "internal/admin/auditchain.go"
 	redactFile    = "internal/admin/auditredact.go"
 	rewriteFile   = "projector/erasure/rewrite.go"
@@ -23,6 +24,7 @@ var (
 	overShards   = check{"./internal/app", "^(TestAQuotaCountsOnceOverShards|TestRevocationsOverShards|TestTheTrailWhileAShardIsAway)$", false}
 	disconnected = check{"./gateway", "^(TestDisconnect|TestRevokedWhileConnecting)$", false}
 	revocations  = check{"./internal/revocation", ".", false}
+	notReadYet   = check{"./internal/app", "^TestRevocationsThatAreNotReadYet$", false}
 	movedTokens  = check{"./projector/moving", "^TestTokensRevokedBehindTheMoveStayRevoked$", false}
 	tokensAreOld = check{"./internal/auth", "^(TestRevokedTokens|TestTokensThatLiveTooLong)$", false}
 	chained      = check{"./internal/admin", "^(TestTamperingIsFound|TestConcurrentActionsExtendOneChain|TestPruneAudit|TestRedactAudit|TestForgedRedactions|TestRedactNamesOfFields|TestAudited|TestUnrecordedActionsDoNotRun)$", false}
@@ -85,15 +87,21 @@ var trustMutants = []mutant{
 	{"each process counts quotas on another shard", []edit{{"internal/app/app.go", "keyring.SharedQuotas{Pool: a.byName()[0].serving}", "keyring.SharedQuotas{Pool: a.databases[0].serving}"}}, overShards},
 
 	{"an explanation compares only the user's own row", []edit{{"projector/replay/explain.go", "return c.Compare(ctx, s.replay)", "return c.compareUsers(ctx, s.replay)"}}, check{"./projector/replay", "^TestExplanationThatDisagrees$", true}},
-	{"a token without iat is never revoked", []edit{{revokedFile, "ok && issuedAt.Before(before) {", "ok && !issuedAt.IsZero() && issuedAt.Before(before) {"}}, everySecret},
+	{"a token without iat is never revoked", []edit{{"internal/revocation/table.go", "before != never && issuedAt", "before != never && !issuedAt.IsZero() && issuedAt"}}, revocations},
+	{"a token without iat outlives what revokes it", []edit{{"internal/auth/tokens.go", "if c.issued.IsZero() {", "if false {"}}, tokensAreOld},
 	{"a token from the future outlives a revocation", []edit{{"internal/auth/tokens.go", "ahead > clockLeeway {", "false && ahead > clockLeeway {"}}, tokensAreOld},
 	{"an earlier revocation takes back a later one", []edit{{"internal/revocation/revocation.sql", "ELSE r.revoked_before END, excluded.revoked_before)", "ELSE coalesce(excluded.revoked_before, r.revoked_before) END, excluded.revoked_before)"}}, revocations},
-	{"what a restored database revokes is not read", []edit{{revokedFile, "err == nil && last < l.last {", "false {"}}, revocations},
-	{"what changed during an outage stays valid", []edit{{revokedFile, "	if err != nil {\n		l.whole = true\n", "	if err != nil {\n"}}, revocations},
-	{"tokens of an erased user work again", []edit{{revokedFile, "return ok && issuedAt.Before(before)", "return false && ok && issuedAt.Before(before)"}}, revocations},
+	{"what a restored database revokes is not read", []edit{{revokedReads, "p.database != l.database || p.last < l.last {", "p.database != l.database {"}}, revocations},
+	{"what another primary revokes is not read", []edit{{revokedReads, "p.database != l.database || p.last < l.last {", "p.last < l.last {"}}, revocations},
+	{"tokens are admitted before all revoked ones are read", []edit{{"internal/app/app.go", "Unread: a.unread, ", ""}}, notReadYet},
+	{"a process that cannot read what is revoked admits tokens", []edit{{revokedFile, "age > staleAfter {", "false {"}}, revocations},
+	{"a page that fails is left out", []edit{{revokedReads, "	if err != nil {\n		return false, err\n	}\n	if p.database", "	if err != nil {\n		l.older -= pageRows\n		return false, err\n	}\n	if p.database"}}, revocations},
+	{"a revocation is answered that is not in force", []edit{{revokedFile, "return time.Time{}, &UnreadError{err}", "return holds, nil"}}, revocations},
+	{"a row leaves before its tokens expire", []edit{{"internal/revocation/forget.go", "expired := l.cfg.MaxLifetime + keepEnds", "expired := keepEnds"}}, revocations},
+	{"tokens of an erased user work again", []edit{{"internal/revocation/table.go", "max(t.get(keyOf(digest)), t.get(erasedKeyOf(digest)))", "t.get(keyOf(digest))"}}, revocations},
 	{"a revocation misses who is connecting", []edit{{"gateway/session.go", "if s.gateway.revoked(s.identity) {", "if false {"}}, disconnected},
 	{"a revoked connection is told to come back", []edit{{"gateway/drain.go", "if g.revoked(id) {", "if false && g.revoked(id) {"}}, disconnected},
-	{"a shard that comes back forgets what is revoked", []edit{{"internal/app/databases.go", "return a.knowRevoked(ctx, i)", "return nil"}}, overShards},
+	{"a shard that comes back forgets what is revoked", []edit{{"internal/app/revocations.go", "	return list.Check()", "	if _ = list; true {\n		return nil\n	}\n	return list.Check()"}}, overShards},
 	{"a move loses what was revoked behind it", []edit{{"projector/moving/switch.go", "func(target pgx.Tx) error { return m.revocations(ctx, target) }); err != nil {\n		return err\n	}\n	_, err", "func(pgx.Tx) error { return nil }); err != nil {\n		return err\n	}\n	_, err"}}, movedTokens},
 	{"a token with a late iat lives for ever", []edit{{"internal/auth/tokens.go", "c.expires.Sub(c.issued) > most", "false && c.expires.Sub(c.issued) > most"}}, tokensAreOld},
 
@@ -139,7 +147,7 @@ var trustMutants = []mutant{
 	{"erasing takes back what is revoked", []edit{{erasureFile, "greatest(coalesce($2::timestamptz, clock_timestamp() + interval '5 seconds'), v.revoked_before), sha256", "coalesce($2::timestamptz, clock_timestamp() + interval '5 seconds'), sha256"}}, stayRevoked},
 	{"erasing again takes back what is revoked", []edit{{erasureFile, "greatest(r.revoked_before, excluded.revoked_before)", "excluded.revoked_before"}}, stayRevoked},
 	{"erasing revokes nothing", []edit{{erasureFile, "coalesce($2::timestamptz, clock_timestamp() + interval '5 seconds')", "coalesce($2::timestamptz, '-infinity')"}}, stayRevoked},
-	{"connections of erased users stay", []edit{{revokedFile, "ended = append(ended, l.connected(erased)...)", "_ = erased"}}, stayRevoked},
+	{"connections of erased users stay", []edit{{revokedFile, "ended = append(ended, l.connected(into.secret, erased)...)", "_ = erased"}}, stayRevoked},
 	{"no process hears of what an erased user keeps revoked", []edit{{erasureFile, "SET seq = excluded.seq, ", "SET "}}, stayRevoked},
 	{"a server erases", []edit{{"projector/erasure/erase.go", "	if !owns {", "	if false {"}}, erasing},
 

@@ -1,0 +1,89 @@
+package revocation
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/internal/pgsession"
+)
+
+const (
+	// keepEnds is how long a row is kept that revokes nothing, for processes that
+	// cannot read the table. One that comes back later has lost its clients. Rows that
+	// revoke tokens are kept for as long after these have expired.
+	keepEnds = time.Hour
+	// forgetRows is how many rows of each kind one transaction deletes, and forgetPause the
+	// time until the next.
+	forgetRows  = 1000
+	forgetPause = 500 * time.Millisecond
+)
+
+// RunForgetting deletes the rows that nothing needs any more, every hour until ctx is done.
+func (l *List) RunForgetting(ctx context.Context) error {
+	for {
+		pause := keepEnds
+		more, err := l.forget(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			l.cfg.Logger.WarnContext(ctx, "cannot delete old rows of badged.revocations; trying again in an hour", "error", err)
+		case more:
+			pause = forgetPause
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+		}
+	}
+}
+
+// forget deletes some of the oldest rows that revoke nothing and that every process has
+// read, and of those whose tokens have expired. It reports whether there may be more; if
+// not, this process forgets such tokens too.
+func (l *List) forget(ctx context.Context) (more bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
+	defer cancel()
+	now, err := pgsession.AgreedNow(ctx, l.pool)
+	if err != nil {
+		return false, err
+	}
+	type kind struct {
+		statement string
+		age       time.Duration
+	}
+	kinds := []kind{{"forget the ended", keepEnds}}
+	expired := l.cfg.MaxLifetime + keepEnds
+	if l.cfg.MaxLifetime > 0 {
+		kinds = append(kinds, kind{"forget", expired}, kind{"forget the erased", expired})
+	}
+	err = pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, statements.Get("hold up revocations")); err != nil {
+			return err
+		}
+		for _, k := range kinds {
+			deleted, err := tx.Exec(ctx, statements.Get(k.statement), k.age.Seconds(), forgetRows)
+			if err != nil {
+				return err
+			}
+			more = more || deleted.RowsAffected() > 0
+		}
+		return nil
+	})
+	if err != nil {
+		return false, fmt.Errorf("delete old rows of badged.revocations and badged.erased_revocations: %w", err)
+	}
+	if more || l.cfg.MaxLifetime <= 0 {
+		return more, nil
+	}
+	for _, t := range l.tables() {
+		t.forget(now.Add(-expired))
+	}
+	return false, nil
+}
