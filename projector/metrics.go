@@ -55,7 +55,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}),
 		owner: gauge("partition_owned", "1 for each partition that this process folds."),
 		deadLettersWaiting: auto.NewGauge(prometheus.GaugeOpts{
-			Namespace: "badged", Subsystem: "projector", Name: "dead_letters_waiting", Help: "Dead letters neither retried nor discarded.",
+			Namespace: "badged", Subsystem: "projector", Name: "dead_letters_waiting", Help: "Dead letters neither retried nor discarded, 10000 if there are as many or more.",
 		}),
 		dedupRuns:        gauge("dedup_runs", "Sorted runs of event keys within the dedup window, by partition that this process folds. The filter of each is asked about each event."),
 		dedupBlockKeys:   gauge("dedup_block_keys", "Event keys that are not merged into runs yet, one for each event and user, by partition that this process folds."),

@@ -354,7 +354,8 @@ func (p *Projector) measure(ctx context.Context) error {
 		var waiting float64
 		if err == nil {
 			// Copies for partitions that are moving to the database are not its own.
-			err = p.cfg.Pool.QueryRow(ctx, `SELECT count(*) FROM badged.dead_letters WHERE partition_id IS NULL OR partition_id IN (SELECT partition_id FROM badged.partitions)`).Scan(&waiting)
+			err = p.cfg.Pool.QueryRow(ctx, `SELECT count(*) FROM (
+	SELECT FROM badged.dead_letters WHERE partition_id IS NULL OR partition_id IN (SELECT partition_id FROM badged.partitions) LIMIT $1) AS counted`, lettersLimit).Scan(&waiting)
 		}
 		if err != nil {
 			if ctx.Err() == nil {
@@ -387,6 +388,8 @@ func (p *Projector) measureClock(ctx context.Context) {
 const (
 	lagInterval = 5 * time.Second
 	lagLimit    = 100_000
+	// lettersLimit is how many dead letters are counted.
+	lettersLimit = 10_000
 	// lagPatience bounds it while something locks a partition.
 	lagPatience = 10 * time.Second
 )

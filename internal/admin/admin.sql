@@ -136,6 +136,10 @@ LIMIT 1
 INSERT INTO badged.jobs (kind, arguments, started_by, process)
 VALUES ($1, $2::text::json, $3, $4) RETURNING {job}
 
+-- name: forget old jobs
+-- Keeps the latest $1 that have ended. Each job that begins deletes at most as many.
+DELETE FROM badged.jobs WHERE id IN (SELECT id FROM badged.jobs WHERE state <> 'running' ORDER BY id DESC OFFSET $1::integer LIMIT $1::integer)
+
 -- name: lock a job
 -- Runs before another session can see the row.
 SELECT pg_advisory_lock($1, $2)

@@ -322,6 +322,25 @@ func TestJobsAreLimited(t *testing.T) {
 	must(t)(r.StartVerification(t.Context(), admin.VerifyOptions{}, ops))
 }
 
+// Of the jobs that have ended, the latest are kept.
+func TestOldJobsAreForgotten(t *testing.T) {
+	d := newDatabase(t)
+	r := d.runner(t)
+	if _, err := d.pool.Exec(t.Context(), `INSERT INTO badged.jobs (kind, arguments, started_by, process, state, ended_at)
+SELECT 'verification', '{}', 'ops', 'gone', 'done', now() FROM generate_series(1, 1500)`); err != nil {
+		t.Fatal(err)
+	}
+	job := must(t)(r.StartVerification(t.Context(), admin.VerifyOptions{}, ops))
+	r.ended(t, job)
+	var jobs, oldest int
+	if err := d.pool.QueryRow(t.Context(), `SELECT count(*), min(id) FROM badged.jobs`).Scan(&jobs, &oldest); err != nil {
+		t.Fatal(err)
+	}
+	if jobs != 1001 || oldest != 501 {
+		t.Errorf("%d jobs are kept from %d on, want the latest 1000 and the one that began", jobs, oldest)
+	}
+}
+
 func TestJobSessionsAreNamed(t *testing.T) {
 	d := newDatabase(t)
 	r := d.runner(t)

@@ -87,6 +87,9 @@ type work func(ctx context.Context, meter *jobMeter) (result any, err error)
 // memory.
 const maxJobs = 3
 
+// keptJobs is how many jobs are kept that have ended.
+const keptJobs = 1000
+
 // ErrTooManyJobs is returned if maxJobs jobs are running.
 var ErrTooManyJobs = fmt.Errorf("%d jobs run in this process already, the most allowed; wait for one to end, or cancel one", maxJobs)
 
@@ -129,6 +132,9 @@ func (r *Runner) start(ctx context.Context, kind Kind, arguments any, by Operato
 		}
 		job, err = oneJob(ctx, tx, "record it", statements.Get("begin a job"), kind, string(text), by.Name, r.cfg.Process)
 		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, statements.Get("forget old jobs"), keptJobs); err != nil {
 			return err
 		}
 		_, err = tx.Exec(ctx, statements.Get("lock a job"), jobClass, job.ID)

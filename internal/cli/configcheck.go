@@ -412,7 +412,7 @@ JOIN (VALUES ('.', 'SELECT'),
     ('^(audit|audit_ends|dead_letters|dedup_filters|dedup_generations|dedup_runs|expiry_progress|jobs|healed_users|samples|settled_letters)$', 'INSERT'),
     ('^ingest_(positions|places)$', 'INSERT'), ('^ingest_(positions|places)$', 'UPDATE'),
     ('^timeline_ends$', 'INSERT'), ('^timeline_ends$', 'UPDATE'),
-    ('^(dead_letters|dedup_filters|dedup_runs|expiry_progress|healed_users|samples)$', 'DELETE'),
+    ('^(dead_letters|dedup_filters|dedup_runs|expiry_progress|healed_users|jobs|samples)$', 'DELETE'),
     ('^revocations$', 'INSERT'), ('^revocations$', 'DELETE'), ('^revocation(s|_counter)$', 'UPDATE')) AS n (tables, privilege)
   ON c.relname ~ n.tables
 WHERE c.relnamespace = 'badged'::regnamespace AND c.relkind IN ('r', 'p')

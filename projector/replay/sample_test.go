@@ -172,3 +172,27 @@ func TestSamplerHeals(t *testing.T) {
 		t.Errorf("metrics are %v", found)
 	}
 }
+
+// Users are drawn from some pages of the table, not from all of them, and any may be drawn.
+func TestSampleReadsSomePages(t *testing.T) {
+	d := projectortest.New(t)
+	d.Exec(t, `INSERT INTO badged.users (partition_id, user_id, version, total, mentions, categories) SELECT 0, 'user ' || n, 1, 0, 0, '{}' FROM generate_series(1, 30000) AS n`)
+	v := NewVerifier(d.Pool, d.Log)
+	drawn := map[string]bool{}
+	for range 20 {
+		users, err := v.Sample(t.Context(), 0, 16)
+		if err != nil || len(users) != 16 {
+			t.Fatalf("%d users are drawn, want 16: %v", len(users), err)
+		}
+		for _, user := range users {
+			drawn[user] = true
+		}
+	}
+	if len(drawn) < 200 {
+		t.Errorf("in 20 samples of 16, %d users are drawn", len(drawn))
+	}
+	plan := strings.Join(d.Lines(t, `EXPLAIN (ANALYZE, BUFFERS, COSTS OFF) `+strings.NewReplacer("$1", "16", "$2", "50").Replace(statements.Of(0, "sample users"))), "\n")
+	if !strings.Contains(plan, "Sample Scan") {
+		t.Errorf("users are drawn by\n%s", plan)
+	}
+}

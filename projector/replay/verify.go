@@ -151,9 +151,12 @@ func (v *Verifier) Verify(ctx context.Context, partition int, options VerifyOpti
 	return c.result, nil
 }
 
+// samplePages is from how many pages of a table users are drawn, at least.
+const samplePages = 50
+
 // Sample returns up to n users of a partition, drawn at random from its tables.
 func (v *Verifier) Sample(ctx context.Context, partition, n int) ([]string, error) {
-	rows, _ := v.pool.Query(ctx, statements.Of(partition, "sample users"), n)
+	rows, _ := v.pool.Query(ctx, statements.Of(partition, "sample users"), n, max(samplePages, n))
 	users, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		return nil, fmt.Errorf("draw users of partition %d: %w", partition, err)
