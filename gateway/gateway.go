@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+	"golang.org/x/time/rate"
 
 	"github.com/badged/badged/gateway/internal/crew"
 	"github.com/badged/badged/gateway/internal/encode"
@@ -203,6 +204,8 @@ type Gateway struct {
 	buffers   encode.Buffers
 	crew      *crew.Crew
 	upgrader  websocket.Upgrader
+	// foreign limits how often a refused origin is logged: any client can send one.
+	foreign rate.Sometimes
 
 	// open is closed once Run accepts connections.
 	open chan struct{}
@@ -286,12 +289,14 @@ func New(cfg Config) (*Gateway, error) {
 		g.hub.look = cfg.Revocations.Look
 	}
 	g.presence = newPresence(cfg.Devices)
+	g.foreign.Interval = refusedOriginLogInterval
 	g.upgrader = websocket.Upgrader{
 		// An idle connection keeps its read buffer, and shares write buffers. Most
 		// frames of clients are smaller.
 		ReadBufferSize:  256,
 		WriteBufferPool: &sync.Pool{},
 		CheckOrigin:     cfg.AllowOrigin,
+		Error:           g.refuseUpgrade,
 	}
 	return g, nil
 }

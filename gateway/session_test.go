@@ -387,20 +387,6 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-func TestForeignOriginIsRefused(t *testing.T) {
-	w := newWorld(t, nil)
-	_, res, err := websocket.Dial(t.Context(), w.url, &websocket.DialOptions{
-		HTTPClient: w.http,
-		HTTPHeader: http.Header{"Origin": {"https://evil.example"}}, Subprotocols: []string{protocol.Subprotocol, "bearer.ann"},
-	})
-	if err == nil || res == nil || res.StatusCode != http.StatusForbidden {
-		t.Errorf("a page from elsewhere was let in: %v", err)
-	}
-	if n := w.counter(w.metrics.refused); n != 1 {
-		t.Errorf("%v refusals were counted", n)
-	}
-}
-
 func TestPlainRequestIsRefusedWithAHint(t *testing.T) {
 	w := newWorld(t, nil)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url, nil)

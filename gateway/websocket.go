@@ -26,6 +26,20 @@ const bearerProtocol = "bearer."
 // webSocketVersion is that of RFC 6455.
 const webSocketVersion = "13"
 
+// refusedOriginLogInterval is the least time between two log lines about refused origins.
+const refusedOriginLogInterval = 10 * time.Second
+
+// refuseUpgrade answers a request that cannot be upgraded. Scripts in a browser do not see
+// why, so the log of the server says which origin is missing from its settings.
+func (g *Gateway) refuseUpgrade(w http.ResponseWriter, r *http.Request, status int, reason error) {
+	if status == http.StatusForbidden { // the upgrader's only reason is the origin
+		g.foreign.Do(func() {
+			g.log.WarnContext(r.Context(), "refused a page of an origin that is not allowed; if the page is yours, allow its origin", "origin", r.Header.Get("Origin"), "host", r.Host)
+		})
+	}
+	http.Error(w, reason.Error(), status)
+}
+
 // ServeHTTP upgrades a request to a WebSocket. A bad token or subprotocol is
 // reported with a close code after the upgrade: browsers hide HTTP statuses from
 // scripts.

@@ -39,7 +39,7 @@ type Streams = terminal.Streams
 // commands is the grammar.
 type commands struct {
 	Config  kong.ConfigFlag  `help:"YAML file of settings, named like the flags." placeholder:"FILE" env:"BADGED_CONFIG"`
-	Release kong.VersionFlag `name:"version" help:"Print the version." env:"-"`
+	Release kong.VersionFlag `name:"version" help:"Print the version." env:"-" hidden:""`
 
 	Demo        demoCmd             `cmd:"" help:"Run a demo without installing or configuring anything: a private Postgres, and a page with a simulated chat and live badges."`
 	Serve       serveCmd            `cmd:"" help:"Run the server, with all roles or some."`
