@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -78,8 +79,9 @@ func refusedAsCopy(t *testing.T, database, dir, why string) {
 	for _, args := range [][]string{
 		archiving(database, dir),
 		{"user", "erase", "ann", "--archive=" + dir, "--database-url=" + database},
+		{"archive", "--reencrypt", "--to=" + dir, "--archive-keys=" + archiveKeysIn(t), "--database-url=" + database},
 	} {
-		const says = " belongs to another copy of this log, which last wrote to it at "
+		const says = " belongs to another copy of this log"
 		if out, stderr, code := command(t, args...); code != 1 || !strings.Contains(stderr, says) || !strings.Contains(stderr, why) || !strings.Contains(stderr, "run `badged archive --take-over --to DIR`") {
 			t.Errorf("%v exits with %d: %s%s", args, code, out, stderr)
 		}
@@ -247,6 +249,34 @@ func TestCopiesDoNotWriteIntoTheArchive(t *testing.T) {
 		refusedAsCopy(t, first, archive, "is a copy of the files of that one")
 	})
 	goesOn(original, archive)
+}
+
+// A copy does not become the owner of an archive whose manifest lacks the owner. Not
+// parallel, as above.
+func TestArchiveWithoutAnOwner(t *testing.T) {
+	database, dir := oneDatabase(t), filepath.Join(t.TempDir(), "archive")
+	p := serve(t, database)
+	populateArchived(t, p, database, dir)
+	file := filepath.Join(dir, "manifest.json")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var manifest map[string]json.RawMessage
+	if err := json.Unmarshal(text, &manifest); err != nil {
+		t.Fatal(err)
+	}
+	delete(manifest, "owner")
+	without, err := json.Marshal(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, without, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refusedAsCopy(t, database, dir, "its manifest has files and names no owner")
+	must(t, "archive", "--take-over", "--to="+dir, "--database-url="+database)
+	must(t, archiving(database, dir)...)
 }
 
 // A standby that has everything is promoted, and goes on with the archive. Not parallel, as

@@ -113,7 +113,7 @@ func (c *archiveCmd) Run(ctx context.Context, streams Streams) error {
 		return operators.Each(ctx, cluster, func(s *shards.Shard) error {
 			to := operators.ArchiveOf(s, c.To)
 			return admin.Audited(ctx, s.Pool, admin.OSUser(), "archive.reencrypt", reencryptArguments{to}, func(ctx context.Context) (any, error) {
-				return c.reencrypt(ctx, streams, to)
+				return c.reencrypt(ctx, streams, s, to)
 			})
 		})
 	}
@@ -160,7 +160,7 @@ type resealed struct {
 }
 
 // reencrypt encrypts the archive with the first key.
-func (c *archiveCmd) reencrypt(ctx context.Context, streams Streams, to string) (done resealed, err error) {
+func (c *archiveCmd) reencrypt(ctx context.Context, streams Streams, s *shards.Shard, to string) (done resealed, err error) {
 	store, err := c.Store(to)
 	if err != nil {
 		return done, err
@@ -169,7 +169,7 @@ func (c *archiveCmd) reencrypt(ctx context.Context, streams Streams, to string) 
 	if !ok {
 		return done, errors.New("--reencrypt needs --archive-keys FILE")
 	}
-	err = archive.Reseal(ctx, sealed, func(f archive.File) {
+	err = archiving.Reseal(ctx, s.Pool, sealed, func(f archive.File) {
 		done.Files++
 		done.Bytes += f.Bytes
 		if !c.Quiet && !c.JSON {

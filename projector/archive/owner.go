@@ -39,6 +39,9 @@ func (a *Archive) Path() string { return a.store.Path("") }
 // Owner returns the database that may write to the archive; its zero value if none has yet.
 func (a *Archive) Owner() Owner { return a.manifest.Owner }
 
+// Empty reports whether nothing was archived yet.
+func (a *Archive) Empty() bool { return len(a.manifest.Files) == 0 && len(a.manifest.Erasures) == 0 }
+
 // Claim makes a database the owner, durably.
 func (a *Archive) Claim(ctx context.Context, owner Owner) error {
 	a.manifest.Owner = owner

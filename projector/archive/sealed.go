@@ -149,13 +149,16 @@ func (s Sealed) Save(ctx context.Context, name string, content []byte, version s
 // at all, and reports each file. A file is replaced at once by one with the same content,
 // so that readers, and a database with its checksum, notice nothing; after an
 // interruption, Reseal goes on with the rest. It fails with ErrInUse while another
-// process adds to the archive.
-func Reseal(ctx context.Context, store Sealed, resealed func(f File)) error {
+// process adds to the archive, and with the error of check.
+func Reseal(ctx context.Context, store Sealed, check func(*Archive) error, resealed func(f File)) error {
 	a, err := Continue(ctx, store)
 	if err != nil {
 		return err
 	}
 	defer a.Close()
+	if err := check(a); err != nil {
+		return err
+	}
 	for _, f := range a.manifest.Files {
 		if f.GivenUp != nil {
 			continue

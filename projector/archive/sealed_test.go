@@ -163,7 +163,7 @@ func TestReseal(t *testing.T) {
 		t.Fatal(err)
 	}
 	reseal := func(store archive.Store) (names []string, err error) {
-		err = archive.Reseal(t.Context(), archive.Sealed{Store: store, Keys: keys}, func(f archive.File) { names = append(names, f.Name) })
+		err = archive.Reseal(t.Context(), archive.Sealed{Store: store, Keys: keys}, func(*archive.Archive) error { return nil }, func(f archive.File) { names = append(names, f.Name) })
 		return names, err
 	}
 	if _, err := reseal(archive.Folder(dir)); !errors.Is(err, archive.ErrInUse) {

@@ -23,6 +23,12 @@ func TakeOver(ctx context.Context, pool *pgxpool.Pool, log *events.Log, a *archi
 	return claims.TakeOver(ctx, job.Conn, a)
 }
 
+// Reseal encrypts the archive of a database again; see [archive.Reseal]. It fails if another
+// copy of the database owns the archive.
+func Reseal(ctx context.Context, q events.Querier, store archive.Sealed, resealed func(f archive.File)) error {
+	return archive.Reseal(ctx, store, func(a *archive.Archive) error { return claims.Check(ctx, q, a) }, resealed)
+}
+
 // WantErased fails if an archive, which may be nil, knows of erasures that a database has not
 // completed: it was restored to before them, or they were interrupted.
 func WantErased(ctx context.Context, q events.Querier, a *archive.Archive) error {

@@ -29,7 +29,8 @@ type Writer interface {
 
 // CopyError is returned if another copy of the database owns the archive.
 type CopyError struct {
-	// Path names the archive, and Since is when the other was the last to write to it.
+	// Path names the archive, and Since is when the other was the last to write to it, zero
+	// if that is not known.
 	Path  string
 	Since time.Time
 	// Why says how the database tells.
@@ -38,8 +39,12 @@ type CopyError struct {
 
 // Error implements error.
 func (e *CopyError) Error() string {
-	return fmt.Sprintf("the archive %s belongs to another copy of this log, which last wrote to it at %s: %s. If this database takes the place of that one, as after a restore or a failover, run `badged archive --take-over --to DIR`. Otherwise copy the archive, and run that with the copy",
-		e.Path, e.Since.UTC().Format(time.RFC3339), e.Why)
+	since := ""
+	if !e.Since.IsZero() {
+		since = ", which last wrote to it at " + e.Since.UTC().Format(time.RFC3339)
+	}
+	return fmt.Sprintf("the archive %s belongs to another copy of this log%s: %s. If this database takes the place of that one, as after a restore or a failover, run `badged archive --take-over --to DIR`. Otherwise copy the archive, and run that with the copy",
+		e.Path, since, e.Why)
 }
 
 // known is what a database knows of an archive.
@@ -69,8 +74,10 @@ func Check(ctx context.Context, q events.Querier, a *archive.Archive) error {
 	}
 	has, why := a.Owner(), ""
 	switch {
-	case has == archive.Owner{}: // it is new
+	case has == archive.Owner{} && a.Empty():
 		return nil
+	case has == archive.Owner{}:
+		why = "its manifest has files and names no owner"
 	case has.Era != k.owner.Era:
 		why = "this database was restored from a dump or replicated since, or that one was"
 	case has.Database != k.owner.Database:
