@@ -9,7 +9,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/projector/erasure"
 )
 
@@ -101,6 +104,15 @@ func RecordRead(ctx context.Context, db DB, action string, arguments any) (recor
 // NoUser is the arguments of a read of a user that badged has no data of. The trail does
 // not name that user: the id of an erased one would be stored again.
 type NoUser struct{}
+
+// Known reports whether the tables have a user.
+func Known(ctx context.Context, pool *pgxpool.Pool, log *events.Log, userID string) (bool, error) {
+	all, err := badges.NewReader(pool, log).Badges(ctx, []string{userID})
+	if err != nil {
+		return false, err
+	}
+	return all[0].Version > 0, nil
+}
 
 // AuditedExport runs an export of a user and records it. do calls found before it writes
 // the first thing that badged holds: from then on the trail has the arguments, else

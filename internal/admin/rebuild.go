@@ -85,7 +85,8 @@ func Rebuild(ctx context.Context, cfg rebuild.Config, meter Meter, each func(reb
 
 // Healed is the result of healing a user.
 type Healed struct {
-	UserID      string              `json:"user_id"`
+	// UserID is empty in the trail if badged has nothing of the user.
+	UserID      string              `json:"user_id,omitempty"`
 	Healed      bool                `json:"healed"`
 	Version     int64               `json:"version,omitempty"`
 	Differences []replay.Difference `json:"differences"`

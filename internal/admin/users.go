@@ -93,7 +93,15 @@ type mergeArguments struct {
 // MergeUser moves what is unread for a guest to an account, and records it in the audit
 // trail; see [merging.Merge].
 func MergeUser(ctx context.Context, by Operator, cfg merging.Config) (done merging.Merged, err error) {
-	err = Audited(ctx, cfg.Pool, by, "user.merge", mergeArguments{cfg.Guest, cfg.Account}, func(ctx context.Context) (any, error) {
+	var arguments any = mergeArguments{cfg.Guest, cfg.Account}
+	known, err := Known(ctx, cfg.Pool, cfg.Log, cfg.Guest)
+	if err != nil {
+		return done, err
+	}
+	if !known {
+		arguments = NoUser{}
+	}
+	err = Audited(ctx, cfg.Pool, by, "user.merge", arguments, func(ctx context.Context) (any, error) {
 		done, err = merging.Merge(ctx, cfg)
 		return done, err
 	})

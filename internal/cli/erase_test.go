@@ -17,6 +17,8 @@ func TestUserErase(t *testing.T) {
 	mustDo(t, "user", "export", "unknown", database) // which the trail says
 	mustDo(t, "user", "erase", "unknown", database)
 	mustDo(t, "audit", "verify", database)
+	mustDo(t, "user", "merge", "unknown", "ada", database)
+	mustDo(t, "rebuild", "--user=unknown", database)
 	if list := mustDo(t, "audit", "list", "--json", database); strings.Contains(list, "unknown") || !strings.Contains(list, `"action":"user.erase","arguments":{},`) {
 		t.Errorf("the audit trail is\n%s", list)
 	}

@@ -94,9 +94,23 @@ func (c *rebuildCmd) Run(ctx context.Context, streams Streams) (err error) {
 				return err
 			}
 		}
-		return admin.Audited(ctx, s.Pool, admin.OSUser(), "rebuild", c.arguments(), func(ctx context.Context) (any, error) {
+		arguments := c.arguments()
+		if c.User != "" {
+			known, err := admin.Known(ctx, s.Pool, s.Log, c.User)
+			if err != nil {
+				return err
+			}
+			if !known { // what is healed nevertheless is in the result
+				arguments.User = ""
+			}
+		}
+		return admin.Audited(ctx, s.Pool, admin.OSUser(), "rebuild", arguments, func(ctx context.Context) (any, error) {
 			if c.User != "" {
-				return c.heal(ctx, streams.Out, replay.NewVerifier(s.Pool, s.Log).WithArchive(archive), s.Log.PartitionOf(c.User), bus)
+				done, err := c.heal(ctx, streams.Out, replay.NewVerifier(s.Pool, s.Log).WithArchive(archive), s.Log.PartitionOf(c.User), bus)
+				if arguments.User == "" && !done.Healed {
+					done.UserID = ""
+				}
+				return done, err
 			}
 			done, err := c.rebuild(ctx, streams, s, rebuild.Config{Pool: s.Pool, Log: s.Log, Bus: bus, Archive: archive})
 			sum.AddAll(done)
