@@ -108,7 +108,7 @@ func (k *redisLink) unsubscribe(ctx context.Context, channels []string) error {
 // Any error ends the link. So does silence: go-redis loses its place in the
 // stream when a timeout hits inside a message.
 func (k *redisLink) receive() (any, error) {
-	reply, err := k.pubsub.ReceiveTimeout(k.ctx, k.silence)
+	reply, err := receiveFrom(k.ctx, k.pubsub, k.silence)
 	if err == nil {
 		return reply, nil
 	}
@@ -119,6 +119,17 @@ func (k *redisLink) receive() (any, error) {
 		return nil, fmt.Errorf("silent for %v: %w", k.silence, err)
 	}
 	return nil, fmt.Errorf("receive: %w", err)
+}
+
+// receiveFrom is ReceiveTimeout of go-redis, which panics if an answer has not the form of a
+// message. A timeout of 0 is none.
+func receiveFrom(ctx context.Context, p *redis.PubSub, timeout time.Duration) (reply any, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			reply, err = nil, fmt.Errorf("the server's answer is no message (%v): is it Redis?", cause)
+		}
+	}()
+	return p.ReceiveTimeout(ctx, timeout)
 }
 
 // close ends the link for a reason that receive then returns. It may be called

@@ -57,14 +57,14 @@ func passOn(ctx context.Context, client redis.UniversalClient) error {
 	channel := "badged:probe:" + rand.Text()
 	subscription := client.Subscribe(ctx, channel)
 	defer subscription.Close()
-	if _, err := subscription.Receive(ctx); err != nil { // the acknowledgement
+	if _, err := receiveFrom(ctx, subscription, 0); err != nil { // the acknowledgement
 		return fmt.Errorf("subscribe to %s: %w", channel, err)
 	}
 	if err := client.Publish(ctx, channel, "probe").Err(); err != nil {
 		return fmt.Errorf("publish to %s: %w", channel, err)
 	}
 	for {
-		message, err := subscription.Receive(ctx)
+		message, err := receiveFrom(ctx, subscription, 0)
 		switch message.(type) {
 		case *redis.Message:
 			return nil
