@@ -38,6 +38,10 @@ func TestFieldCaseTooFewConnections(t *testing.T) {
 	if _, said, code := command(t, "serve", "--listen=127.0.0.1:0", "--publisher-keys=a="+publisherKey, "--jwt-keys="+jwtKeys, "--database-url="+few); code != 1 || !strings.Contains(said, want) || !strings.Contains(said, " at least: raise it (ALTER ROLE few CONNECTION LIMIT") {
 		t.Errorf("serve exits with %d and says\n%s", code, said)
 	}
+	sql(t, database, `ALTER ROLE few CONNECTION LIMIT 0`)
+	if _, said, code := command(t, "verify", "--database-url="+few); code != 1 || !strings.Contains(said, "ALTER ROLE … CONNECTION LIMIT") {
+		t.Errorf("verify exits with %d and says\n%s", code, said)
+	}
 
 	// With a few more, it works within them, also when many read at once.
 	sql(t, database, `ALTER ROLE few CONNECTION LIMIT 16`)

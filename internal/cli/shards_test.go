@@ -296,7 +296,7 @@ func TestServerWithFewLocksAndConnections(t *testing.T) {
 		}
 		taken = append(taken, conn)
 	}
-	if r := badged(t, "lag", flags[0], flags[1]); r.code != exitFailed || !strings.Contains(r.err, "The server takes no more connections: raise its max_connections") {
+	if r := badged(t, "lag", flags[0], flags[1]); r.code != exitFailed || !strings.Contains(r.err, "or max_connections of the server") {
 		t.Errorf("without a connection left, lag exits with %d: %s", r.code, r.err)
 	}
 	for _, conn := range taken {

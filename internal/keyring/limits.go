@@ -79,7 +79,7 @@ func (k *Key) spend(ctx context.Context, n int, take bool) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if k.quota > 0 {
-		if err := k.allot(ctx, int64(n), take); err != nil {
+		if err := k.allot(ctx, int64(n)); err != nil {
 			return err
 		}
 	}

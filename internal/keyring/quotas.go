@@ -144,8 +144,8 @@ func (r *Ring) giveBack(ctx context.Context, left []unused) {
 func dayOf(day int64) time.Time { return time.Unix(day*secondsOfDay, 0).UTC() }
 
 // allot makes sure that the key has n events left of its quota today, or fails with a
-// *LimitError. It takes another part if take is set. The caller holds the mutex.
-func (k *Key) allot(ctx context.Context, n int64, take bool) error {
+// *LimitError. It takes another part if it must. The caller holds the mutex.
+func (k *Key) allot(ctx context.Context, n int64) error {
 	u, now := k.usage, k.now()
 	if u.quota == 0 { // it has none any more
 		return nil
@@ -172,8 +172,6 @@ func (k *Key) allot(ctx context.Context, n int64, take bool) error {
 		return spent()
 	case lately:
 		return u.askedErr
-	case !take:
-		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), quotaTimeout) // others wait for the answer too
 	defer cancel()
