@@ -17,6 +17,15 @@ const reservedFiles = 64
 // Prometheus, probes, the admin page.
 const internalConnections = 64
 
+// internalLimits are the limits of the internal listener. A quarter is left for probes and for
+// operators who come, and one key may have half.
+func internalLimits() inbound.Limits {
+	return inbound.Limits{
+		Connections: internalConnections, Unauthenticated: internalConnections,
+		Keys: inbound.ShareLimits{All: internalConnections * 3 / 4, PerHolder: internalConnections / 2},
+	}
+}
+
 // The memory for bodies of requests, in bytes, if it is not configured.
 const (
 	defaultBodyMemory = 256 << 20

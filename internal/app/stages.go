@@ -85,9 +85,7 @@ func (a *App) serve(ctx context.Context) error {
 	listeners := []net.Listener{inbound.NewListener(a.listener, a.limits, a.log, a.inbound)}
 	if a.internal != nil {
 		servers = append(servers, a.server(ctx, a.operators))
-		listeners = append(listeners, inbound.NewListener(a.internal, inbound.Limits{
-			Connections: internalConnections, Unauthenticated: internalConnections,
-		}, a.log, a.inbound))
+		listeners = append(listeners, inbound.NewListener(a.internal, internalLimits(), a.log, a.inbound))
 	}
 	served := make(chan error, len(servers))
 	for i, server := range servers {

@@ -1,6 +1,7 @@
 package inbound
 
 import (
+	"context"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -122,6 +123,21 @@ func (r *room) take(budget *limit.Budget[string], n int64, wait time.Duration) e
 		r.bodies.refused.WithLabelValues(map[bool]string{true: "share", false: "all"}[e.Own]).Inc()
 		return e
 	}
+}
+
+// Reserve makes sure that the request of a context has taken so many bytes of memory, or all
+// that its key or user may have, besides what [Deadlines] takes for its body. It fails with
+// a [*RoomError].
+func Reserve(ctx context.Context, bytes int64) error {
+	b, ok := ctx.Value(bodyKey{}).(*body)
+	if !ok || b.bodies == nil {
+		return nil
+	}
+	budget := b.bodies.of(b.holder)
+	if more := min(bytes, budget.Share()) - b.taken; more > 0 {
+		return b.take(budget, more, 0) // see fit
+	}
+	return nil
 }
 
 // release gives back what was taken.

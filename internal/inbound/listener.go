@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -222,6 +223,10 @@ type conn struct {
 	// while it is unauthenticated.
 	at, atAddress *list.Element
 	known         bool
+	// vouched is set once the connection is authenticated. Only the server's goroutine of
+	// the connection uses header.
+	vouched atomic.Bool
+	header  header
 	// seat is the connection's place in a share; nil if it carries no requests.
 	seat *seat
 }
@@ -236,14 +241,18 @@ func (c *conn) Vouch() {
 	}
 	l.remove(c)
 	c.known = true
+	c.vouched.Store(true)
 	l.known++
 	l.metrics.authenticated.Inc()
 }
 
 // Read implements net.Conn. It tells clients that speak HTTP without TLS what is wrong: the
-// server would only close their connection.
+// server would only close their connection. It bounds the headers of strangers.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
+	if !c.vouched.Load() && c.header.add(p[:n]) {
+		return 0, c.refuseHeader()
+	}
 	if plain, ok := errors.AsType[tls.RecordHeaderError](err); ok && plain.Conn != nil && isHTTP(plain.RecordHeader) {
 		_ = plain.Conn.SetWriteDeadline(time.Now().Add(time.Second))
 		_, _ = io.WriteString(plain.Conn, plainAnswer)

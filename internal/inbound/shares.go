@@ -143,6 +143,9 @@ func ConnState(c net.Conn, state http.ConnState) {
 	if !ok {
 		return
 	}
+	if state == http.StateIdle {
+		counted.header = header{}
+	}
 	counted.listener.mu.Lock()
 	defer counted.listener.mu.Unlock()
 	switch state {
