@@ -63,6 +63,9 @@ type Config struct {
 	// AppBadges answers requests with tokens. Default: Badges.
 	AppBadges Badges
 	Tokens    Tokens
+	// Partitions returns how many partitions the log has, each of which gets a copy of an
+	// event for its users. Nil does not bound copies.
+	Partitions func() int
 	// Gate slows and refuses publishers while folding is behind. Nil admits all.
 	Gate *backpressure.Gate
 	// Explainer answers /admin/v1/users/{user}/explain. Nil leaves out the

@@ -165,7 +165,7 @@ func newFixture(t *testing.T) *fixture {
 func newAPI(t *testing.T, a httpapi.Appender, b httpapi.Badges, log *slog.Logger) *httpapi.API {
 	t.Helper()
 	api, err := httpapi.New(httpapi.Config{
-		Appender: a, Badges: b, Tokens: tokens{},
+		Appender: a, Badges: b, Tokens: tokens{}, Partitions: func() int { return 64 },
 		Keys:   mustKeys(t, "ops="+adminKey),
 		Logger: log,
 	})

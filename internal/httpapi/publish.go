@@ -16,6 +16,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/backpressure"
+	"github.com/badged/badged/internal/inbound"
 	"github.com/badged/badged/internal/keyring"
 )
 
@@ -25,6 +26,10 @@ const (
 	MaxBodyBytes = 8 << 20
 	// MaxEvents is the most events in one request.
 	MaxEvents = 10_000
+	// maxCopies is the most copies of its events, one for each partition of their users, and
+	// copyBytes the memory that one takes at most while it is appended.
+	maxCopies = 250_000
+	copyBytes = 640
 	// maxBadEvents is how many bad events one answer names.
 	maxBadEvents = 100
 	// appendPatience bounds storing events, with the wait for others that are stored before.
@@ -67,6 +72,9 @@ func (a *API) postEvents(w http.ResponseWriter, r *http.Request, key *keyring.Ke
 	if refused := key.CheckEvents(evs, maxBadEvents); len(refused) > 0 {
 		return forbiddenEvents(key.Name, refused)
 	}
+	if err := a.roomForCopies(r.Context(), evs); err != nil {
+		return err
+	}
 	if err := ticket.Admit(r.Context(), evs); err != nil {
 		return behind(err)
 	}
@@ -94,6 +102,32 @@ func (a *API) postEvents(w http.ResponseWriter, r *http.Request, key *keyring.Ke
 	key.Published(len(evs))
 	w.Header().Set(PositionHeader, receipt.Position())
 	writeJSON(w, http.StatusAccepted, "application/json", accepted{len(evs)})
+	return nil
+}
+
+// roomForCopies takes the memory that the copies of events need, one in each partition of
+// their users, or refuses a request with too many.
+func (a *API) roomForCopies(ctx context.Context, evs []events.Event) error {
+	if a.cfg.Partitions == nil {
+		return nil
+	}
+	n, most := 0, a.cfg.Partitions()
+	for i := range evs {
+		if users := len(evs[i].Data.UserIDs); users > 0 {
+			n += min(users, most)
+		} else {
+			n += most // a message to a room
+		}
+	}
+	if n > maxCopies {
+		return &problem{
+			Status: http.StatusRequestEntityTooLarge,
+			Detail: fmt.Sprintf("the events are for %d partitions, counted for each, and may be for %d in one request: publish them in several; nothing was stored", n, maxCopies),
+		}
+	}
+	if full, ok := errors.AsType[*inbound.RoomError](inbound.Reserve(ctx, int64(n)*copyBytes)); ok {
+		return noRoom(full)
+	}
 	return nil
 }
 

@@ -262,11 +262,18 @@ func TestPublishReportsErrorsOfTheLog(t *testing.T) {
 func TestPublishLimits(t *testing.T) {
 	full := delivered("1") + strings.Repeat(" ", httpapi.MaxBodyBytes-len(delivered("1")))
 	lines := strings.Repeat(delivered("1")+"\n", httpapi.MaxEvents)
+	var crowd []string
+	for i := range 100 {
+		crowd = append(crowd, fmt.Sprintf("%q", fmt.Sprint("u", i)))
+	}
+	crowded := strings.Replace(delivered("1"), `"user_ids":["ada"]`, `"user_ids":[`+strings.Join(crowd, ",")+`]`, 1) + "\n"
 	for _, test := range []struct {
 		name, contentType, body string
 		appended                int
 		want                    string
 	}{
+		{"events for 249,984 partitions", ndjson, strings.Repeat(crowded, 3906), 3906, ""},
+		{"events for 250,048 partitions", ndjson, strings.Repeat(crowded, 3907), 0, "413 the events are for 250048 partitions, counted for each, and may be for 250000 in one request: publish them in several; nothing was stored"},
 		{"8 MiB", plain, full, 1, ""},
 		{"8 MiB and a byte", plain, full + " ", 0, "413 the body has more than 8388608 bytes; nothing was stored"},
 		{"10,000 events", ndjson, lines, 10_000, ""},

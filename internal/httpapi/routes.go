@@ -67,7 +67,7 @@ func (a *API) routes() []describe.Route {
 		a.forPublishers(a.postEvents, describe.Route{
 			Method: http.MethodPost, Path: "/v1/events",
 			Name: "postEvents", Group: GroupPublish, Summary: "Append events to the log, all or none",
-			Doc: "At most 8 MiB and 10,000 events. Repeated events, by source and id, count once: after a timeout or a broken connection, send them again.",
+			Doc: "At most 8 MiB and 10,000 events, which are for at most 250,000 partitions, counted for each event. Repeated events, by source and id, count once: after a timeout or a broken connection, send them again.",
 			Body: []describe.Content{
 				{MediaType: "application/json", Of: describe.OneOf{Doc: "One event, or an array of events.", Of: []any{event, list}}, Example: anEvent},
 				{MediaType: "application/cloudevents+json", Of: event, Example: anEvent},
@@ -86,7 +86,7 @@ func (a *API) routes() []describe.Route {
 				describe.Problem(http.StatusBadRequest, problem{}, "Nothing was stored. `errors` names up to 100 bad events by their index in the request, and up to 20 fields of each.", badEvents),
 				describe.Problem(http.StatusForbidden, problem{}, "Nothing was stored. `errors` names up to 100 events that the key may not publish, with the field that it is about.", notTheKeys),
 				describe.Problem(http.StatusRequestTimeout, problem{}, tooSlow+" Nothing was stored.", ""),
-				describe.Problem(http.StatusRequestEntityTooLarge, problem{}, "More than 8 MiB or 10,000 events; nothing was stored.", tooManyOnes),
+				describe.Problem(http.StatusRequestEntityTooLarge, problem{}, "More than 8 MiB or 10,000 events, or for too many partitions; nothing was stored.", tooManyOnes),
 				describe.Problem(http.StatusUnsupportedMediaType, problem{}, "The `Content-Type` is not supported, or the body has a `Content-Encoding`, such as gzip. Nothing was stored.", ""),
 				late,
 			),
