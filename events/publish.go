@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -52,7 +53,7 @@ func (l *Log) Publish(ctx context.Context, tx any, evs ...Event) (Receipt, error
 
 func publish(ctx context.Context, layout *eventlog.Layout, tx transaction, evs []Event) (Receipt, error) {
 	held := func() (eventlog.Set, error) { return eventlog.ReadHeld(ctx, tx.queryRow) }
-	rows, err := encodeRows(layout, held, evs, false)
+	rows, err := encodeRows(layout, held, time.Now(), evs, false)
 	if err != nil || len(rows) == 0 {
 		return Receipt{}, err
 	}

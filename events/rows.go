@@ -13,18 +13,17 @@ import (
 
 // encodeOwn encodes events for appends of badged itself, in transactions of their own.
 func encodeOwn(ctx context.Context, l *eventlog.Log[Event], evs []Event) ([]eventlog.Rows, error) {
-	return encodeRows(l.Layout(), func() (eventlog.Set, error) { return l.ToRooms(ctx) }, evs, true)
+	return encodeRows(l.Layout(), func() (eventlog.Set, error) { return l.ToRooms(ctx) }, l.Now(), evs, true)
 }
 
 // encodeRows validates evs and encodes them as rows by partition, in ascending order. held
-// returns the partitions that get messages to rooms. Unless own is set, it rejects what only
-// badged may write.
-func encodeRows(l *eventlog.Layout, held func() (eventlog.Set, error), evs []Event, own bool) ([]eventlog.Rows, error) {
+// returns the partitions that get messages to rooms, and now is the time of events without
+// one. Unless own is set, it rejects what only badged may write.
+func encodeRows(l *eventlog.Layout, held func() (eventlog.Set, error), now time.Time, evs []Event, own bool) ([]eventlog.Rows, error) {
 	toRooms, err := checkAll(evs, own)
 	if err != nil {
 		return nil, err
 	}
-	now := time.Now()
 	enc := encoder{layout: l, expect: len(evs)/l.Len() + 1, byPartition: make([]*eventbatch.Columns, l.Numbers())}
 	if toRooms {
 		if enc.held, err = held(); err != nil {

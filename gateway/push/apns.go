@@ -41,6 +41,7 @@ type apns struct {
 	// servers by environment.
 	servers map[string]string
 	topic   string
+	now     func() time.Time
 	// token is nil with a certificate.
 	token *providerToken
 	// background sends silent pushes that wake the app, instead of setting the
@@ -130,7 +131,7 @@ func (a *apns) try(ctx context.Context, p *Push) (_ Outcome, expired bool) {
 		"Apns-Topic":       {a.topic},
 		"Apns-Push-Type":   {kind},
 		"Apns-Priority":    {priority},
-		"Apns-Expiration":  {strconv.FormatInt(time.Now().Add(lifetime).Unix(), 10)},
+		"Apns-Expiration":  {strconv.FormatInt(a.now().Add(lifetime).Unix(), 10)},
 		"Apns-Collapse-Id": {p.collapse()},
 	}
 	var signed string
@@ -210,7 +211,7 @@ func (t *providerToken) get() (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	// One that replaced an expired token outlasts the end of its half hour.
-	if period := t.now().Truncate(providerTokenPeriod); t.signed == "" || period.Sub(t.issued) >= providerTokenInterval {
+	if period := t.now().Add(-signedEarly).Truncate(providerTokenPeriod); t.signed == "" || period.Sub(t.issued) >= providerTokenInterval {
 		return t.sign(period)
 	}
 	return t.signed, nil
@@ -251,6 +252,6 @@ func (t *providerToken) renew(signed string) (wait time.Duration, err error) {
 	if wait := providerTokenInterval - t.now().Sub(t.issued); wait > 0 {
 		return wait, nil
 	}
-	_, err = t.sign(t.now())
+	_, err = t.sign(t.now().Add(-signedEarly))
 	return 0, err
 }

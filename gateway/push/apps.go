@@ -63,8 +63,9 @@ var appName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 // LoadApps reads the configuration of apps from a JSON file: an object with an
 // entry for each app. Names of other files in it are relative to its folder. It
 // connects to no vendor. dial returns the client for endpoints that devices
-// name. The error joins all mistakes, each with the app and the field.
-func LoadApps(file string, dial func(allowPrivate bool) *http.Client) (Apps, error) {
+// name, and now the time that tokens for vendors are signed with. The error joins all
+// mistakes, each with the app and the field.
+func LoadApps(file string, dial func(allowPrivate bool) *http.Client, now func() time.Time) (Apps, error) {
 	text, err := os.ReadFile(file) //nolint:gosec // G304: the operator names it
 	if err != nil {
 		return nil, err
@@ -82,7 +83,7 @@ func LoadApps(file string, dial func(allowPrivate bool) *http.Client) (Apps, err
 	apps := Apps{}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
-		app, err := parseApp(name, entries[name], filepath.Dir(file), dial)
+		app, err := parseApp(name, entries[name], filepath.Dir(file), dial, now)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: app %q: %w", file, name, err))
 			continue
@@ -171,7 +172,7 @@ type webPushSettings struct {
 // three an hour.
 const backgroundInterval = 20 * time.Minute
 
-func parseApp(name string, text []byte, dir string, dial func(bool) *http.Client) (*App, error) {
+func parseApp(name string, text []byte, dir string, dial func(bool) *http.Client, now func() time.Time) (*App, error) {
 	if !appName.MatchString(name) {
 		return nil, errors.New("the name must have 1 to 64 letters, digits, dots, dashes and underscores")
 	}
@@ -195,21 +196,21 @@ func parseApp(name string, text []byte, dir string, dial func(bool) *http.Client
 			interval = backgroundInterval
 		}
 		shared = s.common
-		app.vendor, err = newAPNs(s, dir)
+		app.vendor, err = newAPNs(s, dir, now)
 	case FCM:
 		var s fcmSettings
 		if err := strict(text, &s); err != nil {
 			return nil, err
 		}
 		shared = s.common
-		app.vendor, err = newFCM(s, dir)
+		app.vendor, err = newFCM(s, dir, now)
 	case WebPush, UnifiedPush:
 		var s webPushSettings
 		if err := strict(text, &s); err != nil {
 			return nil, err
 		}
 		shared, app.AllowPrivate = s.common, s.AllowPrivate
-		app.vendor, err = newWebPush(s, dir, dial(s.AllowPrivate))
+		app.vendor, err = newWebPush(s, dir, dial(s.AllowPrivate), now)
 	default:
 		return nil, fmt.Errorf("platform: %q is none of apns, fcm, webpush, unifiedpush", kind.Platform)
 	}
@@ -238,14 +239,14 @@ var (
 // in between, and would send tokens on to any address that it names.
 func followNone(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-func newAPNs(s apnsSettings, dir string) (vendor, error) {
+func newAPNs(s apnsSettings, dir string, now func() time.Time) (vendor, error) {
 	switch {
 	case s.Topic == "":
 		return nil, errors.New("topic: is required: the bundle id of the app")
 	case !bundleID.MatchString(s.Topic):
 		return nil, fmt.Errorf("topic: %q is no bundle id: letters, digits, dots and dashes", s.Topic)
 	}
-	a := &apns{topic: s.Topic, background: s.Background, servers: map[string]string{"production": apnsProduction, "sandbox": apnsSandbox}}
+	a := &apns{topic: s.Topic, background: s.Background, now: now, servers: map[string]string{"production": apnsProduction, "sandbox": apnsSandbox}}
 	switch s.Zero {
 	case "", "clear":
 	case "background":
@@ -286,13 +287,13 @@ func newAPNs(s apnsSettings, dir string) (vendor, error) {
 		if err != nil {
 			return nil, fmt.Errorf("key_file: %w", err)
 		}
-		a.token = &providerToken{key: key, keyID: s.KeyID, teamID: s.TeamID, now: time.Now}
+		a.token = &providerToken{key: key, keyID: s.KeyID, teamID: s.TeamID, now: now}
 	}
 	a.client = &http.Client{Transport: newAPNsTransport(config), CheckRedirect: followNone}
 	return a, nil
 }
 
-func newFCM(s fcmSettings, dir string) (vendor, error) {
+func newFCM(s fcmSettings, dir string, now func() time.Time) (vendor, error) {
 	if s.ServiceAccountFile == "" {
 		return nil, errors.New("service_account_file: is required: the key file of a service account of the Firebase project")
 	}
@@ -316,11 +317,11 @@ func newFCM(s fcmSettings, dir string) (vendor, error) {
 		TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 5 * time.Minute,
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 10 * time.Second},
 	})}
-	f.token = &accessToken{client: f.client, account: account, key: key, now: time.Now, fetching: make(chan struct{}, 1)}
+	f.token = &accessToken{client: f.client, account: account, key: key, now: now, fetching: make(chan struct{}, 1)}
 	return f, nil
 }
 
-func newWebPush(s webPushSettings, dir string, client *http.Client) (vendor, error) {
+func newWebPush(s webPushSettings, dir string, client *http.Client, now func() time.Time) (vendor, error) {
 	if s.VAPIDKeyFile == "" {
 		return nil, errors.New("vapid_key_file: is required; `openssl ecparam -name prime256v1 -genkey -noout` makes a key")
 	}
@@ -331,7 +332,7 @@ func newWebPush(s webPushSettings, dir string, client *http.Client) (vendor, err
 	if err := checkContact(s.Subject); err != nil {
 		return nil, fmt.Errorf("subject: %w", err)
 	}
-	signer, err := newVAPID(key, s.Subject)
+	signer, err := newVAPID(key, s.Subject, now)
 	if err != nil {
 		return nil, fmt.Errorf("vapid_key_file: %w", err)
 	}

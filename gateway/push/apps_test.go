@@ -149,7 +149,7 @@ func TestBadConfigurationsAreRefused(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			file := vendors.WriteConfig(t, map[string]map[string]any{"chat": tt.entry})
-			_, err := LoadApps(file, func(bool) *http.Client { return http.DefaultClient })
+			_, err := LoadApps(file, func(bool) *http.Client { return http.DefaultClient }, time.Now)
 			switch {
 			case tt.want == "" && err != nil:
 				t.Errorf("refused: %v", err)
@@ -177,12 +177,12 @@ func TestMistakesNameTheirPlace(t *testing.T) {
 		if err := os.WriteFile(file, []byte(tt.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err := LoadApps(file, nil)
+		_, err := LoadApps(file, nil, time.Now)
 		if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), file) {
 			t.Errorf("%s: %v, want %s", name, err, tt.want)
 		}
 	}
-	if _, err := LoadApps(filepath.Join(dir, "none.json"), nil); err == nil {
+	if _, err := LoadApps(filepath.Join(dir, "none.json"), nil, time.Now); err == nil {
 		t.Error("a missing file is accepted")
 	}
 }

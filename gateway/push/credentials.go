@@ -18,6 +18,10 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
+// signedEarly is how long before now tokens for vendors are issued: a vendor whose clock is
+// behind refuses tokens from its future.
+const signedEarly = 10 * time.Second
+
 // tls returns the settings for connecting to the vendor.
 func (s *server) tls(dir string) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}

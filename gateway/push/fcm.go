@@ -249,10 +249,10 @@ func (t *accessToken) get(ctx context.Context) (string, error) {
 // fetch asks Google for a token, as a service account does:
 // https://developers.google.com/identity/protocols/oauth2/service-account
 func (t *accessToken) fetch(ctx context.Context) (string, time.Duration, error) {
-	now := t.now()
+	issued := t.now().Add(-signedEarly)
 	assertion := jwt.NewWithClaims(jwt.SigningMethodRS256, jwt.MapClaims{
 		"iss": t.account.ClientEmail, "scope": fcmScope, "aud": t.account.TokenURI,
-		"iat": now.Unix(), "exp": now.Add(time.Hour).Unix(),
+		"iat": issued.Unix(), "exp": issued.Add(time.Hour).Unix(),
 	})
 	assertion.Header["kid"] = t.account.PrivateKeyID
 	signed, err := assertion.SignedString(t.key)

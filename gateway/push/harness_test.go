@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -26,7 +27,7 @@ func client(v *vendors.Vendor) func(bool) *http.Client {
 // load returns the only app of a configuration.
 func load(t testing.TB, v *vendors.Vendor, entry map[string]any) *App {
 	t.Helper()
-	apps, err := LoadApps(vendors.WriteConfig(t, map[string]map[string]any{"chat": entry}), client(v))
+	apps, err := LoadApps(vendors.WriteConfig(t, map[string]map[string]any{"chat": entry}), client(v), time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,14 +35,14 @@ type vapidHeader struct {
 	issued time.Time
 }
 
-func newVAPID(key *ecdsa.PrivateKey, subject string) (*vapid, error) {
+func newVAPID(key *ecdsa.PrivateKey, subject string, now func() time.Time) (*vapid, error) {
 	public, err := key.PublicKey.Bytes()
 	if err != nil {
 		return nil, err
 	}
 	return &vapid{
 		key: key, public: base64.RawURLEncoding.EncodeToString(public), subject: subject,
-		now: time.Now, byOrigin: map[string]vapidHeader{},
+		now: now, byOrigin: map[string]vapidHeader{},
 	}, nil
 }
 

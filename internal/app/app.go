@@ -131,7 +131,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		}
 	}()
 	// Settings first: checking them needs no connection.
-	given, errs := parse(cfg, log, a.registry)
+	given, errs := parse(cfg, a.now, log, a.registry)
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
@@ -153,7 +153,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	}
 	if a.tokens, err = auth.NewTokens(auth.TokenConfig{
 		Keys: cfg.JWTKeys, Set: keySet, Audience: cfg.JWTAudience, Issuer: cfg.JWTIssuer, MaxLifetime: cfg.JWTMaxLifetime,
-		Revoked: a.revoked, Unread: a.unread, Registerer: a.registry,
+		Revoked: a.revoked, Unread: a.unread, Now: a.now, Registerer: a.registry,
 	}); err != nil {
 		return nil, fmt.Errorf("--jwt-keys: %w", err)
 	}
@@ -254,6 +254,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		if operations != nil {
 			webhooks = a.webhookOperations(given.box)
 		}
+		served.Partitions = func() int { return a.cluster.Layout().Len() }
 		served.Appender, served.Lacking, served.Away, served.Gate = a.publisher, a.cluster.Lacking, a.cluster.AwayShards, gate
 		served.Badges, served.AppBadges = reader.Limited(readersShare, readersPatience), reader.Limited(readersShare, appsPatience)
 		served.Tokens, served.ReadsPerSecond = a.tokens, cfg.ReadsPerSecond

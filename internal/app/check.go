@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -25,7 +26,7 @@ import (
 // Check returns the errors that Open or Listen would return for settings, as
 // far as they can be found without connecting.
 func Check(cfg config.Server) []error {
-	_, errs := parse(cfg, nil, nil)
+	_, errs := parse(cfg, time.Now, nil, nil)
 	if _, err := auth.NewTokens(auth.TokenConfig{Keys: cfg.JWTKeys}); err != nil {
 		errs = append(errs, fmt.Errorf("--jwt-keys: %w", err))
 	}
@@ -81,9 +82,10 @@ type parsed struct {
 	certificate *inbound.Certificate
 }
 
-// parse parses settings without connecting, and returns all errors.
-func parse(cfg config.Server, log *slog.Logger, registry prometheus.Registerer) (p parsed, errs []error) {
-	keys := keyring.Config{Publishers: cfg.PublisherKeys, Admins: cfg.AdminKeys, Logger: log, Registerer: registry}
+// parse parses settings without connecting, and returns all errors. now is the clock of
+// quotas, of keys that expire, and of what pushes are signed with.
+func parse(cfg config.Server, now func() time.Time, log *slog.Logger, registry prometheus.Registerer) (p parsed, errs []error) {
+	keys := keyring.Config{Publishers: cfg.PublisherKeys, Admins: cfg.AdminKeys, Logger: log, Registerer: registry, Now: now}
 	if cfg.Has(config.RoleAPI) || cfg.InternalListen != "" && exists(cfg.KeysFile) { // the other roles may lack the file: of keys, only profiles need some
 		keys.File = cfg.KeysFile
 	}
@@ -93,7 +95,7 @@ func parse(cfg config.Server, log *slog.Logger, registry prometheus.Registerer) 
 		errs = append(errs, fmt.Errorf("--allowed-origins: %w", err))
 	}
 	if cfg.PushConfig != "" {
-		if p.apps, err = push.LoadApps(cfg.PushConfig, pushClient); err != nil {
+		if p.apps, err = push.LoadApps(cfg.PushConfig, pushClient, now); err != nil {
 			errs = append(errs, fmt.Errorf("--push-config: %w", err))
 		}
 	}

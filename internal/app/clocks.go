@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -20,6 +21,18 @@ const (
 	clockTimeout = 5 * time.Second
 )
 
+// now returns the time in the middle of what the databases and this machine tell: for what
+// belongs to none of the databases.
+func (a *App) now() time.Time {
+	return dbclock.Middle(func(yield func(*dbclock.Clock) bool) {
+		for _, d := range a.databases {
+			if !yield(&d.clock) {
+				return
+			}
+		}
+	})
+}
+
 // openClocks compares the clock of the process with the clocks of the databases, for the
 // metric, the log and readiness. Work that cannot be undone does not depend on it: it
 // compares the clocks itself.
@@ -32,13 +45,21 @@ func (a *App) openClocks() {
 		a.stageOf(d, "clock", func(ctx context.Context) error { return followClock(ctx, d, difference) })
 	}
 	a.checks = append(a.checks, obs.Check{Name: "clocks", Run: func(context.Context) error {
+		var errs []error
 		for _, d := range a.databases {
 			if err := d.clock.Check(); err != nil {
-				return fmt.Errorf("%w; until then nothing expires, no reminder is sent, and nothing is pruned, archived or forgotten", err)
+				errs = append(errs, fmt.Errorf("%s: %w; until then nothing expires there, no reminder is sent, and nothing is pruned, archived or forgotten", d.config.Label(), err))
 			}
 		}
-		return nil
+		return errors.Join(errs...)
 	}})
+}
+
+// measureClock compares the clock of a database with that of this process.
+func (d *database) measureClock(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, clockTimeout)
+	defer cancel()
+	return d.clock.Measure(ctx, func(ctx context.Context) (time.Time, error) { return pgsession.Now(ctx, d.watching) })
 }
 
 // followClock measures the clock of a database until ctx is done.
@@ -46,10 +67,7 @@ func followClock(ctx context.Context, d *database, difference prometheus.Gauge) 
 	tick := time.NewTicker(dbclock.Interval)
 	defer tick.Stop()
 	for noticed := false; ; {
-		reading, cancel := context.WithTimeout(ctx, clockTimeout)
-		err := d.clock.Measure(reading, func(ctx context.Context) (time.Time, error) { return pgsession.Now(ctx, d.watching) })
-		cancel()
-		if err == nil { // else others say that the database is away
+		if err := d.measureClock(ctx); err == nil { // else others say that the database is away
 			ahead := d.clock.Ahead()
 			difference.Set(ahead.Seconds())
 			if differs := ahead.Abs() > noticedDifference; differs != noticed {

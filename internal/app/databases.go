@@ -119,7 +119,7 @@ func (a *App) openDatabases(ctx context.Context, purpose string) (err error) {
 		}
 	}
 	a.cluster, err = shards.Open(ctx, shards.Config{
-		Databases: all, Logger: a.log, Guard: &a.identity,
+		Databases: all, Logger: a.log, Now: a.now, Guard: &a.identity,
 		Check: func(ctx context.Context, i int) error {
 			if err := a.checkPooler(ctx, a.databases[i]); err != nil {
 				return err
@@ -136,6 +136,9 @@ func (a *App) openDatabases(ctx context.Context, purpose string) (err error) {
 			versions[s.Name] = a.databases[i].schema
 		}
 		a.databases[i].Shard = s
+		if s.Err() == nil {
+			_ = a.databases[i].measureClock(ctx) // followClock tries again
+		}
 		a.databases[i].targets = outbound.NewTargets(a.databases[i].serving, a.cluster)
 	}
 	if uneven := migrations.Uneven(versions); uneven != "" {

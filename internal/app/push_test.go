@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/badged/badged/gateway/push"
 	"github.com/badged/badged/internal/config"
@@ -37,7 +38,7 @@ func TestBadDevicesAreRefused(t *testing.T) {
 	delete(public, "allow_private")
 	apps, err := push.LoadApps(vendors.WriteConfig(t, map[string]map[string]any{
 		"ios": vendors.NewAPNs(t).Entry(), "web": public,
-	}), pushClient)
+	}), pushClient, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,11 +21,10 @@ import (
 // since many may be on one host.
 const webhookConns = 4096
 
-// webhookCaller returns what calls the endpoints of webhooks of a database, by whose clock
-// calls are signed.
-func (a *App) webhookCaller(d *database) *webhook.Caller {
+// webhookCaller returns what calls the endpoints of webhooks.
+func (a *App) webhookCaller() *webhook.Caller {
 	client := egress.NewClient(egress.Config{AllowPrivate: a.cfg.WebhooksAllowPrivate, MaxConnsPerHost: webhookConns})
-	return &webhook.Caller{Client: client, Origin: a.cfg.WebhooksOrigin, Now: d.clock.Now}
+	return &webhook.Caller{Client: client, Origin: a.cfg.WebhooksOrigin, Now: a.now}
 }
 
 // webhookOperations returns the operations of admins on webhooks.
@@ -42,7 +41,7 @@ func (a *App) webhookOperations(box *seal.Box) httpapi.Webhooks {
 
 func (a *App) webhooksConfig(d *database, box *seal.Box) admin.WebhooksConfig {
 	return admin.WebhooksConfig{
-		Pool: d.serving, Targets: d.targets, Box: box, Caller: operatorCalls{a.webhookCaller(d)},
+		Pool: d.serving, Targets: d.targets, Box: box, Caller: operatorCalls{a.webhookCaller()},
 		AllowPrivate: a.cfg.WebhooksAllowPrivate, Reminders: len(a.cfg.RemindAfter) > 0,
 	}
 }
@@ -51,7 +50,7 @@ func (a *App) webhooksConfig(d *database, box *seal.Box) admin.WebhooksConfig {
 func (a *App) openWebhooks(d *database, pool *pgxpool.Pool, n *outbound.Notifier, box *seal.Box, remindAfter map[string]time.Duration) error {
 	sender, err := webhook.New(webhook.Config{
 		Queue: webhookQueue{n}, Store: &webhookStore{outbound.NewTargets(pool, a.cluster), box, d.log, len(a.databases)},
-		Caller: a.webhookCaller(d), RemindAfter: remindAfter, Now: d.clock.Now,
+		Caller: a.webhookCaller(), RemindAfter: remindAfter, Now: d.clock.Now,
 		Logger: d.log, Metrics: webhook.NewMetrics(d.registry),
 	})
 	if err != nil {

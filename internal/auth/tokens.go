@@ -38,6 +38,8 @@ type TokenConfig struct {
 	// Unread returns why it is not known which tokens of a user are revoked, or nil.
 	// Authenticate fails with an [*UnreadError] then. Nil means that it is known.
 	Unread func(userID string) error
+	// Now returns the time at which tokens must be valid. Default time.Now.
+	Now func() time.Time
 	// Registerer registers the metrics, unless nil.
 	Registerer prometheus.Registerer
 }
@@ -73,6 +75,9 @@ const clockLeeway = 5 * time.Second
 
 // NewTokens loads the keys. Its errors name the key, never the secret.
 func NewTokens(cfg TokenConfig) (*Tokens, error) {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
 	t := &Tokens{cfg: cfg, keys: map[string]tokenKey{}, verified: promauto.With(cfg.Registerer).NewCounterVec(prometheus.CounterOpts{
 		Namespace: "badged", Subsystem: "auth", Name: "tokens_total", Help: "User tokens checked, by result.",
 	}, []string{"result"})}
@@ -100,6 +105,7 @@ func NewTokens(cfg TokenConfig) (*Tokens, error) {
 	options := []jwt.ParserOption{
 		jwt.WithExpirationRequired(),
 		jwt.WithLeeway(clockLeeway),
+		jwt.WithTimeFunc(cfg.Now),
 		jwt.WithValidMethods([]string{"HS256", "RS256", "ES256", "EdDSA"}),
 	}
 	if cfg.Audience != "" {
@@ -147,7 +153,9 @@ func parseTokenKey(method, value string) (tokenKey, error) {
 
 // Identity is the user that a token authenticates.
 type Identity struct {
-	UserID    string
+	UserID string
+	// ExpiresAt is by the clock of this process as it was when the token was checked. It has
+	// a monotonic reading: a clock that is set neither ends nor prolongs a token.
 	ExpiresAt time.Time
 	// IssuedAt is zero if the token does not say when it was issued.
 	IssuedAt time.Time
@@ -197,14 +205,16 @@ func (t *Tokens) authenticate(ctx context.Context, token string) (Identity, erro
 	if _, err := t.parser.ParseWithClaims(token, &c, keyOf); err != nil {
 		return Identity{}, describeTokenError(err)
 	}
-	if !time.Now().Before(c.expires.Time) {
+	now := t.cfg.Now()
+	left := c.expires.Sub(now)
+	if left <= 0 {
 		return Identity{}, ErrExpired
 	}
 	if reason := events.CheckID(c.subject); reason != "" {
 		return Identity{}, errors.New("bad token: sub " + reason)
 	}
 	// A token that is accepted now must not be younger than a revocation that comes next.
-	if ahead := time.Until(c.issued); ahead > clockLeeway {
+	if ahead := c.issued.Sub(now); ahead > clockLeeway {
 		return Identity{}, fmt.Errorf("bad token: its iat is %s in the future; compare the clocks of its issuer and of this server", ahead.Round(time.Second))
 	}
 	if most := t.cfg.MaxLifetime; most > 0 {
@@ -223,7 +233,7 @@ func (t *Tokens) authenticate(ctx context.Context, token string) (Identity, erro
 			return Identity{}, &UnreadError{err}
 		}
 	}
-	return Identity{UserID: c.subject, ExpiresAt: c.expires.Time, IssuedAt: c.issued, Categories: c.categories}, nil
+	return Identity{UserID: c.subject, ExpiresAt: time.Now().Add(left), IssuedAt: c.issued, Categories: c.categories}, nil
 }
 
 // Check returns ErrExpired or ErrRevoked once the token of an identity is not valid any more.

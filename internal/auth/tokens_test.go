@@ -399,7 +399,7 @@ func TestSign(t *testing.T) {
 	if err != nil {
 		t.Fatalf("its own token: %v", err)
 	}
-	if want := now.Add(time.Minute).Truncate(time.Second); id.UserID != "Chloé 🙂" || !id.ExpiresAt.Equal(want) {
+	if want := now.Add(time.Minute).Truncate(time.Second); id.UserID != "Chloé 🙂" || !id.ExpiresAt.Round(time.Second).Equal(want) {
 		t.Errorf("identity is %+v, want Chloé 🙂 until %s", id, want)
 	}
 	// Another server with the same key accepts it.
@@ -483,5 +483,29 @@ func TestInvalidTokenKeys(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The clock that is given decides whether a token is valid, and not that of this machine. How
+// long a token has left does not change when a clock is set.
+func TestTokensByAnotherClock(t *testing.T) {
+	for _, ahead := range []time.Duration{-30 * 24 * time.Hour, -time.Hour, time.Hour, 30 * 24 * time.Hour} {
+		there := func() time.Time { return time.Now().Add(ahead).Round(0) }
+		tokens := mustTokens(t, auth.TokenConfig{Keys: []string{"k=HS256:" + secret}, Now: there})
+		here := mustTokens(t, auth.TokenConfig{Keys: []string{"k=HS256:" + secret}})
+		signed, err := tokens.Sign("ada", 10*time.Minute, there())
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, err := tokens.Authenticate(t.Context(), signed)
+		if left := time.Until(id.ExpiresAt); err != nil || left <= 9*time.Minute || left > 10*time.Minute {
+			t.Errorf("a token by a clock %s ahead has %s left, %v", ahead, left, err)
+		}
+		if err := tokens.Check(id); err != nil {
+			t.Errorf("later a token by a clock %s ahead: %v", ahead, err)
+		}
+		if _, err := here.Authenticate(t.Context(), signed); err == nil {
+			t.Errorf("a token by a clock %s ahead is valid here", ahead)
+		}
 	}
 }

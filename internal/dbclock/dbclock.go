@@ -6,6 +6,8 @@ package dbclock
 import (
 	"context"
 	"fmt"
+	"iter"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -55,6 +57,23 @@ func (c *Clock) Now() time.Time {
 		return time.Now().Truncate(time.Microsecond)
 	}
 	return r.there.Add(time.Since(r.at)).Truncate(time.Microsecond)
+}
+
+// Middle returns the time in the middle of what the clocks of databases tell, so that a wrong
+// one among three is not believed. Those that were never read do not count. The clock of
+// this machine counts if the others are even in number, or none.
+func Middle(clocks iter.Seq[*Clock]) time.Time {
+	var told []time.Time
+	for c := range clocks {
+		if c.last.Load() != nil {
+			told = append(told, c.Now())
+		}
+	}
+	if len(told)%2 == 0 {
+		told = append(told, time.Now().Truncate(time.Microsecond))
+	}
+	slices.SortFunc(told, time.Time.Compare)
+	return told[len(told)/2]
 }
 
 // Ahead returns how far the database is ahead of the clock of this machine, as that is now.

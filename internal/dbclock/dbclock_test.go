@@ -3,6 +3,7 @@ package dbclock_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -52,6 +53,32 @@ func TestClockFollowsTheDatabase(t *testing.T) {
 	}
 	if now := c.Now(); now.Nanosecond()%1000 != 0 {
 		t.Errorf("%s has parts of microseconds, which Postgres cannot store", now)
+	}
+}
+
+// Of three clocks, a wrong one is not believed, be it that of this machine or of a database.
+func TestMiddle(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		ahead []time.Duration
+		want  time.Duration
+	}{
+		{"no database", nil, 0},
+		{"a database", []time.Duration{time.Hour}, time.Hour},
+		{"databases that agree", []time.Duration{time.Hour, time.Hour}, time.Hour},
+		{"a database that is ahead", []time.Duration{0, 30 * 24 * time.Hour}, 0},
+		{"a database that is behind", []time.Duration{-30 * 24 * time.Hour, 0}, 0},
+		{"one of three databases", []time.Duration{-time.Hour, 30 * 24 * time.Hour, -time.Hour}, -time.Hour},
+	} {
+		clocks := []*dbclock.Clock{{}} // one that was never read
+		for _, ahead := range tt.ahead {
+			c := &dbclock.Clock{}
+			c.Set(time.Now().Add(ahead))
+			clocks = append(clocks, c)
+		}
+		if got := time.Until(dbclock.Middle(slices.Values(clocks))); !about(got, tt.want) {
+			t.Errorf("%s: it is %s ahead, want %s", tt.name, got, tt.want)
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -46,6 +47,7 @@ type Log[E any] struct {
 	shared atomic.Bool
 	// stale is set if the layout must be read again.
 	stale atomic.Bool
+	now   func() time.Time
 }
 
 // Encode validates events and encodes them, by partition in ascending order.
@@ -54,7 +56,7 @@ type Encode[E any] func(ctx context.Context, l *Log[E], evs []E) ([]Rows, error)
 // Attach returns the log in the database of pool, which began with so many partitions,
 // without connecting. As long as nothing else is known, none of them was split.
 func Attach[E any](pool *pgxpool.Pool, partitions int, encode Encode[E]) *Log[E] {
-	l := &Log[E]{pool: pool, encode: encode, changed: make(chan struct{})}
+	l := &Log[E]{pool: pool, encode: encode, changed: make(chan struct{}), now: time.Now}
 	l.layout.Store(NewLayout(partitions, nil))
 	return l
 }
@@ -75,6 +77,13 @@ func (l *Log[E]) Check(ctx context.Context) error {
 	}
 	return nil
 }
+
+// UseClock says what the time of events without one is; otherwise the clock of this machine
+// does. Call it before the log is used.
+func (l *Log[E]) UseClock(now func() time.Time) { l.now = now }
+
+// Now returns the time of events that have none.
+func (l *Log[E]) Now() time.Time { return l.now() }
 
 // Layout returns in which partition each user is, as last known.
 func (l *Log[E]) Layout() *Layout { return l.layout.Load() }

@@ -44,6 +44,8 @@ type Config struct {
 	// Check, if not nil, is called when a shard is reached for the first time, with its
 	// index among Databases. If it fails, the shard is away.
 	Check func(ctx context.Context, index int) error
+	// Now is the time of events that have none. Default time.Now.
+	Now func() time.Time
 	// Guard, if not nil, is that of the pools: see [Guard.Configure].
 	Guard *Guard
 	// Interval is how often Run reads the maps. Default 500ms.
@@ -110,6 +112,9 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	} else {
 		patience = cfg.Patience
 	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
 	c := &Cluster{cfg: cfg}
 	var err error
 	if len(cfg.Databases) == 1 && cfg.Databases[0].Name == "" {
@@ -122,6 +127,9 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 			d.Pool.Close()
 		}
 		return nil, err
+	}
+	for _, s := range c.shards {
+		s.log().UseClock(cfg.Now)
 	}
 	return c, nil
 }

@@ -3,7 +3,6 @@ package shards
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/eventlog"
@@ -72,7 +71,7 @@ func (c *Cluster) only(evs []events.Event) *Shard {
 // are not configured.
 func (c *Cluster) split(evs []events.Event) []part {
 	st := c.state.Load()
-	now := time.Now()
+	now := c.cfg.Now()
 	parts := make([]part, len(c.shards)+1) // the last for shards that are not configured
 	parts[len(c.shards)].unknown = st.unknown
 	for i, s := range c.shards {

@@ -204,12 +204,19 @@ func (x *Sweeper) session(ctx context.Context) error {
 			}
 		}
 		if held {
-			if err := x.work(ctx, conn, &next); err != nil {
+			err := x.work(ctx, conn, &next)
+			if differ, ok := errors.AsType[*dbclock.DifferError](err); ok {
+				x.log.WarnContext(ctx, "nothing expires by this instance until the clocks agree", "error", differ)
+				held, err = false, x.leave(ctx, conn) // another one may have the right clock
+			}
+			if err != nil {
 				return err
 			}
-			wait = x.cfg.LevelInterval
-			if len(x.cfg.After) > 0 {
-				wait = min(wait, time.Until(next))
+			if held {
+				wait = x.cfg.LevelInterval
+				if len(x.cfg.After) > 0 {
+					wait = min(wait, time.Until(next))
+				}
 			}
 		}
 		if !pause(ctx, wait) {
@@ -218,14 +225,11 @@ func (x *Sweeper) session(ctx context.Context) error {
 	}
 }
 
-// work ends levels, and sweeps if it is time for the next sweep. It does nothing while the
-// clocks of this process and of the database differ: what has expired stays so.
+// work ends levels, and sweeps if it is time for the next sweep. It fails with a
+// [*dbclock.DifferError], and does nothing, while the clocks of this process and of the
+// database differ: what has expired stays so.
 func (x *Sweeper) work(ctx context.Context, conn *pgx.Conn, next *time.Time) error {
 	now, err := x.now(ctx, conn)
-	if differ, ok := errors.AsType[*dbclock.DifferError](err); ok {
-		x.log.WarnContext(ctx, "nothing expires until the clocks agree", "error", differ)
-		return nil
-	}
 	if err != nil {
 		return err
 	}
@@ -250,4 +254,14 @@ func (x *Sweeper) take(ctx context.Context, conn *pgx.Conn) (held bool, err erro
 		return false, fmt.Errorf("take the lock of the sweep: %w", err)
 	}
 	return held, nil
+}
+
+// leave lets another instance take the lock of the sweep.
+func (x *Sweeper) leave(ctx context.Context, conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	if _, err := conn.Exec(ctx, `SELECT pg_advisory_unlock($1, $2)`, lockClass, lockKey); err != nil {
+		return fmt.Errorf("leave the lock of the sweep: %w", err)
+	}
+	return nil
 }
