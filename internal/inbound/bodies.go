@@ -125,7 +125,7 @@ func (r *room) take(budget *limit.Budget[string], n int64, wait time.Duration) e
 	}
 }
 
-// Reserve makes sure that the request of a context has taken so many bytes of memory, or all
+// Reserve makes sure that the request of a context has taken that many bytes of memory, or all
 // that its key or user may have, besides what [Deadlines] takes for its body. It fails with
 // a [*RoomError].
 func Reserve(ctx context.Context, bytes int64) error {
