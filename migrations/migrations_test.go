@@ -2,6 +2,8 @@ package migrations_test
 
 import (
 	"fmt"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -126,6 +128,33 @@ func TestUpMakesEveryTable(t *testing.T) {
 				t.Errorf("%d partitions share %d epochs", tc.partitions, n)
 			}
 		})
+	}
+}
+
+// Each table has a row in the list of docs/operations.md, which says how long its rows live.
+func TestDocsListAllTables(t *testing.T) {
+	cfg := emptyDatabase(t)
+	up(t, cfg, 4)
+	text, err := os.ReadFile("../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := strings.Cut(string(text), "### What is in the tables")
+	list, _, _ = strings.Cut(list, "\n### ")
+	var listed []string
+	for line := range strings.Lines(list) {
+		if cells := strings.Split(line, "|"); len(cells) > 4 {
+			for _, name := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[1], -1) {
+				listed = append(listed, name[1])
+			}
+		}
+	}
+	slices.Sort(listed)
+	exist := column(t, cfg, `SELECT DISTINCT regexp_replace(relname, '_p[0-9]+', '_pNN') FROM pg_class AS c
+WHERE relnamespace = 'badged'::regnamespace AND relkind IN ('r', 'p') AND NOT EXISTS (SELECT FROM pg_inherits WHERE inhrelid = c.oid)`)
+	slices.Sort(exist)
+	if diff := cmp.Diff(exist, listed); diff != "" {
+		t.Errorf("the list of tables in docs/operations.md lacks (-) or has (+)\n%s", diff)
 	}
 }
 

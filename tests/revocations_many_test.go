@@ -53,7 +53,7 @@ SELECT n, now(), now(), 'user-' || n FROM generate_series(1, %d) AS n`, *revocat
 		t.Logf("with %d revocations a process serves after %s, admits tokens after %s, and has taken %d MiB at most",
 			*revocations, serves.Round(time.Millisecond), time.Since(started[i]).Round(time.Millisecond), processes[i].mostMemory()>>20)
 	}
-	// read returns the status for a token of before the revocations.
+	// read returns the status for a token that was issued before the revocations.
 	read := func(p *process, user string) int {
 		status, _, _ := requestAs(t, issued(t, user, time.Now().Add(-time.Hour)), http.MethodGet, p.url+"/v1/users/"+user+"/badge", "", "")
 		return status

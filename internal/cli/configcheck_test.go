@@ -142,7 +142,7 @@ func TestConfigCheckFindsMissingPrivileges(t *testing.T) {
 		t.Fatal(err)
 	}
 	found, _ = looked(t, withParameter(t, db, "user", "reader"))
-	expect(t, found, isFailure, "privileges: 49 privileges missing, such as INSERT on badged.audit: run `badged migrate grant server reader`")
+	expect(t, found, isFailure, "privileges: 50 privileges missing, such as INSERT on badged.audit: run `badged migrate grant server reader`")
 	if _, err := conn.Exec(t.Context(), `ALTER ROLE reader SET synchronous_commit = off`); err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,8 @@ const (
 	// time until the next.
 	forgetRows  = 1000
 	forgetPause = 500 * time.Millisecond
+	// forgetRetry is the time until the next after an error.
+	forgetRetry = time.Minute
 )
 
 // RunForgetting deletes the rows that nothing needs any more, every hour until ctx is done.
@@ -30,7 +32,8 @@ func (l *List) RunForgetting(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
-			l.cfg.Logger.WarnContext(ctx, "cannot delete old rows of badged.revocations; trying again in an hour", "error", err)
+			pause = forgetRetry
+			l.cfg.Logger.WarnContext(ctx, "cannot delete old rows of badged.revocations; trying again in a minute", "error", err)
 		case more:
 			pause = forgetPause
 		}
@@ -55,20 +58,20 @@ func (l *List) forget(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	type kind struct {
-		statement string
-		age       time.Duration
+		sql string
+		age time.Duration
 	}
-	kinds := []kind{{"forget the ended", keepEnds}}
+	kinds := []kind{{statements.Get("forget the ended"), keepEnds}}
 	expired := l.cfg.MaxLifetime + keepEnds
 	if l.cfg.MaxLifetime > 0 {
-		kinds = append(kinds, kind{"forget", expired}, kind{"forget the erased", expired})
+		kinds = append(kinds, kind{statements.Get("forget"), expired}, kind{statements.Get("forget the erased"), expired})
 	}
 	err = pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, statements.Get("hold up revocations")); err != nil {
 			return err
 		}
 		for _, k := range kinds {
-			deleted, err := tx.Exec(ctx, statements.Get(k.statement), k.age.Seconds(), forgetRows)
+			deleted, err := tx.Exec(ctx, k.sql, k.age.Seconds(), forgetRows)
 			if err != nil {
 				return err
 			}

@@ -34,11 +34,11 @@ type page struct {
 // full reports whether more rows may follow.
 func (p page) full() bool { return len(p.rows) == pageRows }
 
-// readPage reads the rows after or up to a number.
-func (l *List) readPage(ctx context.Context, statement string, from int64) (p page, err error) {
+// readPage reads rows after or up to a number, by a statement.
+func (l *List) readPage(ctx context.Context, sql string, from int64) (p page, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
-	rows, _ := l.pool.Query(ctx, statements.Get(statement), from, pageRows)
+	rows, _ := l.pool.Query(ctx, sql, from, pageRows)
 	var seq *int64
 	var r row
 	_, err = pgx.ForEachRow(rows, []any{&p.last, &p.database, &p.secret, &seq, &r.userID, &r.before, &r.digest}, func() error {
@@ -77,7 +77,7 @@ func (l *List) follow(ctx context.Context) error {
 	defer func() { <-l.reading }()
 	for {
 		began := time.Now()
-		p, err := l.readPage(ctx, "read newer", l.last)
+		p, err := l.readPage(ctx, statements.Get("read newer"), l.last)
 		if err != nil {
 			return err
 		}
@@ -107,14 +107,14 @@ func (l *List) readOlder(ctx context.Context) (more bool, err error) {
 	if next == nil {
 		return false, nil
 	}
-	p, err := l.readPage(ctx, "read older", l.older)
+	p, err := l.readPage(ctx, statements.Get("read older"), l.older)
 	if err != nil {
 		return false, err
 	}
 	if p.database != l.database {
 		return true, nil // follow begins again
 	}
-	// When a process starts, there are no connections. Later, those of the users end whose
+	// When a process starts, there are no connections. Later, connections end of users whose
 	// revocation was not known.
 	l.learn(p.rows, func(news bool) bool { return news && l.known.Load() != nil })
 	if p.full() {
@@ -126,7 +126,7 @@ func (l *List) readOlder(ctx context.Context) (more bool, err error) {
 	return false, nil
 }
 
-// learn takes over rows, and ends the connections of the users for whom ends returns true;
+// learn takes over rows, and ends the connections of users if ends returns true for their rows;
 // news is set if a row says more than what was known.
 func (l *List) learn(rows []row, ends func(news bool) bool) {
 	known, into := l.known.Load(), l.next.Load()

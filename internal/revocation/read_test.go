@@ -210,7 +210,7 @@ func TestEndThatCannotBeRead(t *testing.T) {
 	release := lock(t, pool, "erased_revocations")
 	var unread *revocation.UnreadError
 	if holds, err := p.End(t.Context(), "ann", noon); !errors.As(err, &unread) {
-		t.Fatalf("tokens of before %s are revoked, %v", holds, err)
+		t.Fatalf("tokens that were issued before %s are revoked, %v", holds, err)
 	}
 	release()
 	p.end(t, "bob", noon)
@@ -223,7 +223,7 @@ func TestEndThatCannotBeRead(t *testing.T) {
 	release = lock(t, pool, "revocations")
 	defer release()
 	if holds, err := p.End(t.Context(), "cat", noon); err == nil || errors.As(err, &unread) {
-		t.Errorf("tokens of before %s are revoked, %v", holds, err)
+		t.Errorf("tokens that were issued before %s are revoked, %v", holds, err)
 	}
 }
 
@@ -263,7 +263,7 @@ func TestRestartedDatabase(t *testing.T) {
 		t.Fatalf("there is more: %t, %v", more, err)
 	}
 	if !p.Revoked("ann", time.Time{}) || !p.Revoked("user 1", time.Time{}) || p.Revoked(fmt.Sprint("user ", latest), time.Time{}) {
-		t.Error("the rows of before are in force")
+		t.Error("rows that the database lost are in force")
 	}
 	if len(p.ended) > 0 {
 		t.Errorf("the connections of %s are to end, whose tokens were revoked before", <-p.ended)

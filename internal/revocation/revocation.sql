@@ -12,12 +12,19 @@ ON CONFLICT (user_id) DO UPDATE SET
     revoked_before = greatest(CASE WHEN r.revoked_before > clock_timestamp() THEN clock_timestamp() ELSE r.revoked_before END, excluded.revoked_before)
 RETURNING revoked_before
 
+-- name: database
+-- The last number, what tells the database and its life from others (its timeline, when Postgres
+-- was started, and the table of a restored dump), and the secret.
+c.last, left(pg_walfile_name(pg_current_wal_lsn()), 8) || '/' || extract(epoch FROM pg_postmaster_start_time())::text || '/' || c.tableoid::text, s.secret
+
+-- name: one row
+-- Of tables that are never analyzed: without the limits, plans expect thousands of rows.
+(SELECT last, tableoid FROM badged.revocation_counter LIMIT 1) AS c CROSS JOIN (SELECT secret FROM badged.revocation_secret LIMIT 1) AS s
+
 -- name: read newer
--- The next rows after a number, with the last number and what tells the database and its life
--- from others: its timeline, when Postgres was started, and the table of a restored dump.
-SELECT c.last, left(pg_walfile_name(pg_current_wal_lsn()), 8) || '/' || extract(epoch FROM pg_postmaster_start_time())::text || '/' || c.tableoid::text,
-    s.secret, r.seq, r.user_id, r.revoked_before, r.digest
-FROM badged.revocation_counter AS c CROSS JOIN badged.revocation_secret AS s LEFT JOIN (
+-- The next rows after a number.
+SELECT {database}, r.seq, r.user_id, r.revoked_before, r.digest
+FROM {one row} LEFT JOIN (
     (SELECT seq, user_id, revoked_before, NULL::bytea AS digest FROM badged.revocations WHERE seq > $1 ORDER BY seq LIMIT $2)
     UNION ALL
     (SELECT seq, NULL, revoked_before, digest FROM badged.erased_revocations WHERE seq > $1 ORDER BY seq LIMIT $2)
@@ -27,9 +34,8 @@ ORDER BY r.seq
 
 -- name: read older
 -- The next rows up to a number, the latest first.
-SELECT c.last, left(pg_walfile_name(pg_current_wal_lsn()), 8) || '/' || extract(epoch FROM pg_postmaster_start_time())::text || '/' || c.tableoid::text,
-    s.secret, r.seq, r.user_id, r.revoked_before, r.digest
-FROM badged.revocation_counter AS c CROSS JOIN badged.revocation_secret AS s LEFT JOIN (
+SELECT {database}, r.seq, r.user_id, r.revoked_before, r.digest
+FROM {one row} LEFT JOIN (
     (SELECT seq, user_id, revoked_before, NULL::bytea AS digest FROM badged.revocations WHERE seq <= $1 ORDER BY seq DESC LIMIT $2)
     UNION ALL
     (SELECT seq, NULL, revoked_before, digest FROM badged.erased_revocations WHERE seq <= $1 ORDER BY seq DESC LIMIT $2)
@@ -42,16 +48,17 @@ ORDER BY r.seq DESC
 SELECT last FROM badged.revocation_counter FOR UPDATE
 
 -- name: forget
--- Deletes those of the oldest rows that revoke tokens that have expired.
-DELETE FROM badged.revocations AS r USING (SELECT user_id FROM badged.revocations ORDER BY seq LIMIT $2) AS oldest
-WHERE r.user_id = oldest.user_id AND r.ended_at < now() - make_interval(secs => $1)
+-- Deletes the oldest rows if they revoke tokens that have expired. As an array, the
+-- oldest are looked up by key also by a plan that does not know how many there are.
+DELETE FROM badged.revocations
+WHERE user_id = ANY (ARRAY(SELECT user_id FROM badged.revocations ORDER BY seq LIMIT $2)) AND ended_at < now() - make_interval(secs => $1)
 
 -- name: forget the ended
--- Deletes those of the oldest rows that revoke nothing and that every process has read.
-DELETE FROM badged.revocations AS r USING (SELECT user_id FROM badged.revocations WHERE revoked_before IS NULL ORDER BY seq LIMIT $2) AS oldest
-WHERE r.user_id = oldest.user_id AND r.ended_at < now() - make_interval(secs => $1)
+-- Deletes the oldest rows if they revoke nothing and every process has read them.
+DELETE FROM badged.revocations
+WHERE user_id = ANY (ARRAY(SELECT user_id FROM badged.revocations WHERE revoked_before IS NULL ORDER BY seq LIMIT $2)) AND ended_at < now() - make_interval(secs => $1)
 
 -- name: forget the erased
--- Deletes those of the oldest rows of erased users whose tokens have expired.
-DELETE FROM badged.erased_revocations AS r USING (SELECT digest FROM badged.erased_revocations ORDER BY seq LIMIT $2) AS oldest
-WHERE r.digest = oldest.digest AND r.revoked_before < now() - make_interval(secs => $1)
+-- Deletes the oldest rows of erased users if their tokens have expired.
+DELETE FROM badged.erased_revocations
+WHERE digest = ANY (ARRAY(SELECT digest FROM badged.erased_revocations ORDER BY seq LIMIT $2)) AND revoked_before < now() - make_interval(secs => $1)

@@ -84,7 +84,7 @@ func (t *table) revoked(userID string, issuedAt time.Time) bool {
 	return before != never && issuedAt.Before(time.UnixMicro(before))
 }
 
-// forget removes the entries of before a moment, in maps that are as large as what remains.
+// forget removes the entries from before a moment, in maps that are as large as what remains.
 func (t *table) forget(moment time.Time) {
 	oldest := moment.UnixMicro()
 	for i := range t.parts {

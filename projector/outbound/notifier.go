@@ -397,14 +397,18 @@ func (w *worker) markAll(ctx context.Context, s *partitionState) error {
 	return nil
 }
 
-// deleteSettled deletes alerts that were settled long ago.
+// deleteSettled deletes alerts that were settled long ago, some at a time.
 func (w *worker) deleteSettled(ctx context.Context) error {
 	if time.Since(w.settled) < alertsInterval {
 		return nil
 	}
 	w.settled = time.Now()
-	if _, err := w.cfg.Pool.Exec(ctx, statements.Of(w.partition, "delete old alerts"), maxAlertAge, maxShownAge, time.Now()); err != nil {
+	deleted, err := w.cfg.Pool.Exec(ctx, statements.Of(w.partition, "delete old alerts"), maxAlertAge, maxShownAge, time.Now(), alertsStep)
+	if err != nil {
 		return fmt.Errorf("delete old alerts of partition %d: %w", w.partition, err)
+	}
+	if deleted.RowsAffected() == alertsStep { // there may be more
+		w.settled = time.Time{}
 	}
 	return nil
 }
@@ -416,6 +420,8 @@ const (
 	maxShownAge = 7 * 24 * time.Hour
 	// alertsInterval is how often old alerts are deleted.
 	alertsInterval = time.Minute
+	// alertsStep is how many one statement deletes.
+	alertsStep = 1000
 )
 
 // sortedUnique returns the distinct texts in ascending order.

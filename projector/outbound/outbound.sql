@@ -338,10 +338,11 @@ UPDATE badged.room_rounds_pNN SET due = began_at + $2::interval, began_at = NULL
 
 -- name: delete old alerts
 -- Those that are shown stay for $2, so that they can be retracted. They are old by the clock
--- of Postgres and by that of the process, $3.
-DELETE FROM badged.alerts_pNN
+-- of Postgres and by that of the process, $3. At most $4.
+DELETE FROM badged.alerts_pNN WHERE ctid = ANY (ARRAY(SELECT ctid FROM badged.alerts_pNN
 WHERE queued_at < least(clock_timestamp(), $3) - CASE WHEN sent_at IS NOT NULL AND retracted_at IS NULL THEN $2::interval ELSE $1::interval END
   AND queued_at < least(clock_timestamp(), $3) - $1::interval
+LIMIT $4))
 
 -- name: read due devices
 -- What another process may have sent before it ended, or what failed, may or may not
