@@ -66,7 +66,7 @@ func TestFile(t *testing.T) {
 		Roles:         []config.Role{config.RoleAPI, config.RoleGateway},
 		PublisherKeys: []string{`chat=se,cret\`, "push=7"}, AdminKeys: []string{"ops=a", "root=b"},
 		CacheMiB: 256, VerifyInterval: time.Minute, VerifySample: 10,
-		MaxLag: 30 * time.Second, ReconcileInterval: 90 * time.Second, RoomPushInterval: time.Minute, DrainDuration: 2 * time.Second, DrainTimeout: 5 * time.Second,
+		MaxLag: 30 * time.Second, ReconcileInterval: 90 * time.Second, RoomPushInterval: time.Minute, DrainDuration: 2 * time.Second, JWTMaxLifetime: 720 * time.Hour, DrainTimeout: 5 * time.Second,
 		DedupWindow: 48 * time.Hour, Expire: []string{"chat=168h", "likes=24h"}, Migrate: true,
 		Webhooks: config.Webhooks{WebhooksOrigin: "badged"},
 		Tracing:  config.Tracing{TraceSample: 0.01},
