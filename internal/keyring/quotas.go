@@ -161,8 +161,12 @@ func (k *Key) allot(ctx context.Context, n int64) error {
 	}
 	spent := func() error {
 		u.refuse(OverQuota)
+		used := u.taken
+		if u.quotas != nil { // what is left of the own part was taken, and not used
+			used -= u.part - u.published
+		}
 		return &LimitError{
-			fmt.Sprintf("the key %s may publish %d events a day, and has used %d", k.Name, u.quota, u.taken),
+			fmt.Sprintf("the key %s may publish %d events a day, and has used %d", k.Name, u.quota, used),
 			dayOf(u.day + 1).Sub(now),
 		}
 	}
