@@ -26,7 +26,7 @@ func hostileSettings() map[string]string {
 		"extra_float_digits": "-15", "client_encoding": "LATIN1", "standard_conforming_strings": "off", "escape_string_warning": "on",
 		"backslash_quote": "on", "array_nulls": "off", "transform_null_equals": "on", "quote_all_identifiers": "on", "xmloption": "document",
 		"search_path": "evil, pg_catalog", "default_text_search_config": "pg_catalog.german", "timezone_abbreviations": "India",
-		"default_transaction_isolation": "serializable", "default_transaction_deferrable": "on", "statement_timeout": "40ms", "lock_timeout": "1ms",
+		"default_transaction_isolation": "serializable", "default_transaction_deferrable": "on", "statement_timeout": "400ms", "lock_timeout": "1ms",
 		"idle_in_transaction_session_timeout": "20ms", "idle_session_timeout": "500ms", "row_security": "off", "exit_on_error": "on",
 		"client_min_messages": "debug5", "plan_cache_mode": "force_custom_plan", "jit": "on", "jit_above_cost": "0",
 		"jit_inline_above_cost": "0", "jit_optimize_above_cost": "0", "geqo_threshold": "2", "geqo_seed": "0.9", "geqo_effort": "1",
