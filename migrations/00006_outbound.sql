@@ -132,29 +132,30 @@ CREATE TABLE badged.webhooks (
     categories      text[]
 );
 
--- What is due for webhooks, conflated: one row for a subject, however often it
--- changes. The body of a call is made from the tables when it is sent.
+-- What is due for webhooks beside the log: subjects that an endpoint refuses while it
+-- accepts others, dead letters, drift, rooms that are told later, and since when
+-- something has been unread. What has changed in the log is due by the position of the
+-- webhook. The body of a call is made from the tables when it is sent.
 CREATE TABLE badged.webhook_queue (
+    -- Grows by one each time the subject is queued again.
     changes      bigint      NOT NULL,
-    -- Of the first change since the last call.
     queued_at    timestamptz NOT NULL,
     due          timestamptz,
     attempts     integer     NOT NULL,
     partition_id smallint    NOT NULL,
     webhook      text        NOT NULL COLLATE "C",
     type         text        NOT NULL COLLATE "C",
-    -- A user, a conversation, or the place of a dead letter.
+    -- A user, a conversation, or the id of a dead letter.
     subject      text        NOT NULL COLLATE "C",
-    -- The numbers that the endpoint was last told; rows of badge.changed and
-    -- room.changed stay to keep them.
+    -- Of a reminder, since when the categories of the user have been unread.
     told         jsonb
 ) PARTITION BY LIST (partition_id);
 CREATE INDEX webhook_queue_due ON badged.webhook_queue (webhook, due) WHERE due IS NOT NULL;
 
--- Whatever changes badges without the log raises the revision of the partition. Then
--- all its targets are due again.
+-- What changes all badges of a partition without the log raises its revision. Then all
+-- its devices are due again. What changes some badges raises both revisions.
 CREATE TABLE badged.notifier_partitions (
-    -- For which all targets were made due, or are being made.
+    -- For which all devices were made due, or are being made.
     revision     bigint   NOT NULL,
     partition_id smallint PRIMARY KEY,
     -- How far the users are done; null when all are.
@@ -207,9 +208,10 @@ $$;
 CREATE TRIGGER tell_of_dead_letters AFTER INSERT ON badged.dead_letters
     REFERENCING NEW TABLE AS buried FOR EACH STATEMENT EXECUTE FUNCTION badged.tell_of_dead_letters();
 
--- What `badged tail` has told of each partition beside the position of its consumer group.
--- Whatever changes badges without the log raises the revision of the partition. Then the
--- badges of all its users are told again.
+-- What consumer groups that tell badges have told of each partition beside their positions in
+-- the log: those of `badged tail`, and one for each webhook, 'badged webhook ' and its name.
+-- What changes all badges of a partition without the log raises its revision. Then the badges
+-- of all its users are told again.
 CREATE TABLE badged.tail_partitions (
     consumer_group text     NOT NULL COLLATE "C",
     -- The revision for which all badges were told, or are being told; -1 before the first.
@@ -234,6 +236,71 @@ BEGIN
         EXECUTE format('DELETE FROM badged.%I WHERE consumer_group = $1', badged.log_table(p) || '_offsets') USING tail;
     END LOOP;
     DELETE FROM badged.tail_partitions WHERE consumer_group = tail;
+END
+$$;
+
+-- Gives the webhooks that tell of users positions in a partition: a new one begins behind
+-- what is folded. Takes those of others away, so that archiving keeps nothing for them.
+CREATE FUNCTION badged.settle_webhooks(partition integer) RETURNS void
+    LANGUAGE plpgsql STRICT
+    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    offsets CONSTANT text := badged.log_table(partition) || '_offsets';
+    told    CONSTANT text := $q$SELECT 'badged webhook ' || name FROM badged.webhooks
+        WHERE state <> 'disabled' AND events && ARRAY['badge.changed', 'unread.reminder']$q$;
+BEGIN
+    EXECUTE format($q$DELETE FROM badged.%I WHERE consumer_group LIKE 'badged webhook %%' AND consumer_group NOT IN (%s)$q$, offsets, told);
+    EXECUTE format($q$DELETE FROM badged.tail_partitions WHERE partition_id = $1 AND consumer_group LIKE 'badged webhook %%' AND consumer_group NOT IN (%s)$q$, told)
+    USING partition;
+    EXECUTE format($q$INSERT INTO badged.%1$I (consumer_group, offset_acked, last_processed_transaction_id, era, folded)
+        SELECT w.consumer_group, f.offset_acked, f.last_processed_transaction_id, f.era, f.folded
+        FROM badged.%1$I AS f, (%2$s) AS w (consumer_group) WHERE f.consumer_group = 'projector'
+        ON CONFLICT DO NOTHING$q$, offsets, told);
+    EXECUTE format($q$INSERT INTO badged.tail_partitions (consumer_group, revision, partition_id)
+        SELECT w.consumer_group, f.revision, $1
+        FROM badged.%I AS f, (%s) AS w (consumer_group) WHERE f.consumer_group = 'projector'
+        ON CONFLICT DO NOTHING$q$, offsets, told)
+    USING partition;
+END
+$$;
+
+-- Every way to store or delete a webhook settles its positions.
+CREATE FUNCTION badged.settle_webhooks() RETURNS trigger
+    LANGUAGE plpgsql
+    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM badged.settle_webhooks(p.partition_id::integer) FROM (SELECT partition_id FROM badged.partitions ORDER BY partition_id) AS p;
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER settle_webhooks AFTER INSERT OR DELETE ON badged.webhooks
+    FOR EACH STATEMENT EXECUTE FUNCTION badged.settle_webhooks();
+CREATE TRIGGER settle_changed_webhooks AFTER UPDATE ON badged.webhooks
+    FOR EACH ROW WHEN (OLD.state <> NEW.state OR OLD.events <> NEW.events) EXECUTE FUNCTION badged.settle_webhooks();
+
+-- Tells devices and webhooks of users whose badges have changed without the log, instead of
+-- all users of the partition: its revision was raised once in this transaction.
+CREATE FUNCTION badged.tell_of_users(partition integer, users text[]) RETURNS void
+    LANGUAGE plpgsql STRICT
+    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    UPDATE badged.notifier_partitions AS n SET revision = n.revision + 1 WHERE n.partition_id = partition;
+    UPDATE badged.tail_partitions AS t SET revision = t.revision + 1 WHERE t.partition_id = partition AND t.consumer_group LIKE 'badged webhook %';
+    UPDATE badged.devices AS d SET changes = d.changes + 1, due = least(d.due, greatest(clock_timestamp(), d.quiet_until, d.held_until))
+    FROM (SELECT o.user_id, o.device_id FROM badged.devices AS o WHERE o.partition_id = partition AND o.user_id = ANY (users)
+          ORDER BY o.user_id, o.device_id FOR UPDATE) AS k
+    WHERE d.partition_id = partition AND (d.user_id, d.device_id) = (k.user_id, k.device_id);
+    EXECUTE format($q$
+        INSERT INTO badged.%I AS q (partition_id, webhook, type, subject, queued_at, due, changes, attempts)
+        SELECT $1, w.name, t.type, u.name, clock_timestamp(), clock_timestamp(), 1, 0
+        FROM badged.webhooks AS w, unnest(ARRAY['badge.changed', 'unread.reminder']) AS t (type), unnest($2) AS u (name)
+        WHERE t.type = ANY (w.events) AND w.state <> 'disabled'
+        ORDER BY w.name, t.type COLLATE "C", u.name COLLATE "C"
+        ON CONFLICT (webhook, type, subject) DO UPDATE SET due = least(q.due, excluded.due), changes = q.changes + 1$q$,
+        badged.partition_table('webhook_queue', partition)) USING partition, users;
 END
 $$;
 

@@ -332,6 +332,8 @@ BEGIN
     -- Nothing is due because of the move: holding has raised the revision.
     EXECUTE format('UPDATE badged.notifier_partitions AS n SET revision = o.revision FROM badged.%I AS o
         WHERE n.partition_id = $1 AND o.consumer_group = ''projector'' AND n.revision = o.revision - 1', log || '_offsets') USING partition;
+    EXECUTE format('UPDATE badged.tail_partitions AS t SET revision = o.revision FROM badged.%I AS o
+        WHERE t.partition_id = $1 AND o.consumer_group = ''projector'' AND t.revision = o.revision - 1', log || '_offsets') USING partition;
     UPDATE badged.moves AS x SET state = 'held' WHERE x.partition_id = partition;
     RETURN true;
 END

@@ -56,19 +56,19 @@ func TestWebhookIsCalledAfterAWrongClock(t *testing.T) {
 // A stretch that began in the future began now, and no wait is longer than the setting.
 func TestReminderAfterAWrongClock(t *testing.T) {
 	now := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
-	s := &Sender{cfg: Config{RemindAfter: map[string]time.Duration{OtherCategories: time.Hour}, Now: func() time.Time { return now }}}
+	f := &feed{Sender: &Sender{cfg: Config{RemindAfter: map[string]time.Duration{OtherCategories: time.Hour}, Now: func() time.Time { return now }}}}
 	known, err := json.Marshal(map[string]stretch{"chat": {Since: now.Add(month)}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []Change{{Told: known}, {QueuedAt: now.Add(month)}} {
 		c.Type, c.Badge = UnreadReminder, badge("ada", 1, 1)
-		if _, tell, err := s.news(Webhook{}, &c); err != nil || tell || c.Again != time.Hour {
+		if _, tell, err := f.news(Webhook{}, &c); err != nil || tell || c.Again != time.Hour {
 			t.Errorf("it is due: %t, again after %s, want an hour: %v", tell, c.Again, err)
 		}
 		now = now.Add(time.Hour)
 		later := Change{Type: UnreadReminder, Badge: c.Badge, Told: c.Tell}
-		if _, tell, err := s.news(Webhook{}, &later); err != nil || !tell {
+		if _, tell, err := f.news(Webhook{}, &later); err != nil || !tell {
 			t.Errorf("an hour later it is due: %t, %v", tell, err)
 		}
 		now = now.Add(-time.Hour)

@@ -52,6 +52,7 @@ type feed struct {
 	slots chan struct{}
 	// changed is signalled when a call ended or the webhook changed.
 	changed chan struct{}
+	told    memory
 
 	mu      sync.Mutex
 	webhook Webhook
@@ -118,6 +119,8 @@ func (f *feed) update(w Webhook, readAt time.Time) (unrecorded bool) {
 	// What this process recorded since, or will record, is newer.
 	switch {
 	case w.Generation != f.webhook.Generation:
+		f.told.forget()
+		f.cfg.Queue.Renewed(w.Name)
 		was := f.webhook
 		f.unrecorded = was.LastError == "" && w.succeededBefore(was.URL, was.LastSuccessAt, was.LastStatus)
 	case f.unrecorded || f.recordings > 0 || f.recordedAt.After(readAt):
@@ -270,9 +273,10 @@ func (f *feed) calls(ctx context.Context, w Webhook, changes []Change) []*call {
 // cannotTell puts off changes for which no event can be made.
 func (f *feed) cannotTell(ctx context.Context, w Webhook, err error, changes ...Change) {
 	f.log.ErrorContext(ctx, "cannot make the event of a webhook, will try again later", "webhook", w.Name, "error", err)
+	f.notTold(changes)
 	for _, c := range changes {
 		wait, _ := waitAfter(c.Attempts + 1)
-		f.cfg.Queue.Retry(c, wait)
+		f.cfg.Queue.Retry(c, wait, true)
 	}
 }
 
@@ -313,8 +317,18 @@ func (f *feed) perform(ctx, calling context.Context, c *call) {
 	}
 }
 
+// notTold forgets that the endpoint was told of changes.
+func (f *feed) notTold(changes []Change) {
+	for _, c := range changes {
+		if c.Type == BadgeChanged {
+			f.told.forget(c.Subject)
+		}
+	}
+}
+
 // hold gives back changes that were not told.
 func (f *feed) hold(c *call, after time.Duration) {
+	f.notTold(c.changes)
 	for _, change := range c.changes {
 		f.cfg.Queue.Hold(change, after)
 	}
@@ -322,6 +336,7 @@ func (f *feed) hold(c *call, after time.Duration) {
 
 // succeeded reports a call that the endpoint accepted.
 func (f *feed) succeeded(ctx context.Context, c *call) {
+	f.cfg.Queue.Accepted(c.webhook.Name)
 	for _, change := range c.changes {
 		f.cfg.Queue.Told(change, change.Again)
 	}
@@ -395,10 +410,15 @@ func (f *feed) failed(ctx context.Context, c *call) {
 	is := *w
 	f.mu.Unlock()
 
-	wait, _ := waitAfter(attempts)
-	wait = max(wait, asked, is.wait(now))
+	wait, alone := is.wait(now), len(c.changes) == 1
+	if alone {
+		afterFailure, _ := waitAfter(attempts)
+		wait = max(wait, afterFailure)
+	}
+	wait = max(wait, asked)
+	f.notTold(c.changes)
 	for _, change := range c.changes {
-		f.cfg.Queue.Retry(change, wait)
+		f.cfg.Queue.Retry(change, wait, alone && asked == 0)
 	}
 	switch {
 	case !same:

@@ -156,7 +156,11 @@ func (q *queue) Told(c Change, again time.Duration) {
 	})
 }
 
-func (q *queue) Retry(c Change, after time.Duration) {
+func (q *queue) Accepted(string) {}
+
+func (q *queue) Renewed(string) {}
+
+func (q *queue) Retry(c Change, after time.Duration, _ bool) {
 	q.back(c, func(r *queued) { r.due = time.Now().Add(after); r.Attempts++ })
 }
 

@@ -3,6 +3,7 @@ package webhook
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 )
@@ -45,7 +46,7 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // remind decides whether an endpoint is reminded of what a user did not read. It
-// sets c.Tell to the stretches of the user's categories, and c.Again to the time
+// sets c.Tell to the stretches of the user's categories, c.Same, and c.Again to the time
 // until one is long enough.
 func (s *Sender) remind(w Webhook, c *Change, now time.Time) (data json.RawMessage, tell bool, err error) {
 	known := map[string]stretch{}
@@ -89,6 +90,7 @@ func (s *Sender) remind(w Webhook, c *Change, now time.Time) (data json.RawMessa
 		}
 		stretches[category] = u
 	}
+	c.Same = maps.EqualFunc(known, stretches, func(a, b stretch) bool { return a.Told == b.Told && a.Since.Equal(b.Since) })
 	c.Tell = nil
 	if len(stretches) > 0 {
 		if c.Tell, err = json.Marshal(stretches); err != nil {

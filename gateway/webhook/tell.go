@@ -1,13 +1,61 @@
 package webhook
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
+	"sync"
 
 	"github.com/badged/badged/pubsub"
 )
+
+// memory remembers what an endpoint was told of the users who changed last, as a digest. It
+// is safe for concurrent use.
+type memory struct {
+	mu            sync.Mutex
+	recent, older map[string][sha256.Size]byte
+}
+
+// maxRemembered is how many users are remembered before the older ones are forgotten.
+const maxRemembered = 20_000
+
+// tell remembers what a user is told, and reports whether that is news. Until the call has
+// failed the endpoint counts as told.
+func (m *memory) tell(user string, what knowledge) (isNews bool, err error) {
+	text, err := json.Marshal(what)
+	if err != nil {
+		return false, fmt.Errorf("encode what the endpoint knows: %w", err)
+	}
+	digest := sha256.Sum256(text)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known, ok := m.recent[user]
+	if !ok {
+		known, ok = m.older[user]
+	}
+	if len(m.recent) >= maxRemembered {
+		m.recent, m.older = nil, m.recent
+	}
+	if m.recent == nil {
+		m.recent = map[string][sha256.Size]byte{}
+	}
+	m.recent[user] = digest
+	return !ok || known != digest, nil
+}
+
+// forget forgets users, or all if there are none.
+func (m *memory) forget(users ...string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, user := range users {
+		delete(m.recent, user)
+		delete(m.older, user)
+	}
+	if len(users) == 0 {
+		m.recent, m.older = nil, nil
+	}
+}
 
 // knowledge is what an endpoint knows of a user: the numbers that it was told.
 // It decides whether a change is news.
@@ -39,39 +87,22 @@ func knowledgeOf(b *pubsub.Badge, filter []string) knowledge {
 	return k
 }
 
-func (k knowledge) equal(other knowledge) bool {
-	return k.Epoch == other.Epoch && same(k.Total, other.Total) && same(k.Mentions, other.Mentions) && maps.Equal(k.Categories, other.Categories) &&
-		same(k.Conversations, other.Conversations) && maps.Equal(k.CategoryConversations, other.CategoryConversations)
-}
-
-func same(a, b *int64) bool {
-	return a == nil && b == nil || a != nil && b != nil && *a == *b
-}
-
 // news decides whether a webhook must be told of a change, and returns the data
-// of the event. It sets c.Tell and c.Again.
-func (s *Sender) news(w Webhook, c *Change) (data json.RawMessage, tell bool, err error) {
+// of the event. It sets c.Tell, c.Same and c.Again.
+func (f *feed) news(w Webhook, c *Change) (data json.RawMessage, tell bool, err error) {
 	switch {
 	case c.Type == BadgeChanged && c.Badge != nil:
 		shown := c.Badge.Shown(w.Categories...)
-		knows := knowledgeOf(&shown, w.Categories)
-		var known knowledge
-		if c.Told != nil {
-			if err := json.Unmarshal(c.Told, &known); err != nil {
-				return nil, false, fmt.Errorf("decode what the endpoint knows: %w", err)
-			}
-		}
-		if c.Tell, err = json.Marshal(knows); err != nil {
-			return nil, false, fmt.Errorf("encode what the endpoint knows: %w", err)
+		if tell, err = f.told.tell(c.Subject, knowledgeOf(&shown, w.Categories)); err != nil || !tell {
+			return nil, false, err
 		}
 		data, err = json.Marshal(shown)
-		return data, c.Told == nil || !knows.equal(known), err
+		return data, true, err
 	case c.Type == RoomChanged && c.Room != nil:
 		data, err = json.Marshal(c.Room)
-		c.Tell = c.Told
 		return data, w.Categories == nil || slices.Contains(w.Categories, c.Room.Category), err
 	case c.Type == UnreadReminder && c.Badge != nil:
-		return s.remind(w, c, s.cfg.Now())
+		return f.remind(w, c, f.cfg.Now())
 	case c.Type == DriftFound && c.Badge != nil:
 		data, err = json.Marshal(c.Badge.Shown())
 		return data, true, err

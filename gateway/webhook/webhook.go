@@ -2,8 +2,7 @@
 // changed, by the Standard Webhooks specification with CloudEvents as bodies.
 //
 // A call that fails is repeated by a ladder of waits, until the webhook is
-// paused after two days. Meanwhile changes of the same subject are conflated in
-// the queue, and each call tells the newest state.
+// paused after two days. Each call tells the newest state.
 package webhook
 
 import (
@@ -82,7 +81,7 @@ type Change struct {
 	Type string
 	// Subject is what changed: a user, a room, or the place of a dead letter.
 	Subject string
-	// QueuedAt is when it first changed since it was told.
+	// QueuedAt is when it changed.
 	QueuedAt time.Time
 	// Attempts is how many calls failed to tell it.
 	Attempts int
@@ -92,10 +91,12 @@ type Change struct {
 	Room *Room
 	// Letter is the dead letter, if the subject is one that is still there.
 	Letter *DeadLetter
-	// Told is what Tell was in the last call; nil if that is not known.
+	// Told is what Tell was in the last call about a reminder; nil if there was none.
 	Told json.RawMessage
-	// Tell is what the endpoint knows after the call. The sender sets it.
+	// Tell is what is known of a reminder after the call, and Same is set if that is Told.
+	// The sender sets both.
 	Tell json.RawMessage
+	Same bool
 	// Again is when the change is due again after it was told, even if nothing
 	// changes; 0 for never. The sender sets it.
 	Again time.Duration
@@ -136,8 +137,14 @@ type Queue interface {
 	// Told reports that a webhook was told a change, or need not be told. It is due
 	// again when it changes, and after a time unless that is 0.
 	Told(c Change, again time.Duration)
-	// Retry reports that a change was not told, and is due again after a time.
-	Retry(c Change, after time.Duration)
+	// Retry reports that a change was not told, and is due again after a time; refused is
+	// whether that may be for what it tells.
+	Retry(c Change, after time.Duration, refused bool)
+	// Accepted reports that a webhook has accepted a call: what it refused before need not
+	// hold up the rest.
+	Accepted(webhook string)
+	// Renewed reports that the settings of a webhook are others: what was put off is due.
+	Renewed(webhook string)
 	// Hold gives back a change that was not tried, due again after a time.
 	Hold(c Change, after time.Duration)
 }

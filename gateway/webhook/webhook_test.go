@@ -182,14 +182,13 @@ func TestWhatIsNews(t *testing.T) {
 		{"conversations beyond the filter", []string{"likes"}, in(one(1, 2, 2, 0), 1), in(one(2, 2, 2, 0), 2), false},
 		{"told nothing that is known", []string{"chat"}, nil, one(1, 1, 0, 1), true},
 	} {
-		w, s := Webhook{Categories: c.filter}, &Sender{}
+		w, f := Webhook{Categories: c.filter}, &feed{Sender: &Sender{}}
 		if c.told != nil {
-			if _, _, err := s.news(w, c.told); err != nil {
+			if _, _, err := f.news(w, c.told); err != nil {
 				t.Fatal(err)
 			}
-			c.now.Told = c.told.Tell
 		}
-		if _, got, err := s.news(w, c.now); err != nil || got != c.want {
+		if _, got, err := f.news(w, c.now); err != nil || got != c.want {
 			t.Errorf("%s: news %v, %v, want %v", c.name, got, err, c.want)
 		}
 	}
@@ -198,7 +197,7 @@ func TestWhatIsNews(t *testing.T) {
 // Letters and drift are told as they are; a letter that an operator removed is
 // not.
 func TestLettersAndDrift(t *testing.T) {
-	s := &Sender{}
+	f := &feed{Sender: &Sender{}}
 	for _, c := range []struct {
 		change Change
 		want   string // the data; "" for no event
@@ -217,12 +216,12 @@ func TestLettersAndDrift(t *testing.T) {
 			`{"user_id":"ada","epoch":"e","version":2,"total":5,"mentions":0,"categories":{"chat":5},"unread_conversations":1,"category_conversations":{"chat":1}}`,
 		},
 	} {
-		data, tell, err := s.news(Webhook{}, &c.change)
+		data, tell, err := f.news(Webhook{}, &c.change)
 		if err != nil || tell != (c.want != "") || tell && string(data) != c.want {
 			t.Errorf("%s: %s, %v, %v, want %s", c.change.Type, data, tell, err, c.want)
 		}
 	}
-	if _, _, err := s.news(Webhook{}, &Change{Type: BadgeChanged, Subject: "ada"}); err == nil {
+	if _, _, err := f.news(Webhook{}, &Change{Type: BadgeChanged, Subject: "ada"}); err == nil {
 		t.Error("a change without a badge is told")
 	}
 }
@@ -295,7 +294,7 @@ func TestReminders(t *testing.T) {
 
 // An endpoint is told of no more categories than a badge shows, whatever the event.
 func TestEventsOfManyCategories(t *testing.T) {
-	s := &Sender{cfg: Config{RemindAfter: map[string]time.Duration{OtherCategories: 0}, Now: time.Now}}
+	f := &feed{Sender: &Sender{cfg: Config{RemindAfter: map[string]time.Duration{OtherCategories: 0}, Now: time.Now}}}
 	b := badge("ada", 1, 2*pubsub.MaxCategories)
 	b.Categories = map[string]int64{}
 	for i := range 2 * pubsub.MaxCategories {
@@ -303,7 +302,7 @@ func TestEventsOfManyCategories(t *testing.T) {
 	}
 	for _, typ := range []string{BadgeChanged, UnreadReminder, DriftFound} {
 		c := Change{Type: typ, Subject: "ada", Badge: b, QueuedAt: time.Now()}
-		text, tell, err := s.news(Webhook{}, &c)
+		text, tell, err := f.news(Webhook{}, &c)
 		var data reminder
 		if err == nil {
 			err = json.Unmarshal(text, &data)
@@ -327,7 +326,7 @@ func TestStop(t *testing.T) {
 		q.badge("crm", "ada", 1, 1)
 		time.Sleep(time.Second)
 		stop()
-		if r := q.rows["crm"]["ada"]; r.taken || !r.due.IsZero() || r.Told == nil {
+		if r := q.rows["crm"]["ada"]; r.taken || !r.due.IsZero() {
 			t.Errorf("the call in progress was not reported: %+v", r)
 		}
 

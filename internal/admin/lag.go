@@ -70,7 +70,7 @@ type PartitionLag struct {
 	EventsBehind  int64   `json:"events_behind" doc:"Unfolded events, counted up to a limit."`
 	SecondsBehind float64 `json:"seconds_behind" doc:"The age of the oldest unfolded event."`
 	Owner         string  `json:"owner" doc:"The process that folds the partition; empty if none does."`
-	Notifier      string  `json:"notifier,omitempty" doc:"The position up to which devices and webhooks are told; absent if that is all that is folded, or there are none."`
+	Notifier      string  `json:"notifier,omitempty" doc:"The position up to which devices are told; absent if that is all that is folded, or there are none."`
 }
 
 // NewLag returns lags as operators see them.

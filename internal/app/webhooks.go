@@ -101,7 +101,7 @@ func (q webhookQueue) Next(ctx context.Context, name string, limit int) ([]webho
 // callOf returns the call that a change was made of.
 func callOf(c webhook.Change) outbound.Call {
 	call, _ := c.Ref.(outbound.Call)
-	call.Tell = c.Tell
+	call.Tell, call.Same = c.Tell, c.Same
 	return call
 }
 
@@ -111,9 +111,15 @@ func (q webhookQueue) Told(c webhook.Change, again time.Duration) {
 }
 
 // Retry implements webhook.Queue.
-func (q webhookQueue) Retry(c webhook.Change, after time.Duration) {
-	q.notifier.CallRetry(callOf(c), after)
+func (q webhookQueue) Retry(c webhook.Change, after time.Duration, refused bool) {
+	q.notifier.CallRetry(callOf(c), after, refused)
 }
+
+// Accepted implements webhook.Queue.
+func (q webhookQueue) Accepted(name string) { q.notifier.CallsAccepted(name) }
+
+// Renewed implements webhook.Queue.
+func (q webhookQueue) Renewed(name string) { q.notifier.CallsRenewed(name) }
 
 // Hold implements webhook.Queue.
 func (q webhookQueue) Hold(c webhook.Change, after time.Duration) {

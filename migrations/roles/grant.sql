@@ -99,7 +99,8 @@ BEGIN
                 badged.extend_log(integer, interval, bigint), badged.bury_unissued(integer), badged.complete_move(integer, uuid, uuid),
                 badged.give_up_partition(integer, text, bigint, timestamptz), badged.settle_stale_partition(integer),
                 badged.create_staging_tables(integer), badged.swap_staging_tables(integer), badged.drop_staging_tables(integer),
-                badged.analyze_tables(integer, text), badged.refuse_revoked(text[], timestamptz[])'
+                badged.analyze_tables(integer, text), badged.refuse_revoked(text[], timestamptz[]), badged.settle_webhooks(integer),
+                badged.tell_of_users(integer, text[])'
         ] LOOP
             EXECUTE format('GRANT %s TO %I', granted, role_name);
         END LOOP;

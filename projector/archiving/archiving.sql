@@ -17,13 +17,12 @@ SELECT coalesce(sum(events), 0)::bigint, max(created_at) FROM RANGE AND (transac
 
 -- name: find a consumer group that has not read a range
 -- Or the projector, if it has not folded late events of the range. The notifier
--- reads nothing while it has no targets, and need not run then.
+-- reads nothing while there are no devices, and need not run then; each webhook that
+-- tells of users is a group of its own.
 SELECT consumer_group FROM badged.events_pNN_offsets AS o
 WHERE (EXISTS (SELECT FROM RANGE AND (transaction_id, "offset") > (o.last_processed_transaction_id, coalesce(o.offset_acked, 0)))
        OR EXISTS (SELECT FROM RANGE AND log.transaction_id = ANY (o.pending)))
-  AND (o.consumer_group <> 'badged_notifier'
-       OR EXISTS (SELECT FROM badged.devices_pNN)
-       OR EXISTS (SELECT FROM badged.webhooks WHERE 'badge.changed' = ANY (events) AND state <> 'disabled'))
+  AND (o.consumer_group <> 'badged_notifier' OR EXISTS (SELECT FROM badged.devices_pNN))
 ORDER BY consumer_group LIMIT 1
 
 -- name: read a page of a range

@@ -29,7 +29,7 @@ SELECT 'alert', to_jsonb(t) FROM badged.alerts AS t WHERE user_id = $1 AND {held
 UNION ALL
 SELECT 'room_alert', to_jsonb(t) FROM badged.room_alerts AS t WHERE sender_id = $1 AND {held}
 UNION ALL
-SELECT 'webhook_call', to_jsonb(t) FROM badged.webhook_queue AS t WHERE subject = $1 AND type IN ('badge.changed', 'unread.reminder') AND {held}
+SELECT 'webhook_call', to_jsonb(t) FROM badged.webhook_queue AS t WHERE subject = $1 AND type IN ('badge.changed', 'unread.reminder', 'drift.found') AND {held}
 UNION ALL
 SELECT 'revocation', to_jsonb(t) FROM badged.revocations AS t WHERE user_id = $1
 
@@ -129,7 +129,13 @@ WITH conversation AS (
 SELECT count(*) FROM conversation
 
 -- name: raise the revision
-UPDATE badged.partitions SET revision = revision + 1 WHERE partition_id = $1
+-- Nothing is to be told because of it.
+WITH raised AS (
+    UPDATE badged.partitions SET revision = revision + 1 WHERE partition_id = $1
+), devices AS (
+    UPDATE badged.notifier_partitions SET revision = revision + 1 WHERE partition_id = $1
+)
+UPDATE badged.tail_partitions SET revision = revision + 1 WHERE partition_id = $1 AND revision >= 0
 
 -- name: revoke the tokens
 -- Those that were issued before $2, or before what was revoked already. By default $2 is the
@@ -153,12 +159,18 @@ WITH device AS (
     DELETE FROM badged.alerts WHERE user_id = $1
 ), room_alert AS (
     UPDATE badged.room_alerts SET sender_id = '' WHERE sender_id = $1
+), queued AS ( -- in the order in which others lock rows
+    SELECT partition_id, webhook, type, subject FROM badged.webhook_queue
+    WHERE subject = $1 AND webhook IN (SELECT name FROM badged.webhooks) AND type IN ('badge.changed', 'unread.reminder', 'drift.found')
+    ORDER BY partition_id, webhook, type FOR UPDATE
 ), call AS (
-    DELETE FROM badged.webhook_queue WHERE subject = $1 AND type IN ('badge.changed', 'unread.reminder')
+    DELETE FROM badged.webhook_queue AS q USING queued AS k WHERE (q.partition_id, q.webhook, q.type, q.subject) = (k.partition_id, k.webhook, k.type, k.subject)
 ), round AS ( -- it begins with the first member again
     UPDATE badged.room_rounds SET after_user = '' WHERE after_user = $1
 ), notified AS (
     UPDATE badged.notifier_partitions SET after_user = '' WHERE after_user = $1
+), tailed AS (
+    UPDATE badged.tail_partitions SET after_user = '' WHERE after_user = $1
 )
 SELECT count(*) FROM device
 

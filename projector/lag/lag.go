@@ -39,7 +39,7 @@ type Lag struct {
 	// Owner is the application_name of the session that owns the partition,
 	// empty if there is none.
 	Owner string `json:"owner"`
-	// Notifier is the position up to which devices and webhooks are told; nil if that
+	// Notifier is the position up to which devices are told; nil if that
 	// is all that is folded, or there are none.
 	Notifier *events.Position `json:"notifier,omitempty"`
 }

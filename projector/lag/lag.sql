@@ -28,8 +28,7 @@ CROSS JOIN LATERAL (SELECT coalesce(sum(events), 0)::bigint AS n, min(created_at
       FROM (SELECT events, created_at, row_number() OVER () = 1 AS first FROM badged.events_pNN
             WHERE (transaction_id, "offset") > (f.tx, f.folded_offset) AND transaction_id >= f.tx
             ORDER BY transaction_id, "offset" LIMIT MOST) AS rest) AS b
--- The notifier follows the projector where it has targets.
+-- The notifier follows the projector where there are devices.
 LEFT JOIN LATERAL (SELECT last_processed_transaction_id::text::bigint AS tx, offset_acked AS position FROM badged.events_pNN_offsets
       WHERE consumer_group = $4 AND (last_processed_transaction_id, offset_acked) < (f.tx, f.folded_offset)
-        AND (EXISTS (SELECT FROM badged.devices_pNN)
-             OR EXISTS (SELECT FROM badged.webhooks WHERE 'badge.changed' = ANY (events) AND state <> 'disabled'))) AS o ON true
+        AND EXISTS (SELECT FROM badged.devices_pNN)) AS o ON true

@@ -63,9 +63,10 @@ func TestCallsAreMadeAfterAWrongClock(t *testing.T) {
 		t.Fatal(err)
 	}
 	ada := foldtest.User(0, 0)
-	b.Append(t, foldtest.Deliver("chat", 1, ada))
-	b.Fold(t)
-	b.notifier.CallRetry(b.nextCall(t, "crm"), month)
+	if err := b.targets.Enqueue(t.Context(), 0, outbound.BadgeChanged, ada); err != nil {
+		t.Fatal(err)
+	}
+	b.notifier.CallRetry(b.nextCall(t, "crm"), month, true)
 	if c := b.nextCall(t, "crm"); c.Subject != ada || c.Attempts != 1 {
 		t.Errorf("the call is %+v", c)
 	}

@@ -2,14 +2,11 @@ package outbound
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/badged/badged/internal/dbclock"
 	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/pubsub"
 )
@@ -71,52 +68,8 @@ const (
 // MaxAlerts is the most alerts that a device is told at a time.
 const MaxAlerts = 20
 
-// Call is what a webhook may have to be told of a subject.
-type Call struct {
-	Partition              int
-	Webhook, Type, Subject string
-	// Changes is that of the subject when it was taken.
-	Changes  int64
-	Attempts int
-	// QueuedAt is the time of the first change that was not told. For a reminder it is no
-	// earlier than when the clocks agreed again: what was stored until then may be wrong.
-	QueuedAt time.Time
-	// Badge is that of the user, if the subject is one, and newer than the change.
-	Badge *pubsub.Badge
-	// Room is the state of the room, if the subject is one.
-	Room *RoomState
-	// Letter is the dead letter, if the subject is one that is still there.
-	Letter *DeadLetter
-	// Told is what Tell was in the last call; nil if that is not known.
-	Told json.RawMessage
-	// Tell is set by the sender to what the endpoint knows after the call.
-	Tell json.RawMessage
-}
-
-// RoomState is what a webhook is told of a large room.
-type RoomState struct {
-	ConversationID, Category, Epoch string
-	// Changes is the version of the room in the partition, and Members how many
-	// members it has there.
-	Changes, LastSeq, Members int64
-}
-
-// DeadLetter is what a webhook is told of an event that could not be folded.
-type DeadLetter struct {
-	ID int64
-	// Partition and Position are those in the log; nil and "" for a message of a
-	// broker, which has an Origin.
-	Partition *int
-	Position  string
-	Origin    string
-	Reason    string
-	At        time.Time
-}
-
 func (p *DevicePush) lane() lane { return lane{p.App, p.Platform} }
 func (p *DevicePush) row() row   { return row{p.Partition, p.UserID, p.DeviceID} }
-func (c *Call) lane() lane       { return lane{name: c.Webhook} }
-func (c *Call) row() row         { return row{c.Partition, c.Type, c.Subject} }
 
 // NextDevices takes up to limit devices of an app and platform that are due and whose
 // number differs from what they were told, or that have an alert. It waits until there
@@ -226,145 +179,4 @@ func (n *Notifier) dueDevices(ctx context.Context, tx pgx.Tx, l lane, partition 
 		return nil, err
 	}
 	return due, n.addRetractions(ctx, tx, partition, due)
-}
-
-// NextCalls takes up to limit subjects that are due for a webhook, as NextDevices
-// does. It does not look at the state of the webhook. Report each by one call of
-// CallTold or CallRetry.
-func (n *Notifier) NextCalls(ctx context.Context, webhook string, limit int) ([]Call, error) {
-	l := lane{name: webhook}
-	limit = min(limit, badges.MaxBadges)
-	return claim(ctx, n, l, func(partition int, taken []row) (due []Call, err error) {
-		err = n.snapshot(ctx, func(tx pgx.Tx) (err error) {
-			due, err = n.dueCalls(ctx, tx, webhook, partition, taken, limit)
-			return err
-		})
-		if err != nil {
-			return nil, fmt.Errorf("read what is due for webhook %q: %w", webhook, err)
-		}
-		rows := make([]row, len(due))
-		for i := range due {
-			rows[i] = due[i].row()
-		}
-		n.lanes.take(l, partition, rows, len(due) == limit)
-		return due, nil
-	})
-}
-
-// agreedAt returns when the clock of the process and that of Postgres agreed again after
-// they differed; zero if they never did.
-func (n *Notifier) agreedAt() time.Time {
-	n.clocks.mu.Lock()
-	defer n.clocks.mu.Unlock()
-	switch differ := n.cfg.Clock.Check() != nil; {
-	case differ:
-		n.clocks.differed = true
-	case n.clocks.differed:
-		n.clocks.differed, n.clocks.agreedAt = false, n.cfg.Clock.Now()
-	}
-	return n.clocks.agreedAt
-}
-
-// dueCalls returns what is due for a webhook without what is taken, with the state of
-// each subject in the same snapshot.
-func (n *Notifier) dueCalls(ctx context.Context, tx pgx.Tx, webhook string, partition int, taken []row, limit int) ([]Call, error) {
-	since, err := n.ownedSince(ctx, tx, partition)
-	if err != nil {
-		return nil, err
-	}
-	types, subjects := columns(taken)
-	agreedAt := n.agreedAt()
-	rows, _ := tx.Query(ctx, statements.Of(partition, "read due calls"), webhook, types, subjects, limit, since,
-		n.cfg.LongestReminder, time.Now(), dbclock.MaxDifference)
-	due, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Call, error) {
-		c := Call{Partition: partition, Webhook: webhook}
-		err := row.Scan(&c.Type, &c.Subject, &c.Changes, &c.Attempts, &c.QueuedAt, &c.Told)
-		if c.Type == UnreadReminder && c.QueuedAt.Before(agreedAt) {
-			c.QueuedAt = agreedAt
-		}
-		return c, err
-	})
-	if err != nil {
-		return nil, err
-	}
-	var users, rooms []string
-	var letters []int64
-	for i := range due {
-		switch due[i].Type {
-		case BadgeChanged, UnreadReminder, DriftFound:
-			users = append(users, due[i].Subject)
-		case RoomChanged:
-			rooms = append(rooms, due[i].Subject)
-		case DeadletterBuried:
-			if id, err := strconv.ParseInt(due[i].Subject, 10, 64); err == nil {
-				letters = append(letters, id)
-			}
-		}
-	}
-	badgeOf, err := n.badgesOf(ctx, tx, users)
-	if err != nil {
-		return nil, err
-	}
-	roomOf, err := n.roomsOf(ctx, tx, partition, rooms)
-	if err != nil {
-		return nil, err
-	}
-	letterOf, err := n.lettersOf(ctx, tx, letters)
-	if err != nil {
-		return nil, err
-	}
-	for i := range due {
-		switch c := &due[i]; c.Type {
-		case RoomChanged:
-			c.Room = roomOf[c.Subject]
-		case DeadletterBuried:
-			c.Letter = letterOf[c.Subject]
-		default:
-			c.Badge = badgeOf[c.Subject]
-		}
-	}
-	return due, nil
-}
-
-// lettersOf returns dead letters by their ids.
-func (n *Notifier) lettersOf(ctx context.Context, tx pgx.Tx, ids []int64) (map[string]*DeadLetter, error) {
-	if len(ids) == 0 {
-		return nil, nil //nolint:nilnil // an empty map
-	}
-	of := make(map[string]*DeadLetter, len(ids))
-	var l DeadLetter
-	rows, _ := tx.Query(ctx, statements.Get("read dead letters"), ids)
-	_, err := pgx.ForEachRow(rows, []any{&l.ID, &l.Partition, &l.Position, &l.Origin, &l.Reason, &l.At}, func() error {
-		letter := l
-		of[strconv.FormatInt(l.ID, 10)] = &letter
-		return nil
-	})
-	return of, err
-}
-
-func (n *Notifier) badgesOf(ctx context.Context, tx pgx.Tx, users []string) (map[string]*pubsub.Badge, error) {
-	if len(users) == 0 {
-		return nil, nil //nolint:nilnil // an empty map
-	}
-	all, err := badges.NewReader(tx, n.cfg.Layouts).Badges(ctx, users)
-	of := make(map[string]*pubsub.Badge, len(all))
-	for i := range all {
-		of[all[i].UserID] = &all[i]
-	}
-	return of, err
-}
-
-func (n *Notifier) roomsOf(ctx context.Context, tx pgx.Tx, partition int, rooms []string) (map[string]*RoomState, error) {
-	if len(rooms) == 0 {
-		return nil, nil //nolint:nilnil // an empty map
-	}
-	of := make(map[string]*RoomState, len(rooms))
-	var r RoomState
-	rows, _ := tx.Query(ctx, statements.Of(partition, "read rooms"), partition, rooms)
-	_, err := pgx.ForEachRow(rows, []any{&r.ConversationID, &r.Category, &r.Epoch, &r.Changes, &r.LastSeq, &r.Members}, func() error {
-		room := r
-		of[r.ConversationID] = &room
-		return nil
-	})
-	return of, err
 }

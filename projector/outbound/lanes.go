@@ -107,6 +107,17 @@ func (ls *lanes) lookEverywhere() {
 	}
 }
 
+// lookForCalls lets the senders of all webhooks look at a partition.
+func (ls *lanes) lookForCalls(partition int) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for l, s := range ls.all {
+		if l.platform == "" && slices.Contains(ls.owned, partition) {
+			s.lookAt([]int{partition})
+		}
+	}
+}
+
 // look lets the senders of lanes look at a partition.
 func (ls *lanes) look(partition int, touched map[lane]struct{}) {
 	ls.mu.Lock()

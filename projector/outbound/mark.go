@@ -39,9 +39,9 @@ func (w *worker) gather(records []events.Record) (c changes) {
 		e.AppendedAt = records[i].AppendedAt
 		switch {
 		case e.Type.ToRoom():
-			c.rooms, c.users = append(c.rooms, e.Data.ConversationID), append(c.users, w.here(e.Data.MentionedUserIDs)...)
+			c.rooms, c.users = append(c.rooms, e.Data.ConversationID), append(c.users, w.in(w.partition, e.Data.MentionedUserIDs)...)
 		default:
-			c.users = append(c.users, w.here(e.Data.UserIDs)...)
+			c.users = append(c.users, w.in(w.partition, e.Data.UserIDs)...)
 		}
 		w.notify(&c, &e)
 	}
@@ -71,18 +71,18 @@ func (w *worker) notify(c *changes, e *events.Event) {
 		c.posts = append(c.posts, alertRow{d.SenderID, d.MentionsAll, e.AppendedAt, d})
 		users = d.MentionedUserIDs
 	}
-	for _, u := range w.here(users) {
+	for _, u := range w.in(w.partition, users) {
 		if u != d.SenderID {
 			c.alerts = append(c.alerts, alertRow{u, slices.Contains(d.MentionedUserIDs, u), e.AppendedAt, d})
 		}
 	}
 }
 
-// here returns the users that are in the partition.
-func (w *worker) here(users []string) []string {
+// in returns the users that are in a partition.
+func (n *Notifier) in(partition int, users []string) []string {
 	var all []string
 	for _, u := range users {
-		if eventlog.Belongs(u, w.partition, w.cfg.Layouts.Layout().First()) {
+		if eventlog.Belongs(u, partition, n.cfg.Layouts.Layout().First()) {
 			all = append(all, u)
 		}
 	}
@@ -107,7 +107,7 @@ func (w *worker) next(ctx context.Context, s *partitionState) (c changes, to eve
 	return w.gather(records), to, nil
 }
 
-// mark makes the targets of the next events due, and moves the position behind them.
+// mark makes the devices of the next events due, and moves the position behind them.
 func (w *worker) mark(ctx context.Context, s *partitionState) error {
 	c, to, err := w.next(ctx, s)
 	if err != nil {
@@ -125,22 +125,22 @@ func (w *worker) mark(ctx context.Context, s *partitionState) error {
 		}
 		return m.rooms(ctx, c.rooms, c.posts)
 	}); err != nil {
-		return fmt.Errorf("make the targets of the events up to %s of partition %d due: %w", to, w.partition, err)
+		return fmt.Errorf("make the devices of the events up to %s of partition %d due: %w", to, w.partition, err)
 	}
 	s.caughtUp = to == s.folded.Position
 	return nil
 }
 
-// marking is a transaction that makes targets due.
+// marking is a transaction that makes devices due.
 type marking struct {
 	*worker
 	tx pgx.Tx
-	// touched are the lanes of these targets, and marked how many there are.
+	// touched are the lanes of these devices, and marked how many there are.
 	touched map[lane]struct{}
-	marked  struct{ devices, calls int64 }
+	marked  int64
 }
 
-// marking runs a transaction that makes targets due, and lets senders look for these
+// marking runs a transaction that makes devices due, and lets senders look for these
 // after its commit.
 func (w *worker) marking(ctx context.Context, do func(m *marking) error) error {
 	m := marking{worker: w, touched: map[lane]struct{}{}}
@@ -150,40 +150,20 @@ func (w *worker) marking(ctx context.Context, do func(m *marking) error) error {
 	}); err != nil {
 		return err
 	}
-	w.metrics.marked.WithLabelValues("device").Add(float64(m.marked.devices))
-	w.metrics.marked.WithLabelValues("webhook").Add(float64(m.marked.calls))
+	w.metrics.marked.Add(float64(m.marked))
 	w.lanes.look(w.partition, m.touched)
 	return nil
 }
 
-// users makes the targets of users due.
+// users makes the devices of users due.
 func (m *marking) users(ctx context.Context, users []string) error {
 	if len(users) == 0 {
 		return nil
 	}
-	if m.devices {
-		if err := m.mark(ctx, &m.marked.devices, statements.Of(m.partition, "mark devices"), users); err != nil {
-			return err
-		}
-	}
-	if !m.badges {
-		return nil
-	}
-	return m.calling(ctx, aboutUsers, users)
+	return m.mark(ctx, &m.marked, statements.Of(m.partition, "mark devices"), users)
 }
 
-// What webhooks are told when a user, or a room, changes.
-var (
-	aboutUsers = []string{BadgeChanged, UnreadReminder}
-	aboutRooms = []string{RoomChanged}
-)
-
-// calling makes subjects due for the webhooks that want to be told of them.
-func (m *marking) calling(ctx context.Context, types, subjects []string) error {
-	return m.mark(ctx, &m.marked.calls, statements.Of(m.partition, "mark webhooks"), m.partition, types, subjects)
-}
-
-// mark runs a statement that makes targets due and returns how many by lane.
+// mark runs a statement that makes devices due and returns how many by lane.
 func (m *marking) mark(ctx context.Context, total *int64, sql string, args ...any) error {
 	var l lane
 	var n int64

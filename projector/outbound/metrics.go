@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
@@ -13,10 +14,11 @@ import (
 
 // Metrics are the metrics of a notifier.
 type Metrics struct {
-	read, failed     prometheus.Counter
-	marked, settled  *prometheus.CounterVec
-	owned            prometheus.Gauge
-	due, oldest, lag *prometheus.GaugeVec
+	read, failed, marked  prometheus.Counter
+	settled               *prometheus.CounterVec
+	owned                 prometheus.Gauge
+	due, oldest, lag      *prometheus.GaugeVec
+	behind, behindSeconds *prometheus.GaugeVec
 }
 
 // NewMetrics returns metrics registered with r, or unregistered ones if r is nil.
@@ -28,17 +30,17 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	counter := func(name, help string) prometheus.CounterOpts { return prometheus.CounterOpts(opts(name, help)) }
 	gauge := func(name, help string) prometheus.GaugeOpts { return prometheus.GaugeOpts(opts(name, help)) }
 	m := &Metrics{
-		read:    auto.NewCounter(counter("events_read_total", "Events read from the log to find out which devices and webhooks to tell.")),
+		read:    auto.NewCounter(counter("events_read_total", "Events read from the log to find out which devices and webhooks to tell; once for each webhook.")),
 		failed:  auto.NewCounter(counter("errors_total", "Statements of the notifier that failed and are retried.")),
-		marked:  auto.NewCounterVec(counter("marked_total", "Rows that became due or changed again while they were, by target: device or webhook."), []string{"target"}),
+		marked:  auto.NewCounter(counter("marked_total", "Devices that became due or changed again while they were.")),
 		settled: auto.NewCounterVec(counter("reported_total", "What became of due rows, by outcome."), []string{"outcome"}),
 		owned:   auto.NewGauge(gauge("partitions_owned", "Partitions for which this process tells devices and webhooks.")),
 		due:     auto.NewGaugeVec(gauge("due", "Rows that are due now, at most 100000 in a partition, by target and partition that this process owns."), []string{"target", "partition"}),
 		oldest:  auto.NewGaugeVec(gauge("oldest_due_seconds", "Seconds since the oldest row became due, 0 if none is, by target and partition that this process owns."), []string{"target", "partition"}),
-		lag:     auto.NewGaugeVec(gauge("lag_seconds", "Seconds since the oldest event was appended that is folded and not yet read for devices and webhooks, by partition that this process owns."), []string{"partition"}),
-	}
-	for _, target := range targetNames {
-		m.marked.WithLabelValues(target)
+		lag:     auto.NewGaugeVec(gauge("lag_seconds", "Seconds since the oldest event was appended that is folded and not yet read for devices, by partition that this process owns."), []string{"partition"}),
+
+		behind:        auto.NewGaugeVec(gauge("webhook_behind_events", "Events that are folded and that a webhook was not told of yet, by webhook and partition that this process owns."), []string{"webhook", "partition"}),
+		behindSeconds: auto.NewGaugeVec(gauge("webhook_behind_seconds", "Seconds since the oldest of these events was appended, 0 if there is none, by webhook and partition that this process owns."), []string{"webhook", "partition"}),
 	}
 	for _, outcome := range outcomeNames {
 		m.settled.WithLabelValues(outcome)
@@ -46,13 +48,10 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// targetNames are the values of the label target.
-var targetNames = []string{"device", "webhook"}
-
 // outcomeNames are the values of the label outcome, by kind of report.
 var outcomeNames = map[reportKind]string{
 	reportTold: "device_told", reportSame: "device_same", reportRetry: "device_retry", reportHold: "device_hold", reportGone: "device_gone",
-	callTold: "call_told", callRetry: "call_retry", callHold: "call_hold",
+	callTold: "call_told", callRetry: "call_retry", callQueue: "call_queued",
 }
 
 func (m *Metrics) reported(kind reportKind, n int) {
@@ -66,6 +65,8 @@ func (m *Metrics) own(owned []int) {
 	m.due.Reset()
 	m.oldest.Reset()
 	m.lag.Reset()
+	m.behind.Reset()
+	m.behindSeconds.Reset()
 }
 
 // measureInterval is how often the queue is measured.
@@ -101,5 +102,16 @@ func (n *Notifier) measurePartition(ctx context.Context, partition int) error {
 	n.metrics.oldest.WithLabelValues("device", label).Set(oldestDevice)
 	n.metrics.oldest.WithLabelValues("webhook", label).Set(oldestCall)
 	n.metrics.lag.WithLabelValues(label).Set(lag)
-	return nil
+
+	n.metrics.behind.DeletePartialMatch(prometheus.Labels{"partition": label})
+	n.metrics.behindSeconds.DeletePartialMatch(prometheus.Labels{"partition": label})
+	var webhook string
+	var behind, seconds float64
+	rows, _ := n.cfg.Pool.Query(ctx, statements.Of(partition, "measure webhooks"), events.ProjectorGroup)
+	_, err = pgx.ForEachRow(rows, []any{&webhook, &behind, &seconds}, func() error {
+		n.metrics.behind.WithLabelValues(webhook, label).Set(behind)
+		n.metrics.behindSeconds.WithLabelValues(webhook, label).Set(seconds)
+		return nil
+	})
+	return err
 }

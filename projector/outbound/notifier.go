@@ -69,8 +69,8 @@ type NotifierConfig struct {
 	silence time.Duration
 }
 
-// Notifier owns partitions, makes their targets due and hands them to senders in the
-// same process. Any number of notifiers may run on one database. Each partition has
+// Notifier owns partitions, makes their devices due, reads the log for webhooks, and hands
+// what is due to senders in the same process. Any number of notifiers may run on one database. Each partition has
 // one owner at a time; should it ever have two, targets are told twice.
 type Notifier struct {
 	cfg     NotifierConfig
@@ -79,6 +79,7 @@ type Notifier struct {
 	wakes   []chan struct{} // by partition
 	heard   []heard         // by partition
 	lanes   lanes
+	readers readers
 	reports reports
 	clocks  struct {
 		mu       sync.Mutex
@@ -118,7 +119,7 @@ func NewNotifier(cfg NotifierConfig) (*Notifier, error) {
 	if cfg.silence <= 0 {
 		cfg.silence = 3 * cfg.OwnershipInterval
 	}
-	n := &Notifier{cfg: cfg, log: cfg.Logger, metrics: cfg.Metrics, lanes: newLanes(), reports: newReports(), heard: make([]heard, eventlog.PartitionNumbers)}
+	n := &Notifier{cfg: cfg, log: cfg.Logger, metrics: cfg.Metrics, lanes: newLanes(), readers: readers{all: map[string]map[int]*reader{}}, reports: newReports(), heard: make([]heard, eventlog.PartitionNumbers)}
 	for range eventlog.PartitionNumbers {
 		n.wakes = append(n.wakes, make(chan struct{}, 1))
 	}
@@ -139,6 +140,7 @@ func (n *Notifier) Run(ctx context.Context) error {
 		Changed: func(owned []int) {
 			n.metrics.own(owned)
 			n.lanes.own(owned)
+			n.readers.own(owned)
 		},
 	}
 	owner.Run(ctx)
@@ -167,7 +169,7 @@ const (
 	lastBackoff  = 2 * time.Second
 )
 
-// work makes the targets of a partition due until ctx, which lasts as long as the
+// work makes the devices of a partition due until ctx, which lasts as long as the
 // ownership, is done.
 func (n *Notifier) work(ctx context.Context, partition int) {
 	w := n.worker(partition)
@@ -205,7 +207,8 @@ func (n *Notifier) work(ctx context.Context, partition int) {
 // pageBytes is the most bytes of events that are read at once.
 const pageBytes = 4 << 20
 
-// worker makes the targets of one partition due.
+// worker makes the devices of one partition due, and lets the readers of webhooks know what
+// was folded.
 type worker struct {
 	*Notifier
 	partition int
@@ -217,8 +220,12 @@ type worker struct {
 	// awaited is when a look first left it to the projector to say what it has folded,
 	// or zero.
 	awaited time.Time
-	// settled is when settled alerts were deleted last.
-	settled time.Time
+	// settled is when settled alerts were deleted last, settledWebhooks when the positions of
+	// webhooks were looked at, and followed when the position followed without devices.
+	settled, settledWebhooks, followed time.Time
+	// shown and revision are what the readers of webhooks know of.
+	shown    events.Position
+	revision int64
 }
 
 func (n *Notifier) worker(partition int) *worker {
@@ -263,9 +270,16 @@ func (w *worker) drainHeld(ctx context.Context) (pause time.Duration, err error)
 			return 0, fmt.Errorf("read the position of the notifier in partition %d: %w", w.partition, err)
 		}
 		w.devices, w.badges = s.devices, s.badges
-		w.heard.listen(!w.idle())
-		if w.idle() {
-			return w.cfg.IdleInterval, w.follow(ctx, &s)
+		w.heard.listen(w.devices)
+		if err := w.settleWebhooks(ctx); err != nil {
+			return 0, err
+		}
+		if w.badges && (w.shown != s.folded.Position || w.revision != s.revision) {
+			w.shown, w.revision = s.folded.Position, s.revision
+			w.lanes.lookForCalls(w.partition)
+		}
+		if !w.devices {
+			return w.withoutDevices(ctx, &s, began)
 		}
 		more, err := w.step(ctx, &s)
 		if err != nil && !errors.Is(err, errFenced) {
@@ -281,6 +295,19 @@ func (w *worker) drainHeld(ctx context.Context) (pause time.Duration, err error)
 	return w.cfg.PollInterval, w.deleteSettled(ctx)
 }
 
+// withoutDevices lets the position follow the projector, now and then.
+func (w *worker) withoutDevices(ctx context.Context, s *partitionState, began time.Time) (pause time.Duration, err error) {
+	if w.idle() || time.Since(w.followed) >= w.cfg.IdleInterval {
+		w.followed = time.Now()
+		err = w.follow(ctx, s)
+	}
+	if w.idle() || err != nil {
+		return w.cfg.IdleInterval, err
+	}
+	w.rest(ctx, time.Since(began))
+	return w.cfg.PollInterval, nil
+}
+
 // rest pauses ten times as long as it took to catch up. So following the projector
 // costs a bounded share of a processor, and what changes meanwhile is marked at once.
 func (w *worker) rest(ctx context.Context, took time.Duration) {
@@ -293,7 +320,7 @@ func (w *worker) rest(ctx context.Context, took time.Duration) {
 // idle reports whether the partition has no targets.
 func (w *worker) idle() bool { return !w.devices && !w.badges }
 
-// step makes targets due for one reason, and reports whether there is more to do.
+// step makes devices due for one reason, and reports whether there is more to do.
 func (w *worker) step(ctx context.Context, s *partitionState) (more bool, err error) {
 	if !s.position.Before(s.folded.Position) {
 		w.awaited = time.Time{}
@@ -366,18 +393,17 @@ func (n *Notifier) transaction(ctx context.Context, do func(tx pgx.Tx) error) er
 	})
 }
 
-// usersPage is the most users for which targets are made due at once, other than by
-// events.
+// usersPage is the most users who are made due at once, other than by events.
 const usersPage = 1000
 
-// markAll makes a page of all targets due, since badges have changed without the log.
+// markAll makes a page of all devices due, since badges have changed without the log.
 func (w *worker) markAll(ctx context.Context, s *partitionState) error {
 	after := ""
 	if s.revision == s.marked {
 		after = *s.after
 	}
 	err := w.marking(ctx, func(m *marking) error {
-		rows, _ := m.tx.Query(ctx, statements.Of(w.partition, "page through the users of targets"), after, usersPage)
+		rows, _ := m.tx.Query(ctx, statements.Of(w.partition, "page through the users of devices"), after, usersPage)
 		users, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		if err != nil {
 			return err
@@ -392,7 +418,7 @@ func (w *worker) markAll(ctx context.Context, s *partitionState) error {
 		return m.users(ctx, users)
 	})
 	if err != nil {
-		return fmt.Errorf("make all targets of partition %d due: %w", w.partition, err)
+		return fmt.Errorf("make all devices of partition %d due: %w", w.partition, err)
 	}
 	return nil
 }

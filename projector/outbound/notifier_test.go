@@ -81,18 +81,6 @@ func (b *bench) next(t *testing.T) outbound.DevicePush {
 	return due[0]
 }
 
-// nextCall takes the next call of a webhook.
-func (b *bench) nextCall(t *testing.T, webhook string) outbound.Call {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	due, err := b.notifier.NextCalls(ctx, webhook, 1)
-	if err != nil {
-		t.Fatalf("waited in vain for a call of %s: %v", webhook, err)
-	}
-	return due[0]
-}
-
 // awaitQuiet waits until the notifier has read everything and nothing is due. Senders
 // wait for devices meanwhile, and must get none.
 func (b *bench) awaitQuiet(t *testing.T) {
@@ -254,6 +242,7 @@ func TestWhatIsDueIsMeasured(t *testing.T) {
 	b.stop()
 	registry := prometheus.NewRegistry()
 	b.start(t, func(cfg *outbound.NotifierConfig) { cfg.Metrics = outbound.NewMetrics(registry) })
+	b.putCRM(t)
 	b.Append(t, foldtest.Deliver("chat", 1, foldtest.User(0, 0)))
 	b.Fold(t)
 	put(t, b.targets, phone(foldtest.User(0, 0), "phone"))
@@ -265,8 +254,11 @@ func TestWhatIsDueIsMeasured(t *testing.T) {
 # TYPE badged_notifier_due gauge
 badged_notifier_due{partition="0",target="device"} 1
 badged_notifier_due{partition="0",target="webhook"} 0
+# HELP badged_notifier_webhook_behind_events Events that are folded and that a webhook was not told of yet, by webhook and partition that this process owns.
+# TYPE badged_notifier_webhook_behind_events gauge
+badged_notifier_webhook_behind_events{partition="0",webhook="crm"} 1
 `
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "badged_notifier_due"); err != nil {
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "badged_notifier_due", "badged_notifier_webhook_behind_events"); err != nil {
 		t.Error(err)
 	}
 }
@@ -371,82 +363,6 @@ func TestGoneDevice(t *testing.T) {
 	}
 	b.notifier.DeviceGone(p)
 	projectortest.Until(t, "the device to be gone", func() bool { return len(b.Lines(t, `SELECT device_id FROM badged.devices`)) == 0 })
-}
-
-// putCRM registers a webhook crm that is told of badges.
-func (b *bench) putCRM(t *testing.T) outbound.WebhookSettings {
-	t.Helper()
-	crm := outbound.WebhookSettings{Name: "crm", URL: "https://crm.example", Secrets: [][]byte{[]byte("secret")}, Events: []string{outbound.BadgeChanged}, Batch: 1, State: outbound.Active}
-	if err := b.targets.PutWebhook(t.Context(), crm, 0); err != nil {
-		t.Fatal(err)
-	}
-	return crm
-}
-
-func TestWebhookIsToldWhatChanged(t *testing.T) {
-	b := newBench(t)
-	ada := foldtest.User(0, 0)
-	b.putCRM(t)
-	b.Append(t, foldtest.Deliver("chat", 1, ada))
-	b.Fold(t)
-	c := b.nextCall(t, "crm")
-	if c.Type != outbound.BadgeChanged || c.Subject != ada || c.Badge.Total != 1 || c.Told != nil {
-		t.Fatalf("the first call: %+v", c)
-	}
-	c.Tell = []byte(`{"total": 1}`)
-	b.Append(t, foldtest.Deliver("chat", 2, ada))
-	b.Fold(t)
-	projectortest.Until(t, "a change of the call", func() bool {
-		return b.Lines(t, `SELECT (changes > $1)::text FROM badged.webhook_queue`, c.Changes)[0] == "true"
-	})
-	b.notifier.CallTold(c, 0)
-	c = b.nextCall(t, "crm")
-	if c.Badge.Total != 2 || string(c.Told) != `{"total": 1}` {
-		t.Fatalf("the second call: %+v", c)
-	}
-	b.notifier.CallRetry(c, 0)
-	c = b.nextCall(t, "crm")
-	if c.Attempts != 1 {
-		t.Errorf("after a failure it had %d attempts", c.Attempts)
-	}
-	b.notifier.CallTold(c, 0)
-	b.awaitQuiet(t)
-}
-
-// A call may come although it failed. Operators who put a webhook again let it begin anew,
-// but that does not make known what the endpoint was told.
-func TestCallsThatMayHaveComeAreFollowed(t *testing.T) {
-	b := newBench(t)
-	ada := foldtest.User(0, 0)
-	crm := b.putCRM(t)
-	b.Append(t, foldtest.Deliver("chat", 1, ada))
-	b.Fold(t)
-	c := b.nextCall(t, "crm")
-	c.Tell = []byte(`{"total": 1}`)
-	b.notifier.CallTold(c, 0)
-	b.awaitQuiet(t)
-	b.Append(t, foldtest.Deliver("chat", 2, ada))
-	b.Fold(t)
-	c = b.nextCall(t, "crm")
-	if string(c.Told) != `{"total": 1}` {
-		t.Fatalf("the second call: %+v", c)
-	}
-	b.notifier.CallRetry(c, time.Hour)
-	projectortest.Until(t, "the failure to be stored", func() bool {
-		return b.Lines(t, `SELECT attempts::text FROM badged.webhook_queue`)[0] == "1"
-	})
-	stored, err := b.targets.Webhook(t.Context(), "crm")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := b.targets.PutWebhook(t.Context(), crm, stored.Generation); err != nil {
-		t.Fatal(err)
-	}
-	if c = b.nextCall(t, "crm"); c.Told != nil || c.Attempts != 0 {
-		t.Errorf("after a failure the endpoint is believed to know %s, with %d attempts", c.Told, c.Attempts)
-	}
-	b.notifier.CallTold(c, 0)
-	b.awaitQuiet(t)
 }
 
 // A device with connections to several gateways is released by the last of them.

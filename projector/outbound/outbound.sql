@@ -108,11 +108,15 @@ SET url = $2, secrets = $3, events = $4, categories = $5, batch = $6, rate = $7,
 WHERE name = $1 AND generation = $10
 
 -- name: try a webhook again
--- At once, whatever its rows wait for. What failed may have come all the same; reminders
--- keep there since when something has been unread.
-UPDATE badged.webhook_queue
-SET due = clock_timestamp(), attempts = 0, told = CASE WHEN attempts = 0 OR type = 'unread.reminder' THEN told END
-WHERE webhook = $1 AND due IS NOT NULL
+-- At once, whatever its rows wait for; but reminders that have not failed wait for their
+-- time.
+UPDATE badged.webhook_queue AS q SET due = clock_timestamp(), attempts = 0
+FROM (
+    SELECT partition_id, webhook, type, subject FROM badged.webhook_queue
+    WHERE webhook = $1 AND due IS NOT NULL AND (type <> 'unread.reminder' OR attempts > 0)
+    ORDER BY partition_id, type, subject FOR UPDATE
+) AS k
+WHERE (q.partition_id, q.webhook, q.type, q.subject) = (k.partition_id, k.webhook, k.type, k.subject)
 
 -- name: webhook
 name, url, secrets, events, categories, batch, rate, state, declared,
@@ -125,12 +129,21 @@ SELECT {webhook} FROM badged.webhooks WHERE name = $1
 -- name: list webhooks
 SELECT {webhook} FROM badged.webhooks ORDER BY name
 
--- name: count due events
+-- name: count queued events
 -- At most $2 for each of the webhooks $1.
 SELECT w.name, (SELECT count(*) FROM (
     SELECT FROM badged.webhook_queue AS q WHERE q.webhook = w.name AND q.due <= clock_timestamp() LIMIT $2
 ) AS due)
 FROM unnest($1::text[]) AS w (name)
+
+-- name: list the partitions
+SELECT partition_id::integer FROM badged.partitions
+
+-- name: count events of the log
+-- That are folded, and that the webhooks $2 were not told of.
+SELECT substr(o.consumer_group, length('badged webhook ') + 1) AS name, greatest(f.folded - o.folded, 0) AS n
+FROM badged.events_pNN_offsets AS f, badged.events_pNN_offsets AS o
+WHERE f.consumer_group = $1 AND o.consumer_group = ANY ($2)
 
 -- name: delete a webhook
 DELETE FROM badged.webhooks WHERE name = $1
@@ -185,11 +198,8 @@ WHERE consumer_group = $1 AND last_processed_transaction_id = $2::bigint::text::
 -- name: set the revision
 UPDATE badged.notifier_partitions SET revision = $2, after_user = $3 WHERE partition_id = $1
 
--- name: page through the users of targets
-SELECT user_id FROM badged.devices_pNN WHERE user_id > $1
-UNION
-SELECT subject FROM badged.webhook_queue_pNN WHERE type IN ('badge.changed', 'unread.reminder') AND subject > $1
-ORDER BY 1 LIMIT $2
+-- name: page through the users of devices
+SELECT DISTINCT user_id FROM badged.devices_pNN WHERE user_id > $1 ORDER BY user_id LIMIT $2
 
 -- name: from then on
 greatest(clock_timestamp(), {quiet until}, {held until})
@@ -282,20 +292,6 @@ CROSS JOIN LATERAL (
 ) AS a
 ORDER BY k.ord, a.sent_at DESC, a.conversation_id, a.seq
 
--- name: mark webhooks
--- Rooms are told to webhooks that want badges.
-WITH marked AS (
-    INSERT INTO badged.webhook_queue_pNN AS q (partition_id, webhook, type, subject, queued_at, due, changes, attempts)
-    SELECT $1, w.name, t.type, s.subject, clock_timestamp(), clock_timestamp(), 1, 0
-    FROM badged.webhooks AS w, unnest($2::text[]) AS t (type), unnest($3::text[]) AS s (subject)
-    WHERE CASE t.type WHEN 'room.changed' THEN 'badge.changed' ELSE t.type END = ANY (w.events) AND w.state <> 'disabled'
-    ON CONFLICT (webhook, type, subject) DO UPDATE
-    SET queued_at = CASE WHEN q.due IS NULL THEN excluded.queued_at ELSE q.queued_at END,
-        due = least(q.due, excluded.due), changes = q.changes + 1
-    RETURNING q.webhook
-)
-SELECT webhook, '', count(*) FROM marked GROUP BY webhook
-
 -- name: mark rooms
 INSERT INTO badged.room_rounds_pNN AS r (partition_id, conversation_id, due, changed)
 SELECT $1, room, clock_timestamp(), true FROM unnest($2::text[]) AS room
@@ -320,12 +316,11 @@ SET began_at = greatest(clock_timestamp(), (SELECT max(queued_at) FROM badged.ro
 WHERE conversation_id = $1
 
 -- name: page through members
--- Of a room whose members webhooks are not told of ($4), those with devices.
+-- Those with devices.
 SELECT c.user_id
 FROM badged.conversations_pNN AS c
 WHERE c.conversation_id = $1 AND c.joined IS NOT NULL AND c.user_id > $2 AND c.level <> 'none'
-  AND (NOT $4 AND EXISTS (SELECT FROM badged.webhooks WHERE {tells of users})
-       OR EXISTS (SELECT FROM badged.devices_pNN AS d WHERE d.user_id = c.user_id))
+  AND EXISTS (SELECT FROM badged.devices_pNN AS d WHERE d.user_id = c.user_id)
 ORDER BY c.user_id LIMIT $3
 
 -- name: continue a round
@@ -355,15 +350,62 @@ WHERE d.app = $1 AND d.platform = $2 AND (d.due <= clock_timestamp() OR d.due > 
 ORDER BY d.due LIMIT $5
 
 -- name: read due calls
--- Reminders wait for at most $6. They cannot be taken back: while the clock of the process,
--- $7, is more than $8 from that of Postgres, none is due.
-SELECT q.type, q.subject, q.changes, q.attempts, q.queued_at, CASE WHEN q.type = 'unread.reminder' OR q.due > $5 AND q.attempts = 0 THEN q.told END
+-- Reminders wait for at most $5. They cannot be taken back: while the clock of the process,
+-- $6, is more than $7 from that of Postgres, none is due.
+SELECT q.type, q.subject, q.changes, q.attempts, q.queued_at, q.told
 FROM badged.webhook_queue_pNN AS q
 WHERE q.webhook = $1
-  AND (q.due <= clock_timestamp() OR q.due > clock_timestamp() + CASE WHEN q.type = 'unread.reminder' THEN greatest($6, {longest wait}) ELSE {longest wait} END)
-  AND (q.type <> 'unread.reminder' OR clock_timestamp() BETWEEN $7::timestamptz - $8::interval AND $7::timestamptz + $8::interval)
+  AND (q.due <= clock_timestamp() OR q.due > clock_timestamp() + CASE WHEN q.type = 'unread.reminder' THEN greatest($5, {longest wait}) ELSE {longest wait} END)
+  AND (q.type <> 'unread.reminder' OR clock_timestamp() BETWEEN $6::timestamptz - $7::interval AND $6::timestamptz + $7::interval)
   AND (q.type, q.subject) NOT IN (SELECT t.t, t.s FROM unnest($2::text[], $3::text[]) AS t (t, s))
 ORDER BY q.due LIMIT $4
+
+-- name: read the reader of a webhook
+-- $1 is the consumer group of the projector, $2 that of the webhook $3, and $4 the partition.
+SELECT f.last_processed_transaction_id::text::bigint, f.offset_acked, f.pending::text[]::bigint[], f.folded, f.revision,
+    o.last_processed_transaction_id::text::bigint, o.offset_acked, o.folded, t.revision, t.after_user, w.events
+FROM badged.events_pNN_offsets AS f, badged.events_pNN_offsets AS o, badged.tail_partitions AS t, badged.webhooks AS w
+WHERE f.consumer_group = $1 AND o.consumer_group = $2 AND w.name = $3 AND t.consumer_group = $2 AND t.partition_id = $4
+
+-- name: are webhooks unsettled
+-- Some that tell of users have no position in the partition, or others have one.
+SELECT EXISTS (
+    SELECT FROM (SELECT consumer_group FROM badged.tail_partitions WHERE partition_id = $1 AND consumer_group LIKE 'badged webhook %') AS t
+    FULL JOIN (SELECT 'badged webhook ' || name AS consumer_group FROM badged.webhooks WHERE {tells of users}) AS w USING (consumer_group)
+    LEFT JOIN badged.events_pNN_offsets AS o USING (consumer_group)
+    WHERE t IS NULL OR w IS NULL OR o IS NULL
+)
+
+-- name: settle webhooks
+SELECT badged.settle_webhooks($1)
+
+-- name: move the position of a webhook
+-- The fence, as in move; the webhook has been told of $6 events then, and of all users up to
+-- $8 since the revision $7.
+WITH moved AS (
+    UPDATE badged.events_pNN_offsets SET last_processed_transaction_id = $4::bigint::text::xid8, offset_acked = $5, folded = $6
+    WHERE consumer_group = $1 AND last_processed_transaction_id = $2::bigint::text::xid8 AND offset_acked = $3
+    RETURNING 1
+), told AS (
+    UPDATE badged.tail_partitions SET revision = $7, after_user = $8
+    WHERE consumer_group = $1 AND partition_id = $9 AND (revision, after_user) IS DISTINCT FROM ($7, $8) AND EXISTS (SELECT FROM moved)
+)
+SELECT EXISTS (SELECT FROM moved)
+
+-- name: page through users
+SELECT user_id FROM badged.users_pNN WHERE user_id > $1 ORDER BY user_id LIMIT $2
+
+-- name: read which rooms are large
+SELECT conversation_id, members > $2 FROM badged.rooms_pNN WHERE conversation_id = ANY ($1)
+
+-- name: read members
+SELECT DISTINCT user_id FROM badged.conversations_pNN WHERE conversation_id = ANY ($1) AND joined IS NOT NULL AND level <> 'none'
+
+-- name: read what was unread
+-- With whether the clock of the process, $3, is at most $4 from that of Postgres.
+SELECT s.subject, q.told, clock_timestamp() BETWEEN $3::timestamptz - $4::interval AND $3::timestamptz + $4::interval
+FROM unnest($2::text[]) AS s (subject)
+LEFT JOIN badged.webhook_queue_pNN AS q ON q.webhook = $1 AND q.type = 'unread.reminder' AND q.subject = s.subject
 
 -- name: read rooms
 SELECT r.conversation_id, r.category, p.epoch, r.changes, r.last_seq, r.members
@@ -427,9 +469,10 @@ WHERE (d.user_id, d.device_id, d.generation) = (s.user_id, s.device_id, s.genera
 unnest(array_fill($1::text, ARRAY[cardinality($2::text[])]), $2::text[], $3::text[]
 
 -- name: delete told calls
+-- Unless they were queued again; those without changes were due by the log.
 DELETE FROM badged.webhook_queue_pNN AS q
 USING {rows of a webhook}, $4::bigint[]) AS s (webhook, type, subject, changes)
-WHERE (q.webhook, q.type, q.subject, q.changes) = (s.webhook, s.type, s.subject, s.changes)
+WHERE (q.webhook, q.type, q.subject) = (s.webhook, s.type, s.subject) AND s.changes IN (q.changes, 0)
 
 -- name: store told calls
 UPDATE badged.webhook_queue_pNN AS q
@@ -439,8 +482,17 @@ SET told = nullif(s.told, '')::jsonb, attempts = 0,
 FROM {rows of a webhook}, $4::bigint[], $5::text[], $6::interval[]) AS s (webhook, type, subject, changes, told, again)
 WHERE (q.webhook, q.type, q.subject) = (s.webhook, s.type, s.subject)
 
+-- name: queue calls
+-- That were due by the log.
+INSERT INTO badged.webhook_queue_pNN AS q (partition_id, webhook, type, subject, queued_at, due, changes, attempts, told)
+SELECT $1, $2, s.type, s.subject, s.at, clock_timestamp() + nullif(s.again, interval '0'), 1, s.attempts, nullif(s.told, '')::jsonb
+FROM unnest($3::text[], $4::text[], $5::timestamptz[], $6::text[], $7::interval[], $8::integer[]) AS s (type, subject, at, told, again, attempts)
+WHERE EXISTS (SELECT FROM badged.webhooks WHERE name = $2)
+ON CONFLICT (webhook, type, subject) DO UPDATE
+SET changes = q.changes + 1, due = excluded.due, attempts = excluded.attempts, told = coalesce(excluded.told, q.told)
+
 -- name: store calls that were not made
-UPDATE badged.webhook_queue_pNN AS q SET due = clock_timestamp() + s.after, attempts = q.attempts + $5
+UPDATE badged.webhook_queue_pNN AS q SET due = clock_timestamp() + s.after, attempts = q.attempts + 1
 FROM {rows of a webhook}, $4::interval[]) AS s (webhook, type, subject, after)
 WHERE (q.webhook, q.type, q.subject) = (s.webhook, s.type, s.subject)
 
@@ -460,3 +512,17 @@ FROM (
     SELECT count(*) AS n, coalesce(extract(epoch FROM clock_timestamp() - min(due)), 0)::double precision AS oldest
     FROM (SELECT due FROM badged.webhook_queue_pNN WHERE due <= clock_timestamp() LIMIT 100000) AS waiting
 ) AS c
+
+-- name: measure webhooks
+-- $1 is the consumer group of the projector.
+SELECT substr(o.consumer_group, length('badged webhook ') + 1), greatest(f.folded - o.folded, 0)::double precision, coalesce(e.seconds, 0)::double precision
+FROM badged.events_pNN_offsets AS f
+JOIN badged.events_pNN_offsets AS o ON o.consumer_group LIKE 'badged webhook %'
+LEFT JOIN LATERAL (
+    SELECT greatest(extract(epoch FROM clock_timestamp() - e.created_at), 0) AS seconds FROM badged.events_pNN AS e
+    WHERE (e.transaction_id, e."offset") > (o.last_processed_transaction_id, o.offset_acked) AND e.transaction_id >= o.last_processed_transaction_id
+      AND (e.transaction_id, e."offset") <= (f.last_processed_transaction_id, f.offset_acked) AND e.transaction_id <= f.last_processed_transaction_id
+      AND e.transaction_id <> ALL (f.pending)
+    ORDER BY e.transaction_id, e."offset" LIMIT 1
+) AS e ON f.folded > o.folded
+WHERE f.consumer_group = $1

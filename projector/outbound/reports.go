@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -22,7 +23,7 @@ const (
 	reportGone             // it does not exist any more
 	callTold
 	callRetry
-	callHold
+	callQueue // it goes from the log to the queue
 )
 
 // report is what became of one device or call.
@@ -52,10 +53,20 @@ func (r *report) lane() lane {
 type reports struct {
 	mu      sync.Mutex
 	waiting []report
-	wake    chan struct{}
+	// told are readers whose positions are to be moved.
+	told map[*reader]struct{}
+	wake chan struct{}
 }
 
-func newReports() reports { return reports{wake: make(chan struct{}, 1)} }
+func newReports() reports { return reports{told: map[*reader]struct{}{}, wake: make(chan struct{}, 1)} }
+
+// move lets the position of a reader be moved.
+func (r *reports) move(told *reader) {
+	r.mu.Lock()
+	r.told[told] = struct{}{}
+	r.mu.Unlock()
+	r.again()
+}
 
 func (r *reports) add(some ...report) {
 	if len(some) == 0 {
@@ -81,6 +92,13 @@ func (r *reports) takeAll() []report {
 	all := r.waiting
 	r.waiting = nil
 	return all
+}
+
+func (r *reports) takeTold() []*reader {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	defer clear(r.told)
+	return slices.Collect(maps.Keys(r.told))
 }
 
 // DeviceTold reports that a device was told its number, its alerts and what to retract. For so long
@@ -115,20 +133,77 @@ func (n *Notifier) DeviceHold(p DevicePush, after time.Duration) {
 // again.
 func (n *Notifier) DeviceGone(p DevicePush) { n.reports.add(report{kind: reportGone, device: p}) }
 
-// CallTold reports that a webhook was told c.Tell of a subject, or need not be told
-// if that is c.Told. The subject is due again after some time; 0 is when it changes.
+// CallTold reports that a webhook was told of a subject, or need not be told. A reminder is
+// due again after some time; 0 is when the user changes.
 func (n *Notifier) CallTold(c Call, again time.Duration) {
-	n.reports.add(report{kind: callTold, call: c, after: again})
+	if c.subject == nil || c.Type == UnreadReminder && !c.Same {
+		n.reports.add(report{kind: callTold, call: c, after: again})
+		return
+	}
+	n.metrics.reported(callTold, 1)
+	n.settle(&c)
 }
 
-// CallRetry reports that a subject was not told, and is due again after some time.
-func (n *Notifier) CallRetry(c Call, after time.Duration) {
-	n.reports.add(report{kind: callRetry, call: c, after: after})
+// settle gives back what is told by the log and stores nothing.
+func (n *Notifier) settle(c *Call) {
+	if !c.repeats() {
+		n.lanes.give(c.lane(), c.row())
+	}
+	n.subjectDone(c.subject)
+}
+
+// CallRetry reports that a subject was not told, and is due again after some time. The
+// position of the webhook waits for it; if it was refused, until CallsAccepted.
+func (n *Notifier) CallRetry(c Call, after time.Duration, refused bool) {
+	s := c.subject
+	if s == nil {
+		n.reports.add(report{kind: callRetry, call: c, after: after})
+		return
+	}
+	n.metrics.reported(callRetry, 1)
+	s.attempts, s.refused = s.attempts+1, refused
+	n.giveBack(&c, after)
 }
 
 // CallHold reports that a subject was not tried, and is due again after some time.
 func (n *Notifier) CallHold(c Call, after time.Duration) {
-	n.reports.add(report{kind: callHold, call: c, after: after})
+	if c.subject != nil {
+		n.giveBack(&c, after)
+		return
+	}
+	n.readers.of(c.Webhook, c.Partition).hold(c.row(), time.Now().Add(after))
+	n.lanes.give(c.lane(), c.row())
+}
+
+// giveBack lets a subject be told later.
+func (n *Notifier) giveBack(c *Call, after time.Duration) {
+	c.subject.reader.giveBack(c.subject, time.Now().Add(after))
+	if !c.repeats() {
+		n.lanes.give(c.lane(), c.row())
+	} else if after == 0 {
+		n.lanes.look(c.Partition, map[lane]struct{}{c.lane(): {}})
+	}
+}
+
+// CallsAccepted reports that a webhook accepts calls. What it has refused goes into the
+// queue, so that the position need not wait for it.
+func (n *Notifier) CallsAccepted(webhook string) {
+	for _, r := range n.readers.ofWebhook(webhook) {
+		for _, s := range r.takeRefused() {
+			n.reports.add(report{kind: callQueue, after: time.Until(s.again), call: Call{
+				Partition: r.partition, Webhook: webhook, Type: s.kind, Subject: s.name, QueuedAt: s.at, Attempts: s.attempts, subject: s,
+			}})
+		}
+	}
+}
+
+// CallsRenewed reports that a webhook has other settings: what waits is due, as if it had not
+// failed.
+func (n *Notifier) CallsRenewed(webhook string) {
+	for _, r := range n.readers.ofWebhook(webhook) {
+		r.renew()
+		n.lanes.look(r.partition, map[lane]struct{}{{name: webhook}: {}})
+	}
 }
 
 // storeTimeout is how long storing reports may take when the notifier stops.
@@ -143,14 +218,14 @@ func (n *Notifier) store(ctx context.Context) {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 			defer cancel()
-			if left, err := n.storeAll(last, append(left, n.reports.takeAll()...)); err != nil {
+			if left, err := n.storeNext(last, left); err != nil {
 				n.log.WarnContext(ctx, "cannot store what was told; it will be told again", "targets", len(left), "error", err)
 			}
 			return
 		case <-n.reports.wake:
 		}
 		var err error
-		if left, err = n.storeAll(ctx, append(left, n.reports.takeAll()...)); err == nil {
+		if left, err = n.storeNext(ctx, left); err == nil {
 			backoff = firstBackoff
 			continue
 		}
@@ -166,6 +241,27 @@ func (n *Notifier) store(ctx context.Context) {
 		backoff = min(2*backoff, lastBackoff)
 		n.reports.again()
 	}
+}
+
+// storeNext stores what is left of the reports and those that have come, and then moves the
+// positions of webhooks. It returns the reports that it could not store.
+func (n *Notifier) storeNext(ctx context.Context, left []report) ([]report, error) {
+	come := n.reports.takeAll()
+	left, err := n.storeAll(ctx, append(left, come...))
+	if err != nil {
+		return left, err
+	}
+	told := n.reports.takeTold() // with what was just stored
+	if len(told) == 0 {
+		return nil, nil
+	}
+	if err := n.movePositions(ctx, told); err != nil {
+		for _, r := range told {
+			n.reports.move(r)
+		}
+		return nil, err
+	}
+	return nil, nil
 }
 
 // batch is the reports that a statement stores.
@@ -201,12 +297,20 @@ func (n *Notifier) storeAll(ctx context.Context, all []report) (left []report, e
 		}
 		n.metrics.reported(b.kind, len(some))
 		n.lanes.give(b.lane, rows...)
+		for i := range some {
+			if s := some[i].call.subject; s != nil {
+				n.subjectDone(s)
+			}
+		}
 	}
 	return left, err
 }
 
 // storeBatch stores reports of one kind.
 func storeBatch(ctx context.Context, tx pgx.Tx, b batch, some []report) error {
+	if b.kind >= callTold {
+		return storeCalls(ctx, tx, b, some)
+	}
 	first, last := make([]string, len(some)), make([]string, len(some))
 	generations, changes := make([]int64, len(some)), make([]int64, len(some))
 	versions, numbers := make([]int64, len(some)), make([]int64, len(some))
@@ -216,10 +320,6 @@ func storeBatch(ctx context.Context, tx pgx.Tx, b batch, some []report) error {
 		r := &some[i]
 		d := &r.device
 		first[i], last[i], after[i] = r.row().first, r.row().last, r.after
-		if b.kind >= callTold {
-			changes[i], texts[i] = r.call.Changes, string(r.call.Tell)
-			continue
-		}
 		generations[i], changes[i] = d.Generation, d.Changes
 		if b.kind == reportTold && d.moreToRetract {
 			changes[i]-- // so that it is due again
@@ -267,20 +367,6 @@ func storeBatch(ctx context.Context, tx pgx.Tx, b batch, some []report) error {
 		_, err = tx.Exec(ctx, statements.Of(b.partition, "hold devices"), first, last, generations, after)
 	case reportGone:
 		_, err = tx.Exec(ctx, statements.Of(b.partition, "delete devices that are gone"), first, last, generations)
-	case callTold:
-		var done settledCalls
-		for i := range some {
-			done.add(&some[i].call)
-		}
-		if err = done.delete(ctx, tx, b); err == nil {
-			_, err = tx.Exec(ctx, statements.Of(b.partition, "store told calls"), b.lane.name, first, last, changes, texts, after)
-		}
-	case callRetry, callHold:
-		attempts := 0
-		if b.kind == callRetry {
-			attempts = 1
-		}
-		_, err = tx.Exec(ctx, statements.Of(b.partition, "store calls that were not made"), b.lane.name, first, last, after, attempts)
 	}
 	return err
 }
@@ -326,31 +412,4 @@ func (s *settled) store(ctx context.Context, tx pgx.Tx, partition int) error {
 		}
 	}
 	return nil
-}
-
-// settledCalls are calls whose rows are deleted, unless they changed: nothing of them
-// has to be known for the next.
-type settledCalls struct {
-	types, subjects []string
-	changes         []int64
-}
-
-func (s *settledCalls) add(c *Call) {
-	switch c.Type {
-	case BadgeChanged, RoomChanged: // the row has what was told
-		return
-	case UnreadReminder: // the row has since when something is unread
-		if len(c.Tell) > 0 {
-			return
-		}
-	}
-	s.types, s.subjects, s.changes = append(s.types, c.Type), append(s.subjects, c.Subject), append(s.changes, c.Changes)
-}
-
-func (s *settledCalls) delete(ctx context.Context, tx pgx.Tx, b batch) error {
-	if len(s.types) == 0 {
-		return nil
-	}
-	_, err := tx.Exec(ctx, statements.Of(b.partition, "delete told calls"), b.lane.name, s.types, s.subjects, s.changes)
-	return err
 }

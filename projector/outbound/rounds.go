@@ -10,8 +10,8 @@ import (
 )
 
 // MaxPromptMembers is up to how many members in a partition a room is told of without
-// a pause between two rounds. Webhooks get a call for each of them, and beyond that
-// one for the room.
+// a pause between two rounds. Webhooks are told of each of them, and beyond that of the
+// room.
 const MaxPromptMembers = 1000
 
 // rooms makes rounds through the members of rooms due, and keeps notifications for
@@ -64,38 +64,27 @@ func (w *worker) round(ctx context.Context) error {
 	return nil
 }
 
-// page makes the targets of some members due, and stores how far the round is.
+// page makes the devices of some members due, and stores how far the round is.
 func (m *marking) page(ctx context.Context, r *room) error {
-	large := r.members > MaxPromptMembers
 	after := ""
 	if r.began == nil {
 		if _, err := m.tx.Exec(ctx, statements.Of(m.partition, "begin a round"), r.id); err != nil {
 			return err
 		}
-		if large {
-			if err := m.calling(ctx, aboutRooms, []string{r.id}); err != nil {
-				return err
-			}
-		}
 	} else if r.after != nil {
 		after = *r.after
 	}
-	rows, _ := m.tx.Query(ctx, statements.Of(m.partition, "page through members"), r.id, after, usersPage, large)
+	rows, _ := m.tx.Query(ctx, statements.Of(m.partition, "page through members"), r.id, after, usersPage)
 	users, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		return err
 	}
 	if len(users) > 0 {
-		if err := m.mark(ctx, &m.marked.devices, statements.Of(m.partition, "mark devices"), users); err != nil {
+		if err := m.mark(ctx, &m.marked, statements.Of(m.partition, "mark devices"), users); err != nil {
 			return err
 		}
 		if err := m.mark(ctx, new(int64), statements.Of(m.partition, "hand out alerts of a room"), m.partition, r.id, users); err != nil {
 			return err
-		}
-		if !large {
-			if err := m.calling(ctx, aboutUsers, users); err != nil {
-				return err
-			}
 		}
 	}
 	if len(users) == usersPage {
@@ -103,7 +92,7 @@ func (m *marking) page(ctx context.Context, r *room) error {
 		return err
 	}
 	pause := time.Duration(0)
-	if large {
+	if r.members > MaxPromptMembers {
 		pause = m.cfg.RoomInterval
 	}
 	if _, err := m.tx.Exec(ctx, statements.Of(m.partition, "forget alerts of a room"), r.id); err != nil {

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
 )
 
 // What webhooks may be told.
@@ -126,19 +129,39 @@ func (t *Targets) Webhooks(ctx context.Context) ([]Webhook, error) {
 	return webhooks, nil
 }
 
-// MaxDue is up to how many due events DueEvents counts.
+// MaxDue is up to how many rows of its queue DueEvents counts for a webhook.
 const MaxDue = 10_000
 
-// DueEvents returns how many events are due for webhooks, at most [MaxDue] for each.
+// DueEvents returns how many events are due for webhooks: those of the log that they were
+// not told of, and rows of their queues, at most [MaxDue] for each.
 func (t *Targets) DueEvents(ctx context.Context, names ...string) (map[string]int64, error) {
 	all := make(map[string]int64, len(names))
 	var name string
 	var n int64
-	rows, _ := t.pool.Query(ctx, statements.Get("count due events"), names, MaxDue)
-	if _, err := pgx.ForEachRow(rows, []any{&name, &n}, func() error {
-		all[name] = n
+	add := func() error {
+		all[name] += n
 		return nil
-	}); err != nil {
+	}
+	rows, _ := t.pool.Query(ctx, statements.Get("list the partitions"))
+	held, err := pgx.CollectRows(rows, pgx.RowTo[int])
+	if err != nil {
+		return nil, fmt.Errorf("list the partitions: %w", err)
+	}
+	groups := make([]string, len(names))
+	for i := range names {
+		groups[i] = webhookGroup(names[i])
+	}
+	each := make([]string, len(held))
+	for i, p := range held {
+		each[i] = statements.Of(p, "count events of the log")
+	}
+	rows, _ = t.pool.Query(ctx, statements.Get("count queued events"), names, MaxDue)
+	_, err = pgx.ForEachRow(rows, []any{&name, &n}, add)
+	if err == nil && len(held) > 0 {
+		rows, _ = t.pool.Query(ctx, strings.Join(each, " UNION ALL "), events.ProjectorGroup, groups)
+		_, err = pgx.ForEachRow(rows, []any{&name, &n}, add)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("count what is due for webhooks: %w", err)
 	}
 	return all, nil

@@ -27,3 +27,6 @@ WHERE partition_id = $1
 
 -- name: forget the healed users
 DELETE FROM badged.healed_users WHERE partition_id = $1
+
+-- name: tell of users
+SELECT badged.tell_of_users($1, $2)

@@ -384,6 +384,10 @@ const (
 // reported is the most different users whose differences are reported.
 const reported = 10
 
+// maxTold is up to how many users who were wrong devices and webhooks are told of these; beyond
+// that, all users are told, which takes no rows.
+const maxTold = 10_000
+
 // finish decides, holding the fence, whether the staging tables replace the
 // live ones, and does it. It first catches up with at most limit events; if
 // that is not enough it does nothing else.
@@ -452,6 +456,9 @@ func (s *Staging) settle(ctx context.Context, in *replay.Snapshot, tx pgx.Tx) er
 	var writes pgx.Batch
 	if changed {
 		writes.Queue(statements.Get("begin an epoch"), s.partition)
+		if len(s.different) <= maxTold {
+			writes.Queue(statements.Get("tell of users"), s.partition, slices.Sorted(maps.Keys(s.different)))
+		}
 		writes.Queue(statements.Get("forget the healed users"), s.partition)
 		writes.Queue(store.ResetExpirySQL, s.partition)
 	}

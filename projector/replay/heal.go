@@ -205,6 +205,7 @@ func (in *Snapshot) write(ctx context.Context, log *badge.User, marks []Mark) (p
 	}
 	// The owner of the partition may have cached the old rows.
 	batch.Queue(statements.Get("raise the revision"), in.Partition)
+	batch.Queue(statements.Get("tell of the user"), in.Partition, log.ID)
 	batch.Queue(statements.Get("record a healed user"), in.Partition, log.ID, v.version, v.ahead)
 	batch.Queue(store.ResetExpirySQL, in.Partition)
 	if err := in.Tx.SendBatch(ctx, &batch).Close(); err != nil {

@@ -47,6 +47,9 @@ SET version = excluded.version, ahead = excluded.ahead, healed_at = excluded.hea
 -- name: raise the revision
 UPDATE badged.partitions SET revision = revision + 1 WHERE partition_id = $1
 
+-- name: tell of the user
+SELECT badged.tell_of_users($1, ARRAY[$2::text])
+
 -- name: read the versions of conversations
 SELECT conversation_id, version FROM badged.conversations_pNN WHERE user_id = $1
 

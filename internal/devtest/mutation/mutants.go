@@ -122,6 +122,7 @@ var (
 	inFlight    = check{"./gateway/push", "^(TestSlowRoutesShareRoom|TestAFastRouteBecomesSlow|TestAUserHasPartOfWhatIsInFlight)$", false}
 	redirected  = check{"./gateway/push", "^TestRedirectsAreNotFollowed$", false}
 	news        = check{"./gateway/webhook", "^TestWhatIsNews$", false}
+	byPosition  = check{"./projector/outbound", "^(TestNothingIsStoredWhileAnEndpointIsAway|TestRefusedSubjectHoldsUpNoOther|TestWebhookCatchesUp)$", false}
 	mayHaveCome = check{"./projector/outbound", "MayHaveComeAreFollowed$", false}
 	puts        = check{"./internal/admin", "^TestPutsDoNotUndoEachOther$", false}
 	oneJoin     = check{"./projector", "^TestOneJoinDoesNotSilenceARoom$", false}
@@ -557,7 +558,8 @@ var mutants = []mutant{
 	{"redirects of APNs and FCM are followed", []edit{{"gateway/push/apps.go", "error { return http.ErrUseLastResponse }", "error { return nil }"}}, redirected},
 	{"what an endpoint was told counts in a new epoch", []edit{{"gateway/webhook/tell.go", "return k.Epoch == other.Epoch && same(", "return same("}}, news},
 	{"what a failed push may have shown is forgotten when its device registers", []edit{{outboundFile, "CASE WHEN d.attempts = 0 AND (d.due IS NULL OR d.due > clock_timestamp()) THEN d.told END,", "d.told,"}}, mayHaveCome},
-	{"what a failed call may have told is forgotten when its webhook is put", []edit{{outboundFile, "told = CASE WHEN attempts = 0 OR type = 'unread.reminder' THEN told END", "told = told"}}, mayHaveCome},
+	{"the position of a webhook passes what it was not told", []edit{{"projector/outbound/reader.go", "return p.open == 0 && len(p.rooms) == 0", "return true"}}, byPosition},
+	{"what an endpoint refuses holds up the rest", []edit{{"projector/outbound/reader.go", "			return s.refused\n", "			return false\n"}}, byPosition},
 	{"a put brings back a secret that was replaced meanwhile", []edit{{outboundFile, "WHERE name = $1 AND generation = $10", "WHERE name = $1 AND generation >= $10"}}, puts},
 	{"a process with an older view resumes a paused webhook", []edit{{outboundFile, "SET state = CASE state WHEN 'active' THEN $3 ELSE state END", "SET state = $3"}}, recorded},
 	{"an earlier success hides a later failure", []edit{{outboundFile, "greatest(last_success_at, last_failure_at)", "last_success_at"}}, recorded},

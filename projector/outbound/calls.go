@@ -1,0 +1,357 @@
+package outbound
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/internal/dbclock"
+	"github.com/badged/badged/projector/badges"
+	"github.com/badged/badged/pubsub"
+)
+
+// Call is what a webhook may have to be told of a subject.
+type Call struct {
+	Partition              int
+	Webhook, Type, Subject string
+	// Changes is that of the row of the queue when it was taken.
+	Changes  int64
+	Attempts int
+	// QueuedAt is the time of a change that was not told. For a reminder it is no
+	// earlier than when the clocks agreed again: what was stored until then may be wrong.
+	QueuedAt time.Time
+	// Badge is that of the user, if the subject is one, and newer than the change.
+	Badge *pubsub.Badge
+	// Room is the state of the room, if the subject is one.
+	Room *RoomState
+	// Letter is the dead letter, if the subject is one that is still there.
+	Letter *DeadLetter
+	// Told is what Tell was in the last call about a reminder; nil if there was none. Same is
+	// set by the sender if Tell is the same.
+	Told json.RawMessage
+	// Tell is set by the sender to what is known of a reminder after the call.
+	Tell json.RawMessage
+	Same bool
+	// subject is what is due by the log; nil if it is a row of the queue.
+	subject *subject
+}
+
+// RoomState is what a webhook is told of a large room.
+type RoomState struct {
+	ConversationID, Category, Epoch string
+	// Changes is the version of the room in the partition, and Members how many
+	// members it has there.
+	Changes, LastSeq, Members int64
+}
+
+// DeadLetter is what a webhook is told of an event that could not be folded.
+type DeadLetter struct {
+	ID int64
+	// Partition and Position are those in the log; nil and "" for a message of a
+	// broker, which has an Origin.
+	Partition *int
+	Position  string
+	Origin    string
+	Reason    string
+	At        time.Time
+}
+
+func (c *Call) lane() lane { return lane{name: c.Webhook} }
+func (c *Call) row() row   { return row{c.Partition, c.Type, c.Subject} }
+
+// NextCalls takes up to limit subjects that are due for a webhook, as NextDevices
+// does: rows of the queue, and what has changed behind its position in the log. It does not
+// look at the state of the webhook. Report each by one call of CallTold, CallRetry or
+// CallHold.
+func (n *Notifier) NextCalls(ctx context.Context, webhook string, limit int) ([]Call, error) {
+	l := lane{name: webhook}
+	limit = min(limit, badges.MaxBadges)
+	return claim(ctx, n, l, func(partition int, taken []row) ([]Call, error) {
+		due, more, err := n.dueCalls(ctx, n.readers.of(webhook, partition), taken, limit)
+		if err != nil {
+			return nil, fmt.Errorf("read what is due for webhook %q: %w", webhook, err)
+		}
+		rows := make([]row, 0, len(due))
+		for i := range due {
+			if !due[i].repeats() {
+				rows = append(rows, due[i].row())
+			}
+		}
+		n.lanes.take(l, partition, rows, more)
+		return due, nil
+	})
+}
+
+// repeats reports whether the subject may be taken again before it is reported: each call
+// tells what is newest, and nothing is stored of it.
+func (c *Call) repeats() bool { return c.subject != nil && c.Type == BadgeChanged }
+
+// agreedAt returns when the clock of the process and that of Postgres agreed again after
+// they differed; zero if they never did.
+func (n *Notifier) agreedAt() time.Time {
+	n.clocks.mu.Lock()
+	defer n.clocks.mu.Unlock()
+	switch differ := n.cfg.Clock.Check() != nil; {
+	case differ:
+		n.clocks.differed = true
+	case n.clocks.differed:
+		n.clocks.differed, n.clocks.agreedAt = false, n.cfg.Clock.Now()
+	}
+	return n.clocks.agreedAt
+}
+
+// dueCalls returns what is due for a webhook in a partition, without what is taken, and
+// whether there may be more.
+func (n *Notifier) dueCalls(ctx context.Context, r *reader, taken []row, limit int) (due []Call, more bool, err error) {
+	now := time.Now()
+	if r.full || now.Sub(r.lookedAt) >= n.cfg.IdleInterval {
+		if due, err = n.queuedCalls(ctx, r, append(taken, r.heldRows(now)...), limit); err != nil {
+			return nil, false, err
+		}
+		r.lookedAt, r.full = now, len(due) == limit
+	}
+	isTaken := make(map[row]struct{}, len(taken))
+	for _, t := range taken {
+		isTaken[t] = struct{}{}
+	}
+	for i := range due {
+		isTaken[due[i].row()] = struct{}{}
+	}
+	more = r.full
+	for len(due) < limit {
+		some := r.take(limit-len(due), isTaken, now)
+		if len(some) == 0 && r.isFull() {
+			break
+		}
+		if len(some) == 0 {
+			read, err := n.readOn(ctx, r)
+			if err != nil && len(due) == 0 {
+				return nil, false, err
+			}
+			if err != nil || !read {
+				break
+			}
+			continue
+		}
+		for _, s := range some {
+			due = append(due, Call{Partition: r.partition, Webhook: r.webhook, Type: s.kind, Subject: s.name, Attempts: s.attempts, QueuedAt: s.at, subject: s})
+		}
+		more = true
+	}
+	due, err = n.addStates(ctx, r, due)
+	return due, more, err
+}
+
+// queuedCalls returns the rows of the queue that are due.
+func (n *Notifier) queuedCalls(ctx context.Context, r *reader, taken []row, limit int) ([]Call, error) {
+	types, subjects := columns(taken)
+	rows, _ := n.cfg.Pool.Query(ctx, statements.Of(r.partition, "read due calls"), r.webhook, types, subjects, limit,
+		n.cfg.LongestReminder, time.Now(), dbclock.MaxDifference)
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (Call, error) {
+		c := Call{Partition: r.partition, Webhook: r.webhook}
+		return c, row.Scan(&c.Type, &c.Subject, &c.Changes, &c.Attempts, &c.QueuedAt, &c.Told)
+	})
+}
+
+// addStates adds to calls the states of their subjects, which are newer than what made them
+// due, and gives back those that are not due yet, or all after an error.
+func (n *Notifier) addStates(ctx context.Context, r *reader, due []Call) (left []Call, err error) {
+	if len(due) == 0 {
+		return nil, nil
+	}
+	agree, err := n.statesOf(ctx, r, due)
+	if err == nil && agree {
+		return due, nil
+	}
+	for _, c := range due {
+		switch {
+		case err == nil && (c.Type != UnreadReminder || c.subject == nil):
+			left = append(left, c)
+		case c.subject != nil:
+			r.giveBack(c.subject, time.Now().Add(n.cfg.IdleInterval))
+		}
+	}
+	return left, err
+}
+
+// statesOf adds to calls the states of their subjects, and reports whether the clocks of the
+// process and of Postgres agree, if it matters: reminders cannot be taken back.
+func (n *Notifier) statesOf(ctx context.Context, r *reader, due []Call) (agree bool, err error) {
+	agreedAt := n.agreedAt()
+	var users, unread, rooms []string
+	var letters []int64
+	for i := range due {
+		c := &due[i]
+		switch c.Type {
+		case UnreadReminder:
+			if c.QueuedAt.Before(agreedAt) {
+				c.QueuedAt = agreedAt
+			}
+			if c.subject != nil {
+				unread = append(unread, c.Subject)
+			}
+			users = append(users, c.Subject)
+		case BadgeChanged, DriftFound:
+			users = append(users, c.Subject)
+		case RoomChanged:
+			rooms = append(rooms, c.Subject)
+		case DeadletterBuried:
+			if id, err := strconv.ParseInt(c.Subject, 10, 64); err == nil {
+				letters = append(letters, id)
+			}
+		}
+	}
+	badgeOf, err := n.badgesOf(ctx, sortedUnique(users))
+	if err != nil {
+		return false, err
+	}
+	toldOf, agree, err := n.unreadOf(ctx, r, unread)
+	if err != nil {
+		return false, err
+	}
+	roomOf, err := n.roomsOf(ctx, r.partition, rooms)
+	if err != nil {
+		return false, err
+	}
+	letterOf, err := n.lettersOf(ctx, letters)
+	if err != nil {
+		return false, err
+	}
+	for i := range due {
+		switch c := &due[i]; c.Type {
+		case RoomChanged:
+			c.Room = roomOf[c.Subject]
+		case DeadletterBuried:
+			c.Letter = letterOf[c.Subject]
+		default:
+			c.Badge = badgeOf[c.Subject]
+			if c.Type == UnreadReminder && c.subject != nil {
+				c.Told = toldOf[c.Subject]
+			}
+		}
+	}
+	return agree, nil
+}
+
+// unreadOf returns what is stored of reminders of users, and whether the clocks agree.
+func (n *Notifier) unreadOf(ctx context.Context, r *reader, users []string) (of map[string]json.RawMessage, agree bool, err error) {
+	agree = true
+	if len(users) == 0 {
+		return nil, agree, nil
+	}
+	of = make(map[string]json.RawMessage, len(users))
+	var user string
+	var told json.RawMessage
+	rows, _ := n.cfg.Pool.Query(ctx, statements.Of(r.partition, "read what was unread"), r.webhook, users, time.Now(), dbclock.MaxDifference)
+	_, err = pgx.ForEachRow(rows, []any{&user, &told, &agree}, func() error {
+		of[user], told = told, nil
+		return nil
+	})
+	return of, agree, err
+}
+
+// lettersOf returns dead letters by their ids.
+func (n *Notifier) lettersOf(ctx context.Context, ids []int64) (map[string]*DeadLetter, error) {
+	if len(ids) == 0 {
+		return nil, nil //nolint:nilnil // an empty map
+	}
+	of := make(map[string]*DeadLetter, len(ids))
+	var l DeadLetter
+	rows, _ := n.cfg.Pool.Query(ctx, statements.Get("read dead letters"), ids)
+	_, err := pgx.ForEachRow(rows, []any{&l.ID, &l.Partition, &l.Position, &l.Origin, &l.Reason, &l.At}, func() error {
+		letter := l
+		of[strconv.FormatInt(l.ID, 10)] = &letter
+		return nil
+	})
+	return of, err
+}
+
+func (n *Notifier) badgesOf(ctx context.Context, users []string) (map[string]*pubsub.Badge, error) {
+	if len(users) == 0 {
+		return nil, nil //nolint:nilnil // an empty map
+	}
+	all, err := badges.NewReader(n.cfg.Pool, n.cfg.Layouts).Badges(ctx, users)
+	of := make(map[string]*pubsub.Badge, len(all))
+	for i := range all {
+		of[all[i].UserID] = &all[i]
+	}
+	return of, err
+}
+
+func (n *Notifier) roomsOf(ctx context.Context, partition int, rooms []string) (map[string]*RoomState, error) {
+	if len(rooms) == 0 {
+		return nil, nil //nolint:nilnil // an empty map
+	}
+	of := make(map[string]*RoomState, len(rooms))
+	var r RoomState
+	rows, _ := n.cfg.Pool.Query(ctx, statements.Of(partition, "read rooms"), partition, rooms)
+	_, err := pgx.ForEachRow(rows, []any{&r.ConversationID, &r.Category, &r.Epoch, &r.Changes, &r.LastSeq, &r.Members}, func() error {
+		room := r
+		of[r.ConversationID] = &room
+		return nil
+	})
+	return of, err
+}
+
+// storeCalls stores reports of one kind about calls: those of rows of the queue, and those
+// that become rows.
+func storeCalls(ctx context.Context, tx pgx.Tx, b batch, some []report) error {
+	var queued, gone, kept, failed callRows
+	for i := range some {
+		switch c := &some[i].call; {
+		case b.kind == callRetry:
+			failed.add(&some[i])
+		case b.kind == callTold && (c.Type != UnreadReminder || len(c.Tell) == 0):
+			gone.add(&some[i])
+		case c.subject != nil:
+			queued.add(&some[i])
+		default:
+			kept.add(&some[i])
+		}
+	}
+	run := func(r *callRows, name string, args ...any) error {
+		if len(r.types) == 0 {
+			return nil
+		}
+		_, err := tx.Exec(ctx, statements.Of(b.partition, name), args...)
+		return err
+	}
+	name := b.lane.name
+	if err := run(&gone, "delete told calls", name, gone.types, gone.subjects, gone.changes); err != nil {
+		return err
+	}
+	// What was queued again meanwhile stays, and is due.
+	if err := run(&gone, "store told calls", name, gone.types, gone.subjects, gone.changes, gone.told, gone.after); err != nil {
+		return err
+	}
+	if err := run(&kept, "store told calls", name, kept.types, kept.subjects, kept.changes, kept.told, kept.after); err != nil {
+		return err
+	}
+	if err := run(&failed, "store calls that were not made", name, failed.types, failed.subjects, failed.after); err != nil {
+		return err
+	}
+	return run(&queued, "queue calls", b.partition, name, queued.types, queued.subjects, queued.at, queued.told, queued.after, queued.attempts)
+}
+
+// callRows are rows of the queue as columns.
+type callRows struct {
+	types, subjects, told []string
+	changes               []int64
+	attempts              []int
+	at                    []time.Time
+	after                 []time.Duration
+}
+
+func (r *callRows) add(one *report) {
+	c := &one.call
+	attempts := c.Attempts
+	if one.kind == callTold {
+		attempts = 0
+	}
+	r.types, r.subjects, r.told = append(r.types, c.Type), append(r.subjects, c.Subject), append(r.told, string(c.Tell))
+	r.changes, r.attempts, r.at, r.after = append(r.changes, c.Changes), append(r.attempts, attempts), append(r.at, c.QueuedAt), append(r.after, one.after)
+}
