@@ -48,7 +48,7 @@ type Webhook struct {
 	Rate          int        `json:"rate,omitempty" minimum:"1" doc:"The most calls a minute that the endpoint permitted in the handshake, of each process; absent for no limit."`
 	State         string     `json:"state" enum:"active,paused,disabled" doc:"Whether it is called. After the last step of the ladder of retries it is paused, after an answer of 410 disabled."`
 	Declared      bool       `json:"declared,omitempty" doc:"The configuration (--webhooks-config) declares it: only its state can be set here."`
-	DueEvents     int64      `json:"due_events" minimum:"0" doc:"Events that are due now, also while it is paused; counted up to 10000."`
+	DueEvents     int64      `json:"due_events" minimum:"0" doc:"Events of the log that it was not told of, and others that are due, also while it is paused. Of the latter at most 10000 are counted."`
 	Step          int        `json:"step" minimum:"0" doc:"The step on the ladder of retries; 0 while calls succeed."`
 	NextCallAt    *time.Time `json:"next_call_at,omitempty" doc:"When it is called again; absent while calls succeed."`
 	FailingSince  *time.Time `json:"failing_since,omitempty" doc:"The first failure since the last success; absent while calls succeed."`
