@@ -313,28 +313,22 @@ func storeCalls(ctx context.Context, tx pgx.Tx, b batch, some []report) error {
 			kept.add(&some[i])
 		}
 	}
-	run := func(r *callRows, name string, args ...any) error {
-		if len(r.types) == 0 {
-			return nil
-		}
-		_, err := tx.Exec(ctx, statements.Of(b.partition, name), args...)
-		return err
-	}
 	name := b.lane.name
-	if err := run(&gone, "delete told calls", name, gone.types, gone.subjects, gone.changes); err != nil {
-		return err
+	var batch pgx.Batch
+	if len(gone.types) > 0 {
+		batch.Queue(statements.Of(b.partition, "delete told calls"), name, gone.types, gone.subjects, gone.changes)
+		kept.join(&gone) // what was queued again meanwhile stays, and is due
 	}
-	// What was queued again meanwhile stays, and is due.
-	if err := run(&gone, "store told calls", name, gone.types, gone.subjects, gone.changes, gone.told, gone.after); err != nil {
-		return err
+	if len(kept.types) > 0 {
+		batch.Queue(statements.Of(b.partition, "store told calls"), name, kept.types, kept.subjects, kept.changes, kept.told, kept.after)
 	}
-	if err := run(&kept, "store told calls", name, kept.types, kept.subjects, kept.changes, kept.told, kept.after); err != nil {
-		return err
+	if len(failed.types) > 0 {
+		batch.Queue(statements.Of(b.partition, "store calls that were not made"), name, failed.types, failed.subjects, failed.after)
 	}
-	if err := run(&failed, "store calls that were not made", name, failed.types, failed.subjects, failed.after); err != nil {
-		return err
+	if len(queued.types) > 0 {
+		batch.Queue(statements.Of(b.partition, "queue calls"), b.partition, name, queued.types, queued.subjects, queued.at, queued.told, queued.after, queued.attempts)
 	}
-	return run(&queued, "queue calls", b.partition, name, queued.types, queued.subjects, queued.at, queued.told, queued.after, queued.attempts)
+	return tx.SendBatch(ctx, &batch).Close()
 }
 
 // callRows are rows of the queue as columns.
@@ -354,4 +348,10 @@ func (r *callRows) add(one *report) {
 	}
 	r.types, r.subjects, r.told = append(r.types, c.Type), append(r.subjects, c.Subject), append(r.told, string(c.Tell))
 	r.changes, r.attempts, r.at, r.after = append(r.changes, c.Changes), append(r.attempts, attempts), append(r.at, c.QueuedAt), append(r.after, one.after)
+}
+
+// join adds the rows of other that store told calls needs.
+func (r *callRows) join(other *callRows) {
+	r.types, r.subjects, r.told = append(r.types, other.types...), append(r.subjects, other.subjects...), append(r.told, other.told...)
+	r.changes, r.after = append(r.changes, other.changes...), append(r.after, other.after...)
 }

@@ -556,7 +556,7 @@ var mutants = []mutant{
 	{"each push that waits dials APNs", []edit{{"gateway/push/inturn.go", "taken: make(chan struct{}, 1)", "taken: make(chan struct{}, 1000)"}}, sent},
 	{"a webhook signs another time than it sends", []edit{{"gateway/webhook/call.go", "signatures(w.Secrets, id, now, body)", "signatures(w.Secrets, id, now.Add(time.Second), body)"}}, hooks},
 	{"redirects of APNs and FCM are followed", []edit{{"gateway/push/apps.go", "error { return http.ErrUseLastResponse }", "error { return nil }"}}, redirected},
-	{"what an endpoint was told counts in a new epoch", []edit{{"gateway/webhook/tell.go", "return k.Epoch == other.Epoch && same(", "return same("}}, news},
+	{"what an endpoint was told counts in a new epoch", []edit{{"gateway/webhook/tell.go", "return knowledge{b.Epoch, &b.Total", "return knowledge{\"\", &b.Total"}}, news},
 	{"what a failed push may have shown is forgotten when its device registers", []edit{{outboundFile, "CASE WHEN d.attempts = 0 AND (d.due IS NULL OR d.due > clock_timestamp()) THEN d.told END,", "d.told,"}}, mayHaveCome},
 	{"the position of a webhook passes what it was not told", []edit{{"projector/outbound/reader.go", "return p.open == 0 && len(p.rooms) == 0", "return true"}}, byPosition},
 	{"what an endpoint refuses holds up the rest", []edit{{"projector/outbound/reader.go", "			return s.refused\n", "			return false\n"}}, byPosition},
