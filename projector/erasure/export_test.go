@@ -166,7 +166,7 @@ func tryArchive(t testing.TB, d *projectortest.Database, store archive.Store) er
 		// There is no notifier.
 		d.Exec(t, fmt.Sprintf(`UPDATE badged.events_%[1]s_offsets SET (offset_acked, last_processed_transaction_id) =
     (SELECT offset_acked, last_processed_transaction_id FROM badged.events_%[1]s_offsets WHERE consumer_group = 'projector')
-WHERE consumer_group LIKE 'badged%'`, fmt.Sprintf("p%02d", p)))
+WHERE consumer_group LIKE 'badged%%'`, fmt.Sprintf("p%02d", p)))
 	}
 	return archiving.Run(t.Context(), archiving.Config{Pool: d.Pool, Log: d.Log, Store: store, Before: time.Now().Add(time.Hour)})
 }

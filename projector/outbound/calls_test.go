@@ -12,6 +12,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/projector/erasure"
 	"github.com/badged/badged/projector/outbound"
 )
 
@@ -414,5 +415,34 @@ func TestRemindersAreStoredWhenTheyChange(t *testing.T) {
 		t.Errorf("the row was stored %s times", changes)
 	}
 	deliver(3, "", false)
+	b.awaitTold(t)
+}
+
+// What changes some users without the log is told of these users only, and erasing a user
+// tells nothing of the others.
+func TestOnlyUsersWhoChangedWithoutTheLogAreTold(t *testing.T) {
+	b := newBench(t)
+	users := inPartition(0, 3)
+	b.Append(t, foldtest.Deliver("chat", 1, users...))
+	b.Fold(t)
+	b.putCRM(t)
+	put(t, b.targets, phone(users[1], "phone"))
+	b.expectSaid(t, "phone: 1")
+	b.StopFolding()
+	if _, err := erasure.Erase(t.Context(), erasure.Config{Pool: b.Pool, Log: b.Log, Settle: -1, UserID: users[2]}); err != nil {
+		t.Fatal(err)
+	}
+	b.expectSaid(t)
+	b.awaitTold(t)
+	// As healing does.
+	b.Exec(t, `UPDATE badged.users SET total = 5 WHERE user_id = ANY ($1)`, users[:2])
+	b.Exec(t, `WITH raised AS (UPDATE badged.partitions SET revision = revision + 1 WHERE partition_id = 0 RETURNING 1)
+SELECT badged.tell_of_users(0, ARRAY[$1]) FROM raised`, users[0])
+	b.expectSaid(t)
+	if c := b.nextCall(t, "crm"); c.Subject != users[0] || c.Badge.Total != 5 {
+		t.Errorf("told is %+v", c)
+	} else {
+		b.notifier.CallTold(c, 0)
+	}
 	b.awaitTold(t)
 }
