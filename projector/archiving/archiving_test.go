@@ -219,13 +219,13 @@ func TestArchiveKeepsWhatIsNeeded(t *testing.T) {
 	d.Records(t, 0)
 	wantKept(time.Now().Add(-time.Hour), "has an event of ")
 	wantKept(later(), `the consumer group "projector" has not read`)
+	d.Exec(t, `INSERT INTO badged.webhooks (generation, batch, rate, name, url, state, secrets, events) VALUES (1, 1, 0, 'crm', 'https://crm.example', 'active', '{}', '{badge.changed}')`)
 	d.Fold(t)
+	wantKept(later(), `the consumer group "badged webhook crm" has not read`)
+	d.Exec(t, `UPDATE badged.webhooks SET state = 'disabled'`) // then it has no position
 	d.Exec(t, `INSERT INTO badged.events_p00_offsets VALUES ('push', 0, '0')`)
 	wantKept(later(), `the consumer group "push" has not read`)
 	d.Exec(t, `DELETE FROM badged.events_p00_offsets WHERE consumer_group = 'push'`)
-	d.Exec(t, `INSERT INTO badged.webhooks (generation, batch, rate, name, url, state, secrets, events) VALUES (1, 1, 0, 'crm', 'https://crm.example', 'active', '{}', '{badge.changed}')`)
-	wantKept(later(), `the consumer group "badged_notifier" has not read`)
-	d.Exec(t, `UPDATE badged.webhooks SET state = 'disabled'`) // so that the notifier has no targets
 	if done := archived(t, d, dir); done[0].Events != 1 || done[0].Dropped != 1 {
 		t.Errorf("then it says %+v", done)
 	}
