@@ -365,7 +365,7 @@ func TestRebuildingRoleNeedNotOwnTheSchema(t *testing.T) {
 		t.Errorf("without the rights: %v", err)
 	}
 	d.Exec(t, `GRANT EXECUTE ON FUNCTION badged.create_staging_tables(integer), badged.swap_staging_tables(integer), badged.drop_staging_tables(integer),
-    badged.analyze_tables(integer, text) TO "limited role"`)
+    badged.analyze_tables(integer, text), badged.tell_of_users(integer, text[]) TO "limited role"`)
 	if rebuilt := rebuild(t, d, asRole); rebuilt[0].DifferentUsers != 1 {
 		t.Errorf("it found %+v", rebuilt)
 	}
