@@ -77,7 +77,7 @@ func failureHint(command *kong.Node, err error) string {
 	case pgfault.WrongPassword:
 		return "The password is wrong or has expired. It comes from the URL, the file that the URL names as password_file, PGPASSWORD, or the file of PGPASSFILE."
 	case pgfault.TooManyConnections:
-		return "Raise the limit that the message names: that of the role (ALTER ROLE … CONNECTION LIMIT), of the database (ALTER DATABASE … CONNECTION LIMIT), or max_connections of the server. Or set pool_max_conns in the URLs of badged's processes, or run fewer of them."
+		return "Raise the limit that the message names: the limit of the role (ALTER ROLE … CONNECTION LIMIT), the limit of the database (ALTER DATABASE … CONNECTION LIMIT), or max_connections of the server. Or set pool_max_conns in the URLs of badged's processes, or run fewer of them."
 	}
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && slices.Contains([]string{"42P01", "42703", "42883"}, pg.Code) {
 		// A table, column or function that does not exist.

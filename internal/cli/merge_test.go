@@ -4,17 +4,27 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// A merge is in the audit trail. One of unknown users moves nothing.
+// A merge is in the audit trail, with the users only if badged knows the guest. One of
+// unknown users moves nothing.
 func TestUserMerge(t *testing.T) {
-	database := "--database-url=" + pgtest.NewDB(t, migrated())
+	url := pgtest.NewDB(t, migrated())
+	database := "--database-url=" + url
 	if out := mustDo(t, "user", "merge", "guest", "ada", database); out != "moved 0 conversations with 0 unread messages\n" {
 		t.Errorf("it prints %s", out)
 	}
+	if list := mustDo(t, "audit", "list", "--json", database); !strings.Contains(list, `"action":"user.merge","arguments":{}`) {
+		t.Errorf("the audit trail of a merge of an unknown guest is\n%s", list)
+	}
+	if _, err := poolOf(t, url).Exec(t.Context(), `INSERT INTO badged.users (partition_id, user_id, version, total, mentions, categories) VALUES ($1, 'guest', 1, 0, 0, '{}')`, events.PartitionOf("guest", partitions)); err != nil {
+		t.Fatal(err)
+	}
+	mustDo(t, "user", "merge", "guest", "ada", database)
 	if list := mustDo(t, "audit", "list", "--json", database); !strings.Contains(list, `"action":"user.merge","arguments":{"guest":"guest","into":"ada"}`) {
-		t.Errorf("the audit trail is\n%s", list)
+		t.Errorf("the audit trail of a merge of a known guest is\n%s", list)
 	}
 	for want, args := range map[string][]string{
 		"badged: id of the guest must not be empty":           {"", "ada"},

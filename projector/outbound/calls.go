@@ -18,13 +18,13 @@ import (
 type Call struct {
 	Partition              int
 	Webhook, Type, Subject string
-	// Changes is that of the row of the queue when it was taken.
+	// Changes is the number of changes in the queue row when the row was taken.
 	Changes  int64
 	Attempts int
 	// QueuedAt is the time of a change that was not told. For a reminder it is no
 	// earlier than when the clocks agreed again: what was stored until then may be wrong.
 	QueuedAt time.Time
-	// Badge is that of the user, if the subject is one, and newer than the change.
+	// Badge is the badge of the user, if the subject is a user. It includes the change.
 	Badge *pubsub.Badge
 	// Room is the state of the room, if the subject is one.
 	Room *RoomState

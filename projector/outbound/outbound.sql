@@ -332,8 +332,8 @@ UPDATE badged.room_rounds_pNN SET after_user = $2, due = clock_timestamp() WHERE
 UPDATE badged.room_rounds_pNN SET due = began_at + $2::interval, began_at = NULL, after_user = NULL WHERE conversation_id = $1
 
 -- name: delete old alerts
--- Those that are shown stay for $2, so that they can be retracted. They are old by the clock
--- of Postgres and by that of the process, $3. At most $4.
+-- Alerts that are shown stay for $2, so that they can be retracted. An alert is old only if
+-- it is old by the clock of Postgres and by the clock of the process, $3. Deletes at most $4.
 DELETE FROM badged.alerts_pNN WHERE ctid = ANY (ARRAY(SELECT ctid FROM badged.alerts_pNN
 WHERE queued_at < least(clock_timestamp(), $3) - CASE WHEN sent_at IS NOT NULL AND retracted_at IS NULL THEN $2::interval ELSE $1::interval END
   AND queued_at < least(clock_timestamp(), $3) - $1::interval

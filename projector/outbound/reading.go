@@ -22,7 +22,8 @@ func webhookGroup(name string) string { return "badged webhook " + name }
 type readerState struct {
 	folded       logread.Cursor
 	foldedEvents int64
-	// revision is that of the partition, and stored what the webhook was told.
+	// revision is the revision of the partition. stored is what the database has of the
+	// webhook: up to where it was told, and which revision.
 	revision int64
 	stored   struct {
 		position       events.Position

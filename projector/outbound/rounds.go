@@ -9,9 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// MaxPromptMembers is up to how many members in a partition a room is told of without
-// a pause between two rounds. Webhooks are told of each of them, and beyond that of the
-// room.
+// MaxPromptMembers is the most members of a room in a partition that are told without a
+// pause between two rounds. Webhooks are told of each member of such a room; of a larger
+// room they are told once, by the name of the room.
 const MaxPromptMembers = 1000
 
 // rooms makes rounds through the members of rooms due, and keeps notifications for

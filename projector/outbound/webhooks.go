@@ -132,8 +132,8 @@ func (t *Targets) Webhooks(ctx context.Context) ([]Webhook, error) {
 // MaxDue is up to how many rows of its queue DueEvents counts for a webhook.
 const MaxDue = 10_000
 
-// DueEvents returns how many events are due for webhooks: those of the log that they were
-// not told of, and rows of their queues, at most [MaxDue] for each.
+// DueEvents returns how many events are due for webhooks: the events of the log behind the
+// position of each webhook, and the rows of its queue, of which at most [MaxDue] are counted.
 func (t *Targets) DueEvents(ctx context.Context, names ...string) (map[string]int64, error) {
 	all := make(map[string]int64, len(names))
 	var name string
