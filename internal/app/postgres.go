@@ -20,7 +20,13 @@ import (
 // but not written is only an impairment: the gateway still serves badges.
 func checkPostgres(ctx context.Context, pool *pgxpool.Pool, faults *pgfault.Watch) error {
 	var readOnly bool
-	if err := pool.QueryRow(ctx, `SELECT current_setting('transaction_read_only')::boolean`).Scan(&readOnly); err != nil {
+	err := pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+		if err := conn.QueryRow(ctx, `SELECT current_setting('transaction_read_only')::boolean`).Scan(&readOnly); err != nil || !readOnly {
+			return err
+		}
+		return conn.Conn().Close(ctx) // it would stay read-only when Postgres is not
+	})
+	if err != nil {
 		text := faultOfRead(err).String()
 		if ago, ok := faults.LastFull(); ok {
 			text += fmt.Sprintf("; its disk was full %s ago", ago.Round(time.Second))
