@@ -196,6 +196,20 @@ func TestRefusedSubjectHoldsUpNoOther(t *testing.T) {
 	b.awaitTold(t)
 }
 
+// A subject that was refused in each of several pages is one row of the queue.
+func TestSubjectRefusedInSeveralPages(t *testing.T) {
+	b := newBench(t)
+	b.putCRM(t)
+	ada := foldtest.User(0, 0)
+	for seq := range 2 {
+		b.Append(t, foldtest.Deliver("chat", int64(seq+1), ada))
+		b.Fold(t)
+		b.notifier.CallRetry(b.nextCall(t, "crm"), time.Hour, true)
+	}
+	b.notifier.CallsAccepted("crm")
+	b.awaitTold(t, "badge.changed "+ada+", 1 attempts")
+}
+
 // What a killed process has told, but whose position it has not moved, is told again.
 func TestToldPageIsToldAgainAfterACrash(t *testing.T) {
 	b := newBench(t)

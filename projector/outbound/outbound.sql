@@ -483,11 +483,12 @@ FROM {rows of a webhook}, $4::bigint[], $5::text[], $6::interval[]) AS s (webhoo
 WHERE (q.webhook, q.type, q.subject) = (s.webhook, s.type, s.subject)
 
 -- name: queue calls
--- That were due by the log.
+-- That were due by the log. Several pages may have had the same subject: the newest counts.
 INSERT INTO badged.webhook_queue_pNN AS q (partition_id, webhook, type, subject, queued_at, due, changes, attempts, told)
-SELECT $1, $2, s.type, s.subject, s.at, clock_timestamp() + nullif(s.again, interval '0'), 1, s.attempts, nullif(s.told, '')::jsonb
+SELECT DISTINCT ON (s.type, s.subject) $1::integer, $2::text, s.type, s.subject, s.at, clock_timestamp() + nullif(s.again, interval '0'), 1, s.attempts, nullif(s.told, '')::jsonb
 FROM unnest($3::text[], $4::text[], $5::timestamptz[], $6::text[], $7::interval[], $8::integer[]) AS s (type, subject, at, told, again, attempts)
 WHERE EXISTS (SELECT FROM badged.webhooks WHERE name = $2)
+ORDER BY s.type, s.subject, s.at DESC
 ON CONFLICT (webhook, type, subject) DO UPDATE
 SET changes = q.changes + 1, due = excluded.due, attempts = excluded.attempts, told = coalesce(excluded.told, q.told)
 
