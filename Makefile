@@ -25,7 +25,7 @@ RACES     ?= .
 # Those that take long by their nature: they kill, move or split what works under load,
 # dump and archive whole databases, build with another standard library, or start a
 # browser again and again.
-LONG      := ^(TestWrongClocks|TestDatabaseIsRestored|TestArchive.*|TestPlanOfMoves|TestPartitionsMoveWhileServing|TestPartitionsSplit.*|TestServerIsKilledAndAMoveUndone|TestMoveToAFullDisk|TestEraseUserUnderLoad|TestOwnershipChurn|TestIngest.*OverKills|TestRelay.*OverKills|TestTailOverKills|TestPhonesEndRightAcrossKills|TestKilledWhileMergingKeys|TestLoadAcrossAKill|TestAdminBrowserWithoutAShard|TestProfilesOverALongTime)$$ ^TestConformance$$/Chromium
+LONG      := ^(TestWrongClock.*|TestDatabaseIsRestored|TestArchive.*|TestPlanOfMoves|TestPartitionsMoveWhileServing|TestPartitionsSplit.*|TestServerIsKilledAndAMoveUndone|TestMoveToAFullDisk|TestEraseUserUnderLoad|TestOwnershipChurn|TestIngest.*OverKills|TestRelay.*OverKills|TestTailOverKills|TestPhonesEndRightAcrossKills|TestKilledWhileMergingKeys|TestLoadAcrossAKill|TestAdminBrowserWithoutAShard|TestProfilesOverALongTime)$$ ^TestConformance$$/Chromium
 # Of packages, those that kill, interrupt, restore or load what archives, erases, moves,
 # rebuilds or splits at many moments.
 DEEP      := ^(TestKilled.*|Test.*KilledAnywhere|TestPutBackDuringAMove|TestPutBackToAnEarlierAttempt|TestMoveUnderLoad|TestSplitUnderLoad|TestRivalMovers|TestRoomsOfAPartitionThatMoves|TestEraseDeletesNoLostEvents|TestEraseArchivedHistories|TestSplitArchivedPartitions|TestArchiveAfterASplitDeletesNoLostEvents|TestRepairKeepsTheOrder|TestRepairLogTwice|TestRepairLogOfACopyOfACopy|TestArchiveBetweenTwoRepairs)$$
