@@ -20,4 +20,9 @@ func TestAppendsFollowTheClockOfTheDatabase(t *testing.T) {
 	if late := d.lines(t, `SELECT created_at::text FROM badged.events_p00 WHERE abs(extract(epoch FROM clock_timestamp() - created_at)) > 60`); len(late) > 0 {
 		t.Errorf("the log says that events were appended at %q", late)
 	}
+	p.clock.Set(time.Now().Add(time.Hour)) // as if only the clock of this machine were behind
+	appendTo(t, p, nil, foldtest.Deliver("c", 3, ann))
+	if late := d.lines(t, `SELECT created_at::text FROM badged.events_p00 WHERE created_at > clock_timestamp() + interval '50 minutes'`); len(late) != 1 {
+		t.Errorf("appended by a database that is an hour ahead: %q", late)
+	}
 }
