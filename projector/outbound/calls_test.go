@@ -294,7 +294,7 @@ func TestWebhookIsToldOfRooms(t *testing.T) {
 	b.stop()
 	b.start(t, func(cfg *outbound.NotifierConfig) { cfg.RoomInterval = time.Hour })
 	b.putCRM(t)
-	members := inPartition(0, outbound.MaxPromptMembers+1)
+	members := inPartition(0, outbound.MaxToldMembers+1)
 	b.Append(t, foldtest.Event("join", events.RoomJoined, "den", nil, members[:3]...), foldtest.Event("join too", events.RoomJoined, "hall", nil, members...))
 	b.Fold(t)
 	b.tellRest(t)
