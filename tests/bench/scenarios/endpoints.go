@@ -153,7 +153,7 @@ func (l endpointLoad) round(ctx context.Context, r *rig.Rig, hooks int) (_ []mea
 		to.Take()
 		all := l.message(0, events.MessageDelivered)
 		for some := range slices.Chunk(l.users(), 500) {
-			all.ID, all.Data.ConversationID, all.Data.UserIDs = fmt.Sprint("all-", batch, some[0]), "all", some
+			all.ID, all.Data.ConversationID, all.Data.Seq, all.Data.UserIDs = fmt.Sprint("all-", batch, some[0]), "all", int64(batch), some
 			if err := l.settle(ctx, a, []events.Event{all}); err != nil {
 				return nil, err
 			}
