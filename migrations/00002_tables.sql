@@ -249,6 +249,9 @@ CREATE TABLE badged.rooms (
     revisions       bytea
 ) PARTITION BY LIST (partition_id);
 
+-- For the expiry sweep, as of conversations.
+CREATE INDEX rooms_delivered_hour ON badged.rooms (category, delivered_hour);
+
 -- Older messages of rooms with gaps between their seqs. A chunk has the messages
 -- above the bound of the chunk before, up to its own bound.
 CREATE TABLE badged.room_chunks (

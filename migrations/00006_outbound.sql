@@ -71,7 +71,8 @@ CREATE TABLE badged.alerts (
 ) PARTITION BY LIST (partition_id);
 CREATE INDEX alerts_waiting ON badged.alerts (user_id, device_id, queued_at) WHERE settled_at IS NULL;
 CREATE INDEX alerts_shown ON badged.alerts (user_id, device_id, sent_at) WHERE sent_at IS NOT NULL AND retracted_at IS NULL;
-CREATE INDEX alerts_queued ON badged.alerts (queued_at);
+-- For deleting them: those that are shown live longer.
+CREATE INDEX alerts_queued ON badged.alerts ((CASE WHEN sent_at IS NOT NULL AND retracted_at IS NULL THEN 1 ELSE 0 END), queued_at);
 
 -- A round tells the members of a room that its state has changed. A row stays until
 -- the next round may begin.

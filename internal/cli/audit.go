@@ -241,7 +241,17 @@ func numbered(records []int64) string {
 
 type auditPruneCmd struct {
 	config.Database `embed:""`
-	Before          time.Time `help:"Delete records from before this time, such as 2026-01-31T00:00:00Z; at least a day ago." required:"" placeholder:"TIME" env:"-"`
+	Before          time.Time     `help:"Delete records from before this time, such as 2026-01-31T00:00:00Z; at least a day ago." placeholder:"TIME" env:"-"`
+	AuditAge        time.Duration `help:"Delete records that are so old, such as 9600h, instead of --before: how long the audit trail is kept." placeholder:"DURATION"`
+}
+
+// Validate implements kong's validation.
+func (c *auditPruneCmd) Validate() error {
+	err := c.Database.Validate()
+	if c.Before.IsZero() && c.AuditAge <= 0 {
+		err = errors.Join(err, errors.New("give --before TIME or --audit-age DURATION"))
+	}
+	return err
 }
 
 // Run prunes the audit trail.
@@ -251,6 +261,9 @@ func (c *auditPruneCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	defer cluster.Close()
+	if c.Before.IsZero() {
+		c.Before = time.Now().Add(-c.AuditAge)
+	}
 	return operators.Each(ctx, cluster, func(s *shards.Shard) error {
 		start, err := admin.PruneAudit(ctx, s.Pool, admin.OSUser(), c.Before)
 		if errors.Is(err, admin.ErrNothingToPrune) {

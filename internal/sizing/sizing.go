@@ -14,7 +14,9 @@ const (
 	singleEvent  = 540e-6   // the same, published alone
 	nextUser     = 10.6e-6  // each user beyond the first that an event names
 	roomMessage  = 800e-6   // a message to a room in one database, of any number of members
+	toldUser     = 100e-6   // telling a webhook of a user, a call each
 	postgresPart = 0.45     // of these, what Postgres takes
+	toldMembers  = 4 * 100  // most members of a room who are told, in the default number of partitions
 	manyUsers    = 3e6      // from here on the above takes twice as much
 	walBulk      = 360      // of each user that an event changes
 	walSingle    = 1360     // of an event published alone
@@ -48,6 +50,8 @@ type Load struct {
 	Rooms bool `json:"rooms"`
 	// Push is the share of the users with a device that gets pushes.
 	Push float64 `json:"push"`
+	// Webhooks is how many webhooks are told of badges.
+	Webhooks float64 `json:"webhooks"`
 	// Conversations is how many a user has.
 	Conversations float64 `json:"conversations"`
 	// Connected is the share of the users who are connected at once.
@@ -84,6 +88,7 @@ func (l Load) Check() error {
 		{"--connected", l.Connected, 0, 1},
 		{"--peak", l.Peak, 1, 1000},
 		{"--push", l.Push, 0, 1},
+		{"--webhooks", l.Webhooks, 0, 1000},
 		{"--log-days", l.LogDays, 0, 1e5},
 		{"--cores", l.Cores, 1, 1024},
 		{"--wal", l.WAL, 1e6, 1e11},
@@ -126,6 +131,8 @@ type Needs struct {
 	Gateways     int     `json:"gateways"`
 	// PushesPerSecond is at most, in the busiest second.
 	PushesPerSecond float64 `json:"pushes_per_second"`
+	// CallsPerSecond is how many users webhooks are told of, at most, in the busiest second.
+	CallsPerSecond float64 `json:"webhook_calls_per_second"`
 	// Ingesting is how many processes read the events from a broker, if they come from one.
 	Ingesting int `json:"ingest_processes"`
 }
@@ -194,6 +201,11 @@ func on(l Load, shards int) Needs {
 		cpu += event*copies + nextUser*(named-copies)
 		wal += walEvent*copies + walBulk*named
 	}
+	calls := n.ChangesPerSecond * l.Webhooks
+	if l.Rooms && l.Members > toldMembers {
+		calls = reads * l.Webhooks
+	}
+	cpu += toldUser * calls
 	if l.Users >= manyUsers*float64(shards) { // of a shard
 		cpu *= 2
 	}
@@ -212,6 +224,7 @@ func on(l Load, shards int) Needs {
 	n.GatewayBytes = n.Connections * connection
 	n.Gateways = int(math.Ceil(n.Connections / PerGateway))
 	n.PushesPerSecond = n.ChangesPerSecond * l.Push * (1 - l.Connected) * l.Peak
+	n.CallsPerSecond = calls * l.Peak
 	n.Ingesting = max(1, int(math.Ceil(n.EventsPerSecond*l.Peak/ingested)))
 	return n
 }

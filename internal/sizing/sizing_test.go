@@ -102,6 +102,10 @@ func TestRoomsAndPushes(t *testing.T) {
 	if many.Rooms = false; many.Check() == nil {
 		t.Error("an event may name 100,000 users")
 	}
+	many.Rooms, many.Webhooks, few.Webhooks = true, 2, 2
+	if a, b := on(few, 1), on(many, 1); b.CallsPerSecond != 0 || math.Abs(a.CallsPerSecond-2*4*a.ChangesPerSecond) > 1e-6 || math.Abs(a.BadgedCores-b.BadgedCores-0.55*100e-6*a.CallsPerSecond) > 1e-6 {
+		t.Errorf("two webhooks, 100 members: %+v, 100,000: %+v", a, b)
+	}
 	if n := Estimate(few); math.Abs(n.PushesPerSecond-n.ChangesPerSecond*0.5*0.9*4) > 1e-6 {
 		t.Errorf("%g pushes a second", n.PushesPerSecond)
 	}

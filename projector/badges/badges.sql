@@ -46,8 +46,10 @@ CASE WHEN c.joined IS NULL OR c.level = 'direct_mentions' THEN c.mentions WHEN r
     + CASE WHEN c.read_seq < r.since THEN ({closed})[2] ELSE 0 END) END
 
 -- name: memberships
+-- OFFSET 0 keeps each room a lookup by its key: before the tables are analyzed, a plan may
+-- read all rooms for each user.
 badged.conversations_pNN AS c
-JOIN badged.rooms_pNN AS r ON r.partition_id = c.partition_id AND r.conversation_id = c.conversation_id
+CROSS JOIN LATERAL (SELECT * FROM badged.rooms_pNN AS r WHERE r.partition_id = c.partition_id AND r.conversation_id = c.conversation_id OFFSET 0) AS r
 WHERE c.partition_id = k.partition_id AND c.user_id = k.user_id AND c.joined IS NOT NULL
 
 -- name: numbers

@@ -126,48 +126,52 @@ func (r *Reader) Versions(ctx context.Context, userIDs []string) ([]pubsub.Badge
 	return versions, nil
 }
 
-// badges reads badges with a statement that also tells who has memberships, and
-// reads those users again. It cuts each badge before it reads the next.
+// badges reads badges with a statement that also tells who has memberships, and reads those
+// users again; of known members only that. It cuts each badge before it reads the next.
 func (r *Reader) badges(ctx context.Context, sql string, userIDs []string, cut func(*pubsub.Badge)) ([]pubsub.Badge, error) {
-	badges := make([]pubsub.Badge, 0, len(userIDs))
-	var members []string
-	var places []int // of members in badges
-	var b pubsub.Badge
-	var isMember bool
-	partitions := r.partitionsOf(userIDs)
-	rows, _ := r.q.Query(ctx, on(sql, partitions), userIDs, partitions)
-	if _, err := pgx.ForEachRow(rows, append(badgeTargets(&b), &isMember), func() error {
-		b.UserID = userIDs[len(badges)] // if rows are missing, the result is not used
-		if isMember {
-			members, places = append(members, b.UserID), append(places, len(badges))
+	badges := make([]pubsub.Badge, len(userIDs))
+	var others, members []int // places in badges
+	for i, u := range userIDs {
+		if r.members.has(u) {
+			members = append(members, i)
+		} else {
+			others = append(others, i)
 		}
-		badges = append(badges, b)
-		cut(&badges[len(badges)-1])
-		return nil
+	}
+	var b pubsub.Badge
+	read := func(sql string, places []int, targets []any, then func(place int)) error {
+		if len(places) == 0 {
+			return nil
+		}
+		ids := make([]string, len(places))
+		for i, place := range places {
+			ids[i] = userIDs[place]
+		}
+		partitions := r.partitionsOf(ids)
+		rows, _ := r.q.Query(ctx, on(sql, partitions), ids, partitions)
+		_, err := pgx.ForEachRow(rows, append(badgeTargets(&b), targets...), func() error {
+			then(places[0])
+			b.UserID = userIDs[places[0]] // if rows are missing, the result is not used
+			cut(&b)
+			badges[places[0]], places = b, places[1:]
+			return nil
+		})
+		if err == nil && len(places) > 0 {
+			return events.ErrNotHeld
+		}
+		return err
+	}
+	var isMember bool
+	if err := read(sql, others, []any{&isMember}, func(place int) {
+		if isMember {
+			r.members.add(userIDs[place])
+			members = append(members, place)
+		}
 	}); err != nil {
 		return nil, err
 	}
-	switch {
-	case len(badges) != len(userIDs):
-		return nil, events.ErrNotHeld
-	case len(members) == 0:
-		return badges, nil
-	}
 	var m memberships
-	partitions = r.partitionsOf(members)
-	rows, _ = r.q.Query(ctx, on(statements.Get("read the badges of members"), partitions), members, partitions)
-	_, err := pgx.ForEachRow(rows, append(badgeTargets(&b), m.targets()...), func() error {
-		m.addTo(&b)
-		b.UserID = members[0]
-		cut(&b)
-		badges[places[0]] = b
-		members, places = members[1:], places[1:]
-		return nil
-	})
-	if err == nil && len(members) > 0 {
-		err = events.ErrNotHeld
-	}
-	return badges, err
+	return badges, read(statements.Get("read the badges of members"), members, m.targets(), func(int) { m.addTo(&b) })
 }
 
 // on returns a statement on the tables of all partitions, or of the only one that is read: a

@@ -1,18 +1,20 @@
 -- What the expiry sweep reads and writes. pNN stands for a partition.
 
 -- name: list the categories
--- Steps from one category to the next in the index, however many conversations
+-- Of conversations and rooms. Steps from one category to the next in the index, however many
 -- each has.
 WITH RECURSIVE step AS (
     SELECT min(category) AS category FROM badged.conversations_pNN
     UNION ALL
     SELECT (SELECT min(category) FROM badged.conversations_pNN AS c WHERE c.category > step.category)
     FROM step WHERE step.category IS NOT NULL
+), room_step AS (
+    SELECT min(category) AS category FROM badged.rooms_pNN
+    UNION ALL
+    SELECT (SELECT min(category) FROM badged.rooms_pNN AS r WHERE r.category > room_step.category)
+    FROM room_step WHERE room_step.category IS NOT NULL
 )
-SELECT category FROM step WHERE category IS NOT NULL
-
--- name: list the categories of rooms
-SELECT DISTINCT category FROM badged.rooms_pNN
+SELECT category FROM step WHERE category IS NOT NULL UNION ALL SELECT category FROM room_step WHERE category IS NOT NULL
 
 -- name: read the progress
 -- Creates the row if necessary. A transaction that writes old conversations

@@ -79,14 +79,10 @@ func (x *Sweeper) limits(ctx context.Context, conn *pgx.Conn, partition int) (ma
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	var categories []string
-	for _, list := range []string{statements.Of(partition, "list the categories"), statements.Of(partition, "list the categories of rooms")} {
-		rows, _ := conn.Query(ctx, list)
-		some, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
-			return nil, fmt.Errorf("find categories in partition %d: %w", partition, err)
-		}
-		categories = append(categories, some...)
+	rows, _ := conn.Query(ctx, statements.Of(partition, "list the categories"))
+	categories, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("find categories in partition %d: %w", partition, err)
 	}
 	limits := make(map[string]time.Duration, len(categories))
 	for _, category := range categories {

@@ -159,6 +159,8 @@ type mover struct {
 	// was not.
 	splitAt int64
 	columns map[string]follow.Columns
+	// revoked is up to which number the target has the revocations.
+	revoked int64
 }
 
 // side is one of the two shards.
@@ -442,6 +444,15 @@ func (m *mover) copy(ctx context.Context) error {
 			return fmt.Errorf("on %s: %w", m.target.Name, err)
 		}
 		m.target.move.state = copied
+	}
+	for last := int64(-1); last != m.revoked; {
+		last = m.revoked
+		if err := m.target.In(ctx, func(tx pgx.Tx) (err error) {
+			m.revoked, err = m.revocations(ctx, tx, last)
+			return err
+		}); err != nil {
+			return err
+		}
 	}
 	return m.catchUp(ctx)
 }

@@ -104,8 +104,12 @@ SELECT setval('badged.target_generations', greatest($1, (SELECT last_value FROM 
         greatest($2, $3, coalesce(pg_sequence_last_value(pg_get_serial_sequence('badged.events_pNN', 'offset')), 1)))
 
 -- name: revocations
-SELECT user_id, revoked_before, ended_at FROM badged.revocations, badged.level_of($1) AS l
-WHERE revoked_before IS NOT NULL AND badged.partition_of(user_id, l.modulus) = $1 - l.base
+-- Those of users of the partition among the $3 next after number $2, and the last number of
+-- these, null if there are none.
+WITH page AS MATERIALIZED (SELECT * FROM badged.revocations WHERE seq > $2 ORDER BY seq LIMIT $3)
+SELECT (SELECT max(seq) FROM page), p.user_id, p.revoked_before, p.ended_at
+FROM badged.level_of($1) AS l
+LEFT JOIN page AS p ON p.revoked_before IS NOT NULL AND badged.partition_of(p.user_id, l.modulus) = $1 - l.base
 
 -- name: add revocations
 -- Processes know them; those that start read all.

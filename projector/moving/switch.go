@@ -126,7 +126,7 @@ func (m *mover) last(ctx context.Context, tx pgx.Tx, at logread.Cursor, epoch, r
 	if _, err := tx.Exec(ctx, statements.Of(m.p, "raise the numbers"), generation, offset, m.target.move.behind+m.target.move.rows); err != nil {
 		return err
 	}
-	if err := m.revocations(ctx, tx); err != nil {
+	if err := m.lastRevocations(ctx, tx); err != nil {
 		return err
 	}
 	if err := m.shareMap(ctx, tx); err != nil {
@@ -157,24 +157,47 @@ func (m *mover) shareMap(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// revocations copies which tokens of the users are refused.
-func (m *mover) revocations(ctx context.Context, tx pgx.Tx) error {
+// revocationsPage is how many revocations are looked at for one transaction of the target.
+const revocationsPage = 10_000
+
+// revocations copies which tokens of the users are refused, of a page of what was revoked
+// after a number, and returns the last number of it: the same if there is none.
+func (m *mover) revocations(ctx context.Context, tx pgx.Tx, after int64) (last int64, err error) {
 	var users []string
 	var before, ended []time.Time
-	var user string
-	var b, e time.Time
-	rows, _ := m.source.conn.Query(ctx, statements.Get("revocations"), m.p)
-	if _, err := pgx.ForEachRow(rows, []any{&user, &b, &e}, func() error {
-		users, before, ended = append(users, user), append(before, b), append(ended, e)
+	var seq *int64
+	var user *string
+	var b, e *time.Time
+	rows, _ := m.source.conn.Query(ctx, statements.Get("revocations"), m.p, after, revocationsPage)
+	if _, err := pgx.ForEachRow(rows, []any{&seq, &user, &b, &e}, func() error {
+		if user != nil {
+			users, before, ended = append(users, *user), append(before, *b), append(ended, *e)
+		}
 		return nil
 	}); err != nil {
-		return err
+		return after, fmt.Errorf("read the revocations of %s: %w", m.source.Name, err)
 	}
-	if len(users) == 0 {
-		return nil
+	if len(users) > 0 {
+		if _, err := tx.Exec(ctx, statements.Get("add revocations"), users, before, ended); err != nil {
+			return after, fmt.Errorf("store the revocations on %s: %w", m.target.Name, err)
+		}
 	}
-	_, err := tx.Exec(ctx, statements.Get("add revocations"), users, before, ended)
-	return err
+	if seq == nil {
+		return after, nil
+	}
+	return *seq, nil
+}
+
+// lastRevocations copies what was revoked since the rest was copied.
+func (m *mover) lastRevocations(ctx context.Context, tx pgx.Tx) error {
+	for before, last := int64(-1), m.revoked; before != last; {
+		before = last
+		var err error
+		if last, err = m.revocations(ctx, tx, last); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // hold makes the target have the partition, unless a server has completed the move already.
@@ -219,7 +242,7 @@ func (m *mover) clear(ctx context.Context, tx pgx.Tx) error {
 	if _, err := tx.Exec(ctx, statements.Get("hold up revocations")); err != nil {
 		return err
 	}
-	if err := m.target.In(ctx, func(target pgx.Tx) error { return m.revocations(ctx, target) }); err != nil {
+	if err := m.target.In(ctx, func(target pgx.Tx) error { return m.lastRevocations(ctx, target) }); err != nil {
 		return err
 	}
 	_, err := tx.Exec(ctx, statements.Get("forget revocations"), m.p)

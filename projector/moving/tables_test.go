@@ -198,28 +198,34 @@ FROM badged.events_p00_offsets AS o ORDER BY 1`
 	}
 }
 
-// A server that has not heard of the move revokes tokens on the source after the rest was
-// copied. They stay revoked when the source is cleaned up.
+// What was revoked before is copied before the switch. A server that has not heard of the
+// move revokes tokens on the source after the rest was copied. They stay revoked when the
+// source is cleaned up.
 func TestTokensRevokedBehindTheMoveStayRevoked(t *testing.T) {
 	t.Parallel()
 	a, b := newShards(t)
 	a.StopFolding()
-	early, late := foldtest.User(0, 0), foldtest.User(0, 1)
+	early, late, gone := foldtest.User(0, 0), foldtest.User(0, 1), foldtest.User(0, 2)
 	revoke := func(user, moment string) {
-		a.Exec(t, `INSERT INTO badged.revocations AS r (user_id, seq, revoked_before, ended_at) VALUES ($1, 1, $2::timestamptz, $2::timestamptz)
-ON CONFLICT (user_id) DO UPDATE SET revoked_before = excluded.revoked_before`, user, moment)
+		a.Exec(t, `WITH counted AS (UPDATE badged.revocation_counter SET last = last + 1 RETURNING last)
+INSERT INTO badged.revocations AS r (user_id, seq, revoked_before, ended_at) SELECT $1, last, $2::timestamptz, $2::timestamptz FROM counted
+ON CONFLICT (user_id) DO UPDATE SET seq = excluded.seq, revoked_before = excluded.revoked_before`, user, moment)
 	}
 	revoke(early, "2027-01-01T00:00:00Z")
+	revoke(gone, "2027-01-04T00:00:00Z")
 	cfg := config(a, b, 0, "b")
 	cfg.Progress = func(step moving.Step, _ int64) {
-		if step == moving.CleaningUp {
+		switch step {
+		case moving.CatchingUp:
+			a.Exec(t, `DELETE FROM badged.revocations WHERE user_id = $1`, gone)
+		case moving.CleaningUp:
 			revoke(early, "2027-01-02T00:00:00Z")
 			revoke(late, "2027-01-03T00:00:00Z")
 		}
 	}
 	move(t, cfg)
 	got := b.Lines(t, `SELECT user_id || ' ' || (revoked_before AT TIME ZONE 'UTC')::date FROM badged.revocations ORDER BY revoked_before`)
-	if want := []string{early + " 2027-01-02", late + " 2027-01-03"}; !slices.Equal(got, want) {
+	if want := []string{early + " 2027-01-02", late + " 2027-01-03", gone + " 2027-01-04"}; !slices.Equal(got, want) {
 		t.Errorf("the target revokes %q, want %q", got, want)
 	}
 	if left := a.Lines(t, `SELECT user_id FROM badged.revocations`); len(left) > 0 {

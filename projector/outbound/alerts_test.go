@@ -2,7 +2,9 @@ package outbound_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -229,4 +231,22 @@ func inPartition(partition, n int) (all []string) {
 		}
 	}
 	return all
+}
+
+// Deleting old alerts reads those that are old, however many others are shown or wait.
+func TestOldAlertsAreFoundByTheirIndex(t *testing.T) {
+	b := newBench(t)
+	ada := foldtest.User(0, 0)
+	put(t, b.targets, phone(ada, "phone"))
+	b.Exec(t, `INSERT INTO badged.alerts_p00 (partition_id, user_id, device_id, conversation_id, seq, mentions, named, title, body, queued_at, settled_at, sent_at)
+SELECT 0, $1, 'phone', 'chat', n, false, false, '', '', now() - n * interval '1 minute', now(), CASE WHEN n % 10 > 0 THEN now() END FROM generate_series(1, 20000) AS n`, ada)
+	b.Exec(t, `ANALYZE badged.alerts_p00`)
+	plan := strings.Join(b.Lines(t, `EXPLAIN (ANALYZE, COSTS off, TIMING off) `+outbound.DeleteOldAlerts(0), "1 day", "7 days", time.Now(), 1000), "\n")
+	if strings.Contains(plan, "Seq Scan") || strings.Contains(plan, "Removed by Filter") {
+		t.Errorf("the plan is\n%s", plan)
+	}
+	// Those that are shown for a week, and one in ten that is a day old.
+	if got := b.Lines(t, `SELECT (count(*) BETWEEN 20000 - 1002 AND 20000 - 998)::text FROM badged.alerts_p00`); got[0] != "true" {
+		t.Errorf("left are %s", b.Lines(t, `SELECT count(*)::text FROM badged.alerts_p00`))
+	}
 }

@@ -274,7 +274,7 @@ func (n *Notifier) badgesOf(ctx context.Context, users []string) (map[string]*pu
 	if len(users) == 0 {
 		return nil, nil //nolint:nilnil // an empty map
 	}
-	all, err := badges.NewReader(n.cfg.Pool, n.cfg.Layouts).Badges(ctx, users)
+	all, err := n.tables.Badges(ctx, users)
 	of := make(map[string]*pubsub.Badge, len(all))
 	for i := range all {
 		of[all[i].UserID] = &all[i]

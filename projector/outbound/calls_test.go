@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/projector"
 	"github.com/badged/badged/projector/erasure"
 	"github.com/badged/badged/projector/outbound"
 )
@@ -294,7 +296,7 @@ func TestWebhookIsToldOfRooms(t *testing.T) {
 	b.stop()
 	b.start(t, func(cfg *outbound.NotifierConfig) { cfg.RoomInterval = time.Hour })
 	b.putCRM(t)
-	members := inPartition(0, outbound.MaxPromptMembers+1)
+	members := inPartition(0, outbound.MaxToldMembers+1)
 	b.Append(t, foldtest.Event("join", events.RoomJoined, "den", nil, members[:3]...), foldtest.Event("join too", events.RoomJoined, "hall", nil, members...))
 	b.Fold(t)
 	b.tellRest(t)
@@ -459,4 +461,59 @@ SELECT badged.tell_of_users(0, ARRAY[$1]) FROM raised`, users[0])
 		b.notifier.CallTold(c, 0)
 	}
 	b.awaitTold(t)
+}
+
+// Erasing users, folding and telling lock rows in no other order than each other.
+func TestErasingFoldingAndTellingDoNotDeadlock(t *testing.T) {
+	b := newBench(t)
+	b.putCRM(t)
+	users := inPartition(0, 20)
+	for _, u := range users {
+		put(t, b.targets, phone(u, "phone"))
+	}
+	b.StopFolding()
+	b.Start(t, func(cfg *projector.Config) { cfg.PollInterval, cfg.Folded = time.Millisecond, b.Folded })
+	ctx, stop := context.WithCancel(t.Context())
+	var working sync.WaitGroup
+	defer working.Wait()
+	defer stop()
+	working.Go(func() {
+		for seq := int64(1); ctx.Err() == nil; seq++ {
+			if _, err := b.Log.Append(context.WithoutCancel(ctx), foldtest.Deliver("chat", seq, users...)); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	working.Go(func() {
+		for refuse := 0; ctx.Err() == nil; refuse++ {
+			due, _ := b.notifier.NextCalls(ctx, "crm", 10)
+			for i, c := range due {
+				if i == refuse%10 { // it becomes a row, since others are accepted
+					b.notifier.CallRetry(c, 0, true)
+				} else {
+					b.notifier.CallTold(c, 0)
+				}
+			}
+		}
+	})
+	working.Go(func() {
+		for ctx.Err() == nil {
+			due, _ := b.notifier.NextDevices(ctx, "chat", "fcm", 10)
+			for _, d := range due {
+				b.notifier.DeviceTold(d, 0)
+			}
+		}
+	})
+	for i := range 10 {
+		if _, err := erasure.Erase(t.Context(), erasure.Config{Pool: b.Pool, Log: b.Log, Settle: -1, UserID: users[i]}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop()
+	working.Wait()
+	b.AwaitFolded(t)
+	if got := b.Lines(t, `SELECT deadlocks::text FROM pg_stat_database WHERE datname = current_database()`); got[0] != "0" {
+		t.Errorf("%s deadlocks", got[0])
+	}
 }

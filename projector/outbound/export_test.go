@@ -18,3 +18,6 @@ func (n *Notifier) Drain(ctx context.Context, partition int) error {
 	_, err := n.worker(partition).drain(ctx)
 	return err
 }
+
+// DeleteOldAlerts returns the statement that does so in a partition.
+func DeleteOldAlerts(partition int) string { return statements.Of(partition, "delete old alerts") }

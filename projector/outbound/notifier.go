@@ -16,6 +16,7 @@ import (
 	"github.com/badged/badged/internal/dbclock"
 	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/internal/pgsession"
+	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/projector/internal/logread"
 )
 
@@ -80,6 +81,8 @@ type Notifier struct {
 	heard   []heard         // by partition
 	lanes   lanes
 	readers readers
+	// tables reads the badges of users that webhooks are told.
+	tables  *badges.Reader
 	reports reports
 	clocks  struct {
 		mu       sync.Mutex
@@ -119,7 +122,10 @@ func NewNotifier(cfg NotifierConfig) (*Notifier, error) {
 	if cfg.silence <= 0 {
 		cfg.silence = 3 * cfg.OwnershipInterval
 	}
-	n := &Notifier{cfg: cfg, log: cfg.Logger, metrics: cfg.Metrics, lanes: newLanes(), readers: readers{all: map[string]map[int]*reader{}}, reports: newReports(), heard: make([]heard, eventlog.PartitionNumbers)}
+	n := &Notifier{
+		cfg: cfg, log: cfg.Logger, metrics: cfg.Metrics, lanes: newLanes(), reports: newReports(), heard: make([]heard, eventlog.PartitionNumbers),
+		readers: readers{all: map[string]map[int]*reader{}}, tables: badges.NewReader(cfg.Pool, cfg.Layouts),
+	}
 	for range eventlog.PartitionNumbers {
 		n.wakes = append(n.wakes, make(chan struct{}, 1))
 	}

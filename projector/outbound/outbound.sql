@@ -334,10 +334,16 @@ UPDATE badged.room_rounds_pNN SET due = began_at + $2::interval, began_at = NULL
 -- name: delete old alerts
 -- Alerts that are shown stay for $2, so that they can be retracted. An alert is old only if
 -- it is old by the clock of Postgres and by the clock of the process, $3. Deletes at most $4.
-DELETE FROM badged.alerts_pNN WHERE ctid = ANY (ARRAY(SELECT ctid FROM badged.alerts_pNN
-WHERE queued_at < least(clock_timestamp(), $3) - CASE WHEN sent_at IS NOT NULL AND retracted_at IS NULL THEN $2::interval ELSE $1::interval END
-  AND queued_at < least(clock_timestamp(), $3) - $1::interval
-LIMIT $4))
+-- An index is not compared with clock_timestamp(), which may change between rows.
+DELETE FROM badged.alerts_pNN WHERE ctid = ANY (ARRAY(
+    SELECT a.ctid FROM (VALUES (0, $1::interval), (1, $2::interval)) AS k (shown, age)
+    CROSS JOIN LATERAL (
+        SELECT ctid FROM badged.alerts_pNN
+        WHERE CASE WHEN sent_at IS NOT NULL AND retracted_at IS NULL THEN 1 ELSE 0 END = k.shown
+          AND queued_at < least(statement_timestamp(), $3) - k.age
+        LIMIT $4
+    ) AS a
+    LIMIT $4))
 
 -- name: read due devices
 -- What another process may have sent before it ended, or what failed, may or may not

@@ -153,7 +153,7 @@ func (n *Notifier) smallRooms(ctx context.Context, r *reader, p *page, rooms []c
 	isLarge := map[string]bool{}
 	var name string
 	var many bool
-	rows, _ := n.cfg.Pool.Query(ctx, statements.Of(r.partition, "read which rooms are large"), names, MaxPromptMembers)
+	rows, _ := n.cfg.Pool.Query(ctx, statements.Of(r.partition, "read which rooms are large"), names, MaxToldMembers)
 	if _, err := pgx.ForEachRow(rows, []any{&name, &many}, func() error {
 		isLarge[name] = many
 		return nil

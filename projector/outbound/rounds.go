@@ -10,9 +10,13 @@ import (
 )
 
 // MaxPromptMembers is the most members of a room in a partition that are told without a
-// pause between two rounds. Webhooks are told of each member of such a room; of a larger
-// room they are told once, by the name of the room.
+// pause between two rounds.
 const MaxPromptMembers = 1000
+
+// MaxToldMembers is the most members of a room in a partition that webhooks are told of one
+// by one. Of a larger room they are told once, by its name: a call takes about as long as
+// publishing a message to a room.
+const MaxToldMembers = 100
 
 // rooms makes rounds through the members of rooms due, and keeps notifications for
 // them.

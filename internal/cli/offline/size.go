@@ -18,6 +18,7 @@ type Size struct {
 	Members        float64 `help:"Recipients of a message, on average." default:"3" env:"-"`
 	Rooms          bool    `help:"Messages go to rooms: badged knows the members." env:"-"`
 	Push           float64 `help:"Share of the users with a device that gets pushes." default:"0" env:"-"`
+	Webhooks       float64 `help:"Webhooks that are told of badges." default:"0" env:"-"`
 	Reads          float64 `help:"Reads for each message that a user gets." default:"0.5" env:"-"`
 	Conversations  float64 `help:"Conversations of a user, on average." default:"30" env:"-"`
 	Connected      float64 `help:"Share of the users who are connected at once." default:"0.1" env:"-"`
@@ -34,7 +35,7 @@ func (c *Size) load() sizing.Load {
 	return sizing.Load{
 		Users: c.Users, MessagesPerDay: c.MessagesPerDay, Members: c.Members, Reads: c.Reads, Conversations: c.Conversations,
 		Connected: c.Connected, Peak: c.Peak, Single: c.Single, LogDays: c.LogDays, Cores: c.Cores,
-		Rooms: c.Rooms, Push: c.Push, WAL: c.WAL, Disk: c.Disk,
+		Rooms: c.Rooms, Push: c.Push, Webhooks: c.Webhooks, WAL: c.WAL, Disk: c.Disk,
 	}
 }
 
@@ -62,12 +63,15 @@ func printSize(w io.Writer, n sizing.Needs) error {
 		shards += ", for their " + n.LimitedBy
 	}
 	row("Postgres", "%.2f cores at the peak, %s", n.PostgresCores, shards)
-	row("badged", "%.2f cores at the peak, for publishing and folding", n.BadgedCores)
+	row("badged", "%.2f cores at the peak, for publishing, folding and webhooks", n.BadgedCores)
 	row("WAL", "%s/s at the peak", terminal.Size(n.WALPerSecond))
 	row("disk", "%s: users and conversations %s, event keys %s, log %s", terminal.Size(n.Tables+n.Keys+n.Log), terminal.Size(n.Tables), terminal.Size(n.Keys), terminal.Size(n.Log))
 	row("Redis", "at most %s updates/s at the peak", count(n.RedisPerSecond))
 	if n.PushesPerSecond > 0 {
 		row("pushes", "at most %s/s at the peak", count(n.PushesPerSecond))
+	}
+	if n.CallsPerSecond > 0 {
+		row("webhooks", "at most %s users/s at the peak", count(n.CallsPerSecond))
 	}
 	row("broker", "%s × badged ingest, if the events come from one", count(float64(n.Ingesting)))
 	row("gateways", "%s processes for %s connections, %s", count(float64(n.Gateways)), count(n.Connections), terminal.Size(n.GatewayBytes))

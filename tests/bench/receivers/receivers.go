@@ -25,6 +25,13 @@ type Told struct {
 	At      time.Time
 }
 
+// Hook is a webhook: Fails is set if its endpoint is to fail each call.
+type Hook struct {
+	Name, State string
+	Batch       int
+	Fails       bool
+}
+
 // Call makes a request to the server, and fails unless it succeeds.
 type Call func(ctx context.Context, method, path, body string) error
 
@@ -36,6 +43,8 @@ type Receiver struct {
 	// suffices for all.
 	Register func(ctx context.Context, call Call, user string) error
 	AtOnce   bool
+	// Put stores a webhook; nil for vendors.
+	Put func(ctx context.Context, call Call, h Hook) error
 	// Take returns what was told since the last call.
 	Take func() []Told
 	// Violations returns what the server did that is not allowed.

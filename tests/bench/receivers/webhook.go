@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,14 +27,24 @@ func Webhook(ctx context.Context) (*Receiver, error) {
 			"SSL_CERT_FILE=" + l.write("ca.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: e.server.Certificate().Raw})),
 		}
 		r.AtOnce = true
-		r.Register = func(ctx context.Context, call Call, _ string) error {
-			return call(ctx, http.MethodPut, "/admin/v1/webhooks/bench", text(map[string]any{
-				"url": e.server.URL, "events": []string{"badge.changed"}, "secrets": []string{e.secret},
+		r.Put = func(ctx context.Context, call Call, h Hook) error {
+			url := e.server.URL
+			if h.Fails {
+				url += failing
+			}
+			return call(ctx, http.MethodPut, "/admin/v1/webhooks/"+h.Name, text(map[string]any{
+				"url": url, "events": []string{"badge.changed"}, "secrets": []string{e.secret}, "batch": h.Batch, "state": h.State,
 			}))
+		}
+		r.Register = func(ctx context.Context, call Call, _ string) error {
+			return r.Put(ctx, call, Hook{Name: "bench", State: "active", Batch: 1})
 		}
 		r.Take, r.Violations = e.take, e.violations
 	})
 }
+
+// failing is the path of calls that fail.
+const failing = "/fails"
 
 // endpoint is the receiver of a webhook.
 type endpoint struct {
@@ -70,19 +81,28 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("WebHook-Allowed-Origin", r.Header.Get("WebHook-Request-Origin"))
 		return
 	}
+	if r.URL.Path == failing {
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return // the server has ended
 	}
-	var event struct {
+	var all []struct {
 		Type, Subject string
 		Data          struct{ Version, Total int64 }
 	}
 	if err = e.verifier.Verify(body, r.Header); err == nil {
-		err = json.Unmarshal(body, &event)
+		if body[0] != '[' { // not a batch
+			body = slices.Concat([]byte("["), body, []byte("]"))
+		}
+		err = json.Unmarshal(body, &all)
 	}
-	if err == nil && event.Type != "badge.changed" {
-		err = fmt.Errorf("an event of the type %q", event.Type)
+	for _, event := range all {
+		if event.Type != "badge.changed" && event.Type != "room.changed" {
+			err = fmt.Errorf("an event of the type %q", event.Type)
+		}
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -91,7 +111,9 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	e.told = append(e.told, Told{event.Subject, event.Data.Total, event.Data.Version, time.Now()})
+	for _, event := range all {
+		e.told = append(e.told, Told{event.Subject, event.Data.Total, event.Data.Version, time.Now()})
+	}
 	w.WriteHeader(http.StatusNoContent)
 }
 

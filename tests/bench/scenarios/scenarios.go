@@ -20,6 +20,7 @@ func All() []contest.Scenario {
 		roomReads(),
 		push(),
 		webhooks(),
+		endpoints(),
 		shards(),
 	}
 }
