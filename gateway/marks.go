@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/badged/badged/gateway/protocol"
+	"github.com/badged/badged/internal/wait"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -115,11 +116,7 @@ func (g *Gateway) catchUp(ctx context.Context, userID string) error {
 		if err != nil || folded {
 			break
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
+		err = wait.For(ctx, pause)
 	}
 	if err != nil && ctx.Err() != nil {
 		return errBehind

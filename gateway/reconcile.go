@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/badged/badged/gateway/internal/view"
+	"github.com/badged/badged/internal/wait"
 )
 
 const (
@@ -123,12 +124,8 @@ func (g *Gateway) compare(ctx context.Context, userIDs []string) {
 	if len(suspects) == 0 {
 		return
 	}
-	grace := time.NewTimer(reconcileGrace)
-	defer grace.Stop()
-	select {
-	case <-ctx.Done():
+	if wait.For(ctx, reconcileGrace) != nil {
 		return
-	case <-grace.C:
 	}
 	for _, s := range suspects {
 		if s.session.mailbox.Repair(s.tables) {

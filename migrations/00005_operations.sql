@@ -331,6 +331,8 @@ CREATE TABLE badged.audit (
     -- later record of the action audit.redact has the digest of.
     digest    bytea
 );
+-- The trails of several databases are merged in the order of time.
+CREATE INDEX audit_at ON badged.audit (at, id);
 
 -- The end of each action. number, hash and digest are as in badged.audit.
 CREATE TABLE badged.audit_ends (

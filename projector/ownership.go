@@ -2,7 +2,6 @@ package projector
 
 import (
 	"context"
-	"time"
 
 	"github.com/badged/badged/internal/pgsession"
 )
@@ -26,18 +25,9 @@ func (p *Projector) own(ctx context.Context) error {
 	return nil
 }
 
-// follow reads the layout of the log again and again, unless others tell it.
-func (p *Projector) follow(ctx context.Context) error {
-	tick := time.NewTicker(p.cfg.OwnershipInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			if err := p.cfg.Log.Refresh(ctx); err != nil && ctx.Err() == nil {
-				p.log.WarnContext(ctx, "cannot read which partitions were split", "error", err)
-			}
-		}
+// follow reads the layout of the log again, unless others tell it.
+func (p *Projector) follow(ctx context.Context) {
+	if err := p.cfg.Log.Refresh(ctx); err != nil && ctx.Err() == nil {
+		p.log.WarnContext(ctx, "cannot read which partitions were split", "error", err)
 	}
 }

@@ -24,26 +24,17 @@ type poller struct {
 // pollPatience bounds a poll, which waits if something locks the log of one partition.
 const pollPatience = 2 * time.Second
 
-// run polls until ctx is done, and wakes the partitions that are behind.
-func (p *poller) run(ctx context.Context) error {
-	tick := time.NewTicker(p.projector.cfg.PollInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
+// poll wakes the partitions that are behind.
+func (p *poller) poll(ctx context.Context) {
+	behind, err := p.behind(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			p.projector.log.WarnContext(ctx, "cannot poll for new events, will try again", "error", err)
 		}
-		behind, err := p.behind(ctx)
-		if err != nil {
-			if ctx.Err() == nil {
-				p.projector.log.WarnContext(ctx, "cannot poll for new events, will try again", "error", err)
-			}
-			behind = p.projector.OwnedPartitions() // one of which may be locked
-		}
-		for _, id := range behind {
-			p.projector.Wake(id)
-		}
+		behind = p.projector.OwnedPartitions() // one of which may be locked
+	}
+	for _, id := range behind {
+		p.projector.Wake(id)
 	}
 }
 

@@ -28,6 +28,7 @@ import (
 	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/internal/pgwire"
+	"github.com/badged/badged/internal/wait"
 	"github.com/badged/badged/projector/internal/logread"
 	"github.com/badged/badged/projector/internal/store"
 	"github.com/badged/badged/projector/lag"
@@ -264,11 +265,13 @@ func (p *Projector) Run(ctx context.Context) error {
 
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return p.cfg.Bus.Wakes(ctx, p.Wake) })
-	g.Go(func() error { return (&poller{projector: p, database: p.cfg.Pool}).run(ctx) })
-	g.Go(func() error { return p.measure(ctx) })
+	g.Go(func() error {
+		return wait.Every(ctx, p.cfg.PollInterval, (&poller{projector: p, database: p.cfg.Pool}).poll)
+	})
+	g.Go(func() error { return wait.Every(ctx, lagInterval, p.measure) })
 	g.Go(func() error { return p.maintain(ctx) })
 	g.Go(func() error { return p.own(ctx) })
-	g.Go(func() error { return p.follow(ctx) })
+	g.Go(func() error { return wait.Every(ctx, p.cfg.OwnershipInterval, p.follow) })
 	err := g.Wait()
 	p.release()
 	close(p.updates)
@@ -338,39 +341,30 @@ func (p *Projector) OwnedPartitions() []int {
 }
 
 // measure updates the metrics of the lag.
-func (p *Projector) measure(ctx context.Context) error {
-	tick := time.NewTicker(lagInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-		p.measureClock(ctx)
-		measuring, cancel := context.WithTimeout(ctx, lagPatience)
-		lags, err := lag.Measure(measuring, p.cfg.Pool, p.OwnedPartitions(), lagLimit)
-		cancel()
-		var waiting float64
-		if err == nil {
-			// Copies for partitions that are moving to the database are not its own.
-			err = p.cfg.Pool.QueryRow(ctx, `SELECT count(*) FROM (
+func (p *Projector) measure(ctx context.Context) {
+	p.measureClock(ctx)
+	measuring, cancel := context.WithTimeout(ctx, lagPatience)
+	lags, err := lag.Measure(measuring, p.cfg.Pool, p.OwnedPartitions(), lagLimit)
+	cancel()
+	var waiting float64
+	if err == nil {
+		// Copies for partitions that are moving to the database are not its own.
+		err = p.cfg.Pool.QueryRow(ctx, `SELECT count(*) FROM (
 	SELECT FROM badged.dead_letters WHERE partition_id IS NULL OR partition_id IN (SELECT partition_id FROM badged.partitions) LIMIT $1) AS counted`, lettersLimit).Scan(&waiting)
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			p.log.WarnContext(ctx, "cannot measure the lag and the dead letters that wait", "error", err)
 		}
-		if err != nil {
-			if ctx.Err() == nil {
-				p.log.WarnContext(ctx, "cannot measure the lag and the dead letters that wait", "error", err)
-			}
-			continue
-		}
-		p.metrics.deadLettersWaiting.Set(waiting)
-		p.metrics.lagEvents.Reset() // some partitions may have a new owner
-		p.metrics.lagSeconds.Reset()
-		for _, l := range lags {
-			label := strconv.Itoa(l.Partition)
-			p.metrics.lagEvents.WithLabelValues(label).Set(float64(l.Events))
-			p.metrics.lagSeconds.WithLabelValues(label).Set(l.Age.Seconds())
-		}
+		return
+	}
+	p.metrics.deadLettersWaiting.Set(waiting)
+	p.metrics.lagEvents.Reset() // some partitions may have a new owner
+	p.metrics.lagSeconds.Reset()
+	for _, l := range lags {
+		label := strconv.Itoa(l.Partition)
+		p.metrics.lagEvents.WithLabelValues(label).Set(float64(l.Events))
+		p.metrics.lagSeconds.WithLabelValues(label).Set(l.Age.Seconds())
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/badged/badged/internal/wait"
 )
 
 // Reconnects wait between half of a delay and all of it. The delay doubles from
@@ -105,7 +107,7 @@ func (l *redisListener) close() {
 // run connects, again and again, until close.
 func (l *redisListener) run() {
 	defer close(l.done)
-	delay := minReconnectDelay
+	delays := wait.Backoff{First: minReconnectDelay, Last: maxReconnectDelay}
 	for l.ctx.Err() == nil {
 		began := time.Now()
 		connected, err := l.connection()
@@ -114,15 +116,12 @@ func (l *redisListener) run() {
 		}
 		l.bus.lookAgain()
 		if lasted := time.Since(began); connected && lasted > maxReconnectDelay {
-			delay = minReconnectDelay
+			delays.Reset()
 		}
-		wait := delay/2 + rand.N(delay/2) //nolint:gosec // jitter, not a secret
-		l.log.Warn("no connection to Redis: updates may be lost", "channels", l.tag, "error", err, "retry_in", wait)
-		delay = min(2*delay, maxReconnectDelay)
-		select {
-		case <-time.After(wait):
-		case <-l.ctx.Done():
-		}
+		delay := delays.Next()
+		delay = delay/2 + rand.N(delay/2) //nolint:gosec // jitter, not a secret
+		l.log.Warn("no connection to Redis: updates may be lost", "channels", l.tag, "error", err, "retry_in", delay)
+		_ = wait.For(l.ctx, delay)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/badged/badged/internal/eventbatch"
 	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/internal/pgsession"
+	"github.com/badged/badged/internal/wait"
 )
 
 // Metadata of the messages of a [Subscriber]. Messages of traced events also have
@@ -225,7 +226,7 @@ func (s *subscription) run(ctx context.Context) {
 			s.cfg.Logger.Error("The subscriber tries again", err, watermill.LogFields{"topic": s.topic, "consumer_group": s.cfg.ConsumerGroup})
 			pause = s.cfg.RetryInterval
 		}
-		sleep(ctx, pause)
+		_ = wait.For(ctx, pause)
 	}
 }
 
@@ -234,15 +235,6 @@ func (s *subscription) run(ctx context.Context) {
 // logged.
 func (s *subscription) leaves(ctx context.Context) bool {
 	return s.handle != nil && eventlog.Gone(ctx, s.cfg.Pool, s.partition)
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // consume delivers messages until ctx is done or the database fails. It returns nil
@@ -270,7 +262,7 @@ func (s *subscription) consume(ctx context.Context) error {
 			}
 		}
 		if len(page) == 0 {
-			sleep(ctx, s.cfg.PollInterval)
+			_ = wait.For(ctx, s.cfg.PollInterval)
 		}
 	}
 	return nil
@@ -336,7 +328,7 @@ func (s *subscription) handOver(ctx context.Context, conn *pgx.Conn, page []logR
 		if err == nil || ctx.Err() != nil {
 			return nil
 		}
-		sleep(ctx, s.cfg.RetryInterval)
+		_ = wait.For(ctx, s.cfg.RetryInterval)
 		if err := conn.Ping(ctx); err != nil {
 			return fmt.Errorf("the session of topic %s: %w", s.topic, err)
 		}
@@ -369,7 +361,7 @@ func (s *subscription) send(ctx context.Context, original *message.Message) erro
 		if acknowledged || err != nil {
 			return err
 		}
-		sleep(ctx, s.cfg.ResendInterval)
+		_ = wait.For(ctx, s.cfg.ResendInterval)
 	}
 	return ctx.Err()
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/badged/badged/internal/wait"
 )
 
 const (
@@ -173,19 +175,9 @@ func (rs *routes) pause(name string, d time.Duration, all bool) bool {
 // waitForAll waits while everything rests. It returns false if ctx is done.
 func (rs *routes) waitForAll(ctx context.Context) bool {
 	rs.mu.Lock()
-	wait := time.Until(rs.all)
+	pause := time.Until(rs.all)
 	rs.mu.Unlock()
-	if wait <= 0 {
-		return true
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return pause <= 0 || wait.For(ctx, pause) == nil
 }
 
 func (rs *routes) get(name string) *route {

@@ -15,6 +15,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"go.uber.org/goleak"
 
+	"github.com/badged/badged/internal/wait"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -371,4 +372,4 @@ func start(t *testing.T, q *queue, transport http.RoundTripper, change ...func(*
 var errDown = errors.New("connection refused")
 
 // sleep waits, as a slow endpoint does, and returns false if the caller gave up.
-func (r received) sleep(d time.Duration) bool { return pause(r.ctx, d) }
+func (r received) sleep(d time.Duration) bool { return wait.For(r.ctx, d) == nil }

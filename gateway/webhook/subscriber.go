@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/badged/badged/internal/wait"
 )
 
 // subscriber hands the calls that are due to watermill's router as messages. It
@@ -86,7 +88,7 @@ func (s *subscriber) feedAll(ctx context.Context, out chan<- *message.Message) {
 				s.cfg.Metrics.forget(name)
 			}
 		}
-		if !pause(ctx, s.cfg.RefreshInterval) {
+		if wait.For(ctx, s.cfg.RefreshInterval) != nil {
 			return
 		}
 	}
@@ -96,16 +98,4 @@ func (s *subscriber) feedAll(ctx context.Context, out chan<- *message.Message) {
 func (s *Sender) storeFailed(ctx context.Context, text string, err error) {
 	s.cfg.Metrics.failed.Inc()
 	s.log.WarnContext(ctx, text, "error", err)
-}
-
-// pause waits, and returns false if ctx is done.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

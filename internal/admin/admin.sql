@@ -31,23 +31,13 @@ WITH begun AS (INSERT INTO badged.audit (who, via, action, arguments) VALUES ($1
 INSERT INTO badged.audit_ends (audit_id) SELECT id FROM begun
 
 -- name: list actions
-SELECT id, at, who, via, action, arguments, ended_at, result, error
-FROM (SELECT *, sum(octet_length(arguments::text) + coalesce(octet_length(result::text), 0) + coalesce(octet_length(error), 0))
-          OVER (ORDER BY id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS newer
-      FROM (SELECT a.id, a.at, a.who, a.via, a.action, a.arguments, e.ended_at, e.result, e.error
-            FROM badged.audit AS a LEFT JOIN badged.audit_ends AS e ON e.audit_id = a.id
-            WHERE a.id < $1 OR $1 = 0 ORDER BY a.id DESC LIMIT $2) AS page) AS page
-WHERE coalesce(newer, 0) < $3
-ORDER BY id DESC
-
--- name: list actions before a moment
--- In the order of time, which is that of several databases.
+-- In the order of time, in which those of several databases are merged.
 SELECT id, at, who, via, action, arguments, ended_at, result, error
 FROM (SELECT *, sum(octet_length(arguments::text) + coalesce(octet_length(result::text), 0) + coalesce(octet_length(error), 0))
           OVER (ORDER BY at DESC, id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS newer
       FROM (SELECT a.id, a.at, a.who, a.via, a.action, a.arguments, e.ended_at, e.result, e.error
             FROM badged.audit AS a LEFT JOIN badged.audit_ends AS e ON e.audit_id = a.id
-            WHERE $1::timestamptz IS NULL OR (a.at, a.id) < ($1, $2) ORDER BY a.at DESC, a.id DESC LIMIT $3) AS page) AS page
+            WHERE CASE WHEN $1::timestamptz IS NULL THEN $2::bigint = 0 OR a.id < $2 ELSE (a.at, a.id) < ($1, $2) END ORDER BY a.at DESC, a.id DESC LIMIT $3) AS page) AS page
 WHERE coalesce(newer, 0) < $4
 ORDER BY at DESC, id DESC
 
@@ -101,17 +91,9 @@ octet_length(arguments::text) + octet_length(progress::text) + coalesce(octet_le
 
 -- name: list jobs
 SELECT {job}
-FROM (SELECT *, sum({size of a job}) OVER (ORDER BY id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS newer
-      FROM (SELECT {job} FROM badged.jobs
-            WHERE kind = $1 AND (id < $2 OR $2 = 0) ORDER BY id DESC LIMIT $3) AS page) AS page
-WHERE coalesce(newer, 0) < $4
-ORDER BY id DESC
-
--- name: list jobs before a moment
-SELECT {job}
 FROM (SELECT *, sum({size of a job}) OVER (ORDER BY started_at DESC, id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS newer
       FROM (SELECT {job} FROM badged.jobs
-            WHERE kind = $1 AND ($2::timestamptz IS NULL OR (started_at, id) < ($2, $3)) ORDER BY started_at DESC, id DESC LIMIT $4) AS page) AS page
+            WHERE kind = $1 AND CASE WHEN $2::timestamptz IS NULL THEN $3::bigint = 0 OR id < $3 ELSE (started_at, id) < ($2, $3) END ORDER BY started_at DESC, id DESC LIMIT $4) AS page) AS page
 WHERE coalesce(newer, 0) < $5
 ORDER BY started_at DESC, id DESC
 

@@ -123,24 +123,18 @@ func jsonText(v any) (*string, error) {
 	return &text, err
 }
 
-// Audit returns up to limit actions, newest first. Their ids are below before, unless
-// that is 0. It returns fewer if they exceed deadletters.MaxPageBytes together, but none
-// only if there are no more.
-func Audit(ctx context.Context, db DB, before int64, limit int) ([]Entry, error) {
-	rows, _ := db.Query(ctx, statements.Get("list actions"), before, limit, deadletters.MaxPageBytes)
-	return collectEntries(rows)
-}
-
-// Moment is a place in the lists of several databases: before an action or job that
-// began at a time, and at the same time has this id. Its zero value is the end.
+// Moment is a place in the lists of one or several databases, newest first: before an action
+// or job that began at a time, and of those that began at the same time has this id. Without a
+// time it is before the id alone; the zero value is the beginning.
 type Moment struct {
 	At *time.Time
 	ID int64
 }
 
-// AuditBefore is like [Audit] for the actions before a moment, ordered by time.
-func AuditBefore(ctx context.Context, db DB, from Moment, limit int) ([]Entry, error) {
-	rows, _ := db.Query(ctx, statements.Get("list actions before a moment"), from.At, from.ID, limit, deadletters.MaxPageBytes)
+// Audit returns up to limit actions before a moment, newest first. It returns fewer if they
+// exceed deadletters.MaxPageBytes together, but none only if there are no more.
+func Audit(ctx context.Context, db DB, from Moment, limit int) ([]Entry, error) {
+	rows, _ := db.Query(ctx, statements.Get("list actions"), from.At, from.ID, limit, deadletters.MaxPageBytes)
 	return collectEntries(rows)
 }
 
@@ -170,9 +164,4 @@ func collectEntries(rows pgx.Rows) ([]Entry, error) {
 		return nil, fmt.Errorf("read the audit trail: %w", err)
 	}
 	return entries, nil
-}
-
-// Audit returns a page of the audit trail; see [Audit].
-func (s *Service) Audit(ctx context.Context, before int64, limit int) ([]Entry, error) {
-	return Audit(ctx, s.pool, before, limit)
 }

@@ -49,9 +49,6 @@ func newDatabase(t *testing.T) *database {
 	return &database{pool, log}
 }
 
-// service returns operations that start no jobs.
-func (d *database) service() *admin.Service { return admin.NewService(d.pool, d.log, nil, nil) }
-
 func (d *database) exec(t *testing.T, sql string, args ...any) {
 	t.Helper()
 	if _, err := d.pool.Exec(t.Context(), sql, args...); err != nil {
@@ -64,7 +61,7 @@ var ops = admin.Operator{Name: "ops", Via: admin.ViaAPI}
 // trail returns the audit trail, newest first: who, action, arguments, end.
 func (d *database) trail(t *testing.T) []string {
 	t.Helper()
-	entries, err := d.service().Audit(t.Context(), 0, 100)
+	entries, err := admin.Audit(t.Context(), d.pool, admin.Moment{}, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +128,7 @@ func TestAuditPages(t *testing.T) {
 	}
 	var got []string
 	for before := int64(0); ; {
-		page, err := d.service().Audit(t.Context(), before, 2)
+		page, err := admin.Audit(t.Context(), d.pool, admin.Moment{ID: before}, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,7 +159,7 @@ func TestAuditPagesAreBounded(t *testing.T) {
 	}
 	before := int64(0)
 	for _, want := range []int{2, 2, 0} {
-		page, err := d.service().Audit(t.Context(), before, 100)
+		page, err := admin.Audit(t.Context(), d.pool, admin.Moment{ID: before}, 100)
 		if err != nil || len(page) != want {
 			t.Fatalf("before %d there are %d, %v, want %d", before, len(page), err, want)
 		}

@@ -90,14 +90,14 @@ var ErrNoJob = errors.New("there is no such job")
 // ErrJobEnded is returned for canceling a job that has ended.
 var ErrJobEnded = errors.New("the job has ended already")
 
-// Jobs returns up to limit jobs of a kind with an id below before, newest
-// first; 0 means no bound. It returns fewer if they exceed deadletters.MaxPageBytes
-// together, but none only if there are no more.
-func (s *Service) Jobs(ctx context.Context, kind Kind, before, limit int) ([]Job, error) {
-	if err := reap(ctx, s.pool); err != nil {
+// Jobs returns up to limit jobs of a kind that started before a moment, newest first. It
+// returns fewer if they exceed deadletters.MaxPageBytes together, but none only if there are
+// no more.
+func Jobs(ctx context.Context, db DB, kind Kind, from Moment, limit int) ([]Job, error) {
+	if err := reap(ctx, db); err != nil {
 		return nil, err
 	}
-	rows, _ := s.pool.Query(ctx, statements.Get("list jobs"), kind, before, limit, deadletters.MaxPageBytes)
+	rows, _ := db.Query(ctx, statements.Get("list jobs"), kind, from.At, from.ID, limit, deadletters.MaxPageBytes)
 	jobs, err := pgx.CollectRows(rows, scanJob)
 	if err != nil {
 		return nil, fmt.Errorf("list jobs: %w", err)
@@ -105,23 +105,23 @@ func (s *Service) Jobs(ctx context.Context, kind Kind, before, limit int) ([]Job
 	return jobs, nil
 }
 
-// Job returns a job, or [ErrNoJob].
-func (s *Service) Job(ctx context.Context, kind Kind, id int) (Job, error) {
-	if err := reap(ctx, s.pool); err != nil {
+// FindJob returns a job, or [ErrNoJob].
+func FindJob(ctx context.Context, db DB, kind Kind, id int) (Job, error) {
+	if err := reap(ctx, db); err != nil {
 		return Job{}, err
 	}
-	return oneJob(ctx, s.pool, fmt.Sprintf("read job %d", id), statements.Get("find a job"), kind, id)
+	return oneJob(ctx, db, fmt.Sprintf("read job %d", id), statements.Get("find a job"), kind, id)
 }
 
 // CancelJob asks the process that runs a job to cancel it, and returns at once. It
 // fails with [ErrNoJob] or [ErrJobEnded].
-func (s *Service) CancelJob(ctx context.Context, by Operator, kind Kind, id int) (job Job, err error) {
-	err = Audited(ctx, s.pool, by, string(kind)+".cancel", startedJob{id}, func(ctx context.Context) (any, error) {
-		if job, err = s.Job(ctx, kind, id); err != nil {
+func CancelJob(ctx context.Context, db DB, by Operator, kind Kind, id int) (job Job, err error) {
+	err = Audited(ctx, db, by, string(kind)+".cancel", startedJob{id}, func(ctx context.Context) (any, error) {
+		if job, err = FindJob(ctx, db, kind, id); err != nil {
 			return nil, err
 		}
 		if job.State == StateRunning {
-			job, err = oneJob(ctx, s.pool, fmt.Sprintf("cancel job %d", id), statements.Get("cancel a job"), kind, id)
+			job, err = oneJob(ctx, db, fmt.Sprintf("cancel job %d", id), statements.Get("cancel a job"), kind, id)
 			if !errors.Is(err, ErrNoJob) {
 				return nil, err
 			}
@@ -129,20 +129,6 @@ func (s *Service) CancelJob(ctx context.Context, by Operator, kind Kind, id int)
 		return nil, fmt.Errorf("cancel job %d: %w", id, ErrJobEnded)
 	})
 	return job, err
-}
-
-// JobsBefore returns up to limit jobs of a kind that started before a moment, newest
-// first, and fewer if they are large: see [Service.Jobs].
-func (s *Service) JobsBefore(ctx context.Context, kind Kind, from Moment, limit int) ([]Job, error) {
-	if err := reap(ctx, s.pool); err != nil {
-		return nil, err
-	}
-	rows, _ := s.pool.Query(ctx, statements.Get("list jobs before a moment"), kind, from.At, from.ID, limit, deadletters.MaxPageBytes)
-	jobs, err := pgx.CollectRows(rows, scanJob)
-	if err != nil {
-		return nil, fmt.Errorf("list jobs: %w", err)
-	}
-	return jobs, nil
 }
 
 func oneJob(ctx context.Context, db DB, doing, sql string, args ...any) (Job, error) {

@@ -58,7 +58,7 @@ func (d *database) runner(t *testing.T) *runner {
 func (r *runner) find(t *testing.T, kind admin.Kind, id int, ok func(admin.Job) bool) admin.Job {
 	t.Helper()
 	for {
-		job, err := r.d.service().Job(t.Context(), kind, id)
+		job, err := admin.FindJob(t.Context(), r.d.pool, kind, id)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,11 +189,11 @@ func TestJobs(t *testing.T) {
 		t.Errorf("the total is %d", n)
 	}
 
-	page, err := d.service().Jobs(t.Context(), admin.KindVerification, all.ID+2, 2)
+	page, err := admin.Jobs(t.Context(), d.pool, admin.KindVerification, admin.Moment{ID: int64(all.ID) + 2}, 2)
 	if err != nil || len(page) != 2 || page[0].ID != one.ID || page[1].ID != all.ID {
 		t.Errorf("the list is %+v, %v", page, err)
 	}
-	if _, err := d.service().Job(t.Context(), admin.KindRebuild, all.ID); !errors.Is(err, admin.ErrNoJob) {
+	if _, err := admin.FindJob(t.Context(), d.pool, admin.KindRebuild, all.ID); !errors.Is(err, admin.ErrNoJob) {
 		t.Errorf("a verification found as a rebuild: %v", err)
 	}
 }
@@ -221,13 +221,13 @@ func TestRebuildJobs(t *testing.T) {
 	if err := rebuild.Run(t.Context(), rebuild.Config{Pool: d.pool, Log: d.log}); !errors.As(err, new(*rebuild.RunningError)) {
 		t.Errorf("a rebuild without a job beside it: %v", err)
 	}
-	if canceled := must(t)(d.service().CancelJob(t.Context(), ops, job.Kind, job.ID)); !canceled.CancelRequested {
+	if canceled := must(t)(admin.CancelJob(t.Context(), d.pool, ops, job.Kind, job.ID)); !canceled.CancelRequested {
 		t.Errorf("canceled, it is %+v", canceled)
 	}
 	if job = r.ended(t, job); !strings.HasPrefix(told(job), "canceled {") || job.Progress.Done == 1 {
 		t.Errorf("canceled, it ends as %s, %+v", told(job), job.Progress)
 	}
-	if _, err := d.service().CancelJob(t.Context(), ops, job.Kind, job.ID); !errors.Is(err, admin.ErrJobEnded) {
+	if _, err := admin.CancelJob(t.Context(), d.pool, ops, job.Kind, job.ID); !errors.Is(err, admin.ErrJobEnded) {
 		t.Errorf("canceled again: %v", err)
 	}
 	if n := d.total(t, "ann"); n != 7 {
@@ -286,7 +286,7 @@ VALUES ('verification', '{}', 'ops', 'host/2') RETURNING id`).Scan(&killed); err
 	if job := r.find(t, admin.KindVerification, killed, func(admin.Job) bool { return true }); told(job) != "interrupted: the process that ran it has ended" || job.EndedAt == nil {
 		t.Errorf("of a process that is gone: %s", told(job))
 	}
-	if _, err := d.service().CancelJob(t.Context(), ops, admin.KindVerification, killed); !errors.Is(err, admin.ErrJobEnded) {
+	if _, err := admin.CancelJob(t.Context(), d.pool, ops, admin.KindVerification, killed); !errors.Is(err, admin.ErrJobEnded) {
 		t.Errorf("canceled: %v", err)
 	}
 	r.stop()
@@ -314,7 +314,7 @@ func TestJobsAreLimited(t *testing.T) {
 		jobs = append(jobs, job)
 	}
 	for _, job := range jobs {
-		must(t)(d.service().CancelJob(t.Context(), ops, job.Kind, job.ID))
+		must(t)(admin.CancelJob(t.Context(), d.pool, ops, job.Kind, job.ID))
 		if got := told(r.ended(t, job)); !strings.HasPrefix(got, "canceled") {
 			t.Errorf("it ends as %s", got)
 		}
@@ -368,14 +368,14 @@ func TestJobPagesAreBounded(t *testing.T) {
 		d.exec(t, `INSERT INTO badged.jobs (kind, arguments, started_by, process, state, ended_at, result)
 			VALUES ('verification', '{}', 'ops', 'host/1', 'done', now(), json_build_object('first', repeat('x', 3 << 20)))`)
 	}
-	before := 0
+	var from admin.Moment
 	for _, want := range []int{2, 2, 0} {
-		page, err := d.service().Jobs(t.Context(), admin.KindVerification, before, 100)
+		page, err := admin.Jobs(t.Context(), d.pool, admin.KindVerification, from, 100)
 		if err != nil || len(page) != want {
-			t.Fatalf("before %d there are %d, %v, want %d", before, len(page), err, want)
+			t.Fatalf("before %v there are %d, %v, want %d", from, len(page), err, want)
 		}
 		for _, j := range page {
-			before = j.ID
+			from = admin.Moment{At: &j.StartedAt, ID: int64(j.ID)}
 		}
 	}
 }

@@ -33,8 +33,8 @@ type Connections struct {
 const silentSamples = 4
 
 // Processes returns the processes that have sampled recently.
-func (s *Service) Processes(ctx context.Context) ([]Process, error) {
-	rows, _ := s.pool.Query(ctx, statements.Get("list processes"), (silentSamples * SampleInterval).Seconds())
+func Processes(ctx context.Context, db DB) ([]Process, error) {
+	rows, _ := db.Query(ctx, statements.Get("list processes"), (silentSamples * SampleInterval).Seconds())
 	processes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (p Process, err error) {
 		var c counted
 		err = row.Scan(&p.Process, &p.Roles, &p.StartedAt, &p.SeenAt, &c)
@@ -75,15 +75,15 @@ type Rate struct {
 	Repairs      *float64  `json:"repairs_per_second" type:"number,null" doc:"Clients that had missed an update and were corrected."`
 }
 
-// Rates returns the points of the last hour that are later than since.
-func (s *Service) Rates(ctx context.Context, since time.Time) (Rates, error) {
+// ReadRates returns the points of the last hour that are later than since.
+func ReadRates(ctx context.Context, db DB, since time.Time) (Rates, error) {
 	// The samples before the first point are its reference.
 	const before = 2 * silentSamples * SampleInterval
 	earliest := time.Time{}
 	if !since.IsZero() {
 		earliest = since.Add(-before)
 	}
-	rows, _ := s.pool.Query(ctx, statements.Get("list samples"), earliest, sampleWindow.Seconds())
+	rows, _ := db.Query(ctx, statements.Get("list samples"), earliest, sampleWindow.Seconds())
 	r := ratings{last: map[run]sample{}}
 	var one sample
 	var now time.Time

@@ -32,22 +32,22 @@ const (
 	maxReads = 1 << 12
 )
 
-// reads remembers which reads were recorded a moment ago. It is safe for
-// concurrent use.
-type reads struct {
+// Reads records reads of operators in audit trails, and remembers which it has recorded a
+// moment ago. The zero value is ready. It is safe for concurrent use.
+type Reads struct {
 	mu       sync.Mutex
 	recorded map[string]time.Time
 }
 
 // isNew reports whether a read was not recorded within readInterval.
-func (r *reads) isNew(read string, now time.Time) bool {
+func (r *Reads) isNew(read string, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at, ok := r.recorded[read]
 	return !ok || now.Sub(at) >= readInterval
 }
 
-func (r *reads) add(read string, now time.Time) {
+func (r *Reads) add(read string, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.recorded == nil || len(r.recorded) >= maxReads {
@@ -56,22 +56,22 @@ func (r *reads) add(read string, now time.Time) {
 	r.recorded[read] = now
 }
 
-// Read records in the audit trail that an operator reads something, unless this
+// Record records in an audit trail that an operator reads something, unless this
 // process recorded the same within ten minutes. If it fails, the read must be
 // refused.
-func (s *Service) Read(ctx context.Context, by Operator, action string, arguments any) error {
+func (r *Reads) Record(ctx context.Context, db DB, by Operator, action string, arguments any) error {
 	encoded, err := json.Marshal(arguments)
 	if err != nil {
 		return fmt.Errorf("encode the arguments of %s: %w", action, err)
 	}
 	read, now := string(by.Via)+" "+by.Name+" "+action+" "+string(encoded), time.Now()
-	if !s.reads.isNew(read, now) {
+	if !r.isNew(read, now) {
 		return nil
 	}
-	if err := record(ctx, s.pool, by, action, string(encoded)); err != nil {
+	if err := record(ctx, db, by, action, string(encoded)); err != nil {
 		return fmt.Errorf("record %s in the audit trail; nothing was shown: %w", action, err)
 	}
-	s.reads.add(read, now)
+	r.add(read, now)
 	return nil
 }
 

@@ -14,9 +14,9 @@ import (
 // cannot be recorded fails.
 func TestReadsAreRecorded(t *testing.T) {
 	d := newDatabase(t)
-	s := d.service()
+	var reads admin.Reads
 	read := func(by admin.Operator, user string) error {
-		return s.Read(t.Context(), by, admin.ReadExplanation, map[string]string{"user": user})
+		return reads.Record(t.Context(), d.pool, by, admin.ReadExplanation, map[string]string{"user": user})
 	}
 	d.exec(t, `ALTER TABLE badged.audit RENAME TO elsewhere`)
 	if err := read(ops, "ada"); err == nil || !strings.Contains(err.Error(), "record user.explain in the audit trail; nothing was shown") {

@@ -93,9 +93,25 @@ const keptJobs = 1000
 // ErrTooManyJobs is returned if maxJobs jobs are running.
 var ErrTooManyJobs = fmt.Errorf("%d jobs run in this process already, the most allowed; wait for one to end, or cancel one", maxJobs)
 
-// start begins a job and returns its record. allowed, unless nil, is called in
+// startedJob is the result of starting a job, for the audit trail.
+type startedJob struct {
+	Job int `json:"job"`
+}
+
+// start begins a job for an operator, and records that in the audit trail.
+func (r *Runner) start(ctx context.Context, kind Kind, arguments any, by Operator, allowed func(ctx context.Context, tx pgx.Tx) error, do work) (job Job, err error) {
+	err = Audited(ctx, r.cfg.Pool, by, string(kind)+".start", arguments, func(ctx context.Context) (any, error) {
+		if job, err = r.begin(ctx, kind, arguments, by, allowed, do); err != nil {
+			return nil, err
+		}
+		return startedJob{job.ID}, nil
+	})
+	return job, err
+}
+
+// begin begins a job and returns its record. allowed, unless nil, is called in
 // the transaction that inserts the record, one call at a time.
-func (r *Runner) start(ctx context.Context, kind Kind, arguments any, by Operator, allowed func(ctx context.Context, tx pgx.Tx) error, do work) (Job, error) { //nolint:contextcheck // a job outlives its request
+func (r *Runner) begin(ctx context.Context, kind Kind, arguments any, by Operator, allowed func(ctx context.Context, tx pgx.Tx) error, do work) (Job, error) { //nolint:contextcheck // a job outlives its request
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.base == nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/eventlog"
+	"github.com/badged/badged/internal/wait"
 )
 
 // Limits of a gateway; 0 is no limit.
@@ -100,21 +101,14 @@ func NewSampler(cfg SamplerConfig) (*Sampler, error) {
 // Run samples until ctx is done. A sample that cannot be written is lost; the
 // first failure in a row is logged.
 func (s *Sampler) Run(ctx context.Context) error {
-	tick := time.NewTicker(s.cfg.Interval)
-	defer tick.Stop()
 	failing := false
-	for {
+	return wait.Repeat(ctx, s.cfg.Interval, func(ctx context.Context) {
 		err := s.sample(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
 			s.cfg.Logger.WarnContext(ctx, "cannot store a sample; the admin page lacks this process", "error", err)
 		}
 		failing = err != nil
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
+	})
 }
 
 // sample stores one sample.

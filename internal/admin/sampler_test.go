@@ -46,7 +46,7 @@ func TestSampler(t *testing.T) {
 	var got []admin.Process
 	for len(got) < 2 {
 		var err error
-		if got, err = d.service().Processes(t.Context()); err != nil {
+		if got, err = admin.Processes(t.Context(), d.pool); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -84,7 +84,7 @@ func TestReadRates(t *testing.T) {
 	d := newDatabase(t)
 	d.exec(t, `INSERT INTO badged.samples SELECT now() - make_interval(secs => seconds), 'db1/1', '2026-01-01', '{api}',
     json_build_object('logged', (60 - seconds) * 2, 'folded', 60 - seconds) FROM generate_series(5, 60, 5) AS seconds`)
-	all, err := d.service().Rates(t.Context(), time.Time{})
+	all, err := admin.ReadRates(t.Context(), d.pool, time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestReadRates(t *testing.T) {
 			t.Errorf("a point is %+v", p)
 		}
 	}
-	some, err := d.service().Rates(t.Context(), all.Points[1].At)
+	some, err := admin.ReadRates(t.Context(), d.pool, all.Points[1].At)
 	if err != nil || len(some.Points) < len(all.Points)-2 || some.Points[0].At != all.Points[2].At {
 		t.Errorf("later ones are %+v, %v", some, err)
 	}

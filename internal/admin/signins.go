@@ -11,6 +11,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/badged/badged/internal/wait"
 )
 
 // SignIns records wrong keys in the audit trail: an entry for each kind of key,
@@ -102,17 +104,8 @@ func (s *SignIns) isFull(kind string) bool {
 
 // Run writes entries every minute until ctx is done, and then the last ones.
 func (s *SignIns) Run(ctx context.Context) error {
-	ticker := time.NewTicker(signInInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-			s.record(ctx)
-		case <-ctx.Done():
-			s.record(context.WithoutCancel(ctx))
-			return nil
-		}
-	}
+	defer s.record(context.WithoutCancel(ctx))
+	return wait.Every(ctx, signInInterval, s.record)
 }
 
 // record writes what was counted. If the database does not take it, it is counted

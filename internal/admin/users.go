@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"io"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -63,27 +62,6 @@ func EraseWaiting(ctx context.Context, pool *pgxpool.Pool, by Operator, userID s
 	return done, err
 }
 
-// Erase erases a user, unless a part of the log is archived; see [EraseUser].
-func (s *Service) Erase(ctx context.Context, by Operator, userID string) (erasure.Erased, error) {
-	return EraseUser(ctx, s.pool, s.log, by, userID, nil)
-}
-
-// maxExports is how many exports run at a time in a process: each reads the log.
-const maxExports = 2
-
-// Export writes everything that badged holds of a user, except what is in archives,
-// as lines of JSON; see [erasure.Write]. Two run at a time; others wait.
-func (s *Service) Export(ctx context.Context, userID string, w io.Writer, found func(ctx context.Context) error) error {
-	select {
-	case s.exports <- struct{}{}:
-		defer func() { <-s.exports }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	_, err := erasure.Write(ctx, w, found, erasure.ExportConfig{Pool: s.pool, Log: s.log, UserID: userID})
-	return err
-}
-
 // mergeArguments are the arguments of a merge in the trail.
 type mergeArguments struct {
 	Guest string `json:"guest"`
@@ -105,15 +83,5 @@ func MergeUser(ctx context.Context, by Operator, cfg merging.Config) (done mergi
 		done, err = merging.Merge(ctx, cfg)
 		return done, err
 	})
-	return done, err
-}
-
-// Merge moves what is unread for a guest to an account, and wakes their projectors; see
-// [MergeUser].
-func (s *Service) Merge(ctx context.Context, by Operator, guest, account string) (merging.Merged, error) {
-	done, err := MergeUser(ctx, by, merging.Config{Pool: s.pool, Log: s.log, Guest: guest, Account: account})
-	if done.Events > 0 {
-		s.wake([]int{s.log.PartitionOf(guest), s.log.PartitionOf(account)})
-	}
 	return done, err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/badged/badged/internal/dbclock"
 	"github.com/badged/badged/internal/obs"
 	"github.com/badged/badged/internal/pgsession"
+	"github.com/badged/badged/internal/wait"
 )
 
 const (
@@ -64,9 +65,8 @@ func (d *database) measureClock(ctx context.Context) error {
 
 // followClock measures the clock of a database until ctx is done.
 func followClock(ctx context.Context, d *database, difference prometheus.Gauge) error {
-	tick := time.NewTicker(dbclock.Interval)
-	defer tick.Stop()
-	for noticed := false; ; {
+	noticed := false
+	return wait.Repeat(ctx, dbclock.Interval, func(ctx context.Context) {
 		if err := d.measureClock(ctx); err == nil { // else others say that the database is away
 			ahead := d.clock.Ahead()
 			difference.Set(ahead.Seconds())
@@ -79,10 +79,5 @@ func followClock(ctx context.Context, d *database, difference prometheus.Gauge) 
 				}
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
+	})
 }

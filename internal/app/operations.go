@@ -54,8 +54,5 @@ func (a *App) openOperations(keys *keyring.Ring) (httpapi.Operations, error) {
 		runners = append(runners, runner)
 	}
 	a.operators.Handle("/admin/", http.StripPrefix("/admin", web.Handler(web.Admin())))
-	if !a.cluster.Sharded() {
-		return admin.NewService(a.databases[0].serving, a.databases[0].Log, runners[0], a.Wake), nil
-	}
 	return operators.New(operators.Config{Cluster: a.cluster, Runners: runners, Wake: a.Wake, Append: a.publisher.Append}), nil
 }

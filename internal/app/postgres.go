@@ -14,6 +14,7 @@ import (
 	"github.com/badged/badged/internal/obs"
 	"github.com/badged/badged/internal/pgfault"
 	"github.com/badged/badged/internal/pgsession"
+	"github.com/badged/badged/internal/wait"
 )
 
 // checkPostgres is the readiness check of Postgres. A database that can be read
@@ -143,10 +144,8 @@ func (a *App) awaitDatabase(ctx context.Context, d *database) error {
 			return nil // what follows finds it too, and says more
 		}
 		a.log.WarnContext(ctx, "waiting for Postgres", "database", d.config.Label(), "error", err, "next_attempt_in", pause)
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return fmt.Errorf("wait for Postgres: %w", context.Cause(ctx))
+		if err := wait.For(ctx, pause); err != nil {
+			return fmt.Errorf("wait for Postgres: %w", err)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/badged/badged/internal/shards"
+	"github.com/badged/badged/internal/wait"
 )
 
 // waitingInterval is how often the messages that wait for shards are measured.
@@ -30,18 +31,11 @@ func newWaitingMessages(c *shards.Cluster) *waitingMessages {
 
 // run measures until ctx is done.
 func (w *waitingMessages) run(ctx context.Context) error {
-	ticker := time.NewTicker(waitingInterval)
-	defer ticker.Stop()
-	for {
+	return wait.Repeat(ctx, waitingInterval, func(ctx context.Context) {
 		// If a shard cannot be read, delivering what it keeps fails too, and logs why.
 		found, _ := w.cluster.Waiting(ctx)
 		w.last.Store(&found)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
+	})
 }
 
 // Describe implements prometheus.Collector.

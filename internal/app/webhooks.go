@@ -33,9 +33,6 @@ func (a *App) webhookOperations(box *seal.Box) httpapi.Webhooks {
 	for i, d := range a.databases {
 		each[i] = admin.NewWebhooks(a.webhooksConfig(d, box))
 	}
-	if !a.cluster.Sharded() {
-		return each[0]
-	}
 	return operators.NewWebhooks(a.cluster, each)
 }
 

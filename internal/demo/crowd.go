@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/wait"
 )
 
 // crowd changes the number of members of the room to what a page asked for.
@@ -147,12 +148,7 @@ func (c *crowd) report(ctx context.Context, err error) {
 
 // pause waits before the next attempt.
 func (c *crowd) pause(ctx context.Context) {
-	timer := time.NewTimer(retryPause)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
+	_ = wait.For(ctx, retryPause)
 }
 
 // awaitFolded waits until badges include a transaction.
@@ -163,10 +159,8 @@ func awaitFolded(ctx context.Context, isFolded func(context.Context, int64) (boo
 		if err != nil || folded {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%w: transaction %d: %w", errBehind, transactionID, ctx.Err())
-		case <-time.After(pause):
+		if err := wait.For(ctx, pause); err != nil {
+			return fmt.Errorf("%w: transaction %d: %w", errBehind, transactionID, err)
 		}
 	}
 }

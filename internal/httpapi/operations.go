@@ -21,7 +21,7 @@ import (
 	"github.com/badged/badged/projector/rebuild"
 )
 
-// Operations is the operations of admins; see [admin.Service].
+// Operations is the operations of admins; see [operators.Service].
 type Operations interface {
 	// CheckPartition returns why there is no such partition, nil if there is.
 	CheckPartition(partition int) error

@@ -19,6 +19,8 @@ import (
 	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/httpapi"
+	"github.com/badged/badged/internal/operators"
+	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/projector/deadletters"
 	"github.com/badged/badged/projector/erasure"
 	"github.com/badged/badged/projector/lag"
@@ -344,7 +346,14 @@ func TestOperationsOnADatabase(t *testing.T) {
 		}
 	}()
 	woken := []int{}
-	api := newOperationsAPI(t, admin.NewService(pool, log, runner, func(p []int) { woken = append(woken, p...) }))
+	cluster, err := shards.Open(t.Context(), shards.Config{Databases: []shards.Database{{Pool: pool}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := newOperationsAPI(t, operators.New(operators.Config{
+		Cluster: cluster, Runners: []*admin.Runner{runner}, Append: log.Append,
+		Wake: func(p []int) { woken = append(woken, p...) },
+	}))
 
 	home := events.PartitionOf("ada", partitions)
 	for i, payload := range []string{

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/badged/badged/internal/wait"
 )
 
 // lookInterval is how often the files of a certificate are read. Watching them would
@@ -79,14 +81,7 @@ func (c *Certificate) TLS() *tls.Config {
 // wrong with them, connections get the certificate of before.
 func (c *Certificate) Run(ctx context.Context, log *slog.Logger, m *Metrics) error {
 	m.expires.Set(float64(c.current.Load().Leaf.NotAfter.Unix()))
-	tick := time.NewTicker(lookInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+	return wait.Every(ctx, lookInterval, func(ctx context.Context) {
 		changed, err := c.reload()
 		expires := c.current.Load().Leaf.NotAfter
 		switch {
@@ -98,7 +93,7 @@ func (c *Certificate) Run(ctx context.Context, log *slog.Logger, m *Metrics) err
 			m.expires.Set(float64(expires.Unix()))
 			log.InfoContext(ctx, "the certificate was renewed", "expires", expires)
 		}
-	}
+	})
 }
 
 // reload takes over the files if they have changed since the last call.

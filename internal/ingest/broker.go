@@ -89,5 +89,5 @@ const (
 	maxBytes    = 4 << 20
 )
 
-// wait is how long a reader waits for messages.
-const wait = 500 * time.Millisecond
+// patience is how long a reader waits for messages.
+const patience = 500 * time.Millisecond

@@ -24,7 +24,7 @@ func parseKafka(a broker.Address) (Source, error) {
 	}
 	options := []kgo.Opt{
 		kgo.RetryTimeout(broker.KafkaTimeout), kgo.RequestRetries(2),
-		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.FetchMaxWait(wait),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.FetchMaxWait(patience),
 		kgo.FetchMaxBytes(maxBytes), kgo.FetchMaxPartitionBytes(maxBytes),
 		// A position passes over the ends of transactions too, and what a broker has no
 		// longer is found when the reader opens again.
@@ -128,7 +128,7 @@ func (r *kafkaReader) Next(ctx context.Context) (Batch, error) {
 		b.Position, b.Backlog = strconv.FormatInt(r.at, 10), r.end-r.at
 		return b, nil
 	}
-	pollCtx, cancel := context.WithTimeout(ctx, wait)
+	pollCtx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	fetches := r.client.PollRecords(pollCtx, maxMessages)
 	for _, e := range fetches.Errors() {

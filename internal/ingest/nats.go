@@ -120,7 +120,7 @@ func (r *natsReader) Next(ctx context.Context) (Batch, error) {
 	if len(b.Messages) > 0 {
 		return b, nil
 	}
-	fetched, err = r.consumer.Fetch(1, jetstream.FetchMaxWait(wait))
+	fetched, err = r.consumer.Fetch(1, jetstream.FetchMaxWait(patience))
 	if err := r.add(&b, fetched, err); err != nil {
 		return Batch{}, err
 	}

@@ -104,7 +104,7 @@ func (r *redisReader) Next(ctx context.Context) (Batch, error) {
 			return Batch{}, err
 		}
 	}
-	streams, err := r.client.XRead(ctx, &redis.XReadArgs{Streams: []string{r.stream, r.at.id}, Count: maxMessages, Block: wait}).Result()
+	streams, err := r.client.XRead(ctx, &redis.XReadArgs{Streams: []string{r.stream, r.at.id}, Count: maxMessages, Block: patience}).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return Batch{}, fmt.Errorf("read the stream %s of Redis: %w", r.stream, err)
 	}

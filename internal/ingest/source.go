@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/badged/badged/internal/pgsession"
+	"github.com/badged/badged/internal/wait"
 )
 
 // source is a broker that is read.
@@ -31,10 +32,10 @@ func (s *source) run(ctx context.Context) {
 		partitions, err := s.partitions(ctx)
 		s.report(ctx, "", err)
 		if err != nil {
-			pauses.wait(ctx)
+			_ = wait.For(ctx, pauses.Next())
 			continue
 		}
-		pauses.reset()
+		pauses.Reset()
 		s.share(ctx, partitions)
 	}
 }
@@ -150,20 +151,4 @@ const (
 	lastPause  = 2 * time.Second
 )
 
-// backoff are pauses that grow.
-type backoff struct{ next time.Duration }
-
-func newBackoff() *backoff { return &backoff{firstPause} }
-
-func (b *backoff) reset() { b.next = firstPause }
-
-// wait pauses, or returns when ctx is done.
-func (b *backoff) wait(ctx context.Context) {
-	timer := time.NewTimer(b.next)
-	defer timer.Stop()
-	b.next = min(2*b.next, lastPause)
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
+func newBackoff() *wait.Backoff { return &wait.Backoff{First: firstPause, Last: lastPause} }

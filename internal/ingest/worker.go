@@ -9,6 +9,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/backpressure"
 	"github.com/badged/badged/internal/eventlog"
+	"github.com/badged/badged/internal/wait"
 )
 
 // read reads a partition and stores what is in it until ctx is done.
@@ -19,7 +20,7 @@ func (s *source) read(ctx context.Context, p Partition) {
 	pauses, refused := newBackoff(), time.Time{}
 	for ctx.Err() == nil {
 		err := w.follow(ctx, func() {
-			pauses.reset()
+			pauses.Reset()
 			refused = time.Time{}
 			s.report(ctx, p.String(), nil)
 		})
@@ -34,7 +35,7 @@ func (s *source) read(ctx context.Context, p Partition) {
 		default:
 			s.report(ctx, p.String(), err)
 		}
-		pauses.wait(ctx)
+		_ = wait.For(ctx, pauses.Next())
 	}
 }
 
@@ -164,12 +165,8 @@ func (w *worker) admit(ctx context.Context, evs []events.Event) error {
 		if !errors.As(err, &behind) {
 			return err
 		}
-		timer := time.NewTimer(behind.RetryAfter)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
+		if err := wait.For(ctx, behind.RetryAfter); err != nil {
+			return err
 		}
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/badged/badged/internal/wait"
 )
 
 // Config configures which keys there are.
@@ -252,16 +254,7 @@ func (r *Ring) Run(ctx context.Context) error {
 	defer r.stop(ctx)
 	// Reading a small file also works where notifications do not: on network file
 	// systems, and for links that Kubernetes exchanges.
-	ticks := time.NewTicker(watchInterval)
-	defer ticks.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticks.C:
-			r.watch(ctx)
-		}
-	}
+	return wait.Every(ctx, watchInterval, r.watch)
 }
 
 // watch looks at the file once.

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/badged/badged/internal/pgsession"
+	"github.com/badged/badged/internal/wait"
 )
 
 // openInterval is how often transactions that stay open are looked for.
@@ -46,16 +47,7 @@ func NewOpenTransactions(r prometheus.Registerer, pool *pgxpool.Pool) *OpenTrans
 
 // Run measures until ctx is done.
 func (o *OpenTransactions) Run(ctx context.Context) error {
-	ticker := time.NewTicker(openInterval)
-	defer ticker.Stop()
-	for {
-		o.measure(ctx)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
+	return wait.Repeat(ctx, openInterval, o.measure)
 }
 
 // measure looks once. While it fails, readiness says why, and the last measure stays.

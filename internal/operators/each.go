@@ -1,5 +1,6 @@
-// Package operators does over all shards of a cluster what [admin] does with one
-// database. A database by itself is a cluster of one shard without a name.
+// Package operators has the operations of operators over a cluster, for the HTTP API, the
+// command line and the assistant. A database by itself is a cluster of one shard without a
+// name.
 package operators
 
 import (

@@ -150,9 +150,6 @@ func LetterHolder(ctx context.Context, c *shards.Cluster, id int64) (*shards.Sha
 // the newest if it is 0. Those of shards that are away are missing.
 func Audit(ctx context.Context, c *shards.Cluster, before int64, limit int) ([]admin.Entry, error) {
 	present, _ := reachable(c)
-	if !c.Sharded() {
-		return admin.Audit(ctx, present[0].Pool, before, limit)
-	}
 	var from admin.Moment
 	if before != 0 {
 		from = admin.Moment{ID: before}
@@ -173,7 +170,7 @@ func Audit(ctx context.Context, c *shards.Cluster, before int64, limit int) ([]a
 			if last != nil {
 				from = admin.Moment{At: &last.At, ID: last.ID}
 			}
-			page, err := admin.AuditBefore(ctx, s.Pool, from, limit)
+			page, err := admin.Audit(ctx, s.Pool, from, limit)
 			for i := range page {
 				page[i].Shard = s.Name
 			}

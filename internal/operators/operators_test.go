@@ -87,6 +87,10 @@ func TestPagesOfTheAuditTrail(t *testing.T) {
 			t.Errorf("pages of %d have %d actions, want %d", limit, len(seen), actions)
 		}
 	}
+	// An id that is gone comes before smaller ones only.
+	if page, err := operators.Audit(t.Context(), c, 1, actions); err != nil || len(page) != 0 {
+		t.Errorf("before an action that is gone: %v, %v", page, err)
+	}
 }
 
 // Merged pages are bounded in bytes too.

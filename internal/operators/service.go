@@ -11,6 +11,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/shards"
+	"github.com/badged/badged/projector/deadletters"
 	"github.com/badged/badged/projector/erasure"
 	"github.com/badged/badged/projector/merging"
 )
@@ -29,9 +30,9 @@ type Config struct {
 // Service implements the operations on all shards. Changes are recorded in the audit
 // trail of the shard that they concern. It is safe for concurrent use.
 type Service struct {
-	cfg Config
-	// each has the operations on each shard.
-	each map[*shards.Shard]*admin.Service
+	cfg     Config
+	runners map[*shards.Shard]*admin.Runner
+	reads   admin.Reads
 	// exports has a token for each export that may run.
 	exports chan struct{}
 }
@@ -41,9 +42,9 @@ const maxExports = 2
 
 // New returns the operations on all shards.
 func New(cfg Config) *Service {
-	s := &Service{cfg: cfg, each: map[*shards.Shard]*admin.Service{}, exports: make(chan struct{}, maxExports)}
+	s := &Service{cfg: cfg, runners: map[*shards.Shard]*admin.Runner{}, exports: make(chan struct{}, maxExports)}
 	for i, shard := range cfg.Cluster.Shards() {
-		s.each[shard] = admin.NewService(shard.Pool, shard.Log, cfg.Runners[i], cfg.Wake)
+		s.runners[shard] = cfg.Runners[i]
 	}
 	return s
 }
@@ -78,7 +79,7 @@ func onlyAway(err error) bool {
 func (s *Service) Processes(ctx context.Context) ([]admin.Process, error) {
 	var all []admin.Process
 	err := s.present(func(shard *shards.Shard) error {
-		some, err := s.each[shard].Processes(ctx)
+		some, err := admin.Processes(ctx, shard.Pool)
 		for _, p := range some {
 			i := slices.IndexFunc(all, func(known admin.Process) bool { return known.Process == p.Process })
 			if i < 0 {
@@ -112,7 +113,7 @@ func (s *Service) present(do func(*shards.Shard) error) error {
 func (s *Service) Rates(ctx context.Context, since time.Time) (admin.Rates, error) {
 	var all []admin.Rates
 	err := s.present(func(shard *shards.Shard) error {
-		one, err := s.each[shard].Rates(ctx, since)
+		one, err := admin.ReadRates(ctx, shard.Pool, since)
 		all = append(all, one)
 		return err
 	})
@@ -147,12 +148,12 @@ func (s *Service) DiscardDeadLetter(ctx context.Context, by admin.Operator, id i
 	if err != nil {
 		return admin.DeadLetter{}, err
 	}
-	letter, err := s.each[shard].DiscardDeadLetter(ctx, by, id)
+	letter, err := admin.DiscardDeadLetter(ctx, shard.Pool, deadletters.New(shard.Pool, shard.Log), by, id)
 	letter.Shard = shard.Name
 	return letter, err
 }
 
-// Rebuild starts a rebuild on each shard that it concerns; see [admin.Service.Rebuild].
+// Rebuild starts a rebuild on each shard that it concerns; see [admin.Runner.StartRebuild].
 // It returns the first job, which names the others. If one cannot start, those that did
 // go on.
 func (s *Service) Rebuild(ctx context.Context, by admin.Operator, o admin.RebuildOptions) (admin.Job, error) {
@@ -160,7 +161,7 @@ func (s *Service) Rebuild(ctx context.Context, by admin.Operator, o admin.Rebuil
 	if err != nil {
 		return admin.Job{}, err
 	}
-	return s.start(ctx, some, func(i int) (admin.Job, error) { return s.each[some[i]].Rebuild(ctx, by, o) })
+	return s.start(ctx, some, func(i int) (admin.Job, error) { return s.runners[some[i]].StartRebuild(ctx, o, by) })
 }
 
 // Verify starts a verification on each shard that it concerns, as Rebuild does.
@@ -173,7 +174,7 @@ func (s *Service) Verify(ctx context.Context, by admin.Operator, o admin.VerifyO
 	for i, p := range parts {
 		some[i] = p.Shard
 	}
-	return s.start(ctx, some, func(i int) (admin.Job, error) { return s.each[some[i]].Verify(ctx, by, parts[i].Options) })
+	return s.start(ctx, some, func(i int) (admin.Job, error) { return s.runners[some[i]].StartVerification(ctx, parts[i].Options, by) })
 }
 
 // start starts a job on some shards. It starts none if one of them is away.
@@ -210,11 +211,8 @@ func (s *Service) start(ctx context.Context, some []*shards.Shard, do func(i int
 // the newest if it is 0.
 func (s *Service) Jobs(ctx context.Context, kind admin.Kind, before, limit int) ([]admin.Job, error) {
 	some, gone := reachable(s.cfg.Cluster)
-	switch {
-	case len(some) == 0:
+	if len(some) == 0 {
 		return nil, gone
-	case !s.cfg.Cluster.Sharded():
-		return s.each[some[0]].Jobs(ctx, kind, before, limit)
 	}
 	var from admin.Moment
 	if before != 0 {
@@ -233,7 +231,7 @@ func (s *Service) Jobs(ctx context.Context, kind admin.Kind, before, limit int) 
 			if last != nil {
 				from = admin.Moment{At: &last.StartedAt, ID: int64(last.ID)}
 			}
-			page, err := s.each[shard].JobsBefore(ctx, kind, from, limit)
+			page, err := admin.Jobs(ctx, shard.Pool, kind, from, limit)
 			for i := range page {
 				page[i].Shard = shard.Name
 			}
@@ -258,7 +256,7 @@ func (s *Service) find(ctx context.Context, kind admin.Kind, id int) (*shards.Sh
 	some, gone := reachable(s.cfg.Cluster)
 	missing := error(nil)
 	for _, shard := range some {
-		job, err := s.each[shard].Job(ctx, kind, id)
+		job, err := admin.FindJob(ctx, shard.Pool, kind, id)
 		if err == nil {
 			job.Shard = shard.Name
 			return shard, job, nil
@@ -275,13 +273,13 @@ func (s *Service) find(ctx context.Context, kind admin.Kind, id int) (*shards.Sh
 }
 
 // CancelJob asks the process that runs a job to cancel it; see
-// [admin.Service.CancelJob].
+// [admin.CancelJob].
 func (s *Service) CancelJob(ctx context.Context, by admin.Operator, kind admin.Kind, id int) (admin.Job, error) {
 	shard, _, err := s.find(ctx, kind, id)
 	if shard == nil {
 		return admin.Job{}, err
 	}
-	job, err := s.each[shard].CancelJob(ctx, by, kind, id) // records also that there is none
+	job, err := admin.CancelJob(ctx, shard.Pool, by, kind, id) // records also that there is none
 	job.Shard = shard.Name
 	return job, err
 }
@@ -295,13 +293,13 @@ func (s *Service) Audit(ctx context.Context, before int64, limit int) ([]admin.E
 }
 
 // Read records in the audit trail of a shard that an operator reads something; see
-// [admin.Service.Read].
+// [admin.Reads.Record].
 func (s *Service) Read(ctx context.Context, by admin.Operator, action string, arguments any) error {
 	some, gone := reachable(s.cfg.Cluster)
 	if len(some) == 0 {
 		return gone
 	}
-	return s.each[some[0]].Read(ctx, by, action, arguments)
+	return s.reads.Record(ctx, some[0].Pool, by, action, arguments)
 }
 
 // Export writes everything that the shards hold of a user, except what is in archives;

@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/badged/badged/internal/wait"
 )
 
 // SetSwapPatienceSQL limits how long a session that swaps or drops tables
@@ -80,14 +82,7 @@ func (b *Blocking) Wait(ctx context.Context) error {
 		}
 	}
 	b.pause = min(NextLockPause(b.pause), max(FirstLockPause, left))
-	timer := time.NewTimer(b.pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return wait.For(ctx, b.pause)
 }
 
 // HeldBy tells of a transaction that blocks, and returns how long to wait for it yet, since

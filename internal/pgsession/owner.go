@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/internal/wait"
 )
 
 // silenceSQL makes Postgres end the session after so many idle milliseconds.
@@ -81,24 +83,10 @@ type Owner struct {
 // Run keeps a session that holds the locks of the owned partitions, and works on
 // them while it lasts, until ctx is done.
 func (o *Owner) Run(ctx context.Context) {
-	backoff := firstPause
-	for ctx.Err() == nil {
-		start := time.Now()
-		err := o.session(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		if time.Since(start) > lastPause {
-			backoff = firstPause
-		}
+	wait.Backoff{First: firstPause, Last: lastPause}.Retry(ctx, o.session, func(err error, pause time.Duration) {
 		o.Logger.WarnContext(ctx, "the ownership session ended; its partitions are given up",
-			"of", o.Kind, "error", err, "retry_in", backoff)
-		select {
-		case <-ctx.Done():
-		case <-time.After(backoff):
-		}
-		backoff = min(2*backoff, lastPause)
-	}
+			"of", o.Kind, "error", err, "retry_in", pause)
+	})
 }
 
 // session owns a fair share of the partitions on one connection until ctx is

@@ -16,6 +16,7 @@ import (
 	"github.com/badged/badged/internal/pgfault"
 	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/internal/traffic"
+	"github.com/badged/badged/internal/wait"
 )
 
 // Limits of a page: as much as one call appends well, and a request may have.
@@ -32,7 +33,7 @@ const (
 
 // carry carries pages until ctx is done.
 func (r *Relay) carry(ctx context.Context) {
-	pauses := backoff{firstPause}
+	pauses := newBackoff()
 	for ctx.Err() == nil {
 		err := r.carryOver(ctx, &pauses)
 		r.report(ctx, err)
@@ -49,7 +50,7 @@ func (r *Relay) carryOver(ctx context.Context, pauses *backoff) error {
 		return fmt.Errorf("connect to the outbox: %w", err)
 	}
 	defer conn.Release()
-	c := carrier{Relay: r, conn: conn, open: openTransactions{young: noTransaction}, waiting: waiting{pauses: backoff{firstPause}}}
+	c := carrier{Relay: r, conn: conn, open: openTransactions{young: noTransaction}, waiting: waiting{pauses: newBackoff()}}
 	defer c.settle(ctx)
 	for ctx.Err() == nil {
 		page, err := c.read(ctx)
@@ -70,39 +71,29 @@ func (r *Relay) carryOver(ctx context.Context, pauses *backoff) error {
 			pauses.wait(ctx, err)
 			continue
 		}
-		pauses.reset()
+		pauses.Reset()
 		if !more {
-			sleep(ctx, r.cfg.PollInterval)
+			_ = wait.For(ctx, r.cfg.PollInterval)
 		}
 	}
 	return nil
 }
 
-// backoff are pauses that grow.
-type backoff struct{ next time.Duration }
+// backoff are the pauses after errors.
+type backoff struct{ wait.Backoff }
 
-func (b *backoff) reset() { b.next = firstPause }
+func newBackoff() backoff { return backoff{wait.Backoff{First: firstPause, Last: lastPause}} }
 
 // wait pauses after an error, or returns when ctx is done.
-func (b *backoff) wait(ctx context.Context, err error) { sleep(ctx, b.after(err)) }
+func (b *backoff) wait(ctx context.Context, err error) { _ = wait.For(ctx, b.after(err)) }
 
 // after returns the pause after an error.
 func (b *backoff) after(err error) time.Duration {
-	pause := b.next
+	pause := b.Next()
 	if transient, ok := errors.AsType[*traffic.TransientError](err); ok {
 		pause = max(pause, transient.After)
 	}
-	b.next = min(2*b.next, lastPause)
 	return pause
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // carrier reads the outbox in the order of offsets. Every row that it sees is carried and

@@ -13,6 +13,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/pgsession"
+	"github.com/badged/badged/internal/wait"
 )
 
 // Target is where events are carried to.
@@ -114,7 +115,7 @@ func (r *Relay) Run(ctx context.Context) error {
 
 // open waits until the outbox was checked.
 func (r *Relay) open(ctx context.Context) error {
-	pauses := backoff{firstPause}
+	pauses := newBackoff()
 	for r.opening.Load() && ctx.Err() == nil {
 		err := r.cfg.Check(ctx)
 		switch {
@@ -172,10 +173,8 @@ func (r *Relay) report(ctx context.Context, err error) {
 
 // measure measures the backlog until ctx is done.
 func (r *Relay) measure(ctx context.Context) {
-	tick := time.NewTicker(r.cfg.MeasureInterval)
-	defer tick.Stop()
 	failing := false
-	for {
+	_ = wait.Repeat(ctx, r.cfg.MeasureInterval, func(ctx context.Context) {
 		b, err := r.cfg.Outbox.Backlog(ctx)
 		switch {
 		case err == nil:
@@ -184,10 +183,5 @@ func (r *Relay) measure(ctx context.Context) {
 			r.cfg.Logger.WarnContext(ctx, "cannot measure the backlog; its metrics stay as they were", "error", err)
 		}
 		failing = err != nil
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	})
 }

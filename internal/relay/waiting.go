@@ -181,7 +181,7 @@ func (c *carrier) catchUp(ctx context.Context) (found bool, err error) {
 		c.reached = p.rows[n-1].offset
 	}
 	if !full { // they have all that was passed
-		c.behind, c.held, c.catching, c.pauses = still, c.stillHeld, nil, backoff{firstPause}
+		c.behind, c.held, c.catching, c.pauses = still, c.stillHeld, nil, newBackoff()
 		if !slices.Contains(still, true) {
 			c.behind, c.why = nil, nil
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/internal/pgsession"
+	"github.com/badged/badged/internal/wait"
 )
 
 const (
@@ -37,12 +38,8 @@ func (l *List) RunForgetting(ctx context.Context) error {
 		case more:
 			pause = forgetPause
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if wait.For(ctx, pause) != nil {
 			return nil
-		case <-timer.C:
 		}
 	}
 }

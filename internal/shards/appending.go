@@ -11,6 +11,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/eventlog"
+	"github.com/badged/badged/internal/wait"
 )
 
 // moveWait is how long a call waits for a partition that is being switched from one
@@ -117,7 +118,7 @@ type appending struct {
 	// on is where what shards lack is to wait, nil for any other shard, and first where it
 	// waited first, if it waits again.
 	on    *Shard
-	first wait
+	first awaited
 	parts []part
 	// here is the part that the caller appends once all others are, if it names a shard.
 	here part
@@ -172,7 +173,7 @@ func (a *appending) run(ctx context.Context) (events.Receipt, error) {
 		case time.Now().After(deadline):
 			return events.Receipt{}, fmt.Errorf("append %d events: %w", len(refused[0].events), notHeld(refused))
 		}
-		if err := pause(ctx, movePause); err != nil {
+		if err := wait.For(ctx, movePause); err != nil {
 			return events.Receipt{}, err
 		}
 		_ = a.cluster.Reload(ctx) // if it fails, the last map stays
@@ -278,15 +279,4 @@ func (s *Shard) named(err error) error {
 		return &AwayError{Shard: s.Name, Partitions: s.Held(), Err: err, Bare: true}
 	}
 	return &FaultError{s.Name, s.Held(), err}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
 }

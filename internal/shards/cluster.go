@@ -21,6 +21,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/eventlog"
+	"github.com/badged/badged/internal/wait"
 )
 
 // Database is a database of the configuration.
@@ -170,7 +171,7 @@ func (c *Cluster) openAll(ctx context.Context, patience time.Duration) error {
 		// A partition that moves between two of the reads is held twice, as it seems, or by
 		// no shard.
 		if attempt < 3 && (errors.Is(err, ErrClaims) || err == nil && len(merged.lost(views)) > 0) {
-			if err := pause(ctx, movePause); err != nil {
+			if err := wait.For(ctx, movePause); err != nil {
 				return err
 			}
 			continue

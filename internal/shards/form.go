@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/wait"
 )
 
 // ErrUsed: a database that is to join has events or users of its own.
@@ -103,10 +104,8 @@ func lockForming(ctx context.Context, databases []Database) (unlock func(), err 
 			return release, nil
 		}
 		release()
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(formingInterval):
+		if err := wait.For(ctx, formingInterval); err != nil {
+			return nil, err
 		}
 	}
 }

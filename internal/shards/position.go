@@ -19,16 +19,16 @@ type token struct {
 	moves int64
 	// positions are by the names of the shards, as [eventlog.Token].
 	positions map[string]int64
-	waits     []wait
+	waits     []awaited
 }
 
-// wait names messages that wait on a shard for another.
-type wait struct {
+// awaited names messages that wait on a shard for another.
+type awaited struct {
 	shard, on string
 	id        int64
 }
 
-func (w wait) String() string { return fmt.Sprintf(".%s.%d@%s", w.shard, w.id, w.on) }
+func (w awaited) String() string { return fmt.Sprintf(".%s.%d@%s", w.shard, w.id, w.on) }
 
 func (t token) String() string {
 	names := make([]string, 0, len(t.positions))
@@ -61,7 +61,7 @@ func parseToken(text string) (token, error) {
 			return token{}, ErrBadPosition
 		}
 		if waits {
-			t.waits = append(t.waits, wait{parts[i], on, id})
+			t.waits = append(t.waits, awaited{parts[i], on, id})
 		} else {
 			t.positions[parts[i]] = id
 		}
@@ -105,9 +105,9 @@ func JoinPositions(a, b string) (string, error) {
 }
 
 // joinWaits returns the greater of waits for the same shard on the same other.
-func joinWaits(a, b []wait) []wait {
+func joinWaits(a, b []awaited) []awaited {
 	for _, w := range b {
-		i := slices.IndexFunc(a, func(other wait) bool { return other.shard == w.shard && other.on == w.on })
+		i := slices.IndexFunc(a, func(other awaited) bool { return other.shard == w.shard && other.on == w.on })
 		if i < 0 {
 			a = append(a, w)
 		} else {

@@ -16,6 +16,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/pgfault"
 	"github.com/badged/badged/internal/sqlfile"
+	"github.com/badged/badged/internal/wait"
 )
 
 //go:embed shards.sql
@@ -112,39 +113,18 @@ func lostConnection(err error) bool {
 // Run reads the maps again and again until ctx is done, and returns nil.
 func (c *Cluster) Run(ctx context.Context) error {
 	if !c.sharded {
-		return c.runOne(ctx)
+		return wait.Every(ctx, c.cfg.Interval, func(ctx context.Context) {
+			_ = c.reloadOne(ctx) // others say that the database is away
+		})
 	}
 	var g sync.WaitGroup
 	for _, s := range c.shards { // a silent shard does not delay the others
 		g.Go(func() {
-			tick := time.NewTicker(c.cfg.Interval)
-			defer tick.Stop()
-			for {
-				select {
-				case <-ctx.Done():
-					return
-				case <-tick.C:
-					c.refresh(ctx, []*Shard{s})
-				}
-			}
+			_ = wait.Every(ctx, c.cfg.Interval, func(ctx context.Context) { c.refresh(ctx, []*Shard{s}) })
 		})
 	}
 	g.Wait()
 	return nil
-}
-
-// runOne reads the layout of a database by itself again and again.
-func (c *Cluster) runOne(ctx context.Context) error {
-	tick := time.NewTicker(c.cfg.Interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			_ = c.reloadOne(ctx) // others say that the database is away
-		}
-	}
 }
 
 func (c *Cluster) reloadOne(ctx context.Context) error {

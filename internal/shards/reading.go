@@ -10,6 +10,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/internal/limit"
+	"github.com/badged/badged/internal/wait"
 	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/pubsub"
 )
@@ -77,7 +78,7 @@ func (r *Reader) on(ctx context.Context, partition func() int, check bool, read 
 		if !errors.Is(err, events.ErrNotHeld) || time.Now().After(deadline) {
 			return err
 		}
-		if err := pause(ctx, movePause); err != nil {
+		if err := wait.For(ctx, movePause); err != nil {
 			return err
 		}
 		_ = r.cluster.Reload(ctx) // if it fails, the last map stays
@@ -283,7 +284,7 @@ func (r *Reader) FoldedAt(ctx context.Context, userIDs []string, position string
 	}
 	var behind atomic.Bool
 	err = r.each(ctx, userIDs, func(ctx context.Context, s *Shard, from *badges.Reader, users []string, _ []int) (err error) {
-		waits := slices.DeleteFunc(slices.Clone(t.waits), func(w wait) bool { return !moved && w.shard != s.Name })
+		waits := slices.DeleteFunc(slices.Clone(t.waits), func(w awaited) bool { return !moved && w.shard != s.Name })
 		if is, err := r.cluster.delivered(ctx, waits, s); err != nil || !is {
 			behind.Store(true)
 			return err

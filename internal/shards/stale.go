@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/internal/wait"
 )
 
 // A shard that was restored from before it gave a partition away holds it again. Nothing but
@@ -53,11 +55,9 @@ const staleInterval = 10 * time.Second
 // and carries what was published there meanwhile to the shards that have them, until ctx is
 // done, and then returns nil. Every process may run it.
 func (c *Cluster) SettleRestored(ctx context.Context) error {
-	tick := time.NewTicker(c.cfg.Interval)
-	defer tick.Stop()
 	var looked time.Time
 	told := ""
-	for ctx.Err() == nil {
+	return wait.Repeat(ctx, c.cfg.Interval, func(ctx context.Context) {
 		c.reloading.Lock()
 		claims := c.claims
 		c.reloading.Unlock()
@@ -77,12 +77,7 @@ func (c *Cluster) SettleRestored(ctx context.Context) error {
 			told = err.Error()
 			c.cfg.Logger.WarnContext(ctx, "cannot settle what a shard holds that was restored; trying again", "error", err)
 		}
-		select {
-		case <-ctx.Done():
-		case <-tick.C:
-		}
-	}
-	return nil
+	})
 }
 
 // giveUp makes a shard give up a partition. It asks the other first: while a partition

@@ -10,6 +10,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/pgfault"
+	"github.com/badged/badged/internal/wait"
 	"github.com/badged/badged/projector/badges"
 )
 
@@ -109,7 +110,7 @@ func (r *Reader) each(ctx context.Context, userIDs []string, read readSome) erro
 		if time.Now().After(deadline) {
 			return r.cluster.unread(userIDs, append(failed, failure{left, events.ErrNotHeld}))
 		}
-		if err := pause(ctx, movePause); err != nil {
+		if err := wait.For(ctx, movePause); err != nil {
 			return err
 		}
 		_ = r.cluster.Reload(ctx) // if it fails, the last map stays

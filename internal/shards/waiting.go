@@ -12,6 +12,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/pgfault"
+	"github.com/badged/badged/internal/wait"
 )
 
 // Messages to rooms, and their recalls, name no users. Only a shard itself knows whether it
@@ -57,7 +58,7 @@ func (a *appending) leave(ctx context.Context, errs []error) {
 			continue
 		}
 		errs[i] = errWaits
-		a.token.waits = joinWaits(a.token.waits, []wait{{p.shard.Name, keeper.Name, id}})
+		a.token.waits = joinWaits(a.token.waits, []awaited{{p.shard.Name, keeper.Name, id}})
 	}
 }
 
@@ -83,7 +84,7 @@ func (a *appending) keeper(errs []error) *Shard {
 }
 
 // keep stores events for another shard. first is where they waited first, if they wait again.
-func (s *Shard) keep(ctx context.Context, target *Shard, moves int64, first wait, evs []events.Event) (id int64, err error) {
+func (s *Shard) keep(ctx context.Context, target *Shard, moves int64, first awaited, evs []events.Event) (id int64, err error) {
 	text, err := json.Marshal(evs)
 	if err != nil {
 		return 0, err
@@ -165,7 +166,7 @@ func (a *Appender) deliverBefore(ctx context.Context, p part) error {
 			} else if n > 0 {
 				continue
 			}
-			if err := pause(ctx, movePause); err != nil {
+			if err := wait.For(ctx, movePause); err != nil {
 				return err
 			}
 		}
@@ -176,7 +177,7 @@ func (a *Appender) deliverBefore(ctx context.Context, p part) error {
 // kept are messages that wait on a shard.
 type kept struct {
 	// first is where they waited first: positions name that.
-	first  wait
+	first  awaited
 	events []events.Event
 }
 
@@ -213,7 +214,7 @@ func (a *Appender) deliver(ctx context.Context, keeper *Shard, name string, targ
 		rows, _ := tx.Query(ctx, statements.Get("take waiting messages"), name, waitingPage)
 		var id, moves int64
 		var text string
-		first := wait{on: keeper.Name}
+		first := awaited{on: keeper.Name}
 		if _, err := pgx.ForEachRow(rows, []any{&id, &moves, &text, &first.shard, &first.id}, func() error {
 			evs, err := decodeAll(text)
 			if err != nil {
@@ -272,7 +273,7 @@ func decodeAll(text string) ([]events.Event, error) {
 }
 
 // delivered reports whether a shard has all that a position names as waiting.
-func (c *Cluster) delivered(ctx context.Context, waits []wait, to *Shard) (bool, error) {
+func (c *Cluster) delivered(ctx context.Context, waits []awaited, to *Shard) (bool, error) {
 	for _, w := range waits {
 		on := c.Shard(w.on)
 		if on == nil {

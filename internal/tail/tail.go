@@ -22,6 +22,7 @@ import (
 	"github.com/badged/badged/events/topics"
 	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/internal/sqlfile"
+	"github.com/badged/badged/internal/wait"
 	"github.com/badged/badged/projector/badges"
 )
 
@@ -222,12 +223,7 @@ func (t *Tail) initialize(ctx context.Context, subscriber *topics.Subscriber, ta
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		timer := time.NewTimer(retryInterval)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		timer.Stop()
+		_ = wait.For(ctx, retryInterval)
 	}
 }
 
@@ -269,9 +265,7 @@ func (t *Tail) Health() error {
 
 // measure measures the lag of a target until ctx is done.
 func (t *Tail) measure(ctx context.Context, target *Target) {
-	tick := time.NewTicker(t.cfg.MeasureInterval)
-	defer tick.Stop()
-	for ctx.Err() == nil {
+	_ = wait.Repeat(ctx, t.cfg.MeasureInterval, func(ctx context.Context) {
 		for _, p := range t.cfg.Held() {
 			var seconds float64
 			if err := t.cfg.Pool.QueryRow(ctx, statements.Of(p, "measure"), events.ProjectorGroup, target.group()).Scan(&seconds); err != nil {
@@ -285,9 +279,5 @@ func (t *Tail) measure(ctx context.Context, target *Target) {
 			}
 			t.cfg.Metrics.lag.WithLabelValues(target.Name, strconv.Itoa(p)).Set(seconds)
 		}
-		select {
-		case <-ctx.Done():
-		case <-tick.C:
-		}
-	}
+	})
 }

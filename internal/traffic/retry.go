@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/badged/badged/internal/wait"
 )
 
 // Waits between attempts; they double from the least to the greatest.
@@ -27,16 +29,7 @@ type systemClock struct{}
 
 func (systemClock) now() time.Time { return time.Now() }
 
-func (systemClock) sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
+func (systemClock) sleep(ctx context.Context, d time.Duration) error { return wait.For(ctx, d) }
 
 // Retrier repeats calls that fail temporarily. All calls of a load share one:
 // while any of them succeeds there is progress, and none gives up.

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/wait"
 	"github.com/badged/badged/projector/archive"
 	"github.com/badged/badged/projector/internal/claims"
 	"github.com/badged/badged/projector/rebuild"
@@ -169,7 +170,7 @@ func (e *eraser) run(ctx context.Context) error {
 		return err
 	}
 	if slices.Contains(e.held, e.result.Partition) { // else it is on another shard
-		if err := sleepUntil(ctx, settled); err != nil {
+		if err := wait.For(ctx, time.Until(settled)); err != nil {
 			return err
 		}
 		if err := e.partition(ctx, time.Now().Add(e.cfg.Patience)); err != nil {
@@ -241,19 +242,7 @@ func (e *eraser) wait(ctx context.Context, deadline time.Time) error {
 	if !time.Now().Before(deadline) {
 		return ErrNotFolded
 	}
-	return sleepUntil(ctx, time.Now().Add(pause))
-}
-
-// sleepUntil waits for a moment.
-func sleepUntil(ctx context.Context, moment time.Time) error {
-	timer := time.NewTimer(time.Until(moment))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return wait.For(ctx, pause)
 }
 
 // revoke revokes the tokens that were issued until the first call, or until what was

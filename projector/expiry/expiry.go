@@ -17,6 +17,7 @@ import (
 	"github.com/badged/badged/internal/dbclock"
 	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/internal/sqlfile"
+	"github.com/badged/badged/internal/wait"
 )
 
 //go:embed expiry.sql
@@ -148,34 +149,11 @@ func New(cfg Config) (*Sweeper, error) {
 // Run sweeps, if no other instance does, until ctx is done and then returns
 // nil.
 func (x *Sweeper) Run(ctx context.Context) error {
-	backoff := firstRetry
-	for ctx.Err() == nil {
-		start := time.Now()
-		err := x.session(ctx)
-		if ctx.Err() != nil {
-			break
-		}
-		if time.Since(start) > lastRetry {
-			backoff = firstRetry
-		}
+	wait.Backoff{First: firstRetry, Last: lastRetry}.Retry(ctx, x.session, func(err error, pause time.Duration) {
 		x.cfg.Metrics.failed.Inc()
-		x.log.WarnContext(ctx, "the expiry session ended, will try again", "error", err, "in", backoff)
-		pause(ctx, backoff)
-		backoff = min(2*backoff, lastRetry)
-	}
+		x.log.WarnContext(ctx, "the expiry session ended, will try again", "error", err, "in", pause)
+	})
 	return nil
-}
-
-// pause waits, and returns false if ctx is done.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }
 
 // session sweeps on one connection, once that has the lock, until ctx is done
@@ -194,7 +172,7 @@ func (x *Sweeper) session(ctx context.Context) error {
 	}()
 	var next time.Time // of the sweep
 	for held := false; ; {
-		wait := x.cfg.StandbyInterval
+		pause := x.cfg.StandbyInterval
 		if !held {
 			if held, err = x.take(ctx, conn); err != nil {
 				return err
@@ -213,13 +191,13 @@ func (x *Sweeper) session(ctx context.Context) error {
 				return err
 			}
 			if held {
-				wait = x.cfg.LevelInterval
+				pause = x.cfg.LevelInterval
 				if len(x.cfg.After) > 0 {
-					wait = min(wait, time.Until(next))
+					pause = min(pause, time.Until(next))
 				}
 			}
 		}
-		if !pause(ctx, wait) {
+		if wait.For(ctx, pause) != nil {
 			return nil
 		}
 	}

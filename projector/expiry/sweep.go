@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/wait"
 	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/projector/internal/badge"
 	"github.com/badged/badged/projector/lag"
@@ -196,7 +197,7 @@ func (x *Sweeper) stale(ctx context.Context, conn *pgx.Conn, partition int, cate
 func (x *Sweeper) awaitFolded(ctx context.Context, conn *pgx.Conn, user string, receipt events.Receipt) (bool, error) {
 	reader := badges.NewReader(conn, x.cfg.Layouts)
 	for start := time.Now(); ; {
-		if !pause(ctx, x.cfg.Pause) {
+		if wait.For(ctx, x.cfg.Pause) != nil {
 			return false, ctx.Err()
 		}
 		queryCtx, cancel := context.WithTimeout(ctx, queryTimeout)

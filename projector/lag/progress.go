@@ -13,6 +13,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/pgsession"
+	"github.com/badged/badged/internal/wait"
 )
 
 const (
@@ -51,16 +52,7 @@ func NewProgress(q events.Querier, held func() []int) *Progress {
 // Run looks until ctx is done. While it cannot, what it found last stays: other checks say
 // why.
 func (p *Progress) Run(ctx context.Context) error {
-	tick := time.NewTicker(progressInterval)
-	defer tick.Stop()
-	for {
-		p.look(ctx)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
+	return wait.Repeat(ctx, progressInterval, p.look)
 }
 
 func (p *Progress) look(ctx context.Context) {

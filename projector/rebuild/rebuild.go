@@ -18,6 +18,7 @@ import (
 	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/internal/sqlfile"
+	"github.com/badged/badged/internal/wait"
 	"github.com/badged/badged/projector/archive"
 	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/projector/replay"
@@ -301,12 +302,7 @@ func (j *Job) tell(ctx context.Context, partition int, users map[string]struct{}
 func (j *Job) rest(ctx context.Context) {
 	worked := time.Since(j.rested)
 	if pause := time.Duration(float64(worked) * (1 - j.Config.MaxLoad) / j.Config.MaxLoad); pause > 0 {
-		timer := time.NewTimer(pause)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		}
+		_ = wait.For(ctx, pause)
 	}
 	j.rested = time.Now()
 }

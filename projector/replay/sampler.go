@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/wait"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -94,12 +95,8 @@ func (s *Sampler) Run(ctx context.Context) error {
 	last := time.Now()
 	for {
 		// Jitter, so that many processes do not search in step.
-		wait := time.NewTimer(s.cfg.Interval/2 + rand.N(s.cfg.Interval)) //nolint:gosec // spreads load, guards nothing
-		select {
-		case <-ctx.Done():
-			wait.Stop()
+		if wait.For(ctx, s.cfg.Interval/2+rand.N(s.cfg.Interval)) != nil { //nolint:gosec // spreads load, guards nothing
 			return nil
-		case <-wait.C:
 		}
 		owned := s.cfg.Owner.OwnedPartitions()
 		if len(owned) == 0 {

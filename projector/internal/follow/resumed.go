@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/internal/pgsession"
+	"github.com/badged/badged/internal/wait"
 )
 
 const (
@@ -18,34 +19,30 @@ const (
 )
 
 // Resumed begins to wait until projectors own partitions of a database, as they do when
-// they have heard of a switch. wait returns how long after closed that was; 0 if there are
+// they have heard of a switch. paused returns how long after closed that was; 0 if there are
 // no projectors, or they do not within some seconds. It must be called.
-func Resumed(ctx context.Context, pool *pgxpool.Pool, closed time.Time, partitions ...int) (wait func() time.Duration) {
+func Resumed(ctx context.Context, pool *pgxpool.Pool, closed time.Time, partitions ...int) (paused func() time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, ownedPatience)
-	paused := make(chan time.Duration, 1)
+	took := make(chan time.Duration, 1)
 	go func() {
 		defer cancel()
-		pause := time.NewTicker(ownedPause)
-		defer pause.Stop()
 		for {
 			var owned int
 			var members bool
 			err := pool.QueryRow(ctx, statements.Get("owned"), pgsession.LockClass, partitions, pgsession.MemberClass).Scan(&owned, &members)
 			switch {
 			case err == nil && owned == len(partitions):
-				paused <- time.Since(closed)
+				took <- time.Since(closed)
 				return
 			case err == nil && !members:
-				paused <- 0
+				took <- 0
 				return
 			}
-			select {
-			case <-ctx.Done():
-				paused <- 0
+			if wait.For(ctx, ownedPause) != nil {
+				took <- 0
 				return
-			case <-pause.C:
 			}
 		}
 	}()
-	return func() time.Duration { return <-paused }
+	return func() time.Duration { return <-took }
 }

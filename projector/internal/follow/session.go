@@ -15,6 +15,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/internal/sqlfile"
+	"github.com/badged/badged/internal/wait"
 	"github.com/badged/badged/projector/rebuild"
 )
 
@@ -86,18 +87,14 @@ func (s *Session) Open(ctx context.Context, pool *pgxpool.Pool, log *events.Log,
 
 // begin takes the lock of the job.
 func begin(ctx context.Context, pool *pgxpool.Pool, log *events.Log, application string) (*rebuild.Job, error) {
-	pause := time.NewTicker(50 * time.Millisecond)
-	defer pause.Stop()
 	for deadline := time.Now().Add(endingPatience); ; {
 		job, err := rebuild.NewJob(ctx, rebuild.Config{Pool: pool, Log: log}, application)
 		running, is := errors.AsType[*rebuild.RunningError](err)
 		if !is || running.Application != application || time.Now().After(deadline) {
 			return job, err
 		}
-		select {
-		case <-ctx.Done():
+		if wait.For(ctx, 50*time.Millisecond) != nil {
 			return nil, ctx.Err()
-		case <-pause.C:
 		}
 	}
 }

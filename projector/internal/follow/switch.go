@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/badged/badged/internal/pgsession"
+	"github.com/badged/badged/internal/wait"
 	"github.com/badged/badged/projector/internal/logread"
 )
 
@@ -102,12 +103,8 @@ func (s *Session) Switch(ctx context.Context, catchUp func() error, attempt func
 				return &StoppedError{s.wrap(fmt.Errorf("%w: %d attempts of up to %s failed, the last with: %w; %s", ErrBusy, failed, s.patience, err, s.remedy(ctx, err)))}
 			}
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if wait.For(ctx, pause) != nil {
 			return &StoppedError{ctx.Err()}
-		case <-timer.C:
 		}
 	}
 }
@@ -217,8 +214,6 @@ func (s *Session) CloseGates(ctx context.Context, tx pgx.Tx, patience time.Durat
 // awaitFolded waits until everything in the log is folded, while nothing is appended, and
 // locks the position.
 func (s *Session) awaitFolded(ctx context.Context, deadline time.Time) (logread.Cursor, error) {
-	pause := time.NewTicker(2 * time.Millisecond)
-	defer pause.Stop()
 	lock := ""
 	for {
 		at, err := logread.Load(ctx, s.Conn, s.Partition, lock)
@@ -237,10 +232,8 @@ func (s *Session) awaitFolded(ctx context.Context, deadline time.Time) (logread.
 		case time.Now().After(deadline):
 			return at, ErrNotYet
 		}
-		select {
-		case <-ctx.Done():
+		if wait.For(ctx, 2*time.Millisecond) != nil {
 			return at, ctx.Err()
-		case <-pause.C:
 		}
 	}
 }
