@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/appending"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/schematest"
 	"github.com/badged/badged/internal/eventbatch"
@@ -76,7 +77,7 @@ func delivered(id string, users ...string) events.Event {
 
 func mustAppend(t testing.TB, log *events.Log, evs ...events.Event) events.Receipt {
 	t.Helper()
-	receipt, err := log.Append(t.Context(), evs...)
+	receipt, err := appending.To(log)(t.Context(), evs...)
 	if err != nil {
 		t.Fatal(err)
 	}

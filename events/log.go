@@ -3,9 +3,9 @@ package events
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/internal/eventlog"
@@ -100,23 +100,19 @@ func receiptOf(token eventlog.Token, rows []eventlog.Rows) Receipt {
 // If the connection breaks during the commit, it returns an error although the
 // events may be durable; append them again, since repeated events count once.
 //
-// Append accepts also what only badged may write, see [Event.CheckReserved]. To append
-// in a transaction of your own, use [Publish].
+// To append in a transaction of your own, use [Publish].
 //
-// It returns a [*BatchError] if events are invalid, and otherwise wraps the error of
-// Postgres.
+// It returns a [*BatchError] if events are invalid or have what only badged may write,
+// see [Event.CheckReserved], and otherwise wraps the error of Postgres.
 func (l *Log) Append(ctx context.Context, evs ...Event) (Receipt, error) {
 	if len(evs) == 0 {
 		return Receipt{}, nil
 	}
-	return l.AppendWith(ctx, nil, evs...)
-}
-
-// AppendWith is like [Log.Append], but the same transaction first runs the statements
-// that queue adds, unless it is nil. They run also without events. It may be called
-// several times, each time for another attempt.
-func (l *Log) AppendWith(ctx context.Context, queue func(*pgx.Batch), evs ...Event) (Receipt, error) {
-	token, rows, err := l.core().Append(ctx, queue, evs)
+	if slices.ContainsFunc(evs, func(e Event) bool { return e.CheckReserved() != nil }) {
+		_, err := checkAll(evs, false)
+		return Receipt{}, err
+	}
+	token, rows, err := l.core().Append(ctx, nil, evs)
 	if err != nil {
 		return Receipt{}, err
 	}

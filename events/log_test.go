@@ -97,6 +97,25 @@ func TestAppend(t *testing.T) {
 	}
 }
 
+// An append refuses what only badged may write, and names it.
+func TestAppendRefusesReserved(t *testing.T) {
+	log, pool := newLog(t)
+	expired := delivered("2", "ann")
+	expired.Type, expired.Data.UpToSeq, expired.Data.Seq = events.ConversationExpired, 1, 0
+	named := delivered("3", "ann")
+	named.PublishedBy = "crm"
+	_, err := log.Append(t.Context(), delivered("1", "ann"), expired, named)
+	bad, ok := errors.AsType[*events.BatchError](err)
+	if !ok || len(bad.Events) != 2 || bad.Events[0].Index != 1 || bad.Events[1].Index != 2 {
+		t.Errorf("the append failed with %v", err)
+	}
+	for p := range log.Partitions() {
+		if got := readAll(t, pool, p, events.Position{}); len(got) > 0 {
+			t.Errorf("partition %d has %d events", p, len(got))
+		}
+	}
+}
+
 // An append of many events cuts rows at 1,000 events, at 1 MiB, and where events
 // begin that badged itself writes. Events keep their order.
 func TestAppendCutsRows(t *testing.T) {

@@ -13,8 +13,8 @@ const MaxPartitions = eventlog.MaxPartitions
 
 // PartitionOf returns the partition of a user among n that were never split: the first
 // four bytes of the SHA-256 of its id, big-endian, modulo n. SHA-256 because Postgres has
-// it built in, in every version and on every architecture.
-func PartitionOf(userID string, n int) int { return eventlog.PartitionOf(userID, n) }
+// it built in, in every version and on every architecture. Among less than 1 it is 0.
+func PartitionOf(userID string, n int) int { return eventlog.PartitionOf(userID, max(n, 1)) }
 
 // Topic returns the watermill topic that is the log of a partition.
 func Topic(partition int) string { return eventlog.Topic(partition) }

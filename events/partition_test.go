@@ -31,6 +31,14 @@ func TestPartitionOfIsStable(t *testing.T) {
 	}
 }
 
+func TestPartitionOfNoPartitions(t *testing.T) {
+	for _, n := range []int{0, -1} {
+		if p := events.PartitionOf("ann", n); p != 0 {
+			t.Errorf("among %d partitions the user is in %d, want 0", n, p)
+		}
+	}
+}
+
 func TestPartitionOfSpreadsUsers(t *testing.T) {
 	const users, n = 16_000, 16
 	var sizes [n]int

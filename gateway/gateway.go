@@ -12,6 +12,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -29,6 +31,7 @@ import (
 	"github.com/badged/badged/gateway/internal/encode"
 	"github.com/badged/badged/gateway/protocol"
 	"github.com/badged/badged/internal/dbclock"
+	"github.com/badged/badged/internal/defaults"
 	"github.com/badged/badged/internal/limit"
 	"github.com/badged/badged/pubsub"
 )
@@ -123,7 +126,7 @@ type Authenticator interface {
 }
 
 // Config configures a gateway. Badges, Commands, Authenticator, Bus and
-// PartitionOf are required. Durations of zero or less mean the defaults.
+// PartitionOf are required. Durations of zero mean the defaults.
 type Config struct {
 	Badges        Badges
 	Commands      Commands
@@ -195,6 +198,7 @@ type Config struct {
 // server-sent events, ServeCommands their commands. It is safe for concurrent use.
 type Gateway struct {
 	cfg       Config
+	ran       atomic.Bool
 	log       *slog.Logger
 	metrics   *Metrics
 	hub       *hub
@@ -252,22 +256,18 @@ func New(cfg Config) (*Gateway, error) {
 	if cfg.Metrics == nil {
 		cfg.Metrics = NewMetrics(nil)
 	}
-	for _, d := range []struct {
-		field *time.Duration
-		value time.Duration
-	}{
-		{&cfg.ReconcileInterval, 30 * time.Second},
-		{&cfg.PingInterval, 25 * time.Second},
-		{&cfg.HelloTimeout, 5 * time.Second},
-		{&cfg.WriteTimeout, 10 * time.Second},
-		{&cfg.JoinTimeout, 2 * time.Second},
-		{&cfg.ReadTimeout, 5 * time.Second},
-		{&cfg.DrainTimeout, 5 * time.Second},
-		{&cfg.ReconnectSpread, 5 * time.Second},
-	} {
-		if *d.field <= 0 {
-			*d.field = d.value
-		}
+	if err := cmp.Or(
+		defaults.Set("ReconcileInterval", &cfg.ReconcileInterval, 30*time.Second),
+		defaults.Set("PingInterval", &cfg.PingInterval, 25*time.Second),
+		defaults.Set("HelloTimeout", &cfg.HelloTimeout, 5*time.Second),
+		defaults.Set("WriteTimeout", &cfg.WriteTimeout, 10*time.Second),
+		defaults.Set("JoinTimeout", &cfg.JoinTimeout, 2*time.Second),
+		defaults.Set("ReadTimeout", &cfg.ReadTimeout, 5*time.Second),
+		defaults.Set("DrainTimeout", &cfg.DrainTimeout, 5*time.Second),
+		defaults.Set("ReconnectSpread", &cfg.ReconnectSpread, 5*time.Second),
+		defaults.Set("DrainDuration", &cfg.DrainDuration, 0),
+	); err != nil {
+		return nil, fmt.Errorf("gateway: %w", err)
 	}
 	g := &Gateway{
 		cfg:      cfg,
@@ -305,8 +305,11 @@ func New(cfg Config) (*Gateway, error) {
 func (g *Gateway) Open() <-chan struct{} { return g.open }
 
 // Run serves until ctx is done, then drains, and returns when all connections have
-// ended. Call it once. It fails only if the bus does.
+// ended. It fails if the bus does, or if it was called before.
 func (g *Gateway) Run(ctx context.Context) error {
+	if g.ran.Swap(true) {
+		return errors.New("gateway: Run was called before; make another with New")
+	}
 	subscription, err := g.cfg.Bus.Subscribe(g.hub)
 	if err != nil {
 		return fmt.Errorf("gateway: subscribe to the bus: %w", err)

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/appending"
 	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/internal/pgwire"
 	"github.com/badged/badged/projector/internal/store"
@@ -30,11 +31,11 @@ const largeAppend = 500
 // then leave the events to the loop, so combine small calls before it.
 func (p *Projector) Append(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
 	if len(evs) > largeAppend {
-		return p.cfg.Log.Append(ctx, evs...)
+		return appending.To(p.cfg.Log)(ctx, evs...)
 	}
 	rows, err := p.eventLog().Rows(ctx, evs)
 	if errors.Is(err, events.ErrNotHeld) {
-		return p.cfg.Log.Append(ctx, evs...) // which follows a split
+		return appending.To(p.cfg.Log)(ctx, evs...) // which follows a split
 	}
 	if err != nil || len(rows) == 0 {
 		return events.Receipt{}, err
@@ -51,7 +52,7 @@ func (p *Projector) Append(ctx context.Context, evs ...events.Event) (events.Rec
 	if readAgain(err) || errors.Is(err, errNotBegun) || errors.As(err, &pgErr) {
 		// The transaction did not commit. Publishers depend on the log only: if
 		// something else hindered it, the loop tries again and reports that.
-		return p.cfg.Log.Append(ctx, evs...)
+		return appending.To(p.cfg.Log)(ctx, evs...)
 	}
 	if err != nil {
 		return events.Receipt{}, fmt.Errorf("append %d events: %w", len(evs), err)

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/appending"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/schematest"
@@ -117,7 +118,7 @@ func runUntilStopped(t testing.TB, run func(ctx context.Context) error) (stop fu
 
 func (d *database) append(t testing.TB, evs ...events.Event) events.Receipt {
 	t.Helper()
-	receipt, err := d.log.Append(t.Context(), evs...)
+	receipt, err := appending.To(d.log)(t.Context(), evs...)
 	if err != nil {
 		t.Fatal(err)
 	}

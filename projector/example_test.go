@@ -51,7 +51,7 @@ func serve(ctx context.Context, serving, folding *pgxpool.Pool, tokens gateway.A
 		return err
 	}
 	g, err := gateway.New(gateway.Config{
-		Badges: badges.NewReader(serving, log), Commands: commands{log}, Authenticator: tokens, Bus: bus,
+		Badges: badges.NewReader(serving, log), Commands: commands{log, p, bus}, Authenticator: tokens, Bus: bus,
 		PartitionOf: log.Route, RoomsOf: log.PartitionOf, RoomsMoved: log.Changed,
 	})
 	if err != nil {
@@ -91,7 +91,11 @@ func open(ctx context.Context, databaseURL string) (serving, folding *pgxpool.Po
 }
 
 // commands appends what users do in their apps to the log.
-type commands struct{ log *events.Log }
+type commands struct {
+	log       *events.Log
+	projector *projector.Projector
+	bus       pubsub.Bus
+}
 
 func (c commands) Read(ctx context.Context, by gateway.Identity, key, conversationID string, upToSeq int64) error {
 	return c.append(ctx, by.UserID, key, events.ConversationRead, events.Data{ConversationID: conversationID, UpToSeq: upToSeq, ByApp: true})
@@ -110,9 +114,15 @@ func (c commands) append(ctx context.Context, userID, key string, t events.Type,
 		key = uuid.NewString()
 	}
 	d.UserIDs = []string{userID}
-	_, err := c.log.Append(ctx, events.Event{ID: userID + "/" + key, Source: "my-app", Type: t, Data: d})
+	receipt, err := c.log.Append(ctx, events.Event{ID: userID + "/" + key, Source: "my-app", Type: t, Data: d})
 	if bad, ok := errors.AsType[*events.BatchError](err); ok {
 		return invalid{bad.Events[0].Err}
+	}
+	for _, partition := range receipt.Partitions { // or the projector looks within PollInterval
+		c.projector.Wake(partition)
+	}
+	if err == nil {
+		_ = c.bus.Wake(ctx, receipt.Partitions) // those of other processes
 	}
 	return err
 }

@@ -9,6 +9,7 @@
 package projector
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/dbclock"
+	"github.com/badged/badged/internal/defaults"
 	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/internal/pgwire"
@@ -107,6 +109,7 @@ type FoldedBatch struct {
 // have two, the fence in the batch transaction keeps the counts right.
 type Projector struct {
 	cfg        Config
+	ran        atomic.Bool
 	log        *slog.Logger
 	metrics    *Metrics
 	deadLog    *rareLog
@@ -157,26 +160,16 @@ func New(cfg Config) (*Projector, error) {
 	if cfg.Folded == nil {
 		cfg.Folded = func(FoldedBatch) {}
 	}
-	if cfg.PollInterval <= 0 {
-		cfg.PollInterval = 100 * time.Millisecond
-	}
-	if cfg.MaxBatch <= 0 {
-		cfg.MaxBatch = 5000
-	}
-	if cfg.CacheBytes <= 0 {
-		cfg.CacheBytes = 256 << 20
-	}
-	if cfg.Concurrency <= 0 {
-		cfg.Concurrency = DefaultConcurrency()
-	}
-	if cfg.OwnershipInterval <= 0 {
-		cfg.OwnershipInterval = time.Second
-	}
-	if cfg.DedupWindow <= 0 {
-		cfg.DedupWindow = 14 * 24 * time.Hour
-	}
-	if cfg.MaintenanceInterval <= 0 {
-		cfg.MaintenanceInterval = time.Minute
+	if err := cmp.Or(
+		defaults.Set("PollInterval", &cfg.PollInterval, 100*time.Millisecond),
+		defaults.Set("MaxBatch", &cfg.MaxBatch, 5000),
+		defaults.Set("CacheBytes", &cfg.CacheBytes, 256<<20),
+		defaults.Set("Concurrency", &cfg.Concurrency, DefaultConcurrency()),
+		defaults.Set("OwnershipInterval", &cfg.OwnershipInterval, time.Second),
+		defaults.Set("DedupWindow", &cfg.DedupWindow, 14*24*time.Hour),
+		defaults.Set("MaintenanceInterval", &cfg.MaintenanceInterval, time.Minute),
+	); err != nil {
+		return nil, fmt.Errorf("projector: %w", err)
 	}
 	p := &Projector{
 		cfg:          cfg,
@@ -255,8 +248,11 @@ func (p *Projector) Wake(partition int) {
 }
 
 // Run folds until ctx is done and then returns nil, after the current batches
-// are committed and published.
+// are committed and published. It fails if it was called before.
 func (p *Projector) Run(ctx context.Context) error {
+	if p.ran.Swap(true) {
+		return errors.New("projector: Run was called before; make another with New")
+	}
 	// The publisher outlives the partitions, so that their last updates are
 	// published too.
 	var publishing sync.WaitGroup

@@ -1,6 +1,7 @@
 package pubsub
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/badged/badged/internal/defaults"
 )
 
 // Defaults of [RedisConfig].
@@ -31,7 +34,7 @@ type RedisConfig struct {
 	// reconciliation repairs the loss. Pub/sub needs no RESP3.
 	URL string
 
-	// Keys are secrets that the processes of an installation share. The first
+	// Keys are secrets of at least MinKeyBytes that the processes share. The first
 	// signs every message; messages signed with none of them are dropped, so
 	// that only holders of a key can reach clients. Default: messages are not
 	// signed, and updates of any publisher on the Redis reach clients, until
@@ -56,35 +59,25 @@ type RedisConfig struct {
 	Logger *slog.Logger
 }
 
-func (c *RedisConfig) setDefaults() {
-	if c.PublishTimeout == 0 {
-		c.PublishTimeout = DefaultPublishTimeout
-	}
-	if c.PingInterval == 0 {
-		c.PingInterval = DefaultPingInterval
-	}
-	if c.PongTimeout == 0 {
-		c.PongTimeout = DefaultPongTimeout
-	}
+// MinKeyBytes is the least length of a key of a [RedisConfig]: guessing a shorter one
+// from signed messages might be feasible.
+const MinKeyBytes = 32
+
+// check fills in the defaults and returns what is wrong.
+func (c *RedisConfig) check() error {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-}
-
-func (c *RedisConfig) validate() error {
-	for _, d := range []struct {
-		name  string
-		value time.Duration
-	}{
-		{"PublishTimeout", c.PublishTimeout},
-		{"PingInterval", c.PingInterval},
-		{"PongTimeout", c.PongTimeout},
-	} {
-		if d.value < 0 {
-			return fmt.Errorf("pubsub: %s is negative: %v", d.name, d.value)
+	for i, key := range c.Keys {
+		if len(key) < MinKeyBytes {
+			return fmt.Errorf("key %d has %d bytes and must have %d or more; `openssl rand -hex 32` makes one", i+1, len(key), MinKeyBytes)
 		}
 	}
-	return nil
+	return cmp.Or(
+		defaults.Set("PublishTimeout", &c.PublishTimeout, DefaultPublishTimeout),
+		defaults.Set("PingInterval", &c.PingInterval, DefaultPingInterval),
+		defaults.Set("PongTimeout", &c.PongTimeout, DefaultPongTimeout),
+	)
 }
 
 // Redis is a bus for several processes: Redis pub/sub with a channel per user
@@ -119,9 +112,8 @@ var _ Bus = (*Redis)(nil)
 // NewRedis returns a bus on the Redis of cfg, or an error if cfg is invalid. It
 // does not connect: while Redis is down, Publish and Wake fail and Join waits.
 func NewRedis(cfg RedisConfig) (*Redis, error) {
-	cfg.setDefaults()
-	if err := cfg.validate(); err != nil {
-		return nil, err
+	if err := cfg.check(); err != nil {
+		return nil, fmt.Errorf("pubsub: %w", err)
 	}
 	client, err := openRedis(cfg.URL)
 	if err != nil {

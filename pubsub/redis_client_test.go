@@ -87,6 +87,7 @@ func TestNewRedisRefuses(t *testing.T) {
 		{"a negative timeout", RedisConfig{URL: url, PublishTimeout: -1}, "PublishTimeout"},
 		{"a negative interval", RedisConfig{URL: url, PingInterval: -1}, "PingInterval"},
 		{"a negative pong timeout", RedisConfig{URL: url, PongTimeout: -1}, "PongTimeout"},
+		{"a short key", RedisConfig{URL: url, Keys: []string{strings.Repeat("k", 32), "k"}}, "key 2 has 1 bytes"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := NewRedis(test.cfg)

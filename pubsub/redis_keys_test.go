@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -11,6 +12,15 @@ import (
 	"github.com/badged/badged/pubsub"
 	"github.com/badged/badged/pubsub/pubsubtest"
 )
+
+// longKeys returns keys with names that are long enough.
+func longKeys(names ...string) []string {
+	keys := make([]string, len(names))
+	for i, name := range names {
+		keys[i] = name + strings.Repeat("-", pubsub.MinKeyBytes)
+	}
+	return keys
+}
 
 // Messages signed with any of the keys are accepted, so that processes can
 // change keys one after the other.
@@ -26,8 +36,8 @@ func TestRedisKeysChange(t *testing.T) {
 		"the old one is gone":          {[]string{"new"}, []string{"new", "old"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			publisher := newRedis(t, pubsub.RedisConfig{URL: srv.URL() + patient, Keys: tc.publisher})
-			subscriber := newRedis(t, pubsub.RedisConfig{URL: srv.URL() + patient, Keys: tc.subscriber})
+			publisher := newRedis(t, pubsub.RedisConfig{URL: srv.URL() + patient, Keys: longKeys(tc.publisher...)})
+			subscriber := newRedis(t, pubsub.RedisConfig{URL: srv.URL() + patient, Keys: longKeys(tc.subscriber...)})
 			s, r := subscribe(t, subscriber, u)
 			publish(t, publisher, pubsubtest.NewUpdate(u, 1))
 			r.AwaitVersion(t, u, 1)
@@ -61,8 +71,8 @@ func capture(t *testing.T, client *redis.Client, bus *pubsub.Redis, channel stri
 func TestRedisDropsUnsignedMessages(t *testing.T) {
 	srv := startRedis(t)
 	client := newClient(t, srv)
-	bus := newRedis(t, pubsub.RedisConfig{URL: srv.URL() + patient, Keys: []string{"secret"}})
-	stranger := newRedis(t, pubsub.RedisConfig{URL: srv.URL() + patient, Keys: []string{"guess"}})
+	bus := newRedis(t, pubsub.RedisConfig{URL: srv.URL() + patient, Keys: longKeys("secret")})
+	stranger := newRedis(t, pubsub.RedisConfig{URL: srv.URL() + patient, Keys: longKeys("guess")})
 	u, other := pubsub.Address{ID: "alice", Partition: 3}, pubsub.Address{ID: "bob", Partition: 3}
 	s, r := subscribe(t, bus, u, other)
 	defer s.Close()
@@ -109,7 +119,7 @@ func TestRedisDropsUnsignedMessages(t *testing.T) {
 func TestRedisDropsUnsignedWakes(t *testing.T) {
 	srv := startRedis(t)
 	client := newClient(t, srv)
-	bus := newRedis(t, pubsub.RedisConfig{URL: srv.URL() + patient, Keys: []string{"secret"}})
+	bus := newRedis(t, pubsub.RedisConfig{URL: srv.URL() + patient, Keys: longKeys("secret")})
 	ctx, cancel := context.WithCancel(t.Context())
 	woken := make(chan int, 10)
 	ended := make(chan error, 1)

@@ -94,7 +94,7 @@ func TestRedis(t *testing.T) {
 func TestSignedRedis(t *testing.T) {
 	srv := startRedis(t)
 	pubsubtest.Run(t, func(t *testing.T) pubsub.Bus {
-		return newRedis(t, pubsub.RedisConfig{URL: srv.URL() + patient, Keys: []string{"new secret", "old secret"}})
+		return newRedis(t, pubsub.RedisConfig{URL: srv.URL() + patient, Keys: longKeys("new secret", "old secret")})
 	})
 }
 

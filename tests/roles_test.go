@@ -140,13 +140,22 @@ func TestServerRole(t *testing.T) {
 	} {
 		mayNot(t, conn, statement)
 	}
-	for _, args := range [][]string{
-		{"archive", "-q", "--to=" + t.TempDir(), "--before=" + time.Now().UTC().Format(time.RFC3339)},
-		{"restore", "-q", "--from=" + emptyArchive(t)},
-		{"migrate", "grant", "reader", "publisher"},
+	archiving := []string{"archive", "-q", "--to=" + t.TempDir(), "--before=" + time.Now().UTC().Format(time.RFC3339)}
+	must(t, append(archiving, "--database-url="+database)...) // so that a second run would have nothing to do
+	const owners = "only the owner of the schema badged may; connect as "
+	for _, tc := range []struct {
+		args []string
+		says string
+	}{
+		{archiving, owners},
+		{[]string{"restore", "-q", "--from=" + emptyArchive(t)}, owners},
+		{[]string{"audit", "prune", "--before=2026-01-01T00:00:00Z"}, owners},
+		{[]string{"repair-log"}, owners},
+		{[]string{"user", "erase", "ann", "--yes"}, owners},
+		{[]string{"migrate", "grant", "reader", "publisher"}, "The role that the URL names lacks this right. Connect as the owner"},
 	} {
-		if _, stderr, code := command(t, append(args, "--database-url="+server)...); code != 1 || !strings.Contains(stderr, "permission denied") {
-			t.Errorf("%s exits with %d and prints %s", args[0], code, stderr)
+		if _, stderr, code := command(t, append(tc.args, "--database-url="+server)...); code != 1 || !strings.Contains(stderr, tc.says) {
+			t.Errorf("%s exits with %d and prints %s", tc.args[0], code, stderr)
 		}
 	}
 	conn = connectTo(t, reader)

@@ -66,6 +66,9 @@ func Run(ctx context.Context, cfg Config) (needed bool, err error) {
 		return false, err
 	}
 	defer pgsession.CloseSession(ctx, r.conn)
+	if err := pgsession.CheckOwner(ctx, r.conn, "renumber the log"); err != nil {
+		return false, err
+	}
 	if err := r.conn.QueryRow(ctx, `SELECT ARRAY(SELECT DISTINCT partition_id::integer FROM badged.log_ranges ORDER BY 1), settled_era IS NOT DISTINCT FROM `+homeEra+` FROM badged.settings`).Scan(&r.partitions, &r.home); err != nil {
 		return false, fmt.Errorf("read the settings of the log: %w", err)
 	}

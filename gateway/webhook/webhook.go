@@ -6,9 +6,11 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
 
+	"github.com/badged/badged/internal/defaults"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -202,14 +205,12 @@ func New(cfg Config) (*Sender, error) {
 	if cfg.Metrics == nil {
 		cfg.Metrics = NewMetrics(nil)
 	}
-	if cfg.Calls <= 0 {
-		cfg.Calls = 32
-	}
-	if cfg.RefreshInterval <= 0 {
-		cfg.RefreshInterval = time.Second
-	}
-	if cfg.StopTimeout <= 0 {
-		cfg.StopTimeout = 5 * time.Second
+	if err := cmp.Or(
+		defaults.Set("Calls", &cfg.Calls, 32),
+		defaults.Set("RefreshInterval", &cfg.RefreshInterval, time.Second),
+		defaults.Set("StopTimeout", &cfg.StopTimeout, 5*time.Second),
+	); err != nil {
+		return nil, fmt.Errorf("webhook: %w", err)
 	}
 	return &Sender{cfg: cfg, log: cfg.Logger}, nil
 }

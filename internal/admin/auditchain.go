@@ -286,6 +286,9 @@ var ErrNothingToPrune = errors.New("no record at the start of the audit trail is
 // A trail with a fault is not pruned: that could remove the evidence.
 func PruneAudit(ctx context.Context, pool *pgxpool.Pool, by Operator, before time.Time) (start AuditHead, err error) {
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		if err := pgsession.CheckOwner(ctx, tx, "prune the audit trail"); err != nil {
+			return err
+		}
 		return Audited(ctx, tx, by, auditPruneAction, pruneArguments{before.UTC()}, func(ctx context.Context) (any, error) {
 			start, err = pruneAudit(ctx, tx, before)
 			return start, err

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/appending"
 	"github.com/badged/badged/internal/backpressure"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/eventlog"
@@ -203,7 +204,7 @@ func (a *App) relayShards(ctx context.Context) (_ relay.Divided, err error) {
 	return relayedShards{shards.NewAppender(a.cluster, func(s *shards.Shard) events.Append {
 		return func(ctx context.Context, evs ...events.Event) (r events.Receipt, err error) {
 			err = admitted(ctx, gate, evs, func() error {
-				r, err = s.Log.Append(ctx, evs...)
+				r, err = appending.To(s.Log)(ctx, evs...)
 				return err
 			})
 			return r, err

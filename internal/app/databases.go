@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/appending"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/dbclock"
 	"github.com/badged/badged/internal/grouping"
@@ -364,14 +365,14 @@ func (a *App) appendTo(s *shards.Shard) events.Append {
 			d = other
 		}
 	}
-	small := grouping.New(d.Log, d.Log.Append, grouping.SmallAppend, projector.DefaultConcurrency())
+	small := grouping.New(d.Log, appending.To(d.Log), grouping.SmallAppend, projector.DefaultConcurrency())
 	small.FoldBy(func(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
 		if d.projector != nil {
 			return d.projector.Append(ctx, evs...)
 		}
-		return d.Log.Append(ctx, evs...)
+		return appending.To(d.Log)(ctx, evs...)
 	})
-	parts := grouping.New(d.Log, d.Log.Append, largePart, 1)
+	parts := grouping.New(d.Log, appending.To(d.Log), largePart, 1)
 	return func(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
 		group := small
 		if len(a.databases) > 1 && len(evs) > largeCall/len(a.databases) {

@@ -79,8 +79,11 @@ func failureHint(command *kong.Node, err error) string {
 	case pgfault.TooManyConnections:
 		return "Raise the limit that the message names: the limit of the role (ALTER ROLE … CONNECTION LIMIT), the limit of the database (ALTER DATABASE … CONNECTION LIMIT), or max_connections of the server. Or set pool_max_conns in the URLs of badged's processes, or run fewer of them."
 	}
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && slices.Contains([]string{"42P01", "42703", "42883"}, pg.Code) {
-		// A table, column or function that does not exist.
+	switch pg, _ := errors.AsType[*pgconn.PgError](err); {
+	case pg == nil:
+	case pg.Code == "42501":
+		return "The role that the URL names lacks this right. Connect as the owner of the schema badged, or let the owner run `badged migrate grant KIND ROLE`: https://github.com/badged/badged/blob/main/docs/operations.md#roles says which kind this command needs."
+	case slices.Contains([]string{"42P01", "42703", "42883"}, pg.Code): // a table, column or function that does not exist
 		return "Migrations may be pending: `badged migrate status` shows them, and `badged migrate up` applies them."
 	}
 	var connect *pgconn.ConnectError

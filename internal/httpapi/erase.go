@@ -9,6 +9,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/describe"
+	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/projector/erasure"
 	"github.com/badged/badged/projector/rebuild"
 )
@@ -54,7 +55,7 @@ func (a *API) eraseUser(w http.ResponseWriter, r *http.Request, by admin.Operato
 // erasureProblem translates an error for admins.
 func erasureProblem(err error) error {
 	var running *rebuild.RunningError
-	var owner *erasure.OwnerError
+	var owner *pgsession.OwnerError
 	const instead = "; run `badged user erase` as the owner"
 	switch {
 	case errors.As(err, &owner):

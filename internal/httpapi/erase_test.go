@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/projector/erasure"
 	"github.com/badged/badged/projector/rebuild"
 )
@@ -28,7 +29,7 @@ func TestErase(t *testing.T) {
 		status int
 		detail string
 	}{
-		{&erasure.OwnerError{Role: "badged_server"}, http.StatusConflict, "badged user erase` as the owner"},
+		{&pgsession.OwnerError{Role: "badged_server"}, http.StatusConflict, "badged user erase` as the owner"},
 		{&rebuild.RunningError{PID: 7, Application: "badged rebuild"}, http.StatusConflict, "badged rebuild"},
 		{erasure.ErrArchived, http.StatusConflict, "archived"},
 		{erasure.ErrNotFolded, http.StatusServiceUnavailable, "projector"},

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/appending"
 	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/internal/shards"
 )
@@ -207,7 +208,7 @@ func (p *positionOf) storeIn(ctx context.Context, shard *shards.Shard, evs []eve
 		}
 	}
 	s.mu.Unlock()
-	receipt, err := shard.Log.AppendWith(ctx, func(batch *pgx.Batch) {
+	receipt, err := appending.With(ctx, shard.Log, func(batch *pgx.Batch) {
 		batch.Queue(statements.Get("move places"), append(p.key(), partitions, to, p.resets, resets, positions)...)
 	}, evs...)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/appending"
 	"github.com/badged/badged/internal/pgfault"
 	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/internal/sqlfile"
@@ -206,7 +207,7 @@ func (p *positionOf) write(ctx context.Context, d decoded, messages int, to stri
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	receipt, err := p.appendAll(ctx, d, to, func(ctx context.Context, mine ...events.Event) (events.Receipt, error) {
-		return p.log.AppendWith(ctx, func(batch *pgx.Batch) {
+		return appending.With(ctx, p.log, func(batch *pgx.Batch) {
 			batch.Queue(statements.Get("move the position"), append(p.key(), p.at, to, messages, p.resets)...)
 			if letters := slices.Concat(d.lost, d.letters); len(letters) > 0 {
 				var origins, reasons []string

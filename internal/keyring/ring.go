@@ -273,7 +273,7 @@ func (r *Ring) watch(ctx context.Context) {
 // are.
 func (r *Ring) Reload(ctx context.Context) {
 	if r.cfg.File == "" {
-		r.cfg.Logger.InfoContext(ctx, "asked to load keys again, but there is no --keys-file")
+		r.cfg.Logger.InfoContext(ctx, "asked to load keys again, but this process reads no file of keys: there is no --keys-file, or the process has neither the role api nor --internal-listen")
 		return
 	}
 	r.mu.Lock()

@@ -92,6 +92,9 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if cfg.Archived == nil {
 		cfg.Archived = func(Result) {}
 	}
+	if err := pgsession.CheckOwner(ctx, cfg.Pool, "archive"); err != nil {
+		return err
+	}
 	job, err := rebuild.NewJob(ctx, rebuild.Config{
 		Pool: cfg.Pool, Log: cfg.Log, Memory: cfg.Memory, Progress: cfg.Progress,
 	}, "badged archive")

@@ -76,6 +76,9 @@ func Restore(ctx context.Context, cfg RestoreConfig) ([]Restored, error) {
 		r.archives = append(r.archives, a)
 	}
 	for _, d := range cfg.Into {
+		if err := d.named(pgsession.CheckOwner(ctx, d.Pool, "restore the log")); err != nil {
+			return nil, err
+		}
 		if err := d.named(r.splitAs(ctx, d)); err != nil {
 			return nil, err
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/internal/wait"
 	"github.com/badged/badged/projector/archive"
 	"github.com/badged/badged/projector/internal/claims"
@@ -72,15 +73,6 @@ var (
 	ErrNotFolded = errors.New("events that name the user are not folded yet: is a server with the role projector running? Run it, then repeat the erasure")
 )
 
-// OwnerError is returned if the role of the pool does not own the schema: servers must
-// not be able to change the log.
-type OwnerError struct{ Role string }
-
-// Error implements error.
-func (e *OwnerError) Error() string {
-	return fmt.Sprintf("the role %q may not erase users: the log is changed by the owner of the schema badged only", e.Role)
-}
-
 // source is the source of the events that take the user out of rooms.
 const source = "badged/erasure"
 
@@ -101,7 +93,7 @@ const source = "badged/erasure"
 // An event that commits later counts as the first of a new user, also if it repeats one
 // that was erased.
 //
-// It fails with [ErrArchived], [ErrNotFolded], an [*OwnerError], or a
+// It fails with [ErrArchived], [ErrNotFolded], an [*pgsession.OwnerError], or a
 // [*rebuild.RunningError] while a rebuild, an archiving or another erasure runs. It fails
 // with an [*archive.FileError], before it erases anything, if the archive has a file whose
 // events the log lacks, since the database was restored to before the file was written.
@@ -143,7 +135,7 @@ type eraser struct {
 }
 
 func (e *eraser) run(ctx context.Context) error {
-	if err := checkOwner(ctx, e.cfg.Pool); err != nil {
+	if err := pgsession.CheckOwner(ctx, e.cfg.Pool, "erase users"); err != nil {
 		return err
 	}
 	job, err := rebuild.NewJob(ctx, rebuild.Config{Pool: e.cfg.Pool, Log: e.cfg.Log}, "badged user erase")
@@ -205,19 +197,6 @@ func (e *eraser) checkArchive(ctx context.Context) error {
 		return nil
 	}
 	return claims.Check(ctx, e.conn, e.cfg.Archive)
-}
-
-// checkOwner fails if the role of a pool may not erase.
-func checkOwner(ctx context.Context, pool *pgxpool.Pool) error {
-	var role string
-	var owns bool
-	if err := pool.QueryRow(ctx, statements.Get("find whether the role may erase")).Scan(&role, &owns); err != nil {
-		return fmt.Errorf("read the owner of the schema: %w", err)
-	}
-	if !owns {
-		return &OwnerError{role}
-	}
-	return nil
 }
 
 // leave takes the user out of all rooms, as a backend does: how many members the rooms

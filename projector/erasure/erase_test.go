@@ -21,6 +21,7 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
 	"github.com/badged/badged/internal/devtest/replaytest"
+	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/internal/revocation"
 	"github.com/badged/badged/projector"
 	"github.com/badged/badged/projector/archive"
@@ -515,7 +516,7 @@ func TestEraseIsRefused(t *testing.T) {
 func TestEraseNeedsTheOwner(t *testing.T) {
 	d := projectortest.Open(t, pgtest.NewServer(t).NewDB(t, projectortest.Migrated()))
 	pool := d.AsRole(t, `GRANT USAGE ON SCHEMA badged TO ROLE`, `GRANT SELECT ON ALL TABLES IN SCHEMA badged TO ROLE`)
-	var owner *erasure.OwnerError
+	var owner *pgsession.OwnerError
 	if _, err := erasure.Erase(t.Context(), erasure.Config{Pool: pool, Log: d.Log, Settle: -1, UserID: id}); !errors.As(err, &owner) || owner.Role != "limited role" {
 		t.Errorf("it returns %v", err)
 	}

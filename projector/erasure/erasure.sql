@@ -75,9 +75,6 @@ SELECT EXISTS (SELECT FROM badged.archived_files JOIN badged.partitions USING (p
 -- name: count the archived events
 SELECT coalesce(sum(events), 0)::bigint FROM badged.archived_files JOIN badged.partitions USING (partition_id)
 
--- name: find whether the role may erase
-SELECT current_user, pg_has_role(nspowner, 'USAGE') FROM pg_namespace WHERE nspname = 'badged'
-
 -- name: read the ids of a partition
 SELECT user_id FROM badged.users_pNN
 UNION SELECT user_id FROM badged.users_pNN_baseline

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/pgsession"
 )
 
 // waitingPage is how many calls that wait are rewritten in one transaction.
@@ -25,9 +26,9 @@ type waitingNow interface {
 // Erase: otherwise a message that names the user could still come to a log in which Erase
 // has found all others.
 //
-// It fails with an [*OwnerError] if the role of the pool may not erase. It can be repeated.
+// It fails with an [*pgsession.OwnerError] if the role of the pool may not erase. It can be repeated.
 func Waiting(ctx context.Context, pool *pgxpool.Pool, userID string) (Counts, error) {
-	counts, err := Counts{}, checkOwner(ctx, pool)
+	counts, err := Counts{}, pgsession.CheckOwner(ctx, pool, "erase users")
 	if err == nil {
 		counts, err = eraseWaiting(ctx, pool, userID)
 	}

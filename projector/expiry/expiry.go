@@ -3,6 +3,7 @@
 package expiry
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/dbclock"
+	"github.com/badged/badged/internal/defaults"
 	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/internal/sqlfile"
 	"github.com/badged/badged/internal/wait"
@@ -51,7 +53,8 @@ const (
 // queryTimeout is far more than a query takes in a healthy database.
 const queryTimeout = 30 * time.Second
 
-// Appender appends events to the log, as [events.Log] does.
+// Appender appends events to the log, also those that only badged writes, as a projector
+// does.
 type Appender interface {
 	Append(ctx context.Context, evs ...events.Event) (events.Receipt, error)
 }
@@ -60,7 +63,8 @@ type Appender interface {
 type Config struct {
 	// Pool says how to connect: the sweep uses its own connection.
 	Pool *pgxpool.Pool
-	Log  Appender
+	// Log is a projector, not an [events.Log]: that refuses what a sweep appends.
+	Log Appender
 	// Layouts says in which partition each user is: the log, in most cases.
 	Layouts events.Layouts
 	// Held returns the partitions that the database holds, if it is one of several.
@@ -113,6 +117,9 @@ func New(cfg Config) (*Sweeper, error) {
 	if cfg.Pool == nil || cfg.Log == nil || cfg.Layouts == nil {
 		return nil, errors.New("expiry: Pool, Log and Layouts are required")
 	}
+	if _, refuses := cfg.Log.(*events.Log); refuses {
+		return nil, errors.New("expiry: an events.Log refuses what a sweep appends: set Log to the projector")
+	}
 	for category, after := range cfg.After {
 		if reason := events.CheckCategory(category); reason != "" {
 			return nil, fmt.Errorf("expiry: category %q: %s", category, reason)
@@ -127,22 +134,16 @@ func New(cfg Config) (*Sweeper, error) {
 	if cfg.Metrics == nil {
 		cfg.Metrics = NewMetrics(nil)
 	}
-	if cfg.Interval <= 0 {
-		cfg.Interval = 5 * time.Minute
-	}
-	if cfg.LevelInterval <= 0 {
-		cfg.LevelInterval = 10 * time.Second
-	}
-	if cfg.StandbyInterval <= 0 {
-		cfg.StandbyInterval = 5 * time.Second
-	}
-	if cfg.BatchSize <= 0 {
-		cfg.BatchSize = 1000
+	if err := cmp.Or(
+		defaults.Set("Interval", &cfg.Interval, 5*time.Minute),
+		defaults.Set("LevelInterval", &cfg.LevelInterval, 10*time.Second),
+		defaults.Set("StandbyInterval", &cfg.StandbyInterval, 5*time.Second),
+		defaults.Set("BatchSize", &cfg.BatchSize, 1000),
+		defaults.Set("Pause", &cfg.Pause, 100*time.Millisecond),
+	); err != nil {
+		return nil, fmt.Errorf("expiry: %w", err)
 	}
 	cfg.BatchSize = min(cfg.BatchSize, events.MaxUsers)
-	if cfg.Pause <= 0 {
-		cfg.Pause = 100 * time.Millisecond
-	}
 	return &Sweeper{cfg: cfg, log: cfg.Logger, now: pgsession.AgreedNow, foldTimeout: 30 * time.Second, pageSize: 10 * cfg.BatchSize}, nil
 }
 

@@ -209,7 +209,7 @@ func TestSweepLeavesAPartitionThatIsNotFolded(t *testing.T) {
 	d.AppendAgo(t, 2*week, foldtest.Deliver("c", 1, foldtest.User(1, 0)))
 	d.Fold(t)
 	log := projectortest.NewLogRecorder()
-	x := newExpiry(t, d, func(cfg *Config) { cfg.BatchSize, cfg.Log, cfg.Logger = 4, d.Log, slog.New(log) })
+	x := newExpiry(t, d, func(cfg *Config) { cfg.BatchSize, cfg.Log, cfg.Logger = 4, logOf(t, d), slog.New(log) })
 	x.foldTimeout = 0
 	sweep(t, d, x)
 	if n := len(expired(t, d)); n != 5 {
@@ -234,7 +234,7 @@ func TestSweepAgainAfterACrash(t *testing.T) {
 			d.AppendAgo(t, 2*week, foldtest.Deliver("c", 1, users...))
 			d.Fold(t)
 			ctx, cancel := context.WithCancel(t.Context())
-			x := newExpiry(t, d, func(cfg *Config) { cfg.BatchSize, cfg.Log = 4, cancelling{d.Log, cancel} })
+			x := newExpiry(t, d, func(cfg *Config) { cfg.BatchSize, cfg.Log = 4, cancelling{logOf(t, d), cancel} })
 			if err := x.once(ctx, d.Connect(t)); !errors.Is(err, context.Canceled) {
 				t.Fatalf("the sweep ended with %v", err)
 			}

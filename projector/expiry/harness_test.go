@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/appending"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
@@ -30,10 +31,15 @@ func (a appender) Append(_ context.Context, evs ...events.Event) (events.Receipt
 	return a(evs...)
 }
 
+// logOf is the log of d as a projector appends to it.
+func logOf(t *testing.T, d *projectortest.Database) appender {
+	return func(evs ...events.Event) (events.Receipt, error) { return appending.To(d.Log)(t.Context(), evs...) }
+}
+
 // folding is the log of d, where what is appended is folded at once.
 func folding(t *testing.T, d *projectortest.Database) appender {
 	return func(evs ...events.Event) (events.Receipt, error) {
-		receipt, err := d.Log.Append(t.Context(), evs...)
+		receipt, err := logOf(t, d)(evs...)
 		d.Fold(t)
 		return receipt, err
 	}

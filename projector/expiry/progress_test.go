@@ -68,7 +68,7 @@ func TestSweepsAfterLimitsChange(t *testing.T) {
 func TestSweepsWaitForWhatIsNotFolded(t *testing.T) {
 	d := projectortest.New(t)
 	ann, now := foldtest.User(0, 0), time.Now()
-	x := at(now, newExpiry(t, d, func(cfg *Config) { cfg.Log = d.Log }))
+	x := at(now, newExpiry(t, d, func(cfg *Config) { cfg.Log = logOf(t, d) }))
 	d.Append(t, foldtest.Deliver("c", 1, ann), foldtest.Deliver("d", 1, foldtest.User(1, 0)))
 	d.Exec(t, `UPDATE badged.events_p00 SET created_at = $1`, now.Add(-2*week))
 	sweep(t, d, x)

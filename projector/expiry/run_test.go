@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/appending"
 	"github.com/badged/badged/internal/dbclock"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
@@ -77,7 +78,7 @@ type waking struct {
 }
 
 func (w waking) Append(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
-	receipt, err := w.log.Append(ctx, evs...)
+	receipt, err := appending.To(w.log)(ctx, evs...)
 	for _, p := range receipt.Partitions {
 		w.projector.Wake(p)
 	}

@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/dbclock"
+	"github.com/badged/badged/internal/defaults"
 	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/projector/badges"
@@ -108,16 +110,14 @@ func NewNotifier(cfg NotifierConfig) (*Notifier, error) {
 	if cfg.Metrics == nil {
 		cfg.Metrics = NewMetrics(nil)
 	}
-	for _, d := range []struct {
-		value *time.Duration
-		unset time.Duration
-	}{{&cfg.RoomInterval, time.Minute}, {&cfg.PollInterval, 100 * time.Millisecond}, {&cfg.IdleInterval, time.Second}, {&cfg.OwnershipInterval, time.Second}} {
-		if *d.value <= 0 {
-			*d.value = d.unset
-		}
-	}
-	if cfg.PageEvents <= 0 {
-		cfg.PageEvents = 1000
+	if err := cmp.Or(
+		defaults.Set("RoomInterval", &cfg.RoomInterval, time.Minute),
+		defaults.Set("PollInterval", &cfg.PollInterval, 100*time.Millisecond),
+		defaults.Set("IdleInterval", &cfg.IdleInterval, time.Second),
+		defaults.Set("OwnershipInterval", &cfg.OwnershipInterval, time.Second),
+		defaults.Set("PageEvents", &cfg.PageEvents, 1000),
+	); err != nil {
+		return nil, fmt.Errorf("outbound: %w", err)
 	}
 	if cfg.silence <= 0 {
 		cfg.silence = 3 * cfg.OwnershipInterval

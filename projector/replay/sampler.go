@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/defaults"
 	"github.com/badged/badged/internal/wait"
 	"github.com/badged/badged/pubsub"
 )
@@ -77,8 +78,8 @@ func NewSampler(cfg SamplerConfig) (*Sampler, error) {
 	if cfg.Found == nil {
 		cfg.Found = func(context.Context, int, []string) {}
 	}
-	if cfg.Users <= 0 {
-		cfg.Users = 10
+	if err := defaults.Set("Users", &cfg.Users, 10); err != nil {
+		return nil, fmt.Errorf("sampler: %w", err)
 	}
 	return &Sampler{cfg}, nil
 }

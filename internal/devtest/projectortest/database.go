@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/appending"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/schematest"
@@ -109,7 +110,7 @@ func (d *Database) AsRole(t testing.TB, statements ...string) *pgxpool.Pool {
 // Append appends events in one transaction.
 func (d *Database) Append(t testing.TB, evs ...events.Event) events.Receipt {
 	t.Helper()
-	receipt, err := d.Log.Append(t.Context(), evs...)
+	receipt, err := appending.To(d.Log)(t.Context(), evs...)
 	if err != nil {
 		t.Fatal(err)
 	}

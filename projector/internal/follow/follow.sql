@@ -1,8 +1,5 @@
 -- What following a partition reads and writes. pNN stands for the partition.
 
--- name: may the session move
-SELECT pg_has_role(nspowner, 'USAGE') FROM pg_namespace WHERE nspname = 'badged'
-
 -- name: plan for many rows
 -- The pools of projectors only look up rows by key. A transaction that reads a snapshot of
 -- the source is idle while the target writes the rows.

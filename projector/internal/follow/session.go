@@ -65,12 +65,8 @@ func (s *Session) Open(ctx context.Context, pool *pgxpool.Pool, log *events.Log,
 		return s.wrap(err)
 	}
 	s.job, s.Conn = job, job.Conn
-	var may bool
-	if err := s.Conn.QueryRow(ctx, statements.Get("may the session move")).Scan(&may); err != nil {
+	if err := pgsession.CheckOwner(ctx, s.Conn, "move partitions and split them"); err != nil {
 		return s.wrap(err)
-	}
-	if !may {
-		return s.wrap(errors.New("only the owner of the schema badged may move partitions and split them"))
 	}
 	if _, err := s.Conn.Exec(ctx, statements.Get("plan for many rows")); err != nil {
 		return s.wrap(err)

@@ -1,0 +1,15 @@
+// Package defaults fills in what the Config of a long-running part leaves out.
+package defaults
+
+import "fmt"
+
+// Set sets a field that is zero to its default, and fails if it is negative.
+func Set[T ~int | ~int64](name string, field *T, value T) error {
+	if *field < 0 {
+		return fmt.Errorf("%s is negative: %v; 0 means the default", name, *field)
+	}
+	if *field == 0 {
+		*field = value
+	}
+	return nil
+}
