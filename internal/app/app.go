@@ -1,5 +1,7 @@
 // Package app assembles the server. It is the only package that imports all
 // parts.
+//
+// It does not know the command line.
 package app
 
 import (

@@ -3,6 +3,8 @@
 // A row holds one event as JSON, or several as a JSON array: the batch format of
 // CloudEvents. Either may be compressed with zstd; the magic number of a zstd
 // frame tells, since no JSON begins with it.
+//
+// It does not know what events mean. ADR 58 has the reasons.
 package eventbatch
 
 import (

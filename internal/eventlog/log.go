@@ -2,6 +2,9 @@
 // partitions, and the rows that are appended. Package events
 // builds on it and exports what publishers and consumers need: its Log is a [Log], and its
 // Layout a [Layout]. Other packages of badged convert the pointers for the rest.
+//
+// It does not know what events mean, or how they are folded. ADR 58 says why rows hold
+// batches, ADR 25 why the log is in ranges, ADR 85 what a position is.
 package eventlog
 
 import (

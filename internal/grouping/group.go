@@ -1,4 +1,7 @@
 // Package grouping appends small calls that arrive together in one transaction.
+//
+// It does not know how events are appended: callers give it a function. ADR 54 has the
+// reasons.
 package grouping
 
 import (

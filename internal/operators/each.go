@@ -1,5 +1,7 @@
 // Package operators does over all shards of a cluster what [admin] does with one
 // database. A database by itself is a cluster of one shard without a name.
+//
+// It does not know HTTP or the command line. ADR 82 has the reasons.
 package operators
 
 import (

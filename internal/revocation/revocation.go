@@ -1,5 +1,7 @@
 // Package revocation remembers which tokens of users are revoked, and which users are
 // to be disconnected, in a table that all processes read.
+//
+// It does not know sessions: callers end connections. ADR 69 has the reasons.
 package revocation
 
 import (

@@ -1,5 +1,7 @@
 // Package sizing estimates what a chat of a given size takes, from what docs/benchmarks.md
 // and docs/operations.md measured on two cores.
+//
+// It does not know any running server.
 package sizing
 
 import (

@@ -1,4 +1,7 @@
 // Package badges reads the badges and conversations of users from the tables.
+//
+// It does not know the loop that folds, HTTP or frames. ADR 85 explains the positions that
+// it waits for, ADR 62 how rooms are read.
 package badges
 
 import (

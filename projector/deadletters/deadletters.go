@@ -1,5 +1,7 @@
 // Package deadletters lists, retries and discards events that could not be
 // folded, and messages of brokers that are no events.
+//
+// It does not know the loop that folds: a retry appends the event again.
 package deadletters
 
 import (

@@ -11,6 +11,8 @@
 //
 // The window is complete, as the position that the batch's fence compares proves:
 // all who add blocks move it. Merging changes only how entries are stored.
+//
+// It does not know events, only their hashes. ADR 57 has the reasons.
 package keys
 
 import (
