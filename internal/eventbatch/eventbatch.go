@@ -66,7 +66,7 @@ var decoder = sync.OnceValue(func() *zstd.Decoder {
 	return d
 })
 
-// Fits reports whether a row with so many events, of so many bytes together, has
+// Fits reports whether a row with that many events, of that many bytes together, has
 // room for one more.
 func Fits(events, bytes, more int) bool {
 	// Brackets, and a comma before each event but the first.

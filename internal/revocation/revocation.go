@@ -97,7 +97,7 @@ func New(pool *pgxpool.Pool, cfg Config) *List {
 		last: math.MaxInt64, // no row is read before it is known which database has them
 		failed: auto.NewCounter(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "auth", Name: "revocation_read_errors_total",
-			Help: "Reads of the revoked tokens that failed; until one succeeds, this process knows those of before.",
+			Help: "Reads of the revoked tokens that failed; until one succeeds, this process knows the earlier ones.",
 		}),
 	}
 	auto.NewGaugeFunc(prometheus.GaugeOpts{

@@ -202,7 +202,7 @@ func (m *memberships) addTo(b *pubsub.Badge) {
 	}
 }
 
-// count adds to a badge what so many conversations of a category add to the total.
+// count adds to a badge what that many conversations of a category add to the total.
 func count(b *pubsub.Badge, category string, n, conversations int64) {
 	if n == 0 {
 		return

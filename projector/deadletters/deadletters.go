@@ -64,7 +64,7 @@ func (d *Letters) PublishingTo(elsewhere events.Append) *Letters {
 	return &other
 }
 
-// MaxPageBytes ends a page: once it has so many bytes, nothing is added. An
+// MaxPageBytes ends a page: once it has that many bytes, nothing is added. An
 // event may have 1 MiB.
 const MaxPageBytes = 4 << 20
 

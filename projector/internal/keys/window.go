@@ -92,7 +92,7 @@ type segment struct {
 }
 
 // NewWindow returns a window of a partition that is not loaded, whose filters
-// may take so many bytes.
+// may take that many bytes.
 func NewWindow(partition, limit int) *Window {
 	return &Window{
 		partition: partition, limit: limit,
