@@ -5,6 +5,9 @@
 // CloudEvents 1.0 JSON object. [Decode] and [Event.Validate] accept exactly the
 // events that the projector can fold, and report every field at fault. Package topics
 // subscribes to them, in the order in which they were folded.
+//
+// It does not know the projector, the gateway or HTTP: a chat backend links it alone.
+// ADR 3 says why decoding is strict.
 package events
 
 import "time"

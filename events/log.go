@@ -36,7 +36,7 @@ func Open(ctx context.Context, pool *pgxpool.Pool) (*Log, error) {
 }
 
 // Attach returns the log in the database of pool without connecting, for a process that
-// starts while its database is away. It must have begun with so many partitions: before
+// starts while its database is away. It must have begun with that many partitions: before
 // anything folds the log, [Log.Check] must have succeeded.
 func Attach(pool *pgxpool.Pool, partitions int) *Log {
 	return (*Log)(eventlog.Attach(pool, partitions, encodeOwn))

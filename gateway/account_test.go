@@ -12,7 +12,7 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// lobby is a room with so many changes, each of them a message. Those up to since
+// lobby is a room with that many changes, each of them a message. Those up to since
 // are in closed chunks.
 func lobby(changes, since int64) *pubsub.Room {
 	r := &pubsub.Room{ConversationID: "lobby", Changes: changes, LastSeq: changes, Category: "chat", Since: since, ClosedLive: since}

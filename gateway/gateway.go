@@ -9,6 +9,9 @@
 // what [Badges] says. Inside, a connection is a session (session.go) over a link
 // (websocket.go, sse.go), and the hub (hub.go) merges updates from the bus into the
 // mailbox of each session (internal/view).
+//
+// It does not know events, tables or Postgres. ADR 10 explains refusals, ADR 23 why idle
+// clients cost little, ADR 42 why the tables override clients.
 package gateway
 
 import (

@@ -55,7 +55,7 @@ func (w *wire) publish(p published) {
 	}
 }
 
-// deliver delivers so many messages.
+// deliver delivers that many messages.
 func (w *wire) deliver(n int) {
 	for _, m := range w.waiting[:n] {
 		w.handle(m)

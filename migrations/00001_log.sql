@@ -263,7 +263,7 @@ $$;
 -- Keeps the last range of a partition ahead of the events. Once half of the ids
 -- before it have been assigned, it gets an end, and a new last range begins there.
 -- A range is wide enough for about a span at the recent rate of ids, and has at
--- least so many ids. Returns whether there is more to do: then call it again, in
+-- least that many ids. Returns whether there is more to do: then call it again, in
 -- another transaction.
 --
 -- An empty or small table gets its end at once. A large last range, which nothing

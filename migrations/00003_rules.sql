@@ -43,7 +43,7 @@ CREATE FUNCTION badged.text_of(value jsonb) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE jsonb_typeof(value) WHEN 'string' THEN value #>> '{}' ELSE '' END;
 
--- What is wrong with a text that may have so many bytes; null for nothing.
+-- What is wrong with a text that may have that many bytes; null for nothing.
 CREATE FUNCTION badged.text_problem(given text, most integer) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE
@@ -52,7 +52,7 @@ CREATE FUNCTION badged.text_problem(given text, most integer) RETURNS text
         WHEN badged.has_control(given) THEN 'must not hold control characters'
     END;
 
--- Whether every id of a list has at most so many bytes, and there are not too many.
+-- Whether every id of a list has at most that many bytes, and there are not too many.
 CREATE FUNCTION badged.are_short(ids jsonb, most integer) RETURNS boolean
     LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$

@@ -13,7 +13,7 @@
 
 -- +goose Up
 -- +goose StatementBegin
--- The partition of a user among so many: the first four bytes of the SHA-256
+-- The partition of a user among that many: the first four bytes of the SHA-256
 -- of its id, big-endian, modulo their number. It is declared neither
 -- strict nor immutable, which it is: Postgres would not inline it then, since
 -- convert_to counts as stable, and it would take five times as long.

@@ -2,6 +2,9 @@
 // applied in order, each once and in its own transaction.
 //
 // Everything lives in the Postgres schema "badged".
+//
+// It does not know any other package of badged: it runs on databases of any age. ADR 28
+// says what a migration may change, ADR 40 which rights roles have.
 package migrations
 
 import (

@@ -92,7 +92,7 @@ const (
 	schemasSQL    = `SELECT nspname::text FROM pg_namespace WHERE nspname = 'badged'`
 )
 
-// tablesOf are the tables of a database with so many partitions.
+// tablesOf are the tables of a database with that many partitions.
 func tablesOf(partitions int) []string {
 	tables := []string{"alerts", "archive_claims", "archived_files", "audit", "audit_chain", "audit_ends", "baselines", "conversations", "dead_letters", "dedup_filters", "dedup_generations", "dedup_runs", "devices", "erased_revocations", "erasures", "expiry_progress", "granted_roles", "healed_users", "ingest_places", "ingest_positions", "jobs", "key_quotas", "late_folds", "log_home", "log_identity", "log_ranges", "move_changes", "move_places", "moves", "notifier_partitions", "partitions", "rebuilt_partitions", "revocation_counter", "revocation_secret", "revocations", "room_alerts", "room_chunks", "room_marks", "room_rounds", "rooms", "samples", "schema_migrations", "settings", "settled_letters", "shard", "shard_partitions", "stale_partitions", "tail_partitions", "timeline_ends", "users", "waiting_messages", "webhook_queue", "webhooks"}
 	for p := range partitions {

@@ -160,7 +160,7 @@ WHERE transaction_id >= pg_snapshot_xmin(pg_current_snapshot()))`).Scan(&settled
 	}
 }
 
-// step folds one batch of a partition, of so many events at most.
+// step folds one batch of a partition, of that many events at most.
 func step(t testing.TB, p *partition, limit int) {
 	t.Helper()
 	p.size.Events = limit

@@ -34,7 +34,7 @@ func mustExec(t *testing.T, conn *pgx.Conn, sql string) {
 	}
 }
 
-// An owner that missed so many rotations that the runs that it knows were dropped
+// An owner that missed that many rotations that the runs that it knows were dropped
 // fails, counts nothing, and is right once it has read the state of the
 // partition, whether it has folded before or not.
 func TestFormerOwnerProbesDroppedRuns(t *testing.T) {

@@ -95,7 +95,7 @@ func newPartition(id int, p *Projector) *partition {
 	return part
 }
 
-// filterShare divides the memory: filters get at most one part of so many, the
+// filterShare divides the memory: filters get at most one part of that many, the
 // cached users the rest.
 const filterShare = 2
 

@@ -6,6 +6,9 @@
 // Package badges reads the numbers. The other packages below it are for operators and
 // each have one subject, such as replay, which verifies, heals and explains badges from
 // the log. The fold is in internal/badge and the tables in internal/store.
+//
+// It does not know who reads badges: no gateway, no HTTP, and none of the packages for
+// operators. ADR 54 explains appends that fold, ADR 20 the cache, ADR 41 epochs.
 package projector
 
 import (

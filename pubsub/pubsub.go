@@ -7,6 +7,9 @@
 //
 // [Memory] serves a single process, [Redis] several. To write your own, implement
 // [Bus] and run pubsubtest.Run on it.
+//
+// It does not know events, tables or frames: both sides import it. ADR 4 says what an
+// update has to carry.
 package pubsub
 
 import (

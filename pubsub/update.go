@@ -143,7 +143,7 @@ type Snapshot struct {
 	Mentioned map[string]int64 `json:"-"`
 }
 
-// Within returns the badge of some categories alone, in which so many messages mention
+// Within returns the badge of some categories alone, in which that many messages mention
 // the user. Its version is that of the user. Its epoch is another than that of the
 // user, and of other categories: who holds it holds nothing of the rest.
 func (b *Badge) Within(categories []string, mentions int64) Badge {

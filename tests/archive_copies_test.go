@@ -151,7 +151,7 @@ func lostErasure(t *testing.T, database string, keep func(), restore func(*proce
 		}
 	}
 	out := must(t, "archive", "--take-over", "--to="+dir, "--database-url="+database)
-	if want := "the archive " + dir + " belongs to this database now\n1 user erased again, of whom the archive says that they were\n"; out != want {
+	if want := "the archive " + dir + " belongs to this database now\n1 user erased again, since the archive lists the erasure\n"; out != want {
 		t.Errorf("taking over prints %q, want %q", out, want)
 	}
 	if out := must(t, "archive", "--take-over", "--to="+dir, "--json", "--database-url="+database); !strings.Contains(out, `"users":0,"gone":0`) {

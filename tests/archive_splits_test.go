@@ -46,7 +46,7 @@ func fileOf(archive string, partition, number int) string {
 	return filepath.Join(archive, fmt.Sprintf("%s.%05d.ndjson.zst", events.Topic(partition), number))
 }
 
-// A database that was restored from a base backup of before a split is told of it by the
+// A database that was restored from a base backup from before a split is told of it by the
 // encrypted archive of afterwards. Split again, it agrees with the archive, whose files of
 // what the database has lost are found, and nothing is deleted unasked. Not parallel: a range
 // is complete only once all older transactions have ended.
@@ -184,7 +184,7 @@ func TestArchiveOfADatabaseRestoredToBeforeASplit(t *testing.T) {
 	}
 }
 
-// named fails the test unless an archive has at least so many files, and no others than its
+// named fails the test unless an archive has at least that many files, and no others than its
 // manifest and lock.
 func named(t *testing.T, dir string, least int) {
 	t.Helper()

@@ -43,7 +43,7 @@ func cutShard(t *testing.T, database string) {
 	}
 }
 
-// extendLog ends the current range of every partition of a database so many transactions
+// extendLog ends the current range of every partition of a database that many transactions
 // ahead.
 func extendLog(t *testing.T, database string, ahead int) {
 	t.Helper()

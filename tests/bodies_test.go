@@ -33,7 +33,7 @@ func (p *process) mostMemory() int64 {
 }
 
 // Bodies that are held back, and many large ones at once, stay within the memory that the
-// Helm chart gives a process, and shut out nobody.
+// Helm chart gives a process, and shut out no client.
 func TestBodiesStayWithinTheMemoryOfTheChart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "keys.yaml")
 	writeKeys(t, file, keyEntry("slow", "publisher", ", rate: 1, quota: 1"), keyEntry("crm", "publisher", ""), keyEntry("crowd", "publisher", ""))

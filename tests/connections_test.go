@@ -10,7 +10,7 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// limited returns the URL of a role of a database that may have so many connections.
+// limited returns the URL of a role of a database that may have that many connections.
 func limited(t *testing.T, database string, connections int) string {
 	t.Helper()
 	sql(t, database, fmt.Sprintf(`CREATE ROLE few LOGIN CONNECTION LIMIT %d`, connections))

@@ -53,7 +53,7 @@ func TestKilledWhileMergingKeys(t *testing.T) {
 		return n
 	}
 	const (
-		some = 1100 // with so little memory, blocks are merged at 1,024 keys
+		some = 1100 // with this little memory, blocks are merged at 1,024 keys
 		runs = 8    // are merged at once
 		many = 8000 // are keys of several runs
 	)

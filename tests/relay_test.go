@@ -189,7 +189,7 @@ func TestRelayRefusals(t *testing.T) {
 		{[]string{"--outbox-url=" + s.NewDB(t, pgtest.Template{}), to[0], to[1]}, 1, "the database has no outbox; run `badged relay install`"},
 		{[]string{"--outbox-url=" + old, to[0], to[1]}, 1, "the outbox has version 1, and this program needs 2; run `badged relay install`"},
 		{[]string{"--outbox-url=" + database, to[0], to[1]}, 1, "it needs no outbox and no relay"},
-		{[]string{"--outbox-url=" + as(t, outbox, "nobody"), to[0], to[1]}, 1, `role "nobody" does not exist`},
+		{[]string{"--outbox-url=" + as(t, outbox, "stranger"), to[0], to[1]}, 1, `role "stranger" does not exist`},
 		{[]string{"--outbox-url=" + s.DatabaseURL("nowhere"), to[0], to[1]}, 1, `database "nowhere" does not exist`},
 		{[]string{"--outbox-url=" + outbox, to[0], "--publisher-key=wrong"}, 1, "401"},
 		{[]string{"--outbox-url=" + outbox, "--url=kafka://x", to[1]}, 1, `server URL "kafka://x": want one such as http://127.0.0.1:8080`},

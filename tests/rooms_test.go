@@ -22,7 +22,7 @@ func posted(room string, seq int, sender string) string {
 	return roomEvent("room.posted", room, fmt.Sprintf(`"seq":%d,"sender_id":%q`, seq, sender))
 }
 
-// awaitUnread waits until so many messages of a conversation are unread.
+// awaitUnread waits until that many messages of a conversation are unread.
 func (c *client) awaitUnread(conversation string, n int64) {
 	c.t.Helper()
 	c.await(fmt.Sprintf("%d unread in %s", n, conversation), func() bool { return c.unread[conversation] == n })

@@ -122,7 +122,7 @@ func (w *twins) equal(position string) {
 	}
 }
 
-// Users with the same events have the same numbers, whatever their ids and whoever
+// Users with the same events have the same numbers, whatever their ids and which user
 // publishes: requests that run at once, transactions that stay open, and apps.
 func TestTwinsInAllPartitions(t *testing.T) {
 	t.Parallel()

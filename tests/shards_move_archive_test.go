@@ -84,7 +84,7 @@ func TestArchivesFollowMovesAndSplits(t *testing.T) {
 		{"verify", "--quiet"},
 		{"rebuild", "--quiet"},
 		{"user", "export", user},
-		{"user", "erase", "nobody"},
+		{"user", "erase", "stranger"},
 	} {
 		must(t, append(args, "--archive="+dir, "--database-url="+database)...)
 	}

@@ -56,7 +56,7 @@ func newCrowd(t *testing.T, p *process) *crowd {
 func (c *crowd) publish(rate int) (stop func()) {
 	c.t.Helper()
 	const batch = 50
-	// So many that the rate does not depend on how long an answer takes, up to 200 ms.
+	// Enough that the rate does not depend on how long an answer takes, up to 200 ms.
 	publishers := max(4, rate/250)
 	interval := time.Second * time.Duration(publishers*batch) / time.Duration(rate)
 	start := time.Now()

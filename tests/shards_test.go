@@ -20,7 +20,7 @@ import (
 
 // shardCount is how many databases each stack has. A stack of one has no shards:
 // it is a database.
-var shardCount = flag.Int("shards", 1, "give each stack so many shards; 1 is a database")
+var shardCount = flag.Int("shards", 1, "give each stack that many shards; 1 is a database")
 
 // clusters has the connection strings of all shards of each cluster, by the path of
 // the first.

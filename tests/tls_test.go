@@ -77,5 +77,5 @@ func TestListenerWithTLS(t *testing.T) {
 		t.Errorf("with broken files a connection gets certificate %d", got)
 	}
 	app.say(`{"t":"read_all","id":1}`)
-	app.await("an answer on the connection of before", func() bool { return app.answers[1] == "ok" })
+	app.await("an answer on the earlier connection", func() bool { return app.answers[1] == "ok" })
 }

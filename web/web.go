@@ -1,6 +1,8 @@
 // Package web embeds the pages that badged serves, built from the sources in
 // this folder, and the golden frames. The built files are committed, so that
 // building the Go program needs no Node.
+//
+// It does not know any Go package. ADR 49 explains the TypeScript client.
 package web
 
 import (

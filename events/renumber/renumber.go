@@ -1,6 +1,9 @@
 // Package renumber adapts a log that was restored or replicated from another
 // cluster, whose transaction ids mean nothing here: it gives copied events ids
 // that come before everything appended in this cluster.
+//
+// It does not know the tables of badges: it moves positions, and projectors read again.
+// ADR 38 has the reasons.
 package renumber
 
 import (

@@ -1,6 +1,8 @@
 // Package topics offers the log of events to watermill: a publisher and a subscriber of
 // single events, and the schema with which watermill-sql's own can use the tables. The log
 // of a partition is a topic, named by [events.Topic].
+//
+// It does not know what events mean or how they are folded. ADR 1 has the reasons.
 package topics
 
 import (

@@ -1,5 +1,8 @@
 // Package protocol has the frames of badge.v1, the protocol between gateways and clients,
 // and describes them.
+//
+// It does not know sessions or connections. ADR 3 says why commands have known fields
+// only.
 package protocol
 
 import (

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// endless is a Queue that has so many pushes.
+// endless is a Queue that has that many pushes.
 type endless struct {
 	push Push
 	// held are those that wait because the vendor is slow.

@@ -1,5 +1,8 @@
 // Package push tells closed apps their number: it sends what the queue says is
 // due to APNs, FCM, Web Push and UnifiedPush.
+//
+// It does not know the log or tables: it declares the interface of its queue. ADR 66 has
+// the reasons.
 package push
 
 import (

@@ -20,7 +20,7 @@ const (
 	userInFlight = 16
 	// busyHold is how long a device waits for others that are in flight.
 	busyHold = time.Second
-	// A route rests after so many failures in a row without an answer, longer
+	// A route rests after that many failures in a row without an answer, longer
 	// with each.
 	unreachable     = 10
 	unreachableRest = 5 * time.Second

@@ -38,7 +38,7 @@ type Queue interface {
 	// Told reports that a device was told its number, d.Alerts, from which the sender
 	// may have cut the last, and d.Retract, unless the sender has emptied it. For so long after it only alerts are due.
 	Told(d Due, quiet time.Duration)
-	// Retry reports a failure after so many alerts were sent, oldest first, which
+	// Retry reports a failure after that many alerts were sent, oldest first, which
 	// told the device its number. The device is due again after some time.
 	Retry(d Due, sent int, after time.Duration, reason string)
 	// Hold reports that a device is not told now, but after some time.
@@ -302,7 +302,7 @@ func (s *Sender) pause(ctx context.Context, app *App, route string, outcome Outc
 		"app", app.Name, "route", route, "reason", outcome.Reason, "pause", outcome.After)
 }
 
-// backoff returns the wait after so many failures.
+// backoff returns the wait after that many failures.
 func backoff(failures int, first, last time.Duration) time.Duration {
 	return spread(min(first<<min(failures, 20), last))
 }

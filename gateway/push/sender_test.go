@@ -366,7 +366,7 @@ func (a *attempts) send(ctx context.Context, p *Push) Outcome {
 	return outcome
 }
 
-// alertsOf returns so many alerts of a user, and what attempts notes of them in order.
+// alertsOf returns that many alerts of a user, and what attempts notes of them in order.
 func alertsOf(user string, n int64) (alerts []Alert, sent []string) {
 	for seq := range n {
 		alerts = append(alerts, Alert{ConversationID: "lunch", Seq: seq + 1, Body: "Pizza?"})

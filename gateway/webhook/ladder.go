@@ -20,7 +20,7 @@ const longestWait = 27 * time.Hour
 // maxRetryAfter bounds what a receiver can ask for.
 const maxRetryAfter = 24 * time.Hour
 
-// waitAfter returns the wait after so many failures in a row, at least 1, and
+// waitAfter returns the wait after that many failures in a row, at least 1, and
 // whether the ladder goes on. Past its end the last wait repeats. The wait
 // varies by a tenth, so that webhooks that failed together do not come back
 // together.

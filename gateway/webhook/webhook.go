@@ -3,6 +3,9 @@
 //
 // A call that fails is repeated by a ladder of waits, until the webhook is
 // paused after two days. Each call tells the newest state.
+//
+// It does not know the log or tables: it declares the interface of its queue. ADR 139 has
+// the reasons.
 package webhook
 
 import (

@@ -1,5 +1,7 @@
 // Package admin implements what operators do and see through the command line
 // and the admin API: the audit trail, jobs, and statistics of all processes.
+//
+// It does not know shards: package operators does. ADR 27 has the reasons.
 package admin
 
 import (

@@ -30,7 +30,7 @@ const (
 // WebhookSettings are what operators say of a webhook.
 type WebhookSettings struct {
 	URL        string   `json:"url" maxLength:"2048" doc:"Where to call. It must be https, and must not be in a private network unless the server has --webhooks-allow-private."`
-	Secrets    []string `json:"secrets,omitempty" maxItems:"5" doc:"What signs calls: whsec_ and 24 to 64 bytes in base64. All of them sign, so that a receiver can change from one to the next. Without any, those of before stay, and a new webhook gets one."`
+	Secrets    []string `json:"secrets,omitempty" maxItems:"5" doc:"What signs calls: whsec_ and 24 to 64 bytes in base64. All of them sign, so that a receiver can change from one to the next. Without any, the former ones stay, and a new webhook gets one."`
 	Events     []string `json:"events" minItems:"1" doc:"What is told: badge.changed, unread.reminder, deadletter.buried, drift.found. badge.changed includes room.changed."`
 	Categories []string `json:"categories,omitempty" maxItems:"100" doc:"Tell only changes of the numbers of these categories. All by default."`
 	Batch      *int     `json:"batch,omitempty" minimum:"1" maximum:"100" doc:"The most events of a call; 1 by default. With more, the body of each call is a list."`

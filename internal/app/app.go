@@ -1,5 +1,7 @@
 // Package app assembles the server. It is the only package that imports all
 // parts.
+//
+// It does not know the command line.
 package app
 
 import (
@@ -35,7 +37,7 @@ import (
 
 const (
 	// readersShare is which part of the connections for requests all reads over HTTP with
-	// keys may take, and all with tokens: one in so many. Of 16, with those of devices and
+	// keys may take, and all with tokens: one in this number. Of 16, with those of devices and
 	// of the gateway, one is left at least, for those who publish.
 	readersShare = 5
 	// readersPatience and appsPatience are how long such reads wait for one. Apps come back.

@@ -1,6 +1,9 @@
 // Package assistant is the door for assistants: a server of the Model Context
 // Protocol (MCP) whose tools read badges, the log and the audit trail, and change
 // dead letters if they may.
+//
+// It does not know SQL: it reads with the rights of its database role and writes through the
+// admin API. ADR 40 has the reasons.
 package assistant
 
 import (

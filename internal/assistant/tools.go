@@ -19,7 +19,7 @@ type explainInput struct {
 	At           *time.Time `json:"at,omitempty" jsonschema:"Explain the badge as it was at this time, such as 2026-01-31T23:59:59Z; now if absent."`
 	Conversation string     `json:"conversation,omitempty" jsonschema:"Explain only this conversation, even if nothing in it is unread."`
 	History      bool       `json:"history,omitempty" jsonschema:"Include each event that changed the total."`
-	Delivered    int        `json:"delivered,omitempty" jsonschema:"Include the fate of so many of the last delivered messages."`
+	Delivered    int        `json:"delivered,omitempty" jsonschema:"Include the fate of this number of the last delivered messages."`
 }
 
 func (s *Server) explainBadge(ctx context.Context, in explainInput) (any, error) {

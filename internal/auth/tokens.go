@@ -1,4 +1,7 @@
 // Package auth authenticates users by signed tokens.
+//
+// It does not know keys of publishers, nor which tokens are revoked. ADR 18 says when an
+// unknown key rejects a token.
 package auth
 
 import (

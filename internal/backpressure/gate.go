@@ -1,6 +1,8 @@
 // Package backpressure keeps publishing from outrunning folding: publishers
 // are slowed while badges are slightly late, and refused once they are too
 // late.
+//
+// It does not know the projector: it measures lag in the database. ADR 46 has the reasons.
 package backpressure
 
 import (

@@ -1,4 +1,6 @@
 // Package broker parses the URLs of message brokers, and returns how to connect.
+//
+// It does not know what is read or published.
 package broker
 
 import (

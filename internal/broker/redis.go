@@ -12,7 +12,7 @@ import (
 )
 
 // Redis returns what makes a client of what a URL of go-redis names; parameters that were
-// taken are not go-redis's. So many calls may block at a time.
+// taken are not go-redis's. This many calls may block at a time.
 func Redis(a *Address, blocking int) (func() redis.UniversalClient, error) {
 	u, err := url.Parse(a.Text)
 	if err != nil {

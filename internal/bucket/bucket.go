@@ -1,4 +1,6 @@
 // Package bucket keeps archives in storage that speaks S3.
+//
+// It does not know what the objects hold. ADR 79 has the reasons.
 package bucket
 
 import (

@@ -47,7 +47,7 @@ func (c *archiveCmd) Validate() error {
 		errs = append(errs, errors.New("--older-than must be more than 0s"))
 	}
 	if c.Reencrypt && c.ArchiveKeys == "" {
-		errs = append(errs, errors.New("--reencrypt needs --archive-keys FILE: its first key encrypts, and those of before decrypt"))
+		errs = append(errs, errors.New("--reencrypt needs --archive-keys FILE: its first key encrypts, and the others decrypt"))
 	}
 	if c.Before.After(time.Now()) {
 		errs = append(errs, errors.New("--before must be in the past"))

@@ -33,7 +33,7 @@ type auditCmd struct {
 
 type auditListCmd struct {
 	config.Database `embed:""`
-	Limit           int   `help:"Show at most so many actions." default:"50" placeholder:"N" env:"-"`
+	Limit           int   `help:"Show at most N actions." default:"50" placeholder:"N" env:"-"`
 	Before          int64 `help:"Show only actions with an id below this one." placeholder:"ID" env:"-"`
 	JSON            bool  `name:"json" help:"Print JSON, a line for each action." env:"-"`
 }

@@ -1,5 +1,7 @@
 // Package cli is the command line of badged: its commands, output and exit
 // codes.
+//
+// It does not know how parts work: it reads flags, calls one function and prints.
 package cli
 
 import (

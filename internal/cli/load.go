@@ -29,7 +29,7 @@ import (
 // loadCmd is `badged load`.
 type loadCmd struct {
 	File         string   `arg:"" optional:"" help:"Traffic: lines 'SRC DST UNIXTS', or CloudEvents as NDJSON; .gz and .zst are decompressed; - is standard input."`
-	Rooms        int      `help:"Generate traffic of so many rooms instead of reading a file." placeholder:"N" env:"-"`
+	Rooms        int      `help:"Generate traffic of N rooms instead of reading a file." placeholder:"N" env:"-"`
 	Members      int      `help:"Members of the largest room, with --rooms; the n-th has an n-th of that." default:"1000" env:"-"`
 	Messages     int      `help:"Messages to all rooms, with --rooms." default:"10000" env:"-"`
 	Seed         uint64   `help:"Which traffic is generated, with --rooms: equal settings give equal events." default:"1" env:"-"`

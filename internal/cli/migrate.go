@@ -152,8 +152,8 @@ func (c *migrateUpCmd) checkShards(ctx context.Context) (partitions int, err err
 // partitionsPerShard is how many partitions a new cluster gets for each of its shards.
 const partitionsPerShard = 4
 
-// partitionsOfAll returns the number of partitions that every shard is to have: that of
-// those that are migrated.
+// partitionsOfAll returns the number of partitions that every shard is to have: as many as
+// the migrated shards have.
 func (c *migrateUpCmd) partitionsOfAll(ctx context.Context, databases []shards.Database) (n int, err error) {
 	of := map[string]int{}
 	if err := connect.Each(databases, func(d shards.Database) (err error) {

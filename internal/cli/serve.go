@@ -130,7 +130,7 @@ func collectRarely() {
 // sentinel is an object to which nothing refers, so each collection finalizes it.
 type sentinel struct{ _ *sentinel }
 
-// growthOf returns the growth in percent after which a heap with so many live bytes
+// growthOf returns the growth in percent after which a heap with that many live bytes
 // is collected. It is rounded, since setting it stops all goroutines for a moment.
 func growthOf(live uint64) int {
 	const step = 50

@@ -1,6 +1,8 @@
 // Package config defines the settings with names, defaults and help. Each
 // setting is a flag, an environment variable BADGED_… and a key of the
 // configuration file, in this order of precedence.
+//
+// It does not know what the settings do.
 package config
 
 import (

@@ -1,6 +1,8 @@
 // Package conformance checks clients of badge.v1, in any language. It plays a
 // server by a script, and starts the client as a program that prints what it
 // would show. It does not use the gateway: the golden frames pin both.
+//
+// It does not know the gateway or the SDK. ADR 73 has the reasons.
 package conformance
 
 import (

@@ -1,6 +1,7 @@
 // Package dbclock tells the time of a database. What lasts is decided by the clock of the
-// database that stores it, since the clocks of machines differ and may be set. The package
-// knows no table.
+// database that stores it, since the clocks of machines differ and may be set.
+//
+// It does not know tables. ADR 136 has the reasons.
 package dbclock
 
 import (

@@ -192,7 +192,7 @@ func (s *store) open(ctx context.Context) (guests int, err error) {
 	return guests, nil
 }
 
-// resize lets guests join or leave the room until it has so many, at most some at
+// resize lets guests join or leave the room until it has that many, at most some at
 // once, and returns how many it has. It goes by the tables: whether a commit whose
 // answer was lost took effect is known there alone.
 func (s *store) resize(ctx context.Context, target, most int) (guests int, receipt events.Receipt, err error) {

@@ -3,6 +3,8 @@
 //
 // It uses badged as any backend does. It publishes in the transactions that
 // store its messages, and the page gets badges from the gateway.
+//
+// It does not know the inside of badged.
 package demo
 
 import (

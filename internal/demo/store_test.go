@@ -149,7 +149,7 @@ func TestRestartKeepsMessages(t *testing.T) {
 		}
 	}
 	if n := len(f.published(t)); n != len(before)+2 {
-		t.Errorf("%d events, want the %d of before, a read and a message", n, len(before))
+		t.Errorf("%d events, want the %d from before, a read and a message", n, len(before))
 	}
 }
 

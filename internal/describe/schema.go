@@ -1,6 +1,9 @@
 // Package describe describes the interfaces of badged: routes with their
 // handlers, and JSON Schemas derived from Go types. It generates OpenAPI,
 // AsyncAPI and reference pages from them.
+//
+// It does not know routes, events or frames: callers give them as values. ADR 29 has the
+// reasons.
 package describe
 
 import (

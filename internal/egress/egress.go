@@ -1,5 +1,8 @@
 // Package egress calls addresses that others give, such as webhooks and push
 // subscriptions, without letting them reach the network that badged runs in.
+//
+// It does not know what is sent. ADR 139 says why addresses are checked when a connection
+// is made.
 package egress
 
 import (

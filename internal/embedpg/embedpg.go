@@ -9,6 +9,8 @@
 //
 // The package works on Unix systems. As root it runs the server as the user
 // postgres or nobody, since PostgreSQL refuses to run as root.
+//
+// It does not know badged.
 package embedpg
 
 import (

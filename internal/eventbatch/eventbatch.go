@@ -3,6 +3,8 @@
 // A row holds one event as JSON, or several as a JSON array: the batch format of
 // CloudEvents. Either may be compressed with zstd; the magic number of a zstd
 // frame tells, since no JSON begins with it.
+//
+// It does not know what events mean. ADR 58 has the reasons.
 package eventbatch
 
 import (
@@ -64,7 +66,7 @@ var decoder = sync.OnceValue(func() *zstd.Decoder {
 	return d
 })
 
-// Fits reports whether a row with so many events, of so many bytes together, has
+// Fits reports whether a row with that many events, of that many bytes together, has
 // room for one more.
 func Fits(events, bytes, more int) bool {
 	// Brackets, and a comma before each event but the first.

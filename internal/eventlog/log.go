@@ -2,6 +2,9 @@
 // partitions, and the rows that are appended. Package events
 // builds on it and exports what publishers and consumers need: its Log is a [Log], and its
 // Layout a [Layout]. Other packages of badged convert the pointers for the rest.
+//
+// It does not know what events mean, or how they are folded. ADR 58 says why rows hold
+// batches, ADR 25 why the log is in ranges, ADR 85 what a position is.
 package eventlog
 
 import (
@@ -53,7 +56,7 @@ type Log[E any] struct {
 // Encode validates events and encodes them, by partition in ascending order.
 type Encode[E any] func(ctx context.Context, l *Log[E], evs []E) ([]Rows, error)
 
-// Attach returns the log in the database of pool, which began with so many partitions,
+// Attach returns the log in the database of pool, which began with that many partitions,
 // without connecting. As long as nothing else is known, none of them was split.
 func Attach[E any](pool *pgxpool.Pool, partitions int, encode Encode[E]) *Log[E] {
 	l := &Log[E]{pool: pool, encode: encode, changed: make(chan struct{}), now: time.Now}

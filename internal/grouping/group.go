@@ -1,4 +1,7 @@
 // Package grouping appends small calls that arrive together in one transaction.
+//
+// It does not know how events are appended: callers give it a function. ADR 54 has the
+// reasons.
 package grouping
 
 import (
@@ -87,7 +90,7 @@ const (
 const SmallAppend = 100
 
 // New returns a group for log whose transactions are calls of append. It combines appends
-// of at most small events, and runs at most so many transactions at once. Larger appends
+// of at most small events, and runs at most `most` transactions at once. Larger appends
 // are transactions of their own, beside these.
 func New(log *events.Log, append events.Append, small, most int) *Group {
 	return &Group{log: log, append: append, fold: append, small: small, most: most, beside: make(chan struct{}, mostBeside)}
@@ -161,8 +164,8 @@ func (g *Group) comes(evs []events.Event) {
 
 // appends returns what runs an append that begins now. One that folds lets no other of its
 // partitions begin before it has loaded, folded and written everything. A second
-// transaction that does so beside the next append is dearer for single events, however
-// many come, and for calls that meet no others. The caller has locked g.
+// transaction that does so beside the next append costs more for single events, at any rate, and
+// for calls that meet no others. The caller has locked g.
 func (g *Group) appends() events.Append {
 	if g.loaded && time.Since(g.met) < shortly {
 		return g.append

@@ -12,7 +12,7 @@ import (
 	"github.com/badged/badged/internal/grouping"
 )
 
-// publisher publishes calls of so many events each, of all partitions, without waiting for
+// publisher publishes calls of that many events each, of all partitions, without waiting for
 // their answers.
 func publisher(t *testing.T, g *grouping.Group) func(calls ...int) {
 	return func(calls ...int) {
@@ -31,7 +31,7 @@ func publisher(t *testing.T, g *grouping.Group) func(calls ...int) {
 	}
 }
 
-// Calls of up to so many events as the group is made for wait for the append that runs,
+// Calls of up to that many events as the group is made for wait for the append that runs,
 // and share the next. Larger ones are appended at once.
 func TestGroupOfLargerCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

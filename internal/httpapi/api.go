@@ -1,5 +1,8 @@
 // Package httpapi implements the HTTP API of badged: publishers append events,
 // and publishers, push senders and apps read badges.
+//
+// It does not know SQL or sessions of Postgres. ADR 29 says why routes are tables, ADR 46 why
+// publishers are refused while folding is behind.
 package httpapi
 
 import (

@@ -24,7 +24,7 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// largeBadges are badges of 40 KB. Reads after the first so many fail, or wait.
+// largeBadges are badges of 40 KB. Reads after the first that many fail, or wait.
 type largeBadges struct {
 	fakeBadges
 

@@ -13,7 +13,7 @@ import (
 //
 // Encoding/json takes the last of repeated fields. It decodes names that differ in case
 // only into one field, so these are the same here. An empty field would mean the same as
-// none: what was to be done for one user, whose id a backend has lost, would be done for
+// no field: what was to be done for one user, whose id a backend has lost, would be done for
 // all. What is inside of a field may be empty: the keys of a subscription are not ours.
 func checkFields(text []byte) error {
 	w := fieldWalk{d: jsontext.NewDecoder(bytes.NewReader(text), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))}

@@ -330,7 +330,7 @@ const (
 	jobBits = 32
 )
 
-// idOf returns the {id} of the path, a number of so many bits.
+// idOf returns the {id} of the path, a number of that many bits.
 func idOf(r *http.Request, bits int) (int64, error) {
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, bits)
 	if err != nil || id < 1 {
@@ -339,7 +339,7 @@ func idOf(r *http.Request, bits int) (int64, error) {
 	return id, nil
 }
 
-// pageOf returns the parameters of a page of a list whose ids have so many
+// pageOf returns the parameters of a page of a list whose ids have that many
 // bits; the default limit is 100.
 func pageOf(q url.Values, from string, bits int) (after int64, limit int, err error) {
 	if s := q.Get(from); s != "" {

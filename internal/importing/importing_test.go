@@ -147,7 +147,7 @@ func TestImportOfANewerExport(t *testing.T) {
 	if diff := cmp.Diff(want, got); err != nil || differences != nil || diff != "" {
 		t.Errorf("error %v, differences %q, summary (-want +got):\n%s", err, differences, diff)
 	}
-	// Back to the level of before, which is another change than the first.
+	// Back to the former level, which is another change than the first.
 	got, differences, err = run(t, d, nil, header+"chloe,tea,12,7,none,8 10,,,\n")
 	if got.Levels != 1 || got.Events != 1 || differences != nil || err != nil {
 		t.Errorf("the former level: %+v, differences %q, error %v", got, differences, err)

@@ -4,6 +4,9 @@
 //
 // [Row] is one state, [Reader] reads them from a file, plan.go has the events of rows,
 // and [Import] does a whole import.
+//
+// It does not know the fold: it publishes events as a backend does. ADR 74 has the
+// reasons.
 package importing
 
 import (

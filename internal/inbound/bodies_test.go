@@ -87,7 +87,7 @@ func TestRoomForBodies(t *testing.T) {
 	})
 }
 
-// discard is an answer that nobody reads.
+// discard is an answer that no client reads.
 type discard struct{}
 
 func (discard) Header() http.Header         { return http.Header{} }

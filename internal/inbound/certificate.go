@@ -78,7 +78,7 @@ func (c *Certificate) TLS() *tls.Config {
 }
 
 // Run takes over new files until ctx is done, and returns nil. While something is
-// wrong with them, connections get the certificate of before.
+// wrong with them, connections get the former certificate.
 func (c *Certificate) Run(ctx context.Context, log *slog.Logger, m *Metrics) error {
 	m.expires.Set(float64(c.current.Load().Leaf.NotAfter.Unix()))
 	return wait.Every(ctx, lookInterval, func(ctx context.Context) {
@@ -87,7 +87,7 @@ func (c *Certificate) Run(ctx context.Context, log *slog.Logger, m *Metrics) err
 		switch {
 		case err != nil:
 			m.reloads.WithLabelValues("error").Inc()
-			log.WarnContext(ctx, "the new certificate cannot be used; connections get the one of before", "expires", expires, "error", err)
+			log.WarnContext(ctx, "the new certificate cannot be used; connections get the former one", "expires", expires, "error", err)
 		case changed:
 			m.reloads.WithLabelValues("ok").Inc()
 			m.expires.Set(float64(expires.Unix()))

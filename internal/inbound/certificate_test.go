@@ -148,7 +148,7 @@ func TestRenewal(t *testing.T) {
 			t.Errorf("%s: a new connection gets certificate %d, want %d", step.what, got, step.want)
 		}
 		if got := served(early); got != 2 {
-			t.Errorf("%s: the connection of before has certificate %d", step.what, got)
+			t.Errorf("%s: the earlier connection has certificate %d", step.what, got)
 		}
 	}
 }

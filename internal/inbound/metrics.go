@@ -35,7 +35,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}),
 		reloads: auto.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "http", Name: "certificate_reloads_total",
-			Help: "Changes of the files of --tls-cert and --tls-key, by result; after an error the certificate of before stays in use.",
+			Help: "Changes of the files of --tls-cert and --tls-key, by result; after an error the former certificate stays in use.",
 		}, []string{"result"}),
 	}
 	m.refused = auto.NewCounterVec(prometheus.CounterOpts{

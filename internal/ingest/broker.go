@@ -1,6 +1,8 @@
 // Package ingest reads events from brokers and appends them to the log. The position in
 // the broker moves in the transaction that appends, so every message counts exactly
 // once, whatever is killed.
+//
+// It does not know the fold. ADR 77 says why positions are in Postgres.
 package ingest
 
 import (

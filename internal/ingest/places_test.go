@@ -95,7 +95,7 @@ func (s *sharded) logs(t *testing.T) []int {
 	return all
 }
 
-// awaitRead waits until so many messages are read.
+// awaitRead waits until that many messages are read.
 func (s *sharded) awaitRead(t *testing.T, n int) {
 	t.Helper()
 	await(t, fmt.Sprintf("%d messages to be read", n), func() bool {

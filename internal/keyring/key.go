@@ -1,6 +1,8 @@
 // Package keyring knows the API keys of publishers, readers and admins: what each
 // may do, until when, and how much. Keys come from flags and from a file that may
 // change while the process runs.
+//
+// It does not know routes: handlers ask it what a key may do. ADR 68 has the reasons.
 package keyring
 
 import (

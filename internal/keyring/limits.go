@@ -32,7 +32,7 @@ type usage struct {
 	// part is how much of today's quota this process may use, and taken how much all
 	// processes have taken.
 	part, taken int64
-	// askedAt is when quotas last gave nothing for so many events, or failed.
+	// askedAt is when quotas last gave nothing for that many events, or failed.
 	askedAt  time.Time
 	asked    int64
 	askedErr error

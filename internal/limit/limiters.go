@@ -1,5 +1,7 @@
 // Package limit tells clients apart by their networks, and limits how often each
 // may do something and how many bytes it may send.
+//
+// It does not know requests or frames. ADR 44 has the reasons.
 package limit
 
 import (

@@ -59,7 +59,7 @@ func (w meteredWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 }
 
 // Metered returns a writer for an upgrade to a WebSocket, on whose connection the
-// client may send so many bytes a second.
+// client may send that many bytes a second.
 func Metered(w http.ResponseWriter, perSecond float64) http.ResponseWriter {
 	return meteredWriter{w, perSecond}
 }

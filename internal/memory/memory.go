@@ -1,4 +1,6 @@
 // Package memory knows how much memory this process may take.
+//
+// It does not know who uses the memory.
 package memory
 
 import (

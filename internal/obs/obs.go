@@ -1,4 +1,7 @@
 // Package obs provides logs, metrics, traces and health checks.
+//
+// It does not know any part that it observes: parts call functions that app gives them.
+// ADR 30 has the reasons for traces.
 package obs
 
 import (

@@ -1,6 +1,8 @@
 // Package operators has the operations of operators over a cluster, for the HTTP API, the
 // command line and the assistant. A database by itself is a cluster of one shard without a
 // name.
+//
+// It does not know HTTP or the command line. ADR 82 has the reasons.
 package operators
 
 import (

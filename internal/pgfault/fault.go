@@ -1,5 +1,7 @@
 // Package pgfault classifies faults of Postgres: errors that are not caused by
 // the statement.
+//
+// It does not know which statement failed. ADR 130 says why readable is ready.
 package pgfault
 
 import (

@@ -16,7 +16,7 @@ import (
 	"github.com/badged/badged/internal/wait"
 )
 
-// silenceSQL makes Postgres end the session after so many idle milliseconds.
+// silenceSQL makes Postgres end the session after that many idle milliseconds.
 const silenceSQL = `SELECT set_config('idle_session_timeout', $1, false)`
 
 // joinSQL makes the session a member, under its own pid.

@@ -1,5 +1,8 @@
 // Package pgsession opens Postgres sessions that hold advisory locks, and
 // locks tables without blocking other sessions for long.
+//
+// It does not know tables or what the locks protect. ADR 115 says why sessions set what
+// they depend on.
 package pgsession
 
 import (

@@ -4,6 +4,8 @@
 // its encoding and grows the buffer on the way: that took a tenth of the
 // projector's time and caused two thirds of its garbage. Everything works
 // without this package, only slower.
+//
+// It does not know tables.
 package pgwire
 
 import (

@@ -1,5 +1,7 @@
 // Package pooler detects a connection pooler such as PgBouncer between badged and
 // Postgres, and whether badged can work through it.
+//
+// It does not know tables or locks of badged. ADR 115 has the reasons.
 package pooler
 
 import (

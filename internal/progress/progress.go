@@ -1,5 +1,7 @@
 // Package progress shows the progress of a command: a bar on a terminal, a
 // line of text at intervals on any other output.
+//
+// It does not know the work whose progress it shows.
 package progress
 
 import (

@@ -1,6 +1,9 @@
 // Package relay carries events from the outbox in the database of a chat backend to
 // badged: in order, and at least once. Events have keys, so each counts once, whatever
 // is killed.
+//
+// It does not know badged's database: it publishes over HTTP or through a log. ADR 84 has
+// the reasons.
 package relay
 
 import (

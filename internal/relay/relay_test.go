@@ -62,7 +62,7 @@ func (x *target) Append(_ context.Context, evs []events.Event) (int64, error) {
 	return 1, nil
 }
 
-// await waits until it has so many events and returns their ids.
+// await waits until it has that many events and returns their ids.
 func (x *target) await(t testing.TB, n int) []string {
 	t.Helper()
 	timeout := time.After(time.Minute)

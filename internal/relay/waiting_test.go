@@ -120,7 +120,7 @@ func (d *divided) when(user int, id string) int {
 	return d.at[user][id]
 }
 
-// awaitUser waits until a user got so many events.
+// awaitUser waits until a user got that many events.
 func (d *divided) awaitUser(t testing.TB, user, n int) []string {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)

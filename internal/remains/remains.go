@@ -1,5 +1,7 @@
 // Package remains encodes what stays in the log in place of an event after one of its users
 // was erased or went to another partition.
+//
+// It does not know who was erased. ADR 76 has the reasons.
 package remains
 
 import (

@@ -1,6 +1,8 @@
 // Package resp bounds what a client of Redis takes from a server. go-redis allocates as many
 // elements as an answer announces, before any of them arrives: a broken or false server
 // could end the process with one line.
+//
+// It does not know which commands are sent.
 package resp
 
 import (

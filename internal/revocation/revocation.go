@@ -1,5 +1,7 @@
 // Package revocation remembers which tokens of users are revoked, and which users are
 // to be disconnected, in a table that all processes read.
+//
+// It does not know sessions: callers end connections. ADR 69 has the reasons.
 package revocation
 
 import (
@@ -95,7 +97,7 @@ func New(pool *pgxpool.Pool, cfg Config) *List {
 		last: math.MaxInt64, // no row is read before it is known which database has them
 		failed: auto.NewCounter(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "auth", Name: "revocation_read_errors_total",
-			Help: "Reads of the revoked tokens that failed; until one succeeds, this process knows those of before.",
+			Help: "Reads of the revoked tokens that failed; until one succeeds, this process knows the earlier ones.",
 		}),
 	}
 	auto.NewGaugeFunc(prometheus.GaugeOpts{

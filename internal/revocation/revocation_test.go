@@ -99,7 +99,7 @@ func TestEveryProcessLearnsWithoutAMessage(t *testing.T) {
 	pool := newPool(t)
 	here, there := load(t, pool), run(t, pool)
 	if holds := here.end(t, "ann", noon); !holds.Equal(noon) {
-		t.Errorf("tokens of before %s are revoked", holds)
+		t.Errorf("tokens from before %s are revoked", holds)
 	}
 	there.await(t, "ann")
 	later := load(t, pool) // a process that was restarted
@@ -131,7 +131,7 @@ func TestRevocationsInTheFuture(t *testing.T) {
 	execute(t, pool, `UPDATE badged.revocations SET revoked_before = now() + interval '30 days'`)
 	for _, before := range []time.Time{{}, noon} {
 		if holds := p.end(t, "ann", before); time.Until(holds) > time.Second || holds.Before(noon) {
-			t.Errorf("after %s, tokens of before %s are revoked", before, holds)
+			t.Errorf("after %s, tokens from before %s are revoked", before, holds)
 		}
 	}
 	if p.Revoked("ann", time.Now().Add(time.Minute)) {
@@ -143,12 +143,12 @@ func TestRevocationsAreNeverTakenBack(t *testing.T) {
 	pool := newPool(t)
 	p := load(t, pool)
 	if holds := p.end(t, "ann", time.Time{}); !holds.IsZero() || p.Revoked("ann", time.Time{}) {
-		t.Errorf("ending connections revokes tokens of before %s", holds)
+		t.Errorf("ending connections revokes tokens from before %s", holds)
 	}
 	p.end(t, "ann", noon)
 	for _, before := range []time.Time{noon.Add(-time.Hour), {}} {
 		if holds := p.end(t, "ann", before); !holds.Equal(noon) {
-			t.Errorf("after noon, %s: tokens of before %s are revoked", before, holds)
+			t.Errorf("after noon, %s: tokens from before %s are revoked", before, holds)
 		}
 	}
 	for range 4 {

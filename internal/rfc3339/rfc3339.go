@@ -1,4 +1,6 @@
 // Package rfc3339 reads times strictly.
+//
+// It does not know who compares the times.
 package rfc3339
 
 import (

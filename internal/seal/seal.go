@@ -1,5 +1,7 @@
 // Package seal encrypts secrets that the tables hold: tokens of devices and
 // secrets of webhooks.
+//
+// It does not know what the secrets are for.
 package seal
 
 import (

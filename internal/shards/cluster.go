@@ -5,6 +5,9 @@
 // greatest revision is true. So moving a partition needs no transaction over several
 // databases. A database by itself, without a row in badged.shard, holds all partitions:
 // then nothing here reads a map.
+//
+// It does not know HTTP, frames or the fold. ADR 82 explains the map, ADR 98 messages to
+// rooms.
 package shards
 
 import (

@@ -218,7 +218,7 @@ type complaint struct {
 
 // complain logs what is wrong with the maps, once it lasts longer than the switch of a
 // partition, and than it takes until a shard that has fallen silent is away: what that said
-// last may be of before a switch.
+// last may be from before a switch.
 func (c *Cluster) complain(ctx context.Context, err error) {
 	switch now := &c.complaint; {
 	case err == nil:

@@ -88,7 +88,7 @@ func TestJoinsReadUpToTheMessagesOfTheirCall(t *testing.T) {
 	t.Parallel()
 	for n := range 4 {
 		before, staged := n&1 > 0, n&2 > 0
-		t.Run(fmt.Sprintf("a room of before %t, in another stage %t", before, staged), func(t *testing.T) {
+		t.Run(fmt.Sprintf("a room from before %t, in another stage %t", before, staged), func(t *testing.T) {
 			t.Parallel()
 			h := newHall(t)
 			member, newcomer := foldtest.User(0, 0), foldtest.User(2, 0)

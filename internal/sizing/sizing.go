@@ -1,5 +1,7 @@
 // Package sizing estimates what a chat of a given size takes, from what docs/benchmarks.md
 // and docs/operations.md measured on two cores.
+//
+// It does not know any running server.
 package sizing
 
 import (
@@ -168,13 +170,13 @@ func (l Load) lacks(n *Needs) (by string) {
 	return by
 }
 
-// touched returns how many of some shards hold one of so many users.
+// touched returns how many of some shards hold one of that many users.
 func touched(shards int, users float64) float64 {
 	s := float64(shards)
 	return s * -math.Expm1(users*math.Log1p(-1/s))
 }
 
-// on returns what a load takes on so many shards. A message to users of several is an
+// on returns what a load takes on that many shards. A message to users of several is an
 // event in each of them.
 func on(l Load, shards int) Needs {
 	messages := l.MessagesPerDay / day

@@ -2,6 +2,8 @@
 // the code that runs them. A line `-- name: read the baseline` begins a
 // statement, or a part of statements: those below it may include it as
 // {read the baseline}. Comments are for readers of the file.
+//
+// It does not know tables. ADR 52 has the reasons.
 package sqlfile
 
 import (

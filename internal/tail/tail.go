@@ -1,5 +1,7 @@
 // Package tail publishes the events of the log and the badges that change to brokers, as
 // CloudEvents: at least once, and in order for each user.
+//
+// It does not know sockets or devices. ADR 84 has the reasons.
 package tail
 
 import (

@@ -4,6 +4,8 @@
 //
 // [Reader] reads the file, [RoomTraffic] is generated, [Target] takes the events, over
 // HTTP or directly into the database, and [Load] does the whole load.
+//
+// It does not know the fold: it compares sums that badged returns.
 package traffic
 
 import (

@@ -1,4 +1,6 @@
 // Package version says which release this is.
+//
+// It does not know any other package.
 package version
 
 import (

@@ -4,6 +4,9 @@
 //
 // It does not use the database: package archiving writes archives, and package
 // replay folds them.
+//
+// It does not know what events mean. ADR 26 has the reasons for the format, ADR 79 for
+// buckets and encryption.
 package archive
 
 import (

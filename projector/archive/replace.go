@@ -45,7 +45,7 @@ func (a *Archive) Replace(ctx context.Context, f File, each func(func(*Record) e
 }
 
 // Successor returns what the proof of a file is of: that the file at this place of the log,
-// which first had the hash Origin, has this hash after so many revisions.
+// which first had the hash Origin, has this hash after that many revisions.
 func (f *File) Successor() string {
 	return fmt.Sprintf("file %d/%d %s r%d %s", f.Whole().Partition, f.Number, f.Origin, f.Revision, f.SHA256)
 }

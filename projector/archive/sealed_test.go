@@ -125,7 +125,7 @@ func TestKeysAreRefused(t *testing.T) {
 	}
 }
 
-// stopping is a store whose files can be written only so many times.
+// stopping is a store whose files can be written only that many times.
 type stopping struct {
 	archive.Store
 	left *int

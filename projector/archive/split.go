@@ -11,7 +11,7 @@ import (
 
 // Partitions that were split: the files of the parent stay as they are, and are files of
 // both children too, each of which reads its share of them. Until something of a child is
-// added to the manifest, or taken out of it, it is the manifest of before the split, and
+// added to the manifest, or taken out of it, it is the manifest from before the split, and
 // the children are looked up by their ancestor.
 
 // Shared reports whether the file has the events of a partition that was split, and f is

@@ -154,7 +154,7 @@ func TestSharedFiles(t *testing.T) {
 }
 
 // A partition that came from one that was split puts its own file in place of what an
-// interrupted run of before the split has left in the manifest, if that has the same events.
+// interrupted run from before the split has left in the manifest, if that has the same events.
 func TestFilesLeftFromBeforeASplit(t *testing.T) {
 	for _, tc := range []struct {
 		name string

@@ -1,6 +1,9 @@
 // Package archiving cuts old events off the log: it writes complete ranges to
 // an archive, makes their sum the baseline of the partition, and drops the
 // ranges. If the database is lost, it restores the log from the archive.
+//
+// It does not know the loop that folds. ADR 26 explains the cut, ADR 133 who may write,
+// ADR 64 restoring.
 package archiving
 
 import (

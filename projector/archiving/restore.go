@@ -198,7 +198,7 @@ func (r *restore) archiveOf(partition int) (of *archive.Archive) {
 	return of
 }
 
-// openComplete opens the archive of a log with so many partitions, and checks all
+// openComplete opens the archive of a log with that many partitions, and checks all
 // its files.
 func openComplete(ctx context.Context, store archive.Store, partitions int) (*archive.Archive, error) {
 	a, err := archive.OpenStore(ctx, store)

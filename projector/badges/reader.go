@@ -1,4 +1,7 @@
 // Package badges reads the badges and conversations of users from the tables.
+//
+// It does not know the loop that folds, HTTP or frames. ADR 85 explains the positions that
+// it waits for, ADR 62 how rooms are read.
 package badges
 
 import (
@@ -203,7 +206,7 @@ func (m *memberships) addTo(b *pubsub.Badge) {
 	}
 }
 
-// count adds to a badge what so many conversations of a category add to the total.
+// count adds to a badge what that many conversations of a category add to the total.
 func count(b *pubsub.Badge, category string, n, conversations int64) {
 	if n == 0 {
 		return

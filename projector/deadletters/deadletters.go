@@ -1,5 +1,7 @@
 // Package deadletters lists, retries and discards events that could not be
 // folded, and messages of brokers that are no events.
+//
+// It does not know the loop that folds: a retry appends the event again.
 package deadletters
 
 import (
@@ -62,7 +64,7 @@ func (d *Letters) PublishingTo(elsewhere events.Append) *Letters {
 	return &other
 }
 
-// MaxPageBytes ends a page: once it has so many bytes, nothing is added. An
+// MaxPageBytes ends a page: once it has that many bytes, nothing is added. An
 // event may have 1 MiB.
 const MaxPageBytes = 4 << 20
 

@@ -52,7 +52,7 @@ func FindLost(ctx context.Context, cfg Config) (lost Lost, err error) {
 	return lost, nil
 }
 
-// Forget records that the erasures of users of whom badged holds nothing are complete.
+// Forget records that the erasures of users about which badged stores nothing are complete.
 func (l *Lost) Forget(ctx context.Context, cfg Config) error {
 	return claims.Complete(ctx, cfg.Pool, l.Gone)
 }
@@ -125,7 +125,7 @@ func (f *finder) search(ctx context.Context) error {
 	return nil
 }
 
-// record sees the users whom an event names.
+// record sees the users that an event names.
 func (f *finder) record(r *events.Record) {
 	e, err := events.Decode(remains.EventIn(r.Payload))
 	if err != nil {

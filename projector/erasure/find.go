@@ -1,4 +1,6 @@
 // Package erasure finds everything that badged holds of a user, to export or to erase it.
+//
+// It does not know the loop that folds, tokens or HTTP. ADR 76 has the reasons.
 package erasure
 
 import (

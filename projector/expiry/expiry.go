@@ -1,5 +1,8 @@
 // Package expiry reads conversations that got nothing new for long, and ends levels
 // whose time has come, by appending events to the log.
+//
+// It does not know the loop that folds, and writes no table of badges. ADR 14 has the
+// reasons.
 package expiry
 
 import (

@@ -1,4 +1,6 @@
 // Package lag measures how far the projector is behind.
+//
+// It does not know the loop that folds: it asks the tables.
 package lag
 
 import (

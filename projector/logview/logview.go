@@ -1,4 +1,6 @@
 // Package logview reads the log for people.
+//
+// It does not know the fold: it shows what the log has.
 package logview
 
 import (

@@ -1,5 +1,8 @@
 // Package merging moves what is unread for a guest to the account with which the guest
 // has signed in.
+//
+// It does not know the fold: it publishes events as a backend does. ADR 76 has the
+// reasons.
 package merging
 
 import (

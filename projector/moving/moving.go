@@ -7,6 +7,9 @@
 // target that it has it. Before the source's commit nothing has happened, and after it
 // the target needs nothing from the source: whatever stops a move, the same call
 // continues it. The gate is a lock that ends with the session of the mover.
+//
+// It does not know the loop that folds or the processes that serve: databases refuse those
+// with an old map. ADR 83 has the reasons.
 package moving
 
 import (

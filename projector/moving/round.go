@@ -12,7 +12,7 @@ import (
 	"github.com/badged/badged/projector/internal/logread"
 )
 
-// round copies the log as far as it is folded, and at most so many of the changes, as they
+// round copies the log as far as it is folded, and at most that many of the changes, as they
 // are in one snapshot. It returns how many there were.
 //
 // The source commits the round after the target, and after all that it has read: see

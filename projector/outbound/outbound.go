@@ -4,7 +4,10 @@
 // A [Notifier] reads the log behind the projector and makes targets due, conflated:
 // a user who changes a hundred times while an endpoint is down is one row. Senders
 // take what is due from it and report what became of it. [Targets] are the devices
-// and webhooks themselves. Nothing here knows HTTP or vendors.
+// and webhooks themselves.
+//
+// It does not know HTTP or vendors. ADR 65 explains the queue of devices,
+// ADR 139 that of webhooks.
 package outbound
 
 import (

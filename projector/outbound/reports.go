@@ -115,7 +115,7 @@ func (p DevicePush) KeepRetract() DevicePush {
 	return p
 }
 
-// DeviceRetry reports that a push failed after so many of the alerts were told, oldest
+// DeviceRetry reports that a push failed after that many of the alerts were told, oldest
 // first, and with them the number. The device is due again after some time, or when it
 // is registered with another token.
 func (n *Notifier) DeviceRetry(p DevicePush, told int, after time.Duration, reason string) {

@@ -8,7 +8,7 @@ import (
 	"github.com/badged/badged/internal/devtest/projectortest"
 )
 
-// BenchmarkRebuild rebuilds what so many events have come to, and says how that
+// BenchmarkRebuild rebuilds what that many events have come to, and says how that
 // compares with publishing and folding them.
 func BenchmarkRebuild(b *testing.B) {
 	const n, batch = 200_000, 5000

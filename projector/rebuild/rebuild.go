@@ -1,5 +1,8 @@
 // Package rebuild replays the log into staging tables beside the live ones and
 // swaps them in where they differ.
+//
+// It does not know the loop that folds: the fence and the revision keep the two apart.
+// ADR 19 has the reasons.
 package rebuild
 
 import (

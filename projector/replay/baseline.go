@@ -79,7 +79,7 @@ func (in *Snapshot) restoreKeys(ctx context.Context, keys *store.DedupReplay, of
 	return nil
 }
 
-// weighKeys returns roughly how many bytes the keys of so many records and of
+// weighKeys returns roughly how many bytes the keys of that many records and of
 // the baseline take in memory.
 func (in *Snapshot) weighKeys(ctx context.Context, records int64) (weight int64, err error) {
 	// An id takes more space in a payload than a user in a UserSet, unless

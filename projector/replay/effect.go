@@ -79,7 +79,7 @@ func (w *watchedEvent) before(s *search, at events.Position, e *events.Event) ma
 	return all
 }
 
-// after records the effect of the event, given the result of before.
+// after records the effect of the event, given the result before it.
 func (w *watchedEvent) after(s *search, before map[string]ConversationEffect, why Why, detail string) {
 	if before == nil {
 		return

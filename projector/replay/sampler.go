@@ -188,7 +188,7 @@ func (s *Sampler) affordable(ctx context.Context, partition int, since time.Dura
 }
 
 // sampleSize returns how many of up to wanted users may be verified in a log
-// of so many bytes, given the time since the last run.
+// of that many bytes, given the time since the last run.
 func sampleSize(wanted int, since time.Duration, logBytes int64) int {
 	budget := max(int64(since.Seconds()*sampleBytesPerSecond), sampleFloor)
 	passes := budget / max(logBytes, 1)

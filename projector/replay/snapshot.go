@@ -1,6 +1,9 @@
 // Package replay folds the log of a partition again, in memory and beside the
 // live tables, with the fold that fills them. It verifies and heals the
 // tables, explains a badge, and verifies samples in the background.
+//
+// It does not know the loop that folds, nor its cache or SQL, so that it finds their
+// errors. ADR 12 has the reasons.
 package replay
 
 import (

@@ -248,7 +248,7 @@ func (s *splitter) wrapRound(ctx context.Context, f func(tx pgx.Tx) error) error
 	return pgx.BeginTxFunc(ctx, s.Conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, f)
 }
 
-// round copies the log up to a cursor, and at most so many of the changes, from a
+// round copies the log up to a cursor, and at most that many of the changes, from a
 // transaction in which all that it reads stays the same. It returns how many there were.
 func (s *splitter) round(ctx context.Context, tx pgx.Tx, at logread.Cursor, most int) (int, error) {
 	done, err := s.NotedChanges(ctx, most)

@@ -78,7 +78,7 @@ func TestLogsFollowASplit(t *testing.T) {
 
 // Messages to a room go to the partitions that have its members, while rows of others are
 // beside theirs: those of the two that will take the users, and old ones. A transaction
-// with a snapshot of before the split is refused.
+// with a snapshot from before the split is refused.
 func TestMessagesToRoomsDuringASplit(t *testing.T) {
 	t.Parallel()
 	d := projectortest.New(t)

@@ -47,8 +47,8 @@ VALUES (1, 1, now(), 0, 0, $1, 'phone', 'chat', 'fcm', '', 'total', '', '')`, us
 	both := func(format string) []string {
 		return []string{fmt.Sprintf(format, 4, users[0]), fmt.Sprintf(format, 8, users[1])}
 	}
-	check("letters", `SELECT partition_id || ' ' || coalesce(user_ids::text, 'nobody') || ' ' || (id < 4) FROM badged.dead_letters ORDER BY partition_id, "offset"`,
-		"4 nobody true", "4 {"+users[0]+"} true", "8 {"+users[1]+"} false", "8 {"+users[1]+"} true")
+	check("letters", `SELECT partition_id || ' ' || coalesce(user_ids::text, 'none') || ' ' || (id < 4) FROM badged.dead_letters ORDER BY partition_id, "offset"`,
+		"4 none true", "4 {"+users[0]+"} true", "8 {"+users[1]+"} false", "8 {"+users[1]+"} true")
 	check("letters name users", `SELECT (convert_from(payload, 'UTF8')::jsonb #>> '{data,user_ids}') FROM badged.dead_letters WHERE user_ids IS NOT NULL ORDER BY partition_id, "offset"`,
 		`["`+users[0]+`"]`, `["`+users[1]+`"]`, `["`+users[1]+`"]`)
 	check("settled letters", `SELECT partition_id || ' ' || array_to_string(user_ids, ',') FROM badged.settled_letters ORDER BY 1`, both("%d %s")...)

@@ -14,7 +14,7 @@ import (
 
 var rooms = flag.Int("rooms", 500, "how many rooms, users, conversations, and memberships of one room the partition has")
 
-// crowded gives partition 0 so many users with a conversation each, and rooms with a
+// crowded gives partition 0 that many users with a conversation each, and rooms with a
 // member each. All are in the room "hall" besides.
 func crowded(t testing.TB, d *projectortest.Database, n int) {
 	t.Helper()

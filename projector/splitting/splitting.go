@@ -7,6 +7,9 @@
 // move, what has been appended is folded, the last changes are copied, and the transaction
 // that ends the partition begins the two others. Before its commit nothing has happened:
 // whatever stops a split, the next call starts over. After it, the next call cleans up.
+//
+// It does not know the archive, which stays as it is, or the processes that serve. ADR 93
+// has the reasons.
 package splitting
 
 import (

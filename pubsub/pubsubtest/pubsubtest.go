@@ -1,5 +1,7 @@
 // Package pubsubtest checks that an implementation of [pubsub.Bus] keeps its
 // contract, and has a handler for tests that listen on a bus.
+//
+// It does not know any implementation.
 package pubsubtest
 
 import (

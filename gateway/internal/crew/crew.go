@@ -1,4 +1,6 @@
 // Package crew writes to many sessions with few goroutines.
+//
+// It does not know what is written. ADR 23 has the reasons.
 package crew
 
 import (

@@ -1,4 +1,6 @@
 // Package encode encodes the frames that gateways send.
+//
+// It does not know sessions or the bus.
 package encode
 
 import (

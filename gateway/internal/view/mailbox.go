@@ -1,5 +1,8 @@
 // Package view keeps what a client is shown: Mailbox has what one client is to be
 // sent, and Account the numbers of a user with memberships of rooms. Neither does I/O.
+//
+// It does not know sockets, the bus or tables. ADR 62 explains accounts, ADR 86 views of
+// some categories.
 package view
 
 import (

@@ -1,5 +1,7 @@
 // Package webpush encrypts and decrypts Web Push: a single record of RFC 8188 with the
 // keys of RFC 8291.
+//
+// It does not know vendors or queues: bytes in, bytes out.
 package webpush
 
 import (

@@ -1,4 +1,6 @@
 // Package archives opens the archives of the log that commands name.
+//
+// It does not know what commands do with the archives.
 package archives
 
 import (

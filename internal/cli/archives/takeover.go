@@ -52,7 +52,7 @@ func (k *Keys) TakeOver(ctx context.Context, out io.Writer, s *shards.Shard, loc
 	}
 	fmt.Fprintf(out, "the archive %s belongs to this database now\n", done.Archive)
 	if done.Users > 0 {
-		fmt.Fprintf(out, "%s erased again, of whom the archive says that they were\n", terminal.Counted(int64(done.Users), "user"))
+		fmt.Fprintf(out, "%s erased again, since the archive lists the erasure\n", terminal.Counted(int64(done.Users), "user"))
 	}
 	if done.Gone > 0 {
 		fmt.Fprintf(out, "badged holds nothing of %s who were erased\n", terminal.Counted(int64(done.Gone), "other user"))

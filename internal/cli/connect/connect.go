@@ -1,4 +1,7 @@
 // Package connect connects commands to the databases that their flags name.
+//
+// It does not know what commands do with the databases. ADR 115 says why a pooler is
+// refused.
 package connect
 
 import (

@@ -1,4 +1,6 @@
 // Package offline has the commands that need no database and no server.
+//
+// It does not know Postgres or HTTP.
 package offline
 
 import (

@@ -1,4 +1,6 @@
 // Package partition has the commands that list, move and split partitions.
+//
+// It does not know how a partition moves: package moving does.
 package partition
 
 import (

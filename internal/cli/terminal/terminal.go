@@ -1,4 +1,6 @@
 // Package terminal has what commands print with.
+//
+// It does not know commands.
 package terminal
 
 import (

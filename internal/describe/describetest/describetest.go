@@ -1,5 +1,7 @@
 // Package describetest checks requests, answers and frames against their
 // description.
+//
+// It does not know the code that made the descriptions.
 package describetest
 
 import (

@@ -42,7 +42,7 @@ var splitMutants = []mutant{
 	{"a split is an error of notifiers", []edit{{"internal/eventlog/held.go", "err == nil && !slices.Contains(held, partition)", "err == nil && slices.Contains(held, partition)"}}, splitTold},
 	{"a split is listed as a move", []edit{{"projector/moving/plan.go", `role == sourceRole && state == copying && to == "":`, "false:"}}, splitLeft},
 	{"a file replaces one that has other events", []edit{{"projector/archive/add.go", "if next < len(present) {", "if false {"}}, filesLeft},
-	{"an interrupted first file of before a split stays", []edit{{"projector/archive/split.go", "		a.leave(parent, 0) // its first", "		_ = parent // its first"}}, filesLeft},
+	{"an interrupted first file from before a split stays", []edit{{"projector/archive/split.go", "		a.leave(parent, 0) // its first", "		_ = parent // its first"}}, filesLeft},
 	{"an interrupted erasure leaves its file", []edit{{"projector/archive/replace.go", "	a.expect(next.Name)\n", ""}}, filesLeft},
 	{"a partition that moves leaves an interrupted file", []edit{{leftoversFile, "range []int{n, len(all)}", "range []int{n}"}}, filesLeft},
 	{"an erasure deletes the only copy of events", []edit{{leftoversFile, "err == nil && len(missing) > 0", "err == nil && len(missing) < 0"}}, filesLost},

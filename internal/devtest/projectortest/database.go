@@ -320,7 +320,7 @@ func (d *Database) EndRange(t testing.TB, partition int) {
 }
 
 // AddRange adds ranges to a partition of the log until the last begins in the
-// future, so many transaction ids ahead that nothing else uses them meanwhile, such as
+// future, that many transaction ids ahead that nothing else uses them meanwhile, such as
 // autovacuum or another test.
 func (d *Database) AddRange(t testing.TB, partition int) {
 	t.Helper()

@@ -8,6 +8,9 @@
 // ahead. The other types apply in log order, and a read ends a mark in that
 // order. Folding events one by one or by the thousand gives the same state and
 // the same versions.
+//
+// It does not know tables, clocks or networks. ADR 5 says what does not depend on order,
+// ADR 37 how sets stay bounded, ADR 33 how far an app reads.
 package badge
 
 import (

@@ -16,7 +16,7 @@ const maxRecent = 64
 type Recent struct{ RangeSet }
 
 // remember adds a message and reports whether it was new. One more than maxRecent are
-// kept: if there are so many, messages below the least may have been forgotten.
+// kept: if there are that many, messages below the least may have been forgotten.
 func (r *Recent) remember(seq int64) bool {
 	if r.Len() > maxRecent && seq <= r.Min() || !r.Add(seq) {
 		return false
@@ -54,7 +54,7 @@ func (c *Conversation) MayCount(from int64) []int64 {
 	return slices.AppendSeq(slices.Collect(m.Sent.between(from-1, math.MaxInt64)), m.Named.between(from-1, math.MaxInt64))
 }
 
-// ReadPosition is the read position that clients see: that of before a mark.
+// ReadPosition is the read position that clients see; a mark does not change it.
 func (c *Conversation) ReadPosition() int64 {
 	if m := c.Membership; m != nil {
 		return max(c.ReadSeq, m.Seen)

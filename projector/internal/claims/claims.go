@@ -1,5 +1,7 @@
 // Package claims decides which of several copies of a database may write to the archive of
 // their log, and which erasures the archive knows of that the database does not.
+//
+// It does not know what is in the files of an archive. ADR 133 has the reasons.
 package claims
 
 import (

@@ -323,7 +323,7 @@ type Changes struct {
 	Last int64
 }
 
-// NotedChanges returns at most so many changes, in the order of their numbers.
+// NotedChanges returns at most that many changes, in the order of their numbers.
 func (s *Session) NotedChanges(ctx context.Context, most int) (Changes, error) {
 	found := Changes{Kinds: map[string]bool{}, Last: 1<<63 - 1}
 	rows, _ := s.Conn.Query(ctx, statements.Get("changes"), s.Partition, most)

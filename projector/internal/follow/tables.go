@@ -2,6 +2,9 @@
 // serves, until it ends: what moving a partition to another shard and splitting it have in
 // common. It names the tables and their keys, sets up the triggers that note which rows
 // change, and closes the gates of publishers and writers.
+//
+// It does not know where the copy is: on another shard or in the same database. ADR 83 has
+// the reasons.
 package follow
 
 import (

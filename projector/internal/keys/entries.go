@@ -44,7 +44,7 @@ const (
 	blockBytes = 8113
 )
 
-// pack encodes entries, which are in order, in parts of at most so many bytes,
+// pack encodes entries, which are in order, in parts of at most that many bytes,
 // and returns how many entries each part has. The entries of a prefix stay
 // together, so a part may be larger.
 func pack(entries []Entry, limit int) (parts [][]byte, counts []int) {
@@ -56,7 +56,7 @@ func pack(entries []Entry, limit int) (parts [][]byte, counts []int) {
 	return parts, counts
 }
 
-// fit returns how many of entries, which are in order, go into so many bytes: at
+// fit returns how many of entries, which are in order, go into that many bytes: at
 // least those of the first prefix.
 func fit(entries []Entry, limit int) (n int) {
 	single, grouped := true, 1

@@ -36,7 +36,7 @@ func (o *owner) mustFold(t fatal, generation int, counts bool, events ...event) 
 	}
 }
 
-// addRuns adds runs of so many events in a generation.
+// addRuns adds runs of that many events in a generation.
 func (o *owner) addRuns(t fatal, generation int, sizes ...int) (events []event) {
 	t.Helper()
 	before := o.merger.Sizes

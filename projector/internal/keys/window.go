@@ -11,6 +11,8 @@
 //
 // The window is complete, as the position that the batch's fence compares proves:
 // all who add blocks move it. Merging changes only how entries are stored.
+//
+// It does not know events, only their hashes. ADR 57 has the reasons.
 package keys
 
 import (
@@ -90,7 +92,7 @@ type segment struct {
 }
 
 // NewWindow returns a window of a partition that is not loaded, whose filters
-// may take so many bytes.
+// may take that many bytes.
 func NewWindow(partition, limit int) *Window {
 	return &Window{
 		partition: partition, limit: limit,

@@ -10,6 +10,8 @@
 // replaying the log needs no other record of what came late.
 //
 // The list of pending transactions is the method of PgQ (Skype, 2007).
+//
+// It does not know the fold. ADR 53 has the reasons.
 package logread
 
 import (

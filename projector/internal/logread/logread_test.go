@@ -145,7 +145,7 @@ func (r *reader) foldAll(t *testing.T) {
 	}
 }
 
-// replayed returns what a replay reads, so many events at a time.
+// replayed returns what a replay reads, that many events at a time.
 func (r *reader) replayed(t *testing.T, limit int) (names []string) {
 	t.Helper()
 	for after := (events.Position{}); ; {

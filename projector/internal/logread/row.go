@@ -56,7 +56,7 @@ func Scan(rows pgx.Rows, visit func([]events.Record) error) error {
 	return err
 }
 
-// Size limits a page to about so many events, and bytes of their payloads. Rows
+// Size limits a page to about that many events, and bytes of their payloads. Rows
 // are folded whole, so a page may exceed both by a row. Use one Size for pages
 // that follow each other: it learns how large their rows are, so that Postgres
 // does not send many in vain.

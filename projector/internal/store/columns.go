@@ -122,7 +122,7 @@ type TableSQL struct {
 type rowsSQL struct{ many, one string }
 
 // tableSQL returns the statements on a table of a partition. The first columns,
-// so many, are its key.
+// that many, are its key.
 func tableSQL(table string, partition int, columns []Column, key int) TableSQL {
 	var names, read, stored, changes, same, arrays, values []string
 	for i := range columns {

@@ -110,12 +110,12 @@ func (w *twin) step(t *rapid.T) (events.Event, []events.Event) {
 	return all, append([]events.Event{all}, w.reads(w.last, user)...)
 }
 
-// read reports whether a member has read a message: the room remembers whom it mentioned then.
+// read reports whether a member has read a message: the room remembers which users it mentioned then.
 func (w *twin) read(seq int64) bool {
 	return slices.ContainsFunc(w.members, func(id string) bool { return w.room.User(id).Conversations["c"].ReadSeq >= seq })
 }
 
-// change changes whom a message mentions, which then counts again if it was recalled.
+// change changes which users a message mentions, which then counts again if it was recalled.
 func (w *twin) change(t *rapid.T, seq int64) (events.Event, []events.Event) {
 	m, known := w.messages[seq]
 	if !known {

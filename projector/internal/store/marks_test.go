@@ -11,7 +11,7 @@ import (
 )
 
 // posts returns messages of a room with the seqs 1 to n times a distance, of which ann
-// sent every so many.
+// sent one in every.
 func posts(n, distance, every int64) (history []events.Event) {
 	for i := int64(1); i <= n; i++ {
 		e := foldtest.Event(fmt.Sprint("post ", i), events.RoomPosted, "hall", foldtest.Seq(i*distance))

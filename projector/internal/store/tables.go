@@ -1,6 +1,9 @@
 // Package store keeps the badges in Postgres: the statements on the tables of
 // a partition, the transaction that commits a batch, the keys that detect
 // duplicates, and the caches that save loading rows.
+//
+// It does not know who runs a batch: the loop, a replay or a test. ADR 20 explains the
+// cache, ADR 7 why its tables have few indexes and no checks.
 package store
 
 import (

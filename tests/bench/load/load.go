@@ -17,7 +17,7 @@ type Load struct {
 	Rate          float64
 	WarmUp        time.Duration // not counted
 	Measured      time.Duration
-	// Rooms makes each conversation a room, whose messages name nobody.
+	// Rooms makes each conversation a room, whose messages name no users.
 	Rooms bool
 }
 

@@ -87,7 +87,7 @@ func (r *Rig) Deploy(ctx context.Context, t Topology, more ...string) (_ *Deploy
 	return d, nil
 }
 
-// DeployShards starts one process with all roles on so many new databases.
+// DeployShards starts one process with all roles on that many new databases.
 func (r *Rig) DeployShards(ctx context.Context, shards, partitions int) (_ *Deployment, err error) {
 	d := &Deployment{}
 	var drops []func(context.Context) error

@@ -79,7 +79,7 @@ type tellLoad struct {
 
 // String describes the load.
 func (l tellLoad) String() string {
-	return fmt.Sprintf("one process with all roles; rate: %d users, half of whom wait at any time, for %s; delay: %s of them", l.users, l.flood, l.load)
+	return fmt.Sprintf("one process with all roles; rate: %d users, half of them waiting at any time, for %s; delay: %s of them", l.users, l.flood, l.load)
 }
 
 // toldAll is what receivers were told, and what they should have been.

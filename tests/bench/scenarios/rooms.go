@@ -83,8 +83,8 @@ func rooms() contest.Scenario {
 // all of them.
 type roomLoad struct {
 	rooms, members int
-	// rate is how many messages a second are sent, for a duration. If it is 0, so
-	// many messages are sent, one after the other.
+	// rate is how many messages a second are sent, for a duration. If it is 0, the
+	// messages are sent one after the other.
 	rate       float64
 	duration   time.Duration
 	messages   int

@@ -51,7 +51,7 @@ func shards() contest.Scenario {
 	return scenario
 }
 
-// spreadSide is the name of the side with so many shards and calls of this size.
+// spreadSide is the name of the side with that many shards and calls of this size.
 func spreadSide(shards int, d ways.Driver) string {
 	if shards == 1 {
 		return fmt.Sprintf("1 shard, calls of %d", d.Batch)
@@ -59,7 +59,7 @@ func spreadSide(shards int, d ways.Driver) string {
 	return fmt.Sprintf("%d shards, calls of %d", shards, d.Batch)
 }
 
-// spread is a side with so many shards.
+// spread is a side with that many shards.
 func spread(r *rig.Rig, name, binary string, shards, partitions int, d ways.Driver, cfg stream.Config, s contest.Scale) contest.Side {
 	counting := ways.Counting(r, name, fmt.Sprintf("the binary, NDJSON, %d databases; ", shards)+cfg.String(), func(ctx context.Context) (ways.Way, error) {
 		defer func(present string) { r.Binary = present }(r.Binary)
@@ -80,7 +80,7 @@ func spread(r *rig.Rig, name, binary string, shards, partitions int, d ways.Driv
 	return counting
 }
 
-// remoteOn starts the binary on so many new shards.
+// remoteOn starts the binary on that many new shards.
 func remoteOn(ctx context.Context, r *rig.Rig, shards, partitions, connections int) (*ways.Remote, error) {
 	d, err := r.DeployShards(ctx, shards, partitions)
 	if err != nil {

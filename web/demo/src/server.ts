@@ -220,7 +220,7 @@ export class DemoServer {
     return request("GET", "demo/room");
   }
 
-  /** Lets guests join or leave until the room has so many members. */
+  /** Lets guests join or leave until the room has that many members. */
   setMembers(members: number): Promise<CrowdState> {
     return this.#post("demo/room", { members });
   }

@@ -1,5 +1,7 @@
 // Package storetest folds events as a batch transaction does, with maps for
 // tables. Tests compare tables and replays with it.
+//
+// It does not know Postgres.
 package storetest
 
 import (
