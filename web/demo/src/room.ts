@@ -127,7 +127,7 @@ export class RoomPanel {
     if (this.#lost) this.#told = undefined; // what failed meanwhile
     this.#lost = false;
     this.#state = state;
-    // Until then states are of before: the slider must not jump back under a finger.
+    // Until then states are older: the slider must not jump back under a finger.
     if (state.target === this.#asked) this.#asked = undefined;
     this.#draw();
   }
