@@ -1,5 +1,7 @@
 // Package appending appends events to a log as badged does itself: also what only badged
 // may write, which [events.Log.Append] refuses, and with statements beside them.
+//
+// It does not know events beyond their rows. ADR 40 says what only badged may write.
 package appending
 
 import (

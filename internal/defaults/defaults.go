@@ -1,4 +1,6 @@
 // Package defaults fills in what the Config of a long-running part leaves out.
+//
+// It does not know any Config.
 package defaults
 
 import "fmt"

@@ -1,4 +1,6 @@
 // Package wait waits: for a time, again and again, or longer after each failure.
+//
+// It does not know what is waited for.
 package wait
 
 import (

@@ -104,7 +104,7 @@ func (l endpointLoad) joins() (all []events.Event) {
 // hookNames are the names of webhooks. The second fails.
 var hookNames = []string{"works", "fails"}
 
-// round runs the load with so many webhooks, and then lets the first catch up with a message
+// round runs the load with this number of webhooks, and then lets the first catch up with a message
 // to each user.
 func (l endpointLoad) round(ctx context.Context, r *rig.Rig, hooks int) (_ []measure.Measure, err error) {
 	to, err := receivers.Webhook(ctx)

@@ -11,7 +11,7 @@ const BURST = 20;
 /** How long a message may take to a phone: reconciliation takes seconds while the bus is cut. */
 const PATIENCE_MS = 20_000;
 
-/** The bars are full at so many rows and milliseconds. */
+/** The bars are full at this number of rows and milliseconds. */
 const MOST = 300_000;
 
 const UNREACHABLE = "The demo does not answer. The page tries again.";
