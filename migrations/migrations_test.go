@@ -131,11 +131,11 @@ func TestUpMakesEveryTable(t *testing.T) {
 	}
 }
 
-// Each table has a row in the list of docs/operations.md, which says how long its rows live.
+// Each table has a row in the list of docs/archiving.md, which says how long its rows live.
 func TestDocsListAllTables(t *testing.T) {
 	cfg := emptyDatabase(t)
 	up(t, cfg, 4)
-	text, err := os.ReadFile("../docs/operations.md")
+	text, err := os.ReadFile("../docs/archiving.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func TestDocsListAllTables(t *testing.T) {
 WHERE relnamespace = 'badged'::regnamespace AND relkind IN ('r', 'p') AND NOT EXISTS (SELECT FROM pg_inherits WHERE inhrelid = c.oid)`)
 	slices.Sort(exist)
 	if diff := cmp.Diff(exist, listed); diff != "" {
-		t.Errorf("the list of tables in docs/operations.md lacks (-) or has (+)\n%s", diff)
+		t.Errorf("the list of tables in docs/archiving.md lacks (-) or has (+)\n%s", diff)
 	}
 }
 

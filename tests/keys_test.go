@@ -30,7 +30,7 @@ func messageFrom(source, id string) string {
 	return `{"specversion":"1.0","id":"` + id + `","source":"` + source + `","type":"message.delivered","data":{"conversation_id":"` + id + `","seq":1,"user_ids":["ada"]}}`
 }
 
-// The drill of docs/operations.md: the key of a publisher leaks. It is found by its
+// The drill of docs/access.md: the key of a publisher leaks. It is found by its
 // name, revoked without a restart, and what it published is listed and taken back,
 // while others go on.
 func TestALeakedKey(t *testing.T) {

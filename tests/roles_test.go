@@ -35,7 +35,7 @@ func as(t *testing.T, database, role string) string {
 }
 
 // granted returns a migrated database on a new server, with the roles of
-// docs/operations.md.
+// docs/postgres.md.
 func granted(t *testing.T) (database string) {
 	t.Helper()
 	database = pgtest.NewServer(t).NewDB(t, pgtest.Template{})

@@ -296,7 +296,7 @@ func (f *findings) postgres(ctx context.Context, cfg *config.Server, s config.Sh
 	return true
 }
 
-// settings checks the settings of Postgres that docs/operations.md requires.
+// settings checks the settings of Postgres that docs/postgres.md requires.
 func (f *findings) settings(ctx context.Context, conn *pgx.Conn, cfg *config.Server, s config.Shard) {
 	var fsync, fullPages, commit, readOnly, replication, damaged, checksums string
 	var buffers int64

@@ -82,7 +82,7 @@ func failureHint(command *kong.Node, err error) string {
 	switch pg, _ := errors.AsType[*pgconn.PgError](err); {
 	case pg == nil:
 	case pg.Code == "42501":
-		return "The role that the URL names lacks this right. Connect as the owner of the schema badged, or let the owner run `badged migrate grant KIND ROLE`: https://github.com/badged/badged/blob/main/docs/operations.md#roles says which kind this command needs."
+		return "The role that the URL names lacks this right. Connect as the owner of the schema badged, or let the owner run `badged migrate grant KIND ROLE`: https://github.com/badged/badged/blob/main/docs/postgres.md#roles says which kind this command needs."
 	case slices.Contains([]string{"42P01", "42703", "42883"}, pg.Code): // a table, column or function that does not exist
 		return "Migrations may be pending: `badged migrate status` shows them, and `badged migrate up` applies them."
 	}

@@ -7,7 +7,7 @@
 //	go -C tests/bench run . [-scenario REGEX] [-side REGEX] [-rounds N] [-duration D] [-short] [-out DIR] [-profile DIR]
 //
 // It exits with 1 if something failed or a total was wrong, never because
-// something was slow. docs/benchmarks.md explains the output.
+// something was slow. docs/measuring.md explains the output.
 package main
 
 import (
