@@ -139,8 +139,8 @@ func TestDocsListAllTables(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, list, _ := strings.Cut(string(text), "### What is in the tables")
-	list, _, _ = strings.Cut(list, "\n### ")
+	_, list, _ := strings.Cut(string(text), "## What is in the tables")
+	list, _, _ = strings.Cut(list, "\n## ")
 	var listed []string
 	for line := range strings.Lines(list) {
 		if cells := strings.Split(line, "|"); len(cells) > 4 {
