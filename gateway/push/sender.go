@@ -3,14 +3,12 @@ package push
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"runtime/debug"
+	"sync"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
-	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
@@ -104,53 +102,23 @@ func (s *Sender) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 2 * grace}, watermill.NewSlogLogger(s.log))
-	if err != nil {
-		return fmt.Errorf("push: %w", err)
+	var sending sync.WaitGroup
+	for _, app := range s.cfg.Apps {
+		sending.Go(func() { s.deliver(ctx, app) })
 	}
-	router.AddMiddleware(middleware.Recoverer)
-	for name, app := range s.cfg.Apps {
-		router.AddConsumerHandler("push "+name, name, &subscriber{s, app}, func(m *message.Message) error { //nolint:contextcheck // a message brings its own
-			due, _ := m.Context().Value(dueKey{}).(Due)
-			s.handle(m.Context(), app, due)
-			return nil
-		})
-	}
-	if err := router.Run(ctx); err != nil {
-		return fmt.Errorf("push: %w", err)
-	}
+	sending.Wait()
 	return nil
 }
 
-// dueKey is the key of a Due in the context of its message.
-type dueKey struct{}
-
-// subscriber delivers the devices of an app that are due. A message is
-// acknowledged once the queue was told what became of it.
-type subscriber struct {
-	sender *Sender
-	app    *App
-}
-
-// Close implements message.Subscriber. Deliveries end with their context.
-func (s *subscriber) Close() error { return nil }
-
-// Subscribe implements message.Subscriber.
-func (s *subscriber) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
-	out := make(chan *message.Message)
-	go func() {
-		defer close(out)
-		s.deliver(ctx, out)
-	}()
-	return out, nil
-}
-
-func (s *subscriber) deliver(ctx context.Context, out chan<- *message.Message) {
+// deliver tells the devices of an app that are due, until ctx is done.
+func (s *Sender) deliver(ctx context.Context, app *App) {
 	// Pushes in flight outlive ctx by the grace.
 	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
 	context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })
+	var inProgress sync.WaitGroup
+	defer inProgress.Wait()
 	slots := make(chan struct{}, inFlight)
-	queue, routes := s.sender.cfg.Queue, s.sender.routes[s.app.Name]
 	for {
 		// As many as the queue may give: taking one at a time would ask it for each.
 		for range batch {
@@ -160,10 +128,10 @@ func (s *subscriber) deliver(ctx context.Context, out chan<- *message.Message) {
 				return
 			}
 		}
-		if !routes.waitForAll(ctx) {
+		if !s.routes[app.Name].waitForAll(ctx) {
 			return
 		}
-		all, err := queue.Next(ctx, s.app.Name, s.app.Platform, batch)
+		all, err := s.cfg.Queue.Next(ctx, app.Name, app.Platform, batch)
 		if err != nil {
 			return
 		}
@@ -171,23 +139,14 @@ func (s *subscriber) deliver(ctx context.Context, out chan<- *message.Message) {
 			<-slots
 		}
 		for _, due := range all {
-			m := message.NewMessage("", nil)
-			m.SetContext(context.WithValue(sending, dueKey{}, due))
-			select {
-			case out <- m:
-			case <-ctx.Done(): // the router does not read any more
-				queue.Hold(due, 0)
-				<-slots
+			if ctx.Err() != nil {
+				s.cfg.Queue.Hold(due, 0)
 				continue
 			}
-			go func() {
+			inProgress.Go(func() {
 				defer func() { <-slots }()
-				select {
-				case <-m.Acked():
-				case <-m.Nacked(): // the handler panicked
-					queue.Retry(due, 0, backoff(due.Attempts, firstBackoff, lastBackoff), "internal error")
-				}
-			}()
+				s.handle(sending, app, due)
+			})
 		}
 	}
 }
@@ -198,6 +157,12 @@ const held Verdict = "held"
 
 // handle tells one device.
 func (s *Sender) handle(ctx context.Context, app *App, due Due) {
+	defer func() {
+		if v := recover(); v != nil {
+			s.log.ErrorContext(ctx, "a push panicked, will try again", "app", app.Name, "error", v, "stack", string(debug.Stack()))
+			s.cfg.Queue.Retry(due, 0, backoff(due.Attempts, firstBackoff, lastBackoff), "internal error")
+		}
+	}()
 	sent, outcome := s.tell(ctx, app, &due)
 	s.report(ctx, app, due, sent, outcome)
 }

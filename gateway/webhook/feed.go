@@ -5,12 +5,11 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
 	"github.com/sony/gobreaker"
 	"golang.org/x/time/rate"
 )
@@ -43,7 +42,6 @@ const recordTimeout = 5 * time.Second
 // feed makes the calls that are due to a webhook.
 type feed struct {
 	*Sender
-	out chan<- *message.Message
 	// breaker refuses calls after tripAfter failures in a row, and then lets one
 	// pass at a time until one succeeds.
 	breaker *gobreaker.CircuitBreaker
@@ -73,7 +71,7 @@ type feed struct {
 	recording sync.Mutex
 }
 
-// call is a call of a webhook. Its message carries it in its context.
+// call is a call of a webhook.
 type call struct {
 	*feed
 	// webhook has the settings for which the body was made, and the ladder as it
@@ -85,23 +83,13 @@ type call struct {
 	kind    string // Content-Type
 	body    []byte
 	answer  Answer
-	// err is the error of the handler, which may have panicked before it had an
-	// answer.
+	// err is why the call failed; it may have panicked before it had an answer.
 	err error
 }
 
-// callKey is the key of a call in a context.
-type callKey struct{}
-
-// callOf returns the call of a message.
-func callOf(msg *message.Message) *call {
-	c, _ := msg.Context().Value(callKey{}).(*call)
-	return c
-}
-
-func newFeed(s *Sender, w Webhook, out chan<- *message.Message) *feed {
+func newFeed(s *Sender, w Webhook) *feed {
 	f := &feed{
-		Sender: s, out: out, changed: make(chan struct{}, 1), slots: make(chan struct{}, s.cfg.Calls),
+		Sender: s, changed: make(chan struct{}, 1), slots: make(chan struct{}, s.cfg.Calls),
 		limit: rate.NewLimiter(rate.Inf, 1),
 		breaker: gobreaker.NewCircuitBreaker(gobreaker.Settings{
 			Timeout:     recovery,
@@ -280,7 +268,7 @@ func (f *feed) cannotTell(ctx context.Context, w Webhook, err error, changes ...
 	}
 }
 
-// perform hands a call to the router, waits for its end and reports it.
+// perform makes a call when it is its turn, and reports its end.
 func (f *feed) perform(ctx, calling context.Context, c *call) {
 	select {
 	case f.slots <- struct{}{}:
@@ -300,21 +288,40 @@ func (f *feed) perform(ctx, calling context.Context, c *call) {
 		return
 	}
 	c.webhook.Ladder, c.began = w.Ladder, time.Now()
-	msg := message.NewMessageWithContext(context.WithValue(calling, callKey{}, c), c.id, c.body)
-	f.out <- msg
-	select {
-	case <-msg.Acked():
+	f.post(calling, c)
+	switch {
+	case c.err == nil:
 		f.succeeded(calling, c)
-	case <-msg.Nacked():
-		switch {
-		case calling.Err() != nil: // this process ends: the next one repeats the call
-			f.hold(c, 0)
-		case errors.Is(c.err, gobreaker.ErrOpenState), errors.Is(c.err, gobreaker.ErrTooManyRequests):
-			f.hold(c, recovery)
-		default:
-			f.failed(calling, c)
-		}
+	case calling.Err() != nil: // this process ends: the next one repeats the call
+		f.hold(c, 0)
+	case isRefused(c.err):
+		f.hold(c, recovery)
+	default:
+		f.failed(calling, c)
 	}
+}
+
+// isRefused reports whether the circuit breaker has refused a call.
+func isRefused(err error) bool {
+	return errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests)
+}
+
+// post makes a call, unless the circuit breaker refuses it, and sets its answer and error.
+func (f *feed) post(ctx context.Context, c *call) {
+	defer func() {
+		if v := recover(); v != nil {
+			f.log.ErrorContext(ctx, "the call of a webhook panicked", "webhook", c.webhook.Name, "error", v, "stack", string(debug.Stack()))
+			c.err = errors.New("badged failed to make the call; its log says why")
+			c.answer.Err = c.err
+		}
+		if !isRefused(c.err) {
+			f.cfg.Metrics.called(c.webhook.Name, c.answer)
+		}
+	}()
+	_, c.err = f.breaker.Execute(func() (any, error) {
+		c.answer = f.cfg.Caller.post(ctx, c.webhook, c.id, c.kind, c.body)
+		return nil, c.answer.Err
+	})
 }
 
 // notTold forgets that the endpoint was told of changes.
@@ -466,41 +473,4 @@ func (f *feed) record(ctx context.Context, urgent bool) {
 		f.storeFailed(ctx, "cannot record the state of a webhook", err)
 	}
 	f.cfg.Metrics.show(w)
-}
-
-// handle makes the call of a message.
-func (s *Sender) handle(msg *message.Message) error {
-	c := callOf(msg)
-	c.answer = s.cfg.Caller.post(msg.Context(), c.webhook, c.id, c.kind, c.body)
-	return c.answer.Err
-}
-
-// breaking is a middleware that refuses calls while the circuit breaker of the
-// webhook is open.
-func breaking(h message.HandlerFunc) message.HandlerFunc {
-	return func(msg *message.Message) (produced []*message.Message, err error) {
-		_, err = callOf(msg).breaker.Execute(func() (any, error) {
-			produced, err = h(msg)
-			return nil, err
-		})
-		return produced, err
-	}
-}
-
-// observe is a middleware that measures calls and keeps their errors.
-func (s *Sender) observe(h message.HandlerFunc) message.HandlerFunc {
-	return func(msg *message.Message) ([]*message.Message, error) {
-		c := callOf(msg)
-		produced, err := h(msg)
-		if panicked, ok := errors.AsType[middleware.RecoveredPanicError](err); ok {
-			s.log.ErrorContext(msg.Context(), "the call of a webhook panicked", "webhook", c.webhook.Name, "error", panicked)
-			err = errors.New("badged failed to make the call; its log says why")
-			c.answer.Err = err
-		}
-		c.err = err
-		if !errors.Is(err, gobreaker.ErrOpenState) && !errors.Is(err, gobreaker.ErrTooManyRequests) {
-			s.cfg.Metrics.called(c.webhook.Name, c.answer)
-		}
-		return produced, err
-	}
 }

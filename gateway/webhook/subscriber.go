@@ -5,28 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill/message"
-
 	"github.com/badged/badged/internal/wait"
 )
-
-// subscriber hands the calls that are due to watermill's router as messages. It
-// has a feed for each active webhook, so that a slow endpoint holds up no other.
-type subscriber struct{ *Sender }
-
-// Subscribe implements message.Subscriber. The channel is closed once ctx is
-// done and the calls in progress have ended.
-func (s *subscriber) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
-	out := make(chan *message.Message)
-	go func() {
-		defer close(out)
-		s.feedAll(ctx, out)
-	}()
-	return out, nil
-}
-
-// Close implements message.Subscriber. The context of Subscribe ends the feeds.
-func (s *subscriber) Close() error { return nil }
 
 // runningFeed is a feed and how to stop it.
 type runningFeed struct {
@@ -34,8 +14,9 @@ type runningFeed struct {
 	stop context.CancelFunc
 }
 
-// feedAll runs a feed for each active webhook until ctx is done.
-func (s *subscriber) feedAll(ctx context.Context, out chan<- *message.Message) {
+// feedAll runs a feed for each active webhook until ctx is done and the calls in progress
+// have ended. A slow endpoint holds up no other.
+func (s *Sender) feedAll(ctx context.Context) {
 	// Calls in progress may go on for a while after ctx is done.
 	calling, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -72,7 +53,7 @@ func (s *subscriber) feedAll(ctx context.Context, out chan<- *message.Message) {
 					delete(feeds, w.Name)
 				case w.State == Active:
 					feedCtx, stop := context.WithCancel(ctx)
-					f := newFeed(s.Sender, w, out)
+					f := newFeed(s, w)
 					feeds[w.Name] = runningFeed{f, stop}
 					running.Go(func() { f.run(feedCtx, calling) })
 				}

@@ -17,10 +17,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
-	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
-
 	"github.com/badged/badged/internal/defaults"
 	"github.com/badged/badged/pubsub"
 )
@@ -220,13 +216,6 @@ func New(cfg Config) (*Sender, error) {
 
 // Run sends until ctx is done, finishes the calls in progress and returns nil.
 func (s *Sender) Run(ctx context.Context) error {
-	// The sender logs failures itself, once and with what is to be done.
-	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 2 * s.cfg.StopTimeout}, watermill.NopLogger{})
-	if err != nil {
-		return err
-	}
-	router.AddMiddleware(s.observe, middleware.Recoverer, breaking)
-	router.AddConsumerHandler("webhooks", "due", &subscriber{s}, s.handle)
-	// The router ends once the subscriber has closed its channel.
-	return router.Run(ctx)
+	s.feedAll(ctx)
+	return nil
 }

@@ -54,7 +54,13 @@ type value struct {
 // file may also hold settings of other commands.
 func Check(args []string, app *kong.Application) Report {
 	var r Report
-	flags := serverFlags(&r)
+	var all checkedServer
+	parser, err := kong.New(&all, kong.Name("serve"), kong.NoDefaultHelp())
+	if err != nil { // a mistake in the grammar
+		r.Mistakes = append(r.Mistakes, err.Error())
+		return r
+	}
+	flags := parser.Model.Flags
 	known := namesOf(app)
 	given, path := r.readArgs(args, flags)
 	if path == "" {
@@ -72,61 +78,7 @@ func Check(args []string, app *kong.Application) Report {
 			given[f.Name] = v
 		}
 	}
-	r.decode(flags, given)
-	r.Warnings = append(r.Warnings, r.Server.risks()...)
-	return r
-}
-
-// serverFlags returns the flags of `serve`.
-func serverFlags(r *Report) []*kong.Flag {
-	parser, err := parserOf(&checkedServer{}, nil)
-	if err != nil { // a mistake in the grammar
-		r.Mistakes = append(r.Mistakes, err.Error())
-		return nil
-	}
-	return slices.DeleteFunc(slices.Clone(parser.Model.Flags), func(f *kong.Flag) bool { return f.Name == "help" })
-}
-
-// parserOf returns a parser of a grammar that takes values from resolve only.
-func parserOf(grammar any, resolve kong.ResolverFunc) (*kong.Kong, error) {
-	options := []kong.Option{kong.Name("serve"), kong.Exit(func(int) {})}
-	if resolve != nil {
-		options = append(options, kong.Resolvers(resolve))
-	}
-	return kong.New(grammar, options...)
-}
-
-// decode parses each setting on its own, so that one bad value does not hide
-// others, and then validates the whole.
-func (r *Report) decode(flags []*kong.Flag, given map[string]value) {
-	resolve := func(only string) kong.ResolverFunc {
-		return func(_ *kong.Context, _ *kong.Path, f *kong.Flag) (any, error) {
-			v, ok := given[f.Name]
-			if !ok || only != "" && f.Name != only {
-				return nil, nil //nolint:nilnil // kong's way to say: not set here
-			}
-			if isFile, ok := v.given.(file); ok {
-				return isFile.value(f)
-			}
-			return v.given, nil
-		}
-	}
-	broken := map[string]bool{}
-	for _, f := range flags {
-		v, ok := given[f.Name]
-		if !ok {
-			continue
-		}
-		if err := parseWith(&checkedServer{}, resolve(f.Name)); err != nil {
-			broken[f.Name] = true
-			r.mistake(v.source, reasonFor(f, err))
-			delete(given, f.Name)
-		}
-	}
-	var all checkedServer
-	if err := parseWith(&all, resolve("")); err != nil {
-		r.Mistakes = append(r.Mistakes, err.Error())
-	}
+	broken := r.decode(flags, given)
 	r.Server, r.Log = all.Server, all.Log
 	for _, err := range separate(r.Server.Validate()) {
 		// Complaints about a default that replaces an unreadable value mislead.
@@ -135,33 +87,48 @@ func (r *Report) decode(flags []*kong.Flag, given map[string]value) {
 			r.Mistakes = append(r.Mistakes, err.Error())
 		}
 	}
-	r.list(flags, given, &all, broken)
+	r.Warnings = append(r.Warnings, r.Server.risks()...)
+	return r
 }
 
-// parseWith fills a grammar as kong does, without validation.
-func parseWith(grammar any, resolve kong.ResolverFunc) error {
-	parser, err := parserOf(grammar, resolve)
-	if err != nil {
-		return err
+// decode sets each flag by itself, so that one bad value does not hide others, and fills
+// Settings. It returns the names of the flags whose values cannot be read.
+func (r *Report) decode(flags []*kong.Flag, given map[string]value) (broken map[string]bool) {
+	broken = map[string]bool{}
+	for _, f := range flags {
+		f.Tag.Envs = nil // Check has read the environment
+		s := Setting{Name: f.Name, Source: "default"}
+		err := f.Reset()
+		if v, ok := given[f.Name]; ok && err == nil {
+			s.Source = v.source
+			if err = set(f, v.given); err != nil {
+				broken[f.Name] = true
+				r.mistake(v.source, reasonFor(f, err))
+				s.Source = "default, because the given value cannot be read"
+				err = f.Reset()
+			}
+		}
+		if err != nil { // a mistake in the grammar
+			r.Mistakes = append(r.Mistakes, err.Error())
+		}
+		s.Value = shown(f.Name, string(f.Tag.Sep), f.Target)
+		r.Settings = append(r.Settings, s)
 	}
-	c, err := kong.Trace(parser, nil)
-	if err != nil {
-		return err
-	}
-	for _, step := range []func() error{func() error { return c.Error }, c.Reset, c.Resolve, func() error {
-		_, err := c.Apply()
-		return err
-	}} {
-		if err := step(); err != nil {
+	return broken
+}
+
+// set sets a flag as kong does.
+func set(f *kong.Flag, given any) (err error) {
+	if isFile, ok := given.(file); ok {
+		if given, err = isFile.value(f); err != nil {
 			return err
 		}
 	}
-	for _, f := range parser.Model.Flags {
-		if err := checkEnum(f); err != nil {
-			return err
-		}
+	f.Target.SetZero()
+	if err := f.Parse(kong.Scan().PushTyped(given, kong.FlagValueToken), f.Target); err != nil {
+		return err
 	}
-	return nil
+	return checkEnum(f)
 }
 
 // checkEnum checks a flag against its enum, with kong's error text.
@@ -195,27 +162,6 @@ func reasonFor(f *kong.Flag, err error) string {
 
 // mistake adds a mistake.
 func (r *Report) mistake(where, what string) { r.Mistakes = append(r.Mistakes, where+": "+what) }
-
-// list fills Settings.
-func (r *Report) list(flags []*kong.Flag, given map[string]value, all *checkedServer, broken map[string]bool) {
-	parser, err := parserOf(all, nil)
-	if err != nil {
-		return // already reported
-	}
-	for _, model := range parser.Model.Flags {
-		if !slices.ContainsFunc(flags, func(f *kong.Flag) bool { return f.Name == model.Name }) {
-			continue
-		}
-		s := Setting{Name: model.Name, Source: "default", Value: shown(model.Name, string(model.Tag.Sep), model.Target)}
-		if v, ok := given[model.Name]; ok {
-			s.Source = v.source
-		}
-		if broken[model.Name] {
-			s.Source = "default, because the given value cannot be read"
-		}
-		r.Settings = append(r.Settings, s)
-	}
-}
 
 // shown returns a value for display, with secrets hidden.
 func shown(name, sep string, v reflect.Value) string {
