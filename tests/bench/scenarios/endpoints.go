@@ -142,7 +142,7 @@ func (l endpointLoad) round(ctx context.Context, r *rig.Rig, hooks int) (_ []mea
 	warm := l.roomLoad
 	warm.duration /= 2
 	if _, err := warm.measure(ctx, r, func(ctx context.Context, i int) error {
-		_, err := publishAll(ctx, a, l.events(-i))
+		_, err := publishAll(ctx, a, l.events(i-500_000))
 		return err
 	}); err != nil {
 		return nil, err
