@@ -74,7 +74,7 @@ func TestAudit(t *testing.T) {
 	if r := badged(t, again...); r.code != exitFailed || !strings.Contains(r.err, "record 3 of the audit trail was removed: it is missing; the given head has 3 records") {
 		t.Errorf("the end is removed with the head: exit code %d, %s", r.code, r.err)
 	}
-	if out := mustDo(t, "audit", "prune", "--before=2000-01-01T00:00:00Z", database); !strings.HasPrefix(out, "nothing to do: ") {
+	if out := mustDo(t, "audit", "prune", "--audit-age=200000h", database); !strings.HasPrefix(out, "nothing to do: ") {
 		t.Errorf("pruning nothing prints %s", out)
 	}
 }

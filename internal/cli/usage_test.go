@@ -188,6 +188,7 @@ func TestUsage(t *testing.T) {
 		{"a token without a key", "token ada", "token: --jwt-keys (BADGED_JWT_KEYS) is required: the token is signed with its first HS256 key", "token"},
 		{"a token for no time", "token ada --ttl=0s " + jwt, "token: --ttl must be more than 0s", "token"},
 		{"a zone of a day", "audit prune --before=2026-01-31T00:00:00+24:00 " + db, `--before: must be a time such as 2026-01-31T23:59:59Z, is "2026-01-31T00:00:00+24:00"`, "audit prune"},
+		{"no age", "audit prune " + db, "audit prune: give --before TIME or --audit-age DURATION", "audit prune"},
 		{"half a head", "audit verify --count=3 " + db, "audit verify: --count and --head belong together", "audit verify"},
 		{"a head that is none", "audit verify --count=3 --head=abc " + db, "audit verify: --head must be 64 hexadecimal digits", "audit verify"},
 		{"an assistant that writes without a key", "mcp --allow-writes " + db, "mcp: --allow-writes requires --url (BADGED_URL); --allow-writes requires --admin-key (BADGED_ADMIN_KEY)", "mcp"},
