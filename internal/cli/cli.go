@@ -44,6 +44,7 @@ type commands struct {
 	Release kong.VersionFlag `name:"version" help:"Print the version." env:"-" hidden:""`
 
 	Demo        demoCmd             `cmd:"" help:"Run a demo without installing or configuring anything: a private Postgres, and a page with a simulated chat and live badges."`
+	Dev         devCmd              `cmd:"" help:"Run an empty server for tests of your own program: a private Postgres, keys that never change, and nothing that stays."`
 	Serve       serveCmd            `cmd:"" help:"Run the server, with all roles or some."`
 	Ingest      ingestCmd           `cmd:"" help:"Read events from Kafka, NATS JetStream or Redis Streams, and publish them."`
 	Relay       relayCmd            `cmd:"" help:"Carry events from an outbox in the database of the chat backend to badged."`

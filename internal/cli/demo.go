@@ -4,7 +4,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -64,11 +63,7 @@ func (c *demoCmd) Run(ctx context.Context, streams Streams) (err error) {
 	if err != nil {
 		return fmt.Errorf("the demo's Postgres does not start: %w", err)
 	}
-	defer func() {
-		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), databaseStop)
-		defer cancel()
-		err = errors.Join(err, pg.Stop(stopCtx))
-	}()
+	defer stopPrivate(ctx, pg, &err)
 	keys, err := demo.LoadKeys(filepath.Join(dir, "keys.json"))
 	if err != nil {
 		return err
@@ -107,14 +102,7 @@ func (c *demoCmd) serve(ctx context.Context, streams Streams, log *slog.Logger, 
 	}
 	a.Handle("/", d)
 	a.Stage("demo", d.Run)
-	a.Stage("postgres", func(ctx context.Context) error {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-pg.Done():
-			return errors.Join(errors.New("the demo's Postgres has ended"), pg.Err())
-		}
-	})
+	a.Stage("postgres", watchPrivate(pg))
 	return a.Run(ctx, func() {
 		url := "http://" + l.Addr().String()
 		fmt.Fprintf(streams.Err, demoBanner, url, keys.PublisherKey, keys.JWTSecret, keys.AdminKey)

@@ -7,6 +7,14 @@ import "errors"
 // demoCmd is `badged demo`, which runs on Unix only.
 type demoCmd struct{}
 
+// devCmd is `badged dev`, which runs on Unix only.
+type devCmd struct{}
+
+// Run fails as that of the demo does.
+func (devCmd) Run() error {
+	return errors.New("badged dev runs on Linux and macOS only: run it there, for example in WSL, or run `badged serve` with a database")
+}
+
 // Run fails: the demo starts a private Postgres, and ends it with signals that this
 // system lacks.
 func (demoCmd) Run() error {
