@@ -10,6 +10,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/appending"
 	"github.com/badged/badged/internal/cli/connect"
 	"github.com/badged/badged/internal/cli/terminal"
 	"github.com/badged/badged/internal/config"
@@ -137,7 +138,7 @@ func (c *deadLettersRetryCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	defer cluster.Close()
-	publish := shards.NewAppender(cluster, func(s *shards.Shard) events.Append { return s.Log.Append }).Append
+	publish := shards.NewAppender(cluster, func(s *shards.Shard) events.Append { return appending.To(s.Log) }).Append
 	return c.each(ctx, cluster, func(s *shards.Shard, id int64) error {
 		if _, err := operators.RetryDeadLetter(ctx, s, publish, admin.OSUser(), id); err != nil {
 			return err

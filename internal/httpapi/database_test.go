@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/appending"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/schematest"
 	"github.com/badged/badged/internal/httpapi"
@@ -48,6 +49,13 @@ func readerOf(t *testing.T, pool *pgxpool.Pool) *shards.Reader {
 	return shards.NewReader(cluster)
 }
 
+// asBadged appends with the names of keys, as the server does.
+type asBadged struct{ *events.Log }
+
+func (a asBadged) Append(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
+	return appending.To(a.Log)(ctx, evs...)
+}
+
 // openAPI returns an API on a database.
 func openAPI(t *testing.T, pool *pgxpool.Pool) (*httpapi.API, *events.Log) {
 	t.Helper()
@@ -55,7 +63,7 @@ func openAPI(t *testing.T, pool *pgxpool.Pool) (*httpapi.API, *events.Log) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newAPI(t, log, readerOf(t, pool), slog.New(slog.DiscardHandler)), log
+	return newAPI(t, asBadged{log}, readerOf(t, pool), slog.New(slog.DiscardHandler)), log
 }
 
 // fold runs a projector until the test ends.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/appending"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/httpapi"
 	"github.com/badged/badged/internal/operators"
@@ -351,7 +352,7 @@ func TestOperationsOnADatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	api := newOperationsAPI(t, operators.New(operators.Config{
-		Cluster: cluster, Runners: []*admin.Runner{runner}, Append: log.Append,
+		Cluster: cluster, Runners: []*admin.Runner{runner}, Append: appending.To(log),
 		Wake: func(p []int) { woken = append(woken, p...) },
 	}))
 

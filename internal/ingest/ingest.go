@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/appending"
 	"github.com/badged/badged/internal/shards"
 )
 
@@ -79,7 +80,7 @@ func New(cfg Config) (*Ingester, error) {
 		cfg.DiscoveryInterval = 30 * time.Second
 	}
 	if cfg.Shards != nil {
-		cfg.appender = shards.NewAppender(cfg.Shards, func(s *shards.Shard) events.Append { return s.Log.Append })
+		cfg.appender = shards.NewAppender(cfg.Shards, func(s *shards.Shard) events.Append { return appending.To(s.Log) })
 	}
 	x := &Ingester{cfg: cfg}
 	for _, s := range cfg.Sources {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/appending"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/schematest"
 	"github.com/badged/badged/internal/operators"
@@ -56,7 +57,7 @@ func userOf(t *testing.T, c *shards.Cluster, partition int) string {
 // lobby makes users members of the room, each on a shard.
 func lobby(t *testing.T, c *shards.Cluster, partitions ...int) *shards.Appender {
 	t.Helper()
-	appender := shards.NewAppender(c, func(s *shards.Shard) events.Append { return s.Log.Append })
+	appender := shards.NewAppender(c, func(s *shards.Shard) events.Append { return appending.To(s.Log) })
 	var users []string
 	for _, p := range partitions {
 		users = append(users, userOf(t, c, p))

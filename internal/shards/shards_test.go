@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/appending"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/schematest"
 	"github.com/badged/badged/internal/shards"
@@ -439,7 +440,7 @@ func TestEventsForAShardThatAProcessDoesNotKnow(t *testing.T) {
 			if err := c.Reload(t.Context()); !errors.Is(err, shards.ErrMissing) {
 				t.Fatal(err)
 			}
-			appender := shards.NewAppender(c, func(s *shards.Shard) events.Append { return s.Log.Append })
+			appender := shards.NewAppender(c, func(s *shards.Shard) events.Append { return appending.To(s.Log) })
 			post := events.Event{ID: "post", Source: "test", Type: events.RoomPosted, Data: events.Data{ConversationID: "lobby", Seq: 1}}
 			join := events.Event{ID: "join", Source: "test", Type: events.RoomJoined, Data: events.Data{ConversationID: "lobby", UserIDs: []string{userOf(t, 1)}}}
 			for what, e := range map[string]events.Event{"a message to a room": post, "a message to a user of the shard": delivered("m", userOf(t, 0))} {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/appending"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/schematest"
 	"github.com/badged/badged/internal/shards"
@@ -34,7 +35,7 @@ func TestAppendSome(t *testing.T) {
 	all = append(all, connect(t, "c", server.NewDB(t, schematest.Migrated(partitions))))
 	form(t, all) // a has 0 and 1, b 2 and 3, c 4 and 5
 	c := open(t, all)
-	appender := shards.NewAppender(c, func(s *shards.Shard) events.Append { return s.Log.Append })
+	appender := shards.NewAppender(c, func(s *shards.Shard) events.Append { return appending.To(s.Log) })
 	message := delivered("m", "")
 	message.Data.UserIDs = []string{userOf(t, 0), userOf(t, 2), userOf(t, 4)}
 	some := func(without ...int) *shards.Shortfall {

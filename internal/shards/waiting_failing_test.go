@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/appending"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
 	"github.com/badged/badged/internal/devtest/schematest"
@@ -51,7 +52,7 @@ func delivering(ctx context.Context, t *testing.T, all []shards.Database) (*shar
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	appender := shards.NewAppender(c, func(s *shards.Shard) events.Append { return s.Log.Append })
+	appender := shards.NewAppender(c, func(s *shards.Shard) events.Append { return appending.To(s.Log) })
 	return c, appender, log, func() func() {
 		ctx, cancel := context.WithCancel(ctx)
 		done := make(chan error, 1)

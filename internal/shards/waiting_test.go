@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/appending"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/schematest"
@@ -21,7 +22,7 @@ func TestRoomMessagesWaitForAShard(t *testing.T) {
 	all = append(all, connect(t, "c", server.NewDB(t, schematest.Migrated(partitions))))
 	form(t, all) // a has 0 and 1, b 2 and 3, c 4 and 5
 	c := open(t, all)
-	appender := shards.NewAppender(c, func(s *shards.Shard) events.Append { return s.Log.Append })
+	appender := shards.NewAppender(c, func(s *shards.Shard) events.Append { return appending.To(s.Log) })
 	reader := shards.NewReader(c)
 	gone := userOf(t, 4)
 	join := events.Event{ID: "join", Source: "test", Type: events.RoomJoined, Data: events.Data{ConversationID: "lobby", UserIDs: []string{userOf(t, 0), gone}}}
@@ -64,7 +65,7 @@ func TestRoomMessagesWaitForAShard(t *testing.T) {
 	} else if lacking(c.Lacking(err)) != "4-5" {
 		t.Errorf("partitions that lack events: %s", lacking(c.Lacking(err)))
 	}
-	if _, err := appender.With(func(s *shards.Shard) events.Append { return s.Log.Append }).Append(t.Context(), post("3")); !errors.As(err, &away) {
+	if _, err := appender.With(func(s *shards.Shard) events.Append { return appending.To(s.Log) }).Append(t.Context(), post("3")); !errors.As(err, &away) {
 		t.Errorf("an append that does more: %v", err)
 	}
 	if _, err := reader.FoldedAt(t.Context(), []string{gone}, r.Position()); !errors.As(err, &away) {

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/appending"
 	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/pubsub"
@@ -47,7 +48,7 @@ func NewDatabaseTarget(log *events.Log, badges *badges.Reader) *DatabaseTarget {
 // their badges there.
 func NewClusterTarget(c *shards.Cluster) *DatabaseTarget {
 	numbers := &positions{}
-	log := shards.NewAppender(c, func(s *shards.Shard) events.Append { return s.Log.Append })
+	log := shards.NewAppender(c, func(s *shards.Shard) events.Append { return appending.To(s.Log) })
 	return &DatabaseTarget{log: clusterLog{log, numbers}, badges: clusterReader{shards.NewReader(c), numbers}}
 }
 
