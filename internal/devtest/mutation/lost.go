@@ -53,7 +53,7 @@ var lostMutants = []mutant{
 	{"a message to a room fails if a shard is away", []edit{{waitingFile, "if keeper == nil || !a.keeps {", "if true {"}}, roomsWait},
 	{"a message to a room fails before it is known that a shard is away", []edit{{waitingFile, "!errors.Is(errs[i], ErrAway) && !isGone(errs[i])", "!errors.Is(errs[i], ErrAway)"}}, roomsWait},
 	{"messages to users of a lost shard are accepted", []edit{{waitingFile, " || p.shard == nil || !aboutRooms(p.events) {", " || p.shard == nil {"}}, roomsWait},
-	{"a position does not name what waits", []edit{{waitingFile, "		a.token.waits = joinWaits(a.token.waits, []wait{{p.shard.Name, keeper.Name, id}})\n", "		_ = id\n"}}, roomsWait},
+	{"a position does not name what waits", []edit{{waitingFile, "		a.token.waits = joinWaits(a.token.waits, []awaited{{p.shard.Name, keeper.Name, id}})\n", "		_ = id\n"}}, roomsWait},
 	{"what waited follows no partition that has moved", []edit{{waitingFile, "target != nil && moves == st.moves()", "target != nil"}}, roomsWait},
 	{"what was delivered waits on", []edit{{waitingFile, `tx.Exec(ctx, statements.Get("delete waiting messages"), ids)`, `tx.Exec(ctx, statements.Get("delete waiting messages"), ids[:0])`}}, roomsWait},
 	{"what a shard refuses is not delivered again", []edit{{waitingFile, "			case err != nil:\n				return err\n			}\n		}\n", "			case false:\n				return err\n			}\n		}\n"}}, waitUntil},

@@ -149,7 +149,7 @@ var trustMutants = []mutant{
 	{"erasing revokes nothing", []edit{{erasureFile, "coalesce($2::timestamptz, clock_timestamp() + interval '5 seconds')", "coalesce($2::timestamptz, '-infinity')"}}, stayRevoked},
 	{"connections of erased users stay", []edit{{revokedReads, "ended = append(ended, l.connected(into.secret, erased)...)", "_ = l.connected"}}, stayRevoked},
 	{"no process hears of what an erased user keeps revoked", []edit{{erasureFile, "SET seq = excluded.seq, ", "SET "}}, stayRevoked},
-	{"a server erases", []edit{{"projector/erasure/erase.go", "	if !owns {", "	if false {"}}, erasing},
+	{"a server erases", []edit{{"internal/pgsession/rights.go", "	if !owns {", "	if false {"}}, erasing},
 
 	{"a claim of categories is ignored", []edit{{"internal/auth/claims.go", "		c.categories, err = categoriesOf(claim, value)", "		_, err = categoriesOf(claim, value)"}}, inCategories},
 	{"a misspelt claim of categories restricts nothing", []edit{{"internal/auth/claims.go", "strings.EqualFold(claim[:n], ownPrefix)", "claim[:n] == ownPrefix"}}, inCategories},
