@@ -105,8 +105,8 @@ func (l endpointLoad) joins() (all []events.Event) {
 // hookNames are the names of webhooks. The second fails.
 var hookNames = []string{"works", "fails"}
 
-// round runs the load with this number of webhooks, and then lets the first catch up with a message
-// to each user.
+// round runs the load with the first hooks of these, and then lets the first catch up with a
+// message to each user.
 func (l endpointLoad) round(ctx context.Context, r *rig.Rig, hooks int) (_ []measure.Measure, err error) {
 	to, err := receivers.Webhook(ctx)
 	if err != nil {
