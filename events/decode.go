@@ -24,7 +24,7 @@ import (
 // Besides the attributes of [Event] it accepts, and ignores, the CloudEvents
 // attributes datacontenttype (which must be JSON), dataschema and subject. An
 // attribute that is null counts as absent, as CloudEvents requires. The same goes
-// for data and for each of its fields, but not for elements of arrays.
+// for data and for each of its fields, but not for elements of arrays. ADR 3 has the reasons.
 func Decode(b []byte) (Event, error) {
 	if e, ok := decodeQuick(b); ok {
 		return e, nil

@@ -19,6 +19,7 @@ func encodeOwn(ctx context.Context, l *eventlog.Log[Event], evs []Event) ([]even
 // encodeRows validates evs and encodes them as rows by partition, in ascending order. held
 // returns the partitions that get messages to rooms, and now is the time of events without
 // one. Unless own is set, it rejects what only badged may write.
+// ADR 58 says why a row holds several events.
 func encodeRows(l *eventlog.Layout, held func() (eventlog.Set, error), now time.Time, evs []Event, own bool) ([]eventlog.Rows, error) {
 	toRooms, err := checkAll(evs, own)
 	if err != nil {

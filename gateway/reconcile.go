@@ -20,7 +20,7 @@ const (
 )
 
 // reconcile compares clients with the tables until ctx is done: each user once in
-// every interval, and all users soon after a gap of the bus.
+// every interval, and all users soon after a gap of the bus. ADR 42 has the reasons.
 func (g *Gateway) reconcile(ctx context.Context) {
 	for {
 		g.measureClock(ctx)

@@ -127,7 +127,7 @@ func newSocket(s *session, conn *websocket.Conn) *socket {
 	return &socket{session: s, conn: conn, heardAt: time.Now(), silent: make(chan struct{})}
 }
 
-// refuse says goodbye on a connection that was not admitted.
+// refuse says goodbye on a connection that was not admitted. ADR 10 says why by a close code.
 func (k *socket) refuse(c closing) {
 	k.session.end(c)
 	go k.exhaust()

@@ -54,7 +54,7 @@ func (s *session) begin() {
 	}
 }
 
-// schedule makes the worker run tasks soon. It does not block.
+// schedule makes the worker run tasks soon. It does not block. ADR 23 has the reasons.
 func (s *session) schedule(tasks task) {
 	s.taskMu.Lock()
 	defer s.taskMu.Unlock()

@@ -83,9 +83,8 @@ func runGrant(ctx context.Context, conn *pgx.Conn, script string, kind RoleKind,
 	return nil
 }
 
-// grantAgain grants the roles that are remembered and exist what they need, if the schema
-// has changed since they got it. So a call that was killed after its migrations is
-// completed by the next.
+// grantAgain renews the grants of every recorded role that still exists, after the schema
+// has changed. So the next call completes one that was killed after its migrations.
 func grantAgain(ctx context.Context, cfg *pgx.ConnConfig) error {
 	return withConn(ctx, cfg, func(conn *pgx.Conn) error {
 		as, err := grantedAs(ctx, conn)

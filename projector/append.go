@@ -28,7 +28,7 @@ const largeAppend = 500
 //
 // Errors and what they mean are those of [events.Log.Append]. It is safe for
 // concurrent use. Calls for the same partition wait for each other for a moment,
-// then leave the events to the loop, so combine small calls before it.
+// then leave the events to the loop, so combine small calls before it. ADR 54 has the reasons.
 func (p *Projector) Append(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
 	if len(evs) > largeAppend {
 		return appending.To(p.cfg.Log)(ctx, evs...)

@@ -49,6 +49,7 @@ func (p *partition) outdated() (reason string, is bool) {
 // beginEpoch begins a new epoch, unless another projector has, and reads the
 // state of the partition. From now on the tables may give versions that
 // clients hold to other states; the new epoch makes clients take a snapshot.
+// ADR 41 has the reasons.
 func (p *partition) beginEpoch(ctx context.Context, conn *pgxpool.Conn) error {
 	var reason string
 	var begun bool

@@ -42,7 +42,7 @@ func (p *partition) buryUnissued(ctx context.Context) error {
 
 const extendLogSQL = `SELECT badged.extend_log($1, $2::interval, $3)`
 
-// extendLog adds ranges until the last one begins in the future.
+// extendLog adds ranges until the last one begins in the future. ADR 25 has the reasons.
 func (p *partition) extendLog(ctx context.Context) error {
 	for more := true; more; {
 		err := p.projector.cfg.Pool.QueryRow(ctx, extendLogSQL, p.id, rangeSpan, leastRange).Scan(&more)

@@ -159,6 +159,7 @@ func sendUpdates[U any](ctx context.Context, r *Redis, updates []U, address func
 }
 
 // HasSubscribers implements [Bus]. It is always true: only Redis knows.
+// ADR 4 says why it always answers yes.
 func (r *Redis) HasSubscribers(Address) bool { return true }
 
 // Wake implements [Bus]. It returns at most after [RedisConfig].PublishTimeout.

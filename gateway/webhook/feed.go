@@ -221,7 +221,7 @@ func (f *feed) rest(ctx context.Context, wait time.Duration) {
 	}
 }
 
-// calls makes calls of changes, and reports those that are no news. An event
+// calls turns changes into calls, and reports changes that the endpoint knows already. An event
 // that failed before is called alone: it may be what the endpoint cannot take.
 func (f *feed) calls(ctx context.Context, w Webhook, changes []Change) []*call {
 	var all []*call

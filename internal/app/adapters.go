@@ -87,7 +87,7 @@ func (c connected) Hold(ctx context.Context, devices []gateway.Device, lease tim
 }
 
 // commandID returns the event id for a command. Clients choose their keys, so
-// the id includes the user: equal keys of two users must not collide.
+// the id includes the user: equal keys of two users must not collide. ADR 33 has the reasons.
 func commandID(userID, key string) (string, error) {
 	if key != "" {
 		return userID + "/" + key, nil

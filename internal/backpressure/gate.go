@@ -174,7 +174,7 @@ func (t *Ticket) Leave() {
 
 // Admit returns nil when evs may be appended: at once, or after waiting up to 2 s
 // for folding, during which others may take their turn. It returns a
-// [*BehindError] if a partition of evs is further behind than MaxLag.
+// [*BehindError] if a partition of evs is further behind than MaxLag. ADR 46 has the reasons.
 func (t *Ticket) Admit(ctx context.Context, evs []events.Event) error {
 	g := t.gate
 	if g == nil {

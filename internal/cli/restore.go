@@ -99,8 +99,8 @@ func (c *restoreCmd) restore(ctx context.Context, cluster *shards.Cluster, cfg a
 	return all, run(ctx)
 }
 
-// sources returns the archives: those that are named, and of one that is none those of the
-// shards in it.
+// sources returns the archives to restore. If a named folder is not itself an archive, it
+// returns the archives of the shards inside it.
 func (c *restoreCmd) sources(ctx context.Context, cluster *shards.Cluster) (from []archive.Store, err error) {
 	for _, location := range c.From {
 		places := []string{location}

@@ -107,6 +107,7 @@ func (g *Group) FoldBy(fold events.Append) *Group {
 // Append is like [events.Log.Append], but the transaction and so the receipt may include
 // events of other callers. When ctx is done it returns, unless it is the caller
 // that runs the transaction for all; the events may be appended nevertheless.
+// ADR 54 has the reasons.
 func (g *Group) Append(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
 	if len(evs) == 0 || len(evs) > g.small {
 		return g.alone(ctx, evs)

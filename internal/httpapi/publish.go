@@ -45,7 +45,7 @@ type accepted struct {
 }
 
 // postEvents appends one event, a JSON array of events or JSON lines, all or
-// none.
+// none. ADR 46 explains the gate.
 func (a *API) postEvents(w http.ResponseWriter, r *http.Request, key *keyring.Key) error {
 	split, err := splitterOf(r.Header.Get("Content-Type"))
 	if err != nil {

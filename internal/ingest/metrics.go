@@ -43,7 +43,7 @@ type backlogKey struct {
 	partition Partition
 }
 
-// backlog is what is not stored of a partition.
+// backlog counts the messages of a broker's partition that are not stored yet.
 type backlog struct {
 	messages int64
 	// since is when the oldest known of them came; zero if there is none.

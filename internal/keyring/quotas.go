@@ -33,7 +33,7 @@ type Quotas interface {
 	// Take takes a part of a key's quota of a day: most events, or all that are left if
 	// these are at least least, or none. taken is what all processes have taken then.
 	Take(ctx context.Context, key string, day time.Time, quota, most, least int64) (part, taken int64, err error)
-	// Return gives back what of a part was not used.
+	// Return gives back the unused rest of a part.
 	Return(ctx context.Context, key string, day time.Time, n int64) error
 }
 
@@ -86,7 +86,7 @@ func (r *Ring) Share(q Quotas) {
 	}
 }
 
-// unused is what a process has taken of a day's quota and not used.
+// unused is the part of a day's quota that a process has taken and not used.
 type unused struct {
 	key    string
 	day    time.Time

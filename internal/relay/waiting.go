@@ -32,25 +32,25 @@ func (e *PartialError) Error() string {
 // Unwrap returns the reason.
 func (e *PartialError) Unwrap() error { return e.Err }
 
-// waiting is what waits for databases that are away. Rows with users of such a database
-// stay in the outbox, and the other users of the row have them by then. Once the database
-// is back, they are read again from the first row on, beside what is new: a page of one,
-// then a page of the other. New rows with its users wait until all that waits is carried.
+// waiting tracks the rows that wait for databases that are away. A row with users of such a
+// database stays in the outbox; its other users get it at once. Once the database is back,
+// the relay reads the outbox again from the first row on, one page in turn with one page of
+// new rows. New rows with users of the database wait until all older ones are carried.
 //
 // Behind a row that waits and joins users to a room, all rows of the room wait, for all
 // users: see [shards.Stages].
 type waiting struct {
-	// behind are the partitions whose users' rows wait; nil if there are none.
+	// behind marks the partitions whose users have waiting rows; nil if there are none.
 	behind []bool
 	// why is the last reason.
 	why error
-	// catching are those of behind that are being caught up, nil while none are, and
-	// reached the offset up to which they are.
+	// catching marks the partitions of behind that are being caught up, nil if there are
+	// none; reached is the offset up to which they are.
 	catching []bool
 	reached  int64
-	// held are the rooms whose rows wait for all.
+	// held has the rooms whose rows wait for all users.
 	held rooms
-	// stillHeld are those of them for which this holds once what waits is carried.
+	// stillHeld has the rooms whose rows wait even after the waiting rows are carried.
 	stillHeld rooms
 	// again is when to try again.
 	again  time.Time

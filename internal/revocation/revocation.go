@@ -44,13 +44,13 @@ var statements = sqlfile.Parse(statementsText)
 
 // Config configures a List.
 type Config struct {
-	// Ended is called with users whose connections are to end, when Revoked knows
-	// what of theirs is revoked. It must not block, and is called by one goroutine at
+	// Ended is called with users whose connections are to end, after Revoked knows their
+	// revoked tokens. It must not block, and is called by one goroutine at
 	// a time. Nil means that there are no connections.
 	Ended func(userIDs []string)
-	// Connected returns the users with connections. It is called when tokens of users who
-	// are erased are revoked, whose ids are stored nowhere: Ended is called with those of
-	// them that are connected. Nil means that there are no connections.
+	// Connected returns the users with connections. Ids of erased users are stored nowhere,
+	// so when their tokens are revoked, the list looks for them among the connected users and
+	// calls Ended. Nil means that there are no connections.
 	Connected func() []string
 	// MaxLifetime is the longest time for which a token may be valid after it was
 	// issued. What is revoked is forgotten after it; never if it is 0.

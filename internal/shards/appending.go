@@ -115,17 +115,17 @@ func (a *Appender) AppendElsewhere(ctx context.Context, here *Shard, evs []event
 // appending is a call of Append.
 type appending struct {
 	*Appender
-	// on is where what shards lack is to wait, nil for any other shard, and first where it
-	// waited first, if it waits again.
+	// on is the shard that stores messages for shards that are away; nil means any other
+	// shard. first names the place where messages waited first, if they wait again.
 	on    *Shard
 	first awaited
 	parts []part
 	// here is the part that the caller appends once all others are, if it names a shard.
 	here part
-	// has are, by the index of a shard, the partitions for which it has the messages to rooms.
+	// has lists, by the index of a shard, the partitions whose logs have the messages to rooms.
 	has   map[int]*eventlog.Expected
 	token token
-	// partitions are those to be woken.
+	// partitions are the partitions whose projectors are to be woken.
 	partitions []int
 }
 

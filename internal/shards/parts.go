@@ -8,9 +8,9 @@ import (
 	"github.com/badged/badged/internal/eventlog"
 )
 
-// part are the events of a call for one shard, or for all that are not configured.
+// part has the events of a call for one shard, or for all shards that are not configured.
 type part struct {
-	// shard is nil for those that are not configured, and unknown says which these are.
+	// shard is nil for shards that are not configured; unknown names these.
 	shard   *Shard
 	unknown error
 	events  []events.Event

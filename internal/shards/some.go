@@ -11,16 +11,16 @@ import (
 	"github.com/badged/badged/internal/pgfault"
 )
 
-// Shortfall says whose users lack events that were to be appended.
+// Shortfall says that some shards could not append their events, and which users lack them.
 type Shortfall struct {
-	// Partitions has true for those whose users may lack some, by [Cluster.Route]:
+	// Partitions marks the partitions whose users may lack events, by [Cluster.Route]:
 	// partitions before any was split.
 	Partitions []bool
 	// Err is why; it names the shards.
 	Err error
 }
 
-// Add adds what another says. Either may be nil.
+// Add returns the union of both. Either may be nil.
 func (s *Shortfall) Add(other *Shortfall) *Shortfall {
 	switch {
 	case s == nil:

@@ -11,10 +11,11 @@ import (
 // ErrHeldBack: a shard lacks joins of a room, so no shard got the messages that follow them.
 var ErrHeldBack = errors.New("messages to a room follow joins that a shard lacks; none has them")
 
-// Stages returns where the stages of a call end. A stage ends behind the joins of a room that
-// a message to the room follows, and the next begins once all shards have it. Otherwise a
-// shard could get the message before the join, as when a call is repeated that one shard has
-// and another lacks: its new members would never count it, and new members elsewhere would.
+// Stages splits a call at joins and returns where each stage ends. A stage ends before the
+// first message to a room that was joined in the stage; the next begins once all shards have
+// it. Otherwise a shard could get the message before the join, for instance when a call is
+// repeated after one shard failed: the new members of that shard would never count the
+// message, while new members on other shards would. ADR 98 has the reasons.
 func Stages(evs []events.Event) (ends []int) {
 	var joined map[string]bool
 	for i := range evs {
@@ -32,8 +33,8 @@ func Stages(evs []events.Event) (ends []int) {
 	return append(ends, len(evs))
 }
 
-// stages appends events, one of the [Stages] after the other. What follows joins that a
-// shard lacks in their room is for no shard.
+// stages appends events stage by stage. If a shard lacks joins of a room, no shard gets the
+// messages that follow them in the room.
 func (a *appending) stages(ctx context.Context, evs []events.Event) (all events.Receipt, err error) {
 	var failed []error
 	began, joined := 0, map[string]bool{}

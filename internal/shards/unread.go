@@ -19,8 +19,8 @@ import (
 type UnreadError struct {
 	// UserIDs are the users that were not read, in the order given.
 	UserIDs []string
-	// Partitions are theirs in ascending order, by [Cluster.Route], and Of is how many
-	// there are.
+	// Partitions are the partitions of these users in ascending order, by [Cluster.Route]. Of
+	// is the number of all partitions.
 	Partitions []int
 	Of         int
 	// Err is why; it names the shards or partitions.
@@ -35,7 +35,7 @@ func (e *UnreadError) Error() string {
 // Unwrap returns why.
 func (e *UnreadError) Unwrap() error { return e.Err }
 
-// Add adds what another says. Either may be nil.
+// Add returns the union of both. Either may be nil.
 func (e *UnreadError) Add(other *UnreadError) *UnreadError {
 	switch {
 	case e == nil:

@@ -10,13 +10,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Backlog is what of messages to rooms waits on a shard for another.
+// Backlog counts the messages to rooms that one shard stores for another.
 type Backlog struct {
-	// For is the name of the shard that lacks the messages, and On of that which keeps them.
+	// For is the name of the shard that lacks the messages, On that of the shard that stores them.
 	For, On string
-	// Messages is how many these are, counted in up to 100,000 calls.
+	// Messages counts them, in up to 100,000 calls.
 	Messages int64
-	// Age is since when the oldest waits.
+	// Age is how long the oldest has waited.
 	Age time.Duration
 }
 

@@ -147,7 +147,7 @@ func (a *Archive) EachRow(ctx context.Context, f File, visit func([]Row) error) 
 	return err
 }
 
-// leave notes that an interrupted run may have left a file of a partition behind the first n.
+// leave records that an interrupted run may have left a file after the first n of a partition.
 func (a *Archive) leave(partition, n int) { a.expect(fileName(partition, n+1)) }
 
 // fileName returns the name of a file that was not replaced.

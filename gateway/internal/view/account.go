@@ -18,7 +18,7 @@ import (
 // parts. Two composed states with the same version are equal: a version is the sum
 // of counters that only grow.
 //
-// It does no I/O and is not safe for concurrent use.
+// It does no I/O and is not safe for concurrent use. ADR 62 has the reasons.
 type Account struct {
 	// Rest is the badge without memberships, as it is shown. Of more categories than that,
 	// these are the first by name: so Badge has all of the first by name of both.

@@ -30,7 +30,7 @@ type Page struct {
 }
 
 // Next reads what follows a cursor: the events of pending transactions that
-// have ended, then those after the position.
+// have ended, then those after the position. ADR 53 has the reasons.
 func Next(ctx context.Context, q events.Querier, partition int, from Cursor, w *Watch, size *Size) (Page, error) {
 	limit := size.rows()
 	rows, err := q.Query(ctx, nextSQL(partition, len(from.Pending) > 0), append(from.Args()[:argsOf(from)], limit)...)

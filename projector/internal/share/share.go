@@ -1,5 +1,5 @@
-// Package share gives the share that a partition has of events of the log, when it takes
-// some of the users of a partition that was split.
+// Package share is the child filter: it reduces rows of the log to the users of one of the
+// two partitions into which a partition was split.
 //
 // It does not know tables or files: events in, events out. ADR 93 has the reasons.
 package share
@@ -14,21 +14,20 @@ import (
 	"github.com/badged/badged/internal/remains"
 )
 
-// Of is the share of one of the two partitions into which another was split.
+// Of filters for one of the two partitions into which another was split.
 type Of struct {
-	// Parent was split, and Child has the share, in a log that began with that many
-	// Partitions.
+	// Parent was split, and Child is one of the two; the log began with Partitions partitions.
 	Parent, Child, Partitions int
-	// First is set for the first of the two. It has what cannot be told apart by users.
+	// First is set for the first of the two. It also gets what names no users.
 	First bool
 }
 
-// nothing stands for an event whose share is empty.
+// nothing replaces an event that names no user of the child.
 const nothing = "null"
 
-// Row returns the share of a row, with its events in the same places, and how many there
-// are: none if nothing of the row is left. What the parent could not take apart goes to the
-// first child as it is.
+// Row returns a row with the events of the child, in their places, and how many there are: 0
+// if the child gets none of them. A row that cannot be unpacked goes to the first child as it
+// is.
 func (o Of) Row(payload []byte) (row []byte, n int, err error) {
 	all, unpackErr := eventbatch.Unpack(payload)
 	if unpackErr != nil || len(payload) == 0 { // a dead letter

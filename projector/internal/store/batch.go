@@ -294,7 +294,7 @@ func (b *Batch) OfRooms() bool { return b.missing.InRooms }
 // means.
 //
 // The fence comes first: a second writer waits there until the first has
-// committed, and then fails.
+// committed, and then fails. ADR 1 explains the fence.
 func (b *Batch) QueueWrites(writes *pgx.Batch, t *Tables) int {
 	size := 0
 	if b.appended == nil {
