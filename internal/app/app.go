@@ -155,7 +155,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	}
 	if a.tokens, err = auth.NewTokens(auth.TokenConfig{
 		Keys: cfg.JWTKeys, Set: keySet, Audience: cfg.JWTAudience, Issuer: cfg.JWTIssuer, MaxLifetime: cfg.JWTMaxLifetime,
-		Revoked: a.revoked, Unread: a.unread, Now: a.now, Registerer: a.registry,
+		Revoked: a.revoked, Unread: a.unread, Now: a.now, Registerer: a.registry, Logger: log,
 	}); err != nil {
 		return nil, fmt.Errorf("--jwt-keys: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/badged/badged/internal/httpapi"
 	"github.com/badged/badged/internal/inbound"
 )
 
@@ -81,10 +82,10 @@ const maxHeaderBytes = 64 << 10
 // serve serves HTTP until ctx is done and the requests in progress are
 // answered.
 func (a *App) serve(ctx context.Context) error {
-	servers := []*http.Server{a.server(ctx, a.mux)}
+	servers := []*http.Server{a.server(ctx, httpapi.Elsewhere(a.mux))}
 	listeners := []net.Listener{inbound.NewListener(a.listener, a.limits, a.log, a.inbound)}
 	if a.internal != nil {
-		servers = append(servers, a.server(ctx, a.operators))
+		servers = append(servers, a.server(ctx, httpapi.Elsewhere(a.operators)))
 		listeners = append(listeners, inbound.NewListener(a.internal, internalLimits(), a.log, a.inbound))
 	}
 	served := make(chan error, len(servers))

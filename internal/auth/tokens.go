@@ -7,8 +7,11 @@ package auth
 import (
 	"context"
 	"crypto"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 	"time"
@@ -16,6 +19,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+	"golang.org/x/time/rate"
 
 	"github.com/badged/badged/events"
 )
@@ -45,7 +49,13 @@ type TokenConfig struct {
 	Now func() time.Time
 	// Registerer registers the metrics, unless nil.
 	Registerer prometheus.Registerer
+	// Logger gets why tokens are refused, at most once in ten seconds: anything can send
+	// one. Nil discards it.
+	Logger *slog.Logger
 }
+
+// refusedLogInterval is the least time between two log lines about refused tokens.
+const refusedLogInterval = 10 * time.Second
 
 // Tokens verifies the JWTs of users, and can sign if it has a secret. It is
 // safe for concurrent use.
@@ -56,6 +66,8 @@ type Tokens struct {
 	parser *jwt.Parser
 	// verified counts tokens by result.
 	verified *prometheus.CounterVec
+	// refused limits the log.
+	refused rate.Sometimes
 }
 
 // tokenKey is a key and the one method that it allows: if the token chose the
@@ -81,7 +93,10 @@ func NewTokens(cfg TokenConfig) (*Tokens, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	t := &Tokens{cfg: cfg, keys: map[string]tokenKey{}, verified: promauto.With(cfg.Registerer).NewCounterVec(prometheus.CounterOpts{
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	t := &Tokens{cfg: cfg, refused: rate.Sometimes{Interval: refusedLogInterval}, keys: map[string]tokenKey{}, verified: promauto.With(cfg.Registerer).NewCounterVec(prometheus.CounterOpts{
 		Namespace: "badged", Subsystem: "auth", Name: "tokens_total", Help: "User tokens checked, by result.",
 	}, []string{"result"})}
 	for _, result := range []string{tokenGood, tokenExpired, tokenKeyAway, tokenRevoked, tokenUnread, tokenBad} {
@@ -194,9 +209,25 @@ func (t *Tokens) Authenticate(ctx context.Context, token string) (Identity, erro
 		result = tokenUnread
 	case err != nil:
 		result = tokenBad
+		t.refused.Do(func() {
+			t.cfg.Logger.WarnContext(ctx, "refused the token of a user", "reason", err, "kid", kidOf(token))
+		})
 	}
 	t.verified.WithLabelValues(result).Inc()
 	return id, err
+}
+
+// kidOf returns the beginning of the key id of a token, "" if it has none.
+func kidOf(token string) string {
+	encoded, _, _ := strings.Cut(token[:min(len(token), maxTokenBytes)], ".")
+	header, _ := base64.RawURLEncoding.DecodeString(encoded)
+	var h struct {
+		KID string `json:"kid"`
+	}
+	if json.Unmarshal(header, &h) != nil {
+		return ""
+	}
+	return h.KID[:min(len(h.KID), 64)]
 }
 
 func (t *Tokens) authenticate(ctx context.Context, token string) (Identity, error) {

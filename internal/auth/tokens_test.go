@@ -1,6 +1,7 @@
 package auth_test
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -12,6 +13,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -506,6 +508,26 @@ func TestTokensByAnotherClock(t *testing.T) {
 		}
 		if _, err := here.Authenticate(t.Context(), signed); err == nil {
 			t.Errorf("a token by a clock %s ahead is valid here", ahead)
+		}
+	}
+}
+
+// The log says why a token was refused and which key it names, and never quotes it.
+func TestRefusedTokensAreLogged(t *testing.T) {
+	for want, claims := range map[string]string{
+		`reason="bad token: its key is not known here" kid=gone`:                                  signText(t, `{"alg":"HS256","kid":"gone"}`, `{"sub":"ada","exp":4102444800}`),
+		`reason="bad token: it lacks a required claim (exp; aud and iss where configured)" kid=h`: signText(t, `{"alg":"HS256","kid":"h"}`, `{"sub":"ada"}`),
+		`reason="bad token: its signature is wrong" kid=h`:                                        signText(t, `{"alg":"HS256","kid":"h"}`, `{"sub":"ada","exp":4102444800}`) + "AAAA",
+	} {
+		var log bytes.Buffer
+		tokens := mustTokens(t, auth.TokenConfig{Keys: []string{"h=HS256:" + secret}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		for range 2 {
+			if _, err := tokens.Authenticate(t.Context(), claims); err == nil {
+				t.Error("the token is accepted")
+			}
+		}
+		if said := log.String(); !strings.Contains(said, want) || strings.Count(said, "\n") != 1 || strings.Contains(said, claims) {
+			t.Errorf("the log is\n%swant one line with %s", said, want)
 		}
 	}
 }

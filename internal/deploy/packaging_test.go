@@ -51,7 +51,8 @@ func TestDeployedSettingsExist(t *testing.T) {
 	maps.Copy(known, variables(t, &struct {
 		config.Tail `embed:""`
 	}{}))
-	known["BADGED_VERSION"] = "" // selects the image for Compose
+	known["BADGED_VERSION"], known["BADGED_FILES"] = "", "" // the image and the folder of files for Compose
+	known["BADGED_OWNER_URL"] = ""                          // which the chart renames
 	variable := regexp.MustCompile(`\bBADGED_[A-Z_]*[A-Z]\b`)
 	seen := 0
 	err := filepath.WalkDir(filepath.Join(root, "deploy"), func(path string, d fs.DirEntry, err error) error {

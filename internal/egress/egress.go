@@ -135,8 +135,13 @@ func CheckURL(raw string, allowPrivate bool) string {
 	switch {
 	case err != nil:
 		return "is not a URL" // err repeats the URL, which may hold a secret
-	case u.Scheme != "https" && (u.Scheme != "http" || !allowPrivate):
+	case u.Scheme == "https", u.Scheme == "http" && allowPrivate:
+	case allowPrivate:
+		return "must begin with https:// or http://"
+	default:
 		return "must begin with https://"
+	}
+	switch {
 	case strings.Trim(u.Hostname(), ".") == "":
 		return "has no host"
 	case u.User != nil:

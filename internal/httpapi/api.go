@@ -204,5 +204,20 @@ func (a *API) notFound(w http.ResponseWriter, r *http.Request) {
 	a.fail(w, r, &problem{Status: http.StatusNotFound, Detail: r.URL.Path + " is not a route of this API"})
 }
 
+// Elsewhere answers requests to which no route of a mux belongs with a problem.
+func Elsewhere(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, pattern := mux.Handler(r); pattern == "" {
+			get := *r
+			get.Method = http.MethodGet
+			if _, pattern = mux.Handler(&get); pattern == "" { // not only with another method
+				new(API).fail(w, r, &problem{Status: http.StatusNotFound, Detail: r.URL.Path + " is not a route here; those of the API begin with /v1/"})
+				return
+			}
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
 // handler handles a request. Only *problem errors are shown to the client.
 type handler func(w http.ResponseWriter, r *http.Request) error

@@ -52,6 +52,37 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
       optional: {{ index . 2 }}
 {{- end }}
 
+{{/* The database of what runs as the owner of the schema. */}}
+{{- define "badged.ownerURL" -}}
+{{- if .Values.ownerUrl -}}
+{{- include "badged.secret" (list . "owner-url" false) | replace "BADGED_OWNER_URL" (ternary "BADGED_SHARDS" "BADGED_DATABASE_URL" .Values.shards) -}}
+{{- else -}}
+{{- include "badged.secret" (list . (ternary "shards" "database-url" .Values.shards) false) -}}
+{{- end -}}
+{{- end }}
+
+{{/* The folders of files of all pods, as "mount:Secret", and how they are mounted. */}}
+{{- define "badged.folders" -}}
+{{- $all := list -}}
+{{- range $name, $secret := dict "passwords" .Values.passwordsSecret "files" .Values.filesSecret "roots" .Values.rootsSecret -}}
+{{- if $secret }}{{ $all = append $all (printf "%s:%s" $name $secret) }}{{ end -}}
+{{- end -}}
+{{- join "," $all -}}
+{{- end }}
+
+{{- define "badged.mounts" -}}
+{{- range compact (splitList "," (include "badged.folders" .)) }}
+- {name: {{ splitList ":" . | first }}, mountPath: /etc/badged/{{ splitList ":" . | first }}, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{- define "badged.volumes" -}}
+{{- range compact (splitList "," (include "badged.folders" .)) }}
+- name: {{ splitList ":" . | first }}
+  secret: {secretName: {{ splitList ":" . | last }}}
+{{- end }}
+{{- end }}
+
 {{- define "badged.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: 65532

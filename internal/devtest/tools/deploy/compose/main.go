@@ -1,6 +1,9 @@
 // Command compose loads a Compose file as `docker compose` does, with the
 // environment's variables. It fails if docker compose would, if an image is
 // not pinned to a version, or if a permanent service has no health check.
+//
+// With a further argument FOLDER it writes the environment of each server of badged to a
+// file there.
 package main
 
 import (
@@ -8,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/compose-spec/compose-go/v2/cli"
@@ -15,8 +19,8 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: compose FILE")
+	if len(os.Args) != 2 && len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: compose FILE [FOLDER]")
 		os.Exit(2)
 	}
 	services, err := check(context.Background(), os.Args[1])
@@ -49,6 +53,18 @@ func check(ctx context.Context, file string) (services int, err error) {
 			if need.Condition == types.ServiceConditionStarted {
 				errs = append(errs, fmt.Errorf("%s does not wait until %s works", s.Name, name))
 			}
+		}
+	}
+	if len(os.Args) == 3 {
+		for _, s := range project.Services {
+			if s.Environment["BADGED_ROLES"] == nil {
+				continue
+			}
+			var settings strings.Builder
+			for name, value := range s.Environment {
+				fmt.Fprintf(&settings, "%s=%s\n", name, *value)
+			}
+			errs = append(errs, os.WriteFile(filepath.Join(os.Args[2], "compose-"+s.Name+".env"), []byte(settings.String()), 0o600))
 		}
 	}
 	return len(project.Services), errors.Join(errs...)

@@ -2,6 +2,9 @@
 // It fails if an object has a field that its kind lacks, if a selector selects
 // no pod, if a pod has less time to stop than it needs, if it lacks a file that
 // it is told to read, or if it calls without TLS what speaks TLS.
+//
+// With the arguments SECRETS FOLDER it writes the environment of each server to a file of
+// FOLDER, with the values of secrets that the lines KEY=VALUE of the file SECRETS say.
 package main
 
 import (
@@ -11,6 +14,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,7 +33,11 @@ import (
 )
 
 func main() {
-	n, err := check(os.Stdin)
+	f := found{pods: map[string]labels.Set{}, selectors: map[string]labels.Selector{}, calls: map[string]string{}, servers: map[string]corev1.Container{}}
+	n, err := f.check(os.Stdin)
+	if err == nil && len(os.Args) == 3 {
+		err = f.writeSettings(os.Args[1], os.Args[2])
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "manifests:", err)
 		os.Exit(1)
@@ -47,10 +56,41 @@ type found struct {
 	// object whose pods call them.
 	tls   bool
 	calls map[string]string
+	// servers are the containers of servers, by the object that creates them.
+	servers map[string]corev1.Container
 }
 
-func check(r io.Reader) (objects int, err error) {
-	f := found{pods: map[string]labels.Set{}, selectors: map[string]labels.Selector{}, calls: map[string]string{}}
+// writeSettings writes the environment of each server to a file.
+func (f *found) writeSettings(secretsFile, folder string) error {
+	b, err := os.ReadFile(secretsFile)
+	if err != nil {
+		return err
+	}
+	secrets := map[string]string{}
+	for line := range strings.Lines(string(b)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		secrets[key] = value
+	}
+	for name, c := range f.servers {
+		var settings strings.Builder
+		for _, e := range c.Env {
+			if from := e.ValueFrom; from != nil {
+				value, ok := secrets[from.SecretKeyRef.Key]
+				if !ok {
+					return fmt.Errorf("%s: %s has no value for %s", secretsFile, name, from.SecretKeyRef.Key)
+				}
+				e.Value = value
+			}
+			fmt.Fprintf(&settings, "%s=%s\n", e.Name, e.Value)
+		}
+		if err := os.WriteFile(filepath.Join(folder, strings.ReplaceAll(name, "/", "-")+".env"), []byte(settings.String()), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *found) check(r io.Reader) (objects int, err error) {
 	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 	documents := yaml.NewYAMLReader(bufio.NewReader(r))
 	var errs []error
@@ -110,6 +150,9 @@ func (f *found) add(name string, object any) (errs []error) {
 	switch o := object.(type) {
 	case *appsv1.Deployment:
 		f.pods[name] = o.Spec.Template.Labels
+		if c := o.Spec.Template.Spec.Containers[0]; slices.Contains(c.Args, "serve") {
+			f.servers[name] = c
+		}
 		selects(o.Spec.Selector)
 		if !f.selectors[name].Matches(labels.Set(o.Spec.Template.Labels)) {
 			errs = append(errs, fmt.Errorf("%s does not select its own pods", name))
@@ -138,12 +181,12 @@ func stops(name string, pod *corev1.PodSpec) error {
 	for _, c := range pod.Containers {
 		needed := time.Duration(c.Lifecycle.PreStop.Sleep.Seconds) * time.Second
 		for _, e := range c.Env {
-			if e.Name == "BADGED_DRAIN_TIMEOUT" {
+			if times := map[string]time.Duration{"BADGED_DRAIN_TIMEOUT": 2, "BADGED_DRAIN_DURATION": 1}[e.Name]; times > 0 {
 				drain, err := time.ParseDuration(e.Value)
 				if err != nil {
 					return fmt.Errorf("%s: %s: %w", name, e.Name, err)
 				}
-				needed += 2 * drain
+				needed += times * drain
 			}
 		}
 		if given := time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second; given <= needed {
@@ -164,7 +207,7 @@ func (f *found) reads(name string, pod *corev1.PodSpec) error {
 		volumes[v.Name] = false
 	}
 	var errs []error
-	for _, c := range pod.Containers {
+	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
 		for _, m := range c.VolumeMounts {
 			if _, ok := volumes[m.Name]; !ok {
 				errs = append(errs, fmt.Errorf("%s mounts %s, which is no volume", name, m.Name))
@@ -181,7 +224,7 @@ func (f *found) reads(name string, pod *corev1.PodSpec) error {
 				f.calls[name] = e.Value
 			}
 		}
-		for _, text := range told {
+		for _, text := range strings.Split(strings.Join(told, ":"), ":") { // also folders of a list
 			i := strings.Index(text, folder)
 			if i < 0 {
 				continue
@@ -210,7 +253,7 @@ func locked(name string, pod *corev1.PodSpec) error {
 	if pod.SecurityContext == nil || pod.SecurityContext.RunAsNonRoot == nil || !*pod.SecurityContext.RunAsNonRoot {
 		lacks = append(lacks, "runAsNonRoot")
 	}
-	for _, c := range pod.Containers {
+	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
 		s := c.SecurityContext
 		if s == nil || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem {
 			lacks = append(lacks, "readOnlyRootFilesystem")
