@@ -17,13 +17,14 @@ import (
 // Routes must come from tables that describe them, or /openapi.json would lack them. So
 // each place that gives a handler to a mux is known here, by what it passes as the pattern:
 // that of a route of a table, the prefix of a table, a fallback, or the files of the admin
-// page. The private API of the demo page is exempt.
+// page. The private API of the demo page and that of badged dev are exempt.
 func TestRoutesAreInTables(t *testing.T) {
 	want := map[string][]string{
 		"internal/app/app.go":        {`"/admin/v1/"`, `"/v1/"`, "pattern"}, // pattern is of App.Handle, which the demo page calls
 		"internal/app/operations.go": {`"/admin/"`},
 		"internal/app/routes.go":     {"httpapi.ProfilesPath", "r.Pattern()", "r.Pattern()", "r.Pattern()"},
 		"internal/cli/demo.go":       {`"/"`},
+		"internal/cli/dev.go":        {`"GET /dev/folded"`},
 		"internal/httpapi/api.go":    {`"/"`, "r.Pattern()"},
 		"internal/obs/repeats.go":    {"context.Background()", "ctx"}, // handlers of logs
 	}
