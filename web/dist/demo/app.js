@@ -2756,7 +2756,7 @@ var DemoServer = class {
   crowd() {
     return request("GET", "demo/room");
   }
-  /** Lets guests join or leave until the room has so many members. */
+  /** Lets guests join or leave until the room has that many members. */
   setMembers(members) {
     return this.#post("demo/room", { members });
   }
