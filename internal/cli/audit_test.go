@@ -30,11 +30,11 @@ func TestAudit(t *testing.T) {
 		t.Errorf("an empty trail: %s", out)
 	}
 	badged(t, "deadletters", "discard", "7", database) // there is none, which is recorded too
-	exec(`INSERT INTO badged.audit (at, who, via, action, arguments) VALUES ('2026-01-31', 'ops', 'api', 'rebuild.start', '{"partition":3}')`)
+	exec(`INSERT INTO badged.audit (at, who, via, action, arguments) VALUES ('2096-01-31', 'ops', 'api', 'rebuild.start', '{"partition":3}')`)
 
 	list := mustDo(t, "audit", "list", database)
 	if lines := strings.Split(list, "\n"); len(lines) != 4 || !strings.HasPrefix(lines[0], "ID  AT ") ||
-		!strings.Contains(lines[1], `2026-01-31T00:00:00.000Z  ops`) || !strings.HasSuffix(lines[1], `rebuild.start        {"partition":3}  none`) ||
+		!strings.Contains(lines[1], `2096-01-31T00:00:00.000Z  ops`) || !strings.HasSuffix(lines[1], `rebuild.start        {"partition":3}  none`) ||
 		!strings.Contains(lines[2], `deadletters.discard  {"id":7}         failed: `) {
 		t.Errorf("the list is:\n%s", list)
 	}
