@@ -34,7 +34,7 @@ func run(t *testing.T, db *projectortest.Database, sources []ingest.Source, chan
 	r := &running{registry: prometheus.NewRegistry(), logs: &logs{}}
 	cfg := ingest.Config{
 		Pool: db.Pool, Log: db.Log, Sources: sources, Metrics: ingest.NewMetrics(r.registry),
-		Logger: slog.New(slog.NewTextHandler(r.logs, nil)), OwnershipInterval: 50 * time.Millisecond, DiscoveryInterval: 50 * time.Millisecond,
+		Logger: slog.New(slog.NewTextHandler(r.logs, nil)), OwnershipInterval: 250 * time.Millisecond, DiscoveryInterval: 50 * time.Millisecond,
 	}
 	for _, f := range change {
 		f(&cfg)

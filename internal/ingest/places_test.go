@@ -202,7 +202,7 @@ func TestPartitionsOfASplitDoNotRepeat(t *testing.T) {
 	r.stop()
 	d := projectortest.Open(t, s.pools[1].Config().ConnString())
 	d.Start(t, func(cfg *projector.Config) {
-		cfg.PollInterval, cfg.OwnershipInterval = 10*time.Millisecond, 100*time.Millisecond
+		cfg.PollInterval, cfg.OwnershipInterval = 10*time.Millisecond, 250*time.Millisecond
 	})
 	if _, err := splitting.Split(t.Context(), splitting.Config{Pool: d.Pool, Log: d.Log, Partition: 2}); err != nil {
 		t.Fatal(err)
@@ -241,7 +241,7 @@ func TestMembersOfABatchThatIsReadAgainCountItsMessages(t *testing.T) {
 	for _, pool := range s.pools[:2] {
 		d := projectortest.Open(t, pool.Config().ConnString())
 		d.Start(t, func(cfg *projector.Config) {
-			cfg.PollInterval, cfg.OwnershipInterval = 10*time.Millisecond, 100*time.Millisecond
+			cfg.PollInterval, cfg.OwnershipInterval = 10*time.Millisecond, 250*time.Millisecond
 		})
 		folding = append(folding, d)
 	}

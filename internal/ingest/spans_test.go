@@ -72,7 +72,7 @@ func batchThatSpansASwitch(t *testing.T, remembered bool) {
 	for i, name := range []string{"a", "b"} {
 		d := projectortest.Open(t, s.pools[i].Config().ConnString())
 		d.Start(t, func(cfg *projector.Config) {
-			cfg.PollInterval, cfg.OwnershipInterval = 10*time.Millisecond, 100*time.Millisecond
+			cfg.PollInterval, cfg.OwnershipInterval = 10*time.Millisecond, 250*time.Millisecond
 		})
 		both = append(both, d)
 		cfg.Shards = append(cfg.Shards, moving.Shard{Name: name, Pool: d.Pool, Log: d.Log})
