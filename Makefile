@@ -38,7 +38,7 @@ SKIP       = $(if $(filter long,$(LEAVE)),-skip '$(subst $() ,|,$(LONG))')
 TIMEOUT   ?= 60m
 # How many parallel tests of a package run at once, and how many packages, beside those of
 # the program: most tests wait.
-PARALLEL  ?= 3
+PARALLEL  ?= 4
 PACKAGES  ?= $(shell getconf _NPROCESSORS_ONLN)
 # Duration of each fuzz target, 1m in make nightly. Tests run what fuzzing has found.
 FUZZTIME  ?= 5s
