@@ -211,7 +211,7 @@ func Elsewhere(mux *http.ServeMux) http.Handler {
 			get := *r
 			get.Method = http.MethodGet
 			if _, pattern = mux.Handler(&get); pattern == "" { // not only with another method
-				new(API).fail(w, r, &problem{Status: http.StatusNotFound, Detail: r.URL.Path + " is not a route here; those of the API begin with /v1/"})
+				new(API).fail(w, r, &problem{Status: http.StatusNotFound, Detail: r.URL.Path + " is not a route here; routes of the API begin with /v1/"})
 				return
 			}
 		}
