@@ -2,9 +2,11 @@ package app
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/gateway/protocol"
+	"github.com/badged/badged/internal/conformance"
 	"github.com/badged/badged/internal/describe"
 	"github.com/badged/badged/internal/devtest/refpages"
 	"github.com/badged/badged/internal/httpapi"
@@ -17,11 +19,12 @@ func reference() (map[string][]byte, error) {
 		return nil, err
 	}
 	return map[string][]byte{
-		"http.md":       httpPage(),
-		"frames.md":     framesPage(),
-		"events.md":     eventsPage(),
-		"openapi.json":  append(openAPI, '\n'),
-		"asyncapi.json": append(asyncAPI, '\n'),
+		"http.md":        httpPage(),
+		"frames.md":      framesPage(),
+		"events.md":      eventsPage(),
+		"conformance.md": conformancePage(),
+		"openapi.json":   append(openAPI, '\n'),
+		"asyncapi.json":  append(asyncAPI, '\n'),
 	}, nil
 }
 
@@ -99,5 +102,25 @@ func eventsPage() []byte {
 	}
 	p.Heading(2, "Notification")
 	p.Fields(events.Notification{})
+	return p.Bytes()
+}
+
+func conformancePage() []byte {
+	p := refpages.NewPage("Reference: scenarios", "What `badged conformance` plays. [Checking a client](../conformance.md) explains how to run it.")
+	sockets, streams := conformance.Scenarios(conformance.WebSockets), conformance.Scenarios(conformance.ServerSentEvents)
+	var rows [][]string
+	for _, s := range sockets {
+		over := "WebSockets"
+		if slices.Contains(streams, s) {
+			over = "both"
+		}
+		rows = append(rows, []string{"`" + s.Name + "`", over, s.Story})
+	}
+	for _, s := range streams {
+		if !slices.Contains(sockets, s) {
+			rows = append(rows, []string{"`" + s.Name + "`", "streams", s.Story})
+		}
+	}
+	p.Table([]string{"name", "over", "what the client does"}, rows...)
 	return p.Bytes()
 }

@@ -5,10 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -263,32 +261,5 @@ func TestInterruptedRunReportsWhatHasEnded(t *testing.T) {
 	})
 	if !errors.Is(err, context.Canceled) || report.Failed != 1 || len(report.Scenarios) != 1 {
 		t.Errorf("%v: %+v", err, report)
-	}
-}
-
-// The page lists each scenario with its transports, in order.
-func TestScenariosAreDocumented(t *testing.T) {
-	t.Parallel()
-	page, err := os.ReadFile("../../docs/conformance.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	streams := Scenarios(ServerSentEvents)
-	var rows strings.Builder
-	for _, s := range Scenarios(WebSockets) {
-		over := "WebSockets"
-		if slices.Contains(streams, s) {
-			over = "both"
-		}
-		fmt.Fprintf(&rows, "| `%s` | %s | %s |\n", s.Name, over, s.Story)
-	}
-	sockets := Scenarios(WebSockets)
-	for _, s := range streams {
-		if !slices.Contains(sockets, s) {
-			fmt.Fprintf(&rows, "| `%s` | streams | %s |\n", s.Name, s.Story)
-		}
-	}
-	if _, found, _ := strings.Cut(string(page), "| name | over | what the client does |\n|---|---|---|\n"); found != rows.String() {
-		t.Errorf("docs/conformance.md must end with these rows:\n%s", &rows)
 	}
 }
