@@ -191,25 +191,26 @@ CREATE INDEX conversations_members ON badged.conversations (conversation_id, use
 
 -- The messages of a set of seqs, as columns of SQL: starts has where its ranges
 -- start, in ascending order, and before the messages before each range, then all
--- of them. Both are null if the set is empty. Arrays without the encoding of other
+-- of them. before is null if each range is one message, as where seqs are far apart.
+-- Both are null if the set is empty. Arrays without the encoding of other
 -- sets, since every read of a badge looks for ranks in them, with a binary search.
 
 -- Returns how many messages of a set are at or below a seq. Postgres inlines it.
 CREATE FUNCTION badged.rank(seq bigint, starts bigint[], before bigint[]) RETURNS bigint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    -- At 0, before its first range, only the last operand is not null.
+    -- At 0, before its first range, only the last operand of least is not null.
     RETURN coalesce(
         least(before[width_bucket(seq, starts)] + (seq - starts[width_bucket(seq, starts)]) + 1,
               before[width_bucket(seq, starts) + 1]),
-        0);
+        width_bucket(seq, starts), 0);
 
 -- Returns how many messages of a set are above a seq.
 CREATE FUNCTION badged.above(seq bigint, starts bigint[], before bigint[]) RETURNS bigint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     -- The first case, a user who has read none of them, spares the search.
     RETURN coalesce(
-        CASE WHEN seq < starts[1] THEN before[cardinality(before)]
-            ELSE before[cardinality(before)] - badged.rank(seq, starts, before) END,
+        CASE WHEN seq < starts[1] THEN coalesce(before[cardinality(before)], cardinality(starts))
+            ELSE coalesce(before[cardinality(before)], cardinality(starts)) - badged.rank(seq, starts, before) END,
         0);
 
 -- The rooms with members in a partition. A message to a room changes one row in each
@@ -480,7 +481,7 @@ BEGIN
     PERFORM badged.create_part('conversations', partition, 'PRIMARY KEY (user_id, conversation_id)', 'WITH (fillfactor = 75)');
     -- A row with arrays stays in its page.
     PERFORM badged.create_part('rooms', partition, 'PRIMARY KEY (conversation_id)', 'WITH (fillfactor = 50, toast_tuple_target = 8160)');
-    PERFORM badged.create_part('room_chunks', partition, 'PRIMARY KEY (conversation_id, bound) INCLUDE (live, mentions_all)', 'WITH (toast_tuple_target = 8160)');
+    PERFORM badged.create_part('room_chunks', partition, 'PRIMARY KEY (conversation_id, bound) INCLUDE (live, mentions_all, partition_id)', 'WITH (toast_tuple_target = 8160)');
     PERFORM badged.create_part('room_marks', partition, 'PRIMARY KEY (conversation_id, seq, user_id)', '');
 
     -- Without an index: blocks are only read all at once. They stay in the table up

@@ -21,6 +21,7 @@ func TestRank(t *testing.T) {
 		{},
 		{{1, 1}},
 		{{1, 9}},
+		{{2, 2}, {4, 4}, {7, 7}, {math.MaxInt64, math.MaxInt64}},
 		{{2, 3}, {5, 5}, {7, 9}},
 		{{4, 4}, {math.MaxInt64 - 1, math.MaxInt64}},
 		{{1, math.MaxInt64}},
@@ -33,6 +34,9 @@ func TestRank(t *testing.T) {
 			}
 			total += r[1] - r[0] + 1
 			starts, before = append(starts, r[0]), append(before, total)
+		}
+		if total == int64(len(starts)) {
+			before = nil
 		}
 		for _, seq := range []int64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, math.MaxInt64 - 1, math.MaxInt64} {
 			want := int64(0)

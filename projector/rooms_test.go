@@ -318,3 +318,25 @@ func TestRowsOfARoomThatEnds(t *testing.T) {
 		}
 	}
 }
+
+// Chunks that were stored and then merged have one row, and members below it the numbers.
+func TestRowsOfMergedChunks(t *testing.T) {
+	d := newDatabase(t)
+	ann := foldtest.User(0, 0)
+	d.append(t, foldtest.Event("join", events.RoomJoined, "hall", nil, ann))
+	for seq := int64(1); seq <= 500; seq++ {
+		d.append(t, posted("hall", seq<<22))
+		if seq%50 == 0 {
+			d.fold(t)
+		}
+	}
+	for p := range foldtest.Partitions {
+		got := d.lines(t, fmt.Sprintf(`SELECT (SELECT count(*) || ' ' || sum(live) || ' ' || (max(bound) >> 22) FROM badged.room_chunks_p%02[1]d) || ' ' || closed_live || ' ' || (live_before IS NULL) FROM badged.rooms_p%02[1]d`, p))
+		if want := "1 384 384 384 true"; got[0] != want {
+			t.Errorf("the rows of partition %d are %s, want %s", p, got[0], want)
+		}
+	}
+	if b := d.badge(t, ann); b.Total != 500 {
+		t.Errorf("the total is %d, want 500", b.Total)
+	}
+}

@@ -174,10 +174,10 @@ ORDER BY k.ord, s.version DESC, s.conversation_id -- nulls first
 -- more than the user's own messages can fill.
 SELECT ARRAY[array_agg(f.start), array_agg(f.size)]
 FROM (
-    SELECT f.start, k.live_before[f.i + 1] - k.live_before[f.i] AS size
+    SELECT f.start, coalesce(k.live_before[f.i + 1] - k.live_before[f.i], 1) AS size
     FROM badged.room_chunks_pNN AS k CROSS JOIN LATERAL unnest(k.live_starts) WITH ORDINALITY AS f (start, i)
     WHERE k.conversation_id = c.conversation_id AND k.bound > c.read_seq
-      AND f.start - 1 + (k.live_before[f.i + 1] - k.live_before[f.i]) > c.read_seq -- the greatest seq may be read
+      AND f.start - 1 + coalesce(k.live_before[f.i + 1] - k.live_before[f.i], 1) > c.read_seq -- the greatest seq may be read
     ORDER BY k.bound, f.i
     LIMIT c.unread + 1
 ) AS f

@@ -86,10 +86,10 @@ func arrays(seqs map[int64]bool, above, upTo int64) (starts, before []int64, n i
 		last = seq
 		n++
 	}
-	if n > 0 {
-		before = append(before, n)
+	if n == int64(len(starts)) { // each range is one message
+		return starts, nil, n
 	}
-	return starts, before, n
+	return starts, append(before, n), n
 }
 
 // encoded returns a set as it is stored.

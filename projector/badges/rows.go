@@ -134,13 +134,16 @@ func (r *roomRow) get() *pubsub.Room {
 }
 
 // ranges are a set as badged.rank takes it: where its ranges start, and how many
-// seqs come before each, and in all.
+// seqs come before each, and in all; nil if each has one.
 type ranges struct{ starts, before []int64 }
 
 func (r *ranges) seqs() pubsub.Seqs {
-	s := make(pubsub.Seqs, max(0, len(r.before)-1))
-	for i := range s {
-		s[i] = pubsub.SeqRange{First: r.starts[i], Last: r.starts[i] + r.before[i+1] - r.before[i] - 1}
+	s := make(pubsub.Seqs, len(r.starts))
+	for i, start := range r.starts {
+		s[i] = pubsub.SeqRange{First: start, Last: start}
+		if r.before != nil {
+			s[i].Last += r.before[i+1] - r.before[i] - 1
+		}
 	}
 	return s
 }

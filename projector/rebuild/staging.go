@@ -219,7 +219,7 @@ func (s *Staging) step(ctx context.Context, in *replay.Snapshot, limit int) (int
 	}
 	state, missing := store.StateOf(items, store.NewCache(0), rooms)
 	queue := func(reads *pgx.Batch) { s.tables.QueueLoads(reads, &missing, state, store.NewCache(0)) }
-	more := func(reads *pgx.Batch) { s.tables.QueueMarkLoads(reads, items, state) }
+	more := func(reads *pgx.Batch) { s.tables.QueueMoreLoads(reads, items, state) }
 	if err := store.Load(ctx, in.Tx, queue, more); err != nil {
 		return 0, fmt.Errorf("load: %w", err)
 	}

@@ -77,6 +77,8 @@ var (
 	pure        = check{"./projector/internal/store", "^(TestFoldAgreesWithTheModel|TestOrderDoesNotMatter|TestStories|TestDeliveredHourDoesNotDependOnOrder)$", true}
 	recents     = check{"./projector/internal/store", "^(TestMarksReachBackToWhatIsKnown|TestMarkedMessagesOfClosedChunks)$", false}
 	resets      = check{"./projector/internal/store", "^TestResetsGoBackToClosedChunks$", false}
+	chunks      = check{"./projector/internal/store", "^TestClosedChunksAreMerged$", false}
+	chunkRows   = check{"./projector", "^TestRowsOfMergedChunks$", false}
 	ends        = check{"./projector", "^TestRowsOfARoomThatEnds$", false}
 	revisions   = check{"./projector/internal/store", "^(TestRevisionsAreBounded|TestRestoredMessagesOfTheCountedPart)$", false}
 	leaps       = check{"./projector", "^TestSeqsFarAheadAreLogged$", false}
@@ -261,6 +263,8 @@ var mutants = []mutant{
 	{"recalled messages of a room count", []edit{{stateRoom, "live, all := c.Live.Remove(seq)", "live, all := c.Live.Contains(seq)"}}, rooms},
 	{"a recall before its message is forgotten in a room", []edit{{stateRoom, "live := applies && !c.Recalled.Contains(d.Seq)", "live := applies"}}, rooms},
 	{"the bound of a chunk belongs to the next", []edit{{chunkFile, "		if c.Bound < seq {", "		if c.Bound <= seq {"}}, rooms},
+	{"chunks are merged only in the batch that closes both", []edit{{"projector/internal/store/rooms.go", "r != nil && r.MayClose(n)", "r != nil && r.MayClose(n) && false"}}, chunks},
+	{"the rows of merged chunks stay", []edit{{"projector/internal/store/rooms.go", "			batch.Queue(t.rooms.deleteMerged, r.ID, r.Merged)\n", ""}}, chunkRows},
 	{"closed messages are not counted", []edit{{chunkFile, "			r.ClosedLive += closed.Live.Len()\n", ""}}, rooms},
 	{"a message for members is folded as an ordinary one", []edit{{"projector/internal/store/userset.go", "	members := s.Refused(&it.Event)\n", "	members := s.Refused(&it.Event)[:0:0]\n"}}, rooms},
 	{"a message of the room's past is folded without its marks", []edit{{loadsFile, "r == nil || mayHave(r, d.Seq)", "r != nil && mayHave(r, d.Seq)"}}, rooms},

@@ -26,9 +26,12 @@ const (
 	// MaxOpenRanges is that of the open chunk, which each post writes. Beyond, the
 	// lowest half is closed.
 	MaxOpenRanges = 128
+	// MaxMergedRanges is that of the last closed chunk: what is closed behind it is
+	// merged with it up to here. Two rows of such chunks fit into a page.
+	MaxMergedRanges = 448
 	// MaxClosedRanges is that of a closed chunk, which late messages and recalls
 	// write. Beyond, it is split in the middle.
-	MaxClosedRanges = 256
+	MaxClosedRanges = 480
 )
 
 // widest returns the set of c with the most ranges.
@@ -79,9 +82,10 @@ func (r *Room) split(c *Chunk) {
 	if c == &r.Open {
 		if w := c.widest(); len(w) > MaxOpenRanges {
 			closed := c.cut(w[MaxOpenRanges/2-1].Hi)
-			r.Since = closed.Bound
 			r.ClosedLive += closed.Live.Len()
 			r.ClosedAll += closed.All.Len()
+			r.merge(closed)
+			r.Since = closed.Bound
 			r.Closed = append(r.Closed, closed)
 		}
 		return
@@ -90,6 +94,28 @@ func (r *Room) split(c *Chunk) {
 		lower := c.cut(w[len(w)/2-1].Hi)
 		r.Closed = slices.Insert(r.Closed, r.closedAt(c.Bound), lower)
 	}
+}
+
+// merge moves the messages of the last closed chunk into c, which is closed behind it,
+// unless that makes c too wide: each chunk is a row, and a badge counts those above the
+// read position.
+func (r *Room) merge(c *Chunk) {
+	n := len(r.Closed) - 1
+	if n < 0 || r.Closed[n].Bound != r.Since || len(r.Closed[n].widest())+len(c.widest()) > MaxMergedRanges {
+		return
+	}
+	last := r.Closed[n]
+	if last.Stored {
+		r.Merged = append(r.Merged, last.Bound)
+	}
+	c.Live, c.All, c.Recalled = last.Live.and(&c.Live), last.All.and(&c.All), last.Recalled.and(&c.Recalled)
+	r.Closed = r.Closed[:n]
+}
+
+// MayClose reports whether a number of messages and recalls may close the lower half of
+// the open chunk. Then the last closed chunk must be loaded.
+func (r *Room) MayClose(events int) bool {
+	return r.Since > 0 && len(r.Open.widest())+events > MaxOpenRanges
 }
 
 // AddClosed adds a closed chunk that was loaded, unless it is there.

@@ -179,6 +179,18 @@ func (s *RangeSet) cut(last int64) (lower RangeSet) {
 	return lower
 }
 
+// and returns the seqs of s and those of a set that lies above it.
+func (s *RangeSet) and(above *RangeSet) RangeSet {
+	if len(s.Ranges) == 0 || len(above.Ranges) == 0 {
+		return RangeSet{slices.Concat(s.Ranges, above.Ranges), s.size + above.size}
+	}
+	all, rest := slices.Clone(s.Ranges), above.Ranges
+	if last := &all[len(all)-1]; last.Hi+1 == rest[0].Lo {
+		last.Hi, rest = rest[0].Hi, rest[1:]
+	}
+	return RangeSet{append(all, rest...), s.size + above.size}
+}
+
 // Rank returns how many seqs of the set are at or below seq.
 func (s *RangeSet) Rank(seq int64) (n int64) {
 	for _, r := range s.Ranges {

@@ -31,6 +31,9 @@ type Room struct {
 	// and those of them that mention everybody. ClosedChanges grows by one with
 	// every event that changes one of them.
 	ClosedLive, ClosedAll, ClosedChanges int64
+	// Merged are the bounds of chunks whose rows are to be deleted, since their messages
+	// are in another chunk now.
+	Merged []int64
 
 	// Resets are the keys of the last events that reset the room.
 	Resets string
@@ -173,6 +176,6 @@ func (r *Room) Exists() bool { return r.Stored || r.Touched || r.Open.Touched }
 func (r *Room) Settle() {
 	r.Stored = r.Exists()
 	r.Touched, r.Open.Touched, r.StoredChanges, r.ChangedAt = false, false, r.Changes, 0
-	r.Closed, r.Marks, r.Ended = nil, nil, false
+	r.Closed, r.Merged, r.Marks, r.Ended = nil, nil, nil, false
 	r.Weight = RoomWeight + RangeWeight*(len(r.Open.Live.Ranges)+len(r.Open.All.Ranges)+len(r.Open.Recalled.Ranges))
 }

@@ -213,7 +213,7 @@ func (b *Batch) QueueLoads(loads *pgx.Batch, t *Tables, c *Cache, w *keys.Window
 // QueueMoreLoads adds to loads the statements that load what the batch needs according
 // to the rows that QueueLoads has loaded. Few batches need any.
 func (b *Batch) QueueMoreLoads(loads *pgx.Batch, t *Tables) {
-	t.QueueMarkLoads(loads, b.Items, b.state)
+	t.QueueMoreLoads(loads, b.Items, b.state)
 }
 
 // batchSender is a connection or a transaction.

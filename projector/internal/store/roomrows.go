@@ -163,7 +163,8 @@ func (r *chunkColumns) restore(c *badge.Chunk) (err error) {
 	return err
 }
 
-// arraysOf returns a set as the arrays that badged.rank takes, "" for null.
+// arraysOf returns a set as the arrays that badged.rank takes, "" for null: before is
+// null if each range is one message.
 func arraysOf(s *badge.RangeSet) (starts, before string) {
 	if len(s.Ranges) == 0 {
 		return "", ""
@@ -178,7 +179,10 @@ func arraysOf(s *badge.RangeSet) (starts, before string) {
 		n += r.Hi - r.Lo + 1
 		sizes = strconv.AppendInt(append(sizes, ','), n, 10)
 	}
-	return string(append(from, '}')), string(append(sizes, '}'))
+	if starts = string(append(from, '}')); n == int64(len(s.Ranges)) {
+		return starts, ""
+	}
+	return starts, string(append(sizes, '}'))
 }
 
 // errArrays means that arrays are not those of a set.
@@ -190,12 +194,15 @@ func rangesOf(starts, before string) (s badge.RangeSet, err error) {
 		return s, nil
 	}
 	from, sizes := numbersOf(starts), numbersOf(before)
-	if len(from) == 0 || len(sizes) != len(from)+1 {
+	if len(from) == 0 || len(sizes) != len(from)+1 && before != "" {
 		return s, fmt.Errorf("%.100s and %.100s: %w", starts, before, errArrays)
 	}
 	ranges := make([]badge.SeqRange, len(from))
 	for i, lo := range from {
-		ranges[i] = badge.SeqRange{Lo: lo, Hi: lo + sizes[i+1] - sizes[i] - 1}
+		ranges[i] = badge.SeqRange{Lo: lo, Hi: lo}
+		if before != "" {
+			ranges[i].Hi += sizes[i+1] - sizes[i] - 1
+		}
 	}
 	if s, err = badge.NewRangeSet(ranges); err != nil {
 		return s, fmt.Errorf("%.100s and %.100s: %w", starts, before, err)

@@ -16,6 +16,7 @@ type roomsSQL struct {
 	loadChunks, loadMarks, loadMarked, loadMarkers string
 	loadAllChunks, loadMembers, loadMemberUsers    string
 	mark, unmark, deleteChunks, deleteMarks        string
+	deleteMerged                                   string
 }
 
 func (t *Tables) newRoomsSQL(suffix string) roomsSQL {
@@ -38,6 +39,7 @@ func (t *Tables) newRoomsSQL(suffix string) roomsSQL {
 		loadMemberUsers: t.Users.Read + "\n" + fill(statements.Get("users who are members of rooms")),
 		deleteChunks:    fill(statements.Get("delete chunks")),
 		deleteMarks:     fill(statements.Get("delete marks above")),
+		deleteMerged:    fill(statements.Get("delete merged chunks")),
 		mark:            fill(statements.Get("write marks")),
 		unmark:          fill(statements.Get("delete marks")),
 	}
@@ -81,10 +83,10 @@ func (t *Tables) queueRoomLoads(batch *pgx.Batch, m *Missing, s *badge.State, c 
 	}
 }
 
-// MarkedMessages returns, for items that make messages of rooms from one on count again,
+// markedMessages returns, for items that make messages of rooms from one on count again,
 // the messages in closed chunks that the members may have sent or be mentioned in, each
 // with its room. Their chunks must be loaded after the members and before folding.
-func MarkedMessages(items []Item, s *badge.State) (rooms []string, seqs []int64) {
+func markedMessages(items []Item, s *badge.State) (rooms []string, seqs []int64) {
 	for i := range items {
 		d := &items[i].Event.Data
 		from := d.FromSeq
@@ -110,11 +112,34 @@ func MarkedMessages(items []Item, s *badge.State) (rooms []string, seqs []int64)
 	return rooms, seqs
 }
 
-// QueueMarkLoads adds to batch the statement that loads these chunks, if any.
-func (t *Tables) QueueMarkLoads(batch *pgx.Batch, items []Item, s *badge.State) {
-	if rooms, seqs := MarkedMessages(items, s); len(seqs) > 0 {
+// QueueMoreLoads adds to batch the statement that loads the closed chunks of which only
+// the rows tell that items need them, if any.
+func (t *Tables) QueueMoreLoads(batch *pgx.Batch, items []Item, s *badge.State) {
+	if rooms, seqs := MoreMessages(items, s); len(seqs) > 0 {
 		batch.Queue(t.rooms.loadChunks, rooms, seqs).Query(func(rows pgx.Rows) error { return ScanChunks(rows, s.Rooms) })
 	}
+}
+
+// MoreMessages returns the messages whose closed chunks must be loaded after the rows of
+// a batch and before folding, each with its room: those of marks, and the last of the
+// last closed chunk where another may be closed.
+func MoreMessages(items []Item, s *badge.State) (rooms []string, seqs []int64) {
+	if len(s.Rooms) == 0 {
+		return nil, nil
+	}
+	rooms, seqs = markedMessages(items, s)
+	messages := map[string]int{}
+	for i := range items {
+		if items[i].ToRoom() {
+			messages[items[i].Event.Data.ConversationID]++
+		}
+	}
+	for id, n := range messages {
+		if r := s.Rooms[id]; r != nil && r.MayClose(n) {
+			rooms, seqs = append(rooms, id), append(seqs, r.Since)
+		}
+	}
+	return rooms, seqs
 }
 
 // ScanRooms reads rows into rooms, as they are stored.
@@ -192,6 +217,9 @@ func (t *Tables) queueRoomWrites(batch *pgx.Batch, users []*badge.User, rooms ma
 		if r.Ended && r.Stored { // before new rows
 			batch.Queue(t.rooms.deleteChunks, r.ID, r.EndedAt)
 			batch.Queue(t.rooms.deleteMarks, r.ID, r.EndedAt)
+		}
+		if len(r.Merged) > 0 {
+			batch.Queue(t.rooms.deleteMerged, r.ID, r.Merged)
 		}
 		if r.Touched || r.Open.Touched {
 			room.Set(r)

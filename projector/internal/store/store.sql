@@ -248,5 +248,8 @@ WHERE m.conversation_id = r.conversation_id AND m.seq = r.seq AND m.user_id = r.
 -- name: delete chunks
 DELETE FROM CHUNKS WHERE conversation_id = $1 AND bound >= $2
 
+-- name: delete merged chunks
+DELETE FROM CHUNKS WHERE conversation_id = $1 AND bound = ANY ($2::bigint[])
+
 -- name: delete marks above
 DELETE FROM MARKS WHERE conversation_id = $1 AND seq > $2

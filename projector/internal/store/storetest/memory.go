@@ -159,10 +159,10 @@ func (m *Memory) load(t T, s *badge.State, missing *store.Missing) {
 	}
 }
 
-// loadChunks loads the closed chunks that marks from a message need.
+// loadChunks loads the closed chunks of which only rows tell that they are needed.
 func (m *Memory) loadChunks(t T, s *badge.State, items []store.Item) {
 	t.Helper()
-	rooms, seqs := store.MarkedMessages(items, s)
+	rooms, seqs := store.MoreMessages(items, s)
 	for i, seq := range seqs {
 		for _, c := range m.Rooms[rooms[i]].Closed {
 			if c.Bound >= seq {
@@ -176,11 +176,11 @@ func (m *Memory) loadChunks(t T, s *badge.State, items []store.Item) {
 // merged returns a room as the tables have it after a batch has written it.
 func (m *Memory) merged(r *badge.Room, users map[string]*badge.User) *badge.Room {
 	stored := *r
-	stored.Stored, stored.Ended = true, false
+	stored.Stored, stored.Ended, stored.Merged = true, false, nil
 	stored.Closed, stored.Marks = slices.Clone(r.Closed), nil
 	if former, ok := m.Rooms[r.ID]; ok {
 		for _, c := range former.Closed {
-			if !r.Ended || c.Bound < r.EndedAt {
+			if (!r.Ended || c.Bound < r.EndedAt) && !slices.Contains(r.Merged, c.Bound) {
 				stored.AddClosed(c)
 			}
 		}
