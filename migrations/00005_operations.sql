@@ -333,6 +333,8 @@ CREATE TABLE badged.audit (
 );
 -- The trails of several databases are merged in the order of time.
 CREATE INDEX audit_at ON badged.audit (at, id);
+-- For exporting and erasing a user.
+CREATE INDEX audit_words ON badged.audit USING gin (badged.words(who || '"' || arguments::text)) WITH (gin_pending_list_limit = 256);
 
 -- The end of each action. number, hash and digest are as in badged.audit.
 CREATE TABLE badged.audit_ends (
@@ -344,6 +346,8 @@ CREATE TABLE badged.audit_ends (
     hash     bytea       NOT NULL,
     digest   bytea
 );
+
+CREATE INDEX audit_ends_words ON badged.audit_ends USING gin (badged.words(coalesce(result::text, '') || '"' || coalesce(error, ''))) WITH (gin_pending_list_limit = 256);
 
 -- The head of the chain, and where it begins. There is no row before the first
 -- record.

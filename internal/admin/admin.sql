@@ -173,13 +173,13 @@ WHERE a.action = 'audit.redact' AND e.result IS NOT NULL ORDER BY e.number
 action NOT IN ('audit.redact', 'audit.prune')
 
 -- name: find records that may name a user
--- JSON may be written with escapes. Records about the trail itself name no user: an id
--- such as "records" must not change them.
+-- By the index on their words. Records about the trail itself name no user: an id such as
+-- "records" must not change them.
 SELECT number, arguments::text, NULL FROM badged.audit
-WHERE (position($1 IN arguments::text) > 0 OR position('\' IN arguments::text) > 0) AND {not about the trail}
+WHERE badged.words(who || '"' || arguments::text) ?| badged.words_of_user($1) AND {not about the trail}
 UNION ALL
 SELECT e.number, e.result::text, e.error FROM badged.audit_ends AS e JOIN badged.audit AS a ON a.id = e.audit_id
-WHERE (position($1 IN concat(e.result::text, e.error)) > 0 OR position('\' IN concat(e.result::text, e.error)) > 0) AND {not about the trail}
+WHERE badged.words(coalesce(e.result::text, '') || '"' || coalesce(e.error, '')) ?| badged.words_of_user($1) AND {not about the trail}
 ORDER BY 1
 
 -- name: redact a beginning

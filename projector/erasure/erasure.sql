@@ -29,27 +29,30 @@ SELECT 'alert', to_jsonb(t) FROM badged.alerts AS t WHERE user_id = $1 AND {held
 UNION ALL
 SELECT 'room_alert', to_jsonb(t) FROM badged.room_alerts AS t WHERE sender_id = $1 AND {held}
 UNION ALL
-SELECT 'webhook_call', to_jsonb(t) FROM badged.webhook_queue AS t WHERE subject = $1 AND type IN ('badge.changed', 'unread.reminder', 'drift.found') AND {held}
+SELECT 'webhook_call', to_jsonb(t) FROM badged.webhook_queue AS t
+WHERE subject = $1 AND webhook IN (SELECT name FROM badged.webhooks) AND type IN ('badge.changed', 'unread.reminder', 'drift.found') AND {held}
 UNION ALL
 SELECT 'revocation', to_jsonb(t) FROM badged.revocations AS t WHERE user_id = $1
 
+-- name: letter may name
+-- By the index on their words.
+badged.words(payload, reason, user_ids) ?| badged.words_of_user($1)
+
 -- name: read the texts
--- What may mention the user: the texts are searched again, since JSON may be written
--- with escapes.
-SELECT kind, record
+-- What may mention the user: the texts are searched again.
+SELECT 'dead_letter', to_jsonb(t) FROM badged.dead_letters AS t WHERE {letter may name} AND (partition_id IS NULL OR {held})
+UNION ALL
+SELECT 'settled_letter', to_jsonb(t) FROM badged.settled_letters AS t WHERE user_ids @> ARRAY[$1] AND {held}
+UNION ALL
+SELECT 'job', to_jsonb(t) FROM badged.jobs AS t
+UNION ALL
+SELECT 'action', to_jsonb(a) || jsonb_build_object('ended_at', e.ended_at, 'result', e.result, 'error', e.error)
 FROM (
-    SELECT 'dead_letter' AS kind, to_jsonb(t) AS record FROM badged.dead_letters AS t
-    WHERE (position(convert_to($1, 'UTF8') IN payload) > 0 OR position('\\'::bytea IN payload) > 0 OR payload IS NULL
-        OR position($1 IN reason) > 0 OR $1 = ANY (user_ids)) AND (partition_id IS NULL OR {held})
-    UNION ALL
-    SELECT 'settled_letter', to_jsonb(t) FROM badged.settled_letters AS t WHERE $1 = ANY (user_ids) AND {held}
-    UNION ALL
-    SELECT 'job', to_jsonb(t) FROM badged.jobs AS t
-    UNION ALL
-    SELECT 'action', to_jsonb(a) || jsonb_build_object('ended_at', e.ended_at, 'result', e.result, 'error', e.error)
-    FROM badged.audit AS a LEFT JOIN badged.audit_ends AS e ON e.audit_id = a.id
+    SELECT id FROM badged.audit WHERE badged.words(who || '"' || arguments::text) ?| badged.words_of_user($1)
+    UNION
+    SELECT audit_id FROM badged.audit_ends WHERE badged.words(coalesce(result::text, '') || '"' || coalesce(error, '')) ?| badged.words_of_user($1)
 ) AS found
-WHERE kind LIKE '%letter' OR position($1 IN record::text) > 0 OR position('\' IN record::text) > 0
+JOIN badged.audit AS a USING (id) LEFT JOIN badged.audit_ends AS e ON e.audit_id = a.id
 
 -- name: may name
 (substr(payload, 1, 1) NOT IN ('{'::bytea, '['::bytea) OR position(convert_to($1, 'UTF8') IN payload) > 0 OR position('\\'::bytea IN payload) > 0)
@@ -174,8 +177,8 @@ SELECT count(*) FROM device
 -- name: read dead letters
 SELECT id, payload, reason, user_ids FROM badged.dead_letters
 -- Without a partition it is a message of a broker.
-WHERE partition_id IS NOT DISTINCT FROM $2 AND ({may name} OR payload IS NULL OR position($1 IN reason) > 0 OR $1 = ANY (user_ids))
-FOR UPDATE
+WHERE partition_id IS NOT DISTINCT FROM $2 AND {letter may name}
+ORDER BY id FOR UPDATE
 
 -- name: erase a dead letter
 DELETE FROM badged.dead_letters WHERE id = $1
@@ -184,7 +187,7 @@ DELETE FROM badged.dead_letters WHERE id = $1
 UPDATE badged.dead_letters SET payload = $2, reason = $3, user_ids = $4 WHERE id = $1
 
 -- name: erase the user from settled letters
-UPDATE badged.settled_letters AS t SET user_ids = array_remove(user_ids, $1) WHERE $1 = ANY (user_ids) AND {held}
+UPDATE badged.settled_letters AS t SET user_ids = array_remove(user_ids, $1) WHERE user_ids @> ARRAY[$1] AND {held}
 
 -- name: read jobs
 SELECT id, arguments, progress, result, error FROM badged.jobs FOR UPDATE
