@@ -169,12 +169,14 @@ CREATE FUNCTION badged.create_queues(partition integer) RETURNS void
     SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    PERFORM badged.create_part('devices', partition, 'PRIMARY KEY (user_id, device_id)', 'WITH (fillfactor = 80)');
+    -- Updates of what is due are not heap-only (ADR 65), and alerts come and go: a vacuum that
+    -- waits for a fifth of the rows has much to do at once.
+    PERFORM badged.create_part('devices', partition, 'PRIMARY KEY (user_id, device_id)', 'WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05)');
     PERFORM badged.create_part('alerts', partition, format('PRIMARY KEY (user_id, device_id, conversation_id, seq), FOREIGN KEY (user_id, device_id) REFERENCES badged.%I ON DELETE CASCADE',
-        badged.partition_table('devices', partition)), '');
+        badged.partition_table('devices', partition)), 'WITH (autovacuum_vacuum_scale_factor = 0.05)');
     PERFORM badged.create_part('room_rounds', partition, 'PRIMARY KEY (conversation_id)', '');
     PERFORM badged.create_part('room_alerts', partition, 'PRIMARY KEY (conversation_id, seq)', '');
-    PERFORM badged.create_part('webhook_queue', partition, 'PRIMARY KEY (webhook, type, subject), FOREIGN KEY (webhook) REFERENCES badged.webhooks ON DELETE CASCADE', 'WITH (fillfactor = 80)');
+    PERFORM badged.create_part('webhook_queue', partition, 'PRIMARY KEY (webhook, type, subject), FOREIGN KEY (webhook) REFERENCES badged.webhooks ON DELETE CASCADE', 'WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05)');
 END
 $$;
 

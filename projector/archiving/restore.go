@@ -336,6 +336,9 @@ func (r *restoring) fill(ctx context.Context, a *archive.Archive) error {
 			return err
 		}
 	}
+	if _, err := r.conn.Exec(ctx, `ANALYZE badged.`+events.Topic(r.partition)); err != nil { // autovacuum comes later
+		return fmt.Errorf("analyze the log: %w", err)
+	}
 	return nil
 }
 

@@ -124,6 +124,9 @@ func TestRestore(t *testing.T) {
 	for p := range rows {
 		projectortest.Same(t, fmt.Sprint("rows of partition ", p), rows[p], rowsOf(t, d, p))
 	}
+	if bare := d.Lines(t, `SELECT relname FROM pg_class WHERE relnamespace = 'badged'::regnamespace AND relname ~ '^events_p.._r1$' AND reltuples <= 0`); len(bare) > 0 {
+		t.Errorf("the planner has no statistics of %v", bare)
+	}
 	d.Fold(t)
 	projectortest.Same(t, "numbers", numbersOf(t, lost), numbersOf(t, d))
 	replaytest.Verify(t, d.Pool, d.Log, usersOfAll()...)
