@@ -113,6 +113,7 @@ func (n *Notifier) dueCalls(ctx context.Context, r *reader, taken []row, limit i
 			return nil, false, err
 		}
 		r.lookedAt, r.full = now, len(due) == limit
+		r.setBehind(true)
 	}
 	isTaken := make(map[row]struct{}, len(taken))
 	for _, t := range taken {

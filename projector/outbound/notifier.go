@@ -58,6 +58,9 @@ type NotifierConfig struct {
 	// folded, while there are targets. It is also the longest pause after it has
 	// caught up. Default 100ms.
 	PollInterval time.Duration
+	// CallInterval is the least time between two looks at what was folded in a partition for
+	// webhooks: what changes meanwhile is told together, and costs one reading. Default 250ms.
+	CallInterval time.Duration
 	// IdleInterval is how often it looks otherwise, and looks for rows that became
 	// due with time. Default 1s.
 	IdleInterval time.Duration
@@ -113,6 +116,7 @@ func NewNotifier(cfg NotifierConfig) (*Notifier, error) {
 	if err := cmp.Or(
 		defaults.Set("RoomInterval", &cfg.RoomInterval, time.Minute),
 		defaults.Set("PollInterval", &cfg.PollInterval, 100*time.Millisecond),
+		defaults.Set("CallInterval", &cfg.CallInterval, 250*time.Millisecond),
 		defaults.Set("IdleInterval", &cfg.IdleInterval, time.Second),
 		defaults.Set("OwnershipInterval", &cfg.OwnershipInterval, time.Second),
 		defaults.Set("PageEvents", &cfg.PageEvents, 1000),
@@ -188,8 +192,8 @@ func (n *Notifier) work(ctx context.Context, partition int) {
 		case <-ctx.Done():
 			return
 		case <-n.wakes[partition]:
-			if w.idle() {
-				continue // the timer limits how often the position follows
+			if w.idle() || !w.devices && time.Since(w.calledAt) < w.cfg.CallInterval {
+				continue // the timer limits how often the position follows, and webhooks are told
 			}
 		case <-next.C:
 		}
@@ -229,9 +233,10 @@ type worker struct {
 	// settled is when settled alerts were deleted last, settledWebhooks when the positions of
 	// webhooks were looked at, and followed when the position followed without devices.
 	settled, settledWebhooks, followed time.Time
-	// shown and revision are what the readers of webhooks know of.
+	// shown and revision are what the readers of webhooks know of, since calledAt.
 	shown    events.Position
 	revision int64
+	calledAt time.Time
 }
 
 func (n *Notifier) worker(partition int) *worker {
@@ -280,12 +285,9 @@ func (w *worker) drainHeld(ctx context.Context) (pause time.Duration, err error)
 		if err := w.settleWebhooks(ctx); err != nil {
 			return 0, err
 		}
-		if w.badges && (w.shown != s.folded.Position || w.revision != s.revision) {
-			w.shown, w.revision = s.folded.Position, s.revision
-			w.lanes.lookForCalls(w.partition)
-		}
+		w.showFolded(&s)
 		if !w.devices {
-			return w.withoutDevices(ctx, &s, began)
+			return w.withoutDevices(ctx, &s)
 		}
 		more, err := w.step(ctx, &s)
 		if err != nil && !errors.Is(err, errFenced) {
@@ -301,8 +303,18 @@ func (w *worker) drainHeld(ctx context.Context) (pause time.Duration, err error)
 	return w.cfg.PollInterval, w.deleteSettled(ctx)
 }
 
+// showFolded lets the readers of webhooks read on if something was folded.
+func (w *worker) showFolded(s *partitionState) {
+	if !w.badges || w.shown == s.folded.Position && w.revision == s.revision || time.Since(w.calledAt) < w.cfg.CallInterval {
+		return
+	}
+	w.shown, w.revision, w.calledAt = s.folded.Position, s.revision, time.Now()
+	w.readers.readOn(w.partition)
+	w.lanes.lookForCalls(w.partition)
+}
+
 // withoutDevices lets the position follow the projector, now and then.
-func (w *worker) withoutDevices(ctx context.Context, s *partitionState, began time.Time) (pause time.Duration, err error) {
+func (w *worker) withoutDevices(ctx context.Context, s *partitionState) (pause time.Duration, err error) {
 	if w.idle() || time.Since(w.followed) >= w.cfg.IdleInterval {
 		w.followed = time.Now()
 		err = w.follow(ctx, s)
@@ -310,8 +322,7 @@ func (w *worker) withoutDevices(ctx context.Context, s *partitionState, began ti
 	if w.idle() || err != nil {
 		return w.cfg.IdleInterval, err
 	}
-	w.rest(ctx, time.Since(began))
-	return w.cfg.PollInterval, nil
+	return w.cfg.CallInterval, nil
 }
 
 // rest pauses ten times as long as it took to catch up. So following the projector

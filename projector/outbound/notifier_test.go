@@ -54,7 +54,7 @@ func (b *bench) start(t *testing.T, change func(*outbound.NotifierConfig)) {
 	t.Helper()
 	cfg := outbound.NotifierConfig{
 		Pool: b.Pool, Layouts: b.Log,
-		PollInterval: 2 * time.Millisecond, IdleInterval: 5 * time.Millisecond,
+		PollInterval: 2 * time.Millisecond, CallInterval: 2 * time.Millisecond, IdleInterval: 5 * time.Millisecond,
 		OwnershipInterval: 100 * time.Millisecond,
 	}
 	// A new owner tells devices again. On a busy machine, one that works is silent too.

@@ -25,6 +25,8 @@ type reader struct {
 
 	mu    sync.Mutex
 	pages []*page
+	// behind is whether there may be more to read.
+	behind bool
 	// refused is whether subjects may be refused.
 	refused bool
 	// held are rows of the queue that are not taken before a time.
@@ -114,6 +116,20 @@ func (r *reader) last() *page {
 	return r.pages[len(r.pages)-1]
 }
 
+// mayRead reports whether there may be more to read.
+func (r *reader) mayRead() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.behind
+}
+
+// setBehind sets whether there may be more to read.
+func (r *reader) setBehind(behind bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.behind = behind
+}
+
 // add adds subjects to a page, which it appends if it is new.
 func (r *reader) add(p *page, some []*subject) {
 	r.mu.Lock()
@@ -169,7 +185,7 @@ func (r *reader) drop(n int) events.Position {
 func (r *reader) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.pages, r.stored = nil, events.Position{}
+	r.pages, r.stored, r.behind = nil, events.Position{}, true
 }
 
 // takeRefused takes the subjects out of the pages that were refused.
@@ -196,6 +212,7 @@ func (r *reader) renew() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	clear(r.held)
+	r.behind = true
 	for _, p := range r.pages {
 		for _, s := range p.due {
 			s.attempts, s.again, s.refused = 0, time.Time{}, false
@@ -261,7 +278,7 @@ func (rs *readers) of(webhook string, partition int) *reader {
 	}
 	r := rs.all[webhook][partition]
 	if r == nil {
-		r = &reader{webhook: webhook, partition: partition, held: map[row]time.Time{}, roundAt: map[string]time.Time{}}
+		r = &reader{webhook: webhook, partition: partition, behind: true, held: map[row]time.Time{}, roundAt: map[string]time.Time{}}
 		rs.all[webhook][partition] = r
 	}
 	return r
@@ -275,6 +292,17 @@ func (rs *readers) ofWebhook(webhook string) (all []*reader) {
 		all = append(all, r)
 	}
 	return all
+}
+
+// readOn lets the readers of a partition read on.
+func (rs *readers) readOn(partition int) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	for _, byPartition := range rs.all {
+		if r := byPartition[partition]; r != nil {
+			r.setBehind(true)
+		}
+	}
 }
 
 // own forgets the readers of partitions that another process has.

@@ -38,12 +38,27 @@ func (s *readerState) targets() []any {
 		&s.stored.position.TransactionID, &s.stored.position.Offset, &s.stored.told, &s.stored.revision, &s.stored.after, &s.wants)
 }
 
+// isLast reports whether there is nothing to read behind a page.
+func (s *readerState) isLast(p *page) bool {
+	return p != nil && len(p.rooms) == 0 && !p.to.Before(s.folded.Position) && p.revision == s.revision && p.after == nil
+}
+
 // readOn reads what the webhook is told next, and reports whether it has read anything.
-func (n *Notifier) readOn(ctx context.Context, r *reader) (bool, error) {
+func (n *Notifier) readOn(ctx context.Context, r *reader) (read bool, err error) {
+	if !r.mayRead() {
+		return false, nil
+	}
 	r.db.Lock()
 	defer r.db.Unlock()
+	// What is folded from here on is seen by the statement, or read with the next.
+	r.setBehind(false)
 	var s readerState
-	err := n.cfg.Pool.QueryRow(ctx, statements.Of(r.partition, "read the reader of a webhook"),
+	defer func() {
+		if err != nil || read && !s.isLast(r.last()) {
+			r.setBehind(true)
+		}
+	}()
+	err = n.cfg.Pool.QueryRow(ctx, statements.Of(r.partition, "read the reader of a webhook"),
 		events.ProjectorGroup, webhookGroup(r.webhook), r.webhook, r.partition).Scan(s.targets()...)
 	if errors.Is(err, pgx.ErrNoRows) { // it was deleted or disabled, or has no position yet
 		r.forget()
