@@ -59,7 +59,7 @@ type NotifierConfig struct {
 	// caught up. Default 100ms.
 	PollInterval time.Duration
 	// CallInterval is the least time between two looks at what was folded in a partition for
-	// webhooks: what changes meanwhile is told together, and costs one reading. Default 250ms.
+	// webhooks: what changes meanwhile is told together, and costs one reading. Default 500ms.
 	CallInterval time.Duration
 	// IdleInterval is how often it looks otherwise, and looks for rows that became
 	// due with time. Default 1s.
@@ -116,7 +116,7 @@ func NewNotifier(cfg NotifierConfig) (*Notifier, error) {
 	if err := cmp.Or(
 		defaults.Set("RoomInterval", &cfg.RoomInterval, time.Minute),
 		defaults.Set("PollInterval", &cfg.PollInterval, 100*time.Millisecond),
-		defaults.Set("CallInterval", &cfg.CallInterval, 250*time.Millisecond),
+		defaults.Set("CallInterval", &cfg.CallInterval, 500*time.Millisecond),
 		defaults.Set("IdleInterval", &cfg.IdleInterval, time.Second),
 		defaults.Set("OwnershipInterval", &cfg.OwnershipInterval, time.Second),
 		defaults.Set("PageEvents", &cfg.PageEvents, 1000),

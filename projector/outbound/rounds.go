@@ -14,9 +14,9 @@ import (
 const MaxPromptMembers = 1000
 
 // MaxToldMembers is the most members of a room in a partition that webhooks are told of one
-// by one. Of a larger room they are told once, by its name: telling twenty takes as long as
+// by one. Of a larger room they are told once, by its name: telling forty takes as long as
 // publishing a message to a room.
-const MaxToldMembers = 100
+const MaxToldMembers = 50
 
 // rooms makes rounds through the members of rooms due, and keeps notifications for
 // them.

@@ -174,9 +174,9 @@ func profilePath(dir, running string) string {
 
 // statementsSQL sums up statements that differ only in the partition.
 const statementsSQL = `SELECT regexp_replace(regexp_replace(query, '_p[0-9]+', '_pNN', 'g'), '\s+', ' ', 'g') AS statement,
-       sum(calls)::bigint, sum(total_exec_time), sum(rows)::bigint, sum(wal_bytes)::bigint,
+       sum(calls)::bigint, sum(total_exec_time), sum(total_plan_time), sum(rows)::bigint, sum(wal_bytes)::bigint,
        sum(shared_blks_hit)::bigint, sum(shared_blks_read)::bigint
-FROM pg_stat_statements GROUP BY 1 ORDER BY 3 DESC LIMIT 25`
+FROM pg_stat_statements GROUP BY 1 ORDER BY sum(total_exec_time) + sum(total_plan_time) DESC LIMIT 25`
 
 func (r *Rig) writeStatements(ctx context.Context, file string) (err error) {
 	conn, err := pgx.Connect(ctx, r.Postgres.URL())
@@ -188,12 +188,12 @@ func (r *Rig) writeStatements(ctx context.Context, file string) (err error) {
 	if err != nil {
 		return fmt.Errorf("read the statistics of statements: %w", err)
 	}
-	text := "   calls   total ms     rows    WAL KiB   hit pages  read pages  statement\n"
+	text := "   calls   total ms    plan ms     rows    WAL KiB   hit pages  read pages  statement\n"
 	var statement string
 	var calls, n, wal, hit, read int64
-	var ms float64
-	_, err = pgx.ForEachRow(rows, []any{&statement, &calls, &ms, &n, &wal, &hit, &read}, func() error {
-		text += fmt.Sprintf("%8d %10.1f %8d %10d %11d %11d  %.160s\n", calls, ms, n, wal>>10, hit, read, statement)
+	var ms, planned float64
+	_, err = pgx.ForEachRow(rows, []any{&statement, &calls, &ms, &planned, &n, &wal, &hit, &read}, func() error {
+		text += fmt.Sprintf("%8d %10.1f %10.1f %8d %10d %11d %11d  %.160s\n", calls, ms, planned, n, wal>>10, hit, read, statement)
 		return nil
 	})
 	if err != nil {

@@ -50,7 +50,7 @@ func startPostgres(ctx context.Context, dir, sharedBuffers string, statements bo
 	}
 	if statements {
 		settings["shared_preload_libraries"] = "pg_stat_statements"
-		settings["pg_stat_statements.max"] = "20000"
+		settings["pg_stat_statements.max"], settings["pg_stat_statements.track_planning"] = "20000", "on"
 	}
 	server, err := embedpg.Start(ctx, embedpg.Config{DataDir: dir, Settings: settings})
 	if err != nil {

@@ -205,8 +205,13 @@ func (r *Rig) Database(ctx context.Context) (url string, drop func(context.Conte
 }
 
 // Exec runs statements on the private Postgres.
-func (r *Rig) Exec(ctx context.Context, statements ...string) (err error) {
-	conn, err := pgx.Connect(ctx, r.Postgres.URL())
+func (r *Rig) Exec(ctx context.Context, statements ...string) error {
+	return ExecIn(ctx, r.Postgres.URL(), statements...)
+}
+
+// ExecIn runs statements in a database.
+func ExecIn(ctx context.Context, url string, statements ...string) (err error) {
+	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return fmt.Errorf("connect to the private Postgres: %w", err)
 	}

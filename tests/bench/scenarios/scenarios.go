@@ -21,6 +21,7 @@ func All() []contest.Scenario {
 		push(),
 		webhooks(),
 		endpoints(),
+		year(),
 		shards(),
 	}
 }
