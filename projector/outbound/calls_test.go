@@ -517,3 +517,34 @@ func TestErasingFoldingAndTellingDoNotDeadlock(t *testing.T) {
 		t.Errorf("%s deadlocks", got[0])
 	}
 }
+
+// What is folded shortly after the webhook was told is read, and told, together.
+func TestWebhookIsToldTogether(t *testing.T) {
+	b := newBench(t)
+	b.putCRM(t)
+	b.stop()
+	b.start(t, func(cfg *outbound.NotifierConfig) { cfg.CallInterval, cfg.IdleInterval = time.Hour, time.Hour })
+	users := inPartition(0, 6)
+	b.Append(t, foldtest.Deliver("chat", 1, users[0]))
+	b.Fold(t)
+	if first := b.nextCall(t, "crm"); first.Subject != users[0] {
+		t.Fatalf("the first call: %+v", first)
+	}
+	var rest []string
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		for _, c := range b.nextCalls(t, "crm", 100) {
+			rest = append(rest, c.Subject)
+		}
+	}()
+	for i, user := range users[1:] {
+		b.Append(t, foldtest.Deliver("chat", int64(2+i), user))
+		b.Fold(t)
+	}
+	b.notifier.CallsRenewed("crm") // as when the interval is over
+	<-asked
+	if diff := cmp.Diff(sorted(users[1:]), sorted(rest)); diff != "" {
+		t.Error(diff)
+	}
+}
