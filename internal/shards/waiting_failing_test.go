@@ -108,14 +108,14 @@ func TestRoomMessagesWaitUntilTheyAreStored(t *testing.T) {
 			}
 			exec(t, all[1], `ALTER TABLE badged.events_p04 ADD CONSTRAINT refused CHECK (false) NOT VALID`)
 			stop := begin()
-			log.awaitLine(ctx, t, "cannot deliver")
+			log.awaitLine(ctx, t, "cannot replay the hints")
 			stop()
 			if left := waitingOn(t, all[0]); left != "b" {
 				t.Fatalf("after the shard has refused it, messages wait for %q", left)
 			}
 			exec(t, all[1], `ALTER TABLE badged.events_p04 DROP CONSTRAINT refused`)
 			stop = begin()
-			log.awaitLine(ctx, t, "delivered messages")
+			log.awaitLine(ctx, t, "replayed the hints")
 			stop()
 			if left := waitingOn(t, all[0]); left != "" {
 				t.Errorf("after it was delivered, messages wait for %q", left)
@@ -147,7 +147,7 @@ func TestWhatWaitsOnStaysOnItsShard(t *testing.T) {
 	}()
 	await(t, c, func() bool { return c.Shard("c").Err() != nil })
 	stop := begin()
-	log.awaitLine(ctx, t, "delivered messages")
+	log.awaitLine(ctx, t, "replayed the hints")
 	stop()
 	if a, b := waitingOn(t, all[0]), waitingOn(t, all[1]); a != "" || b != "c" {
 		t.Errorf("on a messages wait for %q, on b for %q, want c", a, b)
@@ -189,7 +189,7 @@ func TestPositionsKnowWhatWaitsAgain(t *testing.T) {
 	server.Kill()
 	await(t, c, func() bool { return c.Shard("c").Err() != nil })
 	stop := begin()
-	log.awaitLine(ctx, t, "delivered messages")
+	log.awaitLine(ctx, t, "replayed the hints")
 	stop()
 	if left := waitingOn(t, all[1]); left != "c" {
 		t.Fatalf("messages wait for %q, want c", left)
@@ -203,7 +203,7 @@ func TestPositionsKnowWhatWaitsAgain(t *testing.T) {
 		t.Error("the position counts as folded although the shard lacks the message")
 	}
 	stop = begin()
-	log.awaitLine(ctx, t, "delivered messages")
+	log.awaitLine(ctx, t, "replayed the hints")
 	stop()
 	if left := waitingOn(t, all[1]); left != "" {
 		t.Errorf("after it was delivered, messages wait for %q", left)
