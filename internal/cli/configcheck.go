@@ -19,6 +19,7 @@ import (
 	"github.com/badged/badged/internal/cli/connect"
 	"github.com/badged/badged/internal/cli/terminal"
 	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/pgneeds"
 	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/internal/pooler"
 	"github.com/badged/badged/internal/shards"
@@ -288,12 +289,29 @@ func (f *findings) postgres(ctx context.Context, cfg *config.Server, s config.Sh
 	if _, err := pgsession.AgreedNow(ctx, conn); err != nil {
 		f.add(isFailure, "Postgres: %s", oneLine(err))
 	}
+	f.needs(ctx, conn)
 	f.settings(ctx, conn, cfg, s)
 	f.openTransactions(ctx, conn)
 	if f.schema(ctx, conn, pool) {
 		f.privileges(ctx, conn)
 	}
 	return true
+}
+
+// needs tries what badged needs of a server.
+func (f *findings) needs(ctx context.Context, conn *pgx.Conn) {
+	met := 0
+	for _, n := range pgneeds.All() {
+		switch err := n.Try(ctx, conn); {
+		case errors.Is(err, pgneeds.ErrNotTried):
+			f.add(isOK, "Postgres: the role may not try whether the server has %s", n.Name)
+		case err != nil:
+			f.add(isFailure, "Postgres: the server does not have %s, as badged needs it: %s", n.Name, oneLine(err))
+		default:
+			met++
+		}
+	}
+	f.add(isOK, "Postgres: the server meets %s of badged, which docs/postgres.md lists", terminal.Counted(int64(met), "need"))
 }
 
 // settings checks the settings of Postgres that docs/postgres.md requires.

@@ -102,7 +102,7 @@ func TestConfigCheckConnects(t *testing.T) {
 	if code != exitDone {
 		t.Errorf("exit code %d, want %d: %q", code, exitDone, found)
 	}
-	for _, want := range []string{"Postgres ", "the server permits ", "schema: version ", "log: 2 partitions", "privileges: the role has all", "Redis delivers messages"} {
+	for _, want := range []string{"Postgres ", "the server permits ", "schema: version ", "log: 2 partitions", "Postgres: the server meets 8 needs", "privileges: the role has all", "Redis delivers messages"} {
 		expect(t, found, isOK, want)
 	}
 	expect(t, found, isRisk, "shared_buffers is 64 MB")

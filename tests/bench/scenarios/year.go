@@ -121,12 +121,15 @@ func (g *grown) fill(ctx context.Context) error {
 	statements := sqlfile.Parse(yearText)
 	number := strings.NewReplacer("USERS", fmt.Sprint(g.users), "REVOCATIONS", fmt.Sprint(g.revocations), "LETTERS", fmt.Sprint(g.letters),
 		"EVENTS", fmt.Sprint(g.events/defaultPartitions), "TEMPLATE", "events_p00")
-	var all []string
-	for _, name := range []string{"users", "conversations", "rooms", "revocations", "letters"} {
-		all = append(all, number.Replace(statements.Get(name)))
+	all := []string{
+		statements.Get("users"), statements.Get("conversations"), statements.Get("rooms"),
+		statements.Get("revocations"), statements.Get("letters"),
 	}
 	for p := range defaultPartitions {
-		all = append(all, number.Replace(statements.Of(p, "events")))
+		all = append(all, statements.Of(p, "events"))
+	}
+	for i := range all {
+		all[i] = number.Replace(all[i])
 	}
 	return rig.ExecIn(ctx, g.d.Database, append(all, statements.Get("analyze"))...)
 }
