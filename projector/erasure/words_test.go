@@ -34,8 +34,10 @@ SELECT 0, '7', n, 0, CASE WHEN n % 2 = 0 THEN ARRAY['user-' || n] END FROM gener
 	d.Exec(t, `ANALYZE badged.dead_letters, badged.settled_letters, badged.audit, badged.audit_ends, badged.webhook_queue`)
 	user := "user-472"
 	for sql, args := range map[string][]any{
-		statements.Get("read the texts"): {user}, statements.Get("read the other tables"): {user},
-		statements.Get("read dead letters"): {user, nil}, statements.Get("erase the user from settled letters"): {user},
+		statements.Get("read the texts"):                      {user},
+		statements.Get("read the other tables"):               {user},
+		statements.Get("read dead letters"):                   {user, nil},
+		statements.Get("erase the user from settled letters"): {user},
 	} {
 		if got := planOf(t, d, sql, args...); strings.Contains(got, "Seq Scan on dead_letters") || strings.Contains(got, "Seq Scan on settled_letters") ||
 			strings.Contains(got, "Seq Scan on audit") || strings.Contains(got, "Seq Scan on webhook_queue") {
