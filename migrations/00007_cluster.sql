@@ -118,24 +118,24 @@ BEGIN
 END
 $$;
 
--- Messages to rooms that another shard lacks, since it was away: those of a call, as a JSON
--- array of events. They are deleted once they are delivered.
-CREATE TABLE badged.waiting_messages (
-    id          bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    -- The shard that lacks them, and how many moves of partitions the map had then.
-    shard       text        NOT NULL,
-    moves       bigint      NOT NULL,
-    kept_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
-    -- How many there are.
-    count       integer     NOT NULL,
-    messages    text        NOT NULL,
-    -- The shard for which these messages waited first, and their id then: positions name
-    -- these. Both are null until messages wait again.
-    first_shard text     COLLATE "C",
-    first_id    bigint
+-- Hinted handoff: the messages to rooms of a call, as a JSON array of events, that another shard
+-- lacks because it was away. A hint is deleted once it is replayed.
+CREATE TABLE badged.hints (
+    id           bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    -- The shard that lacks the messages, and how many moves of partitions the map had.
+    shard        text        NOT NULL,
+    moves        bigint      NOT NULL,
+    stored_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- The number of messages.
+    count        integer     NOT NULL,
+    messages     text        NOT NULL,
+    -- The shard and the id of the hint that stored the messages first, if this one replaces it:
+    -- positions name that hint.
+    origin_shard text        COLLATE "C",
+    origin_id    bigint
 );
-CREATE INDEX waiting_messages_of_shard ON badged.waiting_messages (shard, id);
-CREATE INDEX waiting_messages_first ON badged.waiting_messages (first_shard, first_id) WHERE first_id IS NOT NULL;
+CREATE INDEX hints_of_shard ON badged.hints (shard, id);
+CREATE INDEX hints_by_origin ON badged.hints (origin_shard, origin_id) WHERE origin_id IS NOT NULL;
 
 -- A partition moves from one shard to another while both serve, or is split into two.
 --

@@ -94,7 +94,7 @@ const (
 
 // tablesOf are the tables of a database with that many partitions.
 func tablesOf(partitions int) []string {
-	tables := []string{"alerts", "archive_claims", "archived_files", "audit", "audit_chain", "audit_ends", "baselines", "conversations", "dead_letters", "dedup_filters", "dedup_generations", "dedup_runs", "devices", "erased_revocations", "erasures", "expiry_progress", "granted_roles", "healed_users", "ingest_places", "ingest_positions", "jobs", "key_quotas", "late_folds", "log_home", "log_identity", "log_ranges", "move_changes", "move_places", "moves", "notifier_partitions", "partitions", "rebuilt_partitions", "revocation_counter", "revocation_secret", "revocations", "room_alerts", "room_chunks", "room_marks", "room_rounds", "rooms", "samples", "schema_migrations", "settings", "settled_letters", "shard", "shard_partitions", "stale_partitions", "tail_partitions", "timeline_ends", "users", "waiting_messages", "webhook_queue", "webhooks"}
+	tables := []string{"alerts", "archive_claims", "archived_files", "audit", "audit_chain", "audit_ends", "baselines", "conversations", "dead_letters", "dedup_filters", "dedup_generations", "dedup_runs", "devices", "erased_revocations", "erasures", "expiry_progress", "granted_roles", "healed_users", "ingest_places", "ingest_positions", "jobs", "key_quotas", "late_folds", "log_home", "log_identity", "log_ranges", "move_changes", "move_places", "moves", "notifier_partitions", "partitions", "rebuilt_partitions", "revocation_counter", "revocation_secret", "revocations", "room_alerts", "room_chunks", "room_marks", "room_rounds", "rooms", "samples", "schema_migrations", "settings", "settled_letters", "shard", "shard_partitions", "stale_partitions", "tail_partitions", "timeline_ends", "users", "hints", "webhook_queue", "webhooks"}
 	for p := range partitions {
 		for _, name := range []string{"events_p%02d", "events_p%02d_r1", "events_p%02d_offsets", "users_p%02d", "conversations_p%02d", "rooms_p%02d", "room_chunks_p%02d", "room_marks_p%02d", "users_p%02d_baseline", "conversations_p%02d_baseline", "keys_p%02d_baseline", "rooms_p%02d_baseline", "room_chunks_p%02d_baseline", "room_marks_p%02d_baseline", "dedup_blocks_p%02d", "dedup_pages_p%02d", "devices_p%02d", "alerts_p%02d", "room_rounds_p%02d", "room_alerts_p%02d", "webhook_queue_p%02d"} {
 			tables = append(tables, fmt.Sprintf(name, p))
@@ -165,7 +165,7 @@ func TestKeysSortByBytes(t *testing.T) {
 	got := column(t, cfg, `SELECT DISTINCT t.relname || '.' || pg_get_indexdef(i.indexrelid, k, true)
 FROM pg_index AS i JOIN pg_class AS t ON t.oid = i.indrelid, generate_series(1, i.indnkeyatts) AS k
 WHERE t.relnamespace = 'badged'::regnamespace AND i.indcollation[k - 1] NOT IN (0, '"C"'::regcollation) ORDER BY 1`)
-	if diff := cmp.Diff([]string{"events_p00_offsets.consumer_group", "samples.process", "waiting_messages.shard"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"events_p00_offsets.consumer_group", "samples.process", "hints.shard"}, got); diff != "" {
 		t.Errorf("keys with the collation of the database (-want +got):\n%s", diff)
 	}
 }

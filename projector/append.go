@@ -201,7 +201,7 @@ func (a *directAppend) commit(ctx context.Context) (receipt events.Receipt, err 
 	}
 	defer a.projector.appending.keep(conn) // the pool drops a broken one
 	for i := range a.parts {
-		if !a.parts[i].partition.livesIn(conn) {
+		if !a.parts[i].partition.sameIncarnation(conn) {
 			return receipt, fmt.Errorf("%w: Postgres was started or promoted since", errNotBegun)
 		}
 	}

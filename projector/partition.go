@@ -204,7 +204,7 @@ func (p *partition) step(ctx context.Context) (more, waits bool, err error) {
 		p.projector.connections.keep(conn)
 	}()
 
-	if !p.known || !p.keys.Loaded() || !p.livesIn(conn) {
+	if !p.known || !p.keys.Loaded() || !p.sameIncarnation(conn) {
 		if err := p.learn(ctx, conn); err != nil {
 			return false, false, err
 		}
@@ -284,9 +284,9 @@ func (p *partition) committed(b *store.Batch, r store.Result, start time.Time) {
 	p.projector.cfg.Folded(folded)
 }
 
-// livesIn reports whether the epoch began in the Postgres that conn is connected
+// sameIncarnation reports whether the epoch began in the Postgres that conn is connected
 // to: one that was started or promoted since may have lost commits.
-func (p *partition) livesIn(conn *pgxpool.Conn) bool {
+func (p *partition) sameIncarnation(conn *pgxpool.Conn) bool {
 	return p.state.Incarnation == incarnationOf(conn)
 }
 

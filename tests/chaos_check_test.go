@@ -108,7 +108,7 @@ func (c *chaos) nothingWaits() {
 	for _, url := range c.urls {
 		shard := connectTo(c.t, url)
 		for range c.settling("no waiting messages", nil) {
-			if queryInt(c.t, shard, `SELECT count(*)::int FROM badged.waiting_messages`) == 0 {
+			if queryInt(c.t, shard, `SELECT count(*)::int FROM badged.hints`) == 0 {
 				break
 			}
 		}

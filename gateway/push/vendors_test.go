@@ -257,7 +257,7 @@ func TestAPNsKeepsOneConnection(t *testing.T) {
 		inner.ServeHTTP(w, r)
 	})
 	var dialled atomic.Int64
-	transport := f.app.vendor.(*apns).client.Transport.(*inTurn).next.(*http.Transport)
+	transport := f.app.vendor.(*apns).client.Transport.(*singleDialTransport).next.(*http.Transport)
 	dial := transport.DialContext
 	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 		dialled.Add(1)

@@ -49,14 +49,14 @@ func EraseAgain(ctx context.Context, pool *pgxpool.Pool, log *events.Log, by Ope
 	return done, lost.Forget(ctx, cfg)
 }
 
-// EraseWaiting erases a user from the messages to rooms that wait in a database for other
-// shards; see [erasure.Waiting]. The trail records it if some may name the user.
-func EraseWaiting(ctx context.Context, pool *pgxpool.Pool, by Operator, userID string) (done erasure.Erased, err error) {
-	if named, err := erasure.WaitingMayName(ctx, pool, userID); err != nil || !named {
+// EraseHints erases a user from the hints of a database for other shards: see
+// [erasure.EraseHints]. The trail records it if a hint may name the user.
+func EraseHints(ctx context.Context, pool *pgxpool.Pool, by Operator, userID string) (done erasure.Erased, err error) {
+	if named, err := erasure.HintsMayName(ctx, pool, userID); err != nil || !named {
 		return done, err
 	}
 	err = Audited(ctx, pool, by, "user.erase", struct{}{}, func(ctx context.Context) (any, error) {
-		done.Waiting, err = erasure.Waiting(ctx, pool, userID)
+		done.Waiting, err = erasure.EraseHints(ctx, pool, userID)
 		return done, err
 	})
 	return done, err

@@ -117,7 +117,7 @@ func (a authenticator) Authenticate(ctx context.Context, token string) (gateway.
 	switch {
 	case errors.Is(err, auth.ErrExpired):
 		return gateway.Identity{}, gateway.ErrTokenExpired
-	case errors.Is(err, auth.ErrKeysAway), errors.As(err, new(*auth.UnreadError)):
+	case errors.Is(err, auth.ErrKeysAway), errors.As(err, new(*auth.PartialReadError)):
 		return gateway.Identity{}, gateway.ErrAuthenticatorAway
 	case err == nil && !inbound.Vouch(ctx, inbound.Holder{User: true, Name: id.UserID}): // a WebSocket has another context and vouches itself
 		return gateway.Identity{}, gateway.ErrAuthenticatorAway

@@ -179,7 +179,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	appender := shards.NewAppender(a.cluster, a.appendTo)
 	a.publisher.appendAll = appender.Append
 	if a.cluster.Sharded() {
-		a.stage("messages that wait for shards", appender.DeliverWaiting)
+		a.stage("messages that wait for shards", appender.ReplayHints)
 	}
 	a.stage("publisher", a.publisher.run)
 	a.watchDatabases()

@@ -164,7 +164,7 @@ func (d disconnects) Disconnect(requested context.Context, by, userID string, re
 		return time.Time{}, err
 	}
 	holds, err := list.End(ctx, userID, revokeBefore)
-	unread := errors.As(err, new(*revocation.UnreadError))
+	unread := errors.As(err, new(*revocation.PartialReadError))
 	if err != nil && !unread {
 		return time.Time{}, err
 	}

@@ -33,7 +33,7 @@ func newWaitingMessages(c *shards.Cluster) *waitingMessages {
 func (w *waitingMessages) run(ctx context.Context) error {
 	return wait.Repeat(ctx, waitingInterval, func(ctx context.Context) {
 		// If a shard cannot be read, delivering what it keeps fails too, and logs why.
-		found, _ := w.cluster.Waiting(ctx)
+		found, _ := w.cluster.Backlogs(ctx)
 		w.last.Store(&found)
 	})
 }

@@ -43,7 +43,7 @@ type TokenConfig struct {
 	// revoked; the time is zero if a token does not say. Nil means that none are.
 	Revoked func(userID string, issuedAt time.Time) bool
 	// Unread returns why it is not known which tokens of a user are revoked, or nil.
-	// Authenticate fails with an [*UnreadError] then. Nil means that it is known.
+	// Authenticate fails with an [*PartialReadError] then. Nil means that it is known.
 	Unread func(userID string) error
 	// Now returns the time at which tokens must be valid. Default time.Now.
 	Now func() time.Time
@@ -205,7 +205,7 @@ func (t *Tokens) Authenticate(ctx context.Context, token string) (Identity, erro
 		result = tokenKeyAway
 	case errors.Is(err, ErrRevoked):
 		result = tokenRevoked
-	case errors.As(err, new(*UnreadError)):
+	case errors.As(err, new(*PartialReadError)):
 		result = tokenUnread
 	case err != nil:
 		result = tokenBad
@@ -264,7 +264,7 @@ func (t *Tokens) authenticate(ctx context.Context, token string) (Identity, erro
 	}
 	if t.cfg.Unread != nil {
 		if err := t.cfg.Unread(c.subject); err != nil {
-			return Identity{}, &UnreadError{err}
+			return Identity{}, &PartialReadError{err}
 		}
 	}
 	return Identity{UserID: c.subject, ExpiresAt: time.Now().Add(left), IssuedAt: c.issued, Categories: c.categories}, nil
@@ -284,17 +284,17 @@ func (t *Tokens) Check(id Identity) error {
 // ErrRevoked is returned for a token that was valid until it was revoked.
 var ErrRevoked = errors.New("bad token: it was revoked")
 
-// UnreadError means that it is not known here which tokens of the user are revoked. Others
+// PartialReadError means that it is not known here which tokens of the user are revoked. Others
 // will be admitted later.
-type UnreadError struct{ Err error }
+type PartialReadError struct{ Err error }
 
 // Error implements error.
-func (e *UnreadError) Error() string {
+func (e *PartialReadError) Error() string {
 	return "the token cannot be verified right now: " + e.Err.Error()
 }
 
 // Unwrap returns why.
-func (e *UnreadError) Unwrap() error { return e.Err }
+func (e *PartialReadError) Unwrap() error { return e.Err }
 
 // ErrExpired is returned for a token that was valid until it expired.
 var ErrExpired = errors.New("bad token: it has expired")

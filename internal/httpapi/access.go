@@ -176,7 +176,7 @@ func (a *API) mayRead(r *http.Request, s access) (by grant, err error) {
 	switch {
 	case errors.Is(err, auth.ErrKeysAway):
 		return by, &problem{Status: http.StatusServiceUnavailable, Detail: err.Error(), retryAfter: "5"}
-	case errors.As(err, new(*auth.UnreadError)):
+	case errors.As(err, new(*auth.PartialReadError)):
 		return by, &problem{Status: http.StatusServiceUnavailable, Detail: err.Error(), retryAfter: "1"}
 	}
 	if err != nil {

@@ -59,7 +59,7 @@ type Config struct {
 	Appender Appender
 	// Lacking says whose users lack events after an error of Appender, nil if that cannot
 	// be told. May be nil.
-	Lacking func(error) *shards.Shortfall
+	Lacking func(error) *shards.PartialFailure
 	// Away returns the names of the shards that cannot be reached now. Default: none.
 	Away   func() []string
 	Badges Badges

@@ -67,7 +67,7 @@ func (b *halfRead) unread(userIDs []string) error {
 	if !slices.Contains(userIDs, "ben") {
 		return nil
 	}
-	return &shards.UnreadError{UserIDs: []string{"ben"}, Partitions: []int{6}, Of: 16, Err: b.err}
+	return &shards.PartialReadError{UserIDs: []string{"ben"}, Partitions: []int{6}, Of: 16, Err: b.err}
 }
 
 func (b *halfRead) ShownBadges(ctx context.Context, userIDs []string) ([]pubsub.Badge, error) {

@@ -133,7 +133,7 @@ func (a *API) writeBadges(ctx context.Context, answer *badgesWriter, q badgesQue
 			continue
 		}
 		found, err := read(ctx, a, func(from Badges) ([]pubsub.Badge, error) { return from.ShownBadges(ctx, users) })
-		also, ok := errors.AsType[*shards.UnreadError](err)
+		also, ok := errors.AsType[*shards.PartialReadError](err)
 		if err != nil && !ok {
 			return err
 		}
@@ -158,8 +158,8 @@ func (a *API) writeBadges(ctx context.Context, answer *badgesWriter, q badgesQue
 
 // leftOut names users who are left out of an answer to a query that failed for others:
 // they do not fit into it.
-func leftOut(userIDs []string, partitions int) *shards.UnreadError {
-	e := &shards.UnreadError{UserIDs: userIDs, Of: partitions}
+func leftOut(userIDs []string, partitions int) *shards.PartialReadError {
+	e := &shards.PartialReadError{UserIDs: userIDs, Of: partitions}
 	for _, id := range userIDs {
 		e.Partitions = append(e.Partitions, events.PartitionOf(id, partitions))
 	}
@@ -258,7 +258,7 @@ const lostPosition = "the log may have lost what was published at this position:
 // await waits until the badges of users include everything up to a position. It
 // returns at once if none is given. unread names the users that could not be read; the
 // badges of the others are up to date.
-func (a *API) await(ctx context.Context, users []string, atLeast, timeout string) (unread *shards.UnreadError, err error) {
+func (a *API) await(ctx context.Context, users []string, atLeast, timeout string) (unread *shards.PartialReadError, err error) {
 	wait := defaultWait
 	if timeout != "" {
 		if wait, err = time.ParseDuration(timeout); err != nil || wait < 0 || wait > maxWait {
@@ -276,7 +276,7 @@ func (a *API) await(ctx context.Context, users []string, atLeast, timeout string
 	look := ctx // look at least once, however short the wait
 	for pause := firstPause; len(users) > 0; pause = min(2*pause, lastPause) {
 		folded, err := read(look, a, func(from Badges) (bool, error) { return from.FoldedAt(look, users, atLeast) })
-		switch some, ok := errors.AsType[*shards.UnreadError](err); {
+		switch some, ok := errors.AsType[*shards.PartialReadError](err); {
 		case errors.Is(err, shards.ErrBadPosition):
 			return nil, &problem{Status: http.StatusBadRequest, Detail: "at_least must be a token from a " + PositionHeader + " header"}
 		case errors.Is(err, badges.ErrLost):

@@ -107,7 +107,7 @@ func TestLongAnswersAreSentWhileTheyAreRead(t *testing.T) {
 		t.Errorf("%d with %d badges: %v", status, len(all.Badges), err)
 	}
 
-	away := &shards.UnreadError{UserIDs: []string{"u60"}, Partitions: []int{events.PartitionOf("u60", 16)}, Of: 16, Err: &shards.AwayError{Shard: "b", Err: errors.New("refused")}}
+	away := &shards.PartialReadError{UserIDs: []string{"u60"}, Partitions: []int{events.PartitionOf("u60", 16)}, Of: 16, Err: &shards.AwayError{Shard: "b", Err: errors.New("refused")}}
 	for _, fails := range []error{errors.New("it is broken"), away} {
 		b := &largeBadges{fails: fails}
 		b.good.Store(1)
@@ -123,7 +123,7 @@ func TestLongAnswersAreSentWhileTheyAreRead(t *testing.T) {
 
 // An error lists the badges that fit, and names all other users to be asked for again.
 func TestBadgesBesideAnError(t *testing.T) {
-	b := &largeBadges{fails: &shards.UnreadError{UserIDs: []string{"u0"}, Partitions: []int{events.PartitionOf("u0", 16)}, Of: 16, Err: &shards.AwayError{Shard: "b", Err: errors.New("refused")}}}
+	b := &largeBadges{fails: &shards.PartialReadError{UserIDs: []string{"u0"}, Partitions: []int{events.PartitionOf("u0", 16)}, Of: 16, Err: &shards.AwayError{Shard: "b", Err: errors.New("refused")}}}
 	status, text, err := queryLarge(t, b, func() {})
 	var part struct {
 		Badges  []pubsub.Badge

@@ -52,13 +52,13 @@ func (e *unstoredError) Unwrap() error { return e.err }
 
 // unreadError wraps why badges could not be read, with those that could.
 type unreadError struct {
-	*shards.UnreadError
+	*shards.PartialReadError
 
 	badges []pubsub.Badge
 }
 
 // Unwrap returns why.
-func (e *unreadError) Unwrap() error { return e.UnreadError }
+func (e *unreadError) Unwrap() error { return e.PartialReadError }
 
 // eventProblem is an error of one field of one event.
 type eventProblem struct {

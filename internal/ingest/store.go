@@ -154,7 +154,7 @@ func (p *positionOf) stages(b *Batch, d decoded) (ends []int) {
 		return nil
 	}
 	i := 0
-	for _, end := range shards.Stages(d.events) {
+	for _, end := range shards.SplitAtJoins(d.events) {
 		if end == len(d.events) {
 			return append(ends, len(b.Messages))
 		}

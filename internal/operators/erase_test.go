@@ -155,7 +155,7 @@ func TestEraseWhileMessagesWait(t *testing.T) {
 		t.Errorf("still there: %v", all)
 	}
 	var waiting string
-	if err := a.Pool.QueryRow(t.Context(), `SELECT messages FROM badged.waiting_messages`).Scan(&waiting); err != nil {
+	if err := a.Pool.QueryRow(t.Context(), `SELECT messages FROM badged.hints`).Scan(&waiting); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(waiting, "ghost") || strings.Count(waiting, `"ann"`) != 3 {
@@ -181,9 +181,9 @@ func deliver(t *testing.T, c *shards.Cluster, appender *shards.Appender) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	done := make(chan error, 1)
-	go func() { done <- appender.DeliverWaiting(ctx) }()
+	go func() { done <- appender.ReplayHints(ctx) }()
 	for {
-		left, err := c.Waiting(t.Context())
+		left, err := c.Backlogs(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -229,7 +229,7 @@ func TestEraseWhileMessagesAreDelivered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := last.Pool.Exec(t.Context(), `INSERT INTO badged.waiting_messages (shard, moves, count, messages) VALUES ('a', 0, 1, $1)`, text); err != nil {
+	if _, err := last.Pool.Exec(t.Context(), `INSERT INTO badged.hints (shard, moves, count, messages) VALUES ('a', 0, 1, $1)`, text); err != nil {
 		t.Fatal(err)
 	}
 	// What a process does that delivers.
@@ -238,7 +238,7 @@ func TestEraseWhileMessagesAreDelivered(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = delivery.Rollback(context.WithoutCancel(t.Context())) }()
-	if _, err := delivery.Exec(t.Context(), `SELECT id FROM badged.waiting_messages FOR UPDATE`); err != nil {
+	if _, err := delivery.Exec(t.Context(), `SELECT id FROM badged.hints FOR UPDATE`); err != nil {
 		t.Fatal(err)
 	}
 	erased := make(chan error, 1)
@@ -259,7 +259,7 @@ func TestEraseWhileMessagesAreDelivered(t *testing.T) {
 	if _, err := appender.Append(t.Context(), posts()...); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := delivery.Exec(t.Context(), `DELETE FROM badged.waiting_messages`); err != nil {
+	if _, err := delivery.Exec(t.Context(), `DELETE FROM badged.hints`); err != nil {
 		t.Fatal(err)
 	}
 	if err := delivery.Commit(t.Context()); err != nil {

@@ -44,7 +44,7 @@ func Lag(ctx context.Context, c *shards.Cluster, limit int) (admin.Lag, error) {
 	for _, gone := range shards.AwayIn(c.Unknown()) {
 		sum.Away = append(sum.Away, admin.AwayShard{Shard: gone.Shard, Partitions: gone.Partitions, Error: gone.Err.Error()})
 	}
-	waiting, waitErr := c.Waiting(ctx)
+	waiting, waitErr := c.Backlogs(ctx)
 	for _, w := range waiting {
 		sum.Waiting = append(sum.Waiting, admin.Waiting{For: w.For, On: w.On, Messages: w.Messages, Seconds: w.Age.Seconds()})
 	}

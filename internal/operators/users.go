@@ -23,7 +23,7 @@ func Erase(ctx context.Context, c *shards.Cluster, by admin.Operator, userID str
 	present, _ := reachable(c)
 	if c.Sharded() { // what waits on one may come to the log of any other
 		err = EachOf(ctx, c, present, func(s *shards.Shard) error {
-			done, err := admin.EraseWaiting(ctx, s.Pool, by, userID)
+			done, err := admin.EraseHints(ctx, s.Pool, by, userID)
 			sum.Add(done)
 			return err
 		})

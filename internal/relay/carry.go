@@ -260,7 +260,7 @@ func (c *carrier) settle(ctx context.Context) {
 // may be appended. What badged refuses is left out and the rest tried again. If it does
 // not say which event it refuses, the call is cut in halves; so it is if a proxy finds it
 // too large.
-func (c *carrier) append(ctx context.Context, rows []row, without []bool) (refused []refusal, lack *shards.Shortfall, err error) {
+func (c *carrier) append(ctx context.Context, rows []row, without []bool) (refused []refusal, lack *shards.PartialFailure, err error) {
 	for len(rows) > 0 {
 		some, err := c.appendSome(ctx, eventsOf(rows), without)
 		lack, without = lack.Add(some), union(without, some)

@@ -48,12 +48,12 @@ func decode(rows []row) (good []row, refused []refusal) {
 	return good, refused
 }
 
-// stages yields rows by the [shards.Stages] of their events; one database needs none.
+// stages yields rows by the [shards.SplitAtJoins] of their events; one database needs none.
 func (c *carrier) stages(rows []row) iter.Seq[[]row] {
 	return func(yield func([]row) bool) {
 		ends := []int{len(rows)}
 		if c.cfg.Divided != nil {
-			ends = shards.Stages(eventsOf(rows))
+			ends = shards.SplitAtJoins(eventsOf(rows))
 		}
 		began := 0
 		for _, end := range ends {

@@ -13,8 +13,8 @@ import (
 // Divided is a [Target] of several databases. Some of them may be away. It is safe for
 // concurrent use.
 type Divided interface {
-	// AppendSome is that of [shards.Appender]. Its errors are those of [Target].
-	AppendSome(ctx context.Context, without []bool, evs ...events.Event) (*shards.Shortfall, error)
+	// AppendBestEffort is that of [shards.Appender]. Its errors are those of [Target].
+	AppendBestEffort(ctx context.Context, without []bool, evs ...events.Event) (*shards.PartialFailure, error)
 	// PartitionOf returns the partition of a user before any was split.
 	PartitionOf(userID string) int
 	// Away reports whether a database of such a partition is known to be away.
@@ -38,7 +38,7 @@ func (e *PartialError) Unwrap() error { return e.Err }
 // new rows. New rows with users of the database wait until all older ones are carried.
 //
 // Behind a row that waits and joins users to a room, all rows of the room wait, for all
-// users: see [shards.Stages].
+// users: see [shards.SplitAtJoins].
 type waiting struct {
 	// behind marks the partitions whose users have waiting rows; nil if there are none.
 	behind []bool
@@ -58,16 +58,16 @@ type waiting struct {
 }
 
 // appendSome appends events to the databases without a partition of without.
-func (c *carrier) appendSome(ctx context.Context, evs []events.Event, without []bool) (*shards.Shortfall, error) {
+func (c *carrier) appendSome(ctx context.Context, evs []events.Event, without []bool) (*shards.PartialFailure, error) {
 	if c.cfg.Divided != nil {
-		return c.cfg.Divided.AppendSome(ctx, without, evs...)
+		return c.cfg.Divided.AppendBestEffort(ctx, without, evs...)
 	}
 	_, err := c.cfg.Target.Append(ctx, evs)
 	return nil, err
 }
 
 // union returns the partitions of both.
-func union(partitions []bool, lack *shards.Shortfall) []bool {
+func union(partitions []bool, lack *shards.PartialFailure) []bool {
 	if lack == nil {
 		return partitions
 	}
@@ -79,7 +79,7 @@ func union(partitions []bool, lack *shards.Shortfall) []bool {
 }
 
 // fallBehind notes which databases lack events.
-func (c *carrier) fallBehind(lack *shards.Shortfall) {
+func (c *carrier) fallBehind(lack *shards.PartialFailure) {
 	if lack == nil {
 		return
 	}

@@ -45,12 +45,12 @@ func newDivided(owner ...int) *divided {
 	return d
 }
 
-// AppendSome implements relay.Divided.
-func (d *divided) AppendSome(_ context.Context, without []bool, evs ...events.Event) (*shards.Shortfall, error) {
+// AppendBestEffort implements relay.Divided.
+func (d *divided) AppendBestEffort(_ context.Context, without []bool, evs ...events.Event) (*shards.PartialFailure, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.calls++
-	var lack *shards.Shortfall
+	var lack *shards.PartialFailure
 	for shard := range slices.Max(d.owner) + 1 {
 		var err error
 		skipped := d.away[shard] || d.unknown[shard]
@@ -61,7 +61,7 @@ func (d *divided) AppendSome(_ context.Context, without []bool, evs ...events.Ev
 			skipped = skipped || is && d.owner[p] == shard
 		}
 		if skipped {
-			missing := &shards.Shortfall{Partitions: make([]bool, len(d.owner)), Err: err}
+			missing := &shards.PartialFailure{Partitions: make([]bool, len(d.owner)), Err: err}
 			for p, owner := range d.owner {
 				missing.Partitions[p] = owner == shard && (without == nil || !without[p])
 			}

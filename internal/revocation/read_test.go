@@ -208,7 +208,7 @@ func TestEndThatCannotBeRead(t *testing.T) {
 	pool, _ := traced(t, pgtest.NewDB(t, schematest.Migrated(1)))
 	p := load(t, pool)
 	release := lock(t, pool, "erased_revocations")
-	var unread *revocation.UnreadError
+	var unread *revocation.PartialReadError
 	if holds, err := p.End(t.Context(), "ann", noon); !errors.As(err, &unread) {
 		t.Fatalf("tokens that were issued before %s are revoked, %v", holds, err)
 	}

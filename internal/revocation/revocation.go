@@ -212,20 +212,20 @@ func (l *List) tables() (all []*table) {
 	return all
 }
 
-// UnreadError means that what End did is stored, but that this process has not read it: its
+// PartialReadError means that what End did is stored, but that this process has not read it: its
 // connections are not ended, and tokens not refused. It does so once it can read.
-type UnreadError struct{ Err error }
+type PartialReadError struct{ Err error }
 
 // Error implements error.
-func (e *UnreadError) Error() string { return "read what was revoked: " + e.Err.Error() }
+func (e *PartialReadError) Error() string { return "read what was revoked: " + e.Err.Error() }
 
 // Unwrap returns why.
-func (e *UnreadError) Unwrap() error { return e.Err }
+func (e *PartialReadError) Unwrap() error { return e.Err }
 
 // End ends the connections of a user, and revokes the tokens issued before a moment
 // unless that is zero. It returns the moment that holds: the latest that was ever
 // given, or zero. When it returns nil, this process knows, and the others will within
-// a second, or admit no tokens after ten. It fails with an [*UnreadError] if this process
+// a second, or admit no tokens after ten. It fails with an [*PartialReadError] if this process
 // cannot read it before ctx is done.
 func (l *List) End(ctx context.Context, userID string, before time.Time) (time.Time, error) {
 	holds, err := l.write(ctx, userID, before)
@@ -234,7 +234,7 @@ func (l *List) End(ctx context.Context, userID string, before time.Time) (time.T
 	}
 	if err := l.follow(ctx); err != nil {
 		l.Look()
-		return time.Time{}, &UnreadError{err}
+		return time.Time{}, &PartialReadError{err}
 	}
 	return holds, nil
 }

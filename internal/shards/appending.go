@@ -14,9 +14,8 @@ import (
 	"github.com/badged/badged/internal/wait"
 )
 
-// moveWait is how long a call waits for a partition that is being switched from one
-// shard to another, and movePause is how often it looks. The switch takes less than a
-// second.
+// moveWait is how long a call waits for a partition that is being switched from one shard to
+// another, and movePause the pause between attempts. The switch takes less than a second.
 const (
 	moveWait  = 3 * time.Second
 	movePause = 20 * time.Millisecond
@@ -26,23 +25,23 @@ const (
 // concurrent use.
 type Appender struct {
 	cluster *Cluster
-	// to are by the index of the shard.
+	// to append to the shards, by the index of the shard.
 	to []events.Append
-	// keeps is set if what shards lack may wait on others.
-	keeps bool
+	// hinting is set if the appender stores hints for shards that are away.
+	hinting bool
 }
 
 // NewAppender returns an appender whose appends to a shard are calls of to.
 func NewAppender(c *Cluster, to func(*Shard) events.Append) *Appender {
-	a := &Appender{cluster: c, keeps: true}
+	a := &Appender{cluster: c, hinting: true}
 	for _, s := range c.shards {
 		a.to = append(a.to, to(s))
 	}
 	return a
 }
 
-// With returns an appender to the same shards whose appends to a shard are calls of to,
-// which do more than append: nothing waits elsewhere for a shard that is away.
+// With returns an appender to the same shards whose appends to a shard are calls of to, which do
+// more than append: it stores no hints for shards that are away.
 func (a *Appender) With(to func(*Shard) events.Append) *Appender {
 	other := &Appender{cluster: a.cluster}
 	for _, s := range a.cluster.shards {
@@ -52,19 +51,19 @@ func (a *Appender) With(to func(*Shard) events.Append) *Appender {
 }
 
 // Append appends events to all shards that hold some of their users, to each in one
-// transaction and to all at the same time. It returns nil once all have them. Otherwise
-// some may have them, and those that have keep them: append all again, since repeated
-// events count once. Events for one shard are appended all or none, except that messages to
-// a room follow once all have the joins before them: see [Stages].
+// transaction and to all at the same time. It returns nil once all shards have them. After an
+// error some shards may have them: append all again, since repeated events count once. Events
+// for one shard are appended all or none, except that messages to a room follow once all
+// shards have the joins before them: see [SplitAtJoins].
 //
-// What a shard that is away lacks waits on another if it is all about rooms: see
-// [Appender.DeliverWaiting]. Otherwise the error wraps [ErrAway]. It is a
+// If a shard is away and its events are all about rooms, another shard stores them as a hint:
+// see [Appender.ReplayHints]. Otherwise the error wraps [ErrAway]. It is a
 // [*events.BatchError] if events are invalid; then none is appended.
 func (a *Appender) Append(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
 	return a.append(ctx, appending{Appender: a}, evs)
 }
 
-// append is Append, by a call that may say where to keep what shards lack.
+// append is Append, by a call that may say which shard stores the hints.
 func (a *Appender) append(ctx context.Context, call appending, evs []events.Event) (events.Receipt, error) {
 	if len(evs) == 0 {
 		return events.Receipt{}, nil
@@ -83,10 +82,9 @@ func (a *Appender) append(ctx context.Context, call appending, evs []events.Even
 	return call.stages(ctx, evs)
 }
 
-// AppendElsewhere appends one of the [Stages] to all shards but one, and then calls last to
-// append what is for that one, perhaps nothing, with the context that it is given. It is for
-// what stores them there together with something else. It returns what last returns, and the
-// partitions to be woken of both.
+// AppendElsewhere appends one stage of [SplitAtJoins] to all shards but here, and then calls last
+// with the events for here, perhaps none. It is for callers that store these events together
+// with something else. It returns what last returns, with the partitions to be woken of all.
 func (a *Appender) AppendElsewhere(ctx context.Context, here *Shard, evs []events.Event, last events.Append) (events.Receipt, error) {
 	if !a.cluster.sharded || len(evs) == 0 {
 		return last(ctx, evs...)
@@ -104,7 +102,7 @@ func (a *Appender) AppendElsewhere(ctx context.Context, here *Shard, evs []event
 			return events.Receipt{}, err
 		}
 	}
-	if err := call.deliverBefore(ctx, call.here); err != nil {
+	if err := call.replayBefore(ctx, call.here); err != nil {
 		return events.Receipt{}, err
 	}
 	r, err := last(call.here.expecting(ctx), call.here.events...)
@@ -115,12 +113,12 @@ func (a *Appender) AppendElsewhere(ctx context.Context, here *Shard, evs []event
 // appending is a call of Append.
 type appending struct {
 	*Appender
-	// on is the shard that stores messages for shards that are away; nil means any other
-	// shard. first names the place where messages waited first, if they wait again.
-	on    *Shard
-	first awaited
-	parts []part
-	// here is the part that the caller appends once all others are, if it names a shard.
+	// target is the shard that stores the hints; nil means any other shard. origin names the
+	// hint that stored the events first, if they are handed on.
+	target *Shard
+	origin hintRef
+	parts  []part
+	// here is the part that the caller appends after all others, if it names a shard.
 	here part
 	// has lists, by the index of a shard, the partitions whose logs have the messages to rooms.
 	has   map[int]*eventlog.Expected
@@ -129,7 +127,7 @@ type appending struct {
 	partitions []int
 }
 
-// split adds the parts of events, without messages to rooms that their shard has already.
+// split adds the parts of events, without messages to rooms that their shard has.
 func (a *appending) split(evs []events.Event) {
 	for _, p := range a.cluster.split(evs) {
 		if has, ok := a.has[p.index()]; ok && (p.shard == a.here.shard || has.Equal(p.expected)) {
@@ -146,7 +144,7 @@ func (a *appending) split(evs []events.Event) {
 	}
 }
 
-// took notes that a shard has a part, or will have it.
+// took records that a shard has a part, or will have it.
 func (a *appending) took(p part) {
 	if a.has == nil {
 		a.has = map[int]*eventlog.Expected{}
@@ -154,8 +152,8 @@ func (a *appending) took(p part) {
 	a.has[p.index()] = p.expected
 }
 
-// run appends all parts. Parts that a shard has refused, since a partition has moved, are
-// split again.
+// run appends all parts. If a shard refuses a part, since a partition has moved, it splits the
+// part again.
 func (a *appending) run(ctx context.Context) (events.Receipt, error) {
 	var deadline time.Time
 	for {
@@ -168,7 +166,7 @@ func (a *appending) run(ctx context.Context) (events.Receipt, error) {
 			return events.Receipt{Partitions: slices.Compact(a.partitions), Shards: a.token.String()}, nil
 		}
 		switch {
-		case deadline.IsZero(): // however long the call took until then
+		case deadline.IsZero(): // the wait begins with the first refusal
 			deadline = time.Now().Add(moveWait)
 		case time.Now().After(deadline):
 			return events.Receipt{}, fmt.Errorf("append %d events: %w", len(refused[0].events), notHeld(refused))
@@ -184,7 +182,7 @@ func (a *appending) run(ctx context.Context) (events.Receipt, error) {
 	}
 }
 
-// notHeld returns why shards have refused events for longer than a move takes.
+// notHeld returns why shards refused events for longer than a move takes.
 func notHeld(refused []part) error {
 	var errs []error
 	for _, p := range refused {
@@ -205,11 +203,11 @@ func (a *appending) once(ctx context.Context) (refused []part, err error) {
 		}
 		g.Wait()
 	}
-	a.leave(ctx, errs)
+	a.storeHints(ctx, errs)
 	var failed []error
 	for i, p := range a.parts {
 		switch {
-		case errors.Is(errs[i], errWaits):
+		case errors.Is(errs[i], errHinted):
 		case errors.Is(errs[i], events.ErrNotHeld):
 			refused = append(refused, p)
 		case errs[i] != nil:
@@ -242,7 +240,7 @@ func (a *appending) one(ctx context.Context, p part) (events.Receipt, error) {
 	defer cancel()
 	done := make(chan result, 1)
 	go func() {
-		err := a.deliverBefore(ctx, p)
+		err := a.replayBefore(ctx, p)
 		var r events.Receipt
 		if err == nil {
 			r, err = a.to[p.shard.index](ctx, p.events...)
@@ -252,7 +250,7 @@ func (a *appending) one(ctx context.Context, p part) (events.Receipt, error) {
 	for {
 		changed := a.cluster.Changed()
 		if err := p.shard.Err(); err != nil {
-			return events.Receipt{}, err // whether it has them is not known
+			return events.Receipt{}, err // the shard may have the events
 		}
 		select {
 		case r := <-done:
@@ -265,8 +263,8 @@ func (a *appending) one(ctx context.Context, p part) (events.Receipt, error) {
 	}
 }
 
-// named says which shard an error is of, unless it is about events. A shard without tables
-// that it should have is away: it holds nothing of its users.
+// named adds the shard to an error, unless the error is about events. A shard without its tables
+// is away: it has nothing of its users.
 func (s *Shard) named(err error) error {
 	var bad *events.BatchError
 	switch {

@@ -10,11 +10,10 @@ import (
 	"github.com/badged/badged/internal/pgfault"
 )
 
-// AwayError is returned for a shard that cannot be reached. What was asked of the others
-// was done.
+// AwayError is returned for a shard that cannot be reached. The call succeeded on the others.
 type AwayError struct {
 	Shard string
-	// Partitions are those that the map gives to it.
+	// Partitions are the partitions that the map gives to the shard.
 	Partitions []int
 	Err        error
 	// Lost is set if the shard can be reached, and does not hold the partitions.
@@ -36,7 +35,7 @@ func (e *AwayError) Error() string {
 	return fmt.Sprintf("%s: %v", e.Which(), e.Err)
 }
 
-// Which says which shard is away, without why: that may name hosts.
+// Which names the shard and its partitions without the cause, which may name hosts.
 func (e *AwayError) Which() string {
 	if e.Lost {
 		return fmt.Sprintf("shard %s does not hold %s, as it should by the map", e.Shard, Named(e.Partitions))
@@ -59,7 +58,7 @@ func (e *AwayError) Unwrap() []error { return []error{ErrAway, e.Err} }
 // FaultError wraps the error of a shard that is not known to be away.
 type FaultError struct {
 	Shard string
-	// Partitions are those that it holds.
+	// Partitions are the partitions that the shard holds.
 	Partitions []int
 	Err        error
 }
@@ -86,8 +85,7 @@ func Named(partitions []int) string {
 	return "the partitions " + List(partitions)
 }
 
-// AwayIn returns the shards that were away, as an error that may join several tells, each
-// once.
+// AwayIn returns each [*AwayError] in the tree of an error, one for each shard.
 func AwayIn(err error) (all []*AwayError) {
 	each(err, func(one error) bool {
 		away, ok := one.(*AwayError) //nolint:errorlint // each goes through what it wraps
@@ -99,7 +97,8 @@ func AwayIn(err error) (all []*AwayError) {
 	return all
 }
 
-// each calls f with an error and what it wraps, until f says that it is enough of one.
+// each calls f with an error and the errors that it wraps. If f returns true, it skips what that
+// error wraps.
 func each(err error, f func(error) bool) {
 	if err == nil || f(err) {
 		return
@@ -114,14 +113,14 @@ func each(err error, f func(error) bool) {
 	}
 }
 
-// Lacking says whose users lack events after an append that failed with err: those of the
-// shards that were away or could not store them; all others have theirs. With [ErrHeldBack],
-// all users lack the messages that were held back. It is nil if that cannot be told.
-func (c *Cluster) Lacking(err error) *Shortfall {
+// Lacking returns the partitions whose users lack events after an append that failed with err:
+// the partitions of shards that were away or could not store them. With [ErrHeldBack], all users
+// lack the messages that were held back. It is nil if err does not say who lacks events.
+func (c *Cluster) Lacking(err error) *PartialFailure {
 	if !c.sharded || err == nil {
 		return nil
 	}
-	s := &Shortfall{Partitions: make([]bool, c.partitions), Err: err}
+	s := &PartialFailure{Partitions: make([]bool, c.partitions), Err: err}
 	known := true
 	each(err, func(one error) bool {
 		var partitions []int

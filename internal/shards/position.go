@@ -12,23 +12,23 @@ import (
 var ErrBadPosition = errors.New("not a position of the log")
 
 // token names the position of an append over several shards: how many moves of
-// partitions the map had, the position on each shard that was appended to, and what waits
-// for shards that were away. As text it is "2.a.4711.b.12", in the order of the names, or
-// "2.a.4711.b.17@a" if what b lacks is message 17 on a.
+// partitions the map had, the position on each shard that was appended to, and the hints for
+// shards that were away. As text it is "2.a.4711.b.12", in the order of the names, or
+// "2.a.4711.b.17@a" if a stores hint 17 for b.
 type token struct {
 	moves int64
 	// positions are by the names of the shards, as [eventlog.Token].
 	positions map[string]int64
-	waits     []awaited
+	hints     []hintRef
 }
 
-// awaited names messages that wait on a shard for another.
-type awaited struct {
+// hintRef names a hint: the shard that lacks its events, the one that stores it, and its id there.
+type hintRef struct {
 	shard, on string
 	id        int64
 }
 
-func (w awaited) String() string { return fmt.Sprintf(".%s.%d@%s", w.shard, w.id, w.on) }
+func (h hintRef) String() string { return fmt.Sprintf(".%s.%d@%s", h.shard, h.id, h.on) }
 
 func (t token) String() string {
 	names := make([]string, 0, len(t.positions))
@@ -40,8 +40,8 @@ func (t token) String() string {
 	for _, name := range names {
 		text += fmt.Sprintf(".%s.%d", name, t.positions[name])
 	}
-	for _, w := range t.waits {
-		text += w.String()
+	for _, h := range t.hints {
+		text += h.String()
 	}
 	return text
 }
@@ -55,13 +55,13 @@ func parseToken(text string) (token, error) {
 		return token{}, ErrBadPosition
 	}
 	for i := 1; i < len(parts); i += 2 {
-		number, on, waits := strings.Cut(parts[i+1], "@")
+		number, on, isHint := strings.Cut(parts[i+1], "@")
 		id, err := strconv.ParseInt(number, 10, 64)
-		if err != nil || id < 0 || parts[i] == "" || waits && on == "" {
+		if err != nil || id < 0 || parts[i] == "" || isHint && on == "" {
 			return token{}, ErrBadPosition
 		}
-		if waits {
-			t.waits = append(t.waits, awaited{parts[i], on, id})
+		if isHint {
+			t.hints = append(t.hints, hintRef{parts[i], on, id})
 		} else {
 			t.positions[parts[i]] = id
 		}
@@ -88,7 +88,7 @@ func JoinPositions(a, b string) (string, error) {
 			continue
 		}
 		t, err := parseToken(text)
-		if err != nil || len(t.positions)+len(t.waits) == 0 {
+		if err != nil || len(t.positions)+len(t.hints) == 0 {
 			return "", fmt.Errorf("%w: %q", ErrBadPosition, text)
 		}
 		if joined.positions == nil {
@@ -99,19 +99,19 @@ func JoinPositions(a, b string) (string, error) {
 		for shard, id := range t.positions {
 			joined.positions[shard] = max(joined.positions[shard], id)
 		}
-		joined.waits = joinWaits(joined.waits, t.waits)
+		joined.hints = joinHints(joined.hints, t.hints)
 	}
 	return joined.String(), nil
 }
 
-// joinWaits returns the greater of waits for the same shard on the same other.
-func joinWaits(a, b []awaited) []awaited {
-	for _, w := range b {
-		i := slices.IndexFunc(a, func(other awaited) bool { return other.shard == w.shard && other.on == w.on })
+// joinHints returns the union of both; of hints for the same shard on the same other, the later.
+func joinHints(a, b []hintRef) []hintRef {
+	for _, h := range b {
+		i := slices.IndexFunc(a, func(other hintRef) bool { return other.shard == h.shard && other.on == h.on })
 		if i < 0 {
-			a = append(a, w)
+			a = append(a, h)
 		} else {
-			a[i].id = max(a[i].id, w.id)
+			a[i].id = max(a[i].id, h.id)
 		}
 	}
 	return a

@@ -98,7 +98,7 @@ func TestReadsEndOnceTheirShardIsAway(t *testing.T) {
 	isAway("a read", projectortest.Await(t, one, "the read"))
 	err = projectortest.Await(t, some, "the read of several")
 	isAway("a read of several", err)
-	unread := &shards.UnreadError{}
+	unread := &shards.PartialReadError{}
 	if !errors.As(err, &unread) || !slices.Equal(unread.UserIDs, []string{there}) || !slices.Equal(unread.Partitions, []int{3}) {
 		t.Errorf("the read of several gives %+v", unread)
 	}
@@ -131,7 +131,7 @@ func TestUnreadUsersAreInTheirOrder(t *testing.T) {
 	foreign(t, all[2])
 	_ = c.Reload(t.Context())
 	_, err := shards.NewReader(c).Badges(t.Context(), []string{userOf(t, 5), userOf(t, 0), userOf(t, 2), userOf(t, 4)})
-	unread := &shards.UnreadError{}
+	unread := &shards.PartialReadError{}
 	if !errors.As(err, &unread) {
 		t.Fatal(err)
 	}

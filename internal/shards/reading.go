@@ -248,15 +248,15 @@ func (r *Reader) Folded(ctx context.Context, userIDs []string, transactionID int
 // [ErrBadPosition] if it is none.
 //
 // If a partition may have moved since, it compares with everything committed until now,
-// and asks the shards of the position whether they have kept it: what a shard had lost
-// before the move is nowhere. It fails while one of them is away.
+// and asks the shards of the position whether they still have it: events that a shard lost
+// before the move are on no shard. It fails while one of them is away.
 func (r *Reader) FoldedAt(ctx context.Context, userIDs []string, position string) (bool, error) {
 	t, err := parseToken(position)
 	if err != nil {
 		return false, err
 	}
 	if !r.cluster.sharded {
-		if len(t.positions)+len(t.waits) > 0 {
+		if len(t.positions)+len(t.hints) > 0 {
 			return false, ErrBadPosition
 		}
 		var behind atomic.Bool
@@ -276,7 +276,7 @@ func (r *Reader) FoldedAt(ctx context.Context, userIDs []string, position string
 		})
 		return err == nil && !behind.Load(), err
 	}
-	moved := len(t.positions)+len(t.waits) == 0 || t.moves != r.cluster.moves() // a plain number is of one database
+	moved := len(t.positions)+len(t.hints) == 0 || t.moves != r.cluster.moves() // a plain number is of one database
 	if moved {
 		if kept, err := r.survived(ctx, t); err != nil || !kept {
 			return false, err
@@ -284,14 +284,14 @@ func (r *Reader) FoldedAt(ctx context.Context, userIDs []string, position string
 	}
 	var behind atomic.Bool
 	err = r.each(ctx, userIDs, func(ctx context.Context, s *Shard, from *badges.Reader, users []string, _ []int) (err error) {
-		waits := slices.DeleteFunc(slices.Clone(t.waits), func(w awaited) bool { return !moved && w.shard != s.Name })
-		if is, err := r.cluster.delivered(ctx, waits, s); err != nil || !is {
+		hints := slices.DeleteFunc(slices.Clone(t.hints), func(h hintRef) bool { return !moved && h.shard != s.Name })
+		if is, err := r.cluster.replayed(ctx, hints, s); err != nil || !is {
 			behind.Store(true)
 			return err
 		}
 		id, ok := t.positions[s.Name]
 		switch {
-		case moved || len(waits) > 0: // what waited was appended at some place before now
+		case moved || len(hints) > 0: // the events of hints were appended at some place before now
 			if id, err = from.Head(ctx, ""); err != nil {
 				return err
 			}

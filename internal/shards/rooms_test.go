@@ -225,7 +225,7 @@ func TestRoomsOfAPartitionThatMoves(t *testing.T) {
 	h.post(t, "in the move", "new")
 	h.join(t, "new", foldtest.User(2, 3))
 	h.post(t, "in the move", "new")
-	if lacks, err := h.appender.AppendSome(t.Context(), nil, h.next("new"), h.next("both")); err != nil || lacks != nil {
+	if lacks, err := h.appender.AppendBestEffort(t.Context(), nil, h.next("new"), h.next("both")); err != nil || lacks != nil {
 		t.Errorf("in the move, a relay's post: %+v, %v", lacks, err)
 	}
 	const publish = `SELECT badged.publish(jsonb_build_object('specversion', '1.0', 'id', 'sql' || $1, 'source', 'sql', 'type', 'room.posted', 'data', jsonb_build_object('conversation_id', 'everywhere', 'seq', 1000000 + $1::integer)))`

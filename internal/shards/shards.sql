@@ -61,46 +61,47 @@ SELECT generation, created_at, updated_at, batch, rate, name, url, state, secret
 FROM jsonb_populate_recordset(NULL::badged.webhooks, $1::jsonb)
 ON CONFLICT (name) DO NOTHING
 
--- name: keep messages
--- $5 and $6 are the shard and the id with which they waited first, '' and 0 if they did not.
-INSERT INTO badged.waiting_messages (shard, moves, messages, count, first_shard, first_id)
+-- name: store a hint
+-- $5 and $6 are the shard and the id of the hint that this one replaces, '' and 0 for none.
+INSERT INTO badged.hints (shard, moves, messages, count, origin_shard, origin_id)
 VALUES ($1, $2, $3, $4, nullif($5, ''), nullif($6, 0)) RETURNING id
 
--- name: does anything wait for a shard
-SELECT EXISTS (SELECT FROM badged.waiting_messages WHERE shard = $1)
+-- name: does a shard have hints
+SELECT EXISTS (SELECT FROM badged.hints WHERE shard = $1)
 
--- name: list shards with waiting messages
-SELECT DISTINCT shard FROM badged.waiting_messages ORDER BY shard
+-- name: list shards with hints
+SELECT DISTINCT shard FROM badged.hints ORDER BY shard
 
--- name: measure waiting messages
--- The index has the shards, and the first of each; in $1 rows messages are counted.
+-- name: measure hints
+-- The index has the shards, and the oldest hint of each. Messages are counted in $1 hints.
 WITH RECURSIVE lacking AS (
-    (SELECT shard FROM badged.waiting_messages ORDER BY shard LIMIT 1)
+    (SELECT shard FROM badged.hints ORDER BY shard LIMIT 1)
     UNION ALL
-    SELECT (SELECT w.shard FROM badged.waiting_messages AS w WHERE w.shard > l.shard ORDER BY w.shard LIMIT 1) FROM lacking AS l WHERE l.shard IS NOT NULL
+    SELECT (SELECT w.shard FROM badged.hints AS w WHERE w.shard > l.shard ORDER BY w.shard LIMIT 1) FROM lacking AS l WHERE l.shard IS NOT NULL
 )
 SELECT l.shard, m.messages, m.age
 FROM lacking AS l
 CROSS JOIN LATERAL (
-    SELECT sum(f.count)::bigint AS messages, extract(epoch FROM clock_timestamp() - min(f.kept_at))::double precision AS age
-    FROM (SELECT w.count, w.kept_at FROM badged.waiting_messages AS w WHERE w.shard = l.shard ORDER BY w.id LIMIT $1) AS f
+    SELECT sum(f.count)::bigint AS messages, extract(epoch FROM clock_timestamp() - min(f.stored_at))::double precision AS age
+    FROM (SELECT w.count, w.stored_at FROM badged.hints AS w WHERE w.shard = l.shard ORDER BY w.id LIMIT $1) AS f
 ) AS m
 WHERE m.messages IS NOT NULL
 
--- name: take waiting messages
--- Those that another process delivers are left to it.
-SELECT id, moves, messages, coalesce(first_shard, shard), coalesce(first_id, id)
-FROM badged.waiting_messages WHERE shard = $1 ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED
+-- name: lock hints
+-- SKIP LOCKED skips the hints that another process replays.
+SELECT id, moves, messages, coalesce(origin_shard, shard), coalesce(origin_id, id)
+FROM badged.hints WHERE shard = $1 ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED
 
--- name: delete waiting messages
-DELETE FROM badged.waiting_messages WHERE id = ANY ($1)
+-- name: delete hints
+DELETE FROM badged.hints WHERE id = ANY ($1)
 
--- name: for which shards do messages wait
--- Of those that waited for the shard $1 with ids up to $2. Those that wait again are in doubt
--- for the shard $3 only if they wait for it, or if the map has not $4 moves, as it had then.
-(SELECT shard FROM badged.waiting_messages WHERE shard = $1 AND id <= $2 AND first_id IS NULL LIMIT 1)
+-- name: which shards have hints
+-- Of the hints for the shard $1 with ids up to $2, and the hints that replaced them. The latter
+-- matter to the shard $3 only if they are for it, or if the map had not $4 moves when they were
+-- stored.
+(SELECT shard FROM badged.hints WHERE shard = $1 AND id <= $2 AND origin_id IS NULL LIMIT 1)
 UNION ALL
-(SELECT shard FROM badged.waiting_messages WHERE first_shard = $1 AND first_id <= $2 AND (shard = $3 OR moves <> $4) LIMIT 1)
+(SELECT shard FROM badged.hints WHERE origin_shard = $1 AND origin_id <= $2 AND (shard = $3 OR moves <> $4) LIMIT 1)
 
 -- name: since when does it hold the partition
 SELECT m.since FROM badged.shard_partitions AS m JOIN badged.partitions AS p USING (partition_id)

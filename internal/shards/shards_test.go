@@ -451,7 +451,7 @@ func TestEventsForAShardThatAProcessDoesNotKnow(t *testing.T) {
 				} else if lacking(c.Lacking(err)) != "0" {
 					t.Errorf("%s: the partitions %s lack events", what, lacking(c.Lacking(err)))
 				}
-				if lack, err := appender.AppendSome(t.Context(), nil, e); err != nil || lacking(lack) != "0" {
+				if lack, err := appender.AppendBestEffort(t.Context(), nil, e); err != nil || lacking(lack) != "0" {
 					t.Errorf("%s: the partitions %s lack events: %v", what, lacking(lack), err)
 				}
 			}
@@ -467,7 +467,7 @@ func TestEventsForAShardThatAProcessDoesNotKnow(t *testing.T) {
 			if !slices.Equal(c.AwayShards(), []string{unknown.Name}) {
 				t.Errorf("away are %v", c.AwayShards())
 			}
-			if n := read(t.Context(), t, all[0], `SELECT count(*)::text FROM badged.waiting_messages`); n != "0" {
+			if n := read(t.Context(), t, all[0], `SELECT count(*)::text FROM badged.hints`); n != "0" {
 				t.Errorf("%s calls wait for the shard", n)
 			}
 		})

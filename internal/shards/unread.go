@@ -14,10 +14,10 @@ import (
 	"github.com/badged/badged/projector/badges"
 )
 
-// UnreadError is returned for a read of several users that failed for some of them, as when
-// a shard is away or a partition locked. What was read of the others is returned with it.
-type UnreadError struct {
-	// UserIDs are the users that were not read, in the order given.
+// PartialReadError is returned by a read of several users that failed for some of them, such as
+// while a shard is away or a partition is locked. The badges of the others are returned with it.
+type PartialReadError struct {
+	// UserIDs are the users that were not read, in the order of the call.
 	UserIDs []string
 	// Partitions are the partitions of these users in ascending order, by [Cluster.Route]. Of
 	// is the number of all partitions.
@@ -28,22 +28,22 @@ type UnreadError struct {
 }
 
 // Error implements error.
-func (e *UnreadError) Error() string {
+func (e *PartialReadError) Error() string {
 	return fmt.Sprintf("%d users cannot be read: %v", len(e.UserIDs), e.Err)
 }
 
 // Unwrap returns why.
-func (e *UnreadError) Unwrap() error { return e.Err }
+func (e *PartialReadError) Unwrap() error { return e.Err }
 
 // Add returns the union of both. Either may be nil.
-func (e *UnreadError) Add(other *UnreadError) *UnreadError {
+func (e *PartialReadError) Add(other *PartialReadError) *PartialReadError {
 	switch {
 	case e == nil:
 		return other
 	case other == nil:
 		return e
 	}
-	return &UnreadError{
+	return &PartialReadError{
 		UserIDs:    slices.Concat(e.UserIDs, other.UserIDs),
 		Partitions: slices.Compact(slices.Sorted(slices.Values(slices.Concat(e.Partitions, other.Partitions)))),
 		Of:         e.Of, Err: errors.Join(e.Err, other.Err),
@@ -51,7 +51,7 @@ func (e *UnreadError) Add(other *UnreadError) *UnreadError {
 }
 
 // Without returns users except those that were not read.
-func (e *UnreadError) Without(userIDs []string) []string {
+func (e *PartialReadError) Without(userIDs []string) []string {
 	if e == nil {
 		return userIDs
 	}
@@ -62,7 +62,7 @@ func (e *UnreadError) Without(userIDs []string) []string {
 	return slices.DeleteFunc(slices.Clone(userIDs), func(id string) bool { return unread[id] })
 }
 
-// failure is why users at some places were not read.
+// failure is an error of the read of some users. places are their indexes.
 type failure struct {
 	places []int
 	err    error
@@ -82,7 +82,7 @@ func (c *Cluster) unread(userIDs []string, failed []failure) error {
 		return errors.Join(errs...)
 	}
 	slices.Sort(places)
-	e := &UnreadError{Of: c.partitions, Err: errors.Join(errs...)}
+	e := &PartialReadError{Of: c.partitions, Err: errors.Join(errs...)}
 	for _, i := range places {
 		e.UserIDs = append(e.UserIDs, userIDs[i])
 		e.Partitions = append(e.Partitions, c.Route(userIDs[i]))
@@ -92,9 +92,8 @@ func (c *Cluster) unread(userIDs []string, failed []failure) error {
 	return e
 }
 
-// each reads from all shards of users at the same time, and again from others what was
-// moved meanwhile. places are the indexes of the users. If it fails for some users of
-// several shards, the error is an [*UnreadError].
+// each reads users from their shards at the same time, and again users whose partition has moved
+// meanwhile. If it fails for some users, the error is a [*PartialReadError].
 func (r *Reader) each(ctx context.Context, userIDs []string, read readSome) error {
 	left := make([]int, len(userIDs))
 	for i := range left {
@@ -120,7 +119,7 @@ func (r *Reader) each(ctx context.Context, userIDs []string, read readSome) erro
 // readSome reads users from a shard. places are their indexes among all users.
 type readSome func(ctx context.Context, s *Shard, from *badges.Reader, users []string, places []int) error
 
-// eachOnce reads the users at some places, and returns the places of those whose partitions
+// eachOnce reads the users with some indexes, and returns the indexes of users whose partitions
 // have moved.
 func (r *Reader) eachOnce(ctx context.Context, userIDs []string, some []int, read readSome) (left []int, failed []failure) {
 	st := r.cluster.state.Load()
@@ -163,8 +162,8 @@ func (r *Reader) eachOnce(ctx context.Context, userIDs []string, some []int, rea
 	return left, failed
 }
 
-// onShard reads the users at some places from a shard: together, or those of each partition by
-// themselves while one of these is locked. It returns what has failed.
+// onShard reads the users with some indexes from a shard: together, or one partition at a time
+// while one of the partitions is locked. It returns what failed.
 func (r *Reader) onShard(ctx context.Context, s *Shard, userIDs []string, places []int, partitionOf func(string) int, read readSome) (failed []failure) {
 	by := map[int][]int{} // places by partition
 	for _, i := range places {

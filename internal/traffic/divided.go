@@ -22,7 +22,7 @@ type DividedTarget struct {
 func NewDividedTarget(t *HTTPTarget) *DividedTarget { return &DividedTarget{HTTPTarget: t} }
 
 // PartitionOf returns the partition of a user before any was split. Call it only after
-// AppendSome returned a shortfall.
+// AppendBestEffort returned a shortfall.
 func (t *DividedTarget) PartitionOf(userID string) int {
 	return events.PartitionOf(userID, int(t.partitions.Load()))
 }
@@ -30,10 +30,10 @@ func (t *DividedTarget) PartitionOf(userID string) int {
 // Away implements relay.Divided: only the next answer tells.
 func (t *DividedTarget) Away(int) bool { return false }
 
-// AppendSome appends events with one request, without users of the partitions of without,
+// AppendBestEffort appends events with one request, without users of the partitions of without,
 // and returns whose users lack them. Messages to rooms are for all. Its errors are those of
 // [HTTPTarget.Append], with the events as they were given.
-func (t *DividedTarget) AppendSome(ctx context.Context, without []bool, evs ...events.Event) (*shards.Shortfall, error) {
+func (t *DividedTarget) AppendBestEffort(ctx context.Context, without []bool, evs ...events.Event) (*shards.PartialFailure, error) {
 	var sent []events.Event
 	var indexes []int
 	for i := range evs {
@@ -79,14 +79,14 @@ func (t *DividedTarget) withUsers(e events.Event, without []bool) (events.Event,
 }
 
 // shortfall returns what an answer says, without what was not sent.
-func (t *DividedTarget) shortfall(lacking *Lacking, without []bool, err error) (*shards.Shortfall, error) {
+func (t *DividedTarget) shortfall(lacking *Lacking, without []bool, err error) (*shards.PartialFailure, error) {
 	if lacking.Of < 1 || lacking.Of > events.MaxPartitions {
 		return nil, err
 	}
 	if n := int64(lacking.Of); !t.partitions.CompareAndSwap(0, n) && t.partitions.Load() != n {
 		return nil, fmt.Errorf("the server is another than before, with %d partitions instead of %d: start the relay again (%w)", n, t.partitions.Load(), err)
 	}
-	s := &shards.Shortfall{Partitions: make([]bool, lacking.Of), Err: err}
+	s := &shards.PartialFailure{Partitions: make([]bool, lacking.Of), Err: err}
 	some := false
 	for _, p := range lacking.Partitions {
 		if p >= 0 && p < lacking.Of && (without == nil || !without[p]) {

@@ -55,7 +55,7 @@ func TestDividedTarget(t *testing.T) {
 	}
 	append := func(without []bool, want ...string) (lacks []bool, err error) {
 		t.Helper()
-		lack, err := target.AppendSome(t.Context(), without, evs...)
+		lack, err := target.AppendBestEffort(t.Context(), without, evs...)
 		if !slices.Equal(got, want) {
 			t.Errorf("the server got %v, want %v", got, want)
 		}

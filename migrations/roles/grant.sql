@@ -83,7 +83,7 @@ BEGIN
             'INSERT, UPDATE ON badged.late_folds',
             'INSERT, UPDATE, DELETE ON badged.devices, badged.alerts, badged.room_rounds, badged.room_alerts, badged.webhooks, badged.webhook_queue',
             'UPDATE ON badged.notifier_partitions',
-            'INSERT, UPDATE, DELETE ON badged.waiting_messages',
+            'INSERT, UPDATE, DELETE ON badged.hints',
             'UPDATE ON badged.stale_partitions', -- to lock them
             'INSERT, UPDATE ON badged.ingest_positions, badged.ingest_places, badged.tail_partitions',
             'INSERT, UPDATE ON badged.timeline_ends',

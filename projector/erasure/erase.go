@@ -45,7 +45,7 @@ type Erased struct {
 	Counts
 	// Archived are of the archive.
 	Archived Counts `json:"archived" doc:"The same of the archive."`
-	// Waiting are of messages to rooms that wait for other shards.
+	// Waiting counts messages in hints for other shards.
 	Waiting       Counts `json:"waiting" doc:"The same of messages to rooms that wait for shards that were away."`
 	Conversations int64  `json:"conversations" doc:"Conversations of the user."`
 	Devices       int64  `json:"devices" doc:"Devices of the user."`
@@ -158,7 +158,7 @@ func (e *eraser) run(ctx context.Context) error {
 	}
 	settled := time.Now().Add(e.cfg.Settle)
 	// Before the logs, to one of which they may come.
-	if e.result.Waiting, err = eraseWaiting(ctx, e.conn, e.cfg.UserID); err != nil {
+	if e.result.Waiting, err = eraseHints(ctx, e.conn, e.cfg.UserID); err != nil {
 		return err
 	}
 	if slices.Contains(e.held, e.result.Partition) { // else it is on another shard

@@ -204,19 +204,19 @@ UPDATE badged.keys_pNN_baseline SET users = $3 WHERE key = $1 AND generation = $
 -- name: erase a key of the baseline
 DELETE FROM badged.keys_pNN_baseline WHERE key = $1 AND generation = $2
 
--- name: find waiting messages
-SELECT id FROM badged.waiting_messages
+-- name: find hints
+SELECT id FROM badged.hints
 WHERE id > $2 AND (position($1 IN messages) > 0 OR position('\' IN messages) > 0)
 ORDER BY id LIMIT $3
 
--- name: lock waiting messages
-SELECT id, messages FROM badged.waiting_messages WHERE id = ANY ($1) ORDER BY id FOR UPDATE
+-- name: lock hints
+SELECT id, messages FROM badged.hints WHERE id = ANY ($1) ORDER BY id FOR UPDATE
 
--- name: rewrite waiting messages
-UPDATE badged.waiting_messages SET messages = $2 WHERE id = $1
+-- name: rewrite hints
+UPDATE badged.hints SET messages = $2 WHERE id = $1
 
--- name: read waiting messages
-SELECT shard, kept_at, messages FROM badged.waiting_messages
+-- name: read hints
+SELECT shard, stored_at, messages FROM badged.hints
 WHERE position($1 IN messages) > 0 OR position('\' IN messages) > 0
 ORDER BY id
 

@@ -72,7 +72,7 @@ func Export(ctx context.Context, cfg ExportConfig, visit func(Holding) error) (l
 		if err := x.tables(ctx, held); err != nil {
 			return err
 		}
-		if err := x.waiting(ctx); err != nil {
+		if err := x.hints(ctx); err != nil {
 			return err
 		}
 		if err := x.archives(ctx, held); err != nil {
@@ -172,22 +172,22 @@ type loggedEvent struct {
 	Event      any    `json:"event"`
 }
 
-// waitingEvent is an event that waits for a shard.
+// waitingEvent is an event of a hint for another shard.
 type waitingEvent struct {
 	For    string    `json:"for"`
 	KeptAt time.Time `json:"kept_at"`
 	Event  any       `json:"event"`
 }
 
-// waiting exports messages to rooms that wait for other shards.
-func (x *exporter) waiting(ctx context.Context) error {
-	rows, _ := x.tx.Query(ctx, statements.Get("read waiting messages"), x.cfg.UserID)
+// hints exports the events of hints for other shards.
+func (x *exporter) hints(ctx context.Context) error {
+	rows, _ := x.tx.Query(ctx, statements.Get("read hints"), x.cfg.UserID)
 	var w waitingEvent
 	var text string
 	_, err := pgx.ForEachRow(rows, []any{&w.For, &w.KeptAt, &text}, func() error {
 		var messages []json.RawMessage
 		if err := json.Unmarshal([]byte(text), &messages); err != nil {
-			return fmt.Errorf("messages that wait for shard %s: %w", w.For, err)
+			return fmt.Errorf("hint for shard %s: %w", w.For, err)
 		}
 		for _, m := range messages {
 			share, is := shareOf(&events.Record{Payload: m}, x.cfg.UserID)

@@ -16,7 +16,7 @@ import (
 func (m *mover) prepare(ctx context.Context) error {
 	m.cfg.Progress(Preparing, 0)
 	if m.p >= m.target.partitions {
-		if err := m.target.Patiently(ctx, []string{"badged.webhooks", "badged.users", "badged.conversations"}, func(tx pgx.Tx) error {
+		if err := m.target.RetryOnLock(ctx, []string{"badged.webhooks", "badged.users", "badged.conversations"}, func(tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, statements.Get("create the tables"), m.p)
 			return err
 		}); err != nil {
@@ -68,7 +68,7 @@ func (m *mover) begin(ctx context.Context) error {
 	if err := from.conn.QueryRow(ctx, statements.Of(m.p, "last offset"), m.p).Scan(&behind); err != nil {
 		return fmt.Errorf("read the last offset of the log on %s: %w", from.Name, err)
 	}
-	err := to.Patiently(ctx, follow.OwnTables(m.p), func(tx pgx.Tx) error {
+	err := to.RetryOnLock(ctx, follow.OwnTables(m.p), func(tx pgx.Tx) error {
 		if err := m.empty(ctx, tx); err != nil {
 			return err
 		}

@@ -217,7 +217,7 @@ func (m *mover) hold(ctx context.Context) error {
 func (m *mover) cleanUp(ctx context.Context) error {
 	m.cfg.Progress(CleaningUp, m.result.Rows)
 	own := follow.OwnTables(m.p)
-	err := m.source.Patiently(ctx, own, func(tx pgx.Tx) error { return m.clear(ctx, tx) })
+	err := m.source.RetryOnLock(ctx, own, func(tx pgx.Tx) error { return m.clear(ctx, tx) })
 	if err != nil {
 		return err
 	}

@@ -318,13 +318,13 @@ func (s *splitter) copy(ctx context.Context) error {
 // what changes.
 func (s *splitter) begin(ctx context.Context) error {
 	for _, c := range s.children {
-		if err := s.Patiently(ctx, []string{"badged.webhooks", "badged.users", "badged.conversations"}, func(tx pgx.Tx) error {
+		if err := s.RetryOnLock(ctx, []string{"badged.webhooks", "badged.users", "badged.conversations"}, func(tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, statements.Get("create the tables"), c.Child)
 			return err
 		}); err != nil {
 			return fmt.Errorf("create the tables of partition %d: %w", c.Child, err)
 		}
-		if err := s.Patiently(ctx, follow.OwnTables(c.Child), func(tx pgx.Tx) error {
+		if err := s.RetryOnLock(ctx, follow.OwnTables(c.Child), func(tx pgx.Tx) error {
 			if err := follow.Gate(ctx, tx, c.Child); err != nil {
 				return err
 			}
@@ -361,7 +361,7 @@ func (s *splitter) begin(ctx context.Context) error {
 // not heard of the split.
 func (s *splitter) cleanUp(ctx context.Context) error {
 	s.cfg.Progress(CleaningUp, s.result.Rows)
-	return s.Patiently(ctx, follow.OwnTables(s.Partition), func(tx pgx.Tx) error {
+	return s.RetryOnLock(ctx, follow.OwnTables(s.Partition), func(tx pgx.Tx) error {
 		if err := follow.Refuse(ctx, tx, s.Partition); err != nil {
 			return err
 		}

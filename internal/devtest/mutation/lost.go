@@ -1,20 +1,20 @@
 package main
 
 const (
-	waitingFile    = "internal/shards/waiting.go"
-	someFile       = "internal/shards/some.go"
+	hintsFile      = "internal/shards/hints.go"
+	bestEffortFile = "internal/shards/besteffort.go"
 	lackFile       = "internal/shards/away.go"
 	relayFile      = "internal/relay/relay.go"
 	carryFile      = "internal/relay/carry.go"
 	catchUpFile    = "internal/relay/waiting.go"
 	dividedFile    = "internal/traffic/divided.go"
-	stagesFile     = "internal/shards/stages.go"
+	joinsFile      = "internal/shards/joins.go"
 	partsFile      = "internal/shards/parts.go"
 	grantFile      = "migrations/roles.go"
 	eraseAllFile   = "internal/operators/users.go"
 	shardStateFile = "internal/shards/state.go"
 	queryFile      = "internal/httpapi/badges.go"
-	waitEraseFile  = "projector/erasure/waiting.go"
+	hintsEraseFile = "projector/erasure/hints.go"
 )
 
 // The checks of what goes on while a shard is away, and after it is back.
@@ -26,7 +26,7 @@ var (
 	unknownShard  = check{"./internal/shards", "^TestEventsForAShardThatAProcessDoesNotKnow$", false}
 	eraseUnknown  = check{"./internal/operators", "^TestWithoutAShardThatAProcessDoesNotKnow$", false}
 	otherEncoding = check{"./internal/shards", "^TestShardsHaveOneEncoding$", false}
-	appendedSome  = check{"./internal/shards", "^TestAppendSome$", false}
+	appendedSome  = check{"./internal/shards", "^TestAppendBestEffort$", false}
 	lostDatabase  = check{"./internal/relay", "^(TestLostDatabase|TestRefusalWhileADatabaseIsAway)$", false}
 	waitsFirst    = check{"./internal/shards", "^TestJoinsFollowWhatWaits$", false}
 	joinsFirst    = check{"./internal/shards", "^(TestMembersOfARepeatedCallCountItsMessages|TestJoinsReadUpToTheMessagesOfTheirCall|TestMembersOnALateShardCountTheMessagesOfTheCall)$", false}
@@ -50,16 +50,16 @@ var (
 
 // lostMutants let the loss of a shard stop others, or lose, double or show something.
 var lostMutants = []mutant{
-	{"a message to a room fails if a shard is away", []edit{{waitingFile, "if keeper == nil || !a.keeps {", "if true {"}}, roomsWait},
-	{"a message to a room fails before it is known that a shard is away", []edit{{waitingFile, "!errors.Is(errs[i], ErrAway) && !isGone(errs[i])", "!errors.Is(errs[i], ErrAway)"}}, roomsWait},
-	{"messages to users of a lost shard are accepted", []edit{{waitingFile, " || p.shard == nil || !aboutRooms(p.events) {", " || p.shard == nil {"}}, roomsWait},
-	{"a position does not name what waits", []edit{{waitingFile, "		a.token.waits = joinWaits(a.token.waits, []awaited{{p.shard.Name, keeper.Name, id}})\n", "		_ = id\n"}}, roomsWait},
-	{"what waited follows no partition that has moved", []edit{{waitingFile, "target != nil && moves == st.moves()", "target != nil"}}, roomsWait},
-	{"what was delivered waits on", []edit{{waitingFile, `tx.Exec(ctx, statements.Get("delete waiting messages"), ids)`, `tx.Exec(ctx, statements.Get("delete waiting messages"), ids[:0])`}}, roomsWait},
-	{"what a shard refuses is not delivered again", []edit{{waitingFile, "			case err != nil:\n				return err\n			}\n		}\n", "			case false:\n				return err\n			}\n		}\n"}}, waitUntil},
-	{"what one of all shards refuses is not delivered again", []edit{{waitingFile, "first: k.first}, k.events); err != nil {", "first: k.first}, k.events); false {"}}, waitUntil},
-	{"what waits on goes to another shard", []edit{{waitingFile, "(a.on == nil || a.on == s)", "true"}}, waitThere},
-	{"an older position takes what waits again for delivered", []edit{{waitingFile, "on: keeper, first: k.first}", "on: keeper}"}}, waitAgain},
+	{"a message to a room fails if a shard is away", []edit{{hintsFile, "if target == nil || !a.hinting {", "if true {"}}, roomsWait},
+	{"a message to a room fails before it is known that a shard is away", []edit{{hintsFile, "!errors.Is(errs[i], ErrAway) && !isGone(errs[i])", "!errors.Is(errs[i], ErrAway)"}}, roomsWait},
+	{"messages to users of a lost shard are accepted", []edit{{hintsFile, " || p.shard == nil || !aboutRooms(p.events) {", " || p.shard == nil {"}}, roomsWait},
+	{"a position does not name what waits", []edit{{hintsFile, "		a.token.hints = joinHints(a.token.hints, []hintRef{{p.shard.Name, target.Name, id}})\n", "		_ = id\n"}}, roomsWait},
+	{"what waited follows no partition that has moved", []edit{{hintsFile, "lacking != nil && moves == st.moves()", "lacking != nil"}}, roomsWait},
+	{"what was delivered waits on", []edit{{hintsFile, `tx.Exec(ctx, statements.Get("delete hints"), ids)`, `tx.Exec(ctx, statements.Get("delete hints"), ids[:0])`}}, roomsWait},
+	{"what a shard refuses is not delivered again", []edit{{hintsFile, "			case err != nil:\n				return err\n			}\n		}\n", "			case false:\n				return err\n			}\n		}\n"}}, waitUntil},
+	{"what one of all shards refuses is not delivered again", []edit{{hintsFile, "origin: h.origin}, h.events); err != nil {", "origin: h.origin}, h.events); false {"}}, waitUntil},
+	{"what waits on goes to another shard", []edit{{hintsFile, "(a.target == nil || a.target == s)", "true"}}, waitThere},
+	{"an older position takes what waits again for delivered", []edit{{hintsFile, "target: from, origin: h.origin}", "target: from}"}}, waitAgain},
 	{"what waits again for a lost shard holds up users of others", []edit{{"internal/shards/shards.sql", " AND (shard = $3 OR moves <> $4)", " AND ($3 <> '' OR $4 > 0)"}}, waitAgain},
 	{"messages to rooms pass shards that a process does not know", []edit{{partsFile, "			if st.unknown != nil {", "			if false {"}}, unknownShard},
 	{"a process that knows one shard takes it for all", []edit{{partsFile, "len(c.shards) == 1 && st.unknown == nil", "len(c.shards) == 1"}}, unknownShard},
@@ -67,13 +67,13 @@ var lostMutants = []mutant{
 	{"databases with other encodings become shards", []edit{{"internal/shards/form.go", "sameEncoding(d.Name, encodings[i], \"shard \"+ordered[0].Name, encodings[0]); err != nil {", "error(nil); err != nil {"}}, otherEncoding},
 	{"shards with other encodings are opened", []edit{{"internal/shards/merge.go", "sameEncoding(v.name, v.encoding, \"shard \"+views[first].name, all.encoding); err != nil {", "error(nil); err != nil {"}}, otherEncoding},
 	{"a running server uses a shard whose encoding has changed", []edit{{"internal/shards/read.go", "return sameEncoding(v.name, v.encoding, \"others\", c.encoding)", "return nil"}}, otherEncoding},
-	{"a relay stops for all if a shard is away", []edit{{someFile, "			c.lacks(p.shard, errs[i])\n", "			err = errors.Join(err, errs[i])\n"}}, appendedSome},
-	{"a relay overtakes what a shard lacks", []edit{{someFile, "		if skips {\n			c.lacks(p.shard, nil)\n		}\n		return skips", "		return skips && false"}}, appendedSome},
+	{"a relay stops for all if a shard is away", []edit{{bestEffortFile, "			c.lacks(p.shard, errs[i])\n", "			err = errors.Join(err, errs[i])\n"}}, appendedSome},
+	{"a relay overtakes what a shard lacks", []edit{{bestEffortFile, "		if skips {\n			c.lacks(p.shard, nil)\n		}\n		return skips", "		return skips && false"}}, appendedSome},
 	{"a relay forgets what a shard lacks", []edit{{carryFile, "split(free, c.waits)", "split(free, func(*row) bool { return false })"}}, lostDatabase},
 	{"an answer does not say who lacks a join that cannot be looked up", []edit{{lackFile, " && !errors.Is(of, ErrAway)", ""}}, heldBack},
-	{"messages do not wait for the joins before them", []edit{{stagesFile, "			ends = append(ends, i)\n", ""}}, joinsFirst},
-	{"members have not read the messages that wait for their shard", []edit{{appendingFile, "err := a.deliverBefore(ctx, p)", "var err error"}}, waitsFirst},
-	{"messages follow joins that a shard lacks", []edit{{stagesFile, "joined[stage[i].Data.ConversationID] = true", "joined[stage[i].Data.ConversationID] = false"}}, joinsFirst},
+	{"messages do not wait for the joins before them", []edit{{joinsFile, "			ends = append(ends, i)\n", ""}}, joinsFirst},
+	{"members have not read the messages that wait for their shard", []edit{{appendingFile, "err := a.replayBefore(ctx, p)", "var err error"}}, waitsFirst},
+	{"messages follow joins that a shard lacks", []edit{{joinsFile, "joined[stage[i].Data.ConversationID] = true", "joined[stage[i].Data.ConversationID] = false"}}, joinsFirst},
 	{"an answer leaves out messages that were held back", []edit{{lackFile, "			for p := range s.Partitions {\n				s.Partitions[p] = true\n			}\n", ""}}, joinsFirst},
 	{"batches of a broker are not stored in stages", []edit{{"internal/ingest/store.go", "ends := p.stages(b, d); len(ends) > 1", "ends := p.stages(b, d); len(ends) > len(d.events)"}}, ingestedJoins},
 	{"a shard gets messages to rooms again once partitions have moved", []edit{{appendingFile, "p.shard == a.here.shard || has.Equal(p.expected)", "has == nil"}}, ingestedAgain},
@@ -103,9 +103,9 @@ var lostMutants = []mutant{
 	{"each migrate up grants again", []edit{{grantFile, "granted_as <> $1 AND", "granted_as <> $1 || 'x' AND"}}, grantedAgain},
 	{"messages that wait name an erased user", []edit{
 		{eraseAllFile, "	if c.Sharded() { // what waits", "	if false { // what waits"},
-		{"projector/erasure/erase.go", "eraseWaiting(ctx, e.conn, e.cfg.UserID); err != nil", "(Counts{}), nil; err != nil"},
+		{"projector/erasure/erase.go", "eraseHints(ctx, e.conn, e.cfg.UserID); err != nil", "(Counts{}), nil; err != nil"},
 	}, erasedWaiting},
 	{"messages on their way name an erased user", []edit{{eraseAllFile, "	if c.Sharded() { // what waits", "	if false { // what waits"}}, erasedOnWay},
-	{"messages that wait again name an erased user", []edit{{waitEraseFile, "again = again || locked < len(ids)", "again = again && locked < len(ids)"}}, erasedAgain},
-	{"an export has nothing of what waits", []edit{{"projector/erasure/export.go", "if err := x.waiting(ctx); err != nil {", "if err := error(nil); err != nil {"}}, erasedWaiting},
+	{"messages that wait again name an erased user", []edit{{hintsEraseFile, "again = again || locked < len(ids)", "again = again && locked < len(ids)"}}, erasedAgain},
+	{"an export has nothing of what waits", []edit{{"projector/erasure/export.go", "if err := x.hints(ctx); err != nil {", "if err := error(nil); err != nil {"}}, erasedWaiting},
 }

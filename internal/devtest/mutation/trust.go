@@ -96,7 +96,7 @@ var trustMutants = []mutant{
 	{"tokens are admitted before all revoked ones are read", []edit{{"internal/app/app.go", "Unread: a.unread, ", ""}}, notReadYet},
 	{"a process that cannot read what is revoked admits tokens", []edit{{revokedFile, "age > staleAfter {", "false {"}}, revocations},
 	{"a page that fails is left out", []edit{{revokedReads, "	if err != nil {\n		return false, err\n	}\n	if p.database", "	if err != nil {\n		l.older -= pageRows\n		return false, err\n	}\n	if p.database"}}, revocations},
-	{"a revocation is answered that is not in force", []edit{{revokedFile, "return time.Time{}, &UnreadError{err}", "return holds, nil"}}, revocations},
+	{"a revocation is answered that is not in force", []edit{{revokedFile, "return time.Time{}, &PartialReadError{err}", "return holds, nil"}}, revocations},
 	{"a row leaves before its tokens expire", []edit{{"internal/revocation/forget.go", "expired := l.cfg.MaxLifetime + keepEnds", "expired := keepEnds"}}, revocations},
 	{"tokens of an erased user work again", []edit{{"internal/revocation/table.go", "max(t.get(keyOf(digest)), t.get(erasedKeyOf(digest)))", "t.get(keyOf(digest))"}}, revocations},
 	{"a revocation misses who is connecting", []edit{{"gateway/session.go", "if s.gateway.revoked(s.identity) {", "if false {"}}, disconnected},

@@ -120,9 +120,9 @@ func (s *Session) blocking(tables []string) pgsession.Blocking {
 	return pgsession.Blocking{Conn: s.Conn, Partition: s.Partition, Tables: tables, Most: s.Most, Tell: func(_ int, by pgsession.Holder) { s.Tell(by) }}
 }
 
-// Patiently runs f in a transaction, as often as needed to get its locks, and tells which
+// RetryOnLock runs f in a transaction, as often as needed to get its locks, and tells which
 // transaction has them.
-func (s *Session) Patiently(ctx context.Context, locked []string, f func(tx pgx.Tx) error) error {
+func (s *Session) RetryOnLock(ctx context.Context, locked []string, f func(tx pgx.Tx) error) error {
 	blocked := s.blocking(locked)
 	for {
 		err := s.In(ctx, func(tx pgx.Tx) error {
@@ -242,7 +242,7 @@ func Admit(ctx context.Context, tx pgx.Tx, partition int) error {
 // for a moment, since others wait behind it. Then what the rounds copy is noted as changed.
 func (s *Session) Watch(ctx context.Context) error {
 	log := "badged." + events.Topic(s.Partition)
-	if err := s.Patiently(ctx, []string{log}, func(tx pgx.Tx) error {
+	if err := s.RetryOnLock(ctx, []string{log}, func(tx pgx.Tx) error {
 		if err := Gate(ctx, tx, s.Partition); err != nil {
 			return err
 		}
@@ -258,7 +258,7 @@ func (s *Session) Watch(ctx context.Context) error {
 			key = []string{}
 			all = append(all, t.Kind)
 		}
-		if err := s.Patiently(ctx, []string{t.Name(s.Partition)}, func(tx pgx.Tx) error {
+		if err := s.RetryOnLock(ctx, []string{t.Name(s.Partition)}, func(tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, statements.Get("watch a table"), s.Partition, t.Name(s.Partition), kind, t.Shared, key)
 			return err
 		}); err != nil {
@@ -289,14 +289,14 @@ func (s *Session) Watch(ctx context.Context) error {
 // Unwatch drops the triggers of the partition alone, and forgets the move.
 func (s *Session) Unwatch(ctx context.Context) error {
 	for _, name := range OwnTables(s.Partition) {
-		if err := s.Patiently(ctx, []string{name}, func(tx pgx.Tx) error {
+		if err := s.RetryOnLock(ctx, []string{name}, func(tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, `DROP TRIGGER IF EXISTS moving ON `+name)
 			return err
 		}); err != nil {
 			return err
 		}
 	}
-	if err := s.Patiently(ctx, []string{"badged." + events.Topic(s.Partition)}, func(tx pgx.Tx) error { return Ungate(ctx, tx, s.Partition) }); err != nil {
+	if err := s.RetryOnLock(ctx, []string{"badged." + events.Topic(s.Partition)}, func(tx pgx.Tx) error { return Ungate(ctx, tx, s.Partition) }); err != nil {
 		return err
 	}
 	return s.In(ctx, func(tx pgx.Tx) error { return Forget(ctx, tx, s.Partition) })

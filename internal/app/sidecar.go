@@ -32,9 +32,9 @@ import (
 // besideDrainTimeout is how long requests for metrics may take when a command ends.
 const besideDrainTimeout = 5 * time.Second
 
-// newBeside returns an app for a command that runs beside servers. It serves the routes
+// newSidecar returns an app for a command that runs beside servers. It serves the routes
 // for operators alone.
-func newBeside(cfg config.Server, l net.Listener, log *slog.Logger) *App {
+func newSidecar(cfg config.Server, l net.Listener, log *slog.Logger) *App {
 	cfg.DrainTimeout = besideDrainTimeout
 	a := &App{
 		cfg: cfg, log: log, listener: l, registry: obs.NewRegistry(), mux: http.NewServeMux(),
@@ -67,7 +67,7 @@ func (a *App) serveBeside() error {
 // OpenRelay connects to an outbox and assembles what carries its events. Call Close
 // afterwards, also after Run; it does not close l.
 func OpenRelay(ctx context.Context, cfg config.Relay, maxLag time.Duration, l net.Listener, log *slog.Logger) (_ *App, err error) {
-	a := newBeside(config.Server{Database: cfg.Database(), MaxLag: maxLag, AdminKeys: cfg.AdminKeys}, l, log)
+	a := newSidecar(config.Server{Database: cfg.Database(), MaxLag: maxLag, AdminKeys: cfg.AdminKeys}, l, log)
 	defer func() {
 		if err != nil {
 			a.Close()
@@ -237,7 +237,7 @@ func (r relayedShards) Away(partition int) bool {
 // OpenTail connects to the database and the brokers, and assembles what publishes to
 // them. Call Close afterwards, also after Run; it does not close l.
 func OpenTail(ctx context.Context, cfg config.Tail, l net.Listener, log *slog.Logger) (_ *App, err error) {
-	a := newBeside(config.Server{Database: cfg.Database, AdminKeys: cfg.AdminKeys}, l, log)
+	a := newSidecar(config.Server{Database: cfg.Database, AdminKeys: cfg.AdminKeys}, l, log)
 	defer func() {
 		if err != nil {
 			a.Close()

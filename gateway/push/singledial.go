@@ -7,10 +7,10 @@ import (
 	"sync"
 )
 
-// inTurn lets the requests to a server take their connections one after the other. While a connection is up that takes no time, and it is shared. While there is none,
+// singleDialTransport lets the requests to a server take their connections one after the other. While a connection is up that takes no time, and it is shared. While there is none,
 // the first request dials, and the others wait for that connection: net/http by itself
 // would dial one for each, and again one for each that a GOAWAY lets it repeat.
-type inTurn struct {
+type singleDialTransport struct {
 	next http.RoundTripper
 
 	mu sync.Mutex
@@ -25,15 +25,15 @@ type turn struct {
 	waiting int
 }
 
-func newInTurn(next http.RoundTripper) *inTurn {
-	return &inTurn{next: next, turns: map[string]*turn{}}
+func newInTurn(next http.RoundTripper) *singleDialTransport {
+	return &singleDialTransport{next: next, turns: map[string]*turn{}}
 }
 
 // maxTries is how often a request is tried that servers do not process.
 const maxTries = 5
 
 // RoundTrip implements http.RoundTripper.
-func (t *inTurn) RoundTrip(req *http.Request) (*http.Response, error) {
+func (t *singleDialTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	for try := 1; ; try++ {
 		res, err := t.roundTrip(req)
 		if err == nil || req.GetBody == nil || try == maxTries || !isUnprocessed(err) {
@@ -54,7 +54,7 @@ func (t *inTurn) RoundTrip(req *http.Request) (*http.Response, error) {
 func isUnprocessed(err error) bool { return strings.Contains(err.Error(), "cannot retry err [") }
 
 // roundTrip tries a request once.
-func (t *inTurn) roundTrip(req *http.Request) (*http.Response, error) {
+func (t *singleDialTransport) roundTrip(req *http.Request) (*http.Response, error) {
 	host := req.URL.Host
 	turn := t.wait(host)
 	ctx := req.Context()
@@ -76,7 +76,7 @@ func (t *inTurn) roundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // wait returns the turn of a server. Each call is followed by one of leave.
-func (t *inTurn) wait(server string) *turn {
+func (t *singleDialTransport) wait(server string) *turn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	of, ok := t.turns[server]
@@ -89,7 +89,7 @@ func (t *inTurn) wait(server string) *turn {
 }
 
 // leave forgets the turn of a server to which no request is left: devices name servers.
-func (t *inTurn) leave(server string, of *turn) {
+func (t *singleDialTransport) leave(server string, of *turn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if of.waiting--; of.waiting == 0 {

@@ -8,15 +8,16 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// ErrHeldBack: a shard lacks joins of a room, so no shard got the messages that follow them.
+// ErrHeldBack: a shard lacks joins of a room, so the messages that follow them were appended to
+// no shard.
 var ErrHeldBack = errors.New("messages to a room follow joins that a shard lacks; none has them")
 
-// Stages splits a call at joins and returns where each stage ends. A stage ends before the
+// SplitAtJoins splits a call at joins and returns where each stage ends. A stage ends before the
 // first message to a room that was joined in the stage; the next begins once all shards have
-// it. Otherwise a shard could get the message before the join, for instance when a call is
-// repeated after one shard failed: the new members of that shard would never count the
-// message, while new members on other shards would. ADR 98 has the reasons.
-func Stages(evs []events.Event) (ends []int) {
+// it. Otherwise a shard could get the message before the join, such as when a call is repeated
+// after one shard failed: its new members would never count the message, while new members on
+// other shards would. ADR 98 has the reasons.
+func SplitAtJoins(evs []events.Event) (ends []int) {
 	var joined map[string]bool
 	for i := range evs {
 		switch room := evs[i].Data.ConversationID; {
@@ -38,7 +39,7 @@ func Stages(evs []events.Event) (ends []int) {
 func (a *appending) stages(ctx context.Context, evs []events.Event) (all events.Receipt, err error) {
 	var failed []error
 	began, joined := 0, map[string]bool{}
-	for _, end := range Stages(evs) {
+	for _, end := range SplitAtJoins(evs) {
 		stage := evs[began:end]
 		began = end
 		if len(failed) > 0 {
@@ -58,7 +59,7 @@ func (a *appending) stages(ctx context.Context, evs []events.Event) (all events.
 		}
 		failed = append(failed, err)
 		if a.cluster.Lacking(err) == nil {
-			break // who lacks what is not known
+			break // the error does not say who lacks events
 		}
 		for i := range stage {
 			if stage[i].Type == events.RoomJoined {

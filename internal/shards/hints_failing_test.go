@@ -56,7 +56,7 @@ func delivering(ctx context.Context, t *testing.T, all []shards.Database) (*shar
 	return c, appender, log, func() func() {
 		ctx, cancel := context.WithCancel(ctx)
 		done := make(chan error, 1)
-		go func() { done <- appender.DeliverWaiting(ctx) }()
+		go func() { done <- appender.ReplayHints(ctx) }()
 		return func() {
 			t.Helper()
 			cancel()
@@ -70,7 +70,7 @@ func delivering(ctx context.Context, t *testing.T, all []shards.Database) (*shar
 // keep makes a message to the room wait on a database.
 func keep(t *testing.T, on shards.Database, target string, moves int) {
 	t.Helper()
-	exec(t, on, `INSERT INTO badged.waiting_messages (shard, moves, count, messages) VALUES ($1, $2, 1, '[{"specversion":"1.0","id":"1","source":"test","type":"room.posted","data":{"conversation_id":"lobby","seq":1}}]')`, target, moves)
+	exec(t, on, `INSERT INTO badged.hints (shard, moves, count, messages) VALUES ($1, $2, 1, '[{"specversion":"1.0","id":"1","source":"test","type":"room.posted","data":{"conversation_id":"lobby","seq":1}}]')`, target, moves)
 }
 
 // lobbyOf returns a join of the room by users of partitions.
@@ -83,10 +83,10 @@ func lobbyOf(t *testing.T, partitions ...int) events.Event {
 	return join
 }
 
-// waitingOn returns for which shards messages wait on a database.
-func waitingOn(t *testing.T, d shards.Database) string {
+// hintsOn returns for which shards messages wait on a database.
+func hintsOn(t *testing.T, d shards.Database) string {
 	t.Helper()
-	return read(t.Context(), t, d, `SELECT coalesce(string_agg(shard, ' ' ORDER BY id), '') FROM badged.waiting_messages`)
+	return read(t.Context(), t, d, `SELECT coalesce(string_agg(shard, ' ' ORDER BY id), '') FROM badged.hints`)
 }
 
 // A message that the shard refuses when it is back waits on, and is delivered once, also if
@@ -103,21 +103,21 @@ func TestRoomMessagesWaitUntilTheyAreStored(t *testing.T) {
 				t.Fatal(err)
 			}
 			keep(t, all[0], "b", moves)
-			if left, err := c.Waiting(t.Context()); err != nil || len(left) != 1 || left[0].For != "b" || left[0].On != "a" || left[0].Messages != 1 || left[0].Age <= 0 {
+			if left, err := c.Backlogs(t.Context()); err != nil || len(left) != 1 || left[0].For != "b" || left[0].On != "a" || left[0].Messages != 1 || left[0].Age <= 0 {
 				t.Errorf("what waits: %+v, %v", left, err)
 			}
 			exec(t, all[1], `ALTER TABLE badged.events_p04 ADD CONSTRAINT refused CHECK (false) NOT VALID`)
 			stop := begin()
 			log.awaitLine(ctx, t, "cannot replay the hints")
 			stop()
-			if left := waitingOn(t, all[0]); left != "b" {
+			if left := hintsOn(t, all[0]); left != "b" {
 				t.Fatalf("after the shard has refused it, messages wait for %q", left)
 			}
 			exec(t, all[1], `ALTER TABLE badged.events_p04 DROP CONSTRAINT refused`)
 			stop = begin()
 			log.awaitLine(ctx, t, "replayed the hints")
 			stop()
-			if left := waitingOn(t, all[0]); left != "" {
+			if left := hintsOn(t, all[0]); left != "" {
 				t.Errorf("after it was delivered, messages wait for %q", left)
 			}
 			if n := read(t.Context(), t, all[1], fmt.Sprintf(`SELECT count(*)::text FROM badged.%s`, events.Topic(4))); n != "2" {
@@ -149,7 +149,7 @@ func TestWhatWaitsOnStaysOnItsShard(t *testing.T) {
 	stop := begin()
 	log.awaitLine(ctx, t, "replayed the hints")
 	stop()
-	if a, b := waitingOn(t, all[0]), waitingOn(t, all[1]); a != "" || b != "c" {
+	if a, b := hintsOn(t, all[0]), hintsOn(t, all[1]); a != "" || b != "c" {
 		t.Errorf("on a messages wait for %q, on b for %q, want c", a, b)
 	}
 }
@@ -191,7 +191,7 @@ func TestPositionsKnowWhatWaitsAgain(t *testing.T) {
 	stop := begin()
 	log.awaitLine(ctx, t, "replayed the hints")
 	stop()
-	if left := waitingOn(t, all[1]); left != "c" {
+	if left := hintsOn(t, all[1]); left != "c" {
 		t.Fatalf("messages wait for %q, want c", left)
 	}
 	projectortest.Until(t, "a user of a shard that has the message", func() bool { return folded(0) })
@@ -205,7 +205,7 @@ func TestPositionsKnowWhatWaitsAgain(t *testing.T) {
 	stop = begin()
 	log.awaitLine(ctx, t, "replayed the hints")
 	stop()
-	if left := waitingOn(t, all[1]); left != "" {
+	if left := hintsOn(t, all[1]); left != "" {
 		t.Errorf("after it was delivered, messages wait for %q", left)
 	}
 	projectors(all[2])

@@ -131,7 +131,7 @@ func TestStages(t *testing.T) {
 		"a message of another room": {[]events.Event{join("r"), message("s", 1)}, []int{2}},
 		"several":                   {[]events.Event{join("r"), join("s"), message("s", 1), message("r", 1), join("s"), message("s", 2)}, []int{2, 5, 6}},
 	} {
-		if got := shards.Stages(c.evs); !slices.Equal(got, c.want) {
+		if got := shards.SplitAtJoins(c.evs); !slices.Equal(got, c.want) {
 			t.Errorf("%s: the stages end at %v, want %v", name, got, c.want)
 		}
 	}

@@ -10,22 +10,23 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Backlog counts the messages to rooms that one shard stores for another.
+// Backlog counts the messages to rooms in the hints that one shard stores for another.
 type Backlog struct {
-	// For is the name of the shard that lacks the messages, On that of the shard that stores them.
+	// For is the name of the shard that lacks the messages, On the one of the shard that stores
+	// the hints.
 	For, On string
-	// Messages counts them, in up to 100,000 calls.
+	// Messages counts them, in up to 100,000 hints.
 	Messages int64
-	// Age is how long the oldest has waited.
+	// Age is that of the oldest hint.
 	Age time.Duration
 }
 
-// waitingCount is in how many calls for one shard messages are counted.
-const waitingCount = 100_000
+// hintCount is in how many hints for one shard messages are counted.
+const hintCount = 100_000
 
-// Waiting returns what waits on the shards that can be reached, ordered by For and On. What
-// could not be read is missing, and the error says why; a shard that is away is no error.
-func (c *Cluster) Waiting(ctx context.Context) ([]Backlog, error) {
+// Backlogs returns the backlogs of the hints on all shards that can be reached, ordered by For
+// and On. If some cannot be read, the error says why; a shard that is away is no error.
+func (c *Cluster) Backlogs(ctx context.Context) ([]Backlog, error) {
 	if !c.sharded {
 		return nil, nil
 	}
@@ -35,7 +36,7 @@ func (c *Cluster) Waiting(ctx context.Context) ([]Backlog, error) {
 		if s.Err() != nil {
 			continue
 		}
-		rows, _ := s.Pool.Query(ctx, statements.Get("measure waiting messages"), waitingCount)
+		rows, _ := s.Pool.Query(ctx, statements.Get("measure hints"), hintCount)
 		b := Backlog{On: s.Name}
 		var seconds float64
 		_, err := pgx.ForEachRow(rows, []any{&b.For, &b.Messages, &seconds}, func() error {

@@ -22,7 +22,7 @@ func TestEraseWhatWaitsAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const keep = `INSERT INTO badged.waiting_messages (shard, moves, count, messages) VALUES ('a', 0, 1, $1)`
+	const keep = `INSERT INTO badged.hints (shard, moves, count, messages) VALUES ('a', 0, 1, $1)`
 	d.Exec(t, keep, text)
 	begin := func(sql string, args ...any) pgx.Tx {
 		t.Helper()
@@ -38,12 +38,12 @@ func TestEraseWhatWaitsAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	delivery := begin(`DELETE FROM badged.waiting_messages`)
+	delivery := begin(`DELETE FROM badged.hints`)
 	back := begin(keep, text)
 	d.Exec(t, keep, text) // of another call, behind what waits again
 	erased := make(chan erasure.Counts, 1)
 	go func() {
-		counts, err := erasure.Waiting(t.Context(), d.Pool, id)
+		counts, err := erasure.EraseHints(t.Context(), d.Pool, id)
 		if err != nil {
 			t.Error(err)
 		}
@@ -55,7 +55,7 @@ func TestEraseWhatWaitsAgain(t *testing.T) {
 	if got := projectortest.Await(t, erased, "the erasure"); got != (erasure.Counts{Changed: 2}) {
 		t.Errorf("erased %+v", got)
 	}
-	if names, err := erasure.WaitingMayName(t.Context(), d.Pool, id); err != nil || names {
+	if names, err := erasure.HintsMayName(t.Context(), d.Pool, id); err != nil || names {
 		t.Errorf("what waits names the user: %v, %v", names, err)
 	}
 }

@@ -38,7 +38,7 @@ func TestRoomMessagesWaitForAShard(t *testing.T) {
 	}
 	waiting := func() string {
 		t.Helper()
-		return read(t.Context(), t, all[0], `SELECT count(*)::text FROM badged.waiting_messages`)
+		return read(t.Context(), t, all[0], `SELECT count(*)::text FROM badged.hints`)
 	}
 
 	server.Kill()
@@ -86,7 +86,7 @@ func TestRoomMessagesWaitForAShard(t *testing.T) {
 	}
 	ctx, cancel := contextOf(t)
 	done := make(chan error, 1)
-	go func() { done <- appender.DeliverWaiting(ctx) }()
+	go func() { done <- appender.ReplayHints(ctx) }()
 	for waiting() != "0" {
 		if ctx.Err() != nil {
 			t.Fatal("it still waits")
@@ -112,7 +112,7 @@ func TestJoinsFollowWhatWaits(t *testing.T) {
 	}
 	h.seqs["lobby"] = 1
 	h.join(t, "lobby", foldtest.User(0, 0), foldtest.User(2, 0))
-	if left := waitingOn(t, h.all[0]); left != "" {
+	if left := hintsOn(t, h.all[0]); left != "" {
 		t.Errorf("messages wait for %q", left)
 	}
 	h.post(t, "after they have joined", "lobby")

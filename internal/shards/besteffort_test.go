@@ -15,7 +15,7 @@ import (
 )
 
 // lacking returns the partitions that a shortfall covers.
-func lacking(s *shards.Shortfall) string {
+func lacking(s *shards.PartialFailure) string {
 	var all []int
 	if s != nil {
 		for p, is := range s.Partitions {
@@ -27,9 +27,9 @@ func lacking(s *shards.Shortfall) string {
 	return shards.List(all)
 }
 
-// AppendSome appends where it can and tells the rest by whole shards, also if a partition
+// AppendBestEffort appends where it can and tells the rest by whole shards, also if a partition
 // has moved since, or is to be left out.
-func TestAppendSome(t *testing.T) {
+func TestAppendBestEffort(t *testing.T) {
 	server := pgtest.Borrow(t)
 	all := databases(t, "a", "b")
 	all = append(all, connect(t, "c", server.NewDB(t, schematest.Migrated(partitions))))
@@ -38,13 +38,13 @@ func TestAppendSome(t *testing.T) {
 	appender := shards.NewAppender(c, func(s *shards.Shard) events.Append { return appending.To(s.Log) })
 	message := delivered("m", "")
 	message.Data.UserIDs = []string{userOf(t, 0), userOf(t, 2), userOf(t, 4)}
-	some := func(without ...int) *shards.Shortfall {
+	some := func(without ...int) *shards.PartialFailure {
 		t.Helper()
 		left := make([]bool, partitions)
 		for _, p := range without {
 			left[p] = true
 		}
-		lack, err := appender.AppendSome(t.Context(), left, message)
+		lack, err := appender.AppendBestEffort(t.Context(), left, message)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,7 @@ func TestAppendSome(t *testing.T) {
 	invalid := message
 	invalid.ID = ""
 	var bad *events.BatchError
-	if _, err := appender.AppendSome(t.Context(), nil, invalid); !errors.As(err, &bad) {
+	if _, err := appender.AppendBestEffort(t.Context(), nil, invalid); !errors.As(err, &bad) {
 		t.Errorf("an invalid event: %v", err)
 	}
 }
