@@ -28,18 +28,18 @@ type Group struct {
 	small int
 	// most is how many appends run at once.
 	most int
-	// beside has a token for each append that runs beside them.
+	// beside has a token for each larger append that runs.
 	beside chan struct{}
 
 	mu      sync.Mutex
 	running int
-	busy    eventlog.Set // of the appends that run
-	large   int          // appends that run beside these
-	// met is when a call of many events last came while others ran, and loaded whether
-	// the one before had come shortly before.
+	busy    eventlog.Set // the partitions of running groups
+	large   int          // running appends of more than small events
+	// met is when a call of many events last arrived while others ran, and loaded whether
+	// the one before had arrived shortly before.
 	met    time.Time
 	loaded bool
-	// waiting are the calls that wait, in the order in which they came.
+	// waiting are the queued calls in order of arrival.
 	waiting []*call
 }
 
@@ -49,17 +49,17 @@ type call struct {
 	partitions eventlog.Set
 	// expected is what the append expects, see [eventlog.Expect].
 	expected *eventlog.Expected
-	// rights are the tokens of users for which it appends.
+	// rights are the tokens of the users in whose name the call appends.
 	rights []eventlog.Right
-	// company is set when the call does not wait any more.
-	company *company
-	// wake is closed when the company has ended or, for the first of its calls, when
+	// group is set when the call is no longer in the queue.
+	group *commitGroup
+	// wake is closed when the commit of the group has ended or, for the first of its calls, when
 	// it may begin.
 	wake chan struct{}
 }
 
-// company is a set of calls with one commit.
-type company struct {
+// commitGroup is a set of calls with one commit.
+type commitGroup struct {
 	calls      []*call
 	events     int
 	partitions eventlog.Set
@@ -69,14 +69,14 @@ type company struct {
 }
 
 const (
-	// largeCompany is the most events of a company, if it has several calls.
-	largeCompany = 5000
-	// worthwhile is how many events must wait for a commit of their own beside
-	// others. With fewer, a commit costs more than waiting for the next.
+	// largeGroup is the most events of a group of several calls.
+	largeGroup = 5000
+	// worthwhile is how many queued events are worth a commit beside the running ones. With
+	// fewer, a commit costs more than waiting for the next.
 	worthwhile = 8
-	// shortly is how long after calls of many events have met twice appends leave folding
-	// to the loops, and within which the two must be. It has to outlast the pauses between
-	// such calls under load: loops and appends that fold wait for each other.
+	// shortly is the window in which calls of many events must meet twice, and for how long
+	// appends then do not fold, so that the loops do. It must be longer than the pauses
+	// between such calls under load: loops and appends that fold wait for each other.
 	shortly = 50 * time.Millisecond
 	// mostBeside is how many larger appends run at once: half of the connections of a
 	// process, so that others go on while these wait for the tables of a partition.
@@ -96,9 +96,9 @@ func New(log *events.Log, append events.Append, small, most int) *Group {
 	return &Group{log: log, append: append, fold: append, small: small, most: most, beside: make(chan struct{}, mostBeside)}
 }
 
-// FoldBy makes the transactions calls of fold, which also folds the events where it can,
-// except while calls of many events keep meeting: then loops fold what several of them have
-// brought at once, beside the next append. Call it before the first append.
+// FoldBy makes the transactions calls of fold, which also folds the events where it can, except
+// while calls of many events keep meeting: then the loops fold the events of several calls at
+// once, beside the next append. Call it before the first append.
 func (g *Group) FoldBy(fold events.Append) *Group {
 	g.fold = fold
 	return g
@@ -124,14 +124,14 @@ func (g *Group) Append(ctx context.Context, evs ...events.Event) (events.Receipt
 			return events.Receipt{}, context.Cause(ctx)
 		}
 	}
-	if c == c.company.calls[0] {
-		g.run(ctx, c.company)
+	if c == c.group.calls[0] {
+		g.run(ctx, c.group)
 	}
 	var bad *events.BatchError
-	if errors.As(c.company.err, &bad) || errors.Is(c.company.err, eventlog.ErrRevoked) { // of some caller: each retries alone
+	if errors.As(c.group.err, &bad) || errors.Is(c.group.err, eventlog.ErrRevoked) { // of some caller: each retries alone
 		return g.fold(ctx, evs...)
 	}
-	return c.company.receipt, c.company.err
+	return c.group.receipt, c.group.err
 }
 
 // alone appends events in a transaction of their own.
@@ -155,7 +155,7 @@ func (g *Group) alone(ctx context.Context, evs []events.Event) (events.Receipt, 
 	return one(ctx, evs...)
 }
 
-// comes notes that a call has come. The caller has locked g.
+// comes records the arrival of a call. The caller has locked g.
 func (g *Group) comes(evs []events.Event) {
 	if len(evs) >= worthwhile && g.running+g.large > 0 {
 		now := time.Now()
@@ -163,10 +163,10 @@ func (g *Group) comes(evs []events.Event) {
 	}
 }
 
-// appends returns what runs an append that begins now. One that folds lets no other of its
-// partitions begin before it has loaded, folded and written everything. A second
-// transaction that does so beside the next append costs more for single events, at any rate, and
-// for calls that meet no others. The caller has locked g.
+// appends returns the function for an append that begins now. An append that folds blocks other
+// appends to its partitions until it has loaded, folded and written everything. Folding in a
+// second transaction costs more for single events, at any rate, and for calls that arrive alone.
+// The caller has locked g.
 func (g *Group) appends() events.Append {
 	if g.loaded && time.Since(g.met) < shortly {
 		return g.append
@@ -174,20 +174,20 @@ func (g *Group) appends() events.Append {
 	return g.fold
 }
 
-// leave reports whether the caller of c may return before c has ended. It must
-// stay if its company has to be run, or is.
+// leave reports whether the caller of c may return before c has ended. It must stay if it runs
+// the group, or has to.
 func (g *Group) leave(c *call) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if c.company != nil {
-		return c != c.company.calls[0]
+	if c.group != nil {
+		return c != c.group.calls[0]
 	}
 	g.waiting = slices.DeleteFunc(g.waiting, func(other *call) bool { return other == c })
 	return true
 }
 
-// run appends a company.
-func (g *Group) run(ctx context.Context, c *company) {
+// run appends the events of a group.
+func (g *Group) run(ctx context.Context, c *commitGroup) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), groupTimeout)
 	defer cancel()
 	var evs []events.Event
@@ -214,20 +214,20 @@ func (g *Group) run(ctx context.Context, c *company) {
 	}
 }
 
-// begin makes a change and lets the companies begin that can then.
+// begin makes a change and starts the groups that may run after it.
 func (g *Group) begin(change func()) {
 	g.mu.Lock()
 	change()
-	companies := g.next()
+	groups := g.next()
 	g.mu.Unlock()
-	for _, c := range companies {
+	for _, c := range groups {
 		close(c.calls[0].wake)
 	}
 }
 
-// next takes the companies that may run now from the waiting calls. A call waits
-// for all that came before it and touch one of its partitions.
-func (g *Group) next() []*company {
+// next returns groups of the queued calls that may run now. A call waits for all earlier calls
+// that touch one of its partitions.
+func (g *Group) next() []*commitGroup {
 	room := g.most - g.running
 	if room == 0 || len(g.waiting) == 0 {
 		return nil
@@ -236,52 +236,51 @@ func (g *Group) next() []*company {
 	if n < worthwhile && g.running > 0 {
 		return nil
 	}
-	companies := make([]*company, min(room, len(sets), max(1, n/worthwhile)))
-	for i := range companies {
-		companies[i] = &company{}
+	groups := make([]*commitGroup, min(room, len(sets), max(1, n/worthwhile)))
+	for i := range groups {
+		groups[i] = &commitGroup{}
 	}
 	for _, set := range sets {
-		slices.MinFunc(companies, func(a, b *company) int { return a.events - b.events }).merge(set)
+		slices.MinFunc(groups, func(a, b *commitGroup) int { return a.events - b.events }).merge(set)
 	}
-	for _, c := range companies {
+	for _, c := range groups {
 		c.append = g.appends()
 		for _, one := range c.calls {
-			one.company = c
+			one.group = c
 		}
 		g.busy.AddAll(&c.partitions)
 	}
-	g.running += len(companies)
-	g.waiting = slices.DeleteFunc(g.waiting, func(c *call) bool { return c.company != nil })
-	return companies
+	g.running += len(groups)
+	g.waiting = slices.DeleteFunc(g.waiting, func(c *call) bool { return c.group != nil })
+	return groups
 }
 
 // ready returns the waiting calls that need no busy partition, n events in all,
 // in sets that share no partition.
-func (g *Group) ready() (sets []*company, n int) {
+func (g *Group) ready() (sets []*commitGroup, n int) {
 	taken := g.busy
 	for _, c := range g.waiting {
-		if taken.Overlaps(&c.partitions) || n > 0 && n+len(c.evs) > largeCompany {
+		if taken.Overlaps(&c.partitions) || n > 0 && n+len(c.evs) > largeGroup {
 			taken.AddAll(&c.partitions)
 			continue
 		}
 		n += len(c.evs)
-		all := &company{}
-		sets = slices.DeleteFunc(sets, func(set *company) bool {
+		all := &commitGroup{}
+		sets = slices.DeleteFunc(sets, func(set *commitGroup) bool {
 			if !set.partitions.Overlaps(&c.partitions) {
 				return false
 			}
 			all.merge(set)
 			return true
 		})
-		all.merge(&company{calls: []*call{c}, events: len(c.evs), partitions: c.partitions})
+		all.merge(&commitGroup{calls: []*call{c}, events: len(c.evs), partitions: c.partitions})
 		sets = append(sets, all)
 	}
 	return sets, n
 }
 
-// merge adds the calls of another company. Those that share a partition must stay
-// in order.
-func (c *company) merge(other *company) {
+// merge adds the calls of another group. Calls that share a partition must stay in order.
+func (c *commitGroup) merge(other *commitGroup) {
 	c.calls = append(c.calls, other.calls...)
 	c.events += other.events
 	c.partitions.AddAll(&other.partitions)

@@ -138,22 +138,22 @@ func TestGroupCommitsTogether(t *testing.T) {
 		receipt events.Receipt
 		err     error
 	}
-	const company = 20
-	answers := make(chan answer, company+1)
+	const callers = 20
+	answers := make(chan answer, callers+1)
 	publish := func(evs ...events.Event) {
 		receipt, err := g.Append(t.Context(), evs...)
 		answers <- answer{receipt, err}
 	}
 	go publish(delivered("first", ann))
 	awaitWaiting(1)
-	for i := range company {
+	for i := range callers {
 		go publish(delivered(fmt.Sprint("a", i), ann), delivered(fmt.Sprint("b", i), userIn(1, i)))
 	}
-	awaitJoined(t, g, 2*company)
+	awaitJoined(t, g, 2*callers)
 	release()
 
 	transactions := map[int64]int{}
-	for range company + 1 {
+	for range callers + 1 {
 		a := <-answers
 		if a.err != nil {
 			t.Fatal(a.err)
@@ -166,8 +166,8 @@ func TestGroupCommitsTogether(t *testing.T) {
 	if len(transactions) != 2 {
 		t.Errorf("appended in %v, want two transactions", transactions)
 	}
-	if rows := stored(t, pool); rows[0] != company+1 {
-		t.Errorf("partition 0 has %d events, want %d", rows[0], company+1)
+	if rows := stored(t, pool); rows[0] != callers+1 {
+		t.Errorf("partition 0 has %d events, want %d", rows[0], callers+1)
 	}
 	pool.Close()
 	goleak.VerifyNone(t, leaks)

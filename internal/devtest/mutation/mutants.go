@@ -386,7 +386,7 @@ var mutants = []mutant{
 	{"appends to all partitions follow each other", []edit{{groupFile, "max(1, n/worthwhile)", "1"}}, grouped},
 	{"single events that meet count as load", []edit{{groupFile, "len(evs) >= worthwhile && ", ""}}, grouped},
 	{"calls that have ended still meet others", []edit{{groupFile, "		g.large--\n", ""}}, grouped},
-	{"a canceled caller leaves others waiting", []edit{{groupFile, "return c != c.company.calls[0]", "return true"}}, grouped},
+	{"a canceled caller leaves others waiting", []edit{{groupFile, "return c != c.group.calls[0]", "return true"}}, grouped},
 	{"an append forgets transactions above the last that has ended", []edit{{
 		stateFile, "pg_snapshot_xmax(seen)::text::bigint, own::text::bigint - 1)", "1, 0)",
 	}}, appended},
