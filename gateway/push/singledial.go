@@ -14,7 +14,7 @@ type singleDialTransport struct {
 	next http.RoundTripper
 
 	mu sync.Mutex
-	// turns are those of the servers to which requests take connections.
+	// turns has a lock for each server that requests connect to.
 	turns map[string]*turn
 }
 

@@ -131,7 +131,7 @@ type performance struct {
 	states []state
 	// shown is what it shows.
 	shown state
-	// commands counts those of the user. While pending, the client may show their
+	// commands counts the commands of the user. While pending, the client may show their
 	// effect.
 	commands int
 	pending  bool

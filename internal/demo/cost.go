@@ -97,7 +97,7 @@ func (m *meter) send(ctx context.Context, to conversation, messages int, sent fu
 const foldedBySQL = `SELECT xmin::text FROM badged.rooms WHERE conversation_id = $1
 UNION SELECT xmin::text FROM badged.conversations WHERE conversation_id = $1 AND joined IS NULL AND last_seq = $2`
 
-// The tables of badged but those of the log.
+// The tables of badged except the log.
 const tablesSQL = `SELECT oid::regclass::text FROM pg_class
 WHERE relnamespace = 'badged'::regnamespace AND relkind = 'r' AND (relname !~ '^events_' OR relname ~ '_offsets$')`
 

@@ -30,7 +30,7 @@ type Row struct {
 	LastSeq, ReadSeq int64
 	Level            events.Level
 	Category         string
-	// Unread are the unread messages, ascending, and Mentions those of them that mention
+	// Unread are the unread messages, ascending, and Mentions the unread messages that mention
 	// the user.
 	Unread, Mentions []int64
 	// MarkedUnread is set if the user marked the conversation as unread.

@@ -42,8 +42,8 @@ func (r *Relay) carry(ctx context.Context) {
 }
 
 // carryOver carries pages over one connection to the outbox, until ctx is done or that
-// fails. What it remembers of the outbox holds for the connection: after a crash Postgres
-// may use offsets again.
+// fails. Its state of the outbox is valid for the connection only: after a crash Postgres may
+// use offsets again.
 func (r *Relay) carryOver(ctx context.Context, pauses *backoff) error {
 	conn, err := r.cfg.Outbox.pool.Acquire(ctx)
 	if err != nil {
@@ -148,14 +148,14 @@ func (c *carrier) carry(ctx context.Context, p page) error {
 	return nil
 }
 
-// settled notes that rows are carried.
+// settled records that rows are carried.
 func (c *carrier) settled(rows []row) {
 	for i := range rows {
 		c.carried = append(c.carried, rows[i].offset)
 	}
 }
 
-// setAside notes which events are to be set aside. Then they are no longer in the outbox.
+// setAside records which events move to badged.outbox_refused.
 func (c *carrier) setAside(ctx context.Context, refused []refusal) {
 	c.refused = append(c.refused, refused...)
 	for _, f := range refused {
@@ -187,7 +187,7 @@ func (c *carrier) read(ctx context.Context) (page, error) {
 // fetch settles what is carried and reads rows, in one round trip. full is whether there
 // may be more.
 func (c *carrier) fetch(ctx context.Context, statement string, args ...any) (p page, full bool, err error) {
-	// An interrupted statement would end the connection, and with it what is remembered.
+	// An interrupted statement would end the connection, and lose the carrier's state.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
 	var batch pgx.Batch
@@ -255,11 +255,10 @@ func (c *carrier) settle(ctx context.Context) {
 	}
 }
 
-// append appends valid events, in order, to the databases without a partition of without,
-// and returns what badged refuses and which of the others lack some. After an error some
-// may be appended. What badged refuses is left out and the rest tried again. If it does
-// not say which event it refuses, the call is cut in halves; so it is if a proxy finds it
-// too large.
+// append appends valid events, in order, to the databases without a partition of without. It
+// returns the events that badged refuses, and which databases lack events. If badged refuses
+// events, the others are appended in another call. If it does not say which, or if a proxy finds
+// the call too large, the call is cut in halves. After an error some events may be appended.
 func (c *carrier) append(ctx context.Context, rows []row, without []bool) (refused []refusal, lack *shards.PartialFailure, err error) {
 	for len(rows) > 0 {
 		some, err := c.appendSome(ctx, eventsOf(rows), without)
@@ -301,15 +300,14 @@ func (c *carrier) append(ctx context.Context, rows []row, without []bool) (refus
 	return refused, lack, nil
 }
 
-// isTooLarge reports whether an answer says that a call is too large. Proxies have limits
-// of their own, which smaller calls may keep.
+// isTooLarge reports whether an answer says that a call is too large, such as for a proxy.
 func isTooLarge(err error) bool {
 	refused, ok := errors.AsType[*traffic.ServerError](err)
 	return ok && refused.Status == http.StatusRequestEntityTooLarge
 }
 
-// refusedIn reports whether badged refuses events, and returns the reasons by index, if it
-// has them. The answer of a proxy or of another server says nothing about events.
+// refusedIn reports whether badged refuses events, and returns the reasons by index, if the answer
+// has them. An answer of a proxy or of another server refuses no event.
 func refusedIn(err error) (named map[int]string, isRefusal bool) {
 	named = map[int]string{}
 	if bad, ok := errors.AsType[*events.BatchError](err); ok {

@@ -41,8 +41,7 @@ type Config struct {
 	Metrics *Metrics
 	// PollInterval is the pause while the outbox is empty. Default 100ms.
 	PollInterval time.Duration
-	// OwnershipInterval is how often a process that waits looks whether another has
-	// stopped carrying. Default 1s.
+	// OwnershipInterval is how often a standby process tries to take the lock. Default 1s.
 	OwnershipInterval time.Duration
 	// MeasureInterval is how often the backlog is measured. Default 5s.
 	MeasureInterval time.Duration
@@ -51,10 +50,10 @@ type Config struct {
 // Relay carries events while no other process does.
 type Relay struct {
 	cfg Config
-	// opening is set until the outbox was checked, and carrying while this process carries.
+	// opening is set until the outbox was checked, carrying while this process owns the lock.
 	opening, carrying atomic.Bool
 	mu                sync.Mutex
-	// trouble is why nothing can be carried now; nil if something can.
+	// trouble is why no event can be carried now; nil if some can.
 	trouble error
 }
 
@@ -91,9 +90,9 @@ const (
 	memberLockClass = 0x62726c6d // "brlm"
 )
 
-// Run carries until ctx is done and then returns nil. It fails if [Config].Check does other
-// than since the database is away. The lock only saves work: of two processes that carry at
-// once, one repeats what the other has carried.
+// Run carries until ctx is done and then returns nil. It fails if [Config].Check fails for another
+// reason than that the database is away. The lock only saves work: if two processes carry at
+// once, events are carried twice and count once.
 func (r *Relay) Run(ctx context.Context) error {
 	if err := r.open(ctx); err != nil {
 		return err
@@ -146,8 +145,7 @@ func (r *Relay) setTrouble(err error) (before error) {
 	return before
 }
 
-// Health returns why nothing can be carried now, or nil. A process that waits for another
-// is healthy.
+// Health returns why no event can be carried now, or nil. A standby process is healthy.
 func (r *Relay) Health() error {
 	if !r.carrying.Load() && !r.opening.Load() {
 		return nil
@@ -157,7 +155,7 @@ func (r *Relay) Health() error {
 	return r.trouble
 }
 
-// report remembers and logs whether carrying works.
+// report stores and logs whether carrying works.
 func (r *Relay) report(ctx context.Context, err error) {
 	if ctx.Err() != nil { // interrupted
 		return

@@ -21,7 +21,7 @@ type Divided interface {
 	Away(partition int) bool
 }
 
-// PartialError is why some events cannot be carried now, while others are.
+// PartialError is the error of events that wait while others are carried.
 type PartialError struct{ Err error }
 
 // Error implements error.
@@ -42,17 +42,17 @@ func (e *PartialError) Unwrap() error { return e.Err }
 type waiting struct {
 	// behind marks the partitions whose users have waiting rows; nil if there are none.
 	behind []bool
-	// why is the last reason.
+	// why is the last error.
 	why error
-	// catching marks the partitions of behind that are being caught up, nil if there are
-	// none; reached is the offset up to which they are.
+	// catching marks the partitions of behind that are catching up, nil if there are none;
+	// reached is the offset up to which they have all rows.
 	catching []bool
 	reached  int64
 	// held has the rooms whose rows wait for all users.
 	held rooms
 	// stillHeld has the rooms whose rows wait even after the waiting rows are carried.
 	stillHeld rooms
-	// again is when to try again.
+	// again is the time of the next attempt.
 	again  time.Time
 	pauses backoff
 }
@@ -66,7 +66,7 @@ func (c *carrier) appendSome(ctx context.Context, evs []events.Event, without []
 	return nil, err
 }
 
-// union returns the partitions of both.
+// union returns partitions and the partitions of a failure.
 func union(partitions []bool, lack *shards.PartialFailure) []bool {
 	if lack == nil {
 		return partitions
@@ -78,7 +78,7 @@ func union(partitions []bool, lack *shards.PartialFailure) []bool {
 	return all
 }
 
-// fallBehind notes which databases lack events.
+// fallBehind records which databases lack events.
 func (c *carrier) fallBehind(lack *shards.PartialFailure) {
 	if lack == nil {
 		return
@@ -87,7 +87,7 @@ func (c *carrier) fallBehind(lack *shards.PartialFailure) {
 	c.delay(lack.Err)
 }
 
-// delay puts catching up off.
+// delay postpones the next attempt to catch up.
 func (c *carrier) delay(why error) {
 	if why != nil {
 		c.why = why
@@ -120,15 +120,15 @@ func (c *carrier) touches(r *row, partitions []bool) bool {
 	})
 }
 
-// keep leaves rows in the outbox. They may come from a transaction that was open when rows
-// behind them were caught up.
+// keep does not delete rows from the outbox. They may be of a transaction that was open when later
+// rows were carried again.
 func (c *carrier) keep(rows []row) {
 	for i := range rows {
 		c.reached = min(c.reached, rows[i].offset-1)
 	}
 }
 
-// rooms are those with joins that a database lacks.
+// rooms are rooms with joins that a database lacks.
 type rooms map[string]bool
 
 // add adds the rooms to which rows join users.

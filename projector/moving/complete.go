@@ -66,9 +66,9 @@ func (s *side) hasReleased(to *side) bool {
 	return !s.holds && s.move.role == sourceRole && s.move.state == released && s.move.target == to.Name && s.cluster == to.cluster
 }
 
-// has reports whether the target of a move has all of the partition: it commits that it is
-// ready before the source commits, in the same round, that it has released the partition.
-// An attempt that has failed in between leaves a target that is ready in another round.
+// has reports whether the target of a move has all of the partition: the target commits that it is
+// ready before the source commits, in the same round, that it has released the partition. After a
+// failed attempt the target is ready in another round.
 func (s *side) has(released move) bool {
 	return s.move.role == targetRole && (s.move.state == ready || s.move.state == held) && s.move.id == released.id && s.move.round == released.round
 }
@@ -77,7 +77,7 @@ func (s *side) has(released move) bool {
 // lost some of it since.
 var ErrTargetLost = errors.New("the target does not have all of the partition")
 
-// lostBy returns why a move cannot be completed.
+// lostBy returns the error of a move whose target has lost rows of the partition.
 func lostBy(to, from *side, partition int) error {
 	return fmt.Errorf("%w: %s has released partition %d to %s, which was restored from before the switch, or lost the switch in a failover: restore it to a later time; if that cannot be, `badged partition move %[3]d --undo` makes %[2]s serve it as it was before the switch, without what %[4]s took since",
 		ErrTargetLost, from.Name, partition, to.Name)
@@ -86,7 +86,7 @@ func lostBy(to, from *side, partition int) error {
 // errNotReady means that the target has forgotten the move.
 var errNotReady = errors.New("the shard has no such move of the partition any more")
 
-// hold makes a target hold the partition that the source has released to it.
+// hold makes the target hold the partition that the source has released.
 func hold(ctx context.Context, to *side, partition int, q events.Querier) error {
 	var holds bool
 	if err := q.QueryRow(ctx, statements.Get("hold"), partition, to.move.id, to.move.round).Scan(&holds); err != nil {

@@ -44,8 +44,8 @@ func (m *mover) pipe(ctx context.Context, query, table, columns string) (int64, 
 // errTargetFailed ends reading from the source.
 var errTargetFailed = errors.New("the target takes no more rows")
 
-// bulk copies a table in the order of its key, each chunk in a transaction. Rows that
-// change behind the chunk are noted, so no snapshot has to last.
+// bulk copies a table in the order of its key, each chunk in a transaction. Triggers record rows
+// that change behind the chunk, so no long snapshot is needed.
 func (m *mover) bulk(ctx context.Context, t follow.Table) error {
 	name := t.Name(m.p)
 	all := m.columns[name]
@@ -110,7 +110,7 @@ func stage(ctx context.Context, tx pgx.Tx, name string, c follow.Columns) error 
 	return err
 }
 
-// copyLog copies what is folded, until nothing is left.
+// copyLog copies the folded part of the log.
 func (m *mover) copyLog(ctx context.Context) error {
 	for {
 		more := false

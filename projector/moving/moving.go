@@ -1,12 +1,12 @@
 // Package moving moves a partition from one shard to another while both serve.
 //
-// The rows are copied while triggers note which of them change; those are copied again,
-// until few are left. The log is copied in the order in which it was folded. Then a gate
-// closes: publishers to the partition wait, what they have appended is folded, the last
-// changes are copied, the source commits that it has the partition no more, and the
-// target that it has it. Before the source's commit nothing has happened, and after it
-// the target needs nothing from the source: whatever stops a move, the same call
-// continues it. The gate is a lock that ends with the session of the mover.
+// The rows are copied while triggers record which rows change; changed rows are copied again,
+// until few are left. The log is copied in the order in which it was folded. Then a gate closes:
+// publishers to the partition wait, the events that they have appended are folded, the last
+// changes are copied, the source commits that it releases the partition, and the target commits
+// that it holds it. Before the source's commit nothing has changed, and after it the target needs
+// nothing from the source: the same call continues an interrupted move. The gate is a lock that
+// ends with the session of the mover.
 //
 // It does not know the loop that folds or the processes that serve: databases refuse those
 // with an old map. ADR 83 has the reasons.
@@ -59,13 +59,13 @@ type Config struct {
 	// Blocked, if not nil, is called from time to time while a transaction delays the move.
 	// Source is set if it is one of the source.
 	Blocked func(shard string, by pgsession.Holder)
-	// MostBlocked is for how long it waits for such a transaction; see [pgsession.Blocking].
+	// MostBlocked is the longest wait for such a transaction: see [pgsession.Blocking].
 	MostBlocked time.Duration
-	// Patience is about how long publishers to the partition, and its folding, may wait
+	// Patience is about the longest pause of publishers to the partition, and of its folding,
 	// in one attempt of the switch. Default 800ms.
 	Patience time.Duration
-	// Attempts is how often the switch may fail since others would wait for longer. Then
-	// the error wraps [ErrBusy]. Default 10.
+	// Attempts is how many attempts of the switch may exceed Patience. Then the error wraps
+	// [ErrBusy]. Default 10.
 	Attempts int
 }
 
@@ -119,7 +119,7 @@ var (
 	ErrBusy             = follow.ErrBusy
 )
 
-// errShard is what is wrong with a database that can be reached.
+// errShard is the error of a database that can be reached and is not the shard.
 var errShard = errors.New("not the shard")
 
 // Move moves a partition to another shard. It continues a move that was interrupted. An
@@ -162,7 +162,7 @@ type mover struct {
 	// was not.
 	splitAt int64
 	columns map[string]follow.Columns
-	// revoked is up to which number the target has the revocations.
+	// revoked is the number of the last revocation that the target has.
 	revoked int64
 }
 
@@ -210,7 +210,7 @@ const (
 
 const application = "badged partition move"
 
-// look reads what a shard knows of a partition.
+// look reads the state of a partition on a shard.
 func (s *side) look(ctx context.Context, q events.Querier, partition int) error {
 	var name, cluster *string
 	s.move = move{}
@@ -304,8 +304,8 @@ func open(ctx context.Context, cfg Config) (m *mover, err error) {
 		return nil, err
 	}
 	m.result.From = m.source.Name
-	// In one order: of two moves between the same shards, the one that gets the first goes
-	// on.
+	// The locks are taken in one order, so that one of two moves between the same shards gets
+	// both.
 	sides := []*side{m.source, m.target}
 	slices.SortFunc(sides, func(a, b *side) int { return strings.Compare(a.Name, b.Name) })
 	for _, s := range sides {
@@ -322,7 +322,7 @@ func open(ctx context.Context, cfg Config) (m *mover, err error) {
 	return m, nil
 }
 
-// alone fails if something else was begun with the partition.
+// alone fails if another move or a split of the partition was begun.
 func (m *mover) alone() error {
 	switch other := m.source.move; {
 	case other.role != sourceRole || m.leftOver:
@@ -366,7 +366,7 @@ func (m *mover) close(ctx context.Context) {
 	}
 }
 
-// run does what is left of the move.
+// run does the remaining steps of the move.
 func (m *mover) run(ctx context.Context) error {
 	from, to := m.source, m.target
 	switch {
@@ -418,7 +418,7 @@ func isAway(err error) bool {
 		!errors.Is(err, errShard)
 }
 
-// copy copies everything until little is left.
+// copy copies the partition until few changes are left.
 func (m *mover) copy(ctx context.Context) error {
 	if err := m.prepare(ctx); err != nil {
 		return err
@@ -460,7 +460,7 @@ func (m *mover) copy(ctx context.Context) error {
 	return m.catchUp(ctx)
 }
 
-// catchUp copies what has changed, until there is nothing to gain.
+// catchUp copies changes until another round would not make the switch shorter.
 func (m *mover) catchUp(ctx context.Context) error {
 	return m.source.CatchUp(func() (int, error) {
 		changes, err := m.round(ctx, follow.RoundChanges)

@@ -87,7 +87,7 @@ func List(ctx context.Context, all []Shard, living []int, owner func(partition i
 	return append(list, old...), errors.Join(errs...)
 }
 
-// lookPatiently looks at a shard for a limited time.
+// lookPatiently reads the state of a shard, for a limited time.
 func lookPatiently(ctx context.Context, s Shard, list []Partition, patience time.Duration) ([]Partition, error) {
 	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -170,7 +170,7 @@ func stateOf(s State) State {
 	return ""
 }
 
-// Weight is what a plan evens out.
+// Weight is the measure by which a plan balances shards.
 type Weight func(p Partition) int64
 
 // ByBytes is the space on disk, and ByEvents the number of events.

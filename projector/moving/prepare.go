@@ -10,9 +10,9 @@ import (
 	"github.com/badged/badged/projector/internal/follow"
 )
 
-// prepare continues the move that was begun, if the target has all that had not changed,
-// every change since was noted, no shard has lost anything of the last round, and no log was
-// renumbered. Otherwise it begins.
+// prepare continues a move if the target has all rows of the last round, triggers have recorded
+// every change since, no shard has lost any of it, and no log was renumbered. Otherwise it begins
+// anew.
 func (m *mover) prepare(ctx context.Context) error {
 	m.cfg.Progress(Preparing, 0)
 	if m.p >= m.target.partitions {
@@ -60,7 +60,7 @@ func (m *mover) readColumns(ctx context.Context) error {
 	return nil
 }
 
-// begin empties the tables of the target, and makes the source note what changes.
+// begin empties the tables of the target, and creates the triggers on the source.
 func (m *mover) begin(ctx context.Context) error {
 	from, to := m.source, m.target
 	id, revision := newID(), max(from.revision, to.revision)+1
@@ -133,8 +133,8 @@ func (m *mover) addWebhooks(ctx context.Context) error {
 	return nil
 }
 
-// analyze gives the planner of the target statistics, which it lacks until autovacuum
-// comes.
+// analyze gives the planner of the target statistics, which otherwise autovacuum would make
+// later.
 func (m *mover) analyze(ctx context.Context) error {
 	for _, name := range follow.OwnTables(m.p) {
 		if _, err := m.target.conn.Exec(ctx, `ANALYZE `+name); err != nil {
