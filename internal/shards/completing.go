@@ -36,7 +36,7 @@ func (c *Cluster) CompleteMoves(ctx context.Context) error {
 	return nil
 }
 
-// completeMove completes the move of a partition. told has what was logged of partitions.
+// completeMove completes the move of a partition. told has the last logged error of each partition.
 func (c *Cluster) completeMove(ctx context.Context, all []moving.Shard, partition int, told map[int]string) {
 	ctx, cancel := context.WithTimeout(ctx, 2*c.cfg.Patience)
 	defer cancel()

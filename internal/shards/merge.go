@@ -11,7 +11,7 @@ import (
 	"github.com/badged/badged/internal/eventlog"
 )
 
-// Why databases are refused. Errors name the shard, and what to do.
+// Reasons to refuse databases. The errors name the shard, and what to do.
 var (
 	// ErrNotACluster: no database is part of a cluster of shards.
 	ErrNotACluster = errors.New("the databases are no cluster of shards yet")
@@ -41,7 +41,7 @@ var (
 	ErrAway = errors.New("the shard is away")
 )
 
-// noPart says which database is empty in place of a shard that has partitions.
+// noPart is the error of an empty database in place of a shard that has partitions.
 const noPart = "shard %s has no part of the cluster, but the map gives it %s: check its URL, or restore the database from a backup"
 
 // Place says where a partition is.
@@ -54,16 +54,16 @@ type Place struct {
 	Revision int64
 }
 
-// view is what one database says.
+// view is the state of one database: its name, its partitions and its copy of the map.
 type view struct {
-	// name is that of the configuration.
+	// name is the name in the configuration.
 	name string
 	// began is when reading it began.
 	began time.Time
 	// err is why the database cannot be read; then the rest is empty.
 	err        error
 	partitions int
-	// encoding is that in which the database stores text.
+	// encoding is the encoding of text in the database.
 	encoding string
 	// cluster and member, the name of the shard, are empty if the database is not part of
 	// a cluster.
@@ -75,12 +75,12 @@ type view struct {
 	held []int
 }
 
-// placement is the map as all shards together say it.
+// placement is the merged map of all shards.
 type placement struct {
 	cluster string
 	// first is with how many partitions the log began.
 	first int
-	// encoding is that in which the databases store text.
+	// encoding is the encoding of text in the databases.
 	encoding string
 	// places are by partition. One that was split is on no shard, and has a revision.
 	places []Place
@@ -113,9 +113,8 @@ func (m *placement) layout() *events.Layout {
 	return events.NewLayout(m.first, living)
 }
 
-// merge returns the map that views together say, or why they are no cluster. It
-// reports as many reasons as it finds. At the start, a shard that cannot be reached must
-// be one that another names.
+// merge merges the maps of views, or returns all reasons why they are no cluster. At the start, a
+// shard that cannot be reached must be in the map of another.
 func merge(views []view, starting bool) (placement, error) {
 	var errs []error
 	refuse := func(why error, format string, args ...any) {
@@ -187,7 +186,7 @@ func (m *placement) begun(partition int) bool {
 	return ok && (m.place(a).Revision > 0 || m.place(b).Revision > 0 || m.begun(a) || m.begun(b))
 }
 
-// check refuses what disagrees with the map.
+// check returns the errors of views that disagree with the map.
 func (m *placement) check(views []view, starting bool, refuse func(why error, format string, args ...any)) {
 	given := map[string]bool{}
 	for _, v := range views {
@@ -201,7 +200,7 @@ func (m *placement) check(views []view, starting bool, refuse func(why error, fo
 			refuse(ErrUnknown, "%s: %v", v.name, v.err)
 		case v.err != nil || v.cluster != "" && v.cluster != m.cluster:
 		case v.cluster != "" && (v.member != v.name || v.partitions != m.first):
-			// Refused already. Its map was not merged, so what it holds says nothing more.
+			// Refused already, and its map was not merged.
 		case v.cluster == "" && len(owned) > 0:
 			refuse(ErrEmpty, noPart, v.name, Named(owned))
 		case v.cluster == "":
@@ -210,7 +209,7 @@ func (m *placement) check(views []view, starting bool, refuse func(why error, fo
 			for _, p := range v.held {
 				switch place := m.place(p); {
 				case starting && slices.Contains(m.staleClaims(views), claim{v.name, p, place}):
-					// A server settles it.
+					// A server resolves it: see stale.go.
 				case place.Shard == "" && place.Revision > 0:
 					refuse(ErrClaims, "shard %s holds partition %d, which was split at revision %d of the map: the database was restored from before the split; restore it to a later time",
 						v.name, p, place.Revision)
@@ -236,7 +235,7 @@ func (m *placement) check(views []view, starting bool, refuse func(why error, fo
 	}
 }
 
-// lost returns why partitions are on no shard that could be read, nil if none is.
+// lost returns the error of partitions that no readable shard holds, nil for none.
 func (m *placement) lost(views []view) (errs []error) {
 	for _, v := range views {
 		if v.err != nil {

@@ -26,8 +26,8 @@ func (p *part) index() int {
 	return p.shard.index
 }
 
-// expecting returns a context for appending the part. Only messages to rooms need what the
-// call expects: other events name users, and so partitions, which refuse for themselves.
+// expecting returns a context for appending the part. Only messages to rooms need the expected
+// partitions: other events name users, and a partition that has moved refuses them.
 func (p *part) expecting(ctx context.Context) context.Context {
 	if !slices.ContainsFunc(p.events, func(e events.Event) bool { return len(e.Data.UserIDs) == 0 }) {
 		return ctx

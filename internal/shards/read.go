@@ -46,7 +46,7 @@ func nameOf(ctx context.Context, pool *pgxpool.Pool) (name string, err error) {
 	return name, err
 }
 
-// read reads what a database says.
+// read reads the view of a database.
 func read(ctx context.Context, q querier, name string) view {
 	v := view{name: name, began: time.Now(), places: map[int]Place{}}
 	var cluster, member *string
@@ -191,8 +191,7 @@ func (c *Cluster) refresh(ctx context.Context, some []*Shard) {
 		c.publish(before.placement, err)
 		return
 	}
-	// A partition that moves between two reads is held twice, as it seems: the map
-	// decides.
+	// A partition that moves between two reads seems to be held twice: the map decides.
 	// The shard that knew it may be away, or was restored to an earlier time and disagrees
 	// with others now. If all agree, what they have forgotten is gone.
 	remember := err != nil || slices.ContainsFunc(all, func(v view) bool { return v.err != nil })
@@ -209,16 +208,16 @@ func (c *Cluster) refresh(ctx context.Context, some []*Shard) {
 	}
 }
 
-// complaint is what is wrong with the maps.
+// complaint is an error of the maps.
 type complaint struct {
 	text  string
 	since time.Time
 	told  bool
 }
 
-// complain logs what is wrong with the maps, once it lasts longer than the switch of a
-// partition, and than it takes until a shard that has fallen silent is away: what that said
-// last may be from before a switch.
+// complain logs an error of the maps once it lasts longer than the switch of a partition, and
+// than the time after which a silent shard is away: the last view of that shard may be from
+// before a switch.
 func (c *Cluster) complain(ctx context.Context, err error) {
 	switch now := &c.complaint; {
 	case err == nil:
@@ -234,8 +233,8 @@ func (c *Cluster) complain(ctx context.Context, err error) {
 	}
 }
 
-// learn keeps what a shard said. A database that is not the shard is away, like one that
-// cannot be reached: nothing may be written there, and the others go on.
+// learn stores the view of a shard. A database that is not the shard counts as away: nothing may
+// be written there, and the other shards go on.
 func (c *Cluster) learn(ctx context.Context, s *Shard, v view) {
 	if err := c.mistaken(v); err != nil {
 		v = view{name: v.name, began: v.began, err: err}

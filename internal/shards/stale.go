@@ -12,21 +12,21 @@ import (
 	"github.com/badged/badged/internal/wait"
 )
 
-// A shard that was restored from before it gave a partition away holds it again. Nothing but
-// transactions of publishers who use its database directly can append there: servers go by
-// the map. The shard gives the partition up as soon as a server sees that another holds it
-// at a later revision, and the server carries to that one what was appended meanwhile.
+// A shard that was restored from before it gave a partition away holds it again. Servers go by the
+// map, so only publishers that use the database directly can append there. Once a server sees
+// that another shard holds the partition at a later revision, it makes the stale shard give the
+// partition up, and appends to the other shard the events that were published meanwhile.
 
 // claim is a partition that a shard holds although another holds it since a later revision.
 type claim struct {
 	shard     string
 	partition int
-	// place is that of the other.
+	// place is the place of the partition on the other shard.
 	place Place
 }
 
-// staleClaims returns the claims of shards that were restored. The others hold what the map
-// gives to them, so they are right.
+// staleClaims returns the claims of restored shards. The other shards hold the partitions that the
+// map gives to them.
 func (m *placement) staleClaims(views []view) (claims []claim) {
 	for _, v := range views {
 		if v.err != nil || v.cluster != m.cluster || v.member != v.name {
@@ -48,12 +48,12 @@ func (m *placement) holds(views []view, name string, partition int) bool {
 	})
 }
 
-// staleInterval is how often a process looks for what others left, as when they were killed.
+// staleInterval is how often a process looks for the unfinished work of killed processes.
 const staleInterval = 10 * time.Second
 
-// SettleRestored makes shards that were restored give up the partitions that have moved since,
-// and carries what was published there meanwhile to the shards that have them, until ctx is
-// done, and then returns nil. Every process may run it.
+// SettleRestored makes restored shards give up the partitions that have moved since, and appends
+// the events that were published there meanwhile to the shards that hold them, until ctx is done.
+// Then it returns nil. Every process may run it.
 func (c *Cluster) SettleRestored(ctx context.Context) error {
 	var looked time.Time
 	told := ""
@@ -104,7 +104,7 @@ func (c *Cluster) giveUp(ctx context.Context, one claim) error {
 	return nil
 }
 
-// carryAll carries the last events of all partitions that were given up.
+// carryAll appends the last events of all partitions that were given up to their holders.
 func (c *Cluster) carryAll(ctx context.Context) error {
 	var errs []error
 	for _, s := range c.shards {

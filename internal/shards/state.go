@@ -10,34 +10,33 @@ import (
 	"github.com/badged/badged/internal/eventlog"
 )
 
-// state is what the shards said last. It does not change.
+// state is the last known placement of partitions. It is immutable.
 type state struct {
 	placement
 	layout *events.Layout
 	// owners are indexes of shards by partition, -1 for a shard that is not configured.
 	owners []int
-	// expected are, by the index of a shard, the partitions that the map gives to it; nil for
-	// one database by itself.
+	// expected has the partitions that the map gives to each shard, by its index; nil for one
+	// database by itself.
 	expected []*eventlog.Expected
 	// unknown is an [*AwayError] for each shard that is not configured, nil if there is none.
 	unknown error
 	// away are the living partitions that no reachable shard holds.
 	away []int
-	// lost has since when those are lost whose shard can be reached.
+	// lost has, for partitions of reachable shards that do not hold them, since when.
 	lost map[int]time.Time
 	// problem is why the last maps were not merged.
 	problem error
-	// changed is closed when there is another state.
+	// changed is closed once a newer state is published.
 	changed chan struct{}
 }
 
-// status is what is known of a shard. It does not change.
+// status is the last known status of a shard. It is immutable.
 type status struct {
 	// err is why the shard is away, nil while it can be reached.
 	err error
 	// held are the partitions that it holds and that the map gives to it, in ascending
-	// order, and holds the same by partition. Those of a shard that is away are the last
-	// known.
+	// order, and holds the same by partition. While the shard is away they are the last known.
 	held  []int
 	holds []bool
 	// present is done, with the cause err, once the shard goes away; nil while it is.
@@ -53,7 +52,7 @@ func (st *state) owner(partition int) int {
 	return st.owners[partition]
 }
 
-// publishOne makes a state of the layout of a database by itself.
+// publishOne publishes the state of a database by itself.
 func (c *Cluster) publishOne(layout *events.Layout) {
 	before := c.state.Load()
 	if before != nil && before.layout.Equal(layout) {
@@ -76,7 +75,7 @@ func (c *Cluster) publishOne(layout *events.Layout) {
 	}
 }
 
-// publish makes a state of the placement and of what the shards said last.
+// publish publishes the state of a placement and of the last views of the shards.
 func (c *Cluster) publish(m placement, problem error) {
 	next := &state{placement: m, layout: m.layout(), owners: make([]int, len(m.places)), problem: problem, lost: map[int]time.Time{}, changed: make(chan struct{})}
 	before := c.state.Load()
@@ -118,8 +117,8 @@ func (c *Cluster) publish(m placement, problem error) {
 	}
 }
 
-// update makes a status of what the shard said last, and notes in held what it holds of the
-// placement. It reports whether the status is another than before.
+// update makes a status of the last view of the shard, and records in held the partitions of the
+// placement that it holds. It reports whether the status has changed.
 func (s *Shard) update(m placement, held []bool) (changed bool) {
 	was := s.status.Load()
 	if was == nil {
@@ -150,8 +149,8 @@ func (s *Shard) update(m placement, held []bool) (changed bool) {
 	return !slices.Equal(was.held, now.held) || (was.err == nil) != (now.err == nil)
 }
 
-// reachable calls do as long as the shard can be reached: once it is away, do is canceled,
-// and the error is that of [Shard.Err]. Other errors name the shard.
+// reachable calls do, and cancels it once the shard is away: then it returns the error of
+// [Shard.Err]. Other errors name the shard.
 func (s *Shard) reachable(ctx context.Context, do func(ctx context.Context) error) error {
 	st := s.status.Load()
 	if st.err != nil {
@@ -193,7 +192,7 @@ func (st *state) lacks(partition int) error {
 	return &AwayError{Shard: name, Partitions: st.of(name), Err: ErrMissing, Unknown: true}
 }
 
-// unconfigured returns why shards of the map cannot be asked, nil if all are configured.
+// unconfigured returns the error of shards of the map that are not configured, nil for none.
 func (st *state) unconfigured() error {
 	var errs []error
 	told := map[string]bool{}

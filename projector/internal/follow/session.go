@@ -120,7 +120,7 @@ func (s *Session) blocking(tables []string) pgsession.Blocking {
 	return pgsession.Blocking{Conn: s.Conn, Partition: s.Partition, Tables: tables, Most: s.Most, Tell: func(_ int, by pgsession.Holder) { s.Tell(by) }}
 }
 
-// RetryOnLock runs f in a transaction, as often as needed to get its locks, and tells which
+// RetryOnLock runs f in a transaction, as often as needed to get its locks, and reports which
 // transaction has them.
 func (s *Session) RetryOnLock(ctx context.Context, locked []string, f func(tx pgx.Tx) error) error {
 	blocked := s.blocking(locked)
