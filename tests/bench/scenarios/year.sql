@@ -1,5 +1,5 @@
--- What is left of many users, rooms, revocations, dead letters and events, as copies of
--- those of the user "template". USERS, REVOCATIONS, LETTERS and EVENTS are how many.
+-- What is left of many users, rooms, revocations, dead letters and events, as copies of the
+-- rows of the user "template". USERS, REVOCATIONS, LETTERS and EVENTS are how many.
 
 -- name: users
 INSERT INTO badged.users
