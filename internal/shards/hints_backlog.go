@@ -17,7 +17,7 @@ type Backlog struct {
 	For, On string
 	// Messages counts them, in up to 100,000 hints.
 	Messages int64
-	// Age is that of the oldest hint.
+	// Age is how long the oldest hint has waited.
 	Age time.Duration
 }
 

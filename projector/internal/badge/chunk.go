@@ -26,7 +26,7 @@ const (
 	// MaxOpenRanges is that of the open chunk, which each post writes. Beyond, the
 	// lowest half is closed.
 	MaxOpenRanges = 128
-	// MaxMergedRanges is that of the last closed chunk: what is closed behind it is
+	// MaxMergedRanges is the limit of the last closed chunk: what is closed behind it is
 	// merged with it up to here. Two rows of such chunks fit into a page.
 	MaxMergedRanges = 448
 	// MaxClosedRanges is that of a closed chunk, which late messages and recalls
