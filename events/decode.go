@@ -57,7 +57,7 @@ func decode(b []byte) (Event, error) {
 	if err := p.err(); err != nil {
 		return Event{}, err
 	}
-	e.Data.AllCategories = e.Type == UserReadAll && e.Data.Category == ""
+	e.Data.AllCategories = e.Type.ofAll() && e.Data.Category == ""
 	return e, nil
 }
 

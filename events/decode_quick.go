@@ -51,7 +51,7 @@ func decodeQuick(b []byte) (e Event, ok bool) {
 	}
 	var p problems
 	e.validate(&p, present)
-	e.Data.AllCategories = e.Type == UserReadAll && e.Data.Category == ""
+	e.Data.AllCategories = e.Type.ofAll() && e.Data.Category == ""
 	return e, len(p) == 0
 }
 

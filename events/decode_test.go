@@ -219,7 +219,7 @@ func TestDecodeAtTheLimits(t *testing.T) {
 	for what, json := range map[string]string{
 		"ids of 128 bytes": envelope(events.MessageDelivered, fmt.Sprintf(
 			`"conversation_id":%q,"user_ids":[%q],"seq":1,"mentioned_user_ids":[%q],"message_id":%q,"sender_id":%q,"category":%q`,
-			id, id, id, id, id, long(events.MaxCategoryBytes))),
+			id, id, id, id, id, strings.Repeat(long(63)+"/", 3)+long(63))),
 		"a user id of 128 bytes in 32 characters": envelope(events.ConversationLeft,
 			`"conversation_id":"c","user_ids":["`+strings.Repeat("👋", 32)+`"]`),
 		"an id and a source of 256 bytes": strings.NewReplacer(`"1"`, `"`+name+`"`, `/chat`, name).Replace(read),
@@ -323,10 +323,10 @@ func TestDecodeRefuses(t *testing.T) {
 		{"a join of no users", envelope(events.RoomJoined, `"conversation_id":"c","user_ids":[]`), `data.user_ids: must name at least one user`},
 		{"a join of 10,001 users", envelope(events.RoomJoined, `"conversation_id":"c","user_ids":[`+strs(10_001)+`]`), `data.user_ids: must name at most 10000 users, names 10001`},
 		{"an empty category", envelope(events.UserReadAll, `"user_ids":["ann"],"category":""`), `data.category: must not be empty`},
-		{"a category of 65 bytes", envelope(events.UserReadAll, `"user_ids":["ann"],"category":"`+long(65)+`"`), `data.category: must have at most 64 bytes, has 65`},
+		{"a category of 65 bytes", envelope(events.UserReadAll, `"user_ids":["ann"],"category":"`+long(65)+`"`), `data.category: must have parts of at most 64 characters, has one of 65`},
 		{"a message id of 129 bytes", envelope(events.MessageDelivered, who+`,"seq":1,"message_id":"`+long(129)+`"`), `data.message_id: must have at most 128 bytes, has 129`},
 		{"a sender id of 129 bytes", envelope(events.MessageDelivered, who+`,"seq":1,"sender_id":"`+long(129)+`"`), `data.sender_id: must have at most 128 bytes, has 129`},
-		{"a level that does not exist", envelope(events.ConversationLevelSet, who+`,"level":"ALL"`), `data.level: must be one of "all", "mentions", "direct_mentions", "none", is "ALL"`},
+		{"a level that does not exist", envelope(events.ConversationLevelSet, who+`,"level":"ALL"`), `data.level: must be one of "default", "all", "mentions", "direct_mentions", "none", is "ALL"`},
 		{"no messages", envelope(events.ConversationMarkedUnread, who+`,"seqs":[]`), `data.seqs: must name at least one message`},
 		{"1,001 messages", envelope(events.ConversationMarkedUnread, who+`,"seqs":[1`+strings.Repeat(",1", 1000)+`]`), `data.seqs: must name at most 1000 messages, names 1001`},
 		{"one message", envelope(events.ConversationMarkedUnread, who+`,"seqs":7`), `data.seqs: must be an array of whole numbers`},

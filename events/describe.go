@@ -58,7 +58,13 @@ func Types() []TypeInfo {
 			Example: Event{ID: "design-crew/reset/ada/1", Data: Data{ConversationID: "design-crew", UserIDs: ada, UpToSeq: 40, Seqs: []int64{41, 42}}},
 		},
 		{
-			Type: ConversationLevelSet, Does: "Changes what the conversation adds to the total, until the next level_set or, with until, until that time: then the conversation has the last level again that was set without until, by default all.",
+			Type: ConversationSeen, Does: "The seen position moves up to up_to_seq, and never back: unread messages up to there are not unseen any more. A read moves it as well. With by_app, it covers only messages delivered by then.",
+			Required: []string{"conversation_id", "user_ids", "up_to_seq"}, Optional: []string{"by_app"},
+			Means:   map[string]string{"up_to_seq": "The last message that the user has seen."},
+			Example: Event{ID: "design-crew/seen/ada/42", Data: Data{ConversationID: "design-crew", UserIDs: ada, UpToSeq: 42}},
+		},
+		{
+			Type: ConversationLevelSet, Does: "Changes what the conversation adds to the total, until the next level_set or, with until, until that time: then the conversation has the last level again that was set without until. The level default unsets it: then that of the longest category applies which covers the conversation, or else all.",
 			Required: []string{"conversation_id", "user_ids", "level"}, Optional: []string{"until"},
 			Example: Event{ID: "design-crew/level/ada/1", Data: Data{ConversationID: "design-crew", UserIDs: ada, Level: LevelMentions}},
 		},
@@ -69,10 +75,28 @@ func Types() []TypeInfo {
 			Example: Event{ID: "design-crew/left/ada/1", Data: Data{ConversationID: "design-crew", UserIDs: ada, UpToSeq: 42}},
 		},
 		{
-			Type: UserReadAll, Does: "Every conversation, or every conversation of a category, is read up to its last delivered message.",
+			Type: CategoryLevelSet, Does: "Sets the level of a category for all conversations that it covers and that have no level of their own, also for those to come. Of several categories that cover a conversation, the longest that has a level decides. The level default unsets it. With by_app, nothing changes if the user has 500 levels of categories already.",
+			Required: []string{"user_ids", "category", "level"}, Optional: []string{"by_app"},
+			Means:   map[string]string{"category": "The category, which covers itself and all that begin with it and a slash.", "level": "What the conversations add to the total."},
+			Example: Event{ID: "level/ada/acme/1", Data: Data{UserIDs: ada, Category: "acme", Level: LevelNone}},
+		},
+		{
+			Type: UserReadAll, Does: "Every conversation, or every conversation that a category covers, is read up to its last delivered message.",
 			Required: []string{"user_ids"}, Optional: []string{"category"},
-			Means:   map[string]string{"category": "Only the conversations of this category, by default all."},
+			Means:   map[string]string{"category": "Only the conversations of this category and of those below it, by default all."},
 			Example: Event{ID: "read-all/ada/1", Data: Data{UserIDs: ada, Category: "likes"}},
+		},
+		{
+			Type: UserSeenAll, Does: "Every conversation, or every conversation that a category covers, is seen up to its last delivered message.",
+			Required: []string{"user_ids"}, Optional: []string{"category"},
+			Means:   map[string]string{"category": "Only the conversations of this category and of those below it, by default all."},
+			Example: Event{ID: "seen-all/ada/1", Data: Data{UserIDs: ada, Category: "likes"}},
+		},
+		{
+			Type: UserLeftAll, Does: "The users leave every conversation that a category covers, as with conversation.left, and every room there, as with room.left.",
+			Required: []string{"user_ids", "category"},
+			Means:    map[string]string{"category": "The category that is left with all below it."},
+			Example:  Event{ID: "left-all/ada/acme/1", Data: Data{UserIDs: ada, Category: "acme"}},
 		},
 		{
 			Type: RoomJoined, Does: "The users become members of the room. Each has read it up to up_to_seq, or else up to its last message. Nothing changes for those who are members already.",

@@ -10,7 +10,11 @@
 // ADR 3 says why decoding is strict.
 package events
 
-import "time"
+import (
+	"time"
+
+	"github.com/badged/badged/internal/category"
+)
 
 // SpecVersion is the CloudEvents version of every event.
 const SpecVersion = "1.0"
@@ -45,6 +49,8 @@ const (
 	// before: read up to UpToSeq, with Seqs unread, and no message known besides. The
 	// member of a room has all messages above UpToSeq unread instead.
 	ConversationReset Type = "conversation.reset"
+	// ConversationSeen moves the seen position of each user up to UpToSeq.
+	ConversationSeen Type = "conversation.seen"
 	// ConversationLevelSet changes what the conversation adds to the total, with Until for
 	// the time until then.
 	ConversationLevelSet Type = "conversation.level_set"
@@ -52,9 +58,17 @@ const (
 	// or up to UpToSeq if that is greater, and takes it out of every list until
 	// a message with a greater seq is delivered.
 	ConversationLeft Type = "conversation.left"
-	// UserReadAll reads every conversation, or every one of Category, up to
+	// CategoryLevelSet sets the level of the conversations that Category covers and that
+	// have none of their own, also of those to come.
+	CategoryLevelSet Type = "category.level_set"
+	// UserReadAll reads every conversation, or every one that Category covers, up to
 	// its last delivered message.
 	UserReadAll Type = "user.read_all"
+	// UserSeenAll is a ConversationSeen of the same conversations.
+	UserSeenAll Type = "user.seen_all"
+	// UserLeftAll is a ConversationLeft, or RoomLeft, of every conversation that Category
+	// covers.
+	UserLeftAll Type = "user.left_all"
 	// RoomJoined makes each user a member of the room, who has read it up to
 	// UpToSeq, or else up to its last message.
 	RoomJoined Type = "room.joined"
@@ -84,7 +98,9 @@ type Level string
 
 // The levels.
 const (
-	LevelAll      Level = "all"      // its unread messages; the default
+	// LevelDefault is that of its category, or else LevelAll.
+	LevelDefault  Level = "default"
+	LevelAll      Level = "all"      // its unread messages
 	LevelMentions Level = "mentions" // its unread mentions
 	// LevelDirectMentions is LevelMentions without messages to a room that mention all
 	// members and not the user by name.
@@ -141,20 +157,20 @@ type Data struct {
 	MentionedUserIDs []string `json:"mentioned_user_ids" maxItems:"10000" minLength:"1" maxLength:"128" among:"user_ids" doc:"The users that the message mentions, of user_ids."`
 	MentionsAll      bool     `json:"mentions_all" doc:"The message mentions every member of the room."`
 	// Category, if empty, means DefaultCategory in a MessageDelivered or RoomPosted. A
-	// UserReadAll has either a category or AllCategories.
-	Category string `json:"category" minLength:"1" maxLength:"64" doc:"The label of the conversation, by default chat."`
-	// AllCategories is set in a UserReadAll of every category, which has no category in
+	// UserReadAll or UserSeenAll has either a category or AllCategories.
+	Category string `json:"category" minLength:"1" maxLength:"255" path:"true" doc:"The category of the conversation, by default chat: a path of one to eight parts with slashes in between, each of 1 to 64 characters."`
+	// AllCategories is set in a UserReadAll or UserSeenAll of every category, which has no category in
 	// JSON. In Go an empty Category does not suffice: a variable that was not set must not
 	// read everything.
 	AllCategories bool   `json:"-"`
 	MessageID     string `json:"message_id" minLength:"1" maxLength:"128" doc:"The chat backend's own id of the message, for information."`
 	SenderID      string `json:"sender_id" minLength:"1" maxLength:"128" doc:"The sender of the message. It does not count for the sender."`
-	Level         Level  `json:"level" enum:"all,mentions,direct_mentions,none" doc:"What the conversation adds to the total: its unread messages, those that mention the user, those that mention the user by name, or nothing."`
+	Level         Level  `json:"level" enum:"default,all,mentions,direct_mentions,none" doc:"What the conversation adds to the total: what its category says, its unread messages, those that mention the user, those that mention the user by name, or nothing."`
 	// Until is in microseconds: the rest is cut off.
 	Until time.Time `json:"until" format:"date-time" doc:"When the level ends, in RFC 3339: within a minute of that time the conversation has the level before again. By default it does not end."`
 	// Notification is pushed to the devices of users who have not read the message.
 	Notification Notification `json:"notification" doc:"What is pushed to the devices of users who have not read the message, with their new number: title and body, at most 2048 bytes together and not both empty, and optionally data, an object of strings of at most 1024 bytes."`
-	ByApp        bool         `json:"by_app" doc:"The read comes from an app, which is not trusted: it covers only messages delivered by then or within the next minute."`
+	ByApp        bool         `json:"by_app" doc:"The event comes from an app, which is not trusted: a read covers only messages delivered by then or within the next minute."`
 }
 
 // Notifies reports whether a message has a notification.
@@ -171,9 +187,9 @@ type Notification struct {
 // Limits of what an event may hold. IDs of users, conversations, messages and
 // senders are UTF-8 without control characters.
 const (
-	MaxIDBytes       = 128    // of a user, conversation, message or sender id
-	MaxNameBytes     = 256    // of an event's id and of its source
-	MaxCategoryBytes = 64     // of a category
+	MaxIDBytes       = 128 // of a user, conversation, message or sender id
+	MaxNameBytes     = 256 // of an event's id and of its source
+	MaxCategoryBytes = category.MaxBytes
 	MaxUsers         = 10_000 // in one event
 	MaxSeqs          = 1000   // in one event
 	MaxTraceBytes    = 512    // of traceparent and of tracestate

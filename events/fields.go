@@ -16,6 +16,8 @@ type dataField struct {
 	path string // in errors
 	// most is the limit of the bytes of a text, or of each text of a list.
 	most int
+	// path is set if the text is a category.
+	isPath bool
 	// among is the list that must have every text of this one, where the type has
 	// that list; the empty set for none.
 	among fields
@@ -41,6 +43,7 @@ func describeData() []dataField {
 		field := dataField{name: name, path: "data." + name, among: set[f.Tag.Get("among")]}
 		set[name] = 1 << len(all)
 		field.most, _ = strconv.Atoi(f.Tag.Get("maxLength")) // 0 for none
+		field.isPath = f.Tag.Get("path") != ""
 		if enum := f.Tag.Get("enum"); enum != "" {
 			field.enum = strings.Split(enum, ",")
 		}

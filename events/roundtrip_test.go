@@ -76,7 +76,7 @@ var anyEvent = rapid.Custom(func(t *rapid.T) events.Event {
 	case events.MessageDelivered:
 		d.Seq = seq.Draw(t, "seq")
 		d.MentionedUserIDs = rapid.SliceOf(rapid.SampledFrom(d.UserIDs)).Draw(t, "mentioned_user_ids")
-		d.Category = optional(events.MaxCategoryBytes).Draw(t, "category")
+		d.Category = rapid.OneOf(rapid.Just(""), rapid.Map(rapid.SliceOfN(rapid.StringMatching(`[a-zé👋 ]{1,20}`), 1, 3), func(parts []string) string { return strings.Join(parts, "/") })).Draw(t, "category")
 		d.MessageID = optional(events.MaxIDBytes).Draw(t, "message_id")
 		d.SenderID = optional(events.MaxIDBytes).Draw(t, "sender_id")
 		d.Notification = anyNotification.Draw(t, "notification")
@@ -84,7 +84,7 @@ var anyEvent = rapid.Custom(func(t *rapid.T) events.Event {
 		d.Seq = seq.Draw(t, "seq")
 		d.MentionedUserIDs = rapid.SliceOfN(id, 0, 5).Draw(t, "mentioned_user_ids")
 		d.MentionsAll = rapid.Bool().Draw(t, "mentions_all")
-		d.Category = optional(events.MaxCategoryBytes).Draw(t, "category")
+		d.Category = rapid.OneOf(rapid.Just(""), rapid.Map(rapid.SliceOfN(rapid.StringMatching(`[a-zé👋 ]{1,20}`), 1, 3), func(parts []string) string { return strings.Join(parts, "/") })).Draw(t, "category")
 		d.MessageID = optional(events.MaxIDBytes).Draw(t, "message_id")
 		d.SenderID = optional(events.MaxIDBytes).Draw(t, "sender_id")
 		d.Notification = anyNotification.Draw(t, "notification")
@@ -110,7 +110,7 @@ var anyEvent = rapid.Custom(func(t *rapid.T) events.Event {
 		d.Level = rapid.SampledFrom([]events.Level{"", events.LevelAll, events.LevelMentions, events.LevelDirectMentions, events.LevelNone}).Draw(t, "level")
 		d.UpToSeq = rapid.Int64Min(0).Draw(t, "up_to_seq")
 	case events.UserReadAll:
-		d.Category = optional(events.MaxCategoryBytes).Draw(t, "category")
+		d.Category = rapid.OneOf(rapid.Just(""), rapid.Map(rapid.SliceOfN(rapid.StringMatching(`[a-zé👋 ]{1,20}`), 1, 3), func(parts []string) string { return strings.Join(parts, "/") })).Draw(t, "category")
 		d.AllCategories = d.Category == ""
 	}
 	return e
@@ -269,9 +269,9 @@ func TestValidateAndDecodeAgree(t *testing.T) {
 func TestReadingEveryCategoryIsExplicit(t *testing.T) {
 	for want, d := range map[string]events.Data{
 		"<nil>": {UserIDs: []string{"ann"}, AllCategories: true},
-		"invalid event: data.category: must not be empty: to read every category, set AllCategories":     {UserIDs: []string{"ann"}},
-		"invalid event: data.category: is not named where AllCategories is set, in a user.read_all only": {UserIDs: []string{"ann"}, AllCategories: true, Category: "likes"},
-		"invalid event: data.conversation_id: is not a field of user.read_all":                           {UserIDs: []string{"ann"}, AllCategories: true, ConversationID: "c"},
+		"invalid event: data.category: must not be empty: to name every category, set AllCategories":                      {UserIDs: []string{"ann"}},
+		"invalid event: data.category: is not named where AllCategories is set, in a user.read_all or user.seen_all only": {UserIDs: []string{"ann"}, AllCategories: true, Category: "likes"},
+		"invalid event: data.conversation_id: is not a field of user.read_all":                                            {UserIDs: []string{"ann"}, AllCategories: true, ConversationID: "c"},
 	} {
 		e := events.Event{ID: "1", Source: "chat", Type: events.UserReadAll, Data: d}
 		if got := fmt.Sprint(e.Validate()); got != want {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/badged/badged/internal/category"
 )
 
 var update = flag.Bool("update", false, "write the generated part of the migration")
@@ -97,7 +99,11 @@ CREATE FUNCTION badged.%s(name text) RETURNS text
 			case f.Type.Kind() == reflect.String:
 				kind = "text"
 				valid = fmt.Sprintf(`%s.type() == "string" && %[1]s > ""`, path)
-				if most != "" {
+				switch {
+				case f.Tag.Get("path") != "":
+					kind = "path"
+					sizes = append(sizes, fmt.Sprintf(`coalesce(strpos(data ->> '%s', '/') = 0 AND octet_length(data ->> '%[1]s') <= %[2]d OR octet_length(data ->> '%[1]s') <= %[3]s AND data ->> '%[1]s' ~ '^[^/]{1,%[2]d}(/[^/]{1,%[2]d}){0,%[4]d}$', true)`, name, category.MaxPartCharacters, most, category.MaxParts-1))
+				case most != "":
 					if texts[most] == nil {
 						limits = append(limits, most)
 					}

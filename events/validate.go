@@ -1,6 +1,7 @@
 package events
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,6 +10,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/badged/badged/internal/category"
 )
 
 // FieldError is the error of one field of an event.
@@ -75,10 +78,10 @@ func (e *Event) Validate() error {
 	var p problems
 	e.validate(&p, rule.required|e.Data.present())
 	switch all := e.Data.AllCategories; {
-	case all && (e.Type != UserReadAll || e.Data.Category != ""):
-		p.add("data.category", "is not named where AllCategories is set, in a %s only", UserReadAll)
-	case !all && e.Type == UserReadAll && e.Data.Category == "":
-		p.add("data.category", "must not be empty: to read every category, set AllCategories")
+	case all && (!e.Type.ofAll() || e.Data.Category != ""):
+		p.add("data.category", "is not named where AllCategories is set, in a %s or %s only", UserReadAll, UserSeenAll)
+	case !all && e.Type.ofAll() && e.Data.Category == "":
+		p.add("data.category", "must not be empty: to name every category, set AllCategories")
 	}
 	return p.err()
 }
@@ -154,7 +157,9 @@ func (d *Data) validate(p *problems, given, allowed fields) {
 		f := &dataFields[i]
 		switch v := value.(type) {
 		case *string:
-			p.text(f.path, *v, f.most)
+			if p.text(f.path, *v, f.most); f.isPath {
+				p.category(f.path, *v)
+			}
 		case *[]string:
 			switch {
 			case f.among == 0:
@@ -265,13 +270,24 @@ func (p *problems) text(field, s string, maxBytes int) {
 	}
 }
 
+func (p *problems) category(field, s string) {
+	if reason := category.Fault(s); reason != "" {
+		p.add(field, "%s", reason)
+	}
+}
+
 // CheckID returns why s cannot be the id of a user, conversation, message or sender,
 // or "". An id is 1–128 bytes of UTF-8 without control characters.
 func CheckID(s string) string { return checkText(s, MaxIDBytes) }
 
-// CheckCategory returns why s cannot be a category, or "". A category is 1–64 bytes
-// of UTF-8 without control characters.
-func CheckCategory(s string) string { return checkText(s, MaxCategoryBytes) }
+// CheckCategory returns why s cannot be a category, or "". A category is a path of one to
+// eight parts with slashes in between, each of 1–64 characters, in all at most 255 bytes of
+// UTF-8 without control characters.
+func CheckCategory(s string) string { return cmp.Or(checkText(s, MaxCategoryBytes), category.Fault(s)) }
+
+// Covers reports whether a category covers another: it is the same, or the other begins
+// with it and a slash.
+func Covers(path, other string) bool { return category.Covers(path, other) }
 
 func checkText(s string, maxBytes int) string {
 	switch {

@@ -20,7 +20,7 @@ func (w *world) forge(version, base, total int64) {
 	w.t.Helper()
 	u := pubsub.Update{
 		Badge: pubsub.Badge{
-			UserID: "ann", Epoch: "e1", Version: version, Total: total, Categories: map[string]int64{"chat": total},
+			UserID: "ann", Epoch: "e1", Version: version, Numbers: pubsub.Numbers{Total: total}, Categories: map[string]pubsub.Numbers{"chat": {Total: total}},
 		},
 		Partition: 3, BaseVersion: base,
 		Conversations: []pubsub.Conversation{{ConversationID: "forged", Unread: total, LastSeq: total, Level: "all", Category: "chat", Version: version}},

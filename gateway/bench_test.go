@@ -36,7 +36,7 @@ func BenchmarkRoom(b *testing.B) {
 		s.link = counter{&written}
 		s.sender = newStateSender(s)
 		s.busy = false
-		state := pubsub.Snapshot{Badge: pubsub.Badge{UserID: fmt.Sprintf("user-%d", i), Epoch: "e1", Categories: map[string]int64{}}}
+		state := pubsub.Snapshot{Badge: pubsub.Badge{UserID: fmt.Sprintf("user-%d", i), Epoch: "e1", Categories: map[string]pubsub.Numbers{}}}
 		state.Rest = state.Badge
 		state.Memberships = []pubsub.Membership{{Level: "all", Room: &pubsub.Room{ConversationID: "room", Category: "chat"}}}
 		in := &interest{user: pubsub.Address{ID: state.UserID}, sessions: []*session{s}}

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/badged/badged/gateway/protocol"
+	"github.com/badged/badged/internal/category"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -23,23 +25,23 @@ func (w *world) set(c pubsub.Conversation) {
 	s.Version++
 	c.Version = s.Version
 	if c.Level == "" {
-		c.Level = "all"
+		c.Level = "default"
 	}
 	s.Conversations = append([]pubsub.Conversation{c}, slices.DeleteFunc(s.Conversations, func(o pubsub.Conversation) bool { return o.ConversationID == c.ConversationID })...)
-	s.Badge = pubsub.Badge{UserID: "ann", Epoch: s.Epoch, Version: s.Version, Categories: map[string]int64{}, CategoryConversations: map[string]int64{}}
+	changed := map[string]pubsub.Numbers{}
+	for path := range s.Categories {
+		changed[path] = pubsub.Numbers{} // those that have nothing any more
+	}
+	s.Badge = pubsub.Badge{UserID: "ann", Epoch: s.Epoch, Version: s.Version, Categories: map[string]pubsub.Numbers{}}
 	for _, c := range s.Conversations {
-		if c.Level == "none" {
-			continue
-		}
-		s.Mentions += c.Mentions
-		if c.Unread > 0 {
-			s.Total += c.Unread
-			s.Categories[c.Category] += c.Unread
-			s.CategoryConversations[c.Category]++
-			s.UnreadConversations++
+		if n := category.CountOf(c.Unread, c.Mentions, c.Unread, c.Mentions, false).At(c.Level); !c.Left && n != (pubsub.Numbers{}) {
+			s.Add(n)
+			category.AddTo(s.Categories, c.Category, n)
 		}
 	}
-	u := pubsub.Update{Badge: s.Shown(), Partition: 3, BaseVersion: base, Conversations: []pubsub.Conversation{c}}
+	maps.Copy(changed, s.Categories)
+	u := pubsub.Update{Badge: s.Badge, Partition: 3, BaseVersion: base, Conversations: []pubsub.Conversation{c}}
+	u.Categories = changed
 	w.tables.mu.Unlock()
 	if err := w.bus.Publish(context.Background(), []pubsub.Update{u}); err != nil {
 		w.t.Fatal(err)
@@ -52,8 +54,24 @@ func (w *world) settled() {
 	eventually(func() bool { return !w.gateway.hub.sessionsOf("ann")[0].mailbox.Mark().Syncing })
 }
 
-// seen is what a frame says, on a line.
-func (f frame) seen() string {
+// hears reads a frame, and checks what the client has then: the frame on a line, with its
+// categories and those before.
+func (c *client) hears(want string) frame {
+	c.t.Helper()
+	f := c.hear()
+	if f.T == "snapshot" || f.AllCategories {
+		c.categories = nil
+	}
+	if c.categories == nil {
+		c.categories = map[string]pubsub.Numbers{}
+	}
+	maps.Copy(c.categories, f.Categories)
+	totals, conversations := map[string]int64{}, map[string]int64{}
+	for path, n := range c.categories {
+		if n.Total != 0 {
+			totals[path], conversations[path] = n.Total, n.UnreadConversations
+		}
+	}
 	var list []string
 	for _, c := range f.Conversations {
 		text := fmt.Sprintf("%s/%s %d", c.ConversationID, c.Category, c.Unread)
@@ -62,13 +80,8 @@ func (f frame) seen() string {
 		}
 		list = append(list, text)
 	}
-	return fmt.Sprintf("%s v%d %d@%d %v %d %v [%s]", f.T, f.Version, f.Total, f.Mentions, f.Categories, f.UnreadConversations, f.CategoryConversations, strings.Join(list, ", "))
-}
-
-func (c *client) hears(want string) frame {
-	c.t.Helper()
-	f := c.hear()
-	if got := f.seen(); got != want {
+	got := fmt.Sprintf("%s v%d %d@%d %v %d %v [%s]", f.T, f.Version, f.Total, f.Mentions, totals, f.UnreadConversations, conversations, strings.Join(list, ", "))
+	if got != want {
 		c.t.Errorf("heard %s\nwant  %s", got, want)
 	}
 	return f
@@ -131,37 +144,34 @@ func TestViewOfCategories(t *testing.T) {
 	}
 }
 
-// An update of a user with many categories has the first by name. A client with a token
-// of another is told from the tables, and any other from the update.
-func TestViewBesideTheCategoriesOfUpdates(t *testing.T) {
+// A token of a path is one of all below it.
+func TestViewOfAPath(t *testing.T) {
 	w := newWorld(t, nil)
-	for i := range pubsub.MaxCategories + 1 {
-		category := fmt.Sprintf("project-%03d", i)
-		w.set(pubsub.Conversation{ConversationID: "c" + category, Unread: 1, Category: category})
+	w.set(pubsub.Conversation{ConversationID: "a", Unread: 2, Mentions: 1, Category: "acme/general"})
+	w.set(pubsub.Conversation{ConversationID: "secret", Unread: 5, Category: "acme2"})
+	w.set(pubsub.Conversation{ConversationID: "b", Unread: 3, Category: "acme"})
+	all := w.dial(http.Header{"Authorization": {"Bearer ann//acme,acme/general"}}, protocol.Subprotocol)
+	all.say(`{"t":"hello"}`)
+	all.hears("snapshot v3 5@1 map[acme:5 acme/general:2] 2 map[acme:2 acme/general:1] [b/acme 3, a/acme/general 2]")
+	below := w.dial(http.Header{"Authorization": {"Bearer ann//acme/general"}}, protocol.Subprotocol)
+	below.say(`{"t":"hello"}`)
+	below.hears("snapshot v3 2@1 map[acme/general:2] 1 map[acme/general:1] [a/acme/general 2]")
+	w.settled()
+	w.set(pubsub.Conversation{ConversationID: "a", Unread: 4, Mentions: 1, Category: "acme/general"})
+	all.hears("changes v4 7@1 map[acme:7 acme/general:4] 2 map[acme:2 acme/general:1] [a/acme/general 4]")
+	below.say(`{"t":"seen_all","id":1,"category":"acme"}`)
+	for f := below.hear(); f.T != "error"; f = below.hear() {
 	}
-	w.set(pubsub.Conversation{ConversationID: "a", Unread: 2, Mentions: 1, Category: "support"})
-	greeted := func(token, want string) *client {
-		c := w.dial(http.Header{"Authorization": {"Bearer ann//" + token}}, protocol.Subprotocol)
-		c.say(`{"t":"hello"}`)
-		c.hears(want)
-		return c
+	below.say(`{"t":"level","id":2,"category":"acme/general/threads","level":"none"}`)
+	below.hear()
+	below.say(`{"t":"seen_all","id":3}`)
+	below.hear()
+	below.say(`{"t":"level","id":4,"level":"none"}`)
+	if f := below.hear(); f.T != "error" || !strings.Contains(f.Message, "category is required") {
+		t.Errorf("a level of no path is answered with %s", f.raw)
 	}
-	first := greeted("project-007", "snapshot v502 1@0 map[project-007:1] 1 map[project-007:1] [cproject-007/project-007 1]")
-	late := greeted("project-007,support", "snapshot v502 3@1 map[project-007:1 support:2] 2 map[project-007:1 support:1] [a/support 2, cproject-007/project-007 1]")
-	eventually(func() bool {
-		return !slices.ContainsFunc(w.gateway.hub.sessionsOf("ann"), func(s *session) bool { return s.mailbox.Mark().Syncing })
-	})
-	w.set(pubsub.Conversation{ConversationID: "a", Unread: 5, Category: "support"})
-	first.hears("changes v503 1@0 map[project-007:1] 1 map[project-007:1] []")
-	late.hears("snapshot v503 6@0 map[project-007:1 support:5] 2 map[project-007:1 support:1] [a/support 5, cproject-007/project-007 1]")
-
-	// A message that was forged on the bus.
-	forged := pubsub.Update{Badge: pubsub.Badge{UserID: "ann", Epoch: "e1", Version: 504, MoreCategories: true}, Partition: 3, BaseVersion: 503}
-	if err := w.bus.Publish(t.Context(), []pubsub.Update{forged}); err != nil {
-		t.Fatal(err)
-	}
-	w.set(pubsub.Conversation{ConversationID: "a", Unread: 6, Category: "support"})
-	for f := late.hear(); f.Categories["support"] != 6; f = late.hear() {
+	if diff := cmp.Diff([]string{`ann sets "acme/general/threads" to none`, `ann sees all of "acme/general"`}, w.log.recorded()); diff != "" {
+		t.Errorf("recorded (-want +got):\n%s", diff)
 	}
 }
 
@@ -236,7 +246,7 @@ func TestCommandsInCategories(t *testing.T) {
 		{`{"t":"mark_unread","id":7,"conversation_id":"secret","seqs":[1]}`, none},
 		{`{"t":"read_all","id":8,"category":"likes"}`, ""},
 		{`{"t":"read_all","id":9,"category":"hr"}`, "invalid category is none of your token's"},
-		{`{"t":"read_all","id":11,"category":""}`, "invalid category must not be empty: leave it out to read everything"},
+		{`{"t":"read_all","id":11,"category":""}`, "invalid category must not be empty: leave it out to name everything"},
 		{`{"t":"read_all","id":10}`, ""},
 		{`{"t":"read_all","id":"` + id + `"}`, ""},
 	} {
@@ -267,7 +277,7 @@ func TestReadOfAConversationNotYetFolded(t *testing.T) {
 	w := newWorld(t, nil)
 	w.tables.behind = 2
 	w.tables.catchUp = func(s *pubsub.Snapshot) {
-		s.Conversations = append(s.Conversations, pubsub.Conversation{ConversationID: "a", Unread: 1, LastSeq: 1, Level: "all", Category: "chat", Version: 1})
+		s.Conversations = append(s.Conversations, pubsub.Conversation{ConversationID: "a", Unread: 1, LastSeq: 1, Level: "default", Category: "chat", Version: 1})
 	}
 	c := w.dial(http.Header{"Authorization": {"Bearer ann//chat"}}, protocol.Subprotocol)
 	c.say(`{"t":"hello"}`)

@@ -78,7 +78,7 @@ func (m *member) honour() {
 	for id, c := range m.claims {
 		entry, ok := m.account.Memberships[id]
 		switch {
-		case !ok || max(entry.ReadSeq, entry.SeenSeq) >= c.upTo || now.After(c.until):
+		case !ok || max(entry.ReadSeq, entry.ReachedSeq) >= c.upTo || now.After(c.until):
 		case entry.Room.LastSeq < c.upTo:
 			continue
 		case len(m.user.sessions) > 0:

@@ -61,8 +61,8 @@ func TestReadsAheadOfARoomAreRepeated(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := &Gateway{metrics: NewMetrics(nil), crew: new(crew.Crew)}
 			s := newSession(g) // its worker has not begun
-			state := pubsub.Snapshot{Badge: pubsub.Badge{UserID: "ann", Epoch: "e1", Version: 11, Categories: map[string]int64{}}}
-			state.Rest = pubsub.Badge{UserID: "ann", Epoch: "e1", Version: 1, Categories: map[string]int64{}}
+			state := pubsub.Snapshot{Badge: pubsub.Badge{UserID: "ann", Epoch: "e1", Version: 11, Categories: map[string]pubsub.Numbers{}}}
+			state.Rest = pubsub.Badge{UserID: "ann", Epoch: "e1", Version: 1, Categories: map[string]pubsub.Numbers{}}
 			state.Memberships = []pubsub.Membership{{Level: "all", ReadSeq: 5, Room: &stateOfHall(10).Room}}
 			m := &member{user: &interest{sessions: []*session{s}}, account: view.NewAccount(&state)}
 			s.mailbox.Synced(view.HoldingOf(&state.Badge), 0, nil)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/badged/badged/gateway/protocol"
+	"github.com/badged/badged/internal/category"
 	"github.com/badged/badged/internal/limit"
 )
 
@@ -34,7 +35,7 @@ func (s *session) handle(ctx context.Context, f protocol.ClientFrame) *closing {
 		switch f.T {
 		case protocol.FrameAuth:
 			return s.refresh(ctx, f)
-		case protocol.FrameRead, protocol.FrameReadAll, protocol.FrameMarkUnread:
+		case protocol.FrameRead, protocol.FrameReadAll, protocol.FrameMarkUnread, protocol.FrameSeen, protocol.FrameSeenAll, protocol.FrameLevel:
 			refused, ending := s.gateway.command(ctx, s.who(), f)
 			switch {
 			case ending != nil:
@@ -192,14 +193,14 @@ func (e *commandError) Error() string { return e.message }
 
 func (g *Gateway) carryOut(ctx context.Context, by Identity, f protocol.ClientFrame) error {
 	userID, key := by.UserID, f.Key()
-	if f.T == protocol.FrameReadAll {
-		category := ""
+	if f.T == protocol.FrameReadAll || f.T == protocol.FrameSeenAll || f.T == protocol.FrameLevel {
+		path := ""
 		if f.Category != nil {
-			if category = *f.Category; category == "" { // an app whose filter is not set
-				return &commandError{protocol.CodeInvalid, "category must not be empty: leave it out to read everything"}
+			if path = *f.Category; path == "" { // an app whose filter is not set
+				return &commandError{protocol.CodeInvalid, "category must not be empty: leave it out to name everything"}
 			}
 		}
-		return g.readAll(ctx, by, key, category)
+		return g.ofCategory(ctx, by, key, path, &f)
 	}
 	if !canBeID(f.ConversationID) { // Postgres would fail to look it up
 		return &commandError{protocol.CodeInvalid, "conversation_id must have 1 to 128 bytes of UTF-8, without control characters"}
@@ -228,29 +229,43 @@ func (g *Gateway) carryOut(ctx context.Context, by Identity, f protocol.ClientFr
 	if f.UpToSeq < 1 {
 		return &commandError{protocol.CodeInvalid, "up_to_seq must be at least 1"}
 	}
+	if f.T == protocol.FrameSeen {
+		return g.cfg.Commands.Seen(ctx, by, key, f.ConversationID, f.UpToSeq)
+	}
 	g.hub.readAhead(userID, f.ConversationID, f.UpToSeq)
 	// The fold caps the read at what was delivered before it in the log: the
 	// tables may be behind the log.
 	return g.cfg.Commands.Read(ctx, by, key, f.ConversationID, f.UpToSeq)
 }
 
-// readAll reads all conversations that a client sees, or those of a category unless it is
-// empty.
-func (g *Gateway) readAll(ctx context.Context, by Identity, key, category string) error {
+// ofCategory executes a command about all conversations that a client sees, or about those
+// that a category covers unless it is empty.
+func (g *Gateway) ofCategory(ctx context.Context, by Identity, key, path string, f *protocol.ClientFrame) error {
+	command := func(key, path string) error {
+		switch f.T {
+		case protocol.FrameSeenAll:
+			return g.cfg.Commands.SeenAll(ctx, by, key, path)
+		case protocol.FrameLevel:
+			return g.cfg.Commands.SetLevel(ctx, by, key, path, f.Level)
+		}
+		return g.cfg.Commands.ReadAll(ctx, by, key, path)
+	}
 	switch {
+	case f.T == protocol.FrameLevel && path == "":
+		return &commandError{protocol.CodeInvalid, "category is required: a level is that of a category"}
 	case by.Categories == nil:
-		return g.cfg.Commands.ReadAll(ctx, by, key, category)
-	case category == "":
-		for _, c := range by.Categories {
-			if err := g.cfg.Commands.ReadAll(ctx, by, keyFor(key, c), c); err != nil {
+		return command(key, path)
+	case path == "":
+		for _, c := range category.Tops(by.Categories) {
+			if err := command(keyFor(key, c), c); err != nil {
 				return err
 			}
 		}
 		return nil
-	case !slices.Contains(by.Categories, category):
+	case !category.AnyCovers(by.Categories, path):
 		return &commandError{protocol.CodeInvalid, "category is none of your token's"}
 	}
-	return g.cfg.Commands.ReadAll(ctx, by, key, category)
+	return command(key, path)
 }
 
 // keyFor returns the key of the part of a command that is about a category.

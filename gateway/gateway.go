@@ -47,8 +47,8 @@ type Badges interface {
 	// empty or another, or the version is unknown. More is set if there are too
 	// many changes; the gateway then reads the whole state.
 	States(ctx context.Context, partition int, held []pubsub.Held) ([]pubsub.Snapshot, error)
-	// View returns the whole state of a user, with only the conversations of some
-	// categories, and what these add to Mentions in Mentioned.
+	// View returns the whole state of a user, with only the conversations that some
+	// categories cover, and all categories that these cover.
 	View(ctx context.Context, userID string, categories []string) (pubsub.Snapshot, error)
 	// Versions returns the badge of each user, in the order given. Categories may be
 	// missing. Badges without an epoch are of users whose database cannot be read.
@@ -74,9 +74,14 @@ type Commands interface {
 	// Read marks a conversation read up to upToSeq, but no further than messages
 	// are delivered: apps are not trusted.
 	Read(ctx context.Context, by Identity, key, conversationID string, upToSeq int64) error
-	// ReadAll marks every conversation of a category read, or all if category is
-	// empty.
+	// Seen is the same for what the user has seen.
+	Seen(ctx context.Context, by Identity, key, conversationID string, upToSeq int64) error
+	// ReadAll marks every conversation that a category covers read, or all if category is
+	// empty. SeenAll marks them seen.
 	ReadAll(ctx context.Context, by Identity, key, category string) error
+	SeenAll(ctx context.Context, by Identity, key, category string) error
+	// SetLevel sets the level of a category.
+	SetLevel(ctx context.Context, by Identity, key, category, level string) error
 	// MarkUnread marks a conversation unread, or only messages of it if it names any.
 	MarkUnread(ctx context.Context, by Identity, key, conversationID string, messages Messages) error
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/badged/badged/gateway/protocol"
+	"github.com/badged/badged/internal/category"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -67,25 +68,25 @@ func (db *tables) commit(user, conversation string, unread int64) pubsub.Update 
 	s.Version++
 	c := pubsub.Conversation{
 		ConversationID: conversation, Unread: unread, ReadSeq: 0, LastSeq: unread,
-		Level: "all", Category: "chat", Version: s.Version,
+		Level: "default", Category: "chat", Version: s.Version,
 	}
 	if unread > 0 {
 		c.FirstUnreadSeq = 1
 	}
 	s.Conversations = slices.DeleteFunc(s.Conversations, func(o pubsub.Conversation) bool { return o.ConversationID == conversation })
 	s.Conversations = append([]pubsub.Conversation{c}, s.Conversations...)
-	s.Total = 0
+	s.Numbers = pubsub.Numbers{UnreadConversations: int64(len(s.Conversations))}
 	for _, c := range s.Conversations {
 		s.Total += c.Unread
 	}
-	s.Categories, s.UnreadConversations = map[string]int64{"chat": s.Total}, int64(len(s.Conversations))
-	s.CategoryConversations = map[string]int64{"chat": s.UnreadConversations}
+	s.Unseen = s.Total
+	s.Categories = map[string]pubsub.Numbers{"chat": s.Numbers}
 	return pubsub.Update{Badge: s.Badge, BaseVersion: base, Conversations: []pubsub.Conversation{c}}
 }
 
 func (db *tables) user(id string) *pubsub.Snapshot {
 	if db.users[id] == nil {
-		db.users[id] = &pubsub.Snapshot{Badge: pubsub.Badge{UserID: id, Epoch: db.epoch, Categories: map[string]int64{}, CategoryConversations: map[string]int64{}}}
+		db.users[id] = &pubsub.Snapshot{Badge: pubsub.Badge{UserID: id, Epoch: db.epoch, Categories: map[string]pubsub.Numbers{}}}
 	}
 	return db.users[id]
 }
@@ -159,13 +160,7 @@ func (db *tables) States(_ context.Context, _ int, held []pubsub.Held) ([]pubsub
 // View is States for a client that may see some categories.
 func (db *tables) View(_ context.Context, user string, categories []string) (pubsub.Snapshot, error) {
 	s, err := db.read(pubsub.Held{UserID: user})
-	s.Mentioned = map[string]int64{}
-	s.Conversations = slices.DeleteFunc(s.Conversations, func(c pubsub.Conversation) bool { return !slices.Contains(categories, c.Category) })
-	for _, c := range s.Conversations {
-		if c.Mentions > 0 && c.Level != "none" {
-			s.Mentioned[c.ConversationID] = c.Mentions
-		}
-	}
+	s.Conversations = slices.DeleteFunc(s.Conversations, func(c pubsub.Conversation) bool { return !category.AnyCovers(categories, c.Category) })
 	return s, err
 }
 
@@ -270,6 +265,18 @@ func (l *log) ReadAll(_ context.Context, by Identity, key, category string) erro
 		return invalid("category must be good")
 	}
 	return l.record("%s reads all of %q%s", by.UserID, category, under(key))
+}
+
+func (l *log) Seen(_ context.Context, by Identity, key, conversation string, upTo int64) error {
+	return l.record("%s sees %s up to %d%s", by.UserID, conversation, upTo, under(key))
+}
+
+func (l *log) SeenAll(_ context.Context, by Identity, key, category string) error {
+	return l.record("%s sees all of %q%s", by.UserID, category, under(key))
+}
+
+func (l *log) SetLevel(_ context.Context, by Identity, key, category, level string) error {
+	return l.record("%s sets %q to %s%s", by.UserID, category, level, under(key))
 }
 
 func (l *log) MarkUnread(_ context.Context, by Identity, key, conversation string, messages Messages) error {
@@ -491,6 +498,8 @@ func (w *world) counter(c prometheus.Collector) float64 { return testutil.ToFloa
 type client struct {
 	t    *testing.T
 	conn *websocket.Conn
+	// categories are those that it has: see hears.
+	categories map[string]pubsub.Numbers
 }
 
 // dial connects and sends nothing.
@@ -503,7 +512,7 @@ func (w *world) dial(header http.Header, protocols ...string) *client {
 		w.t.Fatalf("dial: %v", err)
 	}
 	w.t.Cleanup(func() { _ = conn.CloseNow() })
-	return &client{w.t, conn}
+	return &client{t: w.t, conn: conn}
 }
 
 // connect says hello without a state and takes the snapshot.

@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/badged/badged/gateway/protocol"
+	"github.com/badged/badged/internal/category"
 	"github.com/badged/badged/internal/wait"
 	"github.com/badged/badged/pubsub"
 )
@@ -78,7 +78,7 @@ func (g *Gateway) mayMarkMessages(ctx context.Context, userID string, f *protoco
 func (g *Gateway) mayTouch(ctx context.Context, by Identity, conversationID string) error {
 	visible := func() (bool, error) {
 		c, err := g.conversation(ctx, by.UserID, conversationID)
-		return isListed(c) && slices.Contains(by.Categories, c.Category), err
+		return isListed(c) && category.AnyCovers(by.Categories, c.Category), err
 	}
 	ok, err := visible()
 	if err != nil || ok {

@@ -235,7 +235,7 @@ func (r *reads) failed(err error) bool {
 // clone returns a state that shares nothing with s but rooms, which do not change.
 func clone(s pubsub.Snapshot) pubsub.Snapshot {
 	for _, b := range []*pubsub.Badge{&s.Badge, &s.Rest} {
-		b.Categories, b.CategoryConversations = maps.Clone(b.Categories), maps.Clone(b.CategoryConversations)
+		b.Categories = maps.Clone(b.Categories)
 	}
 	s.Conversations, s.Memberships = slices.Clone(s.Conversations), slices.Clone(s.Memberships)
 	return s

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/badged/badged/internal/category"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -29,10 +30,14 @@ type hallUser struct {
 	// of their rows.
 	plain map[string]pubsub.Conversation
 	seats map[string]*hallSeat
+	// levels are those of categories.
+	levels map[string]string
 }
 
 type hallSeat struct {
+	user         *hallUser
 	joined, read int64
+	seen         int64 // if it is above read, else 0
 	level        string
 	until        time.Time // zero unless the level ends
 	marked       bool
@@ -74,9 +79,15 @@ func (r *hall) unread(s *hallSeat) (seqs []int64) {
 	return seqs
 }
 
-func (r *hall) mentions(s *hallSeat) (n int64) {
+// direct reports whether only messages that mention the user by name are mentions.
+func (s *hallSeat) direct() bool {
+	return category.Levels(s.user.levels).Of(s.level, "chat") == "direct_mentions"
+}
+
+// mentions are the unread messages of a seat above one that mention the user.
+func (r *hall) mentions(s *hallSeat, above int64) (n int64) {
 	for _, seq := range r.unread(s) {
-		if r.all[seq] || s.mentioned[seq] {
+		if seq > above && (r.all[seq] && !s.direct() || s.mentioned[seq]) {
 			n++
 		}
 	}
@@ -88,11 +99,15 @@ func (h *halls) conversation(room string, s *hallSeat) pubsub.Conversation {
 	r := h.room(room)
 	unread := r.unread(s)
 	c := pubsub.Conversation{
-		ConversationID: room, Unread: int64(len(unread)), Mentions: r.mentions(s), ReadSeq: s.read, LastSeq: r.top,
+		ConversationID: room, Unread: int64(len(unread)), Mentions: r.mentions(s, 0), ReadSeq: s.read, LastSeq: r.top,
 		Level: s.level, LevelUntil: s.until, Category: "chat", MarkedUnread: s.marked,
 	}
 	if len(unread) > 0 {
 		c.FirstUnreadSeq = unread[0]
+	}
+	if c.SeenSeq = s.seen; s.seen > 0 {
+		c.Seen = int64(len(slices.DeleteFunc(unread, func(seq int64) bool { return seq > s.seen })))
+		c.SeenMentions = c.Mentions - r.mentions(s, s.seen)
 	}
 	return c
 }
@@ -131,21 +146,33 @@ func size(s pubsub.Seqs) (n int64) {
 
 func (h *halls) membership(room string, s *hallSeat, behind bool) pubsub.Membership {
 	r := h.room(room)
-	m := pubsub.Membership{Joined: s.joined, ReadSeq: s.read, Level: s.level, LevelUntil: s.until, MarkedUnread: s.marked, Room: h.state(room)}
+	m := pubsub.Membership{Joined: s.joined, ReadSeq: s.read, SeenSeq: s.seen, Level: s.level, LevelUntil: s.until, MarkedUnread: s.marked, Room: h.state(room)}
 	own := map[int64]bool{}
-	for seq := range s.own {
-		if r.live[seq] {
-			own[seq] = true
-			if r.all[seq] && seq > s.read && s.level != "direct_mentions" {
-				m.Mentions--
+	count := func(above int64) (n [3]int64) {
+		for seq := range s.own {
+			if r.live[seq] {
+				own[seq] = true
+				if seq > above {
+					if n[0]++; r.all[seq] {
+						n[1]--
+					}
+				}
 			}
 		}
-	}
-	m.Own = seqsOf(own, s.read)
-	for seq := range s.mentioned {
-		if seq > s.read && r.live[seq] && !s.own[seq] && (!r.all[seq] || s.level == "direct_mentions") {
-			m.Mentions++
+		for seq := range s.mentioned {
+			if seq > above && r.live[seq] && !s.own[seq] {
+				if n[2]++; !r.all[seq] {
+					n[1]++
+				}
+			}
 		}
+		return n
+	}
+	n := count(s.read)
+	m.Own, m.Mentions, m.Named = seqsOf(own, s.read), n[1], n[2]
+	if s.seen > s.read {
+		unseen := count(s.seen)
+		m.Unseen = &unseen
 	}
 	if behind && s.read < r.since {
 		m.Behind = new(pubsub.Behind)
@@ -154,6 +181,11 @@ func (h *halls) membership(room string, s *hallSeat, behind bool) pubsub.Members
 				m.Behind.Live++
 				if r.all[seq] {
 					m.Behind.All++
+				}
+				if seq > s.seen {
+					if m.Behind.UnseenLive++; r.all[seq] {
+						m.Behind.UnseenAll++
+					}
 				}
 			}
 		}
@@ -164,31 +196,14 @@ func (h *halls) membership(room string, s *hallSeat, behind bool) pubsub.Members
 	return m
 }
 
-func adds(c *pubsub.Conversation) int64 {
-	switch {
-	case c.Left || c.Level == "none":
-		return 0
-	case c.Level == "mentions" || c.Level == "direct_mentions":
-		return c.Mentions
-	case c.MarkedUnread:
-		return max(1, c.Unread)
-	}
-	return c.Unread
-}
-
-// tally adds up conversations.
+// tally adds up conversations by the levels of a badge.
 func tally(b *pubsub.Badge, conversations []pubsub.Conversation) {
-	b.Categories, b.CategoryConversations = map[string]int64{}, map[string]int64{}
+	b.Categories = map[string]pubsub.Numbers{}
 	for i := range conversations {
 		c := &conversations[i]
-		if n := adds(c); n != 0 {
-			b.Total += n
-			b.Categories[c.Category] += n
-			b.UnreadConversations++
-			b.CategoryConversations[c.Category]++
-		}
-		if c.Level != "none" {
-			b.Mentions += c.Mentions
+		if n := category.CountOf(c.Unread, c.Mentions, c.Unread-c.Seen, c.Mentions-c.SeenMentions, c.MarkedUnread).At(b.LevelOf(c)); !c.Left && n != (pubsub.Numbers{}) {
+			b.Add(n)
+			category.AddTo(b.Categories, c.Category, n)
 		}
 	}
 }
@@ -196,7 +211,7 @@ func tally(b *pubsub.Badge, conversations []pubsub.Conversation) {
 // rest is the badge of a user without memberships.
 func (h *halls) rest(id string) pubsub.Badge {
 	u := h.user(id)
-	b := pubsub.Badge{UserID: id, Epoch: h.epoch, Version: u.version + u.carried}
+	b := pubsub.Badge{UserID: id, Epoch: h.epoch, Version: u.version + u.carried, Levels: u.levels}
 	tally(&b, slices.Collect(maps.Values(u.plain)))
 	return b
 }
@@ -224,10 +239,10 @@ func (h *halls) read(held pubsub.Held) pubsub.Snapshot {
 		c.Version = s.Version
 		all = append(all, c)
 	}
-	s.Total, s.Mentions, s.UnreadConversations = 0, 0, 0
+	s.Numbers = pubsub.Numbers{}
 	tally(&s.Badge, all)
 	for _, c := range all {
-		if s.Whole && (c.Unread > 0 || c.MarkedUnread || c.Level != "all" || !c.LevelUntil.IsZero()) || !s.Whole && c.Version > held.Version {
+		if s.Whole && (c.Unread > 0 || c.MarkedUnread || c.Level != "default" || !c.LevelUntil.IsZero()) || !s.Whole && c.Version > held.Version {
 			s.Conversations = append(s.Conversations, c)
 		}
 	}
@@ -249,13 +264,19 @@ func (h *halls) draw(t *rapid.T, users, rooms []string) published {
 	for _, id := range rooms {
 		before.room(id).changes = h.room(id).changes
 	}
-	c := changes{plain: map[string]map[string]bool{}, seats: map[string]map[string]bool{}}
+	c := changes{plain: map[string]map[string]bool{}, seats: map[string]map[string]bool{}, levels: map[string]bool{}}
 	for range rapid.IntRange(1, 3).Draw(t, "events") {
 		h.event(t, users, rooms, &c)
 	}
 	var done published
 	for _, id := range users {
 		u := pubsub.Update{Badge: h.rest(id), Partition: 3, BaseVersion: before.user(id).version, Conversations: []pubsub.Conversation{}}
+		if _, ok := u.Categories["dm"]; !ok {
+			u.Categories["dm"] = pubsub.Numbers{} // it may have had some
+		}
+		if u.Levels = nil; c.levels[id] {
+			u.Levels = h.user(id).levels
+		}
 		for plain := range c.plain[id] {
 			if conversation, ok := h.user(id).plain[plain]; ok {
 				conversation.Version += h.user(id).carried
@@ -299,7 +320,10 @@ func shown(c pubsub.Conversation) string {
 }
 
 // changes are the rows that events of a commit changed, by user and conversation.
-type changes struct{ plain, seats map[string]map[string]bool }
+type changes struct {
+	plain, seats map[string]map[string]bool
+	levels       map[string]bool // by user
+}
 
 func touch(m map[string]map[string]bool, user, conversation string) {
 	if m[user] == nil {
@@ -313,8 +337,8 @@ func (h *halls) event(t *rapid.T, users, rooms []string, changed *changes) {
 	id, room := rapid.SampledFrom(users).Draw(t, "user"), rapid.SampledFrom(rooms).Draw(t, "room")
 	u, r := h.user(id), h.room(room)
 	seat := u.seats[room]
-	kind := rapid.SampledFrom([]string{"post", "post", "post", "recall", "close", "join", "leave", "read", "level", "mark", "plain"}).Draw(t, "event")
-	if seat == nil && slices.Contains([]string{"leave", "read", "level", "mark"}, kind) {
+	kind := rapid.SampledFrom([]string{"post", "post", "post", "recall", "close", "join", "leave", "read", "level", "mark", "plain", "category", "seen"}).Draw(t, "event")
+	if seat == nil && slices.Contains([]string{"leave", "read", "level", "mark", "seen"}, kind) {
 		kind = "join"
 	}
 	if kind == "join" && seat != nil {
@@ -329,15 +353,22 @@ func (h *halls) event(t *rapid.T, users, rooms []string, changed *changes) {
 		if r.top > r.since {
 			r.since = rapid.Int64Range(r.since+1, r.top).Draw(t, "since")
 		}
+	case "category":
+		of := rapid.SampledFrom([]string{"all", "mentions", "direct_mentions", "none"}).Draw(t, "level")
+		if u.levels = map[string]string{"chat": of}; of == "all" {
+			u.levels = map[string]string{}
+		}
+		u.version++
+		changed.levels[id] = true
 	case "plain":
 		u.version++
 		n := rapid.Int64Range(0, 5).Draw(t, "unread")
-		u.plain["dm"] = pubsub.Conversation{ConversationID: "dm", Unread: n, LastSeq: 5, ReadSeq: 5 - n, Level: "all", Category: "dm", Version: u.version}
+		u.plain["dm"] = pubsub.Conversation{ConversationID: "dm", Unread: n, LastSeq: 5, ReadSeq: 5 - n, Level: "default", Category: "dm", Version: u.version}
 		touch(changed.plain, id, "dm")
 	case "join":
 		delete(u.plain, room)
 		u.version++
-		u.seats[room] = &hallSeat{joined: r.changes, read: r.top, level: "all", own: map[int64]bool{}, mentioned: map[int64]bool{}}
+		u.seats[room] = &hallSeat{user: u, joined: r.changes, read: r.top, level: "default", own: map[int64]bool{}, mentioned: map[int64]bool{}}
 		touch(changed.seats, id, room)
 	case "leave":
 		delete(u.seats, room)
@@ -350,13 +381,20 @@ func (h *halls) event(t *rapid.T, users, rooms []string, changed *changes) {
 		switch kind {
 		case "read":
 			seat.read, seat.marked = max(seat.read, rapid.Int64Range(0, r.top).Draw(t, "up to")), false
+			if seat.seen <= seat.read {
+				seat.seen = 0
+			}
+		case "seen":
+			if seen := rapid.Int64Range(0, r.top).Draw(t, "up to"); seen > max(seat.read, seat.seen) {
+				seat.seen = seen
+			}
 		case "level":
-			seat.level = rapid.SampledFrom([]string{"all", "mentions", "direct_mentions", "none"}).Draw(t, "level")
+			seat.level = rapid.SampledFrom([]string{"default", "all", "mentions", "direct_mentions", "none"}).Draw(t, "level")
 			seat.until = rapid.SampledFrom([]time.Time{{}, time.Unix(1, 0).UTC(), time.Unix(2, 500_000_000).UTC()}).Draw(t, "until")
 		case "mark":
 			seat.marked = true
 		}
-		if seat.read != before.read || seat.level != before.level || !seat.until.Equal(before.until) || seat.marked != before.marked {
+		if seat.seen != before.seen || seat.read != before.read || seat.level != before.level || !seat.until.Equal(before.until) || seat.marked != before.marked {
 			u.version++
 			touch(changed.seats, id, room)
 		}

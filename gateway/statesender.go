@@ -55,12 +55,8 @@ func (ss *stateSender) deliver(d *view.Delivery) error {
 			return err
 		}
 	}
-	if d.Badge != nil && ss.view != nil && !ss.view.Covers(d.Badge) {
-		ss.session.mailbox.Lose(d.Since) // the tables have the rest
-		return nil
-	}
 	if d.Badge != nil {
-		if err := ss.changes(d.Badge, d.Conversations); err != nil {
+		if err := ss.changes(d.Badge, d.Conversations, false); err != nil {
 			return err
 		}
 		ss.session.gateway.observeStale(d.Since)
@@ -71,12 +67,13 @@ func (ss *stateSender) deliver(d *view.Delivery) error {
 	return nil
 }
 
-// changes writes what changed since the state that the client holds.
-func (ss *stateSender) changes(b *pubsub.Badge, conversations []pubsub.Conversation) error {
-	return ss.session.send(ss.changesFrame(b, conversations))
+// changes writes what changed since the state that the client holds. whole says that the
+// badge has all categories, not only those that changed.
+func (ss *stateSender) changes(b *pubsub.Badge, conversations []pubsub.Conversation, whole bool) error {
+	return ss.session.send(ss.changesFrame(b, conversations, whole))
 }
 
-func (ss *stateSender) changesFrame(b *pubsub.Badge, conversations []pubsub.Conversation) protocol.StateFrame {
+func (ss *stateSender) changesFrame(b *pubsub.Badge, conversations []pubsub.Conversation, whole bool) protocol.StateFrame {
 	newer := conversations
 	if slices.ContainsFunc(conversations, ss.has) { // they reached the client by another way
 		newer = slices.DeleteFunc(slices.Clone(conversations), ss.has)
@@ -85,7 +82,7 @@ func (ss *stateSender) changesFrame(b *pubsub.Badge, conversations []pubsub.Conv
 	if ss.view != nil {
 		b, newer = ss.view.Changes(b, newer)
 	}
-	return protocol.NewStateFrame("changes", b, newer)
+	return protocol.NewStateFrame("changes", b, newer, whole)
 }
 
 // has reports whether the client holds a conversation.
@@ -219,11 +216,11 @@ func (ss *stateSender) sendState(state *pubsub.Snapshot, categories []string, in
 			ss.view = view.NewCategories(categories, state)
 			badge = ss.view.Badge(badge)
 		}
-		return ss.session.send(protocol.SnapshotFrame{StateFrame: protocol.NewStateFrame("snapshot", badge, state.Conversations), More: state.More, Terms: ss.terms()})
+		return ss.session.send(protocol.SnapshotFrame{StateFrame: protocol.NewStateFrame("snapshot", badge, state.Conversations, true), More: state.More, Terms: ss.terms()})
 	case first:
-		return ss.session.send(protocol.ResumedFrame{StateFrame: ss.changesFrame(&state.Badge, state.Conversations), Terms: ss.terms()})
+		return ss.session.send(protocol.ResumedFrame{StateFrame: ss.changesFrame(&state.Badge, state.Conversations, true), Terms: ss.terms()})
 	}
-	return ss.changes(&state.Badge, state.Conversations)
+	return ss.changes(&state.Badge, state.Conversations, true)
 }
 
 // terms returns the terms of the connection, for the answer to a hello.

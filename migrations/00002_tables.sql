@@ -98,17 +98,55 @@ CREATE TABLE badged.users (
     unread_conversations   integer NOT NULL DEFAULT 0,
     partition_id           smallint NOT NULL,
     user_id                text     NOT NULL COLLATE "C",
-    -- The total by category, without zeros.
+    -- The numbers of each category that has any, and of those above it: arrays of total,
+    -- unread conversations, mentions, how much of the total is seen, total and conversations
+    -- that are muted, and how much of the total is only marked; zeros at the end are left out.
+    -- The level of the category may follow. Empty if path_rows is not null.
     categories             jsonb    NOT NULL,
-    -- unread_conversations by category, with the keys of categories. Null for most users:
-    -- those with at most one category, to which all belong.
-    category_conversations jsonb,
+    -- Of the badge what is seen, muted total, muted conversations and what is only marked;
+    -- null for most users: all are 0.
+    extra                  jsonb,
+    -- How many rows of badged.paths the user has; null while categories has them.
+    path_rows              bigint,
     -- What the user's apps said that they have read and was not delivered yet,
     -- oldest first; null for nothing.
     claims                 jsonb
 ) PARTITION BY LIST (partition_id);
 
-CREATE TYPE badged.level AS ENUM ('all', 'mentions', 'direct_mentions', 'none');
+CREATE TYPE badged.level AS ENUM ('default', 'all', 'mentions', 'direct_mentions', 'none');
+
+-- The categories of users with many: see users.categories. An event changes the rows of its
+-- own category and of those above it.
+CREATE TABLE badged.paths (
+    partition_id smallint NOT NULL,
+    user_id      text     NOT NULL COLLATE "C",
+    category     text     NOT NULL COLLATE "C",
+    -- As in users.categories, without the level.
+    numbers      jsonb    NOT NULL,
+    level        badged.level
+) PARTITION BY LIST (partition_id);
+
+CREATE INDEX paths_levels ON badged.paths (user_id) WHERE level IS NOT NULL;
+
+-- Whether a category covers another. Go and TypeScript have the same rule.
+CREATE FUNCTION badged.covers(path text, category text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN category = path OR starts_with(category, path || '/');
+
+-- Returns all categories that cover one.
+CREATE FUNCTION badged.paths_of(category text) RETURNS text[]
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN ARRAY(
+        SELECT array_to_string((string_to_array(category, '/'))[1:n], '/') FROM generate_series(1, cardinality(string_to_array(category, '/'))) AS n
+    );
+
+-- Returns the level that applies to a conversation: its own, or else that of the longest
+-- category that covers its own, of a JSON object, or else all.
+CREATE FUNCTION badged.closest_level(own badged.level, category text, levels jsonb) RETURNS badged.level
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE WHEN own <> 'default' THEN own WHEN levels IS NULL THEN 'all' ELSE coalesce(
+        (SELECT l.value FROM jsonb_each_text(levels) AS l WHERE badged.covers(l.key, category) ORDER BY length(l.key) DESC LIMIT 1)::badged.level,
+        'all') END;
 
 -- A conversation of a user is ordinary, and then its row has all its numbers, or it
 -- is the user's membership of a room, and then they follow from the row and from
@@ -118,10 +156,12 @@ CREATE TABLE badged.conversations (
     -- membership, as of the last that is not of the whole room.
     version         bigint   NOT NULL,
     read_seq        bigint   NOT NULL,
+    -- The seen position; null unless it is above the read position.
+    seen_seq        bigint,
     -- Of a membership: while messages are marked unread, read_seq is below the first of
     -- them, this is how far the user has read, and clients see it as the read position.
     -- Null otherwise.
-    seen_seq        bigint,
+    reached_seq        bigint,
     -- Not used for a membership: the room has it.
     last_seq        bigint   NOT NULL,
     -- Null for a user who has not left. The user is out while last_seq is not above
@@ -133,9 +173,10 @@ CREATE TABLE badged.conversations (
     -- For a membership: how many seqs own_set has.
     unread          bigint   NOT NULL,
     -- For a membership: how many seqs mention_set has, less those of own_all_set, which
-    -- may be negative; at the level direct_mentions how many mention_set and named_all_set
-    -- have.
+    -- may be negative.
     mentions        bigint   NOT NULL,
+    -- For a membership: how many seqs mention_set and named_all_set have; null for 0.
+    named           bigint,
     level           badged.level NOT NULL,
     -- When the level ends, in microseconds since 1970, and the one that follows; null if
     -- it does not end.
@@ -150,6 +191,9 @@ CREATE TABLE badged.conversations (
     user_id         text     NOT NULL COLLATE "C",
     conversation_id text     NOT NULL COLLATE "C",
     category        text     NOT NULL COLLATE "C",
+    -- What unread, mentions and, for a membership, named are above the seen position; null if
+    -- they are the same.
+    unseen          bigint[],
     -- Delivered, not recalled, above read_seq; those of them that mention the user;
     -- and the recalled, delivered or not, of those below read_seq only the last. Each is encoded as
     -- projector/internal/badge/encode.go says, null for an empty set; badged verify
@@ -281,81 +325,6 @@ CREATE TABLE badged.room_marks (
     user_id         text     NOT NULL COLLATE "C"
 ) PARTITION BY LIST (partition_id);
 
--- What SQL readers use: the numbers that clients see, whatever the kind of a
--- conversation. A condition on partition_id = badged.partition_of(user_id) saves
--- looking into the other partitions.
-
--- The conversations of users, without those that a user has left.
-CREATE VIEW badged.unread AS
-SELECT c.partition_id, c.user_id, c.conversation_id, n.unread, n.mentions,
-    -- To the total.
-    CASE c.level WHEN 'none' THEN 0 WHEN 'all' THEN greatest(n.unread, c.marked_unread::integer) ELSE n.mentions END AS adds,
-    greatest(c.read_seq, c.seen_seq) AS read_seq, coalesce(r.last_seq, c.last_seq) AS last_seq, c.level, coalesce(r.category, c.category) AS category, c.marked_unread,
-    c.joined IS NOT NULL AS is_room,
-    timestamptz 'epoch' + c.level_until * interval '1 microsecond' AS level_until
-FROM badged.conversations AS c
-LEFT JOIN badged.rooms AS r ON r.partition_id = c.partition_id AND r.conversation_id = CASE WHEN c.joined IS NOT NULL THEN c.conversation_id END
-CROSS JOIN LATERAL (
-    -- In the closed chunks above the read position; all but the first of them count
-    -- in full.
-    SELECT coalesce(sum(badged.above(c.read_seq, k.live_starts, k.live_before)), 0)::bigint AS live,
-        coalesce(sum(badged.above(c.read_seq, k.all_starts, k.all_before)), 0)::bigint AS mentions_all
-    FROM badged.room_chunks AS k
-    WHERE k.partition_id = c.partition_id AND k.conversation_id = CASE WHEN c.read_seq < r.since THEN c.conversation_id END AND k.bound > c.read_seq
-) AS closed
-CROSS JOIN LATERAL (
-    SELECT CASE WHEN c.joined IS NULL THEN c.unread
-            ELSE greatest(0, badged.above(c.read_seq, r.live_starts, r.live_before) + closed.live - c.unread) END AS unread,
-        CASE WHEN c.joined IS NULL OR c.level = 'direct_mentions' THEN c.mentions
-            ELSE greatest(0, badged.above(c.read_seq, r.all_starts, r.all_before) + closed.mentions_all + c.mentions) END AS mentions
-) AS n
-WHERE (c.left_seq IS NULL OR c.left_seq < c.last_seq) AND c.version > 0;
-
--- The badges of users.
-CREATE VIEW badged.badges AS
-SELECT u.partition_id, u.user_id, p.epoch,
-    u.version + coalesce(u.carried, 0) + coalesce(m.changes, 0) AS version,
-    u.total + coalesce(m.total, 0) AS total,
-    u.mentions + coalesce(m.mentions, 0) AS mentions,
-    CASE WHEN m.changes IS NULL THEN u.categories ELSE (
-        SELECT coalesce(jsonb_object_agg(category, adds), '{}')
-        FROM (
-            SELECT category, sum(adds)::bigint AS adds
-            FROM (
-                SELECT key AS category, value::bigint AS adds FROM jsonb_each_text(u.categories)
-                UNION ALL
-                SELECT c.category, c.adds FROM badged.unread AS c WHERE c.partition_id = u.partition_id AND c.user_id = u.user_id AND c.is_room
-            ) AS parts
-            GROUP BY category HAVING sum(adds) <> 0
-        ) AS totals
-    ) END AS categories,
-    u.unread_conversations + coalesce(m.conversations, 0) AS unread_conversations,
-    (
-        SELECT coalesce(jsonb_object_agg(category, conversations), '{}')
-        FROM (
-            SELECT category, sum(conversations)::bigint AS conversations
-            FROM (
-                SELECT key AS category, coalesce((u.category_conversations ->> key)::bigint, u.unread_conversations) AS conversations
-                FROM jsonb_object_keys(u.categories) AS key
-                UNION ALL
-                SELECT c.category, 1 FROM badged.unread AS c
-                WHERE m.changes IS NOT NULL AND c.partition_id = u.partition_id AND c.user_id = u.user_id AND c.is_room AND c.adds > 0
-            ) AS parts
-            GROUP BY category
-        ) AS counts
-    ) AS category_conversations
-FROM badged.users AS u
-JOIN badged.partitions AS p USING (partition_id)
-CROSS JOIN LATERAL (
-    SELECT sum(r.changes - c.joined)::bigint AS changes, sum(n.adds)::bigint AS total,
-        (sum(n.mentions) FILTER (WHERE n.level <> 'none'))::bigint AS mentions,
-        count(*) FILTER (WHERE n.adds > 0) AS conversations
-    FROM badged.conversations AS c
-    JOIN badged.rooms AS r USING (partition_id, conversation_id)
-    JOIN badged.unread AS n USING (partition_id, user_id, conversation_id)
-    WHERE c.partition_id = u.partition_id AND c.user_id = u.user_id AND c.joined IS NOT NULL
-) AS m;
-
 -- Conversations of a category that were last delivered to before swept_hour have
 -- been examined, and expired if unread. Without a row none has.
 CREATE TABLE badged.expiry_progress (
@@ -479,6 +448,7 @@ BEGIN
     -- keeps those updates off the indexes.
     PERFORM badged.create_part('users', partition, 'PRIMARY KEY (user_id)', 'WITH (fillfactor = 80)');
     PERFORM badged.create_part('conversations', partition, 'PRIMARY KEY (user_id, conversation_id)', 'WITH (fillfactor = 75)');
+    PERFORM badged.create_part('paths', partition, 'PRIMARY KEY (user_id, category)', 'WITH (fillfactor = 75)');
     -- A row with arrays stays in its page.
     PERFORM badged.create_part('rooms', partition, 'PRIMARY KEY (conversation_id)', 'WITH (fillfactor = 50, toast_tuple_target = 8160)');
     PERFORM badged.create_part('room_chunks', partition, 'PRIMARY KEY (conversation_id, bound) INCLUDE (live, mentions_all, partition_id)', 'WITH (toast_tuple_target = 8160)');

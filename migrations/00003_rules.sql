@@ -52,6 +52,16 @@ CREATE FUNCTION badged.text_problem(given text, most integer) RETURNS text
         WHEN badged.has_control(given) THEN 'must not hold control characters'
     END;
 
+-- What is wrong with a category that may have that many bytes; null for nothing. It is a path
+-- of one to eight parts.
+CREATE FUNCTION badged.path_problem(given text, most integer) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN coalesce(badged.text_problem(given, most), CASE
+        WHEN strpos('/' || given || '/', '//') > 0 THEN 'must have parts with a slash between each two: it has an empty part'
+        WHEN cardinality(string_to_array(given, '/')) > 8 THEN 'must have at most 8 parts, has ' || cardinality(string_to_array(given, '/'))::text
+        WHEN (SELECT max(char_length(part)) FROM unnest(string_to_array(given, '/')) AS part) > 64 THEN 'must have parts of at most 64 characters'
+    END);
+
 -- Whether every id of a list has at most that many bytes, and there are not too many.
 CREATE FUNCTION badged.are_short(ids jsonb, most integer) RETURNS boolean
     LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -85,9 +95,13 @@ CREATE FUNCTION badged.required_fields(type text) RETURNS text[]
         WHEN 'message.changed' THEN '{conversation_id,user_ids,seq}'::text[]
         WHEN 'conversation.marked_unread' THEN '{conversation_id,user_ids}'::text[]
         WHEN 'conversation.reset' THEN '{conversation_id,user_ids}'::text[]
+        WHEN 'conversation.seen' THEN '{conversation_id,user_ids,up_to_seq}'::text[]
         WHEN 'conversation.level_set' THEN '{conversation_id,user_ids,level}'::text[]
         WHEN 'conversation.left' THEN '{conversation_id,user_ids}'::text[]
+        WHEN 'category.level_set' THEN '{user_ids,category,level}'::text[]
         WHEN 'user.read_all' THEN '{user_ids}'::text[]
+        WHEN 'user.seen_all' THEN '{user_ids}'::text[]
+        WHEN 'user.left_all' THEN '{user_ids,category}'::text[]
         WHEN 'room.joined' THEN '{conversation_id,user_ids}'::text[]
         WHEN 'room.left' THEN '{conversation_id,user_ids}'::text[]
         WHEN 'room.posted' THEN '{conversation_id,seq}'::text[]
@@ -109,9 +123,13 @@ CREATE FUNCTION badged.allowed_fields(type text) RETURNS text[]
         WHEN 'message.changed' THEN '{conversation_id,user_ids,seq,mentioned_user_ids,revision,category,message_id,sender_id}'::text[]
         WHEN 'conversation.marked_unread' THEN '{conversation_id,user_ids,seqs,from_seq}'::text[]
         WHEN 'conversation.reset' THEN '{conversation_id,user_ids,up_to_seq,seqs}'::text[]
+        WHEN 'conversation.seen' THEN '{conversation_id,user_ids,up_to_seq,by_app}'::text[]
         WHEN 'conversation.level_set' THEN '{conversation_id,user_ids,level,until}'::text[]
         WHEN 'conversation.left' THEN '{conversation_id,user_ids,up_to_seq}'::text[]
+        WHEN 'category.level_set' THEN '{user_ids,category,level,by_app}'::text[]
         WHEN 'user.read_all' THEN '{user_ids,category}'::text[]
+        WHEN 'user.seen_all' THEN '{user_ids,category}'::text[]
+        WHEN 'user.left_all' THEN '{user_ids,category}'::text[]
         WHEN 'room.joined' THEN '{conversation_id,user_ids,up_to_seq,level}'::text[]
         WHEN 'room.left' THEN '{conversation_id,user_ids}'::text[]
         WHEN 'room.posted' THEN '{conversation_id,seq,mentioned_user_ids,mentions_all,category,message_id,sender_id,notification}'::text[]
@@ -133,12 +151,13 @@ CREATE FUNCTION badged.attribute_kind(name text) RETURNS text
 CREATE FUNCTION badged.field_kind(name text) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE
-        WHEN name IN ('conversation_id', 'category', 'message_id', 'sender_id') THEN 'text'
+        WHEN name IN ('conversation_id', 'message_id', 'sender_id') THEN 'text'
         WHEN name IN ('user_ids') THEN 'users'
         WHEN name IN ('seq', 'up_to_seq', 'revision', 'from_seq') THEN 'seq'
         WHEN name IN ('seqs') THEN 'seqs'
         WHEN name IN ('mentioned_user_ids') THEN 'mentions'
         WHEN name IN ('mentions_all', 'by_app') THEN 'flag'
+        WHEN name IN ('category') THEN 'path'
         WHEN name IN ('level') THEN 'choice'
         WHEN name IN ('until') THEN 'time'
         WHEN name IN ('notification') THEN 'notification'
@@ -171,10 +190,10 @@ AS $$
         (true, 'from_seq', 'seq', false, NULL, NULL),
         (true, 'mentioned_user_ids', 'mentions', false, 128, NULL),
         (true, 'mentions_all', 'flag', false, NULL, NULL),
-        (true, 'category', 'text', false, 64, NULL),
+        (true, 'category', 'path', false, 255, NULL),
         (true, 'message_id', 'text', false, 128, NULL),
         (true, 'sender_id', 'text', false, 128, NULL),
-        (true, 'level', 'choice', false, NULL, '{all,mentions,direct_mentions,none}'),
+        (true, 'level', 'choice', false, NULL, '{default,all,mentions,direct_mentions,none}'),
         (true, 'until', 'time', false, NULL, NULL),
         (true, 'notification', 'notification', false, NULL, NULL),
         (true, 'by_app', 'flag', false, NULL, NULL)
@@ -194,9 +213,13 @@ CREATE FUNCTION badged.has_required(event jsonb) RETURNS boolean
         || $.type == "message.changed" && $.data.conversation_id > "" && $.data.user_ids.size() > 0 && !($.data.user_ids[*].type() != "string") && !($.data.user_ids[*] == "") && $.data.seq >= 1 && $.data.seq < 1000000000000000000
         || $.type == "conversation.marked_unread" && $.data.conversation_id > "" && $.data.user_ids.size() > 0 && !($.data.user_ids[*].type() != "string") && !($.data.user_ids[*] == "")
         || $.type == "conversation.reset" && $.data.conversation_id > "" && $.data.user_ids.size() > 0 && !($.data.user_ids[*].type() != "string") && !($.data.user_ids[*] == "")
+        || $.type == "conversation.seen" && $.data.conversation_id > "" && $.data.user_ids.size() > 0 && !($.data.user_ids[*].type() != "string") && !($.data.user_ids[*] == "") && $.data.up_to_seq >= 1 && $.data.up_to_seq < 1000000000000000000
         || $.type == "conversation.level_set" && $.data.conversation_id > "" && $.data.user_ids.size() > 0 && !($.data.user_ids[*].type() != "string") && !($.data.user_ids[*] == "") && $.data.level > ""
         || $.type == "conversation.left" && $.data.conversation_id > "" && $.data.user_ids.size() > 0 && !($.data.user_ids[*].type() != "string") && !($.data.user_ids[*] == "")
+        || $.type == "category.level_set" && $.data.user_ids.size() > 0 && !($.data.user_ids[*].type() != "string") && !($.data.user_ids[*] == "") && $.data.category > "" && $.data.level > ""
         || $.type == "user.read_all" && $.data.user_ids.size() > 0 && !($.data.user_ids[*].type() != "string") && !($.data.user_ids[*] == "")
+        || $.type == "user.seen_all" && $.data.user_ids.size() > 0 && !($.data.user_ids[*].type() != "string") && !($.data.user_ids[*] == "")
+        || $.type == "user.left_all" && $.data.user_ids.size() > 0 && !($.data.user_ids[*].type() != "string") && !($.data.user_ids[*] == "") && $.data.category > ""
         || $.type == "room.joined" && $.data.conversation_id > "" && $.data.user_ids.size() > 0 && !($.data.user_ids[*].type() != "string") && !($.data.user_ids[*] == "")
         || $.type == "room.left" && $.data.conversation_id > "" && $.data.user_ids.size() > 0 && !($.data.user_ids[*].type() != "string") && !($.data.user_ids[*] == "")
         || $.type == "room.posted" && $.data.conversation_id > "" && $.data.seq >= 1 && $.data.seq < 1000000000000000000
@@ -216,9 +239,13 @@ CREATE FUNCTION badged.has_optional(event jsonb) RETURNS boolean
             || $.type == "message.changed" && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.from_seq) && !exists($.data.mentions_all) && !exists($.data.level) && !exists($.data.until) && !exists($.data.notification) && !exists($.data.by_app)
             || $.type == "conversation.marked_unread" && !exists($.data.seq) && !exists($.data.up_to_seq) && !exists($.data.revision) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.until) && !exists($.data.notification) && !exists($.data.by_app)
             || $.type == "conversation.reset" && !exists($.data.seq) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.until) && !exists($.data.notification) && !exists($.data.by_app)
+            || $.type == "conversation.seen" && !exists($.data.seq) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.until) && !exists($.data.notification)
             || $.type == "conversation.level_set" && !exists($.data.seq) && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.notification) && !exists($.data.by_app)
             || $.type == "conversation.left" && !exists($.data.seq) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.until) && !exists($.data.notification) && !exists($.data.by_app)
+            || $.type == "category.level_set" && !exists($.data.conversation_id) && !exists($.data.seq) && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.until) && !exists($.data.notification)
             || $.type == "user.read_all" && !exists($.data.conversation_id) && !exists($.data.seq) && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.until) && !exists($.data.notification) && !exists($.data.by_app)
+            || $.type == "user.seen_all" && !exists($.data.conversation_id) && !exists($.data.seq) && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.until) && !exists($.data.notification) && !exists($.data.by_app)
+            || $.type == "user.left_all" && !exists($.data.conversation_id) && !exists($.data.seq) && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.until) && !exists($.data.notification) && !exists($.data.by_app)
             || $.type == "room.joined" && !exists($.data.seq) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.until) && !exists($.data.notification) && !exists($.data.by_app)
             || $.type == "room.left" && !exists($.data.seq) && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.until) && !exists($.data.notification) && !exists($.data.by_app)
             || $.type == "room.posted" && !exists($.data.user_ids) && !exists($.data.up_to_seq) && !exists($.data.seqs) && !exists($.data.revision) && !exists($.data.from_seq) && !exists($.data.level) && !exists($.data.until) && !exists($.data.by_app)
@@ -237,7 +264,7 @@ CREATE FUNCTION badged.has_optional(event jsonb) RETURNS boolean
         && (!exists($.data.category) || $.data.category.type() == "string" && $.data.category > "")
         && (!exists($.data.message_id) || $.data.message_id.type() == "string" && $.data.message_id > "")
         && (!exists($.data.sender_id) || $.data.sender_id.type() == "string" && $.data.sender_id > "")
-        && (!exists($.data.level) || $.data.level.type() == "string" && ($.data.level == "all" || $.data.level == "mentions" || $.data.level == "direct_mentions" || $.data.level == "none"))
+        && (!exists($.data.level) || $.data.level.type() == "string" && ($.data.level == "default" || $.data.level == "all" || $.data.level == "mentions" || $.data.level == "direct_mentions" || $.data.level == "none"))
         && (!exists($.data.notification) || ($.data.notification.title > "" || $.data.notification.body > "") && (!exists($.data.notification.title) || $.data.notification.title.type() == "string") && (!exists($.data.notification.body) || $.data.notification.body.type() == "string"))
         && (!exists($.data.by_app) || $.data.by_app.type() == "boolean")';
 
@@ -245,12 +272,12 @@ CREATE FUNCTION badged.has_optional(event jsonb) RETURNS boolean
 -- all fields of its data known.
 CREATE FUNCTION badged.has_sizes(event jsonb, data jsonb) RETURNS boolean
     LANGUAGE sql STABLE PARALLEL SAFE
-    RETURN NOT data ? 'until'
+    RETURN coalesce(strpos(data ->> 'category', '/') = 0 AND octet_length(data ->> 'category') <= 64 OR octet_length(data ->> 'category') <= 255 AND data ->> 'category' ~ '^[^/]{1,64}(/[^/]{1,64}){0,7}$', true)
+        AND NOT data ? 'until'
         AND CASE jsonb_typeof(data -> 'notification') WHEN 'object' THEN (data -> 'notification') - '{title,body}'::text[] = '{}' AND octet_length(data ->> 'notification') <= 2048 ELSE NOT data ? 'notification' END
         AND coalesce(greatest(octet_length(event ->> 'id'), octet_length(event ->> 'source')) <= 256, true)
         AND coalesce(greatest(octet_length(event ->> 'traceparent'), octet_length(event ->> 'tracestate')) <= 512, true)
         AND coalesce(greatest(octet_length(data ->> 'conversation_id'), octet_length(data ->> 'message_id'), octet_length(data ->> 'sender_id')) <= 128, true)
-        AND coalesce(greatest(octet_length(data ->> 'category')) <= 64, true)
         AND strpos(concat(data ->> 'seq', data ->> 'up_to_seq', data ->> 'seqs', data ->> 'revision', data ->> 'from_seq'), '.') = 0
         AND data - '{conversation_id,user_ids,seq,up_to_seq,seqs,revision,from_seq,mentioned_user_ids,mentions_all,category,message_id,sender_id,level,until,notification,by_app}'::text[] = '{}';
 
@@ -322,29 +349,20 @@ CREATE FUNCTION badged.seq_of(value jsonb) RETURNS bigint
 CREATE FUNCTION badged.read_problem(name text, kind text, value jsonb) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE
-        WHEN kind IS NULL THEN
-            'is not a known field'
-        WHEN kind = 'object' THEN
-            CASE WHEN jsonb_typeof(value) <> 'object' THEN 'must be a JSON object' END
-        WHEN kind = 'notification' THEN
-            badged.unreadable_notification(value)
-        WHEN kind IN ('users', 'mentions') THEN
-            CASE WHEN jsonb_typeof(value) <> 'array' THEN 'must be an array of strings' END
-        WHEN kind = 'seqs' THEN
-            CASE WHEN jsonb_typeof(value) <> 'array' THEN 'must be an array of whole numbers' END
-        WHEN kind = 'flag' THEN
-            CASE WHEN jsonb_typeof(value) <> 'boolean' THEN 'must be true or false' END
+        WHEN kind IS NULL THEN 'is not a known field'
+        WHEN kind = 'object' THEN CASE WHEN jsonb_typeof(value) <> 'object' THEN 'must be a JSON object' END
+        WHEN kind = 'notification' THEN badged.unreadable_notification(value)
+        WHEN kind IN ('users', 'mentions') THEN CASE WHEN jsonb_typeof(value) <> 'array' THEN 'must be an array of strings' END
+        WHEN kind = 'seqs' THEN CASE WHEN jsonb_typeof(value) <> 'array' THEN 'must be an array of whole numbers' END
+        WHEN kind = 'flag' THEN CASE WHEN jsonb_typeof(value) <> 'boolean' THEN 'must be true or false' END
         WHEN kind = 'seq' THEN
             CASE
                 WHEN jsonb_typeof(value) NOT IN ('number', 'string') THEN 'must be a whole number, or its digits in a string'
                 WHEN badged.seq_of(value) IS NULL THEN 'must be a whole number from 1 to 9223372036854775807, is ' || left(value #>> '{}', 100)
             END
-        WHEN jsonb_typeof(value) <> 'string' THEN
-            'must be a string'
-        WHEN name = 'specversion' AND value <> '"1.0"' THEN
-            'must be "1.0"'
-        WHEN (name = 'time' OR kind = 'time') AND badged.utc_time(value #>> '{}') IS NULL THEN
-            'must be an RFC 3339 time such as 2026-01-31T23:59:59Z'
+        WHEN jsonb_typeof(value) <> 'string' THEN 'must be a string'
+        WHEN name = 'specversion' AND value <> '"1.0"' THEN 'must be "1.0"'
+        WHEN (name = 'time' OR kind = 'time') AND badged.utc_time(value #>> '{}') IS NULL THEN 'must be an RFC 3339 time such as 2026-01-31T23:59:59Z'
         WHEN name = 'datacontenttype'
             AND (value #>> '{}') COLLATE "C" !~* '^\s*(application/json|[^;]*\+json)\s*(;|$)' THEN
             'must be application/json'
@@ -354,27 +372,20 @@ CREATE FUNCTION badged.read_problem(name text, kind text, value jsonb) RETURNS t
 CREATE FUNCTION badged.value_problem(kind text, value jsonb, most integer, choices text[]) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE
-        WHEN kind = 'text' THEN
-            badged.text_problem(value #>> '{}', most)
-        WHEN kind = 'choice' THEN
-            CASE WHEN value #>> '{}' <> ALL (choices) THEN 'is not one of the possible values' END
-        WHEN kind = 'seq' THEN
-            CASE WHEN badged.seq_of(value) < 1 THEN 'must be at least 1, is ' || (value #>> '{}') END
-        WHEN kind = 'time' THEN
-            CASE WHEN badged.utc_time(value #>> '{}') !~ '^[2-9][0-9]{3}-' THEN 'must lie in the years 2000 to 9999' END
-        WHEN kind = 'notification' THEN
-            badged.notification_problem(value)
-        WHEN jsonb_typeof(value) <> 'array' THEN
-            NULL
+        WHEN kind = 'text' THEN badged.text_problem(value #>> '{}', most)
+        WHEN kind = 'path' THEN badged.path_problem(value #>> '{}', most)
+        WHEN kind = 'choice' THEN CASE WHEN value #>> '{}' <> ALL (choices) THEN 'is not one of the possible values' END
+        WHEN kind = 'seq' THEN CASE WHEN badged.seq_of(value) < 1 THEN 'must be at least 1, is ' || (value #>> '{}') END
+        WHEN kind = 'time' THEN CASE WHEN badged.utc_time(value #>> '{}') !~ '^[2-9][0-9]{3}-' THEN 'must lie in the years 2000 to 9999' END
+        WHEN kind = 'notification' THEN badged.notification_problem(value)
+        WHEN jsonb_typeof(value) <> 'array' THEN NULL
         WHEN kind = 'seqs' THEN
             CASE
                 WHEN value = '[]' THEN 'must name at least one message'
                 WHEN jsonb_array_length(value) > 1000 THEN 'must name at most 1000 messages, names ' || jsonb_array_length(value)::text
             END
-        WHEN kind = 'users' AND value = '[]' THEN
-            'must name at least one user'
-        WHEN jsonb_array_length(value) > 10000 THEN
-            'must name at most 10000 users, names ' || jsonb_array_length(value)::text
+        WHEN kind = 'users' AND value = '[]' THEN 'must name at least one user'
+        WHEN jsonb_array_length(value) > 10000 THEN 'must name at most 10000 users, names ' || jsonb_array_length(value)::text
     END;
 
 -- What is wrong with an event without nulls: the fields that events.Decode finds

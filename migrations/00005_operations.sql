@@ -19,7 +19,7 @@ CREATE FUNCTION badged.state_tables(partition integer) RETURNS text[]
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN ARRAY(
         SELECT badged.partition_table(kind, partition)
-        FROM unnest(ARRAY['users', 'conversations', 'rooms', 'room_chunks', 'room_marks']) WITH ORDINALITY AS k (kind, n) ORDER BY n
+        FROM unnest(ARRAY['users', 'conversations', 'paths', 'rooms', 'room_chunks', 'room_marks']) WITH ORDINALITY AS k (kind, n) ORDER BY n
     );
 
 -- Gives the planner statistics of the tables of a partition that were filled, which it
@@ -171,7 +171,7 @@ CREATE FUNCTION badged.baseline_tables(partition integer) RETURNS text[]
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN ARRAY(
         SELECT badged.partition_table(kind, partition) || '_baseline'
-        FROM unnest(ARRAY['users', 'conversations', 'keys', 'rooms', 'room_chunks', 'room_marks']) WITH ORDINALITY AS k (kind, n) ORDER BY n
+        FROM unnest(ARRAY['users', 'conversations', 'paths', 'keys', 'rooms', 'room_chunks', 'room_marks']) WITH ORDINALITY AS k (kind, n) ORDER BY n
     );
 
 -- Creates the tables of a partition's baseline. Anything that changes the columns of the
@@ -185,7 +185,7 @@ DECLARE
     of   record;
 BEGIN
     FOR of IN
-        VALUES ('users', 'user_id'), ('conversations', 'user_id, conversation_id'),
+        VALUES ('users', 'user_id'), ('conversations', 'user_id, conversation_id'), ('paths', 'user_id, category'),
             ('rooms', 'conversation_id'), ('room_chunks', 'conversation_id, bound'), ('room_marks', 'conversation_id, seq, user_id')
     LOOP
         EXECUTE format('CREATE TABLE badged.%I (LIKE badged.%I INCLUDING DEFAULTS INCLUDING CONSTRAINTS, PRIMARY KEY (%s))',

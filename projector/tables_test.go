@@ -13,7 +13,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/category"
 	"github.com/badged/badged/internal/devtest/foldtest"
+	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/projector/internal/badge"
 	"github.com/badged/badged/projector/internal/store"
 	"github.com/badged/badged/projector/internal/store/storetest"
@@ -143,21 +145,45 @@ func (d *database) appendAndFold(t *testing.T, rt *rapid.T, history []events.Eve
 // describe returns the state of a user in the tables as text.
 func (d *database) describe(t *testing.T, id string) string {
 	t.Helper()
-	s := foldtest.State{Categories: map[string]int64{}, CategoryConversations: map[string]int64{}}
-	rows, err := d.pool.Query(t.Context(), `SELECT total, mentions, categories, unread_conversations, coalesce(category_conversations,
-    (SELECT coalesce(jsonb_object_agg(name, unread_conversations), '{}') FROM jsonb_object_keys(categories) AS name))
-FROM badged.users WHERE user_id = $1`, id)
+	s := foldtest.State{Categories: map[string]category.Numbers{}, Levels: map[string]string{}}
+	rows, err := d.pool.Query(t.Context(), `SELECT total, mentions, unread_conversations, unseen, muted_total, muted_conversations, marked FROM badged.badges WHERE user_id = $1`, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	targets := func(n *category.Numbers) []any {
+		return []any{&n.Total, &n.Mentions, &n.UnreadConversations, &n.Unseen, &n.Muted.Total, &n.Muted.Conversations, &n.Marked}
+	}
+	for rows.Next() {
+		if err := rows.Scan(targets(&s.Numbers)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows, err = d.pool.Query(t.Context(), `SELECT category, total, mentions, unread_conversations, unseen, muted_total, muted_conversations, marked FROM badged.categories WHERE user_id = $1`, id)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for rows.Next() {
-		if err := rows.Scan(&s.Total, &s.Mentions, &s.Categories, &s.UnreadConversations, &s.CategoryConversations); err != nil {
+		var name string
+		var n category.Numbers
+		if err := rows.Scan(append([]any{&name}, targets(&n)...)...); err != nil {
 			t.Fatal(err)
 		}
+		s.Categories[name] = n
+	}
+	rows, err = d.pool.Query(t.Context(), `SELECT category, level::text FROM badged.levels WHERE user_id = $1`, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rows.Next() {
+		var name, level string
+		if err := rows.Scan(&name, &level); err != nil {
+			t.Fatal(err)
+		}
+		s.Levels[name] = level
 	}
 	rows, err = d.pool.Query(t.Context(), `SELECT conversation_id, unread, coalesce(again_set, unread_set), mentions,
        read_seq, last_seq, level::text, coalesce(level_until, 0), category, marked_unread,
-       coalesce(left_seq >= last_seq, false) AND version > 0
+       coalesce(left_seq >= last_seq, false) AND version > 0, greatest(read_seq, seen_seq), coalesce(unseen[1], unread), coalesce(unseen[2], mentions)
 FROM badged.conversations WHERE user_id = $1`, id)
 	if err != nil {
 		t.Fatal(err)
@@ -165,7 +191,7 @@ FROM badged.conversations WHERE user_id = $1`, id)
 	s.Conversations, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (c foldtest.ConversationState, err error) {
 		var unread []byte
 		var until int64
-		if err := row.Scan(&c.ID, &c.Unread, &unread, &c.Mentions, &c.Read, &c.Last, &c.Level, &until, &c.Category, &c.Marked, &c.Left); err != nil {
+		if err := row.Scan(&c.ID, &c.Unread, &unread, &c.Mentions, &c.Read, &c.Last, &c.Level, &until, &c.Category, &c.Marked, &c.Left, &c.Seen, &c.Unseen, &c.UnseenMentions); err != nil {
 			return c, err
 		}
 		c.Until = pubsub.TimeOf(until)
@@ -223,8 +249,7 @@ func (d *database) compareAnswers(t *testing.T, rt *rapid.T, want *badge.User) s
 	t.Helper()
 	totals := pubsub.Badge{
 		UserID: want.ID, Epoch: d.badge(t, want.ID).Epoch, Version: want.Version,
-		Total: want.Total, Mentions: want.Mentions, Categories: want.Categories.ByName(),
-		UnreadConversations: want.Categories.Conversations(), CategoryConversations: want.Categories.ConversationsByName(),
+		Numbers: want.Numbers, Categories: want.Paths.ByName(), Levels: want.Paths.Levels,
 	}
 	since := rapid.Int64Range(0, want.Version).Draw(rt, "since")
 	states, err := d.reader.States(t.Context(), events.PartitionOf(want.ID, foldtest.Partitions), []pubsub.Held{{UserID: want.ID, Epoch: totals.Epoch, Version: since}})
@@ -234,26 +259,32 @@ func (d *database) compareAnswers(t *testing.T, rt *rapid.T, want *badge.User) s
 	limit := rapid.IntRange(1, 3).Draw(rt, "page")
 	unread := func(c *badge.Conversation) bool { return !c.Left() && (c.Count() > 0 || c.Marked) }
 	known := func(c *badge.Conversation) bool { // others are not listed
-		return !c.Left() && (c.LastSeq > 0 || c.ReadSeq > 0 || c.Marked || c.Level != events.LevelAll || c.LevelUntil != 0)
+		return !c.Left() && (c.LastSeq > 0 || c.ReadSeq > 0 || c.Marked || c.Level != events.LevelDefault || c.LevelUntil != 0)
 	}
 	shows := func(c *badge.Conversation) bool {
-		return unread(c) || !c.Left() && (c.Level != events.LevelAll || c.LevelUntil != 0)
+		return unread(c) || !c.Left() && (c.Level != events.LevelDefault || c.LevelUntil != 0)
 	}
-	categories := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"chat", "likes", "system"}), 1, 2, rapid.ID).Draw(rt, "categories")
+	categories := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"chat", "likes", "likes/a", "system"}), 1, 2, rapid.ID).Draw(rt, "categories")
 	in := func(pass func(c *badge.Conversation) bool) func(c *badge.Conversation) bool {
-		return func(c *badge.Conversation) bool { return slices.Contains(categories, c.Category) && pass(c) }
-	}
-	mentioned := map[string]int64{}
-	for id, c := range want.Conversations {
-		if n := store.Public(c).Mentions; n > 0 && c.Level != events.LevelNone && slices.Contains(categories, c.Category) {
-			mentioned[id] = n
-		}
+		return func(c *badge.Conversation) bool { return category.AnyCovers(categories, c.Category) && pass(c) }
 	}
 	view, err := d.reader.View(t.Context(), want.ID, categories)
 	if err != nil {
 		t.Fatal(err)
 	}
 	view.Rest = pubsub.Badge{}
+	within := totals
+	within.Categories = maps.Clone(totals.Categories)
+	maps.DeleteFunc(within.Categories, func(name string, _ pubsub.Numbers) bool {
+		return want.Paths.HasRows() && !category.AnyCovers(categories, name)
+	})
+	filtered := func(f badges.Filter, pass func(v *badge.View) bool) string {
+		return cmp.Diff(listed(want, func(c *badge.Conversation) bool {
+			v := c.View()
+			return known(c) && (f.Category == "" || category.Covers(f.Category, c.Category)) && pass(&v)
+		}), d.pages(t, want.ID, f, limit))
+	}
+	muted, notMuted := true, false
 	return strings.Join(slices.DeleteFunc([]string{
 		cmp.Diff(totals, d.badge(t, want.ID)),
 		cmp.Diff(pubsub.Snapshot{Badge: totals, Conversations: listed(want, shows), Whole: true}, d.snapshot(t, want.ID)),
@@ -261,10 +292,12 @@ func (d *database) compareAnswers(t *testing.T, rt *rapid.T, want *badge.User) s
 			Badge:         totals,
 			Conversations: listed(want, func(c *badge.Conversation) bool { return c.Version > since }),
 		}, states[0]),
-		cmp.Diff(pubsub.Snapshot{Badge: totals, Conversations: listed(want, in(shows)), Whole: true, Mentioned: mentioned}, view),
-		cmp.Diff(listed(want, in(known)), d.pages(t, want.ID, categories, false, limit)),
-		cmp.Diff(listed(want, known), d.pages(t, want.ID, nil, false, limit)),
-		cmp.Diff(listed(want, unread), d.pages(t, want.ID, nil, true, limit)),
+		cmp.Diff(pubsub.Snapshot{Badge: within, Conversations: listed(want, in(shows)), Whole: true}, view),
+		cmp.Diff(listed(want, in(known)), d.pages(t, want.ID, badges.Filter{Within: categories}, limit)),
+		cmp.Diff(listed(want, known), d.pages(t, want.ID, badges.Filter{}, limit)),
+		cmp.Diff(listed(want, unread), d.pages(t, want.ID, badges.Filter{Unread: true}, limit)),
+		filtered(badges.Filter{Category: "likes", Muted: &muted}, func(v *badge.View) bool { return v.Adds(want.Paths.Levels).Muted.Total > 0 }),
+		filtered(badges.Filter{Muted: &notMuted}, func(v *badge.View) bool { return v.Adds(want.Paths.Levels).Total > 0 }),
 	}, func(diff string) bool { return diff == "" }), "\n")
 }
 
@@ -278,11 +311,11 @@ func (d *database) snapshot(t *testing.T, user string) pubsub.Snapshot {
 }
 
 // pages reads a user's conversations page by page.
-func (d *database) pages(t *testing.T, user string, categories []string, unreadOnly bool, limit int) []pubsub.Conversation {
+func (d *database) pages(t *testing.T, user string, f badges.Filter, limit int) []pubsub.Conversation {
 	t.Helper()
 	all := []pubsub.Conversation{}
 	for cursor := ""; ; {
-		page, next, err := d.reader.Conversations(t.Context(), user, categories, unreadOnly, limit, cursor)
+		page, next, err := d.reader.Conversations(t.Context(), user, f, limit, cursor)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -309,34 +342,21 @@ func (d *database) checkSums(t *testing.T) {
 	d.append(t, foldtest.Deliver("sums", 1, "zoe")) // there is something unread, whatever was drawn
 	d.fold(t)
 	const wrongUsersSQL = `
-WITH counted AS (
-    SELECT user_id, category, mentions, level,
-           CASE WHEN left_seq >= last_seq OR level = 'none' THEN 0
-                WHEN level IN ('mentions', 'direct_mentions') THEN mentions
-                WHEN marked_unread THEN greatest(1, unread)
-                ELSE unread
-           END AS adds
-    FROM badged.conversations
-    WHERE joined IS NULL
-), users AS (
-    SELECT user_id, sum(adds) AS total, count(*) FILTER (WHERE adds > 0) AS conversations, coalesce(sum(mentions) FILTER (WHERE level <> 'none'), 0) AS mentions
-    FROM counted GROUP BY user_id
-), categories AS (
-    SELECT user_id, jsonb_object_agg(category, adds) AS categories, jsonb_object_agg(category, n) AS conversations
-    FROM (SELECT user_id, category, sum(adds) AS adds, count(*) FILTER (WHERE adds > 0) AS n FROM counted GROUP BY user_id, category HAVING sum(adds) > 0) AS sums
-    GROUP BY user_id
+WITH sums AS (
+    SELECT partition_id, user_id, p.category, sum(adds) AS total, count(*) FILTER (WHERE adds > 0) AS conversations,
+        sum(mentions) FILTER (WHERE level <> 'none') AS mentions, sum(unseen) AS unseen, sum(muted) AS muted
+    FROM badged.unread AS u CROSS JOIN LATERAL unnest(ARRAY[''] || badged.paths_of(u.category)) AS p (category)
+    WHERE NOT is_room
+    GROUP BY partition_id, user_id, p.category
+), numbers AS (
+    SELECT partition_id, user_id, '' AS category, total, mentions, unread_conversations, unseen, muted_total FROM badged.badges
+    UNION ALL
+    SELECT partition_id, user_id, category, total, mentions, unread_conversations, unseen, muted_total FROM badged.categories
 )
-SELECT u.user_id || ': ' || to_jsonb(u)::text || ' but the sums are ' || coalesce(to_jsonb(s)::text, 'none') || ' and ' || coalesce(c.categories::text, 'none')
-FROM users AS s
-FULL JOIN badged.users AS u USING (user_id)
-LEFT JOIN categories AS c USING (user_id)
-WHERE coalesce(u.total, 0) <> coalesce(s.total, 0)
-   OR coalesce(u.mentions, 0) <> coalesce(s.mentions, 0)
-   OR coalesce(u.categories, '{}') <> coalesce(c.categories, '{}')
-   OR coalesce(u.unread_conversations, 0) <> coalesce(s.conversations, 0)
-   OR u.category_conversations <> c.conversations
-   OR (SELECT count(*) > 1 FROM jsonb_object_keys(u.categories)) <> (u.category_conversations IS NOT NULL)
-   OR coalesce((SELECT sum(v::bigint) FROM jsonb_each_text(u.categories) AS e (k, v)), 0) <> coalesce(u.total, 0)`
+SELECT user_id || ' in ' || category || ': ' || to_jsonb(n)::text || ' but the sums are ' || coalesce(to_jsonb(s)::text, 'none')
+FROM numbers AS n FULL JOIN sums AS s USING (partition_id, user_id, category)
+WHERE (coalesce(n.total, 0), coalesce(n.mentions, 0), coalesce(n.unread_conversations, 0), coalesce(n.unseen, 0), coalesce(n.muted_total, 0))
+    <> (coalesce(s.total, 0), coalesce(s.mentions, 0), coalesce(s.conversations, 0), coalesce(s.unseen, 0), coalesce(s.muted, 0))`
 	for _, wrong := range d.lines(t, wrongUsersSQL) {
 		t.Error(wrong)
 	}

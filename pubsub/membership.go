@@ -1,16 +1,43 @@
 package pubsub
 
-import "slices"
+import (
+	"slices"
 
-// Conversation returns what a client of a user with this version sees of a
-// membership, given what its Room and Behind say.
-func (m *Membership) Conversation(version int64) Conversation {
-	return Conversation{
+	"github.com/badged/badged/internal/category"
+)
+
+// Conversation returns what a client of a user with this version, who has set levels, sees
+// of a membership, given what its Room and Behind say.
+func (m *Membership) Conversation(version int64, levels map[string]string) Conversation {
+	c, _ := m.both(version, levels)
+	return c
+}
+
+// Adds returns what a membership adds to the numbers of its user, who has set levels.
+func (m *Membership) Adds(levels map[string]string) Numbers {
+	c, count := m.both(0, levels)
+	return count.At(category.Levels(levels).Of(m.Level, c.Category))
+}
+
+func (m *Membership) both(version int64, levels map[string]string) (Conversation, category.Count) {
+	behind := Behind{}
+	if m.Behind != nil {
+		behind = *m.Behind
+	}
+	direct := category.Levels(levels).Of(m.Level, m.Room.Category) == category.LevelDirectMentions
+	// The fold bounds the set of own messages, so that the differences could be negative.
+	count := func(above, behindLive, behindAll, own, mentions, named int64) (unread, mentioned int64) {
+		unread = max(0, m.Room.Live.above(above)+behindLive-own)
+		if direct {
+			return unread, max(0, named)
+		}
+		return unread, max(0, m.Room.All.above(above)+behindAll+mentions)
+	}
+	c := Conversation{
 		ConversationID: m.Room.ConversationID,
-		Unread:         m.unread(),
-		Mentions:       m.mentions(),
 		FirstUnreadSeq: m.firstUnread(),
-		ReadSeq:        max(m.ReadSeq, m.SeenSeq),
+		ReadSeq:        max(m.ReadSeq, m.ReachedSeq),
+		SeenSeq:        m.SeenSeq,
 		LastSeq:        m.Room.LastSeq,
 		Level:          m.Level,
 		LevelUntil:     m.LevelUntil,
@@ -18,29 +45,20 @@ func (m *Membership) Conversation(version int64) Conversation {
 		MarkedUnread:   m.MarkedUnread,
 		Version:        version,
 	}
+	c.Unread, c.Mentions = count(m.ReadSeq, behind.Live, behind.All, m.Own.above(m.ReadSeq)+m.OwnCounted, m.Mentions, m.Named)
+	unseen, unseenMentions := c.Unread, c.Mentions
+	if m.Unseen != nil {
+		unseen, unseenMentions = count(m.seen(), behind.UnseenLive, behind.UnseenAll, m.Unseen[0], m.Unseen[1], m.Unseen[2])
+	}
+	c.Seen, c.SeenMentions = c.Unread-unseen, c.Mentions-unseenMentions
+	return c, category.CountOf(c.Unread, c.Mentions, unseen, unseenMentions, c.MarkedUnread)
 }
 
-// unread returns how many messages are unread. The fold bounds the set of own
-// messages, so that the difference could be negative.
-func (m *Membership) unread() int64 {
-	n := m.Room.Live.above(m.ReadSeq) - m.Own.above(m.ReadSeq) - m.OwnCounted
-	if m.Behind != nil {
-		n += m.Behind.Live
-	}
-	return max(0, n)
-}
+// seen returns the seen position.
+func (m *Membership) seen() int64 { return max(m.ReadSeq, m.ReachedSeq, m.SeenSeq) }
 
-// mentions returns how many unread messages mention the user.
-func (m *Membership) mentions() int64 {
-	if m.Level == "direct_mentions" {
-		return max(0, m.Mentions)
-	}
-	n := m.Room.All.above(m.ReadSeq) + m.Mentions
-	if m.Behind != nil {
-		n += m.Behind.All
-	}
-	return max(0, n)
-}
+// SeenInOpen reports whether all that is unseen is in the open chunk of the room.
+func (m *Membership) SeenInOpen() bool { return m.seen() >= m.Room.Since }
 
 // firstUnread returns the least unread seq, or 0.
 func (m *Membership) firstUnread() int64 {

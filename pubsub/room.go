@@ -55,7 +55,7 @@ func (u *RoomUpdate) Address() Address {
 //
 //	unread   = live messages above ReadSeq - Own - OwnCounted
 //	mentions = messages above ReadSeq that mention all + Mentions,
-//	           or Mentions alone at the level direct_mentions
+//	           or Named at the level direct_mentions
 //
 // Its version and the user's are those without memberships, plus the sum of
 // Room.Changes - Joined over all memberships of the user. So a message to a room
@@ -64,8 +64,10 @@ type Membership struct {
 	// Joined is Room.Changes when the user joined.
 	Joined  int64 `json:"joined"`
 	ReadSeq int64 `json:"read_seq"`
-	// SeenSeq is the read position that clients see while messages below it are marked
+	// ReachedSeq is the read position that clients see while messages below it are marked
 	// unread, else 0. The numbers follow from ReadSeq.
+	ReachedSeq int64 `json:"reached_seq,omitempty"`
+	// SeenSeq is the seen position if it is above the read position, else 0.
 	SeenSeq      int64     `json:"seen_seq,omitempty"`
 	Level        string    `json:"level"`
 	LevelUntil   time.Time `json:"level_until,omitzero"`
@@ -75,9 +77,13 @@ type Membership struct {
 	Own        Seqs  `json:"own,omitempty"`
 	OwnCounted int64 `json:"own_counted,omitempty"`
 	// Mentions is how many messages above ReadSeq mention the user by name and
-	// not with all, less the user's own that mention all. It may be negative. At the
-	// level direct_mentions it is how many mention the user by name.
+	// not with all, less the user's own that mention all. It may be negative. Named is how
+	// many mention the user by name: the mentions at the level direct_mentions.
 	Mentions int64 `json:"mentions"`
+	Named    int64 `json:"named,omitempty"`
+	// Unseen has how many of Own and OwnCounted, Mentions and Named are above the seen
+	// position, if that is above ReadSeq.
+	Unseen *[3]int64 `json:"unseen,omitempty"`
 	// Room is the state of the room after the same commit, or in the same
 	// snapshot. It is shared: do not modify it.
 	Room *Room `json:"room"`
@@ -90,6 +96,8 @@ type Membership struct {
 type Behind struct {
 	// Live are not recalled, the member's own among them; All mention all.
 	Live, All int64
+	// UnseenLive and UnseenAll are those above the member's seen position.
+	UnseenLive, UnseenAll int64
 	// First is the least of Live that is not the member's own; 0 if there is
 	// none.
 	First int64

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/badged/badged/internal/category"
 )
 
 // Badge is the number a user sees and what it is made of, as of one version.
@@ -16,29 +18,25 @@ type Badge struct {
 	UserID string `json:"user_id" doc:"The user."`
 	// Epoch names the sequence that Version counts in. Versions of different
 	// epochs do not compare: a client with another epoch needs the whole state.
-	Epoch    string `json:"epoch" doc:"The sequence in which the version counts. Versions of different epochs do not compare: a client with another epoch takes the whole state again."`
-	Version  int64  `json:"version" minimum:"0" doc:"Grows by one with every event that changes something a client of the user can see; 0 for a user without events."`
-	Total    int64  `json:"total" minimum:"0" doc:"The sum of what the user's conversations add by their levels."`
-	Mentions int64  `json:"mentions" minimum:"0" doc:"Unread messages that mention the user, in conversations whose level is not none."`
-	// Categories is Total by category; categories that add nothing are absent.
-	// It is never nil in a badge that badged made.
-	Categories map[string]int64 `json:"categories" doc:"The total by category; categories that add nothing are absent. Of more than 500, the first by name."`
+	Epoch   string `json:"epoch" doc:"The sequence in which the version counts. Versions of different epochs do not compare: a client with another epoch takes the whole state again."`
+	Version int64  `json:"version" minimum:"0" doc:"Grows by one with every event that changes something a client of the user can see; 0 for a user without events."`
+	Numbers
+	// Categories are the numbers of the paths that have any. In an [Update] they are those
+	// of the paths that changed, with zeros for one that has none any more. Nil is not used
+	// in a badge that badged made.
+	Categories map[string]Numbers `json:"categories" doc:"The numbers of each category with anything to show, and of each above it. Of more than 500, the first by name."`
 	// MoreCategories says that Categories has only the first by name: see [Badge.Shown].
-	MoreCategories bool `json:"more_categories,omitempty" doc:"True if the total has more categories than these; absent otherwise."`
-	// UnreadConversations is how many conversations add to Total, and
-	// CategoryConversations how many of each category. In an update it is nil if
-	// Categories has at most one category: see [Badge.ConversationsIn].
-	UnreadConversations   int64            `json:"unread_conversations" minimum:"0" doc:"How many conversations add something to the total, for apps whose badge counts conversations instead of messages."`
-	CategoryConversations map[string]int64 `json:"category_conversations" doc:"The same by category; it has the categories that categories has."`
+	MoreCategories bool `json:"more_categories,omitempty" doc:"True if there are more categories than these; absent otherwise."`
+	// Levels are the levels of paths that the user has set. In an Update they are nil if they
+	// did not change.
+	Levels map[string]string `json:"levels,omitzero" doc:"The level of each category that has one; absent if none has. It applies to the conversations that the category covers and that have no level of their own, unless a longer one has a level."`
 }
 
-// ConversationsIn returns how many conversations of a category add to the total.
-func (b *Badge) ConversationsIn(category string) int64 {
-	if b.CategoryConversations == nil && b.Categories[category] != 0 {
-		return b.UnreadConversations
-	}
-	return b.CategoryConversations[category]
-}
+// Numbers are those of a badge or of a category.
+type Numbers = category.Numbers
+
+// Muted is what levels keep out of the total.
+type Muted = category.Muted
 
 // MaxCategories is the most categories that [Badge.Shown] shows.
 const MaxCategories = 500
@@ -53,13 +51,18 @@ func (b *Badge) Shown(also ...string) Badge {
 	}
 	shown.MoreCategories = true
 	names := slices.Sorted(maps.Keys(b.Categories))[:MaxCategories]
-	shown.Categories, shown.CategoryConversations = make(map[string]int64, MaxCategories), make(map[string]int64, MaxCategories)
+	shown.Categories = make(map[string]Numbers, MaxCategories)
 	for _, name := range append(names, also...) {
-		if n := b.Categories[name]; n != 0 {
-			shown.Categories[name], shown.CategoryConversations[name] = n, b.ConversationsIn(name)
+		if n, ok := b.Categories[name]; ok {
+			shown.Categories[name] = n
 		}
 	}
 	return shown
+}
+
+// LevelOf returns the level that applies to a conversation of the user.
+func (b *Badge) LevelOf(c *Conversation) string {
+	return category.Levels(b.Levels).Of(c.Level, c.Category)
 }
 
 // Conversation is the state of one conversation for one user, as clients see
@@ -68,12 +71,15 @@ type Conversation struct {
 	ConversationID string    `json:"conversation_id" doc:"The conversation."`
 	Unread         int64     `json:"unread" minimum:"0" doc:"Unread messages: delivered, not recalled, and above read_seq, or marked unread."`
 	Mentions       int64     `json:"mentions" minimum:"0" doc:"Unread messages that mention the user; at the level direct_mentions, by name."`
+	Seen           int64     `json:"seen,omitempty" minimum:"0" doc:"How many of the unread messages are seen: they are at or below the seen position, or marked unread; absent if none is."`
+	SeenMentions   int64     `json:"seen_mentions,omitempty" minimum:"0" doc:"How many of the mentions are seen; absent if none is."`
 	FirstUnreadSeq int64     `json:"first_unread_seq" minimum:"0" doc:"The lowest unread seq, where an app jumps to; 0 if nothing is unread."`
 	ReadSeq        int64     `json:"read_seq" minimum:"0" doc:"The read position, which never moves back."`
+	SeenSeq        int64     `json:"seen_seq,omitempty" minimum:"0" doc:"The seen position, which never moves back; absent if it is not above read_seq."`
 	LastSeq        int64     `json:"last_seq" minimum:"0" doc:"The highest seq that was delivered to the user."`
-	Level          string    `json:"level" enum:"all,mentions,direct_mentions,none" doc:"What the conversation adds to the total: its unread messages, those that mention the user, those that mention the user by name, or nothing."`
+	Level          string    `json:"level" enum:"default,all,mentions,direct_mentions,none" doc:"What the conversation adds to the total: its unread messages, those that mention the user, those that mention the user by name, or nothing. By default the level of the longest category applies that has one and covers the conversation, or else all."`
 	LevelUntil     time.Time `json:"level_until,omitzero" doc:"When the level ends; absent if it does not."`
-	Category       string    `json:"category" doc:"The label of the conversation."`
+	Category       string    `json:"category" doc:"The category of the conversation, a path with slashes."`
 	MarkedUnread   bool      `json:"marked_unread" doc:"The conversation counts at least 1 until it is read."`
 	Left           bool      `json:"left,omitempty" doc:"True if the user has left the conversation: remove it from every list. Absent otherwise."`
 	Version        int64     `json:"version" minimum:"0" doc:"The user's version at the last change of the conversation; in a room, the user's present version."`
@@ -138,28 +144,39 @@ type Snapshot struct {
 	// there are none.
 	Memberships []Membership `json:"-"`
 	Rest        Badge        `json:"-"`
-	// Mentioned has, in a view of some categories, what each of their conversations
-	// adds to Mentions, memberships included.
-	Mentioned map[string]int64 `json:"-"`
 }
 
-// Within returns the badge of some categories alone, in which that many messages mention
-// the user. Its version is that of the user. Its epoch is another than that of the
-// user, and of other categories: who holds it holds nothing of the rest.
-func (b *Badge) Within(categories []string, mentions int64) Badge {
+// Within returns the badge of some paths alone, of which none covers another. Its version is
+// that of the user. Its epoch is another than that of the user, and of other paths: who
+// holds it holds nothing of the rest. The badge must have these paths.
+func (b *Badge) Within(paths []string) Badge {
 	within := Badge{
-		UserID: b.UserID, Epoch: epochWithin(b.Epoch, categories), Version: b.Version, Mentions: mentions,
-		Categories: map[string]int64{}, CategoryConversations: map[string]int64{},
+		UserID: b.UserID, Epoch: epochWithin(b.Epoch, paths), Version: b.Version, MoreCategories: b.MoreCategories,
+		Categories: map[string]Numbers{}, Levels: LevelsWithin(b.Levels, paths),
 	}
-	for _, category := range categories {
-		n := b.Categories[category]
-		if n == 0 {
+	for _, path := range paths {
+		within.Add(b.Categories[path])
+	}
+	for name, n := range b.Categories {
+		if category.AnyCovers(paths, name) {
+			within.Categories[name] = n
+		}
+	}
+	return within
+}
+
+// LevelsWithin returns the levels that apply to conversations below some paths, nil if
+// there are none.
+func LevelsWithin(levels map[string]string, paths []string) map[string]string {
+	var within map[string]string
+	for name, level := range levels {
+		if !category.AnyCovers(paths, name) && !slices.ContainsFunc(paths, func(path string) bool { return category.Covers(name, path) }) {
 			continue
 		}
-		conversations := b.ConversationsIn(category)
-		within.Categories[category], within.CategoryConversations[category] = n, conversations
-		within.Total += n
-		within.UnreadConversations += conversations
+		if within == nil {
+			within = map[string]string{}
+		}
+		within[name] = level
 	}
 	return within
 }

@@ -11,6 +11,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/badged/badged/internal/category"
+	"github.com/badged/badged/pubsub"
 )
 
 // restricted returns a token of a user that is restricted to categories.
@@ -21,14 +24,14 @@ func restricted(t *testing.T, user string, categories ...string) string {
 
 // numbers are a badge, as frames and answers have it.
 type numbers struct {
-	Epoch                 string           `json:"epoch"`
-	Version               int64            `json:"version"`
-	Total                 int64            `json:"total"`
-	Mentions              int64            `json:"mentions"`
-	Categories            map[string]int64 `json:"categories"`
-	MoreCategories        bool             `json:"more_categories"`
-	UnreadConversations   int64            `json:"unread_conversations"`
-	CategoryConversations map[string]int64 `json:"category_conversations"`
+	Epoch               string                    `json:"epoch"`
+	Version             int64                     `json:"version"`
+	Total               int64                     `json:"total"`
+	Mentions            int64                     `json:"mentions"`
+	Categories          map[string]pubsub.Numbers `json:"categories"`
+	MoreCategories      bool                      `json:"more_categories"`
+	AllCategories       bool                      `json:"all_categories"`
+	UnreadConversations int64                     `json:"unread_conversations"`
 }
 
 // listedConversation is a conversation, as frames and answers have it.
@@ -44,7 +47,7 @@ type listedConversation struct {
 
 // sumOf returns the numbers that conversations of some categories add up to.
 func sumOf(conversations map[string]listedConversation, categories []string) numbers {
-	n := numbers{Categories: map[string]int64{}, CategoryConversations: map[string]int64{}}
+	n := numbers{Categories: map[string]pubsub.Numbers{}}
 	for _, c := range conversations {
 		if !slices.Contains(categories, c.Category) || c.Level == "none" {
 			continue
@@ -59,16 +62,21 @@ func sumOf(conversations map[string]listedConversation, categories []string) num
 		}
 		if adds > 0 {
 			n.Total += adds
-			n.Categories[c.Category] += adds
 			n.UnreadConversations++
-			n.CategoryConversations[c.Category]++
+			category.AddTo(n.Categories, c.Category, pubsub.Numbers{Total: adds, UnreadConversations: 1})
 		}
 	}
 	return n
 }
 
 func (n numbers) String() string {
-	return fmt.Sprintf("%d@%d %v %d %v", n.Total, n.Mentions, n.Categories, n.UnreadConversations, n.CategoryConversations)
+	totals, conversations := map[string]int64{}, map[string]int64{}
+	for path, of := range n.Categories {
+		if of.Total > 0 {
+			totals[path], conversations[path] = of.Total, of.UnreadConversations
+		}
+	}
+	return fmt.Sprintf("%d@%d %v %d %v", n.Total, n.Mentions, totals, n.UnreadConversations, conversations)
 }
 
 // viewer is an app with a restricted token. It applies frames as the protocol says.
@@ -113,6 +121,11 @@ func (v *viewer) next() {
 		if v.list[c.ConversationID] = c; c.Left {
 			delete(v.list, c.ConversationID)
 		}
+	}
+	if f.T == "changes" && !f.AllCategories {
+		of := maps.Clone(v.held.Categories)
+		maps.Copy(of, f.Categories)
+		f.Categories = of
 	}
 	v.held = f.numbers
 	if want := sumOf(v.list, v.categories); want.String() != f.String() {
@@ -198,7 +211,7 @@ func TestTokensOfCategories(t *testing.T) {
 		t.Errorf("another user: %d %s", status, answer)
 	}
 	signed := strings.TrimSpace(must(t, "token", "--jwt-keys="+jwtKeys, "--categories=likes,hr", "ann"))
-	if got := badgeAs(t, p, signed, "ann"); got.Epoch == badgeAs(t, p, token, "ann").Epoch || got.Categories["chat"] != 0 {
+	if got := badgeAs(t, p, signed, "ann"); got.Epoch == badgeAs(t, p, token, "ann").Epoch || got.Categories["chat"].Total != 0 {
 		t.Errorf("a token of the command line has the badge %+v", got)
 	}
 }

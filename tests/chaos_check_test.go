@@ -15,6 +15,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
+	"github.com/badged/badged/pubsub"
 )
 
 // settling yields until the loop ends, and fails the test if that takes too long. details,
@@ -117,12 +118,12 @@ func (c *chaos) nothingWaits() {
 
 // chaosAnswer is what the API says of a user.
 type chaosAnswer struct {
-	Epoch                    string
-	Version, Total, Mentions int64
-	Categories               map[string]int64
-	UnreadConversations      int64            `json:"unread_conversations"`
-	CategoryConversations    map[string]int64 `json:"category_conversations"`
-	Conversations            []chaosConversation
+	Epoch   string
+	Version int64
+	pubsub.Numbers
+	Categories    map[string]pubsub.Numbers
+	Levels        map[string]string
+	Conversations []chaosConversation
 }
 
 type chaosConversation struct {
@@ -135,20 +136,19 @@ type chaosConversation struct {
 	Level    events.Level
 	Category string
 	Marked   bool `json:"marked_unread"`
+
+	Seen         int64
+	SeenMentions int64 `json:"seen_mentions"`
+	SeenSeq      int64 `json:"seen_seq"`
 }
 
 // String says what wantOf says of the model.
 func (a *chaosAnswer) String() string {
-	none := func(_ string, n int64) bool { return n == 0 }
-	maps.DeleteFunc(a.Categories, none)
-	maps.DeleteFunc(a.CategoryConversations, none)
-	s := foldtest.State{
-		Total: a.Total, Mentions: a.Mentions, Categories: a.Categories,
-		UnreadConversations: a.UnreadConversations, CategoryConversations: a.CategoryConversations,
-	}
+	s := foldtest.State{Numbers: a.Numbers, Categories: a.Categories, Levels: a.Levels}
 	for _, c := range a.Conversations {
 		s.Conversations = append(s.Conversations, foldtest.ConversationState{
 			ID: c.ID, Unread: c.Unread, First: c.First, Mentions: c.Mentions, Read: c.Read, Last: c.Last, Level: c.Level, Category: c.Category, Marked: c.Marked,
+			Unseen: c.Unread - c.Seen, UnseenMentions: c.Mentions - c.SeenMentions, Seen: max(c.Read, c.SeenSeq),
 		})
 	}
 	return s.String()

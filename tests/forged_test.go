@@ -19,11 +19,11 @@ func forge(t *testing.T, redisURL, user, epoch string, version, total int64) {
 	defer bus.Close()
 	err = bus.Publish(t.Context(), []pubsub.Update{{
 		Badge: pubsub.Badge{
-			UserID: user, Epoch: epoch, Version: version, Total: total, Categories: map[string]int64{"chat": total},
+			UserID: user, Epoch: epoch, Version: version, Numbers: pubsub.Numbers{Total: total}, Categories: map[string]pubsub.Numbers{"chat": {Total: total}},
 		},
 		Partition: events.PartitionOf(user, partitions), BaseVersion: 1,
 		Conversations: []pubsub.Conversation{{
-			ConversationID: "c", Unread: total, LastSeq: total, Level: "all", Category: "chat", Version: version,
+			ConversationID: "c", Unread: total, LastSeq: total, Level: "default", Category: "chat", Version: version,
 		}},
 	}})
 	if err != nil {

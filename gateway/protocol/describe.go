@@ -31,13 +31,28 @@ func ClientFrames() []FrameInfo {
 		},
 		{
 			T: FrameReadAll, Of: ClientFrame{}, Required: []string{"t"}, Optional: []string{"id", "category"}, Command: true,
-			Means:   "The user has read everything, or everything of a category, which must not be empty or null.",
+			Means:   "The user has read everything, or everything that a category covers, which must not be empty or null.",
 			Example: `{"t":"read_all","id":2}`,
 		},
 		{
 			T: FrameMarkUnread, Of: ClientFrame{}, Required: []string{"t", "conversation_id"}, Optional: []string{"id", "seqs", "from_seq"}, Command: true,
 			Means:   "The conversation counts at least 1 until it is read up to the read position or further. With seqs, these messages count again until then instead; those that were recalled do not. In a room, from_seq names the first of them, and seqs are invalid there. The user's own messages do not count, nor those from before the user joined.",
 			Example: `{"t":"mark_unread","id":3,"conversation_id":"tea"}`,
+		},
+		{
+			T: FrameSeen, Of: ClientFrame{}, Required: []string{"t", "conversation_id", "up_to_seq"}, Optional: []string{"id"}, Command: true,
+			Means:   "The user has seen that there is something in a conversation up to a message, without reading it. It covers messages delivered to the user by then. The answer is ok even if there is no such conversation.",
+			Example: `{"t":"seen","id":5,"conversation_id":"tea","up_to_seq":1}`,
+		},
+		{
+			T: FrameSeenAll, Of: ClientFrame{}, Required: []string{"t"}, Optional: []string{"id", "category"}, Command: true,
+			Means:   "The user has seen everything, or everything that a category covers, which must not be empty or null.",
+			Example: `{"t":"seen_all","id":6,"category":"acme"}`,
+		},
+		{
+			T: FrameLevel, Of: ClientFrame{}, Required: []string{"t", "category", "level"}, Optional: []string{"id"}, Command: true,
+			Means:   "Sets the level of a category for the conversations that it covers and that have none of their own, also for those to come. Of several categories, the longest that has a level decides. A user has at most 500 levels of categories; more change nothing.",
+			Example: `{"t":"level","id":7,"category":"acme/general","level":"none"}`,
 		},
 		{
 			T: FrameAuth, Of: ClientFrame{}, Required: []string{"t", "token"}, Optional: []string{"id"},
@@ -61,14 +76,14 @@ func ServerFrames() []FrameInfo {
 		{
 			T: "snapshot", Of: SnapshotFrame{},
 			Means:   "The whole state. It answers a hello without a state, with another epoch, or with a version that is unknown or too old, and later corrects a client that is wrong. Replace what you hold, whatever the version.",
-			Example: `{"t":"snapshot","epoch":"c9a41196e14f","version":1,"total":1,"mentions":0,"categories":{"chat":1},"unread_conversations":1,"category_conversations":{"chat":1},"conversations":[{"conversation_id":"tea","unread":1,"mentions":0,"first_unread_seq":1,"read_seq":0,"last_seq":1,"level":"all","category":"chat","marked_unread":false,"version":1}],"more":false,"ping_ms":25000,"expires_in_ms":3600000}`,
+			Example: `{"t":"snapshot","epoch":"c9a41196e14f","version":1,"total":1,"mentions":0,"unread_conversations":1,"unseen":1,"categories":{"chat":{"total":1,"mentions":0,"unread_conversations":1,"unseen":1}},"conversations":[{"conversation_id":"tea","unread":1,"mentions":0,"first_unread_seq":1,"read_seq":0,"last_seq":1,"level":"default","category":"chat","marked_unread":false,"version":1}],"more":false,"ping_ms":25000,"expires_in_ms":3600000}`,
 		},
 		{
 			T: "changes", Of: ResumedFrame{},
-			Required: []string{"t", "epoch", "version", "total", "mentions", "categories", "unread_conversations", "category_conversations", "conversations"},
-			Optional: []string{"more_categories", "ping_ms", "expires_in_ms"},
+			Required: []string{"t", "epoch", "version", "total", "mentions", "unread_conversations", "unseen", "categories", "conversations"},
+			Optional: []string{"muted", "marked", "more_categories", "all_categories", "levels", "ping_ms", "expires_in_ms"},
 			Means:    "What changed since the state that the client holds. It answers a hello that resumes, and brings every later update. Only the answer to hello has ping_ms and expires_in_ms.",
-			Example:  `{"t":"changes","epoch":"c9a41196e14f","version":2,"total":0,"mentions":0,"categories":{},"unread_conversations":0,"category_conversations":{},"conversations":[{"conversation_id":"tea","unread":0,"mentions":0,"first_unread_seq":0,"read_seq":1,"last_seq":1,"level":"all","category":"chat","marked_unread":false,"version":2}]}`,
+			Example:  `{"t":"changes","epoch":"c9a41196e14f","version":2,"total":0,"mentions":0,"unread_conversations":0,"unseen":0,"categories":{"chat":{"total":0,"mentions":0,"unread_conversations":0,"unseen":0}},"conversations":[{"conversation_id":"tea","unread":0,"mentions":0,"first_unread_seq":0,"read_seq":1,"last_seq":1,"level":"default","category":"chat","marked_unread":false,"version":2}]}`,
 		},
 		{
 			T: "ok", Of: OKFrame{},

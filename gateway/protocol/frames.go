@@ -43,6 +43,9 @@ const (
 	FrameRead       = "read"
 	FrameReadAll    = "read_all"
 	FrameMarkUnread = "mark_unread"
+	FrameSeen       = "seen"
+	FrameSeenAll    = "seen_all"
+	FrameLevel      = "level"
 	FrameAuth       = "auth"
 	FramePing       = "ping"
 	FramePong       = "pong"
@@ -57,10 +60,11 @@ type ClientFrame struct {
 	Version        int64           `json:"version" minimum:"0" doc:"The version of the state that the client holds."`
 	Device         string          `json:"device" minLength:"1" maxLength:"128" doc:"The device under which the app is registered for pushes, while the app is in the foreground: it gets none then, and what waits is pushed once the connection ends."`
 	ConversationID string          `json:"conversation_id" minLength:"1" maxLength:"128" doc:"The conversation."`
-	UpToSeq        int64           `json:"up_to_seq" minimum:"1" doc:"The last message that the user has read."`
+	UpToSeq        int64           `json:"up_to_seq" minimum:"1" doc:"The last message that the user has read, or seen."`
 	Seqs           []int64         `json:"seqs" minItems:"1" maxItems:"1000" minimum:"1" doc:"Messages that the user has read and that count again."`
 	FromSeq        *int64          `json:"from_seq" minimum:"1" doc:"The first message of a room that counts again."`
-	Category       *string         `json:"category" minLength:"1" maxLength:"64" doc:"Only the conversations of this category."`
+	Category       *string         `json:"category" minLength:"1" maxLength:"255" doc:"Only the conversations that this category covers: its own, and those of categories that begin with it and a slash."`
+	Level          string          `json:"level" enum:"default,all,mentions,direct_mentions,none" doc:"What these conversations add to the total; default unsets the level of the category."`
 }
 
 // maxIDBytes is the longest id, which is echoed.
@@ -136,7 +140,7 @@ func membersOf(b []byte) ([]member, error) {
 func (f *ClientFrame) fields() map[string]any {
 	return map[string]any{
 		"t": &f.T, "id": &f.ID, "token": &f.Token, "epoch": &f.Epoch, "version": &f.Version, "device": &f.Device,
-		"conversation_id": &f.ConversationID, "up_to_seq": &f.UpToSeq, "seqs": &f.Seqs, "from_seq": &f.FromSeq, "category": &f.Category,
+		"conversation_id": &f.ConversationID, "up_to_seq": &f.UpToSeq, "seqs": &f.Seqs, "from_seq": &f.FromSeq, "category": &f.Category, "level": &f.Level,
 	}
 }
 
@@ -207,18 +211,16 @@ func (f *ClientFrame) Key() string {
 
 // StateFrame is the common part of snapshots and changes.
 type StateFrame struct {
-	T          string           `json:"t" doc:"The type of the frame."`
-	Epoch      string           `json:"epoch" doc:"The sequence in which the version counts."`
-	Version    int64            `json:"version" minimum:"0" doc:"The version of this state: apply changes only if it is greater than yours."`
-	Total      int64            `json:"total" minimum:"0" doc:"The badge."`
-	Mentions   int64            `json:"mentions" minimum:"0" doc:"Unread messages that mention the user, in conversations whose level is not none."`
-	Categories map[string]int64 `json:"categories" doc:"The total by category; categories that add nothing are absent. Of more than 500, the first by name."`
+	T       string `json:"t" doc:"The type of the frame."`
+	Epoch   string `json:"epoch" doc:"The sequence in which the version counts."`
+	Version int64  `json:"version" minimum:"0" doc:"The version of this state: apply changes only if it is greater than yours."`
+	pubsub.Numbers
+	Categories map[string]pubsub.Numbers `json:"categories" doc:"The numbers of each category with anything to show, and of each above it; of more than 500, the first by name. In changes without all_categories: of those that changed; one of which all numbers are 0 is gone."`
 	// MoreCategories is that of [pubsub.Badge].
-	MoreCategories bool `json:"more_categories,omitempty" doc:"True if the total has more categories than these; absent otherwise."`
-	// CategoryConversations may be nil in changes, as in an update.
-	UnreadConversations   int64                 `json:"unread_conversations" minimum:"0" doc:"How many conversations add something to the total, for badges that count conversations instead of messages."`
-	CategoryConversations map[string]int64      `json:"category_conversations" doc:"The same by category; it has the categories that categories has."`
-	Conversations         []pubsub.Conversation `json:"conversations" doc:"In a snapshot: those with unread messages, a mark, or a level other than all or with an end, at most 500. In changes: every changed one, even if nothing in it is unread. Most recently changed first; rooms by the user's own last change, such as a read, in a snapshot."`
+	MoreCategories bool                  `json:"more_categories,omitempty" doc:"True if there are more categories than these; absent otherwise, and in changes without all_categories."`
+	AllCategories  bool                  `json:"all_categories,omitempty" doc:"Only in changes: categories and levels are complete, as in a snapshot. Replace those that you hold."`
+	Levels         map[string]string     `json:"levels,omitzero" doc:"The level of each category that has one. In a snapshot, and in changes with all_categories, absent if none has; in other changes absent if they are as before."`
+	Conversations  []pubsub.Conversation `json:"conversations" doc:"In a snapshot: those with unread messages, a mark, or a level of their own, at most 500. In changes: every changed one, even if nothing in it is unread. Most recently changed first; rooms by the user's own last change, such as a read, in a snapshot."`
 }
 
 // Position names the state that a client holds after the frame.
@@ -244,17 +246,20 @@ type Terms struct {
 	ExpiresInMS int64 `json:"expires_in_ms" minimum:"1" doc:"Milliseconds until the token expires and the connection ends: no clock of the client matters."`
 }
 
-func NewStateFrame(t string, b *pubsub.Badge, conversations []pubsub.Conversation) StateFrame {
+// NewStateFrame returns a frame with a badge; whole says that its categories are all, not
+// only those that changed.
+func NewStateFrame(t string, b *pubsub.Badge, conversations []pubsub.Conversation, whole bool) StateFrame {
 	if conversations == nil {
 		conversations = []pubsub.Conversation{}
 	}
-	shown := b.Shown()
-	return StateFrame{
-		T: t, Epoch: b.Epoch, Version: b.Version,
-		Total: b.Total, Mentions: b.Mentions, Categories: shown.Categories, MoreCategories: shown.MoreCategories,
-		UnreadConversations: b.UnreadConversations, CategoryConversations: shown.CategoryConversations,
-		Conversations: conversations,
+	f := StateFrame{
+		T: t, Epoch: b.Epoch, Version: b.Version, Numbers: b.Numbers, Categories: b.Categories, Levels: b.Levels, Conversations: conversations,
 	}
+	if whole {
+		shown := b.Shown()
+		f.Categories, f.MoreCategories, f.AllCategories = shown.Categories, shown.MoreCategories, t == "changes"
+	}
+	return f
 }
 
 // OKFrame confirms a command: it is durable.

@@ -27,17 +27,23 @@ func TestServerFramesAreGolden(t *testing.T) {
 	id := json.RawMessage("1")
 	designCrew := pubsub.Conversation{
 		ConversationID: "design-crew", Unread: 3, Mentions: 1, FirstUnreadSeq: 40, ReadSeq: 39, LastSeq: 42,
-		Level: "all", Category: "chat", Version: 57,
+		Level: "default", Category: "chat", Version: 57,
 	}
 	read := designCrew
 	read.Unread, read.Mentions, read.FirstUnreadSeq, read.ReadSeq, read.Version = 0, 0, 0, 42, 59
 	left := read
 	left.Left, left.Version = true, 60
 	cafe := pubsub.Conversation{
-		ConversationID: "Café ☕", Unread: 2, FirstUnreadSeq: 9, ReadSeq: 8, LastSeq: 10, Level: "all", Category: "chat", Version: 58,
+		ConversationID: "Café ☕", Unread: 2, FirstUnreadSeq: 9, ReadSeq: 8, LastSeq: 10, Level: "default", Category: "chat", Version: 58,
 	}
-	none := map[string]int64{}
-	empty := &pubsub.Badge{Epoch: "e1", Categories: none, CategoryConversations: none}
+	none := map[string]pubsub.Numbers{}
+	empty := &pubsub.Badge{Epoch: "e1", Categories: none}
+	numbers := func(total, mentions, conversations int64) pubsub.Numbers {
+		return pubsub.Numbers{Total: total, Mentions: mentions, UnreadConversations: conversations, Unseen: total}
+	}
+	of := func(total, mentions, conversations int64) map[string]pubsub.Numbers {
+		return map[string]pubsub.Numbers{"chat": numbers(total, mentions, conversations)}
+	}
 	for name, frame := range map[string]any{
 		"ok":                 OKFrame{T: "ok", ID: id},
 		"ok-uuid":            OKFrame{T: "ok", ID: json.RawMessage(`"0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10"`)},
@@ -51,24 +57,22 @@ func TestServerFramesAreGolden(t *testing.T) {
 		"pong": BareFrame{FramePong},
 		"bye":  ByeFrame{T: "bye", Code: CloseDraining, ReconnectMS: 3700},
 		"snapshot-empty": SnapshotFrame{
-			StateFrame: NewStateFrame("snapshot", empty, nil),
+			StateFrame: NewStateFrame("snapshot", empty, nil, true),
 			Terms:      Terms{25000, 900_000},
 		},
 		"snapshot-muted": SnapshotFrame{
-			StateFrame: NewStateFrame("snapshot", &pubsub.Badge{Epoch: "e1", Version: 9, Categories: none, CategoryConversations: none}, []pubsub.Conversation{
+			StateFrame: NewStateFrame("snapshot", &pubsub.Badge{Epoch: "e1", Version: 9, Categories: none}, []pubsub.Conversation{
 				{ConversationID: "random", ReadSeq: 24, LastSeq: 24, Level: "none", Category: "chat", Version: 9},
 				{ConversationID: "releases", ReadSeq: 112, LastSeq: 112, Level: "mentions", Category: "updates", Version: 7},
-			}),
+			}, true),
 			Terms: Terms{25000, 900_000},
 		},
 		"changes-many": StateFrame{
-			T: "changes", Epoch: "e1", Version: 61, Total: 600, Mentions: 1, Categories: map[string]int64{"chat": 3, "updates": 1}, MoreCategories: true,
-			UnreadConversations: 590, CategoryConversations: map[string]int64{"chat": 2, "updates": 1}, Conversations: []pubsub.Conversation{},
+			T: "changes", Epoch: "e1", Version: 61, Numbers: numbers(600, 1, 590), Categories: of(3, 1, 2), MoreCategories: true, AllCategories: true, Conversations: []pubsub.Conversation{},
 		},
 		"snapshot-muted-until": SnapshotFrame{
 			StateFrame: NewStateFrame("snapshot", &pubsub.Badge{
-				Epoch: "e1", Version: 57, Total: 2, Categories: map[string]int64{"updates": 2},
-				UnreadConversations: 1, CategoryConversations: map[string]int64{"updates": 1},
+				Epoch: "e1", Version: 57, Numbers: numbers(2, 0, 1), Categories: map[string]pubsub.Numbers{"updates": numbers(2, 0, 1)},
 			}, []pubsub.Conversation{
 				{
 					ConversationID: "standup", Unread: 3, Mentions: 1, FirstUnreadSeq: 5, ReadSeq: 4, LastSeq: 7,
@@ -78,27 +82,32 @@ func TestServerFramesAreGolden(t *testing.T) {
 					ConversationID: "incident", Unread: 2, FirstUnreadSeq: 11, ReadSeq: 10, LastSeq: 12,
 					Level: "all", LevelUntil: time.Date(2026, 3, 1, 18, 30, 0, 250_000_000, time.UTC), Category: "updates", Version: 56,
 				},
-			}),
+			}, true),
 			Terms: Terms{25000, 900_000},
 		},
 		"changes-level-ended": NewStateFrame("changes", &pubsub.Badge{
-			Epoch: "e1", Version: 58, Total: 5, Mentions: 1, Categories: map[string]int64{"chat": 3, "updates": 2},
-			UnreadConversations: 2, CategoryConversations: map[string]int64{"chat": 1, "updates": 1},
+			Epoch: "e1", Version: 58, Numbers: numbers(5, 1, 2), Categories: of(3, 1, 1),
 		}, []pubsub.Conversation{{
-			ConversationID: "standup", Unread: 3, Mentions: 1, FirstUnreadSeq: 5, ReadSeq: 4, LastSeq: 7, Level: "all", Category: "chat", Version: 58,
-		}}),
+			ConversationID: "standup", Unread: 3, Mentions: 1, FirstUnreadSeq: 5, ReadSeq: 4, LastSeq: 7, Level: "default", Category: "chat", Version: 58,
+		}}, false),
 		"changes-none": NewStateFrame("changes", &pubsub.Badge{
-			Epoch: "e1", Version: 57, Total: 6, Mentions: 2, Categories: map[string]int64{"chat": 5, "updates": 1},
-			UnreadConversations: 4, CategoryConversations: map[string]int64{"chat": 3, "updates": 1},
-		}, nil),
+			Epoch: "e1", Version: 57, Numbers: numbers(6, 2, 4), Categories: of(5, 2, 3),
+		}, nil, true),
 		"changes": NewStateFrame("changes", &pubsub.Badge{
-			Epoch: "e1", Version: 59, Total: 4, Mentions: 1, Categories: map[string]int64{"chat": 3, "updates": 1},
-			UnreadConversations: 3, CategoryConversations: map[string]int64{"chat": 2, "updates": 1},
-		}, []pubsub.Conversation{read, cafe}),
+			Epoch: "e1", Version: 59, Numbers: numbers(4, 1, 3), Categories: of(3, 1, 2),
+		}, []pubsub.Conversation{read, cafe}, false),
 		"changes-left": NewStateFrame("changes", &pubsub.Badge{
-			Epoch: "e1", Version: 60, Total: 4, Mentions: 1, Categories: map[string]int64{"chat": 3, "updates": 1},
-			UnreadConversations: 3, CategoryConversations: map[string]int64{"chat": 2, "updates": 1},
-		}, []pubsub.Conversation{left}),
+			Epoch: "e1", Version: 60, Numbers: numbers(4, 1, 3), Categories: of(3, 1, 2),
+		}, []pubsub.Conversation{left}, false),
+		"changes-nested": NewStateFrame("changes", &pubsub.Badge{
+			Epoch: "e1", Version: 62, Numbers: pubsub.Numbers{Total: 3, Mentions: 1, UnreadConversations: 1, Unseen: 1, Muted: pubsub.Muted{Total: 9, Conversations: 2}, Marked: 1},
+			Categories: map[string]pubsub.Numbers{
+				"acme": {Total: 3, Mentions: 1, UnreadConversations: 1, Unseen: 1, Muted: pubsub.Muted{Total: 9, Conversations: 2}, Marked: 1}, "acme/general": {},
+			},
+			Levels: map[string]string{"acme/random": "none"},
+		}, []pubsub.Conversation{{
+			ConversationID: "general", Unread: 3, Mentions: 1, Seen: 2, SeenMentions: 1, FirstUnreadSeq: 5, ReadSeq: 4, SeenSeq: 6, LastSeq: 7, Level: "all", Category: "acme/general", Version: 62,
+		}}, false),
 	} {
 		b, err := json.Marshal(frame)
 		if err != nil {
@@ -124,6 +133,9 @@ func TestClientFramesAreGolden(t *testing.T) {
 			ConversationID: "snowflakes", UpToSeq: 1851234567890123777,
 		},
 		"read_all":          {T: "read_all", ID: json.RawMessage(`"3c9a1f58-93f5-4a51-8a1e-0f5d7e0f6b21"`)},
+		"seen":              {T: "seen", ID: json.RawMessage("6"), ConversationID: "design-crew", UpToSeq: 42},
+		"seen_all":          {T: "seen_all", ID: json.RawMessage("7"), Category: new("acme")},
+		"level":             {T: "level", ID: json.RawMessage("8"), Category: new("acme/general"), Level: "none"},
 		"read_all-category": {T: "read_all", ID: json.RawMessage(`"7d2e4b90-5c1d-4e0f-b3a6-9c8e7f6a5b43"`), Category: new("updates")},
 		"mark_unread-from":  {T: "mark_unread", ID: json.RawMessage(`"1d8f3b52-6c0a-4f7e-b3d9-2a5c7e914f60"`), ConversationID: "town-hall", FromSeq: new(int64(9007199254740993))},
 		"mark_unread-seqs":  {T: "mark_unread", ID: json.RawMessage(`"5f0a1c3e-7b2d-4c86-a1f4-0d9e8b7c6a52"`), ConversationID: "general", Seqs: []int64{41, 9007199254740993}},

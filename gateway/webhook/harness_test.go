@@ -67,8 +67,8 @@ func (q *queue) badge(webhook, user string, version, total int64) {
 
 func badge(user string, version, total int64) *pubsub.Badge {
 	return &pubsub.Badge{
-		UserID: user, Epoch: "e", Version: version, Total: total, Categories: map[string]int64{"chat": total},
-		UnreadConversations: 1, CategoryConversations: map[string]int64{"chat": 1},
+		UserID: user, Epoch: "e", Version: version, Numbers: pubsub.Numbers{Total: total, UnreadConversations: 1, Unseen: total},
+		Categories: map[string]pubsub.Numbers{"chat": {Total: total, UnreadConversations: 1, Unseen: total}},
 	}
 }
 

@@ -6,11 +6,26 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/badged/badged/internal/category"
+	"github.com/badged/badged/pubsub"
 )
 
-// OtherCategories, as a key of Config.RemindAfter, stands for every category
-// that is not a key itself.
+// OtherCategories, as a key of Config.RemindAfter, stands for every category of one part that
+// is not a key itself.
 const OtherCategories = "*"
+
+// remindAfter returns how long something may be unread that a category covers: what its key
+// says, or OtherCategories of one that is above all others.
+func (s *Sender) remindAfter(name string) (after time.Duration, ok bool) {
+	if after, ok = s.cfg.RemindAfter[name]; ok {
+		return after, true
+	}
+	if category.Above(name) == "" {
+		after, ok = s.cfg.RemindAfter[OtherCategories]
+	}
+	return after, ok
+}
 
 // stretch is a time in which a category of a user had something unread.
 type stretch struct {
@@ -23,18 +38,7 @@ type stretch struct {
 // reminder is the data of unread.reminder: the badge, and since when each
 // category that the event is about has had something unread.
 type reminder struct {
-	UserID     string           `json:"user_id"`
-	Epoch      string           `json:"epoch"`
-	Version    int64            `json:"version"`
-	Total      int64            `json:"total"`
-	Mentions   int64            `json:"mentions"`
-	Categories map[string]int64 `json:"categories"`
-	// MoreCategories is that of [pubsub.Badge].
-	MoreCategories bool `json:"more_categories,omitempty"`
-
-	UnreadConversations   int64            `json:"unread_conversations"`
-	CategoryConversations map[string]int64 `json:"category_conversations"`
-
+	pubsub.Badge
 	UnreadSince map[string]time.Time `json:"unread_since"`
 }
 
@@ -55,21 +59,15 @@ func (s *Sender) remind(w Webhook, c *Change, now time.Time) (data json.RawMessa
 			return nil, false, fmt.Errorf("decode what was unread: %w", err)
 		}
 	}
-	b := c.Badge.Shown(w.Categories...)
-	event := reminder{
-		UserID: b.UserID, Epoch: b.Epoch, Version: b.Version, Total: b.Total, Mentions: b.Mentions, Categories: b.Categories, MoreCategories: b.MoreCategories,
-		UnreadConversations: b.UnreadConversations, CategoryConversations: b.CategoryConversations, UnreadSince: map[string]time.Time{},
-	}
+	b := c.Badge.Shown(slices.AppendSeq(slices.Clone(w.Categories), maps.Keys(s.cfg.RemindAfter))...)
+	event := reminder{Badge: b, UnreadSince: map[string]time.Time{}}
 	stretches := map[string]stretch{}
-	for category, n := range b.Categories {
-		after, ok := s.cfg.RemindAfter[category]
-		if !ok {
-			after, ok = s.cfg.RemindAfter[OtherCategories]
-		}
-		if n == 0 || !ok || w.Categories != nil && !slices.Contains(w.Categories, category) {
+	for name, n := range b.Categories {
+		after, ok := s.remindAfter(name)
+		if n.Total == 0 || !ok || w.Categories != nil && !category.AnyCovers(w.Categories, name) {
 			continue
 		}
-		u, ok := known[category]
+		u, ok := known[name]
 		switch {
 		case ok && u.Since.After(now): // it was stored while a clock was wrong
 			u.Since = now
@@ -84,11 +82,11 @@ func (s *Sender) remind(w Webhook, c *Change, now time.Time) (data json.RawMessa
 		case u.Told:
 		case left <= 0:
 			u.Told = true
-			event.UnreadSince[category] = u.Since.UTC()
+			event.UnreadSince[name] = u.Since.UTC()
 		case c.Again == 0 || left < c.Again:
 			c.Again = left
 		}
-		stretches[category] = u
+		stretches[name] = u
 	}
 	c.Same = maps.EqualFunc(known, stretches, func(a, b stretch) bool { return a.Told == b.Told && a.Since.Equal(b.Since) })
 	c.Tell = nil

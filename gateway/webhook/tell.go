@@ -4,9 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"sync"
 
+	"github.com/badged/badged/internal/category"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -62,26 +62,21 @@ func (m *memory) forget(users ...string) {
 type knowledge struct {
 	// Epoch is that of the numbers. In another one calls may have been forgotten that the
 	// endpoint got.
-	Epoch      string           `json:"epoch,omitempty"`
-	Total      *int64           `json:"total,omitempty"`
-	Mentions   *int64           `json:"mentions,omitempty"`
-	Categories map[string]int64 `json:"categories"`
-	// Conversations are those that add to the total, and CategoryConversations the same
-	// by category.
-	Conversations         *int64           `json:"unread_conversations,omitempty"`
-	CategoryConversations map[string]int64 `json:"category_conversations"`
+	Epoch      string                    `json:"epoch,omitempty"`
+	Badge      *pubsub.Numbers           `json:"badge,omitempty"`
+	Categories map[string]pubsub.Numbers `json:"categories"`
 }
 
 // knowledgeOf returns what an endpoint knows once it was told a badge. With a
-// filter only the numbers of these categories are news.
+// filter only the numbers of categories that these cover are news.
 func knowledgeOf(b *pubsub.Badge, filter []string) knowledge {
 	if filter == nil {
-		return knowledge{b.Epoch, &b.Total, &b.Mentions, b.Categories, &b.UnreadConversations, b.CategoryConversations}
+		return knowledge{b.Epoch, &b.Numbers, b.Categories}
 	}
-	k := knowledge{Epoch: b.Epoch, Categories: map[string]int64{}, CategoryConversations: map[string]int64{}}
-	for _, category := range filter {
-		if n := b.Categories[category]; n != 0 {
-			k.Categories[category], k.CategoryConversations[category] = n, b.ConversationsIn(category)
+	k := knowledge{Epoch: b.Epoch, Categories: map[string]pubsub.Numbers{}}
+	for name, n := range b.Categories {
+		if category.AnyCovers(filter, name) {
+			k.Categories[name] = n
 		}
 	}
 	return k
@@ -92,15 +87,14 @@ func knowledgeOf(b *pubsub.Badge, filter []string) knowledge {
 func (f *feed) news(w Webhook, c *Change) (data json.RawMessage, tell bool, err error) {
 	switch {
 	case c.Type == BadgeChanged && c.Badge != nil:
-		shown := c.Badge.Shown(w.Categories...)
-		if tell, err = f.told.tell(c.Subject, knowledgeOf(&shown, w.Categories)); err != nil || !tell {
+		if tell, err = f.told.tell(c.Subject, knowledgeOf(c.Badge, w.Categories)); err != nil || !tell {
 			return nil, false, err
 		}
-		data, err = json.Marshal(shown)
+		data, err = json.Marshal(c.Badge.Shown(w.Categories...))
 		return data, true, err
 	case c.Type == RoomChanged && c.Room != nil:
 		data, err = json.Marshal(c.Room)
-		return data, w.Categories == nil || slices.Contains(w.Categories, c.Room.Category), err
+		return data, w.Categories == nil || category.AnyCovers(w.Categories, c.Room.Category), err
 	case c.Type == UnreadReminder && c.Badge != nil:
 		return f.remind(w, c, f.cfg.Now())
 	case c.Type == DriftFound && c.Badge != nil:

@@ -142,17 +142,17 @@ func TestRate(t *testing.T) {
 func TestWhatIsNews(t *testing.T) {
 	one := func(version, total int64, chat, likes int64) *Change {
 		b := badge("ada", version, total)
-		b.Categories = map[string]int64{}
+		b.Categories = map[string]pubsub.Numbers{}
 		if chat > 0 {
-			b.Categories["chat"] = chat
+			b.Categories["chat"] = pubsub.Numbers{Total: chat}
 		}
 		if likes > 0 {
-			b.Categories["likes"] = likes
+			b.Categories["likes/many"] = pubsub.Numbers{Total: likes}
 		}
 		return &Change{Type: BadgeChanged, Subject: "ada", Badge: b}
 	}
 	in := func(c *Change, conversations int64) *Change {
-		c.Badge.UnreadConversations, c.Badge.CategoryConversations = conversations, map[string]int64{"chat": conversations}
+		c.Badge.UnreadConversations, c.Badge.Categories["chat"] = conversations, pubsub.Numbers{Total: c.Badge.Categories["chat"].Total, UnreadConversations: conversations}
 		return c
 	}
 	later := func(c *Change) *Change {
@@ -175,6 +175,7 @@ func TestWhatIsNews(t *testing.T) {
 		{"another category of the same total", nil, one(1, 1, 1, 0), one(2, 1, 0, 1), true},
 		{"cleared", nil, one(1, 1, 1, 0), one(2, 0, 0, 0), true},
 		{"a category of the filter", []string{"chat"}, one(1, 1, 1, 0), one(2, 2, 2, 0), true},
+		{"a category below the filter", []string{"likes"}, one(1, 1, 1, 0), one(2, 2, 1, 1), true},
 		{"a category beyond the filter", []string{"chat"}, one(1, 1, 1, 0), one(2, 2, 1, 1), false},
 		{"a category of the filter is cleared", []string{"chat"}, one(1, 1, 1, 0), one(2, 0, 0, 0), true},
 		{"the same messages in more conversations", nil, in(one(1, 2, 2, 0), 1), in(one(2, 2, 2, 0), 2), true},
@@ -213,7 +214,7 @@ func TestLettersAndDrift(t *testing.T) {
 		{Change{Type: DeadletterBuried, Subject: "7"}, ""},
 		{
 			Change{Type: DriftFound, Subject: "ada", Badge: badge("ada", 2, 5)},
-			`{"user_id":"ada","epoch":"e","version":2,"total":5,"mentions":0,"categories":{"chat":5},"unread_conversations":1,"category_conversations":{"chat":1}}`,
+			`{"user_id":"ada","epoch":"e","version":2,"total":5,"mentions":0,"unread_conversations":1,"unseen":5,"categories":{"chat":{"total":5,"mentions":0,"unread_conversations":1,"unseen":5}}}`,
 		},
 	} {
 		data, tell, err := f.news(Webhook{}, &c.change)
@@ -238,7 +239,10 @@ func TestReminders(t *testing.T) {
 		set := func(categories map[string]int64) {
 			version++
 			b := badge("ada", version, 0)
-			b.Categories = categories
+			b.Categories = map[string]pubsub.Numbers{}
+			for name, n := range categories {
+				b.Categories[name] = pubsub.Numbers{Total: n}
+			}
 			q.put("mail", Change{Type: UnreadReminder, Subject: "ada", Badge: b})
 		}
 		began := time.Now()
@@ -296,9 +300,9 @@ func TestReminders(t *testing.T) {
 func TestEventsOfManyCategories(t *testing.T) {
 	f := &feed{Sender: &Sender{cfg: Config{RemindAfter: map[string]time.Duration{OtherCategories: 0}, Now: time.Now}}}
 	b := badge("ada", 1, 2*pubsub.MaxCategories)
-	b.Categories = map[string]int64{}
+	b.Categories = map[string]pubsub.Numbers{}
 	for i := range 2 * pubsub.MaxCategories {
-		b.Categories[fmt.Sprintf("project-%04d", i)] = 1
+		b.Categories[fmt.Sprintf("project-%04d", i)] = pubsub.Numbers{Total: 1}
 	}
 	for _, typ := range []string{BadgeChanged, UnreadReminder, DriftFound} {
 		c := Change{Type: typ, Subject: "ada", Badge: b, QueuedAt: time.Now()}

@@ -36,6 +36,21 @@ func (c commands) ReadAll(ctx context.Context, by gateway.Identity, key, categor
 	return c.append(ctx, by, key, events.UserReadAll, events.Data{Category: category, AllCategories: category == ""})
 }
 
+// Seen implements gateway.Commands.
+func (c commands) Seen(ctx context.Context, by gateway.Identity, key, conversationID string, upToSeq int64) error {
+	return c.append(ctx, by, key, events.ConversationSeen, events.Data{ConversationID: conversationID, UpToSeq: upToSeq, ByApp: true})
+}
+
+// SeenAll implements gateway.Commands.
+func (c commands) SeenAll(ctx context.Context, by gateway.Identity, key, category string) error {
+	return c.append(ctx, by, key, events.UserSeenAll, events.Data{Category: category, AllCategories: category == ""})
+}
+
+// SetLevel implements gateway.Commands.
+func (c commands) SetLevel(ctx context.Context, by gateway.Identity, key, category, level string) error {
+	return c.append(ctx, by, key, events.CategoryLevelSet, events.Data{Category: category, Level: events.Level(level), ByApp: true})
+}
+
 // MarkUnread implements gateway.Commands.
 func (c commands) MarkUnread(ctx context.Context, by gateway.Identity, key, conversationID string, messages gateway.Messages) error {
 	return c.append(ctx, by, key, events.ConversationMarkedUnread, events.Data{

@@ -58,7 +58,7 @@ func gatewayRoutes(g *gateway.Gateway, allowOrigin func(*http.Request) bool) []d
 		tooMany   = `{"type":"urn:badged:problem","title":"Too Many Requests","status":429,"detail":"too many commands; try again","code":"rate_limited","retry_ms":500}`
 		draining  = `{"type":"urn:badged:problem","title":"Service Unavailable","status":503,"detail":"the server is going away","retry_ms":2543}`
 		someState = "retry: 3119\n\nid: c9a41196e14f:2\n" +
-			`data: {"t":"changes","epoch":"c9a41196e14f","version":2,"total":0,"mentions":0,"categories":{},"unread_conversations":0,"category_conversations":{},"conversations":[]}` + "\n\n: ping\n\n"
+			`data: {"t":"changes","epoch":"c9a41196e14f","version":2,"total":0,"mentions":0,"unread_conversations":0,"unseen":0,"categories":{"chat":{"total":0,"mentions":0,"unread_conversations":0,"unseen":0}},"conversations":[]}` + "\n\n: ping\n\n"
 	)
 	again := []describe.Param{{Name: "Retry-After", Doc: "Seconds to wait before the next attempt.", Required: true, Example: "1"}}
 	unauthorized := describe.Problem(http.StatusUnauthorized, gateway.Refusal{}, "The token is missing, invalid, revoked or expired; `detail` says which.", expired)

@@ -37,7 +37,7 @@ func TestTokensOfCategories(t *testing.T) {
 		{`[["chat"]]`, nil, "must be an array of strings"},
 		{`["chat",7]`, nil, "must be an array of strings"},
 		{`["chat",""]`, nil, "has a category, number 2, that must not be empty"},
-		{`["` + strings.Repeat("x", 65) + `"]`, nil, "has a category, number 1, that must have at most 64 bytes, has 65"},
+		{`["` + strings.Repeat("x", 65) + `"]`, nil, "has a category, number 1, that must have parts of at most 64 characters, has one of 65"},
 		{`["a\u0000b"]`, nil, "has a category, number 1, that must not hold control characters"},
 	} {
 		token := signText(t, `{"alg":"HS256","kid":"h"}`, fmt.Sprintf(`{"sub":"ada","exp":%d,"badged_categories":%s}`, time.Now().Add(time.Hour).Unix(), test.claim))

@@ -183,7 +183,7 @@ func TestUserWithoutEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := pubsub.Snapshot{
-		Badge:         pubsub.Badge{UserID: "unknown", Epoch: s.Epoch, Categories: map[string]int64{}, CategoryConversations: map[string]int64{}},
+		Badge:         pubsub.Badge{UserID: "unknown", Epoch: s.Epoch, Categories: map[string]pubsub.Numbers{}},
 		Conversations: []pubsub.Conversation{},
 	}
 	if diff := cmp.Diff(want, s); diff != "" || s.Epoch == "" {

@@ -99,6 +99,8 @@ func (c *userExplainCmd) question() (replay.Question, error) {
 type explanationPrinter struct {
 	w   io.Writer
 	err error
+	// levels are the events that set the levels of categories.
+	levels map[string]replay.LoggedEvent
 }
 
 func (p *explanationPrinter) line(format string, args ...any) {
@@ -116,14 +118,14 @@ func (p *explanationPrinter) table(rows ...string) {
 }
 
 func printExplanation(w io.Writer, e replay.Explanation) error {
-	p := &explanationPrinter{w: w}
+	p := &explanationPrinter{w: w, levels: e.Levels}
 	rows := []string{
 		"user\t" + e.UserID,
 		fmt.Sprintf("total\t%d", e.Total),
 		fmt.Sprintf("mentions\t%d", e.Mentions),
 	}
 	for _, category := range slices.Sorted(maps.Keys(e.Categories)) {
-		rows = append(rows, fmt.Sprintf("  %s\t%d", category, e.Categories[category]))
+		rows = append(rows, fmt.Sprintf("  %s\t%s", category, numbersOf(e.Categories[category])))
 	}
 	rows = append(rows, "unread in\t"+terminal.Counted(e.UnreadConversations, "conversation"), fmt.Sprintf("version\t%d", e.Version))
 	if e.At != nil {
@@ -163,6 +165,9 @@ func (p *explanationPrinter) conversation(c replay.ExplainedConversation) {
 	}
 	p.line("\n%s adds %d: %d unread, %s%s; level %s, category %s%s", c.ConversationID, c.Adds, c.Unread,
 		terminal.Counted(c.Mentions, "mention"), marked, levelOf(&c.Conversation), c.Category, room)
+	if c.LevelOf != "" {
+		p.line("  level %s of category %s applies, set by %s", c.Applies, c.LevelOf, told(p.levels[c.LevelOf]))
+	}
 	if c.LastRead != nil {
 		p.line("  read up to %d by %s", c.LastRead.UpToSeq, told(c.LastRead.LoggedEvent))
 	}

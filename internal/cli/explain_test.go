@@ -36,8 +36,8 @@ Nothing is unread.
 		},
 		"everything": {
 			replay.Explanation{
-				UserID: "ann", Partition: 3, At: &at, Position: "9/9", Version: 7, Total: 205, Mentions: 1,
-				Categories: map[string]int64{"system": 4, "chat": 201}, UnreadConversations: 3,
+				UserID: "ann", Partition: 3, At: &at, Position: "9/9", Version: 7, Numbers: pubsub.Numbers{Total: 205, Mentions: 1, UnreadConversations: 3},
+				Categories: map[string]pubsub.Numbers{"system": {Total: 4, Unseen: 4}, "chat": {Total: 201, Unseen: 201}},
 				Conversations: []replay.ExplainedConversation{
 					{
 						Conversation: pubsub.Conversation{ConversationID: "lunch", Unread: 202, Mentions: 1, Level: "all", Category: "chat", MarkedUnread: true},

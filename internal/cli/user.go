@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -122,7 +123,7 @@ func printSnapshot(streams Streams, s pubsub.Snapshot, partition int, shard stri
 	table := tabwriter.NewWriter(streams.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "user\t%s\ntotal\t%d\nmentions\t%d\n", s.UserID, s.Total, s.Mentions)
 	for _, c := range slices.Sorted(maps.Keys(s.Categories)) {
-		fmt.Fprintf(table, "  %s\t%d\n", c, s.Categories[c])
+		fmt.Fprintf(table, "  %s\t%s\n", c, numbersOf(s.Categories[c]))
 	}
 	fmt.Fprintf(table, "unread in\t%s\nversion\t%d\nepoch\t%s\npartition\t%d\n", terminal.Counted(s.UnreadConversations, "conversation"), s.Version, s.Epoch, partition)
 	if shard != "" {
@@ -332,4 +333,16 @@ func (c *userMergeCmd) Run(ctx context.Context, streams Streams) error {
 		fmt.Fprintf(streams.Out, "the guest stays a member of %s: publish room.joined for the account, with up_to_seq\n", terminal.Counted(int64(r.Rooms), "room"))
 	}
 	return nil
+}
+
+// numbersOf prints the numbers of a category: the total, and what else there is.
+func numbersOf(n pubsub.Numbers) string {
+	text := strconv.FormatInt(n.Total, 10)
+	if n.Unseen < n.Total {
+		text += fmt.Sprintf(", %d unseen", n.Unseen)
+	}
+	if n.Muted.Total > 0 {
+		text += fmt.Sprintf(", %d muted", n.Muted.Total)
+	}
+	return text
 }

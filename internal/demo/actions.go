@@ -91,7 +91,7 @@ func (d *Demo) postLevel(w http.ResponseWriter, r *http.Request) {
 	case !slices.Contains(of.Members, in.UserID):
 		d.refuse(w, "the user is not in this conversation")
 		return
-	case !slices.Contains([]events.Level{events.LevelAll, events.LevelMentions, events.LevelDirectMentions, events.LevelNone}, in.Level):
+	case !slices.Contains([]events.Level{events.LevelDefault, events.LevelAll, events.LevelMentions, events.LevelDirectMentions, events.LevelNone}, in.Level):
 		d.refuse(w, "a level is all, mentions, direct_mentions or none")
 		return
 	}

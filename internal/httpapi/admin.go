@@ -21,9 +21,9 @@ type Explainer interface {
 
 // adminRoutes returns the routes for operators.
 func (a *API) adminRoutes() []describe.Route {
-	const explanation = `{"user_id":"ada","partition":3,"position":"752/3","version":3,"total":1,"mentions":0,"categories":{"chat":1},"unread_conversations":1,"category_conversations":{"chat":1},
- "conversations":[{"conversation_id":"lunch","unread":1,"mentions":0,"first_unread_seq":2,"read_seq":1,"last_seq":2,"level":"all","category":"chat","marked_unread":false,"version":3,
-   "adds":1,
+	const explanation = `{"user_id":"ada","partition":3,"position":"752/3","version":3,"total":1,"mentions":0,"unread_conversations":1,"unseen":1,"categories":{"chat":{"total":1,"mentions":0,"unread_conversations":1,"unseen":1}},
+ "conversations":[{"conversation_id":"lunch","unread":1,"mentions":0,"first_unread_seq":2,"read_seq":1,"last_seq":2,"level":"default","category":"chat","marked_unread":false,"version":3,
+   "adds":1,"applies":"all",
    "messages":[{"seq":2,"mentioned":false,"event_id":"m-2","source":"https://chat.example","type":"message.delivered","time":"2026-11-21T04:11:46Z","appended_at":"2026-11-21T04:11:46.232Z","folded_at":"2026-11-21T04:11:46.232Z","position":"752/3"}],
    "more_messages":0,
    "last_read":{"up_to_seq":1,"event_id":"r-1","source":"https://chat.example","type":"conversation.read","time":"2026-11-21T04:11:42Z","appended_at":"2026-11-21T04:11:42.232Z","folded_at":"2026-11-21T04:11:42.232Z","position":"751/2"}}],
@@ -37,7 +37,7 @@ func (a *API) adminRoutes() []describe.Route {
    {"total":1,"change":1,"conversation_id":"lunch","seq":2,"event_id":"m-2","source":"https://chat.example","type":"message.delivered","time":"2026-11-21T04:11:46Z","appended_at":"2026-11-21T04:11:46.232Z","folded_at":"2026-11-21T04:11:46.232Z","position":"752/3"}]},
  "delivered":{"more":1,"messages":[
    {"conversation_id":"lunch","seq":2,"mentioned":false,"fate":"unread","event_id":"m-2","source":"https://chat.example","type":"message.delivered","time":"2026-11-21T04:11:46Z","appended_at":"2026-11-21T04:11:46.232Z","folded_at":"2026-11-21T04:11:46.232Z","position":"752/3"}]},
- "table":{"user_id":"ada","epoch":"9a6c36fbe39f","version":3,"total":1,"mentions":0,"categories":{"chat":1},"unread_conversations":1,"category_conversations":{"chat":1}},"agrees":true,"differences":[],"more_differences":0}`
+ "table":{"user_id":"ada","epoch":"9a6c36fbe39f","version":3,"total":1,"mentions":0,"unread_conversations":1,"unseen":1,"categories":{"chat":{"total":1,"mentions":0,"unread_conversations":1,"unseen":1}}},"agrees":true,"differences":[],"more_differences":0}`
 	return []describe.Route{
 		a.forRecordedReads(a.getExplanation, describe.Route{
 			Method: http.MethodGet, Path: "/admin/v1/users/{user}/explain",

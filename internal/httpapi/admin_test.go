@@ -13,6 +13,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/httpapi"
 	"github.com/badged/badged/projector/replay"
+	"github.com/badged/badged/pubsub"
 )
 
 // explainer is an httpapi.Explainer that records its calls.
@@ -25,7 +26,7 @@ type explainer struct {
 func (e *explainer) Explain(_ context.Context, userID string, q replay.Question) (replay.Explanation, error) {
 	e.user, e.Question = userID, q
 	return replay.Explanation{
-		UserID: userID, Version: 3, Total: 3, Categories: map[string]int64{}, CategoryConversations: map[string]int64{},
+		UserID: userID, Version: 3, Numbers: pubsub.Numbers{Total: 3}, Categories: map[string]pubsub.Numbers{},
 		Conversations: []replay.ExplainedConversation{}, Uncounted: []replay.UncountedEvent{}, UncountedKinds: []replay.UncountedKind{}, Agrees: true, Differences: []replay.Difference{},
 	}, e.err
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/badged/badged/internal/describe"
 	"github.com/badged/badged/internal/keyring"
 	"github.com/badged/badged/internal/shards"
+	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -36,10 +37,11 @@ type Badges interface {
 	Badge(ctx context.Context, userID string) (pubsub.Badge, error)
 	// ShownBadges returns badges as clients get them: see [pubsub.Badge.Shown].
 	ShownBadges(ctx context.Context, userIDs []string) ([]pubsub.Badge, error)
-	// View returns the state of a user, with only the conversations of some categories
-	// and what they add to the mentions.
+	// View returns the state of a user, with only the conversations that some categories
+	// cover.
 	View(ctx context.Context, userID string, categories []string) (pubsub.Snapshot, error)
-	Conversations(ctx context.Context, userID string, categories []string, unreadOnly bool, limit int, cursor string) ([]pubsub.Conversation, string, error)
+	Conversations(ctx context.Context, userID string, f badges.Filter, limit int, cursor string) ([]pubsub.Conversation, string, error)
+	Categories(ctx context.Context, userID string, within []string, of string, limit int, cursor string) ([]badges.Category, string, error)
 	// FoldedAt reports whether the badges of these users include everything that was
 	// appended for them up to a position, as [events.Receipt.Position] names it. It
 	// returns an error that wraps shards.ErrBadPosition if it is none, and badges.ErrLost if the log may

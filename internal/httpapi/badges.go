@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/category"
 	"github.com/badged/badged/internal/keyring"
 	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/projector/badges"
@@ -59,11 +60,7 @@ func (a *API) badge(ctx context.Context, userID string, categories []string) (pu
 	if err != nil {
 		return pubsub.Badge{}, err
 	}
-	var mentions int64
-	for _, n := range state.Mentioned {
-		mentions += n
-	}
-	return state.Within(categories, mentions), nil
+	return state.Within(category.Tops(categories)), nil
 }
 
 // What an answer to a query for badges holds in memory, whatever the categories of the
@@ -216,26 +213,30 @@ type conversationsPage struct {
 
 // getConversations answers with a page of a user's conversations.
 func (a *API) getConversations(w http.ResponseWriter, r *http.Request, categories []string) error {
-	q, err := queryOf(r, "unread", "limit", "cursor")
+	q, err := queryOf(r, "category", "unread", "muted", "limit", "cursor")
 	if err != nil {
 		return err
 	}
-	limit := 100
-	if s := q.Get("limit"); s != "" {
-		if limit, err = strconv.Atoi(s); err != nil || limit < 1 || limit > badges.MaxPage {
-			return &problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("limit must be a number from 1 to %d", badges.MaxPage)}
-		}
+	limit, err := pageLimit(q)
+	if err != nil {
+		return err
 	}
-	unread := false
-	if s := q.Get("unread"); s != "" {
-		if unread, err = strconv.ParseBool(s); err != nil {
-			return &problem{Status: http.StatusBadRequest, Detail: "unread must be true or false"}
-		}
+	f := badges.Filter{Within: categories}
+	if f.Category, err = categoryParam(q); err != nil {
+		return err
+	}
+	unread, err := boolParam(q, "unread")
+	if err != nil {
+		return err
+	}
+	f.Unread = unread != nil && *unread
+	if f.Muted, err = boolParam(q, "muted"); err != nil {
+		return err
 	}
 	var next string
 	ctx := r.Context()
 	page, err := read(ctx, a, func(from Badges) (page []pubsub.Conversation, err error) {
-		page, next, err = from.Conversations(ctx, r.PathValue("user"), categories, unread, limit, q.Get("cursor"))
+		page, next, err = from.Conversations(ctx, r.PathValue("user"), f, limit, q.Get("cursor"))
 		return page, err
 	})
 	if errors.Is(err, badges.ErrBadCursor) {
@@ -249,6 +250,80 @@ func (a *API) getConversations(w http.ResponseWriter, r *http.Request, categorie
 	}
 	writeJSON(w, http.StatusOK, "application/json", conversationsPage{page, next})
 	return nil
+}
+
+// categoriesPage is a page of categories.
+type categoriesPage struct {
+	Categories []badges.Category `json:"categories" doc:"By name, those with anything to show or a level."`
+	Cursor     string            `json:"cursor,omitempty" doc:"Cursor of the next page; absent on the last."`
+}
+
+// getCategories answers with a page of a user's categories.
+func (a *API) getCategories(w http.ResponseWriter, r *http.Request, categories []string) error {
+	q, err := queryOf(r, "category", "limit", "cursor")
+	if err != nil {
+		return err
+	}
+	limit, err := pageLimit(q)
+	if err != nil {
+		return err
+	}
+	of, err := categoryParam(q)
+	if err != nil {
+		return err
+	}
+	var next string
+	ctx := r.Context()
+	page, err := read(ctx, a, func(from Badges) (page []badges.Category, err error) {
+		page, next, err = from.Categories(ctx, r.PathValue("user"), categories, of, limit, q.Get("cursor"))
+		return page, err
+	})
+	if errors.Is(err, badges.ErrBadCursor) {
+		return &problem{Status: http.StatusBadRequest, Detail: "cursor must be the cursor of the previous page"}
+	}
+	if err != nil {
+		return err
+	}
+	if page == nil {
+		page = []badges.Category{}
+	}
+	writeJSON(w, http.StatusOK, "application/json", categoriesPage{page, next})
+	return nil
+}
+
+// pageLimit returns the size of a page.
+func pageLimit(q url.Values) (int, error) {
+	s := q.Get("limit")
+	if s == "" {
+		return 100, nil
+	}
+	limit, err := strconv.Atoi(s)
+	if err != nil || limit < 1 || limit > badges.MaxPage {
+		return 0, &problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("limit must be a number from 1 to %d", badges.MaxPage)}
+	}
+	return limit, nil
+}
+
+// categoryParam returns the category of a query, "" for none.
+func categoryParam(q url.Values) (string, error) {
+	path := q.Get("category")
+	if reason := events.CheckCategory(path); path != "" && reason != "" {
+		return "", &problem{Status: http.StatusBadRequest, Detail: "category " + reason}
+	}
+	return path, nil
+}
+
+// boolParam returns a parameter that is true or false, nil if it is absent.
+func boolParam(q url.Values, name string) (*bool, error) {
+	s := q.Get(name)
+	if s == "" {
+		return nil, nil //nolint:nilnil // it is not given
+	}
+	value, err := strconv.ParseBool(s)
+	if err != nil {
+		return nil, &problem{Status: http.StatusBadRequest, Detail: name + " must be true or false"}
+	}
+	return &value, nil
 }
 
 // lostPosition is what readers of a lost position are told.

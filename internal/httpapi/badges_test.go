@@ -32,7 +32,7 @@ func TestBadge(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := fmt.Sprintf(`{"user_id":%s,"epoch":"e1","version":7,"total":%d,"mentions":1,"categories":{"chat":%[2]d},"unread_conversations":1,"category_conversations":{"chat":1}}`+"\n", id, len(test.userID))
+			want := fmt.Sprintf(`{"user_id":%s,"epoch":"e1","version":7,"total":%d,"mentions":1,"unread_conversations":1,"unseen":0,"categories":{"chat":{"total":%[2]d,"mentions":1,"unread_conversations":1,"unseen":0}}}`+"\n", id, len(test.userID))
 			if a.status != http.StatusOK || a.body != want {
 				t.Errorf("answer is %d %s, want 200 %s", a.status, a.body, want)
 			}
@@ -57,6 +57,10 @@ func TestReadsRefuse(t *testing.T) {
 
 		{"a parameter that a badge does not have", "/v1/users/ada/badge?atleast=1", `400 "atleast" is not a parameter of this route`},
 		{"a parameter that conversations do not have", "/v1/users/ada/conversations?at_least=1", `400 "at_least" is not a parameter of this route`},
+		{"a category that is none", "/v1/users/ada/conversations?category=acme//x", "400 category must have parts with a slash between each two: it has an empty part"},
+		{"muted that is neither", "/v1/users/ada/conversations?muted=some", "400 muted must be true or false"},
+		{"a category with nine parts", "/v1/users/ada/categories?category=1/2/3/4/5/6/7/8/9", "400 category must have at most 8 parts, has 9"},
+		{"a cursor of no page of categories", "/v1/users/ada/categories?cursor=x", "400 cursor must be the cursor of the previous page"},
 		{"a malformed query", "/v1/users/ada/badge?at_least=%zz", "400 the query cannot be read"},
 
 		{"a position that is not a number", "/v1/users/ada/badge?at_least=soon", badPosition},
@@ -95,7 +99,7 @@ func TestTokenOfCategories(t *testing.T) {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	full := badgeOf("ada")
-	if badge.Total != 3 || badge.Mentions != 5 || badge.UnreadConversations != 1 || badge.Categories["likes"] != 0 || badge.Version != full.Version || badge.Epoch == full.Epoch {
+	if badge.Total != 3 || badge.Mentions != 1 || badge.UnreadConversations != 1 || badge.Categories["likes"].Total != 0 || badge.Version != full.Version || badge.Epoch == full.Epoch {
 		t.Errorf("the badge is %+v", badge)
 	}
 	if f.badges.asked != "user=ada categories=[chat news]" {

@@ -135,7 +135,7 @@ func TestPublishedEventsAreRead(t *testing.T) {
 	mustPublish(t, api, batch, "["+message("lunch", 2)+","+message("lunch", 2)+","+message("crew", 1)+"]") // one comes twice
 	position = mustPublish(t, api, ndjson, message("crew", 2)+"\n"+message("lunch", 1)+"\n")               // one came before
 	ada := mustDecode[pubsub.Badge](t, get(t, api, "/v1/users/ada/badge?timeout=30s&at_least="+position))
-	if ada.Total != 4 || ada.Mentions != 0 || ada.Categories["chat"] != 4 {
+	if ada.Total != 4 || ada.Mentions != 0 || ada.Categories["chat"].Total != 4 {
 		t.Errorf("ada has %+v, want 4 unread and no mentions", ada)
 	}
 

@@ -25,6 +25,7 @@ import (
 	"github.com/badged/badged/internal/httpapi"
 	"github.com/badged/badged/internal/keyring"
 	"github.com/badged/badged/internal/shards"
+	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -78,9 +79,8 @@ type page struct {
 
 func badgeOf(userID string) pubsub.Badge {
 	return pubsub.Badge{
-		UserID: userID, Epoch: "e1", Version: 7, Total: int64(len(userID)), Mentions: 1,
-		Categories:          map[string]int64{"chat": int64(len(userID))},
-		UnreadConversations: 1, CategoryConversations: map[string]int64{"chat": 1},
+		UserID: userID, Epoch: "e1", Version: 7, Numbers: pubsub.Numbers{Total: int64(len(userID)), Mentions: 1, UnreadConversations: 1},
+		Categories: map[string]pubsub.Numbers{"chat": {Total: int64(len(userID)), Mentions: 1, UnreadConversations: 1}},
 	}
 }
 
@@ -98,19 +98,33 @@ func (b *fakeBadges) ShownBadges(_ context.Context, userIDs []string) ([]pubsub.
 
 func (b *fakeBadges) View(_ context.Context, userID string, categories []string) (pubsub.Snapshot, error) {
 	b.asked = fmt.Sprintf("user=%s categories=%v", userID, categories)
-	s := pubsub.Snapshot{Badge: badgeOf(userID), Mentioned: map[string]int64{"c1": 2, "c2": 3}}
+	s := pubsub.Snapshot{Badge: badgeOf(userID)}
 	s.Total += 100
-	s.Categories["likes"], s.CategoryConversations["likes"] = 100, 10
+	s.Categories["likes"] = pubsub.Numbers{Total: 100, UnreadConversations: 10}
 	return s, b.err
 }
 
-func (b *fakeBadges) Conversations(_ context.Context, userID string, categories []string, unreadOnly bool, limit int, cursor string) ([]pubsub.Conversation, string, error) {
-	b.asked = fmt.Sprintf("user=%s unread=%t limit=%d cursor=%s", userID, unreadOnly, limit, cursor)
-	if categories != nil {
-		b.asked += fmt.Sprintf(" categories=%v", categories)
+func (b *fakeBadges) Conversations(_ context.Context, userID string, f badges.Filter, limit int, cursor string) ([]pubsub.Conversation, string, error) {
+	b.asked = fmt.Sprintf("user=%s unread=%t limit=%d cursor=%s", userID, f.Unread, limit, cursor)
+	if f.Within != nil {
+		b.asked += fmt.Sprintf(" categories=%v", f.Within)
+	}
+	if f.Category != "" {
+		b.asked += " category=" + f.Category
+	}
+	if f.Muted != nil {
+		b.asked += fmt.Sprintf(" muted=%t", *f.Muted)
 	}
 	p := b.pages[cursor]
 	return p.conversations, p.next, errors.Join(p.err, b.err)
+}
+
+func (b *fakeBadges) Categories(_ context.Context, userID string, within []string, of string, limit int, cursor string) ([]badges.Category, string, error) {
+	b.asked = fmt.Sprintf("user=%s within=%v category=%s limit=%d cursor=%s", userID, within, of, limit, cursor)
+	if cursor == "x" {
+		return nil, "", badges.ErrBadCursor
+	}
+	return []badges.Category{{Category: "acme", Numbers: pubsub.Numbers{Total: 1}, Level: "none"}}, "YWNtZQ", b.err
 }
 
 func (b *fakeBadges) FoldedAt(ctx context.Context, _ []string, position string) (bool, error) {

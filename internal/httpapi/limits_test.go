@@ -159,8 +159,6 @@ func TestLimitsAreTheSameForAllPublishers(t *testing.T) {
 		{message, "data.conversation_id", 128, true},
 		{message, "data.message_id", 128, false},
 		{message, "data.sender_id", 128, false},
-		{message, "data.category", 64, false},
-		{readAll, "data.category", 64, false},
 	} {
 		limits = append(limits,
 			limit{text.typ, text.name, quoted(text.most), quoted(text.most + 1), text.name + most(text.most)},
@@ -169,6 +167,18 @@ func TestLimitsAreTheSameForAllPublishers(t *testing.T) {
 		if text.required {
 			limits = append(limits, limit{text.typ, text.name, quoted(1), `""`, text.name + ": must not be empty"})
 		}
+	}
+	for _, typ := range []string{message, readAll} {
+		const empty = "data.category: must have parts with a slash between each two: it has an empty part"
+		limits = append(limits,
+			limit{typ, "data.category", quoted(64), quoted(65), "data.category: must have parts of at most 64 characters, has one of 65"},
+			limit{typ, "data.category", `"1/2/3/4/5/6/7/8"`, `"1/2/3/4/5/6/7/8/9"`, "data.category: must have at most 8 parts, has 9"},
+			limit{typ, "data.category", `"acme/general"`, `"acme//general"`, empty},
+			limit{typ, "data.category", `"acme"`, `"/acme"`, empty},
+			limit{typ, "data.category", `"acme"`, `"acme/"`, empty},
+			limit{typ, "data.category", `"` + strings.Repeat(strings.Repeat("x", 63)+"/", 3) + strings.Repeat("x", 63) + `"`,
+				`"` + strings.Repeat(strings.Repeat("x", 63)+"/", 3) + strings.Repeat("x", 64) + `"`, "data.category" + most(255)},
+			limit{typ, "data.category", `"\u00a0"`, `"\u009f"`, "data.category" + noControl})
 	}
 	limits = append(limits,
 		limit{message, "time", `"0001-01-01T00:00:00.000001Z"`, `"0001-01-01T00:00:00+00:01"`, "time: must lie in the years 1 to 9999"},
@@ -183,7 +193,7 @@ func TestLimitsAreTheSameForAllPublishers(t *testing.T) {
 		limit{message, "data.seq", `1`, `0`, "data.seq: must be at least 1, is 0"},
 		limit{message, "data.seq", `9223372036854775807`, `-9223372036854775808`, "data.seq: must be at least 1, is -9223372036854775808"},
 		limit{read, "data.up_to_seq", `1`, `0`, "data.up_to_seq: must be at least 1, is 0"},
-		limit{level, "data.level", `"none"`, `"none\ufeff"`, `data.level: must be one of "all", "mentions", "direct_mentions", "none", is "none\ufeff"`})
+		limit{level, "data.level", `"none"`, `"none\ufeff"`, `data.level: must be one of "default", "all", "mentions", "direct_mentions", "none", is "none\ufeff"`})
 
 	for _, l := range limits {
 		at, past := event(l.typ, l.name, l.at), event(l.typ, l.name, l.past)

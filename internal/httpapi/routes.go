@@ -46,9 +46,10 @@ func (a *API) routes() []describe.Route {
 	const (
 		anEvent     = `{"specversion":"1.0","id":"design-crew/42","source":"chat","type":"message.delivered","data":{"conversation_id":"design-crew","seq":42,"user_ids":["ada","chloe"],"sender_id":"ben","mentioned_user_ids":["ada"]}}`
 		readByAda   = `{"specversion":"1.0","id":"design-crew/read/ada/42","source":"chat","type":"conversation.read","data":{"conversation_id":"design-crew","user_ids":["ada"],"up_to_seq":42}}`
-		adaBadge    = `{"user_id":"ada","epoch":"9a6c36fbe39f","version":7,"total":5,"mentions":1,"categories":{"chat":3,"likes":2},"unread_conversations":2,"category_conversations":{"chat":1,"likes":1}}`
-		benBadge    = `{"user_id":"ben","epoch":"b9df917f4f6b","version":0,"total":0,"mentions":0,"categories":{},"unread_conversations":0,"category_conversations":{}}`
-		aPage       = `{"conversations":[{"conversation_id":"lunch","unread":1,"mentions":0,"first_unread_seq":2,"read_seq":1,"last_seq":2,"level":"all","category":"chat","marked_unread":false,"version":3}],"cursor":"MzpsdW5jaA"}`
+		adaBadge    = `{"user_id":"ada","epoch":"9a6c36fbe39f","version":7,"total":5,"mentions":1,"unread_conversations":2,"unseen":4,"muted":{"total":3,"conversations":1},"categories":{"acme":{"total":5,"mentions":1,"unread_conversations":2,"unseen":4},"acme/dm":{"total":2,"mentions":0,"unread_conversations":1,"unseen":2},"acme/general":{"total":3,"mentions":1,"unread_conversations":1,"unseen":2},"likes":{"total":0,"mentions":0,"unread_conversations":0,"unseen":0,"muted":{"total":3,"conversations":1}}},"levels":{"likes":"none"}}`
+		benBadge    = `{"user_id":"ben","epoch":"b9df917f4f6b","version":0,"total":0,"mentions":0,"unread_conversations":0,"unseen":0,"categories":{}}`
+		categories  = `{"categories":[{"category":"acme","total":5,"mentions":1,"unread_conversations":2,"unseen":4},{"category":"acme/general","total":3,"mentions":1,"unread_conversations":1,"unseen":2}],"cursor":"YWNtZS9nZW5lcmFs"}`
+		aPage       = `{"conversations":[{"conversation_id":"lunch","unread":1,"mentions":0,"first_unread_seq":2,"read_seq":1,"last_seq":2,"level":"default","category":"chat","marked_unread":false,"version":3}],"cursor":"MzpsdW5jaA"}`
 		badEvents   = `{"type":"urn:badged:problem","title":"Bad Request","status":400,"detail":"some events are invalid; nothing was stored","errors":[{"index":0,"field":"data.seq","message":"must be at least 1, is 0"},{"index":2,"field":"data.upto","message":"is not a known field"}]}`
 		someBadges  = `{"type":"urn:badged:problem","title":"Service Unavailable","status":503,"detail":"shard b, which has the partitions 8-15, is away; badges has those of all other users; repeat the request for the users of lacking when the shard is back","lacking":{"partitions":[9],"of":16,"user_ids":["ben"]},"badges":[` + adaBadge + `]}`
 		notFolded   = `{"type":"urn:badged:problem","title":"Gateway Timeout","status":504,"detail":"not folded within 2s; ask again"}`
@@ -110,15 +111,30 @@ func (a *API) routes() []describe.Route {
 			Doc: "Most recently changed first, rooms by the user's own last change, such as a read: a message to a room moves it for no member. Without those that the user has left. A conversation that changes between two pages moves to the front, which later pages do not repeat; the WebSocket delivers such changes.",
 			Params: []describe.Param{
 				userParam(),
+				{In: "query", Name: "category", Doc: "Only those that this category covers.", Of: categorySchema(), Example: "acme"},
 				{In: "query", Name: "unread", Doc: "Only those with unread messages or a mark.", Of: false, Example: "true"},
-				{
-					In: "query", Name: "limit", Doc: "Page size; 100 by default.", Example: "50",
-					Of: &describe.Schema{Type: []string{"integer"}, Minimum: new(int64(1)), Maximum: new(int64(badges.MaxPage))},
-				},
+				{In: "query", Name: "muted", Doc: "With true, only those of which a level keeps something unread out of the total; with false, only those that add to it.", Of: false, Example: "true"},
+				pageLimitParam(),
 				{In: "query", Name: "cursor", Doc: "The `cursor` of the previous page. Empty or absent is the first page.", Example: "MzpsdW5jaA"},
 			},
 			Answers: failures(
 				describe.Answer{Status: http.StatusOK, Doc: "A page.", Content: describe.JSON(conversationsPage{}, aPage)},
+				describe.Problem(http.StatusBadRequest, problem{}, "A parameter is unknown or invalid.", ""),
+				describe.Problem(http.StatusForbidden, problem{}, "The token is another user's.", notTheUsers),
+			),
+		}),
+		a.forReaders(a.getCategories, describe.Route{
+			Method: http.MethodGet, Path: "/v1/users/{user}/categories",
+			Name: "getCategories", Group: GroupBadges, Summary: "Read a page of a user's categories",
+			Doc: "By name, those with anything to show or a level, and those above them.",
+			Params: []describe.Param{
+				userParam(),
+				{In: "query", Name: "category", Doc: "Only this category and those directly below it.", Of: categorySchema(), Example: "acme"},
+				pageLimitParam(),
+				{In: "query", Name: "cursor", Doc: "The `cursor` of the previous page. Empty or absent is the first page.", Example: "YWNtZS9nZW5lcmFs"},
+			},
+			Answers: failures(
+				describe.Answer{Status: http.StatusOK, Doc: "A page.", Content: describe.JSON(categoriesPage{}, categories)},
 				describe.Problem(http.StatusBadRequest, problem{}, "A parameter is unknown or invalid.", ""),
 				describe.Problem(http.StatusForbidden, problem{}, "The token is another user's.", notTheUsers),
 			),
@@ -153,6 +169,19 @@ func awaitParams() []describe.Param {
 		{In: "query", Name: "at_least", Doc: "Answer once everything up to this position is in the badge: the `Badged-Position` of an answer, or the position of a transaction of your own.", Example: "4711"},
 		{In: "query", Name: "timeout", Doc: "How long to wait for that: a duration such as `500ms` or `2s`, at most `30s`; `2s` if not given.", Example: "2s"},
 	}
+}
+
+// pageLimitParam is the size of a page.
+func pageLimitParam() describe.Param {
+	return describe.Param{
+		In: "query", Name: "limit", Doc: "Page size; 100 by default.", Example: "50",
+		Of: &describe.Schema{Type: []string{"integer"}, Minimum: new(int64(1)), Maximum: new(int64(badges.MaxPage))},
+	}
+}
+
+// categorySchema is the schema of categories.
+func categorySchema() *describe.Schema {
+	return &describe.Schema{Type: []string{"string"}, MinLength: new(int64(1)), MaxLength: new(int64(events.MaxCategoryBytes))}
 }
 
 // idSchema is the schema of ids of users, conversations, messages and senders.

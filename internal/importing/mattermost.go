@@ -240,6 +240,9 @@ func (r *Reader) addMember(user, conversation string, m *membership, channels *c
 		return nil
 	}
 	row := Row{UserID: user, ConversationID: conversation, ReadSeq: *m.LastViewedAt}
+	if events.CheckCategory(conversation) == "" && strings.Contains(conversation, "/") { // a channel of a team
+		row.Category = conversation
+	}
 	var all []post
 	if channels != nil {
 		all = channels.posts[conversation]

@@ -74,7 +74,7 @@ func wrong(field, format string, args ...any) error {
 // the unread messages, if the row does not list them.
 func (r *Row) complete(s stated) error {
 	if r.Level == "" {
-		r.Level = events.LevelAll
+		r.Level = events.LevelDefault
 	}
 	if r.Category == "" {
 		r.Category = events.DefaultCategory
@@ -150,7 +150,7 @@ func (r *Row) checkNames() error {
 		return wrong("category", "%s", reason)
 	}
 	switch r.Level {
-	case events.LevelAll, events.LevelMentions, events.LevelDirectMentions, events.LevelNone:
+	case events.LevelDefault, events.LevelAll, events.LevelMentions, events.LevelDirectMentions, events.LevelNone:
 		return nil
 	}
 	return wrong("level", "must be all, mentions or none, is %.40q", r.Level)

@@ -92,7 +92,7 @@ func (im *importer) undo(ctx context.Context) error {
 
 // isUndone reports whether the tables have nothing of a row.
 func (r *Row) isUndone(now *badges.Stored) bool {
-	nothing := Row{UserID: r.UserID, ConversationID: r.ConversationID, Level: events.LevelAll}
+	nothing := Row{UserID: r.UserID, ConversationID: r.ConversationID, Level: events.LevelDefault}
 	return len(nothing.differences("", now)) == 0
 }
 
@@ -102,9 +102,9 @@ const undoing = -1
 // undo adds what takes a row back: a read ends its mark, and a reset forgets the messages.
 func (p *plan) undo(r *Row) {
 	base := change{conversationID: r.ConversationID, since: undoing}
-	if r.Level != events.LevelAll {
+	if r.Level != events.LevelDefault {
 		c := base
-		c.level = events.LevelAll
+		c.level = events.LevelDefault
 		p.add(0, c, r.UserID)
 	}
 	if r.MarkedUnread {

@@ -213,6 +213,9 @@ func (k *Key) checkEvent(e *events.Event) (fields []events.FieldError, first Rea
 			refuse(WrongRoom, "type", "%q concerns all members of a room, and the key %s, which is for the users %s, has no rooms", e.Type, k.Name, k.users)
 		}
 	}
+	if e.Type == events.UserLeftAll && (k.rooms != nil || k.users != nil) {
+		refuse(WrongRoom, "type", "%q leaves rooms that it does not name, and the key %s is limited to rooms or users: publish room.left", e.Type, k.Name)
+	}
 	if k.users == nil {
 		return fields, first
 	}

@@ -139,7 +139,7 @@ func fileOf(t *testing.T, path, text string) {
 // what may be a secret.
 func TestMistakesOfFiles(t *testing.T) {
 	const rest = ", kind: publisher, secret: SECRET(x)"
-	const types = "message.delivered, conversation.read, message.recalled, message.changed, conversation.marked_unread, conversation.reset, conversation.level_set, conversation.left, user.read_all, room.joined, room.left, room.posted, room.recalled, room.changed, room.reset"
+	const types = "message.delivered, conversation.read, message.recalled, message.changed, conversation.marked_unread, conversation.reset, conversation.seen, conversation.level_set, conversation.left, category.level_set, user.read_all, user.seen_all, user.left_all, room.joined, room.left, room.posted, room.recalled, room.changed, room.reset"
 	for _, test := range []struct{ name, file, want string }{
 		{"nothing", "# none\n", " is empty: want keys, a list; to have none, write keys: []"},
 		{"no list", "keys: all", ":1: keys must be a list"},

@@ -188,9 +188,18 @@ func (r *Reader) View(ctx context.Context, userID string, categories []string) (
 }
 
 // Conversations is [badges.Reader.Conversations].
-func (r *Reader) Conversations(ctx context.Context, userID string, categories []string, unreadOnly bool, limit int, cursor string) (page []pubsub.Conversation, next string, err error) {
+func (r *Reader) Conversations(ctx context.Context, userID string, f badges.Filter, limit int, cursor string) (page []pubsub.Conversation, next string, err error) {
 	err = r.on(ctx, r.partitionOf(userID), true, func(ctx context.Context, from *badges.Reader) (err error) {
-		page, next, err = from.Conversations(ctx, userID, categories, unreadOnly, limit, cursor)
+		page, next, err = from.Conversations(ctx, userID, f, limit, cursor)
+		return err
+	})
+	return page, next, err
+}
+
+// Categories is [badges.Reader.Categories].
+func (r *Reader) Categories(ctx context.Context, userID string, within []string, of string, limit int, cursor string) (page []badges.Category, next string, err error) {
+	err = r.on(ctx, r.partitionOf(userID), true, func(ctx context.Context, from *badges.Reader) (err error) {
+		page, next, err = from.Categories(ctx, userID, within, of, limit, cursor)
 		return err
 	})
 	return page, next, err

@@ -11,9 +11,9 @@ import (
 // A message about a user has no more categories than a badge shows: brokers refuse what
 // is too large.
 func TestMessagesOfManyCategories(t *testing.T) {
-	b := pubsub.Badge{UserID: "ada", Total: 2 * pubsub.MaxCategories, Categories: map[string]int64{}}
+	b := pubsub.Badge{UserID: "ada", Numbers: pubsub.Numbers{Total: 2 * pubsub.MaxCategories}, Categories: map[string]pubsub.Numbers{}}
 	for i := range 2 * pubsub.MaxCategories {
-		b.Categories[fmt.Sprintf("project-%04d", i)] = 1
+		b.Categories[fmt.Sprintf("project-%04d", i)] = pubsub.Numbers{Total: 1}
 	}
 	r, err := new(worker).badge(&b)
 	var got struct{ Data pubsub.Badge }

@@ -62,7 +62,7 @@ BEGIN
             EXECUTE format('GRANT UPDATE (offset_acked, last_processed_transaction_id, pending, folded) ON badged.%I TO %I', 'events_' || partition || '_offsets', role_name);
             EXECUTE format('GRANT INSERT, UPDATE ON badged.%I, badged.%I TO %I', 'users_' || partition, 'conversations_' || partition, role_name);
             EXECUTE format('GRANT INSERT, UPDATE ON badged.%I TO %I', 'rooms_' || partition, role_name);
-            EXECUTE format('GRANT INSERT, UPDATE, DELETE ON badged.%I, badged.%I TO %I', 'room_chunks_' || partition, 'room_marks_' || partition, role_name);
+            EXECUTE format('GRANT INSERT, UPDATE, DELETE ON badged.%I, badged.%I, badged.%I TO %I', 'paths_' || partition, 'room_chunks_' || partition, 'room_marks_' || partition, role_name);
             EXECUTE format('GRANT INSERT, DELETE ON badged.%I, badged.%I TO %I', 'dedup_blocks_' || partition, 'dedup_pages_' || partition, role_name);
             EXECUTE format('GRANT INSERT, UPDATE, DELETE ON badged.%I, badged.%I, badged.%I, badged.%I, badged.%I TO %I', 'devices_' || partition, 'alerts_' || partition,
                 'room_rounds_' || partition, 'room_alerts_' || partition, 'webhook_queue_' || partition, role_name);

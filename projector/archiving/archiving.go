@@ -443,7 +443,7 @@ func (a *archiving) rebase(ctx context.Context, in *replay.Snapshot, files []arc
 	}
 	nn := fmt.Sprintf("%02d", in.Partition)
 	blocked := pgsession.Blocking{Conn: a.job.Conn, Tell: a.job.Config.Progress.Blocked, Partition: in.Partition, Most: a.cfg.MostBlocked, Tables: []string{
-		"badged.users_p" + nn + "_baseline", "badged.conversations_p" + nn + "_baseline", "badged.keys_p" + nn + "_baseline",
+		"badged.users_p" + nn + "_baseline", "badged.conversations_p" + nn + "_baseline", "badged.paths_p" + nn + "_baseline", "badged.keys_p" + nn + "_baseline",
 		"badged.rooms_p" + nn + "_baseline", "badged.room_chunks_p" + nn + "_baseline", "badged.room_marks_p" + nn + "_baseline",
 	}}
 	for {

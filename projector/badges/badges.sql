@@ -9,9 +9,48 @@
 -- k is a user, u the row of the user, c a row of badged.conversations, and r the
 -- room of a membership.
 
+-- name: rows of paths
+-- Of a user with many paths: the first by name, and some by name. WANTED is a condition,
+-- ALSO an array, FIRSTPATHS how many of the first.
+(
+    SELECT jsonb_object_agg(p.category, p.numbers)
+    FROM (
+        (
+            SELECT p.category, p.numbers FROM badged.paths_pNN AS p
+            WHERE p.partition_id = u.partition_id AND p.user_id = u.user_id AND p.numbers <> '[]' AND WANTED
+            ORDER BY p.category
+            LIMIT FIRSTPATHS
+        )
+        UNION
+        SELECT p.category, p.numbers FROM badged.paths_pNN AS p
+        WHERE p.partition_id = u.partition_id AND p.user_id = u.user_id AND p.category = ANY (ALSO)
+    ) AS p
+)
+
+-- name: rows of levels
+(SELECT jsonb_object_agg(p.category, p.level) FROM badged.paths_pNN AS p WHERE p.partition_id = u.partition_id AND p.user_id = u.user_id AND p.level IS NOT NULL)
+
+-- name: levels
+-- As a JSON object, null for none.
+CASE WHEN u.path_rows IS NOT NULL THEN {rows of levels} ELSE (
+    SELECT jsonb_object_agg(l.key, l.value -> 7) FROM jsonb_each(u.categories) AS l WHERE jsonb_array_length(l.value) = 8
+) END
+
+-- name: paths of rooms
+ARRAY(
+    SELECT unnest(badged.paths_of(r.category))
+    FROM badged.conversations_pNN AS c
+    JOIN badged.rooms_pNN AS r ON r.partition_id = c.partition_id AND r.conversation_id = c.conversation_id
+    WHERE c.partition_id = u.partition_id AND c.user_id = u.user_id AND c.joined IS NOT NULL
+)
+
+-- name: paths
+-- Those with rows have their levels apart.
+CASE WHEN u.path_rows IS NULL THEN coalesce(u.categories::text, '{}') ELSE coalesce({rows of paths}::text, '{}') END,
+    coalesce(u.unread_conversations, 0), u.extra::text, CASE WHEN u.path_rows IS NOT NULL THEN {rows of levels}::text END
+
 -- name: badge
-p.epoch, coalesce(u.version + coalesce(u.carried, 0), 0), coalesce(u.total, 0), coalesce(u.mentions, 0), coalesce(u.categories::text, '{}'),
-    coalesce(u.unread_conversations, 0), u.category_conversations::text
+p.epoch, coalesce(u.version + coalesce(u.carried, 0), 0), coalesce(u.total, 0), coalesce(u.mentions, 0), {paths}
 
 -- name: is member
 -- Or has been one. It must not look at conversations: a badge can be read while
@@ -33,6 +72,23 @@ FROM (
 JOIN badged.room_chunks_pNN AS k
   ON k.partition_id = c.partition_id AND k.conversation_id = c.conversation_id AND k.bound = above.bound
 
+-- name: seen position
+greatest(c.read_seq, c.reached_seq, c.seen_seq)
+
+-- name: closed unseen
+-- The same above the seen position.
+SELECT ARRAY[
+    above.live - badged.rank({seen position}, k.live_starts, k.live_before),
+    above.mentions_all - badged.rank({seen position}, k.all_starts, k.all_before)
+]
+FROM (
+    SELECT sum(live)::bigint AS live, sum(mentions_all)::bigint AS mentions_all, min(bound) AS bound
+    FROM badged.room_chunks_pNN
+    WHERE partition_id = c.partition_id AND conversation_id = c.conversation_id AND bound > {seen position}
+) AS above
+JOIN badged.room_chunks_pNN AS k
+  ON k.partition_id = c.partition_id AND k.conversation_id = c.conversation_id AND k.bound = above.bound
+
 -- name: unread
 -- Most members have read everything.
 CASE WHEN c.joined IS NULL THEN c.unread WHEN c.read_seq >= r.last_seq THEN 0 ELSE greatest(0,
@@ -41,7 +97,7 @@ CASE WHEN c.joined IS NULL THEN c.unread WHEN c.read_seq >= r.last_seq THEN 0 EL
 
 -- name: mentions
 -- Few rooms have messages that mention everybody.
-CASE WHEN c.joined IS NULL OR c.level = 'direct_mentions' THEN c.mentions WHEN r.all_starts IS NULL AND c.read_seq >= r.since THEN greatest(0, c.mentions) ELSE greatest(0,
+CASE WHEN c.joined IS NULL THEN c.mentions WHEN r.all_starts IS NULL AND c.read_seq >= r.since THEN greatest(0, c.mentions) ELSE greatest(0,
     badged.above(c.read_seq, r.all_starts, r.all_before) + c.mentions
     + CASE WHEN c.read_seq < r.since THEN ({closed})[2] ELSE 0 END) END
 
@@ -53,32 +109,41 @@ CROSS JOIN LATERAL (SELECT * FROM badged.rooms_pNN AS r WHERE r.partition_id = c
 WHERE c.partition_id = k.partition_id AND c.user_id = k.user_id AND c.joined IS NOT NULL
 
 -- name: numbers
--- Those of each membership. OFFSET 0 makes Postgres compute each once, not wherever
--- it is used.
-SELECT r.changes - c.joined AS changes, r.category, c.level, c.marked_unread, {unread} AS unread, {mentions} AS mentions
+-- Those of each membership; the last three are null if what is unread is unseen. OFFSET 0
+-- makes Postgres compute each once, not wherever it is used.
+SELECT r.changes - c.joined AS changes, r.category, c.level, c.marked_unread, {unread} AS unread, {mentions} AS mentions, coalesce(c.named, 0) AS named,
+    CASE WHEN c.unseen IS NOT NULL THEN greatest(0,
+        badged.above({seen position}, r.live_starts, r.live_before) - c.unseen[1]
+        + CASE WHEN {seen position} < r.since THEN ({closed unseen})[1] ELSE 0 END) END AS unseen,
+    CASE WHEN c.unseen IS NOT NULL THEN greatest(0,
+        badged.above({seen position}, r.all_starts, r.all_before) + c.unseen[2]
+        + CASE WHEN {seen position} < r.since THEN ({closed unseen})[2] ELSE 0 END) END AS unseen_mentions,
+    c.unseen[3] AS unseen_named
 FROM {memberships}
 OFFSET 0
 
--- name: adds
-CASE n.level WHEN 'none' THEN 0 WHEN 'all' THEN greatest(n.unread, n.marked_unread::integer) ELSE n.mentions END
-
 -- name: sums
--- What the memberships add to the badge: to the total those of the default category
--- in one number, with how many add something, and each of the others with its category.
+-- What the memberships add to the badge, by category and own level: see memberships in
+-- reader.go.
 CROSS JOIN LATERAL (
-    SELECT coalesce(sum(n.changes), 0)::bigint AS changes,
-        coalesce(sum(n.mentions) FILTER (WHERE n.level <> 'none'), 0)::bigint AS mentions,
-        coalesce(sum({adds}) FILTER (WHERE n.category = 'chat'), 0)::bigint AS chat,
-        count(*) FILTER (WHERE n.category = 'chat' AND {adds} > 0) AS chats,
-        array_agg(n.category) FILTER (WHERE n.category <> 'chat') AS categories,
-        array_agg({adds}) FILTER (WHERE n.category <> 'chat') AS adds
-    FROM ({numbers}) AS n
+    SELECT coalesce(sum(g.changes), 0)::bigint AS changes,
+        array_agg(g.category) FILTER (WHERE g.counts[1] > 0) AS categories,
+        array_agg(g.level::text) FILTER (WHERE g.counts[1] > 0) AS levels,
+        array_agg(g.counts) FILTER (WHERE g.counts[1] > 0) AS counts
+    FROM (
+        SELECT n.category, n.level, sum(n.changes) AS changes, ARRAY[
+            sum(n.full), sum(n.mentions), sum(coalesce(n.unseen, n.unread)), sum(coalesce(n.unseen_mentions, n.mentions)),
+            count(*) FILTER (WHERE n.full > 0), count(*) FILTER (WHERE n.mentions > 0), count(*) FILTER (WHERE n.full > n.mentions), coalesce(sum(n.full) FILTER (WHERE n.unread = 0), 0),
+            sum(n.named), sum(coalesce(n.unseen_named, n.named)), count(*) FILTER (WHERE n.named > 0), count(*) FILTER (WHERE n.full > n.named)
+        ]::bigint[] AS counts
+        FROM (SELECT n.*, greatest(n.unread, n.marked_unread::integer) AS full FROM ({numbers}) AS n) AS n
+        GROUP BY n.category, n.level
+    ) AS g
 ) AS m
 
 -- name: badge of a member
-p.epoch, coalesce(u.version + coalesce(u.carried, 0) + m.changes, 0), coalesce(u.total, 0), coalesce(u.mentions, 0) + m.mentions,
-    coalesce(u.categories::text, '{}'), coalesce(u.unread_conversations, 0), u.category_conversations::text,
-    m.chat, m.chats, m.categories, m.adds
+p.epoch, coalesce(u.version + coalesce(u.carried, 0) + m.changes, 0), coalesce(u.total, 0), coalesce(u.mentions, 0), {paths},
+    m.categories, m.levels, m.counts
 
 -- name: user
 FROM (SELECT $1::text AS user_id, $2::smallint AS partition_id) AS k
@@ -106,7 +171,7 @@ ORDER BY k.ord
 -- name: read versions
 -- Without the totals by category.
 SELECT p.epoch, coalesce(u.version + coalesce(u.carried, 0), 0), coalesce(u.total, 0), coalesce(u.mentions, 0), '{}',
-    coalesce(u.unread_conversations, 0), NULL, {is member}
+    coalesce(u.unread_conversations, 0), u.extra::text, NULL, {is member}
 {users by partition}
 ORDER BY k.ord
 
@@ -121,12 +186,12 @@ ORDER BY k.ord
 
 -- name: is anything
 -- True of conversations that differ from a new one.
-(c.last_seq > 0 OR c.read_seq > 0 OR c.marked_unread OR c.level <> 'all' OR c.level_until IS NOT NULL OR c.joined IS NOT NULL)
+(c.last_seq > 0 OR c.read_seq > 0 OR c.marked_unread OR c.level <> 'default' OR c.level_until IS NOT NULL OR c.joined IS NOT NULL)
 
 -- name: shows anything
 -- True of conversations that a client must know: they have something unread, or
--- a level other than the default or with an end.
-((c.unread > 0 OR c.marked_unread OR c.level <> 'all' OR c.level_until IS NOT NULL) AND NOT {has left})
+-- a level of their own.
+((c.unread > 0 OR c.marked_unread OR c.level <> 'default' OR c.level_until IS NOT NULL) AND NOT {has left})
 
 -- name: conversation
 -- Of the set with the first unread message, what badge.FirstOf needs: messages that
@@ -134,7 +199,8 @@ ORDER BY k.ord
 -- So where only the first conversations are returned, c must be the result of a query
 -- with the limit: columns that are computed beside it are computed for all.
 c.conversation_id, c.unread, c.mentions, substr(coalesce(c.again_set, c.unread_set), 1, 64), c.read_seq, c.last_seq,
-    c.level::text, coalesce(c.level_until, 0), c.category, c.marked_unread, {has left} AND c.version > 0, c.version
+    c.level::text, coalesce(c.level_until, 0), c.category, c.marked_unread, {has left} AND c.version > 0, coalesce(c.seen_seq, 0),
+    coalesce(c.unread - c.unseen[1], 0), coalesce(c.mentions - c.unseen[2], 0), c.version
 
 -- name: held states
 unnest($1::text[], $2::text[], $3::bigint[]) WITH ORDINALITY AS k (user_id, epoch, version, ord)
@@ -154,9 +220,9 @@ CROSS JOIN LATERAL (
     OFFSET 0
 ) AS w
 CROSS JOIN LATERAL (
-    SELECT {badge}, NULL AS conversation_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL AS version
+    SELECT {badge}, NULL AS conversation_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL AS version
     UNION ALL (
-        SELECT p.epoch, 0, 0, 0, NULL, 0, NULL, {conversation}
+        SELECT p.epoch, 0, 0, 0, NULL, 0, NULL, NULL, {conversation}
         FROM (
             SELECT c.*
             FROM badged.conversations_pNN AS c
@@ -184,7 +250,8 @@ FROM (
 
 -- name: membership
 -- What gives its numbers, together with the room.
-ROW(c.conversation_id, c.version, c.joined, c.read_seq, coalesce(c.seen_seq, 0), c.level::text, coalesce(c.level_until, 0), c.marked_unread, c.mentions, c.own_set,
+ROW(c.conversation_id, c.version, c.joined, c.read_seq, coalesce(c.reached_seq, 0), c.level::text, coalesce(c.level_until, 0), c.marked_unread, c.mentions, c.own_set,
+    coalesce(c.named, 0), coalesce(c.seen_seq, 0), c.unseen, CASE WHEN c.unseen IS NOT NULL AND {seen position} < r.since THEN ({closed unseen}) END,
     CASE WHEN c.read_seq < r.since THEN ({closed}) END, CASE WHEN c.read_seq < r.since THEN ({closed ranges}) END)
 
 -- name: room
@@ -227,23 +294,22 @@ FROM w CROSS JOIN LATERAL (
 UNION ALL
 SELECT 3, 0, {room} FROM badged.rooms_pNN AS r WHERE r.conversation_id IN (SELECT conversation_id FROM m)
 
+-- name: is covered
+EXISTS (SELECT FROM unnest($5::text[]) AS path WHERE badged.covers(path, c.category))
+
 -- name: read a view
--- The whole state of a user, whether a member or not, with the conversations of some
--- categories, $5, and in rows of a fifth kind what each of those adds to the mentions.
+-- The whole state of a user, whether a member or not, with the conversations that some
+-- categories, $5, cover.
 {rows of states}
 UNION ALL
 SELECT 2, w.ord, ROW({conversation})
 FROM w CROSS JOIN LATERAL (
     SELECT c.*
     FROM badged.conversations_pNN AS c
-    WHERE c.user_id = w.user_id AND c.joined IS NULL AND c.category = ANY ($5::text[]) AND {shows anything}
+    WHERE c.user_id = w.user_id AND c.joined IS NULL AND {is covered} AND {shows anything}
     ORDER BY c.version DESC, c.conversation_id
     LIMIT MOST
 ) AS c
-UNION ALL
-SELECT 4, w.ord, ROW(c.conversation_id, c.mentions)
-FROM w JOIN badged.conversations_pNN AS c ON c.user_id = w.user_id AND c.joined IS NULL
-    AND c.category = ANY ($5::text[]) AND c.mentions > 0 AND c.level <> 'none'
 UNION ALL
 SELECT 3, 0, {room} FROM badged.rooms_pNN AS r WHERE r.conversation_id IN (SELECT conversation_id FROM m)
 
@@ -259,24 +325,28 @@ LEFT JOIN LATERAL (
 -- name: before the cursor
 c.version > 0 AND (c.version < $3 OR c.version = $3 AND c.conversation_id > $4) AND NOT {has left} AND {is anything}
 
--- name: in the categories
--- Those are all if $6 is null.
-($6::text[] IS NULL OR c.category = ANY ($6))
-
--- name: in the categories of a member
--- A room has that of its last message.
-($6::text[] IS NULL OR coalesce(r.category, c.category) = ANY ($6))
+-- name: filtered
+-- By categories, $6, one of which covers the conversation, and another, $7; and by what the
+-- level keeps out of the total, $8. Each applies unless it is null. A room has the category
+-- of its last message, and a member other numbers.
+($6::text[] IS NULL OR EXISTS (SELECT FROM unnest($6::text[]) AS path WHERE badged.covers(path, CATEGORY)))
+    AND ($7::text IS NULL OR badged.covers($7, CATEGORY))
+    AND ($8::boolean IS NULL OR CASE badged.closest_level(c.level, CATEGORY, (SELECT {levels} FROM badged.users_pNN AS u WHERE u.user_id = $1))
+        WHEN 'all' THEN NOT $8 AND (UNREAD > 0 OR c.marked_unread)
+        WHEN 'none' THEN $8 AND (UNREAD > 0 OR c.marked_unread)
+        WHEN 'direct_mentions' THEN CASE WHEN $8 THEN greatest(UNREAD, c.marked_unread::integer) > NAMED ELSE NAMED > 0 END
+        ELSE CASE WHEN $8 THEN greatest(UNREAD, c.marked_unread::integer) > MENTIONS ELSE MENTIONS > 0 END END)
 
 -- name: page
 ORDER BY c.version DESC, c.conversation_id
 LIMIT $5
 
 -- name: read a page
-{conversations of the user} AND {before the cursor} AND {in the categories}
+{conversations of the user} AND {before the cursor} AND {filtered}
 {page}) AS c) AS c ON true
 
 -- name: read an unread page
-{conversations of the user} AND {before the cursor} AND {in the categories} AND (c.unread > 0 OR c.marked_unread)
+{conversations of the user} AND {before the cursor} AND {filtered} AND (c.unread > 0 OR c.marked_unread)
 {page}) AS c) AS c ON true
 
 -- name: read a conversation
@@ -303,11 +373,11 @@ UNION ALL
 SELECT 3, 0, {room} FROM c JOIN badged.rooms_pNN AS r ON r.conversation_id = c.conversation_id WHERE c.joined IS NOT NULL
 
 -- name: read a page of a member
-{rows of a member} AND {before the cursor} AND {in the categories of a member}
+{rows of a member} AND {before the cursor} AND {filtered}
 {page}{conversations of the member}
 
 -- name: read an unread page of a member
-{rows of a member} AND {before the cursor} AND {in the categories of a member} AND ({unread} > 0 OR c.marked_unread)
+{rows of a member} AND {before the cursor} AND {filtered} AND ({unread} > 0 OR c.marked_unread)
 {page}{conversations of the member}
 
 -- name: read a conversation of a member
@@ -346,7 +416,7 @@ CROSS JOIN LATERAL (
 -- name: read messages
 -- Whether a message of a room is above the read position and posted, and the sets that
 -- tell the rest. A message up to r.since is in the first chunk that ends behind it.
-SELECT k.ord, c.level::text, c.joined IS NOT NULL,
+SELECT k.ord, badged.closest_level(c.level, coalesce(r.category, c.category), {levels})::text, c.joined IS NOT NULL,
     coalesce(k.seq > c.read_seq AND CASE WHEN k.seq <= r.since
         THEN (SELECT badged.rank(k.seq, h.live_starts, h.live_before) > badged.rank(k.seq - 1, h.live_starts, h.live_before)
               FROM badged.room_chunks_pNN AS h
@@ -355,6 +425,7 @@ SELECT k.ord, c.level::text, c.joined IS NOT NULL,
     CASE WHEN c.joined IS NULL THEN c.unread_set END, c.own_set
 FROM unnest($1::text[], $2::text[], $3::bigint[]) WITH ORDINALITY AS k (user_id, conversation_id, seq, ord)
 JOIN badged.conversations_pNN AS c ON c.user_id = k.user_id AND c.conversation_id = k.conversation_id
+LEFT JOIN badged.users_pNN AS u ON u.user_id = k.user_id
 LEFT JOIN badged.rooms_pNN AS r ON r.conversation_id = CASE WHEN c.joined IS NOT NULL THEN c.conversation_id END
 
 -- name: is a partition held

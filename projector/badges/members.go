@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/category"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -19,7 +20,6 @@ const (
 	membershipKind
 	conversationKind
 	roomKind
-	mentionKind
 )
 
 // memberRow is a row about users with memberships. The columns of its kind are the
@@ -33,13 +33,6 @@ type memberRow struct {
 	membership   membershipRow
 	conversation conversationRow
 	room         roomRow
-	mention      mentionRow
-}
-
-// mentionRow is what a conversation adds to the mentions of the badge.
-type mentionRow struct {
-	conversationID string
-	mentions       int64
 }
 
 // ScanNull implements pgtype.CompositeIndexScanner.
@@ -50,7 +43,6 @@ func (r *memberRow) ScanIndex(i int) any {
 	targets := [...][]any{
 		userKind: r.user.targets(), membershipKind: r.membership.targets(),
 		conversationKind: r.conversation.targets(), roomKind: r.room.targets(),
-		mentionKind: {&r.mention.conversationID, &r.mention.mentions},
 	}
 	return targets[r.kind][i]
 }
@@ -66,7 +58,6 @@ type member struct {
 	userRow
 	memberships   []membershipRow
 	conversations []conversationRow
-	mentions      []mentionRow
 }
 
 // scanMembers reads rows about n users.
@@ -85,8 +76,6 @@ func scanMembers(rows pgx.Rows, n int) (members, error) {
 			u.memberships = append(u.memberships, r.membership)
 		case conversationKind:
 			u.conversations = append(u.conversations, r.conversation)
-		case mentionKind:
-			u.mentions = append(u.mentions, r.mention)
 		}
 		return nil
 	})
@@ -120,7 +109,7 @@ func (all *members) list(u *member) (list []listed, memberships []pubsub.Members
 		r := &u.memberships[i]
 		m := r.membership(all.rooms[r.id])
 		memberships = append(memberships, m)
-		list = append(list, listed{m.Conversation(u.version()), r.version})
+		list = append(list, listed{m.Conversation(u.version(), u.badge.Levels), r.version})
 	}
 	sortByChange(list)
 	return list, memberships
@@ -128,7 +117,7 @@ func (all *members) list(u *member) (list []listed, memberships []pubsub.Members
 
 // memberStates reads the states of users with memberships into states, at places.
 func (r *Reader) memberStates(ctx context.Context, partition int, held []pubsub.Held, places []int, states []pubsub.Snapshot) error {
-	rows, _ := r.q.Query(ctx, statesSQL(statements.Of(partition, "read the states of members")), append(heldArguments(held), partition)...)
+	rows, _ := r.q.Query(ctx, firstPaths(statesSQL(statements.Of(partition, "read the states of members")), pathsOfRooms(partition)), append(heldArguments(held), partition)...)
 	all, err := scanMembers(rows, len(held))
 	if err != nil {
 		return err
@@ -144,37 +133,34 @@ func (r *Reader) memberStates(ctx context.Context, partition int, held []pubsub.
 func (all *members) state(u *member, held int64) pubsub.Snapshot {
 	s := pubsub.Snapshot{Badge: u.badge, Rest: u.badge, Whole: u.whole, Conversations: []pubsub.Conversation{}}
 	s.Version, s.Categories = u.version(), maps.Clone(u.badge.Categories)
-	s.CategoryConversations = maps.Clone(u.badge.CategoryConversations)
 	var list []listed
 	list, s.Memberships = all.list(u)
 	inRoom := make(map[string]struct{}, len(s.Memberships))
 	for i := range s.Memberships {
 		inRoom[s.Memberships[i].Room.ConversationID] = struct{}{}
 	}
+	for i := range s.Memberships {
+		add(&s.Badge, s.Memberships[i].Room.Category, s.Memberships[i].Adds(s.Levels))
+	}
 	for i := range list {
 		c := &list[i].Conversation
-		if _, ok := inRoom[c.ConversationID]; !ok {
-			s.Conversations = append(s.Conversations, *c)
-			continue
-		}
-		count(&s.Badge, c.Category, adds(c), 1)
-		if c.Level != string(events.LevelNone) {
-			s.Mentions += c.Mentions
-		}
-		shows := c.Unread > 0 || c.MarkedUnread || c.Level != string(events.LevelAll) || !c.LevelUntil.IsZero()
-		if u.whole && shows || !u.whole && s.Version > held {
+		_, ok := inRoom[c.ConversationID]
+		shows := c.Unread > 0 || c.MarkedUnread || c.Level != category.LevelDefault || !c.LevelUntil.IsZero()
+		if !ok || u.whole && shows || !u.whole && s.Version > held {
 			s.Conversations = append(s.Conversations, *c)
 		}
 	}
 	return s
 }
 
-// View returns the whole state of a user, with only the conversations of some
-// categories: at most MaxSnapshot with something to show, most recently changed first.
-// Mentioned has what they add to the mentions.
+// View returns the whole state of a user, with only the conversations that some categories
+// cover: at most MaxSnapshot with something to show, most recently changed first. The badge
+// has all categories that these cover, and other ones of rooms.
 func (r *Reader) View(ctx context.Context, userID string, categories []string) (pubsub.Snapshot, error) {
 	p := r.partitionOf(userID)
-	rows, _ := r.q.Query(ctx, statesSQL(statements.Of(p, "read a view")), append(heldArguments([]pubsub.Held{{UserID: userID}}), p, categories)...)
+	sql := strings.NewReplacer("WANTED", "EXISTS (SELECT FROM unnest($5::text[]) AS path WHERE badged.covers(path, p.category))", "ALSO", noPaths, "FIRSTPATHS", "ALL").
+		Replace(statesSQL(statements.Of(p, "read a view")))
+	rows, _ := r.q.Query(ctx, sql, append(heldArguments([]pubsub.Held{{UserID: userID}}), p, categories)...)
 	all, err := scanMembers(rows, 1)
 	if err != nil {
 		return pubsub.Snapshot{}, fmt.Errorf("read the state of user %q in %d categories: %w", userID, len(categories), err)
@@ -182,32 +168,9 @@ func (r *Reader) View(ctx context.Context, userID string, categories []string) (
 	u := &all.users[0]
 	u.badge.UserID = userID
 	s := all.state(u, 0)
-	s.Mentioned = make(map[string]int64, len(u.mentions))
-	for _, m := range u.mentions {
-		s.Mentioned[m.conversationID] = m.mentions
-	}
-	for i := range s.Memberships {
-		c := s.Memberships[i].Conversation(0)
-		if c.Mentions > 0 && c.Level != string(events.LevelNone) && slices.Contains(categories, c.Category) {
-			s.Mentioned[c.ConversationID] = c.Mentions
-		}
-	}
-	s.Conversations = slices.DeleteFunc(s.Conversations, func(c pubsub.Conversation) bool { return !slices.Contains(categories, c.Category) })
+	s.Conversations = slices.DeleteFunc(s.Conversations, func(c pubsub.Conversation) bool { return !category.AnyCovers(categories, c.Category) })
 	if len(s.Conversations) > MaxSnapshot {
 		s.Conversations, s.More = s.Conversations[:MaxSnapshot], true
 	}
 	return s, nil
-}
-
-// adds returns what a membership adds to the total.
-func adds(c *pubsub.Conversation) int64 {
-	switch {
-	case c.Level == string(events.LevelNone):
-		return 0
-	case events.Level(c.Level).CountsMentions():
-		return c.Mentions
-	case c.MarkedUnread:
-		return max(1, c.Unread)
-	}
-	return c.Unread
 }

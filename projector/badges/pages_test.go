@@ -33,7 +33,7 @@ FROM badged.conversations AS c, generate_series(2, $2::bigint) AS n WHERE user_i
 	}
 	page := func(unread bool, cursor *string) func(*badges.Reader) ([]pubsub.Conversation, error) {
 		return func(r *badges.Reader) ([]pubsub.Conversation, error) {
-			list, next, err := r.Conversations(t.Context(), ann, nil, unread, limit, *cursor)
+			list, next, err := r.Conversations(t.Context(), ann, badges.Filter{Unread: unread}, limit, *cursor)
 			*cursor = next
 			return list, err
 		}

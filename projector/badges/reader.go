@@ -7,8 +7,6 @@ package badges
 import (
 	"context"
 	_ "embed"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/category"
 	"github.com/badged/badged/internal/eventlog"
 	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/internal/sqlfile"
@@ -79,14 +78,14 @@ func (r *Reader) badge(ctx context.Context, userID string) (pubsub.Badge, error)
 	b := pubsub.Badge{UserID: userID}
 	if !r.members.has(userID) {
 		var isMember bool
-		err := r.q.QueryRow(ctx, statements.Of(p, "read a badge"), userID, p).Scan(append(badgeTargets(&b), &isMember)...)
+		err := r.q.QueryRow(ctx, firstPaths(statements.Of(p, "read a badge"), noPaths), userID, p).Scan(append(badgeTargets(&b), &isMember)...)
 		if err != nil || !isMember {
 			return b, notHeld(err)
 		}
 		r.members.add(userID)
 	}
 	var m memberships
-	err := r.q.QueryRow(ctx, statements.Of(p, "read the badge of a member"), userID, p).Scan(append(badgeTargets(&b), m.targets()...)...)
+	err := r.q.QueryRow(ctx, firstPaths(statements.Of(p, "read the badge of a member"), pathsOfRooms(p)), userID, p).Scan(append(badgeTargets(&b), m.targets()...)...)
 	m.addTo(&b)
 	return b, notHeld(err)
 }
@@ -100,19 +99,19 @@ func notHeld(err error) error {
 	return err
 }
 
-// Badges returns the badges of up to MaxBadges users, in the order given.
+// Badges returns the badges of up to MaxBadges users with all categories, in the order given.
 func (r *Reader) Badges(ctx context.Context, userIDs []string) ([]pubsub.Badge, error) {
-	return r.someBadges(ctx, userIDs, func(*pubsub.Badge) {})
+	return r.someBadges(ctx, userIDs, allPaths, func(*pubsub.Badge) {})
 }
 
 // ShownBadges is [Reader.Badges], with badges as clients get them: see
 // [pubsub.Badge.Shown]. It holds no other categories in memory.
 func (r *Reader) ShownBadges(ctx context.Context, userIDs []string) ([]pubsub.Badge, error) {
-	return r.someBadges(ctx, userIDs, func(b *pubsub.Badge) { *b = b.Shown() })
+	return r.someBadges(ctx, userIDs, firstPaths, func(b *pubsub.Badge) { *b = b.Shown() })
 }
 
-func (r *Reader) someBadges(ctx context.Context, userIDs []string, cut func(*pubsub.Badge)) ([]pubsub.Badge, error) {
-	badges, err := r.badges(ctx, statements.Get("read badges"), userIDs, cut)
+func (r *Reader) someBadges(ctx context.Context, userIDs []string, paths func(sql, also string) string, cut func(*pubsub.Badge)) ([]pubsub.Badge, error) {
+	badges, err := r.badges(ctx, statements.Get("read badges"), userIDs, paths, cut)
 	if err != nil {
 		return nil, fmt.Errorf("read the badges of %d users: %w", len(userIDs), err)
 	}
@@ -122,16 +121,33 @@ func (r *Reader) someBadges(ctx context.Context, userIDs []string, cut func(*pub
 // Versions returns the badges of up to MaxBadges users without categories, in
 // the order given: enough to find clients with another state.
 func (r *Reader) Versions(ctx context.Context, userIDs []string) ([]pubsub.Badge, error) {
-	versions, err := r.badges(ctx, statements.Get("read versions"), userIDs, func(b *pubsub.Badge) { b.Categories, b.CategoryConversations = nil, nil })
+	versions, err := r.badges(ctx, statements.Get("read versions"), userIDs, firstPaths, func(b *pubsub.Badge) { b.Categories, b.Levels = nil, nil })
 	if err != nil {
 		return nil, fmt.Errorf("read the versions of %d users: %w", len(userIDs), err)
 	}
 	return versions, nil
 }
 
+// noPaths are no further paths of users with rows of paths.
+const noPaths = "'{}'::text[]"
+
+// pathsOfRooms are the paths of the rooms of a member.
+func pathsOfRooms(partition int) string { return statements.Of(partition, "paths of rooms") }
+
+// firstPaths returns a statement on badges that reads the first paths by name, one more than
+// are shown, and further ones.
+func firstPaths(sql, also string) string {
+	return strings.NewReplacer("WANTED", "true", "ALSO", also, "FIRSTPATHS", strconv.Itoa(pubsub.MaxCategories+1)).Replace(sql)
+}
+
+// allPaths returns a statement on badges that reads all paths.
+func allPaths(sql, _ string) string {
+	return strings.NewReplacer("WANTED", "true", "ALSO", noPaths, "FIRSTPATHS", "ALL").Replace(sql)
+}
+
 // badges reads badges with a statement that also tells who has memberships, and reads those
 // users again; of known members only that. It cuts each badge before it reads the next.
-func (r *Reader) badges(ctx context.Context, sql string, userIDs []string, cut func(*pubsub.Badge)) ([]pubsub.Badge, error) {
+func (r *Reader) badges(ctx context.Context, sql string, userIDs []string, paths func(sql, also string) string, cut func(*pubsub.Badge)) ([]pubsub.Badge, error) {
 	badges := make([]pubsub.Badge, len(userIDs))
 	var others, members []int // places in badges
 	for i, u := range userIDs {
@@ -165,7 +181,7 @@ func (r *Reader) badges(ctx context.Context, sql string, userIDs []string, cut f
 		return err
 	}
 	var isMember bool
-	if err := read(sql, others, []any{&isMember}, func(place int) {
+	if err := read(paths(sql, noPaths), others, []any{&isMember}, func(place int) {
 		if isMember {
 			r.members.add(userIDs[place])
 			members = append(members, place)
@@ -174,7 +190,7 @@ func (r *Reader) badges(ctx context.Context, sql string, userIDs []string, cut f
 		return nil, err
 	}
 	var m memberships
-	return badges, read(statements.Get("read the badges of members"), members, m.targets(), func(int) { m.addTo(&b) })
+	return badges, read(paths(statements.Get("read the badges of members"), statements.Get("paths of rooms")), members, m.targets(), func(int) { m.addTo(&b) })
 }
 
 // on returns a statement on the tables of all partitions, or of the only one that is read: a
@@ -187,34 +203,33 @@ func on(sql string, partitions []int16) string {
 	return strings.ReplaceAll(sql, "_pNN", part)
 }
 
-// memberships are what the memberships of a user add to the total: those of the
-// default category together, with how many add something, and each of the others.
+// memberships are what the memberships of a user count together, by category and own level.
 type memberships struct {
-	ofDefault, defaults int64
-	categories          []string
-	adds                []int64
+	categories, levels []string
+	counts             [][]int64
 }
 
-func (m *memberships) targets() []any {
-	return []any{&m.ofDefault, &m.defaults, &m.categories, &m.adds}
-}
+func (m *memberships) targets() []any { return []any{&m.categories, &m.levels, &m.counts} }
 
 func (m *memberships) addTo(b *pubsub.Badge) {
-	count(b, events.DefaultCategory, m.ofDefault, m.defaults)
-	for i, n := range m.adds {
-		count(b, m.categories[i], n, 1)
+	for i, n := range m.counts {
+		count := category.Count{
+			Full: n[0], Mentions: n[1], Unseen: n[2], UnseenMentions: n[3], Conversations: n[4], WithMentions: n[5], Beyond: n[6], Marked: n[7],
+		}
+		level := category.Levels(b.Levels).Of(m.levels[i], m.categories[i])
+		if level == category.LevelDirectMentions { // by name
+			count.Mentions, count.UnseenMentions, count.WithMentions, count.Beyond = n[8], n[9], n[10], n[11]
+		}
+		add(b, m.categories[i], count.At(level))
 	}
 }
 
-// count adds to a badge what that many conversations of a category add to the total.
-func count(b *pubsub.Badge, category string, n, conversations int64) {
-	if n == 0 {
-		return
+// add adds what conversations of a category add to a badge.
+func add(b *pubsub.Badge, of string, n pubsub.Numbers) {
+	if n != (pubsub.Numbers{}) {
+		b.Add(n)
+		category.AddTo(b.Categories, of, n)
 	}
-	b.Total += n
-	b.Categories[category] += n
-	b.UnreadConversations += conversations
-	b.CategoryConversations[category] += conversations
 }
 
 // Holds reports whether the database holds a partition.
@@ -290,7 +305,7 @@ func (r *Reader) ordinaryStates(ctx context.Context, partition int, held []pubsu
 		b               pubsub.Badge
 		c               conversationRow
 	)
-	rows, _ := r.q.Query(ctx, statesSQL(statements.Of(partition, "read states")), append(heldArguments(held), partition)...)
+	rows, _ := r.q.Query(ctx, firstPaths(statesSQL(statements.Of(partition, "read states")), noPaths), append(heldArguments(held), partition)...)
 	_, err = pgx.ForEachRow(rows, slices.Concat([]any{&ord, &isMember, &whole, &carried}, badgeTargets(&b), c.targets()), func() error {
 		s := &states[ord-1]
 		found = true
@@ -311,49 +326,13 @@ func (r *Reader) ordinaryStates(ctx context.Context, partition int, held []pubsu
 	return members, places, err
 }
 
-// Conversations returns a page of a user's conversations, most recently
-// changed first, and the cursor of the next page, "" after the last. A message to
-// a room does not change the order, since it writes no row of a member.
-// Conversations that change between two pages move to the front, which later
-// pages do not show. limit is 1 to MaxPage; an unknown cursor is ErrBadCursor. Unless
-// categories is nil, the pages have only conversations of these.
-func (r *Reader) Conversations(ctx context.Context, userID string, categories []string, unreadOnly bool, limit int, cursor string) ([]pubsub.Conversation, string, error) {
-	// The place before the first row, in descending order.
-	version, conversationID := int64(1<<63-1), ""
-	if cursor != "" {
-		var err error
-		if version, conversationID, err = parseCursor(cursor); err != nil {
-			return nil, "", err
-		}
-	}
-	p := r.partitionOf(userID)
-	sql, ofMember := statements.Of(p, "read a page"), statements.Of(p, "read a page of a member")
-	if unreadOnly {
-		sql, ofMember = statements.Of(p, "read an unread page"), statements.Of(p, "read an unread page of a member")
-	}
-	list, err := r.conversations(ctx, sql, ofMember, userID, p, version, conversationID, limit+1, categories)
-	if err != nil {
-		return nil, "", fmt.Errorf("read the conversations of user %q: %w", userID, err)
-	}
-	next := ""
-	if len(list) > limit {
-		list = list[:limit]
-		next = formatCursor(list[limit-1].stored, list[limit-1].ConversationID)
-	}
-	page := make([]pubsub.Conversation, len(list))
-	for i := range list {
-		page[i] = list[i].Conversation
-	}
-	return page, next, nil
-}
-
 // Conversation returns a conversation of a user, empty if there is none.
 func (r *Reader) Conversation(ctx context.Context, userID, conversationID string) (pubsub.Conversation, error) {
 	if events.CheckID(conversationID) != "" {
 		return pubsub.Conversation{}, nil // no event can name it
 	}
 	p := r.partitionOf(userID)
-	sql, ofMember := statements.Of(p, "read a conversation"), statements.Of(p, "read a conversation of a member")
+	sql, ofMember := statements.Of(p, "read a conversation"), firstPaths(statements.Of(p, "read a conversation of a member"), noPaths)
 	list, err := r.conversations(ctx, sql, ofMember, userID, p, conversationID)
 	if err != nil {
 		return pubsub.Conversation{}, fmt.Errorf("read conversation %q of user %q: %w", conversationID, userID, err)
@@ -504,62 +483,4 @@ func (r *Reader) partitionsOf(userIDs []string) []int16 {
 		partitions[i] = int16(layout.PartitionOf(id)) //nolint:gosec // below eventlog.PartitionNumbers
 	}
 	return partitions
-}
-
-// badgeTargets are the scan targets for the columns of a badge.
-func badgeTargets(b *pubsub.Badge) []any {
-	return []any{&b.Epoch, &b.Version, &b.Total, &b.Mentions, (*categories)(&b.Categories), &b.UnreadConversations, (*categoryConversations)(b)}
-}
-
-// categories scans the JSON object of totals by category. In a row without a badge it
-// is null.
-type categories map[string]int64
-
-// Scan implements sql.Scanner.
-func (c *categories) Scan(src any) error {
-	if src == nil {
-		*c = nil
-		return nil
-	}
-	text, ok := src.(string)
-	if !ok {
-		return fmt.Errorf("categories have type %T, want string", src)
-	}
-	*c = map[string]int64{}
-	return json.Unmarshal([]byte(text), (*map[string]int64)(c))
-}
-
-// categoryConversations scans the JSON object of conversations by category into a
-// badge, after its other columns. For null, all are of the only category.
-type categoryConversations pubsub.Badge
-
-// Scan implements sql.Scanner.
-func (c *categoryConversations) Scan(src any) error {
-	if src != nil {
-		return (*categories)(&c.CategoryConversations).Scan(src)
-	}
-	c.CategoryConversations = make(map[string]int64, len(c.Categories))
-	for name := range c.Categories {
-		c.CategoryConversations[name] = c.UnreadConversations
-	}
-	return nil
-}
-
-func formatCursor(version int64, conversationID string) string {
-	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(version, 10) + ":" + conversationID))
-}
-
-func parseCursor(cursor string) (version int64, conversationID string, err error) {
-	b, err := base64.RawURLEncoding.DecodeString(cursor)
-	if err != nil {
-		return 0, "", ErrBadCursor
-	}
-	text, conversationID, ok := strings.Cut(string(b), ":")
-	if !ok {
-		return 0, "", ErrBadCursor
-	}
-	if version, err = strconv.ParseInt(text, 10, 64); err != nil || events.CheckID(conversationID) != "" {
-		return 0, "", ErrBadCursor
-	}
-	return version, conversationID, nil
 }

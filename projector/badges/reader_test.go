@@ -40,7 +40,7 @@ func pagesIn(t *testing.T, d *projectortest.Database, user string, categories []
 	t.Helper()
 	all := []pubsub.Conversation{}
 	for cursor := ""; ; {
-		page, next, err := d.Reader.Conversations(t.Context(), user, categories, unreadOnly, limit, cursor)
+		page, next, err := d.Reader.Conversations(t.Context(), user, badges.Filter{Within: categories, Unread: unreadOnly}, limit, cursor)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +67,7 @@ func conversationIDs(conversations []pubsub.Conversation) []string {
 // A user that nothing has happened to has all zeros, and an epoch to start from.
 func TestReadAStranger(t *testing.T) {
 	d := projectortest.New(t)
-	want := pubsub.Badge{UserID: "stranger", Epoch: d.Badge(t, "stranger").Epoch, Categories: map[string]int64{}, CategoryConversations: map[string]int64{}}
+	want := pubsub.Badge{UserID: "stranger", Epoch: d.Badge(t, "stranger").Epoch, Categories: map[string]pubsub.Numbers{}}
 	if want.Epoch == "" {
 		t.Error("a stranger has no epoch")
 	}
@@ -115,9 +115,14 @@ func TestReadCategoriesAndLevels(t *testing.T) {
 	)
 	d.Fold(t)
 	want := pubsub.Badge{
-		UserID: ann, Epoch: d.Badge(t, ann).Epoch, Version: 9, Total: 5, Mentions: 2,
-		Categories:          map[string]int64{"chat": 3, "likes": 1, "work": 1},
-		UnreadConversations: 4, CategoryConversations: map[string]int64{"chat": 2, "likes": 1, "work": 1},
+		UserID: ann, Epoch: d.Badge(t, ann).Epoch, Version: 9,
+		Numbers: pubsub.Numbers{Total: 5, Mentions: 2, UnreadConversations: 4, Unseen: 4, Muted: pubsub.Muted{Total: 2, Conversations: 2}, Marked: 1},
+		Categories: map[string]pubsub.Numbers{
+			"chat":  {Total: 3, Mentions: 1, UnreadConversations: 2, Unseen: 2, Marked: 1},
+			"likes": {Total: 1, UnreadConversations: 1, Unseen: 1},
+			"work":  {Total: 1, Mentions: 1, UnreadConversations: 1, Unseen: 1, Muted: pubsub.Muted{Total: 1, Conversations: 1}},
+			"ads":   {Muted: pubsub.Muted{Total: 1, Conversations: 1}},
+		},
 	}
 	if diff := cmp.Diff(want, d.Badge(t, ann)); diff != "" {
 		t.Errorf("badge (-want +got):\n%s", diff)
@@ -146,7 +151,7 @@ func TestReadMutedConversations(t *testing.T) {
 	listed(foldtest.Event("2", events.ConversationRead, "room", foldtest.UpTo(1), ann), "room")
 	listed(foldtest.Event("3", events.ConversationLevelSet, "never seen", foldtest.Level(events.LevelMentions), ann), "never seen", "room")
 	listed(foldtest.Event("4", events.ConversationLeft, "room", nil, ann), "never seen")
-	listed(foldtest.Event("5", events.ConversationLevelSet, "never seen", foldtest.Level(events.LevelAll), ann))
+	listed(foldtest.Event("5", events.ConversationLevelSet, "never seen", foldtest.Level(events.LevelDefault), ann))
 	if page := pages(t, d, ann, true, 10); len(page) > 0 {
 		t.Errorf("unread are %v", page)
 	}
@@ -217,7 +222,7 @@ func TestReadManyUsers(t *testing.T) {
 	for _, user := range asked {
 		b := d.Badge(t, user)
 		badges = append(badges, b)
-		b.Categories, b.CategoryConversations = nil, nil // which the versions leave out
+		b.Categories, b.Levels = nil, nil // which the versions leave out
 		versions = append(versions, b)
 	}
 	got, err := d.Reader.Badges(t.Context(), asked)
@@ -368,13 +373,13 @@ func TestConversationsByPages(t *testing.T) {
 		}
 	}
 
-	page, cursor, err := d.Reader.Conversations(t.Context(), ann, nil, false, 2, "")
+	page, cursor, err := d.Reader.Conversations(t.Context(), ann, badges.Filter{}, 2, "")
 	if diff := cmp.Diff([]string{"c", "a"}, conversationIDs(page)); diff != "" || err != nil {
 		t.Fatalf("error %v, first page (-want +got):\n%s", err, diff)
 	}
 	d.Append(t, foldtest.Deliver("d", 2, ann)) // moves to the front
 	d.Fold(t)
-	page, cursor, err = d.Reader.Conversations(t.Context(), ann, nil, false, 2, cursor)
+	page, cursor, err = d.Reader.Conversations(t.Context(), ann, badges.Filter{}, 2, cursor)
 	if diff := cmp.Diff([]string{"b", "e"}, conversationIDs(page)); diff != "" || err != nil || cursor != "" {
 		t.Errorf("error %v, cursor %q, second page (-want +got):\n%s", err, cursor, diff)
 	}
@@ -387,11 +392,11 @@ func TestConversationsByABadCursor(t *testing.T) {
 		"?", "x", "AAAA=", encode([]byte("7")), encode([]byte(":c")), encode([]byte("x:c")),
 		encode([]byte("7:")), encode([]byte("7:a\x00")), encode([]byte("7:\xff")), encode([]byte("9223372036854775808:c")),
 	} {
-		if page, _, err := d.Reader.Conversations(t.Context(), "ann", nil, false, 10, cursor); !errors.Is(err, badges.ErrBadCursor) {
+		if page, _, err := d.Reader.Conversations(t.Context(), "ann", badges.Filter{}, 10, cursor); !errors.Is(err, badges.ErrBadCursor) {
 			t.Errorf("cursor %q: page %v, error %v", cursor, page, err)
 		}
 	}
-	if page, _, err := d.Reader.Conversations(t.Context(), "ann", nil, false, 10, encode([]byte("7:a:b"))); len(page) > 0 || err != nil {
+	if page, _, err := d.Reader.Conversations(t.Context(), "ann", badges.Filter{}, 10, encode([]byte("7:a:b"))); len(page) > 0 || err != nil {
 		t.Errorf("a cursor at a conversation named a:b: page %v, error %v", page, err)
 	}
 }
@@ -405,10 +410,10 @@ func TestReadConversation(t *testing.T) {
 	d.Fold(t)
 	for conversation, want := range map[string]pubsub.Conversation{
 		"c": {
-			ConversationID: "c", Unread: 2, FirstUnreadSeq: 7, LastSeq: 9, Level: "all", Category: "chat", Version: 2,
+			ConversationID: "c", Unread: 2, FirstUnreadSeq: 7, LastSeq: 9, Level: "default", Category: "chat", Version: 2,
 		},
-		"left":       {ConversationID: "left", ReadSeq: 3, LastSeq: 3, Level: "all", Category: "chat", Left: true, Version: 4},
-		"never seen": {ConversationID: "never seen", Level: "all", Category: "chat"},
+		"left":       {ConversationID: "left", ReadSeq: 3, LastSeq: 3, Level: "default", Category: "chat", Left: true, Version: 4},
+		"never seen": {ConversationID: "never seen", Level: "default", Category: "chat"},
 		"unknown":    {}, "a\x00b": {}, "\xff": {}, "": {},
 	} {
 		got, err := d.Reader.Conversation(t.Context(), ann, conversation)

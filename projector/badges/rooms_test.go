@@ -1,6 +1,7 @@
 package badges_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -11,8 +12,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/category"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/projector/internal/badge"
 	"github.com/badged/badged/pubsub"
 )
@@ -35,14 +38,16 @@ type member struct {
 	level         string
 	marked        bool
 	own, mentions map[int64]bool
-	// seen is the read position while messages are marked unread, else 0.
-	seen int64
+	// reached is the read position while messages are marked unread, else 0, and seen the seen
+	// position if it is above the read position.
+	reached, seen int64
 }
 
 // conversation works out what a client sees.
-func (m *member) conversation(version int64) pubsub.Conversation {
+func (m *member) conversation(version int64, levels category.Levels) pubsub.Conversation {
+	direct := levels.Of(m.level, m.room.category) == "direct_mentions"
 	c := pubsub.Conversation{
-		ConversationID: m.room.id, ReadSeq: max(m.read, m.seen), LastSeq: m.room.lastSeq, Level: m.level, Category: m.room.category,
+		ConversationID: m.room.id, ReadSeq: max(m.read, m.reached), SeenSeq: m.seen, LastSeq: m.room.lastSeq, Level: m.level, Category: m.room.category,
 		MarkedUnread: m.marked, Version: version,
 	}
 	for _, seq := range slices.Sorted(maps.Keys(m.room.live)) {
@@ -53,24 +58,25 @@ func (m *member) conversation(version int64) pubsub.Conversation {
 		if c.FirstUnreadSeq == 0 {
 			c.FirstUnreadSeq = seq
 		}
-		if m.room.all[seq] && m.level != "direct_mentions" || m.mentions[seq] {
-			c.Mentions++
+		seen := seq <= max(m.read, m.reached, m.seen)
+		if seen {
+			c.Seen++
+		}
+		if m.room.all[seq] && !direct || m.mentions[seq] {
+			if c.Mentions++; seen {
+				c.SeenMentions++
+			}
 		}
 	}
 	return c
 }
 
-// adds returns what a conversation adds to the total.
-func adds(c pubsub.Conversation) int64 {
-	switch {
-	case c.Left || c.Level == "none":
-		return 0
-	case c.Level == "mentions" || c.Level == "direct_mentions":
-		return c.Mentions
-	case c.MarkedUnread:
-		return max(1, c.Unread)
+// numbers returns what a conversation adds to the badge.
+func numbers(c *pubsub.Conversation, levels category.Levels) pubsub.Numbers {
+	if c.Left {
+		return pubsub.Numbers{}
 	}
-	return c.Unread
+	return category.CountOf(c.Unread, c.Mentions, c.Unread-c.Seen, c.Mentions-c.SeenMentions, c.MarkedUnread).At(levels.Of(c.Level, c.Category))
 }
 
 // arrays returns seqs as the arrays of badged.rank.
@@ -121,7 +127,7 @@ func (r *tables) pick(n int) bool { return r.IntN(n) == 0 }
 
 func (r *tables) drawRoom(t *testing.T, id string) {
 	m := &room{
-		id: id, category: []string{"chat", "teams"}[r.IntN(2)], changes: r.Int64N(100),
+		id: id, category: []string{"chat", "teams/a", "teams/b"}[r.IntN(3)], changes: r.Int64N(100),
 		live: map[int64]bool{}, all: map[int64]bool{},
 	}
 	gap := []int64{1, 1, 7, 1 << 40}[r.IntN(4)]
@@ -154,24 +160,29 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, 1, 0, $9, $10, $11, $12)`, r.partitio
 }
 
 func (r *tables) drawUser(t *testing.T, id string) {
-	s := &pubsub.Snapshot{Badge: pubsub.Badge{UserID: id, Epoch: r.d.Badge(t, id).Epoch, Version: 1 + r.Int64N(50), Categories: map[string]int64{}, CategoryConversations: map[string]int64{}}}
+	s := &pubsub.Snapshot{Badge: pubsub.Badge{UserID: id, Epoch: r.d.Badge(t, id).Epoch, Version: 1 + r.Int64N(50), Categories: map[string]pubsub.Numbers{}}}
 	r.want[id], r.stored[id] = s, map[string]int64{}
 	version, carried := s.Version, int64(0)
 	if r.pick(2) {
 		carried = r.Int64N(20)
 	}
 	count := func(c pubsub.Conversation) {
-		if n := adds(c); n > 0 {
-			s.Total += n
-			s.Categories[c.Category] += n
-			s.UnreadConversations++
-			s.CategoryConversations[c.Category]++
-		}
-		if c.Level != "none" {
-			s.Mentions += c.Mentions
+		if n := numbers(&c, s.Levels); n != (pubsub.Numbers{}) {
+			s.Add(n)
+			category.AddTo(s.Categories, c.Category, n)
 		}
 	}
-	level := func() string { return []string{"all", "all", "mentions", "direct_mentions", "none"}[r.IntN(5)] }
+	level := func() string {
+		return []string{"default", "default", "all", "mentions", "direct_mentions", "none"}[r.IntN(6)]
+	}
+	for _, path := range []string{"chat", "teams", "teams/b"} {
+		if of := level(); of != "default" && r.pick(2) {
+			if s.Levels == nil {
+				s.Levels = map[string]string{}
+			}
+			s.Levels[path] = of
+		}
+	}
 	for i := range r.IntN(6) {
 		c := pubsub.Conversation{
 			ConversationID: fmt.Sprint("c", i), ReadSeq: r.Int64N(5), LastSeq: 10, Unread: r.Int64N(3), Level: level(), Category: "chat",
@@ -191,10 +202,26 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, $10, $11, $12)`, r.partition, id,
 	}
 	s.Rest = s.Badge
 	s.Rest.Version, s.Rest.Categories = version+carried, maps.Clone(s.Categories)
-	s.Rest.CategoryConversations = maps.Clone(s.CategoryConversations)
 	s.Version += carried
-	r.d.Exec(t, `INSERT INTO badged.users (partition_id, user_id, version, carried, total, mentions, categories, unread_conversations) VALUES ($1, $2, $3, nullif($4::bigint, 0), $5, $6, $7, $8)`,
-		r.partition, id, version, carried, s.Total, s.Mentions, s.Categories, s.UnreadConversations)
+	stored := map[string]json.RawMessage{}
+	for path, n := range s.Categories {
+		stored[path] = badge.AppendNumbers(nil, n, s.Levels[path])
+	}
+	for path, of := range s.Levels {
+		stored[path] = badge.AppendNumbers(nil, s.Categories[path], of)
+	}
+	var extra any
+	if text := badge.EncodeExtra(s.Numbers); text != "" {
+		extra = text
+	}
+	if r.pick(2) {
+		r.d.Exec(t, `INSERT INTO badged.users (partition_id, user_id, version, carried, total, mentions, categories, extra, unread_conversations) VALUES ($1, $2, $3, nullif($4::bigint, 0), $5, $6, $7, $8, $9)`,
+			r.partition, id, version, carried, s.Total, s.Mentions, stored, extra, s.UnreadConversations)
+	} else { // as of a user with many paths
+		r.d.Exec(t, `INSERT INTO badged.users (partition_id, user_id, version, carried, total, mentions, categories, extra, unread_conversations, path_rows) VALUES ($1, $2, $3, nullif($4::bigint, 0), $5, $6, '{}', $7, $8, 17)`,
+			r.partition, id, version, carried, s.Total, s.Mentions, extra, s.UnreadConversations)
+		r.d.Exec(t, `INSERT INTO badged.paths (partition_id, user_id, category, numbers, level) SELECT $1, $2, key, value - 7, (value ->> 7)::badged.level FROM jsonb_each($3::jsonb)`, r.partition, id, stored)
+	}
 	for _, of := range r.rooms {
 		if !r.pick(2) {
 			continue
@@ -204,7 +231,10 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, $10, $11, $12)`, r.partition, id,
 			own: map[int64]bool{}, mentions: map[int64]bool{},
 		}
 		if r.pick(4) {
-			m.seen = m.read + 1 + r.Int64N(10)
+			m.reached = m.read + 1 + r.Int64N(10)
+		}
+		if r.pick(3) {
+			m.seen = max(m.read, m.reached) + 1 + r.Int64N(of.lastSeq+1)
 		}
 		ownAll, namedAll := int64(0), int64(0)
 		for _, seq := range slices.Sorted(maps.Keys(of.live)) {
@@ -223,11 +253,27 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, $10, $11, $12)`, r.partition, id,
 			}
 		}
 		besideRoom := int64(len(m.mentions)) - namedAll - ownAll
-		if m.level == "direct_mentions" {
-			besideRoom = int64(len(m.mentions))
+		var unseen []int64
+		if position := max(m.read, m.reached, m.seen); position > m.read {
+			unseen = make([]int64, 3)
+			for seq := range m.own {
+				if seq > position {
+					unseen[0]++
+					if of.all[seq] {
+						unseen[1]--
+					}
+				}
+			}
+			for seq := range m.mentions {
+				if seq > position {
+					if unseen[2]++; !of.all[seq] {
+						unseen[1]++
+					}
+				}
+			}
 		}
-		r.d.Exec(t, `INSERT INTO badged.conversations (partition_id, user_id, conversation_id, joined, version, read_seq, last_seq, unread, mentions, level, delivered_hour, marked_unread, category, own_set, seen_seq)
-VALUES ($1, $2, $3, $4, $5, $6, 0, $7, $8, $9, 0, $10, 'unused', $11, nullif($12::bigint, 0))`, r.partition, id, of.id, m.joined, m.stored, m.read, len(m.own), besideRoom, m.level, m.marked, encoded(m.own), m.seen)
+		r.d.Exec(t, `INSERT INTO badged.conversations (partition_id, user_id, conversation_id, joined, version, read_seq, last_seq, unread, mentions, level, delivered_hour, marked_unread, category, own_set, reached_seq, seen_seq, unseen, named)
+VALUES ($1, $2, $3, $4, $5, $6, 0, $7, $8, $9, 0, $10, 'unused', $11, nullif($12::bigint, 0), nullif($13::bigint, 0), $14, $15)`, r.partition, id, of.id, m.joined, m.stored, m.read, len(m.own), besideRoom, m.level, m.marked, encoded(m.own), m.reached, m.seen, unseen, len(m.mentions))
 		r.members[id] = append(r.members[id], m)
 		r.stored[id][of.id] = m.stored
 		s.Version += of.changes - m.joined
@@ -239,7 +285,7 @@ VALUES ($1, $2, $3, $4, $5, $6, 0, $7, $8, $9, 0, $10, 'unused', $11, nullif($12
 		s.Conversations[i].Version += s.Version - version
 	}
 	for _, m := range r.members[id] {
-		c := m.conversation(s.Version)
+		c := m.conversation(s.Version, s.Levels)
 		count(c)
 		s.Conversations = append(s.Conversations, c)
 	}
@@ -306,7 +352,7 @@ func (r *tables) check(t *testing.T) {
 		t.Errorf("error %v, badges (-want +got):\n%s", err, diff)
 	}
 	for i := range want {
-		want[i].Categories, want[i].CategoryConversations = nil, nil
+		want[i].Categories, want[i].Levels = nil, nil
 	}
 	got, err = r.d.Reader.Versions(t.Context(), users)
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
@@ -327,81 +373,93 @@ func (r *tables) check(t *testing.T) {
 func (r *tables) checkView(t *testing.T, s *pubsub.Snapshot) {
 	t.Helper()
 	var categories []string
-	for _, category := range []string{"chat", "teams"} {
+	for _, path := range []string{"chat", "teams", "teams/b"} {
 		if r.IntN(2) == 0 {
-			categories = append(categories, category)
+			categories = append(categories, path)
 		}
 	}
 	categories = append(categories, "none such")
-	want := pubsub.Snapshot{Badge: s.Badge, Whole: true, Mentioned: map[string]int64{}}
 	var all []pubsub.Conversation
 	for _, c := range s.Conversations {
-		if !slices.Contains(categories, c.Category) {
-			continue
-		}
-		all = append(all, c)
-		if c.Mentions > 0 && c.Level != "none" {
-			want.Mentioned[c.ConversationID] = c.Mentions
+		if category.AnyCovers(categories, c.Category) {
+			all = append(all, c)
 		}
 	}
-	want.Conversations = slices.DeleteFunc(append([]pubsub.Conversation{}, all...), func(c pubsub.Conversation) bool {
-		return c.Unread == 0 && !c.MarkedUnread && c.Level == string(events.LevelAll)
+	listed := slices.DeleteFunc(append([]pubsub.Conversation{}, all...), func(c pubsub.Conversation) bool {
+		return c.Unread == 0 && !c.MarkedUnread && c.Level == string(events.LevelDefault)
 	})
 	got, err := r.d.Reader.View(t.Context(), s.UserID, categories)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want.Memberships, want.Rest = got.Memberships, got.Rest // as in States
-	projectortest.Same(t, fmt.Sprintf("the view of %q", categories), want, got)
+	projectortest.Same(t, fmt.Sprintf("the view of %q", categories), listed, got.Conversations)
 	projectortest.Same(t, fmt.Sprintf("the pages of %q", categories), all, append([]pubsub.Conversation(nil), pagesIn(t, r.d, s.UserID, categories, false, 1+r.IntN(3))...))
 	unread := append([]pubsub.Conversation(nil), slices.DeleteFunc(slices.Clone(all), func(c pubsub.Conversation) bool { return c.Unread == 0 && !c.MarkedUnread })...)
 	projectortest.Same(t, fmt.Sprintf("the unread pages of %q", categories), unread, append([]pubsub.Conversation(nil), pagesIn(t, r.d, s.UserID, categories, true, 1+r.IntN(3))...))
-	within, mentions := got.Within(categories, 0), int64(0)
-	total := int64(0)
-	for _, c := range all {
-		total += adds(c)
-		if c.Level != "none" {
-			mentions += c.Mentions
+	for _, muted := range []bool{false, true} {
+		want := append([]pubsub.Conversation(nil), slices.DeleteFunc(slices.Clone(all), func(c pubsub.Conversation) bool {
+			n := numbers(&c, s.Levels)
+			return muted && n.Muted.Total == 0 || !muted && n.Total == 0
+		})...)
+		page, _, err := r.d.Reader.Conversations(t.Context(), s.UserID, badges.Filter{Within: categories, Muted: &muted}, 100, "")
+		if err != nil {
+			t.Fatal(err)
 		}
+		projectortest.Same(t, fmt.Sprintf("of %q those that are muted: %v", categories, muted), want, append([]pubsub.Conversation(nil), page...))
 	}
-	var mentioned int64
-	for _, n := range got.Mentioned {
-		mentioned += n
+	within := got.Within(category.Tops(categories))
+	sum := pubsub.Numbers{}
+	for _, c := range all {
+		sum.Add(numbers(&c, s.Levels))
 	}
-	if within.Total != total || mentioned != mentions {
-		t.Errorf("in %q: total %d and %d mentions, want %d and %d", categories, within.Total, mentioned, total, mentions)
-	}
+	projectortest.Same(t, fmt.Sprintf("the badge of %q", categories), s.Within(category.Tops(categories)), within)
+	projectortest.Same(t, fmt.Sprintf("the numbers of %q", categories), sum, within.Numbers)
 }
 
 // checkViews compares the views for SQL readers.
 func (r *tables) checkViews(t *testing.T) {
 	t.Helper()
-	var badges, unread []string
+	var badges, categories, unread []string
 	for _, user := range slices.Sorted(maps.Keys(r.want)) {
 		s := r.want[user]
-		badges = append(badges, fmt.Sprintln(user, s.Epoch, s.Version, s.Total, s.Mentions, s.Categories, s.UnreadConversations, s.CategoryConversations))
+		badges = append(badges, fmt.Sprintln(user, s.Epoch, s.Version, s.Numbers))
+		for _, path := range slices.Sorted(maps.Keys(s.Categories)) {
+			categories = append(categories, fmt.Sprintln(user, path, s.Categories[path]))
+		}
 		list := slices.SortedFunc(slices.Values(s.Conversations), compareIDs)
 		for _, c := range list {
-			unread = append(unread, fmt.Sprintln(user, c.ConversationID, c.Unread, c.Mentions, adds(c), c.ReadSeq, c.LastSeq, c.Level, c.Category, c.MarkedUnread))
+			n := numbers(&c, s.Levels)
+			unread = append(unread, fmt.Sprintln(user, c.ConversationID, c.Unread, c.Mentions, n.Total, n.Muted.Total, n.Unseen, c.ReadSeq, max(c.ReadSeq, c.SeenSeq), c.LastSeq, s.LevelOf(&c), c.Level, c.Category, c.MarkedUnread))
 		}
 	}
-	rows, _ := r.d.Pool.Query(t.Context(), `SELECT user_id, epoch, version, total, mentions, categories, unread_conversations, category_conversations FROM badged.badges ORDER BY user_id`)
+	rows, _ := r.d.Pool.Query(t.Context(), `SELECT user_id, epoch, version, total, mentions, unread_conversations, unseen, muted_total, muted_conversations, marked FROM badged.badges ORDER BY user_id`)
 	got, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (string, error) {
 		var b pubsub.Badge
-		err := row.Scan(&b.UserID, &b.Epoch, &b.Version, &b.Total, &b.Mentions, &b.Categories, &b.UnreadConversations, &b.CategoryConversations)
-		return fmt.Sprintln(b.UserID, b.Epoch, b.Version, b.Total, b.Mentions, b.Categories, b.UnreadConversations, b.CategoryConversations), err
+		err := row.Scan(&b.UserID, &b.Epoch, &b.Version, &b.Total, &b.Mentions, &b.UnreadConversations, &b.Unseen, &b.Muted.Total, &b.Muted.Conversations, &b.Marked)
+		return fmt.Sprintln(b.UserID, b.Epoch, b.Version, b.Numbers), err
 	})
 	if diff := cmp.Diff(badges, got); diff != "" || err != nil {
 		t.Errorf("error %v, badged.badges (-want +got):\n%s", err, diff)
 	}
-	rows, _ = r.d.Pool.Query(t.Context(), `SELECT user_id, conversation_id, unread, mentions, adds, read_seq, last_seq, level::text, category, marked_unread
+	rows, _ = r.d.Pool.Query(t.Context(), `SELECT user_id, category, total, mentions, unread_conversations, unseen, muted_total, muted_conversations, marked FROM badged.categories ORDER BY user_id, category COLLATE "C"`)
+	got, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (string, error) {
+		var user, path string
+		var n pubsub.Numbers
+		err := row.Scan(&user, &path, &n.Total, &n.Mentions, &n.UnreadConversations, &n.Unseen, &n.Muted.Total, &n.Muted.Conversations, &n.Marked)
+		return fmt.Sprintln(user, path, n), err
+	})
+	if diff := cmp.Diff(categories, got); diff != "" || err != nil {
+		t.Errorf("error %v, badged.categories (-want +got):\n%s", err, diff)
+	}
+	rows, _ = r.d.Pool.Query(t.Context(), `SELECT user_id, conversation_id, unread, mentions, adds, muted, unseen, read_seq, seen_seq, last_seq, level::text, own_level::text, category, marked_unread
 FROM badged.unread ORDER BY user_id, conversation_id`)
 	got, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (string, error) {
 		var user string
-		var n int64
+		var n pubsub.Numbers
+		var level string
 		var c pubsub.Conversation
-		err := row.Scan(&user, &c.ConversationID, &c.Unread, &c.Mentions, &n, &c.ReadSeq, &c.LastSeq, &c.Level, &c.Category, &c.MarkedUnread)
-		return fmt.Sprintln(user, c.ConversationID, c.Unread, c.Mentions, n, c.ReadSeq, c.LastSeq, c.Level, c.Category, c.MarkedUnread), err
+		err := row.Scan(&user, &c.ConversationID, &c.Unread, &c.Mentions, &n.Total, &n.Muted.Total, &n.Unseen, &c.ReadSeq, &c.SeenSeq, &c.LastSeq, &level, &c.Level, &c.Category, &c.MarkedUnread)
+		return fmt.Sprintln(user, c.ConversationID, c.Unread, c.Mentions, n.Total, n.Muted.Total, n.Unseen, c.ReadSeq, c.SeenSeq, c.LastSeq, level, c.Level, c.Category, c.MarkedUnread), err
 	})
 	if diff := cmp.Diff(unread, got); diff != "" || err != nil {
 		t.Errorf("error %v, badged.unread (-want +got):\n%s", err, diff)
@@ -415,7 +473,7 @@ func (r *tables) checkState(t *testing.T, held pubsub.Held, got pubsub.Snapshot)
 	want.Whole = held.Epoch == "" || held.Version > want.Version
 	want.Conversations = slices.DeleteFunc(slices.Clone(want.Conversations), func(c pubsub.Conversation) bool {
 		if want.Whole {
-			return c.Unread == 0 && !c.MarkedUnread && c.Level == string(events.LevelAll)
+			return c.Unread == 0 && !c.MarkedUnread && c.Level == string(events.LevelDefault)
 		}
 		return c.Version <= held.Version
 	})
@@ -437,32 +495,12 @@ func (r *tables) checkState(t *testing.T, held pubsub.Held, got pubsub.Snapshot)
 // compose adds memberships to the badge without them.
 func compose(s pubsub.Snapshot) pubsub.Badge {
 	b := s.Rest
-	b.Categories, b.CategoryConversations = maps.Clone(b.Categories), maps.Clone(b.CategoryConversations)
+	b.Categories = maps.Clone(b.Categories)
 	for _, m := range s.Memberships {
-		above := func(seqs pubsub.Seqs) (n int64) {
-			for _, r := range seqs {
-				n += max(0, r.Last-max(r.First-1, m.ReadSeq))
-			}
-			return n
-		}
-		unread, all := above(m.Room.Live)-above(m.Own)-m.OwnCounted, above(m.Room.All)
-		if m.Behind != nil {
-			unread, all = unread+m.Behind.Live, all+m.Behind.All
-		}
-		mentions := m.Mentions
-		if m.Level != "direct_mentions" {
-			mentions += all
-		}
+		n := m.Adds(b.Levels)
 		b.Version += m.Room.Changes - m.Joined
-		if n := adds(pubsub.Conversation{Level: m.Level, MarkedUnread: m.MarkedUnread, Unread: unread, Mentions: mentions}); n > 0 {
-			b.Total += n
-			b.Categories[m.Room.Category] += n
-			b.UnreadConversations++
-			b.CategoryConversations[m.Room.Category]++
-		}
-		if m.Level != "none" {
-			b.Mentions += mentions
-		}
+		b.Add(n)
+		category.AddTo(b.Categories, m.Room.Category, n)
 	}
 	return b
 }

@@ -11,6 +11,7 @@ type conversationRow struct {
 	id, level, category                         *string
 	levelUntil                                  *int64
 	unread, mentions, readSeq, lastSeq, version *int64
+	seenSeq, seen, seenMentions                 *int64
 	firstUnread                                 firstUnread
 	marked, left                                *bool
 }
@@ -28,7 +29,7 @@ func (f *firstUnread) ScanBytes(stored []byte) error {
 func (c *conversationRow) targets() []any {
 	return []any{
 		&c.id, &c.unread, &c.mentions, &c.firstUnread, &c.readSeq, &c.lastSeq,
-		&c.level, &c.levelUntil, &c.category, &c.marked, &c.left, &c.version,
+		&c.level, &c.levelUntil, &c.category, &c.marked, &c.left, &c.seenSeq, &c.seen, &c.seenMentions, &c.version,
 	}
 }
 
@@ -42,7 +43,7 @@ func (c *conversationRow) conversation(ahead int64) pubsub.Conversation {
 	return pubsub.Conversation{
 		ConversationID: *c.id, Unread: *c.unread, Mentions: *c.mentions, FirstUnreadSeq: int64(c.firstUnread),
 		ReadSeq: *c.readSeq, LastSeq: *c.lastSeq, Level: *c.level, LevelUntil: pubsub.TimeOf(*c.levelUntil), Category: *c.category,
-		MarkedUnread: *c.marked, Left: *c.left, Version: version,
+		MarkedUnread: *c.marked, Left: *c.left, SeenSeq: *c.seenSeq, Seen: *c.seen, SeenMentions: *c.seenMentions, Version: version,
 	}
 }
 
@@ -61,31 +62,41 @@ func (r *userRow) targets() []any {
 
 // membershipRow is a row of a membership.
 type membershipRow struct {
-	id, level                             string
-	version, joined, read, seen, mentions int64
-	levelUntil                            int64
-	marked                                bool
-	own                                   ownMessages
+	id, level                                string
+	version, joined, read, reached, mentions int64
+	named, seen                              int64
+	levelUntil                               int64
+	marked                                   bool
+	own                                      ownMessages
 	// closed counts what closed chunks have above the read position: messages, and
 	// those of them that mention everybody. ranges are the first there, by start and
 	// by size: one more than the user's own messages can fill. Both are nil if the
 	// read position is in the open chunk.
 	closed []int64
-	ranges [][]int64
+	// unseen and closedUnseen count the same above the seen position, nil if that is the read
+	// position or, for the latter, in the open chunk.
+	unseen, closedUnseen []int64
+	ranges               [][]int64
 }
 
 func (r *membershipRow) targets() []any {
-	return []any{&r.id, &r.version, &r.joined, &r.read, &r.seen, &r.level, &r.levelUntil, &r.marked, &r.mentions, &r.own, &r.closed, &r.ranges}
+	return []any{&r.id, &r.version, &r.joined, &r.read, &r.reached, &r.level, &r.levelUntil, &r.marked, &r.mentions, &r.own, &r.named, &r.seen, &r.unseen, &r.closedUnseen, &r.closed, &r.ranges}
 }
 
 // membership returns the membership in its room.
 func (r *membershipRow) membership(room *pubsub.Room) pubsub.Membership {
 	m := pubsub.Membership{
-		Joined: r.joined, ReadSeq: r.read, SeenSeq: r.seen, Level: r.level, LevelUntil: pubsub.TimeOf(r.levelUntil), MarkedUnread: r.marked,
-		Own: r.own.seqs, OwnCounted: r.own.counted, Mentions: r.mentions, Room: room,
+		Joined: r.joined, ReadSeq: r.read, ReachedSeq: r.reached, Level: r.level, LevelUntil: pubsub.TimeOf(r.levelUntil), MarkedUnread: r.marked,
+		Own: r.own.seqs, OwnCounted: r.own.counted, Mentions: r.mentions, Named: r.named, SeenSeq: r.seen, Room: room,
+	}
+	if len(r.unseen) == 3 {
+		m.Unseen = (*[3]int64)(r.unseen)
 	}
 	if len(r.closed) == 2 {
 		m.Behind = &pubsub.Behind{Live: r.closed[0], All: r.closed[1]}
+		if len(r.closedUnseen) == 2 {
+			m.Behind.UnseenLive, m.Behind.UnseenAll = r.closedUnseen[0], r.closedUnseen[1]
+		}
 	}
 	if len(r.ranges) == 2 {
 		var first pubsub.Seqs

@@ -40,7 +40,7 @@ func (r *Reader) Stored(ctx context.Context, keys []Key) ([]Stored, error) {
 	places := map[int][]int{} // in keys, by partition
 	layout := r.layouts.Layout()
 	for i, k := range keys {
-		found[i].ConversationID, found[i].Level, found[i].Category = k.ConversationID, string(events.LevelAll), events.DefaultCategory
+		found[i].ConversationID, found[i].Level, found[i].Category = k.ConversationID, string(events.LevelDefault), events.DefaultCategory
 		p := layout.PartitionOf(k.UserID)
 		places[p] = append(places[p], i)
 	}

@@ -63,7 +63,7 @@ func (m *Message) countsAt(level events.Level) bool {
 		return m.Mentions
 	case events.LevelDirectMentions:
 		return m.Named
-	case events.LevelNone:
+	case events.LevelNone, events.LevelDefault:
 	}
 	return false
 }

@@ -7,11 +7,15 @@ SELECT 'user', to_jsonb(t) FROM badged.users_pNN AS t WHERE user_id = $1
 UNION ALL
 SELECT 'conversation', to_jsonb(t) FROM badged.conversations_pNN AS t WHERE user_id = $1
 UNION ALL
+SELECT 'path', to_jsonb(t) FROM badged.paths_pNN AS t WHERE user_id = $1
+UNION ALL
 SELECT 'room_mark', to_jsonb(t) FROM badged.room_marks_pNN AS t WHERE user_id = $1
 UNION ALL
 SELECT 'baseline_user', to_jsonb(t) FROM badged.users_pNN_baseline AS t WHERE user_id = $1
 UNION ALL
 SELECT 'baseline_conversation', to_jsonb(t) FROM badged.conversations_pNN_baseline AS t WHERE user_id = $1
+UNION ALL
+SELECT 'baseline_path', to_jsonb(t) FROM badged.paths_pNN_baseline AS t WHERE user_id = $1
 UNION ALL
 SELECT 'baseline_room_mark', to_jsonb(t) FROM badged.room_marks_pNN_baseline AS t WHERE user_id = $1
 
@@ -115,6 +119,8 @@ WITH conversation AS (
     DELETE FROM badged.conversations_pNN WHERE user_id = $1 RETURNING 1
 ), other AS (
     DELETE FROM badged.users_pNN WHERE user_id = $1
+), path AS (
+    DELETE FROM badged.paths_pNN WHERE user_id = $1
 ), mark AS (
     DELETE FROM badged.room_marks_pNN WHERE user_id = $1
 ), healed AS (
@@ -123,6 +129,8 @@ WITH conversation AS (
     DELETE FROM badged.users_pNN_baseline WHERE user_id = $1
 ), base_conversation AS (
     DELETE FROM badged.conversations_pNN_baseline WHERE user_id = $1
+), base_path AS (
+    DELETE FROM badged.paths_pNN_baseline WHERE user_id = $1
 ), base_mark AS (
     DELETE FROM badged.room_marks_pNN_baseline WHERE user_id = $1
 )

@@ -33,8 +33,8 @@ var statements = sqlfile.Parse(statementsText)
 // Source is the source of the events that a sweep appends.
 const Source = "badged/expiry"
 
-// OtherCategories, as a key of Config.After, stands for every category that is
-// not a key itself.
+// OtherCategories, as a key of Config.After, stands for every category that no other key
+// covers.
 const OtherCategories = "*"
 
 // MinExpireAfter is the shortest time after which conversations can expire:
@@ -74,8 +74,8 @@ type Config struct {
 	// Default: all.
 	Held func() []int
 	// After is, by category, how long a conversation must have been without
-	// deliveries to expire: at least MinExpireAfter. Other categories never
-	// expire. Without any, the sweeper only ends levels.
+	// deliveries to expire: at least MinExpireAfter. The longest category applies that
+	// covers that of the conversation. Other categories never expire. Without any, the sweeper only ends levels.
 	After map[string]time.Duration
 	// Logger defaults to one that discards.
 	Logger *slog.Logger

@@ -54,14 +54,14 @@ LIMIT $6
 -- Of rooms that were last posted to in the hours to look at, and of members who
 -- joined or marked a room later than that, in these hours. Parameters and pages are
 -- as above.
-SELECT m.delivered_hour, m.conversation_id, m.user_id, greatest(m.last_seq, m.read_seq, m.seen_seq, 1)
+SELECT m.delivered_hour, m.conversation_id, m.user_id, greatest(m.last_seq, m.read_seq, m.reached_seq, 1)
 FROM (
-    SELECT r.delivered_hour, c.partition_id, c.conversation_id, c.user_id, r.last_seq, c.read_seq, c.seen_seq, c.marked_unread
+    SELECT r.delivered_hour, c.partition_id, c.conversation_id, c.user_id, r.last_seq, c.read_seq, c.reached_seq, c.marked_unread
     FROM badged.rooms_pNN AS r
     JOIN badged.conversations_pNN AS c ON c.conversation_id = r.conversation_id AND c.joined IS NOT NULL
     WHERE r.category = $1 AND r.delivered_hour < $2 AND r.delivered_hour >= $3 AND c.delivered_hour <= r.delivered_hour
     UNION ALL
-    SELECT c.delivered_hour, c.partition_id, c.conversation_id, c.user_id, r.last_seq, c.read_seq, c.seen_seq, c.marked_unread
+    SELECT c.delivered_hour, c.partition_id, c.conversation_id, c.user_id, r.last_seq, c.read_seq, c.reached_seq, c.marked_unread
     FROM badged.conversations_pNN AS c
     JOIN badged.rooms_pNN AS r ON r.conversation_id = c.conversation_id
     WHERE c.category = $1 AND c.delivered_hour < $2 AND c.delivered_hour >= $3 AND c.joined IS NOT NULL AND c.delivered_hour > r.delivered_hour

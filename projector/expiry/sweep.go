@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/category"
 	"github.com/badged/badged/internal/wait"
 	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/projector/internal/badge"
@@ -71,13 +72,9 @@ func (x *Sweeper) settled(ctx context.Context, conn *pgx.Conn, partition int, no
 	return badge.HourOf(now.Add(-lags[0].Age)), nil
 }
 
-// limits returns, by category, how long conversations of a partition take to
-// expire.
+// limits returns, by category, how long conversations of a partition take to expire: what
+// the longest key says that covers the category.
 func (x *Sweeper) limits(ctx context.Context, conn *pgx.Conn, partition int) (map[string]time.Duration, error) {
-	others, ok := x.cfg.After[OtherCategories]
-	if !ok {
-		return x.cfg.After, nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	rows, _ := conn.Query(ctx, statements.Of(partition, "list the categories"))
@@ -86,10 +83,16 @@ func (x *Sweeper) limits(ctx context.Context, conn *pgx.Conn, partition int) (ma
 		return nil, fmt.Errorf("find categories in partition %d: %w", partition, err)
 	}
 	limits := make(map[string]time.Duration, len(categories))
-	for _, category := range categories {
-		limits[category] = others
-		if own, ok := x.cfg.After[category]; ok {
-			limits[category] = own
+	for _, of := range categories {
+		path := of
+		for path != "" && x.cfg.After[path] == 0 {
+			path = category.Above(path)
+		}
+		if path == "" {
+			path = OtherCategories
+		}
+		if after, ok := x.cfg.After[path]; ok {
+			limits[of] = after
 		}
 	}
 	return limits, nil

@@ -84,6 +84,9 @@ func Merge(ctx context.Context, cfg Config) (r Merged, err error) {
 	if err != nil {
 		return r, err
 	}
+	if r.Events, err = mergeLevels(ctx, cfg); err != nil {
+		return r, err
+	}
 	for _, id := range slices.Sorted(maps.Keys(guest.Conversations)) {
 		from := guest.Conversations[id]
 		if from.Member() {
@@ -112,6 +115,47 @@ func Merge(ctx context.Context, cfg Config) (r Merged, err error) {
 		r.Events += len(evs) + 1
 	}
 	return r, nil
+}
+
+// mergeLevels gives the account the levels of categories that the guest has and the account
+// has not, and returns how many.
+func mergeLevels(ctx context.Context, cfg Config) (n int, err error) {
+	levels := func(pool *pgxpool.Pool, log *events.Log, userID string) (map[string]events.Level, error) {
+		rows, _ := pool.Query(ctx, `SELECT category, level::text FROM badged.levels WHERE partition_id = $1 AND user_id = $2`, log.PartitionOf(userID), userID)
+		found := map[string]events.Level{}
+		var path, level string
+		if _, err := pgx.ForEachRow(rows, []any{&path, &level}, func() error {
+			found[path] = events.Level(level)
+			return nil
+		}); err != nil {
+			return nil, fmt.Errorf("read the levels of user %q: %w", userID, err)
+		}
+		return found, nil
+	}
+	of, err := levels(cfg.Pool, cfg.Log, cfg.Guest)
+	if err != nil || len(of) == 0 {
+		return 0, err
+	}
+	has, err := levels(cfg.IntoPool, cfg.IntoLog, cfg.Account)
+	if err != nil {
+		return 0, err
+	}
+	var evs []events.Event
+	for _, path := range slices.Sorted(maps.Keys(of)) {
+		if _, ok := has[path]; !ok {
+			evs = append(evs, events.Event{
+				ID: uuid.NewString(), Source: Source, Type: events.CategoryLevelSet,
+				Data: events.Data{UserIDs: []string{cfg.Account}, Category: path, Level: of[path]},
+			})
+		}
+	}
+	if len(evs) == 0 {
+		return 0, nil
+	}
+	if _, err := cfg.IntoLog.Append(ctx, evs...); err != nil {
+		return 0, fmt.Errorf("set the levels of %d categories: %w", len(evs), err)
+	}
+	return len(evs), nil
 }
 
 // load reads the conversations of a user.
@@ -148,10 +192,10 @@ func (m *move) events(account string) (evs []events.Event) {
 		e.ID = m.id(&e)
 		evs = append(evs, e)
 	}
-	if after := m.from.LevelAfter; !m.known && after != "" && after != events.LevelAll {
+	if after := m.from.LevelAfter; !m.known && after != "" && after != events.LevelDefault {
 		add(events.ConversationLevelSet, events.Data{Level: after})
 	}
-	if until := m.from.LevelUntil; !m.known && (until != 0 || m.from.Level != events.LevelAll) {
+	if until := m.from.LevelUntil; !m.known && (until != 0 || m.from.Level != events.LevelDefault) {
 		add(events.ConversationLevelSet, events.Data{Level: m.from.Level, Until: pubsub.TimeOf(until)})
 	}
 	// Leaving, as an earlier merge did, moved the guest's position without reading.
@@ -160,8 +204,11 @@ func (m *move) events(account string) (evs []events.Event) {
 		read = position
 		add(events.ConversationRead, events.Data{UpToSeq: read})
 	}
+	if seen := m.from.SeenPosition(); seen > max(read, m.to.SeenPosition(), m.from.LeftSeq) {
+		add(events.ConversationSeen, events.Data{UpToSeq: seen})
+	}
 	if m.to.Member() { // its messages are those of the room
-		if m.from.Member() && m.from.Membership.Seen >= read {
+		if m.from.Member() && m.from.Membership.Reached >= read {
 			add(events.ConversationMarkedUnread, events.Data{FromSeq: m.from.ReadSeq + 1})
 		}
 		return evs

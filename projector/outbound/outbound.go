@@ -59,10 +59,10 @@ const (
 // Number returns what a device shows of a badge.
 func Number(b *pubsub.Badge, shows string) int64 {
 	if category, ok := strings.CutPrefix(shows, ShowsCategory); ok {
-		return b.Categories[category]
+		return b.Categories[category].Total
 	}
 	if category, ok := strings.CutPrefix(shows, ShowsConversationsOf); ok {
-		return b.ConversationsIn(category)
+		return b.Categories[category].UnreadConversations
 	}
 	switch shows {
 	case ShowsMentions:

@@ -9,8 +9,8 @@ import (
 
 func TestNumber(t *testing.T) {
 	b := pubsub.Badge{
-		Total: 7, Mentions: 2, Categories: map[string]int64{"chat": 5, "likes": 2},
-		UnreadConversations: 4, CategoryConversations: map[string]int64{"chat": 3, "likes": 1},
+		Numbers:    pubsub.Numbers{Total: 7, Mentions: 2, UnreadConversations: 4},
+		Categories: map[string]pubsub.Numbers{"chat": {Total: 5, UnreadConversations: 3}, "likes": {Total: 2, UnreadConversations: 1}},
 	}
 	for shows, want := range map[string]int64{
 		outbound.ShowsTotal: 7, outbound.ShowsMentions: 2, outbound.ShowsConversations: 4,

@@ -96,11 +96,19 @@ func (l *loader) flush(ctx context.Context, chunks ...*chunk) error {
 func (l *loader) users(ctx context.Context, tables *store.Tables, users []*badge.User) error {
 	var user store.UserRow
 	var conversation store.ConversationRow
+	var path store.PathRow
+	ofPaths := chunk{sql: tables.Paths.Copy, columns: path.Columns()}
 	ofUsers, ofConversations := chunk{sql: tables.Users.Copy, columns: user.Columns()}, chunk{sql: tables.Conversations.Copy, columns: conversation.Columns()}
 	for _, u := range users {
 		if u.Exists() {
 			user.Set(u)
 			if err := l.add(ctx, &ofUsers); err != nil {
+				return err
+			}
+		}
+		for _, p := range u.Paths.AllRows() {
+			path.Set(u, p)
+			if err := l.add(ctx, &ofPaths); err != nil {
 				return err
 			}
 		}
@@ -113,7 +121,7 @@ func (l *loader) users(ctx context.Context, tables *store.Tables, users []*badge
 			}
 		}
 	}
-	return l.flush(ctx, &ofUsers, &ofConversations)
+	return l.flush(ctx, &ofUsers, &ofPaths, &ofConversations)
 }
 
 // marks sends the rows of the marks of the users that r has.

@@ -77,7 +77,7 @@ func (s *Staging) build(ctx context.Context) error {
 		return err
 	}
 	blocked := pgsession.Blocking{Conn: s.job.Conn, Tell: s.job.Config.Progress.Blocked, Partition: s.partition}
-	for _, table := range []string{"users", "conversations", "rooms", "room_chunks", "room_marks"} {
+	for _, table := range []string{"users", "conversations", "paths", "rooms", "room_chunks", "room_marks"} {
 		blocked.Tables = append(blocked.Tables, "badged."+table, fmt.Sprintf("badged.%s_p%02d", table, s.partition))
 	}
 	for attempt := 0; ; {
@@ -318,7 +318,9 @@ func (s *Staging) differing(ctx context.Context, in *replay.Snapshot, users []st
 	number := fmt.Sprintf("%02d", s.partition)
 	rows, _ := in.Tx.Query(ctx, differingSQL("user_id", "users_p"+number, "user_id", where, new(store.UserRow).Columns())+`
 UNION
-`+differingSQL("user_id", "conversations_p"+number, "user_id, conversation_id", where, new(store.ConversationRow).Columns()), args...)
+`+differingSQL("user_id", "conversations_p"+number, "user_id, conversation_id", where, new(store.ConversationRow).Columns())+`
+UNION
+`+differingSQL("user_id", "paths_p"+number, "user_id, category", where, new(store.PathRow).Columns()), args...)
 	different, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		return nil, fmt.Errorf("compare with the live tables: %w", err)

@@ -110,9 +110,9 @@ func (in *Snapshot) restoreUsers(ctx context.Context, r *Replay, named []string,
 		return err
 	}
 	tables := store.TablesNamed(in.Partition, "_baseline")
-	users, conversations, args := tables.Users.Read, tables.Conversations.Read, []any(nil)
+	users, conversations, paths, args := tables.Users.Read, tables.Conversations.Read, tables.Paths.Read, []any(nil)
 	if named != nil {
-		users, conversations, args = tables.Users.ReadUsers, tables.Conversations.ReadUsers, []any{named}
+		users, conversations, paths, args = tables.Users.ReadUsers, tables.Conversations.ReadUsers, tables.Paths.ReadUsers, []any{named}
 	}
 	rows, err := in.Tx.Query(ctx, users, args...)
 	if err == nil {
@@ -120,6 +120,18 @@ func (in *Snapshot) restoreUsers(ctx context.Context, r *Replay, named []string,
 	}
 	if err != nil {
 		return fmt.Errorf("read the users of the baseline: %w", err)
+	}
+	rows, err = in.Tx.Query(ctx, paths, args...)
+	if err == nil {
+		err = store.ScanPaths(rows, r.restoredPaths)
+	}
+	if err != nil {
+		return fmt.Errorf("read the paths of the baseline: %w", err)
+	}
+	for _, u := range r.Users {
+		if u.Paths.HasRows() {
+			u.Paths.Whole()
+		}
 	}
 	rows, err = in.Tx.Query(ctx, conversations, args...)
 	if err == nil {
@@ -135,6 +147,10 @@ func (in *Snapshot) restoreUsers(ctx context.Context, r *Replay, named []string,
 	}
 	return in.restoreRooms(ctx, r)
 }
+
+// restoredPaths returns the user of a row of a path of the baseline, nil if r does not want
+// it.
+func (r *Replay) restoredPaths(id string) *badge.User { return r.Users[id] }
 
 // restoredUser returns the user of a row of the baseline, nil if r does not
 // want it.

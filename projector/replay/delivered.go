@@ -116,7 +116,7 @@ func (s *search) marked(id string, seq int64) bool {
 	c := s.user.Conversations[id]
 	if c.Member() {
 		counts, _ := s.counts(c, seq)
-		return counts && seq <= c.Membership.Seen
+		return counts && seq <= c.Membership.Reached
 	}
 	return c.Again.Contains(seq)
 }

@@ -88,7 +88,7 @@ func (w *watchedEvent) after(s *search, before map[string]ConversationEffect, wh
 	x.Folded, x.After, x.Why, x.Detail = true, s.total(), why, detail
 	for id, c := range s.user.Conversations {
 		change := before[id]
-		change.ConversationID, change.UnreadAfter, change.AddsAfter, change.Level = id, s.view(c).Unread, s.adds(c), c.Level
+		change.ConversationID, change.UnreadAfter, change.AddsAfter, change.Level = id, s.view(c).Unread, s.adds(c), s.applies(c)
 		if change.UnreadAfter != change.UnreadBefore || change.AddsAfter != change.AddsBefore {
 			x.Conversations = append(x.Conversations, change)
 		}

@@ -23,7 +23,10 @@ func tellExplanation(e Explanation) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "total %d, mentions %d\n", e.Total, e.Mentions)
 	for _, c := range e.Conversations {
-		fmt.Fprintf(&b, "%s adds %d of %d at level %s", c.ConversationID, c.Adds, c.Unread, c.Level)
+		fmt.Fprintf(&b, "%s adds %d of %d at level %s", c.ConversationID, c.Adds, c.Unread, c.Applies)
+		if c.LevelOf != "" {
+			fmt.Fprintf(&b, " of %s", c.LevelOf)
+		}
 		if c.LevelBy != nil {
 			fmt.Fprintf(&b, " by %s", c.LevelBy.ID)
 		}
@@ -201,6 +204,16 @@ c adds 1 of 1 at level all, read up to 3 by r; 4 by c/4
 d adds 1 of 1 at level all, read up to 1 by a1; 2 by d/2
 not a2: nothing_unread, nothing was unread
 `},
+		{"a muted category with a loud one below", []events.Event{
+			foldtest.InCategory("acme/a", foldtest.Deliver("c", 1, ann)), foldtest.InCategory("acme/b", foldtest.Deliver("d", 1, ann)),
+			foldtest.InCategory("acme", foldtest.Event("n", events.CategoryLevelSet, "", foldtest.Level(events.LevelNone), ann)),
+			foldtest.InCategory("acme/b", foldtest.Event("l", events.CategoryLevelSet, "", foldtest.Level(events.LevelAll), ann)),
+			foldtest.InCategory("acme", foldtest.Event("n2", events.CategoryLevelSet, "", foldtest.Level(events.LevelNone), ann)),
+		}, `total 1, mentions 0
+d adds 1 of 1 at level all of acme/b; 1 by d/1
+c adds 0 of 1 at level none of acme; 1 by c/1
+not n2: same_level, the level of the category was none before, or too many are set
+`},
 		{"a group", []events.Event{foldtest.Deliver("c", 1, bob, ann, foldtest.User(1, 0)), foldtest.Deliver("c", 2, bob, foldtest.User(1, 0))}, `total 1, mentions 0
 c adds 1 of 1 at level all; 1 by c/1
 `},
@@ -295,7 +308,7 @@ func faultOf(c ExplainedConversation, folded []events.Event) string {
 	}
 	if c.LevelBy != nil && !find(c.LevelBy.ID, func(e *events.Event) bool {
 		return string(e.Data.Level) == c.Level || e.Type == events.ConversationLevelEnded
-	}) || c.LevelBy == nil && c.Level != string(events.LevelAll) {
+	}) || c.LevelBy == nil && c.Level != string(events.LevelDefault) {
 		return "level"
 	}
 	return ""
@@ -321,12 +334,13 @@ func TestExplainThePast(t *testing.T) {
 		for _, id := range users {
 			e := explain(t, d, id, Question{At: began.Add(time.Duration(happened) * time.Second)})
 			conversations := truth.Conversations(id)
+			levels := truth.Levels(id)
 			if diff := cmp.Diff(unreadSets(conversations), explainedSets(e)); diff != "" {
 				rt.Fatalf("after %d events of\n%sthe messages of %s are (-want +got):\n%s", happened, foldtest.Story(history), id, diff)
 			}
 			total := int64(0)
 			for _, c := range conversations {
-				total += c.Adds()
+				total += c.Adds(levels).Total
 			}
 			if e.Total != total || e.Table != nil || !e.Agrees || e.At == nil {
 				rt.Fatalf("after %d events of\n%sthe explanation of %s, want total %d:\n%+v", happened, foldtest.Story(history), id, total, e)
@@ -472,8 +486,8 @@ func TestExplanationThatDisagrees(t *testing.T) {
 	ann := foldtest.User(0, 0)
 	d.Append(t, foldtest.Deliver("c", 1, ann))
 	d.Fold(t)
-	for _, change := range []string{"total = 5", "mentions = 1", "version = 9", `categories = '{"likes": 1}'`} {
-		d.Exec(t, `UPDATE badged.users SET total = 1, mentions = 0, version = 1, categories = '{"chat": 1}'`)
+	for _, change := range []string{"total = 5", "mentions = 1", "version = 9", `categories = '{"likes": [1, 1]}'`} {
+		d.Exec(t, `UPDATE badged.users SET total = 1, mentions = 0, version = 1, categories = '{"chat": [1, 1]}'`)
 		if e := explain(t, d, ann, Question{}); !e.Agrees {
 			t.Fatalf("it disagrees with what is right: %+v", e)
 		}
@@ -482,7 +496,7 @@ func TestExplanationThatDisagrees(t *testing.T) {
 			t.Errorf("with %s the explanation is %+v", change, e)
 		}
 	}
-	d.Exec(t, `UPDATE badged.users SET total = 1, mentions = 0, version = 1, categories = '{"chat": 1}'`)
+	d.Exec(t, `UPDATE badged.users SET total = 1, mentions = 0, version = 1, categories = '{"chat": [1, 1]}'`)
 	d.Exec(t, `UPDATE badged.conversations SET unread = 9, unread_set = decode(repeat('00', 400), 'hex')`)
 	e := explain(t, d, ann, Question{Conversation: "other"})
 	if e.Agrees || len(e.Differences) != 2 || e.Differences[0].String() != `user "`+ann+`", conversation "c": unread is 9 in the table, 1 by the log` {

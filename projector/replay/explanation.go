@@ -22,13 +22,11 @@ type Explanation struct {
 
 	// The state by the log. Version includes healing; for a time in the past it is
 	// what the version would have been.
-	Version    int64            `json:"version" minimum:"0" doc:"The version by the log."`
-	Total      int64            `json:"total" minimum:"0" doc:"The total by the log."`
-	Mentions   int64            `json:"mentions" minimum:"0" doc:"The mentions by the log."`
-	Categories map[string]int64 `json:"categories" doc:"The total by category, by the log."`
-
-	UnreadConversations   int64            `json:"unread_conversations" minimum:"0" doc:"How many conversations add something to the total, by the log."`
-	CategoryConversations map[string]int64 `json:"category_conversations" doc:"The same by category."`
+	Version int64 `json:"version" minimum:"0" doc:"The version by the log."`
+	pubsub.Numbers
+	Categories map[string]pubsub.Numbers `json:"categories" doc:"The numbers by category, by the log."`
+	// Levels are the events that set the levels of categories.
+	Levels map[string]LoggedEvent `json:"levels,omitempty" doc:"The events that set the levels of categories; absent if none has one."`
 
 	// Conversations are those with anything unread or a mark, even if their
 	// level keeps it out of the total: most recently changed first, at most
@@ -87,6 +85,8 @@ type ExplainedConversation struct {
 	LastRead     *ReadEvent       `json:"last_read,omitempty" doc:"The event that last moved the read position."`
 	MarkedBy     *LoggedEvent     `json:"marked_by,omitempty" doc:"The event that marked it unread; absent if it is not marked."`
 	LevelBy      *LoggedEvent     `json:"level_by,omitempty" doc:"The event that set its level; absent if none did."`
+	Applies      string           `json:"applies" enum:"all,mentions,direct_mentions,none" doc:"The level that applies."`
+	LevelOf      string           `json:"level_of,omitempty" doc:"The category whose level that is; absent if the conversation has one of its own, or no category has."`
 }
 
 // CountedMessage is an unread message and the event that first delivered it.

@@ -197,6 +197,7 @@ func (in *Snapshot) write(ctx context.Context, log *badge.User, marks []Mark) (p
 			c.Version = v.version
 		}
 	}
+	log.Paths.Rewrite()
 	var batch pgx.Batch
 	store.NewTables(in.Partition).QueueWrites(&batch, []*badge.User{log}, nil)
 	batch.Queue(statements.Of(in.Partition, "delete marks"), log.ID, ids)

@@ -87,10 +87,10 @@ FROM badged.users_pNN TABLESAMPLE SYSTEM (least(100, 100.0 * $2::integer * curre
 ORDER BY random() LIMIT $1
 
 -- name: lock the tables
-LOCK TABLE badged.users_pNN, badged.conversations_pNN, badged.rooms_pNN, badged.room_chunks_pNN, badged.room_marks_pNN IN ACCESS SHARE MODE
+LOCK TABLE badged.users_pNN, badged.conversations_pNN, badged.paths_pNN, badged.rooms_pNN, badged.room_chunks_pNN, badged.room_marks_pNN IN ACCESS SHARE MODE
 
 -- name: lock the log
-LOCK TABLE badged.events_pNN, badged.users_pNN_baseline, badged.conversations_pNN_baseline, badged.keys_pNN_baseline,
+LOCK TABLE badged.events_pNN, badged.users_pNN_baseline, badged.conversations_pNN_baseline, badged.paths_pNN_baseline, badged.keys_pNN_baseline,
     badged.rooms_pNN_baseline, badged.room_chunks_pNN_baseline, badged.room_marks_pNN_baseline IN ACCESS SHARE MODE
 
 -- name: plan a replay

@@ -71,7 +71,7 @@ func (r *Replay) forgetMarks(it *store.Item) {
 		if u == nil {
 			continue
 		}
-		if it.Event.Type == events.UserReadAll {
+		if it.Event.Type.OfConversations() {
 			for _, c := range u.Conversations {
 				r.forgetRead(u, c)
 			}

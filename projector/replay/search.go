@@ -23,7 +23,9 @@ type search struct {
 	keys   *store.DedupReplay
 	// folded are, by key, the positions where the events that name the user
 	// were last folded.
-	folded    map[uuid.UUID]events.Place
+	folded map[uuid.UUID]events.Place
+	// levels are the events that set the levels of categories.
+	levels    map[string]LoggedEvent
 	traces    map[string]*trace
 	uncounted uncountedEvents
 	question  Question
@@ -72,7 +74,7 @@ func (t *trace) mover(seq int64, delivery LoggedEvent) LoggedEvent {
 }
 
 func newSearch(userID string, in *Snapshot, q Question) *search {
-	s := &search{question: q, folded: map[uuid.UUID]events.Place{}, traces: map[string]*trace{}}
+	s := &search{question: q, folded: map[uuid.UUID]events.Place{}, traces: map[string]*trace{}, levels: map[string]LoggedEvent{}}
 	s.replay = in.newReplay(func(id string) bool { return id == userID }, nil)
 	s.user, s.keys = s.replay.user(userID), s.replay.Keys
 	s.replay.Users[userID] = s.user
@@ -162,13 +164,26 @@ func (s *search) wants(conversationID string) bool {
 func (s *search) fold(e *events.Event, logged LoggedEvent) (why Why, detail string) {
 	mentioned := slices.Contains(e.Data.MentionedUserIDs, s.user.ID)
 	switch {
-	case e.Type == events.UserReadAll:
+	case e.Type.OfConversations():
+		if e.Type == events.CategoryLevelSet {
+			before := s.user.Paths.Levels[e.Data.Category]
+			if !s.user.Apply(e, mentioned, s.state()) {
+				return WhySameLevel, fmt.Sprintf("the level of the category was %s before, or too many are set", cmp.Or(before, string(events.LevelDefault)))
+			}
+			if s.levels[e.Data.Category] = logged; e.Data.Level == events.LevelDefault {
+				delete(s.levels, e.Data.Category)
+			}
+			return "", ""
+		}
 		before := map[string]badge.View{}
 		for id, c := range s.user.Conversations {
 			before[id] = s.view(c)
 		}
 		if !s.user.Apply(e, mentioned, s.state()) {
-			return WhyNothingUnread, "nothing was unread"
+			if e.Type == events.UserReadAll {
+				return WhyNothingUnread, "nothing was unread"
+			}
+			return WhySameState, "every conversation was so before"
 		}
 		for id, c := range s.user.Conversations {
 			s.trace(id).note(before[id], s.view(c), logged)
@@ -250,6 +265,8 @@ func (s *search) reason(c *badge.Conversation, e *events.Event) (Why, string) {
 			return WhyAlreadyRead, "an app had read the message before it was delivered"
 		}
 		return WhyAlreadyDelivered, "an earlier event delivered the message"
+	case events.ConversationSeen:
+		return WhyAlreadyRead, fmt.Sprintf("the conversation was seen up to %d before", c.SeenPosition())
 	case events.ConversationRead, events.ConversationExpired:
 		if d.UpToSeq > c.ReadPosition() {
 			why := fmt.Sprintf("no message above %d was delivered before", c.ReadSeq)
@@ -337,8 +354,7 @@ func (t *trace) count(seq int64, e LoggedEvent) {
 // explain fills e with the result.
 func (s *search) explain(e *Explanation) {
 	u, sums := s.user, s.user.Sums(s.replay.Rooms)
-	e.Version, e.Total, e.Mentions, e.Categories = sums.Version, sums.Total, sums.Mentions, sums.Categories.ByName()
-	e.UnreadConversations, e.CategoryConversations = sums.Categories.Conversations(), sums.Categories.ConversationsByName()
+	e.Version, e.Numbers, e.Categories, e.Levels = sums.Version, sums.Numbers, sums.Categories, s.levels
 	var unread []*badge.Conversation
 	for _, c := range u.Conversations {
 		if s.wants(c.ID) && (s.view(c).Unread > 0 || c.Marked || s.question.Conversation != "") {
@@ -374,7 +390,9 @@ func (s *search) explainConversation(c *badge.Conversation, version int64) Expla
 	if c.Member() {
 		v := s.view(c)
 		x.Unread, x.Mentions, x.FirstUnreadSeq, x.LastSeq, x.Category, x.Version = v.Unread, v.Mentions, v.FirstUnread, v.LastSeq, v.Category, version
+		x.Seen, x.SeenMentions = v.Unread-v.Unseen, v.Mentions-v.UnseenMentions
 	}
+	x.Applies, x.LevelOf = s.user.Paths.Levels.From(x.Level, x.Category)
 	if c.Marked {
 		x.MarkedBy = t.markedBy
 	}

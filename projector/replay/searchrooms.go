@@ -15,18 +15,20 @@ func (s *search) state() *badge.State {
 // view returns what a client sees of a conversation of either kind.
 func (s *search) view(c *badge.Conversation) badge.View {
 	if c.Member() {
-		return c.ViewIn(s.replay.Rooms[c.ID])
+		return c.ViewIn(s.replay.Rooms[c.ID], s.user.Paths.Levels)
 	}
 	return c.View()
 }
 
 // adds returns what a conversation of either kind adds to the total.
 func (s *search) adds(c *badge.Conversation) int64 {
-	if c.Member() {
-		v := s.view(c)
-		return v.Adds()
-	}
-	return c.Adds()
+	v := s.view(c)
+	return v.Adds(s.user.Paths.Levels).Total
+}
+
+// applies returns the level that applies to a conversation of either kind.
+func (s *search) applies(c *badge.Conversation) events.Level {
+	return events.Level(s.user.Paths.Levels.Of(string(c.Level), s.view(c).Category))
 }
 
 // total returns the user's total.
@@ -47,7 +49,7 @@ func (s *search) counts(c *badge.Conversation, seq int64) (counts, mentioned boo
 		return c.Unread.Contains(seq) || c.Again.Contains(seq), c.Mentions.Contains(seq)
 	}
 	live, all, _ := s.replay.Rooms[c.ID].Message(seq)
-	return live && seq > c.ReadSeq && !c.Membership.Own.Contains(seq), c.IsMention(seq, all)
+	return live && seq > c.ReadSeq && !c.Membership.Own.Contains(seq), c.IsMention(seq, all, s.user.Paths.Levels.Of(string(c.Level), s.replay.Rooms[c.ID].Category))
 }
 
 // visitMessage processes a message to a room or its recall.

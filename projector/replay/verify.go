@@ -2,7 +2,6 @@ package replay
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -251,6 +250,9 @@ func (c *Comparison) Compare(ctx context.Context, r *Replay) error {
 	if err := c.compareConversations(ctx, r); err != nil {
 		return err
 	}
+	if err := c.comparePaths(ctx, r); err != nil {
+		return err
+	}
 	return c.compareUsers(ctx, r)
 }
 
@@ -354,7 +356,7 @@ FROM badged.users_p%02d WHERE %s`, sql, c.In.Partition, where), args...)
 			c.found(Difference{UserID: id, Field: "version", Table: number(version), Log: number(want)})
 		}
 		for i := range columns {
-			if columns[i].Name == "categories" || columns[i].Name == "category_conversations" {
+			if columns[i].Name == "categories" {
 				values[i] = normalCategories(values[i])
 			}
 		}
@@ -377,14 +379,14 @@ FROM badged.users_p%02d WHERE %s`, sql, c.In.Partition, where), args...)
 	return nil
 }
 
-// normalCategories returns numbers by category in the order of
-// badge.CategoryTotals, and any other text unchanged.
+// normalCategories returns the paths of a row in their order by the log, and any other text
+// unchanged.
 func normalCategories(text string) string {
-	var totals map[string]int64
-	if json.Unmarshal([]byte(text), &totals) != nil {
+	paths, err := badge.Restore(text)
+	if err != nil {
 		return text
 	}
-	return badge.NewCategoryTotals(totals, nil).String()
+	return paths.String()
 }
 
 // differing returns the columns whose values differ from those of the table.

@@ -130,7 +130,7 @@ UNION ALL SELECT (to_jsonb(c) - 'version')::text FROM badged.conversations AS c 
 			if !healed || b.Version <= told || update.Version != b.Version || update.BaseVersion != b.Version || update.Epoch != b.Epoch || update.Partition != 0 {
 				t.Errorf("healed %v: after version %d, the badge is %+v, the update %+v", healed, told, b, update)
 			}
-			if update.Total != 4 || update.Mentions != 1 || update.Categories["likes"] != 1 || update.Categories["chat"] != 3 {
+			if update.Total != 4 || update.Mentions != 1 || update.Categories["likes"].Total != 1 || update.Categories["chat"].Total != 3 {
 				t.Errorf("the update is %+v", update)
 			}
 			changed := map[string]int64{}

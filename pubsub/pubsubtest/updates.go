@@ -28,7 +28,7 @@ func testEmptyUpdate(t *testing.T, bus pubsub.Bus) {
 	sent := []pubsub.Update{
 		{Badge: pubsub.Badge{UserID: u.ID}, Partition: u.Partition},
 		{
-			Badge:         pubsub.Badge{UserID: u.ID, Categories: map[string]int64{}},
+			Badge:         pubsub.Badge{UserID: u.ID, Categories: map[string]pubsub.Numbers{}},
 			Partition:     u.Partition,
 			Conversations: []pubsub.Conversation{},
 		},

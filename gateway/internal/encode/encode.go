@@ -35,29 +35,23 @@ func (p *Buffers) Encode(frame any) (body []byte, release func(), err error) {
 	return *buffer, func() { p.pool.Put(buffer) }, nil
 }
 
-// appendState appends what encoding/json would, which takes three times as long, and
-// completes CategoryConversations. Most frames are changes.
+// appendState appends what encoding/json would, which takes three times as long. Most
+// frames are changes.
 func appendState(b []byte, f *protocol.StateFrame) []byte {
 	b = appendText(append(b, `{"t":`...), f.T)
 	b = appendText(append(b, `,"epoch":`...), f.Epoch)
 	b = appendInt(append(b, `,"version":`...), f.Version)
-	b = appendInt(append(b, `,"total":`...), f.Total)
-	b = appendInt(append(b, `,"mentions":`...), f.Mentions)
+	b = appendNumbers(append(b, ','), &f.Numbers)
 	b = append(b, `,"categories":`...)
-	b = appendCategories(b, f.Categories)
+	b = appendMap(b, f.Categories, func(b []byte, n pubsub.Numbers) []byte { return append(appendNumbers(append(b, '{'), &n), '}') })
 	if f.MoreCategories {
 		b = append(b, `,"more_categories":true`...)
 	}
-	b = appendInt(append(b, `,"unread_conversations":`...), f.UnreadConversations)
-	b = append(b, `,"category_conversations":`...)
-	if f.CategoryConversations == nil { // of the only category, if any
-		b = append(b, '{')
-		for name := range f.Categories {
-			b = appendInt(append(appendText(b, name), ':'), f.UnreadConversations)
-		}
-		b = append(b, '}')
-	} else {
-		b = appendCategories(b, f.CategoryConversations)
+	if f.AllCategories {
+		b = append(b, `,"all_categories":true`...)
+	}
+	if f.Levels != nil {
+		b = appendMap(append(b, `,"levels":`...), f.Levels, appendText)
 	}
 	b = append(b, `,"conversations":`...)
 	if f.Conversations == nil {
@@ -73,22 +67,38 @@ func appendState(b []byte, f *protocol.StateFrame) []byte {
 	return append(b, `]}`...)
 }
 
-func appendCategories(b []byte, categories map[string]int64) []byte {
-	if categories == nil {
+// appendNumbers appends the members of numbers.
+func appendNumbers(b []byte, n *pubsub.Numbers) []byte {
+	b = appendInt(append(b, `"total":`...), n.Total)
+	b = appendInt(append(b, `,"mentions":`...), n.Mentions)
+	b = appendInt(append(b, `,"unread_conversations":`...), n.UnreadConversations)
+	b = appendInt(append(b, `,"unseen":`...), n.Unseen)
+	if n.Muted != (pubsub.Muted{}) {
+		b = appendInt(append(b, `,"muted":{"total":`...), n.Muted.Total)
+		b = append(appendInt(append(b, `,"conversations":`...), n.Muted.Conversations), '}')
+	}
+	if n.Marked != 0 {
+		b = appendInt(append(b, `,"marked":`...), n.Marked)
+	}
+	return b
+}
+
+func appendMap[V any](b []byte, values map[string]V, value func([]byte, V) []byte) []byte {
+	if values == nil {
 		return append(b, `null`...)
 	}
 	b = append(b, '{')
-	if len(categories) == 1 { // nothing to sort
-		for name, n := range categories {
-			b = appendInt(append(appendText(b, name), ':'), n)
+	if len(values) == 1 { // nothing to sort
+		for name, v := range values {
+			b = value(append(appendText(b, name), ':'), v)
 		}
 		return append(b, '}')
 	}
-	for i, name := range slices.Sorted(maps.Keys(categories)) {
+	for i, name := range slices.Sorted(maps.Keys(values)) {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendInt(append(appendText(b, name), ':'), categories[name])
+		b = value(append(appendText(b, name), ':'), values[name])
 	}
 	return append(b, '}')
 }
@@ -97,8 +107,17 @@ func appendConversation(b []byte, c *pubsub.Conversation) []byte {
 	b = appendText(append(b, `{"conversation_id":`...), c.ConversationID)
 	b = appendInt(append(b, `,"unread":`...), c.Unread)
 	b = appendInt(append(b, `,"mentions":`...), c.Mentions)
+	if c.Seen != 0 {
+		b = appendInt(append(b, `,"seen":`...), c.Seen)
+	}
+	if c.SeenMentions != 0 {
+		b = appendInt(append(b, `,"seen_mentions":`...), c.SeenMentions)
+	}
 	b = appendInt(append(b, `,"first_unread_seq":`...), c.FirstUnreadSeq)
 	b = appendInt(append(b, `,"read_seq":`...), c.ReadSeq)
+	if c.SeenSeq != 0 {
+		b = appendInt(append(b, `,"seen_seq":`...), c.SeenSeq)
+	}
 	b = appendInt(append(b, `,"last_seq":`...), c.LastSeq)
 	b = appendText(append(b, `,"level":`...), c.Level)
 	if !c.LevelUntil.IsZero() {

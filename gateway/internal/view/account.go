@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/badged/badged/internal/category"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -20,20 +21,24 @@ import (
 //
 // It does no I/O and is not safe for concurrent use. ADR 62 has the reasons.
 type Account struct {
-	// Rest is the badge without memberships, as it is shown. Of more categories than that,
-	// these are the first by name: so Badge has all of the first by name of both.
+	// Rest is the badge without memberships. Of its categories the account has the first by
+	// name, those of its rooms, and those that updates named: see knows.
 	Rest pubsub.Badge
-	// Memberships are by conversation.
+	// last is the last of the first by name, if there are more.
+	last string
+	// Memberships are by conversation, and ofRooms is what they add to each category.
 	Memberships map[string]*Membership
-	// Badge is Rest and all memberships together.
+	ofRooms     map[string]pubsub.Numbers
+	// Badge is Rest and all memberships together, without categories.
 	Badge pubsub.Badge
 }
 
 // Membership is a membership with what it adds to the badge.
 type Membership struct {
 	pubsub.Membership
-	// conversations is 1 if adds is more than 0, else 0.
-	adds, mentions, conversations int64
+	adds pubsub.Numbers
+	// was is the category of the room before the last change.
+	was string
 }
 
 // Outcome says what became of an update.
@@ -52,20 +57,35 @@ const (
 // NewAccount returns the account of a user in a state read from the tables.
 func NewAccount(s *pubsub.Snapshot) *Account {
 	rest := RestOf(s)
-	a := &Account{Rest: rest.Shown(), Memberships: make(map[string]*Membership, len(s.Memberships))}
-	a.Badge = a.Rest
-	a.Badge.Categories = maps.Clone(a.Rest.Categories)
-	if a.Badge.Categories == nil {
-		a.Badge.Categories = map[string]int64{}
+	rest.MoreCategories = len(rest.Categories) > pubsub.MaxCategories
+	a := &Account{Rest: rest, Memberships: make(map[string]*Membership, len(s.Memberships)), ofRooms: map[string]pubsub.Numbers{}, Badge: rest}
+	a.Badge.Categories = nil
+	if a.Rest.Categories = maps.Clone(rest.Categories); a.Rest.Categories == nil {
+		a.Rest.Categories = map[string]pubsub.Numbers{}
 	}
-	a.Badge.CategoryConversations = make(map[string]int64, len(a.Badge.Categories))
-	for category := range a.Badge.Categories {
-		a.Badge.CategoryConversations[category] = a.Rest.ConversationsIn(category)
+	if rest.MoreCategories {
+		a.last = slices.Sorted(maps.Keys(rest.Shown().Categories))[pubsub.MaxCategories-1]
 	}
 	for i := range s.Memberships {
+		path := s.Memberships[i].Room.Category
+		for ; path != ""; path = category.Above(path) { // the tables were asked for these
+			if _, ok := a.Rest.Categories[path]; !ok && path > a.last && rest.MoreCategories {
+				a.Rest.Categories[path] = pubsub.Numbers{}
+			}
+		}
 		a.put(s.Memberships[i])
 	}
 	return a
+}
+
+// knows reports whether the account has the numbers of a category and of those above it.
+func (a *Account) knows(path string) bool {
+	for ; path != "" && a.Rest.MoreCategories; path = category.Above(path) {
+		if _, ok := a.Rest.Categories[path]; !ok && path > a.last {
+			return false
+		}
+	}
+	return true
 }
 
 // RestOf returns the badge of a state without memberships.
@@ -80,9 +100,10 @@ func RestOf(s *pubsub.Snapshot) pubsub.Badge {
 func (a *Account) put(m pubsub.Membership) *Membership {
 	entry, ok := a.Memberships[m.Room.ConversationID]
 	if ok {
+		entry.was = entry.Room.Category
 		a.withdraw(entry)
 	} else {
-		entry = new(Membership)
+		entry = &Membership{was: m.Room.Category}
 		a.Memberships[m.Room.ConversationID] = entry
 	}
 	entry.Membership = m
@@ -100,47 +121,21 @@ func (a *Account) remove(id string) {
 
 // withdraw takes what a membership adds to the badge out of it.
 func (a *Account) withdraw(m *Membership) {
-	a.add(m.Room.Category, -m.adds, -m.mentions, -m.conversations)
+	a.add(m.Room.Category, pubsub.Numbers{}.Minus(m.adds))
 	a.Badge.Version -= m.Room.Changes - m.Joined
 }
 
 // weigh adds what a membership adds to the badge.
 func (a *Account) weigh(m *Membership) {
-	m.adds, m.mentions, m.conversations = 0, 0, 0
-	switch c := m.Conversation(0); c.Level {
-	case "none":
-	case "mentions", "direct_mentions":
-		m.adds, m.mentions = c.Mentions, c.Mentions
-	default:
-		m.adds, m.mentions = c.Unread, c.Mentions
-		if c.MarkedUnread {
-			m.adds = max(1, c.Unread)
-		}
-	}
-	if m.adds > 0 {
-		m.conversations = 1
-	}
-	a.add(m.Room.Category, m.adds, m.mentions, m.conversations)
+	m.adds = m.Adds(a.Badge.Levels)
+	a.add(m.Room.Category, m.adds)
 	a.Badge.Version += m.Room.Changes - m.Joined
 }
 
-func (a *Account) add(category string, n, mentions, conversations int64) {
-	a.Badge.Total += n
-	a.Badge.Mentions += mentions
-	a.Badge.UnreadConversations += conversations
-	a.addTo(category, n, conversations)
-}
-
-// addTo adds to the numbers of a category alone.
-func (a *Account) addTo(category string, n, conversations int64) {
-	if n == 0 {
-		return
-	}
-	if a.Badge.Categories[category] += n; a.Badge.Categories[category] == 0 {
-		delete(a.Badge.Categories, category)
-	}
-	if a.Badge.CategoryConversations[category] += conversations; a.Badge.CategoryConversations[category] == 0 {
-		delete(a.Badge.CategoryConversations, category)
+func (a *Account) add(path string, n pubsub.Numbers) {
+	if n != (pubsub.Numbers{}) {
+		a.Badge.Add(n)
+		category.AddTo(a.ofRooms, path, n)
 	}
 }
 
@@ -177,17 +172,29 @@ func (a *Account) Update(u *pubsub.Update) (Outcome, *pubsub.Update) {
 		return Known, nil
 	}
 	before := a.Badge.Version
-	if newer {
-		a.replaceRest(&u.Badge)
-	}
-	for _, c := range u.Conversations {
-		a.remove(c.ConversationID) // if it was a room, the user has left it
-	}
 	changed := make([]*Membership, 0, len(memberships))
-	for _, m := range memberships {
-		changed = append(changed, a.put(m))
+	var paths []string
+	if newer {
+		changed = a.replaceRest(&u.Badge)
+		paths = slices.Collect(maps.Keys(u.Categories))
 	}
-	merged := a.Since(before, changed)
+	for _, c := range u.Conversations { // if it was a room, the user has left it
+		if m, ok := a.Memberships[c.ConversationID]; ok {
+			paths = append(paths, m.Room.Category)
+			a.remove(c.ConversationID)
+		}
+	}
+	changed = slices.DeleteFunc(changed, func(m *Membership) bool { return a.Memberships[m.Room.ConversationID] != m })
+	for _, m := range memberships {
+		if entry := a.put(m); !slices.Contains(changed, entry) {
+			changed = append(changed, entry)
+		}
+	}
+	merged := a.Since(before, changed, paths...)
+	if merged == nil {
+		return Missed, nil
+	}
+	merged.Levels = u.Levels
 	merged.AppendedAt, merged.TraceParent = u.AppendedAt, u.TraceParent
 	sum := a.Badge.Version - a.Rest.Version
 	for _, c := range u.Conversations {
@@ -199,8 +206,8 @@ func (a *Account) Update(u *pubsub.Update) (Outcome, *pubsub.Update) {
 
 // result returns the outcome of applying an update.
 func (a *Account) result(merged *pubsub.Update) (Outcome, *pubsub.Update) {
-	if merged.Version < merged.BaseVersion {
-		return Missed, nil // out of order
+	if merged == nil || merged.Version < merged.BaseVersion {
+		return Missed, nil // a category is not known, or out of order
 	}
 	return Applied, merged
 }
@@ -239,23 +246,27 @@ func (a *Account) Merge(s *pubsub.Snapshot) (news, ahead *pubsub.Update, ok bool
 		case m.Room.Changes > former.Room.Changes:
 			newer = append(newer, a.put(m))
 		case m.Room.Changes < former.Room.Changes:
+			former.was = m.Room.Category
 			older = append(older, former)
 		}
 	}
+	ok = true
 	if len(newer) > 0 {
 		news = a.Since(before, newer)
+		ok = news != nil
 	}
 	if len(older) > 0 {
 		ahead = a.Since(s.Version, older)
+		ok = ok && ahead != nil
 	}
-	return news, ahead, true
+	return news, ahead, ok
 }
 
 // sameRow reports whether the parts of two memberships are equal that do not
 // belong to the room.
 func sameRow(a, b *pubsub.Membership) bool {
-	return a.Joined == b.Joined && a.ReadSeq == b.ReadSeq && a.SeenSeq == b.SeenSeq && a.Level == b.Level && a.LevelUntil.Equal(b.LevelUntil) && a.MarkedUnread == b.MarkedUnread &&
-		a.Mentions == b.Mentions && a.OwnCounted == b.OwnCounted && slices.Equal(a.Own, b.Own)
+	return a.Joined == b.Joined && a.ReadSeq == b.ReadSeq && a.ReachedSeq == b.ReachedSeq && a.SeenSeq == b.SeenSeq && a.Level == b.Level && a.LevelUntil.Equal(b.LevelUntil) && a.MarkedUnread == b.MarkedUnread &&
+		a.Mentions == b.Mentions && a.Named == b.Named && (a.Unseen == b.Unseen || a.Unseen != nil && b.Unseen != nil && *a.Unseen == *b.Unseen) && a.OwnCounted == b.OwnCounted && slices.Equal(a.Own, b.Own)
 }
 
 // Follow applies a state of a room. It has every change since the state with base
@@ -280,40 +291,67 @@ func (a *Account) Follow(room *pubsub.RoomUpdate, base int64) (Outcome, *pubsub.
 	}
 	before := a.Badge.Version
 	merged := a.Since(before, []*Membership{a.put(next)})
+	if merged == nil {
+		return Missed, nil
+	}
 	merged.AppendedAt, merged.TraceParent = room.AppendedAt, room.TraceParent
 	return a.result(merged)
 }
 
-// Since returns the update for clients that hold the state of a version, since
-// which memberships have changed.
-func (a *Account) Since(version int64, changed []*Membership) *pubsub.Update {
-	u := &pubsub.Update{Badge: a.Badge.Shown(), BaseVersion: version, Conversations: make([]pubsub.Conversation, 0, len(changed))}
-	u.Categories = maps.Clone(u.Categories) // the account changes its own
-	if len(u.Categories) > 1 {
-		u.CategoryConversations = maps.Clone(u.CategoryConversations)
-	} else {
-		u.CategoryConversations = nil
-	}
+// Since returns the update for clients that hold the state of a version, since which
+// memberships have changed, and the numbers of some paths of Rest; nil if the account does
+// not know the numbers of all categories that changed.
+func (a *Account) Since(version int64, changed []*Membership, paths ...string) *pubsub.Update {
+	u := &pubsub.Update{Badge: a.Badge, BaseVersion: version, Conversations: make([]pubsub.Conversation, 0, len(changed))}
+	u.Categories, u.Levels = make(map[string]pubsub.Numbers, len(changed)+len(paths)), nil
 	for _, m := range changed {
-		u.Conversations = append(u.Conversations, m.Conversation(u.Version))
+		u.Conversations = append(u.Conversations, m.Conversation(u.Version, a.Badge.Levels))
+		if paths = append(paths, m.Room.Category); m.was != m.Room.Category {
+			paths = append(paths, m.was)
+		}
+	}
+	for _, path := range paths {
+		if !a.knows(path) {
+			return nil
+		}
+		for ; path != ""; path = category.Above(path) {
+			n := a.Rest.Categories[path]
+			n.Add(a.ofRooms[path])
+			u.Categories[path] = n
+		}
 	}
 	return u
 }
 
-// replaceRest replaces the badge without memberships.
-func (a *Account) replaceRest(rest *pubsub.Badge) {
+// replaceRest replaces the badge without memberships, of which an update has the categories
+// that changed, and the levels if they did. It returns the memberships that clients see
+// another way then.
+func (a *Account) replaceRest(rest *pubsub.Badge) (changed []*Membership) {
 	a.Badge.Version += rest.Version - a.Rest.Version
-	a.Badge.Total += rest.Total - a.Rest.Total
-	a.Badge.Mentions += rest.Mentions - a.Rest.Mentions
-	a.Badge.UnreadConversations += rest.UnreadConversations - a.Rest.UnreadConversations
-	a.Badge.MoreCategories = rest.MoreCategories
-	for category, n := range a.Rest.Categories {
-		a.addTo(category, -n, -a.Rest.ConversationsIn(category))
+	a.Badge.Add(rest.Numbers.Minus(a.Rest.Numbers))
+	a.Rest.Version, a.Rest.Numbers = rest.Version, rest.Numbers
+	for path, n := range rest.Categories {
+		if n == (pubsub.Numbers{}) && !a.Rest.MoreCategories {
+			delete(a.Rest.Categories, path)
+		} else {
+			a.Rest.Categories[path] = n
+		}
 	}
-	for category, n := range rest.Categories {
-		a.addTo(category, n, rest.ConversationsIn(category))
+	if rest.Levels == nil {
+		return nil
 	}
-	a.Rest = *rest
+	before := a.Badge.Levels
+	a.Rest.Levels, a.Badge.Levels = rest.Levels, rest.Levels
+	for _, m := range a.Memberships {
+		if m.Adds(before) != m.Adds(rest.Levels) || m.Conversation(0, before) != m.Conversation(0, rest.Levels) {
+			a.add(m.Room.Category, pubsub.Numbers{}.Minus(m.adds))
+			m.adds = m.Adds(rest.Levels)
+			a.add(m.Room.Category, m.adds)
+			m.was = m.Room.Category
+			changed = append(changed, m)
+		}
+	}
+	return changed
 }
 
 // catchUp completes a state of a membership from the one before, and returns false
@@ -324,20 +362,23 @@ func catchUp(next, former *pubsub.Membership) bool {
 		return true
 	}
 	was, now := former.Room, next.Room
-	if former.Behind == nil || next.ReadSeq != former.ReadSeq || was.ClosedChanges != now.ClosedChanges {
+	sameSeen := next.SeenSeq == former.SeenSeq && next.ReachedSeq == former.ReachedSeq || next.SeenInOpen()
+	if former.Behind == nil || next.ReadSeq != former.ReadSeq || !sameSeen || was.ClosedChanges != now.ClosedChanges {
 		return false
 	}
-	if was.Since == now.Since {
-		next.Behind = former.Behind
-		return true
+	behind := *former.Behind
+	if was.Since != now.Since {
+		if former.Behind.First == 0 || !next.SeenInOpen() && former.SeenInOpen() {
+			return false // the first unread message, or some that are seen, may be in the chunk that was closed
+		}
+		behind.Live += now.ClosedLive - was.ClosedLive
+		behind.All += now.ClosedAll - was.ClosedAll
+		behind.UnseenLive += now.ClosedLive - was.ClosedLive
+		behind.UnseenAll += now.ClosedAll - was.ClosedAll
 	}
-	if former.Behind.First == 0 {
-		return false // the first unread message may be in the chunk that was closed
+	if next.SeenInOpen() {
+		behind.UnseenLive, behind.UnseenAll = 0, 0
 	}
-	next.Behind = &pubsub.Behind{
-		Live:  former.Behind.Live + now.ClosedLive - was.ClosedLive,
-		All:   former.Behind.All + now.ClosedAll - was.ClosedAll,
-		First: former.Behind.First,
-	}
+	next.Behind = &behind
 	return true
 }

@@ -1,8 +1,7 @@
 package view
 
 import (
-	"slices"
-
+	"github.com/badged/badged/internal/category"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -10,50 +9,30 @@ import (
 // and reconciliation know the user's whole badge: only what is sent is restricted. It is
 // not safe for concurrent use.
 type Categories struct {
-	categories []string
-	// shown has the conversations of these categories that the client may hold, or
-	// that mention the user.
-	shown map[string]inView
-	// mentions is the sum of theirs.
-	mentions int64
-}
-
-// inView is a conversation in a view.
-type inView struct {
-	category string
-	// mentions is what it adds to the mentions of the badge.
-	mentions int64
+	// tops are the categories of the token that none of the others covers, and held their
+	// numbers.
+	tops []string
+	held map[string]pubsub.Numbers
+	// shown has the categories of the conversations that the client may hold.
+	shown map[string]string
 }
 
 // NewCategories returns the view that a client has after a snapshot.
 func NewCategories(categories []string, state *pubsub.Snapshot) *Categories {
-	v := &Categories{categories: categories, shown: make(map[string]inView, len(state.Conversations))}
-	for id, n := range state.Mentioned {
-		v.shown[id] = inView{mentions: n}
-		v.mentions += n
+	v := &Categories{tops: category.Tops(categories), held: map[string]pubsub.Numbers{}, shown: make(map[string]string, len(state.Conversations))}
+	for _, path := range v.tops {
+		v.held[path] = state.Categories[path]
 	}
 	for i := range state.Conversations {
-		c := &state.Conversations[i]
-		v.shown[c.ConversationID] = inView{c.Category, v.shown[c.ConversationID].mentions}
+		v.shown[state.Conversations[i].ConversationID] = state.Conversations[i].Category
 	}
 	return v
 }
 
-// Badge returns what the view has of a badge.
+// Badge returns what the view has of a badge that has all categories.
 func (v *Categories) Badge(b *pubsub.Badge) *pubsub.Badge {
-	within := b.Within(v.categories, v.mentions)
+	within := b.Within(v.tops)
 	return &within
-}
-
-// Covers reports whether a badge of an update has what each category of the view adds to
-// it: of many categories it has the first by name.
-func (v *Categories) Covers(b *pubsub.Badge) bool {
-	for name := range b.Categories {
-		if name >= v.categories[len(v.categories)-1] { // they are sorted
-			return true
-		}
-	}
-	return !b.MoreCategories
 }
 
 // Changes returns what the view has of changes since the state that the client holds.
@@ -63,31 +42,28 @@ func (v *Categories) Changes(b *pubsub.Badge, conversations []pubsub.Conversatio
 	for _, c := range conversations {
 		before, held := v.shown[c.ConversationID]
 		delete(v.shown, c.ConversationID)
-		v.mentions -= before.mentions
 		switch {
-		case slices.Contains(v.categories, c.Category):
+		case category.AnyCovers(v.tops, c.Category):
 			if !c.Left {
-				v.show(&c)
+				v.shown[c.ConversationID] = c.Category
 			}
 		case !held:
 			continue
 		default:
-			c = pubsub.Conversation{ConversationID: c.ConversationID, Level: "all", Category: before.category, Left: true, Version: c.Version}
-			if c.Category == "" { // the client has never had it
-				c.Category = v.categories[0]
-			}
+			c = pubsub.Conversation{ConversationID: c.ConversationID, Level: category.LevelDefault, Category: before, Left: true, Version: c.Version}
 		}
 		seen = append(seen, c)
 	}
-	return v.Badge(b), seen
-}
-
-// show adds a conversation to the view.
-func (v *Categories) show(c *pubsub.Conversation) {
-	s := inView{category: c.Category}
-	if c.Level != "none" {
-		s.mentions = c.Mentions
+	within := v.Badge(b)
+	within.Numbers = pubsub.Numbers{}
+	for _, path := range v.tops {
+		if n, changed := b.Categories[path]; changed {
+			v.held[path] = n
+		}
+		within.Add(v.held[path])
 	}
-	v.shown[c.ConversationID] = s
-	v.mentions += s.mentions
+	if b.Levels != nil && within.Levels == nil {
+		within.Levels = map[string]string{} // there are none any more
+	}
+	return within, seen
 }

@@ -71,6 +71,9 @@ type pending struct {
 	// since is when the oldest of the changes was appended.
 	since Moment
 	badge pubsub.Badge
+	// merged is set once badge has categories of its own: those of the first update are
+	// not modified.
+	merged bool
 	// first are the conversations of the first update, or of the newest while all
 	// have the same single one; the update is not modified. If these are not all,
 	// conversations has those of all updates; usually it is nil.
@@ -112,11 +115,11 @@ func (m *Mailbox) Offer(u *pubsub.Update) {
 // add merges an update into what is pending.
 func (m *Mailbox) add(u *pubsub.Update) {
 	if m.pending == nil {
-		m.pending = &pending{first: u.Conversations}
+		m.pending = &pending{first: u.Conversations, badge: u.Badge}
 	} else {
 		m.pending.merge(u.Conversations)
+		m.pending.mergeBadge(&u.Badge)
 	}
-	m.pending.badge = u.Badge
 	m.pending.since = m.pending.since.Older(Moment(u.AppendedAt))
 	m.held = HoldingOf(&u.Badge)
 	if u.TraceParent != "" {
@@ -140,6 +143,23 @@ func (p *pending) merge(newer []pubsub.Conversation) {
 	}
 	for _, c := range newer {
 		p.conversations[c.ConversationID] = c
+	}
+}
+
+// mergeBadge takes the badge of an update after the first, with what changed in all of them.
+func (p *pending) mergeBadge(newer *pubsub.Badge) {
+	categories, levels := p.badge.Categories, p.badge.Levels
+	if !p.merged {
+		categories, p.merged = maps.Clone(categories), true
+	}
+	if p.badge = *newer; categories != nil {
+		maps.Copy(categories, newer.Categories)
+		p.badge.Categories = categories
+	} else {
+		p.merged = false
+	}
+	if newer.Levels == nil {
+		p.badge.Levels = levels
 	}
 }
 

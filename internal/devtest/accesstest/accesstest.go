@@ -18,11 +18,13 @@ type Right int
 
 // The rights.
 const (
-	Publish    Right = 1 << iota // the examples of events that no room shares
-	InRooms                      // those that change a room, or reach its members
-	Read                         // the badge of ada
-	ReadBen                      // that of ben
-	Disconnect                   // ada
+	Publish Right = 1 << iota // the examples of events that no room shares
+	InRooms                   // those that change a room, or reach its members
+	// InAllRooms: publishing events that may end memberships of any room.
+	InAllRooms
+	Read       // the badge of ada
+	ReadBen    // that of ben
+	Disconnect // ada
 	Operate
 )
 
@@ -60,6 +62,7 @@ func Routes() map[string]Route {
 		"POST /v1/events":                          {Kinds: publishers, Rights: Publish},
 		"GET /v1/users/{user}/badge":               reads,
 		"GET /v1/users/{user}/conversations":       reads,
+		"GET /v1/users/{user}/categories":          reads,
 		"POST /v1/badges/query":                    {Kinds: all, Rights: Read | ReadBen},
 		"POST /v1/users/{user}/disconnect":         {Kinds: publishers, Rights: Disconnect},
 		"PUT /v1/users/{user}/devices/{device}":    owns,
@@ -123,14 +126,16 @@ type Key struct {
 func ToPublish(t events.Type) Right {
 	switch t {
 	case events.MessageDelivered, events.MessageChanged, events.MessageRecalled, events.ConversationRead, events.ConversationMarkedUnread, events.ConversationReset,
-		events.ConversationLevelSet, events.ConversationLeft, events.UserReadAll:
+		events.ConversationLevelSet, events.ConversationLeft, events.UserReadAll, events.ConversationSeen, events.UserSeenAll, events.CategoryLevelSet:
 		return Publish
+	case events.UserLeftAll:
+		return InAllRooms
 	}
 	return InRooms
 }
 
 const (
-	publishes = Publish | InRooms
+	publishes = Publish | InRooms | InAllRooms
 	// everything is what keys of admins, and publishers without limits, may do.
 	everything = publishes | Read | ReadBen | Disconnect
 )
@@ -145,11 +150,11 @@ func Keys() []Key {
 		{Name: "disconnecting-others", Kind: keyring.Publisher, Fields: ", disconnect: yes, users: [b*]"},
 		{Name: "own-source", Kind: keyring.Publisher, Fields: ", sources: [chat]", Rights: publishes},
 		{Name: "other-source", Kind: keyring.Publisher, Fields: ", sources: [crm, crm/*], read: yes, disconnect: yes", Rights: Read | ReadBen | Disconnect},
-		{Name: "own-type", Kind: keyring.Publisher, Fields: ", types: [message.*, conversation.*, user.*]", Rights: Publish},
+		{Name: "own-type", Kind: keyring.Publisher, Fields: ", types: [message.*, conversation.*, user.*, category.*]", Rights: Publish | InAllRooms},
 		{Name: "other-type", Kind: keyring.Publisher, Fields: ", types: [room.*], read: yes", Rights: InRooms | Read | ReadBen},
-		{Name: "own-users", Kind: keyring.Publisher, Fields: ", users: [ad*, ben, chloe], read: yes, disconnect: yes", Rights: everything &^ InRooms},
-		{Name: "own-users-and-room", Kind: keyring.Publisher, Fields: ", users: [ad*, ben, chloe], rooms: town-*, read: yes, disconnect: yes", Rights: everything},
-		{Name: "own-room", Kind: keyring.Publisher, Fields: ", rooms: [town-hall]", Rights: publishes},
+		{Name: "own-users", Kind: keyring.Publisher, Fields: ", users: [ad*, ben, chloe], read: yes, disconnect: yes", Rights: everything &^ (InRooms | InAllRooms)},
+		{Name: "own-users-and-room", Kind: keyring.Publisher, Fields: ", users: [ad*, ben, chloe], rooms: town-*, read: yes, disconnect: yes", Rights: everything &^ InAllRooms},
+		{Name: "own-room", Kind: keyring.Publisher, Fields: ", rooms: [town-hall]", Rights: publishes &^ InAllRooms},
 		{Name: "other-rooms", Kind: keyring.Publisher, Fields: ", rooms: [town, hall*]", Rights: Publish},
 		{Name: "own-users-in-other-rooms", Kind: keyring.Publisher, Fields: ", users: [ada, ben, chloe], rooms: [Town-Hall]", Rights: Publish},
 		{Name: "other-users", Kind: keyring.Publisher, Fields: ", users: [ad-*, be], read: yes, disconnect: yes"},

@@ -33,7 +33,7 @@ func rules() []rule {
 		{
 			"Package events imports no other package of badged and no web server: a chat backend links events alone to publish in its own transaction.",
 			func(from, to string) bool {
-				return in(from, "./events") && (in(to, ".", "net/http") && !in(to, "./events", "./internal/eventlog", "./internal/pgwire", "./internal/eventbatch", "./internal/pgsession", "./internal/sqlfile", "./internal/remains", "./internal/rfc3339", "./internal/wait"))
+				return in(from, "./events") && (in(to, ".", "net/http") && !in(to, "./events", "./internal/eventlog", "./internal/pgwire", "./internal/eventbatch", "./internal/pgsession", "./internal/sqlfile", "./internal/remains", "./internal/rfc3339", "./internal/wait", "./internal/category"))
 			},
 		},
 		{
@@ -45,13 +45,13 @@ func rules() []rule {
 		{
 			"The bus imports neither side: an Update holds all that the projector tells the gateway, and a bus that imported one would couple them.",
 			func(from, to string) bool {
-				return in(from, "./pubsub") && in(to, ".") && !in(to, "./pubsub", "./internal/resp", "./internal/defaults", "./internal/wait")
+				return in(from, "./pubsub") && in(to, ".") && !in(to, "./pubsub", "./internal/resp", "./internal/defaults", "./internal/wait", "./internal/category")
 			},
 		},
 		{
 			"The gateway reads badges through an interface that it declares, so it works with any store and can be tested without one.",
 			func(from, to string) bool {
-				return in(from, "./gateway") && in(to, ".") && !in(to, "./gateway", "./pubsub", "./internal/limit", "./internal/dbclock", "./internal/defaults", "./internal/wait")
+				return in(from, "./gateway") && in(to, ".") && !in(to, "./gateway", "./pubsub", "./internal/limit", "./internal/dbclock", "./internal/defaults", "./internal/wait", "./internal/category")
 			},
 		},
 		{
@@ -73,9 +73,9 @@ func rules() []rule {
 			},
 		},
 		{
-			"What other modules can import keeps to what they can import: an internal type in a public signature could not be named by its users. How the log works inside, how arrays go to Postgres, how rows of the log are packed, how sessions hold locks, where statements are kept, how clients are limited, how clocks are compared, how times are read, how loops wait, how defaults are filled in, how badged appends for itself and how answers of Redis are bounded are in no signature.",
+			"What other modules can import keeps to what they can import: an internal type in a public signature could not be named by its users. How the log works inside, how arrays go to Postgres, how rows of the log are packed, how sessions hold locks, where statements are kept, how clients are limited, how clocks are compared, how times are read, how loops wait, how defaults are filled in, how badged appends for itself and how answers of Redis are bounded are in no signature; what categories add up to has a name in pubsub.",
 			func(from, to string) bool {
-				return !in(from, "./internal", "./cmd", "./tests") && in(to, "./internal") && !in(to, "./internal/eventlog", "./internal/pgwire", "./internal/eventbatch", "./internal/pgsession", "./internal/sqlfile", "./internal/remains", "./internal/resp", "./internal/limit", "./internal/dbclock", "./internal/rfc3339", "./internal/appending", "./internal/defaults", "./internal/wait") &&
+				return !in(from, "./internal", "./cmd", "./tests") && in(to, "./internal") && !in(to, "./internal/eventlog", "./internal/pgwire", "./internal/eventbatch", "./internal/pgsession", "./internal/sqlfile", "./internal/remains", "./internal/resp", "./internal/limit", "./internal/dbclock", "./internal/rfc3339", "./internal/appending", "./internal/defaults", "./internal/wait", "./internal/category") &&
 					(!forTests(from) || !in(from, "./projector/internal")) // other modules cannot import it
 			},
 		},
@@ -116,7 +116,7 @@ func rules() []rule {
 			"The fold is pure: state and event in, state out. What reads tables, clocks or networks could not be shuffled by a property test.",
 			func(from, to string) bool {
 				return in(from, "./projector/internal/badge") &&
-					(in(to, ".") && !in(to, "./events", "./internal/remains", "./projector/internal/badge") || in(to, "context", "os", "net", "database", "github.com/jackc"))
+					(in(to, ".") && !in(to, "./events", "./internal/remains", "./internal/category", "./projector/internal/badge") || in(to, "context", "os", "net", "database", "github.com/jackc"))
 			},
 		},
 		{

@@ -7,16 +7,14 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/category"
 )
 
 // State is everything that a client can see of a user, without versions.
 type State struct {
-	Total, Mentions int64
-	Categories      map[string]int64
-	// UnreadConversations is how many conversations add to Total, and
-	// CategoryConversations the same by category.
-	UnreadConversations   int64
-	CategoryConversations map[string]int64
+	category.Numbers
+	Categories map[string]category.Numbers
+	Levels     map[string]string
 
 	Conversations []ConversationState
 }
@@ -25,6 +23,7 @@ type State struct {
 type ConversationState struct {
 	ID                                  string
 	Unread, First, Mentions, Read, Last int64
+	Unseen, UnseenMentions, Seen        int64
 	Level                               events.Level
 	Until                               time.Time
 	Category                            string
@@ -36,14 +35,16 @@ type ConversationState struct {
 func (s State) String() string {
 	var lines []string
 	for _, c := range s.Conversations {
-		if c != (ConversationState{ID: c.ID, Level: events.LevelAll, Category: "chat"}) {
-			lines = append(lines, fmt.Sprintf("%s: %d unread from %d, %d mentions, read up to %d of %d, level %s until %s, category %s, marked %v, left %v",
-				c.ID, c.Unread, c.First, c.Mentions, c.Read, c.Last, c.Level, c.Until.Format(time.TimeOnly), c.Category, c.Marked, c.Left))
+		if c != (ConversationState{ID: c.ID, Level: events.LevelDefault, Category: "chat"}) {
+			lines = append(lines, fmt.Sprintf("%s: %d unread from %d, %d mentions, read up to %d of %d, unseen %d with %d mentions above %d, level %s until %s, category %s, marked %v, left %v",
+				c.ID, c.Unread, c.First, c.Mentions, c.Read, c.Last, c.Unseen, c.UnseenMentions, c.Seen, c.Level, c.Until.Format(time.TimeOnly), c.Category, c.Marked, c.Left))
 		}
 	}
 	slices.Sort(lines)
-	return fmt.Sprintf("total %d, mentions %d, categories %v, of %d conversations, %v\n%s",
-		s.Total, s.Mentions, s.Categories, s.UnreadConversations, s.CategoryConversations, strings.Join(lines, "\n"))
+	if len(s.Levels) == 0 {
+		s.Levels = nil
+	}
+	return fmt.Sprintf("%+v, categories %+v, levels %v\n%s", s.Numbers, s.Categories, s.Levels, strings.Join(lines, "\n"))
 }
 
 // Story returns events as sentences, one a line.
@@ -137,8 +138,19 @@ func sentence(e *events.Event) string {
 		what = fmt.Sprintf("message %d of room %s is recalled", d.Seq, d.ConversationID)
 	case events.RoomReset:
 		what = fmt.Sprintf("room %s ends at %d, and all have read at least up to %d", d.ConversationID, d.Seq, d.UpToSeq)
+	case events.ConversationSeen:
+		what = fmt.Sprintf("%s see %s up to %d", who, d.ConversationID, d.UpToSeq)
+		if d.ByApp {
+			what += ", says an app"
+		}
 	case events.UserReadAll:
 		what = fmt.Sprintf("%s read all of category %q", who, d.Category)
+	case events.UserSeenAll:
+		what = fmt.Sprintf("%s see all of category %q", who, d.Category)
+	case events.UserLeftAll:
+		what = fmt.Sprintf("%s leave all of category %q", who, d.Category)
+	case events.CategoryLevelSet:
+		what = fmt.Sprintf("%s set category %q to %s", who, d.Category, d.Level)
 	}
 	if d.Revision > 0 {
 		what += fmt.Sprintf(", with revision %d", d.Revision)

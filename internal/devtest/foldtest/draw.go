@@ -24,7 +24,8 @@ func EveryType() []events.Type {
 
 // PublishedTypes are the types that publishers may write.
 func PublishedTypes() []events.Type {
-	return append(CommutingTypes(), events.MessageChanged, events.ConversationMarkedUnread, events.ConversationReset, events.ConversationLevelSet, events.ConversationLeft, events.UserReadAll)
+	return append(CommutingTypes(), events.MessageChanged, events.ConversationMarkedUnread, events.ConversationReset, events.ConversationLevelSet, events.ConversationLeft, events.UserReadAll,
+		events.ConversationSeen, events.ConversationSeen, events.CategoryLevelSet, events.CategoryLevelSet, events.UserSeenAll, events.UserLeftAll)
 }
 
 // RoomTypes are all types, those of rooms more often.
@@ -200,6 +201,14 @@ func DrawTimes(t *rapid.T, history []events.Event) []events.Event {
 	return history
 }
 
+// The categories that are drawn for messages, of up to eight parts, and for events that name
+// all they cover.
+var (
+	messageCategories  = []string{"", "", "likes", "likes2", "likes/a", "likes/a/b", "system", "likes/1/2/3/4/5/6/7", "system/1/2/3/4/5/6/7"}
+	coveringCategories = []string{"chat", "likes", "likes", "likes/a", "likes/1/2", "system/1/2/3/4/5/6/7", "elsewhere"}
+	levels             = []events.Level{events.LevelDefault, events.LevelAll, events.LevelMentions, events.LevelDirectMentions, events.LevelNone}
+)
+
 // DrawEvent draws an event of a type for some of the users.
 func DrawEvent(t *rapid.T, id string, typ events.Type, users []string) events.Event {
 	e := events.Event{ID: id, Source: "test", Type: typ}
@@ -209,19 +218,19 @@ func DrawEvent(t *rapid.T, id string, typ events.Type, users []string) events.Ev
 	}
 	conversations := rapid.SampledFrom([]string{"c1", "c2"})
 	seqs := rapid.Int64Range(1, 8)
-	if typ != events.UserReadAll {
+	if !typ.OfConversations() {
 		d.ConversationID = conversations.Draw(t, "conversation")
 	}
 	switch typ {
 	case events.MessageDelivered, events.MessageChanged:
 		d.Seq = seqs.Draw(t, "seq")
 		d.SenderID = rapid.SampledFrom(append([]string{""}, users...)).Draw(t, "sender")
-		d.Category = rapid.SampledFrom([]string{"", "", "likes", "system"}).Draw(t, "category")
+		d.Category = rapid.SampledFrom(messageCategories).Draw(t, "category")
 		d.MentionedUserIDs = rapid.SliceOfNDistinct(rapid.SampledFrom(d.UserIDs), 0, len(d.UserIDs), rapid.ID).Draw(t, "mentioned")
 	case events.RoomPosted, events.RoomChanged:
 		d.Seq = seqs.Draw(t, "seq")
 		d.SenderID = rapid.SampledFrom(append([]string{""}, users...)).Draw(t, "sender")
-		d.Category = rapid.SampledFrom([]string{"", "", "likes", "system"}).Draw(t, "category")
+		d.Category = rapid.SampledFrom(messageCategories).Draw(t, "category")
 		d.MentionedUserIDs = rapid.SliceOfNDistinct(rapid.SampledFrom(users), 0, len(users), rapid.ID).Draw(t, "mentioned")
 		d.MentionsAll = rapid.IntRange(0, 3).Draw(t, "mentions all") == 0
 	case events.RoomJoined:
@@ -251,14 +260,22 @@ func DrawEvent(t *rapid.T, id string, typ events.Type, users []string) events.Ev
 			d.FromSeq = seqs.Draw(t, "from")
 		}
 	case events.ConversationLevelSet:
-		d.Level = rapid.SampledFrom([]events.Level{events.LevelAll, events.LevelMentions, events.LevelDirectMentions, events.LevelNone}).Draw(t, "level")
+		d.Level = rapid.SampledFrom(levels).Draw(t, "level")
 		if rapid.Bool().Draw(t, "for a time") {
 			d.Until = drawUntil(t)
 		}
 	case events.ConversationLevelEnded:
 		d.Until = drawUntil(t)
-	case events.UserReadAll:
-		d.Category = rapid.SampledFrom([]string{"", "chat", "likes"}).Draw(t, "category")
+	case events.ConversationSeen:
+		d.UpToSeq = seqs.Draw(t, "up to")
+		d.ByApp = rapid.Bool().Draw(t, "by an app")
+	case events.CategoryLevelSet:
+		d.Category = rapid.SampledFrom(coveringCategories).Draw(t, "category")
+		d.Level = rapid.SampledFrom(levels).Draw(t, "level")
+	case events.UserLeftAll:
+		d.Category = rapid.SampledFrom(coveringCategories).Draw(t, "category")
+	case events.UserReadAll, events.UserSeenAll:
+		d.Category = rapid.SampledFrom(append([]string{""}, coveringCategories...)).Draw(t, "category")
 		d.AllCategories = d.Category == ""
 	}
 	if typ == events.MessageChanged || typ == events.MessageRecalled || typ == events.RoomChanged || typ == events.RoomRecalled {

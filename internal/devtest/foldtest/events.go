@@ -48,7 +48,7 @@ func Event(id string, typ events.Type, conversation string, change func(*events.
 	if change != nil {
 		change(&e.Data)
 	}
-	e.Data.AllCategories = typ == events.UserReadAll && e.Data.Category == ""
+	e.Data.AllCategories = (typ == events.UserReadAll || typ == events.UserSeenAll) && e.Data.Category == ""
 	return e
 }
 

@@ -28,6 +28,8 @@ type Conversation struct {
 	// revisions has the messages that were changed, with the revision or 0.
 	revisions  map[int64]int64
 	read, last int64
+	// seen is the highest seq that the user has seen, if not read.
+	seen int64
 	// leftAt is the seq up to which messages do not bring the conversation back,
 	// or -1.
 	leftAt int64
@@ -78,6 +80,7 @@ type user struct {
 	id            string
 	conversations map[string]*Conversation
 	reads         []appRead
+	levels        map[string]events.Level // by category
 	// had are the generations in which events were folded, by source and id.
 	had    map[[2]string]int
 	folded []events.Event
@@ -121,13 +124,13 @@ func (m *Model) play(asked ...string) *world {
 			u.folded = append(u.folded, e)
 			u.fold(&e, w)
 			for _, c := range u.conversations {
-				c.known = c.known || !c.until.IsZero() || c.last > 0 || c.read > 0 || c.level != events.LevelAll || c.Marked || c.room != nil
+				c.known = c.known || !c.until.IsZero() || c.last > 0 || c.read > 0 || c.level != events.LevelDefault || c.seen > 0 || c.Marked || c.room != nil
 			}
 		}
 	}
 	for _, u := range w.users {
 		for _, c := range u.conversations {
-			c.complete()
+			c.complete(u.levels)
 		}
 	}
 	return w
@@ -135,7 +138,7 @@ func (m *Model) play(asked ...string) *world {
 
 func (w *world) user(id string) *user {
 	if w.users[id] == nil {
-		w.users[id] = &user{id: id, conversations: map[string]*Conversation{}, had: map[[2]string]int{}}
+		w.users[id] = &user{id: id, conversations: map[string]*Conversation{}, levels: map[string]events.Level{}, had: map[[2]string]int{}}
 	}
 	return w.users[id]
 }
@@ -249,6 +252,7 @@ func (w *world) reset(e *events.Event) {
 			continue
 		}
 		end(c.own, c.named, c.sent, c.remembered)
+		c.seen = min(c.seen, d.Seq)
 		counted := max(min(c.counted(), d.Seq), d.UpToSeq)
 		c.read, c.from, c.joinedAt = max(min(c.read, d.Seq), counted), 0, min(c.joinedAt, d.Seq)
 		if counted < c.read {
@@ -258,7 +262,7 @@ func (w *world) reset(e *events.Event) {
 }
 
 // complete works out the sets of a membership.
-func (c *Conversation) complete() {
+func (c *Conversation) complete(levels map[string]events.Level) {
 	if c.room == nil {
 		return
 	}
@@ -266,7 +270,7 @@ func (c *Conversation) complete() {
 	for seq := range c.room.posted {
 		if seq > c.joinedAt && (seq > c.read || c.from > 0 && seq >= c.from) && !c.own[seq] && !c.room.recalled[seq] {
 			c.Unread[seq] = true
-			if c.room.all[seq] && c.level != events.LevelDirectMentions || c.named[seq] {
+			if c.room.all[seq] && c.applies(levels) != events.LevelDirectMentions || c.named[seq] {
 				c.Mentions[seq] = true
 			}
 		}
@@ -290,7 +294,7 @@ func (u *user) conversation(id string) *Conversation {
 	if u.conversations[id] == nil {
 		u.conversations[id] = &Conversation{
 			Unread: map[int64]bool{}, Mentions: map[int64]bool{}, Again: map[int64]bool{}, recalled: map[int64]bool{}, revisions: map[int64]int64{},
-			level: events.LevelAll, category: "chat", leftAt: -1,
+			level: events.LevelDefault, category: "chat", leftAt: -1,
 		}
 	}
 	return u.conversations[id]
@@ -393,19 +397,30 @@ func (u *user) fold(e *events.Event, w *world) {
 			c.level, c.until = c.after, time.Time{}
 		}
 	case events.ConversationLeft:
-		c := u.conversation(d.ConversationID)
-		c.leftAt = max(c.leftAt, c.last, d.UpToSeq)
-		c.readUpTo(c.last)
-		c.unmark()
-	case events.UserReadAll:
-		for _, c := range u.conversations {
-			category := c.category
-			if c.room != nil {
-				category = c.room.category
-			}
-			if d.Category == "" || d.Category == category {
+		u.conversation(d.ConversationID).leave(d.UpToSeq)
+	case events.ConversationSeen:
+		c, upTo := u.conversation(d.ConversationID), d.UpToSeq
+		if d.ByApp {
+			upTo = min(upTo, c.lastMessage())
+		}
+		c.seen = max(c.seen, upTo)
+	case events.CategoryLevelSet:
+		if u.levels[d.Category] = d.Level; d.Level == events.LevelDefault {
+			delete(u.levels, d.Category)
+		}
+	case events.UserReadAll, events.UserSeenAll, events.UserLeftAll:
+		for id, c := range u.conversations {
+			switch {
+			case d.Category != "" && !covers(d.Category, c.present()):
+			case e.Type == events.UserReadAll:
 				c.readUpTo(c.lastMessage())
 				c.unmark()
+			case e.Type == events.UserSeenAll:
+				c.seen = max(c.seen, c.lastMessage())
+			case c.room != nil:
+				u.quit(id)
+			case c.last > 0:
+				c.leave(0)
 			}
 		}
 	case events.RoomJoined:
@@ -433,7 +448,7 @@ func (u *user) join(r *room, d *events.Data) {
 		c.level, c.until = d.Level, time.Time{}
 	}
 	c.Unread, c.Mentions, c.Again, c.recalled, c.leftAt = map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, -1
-	c.joinedAt, c.from, c.revisions = c.read, 0, map[int64]int64{}
+	c.joinedAt, c.from, c.seen, c.revisions = c.read, 0, 0, map[int64]int64{}
 	c.room, c.own, c.named, c.sent, c.remembered = r, map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, map[int64]bool{}
 	r.members++
 }
@@ -446,7 +461,7 @@ func (u *user) quit(id string) {
 	}
 	c.room.members--
 	c.last, c.category, c.leftAt = c.room.last, c.room.category, c.room.last
-	c.read, c.Marked, c.room = max(c.read, c.last), false, nil
+	c.read, c.seen, c.Marked, c.room = max(c.read, c.last), 0, false, nil
 }
 
 // lastMessage returns the last message.
@@ -468,6 +483,7 @@ func (m *Model) Conversations(user string) map[string]*Conversation {
 
 // reset makes the conversation what a publisher says.
 func (c *Conversation) reset(d *events.Data) {
+	c.seen = 0
 	if c.room != nil {
 		counted := c.counted()
 		c.read, c.from, c.joinedAt = d.UpToSeq, 0, min(c.joinedAt, d.UpToSeq)
@@ -533,46 +549,4 @@ func (c *Conversation) readUpTo(seq int64) {
 			delete(c.Mentions, s)
 		}
 	}
-}
-
-// Adds returns what the conversation adds to the total.
-func (c *Conversation) Adds() int64 {
-	switch {
-	case c.left() || c.level == events.LevelNone:
-		return 0
-	case c.level == events.LevelMentions || c.level == events.LevelDirectMentions:
-		return int64(len(c.Mentions))
-	case c.Marked && c.count() == 0:
-		return 1
-	}
-	return c.count()
-}
-
-// Describe returns the state of a user as text.
-func (m *Model) Describe(user string) string {
-	s := State{Categories: map[string]int64{}, CategoryConversations: map[string]int64{}}
-	for id, c := range m.Conversations(user) {
-		s.Total += c.Adds()
-		if n := c.Adds(); n > 0 {
-			s.Categories[c.category] += n
-			s.UnreadConversations++
-			s.CategoryConversations[c.category]++
-		}
-		if c.level != events.LevelNone {
-			s.Mentions += int64(len(c.Mentions))
-		}
-		first := int64(0)
-		for _, counted := range []map[int64]bool{c.Unread, c.Again} {
-			for seq := range counted {
-				if first == 0 || seq < first {
-					first = seq
-				}
-			}
-		}
-		s.Conversations = append(s.Conversations, ConversationState{
-			ID: id, Unread: c.count(), First: first, Mentions: int64(len(c.Mentions)), Read: c.read, Last: c.last,
-			Level: c.level, Until: c.until, Category: c.category, Marked: c.Marked, Left: c.showsLeft(),
-		})
-	}
-	return s.String()
 }

@@ -47,7 +47,7 @@ func run(ctx context.Context, only string) error {
 	var errs []error
 	sound := soundness{dir: dir, built: map[string]string{}, passed: map[check]error{}}
 	tried, all := 0, time.Now()
-	for _, m := range slices.Concat(mutants, trustMutants, splitMutants, moveMutants, lostMutants, commandMutants, levelMutants, clockMutants) {
+	for _, m := range slices.Concat(mutants, trustMutants, splitMutants, moveMutants, lostMutants, commandMutants, levelMutants, clockMutants, pathMutants) {
 		if !wanted.MatchString(m.name) {
 			continue
 		}

@@ -20,6 +20,7 @@ type check struct {
 const (
 	tokenLimitsFile  = "internal/httpapi/tokenlimits.go"
 	foldFile         = "projector/internal/badge/fold.go"
+	numbersFile      = "internal/category/numbers.go"
 	conversationFile = "projector/internal/badge/conversation.go"
 	stateRoom        = "projector/internal/badge/state.go"
 	pushRoutes       = "gateway/push/routes.go"
@@ -184,17 +185,8 @@ var mutants = []mutant{
 		"		c := u.Conversation(d.ConversationID)\n		if c.Level == d.Level {\n			return false\n		}\n" +
 			"		c.setLevel(d.Level, d.Until)\n		u.Version++\n		c.Version = u.Version\n		return true",
 	}}, pure},
-	{"messages are counted as conversations", []edit{{foldFile, "u.Categories.add(c.Category, sign*n, sign)", "u.Categories.add(c.Category, sign*n, sign*n)"}}, pure},
-	{"a category loses its last conversation but one", []edit{{
-		"projector/internal/badge/categories.go", "(*s)[i].conversations += conversations", "(*s)[i].conversations = max(0, conversations)",
-	}}, pure},
-	{"verify overlooks the conversations of categories", []edit{{
-		"projector/internal/store/rows.go", "Name: \"category_conversations\", at: &r.categoryConversations,", "Name: \"category_conversations\", at: &r.categories,",
-	}}, corrupted},
-	{"mentions count under the level none", []edit{{foldFile, "if c.Level != events.LevelNone {", "if true {"}}, pure},
-	{"marked unread counts under the level none", []edit{{
-		conversationFile, "case level == events.LevelNone:\n\t\treturn 0", "case level == events.LevelNone && !marked:\n\t\treturn 0",
-	}}, pure},
+	{"mentions count under the level none", []edit{{numbersFile, "return Numbers{Muted: Muted{c.Full, c.Conversations}}", "return Numbers{Mentions: c.Mentions, Muted: Muted{c.Full, c.Conversations}}"}}, pure},
+	{"marked unread counts under the level none", []edit{{numbersFile, "return Numbers{Muted: Muted{c.Full, c.Conversations}}", "return Numbers{Total: c.Marked, Muted: Muted{c.Full, c.Conversations}}"}}, pure},
 	{"leaving does not read", []edit{{conversationFile, "	c.readAll(c.LastSeq)\n	if seq = max", "	if seq = max"}}, pure},
 	{"a message up to where the user left counts later", []edit{{foldFile, "max(u.Claims.Reach(c.ID, d.Seq), min(c.LeftSeq, d.Seq))", "u.Claims.Reach(c.ID, d.Seq)"}}, pure},
 	{"leaving an unknown conversation is published", []edit{{conversationFile, "c.Left() && c.Version > 0", "c.Left()"}}, pure},
@@ -206,14 +198,14 @@ var mutants = []mutant{
 	{"reads ahead extend each other", []edit{{claimsFile, "	*s = append(slices.DeleteFunc(*s, c.covers), c)", "	for i := range *s {\n		(*s)[i].Until = max((*s)[i].Until, c.Until)\n	}\n	*s = append(slices.DeleteFunc(*s, c.covers), c)"}}, claimed},
 	{"reads ahead cut each other short", []edit{{claimsFile, "return c.Conversation == other.Conversation && c.UpTo >= other.UpTo && c.Until", "return c.Conversation == other.Conversation && c.Until"}}, claimed},
 	{"an app makes up conversations without end", []edit{{claimsFile, "surplus := len(*s) - MaxClaims; surplus > 0", "surplus := len(*s) - MaxClaims; surplus > MaxClaims*MaxClaims"}}, claimed},
-	{"read_all ignores the category", []edit{{foldFile, `if category != "" && in.category(c) != category {`, "if false {"}}, pure},
+	{"read_all ignores the category", []edit{{foldFile, `if path != "" && !category.Covers(path, in.category(c)) {`, "if false {"}}, pure},
 	{"a change leaves the version", []edit{{foldFile, "\tu.Version++\n\tc.Version = u.Version", "\tc.Version = u.Version"}}, pure},
 	{"the version grows without a change", []edit{{
 		foldFile, "	if !u.update(c, f) {\n		return false\n	}\n", "	u.update(c, f)\n",
 	}}, pure},
 	{"own messages in a room count", []edit{{stateRoom, "	c.Membership.Own.Add(p.seq)\n", ""}}, rooms},
 	{"own messages that mention all are mentions", []edit{{stateRoom, "	if p.all {\n		c.Membership.OwnAll", "	if false {\n		c.Membership.OwnAll"}}, rooms},
-	{"at direct_mentions messages that mention all count", []edit{{memberFile, "	if c.Level == events.LevelDirectMentions {\n		v.Mentions = c.Named()", "	if false {\n		v.Mentions = c.Named()"}}, rooms},
+	{"at direct_mentions messages that mention all count", []edit{{memberFile, "		if direct {\n			return max(0, live-own), mentions + namedAll", "		if false {\n			return max(0, live-own), mentions + namedAll"}}, rooms},
 	{"a mention by name is forgotten if the message mentions all", []edit{{stateRoom, "Mark{Touched: true})\n	c.named(p.all).Add(p.seq)\n", "Mark{Touched: true})\n	c.Mentions.Add(p.seq)\n"}}, rooms},
 	{"a mention by name ends when the message mentions all, too", []edit{{stateRoom, "			c.Membership.NamedAll.Add(p.seq)\n", ""}}, rooms},
 	{"a recall leaves a mention by name", []edit{{stateRoom, "member.named(all).Remove(seq)", "member.Mentions.Remove(seq)"}}, rooms},
@@ -224,12 +216,12 @@ var mutants = []mutant{
 	{"an old revision applies", []edit{{"projector/internal/badge/revisions.go", "	case number <= (*r)[i].Number:\n		return false\n", ""}}, pure},
 	{"revisions have no bound", []edit{{"projector/internal/badge/revisions.go", "		*r = (*r)[max(0, len(*r)-maxRevisions):]\n", ""}}, revisions},
 	{"a reset keeps revisions", []edit{{resetFile, "	c.Revisions = nil\n", ""}}, pure},
-	{"a reset keeps the last message", []edit{{resetFile, "c.ReadSeq, c.LastSeq, c.LeftSeq = upTo, last, leftSeq", "c.ReadSeq, c.LastSeq, c.LeftSeq = upTo, max(c.LastSeq, last), leftSeq"}}, pure},
+	{"a reset keeps the last message", []edit{{resetFile, "c.ReadSeq, c.SeenSeq, c.LastSeq, c.LeftSeq = upTo, 0, last, leftSeq", "c.ReadSeq, c.SeenSeq, c.LastSeq, c.LeftSeq = upTo, 0, max(c.LastSeq, last), leftSeq"}}, pure},
 	{"a reset keeps recalls", []edit{{resetFile, "c.Unread, c.Mentions, c.Again, c.Recalled = BoundedSet{}, BoundedSet{}, RangeSet{}, RangeSet{}", "c.Unread, c.Mentions, c.Again = BoundedSet{}, BoundedSet{}, RangeSet{}"}}, pure},
 	{"a reset keeps what apps have read ahead", []edit{{resetFile, "return c.Conversation == d.ConversationID })", "return false })"}}, pure},
 	{"a reset brings a left conversation back", []edit{{resetFile, "if c.Left() && len(seqs) == 0 {", "if false {"}}, pure},
 	{"a reset of a member keeps the bound of what is known", []edit{{resetFile, "			m.Sent.Remove(bound)\n			m.begin(upTo)\n", ""}}, rooms},
-	{"a reset of a member keeps a mark", []edit{{resetFile, "	m.Seen = 0\n", ""}}, rooms},
+	{"a reset of a member keeps a mark", []edit{{resetFile, "	m.Reached, c.SeenSeq = 0, 0\n", "	c.SeenSeq = 0\n"}}, rooms},
 	{"a reset of a member does not load what the member sent", []edit{{"projector/internal/store/rooms.go", "if items[i].Event.Type == events.ConversationReset {", "if items[i].Event.Type == events.ConversationReset && false {"}}, resets},
 	{"joining again keeps the former position", []edit{{memberFile, "if c.Left() {", "if false {"}}, rooms},
 	{"an edit in a room keeps mentions by name", []edit{{stateRoom, "			p.mentionsOnly(d.MentionedUserIDs, wasAll)\n", ""}}, rooms},
@@ -256,8 +248,8 @@ var mutants = []mutant{
 	{"what a member sent is forgotten once it is recalled", []edit{{stateRoom, "	if applies {\n		s.recollect(r, &d)\n	}\n	if live {", "	if live {\n		s.recollect(r, &d)"}}, recents},
 	{"a mark reaches back to what was forgotten", []edit{{marksFile, "	if r.Len() > maxRecent+1 {", "	if r.Len() > maxRecent {"}}, recents},
 	{"the chunks of a mark in a room are not loaded", []edit{{"projector/internal/store/rooms.go", "				if seq <= room.Since {", "				if false {"}}, recents},
-	{"clients see the read position of a mark in a room", []edit{{"pubsub/membership.go", "max(m.ReadSeq, m.SeenSeq)", "m.ReadSeq"}}, membersRead},
-	{"a mark in a room of the database loses the read position", []edit{{"projector/badges/badges.sql", "coalesce(c.seen_seq, 0)", "0"}}, membersRead},
+	{"clients see the read position of a mark in a room", []edit{{"pubsub/membership.go", "max(m.ReadSeq, m.ReachedSeq),", "m.ReadSeq,"}}, membersRead},
+	{"a mark in a room of the database loses the read position", []edit{{"projector/badges/badges.sql", "coalesce(c.reached_seq, 0)", "0"}}, membersRead},
 	{"the version of a member who leaves falls", []edit{{memberFile, "	u.Carried += r.Changes - m.Joined\n", ""}}, rooms},
 	{"joining reads nothing", []edit{{memberFile, "		upTo = r.LastSeq\n", "		upTo = c.ReadSeq\n"}}, rooms},
 	{"recalled messages of a room count", []edit{{stateRoom, "live, all := c.Live.Remove(seq)", "live, all := c.Live.Contains(seq)"}}, rooms},
@@ -271,7 +263,7 @@ var mutants = []mutant{
 	{"the row of a member who leaves is not written", []edit{{memberFile, "	u.touch(c) // before anything marks it as touched\n", ""}}, roomTables},
 	{"own messages in a room are unread", []edit{{"projector/badges/badges.sql", "r.live_starts, r.live_before) - c.unread", "r.live_starts, r.live_before)"}}, membersRead},
 	{"messages of closed chunks are not read", []edit{{"projector/badges/badges.sql", "THEN ({closed})[1] ELSE 0", "THEN 0 ELSE 0"}}, membersRead},
-	{"SQL readers get the own messages of members as unread", []edit{{stateFile, "r.live_before) + closed.live - c.unread)", "r.live_before) + closed.live)"}}, membersRead},
+	{"SQL readers get the own messages of members as unread", []edit{{"migrations/00008_views.sql", "r.live_before) + closed.live - c.unread)", "r.live_before) + closed.live)"}}, membersRead},
 	{"the row of a room is not verified", []edit{{"projector/replay/verifyrooms.go", "		if err := c.compareHeads(ctx, r.Rooms, where, args); err != nil {", "		if err := error(nil); err != nil {"}}, roomsVerified},
 	{"a replay forgets the members of other shares", []edit{{"projector/replay/rooms.go", "			r.room(id).Admit()\n", ""}}, roomsVerified},
 	{"a rebuild forgets closed chunks", []edit{{"projector/rebuild/bulkload.go", "		for _, c := range of.Closed {", "		for _, c := range of.Closed[:0] {"}}, roomsRebuilt},
@@ -480,11 +472,6 @@ var mutants = []mutant{
 	{"a state received during the read of the tables is compared", []edit{{
 		mailboxFile, "before.syncs == m.syncs && tables.denies(before.held)", "tables.denies(m.held)",
 	}}, ahead},
-	{"a room that is read remains a conversation", []edit{{accountFile, "-m.mentions, -m.conversations)", "-m.mentions, 0)"}}, members},
-	{"each message of a room counts as a conversation", []edit{{accountFile, "m.conversations = 1", "m.conversations = m.adds"}}, members},
-	{"a room is a conversation of no category", []edit{{
-		accountFile, "a.Badge.CategoryConversations[category] += conversations;", "a.Badge.CategoryConversations[category] += 0;",
-	}}, members},
 	{"an update of a room is added to the one before", []edit{{accountFile, "		a.withdraw(entry)\n", ""}}, members},
 	{"a member misses an update of a room and reads nothing", []edit{{accountFile, "case base > former.Room.Changes:", "case false:"}}, members},
 	{"members keep their rows over a gap of the bus", []edit{{"gateway/hub.go", "			in.member.forget()\n", ""}}, members},
@@ -560,7 +547,7 @@ var mutants = []mutant{
 	{"each push that waits dials APNs", []edit{{"gateway/push/singledial.go", "taken: make(chan struct{}, 1)", "taken: make(chan struct{}, 1000)"}}, sent},
 	{"a webhook signs another time than it sends", []edit{{"gateway/webhook/call.go", "signatures(w.Secrets, id, now, body)", "signatures(w.Secrets, id, now.Add(time.Second), body)"}}, hooks},
 	{"redirects of APNs and FCM are followed", []edit{{"gateway/push/apps.go", "error { return http.ErrUseLastResponse }", "error { return nil }"}}, redirected},
-	{"what an endpoint was told counts in a new epoch", []edit{{"gateway/webhook/tell.go", "return knowledge{b.Epoch, &b.Total", "return knowledge{\"\", &b.Total"}}, news},
+	{"what an endpoint was told counts in a new epoch", []edit{{"gateway/webhook/tell.go", "return knowledge{b.Epoch, &b.Numbers", "return knowledge{\"\", &b.Numbers"}}, news},
 	{"what a failed push may have shown is forgotten when its device registers", []edit{{outboundFile, "CASE WHEN d.attempts = 0 AND (d.due IS NULL OR d.due > clock_timestamp()) THEN d.told END,", "d.told,"}}, mayHaveCome},
 	{"the position of a webhook passes what it was not told", []edit{{"projector/outbound/reader.go", "return p.open == 0 && len(p.rooms) == 0", "return true"}}, byPosition},
 	{"what an endpoint refuses holds up the rest", []edit{{"projector/outbound/reader.go", "			return s.refused\n", "			return false\n"}}, byPosition},

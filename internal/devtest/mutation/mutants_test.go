@@ -13,7 +13,7 @@ import (
 func TestEveryMutantCanBeMade(t *testing.T) {
 	t.Chdir("../../..")
 	named := map[string]bool{}
-	for _, m := range slices.Concat(mutants, trustMutants, splitMutants, moveMutants, lostMutants, commandMutants, levelMutants, clockMutants) {
+	for _, m := range slices.Concat(mutants, trustMutants, splitMutants, moveMutants, lostMutants, commandMutants, levelMutants, clockMutants, pathMutants) {
 		if named[m.name] {
 			t.Errorf("two mutants are called %q", m.name)
 		}

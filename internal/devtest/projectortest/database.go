@@ -215,6 +215,7 @@ func (d *Database) Dump(t testing.TB) string {
 	return strings.Join(slices.Concat(
 		d.Lines(t, `SELECT (to_jsonb(u) - 'partition_id')::text FROM badged.users AS u ORDER BY user_id`),
 		d.Lines(t, `SELECT (to_jsonb(c) - '{partition_id,delivered_hour}'::text[])::text FROM badged.conversations AS c ORDER BY user_id, conversation_id`),
+		d.Lines(t, `SELECT (to_jsonb(p) - 'partition_id')::text FROM badged.paths AS p ORDER BY user_id, category`),
 		d.Lines(t, `SELECT (to_jsonb(r) - '{partition_id,delivered_hour}'::text[])::text FROM badged.rooms AS r ORDER BY conversation_id`),
 		d.Lines(t, `SELECT (to_jsonb(c) - 'partition_id')::text FROM badged.room_chunks AS c ORDER BY conversation_id, bound`),
 		d.Lines(t, `SELECT (to_jsonb(m) - 'partition_id')::text FROM badged.room_marks AS m ORDER BY conversation_id, seq, user_id`),
@@ -299,7 +300,7 @@ func (d *Database) awaitNoSession(t testing.TB, application string) {
 // are now.
 func (d *Database) Keep(t testing.TB) (restore func()) {
 	t.Helper()
-	tables := []string{"users", "conversations", "rooms", "room_chunks", "room_marks"}
+	tables := []string{"users", "conversations", "paths", "rooms", "room_chunks", "room_marks"}
 	for _, table := range tables {
 		d.Exec(t, fmt.Sprintf(`CREATE TABLE kept_%[1]s AS TABLE badged.%[1]s`, table))
 	}

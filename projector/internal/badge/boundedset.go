@@ -169,6 +169,16 @@ func (s *BoundedSet) RemoveUpTo(last int64) bool {
 	return true
 }
 
+// Above returns how many seqs of the set are above one.
+func (s *BoundedSet) Above(seq int64) int64 {
+	if s.block.Count == 0 || seq >= s.block.Hi {
+		return s.RangeSet.Len() - s.Rank(seq)
+	}
+	rest := BoundedSet{block: s.block, known: slices.Clone(s.known)}
+	rest.RemoveUpTo(seq)
+	return s.RangeSet.Len() + rest.Len()
+}
+
 // RemoveAbove takes every seq above last out of the set.
 func (s *BoundedSet) RemoveAbove(last int64) {
 	rest := *s

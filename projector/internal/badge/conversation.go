@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/category"
 )
 
 // Conversation is the state of one conversation for one user.
@@ -19,8 +20,10 @@ type Conversation struct {
 	// Version is the user's version at the last change that a client can see.
 	Version int64
 	// ReadSeq is the read position. That of a membership is lower while messages below
-	// it are marked unread: see [Membership.Seen].
+	// it are marked unread: see [Membership.Reached].
 	ReadSeq int64
+	// SeenSeq is the seen position if it is above the read position, else 0.
+	SeenSeq int64
 	// LastSeq is the greatest seq delivered, recalled or not.
 	LastSeq int64
 	// LeftSeq is LastSeq when the user left, or the seq in the event if
@@ -62,27 +65,13 @@ type Conversation struct {
 	Weighed int32
 }
 
-// Adds returns what c, which is no membership, adds to the total.
-func (c *Conversation) Adds() int64 {
-	return adds(c.Count(), c.Mentions.Len(), c.Level, c.Marked, c.Left())
-}
-
-// Adds returns what the conversation adds to the total.
-func (v *View) Adds() int64 { return adds(v.Unread, v.Mentions, v.Level, v.Marked, v.Left) }
-
-// adds returns what a conversation adds to the total, which depends on its level.
-func adds(unread, mentions int64, level events.Level, marked, left bool) int64 {
-	switch {
-	case left:
-		return 0
-	case level == events.LevelNone:
-		return 0
-	case level.CountsMentions():
-		return mentions
-	case marked:
-		return max(1, unread)
+// Adds returns what the conversation adds to the numbers of its user, who has set levels.
+func (v *View) Adds(levels category.Levels) category.Numbers {
+	if v.Left {
+		return category.Numbers{}
 	}
-	return unread
+	count := category.CountOf(v.Unread, v.Mentions, v.Unseen, v.UnseenMentions, v.Marked)
+	return count.At(levels.Of(string(v.Level), v.Category))
 }
 
 // Count returns how many messages of c, which is no membership, are unread or count
@@ -110,12 +99,12 @@ func (c *Conversation) ShowsLeft() bool { return c.Left() && c.Version > 0 }
 // A change also takes a recall back, and a mention that it does not name.
 func (c *Conversation) deliver(e *events.Event, mentioned bool) {
 	d, changed := &e.Data, e.Type == events.MessageChanged
-	category := d.Category
-	if category == "" {
-		category = events.DefaultCategory
+	of := d.Category
+	if of == "" {
+		of = events.DefaultCategory
 	}
-	if d.Seq > c.LastSeq || d.Seq == c.LastSeq && category > c.Category {
-		c.LastSeq, c.Category, c.Touched = d.Seq, category, true
+	if d.Seq > c.LastSeq || d.Seq == c.LastSeq && of > c.Category {
+		c.LastSeq, c.Category, c.Touched = d.Seq, of, true
 	}
 	switch {
 	case !changed:
@@ -174,12 +163,40 @@ func (c *Conversation) unmark() {
 // isMarked reports whether c or messages of it are marked unread.
 func (c *Conversation) isMarked() bool { return c.Marked || c.Again.Len() > 0 }
 
+// see moves the seen position up to seq, never back.
+func (c *Conversation) see(seq int64) {
+	if seq > c.SeenPosition() {
+		c.SeenSeq, c.Touched = seq, true
+	}
+}
+
+// SeenPosition returns the seq up to which the user has seen that there is something. What
+// is read is seen, also if it is marked unread then.
+func (c *Conversation) SeenPosition() int64 { return max(c.ReadPosition(), c.SeenSeq) }
+
+// cutSeen forgets a seen position that the read position has reached.
+func (c *Conversation) cutSeen() {
+	if c.SeenSeq <= c.ReadPosition() {
+		c.SeenSeq = 0
+	}
+}
+
+// Unseen returns how many messages of c, which is no membership, are unread and above the
+// seen position, and how many of them mention the user.
+func (c *Conversation) Unseen() (unseen, mentions int64) {
+	if c.SeenSeq == 0 {
+		return c.Unread.Len(), c.Mentions.Len()
+	}
+	return c.Unread.Above(c.SeenSeq), c.Mentions.Above(c.SeenSeq)
+}
+
 // moveTo moves the read position up to seq, never back.
 func (c *Conversation) moveTo(seq int64) {
 	if seq <= c.ReadPosition() {
 		return
 	}
 	c.ReadSeq, c.Touched = seq, true
+	c.cutSeen()
 	if m := c.Membership; m != nil {
 		m.moveTo(&c.Mentions, seq)
 		return
@@ -292,25 +309,31 @@ func (c *Conversation) leave(seq int64) {
 // View is what a client can see of a conversation; views compare with ==.
 type View struct {
 	Unread, Mentions, FirstUnread int64
-	ReadSeq, LastSeq              int64
-	Level                         events.Level
-	LevelUntil                    int64
-	Category                      string
-	Marked, Left                  bool
+	// Unseen and UnseenMentions are those above the seen position.
+	Unseen, UnseenMentions    int64
+	ReadSeq, SeenSeq, LastSeq int64
+	// Level is that of the conversation itself.
+	Level        events.Level
+	LevelUntil   int64
+	Category     string
+	Marked, Left bool
 }
 
 // View returns what a client can see of c.
 func (c *Conversation) View() View {
+	unseen, unseenMentions := c.Unseen()
 	return View{
 		Unread:      c.Count(),
 		Mentions:    c.Mentions.Len(),
 		FirstUnread: c.First(),
 		ReadSeq:     c.ReadSeq,
-		LastSeq:     c.LastSeq,
-		Level:       c.Level,
-		LevelUntil:  c.LevelUntil,
-		Category:    c.Category,
-		Marked:      c.Marked,
-		Left:        c.ShowsLeft(),
+		SeenSeq:     c.SeenSeq,
+		Unseen:      unseen, UnseenMentions: unseenMentions,
+		LastSeq:    c.LastSeq,
+		Level:      c.Level,
+		LevelUntil: c.LevelUntil,
+		Category:   c.Category,
+		Marked:     c.Marked,
+		Left:       c.ShowsLeft(),
 	}
 }

@@ -18,19 +18,18 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/category"
 )
 
 // User is the state of one user: the badge, and the conversations that the
 // current events need.
 type User struct {
 	ID string
-	// Version, Total, Mentions and Categories do not count what memberships of
-	// rooms add to them: see [Membership]. Categories also has how many conversations
-	// add to the total.
-	Version    int64
-	Total      int64
-	Mentions   int64
-	Categories CategoryTotals
+	// Version, the numbers and those by path do not count what memberships of rooms add
+	// to them: see [Membership].
+	Version int64
+	category.Numbers
+	Paths Paths
 	// Carried is what the rooms that the user has left add to the version that
 	// clients see.
 	Carried int64
@@ -67,6 +66,7 @@ const (
 	ConversationWeight = 400
 	RangeWeight        = 24
 	ClaimWeight        = 150
+	PathWeight         = 120
 )
 
 // Never is the LeftSeq of a user who has not left; every LastSeq is above it.
@@ -83,7 +83,7 @@ func NewUser(id string) *User {
 func (u *User) Conversation(id string) *Conversation {
 	c, ok := u.Conversations[id]
 	if !ok {
-		c = &Conversation{ID: id, Category: events.DefaultCategory, Level: events.LevelAll, LeftSeq: Never}
+		c = &Conversation{ID: id, Category: events.DefaultCategory, Level: events.LevelDefault, LeftSeq: Never}
 		c.Unread.Ranges = c.first[:0]
 		u.Conversations[id] = c
 	}
@@ -92,10 +92,17 @@ func (u *User) Conversation(id string) *Conversation {
 
 // Apply folds the effect of e on u, one of its users; mentioned reports
 // whether e mentions u. It reports whether a client of u can see a difference;
-// if so, u's version has grown by one. UserReadAll requires every conversation
-// with something to read to be loaded, and every membership. in has the rooms that
-// e names or u is a member of.
+// if so, u's version has grown by one. Events of many conversations require every one with
+// something to read to be loaded, UserLeftAll every one, and all of them every membership.
+// The paths that cover the categories of what changes must be loaded. in has the rooms
+// that e names or u is a member of.
 func (u *User) Apply(e *events.Event, mentioned bool, in *State) bool {
+	changed := u.apply(e, mentioned, in)
+	u.Paths.place()
+	return changed
+}
+
+func (u *User) apply(e *events.Event, mentioned bool, in *State) bool {
 	d := &e.Data
 	switch e.Type {
 	case events.MessageDelivered, events.MessageChanged:
@@ -141,8 +148,22 @@ func (u *User) Apply(e *events.Event, mentioned bool, in *State) bool {
 		return u.change(d.ConversationID, func(c *Conversation) { c.endLevel(d.Until) })
 	case events.ConversationLeft:
 		return u.change(d.ConversationID, func(c *Conversation) { c.leave(d.UpToSeq) })
+	case events.ConversationSeen:
+		return u.change(d.ConversationID, func(c *Conversation) {
+			if d.ByApp {
+				c.see(min(d.UpToSeq, in.lastSeq(c)))
+			} else {
+				c.see(d.UpToSeq)
+			}
+		})
 	case events.UserReadAll:
-		return u.readAll(d.Category, in)
+		return u.changeAll(d.Category, in, func(c *Conversation) { c.readAll(in.lastSeq(c)) })
+	case events.UserSeenAll:
+		return u.changeAll(d.Category, in, func(c *Conversation) { c.see(in.lastSeq(c)) })
+	case events.UserLeftAll:
+		return u.leaveAll(d.Category, in)
+	case events.CategoryLevelSet:
+		return u.setLevel(d)
 	case events.RoomJoined:
 		return u.join(in.Room(d.ConversationID), e)
 	case events.RoomLeft:
@@ -167,23 +188,28 @@ func (u *User) raise(c *Conversation) {
 	c.Version = u.Version
 }
 
-// readAll reads every conversation of a category, or all if it is empty, as
-// one event.
-func (u *User) readAll(category string, in *State) bool {
-	var seen []*Conversation
+// changeAll applies f to every conversation that a path covers, or to all if it is empty,
+// as one event.
+func (u *User) changeAll(path string, in *State, f func(*Conversation)) bool {
+	var changed []*Conversation
 	for _, c := range u.Conversations {
-		if category != "" && in.category(c) != category {
+		if path != "" && !category.Covers(path, in.category(c)) {
 			continue
 		}
-		if u.update(c, func(c *Conversation) { c.readAll(in.lastSeq(c)) }) {
-			seen = append(seen, c)
+		if u.update(c, f) {
+			changed = append(changed, c)
 		}
 	}
-	if len(seen) == 0 {
+	return u.raiseAll(changed)
+}
+
+// raiseAll raises the version of u for a change of several conversations, if there are any.
+func (u *User) raiseAll(changed []*Conversation) bool {
+	if len(changed) == 0 {
 		return false
 	}
 	u.Version++
-	for _, c := range seen {
+	for _, c := range changed {
 		c.Version = u.Version
 	}
 	return true
@@ -215,13 +241,32 @@ func (u *User) Exists() bool { return u.Version > 0 || len(u.Claims) > 0 }
 // whether a client can see it.
 func (u *User) update(c *Conversation, f func(*Conversation)) bool {
 	before, listed := c.View(), c.Touched
-	u.add(c, -1)
+	member := c.Member()
 	f(c)
-	u.add(c, +1)
+	after := c.View()
+	if !member {
+		u.shift(&before, &after)
+	}
 	if c.Touched && !listed {
 		u.Changed = append(u.Changed, c)
 	}
-	return c.View() != before
+	return after != before
+}
+
+// shift carries a change of a conversation over to the sums.
+func (u *User) shift(before, after *View) {
+	was, is := before.Adds(u.Paths.Levels), after.Adds(u.Paths.Levels)
+	if was == is && before.Category == after.Category {
+		return
+	}
+	difference := is.Minus(was)
+	u.Add(difference)
+	if before.Category == after.Category {
+		u.Paths.add(after.Category, difference)
+		return
+	}
+	u.Paths.add(before.Category, category.Numbers{}.Minus(was))
+	u.Paths.add(after.Category, is)
 }
 
 // touch lists c as changed.
@@ -245,21 +290,7 @@ func (u *User) Settle() {
 		c.Weighed = int32(n) //nolint:gosec // at most seven times MaxRanges
 	}
 	u.Changed = u.Changed[:0]
+	u.Paths.settle()
 	u.Stored, u.StoredCarried, u.HasRow, u.Claimed, u.ChangedAt = u.Version, u.Carried, u.Exists(), false, 0
-	u.Weight = UserWeight + ClaimWeight*len(u.Claims) + ConversationWeight*len(u.Conversations) + RangeWeight*u.ranges
-}
-
-// add adds sign times the counts of c to the sums of u, which leave out
-// memberships.
-func (u *User) add(c *Conversation, sign int64) {
-	if c.Member() {
-		return
-	}
-	if n := c.Adds(); n != 0 {
-		u.Total += sign * n
-		u.Categories.add(c.Category, sign*n, sign)
-	}
-	if c.Level != events.LevelNone {
-		u.Mentions += sign * c.Mentions.Len()
-	}
+	u.Weight = UserWeight + ClaimWeight*len(u.Claims) + ConversationWeight*len(u.Conversations) + RangeWeight*u.ranges + PathWeight*u.Paths.loaded()
 }

@@ -4,7 +4,40 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/category"
 )
+
+// maxAppLevels is the most levels of categories that apps set: an app can invent categories
+// without end.
+const maxAppLevels = 500
+
+// setLevel sets the level of a category, which conversations without one of their own
+// have. Their rows stay as they are.
+func (u *User) setLevel(d *events.Data) bool {
+	before, given := u.Paths.Levels[d.Category]
+	if string(d.Level) == before || !given && (d.Level == events.LevelDefault || d.ByApp && len(u.Paths.Levels) >= maxAppLevels) {
+		return false
+	}
+	var views []View
+	for _, c := range u.Conversations {
+		if !c.Member() && c.Level == events.LevelDefault && category.Covers(d.Category, c.Category) {
+			views = append(views, c.View())
+		}
+	}
+	sum := func(sign func(category.Numbers) category.Numbers) {
+		for i := range views {
+			if n := views[i].Adds(u.Paths.Levels); n != (category.Numbers{}) {
+				u.Add(sign(n))
+				u.Paths.add(views[i].Category, sign(n))
+			}
+		}
+	}
+	sum(category.Numbers{}.Minus)
+	u.Paths.set(d.Category, string(d.Level))
+	sum(func(n category.Numbers) category.Numbers { return n })
+	u.Version++
+	return true
+}
 
 // setLevel sets the level, until a time or, if that is zero, for as long as no other is
 // set. A level that ends is followed by the last one that was set without an end.

@@ -57,7 +57,7 @@ func (c *Conversation) MayCount(from int64) []int64 {
 // ReadPosition is the read position that clients see; a mark does not change it.
 func (c *Conversation) ReadPosition() int64 {
 	if m := c.Membership; m != nil {
-		return max(c.ReadSeq, m.Seen)
+		return max(c.ReadSeq, m.Reached)
 	}
 	return c.ReadSeq
 }
@@ -73,7 +73,7 @@ func (u *User) markFrom(r *Room, from int64, at time.Time) bool {
 		return false
 	}
 	u.touch(c)
-	m.Seen = c.ReadPosition()
+	m.Reached = c.ReadPosition()
 	u.moveBack(r, c, back, at)
 	u.raise(c)
 	return true
@@ -115,7 +115,7 @@ func (c *Conversation) UnreadIn(r *Room) iter.Seq[int64] {
 func (c *Conversation) MarkedIn(r *Room) iter.Seq[int64] {
 	return func(yield func(int64) bool) {
 		for seq := range c.UnreadIn(r) {
-			if seq > c.Membership.Seen || !yield(seq) {
+			if seq > c.Membership.Reached || !yield(seq) {
 				return
 			}
 		}
@@ -141,9 +141,9 @@ func (m *Membership) keep(seq int64) {
 
 // unmarkFrom ends a mark from a message: the read position is the one before it again.
 func (c *Conversation) unmarkFrom() {
-	if m := c.Membership; m != nil && m.Seen > 0 {
-		seen := m.Seen
-		m.Seen, c.Touched = 0, true
-		c.moveTo(seen)
+	if m := c.Membership; m != nil && m.Reached > 0 {
+		reached := m.Reached
+		m.Reached, c.Touched = 0, true
+		c.moveTo(reached)
 	}
 }

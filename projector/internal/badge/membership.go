@@ -2,10 +2,10 @@ package badge
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/category"
 	"github.com/badged/badged/internal/remains"
 )
 
@@ -31,10 +31,10 @@ type Membership struct {
 	// NamedAll are the messages above ReadSeq that mention everybody and also the user by
 	// name, without those in Own: at the level direct_mentions they are mentions.
 	NamedAll BoundedSet
-	// Seen is the read position if messages below it were marked unread, else 0. Then
+	// Reached is the read position if messages below it were marked unread, else 0. Then
 	// ReadSeq is the one before, from which the numbers follow, until a read reaches
 	// Seen.
-	Seen int64
+	Reached int64
 	// Sent and Named are the last messages that the user sent, and those that mention
 	// the user by name, read or not. A mark needs them, since Own and Mentions have
 	// none that were read.
@@ -56,7 +56,8 @@ func (u *User) join(r *Room, e *events.Event) bool {
 	r.Admit()
 	u.touch(c) // before the level does
 	u.Joined = true
-	u.add(c, -1)
+	before := c.View()
+	u.shift(&before, &View{Level: before.Level, Category: before.Category})
 	upTo := d.UpToSeq
 	if upTo == 0 {
 		upTo = r.LastSeq
@@ -69,6 +70,7 @@ func (u *User) join(r *Room, e *events.Event) bool {
 	if d.Level != "" {
 		c.setLevel(d.Level, time.Time{})
 	}
+	c.SeenSeq = 0
 	c.LeftSeq, c.Unread, c.Mentions, c.Again, c.Recalled = Never, BoundedSet{}, BoundedSet{}, RangeSet{}, RangeSet{}
 	c.Revisions = nil
 	c.Membership = &Membership{Joined: r.Changes}
@@ -101,6 +103,12 @@ func (u *User) quit(r *Room) bool {
 	if !c.Member() {
 		return false
 	}
+	u.endMembership(c, r)
+	u.raise(c)
+	return true
+}
+
+func (u *User) endMembership(c *Conversation, r *Room) {
 	u.touch(c) // before anything marks it as touched
 	m := c.Membership
 	u.Carried += r.Changes - m.Joined
@@ -109,11 +117,26 @@ func (u *User) quit(r *Room) bool {
 	for _, seq := range m.Unmarked {
 		r.AddMark(seq, u.ID, Mark{Gone: true})
 	}
-	c.Membership, c.Marked, c.Mentions = nil, false, BoundedSet{}
+	c.Membership, c.Marked, c.Mentions, c.SeenSeq = nil, false, BoundedSet{}, 0
 	c.LastSeq, c.LeftSeq, c.Category = r.LastSeq, r.LastSeq, r.Category
 	r.Dismiss()
-	u.raise(c)
-	return true
+}
+
+// leaveAll leaves every conversation that a path covers and ends every membership there, as
+// one event. Of what was never delivered there is nothing to leave.
+func (u *User) leaveAll(path string, in *State) bool {
+	var changed []*Conversation
+	for _, c := range u.Conversations {
+		switch r := in.roomOf(c); {
+		case !category.Covers(path, in.category(c)):
+		case r != nil:
+			u.endMembership(c, r)
+			changed = append(changed, c)
+		case c.LastSeq > 0 && u.update(c, func(c *Conversation) { c.leave(0) }):
+			changed = append(changed, c)
+		}
+	}
+	return u.raiseAll(changed)
 }
 
 // moveTo follows a move of the read position. mentions are those of the
@@ -167,19 +190,26 @@ func (s *State) roomOf(c *Conversation) *Room {
 	return s.Rooms[c.ID]
 }
 
-// ViewIn returns what a client can see of c, which is a membership of r. Every
-// closed chunk above the read position must be loaded.
-func (c *Conversation) ViewIn(r *Room) View {
+// ViewIn returns what a client can see of c, which is a membership of r, of a user who has
+// set levels. Every closed chunk above the read position must be loaded.
+func (c *Conversation) ViewIn(r *Room, levels category.Levels) View {
 	m := c.Membership
-	live, all := r.LiveAbove(c.ReadSeq)
 	v := View{
-		// The sets are bounded, so the differences could be negative.
-		Unread:   max(0, live-m.Own.Len()),
-		Mentions: max(0, all-m.OwnAll.Len()+c.Mentions.Len()),
-		ReadSeq:  c.ReadPosition(), LastSeq: r.LastSeq, Level: c.Level, LevelUntil: c.LevelUntil, Category: r.Category, Marked: c.Marked,
+		ReadSeq: c.ReadPosition(), SeenSeq: c.SeenSeq, LastSeq: r.LastSeq, Level: c.Level, LevelUntil: c.LevelUntil, Category: r.Category, Marked: c.Marked,
 	}
-	if c.Level == events.LevelDirectMentions {
-		v.Mentions = c.Named()
+	direct := levels.Of(string(c.Level), r.Category) == category.LevelDirectMentions
+	// The sets are bounded, so the differences could be negative.
+	count := func(above, own, ownAll, mentions, namedAll int64) (int64, int64) {
+		live, all := r.LiveAbove(above)
+		if direct {
+			return max(0, live-own), mentions + namedAll
+		}
+		return max(0, live-own), max(0, all-ownAll+mentions)
+	}
+	v.Unread, v.Mentions = count(c.ReadSeq, m.Own.Len(), m.OwnAll.Len(), c.Mentions.Len(), m.NamedAll.Len())
+	v.Unseen, v.UnseenMentions = v.Unread, v.Mentions
+	if seen := c.SeenPosition(); seen > c.ReadSeq {
+		v.Unseen, v.UnseenMentions = count(seen, m.Own.Above(seen), m.OwnAll.Above(seen), c.Mentions.Above(seen), m.NamedAll.Above(seen))
 	}
 	for v.FirstUnread = range c.UnreadIn(r) {
 		break
@@ -190,10 +220,22 @@ func (c *Conversation) ViewIn(r *Room) View {
 // Named returns how many unread messages of a membership mention the user by name.
 func (c *Conversation) Named() int64 { return c.Mentions.Len() + c.Membership.NamedAll.Len() }
 
+// UnseenBesideRoom returns what a membership counts above its seen position, nil if that is
+// its read position: the user's own messages, the mentions without the room's that mention
+// everybody, and those by name.
+func (c *Conversation) UnseenBesideRoom() *[3]int64 {
+	m, seen := c.Membership, c.SeenPosition()
+	if seen == c.ReadSeq {
+		return nil
+	}
+	mentions := c.Mentions.Above(seen)
+	return &[3]int64{m.Own.Above(seen), mentions - m.OwnAll.Above(seen), mentions + m.NamedAll.Above(seen)}
+}
+
 // IsMention reports whether an unread message of a membership mentions the user, at the
-// level of the conversation. all is whether it mentions everybody.
-func (c *Conversation) IsMention(seq int64, all bool) bool {
-	return all && c.Level != events.LevelDirectMentions || c.Mentions.Contains(seq) || c.Membership.NamedAll.Contains(seq)
+// level that applies. all is whether it mentions everybody.
+func (c *Conversation) IsMention(seq int64, all bool, level string) bool {
+	return all && level != category.LevelDirectMentions || c.Mentions.Contains(seq) || c.Membership.NamedAll.Contains(seq)
 }
 
 // named returns the set that has a message which mentions the user by name. all is
@@ -207,33 +249,31 @@ func (c *Conversation) named(all bool) *BoundedSet {
 
 // Sums are the numbers of a user that clients see.
 type Sums struct {
-	Version, Total, Mentions int64
-	Categories               CategoryTotals
+	Version int64
+	category.Numbers
+	Categories map[string]category.Numbers
+	Levels     category.Levels
 }
 
-// String returns the numbers for people.
+// String returns the numbers for people, in a fixed order.
 func (s Sums) String() string {
-	return fmt.Sprintf("version %d, total %d, mentions %d, categories %s, conversations %d %s",
-		s.Version, s.Total, s.Mentions, s.Categories, s.Categories.Conversations(), s.Categories.ConversationsString())
+	return fmt.Sprintf("version %d, %+v, categories %+v, levels %v", s.Version, s.Numbers, s.Categories, s.Levels)
 }
 
 // Sums returns the numbers of u with its memberships, of which the rooms and their
-// closed chunks above the read positions must be loaded.
+// closed chunks above the read positions must be loaded, as all paths.
 func (u *User) Sums(rooms map[string]*Room) Sums {
-	s := Sums{u.Version + u.Carried, u.Total, u.Mentions, slices.Clone(u.Categories)}
+	s := Sums{u.Version + u.Carried, u.Numbers, u.Paths.ByName(), u.Paths.Levels}
 	for _, c := range u.Conversations {
 		if !c.Member() {
 			continue
 		}
 		r := rooms[c.ID]
-		v := c.ViewIn(r)
+		v := c.ViewIn(r, s.Levels)
 		s.Version += r.Changes - c.Membership.Joined
-		if n := v.Adds(); n != 0 {
-			s.Total += n
-			s.Categories.add(v.Category, n, 1)
-		}
-		if v.Level != events.LevelNone {
-			s.Mentions += v.Mentions
+		if n := v.Adds(s.Levels); n != (category.Numbers{}) {
+			s.Add(n)
+			category.AddTo(s.Categories, r.Category, n)
 		}
 	}
 	return s

@@ -33,10 +33,10 @@ func (c *Conversation) reset(upTo int64, seqs []int64) {
 	if c.Left() && len(seqs) == 0 {
 		leftSeq = upTo
 	}
-	if c.ReadSeq != upTo || c.LastSeq != last || c.LeftSeq != leftSeq || c.Count() > 0 || len(seqs) > 0 || len(c.Recalled.Ranges) > 0 || len(c.Revisions) > 0 {
+	if c.ReadSeq != upTo || c.LastSeq != last || c.LeftSeq != leftSeq || c.Count() > 0 || len(seqs) > 0 || len(c.Recalled.Ranges) > 0 || len(c.Revisions) > 0 || c.SeenSeq > 0 {
 		c.Touched = true
 	}
-	c.ReadSeq, c.LastSeq, c.LeftSeq = upTo, last, leftSeq
+	c.ReadSeq, c.SeenSeq, c.LastSeq, c.LeftSeq = upTo, 0, last, leftSeq
 	c.Unread, c.Mentions, c.Again, c.Recalled = BoundedSet{}, BoundedSet{}, RangeSet{}, RangeSet{}
 	c.Revisions = nil
 	for _, seq := range seqs {
@@ -52,11 +52,11 @@ func (c *Conversation) reset(upTo int64, seqs []int64) {
 // member's own, as far as these are known. A mark from a message ends.
 func (u *User) resetMember(r *Room, c *Conversation, e *events.Event) bool {
 	m, upTo := c.Membership, e.Data.UpToSeq
-	if upTo == c.ReadSeq && m.Seen == 0 {
+	if upTo == c.ReadSeq && m.Reached == 0 && c.SeenSeq == 0 {
 		return false
 	}
 	u.touch(c)
-	m.Seen = 0
+	m.Reached, c.SeenSeq = 0, 0
 	if upTo < c.ReadSeq {
 		if bound := m.Sent.Min(); upTo < bound {
 			m.Sent.Remove(bound)

@@ -75,7 +75,7 @@ func (r *Room) end(last int64) {
 // another. It reports whether the membership has changed.
 func (c *Conversation) end(last, upTo int64) bool {
 	m := c.Membership
-	if c.ReadPosition() <= last && m.Sent.Max() <= last && m.Named.Max() <= last && upTo <= c.ReadSeq {
+	if c.SeenPosition() <= last && m.Sent.Max() <= last && m.Named.Max() <= last && upTo <= c.ReadSeq {
 		return false
 	}
 	for _, set := range []*BoundedSet{&c.Mentions, &m.Own, &m.OwnAll, &m.NamedAll} {
@@ -85,13 +85,15 @@ func (c *Conversation) end(last, upTo int64) bool {
 	if m.Sent.Len() == 0 {
 		m.begin(last)
 	}
-	c.ReadSeq, m.Seen = min(c.ReadSeq, last), min(m.Seen, last)
+	c.ReadSeq, m.Reached = min(c.ReadSeq, last), min(m.Reached, last)
 	if upTo > c.ReadSeq {
 		c.ReadSeq = upTo
 		m.moveTo(&c.Mentions, upTo)
 	}
-	if m.Seen <= c.ReadSeq {
-		m.Seen = 0
+	if m.Reached <= c.ReadSeq {
+		m.Reached = 0
 	}
+	c.SeenSeq = min(c.SeenSeq, last)
+	c.cutSeen()
 	return true
 }

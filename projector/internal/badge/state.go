@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/category"
 )
 
 // State is what events are folded into: the users and rooms of a partition, as far
@@ -100,13 +101,13 @@ func (s *State) post(e *events.Event) {
 	d := e.Data
 	r, changes := s.Room(d.ConversationID), e.Type == events.RoomChanged
 	c := r.chunk(d.Seq)
-	category := d.Category
-	if category == "" {
-		category = events.DefaultCategory
+	of := d.Category
+	if of == "" {
+		of = events.DefaultCategory
 	}
 	visible := false
-	if d.Seq > r.LastSeq || d.Seq == r.LastSeq && category > r.Category {
-		r.LastSeq, r.Category, visible = d.Seq, category, true
+	if d.Seq > r.LastSeq || d.Seq == r.LastSeq && of > r.Category {
+		r.LastSeq, r.Category, visible = d.Seq, of, true
 	}
 	if hour := HourOf(e.AppendedAt); hour > r.DeliveredHour {
 		r.DeliveredHour, r.Touched = hour, true
@@ -259,7 +260,7 @@ func (p *post) mentions(id string) {
 	}
 	p.room.AddMark(p.seq, u.ID, Mark{Touched: true})
 	c.named(p.all).Add(p.seq)
-	if p.all && c.Level != events.LevelDirectMentions {
+	if p.all && u.Paths.Levels.Of(string(c.Level), p.room.Category) != category.LevelDirectMentions {
 		u.touch(c) // it is a mention already
 		return
 	}

@@ -63,6 +63,7 @@ func Tables() []Table {
 	all := []Table{
 		{Kind: "users", Key: []string{"user_id"}},
 		{Kind: "conversations", Key: []string{"user_id", "conversation_id"}},
+		{Kind: "paths", Key: []string{"user_id", "category"}},
 		{Kind: "rooms", Key: []string{"conversation_id"}},
 		{Kind: "room_chunks", Key: []string{"conversation_id", "bound"}},
 		{Kind: "room_marks", Key: []string{"conversation_id", "seq", "user_id"}},
@@ -74,7 +75,7 @@ func Tables() []Table {
 		{Kind: "room_alerts", Key: []string{"conversation_id", "seq"}},
 		{Kind: "webhook_queue", Key: []string{"webhook", "type", "subject"}, Refers: `EXISTS (SELECT FROM badged.webhooks AS w WHERE w.name = r.webhook)`},
 	}
-	for _, t := range slices.Clone(all[:5]) {
+	for _, t := range slices.Clone(all[:6]) {
 		all = append(all, Table{Kind: t.Kind, Suffix: "_baseline", Form: Frozen, Key: t.Key})
 	}
 	all = append(all, Table{Kind: "keys", Suffix: "_baseline", Form: Frozen, Key: []string{"key", "generation"}})

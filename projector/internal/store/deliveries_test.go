@@ -234,9 +234,9 @@ func (w *twin) numbers(m *storetest.Memory, id string) string {
 	sums, v := u.Sums(m.Rooms), badge.View{}
 	if c, ok := u.Conversations["c"]; ok {
 		if v = c.View(); c.Member() {
-			v = c.ViewIn(m.Rooms["c"])
+			v = c.ViewIn(m.Rooms["c"], sums.Levels)
 		}
 	}
-	return fmt.Sprintf("total %d, mentions %d, categories %s; unread %d from %d, mentions %d, marked %v",
+	return fmt.Sprintf("total %d, mentions %d, categories %v; unread %d from %d, mentions %d, marked %v",
 		sums.Total, sums.Mentions, sums.Categories, v.Unread, v.FirstUnread, v.Mentions, v.Marked)
 }

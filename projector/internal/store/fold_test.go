@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/category"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/projector/internal/badge"
 	"github.com/badged/badged/projector/internal/store"
@@ -207,6 +209,8 @@ func TestUpdatesCarryEverything(t *testing.T) {
 		m := storetest.NewMemory()
 		held := map[string]map[string]pubsub.Conversation{"ann": {}, "bob": {}}
 		version := map[string]int64{}
+		categories := map[string]map[string]pubsub.Numbers{"ann": {}, "bob": {}}
+		levels := map[string]category.Levels{}
 		for rest := history; len(rest) > 0; {
 			n := rapid.IntRange(1, len(rest)).Draw(t, "batch")
 			clear(m.Updates)
@@ -220,23 +224,29 @@ func TestUpdatesCarryEverything(t *testing.T) {
 				for _, c := range update.Conversations {
 					held[id][c.ConversationID] = c
 				}
-				var unread int64
-				for _, n := range update.Categories {
-					unread += n
+				for path, n := range update.Categories {
+					if categories[id][path] = n; n == (pubsub.Numbers{}) {
+						delete(categories[id], path)
+					}
 				}
-				var conversations int64
-				for name := range update.Categories {
-					conversations += update.ConversationsIn(name)
+				if update.Levels != nil {
+					levels[id] = update.Levels
 				}
-				if conversations != update.UnreadConversations {
-					t.Fatalf("%s has %d unread conversations, those of the categories add up to %d", id, update.UnreadConversations, conversations)
+				sum := pubsub.Numbers{}
+				for path, n := range categories[id] {
+					if category.Above(path) == "" {
+						sum.Add(n)
+					}
 				}
-				if unread != update.Total {
-					t.Fatalf("total of %s is %d, its categories add up to %d", id, update.Total, unread)
+				if sum != update.Numbers {
+					t.Fatalf("the numbers of %s are %+v, those of its categories add up to %+v", id, update.Numbers, sum)
 				}
 			}
 		}
 		for id, u := range m.Users {
+			if sums := u.Sums(nil); !maps.Equal(sums.Categories, categories[id]) || !maps.Equal(sums.Levels, levels[id]) {
+				t.Fatalf("after\n%sthe updates leave %s at %v and %v, want %s", foldtest.Story(history), id, categories[id], levels[id], sums)
+			}
 			for _, c := range u.Conversations {
 				if c.Version == 0 {
 					continue // no visible change

@@ -29,7 +29,7 @@ func marked(t *testing.T, m *storetest.Memory, end, from int64) (unread, first i
 	m.Commit(t, foldtest.Event("read", events.ConversationRead, "hall", foldtest.UpTo(end), "ann"))
 	m.Commit(t, foldtest.Event("mark", events.ConversationMarkedUnread, "hall", foldtest.From(from), "ann"))
 	c := m.User("ann").Conversations["hall"]
-	v := c.ViewIn(m.Rooms["hall"])
+	v := c.ViewIn(m.Rooms["hall"], nil)
 	return v.Unread, v.FirstUnread
 }
 
@@ -69,16 +69,16 @@ func TestMarkedMessagesOfClosedChunks(t *testing.T) {
 	}
 	m.Commit(t, foldtest.Event("older", events.ConversationRead, "hall", foldtest.UpTo(1000), "ann"),
 		foldtest.Event("older, by an app", events.ConversationRead, "hall", foldtest.ByApp(3990), "ann"))
-	if v := m.User("ann").Conversations["hall"].ViewIn(m.Rooms["hall"]); v.Unread != 371-19 || v.ReadSeq != 4000 {
+	if v := m.User("ann").Conversations["hall"].ViewIn(m.Rooms["hall"], nil); v.Unread != 371-19 || v.ReadSeq != 4000 {
 		t.Errorf("after reads that are older than the mark, %d messages are unread with position %d", v.Unread, v.ReadSeq)
 	}
 	m.Commit(t, foldtest.Event("own", events.RoomRecalled, "hall", foldtest.Seq(600)), foldtest.Event("other", events.RoomRecalled, "hall", foldtest.Seq(610)))
 	c := m.User("ann").Conversations["hall"]
-	if n := c.ViewIn(m.Rooms["hall"]).Unread; n != 371-19-1 {
+	if n := c.ViewIn(m.Rooms["hall"], nil).Unread; n != 371-19-1 {
 		t.Errorf("%d messages are unread after a recall of one of them and one of the member's own, want %d", n, 371-19-1)
 	}
 	m.Commit(t, foldtest.Event("to the end", events.ConversationRead, "hall", foldtest.ByApp(4000), "ann"))
-	if v := m.User("ann").Conversations["hall"].ViewIn(m.Rooms["hall"]); v.Unread != 0 {
+	if v := m.User("ann").Conversations["hall"].ViewIn(m.Rooms["hall"], nil); v.Unread != 0 {
 		t.Errorf("after a read to the end, %d messages are unread", v.Unread)
 	}
 }
@@ -101,7 +101,7 @@ func TestResetsGoBackToClosedChunks(t *testing.T) {
 		{4000, 0, 0}, {0, 350, 10},
 	} {
 		m.Commit(t, foldtest.Event(fmt.Sprint("reset ", i), events.ConversationReset, "hall", foldtest.UpTo(tc.upTo), "ann"))
-		if v := m.User("ann").Conversations["hall"].ViewIn(m.Rooms["hall"]); v.Unread != tc.unread || v.FirstUnread != tc.first || v.ReadSeq != tc.upTo {
+		if v := m.User("ann").Conversations["hall"].ViewIn(m.Rooms["hall"], nil); v.Unread != tc.unread || v.FirstUnread != tc.first || v.ReadSeq != tc.upTo {
 			t.Errorf("after a reset to %d, %d messages from %d on are unread and the position is %d, want %d from %d on", tc.upTo, v.Unread, v.FirstUnread, v.ReadSeq, tc.unread, tc.first)
 		}
 	}

@@ -1,6 +1,8 @@
 package store
 
 import (
+	"slices"
+
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/projector/internal/badge"
 )
@@ -12,7 +14,9 @@ type Missing struct {
 	// ReadAll are the users that need every conversation with something to read, and
 	// if InRooms is set every membership.
 	ReadAll []string
-	InRooms bool
+	// LeaveAll are those of them that need every conversation.
+	LeaveAll []string
+	InRooms  bool
 	// Rooms are rooms, or conversations that may be rooms.
 	Rooms []string
 	// Messages of rooms, each with its room, that may have been posted before: they
@@ -64,10 +68,13 @@ func (p *preparation) add(it *Item) {
 			}
 			p.state.Users[id] = u
 		}
-		if it.Event.Type == events.UserReadAll {
+		if it.Event.Type.OfConversations() {
 			if u.Complete {
 				p.needRooms(u)
 				continue
+			}
+			if it.Event.Type == events.UserLeftAll && !slices.Contains(p.missing.LeaveAll, id) {
+				p.missing.LeaveAll = append(p.missing.LeaveAll, id)
 			}
 			if _, ok := p.readers[id]; !ok {
 				if p.readers == nil {
@@ -112,7 +119,7 @@ func mayHave(r *badge.Room, seq int64) bool { return seq <= r.Since || r.Open.Li
 // a membership. Events that are refused for members need none.
 func (p *preparation) mayNeedRoom(it *Item) {
 	switch it.Event.Type {
-	case events.ConversationRead, events.ConversationExpired, events.ConversationMarkedUnread, events.ConversationReset, events.ConversationLevelSet, events.ConversationLevelEnded:
+	case events.ConversationRead, events.ConversationExpired, events.ConversationMarkedUnread, events.ConversationReset, events.ConversationLevelSet, events.ConversationLevelEnded, events.ConversationSeen:
 		p.needRoom(it.Event.Data.ConversationID)
 	}
 }

@@ -112,9 +112,9 @@ func markedMessages(items []Item, s *badge.State) (rooms []string, seqs []int64)
 	return rooms, seqs
 }
 
-// QueueMoreLoads adds to batch the statement that loads the closed chunks of which only
+// queueMarkLoads adds to batch the statement that loads the closed chunks of which only
 // the rows tell that items need them, if any.
-func (t *Tables) QueueMoreLoads(batch *pgx.Batch, items []Item, s *badge.State) {
+func (t *Tables) queueMarkLoads(batch *pgx.Batch, items []Item, s *badge.State) {
 	if rooms, seqs := MoreMessages(items, s); len(seqs) > 0 {
 		batch.Queue(t.rooms.loadChunks, rooms, seqs).Query(func(rows pgx.Rows) error { return ScanChunks(rows, s.Rooms) })
 	}

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/category"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/projector/internal/badge"
 	"github.com/badged/badged/projector/internal/store/storetest"
@@ -79,17 +81,17 @@ func TestRoomsWithManyMessages(t *testing.T) {
 
 // checkUnread compares the total of a user with the sum of its parts.
 func checkUnread(t *rapid.T, m *storetest.Memory, id string) {
-	u, total := m.User(id), int64(0)
+	u, total := m.User(id), pubsub.Numbers{}
+	sums := u.Sums(m.Rooms)
 	for _, c := range u.Conversations {
+		v := c.View()
 		if c.Member() {
-			v := c.ViewIn(m.Rooms[c.ID])
-			total += v.Adds()
-			continue
+			v = c.ViewIn(m.Rooms[c.ID], sums.Levels)
 		}
-		total += c.Adds()
+		total.Add(v.Adds(sums.Levels))
 	}
-	if sums := u.Sums(m.Rooms); sums.Total != total {
-		t.Fatalf("the total of %s is %d, that of its parts %d", id, sums.Total, total)
+	if sums.Numbers != total {
+		t.Fatalf("the numbers of %s are %+v, those of its parts %+v", id, sums.Numbers, total)
 	}
 }
 
@@ -217,13 +219,14 @@ type gateway struct {
 
 type account struct {
 	badge       pubsub.Badge
+	categories  map[string]pubsub.Numbers
 	memberships map[string]pubsub.Membership
 }
 
 func gatewayOf(users []string) *gateway {
 	g := &gateway{map[string]*account{}, map[string]pubsub.Room{}}
 	for _, id := range users {
-		g.accounts[id] = &account{memberships: map[string]pubsub.Membership{}}
+		g.accounts[id] = &account{categories: map[string]pubsub.Numbers{}, memberships: map[string]pubsub.Membership{}}
 	}
 	return g
 }
@@ -232,7 +235,11 @@ func (a *account) update(t *rapid.T, u *pubsub.Update, g *gateway) {
 	if u.BaseVersion != a.badge.Version {
 		t.Fatalf("the update of %s is from version %d, %d is known", u.UserID, u.BaseVersion, a.badge.Version)
 	}
-	a.badge = u.Badge
+	levels := a.badge.Levels
+	maps.Copy(a.categories, u.Categories)
+	if a.badge = u.Badge; a.badge.Levels == nil {
+		a.badge.Levels = levels
+	}
 	for _, c := range u.Conversations {
 		delete(a.memberships, c.ConversationID)
 	}
@@ -247,12 +254,11 @@ func (a *account) update(t *rapid.T, u *pubsub.Update, g *gateway) {
 // sums returns the numbers of a user as [badge.Sums.String].
 func (g *gateway) sums(id string) string {
 	a := g.accounts[id]
-	version, total, mentions := a.badge.Version, a.badge.Total, a.badge.Mentions
-	categories, conversations := map[string]int64{}, map[string]int64{}
-	for name, n := range a.badge.Categories {
-		categories[name] += n
-		conversations[name] += a.badge.ConversationsIn(name)
+	sums := badge.Sums{Version: a.badge.Version, Numbers: a.badge.Numbers, Categories: maps.Clone(a.categories), Levels: a.badge.Levels}
+	if len(sums.Levels) == 0 {
+		sums.Levels = nil
 	}
+	maps.DeleteFunc(sums.Categories, func(_ string, n pubsub.Numbers) bool { return n == pubsub.Numbers{} })
 	above := func(s pubsub.Seqs, seq int64) (n int64) {
 		for _, r := range s {
 			n += max(0, r.Last-max(r.First, seq+1)+1)
@@ -261,23 +267,22 @@ func (g *gateway) sums(id string) string {
 	}
 	for room, m := range a.memberships {
 		r := g.rooms[room]
-		v := badge.View{
-			Unread:   above(r.Live, m.ReadSeq) - above(m.Own, 0),
-			Mentions: m.Mentions,
-			Level:    events.Level(m.Level), Marked: m.MarkedUnread,
+		v := badge.View{Level: events.Level(m.Level), Marked: m.MarkedUnread, Category: r.Category}
+		direct := sums.Levels.Of(m.Level, r.Category) == string(events.LevelDirectMentions)
+		count := func(seq, own, mentions, named int64) (int64, int64) {
+			if direct {
+				return above(r.Live, seq) - own, named
+			}
+			return above(r.Live, seq) - own, above(r.All, seq) + mentions
 		}
-		if v.Level != events.LevelDirectMentions {
-			v.Mentions += above(r.All, m.ReadSeq)
+		v.Unread, v.Mentions = count(m.ReadSeq, above(m.Own, 0), m.Mentions, m.Named)
+		if v.Unseen, v.UnseenMentions = v.Unread, v.Mentions; m.Unseen != nil {
+			v.Unseen, v.UnseenMentions = count(max(m.ReadSeq, m.ReachedSeq, m.SeenSeq), m.Unseen[0], m.Unseen[1], m.Unseen[2])
 		}
-		version += r.Changes - m.Joined
-		total += v.Adds()
-		if n := v.Adds(); n != 0 {
-			categories[r.Category] += n
-			conversations[r.Category]++
-		}
-		if v.Level != events.LevelNone {
-			mentions += v.Mentions
-		}
+		sums.Version += r.Changes - m.Joined
+		n := v.Adds(sums.Levels)
+		sums.Add(n)
+		category.AddTo(sums.Categories, r.Category, n)
 	}
-	return badge.Sums{Version: version, Total: total, Mentions: mentions, Categories: badge.NewCategoryTotals(categories, conversations)}.String()
+	return sums.String()
 }

@@ -2,7 +2,6 @@ package store
 
 import (
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -24,8 +23,10 @@ type UserRow struct {
 	carried                  int64
 	conversations            int64
 	categories, claims       string
-	// categoryConversations is "" if at most one category has a total.
-	categoryConversations string
+	// extra are numbers of the badge that are 0 for most, "" then.
+	extra string
+	// pathRows is how many rows of paths there are, 0 if categories has the paths.
+	pathRows int64
 }
 
 // neverJoined is the value of carried for a user who was never a member of a room.
@@ -43,7 +44,8 @@ func (r *UserRow) Columns() []Column {
 		{Name: "categories", at: &r.categories, kind: "jsonb"},
 		{Name: "claims", at: &r.claims, kind: "jsonb", usual: "", null: true},
 		{Name: "unread_conversations", at: &r.conversations},
-		{Name: "category_conversations", at: &r.categoryConversations, kind: "jsonb", usual: "", null: true},
+		{Name: "extra", at: &r.extra, kind: "jsonb", usual: "", null: true},
+		{Name: "path_rows", at: &r.pathRows, usual: int64(0), null: true},
 	}
 }
 
@@ -51,8 +53,8 @@ func (r *UserRow) Columns() []Column {
 func (r *UserRow) Set(u *badge.User) {
 	*r = UserRow{
 		id: u.ID, version: u.Version, total: u.Total, mentions: u.Mentions, carried: u.Carried,
-		conversations: u.Categories.Conversations(), categories: u.Categories.String(), claims: u.Claims.String(),
-		categoryConversations: u.Categories.ConversationsString(),
+		conversations: u.UnreadConversations, categories: u.Paths.String(), claims: u.Claims.String(),
+		extra: badge.EncodeExtra(u.Numbers), pathRows: u.Paths.Rows(),
 	}
 	if !u.Joined {
 		r.carried = neverJoined
@@ -61,23 +63,17 @@ func (r *UserRow) Set(u *badge.User) {
 
 // restore sets u to the state of its row.
 func (r *UserRow) restore(u *badge.User) (err error) {
-	u.Version, u.Total, u.Mentions = r.version, r.total, r.mentions
+	u.Version, u.Total, u.Mentions, u.UnreadConversations = r.version, r.total, r.mentions, r.conversations
 	u.Carried, u.Joined = max(0, r.carried), r.carried != neverJoined
-	var totals, conversations map[string]int64
-	if err := json.Unmarshal([]byte(r.categories), &totals); err != nil {
+	if err := badge.DecodeExtra(r.extra, &u.Numbers); err != nil {
+		return fmt.Errorf("extra of user %q: %w", r.id, err)
+	}
+	if u.Paths, err = badge.Restore(r.categories); err != nil {
 		return fmt.Errorf("categories of user %q: %w", r.id, err)
 	}
-	if r.categoryConversations != "" {
-		if err := json.Unmarshal([]byte(r.categoryConversations), &conversations); err != nil {
-			return fmt.Errorf("category_conversations of user %q: %w", r.id, err)
-		}
-	} else {
-		conversations = make(map[string]int64, 1)
-		for name := range totals { // the only one
-			conversations[name] = r.conversations
-		}
+	if r.pathRows > 0 {
+		u.Paths.RestoreRows(r.pathRows)
 	}
-	u.Categories = badge.NewCategoryTotals(totals, conversations)
 	if u.Claims, err = badge.ParseClaims(r.claims); err != nil {
 		return fmt.Errorf("claims of user %q: %w", r.id, err)
 	}
@@ -97,7 +93,9 @@ type ConversationRow struct {
 	ownSet, ownAllSet, againSet        seqSet
 	sentSet, namedSet, namedAllSet     seqSet
 	revisions                          seqSet
-	seen                               int64
+	reached, seen, named               int64
+	// unseen is "" if what is unread is unseen.
+	unseen string
 }
 
 // Columns returns the columns of r, whatever it becomes.
@@ -111,7 +109,7 @@ func (r *ConversationRow) Columns() []Column {
 		{Name: "left_seq", at: &r.leftSeq, usual: int64(badge.Never), null: true},
 		{Name: "joined", at: &r.joined, usual: int64(notJoined), null: true},
 		{Name: "category", at: &r.category},
-		{Name: "level", at: &r.level, kind: "badged.level", usual: string(events.LevelAll)},
+		{Name: "level", at: &r.level, kind: "badged.level", usual: string(events.LevelDefault)},
 		{Name: "level_until", at: &r.levelUntil, usual: int64(0), null: true},
 		{Name: "level_after", at: &r.levelAfter, kind: "badged.level", usual: "", null: true},
 		{Name: "marked_unread", at: &r.marked, usual: false},
@@ -124,7 +122,10 @@ func (r *ConversationRow) Columns() []Column {
 		{Name: "own_set", at: &r.ownSet, usual: "", null: true},
 		{Name: "own_all_set", at: &r.ownAllSet, usual: "", null: true},
 		{Name: "again_set", at: &r.againSet, usual: "", null: true},
+		{Name: "reached_seq", at: &r.reached, usual: int64(0), null: true},
 		{Name: "seen_seq", at: &r.seen, usual: int64(0), null: true},
+		{Name: "unseen", at: &r.unseen, kind: "bigint[]", usual: "", null: true, derived: true},
+		{Name: "named", at: &r.named, usual: int64(0), null: true, derived: true},
 		{Name: "sent_set", at: &r.sentSet, usual: "", null: true},
 		{Name: "named_set", at: &r.namedSet, usual: "", null: true},
 		{Name: "named_all_set", at: &r.namedAllSet, usual: "", null: true},
@@ -142,22 +143,18 @@ func (r *ConversationRow) Set(userID string, c *badge.Conversation) {
 		category: c.Category, level: string(c.Level), levelUntil: c.LevelUntil, levelAfter: string(c.LevelAfter), marked: c.Marked, deliveredHour: c.DeliveredHour,
 		unread: c.Count(), unreadSet: seqSet(c.Unread.Encode()), againSet: seqSet(c.Again.Encode()),
 		mentions: c.Mentions.Len(), mentionSet: seqSet(c.Mentions.Encode()),
-		recalledSet: seqSet(c.Recalled.Encode()), revisions: seqSet(c.Revisions.Encode()),
+		recalledSet: seqSet(c.Recalled.Encode()), revisions: seqSet(c.Revisions.Encode()), seen: c.SeenSeq,
 	}
 	if m := c.Membership; m != nil {
-		r.joined, r.unread, r.mentions = m.Joined, m.Own.Len(), mentionsBesideRoom(c)
+		r.joined, r.unread, r.mentions, r.named = m.Joined, m.Own.Len(), c.Mentions.Len()-m.OwnAll.Len(), c.Named()
 		r.ownSet, r.ownAllSet, r.namedAllSet = seqSet(m.Own.Encode()), seqSet(m.OwnAll.Encode()), seqSet(m.NamedAll.Encode())
-		r.seen, r.sentSet, r.namedSet = m.Seen, seqSet(m.Sent.Encode()), seqSet(m.Named.Encode())
+		r.reached, r.sentSet, r.namedSet = m.Reached, seqSet(m.Sent.Encode()), seqSet(m.Named.Encode())
+		if unseen := c.UnseenBesideRoom(); unseen != nil {
+			r.unseen = fmt.Sprintf("{%d,%d,%d}", unseen[0], unseen[1], unseen[2])
+		}
+	} else if unseen, mentions := c.Unseen(); unseen != r.unread || mentions != r.mentions {
+		r.unseen = fmt.Sprintf("{%d,%d}", unseen, mentions)
 	}
-}
-
-// mentionsBesideRoom returns the mentions of a membership, without the room's messages
-// that mention everybody. At the level direct_mentions the latter do not count.
-func mentionsBesideRoom(c *badge.Conversation) int64 {
-	if c.Level == events.LevelDirectMentions {
-		return c.Named()
-	}
-	return c.Mentions.Len() - c.Membership.OwnAll.Len()
 }
 
 // conversation returns the conversation of the row.
@@ -165,6 +162,7 @@ func (r *ConversationRow) conversation() (*badge.Conversation, error) {
 	c := &badge.Conversation{
 		ID: r.id, Version: r.version, ReadSeq: r.readSeq, LastSeq: r.lastSeq, LeftSeq: r.leftSeq,
 		Category: r.category, Level: events.Level(r.level), LevelUntil: r.levelUntil, LevelAfter: events.Level(r.levelAfter), Marked: r.marked, DeliveredHour: r.deliveredHour,
+		SeenSeq: r.seen,
 	}
 	var err error
 	decode := func(stored seqSet) (s badge.BoundedSet) {
@@ -180,7 +178,7 @@ func (r *ConversationRow) conversation() (*badge.Conversation, error) {
 	c.Again, c.Recalled = decode(r.againSet).RangeSet, decode(r.recalledSet).RangeSet
 	if r.joined != notJoined {
 		c.Membership = &badge.Membership{
-			Joined: r.joined, Own: decode(r.ownSet), OwnAll: decode(r.ownAllSet), NamedAll: decode(r.namedAllSet), Seen: r.seen,
+			Joined: r.joined, Own: decode(r.ownSet), OwnAll: decode(r.ownAllSet), NamedAll: decode(r.namedAllSet), Reached: r.reached,
 			Sent: badge.Recent{RangeSet: decode(r.sentSet).RangeSet}, Named: badge.Recent{RangeSet: decode(r.namedSet).RangeSet},
 		}
 	}

@@ -100,7 +100,7 @@ WHERE user_id = ANY ($1::text[])
 JOIN unnest($1::text[], $2::text[]) AS k (user_id, conversation_id) USING (user_id, conversation_id)
 
 -- name: to be read
--- The conversations that user.read_all can change.
+-- The conversations that have something to read, seen or not.
 {of users} AND (read_seq < last_seq OR marked_unread OR again_set IS NOT NULL)
 
 -- name: without conversations
@@ -142,6 +142,19 @@ WITH updated AS (
     RETURNING 1
 )
 SELECT CASE WHEN NOT EXISTS (SELECT FROM updated) THEN badged.refuse_missing(1, 1) END
+
+-- name: paths by key
+JOIN unnest($1::text[], $2::text[]) AS k (user_id, category) USING (user_id, category)
+
+-- name: paths with levels
+WHERE user_id = ANY ($1::text[]) AND level IS NOT NULL
+
+-- name: delete paths
+DELETE FROM PATHS AS p USING unnest($1::text[], $2::text[]) AS k (user_id, category)
+WHERE p.user_id = k.user_id AND p.category = k.category
+
+-- name: delete the paths of users
+DELETE FROM PATHS WHERE user_id = ANY ($1::text[])
 
 -- name: bury a dead letter
 INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", index, uuid, payload, reason, user_ids)

@@ -28,13 +28,14 @@ var statements = sqlfile.Parse(statementsText)
 type Tables struct {
 	partition int
 
-	Users, Conversations, Rooms, Chunks, Marks TableSQL
+	Users, Conversations, Paths, Rooms, Chunks, Marks TableSQL
 
 	moveSQL              string
 	moveAppendedSQL      string // with pending transactions
 	moveAppendedSoleSQL  string // without
 	loadConversationsSQL string
 	loadUnreadSQL        string
+	paths                pathsSQL
 	findEmptySQL         string
 	rooms                roomsSQL
 }
@@ -51,6 +52,8 @@ func TablesNamed(partition int, suffix string) *Tables {
 		Users:         tableSQL(fmt.Sprintf("badged.users_p%02d%s", partition, suffix), partition, new(UserRow).Columns(), UserKey),
 		Conversations: tableSQL(fmt.Sprintf("badged.conversations_p%02d%s", partition, suffix), partition, new(ConversationRow).Columns(), ConversationKey),
 
+		Paths: tableSQL(fmt.Sprintf("badged.paths_p%02d%s", partition, suffix), partition, new(PathRow).Columns(), PathKey),
+
 		Rooms:  tableSQL(fmt.Sprintf("badged.rooms_p%02d%s", partition, suffix), partition, new(RoomRow).Columns(), RoomKey),
 		Chunks: tableSQL(fmt.Sprintf("badged.room_chunks_p%02d%s", partition, suffix), partition, new(ChunkRow).Columns(), ChunkKey),
 		Marks:  tableSQL(fmt.Sprintf("badged.room_marks_p%02d%s", partition, suffix), partition, new(MarkRow).Columns(), MarkKey),
@@ -62,6 +65,7 @@ func TablesNamed(partition int, suffix string) *Tables {
 	t.loadConversationsSQL = t.Conversations.Read + "\n" + statements.Get("by key")
 	t.findEmptySQL = strings.ReplaceAll(statements.Get("without conversations"), "TABLE", t.Conversations.name)
 	t.loadUnreadSQL = t.Conversations.Read + "\n" + statements.Get("to be read")
+	t.paths = t.newPathsSQL(suffix)
 	t.rooms = t.newRoomsSQL(suffix)
 	return t
 }
@@ -91,6 +95,9 @@ func (t *Tables) QueueLoads(batch *pgx.Batch, m *Missing, s *badge.State, c *Cac
 	}
 	if len(m.ReadAll) > 0 {
 		batch.Queue(t.loadUnreadSQL, m.ReadAll).Query(conversations)
+	}
+	if len(m.LeaveAll) > 0 {
+		batch.Queue(t.Conversations.ReadUsers, m.LeaveAll).Query(conversations)
 	}
 	if m.InRooms {
 		t.queueRoomLoads(batch, m, s, c)
@@ -187,6 +194,7 @@ func (t *Tables) queueUserWrites(batch *pgx.Batch, users []*badge.User) int {
 	var user UserRow
 	var conversation ConversationRow
 	var newUsers, newConversations rows
+	var paths pathWrites
 	knownUsers, knownConversations := rows{expected: len(users)}, rows{expected: conversations} // most have a row
 	for _, u := range users {
 		switch {
@@ -198,6 +206,7 @@ func (t *Tables) queueUserWrites(batch *pgx.Batch, users []*badge.User) int {
 			user.Set(u)
 			knownUsers.add(&user)
 		}
+		paths.add(u)
 		slices.SortFunc(u.Changed, func(a, b *badge.Conversation) int { return cmp.Compare(a.ID, b.ID) })
 		for _, c := range u.Changed {
 			conversation.Set(u.ID, c)
@@ -210,7 +219,7 @@ func (t *Tables) queueUserWrites(batch *pgx.Batch, users []*badge.User) int {
 	}
 	const rest = 4096 // the statements, and what else a batch sends
 	return rest + newUsers.queue(batch, t.Users.insert) + knownUsers.queue(batch, t.Users.update) +
-		newConversations.queue(batch, t.Conversations.insert) + knownConversations.queue(batch, t.Conversations.update)
+		newConversations.queue(batch, t.Conversations.insert) + knownConversations.queue(batch, t.Conversations.update) + paths.queue(batch, t)
 }
 
 // Sorted returns the values of m in the order of their keys.

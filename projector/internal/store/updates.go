@@ -2,6 +2,7 @@ package store
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/badged/badged/projector/internal/badge"
@@ -86,23 +87,26 @@ func changed(touched []*badge.User, all map[string]*badge.Room) (users, rooms []
 }
 
 // PublicBadge returns the badge of a user without memberships, as updates have it: with
-// the categories that [pubsub.Badge.Shown] shows. It shares nothing with the user, who
-// changes while it is published.
+// the paths that changed since the rows were read or written, and all levels if any did. It
+// shares nothing with the user, who changes while it is published.
 func PublicBadge(u *badge.User, epoch string) pubsub.Badge {
-	shown := u.Categories[:min(len(u.Categories), pubsub.MaxCategories)] // by name
 	b := pubsub.Badge{
-		UserID: u.ID, Epoch: epoch, Version: u.Version + u.Carried,
-		Total: u.Total, Mentions: u.Mentions, Categories: shown.ByName(), MoreCategories: len(shown) < len(u.Categories),
-		UnreadConversations: u.Categories.Conversations(),
+		UserID: u.ID, Epoch: epoch, Version: u.Version + u.Carried, Numbers: u.Numbers,
+		Categories: make(map[string]pubsub.Numbers, len(u.Paths.Touched)),
 	}
-	if len(shown) > 1 {
-		b.CategoryConversations = shown.ConversationsByName()
+	for _, p := range u.Paths.Touched {
+		b.Categories[p.Name], _ = u.Paths.Current(p)
+	}
+	if u.Paths.Moved {
+		b.Levels = make(map[string]string, len(u.Paths.Levels))
+		maps.Copy(b.Levels, u.Paths.Levels)
 	}
 	return b
 }
 
 // Public returns a conversation that is no membership as clients see it.
 func Public(c *badge.Conversation) pubsub.Conversation {
+	unseen, unseenMentions := c.Unseen()
 	return pubsub.Conversation{
 		ConversationID: c.ID,
 		Unread:         c.Count(),
@@ -116,6 +120,9 @@ func Public(c *badge.Conversation) pubsub.Conversation {
 		MarkedUnread:   c.Marked,
 		Left:           c.ShowsLeft(),
 		Version:        c.Version,
+		SeenSeq:        c.SeenSeq,
+		Seen:           c.Count() - unseen,
+		SeenMentions:   c.Mentions.Len() - unseenMentions,
 	}
 }
 
@@ -123,8 +130,9 @@ func Public(c *badge.Conversation) pubsub.Conversation {
 func publicMembership(c *badge.Conversation, room *pubsub.Room) pubsub.Membership {
 	m := c.Membership
 	return pubsub.Membership{
-		Joined: m.Joined, ReadSeq: c.ReadSeq, SeenSeq: m.Seen, Level: string(c.Level), LevelUntil: pubsub.TimeOf(c.LevelUntil), MarkedUnread: c.Marked,
-		Own: publicSeqs(&m.Own.RangeSet), OwnCounted: m.Own.Counted(), Mentions: mentionsBesideRoom(c), Room: room,
+		Joined: m.Joined, ReadSeq: c.ReadSeq, ReachedSeq: m.Reached, Level: string(c.Level), LevelUntil: pubsub.TimeOf(c.LevelUntil), MarkedUnread: c.Marked,
+		Own: publicSeqs(&m.Own.RangeSet), OwnCounted: m.Own.Counted(), Mentions: c.Mentions.Len() - m.OwnAll.Len(), Named: c.Named(), Room: room,
+		SeenSeq: c.SeenSeq, Unseen: c.UnseenBesideRoom(),
 	}
 }
 

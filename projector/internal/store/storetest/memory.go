@@ -232,9 +232,9 @@ func (m *Memory) Versions(id string) map[string]int64 {
 func Reload(t T, u *badge.User) *badge.User {
 	t.Helper()
 	again := badge.NewUser(u.ID)
-	again.Version, again.Stored, again.Total, again.Mentions = u.Version, u.Version, u.Total, u.Mentions
+	again.Version, again.Stored, again.Numbers = u.Version, u.Version, u.Numbers
 	again.Carried, again.StoredCarried, again.Joined = u.Carried, u.Carried, u.Joined
-	again.Categories = slices.Clone(u.Categories)
+	again.Paths = u.Paths.Clone()
 	var err error
 	if again.Claims, err = badge.ParseClaims(u.Claims.String()); err != nil {
 		t.Fatal(err)
@@ -249,7 +249,7 @@ func Reload(t T, u *badge.User) *badge.User {
 		}
 		if former := c.Membership; former != nil {
 			stored.Membership = &badge.Membership{
-				Joined: former.Joined, Own: reloadSet(t, &former.Own), OwnAll: reloadSet(t, &former.OwnAll), NamedAll: reloadSet(t, &former.NamedAll), Seen: former.Seen,
+				Joined: former.Joined, Own: reloadSet(t, &former.Own), OwnAll: reloadSet(t, &former.OwnAll), NamedAll: reloadSet(t, &former.NamedAll), Reached: former.Reached,
 				Sent: badge.Recent{RangeSet: reloadRanges(t, &former.Sent.RangeSet)}, Named: badge.Recent{RangeSet: reloadRanges(t, &former.Named.RangeSet)},
 			}
 		}
@@ -302,16 +302,15 @@ func Describe(u *badge.User) string { return DescribeIn(u, nil) }
 func DescribeIn(u *badge.User, rooms map[string]*badge.Room) string {
 	sums := u.Sums(rooms)
 	s := foldtest.State{
-		Total: sums.Total, Mentions: sums.Mentions, Categories: sums.Categories.ByName(),
-		UnreadConversations: sums.Categories.Conversations(), CategoryConversations: sums.Categories.ConversationsByName(),
+		Numbers: sums.Numbers, Categories: sums.Categories, Levels: sums.Levels,
 	}
 	for _, c := range u.Conversations {
 		v := c.View()
 		if c.Member() {
-			v = c.ViewIn(rooms[c.ID])
+			v = c.ViewIn(rooms[c.ID], sums.Levels)
 		}
 		s.Conversations = append(s.Conversations, foldtest.ConversationState{
-			ID: c.ID, Unread: v.Unread, First: v.FirstUnread, Mentions: v.Mentions, Read: v.ReadSeq, Last: v.LastSeq,
+			ID: c.ID, Unread: v.Unread, First: v.FirstUnread, Mentions: v.Mentions, Unseen: v.Unseen, UnseenMentions: v.UnseenMentions, Read: v.ReadSeq, Seen: max(v.SeenSeq, v.ReadSeq), Last: v.LastSeq,
 			Level: v.Level, Until: pubsub.TimeOf(v.LevelUntil), Category: v.Category, Marked: v.Marked, Left: v.Left,
 		})
 	}

@@ -1,0 +1,130 @@
+package badges
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/category"
+	"github.com/badged/badged/pubsub"
+)
+
+// Filter selects conversations of a user.
+type Filter struct {
+	// Within are categories of which one must cover a conversation, nil for all, and Category
+	// is one that must, "" for all.
+	Within   []string
+	Category string
+	// Unread leaves out those without unread messages and marks.
+	Unread bool
+	// Muted selects, unless it is nil, those of which a level keeps something out of the
+	// total, or those that add to it.
+	Muted *bool
+}
+
+// Conversations returns a page of a user's conversations, most recently
+// changed first, and the cursor of the next page, "" after the last. A message to
+// a room does not change the order, since it writes no row of a member.
+// Conversations that change between two pages move to the front, which later
+// pages do not show. limit is 1 to MaxPage; an unknown cursor is ErrBadCursor.
+func (r *Reader) Conversations(ctx context.Context, userID string, f Filter, limit int, cursor string) ([]pubsub.Conversation, string, error) {
+	// The place before the first row, in descending order.
+	version, conversationID := int64(1<<63-1), ""
+	if cursor != "" {
+		var err error
+		if version, conversationID, err = parseCursor(cursor); err != nil {
+			return nil, "", err
+		}
+	}
+	p := r.partitionOf(userID)
+	sql, ofMember := statements.Of(p, "read a page"), statements.Of(p, "read a page of a member")
+	if f.Unread {
+		sql, ofMember = statements.Of(p, "read an unread page"), statements.Of(p, "read an unread page of a member")
+	}
+	sql = strings.NewReplacer("CATEGORY", "c.category", "UNREAD", "c.unread", "MENTIONS", "c.mentions", "NAMED", "c.mentions").Replace(sql)
+	ofMember = strings.NewReplacer("CATEGORY", "coalesce(r.category, c.category)", "UNREAD", "("+statements.Of(p, "unread")+")", "MENTIONS", "("+statements.Of(p, "mentions")+")",
+		"NAMED", "CASE WHEN c.joined IS NULL THEN c.mentions ELSE coalesce(c.named, 0) END").Replace(ofMember)
+	var covering *string
+	if f.Category != "" {
+		covering = &f.Category
+	}
+	list, err := r.conversations(ctx, sql, firstPaths(ofMember, noPaths), userID, p, version, conversationID, limit+1, f.Within, covering, f.Muted)
+	if err != nil {
+		return nil, "", fmt.Errorf("read the conversations of user %q: %w", userID, err)
+	}
+	next := ""
+	if len(list) > limit {
+		list = list[:limit]
+		next = formatCursor(list[limit-1].stored, list[limit-1].ConversationID)
+	}
+	page := make([]pubsub.Conversation, len(list))
+	for i := range list {
+		page[i] = list[i].Conversation
+	}
+	return page, next, nil
+}
+
+// Categories returns a page of the categories of a user by name, with those that have a level
+// only, and the cursor of the next page, "" after the last. Unless of is empty, the pages have
+// only that category and those directly below it; unless within is nil, those that some
+// categories cover.
+func (r *Reader) Categories(ctx context.Context, userID string, within []string, of string, limit int, cursor string) (page []Category, next string, err error) {
+	after := ""
+	if cursor != "" {
+		name, err := base64.RawURLEncoding.DecodeString(cursor)
+		if after = string(name); err != nil || events.CheckCategory(after) != "" {
+			return nil, "", ErrBadCursor
+		}
+	}
+	all, err := r.Badges(ctx, []string{userID})
+	if err != nil {
+		return nil, "", err
+	}
+	b := &all[0]
+	for path := range b.Levels {
+		if _, ok := b.Categories[path]; !ok {
+			b.Categories[path] = pubsub.Numbers{}
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(b.Categories)) {
+		switch {
+		case path <= after, of != "" && path != of && category.Above(path) != of, within != nil && !category.AnyCovers(within, path):
+			continue
+		case len(page) == limit:
+			return page, base64.RawURLEncoding.EncodeToString([]byte(page[limit-1].Category)), nil
+		}
+		page = append(page, Category{path, b.Categories[path], b.Levels[path]})
+	}
+	return page, "", nil
+}
+
+// Category is a category of a user.
+type Category struct {
+	Category string `json:"category" doc:"The category, a path with slashes."`
+	pubsub.Numbers
+	Level string `json:"level,omitempty" enum:"all,mentions,direct_mentions,none" doc:"The level that was set for it; absent if none was."`
+}
+
+func formatCursor(version int64, conversationID string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(version, 10) + ":" + conversationID))
+}
+
+func parseCursor(cursor string) (version int64, conversationID string, err error) {
+	b, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err != nil {
+		return 0, "", ErrBadCursor
+	}
+	text, conversationID, ok := strings.Cut(string(b), ":")
+	if !ok {
+		return 0, "", ErrBadCursor
+	}
+	if version, err = strconv.ParseInt(text, 10, 64); err != nil || events.CheckID(conversationID) != "" {
+		return 0, "", ErrBadCursor
+	}
+	return version, conversationID, nil
+}

@@ -1,0 +1,74 @@
+package badges
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/badged/badged/projector/internal/badge"
+	"github.com/badged/badged/pubsub"
+)
+
+// badgeTargets are the scan targets for the columns of a badge.
+func badgeTargets(b *pubsub.Badge) []any {
+	return []any{&b.Epoch, &b.Version, &b.Total, &b.Mentions, (*paths)(b), &b.UnreadConversations, (*extra)(b), (*levels)(b)}
+}
+
+// paths scans the JSON object of the paths of a user. In a row without a badge it is null.
+type paths pubsub.Badge
+
+// Scan implements sql.Scanner.
+func (b *paths) Scan(src any) error {
+	b.Categories, b.Levels = nil, nil
+	if src == nil {
+		return nil
+	}
+	var stored map[string]json.RawMessage
+	if err := scanJSON(src, &stored); err != nil {
+		return err
+	}
+	b.Categories = make(map[string]pubsub.Numbers, len(stored))
+	for name, numbers := range stored {
+		n, level, err := badge.ParseNumbers(string(numbers))
+		if err != nil {
+			return fmt.Errorf("category %q: %w", name, err)
+		}
+		if n != (pubsub.Numbers{}) {
+			b.Categories[name] = n
+		}
+		if level != "" {
+			if b.Levels == nil {
+				b.Levels = map[string]string{}
+			}
+			b.Levels[name] = level
+		}
+	}
+	return nil
+}
+
+// levels scans the JSON object of the levels of a user with rows of paths, after these.
+type levels pubsub.Badge
+
+// Scan implements sql.Scanner.
+func (b *levels) Scan(src any) error {
+	if src == nil {
+		return nil
+	}
+	return scanJSON(src, &b.Levels)
+}
+
+// extra scans further numbers of a badge, after its total.
+type extra pubsub.Badge
+
+// Scan implements sql.Scanner.
+func (b *extra) Scan(src any) error {
+	text, _ := src.(string)
+	return badge.DecodeExtra(text, &b.Numbers)
+}
+
+func scanJSON(src, to any) error {
+	text, ok := src.(string)
+	if !ok {
+		return fmt.Errorf("a JSON object has type %T, want string", src)
+	}
+	return json.Unmarshal([]byte(text), to)
+}

@@ -1,0 +1,376 @@
+package badge
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/badged/badged/internal/category"
+)
+
+// MaxInline is the most paths that are in the row of a user. Of a user with more, each is a
+// row of its own, so that an event costs what its own path costs.
+const MaxInline = 16
+
+// Paths are the numbers of a user by path, and the levels that the user has set, without
+// what memberships add.
+type Paths struct {
+	// inline are in the order of their names. Nil if each path has a row: then rows has
+	// those that the events need, and those that have nothing but are known.
+	inline []*Path
+	rows   map[string]*Path
+	// whole is set if rows has all that have something.
+	whole bool
+	// live is how many paths have something: a number or a level.
+	live int
+	// Levels are nil for none. If each path has a row, they are complete once LevelsLoaded is
+	// set.
+	Levels       category.Levels
+	LevelsLoaded bool
+	// Moved is set if levels changed since the row was read or written, and Cleared if rows
+	// of paths went away: the next write deletes all that are stored.
+	Moved, Cleared bool
+	// Touched are the paths that changed since then, some twice.
+	Touched []*Path
+}
+
+// Path has the numbers of a path.
+type Path struct {
+	Name string
+	category.Numbers
+	touched bool
+	// Stored is set if the path has a row of its own.
+	Stored bool
+}
+
+// HasRows reports whether each path has a row.
+func (s *Paths) HasRows() bool { return s.rows != nil }
+
+// Rows returns how many paths have rows.
+func (s *Paths) Rows() int64 {
+	if s.rows == nil {
+		return 0
+	}
+	return int64(s.live)
+}
+
+// RestoreRows makes s be of n paths with rows, of which none is loaded.
+func (s *Paths) RestoreRows(n int64) { s.rows, s.live = map[string]*Path{}, int(n) }
+
+// Knows reports whether a path need not be loaded.
+func (s *Paths) Knows(path string) bool { return s.rows == nil || s.whole || s.rows[path] != nil }
+
+// Whole records that all rows are loaded.
+func (s *Paths) Whole() { s.whole, s.LevelsLoaded = true, true }
+
+// Rewrite makes the next write replace all rows of paths, whatever is stored.
+func (s *Paths) Rewrite() {
+	s.Cleared = true
+	for _, p := range s.AllRows() {
+		p.Stored = false
+		s.at(p.Name)
+	}
+}
+
+// Row returns a path that has a row, nil for another. All must be loaded.
+func (s *Paths) Row(path string) *Path {
+	if p := s.rows[path]; p != nil && s.Has(p) {
+		return p
+	}
+	return nil
+}
+
+// AllRows returns the paths that have rows, by name. All must be loaded.
+func (s *Paths) AllRows() []*Path {
+	var all []*Path
+	for _, p := range s.rows {
+		if s.Has(p) {
+			all = append(all, p)
+		}
+	}
+	slices.SortFunc(all, byName)
+	return all
+}
+
+// Expect adds a path without anything: if it has a row, Load follows.
+func (s *Paths) Expect(path string) {
+	if !s.Knows(path) {
+		name := strings.Clone(path)
+		s.rows[name] = &Path{Name: name}
+	}
+}
+
+// Load sets a path as it is in its row.
+func (s *Paths) Load(path string, n category.Numbers, level string) {
+	s.rows[path] = &Path{Name: path, Numbers: n, Stored: true}
+	s.restoreLevel(path, level)
+}
+
+func (s *Paths) restoreLevel(path, level string) {
+	if level == "" {
+		return
+	}
+	if s.Levels == nil {
+		s.Levels = category.Levels{}
+	}
+	s.Levels[path] = level
+}
+
+// Restore returns the paths that the row of a user has, in the form of String or as jsonb
+// prints it.
+func Restore(stored string) (s Paths, err error) {
+	var paths map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(stored), &paths); err != nil {
+		return Paths{}, err
+	}
+	for name, numbers := range paths {
+		n, level, err := ParseNumbers(string(numbers))
+		if err != nil {
+			return Paths{}, fmt.Errorf("category %q: %w", name, err)
+		}
+		s.inline = append(s.inline, &Path{Name: name, Numbers: n})
+		s.live++
+		s.restoreLevel(name, level)
+	}
+	slices.SortFunc(s.inline, byName)
+	return s, nil
+}
+
+func byName(a, b *Path) int { return cmp.Compare(a.Name, b.Name) }
+
+// at returns a path to change.
+func (s *Paths) at(path string) *Path {
+	var p *Path
+	if s.rows != nil {
+		if p = s.rows[path]; p == nil && s.whole {
+			p = &Path{Name: strings.Clone(path)}
+			s.rows[p.Name] = p
+		}
+		if p == nil {
+			panic(fmt.Sprintf("badge: path %q of a user with rows of paths is not loaded", path))
+		}
+	} else {
+		i, found := slices.BinarySearchFunc(s.inline, path, func(p *Path, name string) int { return cmp.Compare(p.Name, name) })
+		if !found {
+			s.inline = slices.Insert(s.inline, i, &Path{Name: strings.Clone(path)})
+		}
+		p = s.inline[i]
+	}
+	if !p.touched {
+		p.touched = true
+		s.Touched = append(s.Touched, p)
+	}
+	return p
+}
+
+// Has reports whether a path has something.
+func (s *Paths) Has(p *Path) bool { return p.Numbers != category.Numbers{} || s.Levels[p.Name] != "" }
+
+// change changes a path, and counts whether it has something.
+func (s *Paths) change(path string, f func(*Path)) {
+	p := s.at(path)
+	if s.Has(p) {
+		s.live--
+	}
+	if f(p); s.Has(p) {
+		s.live++
+	}
+}
+
+// add adds numbers to every path that covers a category.
+func (s *Paths) add(of string, n category.Numbers) {
+	if n == (category.Numbers{}) {
+		return
+	}
+	for path := of; path != ""; path = category.Above(path) {
+		s.change(path, func(p *Path) { p.Add(n) })
+	}
+}
+
+// set sets the level of a path.
+func (s *Paths) set(path, level string) {
+	s.Moved = true
+	s.change(path, func(*Path) {
+		if delete(s.Levels, path); level != category.LevelDefault {
+			s.restoreLevel(strings.Clone(path), level)
+		}
+	})
+}
+
+// place gives each path a row once there are many, and takes the rows away once there is
+// none. It is called after each event, so that rows do not depend on batches.
+func (s *Paths) place() {
+	switch {
+	case s.rows == nil && s.live > MaxInline:
+		s.rows = make(map[string]*Path, len(s.inline))
+		for _, p := range s.inline {
+			s.rows[p.Name] = p
+			s.at(p.Name)
+		}
+		s.inline = nil
+		s.Whole()
+	case s.rows != nil && s.live == 0:
+		s.rows, s.whole, s.Cleared = nil, false, true
+	}
+}
+
+// Current returns the numbers of a path, and whether that is one to write to its row.
+func (s *Paths) Current(p *Path) (n category.Numbers, toRow bool) {
+	if s.rows != nil {
+		now := s.rows[p.Name]
+		if now == nil {
+			return n, false
+		}
+		return now.Numbers, now == p
+	}
+	if i, found := slices.BinarySearchFunc(s.inline, p, byName); found {
+		n = s.inline[i].Numbers
+	}
+	return n, false
+}
+
+// settle records that the rows were written.
+func (s *Paths) settle() {
+	for _, p := range s.Touched {
+		p.touched = false
+		p.Stored = s.rows != nil && s.Has(p)
+	}
+	if len(s.Touched) > 0 && s.rows == nil {
+		s.inline = slices.DeleteFunc(s.inline, func(p *Path) bool { return !s.Has(p) })
+	}
+	clear(s.Touched)
+	s.Touched, s.Moved, s.Cleared = s.Touched[:0], false, false
+}
+
+// Loaded returns how many paths are held in memory beyond the first.
+func (s *Paths) loaded() int { return max(0, len(s.inline)+len(s.rows)-1) }
+
+// ByName returns the numbers of all paths that have something to show. Those with rows must
+// be loaded.
+func (s *Paths) ByName() map[string]category.Numbers {
+	all := make(map[string]category.Numbers, len(s.inline)+len(s.rows))
+	add := func(p *Path) {
+		if p.Numbers != (category.Numbers{}) {
+			all[p.Name] = p.Numbers
+		}
+	}
+	for _, p := range s.inline {
+		add(p)
+	}
+	for _, p := range s.rows {
+		add(p)
+	}
+	return all
+}
+
+// Clone returns a copy that shares nothing.
+func (s *Paths) Clone() Paths {
+	c := Paths{live: s.live, Levels: maps.Clone(s.Levels), LevelsLoaded: s.LevelsLoaded, whole: s.whole}
+	for _, p := range s.inline {
+		c.inline = append(c.inline, &Path{Name: p.Name, Numbers: p.Numbers})
+	}
+	if s.rows != nil {
+		c.rows = make(map[string]*Path, len(s.rows))
+		for name, p := range s.rows {
+			c.rows[name] = &Path{Name: name, Numbers: p.Numbers, Stored: p.Stored}
+		}
+	}
+	return c
+}
+
+// String returns the paths of the row of the user as a JSON object, always in the same
+// order: see AppendNumbers.
+func (s *Paths) String() string {
+	b := []byte{'{'}
+	for _, p := range s.inline {
+		if !s.Has(p) {
+			continue
+		}
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b, _ = jsontext.AppendQuote(b, p.Name) // invalid UTF-8 is replaced
+		b = AppendNumbers(append(b, ':'), p.Numbers, s.Levels[p.Name])
+	}
+	return string(append(b, '}'))
+}
+
+// storedNumbers are how many numbers of a path are stored.
+const storedNumbers = 7
+
+// AppendNumbers appends the numbers of a path as they are stored, and its level if it has
+// one: a JSON array, without zeros at the end. Instead of what is unseen it has what is
+// seen of the total, which is nothing for most.
+func AppendNumbers(b []byte, n category.Numbers, level string) []byte {
+	all := [storedNumbers]int64{n.Total, n.UnreadConversations, n.Mentions, n.Total - n.Unseen, n.Muted.Total, n.Muted.Conversations, n.Marked}
+	last := storedNumbers
+	for level == "" && last > 0 && all[last-1] == 0 {
+		last--
+	}
+	b = append(b, '[')
+	for i, number := range all[:last] {
+		if i > 0 {
+			b = append(b, ", "...)
+		}
+		b = strconv.AppendInt(b, number, 10)
+	}
+	if level != "" {
+		b = append(append(append(b, `, "`...), level...), '"')
+	}
+	return append(b, ']')
+}
+
+// ParseNumbers reads what AppendNumbers appends, as jsonb prints it.
+func ParseNumbers(stored string) (n category.Numbers, level string, err error) {
+	var all [storedNumbers]int64
+	for i, field := range strings.Split(strings.Trim(stored, "[]"), ",") {
+		field = strings.TrimSpace(field)
+		switch {
+		case field == "" && i == 0:
+		case strings.HasPrefix(field, `"`):
+			level = strings.Trim(field, `"`)
+		case i < storedNumbers:
+			if all[i], err = strconv.ParseInt(field, 10, 64); err != nil {
+				return n, "", err
+			}
+		}
+	}
+	return category.Numbers{
+		Total: all[0], UnreadConversations: all[1], Mentions: all[2], Unseen: all[0] - all[3],
+		Muted: category.Muted{Total: all[4], Conversations: all[5]}, Marked: all[6],
+	}, level, nil
+}
+
+// The badge itself has columns for its first three numbers; the others are stored like those
+// of a path, and nothing at all for most users.
+
+// EncodeExtra returns these of a badge, "" if all are 0.
+func EncodeExtra(n category.Numbers) string {
+	if n.Unseen == n.Total && n.Muted == (category.Muted{}) && n.Marked == 0 {
+		return ""
+	}
+	return fmt.Sprintf("[%d, %d, %d, %d]", n.Total-n.Unseen, n.Muted.Total, n.Muted.Conversations, n.Marked)
+}
+
+// DecodeExtra reads what EncodeExtra returns into the numbers of a badge that has its total.
+func DecodeExtra(stored string, n *category.Numbers) error {
+	n.Unseen, n.Muted, n.Marked = n.Total, category.Muted{}, 0
+	if stored == "" {
+		return nil
+	}
+	var all []int64
+	if err := json.Unmarshal([]byte(stored), &all); err != nil {
+		return err
+	}
+	if len(all) != 4 {
+		return fmt.Errorf("%.100s are not the four numbers of a badge beside its total", stored)
+	}
+	n.Unseen, n.Muted, n.Marked = n.Total-all[0], category.Muted{Total: all[1], Conversations: all[2]}, all[3]
+	return nil
+}
