@@ -14,8 +14,8 @@ import (
 func benchUpdate(u pubsub.Address, version int64) pubsub.Update {
 	return pubsub.Update{
 		Badge: pubsub.Badge{
-			UserID: u.ID, Epoch: "0193a1c2", Version: version, Total: 17, Mentions: 2,
-			Categories: map[string]int64{"chat": 12, "likes": 5},
+			UserID: u.ID, Epoch: "0193a1c2", Version: version, Numbers: pubsub.Numbers{Total: 17, Mentions: 2},
+			Categories: map[string]pubsub.Numbers{"chat": {Total: 12}, "likes": {Total: 5}},
 		},
 		Partition:   u.Partition,
 		BaseVersion: version - 1,

@@ -124,7 +124,7 @@ func ExampleBus() {
 	if err := gateway.Join(ctx, ada); err != nil {
 		panic(err)
 	}
-	update := pubsub.Update{Badge: pubsub.Badge{UserID: ada.ID, Total: 7}, Partition: ada.Partition}
+	update := pubsub.Update{Badge: pubsub.Badge{UserID: ada.ID, Numbers: pubsub.Numbers{Total: 7}}, Partition: ada.Partition}
 	if err := bus.Publish(ctx, []pubsub.Update{update}); err != nil {
 		panic(err)
 	}

@@ -44,6 +44,19 @@ func TestServerFramesAreGolden(t *testing.T) {
 	of := func(total, mentions, conversations int64) map[string]pubsub.Numbers {
 		return map[string]pubsub.Numbers{"chat": numbers(total, mentions, conversations)}
 	}
+	muted := func(n pubsub.Numbers, total, conversations, marked int64) pubsub.Numbers {
+		n.Unseen -= marked
+		n.Muted, n.Marked = pubsub.Muted{Total: total, Conversations: conversations}, marked
+		return n
+	}
+	chat := func(total, mentions, conversations int64) map[string]pubsub.Numbers {
+		return map[string]pubsub.Numbers{"chat": muted(numbers(total, mentions, conversations), 5, 1, 1)}
+	}
+	all := func(total, mentions, conversations int64) map[string]pubsub.Numbers {
+		paths := chat(total, mentions, conversations)
+		paths["updates"] = muted(numbers(1, 1, 1), 11, 1, 0)
+		return paths
+	}
 	for name, frame := range map[string]any{
 		"ok":                 OKFrame{T: "ok", ID: id},
 		"ok-uuid":            OKFrame{T: "ok", ID: json.RawMessage(`"0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10"`)},
@@ -68,11 +81,12 @@ func TestServerFramesAreGolden(t *testing.T) {
 			Terms: Terms{25000, 900_000},
 		},
 		"changes-many": StateFrame{
-			T: "changes", Epoch: "e1", Version: 61, Numbers: numbers(600, 1, 590), Categories: of(3, 1, 2), MoreCategories: true, AllCategories: true, Conversations: []pubsub.Conversation{},
+			T: "changes", Epoch: "e1", Version: 61, Numbers: muted(numbers(600, 1, 590), 16, 2, 1), Categories: all(3, 0, 2), MoreCategories: true, AllCategories: true, Conversations: []pubsub.Conversation{},
 		},
 		"snapshot-muted-until": SnapshotFrame{
 			StateFrame: NewStateFrame("snapshot", &pubsub.Badge{
-				Epoch: "e1", Version: 57, Numbers: numbers(2, 0, 1), Categories: map[string]pubsub.Numbers{"updates": numbers(2, 0, 1)},
+				Epoch: "e1", Version: 57, Numbers: muted(numbers(2, 0, 1), 3, 1, 0),
+				Categories: map[string]pubsub.Numbers{"chat": muted(pubsub.Numbers{}, 3, 1, 0), "updates": numbers(2, 0, 1)},
 			}, []pubsub.Conversation{
 				{
 					ConversationID: "standup", Unread: 3, Mentions: 1, FirstUnreadSeq: 5, ReadSeq: 4, LastSeq: 7,
@@ -91,13 +105,13 @@ func TestServerFramesAreGolden(t *testing.T) {
 			ConversationID: "standup", Unread: 3, Mentions: 1, FirstUnreadSeq: 5, ReadSeq: 4, LastSeq: 7, Level: "default", Category: "chat", Version: 58,
 		}}, false),
 		"changes-none": NewStateFrame("changes", &pubsub.Badge{
-			Epoch: "e1", Version: 57, Numbers: numbers(6, 2, 4), Categories: of(5, 2, 3),
+			Epoch: "e1", Version: 57, Numbers: muted(numbers(6, 2, 4), 16, 2, 1), Categories: all(5, 1, 3),
 		}, nil, true),
 		"changes": NewStateFrame("changes", &pubsub.Badge{
-			Epoch: "e1", Version: 59, Numbers: numbers(4, 1, 3), Categories: of(3, 1, 2),
+			Epoch: "e1", Version: 59, Numbers: muted(numbers(4, 1, 3), 16, 2, 1), Categories: chat(3, 0, 2),
 		}, []pubsub.Conversation{read, cafe}, false),
 		"changes-left": NewStateFrame("changes", &pubsub.Badge{
-			Epoch: "e1", Version: 60, Numbers: numbers(4, 1, 3), Categories: of(3, 1, 2),
+			Epoch: "e1", Version: 60, Numbers: muted(numbers(4, 1, 3), 16, 2, 1), Categories: none,
 		}, []pubsub.Conversation{left}, false),
 		"changes-nested": NewStateFrame("changes", &pubsub.Badge{
 			Epoch: "e1", Version: 62, Numbers: pubsub.Numbers{Total: 3, Mentions: 1, UnreadConversations: 1, Unseen: 1, Muted: pubsub.Muted{Total: 9, Conversations: 2}, Marked: 1},
@@ -133,9 +147,10 @@ func TestClientFramesAreGolden(t *testing.T) {
 			ConversationID: "snowflakes", UpToSeq: 1851234567890123777,
 		},
 		"read_all":          {T: "read_all", ID: json.RawMessage(`"3c9a1f58-93f5-4a51-8a1e-0f5d7e0f6b21"`)},
-		"seen":              {T: "seen", ID: json.RawMessage("6"), ConversationID: "design-crew", UpToSeq: 42},
-		"seen_all":          {T: "seen_all", ID: json.RawMessage("7"), Category: new("acme")},
-		"level":             {T: "level", ID: json.RawMessage("8"), Category: new("acme/general"), Level: "none"},
+		"seen":              {T: "seen", ID: json.RawMessage(`"8a4f0d2c-3b7e-4f19-9c65-1e2d3c4b5a60"`), ConversationID: "general", UpToSeq: 9},
+		"seen_all":          {T: "seen_all", ID: json.RawMessage(`"2f6b9d1e-8c4a-4e73-b5d0-7a9c8e6f1b32"`)},
+		"seen_all-category": {T: "seen_all", ID: json.RawMessage(`"64c1e8f7-2a5d-4b90-8e3f-0d9b7c5a1f48"`), Category: new("acme")},
+		"level":             {T: "level", ID: json.RawMessage(`"b7e2d9c4-5f10-4a8b-9d36-3c1e0f8a7b25"`), Category: new("acme/general"), Level: "none"},
 		"read_all-category": {T: "read_all", ID: json.RawMessage(`"7d2e4b90-5c1d-4e0f-b3a6-9c8e7f6a5b43"`), Category: new("updates")},
 		"mark_unread-from":  {T: "mark_unread", ID: json.RawMessage(`"1d8f3b52-6c0a-4f7e-b3d9-2a5c7e914f60"`), ConversationID: "town-hall", FromSeq: new(int64(9007199254740993))},
 		"mark_unread-seqs":  {T: "mark_unread", ID: json.RawMessage(`"5f0a1c3e-7b2d-4c86-a1f4-0d9e8b7c6a52"`), ConversationID: "general", Seqs: []int64{41, 9007199254740993}},

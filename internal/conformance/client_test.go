@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,6 +35,8 @@ type reference struct {
 	version       int64
 	total         json.Number
 	conversations map[string]frame
+	categories    frame
+	levels        frame
 	unread        any
 	ends          map[string]any // the first of each conversation
 
@@ -125,8 +128,20 @@ func (c *reference) take(command frame, ok bool) {
 		c.print(frame{"failed": command["n"], "code": "invalid"})
 		return
 	}
+	category, hasCategory := command["category"].(string)
+	level, hasLevel := command["level"].(string)
+	if (hasCategory && !canBeCategory(category) || hasLevel && level != "default" && level != "none") && c.bug != "sends any command" {
+		c.print(frame{"failed": command["n"], "code": "invalid"})
+		return
+	}
 	id := uuid.NewString()
 	f := frame{"t": command["do"], "id": id}
+	if hasCategory && c.bug != "forgets categories" {
+		f["category"] = category
+	}
+	if hasLevel {
+		f["level"] = level
+	}
 	c.numbers[id] = command["n"]
 	if conversation := command["conversation_id"]; conversation != nil {
 		f["conversation_id"] = conversation
@@ -149,6 +164,12 @@ func (c *reference) take(command frame, ok bool) {
 // any other.
 func canBeID(id string) bool {
 	return id != "" && len(id) <= 128 && !strings.ContainsFunc(id, unicode.IsControl)
+}
+
+// canBeCategory reports whether a text is the path of a category.
+func canBeCategory(path string) bool {
+	parts := strings.Split(path, "/")
+	return canBeID(path) && len(parts) <= 8 && !slices.Contains(parts, "")
 }
 
 // connect runs one connection and returns how it ended.
@@ -341,8 +362,31 @@ func (c *reference) apply(f frame) {
 		conversation := frame(one.(map[string]any))
 		c.conversations[conversation.text("conversation_id")] = conversation
 	}
+	c.applyPaths(f)
 	c.store()
 	c.show()
+}
+
+// applyPaths applies the categories of a state frame and their levels.
+func (c *reference) applyPaths(f frame) {
+	all := f.text("t") == "snapshot" || f["all_categories"] == true && c.bug != "keeps all categories"
+	if all || c.bug == "replaces categories" {
+		c.categories = frame{}
+	}
+	categories, _ := f["categories"].(map[string]any)
+	for path, one := range categories {
+		c.categories = c.categories.with(path, one)
+		if fmt.Sprint(one) == "map[mentions:0 total:0 unread_conversations:0 unseen:0]" && c.bug != "keeps empty categories" {
+			delete(c.categories, path)
+		}
+	}
+	levels, changed := f["levels"].(map[string]any)
+	if all || changed && c.bug != "merges levels" {
+		c.levels = frame{}
+	}
+	for path, level := range levels {
+		c.levels = c.levels.with(path, level)
+	}
 }
 
 // show prints the state.
@@ -366,6 +410,9 @@ func (c *reference) show() {
 		}
 	case "": // others need not report it
 		line["unread_conversations"] = c.unread
+		line["categories"], line["levels"] = c.categories, c.levels
+	case "replaces categories", "keeps all categories", "keeps empty categories", "merges levels", "stores no levels":
+		line["categories"], line["levels"] = c.categories, c.levels
 	case "counts conversations itself":
 		line["unread_conversations"] = len(shown)
 	}

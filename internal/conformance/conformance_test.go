@@ -62,8 +62,8 @@ type bug struct{ bug, scenario, expected, happened string }
 func TestBugsAreFound(t *testing.T) {
 	t.Parallel()
 	findBugs(t, WebSockets, []bug{
-		{"applies older frames", "stale", `to show {"conversations":`, `"version":58`},
-		{"applies older frames", "stale-resume", `to show {"conversations":`, `"version":58`},
+		{"applies older frames", "stale", `to show {"categories":`, `"version":58`},
+		{"applies older frames", "stale-resume", `to show {"categories":`, `"version":58`},
 		{"reconnects after refusals", "refused-4001", "not to reconnect after 4001", "the client connects"},
 		{"reconnects after refusals", "bye-refused", "not to reconnect after 4001", "the client connects"},
 		{"does not resume", "resume", "hello with epoch e1 and version 59", "epoch <nil> and version <nil>"},
@@ -86,6 +86,13 @@ func TestBugsAreFound(t *testing.T) {
 		{"gives up if its token is not checked", "token-unchecked", "the frame pong", "the client "},
 		{"sends any command", "command-invalid", `"code":"invalid"`, `"conversation_id":""`},
 		{"sends fields of its own", "read_all", `{"t":"read_all"} with an id`, "the field sent_by too"},
+		{"replaces categories", "paths", `"acme/general":`, "the client shows"},
+		{"keeps all categories", "paths", `"levels":{}`, "the client shows"},
+		{"keeps empty categories", "paths", "to show", `"games/lfg/eu":`},
+		{"merges levels", "paths", `"levels":{"acme/general":"all","games":"none"}`, `"acme":"mentions"`},
+		{"forgets categories", "read_all-category", `"category":"acme"`, "the client sends category"},
+		{"sends any command", "category-invalid", `"code":"invalid"`, "acme//general"},
+		{"stores no levels", "stored-paths", "to show", "the client shows"},
 		{"does not retry", "command-retried", "the command again", `{"code":"unavailable","failed":1}`},
 		{"retries at once", "command-retried", "the command again after retry_ms", "too early"},
 		{"makes new ids", "answer-lost", "the same id as before", "the client sends the id"},
@@ -106,7 +113,7 @@ func TestBugsAreFound(t *testing.T) {
 func TestBugsAreFoundOverStreams(t *testing.T) {
 	t.Parallel()
 	findBugs(t, ServerSentEvents, []bug{
-		{"applies older frames", "stale", `to show {"conversations":`, `"version":58`},
+		{"applies older frames", "stale", `to show {"categories":`, `"version":58`},
 		{"wants every version", "lost-update", `"version":75`, "nothing within"},
 		{"merges snapshots", "gap", "to show", "the client shows"},
 		{"keeps its epoch", "new-epoch", "Last-Event-ID with epoch e2 and version 10", "epoch e1 and version 10"},

@@ -87,6 +87,7 @@ func scenarios(transport Transport, pause time.Duration) []scenario {
 	}
 	all = append(all, closings(pause)...)
 	all = append(all, commands(pause)...)
+	all = append(all, paths()...)
 	all = append(all, restartings()...)
 	return slices.DeleteFunc(all, func(s scenario) bool { return s.only != "" && s.only != transport })
 }

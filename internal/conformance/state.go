@@ -93,15 +93,32 @@ type state struct {
 	Version       int64                   `json:"version"`
 	Total         int64                   `json:"total"`
 	Conversations map[string]conversation `json:"conversations"`
-	// UnreadConversations is nil if a client does not report it.
+	// UnreadConversations is nil if a client does not report it, and so are the maps.
 	UnreadConversations *int64 `json:"unread_conversations"`
+	// Categories and Levels are by path.
+	Categories map[string]numbers `json:"categories"`
+	Levels     map[string]string  `json:"levels"`
+}
+
+// numbers are those of a category.
+type numbers struct {
+	Total               int64 `json:"total"`
+	Mentions            int64 `json:"mentions"`
+	UnreadConversations int64 `json:"unread_conversations"`
+	Unseen              int64 `json:"unseen"`
+	Muted               struct {
+		Total         int64 `json:"total"`
+		Conversations int64 `json:"conversations"`
+	} `json:"muted"`
+	Marked int64 `json:"marked"`
 }
 
 // after returns the state after a frame, by the rule of the protocol: a snapshot
 // replaces everything, changes apply if they are newer.
 func (s state) after(f frame) state {
 	var update struct {
-		T string `json:"t"`
+		T             string `json:"t"`
+		AllCategories bool   `json:"all_categories"`
 		state
 		Conversations []struct {
 			ID string `json:"conversation_id"`
@@ -114,10 +131,22 @@ func (s state) after(f frame) state {
 	if update.T != "snapshot" && (update.T != "changes" || update.Epoch != s.Epoch || update.Version <= s.Version) {
 		return s
 	}
-	next := state{update.Epoch, update.Version, update.Total, map[string]conversation{}, update.UnreadConversations}
+	next := state{
+		update.Epoch, update.Version, update.Total, map[string]conversation{}, update.UnreadConversations,
+		map[string]numbers{}, map[string]string{},
+	}
 	if update.T == "changes" {
 		maps.Copy(next.Conversations, s.Conversations)
+		if !update.AllCategories {
+			maps.Copy(next.Categories, s.Categories)
+			if update.Levels == nil {
+				maps.Copy(next.Levels, s.Levels)
+			}
+		}
 	}
+	maps.Copy(next.Categories, update.Categories)
+	maps.DeleteFunc(next.Categories, func(_ string, n numbers) bool { return n == numbers{} })
+	maps.Copy(next.Levels, update.Levels)
 	for _, c := range update.Conversations {
 		next.Conversations[c.ID] = c.conversation
 	}
@@ -137,16 +166,25 @@ func (s state) normal() state {
 }
 
 // looksLike reports whether a client may show s for the state of the server. Clients do not
-// report the epoch, and need not report the unread conversations and ends of levels.
+// report the epoch, and need not report the unread conversations, categories, levels and
+// their ends.
 func (s state) looksLike(other state) bool {
+	paths := s.Categories == nil || other.Categories == nil || maps.Equal(s.Categories, other.Categories)
+	levels := s.Levels == nil || other.Levels == nil || maps.Equal(s.Levels, other.Levels)
 	unread := s.UnreadConversations == nil || other.UnreadConversations == nil || *s.UnreadConversations == *other.UnreadConversations
-	return unread && s.Version == other.Version && s.Total == other.Total && maps.EqualFunc(s.Conversations, other.Conversations, conversation.looksLike)
+	return paths && levels && unread && s.Version == other.Version && s.Total == other.Total && maps.EqualFunc(s.Conversations, other.Conversations, conversation.looksLike)
 }
 
 func (s state) String() string {
 	shown := map[string]any{"version": s.Version, "total": s.Total, "conversations": s.Conversations}
 	if s.UnreadConversations != nil {
 		shown["unread_conversations"] = *s.UnreadConversations
+	}
+	if s.Categories != nil {
+		shown["categories"] = s.Categories
+	}
+	if s.Levels != nil {
+		shown["levels"] = s.Levels
 	}
 	b, err := json.Marshal(shown)
 	if err != nil {

@@ -159,7 +159,8 @@ func greetsUntil(f frame, left time.Duration) step {
 // greetsWithNothing answers a hello of a client that has missed nothing.
 func greetsWithNothing() step {
 	return func(p *performance) error {
-		nothing := golden("changes-none").with("epoch", p.held.Epoch).with("version", p.held.Version).with("total", p.held.Total)
+		nothing := golden("changes-none").with("epoch", p.held.Epoch).with("version", p.held.Version).with("total", p.held.Total).
+			with("categories", p.held.Categories).with("levels", p.held.Levels)
 		return greets(nothing)(p)
 	}
 }

@@ -146,6 +146,8 @@ type stored struct {
 	Total         json.Number
 	Unread        any
 	Conversations map[string]frame
+	Categories    frame
+	Levels        frame
 	Queue         []frame
 }
 
@@ -162,10 +164,12 @@ func (c *reference) store() {
 	if c.folder == "" || c.bug == "stores when it ends" {
 		return
 	}
-	kept := stored{c.epoch, c.version, c.total, c.unread, c.conversations, c.queue}
+	kept := stored{c.epoch, c.version, c.total, c.unread, c.conversations, c.categories, c.levels, c.queue}
 	switch c.bug {
 	case "stores no commands":
 		kept.Queue = nil
+	case "stores no levels":
+		kept.Levels = frame{}
 	case "keeps stored commands":
 		kept.Queue = c.issued
 	}
@@ -210,6 +214,7 @@ func (c *reference) load() {
 		return
 	}
 	c.epoch, c.version, c.total, c.unread, c.conversations = kept.Epoch, kept.Version, kept.Total, kept.Unread, kept.Conversations
+	c.categories, c.levels = kept.Categories, kept.Levels
 	if c.bug == "stores its epoch once" {
 		c.epoch = "e1"
 	}

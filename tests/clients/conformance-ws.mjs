@@ -4,7 +4,7 @@
 
 import { randomUUID } from "node:crypto";
 import WebSocket from "ws";
-import { canBeId, runAlone } from "./program.mjs";
+import { canBeCategory, canBeId, canBeLevel, runAlone } from "./program.mjs";
 
 export async function run({ BADGED_URL, BADGED_TOKEN, BADGED_FRESH_TOKEN, BADGED_AUTH, BADGED_BACKOFF_MS, BADGED_STORE, BADGED_TRANSPORT }, commands, print) {
   let lacks;
@@ -119,13 +119,14 @@ export async function run({ BADGED_URL, BADGED_TOKEN, BADGED_FRESH_TOKEN, BADGED
   }
 
   connect();
-  for await (const { n, do: t, conversation_id, up_to_seq } of commands) {
-    if (conversation_id !== undefined && !canBeId(conversation_id)) {
+  for await (const { n, do: t, conversation_id, up_to_seq, category, level } of commands) {
+    const invalid = conversation_id !== undefined && !canBeId(conversation_id);
+    if (invalid || (category !== undefined && !canBeCategory(category)) || (level !== undefined && !canBeLevel(level))) {
       print({ failed: n, code: "invalid" });
       continue;
     }
     const id = randomUUID();
-    let text = JSON.stringify({ t, id, conversation_id });
+    let text = JSON.stringify({ t, id, conversation_id, category, level });
     // JSON.stringify would round a number that large.
     if (up_to_seq !== undefined) text = text.replace(/}$/, `,"up_to_seq":${BigInt(up_to_seq)}}`);
     queue.push({ n, id, text });

@@ -26,6 +26,16 @@ def can_be_id(text):
     return 1 <= len(text.encode()) <= 128 and not any(unicodedata.category(c) == "Cc" for c in text)
 
 
+LEVELS = {"default", "all", "mentions", "direct_mentions", "none"}
+
+
+def can_be_category(path):
+    """Whether a text is the path of a category."""
+    parts = path.split("/")
+    plain = not any(unicodedata.category(c) == "Cc" for c in path)
+    return plain and len(path.encode()) <= 255 and len(parts) <= 8 and all(1 <= len(part) <= 64 for part in parts)
+
+
 class Client:
     def __init__(self):
         self.token = os.environ["BADGED_TOKEN"]
@@ -54,6 +64,10 @@ class Client:
             if not can_be_id(frame["conversation_id"]):
                 say(failed=command["n"], code="invalid")
                 return
+        if not can_be_category(command.get("category", "chat")) or command.get("level", "all") not in LEVELS:
+            say(failed=command["n"], code="invalid")
+            return
+        frame |= {field: command[field] for field in ("category", "level") if field in command}
         if "up_to_seq" in command:
             frame["up_to_seq"] = int(command["up_to_seq"])
         self.queue.append((command["n"], frame))

@@ -68,3 +68,15 @@ async function serveProgram(socket, run) {
 export function canBeId(id) {
   return id !== "" && Buffer.byteLength(id) <= 128 && !/\p{Cc}/u.test(id);
 }
+
+/** Whether a text is the path of a category. */
+export function canBeCategory(path) {
+  const parts = path.split("/");
+  const fits = (part) => part !== "" && [...part].length <= 64;
+  return Buffer.byteLength(path) <= 255 && !/\p{Cc}/u.test(path) && parts.length <= 8 && parts.every(fits);
+}
+
+/** Whether a text is a level. */
+export function canBeLevel(level) {
+  return ["default", "all", "mentions", "direct_mentions", "none"].includes(level);
+}

@@ -53,7 +53,18 @@ export function adapt(Badged, variables, storage, environment, print) {
     for (const [id, { unread, mentions, markedUnread, levelUntil }] of client.conversations) {
       conversations[id] = { unread, mentions, marked_unread: markedUnread, level_until: levelUntil };
     }
-    print({ version: badge.version, total: badge.total, unread_conversations: badge.unreadConversations, conversations });
+    const categories = {};
+    for (const [path, { unreadConversations, ...numbers }] of Object.entries(badge.categories)) {
+      categories[path] = { ...numbers, unread_conversations: unreadConversations };
+    }
+    print({
+      version: badge.version,
+      total: badge.total,
+      unread_conversations: badge.unreadConversations,
+      conversations,
+      categories,
+      levels: badge.levels,
+    });
   }
   client.on("total", show);
   client.on("conversation", show);
@@ -64,6 +75,9 @@ export function adapt(Badged, variables, storage, environment, print) {
     read: ({ conversation_id, up_to_seq }) => client.read(conversation_id, up_to_seq),
     read_all: ({ category }) => client.readAll(category),
     mark_unread: ({ conversation_id }) => client.markUnread(conversation_id),
+    seen: ({ conversation_id, up_to_seq }) => client.seen(conversation_id, up_to_seq),
+    seen_all: ({ category }) => client.seenAll(category),
+    level: ({ category, level }) => client.setLevel(category, level),
   };
   return {
     command(command) {

@@ -74,7 +74,7 @@ func Seqs(seqs ...int64) func(*events.Data) { return func(d *events.Data) { d.Se
 
 // InCategory returns e in a category.
 func InCategory(category string, e events.Event) events.Event {
-	e.Data.Category = category
+	e.Data.Category, e.Data.AllCategories = category, false
 	return e
 }
 

@@ -5,6 +5,7 @@ import com.badged.client.BadgeListener;
 import com.badged.client.BadgeState;
 import com.badged.client.BadgeStore;
 import com.badged.client.Conversation;
+import com.badged.client.Numbers;
 import com.badged.client.Outcome;
 import com.badged.client.TokenSource;
 import java.io.BufferedReader;
@@ -13,6 +14,7 @@ import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.Collections;
+import java.util.Map;
 import okhttp3.ConnectionSpec;
 import okhttp3.OkHttpClient;
 import org.json.JSONArray;
@@ -47,8 +49,17 @@ final class Conformance {
                             .put("unread", c.unread).put("mentions", c.mentions).put("marked_unread", c.markedUnread)
                             .put("level_until", c.levelUntil));
                     }
+                    JSONObject categories = new JSONObject();
+                    for (Map.Entry<String, Numbers> one : state.categories.entrySet()) {
+                        Numbers n = one.getValue();
+                        categories.put(one.getKey(), new JSONObject()
+                            .put("total", n.total).put("mentions", n.mentions).put("unread_conversations", n.unreadConversations)
+                            .put("unseen", n.unseen).put("marked", n.marked)
+                            .put("muted", new JSONObject().put("total", n.mutedTotal).put("conversations", n.mutedConversations)));
+                    }
                     print("version", state.version, "total", state.total, "conversations", conversations,
-                        "unread_conversations", state.unreadConversations);
+                        "unread_conversations", state.numbers.unreadConversations, "categories", categories,
+                        "levels", new JSONObject(state.levels));
                 } catch (JSONException e) {
                     throw new IllegalStateException(e);
                 }
@@ -114,7 +125,18 @@ final class Conformance {
                 client.read(command.getString("conversation_id"), Long.parseLong(command.getString("up_to_seq")), outcome);
                 break;
             case "read_all":
-                client.readAll(outcome);
+                if (command.has("category")) client.readAll(command.getString("category"), outcome);
+                else client.readAll(outcome);
+                break;
+            case "seen":
+                client.seen(command.getString("conversation_id"), Long.parseLong(command.getString("up_to_seq")), outcome);
+                break;
+            case "seen_all":
+                if (command.has("category")) client.seenAll(command.getString("category"), outcome);
+                else client.seenAll(outcome);
+                break;
+            case "level":
+                client.setLevel(command.getString("category"), command.getString("level"), outcome);
                 break;
             case "mark_unread":
                 mark(client, command, outcome);

@@ -65,7 +65,7 @@ function conversation(x: Explanation, c: ExplainedConversation, open: boolean): 
   const brief = [
     counted(c.unread, "unread message"),
     c.mentions > 0 ? counted(c.mentions, "mention") : "",
-    c.level === "all" && !c.level_until ? "" : `level ${levelOf(c)}`,
+    c.level === "default" ? levelOfCategory(c) : `level ${levelOf(c)}`,
     c.marked_unread ? "marked unread" : "",
     c.members ? `room of ${counted(c.members, "member")}` : "",
   ].filter((text) => text);
@@ -135,6 +135,11 @@ function conversation(x: Explanation, c: ExplainedConversation, open: boolean): 
         : "",
     ),
   );
+}
+
+/** The level of a category, if that applies. */
+function levelOfCategory({ applies, level_of }: ExplainedConversation): string {
+  return level_of === undefined ? "" : `level ${applies} of ${level_of}`;
 }
 
 function by(event: LoggedEvent): (Node | string)[] {

@@ -163,6 +163,16 @@ export interface LoggedEvent {
   readonly position: string;
 }
 
+/** What is unread, of everything or of a category. */
+export interface Numbers {
+  readonly total: number;
+  readonly mentions: number;
+  readonly unread_conversations: number;
+  readonly unseen: number;
+  readonly muted?: { readonly total: number; readonly conversations: number };
+  readonly marked?: number;
+}
+
 export interface ExplainedConversation {
   readonly conversation_id: string;
   readonly unread: number;
@@ -182,6 +192,9 @@ export interface ExplainedConversation {
   readonly last_read?: LoggedEvent & { up_to_seq: number };
   readonly marked_by?: LoggedEvent;
   readonly level_by?: LoggedEvent;
+  /** The level that applies, and the category that it is of, if it is not the own one. */
+  readonly applies: string;
+  readonly level_of?: string;
 }
 
 /** An event that changed the total. */
@@ -229,16 +242,16 @@ export interface UncountedKind {
   readonly events: number;
 }
 
-export interface Explanation {
+export interface Explanation extends Numbers {
   readonly user_id: string;
   readonly partition: number;
   readonly at?: string;
   readonly position: string;
   readonly archived_until?: string;
   readonly version: number;
-  readonly total: number;
-  readonly mentions: number;
-  readonly categories: Readonly<Record<string, number>>;
+  readonly categories: Readonly<Record<string, Numbers>>;
+  /** By category, the event that set its level. */
+  readonly levels?: Readonly<Record<string, LoggedEvent>>;
   readonly conversations: readonly ExplainedConversation[];
   readonly more_conversations: number;
   readonly more_adds: number;
@@ -247,12 +260,11 @@ export interface Explanation {
   readonly uncounted_kinds: readonly UncountedKind[];
   readonly history?: History;
   readonly delivered?: Delivered;
-  readonly table?: {
-    readonly total: number;
-    readonly mentions: number;
+  readonly table?: Numbers & {
     readonly version: number;
     readonly epoch: string;
-    readonly categories: Readonly<Record<string, number>>;
+    readonly categories: Readonly<Record<string, Numbers>>;
+    readonly levels?: Readonly<Record<string, string>>;
   };
   readonly agrees: boolean;
   readonly differences: readonly Difference[];

@@ -79,8 +79,16 @@ export function whatOf(e: {
       return `Level of ${conversation} ended`;
     case "conversation.left":
       return `${conversation} left`;
+    case "conversation.seen":
+      return `${conversation} seen up to ${e.seq}`;
+    case "category.level_set":
+      return "Level of a category set";
     case "user.read_all":
       return "Everything read";
+    case "user.seen_all":
+      return "Everything seen";
+    case "user.left_all":
+      return "Everything of a category left";
     default:
       return e.type ?? "Not decoded";
   }

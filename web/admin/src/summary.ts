@@ -1,16 +1,17 @@
 import { h, spoken } from "../../page/dom.js";
+import { inTree, listed } from "./categories.js";
 import { difference } from "./differences.js";
 import { count, counted, when } from "./format.js";
 import { idText } from "./ids.js";
-import type { Explanation } from "./server.js";
+import type { Explanation, Numbers } from "./server.js";
 import { signed } from "./steps.js";
 
 /** The badge by the log, which is the correct one, and whether the tables agree. */
 export function summaryPanel(x: Explanation): HTMLElement {
-  const categories = Object.entries(x.categories).map(([name, n]) => `${name} ${count(n)}`);
   const facts = [
     ["Mentions", count(x.mentions)],
-    ["By category", categories.join(" · ") || "–"],
+    ["Unseen", count(x.unseen)],
+    ["Muted", count(x.muted?.total ?? 0)],
     ["Version", count(x.version)],
     ["Partition", `${x.partition} at ${x.position}`],
     ...(x.table ? [["Epoch", x.table.epoch]] : []),
@@ -47,19 +48,20 @@ export function disagreementPanel(x: Explanation, heal: () => void): HTMLElement
   const button = h("button", { class: "button is-main", type: "button" }, "Heal from the log");
   button.addEventListener("click", heal);
   const { table } = x;
-  const names = new Set([...Object.keys(x.categories), ...Object.keys(table?.categories ?? {})]);
-  const fields: [string, number, number][] = table
-    ? [
-        ["Total", x.total, table.total],
-        ["Mentions", x.mentions, table.mentions],
-        ["Version", x.version, table.version],
-        ...[...names].map((name): [string, number, number] => [
-          `Category ${name}`,
-          x.categories[name] ?? 0,
-          table.categories[name] ?? 0,
-        ]),
-      ]
-    : [];
+  const fields: [string, number, number][] = [];
+  const compare = (of: string, log: Numbers | undefined, tables: Numbers | undefined) => {
+    const there = listed(tables);
+    for (const [i, [name, number]] of listed(log).entries()) {
+      fields.push([`${of}${name}`, number, there[i]?.[1] ?? 0]);
+    }
+  };
+  if (table) {
+    compare("", x, table);
+    fields.push(["version", x.version, table.version]);
+    for (const path of inTree([...Object.keys(x.categories), ...Object.keys(table.categories)])) {
+      compare(`category ${path}: `, x.categories[path], table.categories[path]);
+    }
+  }
   const wrong = fields.filter(([, log, tables]) => log !== tables);
   const parts = x.differences.filter((d) => d.conversation_id !== undefined);
   const inRoom = parts.some((d) => d.user_id === "");

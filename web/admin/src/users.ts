@@ -1,4 +1,5 @@
 import { h, setText } from "../../page/dom.js";
+import { categoriesPanel } from "./categories.js";
 import { conversationsPanel } from "./conversations.js";
 import { deliveredPanel } from "./delivered.js";
 import { devicesPanel } from "./devices.js";
@@ -229,6 +230,7 @@ export class Users implements View {
       });
       parts.push(this.#history.element);
     }
+    if (Object.keys({ ...x.categories, ...x.levels }).length > 0) parts.push(categoriesPanel(x));
     parts.push(...conversationsPanel(x));
     if (x.archived_until !== undefined) {
       const text = `What came until ${when(x.archived_until)} is archived: it is counted, and not listed.`;

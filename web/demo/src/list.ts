@@ -1,7 +1,6 @@
-import { type Conversation, formatCount } from "@badged/sdk";
+import { type Badge, type Conversation, formatCount, levelOf, shareOf } from "@badged/sdk";
 import { h, plural, setText, spoken } from "../../page/dom.js";
 import { icon } from "./icons.js";
-import { adds } from "./parts.js";
 import type { Message } from "./server.js";
 
 /** A conversation from the view of one user. */
@@ -19,6 +18,8 @@ export interface Topic {
 /** The content of a row. */
 export interface RowState {
   readonly conversation: Conversation | undefined;
+  /** The levels of categories. */
+  readonly levels: Badge["levels"];
   readonly last: Message | undefined;
   /** The last message in one line. */
   readonly preview: string;
@@ -105,12 +106,13 @@ class Row {
     this.element = h("li", {}, this.button);
   }
 
-  update({ conversation, last, preview }: RowState): void {
+  update({ conversation, levels, last, preview }: RowState): void {
     this.hasMessages = conversation !== undefined;
     setText(this.#preview, preview);
     setText(this.#time, last ? ago(new Date(last.time)) : "");
 
-    const { unread = 0, mentions = 0, level = "all", markedUnread = false } = conversation ?? {};
+    const { unread = 0, mentions = 0, markedUnread = false } = conversation ?? {};
+    const level = (conversation && levelOf(conversation, levels)) ?? "all";
     const marks = [unread, mentions, level, markedUnread].join();
     if (marks === this.#drawn) return;
     this.#drawn = marks;
@@ -130,7 +132,8 @@ class Row {
     }
     if (unread > 0 || markedUnread) {
       // Only counted numbers are red, so that the red numbers add up to the badge.
-      const counts = conversation !== undefined && adds(conversation) >= Math.max(unread, 1);
+      const share = conversation && shareOf(conversation, levels);
+      const counts = (share?.total ?? 0) >= Math.max(unread, 1);
       this.#marks.append(
         h(
           "span",

@@ -1,17 +1,4 @@
-import type { Badge, Conversation } from "@badged/sdk";
-
-/** What a conversation adds to the total of its user. */
-export function adds({ level, unread, mentions, markedUnread }: Conversation): number {
-  switch (level) {
-    case "none":
-      return 0;
-    case "mentions":
-    case "direct_mentions":
-      return mentions;
-    default:
-      return markedUnread ? Math.max(unread, 1) : unread;
-  }
-}
+import { type Badge, type Conversation, shareOf } from "@badged/sdk";
 
 /** Checks the invariant of the product: the total is the sum of its parts. */
 export interface Sum {
@@ -20,6 +7,8 @@ export interface Sum {
 }
 
 export function sum(badge: Badge, conversations: Iterable<Conversation>): Sum {
-  const parts = [...conversations].map(adds).filter((part) => part > 0);
+  const parts = [...conversations]
+    .map((one) => shareOf(one, badge.levels)?.total ?? 0)
+    .filter((part) => part > 0);
   return { parts, holds: parts.reduce((total, part) => total + part, 0) === badge.total };
 }

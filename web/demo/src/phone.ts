@@ -1,7 +1,9 @@
 import {
+  type Badge,
   Badged,
   countOf,
   formatCount,
+  levelOf,
   type MarkOptions,
   type OpenConversation,
   type Seq,
@@ -280,8 +282,14 @@ export class Phone {
     if (this.#thread === undefined) return;
     const { id } = this.#thread.topic;
     const { conversations, status } = this.client;
-    const level = conversations.get(id)?.level ?? "all";
+    const conversation = conversations.get(id);
+    const level = conversation ? levelOf(conversation, this.#levels) : "all";
     this.#thread.update(this.#messages(id), level, status.state === "online");
+  }
+
+  /** The levels of categories. */
+  get #levels(): Badge["levels"] {
+    return this.client.badge?.levels ?? {};
   }
 
   #messages(conversationId: string): readonly Message[] {
@@ -294,7 +302,12 @@ export class Phone {
     const last = this.#messages(topic.id).at(-1);
     // The count may include messages older than those on the page.
     const none = conversation === undefined ? "No messages yet" : "";
-    return { conversation, last, preview: last ? this.#preview(topic, last) : none };
+    return {
+      conversation,
+      levels: this.#levels,
+      last,
+      preview: last ? this.#preview(topic, last) : none,
+    };
   }
 
   #preview({ kind }: Topic, { sender_id, text, recalled }: Message): string {

@@ -5563,6 +5563,60 @@ function foldedTime(event) {
   return parts;
 }
 
+// admin/src/categories.ts
+function listed(n) {
+  return [
+    ["total", n?.total ?? 0],
+    ["mentions", n?.mentions ?? 0],
+    ["unread conversations", n?.unread_conversations ?? 0],
+    ["unseen", n?.unseen ?? 0],
+    ["muted", n?.muted?.total ?? 0],
+    ["muted conversations", n?.muted?.conversations ?? 0],
+    ["marked", n?.marked ?? 0]
+  ];
+}
+function inTree(paths) {
+  const key = (path) => path.replaceAll("/", "\0");
+  return [...new Set(paths)].sort((a, b) => key(a) < key(b) ? -1 : 1);
+}
+function categoriesPanel(x) {
+  const levels = x.table?.levels ?? {};
+  const paths = inTree([...Object.keys(x.categories), ...Object.keys(x.levels ?? {})]);
+  const rows = paths.map((path) => {
+    const n = x.categories[path];
+    const by2 = x.levels?.[path];
+    const parts = path.split("/");
+    const name = h("th", { scope: "row", class: "wide" }, idText(parts.at(-1) ?? ""));
+    name.title = path;
+    name.style.paddingInlineStart = `${parts.length * 1.2}rem`;
+    return h(
+      "tr",
+      {},
+      name,
+      ...[n?.total, n?.muted?.total, n?.unseen].map(
+        (number2) => h("td", { class: "number" }, count(number2 ?? 0))
+      ),
+      h(
+        "td",
+        { class: "nowrap" },
+        levels[path] ?? (by2 ? "set" : ""),
+        ...by2 ? [" by ", idText(by2.event_id), ", ", ...foldedTime(by2)] : []
+      )
+    );
+  });
+  const heads = ["Category", "Total", "Muted", "Unseen", "Level"];
+  return h(
+    "section",
+    { class: "panel scroll", tabindex: "0", "aria-label": "Categories" },
+    h(
+      "table",
+      { class: "table" },
+      h("thead", {}, h("tr", {}, ...heads.map((text) => h("th", { scope: "col" }, text)))),
+      h("tbody", {}, ...rows)
+    )
+  );
+}
+
 // admin/src/conversations.ts
 var OPEN = 3;
 var LISTED = 10;
@@ -5619,7 +5673,7 @@ function conversation(x, c, open) {
   const brief = [
     counted(c.unread, "unread message"),
     c.mentions > 0 ? counted(c.mentions, "mention") : "",
-    c.level === "all" && !c.level_until ? "" : `level ${levelOf(c)}`,
+    c.level === "default" ? levelOfCategory(c) : `level ${levelOf(c)}`,
     c.marked_unread ? "marked unread" : "",
     c.members ? `room of ${counted(c.members, "member")}` : ""
   ].filter((text) => text);
@@ -5681,6 +5735,9 @@ function conversation(x, c, open) {
       c.more_messages > 0 ? h("p", { class: "soft" }, `and ${counted(c.more_messages, "message")} more`) : ""
     )
   );
+}
+function levelOfCategory({ applies, level_of }) {
+  return level_of === void 0 ? "" : `level ${applies} of ${level_of}`;
 }
 function by(event) {
   return [" by ", idText(event.event_id), ", ", ...foldedTime(event)];
@@ -5925,8 +5982,16 @@ function whatOf(e) {
       return `Level of ${conversation2} ended`;
     case "conversation.left":
       return `${conversation2} left`;
+    case "conversation.seen":
+      return `${conversation2} seen up to ${e.seq}`;
+    case "category.level_set":
+      return "Level of a category set";
     case "user.read_all":
       return "Everything read";
+    case "user.seen_all":
+      return "Everything seen";
+    case "user.left_all":
+      return "Everything of a category left";
     default:
       return e.type ?? "Not decoded";
   }
@@ -6255,10 +6320,10 @@ var HistoryPanel = class {
 
 // admin/src/summary.ts
 function summaryPanel(x) {
-  const categories = Object.entries(x.categories).map(([name, n]) => `${name} ${count(n)}`);
   const facts = [
     ["Mentions", count(x.mentions)],
-    ["By category", categories.join(" · ") || "–"],
+    ["Unseen", count(x.unseen)],
+    ["Muted", count(x.muted?.total ?? 0)],
     ["Version", count(x.version)],
     ["Partition", `${x.partition} at ${x.position}`],
     ...x.table ? [["Epoch", x.table.epoch]] : []
@@ -6292,17 +6357,20 @@ function disagreementPanel(x, heal) {
   const button = h("button", { class: "button is-main", type: "button" }, "Heal from the log");
   button.addEventListener("click", heal);
   const { table: table2 } = x;
-  const names = /* @__PURE__ */ new Set([...Object.keys(x.categories), ...Object.keys(table2?.categories ?? {})]);
-  const fields = table2 ? [
-    ["Total", x.total, table2.total],
-    ["Mentions", x.mentions, table2.mentions],
-    ["Version", x.version, table2.version],
-    ...[...names].map((name) => [
-      `Category ${name}`,
-      x.categories[name] ?? 0,
-      table2.categories[name] ?? 0
-    ])
-  ] : [];
+  const fields = [];
+  const compare = (of, log, tables) => {
+    const there = listed(tables);
+    for (const [i, [name, number2]] of listed(log).entries()) {
+      fields.push([`${of}${name}`, number2, there[i]?.[1] ?? 0]);
+    }
+  };
+  if (table2) {
+    compare("", x, table2);
+    fields.push(["version", x.version, table2.version]);
+    for (const path of inTree([...Object.keys(x.categories), ...Object.keys(table2.categories)])) {
+      compare(`category ${path}: `, x.categories[path], table2.categories[path]);
+    }
+  }
   const wrong = fields.filter(([, log, tables]) => log !== tables);
   const parts = x.differences.filter((d) => d.conversation_id !== void 0);
   const inRoom = parts.some((d) => d.user_id === "");
@@ -6603,6 +6671,7 @@ var Users = class {
       });
       parts.push(this.#history.element);
     }
+    if (Object.keys({ ...x.categories, ...x.levels }).length > 0) parts.push(categoriesPanel(x));
     parts.push(...conversationsPanel(x));
     if (x.archived_until !== void 0) {
       const text = `What came until ${when(x.archived_until)} is archived: it is counted, and not listed.`;

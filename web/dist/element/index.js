@@ -1,14 +1,27 @@
 // dist/element/src/index.ts
-import { countOf, formatCount, onCount } from "@badged/sdk";
+import {
+  countOf,
+  formatCount,
+  onCount
+} from "@badged/sdk";
 var Base = globalThis.HTMLElement ?? class {
 };
 var shared;
 var attached = /* @__PURE__ */ new Set();
+var COUNTS = ["conversations", "mentions", "unseen", "muted", "marked"];
 var BadgedCount = class extends Base {
-  static observedAttributes = ["category", "conversation", "count", "most", "label"];
+  static observedAttributes = [
+    "category",
+    "conversation",
+    "count",
+    "most",
+    "label",
+    "open"
+  ];
   #client;
   #end = () => {
   };
+  #opened;
   /** The client; default that of {@link defineBadgedCount}. */
   get client() {
     return this.#client ?? shared;
@@ -28,7 +41,7 @@ var BadgedCount = class extends Base {
   }
   disconnectedCallback() {
     attached.delete(this);
-    this.#end();
+    this.follow();
   }
   attributeChangedCallback() {
     this.follow();
@@ -38,13 +51,16 @@ var BadgedCount = class extends Base {
     this.#end();
     this.#end = () => {
     };
+    this.#opened?.close();
+    this.#opened = void 0;
     if (!this.isConnected) return;
     const { client } = this;
     const part = {
       category: this.getAttribute("category") ?? void 0,
       conversation: this.getAttribute("conversation") ?? void 0,
-      count: this.getAttribute("count") === "conversations" ? "conversations" : "messages"
+      count: COUNTS.find((count) => count === this.getAttribute("count"))
     };
+    if (this.hasAttribute("open")) this.#opened = client?.openCategory(part.category);
     if (client !== void 0) this.#end = onCount(client, part, () => this.#show(client, part));
     this.#show(client, part);
   }

@@ -3,7 +3,9 @@ import {
   Badged,
   countOf,
   formatCount,
-  onCount
+  numbersOf,
+  onCount,
+  treeOf
 } from "@badged/sdk";
 import {
   createContext,
@@ -19,11 +21,9 @@ var Context = createContext(void 0);
 var NOTHING = {
   epoch: "",
   version: 0,
-  total: 0,
-  mentions: 0,
+  ...numbersOf({ badge: void 0 }),
   categories: {},
-  unreadConversations: 0,
-  categoryConversations: {}
+  levels: {}
 };
 var STOPPED = { state: "stopped" };
 function BadgeProvider(props) {
@@ -57,13 +57,29 @@ function useBadgeClient() {
   return client;
 }
 function useBadge() {
+  return useBadgeOf((client) => client.badge ?? NOTHING, NOTHING);
+}
+function useBadgeOf(read, before) {
   const client = useBadgeClient();
   const subscribe = useCallback((call) => client.on("total", call), [client]);
   return useSyncExternalStore(
     subscribe,
-    () => client.badge ?? NOTHING,
-    () => NOTHING
+    () => read(client),
+    () => before
   );
+}
+function useNumbers(category, { open = false } = {}) {
+  const client = useBadgeClient();
+  useEffect(() => {
+    if (!open) return;
+    const opened = client.openCategory(category);
+    return () => opened.close();
+  }, [client, category, open]);
+  return useBadgeOf((client2) => numbersOf(client2, category), NOTHING);
+}
+function useCategories() {
+  const badge = useBadge();
+  return useMemo(() => treeOf(badge), [badge]);
 }
 function useStatus() {
   const client = useBadgeClient();
@@ -128,7 +144,9 @@ export {
   BadgeProvider,
   useBadge,
   useBadgeClient,
+  useCategories,
   useConversation,
+  useNumbers,
   useStatus
 };
 //# sourceMappingURL=index.js.map

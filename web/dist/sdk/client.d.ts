@@ -1,57 +1,8 @@
-import { type Environment } from "./environment.js";
-import { type Badge, type Command, type Conversation } from "./frames.js";
-import { type Status, type TokenRequest } from "./link.js";
-import { type OpenConversation, type OpenOptions } from "./reading.js";
+import { type Badge, type Command, type Conversation, type Level, type Numbers } from "./frames.js";
+import { type Status } from "./link.js";
+import { type BadgedEvents, type BadgedOptions, type MarkOptions, type WaitOptions } from "./options.js";
+import { type OpenCategory, type OpenConversation, type OpenOptions } from "./reading.js";
 import { type Seq } from "./seq.js";
-/** Options of a client, and replacements for parts of its {@link Environment}. */
-export interface BadgedOptions extends Partial<Environment> {
-    /** The URL of the server: `https://badges.example.com`, with its path if it has one. */
-    readonly url: string;
-    /**
-     * Returns a token of the user. Called before every connection, and before the
-     * current token expires. If it rejects, the client tries again later.
-     */
-    readonly token: (request: TokenRequest) => Promise<string>;
-    /**
-     * Any name for the user of the tokens. With it the client stores the last
-     * state in the browser, and the tabs of the user share one connection. Default:
-     * neither, because several users may share a browser.
-     */
-    readonly user?: string;
-    /**
-     * The device under which the app is registered for pushes. While it is connected
-     * nothing is pushed to the device: close the client when the app is not visible.
-     */
-    readonly device?: string;
-    /** Upper bound of the random pause after the first failure; default 500. */
-    readonly minBackoffMs?: number;
-    /** Longest pause, unless the server asks for a longer one; default 30,000. */
-    readonly maxBackoffMs?: number;
-    /** Whether to fall back to server-sent events if WebSockets fail; default true. */
-    readonly fallback?: boolean;
-}
-/** The events of a client, with the value that listeners receive. */
-export interface BadgedEvents {
-    /** The total, the mentions, the unread conversations or a category changed, or the first state arrived. */
-    total: Badge;
-    /** A conversation changed. An emptied one has zero counts. */
-    conversation: Conversation;
-    status: Status;
-    /** {@link Badged.waiting} changed. */
-    waiting: readonly Command[];
-}
-/** Options of a command. */
-export interface WaitOptions {
-    /** Rejects the promise with the signal's reason. The command itself stays. */
-    readonly signal?: AbortSignal;
-}
-/** Options of {@link Badged.markUnread}. */
-export interface MarkOptions extends WaitOptions {
-    /** Messages that count again, 1 to 1,000. Not in rooms. */
-    readonly seqs?: readonly (Seq | string)[];
-    /** In a room, the first of the messages that count again. */
-    readonly fromSeq?: Seq | string;
-}
 /**
  * The live badge of the one user that the tokens name. It keeps its state while
  * disconnected and across `stop` and `start`, and then asks only for what
@@ -79,7 +30,7 @@ export declare class Badged {
     get status(): Status;
     /**
      * The commands of all tabs that are not yet durable on the server, in order. A
-     * {@link Badged.readAll} appears as the reads that it stands for.
+     * {@link Badged.readAll} appears as the reads that it stands for, a {@link Badged.seenAll} as `seen`s.
      */
     get waiting(): readonly Command[];
     /** Calls the listener at every such event. The returned function removes it. */
@@ -109,12 +60,33 @@ export declare class Badged {
      */
     read(conversationId: string, upToSeq: Seq | string, options?: WaitOptions): Promise<void>;
     /**
-     * Marks everything, or everything of a category, as read. While disconnected
-     * this covers what the client holds: later messages, and conversations that it
-     * does not hold (see {@link Badged.more}), stay unread. The promise behaves as
-     * in {@link Badged.read}.
+     * Marks everything, or everything that a category covers, as read. While
+     * disconnected this covers what the client holds: later messages, and
+     * conversations that it does not hold (see {@link Badged.more}), stay unread. The
+     * promise behaves as in {@link Badged.read}.
      */
     readAll(category?: string, options?: WaitOptions): Promise<void>;
+    /**
+     * The user has seen that there is something up to a message, which stays unread:
+     * `unseen` falls at once. The promise behaves as in {@link Badged.read}.
+     */
+    seen(conversationId: string, upToSeq: Seq | string, options?: WaitOptions): Promise<void>;
+    /** Marks everything, or everything that a category covers, as seen; otherwise as {@link Badged.readAll}. */
+    seenAll(category?: string, options?: WaitOptions): Promise<void>;
+    /**
+     * Sets the level of a category, for the conversations that it covers and that have
+     * none of their own, also those to come; `default` unsets it. The numbers change once
+     * the server has applied it. The promise behaves as in {@link Badged.read}.
+     */
+    setLevel(category: string, level: Level, options?: WaitOptions): Promise<void>;
+    /**
+     * What the conversations of the client that pass a filter add to the badge, as for a
+     * folder that the user made. Without `complete`, the user has more of them: see
+     * {@link Badged.more}.
+     */
+    count(filter: (conversation: Conversation) => boolean): Numbers & {
+        readonly complete: boolean;
+    };
     /**
      * The conversation is on the screen. Until `close`, the client reads it while
      * the page is visible and has the focus, up to the last message delivered or
@@ -126,6 +98,14 @@ export declare class Badged {
      * @throws TypeError if an argument is invalid.
      */
     open(conversationId: string, options?: OpenOptions): OpenConversation;
+    /**
+     * A list is on the screen, as behind a bell: of a category, or of everything. Until
+     * `close`, what arrives in it is seen while the user looks, as {@link Badged.open}
+     * reads. It stays unread.
+     *
+     * @throws TypeError if the category is invalid.
+     */
+    openCategory(category?: string): OpenCategory;
     /**
      * Makes the conversation count at least 1 until the next read. With `seqs`, these
      * messages, which the user has read, count again instead; in a room, with `fromSeq`,

@@ -1,15 +1,16 @@
 import type { Badged } from "./client.js";
-/** What a badge counts: everything, a category, or a conversation. */
+/** What a badge counts: everything, a category with those below it, or a conversation. */
 export interface Part {
     readonly category?: string | undefined;
     readonly conversation?: string | undefined;
     /**
-     * What is counted: `messages` (default), as the total does, or the
-     * `conversations` that add something to it.
+     * What is counted: `messages` (default), as the total does; of these the
+     * `mentions`, the `unseen`, or the `marked`, which no unread message stands for; the
+     * `conversations` that add to it; or the messages that a level keeps out (`muted`).
      */
-    readonly count?: "messages" | "conversations" | undefined;
+    readonly count?: "messages" | "conversations" | "mentions" | "unseen" | "muted" | "marked" | undefined;
 }
-/** The count of a part: what it adds to the total, or how many of its conversations do. */
+/** The count of a part; 0 of what the client does not have. */
 export declare function countOf(client: Badged, { category, conversation, count }?: Part): number;
 /** Calls when the count of a part may have changed. The returned function ends it. */
 export declare function onCount(client: Badged, { conversation }: Part, call: () => void): () => void;

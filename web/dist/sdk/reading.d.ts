@@ -16,3 +16,8 @@ export interface OpenConversation {
     /** The conversation is no longer on the screen. */
     close(): void;
 }
+/** A list on the screen: the result of {@link Badged.openCategory}. */
+export interface OpenCategory {
+    /** The list is no longer on the screen. */
+    close(): void;
+}

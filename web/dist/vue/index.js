@@ -3,7 +3,9 @@ import {
   Badged,
   countOf,
   formatCount,
-  onCount
+  numbersOf,
+  onCount,
+  treeOf
 } from "@badged/sdk";
 import {
   defineComponent,
@@ -20,11 +22,9 @@ var own = /* @__PURE__ */ new WeakSet();
 var NOTHING = {
   epoch: "",
   version: 0,
-  total: 0,
-  mentions: 0,
+  ...numbersOf({ badge: void 0 }),
   categories: {},
-  unreadConversations: 0,
-  categoryConversations: {}
+  levels: {}
 };
 function createBadges(given) {
   const client = "conversations" in given ? given : new Badged(given);
@@ -73,6 +73,34 @@ function useBadge() {
     (client, call) => client.on("total", call)
   );
 }
+function useNumbers(category, { open } = {}) {
+  const client = useBadgeClient();
+  let opened;
+  onMounted(() => {
+    watch(
+      [() => toValue(category), () => toValue(open)],
+      ([category2, open2]) => {
+        opened?.close();
+        opened = open2 ? client.openCategory(category2) : void 0;
+      },
+      { immediate: true }
+    );
+  });
+  onUnmounted(() => opened?.close());
+  return follow(
+    NOTHING,
+    (client2) => numbersOf(client2, toValue(category)),
+    (client2, call) => client2.on("total", call),
+    category
+  );
+}
+function useCategories() {
+  return follow(
+    [],
+    ({ badge }) => badge === void 0 ? [] : treeOf(badge),
+    (client, call) => client.on("total", call)
+  );
+}
 function useStatus() {
   return follow(
     { state: "stopped" },
@@ -111,7 +139,7 @@ var Badge = defineComponent({
   props: {
     category: String,
     conversation: String,
-    /** `messages` (default) or `conversations`: what is counted. */
+    /** What is counted; default `messages`. */
     count: String,
     /** The largest count that is shown as it is. */
     most: { type: Number, default: 99 },
@@ -139,7 +167,9 @@ export {
   createBadges,
   useBadge,
   useBadgeClient,
+  useCategories,
   useConversation,
+  useNumbers,
   useStatus
 };
 //# sourceMappingURL=index.js.map

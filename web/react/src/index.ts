@@ -7,14 +7,18 @@ import {
   Badged,
   type BadgedOptions,
   type Badge as BadgeState,
+  type Category,
   type Conversation,
   countOf,
   formatCount,
+  type Numbers,
+  numbersOf,
   type OpenConversation,
   onCount,
   type Part,
   type Seq,
   type Status,
+  treeOf,
 } from "@badged/sdk";
 import {
   type ComponentPropsWithoutRef,
@@ -35,11 +39,9 @@ const Context = createContext<Badged | undefined>(undefined);
 const NOTHING: BadgeState = {
   epoch: "",
   version: 0,
-  total: 0,
-  mentions: 0,
+  ...numbersOf({ badge: undefined }),
   categories: {},
-  unreadConversations: 0,
-  categoryConversations: {},
+  levels: {},
 };
 const STOPPED: Status = { state: "stopped" };
 
@@ -90,15 +92,45 @@ export function useBadgeClient(): Badged {
   return client;
 }
 
-/** The total, the mentions, the unread conversations and the categories; all zero before the first state. */
+/** The numbers of everything, the categories and their levels; all zero before the first state. */
 export function useBadge(): BadgeState {
+  return useBadgeOf((client) => client.badge ?? NOTHING, NOTHING);
+}
+
+function useBadgeOf<Value>(read: (client: Badged) => Value, before: Value): Value {
   const client = useBadgeClient();
   const subscribe = useCallback((call: () => void) => client.on("total", call), [client]);
   return useSyncExternalStore(
     subscribe,
-    () => client.badge ?? NOTHING,
-    () => NOTHING,
+    () => read(client),
+    () => before,
   );
+}
+
+/** Options of {@link useNumbers}. */
+export interface NumbersOptions {
+  /** A list of it is on the screen: what arrives is seen while the user looks; default false. */
+  readonly open?: boolean | undefined;
+}
+
+/** The numbers of a category with those below it, or of everything. */
+export function useNumbers(
+  category?: string | undefined,
+  { open = false }: NumbersOptions = {},
+): Numbers {
+  const client = useBadgeClient();
+  useEffect(() => {
+    if (!open) return;
+    const opened = client.openCategory(category);
+    return () => opened.close();
+  }, [client, category, open]);
+  return useBadgeOf((client) => numbersOf(client, category), NOTHING);
+}
+
+/** The categories with anything to show, or with a level, as a tree by name. */
+export function useCategories(): readonly Category[] {
+  const badge = useBadge();
+  return useMemo(() => treeOf(badge), [badge]);
 }
 
 /** The state of the connection. */
@@ -160,7 +192,7 @@ export interface BadgeProps extends Omit<ComponentPropsWithoutRef<"span">, "chil
   readonly label?: ((count: number) => string) | undefined;
 }
 
-/** The count of everything, a category or a conversation; nothing at 0. */
+/** The count of everything, a category with those below it, or a conversation; nothing at 0. */
 export function Badge({
   category,
   conversation,

@@ -8,7 +8,9 @@ import {
   BadgeProvider,
   useBadge,
   useBadgeClient,
+  useCategories,
   useConversation,
+  useNumbers,
   useStatus,
 } from "../src/index.js";
 
@@ -29,12 +31,14 @@ function Numbers() {
   const { total, mentions } = useBadge();
   const { state } = useStatus();
   const conversation = useConversation("a", { open: true });
-  return h("p", {}, `${total} ${mentions} ${state} ${conversation}`);
+  const { unseen, muted } = useNumbers("acme", { open: true });
+  const counted = [total, mentions, unseen, muted.total, useCategories().length].join(" ");
+  return h("p", {}, `${counted} ${state} ${conversation}`);
 }
 
 test("a server renders zeros, and connects to nothing", () => {
   const page = h(StrictMode, {}, h(BadgeProvider, options, h(Numbers), h(Badge)));
-  assert.equal(renderToString(page), "<p>0 0 stopped undefined</p>");
+  assert.equal(renderToString(page), "<p>0 0 0 0 0 stopped undefined</p>");
 });
 
 test("the client that is passed is the one that components get", () => {

@@ -1,37 +1,49 @@
+import { NO_NUMBERS, numbersOf, shareOf } from "./category.js";
 import type { Badged } from "./client.js";
-import { partOf } from "./overlay.js";
 
-/** What a badge counts: everything, a category, or a conversation. */
+/** What a badge counts: everything, a category with those below it, or a conversation. */
 export interface Part {
   readonly category?: string | undefined;
   readonly conversation?: string | undefined;
   /**
-   * What is counted: `messages` (default), as the total does, or the
-   * `conversations` that add something to it.
+   * What is counted: `messages` (default), as the total does; of these the
+   * `mentions`, the `unseen`, or the `marked`, which no unread message stands for; the
+   * `conversations` that add to it; or the messages that a level keeps out (`muted`).
    */
-  readonly count?: "messages" | "conversations" | undefined;
+  readonly count?:
+    | "messages"
+    | "conversations"
+    | "mentions"
+    | "unseen"
+    | "muted"
+    | "marked"
+    | undefined;
 }
 
-/** The count of a part: what it adds to the total, or how many of its conversations do. */
+/** The count of a part; 0 of what the client does not have. */
 export function countOf(client: Badged, { category, conversation, count }: Part = {}): number {
-  const { badge, conversations } = client;
-  const whole = count === "conversations";
-  if (conversation !== undefined) {
-    const state = conversations.get(conversation);
-    const part = (state && partOf(state)) ?? 0;
-    return whole ? Math.sign(part) : part;
-  }
-  if (category === undefined) return (whole ? badge?.unreadConversations : badge?.total) ?? 0;
-  const counts = (whole ? badge?.categoryConversations : badge?.categories) ?? {};
-  return Object.hasOwn(counts, category) ? (counts[category] ?? 0) : 0;
+  const state = conversation === undefined ? undefined : client.conversations.get(conversation);
+  const numbers =
+    conversation === undefined
+      ? numbersOf(client, category)
+      : ((state && shareOf(state, client.badge?.levels ?? {})) ?? NO_NUMBERS);
+  if (count === "conversations") return numbers.unreadConversations;
+  if (count === "muted") return numbers.muted.total;
+  return numbers[count === undefined || count === "messages" ? "total" : count];
 }
 
 /** Calls when the count of a part may have changed. The returned function ends it. */
 export function onCount(client: Badged, { conversation }: Part, call: () => void): () => void {
-  if (conversation === undefined) return client.on("total", call);
-  return client.on("conversation", ({ conversationId }) => {
+  // A level of a category changes what conversations add, but not the conversations.
+  const ignoreBadge = client.on("total", call);
+  if (conversation === undefined) return ignoreBadge;
+  const ignoreConversation = client.on("conversation", ({ conversationId }) => {
     if (conversationId === conversation) call();
   });
+  return () => {
+    ignoreBadge();
+    ignoreConversation();
+  };
 }
 
 /**

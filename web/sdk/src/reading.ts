@@ -1,3 +1,4 @@
+import { numbersOf } from "./category.js";
 import type { Badged } from "./client.js";
 import type { Clock, Page } from "./environment.js";
 import { type Seq, seqOf } from "./seq.js";
@@ -25,14 +26,66 @@ export interface OpenConversation {
   close(): void;
 }
 
+/** A list on the screen: the result of {@link Badged.openCategory}. */
+export interface OpenCategory {
+  /** The list is no longer on the screen. */
+  close(): void;
+}
+
 /** @internal */
-export interface ReadingOptions extends OpenOptions {
-  readonly client: Pick<Badged, "conversations" | "read" | "on">;
-  readonly conversationId: string;
+export interface LookingOptions {
+  readonly client: Pick<Badged, "badge" | "conversations" | "read" | "seenAll" | "on">;
   /** Without a page the user always looks. */
   readonly page: Page | null;
   readonly clock: Clock;
-  readonly onClose: () => void;
+  readonly onClose?: () => void;
+}
+
+/** Sends commands for something on the screen, while the user looks. */
+abstract class Looking {
+  readonly #options: LookingOptions;
+  readonly #ignorePage: (() => void) | undefined;
+  /** The last command, and the state that it was sent for. */
+  #sent = "";
+  #closed = false;
+  #cancelPause: (() => void) | undefined;
+
+  constructor(options: LookingOptions) {
+    this.#options = options;
+    this.#ignorePage = options.page?.onAttend(() => {
+      if (this.#cancelPause === undefined) this.#pause();
+    });
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#ignorePage?.();
+    this.#cancelPause?.();
+    this.#options.onClose?.();
+  }
+
+  /** Which command is due, and for which state; undefined if none is. */
+  protected abstract due(): string | undefined;
+  protected abstract send(): Promise<void>;
+
+  protected check(): void {
+    // A running pause checks at its end.
+    if (this.#closed || this.#cancelPause || this.#options.page?.attended() === false) return;
+    const due = this.due();
+    // Already sent for this state: the command is pending, refused, or its effect
+    // is on the way.
+    if (due === undefined || due === this.#sent) return;
+    this.#sent = due;
+    this.#pause();
+    void this.send();
+  }
+
+  #pause(): void {
+    this.#cancelPause = this.#options.clock.after(PAUSE_MS, () => {
+      this.#cancelPause = undefined;
+      this.check();
+    });
+  }
 }
 
 /**
@@ -42,74 +95,87 @@ export interface ReadingOptions extends OpenOptions {
  *
  * @internal
  */
-export class Reading implements OpenConversation {
-  readonly #options: ReadingOptions;
+export class Reading extends Looking implements OpenConversation {
+  readonly conversationId: string;
+  readonly #client: LookingOptions["client"];
   readonly #ignoreClient: () => void;
-  readonly #ignorePage: (() => void) | undefined;
   #upToSeq: Seq | undefined;
-  /** The last read, and the version of the conversation that it was sent for. */
-  #sent = "";
   /** The user has looked at it. A mark that appears later is for the next visit. */
   #seen = false;
-  #closed = false;
-  #cancelPause: (() => void) | undefined;
 
-  constructor(options: ReadingOptions) {
-    const { client, page, conversationId, upToSeq } = options;
-    this.#options = options;
+  constructor(conversationId: string, { upToSeq }: OpenOptions, options: LookingOptions) {
+    super(options);
+    this.conversationId = conversationId;
+    this.#client = options.client;
     this.#upToSeq = shown(upToSeq);
-    this.#ignoreClient = client.on("conversation", (changed) => {
-      if (changed.conversationId === conversationId) this.#check();
+    this.#ignoreClient = options.client.on("conversation", (changed) => {
+      if (changed.conversationId === conversationId) this.check();
     });
-    this.#ignorePage = page?.onAttend(() => {
-      if (this.#cancelPause === undefined) this.#pause();
-    });
-    this.#check();
-  }
-
-  get conversationId(): string {
-    return this.#options.conversationId;
+    this.check();
   }
 
   show(upToSeq: Seq | string | undefined): void {
     this.#upToSeq = shown(upToSeq);
-    this.#check();
+    this.check();
   }
 
-  close(): void {
-    this.#closed = true;
+  override close(): void {
     this.#ignoreClient();
-    this.#ignorePage?.();
-    this.#cancelPause?.();
-    this.#options.onClose();
+    super.close();
   }
 
-  #check(): void {
-    const { client, page, conversationId } = this.#options;
-    // A running pause checks at its end.
-    if (this.#closed || this.#cancelPause || page?.attended() === false) return;
-    const conversation = client.conversations.get(conversationId);
-    if (conversation === undefined) return;
-
-    const { unread, markedUnread, firstUnreadSeq, lastSeq, version } = conversation;
-    const upToSeq = this.#upToSeq ?? lastSeq;
+  protected due(): string | undefined {
+    const conversation = this.#client.conversations.get(this.conversationId);
+    if (conversation === undefined) return undefined;
+    const { unread, markedUnread, firstUnreadSeq, version } = conversation;
+    const upToSeq = this.#visible;
     const endsMark = markedUnread && !this.#seen;
     this.#seen = true;
-    if (unread > 0 ? firstUnreadSeq > upToSeq : !endsMark) return;
-    // Already sent for this state: the command is pending, refused, or its effect
-    // is on the way.
-    const sent = `${upToSeq} at ${version}`;
-    if (sent === this.#sent) return;
-    this.#sent = sent;
-    this.#pause();
-    void client.read(conversationId, upToSeq);
+    if (unread > 0 ? firstUnreadSeq > upToSeq : !endsMark) return undefined;
+    return `${upToSeq} at ${version}`;
   }
 
-  #pause(): void {
-    this.#cancelPause = this.#options.clock.after(PAUSE_MS, () => {
-      this.#cancelPause = undefined;
-      this.#check();
-    });
+  protected send(): Promise<void> {
+    return this.#client.read(this.conversationId, this.#visible);
+  }
+
+  get #visible(): Seq {
+    return this.#upToSeq ?? this.#client.conversations.get(this.conversationId)?.lastSeq ?? 0;
+  }
+}
+
+/**
+ * Sees what is in an open list as it arrives.
+ *
+ * @internal
+ */
+export class Seeing extends Looking implements OpenCategory {
+  readonly #client: LookingOptions["client"];
+  readonly #category: string | undefined;
+  readonly #ignoreClient: () => void;
+
+  constructor(category: string | undefined, options: LookingOptions) {
+    super(options);
+    this.#client = options.client;
+    this.#category = category;
+    this.#ignoreClient = options.client.on("total", () => this.check());
+    this.check();
+  }
+
+  override close(): void {
+    this.#ignoreClient();
+    super.close();
+  }
+
+  protected due(): string | undefined {
+    const { badge } = this.#client;
+    return numbersOf(this.#client, this.#category).unseen > 0
+      ? `${badge?.epoch} ${badge?.version}`
+      : undefined;
+  }
+
+  protected send(): Promise<void> {
+    return this.#client.seenAll(this.#category);
   }
 }
 

@@ -24,6 +24,17 @@ const BAD_IDS = [
 /** What is no seq of a message. */
 const BAD_SEQS = [null, -1, 1.5, Number.NaN, Infinity, 2 ** 60, 2n ** 63n, true, {}, "", "abc"];
 
+/** What no category can be. */
+const BAD_CATEGORIES = [
+  "",
+  "a\tb",
+  "/acme",
+  "acme/",
+  "acme//general",
+  "a/b/c/d/e/f/g/h/i",
+  "é".repeat(65),
+];
+
 /** A bench whose commands are stored. */
 async function storing() {
   const storage = new FakeStorage();
@@ -52,6 +63,7 @@ describe("a command with a wrong argument", () => {
     }
     for (const seq of BAD_SEQS) {
       await refused("read", "a", seq);
+      await refused("seen", "a", seq);
       await refused("markUnread", "a", { seqs: [1, seq] });
       await refused("markUnread", "a", { seqs: seq });
       await refused("markUnread", "a", { fromSeq: seq });
@@ -62,9 +74,16 @@ describe("a command with a wrong argument", () => {
     await refused("markUnread", "a", { seqs: [] });
     await refused("markUnread", "a", { seqs: Array(1001).fill(1) });
     await refused("markUnread", "a", { fromSeq: 1, seqs: [2] });
-    for (const category of [null, 5, {}, new Event("click"), "", "é".repeat(33), "a\tb"]) {
+    for (const category of [null, 5, {}, new Event("click"), ...BAD_CATEGORIES]) {
       await refused("readAll", category);
+      await refused("seenAll", category);
+      await refused("setLevel", category, "none");
+      await refused("openCategory", category);
     }
+    for (const level of [undefined, null, "", "some", "All", {}]) {
+      await refused("setLevel", "acme", level);
+    }
+    await refused("setLevel", undefined, "none");
     for (const signal of [5, "x", {}]) await refused("read", "a", 1, { signal });
     bench.clock.advance(60_000);
     assert.deepEqual(socket.commands(), []);
@@ -105,7 +124,7 @@ describe("a command with a wrong argument", () => {
     const seqs = Array.from({ length: 150 }, (_, i) => 2n ** 63n - 1n - BigInt(i));
     void bench.client.markUnread(id, { seqs });
     void bench.client.read("é".repeat(64), "9223372036854775807");
-    void bench.client.readAll("é".repeat(32));
+    void bench.client.readAll(`${"é".repeat(63)}/${"é".repeat(63)}`);
     const sent = [...socket.sent];
     assert.equal(sent.length, 2, "read_all waits for the others");
     for (const frame of sent) assert(new TextEncoder().encode(frame).length <= 4096);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { countOf, formatCount, showInTitle, showOnApp } from "../src/index.js";
-import { Bench, changes, conversation, snapshot } from "./fakes.js";
+import { countOf, formatCount, onCount, showInTitle, showOnApp } from "../src/index.js";
+import { Bench, changes, conversation, numbers, snapshot } from "./fakes.js";
 
 /** Runs a function with a replaced global. */
 async function withGlobal(name: string, value: unknown, run: () => Promise<void>): Promise<void> {
@@ -74,10 +74,11 @@ test("a part counts messages, or the conversations with some", async () => {
     const [a, b] = [conversation("a", 3, 1), conversation("b", 2, 1, { category: "work" })];
     const socket = await bench.online({
       ...snapshot(1, [a, b, muted]),
-      total: 5,
-      categories: { chat: 3, work: 2 },
-      unread_conversations: 2,
-      category_conversations: { chat: 1, work: 1 },
+      ...numbers(5, { unread_conversations: 2, muted: { total: 4, conversations: 1 } }),
+      categories: {
+        chat: numbers(3, { muted: { total: 4, conversations: 1 } }),
+        work: numbers(2, { unseen: 1, mentions: 1 }),
+      },
     });
     const { client } = bench;
     const count = "conversations";
@@ -89,16 +90,36 @@ test("a part counts messages, or the conversations with some", async () => {
     assert.equal(countOf(client, { category: "toString", count }), 0);
     assert.equal(countOf(client, { conversation: "a", count }), 1);
     assert.equal(countOf(client, { conversation: "m", count }), 0);
+    assert.equal(countOf(client, { count: "muted" }), 4);
+    assert.equal(countOf(client, { category: "chat", count: "muted" }), 4);
+    assert.equal(countOf(client, { conversation: "m", count: "muted" }), 4);
+    assert.equal(countOf(client, { category: "work", count: "unseen" }), 1);
+    assert.equal(countOf(client, { category: "work", count: "mentions" }), 1);
+    assert.equal(countOf(client, { category: "work", count: "marked" }), 0);
 
     client.read("a", 3).catch(() => {}); // shown before the server answers
     assert.equal(countOf(client, { count }), 1);
     assert.equal(page.title, "(1) Inbox");
 
-    const earlier = { unread_conversations: undefined, category_conversations: undefined };
-    socket.serve({ ...changes(2, 2, [conversation("a", 0, 2)]), ...earlier });
-    assert.equal(countOf(client, { count }), 0);
-    assert.equal(countOf(client, { category: "work", count }), 0);
-    assert.equal(page.title, "Inbox");
+    socket.serve({ ...changes(2, 2, [conversation("a", 0, 2)]), levels: { chat: "none" } });
     client.stop();
   });
+});
+
+test("the count of a conversation changes with the level of its category", async () => {
+  const bench = new Bench();
+  const socket = await bench.online(snapshot(1, [conversation("a", 3, 1)]));
+  const counts: number[] = [];
+  const part = { conversation: "a" };
+  const stop = onCount(bench.client, part, () => counts.push(countOf(bench.client, part)));
+  const muted = numbers(0, { muted: { total: 3, conversations: 1 } });
+  socket.serve({
+    ...changes(2, 0, []),
+    ...muted,
+    categories: { chat: muted },
+    levels: { chat: "none" },
+  });
+  stop();
+  socket.serve({ ...changes(3, 3, []), levels: {} });
+  assert.deepEqual(counts, [0]);
 });

@@ -92,8 +92,10 @@ export class FakeSocket implements WebSocketLike {
 
   /** Returns and removes the commands that the client has sent, as type and subject. */
   commands(): string[] {
-    return this.takeCommands().map(({ t, conversation_id, up_to_seq, category }) =>
-      [t, conversation_id, up_to_seq, category].filter((part) => part !== undefined).join(" "),
+    return this.takeCommands().map(({ t, conversation_id, up_to_seq, category, level }) =>
+      [t, conversation_id, up_to_seq, category, level]
+        .filter((part) => part !== undefined)
+        .join(" "),
     );
   }
 
@@ -296,7 +298,7 @@ export function conversation(id: string, unread: number, version: number, more: 
     first_unread_seq: unread > 0 ? 1 : 0,
     read_seq: 0,
     last_seq: unread,
-    level: "all",
+    level: "default",
     category: "chat",
     marked_unread: false,
     version,
@@ -306,21 +308,22 @@ export function conversation(id: string, unread: number, version: number, more: 
 
 type Wire = ReturnType<typeof conversation>;
 
-function stateFrame(
-  t: string,
-  epoch: string,
-  version: number,
-  conversations: Wire[],
-  total: number,
-) {
-  const categories = total > 0 ? { chat: total } : {};
-  return { t, epoch, version, total, mentions: 0, categories, conversations };
+/** Numbers in the form of the frames, of which as much is unseen as is unread. */
+export function numbers(total: number, more: object = {}) {
+  return { total, mentions: 0, unread_conversations: Math.sign(total), unseen: total, ...more };
 }
 
 export function snapshot(version = 0, conversations: Wire[] = [], epoch = "e1") {
   const total = conversations.reduce((sum, { unread }) => sum + unread, 0);
+  const unread_conversations = conversations.filter(({ unread }) => unread > 0).length;
+  const all = numbers(total, { unread_conversations });
   return {
-    ...stateFrame("snapshot", epoch, version, conversations, total),
+    t: "snapshot",
+    epoch,
+    version,
+    ...all,
+    categories: total > 0 ? { chat: all } : {},
+    conversations,
     more: false,
     ping_ms: 25_000,
     expires_in_ms: 365 * 86_400_000,
@@ -328,7 +331,8 @@ export function snapshot(version = 0, conversations: Wire[] = [], epoch = "e1") 
 }
 
 export function changes(version: number, total: number, conversations: Wire[], epoch = "e1") {
-  return stateFrame("changes", epoch, version, conversations, total);
+  const categories = { chat: numbers(total) };
+  return { t: "changes", epoch, version, ...numbers(total), categories, conversations };
 }
 
 /** A frame of testdata. */

@@ -85,6 +85,31 @@ describe("golden frames", () => {
         fromSeq: toSeq("9007199254740993"),
       },
     ]);
+    commands.push(
+      [
+        "seen",
+        {
+          t: "seen",
+          id: "8a4f0d2c-3b7e-4f19-9c65-1e2d3c4b5a60",
+          conversationId: "general",
+          upToSeq: 9,
+        },
+      ],
+      ["seen_all", { t: "seen_all", id: "2f6b9d1e-8c4a-4e73-b5d0-7a9c8e6f1b32" }],
+      [
+        "seen_all-category",
+        { t: "seen_all", id: "64c1e8f7-2a5d-4b90-8e3f-0d9b7c5a1f48", category: "acme" },
+      ],
+      [
+        "level",
+        {
+          t: "level",
+          id: "b7e2d9c4-5f10-4a8b-9d36-3c1e0f8a7b25",
+          category: "acme/general",
+          level: "none",
+        },
+      ],
+    );
     for (const [name, command] of commands) assert.equal(encodeCommand(command), golden(name));
     const { token } = JSON.parse(golden("auth"));
     assert.equal(encodeAuth("auth", token), golden("auth"));
@@ -98,9 +123,32 @@ describe("golden frames", () => {
     assert.equal(badge.version, 57);
     assert.equal(badge.total, 6);
     assert.equal(badge.mentions, 2);
-    assert.deepEqual({ ...badge.categories }, { chat: 5, updates: 1 });
+    assert.deepEqual(
+      { ...badge.categories },
+      {
+        chat: {
+          total: 5,
+          mentions: 1,
+          unreadConversations: 3,
+          unseen: 4,
+          muted: { total: 5, conversations: 1 },
+          marked: 1,
+        },
+        updates: {
+          total: 1,
+          mentions: 1,
+          unreadConversations: 1,
+          unseen: 1,
+          muted: { total: 11, conversations: 1 },
+          marked: 0,
+        },
+      },
+    );
     assert.equal(badge.unreadConversations, 4);
-    assert.deepEqual({ ...badge.categoryConversations }, { chat: 3, updates: 1 });
+    assert.equal(badge.unseen, 5);
+    assert.deepEqual(badge.muted, { total: 16, conversations: 2 });
+    assert.equal(badge.marked, 1);
+    assert.deepEqual({ ...badge.levels }, {});
     assert.equal(more, false);
     assert.equal(pingMs, 25_000);
     assert.equal(expiresInMs, 900_000);
@@ -115,7 +163,10 @@ describe("golden frames", () => {
       firstUnreadSeq: 40,
       readSeq: 39,
       lastSeq: 42,
-      level: "all",
+      seenSeq: 0,
+      seen: 0,
+      seenMentions: 0,
+      level: "default",
       category: "chat",
       markedUnread: false,
       left: false,
@@ -138,7 +189,7 @@ describe("golden frames", () => {
       ["none", "2026-03-02T09:00:00Z"],
       ["all", "2026-03-01T18:30:00.25Z"],
     ]);
-    assert.deepEqual(levels("changes-level-ended"), [["all", undefined]]);
+    assert.deepEqual(levels("changes-level-ended"), [["default", undefined]]);
     const stored = decodeFrame(encodeSnapshot(decodeState("snapshot-muted-until")));
     assert(stored?.t === "snapshot");
     assert.equal(stored.conversations[0]?.levelUntil, "2026-03-02T09:00:00Z");
@@ -161,6 +212,35 @@ describe("golden frames", () => {
     assert.equal(conversations[0]?.firstUnreadSeq, 1851234567890123777n);
     assert.equal(conversations[0]?.lastSeq, 9223372036854775807n);
     assert.equal(more, true);
+  });
+
+  test("snapshot with levels of categories and seen messages", () => {
+    const { badge, conversations, allCategories, allLevels } = decodeState("snapshot-paths");
+    assert.deepEqual(
+      { ...badge.levels },
+      { acme: "mentions", "acme/general": "all", games: "none" },
+    );
+    assert.deepEqual(Object.keys(badge.categories), [
+      "acme",
+      "acme/general",
+      "acme/random",
+      "games",
+      "games/lfg",
+      "games/lfg/eu",
+    ]);
+    const [{ seenSeq, seen, seenMentions } = assert.fail()] = conversations;
+    assert.deepEqual([seenSeq, seen, seenMentions], [8, 2, 1]);
+    assert.deepEqual([allCategories, allLevels], [true, true]);
+  });
+
+  test("changes say what they have of categories and levels", () => {
+    const parts = (name: string) => {
+      const { badge, allCategories, allLevels } = decodeState(name);
+      return [Object.keys(badge.categories).length, allCategories, allLevels];
+    };
+    assert.deepEqual(parts("changes-paths"), [3, false, false]);
+    assert.deepEqual(parts("changes-paths-levels"), [2, false, true]);
+    assert.deepEqual(parts("changes-paths-all"), [2, true, true]);
   });
 
   test("a badge that does not have all categories says so", () => {
@@ -231,7 +311,13 @@ describe("golden frames", () => {
 });
 
 test("an encoded snapshot decodes to the same, large seqs included", () => {
-  for (const name of ["snapshot", "snapshot-empty", "snapshot-large-seqs", "changes-many"]) {
+  for (const name of [
+    "snapshot",
+    "snapshot-empty",
+    "snapshot-large-seqs",
+    "changes-many",
+    "snapshot-paths",
+  ]) {
     const frame = { ...decodeState(name), t: "snapshot" as const };
     const again = decodeFrame(encodeSnapshot(frame));
     assert.deepEqual(again, { ...frame, pingMs: 0, expiresInMs: 0 }, name);
@@ -252,14 +338,13 @@ test("fields and types of later servers are ignored", () => {
 });
 
 test("a category may have the name of an object method", () => {
-  const text = golden("snapshot").replace('"chat":5', '"__proto__":5');
-  const frame = decodeFrame(text);
+  const text = golden("snapshot").replace('"chat":{', '"__proto__":{');
+  const frame = decodeFrame(text.replace('"conversations":[', '"levels":{"__proto__":"none"},$&'));
   assert(frame?.t === "snapshot");
-  assert.deepEqual(Object.entries(frame.badge.categories), [
-    ["__proto__", 5],
-    ["updates", 1],
-  ]);
-  assert.equal(frame.badge.categories.toString, undefined);
+  const { categories, levels } = frame.badge;
+  assert.deepEqual(Object.keys(categories), ["__proto__", "updates"]);
+  assert.equal(categories.toString, undefined);
+  assert.deepEqual(Object.entries(levels), [["__proto__", "none"]]);
 });
 
 test("the error of an invalid frame names the field", () => {
@@ -272,12 +357,18 @@ test("the error of an invalid frame names the field", () => {
     ['{"t":"bye","code":4200,"reconnect_ms":-1}', /reconnect_ms of frame/],
     [golden("changes").replace('"total":4', '"total":-4'), /total of frame is not a count/],
     [golden("changes").replace('"total":4', '"total":9007199254740993'), /total of frame/],
-    [golden("changes").replace('"chat":3', '"chat":"3"'), /categories of frame/],
-    [golden("changes").replace('"chat":2', '"chat":-2'), /category_conversations of frame/],
     [
-      golden("changes").replace('"unread_conversations":3', '"unread_conversations":"3"'),
-      /unread_conversations of frame/,
+      golden("changes").replace('"chat":{', '"chat":[],"x":{'),
+      /chat of categories of frame is not an object/,
     ],
+    [
+      golden("changes").replace('"total":3,', '"total":-3,'),
+      /total of chat of categories of frame/,
+    ],
+    [golden("changes").replace('"categories":', '"kinds":'), /categories of frame/],
+    [golden("changes").replace('"unseen":3,', ""), /unseen of frame/],
+    [golden("changes").replace('{"total":16', '{"total":"16"'), /total of muted of frame/],
+    [golden("changes-paths-levels").replace('"none"', "0"), /games of levels of frame/],
     [golden("changes").replace('"read_seq":42', '"read_seq":4.2'), /read_seq of conversation/],
     [golden("changes").replace('"unread":0', '"unread":null'), /unread of conversation/],
     [golden("changes-none").replace("[]", "{}"), /conversations of frame is not an array/],

@@ -95,18 +95,14 @@ describe("the stored state", () => {
     assert.deepEqual(bench.told, ["status connecting"], "told once");
   });
 
-  test("has the unread conversations", async () => {
+  test("has the numbers, the categories and the levels", async () => {
     const storage = new FakeStorage();
     const first = new Bench({ user: "ada", storage });
-    await first.online({
-      ...state,
-      unread_conversations: 2,
-      category_conversations: { chat: 2 },
-    });
+    await first.online(JSON.parse(golden("snapshot-paths")));
     first.page.leave();
-    const badge = new Bench({ user: "ada", storage }).client.badge;
-    assert.equal(badge?.unreadConversations, 2);
-    assert.deepEqual({ ...badge.categoryConversations }, { chat: 2 });
+    const { client } = new Bench({ user: "ada", storage });
+    assert.deepEqual(client.badge, first.client.badge);
+    assert.deepEqual(client.conversations, first.client.conversations);
   });
 
   test("comes with its pending commands, which are older than those of this visit", async () => {

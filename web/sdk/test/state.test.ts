@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { decodeFrame, type StateFrame } from "../src/frames.js";
 import { type Difference, difference, listed, State } from "../src/state.js";
-import { changes, conversation, generator, golden, snapshot } from "./fakes.js";
+import { changes, conversation, generator, golden, numbers, snapshot } from "./fakes.js";
 
 function frame(wire: object | string): StateFrame {
   const decoded = decodeFrame(typeof wire === "string" ? wire : JSON.stringify(wire));
@@ -129,7 +129,10 @@ describe("a snapshot", () => {
   test("of the held state includes the levels of read conversations", () => {
     const state = new Held();
     const muted = conversation("muted", 0, 4, { level: "none" });
-    const heard = conversation("heard", 0, 3, { level_until: "2026-03-02T09:00:00Z" });
+    const heard = conversation("heard", 0, 3, {
+      level: "all",
+      level_until: "2026-03-02T09:00:00Z",
+    });
     state.apply(frame(snapshot(5, [conversation("a", 2, 5), muted, heard])));
     state.apply(frame(changes(6, 0, [conversation("a", 0, 6)])));
     assert.deepEqual(
@@ -161,7 +164,7 @@ describe("a snapshot", () => {
       assert(typeof applied === "object");
       assert.deepEqual(
         applied.conversations.map(({ level }) => level),
-        more ? [] : ["all"],
+        more ? [] : ["default"],
       );
     }
   });
@@ -179,7 +182,10 @@ describe("a snapshot", () => {
       firstUnreadSeq: 0,
       readSeq: 0,
       lastSeq: 2,
-      level: "all",
+      seenSeq: 0,
+      seen: 0,
+      seenMentions: 0,
+      level: "default",
       category: "chat",
       markedUnread: false,
       left: false,
@@ -229,15 +235,71 @@ test("the badge counts as changed only if one of its numbers did", () => {
   assert.equal(badgeAfter(changes(2, 1, [conversation("a", 1, 2)])), 1);
   assert.equal(badgeAfter(changes(3, 1, [conversation("b", 4, 3, { level: "none" })])), undefined);
   assert.equal(state.view.badge?.version, 3);
-  assert.equal(badgeAfter({ ...changes(4, 1, []), mentions: 1 }), 1);
-  assert.equal(badgeAfter({ ...changes(5, 1, []), mentions: 1, categories: { x: 1 } }), 1);
-  assert.equal(badgeAfter({ ...changes(6, 1, []), mentions: 1, categories: { x: 1, y: 0 } }), 1);
-  const counted = { mentions: 1, categories: { x: 1, y: 0 }, unread_conversations: 1 };
-  assert.equal(badgeAfter({ ...changes(7, 1, []), ...counted }), 1);
-  const named = { ...counted, category_conversations: { x: 1 } };
-  assert.equal(badgeAfter({ ...changes(8, 1, []), ...named }), 1);
-  assert.equal(badgeAfter({ ...changes(9, 1, []), ...named }), undefined);
-  assert.equal(badgeAfter({ ...changes(10, 1, []), ...named, more_categories: true }), 1);
+  let version = 3;
+  const changed = (more: object) => badgeAfter({ ...changes(++version, 1, []), ...more });
+  let same = {};
+  for (const more of [
+    { mentions: 1 },
+    { unread_conversations: 7 },
+    { unseen: 0 },
+    { muted: { total: 2, conversations: 1 } },
+    { marked: 1 },
+    { categories: { x: numbers(1) } },
+    { categories: { x: numbers(1), "x/y": numbers(0, { muted: { total: 2, conversations: 1 } }) } },
+    { levels: { x: "none" } },
+  ]) {
+    same = { ...same, ...more };
+    assert.equal(changed(same), 1, JSON.stringify(more));
+    assert.equal(changed(same), undefined, JSON.stringify(more));
+  }
+  assert.equal(changed({ ...same, all_categories: true, more_categories: true }), 1);
+  assert.equal(changed({ ...same, levels: undefined }), undefined, "they are as before");
+});
+
+describe("categories and levels", () => {
+  const held = () => {
+    const state = new Held();
+    state.apply(frame(golden("snapshot-paths")));
+    return state;
+  };
+  const paths = (state: Held) => Object.keys(state.view.badge?.categories ?? {});
+  const levels = (state: Held) => ({ ...state.view.badge?.levels });
+
+  test("of changes are merged: what has nothing left is gone, what is not named stays", () => {
+    const state = held();
+    const before = state.view.badge?.categories.acme;
+    state.apply(frame(golden("changes-paths")));
+    assert.deepEqual(paths(state), ["acme", "acme/general", "acme/random", "games", "games/lfg"]);
+    assert.equal(state.view.badge?.categories.acme, before);
+    assert.equal(state.view.badge?.categories.games?.muted.total, 0);
+    assert.deepEqual(levels(state), { acme: "mentions", "acme/general": "all", games: "none" });
+  });
+
+  test("levels are replaced if changes have them", () => {
+    const state = held();
+    state.apply(frame(golden("changes-paths")));
+    state.apply(frame(golden("changes-paths-levels")));
+    assert.deepEqual(levels(state), { "acme/general": "all", games: "none" });
+    state.apply(frame({ ...changes(15, 8, []), levels: {} }));
+    assert.deepEqual(levels(state), {});
+  });
+
+  test("are replaced by changes that have all", () => {
+    const state = held();
+    state.apply(frame(golden("changes-paths-all")));
+    assert.deepEqual(paths(state), ["acme", "acme/random"]);
+    assert.deepEqual(levels(state), {});
+  });
+
+  test("that there are more is kept until changes have all", () => {
+    const state = new Held();
+    state.apply(frame({ ...snapshot(1), more_categories: true }));
+    state.apply(frame(changes(2, 1, [])));
+    assert.equal(state.view.badge?.moreCategories, true);
+    assert.equal(state.snapshot.badge.moreCategories, true);
+    state.apply(frame({ ...changes(3, 1, []), all_categories: true }));
+    assert.equal(state.view.badge?.moreCategories, undefined);
+  });
 });
 
 /** A server with one user that answers and pushes like badged. */

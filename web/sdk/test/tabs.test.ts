@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { decodeFrame } from "../src/frames.js";
 import { BadgedError, type LocksLike } from "../src/index.js";
 import type { TabMessage } from "../src/tabs.js";
 import { FakeBrowser, FakeChannel, pair, state } from "./browser.js";
@@ -323,8 +324,8 @@ test("a follower does not go back to an older state of a former leader", async (
   await settled();
   const [channels] = browser.channels.values();
   const late = new FakeChannel("late", new Map([["late", channels ?? new Set()]]));
-  const frame = { ...state, badge: { ...state, categories: {} }, pingMs: 0, expiresInMs: 0 };
-  late.postMessage({ m: "state", frame: { ...frame, conversations: [] } });
+  const frame = { ...decodeFrame(JSON.stringify(state)), conversations: [] };
+  late.postMessage({ m: "state", frame });
   await settled();
   assert.equal(follower.client.badge?.total, 6);
   leader.socket.serve(snapshot(5, [conversation("a", 1, 5)]));

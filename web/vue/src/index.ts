@@ -7,13 +7,19 @@ import {
   Badged,
   type BadgedOptions,
   type Badge as BadgeState,
+  type Category,
   type Conversation,
   countOf,
   formatCount,
+  type Numbers,
+  numbersOf,
+  type OpenCategory,
   type OpenConversation,
   onCount,
+  type Part,
   type Seq,
   type Status,
+  treeOf,
 } from "@badged/sdk";
 import {
   type App,
@@ -39,11 +45,9 @@ const own = new WeakSet<Badged>();
 const NOTHING: BadgeState = {
   epoch: "",
   version: 0,
-  total: 0,
-  mentions: 0,
+  ...numbersOf({ badge: undefined }),
   categories: {},
-  unreadConversations: 0,
-  categoryConversations: {},
+  levels: {},
 };
 
 /**
@@ -107,11 +111,52 @@ function follow<Value>(
   return value;
 }
 
-/** The total, the mentions, the unread conversations and the categories; all zero before the first state. */
+/** The numbers of everything, the categories and their levels; all zero before the first state. */
 export function useBadge(): Readonly<Ref<BadgeState>> {
   return follow(
     NOTHING,
     (client) => client.badge ?? NOTHING,
+    (client, call) => client.on("total", call),
+  );
+}
+
+/** Options of {@link useNumbers}. */
+export interface NumbersOptions {
+  /** A list of it is on the screen: what arrives is seen while the user looks; default false. */
+  readonly open?: MaybeRefOrGetter<boolean | undefined>;
+}
+
+/** The numbers of a category with those below it, or of everything. */
+export function useNumbers(
+  category?: MaybeRefOrGetter<string | undefined>,
+  { open }: NumbersOptions = {},
+): Readonly<Ref<Numbers>> {
+  const client = useBadgeClient();
+  let opened: OpenCategory | undefined;
+  onMounted(() => {
+    watch(
+      [() => toValue(category), () => toValue(open)] as const,
+      ([category, open]) => {
+        opened?.close();
+        opened = open ? client.openCategory(category) : undefined;
+      },
+      { immediate: true },
+    );
+  });
+  onUnmounted(() => opened?.close());
+  return follow<Numbers>(
+    NOTHING,
+    (client) => numbersOf(client, toValue(category)),
+    (client, call) => client.on("total", call),
+    category,
+  );
+}
+
+/** The categories with anything to show, or with a level, as a tree by name. */
+export function useCategories(): Readonly<Ref<readonly Category[]>> {
+  return follow<readonly Category[]>(
+    [],
+    ({ badge }) => (badge === undefined ? [] : treeOf(badge)),
     (client, call) => client.on("total", call),
   );
 }
@@ -167,14 +212,14 @@ export function useConversation(
   );
 }
 
-/** The count of everything, a category or a conversation; nothing at 0. */
+/** The count of everything, a category with those below it, or a conversation; nothing at 0. */
 export const Badge = defineComponent({
   name: "UnreadBadge",
   props: {
     category: String,
     conversation: String,
-    /** `messages` (default) or `conversations`: what is counted. */
-    count: String as PropType<"messages" | "conversations">,
+    /** What is counted; default `messages`. */
+    count: String as PropType<NonNullable<Part["count"]>>,
     /** The largest count that is shown as it is. */
     most: { type: Number, default: 99 },
     /** What screen readers say. */

@@ -3,7 +3,15 @@ import { test } from "node:test";
 import type { Badged } from "@badged/sdk";
 import { createSSRApp, defineComponent, h } from "vue";
 import { renderToString } from "vue/server-renderer";
-import { Badge, createBadges, useBadge, useConversation, useStatus } from "../src/index.js";
+import {
+  Badge,
+  createBadges,
+  useBadge,
+  useCategories,
+  useConversation,
+  useNumbers,
+  useStatus,
+} from "../src/index.js";
 
 /** Fails the test if a client connects. */
 class NoSocket {
@@ -16,7 +24,12 @@ const Numbers = defineComponent(() => {
   const badge = useBadge();
   const status = useStatus();
   const conversation = useConversation("a", { open: true });
-  return () => h("p", `${badge.value.total} ${status.value.state} ${conversation.value}`);
+  const numbers = useNumbers("acme", { open: true });
+  const categories = useCategories();
+  const counted = () =>
+    `${numbers.value.unseen} ${numbers.value.muted.total} ${categories.value.length}`;
+  return () =>
+    h("p", `${badge.value.total} ${counted()} ${status.value.state} ${conversation.value}`);
 });
 
 test("a server renders zeros, and connects to nothing", async () => {
@@ -29,7 +42,7 @@ test("a server renders zeros, and connects to nothing", async () => {
       WebSocket: NoSocket as never,
     }),
   );
-  assert.match(await renderToString(app), /<p>0 stopped undefined<\/p>/);
+  assert.match(await renderToString(app), /<p>0 0 0 0 stopped undefined<\/p>/);
 });
 
 test("a client that is passed is used, also one of another copy of the SDK", () => {

@@ -9,10 +9,12 @@ declare const Base: {
     prototype: HTMLElement;
 };
 /**
- * Shows a count, and is hidden at 0. Attributes: `category` or `conversation`
- * limit what it counts, with `count="conversations"` it counts
- * conversations instead of messages, `most` (default 99) is the largest count shown as it
- * is, and in `label` (default `{count} unread`) is what screen readers say.
+ * Shows a count, and is hidden at 0. Attributes: `category`, with those below it, or
+ * `conversation` limits what it counts. With `count` it counts instead of messages
+ * `conversations`, `mentions`, what is `unseen`, `muted` or `marked`. While it has the
+ * attribute `open`, a list of the category, or of everything, is on the screen: what
+ * arrives is seen. `most` (default 99) is the largest count shown as it is, and in
+ * `label` (default `{count} unread`) is what screen readers say.
  */
 export declare class BadgedCount extends Base {
     #private;

@@ -3,7 +3,14 @@
  *
  * @packageDocumentation
  */
-import { type Badged, countOf, formatCount, onCount, type Part } from "@badged/sdk";
+import {
+  type Badged,
+  countOf,
+  formatCount,
+  type OpenCategory,
+  onCount,
+  type Part,
+} from "@badged/sdk";
 
 // Servers render the element as an unknown one: they only need to load this module.
 const Base = globalThis.HTMLElement ?? (class {} as typeof HTMLElement);
@@ -12,16 +19,28 @@ const Base = globalThis.HTMLElement ?? (class {} as typeof HTMLElement);
 let shared: Badged | undefined;
 const attached = new Set<BadgedCount>();
 
+const COUNTS = ["conversations", "mentions", "unseen", "muted", "marked"] as const;
+
 /**
- * Shows a count, and is hidden at 0. Attributes: `category` or `conversation`
- * limit what it counts, with `count="conversations"` it counts
- * conversations instead of messages, `most` (default 99) is the largest count shown as it
- * is, and in `label` (default `{count} unread`) is what screen readers say.
+ * Shows a count, and is hidden at 0. Attributes: `category`, with those below it, or
+ * `conversation` limits what it counts. With `count` it counts instead of messages
+ * `conversations`, `mentions`, what is `unseen`, `muted` or `marked`. While it has the
+ * attribute `open`, a list of the category, or of everything, is on the screen: what
+ * arrives is seen. `most` (default 99) is the largest count shown as it is, and in
+ * `label` (default `{count} unread`) is what screen readers say.
  */
 export class BadgedCount extends Base {
-  static readonly observedAttributes = ["category", "conversation", "count", "most", "label"];
+  static readonly observedAttributes = [
+    "category",
+    "conversation",
+    "count",
+    "most",
+    "label",
+    "open",
+  ];
   #client: Badged | undefined;
   #end = () => {};
+  #opened: OpenCategory | undefined;
 
   /** The client; default that of {@link defineBadgedCount}. */
   get client(): Badged | undefined {
@@ -46,7 +65,7 @@ export class BadgedCount extends Base {
 
   disconnectedCallback(): void {
     attached.delete(this);
-    this.#end();
+    this.follow();
   }
 
   attributeChangedCallback(): void {
@@ -57,13 +76,16 @@ export class BadgedCount extends Base {
   follow(): void {
     this.#end();
     this.#end = () => {};
+    this.#opened?.close();
+    this.#opened = undefined;
     if (!this.isConnected) return;
     const { client } = this;
     const part: Part = {
       category: this.getAttribute("category") ?? undefined,
       conversation: this.getAttribute("conversation") ?? undefined,
-      count: this.getAttribute("count") === "conversations" ? "conversations" : "messages",
+      count: COUNTS.find((count) => count === this.getAttribute("count")),
     };
+    if (this.hasAttribute("open")) this.#opened = client?.openCategory(part.category);
     if (client !== undefined) this.#end = onCount(client, part, () => this.#show(client, part));
     this.#show(client, part);
   }

@@ -3,7 +3,7 @@
  *
  * @packageDocumentation
  */
-import { Badged, type BadgedOptions, type Badge as BadgeState, type Conversation, type Part, type Seq, type Status } from "@badged/sdk";
+import { Badged, type BadgedOptions, type Badge as BadgeState, type Category, type Conversation, type Numbers, type Part, type Seq, type Status } from "@badged/sdk";
 import { type ComponentPropsWithoutRef, type ReactNode } from "react";
 /** Either a client, which you start and stop, or the options of one. */
 export type BadgeProviderProps = {
@@ -21,8 +21,17 @@ export type BadgeProviderProps = {
 export declare function BadgeProvider(props: BadgeProviderProps): ReactNode;
 /** The client of the {@link BadgeProvider} around the component. */
 export declare function useBadgeClient(): Badged;
-/** The total, the mentions, the unread conversations and the categories; all zero before the first state. */
+/** The numbers of everything, the categories and their levels; all zero before the first state. */
 export declare function useBadge(): BadgeState;
+/** Options of {@link useNumbers}. */
+export interface NumbersOptions {
+    /** A list of it is on the screen: what arrives is seen while the user looks; default false. */
+    readonly open?: boolean | undefined;
+}
+/** The numbers of a category with those below it, or of everything. */
+export declare function useNumbers(category?: string | undefined, { open }?: NumbersOptions): Numbers;
+/** The categories with anything to show, or with a level, as a tree by name. */
+export declare function useCategories(): readonly Category[];
 /** The state of the connection. */
 export declare function useStatus(): Status;
 /** Options of {@link useConversation}. */
@@ -44,5 +53,5 @@ export interface BadgeProps extends Omit<ComponentPropsWithoutRef<"span">, "chil
     /** What screen readers say; default `7 unread`. */
     readonly label?: ((count: number) => string) | undefined;
 }
-/** The count of everything, a category or a conversation; nothing at 0. */
+/** The count of everything, a category with those below it, or a conversation; nothing at 0. */
 export declare function Badge({ category, conversation, count: kind, most, label, ...rest }: BadgeProps): ReactNode;

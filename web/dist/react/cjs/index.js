@@ -24,7 +24,9 @@ __export(index_exports, {
   BadgeProvider: () => BadgeProvider,
   useBadge: () => useBadge,
   useBadgeClient: () => useBadgeClient,
+  useCategories: () => useCategories,
   useConversation: () => useConversation,
+  useNumbers: () => useNumbers,
   useStatus: () => useStatus
 });
 module.exports = __toCommonJS(index_exports);
@@ -34,11 +36,9 @@ var Context = (0, import_react.createContext)(void 0);
 var NOTHING = {
   epoch: "",
   version: 0,
-  total: 0,
-  mentions: 0,
+  ...(0, import_sdk.numbersOf)({ badge: void 0 }),
   categories: {},
-  unreadConversations: 0,
-  categoryConversations: {}
+  levels: {}
 };
 var STOPPED = { state: "stopped" };
 function BadgeProvider(props) {
@@ -72,13 +72,29 @@ function useBadgeClient() {
   return client;
 }
 function useBadge() {
+  return useBadgeOf((client) => client.badge ?? NOTHING, NOTHING);
+}
+function useBadgeOf(read, before) {
   const client = useBadgeClient();
   const subscribe = (0, import_react.useCallback)((call) => client.on("total", call), [client]);
   return (0, import_react.useSyncExternalStore)(
     subscribe,
-    () => client.badge ?? NOTHING,
-    () => NOTHING
+    () => read(client),
+    () => before
   );
+}
+function useNumbers(category, { open = false } = {}) {
+  const client = useBadgeClient();
+  (0, import_react.useEffect)(() => {
+    if (!open) return;
+    const opened = client.openCategory(category);
+    return () => opened.close();
+  }, [client, category, open]);
+  return useBadgeOf((client2) => (0, import_sdk.numbersOf)(client2, category), NOTHING);
+}
+function useCategories() {
+  const badge = useBadge();
+  return (0, import_react.useMemo)(() => (0, import_sdk.treeOf)(badge), [badge]);
 }
 function useStatus() {
   const client = useBadgeClient();

@@ -2,9 +2,10 @@ import { type Seq } from "./seq.js";
 /**
  * What a conversation adds to the total: its unread messages (`all`), its
  * unread mentions (`mentions`), those that mention the user by name
- * (`direct_mentions`), or nothing (`none`). Later servers may add levels.
+ * (`direct_mentions`), or nothing (`none`). With `default` the levels of the
+ * categories decide. Later servers may add levels.
  */
-export type Level = "all" | "mentions" | "direct_mentions" | "none" | (string & {});
+export type Level = "default" | "all" | "mentions" | "direct_mentions" | "none" | (string & {});
 /** The state of one conversation for one user. */
 export interface Conversation {
     readonly conversationId: string;
@@ -18,10 +19,17 @@ export interface Conversation {
     readonly readSeq: Seq;
     /** The highest seq delivered to the user; 0 before the first. */
     readonly lastSeq: Seq;
+    /** The seen position if it is above `readSeq`; otherwise 0. */
+    readonly seenSeq: Seq;
+    /** How many of `unread` the user has seen. */
+    readonly seen: number;
+    /** How many of `mentions` the user has seen. */
+    readonly seenMentions: number;
+    /** The level of the conversation itself; see {@link levelOf} for the one that applies. */
     readonly level: Level;
     /** When the level ends, in RFC 3339; absent if it does not. */
     readonly levelUntil?: string;
-    /** The category that the conversation counts in; `chat` unless the backend sets another. */
+    /** The path that the conversation counts at; `chat` unless the backend sets another. */
     readonly category: string;
     /** The user marked it unread: it counts at least 1 until the next read. */
     readonly markedUnread: boolean;
@@ -30,22 +38,35 @@ export interface Conversation {
     /** The version of the badge at the conversation's last change. */
     readonly version: number;
 }
+/** What is unread, of everything or of the conversations that a category covers. */
+export interface Numbers {
+    readonly total: number;
+    /** Unread messages that mention the user, in conversations whose level is not `none`. */
+    readonly mentions: number;
+    /** How many conversations add something to the total. */
+    readonly unreadConversations: number;
+    /** How much of the total the user has not seen. */
+    readonly unseen: number;
+    /** What is unread but kept out of the total by a level: a grey number. */
+    readonly muted: {
+        readonly total: number;
+        readonly conversations: number;
+    };
+    /** How much of the total comes from conversations that are marked and have no unread message. */
+    readonly marked: number;
+}
 /** The numbers of a user at one version. */
-export interface Badge {
+export interface Badge extends Numbers {
     /** Versions compare only within one epoch. */
     readonly epoch: string;
     /** Grows with every change visible to the user. */
     readonly version: number;
-    readonly total: number;
-    readonly mentions: number;
-    /** The total by category. Categories that add nothing are absent. */
-    readonly categories: Readonly<Record<string, number>>;
-    /** True if the total has more categories than these, which are the first 500 by name. */
+    /** By path, the categories with anything to show, and those above them. */
+    readonly categories: Readonly<Record<string, Numbers>>;
+    /** True if there are more categories than these, which were the first 500 by name. */
     readonly moreCategories?: boolean;
-    /** How many conversations add something to the total; 0 with a server that does not say. */
-    readonly unreadConversations: number;
-    /** The same by category. */
-    readonly categoryConversations: Readonly<Record<string, number>>;
+    /** By path, the levels of categories. */
+    readonly levels: Readonly<Record<string, Level>>;
 }
 /**
  * Something the user did. The id, a UUID, makes it idempotent: the server
@@ -54,12 +75,16 @@ export interface Badge {
 export type Command = {
     readonly id: string;
 } & ({
-    readonly t: "read";
+    readonly t: "read" | "seen";
     readonly conversationId: string;
     readonly upToSeq: Seq;
 } | {
-    readonly t: "read_all";
+    readonly t: "read_all" | "seen_all";
     readonly category?: string;
+} | {
+    readonly t: "level";
+    readonly category: string;
+    readonly level: Level;
 } | {
     readonly t: "mark_unread";
     readonly conversationId: string;

@@ -25,14 +25,128 @@ __export(index_exports, {
   CloseCode: () => CloseCode,
   appStatePage: () => appStatePage,
   countOf: () => countOf,
+  covers: () => covers,
   formatCount: () => formatCount,
+  levelOf: () => levelOf,
+  numbersOf: () => numbersOf,
   onCount: () => onCount,
+  shareOf: () => shareOf,
   showInTitle: () => showInTitle,
   showOnApp: () => showOnApp,
   showOnFavicon: () => showOnFavicon,
-  toSeq: () => toSeq
+  toSeq: () => toSeq,
+  treeOf: () => treeOf
 });
 module.exports = __toCommonJS(index_exports);
+
+// dist/sdk/src/category.ts
+var NO_NUMBERS = {
+  total: 0,
+  mentions: 0,
+  unreadConversations: 0,
+  unseen: 0,
+  muted: { total: 0, conversations: 0 },
+  marked: 0
+};
+function covers(path, category) {
+  return category === path || category.startsWith(`${path}/`);
+}
+function above(path) {
+  return path.slice(0, Math.max(0, path.lastIndexOf("/")));
+}
+function pathsOf(category) {
+  const paths = [];
+  for (let path = category; path !== ""; path = above(path)) paths.push(path);
+  return paths;
+}
+function at(values, path) {
+  return Object.hasOwn(values, path) ? values[path] : void 0;
+}
+function levelOf({ level, category }, levels) {
+  if (level !== "default") return level;
+  const path = pathsOf(category).find((path2) => Object.hasOwn(levels, path2));
+  return (path && levels[path]) ?? "all";
+}
+function numbersOf(client, path) {
+  const { badge } = client;
+  return (path === void 0 ? badge : badge && at(badge.categories, path)) ?? NO_NUMBERS;
+}
+function treeOf({ categories, levels }) {
+  const roots = [];
+  const below = /* @__PURE__ */ new Map([["", roots]]);
+  const add = (path) => {
+    const known = below.get(path);
+    if (known !== void 0) return known;
+    const children = [];
+    below.set(path, children);
+    add(above(path)).push({
+      path,
+      name: path.slice(path.lastIndexOf("/") + 1),
+      numbers: at(categories, path) ?? NO_NUMBERS,
+      level: levelOf({ level: "default", category: path }, levels),
+      children
+    });
+    return children;
+  };
+  for (const path of Object.keys({ ...categories, ...levels }).sort()) add(path);
+  return roots;
+}
+function shareOf(conversation, levels) {
+  const { unread, mentions, seen, seenMentions, markedUnread, left } = conversation;
+  if (left) return NO_NUMBERS;
+  const full = markedUnread ? Math.max(1, unread) : unread;
+  const muted = (total) => ({ total, conversations: Math.sign(total) });
+  switch (levelOf(conversation, levels)) {
+    case "all":
+      return {
+        total: full,
+        mentions,
+        unreadConversations: Math.sign(full),
+        unseen: unread - seen,
+        muted: muted(0),
+        marked: full - unread
+      };
+    case "mentions":
+    case "direct_mentions":
+      return {
+        total: mentions,
+        mentions,
+        unreadConversations: Math.sign(mentions),
+        unseen: mentions - seenMentions,
+        muted: muted(full - mentions),
+        marked: 0
+      };
+    case "none":
+      return { ...NO_NUMBERS, muted: muted(full) };
+    default:
+      return void 0;
+  }
+}
+function sum(to, plus, minus = NO_NUMBERS) {
+  const of = (number) => Math.max(0, number(to) + number(plus) - number(minus));
+  return {
+    total: of((n) => n.total),
+    mentions: of((n) => n.mentions),
+    unreadConversations: of((n) => n.unreadConversations),
+    unseen: of((n) => n.unseen),
+    muted: { total: of((n) => n.muted.total), conversations: of((n) => n.muted.conversations) },
+    marked: of((n) => n.marked)
+  };
+}
+function merged(held, changes) {
+  const categories = Object.assign(/* @__PURE__ */ Object.create(null), held);
+  for (const [path, numbers] of changes) {
+    if (same(numbers, NO_NUMBERS)) delete categories[path];
+    else categories[path] = numbers;
+  }
+  return categories;
+}
+function same(a, b) {
+  if (a === b) return true;
+  if (typeof a !== "object" || typeof b !== "object" || a === null || b === null) return false;
+  const names = Object.keys(a);
+  return names.length === Object.keys(b).length && names.every((name) => same(a[name], b[name]));
+}
 
 // dist/sdk/src/refuse.ts
 function refuse(name, wanted, value) {
@@ -74,6 +188,12 @@ function toText(name, value, most = 128) {
   }
   return refuse(name, `text of 1 to ${most} bytes without control characters`, value);
 }
+function toCategory(value) {
+  const path = toText("category", value, 255);
+  const parts = path.split("/");
+  return parts.length <= 8 && parts.every((part) => part !== "" && [...part].length <= 64) ? path : refuse("category", "1 to 8 parts of 1 to 64 characters with a slash between each two", value);
+}
+var LEVELS = ["default", "all", "mentions", "direct_mentions", "none"];
 function toMessage(name, value) {
   const seq = seqOf(name, value);
   return seq > 0 ? seq : refuse(name, "at least 1", value);
@@ -85,13 +205,18 @@ function toFunction(name, value) {
   if (typeof value !== "function") refuse(name, "a function", value);
 }
 function toCommand(given) {
-  const { t, id, category, conversationId, upToSeq, seqs, fromSeq } = given;
+  const fields = given;
+  const { t, id, category, level, conversationId, upToSeq, seqs, fromSeq } = fields;
   if (typeof id !== "string" || !/^[\da-f-]{36}$/.test(id)) return refuse("id", "a UUID", id);
-  if (t === "read_all") {
-    return category === void 0 ? { t, id } : { t, id, category: toText("category", category, 64) };
+  if (t === "read_all" || t === "seen_all") {
+    return category === void 0 ? { t, id } : { t, id, category: toCategory(category) };
+  }
+  if (t === "level") {
+    if (!LEVELS.includes(level)) refuse("level", `one of ${LEVELS.join(", ")}`, level);
+    return { t, id, category: toCategory(category), level };
   }
   const of = { id, conversationId: toText("conversationId", conversationId) };
-  if (t === "read") return { t, ...of, upToSeq: toMessage("upToSeq", upToSeq) };
+  if (t === "read" || t === "seen") return { t, ...of, upToSeq: toMessage("upToSeq", upToSeq) };
   if (t !== "mark_unread") return refuse("t", "a command of this release", t);
   if (fromSeq === void 0) {
     return seqs === void 0 ? { t, ...of } : { t, ...of, seqs: toMessages(seqs, MAX_SEQS) };
@@ -194,24 +319,29 @@ function decodeFrame(text) {
   const t = frame.string("t");
   switch (t) {
     case "snapshot":
-    case "changes":
+    case "changes": {
+      const allCategories = t === "snapshot" || frame.boolean("all_categories", false);
       return {
         t,
         badge: {
           epoch: frame.string("epoch"),
           version: frame.count("version"),
-          total: frame.count("total"),
-          mentions: frame.count("mentions"),
-          categories: frame.counts("categories"),
-          unreadConversations: frame.count("unread_conversations", 0),
-          categoryConversations: frame.counts("category_conversations", {}),
-          ...frame.boolean("more_categories", false) && { moreCategories: true }
+          ...decodeNumbers(frame),
+          categories: frame.map(
+            "categories",
+            (categories, path) => decodeNumbers(categories.object(path))
+          ),
+          ...frame.boolean("more_categories", false) && { moreCategories: true },
+          levels: frame.map("levels", (levels, path) => levels.string(path), {})
         },
+        allCategories,
+        allLevels: allCategories || frame.has("levels"),
         conversations: frame.list("conversations").map(decodeConversation),
         more: frame.boolean("more", false),
         pingMs: frame.count("ping_ms", 0),
         expiresInMs: frame.count("expires_in_ms", 0)
       };
+    }
     case "ok":
       return { t, id: frame.id(), expiresInMs: frame.count("expires_in_ms", 0) };
     case "error":
@@ -231,6 +361,17 @@ function decodeFrame(text) {
       return void 0;
   }
 }
+function decodeNumbers(fields) {
+  const muted = fields.object("muted", {});
+  return {
+    total: fields.count("total"),
+    mentions: fields.count("mentions"),
+    unreadConversations: fields.count("unread_conversations"),
+    unseen: fields.count("unseen"),
+    muted: { total: muted.count("total", 0), conversations: muted.count("conversations", 0) },
+    marked: fields.count("marked", 0)
+  };
+}
 function decodeConversation(json) {
   const fields = new Fields(json, "conversation");
   const levelUntil = fields.string("level_until", "");
@@ -241,6 +382,9 @@ function decodeConversation(json) {
     firstUnreadSeq: fields.seq("first_unread_seq"),
     readSeq: fields.seq("read_seq"),
     lastSeq: fields.seq("last_seq"),
+    seenSeq: fields.seq("seen_seq", 0),
+    seen: fields.count("seen", 0),
+    seenMentions: fields.count("seen_mentions", 0),
     level: fields.string("level"),
     ...levelUntil && { levelUntil },
     category: fields.string("category"),
@@ -254,13 +398,18 @@ function encodeHello(held, device) {
 }
 function encodeCommand(command) {
   const { t, id } = command;
+  const of = (conversationId) => `{"t":"${t}","id":"${id}","conversation_id":${JSON.stringify(conversationId)}`;
   switch (t) {
     case "read":
-      return `{"t":"read","id":"${id}","conversation_id":${JSON.stringify(command.conversationId)},"up_to_seq":${command.upToSeq}}`;
+    case "seen":
+      return `${of(command.conversationId)},"up_to_seq":${command.upToSeq}}`;
     case "read_all":
+    case "seen_all":
       return JSON.stringify({ t, id, category: command.category });
+    case "level":
+      return JSON.stringify({ t, id, category: command.category, level: command.level });
     case "mark_unread":
-      return `{"t":"mark_unread","id":"${id}","conversation_id":${JSON.stringify(command.conversationId)}${marked(command)}}`;
+      return `${of(command.conversationId)}${marked(command)}}`;
   }
 }
 function marked({ seqs, fromSeq }) {
@@ -279,19 +428,28 @@ function encodeSnapshot({ badge, conversations, more }) {
   });
 }
 function named(fields) {
-  return Object.fromEntries(
-    Object.entries(fields).map(([name, value]) => [
-      name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
-      value
-    ])
-  );
+  const { categories, levels, ...rest } = fields;
+  return {
+    ...Object.fromEntries(
+      Object.entries(rest).map(([name, value]) => [
+        name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
+        value
+      ])
+    ),
+    ...categories && {
+      levels,
+      categories: Object.fromEntries(
+        Object.entries(categories).map(([path, numbers]) => [path, named(numbers)])
+      )
+    }
+  };
 }
 function stringify(value) {
   return JSON.stringify(value, (_, part) => typeof part === "bigint" ? String(part) : part);
 }
 var PING = '{"t":"ping"}';
 var PONG = '{"t":"pong"}';
-var Fields = class {
+var Fields = class _Fields {
   #json;
   #name;
   constructor(json, name) {
@@ -318,19 +476,25 @@ var Fields = class {
     const value = this.#json[field] ?? absent;
     return isCount(value) ? value : this.#refuse(field, "a count");
   }
-  counts(field, absent) {
-    const value = this.#json[field] ?? absent;
-    if (typeof value !== "object" || value === null || !Object.values(value).every(isCount)) {
-      return this.#refuse(field, "an object of counts");
-    }
-    return Object.assign(/* @__PURE__ */ Object.create(null), value);
+  has(field) {
+    return this.#json[field] !== void 0;
+  }
+  object(field, absent) {
+    return new _Fields(this.#json[field] ?? absent, `${field} of ${this.#name}`);
+  }
+  /** An object whose names are paths. */
+  map(field, decode, absent) {
+    const fields = this.object(field, absent);
+    const map = /* @__PURE__ */ Object.create(null);
+    for (const path of Object.keys(fields.#json)) map[path] = decode(fields, path);
+    return map;
   }
   list(field) {
     const value = this.#json[field];
     return Array.isArray(value) ? value : this.#refuse(field, "an array");
   }
-  seq(field) {
-    const value = this.#json[field];
+  seq(field, absent) {
+    const value = this.#json[field] ?? absent;
     try {
       return toSeq(value);
     } catch {
@@ -988,20 +1152,18 @@ var Outbox = class {
   constructor(options) {
     this.#options = options;
   }
-  /** The pending commands, in order, with each `read_all` as the reads that it stands for. */
+  /** The pending commands, in order, with each command for all as those that it stands for. */
   get commands() {
-    return this.#entries.flatMap(
-      ({ command, reads }) => command.t === "read_all" ? reads : command
-    );
+    return this.#entries.flatMap(({ command, reads }) => isForAll(command) ? reads : command);
   }
   /** The ids of the pending commands that merged into others. */
   get merged() {
-    return this.#entries.flatMap(({ merged }) => merged);
+    return this.#entries.flatMap(({ merged: merged2 }) => merged2);
   }
   /**
    * Adds a command, and resolves once it is durable. A command that is already
    * pending, or that merges into one not yet sent, settles together with it.
-   * `reads` are the reads that a `read_all` stands for.
+   * `reads` are the commands that one for all stands for.
    */
   add(command, reads = []) {
     const { settled } = this.#take(command, reads);
@@ -1044,13 +1206,14 @@ var Outbox = class {
   /**
    * The connection is lost, and with it the answers. A `read_all` sent later
    * would read messages that the user has not seen, so its reads replace it.
+   * So it is with `seen_all`.
    */
   close() {
     this.#send = void 0;
     const entries = this.#entries;
     this.#entries = [];
     for (const entry of entries) {
-      if (entry.command.t !== "read_all") {
+      if (!isForAll(entry.command)) {
         this.#entries.push(entry);
         continue;
       }
@@ -1092,10 +1255,10 @@ var Outbox = class {
   }
   /** Merges the command into the last entry of its conversation, if possible. */
   #merge(command) {
-    if (command.t === "read_all") return void 0;
+    if (about(command) === void 0) return void 0;
     const last = this.#entries.filter(({ command: other }) => [void 0, about(command)].includes(about(other))).at(-1);
     if (last === void 0 || last.tries > 0 || last.command.t !== command.t) return void 0;
-    if (command.t === "read" && last.command.t === "read" && command.upToSeq > last.command.upToSeq) {
+    if ("upToSeq" in command && "upToSeq" in last.command && command.upToSeq > last.command.upToSeq) {
       last.merged.push(last.command.id);
       last.command = command;
     } else if (ofMessages(command) || ofMessages(last.command)) {
@@ -1147,7 +1310,10 @@ function ofMessages(command) {
   return "seqs" in command || "fromSeq" in command;
 }
 function about(command) {
-  return command.t === "read_all" ? void 0 : command.conversationId;
+  return "conversationId" in command ? command.conversationId : void 0;
+}
+function isForAll({ t }) {
+  return t === "read_all" || t === "seen_all";
 }
 function randomId() {
   return "10000000-1000-4000-8000-100000000000".replace(/[018]/g, (digit) => {
@@ -1156,18 +1322,46 @@ function randomId() {
   });
 }
 
+// dist/sdk/src/options.ts
+function heed(options, act) {
+  let promise;
+  const signal = options?.signal;
+  try {
+    if (signal !== void 0) toFunction("signal.addEventListener", signal?.addEventListener);
+    promise = act();
+  } catch (error) {
+    return Promise.reject(error);
+  }
+  if (signal === void 0) return promise;
+  return quiet(
+    new Promise((resolve, reject) => {
+      const stop = () => reject(signal.reason);
+      if (signal.aborted) stop();
+      signal.addEventListener("abort", stop, { once: true });
+      promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", stop));
+    })
+  );
+}
+function baseURL(text) {
+  const parts = /^\s*(?:http|ws)(s?:\/\/[^/?#\s]+)([^?#\s]*)/i.exec(text);
+  if (parts === null) throw new TypeError(`URL ${text} is neither http(s) nor ws(s)`);
+  const [, origin = "", path = ""] = parts;
+  return `http${origin.toLowerCase()}${path.replace(/\/?$/, "/")}`;
+}
+
 // dist/sdk/src/overlay.ts
 function overlay(state, commands) {
   if (state.badge === void 0 || commands.length === 0) return state;
   const conversations = new Map(state.conversations);
   let badge = state.badge;
   for (const command of commands) {
-    if (command.t === "read_all") continue;
+    if (!("conversationId" in command)) continue;
     const before = conversations.get(command.conversationId);
-    if (before === void 0 || partOf(before) === void 0) continue;
+    const was = before && shareOf(before, badge.levels);
+    if (before === void 0 || was === void 0) continue;
     const after = foresee(before, command);
     conversations.set(command.conversationId, after);
-    badge = adjust(badge, before, after);
+    badge = adjust(badge, before.category, was, shareOf(after, badge.levels));
   }
   return { ...state, badge, conversations };
 }
@@ -1175,129 +1369,175 @@ function foresee(conversation, command) {
   if (command.t === "mark_unread") {
     return ofMessages(command) ? conversation : { ...conversation, markedUnread: true };
   }
-  if (command.t !== "read") return conversation;
-  const { unread, mentions, firstUnreadSeq, readSeq, lastSeq } = conversation;
-  const { upToSeq } = command;
+  if (command.t === "read") return afterRead(conversation, command.upToSeq);
+  return command.t === "seen" ? afterSeen(conversation, command.upToSeq) : conversation;
+}
+function afterRead(conversation, upToSeq) {
+  const { unread, mentions, firstUnreadSeq, readSeq, lastSeq, seenSeq } = conversation;
   if (upToSeq >= lastSeq) {
     const read2 = { unread: 0, mentions: 0, firstUnreadSeq: 0, markedUnread: false };
-    return { ...conversation, ...read2, readSeq: readSeq > lastSeq ? readSeq : lastSeq };
+    const seen2 = { seenSeq: 0, seen: 0, seenMentions: 0 };
+    return { ...conversation, ...read2, ...seen2, readSeq: readSeq > lastSeq ? readSeq : lastSeq };
   }
   if (upToSeq < readSeq) return conversation;
-  const read = { ...conversation, readSeq: upToSeq, markedUnread: false };
-  if (unread === 0 || upToSeq < firstUnreadSeq) return read;
-  if (distance(firstUnreadSeq, lastSeq) + 1 !== unread) return conversation;
-  const left = distance(upToSeq, lastSeq);
-  return {
-    ...read,
-    unread: left,
-    mentions: Math.min(mentions, left),
-    firstUnreadSeq: toSeq(BigInt(upToSeq) + 1n)
+  const read = {
+    ...conversation,
+    readSeq: upToSeq,
+    markedUnread: false,
+    seenSeq: seenSeq > upToSeq ? seenSeq : 0
   };
+  if (unread === 0 || upToSeq < firstUnreadSeq) return read;
+  if (hasGaps(conversation)) return conversation;
+  const left = distance(upToSeq, lastSeq);
+  const seen = seenSeq > upToSeq ? Math.min(left, distance(upToSeq, seenSeq)) : 0;
+  return withSeen(
+    {
+      ...read,
+      unread: left,
+      mentions: Math.min(mentions, left),
+      firstUnreadSeq: toSeq(BigInt(upToSeq) + 1n)
+    },
+    seen
+  );
+}
+function afterSeen(conversation, upToSeq) {
+  const { unread, firstUnreadSeq, readSeq, lastSeq, seenSeq } = conversation;
+  const position = upToSeq < lastSeq ? upToSeq : lastSeq;
+  if (position <= readSeq || position <= seenSeq) return conversation;
+  const seen = { ...conversation, seenSeq: position };
+  if (position >= lastSeq) return withSeen(seen, unread);
+  if (position < firstUnreadSeq) return seen;
+  return hasGaps(conversation) ? conversation : withSeen(seen, unread - distance(position, lastSeq));
+}
+function withSeen(conversation, seen) {
+  const { unread, mentions, seenMentions } = conversation;
+  const [least, most] = [Math.max(0, mentions - (unread - seen)), Math.min(seen, mentions)];
+  return { ...conversation, seen, seenMentions: Math.min(most, Math.max(least, seenMentions)) };
+}
+function hasGaps({ unread, firstUnreadSeq, lastSeq }) {
+  return distance(firstUnreadSeq, lastSeq) + 1 !== unread;
 }
 function distance(from, to) {
   return Number(BigInt(to) - BigInt(from));
 }
-function partOf({
-  level,
-  unread,
-  mentions,
-  markedUnread
-}) {
-  if (level === "all") return Math.max(unread, markedUnread ? 1 : 0);
-  if (level === "mentions" || level === "direct_mentions") return mentions;
-  return level === "none" ? 0 : void 0;
-}
-function adjust(badge, before, after) {
-  const [was, is] = [partOf(before) ?? 0, partOf(after) ?? 0];
-  const conversations = Math.sign(is) - Math.sign(was);
-  const { category, level } = before;
-  return {
-    ...badge,
-    total: badge.total + is - was,
-    mentions: badge.mentions + (level === "none" ? 0 : after.mentions - before.mentions),
-    categories: moved(badge.categories, category, is - was),
-    unreadConversations: Math.max(0, (badge.unreadConversations ?? 0) + conversations),
-    categoryConversations: moved(badge.categoryConversations, category, conversations)
-  };
-}
-function moved(before, category, by) {
-  const counts = Object.assign(/* @__PURE__ */ Object.create(null), before);
-  const count = (counts[category] ?? 0) + by;
-  if (count > 0) counts[category] = count;
-  else delete counts[category];
-  return counts;
+function adjust(badge, category, was, is = NO_NUMBERS) {
+  const moved = (from) => sum(from, is, was);
+  const changed = pathsOf(category).map(
+    (path) => [path, moved(at(badge.categories, path) ?? NO_NUMBERS)]
+  );
+  return { ...badge, ...moved(badge), categories: merged(badge.categories, changed) };
 }
 function reflects(conversation, command, since) {
   const later = conversation.version > since;
   if (command.t === "mark_unread") {
     return ofMessages(command) || conversation.markedUnread || later;
   }
+  const { readSeq, seenSeq, markedUnread, unread, firstUnreadSeq } = conversation;
+  if (command.t === "seen") return readSeq >= command.upToSeq || seenSeq >= command.upToSeq;
   if (command.t !== "read") return true;
-  const { readSeq, markedUnread, unread, firstUnreadSeq } = conversation;
   const marked2 = markedUnread || unread > 0 && firstUnreadSeq <= readSeq;
   return readSeq >= command.upToSeq && (!marked2 || later);
 }
 
 // dist/sdk/src/reading.ts
 var PAUSE_MS = 250;
-var Reading = class {
+var Looking = class {
   #options;
-  #ignoreClient;
   #ignorePage;
-  #upToSeq;
-  /** The last read, and the version of the conversation that it was sent for. */
+  /** The last command, and the state that it was sent for. */
   #sent = "";
-  /** The user has looked at it. A mark that appears later is for the next visit. */
-  #seen = false;
   #closed = false;
   #cancelPause;
   constructor(options) {
-    const { client, page, conversationId, upToSeq } = options;
     this.#options = options;
-    this.#upToSeq = shown(upToSeq);
-    this.#ignoreClient = client.on("conversation", (changed) => {
-      if (changed.conversationId === conversationId) this.#check();
-    });
-    this.#ignorePage = page?.onAttend(() => {
+    this.#ignorePage = options.page?.onAttend(() => {
       if (this.#cancelPause === void 0) this.#pause();
     });
-    this.#check();
-  }
-  get conversationId() {
-    return this.#options.conversationId;
-  }
-  show(upToSeq) {
-    this.#upToSeq = shown(upToSeq);
-    this.#check();
   }
   close() {
     this.#closed = true;
-    this.#ignoreClient();
     this.#ignorePage?.();
     this.#cancelPause?.();
-    this.#options.onClose();
+    this.#options.onClose?.();
   }
-  #check() {
-    const { client, page, conversationId } = this.#options;
-    if (this.#closed || this.#cancelPause || page?.attended() === false) return;
-    const conversation = client.conversations.get(conversationId);
-    if (conversation === void 0) return;
-    const { unread, markedUnread, firstUnreadSeq, lastSeq, version } = conversation;
-    const upToSeq = this.#upToSeq ?? lastSeq;
-    const endsMark = markedUnread && !this.#seen;
-    this.#seen = true;
-    if (unread > 0 ? firstUnreadSeq > upToSeq : !endsMark) return;
-    const sent = `${upToSeq} at ${version}`;
-    if (sent === this.#sent) return;
-    this.#sent = sent;
+  check() {
+    if (this.#closed || this.#cancelPause || this.#options.page?.attended() === false) return;
+    const due = this.due();
+    if (due === void 0 || due === this.#sent) return;
+    this.#sent = due;
     this.#pause();
-    void client.read(conversationId, upToSeq);
+    void this.send();
   }
   #pause() {
     this.#cancelPause = this.#options.clock.after(PAUSE_MS, () => {
       this.#cancelPause = void 0;
-      this.#check();
+      this.check();
     });
+  }
+};
+var Reading = class extends Looking {
+  conversationId;
+  #client;
+  #ignoreClient;
+  #upToSeq;
+  /** The user has looked at it. A mark that appears later is for the next visit. */
+  #seen = false;
+  constructor(conversationId, { upToSeq }, options) {
+    super(options);
+    this.conversationId = conversationId;
+    this.#client = options.client;
+    this.#upToSeq = shown(upToSeq);
+    this.#ignoreClient = options.client.on("conversation", (changed) => {
+      if (changed.conversationId === conversationId) this.check();
+    });
+    this.check();
+  }
+  show(upToSeq) {
+    this.#upToSeq = shown(upToSeq);
+    this.check();
+  }
+  close() {
+    this.#ignoreClient();
+    super.close();
+  }
+  due() {
+    const conversation = this.#client.conversations.get(this.conversationId);
+    if (conversation === void 0) return void 0;
+    const { unread, markedUnread, firstUnreadSeq, version } = conversation;
+    const upToSeq = this.#visible;
+    const endsMark = markedUnread && !this.#seen;
+    this.#seen = true;
+    if (unread > 0 ? firstUnreadSeq > upToSeq : !endsMark) return void 0;
+    return `${upToSeq} at ${version}`;
+  }
+  send() {
+    return this.#client.read(this.conversationId, this.#visible);
+  }
+  get #visible() {
+    return this.#upToSeq ?? this.#client.conversations.get(this.conversationId)?.lastSeq ?? 0;
+  }
+};
+var Seeing = class extends Looking {
+  #client;
+  #category;
+  #ignoreClient;
+  constructor(category, options) {
+    super(options);
+    this.#client = options.client;
+    this.#category = category;
+    this.#ignoreClient = options.client.on("total", () => this.check());
+    this.check();
+  }
+  close() {
+    this.#ignoreClient();
+    super.close();
+  }
+  due() {
+    const { badge } = this.#client;
+    return numbersOf(this.#client, this.#category).unseen > 0 ? `${badge?.epoch} ${badge?.version}` : void 0;
+  }
+  send() {
+    return this.#client.seenAll(this.#category);
   }
 };
 function shown(upToSeq) {
@@ -1319,35 +1559,37 @@ var Settling = class {
     return [...this.#entries.values()].map(({ command }) => command);
   }
   add(command, { badge, conversations }) {
-    if (command.t === "read_all") return;
-    const { conversationId } = command;
-    this.#drop(conversationId);
+    if (!("conversationId" in command)) return;
+    const { t, conversationId } = command;
+    const key = t === "seen" ? `${conversationId}
+` : conversationId;
+    this.#drop(key);
     const cancel = this.#clock.after(SETTLE_MS, () => {
-      this.#drop(conversationId);
+      this.#drop(key);
       this.#onLate();
     });
     const last = conversations.get(conversationId);
-    this.#entries.set(conversationId, { command, since: badge?.version ?? 0, last, cancel });
+    this.#entries.set(key, { command, since: badge?.version ?? 0, last, cancel });
   }
   /**
    * Drops the commands that a state of the server reflects, and those of conversations
    * that the backend has reset since.
    */
   settle({ conversations }) {
-    for (const [id, entry] of this.#entries) {
-      const conversation = conversations.get(id);
+    for (const [key, entry] of this.#entries) {
+      const conversation = conversations.get(entry.command.conversationId);
       if (conversation === void 0) continue;
       const { command, since, last } = entry;
-      if (wentBack(last, conversation) || reflects(conversation, command, since)) this.#drop(id);
+      if (wentBack(last, conversation) || reflects(conversation, command, since)) this.#drop(key);
       else entry.last = conversation;
     }
   }
   clear() {
-    for (const id of [...this.#entries.keys()]) this.#drop(id);
+    for (const key of [...this.#entries.keys()]) this.#drop(key);
   }
-  #drop(id) {
-    this.#entries.get(id)?.cancel();
-    this.#entries.delete(id);
+  #drop(key) {
+    this.#entries.get(key)?.cancel();
+    this.#entries.delete(key);
   }
 };
 function wentBack(before, after) {
@@ -1370,12 +1612,14 @@ var State = class {
     const { badge, conversations, more } = this.#view;
     if (badge === void 0) return void 0;
     const shown2 = [...conversations.values()].filter(
-      ({ unread, markedUnread, level, levelUntil, left }) => !left && (unread > 0 || markedUnread || level !== "all" || levelUntil !== void 0)
+      ({ unread, markedUnread, level, left }) => !left && (unread > 0 || markedUnread || level !== "default")
     );
     const kept = shown2.length > MAX_STORED ? shown2.sort((a, b) => b.version - a.version).slice(0, MAX_STORED) : shown2;
     return {
       t: "snapshot",
       badge,
+      allCategories: true,
+      allLevels: true,
       conversations: kept,
       more: more || kept.length < shown2.length,
       pingMs: 0,
@@ -1398,53 +1642,59 @@ var State = class {
     }
     if (badge?.epoch !== frame.badge.epoch) return "foreign";
     if (frame.badge.version <= badge.version) return "stale";
-    const merged = new Map(conversations);
+    const newest = new Map(conversations);
     for (const conversation of frame.conversations) {
       const { conversationId, version } = conversation;
-      if (version > (merged.get(conversationId)?.version ?? -1))
-        merged.set(conversationId, conversation);
+      if (version > (newest.get(conversationId)?.version ?? -1))
+        newest.set(conversationId, conversation);
     }
-    this.#view = { badge: frame.badge, conversations: merged, more };
+    this.#view = { badge: completed(frame, badge), conversations: newest, more };
     return "applied";
   }
 };
+function completed({ badge, allCategories, allLevels }, held) {
+  const levels = allLevels ? badge.levels : held.levels;
+  if (allCategories) return { ...badge, levels };
+  const { moreCategories } = held;
+  return {
+    ...badge,
+    categories: merged(held.categories, Object.entries(badge.categories)),
+    ...moreCategories && { moreCategories },
+    levels
+  };
+}
 function listed(conversations) {
   const staying = [...conversations].filter(([, { left }]) => !left);
   return staying.length === conversations.size ? conversations : new Map(staying);
 }
-var ZEROS = {
-  total: 0,
-  mentions: 0,
-  categories: {},
-  unreadConversations: 0,
-  categoryConversations: {}
-};
 function difference(before, after) {
   const conversations = /* @__PURE__ */ new Map();
   const changed = [];
   for (const [id, conversation] of after.conversations) {
     const held = before.conversations.get(id);
-    const same = held !== void 0 && sameConversation(held, conversation);
-    conversations.set(id, same ? held : conversation);
-    if (!same) changed.push(conversation);
+    const kept = held !== void 0 && same(held, conversation);
+    conversations.set(id, kept ? held : conversation);
+    if (!kept) changed.push(conversation);
   }
   for (const [id, held] of before.conversations) {
     if (conversations.has(id)) continue;
-    const level = after.more ? held.level : "all";
+    const level = after.more ? held.level : "default";
     const { levelUntil, ...rest } = held;
     const empty = {
       ...rest,
       unread: 0,
       mentions: 0,
       firstUnreadSeq: 0,
+      seen: 0,
+      seenMentions: 0,
       markedUnread: false,
       level,
       ...after.more && levelUntil && { levelUntil }
     };
-    if (!sameConversation(held, empty)) changed.push(empty);
+    if (!same(held, empty)) changed.push(empty);
   }
   const { badge, more } = after;
-  const told = badge ?? (before.badge && { ...before.badge, ...ZEROS });
+  const told = badge ?? (before.badge && { ...before.badge, ...NO_NUMBERS, categories: {}, levels: {} });
   const unchanged = before.badge && told && sameNumbers(before.badge, told);
   return {
     view: { badge, conversations, more },
@@ -1452,16 +1702,9 @@ function difference(before, after) {
     badge: unchanged ? void 0 : told
   };
 }
-function sameConversation(a, b) {
-  const names = Object.keys(a);
-  return a === b || names.every((name) => a[name] === b[name]);
-}
 function sameNumbers(a, b) {
-  return a.total === b.total && a.mentions === b.mentions && a.unreadConversations === b.unreadConversations && a.moreCategories === b.moreCategories && sameCounts(a.categories, b.categories) && sameCounts(a.categoryConversations, b.categoryConversations);
-}
-function sameCounts(a, b) {
-  const names = Object.keys(a);
-  return names.length === Object.keys(b).length && names.every((name) => a[name] === b[name]);
+  const { epoch, version } = a;
+  return same(a, { ...b, epoch, version });
 }
 
 // dist/sdk/src/tabs.ts
@@ -1688,7 +1931,7 @@ var Badged = class {
   }
   /**
    * The commands of all tabs that are not yet durable on the server, in order. A
-   * {@link Badged.readAll} appears as the reads that it stands for.
+   * {@link Badged.readAll} appears as the reads that it stands for, a {@link Badged.seenAll} as `seen`s.
    */
   get waiting() {
     return this.#pending.waiting;
@@ -1764,21 +2007,58 @@ var Badged = class {
    * reported if it is not, if an argument is invalid.
    */
   read(conversationId, upToSeq, options) {
-    return heed(options, () => this.#outbox.add(readUpTo(conversationId, upToSeq)));
+    return heed(options, () => this.#outbox.add(upTo("read", conversationId, upToSeq)));
   }
   /**
-   * Marks everything, or everything of a category, as read. While disconnected
-   * this covers what the client holds: later messages, and conversations that it
-   * does not hold (see {@link Badged.more}), stay unread. The promise behaves as
-   * in {@link Badged.read}.
+   * Marks everything, or everything that a category covers, as read. While
+   * disconnected this covers what the client holds: later messages, and
+   * conversations that it does not hold (see {@link Badged.more}), stay unread. The
+   * promise behaves as in {@link Badged.read}.
    */
   readAll(category, options) {
-    const reads = [...this.conversations.values()].filter(({ unread, markedUnread }) => unread > 0 || markedUnread).filter((conversation) => category === void 0 || conversation.category === category).map(({ conversationId, lastSeq }) => readUpTo(conversationId, lastSeq));
+    const isUnread = ({ unread, markedUnread }) => unread > 0 || markedUnread;
+    return this.#all("read", category, isUnread, options);
+  }
+  /**
+   * The user has seen that there is something up to a message, which stays unread:
+   * `unseen` falls at once. The promise behaves as in {@link Badged.read}.
+   */
+  seen(conversationId, upToSeq, options) {
+    return heed(options, () => this.#outbox.add(upTo("seen", conversationId, upToSeq)));
+  }
+  /** Marks everything, or everything that a category covers, as seen; otherwise as {@link Badged.readAll}. */
+  seenAll(category, options) {
+    return this.#all("seen", category, ({ unread, seen }) => unread > seen, options);
+  }
+  /**
+   * Sets the level of a category, for the conversations that it covers and that have
+   * none of their own, also those to come; `default` unsets it. The numbers change once
+   * the server has applied it. The promise behaves as in {@link Badged.read}.
+   */
+  setLevel(category, level, options) {
+    return heed(
+      options,
+      () => this.#outbox.add(toCommand({ t: "level", id: randomId(), category, level }))
+    );
+  }
+  #all(t, category, applies, options) {
     return heed(options, () => {
-      const all = toCommand({ t: "read_all", id: randomId(), category });
-      if (this.#status.state !== "online") return this.#outbox.addAll(reads);
-      return this.#outbox.add(all, reads);
+      const all = toCommand({ t: `${t}_all`, id: randomId(), category });
+      const each = [...this.conversations.values()].filter((one) => category === void 0 || covers(category, one.category)).filter(applies).map(({ conversationId, lastSeq }) => upTo(t, conversationId, lastSeq));
+      if (this.#status.state !== "online") return this.#outbox.addAll(each);
+      return this.#outbox.add(all, each);
     });
+  }
+  /**
+   * What the conversations of the client that pass a filter add to the badge, as for a
+   * folder that the user made. Without `complete`, the user has more of them: see
+   * {@link Badged.more}.
+   */
+  count(filter) {
+    const { badge, more } = this.#view;
+    const shares = [...this.conversations.values()].filter(filter).map((one) => shareOf(one, badge?.levels ?? {}) ?? NO_NUMBERS);
+    const numbers = shares.reduce((all, share) => sum(all, share), NO_NUMBERS);
+    return { ...numbers, complete: badge !== void 0 && !more };
   }
   /**
    * The conversation is on the screen. Until `close`, the client reads it while
@@ -1791,17 +2071,26 @@ var Badged = class {
    * @throws TypeError if an argument is invalid.
    */
   open(conversationId, options = {}) {
-    const { page, clock } = this.#environment;
-    const reading = new Reading({
-      ...options,
+    const reading = new Reading(toText("conversationId", conversationId), options, {
       client: this,
-      conversationId: toText("conversationId", conversationId),
-      page,
-      clock,
+      page: this.#environment.page,
+      clock: this.#environment.clock,
       onClose: () => this.#open.delete(reading)
     });
     this.#open.add(reading);
     return reading;
+  }
+  /**
+   * A list is on the screen, as behind a bell: of a category, or of everything. Until
+   * `close`, what arrives in it is seen while the user looks, as {@link Badged.open}
+   * reads. It stays unread.
+   *
+   * @throws TypeError if the category is invalid.
+   */
+  openCategory(category) {
+    const { page, clock } = this.#environment;
+    if (category !== void 0) toCategory(category);
+    return new Seeing(category, { client: this, page, clock });
   }
   /**
    * Makes the conversation count at least 1 until the next read. With `seqs`, these
@@ -1945,10 +2234,10 @@ var Badged = class {
   }
   /** The commands known to this tab that the server's state does not reflect. */
   get #pending() {
-    const { waiting, merged, settling } = this.#others;
-    const known = /* @__PURE__ */ new Set([...merged, ...[...waiting, ...settling].map(({ id }) => id)]);
+    const { waiting, merged: merged2, settling } = this.#others;
+    const known = /* @__PURE__ */ new Set([...merged2, ...[...waiting, ...settling].map(({ id }) => id)]);
     return {
-      merged: [...merged, ...this.#outbox.merged],
+      merged: [...merged2, ...this.#outbox.merged],
       waiting: [...waiting, ...this.#outbox.commands.filter(({ id }) => !known.has(id))],
       settling: [...settling, ...this.#settling.commands]
     };
@@ -1976,8 +2265,8 @@ var Badged = class {
       for (const status of statuses) this.#emitter.emit("status", status);
       for (const conversation of conversations) this.#emitter.emit("conversation", conversation);
       if (badge !== void 0) this.#emitter.emit("total", badge);
-      const moved2 = this.#tellPending();
-      changed = moved2 || statuses.length + conversations.length > 0 || badge !== void 0;
+      const moved = this.#tellPending();
+      changed = moved || statuses.length + conversations.length > 0 || badge !== void 0;
     }
     this.#telling = false;
   }
@@ -1985,10 +2274,10 @@ var Badged = class {
     const pending = this.#pending;
     const idsOf = (commands) => commands.map(({ id }) => id).join(" ");
     const [waiting, settling] = [idsOf(pending.waiting), idsOf(pending.settling)];
-    const merged = pending.merged.join(" ");
+    const merged2 = pending.merged.join(" ");
     const [toldWaiting, toldSettling, toldMerged] = this.#toldPending;
-    if (waiting === toldWaiting && settling === toldSettling && merged === toldMerged) return false;
-    this.#toldPending = [waiting, settling, merged];
+    if (waiting === toldWaiting && settling === toldSettling && merged2 === toldMerged) return false;
+    this.#toldPending = [waiting, settling, merged2];
     if (this.#tabs.leads) this.#tabs.post({ m: "pending", ...pending });
     if (waiting !== toldWaiting) this.#emitter.emit("waiting", pending.waiting);
     return true;
@@ -2000,54 +2289,29 @@ var Badged = class {
     this.#refresh();
   }
 };
-function heed(options, act) {
-  let promise;
-  const signal = options?.signal;
-  try {
-    if (signal !== void 0) toFunction("signal.addEventListener", signal?.addEventListener);
-    promise = act();
-  } catch (error) {
-    return Promise.reject(error);
-  }
-  if (signal === void 0) return promise;
-  return quiet(
-    new Promise((resolve, reject) => {
-      const stop = () => reject(signal.reason);
-      if (signal.aborted) stop();
-      signal.addEventListener("abort", stop, { once: true });
-      promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", stop));
-    })
-  );
-}
-function readUpTo(conversationId, upToSeq) {
+function upTo(t, conversationId, upToSeq) {
   const seq = seqOf("upToSeq", upToSeq) || 1;
-  return toCommand({ t: "read", id: randomId(), conversationId, upToSeq: seq });
-}
-function baseURL(text) {
-  const parts = /^\s*(?:http|ws)(s?:\/\/[^/?#\s]+)([^?#\s]*)/i.exec(text);
-  if (parts === null) throw new TypeError(`URL ${text} is neither http(s) nor ws(s)`);
-  const [, origin = "", path = ""] = parts;
-  return `http${origin.toLowerCase()}${path.replace(/\/?$/, "/")}`;
+  return toCommand({ t, id: randomId(), conversationId, upToSeq: seq });
 }
 
 // dist/sdk/src/display.ts
 function countOf(client, { category, conversation, count } = {}) {
-  const { badge, conversations } = client;
-  const whole = count === "conversations";
-  if (conversation !== void 0) {
-    const state = conversations.get(conversation);
-    const part = (state && partOf(state)) ?? 0;
-    return whole ? Math.sign(part) : part;
-  }
-  if (category === void 0) return (whole ? badge?.unreadConversations : badge?.total) ?? 0;
-  const counts = (whole ? badge?.categoryConversations : badge?.categories) ?? {};
-  return Object.hasOwn(counts, category) ? counts[category] ?? 0 : 0;
+  const state = conversation === void 0 ? void 0 : client.conversations.get(conversation);
+  const numbers = conversation === void 0 ? numbersOf(client, category) : (state && shareOf(state, client.badge?.levels ?? {})) ?? NO_NUMBERS;
+  if (count === "conversations") return numbers.unreadConversations;
+  if (count === "muted") return numbers.muted.total;
+  return numbers[count === void 0 || count === "messages" ? "total" : count];
 }
 function onCount(client, { conversation }, call) {
-  if (conversation === void 0) return client.on("total", call);
-  return client.on("conversation", ({ conversationId }) => {
+  const ignoreBadge = client.on("total", call);
+  if (conversation === void 0) return ignoreBadge;
+  const ignoreConversation = client.on("conversation", ({ conversationId }) => {
     if (conversationId === conversation) call();
   });
+  return () => {
+    ignoreBadge();
+    ignoreConversation();
+  };
 }
 function formatCount(count, most = 99) {
   if (count <= 0) return "";

@@ -24,6 +24,17 @@ export function toText(name: string, value: unknown, most = 128): string {
   return refuse(name, `text of 1 to ${most} bytes without control characters`, value);
 }
 
+/** Checks the path of a category. @internal */
+export function toCategory(value: unknown): string {
+  const path = toText("category", value, 255);
+  const parts = path.split("/");
+  return parts.length <= 8 && parts.every((part) => part !== "" && [...part].length <= 64)
+    ? path
+    : refuse("category", "1 to 8 parts of 1 to 64 characters with a slash between each two", value);
+}
+
+const LEVELS = ["default", "all", "mentions", "direct_mentions", "none"];
+
 /** The seq of a message. @internal */
 export function toMessage(name: string, value: unknown): Seq {
   const seq = seqOf(name, value);
@@ -49,18 +60,18 @@ export function toFunction(name: string, value: unknown): void {
  * @internal
  */
 export function toCommand(given: unknown): Command {
-  const { t, id, category, conversationId, upToSeq, seqs, fromSeq } = given as Record<
-    string,
-    unknown
-  >;
+  const fields = given as Record<string, unknown>;
+  const { t, id, category, level, conversationId, upToSeq, seqs, fromSeq } = fields;
   if (typeof id !== "string" || !/^[\da-f-]{36}$/.test(id)) return refuse("id", "a UUID", id);
-  if (t === "read_all") {
-    return category === undefined
-      ? { t, id }
-      : { t, id, category: toText("category", category, 64) };
+  if (t === "read_all" || t === "seen_all") {
+    return category === undefined ? { t, id } : { t, id, category: toCategory(category) };
+  }
+  if (t === "level") {
+    if (!LEVELS.includes(level as string)) refuse("level", `one of ${LEVELS.join(", ")}`, level);
+    return { t, id, category: toCategory(category), level: level as string };
   }
   const of = { id, conversationId: toText("conversationId", conversationId) };
-  if (t === "read") return { t, ...of, upToSeq: toMessage("upToSeq", upToSeq) };
+  if (t === "read" || t === "seen") return { t, ...of, upToSeq: toMessage("upToSeq", upToSeq) };
   if (t !== "mark_unread") return refuse("t", "a command of this release", t);
   if (fromSeq === undefined) {
     return seqs === undefined ? { t, ...of } : { t, ...of, seqs: toMessages(seqs, MAX_SEQS) };

@@ -1,4 +1,5 @@
-import { MAX_SEQS, toCommand, toFunction, toMessages, toText } from "./arguments.js";
+import { MAX_SEQS, toCategory, toCommand, toFunction, toMessages, toText } from "./arguments.js";
+import { covers, NO_NUMBERS, shareOf, sum } from "./category.js";
 import { Emitter } from "./emitter.js";
 import { defaultEnvironment, type Environment } from "./environment.js";
 import {
@@ -6,12 +7,28 @@ import {
   type Command,
   type Conversation,
   encodeCommand,
+  type Level,
+  type Numbers,
   type StateFrame,
 } from "./frames.js";
-import { Link, type Status, type TokenRequest } from "./link.js";
-import { type BadgedError, Outbox, quiet, randomId } from "./outbox.js";
+import { Link, type Status } from "./link.js";
+import {
+  type BadgedEvents,
+  type BadgedOptions,
+  baseURL,
+  heed,
+  type MarkOptions,
+  type WaitOptions,
+} from "./options.js";
+import { type BadgedError, Outbox, randomId } from "./outbox.js";
 import { overlay } from "./overlay.js";
-import { type OpenConversation, type OpenOptions, Reading } from "./reading.js";
+import {
+  type OpenCategory,
+  type OpenConversation,
+  type OpenOptions,
+  Reading,
+  Seeing,
+} from "./reading.js";
 import { type Seq, seqOf } from "./seq.js";
 import { Settling } from "./settling.js";
 import { difference, listed, NOTHING, State } from "./state.js";
@@ -21,59 +38,6 @@ import { type Pending, type TabMessage, Tabs } from "./tabs.js";
 // The name of a user may be longer than an id.
 const MAX_USER_BYTES = 1_000;
 const NONE: Pending = { waiting: [], merged: [], settling: [] };
-
-/** Options of a client, and replacements for parts of its {@link Environment}. */
-export interface BadgedOptions extends Partial<Environment> {
-  /** The URL of the server: `https://badges.example.com`, with its path if it has one. */
-  readonly url: string;
-  /**
-   * Returns a token of the user. Called before every connection, and before the
-   * current token expires. If it rejects, the client tries again later.
-   */
-  readonly token: (request: TokenRequest) => Promise<string>;
-  /**
-   * Any name for the user of the tokens. With it the client stores the last
-   * state in the browser, and the tabs of the user share one connection. Default:
-   * neither, because several users may share a browser.
-   */
-  readonly user?: string;
-  /**
-   * The device under which the app is registered for pushes. While it is connected
-   * nothing is pushed to the device: close the client when the app is not visible.
-   */
-  readonly device?: string;
-  /** Upper bound of the random pause after the first failure; default 500. */
-  readonly minBackoffMs?: number;
-  /** Longest pause, unless the server asks for a longer one; default 30,000. */
-  readonly maxBackoffMs?: number;
-  /** Whether to fall back to server-sent events if WebSockets fail; default true. */
-  readonly fallback?: boolean;
-}
-
-/** The events of a client, with the value that listeners receive. */
-export interface BadgedEvents {
-  /** The total, the mentions, the unread conversations or a category changed, or the first state arrived. */
-  total: Badge;
-  /** A conversation changed. An emptied one has zero counts. */
-  conversation: Conversation;
-  status: Status;
-  /** {@link Badged.waiting} changed. */
-  waiting: readonly Command[];
-}
-
-/** Options of a command. */
-export interface WaitOptions {
-  /** Rejects the promise with the signal's reason. The command itself stays. */
-  readonly signal?: AbortSignal;
-}
-
-/** Options of {@link Badged.markUnread}. */
-export interface MarkOptions extends WaitOptions {
-  /** Messages that count again, 1 to 1,000. Not in rooms. */
-  readonly seqs?: readonly (Seq | string)[];
-  /** In a room, the first of the messages that count again. */
-  readonly fromSeq?: Seq | string;
-}
 
 /**
  * The live badge of the one user that the tokens name. It keeps its state while
@@ -199,7 +163,7 @@ export class Badged {
 
   /**
    * The commands of all tabs that are not yet durable on the server, in order. A
-   * {@link Badged.readAll} appears as the reads that it stands for.
+   * {@link Badged.readAll} appears as the reads that it stands for, a {@link Badged.seenAll} as `seen`s.
    */
   get waiting(): readonly Command[] {
     return this.#pending.waiting;
@@ -286,25 +250,73 @@ export class Badged {
    * reported if it is not, if an argument is invalid.
    */
   read(conversationId: string, upToSeq: Seq | string, options?: WaitOptions): Promise<void> {
-    return heed(options, () => this.#outbox.add(readUpTo(conversationId, upToSeq)));
+    return heed(options, () => this.#outbox.add(upTo("read", conversationId, upToSeq)));
   }
 
   /**
-   * Marks everything, or everything of a category, as read. While disconnected
-   * this covers what the client holds: later messages, and conversations that it
-   * does not hold (see {@link Badged.more}), stay unread. The promise behaves as
-   * in {@link Badged.read}.
+   * Marks everything, or everything that a category covers, as read. While
+   * disconnected this covers what the client holds: later messages, and
+   * conversations that it does not hold (see {@link Badged.more}), stay unread. The
+   * promise behaves as in {@link Badged.read}.
    */
   readAll(category?: string, options?: WaitOptions): Promise<void> {
-    const reads = [...this.conversations.values()]
-      .filter(({ unread, markedUnread }) => unread > 0 || markedUnread)
-      .filter((conversation) => category === undefined || conversation.category === category)
-      .map(({ conversationId, lastSeq }) => readUpTo(conversationId, lastSeq));
+    const isUnread = ({ unread, markedUnread }: Conversation) => unread > 0 || markedUnread;
+    return this.#all("read", category, isUnread, options);
+  }
+
+  /**
+   * The user has seen that there is something up to a message, which stays unread:
+   * `unseen` falls at once. The promise behaves as in {@link Badged.read}.
+   */
+  seen(conversationId: string, upToSeq: Seq | string, options?: WaitOptions): Promise<void> {
+    return heed(options, () => this.#outbox.add(upTo("seen", conversationId, upToSeq)));
+  }
+
+  /** Marks everything, or everything that a category covers, as seen; otherwise as {@link Badged.readAll}. */
+  seenAll(category?: string, options?: WaitOptions): Promise<void> {
+    return this.#all("seen", category, ({ unread, seen }) => unread > seen, options);
+  }
+
+  /**
+   * Sets the level of a category, for the conversations that it covers and that have
+   * none of their own, also those to come; `default` unsets it. The numbers change once
+   * the server has applied it. The promise behaves as in {@link Badged.read}.
+   */
+  setLevel(category: string, level: Level, options?: WaitOptions): Promise<void> {
+    return heed(options, () =>
+      this.#outbox.add(toCommand({ t: "level", id: randomId(), category, level })),
+    );
+  }
+
+  #all(
+    t: "read" | "seen",
+    category: string | undefined,
+    applies: (conversation: Conversation) => boolean,
+    options?: WaitOptions,
+  ): Promise<void> {
     return heed(options, () => {
-      const all = toCommand({ t: "read_all", id: randomId(), category });
-      if (this.#status.state !== "online") return this.#outbox.addAll(reads);
-      return this.#outbox.add(all, reads);
+      const all = toCommand({ t: `${t}_all`, id: randomId(), category });
+      const each = [...this.conversations.values()]
+        .filter((one) => category === undefined || covers(category, one.category))
+        .filter(applies)
+        .map(({ conversationId, lastSeq }) => upTo(t, conversationId, lastSeq));
+      if (this.#status.state !== "online") return this.#outbox.addAll(each);
+      return this.#outbox.add(all, each);
     });
+  }
+
+  /**
+   * What the conversations of the client that pass a filter add to the badge, as for a
+   * folder that the user made. Without `complete`, the user has more of them: see
+   * {@link Badged.more}.
+   */
+  count(filter: (conversation: Conversation) => boolean): Numbers & { readonly complete: boolean } {
+    const { badge, more } = this.#view;
+    const shares = [...this.conversations.values()]
+      .filter(filter)
+      .map((one) => shareOf(one, badge?.levels ?? {}) ?? NO_NUMBERS);
+    const numbers = shares.reduce((all, share) => sum(all, share), NO_NUMBERS);
+    return { ...numbers, complete: badge !== undefined && !more };
   }
 
   /**
@@ -318,17 +330,27 @@ export class Badged {
    * @throws TypeError if an argument is invalid.
    */
   open(conversationId: string, options: OpenOptions = {}): OpenConversation {
-    const { page, clock } = this.#environment;
-    const reading: Reading = new Reading({
-      ...options,
+    const reading: Reading = new Reading(toText("conversationId", conversationId), options, {
       client: this,
-      conversationId: toText("conversationId", conversationId),
-      page,
-      clock,
+      page: this.#environment.page,
+      clock: this.#environment.clock,
       onClose: () => this.#open.delete(reading),
     });
     this.#open.add(reading);
     return reading;
+  }
+
+  /**
+   * A list is on the screen, as behind a bell: of a category, or of everything. Until
+   * `close`, what arrives in it is seen while the user looks, as {@link Badged.open}
+   * reads. It stays unread.
+   *
+   * @throws TypeError if the category is invalid.
+   */
+  openCategory(category?: string): OpenCategory {
+    const { page, clock } = this.#environment;
+    if (category !== undefined) toCategory(category);
+    return new Seeing(category, { client: this, page, clock });
   }
 
   /**
@@ -551,43 +573,8 @@ export class Badged {
   }
 }
 
-/**
- * Settles like the promise of `act`, or rejects with the signal's reason if that comes
- * first. An invalid argument rejects it before anything is done.
- */
-function heed(options: WaitOptions | undefined, act: () => Promise<void>): Promise<void> {
-  let promise: Promise<void>;
-  const signal = options?.signal;
-  try {
-    if (signal !== undefined) toFunction("signal.addEventListener", signal?.addEventListener);
-    promise = act();
-  } catch (error) {
-    return Promise.reject(error);
-  }
-  if (signal === undefined) return promise;
-  return quiet(
-    new Promise<void>((resolve, reject) => {
-      const stop = () => reject(signal.reason);
-      if (signal.aborted) stop();
-      signal.addEventListener("abort", stop, { once: true });
-      promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", stop));
-    }),
-  );
-}
-
-function readUpTo(conversationId: string, upToSeq: Seq | string): Command {
+function upTo(t: "read" | "seen", conversationId: string, upToSeq: Seq | string): Command {
   // A room without messages, whose last seq is 0, can be marked.
   const seq = seqOf("upToSeq", upToSeq) || 1;
-  return toCommand({ t: "read", id: randomId(), conversationId, upToSeq: seq });
-}
-
-/**
- * The http(s) URL of the server, with a slash at its end. It uses no setters of
- * `URL`: those of React Native throw.
- */
-function baseURL(text: string): string {
-  const parts = /^\s*(?:http|ws)(s?:\/\/[^/?#\s]+)([^?#\s]*)/i.exec(text);
-  if (parts === null) throw new TypeError(`URL ${text} is neither http(s) nor ws(s)`);
-  const [, origin = "", path = ""] = parts;
-  return `http${origin.toLowerCase()}${path.replace(/\/?$/, "/")}`;
+  return toCommand({ t, id: randomId(), conversationId, upToSeq: seq });
 }

@@ -6,9 +6,10 @@ export const PROTOCOL = "badge.v1";
 /**
  * What a conversation adds to the total: its unread messages (`all`), its
  * unread mentions (`mentions`), those that mention the user by name
- * (`direct_mentions`), or nothing (`none`). Later servers may add levels.
+ * (`direct_mentions`), or nothing (`none`). With `default` the levels of the
+ * categories decide. Later servers may add levels.
  */
-export type Level = "all" | "mentions" | "direct_mentions" | "none" | (string & {});
+export type Level = "default" | "all" | "mentions" | "direct_mentions" | "none" | (string & {});
 
 /** The state of one conversation for one user. */
 export interface Conversation {
@@ -23,10 +24,17 @@ export interface Conversation {
   readonly readSeq: Seq;
   /** The highest seq delivered to the user; 0 before the first. */
   readonly lastSeq: Seq;
+  /** The seen position if it is above `readSeq`; otherwise 0. */
+  readonly seenSeq: Seq;
+  /** How many of `unread` the user has seen. */
+  readonly seen: number;
+  /** How many of `mentions` the user has seen. */
+  readonly seenMentions: number;
+  /** The level of the conversation itself; see {@link levelOf} for the one that applies. */
   readonly level: Level;
   /** When the level ends, in RFC 3339; absent if it does not. */
   readonly levelUntil?: string;
-  /** The category that the conversation counts in; `chat` unless the backend sets another. */
+  /** The path that the conversation counts at; `chat` unless the backend sets another. */
   readonly category: string;
   /** The user marked it unread: it counts at least 1 until the next read. */
   readonly markedUnread: boolean;
@@ -36,28 +44,43 @@ export interface Conversation {
   readonly version: number;
 }
 
+/** What is unread, of everything or of the conversations that a category covers. */
+export interface Numbers {
+  readonly total: number;
+  /** Unread messages that mention the user, in conversations whose level is not `none`. */
+  readonly mentions: number;
+  /** How many conversations add something to the total. */
+  readonly unreadConversations: number;
+  /** How much of the total the user has not seen. */
+  readonly unseen: number;
+  /** What is unread but kept out of the total by a level: a grey number. */
+  readonly muted: { readonly total: number; readonly conversations: number };
+  /** How much of the total comes from conversations that are marked and have no unread message. */
+  readonly marked: number;
+}
+
 /** The numbers of a user at one version. */
-export interface Badge {
+export interface Badge extends Numbers {
   /** Versions compare only within one epoch. */
   readonly epoch: string;
   /** Grows with every change visible to the user. */
   readonly version: number;
-  readonly total: number;
-  readonly mentions: number;
-  /** The total by category. Categories that add nothing are absent. */
-  readonly categories: Readonly<Record<string, number>>;
-  /** True if the total has more categories than these, which are the first 500 by name. */
+  /** By path, the categories with anything to show, and those above them. */
+  readonly categories: Readonly<Record<string, Numbers>>;
+  /** True if there are more categories than these, which were the first 500 by name. */
   readonly moreCategories?: boolean;
-  /** How many conversations add something to the total; 0 with a server that does not say. */
-  readonly unreadConversations: number;
-  /** The same by category. */
-  readonly categoryConversations: Readonly<Record<string, number>>;
+  /** By path, the levels of categories. */
+  readonly levels: Readonly<Record<string, Level>>;
 }
 
 /** A frame that carries absolute state. @internal */
 export interface StateFrame {
   readonly t: "snapshot" | "changes";
   readonly badge: Badge;
+  /** `badge` has all categories. Otherwise it has those that changed, some without anything left. */
+  readonly allCategories: boolean;
+  /** `badge` has all levels. Otherwise it has none: they are as before. */
+  readonly allLevels: boolean;
   readonly conversations: readonly Conversation[];
   /** The user has more conversations than the snapshot lists. */
   readonly more: boolean;
@@ -72,8 +95,9 @@ export interface StateFrame {
  * applies a command once, however often and over whichever connection it comes.
  */
 export type Command = { readonly id: string } & (
-  | { readonly t: "read"; readonly conversationId: string; readonly upToSeq: Seq }
-  | { readonly t: "read_all"; readonly category?: string }
+  | { readonly t: "read" | "seen"; readonly conversationId: string; readonly upToSeq: Seq }
+  | { readonly t: "read_all" | "seen_all"; readonly category?: string }
+  | { readonly t: "level"; readonly category: string; readonly level: Level }
   | {
       readonly t: "mark_unread";
       readonly conversationId: string;
@@ -124,24 +148,28 @@ export function decodeFrame(text: string): ServerFrame | undefined {
   const t = frame.string("t");
   switch (t) {
     case "snapshot":
-    case "changes":
+    case "changes": {
+      const allCategories = t === "snapshot" || frame.boolean("all_categories", false);
       return {
         t,
         badge: {
           epoch: frame.string("epoch"),
           version: frame.count("version"),
-          total: frame.count("total"),
-          mentions: frame.count("mentions"),
-          categories: frame.counts("categories"),
-          unreadConversations: frame.count("unread_conversations", 0),
-          categoryConversations: frame.counts("category_conversations", {}),
+          ...decodeNumbers(frame),
+          categories: frame.map("categories", (categories, path) =>
+            decodeNumbers(categories.object(path)),
+          ),
           ...(frame.boolean("more_categories", false) && { moreCategories: true }),
+          levels: frame.map("levels", (levels, path) => levels.string(path), {}),
         },
+        allCategories,
+        allLevels: allCategories || frame.has("levels"),
         conversations: frame.list("conversations").map(decodeConversation),
         more: frame.boolean("more", false),
         pingMs: frame.count("ping_ms", 0),
         expiresInMs: frame.count("expires_in_ms", 0),
       };
+    }
     case "ok":
       return { t, id: frame.id(), expiresInMs: frame.count("expires_in_ms", 0) };
     case "error":
@@ -162,6 +190,18 @@ export function decodeFrame(text: string): ServerFrame | undefined {
   }
 }
 
+function decodeNumbers(fields: Fields): Numbers {
+  const muted = fields.object("muted", {});
+  return {
+    total: fields.count("total"),
+    mentions: fields.count("mentions"),
+    unreadConversations: fields.count("unread_conversations"),
+    unseen: fields.count("unseen"),
+    muted: { total: muted.count("total", 0), conversations: muted.count("conversations", 0) },
+    marked: fields.count("marked", 0),
+  };
+}
+
 function decodeConversation(json: unknown): Conversation {
   const fields = new Fields(json, "conversation");
   const levelUntil = fields.string("level_until", "");
@@ -172,6 +212,9 @@ function decodeConversation(json: unknown): Conversation {
     firstUnreadSeq: fields.seq("first_unread_seq"),
     readSeq: fields.seq("read_seq"),
     lastSeq: fields.seq("last_seq"),
+    seenSeq: fields.seq("seen_seq", 0),
+    seen: fields.count("seen", 0),
+    seenMentions: fields.count("seen_mentions", 0),
     level: fields.string("level"),
     ...(levelUntil && { levelUntil }),
     category: fields.string("category"),
@@ -189,14 +232,20 @@ export function encodeHello(held: Badge | undefined, device?: string): string {
 /** @internal */
 export function encodeCommand(command: Command): string {
   const { t, id } = command;
+  // JSON.stringify throws for a bigint.
+  const of = (conversationId: string) =>
+    `{"t":"${t}","id":"${id}","conversation_id":${JSON.stringify(conversationId)}`;
   switch (t) {
     case "read":
-      // JSON.stringify throws for a bigint.
-      return `{"t":"read","id":"${id}","conversation_id":${JSON.stringify(command.conversationId)},"up_to_seq":${command.upToSeq}}`;
+    case "seen":
+      return `${of(command.conversationId)},"up_to_seq":${command.upToSeq}}`;
     case "read_all":
+    case "seen_all":
       return JSON.stringify({ t, id, category: command.category });
+    case "level":
+      return JSON.stringify({ t, id, category: command.category, level: command.level });
     case "mark_unread":
-      return `{"t":"mark_unread","id":"${id}","conversation_id":${JSON.stringify(command.conversationId)}${marked(command)}}`;
+      return `${of(command.conversationId)}${marked(command)}}`;
   }
 }
 
@@ -226,14 +275,23 @@ export function encodeSnapshot({ badge, conversations, more }: StateFrame): stri
   });
 }
 
-/** Names fields as the server does. */
-function named(fields: Badge | Conversation): Record<string, unknown> {
-  return Object.fromEntries(
-    Object.entries(fields).map(([name, value]) => [
-      name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
-      value,
-    ]),
-  );
+/** Names fields as the server does. Paths stay as they are. */
+function named(fields: object): Record<string, unknown> {
+  const { categories, levels, ...rest } = fields as Partial<Badge>;
+  return {
+    ...Object.fromEntries(
+      Object.entries(rest).map(([name, value]) => [
+        name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
+        value,
+      ]),
+    ),
+    ...(categories && {
+      levels,
+      categories: Object.fromEntries(
+        Object.entries(categories).map(([path, numbers]) => [path, named(numbers)]),
+      ),
+    }),
+  };
 }
 
 /** JSON.stringify, with bigints as decimal strings. @internal */
@@ -280,13 +338,25 @@ class Fields {
     return isCount(value) ? value : this.#refuse(field, "a count");
   }
 
-  counts(field: string, absent?: object): Record<string, number> {
-    const value = this.#json[field] ?? absent;
-    if (typeof value !== "object" || value === null || !Object.values(value).every(isCount)) {
-      return this.#refuse(field, "an object of counts");
-    }
+  has(field: string): boolean {
+    return this.#json[field] !== undefined;
+  }
+
+  object(field: string, absent?: object): Fields {
+    return new Fields(this.#json[field] ?? absent, `${field} of ${this.#name}`);
+  }
+
+  /** An object whose names are paths. */
+  map<T>(
+    field: string,
+    decode: (fields: Fields, path: string) => T,
+    absent?: object,
+  ): Record<string, T> {
+    const fields = this.object(field, absent);
     // No prototype: a category may be called `toString`.
-    return Object.assign(Object.create(null), value);
+    const map: Record<string, T> = Object.create(null);
+    for (const path of Object.keys(fields.#json)) map[path] = decode(fields, path);
+    return map;
   }
 
   list(field: string): unknown[] {
@@ -294,8 +364,8 @@ class Fields {
     return Array.isArray(value) ? value : this.#refuse(field, "an array");
   }
 
-  seq(field: string): Seq {
-    const value = this.#json[field];
+  seq(field: string, absent?: Seq): Seq {
+    const value = this.#json[field] ?? absent;
     try {
       return toSeq(value as Seq | string);
     } catch {

@@ -3,13 +3,8 @@
  *
  * @packageDocumentation
  */
-export {
-  Badged,
-  type BadgedEvents,
-  type BadgedOptions,
-  type MarkOptions,
-  type WaitOptions,
-} from "./client.js";
+export { type Category, covers, levelOf, numbersOf, shareOf, treeOf } from "./category.js";
+export { Badged } from "./client.js";
 export { CloseCode, type Ending } from "./closing.js";
 export {
   countOf,
@@ -32,9 +27,10 @@ export type {
   WebSocketConstructor,
   WebSocketLike,
 } from "./environment.js";
-export type { Badge, Command, Conversation, Level } from "./frames.js";
+export type { Badge, Command, Conversation, Level, Numbers } from "./frames.js";
 export type { Status, TokenRequest } from "./link.js";
 export { type AppStateLike, appStatePage } from "./native.js";
+export type { BadgedEvents, BadgedOptions, MarkOptions, WaitOptions } from "./options.js";
 export { BadgedError } from "./outbox.js";
-export type { OpenConversation, OpenOptions } from "./reading.js";
+export type { OpenCategory, OpenConversation, OpenOptions } from "./reading.js";
 export { type Seq, toSeq } from "./seq.js";

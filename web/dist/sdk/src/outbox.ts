@@ -25,7 +25,7 @@ interface Entry {
   tries: number;
   /** Whether it waits for its answer or for the pause before the next try. */
   busy: boolean;
-  /** The reads that a `read_all` stood for when the user issued it. */
+  /** The reads, or seens, that a `read_all`, or `seen_all`, stood for when the user issued it. */
   readonly reads: readonly Command[];
   /** The ids of the commands that merged into this entry. */
   readonly merged: string[];
@@ -62,11 +62,9 @@ export class Outbox {
     this.#options = options;
   }
 
-  /** The pending commands, in order, with each `read_all` as the reads that it stands for. */
+  /** The pending commands, in order, with each command for all as those that it stands for. */
   get commands(): readonly Command[] {
-    return this.#entries.flatMap(({ command, reads }) =>
-      command.t === "read_all" ? reads : command,
-    );
+    return this.#entries.flatMap(({ command, reads }) => (isForAll(command) ? reads : command));
   }
 
   /** The ids of the pending commands that merged into others. */
@@ -77,7 +75,7 @@ export class Outbox {
   /**
    * Adds a command, and resolves once it is durable. A command that is already
    * pending, or that merges into one not yet sent, settles together with it.
-   * `reads` are the reads that a `read_all` stands for.
+   * `reads` are the commands that one for all stands for.
    */
   add(command: Command, reads: readonly Command[] = []): Promise<void> {
     const { settled } = this.#take(command, reads);
@@ -123,13 +121,14 @@ export class Outbox {
   /**
    * The connection is lost, and with it the answers. A `read_all` sent later
    * would read messages that the user has not seen, so its reads replace it.
+   * So it is with `seen_all`.
    */
   close(): void {
     this.#send = undefined;
     const entries = this.#entries;
     this.#entries = [];
     for (const entry of entries) {
-      if (entry.command.t !== "read_all") {
+      if (!isForAll(entry.command)) {
         this.#entries.push(entry);
         continue;
       }
@@ -176,14 +175,14 @@ export class Outbox {
 
   /** Merges the command into the last entry of its conversation, if possible. */
   #merge(command: Command): Entry | undefined {
-    if (command.t === "read_all") return undefined;
+    if (about(command) === undefined) return undefined;
     const last = this.#entries
       .filter(({ command: other }) => [undefined, about(command)].includes(about(other)))
       .at(-1);
     if (last === undefined || last.tries > 0 || last.command.t !== command.t) return undefined;
     if (
-      command.t === "read" &&
-      last.command.t === "read" &&
+      "upToSeq" in command &&
+      "upToSeq" in last.command &&
       command.upToSeq > last.command.upToSeq
     ) {
       last.merged.push(last.command.id);
@@ -244,7 +243,12 @@ export function ofMessages(command: Command): boolean {
 
 /** The conversation of a command; undefined stands for all. */
 function about(command: Command): string | undefined {
-  return command.t === "read_all" ? undefined : command.conversationId;
+  return "conversationId" in command ? command.conversationId : undefined;
+}
+
+/** Whether a command is about all that there is as the server applies it. */
+function isForAll({ t }: Command): boolean {
+  return t === "read_all" || t === "seen_all";
 }
 
 /**

@@ -6,8 +6,10 @@ import type { View } from "./state.js";
 // An accepted command that the state does not reflect after this time is dropped.
 const SETTLE_MS = 30_000;
 
+type OfConversation = Extract<Command, { conversationId: string }>;
+
 interface Entry {
-  readonly command: Command;
+  readonly command: OfConversation;
   /** The version that this client held when the command was accepted. */
   readonly since: number;
   /** The conversation in the last state, if it was there. */
@@ -18,7 +20,7 @@ interface Entry {
 /**
  * The commands that the server has accepted but its state does not reflect yet:
  * `ok` may come before the change. It holds the last command of each
- * conversation.
+ * conversation, and the last `seen`.
  *
  * @internal
  */
@@ -38,15 +40,17 @@ export class Settling {
   }
 
   add(command: Command, { badge, conversations }: View): void {
-    if (command.t === "read_all") return;
-    const { conversationId } = command;
-    this.#drop(conversationId);
+    if (!("conversationId" in command)) return;
+    const { t, conversationId } = command;
+    // No id of a conversation has control characters.
+    const key = t === "seen" ? `${conversationId}\n` : conversationId;
+    this.#drop(key);
     const cancel = this.#clock.after(SETTLE_MS, () => {
-      this.#drop(conversationId);
+      this.#drop(key);
       this.#onLate();
     });
     const last = conversations.get(conversationId);
-    this.#entries.set(conversationId, { command, since: badge?.version ?? 0, last, cancel });
+    this.#entries.set(key, { command, since: badge?.version ?? 0, last, cancel });
   }
 
   /**
@@ -54,22 +58,22 @@ export class Settling {
    * that the backend has reset since.
    */
   settle({ conversations }: View): void {
-    for (const [id, entry] of this.#entries) {
-      const conversation = conversations.get(id);
+    for (const [key, entry] of this.#entries) {
+      const conversation = conversations.get(entry.command.conversationId);
       if (conversation === undefined) continue;
       const { command, since, last } = entry;
-      if (wentBack(last, conversation) || reflects(conversation, command, since)) this.#drop(id);
+      if (wentBack(last, conversation) || reflects(conversation, command, since)) this.#drop(key);
       else entry.last = conversation;
     }
   }
 
   clear(): void {
-    for (const id of [...this.#entries.keys()]) this.#drop(id);
+    for (const key of [...this.#entries.keys()]) this.#drop(key);
   }
 
-  #drop(id: string): void {
-    this.#entries.get(id)?.cancel();
-    this.#entries.delete(id);
+  #drop(key: string): void {
+    this.#entries.get(key)?.cancel();
+    this.#entries.delete(key);
   }
 }
 

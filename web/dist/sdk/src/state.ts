@@ -1,3 +1,4 @@
+import { merged, NO_NUMBERS, same } from "./category.js";
 import type { Badge, Conversation, StateFrame } from "./frames.js";
 
 // The most conversations in a stored state: about 250 KB.
@@ -45,8 +46,8 @@ export class State {
     const { badge, conversations, more } = this.#view;
     if (badge === undefined) return undefined;
     const shown = [...conversations.values()].filter(
-      ({ unread, markedUnread, level, levelUntil, left }) =>
-        !left && (unread > 0 || markedUnread || level !== "all" || levelUntil !== undefined),
+      ({ unread, markedUnread, level, left }) =>
+        !left && (unread > 0 || markedUnread || level !== "default"),
     );
     const kept =
       shown.length > MAX_STORED
@@ -55,6 +56,8 @@ export class State {
     return {
       t: "snapshot",
       badge,
+      allCategories: true,
+      allLevels: true,
       conversations: kept,
       more: more || kept.length < shown.length,
       pingMs: 0,
@@ -80,15 +83,28 @@ export class State {
     if (badge?.epoch !== frame.badge.epoch) return "foreign";
     if (frame.badge.version <= badge.version) return "stale";
 
-    const merged = new Map(conversations);
+    const newest = new Map(conversations);
     for (const conversation of frame.conversations) {
       const { conversationId, version } = conversation;
-      if (version > (merged.get(conversationId)?.version ?? -1))
-        merged.set(conversationId, conversation);
+      if (version > (newest.get(conversationId)?.version ?? -1))
+        newest.set(conversationId, conversation);
     }
-    this.#view = { badge: frame.badge, conversations: merged, more };
+    this.#view = { badge: completed(frame, badge), conversations: newest, more };
     return "applied";
   }
+}
+
+/** The badge of changes, with what they leave out because it is as before. */
+function completed({ badge, allCategories, allLevels }: StateFrame, held: Badge): Badge {
+  const levels = allLevels ? badge.levels : held.levels;
+  if (allCategories) return { ...badge, levels };
+  const { moreCategories } = held;
+  return {
+    ...badge,
+    categories: merged(held.categories, Object.entries(badge.categories)),
+    ...(moreCategories && { moreCategories }),
+    levels,
+  };
 }
 
 /** The conversations without those that the user has left. @internal */
@@ -109,44 +125,39 @@ export interface Difference {
   readonly badge: Badge | undefined;
 }
 
-const ZEROS = {
-  total: 0,
-  mentions: 0,
-  categories: {},
-  unreadConversations: 0,
-  categoryConversations: {},
-};
-
 /** Compares two views. @internal */
 export function difference(before: View, after: View): Difference {
   const conversations = new Map<string, Conversation>();
   const changed: Conversation[] = [];
   for (const [id, conversation] of after.conversations) {
     const held = before.conversations.get(id);
-    const same = held !== undefined && sameConversation(held, conversation);
-    conversations.set(id, same ? held : conversation);
-    if (!same) changed.push(conversation);
+    const kept = held !== undefined && same(held, conversation);
+    conversations.set(id, kept ? held : conversation);
+    if (!kept) changed.push(conversation);
   }
   for (const [id, held] of before.conversations) {
     if (conversations.has(id)) continue;
-    // A complete snapshot omits only empty conversations of the level `all` without an end.
-    const level = after.more ? held.level : "all";
+    // A complete snapshot omits only empty conversations without a level of their own.
+    const level = after.more ? held.level : "default";
     const { levelUntil, ...rest } = held;
     const empty = {
       ...rest,
       unread: 0,
       mentions: 0,
       firstUnreadSeq: 0,
+      seen: 0,
+      seenMentions: 0,
       markedUnread: false,
       level,
       ...(after.more && levelUntil && { levelUntil }),
     };
-    if (!sameConversation(held, empty)) changed.push(empty);
+    if (!same(held, empty)) changed.push(empty);
   }
 
   const { badge, more } = after;
   // After forget there is no badge: listeners get zeros, to clear what they show.
-  const told = badge ?? (before.badge && { ...before.badge, ...ZEROS });
+  const told =
+    badge ?? (before.badge && { ...before.badge, ...NO_NUMBERS, categories: {}, levels: {} });
   const unchanged = before.badge && told && sameNumbers(before.badge, told);
   return {
     view: { badge, conversations, more },
@@ -155,25 +166,7 @@ export function difference(before: View, after: View): Difference {
   };
 }
 
-/** @internal */
-export function sameConversation(a: Conversation, b: Conversation): boolean {
-  const names = Object.keys(a) as (keyof Conversation)[];
-  return a === b || names.every((name) => a[name] === b[name]);
-}
-
 function sameNumbers(a: Badge, b: Badge): boolean {
-  return (
-    a.total === b.total &&
-    a.mentions === b.mentions &&
-    a.unreadConversations === b.unreadConversations &&
-    a.moreCategories === b.moreCategories &&
-    sameCounts(a.categories, b.categories) &&
-    sameCounts(a.categoryConversations, b.categoryConversations)
-  );
-}
-
-/** Whether counts by category are equal. */
-function sameCounts(a: Badge["categories"], b: Badge["categories"]): boolean {
-  const names = Object.keys(a);
-  return names.length === Object.keys(b).length && names.every((name) => a[name] === b[name]);
+  const { epoch, version } = a;
+  return same(a, { ...b, epoch, version });
 }

@@ -3,7 +3,7 @@
  *
  * @packageDocumentation
  */
-import { Badged, type BadgedOptions, type Badge as BadgeState, type Conversation, type Seq, type Status } from "@badged/sdk";
+import { Badged, type BadgedOptions, type Badge as BadgeState, type Category, type Conversation, type Numbers, type Part, type Seq, type Status } from "@badged/sdk";
 import { type App, type MaybeRefOrGetter, type PropType, type Ref } from "vue";
 /**
  * Makes the plugin: `app.use(createBadges({ url, user, token }))`. Its client
@@ -16,8 +16,17 @@ export declare function createBadges(given: Badged | BadgedOptions): {
 };
 /** The client of the plugin. */
 export declare function useBadgeClient(): Badged;
-/** The total, the mentions, the unread conversations and the categories; all zero before the first state. */
+/** The numbers of everything, the categories and their levels; all zero before the first state. */
 export declare function useBadge(): Readonly<Ref<BadgeState>>;
+/** Options of {@link useNumbers}. */
+export interface NumbersOptions {
+    /** A list of it is on the screen: what arrives is seen while the user looks; default false. */
+    readonly open?: MaybeRefOrGetter<boolean | undefined>;
+}
+/** The numbers of a category with those below it, or of everything. */
+export declare function useNumbers(category?: MaybeRefOrGetter<string | undefined>, { open }?: NumbersOptions): Readonly<Ref<Numbers>>;
+/** The categories with anything to show, or with a level, as a tree by name. */
+export declare function useCategories(): Readonly<Ref<readonly Category[]>>;
 /** The state of the connection. */
 export declare function useStatus(): Readonly<Ref<Status>>;
 /** Options of {@link useConversation}. */
@@ -32,12 +41,12 @@ export interface ConversationOptions {
  * is known.
  */
 export declare function useConversation(id: MaybeRefOrGetter<string | undefined>, { open, upToSeq }?: ConversationOptions): Readonly<Ref<Conversation | undefined>>;
-/** The count of everything, a category or a conversation; nothing at 0. */
+/** The count of everything, a category with those below it, or a conversation; nothing at 0. */
 export declare const Badge: import("vue").DefineComponent<import("vue").ExtractPropTypes<{
     category: StringConstructor;
     conversation: StringConstructor;
-    /** `messages` (default) or `conversations`: what is counted. */
-    count: PropType<"messages" | "conversations">;
+    /** What is counted; default `messages`. */
+    count: PropType<NonNullable<Part["count"]>>;
     /** The largest count that is shown as it is. */
     most: {
         type: NumberConstructor;
@@ -52,8 +61,8 @@ export declare const Badge: import("vue").DefineComponent<import("vue").ExtractP
 }> | null, {}, {}, {}, import("vue").ComponentOptionsMixin, import("vue").ComponentOptionsMixin, {}, string, import("vue").PublicProps, Readonly<import("vue").ExtractPropTypes<{
     category: StringConstructor;
     conversation: StringConstructor;
-    /** `messages` (default) or `conversations`: what is counted. */
-    count: PropType<"messages" | "conversations">;
+    /** What is counted; default `messages`. */
+    count: PropType<NonNullable<Part["count"]>>;
     /** The largest count that is shown as it is. */
     most: {
         type: NumberConstructor;

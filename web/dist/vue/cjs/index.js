@@ -24,7 +24,9 @@ __export(index_exports, {
   createBadges: () => createBadges,
   useBadge: () => useBadge,
   useBadgeClient: () => useBadgeClient,
+  useCategories: () => useCategories,
   useConversation: () => useConversation,
+  useNumbers: () => useNumbers,
   useStatus: () => useStatus
 });
 module.exports = __toCommonJS(index_exports);
@@ -35,11 +37,9 @@ var own = /* @__PURE__ */ new WeakSet();
 var NOTHING = {
   epoch: "",
   version: 0,
-  total: 0,
-  mentions: 0,
+  ...(0, import_sdk.numbersOf)({ badge: void 0 }),
   categories: {},
-  unreadConversations: 0,
-  categoryConversations: {}
+  levels: {}
 };
 function createBadges(given) {
   const client = "conversations" in given ? given : new import_sdk.Badged(given);
@@ -88,6 +88,34 @@ function useBadge() {
     (client, call) => client.on("total", call)
   );
 }
+function useNumbers(category, { open } = {}) {
+  const client = useBadgeClient();
+  let opened;
+  (0, import_vue.onMounted)(() => {
+    (0, import_vue.watch)(
+      [() => (0, import_vue.toValue)(category), () => (0, import_vue.toValue)(open)],
+      ([category2, open2]) => {
+        opened?.close();
+        opened = open2 ? client.openCategory(category2) : void 0;
+      },
+      { immediate: true }
+    );
+  });
+  (0, import_vue.onUnmounted)(() => opened?.close());
+  return follow(
+    NOTHING,
+    (client2) => (0, import_sdk.numbersOf)(client2, (0, import_vue.toValue)(category)),
+    (client2, call) => client2.on("total", call),
+    category
+  );
+}
+function useCategories() {
+  return follow(
+    [],
+    ({ badge }) => badge === void 0 ? [] : (0, import_sdk.treeOf)(badge),
+    (client, call) => client.on("total", call)
+  );
+}
 function useStatus() {
   return follow(
     { state: "stopped" },
@@ -126,7 +154,7 @@ var Badge = (0, import_vue.defineComponent)({
   props: {
     category: String,
     conversation: String,
-    /** `messages` (default) or `conversations`: what is counted. */
+    /** What is counted; default `messages`. */
     count: String,
     /** The largest count that is shown as it is. */
     most: { type: Number, default: 99 },

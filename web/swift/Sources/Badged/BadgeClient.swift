@@ -121,12 +121,42 @@ public actor BadgeClient {
         try add(frame, outcome)
     }
 
-    /// The user has read everything. While disconnected this covers what the client holds.
-    public func readAll(outcome: Outcome? = nil) {
+    /// The user has read everything, or everything that a category covers. While disconnected this
+    /// covers what the client holds.
+    public func readAll(_ category: String? = nil, outcome: Outcome? = nil) throws {
+        try addForAll("read_all", category, outcome)
+    }
+
+    /// The user has seen that there is something up to this message, which stays unread.
+    public func seen(_ conversationId: String, upToSeq: Int64, outcome: Outcome? = nil) throws {
+        var frame = ClientFrame("seen")
+        frame.conversationId = conversationId
+        frame.upToSeq = upToSeq
+        try add(frame, outcome)
+    }
+
+    /// The user has seen everything, or everything that a category covers, as with readAll.
+    public func seenAll(_ category: String? = nil, outcome: Outcome? = nil) throws {
+        try addForAll("seen_all", category, outcome)
+    }
+
+    /// Sets the level of a category (all, mentions, direct_mentions, none; default unsets it) for the
+    /// conversations that it covers and that have none of their own, also those to come.
+    public func setLevel(_ category: String, _ level: String, outcome: Outcome? = nil) throws {
+        var frame = ClientFrame("level")
+        frame.category = category
+        frame.level = level
+        try add(frame, outcome)
+    }
+
+    private func addForAll(_ t: String, _ category: String?, _ outcome: Outcome?) throws {
+        var frame = ClientFrame(t)
+        frame.category = category
+        try frame.check()
         if isOnline {
-            outbox.add(ClientFrame("read_all"), outcome, covers: state)
+            outbox.add(frame, outcome, covers: state)
         } else {
-            outbox.addReads(state, outcome)
+            outbox.addEach(frame, state, outcome)
         }
         flush()
     }

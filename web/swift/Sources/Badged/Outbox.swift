@@ -14,9 +14,9 @@ struct Outbox {
     private struct Entry {
         let frame: ClientFrame
         let outcome: Outcome?
-        /// What a read_all stood for when the user asked for it; nil for other commands.
+        /// What a read_all or seen_all stood for when the user asked for it; nil for other commands.
         let covers: BadgeState?
-        let isReadAll: Bool
+        let isForAll: Bool
     }
 
     private var entries: [Entry] = []
@@ -26,18 +26,22 @@ struct Outbox {
     mutating func add(_ command: ClientFrame, _ outcome: Outcome?, covers: BadgeState? = nil) {
         var frame = command
         frame.id = UUID().uuidString.lowercased()
-        entries.append(Entry(frame: frame, outcome: outcome, covers: covers, isReadAll: frame.t == "read_all"))
+        entries.append(Entry(frame: frame, outcome: outcome, covers: covers, isForAll: frame.t == "read_all" || frame.t == "seen_all"))
     }
 
-    /// Adds a read of each conversation with something unread. The outcome is that of the last one.
-    mutating func addReads(_ state: BadgeState?, _ outcome: Outcome?) {
-        let unread = (state?.conversations.values.filter { $0.unread > 0 || $0.markedUnread } ?? []).sorted { $0.id < $1.id }
-        if unread.isEmpty { outcome?(nil) }
-        for (i, conversation) in unread.enumerated() {
-            var read = ClientFrame("read")
-            read.conversationId = conversation.id
-            read.upToSeq = max(1, conversation.lastSeq) // a room without messages can be marked
-            add(read, i == unread.count - 1 ? outcome : nil)
+    /// Adds, instead of a read_all or seen_all, a read or seen of each conversation that it is about.
+    /// The outcome is that of the last one.
+    mutating func addEach(_ all: ClientFrame, _ state: BadgeState?, _ outcome: Outcome?) {
+        let reads = all.t == "read_all"
+        let each = (state?.conversations.values.filter {
+            $0.isIn(all.category) && (reads ? $0.unread > 0 || $0.markedUnread : $0.unread > $0.seen ?? 0)
+        } ?? []).sorted { $0.id < $1.id }
+        if each.isEmpty { outcome?(nil) }
+        for (i, conversation) in each.enumerated() {
+            var one = ClientFrame(reads ? "read" : "seen")
+            one.conversationId = conversation.id
+            one.upToSeq = max(1, conversation.lastSeq) // a room without messages can be marked
+            add(one, i == each.count - 1 ? outcome : nil)
         }
     }
 
@@ -71,8 +75,8 @@ struct Outbox {
         let before = entries
         entries = []
         for entry in before {
-            if entry.isReadAll {
-                addReads(entry.covers, entry.outcome)
+            if entry.isForAll {
+                addEach(entry.frame, entry.covers, entry.outcome)
             } else {
                 entries.append(entry)
             }

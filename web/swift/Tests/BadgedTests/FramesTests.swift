@@ -42,6 +42,28 @@ final class FramesTests: XCTestCase {
         XCTAssertThrowsError(try BadgeState.after(nil, changes))
     }
 
+    func testCategoriesOfChangesAreMerged() throws {
+        let all = try BadgeState.after(nil, try decode(StateFrame.self, try golden("snapshot-paths")))
+        XCTAssertEqual(all.categories.count, 6)
+        XCTAssertEqual(all.numbers(of: "games").muted?.total, 5)
+        XCTAssertEqual(all.numbers(of: "elsewhere").total, 0)
+        let read = try BadgeState.after(all, try decode(StateFrame.self, try golden("changes-paths")))
+        XCTAssertNil(read.categories["games/lfg/eu"])
+        XCTAssertEqual(read.categories["acme"], all.categories["acme"])
+        XCTAssertEqual(read.levels, all.levels)
+        let loud = try BadgeState.after(read, try decode(StateFrame.self, try golden("changes-paths-levels")))
+        XCTAssertEqual(loud.levels, ["acme/general": "all", "games": "none"])
+        let resumed = try BadgeState.after(loud, try decode(StateFrame.self, try golden("changes-paths-all")))
+        XCTAssertEqual(resumed.categories.keys.sorted(), ["acme", "acme/random"])
+        XCTAssertTrue(resumed.levels.isEmpty)
+    }
+
+    func testTheLevelOfTheLongestPathApplies() throws {
+        let state = try BadgeState.after(nil, try decode(StateFrame.self, try golden("snapshot-paths")))
+        let levels = state.conversations.mapValues { state.level(of: $0) }
+        XCTAssertEqual(levels, ["general": "all", "random": "mentions", "raid": "none", "looking": "all"])
+    }
+
     func testAnswersOfTheServer() throws {
         for name in ["ok-uuid", "error", "error-final", "error-rate-limited"] {
             XCTAssertFalse(try decode(AnyFrame.self, try golden(name)).t.isEmpty, name)
@@ -75,6 +97,22 @@ final class FramesTests: XCTestCase {
         XCTAssertNil(outbox.next(), "one at a time")
     }
 
+    func testASeenOfACategoryBecomesThoseOfItsConversations() throws {
+        let state = try BadgeState.after(nil, try decode(StateFrame.self, try golden("snapshot-paths")))
+        var outbox = Outbox()
+        var all = ClientFrame("seen_all")
+        all.category = "games"
+        outbox.add(all, nil, covers: state)
+        outbox.offline()
+        for id in ["looking", "raid"] {
+            let seen = try XCTUnwrap(outbox.next())
+            XCTAssertEqual(seen.t, "seen")
+            XCTAssertEqual(seen.conversationId, id)
+            outbox.answered(Answer(t: "ok", id: seen.id, code: nil, message: nil, retryMs: nil, expiresInMs: nil))
+        }
+        XCTAssertNil(outbox.next())
+    }
+
     func testWhatNoServerTakesIsRefused() throws {
         for id in ["", String(repeating: "é", count: 65), "a\u{0}b", "a\nb"] {
             var frame = ClientFrame("mark_unread")
@@ -89,6 +127,23 @@ final class FramesTests: XCTestCase {
             frame.seqs = seqs
             XCTAssertThrowsError(try frame.check())
         }
+    }
+
+    func testWhatIsNoCategoryIsRefused() throws {
+        for category in ["", "/acme", "acme/", "acme//general", "a/b/c/d/e/f/g/h/i", String(repeating: "é", count: 65), "a\nb"] {
+            for t in ["read_all", "seen_all", "level"] {
+                var frame = ClientFrame(t)
+                frame.category = category
+                frame.level = "none"
+                XCTAssertThrowsError(try frame.check(), category)
+                frame.category = "acme/general"
+                try frame.check()
+            }
+        }
+        var frame = ClientFrame("level")
+        frame.category = "acme"
+        frame.level = "loud"
+        XCTAssertThrowsError(try frame.check())
     }
 
     func testURLs() throws {

@@ -183,9 +183,42 @@ public final class BadgeClient implements AutoCloseable {
 
     /** The user has read everything. While disconnected this covers what the client holds. */
     public void readAll(Outcome outcome) {
+        all("read_all", null, outcome);
+    }
+
+    /** The user has read everything that a category covers. */
+    public void readAll(String category, Outcome outcome) {
+        all("read_all", Objects.requireNonNull(category, "category"), outcome);
+    }
+
+    /** The user has seen that there is something up to this message, which stays unread. */
+    public void seen(String conversationId, long upToSeq, Outcome outcome) {
+        command(outcome, () -> Command.of("seen", conversationId).put("up_to_seq", upToSeq));
+    }
+
+    /** The user has seen everything. While disconnected this covers what the client holds. */
+    public void seenAll(Outcome outcome) {
+        all("seen_all", null, outcome);
+    }
+
+    /** The user has seen everything that a category covers. */
+    public void seenAll(String category, Outcome outcome) {
+        all("seen_all", Objects.requireNonNull(category, "category"), outcome);
+    }
+
+    /**
+     * Sets the level of a category (all, mentions, direct_mentions, none; default unsets it) for the
+     * conversations that it covers and that have none of their own, also those to come.
+     */
+    public void setLevel(String category, String level, Outcome outcome) {
+        command(outcome, () -> Command.of("level").put("category", category).put("level", level));
+    }
+
+    private void all(String t, String category, Outcome outcome) {
+        JSONObject command = made(() -> Command.of(t).put("category", category));
         command(() -> {
-            if (online) outbox.add(Command.of("read_all"), orIgnored(outcome), state);
-            else outbox.addReads(state, orIgnored(outcome));
+            if (online) outbox.add(command, orIgnored(outcome), state);
+            else outbox.addEach(command, state, orIgnored(outcome));
         });
     }
 
@@ -222,14 +255,18 @@ public final class BadgeClient implements AutoCloseable {
         JSONObject make() throws JSONException;
     }
 
-    /** Checks a command on the thread of the app, and adds it on the worker. */
-    private void command(Outcome outcome, Making making) {
-        JSONObject command;
+    /** Checks a command on the thread of the app. */
+    private static JSONObject made(Making making) {
         try {
-            command = Command.checked(making.make());
+            return Command.checked(making.make());
         } catch (JSONException e) {
             throw new IllegalStateException(e); // its values are texts and whole numbers
         }
+    }
+
+    /** Checks a command, and adds it on the worker. */
+    private void command(Outcome outcome, Making making) {
+        JSONObject command = made(making);
         command(() -> outbox.add(command, orIgnored(outcome), null));
     }
 

@@ -1,6 +1,8 @@
 package com.badged.client;
 
 import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+import java.util.List;
 import java.util.UUID;
 import org.json.JSONArray;
 import org.json.JSONException;
@@ -12,6 +14,10 @@ final class Command {
     static final int MAX_SEQS = 150;
 
     private static final int MAX_ID_BYTES = 128;
+    private static final int MAX_CATEGORY_BYTES = 255;
+    private static final int MAX_PARTS = 8;
+    private static final int MAX_PART_CHARACTERS = 64;
+    private static final List<String> LEVELS = Arrays.asList("default", "all", "mentions", "direct_mentions", "none");
 
     private Command() {}
 
@@ -36,8 +42,17 @@ final class Command {
         }
         switch (command.optString("t")) {
             case "read_all":
+            case "seen_all":
+                if (command.has("category")) checkCategory(command.opt("category"));
+                break;
+            case "level":
+                checkCategory(command.opt("category"));
+                if (!LEVELS.contains(command.optString("level"))) {
+                    throw new IllegalArgumentException("level must be one of " + LEVELS + ", is " + command.opt("level"));
+                }
                 break;
             case "read":
+            case "seen":
                 checkConversation(command.opt("conversation_id"));
                 checkSeq("up_to_seq", command.opt("up_to_seq"));
                 break;
@@ -53,12 +68,28 @@ final class Command {
     }
 
     private static void checkConversation(Object id) {
-        String text = id instanceof String ? (String) id : "";
-        boolean plain = text.codePoints().noneMatch(c -> Character.isISOControl(c) || Character.getType(c) == Character.SURROGATE);
-        if (!plain || text.isEmpty() || text.getBytes(StandardCharsets.UTF_8).length > MAX_ID_BYTES) {
-            String given = id instanceof String ? JSONObject.quote(text.substring(0, Math.min(text.length(), 40))) : String.valueOf(id);
-            throw new IllegalArgumentException("conversation_id must have 1 to " + MAX_ID_BYTES + " bytes of UTF-8 without control characters, is " + given);
+        checkText("conversation_id", id, MAX_ID_BYTES);
+    }
+
+    private static void checkCategory(Object category) {
+        String path = checkText("category", category, MAX_CATEGORY_BYTES);
+        String[] parts = path.split("/", -1);
+        boolean fits = parts.length <= MAX_PARTS;
+        for (String part : parts) fits &= !part.isEmpty() && part.codePointCount(0, part.length()) <= MAX_PART_CHARACTERS;
+        if (!fits) {
+            throw new IllegalArgumentException("category must have 1 to " + MAX_PARTS + " parts of 1 to " + MAX_PART_CHARACTERS
+                + " characters with a slash between each two, is " + JSONObject.quote(path));
         }
+    }
+
+    private static String checkText(String name, Object given, int mostBytes) {
+        String text = given instanceof String ? (String) given : "";
+        boolean plain = text.codePoints().noneMatch(c -> Character.isISOControl(c) || Character.getType(c) == Character.SURROGATE);
+        if (!plain || text.isEmpty() || text.getBytes(StandardCharsets.UTF_8).length > mostBytes) {
+            String shown = given instanceof String ? JSONObject.quote(text.substring(0, Math.min(text.length(), 40))) : String.valueOf(given);
+            throw new IllegalArgumentException(name + " must have 1 to " + mostBytes + " bytes of UTF-8 without control characters, is " + shown);
+        }
+        return text;
     }
 
     private static void checkSeq(String name, Object seq) {

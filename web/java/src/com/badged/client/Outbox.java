@@ -18,7 +18,7 @@ final class Outbox {
     private static final class Entry {
         final JSONObject frame;
         Outcome outcome;
-        /** What a read_all stood for when the user asked for it; null for other commands. */
+        /** What a read_all or seen_all stood for when the user asked for it; null for other commands. */
         final BadgeState covers;
 
         Entry(JSONObject frame, Outcome outcome, BadgeState covers) {
@@ -32,14 +32,14 @@ final class Outbox {
     private boolean sent;
 
     /**
-     * Adds a command. A read replaces the last command if that is a read of the same conversation and not
-     * on its way: the further one suffices.
+     * Adds a command. A read, or seen, replaces the last command if that is of the same conversation and
+     * kind and not on its way: the further one suffices.
      */
     void add(JSONObject frame, Outcome outcome, BadgeState covers) throws JSONException {
         int last = entries.size() - 1;
         if (last > 0 || last == 0 && !sent) {
             Entry entry = entries.get(last);
-            if (sameRead(entry.frame, frame)) {
+            if (samePosition(entry.frame, frame)) {
                 Outcome both = both(entry.outcome, outcome);
                 if (entry.frame.getLong("up_to_seq") < frame.getLong("up_to_seq")) entries.set(last, new Entry(frame, both, null));
                 else entry.outcome = both;
@@ -49,8 +49,8 @@ final class Outbox {
         entries.add(new Entry(frame, outcome, covers));
     }
 
-    private static boolean sameRead(JSONObject a, JSONObject b) throws JSONException {
-        return a.getString("t").equals("read") && b.getString("t").equals("read")
+    private static boolean samePosition(JSONObject a, JSONObject b) throws JSONException {
+        return a.has("up_to_seq") && a.getString("t").equals(b.getString("t"))
             && a.getString("conversation_id").equals(b.getString("conversation_id"));
     }
 
@@ -80,7 +80,7 @@ final class Outbox {
         Outbox later = new Outbox();
         for (Entry entry : entries) {
             if (entry.covers == null) later.entries.add(entry);
-            else later.addReads(entry.covers, IGNORED);
+            else later.addEach(entry.frame, entry.covers, IGNORED);
         }
         List<JSONObject> frames = new ArrayList<>();
         for (Entry entry : later.entries) frames.add(entry.frame);
@@ -92,18 +92,24 @@ final class Outbox {
         sent = false;
     }
 
-    /** Adds a read of each conversation with something unread. The outcome is that of the last one. */
-    void addReads(BadgeState state, Outcome outcome) throws JSONException {
-        List<JSONObject> reads = new ArrayList<>();
+    /**
+     * Adds, instead of a read_all or seen_all, a read or seen of each conversation that it is about. The
+     * outcome is that of the last one.
+     */
+    void addEach(JSONObject all, BadgeState state, Outcome outcome) throws JSONException {
+        boolean reads = all.getString("t").equals("read_all");
+        String category = all.has("category") ? all.getString("category") : null;
+        List<JSONObject> each = new ArrayList<>();
         if (state != null) {
             for (Conversation c : state.conversations.values()) {
-                if (c.unread == 0 && !c.markedUnread) continue;
+                boolean applies = reads ? c.unread > 0 || c.markedUnread : c.unread > c.seen;
+                if (!applies || !c.isIn(category)) continue;
                 // A room without messages can be marked.
-                reads.add(Command.of("read", c.id).put("up_to_seq", Math.max(1, c.lastSeq)));
+                each.add(Command.of(reads ? "read" : "seen", c.id).put("up_to_seq", Math.max(1, c.lastSeq)));
             }
         }
-        if (reads.isEmpty()) outcome.done();
-        for (int i = 0; i < reads.size(); i++) add(reads.get(i), i == reads.size() - 1 ? outcome : IGNORED, null);
+        if (each.isEmpty()) outcome.done();
+        for (int i = 0; i < each.size(); i++) add(each.get(i), i == each.size() - 1 ? outcome : IGNORED, null);
     }
 
     /** The command to send now, or null: one at a time, to keep their order. */
@@ -137,7 +143,7 @@ final class Outbox {
         entries = new ArrayList<>();
         for (Entry entry : before) {
             if (entry.covers == null) entries.add(entry);
-            else addReads(entry.covers, entry.outcome);
+            else addEach(entry.frame, entry.covers, entry.outcome);
         }
     }
 }
