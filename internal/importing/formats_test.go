@@ -40,16 +40,16 @@ func TestMattermost(t *testing.T) {
 	want := []Row{
 		{
 			Line: 4, UserID: "ada", ConversationID: "crew/tea", ReadSeq: 1769846400000, LastSeq: 1769846470000,
-			Unread: []int64{1769846450000}, Mentions: []int64{1769846450000}, Level: events.LevelAll, Category: "chat",
+			Unread: []int64{1769846450000}, Mentions: []int64{1769846450000}, Level: events.LevelDefault, Category: "crew/tea",
 		},
 		{
 			Line: 5, UserID: "ben", ConversationID: "crew/tea", ReadSeq: 1769846460000, LastSeq: 1769846470000,
-			Unread: []int64{1769846470000}, Level: events.LevelMentions, Category: "chat",
+			Unread: []int64{1769846470000}, Level: events.LevelMentions, Category: "crew/tea",
 		},
-		{Line: 11, UserID: "ada", ConversationID: "@ada,chloe", ReadSeq: 1769846500000, LastSeq: 1769846490000, Level: events.LevelAll, Category: "chat"},
+		{Line: 11, UserID: "ada", ConversationID: "@ada,chloe", ReadSeq: 1769846500000, LastSeq: 1769846490000, Level: events.LevelDefault, Category: "chat"},
 		{
 			Line: 11, UserID: "chloe", ConversationID: "@ada,chloe", LastSeq: 1769846490000,
-			Unread: []int64{1769846490000}, Mentions: []int64{1769846490000}, Level: events.LevelAll, Category: "chat",
+			Unread: []int64{1769846490000}, Mentions: []int64{1769846490000}, Level: events.LevelDefault, Category: "chat",
 		},
 	}
 	if diff := cmp.Diff(want, rowsOf(t, Mattermost, "mattermost.jsonl")); diff != "" {
@@ -64,9 +64,9 @@ func TestRocketChat(t *testing.T) {
 	want := []Row{
 		{
 			Line: 1, UserID: "ada1", ConversationID: "GENERAL", ReadSeq: ls, LastSeq: ls + 3,
-			Unread: []int64{ls + 1, ls + 2, ls + 3}, Mentions: []int64{ls + 3}, Level: events.LevelAll, Category: "chat",
+			Unread: []int64{ls + 1, ls + 2, ls + 3}, Mentions: []int64{ls + 3}, Level: events.LevelDefault, Category: "chat",
 		},
-		{Line: 2, UserID: "ben1", ConversationID: "GENERAL", ReadSeq: ls, LastSeq: ls, MarkedUnread: true, Level: events.LevelAll, Category: "chat"},
+		{Line: 2, UserID: "ben1", ConversationID: "GENERAL", ReadSeq: ls, LastSeq: ls, MarkedUnread: true, Level: events.LevelDefault, Category: "chat"},
 		{Line: 3, UserID: "ada1", ConversationID: "ada1ben1", ReadSeq: ls, LastSeq: ls, Level: events.LevelMentions, Category: "chat"},
 	}
 	if diff := cmp.Diff(want, rowsOf(t, RocketChat, "rocketchat.ndjson")); diff != "" {

@@ -37,7 +37,7 @@ func read(t *testing.T, text string) (rows []Row, bad []string) {
 func TestReaderOfEitherFormat(t *testing.T) {
 	want := []Row{
 		{UserID: "ada", ConversationID: "tea, hot", LastSeq: 12, ReadSeq: 7, Level: events.LevelMentions, Category: "likes", Unread: []int64{8, 10, 11, 12}, Mentions: []int64{8, 11}, MarkedUnread: true},
-		{UserID: `b"b`, ConversationID: "c", LastSeq: 3, ReadSeq: 3, Level: events.LevelAll, Category: "chat"},
+		{UserID: `b"b`, ConversationID: "c", LastSeq: 3, ReadSeq: 3, Level: events.LevelDefault, Category: "chat"},
 	}
 	for name, text := range map[string]string{
 		"CSV":    "\ufeff" + header + "\r\nada,\"tea, hot\",12,7,mentions,8 10-12,likes,11 8,t\r\n" + `"b""b",c,3,3,,,,,`,
@@ -149,7 +149,7 @@ func TestReaderNamesLineAndField(t *testing.T) {
 		`ada,"c,9,5,,,,,`:       "line: a double quote is not closed",
 		`ada,"c"d,9,5,,,,,`:     "line: want a comma after a value in double quotes",
 		`ada,c"d",9,5,,,,,`:     "line: a double quote within a value",
-		"ada,c,9,5,,6," + strings.Repeat("x", 65) + ",,": "category: must have at most 64 bytes, has 65",
+		"ada,c,9,5,,6," + strings.Repeat("x", 65) + ",,": "category: must have parts of at most 64 characters, has one of 65",
 	} {
 		_, bad := read(t, header+"ann,c,2,1,,2,,,\n"+line+"\n")
 		if len(bad) != 1 || !strings.HasPrefix(bad[0], "3: "+want) {

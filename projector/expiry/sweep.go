@@ -82,7 +82,8 @@ func (x *Sweeper) limits(ctx context.Context, conn *pgx.Conn, partition int) (ma
 	if err != nil {
 		return nil, fmt.Errorf("find categories in partition %d: %w", partition, err)
 	}
-	limits := make(map[string]time.Duration, len(categories))
+	limits := maps.Clone(x.cfg.After)
+	delete(limits, OtherCategories)
 	for _, of := range categories {
 		path := of
 		for path != "" && x.cfg.After[path] == 0 {

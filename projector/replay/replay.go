@@ -261,7 +261,7 @@ func (in *Snapshot) search(ctx context.Context, after events.Position, what *sou
 				if dead == nil && (what.has(&it) || what.shares(it.Key)) {
 					f.keys[it.Key] = struct{}{}
 					f.add(r.Position)
-					if it.Event.Type == events.RoomJoined || it.Event.Type == events.RoomLeft {
+					if movesMembers(it.Event.Type) {
 						f.memberships[it.Key] = struct{}{}
 					}
 				} else if dead != nil && what.mayBeIn(r.Payload) {

@@ -143,7 +143,7 @@ ORDER BY transaction_id, "offset"
 SELECT COLUMNS
 FROM (
     SELECT transaction_id, "offset", uuid, created_at, own,
-        CASE WHEN {opaque} OR position('"room.joined"'::bytea IN payload) > 0 OR position('"room.left"'::bytea IN payload) > 0
+        CASE WHEN {opaque} OR position('"room.joined"'::bytea IN payload) > 0 OR position('"room.left"'::bytea IN payload) > 0 OR position('"user.left_all"'::bytea IN payload) > 0
             OR position('\\'::bytea IN payload) > 0 THEN payload END AS payload
     FROM badged.events_pNN
     WHERE {folded after} AND ({opaque} OR NAMED)

@@ -9,9 +9,15 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/category"
 	"github.com/badged/badged/projector/internal/badge"
 	"github.com/badged/badged/projector/internal/store"
 )
+
+// movesMembers reports whether events of a type change who is a member of rooms.
+func movesMembers(t events.Type) bool {
+	return t == events.RoomJoined || t == events.RoomLeft || t == events.UserLeftAll
+}
 
 // room returns a room, a new one if there is none.
 func (r *Replay) room(id string) *badge.Room {
@@ -24,6 +30,19 @@ func (r *Replay) followOthers(e *events.Event) {
 	id := e.Data.ConversationID
 	switch e.Type {
 	case events.RoomJoined, events.RoomLeft:
+	case events.UserLeftAll:
+		for room, members := range r.others {
+			if !category.Covers(e.Data.Category, r.room(room).Category) {
+				continue
+			}
+			for _, user := range e.Data.UserIDs {
+				if _, member := members[user]; member && !r.Wants(user) {
+					r.room(room).Dismiss()
+					delete(members, user)
+				}
+			}
+		}
+		return
 	default:
 		return
 	}

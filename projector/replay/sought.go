@@ -67,7 +67,7 @@ func (in *Snapshot) soughtFor(ctx context.Context, users []string) (*sought, err
 		return nil, err
 	}
 	err = in.visitFound(ctx, found, func(_ *events.Record, it store.Item, dead error) error {
-		if dead == nil && (it.Event.Type == events.RoomJoined || it.Event.Type == events.RoomLeft) {
+		if dead == nil && movesMembers(it.Event.Type) && it.Event.Data.ConversationID != "" {
 			rooms[it.Event.Data.ConversationID] = struct{}{}
 		}
 		return nil
@@ -89,8 +89,11 @@ func (s *sought) has(it *store.Item) bool {
 			return true
 		}
 	}
+	if it.Event.Type == events.UserLeftAll && len(s.rooms) > 0 {
+		return true // of any room
+	}
 	_, ok := s.rooms[d.ConversationID]
-	return ok && (it.ToRoom() || it.Event.Type == events.RoomJoined || it.Event.Type == events.RoomLeft)
+	return ok && (it.ToRoom() || movesMembers(it.Event.Type))
 }
 
 // shares reports whether an event has one of the keys.
