@@ -263,7 +263,7 @@ func TestALostShardStopsItsUsersOnly(t *testing.T) {
 	if a := s.get(t, "/v1/users/"+users[5]+"/badge"); a.status != http.StatusServiceUnavailable {
 		t.Errorf("badge of a user of the lost shard: %d %s", a.status, a.body)
 	}
-	if a := s.query(t, users, position); a.status != http.StatusServiceUnavailable || strings.Count(a.body, `"total":5`) != 4 || strings.Count(a.body, `"total":`) != 4 ||
+	if a := s.query(t, users, position); a.status != http.StatusServiceUnavailable || strings.Count(a.body, `"version":6,"total":5,`) != 4 || strings.Count(a.body, `"epoch":`) != 4 ||
 		!strings.Contains(a.body, `"lacking":{"partitions":[4,5],"of":6,"user_ids":`+quotedList(users[4:])+`}`) {
 		t.Errorf("the badges of all: %d %s", a.status, a.body)
 	}
@@ -333,7 +333,7 @@ func TestAShardWithoutTablesStopsItsUsersOnly(t *testing.T) {
 				if a.status != http.StatusServiceUnavailable {
 					t.Fatalf("it answers %d %s", a.status, a.body)
 				}
-				return strings.Count(a.body, `"total":1`) == len(others) && strings.Contains(a.body, tc.detail)
+				return strings.Count(a.body, `"version":1,"total":1,`) == len(others) && strings.Contains(a.body, tc.detail)
 			})
 			for _, path := range []string{"badge", "conversations"} {
 				if a := s.get(t, "/v1/users/"+users[4]+"/"+path); a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, tc.detail) {
