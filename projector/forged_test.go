@@ -32,7 +32,7 @@ func TestForgedFieldsAreDeadLetters(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.insertPayload(t, string(named))
-	d.insertPayload(t, `{"erased":{"type":"room.joined","conversation_id":"room","users":7}}`)
+	d.insertPayload(t, `{"erased":[{"type":"room.joined","conversation_id":"room","users":7}]}`)
 	d.insertPayload(t, fmt.Sprintf("[%s,%s]", other, named))
 	d.append(t, foldtest.Event("x", events.RoomJoined, "room", nil, ann)) // its row counts members
 	d.fold(t)

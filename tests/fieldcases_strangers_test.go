@@ -26,7 +26,7 @@ func emptyFilter(t *testing.T) {
 	if got := ann.answers[1]; got != "invalid" {
 		t.Errorf("over WebSocket: %s", got)
 	}
-	if status, answer := p.command("ann", `{"t":"read_all","id":1,"category":""}`); status != http.StatusBadRequest || !strings.Contains(answer, "category must not be empty: leave it out to read everything") {
+	if status, answer := p.command("ann", `{"t":"read_all","id":1,"category":""}`); status != http.StatusBadRequest || !strings.Contains(answer, "category must not be empty: leave it out to name everything") {
 		t.Errorf("as a command over HTTP: %d %s", status, answer)
 	}
 	readAll := event("all", "user.read_all", `{"user_ids":["ann"],"category":""}`)

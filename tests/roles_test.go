@@ -397,7 +397,7 @@ SET search_path = trap, pg_temp, pg_catalog`)
 	forged := fmt.Sprintf(`{"specversion":"1.0","id":"x","source":"badged/expiry","type":"conversation.%sexpired","data":{"conversation_id":"team","user_ids":["ann"],"up_to_seq":1}}`, "")
 	named := strings.Replace(delivered("blamed", 1, `"ann"`), `"data"`, `"publishedby":"crm","data"`, 1)
 	strays := []string{
-		named, `{"erased":{"type":"room.joined","conversation_id":"team","users":9}}`, forged, strings.Replace(forged, "expired", `\u0065xpired`, 1), `{}`, `[]`, `"` + strings.Repeat("x", 8<<20-100) + `"`,
+		named, `{"erased":[{"type":"room.joined","conversation_id":"team","users":9}]}`, forged, strings.Replace(forged, "expired", `\u0065xpired`, 1), `{}`, `[]`, `"` + strings.Repeat("x", 8<<20-100) + `"`,
 		strings.Replace(delivered("other", 1, `"ann"`), `"ann"`, `"`+stranger("ann")+`"`, 1),
 	}
 	for _, payload := range strays {

@@ -17,9 +17,9 @@ import (
 type Remains struct {
 	// Event is the event without the user, nil if it named no other user.
 	Event []byte
-	// Members says how the event changed the number of members of a room, nil if it did
-	// not.
-	Members *Members
+	// Members says how the event changed the number of members of rooms, nil if it did
+	// not. Only a user.left_all changed that of several.
+	Members []Members
 }
 
 // Members are users who were erased, as far as the room must know of them: the
@@ -35,7 +35,7 @@ type Members struct {
 
 // remains is the form of Remains with members.
 type remains struct {
-	Erased *Members        `json:"erased"`
+	Erased []Members       `json:"erased"`
 	Event  json.RawMessage `json:"event,omitempty"`
 }
 
@@ -57,14 +57,15 @@ func Parse(payload []byte) (r Remains, ok bool) {
 	var stored remains
 	decoder := json.NewDecoder(bytes.NewReader(payload))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&stored); err != nil || stored.Erased == nil {
+	if err := decoder.Decode(&stored); err != nil || len(stored.Erased) == 0 {
 		return Remains{}, false
 	}
-	m := stored.Erased
-	if m.Type != events.RoomJoined && m.Type != events.RoomLeft || m.Users < 0 || m.Users == 0 && m.Type != events.RoomJoined || m.Users > events.MaxUsers || events.CheckID(m.ConversationID) != "" {
-		return Remains{}, false
+	for _, m := range stored.Erased {
+		if m.Type != events.RoomJoined && m.Type != events.RoomLeft || m.Users < 0 || m.Users == 0 && m.Type != events.RoomJoined || m.Users > events.MaxUsers || events.CheckID(m.ConversationID) != "" {
+			return Remains{}, false
+		}
 	}
-	return Remains{Event: stored.Event, Members: m}, true
+	return Remains{Event: stored.Event, Members: stored.Erased}, true
 }
 
 // Append appends the form of r to b.

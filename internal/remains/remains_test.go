@@ -12,11 +12,12 @@ import (
 
 // What remains of an event is read as it was written, and nothing else is taken for it.
 func TestRemains(t *testing.T) {
-	joined := &remains.Members{Type: events.RoomJoined, ConversationID: `a <"room">`, Users: 2}
+	joined := []remains.Members{{Type: events.RoomJoined, ConversationID: `a <"room">`, Users: 2}}
+	left := []remains.Members{{Type: events.RoomLeft, ConversationID: "r", Users: 1}, {Type: events.RoomLeft, ConversationID: "s", Users: 1}}
 	for want, r := range map[string]remains.Remains{
 		`null`: {},
-		`{"erased":{"type":"room.joined","conversation_id":"a <\"room\">","users":2}}`:                                   {Members: joined},
-		`{"erased":{"type":"room.left","conversation_id":"r","users":1},"event":{"specversion":"1.0","data":{"seq":1}}}`: {Members: &remains.Members{Type: events.RoomLeft, ConversationID: "r", Users: 1}, Event: []byte(`{"specversion":"1.0","data":{"seq":1}}`)},
+		`{"erased":[{"type":"room.joined","conversation_id":"a <\"room\">","users":2}]}`:                                                                                        {Members: joined},
+		`{"erased":[{"type":"room.left","conversation_id":"r","users":1},{"type":"room.left","conversation_id":"s","users":1}],"event":{"specversion":"1.0","data":{"seq":1}}}`: {Members: left, Event: []byte(`{"specversion":"1.0","data":{"seq":1}}`)},
 	} {
 		text, err := r.Append([]byte("x"))
 		if err != nil || string(text) != "x"+want {
@@ -31,10 +32,10 @@ func TestRemains(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		``, `nul`, `null `, `{}`, `{"specversion":"1.0"}`, `{"erased":null}`, `{"erased":{}}`, `{"erased":1}`,
-		`{"erased":{"type":"room.posted","conversation_id":"r","users":1}}`, `{"erased":{"type":"room.left","conversation_id":"","users":1}}`,
-		`{"erased":{"type":"room.left","conversation_id":"r","users":0}}`, `{"erased":{"type":"room.left","conversation_id":"r","users":10001}}`,
-		`{"erased":{"type":"room.left","conversation_id":"r","users":1,"user_id":"ada"}}`, `{"erased":{"type":"room.left","conversation_id":"` + strings.Repeat("r", 129) + `","users":1}}`,
+		``, `nul`, `null `, `{}`, `{"specversion":"1.0"}`, `{"erased":null}`, `{"erased":{}}`, `{"erased":[]}`, `{"erased":[{}]}`, `{"erased":1}`,
+		`{"erased":[{"type":"room.posted","conversation_id":"r","users":1}]}`, `{"erased":[{"type":"room.left","conversation_id":"","users":1}]}`,
+		`{"erased":[{"type":"room.left","conversation_id":"r","users":0}]}`, `{"erased":[{"type":"room.left","conversation_id":"r","users":10001}]}`,
+		`{"erased":[{"type":"room.left","conversation_id":"r","users":1,"user_id":"ada"}]}`, `{"erased":[{"type":"room.left","conversation_id":"` + strings.Repeat("r", 129) + `","users":1}]}`,
 	} {
 		if got, ok := remains.Parse([]byte(text)); ok || string(remains.EventIn([]byte(text))) != text {
 			t.Errorf("%s is read as %+v", text, got)

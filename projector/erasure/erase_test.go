@@ -521,3 +521,32 @@ func TestEraseNeedsTheOwner(t *testing.T) {
 		t.Errorf("it returns %v", err)
 	}
 }
+
+// A user who left several rooms by one event is erased, and the rooms count the members as
+// before.
+func TestEraseWhoLeftAll(t *testing.T) {
+	d := projectortest.New(t)
+	join := func(room string, users ...string) events.Event {
+		return foldtest.Event("join "+room, events.RoomJoined, room, nil, users...)
+	}
+	post := func(room, category string) events.Event {
+		return foldtest.Event("post "+room, events.RoomPosted, room, func(d *events.Data) { d.Seq, d.Category = 1, category })
+	}
+	d.Append(t, join("a", id, near), join("b", id, near), join("c", id, near), post("a", "acme/a"), post("b", "acme/b"), post("c", "other"),
+		foldtest.Event("leave", events.UserLeftAll, "", func(d *events.Data) { d.Category = "acme" }, id, near))
+	d.Fold(t)
+	folding(t, d)
+	members := func() []string {
+		return d.Lines(t, `SELECT format('%s %s', conversation_id, members) FROM badged.rooms WHERE partition_id = $1 ORDER BY 1`, partition)
+	}
+	before := members()
+	erase(t, d, id)
+	replaytest.Verify(t, d.Pool, d.Log, near, far)
+	rebuilt(t, d)
+	if diff := cmp.Diff([]string{"a 0", "b 0", "c 2"}, before); diff != "" {
+		t.Errorf("before: %s", diff)
+	}
+	if diff := cmp.Diff([]string{"a 0", "b 0", "c 1"}, members()); diff != "" {
+		t.Errorf("after: %s", diff)
+	}
+}

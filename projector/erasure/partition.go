@@ -183,7 +183,7 @@ func (e *eraser) addTail(ctx context.Context, tx pgx.Tx, p *plan, at logread.Cur
 // mayMove reports whether a record may make the user a member of a room, or end that.
 func (e *eraser) mayMove(r events.Record) bool {
 	event, err := events.Decode(remains.EventIn(r.Payload))
-	return err == nil && (event.Type == events.RoomJoined || event.Type == events.RoomLeft) && slices.Contains(event.Data.UserIDs, e.cfg.UserID)
+	return err == nil && (event.Type == events.RoomJoined || event.Type == events.RoomLeft || event.Type == events.UserLeftAll) && slices.Contains(event.Data.UserIDs, e.cfg.UserID)
 }
 
 // writeRows writes rows of the log. It fails if one has moved.

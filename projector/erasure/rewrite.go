@@ -17,7 +17,7 @@ type rewriter struct {
 	userID string
 	// memberships are the joins and leaves that had an effect: of these the log keeps
 	// that a member came or went.
-	memberships map[replay.MembershipChange]struct{}
+	memberships map[replay.MembershipChange][]string
 	counts      Counts
 	// keys are those of the events that the user had.
 	keys []uuid.UUID
@@ -142,15 +142,19 @@ func take(e *events.Event, userID string) (had, named bool) {
 
 // follow keeps that a member came or went by an event.
 func (w *rewriter) follow(r *events.Record, e *events.Event, left *remains.Remains) {
-	if _, is := w.memberships[replay.ChangeAt(r)]; !is {
-		return
+	typ := e.Type
+	if typ == events.UserLeftAll {
+		typ = events.RoomLeft
 	}
-	m := remains.Members{Type: e.Type, ConversationID: e.Data.ConversationID}
-	if left.Members != nil {
-		m.Users = left.Members.Users
+	left.Members = slices.Clone(left.Members)
+	for _, room := range w.memberships[replay.ChangeAt(r)] {
+		i := slices.IndexFunc(left.Members, func(m remains.Members) bool { return m.ConversationID == room })
+		if i < 0 {
+			i = len(left.Members)
+			left.Members = append(left.Members, remains.Members{Type: typ, ConversationID: room})
+		}
+		left.Members[i].Users++
 	}
-	m.Users++
-	left.Members = &m
 }
 
 // keep counts an event that still has the id.

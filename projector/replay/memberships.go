@@ -2,6 +2,8 @@ package replay
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/badged/badged/events"
@@ -21,28 +23,49 @@ func ChangeAt(r *events.Record) MembershipChange {
 	return MembershipChange{r.Place, r.AppendedAt.UTC()}
 }
 
-// MembershipChanges returns the events that joined a user to a room or took the user out
-// of it: not repeats, and not joins of a member. They are in the log up to the position,
+// MembershipChanges returns the events that joined a user to rooms or took the user out
+// of them, with these rooms: not repeats, and not joins of a member. They are in the log up to the position,
 // from the baseline on, or in the archive too if there is one.
-func (in *Snapshot) MembershipChanges(ctx context.Context, userID string) (map[MembershipChange]struct{}, error) {
+func (in *Snapshot) MembershipChanges(ctx context.Context, userID string) (map[MembershipChange][]string, error) {
 	r := in.newReplay(func(id string) bool { return id == userID }, nil)
 	if err := in.restoreUsers(ctx, r, []string{userID}, func() {}); err != nil {
 		return nil, err
 	}
-	changes := map[MembershipChange]struct{}{}
+	changes := map[MembershipChange][]string{}
 	err := in.eachOf(ctx, []string{userID}, r, func(rec *events.Record, it store.Item, dead error) error {
 		if dead != nil {
 			return nil
 		}
-		room := it.Event.Data.ConversationID
-		before := r.isMember(userID, room)
+		rooms := []string{it.Event.Data.ConversationID}
+		if it.Event.Type == events.UserLeftAll {
+			rooms = r.roomsOf(userID)
+		}
+		before := make([]bool, len(rooms))
+		for i, room := range rooms {
+			before[i] = r.isMember(userID, room)
+		}
 		r.fold(rec.Place, &it)
-		if r.isMember(userID, room) != before {
-			changes[ChangeAt(rec)] = struct{}{}
+		for i, room := range rooms {
+			if r.isMember(userID, room) != before[i] {
+				changes[ChangeAt(rec)] = append(changes[ChangeAt(rec)], strings.Clone(room))
+			}
 		}
 		return nil
 	})
 	return changes, err
+}
+
+// roomsOf returns the rooms of which a user that is replayed is a member, in their order.
+func (r *Replay) roomsOf(userID string) (rooms []string) {
+	if u := r.Users[userID]; u != nil {
+		for id, c := range u.Conversations {
+			if c.Member() {
+				rooms = append(rooms, id)
+			}
+		}
+	}
+	slices.Sort(rooms)
+	return rooms
 }
 
 // isMember reports whether a user that is replayed is a member of a room.

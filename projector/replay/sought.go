@@ -84,8 +84,8 @@ func (s *sought) has(it *store.Item) bool {
 	if s.posts && slices.ContainsFunc(s.users, func(u string) bool { return slices.Contains(it.Named(), u) }) {
 		return true
 	}
-	if it.Erased != nil {
-		if _, ok := s.rooms[it.Erased.ConversationID]; ok {
+	for i := range it.Erased {
+		if _, ok := s.rooms[it.Erased[i].ConversationID]; ok {
 			return true
 		}
 	}

@@ -81,18 +81,18 @@ func (u *User) join(r *Room, e *events.Event) bool {
 	return true
 }
 
-// FoldErased folds what remains of an event of former members, unless it is nil. The
-// room is as if they had been there.
-func (s *State) FoldErased(e *remains.Members) {
-	if e == nil {
-		return
-	}
-	r := s.Room(e.ConversationID)
-	r.Touched = true
-	if e.Type == events.RoomJoined {
-		r.Members += int64(e.Users)
-	} else {
-		r.Members -= int64(e.Users)
+// FoldErased folds what remains of an event of former members. The rooms are as if they
+// had been there.
+func (s *State) FoldErased(all []remains.Members) {
+	for i := range all {
+		e := &all[i]
+		r := s.Room(e.ConversationID)
+		r.Touched = true
+		if e.Type == events.RoomJoined {
+			r.Members += int64(e.Users)
+		} else {
+			r.Members -= int64(e.Users)
+		}
 	}
 }
 

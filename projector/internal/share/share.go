@@ -99,23 +99,24 @@ func (o Of) Event(payload []byte) ([]byte, error) {
 			return nil, fmt.Errorf("encode the share of an event: %w", err)
 		}
 	case e.Type == events.RoomJoined && left.Members == nil:
-		left.Members = &remains.Members{Type: e.Type, ConversationID: d.ConversationID} // the room was there
+		left.Members = []remains.Members{{Type: e.Type, ConversationID: d.ConversationID}} // the room was there
 	}
 	return left.Append(nil)
 }
 
 // members returns the share of erased members: whether they would be in one child or the
 // other is not known any more. The first has them.
-func (o Of) members(m *remains.Members) *remains.Members {
-	switch {
-	case m == nil || o.First:
-		return m
-	case m.Type != events.RoomJoined:
-		return nil
+func (o Of) members(all []remains.Members) (share []remains.Members) {
+	if o.First {
+		return all
 	}
-	began := *m
-	began.Users = 0
-	return &began
+	for _, m := range all {
+		if m.Type == events.RoomJoined {
+			m.Users = 0
+			share = append(share, m)
+		}
+	}
+	return share
 }
 
 // ofParent reports whether all users were in the parent, which otherwise refused the event.

@@ -23,9 +23,9 @@ type Item struct {
 	Key   uuid.UUID
 	// Users are the users of the event, in its order.
 	Users UserSet
-	// Erased are former members of a room, nil if the event has none. Without other
+	// Erased are former members of rooms, nil if the event has none. Without other
 	// users there is no event; its type is empty then.
-	Erased *remains.Members
+	Erased []remains.Members
 }
 
 // ToRoom reports whether the event reaches all members of a room. It has no users, and
@@ -52,7 +52,7 @@ func NewItem(r *events.Record, partition, partitions int) (Item, error) {
 		return Item{}, r.Damage
 	}
 	if left, ok := remains.Parse(r.Payload); ok {
-		if left.Members != nil && left.Members.Users > 0 && !r.Own {
+		if !r.Own && slices.ContainsFunc(left.Members, func(m remains.Members) bool { return m.Users > 0 }) {
 			return Item{}, ErrForged
 		}
 		return remaining(r, &left, partition, partitions)

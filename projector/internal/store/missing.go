@@ -56,8 +56,8 @@ type preparation struct {
 
 func (p *preparation) add(it *Item) {
 	d := &it.Event.Data
-	if it.Erased != nil {
-		p.needRoom(it.Erased.ConversationID)
+	for i := range it.Erased {
+		p.needRoom(it.Erased[i].ConversationID)
 	}
 	for _, id := range it.Named() {
 		u, ok := p.state.Users[id]
