@@ -70,7 +70,7 @@ func TestMarkedMessagesOfARoom(t *testing.T) {
 	ann.awaitTotal(2)
 	// The position is the one that was read, and mentions count again.
 	if status, _, answer := request(t, http.MethodGet, p.url+"/v1/users/ann/conversations", "", ""); status != http.StatusOK ||
-		!strings.Contains(answer, `"unread":2,"mentions":2,"first_unread_seq":40,"read_seq":50`) {
+		!strings.Contains(answer, `"unread":2,"mentions":2,"seen":2,"seen_mentions":2,"first_unread_seq":40,"read_seq":50`) {
 		t.Errorf("the conversation is %d %s", status, answer)
 	}
 	p.mustPost(event("9", "room.posted", `"seq":35`), event("10", "room.posted", `"seq":36,"sender_id":"ann"`)) // late

@@ -47,7 +47,7 @@ func TestRebuild(t *testing.T) {
 	want := fmt.Sprintf(`partition %d: 1 of 1 user differed from the log; it has new tables and a new epoch
   user "ann", conversation "lunch": unread is 7 in the table, 2 by the log
   user "ann": total is 7 in the table, 2 by the log
-  user "ann": categories is {"chat":7} in the table, {"chat":2} by the log
+  user "ann": categories is {"chat":[7]} in the table, {"chat":[2, 1]} by the log
 2 users and 2 conversations of 16 partitions rebuilt from the log: 1 user corrected, 1 partition with a new epoch
 `, partition)
 	if out := rebuild("--max-load=0.5"); out != want {
@@ -92,7 +92,7 @@ func TestRebuildOfAUser(t *testing.T) {
 	}
 	want := `user "ann", conversation "lunch": unread is 7 in the table, 1 by the log
 user "ann": total is 7 in the table, 1 by the log
-user "ann": categories is {"chat":7} in the table, {"chat":1} by the log
+user "ann": categories is {"chat":[7]} in the table, {"chat":[1, 1]} by the log
 user "ann" was healed in version 2
 `
 	if out := rebuild(); out != want {

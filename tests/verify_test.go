@@ -48,7 +48,7 @@ func TestExplain(t *testing.T) {
 
 	out := must(t, "user", "explain", "ann", "--database-url="+database)
 	for _, want := range []string{
-		"total      1\n", "\nlunch adds 1: 1 unread, 0 mentions; level all, category chat\n", "\n  read up to 1 by conversation.read read of test, ",
+		"total      1\n", "\nlunch adds 1: 1 unread, 0 mentions; level default, category chat\n", "\n  read up to 1 by conversation.read read of test, ",
 		"\n  2 ", "  lunch/2  test\n", "\nEvents that changed no count:\n", "the user had an event of the same source and id before, at ",
 	} {
 		if !strings.Contains(out, want) {

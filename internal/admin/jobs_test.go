@@ -105,7 +105,7 @@ func (d *database) fold(t *testing.T, conversation string, users ...string) {
 
 func (d *database) spoil(t *testing.T, user string) {
 	t.Helper()
-	d.exec(t, `UPDATE badged.users SET total = 7, categories = '{"chat": 7}' WHERE user_id = $1`, user)
+	d.exec(t, `UPDATE badged.users SET total = 7, categories = '{"chat": [7]}' WHERE user_id = $1`, user)
 }
 
 func (d *database) total(t *testing.T, user string) int64 {
@@ -158,7 +158,7 @@ func TestJobs(t *testing.T) {
 	d.fold(t, "lunch", "ann", "bob", "cem")
 	d.spoil(t, "ann")
 	home := events.PartitionOf("ann", partitions)
-	difference := fmt.Sprintf(`[{"partition":%d,"user_id":"ann","field":"total","table":"7","log":"1"},{"partition":%[1]d,"user_id":"ann","field":"categories","table":"{\"chat\":7}","log":"{\"chat\":1}"}]`, home)
+	difference := fmt.Sprintf(`[{"partition":%d,"user_id":"ann","field":"total","table":"7","log":"1"},{"partition":%[1]d,"user_id":"ann","field":"categories","table":"{\"chat\":[7]}","log":"{\"chat\":[1, 1]}"}]`, home)
 
 	all := must(t)(r.StartVerification(t.Context(), admin.VerifyOptions{}, ops))
 	if all.State != admin.StateRunning || all.StartedBy != "ops" || all.Process != "host/1" || all.EndedAt != nil {
