@@ -199,7 +199,7 @@ func TestRevisionMakesTheOwnerReadAgain(t *testing.T) {
 	p, ann := d.projector.partitions[0], foldtest.User(0, 0)
 	d.append(t, foldtest.Deliver("c", 1, ann))
 	drain(t, p)
-	d.exec(t, `UPDATE badged.users SET total = 50, categories = '{"chat": 50}' WHERE user_id = $1`, ann)
+	d.exec(t, `UPDATE badged.users SET total = 50, categories = '{"chat": [50]}' WHERE user_id = $1`, ann)
 	d.revise(t, 0)
 	d.append(t, foldtest.Deliver("c", 1, foldtest.User(0, 1)))
 	drain(t, p)

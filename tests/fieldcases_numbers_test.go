@@ -143,7 +143,7 @@ func phantomThread(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close(t.Context())
-	if _, err := conn.Exec(t.Context(), `UPDATE badged.users SET total = 1, categories = '{"chat":1}' WHERE user_id = 'ann'`); err != nil {
+	if _, err := conn.Exec(t.Context(), `UPDATE badged.users SET total = 1, categories = '{"chat":[1]}' WHERE user_id = 'ann'`); err != nil {
 		t.Fatal(err)
 	}
 	if out, _, code := command(t, "verify", "--user=ann", "--database-url="+database); code != 1 || !strings.Contains(out, "ann") || !strings.Contains(out, "total") {

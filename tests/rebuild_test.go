@@ -19,7 +19,7 @@ func (c *client) epochOf() string {
 }
 
 // spoil corrupts the rows of a user.
-const spoil = `WITH one AS (UPDATE badged.users SET total = 7, categories = '{"chat": 7}' WHERE user_id = $1)
+const spoil = `WITH one AS (UPDATE badged.users SET total = 7, categories = '{"chat": [7]}' WHERE user_id = $1)
 UPDATE badged.conversations SET unread = 7 WHERE user_id = $1`
 
 // A rebuild under running servers reports and corrects wrong rows, and clients
