@@ -73,7 +73,7 @@ func wrong(field, format string, args ...any) error {
 // complete checks a row and fills in what it leaves out: the level, the category, and
 // the unread messages, if the row does not list them.
 func (r *Row) complete(s stated) error {
-	if r.Level == "" {
+	if r.Level == "" || r.Level == events.LevelAll { // the level of a category may be set later
 		r.Level = events.LevelDefault
 	}
 	if r.Category == "" {
