@@ -484,7 +484,5 @@ $$;
 -- every role calls that appends, opens the log, folds or reads badges.
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA badged FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION badged.rank(bigint, bigint[], bigint[]), badged.above(bigint, bigint[], bigint[]), badged.log_era(), badged.log_needs_repair(), badged.living_partitions(),
-    badged.position_of(bigint), badged.refuse_batch(text), badged.refuse_missing(bigint, bigint), badged.pending_at(xid8, pg_snapshot, xid8, xid8[]),
-    badged.words(text), badged.words(bytea, text, text[]), badged.words_of_user(text),
-    badged.covers(text, text), badged.paths_of(text), badged.closest_level(badged.level, text, jsonb) TO PUBLIC;
+    badged.position_of(bigint), badged.refuse_batch(text), badged.refuse_missing(bigint, bigint), badged.pending_at(xid8, pg_snapshot, xid8, xid8[]) TO PUBLIC;
 -- +goose StatementEnd

@@ -32,6 +32,7 @@ BEGIN
     ELSE
         EXECUTE format('GRANT SELECT ON ALL TABLES IN SCHEMA badged TO %I', role_name);
         EXECUTE format('GRANT EXECUTE ON FUNCTION badged.partition_of(text), badged.archive_proves(text, text),
+            badged.covers(text, text), badged.paths_of(text), badged.closest_level(badged.level, text, jsonb),
             badged.words(text), badged.words(bytea, text, text[]), badged.words_of_user(text) TO %I', role_name);
     END IF;
     IF kind = 'reader' THEN
