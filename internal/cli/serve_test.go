@@ -47,7 +47,7 @@ func TestServe(t *testing.T) {
 
 	db := "--database-url=" + url
 	show := mustDo(t, "user", "show", "ada", db)
-	for _, want := range []string{"user       ada\n", "total      1\n", "mentions   1\n", "  chat     1\n", "\nlunch         1       1         7             0     7     all    chat"} {
+	for _, want := range []string{"user       ada\n", "total      1\n", "mentions   1\n", "  chat     1\n", "\nlunch         1       1         7             0     7     default  chat"} {
 		if !strings.Contains(show, want) {
 			t.Errorf("user show has no %q:\n%s", want, show)
 		}
