@@ -169,6 +169,34 @@ var fieldCases = []fieldCase{
 		"restored-backup", "mosamlife/wpmgr#528",
 		"a publisher that was restored from a backup uses seqs again: they count", restoredBackup,
 	},
+	{
+		"muted-in-the-number", "telegramdesktop/tdesktop#7634, status-im/status-app#11040",
+		"a server is muted but for one channel: one number without what is muted, one with it", mutedInTheNumber,
+	},
+	{
+		"threads-of-a-channel", "mattermost/mattermost-mobile#6926, discourse/discourse#25339",
+		"a channel with threads is muted, a thread is unfollowed, the channel is left: threads go with it", threadsOfAChannel,
+	},
+	{
+		"mention-where-muted", "status-im/status-app#8723, GetStream/stream-chat-swift#2340",
+		"a user is mentioned in muted channels: it counts or not, as the level says", mentionWhereMuted,
+	},
+	{
+		"reply-in-an-old-thread", "element-hq/element-web#25623",
+		"a channel says 1 and nothing in it looks new: the number leads to the old thread", replyInAnOldThread,
+	},
+	{
+		"bell-after-read-all", "steedos/steedos-platform#6888",
+		"everything is read: the bell's number goes away on each device, without a reload", bellAfterReadAll,
+	},
+	{
+		"read-all-of-thousands", "vstorm-co/agenticos#1761",
+		"2,000 conversations are read at once: the number falls to what is left and does not come back", readAllOfThousands,
+	},
+	{
+		"marks-are-no-messages", "element-hq/element-web#27216",
+		"a conversation is marked unread: it adds one, and the badge says that the one is a mark", marksAreNoMessages,
+	},
 }
 
 func TestFieldCase(t *testing.T) {
