@@ -17,10 +17,12 @@ type person struct {
 type conversation struct {
 	ConversationID string `json:"conversation_id"`
 	Name           string `json:"name"`
-	Kind           string `json:"kind"` // direct, group, feed or room
+	Kind           string `json:"kind"` // direct, group, thread, feed or room
 	// Members are the people in it. A room has guests besides.
-	Members  []string `json:"members"`
-	Category string   `json:"category"`
+	Members []string `json:"members"`
+	// Category is a channel of a workspace, or a part of the bell. A thread has that of its
+	// channel.
+	Category string `json:"category"`
 	// Late is set if phones show the conversation with its first message.
 	Late bool `json:"late,omitempty"`
 	// weight is how often the simulation talks here, 0 for never.
@@ -54,7 +56,7 @@ func conversations() []conversation {
 	all := []string{"ada", "ben", "chloe", "dev"}
 	hosts := []string{"ada", "ben"}
 	return []conversation{
-		{"design-crew", "Design crew", "group", all, "chat", false, 6, []string{
+		{"design-crew", "Design crew", "group", all, "acme/design", false, 5, []string{
 			"Morning! Who is in today?",
 			"I moved the spacing tokens to 4 px steps",
 			"@Ada can you look at the new icon?",
@@ -64,25 +66,34 @@ func conversations() []conversation {
 			"Looks great on my phone",
 			"Can we talk about the empty state tomorrow?",
 		}},
-		{townHall, "Town hall", "room", hosts, "chat", false, 0, []string{
+		{"design-crew/icon", "The new icon", "thread", []string{"ada", "ben", "dev"}, "acme/design", false, 2, []string{
+			"Round or square?", "The second one, in blue", "I attached three more", "@Dev what do you think?",
+		}},
+		{townHall, "Town hall", "room", hosts, "acme/town-hall", false, 0, []string{
 			"Doors are open", "The keynote starts in five minutes", "Can everybody hear me?", "The slides are online",
 			"@Ada you are on next", "Questions, please", "@Ben could you share the numbers?", "Thanks for coming 👏",
 		}},
-		{copied, "Town hall (group)", "feed", hosts, "chat", true, 0, []string{"The same, to each member"}},
-		{"lunch", "Lunch & coffee", "group", []string{"ada", "ben", "chloe"}, "chat", false, 3, []string{
-			"Lunch at 12:30?", "The ramen place again, please", "I'm in", "Coffee machine is alive again ☕", "Ten minutes",
-		}},
-		{"ada-ben", "Ada and Ben", "direct", []string{"ada", "ben"}, "chat", false, 3, []string{
+		{copied, "Town hall (group)", "feed", hosts, "acme/town-hall", true, 0, []string{"The same, to each member"}},
+		{"ada-ben", "Ada and Ben", "direct", []string{"ada", "ben"}, "acme/direct", false, 3, []string{
 			"Got a minute?", "Sure", "Pushed the fix, can you look?", "Thanks, that was it", "👍", "Call you after the stand-up",
 		}},
-		{"chloe-dev", "Chloé and Dev", "direct", []string{"chloe", "dev"}, "chat", false, 3, []string{
+		{"chloe-dev", "Chloé and Dev", "direct", []string{"chloe", "dev"}, "acme/direct", false, 3, []string{
 			"Did the numbers add up?", "To the last one", "How was the talk?", "Let me check and come back to you", "🙌",
 		}},
-		{"random", "Random", "group", all, "chat", false, 2, []string{
+		{"random", "Random", "group", all, "acme/random", false, 2, []string{
 			"Has anyone seen my charger? It is the white one with the very long cable",
 			"There is cake in the kitchen 🍰", "@Dev your cat is on camera", "Friday quiz at five",
 		}},
-		{"releases", "System notices", "feed", all, "system", false, 1, []string{
+		{"lunch", "Lunch & coffee", "group", []string{"ada", "ben", "chloe"}, "club/lunch", false, 3, []string{
+			"Lunch at 12:30?", "The ramen place again, please", "I'm in", "Coffee machine is alive again ☕", "Ten minutes",
+		}},
+		{"hikes", "Sunday hikes", "group", []string{"ada", "chloe", "dev"}, "club/hikes", false, 2, []string{
+			"The lake or the ridge?", "Rain until noon, they say", "Bring the good biscuits 🍪", "@Chloé can you drive?",
+		}},
+		{"reactions", "Reactions", "feed", all, "bell/reactions", false, 1, []string{
+			"Chloé liked your picture", "Three people like your idea", "Ada answered your question with 🎉",
+		}},
+		{"releases", "System notices", "feed", all, "bell/releases", false, 1, []string{
 			"Version 4.2 is out: faster search", "New sign-in from Lisbon", "Your export is ready", "Scheduled maintenance on Sunday, 02:00 UTC",
 		}},
 	}

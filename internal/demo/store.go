@@ -74,9 +74,11 @@ func (s *store) create(ctx context.Context) error {
 	// Some people do not get every message counted. The ids are fixed, so a
 	// repetition has no effect.
 	return s.publish(ctx, []events.Event{
-		level("dev", "random", events.LevelNone),
+		{
+			ID: "level/dev/acme/random", Source: eventSource, Type: events.CategoryLevelSet,
+			Data: events.Data{UserIDs: []string{"dev"}, Category: "acme/random", Level: events.LevelNone},
+		},
 		level("ada", "random", events.LevelMentions),
-		level("ben", "releases", events.LevelNone),
 	})
 }
 

@@ -32,7 +32,7 @@ func TestSendStoresAndPublishes(t *testing.T) {
 	want := map[string]events.Event{
 		"design-crew/1": {
 			ID: "design-crew/1", Source: eventSource, Type: events.MessageDelivered, Time: m.Time,
-			Data: events.Data{ConversationID: "design-crew", Seq: 1, SenderID: "ada", Category: "chat", UserIDs: []string{"ben", "chloe", "dev"}},
+			Data: events.Data{ConversationID: "design-crew", Seq: 1, SenderID: "ada", Category: "acme/design", UserIDs: []string{"ben", "chloe", "dev"}},
 		},
 		// A sender has read the messages before.
 		"design-crew/2/read": {
@@ -42,7 +42,7 @@ func TestSendStoresAndPublishes(t *testing.T) {
 		"design-crew/2": {
 			ID: "design-crew/2", Source: eventSource, Type: events.MessageDelivered, Time: m.Time,
 			Data: events.Data{
-				ConversationID: "design-crew", Seq: 2, SenderID: "ben", Category: "chat",
+				ConversationID: "design-crew", Seq: 2, SenderID: "ben", Category: "acme/design",
 				UserIDs: []string{"ada", "chloe", "dev"}, MentionedUserIDs: []string{"ada", "chloe"},
 			},
 		},
@@ -109,7 +109,7 @@ func TestSendFromTheBotReadsNothing(t *testing.T) {
 		t.Error("the bot reads")
 	}
 	e := got["releases/2"]
-	if e.Data.Category != "system" || !slices.Equal(e.Data.UserIDs, []string{"ada", "ben", "chloe", "dev"}) {
+	if e.Data.Category != "bell/releases" || !slices.Equal(e.Data.UserIDs, []string{"ada", "ben", "chloe", "dev"}) {
 		t.Errorf("published %+v, want an update for all", e)
 	}
 }

@@ -202,21 +202,34 @@ func summarize(e *events.Event) string {
 			text += " until " + d.Until.Format(time.RFC3339)
 		}
 		return text
+	case events.CategoryLevelSet:
+		return fmt.Sprintf("%s set %s to %s", who, d.Category, d.Level)
 	case events.ConversationLevelEnded:
 		return fmt.Sprintf("the level of %s ended for %s", where, who)
 	case events.ConversationLeft, events.RoomLeft:
 		return fmt.Sprintf("%s left %s", who, where)
 	case events.RoomJoined:
 		return fmt.Sprintf("%s joined %s", who, where)
+	case events.UserLeftAll:
+		return fmt.Sprintf("%s left all of %s", who, d.Category)
 	case events.UserReadAll:
-		if d.Category != "" {
-			return fmt.Sprintf("%s read all of %s", who, d.Category)
-		}
-		return who + " read everything"
+		return who + " read " + allOf(d.Category)
+	case events.ConversationSeen:
+		return fmt.Sprintf("%s saw %s up to %d", who, where, d.UpToSeq)
+	case events.UserSeenAll:
+		return who + " saw " + allOf(d.Category)
 	case events.ConversationExpired:
 		return fmt.Sprintf("%s up to %d expired for %s", where, d.UpToSeq, who)
 	}
 	return string(e.Type)
+}
+
+// allOf names what an event for all conversations covers.
+func allOf(category string) string {
+	if category == "" {
+		return "everything"
+	}
+	return "all of " + category
 }
 
 // listed names users, or tells how many there are.

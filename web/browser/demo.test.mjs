@@ -309,6 +309,38 @@ test("a recall, a mute and a mark change the badge", async () => {
   await ben.getByRole("button", { name: /^Now everything counts/ }).waitFor();
 });
 
+test("a workspace counts its channels and threads, what is muted is grey, and opening the bell sees it", async () => {
+  const demo = await Demo.open(context, server.url);
+  await readEverything(demo);
+  const dev = demo.phone("dev");
+  const tab = (name) =>
+    dev.getByRole("group", { name: "Workspaces" }).getByRole("button", { name });
+  await server.send("design-crew", "ada", "Morning!");
+  await server.send("design-crew/icon", "ada", "Round or square?");
+  await server.send("random", "ada", "There is cake"); // Dev has muted the channel
+  await server.send("hikes", "ada", "The lake?");
+  await server.publish("message.delivered", {
+    conversation_id: "reactions",
+    seq: Date.now(),
+    user_ids: ["dev"],
+    category: "bell/reactions",
+  });
+  await demo.total("dev", 4);
+  await tab(/^Acme\s*2\s*, 1 muted$/).click();
+  for (const channel of [/^# design2$/, /^# random1, 1 muted$/]) {
+    await dev.locator(".channel", { hasText: channel }).waitFor();
+  }
+  assert.equal(await demo.row("dev", "Sunday hikes").isVisible(), false);
+  await shoot(demo.page, "workspaces");
+
+  await tab(/^Bell\s*1$/).click();
+  await tab(/^Bell$/).waitFor();
+  await demo.total("dev", 4); // seen, not read
+  await demo.row("dev", "Reactions").click();
+  await demo.total("dev", 3);
+  assert.deepEqual(demo.complaints, []);
+});
+
 test("an event shows the badges that it changed, and why others did not change", async () => {
   const demo = await Demo.open(context, server.url);
   await readEverything(demo);

@@ -73,7 +73,7 @@ export class Server {
     for (const { user_id, closed } of phones) {
       if (closed) await this.post("phones", { user_id, closed: false });
       for (const conversation_id of await this.#muted(user_id)) {
-        await this.post("levels", { conversation_id, user_id, level: "all" });
+        await this.post("levels", { conversation_id, user_id, level: "default" });
       }
       await until(`all counts for ${user_id}`, async () => !(await this.#muted(user_id)).length);
     }
@@ -84,10 +84,10 @@ export class Server {
     });
   }
 
-  /** The conversations of which not all messages count for a user. */
+  /** The conversations that have a level of their own for a user. */
   async #muted(user) {
     const { conversations } = await this.#read(user, "conversations");
-    return conversations.filter((c) => c.level !== "all").map((c) => c.conversation_id);
+    return conversations.filter((c) => c.level !== "default").map((c) => c.conversation_id);
   }
 
   async get(path) {
@@ -111,7 +111,12 @@ export class Server {
   }
 
   /** Reads a conversation as the chat backend would for a user: on a device that has no page. */
-  async read(user, conversation_id, up_to_seq) {
+  read(user, conversation_id, up_to_seq) {
+    return this.publish("conversation.read", { conversation_id, user_ids: [user], up_to_seq });
+  }
+
+  /** Publishes an event as a backend beside that of the demo. */
+  async publish(type, data) {
     const { publisher_key } = JSON.parse(readFileSync(join(dataDir, "keys.json"), "utf8"));
     const response = await fetch(`${this.url}/v1/events`, {
       method: "POST",
@@ -123,12 +128,12 @@ export class Server {
         specversion: "1.0",
         id: crypto.randomUUID(),
         source: "test",
-        type: "conversation.read",
-        data: { conversation_id, user_ids: [user], up_to_seq },
+        type,
+        data,
       }),
       signal: soon(),
     });
-    if (!response.ok) throw new Error(`read: ${response.status} ${await response.text()}`);
+    if (!response.ok) throw new Error(`${type}: ${response.status} ${await response.text()}`);
   }
 
   /** The total of a user in the tables. */

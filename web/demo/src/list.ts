@@ -1,13 +1,24 @@
-import { type Badge, type Conversation, formatCount, levelOf, shareOf } from "@badged/sdk";
+import {
+  type Badge,
+  type Conversation,
+  covers,
+  formatCount,
+  levelOf,
+  type Part,
+  shareOf,
+} from "@badged/sdk";
 import { h, plural, setText, spoken } from "../../page/dom.js";
 import { icon } from "./icons.js";
-import type { Message } from "./server.js";
+import type { Kind, Message } from "./server.js";
+
+/** The category of notifications: its number is of those that were not seen. */
+export const BELL = "bell";
 
 /** A conversation from the view of one user. */
 export interface Topic {
   readonly id: string;
   readonly title: string;
-  readonly kind: "group" | "direct" | "feed" | "room";
+  readonly kind: Kind;
   readonly category: string;
   /** Shown with its first message. */
   readonly late: boolean;
@@ -25,38 +36,54 @@ export interface RowState {
   readonly preview: string;
 }
 
-/** The list of a user's conversations. Rows keep their places, so that changes are easy to follow. */
+/** Counts a category, or everything: what the badge counts unless told otherwise. */
+export type CountOf = (category: string | undefined, count?: Part["count"]) => number;
+
+/**
+ * The list of a user's conversations, of all workspaces or of one with its channels. Rows keep
+ * their places, so that changes are easy to follow.
+ */
 export class ConversationList {
   readonly element: HTMLElement;
   readonly #rows = new Map<string, Row>();
+  readonly #channels: Channel[] = [];
   readonly #topics: readonly Topic[];
-  readonly #tabs: Tabs | undefined;
-  #category: string | undefined;
+  readonly #tabs: Tabs;
+  #chosen: string | undefined;
 
-  constructor(topics: readonly Topic[], owner: string, onOpen: (topic: Topic) => void) {
+  /** `onChoose` is called with a workspace, or with the bell. */
+  constructor(
+    topics: readonly Topic[],
+    owner: string,
+    onOpen: (topic: Topic) => void,
+    onChoose: (category: string) => void,
+  ) {
     this.#topics = topics;
     const list = h("ul", { class: "rows", "aria-label": `Conversations of ${owner}` });
     for (const topic of topics) {
+      if (this.#channels.at(-1)?.category !== topic.category) {
+        const channel = new Channel(topic.category);
+        this.#channels.push(channel);
+        list.append(channel.element);
+      }
       const row = new Row(topic, () => onOpen(topic));
       this.#rows.set(topic.id, row);
       list.append(row.element);
     }
-    this.element = h("div", { class: "list" }, list);
-
-    const categories = [...new Set(topics.map(({ category }) => category))];
-    if (categories.length > 1) {
-      this.#tabs = new Tabs(categories, (category) => {
-        this.#category = category;
-        this.#filter();
-      });
-      this.element.append(this.#tabs.element);
-    }
+    const tops = topics.map(({ category }) => category.replace(/\/.*/, ""));
+    this.#tabs = new Tabs([...new Set(tops)], (category) => {
+      this.#chosen = category;
+      this.#filter();
+      if (category !== undefined) onChoose(category);
+    });
+    this.element = h("div", { class: "list" }, list, this.#tabs.element);
   }
 
-  update(count: (category: string | undefined) => number, state: (topic: Topic) => RowState): void {
+  update(count: CountOf, state: (topic: Topic) => RowState): void {
     for (const topic of this.#topics) this.#rows.get(topic.id)?.update(state(topic));
+    for (const channel of this.#channels) channel.update(count);
     this.#filter();
-    this.#tabs?.update(count);
+    this.#tabs.update(count);
   }
 
   /** Focuses a row, for example after its conversation was closed. */
@@ -65,12 +92,57 @@ export class ConversationList {
   }
 
   #filter(): void {
+    const chosen = this.#chosen;
+    for (const { category, element } of this.#channels) {
+      element.hidden = chosen === undefined || !covers(chosen, category);
+    }
     for (const { id, category, late } of this.#topics) {
       const row = this.#rows.get(id);
       if (row === undefined) continue;
-      const chosen = this.#category === undefined || category === this.#category;
-      row.element.hidden = !chosen || (late && !row.hasMessages);
+      const shown = chosen === undefined || covers(chosen, category);
+      row.element.hidden = !shown || (late && !row.hasMessages);
     }
+  }
+}
+
+/** The red number of a category, with the grey one of what is muted. */
+class Pair {
+  readonly element = h("span", { class: "pair" });
+  readonly #category: string | undefined;
+  #drawn = "";
+
+  constructor(category: string | undefined) {
+    this.#category = category;
+  }
+
+  update(count: CountOf): void {
+    const red = count(this.#category, this.#category === BELL ? "unseen" : undefined);
+    const grey = count(this.#category, "muted");
+    if (this.#drawn === `${red},${grey}`) return;
+    this.#drawn = `${red},${grey}`;
+    this.element.replaceChildren(
+      h("span", { class: "pair-counted" }, formatCount(red)),
+      h("span", { class: "pair-muted", "aria-hidden": "true" }, formatCount(grey)),
+    );
+    if (grey > 0) this.element.append(spoken(`, ${grey} muted`));
+  }
+}
+
+/** The heading of a channel: its number counts its threads too. */
+class Channel {
+  readonly element: HTMLLIElement;
+  readonly #pair: Pair;
+  readonly category: string;
+
+  constructor(category: string) {
+    this.category = category;
+    this.#pair = new Pair(category);
+    const name = category.slice(category.indexOf("/") + 1);
+    this.element = h("li", { class: "channel", hidden: true }, `# ${name}`, this.#pair.element);
+  }
+
+  update(count: CountOf): void {
+    this.#pair.update(count);
   }
 }
 
@@ -103,7 +175,7 @@ class Row {
       ),
     );
     this.button.addEventListener("click", onOpen);
-    this.element = h("li", {}, this.button);
+    this.element = h("li", topic.kind === "thread" ? { class: "is-thread" } : {}, this.button);
   }
 
   update({ conversation, levels, last, preview }: RowState): void {
@@ -162,38 +234,40 @@ export function avatar({ kind, title, color }: Topic): HTMLElement {
   return picture;
 }
 
-/** The badges by category, which also filter the list. */
+/** The badges of the workspaces and of the bell, which also filter the list. */
 class Tabs {
   readonly element: HTMLElement;
-  readonly #counts = new Map<string | undefined, HTMLElement>();
+  readonly #pairs: Pair[] = [];
 
   constructor(categories: readonly string[], onChoose: (category: string | undefined) => void) {
     const buttons: HTMLButtonElement[] = [];
-    this.element = h("div", { class: "tabs", role: "group", "aria-label": "Categories" });
+    this.element = h("div", { class: "tabs", role: "group", "aria-label": "Workspaces" });
     for (const category of [undefined, ...categories]) {
       const name = category ?? "all";
-      const count = h("span", { class: "tab-count" });
+      const pair = new Pair(category);
       const button = h(
         "button",
         { class: "tab", type: "button", "aria-pressed": String(category === undefined) },
-        name.slice(0, 1).toUpperCase() + name.slice(1),
-        count,
+        ...(category === BELL ? [icon("bell"), spoken("Bell")] : [capital(name)]),
+        pair.element,
       );
       button.addEventListener("click", () => {
         for (const other of buttons) other.setAttribute("aria-pressed", String(other === button));
         onChoose(category);
       });
       buttons.push(button);
-      this.#counts.set(category, count);
+      this.#pairs.push(pair);
     }
     this.element.append(...buttons);
   }
 
-  update(count: (category: string | undefined) => number): void {
-    for (const [category, element] of this.#counts) {
-      setText(element, formatCount(count(category)));
-    }
+  update(count: CountOf): void {
+    for (const pair of this.#pairs) pair.update(count);
   }
+}
+
+function capital(name: string): string {
+  return name.slice(0, 1).toUpperCase() + name.slice(1);
 }
 
 /** The age of a message, short enough for a list. */

@@ -14,7 +14,7 @@ import { animate, clock, h, oncePerFrame, plural, setText, spoken } from "../../
 import type { Chat } from "./chat.js";
 import { type Count, unread } from "./count.js";
 import { icon } from "./icons.js";
-import { ConversationList, type RowState, type Topic } from "./list.js";
+import { BELL, ConversationList, type RowState, type Topic } from "./list.js";
 import { sum } from "./parts.js";
 import {
   type Cast,
@@ -95,7 +95,12 @@ export class Phone {
       ...(options.device !== undefined && { device: options.device }),
     });
 
-    this.#list = new ConversationList(this.#topics, user.name, (topic) => this.#open(topic));
+    this.#list = new ConversationList(
+      this.#topics,
+      user.name,
+      (topic) => this.#open(topic),
+      (category) => this.#choose(category),
+    );
     this.#screen = h("div", { class: "app" }, this.#list.element);
     this.#home = new Home(user);
     this.#switch = h("input", { type: "checkbox", role: "switch", checked: true });
@@ -179,7 +184,7 @@ export class Phone {
       );
     }
     this.#list.update(
-      (category) => countOf(this.client, { category, count: this.#count }),
+      (category, count = this.#count) => countOf(this.client, { category, count }),
       (topic) => this.#row(topic),
     );
     this.#options.onChange();
@@ -313,7 +318,7 @@ export class Phone {
   #preview({ kind }: Topic, { sender_id, text, recalled }: Message): string {
     if (recalled) return "Message recalled";
     if (sender_id === this.user.user_id) return `You: ${text}`;
-    if (kind !== "group" && kind !== "room") return text;
+    if (kind === "direct" || kind === "feed") return text;
     return `${nameOf(sender_id, this.#users)}: ${text}`;
   }
 
@@ -332,6 +337,13 @@ export class Phone {
   #readAll(): void {
     this.#announcer.hurry();
     void this.client.readAll();
+    this.refresh();
+  }
+
+  /** Opening the bell sees its notifications, which stay unread. */
+  #choose(category: string): void {
+    if (category !== BELL) return;
+    void this.client.seenAll(BELL);
     this.refresh();
   }
 

@@ -7,13 +7,17 @@ export interface User {
   readonly token: string;
 }
 
+/** How people talk in a conversation. A thread belongs to the channel of its category. */
+export type Kind = "group" | "direct" | "thread" | "feed" | "room";
+
 /** A conversation of the demo's chat. */
 export interface ChatConversation {
   readonly conversation_id: string;
   readonly name: string;
-  readonly kind: "group" | "direct" | "feed" | "room";
+  readonly kind: Kind;
   /** The people in it. A room has guests besides. */
   readonly members: readonly string[];
+  /** A channel of a workspace, such as `acme/design`, or a part of the bell. */
   readonly category: string;
   /** Shown with its first message. */
   readonly late?: boolean;
