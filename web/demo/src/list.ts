@@ -51,12 +51,12 @@ export class ConversationList {
   readonly #tabs: Tabs;
   #chosen: string | undefined;
 
-  /** `onChoose` is called with a workspace, or with the bell. */
+  /** `onChoose` is called with a workspace, with the bell, or with undefined for all. */
   constructor(
     topics: readonly Topic[],
     owner: string,
     onOpen: (topic: Topic) => void,
-    onChoose: (category: string) => void,
+    onChoose: (category: string | undefined) => void,
   ) {
     this.#topics = topics;
     const list = h("ul", { class: "rows", "aria-label": `Conversations of ${owner}` });
@@ -74,7 +74,7 @@ export class ConversationList {
     this.#tabs = new Tabs([...new Set(tops)], (category) => {
       this.#chosen = category;
       this.#filter();
-      if (category !== undefined) onChoose(category);
+      onChoose(category);
     });
     this.element = h("div", { class: "list" }, list, this.#tabs.element);
   }

@@ -5,6 +5,7 @@ import {
   formatCount,
   levelOf,
   type MarkOptions,
+  type OpenCategory,
   type OpenConversation,
   type Seq,
   type Status,
@@ -72,6 +73,7 @@ export class Phone {
   #thread: Thread | undefined;
   /** Reads the conversation of the thread. */
   #reading: OpenConversation | undefined;
+  #bell: OpenCategory | undefined;
   #closed = false;
   #pushes = 0;
   #pushed: PhoneState["pushed"];
@@ -340,10 +342,10 @@ export class Phone {
     this.refresh();
   }
 
-  /** Opening the bell sees its notifications, which stay unread. */
-  #choose(category: string): void {
-    if (category !== BELL) return;
-    void this.client.seenAll(BELL);
+  /** While the bell is open, its notifications are seen. They stay unread. */
+  #choose(category: string | undefined): void {
+    this.#bell?.close();
+    this.#bell = category === BELL ? this.client.openCategory(BELL) : undefined;
     this.refresh();
   }
 
