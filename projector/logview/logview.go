@@ -4,8 +4,10 @@
 package logview
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/category"
 	"github.com/badged/badged/internal/remains"
 	"github.com/badged/badged/projector/internal/logread"
 )
@@ -48,11 +51,16 @@ func (v *View) wants(r *events.Record) bool {
 // the user is a member of. It follows the user's joins and leaves.
 func (v *View) concerns(e *events.Event) bool {
 	room := e.Data.ConversationID
+	if known := v.categories[room]; e.Type == events.RoomPosted && e.Data.Seq >= known.seq {
+		v.categories[room] = posted{e.Data.Seq, cmp.Or(e.Data.Category, known.category)}
+	}
 	if !slices.Contains(e.Data.UserIDs, v.filter.User) {
 		_, member := v.rooms[room]
 		return member && e.Type.ToRoom()
 	}
-	if e.Type != events.RoomJoined && e.Type != events.RoomLeft {
+	switch e.Type {
+	case events.RoomJoined, events.RoomLeft, events.UserLeftAll:
+	default:
 		return true
 	}
 	key := e.Key()
@@ -60,22 +68,35 @@ func (v *View) concerns(e *events.Event) bool {
 		return true
 	}
 	v.had[key] = struct{}{}
-	if e.Type == events.RoomJoined {
+	switch e.Type {
+	case events.RoomJoined:
 		v.rooms[room] = struct{}{}
-	} else {
+	case events.RoomLeft:
 		delete(v.rooms, room)
+	case events.UserLeftAll:
+		maps.DeleteFunc(v.rooms, func(room string, _ struct{}) bool {
+			return category.Covers(e.Data.Category, v.categories[room].category)
+		})
 	}
 	return true
 }
 
-// loadRooms loads the rooms that the user had joined when the log was last cut.
+// loadRooms loads the rooms, and which the user had joined, as of when the log was last cut.
 func (v *View) loadRooms(ctx context.Context) error {
-	v.rooms, v.had = map[string]struct{}{}, map[uuid.UUID]struct{}{}
-	rows, _ := v.q.Query(ctx, fmt.Sprintf(`SELECT conversation_id FROM badged.conversations_p%02d_baseline WHERE user_id = $1 AND joined IS NOT NULL`,
+	v.rooms, v.categories, v.had = map[string]struct{}{}, map[string]posted{}, map[uuid.UUID]struct{}{}
+	rows, _ := v.q.Query(ctx, fmt.Sprintf(`SELECT r.conversation_id, r.last_seq, r.category, c.joined IS NOT NULL
+FROM badged.rooms_p%02[1]d_baseline AS r
+LEFT JOIN badged.conversations_p%02[1]d_baseline AS c ON c.user_id = $1 AND c.conversation_id = r.conversation_id`,
 		v.filter.Partitions[0]), v.filter.User)
-	var room string
-	if _, err := pgx.ForEachRow(rows, []any{&room}, func() error {
-		v.rooms[room] = struct{}{}
+	var (
+		room   string
+		last   posted
+		member bool
+	)
+	if _, err := pgx.ForEachRow(rows, []any{&room, &last.seq, &last.category, &member}, func() error {
+		if v.categories[room] = last; member {
+			v.rooms[room] = struct{}{}
+		}
 		return nil
 	}); err != nil {
 		return fmt.Errorf("read the rooms of user %q: %w", v.filter.User, err)
@@ -93,6 +114,14 @@ type View struct {
 	// read, and had the keys of the joins and leaves: a repeated one has no effect.
 	rooms map[string]struct{}
 	had   map[uuid.UUID]struct{}
+	// categories are those of all rooms: user.left_all leaves rooms by category.
+	categories map[string]posted
+}
+
+// posted is the highest seq of a room, and the category of its last message that names one.
+type posted struct {
+	seq      int64
+	category string
 }
 
 // New returns a view of a log from its start. It is what q can read of it.

@@ -88,7 +88,7 @@ func TestMessagesToRooms(t *testing.T) {
 		return foldtest.Event(name, typ, "room", nil, users...)
 	}
 	post := func(seq int64) events.Event {
-		return foldtest.Event(fmt.Sprint("post ", seq), events.RoomPosted, "room", foldtest.Seq(seq))
+		return foldtest.InCategory("acme/hall", foldtest.Event(fmt.Sprint("post ", seq), events.RoomPosted, "room", foldtest.Seq(seq)))
 	}
 	d.AppendAgo(t, time.Hour, in("bob", events.RoomJoined, bob), post(1), in("join", events.RoomJoined, ann), post(2),
 		in("leave", events.RoomLeft, ann), in("join", events.RoomJoined, ann), post(3), in("join again", events.RoomJoined, ann))
@@ -114,10 +114,10 @@ func TestMessagesToRooms(t *testing.T) {
 	}
 	d.AppendAgo(t, time.Hour, post(4))
 	d.AppendEach(t, foldtest.Event("recall", events.RoomRecalled, "room", foldtest.Seq(2)), foldtest.Event("other", events.RoomPosted, "other", foldtest.Seq(1)),
-		in("leave again", events.RoomLeft, ann), post(5))
+		foldtest.InCategory("acme", foldtest.Event("leave all", events.UserLeftAll, "", nil, ann)), post(5))
 	d.Fold(t)
-	wantLines(t, "behind the cut", withoutIndex(New(d.Pool, d.Log, Filter{User: ann})), line(4, "[]"), line(2, "[]"), line(0, named))
-	wantLines(t, "recent", withoutIndex(New(d.Pool, d.Log, Filter{User: ann, Since: time.Now().Add(-time.Minute)})), line(2, "[]"), line(0, named))
+	wantLines(t, "behind the cut", withoutIndex(New(d.Pool, d.Log, Filter{User: ann})), line(4, "[]"), line(2, "[]"), "0:  0 of "+named)
+	wantLines(t, "recent", withoutIndex(New(d.Pool, d.Log, Filter{User: ann, Since: time.Now().Add(-time.Minute)})), line(2, "[]"), "0:  0 of "+named)
 }
 
 // The next call has what was folded since, late events once too.
