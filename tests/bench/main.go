@@ -95,7 +95,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.DurationVar(&o.scale.Duration, "duration", 0, fmt.Sprintf("how long a run takes that goes by time; default %s, or %s with -short", fullDuration, shortDuration))
 	flags.StringVar(&o.out, "out", "", "write the results of each scenario as JSON and as a plot into this `directory`")
 	flags.StringVar(&o.profile, "profile", "", "write a CPU profile of this process and the statistics of all statements for every run into this `directory`; the numbers suffer")
-	flags.StringVar(&o.scale.Baseline, "baseline", "", "another `binary` of badged, with which the scenarios single, single-rate, calls, small-rooms and shards are interleaved")
+	flags.StringVar(&o.scale.Baseline, "baseline", "", "another `binary` of badged, with which the scenarios single, single-rate, calls, small-rooms, paths and shards are interleaved")
 	flags.StringVar(&o.scale.Centrifugo, "centrifugo", "", "`binary` of centrifugo, with which the scenario single is compared")
 	flags.StringVar(&o.traffic, "traffic", os.Getenv("BADGED_COLLEGEMSG"),
 		"`file` of lines SRC DST UNIXTS to load (BADGED_COLLEGEMSG); empty generates one")

@@ -18,6 +18,7 @@ func All() []contest.Scenario {
 		rooms(),
 		smallRooms(),
 		roomReads(),
+		paths(),
 		push(),
 		webhooks(),
 		endpoints(),
