@@ -271,6 +271,10 @@ func (j *Job) partition(ctx context.Context, partition int) error {
 		j.Config.Rebuilt(s.result)
 		err = j.tell(ctx, partition, s.different)
 	}
+	if err != nil && ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
+		// Instead of it, a transaction returns that its rollback failed.
+		err = fmt.Errorf("%w: %w", ctx.Err(), err)
+	}
 	if err != nil {
 		return fmt.Errorf("rebuild partition %d: %w", partition, err)
 	}
