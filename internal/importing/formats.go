@@ -22,7 +22,8 @@ const (
 	Mattermost Format = "mattermost"
 	// RocketChat is the collection of subscriptions, as mongoexport writes it. It counts
 	// unread messages and does not name them: their seqs are invented, from the time of
-	// the last visit in milliseconds on.
+	// the last visit in milliseconds on. A room of a team has the category of the team's and
+	// its own id.
 	RocketChat Format = "rocketchat"
 )
 
@@ -32,6 +33,7 @@ type subscription struct {
 	User   *struct {
 		ID string `json:"_id"`
 	} `json:"u"`
+	TeamID        string      `json:"teamId"` // of a room of a team, its main room too
 	LastSeen      mongoTime   `json:"ls"` // absent before the first visit
 	Joined        mongoTime   `json:"ts"`
 	Unread        mongoNumber `json:"unread"`
@@ -79,6 +81,9 @@ func (r *Reader) parseRocketChat(line []byte) error {
 		row.Unread = append(row.Unread, row.ReadSeq+1+i)
 	}
 	row.Mentions = newest(row.Unread, int64(s.UserMentions+s.GroupMentions))
+	if s.TeamID != "" {
+		row.Category = s.TeamID + "/" + s.RoomID
+	}
 	switch {
 	case s.HideUnreadStatus && s.HideMentionsStatus:
 		row.Level = events.LevelNone

@@ -68,6 +68,7 @@ func TestRocketChat(t *testing.T) {
 		},
 		{Line: 2, UserID: "ben1", ConversationID: "GENERAL", ReadSeq: ls, LastSeq: ls, MarkedUnread: true, Level: events.LevelDefault, Category: "chat"},
 		{Line: 3, UserID: "ada1", ConversationID: "ada1ben1", ReadSeq: ls, LastSeq: ls, Level: events.LevelMentions, Category: "chat"},
+		{Line: 4, UserID: "ada1", ConversationID: "tea9", ReadSeq: ls, LastSeq: ls, Level: events.LevelDefault, Category: "team7/tea9"},
 	}
 	if diff := cmp.Diff(want, rowsOf(t, RocketChat, "rocketchat.ndjson")); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)

@@ -119,6 +119,7 @@ func appendTurn(t testing.TB, d *projectortest.Database, turn int) {
 func TestArchive(t *testing.T) {
 	d, dir := projectortest.New(t), filepath.Join(t.TempDir(), "archive")
 	ann, bob := foldtest.User(0, 0), foldtest.User(0, 1)
+	d.Append(t, foldtest.Nested(ann, bob)...)
 	for turn := range 5 {
 		appendTurn(t, d, turn)
 		d.Fold(t)

@@ -86,6 +86,7 @@ func TestMove(t *testing.T) {
 		history = append(history, foldtest.Deliver("c", int64(n+1), user, foldtest.User(0, 1+n%10), foldtest.User(1, 0)))
 	}
 	a.Append(t, history...)
+	a.Append(t, foldtest.Nested(user)...)
 	a.InsertPayload(t, "no event")
 	a.AppendEach(t, foldtest.Event("join", events.RoomJoined, "lobby", nil, user, foldtest.User(1, 1)), foldtest.Event("post", events.RoomPosted, "lobby", foldtest.Seq(1)))
 	a.Fold(t)

@@ -29,7 +29,7 @@ func TestSplitOnAShardAndMove(t *testing.T) {
 	for n := range 20 {
 		users = append(users, foldtest.User(0, n))
 	}
-	a.Append(t, foldtest.Deliver("c", 1, users...))
+	a.Append(t, append(foldtest.Nested(users...), foldtest.Deliver("c", 1, users...))...)
 	a.Exec(t, `INSERT INTO badged.revocations (user_id, seq, revoked_before, ended_at) SELECT u, 1, now(), now() FROM unnest($1::text[]) AS u`, users)
 	a.Fold(t)
 	a.StopFolding()

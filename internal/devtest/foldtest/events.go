@@ -94,6 +94,16 @@ func Named(id string, e events.Event) events.Event {
 // of its members.
 func InLog(rest string) string { return `{"specversion":"1.0","id":"bad","source":"sql",` + rest + `}` }
 
+// Nested returns the delivery of a message in each of 20 categories of a workspace: users
+// with so many have a row for each.
+func Nested(users ...string) (evs []events.Event) {
+	for i := range 20 {
+		name := fmt.Sprintf("acme/channel-%d", i)
+		evs = append(evs, InCategory(name, Deliver(name, 1, users...)))
+	}
+	return evs
+}
+
 // Traffic returns n events for n/10 users in ten conversations, every tenth of
 // them a read. The events of each round are new.
 func Traffic(n, round int) []events.Event {
