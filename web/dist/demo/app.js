@@ -2735,6 +2735,7 @@ var PATHS = {
   recall: "M9 14L4 9l5-5M4 9h9a6 6 0 0 1 0 12h-2",
   room: "M9 11a3.5 3.5 0 1 0 0-7 3.5 3.5 0 0 0 0 7zM2.5 20a6.5 6.5 0 0 1 13 0M16 4.2a3.5 3.5 0 0 1 0 6.6M18 14.2a6.5 6.5 0 0 1 3.5 5.8",
   send: "M12 20V5M5 12l7-7 7 7",
+  thread: "M5 4v8a4 4 0 0 0 4 4h10M15 12l4 4-4 4",
   unread: "M12 12m-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0"
 };
 function icon(name) {
@@ -2749,46 +2750,90 @@ function icon(name) {
 }
 
 // demo/src/list.ts
+var BELL = "bell";
 var ConversationList = class {
   element;
   #rows = /* @__PURE__ */ new Map();
+  #channels = [];
   #topics;
   #tabs;
-  #category;
-  constructor(topics, owner, onOpen) {
+  #chosen;
+  /** `onChoose` is called with a workspace, with the bell, or with undefined for all. */
+  constructor(topics, owner, onOpen, onChoose) {
     this.#topics = topics;
     const list = h("ul", { class: "rows", "aria-label": `Conversations of ${owner}` });
     for (const topic of topics) {
+      if (this.#channels.at(-1)?.category !== topic.category) {
+        const channel = new Channel(topic.category);
+        this.#channels.push(channel);
+        list.append(channel.element);
+      }
       const row = new Row(topic, () => onOpen(topic));
       this.#rows.set(topic.id, row);
       list.append(row.element);
     }
-    this.element = h("div", { class: "list" }, list);
-    const categories = [...new Set(topics.map(({ category }) => category))];
-    if (categories.length > 1) {
-      this.#tabs = new Tabs2(categories, (category) => {
-        this.#category = category;
-        this.#filter();
-      });
-      this.element.append(this.#tabs.element);
-    }
+    const tops = topics.map(({ category }) => category.replace(/\/.*/, ""));
+    this.#tabs = new Tabs2([...new Set(tops)], (category) => {
+      this.#chosen = category;
+      this.#filter();
+      onChoose(category);
+    });
+    this.element = h("div", { class: "list" }, list, this.#tabs.element);
   }
   update(count, state) {
     for (const topic of this.#topics) this.#rows.get(topic.id)?.update(state(topic));
+    for (const channel of this.#channels) channel.update(count);
     this.#filter();
-    this.#tabs?.update(count);
+    this.#tabs.update(count);
   }
   /** Focuses a row, for example after its conversation was closed. */
   focus(topic) {
     this.#rows.get(topic.id)?.button.focus();
   }
   #filter() {
+    const chosen = this.#chosen;
+    for (const { category, element } of this.#channels) {
+      element.hidden = chosen === void 0 || !covers(chosen, category);
+    }
     for (const { id, category, late } of this.#topics) {
       const row = this.#rows.get(id);
       if (row === void 0) continue;
-      const chosen = this.#category === void 0 || category === this.#category;
-      row.element.hidden = !chosen || late && !row.hasMessages;
+      const shown2 = chosen === void 0 || covers(chosen, category);
+      row.element.hidden = !shown2 || late && !row.hasMessages;
     }
+  }
+};
+var Pair = class {
+  element = h("span", { class: "pair" });
+  #category;
+  #drawn = "";
+  constructor(category) {
+    this.#category = category;
+  }
+  update(count) {
+    const red = count(this.#category, this.#category === BELL ? "unseen" : void 0);
+    const grey = count(this.#category, "muted");
+    if (this.#drawn === `${red},${grey}`) return;
+    this.#drawn = `${red},${grey}`;
+    this.element.replaceChildren(
+      h("span", { class: "pair-counted" }, formatCount(red)),
+      h("span", { class: "pair-muted", "aria-hidden": "true" }, formatCount(grey))
+    );
+    if (grey > 0) this.element.append(spoken(`, ${grey} muted`));
+  }
+};
+var Channel = class {
+  element;
+  #pair;
+  category;
+  constructor(category) {
+    this.category = category;
+    this.#pair = new Pair(category);
+    const name = category.slice(category.indexOf("/") + 1);
+    this.element = h("li", { class: "channel", hidden: true }, `# ${name}`, this.#pair.element);
+  }
+  update(count) {
+    this.#pair.update(count);
   }
 };
 var Row = class {
@@ -2819,7 +2864,7 @@ var Row = class {
       )
     );
     this.button.addEventListener("click", onOpen);
-    this.element = h("li", {}, this.button);
+    this.element = h("li", topic.kind === "thread" ? { class: "is-thread" } : {}, this.button);
   }
   update({ conversation, levels, last, preview }) {
     this.hasMessages = conversation !== void 0;
@@ -2872,34 +2917,35 @@ function avatar({ kind, title, color }) {
 }
 var Tabs2 = class {
   element;
-  #counts = /* @__PURE__ */ new Map();
+  #pairs = [];
   constructor(categories, onChoose) {
     const buttons = [];
-    this.element = h("div", { class: "tabs", role: "group", "aria-label": "Categories" });
+    this.element = h("div", { class: "tabs", role: "group", "aria-label": "Workspaces" });
     for (const category of [void 0, ...categories]) {
       const name = category ?? "all";
-      const count = h("span", { class: "tab-count" });
+      const pair = new Pair(category);
       const button = h(
         "button",
         { class: "tab", type: "button", "aria-pressed": String(category === void 0) },
-        name.slice(0, 1).toUpperCase() + name.slice(1),
-        count
+        ...category === BELL ? [icon("bell"), spoken("Bell")] : [capital(name)],
+        pair.element
       );
       button.addEventListener("click", () => {
         for (const other of buttons) other.setAttribute("aria-pressed", String(other === button));
         onChoose(category);
       });
       buttons.push(button);
-      this.#counts.set(category, count);
+      this.#pairs.push(pair);
     }
     this.element.append(...buttons);
   }
   update(count) {
-    for (const [category, element] of this.#counts) {
-      setText(element, formatCount(count(category)));
-    }
+    for (const pair of this.#pairs) pair.update(count);
   }
 };
+function capital(name) {
+  return name.slice(0, 1).toUpperCase() + name.slice(1);
+}
 function ago(then) {
   const seconds = Math.max(0, (Date.now() - then.getTime()) / 1e3);
   if (seconds < 60) return "now";
@@ -3358,6 +3404,7 @@ var Phone = class {
   #thread;
   /** Reads the conversation of the thread. */
   #reading;
+  #bell;
   #closed = false;
   #pushes = 0;
   #pushed;
@@ -3379,7 +3426,12 @@ var Phone = class {
       token: () => server2.token(user.user_id),
       ...options.device !== void 0 && { device: options.device }
     });
-    this.#list = new ConversationList(this.#topics, user.name, (topic) => this.#open(topic));
+    this.#list = new ConversationList(
+      this.#topics,
+      user.name,
+      (topic) => this.#open(topic),
+      (category) => this.#choose(category)
+    );
     this.#screen = h("div", { class: "app" }, this.#list.element);
     this.#home = new Home(user);
     this.#switch = h("input", { type: "checkbox", role: "switch", checked: true });
@@ -3455,7 +3507,7 @@ var Phone = class {
       );
     }
     this.#list.update(
-      (category) => countOf(this.client, { category, count: this.#count }),
+      (category, count = this.#count) => countOf(this.client, { category, count }),
       (topic) => this.#row(topic)
     );
     this.#options.onChange();
@@ -3567,7 +3619,7 @@ var Phone = class {
   #preview({ kind }, { sender_id, text, recalled }) {
     if (recalled) return "Message recalled";
     if (sender_id === this.user.user_id) return `You: ${text}`;
-    if (kind !== "group" && kind !== "room") return text;
+    if (kind === "direct" || kind === "feed") return text;
     return `${nameOf(sender_id, this.#users)}: ${text}`;
   }
   #setOnline(online) {
@@ -3584,6 +3636,12 @@ var Phone = class {
   #readAll() {
     this.#announcer.hurry();
     void this.client.readAll();
+    this.refresh();
+  }
+  /** While the bell is open, its notifications are seen. They stay unread. */
+  #choose(category) {
+    this.#bell?.close();
+    this.#bell = category === BELL ? this.client.openCategory(BELL) : void 0;
     this.refresh();
   }
   #open(topic) {
