@@ -77,7 +77,7 @@ func TestTailShowsAMovedGroupMessageOnce(t *testing.T) {
 func TestTailShowsAFewOfManyUsers(t *testing.T) {
 	f := newFixture(t)
 	end := &tail{pool: f.pool, partitions: partitions}
-	read(t, end, 4)
+	read(t, end, 3)
 	if _, _, err := f.store.resize(t.Context(), 2000, stepSize); err != nil {
 		t.Fatal(err)
 	}
