@@ -32,10 +32,10 @@ func (s *session) handle(ctx context.Context, f protocol.ClientFrame) *closing {
 		return &closing{code: protocol.CloseProtocol, reason: "a second hello"}
 	}
 	return s.limited(f, func() *closing {
-		switch f.T {
-		case protocol.FrameAuth:
+		switch {
+		case f.T == protocol.FrameAuth:
 			return s.refresh(ctx, f)
-		case protocol.FrameRead, protocol.FrameReadAll, protocol.FrameMarkUnread, protocol.FrameSeen, protocol.FrameSeenAll, protocol.FrameLevel:
+		case slices.Contains(protocol.CommandTypes(), f.T):
 			refused, ending := s.gateway.command(ctx, s.who(), f)
 			switch {
 			case ending != nil:

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -73,10 +74,8 @@ func (g *Gateway) ServeCommands(w http.ResponseWriter, r *http.Request) {
 		answerProblem(w, &Refusal{Status: http.StatusBadRequest, Detail: err.Error(), Code: protocol.CodeInvalid})
 		return
 	}
-	switch f.T {
-	case protocol.FrameRead, protocol.FrameReadAll, protocol.FrameMarkUnread:
-	default:
-		answerProblem(w, &Refusal{Status: http.StatusBadRequest, Detail: "t must be read, read_all or mark_unread", Code: protocol.CodeInvalid})
+	if types := protocol.CommandTypes(); !slices.Contains(types, f.T) {
+		answerProblem(w, &Refusal{Status: http.StatusBadRequest, Detail: "t must be one of " + strings.Join(types, ", "), Code: protocol.CodeInvalid})
 		return
 	}
 	switch refused, ending := g.command(r.Context(), id, f); {

@@ -13,14 +13,17 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/badged/badged/pubsub"
 )
 
 // frame is any frame of the server.
 type frame struct {
-	T             string `json:"t"`
-	Epoch         string `json:"epoch"`
-	Version       int64  `json:"version"`
-	Total         int64  `json:"total"`
+	T             string       `json:"t"`
+	Epoch         string       `json:"epoch"`
+	Version       int64        `json:"version"`
+	Total         int64        `json:"total"`
+	Muted         pubsub.Muted `json:"muted"`
 	Conversations []struct {
 		ConversationID string `json:"conversation_id"`
 		Unread         int64  `json:"unread"`
@@ -267,8 +270,8 @@ func (c *client) apply(b []byte) {
 	for _, n := range c.unread {
 		sum += n
 	}
-	if sum != f.Total { // every level is "all" here
-		c.t.Errorf("the total is %d, its parts add up to %d: %s", f.Total, sum, b)
+	if sum != f.Total+f.Muted.Total { // whatever the levels
+		c.t.Errorf("the total is %d, and %d are muted, but the parts add up to %d: %s", f.Total, f.Muted.Total, sum, b)
 	}
 }
 

@@ -1,5 +1,7 @@
 package protocol
 
+import "sync"
+
 // FrameInfo describes a type of frame.
 type FrameInfo struct {
 	// T is the name of the type.
@@ -155,3 +157,13 @@ func ErrorCodes() []CodeInfo {
 		{Name: CodeRateLimited, Means: "not saved: you send too many; a client that ignores this is closed with 4101", Then: "try again after `retry_ms`"},
 	}
 }
+
+// CommandTypes returns the types of the frames by which an app changes something.
+var CommandTypes = sync.OnceValue(func() (types []string) {
+	for _, f := range ClientFrames() {
+		if f.Command {
+			types = append(types, f.T)
+		}
+	}
+	return types
+})
