@@ -175,7 +175,7 @@ class Row {
       ),
     );
     this.button.addEventListener("click", onOpen);
-    this.element = h("li", topic.kind === "thread" ? { class: "is-thread" } : {}, this.button);
+    this.element = h("li", topic.kind === "thread" ? { class: "thread-row" } : {}, this.button);
   }
 
   update({ conversation, levels, last, preview }: RowState): void {

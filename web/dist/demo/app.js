@@ -2864,7 +2864,7 @@ var Row = class {
       )
     );
     this.button.addEventListener("click", onOpen);
-    this.element = h("li", topic.kind === "thread" ? { class: "is-thread" } : {}, this.button);
+    this.element = h("li", topic.kind === "thread" ? { class: "thread-row" } : {}, this.button);
   }
   update({ conversation, levels, last, preview }) {
     this.hasMessages = conversation !== void 0;
