@@ -98,10 +98,10 @@ func (l pathLoad) deploy(ctx context.Context, r *rig.Rig, binary string) (_ *loa
 func (l pathLoad) publish(ctx context.Context, a *load.API, from, to int) error {
 	group, within := errgroup.WithContext(ctx)
 	group.SetLimit(bulk.Workers)
-	for ; from < to; from += bulk.Batch {
+	for first := from; first < to; first += bulk.Batch {
 		group.Go(func() error {
 			var batch []events.Event
-			for i := from; i < min(from+bulk.Batch, to); i++ {
+			for i := first; i < min(first+bulk.Batch, to); i++ {
 				batch = append(batch, l.message(i))
 			}
 			_, err := publishAll(within, a, batch)
