@@ -85,7 +85,7 @@ func (r *Reader) badge(ctx context.Context, userID string) (pubsub.Badge, error)
 		r.members.add(userID)
 	}
 	var m memberships
-	err := r.q.QueryRow(ctx, firstPaths(statements.Of(p, "read the badge of a member"), pathsOfRooms(p)), userID, p).Scan(append(badgeTargets(&b), m.targets()...)...)
+	err := r.q.QueryRow(ctx, firstPaths(statements.Of(p, "read the badge of a member"), pathsOfSums), userID, p).Scan(append(badgeTargets(&b), m.targets()...)...)
 	m.addTo(&b)
 	return b, notHeld(err)
 }
@@ -130,6 +130,9 @@ func (r *Reader) Versions(ctx context.Context, userIDs []string) ([]pubsub.Badge
 
 // noPaths are no further paths of users with rows of paths.
 const noPaths = "'{}'::text[]"
+
+// pathsOfSums are the paths of the rooms that add something to the badge of a member.
+var pathsOfSums = statements.Get("paths of sums")
 
 // pathsOfRooms are the paths of the rooms of a member.
 func pathsOfRooms(partition int) string { return statements.Of(partition, "paths of rooms") }
@@ -190,7 +193,7 @@ func (r *Reader) badges(ctx context.Context, sql string, userIDs []string, paths
 		return nil, err
 	}
 	var m memberships
-	return badges, read(paths(statements.Get("read the badges of members"), statements.Get("paths of rooms")), members, m.targets(), func(int) { m.addTo(&b) })
+	return badges, read(paths(statements.Get("read the badges of members"), pathsOfSums), members, m.targets(), func(int) { m.addTo(&b) })
 }
 
 // on returns a statement on the tables of all partitions, or of the only one that is read: a

@@ -22,16 +22,12 @@ func (b *paths) Scan(src any) error {
 	if src == nil {
 		return nil
 	}
-	var stored map[string]json.RawMessage
-	if err := scanJSON(src, &stored); err != nil {
-		return err
+	stored, ok := src.(string)
+	if !ok {
+		return fmt.Errorf("a JSON object has type %T, want string", src)
 	}
-	b.Categories = make(map[string]pubsub.Numbers, len(stored))
-	for name, numbers := range stored {
-		n, level, err := badge.ParseNumbers(string(numbers))
-		if err != nil {
-			return fmt.Errorf("category %q: %w", name, err)
-		}
+	b.Categories = map[string]pubsub.Numbers{}
+	return badge.EachStored(stored, func(name string, n pubsub.Numbers, level string) {
 		if n != (pubsub.Numbers{}) {
 			b.Categories[name] = n
 		}
@@ -41,8 +37,7 @@ func (b *paths) Scan(src any) error {
 			}
 			b.Levels[name] = level
 		}
-	}
-	return nil
+	})
 }
 
 // levels scans the JSON object of the levels of a user with rows of paths, after these.

@@ -125,21 +125,40 @@ func (s *Paths) restoreLevel(path, level string) {
 // Restore returns the paths that the row of a user has, in the form of String or as jsonb
 // prints it.
 func Restore(stored string) (s Paths, err error) {
-	var paths map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(stored), &paths); err != nil {
-		return Paths{}, err
-	}
-	for name, numbers := range paths {
-		n, level, err := ParseNumbers(string(numbers))
-		if err != nil {
-			return Paths{}, fmt.Errorf("category %q: %w", name, err)
-		}
+	err = EachStored(stored, func(name string, n category.Numbers, level string) {
 		s.inline = append(s.inline, &Path{Name: name, Numbers: n})
 		s.live++
 		s.restoreLevel(name, level)
-	}
+	})
 	slices.SortFunc(s.inline, byName)
-	return s, nil
+	return s, err
+}
+
+// EachStored calls visit with each path of a JSON object, in the form of String or as json
+// or jsonb print it.
+func EachStored(stored string, visit func(name string, n category.Numbers, level string)) error {
+	d := jsontext.NewDecoder(strings.NewReader(stored), jsontext.AllowDuplicateNames(true))
+	if start, err := d.ReadToken(); err != nil || start.Kind() != '{' {
+		return fmt.Errorf("%.100q are no paths: want a JSON object", stored)
+	}
+	for d.PeekKind() == '"' {
+		token, err := d.ReadToken()
+		if err != nil {
+			return err
+		}
+		name := token.String()
+		numbers, err := d.ReadValue()
+		if err != nil {
+			return err
+		}
+		n, level, err := ParseNumbers(string(numbers))
+		if err != nil {
+			return fmt.Errorf("category %q: %w", name, err)
+		}
+		visit(name, n, level)
+	}
+	_, err := d.ReadToken()
+	return err
 }
 
 func byName(a, b *Path) int { return cmp.Compare(a.Name, b.Name) }
@@ -329,9 +348,10 @@ func AppendNumbers(b []byte, n category.Numbers, level string) []byte {
 // ParseNumbers reads what AppendNumbers appends, as jsonb prints it.
 func ParseNumbers(stored string) (n category.Numbers, level string, err error) {
 	var all [storedNumbers]int64
-	for i, field := range strings.Split(strings.Trim(stored, "[]"), ",") {
-		field = strings.TrimSpace(field)
-		switch {
+	i := -1
+	for field := range strings.SplitSeq(strings.Trim(stored, "[]"), ",") {
+		i++
+		switch field = strings.TrimSpace(field); {
 		case field == "" && i == 0:
 		case strings.HasPrefix(field, `"`):
 			level = strings.Trim(field, `"`)
