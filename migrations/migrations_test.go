@@ -156,6 +156,29 @@ WHERE relnamespace = 'badged'::regnamespace AND relkind IN ('r', 'p') AND NOT EX
 	}
 }
 
+// Each view has a row in docs/postgres.md, with its columns but the partition.
+func TestDocsListAllViews(t *testing.T) {
+	cfg := emptyDatabase(t)
+	up(t, cfg, 4)
+	text, err := os.ReadFile("../docs/postgres.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listed []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `badged\\.(\\w+)` \\|[^|]*\\|(.*)\\|$").FindAllStringSubmatch(string(text), -1) {
+		for _, name := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(row[2], -1) {
+			listed = append(listed, row[1]+"."+name[1])
+		}
+	}
+	slices.Sort(listed)
+	exist := column(t, cfg, `SELECT table_name || '.' || column_name FROM information_schema.columns JOIN information_schema.views USING (table_schema, table_name)
+WHERE table_schema = 'badged' AND column_name <> 'partition_id'`)
+	slices.Sort(exist)
+	if diff := cmp.Diff(exist, listed); diff != "" {
+		t.Errorf("docs/postgres.md lacks (-) or has (+)\n%s", diff)
+	}
+}
+
 // Keys sort by bytes whatever collation the database has: rows move between databases of
 // different ones, in the order of their keys. Those that do not never leave their database,
 // or are looked up only.

@@ -2,6 +2,7 @@ package tests
 
 import (
 	"bufio"
+	"net/http"
 	"os"
 	"os/exec"
 	"regexp"
@@ -49,4 +50,27 @@ func TestReadmeFollowsABadge(t *testing.T) {
 	await(`"t":"snapshot"`)
 	publish(t, p, delivered("lunch", 1, `"eve"`))
 	await(`"total":1`)
+}
+
+// The README shows the answers to its commands.
+func TestReadmeReadsABadge(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile("(?s) -d '([^']*)'\n```\n\n```json\n([^`]*)\n```\n.*?/v1/users/eve/badge.*?```json\n([^`]*)\n```").FindSubmatch(page)
+	if found == nil {
+		t.Fatal("the README does not publish an event and read a badge")
+	}
+	p := serve(t, newDatabase(t))
+	status, header, answer := request(t, http.MethodPost, p.url+"/v1/events", "application/json", string(found[1]))
+	if status != http.StatusAccepted || strings.TrimSpace(answer) != string(found[2]) {
+		t.Errorf("publishing is answered %d %s, the README says %s", status, answer, found[2])
+	}
+	_, _, badge := request(t, http.MethodGet, p.url+"/v1/users/eve/badge?timeout=30s&at_least="+header.Get("Badged-Position"), "", "")
+	epoch := regexp.MustCompile(`"epoch":"[0-9a-f]*"`)
+	if got, want := epoch.ReplaceAllString(strings.TrimSpace(badge), ""), epoch.ReplaceAllString(string(found[3]), ""); got != want {
+		t.Errorf("the badge is %s, the README says %s", got, want)
+	}
 }
