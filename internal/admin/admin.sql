@@ -12,7 +12,7 @@ WITH begun AS (
     SELECT who, 'api', 'signin.failed', arguments::json FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS f (who, arguments, n) ORDER BY n
     RETURNING id
 )
-INSERT INTO badged.audit_ends (audit_id) SELECT id FROM begun
+INSERT INTO badged.audit_ends (audit_id, error) SELECT id, 'refused' FROM begun
 
 -- name: record loaded keys
 -- Those with which a process starts ($3) only if their names ($4) are new.

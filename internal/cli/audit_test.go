@@ -89,7 +89,7 @@ func TestAuditOfFailedSignIns(t *testing.T) {
 	fetch(t, "POST", server.url+"/v1/events", "guessed", "application/json", "{}")
 	server.stop()
 	list := mustDo(t, "audit", "list", "--database-url="+url)
-	for _, want := range []string{`{"key_of":"admin","times":2,`, `{"key_of":"publisher","times":1,`, "127.0.0.1/32", "signin.failed"} {
+	for _, want := range []string{`{"key_of":"admin","times":2,`, `{"key_of":"publisher","times":1,`, "127.0.0.1/32", "signin.failed", "refused"} {
 		if !strings.Contains(list, want) {
 			t.Errorf("the trail has no %s:\n%s", want, list)
 		}

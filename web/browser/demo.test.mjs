@@ -128,7 +128,7 @@ test("the icon of a closed app follows by push, on all pages, and the app contin
   const direct = await server.send("ada-ben", "ada", "You too?");
   await demo.total("ben", 3);
   await ben.getByText("3 unread", { exact: true }).waitFor({ state: "attached" });
-  await ben.getByText(/told by \d+ push/).waitFor();
+  await ben.getByText(/^\d+ push/).waitFor();
   await shoot(demo.page, "closed");
   // Another page shows the same phone.
   const other = new Demo(await context.newPage(), server.url);
@@ -576,7 +576,7 @@ test("no badge waits for a transaction that stays open", async () => {
   await demo.row("ben", "Lunch & coffee").click();
   await demo.total("ben", "");
   assert((await server.get("transaction")).open_ms > 0, "the transaction has ended");
-  await demo.page.getByRole("button", { name: /^Transaction open/ }).click();
+  await demo.page.getByRole("button", { name: /^End the transaction/ }).click();
   await demo.page.getByText("long transaction ended", { exact: true }).waitFor();
   assert.equal((await server.get("transaction")).open_ms, 0);
   await demo.page.getByRole("button", { name: "Open a long transaction" }).waitFor();
@@ -592,7 +592,7 @@ test("updates lost by the bus are reconciled", async () => {
   await demo.total("ben", 1);
   const { lost } = await server.get("bus");
   assert(lost > 0, "the bus lost nothing: it was not cut");
-  await demo.page.getByRole("button", { name: /^Link cut/ }).click();
+  await demo.page.getByRole("button", { name: /^Restore the bus link/ }).click();
   await demo.page.getByText("bus link restored").first().waitFor();
 });
 
@@ -688,6 +688,8 @@ test("everything can be done with the keyboard", async () => {
 
 for (const [colorScheme, width, height] of [
   ["light", 1440, 900],
+  ["dark", 1366, 768],
+  ["light", 1280, 720],
   ["dark", 390, 844],
 ]) {
   test(`it fits ${width} pixels, ${colorScheme}`, async () => {
@@ -701,6 +703,16 @@ for (const [colorScheme, width, height] of [
       await page.getByText("badged keeps the unread badges of a chat exact").waitFor();
       const wide = await page.evaluate(() => document.documentElement.scrollWidth);
       assert(wide <= width, `the page is ${wide} pixels wide`);
+      const outside = await page.evaluate(() =>
+        [...document.querySelectorAll(".phone")].flatMap((phone) => {
+          const { left, right } = phone.getBoundingClientRect();
+          return [...phone.querySelectorAll("button, .switch, .parts, .tab")]
+            .map((e) => [e.textContent, e.getBoundingClientRect()])
+            .filter(([, r]) => r.width > 0 && (r.left < left - 0.5 || r.right > right + 0.5))
+            .map(([text]) => `${phone.id}: ${text}`);
+        }),
+      );
+      assert.deepEqual(outside, [], "these overlap what is beside the phone");
       const unnamed = await page.evaluate(() =>
         [...document.querySelectorAll("button, input, a")]
           .filter((e) => !e.ariaLabel && !e.textContent.trim() && !e.labels?.length)

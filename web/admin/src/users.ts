@@ -205,7 +205,7 @@ export class Users implements View {
     if (question.at === undefined && devices.length > 0) parts.push(devicesPanel(devices));
     if (!x.agrees) parts.push(disagreementPanel(x, () => void this.#heal(x.user_id)));
     if (x.version === 0) {
-      const text = `No event of the log names this user${x.at ? " by then" : ""}.`;
+      const text = `No event of the log names this user${x.at ? " by then" : ""}. Upper and lower case and spaces of an id count, and events that are not folded yet are missing: the overview says how far behind the projector is.`;
       return [...parts, h("p", { class: "empty panel" }, text)];
     }
     if (question.conversation !== undefined) {

@@ -26,7 +26,11 @@ export class Webhooks implements View {
       cards,
       ({ name }) => name,
       (webhook) => this.#card(webhook),
-      h("li", { class: "empty panel" }, "There are no webhooks. The admin API makes them."),
+      h(
+        "li",
+        { class: "empty panel" },
+        "There are no webhooks. PUT /admin/v1/webhooks/NAME makes one, and --webhooks-config declares them in a file.",
+      ),
     );
     this.element = h(
       "div",

@@ -1,3 +1,4 @@
+import { plural } from "../../page/dom.js";
 import type { EventLog } from "./log.js";
 import type { DemoServer, LinkState } from "./server.js";
 import { TimedButton } from "./timed.js";
@@ -23,7 +24,7 @@ export class BusButton {
     this.#log = log;
     this.#button = new TimedButton(button, {
       offer: "Cut the bus link",
-      on: "Link cut",
+      end: "Restore the bus link",
       ms: CUT_MS,
       set: (ms) => server.cutLink(ms),
       onOver: () => void this.sync(),
@@ -45,10 +46,8 @@ export class BusButton {
         "Updates are lost until it is restored; only reconciliation finds them",
       );
     } else if (change === "ends") {
-      this.#log.note(
-        "bus link restored",
-        `${lost - this.#lostBefore} updates were lost, but no counts`,
-      );
+      const updates = plural(lost - this.#lostBefore, "update");
+      this.#log.note("bus link restored", `It has lost ${updates}, but no counts`);
     }
     this.#onCut(cut_ms > 0);
   }

@@ -483,7 +483,7 @@ class Home {
     this.showBehind(undefined);
     const came = pushes === 1 ? "1 push" : `${pushes} pushes`;
     this.showBadge(count, unread(count, "messages"), "", true, 0);
-    setText(this.#parts, `told by ${came}`);
+    setText(this.#parts, came);
   }
 
   /** `waiting` is the number of pending commands. */

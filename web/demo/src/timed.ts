@@ -4,8 +4,8 @@ import { setText } from "../../page/dom.js";
 export interface TimedAction {
   /** What the button offers. */
   readonly offer: string;
-  /** What is so until it ends, before the seconds left. */
-  readonly on: string;
+  /** What it offers until it ends, before the seconds left. */
+  readonly end: string;
   readonly ms: number;
   /** Starts it for a time; 0 ends it. */
   readonly set: (ms: number) => Promise<unknown>;
@@ -49,8 +49,8 @@ export class TimedButton {
   }
 
   #draw(): void {
-    const { offer, on } = this.#action;
+    const { offer, end } = this.#action;
     const seconds = Math.ceil((this.#until - Date.now()) / 1000);
-    setText(this.#text, this.#until > 0 ? `${on}, ${seconds} s` : offer);
+    setText(this.#text, this.#until > 0 ? `${end} (${seconds} s)` : offer);
   }
 }

@@ -1,3 +1,4 @@
+import { plural } from "../../page/dom.js";
 import type { EventLog } from "./log.js";
 import type { DemoServer, TransactionState } from "./server.js";
 import { TimedButton } from "./timed.js";
@@ -16,7 +17,7 @@ export class TransactionButton {
     this.#log = log;
     this.#button = new TimedButton(button, {
       offer: "Open a long transaction",
-      on: "Transaction open",
+      end: "End the transaction",
       ms: OPEN_MS,
       set: (ms) => server.openTransaction(ms),
       onOver: () => void this.sync(),
@@ -40,7 +41,7 @@ export class TransactionButton {
     } else if (change === "ends") {
       this.#log.note(
         "long transaction ended",
-        `${this.#log.total - this.#eventsBefore} events were logged meanwhile`,
+        `Meanwhile ${plural(this.#log.total - this.#eventsBefore, "event")} went into the log`,
       );
     }
   }
