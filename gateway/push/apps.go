@@ -84,13 +84,25 @@ func LoadApps(file string, dial func(allowPrivate bool) *http.Client, now func()
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
 		app, err := parseApp(name, entries[name], filepath.Dir(file), dial, now)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: app %q: %w", file, name, err))
-			continue
+		for _, mistake := range mistakesIn(err) {
+			errs = append(errs, fmt.Errorf("%s: app %q: %w", file, name, mistake))
 		}
-		apps[name] = app
+		if err == nil {
+			apps[name] = app
+		}
 	}
 	return apps, errors.Join(errs...)
+}
+
+// mistakesIn returns the errors that one joins, or the one.
+func mistakesIn(err error) []error {
+	switch all := err.(type) { //nolint:errorlint // what errors.Join returned
+	case nil:
+		return nil
+	case interface{ Unwrap() []error }:
+		return all.Unwrap()
+	}
+	return []error{err}
 }
 
 // at adds the line of a syntax error, and leaves Go's types out of others.
@@ -214,17 +226,15 @@ func parseApp(name string, text []byte, dir string, dial func(bool) *http.Client
 	default:
 		return nil, fmt.Errorf("platform: %q is none of apns, fcm, webpush, unifiedpush", kind.Platform)
 	}
-	if err != nil {
-		return nil, err
-	}
+	errs := mistakesIn(err)
 	app.silent = shared.Silent == nil || *shared.Silent
 	app.interval = interval
 	if shared.Interval != "" {
 		if app.interval, err = time.ParseDuration(shared.Interval); err != nil || app.interval < 0 || app.interval > 24*time.Hour {
-			return nil, errors.New("silent_interval: must be a duration such as 20m, at most 24h")
+			errs = append(errs, errors.New("silent_interval: must be a duration such as 20m, at most 24h"))
 		}
 	}
-	return app, nil
+	return app, errors.Join(errs...)
 }
 
 var (
@@ -240,11 +250,13 @@ var (
 func followNone(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 func newAPNs(s apnsSettings, dir string, now func() time.Time) (vendor, error) {
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	switch {
 	case s.Topic == "":
-		return nil, errors.New("topic: is required: the bundle id of the app")
+		wrong("topic: is required: the bundle id of the app")
 	case !bundleID.MatchString(s.Topic):
-		return nil, fmt.Errorf("topic: %q is no bundle id: letters, digits, dots and dashes", s.Topic)
+		wrong("topic: %q is no bundle id: letters, digits, dots and dashes", s.Topic)
 	}
 	a := &apns{topic: s.Topic, background: s.Background, now: now, servers: map[string]string{"production": apnsProduction, "sandbox": apnsSandbox}}
 	switch s.Zero {
@@ -252,64 +264,63 @@ func newAPNs(s apnsSettings, dir string, now func() time.Time) (vendor, error) {
 	case "background":
 		a.zeroInBackground = true
 	default:
-		return nil, fmt.Errorf("zero: must be clear or background, is %q", s.Zero)
+		wrong("zero: must be clear or background, is %q", s.Zero)
 	}
-	if s.URL != "" {
-		base, err := baseURL(s.URL)
-		if err != nil {
-			return nil, err
-		}
-		a.servers = map[string]string{"production": base, "sandbox": base}
-	}
-	config, err := s.tls(dir)
-	if err != nil {
-		return nil, err
-	}
+	config, err := s.reach(func(base string) { a.servers = map[string]string{"production": base, "sandbox": base} }, dir)
+	errs = append(errs, mistakesIn(err)...)
 	switch {
 	case s.CertificateFile != "" && (s.KeyFile != "" || s.KeyID != "" || s.TeamID != ""):
-		return nil, errors.New("certificate_file: give it, or key_file with key_id and team_id, not both")
+		wrong("certificate_file: give it, or key_file with key_id and team_id, not both")
 	case s.CertificateFile == "" && s.CertificateKeyFile != "":
-		return nil, errors.New("certificate_key_file: is the key of certificate_file, which is missing")
+		wrong("certificate_key_file: is the key of certificate_file, which is missing")
 	case s.CertificateFile != "":
 		certificate, err := loadCertificate(path(dir, s.CertificateFile), path(dir, s.CertificateKeyFile), s.Topic)
 		if err != nil {
-			return nil, fmt.Errorf("certificate_file: %w", err)
+			wrong("certificate_file: %w", err)
+		} else if config != nil {
+			config.Certificates = []tls.Certificate{certificate}
 		}
-		config.Certificates = []tls.Certificate{certificate}
-	case s.KeyFile == "":
-		return nil, errors.New("key_file: is required: the .p8 file of the key from Apple's developer account")
-	case !appleID.MatchString(s.KeyID):
-		return nil, errors.New("key_id: must have the 10 letters and digits of the key's id")
-	case !appleID.MatchString(s.TeamID):
-		return nil, errors.New("team_id: must have the 10 letters and digits of the team's id")
 	default:
-		key, err := loadECKey(path(dir, s.KeyFile))
-		if err != nil {
-			return nil, fmt.Errorf("key_file: %w", err)
+		a.token = &providerToken{keyID: s.KeyID, teamID: s.TeamID, now: now}
+		if s.KeyFile == "" {
+			wrong("key_file: is required: the .p8 file of the key from Apple's developer account")
+		} else if a.token.key, err = loadECKey(path(dir, s.KeyFile)); err != nil {
+			wrong("key_file: %w", err)
 		}
-		a.token = &providerToken{key: key, keyID: s.KeyID, teamID: s.TeamID, now: now}
+		if !appleID.MatchString(s.KeyID) {
+			wrong("key_id: must have the 10 letters and digits of the key's id")
+		}
+		if !appleID.MatchString(s.TeamID) {
+			wrong("team_id: must have the 10 letters and digits of the team's id")
+		}
 	}
 	a.client = &http.Client{Transport: newAPNsTransport(config), CheckRedirect: followNone}
-	return a, nil
+	return a, errors.Join(errs...)
+}
+
+// reach calls use with the address that replaces the vendor's, if there is one, and returns
+// how to connect to it.
+func (s *server) reach(use func(base string), dir string) (*tls.Config, error) {
+	var errs []error
+	if s.URL != "" {
+		base, err := baseURL(s.URL)
+		errs = append(errs, err)
+		use(base)
+	}
+	config, err := s.tls(dir)
+	return config, errors.Join(append(errs, err)...)
 }
 
 func newFCM(s fcmSettings, dir string, now func() time.Time) (vendor, error) {
+	f := &fcm{server: fcmServer}
+	config, err := s.reach(func(base string) { f.server = base }, dir)
+	errs := mistakesIn(err)
 	if s.ServiceAccountFile == "" {
-		return nil, errors.New("service_account_file: is required: the key file of a service account of the Firebase project")
+		return nil, errors.Join(append(errs, errors.New("service_account_file: is required: the key file of a service account of the Firebase project"))...)
 	}
 	account, key, err := loadServiceAccount(path(dir, s.ServiceAccountFile))
 	if err != nil {
-		return nil, fmt.Errorf("service_account_file: %w", err)
-	}
-	f := &fcm{server: fcmServer}
-	if s.URL != "" {
-		if f.server, err = baseURL(s.URL); err != nil {
-			return nil, err
-		}
-	}
-	config, err := s.tls(dir)
-	if err != nil {
-		return nil, err
+		errs = append(errs, fmt.Errorf("service_account_file: %w", err))
 	}
 	f.client = &http.Client{CheckRedirect: followNone, Transport: newInTurn(&http.Transport{
 		Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, ForceAttemptHTTP2: true,
@@ -318,28 +329,30 @@ func newFCM(s fcmSettings, dir string, now func() time.Time) (vendor, error) {
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 10 * time.Second},
 	})}
 	f.token = &accessToken{client: f.client, account: account, key: key, now: now, fetching: make(chan struct{}, 1)}
-	return f, nil
+	return f, errors.Join(errs...)
 }
 
 func newWebPush(s webPushSettings, dir string, client *http.Client, now func() time.Time) (vendor, error) {
+	var errs []error
+	if err := checkContact(s.Subject); err != nil {
+		errs = append(errs, fmt.Errorf("subject: %w", err))
+	}
 	if s.VAPIDKeyFile == "" {
-		return nil, errors.New("vapid_key_file: is required; `openssl ecparam -name prime256v1 -genkey -noout` makes a key")
+		errs = append(errs, errors.New("vapid_key_file: is required; `openssl ecparam -name prime256v1 -genkey -noout` makes a key"))
+		return nil, errors.Join(errs...)
 	}
 	key, err := loadECKey(path(dir, s.VAPIDKeyFile))
-	if err != nil {
-		return nil, fmt.Errorf("vapid_key_file: %w", err)
+	var signer *vapid
+	if err == nil {
+		signer, err = newVAPID(key, s.Subject, now)
 	}
-	if err := checkContact(s.Subject); err != nil {
-		return nil, fmt.Errorf("subject: %w", err)
-	}
-	signer, err := newVAPID(key, s.Subject, now)
 	if err != nil {
-		return nil, fmt.Errorf("vapid_key_file: %w", err)
+		errs = append(errs, fmt.Errorf("vapid_key_file: %w", err))
 	}
 	turns := *client
 	turns.CheckRedirect = followNone
 	turns.Transport = newInTurn(client.Transport)
-	return &webPush{client: &turns, vapid: signer}, nil
+	return &webPush{client: &turns, vapid: signer}, errors.Join(errs...)
 }
 
 // checkContact returns an error unless a push service can write to, or open, what VAPID

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -184,5 +185,35 @@ func TestMistakesNameTheirPlace(t *testing.T) {
 	}
 	if _, err := LoadApps(filepath.Join(dir, "none.json"), nil, time.Now); err == nil {
 		t.Error("a missing file is accepted")
+	}
+}
+
+// One look at a configuration tells every mistake, each with its app and field.
+func TestAllMistakesAreTold(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "push.json")
+	if err := os.WriteFile(file, []byte(`{
+		"android": {"platform": "fcm", "url": "http://fcm.example", "ca_file": "none.pem"},
+		"ios": {"platform": "apns", "topic": "a b", "zero": "no", "key_id": "1", "silent_interval": "soon"},
+		"web": {"platform": "webpush", "subject": "mailto:ops@localhost"}
+	}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := LoadApps(file, func(bool) *http.Client { return &http.Client{} }, time.Now)
+	if err == nil {
+		t.Fatal("the configuration is accepted")
+	}
+	var got []string
+	for line := range strings.Lines(err.Error()) {
+		_, mistake, _ := strings.Cut(line, "push.json: ")
+		fields := strings.SplitN(mistake, ": ", 3)
+		got = append(got, strings.Join(fields[:len(fields)-1], ": "))
+	}
+	want := []string{
+		`app "android": url`, `app "android": ca_file`, `app "android": service_account_file`,
+		`app "ios": topic`, `app "ios": zero`, `app "ios": key_file`, `app "ios": key_id`, `app "ios": team_id`, `app "ios": silent_interval`,
+		`app "web": subject`, `app "web": vapid_key_file`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the mistakes are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
