@@ -34,7 +34,7 @@ type subscription struct {
 		ID string `json:"_id"`
 	} `json:"u"`
 	TeamID        string      `json:"teamId"` // of a room of a team, its main room too
-	LastSeen      mongoTime   `json:"ls"` // absent before the first visit
+	LastSeen      mongoTime   `json:"ls"`     // absent before the first visit
 	Joined        mongoTime   `json:"ts"`
 	Unread        mongoNumber `json:"unread"`
 	UserMentions  mongoNumber `json:"userMentions"`

@@ -6647,7 +6647,7 @@ var Users = class {
     if (question.at === void 0 && devices.length > 0) parts.push(devicesPanel(devices));
     if (!x.agrees) parts.push(disagreementPanel(x, () => void this.#heal(x.user_id)));
     if (x.version === 0) {
-      const text = `No event of the log names this user${x.at ? " by then" : ""}.`;
+      const text = `No event of the log names this user${x.at ? " by then" : ""}. Upper and lower case and spaces of an id count, and events that are not folded yet are missing: the overview says how far behind the projector is.`;
       return [...parts, h("p", { class: "empty panel" }, text)];
     }
     if (question.conversation !== void 0) {
@@ -6720,7 +6720,11 @@ var Webhooks = class {
       cards,
       ({ name }) => name,
       (webhook) => this.#card(webhook),
-      h("li", { class: "empty panel" }, "There are no webhooks. The admin API makes them.")
+      h(
+        "li",
+        { class: "empty panel" },
+        "There are no webhooks. PUT /admin/v1/webhooks/NAME makes one, and --webhooks-config declares them in a file."
+      )
     );
     this.element = h(
       "div",

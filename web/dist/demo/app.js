@@ -2414,9 +2414,9 @@ var TimedButton = class {
     else this.#action.onOver();
   }
   #draw() {
-    const { offer, on } = this.#action;
+    const { offer, end } = this.#action;
     const seconds = Math.ceil((this.#until - Date.now()) / 1e3);
-    setText(this.#text, this.#until > 0 ? `${on}, ${seconds} s` : offer);
+    setText(this.#text, this.#until > 0 ? `${end} (${seconds} s)` : offer);
   }
 };
 
@@ -2434,7 +2434,7 @@ var BusButton = class {
     this.#log = log2;
     this.#button = new TimedButton(button, {
       offer: "Cut the bus link",
-      on: "Link cut",
+      end: "Restore the bus link",
       ms: CUT_MS,
       set: (ms) => server2.cutLink(ms),
       onOver: () => void this.sync()
@@ -2454,10 +2454,8 @@ var BusButton = class {
         "Updates are lost until it is restored; only reconciliation finds them"
       );
     } else if (change === "ends") {
-      this.#log.note(
-        "bus link restored",
-        `${lost - this.#lostBefore} updates were lost, but no counts`
-      );
+      const updates = plural(lost - this.#lostBefore, "update");
+      this.#log.note("bus link restored", `It has lost ${updates}, but no counts`);
     }
     this.#onCut(cut_ms > 0);
   }
@@ -2748,6 +2746,150 @@ function icon(name) {
   svg.append(path);
   return svg;
 }
+
+// demo/src/home.ts
+var STATUS = {
+  stopped: "Offline",
+  connecting: "Connecting…",
+  online: "Live",
+  waiting: "Reconnecting…",
+  refused: "Refused"
+};
+var Home = class {
+  element;
+  #time = h("span", { class: "bar-time" });
+  #status = h("span");
+  #badge = h("span", { class: "badge", "aria-hidden": "true", hidden: true });
+  #icon = h("div", { class: "app-icon" }, icon("chat"), this.#badge);
+  #said = spoken();
+  #parts = h("p", { class: "parts", "aria-hidden": "true" });
+  #mentions = h("p", { class: "mentions" });
+  #behind = h("p", { class: "behind", hidden: true });
+  #open = h(
+    "button",
+    { class: "open-app", type: "button" },
+    h("strong", {}, "App closed"),
+    h("span", {}, "Only a push reaches the icon. Tap to open.")
+  );
+  #closed = h("div", { class: "closed", hidden: true }, this.#open);
+  /** The user taps the closed app. */
+  onOpen = () => {
+  };
+  #shown;
+  constructor(user) {
+    this.element = h(
+      "header",
+      { class: "home" },
+      h(
+        "div",
+        { class: "bar" },
+        this.#time,
+        h(
+          "span",
+          { class: "link" },
+          h("span", { class: "link-dot", "aria-hidden": "true" }),
+          this.#status
+        )
+      ),
+      h(
+        "div",
+        { class: "home-row" },
+        this.#icon,
+        h(
+          "div",
+          { class: "who" },
+          h("h2", {}, user.name),
+          this.#said,
+          this.#parts,
+          this.#mentions,
+          this.#behind
+        )
+      ),
+      this.#closed
+    );
+    this.#open.addEventListener("click", () => this.onOpen());
+  }
+  setClosed(closed) {
+    this.#closed.hidden = !closed;
+  }
+  /** Shows the icon of a closed app, whose number was pushed. */
+  showClosed(count, pushes) {
+    setText(this.#time, clock(/* @__PURE__ */ new Date()));
+    setText(this.#status, "App closed");
+    this.showBehind(void 0);
+    const came = pushes === 1 ? "1 push" : `${pushes} pushes`;
+    this.showBadge(count, unread(count, "messages"), "", true, 0);
+    setText(this.#parts, came);
+  }
+  /** `waiting` is the number of pending commands. */
+  update(status, waiting) {
+    setText(this.#time, clock(/* @__PURE__ */ new Date()));
+    const word = STATUS[status.state];
+    setText(this.#status, waiting > 0 ? `${word} · ${waiting} waiting` : word);
+    const why = status.state === "waiting" || status.state === "refused" ? status.reason : "";
+    if (this.element.title !== why) this.element.title = why;
+  }
+  /** `said` is the count in words, `what` what it is made of, and `right` whether that fits. */
+  showBadge(count, said, what, right, mentions) {
+    setText(this.#said, said);
+    setText(this.#parts, count === 0 ? "All caught up" : what);
+    this.#parts.classList.toggle("is-wrong", !right);
+    setText(this.#mentions, mentions > 0 ? plural(mentions, "mention") : "");
+    if (count === this.#shown) return;
+    const before = this.#shown;
+    this.#shown = count;
+    this.#badge.hidden = count === 0;
+    setText(this.#badge, formatCount(count));
+    animate(
+      this.#badge,
+      [{ transform: "scale(0.6)" }, { transform: "scale(1.25)" }, { transform: "none" }],
+      380
+    );
+    if (before !== void 0) this.#float(count - before);
+  }
+  /** Shows that the numbers are out of date, with the correct total; undefined removes it. */
+  showBehind(total) {
+    this.#behind.hidden = total === void 0;
+    this.#parts.hidden = this.#mentions.hidden = total !== void 0;
+    setText(this.#behind, total === void 0 ? "" : `Stale: now ${total}`);
+  }
+  /** Animates a ring around the badge. */
+  showCaughtUp() {
+    const ring = h("span", { class: "caught-up", "aria-hidden": "true" });
+    this.#icon.append(ring);
+    const grow = animate(
+      ring,
+      [
+        { transform: "scale(0.8)", opacity: 1 },
+        { transform: "scale(1.5)", opacity: 0 }
+      ],
+      1400
+    );
+    if (grow === void 0) ring.remove();
+    else grow.onfinish = () => ring.remove();
+  }
+  /** Animates the change of the total above the badge. */
+  #float(difference2) {
+    const sign = difference2 > 0 ? "+" : "−";
+    const delta = h(
+      "span",
+      { class: "delta", "aria-hidden": "true" },
+      `${sign}${Math.abs(difference2)}`
+    );
+    this.#icon.append(delta);
+    const rise = animate(
+      delta,
+      [
+        { transform: "translateY(0)", opacity: 0 },
+        { opacity: 1, offset: 0.2 },
+        { transform: "translateY(-14px)", opacity: 0 }
+      ],
+      1100
+    );
+    if (rise === void 0) delta.remove();
+    else rise.onfinish = () => delta.remove();
+  }
+};
 
 // demo/src/list.ts
 var BELL = "bell";
@@ -3379,13 +3521,6 @@ var Compose = class {
 var ANNOUNCE_MS = 1e4;
 var HURRY_MS = 1e3;
 var THIN_PLUS = " + ";
-var STATUS = {
-  stopped: "Offline",
-  connecting: "Connecting…",
-  online: "Live",
-  waiting: "Reconnecting…",
-  refused: "Refused"
-};
 var Phone = class {
   element;
   client;
@@ -3702,141 +3837,6 @@ var Phone = class {
     if (seq === void 0) return;
     if (this.#reading === void 0) this.#reading = this.client.open(id, { upToSeq: seq });
     else this.#reading.show(seq);
-  }
-};
-var Home = class {
-  element;
-  #time = h("span", { class: "bar-time" });
-  #status = h("span");
-  #badge = h("span", { class: "badge", "aria-hidden": "true", hidden: true });
-  #icon = h("div", { class: "app-icon" }, icon("chat"), this.#badge);
-  #said = spoken();
-  #parts = h("p", { class: "parts", "aria-hidden": "true" });
-  #mentions = h("p", { class: "mentions" });
-  #behind = h("p", { class: "behind", hidden: true });
-  #open = h(
-    "button",
-    { class: "open-app", type: "button" },
-    h("strong", {}, "App closed"),
-    h("span", {}, "Only a push reaches the icon. Tap to open.")
-  );
-  #closed = h("div", { class: "closed", hidden: true }, this.#open);
-  /** The user taps the closed app. */
-  onOpen = () => {
-  };
-  #shown;
-  constructor(user) {
-    this.element = h(
-      "header",
-      { class: "home" },
-      h(
-        "div",
-        { class: "bar" },
-        this.#time,
-        h(
-          "span",
-          { class: "link" },
-          h("span", { class: "link-dot", "aria-hidden": "true" }),
-          this.#status
-        )
-      ),
-      h(
-        "div",
-        { class: "home-row" },
-        this.#icon,
-        h(
-          "div",
-          { class: "who" },
-          h("h2", {}, user.name),
-          this.#said,
-          this.#parts,
-          this.#mentions,
-          this.#behind
-        )
-      ),
-      this.#closed
-    );
-    this.#open.addEventListener("click", () => this.onOpen());
-  }
-  setClosed(closed) {
-    this.#closed.hidden = !closed;
-  }
-  /** Shows the icon of a closed app, whose number was pushed. */
-  showClosed(count, pushes) {
-    setText(this.#time, clock(/* @__PURE__ */ new Date()));
-    setText(this.#status, "App closed");
-    this.showBehind(void 0);
-    const came = pushes === 1 ? "1 push" : `${pushes} pushes`;
-    this.showBadge(count, unread(count, "messages"), "", true, 0);
-    setText(this.#parts, `told by ${came}`);
-  }
-  /** `waiting` is the number of pending commands. */
-  update(status, waiting) {
-    setText(this.#time, clock(/* @__PURE__ */ new Date()));
-    const word = STATUS[status.state];
-    setText(this.#status, waiting > 0 ? `${word} · ${waiting} waiting` : word);
-    const why = status.state === "waiting" || status.state === "refused" ? status.reason : "";
-    if (this.element.title !== why) this.element.title = why;
-  }
-  /** `said` is the count in words, `what` what it is made of, and `right` whether that fits. */
-  showBadge(count, said, what, right, mentions) {
-    setText(this.#said, said);
-    setText(this.#parts, count === 0 ? "All caught up" : what);
-    this.#parts.classList.toggle("is-wrong", !right);
-    setText(this.#mentions, mentions > 0 ? plural(mentions, "mention") : "");
-    if (count === this.#shown) return;
-    const before = this.#shown;
-    this.#shown = count;
-    this.#badge.hidden = count === 0;
-    setText(this.#badge, formatCount(count));
-    animate(
-      this.#badge,
-      [{ transform: "scale(0.6)" }, { transform: "scale(1.25)" }, { transform: "none" }],
-      380
-    );
-    if (before !== void 0) this.#float(count - before);
-  }
-  /** Shows that the numbers are out of date, with the correct total; undefined removes it. */
-  showBehind(total) {
-    this.#behind.hidden = total === void 0;
-    this.#parts.hidden = this.#mentions.hidden = total !== void 0;
-    setText(this.#behind, total === void 0 ? "" : `Stale: now ${total}`);
-  }
-  /** Animates a ring around the badge. */
-  showCaughtUp() {
-    const ring = h("span", { class: "caught-up", "aria-hidden": "true" });
-    this.#icon.append(ring);
-    const grow = animate(
-      ring,
-      [
-        { transform: "scale(0.8)", opacity: 1 },
-        { transform: "scale(1.5)", opacity: 0 }
-      ],
-      1400
-    );
-    if (grow === void 0) ring.remove();
-    else grow.onfinish = () => ring.remove();
-  }
-  /** Animates the change of the total above the badge. */
-  #float(difference2) {
-    const sign = difference2 > 0 ? "+" : "−";
-    const delta = h(
-      "span",
-      { class: "delta", "aria-hidden": "true" },
-      `${sign}${Math.abs(difference2)}`
-    );
-    this.#icon.append(delta);
-    const rise = animate(
-      delta,
-      [
-        { transform: "translateY(0)", opacity: 0 },
-        { opacity: 1, offset: 0.2 },
-        { transform: "translateY(-14px)", opacity: 0 }
-      ],
-      1100
-    );
-    if (rise === void 0) delta.remove();
-    else rise.onfinish = () => delta.remove();
   }
 };
 var Announcer = class {
@@ -4232,7 +4232,7 @@ var TransactionButton = class {
     this.#log = log2;
     this.#button = new TimedButton(button, {
       offer: "Open a long transaction",
-      on: "Transaction open",
+      end: "End the transaction",
       ms: OPEN_MS,
       set: (ms) => server2.openTransaction(ms),
       onOver: () => void this.sync()
@@ -4254,7 +4254,7 @@ var TransactionButton = class {
     } else if (change === "ends") {
       this.#log.note(
         "long transaction ended",
-        `${this.#log.total - this.#eventsBefore} events were logged meanwhile`
+        `Meanwhile ${plural(this.#log.total - this.#eventsBefore, "event")} went into the log`
       );
     }
   }
