@@ -94,8 +94,8 @@ func Named(id string, e events.Event) events.Event {
 // of its members.
 func InLog(rest string) string { return `{"specversion":"1.0","id":"bad","source":"sql",` + rest + `}` }
 
-// Nested returns the delivery of a message in each of 20 categories of a workspace: users
-// with so many have a row for each.
+// Nested returns the delivery of a message in each of 20 categories of a workspace, which is
+// more than the row of a user holds.
 func Nested(users ...string) (evs []events.Event) {
 	for i := range 20 {
 		name := fmt.Sprintf("acme/channel-%d", i)

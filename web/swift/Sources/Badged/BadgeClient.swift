@@ -44,6 +44,7 @@ public actor BadgeClient {
     private var outbox = Outbox()
     private var run: Task<Void, Never>?
     private var socket: URLSessionWebSocketTask?
+    private var sending: Task<Void, Never>?
     private var isOnline = false
     private var onlineSince = Date()
     private var expired = false
@@ -172,9 +173,14 @@ public actor BadgeClient {
         send(next)
     }
 
+    /// Sends a frame after those before. A failure ends the connection. On Linux, only the
+    /// asynchronous function of the socket exists.
     private func send(_ frame: ClientFrame) {
         guard let socket = socket, let text = try? frame.text() else { return }
-        socket.send(.string(text)) { _ in } // a failure ends the connection
+        sending = Task { [sending] in
+            await sending?.value
+            try? await socket.send(.string(text))
+        }
     }
 
     private func stayConnected() async {
@@ -211,6 +217,7 @@ public actor BadgeClient {
         request.setValue("badge.v1", forHTTPHeaderField: "Sec-WebSocket-Protocol")
         let socket = session.webSocketTask(with: request)
         self.socket = socket
+        sending = nil
         expect(socket)
         socket.resume()
         var hello = ClientFrame("hello")
