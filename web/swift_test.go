@@ -10,7 +10,7 @@ import (
 )
 
 // The Swift package knows the frames of the protocol and their fields by name. Whether it
-// compiles only the workflow of the forge shows.
+// compiles .ci/swift shows.
 func TestSwiftPackageKnowsTheFrames(t *testing.T) {
 	sources, err := filepath.Glob("swift/Sources/Badged/*.swift")
 	if err != nil || len(sources) == 0 {
