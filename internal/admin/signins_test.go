@@ -62,13 +62,13 @@ func TestFailedSignIns(t *testing.T) {
 		t.Fatalf("%d entries, want 20 and one for all other addresses:\n%s", len(trail), strings.Join(trail, "\n"))
 	}
 	want := []string{
-		`api by 203.0.113.7/32: signin.failed {"key_of":"admin","times":1000}: refused`,
-		`api by 10.0.0.0/32: signin.failed {"key_of":"publisher","times":1}: refused`,
+		`api by 203.0.113.7/32: signin.failed {"key_of":"admin","times":1000}: failed: refused`,
+		`api by 10.0.0.0/32: signin.failed {"key_of":"publisher","times":1}: failed: refused`,
 	}
 	if diff := cmp.Diff(want, trail[:2]); diff != "" {
 		t.Errorf("the first entries (-want +got):\n%s", diff)
 	}
-	for _, want := range []string{`api by other addresses: signin.failed {"key_of":"publisher","times":982}: refused`, `api by unknown address: signin.failed {"key_of":"publisher","times":1}: refused`} {
+	for _, want := range []string{`api by other addresses: signin.failed {"key_of":"publisher","times":982}: failed: refused`, `api by unknown address: signin.failed {"key_of":"publisher","times":1}: failed: refused`} {
 		if !slices.Contains(trail, want) {
 			t.Errorf("there is no entry %s:\n%s", want, strings.Join(trail, "\n"))
 		}
