@@ -119,6 +119,7 @@ func (p *phone) take(t *rapid.T, h *hub, db *halls, meanwhile func()) {
 		state := db.read(held)
 		meanwhile()
 		if state.Epoch != p.epoch || state.Version != p.version || reading.Whole {
+			p.categories, p.levels = map[string]pubsub.Numbers{}, nil // what the tables say is complete
 			p.apply(t, db, &state.Badge, state.Conversations, state.Whole)
 		}
 		settled, err := h.settle(context.Background(), p.session, &state, began, reading.Whole, 0)
@@ -151,12 +152,9 @@ func (p *phone) apply(t *rapid.T, db *halls, b *pubsub.Badge, conversations []pu
 		}
 		p.conversations[c.ConversationID] = c
 	}
-	if whole {
-		p.categories, p.levels = map[string]pubsub.Numbers{}, nil
-	}
 	maps.Copy(p.categories, b.Categories)
 	maps.DeleteFunc(p.categories, func(_ string, n pubsub.Numbers) bool { return n == pubsub.Numbers{} })
-	if b.Levels != nil || whole {
+	if b.Levels != nil {
 		p.levels = b.Levels
 	}
 	sum := pubsub.Badge{Levels: p.levels}
