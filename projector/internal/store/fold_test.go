@@ -281,6 +281,11 @@ func TestStories(t *testing.T) {
 		total  int64
 	}{
 		{"a retry counts once", []events.Event{deliver("1", 1), deliver("1", 1)}, 1},
+		{"the level of the longest path counts", []events.Event{
+			foldtest.InCategory("acme", foldtest.Event("1", events.CategoryLevelSet, "", level(events.LevelNone), "ann")),
+			foldtest.InCategory("acme/dev", foldtest.Event("2", events.CategoryLevelSet, "", level(events.LevelAll), "ann")),
+			foldtest.InCategory("acme/dev", deliver("3", 1)),
+		}, 1},
 		{"a redelivery under another id counts once", []events.Event{deliver("1", 1), deliver("2", 1)}, 1},
 		{"a late message above the read position counts", []events.Event{
 			deliver("1", 5), event("2", events.ConversationRead, upTo(3)), deliver("3", 4),
