@@ -115,3 +115,38 @@ func TestAUserWithManyCategories(t *testing.T) {
 		t.Errorf("%d, %d categories, %v", status, len(b.Categories), err)
 	}
 }
+
+// A connection that sees some categories and comes first leaves the numbers of the others
+// right for one that comes later.
+func TestManyCategoriesAfterAConnectionOfSome(t *testing.T) {
+	t.Parallel()
+	p := serve(t, newDatabase(t))
+	var evs []string
+	for i := range 20 {
+		evs = append(evs, in(fmt.Sprintf("acme/k%d", i), fmt.Sprint("c", i), 1, ""))
+	}
+	position := p.mustPost(append(evs, in("chat", "c99", 1, ""),
+		inRoom("hall", "join", "room.joined", `,"user_ids":["ann"]`), postTo("hall", 1, `,"category":"chat"`))...)
+	if n := total(t, p, "ann", position); n != 22 {
+		t.Fatalf("the total is %d, want 22", n)
+	}
+	some, all := make(chan string, 100), make(chan string, 100)
+	socketFrames(t, p, restricted(t, "ann", "acme/k1"), some)
+	<-some // its snapshot
+	p.mustPost(in("acme/k1", "c1", 2, ""))
+	<-some // from then on the gateway follows the user's rooms
+	socketFrames(t, p, token(t, "ann"), all)
+	<-all
+	p.mustPost(postTo("hall", 2, `,"category":"chat"`))
+	for text := range all {
+		var f frame
+		var of numbers
+		if json.Unmarshal([]byte(text), &f) != nil || json.Unmarshal([]byte(text), &of) != nil || f.T != "changes" {
+			continue
+		}
+		if of.Total != 24 || of.Categories["chat"].Total != 3 {
+			t.Errorf("after a message to the room: %s", text)
+		}
+		return
+	}
+}

@@ -11,14 +11,14 @@
 
 -- name: rows of paths
 -- Of a user with many paths: the first by name, and some by name, which may come twice.
--- WANTED is a condition, ALSO an array, FIRSTPATHS how many of the first. Building jsonb
+-- ALSO is an array, FIRSTPATHS how many of the first. Building jsonb
 -- takes five times as long as json.
 (
     SELECT json_object_agg(p.category, p.numbers)
     FROM (
         (
             SELECT p.category, p.numbers FROM badged.paths_pNN AS p
-            WHERE p.partition_id = u.partition_id AND p.user_id = u.user_id AND p.numbers <> '[]' AND WANTED
+            WHERE p.partition_id = u.partition_id AND p.user_id = u.user_id AND p.numbers <> '[]'
             ORDER BY p.category
             LIMIT FIRSTPATHS
         )
@@ -46,6 +46,13 @@ ARRAY(
         JOIN badged.rooms_pNN AS r ON r.partition_id = c.partition_id AND r.conversation_id = c.conversation_id
         WHERE c.partition_id = u.partition_id AND c.user_id = u.user_id AND c.joined IS NOT NULL
     ) AS r
+)
+
+-- name: paths of a view
+-- Those that some categories, $5, cover, besides.
+{paths of rooms} || ARRAY(
+    SELECT p.category FROM badged.paths_pNN AS p
+    WHERE p.partition_id = u.partition_id AND p.user_id = u.user_id AND EXISTS (SELECT FROM unnest($5::text[]) AS path WHERE badged.covers(path, p.category))
 )
 
 -- name: paths of sums

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -155,11 +154,11 @@ func (all *members) state(u *member, held int64) pubsub.Snapshot {
 
 // View returns the whole state of a user, with only the conversations that some categories
 // cover: at most MaxSnapshot with something to show, most recently changed first. The badge
-// has all categories that these cover, and other ones of rooms.
+// has all categories that these cover, and what it has in other states: a gateway keeps one
+// account for all connections of a user.
 func (r *Reader) View(ctx context.Context, userID string, categories []string) (pubsub.Snapshot, error) {
 	p := r.partitionOf(userID)
-	sql := strings.NewReplacer("WANTED", "EXISTS (SELECT FROM unnest($5::text[]) AS path WHERE badged.covers(path, p.category))", "ALSO", noPaths, "FIRSTPATHS", "ALL").
-		Replace(statesSQL(statements.Of(p, "read a view")))
+	sql := firstPaths(statesSQL(statements.Of(p, "read a view")), statements.Of(p, "paths of a view"))
 	rows, _ := r.q.Query(ctx, sql, append(heldArguments([]pubsub.Held{{UserID: userID}}), p, categories)...)
 	all, err := scanMembers(rows, 1)
 	if err != nil {

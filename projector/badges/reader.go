@@ -140,12 +140,12 @@ func pathsOfRooms(partition int) string { return statements.Of(partition, "paths
 // firstPaths returns a statement on badges that reads the first paths by name, one more than
 // are shown, and further ones.
 func firstPaths(sql, also string) string {
-	return strings.NewReplacer("WANTED", "true", "ALSO", also, "FIRSTPATHS", strconv.Itoa(pubsub.MaxCategories+1)).Replace(sql)
+	return strings.NewReplacer("ALSO", also, "FIRSTPATHS", strconv.Itoa(pubsub.MaxCategories+1)).Replace(sql)
 }
 
 // allPaths returns a statement on badges that reads all paths.
 func allPaths(sql, _ string) string {
-	return strings.NewReplacer("WANTED", "true", "ALSO", noPaths, "FIRSTPATHS", "ALL").Replace(sql)
+	return strings.NewReplacer("ALSO", noPaths, "FIRSTPATHS", "ALL").Replace(sql)
 }
 
 // badges reads badges with a statement that also tells who has memberships, and reads those
