@@ -126,7 +126,7 @@ func (a *API) routes() []describe.Route {
 		a.forReaders(a.getCategories, describe.Route{
 			Method: http.MethodGet, Path: "/v1/users/{user}/categories",
 			Name: "getCategories", Group: GroupBadges, Summary: "Read a page of a user's categories",
-			Doc: "By name, those with anything to show or a level, and those above them.",
+			Doc: "By name, those with anything to show, and those with a level.",
 			Params: []describe.Param{
 				userParam(),
 				{In: "query", Name: "category", Doc: "Only this category and those directly below it.", Of: categorySchema(), Example: "acme"},
