@@ -146,9 +146,9 @@ type Snapshot struct {
 	Rest        Badge        `json:"-"`
 }
 
-// Within returns the badge of some paths alone, of which none covers another. Its version is
-// that of the user. Its epoch is another than that of the user, and of other paths: who
-// holds it holds nothing of the rest. The badge must have these paths.
+// Within returns the badge of some paths alone, of which none covers another. It has the
+// version of the user, and an epoch of its own for these paths: a client that holds it holds
+// nothing of the others. The badge must have these paths.
 func (b *Badge) Within(paths []string) Badge {
 	within := Badge{
 		UserID: b.UserID, Epoch: epochWithin(b.Epoch, paths), Version: b.Version, MoreCategories: b.MoreCategories,

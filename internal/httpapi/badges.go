@@ -233,20 +233,11 @@ func (a *API) getConversations(w http.ResponseWriter, r *http.Request, categorie
 	if f.Muted, err = boolParam(q, "muted"); err != nil {
 		return err
 	}
-	var next string
-	ctx := r.Context()
-	page, err := read(ctx, a, func(from Badges) (page []pubsub.Conversation, err error) {
-		page, next, err = from.Conversations(ctx, r.PathValue("user"), f, limit, q.Get("cursor"))
-		return page, err
+	page, next, err := readPage(r.Context(), a, func(from Badges) ([]pubsub.Conversation, string, error) {
+		return from.Conversations(r.Context(), r.PathValue("user"), f, limit, q.Get("cursor"))
 	})
-	if errors.Is(err, badges.ErrBadCursor) {
-		return &problem{Status: http.StatusBadRequest, Detail: "cursor must be the cursor of the previous page"}
-	}
 	if err != nil {
 		return err
-	}
-	if page == nil {
-		page = []pubsub.Conversation{}
 	}
 	writeJSON(w, http.StatusOK, "application/json", conversationsPage{page, next})
 	return nil
@@ -272,23 +263,29 @@ func (a *API) getCategories(w http.ResponseWriter, r *http.Request, categories [
 	if err != nil {
 		return err
 	}
-	var next string
-	ctx := r.Context()
-	page, err := read(ctx, a, func(from Badges) (page []badges.Category, err error) {
-		page, next, err = from.Categories(ctx, r.PathValue("user"), categories, of, limit, q.Get("cursor"))
-		return page, err
+	page, next, err := readPage(r.Context(), a, func(from Badges) ([]badges.Category, string, error) {
+		return from.Categories(r.Context(), r.PathValue("user"), categories, of, limit, q.Get("cursor"))
 	})
-	if errors.Is(err, badges.ErrBadCursor) {
-		return &problem{Status: http.StatusBadRequest, Detail: "cursor must be the cursor of the previous page"}
-	}
 	if err != nil {
 		return err
 	}
-	if page == nil {
-		page = []badges.Category{}
-	}
 	writeJSON(w, http.StatusOK, "application/json", categoriesPage{page, next})
 	return nil
+}
+
+// readPage reads a page, which is not nil, and the cursor of the next.
+func readPage[T any](ctx context.Context, a *API, ask func(from Badges) ([]T, string, error)) (page []T, next string, err error) {
+	page, err = read(ctx, a, func(from Badges) (page []T, err error) {
+		page, next, err = ask(from)
+		return page, err
+	})
+	if errors.Is(err, badges.ErrBadCursor) {
+		err = &problem{Status: http.StatusBadRequest, Detail: "cursor must be the cursor of the previous page"}
+	}
+	if page == nil {
+		page = []T{}
+	}
+	return page, next, err
 }
 
 // pageLimit returns the size of a page.

@@ -14,7 +14,7 @@ type Missing struct {
 	// ReadAll are the users that need every conversation with something to read, and
 	// if InRooms is set every membership.
 	ReadAll []string
-	// LeaveAll are those of them that need every conversation.
+	// LeaveAll are the users among them of which every conversation is needed.
 	LeaveAll []string
 	InRooms  bool
 	// Rooms are rooms, or conversations that may be rooms.
