@@ -10,13 +10,13 @@ once = $(eval $1 := $2)$($1)
 
 # The packages to test, and more flags for go test. The slowest packages come
 # first: they mostly wait, and the others run meanwhile.
-PKGS      ?= ./tests ./projector ./internal/app ./pubsub ./...
+PKGS      ?= ./tests ./projector ./internal/server/app ./pubsub ./...
 TESTFLAGS ?=
 # Of these, the suites on the built program, and the others. make test leaves out SERVERS,
 # whose tests need a server that takes minutes to build, or make servers again and again,
 # unless they are named.
 PROGRAM   := $(filter ./tests ./...,$(PKGS))
-SERVERS    = $(if $(filter ./...,$(PKGS)),$(if $(filter long,$(LEAVE)),|internal/(bucket|embedpg|devtest/pgtest)))
+SERVERS    = $(if $(filter ./...,$(PKGS)),$(if $(filter long,$(LEAVE)),|internal/(partition/bucket|pg/embedpg|devtest/pgtest)))
 PACKAGE    = $(call once,PACKAGE,$(shell go list $(PKGS) | grep -vE '/badged/(tests$(SERVERS))$$'))
 # RACE=1 tests packages with the race detector, as make nightly does.
 RACE      ?=
@@ -24,8 +24,10 @@ RACE      ?=
 RACES     ?= .
 # Those that take long by their nature: they kill, move or split what works under load,
 # dump and archive whole databases, build with another standard library, or start a
-# browser again and again.
-LONG      := ^(TestWrongClock.*|TestDatabaseIsRestored|TestArchive.*|TestPlanOfMoves|TestPartitionsMoveWhileServing|TestPartitionsSplit.*|TestServerIsKilledAndAMoveUndone|TestMoveToAFullDisk|TestEraseUserUnderLoad|TestOwnershipChurn|TestIngest.*OverKills|TestRelay.*OverKills|TestTailOverKills|TestPhonesEndRightAcrossKills|TestKilledWhileMergingKeys|TestLoadAcrossAKill|TestAdminBrowserWithoutAShard|TestProfilesOverALongTime)$$ ^TestConformance$$/Chromium
+# browser again and again. make test has shorter tests of what the last four test:
+# TestRoomOverSockets, TestSelfHeal, TestLostFileIsGivenUp, and in packages TestComplete
+# and TestInterruptedBetweenTheCommits.
+LONG      := ^(TestWrongClock.*|TestDatabaseIsRestored|TestArchive.*|TestPlanOfMoves|TestPartitionsMoveWhileServing|TestPartitionsSplit.*|TestServerIsKilledAndAMoveUndone|TestMoveToAFullDisk|TestEraseUserUnderLoad|TestOwnershipChurn|TestIngest.*OverKills|TestRelay.*OverKills|TestTailOverKills|TestPhonesEndRightAcrossKills|TestKilledWhileMergingKeys|TestLoadAcrossAKill|TestAdminBrowserWithoutAShard|TestProfilesOverALongTime|TestMixedLoad|TestSelfHealWithSettingsOfADatabase|TestLostArchiveIsGivenUp|TestServersCompleteAMoveKilledInItsSwitch)$$ ^TestConformance$$/Chromium
 # Of packages, those that kill, interrupt, restore or load what archives, erases, moves,
 # rebuilds or splits at many moments.
 DEEP      := ^(TestKilled.*|Test.*KilledAnywhere|TestPutBackDuringAMove|TestPutBackToAnEarlierAttempt|TestMoveUnderLoad|TestSplitUnderLoad|TestRivalMovers|TestRoomsOfAPartitionThatMoves|TestEraseDeletesNoLostEvents|TestEraseArchivedHistories|TestSplitArchivedPartitions|TestArchiveAfterASplitDeletesNoLostEvents|TestRepairKeepsTheOrder|TestRepairLogTwice|TestRepairLogOfACopyOfACopy|TestArchiveBetweenTwoRepairs)$$
@@ -86,6 +88,12 @@ test: needs ## run the tests of the product (PKGS=./events TESTFLAGS='-run X -co
 	@$(if $(filter web,$(LEAVE)),,.ci/web build)
 	@$(MAKE) --no-print-directory -j2 test-program test-packages test-folding test-shards test-web
 
+# How events are stored, folded and read.
+CORE := ./events ./internal/base/... ./internal/pg/... ./internal/log/... ./internal/fold/... ./internal/partition/replay ./projector/...
+.PHONY: core
+core: ## test the core alone, which needs nothing but Go and Postgres
+	$(GOTEST) -skip '$(SLOW)' $(TESTFLAGS) $(filter-out %/embedpg,$(shell go list $(CORE)))
+
 # Linked without tables for debuggers, which takes half the time; make lint vets.
 QUICK  := -vet=off -ldflags=-w
 # What is left out of packages.
@@ -114,7 +122,7 @@ endif
 
 test-folding:
 ifneq ($(filter ./...,$(PKGS)),)
-	go test $(QUICK) -count=1 -run '$(FOLDING)' ./projector/internal/store -rapid.checks=$(HISTORIES)
+	go test $(QUICK) -count=1 -run '$(FOLDING)' ./internal/fold/store -rapid.checks=$(HISTORIES)
 endif
 
 test-web:
@@ -126,7 +134,7 @@ races: needs ## run the suites in tests on a program that was built with the rac
 
 .PHONY: properties
 properties: needs ## run the slow property tests with PROPERTIES histories, and at full length what -short shortens, without the race detector
-	RAPID_CHECKS=$(PROPERTIES) go test $(QUICK) -count=1 -timeout $(TIMEOUT) -run '$(SLOW)' ./events/... ./gateway ./projector/...
+	RAPID_CHECKS=$(PROPERTIES) go test $(QUICK) -count=1 -timeout $(TIMEOUT) -run '$(SLOW)' ./events/... ./gateway ./projector/... ./internal/fold/... ./internal/partition/... ./internal/user/... ./internal/notify/...
 
 .PHONY: web
 web: needs ## check, test and rebuild the TypeScript part
@@ -139,7 +147,7 @@ needs: ## install missing programs that tests need
 .PHONY: docs
 docs: ## regenerate docs/reference and the help in docs/cli.md
 	go test -count=1 -run '^TestRulesInSQLAreUpToDate$$' ./events -update
-	go test -count=1 -run '^TestReferenceIsUpToDate$$' ./internal/app -update
+	go test -count=1 -run '^TestReferenceIsUpToDate$$' ./internal/server/app -update
 	go test -count=1 -run '^TestHelpInDocs$$' ./internal/cli -update
 
 .PHONY: cover

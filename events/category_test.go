@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/category"
+	"github.com/badged/badged/internal/base/category"
 )
 
 // categoryCases are what Go, SQL and the client in TypeScript agree on.

@@ -9,10 +9,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/appending"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/schematest"
-	"github.com/badged/badged/internal/eventbatch"
+	"github.com/badged/badged/internal/log/eventbatch"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
@@ -77,7 +76,7 @@ func delivered(id string, users ...string) events.Event {
 
 func mustAppend(t testing.TB, log *events.Log, evs ...events.Event) events.Receipt {
 	t.Helper()
-	receipt, err := appending.To(log)(t.Context(), evs...)
+	receipt, err := log.AppendOwn(t.Context(), evs...)
 	if err != nil {
 		t.Fatal(err)
 	}

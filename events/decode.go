@@ -10,59 +10,49 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/badged/badged/internal/rfc3339"
+	"github.com/badged/badged/internal/base/rfc3339"
 )
 
-// Decode reads one event from its CloudEvents JSON form and validates it. It
-// is strict: an attribute or data field that is not defined, given twice, or
-// of the wrong type is an error, so that a misspelt field is never silently
-// without effect. The error is an [*InvalidError].
+// Decode reads one event from its CloudEvents JSON form and validates it. It is strict, so
+// that a misspelt field never goes unnoticed: an attribute or data field that is undefined,
+// given twice, or of the wrong type is an error. The error is an [*InvalidError].
 //
-// Besides the attributes of [Event] it accepts, and ignores, the CloudEvents
-// attributes datacontenttype (which must be JSON), dataschema and subject. An
-// attribute that is null counts as absent, as CloudEvents requires. The same goes
-// for data and for each of its fields, but not for elements of arrays. ADR 3 has the reasons.
+// Besides the attributes of [Event], Decode accepts and ignores the CloudEvents attributes
+// datacontenttype (which must be JSON), dataschema and subject. An attribute that is null
+// counts as absent, as CloudEvents requires. The same applies to data and to each of its
+// fields, and not to elements of arrays. ADR 3 has the reasons.
 func Decode(b []byte) (Event, error) {
-	if e, ok := decodeQuick(b); ok {
-		return e, nil
-	}
-	return decode(b)
-}
-
-// decode decodes an event in any JSON form.
-func decode(b []byte) (Event, error) {
-	var p problems
+	d := decoder{json: b}
 	var e Event
-	dec := jsontext.NewDecoder(bytes.NewBuffer(b))
-	d := decoder{dec: dec, problems: &p}
-	present, isObject := d.event(&e)
-	if d.err == nil {
-		if _, err := dec.ReadToken(); err == nil {
-			p.add("", "must be one JSON object, with nothing after it")
-		} else if !errors.Is(err, io.EOF) {
-			d.err = err
+	if present, ok := d.event(&e); ok {
+		e.validate(&d.problems, present)
+	}
+	if len(d.problems) > 0 || d.broken || d.unchecked || d.wide && !utf8.Valid(b) {
+		if fault := syntaxFault(b); fault != "" || d.broken { // errors of fields would only distract if the JSON is broken
+			d.problems = nil
+			d.problems.add("", "is not valid JSON: %s", fault)
 		}
-	}
-	if d.err != nil {
-		p = nil // field errors of half an event only distract
-		p.add("", "is not valid JSON: %s", describeSyntax(d.err))
-		return Event{}, p.err()
-	}
-	if isObject {
-		e.validate(&p, present)
-	}
-	if err := p.err(); err != nil {
-		return Event{}, err
+		if err := d.problems.err(); err != nil {
+			return Event{}, err
+		}
 	}
 	e.Data.AllCategories = e.Type.ofAll() && e.Data.Category == ""
 	return e, nil
 }
 
-// describeSyntax says where the JSON broke without the decoder's own prefix.
-func describeSyntax(err error) string {
+// syntaxFault returns where and why the JSON of an event is broken, "" if it is valid.
+func syntaxFault(b []byte) string {
+	dec := jsontext.NewDecoder(bytes.NewBuffer(b))
+	err := dec.SkipValue()
+	if err == nil {
+		if _, err = dec.ReadToken(); err == nil || errors.Is(err, io.EOF) {
+			return ""
+		}
+	}
 	var syntactic *jsontext.SyntacticError
 	switch {
 	case errors.Is(err, io.EOF):
@@ -75,96 +65,119 @@ func describeSyntax(err error) string {
 	return fmt.Sprintf("%v at byte %d", syntactic.Err, syntactic.ByteOffset)
 }
 
-// decoder walks the tokens of one event. A value of the wrong type becomes a
-// problem and is skipped; err is set once the JSON itself is broken, and
-// nothing is read after that.
+// decoder reads one event in one pass, without the tokens of jsontext, since decoding is most
+// of the cost of replaying the log. If a value has the wrong type, the decoder records a
+// problem and skips the value. It uses jsontext for rare cases: escapes, skipped values, and
+// the reason why JSON is broken.
 type decoder struct {
-	dec      *jsontext.Decoder
-	problems *problems
-	err      error
+	json     []byte
+	at       int
+	problems problems
+	broken   bool // the JSON is broken; nothing more is read
+	// unchecked is set if the JSON may be invalid in a way that the decoder has not checked:
+	// it has an object with too many members to look for repeated names, or a number with a
+	// leading zero. wide is set if the JSON has bytes outside ASCII, which may be invalid
+	// UTF-8.
+	unchecked, wide bool
 }
 
-// event reads the envelope and returns which fields of data were given; ok is
-// false if there is no envelope.
+// attributes are the attributes that an event may have, the required ones first.
+var attributes = [...]string{
+	"specversion", "id", "source", "type", "data",
+	"time", "traceparent", "tracestate", publishedBy, "datacontenttype", "dataschema", "subject", "data_base64",
+}
+
+const requiredAttributes = 5
+
+// event reads the envelope and returns which fields of data were given. ok is false if the
+// event is no JSON object.
 func (d *decoder) event(e *Event) (present fields, ok bool) {
-	var hasSpecVersion, hasID, hasSource, hasType, hasData bool
-	ok = d.object("", func(name string) {
-		switch name {
+	var given fields // of attributes
+	ok = d.object("", func(name []byte) {
+		i := slices.Index(attributes[:], string(name))
+		if i < 0 {
+			d.unknown(string(name))
+			return
+		}
+		given |= 1 << i
+		switch name := attributes[i]; name {
 		case "specversion":
-			hasSpecVersion = true
-			if v, ok := d.text(name); ok && v != SpecVersion {
-				d.problems.add(name, "must be %q, is %s", SpecVersion, quoteShort(v))
+			if v, ok := d.text(name); ok && string(v) != SpecVersion {
+				d.problems.add(name, "must be %q, is %s", SpecVersion, quoteShort(string(v)))
 			}
 		case "id":
-			hasID = true
-			e.ID, _ = d.text(name)
+			e.ID = d.string(name)
 		case "source":
-			hasSource = true
-			e.Source, _ = d.text(name)
+			e.Source = d.string(name)
 		case "type":
-			hasType = true
-			v, _ := d.text(name)
-			e.Type = Type(v)
+			e.Type = d.eventType(name)
 		case "time":
 			e.Time = d.time(name)
 		case "traceparent":
-			e.TraceParent, _ = d.text(name)
+			e.TraceParent = d.string(name)
 		case "tracestate":
-			e.TraceState, _ = d.text(name)
+			e.TraceState = d.string(name)
 		case publishedBy:
-			e.PublishedBy, _ = d.text(name)
+			e.PublishedBy = d.string(name)
 		case "data":
-			hasData = true
 			present = d.data(&e.Data)
 		case "datacontenttype":
 			if v, ok := d.text(name); ok && !isJSON(v) {
-				d.problems.add(name, "must be application/json, is %s", quoteShort(v))
+				d.problems.add(name, "must be application/json, is %s", quoteShort(string(v)))
 			}
 		case "dataschema", "subject":
 			d.text(name)
 		case "data_base64":
 			d.problems.add(name, "is not supported: give data as JSON")
 			d.skip()
-		default:
-			d.unknown(name)
 		}
 	})
-	if !ok {
-		return 0, false
-	}
-	for _, a := range []struct {
-		name string
-		has  bool
-	}{
-		{"specversion", hasSpecVersion},
-		{"id", hasID},
-		{"source", hasSource},
-		{"type", hasType},
-		{"data", hasData},
-	} {
-		if !a.has {
-			d.problems.add(a.name, "is required")
+	for i, name := range attributes[:requiredAttributes] {
+		if ok && !given.has(i) {
+			d.problems.add(name, "is required")
 		}
 	}
-	return present, true
+	if d.next(); d.at < len(d.json) {
+		d.problems.add("", "must be one JSON object, with nothing after it")
+	}
+	return present, ok
+}
+
+// eventType reads a type. It allocates nothing for known types.
+func (d *decoder) eventType(path string) Type {
+	v, _ := d.text(path)
+	for i := range typeRules {
+		if string(typeRules[i].of) == string(v) {
+			return typeRules[i].of
+		}
+	}
+	return Type(v)
 }
 
 // data reads the data object and returns which of its fields were given.
 func (d *decoder) data(data *Data) (present fields) {
-	d.object("data", func(name string) {
-		i := slices.IndexFunc(dataFields, func(f dataField) bool { return f.name == name })
-		if i < 0 {
-			d.unknown("data." + name)
+	values := data.values()
+	next := 0 // the field expected next, since fields are often in this order
+	d.object("data", func(name []byte) {
+		i := next
+		for range dataFields {
+			if dataFields[i].name == string(name) {
+				break
+			}
+			i = (i + 1) % len(dataFields)
+		}
+		if dataFields[i].name != string(name) {
+			d.unknown("data." + string(name))
 			return
 		}
 		present |= 1 << i
+		next = (i + 1) % len(dataFields)
 		path := dataFields[i].path
-		switch v := data.values()[i].(type) { // d notes what is wrong with a value
+		switch v := values[i].(type) { // each method of d records what is wrong with its value
 		case *string:
-			*v, _ = d.text(path)
+			*v = d.string(path)
 		case *Level:
-			level, _ := d.text(path)
-			*v = Level(level)
+			*v = Level(d.string(path))
 		case *[]string:
 			*v = d.texts(path)
 		case *[]int64:
@@ -176,169 +189,268 @@ func (d *decoder) data(data *Data) (present fields) {
 		case *time.Time:
 			*v = d.time(path)
 		case *Notification:
-			*v = d.notification(path)
+			d.notification(path, v)
 		}
 	})
 	return present
 }
 
-// notification reads a notification. All its problems are those of the field.
-func (d *decoder) notification(path string) (n Notification) {
-	d.object(path, func(name string) {
-		switch name {
+// notification reads a notification. All its problems are reported for path.
+func (d *decoder) notification(path string, n *Notification) {
+	d.object(path, func(name []byte) {
+		switch string(name) {
 		case "title":
-			n.Title, _ = d.text(path)
+			n.Title = d.string(path)
 		case "body":
-			n.Body, _ = d.text(path)
+			n.Body = d.string(path)
 		case "data":
 			n.Data = map[string]string{}
-			d.object(path, func(key string) { n.Data[key], _ = d.text(path) })
+			d.object(path, func(key []byte) { n.Data[string(key)] = d.string(path) })
 		default:
 			d.problems.add(path, "must have no other members than title, body and data")
 			d.skip()
 		}
 	})
-	return n
 }
 
-// object reads an object and calls member for each name whose value is not
-// null; member must read the value. It reports whether there was an object.
-func (d *decoder) object(path string, member func(name string)) bool {
-	if d.err != nil || !d.kind(path, jsontext.KindBeginObject, "a JSON object") {
+// most is how many members of an object are compared with each other to find repeated names.
+const most = 32
+
+// object reads an object and calls member for each name whose value is not null; member must
+// read the value. object reports whether it read a valid object.
+func (d *decoder) object(path string, member func(name []byte)) bool {
+	if !d.kind(path, '{', "a JSON object") {
 		return false
 	}
-	d.read() // the brace
-	for d.err == nil && d.dec.PeekKind() != jsontext.KindEndObject {
-		name := d.read()
-		if d.err != nil {
-			return false
-		}
-		if d.dec.PeekKind() == jsontext.KindNull {
-			d.skip()
-			continue
-		}
-		member(name.String())
+	d.at++
+	if d.next() == '}' {
+		d.at++
+		return true
 	}
-	d.read()
-	return d.err == nil
+	names := make([][]byte, 0, most)
+	for {
+		if d.next() != '"' {
+			return d.fail()
+		}
+		name := d.quoted()
+		if len(names) == most {
+			d.unchecked = true
+		} else {
+			for _, other := range names {
+				if bytes.Equal(name, other) {
+					return d.fail()
+				}
+			}
+			names = append(names, name)
+		}
+		if d.next() != ':' {
+			return d.fail()
+		}
+		d.at++
+		if d.next(); !d.literal("null") {
+			member(name)
+		}
+		if !d.more('}') {
+			return !d.broken
+		}
+	}
 }
 
-func (d *decoder) text(path string) (string, bool) {
-	if !d.kind(path, jsontext.KindString, "a string") {
-		return "", false
+// array reads an array and calls element for each index; element must read the element.
+func (d *decoder) array(element func(i int)) {
+	d.at++
+	if d.next() == ']' {
+		d.at++
+		return
 	}
-	t := d.read()
-	if d.err != nil {
-		return "", false
+	for i := 0; ; i++ {
+		if element(i); !d.more(']') {
+			return
+		}
 	}
-	return t.String(), true
 }
 
-// texts reads an array of strings. Past the most that any field may hold it
-// only counts.
+// more reads the comma or the end after a member or element, and reports whether another
+// member or element follows.
+func (d *decoder) more(end byte) bool {
+	c := d.next()
+	if c != ',' && c != end {
+		return d.fail()
+	}
+	d.at++
+	return c == ','
+}
+
+func (d *decoder) text(path string) (text []byte, ok bool) {
+	if !d.kind(path, '"', "a string") {
+		return nil, false
+	}
+	return d.quoted(), !d.broken
+}
+
+func (d *decoder) string(path string) string {
+	text, _ := d.text(path)
+	return string(text)
+}
+
+// quoted reads a string, which must come next.
+func (d *decoder) quoted() []byte {
+	escaped := false
+	for i := d.at + 1; i < len(d.json); i++ {
+		switch c := d.json[i]; {
+		case c == '"':
+			raw := d.json[d.at : i+1]
+			d.at = i + 1
+			if !escaped {
+				return raw[1 : len(raw)-1]
+			}
+			text, err := jsontext.AppendUnquote(nil, raw)
+			if err != nil {
+				d.fail()
+			}
+			return text
+		case c == '\\':
+			escaped = true
+			i++
+		case c < ' ':
+			d.fail()
+			return nil
+		case c >= utf8.RuneSelf:
+			d.wide = true
+		}
+	}
+	d.fail()
+	return nil
+}
+
+// texts reads an array of strings. Beyond the limit of every field it only counts the
+// elements. Many of the strings share memory: clone a string to keep it longer than the
+// others.
 func (d *decoder) texts(path string) []string {
-	if !d.kind(path, jsontext.KindBeginArray, "an array of strings") {
+	if !d.kind(path, '[', "an array of strings") {
 		return nil
 	}
-	d.read()
-	texts := make([]string, 0, 1)
-	for d.err == nil && d.dec.PeekKind() != jsontext.KindEndArray {
+	begin := d.at
+	shared := string(d.json[begin:][:max(0, bytes.IndexByte(d.json[begin:], ']'))]) // the whole array, unless a string contains the bracket
+	texts := make([]string, 0, 1+min(strings.Count(shared, ","), MaxUsers))
+	d.array(func(i int) {
 		switch {
-		case len(texts) > MaxUsers:
-			texts = append(texts, "")
-			d.skip()
-		case d.dec.PeekKind() == jsontext.KindString:
-			texts = append(texts, d.read().String())
-		default: // only now is the path worth building
-			t, _ := d.text(path + "[" + strconv.Itoa(len(texts)) + "]")
+		case d.next() != '"': // build the path only here, since it is costly
+			t := ""
+			if i <= MaxUsers {
+				t = d.string(path + "[" + strconv.Itoa(i) + "]")
+			} else {
+				d.skip()
+			}
 			texts = append(texts, t)
+		default:
+			from := d.at + 1 - begin
+			text := d.quoted()
+			if end := from + len(text); end < len(shared) && d.at-begin == end+1 {
+				texts = append(texts, shared[from:end])
+			} else {
+				texts = append(texts, string(text))
+			}
 		}
-	}
-	d.read()
+	})
 	return texts
 }
 
-// numbers reads an array of numbers. Past the most that any field may hold it only
-// counts.
-func (d *decoder) numbers(path string) []int64 {
-	if !d.kind(path, jsontext.KindBeginArray, "an array of whole numbers") {
+// numbers reads an array of numbers. Beyond the limit of every field it only counts the
+// elements.
+func (d *decoder) numbers(path string) (numbers []int64) {
+	if !d.kind(path, '[', "an array of whole numbers") {
 		return nil
 	}
-	d.read()
-	var numbers []int64
-	for d.err == nil && d.dec.PeekKind() != jsontext.KindEndArray {
-		if len(numbers) > MaxSeqs {
+	d.array(func(i int) {
+		if i > MaxSeqs {
 			numbers = append(numbers, 0)
 			d.skip()
-			continue
+			return
 		}
-		numbers = append(numbers, d.int64(path+"["+strconv.Itoa(len(numbers))+"]"))
-	}
-	d.read()
+		numbers = append(numbers, d.int64(path+"["+strconv.Itoa(i)+"]"))
+	})
 	return numbers
 }
 
 // maxDigits is the number of digits of the greatest seq.
 const maxDigits = 19
 
-// int64 reads a whole number, or its digits in a string: what JavaScript and many drivers
-// of databases make of numbers past 2^53.
+// int64 reads a whole number, or a string of its digits, into which JavaScript and many
+// database drivers turn numbers beyond 2^53.
 func (d *decoder) int64(path string) int64 {
-	text := d.dec.PeekKind() == jsontext.KindString
-	if !text && !d.kind(path, jsontext.KindNumber, "a whole number, or its digits in a string") {
+	c := d.next()
+	if c != '"' && c != '-' && (c < '0' || c > '9') {
+		d.wrong(path, "a whole number, or its digits in a string")
 		return 0
 	}
-	t := d.read()
-	if d.err != nil {
-		return 0
+	var text []byte
+	valid := true
+	if c == '"' {
+		text = d.quoted()
+		valid = len(text) <= maxDigits && strings.Trim(string(text), "0123456789") == ""
+	} else {
+		text = d.number()
 	}
-	n, err := strconv.ParseInt(t.String(), 10, 64)
-	if text && (len(t.String()) > maxDigits || strings.Trim(t.String(), "0123456789") != "") {
-		err = strconv.ErrSyntax
-	}
-	if err != nil {
-		d.problems.add(path, "must be a whole number from 1 to %d, is %s", int64(1<<63-1), quoteShort(t.String()))
+	n, err := strconv.ParseInt(string(text), 10, 64)
+	if err != nil || !valid {
+		d.problems.add(path, "must be a whole number from 1 to %d, is %s", int64(1<<63-1), quoteShort(string(text)))
 		return 0
 	}
 	return n
 }
 
-func (d *decoder) bool(path string) bool {
-	if k := d.dec.PeekKind(); k == jsontext.KindTrue || k == jsontext.KindFalse {
-		d.read()
-		return k == jsontext.KindTrue
+// number reads a number, which must come next.
+func (d *decoder) number() []byte {
+	begin := d.at
+	for d.at < len(d.json) && strings.IndexByte("+-.0123456789Ee", d.json[d.at]) >= 0 {
+		d.at++
 	}
-	d.kind(path, jsontext.KindTrue, "true or false")
+	text := d.json[begin:d.at]
+	if digits := bytes.TrimPrefix(text, []byte("-")); len(digits) > 1 && digits[0] == '0' {
+		d.unchecked = true // a leading zero is invalid in JSON, except before a point
+	}
+	return text
+}
+
+func (d *decoder) bool(path string) bool {
+	d.next()
+	if d.literal("true") {
+		return true
+	}
+	if !d.literal("false") {
+		d.wrong(path, "true or false")
+	}
 	return false
 }
 
 func (d *decoder) time(path string) time.Time {
-	s, ok := d.text(path)
+	text, ok := d.text(path)
 	if !ok {
 		return time.Time{}
 	}
-	t, err := rfc3339.Parse(s)
+	t, err := rfc3339.Parse(string(text))
 	if err != nil {
-		d.problems.add(path, "must be an RFC 3339 time such as 2026-01-31T23:59:59Z, is %s", quoteShort(s))
+		d.problems.add(path, "must be an RFC 3339 time such as 2026-01-31T23:59:59Z, is %s", quoteShort(string(text)))
 		return time.Time{}
 	}
 	return t.UTC()
 }
 
-// kind reports whether the next value is of kind k; otherwise it notes the
-// problem and skips the value.
-func (d *decoder) kind(path string, k jsontext.Kind, want string) bool {
-	got := d.dec.PeekKind()
-	if got == k {
+// kind reports whether the next value begins with c. If not, it records the problem and skips
+// the value.
+func (d *decoder) kind(path string, c byte, want string) bool {
+	if d.next() == c {
 		return true
 	}
-	if got == jsontext.KindInvalid { // broken JSON: let read find out how
-		d.read()
-		return false
-	}
+	d.wrong(path, want)
+	return false
+}
+
+// wrong records that the next value is not of the wanted kind, and skips it.
+func (d *decoder) wrong(path, want string) {
 	d.problems.add(path, "must be %s", want)
 	d.skip()
-	return false
 }
 
 func (d *decoder) unknown(path string) {
@@ -346,8 +458,8 @@ func (d *decoder) unknown(path string) {
 	d.skip()
 }
 
-// showPath makes a path that ends in a publisher's text safe to show and
-// store: it shortens long ones and escapes control characters.
+// showPath makes a path that ends in a publisher's text safe to show and store: it shortens a
+// long path and escapes control characters.
 func showPath(path string) string {
 	const most = 128
 	if len(path) > most {
@@ -359,26 +471,46 @@ func showPath(path string) string {
 	return strings.Trim(strconv.Quote(path), `"`)
 }
 
-func (d *decoder) read() jsontext.Token {
-	if d.err != nil {
-		return jsontext.Token{}
+// next skips white space and returns the next byte without reading it, 0 at the end.
+func (d *decoder) next() byte {
+	for d.at < len(d.json) {
+		switch c := d.json[d.at]; c {
+		case ' ', '\t', '\r', '\n':
+			d.at++
+		default:
+			return c
+		}
 	}
-	t, err := d.dec.ReadToken()
-	if err != nil {
-		d.err = err
+	return 0
+}
+
+// literal reads word and returns true, if word comes next.
+func (d *decoder) literal(word string) bool {
+	if !bytes.HasPrefix(d.json[d.at:], []byte(word)) {
+		return false
 	}
-	return t
+	d.at += len(word)
+	return true
 }
 
 func (d *decoder) skip() {
-	if d.err == nil {
-		d.err = d.dec.SkipValue()
+	dec := jsontext.NewDecoder(bytes.NewBuffer(d.json[d.at:]))
+	if dec.SkipValue() != nil {
+		d.fail()
+		return
 	}
+	d.at += int(dec.InputOffset())
 }
 
-// isJSON reports whether a media type is JSON, parameters aside.
-func isJSON(mediaType string) bool {
-	base, _, _ := bytes.Cut([]byte(mediaType), []byte(";"))
-	base = bytes.ToLower(bytes.Trim(base, " \t\n\v\f\r")) // not Unicode's spaces, which SQL does not trim
+// fail records that the JSON is broken and ends reading. It returns false.
+func (d *decoder) fail() bool {
+	d.broken, d.at = true, len(d.json)
+	return false
+}
+
+// isJSON reports whether a media type is JSON. It ignores parameters.
+func isJSON(mediaType []byte) bool {
+	base, _, _ := bytes.Cut(mediaType, []byte(";"))
+	base = bytes.ToLower(bytes.Trim(base, " \t\n\v\f\r")) // SQL trims only these, not other spaces of Unicode
 	return bytes.Equal(base, []byte("application/json")) || bytes.HasSuffix(base, []byte("+json"))
 }

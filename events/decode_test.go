@@ -247,6 +247,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"a name given twice", attribute(`"id":"2"`), `is not valid JSON: duplicate object member name at byte 30`},
 		{"a field given twice", envelope(events.ConversationLeft, who+`,"user_ids":[]`), `is not valid JSON: duplicate object member name at byte 123`},
 		{"another event behind it", read + read, `must be one JSON object, with nothing after it`},
+		{"a byte 0 behind it", read + "\x00", `is not valid JSON: invalid character '\x00' at start of value at byte 138`},
 		{"something behind it", read + `}`, `is not valid JSON: invalid character '}' at start of value at byte 138`},
 		{"an id that is not UTF-8", strings.Replace(read, `ann`, "\xff", 1), `is not valid JSON: invalid UTF-8 at byte 117`},
 		{"half a surrogate pair", strings.Replace(read, `ann`, `\ud83d`, 1), "is not valid JSON: invalid surrogate pair `\\ud83d\"],\"up` in string at byte 117"},

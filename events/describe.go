@@ -5,15 +5,16 @@ import "time"
 // TypeInfo describes a type of event.
 type TypeInfo struct {
 	Type Type
-	// Does says what it changes for each of its users, or for each member of a room.
+	// Does says what the event changes for each of its users, or for each member of a room.
 	Does string
-	// Example is an example of it.
+	// Example is an example of the event.
 	Example Event
-	// Required and Optional are the JSON names of the fields of its data.
+	// Required and Optional are the JSON names of the fields of data.
 	Required, Optional []string
-	// Means has the meaning of fields that is another than that of the field of [Data].
+	// Means has the meanings of fields that differ from those described in [Data], by JSON
+	// name.
 	Means map[string]string
-	// Reserved is set if only badged may write it: [Publish] rejects it.
+	// Reserved is set if only badged may write the event: [Publish] rejects it.
 	Reserved bool
 }
 
@@ -152,7 +153,7 @@ func Types() []TypeInfo {
 	return types
 }
 
-// typeRule is what the data of a type must and may have.
+// typeRule says which fields the data of a type must have, and which it may have.
 type typeRule struct {
 	of                Type
 	required, allowed fields
@@ -167,8 +168,8 @@ var typeRules = func() (rules []typeRule) {
 	return rules
 }()
 
-// ruleOf returns the rule of a type; ok is false if there is no such type. A
-// map would take longer for the frequent types, which come first.
+// ruleOf returns the rule of a type; ok is false if there is no such type. A loop is faster
+// than a map for the frequent types, which come first.
 func ruleOf(t Type) (rule typeRule, ok bool) {
 	for i := range typeRules {
 		if typeRules[i].of == t {

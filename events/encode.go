@@ -9,13 +9,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// MarshalJSON returns the CloudEvents JSON form of e, as Decode reads it.
+// MarshalJSON returns the CloudEvents JSON form of e, which Decode reads.
 func (e Event) MarshalJSON() ([]byte, error) {
 	return appendEvent(nil, &e, &e.Data)
 }
 
-// appendEvent appends e to dst with data in place of its own. It fails only
-// where a string is not valid UTF-8.
+// appendEvent appends e to dst, with data instead of e.Data. It fails only if a string is not
+// valid UTF-8.
 func appendEvent(dst []byte, e *Event, data *Data) ([]byte, error) {
 	a := appender{b: append(dst, `{"specversion":"1.0"`...)}
 	a.text("id", e.ID)
@@ -66,7 +66,7 @@ func appendEvent(dst []byte, e *Event, data *Data) ([]byte, error) {
 	return a.b, a.err
 }
 
-// appender appends the members of JSON objects and keeps the first error.
+// appender appends the members of JSON objects and stores the first error.
 type appender struct {
 	b   []byte
 	err error

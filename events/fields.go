@@ -9,27 +9,26 @@ import (
 	"time"
 )
 
-// dataField describes a field of [Data]. Its tags say all of it: decoding,
-// validation, the rules in SQL and the reference are made from them.
+// dataField describes a field of [Data], from its tags. Decoding, validation, the rules in SQL
+// and the reference documentation are derived from these descriptions.
 type dataField struct {
 	name string
 	path string // in errors
-	// most is the limit of the bytes of a text, or of each text of a list.
+	// most is the greatest number of bytes of a text, or of each text in a list.
 	most int
-	// path is set if the text is a category.
+	// isPath is set if the text is a category.
 	isPath bool
-	// among is the list that must have every text of this one, where the type has
-	// that list; the empty set for none.
+	// among, if not empty, is another field with a list. If the event type has that field, its
+	// list must contain every text of this field's list.
 	among fields
-	// enum has the values that a text may have, nil for any.
+	// enum has the values that a text may have, nil if it may have any.
 	enum []string
 }
 
-// fields is a set of fields of Data: bit n stands for field n.
+// fields is a set of fields of Data: bit n stands for dataFields[n].
 type fields uint16
 
-// dataFields are the fields of Data, in the order in which they are checked and
-// encoded.
+// dataFields are the fields of Data, in the order in which they are validated and encoded.
 var dataFields = describeData()
 
 func describeData() []dataField {

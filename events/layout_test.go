@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/eventlog"
+	"github.com/badged/badged/internal/log/eventlog"
 )
 
 // However partitions are split, each user is in one living partition, the one to which the

@@ -1,7 +1,6 @@
 package events_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,11 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
-	"github.com/badged/badged/internal/pgwire"
 )
 
 func TestOpenADatabaseWithoutALog(t *testing.T) {
@@ -350,45 +347,5 @@ func TestAppendIsDurable(t *testing.T) {
 	}
 	if diff := cmp.Diff([partitions][]string{{"1", "3"}, {"2"}}, stored(t, pool)); diff != "" {
 		t.Errorf("stored (-want +got):\n%s", diff)
-	}
-}
-
-// A pool with registered arrays appends the same events.
-func TestAppendWithRegisteredArrays(t *testing.T) {
-	cfg, err := pgxpool.ParseConfig(pgtest.NewDB(t, migrated))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
-		pgwire.RegisterArrays(conn.TypeMap())
-		return nil
-	}
-	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	log, err := events.Open(t.Context(), pool)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ann := userIn(0, 0)
-	var want []string
-	for round := range 2 { // before statements are prepared, and after
-		var evs []events.Event
-		for i := range 100 {
-			e := delivered(fmt.Sprintf(`"%d/%d" of Zoë`, round, i), ann)
-			if i == 50 {
-				e.TraceParent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-			}
-			evs = append(evs, e)
-			want = append(want, e.ID)
-		}
-		if _, err := log.Append(t.Context(), evs...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if diff := cmp.Diff(want, ids(t, readAll(t, pool, 0, events.Position{}))); diff != "" {
-		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }

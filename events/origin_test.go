@@ -2,16 +2,13 @@ package events_test
 
 import (
 	"errors"
-	"io/fs"
 	"net/url"
-	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
-	"github.com/badged/badged/internal/embedpg"
+	"github.com/badged/badged/internal/pg/embedpg"
 )
 
 // A physical copy of a cluster keeps its transaction ids: the log opens on a
@@ -28,10 +25,9 @@ func TestPhysicalCopyOpens(t *testing.T) {
 	}
 	openLog(t, pool.Config().ConnString())
 
-	dir := standbyDir(t, primary)
+	dir := pgtest.OpenDir(t)
 	primary.Run(t, nil, "pg_basebackup", "--dbname="+primary.URL(), "--pgdata="+filepath.Join(dir, "pgdata"),
 		"--checkpoint=fast", "--wal-method=stream", "--no-manifest", "--no-sync", "--write-recovery-conf")
-	giveTo(t, filepath.Join(dir, "pgdata"), ownerOf(t, dir))
 	standby, err := embedpg.Start(t.Context(), embedpg.Config{DataDir: dir, Settings: pgtest.Settings()})
 	if err != nil {
 		t.Fatal(err)
@@ -55,25 +51,6 @@ func TestPhysicalCopyOpens(t *testing.T) {
 	copyPool.Close() // before its server stops
 }
 
-// standbyDir makes a directory for a server beside s, owned by the same user.
-func standbyDir(t *testing.T, s *pgtest.Server) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "badged-standby-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	u, err := url.Parse(s.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	giveTo(t, dir, ownerOf(t, u.Query().Get("host")))
-	return dir
-}
-
 func databaseOf(t *testing.T, connString string) string {
 	t.Helper()
 	u, err := url.Parse(connString)
@@ -81,26 +58,6 @@ func databaseOf(t *testing.T, connString string) string {
 		t.Fatal(err)
 	}
 	return filepath.Base(u.Path)
-}
-
-func ownerOf(t *testing.T, path string) *syscall.Stat_t {
-	t.Helper()
-	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return info.Sys().(*syscall.Stat_t)
-}
-
-// giveTo changes the owner of a directory tree.
-func giveTo(t *testing.T, dir string, owner *syscall.Stat_t) {
-	t.Helper()
-	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
-		return errors.Join(err, os.Lchown(path, int(owner.Uid), int(owner.Gid)))
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // A dump is refused if only some of its tables were restored.

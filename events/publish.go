@@ -9,57 +9,58 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/badged/badged/internal/eventlog"
+	"github.com/badged/badged/internal/log/eventlog"
 )
 
-// Publish validates evs and appends them in tx, a [pgx.Tx] or a [*sql.Tx] of any
-// Postgres driver: the events exist if and only if tx commits. tx must be on the
-// database that has the log.
+// Publish validates evs and appends them in tx, which is a [pgx.Tx], or a [*sql.Tx] of any
+// Postgres driver. The events exist if and only if tx commits. tx must be in the database that
+// has the log.
 //
-// A tx that stays open delays only its own events: they are folded soon after it
-// commits, behind those that were folded before.
+// A tx that stays open delays only its own events. They are folded soon after tx commits, and
+// come after the events that were folded earlier.
 //
-// It returns a [*BatchError] if events are invalid or have what only badged may write,
-// see [Event.CheckReserved]; tx is then still usable. Any other error wraps that of
-// Postgres: roll back.
+// Publish returns a [*BatchError] if events are invalid, or have a type or attribute that only
+// badged may write: see [Event.CheckReserved]. tx is then still usable. Any other error wraps
+// an error of Postgres: roll tx back.
 func Publish(ctx context.Context, tx any, evs ...Event) (Receipt, error) {
 	conn, err := transactionOf(tx)
 	if err != nil {
 		return Receipt{}, err
 	}
-	layout, err := eventlog.ReadLayout(ctx, conn.queryRow)
+	layout, err := readLayout(ctx, conn.queryRow)
 	if err != nil {
 		return Receipt{}, fmt.Errorf("find the event log: %w", err)
 	}
 	return publish(ctx, layout, conn, evs)
 }
 
-// Publish is like the function [Publish], but saves its query for the layout. If a
-// partition was split since the last call, it fails with an error that wraps
-// [ErrNotHeld]: roll back, and do the transaction again.
+// Publish does what the function [Publish] does, without its query for the layout. If a
+// partition was split since the last call, it fails with an error that wraps [ErrNotHeld]:
+// roll tx back, and repeat the transaction.
 func (l *Log) Publish(ctx context.Context, tx any, evs ...Event) (Receipt, error) {
 	conn, err := transactionOf(tx)
 	if err != nil {
 		return Receipt{}, err
 	}
-	layout, err := l.core().LayoutIn(ctx, conn.queryRow)
+	layout, err := l.layoutIn(ctx, conn.queryRow)
 	if err != nil {
 		return Receipt{}, fmt.Errorf("find the event log: %w", err)
 	}
 	r, err := publish(ctx, layout, conn, evs)
-	l.core().Refused(err)
+	l.refused(err)
 	return r, err
 }
 
-func publish(ctx context.Context, layout *eventlog.Layout, tx transaction, evs []Event) (Receipt, error) {
-	held := func() (eventlog.Set, error) { return eventlog.ReadHeld(ctx, tx.queryRow) }
-	rows, err := encodeRows(layout, held, time.Now(), evs, false)
+func publish(ctx context.Context, layout *Layout, tx transaction, evs []Event) (Receipt, error) {
+	enc := encoder{layout: layout, held: func() (eventlog.Set, error) { return readHeld(ctx, tx.queryRow) }, now: time.Now()}
+	rows, err := enc.rows(evs)
 	if err != nil || len(rows) == 0 {
 		return Receipt{}, err
 	}
 	for i := range rows {
-		if err := tx.insert(ctx, &rows[i]); err != nil {
-			return Receipt{}, fmt.Errorf("append to partition %d: %w", rows[i].Partition, layout.Refusal(rows[i].Partition, err))
+		insert, args := rows[i].columns.InsertAnyDriver(Topic(rows[i].Partition))
+		if err := tx.exec(ctx, insert, args...); err != nil {
+			return Receipt{}, fmt.Errorf("append to partition %d: %w", rows[i].Partition, layout.refusal(rows[i].Partition, err))
 		}
 	}
 	var token eventlog.Token
@@ -71,10 +72,12 @@ func publish(ctx context.Context, layout *eventlog.Layout, tx transaction, evs [
 
 // transaction is a caller's transaction.
 type transaction interface {
-	insert(ctx context.Context, rows *eventlog.Rows) error
 	exec(ctx context.Context, query string, args ...any) error
 	queryRow(ctx context.Context, query string, dest any, args ...any) error
 }
+
+// queryRow scans the only column of the only row of a query into dest.
+type queryRow func(ctx context.Context, query string, dest any, args ...any) error
 
 func transactionOf(tx any) (transaction, error) {
 	switch tx := tx.(type) {
@@ -88,11 +91,6 @@ func transactionOf(tx any) (transaction, error) {
 
 type pgxTransaction struct{ tx pgx.Tx }
 
-func (t pgxTransaction) insert(ctx context.Context, rows *eventlog.Rows) error {
-	sql, args := rows.Packed.Insert(Topic(rows.Partition))
-	return t.exec(ctx, sql, args...)
-}
-
 func (t pgxTransaction) exec(ctx context.Context, query string, args ...any) error {
 	_, err := t.tx.Exec(ctx, query, args...)
 	return err
@@ -104,11 +102,6 @@ func (t pgxTransaction) queryRow(ctx context.Context, query string, dest any, ar
 
 type sqlTransaction struct{ tx *sql.Tx }
 
-func (t sqlTransaction) insert(ctx context.Context, rows *eventlog.Rows) error {
-	sql, args := rows.Packed.InsertAnyDriver(Topic(rows.Partition))
-	return t.exec(ctx, sql, args...)
-}
-
 func (t sqlTransaction) exec(ctx context.Context, query string, args ...any) error {
 	_, err := t.tx.ExecContext(ctx, query, args...)
 	return err
@@ -118,7 +111,7 @@ func (t sqlTransaction) queryRow(ctx context.Context, query string, dest any, ar
 	return t.tx.QueryRowContext(ctx, query, args...).Scan(dest)
 }
 
-// metadata returns the message metadata of e in the log: its trace context, or "".
+// metadata returns the message metadata of e in the log: its trace context as JSON, or "".
 func (e *Event) metadata() (string, error) {
 	if e.TraceParent == "" {
 		return "", nil

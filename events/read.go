@@ -10,13 +10,12 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/badged/badged/internal/eventbatch"
-	"github.com/badged/badged/internal/eventlog"
+	"github.com/badged/badged/internal/log/eventbatch"
 )
 
-// Position is a position in the log of one partition: right after the row with these
-// ids. The zero position is the start. Positions are ordered by transaction first:
-// offsets alone are not the order of the log.
+// Position is a position in the log of one partition: directly after the row with this
+// transaction id and offset. The zero position is the start of the log. Positions are ordered
+// by transaction id, then by offset.
 type Position struct {
 	TransactionID int64
 	Offset        int64
@@ -31,7 +30,7 @@ func ParsePosition(text string) (Position, error) {
 	t, err := strconv.ParseInt(transaction, 10, 64)
 	o, offsetErr := strconv.ParseInt(offset, 10, 64)
 	if !ok || err != nil || offsetErr != nil || t < 0 || o < 0 {
-		return Position{}, fmt.Errorf("%q is no position: it must be two numbers such as 1234/56", text)
+		return Position{}, fmt.Errorf("%q is not a position: it must be two numbers such as 1234/56", text)
 	}
 	return Position{TransactionID: t, Offset: o}, nil
 }
@@ -41,8 +40,8 @@ func (p Position) Before(q Position) bool {
 	return p.TransactionID < q.TransactionID || p.TransactionID == q.TransactionID && p.Offset < q.Offset
 }
 
-// Place is where an event is in the log of one partition: its row, and its index
-// among the events of the row, from 0 on.
+// Place is the place of an event in the log of one partition: its row, and its index among the
+// events of the row, from 0.
 type Place struct {
 	Position
 	Index int
@@ -67,7 +66,7 @@ func ParsePlace(text string) (Place, error) {
 	place.Position, _ = ParsePosition(position)
 	place.Index, _ = strconv.Atoi(index)
 	if place.String() != text || place.Index < 0 {
-		return Place{}, fmt.Errorf("%q is no place in the log: it must be two numbers such as 1234/56, or three such as 1234/56/7", text)
+		return Place{}, fmt.Errorf("%q is not a place in the log: it must be two numbers such as 1234/56, or three such as 1234/56/7", text)
 	}
 	return place, nil
 }
@@ -80,20 +79,20 @@ func (p Place) Before(q Place) bool {
 // Record is one event of the log.
 type Record struct {
 	Place
-	// UUID is the message id of the row. If the row has a single event that badged
-	// appended, it is the event's key.
+	// UUID is the message id of the row. If badged appended the row with a single event, it is
+	// the key of the event.
 	UUID uuid.UUID
-	// Payload is the event as CloudEvents JSON. It may be invalid if something
-	// other than badged appended it.
+	// Payload is the event as CloudEvents JSON. It may be invalid if something other than
+	// badged appended the row.
 	Payload []byte
-	// Damage is why the row could not be taken apart; nil if it was. Payload is
-	// then the row as it is, nil if it is too large.
+	// Damage is the reason why the row could not be split into events. It is nil if the row
+	// was split. If Damage is set, Payload is the row as stored, nil if the row is too large.
 	Damage error
-	// Own is set if badged itself wrote the row, as it must have if
-	// [Event.CheckReserved] fails.
+	// Own is set if badged itself wrote the row. Events for which [Event.CheckReserved] fails
+	// are valid only in such rows.
 	Own bool
-	// AppendedAt is when the statement appended it. Readers see it once its
-	// transaction has committed.
+	// AppendedAt is when the statement ran that appended the event. Readers see the event only
+	// once its transaction has committed.
 	AppendedAt time.Time
 }
 
@@ -103,22 +102,20 @@ type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// ProjectorGroup is the watermill consumer group under which the positions of
-// the projector are kept.
+// ProjectorGroup is the watermill consumer group with the positions of the projector.
 const ProjectorGroup = "projector"
 
-// NotifierGroup is the watermill consumer group under which the positions of the
-// notifier are kept.
+// NotifierGroup is the watermill consumer group with the positions of the notifier.
 const NotifierGroup = "badged_notifier"
 
-// PositionOf returns how far a consumer group has read a partition, or the zero
-// position if it never has.
+// PositionOf returns how far a consumer group has read a partition, or the zero position if it
+// has not read anything.
 func PositionOf(ctx context.Context, q Querier, partition int, consumerGroup string) (Position, error) {
 	var p Position
 	err := q.QueryRow(ctx, `SELECT coalesce(max(last_processed_transaction_id::text::bigint), 0), coalesce(max(offset_acked), 0)
 FROM `+eventbatch.Positions(Topic(partition))+` WHERE consumer_group = $1`, consumerGroup).Scan(&p.TransactionID, &p.Offset)
 	if err != nil {
-		return Position{}, fmt.Errorf("read the position of %s in partition %d: %w", consumerGroup, partition, eventlog.NotMigrated(err))
+		return Position{}, fmt.Errorf("read the position of %s in partition %d: %w", consumerGroup, partition, notMigrated(err))
 	}
 	return p, nil
 }

@@ -1,73 +1,101 @@
 package events
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
-	"github.com/badged/badged/internal/eventbatch"
-	"github.com/badged/badged/internal/eventlog"
+	"github.com/badged/badged/internal/log/eventbatch"
+	"github.com/badged/badged/internal/log/eventlog"
 )
 
-// encodeOwn encodes events for appends of badged itself, in transactions of their own.
-func encodeOwn(ctx context.Context, l *eventlog.Log[Event], evs []Event) ([]eventlog.Rows, error) {
-	return encodeRows(l.Layout(), func() (eventlog.Set, error) { return l.ToRooms(ctx) }, l.Now(), evs, true)
+// Rows are events encoded as rows of the log of one partition, for a transaction of badged
+// that does more than append them. ADR 58 says why a row has several events.
+type Rows struct {
+	Partition int
+	// Events are the events, each with only the users of the partition.
+	Events  []Event
+	columns *eventbatch.Columns
 }
 
-// encodeRows validates evs and encodes them as rows by partition, in ascending order. held
-// returns the partitions that get messages to rooms, and now is the time of events without
-// one. Unless own is set, it rejects what only badged may write.
-// ADR 58 says why a row holds several events.
-func encodeRows(l *eventlog.Layout, held func() (eventlog.Set, error), now time.Time, evs []Event, own bool) ([]eventlog.Rows, error) {
-	toRooms, err := checkAll(evs, own)
+// QueueAt adds to batch the statement that appends the rows with the append time at.
+func (r *Rows) QueueAt(batch *pgx.Batch, at time.Time) { r.queue(batch, &at) }
+
+func (r *Rows) queue(batch *pgx.Batch, at *time.Time) *pgx.QueuedQuery {
+	sql, args := r.columns.Insert(Topic(r.Partition), at)
+	return batch.Queue(sql, args...)
+}
+
+// Rows validates and encodes events, for a transaction of badged that does more than append
+// them. It returns the rows by partition, in ascending order.
+func (l *Log) Rows(ctx context.Context, evs []Event) ([]Rows, error) { return l.encode(ctx, evs, true) }
+
+// encode encodes events, including those that only badged may write. If keep is set, Events of
+// the rows is set.
+func (l *Log) encode(ctx context.Context, evs []Event, keep bool) ([]Rows, error) {
+	enc := encoder{layout: l.Layout(), held: func() (eventlog.Set, error) { return l.toRooms(ctx) }, now: l.now(), own: true, keep: keep}
+	return enc.rows(evs)
+}
+
+// encoder encodes events as rows for each partition.
+type encoder struct {
+	layout *Layout
+	// held returns the partitions that get messages to rooms.
+	held func() (eventlog.Set, error)
+	// now is the time for events without a time.
+	now time.Time
+	// own is set if events may have a type or attribute that only badged may write. keep is
+	// set if Events of the rows must be set.
+	own, keep bool
+
+	toRooms eventlog.Set
+	// expect is about how many events a partition gets.
+	expect      int
+	byPartition []*Rows
+	payload     []byte // buffer, reused for each row
+}
+
+// rows validates evs and encodes them as rows, by partition in ascending order.
+func (enc *encoder) rows(evs []Event) ([]Rows, error) {
+	toRooms, err := checkAll(evs, enc.own)
 	if err != nil {
 		return nil, err
 	}
-	enc := encoder{layout: l, expect: len(evs)/l.Len() + 1, byPartition: make([]*eventbatch.Columns, l.Numbers())}
+	enc.expect, enc.byPartition = len(evs)/enc.layout.Len()+1, make([]*Rows, enc.layout.numbers)
 	if toRooms {
-		if enc.held, err = held(); err != nil {
+		if enc.toRooms, err = enc.held(); err != nil {
 			return nil, err
 		}
 	}
 	var e Event
 	for i := range evs {
-		e = evs[i] // a copy: the caller's keeps its zero time
+		e = evs[i] // a copy, so that the caller's event does not change
 		if e.Time.IsZero() {
-			e.Time = now
+			e.Time = enc.now
 		}
 		if err := enc.encode(&e); err != nil {
 			return nil, fmt.Errorf("encode event %d: %w", i, err)
 		}
 	}
-	var rows []eventlog.Rows
-	for p, events := range enc.byPartition {
-		if events == nil {
+	var all []Rows
+	for _, rows := range enc.byPartition {
+		if rows == nil {
 			continue
 		}
-		packed, err := events.Packed()
-		if err != nil {
+		if rows.columns, err = rows.columns.Packed(); err != nil {
 			return nil, err
 		}
-		rows = append(rows, eventlog.Rows{Partition: p, Events: events, Packed: packed})
+		all = append(all, *rows)
 	}
-	return rows, nil
+	return all, nil
 }
 
-// encoder encodes events for each partition.
-type encoder struct {
-	layout *eventlog.Layout
-	// held are the partitions that get messages to rooms.
-	held eventlog.Set
-	// expect is about how many events a partition will have.
-	expect      int
-	byPartition []*eventbatch.Columns
-	payload     []byte // buffer, reused for each row
-}
-
-// encode adds e to each partition of its users, with only the users of that
-// partition: a message to a large group is one event per partition.
+// encode adds e to the partition of each of its users, with only the users of that partition.
+// So a message to a large group is one event per partition.
 func (enc *encoder) encode(e *Event) error {
 	key := e.Key()
 	metadata, err := e.metadata()
@@ -80,8 +108,8 @@ func (enc *encoder) encode(e *Event) error {
 	case len(e.Data.UserIDs) == 1: // by far the most frequent
 		return enc.add(enc.layout.PartitionOf(e.Data.UserIDs[0]), e, &e.Data, key, metadata)
 	}
-	users := enc.layout.Groups(e.Data.UserIDs)
-	mentioned := enc.layout.Groups(e.Data.MentionedUserIDs)
+	users := enc.layout.groups(e.Data.UserIDs)
+	mentioned := enc.layout.groups(e.Data.MentionedUserIDs)
 	for p := range users {
 		if len(users[p]) == 0 {
 			continue
@@ -95,15 +123,15 @@ func (enc *encoder) encode(e *Event) error {
 	return nil
 }
 
-// encodeForRoom adds e to every partition, with only the mentioned users of each.
+// encodeForRoom adds e to every partition, with only the mentioned users of that partition.
 func (enc *encoder) encodeForRoom(e *Event, key uuid.UUID, metadata string) error {
 	data := e.Data
 	var mentioned [][]string
 	if len(data.MentionedUserIDs) > 0 {
-		mentioned = enc.layout.Groups(data.MentionedUserIDs)
+		mentioned = enc.layout.groups(data.MentionedUserIDs)
 	}
-	for p := range enc.held.All() {
-		if p >= enc.layout.Numbers() {
+	for p := range enc.toRooms.All() {
+		if p >= enc.layout.numbers {
 			return fmt.Errorf("%w: partition %d is not in the layout", ErrNotHeld, p)
 		}
 		if mentioned != nil {
@@ -116,17 +144,25 @@ func (enc *encoder) encodeForRoom(e *Event, key uuid.UUID, metadata string) erro
 	return nil
 }
 
-// add adds e with data in place of its own to a partition.
+// add adds e to a partition, with data instead of e.Data.
 func (enc *encoder) add(partition int, e *Event, data *Data, key uuid.UUID, metadata string) (err error) {
 	if enc.payload, err = appendEvent(enc.payload[:0], e, data); err != nil {
 		return err
 	}
-	if enc.byPartition[partition] == nil {
-		enc.byPartition[partition] = eventbatch.NewColumns(enc.expect + enc.expect/4)
+	rows := enc.byPartition[partition]
+	if rows == nil {
+		rows = &Rows{Partition: partition, columns: eventbatch.NewColumns(enc.expect + enc.expect/4)}
+		enc.byPartition[partition] = rows
 	}
-	enc.byPartition[partition].Add(key, string(enc.payload), metadata)
+	rows.columns.Add(key, bytes.Clone(enc.payload), metadata)
 	if e.CheckReserved() != nil {
-		enc.byPartition[partition].MarkOwn()
+		rows.columns.MarkOwn()
+	}
+	if enc.keep {
+		one := *e
+		one.Data = *data
+		one.Data.Until = data.Until.UTC() // as in the log
+		rows.Events = append(rows.Events, one)
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/badged/badged/internal/category"
+	"github.com/badged/badged/internal/base/category"
 )
 
 var update = flag.Bool("update", false, "write the generated part of the migration")

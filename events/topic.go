@@ -3,10 +3,11 @@ package events
 import (
 	"fmt"
 
-	"github.com/badged/badged/internal/eventlog"
+	"github.com/badged/badged/internal/log/eventlog"
 )
 
-// PartitionOfTopic returns the living partition with a topic: it is the inverse of [Topic].
+// PartitionOfTopic returns the partition whose topic is given. It is the inverse of [Topic].
+// It fails if the partition has no users.
 func (l *Log) PartitionOfTopic(topic string) (int, error) {
 	layout := l.Layout()
 	for partition := range eventlog.PartitionNumbers {

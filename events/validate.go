@@ -11,13 +11,13 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/badged/badged/internal/category"
+	"github.com/badged/badged/internal/base/category"
 )
 
 // FieldError is the error of one field of an event.
 type FieldError struct {
-	// Field is the path of the field, such as "data.user_ids[3]", or empty
-	// where the event as a whole is at fault.
+	// Field is the path of the field, such as "data.user_ids[3]"; it is empty if the error is
+	// not about one field.
 	Field string `json:"field"`
 	// Message says what is wrong, and what is expected. It is safe to show.
 	Message string `json:"message"`
@@ -31,7 +31,7 @@ func (e FieldError) Error() string {
 	return e.Field + ": " + e.Message
 }
 
-// InvalidError lists the fields at fault of a rejected event, at least one.
+// InvalidError lists the invalid fields of a rejected event, at least one.
 type InvalidError struct {
 	Fields []FieldError
 }
@@ -45,11 +45,10 @@ func (e *InvalidError) Error() string {
 	return "invalid event: " + strings.Join(parts, "; ")
 }
 
-// maxFieldErrors bounds the size of an InvalidError.
+// maxFieldErrors limits the number of fields in an InvalidError.
 const maxFieldErrors = 20
 
-// problems collects field errors, the first of each field, up to
-// maxFieldErrors.
+// problems collects the first error of each field, for up to maxFieldErrors fields.
 type problems []FieldError
 
 func (p *problems) add(field, format string, args ...any) {
@@ -69,11 +68,11 @@ func (p problems) err() error {
 	return &InvalidError{Fields: p}
 }
 
-// Validate returns an [*InvalidError] that names every field at fault, or nil.
-// The time may be zero: it is set when the event is appended.
+// Validate returns an [*InvalidError] that names every invalid field, or nil. Time may be
+// zero, since it is set when the event is appended.
 func (e *Event) Validate() error {
-	// In a struct a required field cannot be absent, only zero, and is judged
-	// by its value.
+	// In a struct, a required field cannot be absent, only zero: it counts as present and its
+	// value is checked.
 	rule, _ := ruleOf(e.Type)
 	var p problems
 	e.validate(&p, rule.required|e.Data.present())
@@ -86,11 +85,11 @@ func (e *Event) Validate() error {
 	return p.err()
 }
 
-// publishedBy is the attribute with the name of a key, an extension of CloudEvents.
+// publishedBy is the attribute with the name of a key. It is an extension of CloudEvents.
 const publishedBy = "publishedby"
 
-// CheckReserved returns an [*InvalidError] if only badged may write the type of e, or an
-// attribute that e has.
+// CheckReserved returns an [*InvalidError] if e has a type or an attribute that only badged
+// may write.
 func (e *Event) CheckReserved() error {
 	const message = "is written by badged itself only"
 	field := ""
@@ -131,7 +130,7 @@ func (e *Event) validate(p *problems, present fields) {
 		}
 		return
 	}
-	if p.has("data") { // absent, or no object: its fields go without saying
+	if p.has("data") { // data is absent or not an object: do not report its fields too
 		return
 	}
 	if rule.required&^present != 0 || present&^rule.allowed != 0 {
@@ -147,8 +146,8 @@ func (e *Event) validate(p *problems, present fields) {
 	e.Data.validate(p, present&rule.allowed, rule.allowed)
 }
 
-// validate adds the errors of the given fields of d, among those that its type
-// may have, to p.
+// validate adds the errors of d to p. given are the fields to check, and allowed are the
+// fields that the type may have.
 func (d *Data) validate(p *problems, given, allowed fields) {
 	for i, value := range d.values() {
 		if !given.has(i) {
@@ -180,7 +179,7 @@ func (d *Data) validate(p *problems, given, allowed fields) {
 				p.add(f.path, `must be one of "%s", is %s`, strings.Join(f.enum, `", "`), quoteShort(string(*v)))
 			}
 		case *time.Time:
-			if y := v.UTC().Year(); y < 2000 || y > 9999 { // a number in other units is mostly earlier
+			if y := v.UTC().Year(); y < 2000 || y > 9999 { // a number in another unit is mostly an earlier year
 				p.add(f.path, "must lie in the years 2000 to 9999")
 			}
 		case *Notification:
@@ -191,7 +190,7 @@ func (d *Data) validate(p *problems, given, allowed fields) {
 	}
 }
 
-// check returns what is wrong with a notification, or "".
+// check returns what is wrong with a notification, "" if nothing is.
 func (n *Notification) check() string {
 	shown, data := len(n.Title)+len(n.Body), 0
 	plain := isStorable(n.Title) && isStorable(n.Body)
@@ -276,17 +275,17 @@ func (p *problems) category(field, s string) {
 	}
 }
 
-// CheckID returns why s cannot be the id of a user, conversation, message or sender,
-// or "". An id is 1–128 bytes of UTF-8 without control characters.
+// CheckID returns why s is not a valid id of a user, conversation, message or sender, or "" if
+// s is valid. An id is 1–128 bytes of UTF-8 without control characters.
 func CheckID(s string) string { return checkText(s, MaxIDBytes) }
 
-// CheckCategory returns why s cannot be a category, or "". A category is a path of one to
-// eight parts with slashes in between, each of 1–64 characters, in all at most 255 bytes of
-// UTF-8 without control characters.
+// CheckCategory returns why s is not a valid category, or "" if s is valid. A category is a
+// path of one to eight parts with slashes in between, each of 1–64 characters. It has at most
+// 255 bytes of UTF-8 without control characters.
 func CheckCategory(s string) string { return cmp.Or(checkText(s, MaxCategoryBytes), category.Fault(s)) }
 
-// Covers reports whether a category covers another: it is the same, or the other begins
-// with it and a slash.
+// Covers reports whether a category covers another: whether both are the same, or the other
+// begins with path and a slash.
 func Covers(path, other string) bool { return category.Covers(path, other) }
 
 func checkText(s string, maxBytes int) string {
@@ -295,7 +294,7 @@ func checkText(s string, maxBytes int) string {
 		return "must not be empty"
 	case len(s) > maxBytes:
 		return fmt.Sprintf("must have at most %d bytes, has %d", maxBytes, len(s))
-	case isPlain(s): // as most are, and which is quick to see
+	case isPlain(s): // most texts are, and the check is fast
 		return ""
 	case !utf8.ValidString(s):
 		return "must be valid UTF-8"
@@ -315,7 +314,7 @@ func isPlain(s string) bool {
 	return true
 }
 
-// quoteShort quotes s for a message, cut if it is long.
+// quoteShort quotes s for a message, and cuts it if it is long.
 func quoteShort(s string) string {
 	const most = 64
 	if len(s) <= most {
@@ -324,8 +323,8 @@ func quoteShort(s string) string {
 	return strconv.Quote(cutText(s, most)) + "…"
 }
 
-// cutText returns at most the first n bytes of s, which has more, without
-// cutting a character.
+// cutText returns at most the first n bytes of s, which must have more than n, without
+// splitting a character.
 func cutText(s string, n int) string {
 	for n > 0 && !utf8.RuneStart(s[n]) {
 		n--
@@ -333,13 +332,15 @@ func cutText(s string, n int) string {
 	return s[:n]
 }
 
-// Check returns a [*BatchError] if events are invalid, as [Log.Append] does.
+// Check returns a [*BatchError] if events are invalid. Unlike [Log.Append], it accepts what
+// only badged may write.
 func Check(evs []Event) error {
 	_, err := checkAll(evs, true)
 	return err
 }
 
-// checkAll validates evs, and reports whether any is a message to a room.
+// checkAll validates evs, and reports whether any of them is for a room as a whole. own allows
+// what only badged may write.
 func checkAll(evs []Event, own bool) (toRooms bool, err error) {
 	var bad BatchError
 	for i := range evs {

@@ -7,8 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/badged/badged/gateway/internal/crew"
 	"github.com/badged/badged/gateway/internal/view"
+	"github.com/badged/badged/gateway/internal/workers"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -132,7 +132,7 @@ func (quietBus) Close() error                                   { return nil }
 // the read. A gap of the bus makes accounts unknown: the next state of a room would be
 // wrong for a sender whose own update was lost.
 func TestAccountsAreReadAgain(t *testing.T) {
-	h := newHub(&Config{Metrics: NewMetrics(nil), RoomsOf: inThree}, new(crew.Crew))
+	h := newHub(&Config{Metrics: NewMetrics(nil), RoomsOf: inThree}, new(workers.Pool))
 	h.subscription = quietBus{}
 	s := &session{userID: "ann", mailbox: view.NewMailbox(func() {})}
 	if err := h.join(t.Context(), s, pubsub.Address{ID: "ann", Partition: 3}); err != nil {
@@ -192,7 +192,7 @@ func (b addressBus) Leave(_ context.Context, addresses ...pubsub.Address) error 
 // user now, and not in the old one any more.
 func TestMembersFollowASplit(t *testing.T) {
 	partition := 3
-	h := newHub(&Config{Metrics: NewMetrics(nil), RoomsOf: func(string) int { return partition }}, new(crew.Crew))
+	h := newHub(&Config{Metrics: NewMetrics(nil), RoomsOf: func(string) int { return partition }}, new(workers.Pool))
 	bus := addressBus{joined: map[pubsub.Address]bool{}}
 	h.subscription = bus
 	s := &session{userID: "ann", mailbox: view.NewMailbox(func() {})}

@@ -9,43 +9,42 @@ import (
 	"time"
 
 	"github.com/badged/badged/gateway/protocol"
-	"github.com/badged/badged/internal/limit"
+	"github.com/badged/badged/internal/base/limit"
 )
 
 const (
-	// greetingsAtOnce is how many clients are greeted at once: enough for those
-	// of one partition to share queries.
+	// greetingsAtOnce is how many clients are greeted at once. The number is large enough that
+	// the clients of one partition share queries.
 	greetingsAtOnce = 512
-	// greetingWait is how long a client waits for its turn before it is told to
-	// come back later. Clients wait longer than this for an answer.
+	// greetingWait is how long a client waits to be greeted before it is told to come back
+	// later. It is shorter than the time for which clients wait for an answer.
 	greetingWait = 8 * time.Second
 )
 
-// admission bounds how many clients are greeted at once. To greet a client is to
-// join its user and read its state. The others wait in the order in which they
-// came, without a goroutine: they cost no more than an idle connection. It is
-// safe for concurrent use.
+// admission limits how many clients are greeted at once. To greet a client is to join its user
+// on the bus and to read the user's state. Other clients wait in order of arrival and have no
+// goroutine meanwhile, so they cost no more than an idle connection. admission is safe for
+// concurrent use.
 type admission struct {
 	mu sync.Mutex
 	// inside is how many sessions are being greeted.
 	inside  int
 	waiting []waiter
-	// late dismisses sessions that wait too long; nil while none waits.
+	// late calls dismiss when the first waiter has waited too long; nil while none waits.
 	late *time.Timer
 }
 
-// waiter is a session that waits.
 type waiter struct {
 	session *session
 	since   time.Time
 }
 
-// place is where a session is, guarded by the mutex of admission.
+// place is the stage of a session in its admission. It is guarded by the mutex of admission.
 type place uint8
 
 const (
 	placeNone    place = iota
-	placeWaiting       // for its turn
+	placeWaiting       // for admission
 	placeInside        // being greeted
 	placeLeft          // greeted or ended
 )
@@ -55,7 +54,7 @@ func (a *admission) enter(s *session) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
-	case s.place != placeNone: // it has ended
+	case s.place != placeNone: // the session has ended already
 	case a.inside < greetingsAtOnce:
 		a.admit(s)
 	default:
@@ -73,8 +72,8 @@ func (a *admission) admit(s *session) {
 	s.schedule(taskGreet)
 }
 
-// leave makes room for the next when a session is greeted or has ended. It is
-// idempotent.
+// leave ends the greeting of a session, because the session was greeted or has ended, and
+// admits the next session. It is idempotent.
 func (a *admission) leave(s *session) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -91,7 +90,7 @@ func (a *admission) leave(s *session) {
 	}
 }
 
-// pop removes the session that has waited longest. It may have ended.
+// pop removes the session that has waited longest. That session may have ended.
 func (a *admission) pop() *session {
 	first := a.waiting[0].session
 	a.waiting[0] = waiter{}
@@ -104,7 +103,8 @@ func (a *admission) pop() *session {
 	return first
 }
 
-// dismiss closes the sessions that have waited too long.
+// dismiss ends the sessions that have waited for greetingWait, and tells their clients when to
+// come back.
 func (a *admission) dismiss() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -114,44 +114,46 @@ func (a *admission) dismiss() {
 			return
 		}
 		if s := a.pop(); s.place == placeWaiting {
-			s.end(*noRoom(protocol.CloseCapacity, "too many clients come at once", 0))
+			s.end(*noRoom(protocol.CloseCapacity, "too many clients connect at once", 0))
 		}
 	}
 }
 
-// Limits bound what clients may do; 0 is no limit. Rates are per second, and allow
-// bursts of ten seconds' worth.
+// Limits limit clients; 0 means no limit. Rates are per second, and allow bursts of ten
+// seconds' worth.
 type Limits struct {
-	// Connections is the most open connections, counted from an accepted hello.
+	// Connections is the most open connections. It counts connections whose hello was
+	// accepted.
 	Connections int
 	// UserConnections is the most open connections of one user.
 	UserConnections int
 	// Connects is the rate of new connections from one client; see ClientOf.
 	Connects float64
-	// Commands is the rate of commands of one user, over all connections to this
-	// gateway and over HTTP.
+	// Commands is the rate of commands of one user, over all connections to this gateway and
+	// over HTTP together.
 	Commands float64
-	// TrustedProxies are the proxies whose X-Forwarded-For is believed.
+	// TrustedProxies are the proxies whose X-Forwarded-For is trusted.
 	TrustedProxies []netip.Prefix
 }
 
-// ClientOf returns the network that a request comes from, which counts as one
-// client: an IPv4 address, or the /64 of an IPv6 address, the size that one
-// household gets. It is that of the peer, or of the client that trusted proxies
-// name in X-Forwarded-For. ok is false if there is no address, as on a Unix socket.
+// ClientOf returns the network from which a request comes. The network counts as one client:
+// an IPv4 address, or the /64 of an IPv6 address, which is what one household gets. The
+// address is the address of the peer. If the peer is a trusted proxy, it is the address of the
+// client in X-Forwarded-For instead. ok is false if there is no address, as on a Unix socket.
 func ClientOf(r *http.Request, trusted []netip.Prefix) (client netip.Prefix, ok bool) {
 	return limit.Client(r, trusted)
 }
 
-// signsPerSecond is the rate of pings and pongs that a client may send. One that
-// checks its connection often pings every few seconds.
+// signsPerSecond is the rate of pings and pongs that a client may send. A client that checks
+// its connection often pings every few seconds.
 const signsPerSecond = 10
 
-// maxFrameHeader is the most that a frame of a client has before its payload.
+// maxFrameHeader is the most bytes that precede the payload in a WebSocket frame of a client.
 const maxFrameHeader = 14
 
-// metered limits the bytes that a client sends to those of the largest frames that
-// it may send. Without a limit of commands there is none.
+// metered limits the bytes per second that a client may send. The limit is the number of
+// frames that the rates allow, each of the largest size. If commands are not limited, bytes
+// are not either.
 func (g *Gateway) metered(w http.ResponseWriter) http.ResponseWriter {
 	perSecond := g.cfg.Limits.Commands
 	if perSecond <= 0 {
@@ -160,15 +162,14 @@ func (g *Gateway) metered(w http.ResponseWriter) http.ResponseWriter {
 	return limit.Metered(w, (perSecond+signsPerSecond)*(protocol.MaxFrameBytes+maxFrameHeader))
 }
 
-// The shortest and longest time after which clients come back when there is no
-// room.
+// The shortest and longest time after which refused clients come back.
 const (
 	minRoomWait = 5 * time.Second
 	maxRoomWait = 30 * time.Second
 )
 
-// noRoom refuses a connection over a limit. The client comes back at a random time,
-// but not before atLeast.
+// noRoom refuses a connection that exceeds a limit. The client comes back after a random time
+// of at least atLeast (by default minRoomWait).
 func noRoom(code int, reason string, atLeast time.Duration) *closing {
 	atLeast = cmp.Or(atLeast, minRoomWait)
 	return &closing{

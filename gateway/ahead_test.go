@@ -25,7 +25,7 @@ func (w *world) forge(version, base, total int64) {
 		Partition: 3, BaseVersion: base,
 		Conversations: []pubsub.Conversation{{ConversationID: "forged", Unread: total, LastSeq: total, Level: "all", Category: "chat", Version: version}},
 	}
-	if err := w.bus.Publish(context.Background(), []pubsub.Update{u}); err != nil {
+	if err := w.bus.Publish(context.Background(), []pubsub.Update{u}, nil); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -231,7 +231,7 @@ func TestStaleness(t *testing.T) {
 	}{
 		{"an update", func(w *world) {
 			u := appended(w.tables.commit("ann", "c1", 1), 3*time.Second)
-			_ = w.bus.Publish(context.Background(), []pubsub.Update{u})
+			_ = w.bus.Publish(context.Background(), []pubsub.Update{u}, nil)
 		}, 1, 3},
 		{"two updates in a frame", func(w *world) {
 			s := w.openSessions()[0]
@@ -246,12 +246,12 @@ func TestStaleness(t *testing.T) {
 		}, 1, 9},
 		{"an append of the future", func(w *world) {
 			u := appended(w.tables.commit("ann", "c1", 1), -time.Hour)
-			_ = w.bus.Publish(context.Background(), []pubsub.Update{u})
+			_ = w.bus.Publish(context.Background(), []pubsub.Update{u}, nil)
 		}, 1, 0},
 		{"an update that leaves a gap", func(w *world) {
 			w.tables.commit("ann", "c1", 1) // lost
 			u := appended(w.tables.commit("ann", "c1", 2), 5*time.Second)
-			_ = w.bus.Publish(context.Background(), []pubsub.Update{u})
+			_ = w.bus.Publish(context.Background(), []pubsub.Update{u}, nil)
 		}, 1, 5},
 		{"an update that is lost without a trace", func(w *world) { w.send("ann", "c1", 1) }, 0, 0},
 		// Staleness counts from when the client was last known to be up to

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/badged/badged/gateway/internal/crew"
 	"github.com/badged/badged/gateway/internal/view"
+	"github.com/badged/badged/gateway/internal/workers"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -26,8 +26,8 @@ func (counter) cut()           {}
 // BenchmarkRoom tells a client a change of a room, without a connection.
 func BenchmarkRoom(b *testing.B) {
 	const clients = 1000
-	g := &Gateway{metrics: NewMetrics(nil), crew: new(crew.Crew)}
-	g.hub = newHub(&g.cfg, g.crew)
+	g := &Gateway{metrics: NewMetrics(nil), pool: new(workers.Pool)}
+	g.hub = newHub(&g.cfg, g.pool)
 	var written sync.WaitGroup
 	r := &room{address: pubsub.Address{ID: "room", Room: true}}
 	g.hub.rooms.byAddress[r.address] = r

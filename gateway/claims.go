@@ -7,27 +7,27 @@ import (
 	"time"
 )
 
-// This file repeats reads that were ahead of a room. An app may have a message before
-// the log has it, and its read then covers only what the log has. In conversations
-// the fold remembers the rest for a minute. A message to a room looks at no member,
-// so there the gateway of the app remembers the read, and appends it again once the
-// room has the message.
+// This file repeats reads that were ahead of a room. An app may receive a message before the
+// log has the message. If the user then reads the message, the read covers only what the log
+// has. In other conversations the fold remembers the rest of the read for a minute. But the
+// fold changes no rows of members when it folds a message to a room. So for rooms the gateway
+// remembers the read, and appends the read again once the room has the message.
 
 const (
-	// claimSpan is how long a read by an app is remembered, as in the fold.
+	// claimSpan is how long a read by an app is remembered. The fold uses the same span.
 	claimSpan = time.Minute
-	// maxClaims is the most rooms of a user with such a read.
+	// maxClaims is the most rooms for which reads of one user are remembered.
 	maxClaims = 32
 )
 
-// claim is a read of a room up to a message that the room did not have.
+// claim is a read up to a message that the room does not have yet.
 type claim struct {
 	upTo  int64
 	until time.Time
 }
 
-// readAhead remembers a read by an app of the user if it is ahead of a room. Call it
-// before the read is appended: the message may come right after.
+// readAhead remembers a read by an app of the user if it is ahead of a room. Call it before
+// the read is appended, since the message may arrive directly afterwards.
 func (h *hub) readAhead(userID, conversationID string, upTo int64) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -39,7 +39,7 @@ func (h *hub) readAhead(userID, conversationID string, upTo int64) {
 func (m *member) claim(conversationID string, upTo int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.account != nil { // otherwise honour finds out
+	if m.account != nil { // if the account is unknown, honour checks this later
 		if entry, ok := m.account.Memberships[conversationID]; !ok || upTo <= entry.Room.LastSeq {
 			return
 		}
@@ -56,8 +56,8 @@ func (m *member) claim(conversationID string, upTo int64) {
 	m.claims[conversationID] = claim{upTo, now.Add(claimSpan)}
 }
 
-// forgetAhead forgets a read that was ahead of a room: the user has marked messages of
-// it since.
+// forgetAhead removes a remembered read of a room. It is called when the user marks messages
+// of the room unread: the repeated read would undo the mark.
 func (h *hub) forgetAhead(userID, conversationID string) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -68,8 +68,9 @@ func (h *hub) forgetAhead(userID, conversationID string) {
 	}
 }
 
-// honour repeats the reads whose messages the rooms have by now. The caller holds the
-// mutexes of the hub and of m.
+// honour repeats the remembered reads whose messages the rooms now have. It removes these
+// reads, and reads that have expired or are not needed any more. The caller holds the mutexes
+// of the hub and of m.
 func (m *member) honour() {
 	if m.account == nil || len(m.claims) == 0 {
 		return
@@ -88,13 +89,13 @@ func (m *member) honour() {
 	}
 }
 
-// again is a read to append again.
+// again is a read that must be appended again.
 type again struct {
 	conversationID string
 	upTo           int64
 }
 
-// readAgain makes the worker append a read.
+// readAgain makes the worker of the session append a read.
 func (s *session) readAgain(r again) {
 	s.mu.Lock()
 	s.reads = append(s.reads, r)
@@ -102,8 +103,8 @@ func (s *session) readAgain(r again) {
 	s.schedule(taskRead)
 }
 
-// repeatReads appends the reads that wait. If one fails, the message stays unread
-// until the next read.
+// repeatReads appends the queued reads. If a read fails, its message stays unread until the
+// next read.
 func (s *session) repeatReads(ctx context.Context) {
 	s.mu.Lock()
 	reads := s.reads
@@ -113,7 +114,7 @@ func (s *session) repeatReads(ctx context.Context) {
 	defer cancel()
 	for _, r := range reads {
 		if err := s.gateway.cfg.Commands.Read(ctx, s.who(), "", r.conversationID, r.upTo); err != nil && ctx.Err() == nil && !errors.Is(err, ErrTokenEnded) {
-			s.gateway.log.WarnContext(ctx, "a read that was ahead of a room could not be repeated", "error", err)
+			s.gateway.log.WarnContext(ctx, "cannot repeat a read that was ahead of its room", "error", err)
 		}
 	}
 }

@@ -6,8 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/badged/badged/gateway/internal/crew"
 	"github.com/badged/badged/gateway/internal/view"
+	"github.com/badged/badged/gateway/internal/workers"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -59,7 +59,7 @@ func TestReadsAheadOfARoomAreRepeated(t *testing.T) {
 		}, follow(11)}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := &Gateway{metrics: NewMetrics(nil), crew: new(crew.Crew)}
+			g := &Gateway{metrics: NewMetrics(nil), pool: new(workers.Pool)}
 			s := newSession(g) // its worker has not begun
 			state := pubsub.Snapshot{Badge: pubsub.Badge{UserID: "ann", Epoch: "e1", Version: 11, Categories: map[string]pubsub.Numbers{}}}
 			state.Rest = pubsub.Badge{UserID: "ann", Epoch: "e1", Version: 1, Categories: map[string]pubsub.Numbers{}}

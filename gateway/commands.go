@@ -10,13 +10,13 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/badged/badged/gateway/protocol"
-	"github.com/badged/badged/internal/category"
-	"github.com/badged/badged/internal/limit"
+	"github.com/badged/badged/internal/base/category"
+	"github.com/badged/badged/internal/base/limit"
 )
 
-// handle executes a frame after the hello, or returns why the session must end.
+// handle executes a frame after the hello. It returns a closing if the session must end.
 func (s *session) handle(ctx context.Context, f protocol.ClientFrame) *closing {
-	// The worker checks this too, but may be busy with a slow client.
+	// The worker checks this too, but a slow client may delay the worker.
 	if !time.Now().Before(s.expiresAt()) {
 		return tokenEnded()
 	}
@@ -27,7 +27,7 @@ func (s *session) handle(ctx context.Context, f protocol.ClientFrame) *closing {
 		}
 		return s.reply(protocol.BareFrame{T: protocol.FramePong})
 	case protocol.FramePong:
-		return s.gaveSign() // its arrival is all that counts
+		return s.gaveSign() // that the pong arrived is all that matters
 	case protocol.FrameHello:
 		return &closing{code: protocol.CloseProtocol, reason: "a second hello"}
 	}
@@ -49,9 +49,8 @@ func (s *session) handle(ctx context.Context, f protocol.ClientFrame) *closing {
 	})
 }
 
-// refuse answers a frame with an invalid field, so that other commands of the session
-// go on. It returns why the session must end if nothing can be answered: before the
-// hello, or if the frame has no fields.
+// refuse answers with an error frame if a field of a frame is invalid, so that the session
+// goes on. Before the hello, and if the frame is no JSON object, it returns a closing instead.
 func (s *session) refuse(f protocol.ClientFrame, reason error) *closing {
 	if s.userID == "" || f.T == protocol.FrameHello || errors.Is(reason, protocol.ErrNotObject) {
 		return &closing{code: protocol.CloseProtocol, reason: reason.Error()}
@@ -59,7 +58,7 @@ func (s *session) refuse(f protocol.ClientFrame, reason error) *closing {
 	return s.limited(f, func() *closing { return s.reply(*notValid(f, reason.Error())) })
 }
 
-// limited carries out a frame, unless the client sends too many: then it answers that.
+// limited executes a frame, or answers with an error frame if the client sends too many.
 func (s *session) limited(f protocol.ClientFrame, carryOut func() *closing) *closing {
 	refused, ending := s.limit(f)
 	switch {
@@ -71,16 +70,17 @@ func (s *session) limited(f protocol.ClientFrame, carryOut func() *closing) *clo
 	return carryOut()
 }
 
-// reply queues an answer, or returns why the session must end.
+// reply queues an answer. It returns a closing if too many answers are queued: the client sends
+// more than it reads answers.
 func (s *session) reply(frame any) *closing {
 	if !s.mailbox.Reply(frame) {
-		return &closing{code: protocol.CloseSlow, reason: "too many answers wait to be read"}
+		return noRoom(protocol.CloseRateLimited, "too many answers wait to be read", 0)
 	}
 	return nil
 }
 
-// limit counts a frame. It returns the answer if the client sends too many, or why
-// the session must end.
+// limit counts a frame against the user's limit. If the client exceeds it, limit returns an
+// error frame, or a closing after too many refused frames.
 func (s *session) limit(f protocol.ClientFrame) (refused *protocol.ErrorFrame, ending *closing) {
 	wait := s.gateway.commands.Turn(s.userID, time.Now())
 	if wait == 0 {
@@ -94,8 +94,8 @@ func (s *session) limit(f protocol.ClientFrame) (refused *protocol.ErrorFrame, e
 	return tooMany(f, wait), nil
 }
 
-// gaveSign counts a sign of life: a ping or pong, as a frame of the protocol or of
-// WebSockets. It returns why the session must end if there are too many.
+// gaveSign counts a sign of life: a ping or pong, either as a frame of the protocol or of
+// WebSocket. It returns a closing if there are too many.
 func (s *session) gaveSign() *closing {
 	if s.signs == nil {
 		s.signs = limit.NewLimiter(signsPerSecond)
@@ -106,20 +106,20 @@ func (s *session) gaveSign() *closing {
 	return nil
 }
 
-// notValid is the answer to a frame that the client should not repeat.
+// notValid returns the answer to a frame that the client should not repeat.
 func notValid(f protocol.ClientFrame, message string) *protocol.ErrorFrame {
 	return &protocol.ErrorFrame{T: "error", ID: f.ID, Code: protocol.CodeInvalid, Message: message}
 }
 
-// tooMany is the answer to a command over the limit.
+// tooMany returns the answer to a command over the limit.
 func tooMany(f protocol.ClientFrame, wait time.Duration) *protocol.ErrorFrame {
 	return &protocol.ErrorFrame{
 		T: "error", ID: f.ID, Code: protocol.CodeRateLimited, Message: "too many commands; try again",
-		RetryMS: wait.Milliseconds() + 1, // round up, or it would be refused again
+		RetryMS: wait.Milliseconds() + 1, // Round up: a client that comes too early is refused again.
 	}
 }
 
-// refresh takes a fresh token, or returns why the session must end.
+// refresh replaces the token of the session. It returns a closing if the session must end.
 func (s *session) refresh(ctx context.Context, f protocol.ClientFrame) *closing {
 	before := s.who().Categories
 	refusal := s.authenticate(ctx, f.Token)
@@ -139,7 +139,8 @@ func (s *session) refresh(ctx context.Context, f protocol.ClientFrame) *closing 
 	return refusal
 }
 
-// command executes a command, or returns the error frame, or why the connection must end.
+// command executes a command. If the command fails it returns an error frame, or a closing if
+// the connection must end.
 func (g *Gateway) command(ctx context.Context, by Identity, f protocol.ClientFrame) (*protocol.ErrorFrame, *closing) {
 	timeout, cancel := context.WithTimeout(ctx, g.cfg.ReadTimeout)
 	defer cancel()
@@ -165,8 +166,8 @@ func (g *Gateway) command(ctx context.Context, by Identity, f protocol.ClientFra
 	return notSaved(f, "not saved; try again"), nil
 }
 
-// ended returns why the token of a client is not valid any more, or what is given if no
-// reason is known here.
+// ended returns the closing for a token that has expired or is revoked. If this gateway does
+// not know that the token has expired or is revoked, ended returns its argument otherwise.
 func (g *Gateway) ended(id Identity, otherwise *closing) *closing {
 	switch {
 	case !time.Now().Before(id.ExpiresAt):
@@ -177,7 +178,7 @@ func (g *Gateway) ended(id Identity, otherwise *closing) *closing {
 	return otherwise
 }
 
-// notSaved is the answer to a command that the client should repeat.
+// notSaved returns the answer to a command that the client should repeat.
 func notSaved(f protocol.ClientFrame, message string) *protocol.ErrorFrame {
 	return &protocol.ErrorFrame{
 		T: "error", ID: f.ID, Code: protocol.CodeUnavailable, Message: message,
@@ -185,7 +186,7 @@ func notSaved(f protocol.ClientFrame, message string) *protocol.ErrorFrame {
 	}
 }
 
-// commandError is a refusal by the gateway.
+// commandError is a command's refusal by the gateway itself.
 type commandError struct{ code, message string }
 
 // Error implements error.
@@ -196,13 +197,13 @@ func (g *Gateway) carryOut(ctx context.Context, by Identity, f protocol.ClientFr
 	if f.T == protocol.FrameReadAll || f.T == protocol.FrameSeenAll || f.T == protocol.FrameLevel {
 		path := ""
 		if f.Category != nil {
-			if path = *f.Category; path == "" { // an app whose filter is not set
+			if path = *f.Category; path == "" { // an app with an unset filter
 				return &commandError{protocol.CodeInvalid, "category must not be empty: leave it out to name everything"}
 			}
 		}
 		return g.ofCategory(ctx, by, key, path, &f)
 	}
-	if !canBeID(f.ConversationID) { // Postgres would fail to look it up
+	if !canBeID(f.ConversationID) { // Postgres would return an error for such an id
 		return &commandError{protocol.CodeInvalid, "conversation_id must have 1 to 128 bytes of UTF-8, without control characters"}
 	}
 	if by.Categories != nil {
@@ -233,13 +234,13 @@ func (g *Gateway) carryOut(ctx context.Context, by Identity, f protocol.ClientFr
 		return g.cfg.Commands.Seen(ctx, by, key, f.ConversationID, f.UpToSeq)
 	}
 	g.hub.readAhead(userID, f.ConversationID, f.UpToSeq)
-	// The fold caps the read at what was delivered before it in the log: the
-	// tables may be behind the log.
+	// The fold limits the read to messages that were delivered before it in the log. The
+	// gateway cannot do so, since the tables may be behind the log.
 	return g.cfg.Commands.Read(ctx, by, key, f.ConversationID, f.UpToSeq)
 }
 
-// ofCategory executes a command about all conversations that a client sees, or about those
-// that a category covers unless it is empty.
+// ofCategory executes a command for the conversations that a category covers. If path is
+// empty, it executes the command for all conversations that the client may see.
 func (g *Gateway) ofCategory(ctx context.Context, by Identity, key, path string, f *protocol.ClientFrame) error {
 	command := func(key, path string) error {
 		switch f.T {
@@ -268,7 +269,7 @@ func (g *Gateway) ofCategory(ctx context.Context, by Identity, key, path string,
 	return command(key, path)
 }
 
-// keyFor returns the key of the part of a command that is about a category.
+// keyFor derives the key of one category's part of a command from the key of the command.
 func keyFor(key, category string) string {
 	id, err := uuid.Parse(key)
 	if err != nil {

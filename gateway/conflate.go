@@ -9,13 +9,14 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// This file passes updates of rooms on to members. A busy room is conflated: its
-// members get the newest state, not every one.
+// This file forwards updates of rooms to members. Updates of a busy room are conflated: its
+// members get the newest state, not every state.
 
-// seatsAtOnce is how many members are served before others may lock the hub.
+// seatsAtOnce is how many members are served before the hub is unlocked for a moment, so that
+// other goroutines can lock it.
 const seatsAtOnce = 256
 
-// news is what members of a room are told.
+// news is the change of a room that its members are to get.
 type news struct {
 	latest *pubsub.RoomUpdate
 	base   int64
@@ -38,8 +39,9 @@ func (h *hub) HandleRoom(u *pubsub.RoomUpdate) {
 	}
 }
 
-// take takes an update that came at a step. It reports whether members must be told,
-// and after which time, unless they will be anyway.
+// take records an update that arrived at a step (see rooms.steps). ok reports whether to
+// notify the members after the returned wait. ok is false if the update is old, or if a
+// notification is already scheduled.
 func (r *room) take(u *pubsub.RoomUpdate, step int64) (wait time.Duration, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,7 +62,7 @@ func (r *room) take(u *pubsub.RoomUpdate, step int64) (wait time.Duration, ok bo
 	return time.Until(r.next), true
 }
 
-// schedule makes pass tell the members of a room.
+// schedule makes pass notify the members of a room after a wait.
 func (r *rooms) schedule(due *room, wait time.Duration) {
 	if wait > 0 {
 		time.AfterFunc(wait, func() { r.schedule(due, 0) })
@@ -71,11 +73,11 @@ func (r *rooms) schedule(due *room, wait time.Duration) {
 	r.mu.Unlock()
 	select {
 	case r.ready <- struct{}{}:
-	default: // it holds one already
+	default: // ready already contains a token
 	}
 }
 
-// pass tells members the newest states of their rooms until ctx is done.
+// pass sends members the newest states of their rooms until ctx is done.
 func (h *hub) pass(ctx context.Context) {
 	var seats []*seat
 	for {
@@ -94,7 +96,8 @@ func (h *hub) pass(ctx context.Context) {
 	}
 }
 
-// tell tells the members of a room its newest state. It uses and returns a buffer.
+// tell sends the members of a room its newest state. It uses buffer, and returns it for the
+// next call.
 func (h *hub) tell(r *room, buffer []*seat) []*seat {
 	h.mu.RLock()
 	seats := append(buffer[:0], r.seats...)
@@ -102,8 +105,9 @@ func (h *hub) tell(r *room, buffer []*seat) []*seat {
 	r.mu.Lock()
 	n := news{latest: r.latest, base: r.base, since: r.oldest, step: r.came}
 	r.dirty, r.oldest = false, 0
-	// The room rests for as long as its members take one processor.
-	r.next = time.Now().Add(time.Duration(len(seats)) * h.crew.FrameCost())
+	// Before the next notification, wait for the time that one processor needs to send this
+	// notification to all members.
+	r.next = time.Now().Add(time.Duration(len(seats)) * h.pool.FrameCost())
 	r.mu.Unlock()
 	if n.latest != nil {
 		for some := range slices.Chunk(seats, seatsAtOnce) {

@@ -102,7 +102,7 @@ func TestBusOnlySaysToLook(t *testing.T) {
 	r := newRevoked()
 	w := newWorld(t, func(cfg *Config) { cfg.Revocations = r })
 	c, _ := w.connect("ann")
-	if err := w.bus.Publish(t.Context(), []pubsub.Update{{Badge: pubsub.Badge{UserID: "ann"}, Partition: 3, Ended: true}}); err != nil {
+	if err := w.bus.Publish(t.Context(), []pubsub.Update{{Badge: pubsub.Badge{UserID: "ann"}, Partition: 3, Ended: true}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	<-r.looked

@@ -9,11 +9,12 @@ import (
 	"github.com/badged/badged/gateway/protocol"
 )
 
-// drainStep is how often connections are closed while draining.
+// drainStep is the time between two rounds of closing connections while draining.
 const drainStep = 10 * time.Millisecond
 
-// drain refuses new connections, closes all others over DrainDuration, and
-// returns when they have ended. It cuts those that are left after DrainTimeout.
+// drain refuses new connections, closes the open connections evenly over DrainDuration, and
+// returns when all have ended. After a further DrainTimeout it cuts the connections that
+// remain.
 func (g *Gateway) drain() {
 	g.mu.Lock()
 	g.draining = true
@@ -46,8 +47,8 @@ func (g *Gateway) drain() {
 	<-ended
 }
 
-// sayGoodbye ends sessions evenly over DrainDuration. It returns true early if all
-// have ended.
+// sayGoodbye ends sessions evenly over DrainDuration. It returns true as soon as all sessions
+// have ended, and false once the last session was told to end.
 func (g *Gateway) sayGoodbye(open []*session, ended <-chan struct{}) bool {
 	step := time.NewTicker(drainStep)
 	defer step.Stop()
@@ -71,8 +72,8 @@ func (g *Gateway) sayGoodbye(open []*session, ended <-chan struct{}) bool {
 	}
 }
 
-// goingAway closes a session of a draining gateway. Clients come back at different
-// times, to another gateway or the successor of this one.
+// goingAway returns the closing for sessions of a draining gateway. Clients come back at
+// random times, to another gateway or to the gateway that replaces this gateway.
 func (g *Gateway) goingAway() *closing {
 	return &closing{
 		code: protocol.CloseDraining, reason: "the server is going away",
@@ -80,26 +81,27 @@ func (g *Gateway) goingAway() *closing {
 	}
 }
 
-// Revocations knows which tokens are revoked. Its methods are safe for concurrent use
-// and do not block.
+// Revocations reports which tokens are revoked. Its methods are safe for concurrent use and do
+// not block.
 type Revocations interface {
 	// Revoked reports whether the token of an identity is revoked.
 	Revoked(id Identity) bool
-	// Look is called when the bus says that connections of a user are to end. The bus
-	// may lose such a message and anything may forge one, so it is only a reason to
-	// look at once, rather than a moment later.
+	// Look makes the implementation read the revoked tokens at once, not at its next regular
+	// time. The gateway calls it when a message on the bus says that connections of a user
+	// must end. Such a message is only a hint: the bus may lose it, and anyone with access to
+	// the bus may forge it.
 	Look()
 }
 
-// Disconnect ends the connections of users: those with a revoked token with
-// [CloseBadToken], others with [CloseResync]. Call it when Revoked of
-// [Config].Revocations knows what was revoked: a connection that this call does not
-// find asks there before it is admitted.
+// Disconnect ends the connections of users: with [CloseBadToken] if the token is revoked, else
+// with [CloseResync]. Call it only when Revoked of [Config].Revocations returns the new
+// revocations. If a connection opens concurrently and Disconnect does not see it, the gateway
+// calls Revoked before it admits the connection.
 func (g *Gateway) Disconnect(userIDs []string) {
 	var ending []*session
 	g.mu.Lock()
 	here := slices.DeleteFunc(slices.Clone(userIDs), func(id string) bool { return g.users[id] == 0 })
-	if len(here) > 0 { // most users are elsewhere
+	if len(here) > 0 { // most users are connected to other gateways
 		slices.Sort(here)
 		for s, userID := range g.sessions {
 			if _, ok := slices.BinarySearch(here, userID); ok {
@@ -120,7 +122,7 @@ func (g *Gateway) Disconnect(userIDs []string) {
 	}
 }
 
-// Users returns the users who are connected here, in any order.
+// Users returns the users who are connected to this gateway, in any order.
 func (g *Gateway) Users() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -131,7 +133,7 @@ func (g *Gateway) revoked(id Identity) bool {
 	return g.cfg.Revocations != nil && g.cfg.Revocations.Revoked(id)
 }
 
-// tokenRevoked closes a session whose token was revoked.
+// tokenRevoked returns the closing for a session whose token was revoked.
 func tokenRevoked() *closing {
 	return &closing{code: protocol.CloseBadToken, reason: "bad token: it was revoked"}
 }

@@ -1,17 +1,18 @@
-// Package gateway sends clients their badges over WebSockets and server-sent
-// events: when they connect, and after every change.
+// Package gateway sends clients their badges over WebSockets and server-sent events: when they
+// connect, and after every change.
 //
-// [New] makes a Gateway, which is a handler for WebSockets; [Gateway.ServeSSE] and
-// [Gateway.ServeCommands] serve clients that cannot use them. Its [Config] says where it
-// reads badges, stores commands and checks tokens. Package protocol has the frames.
+// [New] makes a Gateway, which is an HTTP handler for WebSockets. [Gateway.ServeSSE] and
+// [Gateway.ServeCommands] serve clients that cannot use WebSockets. [Config] has interfaces
+// through which the gateway reads badges, stores commands and checks tokens. Package protocol
+// defines the frames.
 //
-// A bus may lose updates, so the gateway also compares the state of its clients with
-// what [Badges] says. Inside, a connection is a session (session.go) over a link
-// (websocket.go, sse.go), and the hub (hub.go) merges updates from the bus into the
-// mailbox of each session (internal/view).
+// A bus may lose updates, so the gateway also compares the states of its clients with the
+// tables, through [Badges]. Inside, a connection is a session (session.go) over a link
+// (websocket.go, sse.go). The hub (hub.go) receives updates from the bus and merges them into
+// the mailbox of each session (internal/view).
 //
-// It does not know events, tables or Postgres. ADR 10 explains refusals, ADR 23 why idle
-// clients cost little, ADR 42 why the tables override clients.
+// The package does not know events, tables or Postgres. ADR 10 explains refusals, ADR 23 why
+// idle clients cost little, ADR 42 why the tables override clients.
 package gateway
 
 import (
@@ -30,180 +31,181 @@ import (
 	"github.com/gorilla/websocket"
 	"golang.org/x/time/rate"
 
-	"github.com/badged/badged/gateway/internal/crew"
 	"github.com/badged/badged/gateway/internal/encode"
+	"github.com/badged/badged/gateway/internal/workers"
 	"github.com/badged/badged/gateway/protocol"
-	"github.com/badged/badged/internal/dbclock"
-	"github.com/badged/badged/internal/defaults"
-	"github.com/badged/badged/internal/limit"
+	"github.com/badged/badged/internal/base/defaults"
+	"github.com/badged/badged/internal/base/limit"
+	"github.com/badged/badged/internal/pg/dbclock"
 	"github.com/badged/badged/pubsub"
 )
 
-// Badges reads the state of users. It must be safe for concurrent use. A read must
-// see every commit before it began: a standby that lags will not do.
+// Badges reads the state of users. It must be safe for concurrent use. A read must see every
+// commit that precedes it: do not read from a standby that lags.
 type Badges interface {
-	// States returns the state of users of one partition, in the order given:
-	// the changes since the held state, or the whole state if the held epoch is
-	// empty or another, or the version is unknown. More is set if there are too
-	// many changes; the gateway then reads the whole state.
+	// States returns the states of users of one partition, in the order of held, which names
+	// the state that each user's client has. A returned state has only the changes since the
+	// held state. It is whole if the held epoch is empty or not the current epoch, or if the
+	// held version is unknown. More is set if there are too many changes; the gateway then
+	// reads the whole state.
 	States(ctx context.Context, partition int, held []pubsub.Held) ([]pubsub.Snapshot, error)
-	// View returns the whole state of a user, with only the conversations that some
-	// categories cover, and all categories that these cover.
+	// View returns the whole state of a user, limited to the conversations and categories that
+	// the given categories cover.
 	View(ctx context.Context, userID string, categories []string) (pubsub.Snapshot, error)
-	// Versions returns the badge of each user, in the order given. Categories may be
-	// missing. Badges without an epoch are of users whose database cannot be read.
+	// Versions returns the badge of each user, in the order given. Badges may have no
+	// Categories. A badge without an epoch means that the user's database cannot be read.
 	Versions(ctx context.Context, userIDs []string) ([]pubsub.Badge, error)
-	// Now returns the time on the clock of the database.
+	// Now returns the time by the clock of the database.
 	Now(ctx context.Context) (time.Time, error)
-	// Conversation returns a conversation of a user, or the zero value.
+	// Conversation returns a conversation of a user, or the zero value if there is none.
 	Conversation(ctx context.Context, userID, conversationID string) (pubsub.Conversation, error)
-	// IsMember reports whether a conversation is a room and the user a member.
+	// IsMember reports whether the conversation is a room of which the user is a member.
 	IsMember(ctx context.Context, userID, conversationID string) (bool, error)
 	// Head returns a position at or after everything committed so far for a user. Folded
-	// reports whether the user's badge includes everything up to a position.
+	// reports whether the badges of users include everything up to a position.
 	Head(ctx context.Context, userID string) (position int64, err error)
 	Folded(ctx context.Context, userIDs []string, position int64) (bool, error)
 }
 
-// Commands stores what users do. It must be safe for concurrent use. When a method
-// returns nil, the command is durable. A command with the key of an earlier one of
-// the same user must have no further effect; commands with an empty key are all
-// different. Return an [InvalidError] to blame the client; after any other error
-// the client tries again.
+// Commands stores what users do. It must be safe for concurrent use. A command is durable when
+// its method returns nil. A command with the key of an earlier command of the same user must
+// have no further effect; commands with an empty key are all different. Return an
+// [InvalidError] for a command that the client must not repeat. After any other error the
+// client tries again.
 type Commands interface {
-	// Read marks a conversation read up to upToSeq, but no further than messages
-	// are delivered: apps are not trusted.
+	// Read marks a conversation read up to upToSeq, but not beyond the last delivered message,
+	// since apps are not trusted.
 	Read(ctx context.Context, by Identity, key, conversationID string, upToSeq int64) error
-	// Seen is the same for what the user has seen.
+	// Seen marks a conversation seen up to upToSeq, with the same limit.
 	Seen(ctx context.Context, by Identity, key, conversationID string, upToSeq int64) error
-	// ReadAll marks every conversation that a category covers read, or all if category is
-	// empty. SeenAll marks them seen.
+	// ReadAll marks conversations read: all that a category covers, or all of the user if
+	// category is empty. SeenAll marks them seen.
 	ReadAll(ctx context.Context, by Identity, key, category string) error
 	SeenAll(ctx context.Context, by Identity, key, category string) error
 	// SetLevel sets the level of a category.
 	SetLevel(ctx context.Context, by Identity, key, category, level string) error
-	// MarkUnread marks a conversation unread, or only messages of it if it names any.
+	// MarkUnread marks a conversation unread or, if messages is not empty, single messages of
+	// the conversation.
 	MarkUnread(ctx context.Context, by Identity, key, conversationID string, messages Messages) error
 }
 
-// Messages names messages of a conversation that count again. The zero value names none.
+// Messages selects the messages of a conversation that are marked unread. The zero value
+// selects none.
 type Messages struct {
-	// Seqs are the messages, unless the conversation is a room.
+	// Seqs are the messages. It is nil for a room.
 	Seqs []int64
-	// FromSeq, in a room, is the first of them.
+	// FromSeq is the first message to mark in a room: it and all later ones are marked.
 	FromSeq int64
 }
 
-// InvalidError is an error of [Commands] that the client has caused and should
-// not retry.
+// InvalidError is an error of [Commands] that the client caused, so that it should not retry.
 type InvalidError interface {
 	error
 	// Invalid returns the message for the client.
 	Invalid() string
 }
 
-// Identity is the user that a token authenticates.
+// Identity is the user of a token, and what the token allows.
 type Identity struct {
 	UserID string
-	// ExpiresAt is when the token expires, which ends the connection.
+	// ExpiresAt is when the token expires. The connection then ends.
 	ExpiresAt time.Time
 	// IssuedAt is zero if the token does not say when it was issued.
 	IssuedAt time.Time
-	// Categories are those that the client may see, sorted; nil for all.
+	// Categories are the categories that the client may see, sorted; nil for all.
 	Categories []string
 }
 
-// ErrTokenEnded is wrapped by the error of [Commands] if the token was revoked or has expired
-// since the client was authenticated, and nothing was stored. The connection ends.
+// ErrTokenEnded is wrapped by an error of [Commands] if the token was revoked or expired after
+// the client was authenticated. Nothing was stored, and the connection ends.
 var ErrTokenEnded = errors.New("the token was revoked or has expired")
 
-// ErrTokenExpired is wrapped by the error of an [Authenticator] if a token was
-// valid until it expired. The client comes back with a fresh one.
+// ErrTokenExpired is wrapped by an error of an [Authenticator] if the token was valid until it
+// expired. The client comes back with a new token.
 var ErrTokenExpired = errors.New("the token has expired")
 
-// ErrAuthenticatorAway is wrapped by the error of an [Authenticator] that cannot
-// verify a token at the moment. The client comes back with the same token.
+// ErrAuthenticatorAway is wrapped by an error of an [Authenticator] that cannot verify a token
+// at the moment. The client comes back with the same token.
 var ErrAuthenticatorAway = errors.New("the token cannot be verified right now; try again")
 
-// Authenticator verifies tokens. It must be safe for concurrent use, and is called
-// with tokens of any form and length. Clients see the text of its errors, other
-// than those that wrap [ErrTokenExpired] or [ErrAuthenticatorAway], and do not
-// come back after them.
+// Authenticator verifies tokens. It must be safe for concurrent use, and gets tokens of any
+// form and length. An error that wraps neither [ErrTokenExpired] nor [ErrAuthenticatorAway] is
+// final: the client sees its text and does not come back.
 type Authenticator interface {
 	Authenticate(ctx context.Context, token string) (Identity, error)
 }
 
-// Config configures a gateway. Badges, Commands, Authenticator, Bus and
-// PartitionOf are required. Durations of zero mean the defaults.
+// Config configures a gateway. Badges, Commands, Authenticator, Bus and PartitionOf are
+// required. A duration of zero means the default.
 type Config struct {
 	Badges        Badges
 	Commands      Commands
 	Authenticator Authenticator
 	Bus           pubsub.Bus
-	// PartitionOf returns the partition of the updates of a user: [pubsub.Update].
+	// PartitionOf returns the partition of a user's updates: see [pubsub.Update].
 	PartitionOf func(userID string) int
-	// RoomsOf returns the partition of the rooms of which a user is a member:
-	// [pubsub.RoomUpdate]. It may become another, and RoomsMoved returns what is closed
-	// then. Default: PartitionOf, which never changes.
+	// RoomsOf returns the partition of a user's rooms: see [pubsub.RoomUpdate]. This partition
+	// may change; the channel that RoomsMoved returns is closed at the next change. Default:
+	// PartitionOf, which never changes.
 	RoomsOf    func(userID string) int
 	RoomsMoved func() <-chan struct{}
-	// AllowOrigin accepts or rejects the Origin header of a browser. Default:
-	// only the host of the request.
+	// AllowOrigin accepts or rejects the Origin header of a browser. Default: accepts only the
+	// host of the request.
 	AllowOrigin func(r *http.Request) bool
-	// Logger defaults to one that discards.
+	// Logger defaults to a logger that discards everything.
 	Logger *slog.Logger
 	// Metrics defaults to metrics that are not registered.
 	Metrics *Metrics
 
-	// Trace, if set, is called when a frame with a traced update is written, with
-	// the times when the update came from the bus and when the frame was written.
-	// It must not block, and is called concurrently.
+	// Trace, if set, is called after a frame with a traced update was written. came is when
+	// the update arrived from the bus, written when the frame was written. Trace must not
+	// block, and is called concurrently.
 	Trace func(traceParent string, came, written time.Time)
 
-	// Devices learns which devices have their app open. Default: nothing does.
+	// Devices records which devices have their app open. Default: nothing is recorded.
 	Devices Devices
 
-	// BadToken, if set, is called with the address of each client whose token is not
-	// valid, other than one that has expired; the address is not valid if it is
-	// unknown. It must not block.
+	// BadToken, if set, is called with the address of each client whose token is invalid, but
+	// not for an expired token. If the address is unknown, from is not valid. BadToken must
+	// not block.
 	BadToken func(from netip.Prefix)
 
-	// Revocations tells which tokens are revoked. Default: none are.
+	// Revocations reports which tokens are revoked. Default: none.
 	Revocations Revocations
 
-	// Limits default to none.
+	// Limits limit clients. Default: no limits.
 	Limits Limits
 
-	// ReconcileInterval is how often each client is compared with the tables: a
-	// lost update stays unnoticed at most about this long. Default 30s.
+	// ReconcileInterval is how often each client is compared with the tables. It is also about
+	// the longest time until a lost update is detected. Default 30s.
 	ReconcileInterval time.Duration
-	// PingInterval is how often a client is pinged; one that stays silent for two
-	// intervals is disconnected. Default 25s, below the 60s after which proxies
-	// close idle connections.
+	// PingInterval is how often a client is pinged. A client that stays silent for two
+	// intervals is disconnected. Default 25s: proxies often close connections that are idle
+	// for 60s.
 	PingInterval time.Duration
-	// HelloTimeout bounds the wait for a client's hello. Default 5s.
+	// HelloTimeout limits the wait for a client's hello. Default 5s.
 	HelloTimeout time.Duration
-	// WriteTimeout bounds the write of a frame. Default 10s.
+	// WriteTimeout limits the write of one frame. Default 10s.
 	WriteTimeout time.Duration
-	// JoinTimeout is how long a client waits for the bus before it is served from
-	// the tables alone. Default 2s.
+	// JoinTimeout is how long a client waits for the acknowledgement of the bus. Then it is
+	// served from the tables alone. Default 2s.
 	JoinTimeout time.Duration
-	// ReadTimeout bounds a read of the tables, and a command, including the wait
-	// for a free query. Default 5s.
+	// ReadTimeout limits a read of the tables, and a command, including the wait until the
+	// limit of concurrent queries permits it. Default 5s.
 	ReadTimeout time.Duration
-	// DrainDuration is the time over which a stopping gateway closes its
-	// connections, one after the other. Default 0: all at once.
+	// DrainDuration is the time over which a stopping gateway closes its connections, evenly
+	// spread. Default 0: all at once.
 	DrainDuration time.Duration
-	// DrainTimeout is how long closed connections may then take to end. Default
-	// 5s.
+	// DrainTimeout is how long connections may take to end after DrainDuration, before they
+	// are cut. Default 5s.
 	DrainTimeout time.Duration
-	// ReconnectSpread is the time over which closed clients are told to come
-	// back. Default 5s.
+	// ReconnectSpread is the time over which disconnected clients of a stopping gateway come
+	// back, at random. Default 5s.
 	ReconnectSpread time.Duration
 }
 
-// Gateway serves clients. It is an [http.Handler] for WebSockets; ServeSSE serves
-// server-sent events, ServeCommands their commands. It is safe for concurrent use.
+// Gateway serves clients. It is an [http.Handler] for WebSockets. ServeSSE serves server-sent
+// events, and ServeCommands the commands of such clients. It is safe for concurrent use.
 type Gateway struct {
 	cfg       Config
 	ran       atomic.Bool
@@ -214,40 +216,38 @@ type Gateway struct {
 	reads     *reads
 	clock     dbclock.Clock
 	buffers   encode.Buffers
-	crew      *crew.Crew
+	pool      *workers.Pool
 	upgrader  websocket.Upgrader
-	// foreign limits how often a refused origin is logged: any client can send one.
+	// foreign limits how often refused origins are logged, since any client can cause them.
 	foreign rate.Sometimes
 
-	// open is closed once Run accepts connections.
+	// open is closed when Run begins to accept connections.
 	open chan struct{}
 
 	presence *presence
 
-	// connects limits connections by address, commands by user, over all
-	// transports.
+	// connects limits connections by network, commands limits commands by user, over all
+	// transports together.
 	connects *limit.Limiters[netip.Prefix]
 	commands *limit.Limiters[string]
-	// lookups holds a token for each lookUp in progress, of which lookupsOf lets each
-	// user have one.
+	// lookups contains a token for each lookUp in progress. lookupsOf allows each user one at
+	// a time.
 	lookups   chan struct{}
 	lookupsOf *limit.AtOnce[string]
 
 	mu       sync.Mutex
 	draining bool
-	// sessions maps the open sessions to their users, "" before the hello.
+	// sessions maps each open session to its user, "" before the hello.
 	sessions map[*session]string
-	// users counts the sessions of each user, claimed all sessions that have a
-	// user.
+	// users counts the sessions of each user. claimed counts the sessions that have a user.
 	users   map[string]int
 	claimed int
-	// running counts the sessions and the readers of WebSockets that have not
-	// ended.
+	// running counts the sessions, and the readers of WebSockets, that have not ended.
 	running sync.WaitGroup
 }
 
-// New returns a gateway, or an error if a required field is missing. It accepts
-// connections only while Run runs.
+// New returns a gateway, or an error if a required field is missing or a duration is negative.
+// The gateway accepts connections only while Run runs.
 func New(cfg Config) (*Gateway, error) {
 	if cfg.Badges == nil || cfg.Commands == nil || cfg.Authenticator == nil || cfg.Bus == nil || cfg.PartitionOf == nil {
 		return nil, errors.New("gateway: Badges, Commands, Authenticator, Bus and PartitionOf are required")
@@ -281,7 +281,7 @@ func New(cfg Config) (*Gateway, error) {
 		cfg:      cfg,
 		log:      cfg.Logger,
 		metrics:  cfg.Metrics,
-		crew:     new(crew.Crew),
+		pool:     new(workers.Pool),
 		reads:    newReads(cfg.Badges, cfg.ReadTimeout),
 		lookups:  make(chan struct{}, lookupsAtOnce),
 		open:     make(chan struct{}),
@@ -292,15 +292,15 @@ func New(cfg Config) (*Gateway, error) {
 		commands: limit.NewLimiters[string](cfg.Limits.Commands),
 	}
 	g.lookupsOf = limit.NewAtOnce[string](1, cfg.ReadTimeout)
-	g.hub = newHub(&cfg, g.crew)
+	g.hub = newHub(&cfg, g.pool)
 	if cfg.Revocations != nil {
 		g.hub.look = cfg.Revocations.Look
 	}
 	g.presence = newPresence(cfg.Devices)
 	g.foreign.Interval = refusedOriginLogInterval
 	g.upgrader = websocket.Upgrader{
-		// An idle connection keeps its read buffer, and shares write buffers. Most
-		// frames of clients are smaller.
+		// The read buffer is small, since an idle connection keeps it and most frames of
+		// clients are smaller. Write buffers are shared.
 		ReadBufferSize:  256,
 		WriteBufferPool: &sync.Pool{},
 		CheckOrigin:     cfg.AllowOrigin,
@@ -309,11 +309,11 @@ func New(cfg Config) (*Gateway, error) {
 	return g, nil
 }
 
-// Open is closed once Run accepts connections.
+// Open returns a channel that is closed when Run begins to accept connections.
 func (g *Gateway) Open() <-chan struct{} { return g.open }
 
-// Run serves until ctx is done, then drains, and returns when all connections have
-// ended. It fails if the bus does, or if it was called before.
+// Run serves until ctx is done, then drains the connections, and returns when all have ended.
+// It fails if the bus fails, or if it was called before.
 func (g *Gateway) Run(ctx context.Context) error {
 	if g.ran.Swap(true) {
 		return errors.New("gateway: Run was called before; make another with New")
@@ -335,11 +335,11 @@ func (g *Gateway) Run(ctx context.Context) error {
 	running.Go(func() { g.followRooms(serving) })
 	running.Go(func() {
 		g.presence.run(serving, func(err error) {
-			g.log.WarnContext(serving, "cannot note which devices are connected; they get pushes", "error", err)
+			g.log.WarnContext(serving, "cannot record which devices are connected; they get pushes", "error", err)
 		})
 	})
 	<-ctx.Done()
-	g.drain() // while reconcile serves the connections not closed yet
+	g.drain() // reconcile still serves the connections that are not closed yet
 	stop()
 	running.Wait()
 	g.reads.stop()
@@ -349,7 +349,8 @@ func (g *Gateway) Run(ctx context.Context) error {
 	return nil
 }
 
-// meet counts a new connection, and returns why it is refused, or nil.
+// meet counts a new connection against the limit of its network, and returns a closing if the
+// connection is refused.
 func (s *session) meet(r *http.Request) *closing {
 	g := s.gateway
 	from, ok := ClientOf(r, g.cfg.Limits.TrustedProxies)
@@ -365,8 +366,8 @@ func (s *session) meet(r *http.Request) *closing {
 	return nil
 }
 
-// admit registers a session, or returns why it is refused. running is how many
-// goroutines of its link must end before the session has.
+// admit registers a session, or returns a closing if it is refused. running is the number of
+// goroutines of its link that must end before the session has ended.
 func (g *Gateway) admit(s *session, running int) *closing {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -382,9 +383,8 @@ func (g *Gateway) admit(s *session, running int) *closing {
 	return nil
 }
 
-// full returns why there is no room for another session, or nil. Sessions without
-// a user do not count: the server bounds unauthenticated connections. The caller
-// holds the mutex.
+// full returns a closing if there is no room for another session. Sessions without a user do
+// not count, since the server limits unauthenticated connections. The caller holds the mutex.
 func (g *Gateway) full() *closing {
 	if most := g.cfg.Limits.Connections; most > 0 && g.claimed >= most {
 		return noRoom(protocol.CloseCapacity, "the server has as many connections as it may", 0)
@@ -392,12 +392,12 @@ func (g *Gateway) full() *closing {
 	return nil
 }
 
-// claim assigns a session to a user, or returns why it is refused.
+// claim assigns a session to a user, or returns a closing if it is refused.
 func (g *Gateway) claim(s *session, userID string) *closing {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if _, ok := g.sessions[s]; !ok {
-		return nil // it has ended
+		return nil // the session has ended
 	}
 	if refusal := g.full(); refusal != nil {
 		return refusal
@@ -411,7 +411,7 @@ func (g *Gateway) claim(s *session, userID string) *closing {
 	return nil
 }
 
-// dismiss forgets a session that has ended.
+// dismiss removes a session that has ended.
 func (g *Gateway) dismiss(s *session) {
 	g.presence.leave(s)
 	g.mu.Lock()
@@ -426,7 +426,8 @@ func (g *Gateway) dismiss(s *session) {
 	g.metrics.connections.Dec()
 }
 
-// identify returns the user of a token from an address, or why the session must end.
+// identify verifies a token of a client at an address. It returns a closing if the token is
+// refused.
 func (g *Gateway) identify(ctx context.Context, token string, from netip.Prefix) (Identity, *closing) {
 	id, err := g.cfg.Authenticator.Authenticate(ctx, token)
 	switch {
@@ -440,19 +441,19 @@ func (g *Gateway) identify(ctx context.Context, token string, from netip.Prefix)
 		}
 		return Identity{}, &closing{code: protocol.CloseBadToken, reason: err.Error()}
 	}
-	// From here on the monotonic clock decides: a clock that is set while a connection is
-	// open neither ends it nor prolongs its token.
+	// From here on the monotonic clock decides: setting the clock while a connection is open
+	// neither ends the connection nor prolongs its token.
 	now := time.Now()
 	id.ExpiresAt = now.Add(id.ExpiresAt.Sub(now))
 	return id, nil
 }
 
-// tokenEnded closes a session with an expired token.
+// tokenEnded returns the closing for a session with an expired token.
 func tokenEnded() *closing {
 	return &closing{code: protocol.CloseTokenExpired, reason: ErrTokenExpired.Error()}
 }
 
-// comeBack closes a session that cannot be served at the moment.
+// comeBack returns the closing for a session that cannot be served at the moment.
 func comeBack(reason string) *closing {
 	return &closing{
 		code: protocol.CloseResync, reason: reason,

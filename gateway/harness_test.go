@@ -21,7 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/badged/badged/gateway/protocol"
-	"github.com/badged/badged/internal/category"
+	"github.com/badged/badged/internal/base/category"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -344,13 +344,13 @@ func (b *lossy) setLose(lose bool) {
 	b.lose = lose
 }
 
-func (b *lossy) Publish(ctx context.Context, updates []pubsub.Update) error {
+func (b *lossy) Publish(ctx context.Context, users []pubsub.Update, rooms []pubsub.RoomUpdate) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.lose {
 		return nil
 	}
-	return b.Bus.Publish(ctx, updates)
+	return b.Bus.Publish(ctx, users, rooms)
 }
 
 // patience is how long a test waits for an event that must come, on a busy
@@ -487,7 +487,7 @@ func (w *world) send(user, conversation string, unread int64) {
 	w.t.Helper()
 	u := w.tables.commit(user, conversation, unread)
 	u.Partition = 3
-	if err := w.bus.Publish(context.Background(), []pubsub.Update{u}); err != nil {
+	if err := w.bus.Publish(context.Background(), []pubsub.Update{u}, nil); err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/badged/badged/gateway/protocol"
 )
 
-// ServeCommands executes a command of a client that uses server-sent events. The
-// body is the frame that a WebSocket would carry; the answer is its ok frame, or a
+// ServeCommands executes one command of a client that uses server-sent events. The body is the
+// frame that a client would send on a WebSocket. The answer is the same ok frame, or a
 // [Refusal].
 func (g *Gateway) ServeCommands(w http.ResponseWriter, r *http.Request) {
 	if !allow(w, r, http.MethodPost) {
@@ -36,7 +36,7 @@ func (g *Gateway) ServeCommands(w http.ResponseWriter, r *http.Request) {
 		answerProblem(w, &Refusal{Status: http.StatusUnsupportedMediaType, Detail: "send the frame as it is, without Content-Encoding", Code: protocol.CodeInvalid})
 		return
 	}
-	if wait := g.commands.Turn(id.UserID, time.Now()); wait > 0 { // before the body
+	if wait := g.commands.Turn(id.UserID, time.Now()); wait > 0 { // before the body is read
 		g.metrics.limited.Inc()
 		answerRefused(w, tooMany(protocol.ClientFrame{}, wait))
 		return
@@ -63,9 +63,9 @@ func (g *Gateway) ServeCommands(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err != nil {
-		return // the client is gone
+		return // the client has disconnected
 	}
-	if ending := g.ended(id, nil); ending != nil { // while the body came
+	if ending := g.ended(id, nil); ending != nil { // while the body was read
 		answerProblem(w, problemOf(ending))
 		return
 	}
@@ -88,12 +88,12 @@ func (g *Gateway) ServeCommands(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answerRefused answers a command with what a WebSocket would carry.
+// answerRefused answers a command with the problem for an error frame.
 func answerRefused(w http.ResponseWriter, f *protocol.ErrorFrame) {
 	answerProblem(w, &Refusal{Status: statusOf(f.Code), Detail: f.Message, Code: f.Code, RetryMS: f.RetryMS})
 }
 
-// Refusal is the RFC 9457 problem that answers a refused stream or command.
+// Refusal is the answer to a refused stream or command: a problem as in RFC 9457.
 type Refusal struct {
 	Type    string `json:"type" doc:"Always urn:badged:problem, which tells answers of badged from those of proxies. The status tells the kind of problem."`
 	Title   string `json:"title" doc:"The status in words."`
@@ -103,13 +103,13 @@ type Refusal struct {
 	RetryMS int64  `json:"retry_ms,omitempty" minimum:"1" doc:"Milliseconds to wait before trying again; absent if repeating is useless."`
 }
 
-// refuse answers a client that may not connect.
+// refuse answers a client that is not allowed to connect.
 func (g *Gateway) refuse(w http.ResponseWriter, c *closing) {
 	g.metrics.closed(c.code)
 	answerProblem(w, problemOf(c))
 }
 
-// problemOf returns the problem that corresponds to a close code.
+// problemOf returns the problem that corresponds to a closing.
 func problemOf(c *closing) *Refusal {
 	p := &Refusal{Detail: c.reason, RetryMS: c.reconnect.Milliseconds()}
 	switch c.code {
@@ -123,7 +123,7 @@ func problemOf(c *closing) *Refusal {
 	return p
 }
 
-// statusOf returns the status that corresponds to the code of an error frame.
+// statusOf returns the HTTP status that corresponds to the code of an error frame.
 func statusOf(code string) int {
 	switch code {
 	case protocol.CodeInvalid:
@@ -139,7 +139,7 @@ func statusOf(code string) int {
 func answerProblem(w http.ResponseWriter, p *Refusal) {
 	p.Type, p.Title = protocol.ProblemType, http.StatusText(p.Status)
 	if p.RetryMS > 0 {
-		seconds := (p.RetryMS + 999) / 1000 // the header has whole seconds
+		seconds := (p.RetryMS + 999) / 1000 // the header allows whole seconds only
 		w.Header().Set("Retry-After", strconv.FormatInt(seconds, 10))
 	}
 	if p.Status == http.StatusUnauthorized {
@@ -153,10 +153,10 @@ func answer(w http.ResponseWriter, status int, contentType string, body any) {
 	h.Set("Content-Type", contentType)
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // the client may be gone
+	_ = json.NewEncoder(w).Encode(body) // the client may have disconnected
 }
 
-// allow reports whether a request has the right method, and answers it if not.
+// allow reports whether a request has the given method. If not, it answers the request.
 func allow(w http.ResponseWriter, r *http.Request, method string) bool {
 	if r.Method == method {
 		return true

@@ -6,44 +6,45 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/badged/badged/gateway/internal/crew"
+	"github.com/badged/badged/gateway/internal/workers"
 	"github.com/badged/badged/pubsub"
 )
 
-// hub maps users to their sessions here, and keeps the bus subscribed to exactly
-// those users and the rooms that they are members of (rooms.go). It is the handler
-// of the subscription.
+// hub maps users to their sessions on this gateway. It keeps the bus subscribed to exactly
+// these users and the rooms of which they are members (rooms.go), and handles the updates of
+// the subscription.
 type hub struct {
 	mu    sync.RWMutex
 	users map[string]*interest
 	rooms rooms
-	crew  *crew.Crew
+	pool  *workers.Pool
 	// roomsOf returns the partition of the rooms of a user.
 	roomsOf func(userID string) int
-	// gap holds a token after updates may have been lost.
+	// gap contains a token after updates may have been lost, until reconciliation starts.
 	gap chan struct{}
-	// look is called when the bus says that connections of a user are to end.
+	// look is [Revocations].Look. It is called when a message on the bus says that connections
+	// of a user must end.
 	look func()
 	// subscription is set before the first session joins.
 	subscription pubsub.Subscription
 }
 
-// interest is a user with sessions here, or whose last session is leaving.
+// interest is a user who has sessions here, or whose last session is just leaving.
 type interest struct {
 	user pubsub.Address
-	// sessions has mostly one element.
+	// sessions usually has one element.
 	sessions []*session
-	// joined is closed when Join has returned, and nil from then on.
+	// joined is closed, and set to nil, when Join has returned.
 	joined chan struct{}
-	// leaving is set while Leave runs, and closed after it. New sessions wait for
-	// it: a concurrent Join and Leave might take effect in either order.
+	// leaving is set while Leave runs, and closed afterwards. New sessions of the user wait
+	// for this, since a concurrent Join and Leave could take effect in either order.
 	leaving chan struct{}
-	// member is nil for a user without memberships, as most may be.
+	// member is nil for a user without memberships.
 	member *member
 }
 
-func newHub(cfg *Config, writers *crew.Crew) *hub {
-	return &hub{users: map[string]*interest{}, rooms: newRooms(cfg.Metrics), crew: writers, roomsOf: cfg.RoomsOf, gap: make(chan struct{}, 1), look: func() {}}
+func newHub(cfg *Config, writers *workers.Pool) *hub {
+	return &hub{users: map[string]*interest{}, rooms: newRooms(cfg.Metrics), pool: writers, roomsOf: cfg.RoomsOf, gap: make(chan struct{}, 1), look: func() {}}
 }
 
 // HandleUpdate implements pubsub.Handler.
@@ -70,17 +71,16 @@ func (h *hub) HandleUpdate(u *pubsub.Update) {
 	}
 }
 
-// offer puts an update into the mailboxes of the user. The caller holds the mutex
-// of the hub.
+// offer puts an update into the mailboxes of the user. The caller holds the mutex of the hub.
 func (in *interest) offer(u *pubsub.Update) {
 	for _, s := range in.sessions {
 		s.mailbox.Offer(u)
 	}
 }
 
-// HandleGap implements pubsub.Handler. An update of a room does not tell whether one
-// of a member was lost, so no account is valid any more. The sessions sync when
-// reconciliation or an update comes to their user.
+// HandleGap implements pubsub.Handler. It makes every account unknown, since a later update of
+// a room does not show whether an update of a member was lost. The sessions of a user sync at
+// the next reconciliation or update of the user.
 func (h *hub) HandleGap() {
 	h.rooms.gap.Store(h.rooms.now())
 	h.mu.RLock()
@@ -92,13 +92,13 @@ func (h *hub) HandleGap() {
 	h.mu.RUnlock()
 	select {
 	case h.gap <- struct{}{}:
-	default: // it holds one already
+	default: // gap already contains a token
 	}
 }
 
-// join adds a session and returns when the bus has acknowledged its user: from
-// then on every update reaches the session's mailbox. After an error, updates
-// reach it by reconciliation until the bus is back.
+// join adds a session and returns when the bus has acknowledged the subscription of its user.
+// From then on every update reaches the session's mailbox. After an error, the session gets
+// updates through reconciliation until the bus works again.
 func (h *hub) join(ctx context.Context, s *session, user pubsub.Address) error {
 	for {
 		h.mu.Lock()
@@ -129,7 +129,7 @@ func (h *hub) join(ctx context.Context, s *session, user pubsub.Address) error {
 	}
 }
 
-// await returns when a channel is nil or closed, or with the error of ctx.
+// await returns nil when the channel is nil or closed, or the error of ctx.
 func await(ctx context.Context, closed <-chan struct{}) error {
 	if closed == nil {
 		return nil
@@ -142,7 +142,7 @@ func await(ctx context.Context, closed <-chan struct{}) error {
 	}
 }
 
-// leave removes a session, and leaves the user on the bus with the last one.
+// leave removes a session. If it was the user's last session, the bus leaves the user.
 func (h *hub) leave(ctx context.Context, s *session, userID string) error {
 	h.mu.Lock()
 	in, ok := h.users[userID]
@@ -176,7 +176,7 @@ func (h *hub) leave(ctx context.Context, s *session, userID string) error {
 	return err
 }
 
-// renew makes the sessions of users sync whose accounts are unknown.
+// renew makes the sessions of the given users sync, except for users whose accounts are known.
 func (h *hub) renew(userIDs []string) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -187,13 +187,21 @@ func (h *hub) renew(userIDs []string) {
 	}
 }
 
-// userIDs returns the users with sessions, in any order.
-func (h *hub) userIDs() []string {
+// countUsers returns the number of users with sessions.
+func (h *hub) countUsers() int {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	ids := make([]string, 0, len(h.users))
+	return len(h.users)
+}
+
+// userIDs returns the users with sessions for which in is true, in any order.
+func (h *hub) userIDs(in func(userID string) bool) (ids []string) {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
 	for id := range h.users {
-		ids = append(ids, id)
+		if in(id) {
+			ids = append(ids, id)
+		}
 	}
 	return ids
 }

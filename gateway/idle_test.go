@@ -75,7 +75,7 @@ func TestIdleClientCostsOneGoroutine(t *testing.T) {
 		t.Errorf("the gateway counts connections of %d users", n)
 	}
 	w.gateway.mu.Unlock()
-	if left := w.gateway.hub.userIDs(); len(left) != 0 {
+	if left := w.gateway.hub.countUsers(); left != 0 {
 		t.Errorf("the hub knows %v", left)
 	}
 	for _, s := range sessions {

@@ -12,7 +12,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/badged/badged/gateway/protocol"
-	"github.com/badged/badged/internal/limit"
+	"github.com/badged/badged/internal/base/limit"
 )
 
 func TestConnectionsOverALimit(t *testing.T) {

@@ -7,32 +7,32 @@ import (
 	"time"
 
 	"github.com/badged/badged/gateway/protocol"
-	"github.com/badged/badged/internal/category"
-	"github.com/badged/badged/internal/wait"
+	"github.com/badged/badged/internal/base/category"
+	"github.com/badged/badged/internal/base/wait"
 	"github.com/badged/badged/pubsub"
 )
 
 const (
-	// catchUpTimeout is how long a mark waits for the tables to catch up with the
-	// log. It is short: the client's next frame waits behind it.
+	// catchUpTimeout is how long a mark waits until the tables have caught up with the log. It
+	// is short, since the client's next frame is not handled meanwhile.
 	catchUpTimeout = 2 * time.Second
-	// The pause between two looks at the tables doubles each time.
+	// The pause between two reads of the tables doubles each time.
 	firstCatchUpPause = 5 * time.Millisecond
 	lastCatchUpPause  = 200 * time.Millisecond
 )
 
-// errBehind reports that the tables did not catch up in time.
+// errBehind reports that the tables did not catch up with the log in time.
 var errBehind = errors.New("not saved, since the badges are behind; try again")
 
-// mayMark returns why a user cannot mark a conversation unread, or nil. A mark of a
-// conversation that was left has no effect; a mark of one that does not exist would
-// let clients create conversations without limit.
+// mayMark returns an error if a user cannot mark a conversation unread. A mark of a
+// conversation that the user has left would have no effect. A mark of a conversation that does
+// not exist would let clients create conversations without limit.
 func (g *Gateway) mayMark(ctx context.Context, userID, conversationID string) error {
 	c, err := g.conversation(ctx, userID, conversationID)
 	if err != nil || isListed(c) {
 		return err
 	}
-	// The event that creates it, or brings it back, may be in the log already.
+	// The event that creates the conversation, or brings it back, may be in the log already.
 	if err := g.catchUp(ctx, userID); err != nil {
 		return err
 	}
@@ -46,15 +46,14 @@ func (g *Gateway) mayMark(ctx context.Context, userID, conversationID string) er
 	return &commandError{protocol.CodeNotFound, "no message of this conversation was delivered to you"}
 }
 
-// mayMarkMessages returns why a user cannot mark messages of a conversation unread, or
-// nil.
+// mayMarkMessages returns an error if a user cannot mark the messages of a frame unread.
 func (g *Gateway) mayMarkMessages(ctx context.Context, userID string, f *protocol.ClientFrame) error {
 	switch {
 	case f.Seqs != nil && f.FromSeq != nil:
 		return &commandError{protocol.CodeInvalid, "seqs and from_seq must not be together"}
 	case f.FromSeq != nil && *f.FromSeq < 1:
 		return &commandError{protocol.CodeInvalid, "from_seq must be at least 1"}
-	case f.FromSeq == nil && len(f.Seqs) == 0: // an event without seqs would mark the conversation
+	case f.FromSeq == nil && len(f.Seqs) == 0: // an event without seqs would mark the whole conversation
 		return &commandError{protocol.CodeInvalid, "seqs must name at least one message"}
 	}
 	var member bool
@@ -73,8 +72,8 @@ func (g *Gateway) mayMarkMessages(ctx context.Context, userID string, f *protoco
 	return nil
 }
 
-// mayTouch returns why a client cannot read or mark a conversation, or nil. Its answer
-// about a conversation of other categories is that about one that does not exist.
+// mayTouch returns an error if a client may not read or mark a conversation. A conversation
+// outside the client's categories gives the same error as a conversation that does not exist.
 func (g *Gateway) mayTouch(ctx context.Context, by Identity, conversationID string) error {
 	visible := func() (bool, error) {
 		c, err := g.conversation(ctx, by.UserID, conversationID)
@@ -84,7 +83,7 @@ func (g *Gateway) mayTouch(ctx context.Context, by Identity, conversationID stri
 	if err != nil || ok {
 		return err
 	}
-	// The event that creates it may be in the log already.
+	// The event that creates the conversation may be in the log already.
 	if err := g.catchUp(ctx, by.UserID); err != nil {
 		return err
 	}
@@ -94,11 +93,12 @@ func (g *Gateway) mayTouch(ctx context.Context, by Identity, conversationID stri
 	return err
 }
 
-// isListed reports whether a conversation is one of the user's: one with messages or
-// a level, or a room, even without messages.
+// isListed reports whether a conversation is in the user's list: it has messages or a level,
+// or is a room of the user.
 func isListed(c pubsub.Conversation) bool { return !c.Left && c.Version > 0 }
 
-// catchUp waits until a user's badge includes everything in the log now.
+// catchUp waits until a user's badge includes everything that is in the log now. It returns
+// errBehind after catchUpTimeout.
 func (g *Gateway) catchUp(ctx context.Context, userID string) error {
 	ctx, cancel := context.WithTimeout(ctx, catchUpTimeout)
 	defer cancel()
@@ -133,8 +133,8 @@ func (g *Gateway) conversation(ctx context.Context, userID, conversationID strin
 	return c, err
 }
 
-// lookUp runs a query for a user when none for the same user runs, and fewer than
-// lookupsAtOnce for all.
+// lookUp runs a query for a user. It first waits until no other lookUp of the same user runs,
+// and until fewer than lookupsAtOnce run for all users together.
 func (g *Gateway) lookUp(ctx context.Context, userID string, query func() error) error {
 	leave, ok := g.lookupsOf.Enter(ctx, userID)
 	if !ok {

@@ -12,30 +12,30 @@ import (
 // member is a user with sessions here who has memberships, or may have some.
 type member struct {
 	user *interest
-	// seats are by room. They may include rooms that the user has left. Guarded by
-	// the mutex of the hub.
+	// seats are the user's entries in the lists of members of rooms, by room. They may include
+	// rooms that the user has left. The mutex of the hub guards them.
 	seats map[string]*seat
 
-	// mu is locked after that of the hub and before those of mailboxes.
+	// mu is locked after the mutex of the hub and before the mutexes of mailboxes.
 	mu sync.Mutex
-	// account is nil while it is unknown. Then mailboxes are syncing, or will be.
+	// account is nil while it is unknown. Then the mailboxes are syncing, or soon will be.
 	account *view.Account
-	// applied is the last step at which an update changed the account.
+	// applied is the last step (see rooms.now) at which an update changed the account.
 	applied int64
-	// announced is what updates had while the account was unknown.
+	// announced has the versions that updates announced while the account was unknown.
 	announced announced
-	// claims are reads by the user's apps that are ahead of rooms, by conversation;
-	// usually nil.
+	// claims are reads by the user's apps that are ahead of rooms, by conversation; usually
+	// nil. See claims.go.
 	claims map[string]claim
 }
 
-// announced is what the tables must have, unless it was forged.
+// announced is a state that the tables must have reached, unless it was forged.
 type announced struct {
 	step  int64 // of the last announcement
 	epoch string
-	// version is that without memberships.
+	// version is the user's version without memberships.
 	version int64
-	// changes of rooms, by conversation.
+	// changes are Room.Changes, by conversation.
 	changes map[string]int64
 }
 
@@ -53,8 +53,8 @@ func (a *announced) add(u *pubsub.Update, step int64) {
 	}
 }
 
-// in reports whether a state read from the tables has all that was announced since
-// the read began.
+// in reports whether a state that was read from the tables includes all that was announced
+// since the read began.
 func (a *announced) in(s *pubsub.Snapshot, began int64) bool {
 	switch {
 	case a.step < began:
@@ -71,7 +71,7 @@ func (a *announced) in(s *pubsub.Snapshot, began int64) bool {
 	return true
 }
 
-// memberOf returns the member for a user, and makes one if needed.
+// memberOf returns the member of a user, and creates it if needed.
 func (h *hub) memberOf(in *interest) *member {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -81,8 +81,8 @@ func (h *hub) memberOf(in *interest) *member {
 	return in.member
 }
 
-// update applies an update of the user that came at a step. The caller holds the
-// mutex of the hub.
+// update applies an update of the user that arrived at a step. The caller holds the mutex of
+// the hub.
 func (m *member) update(u *pubsub.Update, step int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -98,7 +98,8 @@ func (m *member) update(u *pubsub.Update, step int64) {
 	}
 }
 
-// take offers an update of the account to the sessions, or makes them sync.
+// take handles the result of an update of the account: it offers the merged update to the
+// sessions, or makes the sessions sync.
 func (m *member) take(result view.Outcome, merged *pubsub.Update, since view.Moment, step int64) {
 	switch result {
 	case view.Known:
@@ -114,7 +115,8 @@ func (m *member) take(result view.Outcome, merged *pubsub.Update, since view.Mom
 	}
 }
 
-// drop makes the account unknown. The tables must have all that it had.
+// drop makes the account unknown. It records the account's state as announced: a later read of
+// the tables is used only if it has reached this state.
 func (m *member) drop(step int64) {
 	a := m.account
 	m.account = nil
@@ -124,14 +126,12 @@ func (m *member) drop(step int64) {
 	}
 }
 
-// forget makes the account unknown.
 func (m *member) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.account = nil
 }
 
-// renew makes the sessions sync if the account is unknown.
 func (m *member) renew() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -140,7 +140,7 @@ func (m *member) renew() {
 	}
 }
 
-// lose makes the sessions sync, except for one.
+// lose makes the sessions sync, except for the given one.
 func (m *member) lose(since view.Moment, except *session) {
 	for _, s := range m.user.sessions {
 		if s != except {
@@ -154,7 +154,7 @@ func (m *member) follow(n *news) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.account == nil {
-		return // load will
+		return // load will apply it
 	}
 	result, merged := m.account.Follow(n.latest, n.base)
 	if result == view.Applied {
@@ -166,10 +166,10 @@ func (m *member) follow(n *news) {
 	m.take(result, merged, n.since, n.step)
 }
 
-// settle takes over the state that a session was sent, from a read of the tables
-// that began at a step. It returns false if the tables must be read again: they have
-// changed since, or the bus has just begun to listen for a room. whole says that the
-// tables deny what was known before. The error is that of the bus.
+// settle updates the account with a state that was sent to a session. The state was read from
+// the tables by a read that began at a step. settled is false if the tables must be read
+// again, because they have changed since or because the bus has only now subscribed to a room.
+// whole says that the tables deny the state that the client had. err is an error of the bus.
 func (h *hub) settle(ctx context.Context, s *session, state *pubsub.Snapshot, began int64, whole bool, at view.Moment) (settled bool, err error) {
 	h.mu.RLock()
 	in := h.users[s.userID]
@@ -194,7 +194,7 @@ func (h *hub) settle(ctx context.Context, s *session, state *pubsub.Snapshot, be
 	return settled, err
 }
 
-// dismiss forgets that a user is a member, if the user is none.
+// dismiss removes the member of a user who has no memberships.
 func (h *hub) dismiss(m *member) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -205,7 +205,8 @@ func (h *hub) dismiss(m *member) {
 	}
 }
 
-// settle is hub.settle once the bus listens. The caller holds the mutex of the hub.
+// settle is the part of hub.settle after the bus has subscribed to all rooms. The caller holds
+// the mutex of the hub.
 func (m *member) settle(s *session, state *pubsub.Snapshot, began int64, whole bool, at view.Moment) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -219,20 +220,20 @@ func (m *member) settle(s *session, state *pubsub.Snapshot, began int64, whole b
 	return ok && s.mailbox.Synced(view.HoldingOf(&state.Badge), at, ahead)
 }
 
-// load brings the account up to a state read from the tables for a session. ahead is
-// what the account has and the state lacks. It returns false if the tables must be
-// read again.
+// load updates the account with a state that was read from the tables for a session. ahead has
+// the changes that the account has and the state does not have. ok is false if the tables must
+// be read again.
 func (m *member) load(s *session, state *pubsub.Snapshot, began int64, whole bool) (ahead *pubsub.Update, ok bool) {
 	if m.account == nil || m.account.Rest.Epoch != state.Epoch {
 		return m.replace(s, state, began)
 	}
 	overtaken := m.account.Ahead(state)
 	if overtaken && m.applied < began {
-		whole = true // what the account has was forged, or Postgres has lost it
+		whole = true // the newer part of the account was forged, or Postgres has lost it
 	}
 	switch {
 	case whole && overtaken && m.applied >= began:
-		return nil, false // the newer part may be true
+		return nil, false // the newer part of the account may be right
 	case whole:
 		return m.replace(s, state, began)
 	}
@@ -248,9 +249,9 @@ func (m *member) load(s *session, state *pubsub.Snapshot, began int64, whole boo
 	return ahead, true
 }
 
-// replace makes an account from a state read from the tables for a session, and
-// from states of rooms that came since. Other sessions may lack more than these, and
-// sync.
+// replace makes a new account from a state that was read from the tables for a session, and
+// from the states of rooms that arrived since the read began. The other sessions sync, since
+// they may not have all changes.
 func (m *member) replace(s *session, state *pubsub.Snapshot, began int64) (ahead *pubsub.Update, ok bool) {
 	m.account = view.NewAccount(state)
 	m.announced = announced{}

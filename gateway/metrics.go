@@ -29,8 +29,8 @@ type Metrics struct {
 	aheadHello, aheadUpdate, aheadCompared prometheus.Counter
 }
 
-// NewMetrics returns metrics and registers them with r unless that is nil. It panics
-// if r has them already.
+// NewMetrics returns metrics, and registers them with r unless r is nil. It panics if they are
+// registered with r already.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	auto := promauto.With(r)
 	opts := func(name, help string) prometheus.CounterOpts {
@@ -50,7 +50,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		limited:         auto.NewCounter(opts("commands_limited_total", "Commands of clients rejected by the rate limit.")),
 		closes:          auto.NewCounterVec(opts("closes_total", "Connections closed or refused by the server, by close code; for server-sent events the code that matches the status."), []string{"code"}),
 		repairs:         auto.NewCounter(opts("reconciliation_repairs_total", "Clients that had missed an update and were corrected from the tables.")),
-		compared:        auto.NewCounter(opts("reconciled_users_total", "Connected users whose clients were compared with the tables, each once per --reconcile-interval.")),
+		compared:        auto.NewCounter(opts("reconciled_users_total", "Connected users whose clients were compared with the tables, each at least once per --reconcile-interval, and once more after a failure of Redis.")),
 		gaps:            auto.NewCounter(opts("bus_gaps_total", "Outages of the bus. After each, every client was compared with the tables.")),
 		reconcileErrors: auto.NewCounter(opts("reconciliation_errors_total", "Comparisons with the tables that failed.")),
 	}
@@ -96,9 +96,9 @@ func (m *Metrics) command(t string, err error) {
 	m.commands.WithLabelValues(t, result).Inc()
 }
 
-// observeStale records how old the news was that a client has just been sent. since
-// is when its oldest change was appended or, if reconciliation found it, when the
-// client was last up to date.
+// observeStale records the age of a change that a client has just been sent. since is when the
+// oldest change of the frame was appended. If reconciliation found the change, since is when
+// the client was last up to date instead.
 func (g *Gateway) observeStale(since view.Moment) {
 	if since == 0 {
 		return

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"encoding/json"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -21,13 +22,17 @@ func TestForeignOriginIsRefused(t *testing.T) {
 		HTTPHeader: http.Header{"Origin": {"https://evil.example"}}, Subprotocols: []string{protocol.Subprotocol, "bearer.ann"},
 	})
 	if err == nil || res == nil || res.StatusCode != http.StatusForbidden {
-		t.Errorf("a page from elsewhere was let in: %v", err)
+		t.Fatalf("a page from elsewhere was let in: %v", err)
+	}
+	var refusal Refusal
+	if err := json.NewDecoder(res.Body).Decode(&refusal); err != nil || refusal.Type != protocol.ProblemType || !strings.Contains(refusal.Detail, "--allowed-origins") {
+		t.Errorf("the answer is %+v, %v", refusal, err)
 	}
 	if n := w.counter(w.metrics.refused); n != 1 {
 		t.Errorf("%v refusals were counted", n)
 	}
-	if line := <-warnings; !strings.Contains(line, "origin=https://evil.example") {
-		t.Errorf("the log does not name the origin: %s", line)
+	if line := <-warnings; !strings.Contains(line, "allow its origin with --allowed-origins\" origin=https://evil.example") {
+		t.Errorf("the log does not name the setting and the origin: %s", line)
 	}
 }
 

@@ -6,33 +6,33 @@ import (
 	"time"
 )
 
-// Device is a device of a user, under the id with which it was registered for pushes.
+// Device is a device of a user. ID is the id under which it is registered for pushes.
 type Device struct{ UserID, ID string }
 
-// Devices learns which devices have their app open, and so need no pushes.
+// Devices records which devices have their app open, and so need no pushes.
 type Devices interface {
-	// Hold notes that the apps of devices are open, for so long at least; 0 means
-	// that they are closed. It is safe for concurrent use.
+	// Hold records that the apps of devices are open, for the duration of lease; 0 means that
+	// they are closed. It is safe for concurrent use.
 	Hold(ctx context.Context, devices []Device, lease time.Duration) error
 }
 
-// A device counts as connected for a lease, which is renewed in time. A gateway that
-// is killed renews none.
+// A device counts as connected for the duration of a lease, which the gateway renews. If a
+// gateway is killed, its leases expire.
 const (
 	presenceLease = 60 * time.Second
 	presenceRenew = 25 * time.Second
 )
 
-// presence are the devices of the sessions that named theirs. It takes memory for
-// these sessions only.
+// presence records devices, for the sessions that have named one. It uses no memory for other
+// sessions.
 type presence struct {
-	devices Devices // nil if nothing wants to know
+	devices Devices // nil: presence is not recorded
 
 	mu sync.Mutex
 	of map[*session]Device
 	// open counts the sessions of each device.
 	open map[Device]int
-	// changed are devices whose first session has begun, or the last has ended.
+	// changed are devices whose first session has begun, or whose last one has ended.
 	changed map[Device]struct{}
 	wake    chan struct{}
 }
@@ -41,7 +41,7 @@ func newPresence(devices Devices) *presence {
 	return &presence{devices: devices, of: map[*session]Device{}, open: map[Device]int{}, changed: map[Device]struct{}{}, wake: make(chan struct{}, 1)}
 }
 
-// enter notes that a session is of a device; an id that no device can have is ignored.
+// enter records the device of a session. It ignores an id that no device can have.
 func (p *presence) enter(s *session, userID, deviceID string) {
 	if p.devices == nil || !canBeID(deviceID) {
 		return
@@ -55,7 +55,7 @@ func (p *presence) enter(s *session, userID, deviceID string) {
 	}
 }
 
-// leave notes that a session has ended.
+// leave removes a session that has ended.
 func (p *presence) leave(s *session) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -70,7 +70,7 @@ func (p *presence) leave(s *session) {
 	}
 }
 
-// change lets run tell of a device. The caller holds the mutex.
+// change makes run report a device. The caller holds the mutex.
 func (p *presence) change(d Device) {
 	p.changed[d] = struct{}{}
 	select {
@@ -79,8 +79,8 @@ func (p *presence) change(d Device) {
 	}
 }
 
-// run tells which devices are connected until ctx is done. What cannot be told is told
-// with the next renewal, and leases of closed devices end by themselves.
+// run reports connected and disconnected devices until ctx is done. If a report fails, the
+// next renewal repeats it for open devices, and the leases of closed devices expire.
 func (p *presence) run(ctx context.Context, failed func(error)) {
 	if p.devices == nil {
 		return
@@ -111,7 +111,8 @@ func (p *presence) run(ctx context.Context, failed func(error)) {
 	}
 }
 
-// take returns the devices to tell of: those that changed, or also all that are open.
+// take returns the devices to report: the devices that have changed and, if all is set, all
+// open devices.
 func (p *presence) take(all bool) (open, closed []Device) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

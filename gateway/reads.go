@@ -11,49 +11,50 @@ import (
 )
 
 const (
-	// readsAtOnce is the most concurrent queries for states, and lookupsAtOnce for
-	// commands and for states of some categories. They are less than the connections of a
-	// process, so that HTTP requests find some.
+	// readsAtOnce is the most concurrent queries for states. lookupsAtOnce is the most queries
+	// for commands and for states that are limited to categories. Together they are fewer than
+	// the database connections of a process, so that HTTP requests find a free connection.
 	readsAtOnce   = 4
 	lookupsAtOnce = 3
-	// readsOfPartition is the most of one partition: its tables may be locked.
+	// readsOfPartition is the most queries for states of one partition, since locked tables
+	// may block all queries of a partition.
 	readsOfPartition = readsAtOnce / 2
-	// readBatch is the most states of one query. It bounds the memory of large
-	// snapshots.
+	// readBatch is the most states of one query. It limits the memory of large snapshots.
 	readBatch = 100
-	// readSplit is how much smaller the next queries are for the states of one that
-	// failed or was slow: one user must not fail or delay the others of a batch.
+	// readSplit is the factor by which batches shrink after a query that failed or was slow,
+	// so that one user neither fails nor delays the others of a batch.
 	readSplit = 10
-	// readFailures is after how many failed queries in succession it is not a user that
-	// makes them fail, and smaller ones would only be more.
+	// readFailures is a number of consecutive failed queries. Once that many have failed, the
+	// cause is not a single user of a batch, so batches no longer shrink after a failure: that
+	// would only mean more queries.
 	readFailures = 2 * readSplit
 )
 
-// reads reads the states of users. Calls that come while queries run wait, and one
-// query answers all of a partition: when many clients come at once, queries are
-// few. Equal calls share an answer, and partitions take turns. It is safe for concurrent
-// use.
+// reads reads the states of users. Calls that arrive while queries run are queued, and one
+// query answers all queued calls of a partition: when many clients connect at once, there are
+// few queries. Calls with the same held state share an answer, and partitions take turns.
+// reads is safe for concurrent use.
 type reads struct {
 	badges  Badges
 	timeout time.Duration
 
-	// ctx ends with stop, and the queries under way with it.
+	// stop ends ctx, and with it the running queries.
 	ctx     context.Context
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 
 	mu sync.Mutex
-	// waiting has the calls by partition, turns the partitions with any, each
-	// once.
+	// waiting has the queued calls by partition. turns has the partitions with queued calls,
+	// each once.
 	waiting map[int][]*stateRead
 	turns   []int
-	queries int // under way
-	// busy counts them by partition.
+	queries int // running queries
+	// busy counts the running queries by partition.
 	busy map[int]int
-	// reading are the users whose states are being read, each with the calls that wait
-	// for the end of that: one user has one query at a time, however slow.
+	// reading has the users whose states are being read, each with the calls that are queued
+	// until that read ends: only one query at a time reads a user, however slow it is.
 	reading map[string][]*stateRead
-	// failures counts the queries that failed since one did not.
+	// failures counts the failed queries since the last that succeeded.
 	failures int
 }
 
@@ -64,7 +65,7 @@ type stateRead struct {
 	// most is the largest batch that the call may be in.
 	most int
 
-	done  chan struct{} // closed once there is an answer
+	done  chan struct{} // closed when the answer is set
 	state pubsub.Snapshot
 	err   error
 }
@@ -74,7 +75,7 @@ func newReads(badges Badges, timeout time.Duration) *reads {
 	return &reads{badges: badges, timeout: timeout, ctx: ctx, cancel: cancel, waiting: map[int][]*stateRead{}, busy: map[int]int{}, reading: map[string][]*stateRead{}}
 }
 
-// read returns the changes since a held state, or the whole; see Badges.States.
+// read returns the changes since a held state, or the whole state: see Badges.States.
 func (r *reads) read(ctx context.Context, partition int, held pubsub.Held) (pubsub.Snapshot, error) {
 	q := &stateRead{ctx: ctx, held: held, most: readBatch, done: make(chan struct{})}
 	r.mu.Lock()
@@ -88,8 +89,8 @@ func (r *reads) read(ctx context.Context, partition int, held pubsub.Held) (pubs
 	}
 }
 
-// enqueue adds calls of a partition, and sees to it that they are answered. The caller
-// holds mu.
+// enqueue queues calls of a partition, and starts a goroutine for them if more may run. The
+// caller holds mu.
 func (r *reads) enqueue(partition int, calls ...*stateRead) {
 	if len(calls) == 0 {
 		return
@@ -104,13 +105,13 @@ func (r *reads) enqueue(partition int, calls ...*stateRead) {
 	}
 }
 
-// stop cancels running queries. Do not call read after it.
+// stop cancels the running queries and waits for their end. Do not call read afterwards.
 func (r *reads) stop() {
 	r.cancel()
 	r.running.Wait()
 }
 
-// run answers batches until no call waits.
+// run answers batches until no call is queued.
 func (r *reads) run() {
 	for {
 		partition, b, ok := r.next()
@@ -139,18 +140,19 @@ func (r *reads) run() {
 	}
 }
 
-// batch is what one query reads, and the calls that each state answers.
+// batch is the held states of one query, and for each the calls that its answer is for.
 type batch struct {
 	held  []pubsub.Held
 	calls [][]*stateRead
 }
 
-// next takes a batch. It reports whether there is one: otherwise the caller must end.
+// next removes a batch from the queues. ok is false if there is none: then the caller must
+// end.
 func (r *reads) next() (partition int, b batch, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	turn := slices.IndexFunc(r.turns, func(p int) bool { return r.busy[p] < readsOfPartition })
-	if turn < 0 { // the queries under way go on with what is left
+	if turn < 0 { // running queries will serve the remaining calls
 		r.queries--
 		return 0, batch{}, false
 	}
@@ -163,7 +165,7 @@ func (r *reads) next() (partition int, b batch, ok bool) {
 	most := readBatch
 	for i, q := range waiting {
 		if q.ctx.Err() != nil {
-			continue // the caller has gone
+			continue // the caller has given up
 		}
 		if place, ok := places[q.held]; ok {
 			b.calls[place] = append(b.calls[place], q)
@@ -187,15 +189,15 @@ func (r *reads) next() (partition int, b batch, ok bool) {
 	return partition, b, true
 }
 
-// answer reads the states of a batch. If that fails or takes long, it returns the calls,
-// which are then to be in smaller batches.
+// answer reads the states of a batch. If the query fails or takes too long, answer returns the
+// calls, which the caller queues again for smaller batches.
 func (r *reads) answer(partition int, b *batch) (failed []*stateRead) {
 	if len(b.held) == 0 {
 		return nil
 	}
 	timeout := r.timeout
 	if len(b.held) > 1 {
-		timeout /= readSplit // its callers wait no longer than timeout in all
+		timeout /= readSplit // the callers must get an answer within timeout, even after smaller batches
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, timeout)
 	defer cancel()
@@ -210,7 +212,7 @@ func (r *reads) answer(partition int, b *batch) (failed []*stateRead) {
 			case n == 0:
 				q.state = states[i]
 			default:
-				q.state = clone(states[i]) // each session changes its own
+				q.state = clone(states[i]) // each session modifies its own copy
 			}
 		}
 		for _, q := range calls {
@@ -220,7 +222,7 @@ func (r *reads) answer(partition int, b *batch) (failed []*stateRead) {
 	return nil
 }
 
-// failed notes how a query ended, and reports whether it failed because of its users.
+// failed counts failed queries. It reports whether a user of the batch may have caused err.
 func (r *reads) failed(err error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -232,7 +234,8 @@ func (r *reads) failed(err error) bool {
 	return r.failures < readFailures
 }
 
-// clone returns a state that shares nothing with s but rooms, which do not change.
+// clone returns a copy of s. The copy shares only the rooms with s, and rooms are never
+// modified.
 func clone(s pubsub.Snapshot) pubsub.Snapshot {
 	for _, b := range []*pubsub.Badge{&s.Badge, &s.Rest} {
 		b.Categories = maps.Clone(b.Categories)

@@ -2,66 +2,75 @@ package gateway
 
 import (
 	"context"
+	"hash/maphash"
+	"math/bits"
 	"math/rand/v2"
 	"time"
 
 	"github.com/badged/badged/gateway/internal/view"
-	"github.com/badged/badged/internal/wait"
+	"github.com/badged/badged/internal/base/wait"
 )
 
 const (
-	// reconcileBatch is the most users of one query.
+	// reconcileBatch is about how many users one query has.
 	reconcileBatch = 1000
-	// reconcileGrace is how long an update may take before it counts as lost.
+	// reconcileGrace is how long an update may take to arrive before it counts as lost.
 	reconcileGrace = 250 * time.Millisecond
-	// gapPace is the pause between batches after a gap of the bus, when every
-	// client may have missed something.
+	// gapPace is the pause between batches after a gap of the bus, when every client may have
+	// missed an update.
 	gapPace = 20 * time.Millisecond
 )
 
-// reconcile compares clients with the tables until ctx is done: each user once in
-// every interval, and all users soon after a gap of the bus. ADR 42 has the reasons.
+// reconcile compares clients with the tables until ctx is done: each user at least once per
+// ReconcileInterval, and all users soon after a gap of the bus. ADR 42 has the reasons.
+//
+// The comparison of a user comes after the same fraction of each round. So two comparisons are
+// at most a round apart, and a new client is compared within a round.
 func (g *Gateway) reconcile(ctx context.Context) {
+	seed := maphash.MakeSeed()
 	for {
 		g.measureClock(ctx)
-		users := g.hub.userIDs()
-		rand.Shuffle(len(users), func(i, j int) { users[i], users[j] = users[j], users[i] }) //nolint:gosec // spreads load, guards nothing
-		batches := max(1, (len(users)+reconcileBatch-1)/reconcileBatch)
+		batches := max(1, (g.hub.countUsers()+reconcileBatch-1)/reconcileBatch)
 		pause := g.cfg.ReconcileInterval / time.Duration(batches)
-		for first := true; first || len(users) > 0; first = false {
-			// Jitter keeps gateways out of step.
-			wait := time.NewTimer(pause/2 + rand.N(pause/2+1)) //nolint:gosec // as above
-			select {
-			case <-ctx.Done():
-				wait.Stop()
+		for batch := 0; batch < batches; batch++ {
+			// Jitter keeps gateways from comparing at the same times.
+			gap, err := wait.Signal(ctx, g.hub.gap, pause/2+rand.N(pause/2+1)) //nolint:gosec // as above
+			if err != nil {
 				return
-			case <-g.hub.gap:
-				wait.Stop()
-				g.metrics.gaps.Inc()
-				g.log.InfoContext(ctx, "the bus was away, comparing every client with the tables")
-				users, pause = g.hub.userIDs(), 2*gapPace
-			case <-wait.C:
 			}
-			n := min(len(users), reconcileBatch)
-			g.compare(ctx, users[:n])
-			users = users[n:]
+			if gap {
+				g.metrics.gaps.Inc()
+				g.log.InfoContext(ctx, "the bus was down, comparing every client with the tables")
+				batch, pause = 0, 2*gapPace
+			}
+			g.compare(ctx, g.hub.userIDs(func(id string) bool {
+				return placeOf(maphash.String(seed, id), batches) == batch
+			}))
 		}
 	}
 }
 
-// suspect is a client that was behind the tables.
+// placeOf returns the batch of a user, given the hash of the user's id and the number of
+// batches in a round. For any number of batches, the batch comes after about the same fraction
+// of the round.
+func placeOf(hash uint64, batches int) int {
+	place, _ := bits.Mul64(hash, uint64(batches)) //nolint:gosec // positive
+	return int(place)                             //nolint:gosec // less than batches
+}
+
+// suspect is a client that is behind the tables, unless its update is still on its way.
 type suspect struct {
 	session *session
 	tables  view.Holding
 }
 
-// marked is a client and what it held before a read of the tables.
+// marked is a client, with the state that it had before a read of the tables.
 type marked struct {
 	session *session
 	mark    view.Mark
 }
 
-// mark records what the clients of users hold.
+// mark returns the current states of the clients of users.
 func (g *Gateway) mark(userIDs []string) map[string][]marked {
 	all := make(map[string][]marked, len(userIDs))
 	for _, id := range userIDs {
@@ -76,11 +85,12 @@ func (g *Gateway) mark(userIDs []string) map[string][]marked {
 func (g *Gateway) measureClock(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, g.cfg.ReadTimeout)
 	defer cancel()
-	_ = g.clock.Measure(ctx, g.cfg.Badges.Now) // if it fails, the last reading holds
+	_ = g.clock.Measure(ctx, g.cfg.Badges.Now) // if it fails, the last reading stays in use
 }
 
-// compare brings the clients of users up to date if they have missed an update, or
-// hold a state that the tables lack: it was forged, or Postgres has lost the commit.
+// compare brings clients of users up to date. A client is corrected if it has missed an
+// update, or if the tables do not have its state: such a state was forged, or Postgres has
+// lost the commit.
 func (g *Gateway) compare(ctx context.Context, userIDs []string) {
 	if len(userIDs) == 0 {
 		return
@@ -100,7 +110,7 @@ func (g *Gateway) compare(ctx context.Context, userIDs []string) {
 	var suspects []suspect
 	compared, ahead := 0, 0
 	for i := range badges {
-		if badges[i].Epoch == "" { // it cannot be read now; the user is compared again later
+		if badges[i].Epoch == "" { // the user's database cannot be read now; the user is compared again later
 			continue
 		}
 		compared++

@@ -12,21 +12,21 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// rooms are the rooms with members here.
+// rooms are the rooms with members on this gateway.
 type rooms struct {
 	metrics *Metrics
 	// byAddress is guarded by the mutex of the hub.
 	byAddress map[pubsub.Address]*room
-	// steps orders what happens here: a read of the tables that began at a later
-	// step includes what the bus had announced at an earlier one.
+	// steps is a logical clock of this gateway. A read of the tables that began at a later
+	// step includes everything that the bus had announced at an earlier step.
 	steps atomic.Int64
 	// gap is the step of the last gap of the bus.
 	gap atomic.Int64
 
 	mu sync.Mutex
-	// due are rooms whose members have yet to get the newest state.
+	// due are the rooms whose newest state must still be sent to their members.
 	due []*room
-	// ready holds a token while due may hold some.
+	// ready contains a token while due may contain rooms.
 	ready chan struct{}
 }
 
@@ -37,45 +37,47 @@ func newRooms(metrics *Metrics) rooms {
 // now begins a step and returns it.
 func (r *rooms) now() int64 { return r.steps.Add(1) }
 
-// room is a room in one partition with members here.
+// room is a room in one partition that has members on this gateway.
 type room struct {
 	address pubsub.Address
-	// seats, joined, leaving and since are guarded by the mutex of the hub.
+	// The mutex of the hub guards seats, joined, leaving and since.
 	seats []*seat
-	// joined is closed when Join has returned, and nil from then on. since is the
-	// step of that.
+	// joined is closed, and set to nil, when Join has returned. since is the step at which
+	// Join returned.
 	joined chan struct{}
 	since  int64
-	// leaving is set while Leave runs, and closed after it.
+	// leaving is set while Leave runs, and closed afterwards.
 	leaving chan struct{}
 
 	mu sync.Mutex
-	// latest is the newest state from the bus, nil if there is none, and came the
-	// step at which it came. It has every change since the state with base changes:
-	// no update in between was lost.
+	// latest is the newest state from the bus, or nil, and came is the step at which latest
+	// arrived. base is the Changes of an earlier state: the bus has lost no update of the room
+	// between that state and latest.
 	latest *pubsub.RoomUpdate
 	came   int64
 	base   int64
-	// read is a state from the tables that members share, of epoch readEpoch.
+	// read is a state from the tables, of epoch readEpoch, that members share to save memory.
 	read      *pubsub.Room
 	readEpoch string
-	// dirty is set while members have yet to get latest, at next at the earliest.
-	// oldest is when the oldest change in it was appended.
+	// dirty is set while latest must still be sent to the members, at the time next or later.
+	// oldest is when the oldest change in latest was appended.
 	dirty  bool
 	next   time.Time
 	oldest view.Moment
 }
 
-// seat is a member's place in a room.
+// seat is a member's entry in the list of a room's members.
 type seat struct {
 	member *member
 	room   *room
 	at     int // in room.seats
 }
 
-// share makes a membership, read from the tables, use the state of the room that
-// others use, if that is equal. It returns the newest state from the bus if that came
-// after the read began: the tables have an earlier one, or it was forged.
+// share replaces the room's state in a membership that was read from the tables by an equal
+// state in memory, to save memory. latest is a state from the bus that is newer than the
+// tables and arrived after the read began, otherwise nil; base is the base of latest (see
+// room). If a newer state had arrived before the read began, the tables would have it, unless
+// it was forged. So share drops such a state.
 func (r *room) share(m *view.Membership, epoch string, began int64) (latest *pubsub.RoomUpdate, base int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,15 +98,17 @@ func (r *room) share(m *view.Membership, epoch string, began int64) (latest *pub
 	return nil, 0
 }
 
-// sameState reports whether two states of a room in an epoch are equal. Chunks may be
-// closed, or go, without a change that members see.
+// sameState reports whether two states of a room with the same epoch are equal. It also
+// compares the counts of the closed chunks, the older messages of the room: chunks are closed
+// and deleted without a change that members see.
 func sameState(a, b *pubsub.Room) bool {
 	return a.Changes == b.Changes && a.Since == b.Since &&
 		a.ClosedLive == b.ClosedLive && a.ClosedAll == b.ClosedAll && a.ClosedChanges == b.ClosedChanges
 }
 
-// followRooms makes all members read their states again when rooms are in other
-// partitions, until ctx is done: their seats are in the old ones.
+// followRooms makes all members read their states again when their rooms move to another
+// partition, since the members still have seats in the rooms of the old partition. It runs
+// until ctx is done.
 func (g *Gateway) followRooms(ctx context.Context) {
 	for {
 		moved := g.cfg.RoomsMoved()
@@ -117,16 +121,17 @@ func (g *Gateway) followRooms(ctx context.Context) {
 	}
 }
 
-// watch gives a member a seat in each room of a state, and returns when the bus has
-// acknowledged these. listening is set if it had before the state was read, or if it
-// does not in time: then reconciliation finds what is lost.
+// watch gives a member a seat in each room of a state, and waits until the bus has
+// acknowledged the subscriptions to these rooms. listening is true if all these subscriptions
+// had begun before the state was read. It is also true if the bus does not acknowledge in
+// time: then reconciliation has to find lost updates.
 func (h *hub) watch(ctx context.Context, m *member, state *pubsub.Snapshot, began int64) (listening bool, err error) {
 	listening = true
 	var joining []*room
 	var waits []<-chan struct{}
 	partition := h.roomsOf(m.user.user.ID)
 	h.mu.Lock()
-	var stale []*seat // in rooms of a partition that was split
+	var stale []*seat // seats in rooms of the partition before a split
 	for _, s := range m.seats {
 		if s.room.address.Partition != partition {
 			stale = append(stale, s)
@@ -167,7 +172,8 @@ func (h *hub) watch(ctx context.Context, m *member, state *pubsub.Snapshot, bega
 	return listening && len(waits) == 0, err
 }
 
-// sit gives a member a seat in a room. The caller holds the mutex of the hub.
+// sit gives a member a seat in a room, unless it has one. The caller holds the mutex of the
+// hub.
 func (m *member) sit(r *room) {
 	id := r.address.ID
 	if m.seats[id] == nil {
@@ -177,7 +183,7 @@ func (m *member) sit(r *room) {
 	}
 }
 
-// joinRooms returns when the bus has acknowledged rooms.
+// joinRooms subscribes to rooms, and returns when the bus has acknowledged them.
 func (h *hub) joinRooms(ctx context.Context, joining []*room) error {
 	addresses := make([]pubsub.Address, len(joining))
 	for i, r := range joining {
@@ -194,8 +200,8 @@ func (h *hub) joinRooms(ctx context.Context, joining []*room) error {
 	return err
 }
 
-// unwatch takes the seats of a member that are not in rooms of a state; all without
-// a state. Rooms without members are left on the bus.
+// unwatch removes the seats of a member in rooms that a state does not have, or all seats if
+// state is nil. Then it ends the subscriptions to rooms that have no members left.
 func (h *hub) unwatch(ctx context.Context, m *member, state *pubsub.Snapshot) error {
 	if m == nil {
 		return nil
@@ -204,7 +210,7 @@ func (h *hub) unwatch(ctx context.Context, m *member, state *pubsub.Snapshot) er
 	var gone []*seat
 	for id, s := range m.seats {
 		if state != nil && slices.ContainsFunc(state.Memberships, func(m pubsub.Membership) bool { return m.Room.ConversationID == id }) ||
-			s.room.joined != nil { // another session of the user joins it
+			s.room.joined != nil { // another session of the user is joining the room
 			continue
 		}
 		gone = append(gone, s)
@@ -214,8 +220,8 @@ func (h *hub) unwatch(ctx context.Context, m *member, state *pubsub.Snapshot) er
 	return h.leaveRooms(ctx, empty)
 }
 
-// rise takes seats of a member, and returns the rooms that have none then. The caller holds
-// the mutex of the hub.
+// rise removes seats of a member, and returns the rooms that have no seats left. The caller
+// holds the mutex of the hub.
 func (m *member) rise(seats []*seat) (empty []*room) {
 	for _, s := range seats {
 		r := s.room
@@ -232,7 +238,7 @@ func (m *member) rise(seats []*seat) (empty []*room) {
 	return empty
 }
 
-// leaveRooms leaves rooms without members on the bus.
+// leaveRooms unsubscribes from rooms without members.
 func (h *hub) leaveRooms(ctx context.Context, empty []*room) error {
 	if len(empty) == 0 {
 		return nil

@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/badged/badged/internal/category"
+	"github.com/badged/badged/internal/base/category"
 	"github.com/badged/badged/pubsub"
 )
 

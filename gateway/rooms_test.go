@@ -10,8 +10,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/badged/badged/gateway/internal/crew"
 	"github.com/badged/badged/gateway/internal/view"
+	"github.com/badged/badged/gateway/internal/workers"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -205,7 +205,7 @@ func TestAccountsConverge(t *testing.T) {
 	users, rooms := []string{"ann", "ben", "eve"}, []string{"r1", "r2"}
 	rapid.Check(t, func(t *rapid.T) {
 		db := newHalls()
-		h := newHub(&Config{Metrics: NewMetrics(nil), RoomsOf: inThree}, new(crew.Crew))
+		h := newHub(&Config{Metrics: NewMetrics(nil), RoomsOf: inThree}, new(workers.Pool))
 		w := &wire{hub: h, joined: map[pubsub.Address]bool{}}
 		h.subscription = w
 		var phones []*phone

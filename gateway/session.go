@@ -15,16 +15,16 @@ import (
 	"github.com/badged/badged/gateway/protocol"
 )
 
-// closing is the reason why a connection ends, as in its close frame.
+// closing says why a connection ends, as in its close frame.
 type closing struct {
 	code   int
 	reason string
-	// reconnect is when the client should come back; 0 is no hint.
+	// reconnect is the time after which the client should come back; 0 gives no time.
 	reconnect time.Duration
 }
 
-// session is a connected client. Only its worker (work.go) writes to the link; all
-// other code puts something into the mailbox or ends the session.
+// session is a connected client. Only its worker (work.go) writes to the link. All other code
+// either puts something into the mailbox or ends the session.
 type session struct {
 	gateway *Gateway
 	link    link
@@ -32,28 +32,26 @@ type session struct {
 	worker
 
 	mu sync.Mutex
-	// over is set when the session is to end; closing is the reason, nil if there
-	// is none.
+	// over is set when the session must end. closing is the reason, nil if there is none.
 	over    bool
 	closing *closing
-	// doing cancels what runs for the client; nil while nothing does.
+	// doing has the cancel functions of running work for the client; nil if there is none.
 	doing    map[*context.CancelFunc]struct{}
 	identity Identity
-	// from is the address of the client until its hello; nil if it is unknown.
+	// from is the address of the client, until its hello; nil if it is unknown.
 	from *netip.Prefix
-	// reads are to be appended again; see claims.go.
+	// reads must be appended again: see claims.go.
 	reads []again
 
-	// refused estimates how many commands were told to come later and have yet to
-	// come. Only the reader uses it.
+	// refused estimates how many refused commands the client has yet to repeat. Only the
+	// reader uses it.
 	refused int
 
-	// signs limits the client's signs of life; nil before the first. Only the
-	// reader uses it.
+	// signs limits the client's signs of life; nil before the first. Only the reader uses it.
 	signs *rate.Limiter
 
-	// userID is the user, set by an accepted hello; epoch and version are the
-	// state that the client held then.
+	// userID is the user, set when the hello is accepted. epoch and version are the client's
+	// state in its hello.
 	userID  string
 	epoch   string
 	version int64
@@ -62,29 +60,29 @@ type session struct {
 	place place
 }
 
-// link carries the frames of a session to its client. Only the session's worker
-// calls it, except for cut.
+// link carries the frames of a session to its client. Only the session's worker calls its
+// methods, except cut.
 type link interface {
 	// write writes a frame, whose JSON is body, within Config.WriteTimeout.
 	write(frame any, body []byte) error
 	// ping sends a sign of life, and asks the client for one if the link can.
 	ping() error
-	// alive reports whether the client has answered recent pings.
+	// alive reports whether the client has answered the last pings.
 	alive() bool
-	// close ends the link after everything is written; c is the reason or nil.
+	// close ends the link after all writes; c is the reason or nil.
 	close(c *closing)
 	// cut ends the link at once. It is idempotent and safe for concurrent use.
 	cut()
 }
 
-// newSession returns a session without a link. No task runs before begin.
+// newSession returns a session without a link. Tasks only run after begin.
 func newSession(g *Gateway) *session {
 	s := &session{gateway: g, worker: worker{busy: true}}
 	s.mailbox = view.NewMailbox(func() { s.schedule(taskSend) })
 	return s
 }
 
-// end schedules the end of the session. The first reason counts.
+// end schedules the end of the session. Only the first reason counts.
 func (s *session) end(c closing) {
 	s.mu.Lock()
 	if s.closing == nil {
@@ -94,7 +92,7 @@ func (s *session) end(c closing) {
 	s.leave()
 }
 
-// leave schedules the end of the session without a reason of its own.
+// leave schedules the end of the session without giving a reason.
 func (s *session) leave() {
 	s.mu.Lock()
 	s.over = true
@@ -105,11 +103,11 @@ func (s *session) leave() {
 	s.schedule(taskEnd)
 }
 
-// during returns a context for work on behalf of the client. It ends with the
-// session or when done is called. A context for the whole session would take more
-// memory than the rest of it.
+// during returns a context for work on behalf of the client. The context ends with the
+// session, or when done is called. A context per session would use more memory than the rest
+// of an idle session.
 func (s *session) during() (ctx context.Context, done func()) {
-	// The request's context ends with its handler, which a session outlives.
+	// The request's context would end with its handler, but a session outlives the handler.
 	ctx, cancel := context.WithCancel(context.Background())
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,7 +128,7 @@ func (s *session) during() (ctx context.Context, done func()) {
 	}
 }
 
-// cut ends the session at once, without a goodbye.
+// cut ends the session at once, without a bye frame.
 func (s *session) cut() {
 	s.leave()
 	s.link.cut()
@@ -152,8 +150,7 @@ func (s *session) expiresAt() time.Time {
 // expiresIn returns the milliseconds until the token expires, at least 1.
 func (s *session) expiresIn() int64 { return max(1, time.Until(s.expiresAt()).Milliseconds()) }
 
-// authenticate accepts a first or fresh token, or returns why the session must
-// end.
+// authenticate verifies a first or a new token, and returns a closing if it is refused.
 func (s *session) authenticate(ctx context.Context, token string) *closing {
 	id, refusal := s.gateway.identify(ctx, token, s.address())
 	if refusal != nil {
@@ -168,7 +165,7 @@ func (s *session) authenticate(ctx context.Context, token string) *closing {
 	return nil
 }
 
-// address returns the address of the client until its hello, if it is known.
+// address returns the address of the client; it is not valid if unknown, or after the hello.
 func (s *session) address() netip.Prefix {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,8 +175,8 @@ func (s *session) address() netip.Prefix {
 	return *s.from
 }
 
-// greet takes the first frame, or returns why the session must end. On success
-// the session enters admission.
+// greet handles the first frame, and returns a closing if the session must end. After greet
+// has succeeded, the session enters admission.
 func (s *session) greet(ctx context.Context, f protocol.ClientFrame) *closing {
 	if f.T != protocol.FrameHello {
 		return &closing{code: protocol.CloseProtocol, reason: "the first frame must be a hello"}
@@ -193,19 +190,19 @@ func (s *session) greet(ctx context.Context, f protocol.ClientFrame) *closing {
 		return &closing{code: protocol.CloseBadToken, reason: "no token given"}
 	}
 	s.mu.Lock()
-	s.from = nil // most sessions live long, and need it no more
+	s.from = nil // not needed any more, and most sessions live long
 	s.mu.Unlock()
 	if refusal := s.gateway.claim(s, s.identity.UserID); refusal != nil {
 		return refusal
 	}
-	// From here on Disconnect finds the session. It may have come since the token was
-	// verified.
+	// From here on Disconnect finds the session. But the token may have been revoked after it
+	// was verified.
 	if s.gateway.revoked(s.identity) {
 		return tokenRevoked()
 	}
 	s.userID = s.identity.UserID
 	if s.identity.Categories != nil {
-		return nil // it gets the whole state, and holds back no push
+		return nil // Such a client always gets the whole state, and its device keeps getting pushes.
 	}
 	s.gateway.presence.enter(s, s.userID, f.Device)
 	if canBeID(f.Epoch) {
@@ -214,11 +211,11 @@ func (s *session) greet(ctx context.Context, f protocol.ClientFrame) *closing {
 	return nil
 }
 
-// maxIDBytes is the longest id of a conversation or device. No epoch is as long.
+// maxIDBytes is the most bytes of the id of a conversation or device. Epochs are shorter.
 const maxIDBytes = 128
 
-// canBeID reports whether text may be an id, or an epoch. It rejects text that Postgres
-// cannot store, which would fail the whole shared query.
+// canBeID reports whether text may be an id or an epoch. It rejects text that Postgres cannot
+// store, which would fail a whole query that many users share.
 func canBeID(text string) bool {
 	return text != "" && len(text) <= maxIDBytes && utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
 }
@@ -239,14 +236,14 @@ func (s *session) send(frame any) error {
 	return nil
 }
 
-// goodbye sends the reason for the end, if there is one, and closes the link.
+// goodbye sends the closing, if there is one, and closes the link.
 func (s *session) goodbye() {
 	s.mu.Lock()
 	c := s.closing
 	s.mu.Unlock()
 	if c != nil {
 		s.gateway.metrics.closed(c.code)
-		if c.code != protocol.CloseSlow { // a slow client cannot take another frame
+		if c.code != protocol.CloseSlow { // a slow client cannot receive another frame
 			_ = s.send(protocol.ByeFrame{T: "bye", Code: c.code, Reason: c.reason, ReconnectMS: c.reconnect.Milliseconds()}) // the link ends anyway
 		}
 	}

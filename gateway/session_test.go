@@ -151,31 +151,6 @@ func TestUpdateAfterALostOne(t *testing.T) {
 	}
 }
 
-func TestReconciliationHealsALostUpdate(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.ReconcileInterval = 20 * time.Millisecond })
-	c, _ := w.connect("ann")
-	w.bus.setLose(true)
-	w.send("ann", "c1", 1)
-	if f := c.hear(); f.T != "changes" || f.unread("c1") != 1 || f.Version != 1 {
-		t.Errorf("after reconciliation: %s", f.raw)
-	}
-	eventually(func() bool { return w.counter(w.metrics.repairs) == 1 })
-	if w.counter(w.metrics.compared) == 0 {
-		t.Error("no user is counted as compared")
-	}
-}
-
-func TestGapOfTheBusIsHealedAtOnce(t *testing.T) {
-	w := newWorld(t, nil) // reconciles once an hour
-	c, _ := w.connect("ann")
-	w.bus.setLose(true)
-	w.send("ann", "c1", 1)
-	w.gateway.hub.HandleGap()
-	if f := c.hear(); f.unread("c1") != 1 {
-		t.Errorf("after the gap: %s", f.raw)
-	}
-}
-
 func TestNewEpochReachesConnectedClients(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.ReconcileInterval = 20 * time.Millisecond })
 	w.tables.commit("ann", "c1", 1)
@@ -471,7 +446,7 @@ func TestDrain(t *testing.T) {
 	if n := w.counter(w.metrics.connections); n != 0 {
 		t.Errorf("%v connections are left", n)
 	}
-	if n := len(w.gateway.hub.userIDs()); n != 0 {
+	if n := w.gateway.hub.countUsers(); n != 0 {
 		t.Errorf("%d users are left in the hub", n)
 	}
 }
@@ -511,18 +486,22 @@ func TestClientThatDoesNotReadIsClosed(t *testing.T) {
 	})
 }
 
-// Answers that a client does not read are bounded.
+// Answers that a client does not read are bounded, and the client is told that it sends too much.
 func TestUnreadAnswersCloseTheConnection(t *testing.T) {
-	w := newWorld(t, nil)
-	s := newSession(w.gateway)
-	s.identity.ExpiresAt = time.Now().Add(time.Hour)
-	for i := range view.MaxReplies {
-		if refusal := s.handle(t.Context(), protocol.ClientFrame{T: protocol.FramePing}); refusal != nil {
-			t.Fatalf("answer %d ends the session: %+v", i, refusal)
-		}
-	}
-	if refusal := s.handle(t.Context(), protocol.ClientFrame{T: protocol.FramePing}); refusal == nil || refusal.code != protocol.CloseSlow {
-		t.Errorf("one more: %+v", refusal)
+	for _, typ := range []string{protocol.FramePing, "dance"} {
+		t.Run(typ, func(t *testing.T) {
+			w := newWorld(t, func(c *Config) { c.Limits.Commands = 0.001 })
+			s := newSession(w.gateway)
+			s.userID, s.identity.ExpiresAt = "ann", time.Now().Add(time.Hour)
+			for i := range view.MaxReplies {
+				if refusal := s.handle(t.Context(), protocol.ClientFrame{T: typ}); refusal != nil {
+					t.Fatalf("answer %d ends the session: %+v", i, refusal)
+				}
+			}
+			if refusal := s.handle(t.Context(), protocol.ClientFrame{T: typ}); refusal == nil || refusal.code != protocol.CloseRateLimited {
+				t.Errorf("one more: %+v", refusal)
+			}
+		})
 	}
 }
 

@@ -65,7 +65,7 @@ func (n narrow) Accept() (net.Conn, error) {
 // awaitNoClients returns once nothing is left of any client.
 func (w *world) awaitNoClients() {
 	eventually(func() bool {
-		return len(w.openSessions()) == 0 && len(w.gateway.hub.userIDs()) == 0 &&
+		return len(w.openSessions()) == 0 && w.gateway.hub.countUsers() == 0 &&
 			goroutinesOf("gateway.(*socket)")+goroutinesOf("gateway.(*session)") == 0
 	})
 }

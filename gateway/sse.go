@@ -12,12 +12,12 @@ import (
 	"github.com/badged/badged/gateway/protocol"
 )
 
-// lastEventID is the header in which a client that reconnects names the state that
-// it holds, as EPOCH:VERSION.
+// lastEventID is the header in which a client that reconnects sends its state, as
+// EPOCH:VERSION.
 const lastEventID = "Last-Event-ID"
 
-// ServeSSE serves a client with server-sent events, for networks that break
-// WebSockets. Each event is a frame; comments replace pings.
+// ServeSSE serves a client with server-sent events, for networks in which WebSockets do not
+// work. Each event is a frame; comments replace pings.
 func (g *Gateway) ServeSSE(w http.ResponseWriter, r *http.Request) {
 	if !allow(w, r, http.MethodGet) {
 		return
@@ -54,20 +54,20 @@ func (g *Gateway) ServeSSE(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // nginx must not buffer events
-	// The connection cannot be reused: the stream may end in the middle of a frame.
+	// The connection cannot be reused, since the stream may end inside a frame.
 	h.Set("Connection", "close")
 	g.metrics.streams.Inc()
 	defer g.metrics.streams.Dec()
 	retry := time.Second + rand.N(g.cfg.ReconnectSpread) //nolint:gosec // spreads load, guards nothing
-	// If this fails, so does the first frame.
+	// An error is ignored here, since writing the first frame will fail too.
 	_ = stream.send([]byte("retry: " + strconv.FormatInt(retry.Milliseconds(), 10) + "\n\n"))
-	defer context.AfterFunc(r.Context(), s.leave)() // the client is gone
+	defer context.AfterFunc(r.Context(), s.leave)() // the client has disconnected
 	s.begin()
 	g.admission.enter(s)
 	<-stream.ended
 }
 
-// helloOf returns the hello of a request. A malformed Last-Event-ID counts as no
+// helloOf returns the hello that a request stands for. A malformed Last-Event-ID counts as no
 // state.
 func helloOf(r *http.Request) protocol.ClientFrame {
 	hello := protocol.ClientFrame{T: protocol.FrameHello, Device: r.URL.Query().Get("device")}
@@ -78,7 +78,7 @@ func helloOf(r *http.Request) protocol.ClientFrame {
 	return hello
 }
 
-// stream is the response that carries a session's frames as events.
+// stream is the response that carries the frames of a session as events.
 type stream struct {
 	timeout time.Duration
 	writer  http.ResponseWriter
@@ -87,7 +87,7 @@ type stream struct {
 	ended chan struct{}
 }
 
-// write implements link. The id of an event names the state that the client then holds.
+// write implements link. The id of an event names the state that the client has afterwards.
 func (e *stream) write(frame any, body []byte) error {
 	var b bytes.Buffer
 	switch f := frame.(type) {
@@ -117,14 +117,14 @@ func (e *stream) send(b []byte) error {
 // ping implements link.
 func (e *stream) ping() error { return e.send([]byte(": ping\n\n")) }
 
-// alive implements link. A client that only listens cannot answer pings; it is gone
-// when its connection ends or accepts no more writes.
+// alive implements link. It always returns true, since a client of an event stream cannot
+// answer pings. A lost client is detected when its connection ends or a write times out.
 func (e *stream) alive() bool { return true }
 
-// close implements link: the stream ends with its handler.
+// close implements link: it ends the handler, and with it the stream.
 func (e *stream) close(*closing) { close(e.ended) }
 
 // cut implements link.
 func (e *stream) cut() {
-	_ = e.control.SetWriteDeadline(time.Unix(1, 0)) // fails only if the connection has ended
+	_ = e.control.SetWriteDeadline(time.Unix(1, 0)) // fails only if the connection has ended already
 }

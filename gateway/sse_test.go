@@ -209,7 +209,7 @@ func TestStreamOfAClientThatIsGoneEnds(t *testing.T) {
 	l := w.listen("ann", "")
 	l.mustHear()
 	_ = l.body.Close()
-	eventually(func() bool { return w.counter(w.metrics.connections) == 0 && len(w.gateway.hub.userIDs()) == 0 })
+	eventually(func() bool { return w.counter(w.metrics.connections) == 0 && w.gateway.hub.countUsers() == 0 })
 }
 
 func TestStreamThatIsNotReadEnds(t *testing.T) {

@@ -10,36 +10,34 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// The backoff between reads of the tables, after one that failed or that an
-// update overtook.
+// The backoff between reads of the tables, if a read failed or a newer update overtook it.
 const (
 	firstSyncBackoff = 5 * time.Millisecond
 	lastSyncBackoff  = 2 * time.Second
-	// greetingAttempts is how many reads may fail before a client that has no
-	// state yet is closed, so that it tries another gateway.
+	// greetingAttempts is how many reads may fail before a client without a state is
+	// disconnected, so that it tries another gateway.
 	greetingAttempts = 8
 )
 
-// stateSender sends one client its state. It knows what the client holds and
-// sends nothing older, except a snapshot of tables that lack what it holds.
+// stateSender sends one client its state. It never sends an older state than the client has,
+// except for a snapshot if the tables do not have the client's state.
 type stateSender struct {
 	session *session
-	// epoch and version are what the client holds.
+	// epoch and version are the client's state.
 	epoch   string
 	version int64
-	// greeted is set when the client's hello is answered.
+	// greeted is set once the client's hello is answered.
 	greeted bool
-	// view is what the client sees if that is not everything, or nil.
+	// view limits what the client sees to categories; nil if it sees everything.
 	view *view.Categories
 
-	// due schedules the next read of the tables, after backoff; nil before the
-	// first.
+	// due schedules the next read of the tables, after backoff; nil before the first read.
 	due     *time.Timer
 	backoff time.Duration
 	// failures is how many reads in a row have failed.
 	failures int
-	// since is when the oldest change that a sync is to send was appended; 0 if
-	// there is none or that is unknown.
+	// since is when the oldest change that the next sync sends was appended; 0 if this is
+	// unknown or there is no change.
 	since view.Moment
 }
 
@@ -47,8 +45,8 @@ func newStateSender(s *session) *stateSender {
 	return &stateSender{session: s, epoch: s.epoch, version: s.version}
 }
 
-// deliver writes what was in the mailbox. After an error the connection is
-// broken.
+// deliver writes the content that was removed from the mailbox. An error means that the
+// connection is broken.
 func (ss *stateSender) deliver(d *view.Delivery) error {
 	for _, frame := range d.Replies {
 		if err := ss.session.send(frame); err != nil {
@@ -67,15 +65,15 @@ func (ss *stateSender) deliver(d *view.Delivery) error {
 	return nil
 }
 
-// changes writes what changed since the state that the client holds. whole says that the
-// badge has all categories, not only those that changed.
+// changes writes the changes since the client's state. whole says that the badge has all
+// categories, not only those that changed.
 func (ss *stateSender) changes(b *pubsub.Badge, conversations []pubsub.Conversation, whole bool) error {
 	return ss.session.send(ss.changesFrame(b, conversations, whole))
 }
 
 func (ss *stateSender) changesFrame(b *pubsub.Badge, conversations []pubsub.Conversation, whole bool) protocol.StateFrame {
 	newer := conversations
-	if slices.ContainsFunc(conversations, ss.has) { // they reached the client by another way
+	if slices.ContainsFunc(conversations, ss.has) { // the client got these with an earlier frame
 		newer = slices.DeleteFunc(slices.Clone(conversations), ss.has)
 	}
 	ss.epoch, ss.version = b.Epoch, b.Version
@@ -85,13 +83,13 @@ func (ss *stateSender) changesFrame(b *pubsub.Badge, conversations []pubsub.Conv
 	return protocol.NewStateFrame("changes", b, newer, whole)
 }
 
-// has reports whether the client holds a conversation.
+// has reports whether the client has the newest state of a conversation.
 func (ss *stateSender) has(c pubsub.Conversation) bool { return c.Version <= ss.version }
 
-// sync brings the client up to date from the tables. It runs again after a
-// backoff when the read failed, or when an update overtook it. What the bus or
-// the client announced before the read was committed by then: the read finds it,
-// or it was never true.
+// sync reads the tables and brings the client up to date. If the read fails, or a newer update
+// overtakes it, sync schedules another sync after a backoff. The bus or the client may have
+// announced states before the read. Each such state is either forged, or was committed by
+// then, so that the read returns this state or a later one.
 func (ss *stateSender) sync(ctx context.Context) error {
 	s := ss.session
 	at, began := view.At(s.gateway.clock.Now()), s.gateway.hub.rooms.now()
@@ -123,13 +121,13 @@ func (ss *stateSender) sync(ctx context.Context) error {
 		return nil
 	}
 	ss.backoff = 0
-	if !slices.Equal(categories, s.who().Categories) { // a fresh token came during the read
+	if !slices.Equal(categories, s.who().Categories) { // a new token arrived during the read
 		s.mailbox.Renew()
 	}
 	return nil
 }
 
-// settle reports whether the client is up to date with a state that it was sent.
+// settle reports whether the client is up to date after it was sent a state.
 func (ss *stateSender) settle(ctx context.Context, state *pubsub.Snapshot, began int64, whole bool, at view.Moment) bool {
 	s := ss.session
 	joinCtx, cancel := context.WithTimeout(ctx, s.gateway.cfg.JoinTimeout)
@@ -141,9 +139,9 @@ func (ss *stateSender) settle(ctx context.Context, state *pubsub.Snapshot, began
 	return settled
 }
 
-// again schedules a sync after a growing backoff. It schedules a look into the
-// mailbox, which knows whether a read is still needed: an earlier task may have
-// done it, and a read while the mailbox takes updates would overtake them.
+// again schedules a sync after a growing backoff. It schedules taskSend, not a read: an
+// earlier task may read the tables first, so the mailbox decides then whether a read is still
+// needed. While the mailbox accepts updates, the result of a read would overtake the updates.
 func (ss *stateSender) again() {
 	ss.backoff = min(max(2*ss.backoff, firstSyncBackoff), lastSyncBackoff)
 	if ss.due == nil {
@@ -153,30 +151,30 @@ func (ss *stateSender) again() {
 	ss.due.Reset(ss.backoff)
 }
 
-// stop cancels the sync that is due, if any.
+// stop cancels the scheduled sync, if there is one.
 func (ss *stateSender) stop() {
 	if ss.due != nil {
 		ss.due.Stop()
 	}
 }
 
-// countAhead counts states that the tables lack although the client claimed them
-// or the bus announced them before the read.
+// countAhead counts states that the tables do not have, although the client named them in its
+// hello, or the bus announced them before the tables were read.
 func (ss *stateSender) countAhead(state *pubsub.Snapshot, r *view.Reading) {
 	m := ss.session.gateway.metrics
 	ahead := state.Epoch == ss.epoch && state.Version < ss.version
 	switch {
 	case ahead && !ss.greeted:
 		m.aheadHello.Inc()
-	case r.Whole: // compare has counted it
+	case r.Whole: // compare has counted the client already
 	case ahead, state.Epoch == r.HeardEpoch && state.Version < r.Heard:
 		m.aheadUpdate.Inc()
 	}
 }
 
-// read returns the changes that the client lacks, or the whole state. A client that
-// may not see everything always gets the whole: changes do not tell how many mentions
-// are in its categories.
+// read returns the changes since the client's state, or the whole state. A client that is
+// limited to categories always gets the whole state, since the numbers of its categories
+// cannot be computed from changes alone.
 func (ss *stateSender) read(ctx context.Context, categories []string, whole bool) (state pubsub.Snapshot, err error) {
 	s := ss.session
 	ctx, cancel := context.WithTimeout(ctx, s.gateway.cfg.ReadTimeout)
@@ -199,8 +197,8 @@ func (ss *stateSender) read(ctx context.Context, categories []string, whole bool
 	return state, err
 }
 
-// sendState writes a state read from the tables. It skips a state that the client
-// holds, unless inDoubt says that the client may hold other numbers.
+// sendState writes a state that was read from the tables. It skips the state that the client
+// already has, unless inDoubt says that the client may have other numbers.
 func (ss *stateSender) sendState(state *pubsub.Snapshot, categories []string, inDoubt bool) error {
 	if ss.greeted && !inDoubt && state.Epoch == ss.epoch && state.Version == ss.version {
 		return nil
@@ -223,7 +221,7 @@ func (ss *stateSender) sendState(state *pubsub.Snapshot, categories []string, in
 	return ss.changes(&state.Badge, state.Conversations, true)
 }
 
-// terms returns the terms of the connection, for the answer to a hello.
+// terms returns the terms of the connection for the answer to a hello.
 func (ss *stateSender) terms() protocol.Terms {
 	return protocol.Terms{
 		PingMS:      ss.session.gateway.cfg.PingInterval.Milliseconds(),

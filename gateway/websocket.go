@@ -16,33 +16,34 @@ import (
 	"github.com/gorilla/websocket"
 
 	"github.com/badged/badged/gateway/protocol"
-	"github.com/badged/badged/internal/limit"
+	"github.com/badged/badged/internal/base/limit"
 )
 
-// bearerProtocol is the prefix of the subprotocol that carries a browser's token:
+// bearerProtocol is the prefix of the subprotocol that carries the token of a browser, since
 // browsers cannot set headers.
 const bearerProtocol = "bearer."
 
-// webSocketVersion is that of RFC 6455.
+// webSocketVersion is the protocol version of RFC 6455.
 const webSocketVersion = "13"
 
 // refusedOriginLogInterval is the least time between two log lines about refused origins.
 const refusedOriginLogInterval = 10 * time.Second
 
-// refuseUpgrade answers a request that cannot be upgraded. Scripts in a browser do not see
-// why, so the log of the server says which origin is missing from its settings.
+// refuseUpgrade answers a request that cannot be upgraded. Scripts in a browser do not see the
+// reason, so the server logs the origin that is not allowed.
 func (g *Gateway) refuseUpgrade(w http.ResponseWriter, r *http.Request, status int, reason error) {
-	if status == http.StatusForbidden { // the upgrader's only reason is the origin
+	detail := reason.Error()
+	if status == http.StatusForbidden { // the upgrader forbids only because of the origin
 		g.foreign.Do(func() {
-			g.log.WarnContext(r.Context(), "refused a page of an origin that is not allowed; if the page is yours, allow its origin", "origin", r.Header.Get("Origin"), "host", r.Host)
+			g.log.WarnContext(r.Context(), "refused a page of an origin that is not allowed; if the page is yours, allow its origin with --allowed-origins", "origin", r.Header.Get("Origin"), "host", r.Host)
 		})
+		detail = "the origin of this page is not allowed; if the page is yours, allow its origin with --allowed-origins"
 	}
-	http.Error(w, reason.Error(), status)
+	answerProblem(w, &Refusal{Status: status, Detail: detail})
 }
 
-// ServeHTTP upgrades a request to a WebSocket. A bad token or subprotocol is
-// reported with a close code after the upgrade: browsers hide HTTP statuses from
-// scripts.
+// ServeHTTP upgrades a request to a WebSocket. It reports a bad token or subprotocol by a
+// close code after the upgrade, since browsers hide HTTP statuses from scripts.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !websocket.IsWebSocketUpgrade(r) || r.Header.Get("Sec-WebSocket-Version") != webSocketVersion {
 		w.Header().Set("Upgrade", "websocket")
@@ -56,12 +57,12 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var chosen http.Header
 	switch {
 	case speaksProtocol:
-		// A constant: a substring of the request would keep all of its headers,
-		// token included, in memory as long as the connection lasts.
+		// Use the constant: a substring of the request would keep all headers of the request,
+		// including the token, in memory until the connection ends.
 		chosen = http.Header{"Sec-Websocket-Protocol": {protocol.Subprotocol}}
 	case len(protocols) > 0:
-		// A client fails a handshake without one of its protocols, and would not
-		// see the close code.
+		// Choose a protocol of the client. Otherwise the client fails the handshake and does
+		// not see the close code.
 		chosen = http.Header{"Sec-Websocket-Protocol": {protocols[0]}}
 	}
 	conn, err := g.upgrader.Upgrade(g.metered(w), r, chosen)
@@ -82,12 +83,12 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.begin()
-	// The handler returns, because net/http holds more memory for a request than
-	// the rest of a session takes.
+	// Let the handler return: net/http uses more memory for an open request than the session
+	// itself does.
 	go k.read(tokenOf(r, protocols), speaksProtocol) //nolint:contextcheck // the session outlives its request
 }
 
-// tokenOf returns the token of a request, or "": the hello may carry it.
+// tokenOf returns the token of a request, or "" if there is none: the hello may have it.
 func tokenOf(r *http.Request, protocols []string) string {
 	if token := bearerOf(r); token != "" {
 		return token
@@ -100,7 +101,7 @@ func tokenOf(r *http.Request, protocols []string) string {
 	return ""
 }
 
-// bearerOf returns the token in the Authorization header, or "".
+// bearerOf returns the token in the Authorization header, or "" if there is none.
 func bearerOf(r *http.Request) string {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
@@ -109,8 +110,8 @@ func bearerOf(r *http.Request) string {
 	return strings.TrimSpace(token)
 }
 
-// socket is the WebSocket of a session. One goroutine reads, the only one that an
-// idle client has; the session's worker writes.
+// socket is the WebSocket of a session. One goroutine reads; an idle client has no other
+// goroutine. The session's worker writes.
 type socket struct {
 	session *session
 	conn    *websocket.Conn
@@ -127,19 +128,19 @@ func newSocket(s *session, conn *websocket.Conn) *socket {
 	return &socket{session: s, conn: conn, heardAt: time.Now(), silent: make(chan struct{})}
 }
 
-// refuse says goodbye on a connection that was not admitted. ADR 10 says why by a close code.
+// refuse closes a connection that was not admitted, with a close code: see ADR 10.
 func (k *socket) refuse(c closing) {
 	k.session.end(c)
 	go k.exhaust()
 	k.session.goodbye()
 }
 
-// maxExhaust is the most bytes discarded after the last frame: more than what is
-// in flight, but bounded.
+// maxExhaust is the most bytes that are discarded after the last frame: more than what can be
+// in flight.
 const maxExhaust = 1 << 20
 
-// exhaust discards what comes until the connection ends. TCP resets a connection
-// that is closed with unread data, and the client may not see the close code.
+// exhaust discards further data until the connection ends. If a connection were closed with
+// unread data, TCP would reset it, and the client might not see the close code.
 func (k *socket) exhaust() {
 	defer close(k.silent)
 	for {
@@ -149,7 +150,8 @@ func (k *socket) exhaust() {
 		}
 		var closed *websocket.CloseError
 		if !errors.As(err, &closed) {
-			// The frame was too long or a flood: no frames can follow.
+			// The frame was too long, or the client sends too fast: the stream cannot be
+			// parsed any further.
 			_, _ = io.CopyN(io.Discard, limit.Unmetered(k.conn.NetConn()), maxExhaust)
 		}
 		return
@@ -169,26 +171,27 @@ func (k *socket) alive() bool {
 	return time.Since(k.heardAt) <= 2*k.session.gateway.cfg.PingInterval
 }
 
-// read takes the client's frames until the connection ends.
+// read handles the hello of the client, and starts listen for its further frames.
 func (k *socket) read(token string, speaksProtocol bool) {
 	if !k.welcome(token, speaksProtocol) {
 		k.fallSilent()
 		return
 	}
 	k.session.gateway.admission.enter(k.session)
-	// A new goroutine: this one has kept the deep stack of checking a token.
+	// Use a new goroutine: checking a token has grown the stack of this one, which would stay
+	// large.
 	go k.listen()
 }
 
-// fallSilent ends the session and the reader.
+// fallSilent ends the session, and then the reading of its socket.
 func (k *socket) fallSilent() {
 	defer k.session.gateway.running.Done()
 	k.session.leave()
 	k.exhaust()
 }
 
-// welcome waits for the hello and returns true if it is accepted, false if the
-// session ends.
+// welcome waits for the hello, and returns true if it is accepted. Otherwise it has ended the
+// session.
 func (k *socket) welcome(token string, speaksProtocol bool) bool {
 	s := k.session
 	k.conn.SetReadLimit(hopeless)
@@ -226,12 +229,12 @@ func (k *socket) welcome(token string, speaksProtocol bool) bool {
 		}
 		k.vouch()
 	}
-	_ = k.conn.SetReadDeadline(time.Now().Add(s.gateway.cfg.HelloTimeout)) // fails only if it is closed: then the read fails too
+	_ = k.conn.SetReadDeadline(time.Now().Add(s.gateway.cfg.HelloTimeout)) // If this fails the connection is closed, and the read fails too.
 	payload, ok := k.next()
 	if !ok {
 		return false
 	}
-	_ = k.conn.SetReadDeadline(time.Time{}) // from here on pings detect silence
+	_ = k.conn.SetReadDeadline(time.Time{}) // From here on pings detect silent clients.
 	if !k.take(payload, s.greet) {
 		return false
 	}
@@ -239,16 +242,16 @@ func (k *socket) welcome(token string, speaksProtocol bool) bool {
 	return true
 }
 
-// vouch tells the listener of the connection, if it has a method Vouch, that the
-// client has authenticated.
+// vouch notifies the listener, which accepted the connection, that the client is
+// authenticated. It does so only if the connections of the listener have a method Vouch.
 func (k *socket) vouch() {
 	if conn, ok := limit.Unmetered(k.conn.NetConn()).(interface{ Vouch() }); ok {
 		conn.Vouch()
 	}
 }
 
-// listen handles frames after the hello, each in a goroutine of its own: the stack
-// of the one that waits stays small.
+// listen handles frames after the hello, each in a new goroutine: so the stack of the
+// goroutine that waits for frames stays small.
 func (k *socket) listen() {
 	defer k.fallSilent()
 	for {
@@ -264,7 +267,7 @@ func (k *socket) listen() {
 	}
 }
 
-// next returns the next frame; ok is false if the session ends.
+// next returns the next frame, or ok = false if the session ends.
 func (k *socket) next() (payload []byte, ok bool) {
 	kind, r, err := k.conn.NextReader()
 	if err == nil {
@@ -286,9 +289,10 @@ func (k *socket) next() (payload []byte, ok bool) {
 	return payload, true
 }
 
-// silence ends the session with a reason after a read failed: no hello in time, no
-// answer to the kernel's keepalive probes (also a timeout), or too much data. After
-// any other error the client is gone.
+// silence ends the session with a reason after a read failed: the hello did not arrive in
+// time, the client did not answer the kernel's keepalive probes (also a timeout), or the
+// client sent too much data. After any other error the client has disconnected, and no reason
+// can be sent.
 func (k *socket) silence(err error) {
 	var timeout net.Error
 	switch {
@@ -298,21 +302,22 @@ func (k *socket) silence(err error) {
 		k.session.end(closing{code: protocol.CloseNoPong, reason: "no sign of life"})
 	case errors.Is(err, limit.ErrFlood):
 		k.session.end(*noRoom(protocol.CloseRateLimited, "too much at once", 0))
-	case errors.Is(err, websocket.ErrReadLimit): // the library does not always send a close frame
+	case errors.Is(err, websocket.ErrReadLimit): // the library does not always send a close frame itself
 		k.session.end(tooBig())
 	}
 }
 
-// hopeless is the size of a frame at which the library ends the connection by itself, and
-// says no reason.
+// hopeless is the size of a frame at which the library ends the connection by itself, without
+// a reason. It is far above the limits of the protocol, so that for most frames that are too
+// long the gateway can send a reason.
 const hopeless = 1 << 20
 
-// tooBig closes a session whose client sends a frame that is longer than any may be.
+// tooBig returns the closing for a client whose frame is too long.
 func tooBig() closing {
 	return closing{code: websocket.CloseMessageTooBig, reason: fmt.Sprintf("a frame may have %d bytes, and a hello or auth %d", protocol.MaxFrameBytes, protocol.MaxTokenFrameBytes)}
 }
 
-// take decodes a frame and executes it. It returns false if the session ends.
+// take decodes and executes a frame. It returns false if the session ends.
 func (k *socket) take(payload []byte, carryOut func(context.Context, protocol.ClientFrame) *closing) bool {
 	s := k.session
 	if !utf8.Valid(payload) {
@@ -347,8 +352,8 @@ func (k *socket) write(_ any, body []byte) error {
 	return k.conn.WriteMessage(websocket.TextMessage, body)
 }
 
-// ping implements link. It sends a frame for browsers, which cannot see the pings
-// of WebSockets, and such a ping for clients that do not answer unknown frames.
+// ping implements link. It sends a ping frame of the protocol, since scripts in browsers do
+// not see WebSocket pings, and a WebSocket ping for clients that do not answer ping frames.
 func (k *socket) ping() error {
 	if err := k.session.send(protocol.BareFrame{T: protocol.FramePing}); err != nil {
 		return err
@@ -356,7 +361,7 @@ func (k *socket) ping() error {
 	return k.conn.WriteControl(websocket.PingMessage, nil, k.deadline())
 }
 
-// closeTimeout is how long the closing handshake may take.
+// closeTimeout limits the closing handshake.
 const closeTimeout = time.Second
 
 // close implements link. It waits up to closeTimeout for the client's close frame.
@@ -375,9 +380,9 @@ func (k *socket) close(c *closing) {
 }
 
 // cut implements link.
-func (k *socket) cut() { _ = k.conn.Close() } // fails only if it is closed
+func (k *socket) cut() { _ = k.conn.Close() } // fails only if the connection is closed already
 
-// cutReason shortens a reason to fit into a close frame.
+// cutReason shortens a reason to the size of a close frame.
 func cutReason(reason string) string {
 	const most = 123
 	for len(reason) > most {

@@ -16,36 +16,35 @@ type task uint8
 
 const (
 	taskGreet task = 1 << iota // answer the hello
-	taskSend                   // the mailbox may have something, or waits for the tables
-	taskCheck                  // ping the client, check whether its token has expired
+	taskSend                   // send what the mailbox has, or read the tables if it is syncing
+	taskCheck                  // ping the client and check whether its token has expired
 	taskRead                   // repeat reads that were ahead of a room
-	taskEnd                    // say goodbye; nothing follows
+	taskEnd                    // close the link; no task follows
 )
 
-// worker runs a session's tasks one after the other: those that only write in the
-// crew, others in a goroutine that lives only while there are any. Most
-// clients are idle at any moment: they have no goroutine, and no stack as deep as a
-// read of the tables needs.
+// worker runs the tasks of a session one after the other. Tasks that only write run in the
+// pool; other tasks run in a goroutine that ends when no task is left. So a client that is
+// idle, as most are, has neither a goroutine nor a stack that a read of the tables has grown.
 type worker struct {
 	taskMu    sync.Mutex
 	scheduled task
-	// busy is set while tasks run or the session waits for the crew, before the
-	// session begins and after it has ended: then schedule starts nothing.
+	// busy is set before the session begins, while tasks run or the session is queued in the
+	// pool, and after the session has ended. Then schedule starts no goroutine.
 	busy bool
 
-	// Only the goroutine uses the rest.
+	// The fields below belong to the running task.
 
-	// sender is nil until the session has joined.
+	// sender is nil until the session has joined the hub.
 	sender *stateSender
-	// joined is set once the hub knows the session.
+	// joined is set before the session joins the hub.
 	joined bool
-	// check schedules taskCheck at pingAt, when the next ping is due, or when the
-	// token expires if that is earlier. Set together with sender.
+	// check schedules taskCheck when the next ping is due (pingAt) or the token expires,
+	// whichever is earlier. Both are set together with sender.
 	check  *time.Timer
 	pingAt time.Time
 }
 
-// begin runs the tasks scheduled so far, and those to come.
+// begin starts to run tasks: those that are scheduled already, and later ones.
 func (s *session) begin() {
 	s.taskMu.Lock()
 	defer s.taskMu.Unlock()
@@ -54,7 +53,7 @@ func (s *session) begin() {
 	}
 }
 
-// schedule makes the worker run tasks soon. It does not block. ADR 23 has the reasons.
+// schedule makes the worker run tasks soon. It does not block. See ADR 23.
 func (s *session) schedule(tasks task) {
 	s.taskMu.Lock()
 	defer s.taskMu.Unlock()
@@ -63,15 +62,15 @@ func (s *session) schedule(tasks task) {
 	case s.busy:
 	case tasks == taskSend:
 		s.busy = true
-		s.gateway.crew.Add(s)
+		s.gateway.pool.Add(s)
 	default:
 		s.busy = true
 		go s.work()
 	}
 }
 
-// write sends frames, which is usually all there is to do. If there is more, which may
-// take long, work takes over.
+// Write sends frames, for the pool. If other tasks are scheduled or the tables must be read, a
+// goroutine for work takes over, since these tasks may take long.
 func (s *session) Write() {
 	s.taskMu.Lock()
 	if s.scheduled != taskSend {
@@ -89,10 +88,10 @@ func (s *session) Write() {
 	defer s.taskMu.Unlock()
 	switch {
 	case sync:
-		s.scheduled |= taskSend // the mailbox still says that the tables must be read
+		s.scheduled |= taskSend // the mailbox is still syncing
 		go s.work()
 	case s.scheduled == taskSend:
-		s.gateway.crew.Add(s)
+		s.gateway.pool.Add(s)
 	case s.scheduled != 0:
 		go s.work()
 	default:
@@ -115,7 +114,7 @@ func (s *session) work() {
 			ctx, done := s.during()
 			s.finish(ctx)
 			done()
-			return // still busy: no task runs from here on
+			return // The session stays busy, so that no task runs from here on.
 		}
 		if tasks&taskGreet != 0 {
 			ctx, done := s.during()
@@ -123,7 +122,7 @@ func (s *session) work() {
 			done()
 		}
 		sync, err := s.do(tasks)
-		if sync && err == nil { // rare, and a context costs as much as a frame's encoding
+		if sync && err == nil { // A sync is rare, and a context costs as much as encoding a frame.
 			ctx, done := s.during()
 			err = s.sender.sync(ctx)
 			done()
@@ -139,11 +138,11 @@ func (s *session) work() {
 	}
 }
 
-// do writes what there is to write. It reports whether the tables must be read.
-// Its errors are those of writing.
+// do runs taskSend and taskCheck, if they are among tasks. sync reports whether the tables
+// must be read. err is an error of a write.
 func (s *session) do(tasks task) (sync bool, err error) {
 	if s.sender == nil {
-		return false, nil // the answer to the hello, still to come, reads the tables
+		return false, nil // the session has not joined yet; its greeting will read the tables
 	}
 	if tasks&(taskGreet|taskSend) != 0 {
 		d := s.mailbox.Take()
@@ -158,16 +157,16 @@ func (s *session) do(tasks task) (sync bool, err error) {
 	return sync, nil
 }
 
-// fail ends the session after a frame could not be written.
+// fail ends the session after a write has failed.
 func (s *session) fail(err error) {
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		s.end(closing{code: protocol.CloseSlow, reason: "the connection is too slow"})
 		return
 	}
-	s.leave() // the connection is broken: no reason can be sent
+	s.leave() // The connection is broken, so no reason can be sent.
 }
 
-// join adds the session to those of its user in the hub, and makes its sender.
+// join adds the session to the hub, and creates its sender.
 func (s *session) join(ctx context.Context) {
 	g := s.gateway
 	joinCtx, cancel := context.WithTimeout(ctx, g.cfg.JoinTimeout)
@@ -187,8 +186,8 @@ func (s *session) untilCheck() time.Duration {
 	return min(time.Until(s.pingAt), time.Until(s.expiresAt()))
 }
 
-// checkClient pings the client. It ends the session when the client has been
-// silent for two pings, or when its token has expired.
+// checkClient pings the client. It ends the session if the client was silent for two pings, or
+// if its token has expired.
 func (s *session) checkClient() error {
 	now := time.Now()
 	if !now.Before(s.expiresAt()) {
@@ -209,7 +208,7 @@ func (s *session) checkClient() error {
 	return nil
 }
 
-// finish says goodbye and releases all that the session holds.
+// finish closes the link and releases the resources of the session.
 func (s *session) finish(ctx context.Context) {
 	g := s.gateway
 	defer g.running.Done()
@@ -221,7 +220,7 @@ func (s *session) finish(ctx context.Context) {
 	g.admission.leave(s)
 	s.goodbye()
 	if s.joined {
-		// The session has ended; leaving the bus has not.
+		// The context of the session has ended, but the bus must still leave the user.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.cfg.JoinTimeout)
 		defer cancel()
 		if err := g.hub.leave(ctx, s, s.userID); err != nil {

@@ -1,11 +1,11 @@
--- The rules by which publishing in SQL accepts an event: those of events.Decode,
--- with its limits.
+-- The rules by which publishing in SQL accepts an event. They equal the rules and limits of
+-- events.Decode.
 
 -- +goose Up
 -- +goose StatementBegin
--- An RFC 3339 time in UTC, to the nanosecond, without zeros at the end of its
--- fraction; null for what is no such time. The year can come out as 0000 or
--- 10000. The fraction is text throughout: a timestamp ends at microseconds.
+-- Returns an RFC 3339 time in UTC, to the nanosecond, without zeros at the end of its
+-- fraction; null if the text is no such time. The year of the result can be 0000 or
+-- 10000. The fraction stays text, since a timestamp has only microseconds.
 CREATE FUNCTION badged.utc_time(given text) RETURNS text
     LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
 AS $$
@@ -33,17 +33,17 @@ BEGIN
 END
 $$;
 
--- Whether a text holds control characters: C0, DEL or C1.
+-- Returns whether a text has control characters: C0, DEL or C1.
 CREATE FUNCTION badged.has_control(given text) RETURNS boolean
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN given COLLATE "C" ~ '[\u0001-\u001f\u007f-\u009f]';
 
--- A text in JSON, empty for what is no text.
+-- Returns the text of a JSON string, and '' for any other JSON value.
 CREATE FUNCTION badged.text_of(value jsonb) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE jsonb_typeof(value) WHEN 'string' THEN value #>> '{}' ELSE '' END;
 
--- What is wrong with a text that may have that many bytes; null for nothing.
+-- Returns what is wrong with a text of at most that many bytes; null if nothing.
 CREATE FUNCTION badged.text_problem(given text, most integer) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE
@@ -52,8 +52,8 @@ CREATE FUNCTION badged.text_problem(given text, most integer) RETURNS text
         WHEN badged.has_control(given) THEN 'must not hold control characters'
     END;
 
--- What is wrong with a category that may have that many bytes; null for nothing. It is a path
--- of one to eight parts.
+-- Returns what is wrong with a category, a path of one to eight parts with at most that many
+-- bytes; null if nothing.
 CREATE FUNCTION badged.path_problem(given text, most integer) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN coalesce(badged.text_problem(given, most), CASE
@@ -62,7 +62,7 @@ CREATE FUNCTION badged.path_problem(given text, most integer) RETURNS text
         WHEN (SELECT max(char_length(part)) FROM unnest(string_to_array(given, '/')) AS part) > 64 THEN 'must have parts of at most 64 characters'
     END);
 
--- Whether every id of a list has at most that many bytes, and there are not too many.
+-- Returns whether a list has few enough ids, and every id at most that many bytes.
 CREATE FUNCTION badged.are_short(ids jsonb, most integer) RETURNS boolean
     LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
@@ -71,8 +71,8 @@ BEGIN
 END
 $$;
 
--- Whether mentioned users are few and among the users of the event, where it names
--- them. The containment compares each with each.
+-- Returns whether the mentioned users are few, and among the users of the event if it
+-- names users. Few, since the check <@ compares each pair of elements.
 CREATE FUNCTION badged.are_mentions(data jsonb) RETURNS boolean
     LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
@@ -283,9 +283,9 @@ CREATE FUNCTION badged.has_sizes(event jsonb, data jsonb) RETURNS boolean
 
 -- END generated
 
--- Whether an event is one of the valid events that nearly all publishers send. It
--- costs a tenth of event_problems, which decides about all others: it is false for
--- rare attributes, escapes in texts, and many mentions. data is that of the event.
+-- Returns whether an event is certainly valid, as nearly all published events are. It takes
+-- a tenth of the time of event_problems, which decides about events for which it is false:
+-- events with rare attributes, escapes in texts, or many mentions. data is event -> 'data'.
 --
 -- It is an expression, which Postgres inlines.
 CREATE FUNCTION badged.is_plain(event jsonb, data jsonb) RETURNS boolean
@@ -300,17 +300,17 @@ CREATE FUNCTION badged.is_plain(event jsonb, data jsonb) RETURNS boolean
         AND badged.has_sizes(event, data)
         -- JSON escapes C0.
         AND event::text COLLATE "C" !~ '[\\\u007f-\u009f]'
-        -- Not years at the ends, which another zone may move out of range, nor 29
-        -- February.
+        -- Excludes 29 February, and the first and last years, which another zone may
+        -- move out of range.
         AND coalesce((event ->> 'time') COLLATE "C" ~
             '^[1-8][0-9]{3}-((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)'
             'T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$', NOT event ? 'time')
-        -- A list this small has no id that is too long.
+        -- A list of at most 128 bytes has no id of more than 128 bytes.
         AND coalesce(pg_column_size(data -> 'user_ids') <= 128 OR badged.are_short(data -> 'user_ids', 128), true)
         AND (NOT data ? 'mentioned_user_ids' OR badged.are_mentions(data))
     ELSE false END;
 
--- What keeps a notification from being read; null for nothing.
+-- Returns why a notification cannot be decoded; null if it can.
 CREATE FUNCTION badged.unreadable_notification(value jsonb) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE
@@ -321,7 +321,7 @@ CREATE FUNCTION badged.unreadable_notification(value jsonb) RETURNS text
         WHEN jsonb_path_exists(value, '$.data.* ? (@.type() != "string")') THEN 'must be a string'
     END;
 
--- What is wrong with a notification; null for nothing.
+-- Returns what is wrong with a notification; null if nothing.
 CREATE FUNCTION badged.notification_problem(value jsonb) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE
@@ -333,8 +333,8 @@ CREATE FUNCTION badged.notification_problem(value jsonb) RETURNS text
             'must have at most 1024 bytes of data'
     END;
 
--- The number that a JSON number, or a string of digits, stands for; null if it is not
--- whole or too large.
+-- Returns the number in a JSON number or a string of digits; null if it is not a whole
+-- number or too large.
 CREATE FUNCTION badged.seq_of(value jsonb) RETURNS bigint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE
@@ -344,8 +344,8 @@ CREATE FUNCTION badged.seq_of(value jsonb) RETURNS bigint
         WHEN (value #>> '{}')::numeric BETWEEN -9223372036854775808 AND 9223372036854775807 THEN (value #>> '{}')::numeric::bigint
     END;
 
--- What keeps a member of an event or of its data from being read; null for
--- nothing.
+-- Returns why a member of an event or of its data cannot be decoded; null if it
+-- can.
 CREATE FUNCTION badged.read_problem(name text, kind text, value jsonb) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE
@@ -368,7 +368,7 @@ CREATE FUNCTION badged.read_problem(name text, kind text, value jsonb) RETURNS t
             'must be application/json'
     END;
 
--- What is wrong with a readable value of a field of data; null for nothing.
+-- Returns what is wrong with a decodable value of a field of data; null if nothing.
 CREATE FUNCTION badged.value_problem(kind text, value jsonb, most integer, choices text[]) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE
@@ -388,8 +388,8 @@ CREATE FUNCTION badged.value_problem(kind text, value jsonb, most integer, choic
         WHEN jsonb_array_length(value) > 10000 THEN 'must name at most 10000 users, names ' || jsonb_array_length(value)::text
     END;
 
--- What is wrong with an event without nulls: the fields that events.Decode finds
--- at fault, in its order. A field can come again: only its first time counts.
+-- Returns what is wrong with an event without nulls: the fields that events.Decode
+-- refuses, in its order. If a field is returned twice, only the first row counts.
 CREATE FUNCTION badged.event_problems(event jsonb) RETURNS TABLE (field text, message text)
     LANGUAGE plpgsql STABLE
 AS $$
@@ -399,7 +399,7 @@ DECLARE
     must     text[] := badged.required_fields(type);
     may      text[] := badged.allowed_fields(type);
     name     text;
-    kind     text; -- a variable, since an expression would keep Postgres from inlining read_problem
+    kind     text; -- a variable, since with an expression Postgres would not inline read_problem
     value    jsonb;
     rule     record;
 BEGIN
@@ -408,7 +408,7 @@ BEGIN
         RETURN;
     END IF;
 
-    -- What cannot be read, in the order in which jsonb keeps names.
+    -- Members that cannot be decoded, in the order of jsonb.
     FOR name, value IN SELECT * FROM jsonb_each(event) LOOP
         kind := badged.attribute_kind(name);
         message := badged.read_problem(name, kind, value);
@@ -425,7 +425,7 @@ BEGIN
                     SELECT format('data.%s[%s]', name, i - 1), badged.read_problem(name, 'seq', element)
                     FROM jsonb_array_elements(value) WITH ORDINALITY AS x (element, i)
                     WHERE badged.read_problem(name, 'seq', element) IS NOT NULL AND i <= 1001;
-                -- Strict, since lax takes a list in the list for its elements.
+                -- Strict, since lax mode would unwrap a list inside the list.
                 ELSIF jsonb_path_exists(value, 'strict $[*] ? (@.type() != "string")', silent => true) THEN
                     RETURN QUERY
                     SELECT format('data.%s[%s]', name, i - 1), 'must be a string'
@@ -436,7 +436,7 @@ BEGIN
         END IF;
     END LOOP;
 
-    -- What is missing or out of bounds. Optional attributes may be empty.
+    -- Members that are missing or out of bounds. Optional attributes may be empty.
     FOR rule IN SELECT * FROM badged.members() AS m WHERE NOT m.is_field AND (m.required OR m.most > 0) LOOP
         value := event -> rule.name;
         message := CASE
@@ -453,7 +453,7 @@ BEGIN
         RETURN;
     END IF;
     IF jsonb_typeof(data) IS DISTINCT FROM 'object' THEN
-        RETURN; -- its fields go without saying
+        RETURN; -- without an object there are no fields to check
     END IF;
     IF NOT data ?& must OR data - may <> '{}' THEN
         RETURN QUERY
@@ -492,15 +492,15 @@ BEGIN
 END
 $$;
 
--- Raises an error that names every bad event of a JSON array; where there is
--- none it does nothing.
+-- Raises an error that lists every invalid event of a JSON array; if all are valid, it
+-- does nothing.
 CREATE FUNCTION badged.check_events(events jsonb, is_batch boolean) RETURNS void
     LANGUAGE plpgsql STABLE
 AS $$
 DECLARE
     bad record;
 BEGIN
-    -- What is said of the bad would take longer than what is done for the good.
+    -- Check first whether any event is invalid: building the messages takes longer.
     IF NOT EXISTS (SELECT FROM jsonb_array_elements(events) AS event, badged.event_problems(event))
         AND NOT jsonb_path_exists(events, '$[*] ? (@.type == "conversation.expired" || @.type == "conversation.level_ended")')
     THEN
@@ -547,8 +547,8 @@ BEGIN
 END
 $$;
 
--- Returns a valid event without what has no effect: attributes that badged ignores
--- and empty ones. It gets a time in the usual form, if it has one.
+-- Returns a valid event without attributes that are empty or that badged ignores. Its
+-- time, if it has one, is converted to UTC.
 CREATE FUNCTION badged.normal_event(event jsonb) RETURNS jsonb
     LANGUAGE plpgsql STABLE
 AS $$
@@ -556,7 +556,7 @@ DECLARE
     at text := badged.utc_time(event ->> 'time');
 BEGIN
     event := event - '{datacontenttype,dataschema,subject,time}'::text[];
-    IF at <> '0001-01-01T00:00:00Z' THEN -- Go's zero time, which means none
+    IF at <> '0001-01-01T00:00:00Z' THEN -- Go's zero time means no time
         event := event || jsonb_build_object('time', at);
     END IF;
     IF event ->> 'traceparent' = '' THEN
@@ -569,13 +569,13 @@ BEGIN
 END
 $$;
 
--- Returns the attribute of an event that happens now.
+-- Returns the attribute time of an event that happens now.
 CREATE FUNCTION badged.time_now() RETURNS jsonb
     LANGUAGE sql VOLATILE
     RETURN jsonb_build_object('time', (to_jsonb(clock_timestamp() AT TIME ZONE 'UTC') #>> '{}') || 'Z');
 
--- Returns the events of a batch as they are stored. It raises an error if they are no JSON
--- array of at most 10,000 valid events.
+-- Returns the events of a batch in the form in which they are stored. It raises an error unless
+-- they are a JSON array of at most 10,000 valid events.
 CREATE FUNCTION badged.accept_batch(events jsonb) RETURNS jsonb
     LANGUAGE plpgsql STABLE
 AS $$
@@ -590,8 +590,8 @@ BEGIN
     ) THEN
         RETURN events;
     END IF;
-    -- Members of objects only: an element of an array that is null stays, and is
-    -- refused.
+    -- This removes members of objects only: an element of an array that is null
+    -- stays, and is refused.
     events := jsonb_strip_nulls(events);
     PERFORM badged.check_events(events, true);
     RETURN (SELECT jsonb_agg(badged.normal_event(e) ORDER BY i) FROM jsonb_array_elements(events) WITH ORDINALITY AS x (e, i));

@@ -1,34 +1,33 @@
 -- Publishing in plain SQL: badged.publish and badged.publish_batch append
 -- events within the caller's own transaction, from any language.
 --
--- They write rows with the same events as events.Log does, in jsonb's order of names
--- and not compressed. A role that publishes needs no more
--- than
+-- Their rows have the same events as the rows of events.Log, but with members in the order
+-- of jsonb, and not compressed. A role that publishes only needs
 --
 --     GRANT USAGE ON SCHEMA badged TO backend;
 --     GRANT EXECUTE ON FUNCTION badged.publish(jsonb), badged.publish_batch(jsonb) TO backend;
 --
--- The two set the search_path for the functions that they call; those written
--- as an expression are bound to what they mean when they are created.
+-- The two set the search_path for the PL/pgSQL functions that they call. Functions with a
+-- RETURN expression do not need it: Postgres resolves their names when they are created.
 
 -- +goose Up
 -- +goose StatementBegin
--- The partition of a user among that many: the first four bytes of the SHA-256
--- of its id, big-endian, modulo their number. It is declared neither
--- strict nor immutable, which it is: Postgres would not inline it then, since
--- convert_to counts as stable, and it would take five times as long.
+-- Returns the partition of a user: the first four bytes of the SHA-256 of its id,
+-- big-endian, modulo the number of partitions. It could be strict and immutable, but is
+-- declared neither: since convert_to counts as stable, Postgres would then not inline it,
+-- and it would take five times as long.
 CREATE FUNCTION badged.partition_of(user_id text, partitions integer) RETURNS integer
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN (('x' || left(encode(sha256(convert_to(user_id, 'UTF8')), 'hex'), 8))::bit(32)::bigint % partitions)::integer;
 
--- The hash of a user, as PartitionOf of the package events has it.
+-- Returns the hash of a user, as events.PartitionOf computes it.
 CREATE FUNCTION badged.user_hash(user_id text) RETURNS bigint
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN ('x' || left(encode(sha256(convert_to(user_id, 'UTF8')), 'hex'), 8))::bit(32)::bigint;
 
--- The key of an event: a version 8 UUID of the SHA-256 of a namespace, the
--- source and the id. Neither has control characters, so that no other pair
--- gives the same bytes. The bits that are set are the version and the variant.
+-- Returns the key of an event: a version 8 UUID from the SHA-256 of a namespace, the source
+-- and the id. Source and id have no control characters, so different pairs give different
+-- bytes to hash. The bits that are set are the version and the variant.
 CREATE FUNCTION badged.event_key(source text, id text) RETURNS uuid
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN encode(substr(
@@ -43,7 +42,7 @@ CREATE FUNCTION badged.event_metadata(event jsonb) RETURNS json
         json_strip_nulls(json_build_object('traceparent', event -> 'traceparent', 'tracestate', event -> 'tracestate'))
     END;
 
--- Returns an event with some of its users.
+-- Returns an event with a part of its users and mentions.
 CREATE FUNCTION badged.event_share(event jsonb, users jsonb, mentions jsonb) RETURNS jsonb
     LANGUAGE sql STABLE
     RETURN CASE WHEN event -> 'data' ? 'mentioned_user_ids'
@@ -51,24 +50,25 @@ CREATE FUNCTION badged.event_share(event jsonb, users jsonb, mentions jsonb) RET
         ELSE jsonb_set(event, '{data,user_ids}', users)
     END;
 
--- Makes the functions that depend on which partitions have users: two with an INSERT for
--- each, since plpgsql keeps the plans of static statements, and two that say where users
--- are. Postgres inlines the latter where rows are appended. Before the first split they
--- take the remainder of the hash; after it, an element of an array.
+-- Creates the functions that depend on which partitions have users. Two have one static
+-- INSERT for each partition, since PL/pgSQL caches the plans of static statements. The other
+-- two return the partitions of users, and Postgres inlines them where rows are appended.
+-- Before the first split they compute the remainder of the hash; after it, they look up an
+-- array.
 --
--- Rows go to the table of the whole log, whose last range changes. Few expressions, with
--- few functions each, are faster than many: plpgsql prepares each in each transaction, and
--- that takes longer than evaluating it. Calling another function costs half as much as
--- appending a row.
+-- Rows are inserted into the partitioned table of the log and not into its last range, since
+-- the last range changes. The functions have few expressions with few calls: PL/pgSQL
+-- prepares each expression in each transaction, which takes longer than evaluating it. A
+-- call of another function takes half as long as appending a row.
 CREATE FUNCTION badged.make_append_functions() RETURNS void
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     n        CONSTANT integer := (SELECT s.partitions FROM badged.settings AS s);
-    -- How many numbers the last level has that exists.
+    -- How many numbers the highest existing level has.
     modulus  integer := (SELECT l.modulus FROM (SELECT max(e) AS p FROM badged.existing_partitions() AS e) AS last, badged.level_of(last.p) AS l);
-    -- By remainder, the partition that has the users.
+    -- The partition of users, by the remainder of their hash.
     living   integer[];
     -- A binary search for the partition p. It is built from the leaves, of which firsts
     -- has the first partition.
@@ -79,7 +79,8 @@ DECLARE
     user_at  text; -- an expression for the partition of a user ID
     p        integer;
 BEGIN
-    -- The one that this database holds; else the one that the map gives to a shard.
+    -- Prefer the partition that this database holds, then the one that the map assigns to a
+    -- shard.
     WITH level AS (
         SELECT n << k AS modulus, n * ((1 << k) - 1) AS base FROM generate_series(0, 10) AS k WHERE n << k <= modulus
     )
@@ -108,7 +109,8 @@ BEGIN
             RETURN %s$f$, replace(user_at, 'ID', 'user_id'));
     END IF;
 
-    -- An old snapshot shows rooms in partitions that were split since, which refuse.
+    -- Split partitions are included: an old snapshot may show rooms there, and the append
+    -- must then be refused.
     FOR p IN SELECT l FROM unnest(living) AS l UNION SELECT badged.existing_partitions() ORDER BY 1 LOOP
         firsts := firsts || p;
         search := search || CASE WHEN p IN (SELECT badged.existing_partitions())
@@ -191,8 +193,7 @@ END
 $$;
 SELECT badged.make_append_functions();
 
--- Appends a row with some of the events of a JSON array, which has these numbers,
--- from 1 on.
+-- Appends one row with some events of a JSON array: those with these numbers, counted from 1.
 CREATE FUNCTION badged.append_slice(partition integer, events jsonb, numbers integer[], payloads text[]) RETURNS void
     LANGUAGE plpgsql
 AS $$
@@ -202,14 +203,14 @@ BEGIN
     IF cardinality(numbers) = 1 THEN
         PERFORM badged.append_row(partition, badged.event_key(event ->> 'source', event ->> 'id'), convert_to(payloads[1], 'UTF8'), badged.event_metadata(event), 1);
     ELSE
-        -- Not a key, whose version is 8.
+        -- A random UUID of version 4 is never an event key: keys have version 8.
         PERFORM badged.append_row(partition, gen_random_uuid(), convert_to('[' || array_to_string(payloads, ',') || ']', 'UTF8'), NULL, cardinality(numbers));
     END IF;
 END
 $$;
 
--- Appends the events of a JSON array, which are valid: what a partition gets is one
--- row, or several if a row cannot hold it.
+-- Appends the events of a JSON array, which must be valid: one row for each partition, or
+-- several if they exceed the limits of a row.
 CREATE FUNCTION badged.append_events(events jsonb) RETURNS bigint
     LANGUAGE plpgsql
 AS $$
@@ -236,7 +237,7 @@ BEGIN
                 FROM (
                     SELECT i, jsonb_array_length(users) AS users, n, id, sha256(convert_to(id, 'UTF8')) AS hash
                     FROM event, jsonb_array_elements_text(CASE WHEN mentions IS NULL THEN users ELSE users || mentions END) WITH ORDINALITY AS x (id, n)
-                    OFFSET 0 -- hashes once, not four times
+                    OFFSET 0 -- prevents that the hash is computed four times
                 ) AS hashed
             ) AS placed
             GROUP BY i, p
@@ -285,8 +286,8 @@ BEGIN
 END
 $$;
 
--- Appends an event within the caller's transaction. It returns the position
--- that the HTTP API takes as at_least.
+-- Appends an event within the caller's transaction. It returns the position, which the HTTP
+-- API accepts as at_least.
 CREATE FUNCTION badged.publish(event jsonb) RETURNS bigint
     LANGUAGE plpgsql
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -300,7 +301,7 @@ BEGIN
         event := badged.normal_event(event);
         data := event -> 'data';
     END IF;
-    -- So it has few users.
+    -- Small data name few users.
     IF pg_column_size(data) <= 512 AND NOT starts_with(event ->> 'type', 'room.') THEN
         IF NOT event ? 'time' THEN
             event := event || badged.time_now();
@@ -311,8 +312,8 @@ BEGIN
 END
 $$;
 
--- Appends the events of a JSON array, at most 10,000, all or none; no events
--- are fine and give position 0.
+-- Appends the events of a JSON array, at most 10,000, all or none. For an empty array it
+-- returns the position 0.
 CREATE FUNCTION badged.publish_batch(events jsonb) RETURNS bigint
     LANGUAGE plpgsql
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -326,8 +327,8 @@ BEGIN
 END
 $$;
 
--- Positions have the timeline in front, in steps of 2^44 transactions. It makes a
--- position for at_least of what badged.publish returns, in the same transaction.
+-- Returns the position for at_least that belongs to a transaction id of the current timeline:
+-- the timeline times 2^44, plus the transaction id. Call it in the transaction that appends.
 CREATE FUNCTION badged.position_of(transaction_id bigint) RETURNS bigint
     LANGUAGE sql VOLATILE PARALLEL SAFE
     SET search_path = pg_catalog, pg_temp

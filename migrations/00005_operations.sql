@@ -1,10 +1,10 @@
--- What operators use: rebuilding tables, archiving the log, jobs, the audit trail,
--- roles. No badge depends on any of it.
+-- Tables and functions for operators: rebuilding tables, archiving the log, jobs, the audit
+-- trail, roles. The numbers of badges do not depend on them.
 
 -- +goose Up
 -- +goose StatementBegin
--- What a rebuild of all partitions has done so far: if it is interrupted, the next
--- one continues with the others. Empty after its end.
+-- The partitions that a rebuild of all partitions has completed. If it is interrupted, the next
+-- rebuild continues with the other partitions. Empty after the end of the rebuild.
 CREATE TABLE badged.rebuilt_partitions (
     partition_id    smallint    PRIMARY KEY,
     rebuilt_at      timestamptz NOT NULL DEFAULT current_timestamp,
@@ -13,8 +13,8 @@ CREATE TABLE badged.rebuilt_partitions (
     different_users bigint      NOT NULL
 );
 
--- Returns the names, in the schema badged, of the tables of a partition that a
--- rebuild replaces.
+-- Returns the names, without the schema, of the tables of a partition that a rebuild
+-- replaces.
 CREATE FUNCTION badged.state_tables(partition integer) RETURNS text[]
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN ARRAY(
@@ -22,8 +22,8 @@ CREATE FUNCTION badged.state_tables(partition integer) RETURNS text[]
         FROM unnest(ARRAY['users', 'conversations', 'paths', 'rooms', 'room_chunks', 'room_marks']) WITH ORDINALITY AS k (kind, n) ORDER BY n
     );
 
--- Gives the planner statistics of the tables of a partition that were filled, which it
--- lacks until autovacuum comes. The suffix is '_staging' for staging tables.
+-- Collects planner statistics of newly filled tables of a partition, which have none until
+-- autovacuum processes them. The suffix is '_staging' for staging tables.
 CREATE FUNCTION badged.analyze_tables(partition integer, suffix text) RETURNS void
     LANGUAGE plpgsql STRICT
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -69,7 +69,7 @@ BEGIN
     FOREACH live IN ARRAY badged.state_tables(partition) LOOP
         SELECT coalesce('WITH (' || array_to_string(reloptions, ', ') || ')', '') INTO options
         FROM pg_class WHERE oid = format('badged.%I', live)::regclass;
-        -- The constraint saves a scan when the table is attached.
+        -- With the constraint, attaching the table later needs no scan.
         EXECUTE format('CREATE TABLE badged.%I (LIKE badged.%I INCLUDING ALL, CONSTRAINT of_partition CHECK (partition_id = %s)) %s',
             live || '_staging', live, partition, options);
         PERFORM badged.copy_grants(live, live || '_staging');
@@ -77,9 +77,9 @@ BEGIN
 END
 $$;
 
--- Replaces the live tables of a partition by its staging tables. It locks out all
--- readers of users and conversations until the transaction ends, in the order in
--- which they lock. Set lock_timeout: others wait behind it while it waits.
+-- Replaces the live tables of a partition by its staging tables. It blocks all readers of these
+-- tables, of every partition, until the transaction ends. It locks tables in the order in which
+-- readers lock them. Set lock_timeout: readers queue behind it while it waits.
 CREATE FUNCTION badged.swap_staging_tables(partition integer) RETURNS void
     LANGUAGE plpgsql STRICT
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -96,7 +96,7 @@ BEGIN
     END LOOP;
     FOREACH live IN ARRAY badged.state_tables(partition) LOOP
         parent := regexp_replace(live, '_p[0-9]+$', '');
-        -- Indexes keep the names of those with the same definition.
+        -- Each new index gets the name of the old index with the same definition.
         SELECT jsonb_object_agg(regexp_replace(pg_get_indexdef(c.oid), 'INDEX \S+ ON \S+ ', ''), c.relname) INTO names
         FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
         WHERE i.indrelid = format('badged.%I', live)::regclass;
@@ -115,58 +115,58 @@ BEGIN
 END
 $$;
 
--- Where the log of a partition begins: behind an archived event. Without a row, at
--- its start.
+-- Where the archive of a partition ends: replays begin behind this event, with the baseline.
+-- Without a row, nothing is archived and replays begin at the start of the log.
 CREATE TABLE badged.baselines (
     partition_id   smallint PRIMARY KEY,
     transaction_id xid8     NOT NULL,
     "offset"       bigint   NOT NULL,
-    -- The generation of event keys that was the present one there, 0 for none.
+    -- The generation of event keys that was current at this event, 0 for none.
     generation     integer  NOT NULL,
-    -- How many events are archived, and when the latest of them was appended.
+    -- How many events are archived, and when the latest archived event was appended.
     events         bigint   NOT NULL,
     appended_until timestamptz NOT NULL
 );
 
--- The archive's files, as in its manifest.
+-- The files of the archive, as its manifest lists them.
 CREATE TABLE badged.archived_files (
     partition_id smallint    NOT NULL,
     number       integer     NOT NULL,
-    -- Of log_ranges.
+    -- The number of the range in log_ranges.
     range        integer     NOT NULL,
     events       bigint      NOT NULL,
     sha256       text        NOT NULL,
     archived_at  timestamptz NOT NULL DEFAULT current_timestamp,
-    -- While the file is written anew, without an erased user, the SHA-256 of the new one:
-    -- the manifest has either. Null otherwise.
+    -- The SHA-256 of the new file while the file is being replaced by one without an erased
+    -- user; the manifest may list either file. Null otherwise.
     next_sha256  text,
-    -- How often the file was written anew, and the SHA-256 that it had first, null if that
-    -- is the present one. A database that is restored to before a later revision can tell
-    -- from the archive that the file came from its own.
+    -- How often the file was replaced, and the SHA-256 of the first file, null if it was
+    -- never replaced. A database that is restored to an earlier revision recognizes by the
+    -- origin that the file in the archive replaces its own file.
     revision     integer     NOT NULL DEFAULT 0,
     origin       text,
-    -- When the file was given up, since it is lost. Null while it is not.
+    -- When an operator declared the file lost; null for other files.
     given_up     timestamptz,
     PRIMARY KEY (partition_id, number)
 );
 
--- The erasures that are complete, by the ids that they have in the archive. Those that are
--- in the archive only were interrupted, or the database was restored to before them.
+-- The ids of completed erasures, as in the archive. If an erasure is in the archive but not
+-- here, it was interrupted, or the database was restored to a time before it.
 CREATE TABLE badged.erasures (
     id uuid PRIMARY KEY
 );
 
--- The claims to the archive: each command that writes to it leaves a new one in its manifest.
--- If the manifest has one that is not here, a copy of the database has written, or this one
--- was restored to before it wrote.
+-- The claims of this database on the archive: each command that writes to the archive stores a
+-- new claim here and in the manifest. If the manifest has a claim that is not here, a copy of
+-- this database has written to the archive, or this database was restored to an earlier time.
 CREATE TABLE badged.archive_claims (
     claim      uuid PRIMARY KEY,
     claimed_at timestamptz NOT NULL DEFAULT now()
 );
 
--- Returns the names, in the schema badged, of the tables of a partition's
--- baseline: the users, conversations and rooms that the archived events give, and
--- the event keys that were remembered there, by generation.
+-- Returns the names, without the schema, of the tables of a partition's baseline. They have the
+-- users, conversations and rooms after the archived events, and the event keys that were stored
+-- at that time, by generation.
 CREATE FUNCTION badged.baseline_tables(partition integer) RETURNS text[]
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN ARRAY(
@@ -174,8 +174,8 @@ CREATE FUNCTION badged.baseline_tables(partition integer) RETURNS text[]
         FROM unnest(ARRAY['users', 'conversations', 'paths', 'keys', 'rooms', 'room_chunks', 'room_marks']) WITH ORDINALITY AS k (kind, n) ORDER BY n
     );
 
--- Creates the tables of a partition's baseline. Anything that changes the columns of the
--- tables of users, conversations or rooms changes theirs too.
+-- Creates the tables of a partition's baseline. A migration that changes the columns of users,
+-- conversations, paths or rooms must change these tables too.
 CREATE FUNCTION badged.create_baseline(partition integer) RETURNS void
     LANGUAGE plpgsql STRICT
     SET search_path = pg_catalog, pg_temp
@@ -224,8 +224,8 @@ BEGIN
 END
 $$;
 
--- Creates empty tables for the next baseline of a partition, with the grants of
--- the present one.
+-- Creates empty tables for the next baseline of a partition, with the grants of the current
+-- baseline.
 CREATE FUNCTION badged.create_baseline_tables(partition integer) RETURNS void
     LANGUAGE plpgsql STRICT
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -243,8 +243,8 @@ BEGIN
 END
 $$;
 
--- Replaces the baseline of a partition by the next one. It locks out replays. Set
--- lock_timeout.
+-- Replaces the baseline of a partition by the next baseline. It blocks replays until the
+-- transaction ends. Set lock_timeout.
 CREATE FUNCTION badged.swap_baseline_tables(partition integer) RETURNS void
     LANGUAGE plpgsql STRICT
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -263,14 +263,13 @@ BEGIN
 END
 $$;
 
--- Drops the first ranges of the log of a partition that are complete and have no
--- event behind the baseline, and returns how many. In their place comes an empty
--- range from the start, for low transaction ids: the log was then restored into
--- another cluster, and must be renumbered. It locks out readers and publishers for
--- some milliseconds. Set lock_timeout.
+-- Drops the first ranges of a partition's log that are complete and have no event behind the
+-- baseline, and returns how many. An empty range replaces them. Events get such low transaction
+-- ids only if the log was restored into another Postgres cluster, and must be renumbered. The
+-- function blocks readers and publishers for some milliseconds. Set lock_timeout.
 CREATE FUNCTION badged.drop_log_ranges(partition integer) RETURNS integer
     LANGUAGE plpgsql STRICT
-    -- By the index also if a table was never analyzed: others wait.
+    -- Use the index even if a table was never analyzed, since other sessions wait.
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
 AS $$
 DECLARE
@@ -308,27 +307,27 @@ BEGIN
 END
 $$;
 
--- The audit trail. The row of an action is written before the action begins, and its end
--- is a row of its own, so that no role that writes the trail needs the right to change it.
--- An action without an end was under way when its process ended.
+-- The audit trail. The row of an action is written before the action begins. The end of the
+-- action is another row, so that no role that writes the trail needs the right to change rows.
+-- If an action has no end, it is running or its process ended before it.
 --
--- The trail is a chain: each record, the beginning or the end of an action, carries a hash
--- of its content and of the record before it, so that a record that is changed or removed
--- later is noticed.
+-- The trail is a chain: each record, which is the beginning or the end of an action, has a hash
+-- of its content and of the previous record. So a later change or removal of a record is
+-- detected.
 CREATE TABLE badged.audit (
     id        bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     at        timestamptz NOT NULL DEFAULT clock_timestamp(),
     who       text        NOT NULL,
-    -- file: a process has loaded a file that somebody changed.
+    -- file: a process has loaded a file that was changed.
     via       text        NOT NULL CHECK (via IN ('api', 'cli', 'file')),
     action    text        NOT NULL,
     arguments json        NOT NULL,
-    -- Of the record in the chain.
+    -- The number and the hash of the record in the chain.
     number    bigint      NOT NULL UNIQUE,
     hash      bytea       NOT NULL,
-    -- Null unless an erased user was taken out of the content of the record: then the digest
-    -- of what the content was, from which the hash follows. What the content is since, a
-    -- later record of the action audit.redact has the digest of.
+    -- Set if an erased user was removed from the content of the record: the digest of the
+    -- original content, with which the hash can still be verified. A later record of the
+    -- action audit.redact has the digest of the new content. Null otherwise.
     digest    bytea
 );
 -- The trails of several databases are merged in the order of time.
@@ -349,20 +348,21 @@ CREATE TABLE badged.audit_ends (
 
 CREATE INDEX audit_ends_words ON badged.audit_ends USING gin (badged.words(coalesce(result::text, '') || '"' || coalesce(error, ''))) WITH (gin_pending_list_limit = 256);
 
--- The head of the chain, and where it begins. There is no row before the first
--- record.
+-- The last record of the chain, and where the chain begins after pruning. There is no row
+-- before the first record.
 CREATE TABLE badged.audit_chain (
     singleton   boolean PRIMARY KEY DEFAULT true CHECK (singleton),
     -- How many records were ever written, and the hash of the last.
     records     bigint  NOT NULL,
     head        bytea   NOT NULL,
-    -- How many of these were pruned, and the hash of the last of them.
+    -- How many records were pruned, and the hash of the last pruned record.
     pruned      bigint  NOT NULL DEFAULT 0,
     pruned_head bytea
 );
 
--- What is hashed of a record, as the package admin does to verify it: the fields that
--- never change, and the content, from which an erased user may be taken.
+-- Return the parts of a record that are hashed: the fields that never change, and the content,
+-- from which an erased user may be removed. The package admin verifies records with the same
+-- rules.
 CREATE FUNCTION badged.audit_fields(a badged.audit) RETURNS text[]
     LANGUAGE sql STABLE
     RETURN ARRAY['begin', (a).id::text, (extract(epoch FROM (a).at) * 1000000)::bigint::text, (a).who, (a).via, (a).action];
@@ -376,8 +376,8 @@ CREATE FUNCTION badged.audit_content(e badged.audit_ends) RETURNS text[]
     LANGUAGE sql STABLE
     RETURN ARRAY[(e).result::text, (e).error];
 
--- Returns the SHA-256 of fields. Each has its length in bytes before it, so that no
--- two lists of fields look alike.
+-- Returns the SHA-256 of fields. Each field follows its length in bytes, so that different
+-- lists of fields give different texts.
 CREATE FUNCTION badged.audit_digest(fields text[]) RETURNS bytea
     LANGUAGE sql STABLE STRICT
     RETURN sha256(convert_to((
@@ -385,13 +385,13 @@ CREATE FUNCTION badged.audit_digest(fields text[]) RETURNS bytea
         FROM unnest(fields) WITH ORDINALITY AS u (f, n)
     ), 'UTF8'));
 
--- Returns the hash of a record behind one with the hash before.
+-- Returns the hash of a record; before is the hash of the previous record.
 CREATE FUNCTION badged.audit_link(before bytea, number bigint, fields text[], content text[]) RETURNS bytea
     LANGUAGE sql STABLE STRICT
     RETURN sha256(before || badged.audit_digest(array_append(array_prepend(number::text, fields), encode(badged.audit_digest(content), 'hex'))));
 
--- Appends a record to the chain, and returns its number and hash. Others wait until
--- the transaction ends.
+-- Appends a record to the chain, and returns its number and hash. Other transactions that
+-- append wait until this transaction ends.
 CREATE FUNCTION badged.chain_audit(fields text[], content text[], OUT number bigint, OUT hash bytea)
     LANGUAGE sql STRICT
 BEGIN ATOMIC
@@ -401,14 +401,14 @@ BEGIN ATOMIC
     RETURNING c.records, c.head;
 END;
 
--- By triggers, so that every program that may add records extends the chain, and can
--- do nothing else with it.
+-- Triggers extend the chain, so that every program that may insert records extends it, and no
+-- program needs rights on the chain itself.
 CREATE FUNCTION badged.chain_record() RETURNS trigger
     LANGUAGE plpgsql
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    NEW.digest := NULL; -- a copied record begins with what it says
+    NEW.digest := NULL; -- the content of a new record, also of a copied one, is complete
     SELECT c.number, c.hash INTO NEW.number, NEW.hash FROM badged.chain_audit(badged.audit_fields(NEW), badged.audit_content(NEW)) AS c;
     RETURN NEW;
 END
@@ -435,8 +435,8 @@ CREATE TABLE badged.jobs (
     error            text
 );
 
--- What each process has counted since it started, every few seconds; kept for an
--- hour. Unlogged, because a crash of Postgres may empty it without loss.
+-- The counters of each process since its start, sampled every few seconds and stored for an
+-- hour. The table is unlogged: a crash of Postgres may empty it without harm.
 CREATE UNLOGGED TABLE badged.samples (
     at         timestamptz NOT NULL DEFAULT clock_timestamp(),
     process    text        NOT NULL,
@@ -446,20 +446,20 @@ CREATE UNLOGGED TABLE badged.samples (
     PRIMARY KEY (at, process, started_at)
 );
 
--- The roles and kinds of `badged migrate grant`, so that each `badged migrate up`
--- grants them what new tables take.
+-- The roles and kinds of `badged migrate grant`, so that each `badged migrate up` grants them
+-- the rights that new tables require.
 CREATE TABLE badged.granted_roles (
     role       name PRIMARY KEY,
     kind       text NOT NULL CHECK (kind IN ('server', 'publisher', 'consumer', 'reader')),
-    -- As what the role was granted its privileges last: the schema and the script. If one
-    -- has changed since, the next `badged migrate up` grants them again.
+    -- A digest of the schema and of the script at the last grant. If it differs, the next
+    -- `badged migrate up` renews the grant.
     granted_as text NOT NULL
 );
 
--- Users whose connections were ended, and whose tokens are revoked.
+-- Users whose connections were ended, or whose tokens are revoked.
 CREATE TABLE badged.revocations (
-    -- From revocation_counter, in the order of commits: a process that has read up to
-    -- one number finds all that came later.
+    -- From revocation_counter, in the order of commits: a process that has read all rows up
+    -- to a number misses no row by reading greater numbers next.
     seq            bigint      NOT NULL,
     -- Tokens issued before are refused; null if only connections were ended.
     revoked_before timestamptz,
@@ -470,16 +470,16 @@ CREATE INDEX revocations_seq ON badged.revocations (seq);
 -- Rows that revoke nothing live for an hour.
 CREATE INDEX revocations_ended ON badged.revocations (seq) WHERE revoked_before IS NULL;
 
--- One row. Its lock gives revocations their order; a sequence would hand out numbers
--- that commit in another.
+-- One row, whose lock serializes revocations. With a sequence, a greater number could commit
+-- before a smaller number.
 CREATE TABLE badged.revocation_counter (
     last      bigint  NOT NULL,
     singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton)
 );
 INSERT INTO badged.revocation_counter VALUES (0);
 
--- A digest of the id of an erased user whose tokens are revoked. The id is nowhere, and
--- a token that comes with it is refused.
+-- Digests of the ids of erased users whose tokens are revoked. The ids themselves are not
+-- stored; a token is refused if the digest of its user matches.
 CREATE TABLE badged.erased_revocations (
     -- From revocation_counter, as in revocations.
     seq            bigint      NOT NULL,
@@ -490,16 +490,16 @@ CREATE TABLE badged.erased_revocations (
 );
 CREATE INDEX erased_revocations_seq ON badged.erased_revocations (seq);
 
--- The secret of the digests, and of the digests and proofs in archives, without which the ids
--- cannot be guessed from them.
+-- The secret of these digests, and of the digests and proofs in archives. Without it the ids
+-- cannot be guessed from the digests.
 CREATE TABLE badged.revocation_secret (
     secret    bytea   NOT NULL CHECK (octet_length(secret) = 32),
     singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton)
 );
 INSERT INTO badged.revocation_secret VALUES (uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()));
 
--- Returns whether a proof in an archive is of a text: a keyed hash, which only a role that
--- may read the secret can make. Readers of the archive may check it.
+-- Returns whether a proof in an archive belongs to a text. A proof is a keyed hash: only roles
+-- that may read the secret can create one, but readers of the archive may check it here.
 CREATE FUNCTION badged.archive_proves(proof text, content text) RETURNS boolean
     LANGUAGE sql STABLE STRICT
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -508,9 +508,9 @@ AS $$
         WHERE proof = encode(sha256(secret || sha256(secret || convert_to(content, 'UTF8'))), 'hex'))
 $$;
 
--- Fails if tokens of users are revoked that were issued at these times, null for an unknown
--- time. What writes for such a token runs it last in its transaction, in the same message as
--- the commit: what was revoked before then counts, however long the request has waited.
+-- Fails if a user's token that was issued at the given time is revoked; null is an unknown time.
+-- A transaction that writes on behalf of a token runs it last, in the same message as the
+-- commit. So every revocation before the commit counts, however long the request has waited.
 CREATE FUNCTION badged.refuse_revoked(user_ids text[], issued_at timestamptz[]) RETURNS void
     LANGUAGE plpgsql
 AS $$
@@ -527,10 +527,10 @@ BEGIN
 END
 $$;
 
--- How much of a day's quota of a key processes have taken.
+-- How much of a key's quota for a day the processes have used.
 CREATE TABLE badged.key_quotas (
     taken bigint NOT NULL CHECK (taken >= 0),
-    -- Of UTC.
+    -- The day in UTC.
     day   date   NOT NULL,
     key   text   NOT NULL COLLATE "C",
     PRIMARY KEY (key, day)

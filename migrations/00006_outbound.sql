@@ -1,32 +1,31 @@
--- What is told beside the sockets: devices that get pushes, endpoints of webhooks, brokers,
--- and what is due for them; and how far brokers are read.
+-- Notifications outside the sockets: devices that get pushes, webhooks, consumer groups that
+-- publish badges, and what is due for them. Also how far brokers are read.
 
 -- +goose Up
 -- +goose StatementBegin
--- Numbers registrations of devices, and settings of webhooks: no two have the same
--- generation, also if one is deleted and comes back.
+-- Numbers the registrations of devices and webhooks. A device or webhook that is deleted and
+-- registered again gets another generation.
 CREATE SEQUENCE badged.target_generations;
 
--- A device is its own queue: a user who changes a hundred times while its push waits
--- is due once.
+-- The devices, which are also the queue of pushes: however often a user's number changes while
+-- a push waits, the device is due once.
 CREATE TABLE badged.devices (
     generation      bigint      NOT NULL,
     -- Grows by one each time the user's number may have changed.
     changes         bigint      NOT NULL,
-    -- The version and the number that the device was last told; null if it was told
-    -- nothing yet.
+    -- The version and the number of the last push to the device; null before the first.
     told_version    bigint,
     told            bigint,
     registered_at   timestamptz NOT NULL,
-    -- When the number may have to be told; null if it need not be.
+    -- When a push may have to be sent; null if none is needed.
     due             timestamptz,
     told_at         timestamptz,
-    -- Until then only alerts are pushed, or not even these: an app is in the
-    -- foreground, or a push failed a moment ago.
+    -- Until quiet_until only alerts are pushed, since a push was sent recently. Until
+    -- held_until nothing is pushed: an app is in the foreground, or a push failed recently.
     quiet_until     timestamptz,
     held_until      timestamptz,
     last_error_at   timestamptz,
-    -- Since the last push that succeeded.
+    -- Attempts since the last push that succeeded.
     attempts        integer     NOT NULL,
     partition_id    smallint    NOT NULL,
     user_id         text        NOT NULL COLLATE "C",
@@ -38,23 +37,23 @@ CREATE TABLE badged.devices (
     shows           text        NOT NULL,
     told_epoch      text,
     last_error      text,
-    -- The gateways with connections of the device, as far as held_until has not passed.
+    -- The gateways to which the device is connected; valid until held_until.
     held_by         text[],
-    -- The token or subscription, sealed if a key is configured, and the SHA-256 of what
-    -- it reaches, which belongs to one user.
+    -- The token or subscription, encrypted if a key is configured, and the SHA-256 of the
+    -- address that it reaches, which belongs to one user.
     token           bytea       NOT NULL,
     fingerprint     bytea       NOT NULL
 ) PARTITION BY LIST (partition_id);
 CREATE INDEX devices_due ON badged.devices (app, platform, due) WHERE due IS NOT NULL;
 CREATE INDEX devices_fingerprint ON badged.devices (fingerprint);
 
--- Notifications that are pushed, and for a day those that were or need not be: an
--- event that is published again notifies once.
+-- Notifications for devices. They stay for a day after they were sent or became unnecessary, so
+-- that an event that is published again does not notify twice.
 CREATE TABLE badged.alerts (
     seq             bigint      NOT NULL,
     queued_at       timestamptz NOT NULL,
     settled_at      timestamptz,
-    -- When it was sent, and when the device was told to remove it again.
+    -- When the notification was sent, and when a push asked the device to remove it.
     sent_at         timestamptz,
     retracted_at    timestamptz,
     partition_id    smallint    NOT NULL,
@@ -64,33 +63,34 @@ CREATE TABLE badged.alerts (
     user_id         text        NOT NULL COLLATE "C",
     device_id       text        NOT NULL COLLATE "C",
     conversation_id text        NOT NULL COLLATE "C",
-    -- Empty once it is settled.
+    -- Empty once settled_at is set.
     title           text        NOT NULL,
     body            text        NOT NULL,
     data            jsonb
 ) PARTITION BY LIST (partition_id);
 CREATE INDEX alerts_waiting ON badged.alerts (user_id, device_id, queued_at) WHERE settled_at IS NULL;
 CREATE INDEX alerts_shown ON badged.alerts (user_id, device_id, sent_at) WHERE sent_at IS NOT NULL AND retracted_at IS NULL;
--- For deleting them: those that are shown live longer.
+-- For deleting old rows: notifications that devices still show stay longer.
 CREATE INDEX alerts_queued ON badged.alerts ((CASE WHEN sent_at IS NOT NULL AND retracted_at IS NULL THEN 1 ELSE 0 END), queued_at);
 
--- A round tells the members of a room that its state has changed. A row stays until
--- the next round may begin.
+-- Rounds of notifying the members of a room that its state has changed. A row stays until the
+-- next round may begin.
 CREATE TABLE badged.room_rounds (
-    -- When the next round may begin, or the present one did.
+    -- When the next round may begin, or when the current round became due.
     due             timestamptz NOT NULL,
-    -- When the present round began; null if there is none.
+    -- When the current round began; null if there is none.
     began_at        timestamptz,
     partition_id    smallint    NOT NULL,
     -- Whether the room has changed since the last round began.
     changed         boolean     NOT NULL,
     conversation_id text        NOT NULL COLLATE "C",
-    -- The present round has passed the members up to here.
+    -- The current round has processed the members up to this user id.
     after_user      text        COLLATE "C"
 ) PARTITION BY LIST (partition_id);
 CREATE INDEX room_rounds_due ON badged.room_rounds (due);
 
--- Notifications of messages to rooms that no round has handed to devices yet.
+-- Notifications of messages to rooms, until a round has turned them into notifications of
+-- devices.
 CREATE TABLE badged.room_alerts (
     seq             bigint      NOT NULL,
     queued_at       timestamptz NOT NULL,
@@ -107,36 +107,36 @@ CREATE TABLE badged.webhooks (
     generation      bigint      NOT NULL,
     created_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
     updated_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
-    -- Of the ladder of retries: its step, 0 while calls succeed, and when the next
-    -- call may be made.
+    -- The retries: step is the number of the current wait between calls, 0 while calls
+    -- succeed, and due is when the next call may be made.
     due             timestamptz,
     failing_since   timestamptz,
     last_success_at timestamptz,
     last_failure_at timestamptz,
     step            integer     NOT NULL DEFAULT 0,
-    -- Of HTTP; null if there was no answer.
+    -- The HTTP status of the last call; null if there was no answer.
     last_status     integer,
     batch           integer     NOT NULL CHECK (batch BETWEEN 1 AND 100),
-    -- The most calls a minute that the endpoint permits; 0 is no limit.
+    -- The most calls a minute that the endpoint permits; 0 means no limit.
     rate            integer     NOT NULL,
-    -- Whether --webhooks-config declares it: only its state is set over the API, and it is
-    -- deleted once the file lacks it.
+    -- Whether the file of --webhooks-config declares the webhook. Then the API can change
+    -- only its state, and it is deleted once the file does not declare it any more.
     declared        boolean     NOT NULL DEFAULT false,
     name            text        NOT NULL COLLATE "C" PRIMARY KEY,
     url             text        NOT NULL,
     state           text        NOT NULL CHECK (state IN ('active', 'paused', 'disabled')),
     last_error      text,
-    -- Sealed if a key is configured; the first signs.
+    -- Encrypted if a key is configured; the first signs calls.
     secrets         bytea[]     NOT NULL,
     events          text[]      NOT NULL,
-    -- Null for all.
+    -- Null means all categories.
     categories      text[]
 );
 
--- What is due for webhooks beside the log: subjects that an endpoint refuses while it
--- accepts others, dead letters, drift, rooms that are told later, and since when
--- something has been unread. What has changed in the log is due by the position of the
--- webhook. The body of a call is made from the tables when it is sent.
+-- Calls of webhooks that do not follow from the webhook's position in the log: subjects that an
+-- endpoint refuses while it accepts others, dead letters, drift, rooms whose members are
+-- notified later, and reminders of unread messages. Other changes in the log are due by the
+-- position. The body of a call is made from the tables when the call is sent.
 CREATE TABLE badged.webhook_queue (
     -- Grows by one each time the subject is queued again.
     changes      bigint      NOT NULL,
@@ -148,29 +148,31 @@ CREATE TABLE badged.webhook_queue (
     type         text        NOT NULL COLLATE "C",
     -- A user, a conversation, or the id of a dead letter.
     subject      text        NOT NULL COLLATE "C",
-    -- Of a reminder, since when the categories of the user have been unread.
+    -- For a reminder: since when each category of the user has been unread.
     told         jsonb
 ) PARTITION BY LIST (partition_id);
 CREATE INDEX webhook_queue_due ON badged.webhook_queue (webhook, due) WHERE due IS NOT NULL;
 
--- What changes all badges of a partition without the log raises its revision. Then all
--- its devices are due again. What changes some badges raises both revisions.
+-- Progress of notifying devices after badges have changed without an event in the log. Such a
+-- change raises the revision of the partition, and then all its devices become due. If only
+-- some users are affected, badged.tell_of_users makes their devices due and raises the revision
+-- here too.
 CREATE TABLE badged.notifier_partitions (
-    -- For which all devices were made due, or are being made.
+    -- The revision of the partition for which all devices were, or are being, made due.
     revision     bigint   NOT NULL,
     partition_id smallint PRIMARY KEY,
-    -- How far the users are done; null when all are.
+    -- The last user whose devices were made due; null when all were.
     after_user   text     COLLATE "C"
 );
 
--- Creates the tables with what is due of a partition.
+-- Creates a partition's tables of devices, alerts, rounds and calls of webhooks.
 CREATE FUNCTION badged.create_queues(partition integer) RETURNS void
     LANGUAGE plpgsql STRICT
     SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    -- Updates of what is due are not heap-only (ADR 65), and alerts come and go: a vacuum that
-    -- waits for a fifth of the rows has much to do at once.
+    -- Vacuum often: updates of the column due are not heap-only (ADR 65), and alerts are soon
+    -- deleted. By default a vacuum waits for a fifth of the rows and then takes long.
     PERFORM badged.create_part('devices', partition, 'PRIMARY KEY (user_id, device_id)', 'WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05)');
     PERFORM badged.create_part('alerts', partition, format('PRIMARY KEY (user_id, device_id, conversation_id, seq), FOREIGN KEY (user_id, device_id) REFERENCES badged.%I ON DELETE CASCADE',
         badged.partition_table('devices', partition)), 'WITH (autovacuum_vacuum_scale_factor = 0.05)');
@@ -192,9 +194,9 @@ BEGIN
 END
 $$;
 
--- Every way to bury a letter tells webhooks. Letters of brokers wait in the first partition.
--- Those of a partition that another shard sends are known already, with what is to be told
--- of them.
+-- Queues calls of webhooks for each new dead letter, however it is inserted. Calls for dead
+-- letters from brokers are queued in the first partition. Dead letters that a move of a
+-- partition copies here are skipped: the move also copies their calls.
 CREATE FUNCTION badged.tell_of_dead_letters() RETURNS trigger
     LANGUAGE plpgsql
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -211,21 +213,21 @@ $$;
 CREATE TRIGGER tell_of_dead_letters AFTER INSERT ON badged.dead_letters
     REFERENCING NEW TABLE AS buried FOR EACH STATEMENT EXECUTE FUNCTION badged.tell_of_dead_letters();
 
--- What consumer groups that tell badges have told of each partition beside their positions in
--- the log: those of `badged tail`, and one for each webhook, 'badged webhook ' and its name.
--- What changes all badges of a partition without the log raises its revision. Then the badges
--- of all its users are told again.
+-- Progress of consumer groups that publish badges, besides their positions in the log: the
+-- groups of `badged tail`, and for each webhook the group 'badged webhook ' || name. A change of
+-- badges without an event in the log raises the revision of the partition. Then each group
+-- publishes the badges of all users of the partition again.
 CREATE TABLE badged.tail_partitions (
     consumer_group text     NOT NULL COLLATE "C",
-    -- The revision for which all badges were told, or are being told; -1 before the first.
+    -- The revision for which all badges were, or are being, published; -1 before the first.
     revision       bigint   NOT NULL DEFAULT -1,
     partition_id   smallint NOT NULL,
-    -- How far the users are done; null when all are.
+    -- The last user whose badge was published; null when all were.
     after_user     text     COLLATE "C",
     PRIMARY KEY (consumer_group, partition_id)
 );
 
--- Forgets a consumer group of `badged tail`, so that archiving keeps nothing for it.
+-- Deletes a consumer group of `badged tail`, so that archiving does not wait for its position.
 CREATE FUNCTION badged.forget_tail(tail text) RETURNS void
     LANGUAGE plpgsql
 AS $$
@@ -242,8 +244,9 @@ BEGIN
 END
 $$;
 
--- Gives the webhooks that tell of users positions in a partition: a new one begins behind
--- what is folded. Takes those of others away, so that archiving keeps nothing for them.
+-- Creates positions in a partition for the webhooks that report badges; a new webhook begins
+-- behind the folded events. Deletes the positions of other webhooks, so that archiving does not
+-- wait for them.
 CREATE FUNCTION badged.settle_webhooks(partition integer) RETURNS void
     LANGUAGE plpgsql STRICT
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -268,7 +271,7 @@ BEGIN
 END
 $$;
 
--- Every way to store or delete a webhook settles its positions.
+-- Creates or deletes positions after any change of a webhook, however it is made.
 CREATE FUNCTION badged.settle_webhooks() RETURNS trigger
     LANGUAGE plpgsql
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -283,8 +286,9 @@ CREATE TRIGGER settle_webhooks AFTER INSERT OR DELETE ON badged.webhooks
 CREATE TRIGGER settle_changed_webhooks AFTER UPDATE ON badged.webhooks
     FOR EACH ROW WHEN (OLD.state <> NEW.state OR OLD.events <> NEW.events) EXECUTE FUNCTION badged.settle_webhooks();
 
--- Tells devices and webhooks of users whose badges have changed without the log, instead of
--- all users of the partition: its revision was raised once in this transaction.
+-- Notifies devices and webhooks of the given users, whose badges have changed without an event
+-- in the log. The caller has raised the revision of the partition once in this transaction; the
+-- function raises the notifiers' revisions by one, so that they do not notify all users.
 CREATE FUNCTION badged.tell_of_users(partition integer, users text[]) RETURNS void
     LANGUAGE plpgsql STRICT
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -307,41 +311,43 @@ BEGIN
 END
 $$;
 
--- How far each partition of a broker's stream is read. The transaction that appends its
--- events moves the position.
+-- How far each partition of a broker's stream is read. The transaction that appends the events
+-- also moves the position.
 CREATE TABLE badged.ingest_positions (
     broker      text COLLATE "C" NOT NULL,
     stream      text COLLATE "C" NOT NULL,
     -- 0 where streams have no partitions.
     partition   integer          NOT NULL,
-    -- Differs between streams that have the same name one after the other. '' if the
-    -- broker cannot tell them apart.
+    -- Distinguishes a stream from an earlier stream of the same name. '' if the broker
+    -- cannot distinguish them.
     incarnation text COLLATE "C" NOT NULL,
-    -- Of the last message that was read, as the broker writes it; '' before the first.
+    -- The position of the last message that was read, as the broker writes it; '' before
+    -- the first.
     position    text COLLATE "C" NOT NULL DEFAULT '',
     -- How many messages were read.
     messages    bigint           NOT NULL DEFAULT 0,
-    -- How often the partition went back to a position before one that was read.
+    -- How often the partition of the stream went back to an earlier position.
     resets      integer          NOT NULL DEFAULT 0,
     read_at     timestamptz,
     PRIMARY KEY (broker, stream, partition, incarnation)
 );
 
--- With several databases, how far the messages of a broker are in each partition of the
--- log. The transaction that appends events of messages to partitions of the log moves their
--- places. The database with the position of the broker's partition needs none: it moves
--- the position itself. Both move when all databases have the messages; in between, places
--- are ahead of the position.
+-- With several databases: up to which message of a broker each partition of the log has the
+-- events. The transaction that appends events of messages to partitions of the log moves their
+-- places. The database that stores the position of the broker's partition needs no places: it
+-- moves the position itself, but only once all other databases have the messages. Until then
+-- their places are ahead of the position.
 CREATE TABLE badged.ingest_places (
     broker       text COLLATE "C" NOT NULL,
     stream       text COLLATE "C" NOT NULL,
     incarnation  text COLLATE "C" NOT NULL,
-    -- Of the last message whose events the partition of the log has, or of one behind it
-    -- that has none for the partition.
+    -- The position of the last message whose events the partition of the log has, or of a
+    -- later message without events for the partition.
     position     text COLLATE "C" NOT NULL,
-    -- That of the broker.
+    -- The partition of the broker's stream.
     partition    integer          NOT NULL,
-    -- That of badged.ingest_positions when the place was moved: otherwise it is none.
+    -- The value of resets in badged.ingest_positions when the place was moved. If it differs
+    -- now, the place is ignored.
     resets       integer          NOT NULL,
     partition_id smallint         NOT NULL,
     PRIMARY KEY (partition_id, broker, stream, partition, incarnation)

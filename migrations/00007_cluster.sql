@@ -1,8 +1,9 @@
--- Partitions that are held by one of several databases, move between them, and are split.
+-- Partitions in several databases, the shards of a cluster: which shard holds a partition, how
+-- partitions move between shards, and how they are split.
 
 -- +goose Up
 -- +goose StatementBegin
--- Whether the database has anything of publishers or users.
+-- Returns whether the database has any data of publishers or users.
 CREATE FUNCTION badged.is_used() RETURNS boolean
     LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp
@@ -20,7 +21,8 @@ BEGIN
 END
 $$;
 
--- Puts an entry into this shard's copy of the map, unless it has one that is as new.
+-- Stores an entry in this shard's copy of the map, unless the copy has the same or a later
+-- revision of it.
 CREATE FUNCTION badged.map_partition(partition integer, shard text, revision bigint) RETURNS void
     LANGUAGE sql
     SET search_path = pg_catalog, pg_temp
@@ -30,7 +32,7 @@ BEGIN ATOMIC
     WHERE m.revision < excluded.revision;
 END;
 
--- Refuses to use a partition that this database does not hold.
+-- Raises the error for a partition that this database does not hold.
 CREATE FUNCTION badged.refuse_partition(partition integer) RETURNS void
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
@@ -47,8 +49,8 @@ BEGIN
 END
 $$;
 
--- Refuses to append to a partition that is on another shard. Only the logs of these
--- partitions have the trigger, so that it costs others nothing.
+-- Refuses appends to a partition that is on another shard. Only the logs of such partitions have
+-- the trigger, so appends to other partitions take no longer.
 CREATE FUNCTION badged.refuse_not_held() RETURNS trigger
     LANGUAGE plpgsql
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -59,11 +61,11 @@ BEGIN
 END
 $$;
 
--- Ends holding a partition: another shard gets it, at a revision of the map. The caller
--- keeps its gates closed. It waits for no lock that a publisher has who waits at the gate.
--- From its commit on no batch commits. Returns the epoch, null if this shard did not hold
--- the partition. The rows of the partition stay, but for those that lead messages of rooms
--- to it.
+-- Ends holding a partition: another shard gets it, at a revision of the map. Once this
+-- transaction has committed, no batch of the partition commits here. The caller keeps the gates
+-- of the partition closed; the function waits for no lock of a publisher that waits at a gate.
+-- The rows of the partition stay. Returns the epoch, null if this shard did not hold the
+-- partition.
 CREATE FUNCTION badged.release_moved_partition(partition integer, shard text, revision bigint) RETURNS text
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
@@ -71,7 +73,7 @@ AS $$
 DECLARE
     was text;
 BEGIN
-    -- The fence of batches.
+    -- After this, the fence refuses batches with the old revision.
     EXECUTE format('UPDATE badged.%I SET revision = revision + 1 WHERE consumer_group = ''projector''', badged.log_table(partition) || '_offsets');
     DELETE FROM badged.partitions AS p WHERE p.partition_id = partition RETURNING p.epoch INTO was;
     PERFORM badged.map_partition(partition, shard, revision);
@@ -79,8 +81,8 @@ BEGIN
 END
 $$;
 
--- Does the same without a gate: it waits for transactions that have appended to the
--- partition, and for its batch. From its commit on, appends are refused.
+-- Ends holding a partition without a gate: it waits for transactions that have appended to the
+-- partition, and for its batch. Once this transaction has committed, appends are refused.
 CREATE FUNCTION badged.release_partition(partition integer, shard text, revision bigint) RETURNS text
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
@@ -94,9 +96,9 @@ BEGIN
 END
 $$;
 
--- Begins holding a partition at a revision of the map, with the epoch that it had
--- elsewhere: the rows that go with it are there. Publishing in SQL may not have known a
--- partition that came from splitting another.
+-- Begins holding a partition at a revision of the map, with the epoch that it had on the other
+-- shard, to which its rows belong. If the partition came from a split, the functions that
+-- publish are created again, since they have one statement for each partition.
 CREATE FUNCTION badged.hold_partition(partition integer, revision bigint, epoch text) RETURNS void
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
@@ -118,19 +120,20 @@ BEGIN
 END
 $$;
 
--- Hinted handoff: the messages to rooms of a call, as a JSON array of events, that another shard
--- lacks because it was away. A hint is deleted once it is replayed.
+-- Hinted handoff: messages to rooms that another shard does not have because it was unreachable.
+-- A hint has the messages of one call for one shard, as a JSON array of events, and is deleted
+-- once it is replayed.
 CREATE TABLE badged.hints (
     id           bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    -- The shard that lacks the messages, and how many moves of partitions the map had.
+    -- The shard that must get the messages, and how many moves of partitions the map had.
     shard        text        NOT NULL,
     moves        bigint      NOT NULL,
     stored_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
     -- The number of messages.
     count        integer     NOT NULL,
     messages     text        NOT NULL,
-    -- The shard and the id of the hint that stored the messages first, if this one replaces it:
-    -- positions name that hint.
+    -- If this hint replaces an earlier one: the shard and the id of the hint that stored the
+    -- messages first. Positions refer to the first hint.
     origin_shard text        COLLATE "C",
     origin_id    bigint
 );
@@ -139,47 +142,51 @@ CREATE INDEX hints_by_origin ON badged.hints (origin_shard, origin_id) WHERE ori
 
 -- A partition moves from one shard to another while both serve, or is split into two.
 --
--- While it is being moved, triggers on its tables note which rows change: the
--- mover copies them again. They also are a gate. The mover closes it for the moment in
--- which the other shard takes over, by locks that end with its session. The triggers
--- stay when the partition has gone, and refuse writers that have not heard of it.
+-- During a move, triggers on the tables of the partition record which rows change, and the mover
+-- copies these rows again. The triggers also implement two gates, one for publishers and one for
+-- other writers: advisory locks that writers acquire shared. The mover closes a gate by the
+-- exclusive lock, which ends with its session, while the other shard begins to hold the
+-- partition. The triggers stay after the move, and refuse writers with an older map.
 
--- A move of a partition, on the shard that has it and on the one that gets it.
+-- Moves of partitions. A move has a row on the shard that has the partition, the source, and a
+-- row on the shard that gets it, the target.
 CREATE TABLE badged.moves (
     partition_id   smallint PRIMARY KEY,
-    -- The same on both shards.
+    -- The move has the same id on both shards.
     move_id        uuid        NOT NULL,
     role           text        NOT NULL CHECK (role IN ('source', 'target')),
     source         text        NOT NULL COLLATE "C",
     target         text        NOT NULL COLLATE "C",
-    -- Of the map, when the move is done.
+    -- The revision of the partition in the map once the move is done.
     revision       bigint      NOT NULL,
-    -- Of the source: copying, then released. Of the target: copying, copied while changes
-    -- follow, ready when it has everything, then held.
+    -- On the source: copying, then released. On the target: copying, then copied while
+    -- changes are copied, ready when it has all rows, and held.
     state          text        NOT NULL CHECK (state IN ('copying', 'copied', 'ready', 'released', 'held')),
-    -- Of the target: the last row of the source's log that it has, and how many it has.
-    -- They are numbers, not transaction ids of this database.
+    -- On the target: the last copied row of the source's log, and how many rows were copied.
+    -- copied_id is a transaction id of the source.
     copied_id      bigint      NOT NULL DEFAULT 0,
     copied_offset  bigint      NOT NULL DEFAULT 0,
     copied_rows    bigint      NOT NULL DEFAULT 0,
-    -- Of the target: the offset behind which those of its rows begin. No place that the
-    -- partition has had, as in archives, has a greater one.
+    -- On the target: the offsets of its rows of the log begin behind this one. No place that
+    -- the partition ever had, as in archives, has a greater offset.
     behind         bigint      NOT NULL DEFAULT 0,
-    -- Which round of copying is the last that the shard has, on both shards of a move. The
-    -- source commits it after all that the round has read, and the target with all that it
-    -- has written. So the two are equal only if the target has what the source had in that
-    -- round, and neither has lost any of it. Null before the first round.
+    -- The last round of copying, a random name on both shards of a move. The source commits
+    -- it after everything that the round has read, and the target together with everything
+    -- that the round has written. So the rounds of both are equal only if the target has all
+    -- rows of the source from that round and neither database has lost a commit since. Null
+    -- before the first round.
     round          uuid,
-    -- The era of this database when the move began: what the other shard has of the log is
-    -- counted by places that renumbering changes.
+    -- The era of this database when the move began: the other shard counts the copied rows by
+    -- places in the log, which renumbering changes.
     era            bigint,
-    -- Of the partition, once the target is ready.
+    -- The epoch of the partition, once the target is ready.
     epoch          text,
     begun_at       timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- Rows of the partition that have changed since the move began: those of a table, which
--- is named without the partition, that have a key. Without a key, any of them.
+-- Rows of the partition that have changed since the move began. kind is the name of the table
+-- without the partition, and key identifies the row. With an empty key, any rows of the table
+-- may have changed.
 CREATE TABLE badged.move_changes (
     number       bigint   GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     partition_id smallint NOT NULL,
@@ -187,28 +194,29 @@ CREATE TABLE badged.move_changes (
     key          text[]   NOT NULL COLLATE "C"
 );
 
--- On the target: which places of the source's log, in its tables, are which row here.
+-- On the target: which row of the log here corresponds to a place in the source's log that the
+-- copied tables mention.
 CREATE TABLE badged.move_places (
     partition_id  smallint NOT NULL,
-    -- Of the source.
+    -- The transaction id and offset on the source.
     source_id     bigint   NOT NULL,
     source_offset bigint   NOT NULL,
-    -- The offset here of the last row up to there, and whether a row is there.
+    -- The offset here of the last row up to that place, and whether a row is exactly there.
     place         bigint   NOT NULL,
     is_row        boolean  NOT NULL,
     PRIMARY KEY (partition_id, source_id, source_offset)
 );
 
--- Whether the session moves or splits the partition: it passes the gates, and notes no
--- changes.
+-- Returns whether this session moves or splits the partition. Such a session passes the gates,
+-- and its changes are not recorded.
 CREATE FUNCTION badged.is_moved_here(partition integer) RETURNS boolean
     LANGUAGE sql STABLE
     SET search_path = pg_catalog, pg_temp
     RETURN coalesce(partition::text = ANY (string_to_array(current_setting('badged.moving', true), ',')), false);
 
--- Waits while the gate of a partition is closed, and fails if the partition is on another
--- shard then. A transaction that passes keeps the gate open until it ends. It does
--- nothing for the mover, whose session says which partition it moves.
+-- Waits while a gate of a partition is closed, and then fails if the partition is on another
+-- shard. The mover cannot close the gate until the calling transaction ends. The function does
+-- nothing in the session of the mover, which badged.is_moved_here detects.
 CREATE FUNCTION badged.pass_gate(class integer, partition integer) RETURNS void
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
@@ -221,7 +229,7 @@ BEGIN
     IF current_setting('transaction_isolation') = 'read committed' THEN
         PERFORM FROM badged.partitions WHERE partition_id = partition;
     ELSE
-        -- An older snapshot shows the row also when it has gone. Locking it fails then.
+        -- An older snapshot may show the row although it was deleted. Locking it then fails.
         PERFORM FROM badged.partitions WHERE partition_id = partition FOR KEY SHARE;
     END IF;
     IF NOT FOUND THEN
@@ -230,8 +238,8 @@ BEGIN
 END
 $$;
 
--- On the log of a partition, for publishers. The folding of what they have appended goes
--- on while this gate is closed.
+-- The trigger on the log of a partition: the gate for publishers. While only this gate is
+-- closed, events that are already appended can still be folded.
 CREATE FUNCTION badged.gate_appends() RETURNS trigger
     LANGUAGE plpgsql
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -242,13 +250,12 @@ BEGIN
 END
 $$;
 
--- Makes the table changed note changes of rows of a partition, and wait for the gate. kind
--- is its name without the partition, shared is set if it has the rows of all partitions,
--- and key has the columns that name a row; without any, only that something has changed is
--- noted.
+-- Creates the trigger by which the table changed records changes of a partition's rows, and by
+-- which its writers wait at the gate. kind is the name of the table without the partition, and
+-- shared is set if the table has the rows of all partitions. key has the columns that identify
+-- a row; without columns, the trigger records only that something has changed.
 --
--- Each kind has a function of its own, since PL/pgSQL keeps the plans of static
--- statements.
+-- Each kind has its own trigger function, since PL/pgSQL caches the plans of static statements.
 CREATE FUNCTION badged.watch_changes(partition integer, changed text, kind text, shared boolean, key text[]) RETURNS void
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
@@ -265,7 +272,8 @@ BEGIN
 DECLARE
     moved CONSTANT integer := %s;
 BEGIN
-    -- Of no partition, or as badged.is_moved_here: calling it for each row takes long.
+    -- The row has no partition, or the session is the mover. The second test repeats
+    -- badged.is_moved_here, since calling that for each row takes long.
     IF moved IS NULL OR moved::text = ANY (string_to_array(current_setting('badged.moving', true), ',')) THEN
         RETURN NULL;
     END IF;
@@ -293,7 +301,7 @@ $b$
 END
 $$;
 
--- On the log: the text of an event was taken out.
+-- The trigger on the log that records that an erasure has changed events.
 CREATE FUNCTION badged.note_erased() RETURNS trigger
     LANGUAGE plpgsql
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -305,11 +313,10 @@ BEGIN
 END
 $$;
 
--- Makes this shard hold the partition that a move gave to it. It must only be called once
--- the source has released the partition in that round of that move; then this shard has all
--- rows of it, unless it has lost the round. It returns whether the shard holds the partition
--- because of that move, and may be called by many at once. It waits a second at most for
--- others.
+-- Makes this shard, the target of a move, hold the partition. Call it only after the source has
+-- released the partition in that round of that move: then this shard has all rows, unless it has
+-- lost the round. Returns whether the shard holds the partition because of that move. Several
+-- sessions may call it at once. It waits at most a second for a lock.
 CREATE FUNCTION badged.complete_move(partition integer, move uuid, round uuid) RETURNS boolean
     LANGUAGE plpgsql
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s'
@@ -325,11 +332,12 @@ BEGIN
     ELSIF m.state = 'held' THEN
         RETURN true;
     ELSIF m.revision < (SELECT s.revision FROM badged.shard_partitions AS s WHERE s.partition_id = partition) THEN
-        RETURN false; -- it has moved on since, as another shard has told
+        RETURN false; -- according to the map, the partition has moved on since
     END IF;
     PERFORM badged.hold_partition(partition, m.revision, m.epoch);
     EXECUTE format('DROP TRIGGER IF EXISTS gate ON badged.%I', log);
-    -- Nothing is due because of the move: holding has raised the revision.
+    -- Holding the partition has raised its revision, but the move changes no badge. So raise
+    -- the notifiers' revisions too, and no device or webhook becomes due.
     EXECUTE format('UPDATE badged.notifier_partitions AS n SET revision = o.revision FROM badged.%I AS o
         WHERE n.partition_id = $1 AND o.consumer_group = ''projector'' AND n.revision = o.revision - 1', log || '_offsets') USING partition;
     EXECUTE format('UPDATE badged.tail_partitions AS t SET revision = o.revision FROM badged.%I AS o
@@ -339,9 +347,9 @@ BEGIN
 END
 $$;
 
--- Makes the source of a move hold the partition again that it has released to a shard that
--- does not have all of it any more. The rows are still there. What clients hold may be from
--- the other shard, so another epoch begins. The move goes on as before the switch.
+-- Makes the source of a move hold a partition again that it has released, after the target has
+-- lost a part of its rows. The rows of the source are still complete. Clients may have states
+-- from the target, so a new epoch begins. The move continues as before the release.
 CREATE FUNCTION badged.take_back_partition(partition integer, revision bigint) RETURNS void
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
@@ -356,7 +364,8 @@ BEGIN
 END
 $$;
 
--- Partitions that this shard has given up and whose last events the other shard lacks.
+-- Partitions that this shard has given up, while the other shard does not yet have their last
+-- events.
 CREATE TABLE badged.stale_partitions (
     partition_id smallint    PRIMARY KEY,
     -- The other shard, and since when it holds the partition.
@@ -365,9 +374,9 @@ CREATE TABLE badged.stale_partitions (
     given_up_at  timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- Gives up a partition that another shard holds at a later revision of the map than this
--- one: this database was restored from before it gave the partition away. From its commit
--- on, appends are refused. Returns whether this shard held it. It waits a second at most
+-- Gives up a partition that another shard holds at a later revision of the map: this database
+-- was restored to a time before it released the partition. Once this transaction has committed,
+-- appends are refused. Returns whether this shard held the partition. It waits at most a second
 -- for transactions that have appended to it.
 CREATE FUNCTION badged.give_up_partition(partition integer, owner text, revision bigint, since timestamptz) RETURNS boolean
     LANGUAGE plpgsql
@@ -387,8 +396,8 @@ BEGIN
 END
 $$;
 
--- Notes that the other shard has the last events of a partition that was given up. The rows
--- stay, as after a move that did not delete them.
+-- Records that the other shard has the last events of a partition that was given up. The rows
+-- stay here, as after a move that did not delete them.
 CREATE FUNCTION badged.settle_stale_partition(partition integer) RETURNS void
     LANGUAGE plpgsql
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -403,9 +412,9 @@ BEGIN
 END
 $$;
 
--- Creates the tables of a partition that came from splitting another, with the grants of the
--- partition of the first level from which it comes. It does nothing if they are there. The
--- partition is not held, and refuses events. Set lock_timeout.
+-- Creates the tables of a partition that comes from a split, with the grants of its ancestor
+-- among the first partitions. It does nothing if the tables exist. This shard does not yet hold
+-- the partition, so appends are refused. Set lock_timeout.
 CREATE FUNCTION badged.create_partition(partition integer) RETURNS void
     LANGUAGE plpgsql STRICT
     SET search_path = pg_catalog, pg_temp
@@ -432,10 +441,11 @@ BEGIN
 END
 $$;
 
--- Ends a partition, and makes this database hold the two that have its users and all its
--- rows. The caller keeps its gates closed. The positions of those who read its log, its
--- epoch and its revision are theirs, and each counts half of the events that it has folded.
--- Whether it was held until now is returned.
+-- Completes a split: ends a partition, and makes this database hold its two children, which
+-- already have its users and all its rows. The caller keeps the gates of the partition closed.
+-- Each child gets the positions of all consumer groups, the epoch and the revision of the
+-- partition, and half of its count of folded events. Returns whether this database held the
+-- partition.
 CREATE FUNCTION badged.split_partition(partition integer, children integer[]) RETURNS boolean
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
@@ -453,7 +463,7 @@ BEGIN
         EXECUTE format('INSERT INTO badged.%I SELECT * FROM badged.%I', log || '_offsets', offsets);
         EXECUTE format('UPDATE badged.%I SET folded = (folded + $1) / 2', log || '_offsets')
         USING CASE child WHEN children[1] THEN 1 ELSE 0 END;
-        -- Places behind the position are given to events that are folded late.
+        -- Continue the offsets: events that are folded late get places behind the position.
         EXECUTE format('SELECT setval(pg_get_serial_sequence(%L, ''offset''), coalesce(pg_sequence_last_value(%L), 1))', 'badged.' || log, sequence) INTO moved;
         INSERT INTO badged.partitions (partition_id, epoch, revision, incarnation)
         SELECT child, p.epoch, p.revision, p.incarnation FROM badged.partitions AS p WHERE p.partition_id = partition;
@@ -465,7 +475,7 @@ BEGIN
         END IF;
         EXECUTE format('DROP TRIGGER IF EXISTS gate ON badged.%I', log);
     END LOOP;
-    -- The fence of batches.
+    -- After this, the fence refuses batches with the old revision.
     EXECUTE format('UPDATE badged.%I SET revision = revision + 1 WHERE consumer_group = ''projector''', offsets);
     IF shard IS NOT NULL THEN
         PERFORM badged.map_partition(partition, '', (SELECT m.revision + 1 FROM badged.shard_partitions AS m WHERE m.partition_id = partition));
@@ -480,8 +490,8 @@ BEGIN
 END
 $$;
 
--- Rights. No function may be called by all roles but these, which reveal nothing, and which
--- every role calls that appends, opens the log, folds or reads badges.
+-- Rights. All roles may call only the functions below: they reveal nothing, and every role that
+-- appends, opens the log, folds or reads badges calls them.
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA badged FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION badged.rank(bigint, bigint[], bigint[]), badged.above(bigint, bigint[], bigint[]), badged.log_era(), badged.log_needs_repair(), badged.living_partitions(),
     badged.position_of(bigint), badged.refuse_batch(text), badged.refuse_missing(bigint, bigint), badged.pending_at(xid8, pg_snapshot, xid8, xid8[]) TO PUBLIC;

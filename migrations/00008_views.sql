@@ -1,8 +1,8 @@
 -- +goose Up
 -- +goose StatementBegin
--- What SQL readers use: the numbers that clients see, whatever the kind of a
--- conversation. A condition on partition_id = badged.partition_of(user_id) saves
--- looking into the other partitions.
+-- Views for readers in SQL. They have the numbers that clients see, for ordinary conversations
+-- and rooms alike. With the condition partition_id = badged.partition_of(user_id) a query reads
+-- only one partition.
 
 -- The levels that users have set for categories.
 CREATE VIEW badged.levels AS
@@ -12,11 +12,11 @@ WHERE jsonb_array_length(l.value) = 8
 UNION ALL
 SELECT p.partition_id, p.user_id, p.category, p.level FROM badged.paths AS p WHERE p.level IS NOT NULL;
 
--- The conversations of users, without those that a user has left. own_level is that of the
--- conversation, and level the one that applies.
+-- The conversations of users, except conversations that a user has left. own_level is the level
+-- set for the conversation itself, and level is the level that applies.
 CREATE VIEW badged.unread AS
 SELECT c.partition_id, c.user_id, c.conversation_id, n.unread, n.mentions, n.unseen,
-    -- To the total, and what the level keeps out of it.
+    -- What the conversation adds to the total, and what the level excludes from it.
     CASE n.level WHEN 'none' THEN 0 WHEN 'all' THEN n.full ELSE n.mentions END AS adds,
     CASE n.level WHEN 'none' THEN n.full WHEN 'all' THEN 0 ELSE n.full - n.mentions END AS muted,
     greatest(c.read_seq, c.reached_seq) AS read_seq, greatest(c.read_seq, c.reached_seq, c.seen_seq) AS seen_seq,
@@ -32,8 +32,8 @@ CROSS JOIN LATERAL (
     OFFSET 0
 ) AS p
 CROSS JOIN LATERAL (
-    -- In the closed chunks above the read position, and above the seen one; all but the
-    -- first of them count in full.
+    -- Counts in the older messages of a room, which are in room_chunks: above the read position,
+    -- and above the seen position. Only chunks with a bound above the read position count.
     SELECT coalesce(sum(badged.above(c.read_seq, k.live_starts, k.live_before)), 0)::bigint AS live,
         coalesce(sum(badged.above(c.read_seq, k.all_starts, k.all_before)), 0)::bigint AS mentions_all,
         coalesce(sum(badged.above(p.seen, k.live_starts, k.live_before)), 0)::bigint AS unseen_live,
@@ -51,7 +51,7 @@ CROSS JOIN LATERAL (
 ) AS m
 CROSS JOIN LATERAL (
     SELECT m.*, greatest(m.unread, c.marked_unread::integer) AS full,
-        -- How much of what it adds is not seen.
+        -- How much of what the conversation adds is not seen.
         CASE
             WHEN m.level = 'none' THEN 0
             WHEN c.unseen IS NULL THEN CASE m.level WHEN 'all' THEN m.unread ELSE m.mentions END
@@ -64,7 +64,7 @@ CROSS JOIN LATERAL (
 ) AS n
 WHERE (c.left_seq IS NULL OR c.left_seq < c.last_seq) AND c.version > 0;
 
--- The numbers of users by category: of each that has any, and of those above it.
+-- The numbers of users by category, for each category with numbers and the categories above it.
 CREATE VIEW badged.categories AS
 WITH parts AS (
     SELECT u.partition_id, u.user_id, p.category, p.numbers

@@ -1,10 +1,9 @@
-// Package migrations owns the schema of the database: numbered SQL files,
-// applied in order, each once and in its own transaction.
+// Package migrations creates and changes the tables and functions of the database, by numbered
+// SQL files. Each file is applied once, in order and in its own transaction. All objects are
+// in the Postgres schema "badged".
 //
-// Everything lives in the Postgres schema "badged".
-//
-// It does not know any other package of badged: it runs on databases of any age. ADR 28
-// says what a migration may change, ADR 40 which rights roles have.
+// The package does not know any other package of badged, since it runs on databases of any age.
+// ADR 28 says what a migration may change, ADR 40 which rights roles have.
 package migrations
 
 import (
@@ -31,7 +30,7 @@ var files embed.FS
 // DefaultPartitions is how many partitions a database gets by default.
 const DefaultPartitions = 4
 
-// versionsTable keeps which migrations have been applied.
+// versionsTable stores which migrations have been applied.
 const versionsTable = "badged.schema_migrations"
 
 // Migration is one numbered file and whether it has been applied.
@@ -42,36 +41,35 @@ type Migration struct {
 	AppliedAt time.Time
 }
 
-// Config says what Up migrates.
+// Config configures Up.
 type Config struct {
 	// Conn says how to connect to the database, as the owner of the schema.
 	// Required.
 	Conn *pgx.ConnConfig
-	// Partitions is how many partitions an empty database gets, 0 for
-	// DefaultPartitions. For any other database it must be 0 or the number that it
-	// has.
+	// Partitions is how many partitions an empty database gets, 0 for DefaultPartitions.
+	// For a database that is not empty it must be 0 or its number of partitions.
 	Partitions int
-	// Retrying, if not nil, is called when a migration could not get its locks and
-	// was rolled back, with the time until the next attempt.
+	// Retrying, if not nil, is called when a migration could not acquire its locks and was
+	// rolled back, with the time until the next attempt.
 	Retrying func(err error, wait time.Duration)
 }
 
-// lockTimeout is how long a migration waits for a lock. Batches and publishers
-// that need the same table wait behind it.
+// lockTimeout is how long a migration waits for a lock. It is short, since batches and
+// publishers that need the same table queue behind the migration.
 const lockTimeout = 3 * time.Second
 
-// backoff returns the times between attempts to get the locks: 25 s in total.
+// backoff returns the pauses between attempts to acquire the locks, about 24 s in total.
 func backoff() []time.Duration {
 	return []time.Duration{
 		250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 8 * time.Second,
 	}
 }
 
-// Up applies every pending migration and returns those it applied, also if a later one
-// fails. Instances that call it at the same time wait for each other.
+// Up applies every pending migration and returns the applied migrations, also if a later
+// migration fails. Processes that call it at the same time wait for each other.
 //
-// A migration that runs into a deadlock or waits too long for a lock is rolled
-// back as a whole and tried again, eight times.
+// A migration that runs into a deadlock or waits too long for a lock is rolled back as a whole
+// and tried again. After eight attempts Up fails.
 func Up(ctx context.Context, cfg Config) ([]Migration, error) {
 	return up(ctx, cfg, files, backoff())
 }
@@ -91,8 +89,8 @@ func up(ctx context.Context, cfg Config, files fs.FS, waits []time.Duration) ([]
 	if hasOutbox {
 		return nil, errors.New("the database has an outbox, whose functions have the names of badged's; give badged a database of its own")
 	}
-	if _, err := db.ExecContext(ctx, `CREATE SCHEMA IF NOT EXISTS badged`); err != nil && !schemaExists(ctx, db) {
-		return nil, fmt.Errorf("create the schema badged: %w", err)
+	if err := createSchema(ctx, db, cfg.Conn); err != nil {
+		return nil, err
 	}
 	provider, err := newProvider(db, files, versionsTable)
 	if err != nil {
@@ -111,11 +109,16 @@ func up(ctx context.Context, cfg Config, files fs.FS, waits []time.Duration) ([]
 			return applied, fmt.Errorf("the number of partitions of the database is %d, not %d: it is chosen when the database is created; `badged partition split` makes more of them", have, cfg.Partitions)
 		}
 	}
-	return applied, grantAgain(ctx, cfg.Conn)
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return applied, fmt.Errorf("connect to the database: %w", err)
+	}
+	defer conn.Close()
+	return applied, conn.Raw(func(driver any) error { return grantAgain(ctx, driver.(*stdlib.Conn).Conn()) }) //nolint:forcetypeassert // open uses it
 }
 
-// applyAll applies the pending migrations, and waits between attempts if one
-// cannot get its locks.
+// applyAll applies the pending migrations. If a migration cannot acquire its locks, it waits
+// and tries again.
 func applyAll(ctx context.Context, provider *goose.Provider, waits []time.Duration, retrying func(error, time.Duration)) (applied []Migration, err error) {
 	for {
 		results, err := provider.Up(ctx)
@@ -145,15 +148,15 @@ func applyAll(ctx context.Context, provider *goose.Provider, waits []time.Durati
 	}
 }
 
-// lostALock reports whether a migration failed for want of a lock.
+// lostALock reports whether a migration failed because it could not acquire a lock.
 func lostALock(err error) bool {
 	var pgErr *pgconn.PgError
 	const deadlockDetected, lockNotAvailable = "40P01", "55P03"
 	return errors.As(err, &pgErr) && (pgErr.Code == deadlockDetected || pgErr.Code == lockNotAvailable)
 }
 
-// Status returns every migration in order. A database that has never been
-// migrated has them all pending; nothing is created in it.
+// Status returns every migration in order. In a database that has never been migrated all are
+// pending. Status creates nothing in the database.
 func Status(ctx context.Context, conn *pgx.ConnConfig) ([]Migration, error) {
 	db := open(conn, DefaultPartitions)
 	defer db.Close()
@@ -199,10 +202,10 @@ func Partitions(ctx context.Context, conn *pgx.ConnConfig) (n int, err error) {
 	return n, nil
 }
 
-// open returns a database handle whose sessions know how many partitions to
-// create and how long to wait for a lock.
+// open returns a database handle. Its sessions have the settings that migrations need: the
+// number of partitions to create, and the lock_timeout.
 func open(conn *pgx.ConnConfig, partitions int) *sql.DB {
-	// A statement rather than a startup parameter: poolers drop those.
+	// Set them by a statement: poolers drop startup parameters.
 	return stdlib.OpenDB(*conn, stdlib.OptionAfterConnect(func(ctx context.Context, c *pgx.Conn) error {
 		_, err := c.Exec(ctx, `SELECT set_config('badged.partitions', $1, false), set_config('lock_timeout', $2, false)`,
 			strconv.Itoa(partitions), strconv.FormatInt(lockTimeout.Milliseconds(), 10))
@@ -215,8 +218,8 @@ func newProvider(db *sql.DB, files fs.FS, versionsTable string) (*goose.Provider
 	if err != nil {
 		return nil, fmt.Errorf("set up migrations: %w", err)
 	}
-	// The default polls for the lock every 5 seconds, which would delay an instance
-	// that starts beside another by as much.
+	// Poll for the lock every second. The default, every 5 seconds, would delay a process
+	// that starts at the same time as another.
 	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300))
 	if err != nil {
 		return nil, fmt.Errorf("set up migrations: %w", err)
@@ -229,9 +232,22 @@ func newProvider(db *sql.DB, files fs.FS, versionsTable string) (*goose.Provider
 	return provider, nil
 }
 
-// schemaExists tells a role that may not create schemas, but was given ours,
-// from one that can do nothing; it also covers two instances that both create
-// it at once.
+// createSchema creates the schema badged, unless it exists.
+func createSchema(ctx context.Context, db *sql.DB, as *pgx.ConnConfig) error {
+	_, err := db.ExecContext(ctx, `CREATE SCHEMA IF NOT EXISTS badged`)
+	if err == nil || schemaExists(ctx, db) {
+		return nil
+	}
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "42501" {
+		return fmt.Errorf("create the schema badged: %s; run `GRANT CREATE ON DATABASE %s TO %s` as the owner of the database, or connect as it",
+			pg.Message, pgx.Identifier{as.Database}.Sanitize(), pgx.Identifier{as.User}.Sanitize())
+	}
+	return fmt.Errorf("create the schema badged: %w", err)
+}
+
+// schemaExists reports whether the schema badged exists. Up and InstallOutbox ask it after
+// CREATE SCHEMA failed: the failure does not matter if an administrator has created the schema
+// for a role without that privilege, or if another process creates it at the same time.
 func schemaExists(ctx context.Context, db *sql.DB) bool {
 	var exists bool
 	err := db.QueryRowContext(ctx, `SELECT to_regnamespace('badged') IS NOT NULL`).Scan(&exists)

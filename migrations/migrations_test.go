@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
 
-// emptyDatabase returns how to connect to a database with nothing in it.
+// emptyDatabase creates an empty database and returns how to connect to it.
 func emptyDatabase(t *testing.T) *pgx.ConnConfig {
 	t.Helper()
 	cfg, err := pgx.ParseConfig(pgtest.NewDB(t, pgtest.Template{}))
@@ -57,7 +57,7 @@ func countPending(ms []migrations.Migration) (n int) {
 	return n
 }
 
-// names returns what identifies migrations.
+// names returns the versions and names of migrations.
 func names(ms []migrations.Migration) []string {
 	var s []string
 	for _, m := range ms {
@@ -92,7 +92,7 @@ const (
 	schemasSQL    = `SELECT nspname::text FROM pg_namespace WHERE nspname = 'badged'`
 )
 
-// tablesOf are the tables of a database with that many partitions.
+// tablesOf returns the tables of a database with a number of partitions.
 func tablesOf(partitions int) []string {
 	tables := []string{"alerts", "archive_claims", "archived_files", "audit", "audit_chain", "audit_ends", "baselines", "conversations", "dead_letters", "dedup_filters", "dedup_generations", "dedup_runs", "devices", "erased_revocations", "erasures", "expiry_progress", "granted_roles", "healed_users", "ingest_places", "ingest_positions", "jobs", "key_quotas", "late_folds", "log_home", "log_identity", "log_ranges", "move_changes", "move_places", "moves", "notifier_partitions", "partitions", "paths", "rebuilt_partitions", "revocation_counter", "revocation_secret", "revocations", "room_alerts", "room_chunks", "room_marks", "room_rounds", "rooms", "samples", "schema_migrations", "settings", "settled_letters", "shard", "shard_partitions", "stale_partitions", "tail_partitions", "timeline_ends", "users", "hints", "webhook_queue", "webhooks"}
 	for p := range partitions {
@@ -156,7 +156,7 @@ WHERE relnamespace = 'badged'::regnamespace AND relkind IN ('r', 'p') AND NOT EX
 	}
 }
 
-// Each view has a row in docs/postgres.md, with its columns but the partition.
+// Each view has a row in docs/postgres.md with its columns, except the column partition.
 func TestDocsListAllViews(t *testing.T) {
 	cfg := emptyDatabase(t)
 	up(t, cfg, 4)
@@ -179,9 +179,9 @@ WHERE table_schema = 'badged' AND column_name <> 'partition_id'`)
 	}
 }
 
-// Keys sort by bytes whatever collation the database has: rows move between databases of
-// different ones, in the order of their keys. Those that do not never leave their database,
-// or are looked up only.
+// Index keys sort by bytes whatever collation the database has, since rows are moved in the
+// order of their keys between databases with different collations. The exceptions are indexes
+// of tables that are never moved, or that are only used for lookups.
 func TestKeysSortByBytes(t *testing.T) {
 	cfg := emptyDatabase(t)
 	up(t, cfg, 1)
@@ -193,8 +193,8 @@ WHERE t.relnamespace = 'badged'::regnamespace AND i.indcollation[k - 1] NOT IN (
 	}
 }
 
-// Every table says what identifies its rows. Otherwise Postgres refuses to change them
-// once another product has a publication of all tables in the database.
+// Every table has a replica identity. Without one, Postgres refuses updates and deletes once
+// another product creates a publication of all tables in the database.
 func TestRowsOfEveryTableAreIdentified(t *testing.T) {
 	cfg := emptyDatabase(t)
 	up(t, cfg, 1)
@@ -206,8 +206,8 @@ WHERE relnamespace = 'badged'::regnamespace AND relkind = 'r' AND relpersistence
 	}
 }
 
-// Each partition of the log has rows for the projector and the notifier from the
-// start: their fences are updates, which would find nothing to move.
+// Each partition of the log has position rows for the projector and the notifier from the
+// start: their fences are updates, which would otherwise match no row.
 func TestUpGivesReadersAPosition(t *testing.T) {
 	cfg := emptyDatabase(t)
 	up(t, cfg, 2)
@@ -239,7 +239,7 @@ func TestUpAgainDoesNothing(t *testing.T) {
 	}
 }
 
-// The second caller waits, finds everything done and does nothing.
+// Of several concurrent calls of Up one applies the migrations; the others wait and do nothing.
 func TestConcurrentUps(t *testing.T) {
 	cfg := emptyDatabase(t)
 	const instances = 4
@@ -307,7 +307,7 @@ func TestStatusOfACompleteDatabase(t *testing.T) {
 	}
 }
 
-// The number of partitions is settled when the database is created.
+// The number of partitions is fixed when the database is created: Up refuses another number.
 func TestPartitionsAreSettledOnce(t *testing.T) {
 	cfg := emptyDatabase(t)
 	up(t, cfg, 3)
@@ -323,8 +323,8 @@ func TestPartitionsAreSettledOnce(t *testing.T) {
 	}
 }
 
-// Of instances that disagree about an empty database, one settles it and the
-// other is told.
+// Two processes ask for different numbers of partitions in the same empty database. One number
+// wins, and the other process gets an error.
 func TestConcurrentUpsThatDisagree(t *testing.T) {
 	cfg := emptyDatabase(t)
 	errs := map[int]error{}
@@ -357,7 +357,7 @@ func TestPartitionsOutOfRange(t *testing.T) {
 		if _, err := migrations.Up(t.Context(), migrations.Config{Conn: cfg, Partitions: partitions}); err == nil {
 			t.Errorf("a database with %d partitions was made", partitions)
 		}
-		// Nothing is settled: the next try may be right.
+		// No migration was applied, so the next call may choose another number.
 		if all := status(t, cfg); countPending(all) != len(all) {
 			t.Errorf("after asking for %d partitions only %d migrations are pending", partitions, countPending(all))
 		}
@@ -365,7 +365,7 @@ func TestPartitionsOutOfRange(t *testing.T) {
 	}
 }
 
-// A role that may not create schemas can migrate one that it was given.
+// A role without the right to create schemas can migrate in a schema that it owns.
 func TestUpInASchemaThatWasGiven(t *testing.T) {
 	server := pgtest.NewServer(t) // roles belong to all databases of a server
 	cfg, err := pgx.ParseConfig(server.NewDB(t, pgtest.Template{}))
@@ -375,7 +375,7 @@ func TestUpInASchemaThatWasGiven(t *testing.T) {
 	column(t, cfg, `CREATE ROLE guest LOGIN`)
 	asGuest := cfg.Copy()
 	asGuest.User = "guest"
-	if _, err := migrations.Up(t.Context(), migrations.Config{Conn: asGuest, Partitions: 1}); err == nil || !strings.Contains(err.Error(), "create the schema badged") {
+	if _, err := migrations.Up(t.Context(), migrations.Config{Conn: asGuest, Partitions: 1}); err == nil || !strings.Contains(err.Error(), `create the schema badged: permission denied`) || !strings.Contains(err.Error(), ` TO "guest"`+"` as the owner of the database") {
 		t.Errorf("without the right to create a schema: %v", err)
 	}
 	column(t, cfg, `CREATE SCHEMA badged AUTHORIZATION guest`)

@@ -13,24 +13,24 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// RoleRelay carries events out of an outbox.
+// RoleRelay reads events from an outbox, for the relay that carries them to badged.
 const RoleRelay RoleKind = "relay"
 
 var (
 	// ErrNoOutbox is returned if a database has no outbox.
 	ErrNoOutbox = errors.New("the database has no outbox; run `badged relay install`")
-	// ErrHasLog is returned if a database that is to have an outbox has a log.
+	// ErrHasLog is returned if an outbox is asked for in a database that has a log.
 	ErrHasLog = errors.New("the database has badged's own schema, where badged.publish appends to the log: it needs no outbox and no relay")
 )
 
-// outboxVersions keeps which migrations of the outbox have been applied.
+// outboxVersions stores which migrations of the outbox have been applied.
 const outboxVersions = "badged.outbox_migrations"
 
 //go:embed roles/grant_outbox.sql
 var grantOutboxSQL string
 
-// outboxFiles returns the migrations of an outbox. The rules for events are those of a
-// badged database: a migration that replaces rules there is one here too.
+// outboxFiles returns the migrations of an outbox. It checks events by the same rules as the
+// log, so a migration that changes the rules must be added here too.
 func outboxFiles() fs.FS {
 	return renamed{
 		"00001_rules.sql":  "00003_rules.sql",
@@ -64,8 +64,8 @@ func (r renamed) Glob(pattern string) (names []string, err error) {
 	return names, nil
 }
 
-// InstallOutbox makes the outbox in a database, or brings it up to date, and returns the
-// migrations that it applied. It returns [ErrHasLog] if the database has a log.
+// InstallOutbox creates the outbox in a database, or migrates an existing outbox, and returns
+// the migrations that it applied. It returns [ErrHasLog] if the database has a log.
 func InstallOutbox(ctx context.Context, conn *pgx.ConnConfig) ([]Migration, error) {
 	db := open(conn, DefaultPartitions)
 	defer db.Close()
@@ -76,8 +76,8 @@ func InstallOutbox(ctx context.Context, conn *pgx.ConnConfig) ([]Migration, erro
 	if hasLog {
 		return nil, ErrHasLog
 	}
-	if _, err := db.ExecContext(ctx, `CREATE SCHEMA IF NOT EXISTS badged`); err != nil && !schemaExists(ctx, db) {
-		return nil, fmt.Errorf("create the schema badged: %w", err)
+	if err := createSchema(ctx, db, conn); err != nil {
+		return nil, err
 	}
 	provider, err := newProvider(db, outboxFiles(), outboxVersions)
 	if err != nil {
@@ -86,7 +86,7 @@ func InstallOutbox(ctx context.Context, conn *pgx.ConnConfig) ([]Migration, erro
 	return applyAll(ctx, provider, backoff(), nil)
 }
 
-// CheckOutbox fails unless a database has an outbox that this program can use.
+// CheckOutbox fails unless a database has an outbox of the version that this program needs.
 func CheckOutbox(ctx context.Context, conn *pgx.ConnConfig) error {
 	names, err := fs.Glob(outboxFiles(), "*.sql")
 	if err != nil {
@@ -118,8 +118,8 @@ func CheckOutbox(ctx context.Context, conn *pgx.ConnConfig) error {
 	})
 }
 
-// GrantOutbox gives a role the rights of a kind, [RolePublisher] or [RoleRelay], on the
-// outbox, and takes away all others that it has there.
+// GrantOutbox grants a role the rights of a kind, [RolePublisher] or [RoleRelay], on the outbox,
+// and revokes all its other rights there.
 func GrantOutbox(ctx context.Context, cfg *pgx.ConnConfig, kind RoleKind, role string) error {
 	return withConn(ctx, cfg, func(conn *pgx.Conn) error { return runGrant(ctx, conn, grantOutboxSQL, kind, role) })
 }

@@ -21,7 +21,7 @@ func installOutbox(t *testing.T, cfg *pgx.ConnConfig) []migrations.Migration {
 	return applied
 }
 
-// An outbox is installed once, and checked.
+// Installing an outbox twice applies its migrations once, and CheckOutbox compares its version.
 func TestInstallOutbox(t *testing.T) {
 	t.Parallel()
 	cfg := emptyDatabase(t)
@@ -45,7 +45,7 @@ func TestInstallOutbox(t *testing.T) {
 	}
 }
 
-// Databases have a log or an outbox: the functions have the same names.
+// A database can have a log or an outbox, but not both: their functions have the same names.
 func TestOutboxOrLog(t *testing.T) {
 	t.Parallel()
 	withLog, withOutbox := emptyDatabase(t), emptyDatabase(t)
@@ -62,9 +62,9 @@ func TestOutboxOrLog(t *testing.T) {
 	}
 }
 
-// What both kinds of databases have is the same, but for the two functions that publish:
-// so are the verdicts. If this fails, a migration has changed the rules, and has to be a
-// migration of the outbox too.
+// Every function of an outbox equals the function of the same name beside a log, except the
+// two that publish. So both accept and refuse the same events. If this test fails, a migration
+// has changed the rules, and must become a migration of the outbox too.
 func TestOutboxHasTheRulesOfTheLog(t *testing.T) {
 	t.Parallel()
 	withLog, withOutbox := emptyDatabase(t), emptyDatabase(t)

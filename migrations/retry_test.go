@@ -14,7 +14,7 @@ import (
 	"github.com/badged/badged/migrations"
 )
 
-// withOneMore returns the migrations and one more.
+// withOneMore returns the migrations and an additional one that runs sql.
 func withOneMore(t *testing.T, sql string) fs.FS {
 	t.Helper()
 	all := fstest.MapFS{"99999_one_more.sql": {Data: []byte("-- +goose Up\n" + sql)}}
@@ -32,7 +32,7 @@ func withOneMore(t *testing.T, sql string) fs.FS {
 	return all
 }
 
-// session opens a session, in a transaction.
+// session opens a session, begins a transaction, and returns a function that runs statements.
 func session(t *testing.T, cfg *pgx.ConnConfig) func(sql string) {
 	t.Helper()
 	conn, err := pgx.ConnectConfig(t.Context(), cfg)
@@ -63,13 +63,13 @@ const alterBoth = `
 ALTER TABLE badged.conversations ADD COLUMN one_more text;
 ALTER TABLE badged.users ADD COLUMN one_more text;`
 
-// A migration and a batch lock tables in opposite orders. The migration is rolled
-// back, which lets the batch end, and succeeds at the next attempt.
+// A migration and a batch lock tables in opposite orders. The migration is rolled back, so that
+// the batch can commit, and succeeds at the next attempt.
 func TestDeadlockedMigrationIsTriedAgain(t *testing.T) {
 	cfg := emptyDatabase(t)
 	up(t, cfg, 1)
 	batch := session(t, cfg)
-	// The migration's session detects the deadlock, and is the one to fail.
+	// With this timeout the migration's session detects the deadlock, and so it fails.
 	batch(`SET LOCAL deadlock_timeout = '1h'; LOCK TABLE badged.users IN ROW EXCLUSIVE MODE`)
 	var refused []error
 	retrying := func(err error, _ time.Duration) { refused = append(refused, err) }
@@ -95,7 +95,7 @@ func TestDeadlockedMigrationIsTriedAgain(t *testing.T) {
 	}
 }
 
-// A migration that never gets its locks fails, and leaves nothing behind.
+// A migration that never acquires its locks fails and changes nothing.
 func TestMigrationGivesUpOnALock(t *testing.T) {
 	cfg := emptyDatabase(t)
 	up(t, cfg, 1)

@@ -11,30 +11,30 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// RoleKind says what a role of the database does, and so which rights it has.
+// RoleKind is the use of a database role. It decides which rights the role gets.
 type RoleKind string
 
-// The kinds. The owner of the schema has all rights, and needs none of these.
+// The kinds. The owner of the schema has all rights without a grant.
 const (
-	// RoleServer serves: all of `badged serve`, the jobs of the admin page, verify,
-	// rebuild and dead letters. It can neither change nor delete what is in the log
-	// or the audit trail.
+	// RoleServer is for `badged serve`, the jobs of the admin page, verify, rebuild and dead
+	// letters. It can append to the log and the audit trail, but cannot change or delete
+	// their rows.
 	RoleServer RoleKind = "server"
-	// RolePublisher publishes from Go or SQL, and does nothing else.
+	// RolePublisher may only publish, from Go or SQL.
 	RolePublisher RoleKind = "publisher"
-	// RoleConsumer reads the log beside the projector, and moves the positions of
-	// consumer groups. It could move those of others and of the projector.
+	// RoleConsumer reads the log and moves the positions of consumer groups. Postgres does
+	// not prevent it from moving the positions of other groups and of the projector.
 	RoleConsumer RoleKind = "consumer"
-	// RoleReader reads everything but the audit trail and jobs.
+	// RoleReader reads all tables except the audit trail and jobs.
 	RoleReader RoleKind = "reader"
 )
 
 //go:embed roles/grant.sql
 var grantSQL string
 
-// Grant gives a role the rights of its kind in the schema badged, takes away all
-// others that it has there, and remembers it: Up does the same again once the schema has
-// changed. Only the owner of the schema can.
+// Grant grants a role the rights of its kind in the schema badged, and revokes all its other
+// rights there. It also records the role, so that Up renews the grants after the schema has
+// changed. Only the owner of the schema can call it.
 func Grant(ctx context.Context, cfg *pgx.ConnConfig, kind RoleKind, role string) error {
 	return withConn(ctx, cfg, func(conn *pgx.Conn) error {
 		as, err := grantedAs(ctx, conn)
@@ -45,8 +45,8 @@ func Grant(ctx context.Context, cfg *pgx.ConnConfig, kind RoleKind, role string)
 	})
 }
 
-// grantedAs returns what is remembered of a role that is granted its rights now: a digest
-// of the schema and of the script.
+// grantedAs returns a digest of the applied migrations and of the script that grants. It is
+// stored with a role: if it differs later, the grants must be renewed.
 func grantedAs(ctx context.Context, conn *pgx.Conn) (string, error) {
 	var versions string
 	if err := conn.QueryRow(ctx, `SELECT string_agg(DISTINCT version_id::text, ' ') FROM `+versionsTable).Scan(&versions); err != nil {
@@ -56,14 +56,17 @@ func grantedAs(ctx context.Context, conn *pgx.Conn) (string, error) {
 	return hex.EncodeToString(sum[:8]), nil
 }
 
-// grantLock is the key of the advisory lock of grants: Postgres refuses two at once.
+// grantLock is the key of the advisory lock that serializes grants: of two grants on the same
+// objects at the same time Postgres fails one.
 const grantLock = 0x6261646772 // "badgr"
 
 func grant(ctx context.Context, conn *pgx.Conn, as string, kind RoleKind, role string) error {
-	return runGrant(ctx, conn, grantSQL, kind, role, fmt.Sprintf(`SELECT pg_advisory_xact_lock(%d), set_config('badged.granted_as', '%s', true)`, grantLock, as))
+	// The session of migrations has a lock timeout. Grants wait for each other without one.
+	return runGrant(ctx, conn, grantSQL, kind, role, `SET LOCAL lock_timeout = 0`, fmt.Sprintf(`SELECT pg_advisory_xact_lock(%d), set_config('badged.granted_as', '%s', true)`, grantLock, as))
 }
 
-// runGrant runs a script that grants a role the rights of a kind, after some statements.
+// runGrant runs the statements before and then a script that grants a role the rights of a
+// kind, in one transaction.
 func runGrant(ctx context.Context, conn *pgx.Conn, script string, kind RoleKind, role string, before ...string) error {
 	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		for _, sql := range before {
@@ -83,35 +86,35 @@ func runGrant(ctx context.Context, conn *pgx.Conn, script string, kind RoleKind,
 	return nil
 }
 
-// grantAgain renews the grants of every recorded role that still exists, after the schema
-// has changed. So the next call completes one that was killed after its migrations.
-func grantAgain(ctx context.Context, cfg *pgx.ConnConfig) error {
-	return withConn(ctx, cfg, func(conn *pgx.Conn) error {
-		as, err := grantedAs(ctx, conn)
-		if err != nil {
+// grantAgain renews the grants of every recorded role that still exists, if the schema has
+// changed since its grant. So if a call of Up was killed after its migrations, the next call
+// renews the grants.
+func grantAgain(ctx context.Context, conn *pgx.Conn) error {
+	as, err := grantedAs(ctx, conn)
+	if err != nil {
+		return err
+	}
+	// Only the owner can grant, but other roles may call Up when no migration is pending:
+	// for them the query returns no role.
+	rows, _ := conn.Query(ctx, `SELECT role::text, kind FROM badged.granted_roles JOIN pg_roles ON rolname = role
+WHERE granted_as <> $1 AND pg_has_role((SELECT nspowner FROM pg_namespace WHERE nspname = 'badged'), 'USAGE') ORDER BY role`, as)
+	type granted struct {
+		Role string
+		Kind RoleKind
+	}
+	roles, err := pgx.CollectRows(rows, pgx.RowToStructByPos[granted])
+	if err != nil {
+		return fmt.Errorf("read the roles: %w", err)
+	}
+	for _, r := range roles {
+		if err := grant(ctx, conn, as, r.Kind, r.Role); err != nil {
 			return err
 		}
-		// Only the owner can grant: others may call Up when all migrations are applied.
-		rows, _ := conn.Query(ctx, `SELECT role::text, kind FROM badged.granted_roles JOIN pg_roles ON rolname = role
-WHERE granted_as <> $1 AND pg_has_role((SELECT nspowner FROM pg_namespace WHERE nspname = 'badged'), 'USAGE') ORDER BY role`, as)
-		type granted struct {
-			Role string
-			Kind RoleKind
-		}
-		roles, err := pgx.CollectRows(rows, pgx.RowToStructByPos[granted])
-		if err != nil {
-			return fmt.Errorf("read the roles: %w", err)
-		}
-		for _, r := range roles {
-			if err := grant(ctx, conn, as, r.Kind, r.Role); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	}
+	return nil
 }
 
-// withConn calls do with a connection of its own.
+// withConn calls do with a new connection, and closes it.
 func withConn(ctx context.Context, cfg *pgx.ConnConfig, do func(conn *pgx.Conn) error) (err error) {
 	conn, err := pgx.ConnectConfig(ctx, cfg.Copy())
 	if err != nil {

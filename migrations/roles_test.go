@@ -9,8 +9,8 @@ import (
 	"github.com/badged/badged/migrations"
 )
 
-// A call that is killed after its last migration has not granted what the roles need of the
-// new tables. The next one does, though it has no migration to apply.
+// A call of Up that is killed after its last migration has not granted the recorded roles their
+// rights on new tables. The next call grants them, although no migration is pending.
 func TestUpGrantsWhatAKilledOneHadNot(t *testing.T) {
 	server := pgtest.NewServer(t) // roles belong to all databases of a server
 	cfg, err := pgx.ParseConfig(server.NewDB(t, pgtest.Template{}))
@@ -30,7 +30,7 @@ func TestUpGrantsWhatAKilledOneHadNot(t *testing.T) {
 		t.Helper()
 		return column(t, cfg, `SELECT xmin::text FROM pg_namespace WHERE nspname = 'badged'`)[0]
 	}
-	// As the killed one left it.
+	// The state after the killed call.
 	const table = `CREATE TABLE badged.one_more ()`
 	column(t, cfg, table)
 	column(t, cfg, `INSERT INTO badged.schema_migrations (version_id, is_applied) VALUES (99999, true)`)

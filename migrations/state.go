@@ -14,18 +14,19 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-// State says how far a database is migrated.
+// State compares the migrations of a database with the migrations of this program.
 type State struct {
-	// Version is that of the newest migration that the database has, 0 for none. It may be
-	// of a newer release.
+	// Version is the version of the newest migration applied to the database, 0 for none. It
+	// may come from a newer release.
 	Version int64
 	// Wanted is the version of the newest migration of this program.
 	Wanted int64
-	// Pending is how many of the All migrations of this program the database lacks.
+	// Pending is how many migrations of this program are not applied. All is the number of
+	// migrations of this program.
 	Pending, All int
 }
 
-// Lacks says what the database lacks, "" if nothing.
+// Lacks describes which migrations are pending, "" if none.
 func (s State) Lacks() string {
 	switch {
 	case s.Pending == 0:
@@ -63,8 +64,8 @@ func StateOf(ctx context.Context, q interface {
 	return s, nil
 }
 
-// Uneven says which of several databases, by name, is at which version, if these differ,
-// and "" otherwise.
+// Uneven compares the versions of several databases, given by name. If they differ, it returns
+// a message with the version of each database, otherwise "".
 func Uneven(states map[string]State) string {
 	var all []string
 	differ := false
@@ -77,7 +78,7 @@ func Uneven(states map[string]State) string {
 	if !differ {
 		return ""
 	}
-	return "the shards are not migrated alike: " + strings.Join(all, ", ") + "; run `badged migrate up` of the newest release in use"
+	return "the databases are not migrated alike: " + strings.Join(all, ", ") + "; run `badged migrate up` of the newest release in use"
 }
 
 // versions returns the versions of the migrations of this program.

@@ -6,41 +6,44 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/appending"
-	"github.com/badged/badged/internal/eventlog"
-	"github.com/badged/badged/internal/pgwire"
-	"github.com/badged/badged/projector/internal/store"
+	"github.com/badged/badged/internal/fold/store"
+	"github.com/badged/badged/internal/log/eventlog"
 )
 
-// largeAppend is the most events that Append folds itself. The loops fold more
-// of them in one transaction, and several partitions at once.
+// largeAppend is the greatest number of events that Append folds itself. For more events the
+// loops are faster: they fold larger batches, and several partitions at once.
 const largeAppend = 500
 
-// Append validates evs and appends them to the log in one transaction, which
-// also folds them where this projector owns the partition and has folded
-// everything before. That saves a transaction, reading the log and waking a
-// loop; badges have changed when Append returns. Other partitions are those of
-// the receipt; wake their projectors.
+// Append validates evs and appends them to the log in one transaction. The same transaction
+// folds them in each partition that this projector owns and has folded completely; the badges
+// there have changed when Append returns. This saves a second transaction, reading the log and
+// waking a loop. The receipt names the other partitions; the caller must wake their
+// projectors.
 //
-// Errors and what they mean are those of [events.Log.Append]. It is safe for
-// concurrent use. Calls for the same partition wait for each other for a moment,
-// then leave the events to the loop, so combine small calls before it. ADR 54 has the reasons.
+// Append returns the errors of [events.Log.Append], with the same meaning. An event that would
+// become a dead letter is invalid where Append folds it: it uses the id of a room as that of an
+// ordinary conversation, or the reverse. Append is safe for concurrent use. Calls for the same
+// partition wait a moment for each other, then leave the events to the loop, so combine small
+// calls before calling Append. ADR 54 has the reasons.
 func (p *Projector) Append(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
 	if len(evs) > largeAppend {
-		return appending.To(p.cfg.Log)(ctx, evs...)
+		return p.cfg.Log.AppendOwn(ctx, evs...)
 	}
-	rows, err := p.eventLog().Rows(ctx, evs)
+	rows, err := p.cfg.Log.Rows(ctx, evs)
 	if errors.Is(err, events.ErrNotHeld) {
-		return appending.To(p.cfg.Log)(ctx, evs...) // which follows a split
+		return p.cfg.Log.AppendOwn(ctx, evs...) // AppendOwn handles partitions that were split
 	}
 	if err != nil || len(rows) == 0 {
 		return events.Receipt{}, err
 	}
-	// Finish a transaction once it has begun: what it commits must be published.
+	// Do not cancel a transaction that was begun: if it commits, its updates must be
+	// published.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTimeout)
 	defer cancel()
 	began := time.Now()
@@ -48,11 +51,14 @@ func (p *Projector) Append(ctx context.Context, evs ...events.Event) (events.Rec
 	a.join(ctx)
 	receipt, err := a.commit(ctx)
 	a.leave(err, began)
+	if refused, ok := errors.AsType[*store.RefusedError](err); ok {
+		return events.Receipt{}, invalid(evs, *refused)
+	}
 	var pgErr *pgconn.PgError
 	if readAgain(err) || errors.Is(err, errNotBegun) || errors.As(err, &pgErr) {
-		// The transaction did not commit. Publishers depend on the log only: if
-		// something else hindered it, the loop tries again and reports that.
-		return appending.To(p.cfg.Log)(ctx, evs...)
+		// The transaction did not commit. Publishers must depend on the log only: append
+		// without folding, and let the loop retry and report the error.
+		return p.cfg.Log.AppendOwn(ctx, evs...)
 	}
 	if err != nil {
 		return events.Receipt{}, fmt.Errorf("append %d events: %w", len(evs), err)
@@ -60,39 +66,49 @@ func (p *Projector) Append(ctx context.Context, evs ...events.Event) (events.Rec
 	return receipt, nil
 }
 
-// eventLog returns what only badged does with the log.
-func (p *Projector) eventLog() *eventlog.Log[events.Event] {
-	return (*eventlog.Log[events.Event])(p.cfg.Log)
+// invalid describes the events that are refused.
+func invalid(evs []events.Event, refused store.RefusedError) *events.BatchError {
+	why := make(map[uuid.UUID]events.FieldError, len(refused))
+	for _, r := range refused {
+		why[r.Key] = r.Why
+	}
+	bad := &events.BatchError{}
+	for i := range evs {
+		if f, ok := why[evs[i].Key()]; ok {
+			bad.Events = append(bad.Events, events.IndexedError{Index: i, Err: &events.InvalidError{Fields: []events.FieldError{f}}})
+		}
+	}
+	return bad
 }
 
 // directAppend is a transaction that appends rows and folds them in some partitions.
 type directAppend struct {
 	projector *Projector
-	rows      []eventlog.Rows
-	// at is when the rows are appended, by the database's clock.
+	rows      []events.Rows
+	// at is the append time of the rows, by the database's clock.
 	at time.Time
-	// parts are the partitions that fold, whose turns are taken; the others only
-	// get rows.
+	// parts are the partitions in which the transaction folds. Their fold locks
+	// (partition.turn) are held. In the other partitions, the transaction only appends.
 	parts []directPart
 }
 
-// directPart is one of the partitions that fold.
+// directPart is one of the partitions in which the transaction folds.
 type directPart struct {
 	partition *partition
 	batch     *store.Batch
 	result    store.Result
 }
 
-// turnPatience is how long an append waits for the loops of its partitions: longer
+// turnPatience is how long an append waits for the fold locks of its partitions. It is longer
 // than a batch of a few events takes.
 const turnPatience = 5 * time.Millisecond
 
-// join takes the turns of the partitions that can fold the rows. All appends take
-// them in ascending order, and a loop takes only its own.
+// join acquires the fold locks of the partitions that can fold the rows. There is no deadlock:
+// all appends acquire the locks in ascending order, and a loop acquires only its own.
 func (a *directAppend) join(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	waits := false // start no timer before: it may wake a thread
+	waits := false // start the timer only if needed, since it may wake a thread
 	for i := range a.rows {
 		part := a.projector.partition(a.rows[i].Partition)
 		if !part.owned.Load() {
@@ -115,7 +131,7 @@ func (a *directAppend) join(ctx context.Context) {
 	}
 }
 
-// tryReady takes the turn of a partition if that is free and everything in the log
+// tryReady acquires the fold lock of a partition if the lock is free and everything in the log
 // is folded.
 func (p *partition) tryReady() bool {
 	select {
@@ -130,10 +146,10 @@ func (p *partition) tryReady() bool {
 	return false
 }
 
-// takeReady takes the turn of a partition once everything in the log is folded, and
-// reports false if ctx is done before. If appends did not let the loop catch up, it
-// would never do so: behind each append there is a younger one of other partitions,
-// for which a loop waits.
+// takeReady acquires the fold lock of a partition as soon as everything in the log is folded.
+// It returns false if ctx is done before. If appends did not wait here, they would leave their
+// events to the loop, and the loop might never catch up: it waits for open transactions, and
+// under load some append in another partition is always open.
 func (p *partition) takeReady(ctx context.Context) bool {
 	for p.take(ctx) {
 		if p.foldsAppends() {
@@ -153,11 +169,11 @@ func (p *partition) takeReady(ctx context.Context) bool {
 	return false
 }
 
-// foldsAppends reports whether appends may fold their events. The caller has the
-// turn.
+// foldsAppends reports whether appends may fold their events. The caller must hold the fold
+// lock.
 func (p *partition) foldsAppends() bool { return p.ready && p.known && p.keys.Loaded() }
 
-// take takes the turn of a partition, and reports false if ctx is done before.
+// take acquires the fold lock of a partition, and returns false if ctx is done before.
 func (p *partition) take(ctx context.Context) bool {
 	select {
 	case p.turn <- struct{}{}:
@@ -167,39 +183,34 @@ func (p *partition) take(ctx context.Context) bool {
 	}
 }
 
-// batch returns the batch that appends rows and folds them, nil if the loop must
+// batch returns the batch that appends rows and folds them. It returns nil if the loop must
 // fold them.
-func (a *directAppend) batch(part *partition, rows *eventlog.Rows) *store.Batch {
+func (a *directAppend) batch(part *partition, rows *events.Rows) *store.Batch {
 	b, err := store.NewAppend(part.cursor, rows, a.at, part.id, len(a.projector.partitions))
-	if err != nil { // the loop makes it a dead letter
+	if err != nil { // the loop makes the event a dead letter
 		return nil
 	}
 	part.prepare(b)
 	return b
 }
 
-// lockPatience is how long the transaction waits for a lock, such as that of a
-// rebuild that swaps tables: publishers wait behind it.
+// lockPatience is how long the transaction waits for a database lock, such as the lock of a
+// rebuild that swaps tables. Publishers wait as long.
 const lockPatience = 200 * time.Millisecond
 
 // errNotBegun means that the transaction was not sent.
 var errNotBegun = errors.New("the transaction was not begun")
 
-// commit sends the transaction, after loading the rows that it needs and that
-// are not cached.
+// commit loads the rows that are not cached, then sends the transaction.
 func (a *directAppend) commit(ctx context.Context) (receipt events.Receipt, err error) {
 	if len(a.parts) == 0 {
-		token, err := a.projector.eventLog().AppendRows(ctx, a.rows)
-		if err != nil {
-			return receipt, err
-		}
-		return events.Receipt{TransactionID: token.TransactionID(), Timeline: token.Timeline(), Partitions: eventlog.Partitions(a.rows)}, nil
+		return a.projector.cfg.Log.AppendRows(ctx, a.rows)
 	}
 	conn, err := a.projector.appending.take(ctx)
 	if err != nil {
 		return receipt, fmt.Errorf("%w: %w", errNotBegun, err)
 	}
-	defer a.projector.appending.keep(conn) // the pool drops a broken one
+	defer a.projector.appending.keep(conn) // the pool drops a broken connection
 	for i := range a.parts {
 		if !a.parts[i].partition.sameIncarnation(conn) {
 			return receipt, fmt.Errorf("%w: Postgres was started or promoted since", errNotBegun)
@@ -210,18 +221,17 @@ func (a *directAppend) commit(ctx context.Context) (receipt events.Receipt, err 
 		return receipt, fmt.Errorf("%w: load: %w", errNotBegun, err)
 	}
 	var writes pgx.Batch
-	size := 0
 	for i := range a.rows {
-		size += a.rows[i].QueueAt(&writes, a.at)
+		a.rows[i].QueueAt(&writes, a.at)
 	}
 	folds := 0
 	for i := range a.rows {
 		if folds < len(a.parts) && a.parts[folds].partition.id == a.rows[i].Partition {
 			part := &a.parts[folds]
 			if part.result, err = part.batch.Fold(); err != nil {
-				return receipt, fmt.Errorf("%w: %w", errNotBegun, err)
+				return receipt, a.refuse(ctx, conn, i, part, err)
 			}
-			size += part.batch.QueueWrites(&writes, part.partition.tables)
+			part.batch.QueueWrites(&writes, part.partition.tables)
 			folds++
 			continue
 		}
@@ -230,12 +240,31 @@ func (a *directAppend) commit(ctx context.Context) (receipt events.Receipt, err 
 	if err := eventlog.QueueRights(ctx, &writes); err != nil {
 		return receipt, err
 	}
-	pgwire.Reserve(conn.Conn(), size)
 	if err := conn.SendBatch(ctx, &writes).Close(); err != nil {
 		return receipt, store.Outcome(eventlog.Revoked(err))
 	}
 	receipt.TransactionID, receipt.Timeline = a.parts[0].batch.To.TransactionID, timelineOf(incarnationOf(conn))
 	return receipt, nil
+}
+
+// refuse returns refused, the reason why an event of row set i cannot be folded, if the fence
+// confirms that the cache is current. Otherwise the reason may be outdated, since another
+// owner may have folded in the meantime, and refuse returns an error that wraps errNotBegun.
+// The fence runs in a transaction that is rolled back.
+func (a *directAppend) refuse(ctx context.Context, conn *pgxpool.Conn, i int, part *directPart, refused error) error {
+	var checks pgx.Batch
+	a.rows[i].QueueAt(&checks, a.at)
+	part.batch.QueueFence(&checks, part.partition.tables)
+	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		if err := tx.SendBatch(ctx, &checks).Close(); err != nil {
+			return store.Outcome(err)
+		}
+		return refused
+	})
+	if !errors.Is(err, refused) {
+		return fmt.Errorf("%w: %w", errNotBegun, err)
+	}
+	return refused
 }
 
 func (a *directAppend) queueLoads(loads *pgx.Batch) {
@@ -251,7 +280,7 @@ func (a *directAppend) queueMoreLoads(loads *pgx.Batch) {
 	}
 }
 
-// leave ends the turns of the partitions after the transaction has ended with err.
+// leave releases the fold locks of the partitions after the transaction has ended with err.
 func (a *directAppend) leave(err error, began time.Time) {
 	for i := range a.parts {
 		part, b := a.parts[i].partition, a.parts[i].batch

@@ -49,9 +49,7 @@ func appendTo(t *testing.T, p *Projector, left []int, evs ...events.Event) event
 func (d *database) lockUsers(t *testing.T) pgx.Tx {
 	t.Helper()
 	tx := begin(t, d.pool)
-	if _, err := tx.Exec(t.Context(), `LOCK TABLE badged.users_p00 IN ACCESS EXCLUSIVE MODE`); err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Exec(t, tx, `LOCK TABLE badged.users_p00 IN ACCESS EXCLUSIVE MODE`)
 	return tx
 }
 

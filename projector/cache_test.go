@@ -11,9 +11,9 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
-	"github.com/badged/badged/projector/internal/badge"
-	"github.com/badged/badged/projector/internal/keys"
-	"github.com/badged/badged/projector/internal/store"
+	"github.com/badged/badged/internal/fold/badge"
+	"github.com/badged/badged/internal/fold/keys"
+	"github.com/badged/badged/internal/fold/store"
 )
 
 // disturb does what can happen to a partition between two batches: another

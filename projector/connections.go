@@ -10,28 +10,28 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/badged/badged/internal/pgsession"
-	"github.com/badged/badged/projector/internal/store"
+	"github.com/badged/badged/internal/fold/store"
+	"github.com/badged/badged/internal/pg/pgsession"
 )
 
-// connections are the connections of batches. They are kept between batches,
-// and the one used last is taken first: a session that folds a partition for
-// the first time plans its statements, which takes ten times as long as
-// folding an event. Through the pool, which others use too, partitions would
-// wander over all sessions. It is safe for concurrent use.
+// connections are the database connections of batches. A batch returns its connection here,
+// and the next batch uses the connection that was returned last. A session that folds a
+// partition for the first time must plan its statements, which takes ten times as long as
+// folding an event. If batches took connections from the pool, which also serves other work,
+// each partition would use many sessions. connections is safe for concurrent use.
 type connections struct {
 	pool *pgxpool.Pool
-	// limit is the most that are kept; the pool serves others too.
+	// limit is the greatest number of kept connections, since the pool serves other work too.
 	limit int
-	// lockTimeout, if not 0, is how long their statements wait for a lock, and
-	// planning them does.
+	// lockTimeout is how long statements of these sessions, and the planning of statements,
+	// may wait for a lock. 0 means no limit.
 	lockTimeout time.Duration
 
 	mu   sync.Mutex
-	kept []keptConnection // the one used last is the last
+	kept []keptConnection // the one used last is at the end
 }
 
-// newConnections keeps up to a third of a pool's connections.
+// newConnections returns connections that keep up to a third of a pool's connections.
 func newConnections(pool *pgxpool.Pool, lockTimeout time.Duration) *connections {
 	return &connections{pool: pool, limit: int(pool.Config().MaxConns) / 3, lockTimeout: lockTimeout}
 }
@@ -41,10 +41,11 @@ type keptConnection struct {
 	used time.Time
 }
 
-// trusted is how long an unused connection is assumed to work if nothing has come on it.
+// trusted is how long an unused connection is assumed to work, if the server has sent nothing
+// on it.
 const trusted = time.Second
 
-// take returns a connection, which the caller must keep or release.
+// take returns a connection. The caller must pass it to keep, or release it.
 func (c *connections) take(ctx context.Context) (*pgxpool.Conn, error) {
 	c.mu.Lock()
 	var k keptConnection
@@ -56,7 +57,7 @@ func (c *connections) take(ctx context.Context) (*pgxpool.Conn, error) {
 		if time.Since(k.used) <= trusted && !pgsession.HasNews(k.conn.Conn()) {
 			return k.conn, nil
 		}
-		_ = k.conn.Ping(ctx) // closes a broken one
+		_ = k.conn.Ping(ctx) // closes the connection if it is broken
 		c.giveBack(k.conn)   // the pool drops it if it is closed or too old
 	}
 	conn, err := c.pool.Acquire(ctx)
@@ -70,7 +71,7 @@ func (c *connections) take(ctx context.Context) (*pgxpool.Conn, error) {
 	return conn, nil
 }
 
-// setUp sets up the session of a connection of the pool.
+// setUp prepares the session of a connection taken from the pool.
 func (c *connections) setUp(ctx context.Context, conn *pgxpool.Conn) error {
 	if c.lockTimeout > 0 {
 		if _, err := conn.Exec(ctx, fmt.Sprintf(`SET lock_timeout = %d`, c.lockTimeout.Milliseconds())); err != nil {
@@ -90,16 +91,15 @@ func (c *connections) setUp(ctx context.Context, conn *pgxpool.Conn) error {
 
 const incarnationKey = "badged.incarnation"
 
-// incarnationOf identifies the running Postgres, as store.IncarnationSQL does, on
-// a connection that was taken. It stays the same for the whole session: a start of
-// Postgres ends all sessions, and a standby, which a promotion turns into a
-// primary, refuses to tell.
+// incarnationOf returns the value of store.IncarnationSQL for the session of a connection that
+// take returned. It cannot change during a session: a restart of Postgres ends all sessions,
+// and on a standby, which a promotion makes a primary, setUp fails.
 func incarnationOf(conn *pgxpool.Conn) string {
 	incarnation, _ := conn.Conn().PgConn().CustomData()[incarnationKey].(string)
 	return incarnation
 }
 
-// timelineOf returns the timeline of an incarnation, 0 if there is none.
+// timelineOf returns the timeline in an incarnation, 0 if there is none.
 func timelineOf(incarnation string) int64 {
 	digits, _, _ := strings.Cut(incarnation, "/")
 	timeline, err := strconv.ParseInt(digits, 16, 64)
@@ -109,19 +109,19 @@ func timelineOf(incarnation string) int64 {
 	return timeline
 }
 
-// giveBack returns a connection to the pool, as it was.
+// giveBack returns a connection to the pool with its original settings.
 func (c *connections) giveBack(conn *pgxpool.Conn) {
 	if c.lockTimeout > 0 {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		if _, err := conn.Exec(ctx, `SET lock_timeout = 0`); err != nil {
-			_ = conn.Conn().Close(ctx) // the pool drops it
+			_ = conn.Conn().Close(ctx) // the pool drops the closed connection
 		}
 	}
 	conn.Release()
 }
 
-// keep takes back a connection. If it is broken, the pool drops it.
+// keep stores a connection for the next batch. A broken one goes to the pool, which drops it.
 func (c *connections) keep(conn *pgxpool.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

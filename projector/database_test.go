@@ -16,7 +16,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/appending"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/schematest"
@@ -118,7 +117,7 @@ func runUntilStopped(t testing.TB, run func(ctx context.Context) error) (stop fu
 
 func (d *database) append(t testing.TB, evs ...events.Event) events.Receipt {
 	t.Helper()
-	receipt, err := appending.To(d.log)(t.Context(), evs...)
+	receipt, err := d.log.AppendOwn(t.Context(), evs...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,9 +170,7 @@ func step(t testing.TB, p *partition, limit int) {
 
 func (d *database) exec(t testing.TB, sql string, args ...any) {
 	t.Helper()
-	if _, err := d.pool.Exec(t.Context(), sql, args...); err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Exec(t, d.pool, sql, args...)
 }
 
 // lines returns the rows of a query, each of one column of text.
@@ -249,7 +246,7 @@ func newRecordingBus(t testing.TB) *recordingBus {
 	return b
 }
 
-func (b *recordingBus) Publish(_ context.Context, updates []pubsub.Update) error {
+func (b *recordingBus) Publish(_ context.Context, updates []pubsub.Update, _ []pubsub.RoomUpdate) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.updates = append(b.updates, updates...)
@@ -316,9 +313,7 @@ func begin(t testing.TB, pool *pgxpool.Pool) pgx.Tx {
 	}
 	t.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // does nothing after Commit
 	for _, statement := range []string{patientSQL, `SELECT pg_current_xact_id()`} {
-		if _, err := tx.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		pgtest.Exec(t, tx, statement)
 	}
 	return tx
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/replaytest"
-	"github.com/badged/badged/internal/eventbatch"
-	"github.com/badged/badged/projector/deadletters"
+	"github.com/badged/badged/internal/log/eventbatch"
+	"github.com/badged/badged/internal/operations/deadletters"
 )
 
 // Invalid events that are in the log already, as SQL or a newer release can

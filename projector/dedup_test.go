@@ -16,10 +16,10 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/replaytest"
-	"github.com/badged/badged/projector/internal/keys"
-	"github.com/badged/badged/projector/internal/logread"
-	"github.com/badged/badged/projector/internal/store"
-	"github.com/badged/badged/projector/internal/store/storetest"
+	"github.com/badged/badged/internal/fold/keys"
+	"github.com/badged/badged/internal/fold/logread"
+	"github.com/badged/badged/internal/fold/store"
+	"github.com/badged/badged/internal/fold/store/storetest"
 )
 
 // age makes the current generation of a partition old, so that the next batch of p

@@ -19,19 +19,13 @@ import (
 // connect returns a connection outside the pool.
 func connect(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close(t.Context()) })
+	conn := pgtest.Connect(t, url)
 	return conn
 }
 
 func mustExec(t *testing.T, conn *pgx.Conn, sql string) {
 	t.Helper()
-	if _, err := conn.Exec(t.Context(), sql); err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Exec(t, conn, sql)
 }
 
 // An owner that missed that many rotations that the runs that it knows were dropped

@@ -15,10 +15,10 @@ import (
 	"github.com/badged/badged/gateway"
 	"github.com/badged/badged/gateway/protocol"
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/partition/replay"
+	"github.com/badged/badged/internal/user/expiry"
 	"github.com/badged/badged/projector"
 	"github.com/badged/badged/projector/badges"
-	"github.com/badged/badged/projector/expiry"
-	"github.com/badged/badged/projector/replay"
 	"github.com/badged/badged/pubsub"
 )
 

@@ -9,17 +9,17 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/projector/internal/store"
+	"github.com/badged/badged/internal/fold/store"
 )
 
-// beginEpochSQL also makes other projectors read their cached rows again: a
-// batch fails unless the epoch is the one it knows.
+// beginEpochSQL begins a new epoch. Other projectors then discard their cached rows: their
+// batches fail, since they know another epoch.
 var beginEpochSQL = `UPDATE badged.partitions
 SET epoch = substr(replace(gen_random_uuid()::text, '-', ''), 1, 12), incarnation = ` + store.IncarnationSQL + `
 WHERE partition_id = $1`
 
-// endTimelineSQL records what was folded when timeline $2 of Postgres ended, and so has
-// survived that.
+// endTimelineSQL records which transactions were folded when timeline $2 of Postgres ended,
+// and therefore were not lost.
 const endTimelineSQL = `INSERT INTO badged.timeline_ends AS t (partition, timeline, next_timeline, transaction_id, pending) VALUES ($1, $2, $3, $4, $5)
 ON CONFLICT (partition, timeline) DO UPDATE
 SET next_timeline = excluded.next_timeline, transaction_id = excluded.transaction_id, pending = excluded.pending, noticed_at = now()`
@@ -33,9 +33,9 @@ const (
 	epochRewind = "rewind"
 )
 
-// outdated reports whether the epoch has to end, and why: the tables may be older than
-// the state of clients, since the epoch began in an earlier life of Postgres or the
-// position is behind one that this process saw committed.
+// outdated reports whether the epoch must end, and why. The tables may be older than the state
+// of clients if the epoch began in an earlier life of Postgres, or if the position is behind a
+// position that this process saw committed.
 func (p *partition) outdated() (reason string, is bool) {
 	switch {
 	case p.cursor.Before(p.reached):
@@ -46,16 +46,16 @@ func (p *partition) outdated() (reason string, is bool) {
 	return "", false
 }
 
-// beginEpoch begins a new epoch, unless another projector has, and reads the
-// state of the partition. From now on the tables may give versions that
-// clients hold to other states; the new epoch makes clients take a snapshot.
-// ADR 41 has the reasons.
+// beginEpoch begins a new epoch, unless another projector has done so, and reads the state of
+// the partition. After lost commits, the tables may reach a version that clients already have,
+// with another state. In a new epoch, clients therefore load a snapshot instead of comparing
+// versions. ADR 41 has the reasons.
 func (p *partition) beginEpoch(ctx context.Context, conn *pgxpool.Conn) error {
 	var reason string
 	var begun bool
 	reached := p.reached
 	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		// While the row of the position is locked, no batch runs.
+		// Lock the row of the position, so that no batch runs meanwhile.
 		if _, err := tx.Exec(ctx, `SELECT FROM badged.`+events.Topic(p.id)+`_offsets WHERE consumer_group = $1 FOR UPDATE`, events.ProjectorGroup); err != nil {
 			return err
 		}
@@ -81,7 +81,7 @@ func (p *partition) beginEpoch(ctx context.Context, conn *pgxpool.Conn) error {
 	if !begun {
 		return nil
 	}
-	p.reached = p.cursor.Position // also if learning fails from here on: the epoch begins once
+	p.reached = p.cursor.Position // set even if learn fails later: the epoch must begin only once
 	p.projector.metrics.epochs.WithLabelValues(reason).Inc()
 	if reason == epochRewind {
 		p.projector.log.WarnContext(ctx, "Postgres lost commits that clients have seen; a new epoch begins and clients get snapshots. Publish the lost events again",
@@ -92,8 +92,8 @@ func (p *partition) beginEpoch(ctx context.Context, conn *pgxpool.Conn) error {
 	return nil
 }
 
-// restartInterval is how often a restart of Postgres is logged at most: it
-// begins a new epoch in every partition, one after the other.
+// restartInterval limits how often a restart of Postgres is logged, since every partition
+// begins a new epoch then, one after the other.
 const restartInterval = time.Minute
 
 // tellRestart logs a restart of Postgres, once for all partitions.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
-	"github.com/badged/badged/projector/internal/store"
-	"github.com/badged/badged/projector/internal/store/storetest"
+	"github.com/badged/badged/internal/fold/store"
+	"github.com/badged/badged/internal/fold/store/storetest"
 )
 
 // A projector whose position another one has moved finds out before it writes

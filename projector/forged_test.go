@@ -9,10 +9,10 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/replaytest"
-	"github.com/badged/badged/projector/deadletters"
-	"github.com/badged/badged/projector/erasure"
-	"github.com/badged/badged/projector/internal/store"
-	"github.com/badged/badged/projector/logview"
+	"github.com/badged/badged/internal/fold/store"
+	"github.com/badged/badged/internal/operations/deadletters"
+	"github.com/badged/badged/internal/user/erasure"
+	"github.com/badged/badged/internal/user/logview"
 )
 
 // What only badged writes is a dead letter in a row of another: the name of a key, which

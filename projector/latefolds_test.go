@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/badged/badged/internal/devtest/foldtest"
-	"github.com/badged/badged/projector/replay"
+	"github.com/badged/badged/internal/partition/replay"
 )
 
 // recorded returns the records of partition 0: the message that ends each run,

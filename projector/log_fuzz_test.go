@@ -10,9 +10,9 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
-	"github.com/badged/badged/internal/eventbatch"
-	"github.com/badged/badged/projector/internal/logread"
-	"github.com/badged/badged/projector/internal/store"
+	"github.com/badged/badged/internal/fold/logread"
+	"github.com/badged/badged/internal/fold/store"
+	"github.com/badged/badged/internal/log/eventbatch"
 )
 
 // FuzzLog writes any row into the log, between two valid events. The partition

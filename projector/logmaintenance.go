@@ -8,25 +8,25 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/badged/badged/internal/pgsession"
+	"github.com/badged/badged/internal/base/wait"
+	"github.com/badged/badged/internal/pg/pgsession"
 )
 
-// The log of a partition is split into ranges of transaction ids, a table each;
-// the last has no end. A range is complete, and can be archived, when the ids
-// have passed its end.
+// The log of a partition is divided into ranges of transaction ids, one table each; the last
+// range has no end. A range is complete, and can be archived, once Postgres assigns ids above
+// its end.
 const (
-	// rangeSpan is roughly how long a range lasts.
+	// rangeSpan is about how long a range receives events.
 	rangeSpan = 7 * 24 * time.Hour
-	// leastRange is the least number of transaction ids in a range, counting
-	// all that the cluster gives out: each range costs a little when the log
-	// is read.
+	// leastRange is the least number of transaction ids in a range, counting all ids that the
+	// cluster assigns. It limits the number of ranges, since each adds to the cost of reading
+	// the log.
 	leastRange = 1 << 20
 )
 
 const buryUnissuedSQL = `SELECT badged.bury_unissued($1)`
 
-// buryUnissued turns events whose transaction id was not given out yet into
-// dead letters.
+// buryUnissued makes dead letters of events whose transaction id is not assigned yet.
 func (p *partition) buryUnissued(ctx context.Context) error {
 	var n int
 	if err := p.projector.cfg.Pool.QueryRow(ctx, buryUnissuedSQL, p.id).Scan(&n); err != nil {
@@ -42,15 +42,45 @@ func (p *partition) buryUnissued(ctx context.Context) error {
 
 const extendLogSQL = `SELECT badged.extend_log($1, $2::interval, $3)`
 
-// extendLog adds ranges until the last one begins in the future. ADR 25 has the reasons.
+// extendLog adds ranges until the last one begins in the future. ADR 151 has the reasons.
 func (p *partition) extendLog(ctx context.Context) error {
 	for more := true; more; {
 		err := p.projector.cfg.Pool.QueryRow(ctx, extendLogSQL, p.id, rangeSpan, leastRange).Scan(&more)
 		if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == pgsession.LockNotAvailable {
-			return nil // not urgent: the range takes events meanwhile
+			return nil // not urgent: meanwhile the last range receives the events
 		}
 		if err != nil {
 			return fmt.Errorf("extend the log of partition %d: %w", p.id, err)
+		}
+	}
+	return nil
+}
+
+const indexLogSQL = `SELECT badged.index_log($1)`
+
+// indexLog builds the index of user and conversation ids in complete ranges of the owned
+// partitions, one range after the other. Showing, verifying, exporting and erasing a user
+// search by this index. ADR 151 has the reasons.
+func (p *Projector) indexLog(ctx context.Context) error {
+	for wait.For(ctx, p.cfg.MaintenanceInterval) == nil {
+		for _, id := range p.OwnedPartitions() {
+			if err := p.indexRanges(ctx, id); err != nil && ctx.Err() == nil {
+				p.log.WarnContext(ctx, "cannot build the index of a range of the log, will try again; until then, searches read the whole range", "partition", id, "error", err)
+			}
+		}
+	}
+	return nil
+}
+
+// indexRanges builds the missing indexes of a partition's ranges.
+func (p *Projector) indexRanges(ctx context.Context, partition int) error {
+	for more := true; more; {
+		err := p.cfg.Pool.QueryRow(ctx, indexLogSQL, partition).Scan(&more)
+		if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == pgsession.LockNotAvailable {
+			return nil // an erasure is writing to the range
+		}
+		if err != nil {
+			return fmt.Errorf("index the log of partition %d: %w", partition, err)
 		}
 	}
 	return nil

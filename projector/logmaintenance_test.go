@@ -13,7 +13,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/replaytest"
-	"github.com/badged/badged/internal/eventbatch"
+	"github.com/badged/badged/internal/log/eventbatch"
 )
 
 // extend calls extend_log for a partition until there is nothing more to do, with
@@ -83,6 +83,22 @@ func TestLogRanges(t *testing.T) {
 		t.Errorf("of %d messages the badge is %+v", seq, b)
 	}
 	replaytest.Verify(t, d.pool, d.log)
+	// The complete ranges get an index, and lose it if events may go there again.
+	indexes := func() []string {
+		return d.lines(t, `SELECT indexname FROM pg_indexes WHERE schemaname = 'badged' AND indexname LIKE 'events\_p00\_r%\_names' ORDER BY 1`)
+	}
+	if err := d.projector.indexRanges(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if got := indexes(); !slices.Equal(got, []string{"events_p00_r1_names", "events_p00_r2_names", "events_p00_r3_names"}) {
+		t.Errorf("the indexes are %v", got)
+	}
+	replaytest.Verify(t, d.pool, d.log, ann)
+	d.exec(t, `UPDATE badged.log_ranges SET ends = '999999999' WHERE partition_id = 0 AND number = 3`) // of a copied log
+	d.exec(t, `SELECT badged.settle_log_ranges(0)`)
+	if got := indexes(); !slices.Equal(got, []string{"events_p00_r1_names", "events_p00_r2_names"}) {
+		t.Errorf("of a copied log the indexes are %v", got)
+	}
 }
 
 // A large last range gets an end while it is read and written. A check proves the

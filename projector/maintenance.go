@@ -10,16 +10,15 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/badged/badged/projector/internal/store"
+	"github.com/badged/badged/internal/fold/store"
 )
 
-// generationDueSQL compares with the clock that wrote begun_at. $2 is half of the
-// dedup window.
+// generationDueSQL compares begun_at with the clock of the database, which set begun_at. $2 is
+// half of the dedup window.
 const generationDueSQL = `SELECT max(generation), max(begun_at) + $2::interval <= now() FROM badged.dedup_generations
 WHERE partition_id = $1`
 
-// maintain extends the log and merges what is remembered of events in the owned
-// partitions.
+// maintain extends the log and merges event keys in the owned partitions until ctx is done.
 func (p *Projector) maintain(ctx context.Context) error {
 	tick := time.NewTicker(p.cfg.MaintenanceInterval)
 	defer tick.Stop()
@@ -40,7 +39,7 @@ func (p *Projector) maintain(ctx context.Context) error {
 	}
 }
 
-// maintain does what is due in a partition from time to time.
+// maintain runs the periodic tasks of a partition.
 func (p *partition) maintain(ctx context.Context) {
 	for _, task := range []struct {
 		run   func(context.Context) error
@@ -56,18 +55,17 @@ func (p *partition) maintain(ctx context.Context) {
 	}
 }
 
-// rotateGenerations lets the next batch begin a generation if the span of the
-// present one is over. It is safe to run concurrently with batches and with
-// itself.
+// rotateGenerations makes the next batch begin a generation of event keys, if the span of the
+// present generation is over. It is safe to run concurrently with batches and with itself.
 func (p *partition) rotateGenerations(ctx context.Context) error {
 	var present int
 	var due bool
 	span := p.projector.cfg.DedupWindow / store.WindowSpans
 	if err := p.projector.cfg.Pool.QueryRow(ctx, generationDueSQL, p.id, span).Scan(&present, &due); err != nil {
-		return fmt.Errorf("read the age of the present generation of keys: %w", err)
+		return fmt.Errorf("read the age of the present generation of event keys: %w", err)
 	}
 	if due {
-		if err := p.projector.clock.Check(); err != nil { // what is forgotten stays so
+		if err := p.projector.clock.Check(); err != nil { // a wrong clock would remove event keys permanently
 			return err
 		}
 		p.next.Store(int64(present + 1))
@@ -75,8 +73,8 @@ func (p *partition) rotateGenerations(ctx context.Context) error {
 	return nil
 }
 
-// mergeKeys merges blocks and runs of keys in the owned partitions, which take
-// turns, until nothing is left to merge.
+// mergeKeys merges event keys in the owned partitions until nothing is left to merge. It does
+// one step of each partition in turn.
 func (p *Projector) mergeKeys(ctx context.Context) {
 	busy := p.OwnedPartitions()
 	for len(busy) > 0 && ctx.Err() == nil {
@@ -90,10 +88,10 @@ func (p *Projector) mergeKeys(ctx context.Context) {
 	}
 }
 
-// errNotOwned means that a partition has no keys in memory to be merged.
+// errNotOwned means that a partition has no event keys in memory to merge.
 var errNotOwned = errors.New("the partition is not owned, or nothing was folded yet")
 
-// lockKeys calls f while no batch uses the keys.
+// lockKeys calls f while no batch uses the event keys.
 func (p *partition) lockKeys(ctx context.Context, f func() error) error {
 	if !p.take(ctx) {
 		return ctx.Err()
@@ -106,7 +104,7 @@ func (p *partition) lockKeys(ctx context.Context, f func() error) error {
 	return f()
 }
 
-// keysGrew notes that keys has more, and has it merged if that is due.
+// keysGrew records that a batch added event keys, and starts a merge if one is due.
 func (p *partition) keysGrew() {
 	p.keysChanged()
 	if p.keyStats.Load().Recent >= p.merger.Sizes.Blocks {
@@ -114,7 +112,7 @@ func (p *partition) keysGrew() {
 	}
 }
 
-// wakeMerging makes maintenance look for keys to merge.
+// wakeMerging makes maintenance look for event keys to merge.
 func (p *Projector) wakeMerging() {
 	select {
 	case p.merges <- struct{}{}:
@@ -122,17 +120,17 @@ func (p *Projector) wakeMerging() {
 	}
 }
 
-// leastCache is the share of the memory that cached users always have.
+// leastCache divides the memory: the cached users always get at least 1/leastCache of it.
 const leastCache = 4
 
-// keysChanged gives the cache the memory that the keys leave.
+// keysChanged gives the cache the memory that the event keys do not use.
 func (p *partition) keysChanged() {
 	stats := p.keys.Stats()
 	p.cache.Limit = max(p.memory-stats.Bytes, p.memory/leastCache) / 2
 	p.keyStats.Store(&stats)
 }
 
-// measureKeys updates the metrics of the keys.
+// measureKeys updates the metrics of event keys.
 func (p *Projector) measureKeys() {
 	m := p.metrics
 	for _, of := range []*prometheus.GaugeVec{m.dedupGeneration, m.dedupBlockKeys, m.dedupRunKeys, m.dedupRuns, m.dedupFilterBytes, m.dedupUnfiltered} {

@@ -21,8 +21,7 @@ type Metrics struct {
 	epochs                                  *prometheus.CounterVec
 }
 
-// NewMetrics returns metrics registered with r, or unregistered ones if r is
-// nil.
+// NewMetrics returns metrics registered with r, or unregistered metrics if r is nil.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	auto := promauto.With(r)
 	counter := func(name, help string) prometheus.Counter {

@@ -3,17 +3,18 @@ package projector
 import (
 	"context"
 
-	"github.com/badged/badged/internal/pgsession"
+	"github.com/badged/badged/internal/pg/pgsession"
 )
 
-// silentIntervals is how many intervals the session of an owner may be silent.
+// silentIntervals is how many intervals the session of an owner may be silent before it loses
+// its partitions.
 const silentIntervals = 3
 
-// ownerKind names projectors among the owners of partitions.
+// ownerKind is the kind of owner that projectors are.
 const ownerKind = "projector"
 
-// own folds a fair share of the partitions until ctx is done. The locks of the
-// owner only save work; the fence keeps the counts right.
+// own folds a fair share of the partitions until ctx is done. The locks of owners only save
+// work; the fence keeps the counts correct.
 func (p *Projector) own(ctx context.Context) error {
 	owner := pgsession.Owner{
 		Connect: p.cfg.Pool.Config().ConnConfig, Kind: ownerKind, Class: pgsession.LockClass, MemberClass: pgsession.MemberClass,
@@ -25,7 +26,7 @@ func (p *Projector) own(ctx context.Context) error {
 	return nil
 }
 
-// follow reads the layout of the log again, unless others tell it.
+// follow reads the layout of the log again, to learn of splits.
 func (p *Projector) follow(ctx context.Context) {
 	if err := p.cfg.Log.Refresh(ctx); err != nil && ctx.Err() == nil {
 		p.log.WarnContext(ctx, "cannot read which partitions were split", "error", err)

@@ -20,8 +20,8 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
-	"github.com/badged/badged/internal/pgsession"
-	"github.com/badged/badged/projector/lag"
+	"github.com/badged/badged/internal/fold/lag"
+	"github.com/badged/badged/internal/pg/pgsession"
 )
 
 // diary is a logger that signals each message, so that a test can wait for it.

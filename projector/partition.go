@@ -11,23 +11,23 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/eventlog"
-	"github.com/badged/badged/projector/internal/keys"
-	"github.com/badged/badged/projector/internal/logread"
-	"github.com/badged/badged/projector/internal/store"
+	"github.com/badged/badged/internal/base/wait"
+	"github.com/badged/badged/internal/fold/keys"
+	"github.com/badged/badged/internal/fold/logread"
+	"github.com/badged/badged/internal/fold/store"
+	"github.com/badged/badged/internal/log/eventlog"
 )
 
-// The duration of a batch: longer ones write a row once for more events, and
-// publish later what the first of them changed.
+// Targets for the duration of a batch. A longer batch writes a row once for more events, and
+// publishes the effect of its first events later.
 const (
 	fastBatch    = 200 * time.Millisecond
 	slowBatch    = 500 * time.Millisecond
-	batchTimeout = 30 * time.Second // far more than a healthy database takes
-	smallestRun  = 50               // events; in smaller batches the fixed cost dominates
+	batchTimeout = 30 * time.Second // a healthy database takes far less
+	smallestRun  = 50               // in events; in smaller batches the fixed cost dominates
 )
 
-// Waits for a transaction that has been open for a moment only, and for a
-// database that does not answer.
+// Waits for a transaction that was opened a moment ago, and after an error of the database.
 const (
 	firstWait    = time.Millisecond
 	lastWait     = 8 * time.Millisecond
@@ -35,46 +35,46 @@ const (
 	lastBackoff  = 2 * time.Second
 )
 
-// partition is one partition of the log. Its loop folds what is in the log;
-// Projector.Append folds what it appends.
+// partition is one partition of the log. Its loop folds what is in the log; Projector.Append
+// folds what it appends.
 type partition struct {
 	id        int
 	projector *Projector
 	tables    *store.Tables
 	wakes     chan struct{}
 	owned     atomic.Bool
-	// looked is set when the fence of an append has found no other event in the
-	// log, until the poller takes it.
+	// looked is set when the fence of an append has proved that the log has no other unfolded
+	// event. The poller clears it.
 	looked atomic.Bool
-	// next is the generation that the next batch begins, if it is the one after the
-	// present; 0 for none.
+	// next is the generation of event keys that the next batch begins, if it follows the
+	// present one; 0 for none.
 	next atomic.Int64
 
-	// turn holds a token while a batch is folded. It guards the fields below like
-	// a mutex, which could not be waited for with a limit.
+	// turn is the fold lock: it has a token while a batch is folded, and guards the fields
+	// below. It is a channel and not a mutex, so that waiting for it can be limited.
 	turn chan struct{}
-	// ready is set while everything in the log was folded at the last look, so
-	// that an append may fold its events at once.
+	// ready is set if everything in the log was folded when the loop last read it. Then an
+	// append may fold its events itself.
 	ready bool
-	// caughtUp, if not nil, is closed when ready is set.
+	// caughtUp, if not nil, is closed when the loop sets ready.
 	caughtUp chan struct{}
 	cursor   logread.Cursor
 	state    store.PartitionState
-	letters  store.Letters // those behind the cursor, if it was set back
+	letters  store.Letters // the letters after the cursor, in case the position was set back
 	known    bool          // whether cursor, state and letters are current
-	// fenced is set if the last batch was.
+	// fenced is set if the fence of the last batch failed.
 	fenced bool
-	// reached is the furthest position seen committed in this epoch.
+	// reached is the furthest position that this process saw committed in this epoch.
 	reached events.Position
 	cache   *store.Cache
 	keys    *keys.Window
-	size    logread.Size // of the next batch
+	size    logread.Size // of the next page
 
-	// memory is roughly how many bytes cache and keys may take.
+	// memory is about how many bytes cache and keys together may use.
 	memory int
-	// merger merges what keys describes; only maintenance uses it.
+	// merger merges the event keys. Only maintenance uses it.
 	merger *keys.Merger
-	// keyStats describes keys.
+	// keyStats has the sizes of keys after the last change.
 	keyStats atomic.Pointer[keys.Stats]
 }
 
@@ -95,12 +95,11 @@ func newPartition(id int, p *Projector) *partition {
 	return part
 }
 
-// filterShare divides the memory: filters get at most one part of that many, the
-// cached users the rest.
+// filterShare divides the memory: the filters of event keys get at most 1/filterShare of it,
+// and the cached users get the rest.
 const filterShare = 2
 
-// wake makes the loop look for events. Wakes that arrive while one is pending
-// are merged.
+// wake makes the loop look for events. It does nothing if a wake is already pending.
 func (p *partition) wake() {
 	select {
 	case p.wakes <- struct{}{}:
@@ -108,14 +107,13 @@ func (p *partition) wake() {
 	}
 }
 
-// run folds the partition until ctx, which lasts as long as the ownership, is
-// done.
+// run folds the partition until ctx is done. ctx lasts as long as the ownership.
 func (p *partition) run(ctx context.Context) {
 	p.owned.Store(true)
 	defer p.leave()
-	p.wake() // there may be a backlog
+	p.wake() // the log may have unfolded events
 
-	wait, backoff := firstWait, firstBackoff
+	pauses, failures := wait.Backoff{First: firstWait, Last: lastWait}, wait.Backoff{First: firstBackoff, Last: lastBackoff}
 	retry := time.NewTimer(0)
 	defer retry.Stop()
 	for {
@@ -130,23 +128,23 @@ func (p *partition) run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil && eventlog.Gone(ctx, p.projector.cfg.Pool, p.id):
-			retry.Reset(backoff)
+			retry.Reset(failures.Next())
 		case err != nil:
 			p.projector.metrics.failed.Inc()
-			p.projector.log.ErrorContext(ctx, "cannot fold, will try again",
-				"partition", p.id, "error", err, "in", backoff)
-			retry.Reset(backoff)
-			backoff = min(2*backoff, lastBackoff)
+			pause := failures.Next()
+			p.projector.log.ErrorContext(ctx, "cannot fold, will try again", "partition", p.id, "error", err, "in", pause)
+			retry.Reset(pause)
 		case waits:
-			retry.Reset(wait)
-			wait, backoff = min(2*wait, lastWait), firstBackoff
+			retry.Reset(pauses.Next())
+			failures.Reset()
 		default:
-			wait, backoff = firstWait, firstBackoff
+			pauses.Reset()
+			failures.Reset()
 		}
 	}
 }
 
-// leave ends the ownership: another owner may change the rows.
+// leave ends the ownership. It clears the cache, since another owner may now change the rows.
 func (p *partition) leave() {
 	p.turn <- struct{}{}
 	defer func() { <-p.turn }()
@@ -156,11 +154,11 @@ func (p *partition) leave() {
 	p.keys.Forget()
 }
 
-// drain folds batches until there is nothing more to read. It reports whether
-// there are events to be read in a moment.
+// drain folds batches until there is nothing more to read. waits reports that there are events
+// that can be read only in a moment, when an open transaction has ended.
 func (p *partition) drain(ctx context.Context) (waits bool, err error) {
 	for {
-		// Take a slot per batch, so that busy partitions take turns with others.
+		// Acquire a slot for each batch, so that busy partitions alternate with others.
 		select {
 		case p.projector.slots <- struct{}{}:
 		case <-ctx.Done():
@@ -180,14 +178,14 @@ func (p *partition) drain(ctx context.Context) (waits bool, err error) {
 	}
 }
 
-// readAgain reports whether a batch that failed with err is read and folded again
-// at once.
+// readAgain reports whether a batch that failed with err must be read and folded again at
+// once.
 func readAgain(err error) bool {
 	return errors.Is(err, store.ErrFenced) || errors.Is(err, keys.ErrOutdated)
 }
 
-// step folds one batch and reports whether there is more to read, now or in a
-// moment.
+// step folds one batch. more reports that there is more to read now. waits reports that there
+// is more to read in a moment, when an open transaction has ended.
 func (p *partition) step(ctx context.Context) (more, waits bool, err error) {
 	p.turn <- struct{}{}
 	defer func() { <-p.turn }()
@@ -222,14 +220,14 @@ func (p *partition) step(ctx context.Context) (more, waits bool, err error) {
 	start := time.Now()
 	b := store.NewBatch(&page, &p.letters, p.id, len(p.projector.partitions))
 	p.prepare(b)
-	// Finish a batch once it has begun: a committed batch must be published.
+	// Do not cancel a batch that was begun: if it commits, its updates must be published.
 	batchCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTimeout)
 	defer cancel()
 	r, err := b.Commit(batchCtx, conn.Conn(), p.tables, p.cache, p.keys, p.state, p.projector.cfg.Bus.HasSubscribers)
 	if err != nil {
 		p.failed(err)
 		if batchCtx.Err() != nil {
-			p.shrink(1) // as it is, it would time out again
+			p.shrink(1) // the same batch would time out again
 		}
 		return false, false, fmt.Errorf("fold %d events after %s: %w", len(page.Records), p.cursor.Position, err)
 	}
@@ -241,7 +239,7 @@ func (p *partition) step(ctx context.Context) (more, waits bool, err error) {
 	return page.More, page.Waits, nil
 }
 
-// caught sets whether everything in the log is folded.
+// caught sets ready, and wakes the appends that wait for it.
 func (p *partition) caught(up bool) {
 	p.ready = up
 	if up && p.caughtUp != nil {
@@ -250,7 +248,7 @@ func (p *partition) caught(up bool) {
 	}
 }
 
-// prepare sets what a batch needs to know of the partition.
+// prepare sets the generation of event keys of a batch.
 func (p *partition) prepare(b *store.Batch) {
 	b.Generation = p.state.Generation
 	if next := int(p.next.Load()); next == b.Generation+1 {
@@ -258,7 +256,8 @@ func (p *partition) prepare(b *store.Batch) {
 	}
 }
 
-// failed follows a batch that failed with err; its commit may have succeeded.
+// failed records that a batch failed with err. Its commit may have succeeded, so the state
+// must be read again.
 func (p *partition) failed(err error) {
 	p.known, p.ready, p.fenced = false, false, errors.Is(err, store.ErrFenced)
 	if errors.Is(err, keys.ErrOutdated) {
@@ -266,13 +265,13 @@ func (p *partition) failed(err error) {
 	}
 }
 
-// committed follows a committed batch.
+// committed updates the partition after a batch was committed, and queues its updates.
 func (p *partition) committed(b *store.Batch, r store.Result, start time.Time) {
 	p.cursor, p.state.Generation = b.To, b.Generation
 	p.state.Rooms = p.state.Rooms || b.OfRooms()
 	p.reached = b.To.Position
 	p.keysGrew()
-	p.account(b, r, time.Since(start)) // before clients hear of it and look
+	p.account(b, r, time.Since(start)) // before the updates: a client that receives one may look at the metrics
 	p.trace(b, r, start)
 	p.projector.tell(r.Updates)
 	folded := FoldedBatch{Partition: p.id, From: b.From.Position, To: b.To.Position, Users: r.Users, Rooms: r.Rooms}
@@ -284,15 +283,15 @@ func (p *partition) committed(b *store.Batch, r store.Result, start time.Time) {
 	p.projector.cfg.Folded(folded)
 }
 
-// sameIncarnation reports whether the epoch began in the Postgres that conn is connected
-// to: one that was started or promoted since may have lost commits.
+// sameIncarnation reports whether the epoch began in the life of Postgres that conn is
+// connected to. If Postgres was started or promoted since, it may have lost commits.
 func (p *partition) sameIncarnation(conn *pgxpool.Conn) bool {
 	return p.state.Incarnation == incarnationOf(conn)
 }
 
-// learn reads the state of the partition. If that has changed, it clears the
-// cache, and loads what is remembered of events again. It begins a new epoch if
-// the tables may be older than what clients were told.
+// learn reads the state of the partition. If the position or the state has changed, it clears
+// the cache and loads the event keys again. It begins a new epoch if clients may have received
+// newer states than the tables have.
 func (p *partition) learn(ctx context.Context, conn *pgxpool.Conn) error {
 	before, state := p.cursor.Position, p.state
 	if err := p.look(ctx, conn); err != nil {
@@ -322,7 +321,7 @@ func (p *partition) learn(ctx context.Context, conn *pgxpool.Conn) error {
 			return err
 		}
 		p.keysChanged()
-		p.projector.wakeMerging() // the former owner may have left something
+		p.projector.wakeMerging() // the former owner may have left keys to merge
 	}
 	p.projector.clock.Set(p.state.ReadAt)
 	p.reached = p.cursor.Position
@@ -337,7 +336,7 @@ func (p *partition) look(ctx context.Context, q events.Querier) (err error) {
 	}
 	moves := p.state.Moves
 	if p.state, err = store.LoadState(ctx, q, p.id); err == nil && p.state.Moves != moves {
-		p.reached = events.Position{} // the log has come from another shard, where it has other positions
+		p.reached = events.Position{} // the log was moved here from another database, with other positions
 	}
 	return err
 }
@@ -357,12 +356,12 @@ func (p *partition) account(b *store.Batch, r store.Result, took time.Duration) 
 	m.delaySeconds.Observe(max(0, p.projector.clock.Now().Sub(b.Oldest)).Seconds())
 }
 
-// shrink halves the size of the next batch, if that is more than least.
+// shrink halves the size of the next batch, but not below least.
 func (p *partition) shrink(least int) {
 	p.size.Events = min(p.size.Events, max(p.size.Events/2, least))
 }
 
-// adapt adapts the size of the next batch to that of the last, of n events.
+// adapt sets the size of the next batch, after a batch of n events took the given time.
 func (p *partition) adapt(n int, took time.Duration) {
 	switch {
 	case took > slowBatch:

@@ -7,21 +7,21 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/projector/lag"
+	"github.com/badged/badged/internal/fold/lag"
 )
 
-// poller finds events that came without a wake: those that other programs
-// appended, and those whose wake was lost.
+// poller finds events without a wake: events that other programs appended, and events whose
+// wake was lost.
 type poller struct {
 	projector *Projector
 	database  events.Querier
-	// partitions are those of the last poll, and snapshot is that of Postgres
-	// before it. As long as the snapshot is the same, nothing has been committed.
+	// partitions are the partitions of the last poll. snapshot is the Postgres snapshot taken
+	// before that poll. As long as the snapshot is the same, no transaction has committed.
 	partitions []int
 	snapshot   string
 }
 
-// pollPatience bounds a poll, which waits if something locks the log of one partition.
+// pollPatience limits a poll, which blocks if another session locks the log of one partition.
 const pollPatience = 2 * time.Second
 
 // poll wakes the partitions that are behind.
@@ -31,17 +31,17 @@ func (p *poller) poll(ctx context.Context) {
 		if ctx.Err() == nil {
 			p.projector.log.WarnContext(ctx, "cannot poll for new events, will try again", "error", err)
 		}
-		behind = p.projector.OwnedPartitions() // one of which may be locked
+		behind = p.projector.OwnedPartitions() // one of them may be locked
 	}
 	for _, id := range behind {
 		p.projector.Wake(id)
 	}
 }
 
-// behind returns the owned partitions with events after their positions. It
-// leaves out those that an append has looked at since the last poll: the next
-// poll includes them. So it queries nothing while appends reach all partitions,
-// and only the snapshot while nothing is committed.
+// behind returns the owned partitions with events after their positions. It skips the
+// partitions in which an append has looked at the log since the last poll; the next poll
+// includes them. So it runs no query while appends reach all partitions, and reads only the
+// snapshot while nothing is committed.
 func (p *poller) behind(ctx context.Context) ([]int, error) {
 	ctx, cancel := context.WithTimeout(ctx, pollPatience)
 	defer cancel()
@@ -55,7 +55,7 @@ func (p *poller) behind(ctx context.Context) ([]int, error) {
 		p.partitions = nil
 		return nil, nil
 	}
-	var snapshot string // before the look, which may see more
+	var snapshot string // taken before lag.Behind, which may see more
 	if err := p.database.QueryRow(ctx, `SELECT pg_current_snapshot()::text`).Scan(&snapshot); err != nil {
 		return nil, fmt.Errorf("read the snapshot: %w", err)
 	}

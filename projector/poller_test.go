@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/internal/devtest/foldtest"
+	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
 // A poll reads no table unless something was committed since the last.
@@ -30,9 +31,7 @@ func TestPollOfAQuietDatabase(t *testing.T) {
 	}
 	run := func(tx pgx.Tx, sql string) {
 		t.Helper()
-		if _, err := tx.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
+		pgtest.Exec(t, tx, sql)
 	}
 	run(quiet, `SAVEPOINT first`)
 	poll()

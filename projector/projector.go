@@ -1,13 +1,11 @@
-// Package projector folds the event log into badges: how many messages each
-// user has not read, by conversation and in total.
+// Package projector folds the event log into badges: how many messages each user has not read,
+// by conversation and in total.
 //
-// A [Projector] owns partitions and folds them in batches. One transaction per
-// batch moves the position of the partition and writes every row that changed.
-// Package badges reads the numbers. The other packages below it are for operators and
-// each have one subject, such as replay, which verifies, heals and explains badges from
-// the log. The fold is in internal/badge and the tables in internal/store.
+// A [Projector] owns partitions and folds them in batches. One transaction per batch moves the
+// position of the partition and writes every row that changed. Package badges reads the
+// numbers. The fold itself is in internal/fold/badge, its tables in internal/fold/store.
 //
-// It does not know who reads badges: no gateway, no HTTP, and none of the packages for
+// The package does not know the readers of badges: no gateway, no HTTP, and no package for
 // operators. ADR 54 explains appends that fold, ADR 20 the cache, ADR 41 epochs.
 package projector
 
@@ -23,93 +21,90 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/dbclock"
-	"github.com/badged/badged/internal/defaults"
-	"github.com/badged/badged/internal/eventlog"
-	"github.com/badged/badged/internal/pgsession"
-	"github.com/badged/badged/internal/pgwire"
-	"github.com/badged/badged/internal/wait"
-	"github.com/badged/badged/projector/internal/logread"
-	"github.com/badged/badged/projector/internal/store"
-	"github.com/badged/badged/projector/lag"
+	"github.com/badged/badged/internal/base/defaults"
+	"github.com/badged/badged/internal/base/wait"
+	"github.com/badged/badged/internal/fold/lag"
+	"github.com/badged/badged/internal/fold/logread"
+	"github.com/badged/badged/internal/fold/store"
+	"github.com/badged/badged/internal/log/eventlog"
+	"github.com/badged/badged/internal/pg/dbclock"
+	"github.com/badged/badged/internal/pg/pgsession"
 	"github.com/badged/badged/pubsub"
 )
 
 // Config configures a Projector. Pool, Log and Bus are required.
 type Config struct {
-	// Pool connects to the database. Set up its sessions with ConfigurePool.
+	// Pool connects to the database. Call ConfigurePool on its configuration.
 	Pool *pgxpool.Pool
 	Log  *events.Log
-	// Bus gets every update after its commit.
+	// Bus receives every update after the commit.
 	Bus pubsub.Bus
-	// Held returns the partitions that the database holds, in ascending order, if it is
-	// one of several. It must not block. Default: all.
+	// Held returns the partitions that the database has, in ascending order, if it is one of
+	// several databases. It must not block. Default: all partitions.
 	Held func() []int
-	// HeldChanged is closed once Held may return others. Default: once partitions were
-	// split.
+	// HeldChanged returns a channel that is closed once Held may return other partitions.
+	// Default: one that is closed once partitions were split.
 	HeldChanged func() <-chan struct{}
-	// Logger defaults to one that discards.
+	// Logger defaults to a logger that discards everything.
 	Logger *slog.Logger
 	// Metrics defaults to metrics that are not registered.
 	Metrics *Metrics
 
-	// PollInterval is how often the projector looks for events appended without a
-	// wake, for example by plain SQL. A partition that Append has folded since the
-	// last poll has its turn at the next. Default 100ms.
+	// PollInterval is how often the projector looks for events appended without a wake, for
+	// example by plain SQL. A poll skips a partition in which Append has folded since the last
+	// poll. Default 100ms.
 	PollInterval time.Duration
-	// MaxBatch is the most events folded in one transaction. Default 5,000.
+	// MaxBatch is the greatest number of events folded in one transaction. Default 5,000.
 	MaxBatch int
-	// CacheBytes is roughly how much memory the cached users, the keys of recent
-	// events and the filters of older ones take, divided evenly among all
-	// partitions. Default 256 MiB.
+	// CacheBytes is the approximate memory for cached users, the keys of recent events and the
+	// filters of older keys, in bytes. It is divided evenly among all partitions. Default 256
+	// MiB.
 	CacheBytes int
-	// Concurrency is how many partitions are folded at once, each on its own
-	// connection. Default: the number of processors, at least 2 and at most 4.
-	// More would compete with each other and with requests.
+	// Concurrency is how many partitions are folded at once, each on its own connection.
+	// Default: the number of processors, at least 2 and at most 4. With more, batches would
+	// compete with each other and with requests.
 	Concurrency int
-	// Share, if not nil, bounds the projectors of several databases together.
+	// Share, if not nil, limits the projectors of several databases together.
 	Share *Share
-	// OwnershipInterval is how often the projector counts the others and takes
-	// or gives up partitions until it has its share. An owner that is silent
-	// for three intervals loses its partitions. Default 1s.
+	// OwnershipInterval is how often the projector counts the other projectors, and acquires or
+	// releases partitions until it has its share. An owner that is silent for three intervals
+	// loses its partitions. Default 1s.
 	OwnershipInterval time.Duration
-	// DedupWindow is the least time for which event keys are remembered; the
-	// most is half as long again. Default 14 days.
+	// DedupWindow is the least time for which event keys are stored; they are stored for at
+	// most half as long again. Default 14 days.
 	DedupWindow time.Duration
-	// MaintenanceInterval is how often the projector begins a generation of event
-	// keys and extends the log, if due. Default 1m.
+	// MaintenanceInterval is how often the projector checks whether to begin a generation of
+	// event keys and to extend the log. Default 1m.
 	MaintenanceInterval time.Duration
 
-	// Trace is called with each batch that has traced events. It returns the
-	// trace context for the work that follows each of them, "" for none. It
-	// must not block. Default: no tracing.
+	// Trace is called with each batch that has traced events. It returns, for each of these
+	// events, the trace context for the work that follows the event, "" for none. It must not
+	// block. Default: no tracing.
 	Trace func(TracedBatch) []string
-	// Folded is called with each batch after its commit, in the order of their
-	// positions within a partition. It must neither block nor change what it gets.
-	// Default: nothing.
+	// Folded is called with each batch after its commit, in the order of positions within a
+	// partition. It must neither block nor change its argument. Default: nothing.
 	Folded func(FoldedBatch)
 }
 
-// FoldedBatch is a committed batch, for those who follow the log.
+// FoldedBatch describes a committed batch, for programs that follow the log.
 type FoldedBatch struct {
 	Partition int
-	// From is the position before the batch, and To the one behind it.
+	// From is the position before the batch, To the position after it.
 	From, To events.Position
-	// Users and Rooms have changed, as clients see it. Members of a room have changed
-	// with it and are not among Users.
+	// Users and Rooms have changed in a way that clients can see. Users does not include
+	// members whose numbers changed only because their room did.
 	Users, Rooms []string
-	// Notifying are the messages with a notification.
+	// Notifying has the events whose message has a notification.
 	Notifying []*events.Event
 }
 
-// Projector folds the partitions that it owns. Any number of projectors may
-// run on one database. Each partition has one owner at a time; should it ever
-// have two, the fence in the batch transaction keeps the counts right.
+// Projector folds the partitions that it owns. Any number of projectors may run on one
+// database. Each partition has one owner at a time. If it ever had two, the fence in the batch
+// transaction would keep the counts correct.
 type Projector struct {
 	cfg        Config
 	ran        atomic.Bool
@@ -118,28 +113,29 @@ type Projector struct {
 	deadLog    *rareLog
 	leapLog    *rareLog
 	partitions []*partition
-	// split are those that came from splitting others, by number.
+	// split has the partitions created by splits, by number. splitMu guards it.
 	split   map[int]*partition
 	splitMu sync.Mutex
-	// silence is how long the session of an owner may be silent.
+	// silence is how long the session of an owner may be silent before it loses its
+	// partitions.
 	silence time.Duration
-	// slots bounds how many partitions are folded at once.
+	// slots limits how many partitions are folded at once.
 	slots chan struct{}
 	// connections are used by batches.
 	connections *connections
 	// appending are used by appends that fold.
 	appending *connections
-	// open are the transactions that partitions have seen open.
+	// open records the transactions that the partitions have seen open.
 	open logread.Watch
-	// turnPatience is the constant, except in tests.
+	// turnPatience is the constant of this name, except in tests.
 	turnPatience time.Duration
-	// clock tells the database's time.
+	// clock returns the time of the database.
 	clock dbclock.Clock
-	// restartTold is when a restart of Postgres was logged last, in Unix nanoseconds.
+	// restartTold is when a restart of Postgres was last logged, in Unix nanoseconds.
 	restartTold atomic.Int64
-	// updates are waiting for the bus.
+	// updates is the queue of the bus.
 	updates chan store.Updates
-	// merges holds a token while event keys wait to be merged.
+	// merges has a token while event keys are due to be merged.
 	merges chan struct{}
 }
 
@@ -212,19 +208,21 @@ func (p *Projector) partition(id int) *partition {
 // DefaultConcurrency returns the default of Config.Concurrency.
 func DefaultConcurrency() int { return min(max(2, runtime.GOMAXPROCS(0)), 4) }
 
-// openPatience is how long batches wait for a transaction that was opened a
-// moment ago.
+// openPatience is how long batches wait for a transaction that was just opened: see
+// [logread.Watch].
 const openPatience = 20 * time.Millisecond
 
-// pausedBatch is how long a transaction of the pool may be idle until Postgres
-// ends its session. One that is frozen, or whose host vanished, may hold locks.
+// pausedBatch is how long a transaction of the pool may be idle before Postgres ends its
+// session. A process that hangs, or whose host has vanished, could otherwise hold locks
+// forever.
 const pausedBatch = 3 * time.Second
 
-// ConfigurePool sets up the sessions of a pool for the projector. Each of its
-// queries looks up known rows by key; without statistics, as on young tables,
-// the planner would scan instead. Most are different rows: remembering what was
-// looked up costs more than it saves, and so does sorting rows by their page. What the
-// database or the role sets otherwise has no effect on results. Others are further settings.
+// ConfigurePool sets up the sessions of a pool for the projector. All its queries look up rows
+// by key. Without statistics, as on new tables, the planner would choose sequential scans, and
+// hash or merge joins, so these are disabled. Memoize nodes and bitmap scans are disabled too:
+// most look-ups are for different rows, and caching results or sorting rows by page costs more
+// than it saves. Settings of the database or the role have no effect on these sessions. others
+// are further settings.
 func ConfigurePool(cfg *pgxpool.Config, others ...pgsession.Setting) {
 	settings := append([]pgsession.Setting{
 		{Name: "idle_in_transaction_session_timeout", Value: strconv.FormatInt(pausedBatch.Milliseconds(), 10)},
@@ -234,29 +232,24 @@ func ConfigurePool(cfg *pgxpool.Config, others ...pgsession.Setting) {
 		settings = append(settings, pgsession.Setting{Name: "enable_" + method, Value: "off"})
 	}
 	pgsession.Configure(cfg.ConnConfig, settings...)
-	cfg.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
-		pgwire.RegisterArrays(conn.TypeMap())
-		return nil
-	}
 	pgsession.CheckIdle(cfg)
 }
 
-// Wake reports that a partition has new events. It does not block, is safe for
-// concurrent use, and does nothing if the projector does not own the
-// partition.
+// Wake reports that a partition has new events. It does not block and is safe for concurrent
+// use. It does nothing if the projector does not own the partition.
 func (p *Projector) Wake(partition int) {
 	if partition >= 0 && partition < eventlog.PartitionNumbers {
 		p.partition(partition).wake()
 	}
 }
 
-// Run folds until ctx is done and then returns nil, after the current batches
-// are committed and published. It fails if it was called before.
+// Run folds until ctx is done. Then it finishes and publishes the current batches, and returns
+// nil. It fails if it was called before.
 func (p *Projector) Run(ctx context.Context) error {
 	if p.ran.Swap(true) {
 		return errors.New("projector: Run was called before; make another with New")
 	}
-	// The publisher outlives the partitions, so that their last updates are
+	// The publishing goroutine runs longer than the partitions, so that their last updates are
 	// published too.
 	var publishing sync.WaitGroup
 	lasting := context.WithoutCancel(ctx)
@@ -269,6 +262,7 @@ func (p *Projector) Run(ctx context.Context) error {
 	})
 	g.Go(func() error { return wait.Every(ctx, lagInterval, p.measure) })
 	g.Go(func() error { return p.maintain(ctx) })
+	g.Go(func() error { return p.indexLog(ctx) })
 	g.Go(func() error { return p.own(ctx) })
 	g.Go(func() error { return wait.Every(ctx, p.cfg.OwnershipInterval, p.follow) })
 	err := g.Wait()
@@ -281,40 +275,26 @@ func (p *Projector) Run(ctx context.Context) error {
 	return nil
 }
 
-// release returns the kept connections to their pool.
+// release returns the kept connections to the pool.
 func (p *Projector) release() {
 	p.connections.release()
 	p.appending.release()
 }
 
-// publish publishes committed updates on the bus in commit order. The bus may
-// fail or be slow: gateways notice what they missed, and folding does not
-// wait.
+// publish publishes committed updates on the bus in commit order. Folding does not wait for
+// the bus, which may be slow or fail: gateways detect what they missed.
 func (p *Projector) publish(ctx context.Context) {
-	lost := func(n int, err error) {
-		p.metrics.updatesLost.Add(float64(n))
-		p.log.WarnContext(ctx, "cannot publish updates; reconciliation will deliver them", "updates", n, "error", err)
-	}
 	for updates := range p.updates {
-		if len(updates.Users) > 0 {
-			if err := p.cfg.Bus.Publish(ctx, updates.Users); err != nil {
-				// Without those of members, updates of rooms would be wrong for them.
-				// The next update of each room shows that one was lost.
-				lost(updates.Len(), err)
-				continue
-			}
-		}
-		if len(updates.Rooms) > 0 {
-			if err := p.cfg.Bus.PublishRooms(ctx, updates.Rooms); err != nil {
-				lost(len(updates.Rooms), err)
-			}
+		if err := p.cfg.Bus.Publish(ctx, updates.Users, updates.Rooms); err != nil {
+			p.metrics.updatesLost.Add(float64(updates.Len()))
+			p.log.WarnContext(ctx, "cannot publish updates; reconciliation will deliver them", "updates", updates.Len(), "error", err)
 		}
 	}
 }
 
-// Tell queues updates for the bus after those of earlier batches. If the queue
-// is full it drops them; reconciliation delivers them later. It does not block
-// and is safe for concurrent use while Run runs.
+// Tell queues updates for the bus, behind the updates of earlier batches. If the queue is
+// full, it drops them, and reconciliation delivers them later. It does not block, and is safe
+// for concurrent use while Run runs.
 func (p *Projector) Tell(updates []pubsub.Update) { p.tell(store.Updates{Users: updates}) }
 
 func (p *Projector) tell(updates store.Updates) {
@@ -347,7 +327,7 @@ func (p *Projector) measure(ctx context.Context) {
 	cancel()
 	var waiting float64
 	if err == nil {
-		// Copies for partitions that are moving to the database are not its own.
+		// Do not count copies: rows of partitions that are being moved to this database.
 		err = p.cfg.Pool.QueryRow(ctx, `SELECT count(*) FROM (
 	SELECT FROM badged.dead_letters WHERE partition_id IS NULL OR partition_id IN (SELECT partition_id FROM badged.partitions) LIMIT $1) AS counted`, lettersLimit).Scan(&waiting)
 	}
@@ -367,8 +347,8 @@ func (p *Projector) measure(ctx context.Context) {
 	}
 }
 
-// measureClock reads the clock of the database: appends that fold read nothing else that
-// tells it. If it fails, the last reading and the time since hold.
+// measureClock reads the clock of the database, since appends that fold do not read it. If
+// this fails, the clock continues from its last reading.
 func (p *Projector) measureClock(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lagInterval)
 	defer cancel()
@@ -377,12 +357,12 @@ func (p *Projector) measureClock(ctx context.Context) {
 	}
 }
 
-// Measuring the lag reads the log, so do it rarely and read little.
+// Measuring the lag reads the log, so it is done rarely and reads little.
 const (
 	lagInterval = 5 * time.Second
 	lagLimit    = 100_000
-	// lettersLimit is how many dead letters are counted.
+	// lettersLimit is the greatest number of dead letters that are counted.
 	lettersLimit = 10_000
-	// lagPatience bounds it while something locks a partition.
+	// lagPatience limits a measurement, which blocks if another session locks a partition.
 	lagPatience = 10 * time.Second
 )

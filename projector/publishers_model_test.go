@@ -20,9 +20,9 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
-	"github.com/badged/badged/projector/internal/badge"
-	"github.com/badged/badged/projector/internal/logread"
-	"github.com/badged/badged/projector/internal/store/storetest"
+	"github.com/badged/badged/internal/fold/badge"
+	"github.com/badged/badged/internal/fold/logread"
+	"github.com/badged/badged/internal/fold/store/storetest"
 )
 
 // publication is a publisher's transaction while it is open, and what is in it.

@@ -5,21 +5,22 @@ import (
 	"sync"
 	"time"
 
-	"github.com/badged/badged/projector/internal/store"
+	"github.com/badged/badged/internal/fold/store"
 )
 
-// rareLogInterval is the least time between two lines of a rareLog: a faulty publisher
-// can make thousands of such events a second.
+// rareLogInterval is the least time between two lines of a rareLog. A faulty publisher can
+// cause thousands of such events a second.
 const rareLogInterval = time.Minute
 
-// rareLog logs events of one kind with a message. It is safe for concurrent use.
+// rareLog logs events of one kind with a fixed message and their number. It is safe for
+// concurrent use.
 type rareLog struct {
 	log     *slog.Logger
 	message string
 
 	mu     sync.Mutex
 	logged time.Time
-	// events are those since then; first describes the first of them.
+	// events counts the events since the last line. first describes the first of them.
 	events int
 	first  slog.Attr
 }
@@ -32,11 +33,11 @@ func newDeadLog(log *slog.Logger) *rareLog {
 // newLeapLog returns the log of events with seqs far ahead.
 func newLeapLog(log *slog.Logger) *rareLog {
 	return &rareLog{log: log, message: "events have a seq that is at least 1,000 times the last one of their conversation, as if its unit had changed; " +
-		"what is read up to such a seq hides later messages with lower ones: if it is wrong, publish conversation.reset or room.reset"}
+		"a read up to such a seq hides later messages with lower seqs: if the seq is wrong, publish conversation.reset or room.reset"}
 }
 
-// add logs new events, of which first describes one, unless the last line is recent: then
-// the next line counts them too.
+// add logs new events; first describes one of them. If the last line is recent, it only counts
+// them for the next line.
 func (l *rareLog) add(events int, first slog.Attr, now time.Time) {
 	if events == 0 {
 		return
@@ -50,7 +51,7 @@ func (l *rareLog) add(events int, first slog.Attr, now time.Time) {
 	l.flush(now)
 }
 
-// flush logs the events that no line has counted, unless the last line is recent.
+// flush logs the events counted since the last line, unless that line is recent.
 func (l *rareLog) flush(now time.Time) {
 	l.mu.Lock()
 	events, first := l.events, l.first
@@ -64,7 +65,6 @@ func (l *rareLog) flush(now time.Time) {
 	}
 }
 
-// logDead logs the dead letters of a batch.
 func (p *partition) logDead(dead []store.DeadLetter) {
 	if len(dead) > 0 {
 		p.projector.deadLog.add(len(dead), slog.GroupAttrs("first", slog.Int("partition", p.id),
@@ -72,7 +72,6 @@ func (p *partition) logDead(dead []store.DeadLetter) {
 	}
 }
 
-// logLeaps logs the events of a batch whose seqs are far ahead.
 func (p *partition) logLeaps(r *store.Result) {
 	first := r.FirstLeap
 	p.projector.leapLog.add(r.Leaps, slog.GroupAttrs("first", slog.Int("partition", p.id),

@@ -11,8 +11,8 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/replaytest"
-	"github.com/badged/badged/projector/internal/badge"
-	"github.com/badged/badged/projector/internal/store/storetest"
+	"github.com/badged/badged/internal/fold/badge"
+	"github.com/badged/badged/internal/fold/store/storetest"
 )
 
 // Which ids users have makes no difference: a history with rooms, whose users are all in one

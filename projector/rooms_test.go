@@ -1,6 +1,7 @@
 package projector
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,11 +14,11 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
+	"github.com/badged/badged/internal/fold/badge"
+	"github.com/badged/badged/internal/fold/store"
+	"github.com/badged/badged/internal/fold/store/storetest"
+	"github.com/badged/badged/internal/operations/deadletters"
 	"github.com/badged/badged/projector/badges"
-	"github.com/badged/badged/projector/deadletters"
-	"github.com/badged/badged/projector/internal/badge"
-	"github.com/badged/badged/projector/internal/store"
-	"github.com/badged/badged/projector/internal/store/storetest"
 )
 
 // With the real log and tables, any history with rooms, cut into any transactions,
@@ -247,7 +248,7 @@ func TestEventsThatMembersRefuse(t *testing.T) {
 }
 
 // An append folds a message to a room in all partitions, in the transaction that
-// appends it. An event that must become a dead letter is left to the loop.
+// appends it. It refuses an event that would become a dead letter.
 func TestAppendToARoom(t *testing.T) {
 	d := newDatabase(t)
 	p := d.newOwner(t, d.pool, 0, 1, 2, 3)
@@ -268,16 +269,63 @@ func TestAppendToARoom(t *testing.T) {
 		t.Errorf("the rows of the room were written by transactions as in %q, want one for the four", got)
 	}
 
-	appendTo(t, p, []int{0}, foldtest.Deliver("c", 4, members[0]))
-	drain(t, p.partitions[0])
-	if got := d.lines(t, `SELECT user_ids[1] FROM badged.dead_letters`); !slices.Equal(got, members[:1]) {
-		t.Errorf("the dead letters are of %q, want of %q", got, members[:1])
+	wantRefused(t, p, 1, members[0], posted("c", 4), foldtest.Deliver("c", 4, members[0]))
+	for _, part := range p.partitions { // appends fold again once the loops have looked
+		drain(t, part)
 	}
 	appendTo(t, p, nil, posted("c", 5))
 	for _, id := range members {
 		if b := d.badge(t, id); b.Total != 3 {
-			t.Errorf("after the dead letter %s has total %d, want 3", id, b.Total)
+			t.Errorf("after the refusal %s has total %d, want 3", id, b.Total)
 		}
+	}
+	if got := d.lines(t, `SELECT reason FROM badged.dead_letters`); len(got) > 0 {
+		t.Errorf("there are dead letters: %q", got)
+	}
+}
+
+// wantRefused requires that p appends none of the events, since the one at index takes a
+// room of a member for an ordinary conversation.
+func wantRefused(t *testing.T, p *Projector, index int, member string, evs ...events.Event) {
+	t.Helper()
+	want := &events.BatchError{Events: []events.IndexedError{{Index: index, Err: &events.InvalidError{Fields: []events.FieldError{{
+		Field: "conversation_id", Message: fmt.Sprintf("\"c\" is a room of which %q are members: publish room.posted instead of message.delivered", member),
+	}}}}}}
+	_, err := p.Append(t.Context(), evs...)
+	var bad *events.BatchError
+	if !errors.As(err, &bad) {
+		t.Fatalf("the append ends with %v, want a refusal", err)
+	}
+	if diff := cmp.Diff(want, bad); diff != "" {
+		t.Errorf("refused (-want +got):\n%s", diff)
+	}
+}
+
+// An owner whose cache is behind the tables, or that has not folded all of the log, refuses
+// nothing: the room may have no such member any more.
+func TestAppendRefusesByTheFence(t *testing.T) {
+	left := foldtest.Event("left", events.RoomLeft, "c", nil, foldtest.User(0, 0))
+	for name, leave := range map[string]func(*testing.T, *database){
+		"another owner has folded that the member left": func(t *testing.T, d *database) {
+			other := d.newOwner(t, d.pool, 0)
+			appendTo(t, other, nil, left)
+		},
+		"the log says that the member left": func(t *testing.T, d *database) { d.append(t, left) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDatabase(t)
+			p, ann := d.newOwner(t, d.pool, 0), foldtest.User(0, 0)
+			appendTo(t, p, nil, joined("c", ann))
+			wantRefused(t, p, 0, ann, foldtest.Deliver("c", 1, ann))
+			drain(t, p.partitions[0])
+			leave(t, d)
+			appendTo(t, p, []int{0}, foldtest.Deliver("c", 1, ann))
+			drain(t, p.partitions[0])
+			if b := d.badge(t, ann); b.Total != 1 {
+				t.Errorf("the total is %d, want the message that came after leaving", b.Total)
+			}
+			d.checkReplay(t, ann)
+		})
 	}
 }
 

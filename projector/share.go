@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// Share bounds how many partitions several projectors of this process fold at once.
-// Folding more at a time than the processor can makes more and smaller batches of the
-// same events. It is safe for concurrent use.
+// Share limits how many partitions several projectors of this process fold at once. Beyond the
+// number of processors, more concurrency only makes the batches smaller and more frequent. It
+// is safe for concurrent use.
 type Share struct{ slots chan struct{} }
 
-// NewShare returns a share of n partitions at once.
+// NewShare returns a Share that lets n partitions be folded at once.
 func NewShare(n int) *Share { return &Share{make(chan struct{}, n)} }
 
-// longBatch is when a batch loses its slot: batches of a database that hangs must not
-// stop those of others.
+// longBatch is how long a batch may use a slot. After that the slot is freed, so that batches
+// of a database that hangs do not block batches of other databases.
 const longBatch = 250 * time.Millisecond
 
-// take takes a slot of the share and returns what gives it back. It reports false if ctx
-// is done before. A nil share has room for all.
+// take acquires a slot and returns the function that releases it. ok is false if ctx is done
+// before. A nil Share has no limit.
 func (s *Share) take(ctx context.Context) (leave func(), ok bool) {
 	if s == nil {
 		return func() {}, true

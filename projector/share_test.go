@@ -55,9 +55,7 @@ func TestShareWithADatabaseThatHangs(t *testing.T) {
 	}
 	ann := foldtest.User(0, 0)
 	blocked := begin(t, hung.pool)
-	if _, err := blocked.Exec(t.Context(), `LOCK TABLE badged.events_p00_offsets IN EXCLUSIVE MODE`); err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Exec(t, blocked, `LOCK TABLE badged.events_p00_offsets IN EXCLUSIVE MODE`)
 	for _, d := range []*database{hung, sound} {
 		if err := d.bus.Wake(t.Context(), d.append(t, foldtest.Deliver("c", 1, ann)).Partitions); err != nil {
 			t.Fatal(err)

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/badged/badged/projector/internal/logread"
+	"github.com/badged/badged/internal/fold/logread"
 )
 
 // Events that name thousands of users can be too many for one batch, however few

@@ -13,12 +13,12 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/category"
+	"github.com/badged/badged/internal/base/category"
 	"github.com/badged/badged/internal/devtest/foldtest"
+	"github.com/badged/badged/internal/fold/badge"
+	"github.com/badged/badged/internal/fold/store"
+	"github.com/badged/badged/internal/fold/store/storetest"
 	"github.com/badged/badged/projector/badges"
-	"github.com/badged/badged/projector/internal/badge"
-	"github.com/badged/badged/projector/internal/store"
-	"github.com/badged/badged/projector/internal/store/storetest"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -346,7 +346,6 @@ WITH sums AS (
     SELECT partition_id, user_id, p.category, sum(adds) AS total, count(*) FILTER (WHERE adds > 0) AS conversations,
         sum(mentions) FILTER (WHERE level <> 'none') AS mentions, sum(unseen) AS unseen, sum(muted) AS muted
     FROM badged.unread AS u CROSS JOIN LATERAL unnest(ARRAY[''] || badged.paths_of(u.category)) AS p (category)
-    WHERE NOT is_room
     GROUP BY partition_id, user_id, p.category
 ), numbers AS (
     SELECT partition_id, user_id, '' AS category, total, mentions, unread_conversations, unseen, muted_total FROM badged.badges

@@ -4,23 +4,22 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/projector/internal/store"
+	"github.com/badged/badged/internal/fold/store"
 )
 
 // TracedBatch is a committed batch with traced events.
 type TracedBatch struct {
 	Partition int
-	// Size is its number of events.
+	// Size is the number of events in the batch.
 	Size int
 	// Began and Ended are when folding began and ended.
 	Began, Ended time.Time
-	// Events are those with a trace context, in the order of the log.
+	// Events are the events with a trace context, in the order of the log.
 	Events []*events.Event
 }
 
-// trace calls Config.Trace for a committed batch, and puts into each update
-// the context of the last event that caused it. Call it before the updates are
-// published.
+// trace calls Config.Trace for a committed batch, and sets in each update the trace context of
+// the last event that caused it. Call it before the updates are published.
 func (p *partition) trace(b *store.Batch, r store.Result, began time.Time) {
 	if p.projector.cfg.Trace == nil {
 		return
@@ -43,7 +42,7 @@ func (p *partition) trace(b *store.Batch, r store.Result, began time.Time) {
 		for _, user := range d.MentionedUserIDs {
 			users[user] = context
 		}
-		users[d.SenderID] = context // whose own message to a room does not count
+		users[d.SenderID] = context // a message to a room also changes the membership of its sender
 		rooms[d.ConversationID] = context
 	}
 	for i := range r.Updates.Users {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/projector/internal/store"
+	"github.com/badged/badged/internal/fold/store"
 	"github.com/badged/badged/pubsub"
 )
 

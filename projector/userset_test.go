@@ -6,7 +6,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
-	"github.com/badged/badged/projector/internal/keys"
+	"github.com/badged/badged/internal/fold/keys"
 )
 
 // A retry for more users counts for the new ones, whichever generation the

@@ -91,7 +91,7 @@ func TestGapOfABroker(t *testing.T) {
 		recorders = append(recorders, r)
 	}
 	broker.reconnect()
-	if err := bus.Publish(t.Context(), []pubsub.Update{pubsubtest.NewUpdate(u, 1)}); err != nil {
+	if err := bus.Publish(t.Context(), []pubsub.Update{pubsubtest.NewUpdate(u, 1)}, nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range recorders {

@@ -30,9 +30,9 @@ type brokerBus struct {
 
 // message is sent over the broker.
 type message struct {
-	Updates []pubsub.Update     `json:"updates,omitempty"`
-	Rooms   []pubsub.RoomUpdate `json:"rooms,omitempty"`
-	Wakes   []int               `json:"wakes,omitempty"`
+	Users []pubsub.Update     `json:"users,omitempty"`
+	Rooms []pubsub.RoomUpdate `json:"rooms,omitempty"`
+	Wakes []int               `json:"wakes,omitempty"`
 }
 
 const subject = "badged"
@@ -50,19 +50,13 @@ func (b *brokerBus) receive(payload []byte) {
 	if json.Unmarshal(payload, &m) != nil {
 		return // not from a brokerBus
 	}
-	_ = b.Memory.Publish(context.Background(), m.Updates)
-	_ = b.Memory.PublishRooms(context.Background(), m.Rooms)
+	_ = b.Memory.Publish(context.Background(), m.Users, m.Rooms)
 	_ = b.Memory.Wake(context.Background(), m.Wakes)
 }
 
 // Publish implements [pubsub.Bus].
-func (b *brokerBus) Publish(ctx context.Context, updates []pubsub.Update) error {
-	return b.send(ctx, message{Updates: updates})
-}
-
-// PublishRooms implements [pubsub.Bus].
-func (b *brokerBus) PublishRooms(ctx context.Context, updates []pubsub.RoomUpdate) error {
-	return b.send(ctx, message{Rooms: updates})
+func (b *brokerBus) Publish(ctx context.Context, users []pubsub.Update, rooms []pubsub.RoomUpdate) error {
+	return b.send(ctx, message{Users: users, Rooms: rooms})
 }
 
 // Wake implements [pubsub.Bus].
@@ -125,7 +119,7 @@ func ExampleBus() {
 		panic(err)
 	}
 	update := pubsub.Update{Badge: pubsub.Badge{UserID: ada.ID, Numbers: pubsub.Numbers{Total: 7}}, Partition: ada.Partition}
-	if err := bus.Publish(ctx, []pubsub.Update{update}); err != nil {
+	if err := bus.Publish(ctx, []pubsub.Update{update}, nil); err != nil {
 		panic(err)
 	}
 	<-p.done

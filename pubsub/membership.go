@@ -3,17 +3,18 @@ package pubsub
 import (
 	"slices"
 
-	"github.com/badged/badged/internal/category"
+	"github.com/badged/badged/internal/base/category"
 )
 
-// Conversation returns what a client of a user with this version, who has set levels, sees
-// of a membership, given what its Room and Behind say.
+// Conversation returns the conversation as a client of the member sees it. It needs m.Room,
+// and m.Behind if the member has not read all closed chunks. version is the version of the
+// user, and levels are the levels that the user has set for categories.
 func (m *Membership) Conversation(version int64, levels map[string]string) Conversation {
 	c, _ := m.both(version, levels)
 	return c
 }
 
-// Adds returns what a membership adds to the numbers of its user, who has set levels.
+// Adds returns what the membership adds to the numbers of its user, given the user's levels.
 func (m *Membership) Adds(levels map[string]string) Numbers {
 	c, count := m.both(0, levels)
 	return count.At(category.Levels(levels).Of(m.Level, c.Category))
@@ -25,7 +26,8 @@ func (m *Membership) both(version int64, levels map[string]string) (Conversation
 		behind = *m.Behind
 	}
 	direct := category.Levels(levels).Of(m.Level, m.Room.Category) == category.LevelDirectMentions
-	// The fold bounds the set of own messages, so that the differences could be negative.
+	// The fold stores a bounded number of the member's own messages, so a difference may be
+	// negative.
 	count := func(above, behindLive, behindAll, own, mentions, named int64) (unread, mentioned int64) {
 		unread = max(0, m.Room.Live.above(above)+behindLive-own)
 		if direct {
@@ -54,13 +56,13 @@ func (m *Membership) both(version int64, levels map[string]string) (Conversation
 	return c, category.CountOf(c.Unread, c.Mentions, unseen, unseenMentions, c.MarkedUnread)
 }
 
-// seen returns the seen position.
 func (m *Membership) seen() int64 { return max(m.ReadSeq, m.ReachedSeq, m.SeenSeq) }
 
-// SeenInOpen reports whether all that is unseen is in the open chunk of the room.
+// SeenInOpen reports whether every unseen message is in the open chunk of the room, whose
+// messages [Room] lists one by one.
 func (m *Membership) SeenInOpen() bool { return m.seen() >= m.Room.Since }
 
-// firstUnread returns the least unread seq, or 0.
+// firstUnread returns the lowest unread seq, or 0 if nothing is unread.
 func (m *Membership) firstUnread() int64 {
 	if m.Behind != nil && m.Behind.First > 0 {
 		return m.Behind.First
@@ -68,7 +70,7 @@ func (m *Membership) firstUnread() int64 {
 	return m.Room.Live.Without(m.Own, m.ReadSeq)
 }
 
-// Without returns the least seq above another that is in s and not in others, or 0.
+// Without returns the lowest seq above the given one that is in s and not in others, or 0.
 func (s Seqs) Without(others Seqs, above int64) int64 {
 	from, _ := slices.BinarySearchFunc(s, above, byLast)
 	for _, r := range s[from:] {
@@ -91,8 +93,8 @@ func (s Seqs) Without(others Seqs, above int64) int64 {
 	return 0
 }
 
-// above returns how many seqs of the set are above one. Most members have read
-// nearly everything, so it begins at the end.
+// above counts the seqs of s that are greater than seq. It starts at the end of s, since most
+// members have read nearly everything.
 func (s Seqs) above(seq int64) (n int64) {
 	for i := len(s) - 1; i >= 0 && s[i].Last > seq; i-- {
 		n += s[i].Last - max(s[i].First-1, seq)

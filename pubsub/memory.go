@@ -6,26 +6,29 @@ import (
 	"sync"
 )
 
-// memoryQueueLimit is the most updates that wait for one handler: some tens of
-// MiB. A handler that does not block stays far below it (a batch of the
-// projector has thousands).
+// memoryQueueLimit is the most updates that are queued for one handler: some tens of MiB. The
+// queue of a handler that does not block stays far shorter: a batch of the projector has
+// thousands of updates.
 const memoryQueueLimit = 1 << 16
+
+// memoryWakeLimit is the most wakes that are queued for one call of Wakes. Further wakes are
+// dropped, which [Bus].Wake allows.
+const memoryWakeLimit = 1 << 12
 
 // Memory is the bus of a single process, and the default.
 //
-// Each subscription has a queue of 65,536 updates and a goroutine that calls
-// its handler, so that Publish never waits for a handler. When a queue is
-// full, because its handler blocked, its updates are dropped and HandleGap is
-// called.
+// Each subscription has a queue of 65,536 updates and a goroutine that calls its handler, so
+// Publish never waits for a handler. If a handler blocks until its queue is full, the queue is
+// dropped and HandleGap is called.
 type Memory struct {
 	counters counters
 	closing  chan struct{} // closed by Close
 
 	mu     sync.RWMutex
 	closed bool
-	joined map[Address][]*memorySubscription // each subscription once
+	joined map[Address][]*memorySubscription // a subscription at most once per address
 	subs   map[*memorySubscription]struct{}
-	wakes  map[*memoryWakes]struct{}
+	wakes  map[chan int]struct{} // each receives partition numbers
 }
 
 var _ Bus = (*Memory)(nil)
@@ -36,51 +39,42 @@ func NewMemory() *Memory {
 		closing: make(chan struct{}),
 		joined:  make(map[Address][]*memorySubscription),
 		subs:    make(map[*memorySubscription]struct{}),
-		wakes:   make(map[*memoryWakes]struct{}),
+		wakes:   make(map[chan int]struct{}),
 	}
 }
 
-// Publish implements [Bus]. It fails only when the bus is closed, or when ctx is
-// done before the call.
-func (m *Memory) Publish(ctx context.Context, updates []Update) error {
-	return publish(ctx, m, updates, func(u *Update) (Address, memoryMessage) {
-		return u.Address(), memoryMessage{user: u}
-	})
-}
-
-// PublishRooms implements [Bus] as Publish does.
-func (m *Memory) PublishRooms(ctx context.Context, updates []RoomUpdate) error {
-	return publish(ctx, m, updates, func(u *RoomUpdate) (Address, memoryMessage) {
-		return u.Address(), memoryMessage{room: u}
-	})
-}
-
-// publish queues updates for the subscriptions that have joined their addresses.
-func publish[U any](ctx context.Context, m *Memory, updates []U, messageOf func(*U) (Address, memoryMessage)) error {
+// Publish implements [Bus]. It fails only if the bus is closed, or if ctx is done before the
+// call.
+func (m *Memory) Publish(ctx context.Context, users []Update, rooms []RoomUpdate) error {
 	if err := ctx.Err(); err != nil {
 		m.counters.publishErrors.Add(1)
-		return fmt.Errorf("pubsub: publish %d updates: %w", len(updates), err)
+		return fmt.Errorf("pubsub: publish %d updates: %w", len(users)+len(rooms), err)
 	}
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if m.closed {
 		return ErrClosed
 	}
+	enqueue(m, users)
+	enqueue(m, rooms)
+	return nil
+}
+
+// enqueue queues updates for the subscriptions that have joined their addresses. The caller
+// holds mu.
+func enqueue[U any, P updateOf[U]](m *Memory, updates []U) {
 	for i := range updates {
-		to, _ := messageOf(&updates[i])
-		subs := m.joined[to]
+		subs := m.joined[P(&updates[i]).Address()]
 		if len(subs) == 0 {
 			continue
 		}
-		// A copy: an update held for a slow client must not keep the whole
-		// slice, and the caller may reuse it.
+		// Copy the update: the caller may reuse the slice, and an update that is queued for a
+		// slow client would otherwise keep the whole slice in memory.
 		u := updates[i]
-		_, message := messageOf(&u)
 		for _, s := range subs {
-			s.enqueue(message)
+			s.enqueue(P(&u))
 		}
 	}
-	return nil
 }
 
 // HasSubscribers implements [Bus]. It is exact.
@@ -111,7 +105,7 @@ func (m *Memory) Subscribe(h Handler) (Subscription, error) {
 	return s, nil
 }
 
-// Wake implements [Bus]. It fails only when the bus is closed.
+// Wake implements [Bus]. It fails only if the bus is closed.
 func (m *Memory) Wake(_ context.Context, partitions []int) error {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -119,15 +113,19 @@ func (m *Memory) Wake(_ context.Context, partitions []int) error {
 		return ErrClosed
 	}
 	for w := range m.wakes {
-		w.add(partitions)
+		for _, p := range partitions {
+			select {
+			case w <- p:
+			default:
+			}
+		}
 	}
 	return nil
 }
 
-// Wakes implements [Bus]. It returns [ErrClosed] when the bus is closed before
-// ctx is done.
+// Wakes implements [Bus]. It returns [ErrClosed] if the bus is closed before ctx is done.
 func (m *Memory) Wakes(ctx context.Context, wake func(partition int)) error {
-	w := &memoryWakes{partitions: make(map[int]struct{}), pending: make(chan struct{}, 1)}
+	w := make(chan int, memoryWakeLimit)
 	m.mu.Lock()
 	if m.closed {
 		m.mu.Unlock()
@@ -147,17 +145,15 @@ func (m *Memory) Wakes(ctx context.Context, wake func(partition int)) error {
 			return nil
 		case <-m.closing:
 			return ErrClosed
-		case <-w.pending:
-			for p := range w.take() {
-				wake(p)
-			}
+		case p := <-w:
+			wake(p)
 		}
 	}
 }
 
-// Gap drops the queue of every subscription and has HandleGap called instead. A
-// bus that forwards updates from another transport into a Memory calls it when
-// that transport may have lost some. It does not block.
+// Gap drops the queue of every subscription and makes each call HandleGap. A bus that forwards
+// updates from another transport into a Memory calls Gap when that transport may have lost
+// updates. Gap does not block.
 func (m *Memory) Gap() {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -187,33 +183,7 @@ func (m *Memory) Close() error {
 // Stats returns the counters of the bus. It is safe for concurrent use.
 func (m *Memory) Stats() Stats { return m.counters.stats() }
 
-// memoryWakes holds the partitions that a call of Wakes has yet to report, each
-// once. Partitions are few: it needs no limit.
-type memoryWakes struct {
-	pending chan struct{} // holds a token while partitions may hold some
-
-	mu         sync.Mutex
-	partitions map[int]struct{}
-}
-
-func (w *memoryWakes) add(partitions []int) {
-	w.mu.Lock()
-	for _, p := range partitions {
-		w.partitions[p] = struct{}{}
-	}
-	w.mu.Unlock()
-	signal(w.pending)
-}
-
-func (w *memoryWakes) take() map[int]struct{} {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	taken := w.partitions
-	w.partitions = make(map[int]struct{}, len(taken))
-	return taken
-}
-
-// signal puts a token into a channel of capacity 1 unless it holds one.
+// signal puts a token into a channel of capacity 1 unless the channel already contains one.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -6,24 +6,24 @@ import (
 	"sync"
 )
 
-// memorySubscription is a subscription of [Memory]: a queue, and the goroutine
-// that empties it into the handler.
+// memorySubscription is a subscription of [Memory]: a queue, and the goroutine that passes its
+// updates to the handler.
 type memorySubscription struct {
 	bus     *Memory
 	handler Handler
 
 	joined map[Address]struct{} // guarded by bus.mu; nil once closed
 
-	pending chan struct{} // holds a token while queue or gap may be set
+	pending chan struct{} // contains a token while queue or gap may be set
 	closing chan struct{} // closed by the first Close
 	done    chan struct{} // closed when run has returned
 
 	mu    sync.Mutex
-	queue []memoryMessage
-	gap   bool // updates before those in the queue were dropped
+	queue []update
+	gap   bool // updates older than the queue were dropped
 }
 
-// Join implements [Subscription]. It never waits.
+// Join implements [Subscription]. It never blocks.
 func (s *memorySubscription) Join(_ context.Context, addresses ...Address) error {
 	s.bus.mu.Lock()
 	defer s.bus.mu.Unlock()
@@ -81,24 +81,18 @@ func (s *memorySubscription) Close() error {
 	return nil
 }
 
-// memoryMessage is an update of a user or of a room; the other is nil.
-type memoryMessage struct {
-	user *Update
-	room *RoomUpdate
-}
-
-// enqueue hands a message to run. It drops the queue first if that is full.
-func (s *memorySubscription) enqueue(m memoryMessage) {
+// enqueue queues an update for run. If the queue is full, it is dropped first.
+func (s *memorySubscription) enqueue(u update) {
 	s.mu.Lock()
 	if len(s.queue) >= memoryQueueLimit {
 		s.drop()
 	}
-	s.queue = append(s.queue, m)
+	s.queue = append(s.queue, u)
 	s.mu.Unlock()
 	signal(s.pending)
 }
 
-// lose drops the queue and has run call HandleGap.
+// lose drops the queue and makes run call HandleGap.
 func (s *memorySubscription) lose() {
 	s.mu.Lock()
 	s.drop()
@@ -113,8 +107,8 @@ func (s *memorySubscription) drop() {
 	s.gap = true
 }
 
-// take returns the queue and puts buffer in its place.
-func (s *memorySubscription) take(buffer []memoryMessage) (queue []memoryMessage, gap bool) {
+// take returns the queue and replaces it by buffer.
+func (s *memorySubscription) take(buffer []update) (queue []update, gap bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	queue, gap = s.queue, s.gap
@@ -125,10 +119,10 @@ func (s *memorySubscription) take(buffer []memoryMessage) (queue []memoryMessage
 // run calls the handler until Close.
 func (s *memorySubscription) run() {
 	defer close(s.done)
-	// Two buffers take turns. A large one is dropped after a burst, so that an
-	// idle subscription holds little memory.
+	// Two buffers alternate. A buffer that grew large in a burst is released, so that an idle
+	// subscription uses little memory.
 	const keep = 4096
-	var buffer []memoryMessage
+	var buffer []update
 	for {
 		select {
 		case <-s.closing:
@@ -140,17 +134,13 @@ func (s *memorySubscription) run() {
 			s.bus.counters.gaps.Add(1)
 			s.handler.HandleGap()
 		}
-		for _, m := range queue {
+		for _, u := range queue {
 			select {
 			case <-s.closing:
 				return
 			default:
 			}
-			if m.room != nil {
-				s.handler.HandleRoom(m.room)
-			} else {
-				s.handler.HandleUpdate(m.user)
-			}
+			u.deliver(s.handler)
 		}
 		clear(queue)
 		if buffer = queue[:0]; cap(buffer) > keep {

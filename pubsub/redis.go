@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/time/rate"
 
-	"github.com/badged/badged/internal/defaults"
+	"github.com/badged/badged/internal/base/defaults"
 )
 
 // Defaults of [RedisConfig].
@@ -24,46 +26,48 @@ const (
 
 // RedisConfig configures a [Redis] bus. Zero durations mean the defaults.
 type RedisConfig struct {
-	// URL is a go-redis URL: redis://, rediss:// or unix://. One or more
-	// addr=HOST:PORT parameters make it the seeds of a cluster (repeat a single
-	// seed as a parameter); master_name=NAME makes it the Sentinels of a master.
-	// Required.
+	// URL is a go-redis URL: redis://, rediss:// or unix://. One or more addr=HOST:PORT
+	// parameters make it a list of seed nodes of a cluster (give a single seed as a parameter
+	// too); master_name=NAME makes it a list of the Sentinels of a master. Required.
 	//
-	// The parameters max_retries, dialer_retries and protocol have no effect. A
-	// publish is never retried: that would break the order, and the next
-	// reconciliation repairs the loss. Pub/sub needs no RESP3.
+	// The parameters max_retries, dialer_retries and protocol have no effect. A publish is
+	// never retried: a retry could break the order, and the next reconciliation makes up for
+	// the loss. Pub/sub does not need RESP3.
 	URL string
 
-	// Keys are secrets of at least MinKeyBytes that the processes share. The first
-	// signs every message; messages signed with none of them are dropped, so
-	// that only holders of a key can reach clients. Default: messages are not
-	// signed, and updates of any publisher on the Redis reach clients, until
-	// these are compared with the tables.
+	// Keys are secrets of at least MinKeyBytes that all processes share. The first key signs
+	// every message. Messages that no key has signed are dropped, so only processes with a key
+	// can reach clients. Default: messages are not signed. Then anything that can publish on
+	// this Redis can send false updates to clients. A client shows a false update until its
+	// next comparison with the tables.
 	Keys []string
 
-	// PublishTimeout bounds a Publish or Wake from dial to reply. Default 2s.
+	// PublishTimeout limits a Publish or Wake, from dial to reply. Default 2s.
 	PublishTimeout time.Duration
 
-	// PingInterval is how often each subscription pings Redis and publishes a
-	// canary to itself. Two canaries in a row that Redis accepts but does not
-	// deliver end the connection, as silence does. Default 3s.
+	// PingInterval is how often each subscription pings Redis and publishes a canary, a test
+	// message to itself. If Redis accepts two canaries in a row and delivers neither, the
+	// connection is replaced, as after silence. Default 3s.
 	PingInterval time.Duration
 
-	// PongTimeout is how long Redis may stay silent after a ping before the
-	// subscription reconnects. A frozen Redis is thus noticed within
-	// PingInterval + PongTimeout. Default 3s.
+	// PongTimeout is how long Redis may stay silent after a ping before the subscription
+	// reconnects. A frozen Redis is thus detected within PingInterval + PongTimeout. Default
+	// 3s.
 	PongTimeout time.Duration
 
-	// Logger gets lost and restored connections and dropped messages. Default:
-	// discarded.
+	// Logger logs lost and restored connections and dropped messages. Default: nothing is
+	// logged.
 	Logger *slog.Logger
 }
 
-// MinKeyBytes is the least length of a key of a [RedisConfig]: guessing a shorter one
-// from signed messages might be feasible.
+// complaintInterval is the least time between two log lines about dropped messages.
+const complaintInterval = 10 * time.Second
+
+// MinKeyBytes is the least length of a key of a [RedisConfig]. An attacker who sees signed
+// messages might guess a shorter key.
 const MinKeyBytes = 32
 
-// check fills in the defaults and returns what is wrong.
+// check fills in the defaults and returns an error if a setting is invalid.
 func (c *RedisConfig) check() error {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -80,37 +84,39 @@ func (c *RedisConfig) check() error {
 	)
 }
 
-// Redis is a bus for several processes: Redis pub/sub with a channel per user
-// and one per room and partition.
+// Redis is a bus for several processes: Redis pub/sub with a channel per user, and a channel
+// per room and partition.
 //
-// Each subscription has its own connection, so that a slow one delays no other.
-// In a cluster it has one for each partition of its addresses. A subscription
-// replaces a connection that is lost or silent; when all addresses are joined again,
-// it calls HandleGap. Redis disconnects a subscriber that lags too far behind
-// (client-output-buffer-limit), which is a loss like any other.
+// Each subscription has its own connection, so that a slow subscription delays no other. In a
+// cluster it has a connection for each partition of its addresses. A subscription replaces a
+// connection that is lost or silent, and calls HandleGap when all addresses are joined again.
+// Redis disconnects a subscriber that lags too far behind (client-output-buffer-limit); the
+// subscription treats this as any other lost connection.
 //
-// In a cluster with sharded pub/sub (Redis 7.0 and later), only the shard of a
-// partition carries its updates. Older clusters use classic pub/sub, where every
-// node forwards every message to all others.
+// In a cluster with sharded pub/sub (Redis 7.0 and later), a single shard carries the updates
+// of a partition. Older clusters use classic pub/sub, where every node forwards every message
+// to all other nodes.
 type Redis struct {
 	cfg      RedisConfig
 	client   redis.UniversalClient
-	cluster  *redisCluster // nil without a cluster
+	cluster  *redisCluster // nil if Redis is no cluster
 	counters counters
 	keys     keys
-	// Messages that were dropped.
-	unsignedDrops, malformedDrops complaints
+	// These limit how often dropped messages are logged.
+	malformedLog, unsignedLog rate.Sometimes
 
-	mu        sync.Mutex
-	closed    bool
-	listeners map[*redisListener]struct{}
-	sends     sync.WaitGroup // sends under way; none starts once closed
+	ctx  context.Context // ends when Close begins
+	end  context.CancelFunc
+	away atomic.Int64 // listeners without a live connection
+
+	mu      sync.Mutex     // locked while a send or listener starts, and when Close begins
+	running sync.WaitGroup // sends and listeners; none starts after ctx has ended
 }
 
 var _ Bus = (*Redis)(nil)
 
-// NewRedis returns a bus on the Redis of cfg, or an error if cfg is invalid. It
-// does not connect: while Redis is down, Publish and Wake fail and Join waits.
+// NewRedis returns a bus on the Redis of cfg, or an error if cfg is invalid. It does not
+// connect: while Redis is down, Publish and Wake fail and Join blocks.
 func NewRedis(cfg RedisConfig) (*Redis, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("pubsub: %w", err)
@@ -119,47 +125,42 @@ func NewRedis(cfg RedisConfig) (*Redis, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Redis{cfg: cfg, client: client, keys: newKeys(cfg.Keys), listeners: make(map[*redisListener]struct{})}
+	r := &Redis{cfg: cfg, client: client, keys: newKeys(cfg.Keys)}
+	r.malformedLog.Interval, r.unsignedLog.Interval = complaintInterval, complaintInterval
+	r.ctx, r.end = context.WithCancel(context.Background())
 	if c, ok := client.(*redis.ClusterClient); ok {
 		r.cluster = &redisCluster{client: c}
 	}
 	return r, nil
 }
 
-// Publish implements [Bus] with one pipeline. It returns when Redis has accepted
-// the updates, at most after [RedisConfig].PublishTimeout.
-func (r *Redis) Publish(ctx context.Context, updates []Update) error {
-	if err := sendUpdates(ctx, r, updates, (*Update).Address); err != nil {
-		return fmt.Errorf("pubsub: publish %d updates: %w", len(updates), err)
+// Publish implements [Bus] with one pipeline for users and one for rooms. It returns when
+// Redis has accepted the updates. Each pipeline lasts at most [RedisConfig].PublishTimeout.
+func (r *Redis) Publish(ctx context.Context, users []Update, rooms []RoomUpdate) error {
+	err := publishRedis(ctx, r, users)
+	if err == nil {
+		err = publishRedis(ctx, r, rooms)
+	}
+	if err != nil {
+		return fmt.Errorf("pubsub: publish %d updates: %w", len(users)+len(rooms), err)
 	}
 	return nil
 }
 
-// PublishRooms implements [Bus] as Publish does.
-func (r *Redis) PublishRooms(ctx context.Context, updates []RoomUpdate) error {
-	if err := sendUpdates(ctx, r, updates, (*RoomUpdate).Address); err != nil {
-		return fmt.Errorf("pubsub: publish %d updates of rooms: %w", len(updates), err)
-	}
-	return nil
-}
-
-func sendUpdates[U any](ctx context.Context, r *Redis, updates []U, address func(*U) Address) error {
-	if len(updates) == 0 {
-		return nil
-	}
+func publishRedis[U any, P updateOf[U]](ctx context.Context, r *Redis, updates []U) error {
 	messages := make([]redisMessage, len(updates))
 	for i := range updates {
 		payload, err := json.Marshal(&updates[i])
 		if err != nil {
 			return fmt.Errorf("encode: %w", err)
 		}
-		messages[i] = redisMessage{channelOf(address(&updates[i])), payload}
+		messages[i] = redisMessage{channelOf(P(&updates[i]).Address()), payload}
 	}
-	return r.send(ctx, messages...)
+	return r.publish(ctx, messages...)
 }
 
-// HasSubscribers implements [Bus]. It is always true: only Redis knows.
-// ADR 4 says why it always answers yes.
+// HasSubscribers implements [Bus]. It is always true, since only Redis knows the subscribers
+// of other processes, and asking Redis would cost as much as publishing. See ADR 4.
 func (r *Redis) HasSubscribers(Address) bool { return true }
 
 // Wake implements [Bus]. It returns at most after [RedisConfig].PublishTimeout.
@@ -171,42 +172,37 @@ func (r *Redis) Wake(ctx context.Context, partitions []int) error {
 	if err != nil {
 		return fmt.Errorf("pubsub: encode partitions: %w", err)
 	}
-	if err := r.send(ctx, redisMessage{wakeChannel, payload}); err != nil {
+	if err := r.publish(ctx, redisMessage{wakeChannel, payload}); err != nil {
 		return fmt.Errorf("pubsub: wake partitions %v: %w", partitions, err)
 	}
 	return nil
 }
 
-// send publishes one or more messages and counts failures.
-func (r *Redis) send(ctx context.Context, messages ...redisMessage) error {
-	err := r.execute(ctx, messages...)
+// publish sends messages and counts failures.
+func (r *Redis) publish(ctx context.Context, messages ...redisMessage) error {
+	if len(messages) == 0 {
+		return nil
+	}
+	err := r.send(ctx, messages...)
 	if err != nil && !errors.Is(err, ErrClosed) {
 		r.counters.publishErrors.Add(1)
 	}
 	return err
 }
 
-// execute publishes messages as one pipeline, within PublishTimeout.
-func (r *Redis) execute(ctx context.Context, messages ...redisMessage) error {
-	r.mu.Lock()
-	if r.closed {
-		r.mu.Unlock()
-		return ErrClosed
+// send sends one or more messages as one pipeline, within PublishTimeout.
+func (r *Redis) send(ctx context.Context, messages ...redisMessage) (err error) {
+	if err := r.enter(); err != nil {
+		return err
 	}
-	r.sends.Add(1)
-	r.mu.Unlock()
-	defer r.sends.Done()
-
+	defer r.running.Done()
+	defer func() {
+		if err != nil {
+			r.lookAgain() //nolint:contextcheck // it goes on after the publish
+		}
+	}()
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.PublishTimeout)
 	defer cancel()
-	err := r.pipeline(ctx, messages)
-	if err != nil {
-		r.lookAgain() //nolint:contextcheck // it goes on after the publish
-	}
-	return err
-}
-
-func (r *Redis) pipeline(ctx context.Context, messages []redisMessage) error {
 	sharded, err := r.sharded(ctx, messages[0].channel)
 	if err != nil {
 		return err
@@ -222,8 +218,7 @@ func (r *Redis) pipeline(ctx context.Context, messages []redisMessage) error {
 	return err
 }
 
-// Wakes implements [Bus]. It returns [ErrClosed] when the bus is closed before
-// ctx is done.
+// Wakes implements [Bus]. It returns [ErrClosed] if the bus is closed before ctx is done.
 func (r *Redis) Wakes(ctx context.Context, wake func(partition int)) error {
 	l, err := r.listen(wakeChannel, //nolint:contextcheck // a listener has a context of its own
 		func(channel, payload string) {
@@ -236,12 +231,12 @@ func (r *Redis) Wakes(ctx context.Context, wake func(partition int)) error {
 				wake(p)
 			}
 		},
-		func() {}, // Projectors poll: a lost wake is milliseconds.
+		func() {}, // A lost wake delays events by milliseconds, since projectors also poll.
 	)
 	if err != nil {
 		return err
 	}
-	defer r.end(l)
+	defer l.close()
 	l.want(wakeChannel)
 	select {
 	case <-ctx.Done():
@@ -253,61 +248,58 @@ func (r *Redis) Wakes(ctx context.Context, wake func(partition int)) error {
 
 // malformed counts and logs a message that was dropped.
 func (r *Redis) malformed(channel string, err error) {
-	r.counters.malformed.Add(1)
-	r.malformedDrops.log(r.cfg.Logger, "message dropped: not understood", channel, err)
+	n := r.counters.malformed.Add(1)
+	r.malformedLog.Do(func() {
+		r.cfg.Logger.Warn("message dropped: not understood", "channel", channel, "error", err, "dropped", n)
+	})
 }
 
-// errUnsigned reports a message whose publisher has none of the keys.
-var errUnsigned = errors.New("no key of this process has signed it")
-
-// unsigned counts and logs a message that was dropped.
+// unsigned counts and logs a dropped message that none of the keys has signed.
 func (r *Redis) unsigned(channel string) {
-	r.counters.unsigned.Add(1)
-	r.unsignedDrops.log(r.cfg.Logger, "message dropped: not signed", channel, errUnsigned)
+	n := r.counters.unsigned.Add(1)
+	r.unsignedLog.Do(func() {
+		r.cfg.Logger.Warn("message dropped: not signed", "channel", channel, "error", "signed with no key of this process", "dropped", n)
+	})
 }
 
-// listen starts a listener to channels with a tag (see [canaryChannel]). It ends
+// enter makes Close wait until the caller calls running.Done. It fails if the bus is closed.
+func (r *Redis) enter() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ctx.Err() != nil {
+		return ErrClosed
+	}
+	r.running.Add(1)
+	return nil
+}
+
+// listen starts a listener to the channels with a tag (see [canaryChannel]). The listener ends
 // with the bus.
 func (r *Redis) listen(tag string, onMessage func(channel, payload string), onGap func()) (*redisListener, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed {
-		return nil, ErrClosed
+	if err := r.enter(); err != nil {
+		return nil, err
 	}
-	l := newRedisListener(r, tag, onMessage, onGap)
-	r.listeners[l] = struct{}{}
+	l := &redisListener{
+		redisInterests: newRedisInterests(),
+		bus:            r,
+		tag:            tag,
+		onMessage:      onMessage,
+		onGap:          onGap,
+		done:           make(chan struct{}),
+	}
+	l.ctx, l.cancel = context.WithCancel(r.ctx)
+	r.away.Add(1)
 	go l.run()
 	return l, nil
-}
-
-// end stops a listener and returns when none of its callbacks runs any more.
-func (r *Redis) end(l *redisListener) {
-	l.close()
-	r.mu.Lock()
-	delete(r.listeners, l)
-	r.mu.Unlock()
-}
-
-func (r *Redis) isClosed() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.closed
 }
 
 // Close implements [Bus]. It waits for Publish calls in progress.
 func (r *Redis) Close() error {
 	r.mu.Lock()
-	first := !r.closed
-	r.closed = true
-	listeners := make([]*redisListener, 0, len(r.listeners))
-	for l := range r.listeners {
-		listeners = append(listeners, l)
-	}
+	first := r.ctx.Err() == nil
+	r.end()
 	r.mu.Unlock()
-	for _, l := range listeners {
-		r.end(l)
-	}
-	r.sends.Wait()
+	r.running.Wait()
 	if !first {
 		return nil
 	}
@@ -317,18 +309,9 @@ func (r *Redis) Close() error {
 	return nil
 }
 
-// Connected reports whether every subscription has a live connection. While one
-// has none, updates of its users are lost. It is safe for concurrent use.
-func (r *Redis) Connected() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for l := range r.listeners {
-		if !l.connected.Load() {
-			return false
-		}
-	}
-	return true
-}
+// Connected reports whether every subscription has a live connection. Without a connection,
+// the updates of its users are lost. Connected is safe for concurrent use.
+func (r *Redis) Connected() bool { return r.away.Load() == 0 }
 
 // Ping checks that Redis answers on the connections that publish.
 func (r *Redis) Ping(ctx context.Context) error {

@@ -1,13 +1,8 @@
 package pubsub
 
 import (
-	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"io"
-	"net"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -110,7 +105,7 @@ func TestLinkDialsOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	link, err := openLink(t.Context(), client, "canary", false, time.Minute)
+	link, err := openLink(t.Context(), client, everyTag, false, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,60 +119,11 @@ func TestLinkDialsOnce(t *testing.T) {
 	if _, err := link.receive(); !errors.Is(err, io.EOF) {
 		t.Errorf("receive: %v, want %v", err, io.EOF)
 	}
-	if err := link.subscribe(link.ctx, []string{"c"}); !errors.Is(err, errLinkEnded) {
+	if err := link.send(link.subscribe, "c"); !errors.Is(err, errLinkEnded) {
 		t.Errorf("subscribe: %v, want %v", err, errLinkEnded)
 	}
 	if _, err := link.receive(); !errors.Is(err, errLinkEnded) {
 		t.Errorf("receive: %v, want %v", err, errLinkEnded)
-	}
-}
-
-// TestRedisTLS connects to Redis through a proxy that terminates TLS.
-func TestRedisTLS(t *testing.T) {
-	srv := startRedis(t)
-	// The certificate that net/http keeps for tests.
-	web := httptest.NewTLSServer(nil)
-	config := &tls.Config{Certificates: web.TLS.Certificates, MinVersion: tls.VersionTLS12}
-	web.Close()
-	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	go serveProxy(listener, srv.Addr())
-
-	bus, err := NewRedis(RedisConfig{URL: "rediss://" + listener.Addr().String() + "?skip_verify=true"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer bus.Close()
-	received := make(updateChan, 1)
-	s, err := bus.Subscribe(received)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Join(t.Context(), Address{ID: "alice"}); err != nil {
-		t.Fatal(err)
-	}
-	if err := bus.Publish(t.Context(), []Update{{Badge: Badge{UserID: "alice", Version: 1}}}); err != nil {
-		t.Fatal(err)
-	}
-	if u := <-received; u.Version != 1 {
-		t.Errorf("version %d arrived", u.Version)
-	}
-
-	strict, err := NewRedis(RedisConfig{URL: "rediss://" + listener.Addr().String()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer strict.Close()
-	err = context.DeadlineExceeded
-	for errors.Is(err, context.DeadlineExceeded) { // on a busy machine
-		err = strict.Wake(t.Context(), []int{1})
-	}
-	var unknown x509.UnknownAuthorityError
-	if !errors.As(err, &unknown) {
-		t.Errorf("with an untrusted certificate: %v", err)
 	}
 }
 
@@ -186,24 +132,3 @@ type updateChan chan *Update
 func (h updateChan) HandleUpdate(u *Update) { h <- u }
 func (updateChan) HandleRoom(*RoomUpdate)   {}
 func (updateChan) HandleGap()               {}
-
-// serveProxy forwards connections on listener to addr until it is closed.
-func serveProxy(listener net.Listener, addr string) {
-	for {
-		client, err := listener.Accept()
-		if err != nil {
-			return
-		}
-		server, err := net.Dial("tcp", addr) //nolint:noctx // loopback
-		if err != nil {
-			_ = client.Close()
-			continue
-		}
-		for _, way := range [][2]net.Conn{{client, server}, {server, client}} {
-			go func() {
-				_, _ = io.Copy(way[0], way[1])
-				_ = way[0].Close()
-			}()
-		}
-	}
-}

@@ -57,7 +57,7 @@ func TestRedisClusterWire(t *testing.T) {
 	u := pubsub.Address{ID: "alice", Partition: 3}
 	for channel, send := range map[string]func() error{
 		"badged:{p03}:u:alice": func() error {
-			return bus.Publish(t.Context(), []pubsub.Update{pubsubtest.NewUpdate(u, 1)})
+			return bus.Publish(t.Context(), []pubsub.Update{pubsubtest.NewUpdate(u, 1)}, nil)
 		},
 		"badged:wake": func() error { return bus.Wake(t.Context(), []int{3}) },
 	} {
@@ -105,7 +105,7 @@ func untilPublished(t *testing.T, bus pubsub.Bus, updates ...pubsub.Update) {
 	t.Helper()
 	patience := time.After(pubsubtest.Patience)
 	for {
-		err := bus.Publish(t.Context(), updates)
+		err := bus.Publish(t.Context(), updates, nil)
 		if err == nil {
 			return
 		}
@@ -212,7 +212,7 @@ func TestRedisClusterJoinWhileDown(t *testing.T) {
 	if bus.Connected() {
 		t.Error("a bus whose cluster is down is connected")
 	}
-	if err := bus.Publish(t.Context(), []pubsub.Update{pubsubtest.NewUpdate(users[0], 1)}); err == nil {
+	if err := bus.Publish(t.Context(), []pubsub.Update{pubsubtest.NewUpdate(users[0], 1)}, nil); err == nil {
 		t.Error("Publish to a cluster that is down succeeded")
 	}
 	for _, s := range cluster.Masters {

@@ -83,7 +83,7 @@ func (f *faulty) restart(t *testing.T) {
 
 func (f *faulty) pause(t *testing.T) {
 	t.Helper()
-	if err := f.srv.Pause(t.Context()); err != nil {
+	if err := f.srv.Pause(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -124,7 +124,7 @@ func TestRedisKilledAndRestarted(t *testing.T) {
 		gaps := r.Gaps()
 		f.srv.Kill()
 		f.awaitLoss(t)
-		if err := f.Publish(t.Context(), []pubsub.Update{pubsubtest.NewUpdate(u, -1)}); err == nil {
+		if err := f.Publish(t.Context(), []pubsub.Update{pubsubtest.NewUpdate(u, -1)}, nil); err == nil {
 			t.Error("Publish to a Redis that is down succeeded")
 		}
 		f.restart(t)
@@ -169,7 +169,7 @@ func TestRedisFrozen(t *testing.T) {
 	f.awaitLoss(t) // a frozen Redis answers no new connection either
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if err := f.Publish(ctx, []pubsub.Update{pubsubtest.NewUpdate(u, 1)}); err == nil {
+	if err := f.Publish(ctx, []pubsub.Update{pubsubtest.NewUpdate(u, 1)}, nil); err == nil {
 		t.Error("Publish to a Redis that is frozen succeeded")
 	}
 	f.resume(t)
@@ -183,10 +183,10 @@ func TestRedisFrozen(t *testing.T) {
 func TestRedisFrozenPublishGivesUp(t *testing.T) {
 	srv := startRedis(t)
 	bus := newRedis(t, pubsub.RedisConfig{URL: srv.URL() + patient, PublishTimeout: 10 * time.Millisecond})
-	if err := srv.Pause(t.Context()); err != nil {
+	if err := srv.Pause(); err != nil {
 		t.Fatal(err)
 	}
-	if err := bus.Publish(context.Background(), make([]pubsub.Update, 1)); err == nil {
+	if err := bus.Publish(context.Background(), make([]pubsub.Update, 1), nil); err == nil {
 		t.Error("Publish to a Redis that is frozen succeeded")
 	}
 	if err := bus.Wake(context.Background(), []int{1}); err == nil {
@@ -353,7 +353,7 @@ func TestRedisLosesNothingSilently(t *testing.T) {
 			for _, u := range users {
 				_ = f.Publish(t.Context(), []pubsub.Update{{
 					Badge: pubsub.Badge{UserID: u.ID, Version: version}, Partition: u.Partition,
-				}}) // fails while Redis is down
+				}}, nil) // fails while Redis is down
 			}
 		}
 	}()

@@ -1,122 +1,106 @@
 package pubsub
 
-import "sync"
+import (
+	"maps"
+	"slices"
+	"sync"
+)
 
-// redisInterests tracks which channels a listener wants, and what Redis was sent
-// and has acknowledged on the current connection. It does no I/O.
+// redisInterests records the channels that a listener wants, and the channels that Redis has
+// acknowledged on the current connection. It does no I/O.
 //
-// Joins and leaves only record what is wanted; one writer, changes, turns that
-// into commands. Commands about one channel thus keep the order of the calls, and
-// a join and a leave that cancel out cost nothing. Redis answers in the order of
-// the commands, so counting answers shows which command each belongs to.
+// Joins and leaves only record the wanted channels. One writer calls changes, which turns a
+// batch of them into commands. Redis answers once for each channel of a command, in the order
+// of the commands, so the number of answers shows when a batch is acknowledged.
 type redisInterests struct {
-	changed chan struct{} // holds a token while queue may hold channels
+	changed chan struct{} // contains a token while next may have channels
 
-	mu       sync.Mutex
-	channels map[string]*redisInterest
-	queue    []string // channels for changes to look at
-	up       bool     // between begin and end
-	// missed counts the channels with missed set. When the last of them is
-	// joined, gap is due.
-	missed int
+	mu sync.Mutex
+	up bool // true between begin and end
+	// wanted maps each wanted channel to the batch that joins it, or to nil once it is joined.
+	wanted map[string]*redisBatch
+	// missed has the wanted channels that were joined when a connection was lost, or for which
+	// a Join gave up. Their updates may be lost, so HandleGap is due when the last of these
+	// channels is joined. gap is set once any of these channels is joined.
+	missed map[string]struct{}
 	gap    bool
+
+	next       *redisBatch   // collects changes until it is written
+	unanswered []*redisBatch // written batches, oldest first
 }
 
-// redisInterest is the state of one channel.
-type redisInterest struct {
-	wanted bool
-	queued bool // in the queue
-	// subscribed is set if the last command about the channel subscribed;
-	// unanswered counts the commands that Redis has not answered.
-	subscribed bool
-	unanswered int
-	// missed is set when a joined channel was lost, or a Join gave up waiting:
-	// updates may pass that HandleGap must report.
-	missed bool
-	ready  chan struct{} // closed when joined or left; nil while no call waits
+// redisBatch is a batch of joins and leaves.
+type redisBatch struct {
+	channels []string      // may contain a channel more than once
+	left     int           // outstanding answers, one for each channel
+	done     chan struct{} // closed when Redis has answered, or the connection is lost
 }
 
-// joined reports whether Redis has acknowledged the channel.
-func (i *redisInterest) joined() bool { return i.subscribed && i.unanswered == 0 }
-
-// release wakes the calls that wait.
-func (i *redisInterest) release() {
-	if i.ready != nil {
-		close(i.ready)
-		i.ready = nil
-	}
-}
+func newRedisBatch() *redisBatch { return &redisBatch{done: make(chan struct{})} }
 
 func newRedisInterests() redisInterests {
-	return redisInterests{changed: make(chan struct{}, 1), channels: make(map[string]*redisInterest)}
+	return redisInterests{
+		changed: make(chan struct{}, 1), next: newRedisBatch(),
+		wanted: make(map[string]*redisBatch), missed: make(map[string]struct{}),
+	}
 }
 
-// want subscribes to channels. For each that is not joined yet it returns a
-// channel that is closed when it is.
-func (s *redisInterests) want(channels ...string) []<-chan struct{} {
+// want makes channels wanted, and schedules the commands that subscribe to them.
+func (s *redisInterests) want(channels ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var waits []<-chan struct{}
 	for _, channel := range channels {
-		i := s.channels[channel]
-		if i == nil {
-			i = new(redisInterest)
-			s.channels[channel] = i
+		if _, ok := s.wanted[channel]; !ok {
+			s.wanted[channel] = s.next
+			s.change(channel)
 		}
-		i.wanted = true
-		if i.joined() {
-			continue
-		}
-		if i.ready == nil {
-			i.ready = make(chan struct{})
-		}
-		waits = append(waits, i.ready)
-		s.enqueue(channel, i)
 	}
-	return waits
 }
 
-// unwant unsubscribes from channels.
+// unwant makes channels unwanted, and schedules the commands that unsubscribe from them.
 func (s *redisInterests) unwant(channels ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, channel := range channels {
-		i := s.channels[channel]
-		if i == nil {
-			continue
-		}
-		i.wanted = false
-		i.release()
-		s.forgive(i)
-		if s.up {
-			s.enqueue(channel, i)
-		} else {
-			delete(s.channels, channel)
+		if _, ok := s.wanted[channel]; ok {
+			delete(s.wanted, channel)
+			delete(s.missed, channel)
+			s.change(channel)
 		}
 	}
 }
 
-// giveUp records that a Join no longer waits for channels, which stay wanted. It
-// returns false if all are joined or left.
-func (s *redisInterests) giveUp(channels ...string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	gaveUp := false
-	for _, channel := range channels {
-		if i := s.channels[channel]; i != nil && i.wanted && !i.joined() {
-			s.miss(i)
-			gaveUp = true
-		}
+// change adds a channel to the next batch. Without a connection it does nothing: begin will
+// make a batch of all channels.
+func (s *redisInterests) change(channel string) {
+	if s.up {
+		s.next.channels = append(s.next.channels, channel)
+		signal(s.changed)
 	}
-	return gaveUp
 }
 
-// wants reports whether messages of channel are wanted.
 func (s *redisInterests) wants(channel string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := s.channels[channel]
-	return i != nil && i.wanted
+	_, ok := s.wanted[channel]
+	return ok
+}
+
+// pending returns a batch that has yet to join one of channels, or nil if every channel is
+// joined or unwanted. givenUp says that a Join of the channels gave up: then the channels that
+// are not joined are added to missed.
+func (s *redisInterests) pending(channels []string, givenUp bool) (batch *redisBatch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, channel := range channels {
+		if b := s.wanted[channel]; b != nil {
+			batch = b
+			if givenUp {
+				s.missed[channel] = struct{}{}
+			}
+		}
+	}
+	return batch
 }
 
 // begin records a new connection, on which nothing is subscribed.
@@ -124,122 +108,78 @@ func (s *redisInterests) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.up = true
-	for channel, i := range s.channels {
-		s.enqueue(channel, i)
-	}
+	s.next.channels = slices.Collect(maps.Keys(s.wanted))
+	signal(s.changed)
 }
 
-// end records that the connection is lost, with all its subscriptions.
+// end records that the connection is lost, with all its subscriptions. The next batch is to
+// join all channels.
 func (s *redisInterests) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.up = false
-	s.queue = nil
-	for channel, i := range s.channels {
-		if !i.wanted {
-			delete(s.channels, channel)
-			continue
+	for _, batch := range append(s.unanswered, s.next) {
+		close(batch.done)
+	}
+	s.up, s.next, s.unanswered = false, newRedisBatch(), nil
+	for channel, batch := range s.wanted {
+		if batch == nil {
+			s.missed[channel] = struct{}{}
 		}
-		if i.joined() {
-			s.miss(i)
-		}
-		i.subscribed, i.unanswered, i.queued = false, 0, false
+		s.wanted[channel] = s.next
 	}
 }
 
-// changes returns the channels to subscribe and to unsubscribe, at most limit
-// together, and records them as sent. It signals if there are more.
-func (s *redisInterests) changes(limit int) (subscribe, unsubscribe []string) {
+// changes returns the channels to subscribe to and to unsubscribe from, in the order in which
+// they must be sent, and records them as sent.
+func (s *redisInterests) changes() (subscribe, unsubscribe []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	taken := 0
-	for _, channel := range s.queue {
-		if len(subscribe)+len(unsubscribe) == limit {
-			break
-		}
-		taken++
-		i := s.channels[channel]
-		i.queued = false
-		switch {
-		case i.wanted && !i.subscribed:
-			i.subscribed = true
-			i.unanswered++
+	batch := s.next
+	if len(batch.channels) == 0 {
+		return nil, nil
+	}
+	for _, channel := range batch.channels {
+		if _, ok := s.wanted[channel]; ok {
 			subscribe = append(subscribe, channel)
-		case !i.wanted && i.subscribed:
-			i.subscribed = false
-			i.unanswered++
+		} else {
 			unsubscribe = append(unsubscribe, channel)
-		default:
-			s.drop(channel, i)
 		}
 	}
-	s.queue = s.queue[taken:]
-	if len(s.queue) > 0 {
-		signal(s.changed)
-	} else {
-		s.queue = nil // A burst may have made it large.
-	}
+	batch.left = len(batch.channels)
+	s.unanswered = append(s.unanswered, batch)
+	s.next = newRedisBatch()
 	return subscribe, unsubscribe
 }
 
-// acknowledge handles an answer of Redis about channel.
-func (s *redisInterests) acknowledge(channel string) {
+// acknowledge handles one answer of Redis. It returns true, once, when all channels with
+// missed updates are joined again, so that a gap must be reported.
+func (s *redisInterests) acknowledge() (gapIsDue bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := s.channels[channel]
-	if i == nil || i.unanswered == 0 {
-		return // an answer to no command of ours
+	if len(s.unanswered) == 0 {
+		return false // an answer to a command that the listener did not send
 	}
-	i.unanswered--
-	if !i.wanted || !i.joined() {
-		s.drop(channel, i)
+	batch := s.unanswered[0]
+	if batch.left--; batch.left == 0 {
+		s.unanswered = slices.Delete(s.unanswered, 0, 1)
+		close(batch.done)
+		for _, channel := range batch.channels {
+			s.join(channel, batch)
+		}
+	}
+	gapIsDue = s.gap && len(s.missed) == 0
+	s.gap = s.gap && !gapIsDue
+	return gapIsDue
+}
+
+// join records that a batch has joined a channel, unless the channel was left meanwhile.
+func (s *redisInterests) join(channel string, batch *redisBatch) {
+	if s.wanted[channel] != batch {
 		return
 	}
-	i.release()
-	if i.missed {
+	s.wanted[channel] = nil
+	if _, ok := s.missed[channel]; ok {
+		delete(s.missed, channel)
 		s.gap = true
-		s.forgive(i)
-	}
-}
-
-// gapIsDue reports, once, that all channels with missed updates are joined again.
-func (s *redisInterests) gapIsDue() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	due := s.gap && s.missed == 0
-	if due {
-		s.gap = false
-	}
-	return due
-}
-
-// enqueue makes the writer look at channel. Without a connection there is no
-// writer; begin then looks at all channels.
-func (s *redisInterests) enqueue(channel string, i *redisInterest) {
-	if s.up && !i.queued {
-		i.queued = true
-		s.queue = append(s.queue, channel)
-		signal(s.changed)
-	}
-}
-
-// drop forgets a channel that is neither wanted nor subscribed.
-func (s *redisInterests) drop(channel string, i *redisInterest) {
-	if !i.wanted && !i.subscribed && i.unanswered == 0 && !i.queued {
-		delete(s.channels, channel)
-	}
-}
-
-func (s *redisInterests) miss(i *redisInterest) {
-	if !i.missed {
-		i.missed = true
-		s.missed++
-	}
-}
-
-func (s *redisInterests) forgive(i *redisInterest) {
-	if i.missed {
-		i.missed = false
-		s.missed--
 	}
 }

@@ -2,6 +2,7 @@ package pubsub
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -18,6 +19,12 @@ type modelBroker struct {
 type modelCommand struct {
 	channel   string
 	subscribe bool
+}
+
+// joined reports whether Redis has the channel and no command about it is pending.
+func (b *modelBroker) joined(channel string) bool {
+	return b != nil && b.subscribed[channel] &&
+		!slices.ContainsFunc(b.commands, func(m modelCommand) bool { return m.channel == channel })
 }
 
 // TestInterests drives redisInterests with joins, leaves, connections and
@@ -42,43 +49,28 @@ func checkInterests(t *rapid.T) {
 	gapOwed := false
 	waits := map[string][]<-chan struct{}{}
 
-	channel := func() string { return fmt.Sprint(rapid.IntRange(0, modelChannels-1).Draw(t, "channel")) }
-	// settled reports whether Redis has the channel and no command about it is
-	// pending.
-	settled := func(c string) bool {
-		return broker != nil && broker.subscribed[c] &&
-			!slices.ContainsFunc(broker.commands, func(m modelCommand) bool { return m.channel == c })
-	}
-	checkWaits := func() {
-		for c, chans := range waits {
-			for _, ready := range chans {
-				select {
-				case <-ready:
-					if wanted[c] && !settled(c) {
-						t.Fatalf("channel %s is reported as joined, but is not", c)
-					}
-				default:
-					if !wanted[c] || settled(c) {
-						t.Fatalf("channel %s is joined or left, but a call still waits", c)
-					}
-					continue
-				}
+	channel := func(t *rapid.T) string { return fmt.Sprint(rapid.IntRange(0, modelChannels-1).Draw(t, "channel")) }
+	joined := func(c string) bool { return wanted[c] && s.pending([]string{c}, false) == nil }
+	check := func() {
+		for c := range wanted {
+			if joined(c) && !broker.joined(c) {
+				t.Fatalf("channel %s is reported as joined, but is not", c)
 			}
-			waits[c] = slices.DeleteFunc(chans, func(ready <-chan struct{}) bool {
+			waits[c] = slices.DeleteFunc(waits[c], func(done <-chan struct{}) bool {
 				select {
-				case <-ready:
+				case <-done:
 					return true
 				default:
 					return false
 				}
 			})
+			if joined(c) && len(waits[c]) > 0 {
+				t.Fatalf("channel %s is joined, but a call still waits", c)
+			}
 		}
 	}
-	write := func(limit int) {
-		subscribe, unsubscribe := s.changes(limit)
-		if n := len(subscribe) + len(unsubscribe); n > limit {
-			t.Fatalf("%d changes, want at most %d", n, limit)
-		}
+	write := func() {
+		subscribe, unsubscribe := s.changes()
 		for _, c := range subscribe {
 			broker.commands = append(broker.commands, modelCommand{c, true})
 		}
@@ -89,80 +81,59 @@ func checkInterests(t *rapid.T) {
 	answer := func() {
 		c := broker.commands[0]
 		broker.commands = broker.commands[1:]
-		if broker.subscribed[c.channel] == c.subscribe {
-			t.Fatalf("a command changes nothing: %+v", c)
-		}
 		broker.subscribed[c.channel] = c.subscribe
-		s.acknowledge(c.channel)
-		if missed[c.channel] && wanted[c.channel] && settled(c.channel) {
-			delete(missed, c.channel)
-			gapOwed = true
-		}
-	}
-	checkGap := func() {
+		got := s.acknowledge()
+		gapOwed = gapOwed || slices.ContainsFunc(slices.Collect(maps.Keys(missed)), joined)
+		maps.DeleteFunc(missed, func(c string, _ bool) bool { return joined(c) })
 		due := gapOwed && len(missed) == 0
-		if got := s.gapIsDue(); got != due {
+		if got != due {
 			t.Fatalf("a gap is due: %v, want %v", got, due)
 		}
-		if due {
-			gapOwed = false
-		}
+		gapOwed = gapOwed && !due
 	}
 	connect := func() {
 		broker = &modelBroker{subscribed: map[string]bool{}}
 		s.begin()
 	}
-	disconnect := func() {
-		for c := range wanted {
-			if settled(c) {
-				missed[c] = true
-			}
-		}
-		broker = nil
-		s.end()
-	}
 
 	t.Repeat(map[string]func(*rapid.T){
-		"": func(*rapid.T) {
-			checkWaits()
-			checkGap()
-		},
-		"join": func(*rapid.T) {
-			c := channel()
+		"": func(*rapid.T) { check() },
+		"join": func(t *rapid.T) {
+			c := channel(t)
 			wanted[c] = true
-			chans := s.want(c)
-			if settled(c) != (len(chans) == 0) {
-				t.Fatalf("joining channel %s, which is joined: %v, waits for %d answers", c, settled(c), len(chans))
+			s.want(c)
+			if batch := s.pending([]string{c}, false); batch != nil {
+				waits[c] = append(waits[c], batch.done)
 			}
-			waits[c] = append(waits[c], chans...)
 		},
-		"leave": func(*rapid.T) {
-			c := channel()
+		"leave": func(t *rapid.T) {
+			c := channel(t)
 			delete(wanted, c)
 			delete(missed, c)
 			s.unwant(c)
 		},
-		"give up": func(*rapid.T) {
-			c := channel()
-			want := wanted[c] && !settled(c)
-			if want {
+		"give up": func(t *rapid.T) {
+			c := channel(t)
+			if s.pending([]string{c}, true) != nil {
 				missed[c] = true
-			}
-			if got := s.giveUp(c); got != want {
-				t.Fatalf("giving up on channel %s leaves something to wait for: %v, want %v", c, got, want)
 			}
 		},
 		"connect or disconnect": func(*rapid.T) {
 			if broker == nil {
 				connect()
-			} else {
-				disconnect()
+				return
 			}
+			for c := range wanted {
+				missed[c] = missed[c] || joined(c)
+			}
+			maps.DeleteFunc(missed, func(_ string, is bool) bool { return !is })
+			broker = nil
+			s.end()
 		},
 		"write": func(*rapid.T) {
 			if broker != nil && len(s.changed) > 0 {
 				<-s.changed
-				write(rapid.IntRange(1, 3).Draw(t, "limit"))
+				write()
 			}
 		},
 		"answer": func(*rapid.T) {
@@ -178,20 +149,19 @@ func checkInterests(t *rapid.T) {
 	for len(s.changed) > 0 || len(broker.commands) > 0 {
 		select {
 		case <-s.changed:
-			write(2)
+			write()
 		default:
 			answer()
 		}
-		checkWaits()
+		check()
 	}
-	checkGap()
 	for c := range modelChannels {
 		name := fmt.Sprint(c)
-		if broker.subscribed[name] != wanted[name] || s.wants(name) != wanted[name] {
-			t.Fatalf("channel %s: wanted %v, subscribed %v", name, wanted[name], broker.subscribed[name])
+		if broker.subscribed[name] != wanted[name] || joined(name) != wanted[name] || s.wants(name) != wanted[name] {
+			t.Fatalf("channel %s: wanted %v, subscribed %v, joined %v", name, wanted[name], broker.subscribed[name], joined(name))
 		}
 	}
-	if len(s.channels) != len(wanted) || s.missed != 0 || len(missed) != 0 || gapOwed {
-		t.Fatalf("something is left: %d channels, %d missed", len(s.channels), s.missed)
+	if len(s.wanted) != len(wanted) || len(s.missed)+len(s.unanswered)+len(missed) != 0 {
+		t.Fatalf("something is left: %d channels, %d missed, %d batches", len(s.wanted), len(s.missed), len(s.unanswered))
 	}
 }

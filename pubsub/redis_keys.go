@@ -9,17 +9,16 @@ import (
 	"sync"
 )
 
-// Signed messages begin with a signature, the first 16 bytes of an HMAC-SHA256
-// in base64, and a dot. It covers the channel, and with it the user: a message
-// copied to another user's channel is rejected.
+// A signed message begins with a signature (the first 16 bytes of an HMAC-SHA256, in base64)
+// and a dot. The signature covers the channel, which names the user or room: a message that is
+// copied to the channel of another user is rejected.
 const (
 	signatureBytes = 16
 	signatureChars = 22
 )
 
-// keys sign and verify messages. Without keys, messages are neither signed nor
-// checked.
-type keys []*sync.Pool // one per key, of hash.Hash
+// keys sign and verify messages. Without keys, messages are neither signed nor verified.
+type keys []*sync.Pool // one pool of hash.Hash per key
 
 func newKeys(secrets []string) keys {
 	var k keys
@@ -41,8 +40,7 @@ func (k keys) sign(channel string, body []byte) []byte {
 	return append(signed, body...)
 }
 
-// open returns the body of a message on a channel if one of the keys has
-// signed it.
+// open returns the body of a message on a channel, and false if no key has signed the message.
 func (k keys) open(channel, payload string) (body string, ok bool) {
 	if len(k) == 0 {
 		return payload, true
@@ -64,7 +62,8 @@ func signatureOf(key *sync.Pool, channel string, body []byte) (signature [signat
 	mac, _ := key.Get().(hash.Hash)
 	defer key.Put(mac)
 	mac.Reset()
-	// No channel holds a zero byte. Writing to a hash does not fail.
+	// A zero byte separates channel and body; no channel contains it. Writing to a hash never
+	// fails.
 	_, _ = mac.Write(append([]byte(channel), 0))
 	_, _ = mac.Write(body)
 	var sum [sha256.Size]byte

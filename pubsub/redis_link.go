@@ -11,51 +11,58 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// errLinkEnded refuses a second dial of a link.
+// errLinkEnded is returned when go-redis dials a second time for a link.
 var errLinkEnded = errors.New("the connection is lost")
 
-// redisLink is one connection that listens.
+// redisLink is one connection that receives messages.
 //
-// A PubSub of go-redis outlives its connection: after an error it reconnects and
-// subscribes again, and hides that messages were lost. A link is a PubSub whose
-// dialer refuses to dial twice. Every loss thus returns an error, which ends the
-// link.
+// A PubSub of go-redis outlives its connection: after an error it reconnects and subscribes
+// again, and so hides that messages were lost. A link is a PubSub whose dialer refuses to dial
+// twice, so every loss returns an error, which ends the link.
 //
-// One goroutine may receive while another subscribes.
+// One goroutine may receive while others send.
 type redisLink struct {
 	pubsub *redis.PubSub
-	// sharded is set for channels of one shard of a cluster.
-	sharded bool
+	// subscribe and unsubscribe are the methods of pubsub that fit the channels of the link:
+	// SSubscribe and SUnsubscribe in a cluster with sharded pub/sub.
+	subscribe, unsubscribe redisCommand
 
-	// ctx ends with the link and closes its connection: reads and writes return
-	// at once, even if Redis is stuck. It carries the link, so that the dialer
-	// finds it.
+	// canary is a channel in the same slot as the other channels. The listener publishes
+	// messages there to check that messages arrive: a pong only shows that Redis is up.
+	canary string
+	heard  atomic.Uint64 // number of the last canary that arrived
+
+	// ctx ends with the link and closes its connection, so that reads and writes return at
+	// once even if Redis is stuck. It carries the link as a value for the dialer.
 	ctx context.Context
 	end context.CancelCauseFunc
 
-	// silence bounds every read and write.
+	// silence is the timeout of every read and write.
 	silence time.Duration
 
 	established atomic.Bool // the dial is done
 }
 
+// redisCommand is a method of a PubSub that sends a command. Redis answers a ping with a pong,
+// and other commands with one acknowledgement per channel.
+type redisCommand func(ctx context.Context, args ...string) error
+
+// redisLinkKey is the key of a link in its context.
 type redisLinkKey struct{}
 
-func linkOf(ctx context.Context) *redisLink {
-	link, _ := ctx.Value(redisLinkKey{}).(*redisLink)
-	return link
-}
-
-// openLink connects to the server of channel and subscribes to it; that
-// acknowledgement is the first message that the link receives. The link ends when
-// ctx is done, or with close.
-func openLink(ctx context.Context, client redis.UniversalClient, channel string, sharded bool, silence time.Duration) (*redisLink, error) {
-	link := &redisLink{sharded: sharded, silence: silence}
+// openLink connects to the server of the channels with a tag and subscribes to a canary
+// channel. The acknowledgement of the canary is the first message that the link receives. The
+// link ends when ctx is done, or with close.
+func openLink(ctx context.Context, client redis.UniversalClient, tag string, sharded bool, silence time.Duration) (*redisLink, error) {
+	link := &redisLink{canary: canaryChannel(tag), silence: silence}
 	ctx, link.end = context.WithCancelCause(ctx)
-	ctx = context.WithValue(ctx, redisLinkKey{}, link)
-	link.ctx = ctx
-	link.pubsub = client.Subscribe(ctx) // Without a channel it does not connect.
-	if err := link.subscribe(ctx, []string{channel}); err != nil {
+	link.ctx = context.WithValue(ctx, redisLinkKey{}, link)
+	link.pubsub = client.Subscribe(link.ctx) // Without a channel it does not connect.
+	link.subscribe, link.unsubscribe = link.pubsub.Subscribe, link.pubsub.Unsubscribe
+	if sharded {
+		link.subscribe, link.unsubscribe = link.pubsub.SSubscribe, link.pubsub.SUnsubscribe
+	}
+	if err := link.send(link.subscribe, link.canary); err != nil {
 		link.close(err)
 		return nil, fmt.Errorf("connect: %w", err)
 	}
@@ -63,50 +70,16 @@ func openLink(ctx context.Context, client redis.UniversalClient, channel string,
 	return link, nil
 }
 
-// dial is called by go-redis through the dialer, and dials once.
-func (k *redisLink) dial(dial func() (net.Conn, error)) (net.Conn, error) {
-	if k.established.Load() {
-		return nil, errLinkEnded
-	}
-	conn, err := dial()
-	if err != nil {
-		return nil, err
-	}
-	context.AfterFunc(k.ctx, func() { _ = conn.Close() })
-	return conn, nil
-}
-
-// ping is answered with a pong, subscribe and unsubscribe with an acknowledgement
-// of each channel. They do not wait for the answer. Any error ends the link. ctx
-// is that of the link.
-
-func (k *redisLink) ping(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, k.silence)
+// send sends a command. It does not wait for the answer. Any error ends the link.
+func (k *redisLink) send(command redisCommand, args ...string) error {
+	ctx, cancel := context.WithTimeout(k.ctx, k.silence)
 	defer cancel()
-	return k.pubsub.Ping(ctx)
+	return command(ctx, args...)
 }
 
-func (k *redisLink) subscribe(ctx context.Context, channels []string) error {
-	ctx, cancel := context.WithTimeout(ctx, k.silence)
-	defer cancel()
-	if k.sharded {
-		return k.pubsub.SSubscribe(ctx, channels...)
-	}
-	return k.pubsub.Subscribe(ctx, channels...)
-}
-
-func (k *redisLink) unsubscribe(ctx context.Context, channels []string) error {
-	ctx, cancel := context.WithTimeout(ctx, k.silence)
-	defer cancel()
-	if k.sharded {
-		return k.pubsub.SUnsubscribe(ctx, channels...)
-	}
-	return k.pubsub.Unsubscribe(ctx, channels...)
-}
-
-// receive returns the next *redis.Message, *redis.Subscription or *redis.Pong.
-// Any error ends the link. So does silence: go-redis loses its place in the
-// stream when a timeout hits inside a message.
+// receive returns the next *redis.Message, *redis.Subscription or *redis.Pong. Any error ends
+// the link. So does silence: if a timeout hits inside a message, go-redis cannot continue to
+// parse the stream.
 func (k *redisLink) receive() (any, error) {
 	reply, err := receiveFrom(k.ctx, k.pubsub, k.silence)
 	if err == nil {
@@ -121,8 +94,9 @@ func (k *redisLink) receive() (any, error) {
 	return nil, fmt.Errorf("receive: %w", err)
 }
 
-// receiveFrom is ReceiveTimeout of go-redis, which panics if an answer has not the form of a
-// message. A timeout of 0 is none.
+// receiveFrom calls ReceiveTimeout of go-redis. ReceiveTimeout panics on an answer that does
+// not have the form of a message; receiveFrom returns an error instead. A timeout of 0 means
+// none.
 func receiveFrom(ctx context.Context, p *redis.PubSub, timeout time.Duration) (reply any, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -132,8 +106,7 @@ func receiveFrom(ctx context.Context, p *redis.PubSub, timeout time.Duration) (r
 	return p.ReceiveTimeout(ctx, timeout)
 }
 
-// close ends the link for a reason that receive then returns. It may be called
-// more than once.
+// close ends the link; receive then returns cause. close may be called more than once.
 func (k *redisLink) close(cause error) {
 	k.end(cause)
 	_ = k.pubsub.Close() // The connection is closed already, or is about to be.

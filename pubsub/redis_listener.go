@@ -4,202 +4,166 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
+	"slices"
+	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/badged/badged/internal/wait"
+	"github.com/badged/badged/internal/base/wait"
 )
 
-// Reconnects wait between half of a delay and all of it. The delay doubles from
-// the least to the greatest, and starts anew after a connection that lasted.
+// Delays between reconnects double from the least to the greatest, and start again at the
+// least after a connection that lasted. Each listener draws its own least and greatest delay,
+// between half of each constant and the whole, so that listeners do not all return to Redis at
+// once.
 const (
 	minReconnectDelay = 50 * time.Millisecond
 	maxReconnectDelay = 5 * time.Second
 )
 
-// subscribeChunk is the most channels of one SUBSCRIBE. Redis serves no other
-// client while it runs one.
-const subscribeChunk = 1000
+const (
+	// subscribeChunk is the most channels of one SUBSCRIBE. Redis serves no other client while
+	// it runs the command.
+	subscribeChunk = 1000
+	// maxMisses is how many canaries in a row may be lost before the connection is replaced.
+	maxMisses = 2
+)
 
-// redisListener keeps channels subscribed, and reconnects as often as needed. Its
-// callbacks run in one goroutine, that of run. Its methods are safe for concurrent
-// use.
+var (
+	// errDeaf reports that Redis answers on a connection but delivers no messages on it.
+	errDeaf = errors.New("messages do not arrive, though Redis accepts them and answers pings")
+	// errMoved reports that another shard now serves the channels of a connection.
+	errMoved = errors.New("the channels have moved to another shard")
+)
+
+// redisListener keeps channels subscribed, and reconnects until it is closed. Its callbacks
+// run in the goroutine of run. Its methods are safe for concurrent use.
 type redisListener struct {
 	redisInterests
 
-	bus          *Redis
-	tag          string // of the channels
-	log          *slog.Logger
-	pingInterval time.Duration
-	silence      time.Duration // after which a connection is dead
-	onMessage    func(channel, payload string)
-	onGap        func()
+	bus       *Redis
+	tag       string // of the channels, see canaryChannel
+	onMessage func(channel, payload string)
+	onGap     func()
 
-	ctx    context.Context // the life of the listener
+	ctx    context.Context // ends with the listener
 	cancel context.CancelFunc
 	done   chan struct{} // closed when run has returned
 
-	connections int // on which Redis answered; only run uses it
-	// connected is set while there is a connection on which Redis has
-	// answered.
-	connected atomic.Bool
-	canary    canary
+	// Only run uses the rest.
+
+	connected   bool // Redis has answered on the current connection
+	connections int  // number of connections on which Redis has answered
 }
 
-func newRedisListener(r *Redis, tag string, onMessage func(channel, payload string), onGap func()) *redisListener {
-	l := &redisListener{
-		redisInterests: newRedisInterests(),
-		canary:         newCanary(tag, r.execute),
-		bus:            r,
-		tag:            tag,
-		log:            r.cfg.Logger,
-		pingInterval:   r.cfg.PingInterval,
-		silence:        r.cfg.PingInterval + r.cfg.PongTimeout,
-		onMessage:      onMessage,
-		onGap:          onGap,
-		done:           make(chan struct{}),
-	}
-	l.ctx, l.cancel = context.WithCancel(context.Background())
-	return l
-}
-
-// await waits until Redis has acknowledged channels, for which want has returned
-// waits.
-func (l *redisListener) await(ctx context.Context, channels []string, waits []<-chan struct{}) error {
-	for _, ready := range waits {
-		select {
-		case <-ready:
-		case <-l.ctx.Done():
+// await waits until Redis has acknowledged channels, or returns the error of ctx, or
+// [ErrClosed].
+func (l *redisListener) await(ctx context.Context, channels []string) error {
+	for {
+		err := ctx.Err()
+		batch := l.pending(channels, err != nil)
+		switch {
+		case l.ctx.Err() != nil:
 			return ErrClosed
-		case <-ctx.Done():
-			if l.giveUp(channels...) {
-				return ctx.Err()
-			}
+		case batch == nil:
 			return nil
+		case err != nil:
+			return err
+		}
+		select {
+		case <-batch.done:
+		case <-l.ctx.Done():
+		case <-ctx.Done():
 		}
 	}
-	if l.ctx.Err() != nil {
-		return ErrClosed
-	}
-	return nil
 }
 
-// leave unsubscribes from channels.
-func (l *redisListener) leave(channels ...string) error {
-	if l.ctx.Err() != nil {
-		return ErrClosed
-	}
-	l.unwant(channels...)
-	return nil
-}
-
-// close ends the listener and returns when run has.
+// close ends the listener and returns when run has returned.
 func (l *redisListener) close() {
 	l.cancel()
 	<-l.done
 }
 
-// run connects, again and again, until close.
+// run connects, and reconnects after each loss, until close.
 func (l *redisListener) run() {
+	defer l.bus.running.Done()
 	defer close(l.done)
-	delays := wait.Backoff{First: minReconnectDelay, Last: maxReconnectDelay}
-	for l.ctx.Err() == nil {
-		began := time.Now()
-		connected, err := l.connection()
-		if l.ctx.Err() != nil {
-			return
-		}
+	defer l.bus.away.Add(-1)
+	some := func(d time.Duration) time.Duration { return d/2 + rand.N(d/2) } //nolint:gosec // jitter, not a secret
+	delays := wait.Backoff{First: some(minReconnectDelay), Last: some(maxReconnectDelay)}
+	delays.Retry(l.ctx, l.connection, func(err error, delay time.Duration) {
 		l.bus.lookAgain()
-		if lasted := time.Since(began); connected && lasted > maxReconnectDelay {
-			delays.Reset()
-		}
-		delay := delays.Next()
-		delay = delay/2 + rand.N(delay/2) //nolint:gosec // jitter, not a secret
-		l.log.Warn("no connection to Redis: updates may be lost", "channels", l.tag, "error", err, "retry_in", delay)
-		_ = wait.For(l.ctx, delay)
-	}
+		l.bus.cfg.Logger.Warn("no connection to Redis: updates may be lost", "channels", l.tag, "error", err, "retry_in", delay)
+	})
 }
 
-// connection opens one connection and stays until it is lost. connected
-// reports whether Redis ever answered on it.
-func (l *redisListener) connection() (connected bool, err error) {
-	link, err := l.open()
+// connection opens one connection and serves it until it is lost.
+func (l *redisListener) connection(ctx context.Context) error {
+	link, err := l.open(ctx)
 	if err != nil {
-		return false, err
+		return err
 	}
 	l.begin()
 	var serving sync.WaitGroup
-	serving.Go(func() { l.write(link) })
-	serving.Go(func() { l.watch(link) })
-	defer func() {
-		link.close(err)
-		serving.Wait()
-		l.connected.Store(false)
-		l.end()
-	}()
+	serving.Go(func() { link.close(l.write(link)) })
+	serving.Go(func() { link.close(l.watch(link)) })
+	err = l.read(link)
+	link.close(err)
+	serving.Wait()
+	if l.connected {
+		l.connected = false
+		l.bus.away.Add(1)
+	}
+	l.end()
+	return err
+}
 
+func (l *redisListener) open(ctx context.Context) (*redisLink, error) {
+	asking, cancel := context.WithTimeout(ctx, l.bus.cfg.PublishTimeout)
+	defer cancel()
+	sharded, err := l.bus.sharded(asking, canaryChannel(l.tag))
+	if err != nil {
+		return nil, err
+	}
+	return openLink(ctx, l.bus.client, l.tag, sharded, l.bus.cfg.PingInterval+l.bus.cfg.PongTimeout)
+}
+
+// read handles messages and acknowledgements until the link ends.
+func (l *redisListener) read(link *redisLink) error {
 	for {
 		reply, err := link.receive()
 		if err != nil {
-			return connected, err
+			return err
 		}
-		if !connected {
-			connected = true
-			l.connected.Store(true)
-			l.log.Info("connected to Redis", "channels", l.tag)
+		if !l.connected {
+			l.connected = true
+			l.bus.away.Add(-1)
+			l.bus.cfg.Logger.Info("connected to Redis", "channels", l.tag)
 			if l.connections++; l.connections > 1 {
 				l.bus.counters.reconnects.Add(1)
 			}
 		}
-		if err := l.handle(reply); err != nil {
-			return connected, err
-		}
-	}
-}
-
-// open opens a connection and subscribes to the canary.
-func (l *redisListener) open() (*redisLink, error) {
-	ctx, cancel := context.WithTimeout(l.ctx, l.bus.cfg.PublishTimeout)
-	defer cancel()
-	sharded, err := l.bus.sharded(ctx, l.canary.channel)
-	if err != nil {
-		return nil, err
-	}
-	return openLink(l.ctx, l.bus.client, l.canary.channel, sharded, l.silence)
-}
-
-// errMoved reports that another shard now serves the channels, among them that of
-// the canary.
-var errMoved = errors.New("the channels have moved to another shard")
-
-// handle handles what was received. An error ends the connection.
-func (l *redisListener) handle(reply any) error {
-	switch reply := reply.(type) {
-	case *redis.Message:
-		l.take(reply.Channel, reply.Payload)
-	case *redis.Subscription:
-		if reply.Channel == l.canary.channel {
-			if reply.Kind == "sunsubscribe" { // sent unasked
+		switch reply := reply.(type) {
+		case *redis.Message:
+			l.take(link, reply.Channel, reply.Payload)
+		case *redis.Subscription:
+			if reply.Channel != link.canary {
+				if l.acknowledge() {
+					l.onGap()
+				}
+			} else if reply.Kind == "sunsubscribe" { // Redis sends this unasked when the slot has moved.
 				return errMoved
 			}
-			break
 		}
-		l.acknowledge(reply.Channel)
 	}
-	if l.gapIsDue() {
-		l.onGap()
-	}
-	return nil
 }
 
-// take handles a message.
-func (l *redisListener) take(channel, payload string) {
-	isCanary := channel == l.canary.channel
+// take handles one message.
+func (l *redisListener) take(link *redisLink, channel, payload string) {
+	isCanary := channel == link.canary
 	if !isCanary && !l.wants(channel) {
 		return
 	}
@@ -208,76 +172,70 @@ func (l *redisListener) take(channel, payload string) {
 	case !ok:
 		l.bus.unsigned(channel)
 	case isCanary:
-		l.canary.hear(body)
+		if n, err := strconv.ParseUint(body, 10, 64); err == nil {
+			link.heard.Store(n)
+		}
 	default:
 		l.onMessage(channel, body)
 	}
 }
 
-// write sends the commands of joins and leaves, and pings, until the link ends.
-// It pings even while messages arrive: that costs less than to track them.
-func (l *redisListener) write(link *redisLink) {
-	ping := time.NewTicker(l.pingInterval)
-	defer ping.Stop()
+// write sends the commands of joins and leaves until the link ends.
+func (l *redisListener) write(link *redisLink) error {
 	for {
 		select {
 		case <-link.ctx.Done():
-			return
-		case <-ping.C:
-			if err := link.ping(link.ctx); err != nil {
-				link.close(fmt.Errorf("ping: %w", err))
-				return
-			}
+			return nil
 		case <-l.changed:
-			if err := l.writeChanges(link); err != nil {
-				link.close(err)
-				return
+		}
+		subscribe, unsubscribe := l.changes()
+		for chunk := range slices.Chunk(subscribe, subscribeChunk) {
+			if err := link.send(link.subscribe, chunk...); err != nil {
+				return fmt.Errorf("subscribe: %w", err)
+			}
+		}
+		for chunk := range slices.Chunk(unsubscribe, subscribeChunk) {
+			if err := link.send(link.unsubscribe, chunk...); err != nil {
+				return fmt.Errorf("unsubscribe: %w", err)
 			}
 		}
 	}
 }
 
-// watch publishes canaries until the link ends. It ends the link when too many in
-// a row do not arrive.
-func (l *redisListener) watch(link *redisLink) {
-	tick := time.NewTicker(l.pingInterval)
+// watch pings Redis and publishes canaries until the link ends, or until maxMisses canaries in
+// a row do not arrive. A canary travels like an update: from a publishing connection and, in a
+// cluster, through the master of the same slot. A canary that Redis does not accept is not
+// counted: pings detect a Redis that is down.
+//
+// watch pings even while messages arrive, since pings cost less than tracking messages.
+func (l *redisListener) watch(link *redisLink) error {
+	tick := time.NewTicker(l.bus.cfg.PingInterval)
 	defer tick.Stop()
-	for misses := 0; ; {
+	accepted, misses := uint64(0), 0 // number of the last canary, 0 if Redis did not accept it; canaries lost in a row
+	for n := uint64(1); ; n++ {
 		select {
 		case <-link.ctx.Done():
-			return
+			return nil
 		case <-tick.C:
 		}
-		if l.canary.missing() {
+		if err := link.send(link.pubsub.Ping); err != nil {
+			return fmt.Errorf("ping: %w", err)
+		}
+		if accepted > link.heard.Load() {
 			misses++
 			l.bus.counters.canariesMissed.Add(1)
 		} else {
 			misses = 0
 		}
 		if misses == maxMisses {
-			link.close(errDeaf)
-			return
+			return errDeaf
 		}
-		// A Redis that is frozen must not delay the next canary, or the end of
-		// the link.
-		ctx, cancel := context.WithTimeout(link.ctx, l.pingInterval)
-		l.canary.send(ctx)
+		// A frozen Redis must delay neither the next ping nor the end of the link.
+		ctx, cancel := context.WithTimeout(link.ctx, l.bus.cfg.PingInterval)
+		accepted = 0
+		if l.bus.send(ctx, redisMessage{link.canary, strconv.AppendUint(nil, n, 10)}) == nil {
+			accepted = n
+		}
 		cancel()
 	}
-}
-
-// writeChanges sends one chunk of commands, and signals if there are more.
-func (l *redisListener) writeChanges(link *redisLink) error {
-	subscribe, unsubscribe := l.changes(subscribeChunk)
-	if len(subscribe) > 0 {
-		if err := link.subscribe(link.ctx, subscribe); err != nil {
-			return fmt.Errorf("subscribe: %w", err)
-		}
-	}
-	if len(unsubscribe) > 0 {
-		if err := link.unsubscribe(link.ctx, unsubscribe); err != nil {
-			return fmt.Errorf("unsubscribe: %w", err)
-		}
-	}
-	return nil
 }

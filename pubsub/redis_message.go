@@ -12,12 +12,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// wakeChannel carries the partitions of each Wake as a JSON array.
+// wakeChannel carries Wake calls: a message is a JSON array of partitions.
 const wakeChannel = "badged:wake"
 
-// The channel of a user is badged:{p03}:u:alice, that of a room in a partition
-// badged:{p03}:r:lobby. A cluster hashes only the text in the first braces, so
-// that a partition has one slot, whatever the ids contain.
+// The channel of a user is badged:{p03}:u:alice, and the channel of a room in a partition is
+// badged:{p03}:r:lobby. A cluster hashes only the text in the first braces, so all channels of
+// a partition are in one slot, whatever the ids contain.
 const (
 	userMark = "}:u:"
 	roomMark = "}:r:"
@@ -39,15 +39,15 @@ func appendChannel(b []byte, a Address) []byte {
 	return append(b, a.ID...)
 }
 
-// isRoom reports whether a channel is that of a room. The mark follows the tag,
-// which has no braces, so no id can imitate it.
+// isRoom reports whether a channel belongs to a room. The mark follows the tag, and a tag has
+// no braces, so no id can imitate the mark.
 func isRoom(channel string) bool {
 	_, rest, _ := strings.Cut(channel, "}")
 	return strings.HasPrefix(rest, roomMark[1:])
 }
 
-// partitionTag returns the part of a partition's channels that a cluster
-// hashes: p03.
+// partitionTag returns the part of a partition's channel names that a cluster hashes, such as
+// p03.
 func partitionTag(partition int) string { return string(appendTag(nil, partition)) }
 
 func appendTag(b []byte, partition int) []byte {
@@ -58,23 +58,22 @@ func appendTag(b []byte, partition int) []byte {
 	return strconv.AppendInt(b, int64(partition), 10)
 }
 
-// everyTag is the tag of a listener to channels of all partitions.
+// everyTag is the tag of a listener to the channels of all partitions.
 const everyTag = "all"
 
-// canaryChannel returns a new channel in the slot of the channels with a tag.
-// The tag of a channel is the text in its first braces, or its name without
-// braces.
+// canaryChannel returns a new channel in the same slot as the channels with a tag. The tag of
+// a channel is the text in its first braces, or its whole name if it has no braces.
 func canaryChannel(tag string) string { return "badged:{" + tag + "}:canary:" + rand.Text() }
 
 // errWrongChannel reports an update on the channel of another user or room.
-var errWrongChannel = errors.New("the update is of another user or room than the channel")
+var errWrongChannel = errors.New("the update belongs to another user or room than the channel")
 
 // decodeUpdate decodes an update that arrived on channel.
-func decodeUpdate[U any, P interface {
-	*U
-	Address() Address
-}](channel, payload string) (P, error) {
-	u := P(new(U))
+func decodeUpdate(channel, payload string) (update, error) {
+	var u update = new(Update)
+	if isRoom(channel) {
+		u = new(RoomUpdate)
+	}
 	if err := json.Unmarshal([]byte(payload), u); err != nil {
 		return nil, fmt.Errorf("decode the update: %w", err)
 	}
@@ -91,9 +90,9 @@ type redisMessage struct {
 	payload []byte
 }
 
-// command builds PUBLISH or SPUBLISH with the channel as its key. go-redis treats
-// PUBLISH as a command without a key: it would spread the updates of a user over
-// all nodes of a cluster, and so break their order.
+// command builds PUBLISH or SPUBLISH with the channel as its key. go-redis treats PUBLISH as a
+// command without a key: it would send the updates of a user through different nodes of a
+// cluster, and so break their order.
 func (m redisMessage) command(ctx context.Context, sharded bool) *redis.IntCmd {
 	name := "publish"
 	if sharded {

@@ -11,20 +11,20 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// RedisProbe describes a Redis.
+// RedisProbe describes a Redis server.
 type RedisProbe struct {
-	// Version is the version of the server, such as "7.0.15"; "" if the access
-	// list hides it, which is harmless.
+	// Version is the version of the server, such as "7.0.15"; "" if the ACL denies INFO, which
+	// is harmless.
 	Version string
 	// Mode is "standalone", "sentinel" or "cluster".
 	Mode string
-	// Sharded is set if it has sharded pub/sub (Redis 7 and later).
+	// Sharded is set if the server has sharded pub/sub (Redis 7 and later).
 	Sharded bool
 }
 
-// ProbeRedis checks that the Redis of a URL (see [RedisConfig]) delivers a
-// message, which is all that badged needs, and describes it. It waits until
-// ctx is done. Its errors name the step that failed.
+// ProbeRedis checks that the Redis of a URL (see [RedisConfig]) delivers a message, and
+// describes the server. badged needs nothing else of Redis. It waits until ctx is done at
+// most. Its errors name the step that failed.
 func ProbeRedis(ctx context.Context, url string) (RedisProbe, error) {
 	client, err := openRedis(url)
 	if err != nil {
@@ -52,7 +52,7 @@ func ProbeRedis(ctx context.Context, url string) (RedisProbe, error) {
 	return p, passOn(ctx, client)
 }
 
-// passOn publishes to a new channel and waits for the message.
+// passOn publishes a message on a new channel and waits until it arrives.
 func passOn(ctx context.Context, client redis.UniversalClient) error {
 	channel := "badged:probe:" + rand.Text()
 	subscription := client.Subscribe(ctx, channel)
@@ -70,7 +70,7 @@ func passOn(ctx context.Context, client redis.UniversalClient) error {
 			return nil
 		case nil:
 			if err == nil {
-				err = errors.New("nothing came")
+				err = errors.New("no message came")
 			}
 			return fmt.Errorf("wait for the message published to %s: %w", channel, err)
 		}

@@ -7,17 +7,17 @@ import (
 	"sync"
 )
 
-// redisSubscription listens to its channels with one listener, or in a cluster
-// with one for each partition of its addresses: a connection serves one
-// shard only, and partitions move between shards independently.
+// redisSubscription receives its channels through one listener. In a cluster it has one
+// listener for each partition of its addresses: a connection serves a single shard, and slots
+// move between shards independently.
 type redisSubscription struct {
 	bus     *Redis
 	handler Handler
-	calling sync.Mutex // held while the handler is called
+	calling sync.Mutex // locked while the handler is called
 
 	mu        sync.Mutex
 	closed    bool
-	listeners map[string]*redisListener // by their tags
+	listeners map[string]*redisListener // by tag
 }
 
 var _ Subscription = (*redisSubscription)(nil)
@@ -25,10 +25,10 @@ var _ Subscription = (*redisSubscription)(nil)
 // Subscribe implements [Bus].
 func (r *Redis) Subscribe(h Handler) (Subscription, error) {
 	s := &redisSubscription{bus: r, handler: h, listeners: make(map[string]*redisListener)}
-	if r.isClosed() {
+	if r.ctx.Err() != nil {
 		return nil, ErrClosed
 	}
-	if r.cluster == nil { // the only listener can connect at once
+	if r.cluster == nil { // The only listener can connect at once.
 		if _, err := s.listener(everyTag); err != nil {
 			return nil, err
 		}
@@ -36,43 +36,28 @@ func (r *Redis) Subscribe(h Handler) (Subscription, error) {
 	return s, nil
 }
 
-// listener returns the listener for a tag, and starts it if needed.
+// listener returns the listener for a tag, and starts it if needed. The caller holds mu, or
+// has not shared s yet.
 func (s *redisSubscription) listener(tag string) (*redisListener, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil, ErrClosed
-	}
 	if l := s.listeners[tag]; l != nil {
 		return l, nil
 	}
 	l, err := s.bus.listen(tag, s.update, s.gap)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		s.listeners[tag] = l
 	}
-	s.listeners[tag] = l
-	return l, nil
+	return l, err
 }
 
 func (s *redisSubscription) update(channel, payload string) {
-	handle, err := s.decode(channel, payload)
+	u, err := decodeUpdate(channel, payload)
 	if err != nil {
 		s.bus.malformed(channel, err)
 		return
 	}
 	s.calling.Lock()
 	defer s.calling.Unlock()
-	handle()
-}
-
-// decode returns the call of the handler for a message.
-func (s *redisSubscription) decode(channel, payload string) (handle func(), err error) {
-	if isRoom(channel) {
-		u, err := decodeUpdate[RoomUpdate](channel, payload)
-		return func() { s.handler.HandleRoom(u) }, err
-	}
-	u, err := decodeUpdate[Update](channel, payload)
-	return func() { s.handler.HandleUpdate(u) }, err
+	u.deliver(s.handler)
 }
 
 func (s *redisSubscription) gap() {
@@ -82,37 +67,39 @@ func (s *redisSubscription) gap() {
 	s.handler.HandleGap()
 }
 
-// channelsByTag returns the channels of addresses by the tag of their listener.
-func (s *redisSubscription) channelsByTag(addresses []Address) map[string][]string {
-	channels := make(map[string][]string, 1)
+// byListener groups the channels of addresses by listener. It starts missing listeners.
+func (s *redisSubscription) byListener(addresses []Address) (map[*redisListener][]string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.bus.ctx.Err() != nil {
+		return nil, ErrClosed
+	}
+	channels := make(map[*redisListener][]string, 1)
 	for _, a := range addresses {
 		tag := everyTag
 		if s.bus.cluster != nil {
 			tag = partitionTag(a.Partition)
 		}
-		channels[tag] = append(channels[tag], channelOf(a))
+		l, err := s.listener(tag)
+		if err != nil {
+			return nil, err
+		}
+		channels[l] = append(channels[l], channelOf(a))
 	}
-	return channels
+	return channels, nil
 }
 
 // Join implements [Subscription].
 func (s *redisSubscription) Join(ctx context.Context, addresses ...Address) error {
-	type joining struct {
-		listener *redisListener
-		channels []string
-		waits    []<-chan struct{}
+	byListener, err := s.byListener(addresses) //nolint:contextcheck // a listener has a context of its own
+	if err != nil {
+		return err
 	}
-	var all []joining
-	for tag, channels := range s.channelsByTag(addresses) {
-		l, err := s.listener(tag) //nolint:contextcheck // a listener has a context of its own
-		if err != nil {
-			return err
-		}
-		all = append(all, joining{l, channels, l.want(channels...)})
+	for l, channels := range byListener {
+		l.want(channels...)
 	}
-	var err error
-	for _, j := range all { // all of them: each gives up by itself
-		err = errors.Join(err, j.listener.await(ctx, j.channels, j.waits))
+	for l, channels := range byListener { // Await every listener: each records the channels that its Join gave up.
+		err = errors.Join(err, l.await(ctx, channels))
 	}
 	switch {
 	case errors.Is(err, ErrClosed):
@@ -123,20 +110,14 @@ func (s *redisSubscription) Join(ctx context.Context, addresses ...Address) erro
 	return nil
 }
 
-// Leave implements [Subscription]. Redis gets the command soon after.
+// Leave implements [Subscription]. Redis gets the command soon afterwards.
 func (s *redisSubscription) Leave(_ context.Context, addresses ...Address) error {
-	byTag := s.channelsByTag(addresses)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed || s.bus.isClosed() {
-		return ErrClosed
+	byListener, err := s.byListener(addresses)
+	if err != nil {
+		return err
 	}
-	for tag, channels := range byTag {
-		if l := s.listeners[tag]; l != nil {
-			if err := l.leave(channels...); err != nil {
-				return err
-			}
-		}
+	for l, channels := range byListener {
+		l.unwant(channels...)
 	}
 	return nil
 }
@@ -151,7 +132,7 @@ func (s *redisSubscription) Close() error {
 		l.cancel()
 	}
 	for _, l := range s.listeners {
-		s.bus.end(l)
+		<-l.done
 	}
 	return nil
 }

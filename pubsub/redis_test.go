@@ -2,8 +2,15 @@ package pubsub_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -63,6 +70,52 @@ func newClient(t testing.TB, srv *privateredis.Server) *redis.Client {
 	return client
 }
 
+// proxy passes connections on to a Redis until the test ends, and returns its
+// address. up and down return where it writes what clients and Redis send, given the
+// ends of a connection; nil passes everything on. With a config it speaks TLS.
+func proxy(t *testing.T, srv *privateredis.Server, config *tls.Config, up, down func(to, from net.Conn) io.Writer) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // ends with the test
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr = l.Addr().String()
+	if config != nil {
+		l = tls.NewListener(l, config)
+	}
+	var running sync.WaitGroup
+	pass := func(to, from net.Conn, filter func(to, from net.Conn) io.Writer) {
+		running.Go(func() {
+			defer to.Close()
+			w := io.Writer(to)
+			if filter != nil {
+				w = filter(to, from)
+			}
+			_, _ = io.Copy(w, from)
+		})
+	}
+	running.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", srv.Addr()) //nolint:noctx // loopback
+			if err != nil {
+				_ = client.Close()
+				continue
+			}
+			pass(server, client, up)
+			pass(client, server, down)
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		running.Wait() // the clients have closed their connections
+	})
+	return addr
+}
+
 // subscribe opens a subscription that has joined users.
 func subscribe(t testing.TB, bus pubsub.Bus, users ...pubsub.Address) (pubsub.Subscription, *pubsubtest.Recorder) {
 	t.Helper()
@@ -79,7 +132,7 @@ func subscribe(t testing.TB, bus pubsub.Bus, users ...pubsub.Address) (pubsub.Su
 
 func publish(t testing.TB, bus pubsub.Bus, updates ...pubsub.Update) {
 	t.Helper()
-	if err := bus.Publish(t.Context(), updates); err != nil {
+	if err := bus.Publish(t.Context(), updates, nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -96,6 +149,28 @@ func TestSignedRedis(t *testing.T) {
 	pubsubtest.Run(t, func(t *testing.T) pubsub.Bus {
 		return newRedis(t, pubsub.RedisConfig{URL: srv.URL() + patient, Keys: longKeys("new secret", "old secret")})
 	})
+}
+
+// TestRedisTLS connects to Redis through a proxy that terminates TLS.
+func TestRedisTLS(t *testing.T) {
+	srv := startRedis(t)
+	// The certificate that net/http keeps for tests.
+	web := httptest.NewTLSServer(nil)
+	config := &tls.Config{Certificates: web.TLS.Certificates, MinVersion: tls.VersionTLS12}
+	web.Close()
+	url := "rediss://" + proxy(t, srv, config, nil, nil)
+
+	bus := newRedis(t, pubsub.RedisConfig{URL: url + "?skip_verify=true"})
+	u := pubsub.Address{ID: "alice"}
+	_, r := subscribe(t, bus, u)
+	publish(t, bus, pubsubtest.NewUpdate(u, 1))
+	r.AwaitVersion(t, u, 1)
+
+	err := newRedis(t, pubsub.RedisConfig{URL: url}).Wake(t.Context(), []int{1})
+	var unknown x509.UnknownAuthorityError
+	if !errors.As(err, &unknown) {
+		t.Errorf("with an untrusted certificate: %v", err)
+	}
 }
 
 func TestRedisUnixSocket(t *testing.T) {

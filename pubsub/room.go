@@ -6,109 +6,115 @@ import (
 	"time"
 )
 
-// Room is the state of a room in one partition. Of two states of one epoch, the
-// one with more Changes is the newer, and nothing else need be compared.
+// Room is the state of a room in one partition. Of two states with the same epoch, the state
+// with the greater Changes is newer; compare nothing else.
 //
-// Messages up to Since are in closed chunks, of which only counts are here. The
-// messages above are listed.
+// The messages of a room are stored in chunks of consecutive seqs, of which only the last is
+// open. A Room has counts of the closed chunks, which end at Since, and lists the messages
+// above Since.
 type Room struct {
 	ConversationID string `json:"conversation_id"`
-	// Changes is how often the room changed in a way that a member can see.
+	// Changes counts the changes of the room that a member can see.
 	Changes  int64  `json:"changes"`
 	LastSeq  int64  `json:"last_seq"`
 	Category string `json:"category"`
-	// Since is the greatest seq of the closed chunks; 0 if there are none.
+	// Since is the highest seq in closed chunks; 0 if there are none.
 	Since int64 `json:"since,omitempty"`
-	// Live are the messages above Since that are not recalled, and All those
-	// that mention all members.
+	// Live are the messages above Since that are not recalled. All are the live messages that
+	// mention all members.
 	Live Seqs `json:"live,omitempty"`
 	All  Seqs `json:"all,omitempty"`
-	// ClosedLive and ClosedAll count the same up to Since.
+	// ClosedLive counts the live messages up to Since. ClosedAll counts the live messages up
+	// to Since that mention all members.
 	ClosedLive int64 `json:"closed_live,omitempty"`
 	ClosedAll  int64 `json:"closed_all,omitempty"`
-	// ClosedChanges is how often messages in closed chunks have changed. Closing
-	// a chunk is no change.
+	// ClosedChanges is how often messages in closed chunks have changed. To close a chunk is
+	// not a change.
 	ClosedChanges int64 `json:"closed_changes,omitempty"`
 }
 
-// RoomUpdate is the state of a room in one partition after a commit that changed
-// it. It is published after the updates of users of the same commit.
+// RoomUpdate is the state of a room in one partition after a commit that changed the room. It
+// is published after the updates of users of the same commit.
 type RoomUpdate struct {
 	Room
 	Epoch     string `json:"epoch"`
 	Partition int    `json:"partition"`
-	// BaseChanges is Changes before the commit. A subscriber that knows fewer has
-	// missed an update, and maybe updates of members.
+	// BaseChanges is Changes before the commit. A subscriber whose state has fewer changes has
+	// missed an update of the room, and perhaps updates of members.
 	BaseChanges int64 `json:"base_changes"`
-	// AppendedAt and TraceParent are as in [Update].
+	// AppendedAt and TraceParent have the same meaning as in [Update].
 	AppendedAt  int64  `json:"appended_at,omitempty"`
 	TraceParent string `json:"traceparent,omitempty"`
 }
 
-// Address returns where the update is published.
+// Address returns the address of the room, where the update is published.
 func (u *RoomUpdate) Address() Address {
 	return Address{ID: u.ConversationID, Partition: u.Partition, Room: true}
 }
 
-// Membership is a user's part in a room. With the state of the room it gives the
+func (u *RoomUpdate) deliver(h Handler) { h.HandleRoom(u) }
+
+// Membership is a user's part in a room. Together with the state of the room it gives the
 // conversation that a client sees:
 //
 //	unread   = live messages above ReadSeq - Own - OwnCounted
 //	mentions = messages above ReadSeq that mention all + Mentions,
 //	           or Named at the level direct_mentions
 //
-// Its version and the user's are those without memberships, plus the sum of
-// Room.Changes - Joined over all memberships of the user. So a message to a room
+// The version of the conversation, and of the user, is the version without memberships plus
+// the sum of Room.Changes - Joined over all memberships of the user. So a message to a room
 // changes no row of its members.
 type Membership struct {
 	// Joined is Room.Changes when the user joined.
 	Joined  int64 `json:"joined"`
 	ReadSeq int64 `json:"read_seq"`
-	// ReachedSeq is the read position that clients see while messages below it are marked
-	// unread, else 0. The numbers follow from ReadSeq.
+	// ReachedSeq is the read position that clients see while messages at or below it are
+	// marked unread, else 0. The numbers are computed from ReadSeq, which is lower.
 	ReachedSeq int64 `json:"reached_seq,omitempty"`
 	// SeenSeq is the seen position if it is above the read position, else 0.
 	SeenSeq      int64     `json:"seen_seq,omitempty"`
 	Level        string    `json:"level"`
 	LevelUntil   time.Time `json:"level_until,omitzero"`
 	MarkedUnread bool      `json:"marked_unread,omitempty"`
-	// Own are the user's own messages above ReadSeq, and OwnCounted is how many
-	// more there are, which the fold only counts: the set is bounded.
+	// Own are the user's own messages above ReadSeq. Own is bounded: OwnCounted is how many
+	// further messages the fold only counts.
 	Own        Seqs  `json:"own,omitempty"`
 	OwnCounted int64 `json:"own_counted,omitempty"`
-	// Mentions is how many messages above ReadSeq mention the user by name and
-	// not with all, less the user's own that mention all. It may be negative. Named is how
-	// many mention the user by name: the mentions at the level direct_mentions.
+	// Mentions is how many messages above ReadSeq mention the user by name but do not mention
+	// all, minus the user's own messages that mention all. It may be negative. Named is how
+	// many messages mention the user by name: the mentions at the level direct_mentions.
 	Mentions int64 `json:"mentions"`
 	Named    int64 `json:"named,omitempty"`
-	// Unseen has how many of Own and OwnCounted, Mentions and Named are above the seen
-	// position, if that is above ReadSeq.
+	// Unseen has three numbers that count only messages above the seen position: the user's
+	// own messages, then Mentions, then Named. It is nil unless the seen position is above
+	// ReadSeq.
 	Unseen *[3]int64 `json:"unseen,omitempty"`
-	// Room is the state of the room after the same commit, or in the same
-	// snapshot. It is shared: do not modify it.
+	// Room is the state of the room after the same commit, or in the same snapshot. It is
+	// shared: do not modify it.
 	Room *Room `json:"room"`
-	// Behind is what closed chunks have for a user with ReadSeq below Room.Since.
-	// It is nil for others, and in updates, since a commit does not read them.
+	// Behind counts messages in closed chunks, for a user whose ReadSeq is below Room.Since.
+	// It is nil for other users, and in updates, since a commit does not read closed chunks.
 	Behind *Behind `json:"-"`
 }
 
-// Behind counts messages of closed chunks above a member's read position.
+// Behind counts the messages in closed chunks that are above a member's read position.
 type Behind struct {
-	// Live are not recalled, the member's own among them; All mention all.
+	// Live counts messages that are not recalled, including the member's own. All counts the
+	// live messages that mention all members.
 	Live, All int64
-	// UnseenLive and UnseenAll are those above the member's seen position.
+	// UnseenLive and UnseenAll count the same above the member's seen position.
 	UnseenLive, UnseenAll int64
-	// First is the least of Live that is not the member's own; 0 if there is
+	// First is the lowest seq of a live message that is not the member's own; 0 if there is
 	// none.
 	First int64
 }
 
-// SeqRange holds the seqs from First to Last.
+// SeqRange is the seqs from First to Last, both included.
 type SeqRange struct{ First, Last int64 }
 
-// Seqs is a set of seqs: ranges in ascending order with gaps in between. Its JSON
-// is an array of distances, which are shorter than seqs: from 0 to the first seq
-// of a range, from there to its last, from there to the first of the next.
+// Seqs is a set of seqs: ranges in ascending order with gaps in between. Its JSON is an array
+// of distances, which are shorter than seqs. Each range has two: from the last seq of the
+// range before (or 0) to the first seq, and from the first seq to the last.
 type Seqs []SeqRange
 
 // MarshalJSON implements json.Marshaler.

@@ -8,13 +8,13 @@ type Stats struct {
 	Reconnects uint64
 	// Gaps counts the calls of HandleGap.
 	Gaps uint64
-	// CanariesMissed counts lost messages by which subscriptions check their
-	// connections.
+	// CanariesMissed counts test messages of subscriptions to themselves that Redis accepted
+	// and did not deliver.
 	CanariesMissed uint64
-	// Malformed counts messages that were dropped because they cannot be decoded.
+	// Malformed counts messages that were dropped because they could not be decoded.
 	Malformed uint64
-	// Unsigned counts messages that were dropped because none of
-	// [RedisConfig].Keys has signed them.
+	// Unsigned counts messages that were dropped because no key of [RedisConfig].Keys had
+	// signed them.
 	Unsigned uint64
 	// PublishErrors counts the calls of Publish and Wake that failed.
 	PublishErrors uint64

@@ -8,42 +8,41 @@ import (
 	"slices"
 	"time"
 
-	"github.com/badged/badged/internal/category"
+	"github.com/badged/badged/internal/base/category"
 )
 
-// Badge is the number a user sees and what it is made of, as of one version.
-// It is absolute: of two badges of one user with the same epoch, the one with
-// the greater version is the newer, and nothing else need be compared.
+// Badge is the numbers of a user as of one version. It is a whole state: of two badges of one
+// user with the same epoch, the badge with the greater version is newer; compare nothing else.
 type Badge struct {
 	UserID string `json:"user_id" doc:"The user."`
-	// Epoch names the sequence that Version counts in. Versions of different
-	// epochs do not compare: a client with another epoch needs the whole state.
+	// Epoch names the sequence in which Version counts. Versions of different epochs do not
+	// compare: a client with another epoch needs the whole state.
 	Epoch   string `json:"epoch" doc:"The sequence in which the version counts. Versions of different epochs do not compare: a client with another epoch takes the whole state again."`
 	Version int64  `json:"version" minimum:"0" doc:"Grows by one with every event that changes something a client of the user can see; 0 for a user without events."`
 	Numbers
-	// Categories are the numbers of the paths that have any. In an [Update] they are those
-	// of the paths that changed, with zeros for one that has none any more. Nil is not used
-	// in a badge that badged made.
+	// Categories has the numbers of every path that has a number other than zero. In an
+	// [Update] it has only the paths whose numbers changed, and the numbers of a path may all
+	// be zero. badged never makes a badge with nil here.
 	Categories map[string]Numbers `json:"categories" doc:"The numbers of each category with anything to show, and of each above it. Of more than 500, the first by name."`
-	// MoreCategories says that Categories has only the first by name: see [Badge.Shown].
+	// MoreCategories says that Categories is cut at the first by name: see [Badge.Shown].
 	MoreCategories bool `json:"more_categories,omitempty" doc:"True if there are more categories than these; absent otherwise."`
-	// Levels are the levels of paths that the user has set. In an Update they are nil if they
+	// Levels are the levels that the user has set for paths. In an Update they are nil if they
 	// did not change.
 	Levels map[string]string `json:"levels,omitzero" doc:"The level of each category that has one; absent if none has. It applies to the conversations that the category covers and that have no level of their own, unless a longer one has a level."`
 }
 
-// Numbers are those of a badge or of a category.
+// Numbers are the numbers of a badge or of a category.
 type Numbers = category.Numbers
 
-// Muted is what levels keep out of the total.
+// Muted is what the levels of conversations exclude from the total.
 type Muted = category.Muted
 
 // MaxCategories is the most categories that [Badge.Shown] shows.
 const MaxCategories = 500
 
-// Shown returns the badge as clients and endpoints get it: with the first MaxCategories
-// by name, and those in also. The other numbers stay those of all. It may share the maps
-// of b.
+// Shown returns the badge as clients and endpoints get it: its categories are the first
+// MaxCategories by name and the paths in also. The other numbers still cover all categories.
+// The result may share maps with b.
 func (b *Badge) Shown(also ...string) Badge {
 	shown := *b
 	if len(b.Categories) <= MaxCategories {
@@ -65,8 +64,7 @@ func (b *Badge) LevelOf(c *Conversation) string {
 	return category.Levels(b.Levels).Of(c.Level, c.Category)
 }
 
-// Conversation is the state of one conversation for one user, as clients see
-// it.
+// Conversation is the state of one conversation for one user, as clients see it.
 type Conversation struct {
 	ConversationID string    `json:"conversation_id" doc:"The conversation."`
 	Unread         int64     `json:"unread" minimum:"0" doc:"Unread messages: delivered, not recalled, and above read_seq, or marked unread."`
@@ -85,44 +83,45 @@ type Conversation struct {
 	Version        int64     `json:"version" minimum:"0" doc:"The user's version at the last change of the conversation; in a room, the user's present version."`
 }
 
-// Update is what changed for one user by one commit of the projector: the
-// user's whole badge and the whole state of each conversation that changed.
+// Update is what changed for one user in one commit of the projector: the user's whole badge
+// and the whole state of each conversation that changed.
 //
-// It is complete for a client that holds BaseVersion or later. A client that
-// holds an older version has missed an update and must read its state again: the
-// totals are right, but Conversations lacks what the missed update changed.
+// It brings a client with BaseVersion or later up to date. A client with an older version has
+// missed an update and must read its state again: the totals of the Update are right, but
+// Conversations does not have what the missed update changed.
 type Update struct {
 	Badge
-	// Partition is the partition of the user before any was split; a bus may route by it.
+	// Partition is the partition of the user before any split; a bus may route by it.
 	Partition int `json:"partition"`
 	// BaseVersion is the version of the user before the commit.
 	BaseVersion int64 `json:"base_version"`
-	// Conversations holds each conversation that changed after BaseVersion,
-	// once, most recently changed first.
+	// Conversations are the conversations that changed after BaseVersion, each once, the most
+	// recently changed first.
 	Conversations []Conversation `json:"conversations"`
-	// AppendedAt is when the oldest event of the changes was appended, by the
-	// clock of the database, in microseconds since 1970; 0 if unknown.
+	// AppendedAt is when the oldest event of the changes was appended, by the clock of the
+	// database, in microseconds since 1970; 0 if unknown.
 	AppendedAt int64 `json:"appended_at,omitempty"`
-	// TraceParent is the W3C trace context of the last traced change; empty if
-	// none is traced.
+	// TraceParent is the W3C trace context of the last traced change; empty if none is traced.
 	TraceParent string `json:"traceparent,omitempty"`
-	// Memberships are the user's memberships that changed in the commit and
-	// still exist. One that ended is among Conversations.
+	// Memberships are the user's memberships that changed in the commit and still exist. A
+	// membership that ended is a conversation in Conversations.
 	//
-	// A client's numbers are those of Badge and of all memberships together (see
-	// [Membership]): Badge, BaseVersion and the versions of Conversations leave
-	// the memberships out. So they are final only for a user without any. What
-	// ended memberships have added to the version stays in it.
+	// A client shows the sum of Badge and of all memberships (see [Membership]): Badge,
+	// BaseVersion and the versions of Conversations do not include the memberships, so clients
+	// see exactly these values only for a user without memberships. What an ended membership
+	// added to the version stays part of Badge's version.
 	Memberships []Membership `json:"memberships,omitempty"`
-	// Ended says that the user's connections are to end. Only UserID and Partition
-	// are set then. Whether it is true, and of which tokens, is in the tables.
+	// Ended says that connections of the user must end. Then only UserID and Partition are
+	// set. The gateway reads from the tables whether this is true, and for which tokens.
 	Ended bool `json:"ended,omitempty"`
 }
 
-// Address returns where the update is published.
+// Address returns the address of the user, where the update is published.
 func (u *Update) Address() Address { return Address{ID: u.UserID, Partition: u.Partition} }
 
-// Held is the state that a client of a user holds; without Epoch it holds none.
+func (u *Update) deliver(h Handler) { h.HandleUpdate(u) }
+
+// Held is the state that a client of a user has; an empty Epoch means that it has none.
 type Held struct {
 	UserID  string
 	Epoch   string
@@ -132,23 +131,22 @@ type Held struct {
 // Snapshot is the state of one user, read from the tables at one instant.
 type Snapshot struct {
 	Badge
-	// Conversations are most recently changed first.
+	// Conversations are sorted by their last change, newest first.
 	Conversations []Conversation `json:"conversations"`
 	// More says that Conversations was cut at its limit.
 	More bool `json:"more"`
-	// Whole is set if Conversations has all with something to show, rather than
-	// those that changed since the held state.
+	// Whole is set if Conversations are all conversations with something to show, and not just
+	// the conversations that changed since the held state.
 	Whole bool `json:"-"`
-	// Memberships are all memberships of the user, changed or not, and Rest is
-	// Badge without them: what [Update].Badge would be. Rest is not used if
-	// there are none.
+	// Memberships are all memberships of the user, changed or not. Rest is Badge without them,
+	// as in [Update].Badge. Rest is not used if there are no memberships.
 	Memberships []Membership `json:"-"`
 	Rest        Badge        `json:"-"`
 }
 
-// Within returns the badge of some paths alone, of which none covers another. It has the
-// version of the user, and an epoch of its own for these paths: a client that holds it holds
-// nothing of the others. The badge must have these paths.
+// Within returns the badge of the given paths alone. No path may cover another, and b must
+// have all of them. The result has the user's version, but an epoch of its own for these
+// paths: a client with a state of this epoch has received nothing of other paths.
 func (b *Badge) Within(paths []string) Badge {
 	within := Badge{
 		UserID: b.UserID, Epoch: epochWithin(b.Epoch, paths), Version: b.Version, MoreCategories: b.MoreCategories,
@@ -165,7 +163,7 @@ func (b *Badge) Within(paths []string) Badge {
 	return within
 }
 
-// LevelsWithin returns the levels that apply to conversations below some paths, nil if
+// LevelsWithin returns the levels that apply to conversations below the given paths, nil if
 // there are none.
 func LevelsWithin(levels map[string]string, paths []string) map[string]string {
 	var within map[string]string
@@ -181,16 +179,16 @@ func LevelsWithin(levels map[string]string, paths []string) map[string]string {
 	return within
 }
 
-// epochWithin returns the epoch of a badge of some categories, sorted, alone.
+// epochWithin returns the epoch of a badge that is limited to categories, which are sorted.
 func epochWithin(epoch string, categories []string) string {
 	digest := sha256.New()
 	for _, category := range categories {
-		_, _ = fmt.Fprintf(digest, "%d:%s", len(category), category) // a hash takes everything
+		_, _ = fmt.Fprintf(digest, "%d:%s", len(category), category) // writing to a hash never fails
 	}
 	return epoch + "." + hex.EncodeToString(digest.Sum(nil)[:8])
 }
 
-// TimeOf returns the time of a number of microseconds since 1970, the zero time for 0.
+// TimeOf converts microseconds since 1970 to a time. 0 gives the zero time.
 func TimeOf(micros int64) time.Time {
 	if micros == 0 {
 		return time.Time{}

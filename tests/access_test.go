@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,10 +15,11 @@ import (
 	"github.com/badged/badged/internal/devtest/accesstest"
 )
 
-// describedRoute is a route of a server, as it describes itself.
+// describedRoute is a route of a server, as the server's OpenAPI document describes it.
 type describedRoute struct {
 	name, method, path string
-	// bodies are the examples by content type; without any, one is empty.
+	// bodies are the examples of bodies by content type. A route without examples has one
+	// empty body.
 	bodies map[string]string
 }
 
@@ -64,9 +64,9 @@ func describedRoutes(t *testing.T, url string) []describedRoute {
 	return all
 }
 
-// statusOf returns the status of the answer to a request with a secret, and the answer if
-// it is a refusal. For a WebSocket the status is 401 if the first frame says
-// goodbye.
+// statusOf returns the status of the answer to a request with a secret. If the request is
+// refused, it also returns the answer. For a WebSocket the status is 401 if the first frame is
+// bye.
 func (r describedRoute) statusOf(t *testing.T, url, secret, from, contentType, body string) (status int, answer string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -106,7 +106,7 @@ func (r describedRoute) statusOf(t *testing.T, url, secret, from, contentType, b
 	}
 	defer res.Body.Close()
 	if res.StatusCode < http.StatusBadRequest {
-		return res.StatusCode, "" // which may be endless
+		return res.StatusCode, "" // the body is not read: it may be endless
 	}
 	b, err := io.ReadAll(res.Body)
 	if err != nil {
@@ -115,21 +115,19 @@ func (r describedRoute) statusOf(t *testing.T, url, secret, from, contentType, b
 	return res.StatusCode, string(b)
 }
 
-// Every route that a server describes admits the keys and tokens that accesstest names and
-// no other, with each type of content and of event.
+// Every route that a server describes admits exactly the keys and tokens that accesstest names,
+// with each content type and each type of event.
 func TestEveryRouteWithEverySecret(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "keys.yaml")
-	if err := os.WriteFile(file, []byte(accesstest.File(accesstest.Keys()...)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, file, accesstest.File(accesstest.Keys()...))
 	p := serve(t, newDatabase(t), "--keys-file="+file, "--admin-keys=ops="+adminKey, "--trusted-proxies=127.0.0.0/8", "--internal-listen=127.0.0.1:0")
 	internal := p.internal()
 	now := time.Now()
 	disconnect(t, p, "ada", `{"revoke_before":"`+now.Add(-time.Minute).Format(time.RFC3339)+`"}`)
 
 	var asked int
-	// try sends the examples of a route, each from an address of its own: wrong secrets are
-	// slowed down by address.
+	// try sends the examples of a route, each from another address: the server slows down
+	// an address that sends wrong secrets.
 	try := func(r describedRoute, what, secret string, admitted bool) {
 		t.Helper()
 		for contentType, body := range r.bodies {
@@ -152,7 +150,7 @@ func TestEveryRouteWithEverySecret(t *testing.T) {
 	forged = forged[:strings.LastIndex(forged, ".")+1] + strings.Repeat("A", 43)
 	tokens := []struct {
 		name, secret string
-		// admits is which routes with tokens admit it.
+		// admits lists the kinds of routes that admit this token.
 		admits []accesstest.Token
 	}{
 		{"the token of ada", issued(t, "ada", now), []accesstest.Token{accesstest.OfTheUser, accesstest.OfAllKinds, accesstest.OfAnyUser}},
@@ -183,7 +181,7 @@ func TestEveryRouteWithEverySecret(t *testing.T) {
 	for name := range known {
 		t.Errorf("accesstest has %s, which is no route", name)
 	}
-	// After the tokens, since these disconnect and erase.
+	// These routes come after the tests of tokens, since they disconnect and erase users.
 	known = accesstest.Routes()
 	for _, r := range routes {
 		for _, key := range append(accesstest.Keys(), accesstest.Unlimited(publisherKey, adminKey)...) {

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
 // asAdmin sends a request to the admin API and returns the answer.
@@ -48,7 +49,7 @@ func startJob(t *testing.T, p *process, kind, body string) job {
 	return decodeJob(t, answer)
 }
 
-// startJobFor starts jobs on all shards and returns the one on the shard of a user.
+// startJobFor starts jobs on all shards and returns the job on the shard of a user.
 func startJobFor(t *testing.T, p *process, database, user, kind, body string) job {
 	t.Helper()
 	j := startJob(t, p, kind, body)
@@ -90,7 +91,7 @@ func awaitJob(t *testing.T, p *process, kind string, id int, ok func(job) bool) 
 	panic("unreachable")
 }
 
-// awaitAnswer waits until the answer of a route has a text n times.
+// awaitAnswer waits until the answer of a route contains a text n times.
 func awaitAnswer(t *testing.T, p *process, route, text string, n int) {
 	t.Helper()
 	for range polls(t, text) {
@@ -102,9 +103,8 @@ func awaitAnswer(t *testing.T, p *process, route, text string, n int) {
 
 func ended(j job) bool { return j.State != "running" }
 
-// hold keeps a transaction open that has read the tables of a partition, until
-// release is called or the test ends: a rebuild with a difference waits for
-// it.
+// hold keeps a transaction open that has read the tables of a partition, until release is called
+// or the test ends. A rebuild that finds a difference waits for this transaction.
 func hold(t *testing.T, database string, partition int) (release func()) {
 	t.Helper()
 	reading, err := pgx.Connect(t.Context(), holderOf(t, database, partition))
@@ -113,14 +113,12 @@ func hold(t *testing.T, database string, partition int) (release func()) {
 	}
 	release = func() { _ = reading.Close(context.WithoutCancel(t.Context())) }
 	t.Cleanup(release)
-	if _, err := reading.Exec(t.Context(), fmt.Sprintf(`BEGIN; SELECT FROM badged.users_p%02d`, partition)); err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Exec(t, reading, fmt.Sprintf(`BEGIN; SELECT FROM badged.users_p%02d`, partition))
 	return release
 }
 
-// Operations over HTTP take effect and are in the audit trail. Jobs of a
-// killed process become interrupted.
+// Operations over HTTP take effect and are in the audit trail. If a process is killed, its jobs
+// get the state interrupted.
 func TestAdmin(t *testing.T) {
 	t.Parallel()
 	database := newDatabase(t)
@@ -208,7 +206,7 @@ func TestAdmin(t *testing.T) {
 	}
 }
 
-// The admin page needs an admin key and the role api.
+// The admin page is served only with the role api, and only to requests with an admin key.
 func TestAdminPageIsForOperators(t *testing.T) {
 	t.Parallel()
 	p := serve(t, newDatabase(t))
@@ -224,12 +222,12 @@ func TestAdminPageIsForOperators(t *testing.T) {
 			t.Errorf("of the role %s the page is %d", role, status)
 		}
 	}
-	awaitAnswer(t, servers["api"], "processes", `"process":`, 3) // all have sampled
+	awaitAnswer(t, servers["api"], "processes", `"process":`, 3) // all three processes have stored a sample
 }
 
-// publishStories publishes the events of some users of the admin page's
-// stories, and returns the last position: dan has read everything, the id "
-// eve " has spaces around it, and busy has 150 conversations and 300 retries.
+// publishStories publishes events of users that the tests of the admin page look at, and returns
+// the last position. dan has read everything, the id " eve " has spaces around it, and busy has
+// 150 conversations and 300 repeated events.
 func publishStories(t *testing.T, p *process) string {
 	t.Helper()
 	read := func(id string, upTo int) string {
@@ -272,11 +270,7 @@ func publishStories(t *testing.T, p *process) string {
 func publishLate(t *testing.T, p *process, database string) {
 	t.Helper()
 	total(t, p, "gus", publish(t, p, delivered("gus", 1, `"gus"`)))
-	conn, err := pgx.Connect(t.Context(), shardOf(t, database, "gus"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
+	conn := pgtest.Connect(t, shardOf(t, database, "gus"))
 	tx, err := conn.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -286,10 +280,8 @@ func publishLate(t *testing.T, p *process, database string) {
 	if err := tx.QueryRow(t.Context(), `SELECT badged.publish($1)`, late).Scan(&position); err != nil {
 		t.Fatal(err)
 	}
-	// Times of folding are exact to a second, so the database waits longer.
-	if _, err := tx.Exec(t.Context(), `SELECT pg_sleep(2)`); err != nil {
-		t.Fatal(err)
-	}
+	// Times of folding are exact to a second, so the commit comes two seconds later.
+	pgtest.Exec(t, tx, `SELECT pg_sleep(2)`)
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -298,13 +290,14 @@ func publishLate(t *testing.T, p *process, database string) {
 	}
 }
 
-// The admin page in a real browser: web/browser/admin.test.mjs has the tests.
-// The database has dead letters, wrong users, a webhook that fails, and a transaction
-// that keeps reading the tables of ann's partition, so that their rebuild waits.
+// Runs the tests of the admin page, web/browser/admin.test.mjs, in a real browser. The database
+// has dead letters, users with wrong rows, a webhook that fails, and an open transaction that
+// has read the tables of ann's partition, so that a rebuild of them waits.
 func TestAdminBrowser(t *testing.T) {
 	t.Parallel()
-	database := oneDatabase(t) // the page counts the jobs of a rebuild, of which each shard has one
-	// Reconciliation would show clients the rows that are corrupted below.
+	database := oneDatabase(t) // the page counts the jobs of a rebuild, and with shards there is one for each
+	// Without the long interval, reconciliation would show clients the rows that are
+	// corrupted below.
 	p := serve(t, database, "--admin-keys=ops="+adminKey, "--reconcile-interval=1h", "--webhooks-allow-private")
 	endpoint := failingEndpoint(t)
 	if status, answer := asAdmin(t, p, http.MethodPut, "v1/webhooks/crm", `{"url":"`+endpoint+`/hook?token=s3cret","events":["badge.changed"]}`); status != http.StatusCreated {
@@ -332,8 +325,8 @@ func TestAdminBrowser(t *testing.T) {
 	browse(t, "admin.test.mjs", "BADGED_URL="+p.url, "BADGED_ADMIN_KEY="+adminKey, "BADGED_ADMIN_PARTITION="+fmt.Sprint(bob), "BADGED_ENDPOINT="+endpoint)
 }
 
-// failingEndpoint returns the URL of an endpoint of webhooks that answers 503 until its
-// path /works is asked for.
+// failingEndpoint returns the URL of an endpoint of webhooks that answers 503 until its path
+// /works is requested.
 func failingEndpoint(t *testing.T) string {
 	t.Helper()
 	var works atomic.Bool

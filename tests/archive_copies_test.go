@@ -12,9 +12,8 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// A manifest with something that a later release has added is refused by every command that
-// takes an archive, and stays as it is. Not parallel: a range is complete only once all older
-// transactions have ended.
+// Every command that uses an archive refuses a manifest with a field of a later release, and does
+// not change it. Not parallel: a range is complete only once all older transactions have ended.
 func TestArchiveOfALaterReleaseIsRefused(t *testing.T) {
 	database, dir := oneDatabase(t), filepath.Join(t.TempDir(), "archive")
 	p := serve(t, database)
@@ -22,14 +21,9 @@ func TestArchiveOfALaterReleaseIsRefused(t *testing.T) {
 	cutLog(t, database)
 	must(t, archiving(database, dir)...)
 	file := filepath.Join(dir, "manifest.json")
-	manifest, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	manifest := readFile(t, file)
 	later := strings.Replace(string(manifest), `"number": 1`, `"number": 1, "shape": "round"`, 1)
-	if err := os.WriteFile(file, []byte(later), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, file, later)
 	for _, args := range [][]string{
 		archiving(database, dir),
 		{"verify", "--archive=" + dir, "--database-url=" + database},
@@ -49,7 +43,7 @@ func TestArchiveOfALaterReleaseIsRefused(t *testing.T) {
 	}
 }
 
-// ghost is erased.
+// ghost is the user who is erased.
 const ghost = "ghost-0815"
 
 // populateArchived publishes events of ghost and ann, archives them, and publishes more.
@@ -71,8 +65,8 @@ func populateArchived(t *testing.T, p *process, database, dir string) {
 	total(t, p, "ann", publish(t, p, delivered("lunch", 2, `"`+ghost+`","ann"`)))
 }
 
-// refusedAsCopy fails the test unless every command that writes to an archive refuses to, and
-// leaves the archive as it is.
+// refusedAsCopy fails the test unless every command that writes to an archive refuses with the
+// reason why, and does not change the archive.
 func refusedAsCopy(t *testing.T, database, dir, why string) {
 	t.Helper()
 	before := contentOf(t, dir)
@@ -100,19 +94,16 @@ func contentOf(t *testing.T, dir string) map[string]string {
 	}
 	files := map[string]string{}
 	for _, e := range entries {
-		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := readFile(t, filepath.Join(dir, e.Name()))
 		files[e.Name()] = string(text)
 	}
 	return files
 }
 
-// A database that has lost an erasure, since a standby was promoted that lacked it, or an
-// older base backup was put back, is told so by its archive. It takes the archive over and
-// erases the user again; then everything works as before. Not parallel: a range is complete
-// only once all older transactions have ended.
+// A database has lost an erasure, since the promoted standby did not have it or an older base
+// backup was restored. Commands with the archive detect this. The database becomes the owner of
+// the archive again and erases the user again; then everything works as before. Not parallel: a
+// range is complete only once all older transactions have ended.
 func TestArchiveOfADatabaseRestoredToBeforeAnErasure(t *testing.T) {
 	t.Run("a promoted standby", func(t *testing.T) {
 		pg := startPair(t)
@@ -181,11 +172,11 @@ func lostErasure(t *testing.T, database string, keep func(), restore func(*proce
 	agrees()
 }
 
-// A copy of a database, however it was made, does not write into the archive of the original:
-// it is refused, and nothing changes. With a copy of the archive, it goes on by itself. Not
-// parallel, as above.
+// A copy of a database, however it was made, cannot write into the archive of the original:
+// its commands are refused and change nothing. With a copy of the archive it can archive
+// independently. Not parallel, as above.
 func TestCopiesDoNotWriteIntoTheArchive(t *testing.T) {
-	dir := openDir(t)
+	dir := pgtest.OpenDir(t)
 	pg := postgresIn(t, filepath.Join(dir, "original"))
 	original, archive := pg.URL(), filepath.Join(t.TempDir(), "archive")
 	p := serve(t, original)
@@ -224,9 +215,9 @@ func TestCopiesDoNotWriteIntoTheArchive(t *testing.T) {
 	})
 	t.Run("within the cluster", func(t *testing.T) {
 		p.kill()
-		conn := connectTo(t, pg.DatabaseURL("postgres"))
-		execute(t, conn, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'badged'`)
-		execute(t, conn, `CREATE DATABASE staging TEMPLATE badged`)
+		conn := pgtest.Connect(t, pg.DatabaseURL("template1"))
+		pgtest.Exec(t, conn, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'postgres'`)
+		pgtest.Exec(t, conn, `CREATE DATABASE staging TEMPLATE postgres`)
 		p = serve(t, original)
 		staging := pg.DatabaseURL("staging")
 		refusedAsCopy(t, staging, archive, "this database was copied within its cluster of Postgres since")
@@ -251,17 +242,14 @@ func TestCopiesDoNotWriteIntoTheArchive(t *testing.T) {
 	goesOn(original, archive)
 }
 
-// A copy does not become the owner of an archive whose manifest lacks the owner. Not
-// parallel, as above.
+// A copy of a database does not become the owner of an archive whose manifest names no owner.
+// Not parallel, as above.
 func TestArchiveWithoutAnOwner(t *testing.T) {
 	database, dir := oneDatabase(t), filepath.Join(t.TempDir(), "archive")
 	p := serve(t, database)
 	populateArchived(t, p, database, dir)
 	file := filepath.Join(dir, "manifest.json")
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, file)
 	var manifest map[string]json.RawMessage
 	if err := json.Unmarshal(text, &manifest); err != nil {
 		t.Fatal(err)
@@ -271,16 +259,14 @@ func TestArchiveWithoutAnOwner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(file, without, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, file, without)
 	refusedAsCopy(t, database, dir, "its manifest has files and names no owner")
 	must(t, "archive", "--take-over", "--to="+dir, "--database-url="+database)
 	must(t, archiving(database, dir)...)
 }
 
-// A standby that has everything is promoted, and goes on with the archive. Not parallel, as
-// above.
+// A standby that has every commit is promoted, and continues to use the archive. Not parallel,
+// as above.
 func TestPromotedStandbyGoesOnWithTheArchive(t *testing.T) {
 	pg, dir := startPair(t), filepath.Join(t.TempDir(), "archive")
 	p := serve(t, pg.hosts())

@@ -11,9 +11,9 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// A file of an archive is lost, and nothing can be archived or erased, until it is given up by
-// its name. Badges stay; each command says what it cannot tell any more. Not parallel: a range
-// is complete only once all older transactions have ended.
+// A file of an archive is lost. Nothing can be archived or erased until an operator gives up the
+// file by its name. Badges do not change, and each command says what it cannot compute without
+// the file. Not parallel: a range is complete only once all older transactions have ended.
 func TestLostFileIsGivenUp(t *testing.T) {
 	database, dir := oneDatabase(t), filepath.Join(t.TempDir(), "archive")
 	on := "--database-url=" + database
@@ -126,9 +126,9 @@ func TestLostFileIsGivenUp(t *testing.T) {
 	}
 }
 
-// An archive is lost as a whole: its files are given up by the names that the commands give,
-// and a new archive begins. A copy of the archive that lacks the last files goes on without
-// them. Not parallel, as above.
+// A whole archive is lost. Its files are given up with the commands that the errors name, and a
+// new archive begins. A copy of the archive without the last files can be used after these files
+// are given up. Not parallel, as above.
 func TestLostArchiveIsGivenUp(t *testing.T) {
 	database := pgtest.NewDB(t, migrated())
 	on := "--database-url=" + database
@@ -147,7 +147,7 @@ func TestLostArchiveIsGivenUp(t *testing.T) {
 			}
 		}
 	}
-	// The command in an error gives up what it names.
+	// goOn runs the command that an error suggests, which gives up the missing files.
 	goOn := func(dir, want string) {
 		t.Helper()
 		_, stderr, code := command(t, archiving(database, dir)...)

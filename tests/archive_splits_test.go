@@ -12,7 +12,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
-	"github.com/badged/badged/internal/eventlog"
+	"github.com/badged/badged/internal/log/eventlog"
 )
 
 // archiveKeysIn makes a file of keys.
@@ -23,16 +23,14 @@ func archiveKeysIn(t *testing.T) string {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "keys")
-	if err := os.WriteFile(file, []byte(id.String()+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, file, id.String()+"\n")
 	return file
 }
 
-// usersOfParts returns users by the partition that has them once a partition of 4 was split.
+// usersOfParts returns a user for each partition that exists once one of 4 partitions was split.
 func usersOfParts(partition int) map[int]string {
 	a, b, _ := eventlog.Children(partition, 4)
-	layout, in := eventlog.NewLayout(4, []int{a, b}), map[int]string{}
+	layout, in := events.NewLayout(4, []int{a, b}), map[int]string{}
 	for n := 0; len(in) < 2; n++ {
 		if user := fmt.Sprint("user-", n); events.PartitionOf(user, 4) == partition {
 			in[layout.PartitionOf(user)] = user
@@ -46,12 +44,12 @@ func fileOf(archive string, partition, number int) string {
 	return filepath.Join(archive, fmt.Sprintf("%s.%05d.ndjson.zst", events.Topic(partition), number))
 }
 
-// A database that was restored from a base backup from before a split is told of it by the
-// encrypted archive of afterwards. Split again, it agrees with the archive, whose files of
-// what the database has lost are found, and nothing is deleted unasked. Not parallel: a range
-// is complete only once all older transactions have ended.
+// A database is restored from a base backup that is older than a split, while its encrypted
+// archive is newer than the split. Commands detect this. After the same split they work with the
+// archive again. They report files of events that the database has lost, and delete files only
+// on request. Not parallel: a range is complete only once all older transactions have ended.
 func TestArchiveOfADatabaseRestoredToBeforeASplit(t *testing.T) {
-	dir := openDir(t)
+	dir := pgtest.OpenDir(t)
 	pgdata, kept := filepath.Join(dir, "live", "pgdata"), filepath.Join(dir, "kept")
 	pg := postgresIn(t, filepath.Join(dir, "live"))
 	archive, keys := filepath.Join(t.TempDir(), "archive"), archiveKeysIn(t)
@@ -71,8 +69,8 @@ func TestArchiveOfADatabaseRestoredToBeforeASplit(t *testing.T) {
 		return out
 	}
 	cut := []string{"archive", "--older-than=1ns", "--to=" + archive}
-	// The log of a partition is kept while older transactions are open, or the projector has
-	// just folded it.
+	// cutInto repeats cutting, since the log of a partition is not cut while older
+	// transactions are open or shortly after the projector has folded it.
 	cutInto := func(number int, partitions ...int) {
 		t.Helper()
 		cutLog(t, pg.URL())
@@ -146,7 +144,7 @@ func TestArchiveOfADatabaseRestoredToBeforeASplit(t *testing.T) {
 	for range polls(t, "what archiving says") {
 		_, stderr, code := run(cut...)
 		n := slices.IndexFunc(lost, func(file string) bool {
-			return strings.Contains(stderr, file+" holds other events than the log: if the database was restored to before it was written, move it out of the archive")
+			return strings.Contains(stderr, file+" holds events that the log lacks: if the database was restored to before it was written, move it out of the archive")
 		})
 		if code == 0 {
 			continue
@@ -184,8 +182,8 @@ func TestArchiveOfADatabaseRestoredToBeforeASplit(t *testing.T) {
 	}
 }
 
-// named fails the test unless an archive has at least that many files, and no others than its
-// manifest and lock.
+// named fails the test unless an archive has at least that many event files, and besides them
+// only its manifest and lock.
 func named(t *testing.T, dir string, least int) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -206,9 +204,9 @@ func named(t *testing.T, dir string, least int) {
 	}
 }
 
-// The archives of two shards, of which one has a partition that came from one that was split
-// on the other, fill a new cluster, one with other names, and a single database: every badge
-// is right. Not parallel, as above.
+// A partition was split on one shard, and one of its children moved to the other shard. The
+// archives of both shards are restored into a new cluster, into a cluster with other names, and
+// into a single database: every badge is right. Not parallel, as above.
 func TestArchiveOfSplitPartitionsIsRestored(t *testing.T) {
 	database := stack(pgtest.NewDBs(t, sharded(2)))
 	dir := filepath.Join(t.TempDir(), "archive")
@@ -291,7 +289,7 @@ func TestArchiveOfSplitPartitionsIsRestored(t *testing.T) {
 	if _, stderr, code := command(t, "restore", "--quiet", "--from="+dir, other); code != 1 || !strings.Contains(stderr, "if it is the folder of a cluster whose shards have other names, or this is a single database, give --from for the archive of each of its shards, such as --from DIR/NAME") {
 		t.Errorf("of a place without an archive it exits with %d: %s", code, stderr)
 	}
-	// One of the two shards is forgotten.
+	// The command is given only one of the two archives.
 	if out := must(t, "restore", "--quiet", "--from="+dir+"/b", "--from="+dir+"/b", other); !strings.Contains(out, "the archives have nothing of ") {
 		t.Errorf("of one of two shards it prints %s", out)
 	}

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// A line of an assistant that is no message gets an error, and the session goes on.
+// A line from an assistant that is no valid message is answered with an error, and the session
+// continues.
 func TestMalformedLinesOfAnAssistant(t *testing.T) {
 	t.Parallel()
 	cmd := exec.CommandContext(t.Context(), binary, withShards([]string{"mcp", "--database-url=" + newDatabase(t)})...)
@@ -58,7 +59,7 @@ func TestMalformedLinesOfAnAssistant(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"lag","arguments":5}}`, `"id":7,`},
 	} {
 		ask(bad.line, bad.want)
-		ask("", "") // an empty line is none
+		ask("", "") // an empty line gets no answer
 		if i%4 == 3 {
 			ask(`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"lag","arguments":{}}}`, `"partitions"`)
 		}

@@ -11,9 +11,9 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// While a shard is away, operators see what waits for it, everywhere. A user who is erased
-// meanwhile is in none of it, and messages come without the user once the shard is back.
-// web/browser/away.test.mjs has the tests of the admin page.
+// While a shard is unreachable, every view for operators shows the hints stored for it. If a user
+// is erased meanwhile, no hint names the user any more, and the messages are delivered without
+// the user once the shard is back. The tests of the admin page are in web/browser/away.test.mjs.
 func TestAdminBrowserWithoutAShard(t *testing.T) {
 	t.Parallel()
 	lost := pgtest.Borrow(t)

@@ -10,14 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// refused publishes messages of a conversation until one is refused because
-// badges are too far behind. It returns how many were accepted, and checks the
-// refusal.
+// refused publishes messages of a conversation until one is refused because folding is too far
+// behind. It checks the refusal, and returns how many messages were accepted.
 func refused(t *testing.T, p *process, conversation, users string) (accepted int) {
 	t.Helper()
 	for range polls(t, "a refusal") {
@@ -36,10 +34,9 @@ func refused(t *testing.T, p *process, conversation, users string) (accepted int
 	return accepted
 }
 
-// While the projector is frozen, publishers are refused once badges are too
-// far behind, but reads of apps are accepted. When the projector is back,
-// every accepted event counts and no refused one does, and a load that retries
-// completes.
+// While the projector is frozen, publishers are refused once folding is too far behind, but
+// reads by apps are accepted. When the projector continues, every accepted event counts, no
+// refused event counts, and a `badged load` that retries completes.
 func TestPublishersAreRefusedWhileFoldingIsBehind(t *testing.T) {
 	t.Parallel()
 	file, want := makeTraffic(t)
@@ -92,25 +89,19 @@ func TestPublishersAreRefusedWhileFoldingIsBehind(t *testing.T) {
 	}
 }
 
-// While no projector folds a partition, requests with an event for its users
-// are refused as a whole, and other requests are accepted.
+// While no projector folds a partition, a request with an event for its users is refused as a
+// whole, and other requests are accepted.
 func TestOnePartitionBehindRefusesItsUsersOnly(t *testing.T) {
 	t.Parallel()
 	database := newDatabase(t)
-	conn, err := pgx.Connect(t.Context(), shardOf(t, database, "ann"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
-	const lockClass = 0x62616467 // of the locks on partitions
+	conn := pgtest.Connect(t, shardOf(t, database, "ann"))
+	const lockClass = 0x62616467 // the class of the locks on partitions
 	ann, ben := "ann", "ben"
 	partition := events.PartitionOf(ann, partitions)
 	if partition == events.PartitionOf(ben, partitions) {
 		t.Fatal("both users are in one partition")
 	}
-	if _, err := conn.Exec(t.Context(), `SELECT pg_advisory_lock($1, $2)`, lockClass, partition); err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Exec(t, conn, `SELECT pg_advisory_lock($1, $2)`, lockClass, partition)
 	p := serve(t, database, "--max-lag=1s")
 	accepted := refused(t, p, "c", `"ann"`)
 	position := publish(t, p, delivered("d", 1, `"ben"`))
@@ -120,9 +111,7 @@ func TestOnePartitionBehindRefusesItsUsersOnly(t *testing.T) {
 	if n := total(t, p, ben, position); n != 1 {
 		t.Errorf("ben has %d unread, want 1", n)
 	}
-	if _, err := conn.Exec(t.Context(), `SELECT pg_advisory_unlock_all()`); err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Exec(t, conn, `SELECT pg_advisory_unlock_all()`)
 	for range polls(t, "the backlog to be folded") {
 		status, header, _ := request(t, http.MethodPost, p.url+"/v1/events", "application/json", delivered("e", 1, `"ann","ben"`))
 		if status == http.StatusAccepted {
@@ -138,7 +127,8 @@ func TestOnePartitionBehindRefusesItsUsersOnly(t *testing.T) {
 	}
 }
 
-// Publishers that wait only for answers get every event in, once.
+// Many publishers send the next request as soon as the last is answered. Every event is accepted
+// in the end, and counts once.
 func TestFloodOfPublishers(t *testing.T) {
 	t.Parallel()
 	const publishers, requests, each = 24, 3, 400
@@ -178,7 +168,7 @@ func TestFloodOfPublishers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var others []string // enough to be on every shard
+	var others []string // enough users that every shard has one
 	for n := range 50 {
 		others = append(others, fmt.Sprintf(`"other-%d"`, n))
 	}

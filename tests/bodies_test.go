@@ -17,7 +17,7 @@ import (
 // chartMemory is the memory limit of the Helm chart, in bytes.
 const chartMemory = 512 << 20
 
-// mostMemory returns the most memory that a process has taken, in bytes.
+// mostMemory returns the peak resident memory of a process, in bytes.
 func (p *process) mostMemory() int64 {
 	p.t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
@@ -32,16 +32,16 @@ func (p *process) mostMemory() int64 {
 	return kib << 10
 }
 
-// Bodies that are held back, and many large ones at once, stay within the memory that the
-// Helm chart gives a process, and shut out no client.
+// Requests whose bodies do not arrive, and many large bodies at once, keep the process within the
+// memory limit of the Helm chart, and do not exclude other clients.
 func TestBodiesStayWithinTheMemoryOfTheChart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "keys.yaml")
 	writeKeys(t, file, keyEntry("slow", "publisher", ", rate: 1, quota: 1"), keyEntry("crm", "publisher", ""), keyEntry("crowd", "publisher", ""))
 	p := launch(t, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "GOMEMLIMIT="+strconv.Itoa(chartMemory/10*9)) },
 		"serve", "--listen=127.0.0.1:0", "--migrate", "--database-url="+newDatabase(t), "--keys-file="+file)
 
-	// hold sends requests but for the last byte of their bodies, and returns how many are
-	// refused before that.
+	// hold sends requests without the last byte of their bodies, and returns how many are
+	// refused already.
 	hold := func(n, size int, secret, method, path string) (refused int) {
 		t.Helper()
 		body := []byte(strings.Repeat(" ", size-1))
@@ -93,8 +93,8 @@ func TestBodiesStayWithinTheMemoryOfTheChart(t *testing.T) {
 		t.Errorf("another key is answered with %d %s", status, answer)
 	}
 
-	// Honest publishers repeat what is refused. The last event of each body is bad, so that
-	// all is decoded and nothing stored.
+	// Well-behaved publishers repeat refused requests. The last event of each body is
+	// invalid, so that the whole body is decoded and nothing is stored.
 	var events strings.Builder
 	for i := 0; events.Len() < 5_000_000; i++ {
 		events.WriteString(strings.ReplaceAll(delivered(fmt.Sprintf("room-%d", i), 1, `"`+strings.Repeat(`ann","`, 120)+`ben"`), "\n", "") + "\n")
@@ -118,7 +118,7 @@ func TestBodiesStayWithinTheMemoryOfTheChart(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				text, _ := io.ReadAll(res.Body) // what came tells enough
+				text, _ := io.ReadAll(res.Body) // the part that was read suffices
 				_ = res.Body.Close()
 				switch res.StatusCode {
 				case http.StatusBadRequest:

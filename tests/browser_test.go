@@ -6,32 +6,33 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// The client and the demo's page in a real browser; their own tests use fakes.
-// web/browser has the tests. They leave screenshots in the folder that
-// BADGED_SCREENSHOTS names, if it is set.
+// Runs the tests in web/browser: the client and the demo's page in a real browser, since their
+// unit tests use fakes. If BADGED_SCREENSHOTS names a folder, the tests write screenshots there.
 func TestBrowser(t *testing.T) {
 	t.Parallel()
-	browse(t, "demo.test.mjs", "BADGED_BINARY="+binary, "BADGED_DATA_DIR="+dataDir(t))
+	browse(t, "demo.test.mjs", "BADGED_BINARY="+binary, "BADGED_DATA_DIR="+pgtest.OpenDir(t))
 }
 
-// The TypeScript client in pages of its own: tabs, icons, frozen pages, and a
-// proxy that swallows WebSockets.
+// Runs the TypeScript client in test pages in a browser: several tabs, icons, frozen pages, and
+// a proxy that accepts WebSockets but drops their frames.
 func TestSDKBrowser(t *testing.T) {
 	t.Parallel()
-	browse(t, "sdk.test.mjs", "BADGED_BINARY="+binary, "BADGED_DATA_DIR="+dataDir(t))
+	browse(t, "sdk.test.mjs", "BADGED_BINARY="+binary, "BADGED_DATA_DIR="+pgtest.OpenDir(t))
 }
 
-// The packages for React, Vue and pages without a framework: rendered on a server,
-// taken over in the browser, and live.
+// Runs the packages for React, Vue and pages without a framework: rendered on a server, hydrated
+// in the browser, and updated live.
 func TestPackagesBrowser(t *testing.T) {
 	t.Parallel()
-	browse(t, "packages.test.mjs", "BADGED_BINARY="+binary, "BADGED_DATA_DIR="+dataDir(t))
+	browse(t, "packages.test.mjs", "BADGED_BINARY="+binary, "BADGED_DATA_DIR="+pgtest.OpenDir(t))
 }
 
-// browse runs a suite of web/browser. Its tests and hooks have limits of their own: the one
-// here ends a suite that hangs between them, and shows what it said until then.
+// browse runs a suite of web/browser. The suite's tests and hooks have their own time limits.
+// browse ends a suite that hangs outside of them, and shows its output so far.
 func browse(t *testing.T, suite string, environment ...string) {
 	t.Helper()
 	const limit, toEnd = 15 * time.Minute, time.Minute
@@ -46,7 +47,7 @@ func browse(t *testing.T, suite string, environment ...string) {
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = toEnd
 	if out, err := cmd.CombinedOutput(); err != nil {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // an error means that all have ended
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // an error means that all its processes have ended
 		if ctx.Err() != nil {
 			t.Errorf("the suite did not end within %v", limit)
 		}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/badged/badged/internal/category"
+	"github.com/badged/badged/internal/base/category"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -22,7 +22,7 @@ func restricted(t *testing.T, user string, categories ...string) string {
 	return issuedWith(t, user, time.Now(), map[string]any{"badged_categories": categories})
 }
 
-// numbers are a badge, as frames and answers have it.
+// numbers are the numbers of a badge, in the JSON of frames and answers.
 type numbers struct {
 	Epoch               string                    `json:"epoch"`
 	Version             int64                     `json:"version"`
@@ -34,7 +34,7 @@ type numbers struct {
 	UnreadConversations int64                     `json:"unread_conversations"`
 }
 
-// listedConversation is a conversation, as frames and answers have it.
+// listedConversation is a conversation in the JSON of frames and answers.
 type listedConversation struct {
 	ConversationID string `json:"conversation_id"`
 	Unread         int64  `json:"unread"`
@@ -88,8 +88,8 @@ type viewer struct {
 	list       map[string]listedConversation
 }
 
-// next applies the next frame with a state, and checks that it has nothing of other
-// categories and adds up.
+// next applies the next frame with a state. It checks that the state has nothing of other
+// categories, and that its totals are the sums of its parts.
 func (v *viewer) next() {
 	v.t.Helper()
 	text, ok := <-v.frames
@@ -133,8 +133,8 @@ func (v *viewer) next() {
 	}
 }
 
-// A token of some categories shows these alone: over WebSockets, server-sent events and
-// HTTP, of conversations and of rooms, whatever happens in all of them.
+// A token that is restricted to categories shows only these: over WebSockets, server-sent events
+// and HTTP, for conversations and rooms, while events arrive in all categories.
 func TestTokensOfCategories(t *testing.T) {
 	t.Parallel()
 	p := serve(t, newDatabase(t))
@@ -185,7 +185,8 @@ func TestTokensOfCategories(t *testing.T) {
 		}
 	}
 
-	// Commands: read all reads these categories, and no other conversation can be read.
+	// Commands: read_all reads only these categories, and reads of other conversations are
+	// refused.
 	before := sumOf(all, []string{"chat", "hr"})
 	token := restricted(t, "ann", "likes")
 	if status, _, answer := requestAs(t, token, http.MethodPost, p.url+"/v1/commands", "application/json", `{"t":"read_all","id":1}`); status != http.StatusOK {
@@ -202,7 +203,8 @@ func TestTokensOfCategories(t *testing.T) {
 		}
 	}
 
-	// Others see everything, as before; and a token that says nonsense is refused.
+	// Tokens without the restriction show everything, and a token with an invalid
+	// restriction is refused.
 	if status, _, answer := requestAs(t, restricted(t, "ann"), http.MethodGet, p.url+"/v1/users/ann/badge", "", ""); status != http.StatusUnauthorized ||
 		!strings.Contains(answer, "badged_categories must") {
 		t.Errorf("a token of no category: %d %s", status, answer)
@@ -216,7 +218,7 @@ func TestTokensOfCategories(t *testing.T) {
 	}
 }
 
-// await waits until the client holds such numbers.
+// await waits until so accepts the numbers of the app.
 func (v *viewer) await(so func(numbers) bool) {
 	v.t.Helper()
 	for !so(v.held) {
@@ -224,8 +226,8 @@ func (v *viewer) await(so func(numbers) bool) {
 	}
 }
 
-// randomEvent returns event i: of a few conversations and two rooms of ann, in three
-// categories between which conversations move.
+// randomEvent returns event i, for one of a few conversations and two rooms of ann. They are in
+// three categories, and some events change the category of a conversation.
 func randomEvent(r *rand.Rand, i int) string {
 	id := fmt.Sprint("c", r.IntN(6))
 	category := []string{"chat", "likes", "hr"}[r.IntN(3)]
@@ -252,8 +254,8 @@ func randomEvent(r *rand.Rand, i int) string {
 	return event(fmt.Sprint("e", i), "message.delivered", fmt.Sprintf(`{"conversation_id":%q,"seq":%d,"user_ids":["ann","bob"],"mentioned_user_ids":[%s],"category":%q}`, id, seq, mentioned, category))
 }
 
-// conversationsOf reads the conversations of a user with a token, or with a key of a
-// publisher if it is empty.
+// conversationsOf reads the conversations of a user with a token, or with the publisher's key if
+// token is empty.
 func conversationsOf(t *testing.T, p *process, token, user string) map[string]listedConversation {
 	t.Helper()
 	list := map[string]listedConversation{}
@@ -290,7 +292,7 @@ func badgeAs(t *testing.T, p *process, token, user string) (badge numbers) {
 	return badge
 }
 
-// socketFrames passes on the frames of a WebSocket.
+// socketFrames opens a WebSocket and sends its frames to a channel.
 func socketFrames(t *testing.T, p *process, token string, frames chan<- string) {
 	t.Helper()
 	c, err := dial(t, p.url, token, http.DefaultClient)
@@ -312,7 +314,7 @@ func socketFrames(t *testing.T, p *process, token string, frames chan<- string) 
 	}()
 }
 
-// streamFrames passes on the frames of server-sent events.
+// streamFrames opens a stream of server-sent events and sends its frames to a channel.
 func streamFrames(t *testing.T, p *process, token string, frames chan<- string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.url+"/v1/sse", nil)

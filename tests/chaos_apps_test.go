@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// chaosApp is an app of a user, which comes back with its state whenever its connection has
-// ended, to any server.
+// chaosApp is an app of a user. Whenever its connection has ended, it reconnects to any server
+// and resumes with its state.
 type chaosApp struct {
 	c      *chaos
 	user   string
 	random *rand.Rand
-	stream bool // by server-sent events, not over a WebSocket
+	stream bool // uses server-sent events instead of a WebSocket
 
 	mu    sync.Mutex
 	state *client
@@ -40,7 +40,7 @@ func (c *chaos) connectApps() {
 	c.work(each...)
 }
 
-// newState returns what an app knows that has known before.
+// newState returns a client with the state of an earlier client.
 func (a *chaosApp) newState(before *client) *client {
 	next := &client{
 		t: a.c.t, jwt: tokenFor(a.c.t, a.user, 24*time.Hour), changed: make(chan struct{}),
@@ -55,8 +55,8 @@ func (a *chaosApp) newState(before *client) *client {
 	return next
 }
 
-// follow keeps the app connected until done is closed. Now and then it gives its connection
-// up: that to a frozen server would not end.
+// follow keeps the app connected until done is closed. At times it closes its connection by
+// itself, since a connection to a frozen server would not end.
 func (a *chaosApp) follow(done <-chan struct{}) {
 	running, end := context.WithCancel(context.Background())
 	defer end()
@@ -141,7 +141,7 @@ func (a *chaosApp) overSSE(ctx context.Context) {
 	}
 }
 
-// shows says what the app shows.
+// shows returns the state that the app shows, as text.
 func (a *chaosApp) shows() string {
 	known := a.current()
 	known.mu.Lock()
@@ -149,7 +149,7 @@ func (a *chaosApp) shows() string {
 	return shown(known.epoch, known.version, known.total, known.unread)
 }
 
-// shown is what an app shows with a state.
+// shown returns the text for a state of an app.
 func shown(epoch string, version, total int64, unread map[string]int64) string {
 	counts := maps.Clone(unread)
 	maps.DeleteFunc(counts, func(_ string, n int64) bool { return n == 0 })

@@ -15,12 +15,13 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
+	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/pubsub"
 )
 
-// settling yields until the loop ends, and fails the test if that takes too long. details,
-// unless nil, says how far it has come. Programs that end by themselves are started again
-// meanwhile.
+// settling yields until the caller leaves the loop, and fails the test if that takes too long.
+// details, unless nil, describes the progress for the failure. Meanwhile, settling restarts
+// programs that end by themselves.
 func (c *chaos) settling(what string, details func() string) func(yield func() bool) {
 	return func(yield func() bool) {
 		c.t.Helper()
@@ -41,8 +42,8 @@ func (c *chaos) settling(what string, details func() string) func(yield func() b
 	}
 }
 
-// check waits until everything that was acknowledged has arrived, and looks at everything
-// from everywhere.
+// check waits until every acknowledged event has arrived, and compares the state of all users, as
+// every part of the system shows it, with the model.
 func (c *chaos) check() {
 	c.t.Helper()
 	c.note("checking")
@@ -58,7 +59,7 @@ func (c *chaos) check() {
 	}
 	for n := range chaosGhosts {
 		users[chaosGhost(n)] = foldtest.State{}.String()
-		for range c.settling("the erasure of "+chaosGhost(n), nil) { // the last events may come after one
+		for range c.settling("the erasure of "+chaosGhost(n), nil) { // an erasure may precede the last events, so erase until nothing is left
 			c.succeeds(c.withArchive("user", "erase", chaosGhost(n))...)
 			if answer, err := c.ask(c.servers[0], chaosGhost(n)); err == nil && answer.String() == users[chaosGhost(n)] {
 				break
@@ -81,8 +82,8 @@ func (c *chaos) check() {
 	c.t.Logf("seed %d: %d events, %d faults, %d moves and splits", c.seed, c.acknowledged.Load(), c.faults, c.moves)
 }
 
-// succeeds runs a command until it succeeds: what others do in the background may be in the
-// way for a moment.
+// succeeds runs a command until it succeeds: background work of other processes may block it for
+// a moment.
 func (c *chaos) succeeds(args ...string) (how said) {
 	c.t.Helper()
 	for range c.settling(strings.Join(args, " "), nil) {
@@ -93,11 +94,10 @@ func (c *chaos) succeeds(args ...string) (how said) {
 	return how
 }
 
-// nothingWaits waits until nothing is left in the outbox nor among the messages to rooms
-// that a shard lacked.
+// nothingWaits waits until the outbox is empty and no shard stores hints.
 func (c *chaos) nothingWaits() {
 	c.t.Helper()
-	outbox := connectTo(c.t, c.outboxURL)
+	outbox := pgtest.Connect(c.t, c.outboxURL)
 	for range c.settling("an empty outbox", nil) {
 		if queryInt(c.t, outbox, `SELECT count(*)::int FROM badged.outbox`) == 0 {
 			break
@@ -107,7 +107,7 @@ func (c *chaos) nothingWaits() {
 		c.t.Errorf("the relay has set %d events aside", n)
 	}
 	for _, url := range c.urls {
-		shard := connectTo(c.t, url)
+		shard := pgtest.Connect(c.t, url)
 		for range c.settling("no waiting messages", nil) {
 			if queryInt(c.t, shard, `SELECT count(*)::int FROM badged.hints`) == 0 {
 				break
@@ -116,7 +116,7 @@ func (c *chaos) nothingWaits() {
 	}
 }
 
-// chaosAnswer is what the API says of a user.
+// chaosAnswer is the API's answer about a user.
 type chaosAnswer struct {
 	Epoch   string
 	Version int64
@@ -142,7 +142,7 @@ type chaosConversation struct {
 	SeenSeq      int64 `json:"seen_seq"`
 }
 
-// String says what wantOf says of the model.
+// String returns the answer in the form in which wantOf returns the model's state.
 func (a *chaosAnswer) String() string {
 	s := foldtest.State{Numbers: a.Numbers, Categories: a.Categories, Levels: a.Levels}
 	for _, c := range a.Conversations {
@@ -154,7 +154,7 @@ func (a *chaosAnswer) String() string {
 	return s.String()
 }
 
-// ask returns what a server says of a user.
+// ask reads the state of a user from a server.
 func (c *chaos) ask(s *chaosProgram, user string) (a chaosAnswer, err error) {
 	for _, path := range []string{"/badge", "/conversations?limit=500"} {
 		ctx, cancel := context.WithTimeout(c.ctx, chaosPatience)
@@ -183,7 +183,7 @@ func (c *chaos) ask(s *chaosProgram, user string) (a chaosAnswer, err error) {
 	return a, nil
 }
 
-// awaitState waits until a server says of a user what it must.
+// awaitState waits until a server returns the wanted state of a user.
 func (c *chaos) awaitState(s *chaosProgram, user, want string) {
 	c.t.Helper()
 	var got string
@@ -201,7 +201,7 @@ func (c *chaos) awaitState(s *chaosProgram, user, want string) {
 	}
 }
 
-// explain returns how badged explains the conversations of a user that are wrong.
+// explain returns the explanations of badged for the wrong conversations of a user.
 func (c *chaos) explain(user, got, want string) string {
 	var all []string
 	for _, line := range strings.Split(want, "\n")[1:] {
@@ -239,8 +239,8 @@ func (c *chaos) awaitApps() {
 	}
 }
 
-// told waits until the tail has published each event of users who were not erased, and the
-// last badge of each.
+// told waits until `badged tail` has published every event of users who were not erased, and the
+// last badge of each such user.
 func (c *chaos) told() {
 	c.t.Helper()
 	client := newRedisClient(c.t, c.broker)

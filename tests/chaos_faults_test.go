@@ -13,14 +13,14 @@ import (
 	"github.com/badged/badged/internal/devtest/privateredis"
 )
 
-// chaosFault disturbs one thing, until it is healed.
+// chaosFault disturbs one part of the system until it is healed.
 type chaosFault struct {
-	// target is what is disturbed: by one fault at a time.
+	// target is the disturbed part. At most one fault at a time has the same target.
 	target, what string
 	begin        func() (heal func())
 }
 
-// disturb draws faults, most of which overlap with others, and ends them.
+// disturb begins random faults, most of which overlap, and heals them.
 func (c *chaos) disturb() {
 	c.t.Helper()
 	type active struct {
@@ -58,8 +58,7 @@ func (c *chaos) disturb() {
 	c.note("the faults are over")
 }
 
-// proceed waits until some events were acknowledged, if they can be, for a moment of random
-// length.
+// proceed waits for a short random time, or until some events were acknowledged.
 func (c *chaos) proceed() {
 	until := c.acknowledged.Load() + c.random.Int64N(150)
 	limit := time.After(time.Duration(100+c.random.IntN(2000)) * time.Millisecond)
@@ -74,7 +73,7 @@ func (c *chaos) proceed() {
 	}
 }
 
-// kindsOfFaults returns the faults of each kind; kinds are drawn alike.
+// kindsOfFaults returns the faults by kind; each kind is drawn with the same probability.
 func (c *chaos) kindsOfFaults() [][]chaosFault {
 	var killed, frozen, stopped, links []chaosFault
 	for _, p := range c.programs {
@@ -141,11 +140,11 @@ func (c *chaos) faultsOfPostgres(name string, server *pgtest.Server) []chaosFaul
 	}
 }
 
-// start starts a program again, and does not wait for it.
+// start starts a program again without waiting until it is ready.
 func (c *chaos) start(p *chaosProgram) { p.p = start(c.t, nil, p.args...) }
 
-// revive starts the programs that have ended by themselves, as their supervisor would, but
-// those that a fault has ended.
+// revive restarts programs that have ended by themselves, as a supervisor would. It does not
+// restart programs that a fault has ended.
 func (c *chaos) revive(disturbed func(*chaosProgram) bool) {
 	for _, p := range c.programs {
 		if disturbed(p) {

@@ -19,13 +19,13 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// chaosPatience bounds one attempt of a writer: what it talks to may be frozen.
+// chaosPatience bounds one attempt of a writer, since its server may be frozen.
 const chaosPatience = 5 * time.Second
 
 // errRefused is an answer that a valid event must never get.
 var errRefused = errors.New("refused")
 
-// chaosWriter publishes events of its talks in one way.
+// chaosWriter publishes events of its conversations and rooms (talks) in one way.
 type chaosWriter struct {
 	c      *chaos
 	name   string
@@ -33,13 +33,14 @@ type chaosWriter struct {
 	talks  []*chaosTalk
 	// most is how many events it publishes at once.
 	most int
-	// try publishes events once. Unless the error is errRefused, they are tried again.
+	// try publishes events once. If it fails with an error other than errRefused, the writer
+	// tries again.
 	try func(ctx context.Context, batch []string) error
-	// repeats makes it publish again what was acknowledged.
+	// repeats makes the writer publish acknowledged events a second time.
 	repeats bool
 }
 
-// newWriter returns a writer with talks of its own.
+// newWriter returns a writer with new talks, to which no other writer publishes.
 func (c *chaos) newWriter(name string, conversations, rooms, most int, try func(ctx context.Context, batch []string) error) *chaosWriter {
 	w := &chaosWriter{c: c, name: name, random: c.randomOf(name), most: most, try: try, repeats: true}
 	for n := range conversations + rooms {
@@ -191,7 +192,8 @@ func (c *chaos) inSQL() func(ctx context.Context, batch []string) error {
 	}
 }
 
-// inOutbox publishes in a transaction of another database, from which a relay carries.
+// inOutbox publishes in a transaction of another database, from whose outbox a relay carries the
+// events.
 func (c *chaos) inOutbox() func(ctx context.Context, batch []string) error {
 	var conn *pgx.Conn
 	return func(ctx context.Context, batch []string) (err error) {

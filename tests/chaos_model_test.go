@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// chaosUsers are the users whose badges must be right in the end. The first chaosApps
-	// of them have apps, which check that totals are the sums of their parts: so all of
-	// their conversations have the level all.
+	// chaosUsers is how many users must have right badges in the end. The first chaosApps
+	// of them have apps. Apps check that totals are the sums of their parts, so all
+	// conversations of these users have the level all.
 	chaosUsers = 30
 	chaosApps  = 10
-	// chaosGhosts are named by events beside the others, and erased again and again.
+	// chaosGhosts is how many further users events name; they are erased again and again.
 	chaosGhosts = 4
 	// chaosMembers is how many users a conversation or a room has.
 	chaosMembers = 8
@@ -33,14 +33,14 @@ func hasApp(user string) bool {
 	return err == nil && n < chaosApps
 }
 
-// chaosTalk is a conversation or a room. One writer publishes to it, and draws an event only
-// once those before were acknowledged: so the order in the log is the order here.
+// chaosTalk is a conversation or a room. Only one writer publishes to it, and the writer draws an
+// event only once all earlier events were acknowledged. So the order in the log is known.
 type chaosTalk struct {
 	id    string
 	room  bool
 	users []string // who may get a message, or become a member
-	// in are the users who have got a message, or are members; last is its newest message,
-	// and drawn how many events there were.
+	// in are the users who have got a message, or are members. last is the seq of the newest
+	// message, and drawn is the number of events so far.
 	in    []string
 	last  int64
 	drawn int
@@ -85,7 +85,7 @@ func (c *chaosTalk) draw(random *rand.Rand) events.Event {
 			data.MentionedUserIDs = to[:1]
 		}
 		if random.IntN(10) == 0 {
-			data.Category = "fleeting" // which has a limit of its own
+			data.Category = "fleeting" // a category with its own limit
 		}
 		return c.event(events.MessageDelivered, data)
 	}
@@ -100,7 +100,7 @@ func (c *chaosTalk) draw(random *rand.Rand) events.Event {
 	}
 }
 
-// aboutOne draws an event that both rooms and other conversations have.
+// aboutOne draws an event of a type that rooms and other conversations share.
 func (c *chaosTalk) aboutOne(random *rand.Rand, n int, one []string) events.Event {
 	switch {
 	case n < 75:
@@ -151,8 +151,8 @@ func (c *chaosTalk) drawOfRoom(random *rand.Rand) events.Event {
 	}
 }
 
-// finish is the last event: what it changes for all users of the talk shows that all events
-// before have arrived.
+// finish returns the last event of the talk. It changes something for all users of the talk, so
+// its effect shows that all earlier events have arrived.
 func (c *chaosTalk) finish() events.Event {
 	c.last++
 	if c.room {
@@ -175,7 +175,7 @@ func some(random *rand.Rand, users []string, n int) []string {
 	return drawn[:min(n, len(drawn))]
 }
 
-// wantOf says what a user must see of the talks, as stateOf does of an answer.
+// wantOf returns the state that a user must see, in the form in which stateOf returns an answer.
 func wantOf(talks []*chaosTalk, user string) string {
 	var model foldtest.Model
 	for _, talk := range talks {
@@ -197,7 +197,7 @@ func wantOf(talks []*chaosTalk, user string) string {
 	return withoutLeft(model.Describe(user))
 }
 
-// withoutLeft leaves out the conversations that the user has left, which no list has.
+// withoutLeft removes the conversations that the user has left, since lists do not have them.
 func withoutLeft(state string) string {
 	lines := strings.Split(state, "\n")
 	return strings.Join(slices.DeleteFunc(lines, func(line string) bool { return strings.HasSuffix(line, "left true") }), "\n")

@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// chaosCommand is how long a command may take while things fail; then it is killed.
+	// chaosCommand is how long a command may take during faults before it is killed.
 	chaosCommand = 30 * time.Second
-	// chaosMost is how many partitions the splits may make.
+	// chaosMost is the number of partitions at which no more splits begin.
 	chaosMost = 14
 )
 
-// said is how a command has ended.
+// said is the result of a command: its output and exit code.
 type said struct {
 	out, err string
 	code     int // -1 if it was killed
@@ -57,7 +57,7 @@ func (c *chaos) run(limit time.Duration, args ...string) said {
 	return how
 }
 
-// partition is where a partition is, as `badged partition list` says.
+// listedPartition is a partition in the output of `badged partition list`.
 type listedPartition struct {
 	Partition int
 	Shard     string
@@ -65,7 +65,7 @@ type listedPartition struct {
 	To        string
 }
 
-// list returns the partitions, or nothing while a shard is away.
+// list returns the partitions, or nothing while a shard is unreachable.
 func (c *chaos) list() (all []listedPartition) {
 	how := c.run(chaosCommand, "partition", "list", "--json")
 	if how.code != 0 {
@@ -115,7 +115,7 @@ func (c *chaos) rearrange(done <-chan struct{}) {
 	}
 }
 
-// resting waits for a moment of random length, and reports whether to go on.
+// resting waits for a short random time, and returns false once done is closed.
 func resting(done <-chan struct{}, random *rand.Rand, atMost int) bool {
 	select {
 	case <-done:
@@ -125,12 +125,12 @@ func resting(done <-chan struct{}, random *rand.Rand, atMost int) bool {
 	}
 }
 
-// operate runs other commands until done is closed. They may fail while things are away, and
-// are killed now and then, but find no difference.
+// operate runs other commands until done is closed. Commands may fail during faults, and some are
+// killed, but none may report a difference between tables and log.
 func (c *chaos) operate(done <-chan struct{}) {
 	random := c.randomOf("commands")
-	// Ghosts whose erasure was interrupted. Until it is repeated, the archive may have events
-	// of a ghost whose rows are gone.
+	// Ghosts whose erasure was interrupted. Until the erasure is repeated, the archive may
+	// have events of a ghost whose rows are already deleted.
 	half := map[string]bool{}
 	erase := func(limit time.Duration, ghost string) {
 		if c.run(limit, c.withArchive("user", "erase", ghost)...).code == 0 {
@@ -171,7 +171,7 @@ func (c *chaos) operate(done <-chan struct{}) {
 	}
 }
 
-// withArchive adds the archive to a command, once a shard has one there.
+// withArchive adds the archive to the arguments of a command, once a shard has archived.
 func (c *chaos) withArchive(args ...string) []string {
 	if manifests, err := filepath.Glob(filepath.Join(c.archive, "*", "manifest.json")); err != nil || len(manifests) == 0 {
 		return args
@@ -179,13 +179,13 @@ func (c *chaos) withArchive(args ...string) []string {
 	return append(args, "--archive="+c.archive)
 }
 
-// archiving is the command that archives what is older than now.
+// archiving returns the arguments of the command that archives all events up to now.
 func (c *chaos) archiving() []string {
 	return []string{"archive", "--quiet", "--to=" + c.archive, "--before=" + time.Now().UTC().Format(time.RFC3339Nano)}
 }
 
-// cutLogs begins new tables of the logs, so that there is something to archive. A shard that
-// is away has none.
+// cutLogs begins new ranges of the logs, so that the earlier ranges can be archived. It skips
+// unreachable shards.
 func (c *chaos) cutLogs() {
 	ctx, cancel := context.WithTimeout(c.ctx, chaosPatience)
 	defer cancel()
@@ -199,8 +199,8 @@ func (c *chaos) cutLogs() {
 	}
 }
 
-// finishOperations ends the moves and splits that were interrupted, as operators of a busy
-// machine do: a split starts over, so it gets the time that it needs, and a longer pause.
+// finishOperations completes the interrupted moves and splits. A split starts over each time, so
+// it gets enough time and a longer pause, as an operator of a busy machine would allow.
 func (c *chaos) finishOperations() {
 	c.t.Helper()
 	for range c.settling("moves and splits to end", nil) {

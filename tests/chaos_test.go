@@ -29,15 +29,15 @@ const (
 	chaosServers    = 2
 	chaosPartitions = 8
 	chaosStream     = "chat"
-	// chaosSettles is how long everything may take to come right after the faults.
+	// chaosSettles is how long the system may take to reach the right state after the faults.
 	chaosSettles = 5 * time.Minute
 )
 
-// Everything at once, on three shards: events come over HTTP, in SQL, from a broker and from
-// an outbox, apps follow over WebSockets and server-sent events, and operators move and split
-// partitions, archive, rebuild and erase, while servers, shards and Redis are killed and
-// frozen and links are cut. When it has ended, each badge is what a model says that knows
-// only which events were acknowledged.
+// Everything at once, on three shards. Events come over HTTP, in SQL, from a broker and from an
+// outbox. Apps are connected over WebSockets and server-sent events. Operators move and split
+// partitions, archive, rebuild and erase. Meanwhile servers, shards and Redis are killed and
+// frozen, and links are cut. In the end each badge equals the result of a model that knows only
+// which events were acknowledged.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	c := newChaos(t)
@@ -62,7 +62,7 @@ type chaos struct {
 	t      *testing.T
 	seed   uint64
 	random *rand.Rand // of the test's goroutine
-	// ctx ends the run if it takes too long, or has failed.
+	// ctx ends when the run takes too long or has failed.
 	ctx    context.Context
 	cancel func()
 
@@ -98,7 +98,7 @@ func newChaos(t *testing.T) *chaos {
 	if c.seed == 0 {
 		c.seed = rand.Uint64() >> 32
 	}
-	t.Cleanup(func() { // after the output of the processes
+	t.Cleanup(func() { // registered first, so that it runs after the output of the processes
 		if t.Failed() {
 			t.Logf("again, as far as the machine goes along: go test ./tests -run TestChaos -v -chaos=%s -chaos-seed=%d", *chaosFor, c.seed)
 		}
@@ -141,7 +141,7 @@ func newChaos(t *testing.T) *chaos {
 	return c
 }
 
-// randomOf returns what something draws from.
+// randomOf returns the source of random numbers for a part of the test.
 func (c *chaos) randomOf(what string) *rand.Rand {
 	hash := fnv.New64()
 	_, _ = hash.Write([]byte(what)) // never fails
@@ -153,7 +153,7 @@ func (c *chaos) note(format string, args ...any) {
 	c.t.Logf("%.3fs: %s", time.Since(c.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// work runs functions until stop is called, which waits for them; so does the end of the test.
+// work runs functions in goroutines until stop is called or the test ends; both wait for them.
 func (c *chaos) work(each ...func(done <-chan struct{})) (stop func()) {
 	done, working := make(chan struct{}), sync.WaitGroup{}
 	for _, f := range each {
@@ -164,8 +164,8 @@ func (c *chaos) work(each ...func(done <-chan struct{})) (stop func()) {
 	return stop
 }
 
-// startPrograms starts the servers, each with links of its own to the shards and to Redis,
-// and what carries events in and out.
+// startPrograms starts the servers, each with its own links to the shards and to Redis, and the
+// programs that carry events in and out: ingest, relay and tail.
 func (c *chaos) startPrograms() {
 	c.t.Helper()
 	over := func(who string) (flags []string) {

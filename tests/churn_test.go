@@ -18,17 +18,17 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
-	"github.com/badged/badged/internal/eventbatch"
+	"github.com/badged/badged/internal/log/eventbatch"
 )
 
 var (
 	churn = flag.Duration("churn", 2*time.Second, "how long instances come and go in TestOwnershipChurn")
-	// A busy machine cannot guarantee any limit.
+	// There is no limit by default, since a busy machine cannot guarantee one.
 	unowned = flag.Duration("unowned", 0, "how long a partition may be without an owner in TestOwnershipChurn; 0 only measures")
 )
 
-// fleet is the instances that serve one database. Living ones accept events;
-// some of the others are frozen, some are stopping.
+// fleet is the server processes (instances) of one database. Living instances accept events; of
+// the others some are frozen and some are stopping.
 type fleet struct {
 	t               *testing.T
 	database, redis string
@@ -97,8 +97,8 @@ func (f *fleet) act() {
 	acts[f.random.IntN(len(acts))]()
 }
 
-// post publishes events at any instance, with retries: an instance that does
-// not answer may have accepted them nevertheless. Any goroutine may call it.
+// post publishes events to any instance, and retries: an instance that does not answer may still
+// have accepted the events. Any goroutine may call it.
 func (f *fleet) post(ctx context.Context, random *rand.Rand, evs []string) error {
 	for ctx.Err() == nil {
 		f.mu.Lock()
@@ -139,13 +139,13 @@ const ownersSQL = `SELECT clock_timestamp(), coalesce(array_agg(objid::int), '{}
 WHERE locktype = 'advisory' AND granted AND objsubid = 2 AND classid = x'62616467'::int
   AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
 
-// watchOwners polls the owners until ctx is done. It returns the longest time
-// that a partition was certainly without an owner: from the first to the last
-// poll that found none in a row.
+// watchOwners polls the owners until ctx is done. It returns the longest time for which a
+// partition certainly had no owner: the time between the first and the last of consecutive polls
+// that found none.
 func watchOwners(ctx context.Context, t *testing.T, conn *pgx.Conn) (longest time.Duration) {
 	look := time.NewTicker(20 * time.Millisecond)
 	defer look.Stop()
-	since := map[int]time.Time{} // when it was first seen without an owner
+	since := map[int]time.Time{} // by partition: when it was first seen without an owner
 	for {
 		select {
 		case <-ctx.Done():
@@ -172,20 +172,19 @@ func watchOwners(ctx context.Context, t *testing.T, conn *pgx.Conn) (longest tim
 	}
 }
 
-// ownershipSession finds the session of a process that owns partitions or
-// waits for some. A session without a lock does not count: the process can
-// freeze before it has set the timeout of the session.
+// ownershipSession returns the query for the session by which a process owns partitions or waits
+// for some. A session without a lock does not count, since the process can freeze before it has
+// set the timeout of the session.
 func ownershipSession(p *process) string {
 	return fmt.Sprintf(`SELECT FROM pg_stat_activity AS a
 WHERE datname = current_database() AND application_name LIKE 'badged projector %%/%d'
   AND EXISTS (SELECT FROM pg_locks AS l WHERE l.pid = a.pid AND l.locktype = 'advisory' AND l.granted)`, p.cmd.Process.Pid)
 }
 
-// Instances start, are stopped, killed, frozen and woken at random while four
-// backends publish through them and in SQL, to conversations and to rooms.
-// Afterwards the log has every committed event, the badges match the log, and the
-// versions show that each event was folded once, although frozen instances woke up after others had
-// taken their partitions.
+// Instances are started, stopped, killed, frozen and continued at random, while four backends
+// publish through them and in SQL, to conversations and to rooms. Afterwards the log has every
+// committed event, and the badges match the log. The versions show that each event was folded
+// once, although frozen instances continued after others had become owners of their partitions.
 func TestOwnershipChurn(t *testing.T) {
 	t.Parallel()
 	database, redis := pgtest.NewServer(t).NewDB(t, migrated()), newRedis(t)
@@ -197,7 +196,7 @@ func TestOwnershipChurn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	onlooker := connectTo(t, database)
+	onlooker := pgtest.Connect(t, database)
 	for owned := []int(nil); len(owned) < partitions; {
 		if err := onlooker.QueryRow(t.Context(), ownersSQL).Scan(new(time.Time), &owned); err != nil {
 			t.Fatal(err)
@@ -231,13 +230,13 @@ func TestOwnershipChurn(t *testing.T) {
 					if ctx.Err() == nil {
 						t.Errorf("backend %d: %v", n, err)
 					}
-					cancel() // waiting for what does not come
+					cancel() // it would wait for events that do not come
 				}
 			}
 		})
 	}
 	var longest time.Duration
-	conn := connectTo(t, database)
+	conn := pgtest.Connect(t, database)
 	watching.Go(func() { longest = watchOwners(publishing, t, conn) })
 
 	acts := 0
@@ -245,7 +244,7 @@ func TestOwnershipChurn(t *testing.T) {
 		ledger.await(ctx, 1+f.random.IntN(100))
 		f.act()
 	}
-	// Frozen instances stay frozen until others have their partitions.
+	// Frozen instances stay frozen until other instances own their partitions.
 	for len(f.living) < 2 {
 		f.start()
 	}
@@ -300,7 +299,7 @@ func checkChurned(t *testing.T, f *fleet, ledger *ledger) {
 	}
 
 	truth := tally{}
-	conn := connectTo(t, f.database)
+	conn := pgtest.Connect(t, f.database)
 	for partition := range partitions {
 		rows, err := conn.Query(t.Context(), `SELECT payload FROM badged.`+events.Topic(partition)+` AS log ORDER BY log.transaction_id, log."offset"`)
 		if err != nil {
@@ -363,9 +362,9 @@ func checkChurned(t *testing.T, f *fleet, ledger *ledger) {
 	t.Logf("the instances alive at the end were fenced off %.0f times", fenced)
 }
 
-// An instance freezes in the middle of a batch. Postgres has all of the batch and
-// commits it without the instance, so a new owner of the partition goes on at
-// once, and when the instance wakes up the batch counts once.
+// An instance freezes in the middle of a batch. Postgres has received the whole batch and commits
+// it without the instance, so a new owner of the partition continues at once. When the frozen
+// instance continues, the batch still counts once.
 func TestFrozenInTheMiddleOfABatch(t *testing.T) {
 	t.Parallel()
 	database, redis := pgtest.NewServer(t).NewDB(t, migrated()), newRedis(t)
@@ -373,19 +372,19 @@ func TestFrozenInTheMiddleOfABatch(t *testing.T) {
 	frozen := serve(t, database, args...)
 	everyone := `"` + strings.Join(allUsers, `","`) + `"`
 	total(t, frozen, allUsers[0], publish(t, frozen, delivered("chat", 1, everyone)))
-	holder, watcher := connectTo(t, database), connectTo(t, database)
-	execute(t, holder, `SELECT pg_advisory_lock(1, 1)`)
-	execute(t, holder, `CREATE FUNCTION pause() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+	holder, watcher := pgtest.Connect(t, database), pgtest.Connect(t, database)
+	pgtest.Exec(t, holder, `SELECT pg_advisory_lock(1, 1)`)
+	pgtest.Exec(t, holder, `CREATE FUNCTION pause() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     PERFORM pg_advisory_xact_lock_shared(1, 1);
     RETURN NULL;
 END $$`)
-	execute(t, holder, fmt.Sprintf(`CREATE TRIGGER pause AFTER UPDATE ON badged.%s_offsets
+	pgtest.Exec(t, holder, fmt.Sprintf(`CREATE TRIGGER pause AFTER UPDATE ON badged.%s_offsets
 FOR EACH STATEMENT EXECUTE FUNCTION pause()`, events.Topic(events.PartitionOf(allUsers[0], partitions))))
 	publish(t, frozen, delivered("chat", 2, everyone))
 	awaitRow(t, watcher, `SELECT FROM pg_stat_activity
 WHERE datname = current_database() AND wait_event_type = 'Lock'`)
 	frozen.signal(syscall.SIGSTOP)
-	execute(t, holder, `SELECT pg_advisory_unlock(1, 1)`)
+	pgtest.Exec(t, holder, `SELECT pg_advisory_unlock(1, 1)`)
 	awaitRow(t, watcher, `SELECT FROM badged.users WHERE user_id = '`+allUsers[0]+`' AND total = 2`)
 
 	other := serve(t, database, args...)

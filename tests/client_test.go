@@ -34,8 +34,8 @@ type frame struct {
 	Code any `json:"code"`
 }
 
-// client is the app of one user: it applies frames as the protocol says, and
-// checks that states never go back.
+// client is the app of one user. It applies frames as the protocol says, and checks that states
+// never become older.
 type client struct {
 	t      *testing.T
 	conn   *websocket.Conn
@@ -47,28 +47,28 @@ type client struct {
 	changed chan struct{} // closed and replaced with every frame
 	epoch   string
 	version int64
-	// resuming is set until the answer to a hello that resumes, which may
-	// repeat the held version.
+	// resuming is set from a hello with a state until its answer, which may repeat the
+	// version of the state.
 	resuming bool
 	total    int64
 	unread   map[string]int64 // what each conversation counts
 	last     map[string]int64
 	answers  map[int]string
-	// rewinds is set where the database goes back in time or a forged state is
-	// corrected: then a snapshot may be of an earlier version.
+	// rewinds is set where the database is restored to an earlier state or a forged state is
+	// corrected: then a snapshot may have an earlier version.
 	rewinds bool
-	// forgets is set where the frames are not inspected and are too many to
-	// keep.
+	// forgets is set where the test does not inspect the frames and they would use too much
+	// memory.
 	forgets bool
 	frames  []string
-	told    []frame // the frames with a state
+	told    []frame // the received frames with a state
 	err     error   // how the connection ended
 }
 
-// token returns a token made with another library, as a chat backend would.
+// token returns a token. It is made with another library than badged uses, as by a chat backend.
 func token(t *testing.T, user string) string { return tokenFor(t, user, time.Hour) }
 
-// expiredToken returns a token that was valid.
+// expiredToken returns a token that has expired.
 func expiredToken(t *testing.T, user string) string { return tokenFor(t, user, -time.Hour) }
 
 func tokenFor(t *testing.T, user string, lifetime time.Duration) string {
@@ -102,8 +102,8 @@ func connectWith(t *testing.T, url, jwt string) *client {
 	return c
 }
 
-// dial opens a connection that ends with the test, and sends nothing. Any
-// goroutine may call it.
+// dial opens a connection that ends with the test, and does not send hello. Any goroutine may call
+// it.
 func dial(t *testing.T, url, jwt string, over *http.Client) (*client, error) {
 	c, err := open(t, url, jwt, over)
 	if err == nil {
@@ -112,7 +112,7 @@ func dial(t *testing.T, url, jwt string, over *http.Client) (*client, error) {
 	return c, err
 }
 
-// open is dial for a connection that the caller closes.
+// open is like dial, but the caller closes the connection.
 func open(t *testing.T, url, jwt string, over *http.Client) (*client, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -138,8 +138,7 @@ func (c *client) hello() error {
 	return nil
 }
 
-// again opens a new connection as the app with c's state. Any goroutine may
-// call it.
+// again opens a new connection and resumes with the state of c. Any goroutine may call it.
 func (c *client) again(url string) (*client, error) {
 	back, err := dial(c.t, url, c.jwt, http.DefaultClient)
 	if err != nil {
@@ -165,7 +164,7 @@ func (c *client) takeUp(before *client) error {
 	return c.hello()
 }
 
-// resume is again for the test's goroutine.
+// resume is again, but fails the test on an error: only the test's goroutine may call it.
 func (c *client) resume(url string) *client {
 	c.t.Helper()
 	back, err := c.again(url)
@@ -261,7 +260,7 @@ func (c *client) apply(b []byte) {
 		if n < 0 || n > conversation.LastSeq { // seqs start at 1
 			c.t.Errorf("%d messages of %s are unread: %s", n, conversation.ConversationID, b)
 		}
-		if conversation.Marked { // it counts at least 1
+		if conversation.Marked { // a marked conversation counts at least 1
 			n = max(n, 1)
 		}
 		c.unread[conversation.ConversationID] = n

@@ -17,8 +17,8 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// postgresShift replaces the functions by which Postgres reads the time of day. Its timers
-// run right, as on a machine whose clock is set.
+// postgresShift replaces the functions by which Postgres reads the time of day. Timers are not
+// affected, as on a machine whose clock is set.
 const postgresShift = `
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -63,17 +63,15 @@ time_t time(time_t *t) {
 }
 `
 
-// newPostgresClock starts a server of Postgres whose clock the test sets.
+// newPostgresClock starts a Postgres server whose clock the test sets.
 func newPostgresClock(t *testing.T) (*wrongClock, *pgtest.Server) {
 	t.Helper()
-	dir := dataDir(t)
+	dir := pgtest.OpenDir(t)
 	c := newServerClock(t)
 	c.file = filepath.Join(dir, "shift")
 	c.is(0)
 	source, library := filepath.Join(dir, "shift.c"), filepath.Join(dir, "shift.so")
-	if err := os.WriteFile(source, []byte(postgresShift), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, source, postgresShift)
 	if out, err := exec.CommandContext(t.Context(), "cc", "-shared", "-fPIC", "-o", library, source, "-ldl").CombinedOutput(); err != nil {
 		t.Fatalf("compile the clock of Postgres: %v\n%s", err, out)
 	}
@@ -85,7 +83,7 @@ func newPostgresClock(t *testing.T) (*wrongClock, *pgtest.Server) {
 	t.Setenv("CLOCK_SHIFT", c.file)
 	t.Setenv("LD_PRELOAD", library)
 	pg := pgtest.NewServer(t)
-	for _, name := range []string{"CLOCK_SHIFT", "LD_PRELOAD"} { // the program has the right time
+	for _, name := range []string{"CLOCK_SHIFT", "LD_PRELOAD"} { // badged itself has the right time
 		if err := os.Unsetenv(name); err != nil {
 			t.Fatal(err)
 		}
@@ -93,8 +91,8 @@ func newPostgresClock(t *testing.T) (*wrongClock, *pgtest.Server) {
 	return c, pg
 }
 
-// While the clock of Postgres is wrong, badges count, and nothing happens that cannot be
-// undone. When it is right again, nothing waits for the wrong time.
+// While the clock of Postgres is wrong, badges are right, and badged does nothing irreversible.
+// Once the clock is right again, nothing waits until the wrong time.
 func TestWrongClockOfPostgres(t *testing.T) { //nolint:paralleltest // it sets the environment of Postgres
 	clock, pg := newPostgresClock(t)
 	database := pg.NewDB(t, migrated())
@@ -112,7 +110,7 @@ func TestWrongClockOfPostgres(t *testing.T) { //nolint:paralleltest // it sets t
 	t.Cleanup(crm.Close)
 	p := launch(t, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "BADGED_ADMIN_KEYS=ops="+adminKey) },
 		"serve", "--listen=127.0.0.1:0", "--database-url="+database, "--webhooks-allow-private", "--expire=*=24h", "--remind-after=*=24h")
-	s := &clockStack{t: t, database: database, clock: clock, wrong: p, conn: connectTo(t, database)}
+	s := &clockStack{t: t, database: database, clock: clock, wrong: p, conn: pgtest.Connect(t, database)}
 	operator(t, p, http.MethodPut, "crm", fmt.Sprintf(`{"url":%q,"events":["badge.changed","unread.reminder"],"secrets":[%q]}`, crm.URL, hookSecret), http.StatusCreated)
 	publish(t, p, delivered("before", 1, `"ann"`))
 
@@ -129,7 +127,7 @@ func TestWrongClockOfPostgres(t *testing.T) { //nolint:paralleltest // it sets t
 				}
 			}
 			probes := 0
-			for range polls(t, "the server to follow the clock") { // it compares it every few seconds, and stamps events by it
+			for range polls(t, "the server to follow the clock") { // the server reads that clock every few seconds, and uses it for the times of events
 				probes++
 				publish(t, p, delivered(fmt.Sprint("probe", i), probes, `"eve"`))
 				var follows bool
@@ -143,7 +141,7 @@ func TestWrongClockOfPostgres(t *testing.T) { //nolint:paralleltest // it sets t
 			}
 			chat := fmt.Sprint("chat", i)
 			publish(t, p, delivered(chat, 1, `"ann"`))
-			app(fmt.Sprintf(`{"t":"read","conversation_id":%q,"up_to_seq":2}`, chat)) // ahead of what was delivered
+			app(fmt.Sprintf(`{"t":"read","conversation_id":%q,"up_to_seq":2}`, chat)) // ahead of the delivered messages
 			publish(t, p, delivered(chat, 2, `"ann"`))
 			app(fmt.Sprintf(`{"t":"mark_unread","conversation_id":%q}`, chat))
 			position := publish(t, p, delivered(chat, 3, `"ann"`))
@@ -169,7 +167,7 @@ func TestWrongClockOfPostgres(t *testing.T) { //nolint:paralleltest // it sets t
 	s.awaitAgree(true)
 	well.Store(true)
 	position := publish(t, p, delivered("after", 1, `"ann","ben"`))
-	if n := total(t, p, "ann", position); n < 5 { // what was appended 30 days ago may have expired
+	if n := total(t, p, "ann", position); n < 5 { // events that seem 30 days old may have expired
 		t.Errorf("the total is %d, want 5 at least", n)
 	}
 	for said := ""; said != "badge.changed ben"; {

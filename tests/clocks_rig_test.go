@@ -14,8 +14,8 @@ import (
 	"unsafe"
 )
 
-// clockShift is added to the standard library: it maps the file that CLOCK_SHIFT names,
-// which has by how many seconds time.Now is wrong.
+// clockShift is added to the package time of the standard library. It maps the file that
+// CLOCK_SHIFT names into memory; the file has the number of seconds by which time.Now is wrong.
 const clockShift = `package time
 
 import (
@@ -50,8 +50,8 @@ func shifted(sec int64, nsec int32, mono int64) (int64, int32, int64) {
 }
 `
 
-// wrongBinary builds the program under test with a clock that tests set. Time that passes
-// is measured right, as on a machine whose clock is set.
+// wrongBinary builds the program under test with a clock that tests set. Elapsed time is measured
+// correctly, as on a machine whose clock is set.
 var wrongBinary = sync.OnceValues(func() (string, error) {
 	dir := filepath.Dir(binary)
 	root, err := exec.CommandContext(context.Background(), "go", "env", "GOROOT").Output()
@@ -95,7 +95,7 @@ type wrongClock struct {
 	set  func(file string, ahead time.Duration) error
 }
 
-// is makes the clock wrong by a whole number of seconds, or right.
+// is makes the clock wrong by a whole number of seconds; 0 makes it right.
 func (c *wrongClock) is(ahead time.Duration) {
 	c.t.Helper()
 	if err := c.set(c.file, ahead); err != nil {
@@ -107,7 +107,7 @@ func (c *wrongClock) is(ahead time.Duration) {
 func newServerClock(t *testing.T) *wrongClock {
 	t.Helper()
 	c := &wrongClock{t, filepath.Join(t.TempDir(), "shift"), func(file string, ahead time.Duration) error {
-		f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE, 0o600) // processes have it mapped
+		f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE, 0o600) // written in place, since processes have mapped it
 		if err != nil {
 			return err
 		}
@@ -121,7 +121,7 @@ func newServerClock(t *testing.T) *wrongClock {
 	return c
 }
 
-// on lets a process that is not started yet have the clock.
+// on makes a process, which must not be started yet, use the clock.
 func (c *wrongClock) on(cmd *exec.Cmd) {
 	c.t.Helper()
 	path, err := wrongBinary()

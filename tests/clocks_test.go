@@ -14,12 +14,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/vendors"
 )
 
 var eventTime = regexp.MustCompile(`"time": ?"([^"]+)"`)
 
-// clockStack is two servers of one database and what they call. The clock of one is wrong.
+// clockStack is two servers of one database, one of them with a wrong clock, and the services
+// that they call.
 type clockStack struct {
 	t            *testing.T
 	database     string
@@ -30,12 +32,12 @@ type clockStack struct {
 	fcm          *vendors.FCM
 }
 
-// Counts and lasting effects are the same whatever the clock of a server says, also if that
-// jumps while it runs: the other server, and the database, have the right time.
+// Counts and stored times are right even if the clock of one server is wrong or jumps while the
+// server runs. The other server and the database have the right time.
 func TestWrongClocks(t *testing.T) {
 	t.Parallel()
 	s := &clockStack{t: t, database: oneDatabase(t), e: newEndpoint(t), fcm: vendors.NewFCM(t), clock: newServerClock(t)}
-	s.conn = connectTo(t, s.database)
+	s.conn = pgtest.Connect(t, s.database)
 	entry := s.fcm.Entry()
 	entry["silent_interval"] = "0s"
 	args := []string{
@@ -47,7 +49,7 @@ func TestWrongClocks(t *testing.T) {
 		trust(cmd)
 		cmd.Env = append(cmd.Env, "BADGED_ADMIN_KEYS=ops="+adminKey)
 	}
-	s.clock.is(30 * 24 * time.Hour) // it starts so, alone
+	s.clock.is(30 * 24 * time.Hour) // the server starts with this clock, and without the other server
 	s.wrong = launch(t, func(cmd *exec.Cmd) { with(cmd); s.clock.on(cmd) }, args...)
 	s.wrong.awaitSays("nothing expires by this instance")
 	s.right = launch(t, with, args...)
@@ -74,7 +76,8 @@ func TestWrongClocks(t *testing.T) {
 	must(t, "verify", "-q", "--database-url="+s.database)
 }
 
-// awaitAgree waits until the server with the wrong clock says whether clocks agree.
+// awaitAgree waits until the server with the wrong clock reports that the clocks agree, or that
+// they do not.
 func (s *clockStack) awaitAgree(want bool) {
 	s.t.Helper()
 	for range polls(s.t, "readiness to compare the clocks") {
@@ -84,8 +87,8 @@ func (s *clockStack) awaitAgree(want bool) {
 	}
 }
 
-// counts delivers, reads, also ahead, and marks, by both servers. Both show the same, and so
-// do a phone and the calls of a webhook.
+// counts delivers, reads (also ahead of delivery) and marks messages through both servers. Both
+// servers, a phone and the calls of a webhook show the same numbers.
 func (s *clockStack) counts(round int) {
 	s.t.Helper()
 	user := fmt.Sprint("ada", round)
@@ -100,7 +103,7 @@ func (s *clockStack) counts(round int) {
 	publish(s.t, s.wrong, delivered(quiet, 1, users))
 	s.wrong.mustCommand(user, fmt.Sprintf(`{"t":"read","conversation_id":%q,"up_to_seq":1}`, quiet))
 	s.right.mustCommand(user, fmt.Sprintf(`{"t":"mark_unread","conversation_id":%q}`, quiet))
-	// Ahead of what was delivered.
+	// A read ahead of the delivered messages.
 	s.wrong.mustCommand(user, fmt.Sprintf(`{"t":"read","conversation_id":%q,"up_to_seq":3}`, chat))
 	publish(s.t, s.wrong, delivered(chat, 3, users))
 	position := publish(s.t, s.right, delivered(chat, 4, users))
@@ -127,8 +130,7 @@ func (s *clockStack) counts(round int) {
 	}
 }
 
-// revokes revokes the tokens of a user: a stolen one is refused by both servers, and a new
-// one is not.
+// revokes revokes the tokens of a user: both servers refuse an old token and admit a new one.
 func (s *clockStack) revokes(user string) {
 	s.t.Helper()
 	stolen := issued(s.t, user, time.Now().Add(-10*time.Second))
@@ -146,8 +148,8 @@ func (s *clockStack) revokes(user string) {
 	}
 }
 
-// timesAreRight fails unless what was stored has the time of the database, and nothing waits
-// for longer than anything does.
+// timesAreRight fails unless stored times are times of the database, and no due time is further
+// ahead than the longest wait that badged uses.
 func (s *clockStack) timesAreRight() {
 	s.t.Helper()
 	for p := range partitions {
@@ -158,7 +160,7 @@ func (s *clockStack) timesAreRight() {
 	s.none("webhooks that wait for hours", `SELECT count(*) FROM badged.webhooks WHERE due > clock_timestamp() + interval '2 hours'`)
 }
 
-// none fails unless a query counts nothing.
+// none fails unless a query returns the count 0.
 func (s *clockStack) none(what, query string) {
 	s.t.Helper()
 	var n int
@@ -170,8 +172,8 @@ func (s *clockStack) none(what, query string) {
 	}
 }
 
-// keepsRecords fails unless commands on a machine with the wrong clock refuse to cut the log
-// and the audit trail, and publishers' events have the right time.
+// keepsRecords fails unless commands on a machine with the wrong clock refuse to cut the log and
+// to prune the audit trail, and events of publishers have the right time.
 func (s *clockStack) keepsRecords() {
 	s.t.Helper()
 	before := logged(s.t, s.database)

@@ -12,14 +12,11 @@ import (
 	"time"
 )
 
-// conformanceRows returns the table of docs/conformance.md that says what each client
-// passes: its row by its name and transport.
+// conformanceRows returns the rows of the table in docs/conformance.md that says what each client
+// passes, by the client's name and transport.
 func conformanceRows(t *testing.T) map[string]string {
 	t.Helper()
-	page, err := os.ReadFile("../docs/conformance.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := readFile(t, "../docs/conformance.md")
 	_, table, found := strings.Cut(string(page), "\n| client | over | passes | does not support |\n|---|---|---|---|\n")
 	if !found {
 		t.Fatal("no table of clients in docs/conformance.md")
@@ -36,18 +33,18 @@ func conformanceRows(t *testing.T) map[string]string {
 // clientOf returns the beginning of a row: the client and the transport.
 func clientOf(row string) string { return strings.Join(strings.Split(row, " | ")[:2], " | ") }
 
-// kitLimit is how long a run of the kit may take: some ten seconds do on an idle machine.
+// kitLimit is how long a run of the kit may take. On an idle machine it takes about ten seconds.
 const kitLimit = 10 * time.Minute
 
-// conforms runs a client, in tests/clients, against the kit of the binary. It must
-// pass every scenario but those that it does not support. It returns the client's row
-// of the table in docs/conformance.md.
+// conforms runs a client of tests/clients against the conformance kit of the binary. The client
+// must pass every scenario that it supports. conforms returns the client's row for the table in
+// docs/conformance.md.
 func conforms(t *testing.T, transport, name string, client ...string) (row string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "report.json")
 	args := []string{"conformance", "--transport=" + transport, "--timeout=" + patience.String(), "--json=" + file, "--"}
-	// With a client that does nothing, each scenario takes all of its patience. Once it
-	// is interrupted, the kit reports those that have ended.
+	// With a client that does nothing, each scenario runs into its timeout. When the kit is
+	// interrupted, it reports the scenarios that have ended.
 	ctx, cancel := context.WithTimeout(t.Context(), kitLimit)
 	defer cancel()
 	kit := exec.CommandContext(ctx, binary, append(args, client...)...)
@@ -57,10 +54,7 @@ func conforms(t *testing.T, transport, name string, client ...string) (row strin
 	if out, err := kit.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", client, err, out)
 	}
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := readFile(t, file)
 	var report struct {
 		Passed    int
 		Scenarios []struct{ Name, Result string }
@@ -82,9 +76,9 @@ func conformanceRow(name, transport string, passed, scenarios int, lacks string)
 	return strings.TrimSuffix(fmt.Sprintf("| %s | %s | %d of %d | %s", name, over, passed, scenarios, lacks), " ") + " |"
 }
 
-// The clients of the repository, and small ones with libraries by other authors,
-// pass the conformance kit, and docs/conformance.md says what each does not support. A
-// Go client does so in internal/conformance, where others fail.
+// The clients of the repository, and small clients with libraries by other authors, pass the
+// conformance kit, and docs/conformance.md says what each client does not support. A Go client is
+// tested in internal/conformance, which also tests that clients with bugs fail.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	rows := conformanceRows(t)
@@ -97,8 +91,8 @@ func TestConformance(t *testing.T) {
 			}
 		})
 	}
-	// The processor time goes to starting some 400 clients. Those in JavaScript run in a
-	// process for all scenarios.
+	// Starting some 400 clients takes most of the time. So a client in JavaScript runs in
+	// one process for all scenarios.
 	host := func(script ...string) (port string) {
 		return next(t, newScript(t, append([]string{"node"}, script...)...)).Text
 	}
@@ -123,7 +117,8 @@ func TestConformance(t *testing.T) {
 			t.Errorf("docs/conformance.md has the row\n%s\nin place of\n%s", said, row)
 		}
 	}
-	if len(rows) != checked+2 {
-		t.Errorf("docs/conformance.md has %d rows of clients, and the test has %d", len(rows), checked+2)
+	// Two rows are those of the Go client, and .ci/swift checks one.
+	if len(rows) != checked+3 {
+		t.Errorf("docs/conformance.md has %d rows of clients, and %d are checked", len(rows), checked+3)
 	}
 }

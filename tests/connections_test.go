@@ -10,7 +10,7 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// limited returns the URL of a role of a database that may have that many connections.
+// limited returns the URL for a new role that may have that many connections to a database.
 func limited(t *testing.T, database string, connections int) string {
 	t.Helper()
 	sql(t, database, fmt.Sprintf(`CREATE ROLE few LOGIN CONNECTION LIMIT %d`, connections))
@@ -25,8 +25,8 @@ func limited(t *testing.T, database string, connections int) string {
 	return u.String()
 }
 
-// If a role may have fewer connections than folding needs, no server starts that would take
-// events and never fold them, and the check says the same.
+// If a role may have fewer connections than folding needs, the server refuses to start, since it
+// would accept events and never fold them. `config check` reports the same.
 func TestFieldCaseTooFewConnections(t *testing.T) {
 	t.Parallel()
 	database := pgtest.Borrow(t).NewDB(t, migrated())
@@ -43,7 +43,7 @@ func TestFieldCaseTooFewConnections(t *testing.T) {
 		t.Errorf("verify exits with %d and says\n%s", code, said)
 	}
 
-	// With a few more, it works within them, also when many read at once.
+	// With a few more connections it works within the limit, also with many concurrent reads.
 	sql(t, database, `ALTER ROLE few CONNECTION LIMIT 16`)
 	if said, code := checkConnect(t, "--database-url="+few); code != 0 || !strings.Contains(said, "warning  the role few permits 16 connections, ") {
 		t.Errorf("config check exits with %d and prints\n%s", code, said)
@@ -82,7 +82,7 @@ func TestFieldCaseTooFewConnections(t *testing.T) {
 	}
 }
 
-// Every process says in its readiness that nothing folds, and serves what there is.
+// If no process folds, every process reports it in its readiness, and still serves reads.
 func TestReadinessKnowsWhetherFoldingGoesOn(t *testing.T) {
 	t.Parallel()
 	database := pgtest.Borrow(t).NewDB(t, migrated())

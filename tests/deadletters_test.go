@@ -7,20 +7,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
 // writeLog appends a payload to the log of a partition in plain SQL, bypassing
 // badged.
 func writeLog(t *testing.T, database string, partition int, payload string) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), holderOf(t, database, partition))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
+	conn := pgtest.Connect(t, holderOf(t, database, partition))
 	if _, err := conn.Exec(t.Context(), fmt.Sprintf(
 		`INSERT INTO badged.%s (uuid, payload, transaction_id) VALUES (gen_random_uuid(), convert_to($1, 'UTF8'), pg_current_xact_id())`,
 		events.Topic(partition)), payload); err != nil {
@@ -28,8 +23,8 @@ func writeLog(t *testing.T, database string, partition int, payload string) {
 	}
 }
 
-// Log entries that cannot be decoded become dead letters with a reason, and
-// can be listed, retried and discarded. They block nothing.
+// Rows of the log that cannot be decoded become dead letters with a reason. They can be listed,
+// retried and discarded, and do not block later events.
 func TestDeadLetters(t *testing.T) {
 	t.Parallel()
 	database := newDatabase(t)
@@ -74,8 +69,8 @@ func TestDeadLetters(t *testing.T) {
 	}
 }
 
-// A server whose position was set back past dead letters goes on: each stays one dead
-// letter, and one that was discarded stays discarded.
+// The position of a server was set back behind dead letters. The server folds on: no dead letter
+// is stored twice, and a discarded dead letter stays discarded.
 func TestDeadLettersAreBuriedOnce(t *testing.T) {
 	t.Parallel()
 	database := newDatabase(t)
@@ -85,18 +80,12 @@ func TestDeadLettersAreBuriedOnce(t *testing.T) {
 	writeLog(t, database, home, `"kept"`)
 	total(t, p, "ann", publish(t, p, delivered("c", 1, `"ann"`)))
 	list := func() string { return must(t, "deadletters", "list", "--database-url="+database) }
-	_, letters, _ := strings.Cut(list(), "\n") // behind the header
+	_, letters, _ := strings.Cut(list(), "\n") // without the header
 	first := regexp.MustCompile(`\b[0-9]+\b`).FindString(letters)
 	must(t, "deadletters", "discard", first, "--database-url="+database)
 	before := list()
-	conn, err := pgx.Connect(t.Context(), holderOf(t, database, home))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
-	if _, err := conn.Exec(t.Context(), `UPDATE badged.`+events.Topic(home)+`_offsets SET last_processed_transaction_id = '0', offset_acked = 0 WHERE consumer_group = 'projector'`); err != nil {
-		t.Fatal(err)
-	}
+	conn := pgtest.Connect(t, holderOf(t, database, home))
+	pgtest.Exec(t, conn, `UPDATE badged.`+events.Topic(home)+`_offsets SET last_processed_transaction_id = '0', offset_acked = 0 WHERE consumer_group = 'projector'`)
 	if n := total(t, p, "ann", publish(t, p, delivered("c", 2, `"ann"`))); n != 2 {
 		t.Errorf("the total is %d, want 2", n)
 	}
@@ -107,7 +96,7 @@ func TestDeadLettersAreBuriedOnce(t *testing.T) {
 	must(t, "verify", "--database-url="+database)
 }
 
-// `badged log` prints what is folded, also what is no event and no JSON.
+// `badged log` prints the folded rows of the log, including rows that are no event or no JSON.
 func TestLogCommand(t *testing.T) {
 	t.Parallel()
 	database := newDatabase(t)
@@ -136,7 +125,7 @@ func TestLogCommand(t *testing.T) {
 	for want, args := range map[string][]string{
 		"--user must not be empty":         {"--user="},
 		"--conversation must not be empty": {"--conversation", ""},
-		"there is no partition 16: they":   {"--partition=16"},
+		"there is no partition 8: they":    {"--partition=8"},
 		fmt.Sprintf(`the user "ann" is in partition %d, not %d`, home, (home+1)%partitions): {"--user=ann", fmt.Sprint("--partition=", (home+1)%partitions)},
 		"--since 2026-01-02T00:00:00Z is after --until 2026-01-01T00:00:00Z":                {"--since=2026-01-02T00:00:00Z", "--until=2026-01-01T00:00:00Z"},
 	} {
@@ -146,8 +135,7 @@ func TestLogCommand(t *testing.T) {
 	}
 }
 
-// `badged log --follow` prints what is folded, as it is folded, until it is
-// interrupted.
+// `badged log --follow` prints events as soon as they are folded, until it is interrupted.
 func TestLogCommandFollows(t *testing.T) {
 	t.Parallel()
 	database := newDatabase(t)

@@ -12,31 +12,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
 // demo starts the demo on a data directory.
 func demo(t *testing.T, dir string) *process {
 	t.Helper()
 	return launch(t, nil, "demo", "--listen=127.0.0.1:0", "--data-dir="+dir)
-}
-
-// dataDir returns a directory that the demo's Postgres may use, whatever user
-// runs it.
-func dataDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "badged-demo-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
 }
 
 // people returns the demo's users and their tokens.
@@ -59,11 +42,11 @@ func people(t *testing.T, p *process) map[string]string {
 	return tokens
 }
 
-// The demo serves its page, and messages and reads change badges. Its data
-// survives a restart and a kill, which leaves no process behind.
+// The demo serves its page, and messages and reads change badges. Its data survives a restart and
+// a kill. After a kill no process of the demo remains.
 func TestDemo(t *testing.T) {
 	t.Parallel()
-	dir := dataDir(t)
+	dir := pgtest.OpenDir(t)
 	p := demo(t, dir)
 	if status, _, page := request(t, http.MethodGet, p.url+"/", "", ""); status != http.StatusOK || !strings.Contains(page, "<title>") {
 		t.Fatalf("the page is %d %s", status, page)
@@ -104,12 +87,12 @@ func TestDemo(t *testing.T) {
 	p = demo(t, dir)
 	ben = connectWith(t, p.url, people(t, p)["ben"])
 	ben.awaitTotal(1)
-	if err := p.stop(); err != nil { // or its Postgres would briefly outlive its directory
+	if err := p.stop(); err != nil { // otherwise its Postgres would briefly outlive its directory
 		t.Error(err)
 	}
 }
 
-// refusesOtherPages checks that the guard of the demo is before all routes.
+// refusesOtherPages checks that every route of the demo refuses requests of other web pages.
 func refusesOtherPages(t *testing.T, p *process) {
 	t.Helper()
 	for path, want := range map[string]int{"/demo/users": http.StatusOK, "/metrics": http.StatusOK, "/admin/": http.StatusOK, "/v1/ws": http.StatusUpgradeRequired} {
@@ -127,10 +110,7 @@ func refusesOtherPages(t *testing.T, p *process) {
 
 func postmasterOf(t *testing.T, dir string) int {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(dir, "pgdata", "postmaster.pid"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := readFile(t, filepath.Join(dir, "pgdata", "postmaster.pid"))
 	line, _, _ := strings.Cut(string(b), "\n")
 	pid, err := strconv.Atoi(line)
 	if err != nil {
@@ -145,14 +125,14 @@ func TestDemoReportsATakenPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	_, stderr, code := command(t, "demo", "--listen="+l.Addr().String(), "--data-dir="+dataDir(t))
+	_, stderr, code := command(t, "demo", "--listen="+l.Addr().String(), "--data-dir="+pgtest.OpenDir(t))
 	if code != 1 || !strings.Contains(stderr, "another program is listening there") {
 		t.Errorf("exit %d: %s", code, stderr)
 	}
 }
 
-// As root the demo's Postgres runs as another user, otherwise as the same one:
-// both must work.
+// Runs the demo as an unprivileged user too: as root its Postgres runs as another user, otherwise
+// as the same user, and both must work.
 func TestDemoAsAnotherUser(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -160,7 +140,7 @@ func TestDemoAsAnotherUser(t *testing.T) {
 		return
 	}
 	const unprivileged = 65534
-	dir := dataDir(t)
+	dir := pgtest.OpenDir(t)
 	if err := os.Chown(dir, unprivileged, unprivileged); err != nil {
 		t.Fatal(err)
 	}

@@ -11,13 +11,13 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// issued returns a token that was issued at a time.
+// issued returns a token with the time at which it was issued.
 func issued(t *testing.T, user string, at time.Time) string {
 	t.Helper()
 	return issuedWith(t, user, at, nil)
 }
 
-// issuedWith is issued with more claims, which replace others.
+// issuedWith is issued with further claims, which override the usual claims.
 func issuedWith(t *testing.T, user string, at time.Time, claims map[string]any) string {
 	t.Helper()
 	all := jwt.MapClaims{"sub": user, "iat": at.Unix(), "exp": time.Now().Add(time.Hour).Unix()}
@@ -40,8 +40,8 @@ func disconnect(t *testing.T, p *process, user, body string) {
 	}
 }
 
-// A stolen token stops working on every gateway, and stays so: with Redis, without it,
-// and in a process that starts later.
+// A revoked token is refused by every gateway from then on: with Redis, without Redis, and by a
+// process that starts later.
 func TestRevokedTokens(t *testing.T) {
 	t.Parallel()
 	database, redis := newDatabase(t), newRedis(t)
@@ -94,7 +94,7 @@ func TestRevokedTokens(t *testing.T) {
 	refuses(t, serve(t, database, append(more, "--roles=gateway")...), issued(t, "ann", now.Add(-time.Hour)))
 }
 
-// refuses fails unless a gateway refuses a revoked token everywhere.
+// refuses fails unless a process refuses a revoked token on every route.
 func refuses(t *testing.T, p *process, jwt string) {
 	t.Helper()
 	if code := connectWith(t, p.url, jwt).awaitEnd(); code != 4001 {

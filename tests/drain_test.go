@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// A stopping server is not ready, but serves the clients that it has not
-// closed yet: confirmed commands are saved, and every client gets what is
-// published meanwhile, at the latest after it reconnects.
+// A stopping server reports that it is not ready, but still serves clients whose connections it
+// has not closed. Confirmed commands are stored, and every client gets the events published
+// meanwhile, at the latest after it reconnects.
 func TestDrainLosesNothing(t *testing.T) {
 	t.Parallel()
 	const n = 6
@@ -52,7 +52,7 @@ func TestDrainLosesNothing(t *testing.T) {
 		}
 		c.close()
 	}
-	<-before.done // early, since all clients have left
+	<-before.done // before the drain duration has passed, since no client is left
 	if before.err != nil {
 		t.Errorf("the server ended with %v", before.err)
 	}
@@ -70,7 +70,7 @@ func TestDrainLosesNothing(t *testing.T) {
 
 // firstToEnd returns the client whose connection ends first.
 func firstToEnd(clients []*client) *client {
-	ended := make(chan *client, len(clients)) // room for all: they end with the test
+	ended := make(chan *client, len(clients)) // buffered, since the other clients end only with the test
 	for _, c := range clients {
 		go func() {
 			<-c.ended
@@ -86,8 +86,8 @@ type goodbye struct {
 	ReconnectMS int64 `json:"reconnect_ms"`
 }
 
-// bye returns the goodbye that a client has received, or nil. The client must
-// be locked, or its connection have ended.
+// bye returns the goodbye that a client has received, or nil. The caller must have locked the
+// client, unless its connection has ended.
 func (c *client) bye() *goodbye {
 	for _, f := range c.frames {
 		if strings.HasPrefix(f, `{"t":"bye"`) {

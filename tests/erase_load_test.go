@@ -15,13 +15,13 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// A user whose id needs escapes is erased from everything that names users, while
-// publishers go on naming the user. Once they have stopped and the user was erased again,
-// neither a dump nor the archive has the id in any form, and all others have their
-// numbers. Not parallel: a range is complete only once all older transactions have ended.
+// A user whose id needs escapes in JSON is erased from everything that names users, while
+// publishers still name the user. Once they have stopped and the user was erased again, neither a
+// dump nor the archive contains the id in any form, and the numbers of all other users are right.
+// Not parallel: a range is complete only once all older transactions have ended.
 func TestEraseUserUnderLoad(t *testing.T) {
 	const (
-		mark  = "ghost-4711" // in the id, with nothing that needs escapes
+		mark  = "ghost-4711" // the part of the id that needs no escapes
 		ghost = mark + `/<é> "x"`
 	)
 	inJSON, err := json.Marshal(ghost)
@@ -33,7 +33,7 @@ func TestEraseUserUnderLoad(t *testing.T) {
 	p := serve(t, database, "--admin-keys=ops="+adminKey, "--reconcile-interval=1s", "--webhooks-allow-private")
 	var calls atomic.Int64
 	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if calls.Add(1) > 1 { // the first asks whether it is there
+		if calls.Add(1) > 1 { // the first call checks that the endpoint exists
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	}))
@@ -52,7 +52,7 @@ func TestEraseUserUnderLoad(t *testing.T) {
 		return must(t, append(args, "--database-url="+database)...)
 	}
 
-	// What names the user, beside messages.
+	// Things other than messages that name the user.
 	ask(adminKey, http.MethodPut, p.url+"/admin/v1/webhooks/crm", `{"url":"`+hook.URL+`","events":["badge.changed"]}`, http.StatusCreated)
 	publish(t, p, joined("hall", quoted+`,"ann"`))
 	publish(t, p, event("hall/1", "room.posted", `{"conversation_id":"hall","seq":1,"sender_id":`+quoted+`}`))

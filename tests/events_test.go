@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// listener is a client for server-sent events that uses only HTTP and JSON: it
-// reads a stream until its user has read everything, ends it, and resumes.
+// listener is a client for server-sent events in Python that uses only HTTP and JSON. It reads a
+// stream until its user has read everything, ends the stream, and resumes.
 const listener = `
 import http.client, json, sys, urllib.request
 

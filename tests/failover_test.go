@@ -20,10 +20,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// failovers is how often each test of a cluster takes its primary away.
+// failovers is how often each test of a cluster makes the primary fail.
 var failovers = flag.Int("failovers", 20, "how often each test of a Patroni cluster takes the primary away")
 
-// talkers is how many publish at once, and pace how often each.
+// talkers is how many publishers run at once, and pace is the pause between two messages of one.
 const (
 	talkers = 64
 	pace    = 50 * time.Millisecond
@@ -32,14 +32,14 @@ const (
 // loss is a way to lose a primary.
 type loss struct {
 	name string
-	// take takes the primary away and returns what brings its node back.
+	// take makes the primary fail and returns the function that brings its node back.
 	take func(n *patroniNode) (back func())
-	// soon is set if the node comes back as soon as another is primary, as a supervisor
-	// starts Patroni again: until then its Postgres goes on.
+	// soon is set if the node comes back as soon as another node is primary, as when a
+	// supervisor restarts Patroni. Until then its Postgres still runs.
 	soon bool
 }
 
-// losses are what nodes suffer, in turn.
+// losses returns the ways in which nodes fail, in the order in which the tests use them.
 func losses() []loss {
 	again := func(n *patroniNode) func() { return func() { n.start() } }
 	return []loss{
@@ -56,9 +56,9 @@ func losses() []loss {
 			n.killPatroni()
 			return again(n)
 		}, true},
-		// Its watchdog resets it before it wakes. Without one, the Patroni of the frozen
-		// node takes the lock back from the new primary (seen with 3.0.2), whose commits
-		// are lost then.
+		// A watchdog resets the frozen node before it continues. Without a watchdog, the
+		// Patroni of the frozen node acquires the leader lock again from the new primary
+		// (seen with 3.0.2), and the new primary's commits are lost.
 		{"node frozen", func(n *patroniNode) func() {
 			_ = n.run.cmd.Process.Signal(syscall.SIGSTOP)
 			n.signalPostgres(syscall.SIGSTOP)
@@ -77,7 +77,7 @@ func losses() []loss {
 	}
 }
 
-// isolate puts a fault on all links of a node.
+// isolate applies a fault to all links of a node until heal is called.
 func (n *patroniNode) isolate(fault string) (heal func()) {
 	var heals []func()
 	for _, l := range []*link{n.etcd, n.peers, n.clients} {
@@ -90,14 +90,14 @@ func (n *patroniNode) isolate(fault string) (heal func()) {
 	}
 }
 
-// resumption measures when something that happens all the time goes on after a loss: at
-// the end of the longest silence since.
+// resumption measures when a frequent event resumes after a loss: at the end of the longest gap
+// between two events since the loss.
 type resumption struct {
 	mu          sync.Mutex
 	since, last time.Time
 	longest     time.Duration
 	end         time.Time
-	n           int // how often it happened since
+	n           int // events since the loss
 }
 
 func (r *resumption) reset() {
@@ -118,7 +118,7 @@ func (r *resumption) happened() {
 	r.n++
 }
 
-// times returns how often it happened since the loss.
+// times returns the number of events since the loss.
 func (r *resumption) times() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,19 +131,20 @@ func (r *resumption) after() time.Duration {
 	return r.end.Sub(r.since)
 }
 
-// chat is a backend that publishes messages to users, each by a publisher of its own,
-// and reads the badge of one after each message.
+// chat is a backend with one publisher (talker) for each user. A talker publishes messages to its
+// user, and reads the user's badge after each message.
 type chat struct {
 	t   *testing.T
 	p   *process
 	url string
-	// acknowledged is up to which message of a user badged has said 202.
+	// acknowledged is, by user, the last message that badged has answered with 202.
 	acknowledged [talkers]atomic.Int64
 	published    resumption
 	folded       resumption
 	// loses is set if acknowledged messages may be lost.
 	loses bool
-	// unsure counts reads that could not be told whether a message was lost.
+	// unsure counts reads to which badged answered that it does not know whether a message
+	// was lost.
 	unsure atomic.Int64
 	stop   context.CancelFunc
 	done   sync.WaitGroup
@@ -153,7 +154,7 @@ func talker(i int) string { return fmt.Sprintf("talker-%d", i) }
 
 func newChat(t *testing.T, p *process) *chat { return &chat{t: t, p: p, url: p.url} }
 
-// begin begins to publish, behind what is acknowledged.
+// begin starts the publishers, each with the message after the last acknowledged one.
 func (c *chat) begin() {
 	ctx, stop := context.WithCancel(c.t.Context())
 	c.stop = stop
@@ -165,7 +166,7 @@ func (c *chat) begin() {
 	}
 }
 
-// pause stops publishing.
+// pause stops the publishers.
 func (c *chat) pause() {
 	c.stop()
 	c.done.Wait()
@@ -252,7 +253,7 @@ func (c *chat) send(ctx context.Context, method, path, body string) (status int,
 	return res.StatusCode, res.Header, string(b)
 }
 
-// goesOn waits until publishing and folding go on.
+// goesOn waits until publishing and folding have resumed.
 func (c *chat) goesOn(cluster *patroniCluster) {
 	c.t.Helper()
 	published, folded := c.published.times(), c.folded.times()
@@ -261,7 +262,7 @@ func (c *chat) goesOn(cluster *patroniCluster) {
 	})
 }
 
-// hasAll waits until the badges have everything that was acknowledged.
+// hasAll waits until the badges include every acknowledged message.
 func (c *chat) hasAll(after string) {
 	c.t.Helper()
 	ids := make([]string, talkers)
@@ -310,8 +311,8 @@ func (c *chat) last(i int) (position string, seq int64) {
 	return position, seq
 }
 
-// end ends publishing after one more message to each user, and checks all badges: each
-// message counts once.
+// end publishes one more message to each user, stops publishing, and checks that each message
+// counts once in the badges.
 func (c *chat) end(database string) (events int64) {
 	c.t.Helper()
 	c.pause()
@@ -326,7 +327,7 @@ func (c *chat) end(database string) (events int64) {
 	return events
 }
 
-// now returns what is acknowledged, by user.
+// now returns the last acknowledged message of each user.
 func (c *chat) now() (acknowledged []int64) {
 	for i := range talkers {
 		acknowledged = append(acknowledged, c.acknowledged[i].Load())
@@ -334,7 +335,7 @@ func (c *chat) now() (acknowledged []int64) {
 	return acknowledged
 }
 
-// quantiles returns the median and the greatest of some durations.
+// quantiles returns the median and the maximum of durations, as text.
 func quantiles(all []time.Duration) string {
 	if len(all) == 0 {
 		return "-"
@@ -343,7 +344,7 @@ func quantiles(all []time.Duration) string {
 	return fmt.Sprintf("p50 %.1f s, max %.1f s", all[len(all)/2].Seconds(), all[len(all)-1].Seconds())
 }
 
-// figures are how long publishing and folding were away.
+// figures are the durations for which publishing and folding were interrupted.
 type figures struct{ publishing, folding []time.Duration }
 
 func (f *figures) String() string {
@@ -364,8 +365,8 @@ func (c *patroniCluster) createDatabase(url string) {
 	})
 }
 
-// A cluster with synchronous replication loses its primary again and again while 64
-// talkers go on: no acknowledged event is lost, and none counts twice.
+// A cluster with synchronous replication loses its primary again and again while 64 talkers
+// publish. No acknowledged event is lost, and none counts twice.
 func TestPatroniSynchronous(t *testing.T) {
 	for _, way := range []struct {
 		name string
@@ -380,7 +381,7 @@ func TestPatroniSynchronous(t *testing.T) {
 			cluster.createDatabase(url)
 			p := serve(t, url, "--reconcile-interval=1s")
 			clients := []*client{connect(t, p.url, talker(0)), connect(t, p.url, talker(1))}
-			for _, client := range clients { // an old primary may show them commits that no standby has
+			for _, client := range clients { // an old primary may have shown commits that no standby has
 				client.mayRewind()
 			}
 			c := newChat(t, p)
@@ -431,9 +432,10 @@ func TestPatroniSynchronous(t *testing.T) {
 	}
 }
 
-// A cluster with asynchronous replication loses the last commits again and again: badged
-// notices by itself and begins new epochs, clients end with what the tables have, positions
-// of the lost tail are refused, and everything counts once after it is published again.
+// A cluster with asynchronous replication loses its last commits again and again. badged detects
+// this without an operator and begins new epochs. Clients end with the state of the tables, reads
+// at positions of lost commits are refused, and lost events count once after they are published
+// again.
 func TestPatroniAsynchronous(t *testing.T) {
 	cluster := startPatroni(t, false)
 	url := cluster.hosts()
@@ -453,7 +455,7 @@ func TestPatroniAsynchronous(t *testing.T) {
 		old := cluster.awaitPrimary(nil)
 		before := value[string](t, url, epochs)
 		parted := c.now()
-		heal := old.isolatePeers() // what is acknowledged from now on is lost
+		heal := old.isolatePeers() // events that are acknowledged from now on are lost
 		published := c.published.times()
 		cluster.patiently("a tail", func() bool { return c.published.times() > published+5*talkers })
 		c.published.reset()
@@ -493,5 +495,5 @@ func TestPatroniAsynchronous(t *testing.T) {
 	t.Logf("all: %v; %d reads were told to publish again", &all, c.unsure.Load())
 }
 
-// isolatePeers keeps what the node says from the other nodes.
+// isolatePeers drops what the node sends to the other nodes, until heal is called.
 func (n *patroniNode) isolatePeers() (heal func()) { return faults()["half-open"](n.peers) }

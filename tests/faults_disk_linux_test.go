@@ -11,31 +11,28 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// When the disk of Postgres is full, publishers get an error, readiness and
-// metrics report it, and repeated errors do not fill the log. When there is
-// room again, everything recovers without help, and nothing is lost or counted
-// twice.
+// When the disk of Postgres is full, publishers get an error, readiness and metrics report it,
+// and repeated errors do not fill the server's log. When there is space again, the system recovers
+// without an operator, and nothing is lost or counted twice.
 //
-// A limit on file sizes makes Postgres fail as on a full disk (SQLSTATE 53100)
-// when it extends the log's table. It needs no rights and affects no other
-// process. Only Linux can change it while Postgres runs.
+// A limit on file sizes makes Postgres fail as on a full disk (SQLSTATE 53100) when it extends the
+// log's table. Setting the limit needs no rights and affects no other process. Only Linux can
+// change it while Postgres runs.
 func TestDiskIsFull(t *testing.T) {
 	t.Parallel()
 	pg := pgtest.NewServer(t)
 	database := pg.NewDB(t, pgtest.Template{})
 	must(t, "migrate", "up", "--partitions=1", "--database-url="+database)
 	p := serve(t, database)
-	// What is rolled back takes up most of the room, as long as nothing vacuums it.
+	// Rolled back rows use most of the space, as long as no vacuum removes them.
 	sql(t, database, `ALTER TABLE badged.events_p00_r1 SET (autovacuum_enabled = false)`)
 	sql(t, database, `BEGIN; INSERT INTO badged.events_p00 (uuid, payload)
 SELECT gen_random_uuid(), convert_to(repeat('x', 1500), 'UTF8') FROM generate_series(1, 10200); ROLLBACK`)
-	// Not a multiple of a page, so that the last write is cut short, and not
+	// The limit is not a multiple of a page, so that the last write is cut short, and not
 	// less than a file of the write-ahead log.
 	limitFiles(t, pg, "16781312")
 	sql(t, database, endSessions)
@@ -88,8 +85,9 @@ func ownerOf(info os.FileInfo) (owner *syscall.Stat_t, ok bool) {
 	return owner, ok
 }
 
-// A move to a shard whose disk is full ends, and the source goes on. Once there is room,
-// the same command moves the partition. The disk is full as in TestDiskIsFull.
+// A move to a shard whose disk is full fails, and the source continues to serve the partition.
+// Once there is space, the same command moves the partition. The full disk is simulated as in
+// TestDiskIsFull.
 func TestMoveToAFullDisk(t *testing.T) {
 	t.Parallel()
 	pg := pgtest.NewServer(t)
@@ -104,7 +102,7 @@ func TestMoveToAFullDisk(t *testing.T) {
 		return event(rand.Text(), "message.delivered", fmt.Sprintf(`{"conversation_id":"c","seq":%d,"user_ids":[%q]}`, seq, user))
 	}
 	publish(t, p, deliver(1))
-	// What is copied does not fit: what is rolled back takes up most of the room.
+	// The copied rows do not fit, since rolled back rows use most of the space.
 	const rows = `INSERT INTO badged.expiry_progress SELECT %d, repeat('x', 1500) || n, 1 FROM generate_series(1, %d) AS n`
 	sql(t, a, fmt.Sprintf(rows, 0, 1000))
 	sql(t, b, `ALTER TABLE badged.expiry_progress SET (autovacuum_enabled = false)`)
@@ -121,7 +119,7 @@ func TestMoveToAFullDisk(t *testing.T) {
 	must(t, "verify", "--database-url="+database)
 	limitFiles(t, pg, "unlimited")
 	must(t, move...)
-	// The server may still have to notice that its sessions on b were ended.
+	// The server may not yet have detected that its sessions on b were ended.
 	last, position := deliver(3), ""
 	for range polls(t, "the target to take an event") {
 		var status int
@@ -141,11 +139,7 @@ func TestMoveToAFullDisk(t *testing.T) {
 // may write; "unlimited" removes the limit, for all sessions.
 func limitFiles(t *testing.T, pg *pgtest.Server, bytes string) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), pg.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
+	conn := pgtest.Connect(t, pg.URL())
 	var postmaster string
 	if err := conn.QueryRow(t.Context(), `SELECT split_part(pg_read_file('postmaster.pid'), E'\n', 1)`).Scan(&postmaster); err != nil {
 		t.Fatal(err)
@@ -155,10 +149,7 @@ func limitFiles(t *testing.T, pg *pgtest.Server, bytes string) {
 	}
 	processes := []string{postmaster}
 	if bytes == "unlimited" {
-		children, err := os.ReadFile("/proc/" + postmaster + "/task/" + postmaster + "/children")
-		if err != nil {
-			t.Fatal(err)
-		}
+		children := readFile(t, "/proc/"+postmaster+"/task/"+postmaster+"/children")
 		processes = append(processes, strings.Fields(string(children))...)
 	}
 	for _, pid := range processes {

@@ -13,9 +13,9 @@ import (
 // endSessions ends all other sessions of a database.
 const endSessions = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`
 
-// awaitRefusal publishes events until an answer contains text, and returns
-// that with its header. Earlier answers may differ: connections may have
-// ended, or an event may still have found room.
+// awaitRefusal publishes events until an answer contains text, and returns the header of that
+// answer. Earlier answers may differ: connections may have ended, or there was still space for an
+// event.
 func awaitRefusal(t *testing.T, p *process, text string, next func() (body string, accepted func())) (header http.Header) {
 	t.Helper()
 	for range polls(t, "an error that the database "+text) {
@@ -33,8 +33,8 @@ func awaitRefusal(t *testing.T, p *process, text string, next func() (body strin
 	panic("unreachable")
 }
 
-// awaitPostgres waits until readiness reports a state of Postgres, and the
-// metric of fault, unless that is "". The server must be ready throughout.
+// awaitPostgres waits until readiness reports a state of Postgres and, unless fault is "", until
+// the metric of this fault is 1. The server must be ready all the time.
 func awaitPostgres(t *testing.T, p *process, says, fault string) {
 	t.Helper()
 	for range polls(t, says) {
@@ -47,9 +47,9 @@ func awaitPostgres(t *testing.T, p *process, says, fault string) {
 	}
 }
 
-// When Postgres becomes read-only, as after a failover to a standby,
-// publishers and apps get errors, readiness and metrics report it, and badges
-// can be read. When it is writable again, everything recovers without help.
+// When Postgres becomes read-only, as if badged were connected to a standby, publishers and apps
+// get errors, readiness and metrics report it, and badges can still be read. When Postgres is
+// writable again, the system recovers without an operator.
 func TestPostgresIsReadOnly(t *testing.T) {
 	t.Parallel()
 	pg := pgtest.NewServer(t)

@@ -21,7 +21,7 @@ import (
 	"github.com/badged/badged/internal/devtest/privateredis"
 )
 
-// link is a connection between two parts that can be disturbed.
+// link is a proxy between two parts of the system that tests can disturb.
 type link struct {
 	t       *testing.T
 	proxy   *toxiproxy.Proxy
@@ -37,7 +37,7 @@ func newLink(t *testing.T, to string) (l *link, over string) {
 		t.Fatal(err)
 	}
 	network, address := "tcp", u.Host
-	if u.Scheme == "postgres" { // it listens on a Unix socket only
+	if u.Scheme == "postgres" { // the Postgres of tests listens only on a Unix socket
 		q := u.Query()
 		network, address = "unix", filepath.Join(q.Get("host"), ".s.PGSQL."+q.Get("port"))
 		q.Del("host")
@@ -56,7 +56,7 @@ func newLink(t *testing.T, to string) (l *link, over string) {
 	return l, u.String()
 }
 
-// bridge returns a TCP address that leads to any other, since toxiproxy
+// bridge returns a TCP address that forwards to an address of any network, since toxiproxy
 // supports only TCP.
 func (l *link) bridge(network, address string) string {
 	l.t.Helper()
@@ -76,7 +76,7 @@ func (l *link) bridge(network, address string) string {
 				_ = near.Close()
 				continue
 			}
-			// When one side ends, so does the other.
+			// When one side ends its connection, the other connection is closed too.
 			go func() { _, _ = io.Copy(far, near); _ = far.Close() }()
 			go func() { _, _ = io.Copy(near, far); _ = near.Close() }()
 		}
@@ -85,7 +85,7 @@ func (l *link) bridge(network, address string) string {
 	return listener.Addr().String()
 }
 
-// suffer disturbs both directions until heal is called.
+// suffer disturbs both directions of the link until heal is called.
 func (l *link) suffer(toxic string) (heal func()) {
 	l.t.Helper()
 	for _, stream := range []string{"upstream", "downstream"} {
@@ -120,12 +120,12 @@ func faults() map[string]func(*link) (heal func()) {
 	}
 }
 
-// duringFault is how many messages are published while a link is disturbed,
-// unless the first is not accepted.
+// duringFault is how many messages are published while a link is disturbed. If the first is not
+// accepted, no more are published.
 const duringFault = 30
 
-// After any fault of a link or of Redis during traffic, every client has the
-// state in Postgres.
+// After any fault of a link or of Redis during traffic, every client ends with the state in
+// Postgres.
 func TestFaultsOfLinks(t *testing.T) {
 	t.Parallel()
 	database, redis := newDatabase(t), newRedis(t)
@@ -141,7 +141,7 @@ func TestFaultsOfLinks(t *testing.T) {
 	gateway := serve(t, over("gateway to Postgres", database),
 		append(common, "--redis-url="+over("gateway to Redis", redis.URL()), "--roles=gateway")...)
 	front := over("client to gateway", gateway.url)
-	// This server reads Postgres without a disturbed link.
+	// This server is connected to Postgres directly, not over a link.
 	reader := serve(t, database, append(common, "--redis-url="+redis.URL(), "--roles=api")...)
 
 	ann, ben := connect(t, front, "ann"), connect(t, front, "ben")
@@ -194,16 +194,16 @@ func TestFaultsOfLinks(t *testing.T) {
 			if !accepted {
 				t.Error("an event was refused because Redis is down")
 			}
-			awaitBus(t, gateway, "not connected", 0) // so it has closed its connection
+			awaitBus(t, gateway, "not connected", 0) // then it has closed its connection
 		})
 	})
 }
 
-// pause stops a Redis (SIGSTOP) until resume is called: its connections stay
-// open, but it does not answer.
+// pause freezes a Redis (SIGSTOP) until resume is called: its connections stay open, but it does
+// not answer.
 func pause(t *testing.T, redis *privateredis.Server) (resume func()) {
 	t.Helper()
-	if err := redis.Pause(t.Context()); err != nil {
+	if err := redis.Pause(); err != nil {
 		t.Fatal(err)
 	}
 	return func() {
@@ -213,8 +213,8 @@ func pause(t *testing.T, redis *privateredis.Server) (resume func()) {
 	}
 }
 
-// attempt publishes an event, or an array of them, and reports whether the
-// server confirmed it. No answer counts as no.
+// attempt publishes an event or an array of events, and reports whether the server accepted it. It
+// returns false if there is no answer.
 func attempt(t *testing.T, p *process, body string) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)

@@ -14,9 +14,8 @@ import (
 	"github.com/badged/badged/internal/devtest/privateredis"
 )
 
-// The projector is killed after a commit and before its updates reach Redis:
-// the tables are right, and connected clients get the numbers by
-// reconciliation.
+// The projector is killed after a commit and before it has published the updates to Redis. The
+// tables are right, and connected clients get the numbers by reconciliation.
 func TestKilledBetweenCommitAndPublish(t *testing.T) {
 	t.Parallel()
 	database, redis := newDatabase(t), newRedis(t)
@@ -26,7 +25,7 @@ func TestKilledBetweenCommitAndPublish(t *testing.T) {
 	total(t, p["api"], "ann", position)
 	ann.awaitTotal(1)
 
-	if err := redis.Pause(t.Context()); err != nil {
+	if err := redis.Pause(); err != nil {
 		t.Fatal(err)
 	}
 	position = publish(t, p["api"], delivered("c", 2, `"ann"`))
@@ -44,8 +43,8 @@ func TestKilledBetweenCommitAndPublish(t *testing.T) {
 	ann.awaitTotal(3)
 }
 
-// awaitBus waits until readiness and metrics report a state of Redis. The
-// server must be ready: it can serve without Redis.
+// awaitBus waits until readiness and metrics report a state of Redis. The server must be ready in
+// every state, since it can serve without Redis.
 func awaitBus(t *testing.T, p *process, redis string, connected float64) {
 	t.Helper()
 	for range polls(t, fmt.Sprintf("Redis %s, badged_bus_connected %v", redis, connected)) {
@@ -57,8 +56,8 @@ func awaitBus(t *testing.T, p *process, redis string, connected float64) {
 	}
 }
 
-// A master of a Redis Cluster is killed during traffic for all partitions, and
-// its replica takes over: every client ends up right.
+// A master of a Redis Cluster is killed during traffic for all partitions, and its replica becomes
+// master. Every client ends with the right state.
 func TestRedisClusterLosesAMaster(t *testing.T) {
 	t.Parallel()
 	cluster, err := privateredis.StartCluster(t.Context(), privateredis.ClusterConfig{Replicas: true})
@@ -90,8 +89,8 @@ func TestRedisClusterLosesAMaster(t *testing.T) {
 	}
 }
 
-// The server is killed during a load and restarted, and the load is repeated:
-// every badge matches the file.
+// The server is killed and restarted during a `badged load`, and the load is repeated. Every badge
+// matches the file of traffic.
 func TestLoadAcrossAKill(t *testing.T) {
 	t.Parallel()
 	file, want := makeTraffic(t)
@@ -114,7 +113,7 @@ func TestLoadAcrossAKill(t *testing.T) {
 	}
 	p.kill()
 	p = launch(t, nil, "serve", "--listen="+address, "--database-url="+database)
-	if err := load.Wait(); err != nil { // it waited for the server and continued
+	if err := load.Wait(); err != nil { // the load waited for the server and continued
 		t.Fatalf("the load did not survive the restart: %v\n%s", err, out)
 	}
 
@@ -135,7 +134,7 @@ func TestLoadAcrossAKill(t *testing.T) {
 	}
 }
 
-// A file of real messages has one right result.
+// A load of real messages from a file gives the known right result.
 func TestLoadOfRealTraffic(t *testing.T) {
 	t.Parallel()
 	file := os.Getenv("BADGED_COLLEGEMSG")
@@ -163,8 +162,8 @@ type loadSummary struct {
 	TotalUnread int64 `json:"total_unread"`
 }
 
-// makeTraffic writes a file of traffic and computes the resulting unread
-// counts independently: a user who answers has read everything before.
+// makeTraffic writes a file of traffic, and computes the resulting unread counts independently: a
+// user who answers has read all earlier messages.
 func makeTraffic(t *testing.T) (file string, unread map[string]int64) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -182,9 +181,7 @@ func makeTraffic(t *testing.T) (file string, unread map[string]int64) {
 		waiting[inbox{dst, src}]++
 	}
 	file = filepath.Join(t.TempDir(), "traffic.txt")
-	if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, file, b.String())
 	unread = map[string]int64{}
 	for in, n := range waiting {
 		unread[in.user] += n
@@ -208,8 +205,8 @@ func metric(t *testing.T, page, name string) float64 {
 	return 0
 }
 
-// A server starts without Redis: it serves clients from Postgres, reports the
-// outage, and recovers without help when Redis starts.
+// A server starts while Redis is down. It serves clients from Postgres, reports the outage, and
+// recovers without an operator when Redis starts.
 func TestRedisIsDownAtStart(t *testing.T) {
 	t.Parallel()
 	database, redis := newDatabase(t), newRedis(t)
@@ -227,8 +224,8 @@ func TestRedisIsDownAtStart(t *testing.T) {
 	ann.awaitTotal(2)
 }
 
-// awaitMetric waits until a metric of a server is n. An effect can be visible
-// before it is counted.
+// awaitMetric waits until a metric of a server is n. It waits since an effect can be visible before
+// the metric counts it.
 func awaitMetric(t *testing.T, p *process, name string, n float64) {
 	t.Helper()
 	for range polls(t, name) {

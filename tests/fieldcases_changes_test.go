@@ -3,6 +3,7 @@ package tests
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -17,7 +18,8 @@ func recalledAs(revision int, id, conversation string, seq int, users string) st
 	return event(id, "message.recalled", fmt.Sprintf(`{"conversation_id":%q,"seq":%d,"user_ids":[%s],"revision":%d}`, conversation, seq, users, revision))
 }
 
-// The events of both moves come in order, and in the worst one.
+// A message is moved to another conversation and back. The events of both moves come in order, and
+// for another user in reverse order.
 func movedMessage(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database, "--redis-url="+newRedis(t).URL())
@@ -48,7 +50,8 @@ func movedMessage(t *testing.T) {
 	must(t, "verify", "--database-url="+database)
 }
 
-// Ann is mentioned, not any more, and again; the edits come in each order.
+// Edits of a message mention Ann, stop mentioning her, and mention her again. The edits arrive in
+// each possible order.
 func editedMention(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database)
@@ -83,7 +86,8 @@ func editedMention(t *testing.T) {
 	must(t, "verify", "--database-url="+database)
 }
 
-// The first message was read when it was deleted, the second not.
+// Two messages are deleted and restored. The first was read before it was deleted, the second was
+// not.
 func restoredMessage(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database, "--redis-url="+newRedis(t).URL())
@@ -100,8 +104,9 @@ func restoredMessage(t *testing.T) {
 	must(t, "verify", "--database-url="+database)
 }
 
-// Bob's message to a room mentions ann, not any more, and again, and is deleted and restored:
-// the changes come in each order, to members of different partitions.
+// Edits of Bob's message to a room mention ann, stop mentioning her, and mention her again. The
+// message is also deleted and restored. The changes arrive in each possible order, at members in
+// different partitions.
 func changedInARoom(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database, "--redis-url="+newRedis(t).URL())
@@ -129,7 +134,7 @@ func changedInARoom(t *testing.T) {
 		{[][]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {2, 3, 0, 1}}, true, true},
 		{[][]int{{0, 1, 2, 3, 4}, {4, 3, 2, 1, 0}, {3, 4, 0, 2, 1}}, false, false},
 	} {
-		for _, order := range tt.orders {
+		for i, order := range tt.orders {
 			seq++
 			before, events := ann.total, story(seq)
 			unread, mentions := before, mentionsOf(t, p, "ann")
@@ -149,7 +154,12 @@ func changedInARoom(t *testing.T) {
 				if want > 0 {
 					counts["hall"] = want
 				}
-				everyReaderSays(t, database, p, user, position, counts)
+				if n, got := total(t, p, user, position), listed(t, p, user); n != want || !maps.Equal(got, counts) {
+					t.Errorf("after %v of message %d the badge of %s says %d, and the list has %v, want %d", order, seq, user, n, got, want)
+				}
+				if i == 0 { // readers do not see the order
+					everyReaderSays(t, database, p, user, position, counts)
+				}
 			}
 			if got := mentionsOf(t, p, "ann"); got != mentions {
 				t.Errorf("after %v of message %d ann has %d mentions, want %d", order, seq, got, mentions)

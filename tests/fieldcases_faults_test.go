@@ -16,7 +16,7 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// Redis loses its data, its scripts, its subscribers, and finally stops.
+// Redis loses its data, then its scripts, then its subscribers, and finally stops.
 func phantomAfterCacheLoss(t *testing.T) {
 	database, server := newDatabase(t), newRedis(t)
 	p := roles(t, database, server, "--reconcile-interval=1s")
@@ -55,8 +55,8 @@ func phantomAfterCacheLoss(t *testing.T) {
 	}
 }
 
-// Redis is frozen for the rest of the test: its connections stay open, so the
-// gateway gets no error.
+// Redis is frozen for the rest of the test. Its connections stay open, so the gateway gets no error
+// from them.
 func halfOpenBus(t *testing.T) {
 	database, redis := newDatabase(t), newRedis(t)
 	p := roles(t, database, redis, "--reconcile-interval=1s")
@@ -65,7 +65,7 @@ func halfOpenBus(t *testing.T) {
 	ann.awaitTotal(1)
 	bob.awaitTotal(1)
 
-	if err := redis.Pause(t.Context()); err != nil {
+	if err := redis.Pause(); err != nil {
 		t.Fatal(err)
 	}
 	p["api"].mustPost(delivered("chat", 2, `"ann","bob"`))
@@ -89,11 +89,11 @@ func halfOpenBus(t *testing.T) {
 	late.awaitTotal(4)
 }
 
-// slowLine is a proxy to Postgres that can hold back one answer.
+// slowLine is a proxy to Postgres that can delay one answer.
 type slowLine struct {
 	mu sync.Mutex
-	// holding is set until an answer contains these bytes; then held is
-	// closed, and the answer waits for release.
+	// holding is the text for which hold waits, "" if hold was not called or the text has
+	// come. When an answer contains it, held is closed, and the answer waits for release.
 	holding       string
 	held, release chan struct{}
 }
@@ -140,7 +140,7 @@ func newSlowLine(t *testing.T, databaseURL string) (line *slowLine, through stri
 	return line, u.String()
 }
 
-// hold holds back the next answer that contains text.
+// hold delays the next answer that contains text.
 func (l *slowLine) hold(text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -170,8 +170,8 @@ func (l *slowLine) carry(front, back net.Conn) {
 	}
 }
 
-// The snapshot for a second device is read, but arrives after a newer state
-// from the bus. Reconciliation is off.
+// The snapshot for a second device is read from Postgres, but its answer arrives after a newer
+// state from the bus. Reconciliation is off.
 func laggingReader(t *testing.T) {
 	database, redis := newDatabase(t), newRedis(t)
 	line, through := newSlowLine(t, database)
@@ -232,8 +232,8 @@ func subscribeRace(t *testing.T) {
 	}
 }
 
-// Four publishers append without a pause while a server folds and a further
-// migration runs, as a later release may bring.
+// Four publishers append without a pause while a server folds and another migration runs, as a
+// later release may have.
 func migrationUnderLoad(t *testing.T) {
 	url := oneDatabase(t)
 	pool, err := pgxpool.New(t.Context(), url)
@@ -279,7 +279,7 @@ func migrationUnderLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	// Several statements sent at once are one transaction.
+	// Several statements sent in one message are one transaction.
 	if _, err := conn.Exec(t.Context(), `
 SELECT badged.wait_for_batches();
 ALTER TABLE badged.users ADD COLUMN one_more bigint NOT NULL DEFAULT 0;

@@ -17,9 +17,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// users returns n users, also as JSON strings.
+// users returns n users, and the same users as JSON strings separated by commas.
 func users(n int) (ids []string, asJSON string) {
 	quoted := make([]string, n)
 	for i := range n {
@@ -29,22 +30,23 @@ func users(n int) (ids []string, asJSON string) {
 	return ids, strings.Join(quoted, ",")
 }
 
-// onlooker observes the database while other sessions work in it.
+// onlooker observes the databases of a stack while other sessions work in them.
 type onlooker struct {
 	t     *testing.T
-	conns []*pgx.Conn // of each database
+	conns []*pgx.Conn // one to each database
 }
 
 func newOnlooker(t *testing.T, databaseURL string) *onlooker {
 	t.Helper()
 	o := &onlooker{t: t}
 	for _, url := range stackOf(databaseURL) {
-		o.conns = append(o.conns, sessionOn(t, url))
+		o.conns = append(o.conns, pgtest.Connect(t, url))
 	}
 	return o
 }
 
-// hold runs a statement in a transaction of each database, until release is called.
+// hold runs a statement in a transaction of each database, and keeps the transactions open until
+// release is called.
 func (o *onlooker) hold(statement string) (release func()) {
 	o.t.Helper()
 	for _, conn := range o.conns {
@@ -101,9 +103,9 @@ func totals(t *testing.T, p *process, ids []string) []int64 {
 	return sums
 }
 
-// Badges of a room of 3,000 are read while it is written. Then a lock that
-// blocks all writers stands for a fold that does not end: badges can be read
-// and messages published nevertheless.
+// Badges of the members of a room of 3,000 users are read while messages to the room are folded.
+// Then a lock that blocks all writers simulates a fold that does not end: badges can still be
+// read and messages published.
 func hotRoom(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database)
@@ -135,7 +137,7 @@ func hotRoom(t *testing.T) {
 		}
 	}
 	written := writing.await()
-	for _, m := range members[:2] { // maybe on two shards
+	for _, m := range members[:2] { // they may be on two shards
 		total(t, p, m, written)
 	}
 
@@ -158,8 +160,8 @@ func hotRoom(t *testing.T) {
 	}
 }
 
-// Bob is in Ann's partition, so that her reads would block his events if they
-// block any.
+// Ann marks everything read again and again while Bob gets messages. Bob is in Ann's partition, so
+// her reads would block his events if reads blocked any.
 func markAllReadStorm(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database)
@@ -201,7 +203,7 @@ func markAllReadStorm(t *testing.T) {
 	phone.awaitTotal(100)
 	everyReaderSays(t, database, p, bob, position, map[string]int64{"live": 100})
 
-	// The log decides how many messages came before the read.
+	// The order in the log decides how many messages came before the read.
 	total(t, p, ann, position)
 	var page struct {
 		Conversations []struct {
@@ -223,8 +225,8 @@ func markAllReadStorm(t *testing.T) {
 	everyReaderSays(t, database, p, ann, position, want)
 }
 
-// narrow returns an HTTP client whose connections buffer little: the server
-// soon notices that it does not read.
+// narrow returns an HTTP client with small buffers, so that the server soon detects that the client
+// does not read.
 func narrow() *http.Client {
 	dialer := &net.Dialer{Control: func(_, _ string, c syscall.RawConn) (err error) {
 		errControl := c.Control(func(fd uintptr) {
@@ -240,7 +242,7 @@ func narrow() *http.Client {
 	return &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext}}
 }
 
-// stall connects a client that says hello and reads nothing.
+// stall connects a client that says hello and then reads nothing.
 func stall(t *testing.T, url, jwt string) *client {
 	t.Helper()
 	c, err := dial(t, url, jwt, narrow())
@@ -253,7 +255,7 @@ func stall(t *testing.T, url, jwt string) *client {
 	return c
 }
 
-// wave returns message seq of each of many conversations.
+// wave returns the events that deliver message seq of each of many conversations.
 func wave(conversations, seq int, user string) (story []string) {
 	for i := range conversations {
 		story = append(story, delivered(fmt.Sprint("a conversation with a long name ", i), seq, user))
@@ -261,8 +263,8 @@ func wave(conversations, seq int, user string) (story []string) {
 	return story
 }
 
-// A subscriber does not read while everything changes thirty times. If that
-// takes so long that it is closed for it, it reconnects.
+// A client does not read while all its conversations change thirty times. If the server closes the
+// connection because the client is too slow, the client reconnects.
 func queueOverflow(t *testing.T) {
 	p := serve(t, newDatabase(t))
 	slow := stall(t, p.url, token(t, "ann"))
@@ -270,7 +272,7 @@ func queueOverflow(t *testing.T) {
 	position := ""
 	for seq := 1; seq <= rounds; seq++ {
 		position = p.mustPost(wave(conversations, seq, `"ann"`)...)
-		total(t, p, "ann", position) // each is published before the next
+		total(t, p, "ann", position) // each wave is on the bus before the next
 	}
 	slow.listen()
 	for done := false; !done; {
@@ -281,7 +283,7 @@ func queueOverflow(t *testing.T) {
 		case held == conversations*rounds:
 			done = true
 		case err != nil:
-			// It may be cut within a frame, where no other fits.
+			// The connection may be cut within a frame, and then no close frame follows.
 			if !strings.Contains(err.Error(), "4103") && !errors.Is(err, io.ErrUnexpectedEOF) {
 				t.Fatalf("the connection ended: %v", err)
 			}
@@ -305,8 +307,8 @@ func queueOverflow(t *testing.T) {
 	}
 }
 
-// The frames that 100 clients do not read would take 0.3 GB if they were kept
-// for each: 30 frames of about 100 KB.
+// 100 clients do not read. The server must not store all frames for each client: 30 frames of about
+// 100 KB for each would be 0.3 GB.
 func slowClientMemory(t *testing.T) {
 	p := serve(t, newDatabase(t), "--max-user-connections=0")
 	heap := func() float64 {
@@ -329,12 +331,12 @@ func slowClientMemory(t *testing.T) {
 	if most-before > 150e6 {
 		t.Errorf("the heap grew from %.0f MB to %.0f MB", before/1e6, most/1e6)
 	}
-	p.mustPost(delivered("chat", 1, `"bob"`)) // bob is not affected
+	p.mustPost(delivered("chat", 1, `"bob"`)) // bob gets it at once
 	awake.awaitTotal(1)
 }
 
-// Three hundred clients are closed and told when to reconnect. Their first
-// frame has the messages published meanwhile, and only what has changed.
+// A stopping server closes three hundred connections and says when to reconnect. The first frame
+// after the reconnect has the messages published meanwhile, and only what has changed.
 func restartHerd(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database, "--drain-timeout=1m")

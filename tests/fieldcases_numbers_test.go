@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// Four publishers publish the same story, each in its own order: 60 messages,
-// a third of them recalled, read up to 40 in between.
+// Four publishers publish the same events, each in its own order: 60 messages, recalls of a third
+// of them, and a read up to message 40.
 func negativeBadge(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database)
@@ -40,11 +40,12 @@ func negativeBadge(t *testing.T) {
 	everyReaderSays(t, database, p, "bob", position, map[string]int64{"room": 40})
 	ann.awaitTotal(13)
 	position = p.mustPost(delivered("room", 61, `"ann","bob"`))
-	everyReaderSays(t, database, p, "ann", position, map[string]int64{"room": 14}) // and it is not lost either
+	everyReaderSays(t, database, p, "ann", position, map[string]int64{"room": 14}) // the next message counts too
 	ann.awaitTotal(14)
 }
 
-// Backends often name the sender among the recipients.
+// The sender's own messages do not count, although backends often name the sender among the
+// recipients.
 func ownMessagesCounted(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database)
@@ -61,7 +62,7 @@ func ownMessagesCounted(t *testing.T) {
 	phone.awaitTotal(0)
 	phone.close()
 
-	position := p.mustPost(says("ann", 2), says("ann", 3)) // from the laptop
+	position := p.mustPost(says("ann", 2), says("ann", 3)) // ann writes from her laptop
 	everyReaderSays(t, database, p, "ann", position, map[string]int64{})
 	everyReaderSays(t, database, p, "bob", position, map[string]int64{"direct": 2})
 	phone = phone.resume(p.url)
@@ -73,8 +74,7 @@ func ownMessagesCounted(t *testing.T) {
 	everyReaderSays(t, database, p, "bob", position, map[string]int64{"direct": 3})
 }
 
-// Messages in other rooms, and a late one in this room, stand for time
-// passing.
+// Messages in other rooms, and a late message in this room, simulate that time passes.
 func badgeOnlyGrows(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database)
@@ -108,7 +108,7 @@ func badgeJumpsBack(t *testing.T) {
 	}
 	phone.awaitTotal(4)
 	tablet.awaitTotal(4)
-	tablet.close() // asleep, with a total of 4
+	tablet.close() // the tablet sleeps, and shows a total of 4
 
 	phone.say(`{"t":"read","id":1,"conversation_id":"chat","up_to_seq":4}`)
 	phone.awaitTotal(0)
@@ -118,7 +118,8 @@ func badgeJumpsBack(t *testing.T) {
 	tablet.resume(p.url).awaitTotal(1)
 }
 
-// First the 1 is a message in an old room; then it is an error in the tables.
+// A badge of 1 has two causes in turn: first an unread message in an old room, then an error in the
+// tables.
 func phantomThread(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database)
@@ -135,17 +136,11 @@ func phantomThread(t *testing.T) {
 	everyReaderSays(t, database, p, "ann", position, map[string]int64{})
 	must(t, "verify", "--user=ann", "--database-url="+database)
 
-	if err := p.stop(); err != nil { // or it might heal the row first
+	if err := p.stop(); err != nil { // otherwise the server might heal the row first
 		t.Errorf("the server did not end cleanly: %v", err)
 	}
-	conn, err := pgx.Connect(t.Context(), shardOf(t, database, "ann"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
-	if _, err := conn.Exec(t.Context(), `UPDATE badged.users SET total = 1, categories = '{"chat":[1]}' WHERE user_id = 'ann'`); err != nil {
-		t.Fatal(err)
-	}
+	conn := pgtest.Connect(t, shardOf(t, database, "ann"))
+	pgtest.Exec(t, conn, `UPDATE badged.users SET total = 1, categories = '{"chat":[1]}' WHERE user_id = 'ann'`)
 	if out, _, code := command(t, "verify", "--user=ann", "--database-url="+database); code != 1 || !strings.Contains(out, "ann") || !strings.Contains(out, "total") {
 		t.Errorf("verify exited with %d:\n%s", code, out)
 	}
@@ -171,8 +166,8 @@ func emptyRoomUnread(t *testing.T) {
 	everyReaderSays(t, database, p, "ann", position, map[string]int64{})
 }
 
-// In the first conversation the read is in the log when the connection drops;
-// in the second that is unknown.
+// The connection drops after a read, and the app sends the read again. The first read is known to be
+// in the log before the connection drops; for a second read that is unknown.
 func reconnectDrift(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database)
@@ -208,8 +203,8 @@ func reconnectDrift(t *testing.T) {
 	}
 }
 
-// The total can be read while the rows of all conversations are locked, so it
-// is not a sum over them.
+// The total can be read while the rows of all conversations are locked, so it is stored and not
+// summed when it is read.
 func slowSum(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database)
@@ -221,18 +216,12 @@ func slowSum(t *testing.T) {
 	position := p.mustPost(events...)
 	total(t, p, "ann", position)
 
-	conn, err := pgx.Connect(t.Context(), shardOf(t, database, "ann"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
+	conn := pgtest.Connect(t, shardOf(t, database, "ann"))
 	tx, err := conn.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Exec(t.Context(), `LOCK TABLE badged.conversations IN ACCESS EXCLUSIVE MODE`); err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Exec(t, tx, `LOCK TABLE badged.conversations IN ACCESS EXCLUSIVE MODE`)
 	if n := total(t, p, "ann", "0"); n != conversations {
 		t.Errorf("the total is %d, want %d", n, conversations)
 	}
@@ -241,8 +230,8 @@ func slowSum(t *testing.T) {
 	}
 }
 
-// The backend was down for a day: its messages have yesterday's times, and
-// seqs below those that arrived by another way.
+// The backend was down for a day. Its messages have yesterday's times, and lower seqs than messages
+// that arrived in another way.
 func lateOldMessage(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database)

@@ -11,7 +11,7 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// in returns the delivery of message seq of a conversation of a category to ann.
+// in returns an event that delivers message seq of a conversation in a category to ann.
 func in(category, conversation string, seq int, more string) string {
 	return event(fmt.Sprintf("%s/%d", conversation, seq), "message.delivered",
 		fmt.Sprintf(`{"conversation_id":%q,"seq":%d,"user_ids":["ann"],"category":%q%s}`, conversation, seq, category, more))
@@ -31,7 +31,7 @@ func badgeAt(t *testing.T, p *process, position string) (b pubsub.Badge) {
 	return b
 }
 
-// list returns ann's conversations that a query asks for, in the order of the answer.
+// list returns the ids of ann's conversations for a query string, in the order of the answer.
 func (p *process) list(query string) (ids []string) {
 	p.t.Helper()
 	var page struct {
@@ -54,7 +54,7 @@ func wantNumbers(t *testing.T, what string, got, want pubsub.Numbers) {
 	}
 }
 
-// Two numbers: what the levels count, and what they keep out.
+// A badge has two numbers: the total that the levels count, and the muted total that they exclude.
 func mutedInTheNumber(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database)
@@ -75,15 +75,16 @@ func mutedInTheNumber(t *testing.T) {
 	if !strings.Contains(explained, `level none of category games applies, set by category.level_set games none`) {
 		t.Errorf("the explanation does not say what the level came from:\n%s", explained)
 	}
-	// Without the level of the server, all of it counts: one event, however many conversations.
+	// Once the level of the category is reset, all its conversations count again. It takes
+	// one event, however many conversations there are.
 	b = badgeAt(t, p, p.mustPost(levelOf("games", "default")))
 	wantNumbers(t, "the badge of a server that is not muted", b.Numbers, pubsub.Numbers{Total: 4, UnreadConversations: 3, Unseen: 4})
 	ann.awaitTotal(4)
 	must(t, "verify", "--database-url="+database)
 }
 
-// A thread has the category of its channel, so the channel's level applies to it, and
-// leaving the channel leaves its threads.
+// A thread has the category of its channel. So the channel's level applies to the thread, and
+// leaving the channel also leaves its threads.
 func threadsOfAChannel(t *testing.T) {
 	p := serve(t, newDatabase(t))
 	position := p.mustPost(in("acme/dev", "dev", 1, ""), in("acme/dev", "dev:thread", 1, mentioned), in("acme/ops", "ops:thread", 1, ""), in("acme2/dev", "other", 1, ""))
@@ -94,7 +95,7 @@ func threadsOfAChannel(t *testing.T) {
 	wantNumbers(t, "the workspace of a muted channel", b.Categories["acme"],
 		pubsub.Numbers{Total: 1, UnreadConversations: 1, Unseen: 1, Muted: pubsub.Muted{Total: 2, Conversations: 2}})
 
-	// A thread that is not followed any more leaves the number at once, although unread.
+	// An unread thread stops counting as soon as the user stops following it.
 	p.mustPost(levelOf("acme/dev", "default"))
 	if b := badgeAt(t, p, p.mustPost(left("unfollow", "dev:thread", `"ann"`))); b.Categories["acme/dev"].Total != 1 || b.Mentions != 0 {
 		t.Errorf("without the thread that is not followed: %+v", b)
@@ -105,14 +106,14 @@ func threadsOfAChannel(t *testing.T) {
 	if names := slices.Sorted(maps.Keys(b.Categories)); !slices.Equal(names, []string{"acme", "acme/ops", "acme2", "acme2/dev"}) {
 		t.Errorf("after the channel was left: %v", names)
 	}
-	// What happens to messages of what was left changes nothing.
+	// Events for messages of a left channel change nothing.
 	b = badgeAt(t, p, p.mustPost(event("edit", "message.recalled", `{"conversation_id":"dev:thread","seq":2,"user_ids":["ann"]}`)))
 	if b.Total != 2 {
 		t.Errorf("after the late event the total is %d, want 2", b.Total)
 	}
 }
 
-// Some products count a mention in a muted channel, others do not: two levels.
+// Some products count a mention in a muted channel, others do not. There is a level for each.
 func mentionWhereMuted(t *testing.T) {
 	p := serve(t, newDatabase(t))
 	position := p.mustPost(levelOf("acme/counted", "mentions"), levelOf("acme/silent", "none"),
@@ -124,7 +125,8 @@ func mentionWhereMuted(t *testing.T) {
 	wantNumbers(t, "the badge", b.Numbers, pubsub.Numbers{Total: 1, Mentions: 1, UnreadConversations: 1, Unseen: 1, Muted: pubsub.Muted{Total: 3, Conversations: 2}})
 }
 
-// The number of a channel leads to the thread that caused it, however old, past what a page shows.
+// From the number of a channel an app finds the thread that causes it, even an old thread beyond
+// the first page of the list.
 func replyInAnOldThread(t *testing.T) {
 	p := serve(t, newDatabase(t))
 	events := []string{in("acme/dev", "an old thread", 1, "")}
@@ -135,7 +137,7 @@ func replyInAnOldThread(t *testing.T) {
 	p.mustPost(event("read all", "user.read_all", `{"user_ids":["ann"],"category":"acme/dev"}`))
 	p.mustPost(in("acme/dev", "an old thread", 2, ""))
 	events = nil
-	for i := range 300 { // newer, and read
+	for i := range 300 { // newer conversations, all read
 		events = append(events, in("acme/dev", fmt.Sprintf("thread %d", i), 2, ""), read(fmt.Sprint("read ", i), fmt.Sprintf("thread %d", i), 2, `"ann"`))
 	}
 	b := badgeAt(t, p, p.mustPost(events...))
@@ -147,7 +149,8 @@ func replyInAnOldThread(t *testing.T) {
 	}
 }
 
-// The bell is the unseen number: opening it sees all and reads nothing, and reading sees.
+// A notification bell shows the unseen number. Opening the bell marks everything as seen, but reads
+// nothing; reading also marks as seen.
 func bellAfterReadAll(t *testing.T) {
 	p := serve(t, newDatabase(t))
 	phone, laptop := connect(t, p.url, "ann"), connect(t, p.url, "ann")
@@ -167,7 +170,7 @@ func bellAfterReadAll(t *testing.T) {
 	}
 }
 
-// Reading everything covers what no page shows, too.
+// read_all also reads conversations beyond the first page of the list.
 func readAllOfThousands(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database)
@@ -188,12 +191,13 @@ func readAllOfThousands(t *testing.T) {
 	must(t, "verify", "--database-url="+database)
 }
 
-// A mark counts as one, and the badge says how many ones are marks, for those who show a dot.
+// A conversation marked unread counts as one. The badge says how much of the total comes from
+// marks, for apps that show a dot instead.
 func marksAreNoMessages(t *testing.T) {
 	p := serve(t, newDatabase(t))
 	p.mustPost(in("acme/dev", "read", 1, ""), read("r", "read", 1, `"ann"`), in("acme/dev", "unread", 1, ""))
 	p.mustCommand("ann", `{"t":"mark_unread","conversation_id":"read"}`)
-	p.mustCommand("ann", `{"t":"mark_unread","conversation_id":"unread"}`) // has a message to count already
+	p.mustCommand("ann", `{"t":"mark_unread","conversation_id":"unread"}`) // already counts, since it has an unread message
 	b := badgeAt(t, p, p.mustPost(in("acme/ops", "third", 1, "")))
 	want := pubsub.Numbers{Total: 2, UnreadConversations: 2, Unseen: 1, Marked: 1}
 	wantNumbers(t, "the channel", b.Categories["acme/dev"], want)

@@ -7,7 +7,8 @@ import (
 	"github.com/badged/badged/internal/devtest/vendors"
 )
 
-// Every push to Safari would fail, one by one, with BadJwtToken.
+// With an invalid contact, every push to Safari would fail with BadJwtToken. So the server refuses
+// the setting when it starts.
 func unreachableContact(t *testing.T) {
 	service, database := vendors.NewWebPush(t), newDatabase(t)
 	for subject, isRefused := range map[string]bool{
@@ -17,7 +18,7 @@ func unreachableContact(t *testing.T) {
 		entry["subject"] = subject
 		file := vendors.WriteConfig(t, map[string]map[string]any{"web": entry})
 		commands := [][]string{{"config", "check"}}
-		if isRefused { // otherwise it would serve
+		if isRefused { // with valid settings the command would run on
 			commands = append(commands, []string{"serve", "--listen=127.0.0.1:0"})
 		}
 		for _, args := range commands {

@@ -7,15 +7,15 @@ import (
 	"testing"
 )
 
-// microseconds is a seq in another unit than the others of its conversation.
+// microseconds is a seq in microseconds, while the other seqs of its conversation are milliseconds.
 const microseconds = 1_700_000_001_000_000
 
 func reset(id, conversation, data, users string) string {
 	return event(id, "conversation.reset", fmt.Sprintf(`{"conversation_id":%q,%s"user_ids":[%s]}`, conversation, data, users))
 }
 
-// A backend that counts in milliseconds sends one message in microseconds, and the user
-// reads it.
+// A backend uses milliseconds as seqs, but sends one message with a seq in microseconds, and the
+// user reads it. Later messages do not count until the conversation is reset.
 func silencedByASeq(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database, "--redis-url="+newRedis(t).URL())
@@ -55,8 +55,8 @@ func silencedByASeq(t *testing.T) {
 	everyReaderSays(t, database, p, "ann", position, map[string]int64{"c": 1})
 }
 
-// The backend loses its last day: it has messages 1 and 2, of which ann has read the
-// first. badged has 3 to 5 too, and that 4 was recalled.
+// The backend is restored from a backup and loses its last day. It has messages 1 and 2, and ann
+// has read the first. badged also has messages 3 to 5 and the recall of 4.
 func restoredBackup(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database, "--redis-url="+newRedis(t).URL())
@@ -72,7 +72,7 @@ func restoredBackup(t *testing.T) {
 	again := func(seq int) string {
 		return event(fmt.Sprintf("restored/c/%d", seq), "message.delivered", fmt.Sprintf(`{"conversation_id":"c","seq":%d,"user_ids":["ann","bob"]}`, seq))
 	}
-	position := p.mustPost(delivered("c", 2, `"ann","bob"`), again(3), again(4), again(5), again(3)) // 2 is repeated
+	position := p.mustPost(delivered("c", 2, `"ann","bob"`), again(3), again(4), again(5), again(3)) // message 2 comes a second time
 	ann.awaitTotal(4)
 	everyReaderSays(t, database, p, "ann", position, map[string]int64{"c": 4})
 	everyReaderSays(t, database, p, "bob", position, map[string]int64{"c": 5})
@@ -91,8 +91,8 @@ func postTo(room string, seq int, rest string) string {
 	return inRoom(room, fmt.Sprintf("%s/%d", room, seq), "room.posted", fmt.Sprintf(`,"seq":%d%s`, seq, rest))
 }
 
-// The same in a room: for one member, whose backend reads too far, and for all, who have
-// read a message that is far ahead.
+// The same happens in a room: first for one member, whose backend published a read that is far
+// ahead, then for all members, who have read a message with a seq that is far ahead.
 func silencedRoom(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database, "--redis-url="+newRedis(t).URL())
@@ -103,7 +103,7 @@ func silencedRoom(t *testing.T) {
 	p.mustPost(read("far", "hall", microseconds, `"ann"`), postTo("hall", 4, ""))
 	ann.awaitTotal(0)
 	position := p.mustPost(reset("reset", "hall", `"up_to_seq":1,`, `"ann"`))
-	ann.awaitTotal(2) // without her own
+	ann.awaitTotal(2) // her own message does not count
 	everyReaderSays(t, database, p, "ann", position, map[string]int64{"hall": 2})
 	everyReaderSays(t, database, p, "ben", position, map[string]int64{"hall": 4})
 
@@ -124,14 +124,14 @@ func silencedRoom(t *testing.T) {
 	must(t, "verify", "--database-url="+database)
 }
 
-// A channel is truncated for all while clients are connected, and counts from 1 again. A
-// member who left before and joins again counts as well.
+// A channel is truncated for all members while clients are connected, and its seqs begin with 1
+// again. Messages also count for a member who left earlier and joins again.
 func truncatedChannel(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database, "--redis-url="+newRedis(t).URL())
 	ann, ben, cem := connect(t, p.url, "ann"), connect(t, p.url, "ben"), connect(t, p.url, "cem")
 	p.mustPost(inRoom("channel", "join", "room.joined", `,"user_ids":["ann","ben","cem"]`))
-	for seq := 1; seq <= 300; seq++ { // with gaps, so that there are closed chunks
+	for seq := 1; seq <= 300; seq++ { // with gaps, so that the room gets chunks (badged.room_chunks)
 		p.mustPost(postTo("channel", 7*seq, ""))
 	}
 	p.mustPost(postTo("channel", 2200, `,"sender_id":"ben","mentions_all":true`), read("read", "channel", 2100, `"ann"`))

@@ -11,9 +11,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// An app whose filter is not set sends an empty category.
+// An app with an unset filter sends an empty category, which is refused.
 func emptyFilter(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database)
@@ -33,16 +34,12 @@ func emptyFilter(t *testing.T) {
 	if status, _, answer := request(t, http.MethodPost, p.url+"/v1/events", "application/json", readAll); status != http.StatusBadRequest || !strings.Contains(answer, "must not be empty") {
 		t.Errorf("as an event: %d %s", status, answer)
 	}
-	conn, err := pgx.Connect(t.Context(), shardOf(t, database, "ann"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
+	conn := pgtest.Connect(t, shardOf(t, database, "ann"))
 	if _, err := conn.Exec(t.Context(), publishSQL, readAll); err == nil || !strings.Contains(err.Error(), "data.category: must not be empty") {
 		t.Errorf("in SQL: %v", err)
 	}
 	unset := events.Event{ID: "all", Source: "chat", Type: events.UserReadAll, Data: events.Data{UserIDs: []string{"ann"}}}
-	err = pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
+	err := pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
 		_, err := events.Publish(t.Context(), tx, unset)
 		return err
 	})
@@ -55,7 +52,7 @@ func emptyFilter(t *testing.T) {
 	ann.awaitTotal(0)
 }
 
-// Apps in a web view have origins that are no address of a page.
+// Apps in a web view have origins that are not URLs of pages, such as capacitor://localhost.
 func hybridOrigins(t *testing.T) {
 	p := serve(t, newDatabase(t), "--allowed-origins=capacitor://localhost,file://,null,https://chat.example:443")
 	jwt := token(t, "ann")
@@ -96,7 +93,7 @@ func hybridOrigins(t *testing.T) {
 	}
 }
 
-// A token that lists what a login service knows of the user may have 16 KiB.
+// A token may have 16 KiB, since some login services store many claims about the user in it.
 func longTokens(t *testing.T) {
 	p := serve(t, newDatabase(t))
 	now := time.Now()
@@ -114,7 +111,7 @@ func longTokens(t *testing.T) {
 	const reason = "and may have 16384: leave claims out that badged does not use"
 	publish(t, p, delivered("c", 1, `"ann"`))
 
-	for name, jwt := range map[string]string{"short": token(t, "ann"), "long": long} { // in the header, and in auth
+	for name, jwt := range map[string]string{"short": token(t, "ann"), "long": long} { // in the header, and in a frame auth
 		ann := connectWith(t, p.url, jwt)
 		ann.awaitTotal(1)
 		ann.say(`{"t":"auth","id":1,"token":"` + long + `"}`)

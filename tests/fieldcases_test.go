@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// fieldCase is a way in which unread counts went wrong in another system.
+// fieldCase is an error of unread counts that another system had.
 type fieldCase struct {
 	name string
 	// reports are links to bug reports.
@@ -22,8 +22,8 @@ type fieldCase struct {
 	tell    func(*testing.T)
 }
 
-// fieldCases has all of them. Each test uses badged as its users do, and ends
-// with the right numbers.
+// fieldCases lists all cases. Each test uses badged as backends and apps do, and checks that the
+// numbers are right in the end.
 var fieldCases = []fieldCase{
 	{
 		"negative-badge", "openimsdk/open-im-server#3539",
@@ -213,8 +213,8 @@ func TestFieldCase(t *testing.T) {
 	}
 }
 
-// read, recalled and left are events other than deliveries; users are given as
-// JSON strings.
+// read, recalled and left return events of these types. users are JSON strings, separated by
+// commas.
 func read(id, conversation string, upTo int, users string) string {
 	return event(id, "conversation.read", fmt.Sprintf(`{"conversation_id":%q,"up_to_seq":%d,"user_ids":[%s]}`, conversation, upTo, users))
 }
@@ -253,7 +253,7 @@ func (p *process) postWithin(ctx context.Context, events ...string) (position st
 	return res.Header.Get("Badged-Position"), err
 }
 
-// mustPost is post for the test's goroutine.
+// mustPost is post, but fails the test on an error: only the test's goroutine may call it.
 func (p *process) mustPost(events ...string) (position string) {
 	p.t.Helper()
 	position, err := p.post(events...)
@@ -263,7 +263,7 @@ func (p *process) mustPost(events ...string) (position string) {
 	return position
 }
 
-// publishers publish concurrently, each its own list of requests.
+// publishers publish concurrently; each publisher has its own list of requests.
 type publishers struct {
 	t    *testing.T
 	wg   sync.WaitGroup
@@ -271,7 +271,7 @@ type publishers struct {
 	last string
 }
 
-// publish starts a publisher; await must be called.
+// publish starts a publisher. Call await afterwards.
 func (ps *publishers) publish(p *process, requests iterRequests) {
 	ps.wg.Go(func() {
 		for events := range requests {
@@ -303,8 +303,7 @@ func each(events []string) iterRequests {
 	}
 }
 
-// await waits until all have published, and returns the position after all of
-// it.
+// await waits until all publishers have finished, and returns the position after all their events.
 func (ps *publishers) await() (position string) {
 	ps.t.Helper()
 	ps.wg.Wait()
@@ -323,8 +322,7 @@ func get(t *testing.T, url string, into any) {
 	}
 }
 
-// listed returns a user's unread counts by conversation, from the server's
-// list.
+// listed returns a user's unread counts by conversation, as the API lists them.
 func listed(t *testing.T, p *process, user string) map[string]int64 {
 	t.Helper()
 	unread := map[string]int64{}
@@ -346,8 +344,8 @@ func listed(t *testing.T, p *process, user string) map[string]int64 {
 	}
 }
 
-// everyReaderSays checks a user's unread counts, by conversation, once they
-// include a position, in every place where they can be read.
+// everyReaderSays checks a user's unread counts, by conversation, in every place where they can be
+// read, once they include a position.
 func everyReaderSays(t *testing.T, database string, p *process, user, position string, want map[string]int64) {
 	t.Helper()
 	var sum int64
@@ -380,7 +378,7 @@ func everyReaderSays(t *testing.T, database string, p *process, user, position s
 	if i := slices.Index(shown, "total"); i < 0 || shown[i+1] != fmt.Sprint(sum) {
 		t.Errorf("user show says of %s %q, want %d", user, shown, sum)
 	}
-	// Fails if the tables differ from the log.
+	// The command fails if the tables differ from the log.
 	explained := must(t, "user", "explain", user, "--database-url="+database)
 	if nothing := strings.Contains(explained, "Nothing is unread."); nothing != (sum == 0) {
 		t.Errorf("of %d unread is explained\n%s", sum, explained)

@@ -6,25 +6,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
-	"github.com/badged/badged/projector/replay"
+	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/partition/replay"
 )
 
-// What a transaction publishes is folded when it commits, and delays no other
-// event. The explanation at a time in between lacks it, then and later, and shows
-// when it was appended and when it was folded.
+// Events of an open transaction are folded when the transaction commits, and do not delay other
+// events. An explanation for a time before the commit does not include them, also if it is made
+// later. Explanations show when each event was appended and when it was folded.
 func TestExplainWhatAnOpenTransactionHolds(t *testing.T) {
 	t.Parallel()
 	database := newDatabase(t)
 	p := serve(t, database)
 	total(t, p, "ann", publish(t, p, delivered("c", 1, `"ann"`)))
 
-	conn, err := pgx.Connect(t.Context(), shardOf(t, database, "ann"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
+	conn := pgtest.Connect(t, shardOf(t, database, "ann"))
 	tx, err := conn.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +37,7 @@ func TestExplainWhatAnOpenTransactionHolds(t *testing.T) {
 		decode(t, must(t, append([]string{"user", "explain", "ann", "--json", "--database-url=" + database}, args...)...), &e)
 		return e
 	}
-	// Times are exact to a second, so the database waits longer.
+	// Times are exact to a second, so the transaction waits for two.
 	if err := tx.QueryRow(t.Context(), `SELECT pg_sleep(2)::text, clock_timestamp()`).Scan(nil, &ending); err != nil {
 		t.Fatal(err)
 	}

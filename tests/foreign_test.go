@@ -15,7 +15,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-// foreign is a client by other authors. It reports events in order.
+// foreign is a client that uses a WebSocket library by other authors. It reports events in order.
 type foreign interface {
 	connect(url string, protocols []string, header http.Header)
 	send(text string)
@@ -27,17 +27,16 @@ type foreign interface {
 // foreignEvent is an event of a foreign client.
 type foreignEvent struct {
 	Event    string // open, text, close; anything else is an error
-	Protocol string // of open
-	Text     string // of text
-	Code     int    // of close
+	Protocol string // in an event open
+	Text     string // in an event text
+	Code     int    // in an event close
 
-	// Of programs for the conformance kit.
+	// Total is set in events of programs for the conformance kit.
 	Total *int64
 	Done  int
 }
 
-// script is a client in another process, which reads commands and writes
-// events as lines of JSON.
+// script is a client in another process. It reads commands and writes events, as lines of JSON.
 type script struct {
 	t   *testing.T
 	in  *json.Encoder
@@ -107,7 +106,7 @@ func (s *script) send(text string)            { s.t.Helper(); s.do(map[string]an
 func (s *script) close()                      { s.t.Helper(); s.do(map[string]any{"do": "close"}) }
 func (s *script) events() <-chan foreignEvent { return s.out }
 
-// coder is a client by coder/websocket.
+// coder is a client with the library coder/websocket.
 type coder struct {
 	t    *testing.T
 	conn *websocket.Conn
@@ -182,8 +181,8 @@ func awaitFrame(t *testing.T, c foreign, typ string) frame {
 type foreignKind struct {
 	name  string
 	start func(t *testing.T) foreign
-	// token says how the client gives its token: in a header, as a subprotocol,
-	// or in its hello.
+	// token says how the client sends its token: in a header, as a subprotocol, or in its
+	// hello.
 	token string
 }
 
@@ -196,8 +195,8 @@ func foreignKinds() []foreignKind {
 	}
 }
 
-// A client that does not offer badge.v1 gets the close code for that, although
-// browsers and others fail a handshake that selects none of their protocols.
+// A client that does not offer badge.v1 gets the close code for it. The server selects one of the
+// client's protocols, since browsers and other clients fail a handshake that selects none.
 func TestCloseCodeOfAnotherProtocolReachesTheClient(t *testing.T) {
 	t.Parallel()
 	p := gatewayAlone(t)
@@ -225,7 +224,7 @@ func TestCloseCodeOfAnotherProtocolReachesTheClient(t *testing.T) {
 	}
 }
 
-// Clients of many kinds connect, get changes, read, reconnect and are closed,
+// Clients with many libraries connect, get changes, read, reconnect and are closed by the server,
 // with the same results.
 func TestForeignClients(t *testing.T) {
 	t.Parallel()
@@ -238,7 +237,7 @@ func TestForeignClients(t *testing.T) {
 		jwt := token(t, user)
 		c := kind.start(t)
 		clients[i] = c
-		// hello connects with a version; 0 means no state.
+		// hello connects and says hello with an epoch and a version; 0 means no state.
 		hello := func(t *testing.T, epoch string, version int64) {
 			t.Helper()
 			protocols, first := []string{"badge.v1"}, map[string]any{"t": "hello"}
@@ -308,7 +307,7 @@ func TestForeignClients(t *testing.T) {
 			deliver(t, 2)
 			hello(t, f.Epoch, f.Version)
 			back := awaitFrame(t, c, "changes")
-			if back.Version == f.Version { // it reconnected before the message was counted
+			if back.Version == f.Version { // the client reconnected before the message was folded
 				back = awaitFrame(t, c, "changes")
 			}
 			if back.Total != 1 || back.Version != f.Version+1 {

@@ -8,8 +8,8 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// forge publishes an unsigned update on Redis with a number of unread
-// messages, in a far later version than the tables have.
+// forge publishes an unsigned update on Redis, with a total and a far later version than the tables
+// have.
 func forge(t *testing.T, redisURL, user, epoch string, version, total int64) {
 	t.Helper()
 	bus, err := pubsub.NewRedis(pubsub.RedisConfig{URL: redisURL})
@@ -25,14 +25,14 @@ func forge(t *testing.T, redisURL, user, epoch string, version, total int64) {
 		Conversations: []pubsub.Conversation{{
 			ConversationID: "c", Unread: total, LastSeq: total, Level: "default", Category: "chat", Version: version,
 		}},
-	}})
+	}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-// With a key a forged update is never visible, and is counted; signed updates
-// arrive.
+// If updates are signed with a key, clients never see a forged update, a metric counts it, and
+// signed updates arrive.
 func TestForgedUpdateWithoutTheKey(t *testing.T) {
 	t.Parallel()
 	database, redis := newDatabase(t), newRedis(t)

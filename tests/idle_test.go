@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Connections that users and keys leave open take no more than their shares: sockets,
-// publishers and readiness have room, with as few open files as systems allow by default.
+// Idle connections of users and keys use no more than their shares of open files. With the default
+// limit on open files, new sockets, publishers and readiness probes are still served.
 func TestIdleConnectionsShutOutNobody(t *testing.T) {
 	const files, many = 1024, 922
 	p := withFiles(t, files, "serve", "--listen=127.0.0.1:0", "--migrate", "--database-url="+newDatabase(t))
@@ -47,15 +47,15 @@ func TestIdleConnectionsShutOutNobody(t *testing.T) {
 	}
 }
 
-// A process that may not open as many files as it needs says so, when it starts and in the
-// check of its settings.
+// A process that may open fewer files than it needs reports it when it starts, and `config check`
+// does too.
 func TestTooFewOpenFiles(t *testing.T) {
 	t.Parallel()
 	run := func(files int, args ...string) (out string, code int) {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), "sh", append([]string{"-c", fmt.Sprintf(`ulimit -n %d; exec "$0" "$@"`, files), binary}, args...)...)
 		cmd.Env = environment("BADGED_JWT_KEYS="+jwtKeys, "BADGED_PUBLISHER_KEYS=backend="+publisherKey, "GOMEMLIMIT=512MiB")
-		text, _ := cmd.CombinedOutput() // the exit code says it
+		text, _ := cmd.CombinedOutput() // the test looks only at the output
 		return string(text), cmd.ProcessState.ExitCode()
 	}
 	database := "--database-url=" + oneDatabase(t)

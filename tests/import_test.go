@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// The states of another system, imported while the server runs: a dry run, a bad line,
-// twice the same, and what differs in the end.
+// Imports the states of another system while the server runs: a dry run, a file with a bad line,
+// the same file twice, and a comparison with later changes.
 func TestImport(t *testing.T) {
 	t.Parallel()
 	database := newDatabase(t)
@@ -19,16 +19,14 @@ func TestImport(t *testing.T) {
 	write := func(name, text string) string {
 		t.Helper()
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, path, text)
 		return path
 	}
 	good := write("states.csv", "user_id,conversation_id,last_seq,read_seq,level\nann,tea,9,6,all\nbob,tea,9,9,all\nann,crew,4,2,none\n")
 	bad := write("bad.ndjson", `{"user_id":"ann","conversation_id":"lunch","last_seq":2,"read_seq":"one"}`+"\n")
 	report := filepath.Join(dir, "report.ndjson")
 	db := "--database-url=" + database
-	// published is what the import of the good file says of its events.
+	// published is the end of the summary after importing the good file.
 	const published = ": deliveries 5, reads 3, levels 1, recalls 0, marks 0\n"
 
 	out := must(t, "import", "--dry-run", "--quiet", "--report="+report, good, db)
@@ -85,15 +83,13 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// imports imports a text in a format, and checks what badged prints of it and the totals.
+// imports imports a text in a format, and checks badged's output and the totals.
 func imports(t *testing.T, format, text, says string, totals map[string]int64) {
 	t.Helper()
 	database := newDatabase(t)
 	p := serve(t, database)
 	file := filepath.Join(t.TempDir(), "export")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, file, text)
 	if out := must(t, "import", "--quiet", "--format="+format, file, "--database-url="+database); !strings.Contains(out, says) {
 		t.Errorf("the import prints\n%s", out)
 	}
@@ -123,15 +119,14 @@ func archivedRooms(t *testing.T) {
 `, "left out       1 of archived rooms\nleft out       1 of rooms that the user has hidden\n", map[string]int64{"ada": 2})
 }
 
-// Systems that have only counters: the last messages are unread, and later ones count on.
+// Imports from systems that have only counters: the last messages become unread, and later messages
+// add to the counts.
 func TestImportOfCounts(t *testing.T) {
 	t.Parallel()
 	database := newDatabase(t)
 	p := serve(t, database)
 	file := filepath.Join(t.TempDir(), "counts.csv")
-	if err := os.WriteFile(file, []byte("user_id,conversation_id,last_seq,read_seq,unread_count,mentions_count\nann,tea,1769846400000,,3,1\nbob,tea,1769846400000,,0,\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, file, "user_id,conversation_id,last_seq,read_seq,unread_count,mentions_count\nann,tea,1769846400000,,3,1\nbob,tea,1769846400000,,0,\n")
 	if out := must(t, "import", "--quiet", file, "--database-url="+database); !strings.HasSuffix(out, "compared       no difference\n") {
 		t.Errorf("the import prints\n%s", out)
 	}
@@ -144,9 +139,7 @@ func TestImportOfCounts(t *testing.T) {
 	if n := total(t, p, "ann", p.mustPost(read("seen", "tea", 1769846500000, `"ann"`))); n != 0 {
 		t.Errorf("after a read the total is %d", n)
 	}
-	if err := os.WriteFile(file, []byte("user_id,conversation_id,last_seq,read_seq,unread_seqs\nann,crew,5,2,\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, file, "user_id,conversation_id,last_seq,read_seq,unread_seqs\nann,crew,5,2,\n")
 	if _, stderr, code := command(t, "import", "--quiet", file, "--database-url="+database); code != 1 || !strings.Contains(stderr, "counts.csv:2: unread_seqs: is empty, but read_seq 2 is below last_seq 5") {
 		t.Errorf("an empty list: exit %d %s", code, stderr)
 	}
@@ -156,8 +149,8 @@ func TestImportOfCounts(t *testing.T) {
 	}
 }
 
-// An import is taken back, but not where something else has changed since; then it is
-// imported again, also what was imported before.
+// An import is undone, except for conversations that have changed since. Then the file is imported
+// again, and its earlier states count again.
 func TestImportUndo(t *testing.T) {
 	t.Parallel()
 	database := newDatabase(t)
@@ -168,9 +161,7 @@ func TestImportUndo(t *testing.T) {
 	const header = "user_id,conversation_id,last_seq,read_seq,level,unread_seqs,mentions_seqs,marked_unread\n"
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(states, []byte(header+text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, states, header+text)
 	}
 	wants := func(when string, totals map[string]int64) {
 		t.Helper()
@@ -187,7 +178,7 @@ func TestImportUndo(t *testing.T) {
 	must(t, "import", "--quiet", states, db)
 	wants("imported", imported)
 
-	// Dan reads, and eve and fay had a message before the import.
+	// Dan has read since the import, and eve and fay had a message before it.
 	p.mustCommand("dan", `{"t":"read","id":1,"conversation_id":"tea","up_to_seq":8}`)
 	total(t, p, "dan", p.mustPost(delivered("other", 1, `"gil"`)))
 	out := must(t, "import", "--undo", "--dry-run", "--quiet", states, db)
@@ -217,7 +208,7 @@ func TestImportUndo(t *testing.T) {
 		t.Errorf("the audit trail:\n%s", out)
 	}
 
-	// A message that comes now counts, and what was imported before can be again.
+	// A later message counts, and the undone states can be imported again.
 	write("ann,tea,9,6,all,7-9,8,\nben,tea,9,9,all,,,true\ncat,tea,9,6,all,7 8,,\n")
 	if out := must(t, "import", "--quiet", states, db); !strings.HasSuffix(out, "compared       no difference\n") {
 		t.Errorf("imported again:\n%s", out)

@@ -25,8 +25,8 @@ func withFiles(t *testing.T, files int, args ...string) *process {
 	}, args...)
 }
 
-// A server with few open files serves authenticated clients while
-// unauthenticated ones hold as many connections as they can get.
+// A server with a low limit on open files serves authenticated clients while unauthenticated
+// clients hold as many connections as they can get.
 func TestUnauthenticatedConnections(t *testing.T) {
 	t.Parallel()
 	const files, strangers = 300, 400
@@ -39,7 +39,7 @@ func TestUnauthenticatedConnections(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := withFiles(t, files, "serve", "--listen=127.0.0.1:0", "--migrate", "--database-url="+newDatabase(t), "--max-connections=2")
 			here := connect(t, p.url, "ann")
-			publish(t, p, delivered("c", 1, `"ann","bob"`)) // a valid key: wrong keys do not slow its address
+			publish(t, p, delivered("c", 1, `"ann","bob"`)) // an address that has sent a valid key is not slowed down for wrong keys
 			here.awaitTotal(1)
 			for range strangers {
 				conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(p.url, "http://"))
@@ -67,8 +67,8 @@ func TestUnauthenticatedConnections(t *testing.T) {
 	}
 }
 
-// A body that does not arrive is not waited for: unauthenticated requests are
-// answered at once, others with 408.
+// The server does not wait long for a body that does not arrive: it answers unauthenticated requests
+// at once, and other requests with 408.
 func TestBodyThatNeverComes(t *testing.T) {
 	t.Parallel()
 	p := serve(t, newDatabase(t), "--admin-keys=op=admin-secret")
@@ -115,7 +115,7 @@ func TestBodyThatNeverComes(t *testing.T) {
 	}
 }
 
-// A publisher or an app that compresses its bodies is told so, and nothing is stored.
+// A request with a compressed body is refused with this reason, and nothing is stored.
 func TestCompressedBodies(t *testing.T) {
 	t.Parallel()
 	p := serve(t, newDatabase(t))

@@ -29,7 +29,7 @@ func queryInt(t *testing.T, conn *pgx.Conn, sql string) (n int) {
 	return n
 }
 
-// inLog returns how many events the log has, repeated ones too.
+// inLog returns how many events the log has, including repeated events.
 func inLog(t *testing.T, conn *pgx.Conn) (n int) {
 	t.Helper()
 	for p := range partitions {
@@ -38,31 +38,20 @@ func inLog(t *testing.T, conn *pgx.Conn) (n int) {
 	return n
 }
 
-// sessionOn returns a connection to a database.
-func sessionOn(t *testing.T, url string) *pgx.Conn {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
-	return conn
-}
-
 // startIngest starts `badged ingest` without waiting.
 func startIngest(t *testing.T, database, from string, args ...string) *process {
 	t.Helper()
 	return start(t, nil, append([]string{"ingest", "--listen=127.0.0.1:0", "--database-url=" + database, "--from=" + from}, args...)...)
 }
 
-// Processes that ingest from Redis Streams, and Postgres, are killed at random while
-// entries are added. Every entry is in the log once, and badges are right.
+// Processes that ingest from Redis Streams, and Postgres itself, are killed at random while entries
+// are added. In the end every entry is in the log once, and badges are right.
 func TestIngestFromRedisOverKills(t *testing.T) {
 	t.Parallel()
 	postgres := pgtest.NewServer(t)
 	database := newDatabaseOn(t, postgres)
 	server := newRedis(t)
-	p := serve(t, database, "--roles=api,projector,gateway,ingest") // has the role, and no broker
+	p := serve(t, database, "--roles=api,projector,gateway,ingest") // has the role ingest, but no broker is configured
 	from := server.URL() + "?stream=one,two"
 	processes := []*process{startIngest(t, database, from), startIngest(t, database, from)}
 	for _, one := range processes {
@@ -76,7 +65,7 @@ func TestIngestFromRedisOverKills(t *testing.T) {
 	added := make(chan int, 1)
 	go func() { added <- addEntries(ctx, client) }()
 
-	conn := sessionOn(t, database)
+	conn := pgtest.Connect(t, database)
 	count := func() int {
 		return queryInt(t, conn, `SELECT coalesce(sum(messages), 0)::int FROM badged.ingest_positions`)
 	}
@@ -98,7 +87,7 @@ func TestIngestFromRedisOverKills(t *testing.T) {
 		if err := postgres.Restart(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		conn = sessionOn(t, database)
+		conn = pgtest.Connect(t, database)
 	}
 	stop()
 	n := <-added
@@ -119,9 +108,9 @@ func TestIngestFromRedisOverKills(t *testing.T) {
 	ann.awaitTotal(int64(n))
 }
 
-// addEntries adds messages to ann to two streams until ctx is done, and returns how many.
-// Each stream has a conversation: one that is read late may be far behind the other, and in
-// the same conversation its messages would be older than what is known exactly.
+// addEntries adds messages to ann to two streams until ctx is done, and returns how many. Each
+// stream has its own conversation: one stream may be read far later than the other, and its
+// messages would then be too old for exact counts in a shared conversation.
 func addEntries(ctx context.Context, client *redis.Client) (n int) {
 	rate := time.NewTicker(5 * time.Millisecond)
 	defer rate.Stop()
@@ -142,8 +131,8 @@ func addEntries(ctx context.Context, client *redis.Client) (n int) {
 	return n
 }
 
-// A server ingests with its other roles, and a message that is no event is a dead letter
-// that says where it was.
+// A server has the role ingest besides its other roles. A message that is no event becomes a dead
+// letter that names the message's place in the broker.
 func TestServerIngests(t *testing.T) {
 	t.Parallel()
 	database := newDatabase(t)
@@ -170,7 +159,7 @@ func TestServerIngests(t *testing.T) {
 	}
 }
 
-// Bad settings of brokers are refused with what to do, and never with a password.
+// Bad settings of brokers are refused. The error says what to do and never contains a password.
 func TestIngestSettings(t *testing.T) {
 	t.Parallel()
 	database := newDatabase(t)
@@ -203,7 +192,7 @@ func TestIngestSettings(t *testing.T) {
 	}
 }
 
-// A server with other roles starts while its broker is away, and says so.
+// A server with further roles starts while its broker is unreachable, and reports that.
 func TestServerStartsWithoutItsBroker(t *testing.T) {
 	t.Parallel()
 	server := newRedis(t)
@@ -216,8 +205,8 @@ func TestServerStartsWithoutItsBroker(t *testing.T) {
 	}
 }
 
-// Processes that ingest, and each shard in turn, are killed while entries are added for
-// users of both shards. The log of each user has every entry once.
+// Processes that ingest, and each shard in turn, are killed while entries are added for users of
+// both shards. In the end the log has every entry once for each of its users.
 func TestIngestToShardsOverKills(t *testing.T) {
 	t.Parallel()
 	s := newRelayedStack(t)
@@ -260,7 +249,7 @@ func TestIngestToShardsOverKills(t *testing.T) {
 	s.awaitTotal(t, s.stays, n)
 	s.awaitTotal(t, s.other, n)
 	for i, url := range s.urls {
-		if stored := inLog(t, sessionOn(t, url)); stored != n {
+		if stored := inLog(t, pgtest.Connect(t, url)); stored != n {
 			t.Errorf("of %d entries, shard %d has %d in its log", n, i, stored)
 		}
 	}

@@ -3,15 +3,14 @@ package tests
 import (
 	"encoding/json"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 )
 
-// The Java client holds the numbers of a whole server: its commands take effect, and it
-// comes back after the server was killed and after its token expired, although all
-// callbacks of the app throw.
+// Runs the Java client against a server: it shows the server's numbers, its commands take effect,
+// and it reconnects after the server was killed and after its token expired, although all callbacks
+// of the app throw exceptions.
 func TestJavaClient(t *testing.T) {
 	t.Parallel()
 	database := newDatabase(t)
@@ -37,7 +36,7 @@ func TestJavaClient(t *testing.T) {
 			if e.Done == n {
 				return ""
 			}
-			var refused struct { // its code is a text
+			var refused struct { // here the code is a text
 				Failed        int
 				Code, Message string
 			}
@@ -96,14 +95,14 @@ func TestJavaClient(t *testing.T) {
 	if code := awaitEnd(12); !strings.Contains(code, "not 1 to 150 seqs") {
 		t.Errorf("a mark of nothing ends with %q", code)
 	}
-	// A kill with a command in flight: it takes effect once.
+	// The server is killed while a command is in flight: the command takes effect once.
 	do(13, "read", map[string]any{"conversation_id": "hall", "up_to_seq": "30"})
 	p.kill()
 	p = serve(t, database, "--listen="+address)
 	if code := awaitEnd(13); code != "" {
 		t.Errorf("the read ends with %q", code)
 	}
-	// It is durable; the new process may yet have to fold it.
+	// The command is durable, but the new process may not have folded it yet.
 	for range polls(t, "a total of 0") {
 		if _, _, answer := request(t, http.MethodGet, p.url+"/v1/users/ada/badge", "", ""); strings.Contains(answer, `"total":0`) {
 			break
@@ -111,8 +110,8 @@ func TestJavaClient(t *testing.T) {
 	}
 }
 
-// A store that is damaged, or of a newer release, has commands that no server takes. The
-// Java client drops and reports them, once, and sends the others.
+// A damaged store, or a store of a newer release, has commands that every server refuses. The Java
+// client drops and reports these commands once, and sends the others.
 func TestJavaClientDropsBadCommands(t *testing.T) {
 	t.Parallel()
 	p := serve(t, newDatabase(t))
@@ -122,9 +121,7 @@ func TestJavaClientDropsBadCommands(t *testing.T) {
 	stored := `{"user":"ada","commands":[7,{"t":"pin",` + named + `},{"t":"read",` + named + `,"up_to_seq":"2"},{"t":"mark_unread",` + named +
 		`,"seqs":[0]},{"t":"read","id":"2","conversation_id":"tea","up_to_seq":2},{"t":"mark_unread","id":"c4b8e2d7-0a6f-4d39-9e15-7b3f2c1d8e64","conversation_id":"` +
 		strings.Repeat("x", 5000) + `"},{"t":"read",` + named + `,"up_to_seq":1}]}`
-	if err := os.WriteFile(filepath.Join(folder, "badge.json"), []byte(stored), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, filepath.Join(folder, "badge.json"), stored)
 	begin := func() *script {
 		return newScript(t, append([]string{
 			"env", "BADGED_URL=" + p.url, "BADGED_AUTH=header", "BADGED_BACKOFF_MS=20", "BADGED_TOKEN=" + token(t, "ada"),

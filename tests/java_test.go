@@ -25,8 +25,8 @@ func java(t *testing.T, main string, args ...string) []string {
 	return slices.Concat([]string{"java"}, briefJVM(""), []string{"-cp", classPath, main}, args)
 }
 
-// oftenJava is java for a program of the conformance kit that is started many times: it
-// begins with the classes that it loaded in a first run.
+// oftenJava is java for a program of the conformance kit that is started many times. It uses an
+// archive of the classes that a first run has loaded, so that it starts faster.
 func oftenJava(t *testing.T, main string) []string {
 	t.Helper()
 	program := java(t, main)
@@ -41,8 +41,8 @@ func oftenJava(t *testing.T, main string) []string {
 	return with("-XX:SharedArchiveFile=")
 }
 
-// briefJVM are the flags of a JVM that runs for a second, most of it for its start; prefix
-// is that of the flags in the command.
+// briefJVM returns flags that make a JVM start fast, for programs that run for about a second.
+// prefix is put before each flag.
 func briefJVM(prefix string) (flags []string) {
 	for _, flag := range []string{"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"} {
 		flags = append(flags, prefix+flag)
@@ -77,12 +77,12 @@ var compiledJava = sync.OnceValues(func() (classPath string, err error) {
 		paths = append(paths, path)
 	}
 	libraries := strings.Join(paths, string(filepath.ListSeparator))
-	// Later compilers warn that they will not know Java 8 forever.
+	// -options: newer compilers warn that support of Java 8 will end.
 	args := slices.Concat(briefJVM("-J"), []string{"--release", "8", "-Xlint:all,-options", "-Werror", "-d", dir, "-cp", libraries}, sources)
 	if out, err := exec.Command("javac", args...).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("javac: %w\n%s", err, out)
 	}
-	jar := dir + ".jar" // a JVM shares no classes of folders
+	jar := dir + ".jar" // class data sharing needs a jar, not a folder
 	if out, err := exec.Command("jar", "cf", jar, "-C", dir, ".").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("jar: %w\n%s", err, out)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// onTwoShards runs a story on a stack of the tests, and on one of two shards.
+// onTwoShards runs a test on the usual stack, and on a stack of two shards.
 func onTwoShards(t *testing.T, story func(t *testing.T, database string)) {
 	t.Parallel()
 	for name, database := range map[string]func(*testing.T) string{
@@ -45,8 +45,8 @@ func usersApart() (users []string) {
 	return users
 }
 
-// A conversation and a room that are muted until a time add nothing to the total until
-// then, and everything afterwards, without another event of a publisher. Apps see both.
+// A conversation and a room are muted until a time. Until then they add nothing to the total, and
+// afterwards everything, without another event of a publisher. Apps see both states.
 func TestMutedUntilATime(t *testing.T) {
 	onTwoShards(t, func(t *testing.T, database string) {
 		p, users := serve(t, database), usersApart()
@@ -60,7 +60,7 @@ func TestMutedUntilATime(t *testing.T) {
 		for _, user := range users {
 			frames := make(chan string, 100)
 			socketFrames(t, p, token(t, user), frames)
-			total(t, p, user, position) // folded, whatever it is by now
+			total(t, p, user, position) // waits until the events are folded; the number may have changed already
 			for seen := int64(0); seen != 2; {
 				select {
 				case text, ok := <-frames:
@@ -78,8 +78,8 @@ func TestMutedUntilATime(t *testing.T) {
 	})
 }
 
-// Apps and operators see when a level ends, also where it is the default one: in snapshots,
-// lists and explanations.
+// Apps and operators see when a level ends, also for the level default: in snapshots, lists and
+// explanations.
 func TestLevelsSayWhenTheyEnd(t *testing.T) {
 	onTwoShards(t, func(t *testing.T, database string) {
 		p := serve(t, database, "--admin-keys=ops="+adminKey)

@@ -13,7 +13,7 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// usersOf returns users of a partition, and those of another.
+// usersOf returns n users of a partition, and n users of other partitions.
 func usersOf(partition, n int) (these, others []string) {
 	for i := 0; len(these) < n || len(others) < n; i++ {
 		user := fmt.Sprintf("user-%d", i)
@@ -26,9 +26,10 @@ func usersOf(partition, n int) (these, others []string) {
 	return these[:n], others[:n]
 }
 
-// While something locks the tables of a partition, reads of its users and publishing to it end
-// with 503, which says what waited, and users of other partitions notice nothing: they read,
-// publish, connect, and their tokens can be revoked. What is published again counts once.
+// While another session locks the tables of a partition, reads of its users and publishing to it
+// fail with 503, and the answer says what waited. Users of other partitions are not affected: they
+// read, publish and connect, and their tokens can be revoked. Events that are published again count
+// once.
 func TestFieldCaseLockedPartition(t *testing.T) {
 	t.Parallel()
 	database := pgtest.Borrow(t).NewDB(t, migrated())
@@ -40,11 +41,9 @@ func TestFieldCaseLockedPartition(t *testing.T) {
 		connect(t, p.url, user).awaitTotal(1)
 	}
 
-	holder := sessionOn(t, database)
+	holder := pgtest.Connect(t, database)
 	for _, statement := range []string{`BEGIN`, fmt.Sprintf(`LOCK TABLE badged.users_p%02d, badged.conversations_p%02[1]d, badged.%s IN ACCESS EXCLUSIVE MODE`, locked, events.Topic(locked))} {
-		if _, err := holder.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		pgtest.Exec(t, holder, statement)
 	}
 	release := sync.OnceFunc(func() { _, _ = holder.Exec(context.WithoutCancel(t.Context()), `ROLLBACK`) })
 	t.Cleanup(release)
@@ -63,7 +62,7 @@ func TestFieldCaseLockedPartition(t *testing.T) {
 		tried <- fmt.Sprintf("%d %s %s", status, header.Get("Retry-After"), answer)
 	})
 
-	// Others: all of this happens before the lock ends.
+	// Users of other partitions: all requests succeed while the lock is held.
 	for i, user := range others {
 		status, _, answer := answerOf(t, http.MethodGet, p.url+"/v1/users/"+user+"/badge", "", "")
 		if status != http.StatusOK || !strings.Contains(answer, `"total":1`) {
@@ -86,7 +85,7 @@ func TestFieldCaseLockedPartition(t *testing.T) {
 		t.Errorf("a query for both: %d %s", status, answer)
 	}
 
-	// These end, although the lock does not.
+	// The blocked requests end although the lock is still held.
 	waiting.Wait()
 	for i, answer := range answers {
 		if !strings.HasPrefix(answer, "503 2 ") || !strings.Contains(answer, "the tables of partition 3 are locked") {
@@ -110,7 +109,7 @@ func TestFieldCaseLockedPartition(t *testing.T) {
 	must(t, "verify", "--quiet", "--database-url="+database)
 }
 
-// answerOf is request that gives up after a while, which a server that hangs fails.
+// answerOf is like request, but fails the test if the server does not answer in time.
 func answerOf(t *testing.T, method, url, contentType, body string) (status int, header http.Header, answer string) {
 	t.Helper()
 	done := make(chan struct{})

@@ -3,7 +3,6 @@ package tests
 import (
 	"fmt"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -21,13 +20,11 @@ func guarded(t *testing.T, password string) (database string) {
 	return database
 }
 
-// admit puts a line at the start of pg_hba.conf, and waits until it counts.
+// admit inserts a line at the start of pg_hba.conf, and waits until Postgres uses it.
 func admit(t *testing.T, database, line string) {
 	t.Helper()
 	file := rowsOf(t, database, `SHOW hba_file`)[0]
-	if err := os.WriteFile(file, []byte(line+"\nlocal all all trust\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, file, line+"\nlocal all all trust\n")
 	sql(t, database, `SELECT pg_reload_conf()`)
 	for range polls(t, "the new pg_hba.conf") {
 		conn, err := pgx.Connect(t.Context(), as(t, database, "server"))
@@ -53,8 +50,8 @@ func (p *process) awaitAnswer(method, path, body string, status int, text string
 	return header, answer
 }
 
-// Postgres refuses the logins of a running server in each way that it has: publishers,
-// readers and readiness hear why and when to try again, and the server goes on by itself.
+// Postgres refuses the logins of a running server, for each possible reason. Publishers and readers
+// get the reason and when to retry, readiness reports it, and the server recovers without a restart.
 func TestRefusedLogins(t *testing.T) {
 	t.Parallel()
 	database := guarded(t, "hunter2")
@@ -106,18 +103,14 @@ func TestRefusedLogins(t *testing.T) {
 	}
 }
 
-// The password of the role is changed, and the file of it after that.
+// The password of the role is changed first in Postgres and later in the server's password file.
 func passwordRotated(t *testing.T) {
 	database := guarded(t, "first")
 	file, passfile := filepath.Join(t.TempDir(), "password"), filepath.Join(t.TempDir(), "pgpass")
 	write := func(password string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(password+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(passfile, []byte("*:*:*:server:"+password+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, file, password+"\n")
+		writeFile(t, passfile, "*:*:*:server:"+password+"\n")
 	}
 	write("first")
 	url := as(t, database, "server")

@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// losesTail publishes two messages for ann that survive and three that are lost, has
-// told look at the number after each part, and fails over. No other event follows.
+// losesTail publishes two messages for ann that survive a failover and three that are lost in it. It
+// calls told with the expected total after each part, and then fails over. No other event follows.
 func losesTail(t *testing.T, pg *pair, p *process, told func(total int64)) {
 	t.Helper()
 	for seq := 1; seq <= 2; seq++ {
@@ -28,7 +28,7 @@ func losesTail(t *testing.T, pg *pair, p *process, told func(total int64)) {
 	told(2)
 }
 
-// Closed apps that show a number that is lost are told the number of the tables.
+// Apps that are closed and show a lost number get a push with the number of the tables.
 func TestPushesOfALostTail(t *testing.T) {
 	t.Parallel()
 	pg := startPair(t)
@@ -51,7 +51,7 @@ func TestPushesOfALostTail(t *testing.T) {
 	f.check(t, p)
 }
 
-// Webhooks that were told a number that is lost are told the number of the tables.
+// Webhooks that were called with a lost number are called with the number of the tables.
 func TestWebhooksOfALostTail(t *testing.T) {
 	t.Parallel()
 	pg := startPair(t)
@@ -65,7 +65,8 @@ func TestWebhooksOfALostTail(t *testing.T) {
 	})
 }
 
-// What was read from a broker and is lost is read again, although nothing new comes.
+// Events that were read from a broker and lost in a failover are read again, even if no new event
+// comes.
 func TestBrokersOfALostTail(t *testing.T) {
 	t.Parallel()
 	pg := startPair(t)

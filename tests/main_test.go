@@ -1,6 +1,6 @@
-// Package tests tests badged from the outside: the built binary, over real
-// sockets, with real Postgres and Redis that are private to the run, and with
-// clients by other authors.
+// Package tests tests badged from the outside: the built binary, over real sockets, with real
+// Postgres and Redis servers that are private to the run, and with client libraries by other
+// authors.
 package tests
 
 import (
@@ -35,12 +35,12 @@ var (
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(built{m}).Run()) }
 
-// built wraps the tests and builds the binary.
+// built wraps the run of the tests: it builds the binary first.
 type built struct{ *testing.M }
 
 func (b built) Run() int {
-	// A directory that any user may enter: some tests run the binary as
-	// another.
+	// A directory that any user may enter, since some tests run the binary as another
+	// user.
 	dir, err := os.MkdirTemp("", "badged-tests-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -63,7 +63,7 @@ func (b built) Run() int {
 	return b.M.Run()
 }
 
-// Credentials of every server under test.
+// The credentials of every server under test.
 const (
 	publisherKey = "publisher-secret"
 	jwtKeys      = "k1=HS256:0123456789abcdef0123456789abcdef"
@@ -72,20 +72,18 @@ const (
 // patience is how long a test waits for an event that must come.
 const patience = 3 * time.Minute
 
-// polls yields until the loop ends, and fails the test if it does not. It pauses
-// in between: polling at full speed takes the processor from what is awaited.
+// polls yields until the caller leaves the loop, and fails the test once patience has passed. It
+// pauses between two polls for a twentieth of the time so far, since polling at full speed would
+// take processor time from the processes that the test waits for.
 func polls(t *testing.T, what string) func(yield func() bool) {
 	return func(yield func() bool) {
 		t.Helper()
-		deadline := time.After(patience)
-		pause := time.NewTicker(10 * time.Millisecond)
-		defer pause.Stop()
-		for yield() {
-			select {
-			case <-pause.C:
-			case <-deadline:
+		for start := time.Now(); yield(); {
+			waited := time.Since(start)
+			if waited > patience {
 				t.Fatalf("waited in vain for %s", what)
 			}
+			<-time.After(min(max(waited/20, 10*time.Millisecond), 200*time.Millisecond))
 		}
 	}
 }
@@ -96,7 +94,7 @@ type process struct {
 	cmd *exec.Cmd
 	url string // once it is ready
 	out *output
-	// ready receives the URL once the process prints it, and is closed when it
+	// ready receives the URL once the process prints it, and is closed when the process
 	// ends.
 	ready chan string
 	done  chan struct{}
@@ -121,8 +119,7 @@ func (o *output) Write(b []byte) (int, error) {
 	return o.buf.Write(b)
 }
 
-// has reports whether the output has text; if not, the next output closes
-// more.
+// has reports whether the output contains text. If not, the next output closes more.
 func (o *output) has(text string) (ok bool, more <-chan struct{}) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -138,10 +135,9 @@ func (o *output) String() string {
 	return o.buf.String()
 }
 
-// environment returns this process's environment without settings of badged.
+// environment returns this process's environment without settings of badged, and with more.
 func environment(more ...string) []string {
-	// By default a binary with the race detector waits a second before it
-	// exits.
+	// By default a binary with the race detector waits a second before it exits.
 	env := []string{"GORACE=atexit_sleep_ms=10"}
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "BADGED_") {
@@ -255,7 +251,7 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// stop asks the process to end and returns its error.
+// stop asks the process to end, waits for its end, and returns its error.
 func (p *process) stop() error {
 	p.t.Helper()
 	p.signal(syscall.SIGTERM)
@@ -296,26 +292,27 @@ func must(t *testing.T, args ...string) string {
 	return stdout
 }
 
-// partitions are enough to tell one from another.
-const partitions = 16
+// partitions is the number of partitions of test databases: enough to have users in different
+// partitions.
+const partitions = 8
 
-// migrated is a database with that many partitions.
+// migrated returns the template of a migrated database with that many partitions.
 func migrated() pgtest.Template {
-	return pgtest.Template{Name: "migrated", Version: binaryHash(), Build: func(ctx context.Context, url string) error {
-		cmd := exec.CommandContext(ctx, binary, "migrate", "up", fmt.Sprintf("--partitions=%d", partitions), "--database-url="+url)
+	return pgtest.Template{Name: fmt.Sprint("migrated, partitions: ", partitions), Version: binaryHash(), Build: func(ctx context.Context, urls []string) error {
+		cmd := exec.CommandContext(ctx, binary, "migrate", "up", fmt.Sprintf("--partitions=%d", partitions), "--database-url="+urls[0])
 		cmd.Env = environment()
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("badged migrate up: %w\n%s", err, out)
 		}
-		return schematest.Publish(ctx, url)
+		return schematest.Publish(ctx, urls[0])
 	}, Adopt: schematest.Adopt}
 }
 
 // binaryHash identifies the program under test.
 var binaryHash = sync.OnceValue(func() string { return pgtest.Hash(binary) })
 
-// newDatabase returns the URL of a migrated database, or with -shards that of the
-// first of a cluster, which stands for all of them: see withShards.
+// newDatabase returns the URL of a migrated database. With -shards it creates a cluster, and returns
+// the URL of the first shard, which represents the cluster: see withShards.
 func newDatabase(t *testing.T) string {
 	t.Helper()
 	if *shardCount > 1 {
@@ -341,7 +338,7 @@ func request(t *testing.T, method, url, contentType, body string) (status int, h
 	return requestAs(t, publisherKey, method, url, contentType, body)
 }
 
-// requestAs is request with any key or token, "" for none.
+// requestAs is like request, with any key or token, or with none if key is "".
 func requestAs(t *testing.T, key, method, url, contentType, body string) (status int, header http.Header, answer string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

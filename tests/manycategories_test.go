@@ -11,7 +11,7 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// badgesOf asks for badges by POST, and returns them and the size of the answer.
+// badgesOf reads badges by POST, and returns them and the size of the answer.
 func badgesOf(t *testing.T, p *process, users ...string) (badges []numbers, size int) {
 	t.Helper()
 	question, err := json.Marshal(map[string][]string{"user_ids": users})
@@ -47,8 +47,8 @@ func firstFrame(t *testing.T, p *process, user string) (n numbers) {
 	return n
 }
 
-// A user with 20,000 categories connects, sees 500 of them with the totals of all, and
-// keeps no other user of the partition waiting for a state.
+// A user with 20,000 categories connects, and gets 500 of them with the totals of all. Other users of
+// the partition do not wait longer for their states.
 func TestAUserWithManyCategories(t *testing.T) {
 	t.Parallel()
 	const categories = 20_000
@@ -80,7 +80,8 @@ func TestAUserWithManyCategories(t *testing.T) {
 	}
 	connect(t, p.url, other).awaitTotal(0)
 
-	// A token of a category that badges leave out shows it exactly, also as it changes.
+	// Badges omit most categories, but a token that is restricted to an omitted category
+	// shows its numbers, also after changes.
 	const left = "project-19999"
 	frames := make(chan string, 100)
 	v := &viewer{t: t, categories: []string{left}, frames: frames}
@@ -97,7 +98,8 @@ func TestAUserWithManyCategories(t *testing.T) {
 	publish(t, p, event("late", "conversation.read", `{"conversation_id":"c19999","user_ids":["tenant"],"up_to_seq":3}`))
 	v.await(func(n numbers) bool { return n.Total == 1 })
 
-	// Questions are bounded by what they ask for, not by how often.
+	// The size of an answer depends on the different users that the request names, and not
+	// on how often it names each.
 	again := make([]string, 1000)
 	for i := range again {
 		again[i] = "tenant"
@@ -116,8 +118,8 @@ func TestAUserWithManyCategories(t *testing.T) {
 	}
 }
 
-// A connection that sees some categories and comes first leaves the numbers of the others
-// right for one that comes later.
+// The first connection of a user is restricted to some categories. A later connection without the
+// restriction gets the right numbers of all categories.
 func TestManyCategoriesAfterAConnectionOfSome(t *testing.T) {
 	t.Parallel()
 	p := serve(t, newDatabase(t))

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A user marks messages unread that were read: they count again until they are read
-// or recalled, for every reader.
+// A user marks read messages as unread. In every view they count again until they are read or
+// recalled.
 func TestMarkedMessages(t *testing.T) {
 	t.Parallel()
 	database := newDatabase(t)
@@ -22,7 +22,7 @@ func TestMarkedMessages(t *testing.T) {
 	position := p.mustPost(`{"specversion":"1.0","id":"recall","source":"chat","type":"message.recalled","data":{"conversation_id":"c","user_ids":["ann"],"seq":1}}`)
 	ann.awaitTotal(1)
 	everyReaderSays(t, database, p, "ann", position, map[string]int64{"c": 1})
-	// A client with nothing reads it from the tables.
+	// A new client without a state gets the numbers from the tables.
 	fresh := connect(t, p.url, "ann")
 	fresh.awaitTotal(1)
 	fresh.say(`{"t":"read","id":3,"conversation_id":"c","up_to_seq":2}`) // older than the mark
@@ -47,8 +47,8 @@ func TestMarkedMessages(t *testing.T) {
 	}
 }
 
-// A member of a room marks its messages unread from one on: all of them count again but
-// the member's own, those that were recalled, and those from before the member joined.
+// A member of a room marks messages unread from a seq on. All later messages count again, except the
+// member's own messages, recalled messages, and messages from before the member joined.
 func TestMarkedMessagesOfARoom(t *testing.T) {
 	t.Parallel()
 	database := newDatabase(t)
@@ -68,12 +68,12 @@ func TestMarkedMessagesOfARoom(t *testing.T) {
 	ann.awaitTotal(0)
 	ann.say(`{"t":"mark_unread","id":2,"conversation_id":"hall","from_seq":1}`)
 	ann.awaitTotal(2)
-	// The position is the one that was read, and mentions count again.
+	// The API shows the real read position, and mentions count again.
 	if status, _, answer := request(t, http.MethodGet, p.url+"/v1/users/ann/conversations", "", ""); status != http.StatusOK ||
 		!strings.Contains(answer, `"unread":2,"mentions":2,"seen":2,"seen_mentions":2,"first_unread_seq":40,"read_seq":50`) {
 		t.Errorf("the conversation is %d %s", status, answer)
 	}
-	p.mustPost(event("9", "room.posted", `"seq":35`), event("10", "room.posted", `"seq":36,"sender_id":"ann"`)) // late
+	p.mustPost(event("9", "room.posted", `"seq":35`), event("10", "room.posted", `"seq":36,"sender_id":"ann"`)) // late messages
 	ann.awaitTotal(3)
 	position := p.mustPost(event("11", "room.recalled", `"seq":30`), event("12", "room.recalled", `"seq":40`))
 	ann.awaitTotal(2)

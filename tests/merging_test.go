@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,13 +8,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// mergingLock is an advisory lock on which a merge of event keys stops.
+// mergingLock is the key of an advisory lock that makes a merge of event keys wait.
 const mergingLock = 4242
 
-// publishMany publishes messages to ann, each for the first time or again, and
-// returns the position.
+// publishMany publishes messages to ann, which may be repetitions, and returns the position.
 func publishMany(t *testing.T, conn *pgx.Conn, from, to, step int) (position string) {
 	t.Helper()
 	err := conn.QueryRow(t.Context(), `SELECT badged.publish_batch(jsonb_agg(jsonb_build_object(
@@ -28,22 +27,16 @@ FROM generate_series($1::integer, $2::integer, $3::integer) AS seq`, from, to, s
 	return position
 }
 
-// The server is killed while it merges event keys: as it writes a run of blocks, a
-// segment of a merge of runs, the end of that merge, and as it deletes what was
-// merged. The next one goes on, no event counts twice, and nothing is left behind.
+// The server is killed while it merges event keys: while it writes a run from blocks, a segment of a
+// merge of runs, and the end of that merge, and while it deletes merged runs. The next server
+// continues, no event counts twice, and no rows of an interrupted merge remain.
 func TestKilledWhileMergingKeys(t *testing.T) {
 	t.Parallel()
 	database := newDatabase(t)
-	conn, err := pgx.Connect(t.Context(), shardOf(t, database, "ann"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(context.WithoutCancel(t.Context()))
+	conn := pgtest.Connect(t, shardOf(t, database, "ann"))
 	exec := func(statement string) {
 		t.Helper()
-		if _, err := conn.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		pgtest.Exec(t, conn, statement)
 	}
 	count := func(query string) (n int) {
 		t.Helper()
@@ -53,9 +46,9 @@ func TestKilledWhileMergingKeys(t *testing.T) {
 		return n
 	}
 	const (
-		some = 1100 // with this little memory, blocks are merged at 1,024 keys
-		runs = 8    // are merged at once
-		many = 8000 // are keys of several runs
+		some = 1100 // more than 1,024 keys, at which blocks are merged with this little memory
+		runs = 8    // this number of runs is merged at once
+		many = 8000 // enough keys for several runs
 	)
 	number := events.PartitionOf("ann", count(`SELECT partitions FROM badged.settings`))
 	inPartition := func(sql string) string { return strings.ReplaceAll(sql, "pNN", fmt.Sprintf("p%02d", number)) }
@@ -63,7 +56,7 @@ func TestKilledWhileMergingKeys(t *testing.T) {
     PERFORM pg_advisory_xact_lock(%d);
     RETURN coalesce(NEW, OLD);
 END $$`, mergingLock))
-	// idle reports that everything is folded and merged.
+	// idle reports whether everything is folded and merged.
 	idle := func() bool {
 		return count(inPartition(`SELECT
     (SELECT count(*) FROM badged.events_pNN AS e JOIN badged.events_pNN_offsets AS o ON consumer_group = 'projector'
@@ -99,7 +92,7 @@ END $$`, mergingLock))
 			}
 		}
 		p.kill()
-		exec(fmt.Sprintf(`SELECT pg_advisory_unlock(%d)`, mergingLock)) // its session finds that the server is gone
+		exec(fmt.Sprintf(`SELECT pg_advisory_unlock(%d)`, mergingLock)) // then the waiting session detects that the server is gone
 		exec(inPartition(`DROP TRIGGER stop ON ` + at.table))
 	}
 

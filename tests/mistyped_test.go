@@ -6,21 +6,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// A mistyped field never widens what is done: at every door it is refused by its name, and
-// nothing is read.
+// A request with a mistyped field must not do more than intended, such as read all conversations
+// because a filter is ignored. Every interface refuses it and names the field, and nothing is read.
 func TestMistypedFieldsWidenNothing(t *testing.T) {
 	t.Parallel()
 	database := newDatabase(t)
 	p := serve(t, database)
 	p.mustPost(delivered("tea", 1, `"ann"`))
-	conn, err := pgx.Connect(t.Context(), shardOf(t, database, "ann"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
+	conn := pgtest.Connect(t, shardOf(t, database, "ann"))
 	commands, jwt := connectWith(t, p.url, token(t, "ann")), token(t, "ann")
 	for i, field := range []string{"categorie", "Category", "CATEGORY", "conversation_id"} {
 		frame := fmt.Sprintf(`{"t":"read_all","id":%d,%q:"updates"}`, i+1, field)

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// The Java client, in the app of docs/clients-mobile.md, keeps its store correct: while
-// connected, by pushes, and across restarts of the server and of itself.
+// The Java client, in the app of docs/clients-mobile.md, has the right state in its store: while it is
+// connected, after pushes, and after restarts of the server and of the app.
 func TestMobileClient(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
@@ -50,7 +50,7 @@ func TestMobileClient(t *testing.T) {
 		c.do(map[string]any{"do": "state"})
 		for {
 			e := next(t, c)
-			if e.Event == "total" { // a state that came meanwhile
+			if e.Event == "total" { // an earlier state may be printed first
 				continue
 			}
 			if err := json.Unmarshal([]byte(e.Text), &h); e.Event != "state" || err != nil {
@@ -74,18 +74,18 @@ func TestMobileClient(t *testing.T) {
 	deliver(2)
 	awaitTotal(c, 2)
 
-	// A push is shown if it is newer, and does not change the state that the
-	// client resumes from.
+	// The app shows the number of a push if it is newer. The push does not change the state
+	// with which the client resumes.
 	before := resumesFrom(c)
 	push := func(epoch string, version int64, total int) map[string]any {
 		return map[string]any{"do": "push", "epoch": epoch, "version": strconv.FormatInt(version, 10), "total": strconv.Itoa(total)}
 	}
-	c.do(push(before.Epoch, before.Version, 99)) // late
+	c.do(push(before.Epoch, before.Version, 99)) // a late push, which is ignored
 	expect(c, "pushed", "", 0)
 	c.do(push(before.Epoch, before.Version+1, 7))
 	expect(c, "total", "", 7)
 	expect(c, "pushed", "", 0)
-	c.do(push(before.Epoch, before.Version+1, 8)) // late
+	c.do(push(before.Epoch, before.Version+1, 8)) // a late push, which is ignored
 	expect(c, "pushed", "", 0)
 	c.do(push("another", 1, 9))
 	expect(c, "total", "", 9)
@@ -94,13 +94,14 @@ func TestMobileClient(t *testing.T) {
 		t.Fatalf("pushes changed the state to resume from, %+v, to %+v", before, after)
 	}
 
-	// A push of another epoch is corrected by the next connection, though nothing is new.
+	// The number of a push of another epoch is corrected by the next connection, although
+	// there is no new event.
 	c.do(map[string]any{"do": "stop"})
 	c.do(map[string]any{"do": "start", "token": token(t, "ada")})
 	awaitTotal(c, 2)
 
-	// The server closes the connection; the user's commands are sent after
-	// reconnecting.
+	// The server closes the connection. The client sends the user's commands after it has
+	// reconnected.
 	if err := p.stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +112,7 @@ func TestMobileClient(t *testing.T) {
 	awaitTotal(c, 1)
 	c.do(map[string]any{"do": "conversation", "conversation": "tea"})
 	var e foreignEvent
-	for e.Event != "conversation" { // another total may come before
+	for e.Event != "conversation" { // a total may come first
 		e = next(t, c)
 	}
 	var conversation struct {
@@ -123,7 +124,7 @@ func TestMobileClient(t *testing.T) {
 	}
 	last := resumesFrom(c)
 
-	// The app starts again: it shows its last number and resumes.
+	// The app is restarted: it shows its last number and resumes.
 	c.do(map[string]any{"do": "stop"})
 	c = app(t)
 	expect(c, "total", "", 1)

@@ -23,8 +23,8 @@ func (p *process) internal() string {
 	return url
 }
 
-// Routes for operators are only on the internal listener, and routes for
-// clients and publishers are not.
+// Routes for operators are only on the internal listener, and routes for clients and publishers are
+// only on the other listener.
 func TestInternalListener(t *testing.T) {
 	t.Parallel()
 	const adminKey = "an-admin-key-of-some-length"
@@ -61,8 +61,8 @@ func TestInternalListener(t *testing.T) {
 	}
 }
 
-// Wrong keys are logged without the key, and slow their address down unless it
-// has sent a valid key.
+// Requests with wrong keys are logged without the key. Their address is slowed down unless it has
+// also sent a valid key.
 func TestWrongKeys(t *testing.T) {
 	t.Parallel()
 	const adminKey, wrong = "an-admin-key-of-some-length", "a-guess-that-is-wrong"
@@ -133,8 +133,8 @@ func TestServeWarnsAboutWeakKeys(t *testing.T) {
 	}
 }
 
-// The audit trail has what operators and keys do with users: reads of the command line,
-// disconnects by the name of the key, and bad tokens, wherever they are sent.
+// The audit trail has the actions of operators and keys on users: reads by the command line,
+// disconnects with the name of the key, and bad tokens on every route.
 func TestAuditOfUsers(t *testing.T) {
 	t.Parallel()
 	database := newDatabase(t)
@@ -168,11 +168,11 @@ func TestAuditOfUsers(t *testing.T) {
 	must(t, "audit", "verify", "--database-url="+database)
 }
 
-// `audit verify` tells the redactions that erasures leave. A redaction hides no change of
-// who did what from a head that was kept.
+// `audit verify` reports the redactions of records by erasures. A forged redaction cannot hide a
+// change of who did what.
 func TestRedactionsAreTold(t *testing.T) {
 	t.Parallel()
-	database := oneDatabase(t) // each shard has a trail of its own
+	database := oneDatabase(t) // with shards each shard has its own trail
 	p := serve(t, database)
 	total(t, p, "ada", publish(t, p, delivered("lunch", 1, `"ada"`)))
 	verify := []string{"audit", "verify", "--database-url=" + database}

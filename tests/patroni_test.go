@@ -26,8 +26,8 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// The settings of the clusters. A primary whose node is lost is replaced after ttl at
-// the earliest. Patroni's defaults are 30 s, 10 s and 10 s.
+// The settings of the Patroni clusters. If the node of the primary is lost, the primary is replaced
+// after ttl at the earliest. Patroni's defaults are 30 s, 10 s and 10 s.
 const (
 	patroniTTL   = 6 * time.Second
 	patroniLoop  = time.Second
@@ -38,12 +38,12 @@ const (
 // through etcd. All of it is private to the test and ends with it.
 type patroniCluster struct {
 	t     *testing.T
-	as    *syscall.Credential // nil for our own user
+	as    *syscall.Credential // nil means the user of this process
 	dir   string
 	nodes []*patroniNode
 }
 
-// patroniNode is a machine. Everything that it says to others goes over links.
+// patroniNode simulates a machine. All its traffic to and from other parts goes over links.
 type patroniNode struct {
 	*patroniCluster
 	name   string
@@ -65,8 +65,8 @@ type tethered struct {
 	done chan struct{}
 }
 
-// tether starts a program as the cluster's user. Patroni stops its Postgres when it is
-// told to end.
+// tether starts a program as the cluster's user. A Patroni that is asked to end also stops its
+// Postgres.
 func (c *patroniCluster) tether(out *output, program string, args ...string) *tethered {
 	c.t.Helper()
 	p := &tethered{cmd: exec.CommandContext(context.WithoutCancel(c.t.Context()), program, args...), done: make(chan struct{})}
@@ -77,7 +77,7 @@ func (c *patroniCluster) tether(out *output, program string, args ...string) *te
 	started := make(chan error)
 	go func() {
 		defer close(p.done)
-		runtime.LockOSThread() // the signal comes when this thread ends
+		runtime.LockOSThread() // the kernel sends the signal when this thread ends
 		defer runtime.UnlockOSThread()
 		err := p.cmd.Start()
 		started <- err
@@ -91,7 +91,7 @@ func (c *patroniCluster) tether(out *output, program string, args ...string) *te
 	return p
 }
 
-// end ends the program, gently at first.
+// end asks the program to end, and kills it after a while.
 func (p *tethered) end() {
 	_ = p.cmd.Process.Signal(syscall.SIGCONT)
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
@@ -103,7 +103,7 @@ func (p *tethered) end() {
 	}
 }
 
-// freePort returns an address of this machine that nothing listens at.
+// freePort returns an address of this machine on which no process listens.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -117,7 +117,7 @@ func freePort(t *testing.T) string {
 // startPatroni starts a cluster and waits until all of it is up.
 func startPatroni(t *testing.T, synchronous bool) *patroniCluster {
 	t.Helper()
-	c := &patroniCluster{t: t, dir: openDir(t)}
+	c := &patroniCluster{t: t, dir: pgtest.OpenDir(t)}
 	if os.Geteuid() == 0 { // Postgres refuses to run as root
 		u, err := user.Lookup("postgres")
 		if err != nil {
@@ -148,7 +148,7 @@ func startPatroni(t *testing.T, synchronous bool) *patroniCluster {
 		n.start()
 		t.Cleanup(func() {
 			n.run.end()
-			n.killPostgres() // a Patroni that had to be killed leaves it
+			n.killPostgres() // a Patroni that was killed has not stopped it
 			if t.Failed() {
 				t.Logf("%s said:\n%s", n.name, n.out)
 			}
@@ -175,14 +175,15 @@ func (n *patroniNode) configure(etcd string, synchronous bool) {
 	config := map[string]any{
 		"scope": "badged", "name": n.name,
 		"restapi": map[string]any{"listen": rest, "connect_address": rest},
-		// Without use_proxies Patroni would go around the link.
+		// Without use_proxies Patroni would connect to etcd directly and bypass the link.
 		"etcd3": map[string]any{"host": toEtcd, "use_proxies": true},
 		"bootstrap": map[string]any{
 			"dcs": map[string]any{
 				"ttl": int(patroniTTL.Seconds()), "loop_wait": int(patroniLoop.Seconds()), "retry_timeout": int(patroniRetry.Seconds()),
-				// Without strict mode, a Patroni that starts beside a Postgres that went on
-				// without it takes its synchronous standbys away (seen with 3.0.2). Commits
-				// that wait for one that is primary meanwhile then succeed, and are lost.
+				// Without strict mode, a Patroni that restarts while its Postgres still
+				// runs removes the synchronous standbys of that Postgres (seen with 3.0.2).
+				// Commits that wait for a standby, which is the primary by then, succeed and
+				// are lost.
 				"synchronous_mode": synchronous, "synchronous_mode_strict": synchronous,
 				// A primary that crashed is replaced, not started again.
 				"master_start_timeout": 0, "primary_start_timeout": 0,
@@ -241,8 +242,8 @@ func (n *patroniNode) postgresIDs() []int {
 	return all
 }
 
-// serves reports whether a process works in a data directory: its number may be that of
-// another program since.
+// serves reports whether a process works in a data directory: another program may have the same pid
+// by now.
 func serves(pid int, pgdata string) bool {
 	cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
 	return err == nil && cwd == pgdata
@@ -262,8 +263,8 @@ func (n *patroniNode) killPatroni() {
 	<-n.run.done
 }
 
-// role returns what Patroni says of the node: "master" or "replica"; "" if it does not
-// answer.
+// role returns the role of the node as Patroni reports it, "master" or "replica"; "" if Patroni does
+// not answer.
 func (n *patroniNode) role() string {
 	var said struct{ State, Role string }
 	if !n.ask("/patroni", &said) || said.State != "running" {
@@ -272,7 +273,7 @@ func (n *patroniNode) role() string {
 	return said.Role
 }
 
-// ask asks Patroni, and reports whether it has answered.
+// ask sends a request to Patroni's API, and reports whether Patroni has answered.
 func (n *patroniNode) ask(path string, answer any) bool {
 	ctx, cancel := context.WithTimeout(n.t.Context(), 2*time.Second)
 	defer cancel()
@@ -288,8 +289,8 @@ func (n *patroniNode) ask(path string, answer any) bool {
 	return json.NewDecoder(res.Body).Decode(answer) == nil
 }
 
-// number returns the result of a query at the node, over the link of its peers; -1 if
-// there is none.
+// number returns the result of a query on the node, over the link of its peers; -1 if the query
+// fails.
 func (n *patroniNode) number(sql string) int64 {
 	ctx, cancel := context.WithTimeout(n.t.Context(), 10*time.Second)
 	defer cancel()
@@ -305,8 +306,8 @@ func (n *patroniNode) number(sql string) int64 {
 	return result
 }
 
-// patiently polls until something is so. Building a cluster takes longer than patience
-// on a busy machine.
+// patiently polls until so returns true, for longer than patience: on a busy machine a cluster takes
+// long to start.
 func (c *patroniCluster) patiently(what string, so func() bool) {
 	c.t.Helper()
 	deadline := time.After(3 * time.Minute)
@@ -319,7 +320,7 @@ func (c *patroniCluster) patiently(what string, so func() bool) {
 	}
 }
 
-// awaitPrimary returns the primary, once there is one besides a node.
+// awaitPrimary waits until a node other than besides is the primary, and returns it.
 func (c *patroniCluster) awaitPrimary(besides *patroniNode) (primary *patroniNode) {
 	c.t.Helper()
 	c.patiently("a primary", func() bool {
@@ -334,9 +335,9 @@ func (c *patroniCluster) awaitPrimary(besides *patroniNode) (primary *patroniNod
 	return primary
 }
 
-// awaitWhole waits until two standbys follow the primary, one of them synchronously. It
-// asks Patroni, too: until that has noted which standby is the synchronous one, none may
-// take over.
+// awaitWhole waits until two standbys follow the primary, with synchronous set one of them
+// synchronously. It also waits until Patroni has recorded which standby is synchronous: before that,
+// Patroni promotes no standby.
 func (c *patroniCluster) awaitWhole(synchronous bool) {
 	c.t.Helper()
 	c.patiently("two standbys", func() bool {
@@ -365,8 +366,8 @@ func (c *patroniCluster) hosts() string {
 	return "postgres://badged@" + strings.Join(all, ",") + "/chat?sslmode=disable&target_session_attrs=read-write"
 }
 
-// haproxy starts HAProxy before the cluster and returns the URL that goes through it. It
-// asks Patroni which node is the primary.
+// haproxy starts HAProxy in front of the cluster and returns the URL through it. HAProxy asks Patroni
+// which node is the primary.
 func (c *patroniCluster) haproxy() string {
 	c.t.Helper()
 	at := freePort(c.t)
@@ -397,7 +398,7 @@ listen primary
 	}
 	program, err := exec.LookPath("haproxy")
 	if errors.Is(err, exec.ErrNotFound) {
-		program = "/usr/sbin/haproxy" // which not every PATH has
+		program = "/usr/sbin/haproxy" // /usr/sbin is not in every PATH
 	}
 	out := &output{}
 	run := c.tether(out, program, "-db", "-f", file)

@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -23,11 +22,7 @@ type session struct {
 
 func newSession(t *testing.T, database string) session {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	conn := pgtest.Connect(t, database)
 	return session{conn, t}
 }
 
@@ -38,10 +33,9 @@ func (s session) exec(statement string, args ...any) {
 	}
 }
 
-// Transactions that have written something and stay open delay no badge: in the
-// database, in another one of the cluster, or prepared. The events in them are
-// counted once they commit, and nothing remains of those that are rolled back,
-// also if Postgres is killed while they are pending.
+// Open transactions that have written something do not delay badges: in the database, in another
+// database of the Postgres server, or prepared. Their events count once they commit. Nothing remains
+// of transactions that are rolled back, also if Postgres is killed while they are pending.
 func TestOpenTransactionsDelayNoBadge(t *testing.T) {
 	t.Parallel()
 	pg := pgtest.NewServer(t)
@@ -49,7 +43,7 @@ func TestOpenTransactionsDelayNoBadge(t *testing.T) {
 	p := serve(t, database, "--reconcile-interval=1s")
 	ann := connect(t, p.url, "ann")
 	want, seq := int64(0), 0
-	// tell publishes over HTTP and in SQL, and waits until that is counted.
+	// tell publishes over HTTP and in SQL, and waits until the events are counted.
 	tell := func() {
 		t.Helper()
 		seq++

@@ -16,8 +16,8 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// pgBouncer runs a PgBouncer in front of a database and returns the URL
-// through it. settings are lines of its configuration.
+// pgBouncer runs a PgBouncer in front of a database and returns the URL through it. settings are
+// additional lines of its configuration.
 func pgBouncer(t *testing.T, database string, settings ...string) (throughIt string) {
 	t.Helper()
 	program, err := exec.LookPath("pgbouncer")
@@ -37,14 +37,7 @@ func pgBouncer(t *testing.T, database string, settings ...string) (throughIt str
 	}
 	address := free.Addr().(*net.TCPAddr)
 	_ = free.Close()
-	dir, err := os.MkdirTemp("", "pgbouncer-") // the user postgres may enter it
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	dir := pgtest.OpenDir(t)
 	file := filepath.Join(dir, "pgbouncer.ini")
 	text := fmt.Sprintf("[databases]\n* = host=%s port=%d user=%s\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\nauth_type = any\nunix_socket_dir =\n%s\n",
 		at.Host, at.Port, at.User, address.Port, strings.Join(settings, "\n"))
@@ -52,7 +45,7 @@ func pgBouncer(t *testing.T, database string, settings ...string) (throughIt str
 		t.Fatal(err)
 	}
 	args := []string{"-q", file}
-	if os.Geteuid() == 0 { // it refuses to run as root, so it runs as the user of Postgres
+	if os.Geteuid() == 0 { // PgBouncer refuses to run as root, so it runs as the user of Postgres
 		args = append([]string{"-u", "postgres"}, args...)
 	}
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), program, args...)
@@ -87,7 +80,7 @@ func checkConnect(t *testing.T, args ...string) (stdout string, code int) {
 	return stdout + stderr, code
 }
 
-// With only pool_mode = session set, everything works.
+// With pool_mode = session and no other setting, everything works.
 func TestPgBouncerInSessionMode(t *testing.T) {
 	t.Parallel()
 	database := pgtest.NewDB(t, pgtest.Template{})
@@ -98,7 +91,7 @@ func TestPgBouncerInSessionMode(t *testing.T) {
 	}
 	p := serve(t, through)
 	throughEverything(t, through, p, p)
-	second := serve(t, through, "--redis-url="+newRedis(t).URL(), "--roles=projector") // takes its share, and later all
+	second := serve(t, through, "--redis-url="+newRedis(t).URL(), "--roles=projector") // owns its share of the partitions, and later all of them
 	second.awaitSays("owning partitions")
 	p.kill()
 	p = serve(t, through)
@@ -108,8 +101,8 @@ func TestPgBouncerInSessionMode(t *testing.T) {
 	}
 }
 
-// If PgBouncer shares sessions, commands fail with an error that says what to
-// do, and no server starts.
+// If PgBouncer shares sessions between clients, commands and servers fail with an error that says what
+// to do.
 func TestPgBouncerInTransactionMode(t *testing.T) {
 	t.Parallel()
 	for _, settings := range [][]string{
@@ -135,7 +128,7 @@ func TestPgBouncerInTransactionMode(t *testing.T) {
 	}
 }
 
-// A pooler without a second session is reported too.
+// If the pooler has only one session for badged, commands fail with an error that says what to do.
 func TestPgBouncerWithOneSession(t *testing.T) {
 	t.Parallel()
 	database := oneDatabase(t)

@@ -12,21 +12,21 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// A transaction that has published and was prepared for a commit in two phases, and then
-// forgotten, is named by its identifier wherever it is in the way, with what to do, and no
-// command waits for it longer than it says.
+// A transaction has published, was prepared for a commit in two phases, and was never ended. Every
+// command that it blocks names it by its identifier and says what to do, and does not wait longer
+// than --max-wait.
 func TestPreparedTransactionIsNamed(t *testing.T) {
 	t.Parallel()
 	database := pgtest.Borrow(t).NewDB(t, migrated())
 	p := serve(t, database)
 	publish(t, p, delivered("lunch", 1, `"ann","bob"`))
 	extendLog(t, database, 10_000)
-	publisher := sessionOn(t, database)
+	publisher := pgtest.Connect(t, database)
 	all := make([]string, 64) // a user of each partition
 	for i := range all {
 		all[i] = fmt.Sprintf("%q", fmt.Sprintf("user-%d", i))
 	}
-	t.Cleanup(func() { // else the database cannot be dropped
+	t.Cleanup(func() { // otherwise the database cannot be dropped
 		_, _ = publisher.Exec(context.WithoutCancel(t.Context()), `ROLLBACK PREPARED 'order-4711'`)
 	})
 	for _, statement := range []string{
@@ -34,9 +34,7 @@ func TestPreparedTransactionIsNamed(t *testing.T) {
 		`SELECT badged.publish('` + delivered("order", 1, strings.Join(all, ",")) + `')`,
 		`PREPARE TRANSACTION 'order-4711'`,
 	} {
-		if _, err := publisher.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		pgtest.Exec(t, publisher, statement)
 	}
 	const named, remedy = `the prepared transaction "order-4711" of database `, `run COMMIT PREPARED 'order-4711' or ROLLBACK PREPARED 'order-4711'`
 	names := func(where, said string) {
@@ -45,23 +43,18 @@ func TestPreparedTransactionIsNamed(t *testing.T) {
 			t.Errorf("%s says\n%s", where, said)
 		}
 	}
-	for range polls(t, "badged lag to show it") {
-		if out := must(t, "lag", "--database-url="+database); strings.Contains(out, "Open transaction: ") {
-			names("lag", out)
+	for range polls(t, "the metric") {
+		if metric(t, metricsOf(t, p), `badged_log_open_transaction_seconds{kind="prepared"}`) > 10 {
 			break
 		}
 	}
+	names("lag", must(t, "lag", "--database-url="+database))
 	if out := must(t, "lag", "--json", "--database-url="+database); !strings.Contains(out, `"prepared": "order-4711"`) {
 		t.Errorf("lag --json says %s", out)
 	}
 	checked, code := checkConnect(t, "--database-url="+database)
 	if names("config check", checked); code != 0 {
 		t.Errorf("config check exits with %d", code)
-	}
-	for range polls(t, "the metric") {
-		if metric(t, metricsOf(t, p), `badged_log_open_transaction_seconds{kind="prepared"}`) > 10 {
-			break
-		}
 	}
 
 	// The partition cannot be split, and the command ends.
@@ -79,32 +72,26 @@ func TestPreparedTransactionIsNamed(t *testing.T) {
 		t.Errorf("archive exits with %d and says\n%s%s", code, out, said)
 	}
 
-	// Once it is committed, all goes on, and its events count.
-	if _, err := publisher.Exec(t.Context(), `COMMIT PREPARED 'order-4711'`); err != nil {
-		t.Fatal(err)
-	}
+	// Once the transaction is committed, everything continues, and its events count.
+	pgtest.Exec(t, publisher, `COMMIT PREPARED 'order-4711'`)
 	connect(t, p.url, "user-7").awaitTotal(1)
 	cutLog(t, database)
 	if out := must(t, archiving(database, dir)...); !strings.Contains(out, " archived in ") {
 		t.Errorf("after the commit, archive says %s", out)
 	}
 
-	// It holds what is to be dropped, without a part in the range.
+	// Another prepared transaction locks the range to be dropped, without events in it.
 	publish(t, p, delivered("lunch", 2, `"ann"`))
 	cutLog(t, database)
 	for _, statement := range []string{
 		`BEGIN`, `SELECT FROM badged.` + events.Topic(events.PartitionOf("ann", partitions)), `PREPARE TRANSACTION 'order-4711'`,
 	} {
-		if _, err := publisher.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		pgtest.Exec(t, publisher, statement)
 	}
 	_, said, code = command(t, append(archiving(database, dir), "--max-wait=2s")...)
 	if names("archive that waits", said); code != 1 || !strings.Contains(said, "waited ") {
 		t.Errorf("archive exits with %d and says\n%s", code, said)
 	}
-	if _, err := publisher.Exec(t.Context(), `ROLLBACK PREPARED 'order-4711'`); err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Exec(t, publisher, `ROLLBACK PREPARED 'order-4711'`)
 	must(t, append(archiving(database, dir), "--before="+time.Now().UTC().Format(time.RFC3339Nano))...)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -17,13 +16,11 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// Each kind of process serves profiles to admins, on its listener for operators alone.
+// Each kind of process serves profiles to admins, and only on its listener for operators.
 func TestProfilesOfEveryProcess(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "keys.yaml")
-	if err := os.WriteFile(file, []byte(accesstest.File(accesstest.Keys()...)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, file, accesstest.File(accesstest.Keys()...))
 	database, redis := newDatabase(t), newRedis(t)
 	type listener struct{ url, admin string }
 	var listeners []listener
@@ -58,12 +55,12 @@ func TestProfilesOfEveryProcess(t *testing.T) {
 	}
 }
 
-// A profile over a time longer than a client has to read an answer is whole.
+// A profile is complete even if it runs longer than the time in which clients must read an answer.
 func TestProfilesOverALongTime(t *testing.T) {
 	t.Parallel()
 	const seconds = 12
 	var g sync.WaitGroup
-	for _, names := range [][]string{{"profile", "heap"}, {"trace"}} { // a process takes one of profile and trace at a time
+	for _, names := range [][]string{{"profile", "heap"}, {"trace"}} { // a process allows only one profile or trace of these kinds at a time
 		p := serve(t, newDatabase(t), "--internal-listen=127.0.0.1:0", "--admin-keys=ops="+adminKey)
 		for _, name := range names {
 			g.Go(func() {
@@ -80,11 +77,11 @@ func TestProfilesOverALongTime(t *testing.T) {
 					return
 				}
 				defer res.Body.Close()
-				body, err := io.ReadAll(res.Body) // fails without the last chunk
+				body, err := io.ReadAll(res.Body) // fails if the last chunk is missing
 				if name != "trace" && err == nil {
 					var z *gzip.Reader
 					if z, err = gzip.NewReader(bytes.NewReader(body)); err == nil {
-						_, err = io.Copy(io.Discard, z) // a checksum is at the end
+						_, err = io.Copy(io.Discard, z) // checks the checksum at the end
 					}
 				}
 				if took := time.Since(began); res.StatusCode != http.StatusOK || err != nil || len(body) == 0 || took < seconds*time.Second {

@@ -13,7 +13,7 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// ledger keeps the committed events. Their order is that of the log.
+// ledger records the committed events, in the order of the log.
 type ledger struct {
 	mu        sync.Mutex
 	committed []events.Event
@@ -50,15 +50,15 @@ type backend struct {
 	random *rand.Rand
 	pool   *pgxpool.Pool
 	ledger *ledger
-	// halls is whether it also posts to rooms, in which all users are at first.
+	// halls is set if the backend also posts to rooms, whose members are at first all
+	// users.
 	halls bool
 	seq   int64
 }
 
 var allUsers, _ = users(12)
 
-// regulars is how many of the users stay in the halls and read there. The others
-// come and go.
+// regulars is how many of the users stay in the rooms and read there. The other users join and leave.
 const regulars = 8
 
 // halls is how many rooms there are.
@@ -67,7 +67,7 @@ const halls = 3
 // hall returns the name of a room.
 func hall(n int) string { return fmt.Sprint("hall ", n) }
 
-// drawHall makes e an event of a room. All backends post, recall and read in each.
+// drawHall makes e an event of a room. All backends post, recall and read in every room.
 func (b *backend) drawHall(e *events.Event, seq, recent int64) {
 	d := events.Data{ConversationID: hall(b.random.IntN(halls))}
 	visitors := allUsers[regulars+b.random.IntN(len(allUsers)-regulars):]
@@ -89,9 +89,9 @@ func (b *backend) drawHall(e *events.Event, seq, recent int64) {
 	e.Data = d
 }
 
-// draw draws some events. All backends deliver, recall and read in the same
-// rooms. They move on after a hundred messages each, so that no unread set
-// becomes large enough for blocks.
+// draw draws some events. All backends deliver, recall and read in the same conversations. After a
+// hundred messages they use other conversations, so that no unread set becomes large enough for
+// blocks.
 func (b *backend) draw() (evs []events.Event) {
 	for range 1 + b.random.IntN(4) {
 		b.seq++
@@ -118,9 +118,8 @@ func (b *backend) draw() (evs []events.Event) {
 	return evs
 }
 
-// transact publishes some events in one transaction, in Go or in SQL, and
-// commits three times out of four. If until is not nil, it keeps the
-// transaction open until that is closed.
+// transact publishes some events in one transaction, in Go or in SQL, and commits three times out of
+// four. If until is not nil, the transaction stays open until it is closed.
 func (b *backend) transact(ctx context.Context, inSQL bool, published chan<- struct{}, until <-chan struct{}) error {
 	tx, err := b.pool.Begin(ctx)
 	if err != nil {

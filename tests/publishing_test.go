@@ -1,15 +1,19 @@
 package tests
 
 import (
+	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// Each example of docs/publishing publishes one message and rolls back
-// another: only the first changes the badge.
+// Each example of docs/publishing publishes one message and rolls back another. Only the first message
+// changes the badge.
 func TestPublishingExamples(t *testing.T) {
 	t.Parallel()
 	database := oneDatabase(t)
@@ -44,11 +48,85 @@ $`)
 		}
 	}
 
-	// After all events of the examples.
+	// The position of an event after all events of the examples.
 	position := publish(t, p, delivered("elsewhere", 1, `"ben"`))
 	if n := total(t, p, "ada", position); n != int64(len(examples)) {
 		t.Errorf("in the end the total of ada is %d, want %d", n, len(examples))
 	}
+}
+
+// The samples in the READMEs of the publisher packages work: events share a request, and a bad event
+// does not make the others fail.
+func TestPublisherPackages(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ language, readme, end string }{
+		{"python", "../web/python/README.md", `
+with Publisher(URL, KEY, source="chat") as p:
+    def message(seq):
+        return {"id": f"c/{seq}", "type": "message.delivered", "data": {"conversation_id": "c", "seq": seq, "user_ids": ["ada"]}}
+    calls = [p.submit(message(1234567890123456789 + i)) for i in range(100)] + [p.submit(message(-1))]
+    print(calls[99].result().position, calls[100].exception())
+`},
+		{"node", "../web/publish/README.md", `
+await delivered(42n);
+const message = (seq) => ({ id: "c/" + seq, type: "message.delivered", data: { conversation_id: "c", seq, user_ids: ["ada"] } });
+const calls = Array.from({ length: 100 }, (_, i) => publisher.publish(message(1234567890123456789n + BigInt(i))));
+const bad = await publisher.publish(message(-1)).catch((error) => error.message);
+console.log((await calls[99]).position, bad);
+await stop();
+`},
+	} {
+		t.Run(c.language, func(t *testing.T) {
+			t.Parallel()
+			p := serve(t, newDatabase(t))
+			out := runSample(t, p, c.language, c.readme, c.end)
+			lines := strings.Split(strings.TrimSpace(out), "\n")
+			position, said, _ := strings.Cut(lines[len(lines)-1], " ")
+			if !strings.Contains(said, "data.seq: must be at least 1") {
+				t.Errorf("the bad event: %q", said)
+			}
+			if n := total(t, p, "ada", position); n != 101 {
+				t.Errorf("the total of ada is %d, want 101", n)
+			}
+			if n := total(t, p, "chloe", position); n != 1 {
+				t.Errorf("the total of chloe is %d, want 1", n)
+			}
+		})
+	}
+}
+
+// runSample runs the first sample of a README, followed by the lines in end, and returns its output.
+func runSample(t *testing.T, p *process, language, readme, end string) string {
+	t.Helper()
+	page, err := os.ReadFile(readme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sample := regexp.MustCompile("(?s)```(?:python|ts)\n(.*?)```").FindSubmatch(page)
+	program := strings.NewReplacer("http://badged:8080", p.url, "the publisher key", publisherKey).Replace(string(sample[1]))
+	file := filepath.Join(t.TempDir(), "sample.py")
+	interpreter := []string{"python3", file}
+	if language == "node" {
+		module, err := filepath.Abs("../web/dist/publish/index.js")
+		if err != nil {
+			t.Fatal(err)
+		}
+		program = strings.NewReplacer("@badged/publish", module, "seq: bigint", "seq", "export ", "").Replace(program)
+		file = filepath.Join(t.TempDir(), "sample.mjs")
+		interpreter = []string{"node", file}
+	} else {
+		program += fmt.Sprintf("\nURL, KEY = %q, %q\n", p.url, publisherKey)
+	}
+	if err := os.WriteFile(file, []byte(program+end), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), interpreter[0], interpreter[1:]...)
+	cmd.Env = environment("PYTHONPATH=../web/python", "PYTHONDONTWRITEBYTECODE=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", readme, err, out)
+	}
+	return string(out)
 }
 
 // pythonWith returns a Python that has a module. The one in PATH may differ
@@ -67,11 +145,7 @@ func pythonWith(t *testing.T, module string) string {
 // lastMessage returns the seq of the last message that the examples stored.
 func lastMessage(t *testing.T, database string) (seq string) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
+	conn := pgtest.Connect(t, database)
 	if err := conn.QueryRow(t.Context(), `SELECT max(seq)::text FROM messages`).Scan(&seq); err != nil {
 		t.Fatal(err)
 	}

@@ -9,14 +9,14 @@ import (
 	"testing"
 )
 
-// heldService is a service that answers no call before it is released.
+// heldService is a push service that does not answer calls until it is released.
 type heldService struct {
 	*httptest.Server
 	release <-chan struct{}
 	held    *heldCalls
 }
 
-// heldCalls counts those of all services of a test.
+// heldCalls counts the calls of all services of a test.
 type heldCalls struct {
 	mu       sync.Mutex
 	now, max int
@@ -46,9 +46,9 @@ func (s *heldService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Users choose the push services of their devices. Six users with 100 devices each on three
-// services that do not answer have a bounded part of the pushes in flight, so that other
-// users of the app get theirs.
+// Users choose the push services of their devices, so a service may not answer. Six users have 100
+// devices each, on three services that do not answer. Their pushes may use only a bounded part of the
+// pushes in flight, so that other users of the app get their pushes.
 func TestSlowPushServicesDelayNoOther(t *testing.T) {
 	const users, devices, services, each = 6, 100, 3, 16
 	f := newClosedPhones(t)
@@ -89,7 +89,7 @@ func TestSlowPushServicesDelayNoOther(t *testing.T) {
 	for seq := range 5 {
 		f.awaitNumbers(t, p, publish(t, p, delivered("lunch", seq+1, `"ada"`)))
 	}
-	f.register(t, p, "ben") // whose devices are new
+	f.register(t, p, "ben") // his devices are new
 	f.awaitNumbers(t, p, "0")
 	now, most := held.counts()
 	if now == 0 || most > users*each {

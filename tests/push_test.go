@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -21,7 +20,7 @@ import (
 
 var pushKills = flag.Int("push-kills", 4, "how often TestPhonesEndRightAcrossKills kills the server, Postgres or a vendor, in turn")
 
-// closedPhones is a vendor of each kind, with phones.
+// closedPhones is a fake push vendor of each kind, and phones whose apps are closed.
 type closedPhones struct {
 	apns    *vendors.APNs
 	fcm     *vendors.FCM
@@ -42,14 +41,9 @@ func newClosedPhones(t *testing.T) *closedPhones {
 	t.Helper()
 	f := &closedPhones{apns: vendors.NewAPNs(t), fcm: vendors.NewFCM(t), web: vendors.NewWebPush(t)}
 	f.config = vendors.WriteConfig(t, map[string]map[string]any{"ios": f.apns.Entry(), "android": f.fcm.Entry(), "web": f.web.Entry()})
-	certificate, err := os.ReadFile(f.web.CAFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	certificate := readFile(t, f.web.CAFile)
 	f.bundle = filepath.Join(t.TempDir(), "bundle.pem")
-	if err := os.WriteFile(f.bundle, certificate, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, f.bundle, certificate)
 	return f
 }
 
@@ -57,7 +51,7 @@ func (f *closedPhones) vendors() map[string]*vendors.Vendor {
 	return map[string]*vendors.Vendor{"apns": &f.apns.Vendor, "fcm": &f.fcm.Vendor, "webpush": &f.web.Vendor}
 }
 
-// serve starts a server that pushes to them.
+// serve starts a server that pushes to the vendors.
 func (f *closedPhones) serve(t *testing.T, database string, args ...string) *process {
 	t.Helper()
 	return launch(t, func(c *exec.Cmd) { c.Env = append(c.Env, "SSL_CERT_FILE="+f.bundle) }, append([]string{
@@ -130,8 +124,8 @@ func (f *closedPhones) awaitNumbers(t *testing.T, p *process, position string) {
 	}
 }
 
-// check fails the test if a vendor complained, or if a token is in the output of
-// a server.
+// check fails the test if a vendor got an invalid request, or if the output of a server contains a
+// token.
 func (f *closedPhones) check(t *testing.T, servers ...*process) {
 	t.Helper()
 	for name, v := range f.vendors() {
@@ -149,7 +143,7 @@ func (f *closedPhones) check(t *testing.T, servers ...*process) {
 	}
 }
 
-// Reading on one device clears the others, and an alert brings the number with it.
+// Reading on one device clears the number on the others, and an alert includes the number.
 func TestClosedPhonesFollow(t *testing.T) {
 	f, database := newClosedPhones(t), newDatabase(t)
 	p := f.serve(t, database, "--outbound-keys=a="+"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")
@@ -173,7 +167,7 @@ func TestClosedPhonesFollow(t *testing.T) {
 			t.Errorf("%s shows %d, want 0", phone.name, n)
 		}
 	}
-	// A vendor that does not know the device any more ends its pushes.
+	// If a vendor answers that a device is unregistered, the device gets no more pushes.
 	f.apns.Script(func(string) *vendors.Fault { return &vendors.Fault{Status: 410, Reason: "Unregistered"} })
 	publish(t, p, delivered("lunch", 2, `"ada"`))
 	for range polls(t, "the iPhone to be gone") {
@@ -184,9 +178,9 @@ func TestClosedPhonesFollow(t *testing.T) {
 	f.check(t, p)
 }
 
-// The server, Postgres and vendors are killed in turn, in the middle of pushes that
-// vendors refuse, lose and deliver without saying so. At the end all phones show the
-// tables' totals.
+// The server, Postgres and vendors are killed in turn while pushes are sent. Vendors refuse some
+// pushes, lose some, and deliver some without an answer. In the end all phones show the totals of the
+// tables.
 func TestPhonesEndRightAcrossKills(t *testing.T) {
 	const users = 8
 	postgres := pgtest.NewServer(t)
@@ -281,8 +275,8 @@ func TestPhonesEndRightAcrossKills(t *testing.T) {
 	f.check(t, servers...)
 }
 
-// A notification goes from the other devices once its message was read or recalled; those
-// of other messages stay.
+// A notification disappears from the other devices once its message was read or recalled.
+// Notifications of other messages stay.
 func TestShownAlertsAreRetracted(t *testing.T) {
 	f := newClosedPhones(t)
 	p := f.serve(t, newDatabase(t))

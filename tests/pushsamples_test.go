@@ -1,35 +1,26 @@
 package tests
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"testing"
 )
 
-// The samples for the web in docs/push.md run: the page registers its subscription, and the
-// worker loads the SDK's, which sets the badge, ignores what is late, clears it, and
-// shows notifications, also without setAppBadge. No compiler for the samples in Swift and
-// Kotlin is among the tools of the tests.
+// Runs the samples for the web in docs/push.md. The page registers its subscription. The service
+// worker loads the SDK's worker, which sets the badge, ignores late pushes, clears the badge, and
+// shows notifications, also in browsers without setAppBadge. The sample in Swift is compiled
+// by .ci/swift. The sample in Kotlin is not tested, since no check includes a compiler for it.
 func TestPushSamplesForTheWeb(t *testing.T) {
-	page, err := os.ReadFile("../docs/push.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := readFile(t, "../docs/push.md")
 	blocks := regexp.MustCompile("(?s)```js\n(.*?)```").FindAllSubmatch(page, -1)
 	if len(blocks) != 2 {
 		t.Fatalf("docs/push.md has %d samples in JavaScript, want the page and the worker", len(blocks))
 	}
-	badgedWorker, err := os.ReadFile("../web/dist/sdk/badged-worker.js")
-	if err != nil {
-		t.Fatal(err)
-	}
+	badgedWorker := readFile(t, "../web/dist/sdk/badged-worker.js")
 	dir := t.TempDir()
 	for name, text := range map[string][]byte{"page.js": blocks[0][1], "worker.js": blocks[1][1], "badged-worker.js": badgedWorker, "run.mjs": []byte(runPushSamples)} {
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, filepath.Join(dir, name), text)
 	}
 	cmd := exec.CommandContext(t.Context(), "node", filepath.Join(dir, "run.mjs"), dir)
 	if out, err := cmd.CombinedOutput(); err != nil {

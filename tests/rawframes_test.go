@@ -57,7 +57,7 @@ func closing(code uint16, reason string) string {
 	return string(wire.BigEndian.AppendUint16(nil, code)) + reason
 }
 
-// rawClient speaks WebSocket byte by byte.
+// rawClient is a WebSocket client that sends and receives raw bytes.
 type rawClient struct {
 	t    *testing.T
 	conn net.Conn
@@ -78,7 +78,7 @@ func dialRaw(t *testing.T, p *process) *rawClient {
 	return &rawClient{t: t, conn: conn, in: bufio.NewReader(conn)}
 }
 
-// handshake returns a WebSocket handshake with more header lines.
+// handshake returns a WebSocket handshake with additional header lines.
 func handshake(more ...string) string {
 	return "GET /v1/ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
 		strings.Join(append(more, "", ""), "\r\n")
@@ -108,7 +108,7 @@ func (c *rawClient) answer() *http.Response {
 	return res
 }
 
-// greet connects, says hello and takes the snapshot.
+// greet connects, says hello and reads the snapshot.
 func (c *rawClient) greet(jwt string) {
 	c.t.Helper()
 	c.send([]byte(handshake(wsKey, wsVersion, wsProtocol, "Authorization: Bearer "+jwt)))
@@ -202,8 +202,8 @@ func told(payload []byte) string {
 	return fmt.Sprint(wire.BigEndian.Uint16(payload), " ", string(payload[2:]))
 }
 
-// A violation of the WebSocket protocol or of badge.v1 ends the connection
-// with the right close code, and leaves nothing behind.
+// A violation of the WebSocket protocol or of badge.v1 ends the connection with the right close code.
+// The server keeps no connection or goroutine of it.
 func TestProtocolViolations(t *testing.T) {
 	t.Parallel()
 	p := gatewayAlone(t)
@@ -336,7 +336,7 @@ func TestInvalidHandshakes(t *testing.T) {
 	t.Run("cases", func(t *testing.T) {
 		for _, test := range []struct {
 			name, send string
-			status     int // 0 for none
+			status     int // 0 means no answer
 		}{
 			{"no WebSocket", "GET /v1/ws HTTP/1.1\r\nHost: localhost\r\n\r\n", http.StatusUpgradeRequired},
 			{"another version", handshake(wsKey, wsProtocol, "Sec-WebSocket-Version: 8"), http.StatusUpgradeRequired},
@@ -379,8 +379,7 @@ func TestInvalidHandshakes(t *testing.T) {
 	awaitNothingLeft(t, p, before)
 }
 
-// gatewayAlone launches a server with only the role gateway: its load comes
-// from clients alone.
+// gatewayAlone launches a server with only the role gateway, so that only clients cause its load.
 func gatewayAlone(t *testing.T) *process {
 	t.Helper()
 	return serve(t, newDatabase(t), "--roles=gateway", "--redis-url="+newRedis(t).URL())
@@ -393,10 +392,10 @@ func residue(t *testing.T, p *process) [2]float64 {
 	return [2]float64{metric(t, page, "badged_gateway_connections"), metric(t, page, "go_goroutines")}
 }
 
-// awaitNothingLeft waits until a server has no more of them than before.
+// awaitNothingLeft waits until a server has no more connections and goroutines than before.
 func awaitNothingLeft(t *testing.T, p *process, before [2]float64) {
 	t.Helper()
-	// Connections to Postgres, and those of the test's own HTTP client, vary.
+	// The numbers vary with connections to Postgres and of the test's own HTTP client.
 	const few = 8
 	for deadline := time.Now().Add(patience); ; {
 		now := residue(t, p)

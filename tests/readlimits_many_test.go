@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"sync"
@@ -11,27 +10,24 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// slowPartitions are partitions whose conversations cannot be read until release, and with
-// them the devices of all.
+// slowPartitions are partitions whose conversations cannot be read until release. Meanwhile the
+// devices of all partitions cannot be read either.
 type slowPartitions struct {
 	t        *testing.T
 	database string
 	lock     pgx.Tx
 }
 
-// hangsOnLocks lets reads hang that would be refused soon.
+// hangsOnLocks makes reads wait long for locks: with the default they would soon be refused.
 const hangsOnLocks = "--lock-timeout=10m"
 
 // lockPartitions makes reads of partitions hang.
 func lockPartitions(t *testing.T, database string, partitions ...int) *slowPartitions {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) }) // releases it too
+	conn := pgtest.Connect(t, database)
 	lock, err := conn.Begin(t.Context())
 	for _, partition := range partitions {
 		if err == nil {
@@ -44,21 +40,16 @@ func lockPartitions(t *testing.T, database string, partitions ...int) *slowParti
 	return &slowPartitions{t, database, lock}
 }
 
-// hanging returns how many queries of requests hang.
-func (s *slowPartitions) hanging() int {
-	s.t.Helper()
-	return value[int](s.t, s.database, `SELECT count(*)::int FROM pg_stat_activity
-WHERE datname = current_database() AND application_name = 'badged serving' AND wait_event_type = 'Lock'`)
-}
+// hangingSQL is how many queries of requests hang.
+const hangingSQL = `SELECT count(*)::int FROM pg_stat_activity
+WHERE datname = current_database() AND application_name = 'badged serving' AND wait_event_type = 'Lock'`
+
+func (s *slowPartitions) hanging() int { return value[int](s.t, s.database, hangingSQL) }
 
 // awaitHanging waits until that many queries of requests hang, or more.
 func (s *slowPartitions) awaitHanging(n int) {
 	s.t.Helper()
-	for range polls(s.t, fmt.Sprintf("%d queries that hang", n)) {
-		if s.hanging() >= n {
-			return
-		}
-	}
+	until(s.t, s.database, `SELECT (`+hangingSQL+`) >= $1`, n)
 }
 
 func (s *slowPartitions) release() {
@@ -90,15 +81,15 @@ func usersIn(partition, n int) (users []string) {
 	return users
 }
 
-// Many users who read at many addresses, and backends with keys, take a part of the
-// connections together. Readiness, revocations, publishing, folding and first snapshots of
-// others go on however long their reads take.
+// Many users who read from many addresses, and backends with keys, together use only a part of the
+// connections to Postgres. However long their reads take, readiness, revocations, publishing, folding
+// and first snapshots of other users continue.
 func TestManyReadersTogetherAreLimited(t *testing.T) {
 	t.Parallel()
 	database := oneDatabase(t)
 	p := serve(t, database, "--trusted-proxies=127.0.0.0/8", hangsOnLocks)
-	// Reads of one partition have a bound too, which neither those with tokens nor those with
-	// keys reach.
+	// Reads of one partition have their own limit. Neither the reads with tokens nor the
+	// reads with keys reach it here.
 	const slow, slowToo, users, each = 3, 5, 100, 4
 	const ofTokens, ofDevices, ofKeys = 3, 2, 3
 	other := usersIn(slow+1, 2)
@@ -166,8 +157,8 @@ func TestManyReadersTogetherAreLimited(t *testing.T) {
 	}
 }
 
-// The sockets of one user do not take the queries of all: those of tokens for some
-// categories read the tables by themselves, and so do commands.
+// The sockets of one user cannot use all the queries. Sockets with tokens that are restricted to
+// categories read the tables individually, and so do commands, so their number is limited.
 func TestSocketsOfAUserLeaveQueriesToOthers(t *testing.T) {
 	t.Parallel()
 	database := oneDatabase(t)

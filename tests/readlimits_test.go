@@ -1,21 +1,20 @@
 package tests
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// Apps whose reads hang or are too many get 429, each user and each address by itself, and
-// take nothing from readiness, revocations, and reads with keys.
+// If too many reads of apps hang, further reads get 429; there are limits for each user and each
+// address. Readiness, revocations and reads with keys are not affected.
 func TestReadsOfAppsAreLimited(t *testing.T) {
 	t.Parallel()
-	database := oneDatabase(t) // each has connections of its own
+	database := oneDatabase(t) // with shards, each shard has its own connections
 	p := serve(t, database, hangsOnLocks)
 	position := publish(t, p, delivered("tea", 1, `"ada","ben"`))
 	if n := total(t, p, "ben", position); n != 1 {
@@ -24,20 +23,14 @@ func TestReadsOfAppsAreLimited(t *testing.T) {
 	connected := connect(t, p.url, "ben")
 	connected.awaitTotal(1)
 
-	conn, err := pgx.Connect(t.Context(), database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(context.WithoutCancel(t.Context()))
+	conn := pgtest.Connect(t, database)
 	tx, err := conn.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Exec(t.Context(), `LOCK TABLE badged.conversations IN ACCESS EXCLUSIVE MODE`); err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Exec(t, tx, `LOCK TABLE badged.conversations IN ACCESS EXCLUSIVE MODE`)
 
-	// Of the address 2 requests hang; the others come back.
+	// Of one address 2 requests hang; the server answers the others.
 	const users, each = 5, 12
 	answers := make(chan int, users*each)
 	var reading sync.WaitGroup
@@ -79,8 +72,8 @@ func TestReadsOfAppsAreLimited(t *testing.T) {
 	}
 }
 
-// A user's reads have a rate, and those of an address one of ten times that. Those of
-// backends have none.
+// Reads of a user are limited by a rate, and reads of an address by ten times that rate. Reads of
+// backends have no rate limit.
 func TestReadsOfAppsHaveARate(t *testing.T) {
 	t.Parallel()
 	p := serve(t, newDatabase(t), "--reads-per-second=0.05")
@@ -98,7 +91,7 @@ func TestReadsOfAppsHaveARate(t *testing.T) {
 		user := fmt.Sprint("user", i)
 		status := read(token(t, user), user)
 		if status == http.StatusTooManyRequests && i > 0 {
-			break // the address has had its own
+			break // the address has reached its limit
 		}
 		if status != http.StatusOK || i == 100 {
 			t.Fatalf("user %d of the address is answered %d", i, status)

@@ -3,21 +3,17 @@ package tests
 import (
 	"bufio"
 	"net/http"
-	"os"
 	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
 )
 
-// The command of the README that follows a badge works without a terminal: it prints the
-// state, then every change.
+// The README's command that follows a badge works without a terminal. It prints the state, and then
+// every change.
 func TestReadmeFollowsABadge(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := readFile(t, "../README.md")
 	found := regexp.MustCompile("(?m)^```sh\n(.*/v1/(?:sse|ws)[^`]*)\n```$").FindSubmatch(page)
 	if found == nil {
 		t.Fatal("the README has no command that follows a badge")
@@ -52,13 +48,10 @@ func TestReadmeFollowsABadge(t *testing.T) {
 	await(`"total":1`)
 }
 
-// The README shows the answers to its commands.
+// The answers that the README shows are the real answers to its commands.
 func TestReadmeReadsABadge(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := readFile(t, "../README.md")
 	found := regexp.MustCompile("(?s) -d '([^']*)'\n```\n\n```json\n([^`]*)\n```\n.*?/v1/users/eve/badge.*?```json\n([^`]*)\n```").FindSubmatch(page)
 	if found == nil {
 		t.Fatal("the README does not publish an event and read a badge")

@@ -12,7 +12,7 @@ func (p *process) command(user, frame string) (status int, answer string) {
 	return status, answer
 }
 
-// mustCommand is command, which must succeed.
+// mustCommand is command, but fails the test unless the command succeeds.
 func (p *process) mustCommand(user, frame string) {
 	p.t.Helper()
 	if status, answer := p.command(user, frame); status != http.StatusOK {
@@ -20,9 +20,8 @@ func (p *process) mustCommand(user, frame string) {
 	}
 }
 
-// An app's read covers every message that it has seen, however far the tables
-// are behind the log, over WebSocket and HTTP, even for the first message of a
-// conversation.
+// An app's read covers every message that the app has seen, even if folding is behind: over WebSocket
+// and HTTP, and also for the first message of a conversation.
 func TestReadAheadOfTheTables(t *testing.T) {
 	t.Parallel()
 	database, redis := newDatabase(t), "--redis-url="+newRedis(t).URL()
@@ -43,7 +42,7 @@ func TestReadAheadOfTheTables(t *testing.T) {
 		t.Errorf("the answers are %v", ann.answers)
 	}
 	p.mustCommand("ben", `{"t":"read","id":3,"conversation_id":"first","up_to_seq":1}`)
-	// Whether the conversation exists is not known yet.
+	// The server does not know yet whether the conversation exists.
 	if status, answer := p.command("ben", `{"t":"mark_unread","id":4,"conversation_id":"first"}`); status != http.StatusServiceUnavailable {
 		t.Errorf("the mark is answered %d %s", status, answer)
 	}

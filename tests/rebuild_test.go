@@ -1,14 +1,12 @@
 package tests
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
 // epochOf returns the client's epoch.
@@ -22,8 +20,7 @@ func (c *client) epochOf() string {
 const spoil = `WITH one AS (UPDATE badged.users SET total = 7, categories = '{"chat": [7]}' WHERE user_id = $1)
 UPDATE badged.conversations SET unread = 7 WHERE user_id = $1`
 
-// A rebuild under running servers reports and corrects wrong rows, and clients
-// get the change.
+// A rebuild while servers run reports and corrects wrong rows, and clients get the change.
 func TestRebuild(t *testing.T) {
 	t.Parallel()
 	database, redis := newDatabase(t), newRedis(t)
@@ -40,7 +37,7 @@ func TestRebuild(t *testing.T) {
 		return must(t, append([]string{"rebuild", "-q", "--database-url=" + database, "--redis-url=" + redis.URL()}, args...)...)
 	}
 
-	if out := rebuild(); out != "2 users and 2 conversations of 16 partitions rebuilt from the log: no difference, nothing was changed\n" {
+	if out := rebuild(); out != "2 users and 2 conversations of 8 partitions rebuilt from the log: no difference, nothing was changed\n" {
 		t.Errorf("it prints %s", out)
 	}
 	sql(t, database, spoil, "ann")
@@ -48,7 +45,7 @@ func TestRebuild(t *testing.T) {
   user "ann", conversation "lunch": unread is 7 in the table, 2 by the log
   user "ann": total is 7 in the table, 2 by the log
   user "ann": categories is {"chat":[7]} in the table, {"chat":[2, 1]} by the log
-2 users and 2 conversations of 16 partitions rebuilt from the log: 1 user corrected, 1 partition with a new epoch
+2 users and 2 conversations of 8 partitions rebuilt from the log: 1 user corrected, 1 partition with a new epoch
 `, partition)
 	if out := rebuild("--max-load=0.5"); out != want {
 		t.Errorf("it prints\n%s, want\n%s", out, want)
@@ -67,7 +64,7 @@ func TestRebuild(t *testing.T) {
 	must(t, "verify", "--database-url="+database)
 }
 
-// One user is healed in place, with a greater version of the same epoch.
+// A rebuild of one user heals the rows in place, with a greater version of the same epoch.
 func TestRebuildOfAUser(t *testing.T) {
 	t.Parallel()
 	database, redis := newDatabase(t), newRedis(t)
@@ -106,8 +103,8 @@ user "ann" was healed in version 2
 	}
 }
 
-// A rebuild that is killed with -9 changes nothing and the next one continues
-// it. Only one rebuild runs at a time.
+// A rebuild that is killed with SIGKILL changes no table that it has not completed, and the next
+// rebuild continues it. Only one rebuild runs at a time.
 func TestRebuildIsKilled(t *testing.T) {
 	t.Parallel()
 	database := newDatabase(t)
@@ -120,18 +117,12 @@ func TestRebuildIsKilled(t *testing.T) {
 	ann := connect(t, p.url, user)
 	publish(t, p, delivered("lunch", 1, `"`+user+`"`))
 	ann.awaitTotal(1)
-	ann.close() // or reconciliation could show it the spoiled rows
+	ann.close() // otherwise reconciliation could show the corrupted rows
 	before := value[string](t, holderOf(t, database, partition), epochs)
 	sql(t, database, spoil, user)
 
-	reading, err := pgx.Connect(t.Context(), holderOf(t, database, partition))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer reading.Close(context.WithoutCancel(t.Context()))
-	if _, err := reading.Exec(t.Context(), fmt.Sprintf(`BEGIN; SELECT FROM badged.users_p%02d`, partition)); err != nil {
-		t.Fatal(err)
-	}
+	reading := pgtest.Connect(t, holderOf(t, database, partition))
+	pgtest.Exec(t, reading, fmt.Sprintf(`BEGIN; SELECT FROM badged.users_p%02d`, partition))
 	first := start(t, nil, "rebuild", "--database-url="+database)
 	first.awaitSays(fmt.Sprintf("partition %d waits for", partition))
 	if out, stderr, code := command(t, "rebuild", "--database-url="+database); code != 1 || *shardCount == 1 && out != "" ||
@@ -140,15 +131,13 @@ func TestRebuildIsKilled(t *testing.T) {
 	}
 	first.kill()
 	sql(t, database, `SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'badged rebuild' AND datname = current_database()`)
-	if _, err := reading.Exec(t.Context(), `COMMIT`); err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Exec(t, reading, `COMMIT`)
 	if _, _, code := command(t, "verify", "--user="+user, "--database-url="+database); code != 1 || value[string](t, holderOf(t, database, partition), epochs) != before {
 		t.Errorf("killed, it has changed something: verifying exits with %d", code)
 	}
 
 	out, stderr, code := command(t, "rebuild", "--database-url="+database)
-	done := 0 // before it on its shard
+	done := 0 // partitions that are rebuilt before it on its shard
 	for p := range partition {
 		if holderOf(t, database, p) == holderOf(t, database, partition) {
 			done++
@@ -157,7 +146,7 @@ func TestRebuildIsKilled(t *testing.T) {
 	if want := fmt.Sprintf("continuing an interrupted rebuild: %d partition", done); code != 0 || !strings.Contains(stderr, want) {
 		t.Errorf("the next one exits with %d: %s", code, stderr)
 	}
-	if want := "1 user and 1 conversation of 16 partitions rebuilt from the log: 1 user corrected, 1 partition with a new epoch\n"; !strings.HasSuffix(out, want) {
+	if want := "1 user and 1 conversation of 8 partitions rebuilt from the log: 1 user corrected, 1 partition with a new epoch\n"; !strings.HasSuffix(out, want) {
 		t.Errorf("the next one prints %s", out)
 	}
 	epoch := ann.epoch
@@ -165,7 +154,7 @@ func TestRebuildIsKilled(t *testing.T) {
 	ann.await("another epoch", func() bool { return ann.epoch != epoch && ann.total == 1 })
 	must(t, "verify", "--database-url="+database)
 
-	if _, stderr, code := command(t, "rebuild", "--partition=16", "--database-url="+database); code != 1 || !strings.Contains(stderr, "--partition: there is no partition 16: they are numbered from 0 to 15") {
+	if _, stderr, code := command(t, "rebuild", "--partition=8", "--database-url="+database); code != 1 || !strings.Contains(stderr, "--partition: there is no partition 8: they are numbered from 0 to 7") {
 		t.Errorf("an unknown partition: exit %d %s", code, stderr)
 	}
 	if _, stderr, code := command(t, "rebuild", "--redis-url=ftp://x", "--database-url="+database); code != 1 || !strings.Contains(stderr, "--redis-url: ") {

@@ -11,14 +11,14 @@ import (
 	"github.com/badged/badged/internal/devtest/privateredis"
 )
 
-// minimalACL has the rights of Redis that docs/operations.md lists.
+// minimalACL creates a Redis user with the rights that docs/operations.md lists.
 var minimalACL = []any{"ACL", "SETUSER", "badged", "on", ">secret", "resetkeys", "resetchannels", "&badged:*", "-@all", "+ping", "+publish", "+subscribe", "+unsubscribe"}
 
-// clusterACL has the further rights for a cluster.
+// clusterACL are the additional rights for a Redis Cluster.
 var clusterACL = []any{"+cluster|slots", "+command", "+spublish", "+ssubscribe", "+sunsubscribe"}
 
-// asMinimalUser creates a Redis user with minimalACL and more, and returns a
-// URL for that user.
+// asMinimalUser creates a Redis user with minimalACL and the rights in more, and returns a URL for
+// that user.
 func asMinimalUser(t *testing.T, server *privateredis.Server, more ...any) string {
 	t.Helper()
 	options, err := redis.ParseURL(server.URL())
@@ -51,7 +51,7 @@ func TestRedisUserWithLeastRights(t *testing.T) {
 	serveWithLeastRights(t, asMinimalUser(t, newRedis(t)))
 }
 
-// As above, in a cluster.
+// The documented rights for a Redis Cluster suffice for serving and for config check.
 func TestRedisClusterUserWithLeastRights(t *testing.T) {
 	t.Parallel()
 	cluster, err := privateredis.StartCluster(t.Context(), privateredis.ClusterConfig{})

@@ -14,8 +14,8 @@ import (
 
 const secondKey = "the-secret-of-a-second-key-0123456789"
 
-// The header of a request without a known key is bounded in bytes and lines while it comes,
-// so that strangers fill no memory. The client gets an answer.
+// The header of a request without a known key is limited in bytes and lines while it arrives, so that
+// unknown clients cannot fill the memory. The client gets an answer.
 func TestHeadersOfStrangers(t *testing.T) {
 	t.Parallel()
 	p := serve(t, newDatabase(t))
@@ -36,7 +36,7 @@ func TestHeadersOfStrangers(t *testing.T) {
 			t.Errorf("a header %s is answered with %d, want %d", tt.name, res.StatusCode, tt.want)
 		}
 	}
-	// Lines of a body are none of the header, and a known key may go on.
+	// Lines of a body do not count, and a request with a known key has no such limit.
 	c := dialRaw(t, p)
 	for i := range 3 {
 		body := "[" + strings.Repeat("\n", 1000) + delivered("c", i+1, `"ada"`) + "]"
@@ -49,8 +49,8 @@ func TestHeadersOfStrangers(t *testing.T) {
 	}
 }
 
-// A client that sends all of a body before it reads gets the answer, although that is decided
-// before the body.
+// A client that sends its whole body before it reads still gets the answer of a request that the
+// server refuses by its header.
 func TestRefusedBodiesAreAnswered(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "keys.yaml")
@@ -91,7 +91,7 @@ func TestRefusedBodiesAreAnswered(t *testing.T) {
 	}
 }
 
-// Connections that operators leave open shut out no probe and no other operator.
+// Idle connections of operators do not exclude probes and other operators.
 func TestIdleConnectionsOfOperators(t *testing.T) {
 	t.Parallel()
 	p := serve(t, newDatabase(t), "--internal-listen=127.0.0.1:0", "--admin-keys=ops="+adminKey, "--admin-keys=other="+secondKey)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// An invalid command is refused with an error of its own, over a WebSocket as over HTTP,
-// also with a token of some categories: the connection stays, with all other commands.
+// An invalid command gets its own error, over a WebSocket as over HTTP, also with a token that is
+// restricted to categories. The connection stays open, and all other commands are executed.
 func TestInvalidCommandsEndNoConnection(t *testing.T) {
 	t.Parallel()
 	p := serve(t, newDatabase(t), "--commands-per-second=0")
@@ -42,7 +42,7 @@ func TestInvalidCommandsEndNoConnection(t *testing.T) {
 		{`"conversation_id":"tea"`, "frame has no type t"},
 		{`"t":"dance"`, ""},
 	}
-	// In this order: the good command of the first token reads the only message.
+	// The order matters: the valid command of the first token reads the only message.
 	for _, holder := range []struct{ who, jwt string }{
 		{"all", token(t, "ann")}, {"some", restricted(t, "ann", "chat")},
 	} {
@@ -57,9 +57,9 @@ func TestInvalidCommandsEndNoConnection(t *testing.T) {
 			}
 		}
 		if who == "all" {
-			c.awaitTotal(1) // none has read anything
+			c.awaitTotal(1) // the invalid commands have read nothing
 		}
-		// Without an id that can be echoed, the error has none.
+		// If the id of the command cannot be repeated in the error, the error has no id.
 		for _, id := range []string{`{}`, `true`, `"` + strings.Repeat("x", 129) + `"`} {
 			c.say(fmt.Sprintf(`{"t":"read","id":%s,"conversation_id":"tea","up_to_seq":1}`, id))
 			c.await("an error without an id", func() bool {

@@ -13,15 +13,15 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// relayedStack are two shards, each on a server of its own, with a server of badged and an
-// outbox on a third.
+// relayedStack is two shards, each on its own Postgres server, a server of badged, and an outbox on a
+// third Postgres server.
 type relayedStack struct {
 	servers     []*pgtest.Server
 	urls, flags []string
 	outbox      string
 	p           *process
-	// users are one of partition 0, one of another partition of the first shard, and one
-	// of the second.
+	// moves is a user of partition 0, stays a user of another partition of the first shard,
+	// and other a user of the second shard.
 	moves, stays, other string
 }
 
@@ -55,7 +55,7 @@ func (s *relayedStack) relay(t *testing.T) *process {
 	return start(t, nil, append([]string{"relay", "--listen=127.0.0.1:0", "--outbox-url=" + s.outbox}, s.flags...)...)
 }
 
-// awaitTotal waits until a user has a total; its shard may have been away.
+// awaitTotal waits until a user has a total, also if the user's shard was unreachable.
 func (s *relayedStack) awaitTotal(t *testing.T, user string, want int) {
 	t.Helper()
 	for range polls(t, fmt.Sprintf("%s to have %d", user, want)) {
@@ -66,14 +66,14 @@ func (s *relayedStack) awaitTotal(t *testing.T, user string, want int) {
 	}
 }
 
-// A relay appends to several shards by itself, follows a partition that moves, and carries
-// on for all others while a shard is lost.
+// A relay appends to several shards directly. It follows a partition that moves to another shard, and
+// while one shard is unreachable it carries the events of users on the other.
 func TestRelayToShards(t *testing.T) {
 	t.Parallel()
 	s := newRelayedStack(t)
 	r := s.relay(t)
 	r.awaitReady()
-	backend := sessionOn(t, s.outbox)
+	backend := pgtest.Connect(t, s.outbox)
 	seq, want := 0, map[string]int{}
 	send := func(users ...string) {
 		t.Helper()
@@ -129,8 +129,8 @@ func TestRelayToShards(t *testing.T) {
 	}
 }
 
-// The relay, and each shard in turn, are killed while the backend publishes to users of
-// both. Every event whose transaction was committed counts once.
+// The relay, and each shard in turn, are killed while the backend publishes to users of both shards.
+// Every event whose transaction was committed counts once.
 func TestRelayToShardsOverKills(t *testing.T) {
 	t.Parallel()
 	s := newRelayedStack(t)
@@ -140,8 +140,9 @@ func TestRelayToShardsOverKills(t *testing.T) {
 	defer stop()
 	published := make(chan map[string]int, 1)
 	go func() { published <- publishToUsers(ctx, s.outbox, s.stays, s.other) }()
-	// The identity of the outbox tells how much was published, and its rows what waits.
-	backend := sessionOn(t, s.outbox)
+	// The identity column of the outbox shows how many events were published, and its rows
+	// are the events that still wait.
+	backend := pgtest.Connect(t, s.outbox)
 	carried := func() int {
 		return queryInt(t, backend, `SELECT (SELECT last_value FROM badged.outbox_offset_seq)::int - (SELECT count(*) FROM badged.outbox)::int`)
 	}
@@ -156,7 +157,7 @@ func TestRelayToShardsOverKills(t *testing.T) {
 		if kill%2 == 1 {
 			server := s.servers[kill/2%2]
 			server.Kill()
-			r = s.relay(t) // it starts while the shard is away
+			r = s.relay(t) // starts while the shard is unreachable
 			if err := server.Restart(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -179,8 +180,8 @@ func TestRelayToShardsOverKills(t *testing.T) {
 	must(t, append([]string{"verify", "--quiet"}, s.flags...)...)
 }
 
-// publishToUsers publishes messages to one user, to another and to both until ctx is done,
-// and returns how many each is sent.
+// publishToUsers publishes messages to user a, to user b and to both until ctx is done, and returns
+// how many messages each user was sent.
 func publishToUsers(ctx context.Context, url, a, b string) map[string]int {
 	background := context.WithoutCancel(ctx)
 	conn, err := pgx.Connect(background, url)

@@ -21,7 +21,7 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// relayKills is how often a test kills the relay, the server and the backend's Postgres.
+// relayKills is how often TestRelayOverKills kills the relay, the server or the backend's Postgres.
 var relayKills = flag.Int("relay-kills", 3, "how often the test of the relay kills a process")
 
 // newOutbox returns the URL of a database with an outbox.
@@ -42,12 +42,10 @@ func startRelay(t *testing.T, outbox string, p *process, args ...string) *proces
 	}, args...)...)
 }
 
-// publishSQL publishes an event in SQL.
+// publishIn publishes an event in SQL.
 func publishIn(t *testing.T, conn *pgx.Conn, event string) {
 	t.Helper()
-	if _, err := conn.Exec(t.Context(), `SELECT badged.publish($1)`, event); err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Exec(t, conn, `SELECT badged.publish($1)`, event)
 }
 
 // awaitTotalOf waits until a user has a total.
@@ -60,24 +58,22 @@ func awaitTotalOf(t *testing.T, p *process, user string, want int64) {
 	}
 }
 
-// A backend publishes in its own database and transaction, with a role that can do nothing
-// else, and the relay carries the events to a server, with a role that can do nothing else.
+// A backend publishes in its own database and transaction, with a role that may only publish. The
+// relay carries the events to a server, with a role that may only relay.
 func TestRelay(t *testing.T) {
 	t.Parallel()
 	backend := pgtest.NewServer(t) // roles belong to all databases of a server
 	outbox := newOutbox(t, backend)
-	owner := sessionOn(t, outbox)
-	if _, err := owner.Exec(t.Context(), `CREATE ROLE chat LOGIN; CREATE ROLE mover LOGIN; GRANT CREATE ON SCHEMA public TO chat`); err != nil {
-		t.Fatal(err)
-	}
+	owner := pgtest.Connect(t, outbox)
+	pgtest.Exec(t, owner, `CREATE ROLE chat LOGIN; CREATE ROLE mover LOGIN; GRANT CREATE ON SCHEMA public TO chat`)
 	if _, stderr, code := command(t, "relay", "--outbox-url="+as(t, outbox, "mover"), "--url=http://127.0.0.1:1", "--publisher-key=k"); code != 1 || !strings.Contains(stderr, "badged relay install --relay-role mover") {
 		t.Errorf("a role without rights: %d, %s", code, stderr)
 	}
 	must(t, "relay", "install", "--outbox-url="+outbox, "--publisher-role=chat", "--relay-role=mover")
-	chat := sessionOn(t, as(t, outbox, "chat"))
+	chat := pgtest.Connect(t, as(t, outbox, "chat"))
 	mayNot(t, chat, `SELECT * FROM badged.outbox`)
 	mayNot(t, chat, `INSERT INTO badged.outbox (transaction_id, payload) VALUES ('1', '')`)
-	mover := sessionOn(t, as(t, outbox, "mover"))
+	mover := pgtest.Connect(t, as(t, outbox, "mover"))
 	mayNot(t, mover, `SELECT badged.publish('{}')`)
 	mayNot(t, mover, `UPDATE badged.outbox SET payload = ''`)
 
@@ -85,7 +81,7 @@ func TestRelay(t *testing.T) {
 	r := startRelay(t, as(t, outbox, "mover"), p)
 	r.awaitReady()
 
-	// The programs of the examples need no change.
+	// The example programs work with an outbox without a change.
 	said := regexp.MustCompile(`^message (\d+) is stored and published, position 0\n`)
 	for i, program := range [][]string{{pythonWith(t, "psycopg"), "../docs/publishing/python/publish.py"}, {"node", "../docs/publishing/node/publish.mjs"}} {
 		cmd := exec.CommandContext(t.Context(), program[0], program[1:]...)
@@ -96,10 +92,9 @@ func TestRelay(t *testing.T) {
 		awaitTotalOf(t, p, "ada", int64(i+1))
 	}
 
-	// An event that has become invalid is set aside, and the others go on.
-	if _, err := owner.Exec(t.Context(), `INSERT INTO badged.outbox (transaction_id, payload) VALUES (pg_current_xact_id(), '{"type":"message.sent"}')`); err != nil {
-		t.Fatal(err)
-	}
+	// An event that badged refuses is moved to badged.outbox_refused, and the others are
+	// carried.
+	pgtest.Exec(t, owner, `INSERT INTO badged.outbox (transaction_id, payload) VALUES (pg_current_xact_id(), '{"type":"message.sent"}')`)
 	publishIn(t, chat, delivered("c", 1, `"ann"`))
 	awaitTotalOf(t, p, "ann", 1)
 	awaitMetric(t, r, "badged_relay_refused", 1)
@@ -111,9 +106,7 @@ func TestRelay(t *testing.T) {
 	if out := must(t, "relay", "status", "--outbox-url="+as(t, outbox, "mover")); !strings.HasPrefix(out, "0 events wait, the oldest for 0.0 s; relay: badged relay ") || !strings.Contains(out, "specversion: is required") {
 		t.Errorf("status:\n%s", out)
 	}
-	if _, err := owner.Exec(t.Context(), `UPDATE badged.outbox_refused SET payload = $1`, delivered("c", 2, `"ann"`)); err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Exec(t, owner, `UPDATE badged.outbox_refused SET payload = $1`, delivered("c", 2, `"ann"`))
 	if out := must(t, "relay", "retry", "--outbox-url="+as(t, outbox, "mover")); out != "1 events are back in the outbox, behind all others\n" {
 		t.Errorf("retry says %q", out)
 	}
@@ -123,23 +116,23 @@ func TestRelay(t *testing.T) {
 	}
 }
 
-// Without a server, the relay appends to the log of badged itself.
+// Without a server, the relay appends directly to the log in badged's database.
 func TestRelayToADatabase(t *testing.T) {
 	t.Parallel()
 	outbox, database := newOutbox(t, pgtest.Borrow(t)), oneDatabase(t)
 	p := serve(t, database)
 	launch(t, nil, "relay", "--listen=127.0.0.1:0", "--outbox-url="+outbox, "--database-url="+database)
-	publishIn(t, sessionOn(t, outbox), delivered("c", 1, `"ann"`))
+	publishIn(t, pgtest.Connect(t, outbox), delivered("c", 1, `"ann"`))
 	awaitTotalOf(t, p, "ann", 1)
 }
 
-// A relay that starts before the database of its outbox, such as with the machine, waits for
-// it. It says so when the database goes away later, too.
+// A relay that starts before the database of its outbox, as after a boot, waits for the database. It
+// also reports when the database becomes unreachable later.
 func TestRelayStartsBeforeTheDatabaseOfItsOutbox(t *testing.T) {
 	t.Parallel()
 	backend := pgtest.NewServer(t)
 	outbox := newOutbox(t, backend)
-	publishIn(t, sessionOn(t, outbox), delivered("c", 1, `"ann"`))
+	publishIn(t, pgtest.Connect(t, outbox), delivered("c", 1, `"ann"`))
 	p := serve(t, oneDatabase(t))
 	backend.Kill()
 	r := startRelay(t, outbox, p)
@@ -171,14 +164,12 @@ func TestRelayStartsBeforeTheDatabaseOfItsOutbox(t *testing.T) {
 	}
 }
 
-// Settings that cannot work are refused, and the error says what to do.
+// The relay refuses settings that cannot work, and the error says what to do.
 func TestRelayRefusals(t *testing.T) {
 	t.Parallel()
 	s := pgtest.Borrow(t)
 	outbox, old, database := newOutbox(t, s), newOutbox(t, s), oneDatabase(t)
-	if _, err := sessionOn(t, old).Exec(t.Context(), `DELETE FROM badged.outbox_migrations WHERE version_id = 2`); err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Exec(t, pgtest.Connect(t, old), `DELETE FROM badged.outbox_migrations WHERE version_id = 2`)
 	p := serve(t, database)
 	to := []string{"--url=" + p.url, "--publisher-key=" + publisherKey}
 	for _, tc := range []struct {
@@ -212,9 +203,9 @@ func TestRelayRefusals(t *testing.T) {
 	}
 }
 
-// A proxy, or another server at that address, says nothing about events, whatever it
-// answers: they wait in the outbox, metrics and /readyz tell, and nothing is set aside. A
-// relay does not start with a server that is not badged.
+// A proxy, or another server at the address of badged, answers the relay. Whatever the answer is, no
+// event counts as refused: the events stay in the outbox, and metrics and /readyz report it. A relay
+// does not start if the server at its address is not badged.
 func TestRelayBehindAProxy(t *testing.T) {
 	t.Parallel()
 	s := pgtest.Borrow(t)
@@ -245,7 +236,7 @@ func TestRelayBehindAProxy(t *testing.T) {
 	answer.Store(0)
 	r := start(t, nil, args...)
 	r.awaitReady()
-	conn := sessionOn(t, outbox)
+	conn := pgtest.Connect(t, outbox)
 	for i, status := range []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusForbidden} {
 		answer.Store(int64(status))
 		publishIn(t, conn, delivered("c", i+1, `"ann"`))
@@ -272,8 +263,8 @@ func TestRelayBehindAProxy(t *testing.T) {
 	}
 }
 
-// Relays, the server and the backend's Postgres are killed in turn while the backend
-// publishes. Every event whose transaction was committed counts once.
+// Relays, the server and the backend's Postgres are killed in turn while the backend publishes. Every
+// event whose transaction was committed counts once.
 func TestRelayOverKills(t *testing.T) {
 	t.Parallel()
 	backend := pgtest.NewServer(t)
@@ -288,7 +279,7 @@ func TestRelayOverKills(t *testing.T) {
 	defer stop()
 	published := make(chan int, 1)
 	go func() { published <- publishToOutbox(ctx, outbox) }()
-	badged := sessionOn(t, database)
+	badged := pgtest.Connect(t, database)
 	for kill := range *relayKills {
 		before := inLog(t, badged)
 		for range polls(t, "progress after a kill") {
@@ -315,8 +306,8 @@ func TestRelayOverKills(t *testing.T) {
 	stop()
 	n := <-published
 	awaitTotalOf(t, p, "ann", int64(n))
-	// The relays have nothing left that could count later.
-	left := sessionOn(t, outbox)
+	// The outbox is empty, so no event can count later.
+	left := pgtest.Connect(t, outbox)
 	for range polls(t, "an empty outbox") {
 		if queryInt(t, left, `SELECT count(*)::int FROM badged.outbox`) == 0 {
 			break

@@ -9,26 +9,26 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
 var revocations = flag.Int("revocations", 20_000, "how many users with revoked tokens TestManyRevocations has")
 
-// A server starts however many users have revoked tokens. It admits tokens once it has read
-// all, and a lock on the table stops neither later reads nor makes the server answer a
-// revocation as one that is not in force.
+// A server starts however many users have revoked tokens, and admits tokens once it has read all
+// revocations. A lock on the table of revocations blocks no later reads, and the server does not
+// answer a revocation as if it were not in force.
 func TestManyRevocations(t *testing.T) {
 	t.Parallel()
 	database := oneDatabase(t)
-	conn := sessionOn(t, database)
+	conn := pgtest.Connect(t, database)
 	for _, statement := range []string{
 		fmt.Sprintf(`INSERT INTO badged.revocations (seq, revoked_before, ended_at, user_id)
 SELECT n, now(), now(), 'user-' || n FROM generate_series(1, %d) AS n`, *revocations),
 		fmt.Sprintf(`UPDATE badged.revocation_counter SET last = %d`, *revocations),
 		`ANALYZE badged.revocations`,
 	} {
-		if _, err := conn.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		pgtest.Exec(t, conn, statement)
 	}
 	first, last := "user-1", fmt.Sprintf("user-%d", *revocations)
 
@@ -43,7 +43,7 @@ SELECT n, now(), now(), 'user-' || n FROM generate_series(1, %d) AS n`, *revocat
 			if status == http.StatusOK {
 				break
 			}
-			if !strings.Contains(answer, "still being read") { // it starts
+			if !strings.Contains(answer, "still being read") { // the server is still starting
 				continue
 			}
 			if badge, _, _ := requestAs(t, issued(t, "ann", time.Now()), http.MethodGet, processes[i].url+"/v1/users/ann/badge", "", ""); badge == http.StatusUnauthorized {
@@ -69,13 +69,11 @@ SELECT n, now(), now(), 'user-' || n FROM generate_series(1, %d) AS n`, *revocat
 		}
 	}
 
-	lock := sessionOn(t, database)
-	if _, err := lock.Exec(t.Context(), `BEGIN; LOCK TABLE badged.revocations IN ACCESS EXCLUSIVE MODE`); err != nil {
-		t.Fatal(err)
-	}
+	lock := pgtest.Connect(t, database)
+	pgtest.Exec(t, lock, `BEGIN; LOCK TABLE badged.revocations IN ACCESS EXCLUSIVE MODE`)
 	release := sync.OnceFunc(func() { _, _ = lock.Exec(context.WithoutCancel(t.Context()), `ROLLBACK`) })
 	t.Cleanup(release)
-	for _, p := range processes { // some seconds
+	for _, p := range processes { // takes some seconds
 		for range polls(t, "reads of what is revoked fail") {
 			if metric(t, metricsOf(t, p), "badged_auth_revocation_read_errors_total") >= 2 {
 				break

@@ -3,19 +3,17 @@ package tests
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/internal/devtest/pgtest"
-	"github.com/badged/badged/internal/embedpg"
+	"github.com/badged/badged/internal/pg/embedpg"
 )
 
 // postgresIn starts a Postgres with a data directory below dir. It ends with
@@ -28,24 +26,10 @@ func postgresIn(t *testing.T, dir string) *embedpg.Server {
 	}
 	t.Cleanup(func() {
 		if err := s.Stop(context.WithoutCancel(t.Context())); err != nil {
-			t.Log(err) // some tests kill it
+			t.Log(err) // no failure: some tests kill the server
 		}
 	})
 	return s
-}
-
-// openDir returns a directory that the user of Postgres may enter.
-func openDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "badged-rewind-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	return dir
 }
 
 // copyTree copies a directory tree with owners and modes.
@@ -61,26 +45,14 @@ func baseBackup(t *testing.T, s *embedpg.Server, dir string, args ...string) {
 	t.Helper()
 	cfg := parseURL(t, s.URL())
 	pgdata := filepath.Join(dir, "pgdata")
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // the user of Postgres enters it, which pg_basebackup would not let
+		t.Fatal(err)
+	}
 	args = append([]string{
 		"--pgdata", pgdata, "--host", cfg.Host, "--port", fmt.Sprint(cfg.Port), "--username", cfg.User, "--checkpoint=fast", "--no-manifest", "--no-sync",
 	}, args...)
 	if out, err := exec.CommandContext(t.Context(), s.Program("pg_basebackup"), args...).CombinedOutput(); err != nil {
 		t.Fatalf("pg_basebackup: %v\n%s", err, out)
-	}
-	// The files are ours; as root, Postgres runs as another user.
-	owner, err := os.Stat(cfg.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	id, _ := owner.Sys().(*syscall.Stat_t)
-	own := func(path string, _ fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		return os.Lchown(path, int(id.Uid), int(id.Gid))
-	}
-	if err := filepath.WalkDir(dir, own); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -94,24 +66,30 @@ func parseURL(t *testing.T, url string) *pgx.ConnConfig {
 }
 
 // value returns the single value of a query, on a new connection.
-func value[T any](t *testing.T, url, sql string, args ...any) (v T) {
+func value[T any](t *testing.T, url, sql string, args ...any) T {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
+	conn := pgtest.Connect(t, url)
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	return valueIn[T](t, conn, sql, args...)
+}
+
+// valueIn returns the single value of a query.
+func valueIn[T any](t *testing.T, conn *pgx.Conn, sql string, args ...any) (v T) {
+	t.Helper()
 	if err := conn.QueryRow(t.Context(), sql, args...).Scan(&v); err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
 	return v
 }
 
-// until polls a query that returns a boolean until it is true.
+// until polls a query that returns a boolean until it is true, on one connection: Postgres
+// takes more processor time to open one than for most queries.
 func until(t *testing.T, url, sql string, args ...any) {
 	t.Helper()
+	conn := pgtest.Connect(t, url)
+	defer conn.Close(context.WithoutCancel(t.Context()))
 	for range polls(t, sql) {
-		if value[bool](t, url, sql, args...) {
+		if valueIn[bool](t, conn, sql, args...) {
 			return
 		}
 	}
@@ -134,9 +112,9 @@ func insist(t *testing.T, p *process, event string) (position string) {
 	}
 }
 
-// rewound checks a database that has gone back to three delivered messages
-// while clients had six. Four messages of another conversation take the
-// version past the clients' and make seven.
+// rewound checks clients after the database has gone back: it has three delivered messages, and the
+// clients had six. rewound publishes four messages of another conversation, so that the version
+// exceeds the clients' versions and the total is seven.
 func rewound(t *testing.T, url string, p *process, connected, away *client, before string) {
 	t.Helper()
 	for seq := 1; seq <= 4; seq++ {
@@ -148,12 +126,12 @@ func rewound(t *testing.T, url string, p *process, connected, away *client, befo
 	connected.await("the numbers of the tables", right(connected))
 	back := away.resume(p.url)
 	back.await("the numbers of the tables, resumed", right(back))
-	// Epochs of idle partitions change too, once they are owned again.
+	// The epochs of partitions without traffic change too, once they have an owner again.
 	until(t, url, `SELECT NOT EXISTS (SELECT FROM badged.partitions WHERE epoch = ANY (string_to_array($1, ' ')))`, before)
 }
 
-// tellUpTo publishes messages first to last of the conversation c, and waits
-// until clients have them.
+// tellUpTo publishes the messages first to last of the conversation c, and waits until the clients
+// have them.
 func tellUpTo(t *testing.T, p *process, clients []*client, first, last int) {
 	t.Helper()
 	for seq := first; seq <= last; seq++ {
@@ -172,21 +150,21 @@ type pair struct {
 
 func startPair(t *testing.T) *pair {
 	t.Helper()
-	dir := openDir(t)
+	dir := pgtest.OpenDir(t)
 	primary := postgresIn(t, filepath.Join(dir, "primary"))
 	must(t, "migrate", "up", "--database-url="+primary.URL())
 	baseBackup(t, primary, filepath.Join(dir, "standby"), "--write-recovery-conf")
 	return &pair{t, primary, postgresIn(t, filepath.Join(dir, "standby"))}
 }
 
-// hosts returns the URL that names both.
+// hosts returns a URL that names both servers.
 func (p *pair) hosts() string {
 	one, two := parseURL(p.t, p.primary.URL()), parseURL(p.t, p.standby.URL())
 	return fmt.Sprintf("host=%s,%s port=%d,%d user=%s dbname=%s target_session_attrs=read-write",
 		one.Host, two.Host, one.Port, two.Port, one.User, one.Database)
 }
 
-// part makes what the primary commits from now on the tail that is lost.
+// part disconnects the standby: what the primary commits from now on is lost in a failover.
 func (p *pair) part() {
 	p.t.Helper()
 	p.catchUp()
@@ -196,7 +174,7 @@ func (p *pair) part() {
 	until(p.t, p.standby.URL(), `SELECT NOT EXISTS (SELECT FROM pg_stat_wal_receiver)`)
 }
 
-// catchUp waits until the standby has everything.
+// catchUp waits until the standby has all commits of the primary.
 func (p *pair) catchUp() {
 	p.t.Helper()
 	until(p.t, p.standby.URL(), `SELECT pg_last_wal_replay_lsn() >= $1::pg_lsn`, value[string](p.t, p.primary.URL(), `SELECT pg_current_wal_lsn()::text`))
@@ -211,8 +189,8 @@ func (p *pair) failOver() {
 	}
 }
 
-// A primary that goes on after another was promoted gets no more sessions once one has
-// seen the other.
+// An old primary still runs after another server was promoted. Once a process has connected to the new
+// primary, it opens no more sessions to the old one.
 func TestOldPrimaryGoesOn(t *testing.T) {
 	t.Parallel()
 	pg := startPair(t)
@@ -236,7 +214,7 @@ func TestOldPrimaryGoesOn(t *testing.T) {
 	}
 }
 
-// foldedEverywhere returns a query for the folded events of each partition.
+// foldedEverywhere returns a query for the number of folded events of each partition.
 func foldedEverywhere() string {
 	var all []string
 	for p := range 4 {
@@ -245,7 +223,7 @@ func foldedEverywhere() string {
 	return strings.Join(all, " UNION ALL ")
 }
 
-// readAt reads the badge of ann at a position until Postgres is back.
+// readAt reads the badge of ann at a position, and repeats that until Postgres is back.
 func readAt(t *testing.T, p *process, position string) (status int, answer string) {
 	t.Helper()
 	for range polls(t, "an answer to a position") {
@@ -259,8 +237,8 @@ func readAt(t *testing.T, p *process, position string) (status int, answer strin
 	return status, answer
 }
 
-// After a failover to an asynchronous standby that lacks the last commits, all
-// clients get the standby's state without an operator.
+// After a failover to an asynchronous standby without the last commits, all clients get the state of
+// the standby without an operator.
 func TestFailoverThatLosesTheTail(t *testing.T) {
 	t.Parallel()
 	pg := startPair(t)
@@ -280,10 +258,9 @@ func TestFailoverThatLosesTheTail(t *testing.T) {
 	awaitMetric(t, p, `badged_projector_epochs_begun_total{reason="rewind"}`, 1)
 }
 
-// A position whose events are lost is answered by an error, not by a badge that lacks
-// them, also when Postgres has given its number to another transaction. One whose events
-// have survived is answered as before. The lost events count when they are published
-// again.
+// A read at a position whose events are lost gets an error, and not a badge without them, also after
+// Postgres has assigned the same transaction id again. A read at a position whose events survived is
+// answered as before. The lost events count when they are published again.
 func TestPositionsOfALostTail(t *testing.T) {
 	t.Parallel()
 	pg := startPair(t)
@@ -298,7 +275,7 @@ func TestPositionsOfALostTail(t *testing.T) {
 		lost = append(lost, insist(t, p, delivered("c", seq, `"ann"`)))
 	}
 	pg.failOver()
-	for i := range 40 { // until the numbers of the lost transactions are used again
+	for i := range 40 { // until the ids of the lost transactions are used again
 		insist(t, p, delivered("other", i+1, `"bob"`))
 	}
 	for _, position := range lost {
@@ -319,8 +296,8 @@ func TestPositionsOfALostTail(t *testing.T) {
 	must(t, "verify", "--database-url="+pg.standby.URL())
 }
 
-// If the tail of a log that is lost made a room come to a partition, publishers do not go
-// on as if it had.
+// A failover loses the events by which a room got its first members in further partitions. Publishers
+// do not assume any more that the room has members there.
 func TestRoomsOfALostTail(t *testing.T) {
 	t.Parallel()
 	pg := startPair(t)
@@ -341,15 +318,9 @@ func TestRoomsOfALostTail(t *testing.T) {
 		insist(t, p, joined(i))
 	}
 	insist(t, p, event("post 3", "room.posted", `{"conversation_id":"hall","seq":3}`))
-	conn, err := pgx.Connect(t.Context(), pg.standby.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
+	conn := pgtest.Connect(t, pg.standby.URL())
 	// Publishers in SQL read the directory of rooms in the tables.
-	if _, err := conn.Exec(t.Context(), `SELECT badged.publish($1::text::jsonb)`, event("post 4", "room.posted", `{"conversation_id":"hall","seq":4}`)); err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Exec(t, conn, `SELECT badged.publish($1::text::jsonb)`, event("post 4", "room.posted", `{"conversation_id":"hall","seq":4}`))
 	position := insist(t, p, event("post 5", "room.posted", `{"conversation_id":"hall","seq":5}`))
 	total(t, p, ids[0], position)
 	until(t, pg.standby.URL(), `SELECT count(*) = $1 AND bool_and(unread = 3 OR user_id = $2) FROM badged.unread`, len(ids), ids[0])
@@ -357,24 +328,20 @@ func TestRoomsOfALostTail(t *testing.T) {
 
 func alter(t *testing.T, url, sql string) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
+	conn := pgtest.Connect(t, url)
 	if _, err := conn.Exec(t.Context(), sql); err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
 }
 
-// When a database is restored while servers run, or while none runs, all
-// clients get its state without an operator.
+// A database is restored while servers run, or while none runs. All clients get its state without an
+// operator.
 func TestDatabaseIsRestored(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name    string
-		running bool // whether servers run meanwhile
-		// keep stores the present state in a directory.
+		running bool // whether servers run during the restore
+		// keep stores the current state of the database in a directory.
 		keep func(t *testing.T, s *embedpg.Server, pgdata, kept string)
 	}{
 		{"a base backup, on a timeline of its own", true, func(t *testing.T, s *embedpg.Server, _, kept string) {
@@ -407,7 +374,7 @@ func TestDatabaseIsRestored(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			dir := openDir(t)
+			dir := pgtest.OpenDir(t)
 			pgdata, kept := filepath.Join(dir, "live", "pgdata"), filepath.Join(dir, "kept")
 			pg := postgresIn(t, filepath.Join(dir, "live"))
 			p := serve(t, pg.URL(), "--reconcile-interval=1s")

@@ -15,13 +15,14 @@ import (
 	"github.com/badged/badged/internal/devtest/vendors"
 )
 
-// heldBack is a request of which only a part of the body has been sent.
+// heldBack is a request whose body has been sent only in part.
 type heldBack struct {
 	*rawClient
 	rest string
 }
 
-// holdBack sends a request but for the end of its body, once the server has admitted it.
+// holdBack sends a request without the end of its body, and returns once the server has admitted the
+// request.
 func holdBack(t *testing.T, p *process, secret, method, path, contentType, body string) *heldBack {
 	t.Helper()
 	c := dialRaw(t, p)
@@ -61,54 +62,54 @@ func servePushes(t *testing.T, database string, args ...string) *process {
 	return serve(t, database, append([]string{"--push-config=" + apps, "--admin-keys=ops=" + adminKey}, args...)...)
 }
 
-// countIn returns the rows that a query counts.
-func countIn(t *testing.T, database, query string, args ...any) (n int) {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
-	if err := conn.QueryRow(t.Context(), query, args...).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
-// A token that is revoked, or whose user is erased, while a body is on its way writes
-// nothing: another process has revoked it, and there is no bus.
+// A request writes nothing if its token is revoked, or its user erased, while its body is still
+// arriving. Here another process revokes the token, and there is no bus.
 func TestTokensThatEndWhileABodyIsHeldBack(t *testing.T) {
 	t.Parallel()
 	database := oneDatabase(t)
 	p, other := servePushes(t, database), servePushes(t, database)
-	for name, end := range map[string]func(user string){
-		"revoked": func(user string) { disconnect(t, other, user, `{"revoke":true}`) },
-		"erased":  func(user string) { must(t, "user", "erase", user, "--database-url="+database) },
+	for name, end := range map[string]func(user string) (after func()){
+		"revoked": func(user string) func() {
+			disconnect(t, other, user, `{"revoke":true}`)
+			return func() {}
+		},
+		// A body may take 10 s, and an erasure longer. The test need not wait for the
+		// erasure, since it revokes tokens first.
+		"erased": func(user string) func() {
+			erase := start(t, nil, "user", "erase", user, "--database-url="+database)
+			until(t, database, `SELECT EXISTS (SELECT FROM badged.erased_revocations)`)
+			return func() {
+				if <-erase.done; erase.err != nil {
+					t.Error(erase.err)
+				}
+			}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			user := "ann-" + name
 			jwt := issued(t, user, time.Now().Add(-time.Minute))
 			device := holdBack(t, p, jwt, http.MethodPut, "/v1/users/"+user+"/devices/phone", "application/json", aPhone)
 			command := holdBack(t, p, jwt, http.MethodPost, "/v1/commands", "application/json", readAll)
-			end(user)
+			after := end(user)
 			for what, held := range map[string]*heldBack{"device": device, "command": command} {
 				if status, answer := held.finish(); status != http.StatusUnauthorized || !strings.Contains(answer, "revoked") {
 					t.Errorf("the %s is answered with %d %s", what, status, answer)
 				}
 			}
-			if n := countIn(t, database, `SELECT count(*) FROM badged.devices WHERE user_id = $1`, user); n != 0 {
+			after()
+			if n := value[int](t, database, `SELECT count(*) FROM badged.devices WHERE user_id = $1`, user); n != 0 {
 				t.Errorf("%d devices are registered", n)
 			}
-			if n := countIn(t, database, `SELECT count(*) FROM badged.users WHERE user_id = $1`, user); n != 0 {
+			if n := value[int](t, database, `SELECT count(*) FROM badged.users WHERE user_id = $1`, user); n != 0 {
 				t.Error("the user is there")
 			}
 		})
 	}
 }
 
-// What the database decides when a transaction commits does not depend on what a process
-// knew when it began: one that is frozen meanwhile writes nothing for a token that another
-// process revokes.
+// Whether a token is revoked is decided in the database when a transaction commits, and not by what
+// the process knew before. A process is frozen while another process revokes a token: it then writes
+// nothing for this token.
 func TestRevocationsCountWhenATransactionCommits(t *testing.T) {
 	t.Parallel()
 	database := oneDatabase(t)
@@ -149,21 +150,13 @@ func TestRevocationsCountWhenATransactionCommits(t *testing.T) {
 			answers[what] <- answer{status, text}
 		}()
 	}
-	for range polls(t, "the transactions to wait for the lock") {
-		if countIn(t, database, `SELECT count(*) FROM pg_locks JOIN pg_class ON relation = pg_class.oid WHERE NOT granted AND relname ~ '^(events|devices)_p'`) >= 2 {
-			break
-		}
-	}
+	until(t, database, `SELECT count(*) >= 2 FROM pg_locks JOIN pg_class ON relation = pg_class.oid WHERE NOT granted AND relname ~ '^(events|devices)_p'`)
 	p.signal(syscall.SIGSTOP)
 	disconnect(t, other, "ann", `{"revoke":true}`)
 	if err := tx.Rollback(ctx); err != nil {
 		t.Fatal(err)
 	}
-	for range polls(t, "the transactions to end") {
-		if countIn(t, database, `SELECT count(*) FROM pg_locks JOIN pg_class ON relation = pg_class.oid WHERE relname ~ '^(events|devices)_p[0-9]+$' AND mode = 'RowExclusiveLock'`) == 0 {
-			break
-		}
-	}
+	until(t, database, `SELECT count(*) = 0 FROM pg_locks JOIN pg_class ON relation = pg_class.oid WHERE relname ~ '^(events|devices)_p[0-9]+$' AND mode = 'RowExclusiveLock'`)
 	p.signal(syscall.SIGCONT)
 	for what, c := range answers {
 		if a := <-c; a.status != http.StatusUnauthorized || !strings.Contains(a.text, "revoked") {
@@ -173,7 +166,7 @@ func TestRevocationsCountWhenATransactionCommits(t *testing.T) {
 	if code := socket.awaitEnd(); code != 4001 {
 		t.Errorf("the socket ends with %d", code)
 	}
-	if n := countIn(t, database, `SELECT count(*) FROM badged.devices`); n != 0 {
+	if n := value[int](t, database, `SELECT count(*) FROM badged.devices`); n != 0 {
 		t.Errorf("%d devices are registered", n)
 	}
 	if status, _, log := request(t, http.MethodGet, other.url+"/v1/users/ann/badge", "", ""); status != http.StatusOK || !strings.Contains(log, `"version":0`) {
@@ -181,7 +174,7 @@ func TestRevocationsCountWhenATransactionCommits(t *testing.T) {
 	}
 }
 
-// A key that is removed while a body is on its way does nothing, on any route.
+// A request does nothing, on any route, if its key is removed while its body is still arriving.
 func TestKeysThatEndWhileABodyIsHeldBack(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "keys.yaml")
@@ -214,7 +207,7 @@ func TestKeysThatEndWhileABodyIsHeldBack(t *testing.T) {
 		t.Errorf("a key that stays is answered with %d %s", status, answer)
 	}
 	for table, want := range map[string]int{"devices": 0, "webhooks": 0, "revocations": 0, "jobs": 0} {
-		if n := countIn(t, database, "SELECT count(*) FROM badged."+table); n != want {
+		if n := value[int](t, database, "SELECT count(*) FROM badged."+table); n != want {
 			t.Errorf("%s has %d rows", table, n)
 		}
 	}
@@ -223,7 +216,7 @@ func TestKeysThatEndWhileABodyIsHeldBack(t *testing.T) {
 	}
 }
 
-// A read that waits for events is not answered to a token that is revoked by then.
+// A read waits for events to be folded. If its token is revoked meanwhile, it is refused.
 func TestTokensThatEndWhileAReadWaits(t *testing.T) {
 	t.Parallel()
 	database, redis := newDatabase(t), newRedis(t)

@@ -21,7 +21,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/events/topics"
 	"github.com/badged/badged/internal/devtest/pgtest"
-	"github.com/badged/badged/projector/archive"
+	"github.com/badged/badged/internal/partition/archive"
 )
 
 // as returns the URL of a database with another role.
@@ -63,9 +63,8 @@ func mayNot(t *testing.T, conn *pgx.Conn, statement string) {
 	}
 }
 
-// The role server suffices for everything a server does, including operations
-// on the admin page and the command line. It cannot change the log's past or
-// the audit trail.
+// The role server suffices for everything that a server does, including operations on the admin page
+// and the command line. It cannot change existing rows of the log or of the audit trail.
 func TestServerRole(t *testing.T) {
 	t.Parallel()
 	database := granted(t)
@@ -113,16 +112,16 @@ func TestServerRole(t *testing.T) {
 		t.Errorf("the server lacks a right:\n%s", said)
 	}
 
-	conn := connectTo(t, server)
-	// Periodic work of the projector, and the expiry sweep.
+	conn := pgtest.Connect(t, server)
+	// The statements of the projector's periodic work and of the expiry sweep.
 	for _, statement := range []string{
 		`INSERT INTO badged.dedup_runs VALUES (0, 1, 1, 1, 'dropped')`, `UPDATE badged.dedup_runs SET state = 'dropped'`,
 		`INSERT INTO badged.dedup_filters VALUES (0, 1, 1, 1, '')`, `INSERT INTO badged.dedup_pages_p00 VALUES (1, 1, '')`,
 		`DELETE FROM badged.dedup_pages_p00`, `DELETE FROM badged.dedup_filters`, `DELETE FROM badged.dedup_runs`, `DELETE FROM badged.dedup_blocks_p00`,
-		`SELECT badged.extend_log(0, '7 days', 1048576)`,
+		`SELECT badged.extend_log(0, '7 days', 1048576)`, `SELECT badged.index_log(0)`,
 		`SELECT badged.bury_unissued(0)`, `INSERT INTO badged.events_p00 (uuid, payload, own) VALUES (gen_random_uuid(), '{}', true)`,
 	} {
-		execute(t, conn, statement)
+		pgtest.Exec(t, conn, statement)
 	}
 	for _, statement := range []string{
 		`UPDATE badged.audit SET who = 'another'`, `DELETE FROM badged.audit`, `TRUNCATE badged.audit CASCADE`,
@@ -152,13 +151,13 @@ func TestServerRole(t *testing.T) {
 		{[]string{"audit", "prune", "--before=2026-01-01T00:00:00Z"}, owners},
 		{[]string{"repair-log"}, owners},
 		{[]string{"user", "erase", "ann", "--yes"}, owners},
-		{[]string{"migrate", "grant", "reader", "publisher"}, "The role that the URL names lacks this right. Connect as the owner"},
+		{[]string{"migrate", "grant", "reader", "publisher"}, owners},
 	} {
 		if _, stderr, code := command(t, append(tc.args, "--database-url="+server)...); code != 1 || !strings.Contains(stderr, tc.says) {
 			t.Errorf("%s exits with %d and prints %s", tc.args[0], code, stderr)
 		}
 	}
-	conn = connectTo(t, reader)
+	conn = pgtest.Connect(t, reader)
 	for _, statement := range []string{
 		`SELECT FROM badged.audit`, `SELECT FROM badged.jobs`, `UPDATE badged.users_p00 SET total = 0`,
 		`INSERT INTO badged.events_p00 (uuid, payload) VALUES (gen_random_uuid(), '{}')`, `SELECT badged.publish('{}')`,
@@ -272,7 +271,7 @@ func TestPublisherRole(t *testing.T) {
 	}
 }
 
-// The role consumer suffices for subscribers, badged's and stock ones, and for
+// The role consumer suffices for subscribers, with badged's package and with watermill's, and for
 // nothing else.
 func TestConsumerRole(t *testing.T) {
 	t.Parallel()
@@ -317,19 +316,19 @@ func TestConsumerRole(t *testing.T) {
 		}
 	}
 
-	conn := connectTo(t, as(t, database, "consumer"))
+	conn := pgtest.Connect(t, as(t, database, "consumer"))
 	for _, statement := range []string{
 		`INSERT INTO badged.` + home + ` (uuid, payload) VALUES (gen_random_uuid(), '{}')`, `DELETE FROM badged.` + home, `UPDATE badged.` + home + ` SET payload = '{}'`,
 		`DELETE FROM badged.` + home + `_offsets`, `UPDATE badged.` + home + `_offsets SET pending = '{}'`, `UPDATE badged.settings SET partitions = 1`,
 		`SELECT FROM badged.users`, `SELECT FROM badged.conversations`, `SELECT FROM badged.audit`, `SELECT FROM badged.dead_letters`,
-		`SELECT badged.publish('{}')`, `SELECT badged.extend_log(0, '7 days', 1048576)`,
+		`SELECT badged.publish('{}')`, `SELECT badged.extend_log(0, '7 days', 1048576)`, `SELECT badged.index_log(0)`,
 	} {
 		mayNot(t, conn, statement)
 	}
 }
 
-// A stolen publisher role cannot stop a server or forge badged's own events:
-// anything else that it can store in the log becomes a dead letter.
+// A stolen role publisher cannot stop a server or forge badged's own events. Anything invalid that it
+// can store in the log becomes a dead letter.
 func TestPublisherRoleAttacks(t *testing.T) {
 	t.Parallel()
 	database := granted(t)
@@ -339,7 +338,7 @@ func TestPublisherRoleAttacks(t *testing.T) {
 	if n := total(t, p, "ann", publish(t, p, delivered("team", 1, `"ann"`))); n != 1 {
 		t.Fatalf("the total is %d, want 1", n)
 	}
-	conn := connectTo(t, url)
+	conn := pgtest.Connect(t, url)
 	home := events.Topic(events.PartitionOf("ann", partitions))
 	const row = `gen_random_uuid(), '{"stray": true}'`
 	statements := []string{
@@ -371,7 +370,7 @@ func TestPublisherRoleAttacks(t *testing.T) {
 		mayNot(t, conn, statement)
 	}
 
-	// All functions that it may call.
+	// All functions that the role may call.
 	if got := rowsOf(t, database, `SELECT proname::text FROM pg_proc
 WHERE pronamespace = 'badged'::regnamespace AND has_function_privilege('publisher', oid, 'EXECUTE') ORDER BY 1`); !slices.Equal(got, []string{"above", "living_partitions", "log_era", "log_needs_repair", "pending_at", "position_of", "publish", "publish_batch", "rank", "refuse_batch", "refuse_missing"}) {
 		t.Errorf("a publisher may call %q", got)
@@ -380,7 +379,7 @@ WHERE pronamespace = 'badged'::regnamespace AND has_function_privilege('publishe
 	// Functions that run as the owner must ignore objects in the caller's
 	// search_path.
 	sql(t, database, `CREATE SCHEMA trap AUTHORIZATION publisher`)
-	execute(t, conn, `
+	pgtest.Exec(t, conn, `
 CREATE FUNCTION trap.caught() RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'caught: running as %', current_user; END $$;
 CREATE FUNCTION trap.pg_current_xact_id() RETURNS xid8 LANGUAGE sql AS 'SELECT trap.caught()::text::xid8';
 CREATE FUNCTION trap.pg_column_size(bytea) RETURNS integer LANGUAGE sql AS 'SELECT trap.caught()::integer';
@@ -401,9 +400,9 @@ SET search_path = trap, pg_temp, pg_catalog`)
 		strings.Replace(delivered("other", 1, `"ann"`), `"ann"`, `"`+stranger("ann")+`"`, 1),
 	}
 	for _, payload := range strays {
-		execute(t, conn, `INSERT INTO badged.`+home+` (uuid, payload) VALUES (gen_random_uuid(), convert_to($1, 'UTF8'))`, payload)
+		pgtest.Exec(t, conn, `INSERT INTO badged.`+home+` (uuid, payload) VALUES (gen_random_uuid(), convert_to($1, 'UTF8'))`, payload)
 	}
-	execute(t, conn, `INSERT INTO badged.`+home+` (uuid, payload) VALUES (gen_random_uuid(), NULL), (gen_random_uuid(), '\\x28b52ffd00')`)
+	pgtest.Exec(t, conn, `INSERT INTO badged.`+home+` (uuid, payload) VALUES (gen_random_uuid(), NULL), (gen_random_uuid(), '\\x28b52ffd00')`)
 	if _, err := conn.PgConn().CopyFrom(t.Context(), strings.NewReader("00000000-0000-0000-0000-000000000001\t{\"copied\": true}\n"), `COPY badged.`+home+` (uuid, payload) FROM STDIN`); err == nil {
 		t.Error("a publisher can copy into the log")
 	}
@@ -449,7 +448,7 @@ func relationExists(t *testing.T, database, name string) bool {
 // rowsOf returns the rows of a query with one text column.
 func rowsOf(t *testing.T, database, query string) []string {
 	t.Helper()
-	rows, err := connectTo(t, database).Query(t.Context(), query)
+	rows, err := pgtest.Connect(t, database).Query(t.Context(), query)
 	if err != nil {
 		t.Fatal(err)
 	}

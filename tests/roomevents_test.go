@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -15,7 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/traffic"
+	"github.com/badged/badged/internal/bridge/traffic"
+	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -28,14 +28,14 @@ type talliedRoom struct {
 	all            map[int64]bool   // messages that mention everybody
 	sender         map[int64]string // of each message
 	members        map[string]*talliedMember
-	// changes counts the messages and recalls that changed what members see, and
-	// versions, by user, what a user saw change until leaving, or else besides.
+	// changes counts the messages and recalls that changed what members see. versions counts,
+	// by user, further visible changes; when a user leaves, it gets the changes until then.
 	changes  int64
 	versions map[string]int64
 }
 
 type talliedMember struct {
-	joined    int64 // changes of the room by then
+	joined    int64 // changes of the room when the user joined
 	read      int64
 	mentioned map[int64]bool
 }
@@ -92,7 +92,7 @@ func (t roomTally) add(e events.Event) {
 	}
 }
 
-// count is what the badges of all members add up to.
+// count is the sum of a user's unread messages and mentions.
 type count struct {
 	Unread   int64 `json:"total_unread"`
 	Mentions int64 `json:"mentions"`
@@ -133,7 +133,7 @@ func (r *talliedRoom) version(user string) int64 {
 	return n
 }
 
-// tallying is a target of a load that counts the events itself.
+// tallying is a target of a load that counts the events with roomTally.
 type tallying struct{ roomTally }
 
 // Append implements traffic.Target.
@@ -149,8 +149,8 @@ func (t tallying) Badges(_ context.Context, users []string, _ int64) ([]pubsub.B
 	return make([]pubsub.Badge, len(users)), nil
 }
 
-// Generated traffic of rooms, published over HTTP and into the database, counts as
-// with plain sets, and verify finds nothing.
+// Generated traffic of rooms is published over HTTP and directly into the database. The badges equal
+// the counts with plain sets, and verify finds no difference.
 func TestGeneratedRooms(t *testing.T) {
 	t.Parallel()
 	rooms := traffic.RoomTraffic{Rooms: 20, Members: 300, Messages: 1000, Seed: 7}
@@ -182,13 +182,10 @@ func TestGeneratedRooms(t *testing.T) {
 	}
 }
 
-// The commands, the SQL and the program of docs/rooms.md do what it says.
+// The commands, the SQL and the program of docs/rooms.md have the documented effects.
 func TestRoomsPage(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../docs/rooms.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := readFile(t, "../docs/rooms.md")
 	example := func(language string) string {
 		found := regexp.MustCompile("(?s)```" + language + "\n(.*?)```").FindSubmatch(page)
 		if found == nil {
@@ -222,10 +219,11 @@ func TestRoomsPage(t *testing.T) {
 	expect("the program", 3, 1, 2, 1)
 }
 
-// expectTotals compares the totals of users after everything that was published.
+// expectTotals compares the totals of users, once they include the position after.
 func expectTotals(t *testing.T, p *process, after string, want map[string]int64) {
 	t.Helper()
-	// Of all the users, since a position is about the shards that were appended to.
+	// The event names all the users, since a position only covers the shards to which the
+	// call appended.
 	users, err := json.Marshal(slices.Sorted(maps.Keys(want)))
 	if err != nil {
 		t.Fatal(err)
@@ -238,8 +236,8 @@ func expectTotals(t *testing.T, p *process, after string, want map[string]int64)
 	}
 }
 
-// A conversation becomes a room without a change of its counts, and then bad input
-// has the outcomes of docs/rooms.md.
+// A conversation becomes a room without a change of its counts. Afterwards, invalid input has the
+// effects that docs/rooms.md describes.
 func TestConversationBecomesARoom(t *testing.T) {
 	t.Parallel()
 	database := newDatabase(t)
@@ -265,6 +263,7 @@ func TestConversationBecomesARoom(t *testing.T) {
 	publishAll(inRoom("join", "room.joined", `"user_ids":["ada","ben","chloe"]`), posted(3), posted(1), posted(2))
 	expectTotals(t, p, "the change", map[string]int64{"ada": 1, "ben": 0, "chloe": 3})
 
+	conn := pgtest.Connect(t, database) // what SQL stores is not known to be bad before it is folded
 	publish(t, p, inRoom("quiet", "conversation.level_set", `"user_ids":["chloe"],"level":"none"`))
 	for _, step := range []struct {
 		what, event      string
@@ -279,7 +278,9 @@ func TestConversationBecomesARoom(t *testing.T) {
 		{"leaving as from a conversation", inRoom("wrong again", "conversation.left", `"user_ids":["ada"]`), 2, 0, 1},
 		{"leaving", inRoom("leaves", "room.left", `"user_ids":["ada"]`), 0, 0, 1},
 	} {
-		publish(t, p, step.event)
+		if _, err := conn.Exec(t.Context(), publishSQL, step.event); err != nil {
+			t.Fatal(err)
+		}
 		expectTotals(t, p, step.what, map[string]int64{"ada": step.ada, "chloe": step.chloe, "dora": step.dora})
 	}
 	letters := must(t, "deadletters", "list", "--database-url="+database)
@@ -289,6 +290,15 @@ func TestConversationBecomesARoom(t *testing.T) {
 	} {
 		if !strings.Contains(letters, want) {
 			t.Errorf("the dead letters do not say %q:\n%s", want, letters)
+		}
+	}
+	for range polls(t, "a refusal, which needs a server that has folded everything") {
+		status, _, answer := request(t, "POST", p.url+"/v1/events", "application/json", inRoom("refused", "message.delivered", `"seq":9,"user_ids":["chloe","dora"]`))
+		if status == 400 {
+			if want := `"message":"\"crew\" is a room of which \"chloe\" are members: publish room.posted instead of message.delivered"`; !strings.Contains(answer, want) {
+				t.Errorf("the refusal is %s, want %s", answer, want)
+			}
+			break
 		}
 	}
 	users := strings.TrimSuffix(strings.Repeat(`"u",`, events.MaxUsers+1), ",")

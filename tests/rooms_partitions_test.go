@@ -8,7 +8,7 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// userOf returns a user of a partition whose id begins so.
+// userOf returns a user of a partition whose id begins with prefix.
 func userOf(partition int, prefix string) string {
 	for n := 0; ; n++ {
 		if id := fmt.Sprint(prefix, n); events.PartitionOf(id, partitions) == partition {
@@ -17,9 +17,9 @@ func userOf(partition int, prefix string) string {
 	}
 }
 
-// One user who joins a room with an up_to_seq far ahead silences it for that user only, also
-// for those who join later as the first of their partition. A row of the log with a seq
-// in a join is put aside, and a rebuild corrects tables that have such a seq.
+// A user joins a room with an up_to_seq that is far ahead. Only this user gets no counts from later
+// messages: other users do, also users who join later as the first of their partition. A row of the
+// log with a seq in a join becomes a dead letter, and a rebuild corrects tables with such a seq.
 func TestOneJoinSilencesOneUser(t *testing.T) {
 	t.Parallel()
 	database := newDatabase(t)
@@ -67,8 +67,8 @@ func TestOneJoinSilencesOneUser(t *testing.T) {
 	check("after the rebuild")
 }
 
-// In a small room the ids of users make no difference: who is the first in a partition, or on
-// a shard, gets with up_to_seq what others have, the last message and the category.
+// In a small room the ids of users make no difference: with up_to_seq, the first member in a partition
+// or on a shard gets the same last message and category as the other members.
 func TestTheFirstMemberOfAPartition(t *testing.T) {
 	t.Parallel()
 	p := serve(t, newDatabase(t))
@@ -97,9 +97,9 @@ func TestTheFirstMemberOfAPartition(t *testing.T) {
 	}
 }
 
-// The greatest seq there is ends no loop too late: it can be posted, read, marked and
-// recalled, a member can join at it, leave, and be reset from it, and a guest who has marked
-// it can be merged.
+// The greatest possible seq causes no overflow or endless loop. It can be posted, read, marked and
+// recalled; a member can join at it, leave, and be reset from it; and a guest who has marked it can be
+// merged.
 func TestTheGreatestSeq(t *testing.T) {
 	t.Parallel()
 	database := newDatabase(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// roomEvent returns an event of a room with more fields of its data.
+// roomEvent returns an event of a room with additional fields in its data.
 func roomEvent(typ, room, more string) string {
 	return event(uuid.NewString(), typ, fmt.Sprintf(`{"conversation_id":%q,%s}`, room, more))
 }
@@ -17,7 +17,7 @@ func joined(room, users string) string {
 	return roomEvent("room.joined", room, `"user_ids":[`+users+`]`)
 }
 
-// posted returns message seq of a room by a sender.
+// posted returns an event that posts message seq of a sender to a room.
 func posted(room string, seq int, sender string) string {
 	return roomEvent("room.posted", room, fmt.Sprintf(`"seq":%d,"sender_id":%q`, seq, sender))
 }
@@ -28,9 +28,9 @@ func (c *client) awaitUnread(conversation string, n int64) {
 	c.await(fmt.Sprintf("%d unread in %s", n, conversation), func() bool { return c.unread[conversation] == n })
 }
 
-// Members who are connected see what happens in a room: they join it while they are
-// connected, get messages but not their own, read on one device and see it on
-// another, lose what is recalled, leave, and resume after a disconnect.
+// Connected members see the changes of a room. They join while they are connected, and get messages
+// except their own. They see on one device what they read on another, and recalled messages stop
+// counting. They leave, and resume after a disconnect.
 func TestRoomOverSockets(t *testing.T) {
 	t.Parallel()
 	p := serve(t, newDatabase(t))
@@ -41,7 +41,7 @@ func TestRoomOverSockets(t *testing.T) {
 	publish(t, p, posted("hall", 1, "ann"))
 	publish(t, p, posted("hall", 2, "bob"))
 	for _, c := range []*client{ann, phone, bob} {
-		c.awaitUnread("hall", 1) // the other's
+		c.awaitUnread("hall", 1) // the message of the other member
 		c.awaitTotal(2)
 	}
 	publish(t, p, roomEvent("room.posted", "hall", `"seq":3,"sender_id":"bob","mentioned_user_ids":["ann"]`))
@@ -59,7 +59,7 @@ func TestRoomOverSockets(t *testing.T) {
 	position := publish(t, p, posted("hall", 4, "chat"))
 	ann.awaitTotal(2)
 	bob.awaitTotal(2)
-	eve.awaitTotal(0) // no member
+	eve.awaitTotal(0) // she is not a member
 	for user, n := range map[string]int64{"ann": 2, "bob": 2, "eve": 0} {
 		if got := total(t, p, user, position); got != n {
 			t.Errorf("the API says %d for %s, want %d", got, user, n)
@@ -83,8 +83,8 @@ func TestRoomOverSockets(t *testing.T) {
 	bob.awaitTotal(5)
 }
 
-// An app that has a message before the room has it reads it. The message does not
-// count once the room has it, and later ones do.
+// An app has a message of a room before badged has it, and reads it. When the message arrives it does
+// not count, but later messages do.
 func TestReadAheadOfARoom(t *testing.T) {
 	t.Parallel()
 	p := serve(t, newDatabase(t))
@@ -101,8 +101,8 @@ func TestReadAheadOfARoom(t *testing.T) {
 	bob.awaitTotal(1)
 }
 
-// A large room has members connected to two gateways. Redis is killed while messages
-// are posted, and comes back: every client ends up right.
+// Members of a large room are connected to two gateways. Redis is killed and restarted while messages
+// are posted. In the end every client is right.
 func TestRoomAcrossProcesses(t *testing.T) {
 	t.Parallel()
 	const members = 3000
@@ -143,7 +143,7 @@ func TestRoomAcrossProcesses(t *testing.T) {
 	awaitBus(t, p["gateway"], "ok", 1)
 	awaitBus(t, other, "ok", 1)
 	publish(t, p["api"], posted("hall", 7, "u0"))
-	clients[0].awaitUnread("hall", 6) // not the own
+	clients[0].awaitUnread("hall", 6) // without the member's own message
 	for _, c := range clients[1:] {
 		c.awaitUnread("hall", 7)
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
 // twinRounds is how many rounds of events the test of twins publishes.
@@ -20,19 +22,19 @@ type twins struct {
 	t    *testing.T
 	p    *process
 	ids  []string
-	sql  *pgx.Conn // a backend that publishes in transactions of its own
+	sql  *pgx.Conn // of a backend that publishes in its own transactions
 	draw *rand.Rand
-	// said are the events so far, for a failure.
+	// said are the events so far, for the message of a failure.
 	said []string
 	seq  map[string]int64
 }
 
-// all returns their ids as JSON.
+// all returns the ids of the twins as JSON.
 func (w *twins) all() string { return `["` + strings.Join(w.ids, `","`) + `"]` }
 
-// message draws an event about a message of a room; their order makes no difference.
+// message draws an event about a message of a room. The order of such events makes no difference.
 func (w *twins) message(room string) string {
-	seq := w.seq[room] + w.draw.Int64N(3) - 1 // late ones, and repeated ones
+	seq := w.seq[room] + w.draw.Int64N(3) - 1 // includes late and repeated messages
 	seq = max(1, seq)
 	w.seq[room] = max(w.seq[room], seq) + w.draw.Int64N(2)
 	more := fmt.Sprintf(`"seq":%d`, seq)
@@ -49,7 +51,7 @@ func (w *twins) message(room string) string {
 	return roomEvent("room.posted", room, more)
 }
 
-// change draws an event of which the order matters.
+// change draws an event whose order matters.
 func (w *twins) change(room string) string {
 	users := `"user_ids":` + w.all()
 	upTo := fmt.Sprintf(`"up_to_seq":%d`, 1+w.draw.Int64N(max(1, w.seq[room])))
@@ -73,7 +75,7 @@ func (w *twins) change(room string) string {
 	return roomEvent("room.changed", room, fmt.Sprintf(`"seq":%d,"sender_id":"somebody","mentioned_user_ids":%s,"category":"news"`, max(1, w.seq[room]), w.all()))
 }
 
-// command lets the app of each twin do the same.
+// command sends the same command from the app of each twin.
 func (w *twins) command(room string) {
 	frame := fmt.Sprintf(`{"t":"read","id":1,"conversation_id":%q,"up_to_seq":%d}`, room, max(1, w.seq[room]-w.draw.Int64N(3)))
 	w.said = append(w.said, frame)
@@ -104,7 +106,7 @@ func (w *twins) inSQL(fn func(), events ...string) {
 	}
 }
 
-// equal fails unless all have the same badge and conversations.
+// equal fails unless all twins have the same badge and conversations.
 func (w *twins) equal(position string) {
 	w.t.Helper()
 	var first string
@@ -122,14 +124,14 @@ func (w *twins) equal(position string) {
 	}
 }
 
-// Users with the same events have the same numbers, whatever their ids and which user
-// publishes: requests that run at once, transactions that stay open, and apps.
+// Users with the same events have the same numbers, whatever their ids are. The events come from
+// concurrent requests, from transactions that stay open, and from apps.
 func TestTwinsInAllPartitions(t *testing.T) {
 	t.Parallel()
 	database := oneDatabase(t)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	w := &twins{t: t, p: serve(t, database), sql: sessionOn(t, database), draw: rand.New(rand.NewPCG(seed, 0)), seq: map[string]int64{}}
+	w := &twins{t: t, p: serve(t, database), sql: pgtest.Connect(t, database), draw: rand.New(rand.NewPCG(seed, 0)), seq: map[string]int64{}}
 	for n := range partitions {
 		w.ids = append(w.ids, userOf(n, "twin-"))
 	}
@@ -144,7 +146,7 @@ func TestTwinsInAllPartitions(t *testing.T) {
 			posts = append(posts, w.message(room))
 		}
 		w.said = append(append(w.said, open...), posts...)
-		w.inSQL(func() { // messages at once, over HTTP, while others are not committed
+		w.inSQL(func() { // concurrent messages over HTTP, while others are not committed
 			var all sync.WaitGroup
 			for _, e := range posts {
 				all.Go(func() {

@@ -18,8 +18,8 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// hostileSettings returns settings of a database that change texts, the order of rows,
-// times, what a transaction sees, or plans.
+// hostileSettings returns settings of a database that change how values are written, the order of
+// rows, times, the visibility of rows in a transaction, or plans.
 func hostileSettings() map[string]string {
 	all := map[string]string{
 		"bytea_output": "escape", "DateStyle": "German, DMY", "IntervalStyle": "sql_standard", "TimeZone": "Asia/Kathmandu",
@@ -43,16 +43,15 @@ func hostileSettings() map[string]string {
 	return all
 }
 
-// ofBadged reports whether publishers do not get a setting: it would end their sessions,
-// refuse their statements, or make these wait for the compiler.
+// ofBadged reports whether only badged's sessions get a setting. For publishers it would end their
+// sessions, refuse their statements, or delay statements by JIT compilation.
 func ofBadged(setting string) bool {
 	return strings.Contains(setting, "timeout") || strings.HasPrefix(setting, "jit") ||
 		setting == "exit_on_error" || setting == "restrict_nonsystem_relation_kind"
 }
 
-// hostileDatabase returns the URLs for badged and for publishers of a new database that
-// sorts as English does and has hostile settings, and functions that take the place of
-// built-in ones.
+// hostileDatabase creates a database with an English collation, hostile settings, and functions that
+// hide built-in functions. It returns the URLs for badged and for publishers.
 func hostileDatabase(t *testing.T) (badged, publishers string) {
 	t.Helper()
 	server := pgtest.NewServer(t)
@@ -74,11 +73,7 @@ func hostileDatabase(t *testing.T) (badged, publishers string) {
 		t.Fatal(err)
 	}
 	at.Path = "/hostile"
-	own, err := pgx.Connect(t.Context(), at.String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer own.Close(t.Context())
+	own := pgtest.Connect(t, at.String())
 	exec(own, `CREATE SCHEMA evil;
 CREATE FUNCTION evil.now() RETURNS timestamptz LANGUAGE sql AS $$ SELECT '1970-01-01 00:00:00+00'::timestamptz $$;
 CREATE FUNCTION evil.count(bigint) RETURNS bigint LANGUAGE sql AS $$ SELECT 7::bigint $$;
@@ -102,13 +97,12 @@ CREATE OPERATOR evil.= (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = evil.int
 	return at.String(), publishers
 }
 
-// settingsStory publishes in every way, and returns what badged says of the users by each
-// of its commands.
+// settingsStory publishes in every way, and returns the output of each command about the users.
 func settingsStory(t *testing.T, database, publishers string) (said []string) {
 	t.Helper()
 	at := "--database-url=" + database
 	must(t, "migrate", "up", "--partitions=2", at)
-	p := serve(t, database, "--admin-keys=ops="+adminKey)
+	p := serve(t, database, "--admin-keys=ops="+adminKey, "--reconcile-interval=1h") // reconciliation would show a client the wrong row
 	say := func(args ...string) {
 		t.Helper()
 		said = append(said, normal(strings.Join(args, " ")+"\n"+must(t, append(args, at)...)))
@@ -153,7 +147,10 @@ func settingsStory(t *testing.T, database, publishers string) (said []string) {
 	must(t, "user", "erase", "bob", "--archive="+archive, at)
 	say("verify", "--archive="+archive)
 	say("user", "show", "ann")
-	say("user", "show", "bob")
+	out, _, code := command(t, "user", "show", "bob", at)
+	if said = append(said, normal(out)); code != 3 {
+		t.Errorf("showing an erased user exits with %d", code)
+	}
 	say("deadletters", "list")
 	p.mustPost(delivered("after", 1, `"ann"`))
 	client.awaitTotal(7)
@@ -170,7 +167,7 @@ var (
 	blanks   = regexp.MustCompile(` {2,}`)
 )
 
-// normal returns output without what differs from run to run.
+// normal returns output without the parts that differ from run to run.
 func normal(out string) string {
 	out = variable.ReplaceAllStringFunc(out, func(found string) string {
 		if kept.MatchString(found) {
@@ -181,8 +178,8 @@ func normal(out string) string {
 	return blanks.ReplaceAllString(out, "  ")
 }
 
-// Settings of a database change no number, verdict or text of badged: its sessions set what
-// they depend on, and so do the functions that publishers call in theirs.
+// Settings of a database change no number, no check of events and no text of badged: its sessions set
+// the settings that they depend on, and so do the functions that publishers call.
 func settingsOfADatabase(t *testing.T) {
 	ordinary := pgtest.NewDB(t, pgtest.Template{})
 	want := settingsStory(t, ordinary, ordinary)
@@ -199,7 +196,7 @@ func settingsOfADatabase(t *testing.T) {
 	}
 }
 
-// leftToOperators reports whether badged keeps a hostile setting.
+// leftToOperators reports whether badged does not override a hostile setting.
 func leftToOperators(setting string) bool {
 	switch setting {
 	case "escape_string_warning", "xmloption", "default_text_search_config", "row_security", "check_function_bodies",
@@ -211,7 +208,8 @@ func leftToOperators(setting string) bool {
 		strings.HasPrefix(setting, "parallel_") || strings.HasPrefix(setting, "min_parallel_")
 }
 
-// With the settings too, a server with --self-heal heals a wrong row, once, and no other.
+// With hostile settings too, a server with --self-heal heals a wrong row once, and changes no other
+// row.
 func TestSelfHealWithSettingsOfADatabase(t *testing.T) {
 	t.Parallel()
 	database, publishers := hostileDatabase(t)
@@ -246,8 +244,7 @@ func TestSelfHealWithSettingsOfADatabase(t *testing.T) {
 	}
 }
 
-// outboxStory publishes through an outbox to a server, and returns the events that are
-// stored, and what becomes of them.
+// outboxStory publishes through an outbox to a server. It returns the stored events and their effects.
 func outboxStory(t *testing.T, p *process, outbox, publishers string) (said []string) {
 	t.Helper()
 	must(t, "relay", "install", "--outbox-url="+outbox)
@@ -260,12 +257,12 @@ func outboxStory(t *testing.T, p *process, outbox, publishers string) (said []st
 	publish("publish", fmt.Sprintf(named, "2", "2026-03-04T05:06:07Z", 9007199254740993, `,"notification":{"title":"a\\b","body":"\u2603"}`))
 	publish("publish", event("3", "message.delivered", `{"conversation_id":"now","seq":1,"user_ids":["ann"]}`))
 	publish("publish_batch", "["+fmt.Sprintf(named, "4", "0001-01-01T00:00:00Z", 2, "")+","+event("5", "conversation.read", `{"conversation_id":"now","user_ids":["ann"],"up_to_seq":1}`)+"]")
-	conn := sessionOn(t, publishers)
+	conn := pgtest.Connect(t, publishers)
 	for _, bad := range []string{`SELECT badged.publish('{"id":"6"}')`, `SELECT badged.publish_batch('{}')`, `SELECT badged.publish_batch('[null]')`} {
 		_, err := conn.Exec(t.Context(), bad)
 		said = append(said, fmt.Sprint(err))
 	}
-	utf8 := sessionOn(t, publishers+"&client_encoding=UTF8")
+	utf8 := pgtest.Connect(t, publishers+"&client_encoding=UTF8")
 	list := func(query string) {
 		t.Helper()
 		rows, _ := utf8.Query(t.Context(), query)
@@ -281,10 +278,9 @@ func outboxStory(t *testing.T, p *process, outbox, publishers string) (said []st
 	sql(t, publishers, `INSERT INTO badged.outbox (transaction_id, payload) VALUES (pg_current_xact_id(), '{"type":"message.sent"}')`)
 	startRelay(t, outbox, p)
 	awaitTotalOf(t, p, "ann", 3)
-	for range polls(t, "all events to be carried") {
-		if status := must(t, "relay", "status", "--outbox-url="+outbox); strings.HasPrefix(status, "0 events wait") {
-			break
-		}
+	until(t, publishers, `SELECT NOT EXISTS (SELECT FROM badged.outbox)`)
+	if status := must(t, "relay", "status", "--outbox-url="+outbox); !strings.HasPrefix(status, "0 events wait") {
+		t.Errorf("the status is %s", status)
 	}
 	list(`SELECT reason FROM badged.outbox_refused`)
 	for _, user := range []string{"ann", "b%C3%B6b"} {
@@ -294,8 +290,8 @@ func outboxStory(t *testing.T, p *process, outbox, publishers string) (said []st
 	return said
 }
 
-// Settings of the database of an outbox change nothing that it stores or refuses, and its
-// relay carries it.
+// Settings of an outbox's database do not change which events the outbox stores or refuses, and the
+// relay carries the events.
 func TestSettingsOfAnOutbox(t *testing.T) {
 	t.Parallel()
 	ordinary := pgtest.NewDB(t, pgtest.Template{})
@@ -307,8 +303,8 @@ func TestSettingsOfAnOutbox(t *testing.T) {
 	}
 }
 
-// Settings of a role with which no session begins, or nothing can be written, are named
-// with what to do about them.
+// If sessions cannot begin or cannot write because of a setting of the role, the error names the
+// setting and says what to do.
 func TestSettingsOfARoleThatCannotWork(t *testing.T) {
 	t.Parallel()
 	server := pgtest.NewServer(t)
@@ -334,7 +330,8 @@ func TestSettingsOfARoleThatCannotWork(t *testing.T) {
 	}
 }
 
-// A server that answers as no Redis does ends no process: the check says what it announced.
+// A server at the address of Redis announces an answer larger than Redis sends. No process crashes,
+// and `config check` shows the announced size.
 func TestAServerThatIsNotRedis(t *testing.T) {
 	t.Parallel()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -343,6 +340,7 @@ func TestAServerThatIsNotRedis(t *testing.T) {
 	}
 	defer listener.Close()
 	answers := []string{"*2147483646\r\n", "%2147483646\r\n"}
+	says := []string{"announces more than Redis sends", "is not one of RESP2: is it Redis?"}
 	var served atomic.Int64
 	go func() {
 		for {
@@ -352,7 +350,7 @@ func TestAServerThatIsNotRedis(t *testing.T) {
 			}
 			_, _ = conn.Read(make([]byte, 4096))
 			_, _ = io.WriteString(conn, answers[served.Load()])
-			_, _ = conn.Read(make([]byte, 4096)) // until the client ends
+			_, _ = conn.Read(make([]byte, 4096)) // waits until the client closes the connection
 			_ = conn.Close()
 		}
 	}()
@@ -361,7 +359,7 @@ func TestAServerThatIsNotRedis(t *testing.T) {
 		served.Store(int64(i))
 		out, stderr, code := command(t, "config", "check", "--connect", "--publisher-keys=a=sha256:"+strings.Repeat("ab", 32),
 			"--database-url="+database, "--redis-url=redis://"+listener.Addr().String(), "--bus-key=0123456789abcdef0123456789abcdef")
-		if code != 1 || !strings.Contains(out, "announces more than Redis sends") {
+		if code != 1 || !strings.Contains(out, says[i]) {
 			t.Errorf("%q: exit %d\n%s%s", answer, code, out, stderr)
 		}
 	}

@@ -13,13 +13,13 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
-	"github.com/badged/badged/internal/eventlog"
+	"github.com/badged/badged/internal/log/eventlog"
 )
 
-// What was archived before a partition moved is found on the new shard, and what was
-// archived before it was split by both partitions: archiving goes on there, the log is
-// replayed from the archive, and users are exported and erased. Not parallel: a range is
-// complete only once all older transactions have ended.
+// Files that were archived before a partition moved are used by its new shard, and files that were
+// archived before a split by both children: archiving continues there, the log is replayed from the
+// archive, and users are exported and erased. Not parallel: a range is complete only once all older
+// transactions have ended.
 func TestArchivesFollowMovesAndSplits(t *testing.T) {
 	database := stack(pgtest.NewDBs(t, sharded(2)))
 	dir := filepath.Join(t.TempDir(), "archive")
@@ -27,10 +27,10 @@ func TestArchivesFollowMovesAndSplits(t *testing.T) {
 	c := newCrowd(t, server)
 	p, _ := c.partitionOfA(database)
 	first, second, _ := eventlog.Children(p, partitions)
-	in := map[int]string{} // a user of each
+	in := map[int]string{} // a user of each partition
 	for _, u := range c.users {
 		if events.PartitionOf(u, partitions) == p {
-			in[eventlog.NewLayout(partitions, []int{first, second}).PartitionOf(u)] = u
+			in[events.NewLayout(partitions, []int{first, second}).PartitionOf(u)] = u
 		}
 	}
 	user, mate := in[first], in[second]
@@ -88,7 +88,7 @@ func TestArchivesFollowMovesAndSplits(t *testing.T) {
 	} {
 		must(t, append(args, "--archive="+dir, "--database-url="+database)...)
 	}
-	must(t, archiving(database, dir)...) // b has a copy of what was archived of a
+	must(t, archiving(database, dir)...) // b gets a copy of the files that a archived
 	sql(t, stackOf(database)[0], `DROP TRIGGER stay ON badged.partitions`)
 	must(t, "partition", "move", fmt.Sprint(p), "--to=b", "--quiet", "--database-url="+database)
 	say(2)

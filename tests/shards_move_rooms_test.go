@@ -7,7 +7,7 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// holdUpCopy makes the mover wait when it has copied the tables, for a lock of the test.
+// holdUpCopy makes the mover wait for a lock of the test once it has copied the tables.
 const holdUpCopy = `CREATE FUNCTION hold_up_copy() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock(4711);
@@ -15,8 +15,8 @@ BEGIN
 END $$;
 CREATE TRIGGER hold_up_copy AFTER UPDATE ON badged.moves FOR EACH ROW WHEN (NEW.state = 'copied') EXECUTE FUNCTION hold_up_copy()`
 
-// Messages to a room are answered 202, and count once, while a partition with members moves,
-// after the mover was killed there, after the move was undone, and after another.
+// Messages to a room are answered with 202, and count once, while a partition with members moves, after
+// the mover was killed, after the move was undone, and after another move.
 func TestRoomsWhileAPartitionMoves(t *testing.T) {
 	t.Parallel()
 	database := stack(pgtest.NewDBs(t, sharded(2)))
@@ -47,21 +47,21 @@ func TestRoomsWhileAPartitionMoves(t *testing.T) {
 
 	a, b := stackOf(database)[0], stackOf(database)[1]
 	one(t, b, holdUpCopy)
-	lock, open := connectTo(t, b), connectTo(t, a)
-	execute(t, lock, `SELECT pg_advisory_lock(4711)`)
+	lock, open := pgtest.Connect(t, b), pgtest.Connect(t, a)
+	pgtest.Exec(t, lock, `SELECT pg_advisory_lock(4711)`)
 	number := fmt.Sprint(p)
 	mover := start(t, nil, "partition", "move", number, "--to=b", "--database-url="+database)
 	until(t, b, `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711 AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`)
-	// A transaction that has published keeps the move from switching.
-	execute(t, open, `BEGIN`)
-	execute(t, open, `SELECT badged.publish($1::jsonb)`, delivered("open", 1, fmt.Sprintf("%q", user)))
-	execute(t, lock, `SELECT pg_advisory_unlock(4711)`)
+	// An open transaction that has published blocks the last step of the move.
+	pgtest.Exec(t, open, `BEGIN`)
+	pgtest.Exec(t, open, `SELECT badged.publish($1::jsonb)`, delivered("open", 1, fmt.Sprintf("%q", user)))
+	pgtest.Exec(t, lock, `SELECT pg_advisory_unlock(4711)`)
 	mover.awaitSays("which uses the partition")
 	post("in the move")
 	mover.kill()
 	post("after the mover was killed")
-	execute(t, open, `COMMIT`)
-	sql++ // a message to the user alone
+	pgtest.Exec(t, open, `COMMIT`)
+	sql++ // a message to the user only, not to the room
 	must(t, "partition", "move", number, "--undo", "--database-url="+database)
 	post("after the undo")
 	one(t, b, `DROP TRIGGER hold_up_copy ON badged.moves`)

@@ -29,7 +29,7 @@ var (
 	movePause = flag.Duration("move-pause", 0, "fail if a move pauses a partition for longer; 0 is any time, since a busy machine cannot promise one")
 )
 
-// crowd publishes to many users of all partitions, and counts what was acknowledged.
+// crowd publishes to many users of all partitions, and counts the acknowledged events.
 type crowd struct {
 	t     *testing.T
 	p     *process
@@ -37,7 +37,7 @@ type crowd struct {
 
 	mu        sync.Mutex
 	delivered map[string]int64
-	// changes are those of users beside deliveries.
+	// changes counts, by user, changes other than deliveries.
 	changes   map[string]int64
 	published int
 	longest   time.Duration
@@ -51,12 +51,12 @@ func newCrowd(t *testing.T, p *process) *crowd {
 	return c
 }
 
-// publish publishes at a rate until stop is called. A call that is answered with 503 is
-// repeated, with the same events; so is every tenth.
+// publish publishes at a rate until stop is called. It repeats a call that is answered with 503, and
+// also every tenth call, with the same events.
 func (c *crowd) publish(rate int) (stop func()) {
 	c.t.Helper()
 	const batch = 50
-	// Enough that the rate does not depend on how long an answer takes, up to 200 ms.
+	// With this number the rate is reached even if an answer takes up to 200 ms.
 	publishers := max(4, rate/250)
 	interval := time.Second * time.Duration(publishers*batch) / time.Duration(rate)
 	start := time.Now()
@@ -67,7 +67,7 @@ func (c *crowd) publish(rate int) (stop func()) {
 			pace := time.NewTicker(interval)
 			defer pace.Stop()
 			for call := 0; ctx.Err() == nil; call++ {
-				// A call that took long is made up for.
+				// After a slow call, the next calls follow without a pause.
 				for time.Since(start) < time.Duration(call)*interval {
 					<-pace.C
 				}
@@ -119,7 +119,7 @@ func (c *crowd) send(ctx context.Context, body string) error {
 		if err != nil {
 			return err
 		}
-		_ = res.Body.Close() // nothing of it is used
+		_ = res.Body.Close() // the body is not used
 		switch res.StatusCode {
 		case http.StatusAccepted:
 			return nil
@@ -130,7 +130,7 @@ func (c *crowd) send(ctx context.Context, body string) error {
 	}
 }
 
-// movedBadge is what a test compares of a badge.
+// movedBadge has the fields of a badge that the tests of moves compare.
 type movedBadge struct {
 	Version int64  `json:"version"`
 	Total   int64  `json:"total"`
@@ -149,7 +149,7 @@ func (c *crowd) badge(user string) (b movedBadge) {
 	return b
 }
 
-// check compares all badges with what was acknowledged, once all is folded.
+// check compares all badges with the acknowledged events, once all events are folded.
 func (c *crowd) check() {
 	c.t.Helper()
 	for _, user := range c.users {
@@ -181,7 +181,8 @@ func (c *crowd) partitionOfA(database string) (partition int, user string) {
 	return 0, ""
 }
 
-// onOneShard fails the test unless each partition is on one shard, which list names.
+// onOneShard fails the test unless exactly one shard holds each partition, the shard that `partition
+// list` names.
 func (c *crowd) onOneShard(database string) {
 	c.t.Helper()
 	list := must(c.t, "partition", "list", "--database-url="+database)
@@ -208,9 +209,8 @@ func isOn(t *testing.T, database string, partition, shard int) bool {
 	return parsed(holderOf(t, database, partition)).Path == parsed(stackOf(database)[shard]).Path
 }
 
-// Partitions move between the shards of a running server, with publishers at work, and no
-// message is lost or counted twice. The command is killed at any moment; run again, it
-// finishes.
+// Partitions move between the shards of a running server while events are published. No message is lost
+// or counted twice. The command is killed at random moments, and completes the move when it runs again.
 func TestPartitionsMoveWhileServing(t *testing.T) {
 	t.Parallel()
 	database := stack(pgtest.NewDBs(t, sharded(3)))
@@ -233,7 +233,7 @@ func TestPartitionsMoveWhileServing(t *testing.T) {
 	defer stop()
 
 	paused := regexp.MustCompile(`paused for (\S+) and folding it for (\S+)\n$`)
-	var took time.Duration // of the last move that was not disturbed
+	var took time.Duration // duration of the last move that was not killed
 	move := func(to string) string {
 		t.Helper()
 		began := time.Now()
@@ -313,11 +313,11 @@ func TestPartitionCommands(t *testing.T) {
 	if plan := must(t, "partition", "plan", "--by=events", "--database-url="+database); plan != "no move would even out the shards\n" {
 		t.Errorf("plan:\n%s", plan)
 	}
-	writer := connectTo(t, stackOf(database)[0])
-	execute(t, writer, `SELECT pg_advisory_lock_shared(1650552183, 0)`) // keeps the gate open
+	writer := pgtest.Connect(t, stackOf(database)[0])
+	pgtest.Exec(t, writer, `SELECT pg_advisory_lock_shared(1650552183, 0)`) // the mover cannot close the gate
 	for _, tc := range []struct{ args, want string }{
 		{"0 --to=c", `no such shard as "c": there are a, b`},
-		{"16 --to=b", "there is no partition 16: they are numbered from 0 to 15"},
+		{"8 --to=b", "there is no partition 8: they are numbered from 0 to 7"},
 		{"0 --undo", "no move was begun of partition 0"},
 		{"0", "give either --to or --undo"},
 		{"0 --to=b --max-pause=1ms", "--max-pause must be from 100ms to 3s, is 1ms"},
@@ -332,7 +332,7 @@ func TestPartitionCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The server of a shard is stopped: nothing listens at its address.
-	wants := []string{"shard a, which has the partitions 0-7, is away: failed to connect", "shard b, which has the partitions 8-15, is away: failed to connect"}
+	wants := []string{"shard a, which has the partitions 0-3, is away: failed to connect", "shard b, which has the partitions 4-7, is away: failed to connect"}
 	for away := range wants {
 		shards := slices.Clone(stackOf(database))
 		stopped := parsed(shards[away])
@@ -349,7 +349,7 @@ func TestPartitionCommands(t *testing.T) {
 			t.Errorf("shard %c is away: %d\n%s%s", 'a'+away, code, stdout, stderr)
 		}
 	}
-	// A database by itself.
+	// A database that is not a shard.
 	if _, stderr, code := command(t, "partition", "list", "--database-url="+newDatabase(t)); *shardCount == 1 && (code == 0 || !strings.Contains(stderr, "not one of several shards")) {
 		t.Errorf("one database: %d, %s", code, stderr)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// holdUpMover makes the mover, and nothing else, wait when it gives a partition to a shard.
+// holdUpMover makes the mover, and no other session, wait when the target begins to hold the partition.
 const holdUpMover = `CREATE FUNCTION hold_up() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF current_setting('application_name') = 'badged partition move' THEN
@@ -22,20 +22,20 @@ BEGIN
 END $$;
 CREATE TRIGGER hold_up AFTER INSERT ON badged.partitions FOR EACH ROW EXECUTE FUNCTION hold_up()`
 
-// isHeldUp is a query whether the mover waits.
+// isHeldUp is a query that returns whether the mover waits there.
 const isHeldUp = `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'badged partition move' AND datname = current_database() AND wait_event = 'PgSleep')`
 
-// one runs a statement on one database of a stack.
+// one runs a statement on only one database of a stack.
 func one(t *testing.T, url, statement string) {
 	t.Helper()
-	execute(t, connectTo(t, url), statement)
+	pgtest.Exec(t, pgtest.Connect(t, url), statement)
 }
 
 // endMover ends the session of the mover, as Postgres does when the mover's host is gone.
 const endMover = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'badged partition move' AND datname = current_database()`
 
-// A move that is killed between the commits of the two shards is completed by the servers,
-// without help. What is published meanwhile counts once.
+// A move is killed between the commits of the two databases. The servers complete it without an
+// operator, and events published meanwhile count once.
 func TestServersCompleteAMoveKilledInItsSwitch(t *testing.T) {
 	t.Parallel()
 	database := stack(pgtest.NewDBs(t, sharded(2)))
@@ -60,7 +60,7 @@ func TestServersCompleteAMoveKilledInItsSwitch(t *testing.T) {
 	stop()
 	c.check()
 	total(t, c.p, user, publish(t, c.p, delivered("after", 1, fmt.Sprintf("%q", user))))
-	const says = "completed the move of a partition between the commits of the two shards"
+	const says = "completed the move of a partition between the commits of the two databases"
 	for range polls(t, "a server to say that it has completed the move") {
 		if strings.Contains(servers[0].out.String()+servers[1].out.String(), says) {
 			break
@@ -78,7 +78,7 @@ func TestServersCompleteAMoveKilledInItsSwitch(t *testing.T) {
 	must(t, "verify", "--quiet", "--database-url="+database)
 }
 
-// A mover that hangs while publishers wait for it does not keep them waiting.
+// A mover hangs while it keeps the gate closed. Publishers do not wait for it for long.
 func TestMoverThatHangsInItsSwitch(t *testing.T) {
 	t.Parallel()
 	database := stack(pgtest.NewDBs(t, sharded(2)))
@@ -108,7 +108,7 @@ CREATE TRIGGER hang AFTER UPDATE ON badged.moves FOR EACH ROW EXECUTE FUNCTION h
 		if value[bool](t, a, gateIsClosed) {
 			break
 		}
-		mover.signal(syscall.SIGCONT) // it has given up this attempt
+		mover.signal(syscall.SIGCONT) // the gates are not closed in this attempt, so let it try again
 	}
 	patient, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -128,8 +128,8 @@ CREATE TRIGGER hang AFTER UPDATE ON badged.moves FOR EACH ROW EXECUTE FUNCTION h
 	c.onOneShard(database)
 }
 
-// A server that is killed while a partition moves, and one that is started meanwhile, do not
-// disturb the move. A move that was killed can be undone, and begun again.
+// Killing a server and starting another while a partition moves does not disturb the move. A killed
+// move can be undone, and begun again.
 func TestServerIsKilledAndAMoveUndone(t *testing.T) {
 	t.Parallel()
 	database := stack(pgtest.NewDBs(t, sharded(2)))
@@ -141,10 +141,10 @@ func TestServerIsKilledAndAMoveUndone(t *testing.T) {
 	defer stop()
 	a, b := stackOf(database)[0], stackOf(database)[1]
 	// A transaction that has published keeps the move from switching.
-	open := connectTo(t, a)
+	open := pgtest.Connect(t, a)
 	hold := func() {
-		execute(t, open, `BEGIN`)
-		execute(t, open, `SELECT badged.publish($1::jsonb)`, delivered("open", 1, fmt.Sprintf("%q", user)))
+		pgtest.Exec(t, open, `BEGIN`)
+		pgtest.Exec(t, open, `SELECT badged.publish($1::jsonb)`, delivered("open", 1, fmt.Sprintf("%q", user)))
 	}
 	hold()
 	number := fmt.Sprint(p)
@@ -153,12 +153,12 @@ func TestServerIsKilledAndAMoveUndone(t *testing.T) {
 	if list := must(t, "partition", "list", "--database-url="+database); !regexp.MustCompile(`(?m)^` + number + ` +a .* moving to b, which has [0-9]+ rows? of the log$`).MatchString(list) {
 		t.Errorf("list:\n%s", list)
 	}
-	// A rebuild, which replaces tables, waits and says for what.
+	// A rebuild, which replaces tables, waits for the move and says so.
 	if _, stderr, code := command(t, "rebuild", "--partition="+number, "--quiet", "--database-url="+database); code == 0 || !strings.Contains(stderr, "partition move") || !strings.Contains(stderr, "Postgres process") {
 		t.Errorf("a rebuild beside a move: %d, %s", code, stderr)
 	}
 	mover.kill()
-	// Nothing of a move that was killed is in the way.
+	// Locks and triggers of a killed move do not block the rebuild.
 	must(t, "rebuild", "--partition="+number, "--quiet", "--database-url="+database)
 	must(t, "user", "erase", "ghost", "--database-url="+database)
 	if _, stderr, code := command(t, "partition", "move", number, "--to=a", "--database-url="+database); code == 0 {
@@ -182,7 +182,7 @@ func TestServerIsKilledAndAMoveUndone(t *testing.T) {
 	mover = start(t, nil, "partition", "move", number, "--to=b", "--database-url="+database)
 	mover.awaitSays("which uses the partition")
 	folding.kill()
-	execute(t, open, `COMMIT`)
+	pgtest.Exec(t, open, `COMMIT`)
 	c.mu.Lock()
 	c.delivered[user]++
 	c.mu.Unlock()
@@ -197,7 +197,7 @@ func TestServerIsKilledAndAMoveUndone(t *testing.T) {
 	must(t, "verify", "--quiet", "--database-url="+database)
 }
 
-// A plan evens out the shards, with the moves that it proposes.
+// `partition plan` proposes moves. Once they are made, the shards are balanced.
 func TestPlanOfMoves(t *testing.T) {
 	t.Parallel()
 	database := stack(pgtest.NewDBs(t, sharded(2)))

@@ -18,21 +18,21 @@ import (
 	"github.com/badged/badged/internal/devtest/schematest"
 )
 
-// shardCount is how many databases each stack has. A stack of one has no shards:
-// it is a database.
+// shardCount is how many databases each stack has. A stack of one database has no shards.
 var shardCount = flag.Int("shards", 1, "give each stack that many shards; 1 is a database")
 
 // clusters has the connection strings of all shards of each cluster, by the path of
 // the first.
 var clusters sync.Map
 
-// oneShard tells the first shard of a stack from the stack.
+// oneShard is a parameter in a URL which means only this shard: without it, the URL of the first shard
+// means the whole stack.
 const oneShard = "one-shard"
 
-// stackOf are the databases of a stack; tests know the first.
+// stackOf returns the databases of a stack. Tests use the URL of the first as the name of the stack.
 func stackOf(database string) []string {
 	given, err := url.Parse(database)
-	if err != nil { // it is to be refused
+	if err != nil { // an invalid URL, which badged must refuse
 		return []string{database}
 	}
 	all, ok := clusters.Load(given.Path)
@@ -41,8 +41,8 @@ func stackOf(database string) []string {
 	}
 	var shards []string
 	for _, shard := range all.([]string) {
-		// All are on one server. The settings are the test's, such as the user, or a
-		// proxy in front of the server.
+		// All shards are on one server. The test's settings apply to each, such as the
+		// user, or the address of a proxy in front of the server.
 		at := *given
 		at.Path = parsed(shard).Path
 		shards = append(shards, at.String())
@@ -59,7 +59,7 @@ func parsed(database string) *url.URL {
 	return u
 }
 
-// shardFlags are the flags that name shards.
+// shardFlags returns the flags that name shards.
 func shardFlags(shards []string) []string {
 	flags := make([]string, len(shards))
 	for i, url := range shards {
@@ -68,8 +68,8 @@ func shardFlags(shards []string) []string {
 	return flags
 }
 
-// withShards returns arguments of badged, with the shards of a cluster in place of its
-// database.
+// withShards returns arguments of badged in which the URL of a cluster is replaced by the flags for all
+// its shards.
 func withShards(args []string) []string {
 	var all []string
 	for _, arg := range args {
@@ -84,11 +84,10 @@ func withShards(args []string) []string {
 	return all
 }
 
-// inShard begins what a command prints about one of several shards.
+// inShard matches the prefix of lines that a command prints about one of several shards.
 var inShard = regexp.MustCompile(`(?m)^shard [a-z]: `)
 
-// unsharded returns what a command prints about a database. The tests of the command line
-// look at what it says about shards.
+// unsharded removes the names of shards from the output of a command. Other tests check these names.
 func unsharded(output string) string {
 	if *shardCount == 1 {
 		return output
@@ -96,10 +95,10 @@ func unsharded(output string) string {
 	return inShard.ReplaceAllString(output, "")
 }
 
-// ofShard is the label that tells the metrics of shards apart.
+// ofShard matches the label that distinguishes the metrics of shards.
 var ofShard = regexp.MustCompile(`,?shard="[a-z]"`)
 
-// sumOfShards returns metrics in which those of several shards are added up.
+// sumOfShards returns a page of metrics in which the values of all shards are added.
 func sumOfShards(t *testing.T, page string) string {
 	t.Helper()
 	if *shardCount == 1 {
@@ -129,10 +128,10 @@ func sumOfShards(t *testing.T, page string) string {
 	return all.String()
 }
 
-// sharded are migrated databases of a cluster.
-func sharded(count int) pgtest.Templates {
-	return pgtest.Templates{
-		Name: fmt.Sprintf("sharded-%d", count), Version: binaryHash(), Count: count,
+// sharded returns the template for the migrated databases of a cluster.
+func sharded(count int) pgtest.Template {
+	return pgtest.Template{
+		Name: fmt.Sprintf("sharded-%d, partitions: %d", count, partitions), Version: binaryHash(), Count: count,
 		Build: func(ctx context.Context, urls []string) error {
 			cmd := exec.CommandContext(ctx, binary, append([]string{"migrate", "up", fmt.Sprintf("--partitions=%d", partitions)}, shardFlags(urls)...)...)
 			cmd.Env = environment()
@@ -150,7 +149,7 @@ func sharded(count int) pgtest.Templates {
 	}
 }
 
-// newDatabaseOn is newDatabase for a server of the test.
+// newDatabaseOn is newDatabase on a Postgres server of the test.
 func newDatabaseOn(t *testing.T, server *pgtest.Server) string {
 	t.Helper()
 	if *shardCount == 1 {
@@ -159,15 +158,15 @@ func newDatabaseOn(t *testing.T, server *pgtest.Server) string {
 	return stack(server.NewDBs(t, sharded(*shardCount)))
 }
 
-// stack returns the first database of a cluster. Commands that are given it get all of
-// them.
+// stack registers a cluster and returns the URL of its first database. Commands that are given this URL
+// get all databases of the cluster.
 func stack(urls []string) string {
 	clusters.Store(parsed(urls[0]).Path, urls)
 	return urls[0]
 }
 
-// oneDatabase returns a migrated database also with -shards: for tests of what publishers
-// do in a transaction of their own, which has the users of one database.
+// oneDatabase returns a migrated database that is no cluster, also with -shards. It is for tests of
+// single transactions, which can only publish to users of one database.
 func oneDatabase(t *testing.T) string { return pgtest.NewDB(t, migrated()) }
 
 // shardOf returns the database of a stack that holds a user.

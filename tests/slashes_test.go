@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Ids that mean something in a path are ids of users like any others: what can be published
-// for them can be read, disconnected, exported and erased.
+// User ids with characters that have a meaning in URL paths work like any others: such users get
+// messages, and can be read, disconnected, exported and erased.
 func TestIdsInPaths(t *testing.T) {
 	t.Parallel()
 	database := oneDatabase(t)

@@ -26,8 +26,8 @@ var (
 )
 
 const (
-	// soakMembers is the number of users of each event of a conversation, soakHall
-	// that of the members of a room. All users are also in the room soakTown.
+	// soakMembers is the number of users of each conversation, and soakHall the number of
+	// members of each room. All users are also in the room soakTown.
 	soakMembers = 5
 	soakHall    = 50
 	soakTown    = "town"
@@ -35,16 +35,16 @@ const (
 	soakRestarts = 6
 	// soakStays is how long a client stays connected on average.
 	soakStays = time.Minute
-	// flatFrom is the least length of a run that is judged by its memory.
-	// flatFactor is the most that memory may grow from early to late samples;
-	// the first samples, while a process warms up, do not count.
+	// flatFrom is the shortest run in which growing memory fails the test. flatFactor is the
+	// largest allowed growth from early to late samples; the first samples, while a process
+	// warms up, do not count.
 	flatFrom   = time.Minute
 	flatFactor = 1.5
 )
 
-// Clients lose their connections at random, Redis restarts at intervals, and
-// messages arrive in conversations and in rooms, and are read. In the end each client has the state in
-// Postgres, no version ever went back, and the server's memory has not grown.
+// Clients lose their connections at random, Redis restarts at intervals, and messages arrive in
+// conversations and rooms and are read. In the end each client has the state in Postgres, no version
+// has decreased, and the servers' memory has not grown.
 func TestSoak(t *testing.T) {
 	database, redis := newDatabase(t), newRedis(t)
 	p := roles(t, database, redis, "--reconcile-interval=10s")
@@ -97,8 +97,8 @@ type soak struct {
 	published, retried, lost, restarts atomic.Int64
 }
 
-// happened reports whether everything has occurred at least once. On a busy
-// machine that can take longer than a short run.
+// happened reports whether every kind of disturbance has occurred at least once. On a busy machine that
+// can take longer than a short run.
 func (s *soak) happened() bool {
 	return s.published.Load() > 0 && s.lost.Load() > 0 && s.restarts.Load() > 0
 }
@@ -147,8 +147,8 @@ func (s *soak) connect(done <-chan struct{}, watching *sync.WaitGroup) {
 	}
 }
 
-// soakToken returns a token that outlives the run. Making thousands with the
-// binary would take minutes.
+// soakToken returns a token that is valid for longer than the run. It is made in the test, since making
+// thousands with the binary would take minutes.
 func soakToken(t *testing.T, user string) string {
 	name, key, _ := strings.Cut(jwtKeys, "=HS256:")
 	token := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
@@ -162,7 +162,7 @@ func soakToken(t *testing.T, user string) string {
 	return signed
 }
 
-// keep reconnects an app until done is closed.
+// keep keeps an app connected until done is closed.
 func (s *soak) keep(done <-chan struct{}, a *soakApp) {
 	for {
 		c := a.client()
@@ -212,10 +212,10 @@ type soakRooms struct {
 	last   map[string]int // seq by room
 }
 
-// count returns how many rooms there are besides the one of all users.
+// count returns how many rooms there are besides the room of all users.
 func (r *soakRooms) count() int { return max(1, r.users/soakHall) }
 
-// members returns users in the JSON of an event: those of a room.
+// members returns the members of a room as JSON strings.
 func (r *soakRooms) members(hall int) string {
 	var ids []string
 	for i := hall; i < r.users; i += r.count() {
@@ -263,8 +263,8 @@ func (r *soakRooms) draw(id int) string {
 	}
 }
 
-// publish publishes messages and some reads, a tenth of them to rooms, and a message
-// a second to all users.
+// publish publishes messages and some reads, a tenth of them to rooms. Once a second it publishes a
+// message to all users.
 func (s *soak) publish(done <-chan struct{}) {
 	const perSecond = 10 // requests
 	random := rand.New(rand.NewPCG(1, 2))
@@ -319,7 +319,7 @@ func (s *soak) drop(done <-chan struct{}) {
 	random := rand.New(rand.NewPCG(3, 4))
 	stays := min(soakStays, *soakFor)
 	every(done, stays/time.Duration(len(s.apps)), func() {
-		_ = s.apps[random.IntN(len(s.apps))].client().conn.CloseNow() // it may be reconnecting
+		_ = s.apps[random.IntN(len(s.apps))].client().conn.CloseNow() // the app may be reconnecting
 	})
 }
 
@@ -359,7 +359,7 @@ func (s *soak) settle() (wrong int) {
 		behind.mu.Unlock()
 		select {
 		case <-changed:
-		case <-time.After(time.Second): // it may have changed before
+		case <-time.After(time.Second): // the state may have changed before the wait began
 		case <-deadline:
 			s.t.Errorf("%d clients differ from Postgres", wrong)
 			return wrong
@@ -420,8 +420,8 @@ func sampleMemory(done <-chan struct{}, p map[string]*process) memorySamples {
 	return found
 }
 
-// judge compares the last fifth of the samples with the second, by which
-// everything has happened once.
+// judge compares the last fifth of the samples with the second fifth, by which every kind of
+// disturbance has occurred once.
 func (m memorySamples) judge(t *testing.T) {
 	t.Helper()
 	mean := func(some []float64) float64 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -15,8 +14,8 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// Partitions are split while servers take events and apps are connected: no message is lost
-// or counted twice, of rooms neither, and apps follow.
+// Partitions are split while servers accept events and apps are connected. No message is lost or counted
+// twice, neither of conversations nor of rooms, and apps stay up to date.
 func TestPartitionsSplitWhileServing(t *testing.T) {
 	t.Parallel()
 	t.Run("one database", func(t *testing.T) {
@@ -62,7 +61,7 @@ func splitWhileServing(t *testing.T, database string) {
 			return command(t, append(append([]string{"partition", "split"}, args...), "--quiet", "--database-url="+database)...)
 		}
 		stdout, stderr, code := command()
-		for code != 0 && strings.Contains(stderr, "run the command again") { // it gave up on a busy machine
+		for code != 0 && strings.Contains(stderr, "run the command again") { // the command gave up because the machine is busy
 			var more string
 			more, stderr, code = command()
 			stdout += more
@@ -81,11 +80,11 @@ func splitWhileServing(t *testing.T, database string) {
 		return stdout
 	}
 	began := time.Now()
-	if out := split("0"); !strings.HasPrefix(out, "partition 0 split into 16 and 32 in ") || !paused.MatchString(out) {
+	if out := split("0"); !strings.HasPrefix(out, "partition 0 split into 8 and 16 in ") || !paused.MatchString(out) {
 		t.Fatalf("split says %q", out)
 	}
 	took := time.Since(began)
-	if out := split("0"); out != "partition 0 is split into 16 and 32 already: nothing was done\n" {
+	if out := split("0"); out != "partition 0 is split into 8 and 16 already: nothing was done\n" {
 		t.Errorf("the second time, split says %q", out)
 	}
 	post()
@@ -94,7 +93,7 @@ func splitWhileServing(t *testing.T, database string) {
 	}
 	for n := range *moveKills {
 		p := fmt.Sprint(1 + n)
-		if n >= partitions-1 { // those that came from the first
+		if n >= partitions-1 { // the partitions that came from splits
 			p = fmt.Sprint(n + 2)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), took/10+time.Duration(rand.Int64N(int64(took))))
@@ -106,16 +105,16 @@ func splitWhileServing(t *testing.T, database string) {
 		split(p)
 		post()
 	}
-	// The rest, and one of those that came from it.
+	// Split the other partitions, and one of their children.
 	split()
-	split("16")
+	split("8")
 	post()
 	stop()
 	t.Logf("%.0f events a second; the longest call took %v", float64(c.published)/time.Since(start).Seconds(), c.longest)
 
 	for _, u := range members {
 		c.delivered[u] += int64(posts)
-		c.changes[u]++ // they have joined
+		c.changes[u]++ // the join is a change
 	}
 	c.check()
 	for u, all := range apps {
@@ -147,11 +146,11 @@ func splitWhileServing(t *testing.T, database string) {
 	if out := must(t, "user", "explain", members[0], "--database-url="+database); !strings.Contains(out, fmt.Sprint(c.delivered[members[0]])) {
 		t.Errorf("explain says\n%s", out)
 	}
-	if _, stderr, code := command(t, "verify", "--partition=0", "--database-url="+database); code == 0 || !strings.Contains(stderr, "partition 0 was split into 16 and 32") {
+	if _, stderr, code := command(t, "verify", "--partition=0", "--database-url="+database); code == 0 || !strings.Contains(stderr, "partition 0 was split into 8 and 16") {
 		t.Errorf("verify of a partition that was split: %d, %s", code, stderr)
 	}
 	for _, app := range apps[members[1]] {
-		app.close() // it would go back to an earlier version
+		app.close() // a version of the app would otherwise decrease, which the client refuses
 	}
 	must(t, "user", "erase", members[1], "--database-url="+database)
 	if got := c.badge(members[1]); got.Total != 0 {
@@ -162,15 +161,15 @@ func splitWhileServing(t *testing.T, database string) {
 	}
 }
 
-// What reads or writes the log by itself finds the partitions that were split: a relay that
-// runs meanwhile, an import, recorded traffic.
+// Programs that read or write the log directly use the new partitions after a split: a relay that runs
+// during the split, an import, and a load of recorded traffic.
 func TestPartitionsThatWereSplitAreFound(t *testing.T) {
 	t.Parallel()
 	outbox, database := newOutbox(t, pgtest.Borrow(t)), newDatabase(t)
 	p := serve(t, database)
 	db := "--database-url=" + database
 	launch(t, nil, "relay", "--listen=127.0.0.1:0", "--outbox-url="+outbox, db)
-	backend := sessionOn(t, outbox)
+	backend := pgtest.Connect(t, outbox)
 	publishIn(t, backend, delivered("c", 1, `"ann","ben","carl"`))
 	awaitTotalOf(t, p, "ann", 1)
 	must(t, "partition", "split", "--quiet", db)
@@ -179,9 +178,7 @@ func TestPartitionsThatWereSplitAreFound(t *testing.T) {
 		awaitTotalOf(t, p, user, 2)
 	}
 	states := filepath.Join(t.TempDir(), "states.csv")
-	if err := os.WriteFile(states, []byte("user_id,conversation_id,last_seq,read_seq,level\ndora,tea,9,6,all\nemil,tea,9,9,all\nemil,crew,4,2,none\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, states, "user_id,conversation_id,last_seq,read_seq,level\ndora,tea,9,6,all\nemil,tea,9,9,all\nemil,crew,4,2,none\n")
 	if out := must(t, "import", "--quiet", states, db); !strings.HasSuffix(out, "compared       no difference\n") {
 		t.Errorf("the import prints\n%s", out)
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// As after a boot of the machine: the server starts before Postgres does.
+// The server starts before Postgres, as after a boot of the machine, and waits for it.
 func TestServeWaitsForPostgres(t *testing.T) {
 	t.Parallel()
 	l, database := newLink(t, newDatabase(t))

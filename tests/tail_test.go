@@ -18,7 +18,7 @@ import (
 	"github.com/badged/badged/internal/devtest/privateredis"
 )
 
-// tailKills is how often a test kills the tail, the broker and Postgres.
+// tailKills is how often TestTailOverKills kills the tail, the broker or Postgres.
 var tailKills = flag.Int("tail-kills", 3, "how often the test of the tail kills a process")
 
 // tailedEvent is a CloudEvent that a tail has published.
@@ -34,7 +34,7 @@ type tailedEvent struct {
 	}
 }
 
-// tailed returns what a stream has.
+// tailed returns the events in a stream.
 func tailed(t *testing.T, client *redis.Client, stream string) (all []tailedEvent) {
 	t.Helper()
 	entries, err := client.XRange(t.Context(), stream, "-", "+").Result()
@@ -54,7 +54,7 @@ func tailed(t *testing.T, client *redis.Client, stream string) (all []tailedEven
 	return all
 }
 
-// awaitTold waits until a stream has something.
+// awaitTold waits until so accepts the events in a stream, and returns them.
 func awaitTold(t *testing.T, client *redis.Client, stream, what string, so func(all []tailedEvent) bool) []tailedEvent {
 	t.Helper()
 	for range polls(t, what) {
@@ -65,7 +65,7 @@ func awaitTold(t *testing.T, client *redis.Client, stream, what string, so func(
 	return nil
 }
 
-// lastBadge returns the badge that was told last of a user.
+// lastBadge returns the last published badge of a user.
 func lastBadge(all []tailedEvent, user string) (last tailedEvent, is bool) {
 	for _, e := range slices.Backward(all) {
 		if e.Type == "badge.changed" && e.Subject == user {
@@ -92,14 +92,14 @@ func startTail(t *testing.T, database string, to ...string) *process {
 	return start(t, nil, args...)
 }
 
-// Events come as they are in the log, and badges as absolute states with epoch and
-// version. A rebuild that corrects something tells all badges again.
+// A tail publishes events as they are in the log, and badges as absolute states with epoch and version.
+// After a rebuild that corrects something, it publishes all badges again.
 func TestTail(t *testing.T) {
 	t.Parallel()
 	database, server := newDatabase(t), newRedis(t)
 	client := newRedisClient(t, server)
 	p := serve(t, database)
-	publish(t, p, delivered("c", 1, `"ann","bob"`)) // before the tail
+	publish(t, p, delivered("c", 1, `"ann","bob"`)) // published before the tail starts
 	r := startTail(t, database, server.URL()+"?stream=events&send=events", server.URL()+"?stream=badges&send=badges&maxlen=100000")
 	r.awaitReady()
 	publish(t, p, read("r", "c", 1, `"ann"`))
@@ -126,10 +126,8 @@ func TestTail(t *testing.T) {
 		t.Errorf("events of users: %s", got)
 	}
 	before, _ := lastBadge(tailed(t, client, "badges"), "bob")
-	conn := sessionOn(t, shardOf(t, database, "bob"))
-	if _, err := conn.Exec(t.Context(), `UPDATE badged.users SET total = 7 WHERE user_id = 'bob'`); err != nil {
-		t.Fatal(err)
-	}
+	conn := pgtest.Connect(t, shardOf(t, database, "bob"))
+	pgtest.Exec(t, conn, `UPDATE badged.users SET total = 7 WHERE user_id = 'bob'`)
 	must(t, "rebuild", "--quiet", "--database-url="+database)
 	awaitTold(t, client, "badges", "the badge of bob in another epoch", func(all []tailedEvent) bool {
 		bob, _ := lastBadge(all, "bob")
@@ -137,7 +135,7 @@ func TestTail(t *testing.T) {
 	})
 	const lag = `badged_tail_lag_seconds{partition="0",target="redis"}`
 	for range polls(t, lag) {
-		if metric(t, metricsOf(t, r), lag) == 0 { // it was behind before
+		if metric(t, metricsOf(t, r), lag) == 0 { // at first the tail was behind
 			break
 		}
 	}
@@ -146,7 +144,8 @@ func TestTail(t *testing.T) {
 	}
 }
 
-// A tail follows partitions that move to another shard, and goes on while a shard is lost.
+// A tail follows partitions that move to another shard, and publishes for the other shards while a shard
+// is unreachable.
 func TestTailOfShards(t *testing.T) {
 	t.Parallel()
 	servers := []*pgtest.Server{pgtest.NewServer(t), pgtest.NewServer(t)}
@@ -221,7 +220,8 @@ func TestTailOfShards(t *testing.T) {
 	told(stays)
 }
 
-// In a room with many members in a partition, the room is told instead of the members.
+// For a room with many members in a partition, the tail publishes the room instead of its members'
+// badges.
 func TestTailOfALargeRoom(t *testing.T) {
 	t.Parallel()
 	url := pgtest.NewDB(t, pgtest.Template{})
@@ -235,7 +235,7 @@ func TestTailOfALargeRoom(t *testing.T) {
 	}
 	total(t, p, "user-7", publish(t, p, event("j", "room.joined", `{"conversation_id":"room","user_ids":[`+strings.Join(users, ",")+`]}`)))
 	startTail(t, url, server.URL()+"?stream=badges&send=badges").awaitReady()
-	// Once for the event, and once since the target is new.
+	// Each badge is published once for the event, and once because the tail is new.
 	awaitTold(t, client, "badges", "the members, twice", func(all []tailedEvent) bool { return len(all) >= 2*1001 })
 	publish(t, p, event("p", "room.posted", `{"conversation_id":"room","seq":1,"mentioned_user_ids":["user-7"]}`))
 	all := awaitTold(t, client, "badges", "the room", func(all []tailedEvent) bool {
@@ -251,7 +251,7 @@ func TestTailOfALargeRoom(t *testing.T) {
 	}
 }
 
-// What cannot work is refused with what to do.
+// `badged tail` refuses settings that cannot work, and the error says what to do.
 func TestTailRefusals(t *testing.T) {
 	t.Parallel()
 	database, server := oneDatabase(t), newRedis(t)
@@ -273,7 +273,7 @@ func TestTailRefusals(t *testing.T) {
 	} {
 		_, stderr, code := command(t, "tail", "--listen=127.0.0.1:0", "--database-url="+database, "--to="+to)
 		exits := 2
-		if strings.HasPrefix(want, "connect to ") || strings.HasPrefix(want, "the key ") { // found out there
+		if strings.HasPrefix(want, "connect to ") || strings.HasPrefix(want, "the key ") { // these errors come from the broker
 			exits = 1
 		}
 		if code != exits || !strings.HasPrefix(stderr, "badged: ") || !strings.Contains(stderr, want) || strings.Contains(stderr, "hunter2") {
@@ -286,9 +286,9 @@ func TestTailRefusals(t *testing.T) {
 	}
 }
 
-// Tails, Redis and Postgres are killed in turn while messages and reads are published.
-// No event is missing, the first time of each is in the user's order, versions do not go
-// back, and the last badge is the right one.
+// Tails, Redis and Postgres are killed in turn while messages and reads are published. No event is
+// missing, the first occurrences of events are in each user's order, versions do not decrease, and the
+// last badge is right.
 func TestTailOverKills(t *testing.T) {
 	t.Parallel()
 	postgres := pgtest.NewServer(t)
@@ -342,7 +342,8 @@ func TestTailOverKills(t *testing.T) {
 	}
 	some()
 	all := awaitTold(t, client, "all", "everything", func(all []tailedEvent) bool {
-		// A new owner tells the badges of all users, which may be ahead of the events.
+		// A new owner of a partition publishes the badges of all its users, which may be
+		// ahead of the published events.
 		told := map[string]int{}
 		for _, e := range all {
 			if e.Type == "message.delivered" {

@@ -64,7 +64,8 @@ func (u *tallied) add(e events.Event) {
 		r = &room{unread: map[int64]bool{}, recalled: map[int64]bool{}}
 		u.rooms[d.ConversationID] = r
 	}
-	// An event only adds or only removes: so equal sizes mean an equal state.
+	// An event either only adds or only removes elements, so equal sizes mean an unchanged
+	// state.
 	seen := func() [3]int64 { return [3]int64{r.last, r.read, int64(len(r.unread))} }
 	before := seen()
 	switch e.Type {

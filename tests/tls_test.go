@@ -3,7 +3,6 @@ package tests
 import (
 	"crypto/tls"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,17 +11,15 @@ import (
 	"github.com/badged/badged/internal/devtest/certtest"
 )
 
-// A server with a certificate speaks TLS to apps, and takes over a renewed certificate
-// without a restart; connections continue.
+// A server with a certificate uses TLS with apps. It uses a renewed certificate for new connections
+// without a restart, and existing connections continue.
 func TestListenerWithTLS(t *testing.T) {
 	t.Parallel()
 	ca, dir := certtest.NewAuthority(t), t.TempDir()
 	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	write := func(cert, key []byte) {
 		for path, text := range map[string][]byte{certFile: cert, keyFile: key} {
-			if err := os.WriteFile(path, text, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			writeFile(t, path, text)
 		}
 	}
 	database, files := newDatabase(t), []string{"--tls-cert=" + certFile, "--tls-key=" + keyFile}
@@ -46,7 +43,7 @@ func TestListenerWithTLS(t *testing.T) {
 			t.Errorf("%s without TLS is answered with %d %q", method, status, answer)
 		}
 	}
-	// serial returns the certificate that a new connection gets.
+	// serial returns the serial number of the certificate that a new connection gets.
 	serial := func() int64 {
 		conn, err := (&tls.Dialer{Config: &tls.Config{RootCAs: ca.Pool}}).DialContext(t.Context(), "tcp", strings.TrimPrefix(p.url, "https://"))
 		if err != nil {

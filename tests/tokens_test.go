@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -26,7 +25,7 @@ func TestCommandAfterItsTokenExpires(t *testing.T) {
 	if goOn.StatusCode != http.StatusContinue { // the token is still valid
 		t.Fatalf("the head is answered with %d", goOn.StatusCode)
 	}
-	if code := connectWith(t, p.url, jwt).awaitEnd(); code != 4202 { // waits until the token has expired
+	if code := connectWith(t, p.url, jwt).awaitEnd(); code != 4202 { // the connection ends once the token has expired
 		t.Fatalf("the connection ended with %d", code)
 	}
 	command.send([]byte(body))
@@ -55,9 +54,7 @@ func TestKeySetStaysWithHTTPS(t *testing.T) {
 	mux.Handle("/down", http.RedirectHandler(plain.URL, http.StatusFound))
 	mux.Handle("/moved-down", http.RedirectHandler(secure.URL+"/down", http.StatusFound))
 	roots := filepath.Join(t.TempDir(), "roots.pem")
-	if err := os.WriteFile(roots, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, roots, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}))
 	for path, want := range map[string]string{
 		"/moved":      `"jwks":"ok"`,
 		"/down":       `redirects from https to http`,

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/projector/replay"
+	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/partition/replay"
 )
 
 const adminKey = "admin-secret"
@@ -21,27 +21,21 @@ const adminKey = "admin-secret"
 func sql(t *testing.T, database, statement string, args ...any) {
 	t.Helper()
 	for _, url := range stackOf(database) {
-		conn, err := pgx.Connect(t.Context(), url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close(t.Context())
-		if _, err := conn.Exec(t.Context(), statement, args...); err != nil {
-			t.Fatal(err)
-		}
+		conn := pgtest.Connect(t, url)
+		pgtest.Exec(t, conn, statement, args...)
 	}
 }
 
-// Explanations on the command line and over HTTP, now and at earlier times.
+// Explanations are the same on the command line and over HTTP, for the present and for earlier times.
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	database := newDatabase(t)
 	p := serve(t, database, "--admin-keys=ops="+adminKey)
 	first := publish(t, p, delivered("lunch", 1, `"ann","bob"`))
-	total(t, p, "bob", first) // folded before the second comes
+	total(t, p, "bob", first) // waits until the first message is folded
 	total(t, p, "ann", publish(t, p, event("read", "conversation.read", `{"conversation_id":"lunch","user_ids":["ann"],"up_to_seq":1}`)))
 	publish(t, p, delivered("lunch", 2, `"ann","bob"`))
-	position := publish(t, p, delivered("lunch", 2, `"ann","bob"`)) // again
+	position := publish(t, p, delivered("lunch", 2, `"ann","bob"`)) // a repetition
 	if n := total(t, p, "ann", position); n != 1 {
 		t.Fatalf("the total is %d", n)
 	}
@@ -74,8 +68,8 @@ func TestExplain(t *testing.T) {
 		t.Errorf("the explanation is %s", out)
 	}
 
-	// Why the total is not higher: the explanation names the event that read
-	// the first message.
+	// The explanation shows why the total is not higher: it names the event that read the
+	// first message.
 	out = must(t, "user", "explain", "ann", "--history", "--delivered=2", "--conversation=lunch", "--database-url="+database)
 	for _, want := range []string{"\nThe total over time, from 0:\n", "\n  0      -1 ", "  lunch/1  read    conversation.read read of test, ", "  lunch/2  unread "} {
 		if !strings.Contains(out, want) {
@@ -93,12 +87,12 @@ func TestExplain(t *testing.T) {
 		t.Errorf("the page before is %s", answer)
 	}
 
-	// Before the second message.
+	// The explanation for a time before the second message.
 	before := fromCLI.Conversations[0].Messages[0].FoldedAt.Add(-time.Microsecond).Format(time.RFC3339Nano)
 	if out := must(t, "user", "explain", "ann", "--at="+before, "--database-url="+database); !strings.Contains(out, "total      0\n") || !strings.Contains(out, "Nothing is unread.") {
 		t.Errorf("as of %s it prints\n%s", before, out)
 	}
-	// In bob's partition the event has a row of its own.
+	// In bob's partition the log has another row for the same event.
 	var ofBob replay.Explanation
 	decode(t, must(t, "user", "explain", "bob", "--json", "--database-url="+database), &ofBob)
 	before = ofBob.Conversations[0].Messages[0].FoldedAt.Add(-time.Microsecond).Format(time.RFC3339Nano)
@@ -121,8 +115,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// A conversation or a room that was changed beside the log, under a user whose own row is
-// right, is reported wherever an operator looks at the user.
+// The row of a conversation or a room was changed without an event in the log, while the user's own row
+// is right. Every view of the user for operators reports the difference.
 func TestShownUsersAreComparedWithTheLog(t *testing.T) {
 	t.Parallel()
 	database := newDatabase(t)
@@ -172,8 +166,7 @@ func decode(t *testing.T, text string, into any) {
 	}
 }
 
-// Verification from the command line: while the server runs, and after a row
-// was changed.
+// `badged verify` finds no difference while the server runs, and finds a row that was changed.
 func TestVerify(t *testing.T) {
 	t.Parallel()
 	database := newDatabase(t)
@@ -183,13 +176,13 @@ func TestVerify(t *testing.T) {
 	total(t, p, "ann", position)
 	total(t, p, "bob", position)
 	out := must(t, "verify", "--database-url="+database)
-	if out != "2 users and 3 conversations of 16 partitions compared with the log: no difference\n" {
+	if out != "2 users and 3 conversations of 8 partitions compared with the log: no difference\n" {
 		t.Errorf("it prints %s", out)
 	}
 	for _, only := range []string{"--user=ann", "--user=unknown", "--sample=1", "--sample=100", "--partition=0"} {
 		must(t, "verify", only, "--database-url="+database)
 	}
-	if out := must(t, "verify", "--json", "--database-url="+database); out != `{"partitions":16,"users":2,"conversations":3,"differences":0}`+"\n" {
+	if out := must(t, "verify", "--json", "--database-url="+database); out != `{"partitions":8,"users":2,"conversations":3,"differences":0}`+"\n" {
 		t.Errorf("it prints %s", out)
 	}
 
@@ -198,7 +191,7 @@ func TestVerify(t *testing.T) {
 	if want := `user "ann", conversation "crew": unread is 7 in the table, 1 by the log` + "\n"; code != 1 || !strings.HasPrefix(out, want) || !strings.Contains(out, ": 1 difference\n") {
 		t.Errorf("exit %d\n%s%s", code, out, stderr)
 	}
-	if !strings.HasSuffix(stderr, "badged: the tables differ from the log: 1 difference\n") { // behind the progress of a slow machine
+	if !strings.HasSuffix(stderr, "badged: the tables differ from the log: 1 difference\n") { // on a slow machine, lines of progress come first
 		t.Errorf("the error is %s", stderr)
 	}
 	out, _, code = command(t, "verify", "--json", "--user=bob", "--user=ann", "--database-url="+database)
@@ -216,13 +209,13 @@ func TestVerify(t *testing.T) {
 		t.Errorf("with an empty log: exit %d\n%s%s", code, out, stderr)
 	}
 
-	if _, stderr, code := command(t, "verify", "--partition=16", "--database-url="+database); code != 1 || !strings.Contains(stderr, "--partition: there is no partition 16: they are numbered from 0 to 15") {
+	if _, stderr, code := command(t, "verify", "--partition=8", "--database-url="+database); code != 1 || !strings.Contains(stderr, "--partition: there is no partition 8: they are numbered from 0 to 7") {
 		t.Errorf("an unknown partition: exit %d %s", code, stderr)
 	}
 }
 
-// With --self-heal the server corrects a wrong row under a greater version,
-// and clients get it.
+// With --self-heal the server corrects a wrong row with a greater version, and clients get the right
+// state.
 func TestSelfHeal(t *testing.T) {
 	t.Parallel()
 	database := newDatabase(t)

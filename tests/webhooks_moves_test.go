@@ -10,8 +10,8 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// A webhook whose endpoint was away while partitions moved and were split is told of each
-// user who changed before, between and after.
+// The endpoint of a webhook was unreachable while partitions moved and were split. Afterwards the webhook
+// is called for every user whose badge changed before, between and after the moves.
 func TestWebhookThatIsBehindFollowsMovesAndSplits(t *testing.T) {
 	t.Parallel()
 	database := stack(pgtest.NewDBs(t, sharded(2)))
@@ -39,7 +39,7 @@ func TestWebhookThatIsBehindFollowsMovesAndSplits(t *testing.T) {
 	change(c.users[third : 2*third])
 	must(t, "partition", "split", fmt.Sprint(number), "--quiet", "--database-url="+database)
 	change(c.users[2*third:])
-	for len(e.calls) > 0 { // those that failed
+	for len(e.calls) > 0 { // drop the calls that failed
 		<-e.calls
 	}
 	e.set(func(int) int { return http.StatusNoContent })

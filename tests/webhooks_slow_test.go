@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Webhooks whose endpoints do not answer delay no other of the same host.
+// Webhooks whose endpoints do not answer do not delay other webhooks of the same host.
 func TestSlowEndpointsDelayNoOtherOfTheirHost(t *testing.T) {
 	const slow, users, each = 3, 40, 32
 	held, told := &heldCalls{}, make(chan string, 1000)

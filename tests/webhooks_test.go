@@ -21,11 +21,13 @@ import (
 	"time"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
 const hookSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
-// hookCall is a verified call of an endpoint.
+// hookCall is a call that an endpoint has received and verified.
 type hookCall struct {
 	id    string
 	event struct {
@@ -38,12 +40,12 @@ type hookCall struct {
 	}
 }
 
-// endpoint is a receiver over TLS that verifies calls. Answer may be replaced
-// before it is called.
+// endpoint is a receiver of webhooks over TLS that verifies calls. answer may be replaced before the
+// first call.
 type endpoint struct {
 	*httptest.Server
 	mu     sync.Mutex
-	answer func(call int) int // status
+	answer func(call int) int // returns the status for a call
 	n      int
 	calls  chan hookCall
 }
@@ -76,7 +78,7 @@ func newEndpoint(t *testing.T) *endpoint {
 		e.n++
 		e.mu.Unlock()
 		e.calls <- c
-		if status == 0 { // no answer before the caller is gone
+		if status == 0 { // do not answer until the caller has gone
 			<-r.Context().Done()
 			return
 		}
@@ -110,9 +112,7 @@ func (e *endpoint) next(t *testing.T) hookCall {
 func trusting(t *testing.T, e *endpoint) func(*exec.Cmd) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "roots.pem")
-	if err := os.WriteFile(file, certificatePEM(e), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, file, certificatePEM(e))
 	return func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "SSL_CERT_FILE="+file) }
 }
 
@@ -163,7 +163,7 @@ func TestWebhooksFollowBadges(t *testing.T) {
 		t.Errorf("after the read the call is %+v", c)
 	}
 
-	// What changes while it is paused is told once it is active again.
+	// A change while the webhook is paused is reported once it is active again.
 	paused := strings.Replace(hookSettings(e, `"badge.changed"`), "{", `{"state":"paused",`, 1)
 	operator(t, p, http.MethodPut, "crm", paused, http.StatusOK)
 	for seq := range 3 {
@@ -185,8 +185,8 @@ func TestWebhooksFollowBadges(t *testing.T) {
 	}
 }
 
-// A server that dies while an endpoint handles a call makes the same call again,
-// and then tells what changed since.
+// A server is killed while an endpoint handles a call. The next server makes the same call again, and
+// then reports later changes.
 func TestWebhookCallSurvivesAKill(t *testing.T) {
 	database := newDatabase(t)
 	e := newEndpoint(t)
@@ -216,7 +216,7 @@ func TestWebhookCallSurvivesAKill(t *testing.T) {
 	}
 }
 
-// A webhook whose endpoint is down holds up no other.
+// A webhook whose endpoint is down does not delay other webhooks.
 func TestDeadEndpointDelaysNoOther(t *testing.T) {
 	e := newEndpoint(t)
 	database := newDatabase(t)
@@ -228,7 +228,7 @@ func TestDeadEndpointDelaysNoOther(t *testing.T) {
 	defer func() { _ = dead.Close() }()
 	operator(t, p, http.MethodPut, "dead", strings.Replace(hookSettings(e, `"badge.changed"`), "{", `{"state":"paused",`, 1), http.StatusCreated)
 	operator(t, p, http.MethodPut, "alive", hookSettings(e, `"badge.changed"`), http.StatusCreated)
-	execute(t, connectTo(t, database), fmt.Sprintf(`UPDATE badged.webhooks SET url = 'https://%s/', state = 'active' WHERE name = 'dead'`, dead.Addr()))
+	pgtest.Exec(t, pgtest.Connect(t, database), fmt.Sprintf(`UPDATE badged.webhooks SET url = 'https://%s/', state = 'active' WHERE name = 'dead'`, dead.Addr()))
 	users := map[string]bool{}
 	for i := range 100 {
 		publish(t, p, delivered("lunch", i+1, fmt.Sprintf(`"user %d"`, i)))
@@ -238,7 +238,7 @@ func TestDeadEndpointDelaysNoOther(t *testing.T) {
 	}
 }
 
-// Reminders come once of each stretch in which something was unread.
+// A webhook gets one reminder for each time span in which something stays unread.
 func TestWebhookReminds(t *testing.T) {
 	e := newEndpoint(t)
 	p := hookServer(t, newDatabase(t), e, "--remind-after=*=1s")
@@ -249,27 +249,27 @@ func TestWebhookReminds(t *testing.T) {
 		t.Errorf("the reminder is %+v", first)
 	}
 	publish(t, p, event("read", "conversation.read", `{"conversation_id":"lunch","user_ids":["ada"],"up_to_seq":1}`))
-	// Of another user, which comes after what the read caused.
+	// The call for another user comes after the calls that the read caused.
 	publish(t, p, delivered("lunch", 2, `"ben"`))
 	if c := e.next(t); c.event.Subject != "ben" {
 		t.Errorf("the second reminder is %+v", c)
 	}
 }
 
-// Dead letters are told.
+// A webhook is called for new dead letters.
 func TestWebhookHearsOfDeadLetters(t *testing.T) {
 	e := newEndpoint(t)
 	database := newDatabase(t)
 	p := hookServer(t, database, e)
 	operator(t, p, http.MethodPut, "ops", hookSettings(e, `"deadletter.buried"`), http.StatusCreated)
-	execute(t, connectTo(t, database), `INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", uuid, reason) VALUES (0, '7', 1, gen_random_uuid(), 'it is broken')`)
+	pgtest.Exec(t, pgtest.Connect(t, database), `INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", uuid, reason) VALUES (0, '7', 1, gen_random_uuid(), 'it is broken')`)
 	if c := e.next(t); c.event.Type != "deadletter.buried" || c.event.Data.Reason != "it is broken" {
 		t.Errorf("the call is %+v", c)
 	}
 }
 
-// Endpoints in private networks, with wrong certificates or without consent are
-// refused when they are named.
+// A webhook is refused when it is registered if its endpoint is in a private network, has a wrong
+// certificate, or has not confirmed that it wants calls.
 func TestWebhooksAreRefusedAtOnce(t *testing.T) {
 	e := newEndpoint(t)
 	database := newDatabase(t)
@@ -287,21 +287,21 @@ func TestWebhooksAreRefusedAtOnce(t *testing.T) {
 			t.Errorf("%s: %d %s, want %q", url, status, answer, want)
 		}
 	}
-	// This server does not know who signed the certificate of the endpoint.
+	// This server does not trust the issuer of the endpoint's certificate.
 	distrusting := launch(t, admin, "serve", "--listen=127.0.0.1:0", "--database-url="+database, "--webhooks-allow-private")
 	if answer := operator(t, distrusting, http.MethodPut, "crm", hookSettings(e, `"drift.found"`), http.StatusUnprocessableEntity); !strings.Contains(answer, "certificate") || strings.Contains(answer, "s3cret") {
 		t.Errorf("a wrong certificate answered %s", answer)
 	}
 }
 
-// Each example of docs/webhooks verifies the calls of a server, and refuses forged ones
-// and one that was recorded ten minutes ago.
+// Each example of docs/webhooks accepts the calls of a server. It refuses forged calls, and a call that
+// was recorded ten minutes ago.
 func TestReceivingExamples(t *testing.T) {
 	signer, err := standardwebhooks.NewWebhook(hookSecret)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := newEndpoint(t) // only for its certificate
+	e := newEndpoint(t) // used only for its certificate
 	p := hookServer(t, newDatabase(t), e)
 	printed := regexp.MustCompile(`^msg_[0-9a-f]{32} \{.*"type":"badge.changed","subject":"ada".*"total":(\d+).*\}$`)
 	for i, example := range []struct {
@@ -364,7 +364,7 @@ func TestReceivingExamples(t *testing.T) {
 		}
 		publish(t, p, delivered("lunch", i+1, `"ada"`))
 		lines := bufio.NewScanner(out)
-		for said := ""; said != fmt.Sprint(i+1); { // calls that the program before did not answer come again
+		for said := ""; said != fmt.Sprint(i+1); { // calls that the previous program did not answer are repeated
 			if !lines.Scan() {
 				t.Fatalf("%s printed nothing: %v", example.language, lines.Err())
 			}
@@ -385,9 +385,7 @@ func TestDeclaredWebhooks(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "webhooks.json")
 	declare := func(content string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, file, content)
 	}
 	crm := func(batch int) string {
 		return fmt.Sprintf(`"crm":{"url":%q,"secrets":[%q],"events":["badge.changed"],"batch":%d}`, e.URL, hookSecret, batch)
@@ -408,7 +406,8 @@ func TestDeclaredWebhooks(t *testing.T) {
 	if c := e.next(t); c.event.Subject != "ada" || c.event.Data.Total != 1 {
 		t.Errorf("the endpoint got %+v", c)
 	}
-	// The state can be set; the settings cannot, nor can it be deleted.
+	// The API can change the state of a declared webhook, but not its settings, and cannot
+	// delete it.
 	settings := func(batch int, state string) string {
 		return fmt.Sprintf(`{"url":%q,"events":["badge.changed"],"batch":%d,"state":%q}`, e.URL, batch, state)
 	}
@@ -421,7 +420,8 @@ func TestDeclaredWebhooks(t *testing.T) {
 			t.Errorf("refused with %s", refused)
 		}
 	}
-	// One over the API is left alone, a mistake changes nothing, and the file wins.
+	// A webhook that was created over the API stays. A file with a mistake changes nothing.
+	// Otherwise the settings of declared webhooks follow the file.
 	operator(t, p, http.MethodPut, "own", settings(1, "paused"), http.StatusCreated)
 	declare("{" + crm(1) + `,"log":{}}`)
 	for range polls(t, "the mistake to be logged") {
@@ -439,7 +439,7 @@ func TestDeclaredWebhooks(t *testing.T) {
 	}
 }
 
-// An endpoint may permit more calls than badged can count: it is registered, with the
+// An endpoint permits a rate that is larger than badged can store: the webhook is registered with the
 // greatest rate.
 func TestWebhookWithAGreatRate(t *testing.T) {
 	t.Parallel()

@@ -2,7 +2,6 @@ package tests
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"os/exec"
 	"slices"
@@ -15,24 +14,6 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
-
-// connectTo opens a connection that ends with the test.
-func connectTo(t *testing.T, url string) *pgx.Conn {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
-	return conn
-}
-
-func execute(t *testing.T, conn *pgx.Conn, sql string, args ...any) {
-	t.Helper()
-	if _, err := conn.Exec(t.Context(), sql, args...); err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
-}
 
 // awaitRow waits until a query returns a row.
 func awaitRow(t *testing.T, conn *pgx.Conn, sql string) {
@@ -48,16 +29,15 @@ func awaitRow(t *testing.T, conn *pgx.Conn, sql string) {
 	}
 }
 
-// A database with unfolded events is dumped and restored into a younger
-// Postgres cluster, where the backend goes on publishing. Servers refuse to
-// start and name the command to run. The renumbering is killed and run again,
-// and every user gets every message.
+// A database with unfolded events is dumped and restored into a younger Postgres cluster, where the
+// backend continues to publish. Servers refuse to start and name the command to run. The renumbering is
+// killed and run again, and in the end every user has every message.
 func wrongCluster(t *testing.T) {
 	from, to := pgtest.NewServer(t), pgtest.NewServer(t)
 	original, restored := from.NewDB(t, migrated()), to.NewDB(t, pgtest.Template{})
 
-	before := connectTo(t, original)
-	execute(t, before, `DO $$ BEGIN FOR i IN 1..5000 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$`)
+	before := pgtest.Connect(t, original)
+	pgtest.Exec(t, before, `DO $$ BEGIN FOR i IN 1..5000 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$`)
 	p := serve(t, original)
 	publish(t, p, delivered("team", 1, `"ann","bob"`))
 	position := publish(t, p, delivered("team", 2, `"ann","bob"`))
@@ -68,10 +48,10 @@ func wrongCluster(t *testing.T) {
 	if err := p.stop(); err != nil {
 		t.Fatal(err)
 	}
-	execute(t, before, `SELECT badged.publish($1)`, delivered("team", 3, `"ann","bob"`)) // not folded
+	pgtest.Exec(t, before, `SELECT badged.publish($1)`, delivered("team", 3, `"ann","bob"`)) // not folded
 	to.Run(t, from.Run(t, nil, "pg_dump", original), "psql", "--quiet", "--set=ON_ERROR_STOP=1", restored)
-	after := connectTo(t, restored)
-	execute(t, after, `SELECT badged.publish($1)`, delivered("team", 4, `"ann","bob"`))
+	after := pgtest.Connect(t, restored)
+	pgtest.Exec(t, after, `SELECT badged.publish($1)`, delivered("team", 4, `"ann","bob"`))
 
 	database := "--database-url=" + restored
 	for _, args := range [][]string{
@@ -113,15 +93,14 @@ func wrongCluster(t *testing.T) {
 	must(t, "verify", database) // exits with 1 on any difference
 }
 
-// killRepair kills repair-log after its first partition, while it works on the
-// second.
+// killRepair kills repair-log after its first partition, while it renumbers the second.
 func killRepair(t *testing.T, database string) {
 	t.Helper()
 	homes := []int{events.PartitionOf("ann", partitions), events.PartitionOf("bob", partitions)}
 	slices.Sort(homes)
-	holder, watcher := connectTo(t, database), connectTo(t, database)
-	execute(t, holder, `BEGIN`)
-	execute(t, holder, fmt.Sprintf(`LOCK TABLE badged.%s_offsets IN EXCLUSIVE MODE`, events.Topic(homes[1])))
+	holder, watcher := pgtest.Connect(t, database), pgtest.Connect(t, database)
+	pgtest.Exec(t, holder, `BEGIN`)
+	pgtest.Exec(t, holder, fmt.Sprintf(`LOCK TABLE badged.%s_offsets IN EXCLUSIVE MODE`, events.Topic(homes[1])))
 
 	cmd := exec.CommandContext(t.Context(), binary, "repair-log", "--database-url="+database)
 	cmd.Env = environment()
@@ -143,11 +122,11 @@ func killRepair(t *testing.T, database string) {
 	}
 	_ = cmd.Wait() // it was killed
 
-	// Its session is blocked and has not noticed the kill.
+	// The session of the killed command is blocked and has not detected the kill.
 	_, stderr, code := command(t, "repair-log", "--database-url="+database)
 	if code != 1 || !strings.Contains(stderr, `is owned by "badged repair-log"`) {
 		t.Errorf("while the killed one's session lives, repair-log exits with %d and prints\n%s", code, stderr)
 	}
-	execute(t, holder, `ROLLBACK`)
+	pgtest.Exec(t, holder, `ROLLBACK`)
 	awaitRow(t, watcher, `SELECT WHERE NOT EXISTS (`+session+`)`)
 }

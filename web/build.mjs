@@ -23,7 +23,13 @@ import { build } from "esbuild";
 process.chdir(fileURLToPath(new URL(".", import.meta.url)));
 
 /** The npm packages, each in a folder of its name, and the largest size gzipped. */
-const PACKAGES = { sdk: 13.75 * 1024, react: 3 * 1024, vue: 3 * 1024, element: 3 * 1024 };
+const PACKAGES = {
+  sdk: 13.75 * 1024,
+  react: 3 * 1024,
+  vue: 3 * 1024,
+  element: 3 * 1024,
+  publish: 3 * 1024,
+};
 
 /** What the packages expect beside them: their peer dependencies. */
 const external = ["@badged/sdk", "react", "vue"];
@@ -43,6 +49,7 @@ const forPages = { format: "iife", globalName: "badged", minify: true };
 if (process.argv.includes("--test")) process.exit(await test());
 if (process.argv.includes("--size")) process.exit(await measure());
 
+await import("./events.mjs");
 rmSync("dist", { recursive: true, force: true });
 await buildPackages();
 await buildPage("demo");

@@ -13,7 +13,7 @@ import { formatMessage } from "publint/utils";
 
 process.chdir(fileURLToPath(new URL(".", import.meta.url)));
 
-const NAMES = ["sdk", "react", "vue", "element"];
+const NAMES = ["sdk", "react", "vue", "element", "publish"];
 const out = mkdtempSync(join(tmpdir(), "badged-packages-"));
 try {
   const run = (command, ...args) => execFileSync(command, args, { encoding: "utf8" });
@@ -53,7 +53,13 @@ try {
     console.log(`@badged/${name}: ${packed.size} files`);
   }
 
-  const exported = { sdk: "Badged", react: "useBadge", vue: "useBadge", element: "BadgedCount" };
+  const exported = {
+    sdk: "Badged",
+    react: "useBadge",
+    vue: "useBadge",
+    element: "BadgedCount",
+    publish: "Publisher",
+  };
   for (const [name, value] of Object.entries(exported)) {
     writeFileSync(
       join(app, `${name}.mjs`),
@@ -75,20 +81,20 @@ try {
   rmSync(out, { recursive: true });
 }
 
-/** Runs the commands of the README in an app that has the tarballs and a checkout. */
+/** Runs the commands of two READMEs in an app that has the tarballs and a checkout. */
 function install(app) {
   symlinkSync(fileURLToPath(new URL("..", import.meta.url)), join(app, "badged"));
-  const section = readFileSync("sdk/README.md", "utf8")
-    .split("\n## Install\n")[1]
-    .split("\n## ")[0];
-  const commands = [...section.matchAll(/```sh\n(.*?)```/gs)].map(([, text]) => text);
-  if (commands.length === 0) throw new Error("sdk/README.md says no command to install by");
+  const commands = ["sdk", "publish"].flatMap((name) => {
+    const readme = readFileSync(`${name}/README.md`, "utf8");
+    const section = readme.split("\n## Install\n")[1].split("\n## ")[0];
+    return [...section.matchAll(/```sh\n(.*?)```/gs)].map(([, text]) => text);
+  });
   // react and vue are there already.
   const env = { ...process.env, npm_config_offline: "true", npm_config_legacy_peer_deps: "true" };
   execFileSync("sh", ["-ec", commands.join("\n")], { cwd: app, env, encoding: "utf8" });
   const { dependencies } = JSON.parse(readFileSync(join(app, "package.json"), "utf8"));
   const missing = NAMES.filter((name) => !dependencies[`@badged/${name}`]);
-  if (missing.length > 0) throw new Error(`sdk/README.md does not install ${missing}`);
+  if (missing.length > 0) throw new Error(`no README installs ${missing}`);
 }
 
 /** Compiles the samples of the packages' READMEs as an app does, for bundlers and for Node. */

@@ -10,7 +10,7 @@ process.chdir(fileURLToPath(new URL(".", import.meta.url)));
 const PAGES = [
   "../docs/clients-web.md",
   "../docs/nesting.md",
-  ...["sdk", "react", "vue", "element"].map((name) => `${name}/README.md`),
+  ...["sdk", "react", "vue", "element", "publish"].map((name) => `${name}/README.md`),
 ];
 // In node_modules, so that it is neither linted nor committed. tsconfig.samples.json names it too.
 const FOLDER = "node_modules/.samples";

@@ -1,8 +1,8 @@
-// Package topics offers the log of events to watermill: a publisher and a subscriber of
-// single events, and the schema with which watermill-sql's own can use the tables. The log
-// of a partition is a topic, named by [events.Topic].
+// Package topics makes the log of events usable with watermill. It has a publisher and a
+// subscriber of single events, and a schema with which watermill-sql's own publishers and
+// subscribers can use the tables. The log of a partition is a topic, named by [events.Topic].
 //
-// It does not know what events mean or how they are folded. ADR 1 has the reasons.
+// The package does not know what events mean or how they are folded. ADR 1 has the reasons.
 package topics
 
 import (
@@ -25,23 +25,22 @@ type Publisher struct {
 
 var _ message.Publisher = (*Publisher)(nil)
 
-// NewPublisher returns a publisher to log. It holds nothing that must be closed.
+// NewPublisher returns a publisher to log. It has no resources that must be released.
 func NewPublisher(log *events.Log) *Publisher { return &Publisher{log: log} }
 
-// Publish appends events in one transaction: all or none. The payload of each
-// message is an event as CloudEvents JSON. Its UUID and metadata are not used: an
-// event is identified by its source and id, and carries its own trace context. The
-// context of the call is that of the first message.
+// Publish appends all messages in one transaction, or none. The payload of each message is an
+// event as CloudEvents JSON. The UUID and metadata of a message are not used: an event is
+// identified by its source and id, and carries its own trace context. Publish uses the context
+// of the first message.
 //
 // An event goes to the partitions of its users, and topic must be [events.Topic] of one of
-// them. Publish an event with users of several partitions once, to any of these: the
-// subscribers of each partition get it with the users of that partition. An event
+// these. Publish an event with users of several partitions once, to any of their topics: the
+// subscribers of each partition get the event with the users of that partition. An event
 // without users goes to every partition, whatever the topic.
 //
 // The error wraps a [*events.BatchError] with the indexes of messages if an event is invalid,
-// is of a type that only badged may write, or has no user of the topic. After any other
-// error the events may be durable: publish them again, since repeated events count
-// once.
+// has a type or attribute that only badged may write, or has no user of the topic. After any
+// other error the events may be durable: publish them again, since repeated events count once.
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	if p.closed.Load() {
 		return fmt.Errorf("publish to topic %s: the publisher is closed", topic)
@@ -70,7 +69,7 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	return nil
 }
 
-// decode decodes an event that may be published to a partition. Its error is an
+// decode decodes an event and checks that it may be published to a partition. The error is an
 // [*events.InvalidError].
 func (p *Publisher) decode(payload []byte, partition int) (events.Event, error) {
 	e, err := events.Decode(payload)
@@ -90,8 +89,8 @@ func (p *Publisher) decode(payload []byte, partition int) (events.Event, error) 
 	return e, nil
 }
 
-// Close makes later calls of Publish fail. It waits for nothing: a Publish that has
-// returned has committed.
+// Close makes later calls of Publish fail. It does not block: each Publish that has returned
+// has committed.
 func (p *Publisher) Close() error {
 	p.closed.Store(true)
 	return nil

@@ -11,11 +11,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/eventbatch"
-	"github.com/badged/badged/internal/remains"
+	"github.com/badged/badged/internal/log/eventbatch"
+	"github.com/badged/badged/internal/log/tombstones"
 )
 
-// errDeleted reports a position that has been deleted.
+// errDeleted means that the row with the position of the consumer group was deleted.
 var errDeleted = errors.New("it was deleted; subscribe again to start at the beginning of the log")
 
 // logRow is a row of the log.
@@ -26,16 +26,16 @@ type logRow struct {
 	bytes   int
 }
 
-// What is read at once. A row is unpacked when it is delivered.
+// Limits of one read. A row is unpacked only when it is delivered.
 const (
 	pageRows  = 100
 	pageBytes = 1 << 20
 )
 
-// read returns what is folded after the position of the group. The projector moves
-// the rows of transactions that were pending to places right behind its position
-// when it folds them. So the log up to there, without pending transactions, does not
-// change, and nothing comes before what has been read.
+// read returns rows that are folded, after the position of the group. When the projector folds
+// the rows of a pending transaction, it moves them to places directly after its own position.
+// So the log up to the projector's position, without pending transactions, does not change,
+// and no row can appear before a row that was read.
 func (s *subscription) read(ctx context.Context, conn *pgx.Conn) ([]logRow, error) {
 	var end, at events.Position
 	var pending []int64
@@ -61,8 +61,8 @@ WHERE p.consumer_group = $1 AND g.consumer_group = $2`, events.ProjectorGroup, s
 	return page, err
 }
 
-// pageSQL reads rows until they exceed pageBytes. The second condition follows from
-// the first; it lets Postgres skip ranges of the log.
+// pageSQL reads rows until their size exceeds pageBytes. The conditions on transaction_id
+// alone follow from the other conditions; they let Postgres skip ranges of the log.
 func pageSQL(topic string) string {
 	return fmt.Sprintf(`SELECT transaction_id::text::bigint, "offset", uuid, %s, coalesce(octet_length(payload), 0)
 FROM (
@@ -80,7 +80,7 @@ WHERE bytes_before < %d
 ORDER BY summed.transaction_id, summed."offset"`, eventbatch.PayloadSQL, eventbatch.Table(topic), pageRows, pageBytes)
 }
 
-// messages returns the events of a row as messages: none if their only users were
+// messages returns the events of a row as messages. It omits events whose users were all
 // erased.
 func (s *subscription) messages(r *logRow) []*message.Message {
 	payloads, err := eventbatch.Unpack(r.payload)
@@ -92,16 +92,16 @@ func (s *subscription) messages(r *logRow) []*message.Message {
 	}
 	all := make([]*message.Message, 0, len(payloads))
 	for i, payload := range payloads {
-		if remains, ok := remains.Parse(payload); ok && remains.Event == nil {
+		if rest, ok := tombstones.Parse(payload); ok && rest.Event == nil {
 			continue
 		}
-		all = append(all, s.message(r, i, remains.EventIn(payload), nil))
+		all = append(all, s.message(r, i, tombstones.EventIn(payload), nil))
 	}
 	return all
 }
 
-// message returns the event at an index of a row as a message; damage is why the row
-// cannot be taken apart.
+// message returns the event at an index of a row as a message. damage is the reason why the
+// row could not be unpacked, nil if it was.
 func (s *subscription) message(r *logRow, index int, payload []byte, damage error) *message.Message {
 	var e events.Event
 	if damage == nil {
@@ -115,7 +115,7 @@ func (s *subscription) message(r *logRow, index int, payload []byte, damage erro
 	id := e.Key()
 	if damage != nil {
 		metadata[MetadataContentType], metadata[MetadataDamage] = "application/octet-stream", damage.Error()
-		// It has no key. The same payload at the same place has the same id again.
+		// The event has no key. Derive an id, so that the same row always gives the same id.
 		id = uuid.NewSHA1(r.uuid, []byte(strconv.Itoa(index)))
 	}
 	if e.TraceParent != "" {

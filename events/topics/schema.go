@@ -8,23 +8,22 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/google/uuid"
 
-	"github.com/badged/badged/internal/eventbatch"
+	"github.com/badged/badged/internal/log/eventbatch"
 )
 
-// Schema is the watermill-sql schema of the log: stock publishers and
-// subscribers run on it unchanged, with InitializeSchema and
-// AutoInitializeSchema left off, since migrations own the tables.
+// Schema is the watermill-sql schema of the log. Stock publishers and subscribers work with it
+// unchanged. Leave InitializeSchema and AutoInitializeSchema off, since migrations create the
+// tables.
 //
-// It differs from the default in two ways. Its insert takes arrays, whatever
-// the number of messages. Its select compares rows, which is one index range
-// scan at any backlog, where the default's OR reads and sorts the whole
-// backlog.
+// It differs from the default schema in two ways. Its INSERT takes arrays, whatever the number
+// of messages. Its SELECT compares rows, which needs one index range scan at any backlog; the
+// OR of the default schema reads and sorts the whole backlog.
 type Schema struct {
 	watermillsql.DefaultPostgreSQLSchema
 }
 
-// NewSchema returns the schema of the log. batchSize is the most messages that
-// a stock subscriber reads at once; 0 means 100.
+// NewSchema returns the schema of the log. batchSize is the greatest number of messages that a
+// stock subscriber reads at once; 0 means 100.
 func NewSchema(batchSize int) Schema {
 	if batchSize == 0 {
 		batchSize = 100
@@ -35,16 +34,16 @@ func NewSchema(batchSize int) Schema {
 	}}
 }
 
-// NewOffsets returns the stock offsets adapter on the log's tables, for
-// consumers beside the projector. Each has a consumer group of its own.
+// NewOffsets returns the stock offsets adapter on the tables of the log, for consumers other
+// than the projector. Each consumer needs its own consumer group.
 func NewOffsets() watermillsql.DefaultPostgreSQLOffsetsAdapter {
 	return watermillsql.DefaultPostgreSQLOffsetsAdapter{
 		GenerateMessagesOffsetsTableName: eventbatch.Positions,
 	}
 }
 
-// InsertQuery implements the watermill-sql schema adapter. No messages are an
-// error: the query would have no effect.
+// InsertQuery implements the watermill-sql schema adapter. It fails if there are no messages,
+// since the query would have no effect.
 func (s Schema) InsertQuery(topic string, msgs message.Messages) (watermillsql.Query, error) {
 	if len(msgs) == 0 {
 		return watermillsql.Query{}, fmt.Errorf("insert into topic %s: no messages", topic)
@@ -53,7 +52,7 @@ func (s Schema) InsertQuery(topic string, msgs message.Messages) (watermillsql.Q
 	for _, msg := range msgs {
 		key, err := uuid.Parse(msg.UUID)
 		if err != nil {
-			return watermillsql.Query{}, fmt.Errorf("insert into topic %s: the UUID of message %q: %w; take that of events.Event.Key, or a new one", topic, msg.UUID, err)
+			return watermillsql.Query{}, fmt.Errorf("insert into topic %s: the UUID of message %q: %w; use the UUID of events.Event.Key, or a new one", topic, msg.UUID, err)
 		}
 		var metadata string
 		if len(msg.Metadata) > 0 {
@@ -63,7 +62,7 @@ func (s Schema) InsertQuery(topic string, msgs message.Messages) (watermillsql.Q
 			}
 			metadata = string(b)
 		}
-		rows.Add(key, string(msg.Payload), metadata)
+		rows.Add(key, msg.Payload, metadata)
 	}
 	sql, args := rows.InsertAnyDriver(topic)
 	return watermillsql.Query{Query: sql, Args: args}, nil
@@ -86,11 +85,11 @@ LIMIT ` + fmt.Sprint(s.SubscribeBatchSize),
 	}
 }
 
-// UnmarshalMessage implements the watermill-sql schema adapter. A row with several
-// events is one message with all of them, whose metadata has the content type. A
-// row that cannot be decompressed is delivered as it is, with content type
-// application/octet-stream: an error would stop the subscriber there forever. A
-// row that is too large is delivered empty.
+// UnmarshalMessage implements the watermill-sql schema adapter. A row with several events
+// becomes one message with all of them; the content type in its metadata shows that it has
+// several events. A row that cannot be decompressed is delivered as stored, with the content
+// type application/octet-stream, since an error would stop the subscriber at this row forever.
+// A row that is too large is delivered empty.
 func (s Schema) UnmarshalMessage(scanner watermillsql.Scanner) (watermillsql.Row, error) {
 	row, err := s.DefaultPostgreSQLSchema.UnmarshalMessage(scanner)
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/eventbatch"
-	"github.com/badged/badged/internal/eventlog"
-	"github.com/badged/badged/internal/pgsession"
-	"github.com/badged/badged/internal/wait"
+	"github.com/badged/badged/internal/base/wait"
+	"github.com/badged/badged/internal/log/eventbatch"
+	"github.com/badged/badged/internal/log/eventlog"
+	"github.com/badged/badged/internal/pg/pgsession"
 )
 
 // Metadata of the messages of a [Subscriber]. Messages of traced events also have
@@ -29,53 +29,52 @@ const (
 	MetadataPartition = "badged-partition"
 	// MetadataPlace is the place of the event, as [events.Place.String] writes it.
 	MetadataPlace = "badged-place"
-	// MetadataDamage says why the payload is no valid event. The projector makes a
-	// dead letter of it.
+	// MetadataDamage says why the payload is not a valid event. The projector stores such an
+	// event as a dead letter.
 	MetadataDamage = "badged-damage"
 )
 
 // SubscriberConfig configures a [Subscriber]. Pool, Log and ConsumerGroup are required.
 type SubscriberConfig struct {
-	// Pool is on the database of Log.
+	// Pool connects to the database of Log.
 	Pool *pgxpool.Pool
 	Log  *events.Log
-	// ConsumerGroup names the position that subscribers share. It has at
-	// most 255 characters, and is neither [events.ProjectorGroup] nor
-	// [events.NotifierGroup].
+	// ConsumerGroup names the position that subscribers share. It has at most 255 characters,
+	// and must not be [events.ProjectorGroup] or [events.NotifierGroup].
 	ConsumerGroup string
-	// PollInterval is the pause when there is nothing to deliver, and between
-	// attempts to take over from another subscriber of the group; 0 means 100 ms.
+	// PollInterval is the pause if there is nothing to deliver, and between attempts to take
+	// over from another subscriber of the group; 0 means 100 ms.
 	PollInterval time.Duration
-	// ResendInterval is the pause before a message that was not acknowledged
-	// comes again; 0 means 1 s.
+	// ResendInterval is the pause before a message that was not acknowledged is sent again; 0
+	// means 1 s.
 	ResendInterval time.Duration
 	// RetryInterval is the pause after an error; 0 means 1 s.
 	RetryInterval time.Duration
-	// Logger gets errors of the database, after which the subscriber tries again;
-	// nil means none.
+	// Logger receives errors of the database, after which the subscriber retries; nil discards
+	// them.
 	Logger watermill.LoggerAdapter
 }
 
-// Subscriber is a watermill [message.Subscriber] of what is folded, in the order of
-// folding. A message is one event, as CloudEvents JSON; its UUID is [events.Event.Key],
-// which is the same in each partition that has users of the event.
+// Subscriber is a watermill [message.Subscriber] of folded events, in the order of folding. A
+// message is one event, as CloudEvents JSON. Its UUID is [events.Event.Key], which is the same
+// in each partition that has users of the event.
 //
-// Events come when the projector has folded them, so a subscriber misses none and
-// waits for no open transaction but those that hold its events. Where no projector
-// runs, nothing comes. A payload that is no valid event comes with
-// [MetadataDamage], empty if its row is too large.
+// An event is delivered after the projector has folded it. So a subscriber misses no event,
+// and an open transaction delays only its own events. Without a running projector nothing is
+// delivered. A payload that is not a valid event is delivered with [MetadataDamage], empty if
+// its row is too large.
 //
-// Each message comes at least once. The position of the consumer group moves when
-// all events of a row of the log, at most 1,000, are acknowledged. After a restart
-// the events of the last row, or, after a crash of Postgres, of the rows of the last
-// second, come again.
+// Each message is delivered at least once. The position of the consumer group moves when all
+// events of a row of the log, at most 1,000, are acknowledged. After a restart, the events of
+// the last row are delivered again; after a crash of Postgres, the events in the rows of the
+// last second.
 //
-// Of the subscribers of a group to a topic one gets the messages. It holds an
-// advisory lock, in a session of its own. When it stops, another takes over, within
-// half a minute if its host vanished. This does not work behind a pooler of
-// transactions. Stock subscribers do not know the lock: use another group for them.
+// Only one subscriber of a group gets the messages of a topic. It has an advisory lock, in a
+// session of its own. When it stops, another subscriber takes over, within half a minute if
+// the host has vanished. The lock does not work through a pooler in transaction mode. Stock
+// subscribers do not use the lock: use another group for them.
 //
-// It is safe for concurrent use.
+// A Subscriber is safe for concurrent use.
 type Subscriber struct {
 	cfg SubscriberConfig
 
@@ -90,7 +89,7 @@ var (
 	_ message.SubscribeInitializer = (*Subscriber)(nil)
 )
 
-// NewSubscriber returns a subscriber. Close it to end its subscriptions.
+// NewSubscriber returns a subscriber. Call Close to end its subscriptions.
 func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 	if cfg.Pool == nil || cfg.Log == nil {
 		return nil, errors.New("a subscriber needs Pool and Log")
@@ -117,9 +116,9 @@ func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 	return s, nil
 }
 
-// SubscribeInitialize stores the position of the consumer group in a topic, which is
-// the start of the log if it has none. From then on, archiving keeps what the group
-// has not read. Subscribe does it too.
+// SubscribeInitialize stores the position of the consumer group in a topic if it has none yet:
+// the start of the log. From then on, archiving does not remove events that the group has not
+// read. Subscribe calls it too.
 func (s *Subscriber) SubscribeInitialize(topic string) error {
 	return s.initialize(s.closing, topic)
 }
@@ -136,9 +135,9 @@ VALUES ($1, 0, '0') ON CONFLICT DO NOTHING`, s.cfg.ConsumerGroup); err != nil {
 }
 
 // Subscribe delivers the events of a topic, which is [events.Topic] of a partition, from the
-// position of the consumer group on. The next message comes when the one before is
-// acknowledged. The channel is closed when ctx is done, which is the context of all
-// messages, or Close is called.
+// position of the consumer group on. It sends the next message when the one before is
+// acknowledged. The context of the messages ends with ctx. The channel is closed when ctx is
+// done or Close is called.
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	if err := s.initialize(ctx, topic); err != nil {
 		return nil, err
@@ -166,14 +165,15 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	return sub.out, nil
 }
 
-// Follow calls handle with the events of a topic, from the position of the consumer
-// group on, many at a time: those of up to 100 rows of the log. It is for handlers that
-// are faster with many. The position moves when handle returns nil; after an error
-// handle gets the same events again, after the RetryInterval. While there is nothing new,
-// handle is called without events each PollInterval. It is not called while another
-// subscriber of the group has the topic. Once the partition was split, or is on another
-// shard, Follow waits without a word: end it by ctx. It returns nil when ctx is done or
-// Close is called.
+// Follow calls handle with the events of a topic, from the position of the consumer group on:
+// with all events in up to 100 rows of the log at a time, for handlers that are faster with
+// many events. The position moves when handle returns nil. After an error, handle gets the
+// same events again, after RetryInterval. While there are no new events, handle is called
+// without events once per PollInterval. It is not called while another subscriber of the group
+// has the lock of the topic.
+//
+// Follow returns nil when ctx is done or Close is called. If the partition was split or moved
+// to another database, Follow does not return or report an error: cancel ctx.
 func (s *Subscriber) Follow(ctx context.Context, topic string, handle func(ctx context.Context, page []*message.Message) error) error {
 	partition, err := s.cfg.Log.PartitionOfTopic(topic)
 	if err != nil {
@@ -195,8 +195,8 @@ func (s *Subscriber) Follow(ctx context.Context, topic string, handle func(ctx c
 	return nil
 }
 
-// Close ends all subscriptions and closes their channels. Messages that are not
-// acknowledged come again to another subscriber of the group.
+// Close ends all subscriptions and closes their channels. Messages that are not acknowledged
+// are delivered again, to another subscriber of the group.
 func (s *Subscriber) Close() error {
 	s.mu.Lock()
 	s.close()
@@ -205,17 +205,17 @@ func (s *Subscriber) Close() error {
 	return nil
 }
 
-// subscription is one call of Subscribe.
+// subscription is one call of Subscribe or Follow.
 type subscription struct {
 	*Subscriber
 	partition int
 	topic     string
-	// out gets messages one by one, unless handle gets pages.
+	// out receives single messages. It is nil if handle is set, which gets pages.
 	out    chan *message.Message
 	handle func(ctx context.Context, page []*message.Message) error
 }
 
-// run consumes the topic, again and again, until ctx is done.
+// run consumes the topic until ctx is done. It retries after errors.
 func (s *subscription) run(ctx context.Context) {
 	if s.out != nil {
 		defer close(s.out)
@@ -230,15 +230,15 @@ func (s *subscription) run(ctx context.Context) {
 	}
 }
 
-// leaves reports whether the partition was split or has moved to another shard, so that the
-// caller of Follow is about to end it. For callers of Subscribe it is an error, which is
-// logged.
+// leaves reports whether the partition was split or has moved to another database, and the
+// subscription was made by Follow. Then failures are not logged, since the caller of Follow is
+// expected to cancel it soon. For Subscribe it returns false, so that failures are logged.
 func (s *subscription) leaves(ctx context.Context) bool {
 	return s.handle != nil && eventlog.Gone(ctx, s.cfg.Pool, s.partition)
 }
 
-// consume delivers messages until ctx is done or the database fails. It returns nil
-// at once if another subscriber of the group consumes the topic.
+// consume delivers messages until ctx is done or the database fails. It returns nil at once if
+// another subscriber of the group has the lock of the topic.
 func (s *subscription) consume(ctx context.Context) error {
 	conn, err := s.lock(ctx)
 	if err != nil || conn == nil {
@@ -268,9 +268,9 @@ func (s *subscription) consume(ctx context.Context) error {
 	return nil
 }
 
-// lock returns a session that holds the lock of the group on the topic, nil if
-// another holds it. The session is not in the pool any more: it may last for as long
-// as the subscription. It does not wait for the disk when it moves the position.
+// lock returns a session that has the lock of the group on the topic, nil if another session
+// has it. The session is removed from the pool, since it may last as long as the subscription.
+// Its commits do not wait for the disk.
 func (s *subscription) lock(ctx context.Context) (*pgx.Conn, error) {
 	pooled, err := s.cfg.Pool.Acquire(ctx)
 	if err != nil {
@@ -298,12 +298,11 @@ func (s *subscription) lock(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// moveTimeout bounds the last statement of a subscription, which its context does not
-// cancel.
+// moveTimeout limits the last statement of a subscription, which is not cancelled with its
+// context.
 const moveTimeout = 5 * time.Second
 
-// deliver delivers the events of a row, and then moves the position of the group
-// behind it.
+// deliver delivers the events of a row, then moves the position of the group after the row.
 func (s *subscription) deliver(ctx context.Context, conn *pgx.Conn, r *logRow) error {
 	for _, msg := range s.messages(r) {
 		if err := s.send(ctx, msg); err != nil {
@@ -313,8 +312,9 @@ func (s *subscription) deliver(ctx context.Context, conn *pgx.Conn, r *logRow) e
 	return s.move(ctx, conn, r)
 }
 
-// handOver hands over the events of a page until they are handled, and then moves the
-// position behind it. The session is used in between: it would be lost unnoticed.
+// handOver calls handle with the events of a page until it succeeds, then moves the position
+// of the group after the page. It uses the session between attempts, to detect that the
+// session, and with it the lock, was lost.
 func (s *subscription) handOver(ctx context.Context, conn *pgx.Conn, page []logRow) error {
 	var all []*message.Message
 	for i := range page {
@@ -335,7 +335,7 @@ func (s *subscription) handOver(ctx context.Context, conn *pgx.Conn, page []logR
 	}
 }
 
-// move moves the position of the group behind a row, also if ctx ends meanwhile.
+// move moves the position of the group after a row. It does so even if ctx ends meanwhile.
 func (s *subscription) move(ctx context.Context, conn *pgx.Conn, r *logRow) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), moveTimeout)
 	defer cancel()

@@ -6,11 +6,12 @@ import "sync"
 type FrameInfo struct {
 	// T is the name of the type.
 	T string
-	// Means is its meaning, as a sentence.
+	// Means is the meaning of the frame, in sentences.
 	Means string
-	// Of is a value of its Go type; tags describe the fields.
+	// Of is a value of the Go type of the frame, whose tags describe the fields.
 	Of any
-	// Required and Optional name its fields; both are empty if it has all of Of.
+	// Required and Optional name the fields of the frame. If both are empty, the frame has all
+	// fields of Of.
 	Required, Optional []string
 	// Command is set if POST /v1/commands accepts it.
 	Command bool
@@ -112,13 +113,13 @@ func ServerFrames() []FrameInfo {
 	}
 }
 
-// CodeInfo describes a code.
+// CodeInfo describes a close code or an error code.
 type CodeInfo struct {
 	// Code is a close code, or 0 for an error code.
 	Code int
-	// Name is the error code, or a short name of the close code.
+	// Name is the error code, or a short name for the close code.
 	Name string
-	// Means says what happened, Then what the client does.
+	// Means says what happened, and Then what the client does.
 	Means, Then string
 }
 
@@ -158,7 +159,7 @@ func ErrorCodes() []CodeInfo {
 	}
 }
 
-// CommandTypes returns the types of the frames by which an app changes something.
+// CommandTypes returns the types of frames that are commands.
 var CommandTypes = sync.OnceValue(func() (types []string) {
 	for _, f := range ClientFrames() {
 		if f.Command {

@@ -1,8 +1,7 @@
-// Package protocol has the frames of badge.v1, the protocol between gateways and clients,
-// and describes them.
+// Package protocol defines and describes the frames of badge.v1, the protocol between gateways
+// and clients.
 //
-// It does not know sessions or connections. ADR 3 says why commands have known fields
-// only.
+// It does not know sessions or connections. ADR 3 says why commands reject unknown fields.
 package protocol
 
 import (
@@ -21,23 +20,23 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Protocol is the WebSocket subprotocol that the gateway speaks.
+// Subprotocol is the WebSocket subprotocol of the gateway.
 const Subprotocol = "badge.v1"
 
-// ProblemType is the type of the problems (RFC 9457) of streams and commands over HTTP. A
-// client tells by it that a refusal is from badged and not from a proxy in between.
+// ProblemType is the type of the problems (RFC 9457) of streams and commands over HTTP. From
+// the type, a client knows that a refusal comes from badged and not from a proxy.
 const ProblemType = "urn:badged:problem"
 
 const (
-	// MaxFrameBytes is the most bytes of a frame of a client without a token.
+	// MaxFrameBytes is the most bytes of a client's frame that contains no token.
 	MaxFrameBytes = 4096
-	// MaxTokenBytes is the most bytes of a token, however it comes.
+	// MaxTokenBytes is the most bytes of a token, in a frame or a header.
 	MaxTokenBytes = 16 << 10
 	// MaxTokenFrameBytes is the most bytes of a hello or auth.
 	MaxTokenFrameBytes = MaxTokenBytes + MaxFrameBytes
 )
 
-// The frames of clients, by their field t.
+// The types of client frames, as in the field t.
 const (
 	FrameHello      = "hello"
 	FrameRead       = "read"
@@ -51,7 +50,7 @@ const (
 	FramePong       = "pong"
 )
 
-// ClientFrame is any frame of a client.
+// ClientFrame is any frame of a client: it has the fields of all types.
 type ClientFrame struct {
 	T              string          `json:"t" doc:"The type of the frame."`
 	ID             json.RawMessage `json:"id" type:"number,string" doc:"Echoed in the answer; at most 128 bytes. With a UUID the command takes effect once, also across connections."`
@@ -67,16 +66,17 @@ type ClientFrame struct {
 	Level          string          `json:"level" enum:"default,all,mentions,direct_mentions,none" doc:"What these conversations add to the total; default unsets the level of the category."`
 }
 
-// maxIDBytes is the longest id, which is echoed.
+// maxIDBytes is the most bytes of a frame's id, which answers repeat.
 const maxIDBytes = 128
 
-// ErrNotObject is the error of a frame that cannot be answered: it has no fields.
+// ErrNotObject is returned for a frame that is no JSON object. Such a frame has no id, so it
+// cannot be answered.
 var ErrNotObject = errors.New("frame is not a JSON object")
 
-// DecodeFrame decodes a frame of a client. Its errors are for the client. With an error
-// other than [ErrNotObject], the frame has the id to answer under, if there is one.
+// DecodeFrame decodes a frame of a client. Its errors are written for the client. If the error
+// is not [ErrNotObject], the returned frame has the id for the answer, if it has any.
 //
-// A command has only fields that it knows, each once and not null: a field that was dropped
+// A command may have only the fields of its type, each once and not null: ignoring a field
 // could widen what the command does, such as the category of a read_all. In other frames
 // unknown fields are ignored, so that newer clients can talk to older servers.
 func DecodeFrame(b []byte) (ClientFrame, error) {
@@ -91,7 +91,7 @@ func DecodeFrame(b []byte) (ClientFrame, error) {
 		return f, err
 	}
 	switch {
-	case mistyped != nil: // the other fields are decoded all the same
+	case mistyped != nil: // the other fields are decoded nevertheless
 		return f, mistyped
 	case f.T == "":
 		return f, errors.New("frame has no type t")
@@ -101,13 +101,13 @@ func DecodeFrame(b []byte) (ClientFrame, error) {
 	return f, checkMembers(f.T, members)
 }
 
-// member is a member of a JSON object.
+// member is a name and value of a JSON object.
 type member struct {
 	name  string
 	value jsontext.Value
 }
 
-// membersOf returns the members of a JSON object in their order, also repeated ones.
+// membersOf returns the members of a JSON object in their order, including repeated ones.
 func membersOf(b []byte) ([]member, error) {
 	d := jsontext.NewDecoder(bytes.NewReader(b), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	var members []member
@@ -119,7 +119,7 @@ func membersOf(b []byte) ([]member, error) {
 		if err != nil {
 			return nil, err
 		}
-		m := member{name: name.String()} // the next read reuses its memory
+		m := member{name: name.String()} // copied, since the next read reuses the memory of name
 		value, err := d.ReadValue()
 		if err != nil {
 			return nil, err
@@ -136,7 +136,7 @@ func membersOf(b []byte) ([]member, error) {
 	return members, nil
 }
 
-// fields returns the fields by their names.
+// fields returns pointers to the fields, by JSON name.
 func (f *ClientFrame) fields() map[string]any {
 	return map[string]any{
 		"t": &f.T, "id": &f.ID, "token": &f.Token, "epoch": &f.Epoch, "version": &f.Version, "device": &f.Device,
@@ -144,8 +144,8 @@ func (f *ClientFrame) fields() map[string]any {
 	}
 }
 
-// take sets the fields that members name, and returns what is wrong with the first of
-// another type. Case matters; encoding/json would take "Category" for "category".
+// take sets the fields from members, and returns an error for the first member of a wrong
+// type. Names are case-sensitive here; encoding/json would accept "Category" for "category".
 func (f *ClientFrame) take(members []member) (mistyped error) {
 	fields := f.fields()
 	for _, m := range members {
@@ -161,7 +161,7 @@ func (f *ClientFrame) take(members []member) (mistyped error) {
 	return mistyped
 }
 
-// checkMembers returns why a command cannot have these members, or nil.
+// checkMembers returns an error if a command has a member that it must not have.
 func checkMembers(command string, members []member) error {
 	info := slices.IndexFunc(ClientFrames(), func(i FrameInfo) bool { return i.T == command && i.Command })
 	if info < 0 {
@@ -183,7 +183,7 @@ func checkMembers(command string, members []member) error {
 	return nil
 }
 
-// checkID returns why an id cannot be echoed, or nil.
+// checkID returns an error if an id cannot be repeated in an answer.
 func checkID(id json.RawMessage) error {
 	if len(id) > maxIDBytes {
 		return fmt.Errorf("id has more than %d bytes", maxIDBytes)
@@ -194,10 +194,10 @@ func checkID(id json.RawMessage) error {
 	return nil
 }
 
-// Key returns the idempotency key of a command: its id in canonical form if that is
-// a UUID, else "", since other ids are unique within a connection only.
+// Key returns the idempotency key of a command: its id in canonical form if the id is a UUID,
+// else "". Other ids are unique within one connection only.
 func (f *ClientFrame) Key() string {
-	const uuidBytes = 36 // without braces and the like
+	const uuidBytes = 36 // in the form with hyphens, without braces
 	var s string
 	if json.Unmarshal(f.ID, &s) != nil || len(s) != uuidBytes {
 		return ""
@@ -216,38 +216,38 @@ type StateFrame struct {
 	Version int64  `json:"version" minimum:"0" doc:"The version of this state: apply changes only if it is greater than yours."`
 	pubsub.Numbers
 	Categories map[string]pubsub.Numbers `json:"categories" doc:"The numbers of each category with anything to show, and of each above it; of more than 500, the first by name. In changes without all_categories: of those that changed; one of which all numbers are 0 is gone."`
-	// MoreCategories is that of [pubsub.Badge].
+	// MoreCategories is [pubsub.Badge].MoreCategories.
 	MoreCategories bool                  `json:"more_categories,omitempty" doc:"True if there are more categories than these; absent otherwise, and in changes without all_categories."`
 	AllCategories  bool                  `json:"all_categories,omitempty" doc:"Only in changes: categories and levels are complete, as in a snapshot. Replace those that you hold."`
 	Levels         map[string]string     `json:"levels,omitzero" doc:"The level of each category that has one. In a snapshot, and in changes with all_categories, absent if none has; in other changes absent if they are as before."`
 	Conversations  []pubsub.Conversation `json:"conversations" doc:"In a snapshot: those with unread messages, a mark, or a level of their own, at most 500. In changes: every changed one, even if nothing in it is unread. Most recently changed first; rooms by the user's own last change, such as a read, in a snapshot."`
 }
 
-// Position names the state that a client holds after the frame.
+// Position names the state that a client has after the frame, as EPOCH:VERSION.
 func (f StateFrame) Position() string { return f.Epoch + ":" + strconv.FormatInt(f.Version, 10) }
 
-// SnapshotFrame is the whole state.
+// SnapshotFrame is the whole state of the user.
 type SnapshotFrame struct {
 	StateFrame
 	More bool `json:"more" doc:"Whether there are more such conversations than the frame lists."`
 	Terms
 }
 
-// ResumedFrame has the changes since the state that a client held when it
-// connected.
+// ResumedFrame answers the hello of a client that already has a state: it has the changes
+// since that state.
 type ResumedFrame struct {
 	StateFrame
 	Terms
 }
 
-// Terms are part of the answer to a hello.
+// Terms are the terms of a connection, in the answer to a hello.
 type Terms struct {
 	PingMS      int64 `json:"ping_ms" minimum:"1" doc:"How often the server pings, in milliseconds."`
 	ExpiresInMS int64 `json:"expires_in_ms" minimum:"1" doc:"Milliseconds until the token expires and the connection ends: no clock of the client matters."`
 }
 
-// NewStateFrame returns a frame with a badge; whole says that its categories are all, not
-// only those that changed.
+// NewStateFrame returns a frame of type t with a badge. whole says that the badge has all
+// categories, not only those that changed.
 func NewStateFrame(t string, b *pubsub.Badge, conversations []pubsub.Conversation, whole bool) StateFrame {
 	if conversations == nil {
 		conversations = []pubsub.Conversation{}
@@ -262,14 +262,14 @@ func NewStateFrame(t string, b *pubsub.Badge, conversations []pubsub.Conversatio
 	return f
 }
 
-// OKFrame confirms a command: it is durable.
+// OKFrame confirms that a command is durable.
 type OKFrame struct {
 	T           string          `json:"t" doc:"The type of the frame."`
 	ID          json.RawMessage `json:"id,omitempty" type:"number,string" doc:"The id of the command that it answers."`
 	ExpiresInMS int64           `json:"expires_in_ms,omitempty" minimum:"1" doc:"Milliseconds until the fresh token expires; only in the answer to auth."`
 }
 
-// ErrorFrame rejects a command: it is not durable.
+// ErrorFrame rejects a command, which was not stored.
 type ErrorFrame struct {
 	T       string          `json:"t" doc:"The type of the frame."`
 	ID      json.RawMessage `json:"id,omitempty" type:"number,string" doc:"The id of the command that it answers."`
@@ -299,9 +299,9 @@ type BareFrame struct {
 	T string `json:"t" doc:"The type of the frame."`
 }
 
-// The close codes of the protocol. A client does not come back after those
-// from 4001 to 4004, backs off after those from 4100, and comes back as told
-// after those from 4200.
+// The close codes of the protocol. A client does not come back after codes 4001 to 4004. After
+// codes from 4100 it backs off. After codes from 4200 it comes back at the time that the bye
+// frame says.
 const (
 	CloseBadToken        = 4001
 	CloseProtocol        = 4002

@@ -46,9 +46,7 @@ func TestNoCommandWorksOnAWrongDatabase(t *testing.T) {
 	others, foreign := newShards(t)
 	empty := pgtest.NewDB(t, pgtest.Template{})
 	// Also something to migrate.
-	if _, err := poolOf(t, foreign[1]).Exec(t.Context(), `DELETE FROM badged.schema_migrations WHERE version_id = (SELECT max(version_id) FROM badged.schema_migrations)`); err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Exec(t, poolOf(t, foreign[1]), `DELETE FROM badged.schema_migrations WHERE version_id = (SELECT max(version_id) FROM badged.schema_migrations)`)
 	const counts = `SELECT (SELECT count(*) FROM badged.audit) + (SELECT count(*) FROM badged.schema_migrations)`
 	counted := func() (sum int) {
 		t.Helper()
@@ -145,20 +143,16 @@ func TestEveryCommandNamesTheVersionOfAShard(t *testing.T) {
 	}
 
 	// A shard that a newer release has migrated is served, as the others are.
-	if _, err := b.Exec(t.Context(), `INSERT INTO badged.schema_migrations (version_id, is_applied) VALUES ($1::text::bigint, true)`, newest); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Exec(t.Context(), `INSERT INTO badged.schema_migrations (version_id, is_applied) VALUES (99999, true)`); err != nil {
-		t.Fatal(err)
-	}
-	warning := "badged: the shards are not migrated alike: a is at version " + newest + ", b is at version " + newest + ", c is at version 99999; run `badged migrate up` of the newest release in use\n"
+	pgtest.Exec(t, b, `INSERT INTO badged.schema_migrations (version_id, is_applied) VALUES ($1::text::bigint, true)`, newest)
+	pgtest.Exec(t, c, `INSERT INTO badged.schema_migrations (version_id, is_applied) VALUES (99999, true)`)
+	warning := "badged: the databases are not migrated alike: a is at version " + newest + ", b is at version " + newest + ", c is at version 99999; run `badged migrate up` of the newest release in use\n"
 	for _, args := range [][]string{{"lag"}, {"migrate", "status"}} {
 		if r := badged(t, append(args, flags...)...); r.code != exitDone || r.err != warning {
 			t.Errorf("%v exits with %d and says %q, want %q", args, r.code, r.err, warning)
 		}
 	}
 	server := start(t, append([]string{"serve", "--listen=127.0.0.1:0", "--publisher-keys=chat=" + publisherKey, "--jwt-keys=" + jwtKeys}, flags...)...)
-	has(t, "the log", server.err.String(), "the shards are not migrated alike: a is at version "+newest)
+	has(t, "the log", server.err.String(), "the databases are not migrated alike: a is at version "+newest)
 }
 
 // Commands that need all shards name all that are away in one error.

@@ -8,18 +8,17 @@ import (
 	"io"
 	"time"
 
-	"github.com/badged/badged/internal/admin"
-	"github.com/badged/badged/internal/bucket"
+	"github.com/badged/badged/internal/base/progress"
 	"github.com/badged/badged/internal/cli/archives"
 	"github.com/badged/badged/internal/cli/connect"
 	"github.com/badged/badged/internal/cli/terminal"
-	"github.com/badged/badged/internal/config"
-	"github.com/badged/badged/internal/operators"
-	"github.com/badged/badged/internal/pgsession"
-	"github.com/badged/badged/internal/progress"
-	"github.com/badged/badged/internal/shards"
-	"github.com/badged/badged/projector/archive"
-	"github.com/badged/badged/projector/archiving"
+	"github.com/badged/badged/internal/cluster"
+	"github.com/badged/badged/internal/operations"
+	"github.com/badged/badged/internal/partition/archive"
+	"github.com/badged/badged/internal/partition/archiving"
+	"github.com/badged/badged/internal/partition/bucket"
+	"github.com/badged/badged/internal/pg/pgsession"
+	"github.com/badged/badged/internal/server/config"
 )
 
 // archiveCmd is `badged archive`.
@@ -58,16 +57,17 @@ func (c *archiveCmd) Validate() error {
 	return errors.Join(errs...)
 }
 
-// archivedSum is the summary that `badged archive --json` prints last.
+// archivedSum is the summary at the end of `badged archive --json`.
 type archivedSum struct {
 	Partitions int   `json:"partitions"`
 	Files      int   `json:"files"`
 	Events     int64 `json:"events"`
 	Bytes      int64 `json:"bytes"`
 	Dropped    int   `json:"dropped"`
-	// kept is why the log of the first partition is not cut further.
+	// kept is the reason why the log of the first partition was not cut further.
 	kept string
-	// held is set if only a transaction that stays open kept a part of the log that is due.
+	// held is set if a long-running transaction is the only reason why a part of the log was
+	// not cut.
 	held bool
 }
 
@@ -83,7 +83,7 @@ func (s *archivedSum) add(p archiving.Result) {
 	s.Dropped += p.Dropped
 }
 
-// addAll adds what was archived of another shard.
+// addAll adds the summary of another database.
 func (s *archivedSum) addAll(more archivedSum) {
 	if s.Partitions == 0 {
 		s.kept = more.kept
@@ -96,23 +96,23 @@ func (s *archivedSum) addAll(more archivedSum) {
 	s.Dropped += more.Dropped
 }
 
-// Run archives and prints the result.
+// Run archives events and prints the result.
 func (c *archiveCmd) Run(ctx context.Context, streams Streams) error {
-	cluster, err := connect.Shards(ctx, c.Database, streams.Err)
+	dbs, err := connect.Databases(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}
-	defer cluster.Close()
+	defer dbs.Close()
 	if c.TakeOver {
-		return operators.Each(ctx, cluster, func(s *shards.Shard) error { return c.Keys.TakeOver(ctx, streams.Out, s, c.To, c.JSON) })
+		return dbs.Each(ctx, func(s *cluster.Database) error { return c.Keys.TakeOver(ctx, streams.Out, s, c.To, c.JSON) })
 	}
 	if len(c.GiveUp) > 0 {
-		return c.Keys.GiveUp(ctx, streams.Out, cluster, c.To, c.GiveUp, c.JSON)
+		return c.Keys.GiveUp(ctx, streams.Out, dbs, c.To, c.GiveUp, c.JSON)
 	}
 	if c.Reencrypt {
-		return operators.Each(ctx, cluster, func(s *shards.Shard) error {
-			to := operators.ArchiveOf(s, c.To)
-			return admin.Audited(ctx, s.Pool, admin.OSUser(), "archive.reencrypt", reencryptArguments{to}, func(ctx context.Context) (any, error) {
+		return dbs.Each(ctx, func(s *cluster.Database) error {
+			to := s.Archive(c.To)
+			return operations.Audited(ctx, s.Pool, operations.OSUser(), "archive.reencrypt", reencryptArguments{to}, func(ctx context.Context) (any, error) {
 				return c.reencrypt(ctx, streams, s, to)
 			})
 		})
@@ -121,16 +121,16 @@ func (c *archiveCmd) Run(ctx context.Context, streams Streams) error {
 		c.Before = time.Now().Add(-c.OlderThan).UTC().Truncate(time.Second)
 	}
 	var sum archivedSum
-	err = operators.Each(ctx, cluster, func(s *shards.Shard) error {
+	err = dbs.Each(ctx, func(s *cluster.Database) error {
 		if _, err := pgsession.AgreedNow(ctx, s.Pool); err != nil {
 			return fmt.Errorf("nothing was archived: %w", err)
 		}
-		to := operators.ArchiveOf(s, c.To)
-		store, err := c.Gathered(ctx, cluster, s, c.To)
+		to := s.Archive(c.To)
+		store, err := c.Gathered(ctx, dbs, s, c.To)
 		if err != nil {
 			return err
 		}
-		return admin.Audited(ctx, s.Pool, admin.OSUser(), "archive", archiveArguments{c.Before, to}, func(ctx context.Context) (any, error) {
+		return operations.Audited(ctx, s.Pool, operations.OSUser(), "archive", archiveArguments{c.Before, to}, func(ctx context.Context) (any, error) {
 			done, err := c.archive(ctx, streams, s, store)
 			sum.addAll(done)
 			return done, err
@@ -142,25 +142,25 @@ func (c *archiveCmd) Run(ctx context.Context, streams Streams) error {
 	return errors.Join(err, c.finish(streams.Out, sum))
 }
 
-// archiveArguments are the arguments in the audit trail.
+// archiveArguments has the arguments that the audit trail records.
 type archiveArguments struct {
 	Before time.Time `json:"before"`
 	To     string    `json:"to"`
 }
 
-// reencryptArguments are the arguments of --reencrypt in the audit trail.
+// reencryptArguments has the arguments that the audit trail records for --reencrypt.
 type reencryptArguments struct {
 	Archive string `json:"archive"`
 }
 
-// resealed is what --reencrypt has done.
+// resealed is the result of --reencrypt.
 type resealed struct {
 	Files int   `json:"files"`
 	Bytes int64 `json:"bytes"`
 }
 
-// reencrypt encrypts the archive with the first key.
-func (c *archiveCmd) reencrypt(ctx context.Context, streams Streams, s *shards.Shard, to string) (done resealed, err error) {
+// reencrypt encrypts with the first key the files that are not encrypted with it.
+func (c *archiveCmd) reencrypt(ctx context.Context, streams Streams, s *cluster.Database, to string) (done resealed, err error) {
 	store, err := c.Store(to)
 	if err != nil {
 		return done, err
@@ -186,14 +186,13 @@ func (c *archiveCmd) reencrypt(ctx context.Context, streams Streams, s *shards.S
 	return done, err
 }
 
-// archive archives the log of a shard.
-func (c *archiveCmd) archive(ctx context.Context, streams Streams, s *shards.Shard, store archive.Store) (archivedSum, error) {
+func (c *archiveCmd) archive(ctx context.Context, streams Streams, s *cluster.Database, store archive.Store) (archivedSum, error) {
 	meter, warn := metered(streams, connect.Prefix(s.Name)+"archive", c.Quiet)
 	defer meter.Close()
 	defer connect.Watch(ctx, s, warn)()
 	var sum archivedSum
 	var written error
-	partitions := admin.BeginPartitions(meter, "archive", len(s.Held()), true)
+	partitions := operations.BeginPartitions(meter, "archive", len(s.Held()), true)
 	err := archiving.Run(ctx, archiving.Config{
 		Pool: s.Pool, Log: s.Log, Store: store, Before: c.Before, MostBlocked: c.MaxWait, Progress: partitions,
 		Archived: func(p archiving.Result) {
@@ -209,7 +208,6 @@ func (c *archiveCmd) archive(ctx context.Context, streams Streams, s *shards.Sha
 	return sum, errors.Join(err, written)
 }
 
-// print prints the result for a partition.
 func (c *archiveCmd) print(w io.Writer, p archiving.Result) error {
 	if c.JSON {
 		return json.NewEncoder(w).Encode(p)
@@ -219,8 +217,8 @@ func (c *archiveCmd) print(w io.Writer, p archiving.Result) error {
 	return err
 }
 
-// finish prints the summary. It fails if a transaction that stays open kept all that is due,
-// so that what runs the command tells an operator.
+// finish prints the summary. It fails if a long-running transaction prevented all archiving: a
+// scheduler that runs the command then alerts an operator.
 func (c *archiveCmd) finish(w io.Writer, sum archivedSum) error {
 	nothing := sum.Files == 0 && sum.Dropped == 0
 	if c.JSON {

@@ -4,7 +4,7 @@ import (
 	"io"
 	"testing"
 
-	"github.com/badged/badged/projector/archiving"
+	"github.com/badged/badged/internal/partition/archiving"
 )
 
 func TestArchivePrints(t *testing.T) {

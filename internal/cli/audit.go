@@ -15,13 +15,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/base/progress"
 	"github.com/badged/badged/internal/cli/connect"
 	"github.com/badged/badged/internal/cli/terminal"
-	"github.com/badged/badged/internal/config"
-	"github.com/badged/badged/internal/operators"
-	"github.com/badged/badged/internal/progress"
-	"github.com/badged/badged/internal/shards"
+	"github.com/badged/badged/internal/cluster"
+	"github.com/badged/badged/internal/operations"
+	"github.com/badged/badged/internal/server/config"
 )
 
 // auditCmd is `badged audit`.
@@ -50,28 +49,24 @@ func (c *auditListCmd) Validate() error {
 	return errors.Join(errs...)
 }
 
-// auditPage is how many actions are read at once.
+// auditPage is the number of actions in a page.
 const auditPage = 500
 
-// Run prints actions, newest first.
+// Run prints actions, the newest first.
 func (c *auditListCmd) Run(ctx context.Context, streams Streams) error {
-	cluster, err := connect.Shards(ctx, c.Database, streams.Err)
+	dbs, err := connect.Databases(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}
-	defer cluster.Close()
+	defer dbs.Close()
 	table := tabwriter.NewWriter(streams.Out, 0, 0, 2, ' ', 0)
 	lines := json.NewEncoder(streams.Out)
 	if !c.JSON {
-		column := ""
-		if cluster.Sharded() {
-			column = "SHARD\t"
-		}
-		fmt.Fprintln(table, column+"ID\tAT\tWHO\tVIA\tACTION\tARGUMENTS\tEND")
+		fmt.Fprintln(table, connect.Before("SHARD", dbs.Databases()[0].Name)+"ID\tAT\tWHO\tVIA\tACTION\tARGUMENTS\tEND")
 	}
-	before := c.Before
+	trail, before := operations.New(operations.Config{Cluster: dbs}), c.Before
 	for left := c.Limit; left > 0; {
-		page, err := operators.Audit(ctx, cluster, before, min(left, auditPage))
+		page, err := trail.Audit(ctx, before, min(left, auditPage))
 		if err != nil {
 			return err
 		}
@@ -81,22 +76,19 @@ func (c *auditListCmd) Run(ctx context.Context, streams Streams) error {
 		for _, e := range page {
 			before = e.ID
 			if !c.JSON {
-				shard := ""
-				if cluster.Sharded() {
-					shard = e.Shard + "\t"
-				}
-				fmt.Fprintf(table, "%s%d\t%s\t%s\t%s\t%s\t%s\t%s\n", shard, e.ID, stamp(e.At), e.Who, e.Via, e.Action, brief(string(e.Arguments)), brief(endOf(e)))
+				fmt.Fprintf(table, "%s%d\t%s\t%s\t%s\t%s\t%s\t%s\n", connect.Before(e.Shard, e.Shard), e.ID, stamp(e.At), e.Who, e.Via, e.Action, brief(string(e.Arguments)), brief(endOf(e)))
 			} else if err := lines.Encode(e); err != nil {
 				return err
 			}
 		}
 		left -= len(page)
 	}
-	return errors.Join(operators.Gone(cluster), table.Flush())
+	_, err = dbs.Present()
+	return errors.Join(err, table.Flush())
 }
 
-// endOf returns how an action ended.
-func endOf(e admin.Entry) string {
+// endOf describes how an action ended.
+func endOf(e operations.Entry) string {
 	switch {
 	case e.EndedAt == nil:
 		return "none"
@@ -108,7 +100,7 @@ func endOf(e admin.Entry) string {
 	return "done"
 }
 
-// brief cuts a text that is too long for a table, and joins its lines.
+// brief joins the lines of a text and shortens it for a cell of a table.
 func brief(text string) string {
 	const longest = 80
 	runes := []rune(strings.Join(strings.Fields(text), " "))
@@ -140,7 +132,7 @@ func (c *auditVerifyCmd) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Run verifies the audit trail, of each shard by itself. It fails if there is a fault.
+// Run verifies the audit trail of each database separately. It fails if a trail has a fault.
 func (c *auditVerifyCmd) Run(ctx context.Context, streams Streams) error {
 	all, err := c.All()
 	if err != nil {
@@ -154,21 +146,20 @@ func (c *auditVerifyCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	defer connect.Close(databases)
-	return connect.Each(databases, func(d shards.Database) error { return c.verify(ctx, streams, d) })
+	return connect.Each(databases, func(d cluster.Candidate) error { return c.verify(ctx, streams, d) })
 }
 
-// verify verifies the audit trail of a database.
-func (c *auditVerifyCmd) verify(ctx context.Context, streams Streams, d shards.Database) error {
+func (c *auditVerifyCmd) verify(ctx context.Context, streams Streams, d cluster.Candidate) error {
 	if err := connect.Migrated(ctx, d); err != nil {
 		return err
 	}
 	if _, err := events.Open(ctx, d.Pool); err != nil {
 		return err
 	}
-	var v admin.AuditVerified
+	var v operations.AuditVerified
 	snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	err := pgx.BeginTxFunc(ctx, d.Pool, snapshot, func(tx pgx.Tx) (err error) {
-		v, err = admin.VerifyAudit(ctx, tx, admin.AuditHead{Count: c.Count, Head: strings.ToLower(c.Head)})
+		v, err = operations.VerifyAudit(ctx, tx, operations.AuditHead{Count: c.Count, Head: strings.ToLower(c.Head)})
 		return err
 	})
 	if err != nil {
@@ -185,17 +176,18 @@ func (c *auditVerifyCmd) verify(ctx context.Context, streams Streams, d shards.D
 	return err
 }
 
-// shardVerified is the result for one of several shards.
+// shardVerified is the result for a database, with its name.
 type shardVerified struct {
 	Shard string `json:"shard,omitempty"`
-	admin.AuditVerified
+	operations.AuditVerified
 }
 
-// maxRedactions is the most redactions that are printed.
+// maxRedactions is the maximum number of redactions to print.
 const maxRedactions = 20
 
-// printVerifiedAudit prints what was verified. since is whether a head was given.
-func printVerifiedAudit(w io.Writer, prefix string, v admin.AuditVerified, since bool) error {
+// printVerifiedAudit prints the result of a verification. since is set if the caller gave a
+// head.
+func printVerifiedAudit(w io.Writer, prefix string, v operations.AuditVerified, since bool) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s%s verified: none was changed, removed or inserted", prefix, terminal.Counted(v.Records, "record"))
 	if v.Pruned > 0 {
@@ -222,7 +214,7 @@ func printVerifiedAudit(w io.Writer, prefix string, v admin.AuditVerified, since
 	return err
 }
 
-// numbered names records by their numbers, the first ten of them.
+// numbered lists the numbers of records, at most the first ten.
 func numbered(records []int64) string {
 	const most = 10
 	texts := make([]string, 0, most+1)
@@ -256,17 +248,17 @@ func (c *auditPruneCmd) Validate() error {
 
 // Run prunes the audit trail.
 func (c *auditPruneCmd) Run(ctx context.Context, streams Streams) error {
-	cluster, err := connect.Shards(ctx, c.Database, streams.Err)
+	dbs, err := connect.Databases(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}
-	defer cluster.Close()
+	defer dbs.Close()
 	if c.Before.IsZero() {
 		c.Before = time.Now().Add(-c.AuditAge)
 	}
-	return operators.Each(ctx, cluster, func(s *shards.Shard) error {
-		start, err := admin.PruneAudit(ctx, s.Pool, admin.OSUser(), c.Before)
-		if errors.Is(err, admin.ErrNothingToPrune) {
+	return dbs.Each(ctx, func(s *cluster.Database) error {
+		start, err := operations.PruneAudit(ctx, s.Pool, operations.OSUser(), c.Before)
+		if errors.Is(err, operations.ErrNothingToPrune) {
 			_, err = fmt.Fprintln(streams.Out, connect.Prefix(s.Name)+"nothing to do:", err)
 			return err
 		}

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
@@ -15,16 +13,10 @@ import (
 func TestAudit(t *testing.T) {
 	url := pgtest.NewDB(t, migrated())
 	database := "--database-url=" + url
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
+	conn := pgtest.Connect(t, url)
 	exec := func(sql string) {
 		t.Helper()
-		if _, err := conn.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
+		pgtest.Exec(t, conn, sql)
 	}
 	if out := mustDo(t, "audit", "verify", database); out != "0 records verified: none was changed, removed or inserted\n" {
 		t.Errorf("an empty trail: %s", out)

@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net"
 	"time"
 
-	"github.com/badged/badged/internal/app"
-	"github.com/badged/badged/internal/config"
-	"github.com/badged/badged/internal/ingest"
+	"github.com/badged/badged/internal/bridge/ingest"
+	"github.com/badged/badged/internal/bridge/tail"
 	"github.com/badged/badged/internal/obs"
-	"github.com/badged/badged/internal/tail"
+	"github.com/badged/badged/internal/server/app"
+	"github.com/badged/badged/internal/server/config"
 )
 
 // ingestCmd is `badged ingest`: a server whose only role is ingest.
@@ -40,20 +42,28 @@ func (c *ingestCmd) Validate() error {
 
 // Run ingests until it is interrupted.
 func (c *ingestCmd) Run(ctx context.Context, streams Streams) error {
-	log, err := obs.NewLogger(streams.Err, c.LogLevel, c.LogFormat)
+	collectRarely()
+	return runSidecar(ctx, streams, c.Log, c.Listen, func(l net.Listener, log *slog.Logger) (*app.App, error) {
+		return app.Open(ctx, config.Server{
+			Database: c.Database, Brokers: c.Brokers, Roles: []config.Role{config.RoleIngest},
+			Listen: c.Listen, RedisURL: c.RedisURL, BusKey: c.BusKey, MaxLag: c.MaxLag, AdminKeys: c.AdminKeys, DrainTimeout: stopTimeout,
+		}, l, log, app.ForOperators())
+	})
+}
+
+// runSidecar runs the app that open returns, until the command is interrupted. The listener of
+// the app serves operators only.
+func runSidecar(ctx context.Context, streams Streams, cfg config.Log, listen string, open func(net.Listener, *slog.Logger) (*app.App, error)) error {
+	log, err := obs.NewLogger(streams.Err, cfg.LogLevel, cfg.LogFormat)
 	if err != nil {
 		return err
 	}
-	collectRarely()
-	l, err := app.Listen(ctx, c.Listen)
+	l, err := app.Listen(ctx, listen)
 	if err != nil {
 		return err
 	}
 	defer l.Close()
-	a, err := app.Open(ctx, config.Server{
-		Database: c.Database, Brokers: c.Brokers, Roles: []config.Role{config.RoleIngest},
-		Listen: c.Listen, RedisURL: c.RedisURL, BusKey: c.BusKey, MaxLag: c.MaxLag, AdminKeys: c.AdminKeys, DrainTimeout: stopTimeout,
-	}, l, log, app.ForOperators())
+	a, err := open(l, log)
 	if err != nil {
 		return err
 	}
@@ -61,7 +71,7 @@ func (c *ingestCmd) Run(ctx context.Context, streams Streams) error {
 	return a.Run(ctx, func() { fmt.Fprintf(streams.Err, "badged: ready on http://%s\n", l.Addr()) })
 }
 
-// stopTimeout is how long requests for metrics may take when the command ends.
+// stopTimeout bounds how long the command waits for running requests when it ends.
 const stopTimeout = 5 * time.Second
 
 // tailCmd is `badged tail`.
@@ -79,19 +89,7 @@ func (c *tailCmd) Validate() error {
 
 // Run publishes until it is interrupted.
 func (c *tailCmd) Run(ctx context.Context, streams Streams) error {
-	log, err := obs.NewLogger(streams.Err, c.LogLevel, c.LogFormat)
-	if err != nil {
-		return err
-	}
-	l, err := app.Listen(ctx, c.Listen)
-	if err != nil {
-		return err
-	}
-	defer l.Close()
-	a, err := app.OpenTail(ctx, c.Tail, l, log)
-	if err != nil {
-		return err
-	}
-	defer a.Close()
-	return a.Run(ctx, func() { fmt.Fprintf(streams.Err, "badged: ready on http://%s\n", l.Addr()) })
+	return runSidecar(ctx, streams, c.Log, c.Listen, func(l net.Listener, log *slog.Logger) (*app.App, error) {
+		return app.OpenTail(ctx, c.Tail, l, log)
+	})
 }

@@ -1,46 +1,51 @@
-// Package cli is the command line of badged: its commands, output and exit
-// codes.
+// Package cli is the command line of badged: its commands, their output and the exit codes.
 //
-// It does not know how parts work: it reads flags, calls one function and prints.
+// It does not know how the parts of badged work. A command reads flags, calls one function and
+// prints the result.
 package cli
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"reflect"
 	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/alecthomas/kong"
 	"github.com/redis/go-redis/v9/logging"
 
+	"github.com/badged/badged/internal/base/rfc3339"
+	"github.com/badged/badged/internal/base/version"
 	"github.com/badged/badged/internal/cli/offline"
 	"github.com/badged/badged/internal/cli/partition"
 	"github.com/badged/badged/internal/cli/terminal"
-	"github.com/badged/badged/internal/config"
-	"github.com/badged/badged/internal/rfc3339"
-	"github.com/badged/badged/internal/version"
+	"github.com/badged/badged/internal/server/config"
 )
 
 // Exit codes.
 const (
-	exitDone   = 0
-	exitFailed = 1 // also if differences are found
-	exitUsage  = 2
+	exitDone    = 0
+	exitFailed  = 1 // also if a command finds differences
+	exitUsage   = 2
+	exitUnknown = 3 // see errUnknown
 )
+
+// errUnknown ends a command after it has printed that badged has no data of the user.
+var errUnknown = errors.New("the user is unknown")
 
 // Streams are the standard streams of a command.
 type Streams = terminal.Streams
 
-// commands is the grammar.
+// commands is the grammar of the command line.
 type commands struct {
-	Config  kong.ConfigFlag  `help:"YAML file of settings, named like the flags." placeholder:"FILE" env:"BADGED_CONFIG"`
+	Config  config.FileFlag  `help:"YAML file of settings, named like the flags." placeholder:"FILE" env:"BADGED_CONFIG"`
 	Release kong.VersionFlag `name:"version" help:"Print the version." env:"-" hidden:""`
 
 	Demo        demoCmd             `cmd:"" help:"Run a demo without installing or configuring anything: a private Postgres, and a page with a simulated chat and live badges."`
@@ -73,17 +78,17 @@ type commands struct {
 	Version     versionCmd          `cmd:"" help:"Print the version."`
 }
 
-// Main runs the command line and returns the exit code. The first interrupt
-// asks the command to finish, the second ends the process.
+// Main runs the command line and returns the exit code. The first interrupt asks the command
+// to end; the second kills the process.
 func Main(args []string, streams Streams) int {
-	logging.Disable() // of Redis: errors are returned too, and told in the format of each command
+	logging.Disable() // the Redis client also returns its errors, and commands print these
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	return run(ctx, args, streams)
 }
 
-// exited carries the exit code out of kong after it printed help.
+// exited is a panic value: the exit code after kong has printed help.
 type exited int
 
 func run(ctx context.Context, args []string, streams Streams) (code int) {
@@ -96,16 +101,15 @@ func run(ctx context.Context, args []string, streams Streams) (code int) {
 			code = int(e)
 		}
 	}()
-	var parser *kong.Kong
-	loadFile := func(r io.Reader) (kong.Resolver, error) { return config.LoadFile(r, parser.Model) }
-	parser, err := kong.New(&commands{},
+	var all commands
+	parser, err := kong.New(&all,
 		kong.Name("badged"),
 		kong.Description("Notification badges that are exact and can explain themselves.\n\nEvery flag can also be set in the environment, as BADGED_… in capitals, or in the file given with --config."),
 		kong.Writers(streams.Out, streams.Err),
 		kong.Exit(func(code int) { panic(exited(code)) }),
 		kong.DefaultEnvars("BADGED"),
-		kong.Configuration(loadFile),
 		kong.TypeMapper(reflect.TypeFor[time.Time](), kong.MapperFunc(decodeTime)),
+		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(decodeDuration)),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(streams),
@@ -118,11 +122,11 @@ func run(ctx context.Context, args []string, streams Streams) (code int) {
 	switch {
 	case len(args) == 0:
 		args = []string{"--help"}
-	case args[0] == "help": // as git, go and kubectl take it
+	case args[0] == "help": // like git, go and kubectl
 		args = append(args[1:len(args):len(args)], "--help")
 	}
-	if rest, ok := configCheckArgs(args); ok {
-		return checkConfig(ctx, parser.Model, rest, streams)
+	if asksForConfigCheck(parser, args) {
+		return all.Settings.Check.run(ctx, parser, args, streams)
 	}
 	kctx, err := parser.Parse(args)
 	if err != nil {
@@ -135,11 +139,14 @@ func run(ctx context.Context, args []string, streams Streams) (code int) {
 	}
 	hint := interruptionHint(kctx.Selected())
 	ended := func() {}
-	if isTold(kctx.Selected()) {
-		ended = tellOfInterruption(ctx, streams.Err)
+	if announces(kctx.Selected()) {
+		ended = announceInterruption(ctx, streams.Err)
 	}
 	err = kctx.Run()
 	ended()
+	if errors.Is(err, errUnknown) {
+		return exitUnknown
+	}
 	if err != nil {
 		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 			if hint != "" {
@@ -153,9 +160,10 @@ func run(ctx context.Context, args []string, streams Streams) (code int) {
 	return exitDone
 }
 
-// emptyFlag returns a flag that was given without a value on the command line, where a
-// script has a variable unset, "" if there is none: `--user=` would do for all users what
-// is meant for one. Settings of a server may be empty, as they may be in the environment.
+// emptyFlag returns a flag that has an empty value on the command line, or "" if there is
+// none. An empty value often comes from an unset variable of a script: `--user=` would select
+// all users instead of one. Settings of a server may be empty, because they can also be set in
+// the environment.
 func emptyFlag(parsed *kong.Context) string {
 	for _, part := range parsed.Path {
 		if part.Flag == nil || part.Resolved || len(part.Flag.Envs) > 0 {
@@ -183,7 +191,8 @@ func versionText() string {
 	return fmt.Sprintf("badged %s (%s, %s/%s)", version.String(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// decodeTime reads a time in RFC 3339; kong's own mapper also takes an offset of +24:00.
+// decodeTime parses a time in RFC 3339. It replaces kong's own mapper, which accepts even an
+// offset of +24:00.
 func decodeTime(ctx *kong.DecodeContext, target reflect.Value) error {
 	var text string
 	if err := ctx.Scan.PopValueInto("time", &text); err != nil {
@@ -194,5 +203,25 @@ func decodeTime(ctx *kong.DecodeContext, target reflect.Value) error {
 		return fmt.Errorf("must be a time such as 2026-01-31T23:59:59Z, is %q", text)
 	}
 	target.Set(reflect.ValueOf(at))
+	return nil
+}
+
+// decodeDuration parses a duration. Its error for days, which Go does not know, gives the hours.
+func decodeDuration(ctx *kong.DecodeContext, target reflect.Value) error {
+	var text string
+	if err := ctx.Scan.PopValueInto("duration", &text); err != nil {
+		return err
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		instead := ""
+		if number, ok := strings.CutSuffix(text, "d"); ok {
+			if days, err := strconv.Atoi(number); err == nil {
+				instead = fmt.Sprintf("; write %dh", 24*days)
+			}
+		}
+		return fmt.Errorf("must be a duration such as 10s or 1h30m, is %q%s", text, instead)
+	}
+	target.SetInt(int64(d))
 	return nil
 }

@@ -15,14 +15,14 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/app"
 	"github.com/badged/badged/internal/cli/connect"
 	"github.com/badged/badged/internal/cli/terminal"
-	"github.com/badged/badged/internal/config"
-	"github.com/badged/badged/internal/pgneeds"
-	"github.com/badged/badged/internal/pgsession"
-	"github.com/badged/badged/internal/pooler"
-	"github.com/badged/badged/internal/shards"
+	"github.com/badged/badged/internal/cluster"
+	"github.com/badged/badged/internal/pg/pgneeds"
+	"github.com/badged/badged/internal/pg/pgsession"
+	"github.com/badged/badged/internal/pg/pooler"
+	"github.com/badged/badged/internal/server/app"
+	"github.com/badged/badged/internal/server/config"
 	"github.com/badged/badged/migrations"
 	"github.com/badged/badged/pubsub"
 )
@@ -32,8 +32,8 @@ type configCmd struct {
 	Check configCheckCmd `cmd:"" help:"Report all mistakes in a server's settings at once, and where each setting comes from."`
 }
 
-// configCheckCmd is `badged config check`. Its flags are only for the help:
-// kong would stop at the first mistake.
+// configCheckCmd is `badged config check`. It parses its flags itself, because kong stops at
+// the first mistake.
 type configCheckCmd struct {
 	Connect       bool `help:"Also connect to Postgres and Redis and check that they suit badged." env:"-"`
 	JSON          bool `name:"json" help:"Print JSON." env:"-"`
@@ -44,7 +44,7 @@ type configCheckCmd struct {
 // configReport is the output of `badged config check`.
 type configReport struct {
 	config.Report
-	// Found is the result of --connect.
+	// Found has the results of --connect.
 	Found []finding `json:"found,omitempty"`
 }
 
@@ -61,41 +61,25 @@ const (
 	isFailure = "failure"
 )
 
-// configCheckArgs returns the arguments of `config check`, including --config
-// before it. ok is false for other commands and for --help.
-func configCheckArgs(args []string) (rest []string, ok bool) {
-	for len(args) > 0 && strings.HasPrefix(args[0], "--config") {
-		n := 1
-		if args[0] == "--config" {
-			n = min(2, len(args))
-		}
-		rest, args = append(rest, args[:n]...), args[n:]
-	}
-	if len(args) < 2 || args[0] != "config" || args[1] != "check" ||
-		slices.Contains(args, "--help") || slices.Contains(args, "-h") {
-		return nil, false
-	}
-	return append(rest, args[2:]...), true
+// asksForConfigCheck reports whether args run the check. It is false if they only ask for its
+// help.
+func asksForConfigCheck(parser *kong.Kong, args []string) bool {
+	traced, err := kong.Trace(parser, args)
+	return err == nil && traced.Command() == "config check" && !slices.Contains(args, "--help") && !slices.Contains(args, "-h")
 }
 
-// checkConfig runs `badged config check`. It exits with exitUsage if a setting
-// is wrong, and with exitFailed if only Postgres or Redis is.
-func checkConfig(ctx context.Context, model *kong.Application, args []string, streams Streams) int {
-	take := func(flag string) bool {
-		n := len(args)
-		args = slices.DeleteFunc(slices.Clone(args), func(a string) bool { return a == flag })
-		return len(args) < n
-	}
-	connect, asJSON := take("--connect"), take("--json")
-	report := configReport{Report: config.Check(args, model)}
-	for _, err := range app.Check(report.Server) {
+// run checks settings. It returns exitUsage if a setting is wrong, and exitFailed if only
+// Postgres or Redis fails a check.
+func (c *configCheckCmd) run(ctx context.Context, parser *kong.Kong, args []string, streams Streams) int {
+	report := configReport{Report: config.Check(parser, args, &c.Server)}
+	for _, err := range app.Check(c.Server) {
 		report.Mistakes = append(report.Mistakes, oneLine(err))
 	}
-	report.Warnings = append(report.Warnings, app.LimitRisks(report.Server)...)
-	if connect {
-		report.Found = lookAround(ctx, &report.Server)
+	report.Warnings = append(report.Warnings, app.LimitRisks(c.Server)...)
+	if c.Connect {
+		report.Found = lookAround(ctx, &c.Server)
 	}
-	if err := report.print(streams.Out, asJSON); err != nil {
+	if err := report.print(streams.Out, c.JSON); err != nil {
 		say(streams.Err, err, "")
 		return exitFailed
 	}
@@ -116,7 +100,6 @@ func checkConfig(ctx context.Context, model *kong.Application, args []string, st
 	return exitDone
 }
 
-// print prints the report.
 func (r *configReport) print(w io.Writer, asJSON bool) error {
 	if asJSON {
 		return terminal.PrintJSON(w, r)
@@ -146,18 +129,17 @@ func (r *configReport) print(w io.Writer, asJSON bool) error {
 	return nil
 }
 
-// lookTimeout bounds each of Postgres and Redis.
+// lookTimeout bounds the checks of Postgres, and separately those of Redis.
 const lookTimeout = 10 * time.Second
 
-// findings are in the order of the checks.
+// findings has the results in the order of the checks.
 type findings []finding
 
 func (f *findings) add(state, format string, args ...any) {
 	*f = append(*f, finding{state, fmt.Sprintf(format, args...)})
 }
 
-// lookAround connects to Postgres and Redis as a server would. It changes
-// nothing.
+// lookAround connects to Postgres and Redis like a server. It changes nothing.
 func lookAround(ctx context.Context, cfg *config.Server) []finding {
 	var found findings
 	databases, err := cfg.All()
@@ -198,7 +180,8 @@ func lookAround(ctx context.Context, cfg *config.Server) []finding {
 	return found
 }
 
-// names checks that shards are those that their names say, where the rest cannot be checked.
+// names checks only that databases have their configured names. It is used if a full check is
+// impossible.
 func (f *findings) names(ctx context.Context, present config.Database) {
 	databases, err := connect.Apart(ctx, present, true)
 	if err != nil {
@@ -208,19 +191,19 @@ func (f *findings) names(ctx context.Context, present config.Database) {
 	connect.Close(databases)
 }
 
-// cluster checks that the shards are one cluster.
+// cluster checks that the databases form one cluster.
 func (f *findings) cluster(ctx context.Context, d config.Database) {
-	c, err := connect.Shards(ctx, d, io.Discard) // each of its versions is told already
+	c, err := connect.Databases(ctx, d, io.Discard) // the versions are reported already
 	if err != nil {
 		f.add(isFailure, "shards: %s", oneLine(err))
 		return
 	}
 	defer c.Close()
-	for _, s := range c.Shards() {
+	for _, s := range c.Databases() {
 		if len(s.Held()) == 0 {
 			f.add(isOK, "shard %s: holds no partitions", s.Name)
 		} else {
-			f.add(isOK, "shard %s: holds %s", s.Name, shards.Named(s.Held()))
+			f.add(isOK, "shard %s: holds %s", s.Name, cluster.Named(s.Held()))
 		}
 	}
 }
@@ -244,10 +227,10 @@ func (f *findings) redis(ctx context.Context, url string) {
 	f.add(isOK, "Redis delivers messages")
 }
 
-// minPostgres is the oldest Postgres that badged runs on.
+// minPostgres is the oldest supported major version of Postgres.
 const minPostgres = 14
 
-// postgres checks a database, and reports whether it was reached.
+// postgres checks a database. reached reports whether it could be reached.
 func (f *findings) postgres(ctx context.Context, cfg *config.Server, s config.Shard) (reached bool) {
 	pool, err := s.PoolConfig()
 	if err != nil {
@@ -294,11 +277,14 @@ func (f *findings) postgres(ctx context.Context, cfg *config.Server, s config.Sh
 	f.openTransactions(ctx, conn)
 	if f.schema(ctx, conn, pool) {
 		f.privileges(ctx, conn)
+		if !cfg.Migrate && pgsession.CheckOwner(ctx, conn, "serve") == nil {
+			f.add(isRisk, "privileges: the role %s has the rights of the schema's owner, so none of the limits of docs/postgres.md applies; serve as a role of kind server", user)
+		}
 	}
 	return true
 }
 
-// needs tries what badged needs of a server.
+// needs tests whether a server has the features that badged needs.
 func (f *findings) needs(ctx context.Context, conn *pgx.Conn) {
 	met := 0
 	for _, n := range pgneeds.All() {
@@ -351,7 +337,8 @@ func (f *findings) settings(ctx context.Context, conn *pgx.Conn, cfg *config.Ser
 	f.connections(ctx, conn, cfg, s)
 }
 
-// connections compares how many a process opens with how many are permitted.
+// connections compares the number of connections that a process may open with the limits of
+// the server.
 func (f *findings) connections(ctx context.Context, conn *pgx.Conn, cfg *config.Server, s config.Shard) {
 	limits, err := pgsession.Limits(ctx, conn)
 	if err != nil {
@@ -361,7 +348,7 @@ func (f *findings) connections(ctx context.Context, conn *pgx.Conn, cfg *config.
 	conns := cfg.Connections(s)
 	for _, l := range limits {
 		need, least := conns.Sum(), conns.Least().Sum()
-		if l.Shared { // by shards of one server
+		if l.Shared { // the server's limit applies to all its databases
 			need, least = need*cfg.OnServer(s), least*cfg.OnServer(s)
 		}
 		switch {
@@ -375,7 +362,7 @@ func (f *findings) connections(ctx context.Context, conn *pgx.Conn, cfg *config.
 	}
 }
 
-// openTransactions warns of those that stay open.
+// openTransactions reports transactions that have been open for long.
 func (f *findings) openTransactions(ctx context.Context, conn *pgx.Conn) {
 	open, err := pgsession.OpenTransactions(ctx, conn, pgsession.StaysOpen)
 	if err != nil {
@@ -383,13 +370,13 @@ func (f *findings) openTransactions(ctx context.Context, conn *pgx.Conn) {
 		return
 	}
 	for _, h := range open {
-		if !h.Since.IsZero() { // of others it is not known whether they stay open
+		if !h.Since.IsZero() { // zero: the start is unknown
 			f.add(isRisk, "a transaction stays open and keeps the log behind it from being archived: %s, %s; %s", h, h.Open(), h.Remedy())
 		}
 	}
 }
 
-// schema checks the migrations, and reports whether the schema exists.
+// schema checks the migrations. It reports whether the schema exists.
 func (f *findings) schema(ctx context.Context, conn *pgx.Conn, cfg *pgxpool.Config) bool {
 	state, err := migrations.StateOf(ctx, conn)
 	if err != nil {
@@ -397,6 +384,10 @@ func (f *findings) schema(ctx context.Context, conn *pgx.Conn, cfg *pgxpool.Conf
 		return false
 	}
 	if lacks := state.Lacks(); lacks != "" {
+		var may bool
+		if err := conn.QueryRow(ctx, `SELECT to_regnamespace('badged') IS NOT NULL OR has_database_privilege(current_database(), 'CREATE')`).Scan(&may); err == nil && !may {
+			f.add(isRisk, "schema: %s may not create it: migrate as the owner of the database, or as a role with CREATE on it", conn.Config().User)
+		}
 		f.add(isFailure, "schema: %s; run `badged migrate up`, or serve with --migrate", lacks)
 		return state.Version > 0
 	}
@@ -419,8 +410,7 @@ func (f *findings) schema(ctx context.Context, conn *pgx.Conn, cfg *pgxpool.Conf
 	return true
 }
 
-// privilegesSQL lists the table privileges that serving needs and the role
-// lacks.
+// privilegesSQL lists the missing privileges on tables that a server needs.
 const privilegesSQL = `SELECT n.privilege || ' on badged.' || c.relname
 FROM pg_class AS c
 JOIN (VALUES ('.', 'SELECT'),
@@ -449,6 +439,8 @@ func (f *findings) privileges(ctx context.Context, conn *pgx.Conn) {
 	}
 	missing, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	var usage bool
+	var kind migrations.RoleKind // empty if the role has none or may not read it
+	_ = conn.QueryRow(ctx, `SELECT kind FROM badged.granted_roles WHERE role = current_user`).Scan(&kind)
 	if err == nil {
 		err = conn.QueryRow(ctx, `SELECT has_schema_privilege('badged', 'USAGE')`).Scan(&usage)
 	}
@@ -458,6 +450,8 @@ func (f *findings) privileges(ctx context.Context, conn *pgx.Conn) {
 		return
 	case !usage:
 		f.add(isFailure, "privileges: GRANT USAGE ON SCHEMA badged is missing")
+	case len(missing) > 0 && kind != "" && kind != migrations.RoleServer:
+		f.add(isFailure, "privileges: %s is a role of kind %s; serve as a role of kind server", conn.Config().User, kind)
 	case len(missing) > 0:
 		f.add(isFailure, "privileges: %s missing, such as %s: run `badged migrate grant server %s` as the owner of the schema",
 			terminal.Counted(int64(len(missing)), "privilege"), missing[0], conn.Config().User)

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/privateredis"
 )
@@ -53,7 +51,7 @@ func TestConfigCheck(t *testing.T) {
 		for _, want := range []string{
 			"\nMistakes:\n", "  " + file + `:1: "lissten" is not a setting; did you mean listen?` + "\n", "  --database-url (BADGED_DATABASE_URL) is required",
 			"  --publisher-keys: key 1: want NAME=SECRET or NAME=sha256:HEX\n", "  --jwt-keys: JWT key k: the secret must have at least 32 bytes, has 7\n",
-			"  --redis-url: ", "  --listen nowhere: ", "\nWarnings:\n",
+			"  --redis-url: ", "  --listen nowhere: want HOST:PORT, such as 127.0.0.1:8080\n", "\nWarnings:\n",
 		} {
 			if !strings.Contains(r.out, want) {
 				t.Errorf("it does not print %q:\n%s", want, r.out)
@@ -106,6 +104,7 @@ func TestConfigCheckConnects(t *testing.T) {
 		expect(t, found, isOK, want)
 	}
 	expect(t, found, isRisk, "shared_buffers is 64 MB")
+	expect(t, found, isRisk, "privileges: the role badged has the rights of the schema's owner")
 
 	// The text output.
 	r := badged(t, checkArgs(db, "--connect")...)
@@ -133,26 +132,20 @@ func TestConfigCheckFindsMissingPrivileges(t *testing.T) {
 	// A role without privileges, and one that may only read.
 	server := pgtest.NewServer(t)
 	db := server.NewDB(t, migrated())
-	conn, err := pgx.Connect(t.Context(), db)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
-	if _, err := conn.Exec(t.Context(), `CREATE ROLE reader LOGIN; GRANT USAGE ON SCHEMA badged TO reader; GRANT SELECT ON ALL TABLES IN SCHEMA badged TO reader`); err != nil {
-		t.Fatal(err)
-	}
+	conn := pgtest.Connect(t, db)
+	pgtest.Exec(t, conn, `CREATE ROLE reader LOGIN; GRANT USAGE ON SCHEMA badged TO reader; GRANT SELECT ON ALL TABLES IN SCHEMA badged TO reader`)
 	found, _ = looked(t, withParameter(t, db, "user", "reader"))
 	expect(t, found, isFailure, "privileges: 50 privileges missing, such as INSERT on badged.audit: run `badged migrate grant server reader`")
-	if _, err := conn.Exec(t.Context(), `ALTER ROLE reader SET synchronous_commit = off`); err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Exec(t, conn, `INSERT INTO badged.granted_roles VALUES ('reader', 'reader', '')`)
+	pgtest.Exec(t, conn, `ALTER ROLE reader SET synchronous_commit = off`)
 	found, _ = looked(t, withParameter(t, db, "user", "reader"))
 	expect(t, found, isRisk, "synchronous_commit is off")
+	expect(t, found, isFailure, "privileges: reader is a role of kind reader; serve as a role of kind server")
+	found, _ = looked(t, withParameter(t, server.NewDB(t, pgtest.Template{}), "user", "reader"))
+	expect(t, found, isRisk, "schema: reader may not create it")
 
 	// A newer build has migrated the database.
-	if _, err := conn.Exec(t.Context(), `INSERT INTO badged.schema_migrations (version_id, is_applied) VALUES (99999, true)`); err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Exec(t, conn, `INSERT INTO badged.schema_migrations (version_id, is_applied) VALUES (99999, true)`)
 	found, _ = looked(t, db)
 	expect(t, found, isRisk, "schema: migration 99999 of a newer release is applied")
 }
@@ -160,14 +153,8 @@ func TestConfigCheckFindsMissingPrivileges(t *testing.T) {
 // Maintenance creates ranges of the log long after roles got their rights.
 func TestConfigCheckAcceptsRangesOfTheLog(t *testing.T) {
 	db := pgtest.NewServer(t).NewDB(t, migrated())
-	conn, err := pgx.Connect(t.Context(), db)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
-	if _, err := conn.Exec(t.Context(), `CREATE ROLE chat LOGIN`); err != nil {
-		t.Fatal(err)
-	}
+	conn := pgtest.Connect(t, db)
+	pgtest.Exec(t, conn, `CREATE ROLE chat LOGIN`)
 	if r := badged(t, "migrate", "grant", "server", "chat", "--database-url="+db); r.code != exitDone {
 		t.Fatalf("exit code %d, stderr %s", r.code, r.err)
 	}

@@ -175,12 +175,14 @@ func TestUserWhoseEventsAreNotFolded(t *testing.T) {
 
 func TestUserWithoutEvents(t *testing.T) {
 	url := "--database-url=" + pgtest.NewDB(t, migrated())
-	if out := mustDo(t, "user", "show", "unknown", url); !strings.HasSuffix(out, "\nNothing has ever happened to this user.\n") {
-		t.Errorf("it prints:\n%s", out)
+	shown := badged(t, "user", "show", "unknown", url)
+	if !strings.HasSuffix(shown.out, "\nNothing has ever happened to this user.\n") || shown.err != "" || shown.code != exitUnknown {
+		t.Errorf("it exits with %d and prints:\n%s%s", shown.code, shown.out, shown.err)
 	}
 	var s pubsub.Snapshot
-	if err := json.Unmarshal([]byte(mustDo(t, "user", "show", "unknown", "--json", url)), &s); err != nil {
-		t.Fatal(err)
+	shown = badged(t, "user", "show", "unknown", "--json", url)
+	if err := json.Unmarshal([]byte(shown.out), &s); err != nil || shown.code != exitUnknown {
+		t.Fatalf("as JSON it exits with %d: %v", shown.code, err)
 	}
 	want := pubsub.Snapshot{
 		Badge:         pubsub.Badge{UserID: "unknown", Epoch: s.Epoch, Categories: map[string]pubsub.Numbers{}},

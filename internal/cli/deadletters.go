@@ -9,14 +9,11 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/admin"
-	"github.com/badged/badged/internal/appending"
 	"github.com/badged/badged/internal/cli/connect"
 	"github.com/badged/badged/internal/cli/terminal"
-	"github.com/badged/badged/internal/config"
-	"github.com/badged/badged/internal/operators"
-	"github.com/badged/badged/internal/shards"
-	"github.com/badged/badged/projector/deadletters"
+	"github.com/badged/badged/internal/cluster"
+	"github.com/badged/badged/internal/operations"
+	"github.com/badged/badged/internal/server/config"
 )
 
 // deadLettersCmd is `badged deadletters`.
@@ -26,7 +23,7 @@ type deadLettersCmd struct {
 	Discard deadLettersDiscardCmd `cmd:"" help:"Delete dead letters; each is printed."`
 }
 
-// deadLetterPage is how many dead letters are read at once.
+// deadLetterPage is the number of dead letters in a page.
 const deadLetterPage = 500
 
 type deadLettersListCmd struct {
@@ -36,35 +33,24 @@ type deadLettersListCmd struct {
 
 // Run prints every dead letter.
 func (c *deadLettersListCmd) Run(ctx context.Context, streams Streams) error {
-	cluster, err := connect.Shards(ctx, c.Database, streams.Err)
+	dbs, err := connect.Databases(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}
-	defer cluster.Close()
+	defer dbs.Close()
 	table := tabwriter.NewWriter(streams.Out, 0, 0, 2, ' ', 0)
 	lines := json.NewEncoder(streams.Out)
-	shard, column := "", ""
-	if cluster.Sharded() {
-		column = "SHARD\t"
-	}
 	n := 0
-	err = operators.Each(ctx, cluster, func(s *shards.Shard) error {
-		if cluster.Sharded() {
-			shard = s.Name + "\t"
+	err = eachDeadLetter(ctx, dbs, func(l operations.DeadLetter) error {
+		n++
+		if c.JSON {
+			return lines.Encode(l)
 		}
-		return eachDeadLetter(ctx, s, func(l deadletters.Letter) error {
-			n++
-			if c.JSON {
-				shown := admin.NewDeadLetter(l)
-				shown.Shard = s.Name
-				return lines.Encode(shown)
-			}
-			if n == 1 {
-				fmt.Fprintln(table, column+"ID\tWHERE\tPUT ASIDE\tREASON")
-			}
-			fmt.Fprintf(table, "%s%d\t%s\t%s\t%s\n", shard, l.ID, whereOf(l), l.At.UTC().Format(time.RFC3339), l.Reason)
-			return nil
-		})
+		if n == 1 {
+			fmt.Fprintln(table, connect.Before("SHARD", l.Shard)+"ID\tWHERE\tPUT ASIDE\tREASON")
+		}
+		fmt.Fprintf(table, "%s%d\t%s\t%s\t%s\n", connect.Before(l.Shard, l.Shard), l.ID, whereOf(l), l.At.Format(time.RFC3339), l.Reason)
+		return nil
 	})
 	if n == 0 && !c.JSON && err == nil {
 		fmt.Fprintln(streams.Out, "there are no dead letters")
@@ -72,15 +58,35 @@ func (c *deadLettersListCmd) Run(ctx context.Context, streams Streams) error {
 	return errors.Join(err, table.Flush())
 }
 
-// whereOf returns the place of a dead letter.
-func whereOf(l deadletters.Letter) string {
+// eachDeadLetter calls do for each dead letter, in the order of ids. If databases are away, it
+// fails at the end.
+func eachDeadLetter(ctx context.Context, dbs *cluster.Cluster, do func(operations.DeadLetter) error) error {
+	letters, after := operations.New(operations.Config{Cluster: dbs}), int64(0)
+	for {
+		page, err := letters.DeadLetters(ctx, after, deadLetterPage)
+		if err != nil {
+			return err
+		}
+		if len(page) == 0 {
+			return dbs.Complete()
+		}
+		for _, l := range page {
+			if err := do(l); err != nil {
+				return err
+			}
+			after = l.ID
+		}
+	}
+}
+
+// whereOf returns the place of a dead letter in its broker or in the log.
+func whereOf(l operations.DeadLetter) string {
 	if l.Origin != "" {
 		return l.Origin
 	}
-	return fmt.Sprintf("partition %d, %s", l.Partition, l.Place)
+	return fmt.Sprintf("partition %d, %s", *l.Partition, l.Position)
 }
 
-// selection selects dead letters.
 type selection struct {
 	ID  []int64 `arg:"" optional:"" help:"Ids, as list shows them."`
 	All bool    `help:"All of them." env:"-"`
@@ -94,28 +100,18 @@ func (s selection) Validate() error {
 	return nil
 }
 
-// each calls do for each selected dead letter and joins the errors.
-func (s selection) each(ctx context.Context, cluster *shards.Cluster, do func(s *shards.Shard, id int64) error) error {
-	if s.All {
-		return operators.Each(ctx, cluster, func(s *shards.Shard) error {
-			var ids []int64 // only those present now: a retried event may fail again
-			errs := []error{eachDeadLetter(ctx, s, func(l deadletters.Letter) error {
-				ids = append(ids, l.ID)
-				return nil
-			})}
-			for _, id := range ids {
-				errs = append(errs, do(s, id))
-			}
-			return errors.Join(errs...)
-		})
-	}
+// each calls do for each selected dead letter. It continues after errors and joins them.
+func (s selection) each(ctx context.Context, dbs *cluster.Cluster, do func(id int64) error) error {
 	var errs []error
-	for _, id := range s.ID {
-		shard, err := operators.LetterHolder(ctx, cluster, id)
-		if err == nil {
-			err = do(shard, id)
-		}
-		errs = append(errs, err)
+	ids := s.ID
+	if s.All { // list them before the first retry: a retried event may become a new dead letter
+		errs = append(errs, eachDeadLetter(ctx, dbs, func(l operations.DeadLetter) error {
+			ids = append(ids, l.ID)
+			return nil
+		}))
+	}
+	for _, id := range ids {
+		errs = append(errs, do(id))
 	}
 	return errors.Join(errs...)
 }
@@ -130,17 +126,19 @@ func (c *deadLettersRetryCmd) Validate() error {
 	return errors.Join(c.Database.Validate(), c.selection.Validate())
 }
 
-// Run retries the selected dead letters. It continues after an error, and
-// fails if one still cannot be folded.
+// Run retries the selected dead letters. It continues after an error. It fails if an event
+// still cannot be folded.
 func (c *deadLettersRetryCmd) Run(ctx context.Context, streams Streams) error {
-	cluster, err := connect.Shards(ctx, c.Database, streams.Err)
+	dbs, err := connect.Databases(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}
-	defer cluster.Close()
-	publish := shards.NewAppender(cluster, func(s *shards.Shard) events.Append { return appending.To(s.Log) }).Append
-	return c.each(ctx, cluster, func(s *shards.Shard, id int64) error {
-		if _, err := operators.RetryDeadLetter(ctx, s, publish, admin.OSUser(), id); err != nil {
+	defer dbs.Close()
+	letters := operations.New(operations.Config{
+		Cluster: dbs, Append: cluster.NewAppender(dbs, func(s *cluster.Database) events.Append { return s.Log.AppendOwn }).Append,
+	})
+	return c.each(ctx, dbs, func(id int64) error {
+		if err := letters.RetryDeadLetter(ctx, operations.OSUser(), id); err != nil {
 			return err
 		}
 		_, err := fmt.Fprintf(streams.Out, "dead letter %d is in the log again\n", id)
@@ -159,46 +157,25 @@ func (c *deadLettersDiscardCmd) Validate() error {
 	return errors.Join(c.Database.Validate(), c.selection.Validate())
 }
 
-// Run deletes the selected dead letters and prints each as JSON, so that a
-// mistake loses nothing.
+// Run deletes the selected dead letters and prints each as JSON, so that they are not lost if
+// they were discarded by mistake.
 func (c *deadLettersDiscardCmd) Run(ctx context.Context, streams Streams) error {
 	if c.selection.All {
 		if err := c.Ask(streams, "Discard all dead letters?"); err != nil {
 			return err
 		}
 	}
-	cluster, err := connect.Shards(ctx, c.Database, streams.Err)
+	dbs, err := connect.Databases(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}
-	defer cluster.Close()
-	lines := json.NewEncoder(streams.Out)
-	return c.each(ctx, cluster, func(s *shards.Shard, id int64) error {
-		l, err := admin.DiscardDeadLetter(ctx, s.Pool, deadletters.New(s.Pool, s.Log), admin.OSUser(), id)
+	defer dbs.Close()
+	letters, lines := operations.New(operations.Config{Cluster: dbs}), json.NewEncoder(streams.Out)
+	return c.each(ctx, dbs, func(id int64) error {
+		l, err := letters.DiscardDeadLetter(ctx, operations.OSUser(), id)
 		if err != nil {
 			return err
 		}
-		l.Shard = s.Name
 		return lines.Encode(l)
 	})
-}
-
-func eachDeadLetter(ctx context.Context, s *shards.Shard, do func(deadletters.Letter) error) error {
-	letters := deadletters.New(s.Pool, s.Log)
-	after := int64(0)
-	for {
-		page, err := letters.List(ctx, after, deadLetterPage)
-		if err != nil {
-			return err
-		}
-		if len(page) == 0 {
-			return nil
-		}
-		for _, l := range page {
-			if err := do(l); err != nil {
-				return err
-			}
-			after = l.ID
-		}
-	}
 }

@@ -10,12 +10,12 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/badged/badged/internal/app"
-	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/demo"
-	"github.com/badged/badged/internal/embedpg"
 	"github.com/badged/badged/internal/obs"
-	"github.com/badged/badged/projector/replay"
+	"github.com/badged/badged/internal/partition/replay"
+	"github.com/badged/badged/internal/pg/embedpg"
+	"github.com/badged/badged/internal/server/app"
+	"github.com/badged/badged/internal/server/config"
 	"github.com/badged/badged/pubsub"
 	"github.com/badged/badged/web"
 )
@@ -27,11 +27,11 @@ type demoCmd struct {
 	DataDir    string `help:"Where the demo's Postgres and keys live. Default: badged/demo under /var/lib for root, under the user's data directory for others." placeholder:"DIR"`
 }
 
-// databaseStop limits how long the demo's Postgres may take to stop.
+// databaseStop bounds the shutdown of the demo's Postgres.
 const databaseStop = 20 * time.Second
 
-// reconcileInterval is short: a user who cuts the bus on the page soon sees
-// clients reconcile.
+// reconcileInterval is short so that clients show correct badges soon after a user has cut the
+// bus on the page.
 const reconcileInterval = 5 * time.Second
 
 // Run runs the demo until it is interrupted.
@@ -87,7 +87,7 @@ func (c *demoCmd) serve(ctx context.Context, streams Streams, log *slog.Logger, 
 		ReconcileInterval: reconcileInterval,
 		DrainTimeout:      2 * time.Second,
 		Migrate:           true,
-	}, l, log, app.WithBus(bus), app.WithGuard(demo.Guard(c.Listen)))
+	}, l, log, app.WithBus(bus), app.WithGuard(demo.Guard(c.Listen, log)))
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (c *demoCmd) serve(ctx context.Context, streams Streams, log *slog.Logger, 
 	})
 }
 
-// demoBanner prints the page's URL and how to publish to the demo.
+// demoBanner shows the URL of the page and how to publish to the demo.
 const demoBanner = `badged: ready on %[1]s
 
   Open %[1]s in a browser: a simulated chat with live badges.

@@ -6,29 +6,12 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// openDir returns a new directory that any user can enter, unlike t.TempDir:
-// as root, Postgres runs as another user.
-func openDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "badged-demo-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
-
 func TestDemoSurvivesARestart(t *testing.T) {
-	dir := openDir(t) + "/demo"
+	dir := pgtest.OpenDir(t) + "/demo"
 	args := []string{"demo", "--listen=127.0.0.1:0", "--data-dir=" + dir, "--log-level=error"}
 	demo := start(t, args...)
 
@@ -81,7 +64,7 @@ func totalOf(badge string) string {
 }
 
 func TestDemoThatCannotStart(t *testing.T) {
-	file := openDir(t) + "/file"
+	file := pgtest.OpenDir(t) + "/file"
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -13,10 +13,11 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/app"
-	"github.com/badged/badged/internal/config"
-	"github.com/badged/badged/internal/embedpg"
+	"github.com/badged/badged/internal/base/wait"
 	"github.com/badged/badged/internal/obs"
+	"github.com/badged/badged/internal/pg/embedpg"
+	"github.com/badged/badged/internal/server/app"
+	"github.com/badged/badged/internal/server/config"
 	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/pubsub"
 )
@@ -28,14 +29,14 @@ type devCmd struct {
 	Seed       string `help:"Events to begin with: a file of CloudEvents, one a line." placeholder:"FILE" env:"-"`
 }
 
-// The keys of every `badged dev`. Nothing may depend on their secrecy.
+// The keys of every `badged dev`. They are public.
 const (
 	devPublisherKey = "dev-publisher-key"
 	devAdminKey     = "dev-admin-key-for-tests-only"
 	devJWTSecret    = "dev-secret-of-user-tokens-32-bytes"
 )
 
-// Run serves until it is interrupted. Nothing of it stays.
+// Run serves until it is interrupted, and then deletes all data.
 func (c *devCmd) Run(ctx context.Context, streams Streams) (err error) {
 	log, err := obs.NewLogger(streams.Err, c.LogLevel, c.LogFormat)
 	if err != nil {
@@ -44,12 +45,16 @@ func (c *devCmd) Run(ctx context.Context, streams Streams) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go endWithGoRun(ctx, cancel)
+	seed, err := c.seed()
+	if err != nil {
+		return fmt.Errorf("--seed: %w", err)
+	}
 	l, err := app.Listen(ctx, c.Listen)
 	if err != nil {
 		return err
 	}
 	defer l.Close()
-	// What is not on a disk needs no sync.
+	// All data are deleted at the end, so they need not be durable.
 	pg, err := embedpg.Start(ctx, embedpg.Config{Log: log, Settings: map[string]string{"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}})
 	if err != nil {
 		return fmt.Errorf("the private Postgres does not start: %w", err)
@@ -70,41 +75,44 @@ func (c *devCmd) Run(ctx context.Context, streams Streams) (err error) {
 		return err
 	}
 	defer a.Close()
-	if err := c.seed(ctx, a.Log()); err != nil {
-		return fmt.Errorf("--seed: %w", err)
+	for batch := range slices.Chunk(seed, seedBatch) {
+		if _, err := a.Log().Append(ctx, batch...); err != nil {
+			return fmt.Errorf("--seed: %s: %w", c.Seed, err)
+		}
 	}
 	a.Handle("GET /dev/folded", awaitFolded(badges.NewReader(a.Pool(), a.Log()), a.Log()))
 	a.Stage("postgres", watchPrivate(pg))
 	return a.Run(ctx, func() {
-		fmt.Fprintf(streams.Err, devBanner, "http://"+l.Addr().String(), devPublisherKey, devAdminKey, devJWTSecret)
+		fmt.Fprintf(streams.Err, devBanner, "http://"+l.Addr().String(), devPublisherKey, devAdminKey, devJWTSecret, pg.URL())
 	})
 }
 
-// devBanner prints how to use the server.
+// devBanner explains how to use the server.
 const devBanner = `badged: ready on %[1]s
 
 export BADGED_URL=%[1]s
 export BADGED_PUBLISHER_KEY=%[2]s
 export BADGED_ADMIN_KEY=%[3]s
 export BADGED_JWT_KEYS=dev=HS256:%[4]s
+export BADGED_DATABASE_URL='%[5]s'
 
+  Pages of all origins may connect, as with --allowed-origins '*'.
   GET /dev/folded answers once everything that was published is in the badges.
   Ctrl-C stops everything; nothing stays.
 `
 
-// seedBatch is how many events of a seed are appended at once.
+// seedBatch is the number of seed events in one append.
 const seedBatch = 1000
 
-// seed appends the events of the file, if there is one.
-func (c *devCmd) seed(ctx context.Context, log *events.Log) error {
+// seed reads the events of the file, if there is one.
+func (c *devCmd) seed() (all []events.Event, err error) {
 	if c.Seed == "" {
-		return nil
+		return nil, nil
 	}
 	b, err := os.ReadFile(c.Seed)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var all []events.Event
 	line := 0
 	for text := range bytes.Lines(b) {
 		line++
@@ -113,23 +121,17 @@ func (c *devCmd) seed(ctx context.Context, log *events.Log) error {
 		}
 		e, err := events.Decode(text)
 		if err != nil {
-			return fmt.Errorf("%s:%d: %w", c.Seed, line, err)
+			return nil, fmt.Errorf("%s:%d: %w", c.Seed, line, err)
 		}
 		all = append(all, e)
 	}
-	for batch := range slices.Chunk(all, seedBatch) {
-		if _, err := log.Append(ctx, batch...); err != nil {
-			return fmt.Errorf("%s: %w", c.Seed, err)
-		}
-	}
-	return nil
+	return all, nil
 }
 
-// foldedPause is how often folding is asked about while something waits for it.
+// foldedPause is the pause between checks whether events are folded.
 const foldedPause = 10 * time.Millisecond
 
-// awaitFolded answers once badges include everything that was committed when the request
-// came.
+// awaitFolded answers once badges include everything committed before the request.
 func awaitFolded(reader *badges.Reader, log *events.Log) http.Handler {
 	everywhere := make([]string, 0, log.Layout().Len()) // a user of each partition
 	for i, seen := 0, map[int]bool{}; len(seen) < log.Layout().Len(); i++ {
@@ -142,11 +144,7 @@ func awaitFolded(reader *badges.Reader, log *events.Log) http.Handler {
 		head, err := reader.Head(r.Context(), "")
 		for folded := false; err == nil && !folded; {
 			if folded, err = reader.Folded(r.Context(), everywhere, head); err == nil && !folded {
-				select {
-				case <-r.Context().Done():
-					err = r.Context().Err()
-				case <-time.After(foldedPause):
-				}
+				err = wait.For(r.Context(), foldedPause)
 			}
 		}
 		if err != nil {
@@ -157,14 +155,14 @@ func awaitFolded(reader *badges.Reader, log *events.Log) http.Handler {
 	})
 }
 
-// stopPrivate stops a private Postgres and adds what fails to err.
+// stopPrivate stops a private Postgres and joins its error to err.
 func stopPrivate(ctx context.Context, pg *embedpg.Server, err *error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), databaseStop)
 	defer cancel()
 	*err = errors.Join(*err, pg.Stop(ctx))
 }
 
-// watchPrivate returns a stage that fails if a private Postgres ends.
+// watchPrivate returns a stage that fails when a private Postgres ends.
 func watchPrivate(pg *embedpg.Server) func(context.Context) error {
 	return func(ctx context.Context) error {
 		select {

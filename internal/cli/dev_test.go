@@ -7,12 +7,14 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
 // The server for tests of others begins with the seed, has keys that do not change, and
-// says when everything that was published is in the badges. A second one is empty.
+// says when everything that was published is in the badges. Commands use its database. A second one is empty.
 func TestDev(t *testing.T) {
-	seed := openDir(t) + "/seed.ndjson"
+	seed := pgtest.OpenDir(t) + "/seed.ndjson"
 	event := func(id, seq string) string {
 		return `{"specversion":"1.0","id":"` + id + `","source":"test","type":"message.delivered","data":{"conversation_id":"tea","seq":` + seq + `,"user_ids":["ada"]}}`
 	}
@@ -44,6 +46,11 @@ func TestDev(t *testing.T) {
 	if status, _, body := fetch(t, http.MethodGet, dev.url+"/v1/users/ada/badge", token, "", ""); status != http.StatusOK {
 		t.Errorf("with a token: %d %s", status, body)
 	}
+	_, exported, _ := strings.Cut(dev.err.String(), "export BADGED_DATABASE_URL='")
+	databaseURL, _, _ := strings.Cut(exported, "'\n")
+	if r := badged(t, "user", "show", "ada", "--database-url="+databaseURL); r.code != exitDone {
+		t.Errorf("with the exported database: exit code %d, stderr %s", r.code, r.err)
+	}
 	if code := dev.stop(); code != exitDone {
 		t.Fatalf("interrupted, it exits with %d:\n%s", code, dev.err)
 	}
@@ -55,7 +62,7 @@ func TestDev(t *testing.T) {
 
 // A seed with a mistake ends it, and says where.
 func TestDevSeedWithAMistake(t *testing.T) {
-	seed := openDir(t) + "/seed.ndjson"
+	seed := t.TempDir() + "/seed.ndjson"
 	if err := os.WriteFile(seed, []byte("\n{}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/badged/badged/internal/devtest/pgtest"
-	"github.com/badged/badged/projector/erasure"
+	"github.com/badged/badged/internal/user/erasure"
 )
 
 // An erasure is in the audit trail, without the id, and one of an unknown user succeeds.

@@ -13,12 +13,12 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/badged/badged/internal/operators"
-	"github.com/badged/badged/internal/pgfault"
-	"github.com/badged/badged/internal/pgsession"
+	"github.com/badged/badged/internal/cluster"
+	"github.com/badged/badged/internal/pg/pgfault"
+	"github.com/badged/badged/internal/pg/pgsession"
 )
 
-// say prints an error on one line, and the hint, if any, on the next.
+// say prints an error on one line. If hint is not empty, it prints the hint on the next line.
 func say(w io.Writer, err error, hint string) {
 	fmt.Fprintln(w, "badged:", oneLine(err))
 	if hint != "" {
@@ -26,8 +26,8 @@ func say(w io.Writer, err error, hint string) {
 	}
 }
 
-// oneLine joins the lines of an error without repetitions. pgx writes one line
-// per attempt to connect.
+// oneLine joins the lines of an error and omits repeated lines. pgx writes one line for each
+// attempt to connect.
 func oneLine(err error) string {
 	var text string
 	for line := range strings.Lines(err.Error()) {
@@ -45,8 +45,8 @@ func oneLine(err error) string {
 	return text
 }
 
-// usageError returns err, or a clearer error where kong calls an unknown command
-// an unexpected argument.
+// usageError returns a clearer error for an unknown command, which kong calls an unexpected
+// argument. It returns other errors unchanged.
 func usageError(err error) error {
 	var parseErr *kong.ParseError
 	if !errors.As(err, &parseErr) || parseErr.Context == nil || parseErr.Context.Selected() != nil {
@@ -58,7 +58,7 @@ func usageError(err error) error {
 	return err
 }
 
-// usageHint names the help of the command that err is about.
+// usageHint names the help text of the command that err is about.
 func usageHint(err error) string {
 	help := "badged"
 	if parseErr, ok := errors.AsType[*kong.ParseError](err); ok && parseErr.Context != nil && parseErr.Context.Selected() != nil {
@@ -67,8 +67,7 @@ func usageHint(err error) string {
 	return "Run `" + help + " --help` for what there is."
 }
 
-// failureHint returns a hint for a command that failed to connect, or in a database that is
-// not up to date.
+// failureHint returns a hint for a command that failed to connect or found an old schema.
 func failureHint(command *kong.Node, err error) string {
 	if advice := pgsession.Advice(err); advice != "" {
 		return advice
@@ -90,8 +89,8 @@ func failureHint(command *kong.Node, err error) string {
 	if !errors.As(err, &connect) {
 		return ""
 	}
-	if away := new(operators.AwayError); errors.As(err, &away) {
-		return "Is Postgres running there, and may this user connect? --shard " + away.Shard + " (BADGED_SHARDS) says where and who."
+	if away := cluster.AwayIn(err); len(away) > 0 {
+		return "Is Postgres running there, and may this user connect? --shard " + away[0].Database + " (BADGED_SHARDS) says where and who."
 	}
 	for _, flag := range command.Flags {
 		switch {
@@ -104,12 +103,12 @@ func failureHint(command *kong.Node, err error) string {
 	return ""
 }
 
-// readyCmd is `badged ready`, the health check of images without curl.
+// readyCmd is `badged ready`, a health check for images without curl.
 type readyCmd struct {
 	URL string `name:"url" help:"The server." default:"http://127.0.0.1:8080" placeholder:"URL"`
 }
 
-// readyTimeout is longer than the checks of a server take.
+// readyTimeout is longer than a server takes for its checks.
 const readyTimeout = 5 * time.Second
 
 // Run fails if the server cannot serve or cannot be reached.

@@ -11,14 +11,13 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/base/progress"
 	"github.com/badged/badged/internal/cli/archives"
 	"github.com/badged/badged/internal/cli/connect"
 	"github.com/badged/badged/internal/cli/terminal"
-	"github.com/badged/badged/internal/config"
-	"github.com/badged/badged/internal/operators"
-	"github.com/badged/badged/internal/progress"
-	"github.com/badged/badged/projector/replay"
+	"github.com/badged/badged/internal/operations"
+	"github.com/badged/badged/internal/partition/replay"
+	"github.com/badged/badged/internal/server/config"
 )
 
 // userExplainCmd is `badged user explain`.
@@ -43,25 +42,25 @@ func (c *userExplainCmd) Run(ctx context.Context, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	cluster, err := connect.Shards(ctx, c.Database, streams.Err)
+	cluster, err := connect.Databases(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}
 	defer cluster.Close()
-	shard, err := operators.Of(cluster, c.User)
+	db, err := cluster.Of(c.User)
 	if err != nil {
 		return err
 	}
-	archive, err := c.Open(ctx, cluster, shard)
+	archive, err := c.Open(ctx, cluster, db)
 	if err != nil {
 		return err
 	}
-	c.Warn(ctx, streams.Err, shard, archive)
-	e, err := replay.NewExplainer(shard.Pool, shard.Log).WithArchive(archive).Explain(ctx, c.User, question)
+	c.Warn(ctx, streams.Err, db, archive)
+	e, err := replay.NewExplainer(db.Pool, db.Log).WithArchive(archive).Explain(ctx, c.User, question)
 	if err != nil {
 		return err
 	}
-	if err := recordRead(ctx, shard.Pool, streams, admin.ReadExplanation, c.User, e.Known()); err != nil {
+	if err := recordRead(ctx, db.Pool, streams, operations.ReadExplanation, c.User, e.Known()); err != nil {
 		return err
 	}
 	if c.JSON {
@@ -75,7 +74,7 @@ func (c *userExplainCmd) Run(ctx context.Context, streams Streams) error {
 	return damaged(e.Differences, e.MoreDifferences)
 }
 
-// question returns the query that the flags describe.
+// question converts the flags to a query.
 func (c *userExplainCmd) question() (replay.Question, error) {
 	q := replay.Question{At: c.At, Conversation: c.Conversation, History: c.History, Delivered: c.Delivered}
 	if c.Delivered < 0 || c.Delivered > replay.MaxDelivered {
@@ -95,11 +94,11 @@ func (c *userExplainCmd) question() (replay.Question, error) {
 	return q, nil
 }
 
-// explanationPrinter prints an explanation and keeps the first error.
+// explanationPrinter prints an explanation. It stores the errors of writing in err.
 type explanationPrinter struct {
 	w   io.Writer
 	err error
-	// levels are the events that set the levels of categories.
+	// levels maps a category to the event that set its level.
 	levels map[string]replay.LoggedEvent
 }
 
@@ -153,7 +152,7 @@ func printExplanation(w io.Writer, e replay.Explanation) error {
 	return p.err
 }
 
-// conversation prints how much a conversation adds, and why.
+// conversation prints the numbers of a conversation and the events behind them.
 func (p *explanationPrinter) conversation(c replay.ExplainedConversation) {
 	marked := ""
 	if c.MarkedUnread {
@@ -166,16 +165,16 @@ func (p *explanationPrinter) conversation(c replay.ExplainedConversation) {
 	p.line("\n%s adds %d: %d unread, %s%s; level %s, category %s%s", c.ConversationID, c.Adds, c.Unread,
 		terminal.Counted(c.Mentions, "mention"), marked, levelOf(&c.Conversation), c.Category, room)
 	if c.LevelOf != "" {
-		p.line("  level %s of category %s applies, set by %s", c.Applies, c.LevelOf, told(p.levels[c.LevelOf]))
+		p.line("  level %s of category %s applies, set by %s", c.Applies, c.LevelOf, eventName(p.levels[c.LevelOf]))
 	}
 	if c.LastRead != nil {
-		p.line("  read up to %d by %s", c.LastRead.UpToSeq, told(c.LastRead.LoggedEvent))
+		p.line("  read up to %d by %s", c.LastRead.UpToSeq, eventName(c.LastRead.LoggedEvent))
 	}
 	if c.MarkedBy != nil {
-		p.line("  marked unread by %s", told(*c.MarkedBy))
+		p.line("  marked unread by %s", eventName(*c.MarkedBy))
 	}
 	if c.LevelBy != nil {
-		p.line("  level set by %s", told(*c.LevelBy))
+		p.line("  level set by %s", eventName(*c.LevelBy))
 	}
 	if len(c.Messages) > 0 {
 		rows := []string{"  SEQ\tMENTIONS\tAPPENDED\tPOSITION\tEVENT\tSOURCE"}
@@ -193,7 +192,7 @@ func (p *explanationPrinter) conversation(c replay.ExplainedConversation) {
 	}
 }
 
-// uncounted prints the events that changed nothing.
+// uncounted prints the events that changed no number.
 func (p *explanationPrinter) uncounted(e replay.Explanation) {
 	if len(e.Uncounted) == 0 {
 		return
@@ -216,7 +215,7 @@ func (p *explanationPrinter) uncounted(e replay.Explanation) {
 	p.table(rows...)
 }
 
-// differences prints where the tables differ from the log.
+// differences prints the differences between the tables and the log.
 func (p *explanationPrinter) differences(differences []replay.Difference, more int64) {
 	if len(differences) == 0 {
 		return
@@ -230,14 +229,14 @@ func (p *explanationPrinter) differences(differences []replay.Difference, more i
 	}
 }
 
-// damaged returns the error that the rows of a user differ from the log and what to do,
-// or nil if there are no differences.
+// damaged returns an error that names the differences in a user's rows and the command that
+// corrects them. It returns nil if there are no differences.
 func damaged(differences []replay.Difference, more int64) error {
 	if len(differences) == 0 {
 		return nil
 	}
 	whose := slices.IndexFunc(differences, func(d replay.Difference) bool { return d.UserID == "" })
-	heal := fmt.Sprintf("--partition %d", differences[0].Partition) // of a room, which a user's rows do not heal
+	heal := fmt.Sprintf("--partition %d", differences[0].Partition) // healing a user does not correct the rows of a room
 	if whose < 0 {
 		heal = "--user " + differences[0].UserID
 	}
@@ -262,7 +261,7 @@ func (p *explanationPrinter) history(h *replay.History) {
 	p.table(rows...)
 }
 
-// delivered prints messages and their fates.
+// delivered prints messages and what happened to each.
 func (p *explanationPrinter) delivered(d *replay.Delivered) {
 	if d == nil {
 		return
@@ -272,7 +271,7 @@ func (p *explanationPrinter) delivered(d *replay.Delivered) {
 	for _, m := range d.Messages {
 		by := ""
 		if m.By != nil {
-			by = told(*m.By)
+			by = eventName(*m.By)
 		}
 		rows = append(rows, fmt.Sprintf("  %s\t%s\t%s\t%d\t%s\t%s\t%s",
 			when(m.LoggedEvent), m.Position, m.ConversationID, m.Seq, m.ID, m.Fate, by))
@@ -291,13 +290,13 @@ func seq(n int64) string {
 	return fmt.Sprint(n)
 }
 
-// told names an event in a sentence.
-func told(e replay.LoggedEvent) string {
+// eventName describes an event within a sentence.
+func eventName(e replay.LoggedEvent) string {
 	return fmt.Sprintf("%s %s of %s, appended %s at %s", e.Type, e.ID, e.Source, when(e), e.Position)
 }
 
-// when returns when an event was appended, and when it was folded if that was
-// noticeably later.
+// when returns the time when an event was appended. It adds the time when the event was
+// folded, if this was more than a second later.
 func when(e replay.LoggedEvent) string {
 	if e.FoldedAt.Sub(e.AppendedAt) <= time.Second {
 		return stamp(e.AppendedAt)

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/badged/badged/projector/replay"
+	"github.com/badged/badged/internal/partition/replay"
 	"github.com/badged/badged/pubsub"
 )
 

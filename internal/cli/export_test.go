@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
@@ -18,14 +16,8 @@ func TestUserExport(t *testing.T) {
 	if out := mustDo(t, "user", "export", "unknown", database); out != `{"kind":"end","record":{"holdings":0}}`+"\n" {
 		t.Errorf("of an unknown user it prints\n%s", out)
 	}
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
-	if _, err := conn.Exec(t.Context(), `SELECT badged.publish('{"specversion":"1.0","id":"1","source":"chat","type":"message.delivered","data":{"conversation_id":"c","seq":1,"user_ids":["ada"]}}')`); err != nil {
-		t.Fatal(err)
-	}
+	conn := pgtest.Connect(t, url)
+	pgtest.Exec(t, conn, `SELECT badged.publish('{"specversion":"1.0","id":"1","source":"chat","type":"message.delivered","data":{"conversation_id":"c","seq":1,"user_ids":["ada"]}}')`)
 	out := mustDo(t, "user", "export", "ada", database)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	if last := lines[len(lines)-1]; len(lines) < 2 || last != fmt.Sprintf(`{"kind":"end","record":{"holdings":%d}}`, len(lines)-1) || !strings.Contains(out, `"user_ids":["ada"]`) {

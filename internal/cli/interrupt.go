@@ -14,10 +14,12 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/badged/badged/internal/base/wait"
 )
 
-// interruptionHint says what to do after an interruption of a command that leaves something
-// to do, "" for others.
+// interruptionHint returns what the operator should do after a command was interrupted, "" if
+// there is nothing to do.
 func interruptionHint(command *kong.Node) string {
 	if c, ok := command.Target.Addr().Interface().(interface{ AfterInterruption() string }); ok {
 		return c.AfterInterruption()
@@ -25,24 +27,23 @@ func interruptionHint(command *kong.Node) string {
 	return ""
 }
 
-// isTold reports whether the user of a command is told what it waits for when it was
-// interrupted: a database may hang. Commands that log say themselves that they stop.
-func isTold(command *kong.Node) bool {
+// announces reports whether an interrupted command prints that it waits for databases, since a
+// database may hang. Commands with a log need no such line: they log that they stop.
+func announces(command *kong.Node) bool {
 	has := func(flag string) bool {
 		return slices.ContainsFunc(command.Flags, func(f *kong.Flag) bool { return f.Name == flag })
 	}
 	return has("database-url") && !has("log-format")
 }
 
-// interruptedText is what a command that was interrupted says if it does not end soon.
+// interruptedText is printed if an interrupted command does not end within slowEnd.
 const interruptedText = "interrupted; waiting for the databases to end what was begun (a second interrupt does not wait)"
 
-// slowEnd is how long that is.
 const slowEnd = 2 * time.Second
 
-// tellOfInterruption tells that a command was interrupted if it goes on for a while, until
-// ended is called: what it has begun in a database ends once that answers.
-func tellOfInterruption(ctx context.Context, w io.Writer) (ended func()) {
+// announceInterruption prints interruptedText if an interrupted command does not call ended
+// within slowEnd. A running statement ends only when the database answers.
+func announceInterruption(ctx context.Context, w io.Writer) (ended func()) {
 	over := make(chan struct{})
 	var telling sync.WaitGroup
 	telling.Go(func() {
@@ -63,24 +64,20 @@ func tellOfInterruption(ctx context.Context, w io.Writer) (ended func()) {
 	}
 }
 
-// parentPause is how often the parent is checked.
+// parentPause is the pause between two checks whether the parent is still running.
 const parentPause = 500 * time.Millisecond
 
-// endWithGoRun calls end once the `go run` that started this process is gone.
-// `go run` does not forward a kill to the program. Under any other parent it
-// does nothing: outliving a shell is legitimate.
+// endWithGoRun calls end when the `go run` that started this process has ended, because `go
+// run` does not forward a kill. Under another parent it does nothing, since a process may
+// outlive its shell.
 func endWithGoRun(ctx context.Context, end func()) {
 	parent := os.Getppid()
 	if !isGo(ctx, parent) {
 		return
 	}
-	tick := time.NewTicker(parentPause)
-	defer tick.Stop()
 	for os.Getppid() == parent {
-		select {
-		case <-ctx.Done():
+		if wait.For(ctx, parentPause) != nil {
 			return
-		case <-tick.C:
 		}
 	}
 	end()
@@ -89,7 +86,7 @@ func endWithGoRun(ctx context.Context, end func()) {
 // isGo reports whether a process is the go command.
 func isGo(ctx context.Context, pid int) bool {
 	name, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm")
-	if err != nil { // no /proc: ask ps
+	if err != nil { // there is no /proc: run ps
 		if name, err = exec.CommandContext(ctx, "ps", "-o", "comm=", "-p", strconv.Itoa(pid)).Output(); err != nil { //nolint:gosec // a number
 			return false
 		}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/badged/badged/internal/keyring"
+	"github.com/badged/badged/internal/server/keyring"
 )
 
 func TestKeysHash(t *testing.T) {

@@ -13,17 +13,16 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/base/progress"
+	"github.com/badged/badged/internal/bridge/importing"
+	"github.com/badged/badged/internal/bridge/traffic"
 	"github.com/badged/badged/internal/cli/connect"
 	"github.com/badged/badged/internal/cli/terminal"
-	"github.com/badged/badged/internal/config"
-	"github.com/badged/badged/internal/importing"
-	"github.com/badged/badged/internal/operators"
-	"github.com/badged/badged/internal/progress"
-	"github.com/badged/badged/internal/remains"
-	"github.com/badged/badged/internal/shards"
-	"github.com/badged/badged/internal/traffic"
-	"github.com/badged/badged/projector/logview"
+	"github.com/badged/badged/internal/cluster"
+	"github.com/badged/badged/internal/log/tombstones"
+	"github.com/badged/badged/internal/operations"
+	"github.com/badged/badged/internal/server/config"
+	"github.com/badged/badged/internal/user/logview"
 )
 
 // loadCmd is `badged load`.
@@ -98,11 +97,11 @@ func (c *loadCmd) target(ctx context.Context, warnings io.Writer) (traffic.Targe
 		}
 		return t, t.Close, nil
 	}
-	cluster, closeCluster, err := connect.Follow(ctx, config.Database{DatabaseURL: c.DatabaseURL, Shards: c.Shards}, warnings)
+	dbs, closeCluster, err := connect.Follow(ctx, config.Database{DatabaseURL: c.DatabaseURL, Shards: c.Shards}, warnings)
 	if err != nil {
 		return nil, nil, err
 	}
-	return traffic.NewClusterTarget(cluster), closeCluster, nil
+	return traffic.NewClusterTarget(dbs), closeCluster, nil
 }
 
 // importCmd is `badged import`.
@@ -119,13 +118,13 @@ type importCmd struct {
 	Quiet           bool     `short:"q" help:"Show no progress." env:"-"`
 }
 
-// shownLines is how many bad lines, and how many differences, are printed.
+// shownLines is the maximum number of bad lines, and of differences, to print.
 const shownLines = 20
 
-// Run imports the files and prints the summary. It fails if the badges differ from the
-// files in the end.
+// Run imports the files and prints the summary. It fails if the badges differ from the files
+// afterwards.
 func (c *importCmd) Run(ctx context.Context, streams Streams) error {
-	cluster, closeCluster, err := connect.Follow(ctx, c.Database, streams.Err)
+	dbs, closeCluster, err := connect.Follow(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}
@@ -133,7 +132,7 @@ func (c *importCmd) Run(ctx context.Context, streams Streams) error {
 	bad, different := 0, 0
 	cfg := importing.Config{
 		Files: c.Files, Format: importing.Format(c.Format), Stdin: streams.In, DryRun: c.DryRun, SkipBad: c.SkipBad, EmptyUnread: importing.EmptyUnread(c.EmptyUnread),
-		Target: traffic.NewClusterTarget(cluster), Badges: shards.NewReader(cluster), Partitions: cluster.Partitions(),
+		Target: traffic.NewClusterTarget(dbs), Badges: cluster.NewReader(dbs), Partitions: dbs.Partitions(),
 		Bad: func(line *traffic.LineError) {
 			if bad++; bad <= shownLines {
 				fmt.Fprintln(streams.Err, line)
@@ -153,7 +152,7 @@ func (c *importCmd) Run(ctx context.Context, streams Streams) error {
 		}
 		return report(d)
 	}
-	summary, err := c.run(ctx, cluster, cfg)
+	summary, err := c.run(ctx, dbs, cfg)
 	err = errors.Join(err, closeReport())
 	if more := bad - shownLines; more > 0 {
 		fmt.Fprintf(streams.Err, "and %s\n", terminal.Counted(int64(more), "more bad line"))
@@ -167,9 +166,9 @@ func (c *importCmd) Run(ctx context.Context, streams Streams) error {
 	return errors.Join(err, c.finish(streams.Out, summary, err == nil))
 }
 
-// run imports, or undoes an import and records that in the audit trail.
-func (c *importCmd) run(ctx context.Context, cluster *shards.Cluster, cfg importing.Config) (summary importing.Summary, err error) {
-	first := cluster.Shards()[0].Pool
+// run imports the files, or undoes an import and records this in the audit trail.
+func (c *importCmd) run(ctx context.Context, dbs *cluster.Cluster, cfg importing.Config) (summary importing.Summary, err error) {
+	first := dbs.Databases()[0].Pool
 	if err := first.QueryRow(ctx, `SELECT count(*) FROM badged.audit WHERE action = $1`, undoAction).Scan(&cfg.Round); err != nil {
 		return summary, fmt.Errorf("count the imports that were undone: %w", err)
 	}
@@ -181,23 +180,23 @@ func (c *importCmd) run(ctx context.Context, cluster *shards.Cluster, cfg import
 		_, err = do(ctx)
 		return summary, err
 	}
-	cfg.Undo, cfg.Touched = true, notImported(cluster)
+	cfg.Undo, cfg.Touched = true, notImported(dbs)
 	if c.DryRun {
 		_, err = do(ctx)
 		return summary, err
 	}
-	err = admin.Audited(ctx, first, admin.OSUser(), undoAction, map[string]any{"files": c.Files}, do)
+	err = operations.Audited(ctx, first, operations.OSUser(), undoAction, map[string]any{"files": c.Files}, do)
 	return summary, err
 }
 
-// undoAction is the action of an undo in the audit trail.
+// undoAction is the name of an undo in the audit trail.
 const undoAction = "import.undo"
 
-// notImported reads from the logs which events no import published. It fails if a part of a
+// notImported reads from the logs the events that no import published. It fails if a part of a
 // log is archived.
-func notImported(cluster *shards.Cluster) importing.Touched {
+func notImported(dbs *cluster.Cluster) importing.Touched {
 	return func(ctx context.Context, visit func(users []string, conversation string)) error {
-		return operators.EachOf(ctx, cluster, cluster.Shards(), func(s *shards.Shard) error {
+		return dbs.Each(ctx, func(s *cluster.Database) error {
 			var archived bool
 			if err := s.Pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM badged.baselines)`).Scan(&archived); err != nil {
 				return fmt.Errorf("read what is archived: %w", err)
@@ -207,17 +206,17 @@ func notImported(cluster *shards.Cluster) importing.Touched {
 			}
 			view := logview.New(s.Pool, s.Log, logview.Filter{Partitions: s.Held()})
 			return view.Next(ctx, func(_ int, r *events.Record) error {
-				e, err := events.Decode(remains.EventIn(r.Payload))
+				e, err := events.Decode(tombstones.EventIn(r.Payload))
 				if err == nil && e.Source != importing.Source {
 					visit(e.Data.UserIDs, e.Data.ConversationID)
 				}
-				return nil // what cannot be decoded has changed nothing
+				return nil // an event that cannot be decoded has changed nothing
 			})
 		})
 	}
 }
 
-// report opens the report. Without one it returns functions that do nothing.
+// report opens the file of the report. Without --report it returns functions that do nothing.
 func (c *importCmd) report() (write func(importing.Difference) error, closeReport func() error, err error) {
 	if c.Report == "" {
 		return func(importing.Difference) error { return nil }, func() error { return nil }, nil
@@ -235,7 +234,7 @@ func (c *importCmd) report() (write func(importing.Difference) error, closeRepor
 	}, nil
 }
 
-// finish prints the summary, and fails if a completed import left differences.
+// finish prints the summary. It fails if the import was completed but differences remain.
 func (c *importCmd) finish(w io.Writer, s importing.Summary, completed bool) error {
 	var err error
 	if c.JSON {
@@ -254,7 +253,7 @@ func (c *importCmd) finish(w io.Writer, s importing.Summary, completed bool) err
 
 func printImport(w io.Writer, s importing.Summary, completed, undo bool) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row := func(name, format string, args ...any) { // tabwriter keeps errors for Flush
+	row := func(name, format string, args ...any) { // tabwriter returns errors from Flush
 		_, _ = fmt.Fprintf(t, name+"\t"+format+"\n", args...)
 	}
 	distinct := func(n int64) string {

@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/base/wait"
 	"github.com/badged/badged/internal/cli/connect"
 	"github.com/badged/badged/internal/cli/terminal"
-	"github.com/badged/badged/internal/config"
-	"github.com/badged/badged/internal/eventbatch"
-	"github.com/badged/badged/internal/operators"
-	"github.com/badged/badged/internal/shards"
-	"github.com/badged/badged/projector/logview"
+	"github.com/badged/badged/internal/cluster"
+	"github.com/badged/badged/internal/log/eventbatch"
+	"github.com/badged/badged/internal/operations"
+	"github.com/badged/badged/internal/server/config"
+	"github.com/badged/badged/internal/user/logview"
 )
 
 // logCmd is `badged log`.
@@ -38,16 +38,16 @@ type logLine struct {
 	Position   string          `json:"position"`
 	AppendedAt time.Time       `json:"appended_at"`
 	Event      json.RawMessage `json:"event,omitempty"`
-	// Payload is what is in the log if it is no JSON, and Damage the reason if a
-	// row cannot be taken apart.
+	// Payload has the event if it is not JSON. Damage is the reason if the row cannot be
+	// decoded.
 	Payload []byte `json:"payload_base64,omitempty"`
 	Damage  string `json:"damage,omitempty"`
 }
 
-// followInterval is how often `badged log --follow` looks for more.
+// followInterval is how often `badged log --follow` looks for new events.
 const followInterval = 200 * time.Millisecond
 
-// Validate checks the ids, and that the times are in order.
+// Validate checks the ids and that --since is not after --until.
 func (c *logCmd) Validate() error {
 	if err := c.Database.Validate(); err != nil {
 		return err
@@ -63,38 +63,38 @@ func (c *logCmd) Validate() error {
 	return nil
 }
 
-// Run prints the events of the log, a line of JSON for each.
+// Run prints the events of the log, each as a line of JSON.
 func (c *logCmd) Run(ctx context.Context, streams Streams) error {
-	cluster, closeCluster, err := connect.Follow(ctx, c.Database, streams.Err)
+	dbs, closeCluster, err := connect.Follow(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}
 	defer closeCluster()
 	filter := logview.Filter{User: c.User, Conversation: c.Conversation, PublishedBy: c.PublishedBy, Since: c.Since, Until: c.Until}
-	record := func(bool) error { return nil } // whether there are events of the user
+	record := func(bool) error { return nil } // records the read; the argument reports whether the user has events
 	if c.User != "" {
-		shard, err := operators.Of(cluster, c.User)
+		shard, err := dbs.Of(c.User)
 		if err != nil {
 			return err
 		}
 		record = func(known bool) error {
 			record = func(bool) error { return nil }
-			return recordRead(ctx, shard.Pool, streams, admin.ReadLog, c.User, known)
+			return recordRead(ctx, shard.Pool, streams, operations.ReadLog, c.User, known)
 		}
 	}
 	switch {
-	case c.Partition != nil && cluster.CheckPartition(*c.Partition) != nil:
-		return cluster.CheckPartition(*c.Partition)
-	case c.Partition != nil && c.User != "" && *c.Partition != cluster.PartitionOf(filter.User):
-		return fmt.Errorf("the user %q is in partition %d, not %d", filter.User, cluster.PartitionOf(filter.User), *c.Partition)
+	case c.Partition != nil && dbs.CheckPartition(*c.Partition) != nil:
+		return dbs.CheckPartition(*c.Partition)
+	case c.Partition != nil && c.User != "" && *c.Partition != dbs.PartitionOf(filter.User):
+		return fmt.Errorf("the user %q is in partition %d, not %d", filter.User, dbs.PartitionOf(filter.User), *c.Partition)
 	}
-	some, err := c.shards(cluster)
+	some, err := c.shards(dbs)
 	if err != nil {
 		return err
 	}
 	lines := json.NewEncoder(streams.Out)
 	lines.SetEscapeHTML(false)
-	views := map[*shards.Shard]*logview.View{}
+	views := map[*cluster.Database]*logview.View{}
 	for _, s := range some {
 		filter.Partitions = s.Held()
 		if c.Partition != nil {
@@ -102,10 +102,8 @@ func (c *logCmd) Run(ctx context.Context, streams Streams) error {
 		}
 		views[s] = logview.New(s.Pool, s.Log, filter)
 	}
-	tick := time.NewTicker(followInterval)
-	defer tick.Stop()
 	for {
-		err := operators.EachOf(ctx, cluster, some, func(s *shards.Shard) error {
+		err := dbs.EachOf(ctx, some, func(s *cluster.Database) error {
 			return views[s].Next(ctx, func(partition int, r *events.Record) error {
 				line := newLogLine(partition, r)
 				line.Shard = s.Name
@@ -117,30 +115,28 @@ func (c *logCmd) Run(ctx context.Context, streams Streams) error {
 		})
 		if err != nil || !c.Follow {
 			if ctx.Err() != nil && c.Follow {
-				return nil // interrupted: the way to end it
+				return nil // interrupted: the normal end
 			}
 			return errors.Join(err, record(false))
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		if wait.For(ctx, followInterval) != nil {
 			return nil
 		}
 	}
 }
 
-// shards returns the shards whose logs are printed.
-func (c *logCmd) shards(cluster *shards.Cluster) ([]*shards.Shard, error) {
+// shards returns the databases whose logs are to be printed.
+func (c *logCmd) shards(dbs *cluster.Cluster) ([]*cluster.Database, error) {
 	partition := c.Partition
 	if c.User != "" {
-		of := cluster.PartitionOf(c.User)
+		of := dbs.PartitionOf(c.User)
 		partition = &of
 	}
 	if partition == nil {
-		return cluster.Shards(), nil
+		return dbs.Databases(), nil
 	}
-	s, err := operators.Holder(cluster, *partition)
-	return []*shards.Shard{s}, err
+	s, err := dbs.Holder(*partition)
+	return []*cluster.Database{s}, err
 }
 
 func newLogLine(partition int, r *events.Record) logLine {
@@ -162,34 +158,32 @@ type lagCmd struct {
 	JSON            bool `name:"json" help:"Print JSON." env:"-"`
 }
 
-// lagCount limits how many rows of events `badged lag` counts in one partition.
+// lagCount bounds the rows that `badged lag` counts in one partition.
 const lagCount = 1_000_000
 
 // Run prints the lag of every partition.
 func (c *lagCmd) Run(ctx context.Context, streams Streams) error {
-	cluster, err := connect.Shards(ctx, c.Database, streams.Err)
+	dbs, err := connect.Databases(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}
-	defer cluster.Close()
-	lags, err := operators.Lag(ctx, cluster, lagCount)
+	defer dbs.Close()
+	lags, err := operations.ReadLag(ctx, dbs, lagCount)
 	if len(lags.Partitions) == 0 && err != nil {
 		return err
 	}
 	if c.JSON {
 		return errors.Join(err, terminal.PrintJSON(streams.Out, lags))
 	}
-	return errors.Join(err, printLag(streams, lags, cluster.Sharded()))
+	return errors.Join(err, printLag(streams, lags))
 }
 
-func printLag(streams Streams, lags admin.Lag, sharded bool) error {
+func printLag(streams Streams, lags operations.Lag) error {
 	table := tabwriter.NewWriter(streams.Out, 0, 0, 2, ' ', 0)
-	fmt.Fprint(table, "PARTITION\tHEAD\tFOLDED\tEVENTS BEHIND\tSECONDS BEHIND\tOWNER")
-	if sharded {
-		fmt.Fprint(table, "\tSHARD")
-	}
-	fmt.Fprintln(table)
-	for _, l := range lags.Partitions {
+	for i, l := range lags.Partitions {
+		if i == 0 {
+			fmt.Fprintln(table, "PARTITION\tHEAD\tFOLDED\tEVENTS BEHIND\tSECONDS BEHIND\tOWNER"+connect.After("SHARD", l.Shard))
+		}
 		behind := fmt.Sprint(l.EventsBehind)
 		if l.EventsBehind >= lagCount {
 			behind += " or more"
@@ -198,11 +192,7 @@ func printLag(streams Streams, lags admin.Lag, sharded bool) error {
 		if owner == "" {
 			owner = "none"
 		}
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%.1f\t%s", l.Partition, l.Head, l.Folded, behind, l.SecondsBehind, owner)
-		if sharded {
-			fmt.Fprint(table, "\t"+l.Shard)
-		}
-		fmt.Fprintln(table)
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%.1f\t%s%s\n", l.Partition, l.Head, l.Folded, behind, l.SecondsBehind, owner, connect.After(l.Shard, l.Shard))
 	}
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("print the lag: %w", err)

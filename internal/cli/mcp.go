@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/badged/badged/internal/assistant"
 	"github.com/badged/badged/internal/cli/connect"
-	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/server/assistant"
+	"github.com/badged/badged/internal/server/config"
 )
 
 // mcpCmd is `badged mcp`.
@@ -31,7 +31,7 @@ func (c *mcpCmd) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Run answers an assistant on the standard streams until it closes them.
+// Run answers an assistant on standard input and output until the assistant closes them.
 func (c *mcpCmd) Run(ctx context.Context, streams Streams) error {
 	cfg := assistant.Config{}
 	if c.AllowWrites {
@@ -55,7 +55,7 @@ func (c *mcpCmd) Run(ctx context.Context, streams Streams) error {
 	return assistant.New(cfg).Run(ctx, in, openWriter{streams.Out})
 }
 
-// openWriter is a writer that stays open: standard output belongs to the process.
+// openWriter ignores Close, because standard output must remain open until the process ends.
 type openWriter struct{ io.Writer }
 
 // Close implements io.Closer.

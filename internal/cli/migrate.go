@@ -15,10 +15,11 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/cli/connect"
-	"github.com/badged/badged/internal/config"
-	"github.com/badged/badged/internal/pgfault"
-	"github.com/badged/badged/internal/pooler"
-	"github.com/badged/badged/internal/shards"
+	"github.com/badged/badged/internal/cluster"
+	"github.com/badged/badged/internal/pg/pgfault"
+	"github.com/badged/badged/internal/pg/pgsession"
+	"github.com/badged/badged/internal/pg/pooler"
+	"github.com/badged/badged/internal/server/config"
 	"github.com/badged/badged/migrations"
 )
 
@@ -35,15 +36,18 @@ type migrateGrantCmd struct {
 	Role            string `arg:"" help:"The role. It must exist."`
 }
 
-// Run grants the privileges. Only the owner of the schema can.
+// Run grants the privileges. Only the owner of the schema can grant them.
 func (c *migrateGrantCmd) Run(ctx context.Context, streams Streams) error {
 	databases, err := connect.Apart(ctx, c.Database, false)
 	if err != nil {
 		return err
 	}
 	defer connect.Close(databases)
-	return connect.Each(databases, func(d shards.Database) error {
+	return connect.Each(databases, func(d cluster.Candidate) error {
 		if err := connect.Migrated(ctx, d); err != nil {
+			return err
+		}
+		if err := pgsession.CheckOwner(ctx, d.Pool, "grant roles their privileges"); err != nil {
 			return err
 		}
 		if err := migrations.Grant(ctx, d.Pool.Config().ConnConfig, migrations.RoleKind(c.Kind), c.Role); err != nil {
@@ -67,7 +71,7 @@ func (c *migrateUpCmd) Validate() error {
 	return nil
 }
 
-// partitions returns how many are asked for, 0 if that was left open.
+// partitions returns --partitions, 0 if the flag is not given.
 func (c *migrateUpCmd) partitions() int {
 	if c.Partitions == nil {
 		return 0
@@ -75,7 +79,8 @@ func (c *migrateUpCmd) partitions() int {
 	return *c.Partitions
 }
 
-// Run applies the pending migrations and prints them, and makes shards a cluster.
+// Run applies the pending migrations and prints them. It forms a cluster if there are several
+// databases.
 func (c *migrateUpCmd) Run(ctx context.Context, streams Streams) error {
 	partitions := c.partitions()
 	if c.Sharded() {
@@ -92,7 +97,7 @@ func (c *migrateUpCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	if !c.Sharded() {
-		// Report a log that servers would refuse.
+		// Report if servers would refuse the log.
 		pool, _, err := connect.Database(ctx, c.Database)
 		if err != nil {
 			return err
@@ -100,12 +105,12 @@ func (c *migrateUpCmd) Run(ctx context.Context, streams Streams) error {
 		pool.Close()
 		return nil
 	}
-	var guard shards.Guard
+	var guard cluster.Guard
 	databases, err := connect.Pools(ctx, c.Database, &guard)
 	if err != nil {
 		return err
 	}
-	made, err := shards.Form(ctx, slices.Clone(databases))
+	made, err := cluster.Form(ctx, slices.Clone(databases))
 	if err != nil {
 		connect.Close(databases)
 		return err
@@ -113,13 +118,13 @@ func (c *migrateUpCmd) Run(ctx context.Context, streams Streams) error {
 	if made.Adopted != "" {
 		fmt.Fprintf(streams.Out, "shard %s: keeps what it has, and all partitions\n", made.Adopted)
 	}
-	cluster, err := shards.Open(ctx, shards.Config{Databases: databases, Guard: &guard})
+	dbs, err := cluster.Open(ctx, cluster.Config{Databases: databases, Guard: &guard})
 	if err != nil {
 		return err
 	}
-	defer cluster.Close()
-	for _, s := range cluster.Shards() {
-		state, held := "holds", shards.Named(s.Held())
+	defer dbs.Close()
+	for _, s := range dbs.Databases() {
+		state, held := "holds", cluster.Named(s.Held())
 		if slices.Contains(made.Joined, s.Name) {
 			state = "has joined the cluster and holds"
 		}
@@ -131,32 +136,32 @@ func (c *migrateUpCmd) Run(ctx context.Context, streams Streams) error {
 	return nil
 }
 
-// checkShards returns the number of partitions that every shard is to have. It fails if one
-// cannot be reached, or they cannot become one cluster.
+// checkShards returns the number of partitions for every database. It fails if a database
+// cannot be reached or if the databases cannot form one cluster.
 func (c *migrateUpCmd) checkShards(ctx context.Context) (partitions int, err error) {
-	databases, err := connect.Pools(ctx, c.Database, &shards.Guard{})
+	databases, err := connect.Pools(ctx, c.Database, &cluster.Guard{})
 	if err != nil {
 		return 0, err
 	}
 	defer connect.Close(databases)
-	// One of another cluster may well have another number of partitions.
-	if err := shards.Identify(ctx, slices.Clone(databases), true); err != nil {
+	// Detect databases of another cluster before comparing the numbers of partitions.
+	if err := cluster.Identify(ctx, slices.Clone(databases), true); err != nil {
 		return 0, err
 	}
 	if partitions, err = c.partitionsOfAll(ctx, databases); err != nil {
 		return 0, err
 	}
-	return partitions, shards.CheckForm(ctx, databases)
+	return partitions, cluster.CheckForm(ctx, databases)
 }
 
-// partitionsPerShard is how many partitions a new cluster gets for each of its shards.
+// partitionsPerShard is the default number of partitions for each database of a new cluster.
 const partitionsPerShard = 4
 
-// partitionsOfAll returns the number of partitions that every shard is to have: as many as
-// the migrated shards have.
-func (c *migrateUpCmd) partitionsOfAll(ctx context.Context, databases []shards.Database) (n int, err error) {
+// partitionsOfAll returns the number of partitions for every database. If databases are
+// already migrated, it is the number that they have.
+func (c *migrateUpCmd) partitionsOfAll(ctx context.Context, databases []cluster.Candidate) (n int, err error) {
 	of := map[string]int{}
-	if err := connect.Each(databases, func(d shards.Database) (err error) {
+	if err := connect.Each(databases, func(d cluster.Candidate) (err error) {
 		of[d.Name], err = migrations.Partitions(ctx, d.Pool.Config().ConnConfig)
 		return err
 	}); err != nil {
@@ -180,12 +185,12 @@ func (c *migrateUpCmd) partitionsOfAll(ctx context.Context, databases []shards.D
 	return n, nil
 }
 
-// perServer is how many databases of one server are migrated at the same time. More would
-// hardly be faster, and each takes thousands of the locks that a server has room for.
+// perServer is the number of concurrent migrations on one server. More would hardly be faster,
+// and each migration needs thousands of locks, of which the server has a limited number.
 const perServer = 2
 
-// migrateAll applies the pending migrations of several databases at the same time. What is
-// printed of each stays together. It tries all, also if some fail.
+// migrateAll applies the pending migrations of several databases in parallel. It prints the
+// lines of each database together. It continues after errors.
 func migrateAll(ctx context.Context, streams Streams, all []config.Shard, partitions int) error {
 	configs := make([]*pgxpool.Config, len(all))
 	servers := map[string]chan struct{}{}
@@ -223,7 +228,7 @@ func migrateAll(ctx context.Context, streams Streams, all []config.Shard, partit
 	begun.Wait()
 	done := 0
 	for i, s := range all {
-		// Alone it may have room for its locks.
+		// Retry without concurrent migrations: the server may have enough locks now.
 		if len(all) > 1 && pgfault.Of(errs[i]) == pgfault.OutOfMemory {
 			errs[i] = migrate(i)
 		}
@@ -241,11 +246,12 @@ func migrateAll(ctx context.Context, streams Streams, all []config.Shard, partit
 	return err
 }
 
-// locksPerPartition is about how many locks the largest migration takes for a partition.
+// locksPerPartition is the approximate number of locks that the largest migration needs for
+// each partition.
 const locksPerPartition = 45
 
-// migrateOne applies the pending migrations of a database, and returns what to print of
-// it. It calls tell with what cannot wait.
+// migrateOne applies the pending migrations of a database and returns the lines to print. It
+// calls tell with lines that should be printed at once.
 func migrateOne(ctx context.Context, s config.Shard, conn *pgx.ConnConfig, partitions int, tell func(string)) (lines []string, err error) {
 	if _, err := pooler.Find(ctx, conn); err != nil {
 		return nil, err
@@ -269,7 +275,7 @@ type migrateStatusCmd struct {
 	config.Database `embed:""`
 }
 
-// Run prints every migration. It fails if some are pending, for scripts.
+// Run prints all migrations. It fails if migrations are pending, for use in scripts.
 func (c *migrateStatusCmd) Run(ctx context.Context, streams Streams) error {
 	databases, err := connect.Apart(ctx, c.Database, true)
 	if err != nil {
@@ -282,7 +288,7 @@ func (c *migrateStatusCmd) Run(ctx context.Context, streams Streams) error {
 	}
 	fmt.Fprintln(table, "MIGRATION\tAPPLIED")
 	states := map[string]migrations.State{}
-	err = connect.Each(databases, func(d shards.Database) error {
+	err = connect.Each(databases, func(d cluster.Candidate) error {
 		all, err := migrations.Status(ctx, d.Pool.Config().ConnConfig)
 		if err != nil {
 			return err

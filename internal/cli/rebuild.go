@@ -6,19 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/base/progress"
 	"github.com/badged/badged/internal/cli/archives"
 	"github.com/badged/badged/internal/cli/connect"
 	"github.com/badged/badged/internal/cli/terminal"
-	"github.com/badged/badged/internal/config"
-	"github.com/badged/badged/internal/operators"
-	"github.com/badged/badged/internal/progress"
-	"github.com/badged/badged/internal/shards"
-	"github.com/badged/badged/projector/archiving"
-	"github.com/badged/badged/projector/rebuild"
-	"github.com/badged/badged/projector/replay"
+	"github.com/badged/badged/internal/cluster"
+	"github.com/badged/badged/internal/operations"
+	"github.com/badged/badged/internal/partition/archiving"
+	"github.com/badged/badged/internal/partition/rebuild"
+	"github.com/badged/badged/internal/partition/replay"
+	"github.com/badged/badged/internal/server/config"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -56,20 +56,20 @@ func (c *rebuildCmd) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Run corrects the tables and prints how they differed from the log. A
-// corrected difference is not a failure.
+// Run corrects the tables and prints how they differed from the log. Differences are no
+// failure of the command, since it corrects them.
 func (c *rebuildCmd) Run(ctx context.Context, streams Streams) (err error) {
-	cluster, err := connect.Shards(ctx, c.Database, streams.Err)
+	dbs, err := connect.Databases(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}
-	defer cluster.Close()
+	defer dbs.Close()
 	if c.Partition != nil {
-		if err := cluster.CheckPartition(*c.Partition); err != nil {
+		if err := dbs.CheckPartition(*c.Partition); err != nil {
 			return fmt.Errorf("--partition: %w", err)
 		}
 	}
-	var bus pubsub.Bus // stays nil without Redis
+	var bus pubsub.Bus // nil without Redis
 	if c.RedisURL != "" {
 		redis, err := pubsub.NewRedis(pubsub.RedisConfig{URL: c.RedisURL, Keys: c.BusKey})
 		if err != nil {
@@ -78,13 +78,13 @@ func (c *rebuildCmd) Run(ctx context.Context, streams Streams) (err error) {
 		defer func() { err = errors.Join(err, redis.Close()) }()
 		bus = redis
 	}
-	some, err := operators.Rebuilt(cluster, c.arguments())
+	some, err := operations.RebuildTargets(dbs, c.arguments())
 	if err != nil {
 		return err
 	}
-	var sum admin.Rebuilt
-	err = operators.EachOf(ctx, cluster, some, func(s *shards.Shard) error {
-		archive, err := c.Open(ctx, cluster, s)
+	var sum operations.Rebuilt
+	err = dbs.EachOf(ctx, some, func(s *cluster.Database) error {
+		archive, err := c.Open(ctx, dbs, s)
 		if err != nil {
 			return err
 		}
@@ -96,15 +96,15 @@ func (c *rebuildCmd) Run(ctx context.Context, streams Streams) (err error) {
 		}
 		arguments := c.arguments()
 		if c.User != "" {
-			known, err := admin.Known(ctx, s.Pool, s.Log, c.User)
+			known, err := operations.Known(ctx, s, c.User)
 			if err != nil {
 				return err
 			}
-			if !known { // what is healed nevertheless is in the result
+			if !known { // the result still says what was healed
 				arguments.User = ""
 			}
 		}
-		return admin.Audited(ctx, s.Pool, admin.OSUser(), "rebuild", arguments, func(ctx context.Context) (any, error) {
+		return operations.Audited(ctx, s.Pool, operations.OSUser(), "rebuild", arguments, func(ctx context.Context) (any, error) {
 			if c.User != "" {
 				done, err := c.heal(ctx, streams.Out, replay.NewVerifier(s.Pool, s.Log).WithArchive(archive), s.Log.PartitionOf(c.User), bus)
 				if arguments.User == "" && !done.Healed {
@@ -117,16 +117,13 @@ func (c *rebuildCmd) Run(ctx context.Context, streams Streams) (err error) {
 			return done, err
 		})
 	})
-	if c.Partition == nil && c.User == "" {
-		err = errors.Join(err, operators.Lost(cluster))
-	}
-	if c.User != "" || err != nil && (sum.Partitions == 0 || !cluster.Sharded() || ctx.Err() != nil) {
+	if c.User != "" || err != nil && !isPartial(ctx, err) {
 		return err
 	}
 	return errors.Join(err, c.finish(streams.Out, sum))
 }
 
-// AfterInterruption says what to do then.
+// AfterInterruption returns what to do after an interruption.
 func (c *rebuildCmd) AfterInterruption() string {
 	if c.User != "" || c.Partition != nil {
 		return ""
@@ -134,19 +131,19 @@ func (c *rebuildCmd) AfterInterruption() string {
 	return "The partitions that are done stay so; run it again for the others."
 }
 
-// arguments are the arguments in the audit trail.
-func (c *rebuildCmd) arguments() admin.RebuildOptions {
-	return admin.RebuildOptions{Partition: c.Partition, User: c.User, Anew: c.Anew, MaxLoad: c.MaxLoad}
+// arguments returns the arguments to record in the audit trail.
+func (c *rebuildCmd) arguments() operations.RebuildOptions {
+	return operations.RebuildOptions{Partition: c.Partition, User: c.User, Anew: c.Anew, MaxLoad: c.MaxLoad}
 }
 
-// rebuild rebuilds one or all partitions of a shard.
-func (c *rebuildCmd) rebuild(ctx context.Context, streams Streams, s *shards.Shard, cfg rebuild.Config) (admin.Rebuilt, error) {
+// rebuild rebuilds one or all partitions of a database.
+func (c *rebuildCmd) rebuild(ctx context.Context, streams Streams, s *cluster.Database, cfg rebuild.Config) (operations.Rebuilt, error) {
 	meter, warn := metered(streams, connect.Prefix(s.Name)+"rebuild", c.Quiet)
 	defer meter.Close()
 	defer connect.Watch(ctx, s, warn)()
 	var written error
 	cfg.Partition, cfg.Anew, cfg.MaxLoad = c.Partition, c.Anew, c.MaxLoad
-	sum, err := admin.Rebuild(ctx, cfg, meter, func(p rebuild.Result) {
+	sum, err := operations.Rebuild(ctx, cfg, meter, func(p rebuild.Result) {
 		if c.JSON || p.DifferentUsers > 0 {
 			meter.Lines()
 			written = errors.Join(written, c.print(streams.Out, p, connect.Prefix(s.Name)))
@@ -156,7 +153,6 @@ func (c *rebuildCmd) rebuild(ctx context.Context, streams Streams, s *shards.Sha
 	return sum, errors.Join(err, written)
 }
 
-// print prints the result for a partition.
 func (c *rebuildCmd) print(w io.Writer, p rebuild.Result, prefix string) error {
 	if c.JSON {
 		return json.NewEncoder(w).Encode(p)
@@ -170,8 +166,7 @@ func (c *rebuildCmd) print(w io.Writer, p rebuild.Result, prefix string) error {
 	return err
 }
 
-// finish prints the summary.
-func (c *rebuildCmd) finish(w io.Writer, sum admin.Rebuilt) error {
+func (c *rebuildCmd) finish(w io.Writer, sum operations.Rebuilt) error {
 	if c.JSON {
 		return json.NewEncoder(w).Encode(sum)
 	}
@@ -179,14 +174,13 @@ func (c *rebuildCmd) finish(w io.Writer, sum admin.Rebuilt) error {
 	if sum.DifferentUsers > 0 {
 		result = fmt.Sprintf("%s corrected, %s with a new epoch", terminal.Counted(sum.DifferentUsers, "user"), terminal.Counted(int64(sum.NewEpochs), "partition"))
 	}
-	_, err := fmt.Fprintf(w, "%s and %s of %s rebuilt from the log: %s\n",
-		terminal.Counted(sum.Users, "user"), terminal.Counted(sum.Conversations, "conversation"), terminal.Counted(int64(sum.Partitions), "partition"), result)
+	_, err := fmt.Fprintf(w, "%s and %s of %s rebuilt from the log: %s%s\n",
+		terminal.Counted(sum.Users, "user"), terminal.Counted(sum.Conversations, "conversation"), terminal.Counted(int64(sum.Partitions), "partition"), result, notFolded(sum.NotFolded))
 	return err
 }
 
-// heal heals the rows of the user.
-func (c *rebuildCmd) heal(ctx context.Context, out io.Writer, v *replay.Verifier, partition int, bus pubsub.Bus) (admin.Healed, error) {
-	did, err := admin.Heal(ctx, v, partition, c.User, bus)
+func (c *rebuildCmd) heal(ctx context.Context, out io.Writer, v *replay.Verifier, partition int, bus pubsub.Bus) (operations.Healed, error) {
+	did, err := operations.Heal(ctx, v, partition, c.User, bus)
 	if err != nil {
 		return did, err
 	}
@@ -205,8 +199,8 @@ func (c *rebuildCmd) heal(ctx context.Context, out io.Writer, v *replay.Verifier
 	return did, errors.Join(err, lineErr)
 }
 
-// metered returns a meter of the progress of a command, which shows nothing if that is
-// quiet, and what prints a line beside it in any case.
+// metered returns a progress meter for a command, and a function that prints a line. With
+// quiet, the meter shows nothing, but the function still prints.
 func metered(streams Streams, name string, quiet bool) (m *progress.Meter, warn func(text string)) {
 	if quiet {
 		return progress.New(nil, name, nil), func(text string) { fmt.Fprintf(streams.Err, "%s: %s\n", name, text) }
@@ -243,89 +237,108 @@ func (c *verifyCmd) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Run compares the tables with the log and prints each difference. It fails if
-// there are any.
+// Run compares the tables with the log and prints each difference. It fails if there are
+// differences.
 func (c *verifyCmd) Run(ctx context.Context, streams Streams) error {
-	cluster, err := connect.Shards(ctx, c.Database, streams.Err)
+	dbs, err := connect.Databases(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}
-	defer cluster.Close()
+	defer dbs.Close()
 	if c.Partition != nil {
-		if err := cluster.CheckPartition(*c.Partition); err != nil {
+		if err := dbs.CheckPartition(*c.Partition); err != nil {
 			return fmt.Errorf("--partition: %w", err)
 		}
 	}
 	meter, warn := metered(streams, "verify", c.Quiet)
 	defer meter.Close()
-	parts, err := operators.Verifications(cluster, admin.VerifyOptions{Partition: c.Partition, Users: c.User, Sample: c.Sample})
+	parts, err := operations.VerifyTargets(dbs, operations.VerifyOptions{Partition: c.Partition, Users: c.User, Sample: c.Sample})
 	if err != nil {
 		return err
 	}
-	var sum admin.Verified
-	var errs, incomplete []error
-	for _, part := range parts {
-		errs = append(errs, operators.EachOf(ctx, cluster, []*shards.Shard{part.Shard}, func(s *shards.Shard) error {
-			archive, err := c.Open(ctx, cluster, s)
-			if err != nil {
-				return err
-			}
-			incomplete = append(incomplete, archiving.WantErased(ctx, s.Pool, archive))
-			if c.Archive != "" {
-				incomplete = append(incomplete, archives.WarnLost(ctx, streams.Err, s, "its tables are compared with the baseline and the log only"))
-			}
-			defer connect.Watch(ctx, s, warn)()
-			done, err := admin.Verify(ctx, replay.NewVerifier(s.Pool, s.Log).WithArchive(archive), s.Log, part.Options, meter, func(d replay.Difference) {
-				meter.Lines()
-				c.print(streams.Out, s, d)
-			})
-			sum.Add(done)
+	var some []*cluster.Database // nil stands for all databases
+	if c.Partition != nil || len(c.User) > 0 {
+		some = slices.DeleteFunc(slices.Clone(dbs.Databases()), func(s *cluster.Database) bool { _, ok := parts[s]; return !ok })
+	}
+	var sum operations.Verified
+	var incomplete []error
+	err = dbs.EachOf(ctx, some, func(s *cluster.Database) error {
+		part, ok := parts[s]
+		if !ok {
+			return nil
+		}
+		archive, err := c.Open(ctx, dbs, s)
+		if err != nil {
 			return err
-		}))
-	}
-	if c.Partition == nil && len(c.User) == 0 {
-		errs = append(errs, operators.Lost(cluster))
-	}
+		}
+		incomplete = append(incomplete, archiving.WantErased(ctx, s.Pool, archive))
+		if c.Archive != "" {
+			incomplete = append(incomplete, archives.WarnLost(ctx, streams.Err, s, "its tables are compared with the baseline and the log only"))
+		}
+		defer connect.Watch(ctx, s, warn)()
+		done, err := operations.Verify(ctx, replay.NewVerifier(s.Pool, s.Log).WithArchive(archive), s.Log, part, meter, func(d replay.Difference) {
+			meter.Lines()
+			c.print(streams.Out, s, d)
+		})
+		sum.Add(done)
+		return err
+	})
 	meter.Close()
-	if err := errors.Join(errs...); err != nil && (sum.Partitions == 0 || !cluster.Sharded() || ctx.Err() != nil) {
+	if err != nil && !isPartial(ctx, err) {
 		return err
 	}
-	errs = append(append(errs, c.finish(streams.Out, sum)), incomplete...)
-	return errors.Join(errs...)
+	return errors.Join(append([]error{err, c.finish(streams.Out, sum)}, incomplete...)...)
 }
 
-// AfterInterruption says what to do then.
+// isPartial reports whether a command failed on some databases but succeeded on others, and
+// was not interrupted. Such a command prints its result.
+func isPartial(ctx context.Context, err error) bool {
+	_, partial := errors.AsType[*cluster.PartialFailure](err)
+	return partial && ctx.Err() == nil
+}
+
+// AfterInterruption returns what to do after an interruption.
 func (c *verifyCmd) AfterInterruption() string { return "Not everything was compared." }
 
-// shardDifference is a difference on one of several shards.
+// shardDifference is a difference, with the name of its database.
 type shardDifference struct {
 	Shard string `json:"shard,omitempty"`
 	replay.Difference
 }
 
-// print prints one difference.
-func (c *verifyCmd) print(w io.Writer, s *shards.Shard, d replay.Difference) {
+func (c *verifyCmd) print(w io.Writer, s *cluster.Database, d replay.Difference) {
 	if c.JSON {
-		_ = json.NewEncoder(w).Encode(shardDifference{s.Name, d}) // finish reports a failed write
+		_ = json.NewEncoder(w).Encode(shardDifference{s.Name, d}) // finish reports the error of a failed write
 		return
 	}
 	fmt.Fprintln(w, connect.Prefix(s.Name)+d.String())
 }
 
-// finish prints the summary and fails if there are differences.
-func (c *verifyCmd) finish(w io.Writer, sum admin.Verified) error {
+// finish prints the summary. It fails if there are differences.
+func (c *verifyCmd) finish(w io.Writer, sum operations.Verified) error {
 	var err error
 	if c.JSON {
 		err = json.NewEncoder(w).Encode(sum)
 	} else {
-		_, err = fmt.Fprintf(w, "%s and %s of %s compared with the log: %s\n",
+		_, err = fmt.Fprintf(w, "%s and %s of %s compared with the log: %s%s\n",
 			terminal.Counted(sum.Users, "user"), terminal.Counted(sum.Conversations, "conversation"),
-			terminal.Counted(int64(sum.Partitions), "partition"), differences(sum.Differences))
+			terminal.Counted(int64(sum.Partitions), "partition"), differences(sum.Differences), notFolded(sum.NotFolded))
 	}
 	if err == nil && sum.Differences > 0 {
 		err = fmt.Errorf("the tables differ from the log: %s", differences(sum.Differences))
 	}
 	return err
+}
+
+// notFolded says that n events are in the log and in no table yet.
+func notFolded(n int64) string {
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return "; 1 event is not folded yet"
+	}
+	return fmt.Sprintf("; %s events are not folded yet", progress.Count(n))
 }
 
 func differences(n int64) string {

@@ -4,9 +4,9 @@ import (
 	"io"
 	"testing"
 
-	"github.com/badged/badged/internal/admin"
-	"github.com/badged/badged/projector/rebuild"
-	"github.com/badged/badged/projector/replay"
+	"github.com/badged/badged/internal/operations"
+	"github.com/badged/badged/internal/partition/rebuild"
+	"github.com/badged/badged/internal/partition/replay"
 )
 
 func TestRebuildPrints(t *testing.T) {
@@ -40,7 +40,7 @@ func TestRebuildPrints(t *testing.T) {
 		},
 	} {
 		var parts []func(io.Writer) error
-		var sum admin.Rebuilt
+		var sum operations.Rebuilt
 		for _, p := range tc.partitions {
 			sum.Add(p)
 			if p.DifferentUsers > 0 || tc.cmd.JSON {

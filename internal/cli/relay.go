@@ -4,15 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net"
 	"text/tabwriter"
 	"time"
 
-	"github.com/badged/badged/internal/app"
+	"github.com/badged/badged/internal/bridge/relay"
 	"github.com/badged/badged/internal/cli/terminal"
-	"github.com/badged/badged/internal/config"
-	"github.com/badged/badged/internal/obs"
-	"github.com/badged/badged/internal/pooler"
-	"github.com/badged/badged/internal/relay"
+	"github.com/badged/badged/internal/pg/pooler"
+	"github.com/badged/badged/internal/server/app"
+	"github.com/badged/badged/internal/server/config"
 	"github.com/badged/badged/migrations"
 )
 
@@ -41,21 +42,9 @@ func (c *relayRunCmd) Validate() error {
 
 // Run carries events until it is interrupted.
 func (c *relayRunCmd) Run(ctx context.Context, streams Streams) error {
-	log, err := obs.NewLogger(streams.Err, c.LogLevel, c.LogFormat)
-	if err != nil {
-		return err
-	}
-	l, err := app.Listen(ctx, c.Listen)
-	if err != nil {
-		return err
-	}
-	defer l.Close()
-	a, err := app.OpenRelay(ctx, c.Relay, c.MaxLag, l, log)
-	if err != nil {
-		return err
-	}
-	defer a.Close()
-	return a.Run(ctx, func() { fmt.Fprintf(streams.Err, "badged: ready on http://%s\n", l.Addr()) })
+	return runSidecar(ctx, streams, c.Log, c.Listen, func(l net.Listener, log *slog.Logger) (*app.App, error) {
+		return app.OpenRelay(ctx, c.Relay, c.MaxLag, l, log)
+	})
 }
 
 type relayInstallCmd struct {
@@ -64,7 +53,7 @@ type relayInstallCmd struct {
 	RelayRole     []string `help:"Database roles that may carry events; comma-separated." placeholder:"ROLE" env:"-"`
 }
 
-// Run makes or updates the outbox.
+// Run creates or updates the outbox.
 func (c *relayInstallCmd) Run(ctx context.Context, streams Streams) error {
 	cfg, err := c.OutboxPoolConfig()
 	if err != nil {
@@ -97,7 +86,6 @@ func (c *relayInstallCmd) Run(ctx context.Context, streams Streams) error {
 	return nil
 }
 
-// openOutbox connects to the outbox.
 func openOutbox(ctx context.Context, o config.Outbox) (*relay.Outbox, error) {
 	cfg, err := o.OutboxPoolConfig()
 	if err != nil {
@@ -115,10 +103,10 @@ type relayStatusCmd struct {
 	JSON          bool `name:"json" help:"Print JSON." env:"-"`
 }
 
-// shownRefusals is how many refused events the status names.
+// shownRefusals is the maximum number of refused events in the status.
 const shownRefusals = 20
 
-// relayStatus is the status in JSON.
+// relayStatus is the output of `badged relay status --json`.
 type relayStatus struct {
 	Events        int64           `json:"events"`
 	OldestSeconds float64         `json:"oldest_seconds"`
@@ -172,7 +160,7 @@ type relayRetryCmd struct {
 	config.Outbox `embed:""`
 }
 
-// Run puts refused events back.
+// Run puts the refused events back into the outbox.
 func (c *relayRetryCmd) Run(ctx context.Context, streams Streams) error {
 	outbox, err := openOutbox(ctx, c.Outbox)
 	if err != nil {

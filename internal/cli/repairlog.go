@@ -6,12 +6,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/badged/badged/events/renumber"
-	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/cli/connect"
-	"github.com/badged/badged/internal/config"
-	"github.com/badged/badged/internal/pgsession"
-	"github.com/badged/badged/internal/shards"
+	"github.com/badged/badged/internal/cluster"
+	"github.com/badged/badged/internal/operations"
+	"github.com/badged/badged/internal/partition/renumber"
+	"github.com/badged/badged/internal/pg/pgsession"
+	"github.com/badged/badged/internal/server/config"
 )
 
 // repairLogCmd is `badged repair-log`.
@@ -22,16 +22,16 @@ type repairLogCmd struct {
 
 // Run renumbers the log and prints a line for each partition.
 func (c *repairLogCmd) Run(ctx context.Context, streams Streams) error {
-	databases, err := connect.Apart(ctx, c.Database, false) // not as a cluster: its logs cannot be trusted yet
+	databases, err := connect.Apart(ctx, c.Database, false) // each database separately: the order of its log cannot be trusted yet
 	if err != nil {
 		return err
 	}
 	defer connect.Close(databases)
-	return connect.Each(databases, func(d shards.Database) error { return c.repair(ctx, streams, d) })
+	return connect.Each(databases, func(d cluster.Candidate) error { return c.repair(ctx, streams, d) })
 }
 
 // repair renumbers the log of a database.
-func (c *repairLogCmd) repair(ctx context.Context, streams Streams, d shards.Database) error {
+func (c *repairLogCmd) repair(ctx context.Context, streams Streams, d cluster.Candidate) error {
 	if err := connect.Migrated(ctx, d); err != nil {
 		return err
 	}
@@ -62,8 +62,8 @@ func (c *repairLogCmd) repair(ctx context.Context, streams Streams, d shards.Dat
 	return nil
 }
 
-// renumber renumbers the log. Unless it is a dry run, the audit trail records
-// it.
+// renumber renumbers the log. Unless it is a dry run, it records the action in the audit
+// trail.
 func (c *repairLogCmd) renumber(ctx context.Context, cfg renumber.Config) (needed bool, err error) {
 	do := func(ctx context.Context) (any, error) {
 		needed, err = renumber.Run(ctx, cfg)
@@ -78,6 +78,6 @@ func (c *repairLogCmd) renumber(ctx context.Context, cfg renumber.Config) (neede
 		return false, fmt.Errorf("connect to the database: %w", err)
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	err = admin.Audited(ctx, conn, admin.OSUser(), "repair-log", struct{}{}, do)
+	err = operations.Audited(ctx, conn, operations.OSUser(), "repair-log", struct{}{}, do)
 	return needed, err
 }

@@ -7,16 +7,15 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/badged/badged/internal/admin"
-	"github.com/badged/badged/internal/bucket"
 	"github.com/badged/badged/internal/cli/archives"
 	"github.com/badged/badged/internal/cli/connect"
 	"github.com/badged/badged/internal/cli/terminal"
-	"github.com/badged/badged/internal/config"
-	"github.com/badged/badged/internal/operators"
-	"github.com/badged/badged/internal/shards"
-	"github.com/badged/badged/projector/archive"
-	"github.com/badged/badged/projector/archiving"
+	"github.com/badged/badged/internal/cluster"
+	"github.com/badged/badged/internal/operations"
+	"github.com/badged/badged/internal/partition/archive"
+	"github.com/badged/badged/internal/partition/archiving"
+	"github.com/badged/badged/internal/partition/bucket"
+	"github.com/badged/badged/internal/server/config"
 )
 
 // restoreCmd is `badged restore`.
@@ -39,31 +38,31 @@ func (c *restoreCmd) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Run restores the log and prints what it has appended.
+// Run restores the log and prints the number of appended events.
 func (c *restoreCmd) Run(ctx context.Context, streams Streams) error {
-	cluster, err := connect.Shards(ctx, c.Database, streams.Err)
+	dbs, err := connect.Databases(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}
-	defer cluster.Close()
-	if err := errors.Join(operators.Gone(cluster), operators.Lost(cluster)); err != nil {
-		return fmt.Errorf("restoring needs all shards: %w", err)
+	defer dbs.Close()
+	if err := dbs.Complete(); err != nil {
+		return fmt.Errorf("restoring needs all databases: %w", err)
 	}
 	cfg := archiving.RestoreConfig{}
-	if cfg.From, err = c.sources(ctx, cluster); err != nil {
+	if cfg.From, err = c.sources(ctx, dbs); err != nil {
 		return fmt.Errorf("--from: %w", err)
 	}
 	meter, warn := metered(streams, "restore", c.Quiet)
 	defer meter.Close()
 	held := 0
-	for _, s := range cluster.Shards() {
+	for _, s := range dbs.Databases() {
 		held += len(s.Held())
 		defer connect.Watch(ctx, s, warn)()
-		cfg.Into = append(cfg.Into, archiving.Empty{Shard: s.Name, Pool: s.Pool, Log: s.Log})
+		cfg.Into = append(cfg.Into, archiving.Empty{Name: s.Name, Pool: s.Pool, Log: s.Log})
 	}
-	partitions := admin.BeginPartitions(meter, "restore", held, true)
+	partitions := operations.BeginPartitions(meter, "restore", held, true)
 	cfg.Progress, cfg.Filled = partitions, func(int) { partitions.Finish(1) }
-	all, err := c.restore(ctx, cluster, cfg)
+	all, err := c.restore(ctx, dbs, cfg)
 	meter.Close()
 	if err != nil {
 		return err
@@ -79,16 +78,16 @@ func (c *restoreCmd) Run(ctx context.Context, streams Streams) error {
 	return c.print(streams.Out, sum)
 }
 
-// restore restores the log, with a record in the audit trail of each shard.
-func (c *restoreCmd) restore(ctx context.Context, cluster *shards.Cluster, cfg archiving.RestoreConfig) (all []archiving.Restored, err error) {
+// restore restores the log, and records the action in the audit trail of each database.
+func (c *restoreCmd) restore(ctx context.Context, dbs *cluster.Cluster, cfg archiving.RestoreConfig) (all []archiving.Restored, err error) {
 	run := func(ctx context.Context) error {
 		all, err = archiving.Restore(ctx, cfg)
 		return err
 	}
-	for i, s := range cluster.Shards() {
+	for i, s := range dbs.Databases() {
 		inner := run
 		run = func(ctx context.Context) error {
-			return admin.Audited(ctx, s.Pool, admin.OSUser(), "restore", map[string]any{"from": c.From}, func(ctx context.Context) (any, error) {
+			return operations.Audited(ctx, s.Pool, operations.OSUser(), "restore", map[string]any{"from": c.From}, func(ctx context.Context) (any, error) {
 				if err := inner(ctx); err != nil {
 					return nil, err
 				}
@@ -100,13 +99,13 @@ func (c *restoreCmd) restore(ctx context.Context, cluster *shards.Cluster, cfg a
 }
 
 // sources returns the archives to restore. If a named folder is not itself an archive, it
-// returns the archives of the shards inside it.
-func (c *restoreCmd) sources(ctx context.Context, cluster *shards.Cluster) (from []archive.Store, err error) {
+// returns the archives of the databases inside it.
+func (c *restoreCmd) sources(ctx context.Context, dbs *cluster.Cluster) (from []archive.Store, err error) {
 	for _, location := range c.From {
 		places := []string{location}
-		for _, s := range cluster.Shards() {
+		for _, s := range dbs.Databases() {
 			if s.Name != "" {
-				places = append(places, operators.ArchiveOf(s, location))
+				places = append(places, s.Archive(location))
 			}
 		}
 		before := len(from)
@@ -129,13 +128,12 @@ func (c *restoreCmd) sources(ctx context.Context, cluster *shards.Cluster) (from
 			}
 		}
 		if len(from) == before {
-			return nil, fmt.Errorf("%w; if it is the folder of a cluster whose shards have other names, or this is a single database, give --from for the archive of each of its shards, such as --from DIR/NAME", none)
+			return nil, fmt.Errorf("%w; if it is the folder of a cluster whose databases have other names, or this is a single database, give --from for the archive of each of its databases, such as --from DIR/NAME", none)
 		}
 	}
 	return from, nil
 }
 
-// print prints the summary.
 func (c *restoreCmd) print(w io.Writer, done archiving.Restored) error {
 	if c.JSON {
 		return json.NewEncoder(w).Encode(done)
@@ -146,7 +144,7 @@ func (c *restoreCmd) print(w io.Writer, done archiving.Restored) error {
 		_, err = fmt.Fprintf(w, "%s of files that were given up are lost\n", terminal.Counted(done.GivenUp, "event"))
 	}
 	if err == nil && len(done.Without) > 0 {
-		_, err = fmt.Fprintf(w, "the archives have nothing of %s: nothing was archived of them, or the archive of another shard is missing\n", shards.Named(done.Without))
+		_, err = fmt.Fprintf(w, "the archives have nothing of %s: nothing was archived of them, or the archive of another database is missing\n", cluster.Named(done.Without))
 	}
 	return err
 }

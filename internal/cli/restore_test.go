@@ -4,7 +4,7 @@ import (
 	"io"
 	"testing"
 
-	"github.com/badged/badged/projector/archiving"
+	"github.com/badged/badged/internal/partition/archiving"
 )
 
 func TestRestorePrints(t *testing.T) {

@@ -15,10 +15,10 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
-	"github.com/badged/badged/internal/app"
-	"github.com/badged/badged/internal/config"
-	"github.com/badged/badged/internal/memory"
+	"github.com/badged/badged/internal/base/memory"
 	"github.com/badged/badged/internal/obs"
+	"github.com/badged/badged/internal/server/app"
+	"github.com/badged/badged/internal/server/config"
 )
 
 // serveCmd is `badged serve`.
@@ -36,7 +36,7 @@ func (c *serveCmd) Run(ctx context.Context, streams Streams) error {
 	collectRarely()
 	memory.Heed("/")
 	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP) // without this it ends the process
+	signal.Notify(hangups, syscall.SIGHUP) // without this, SIGHUP ends the process
 	defer signal.Stop(hangups)
 	l, err := app.Listen(ctx, c.Listen)
 	if err != nil {
@@ -54,7 +54,7 @@ func (c *serveCmd) Run(ctx context.Context, streams Streams) error {
 	}
 	a, err := app.Open(ctx, c.Server, l, log, options...)
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-		return nil // stopped before it was ready
+		return nil // interrupted before the server was ready
 	}
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func (c *serveCmd) Run(ctx context.Context, streams Streams) error {
 	for _, risk := range append(c.KeyRisks(), c.ClearTextRisks()...) {
 		log.WarnContext(ctx, risk)
 	}
-	context.AfterFunc(ctx, func() { tellSystemd(ctx, log, daemon.SdNotifyStopping) })
+	context.AfterFunc(ctx, func() { notifySystemd(ctx, log, daemon.SdNotifyStopping) })
 	return a.Run(ctx, func() {
 		if internal != nil {
 			fmt.Fprintf(streams.Err, "badged: for operators on http://%s\n", internal.Addr())
@@ -83,32 +83,32 @@ func (c *serveCmd) Run(ctx context.Context, streams Streams) error {
 			scheme = "https"
 		}
 		fmt.Fprintf(streams.Err, "badged: ready on %s://%s\n", scheme, l.Addr())
-		tellSystemd(ctx, log, daemon.SdNotifyReady)
+		notifySystemd(ctx, log, daemon.SdNotifyReady)
 	})
 }
 
-// tellSystemd tells the service manager the state of a unit with Type=notify. Without
-// such a manager it does nothing.
-func tellSystemd(ctx context.Context, log *slog.Logger, state string) {
+// notifySystemd reports a state to systemd, for units with Type=notify. It does nothing if
+// systemd did not start the process this way.
+func notifySystemd(ctx context.Context, log *slog.Logger, state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
 		log.WarnContext(ctx, "cannot notify systemd", "state", state, "error", err)
 	}
 }
 
 const (
-	// smallHeap is the size in bytes that a heap reaches before it is collected. By
-	// default Go collects whenever the heap has doubled: a server that holds little
-	// does so several times a second, for an eighth of its processor time.
+	// smallHeap is the size in bytes below which the heap is not collected. By default Go
+	// collects whenever the heap has doubled, so a server with a small heap would collect
+	// several times a second and spend an eighth of its processor time on it.
 	smallHeap = 64 << 20
-	// defaultGrowth is Go's default growth in percent, which larger heaps keep.
+	// defaultGrowth is Go's default growth in percent. It applies to larger heaps.
 	defaultGrowth = 100
-	// mostGrowth keeps the least heap that Go collects, 4 MiB times the growth, below
+	// mostGrowth limits Go's minimum heap, which is 4 MiB × growth / 100, to less than
 	// smallHeap.
 	mostGrowth = 1500
 )
 
-// collectRarely adapts the growth of the heap after each collection, for as long as
-// the process runs. It leaves a growth that the operator has set.
+// collectRarely adjusts the growth of the heap after each collection, as long as the process
+// runs. It does nothing if the operator has set GOGC.
 func collectRarely() {
 	if os.Getenv("GOGC") != "" {
 		return
@@ -127,11 +127,11 @@ func collectRarely() {
 	runtime.SetFinalizer(&sentinel{}, collected)
 }
 
-// sentinel is an object to which nothing refers, so each collection finalizes it.
+// sentinel is an object that is unreachable, so each collection runs its finalizer.
 type sentinel struct{ _ *sentinel }
 
-// growthOf returns the growth in percent after which a heap with that many live bytes
-// is collected. It is rounded, since setting it stops all goroutines for a moment.
+// growthOf returns the growth in percent for a heap with live bytes in use. The result is
+// rounded so that it rarely changes, since each change briefly stops all goroutines.
 func growthOf(live uint64) int {
 	const step = 50
 	if live >= smallHeap/2 {

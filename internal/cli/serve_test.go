@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/badged/badged/internal/bridge/traffic"
 	"github.com/badged/badged/internal/devtest/pgtest"
-	"github.com/badged/badged/internal/traffic"
 	"github.com/badged/badged/migrations"
 	"github.com/badged/badged/pubsub"
 )

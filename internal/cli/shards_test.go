@@ -18,7 +18,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/schematest"
-	"github.com/badged/badged/internal/embedpg"
+	"github.com/badged/badged/internal/pg/embedpg"
 )
 
 // newShards returns the flags of a cluster of three shards with a partition each, and
@@ -91,13 +91,13 @@ func TestCommandsOnShards(t *testing.T) {
 	has(t, "user show", shown.out, "partition  1\n", "shard      b\n")
 	has(t, "user show", shown.err, "partition 1 is behind: 1 event not folded yet")
 	has(t, "user explain", mustDo(t, on("user", "explain", userOf(2))...), "log        partition 2 up to ")
-	if out := mustDo(t, on("verify", "-q")...); out != "0 users and 0 conversations of 3 partitions compared with the log: no difference\n" {
+	if out := mustDo(t, on("verify", "-q")...); out != "0 users and 0 conversations of 3 partitions compared with the log: no difference; 3 events are not folded yet\n" {
 		t.Errorf("verify prints %q", out)
 	}
 	if out := mustDo(t, on("verify", "-q", "--json", "--user="+userOf(0), "--user="+userOf(2))...); out != `{"partitions":2,"users":0,"conversations":0,"differences":0}`+"\n" {
 		t.Errorf("verify of two users prints %q", out)
 	}
-	if out := mustDo(t, on("rebuild", "-q")...); out != "0 users and 0 conversations of 3 partitions rebuilt from the log: no difference, nothing was changed\n" {
+	if out := mustDo(t, on("rebuild", "-q")...); out != "0 users and 0 conversations of 3 partitions rebuilt from the log: no difference, nothing was changed; 3 events are not folded yet\n" {
 		t.Errorf("rebuild prints %q", out)
 	}
 	mustDo(t, on("rebuild", "-q", "--partition=1")...)
@@ -128,12 +128,10 @@ func TestDeadLettersOnShards(t *testing.T) {
 	flags, urls := newShards(t)
 	on := func(args ...string) []string { return append(args, flags...) }
 	for i, url := range urls[:2] {
-		if _, err := poolOf(t, url).Exec(t.Context(), `INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", uuid, reason) VALUES ($1, '7', 1, gen_random_uuid(), 'it is broken')`, i); err != nil {
-			t.Fatal(err)
-		}
+		pgtest.Exec(t, poolOf(t, url), `INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", uuid, reason) VALUES ($1, '7', 1, gen_random_uuid(), 'it is broken')`, i)
 	}
 	has(t, "the list", mustDo(t, on("deadletters", "list")...), "SHARD  ID", "\na      1  ", "\nb      1000000000001  ")
-	if r := badged(t, on("deadletters", "retry", "--all")...); r.code != exitFailed || !strings.Contains(r.err, "shard b: retry dead letter 1000000000001: ") {
+	if r := badged(t, on("deadletters", "retry", "--all")...); r.code != exitFailed || !strings.Contains(r.err, "retry dead letter 1000000000001: ") {
 		t.Errorf("retry exits with %d: %s", r.code, r.err)
 	}
 	var letter struct {
@@ -183,7 +181,9 @@ func TestCommandsWhileAShardIsAway(t *testing.T) {
 	if r := badged(t, on("user", "erase", userOf(0))...); strings.Contains(r.out, "held nothing") || !strings.Contains(r.err, "not everything was erased: run it again") {
 		t.Errorf("an erasure while a shard is away prints\n%s%s", r.out, r.err)
 	}
-	mustDo(t, on("user", "show", userOf(0))...)
+	if r := badged(t, on("user", "show", userOf(0))...); r.code != exitUnknown {
+		t.Errorf("showing a user of a shard that is there exits with %d: %s", r.code, r.err)
+	}
 	mustDo(t, on("verify", "-q", "--user="+userOf(2))...)
 	mustDo(t, "audit", "verify", "--shard=c="+urls[2])
 }
@@ -198,9 +198,7 @@ func TestMigrateUpWhenAShardFails(t *testing.T) {
 		flags = append(flags, "--shard="+name+"="+urls[name])
 	}
 	broken := poolOf(t, urls["c"])
-	if _, err := broken.Exec(t.Context(), `CREATE SCHEMA badged; CREATE TABLE badged.partitions ()`); err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Exec(t, broken, `CREATE SCHEMA badged; CREATE TABLE badged.partitions ()`)
 	up := append([]string{"migrate", "up", "--partitions=4"}, flags...)
 	r := badged(t, up...)
 	if r.code != exitFailed || !strings.Contains(r.err, "3 of 4 shards are migrated; repeat the command for the others: shard c: migrate: ") {
@@ -218,9 +216,7 @@ func TestMigrateUpWhenAShardFails(t *testing.T) {
 	}
 	has(t, "what is printed", r.out, "shard c: applied 00001_log.sql\n")
 
-	if _, err := broken.Exec(t.Context(), `DROP TABLE badged.partitions`); err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Exec(t, broken, `DROP TABLE badged.partitions`)
 	has(t, "the second time", mustDo(t, up...), "shard a: nothing to do", "shard c: applied 00002_tables.sql", "shard c: has joined the cluster and holds partition 2\n")
 }
 
@@ -245,9 +241,7 @@ func TestMigrateUpLeavesAWrongDatabaseAlone(t *testing.T) {
 	}
 	others, urls := newShards(t)
 	// Its number of partitions is another too, which is not the mistake.
-	if _, err := poolOf(t, urls[2]).Exec(t.Context(), `UPDATE badged.settings SET partitions = partitions + 1`); err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Exec(t, poolOf(t, urls[2]), `UPDATE badged.settings SET partitions = partitions + 1`)
 	if r := badged(t, append([]string{"migrate", "up", "--shard=new=" + wrong, flags[0], flags[1]}, others[2])...); r.code != exitFailed || !strings.Contains(r.err, "nothing was migrated: the database is of another cluster") {
 		t.Errorf("with a shard of another cluster it exits with %d: %s%s", r.code, r.out, r.err)
 	}
@@ -279,9 +273,7 @@ func TestServerWithFewLocksAndConnections(t *testing.T) {
 	admin := poolOf(t, server.URL())
 	var flags []string
 	for _, name := range []string{"a", "b", "c"} {
-		if _, err := admin.Exec(t.Context(), "CREATE DATABASE "+name); err != nil {
-			t.Fatal(err)
-		}
+		pgtest.Exec(t, admin, "CREATE DATABASE "+name)
 		u, err := url.Parse(server.URL())
 		if err != nil {
 			t.Fatal(err)
@@ -315,9 +307,7 @@ func TestServerWithFewLocksAndConnections(t *testing.T) {
 // A release that needs a table which `migrate up` has not made says so.
 func TestMoveBeforeMigrations(t *testing.T) {
 	flags, urls := newShards(t)
-	if _, err := poolOf(t, urls[0]).Exec(t.Context(), `ALTER TABLE badged.expiry_progress RENAME TO later`); err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Exec(t, poolOf(t, urls[0]), `ALTER TABLE badged.expiry_progress RENAME TO later`)
 	r := badged(t, append([]string{"partition", "move", "0", "--to=b"}, flags...)...)
 	if r.code != exitFailed || !strings.Contains(r.err, "does not exist (SQLSTATE 42P01)") || !strings.Contains(r.err, "\nMigrations may be pending: ") {
 		t.Errorf("the move exits with %d: %s", r.code, r.err)

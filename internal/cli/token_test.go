@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/badged/badged/internal/auth"
+	"github.com/badged/badged/internal/server/auth"
 )
 
 const jwtKeys = "main=HS256:0123456789abcdef0123456789abcdef"

@@ -16,19 +16,18 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/base/progress"
 	"github.com/badged/badged/internal/cli/archives"
 	"github.com/badged/badged/internal/cli/connect"
 	"github.com/badged/badged/internal/cli/terminal"
-	"github.com/badged/badged/internal/config"
-	"github.com/badged/badged/internal/operators"
-	"github.com/badged/badged/internal/progress"
-	"github.com/badged/badged/internal/shards"
-	"github.com/badged/badged/projector/archive"
+	"github.com/badged/badged/internal/cluster"
+	"github.com/badged/badged/internal/fold/lag"
+	"github.com/badged/badged/internal/operations"
+	"github.com/badged/badged/internal/partition/archive"
+	"github.com/badged/badged/internal/partition/replay"
+	"github.com/badged/badged/internal/server/config"
+	"github.com/badged/badged/internal/user/erasure"
 	"github.com/badged/badged/projector/badges"
-	"github.com/badged/badged/projector/erasure"
-	"github.com/badged/badged/projector/lag"
-	"github.com/badged/badged/projector/replay"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -47,28 +46,28 @@ type userShowCmd struct {
 	JSON            bool   `name:"json" help:"Print JSON." env:"-"`
 }
 
-// Run prints the badge of a user, and fails if the tables differ from the log.
+// Run prints the badge of a user. It fails if the tables differ from the log.
 func (c *userShowCmd) Run(ctx context.Context, streams Streams) error {
 	if reason := events.CheckID(c.User); reason != "" {
 		return fmt.Errorf("user id %s", reason)
 	}
-	cluster, err := connect.Shards(ctx, c.Database, streams.Err)
+	dbs, err := connect.Databases(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}
-	defer cluster.Close()
-	shard, err := operators.Of(cluster, c.User)
+	defer dbs.Close()
+	shard, err := dbs.Of(c.User)
 	if err != nil {
 		return err
 	}
-	s, err := badges.NewReader(shard.Pool, cluster).Snapshot(ctx, c.User)
+	s, err := badges.NewReader(shard.Pool, dbs).Snapshot(ctx, c.User)
 	if err != nil {
 		return err
 	}
-	if err := recordRead(ctx, shard.Pool, streams, admin.ReadUser, c.User, s.Version > 0); err != nil {
+	if err := recordRead(ctx, shard.Pool, streams, operations.ReadUser, c.User, s.Version > 0); err != nil {
 		return err
 	}
-	partition := cluster.PartitionOf(c.User)
+	partition := dbs.PartitionOf(c.User)
 	behind, err := lag.Measure(ctx, shard.Pool, []int{partition}, behindRows)
 	if err != nil {
 		return err
@@ -92,33 +91,35 @@ func (c *userShowCmd) Run(ctx context.Context, streams Streams) error {
 	}); err != nil {
 		return fmt.Errorf("compare what is shown with the log: %w", err)
 	}
+	if s.Version == 0 && folded && len(differences) == 0 {
+		return errUnknown
+	}
 	return damaged(differences, 0)
 }
 
-// ofUser is the arguments of reads of a user in the audit trail.
+// ofUser has the arguments that the audit trail records when data of a user are read.
 type ofUser struct {
 	User string `json:"user"`
 }
 
-// recordRead records in the audit trail what a command is about to show of a user, who is
-// known if there is anything.
+// recordRead records in the audit trail that a command will show data of a user. known is set
+// if badged has data of this user; otherwise the user's id is not recorded.
 func recordRead(ctx context.Context, pool *pgxpool.Pool, streams Streams, action, user string, known bool) error {
-	var arguments any = admin.NoUser{}
+	var arguments any = operations.NoUser{}
 	if known {
 		arguments = ofUser{user}
 	}
-	recorded, err := admin.RecordRead(ctx, pool, action, arguments)
+	recorded, err := operations.RecordRead(ctx, pool, action, arguments)
 	if err == nil && !recorded {
 		_, err = fmt.Fprintln(streams.Err, "not recorded in the audit trail: the role of the database may only read")
 	}
 	return err
 }
 
-// behindRows is how many rows of the log are counted at most to say how far a partition is
-// behind.
+// behindRows is the maximum number of unfolded rows of a partition that are counted.
 const behindRows = 10_000
 
-// printSnapshot prints a badge. folded is whether all events of the partition are.
+// printSnapshot prints a badge. folded is set if all events of the partition are folded.
 func printSnapshot(streams Streams, s pubsub.Snapshot, partition int, shard string, folded bool) error {
 	table := tabwriter.NewWriter(streams.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "user\t%s\ntotal\t%d\nmentions\t%d\n", s.UserID, s.Total, s.Mentions)
@@ -161,7 +162,7 @@ func printSnapshot(streams Streams, s pubsub.Snapshot, partition int, shard stri
 	return table.Flush()
 }
 
-// levelOf returns the level of a conversation, and when it ends if it does.
+// levelOf returns the level of a conversation, with its end if it has one.
 func levelOf(c *pubsub.Conversation) string {
 	if c.LevelUntil.IsZero() {
 		return c.Level
@@ -179,7 +180,7 @@ type userEraseCmd struct {
 	terminal.Confirmation `embed:""`
 }
 
-// Run erases a user, and prints what was erased.
+// Run erases a user and prints how much was erased.
 func (c *userEraseCmd) Run(ctx context.Context, streams Streams) error {
 	if reason := events.CheckID(c.User); reason != "" {
 		return fmt.Errorf("user id %s", reason)
@@ -187,19 +188,19 @@ func (c *userEraseCmd) Run(ctx context.Context, streams Streams) error {
 	if err := c.Ask(streams, fmt.Sprintf("Erase everything that badged holds of the user %q?", c.User)); err != nil {
 		return err
 	}
-	cluster, err := connect.Shards(ctx, c.Database, streams.Err)
+	dbs, err := connect.Databases(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}
-	defer cluster.Close()
-	done, err := operators.Erase(ctx, cluster, admin.OSUser(), c.User, func(s *shards.Shard) (*archive.Archive, error) {
+	defer dbs.Close()
+	done, err := operations.New(operations.Config{Cluster: dbs}).Erase(ctx, operations.OSUser(), c.User, func(s *cluster.Database) (*archive.Archive, error) {
 		if err := archives.WarnLost(ctx, streams.Err, s, "if a copy of them turns up, it may name the user: delete it"); err != nil {
 			return nil, err
 		}
 		if c.Archive == "" {
 			return nil, nil //nolint:nilnil // no archive given
 		}
-		store, err := c.Gathered(ctx, cluster, s, c.Archive)
+		store, err := c.Gathered(ctx, dbs, s, c.Archive)
 		if err != nil {
 			return nil, fmt.Errorf("--archive: %w", err)
 		}
@@ -209,7 +210,7 @@ func (c *userEraseCmd) Run(ctx context.Context, streams Streams) error {
 	if errors.Is(err, erasure.ErrArchived) {
 		err = fmt.Errorf("%w: --archive DIR", err)
 	}
-	if err != nil && !cluster.Sharded() {
+	if err != nil && !isPartial(ctx, err) {
 		return err
 	}
 	if err != nil {
@@ -221,7 +222,7 @@ func (c *userEraseCmd) Run(ctx context.Context, streams Streams) error {
 	return errors.Join(err, printErasure(streams.Out, done, err == nil))
 }
 
-// printErasure prints what was erased. whole is whether that is everything.
+// printErasure prints how much was erased. whole is set if the erasure is complete.
 func printErasure(w io.Writer, r erasure.Erased, whole bool) error {
 	if nothing := r == (erasure.Erased{Partition: r.Partition, Counts: erasure.Counts{Kept: r.Kept}, Archived: erasure.Counts{Kept: r.Archived.Kept}, Waiting: erasure.Counts{Kept: r.Waiting.Kept}}); nothing && whole {
 		fmt.Fprintln(w, "badged held nothing of this user")
@@ -249,30 +250,29 @@ type userExportCmd struct {
 	Archive         string `help:"Archive, a directory or s3://bucket/prefix: export archived events too." placeholder:"DIR" env:"-"`
 }
 
-// exportArguments are the arguments in the audit trail.
+// exportArguments has the arguments that the audit trail records.
 type exportArguments struct {
 	User    string `json:"user"`
 	Archive string `json:"archive,omitempty"`
 }
 
-// Run prints everything that badged holds of a user. It fails if something could not be
-// read.
+// Run prints all data of a user. It fails if a part of the data could not be read.
 func (c *userExportCmd) Run(ctx context.Context, streams Streams) error {
 	if reason := events.CheckID(c.User); reason != "" {
 		return fmt.Errorf("user id %s", reason)
 	}
 	from := archives.Given{Archive: c.Archive, Keys: c.Keys}
-	cluster, err := connect.Shards(ctx, c.Database, streams.Err)
+	dbs, err := connect.Databases(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}
-	defer cluster.Close()
-	home, err := operators.Of(cluster, c.User)
+	defer dbs.Close()
+	home, err := dbs.Of(c.User)
 	if err != nil {
 		return err
 	}
-	opened := func(s *shards.Shard) (*archive.Archive, error) {
-		a, err := from.Open(ctx, cluster, s)
+	opened := func(s *cluster.Database) (*archive.Archive, error) {
+		a, err := from.Open(ctx, dbs, s)
 		if err == nil {
 			from.Warn(ctx, streams.Err, s, a)
 		}
@@ -280,8 +280,8 @@ func (c *userExportCmd) Run(ctx context.Context, streams Streams) error {
 	}
 	out := bufio.NewWriter(streams.Out)
 	var done erasure.Exported
-	err = admin.AuditedExport(ctx, home.Pool, admin.OSUser(), c.User, exportArguments{c.User, c.Archive}, func(ctx context.Context, found func(context.Context) error) (any, error) {
-		done, err = operators.Export(ctx, cluster, c.User, opened, out, found)
+	err = operations.AuditedExport(ctx, home.Pool, operations.OSUser(), c.User, exportArguments{c.User, c.Archive}, func(ctx context.Context, found func(context.Context) error) (any, error) {
+		done, err = operations.New(operations.Config{Cluster: dbs}).Export(ctx, c.User, opened, out, found)
 		return done, errors.Join(err, out.Flush())
 	})
 	if err == nil && len(done.Lacks) > 0 {
@@ -302,7 +302,7 @@ type userMergeCmd struct {
 	terminal.Confirmation `embed:""`
 }
 
-// Run moves what is unread for a guest to an account, and prints how much that was.
+// Run moves the unread messages of a guest to an account and prints their number.
 func (c *userMergeCmd) Run(ctx context.Context, streams Streams) error {
 	if reason := events.CheckID(c.Guest); reason != "" {
 		return fmt.Errorf("id of the guest %s", reason)
@@ -313,12 +313,12 @@ func (c *userMergeCmd) Run(ctx context.Context, streams Streams) error {
 	if err := c.Ask(streams, fmt.Sprintf("Move what is unread for %q to %q, and read it for %[1]q?", c.Guest, c.Account)); err != nil {
 		return err
 	}
-	cluster, err := connect.Shards(ctx, c.Database, streams.Err)
+	dbs, err := connect.Databases(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}
-	defer cluster.Close()
-	r, err := operators.Merge(ctx, cluster, admin.OSUser(), c.Guest, c.Account)
+	defer dbs.Close()
+	r, err := operations.New(operations.Config{Cluster: dbs}).Merge(ctx, operations.OSUser(), c.Guest, c.Account)
 	if err != nil {
 		return err
 	}
@@ -335,7 +335,8 @@ func (c *userMergeCmd) Run(ctx context.Context, streams Streams) error {
 	return nil
 }
 
-// numbersOf prints the numbers of a category: the total, and what else there is.
+// numbersOf formats the numbers of a category: the total, and each other number that adds
+// information.
 func numbersOf(n pubsub.Numbers) string {
 	text := strconv.FormatInt(n.Total, 10)
 	if n.Unseen < n.Total {

@@ -5,24 +5,29 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/operations"
 )
 
 func TestVerifySummary(t *testing.T) {
 	for _, tc := range []struct {
 		cmd  verifyCmd
-		sum  admin.Verified
+		sum  operations.Verified
 		want string
 		fail string
 	}{
-		{verifyCmd{}, admin.Verified{Partitions: 16, Users: 1, Conversations: 2000}, "1 user and 2,000 conversations of 16 partitions compared with the log: no difference\n", ""},
+		{verifyCmd{}, operations.Verified{Partitions: 16, Users: 1, Conversations: 2000}, "1 user and 2,000 conversations of 16 partitions compared with the log: no difference\n", ""},
 		{
 			verifyCmd{},
-			admin.Verified{Partitions: 1, Users: 3, Conversations: 1, Differences: 2},
+			operations.Verified{Partitions: 1, Users: 3, Conversations: 1, Differences: 2},
 			"3 users and 1 conversation of 1 partition compared with the log: 2 differences\n",
 			"the tables differ from the log: 2 differences",
 		},
-		{verifyCmd{JSON: true}, admin.Verified{Partitions: 1, Users: 3, Conversations: 4}, `{"partitions":1,"users":3,"conversations":4,"differences":0}` + "\n", ""},
+		{
+			verifyCmd{},
+			operations.Verified{Partitions: 2, NotFolded: 907},
+			"0 users and 0 conversations of 2 partitions compared with the log: no difference; 907 events are not folded yet\n", "",
+		},
+		{verifyCmd{JSON: true}, operations.Verified{Partitions: 1, Users: 3, Conversations: 4}, `{"partitions":1,"users":3,"conversations":4,"differences":0}` + "\n", ""},
 	} {
 		var out strings.Builder
 		err := tc.cmd.finish(&out, tc.sum)

@@ -18,13 +18,13 @@ import (
 	"github.com/google/uuid"
 )
 
-// reference is a small client by coder/websocket and net/http that passes the kit
-// unless it has a bug. It runs in a process of its own.
+// reference is a small client with coder/websocket and net/http. It passes all scenarios unless
+// bug names an error that it makes on purpose. It runs in its own process.
 type reference struct {
 	bug string
 	// streams is set if it uses server-sent events.
 	streams bool
-	// folder is where it stores; empty for nowhere.
+	// folder is where the client stores its state; empty if it stores none.
 	folder string
 
 	token string
@@ -38,11 +38,11 @@ type reference struct {
 	categories    frame
 	levels        frame
 	unread        any
-	ends          map[string]any // the first of each conversation
+	ends          map[string]any // the first level_until of each conversation
 
-	// queue has the commands without an answer, in order, with their numbers.
+	// queue has the unanswered commands in order. numbers has the number of each by its id.
 	queue    []frame
-	issued   []frame // also those with an answer
+	issued   []frame // all commands, with and without an answer
 	numbers  map[string]any
 	sent     bool
 	again    <-chan time.Time
@@ -160,8 +160,7 @@ func (c *reference) take(command frame, ok bool) {
 	c.store()
 }
 
-// canBeID reports whether a conversation can have an id: the server refuses a command with
-// any other.
+// canBeID reports whether an id is valid: the server refuses a command with an invalid id.
 func canBeID(id string) bool {
 	return id != "" && len(id) <= 128 && !strings.ContainsFunc(id, unicode.IsControl)
 }
@@ -246,7 +245,7 @@ func (c *reference) stay(frames <-chan frame, end <-chan int, send func(frame)) 
 			if c.bug == "makes new ids" {
 				id := uuid.NewString()
 				c.numbers[id] = c.numbers[c.queue[0].text("id")]
-				c.queue[0] = c.queue[0].with("id", id) // the former may be on its way
+				c.queue[0] = c.queue[0].with("id", id) // a new frame: the old one may be being sent
 			}
 			c.sent = true
 			send(c.queue[0])
@@ -305,14 +304,15 @@ func (c *reference) stay(frames <-chan frame, end <-chan int, send func(frame)) 
 	}
 }
 
-// renewAfter fires when a token that lasts so long is to be renewed.
+// renewAfter returns a channel that fires when a token with this remaining lifetime must be
+// renewed.
 func (c *reference) renewAfter(ms json.Number) <-chan time.Time {
 	n, _ := ms.Int64()
 	return time.After(time.Duration(n) * time.Millisecond * 3 / 4)
 }
 
-// answered handles the answer to the first command of the queue. It returns true if
-// the connection ends.
+// answered handles the answer to the first command of the queue. It returns true if the client
+// has to end the connection.
 func (c *reference) answered(f frame) (stop bool) {
 	id := f.text("id")
 	if id == "auth" {
@@ -326,7 +326,7 @@ func (c *reference) answered(f frame) (stop bool) {
 		}
 		return false
 	}
-	if c.numbers[id] == nil { // of the last program
+	if c.numbers[id] == nil { // a command of the previous process
 	} else if f["t"] == "ok" {
 		c.print(frame{"done": c.numbers[id]})
 	} else {
@@ -408,7 +408,7 @@ func (c *reference) show() {
 			}
 			shown[id] = one.with("level_until", c.ends[id])
 		}
-	case "": // others need not report it
+	case "": // clients need not report these fields
 		line["unread_conversations"] = c.unread
 		line["categories"], line["levels"] = c.categories, c.levels
 	case "replaces categories", "keeps all categories", "keeps empty categories", "merges levels", "stores no levels":

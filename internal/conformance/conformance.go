@@ -1,8 +1,9 @@
-// Package conformance checks clients of badge.v1, in any language. It plays a
-// server by a script, and starts the client as a program that prints what it
-// would show. It does not use the gateway: the golden frames pin both.
+// Package conformance checks clients of the protocol badge.v1, in any language. It acts as a
+// server that follows a script, and starts the client as a program that prints the badges that
+// it would show.
 //
-// It does not know the gateway or the SDK. ADR 73 has the reasons.
+// The package does not know the gateway or the SDK: the golden frames in web/sdk/testdata define
+// the protocol for all of them. ADR 73 has the reasons.
 package conformance
 
 import (
@@ -27,19 +28,20 @@ const (
 	ServerSentEvents Transport = "sse"
 )
 
-// Config says what to run.
+// Config says which client and scenarios to run.
 type Config struct {
 	// Transport is what the client must use. Default: WebSockets.
 	Transport Transport
 	// Command is the program of the client and its arguments.
 	Command []string
-	// Only are the names of scenarios, or beginnings of them; empty for all.
+	// Only are the names of the scenarios to run, or beginnings of names; empty for all.
 	Only []string
 	// StepTimeout is how long the client may take for a step. Default: 10 s.
 	StepTimeout time.Duration
 	// Parallel is how many scenarios run at once. Default: 4.
 	Parallel int
-	// pause is what the server asks for before a reconnect. Default: usualPause.
+	// pause is how long the server asks clients to wait before a reconnect. Default:
+	// usualPause.
 	pause time.Duration
 }
 
@@ -58,13 +60,13 @@ type Outcome struct {
 	Name   string `json:"name"`
 	Story  string `json:"story"`
 	Result Result `json:"result"`
-	// Expected and Happened are set if it failed; Happened also has the client's
-	// reason if it does not support the scenario.
+	// Expected and Happened are set if the scenario failed. If the client does not support
+	// it, Happened is the client's reason.
 	Expected string `json:"expected,omitempty"`
 	Happened string `json:"happened,omitempty"`
 	// Trace is everything that client and server did, in order.
 	Trace []string `json:"trace"`
-	// Stderr is the end of what the client printed there.
+	// Stderr is the end of the client's standard error, if the scenario failed.
 	Stderr string `json:"stderr,omitempty"`
 }
 
@@ -91,9 +93,9 @@ func Scenarios(transport Transport) []Info {
 	return all
 }
 
-// Run runs the scenarios, each with a client of its own. An error means that the
-// run did not take place; a client that fails is part of the report. If ctx ends, the
-// report has the scenarios that ended before, beside the error.
+// Run runs the scenarios, each with a new process of the client. Failures of the client are in
+// the report; an error means that the run could not take place. If ctx ends, Run returns the
+// error together with a report of the scenarios that had ended.
 func Run(ctx context.Context, cfg Config) (Report, error) {
 	if len(cfg.Command) == 0 {
 		return Report{}, errors.New("no command of a client to run")
@@ -147,7 +149,8 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	return report, err
 }
 
-// choose returns those of all scenarios whose names begin with one of only.
+// choose returns the scenarios whose names begin with an element of only. It fails if an element
+// matches no scenario.
 func choose(all []scenario, only []string) ([]scenario, error) {
 	if len(only) == 0 {
 		return all, nil
@@ -162,8 +165,7 @@ func choose(all []scenario, only []string) ([]scenario, error) {
 	}), nil
 }
 
-// Print writes the report as text: a line for each scenario, and below a failed
-// one what happened.
+// Print writes the report as text: a line for each scenario, and details below a failed scenario.
 func (r Report) Print(w io.Writer) error {
 	var text strings.Builder
 	for _, o := range r.Scenarios {

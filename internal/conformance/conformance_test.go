@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// TestMain runs the tests, or the client that they start.
+// TestMain runs the tests, or acts as the client that the tests start.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "client" {
 		serveReference(strings.Join(os.Args[2:], " "))
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// runReference runs the client with a bug against some scenarios.
+// runReference runs the reference client, with a bug, against the scenarios in only.
 func runReference(t *testing.T, transport Transport, bug string, only ...string) Report {
 	t.Helper()
 	report, err := Run(t.Context(), Config{
@@ -52,13 +52,12 @@ func TestAnotherClientPasses(t *testing.T) {
 	}
 }
 
-// bug is what a client does wrong, and the scenario that finds it.
-//
-// What it expected is empty if a line or a connection may come first. Of a client that
-// connects again, the new connection may be seen before the end of the old one.
+// bug is an error of a client, the scenario that finds it, and texts that the outcome must
+// contain. expected is empty if the failing step depends on timing: a line or a connection may
+// come first, and a new connection may be seen before the end of the old connection.
 type bug struct{ bug, scenario, expected, happened string }
 
-// A client with a bug fails the scenario that is about it, for the right reason.
+// A client with a bug fails the scenario for this bug, and for the right reason.
 func TestBugsAreFound(t *testing.T) {
 	t.Parallel()
 	findBugs(t, WebSockets, []bug{
@@ -109,7 +108,7 @@ func TestBugsAreFound(t *testing.T) {
 	})
 }
 
-// Over server-sent events too.
+// Clients of server-sent events fail for their bugs too.
 func TestBugsAreFoundOverStreams(t *testing.T) {
 	t.Parallel()
 	findBugs(t, ServerSentEvents, []bug{
@@ -122,7 +121,7 @@ func TestBugsAreFoundOverStreams(t *testing.T) {
 		{"ends levels itself", "levels", "to show", `"total":5`},
 		{"keeps the ends of levels", "levels", "to show", `2026-03-02T09:00:00Z`},
 		{"knows one line end", "events", `"version":61`, "nothing within"},
-		{"does not count comments", "comments", "to keep a stream on which comments come", "the client "}, // ends the connection, and connects
+		{"does not count comments", "comments", "to keep a stream on which comments come", "the client "}, // the client ends the connection and connects again
 		{"trusts silence", "silence", "to give up a connection", "nothing within"},
 		{"reconnects after refusals", "refused-4001", "not to reconnect after 4001", "the client connects"},
 		{"reconnects after refusals", "bye-refused", "not to reconnect after 4001", "the client connects"},
@@ -155,7 +154,7 @@ func TestBugsAreFoundOverStreams(t *testing.T) {
 	})
 }
 
-// findBugs runs a client with each of the bugs.
+// findBugs runs a client for each bug, and fails unless the scenario fails as expected.
 func findBugs(t *testing.T, transport Transport, bugs []bug) {
 	t.Helper()
 	var tests errgroup.Group
@@ -169,7 +168,7 @@ func findBugs(t *testing.T, transport Transport, bugs []bug) {
 		switch test.happened {
 		case "nothing within":
 			cfg.StepTimeout, attempts = 5*time.Second, 2 // a busy machine needs longer before
-		case "too early": // however slow the machine is
+		case "too early": // long enough even on a slow machine
 			cfg.pause = time.Minute
 		}
 		tests.Go(func() error { // most of them wait, so more run at once than parallel subtests would
@@ -247,7 +246,7 @@ func TestProgramsThatAreNoClients(t *testing.T) {
 	}
 }
 
-// A run that is interrupted, as of a client that hangs, reports what has ended.
+// An interrupted run, such as with a client that hangs, reports the scenarios that have ended.
 func TestInterruptedRunReportsWhatHasEnded(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -261,7 +260,7 @@ func TestInterruptedRunReportsWhatHasEnded(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	// The first client leaves a mark, and ends; the second hangs.
+	// The first client creates a folder and exits. The second finds the folder and hangs.
 	script := `if mkdir "$0.mark"; then exit 3; fi; echo > "$0"; exec sleep 1000`
 	report, err := Run(ctx, Config{
 		Command: []string{"sh", "-c", script, second}, Only: []string{"ping", "stale"}, Parallel: 1, StepTimeout: time.Hour,

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// loses loses the answer of the last command over HTTP.
+// loses cuts the connection of the last command over HTTP, so that its answer is lost.
 func loses() step {
 	return func(p *performance) error {
 		p.note(time.Now(), "the server cuts the connection of the command")
@@ -17,7 +17,7 @@ func loses() step {
 	}
 }
 
-// garbles answers the last command over HTTP as a proxy without a server would.
+// garbles answers the last command over HTTP as a proxy does that cannot reach its server.
 func garbles() step {
 	return func(p *performance) error {
 		p.note(time.Now(), "a proxy answers the command with 502 and HTML")
@@ -27,13 +27,12 @@ func garbles() step {
 	}
 }
 
-// ofProxy is an answer of a proxy.
+// ofProxy returns an answer as a proxy gives it.
 func ofProxy(status int) answer {
 	return answer{status: status, contentType: "text/html", body: []byte("<h1>" + http.StatusText(status) + "</h1>")}
 }
 
-// turnsAway waits for a stream and refuses it with the status that corresponds to an
-// error.
+// turnsAway waits for a stream and refuses it with a status, and with retry_ms if pause is not 0.
 func turnsAway(status int, pause time.Duration) step {
 	return func(p *performance) error {
 		refusal := frame{"message": "the script says so"}
@@ -52,7 +51,7 @@ func turnsAway(status int, pause time.Duration) step {
 	}
 }
 
-// turnsAwayAsProxy is turnsAway by a proxy.
+// turnsAwayAsProxy waits for a stream and refuses it as a proxy would.
 func turnsAwayAsProxy(status int) step {
 	return func(p *performance) error { return p.refuseStream(ofProxy(status)) }
 }
@@ -71,7 +70,8 @@ func (p *performance) refuseStream(a answer) error {
 	return nil
 }
 
-// writesAs sends a frame in other bytes: each part is written by itself.
+// writesAs sends a frame as an event that parts has encoded in an unusual way. Each part is
+// written separately.
 func writesAs(f frame, parts func(event string) []string) step {
 	return func(p *performance) error {
 		writer, ok := p.conn.link.(*stream)
@@ -89,7 +89,7 @@ func writesAs(f frame, parts func(event string) []string) step {
 	}
 }
 
-// comments sends signs of life for several of the client's patiences.
+// comments sends only comments for a duration, and fails if the client gives up the connection.
 func comments(during, every time.Duration) step {
 	return func(p *performance) error {
 		const expected = "to keep a stream on which comments come"

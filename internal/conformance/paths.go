@@ -1,7 +1,7 @@
 package conformance
 
-// paths are scenarios about categories of several parts, with their levels, and about what
-// is seen.
+// paths are scenarios about categories with several parts and their levels, and about the
+// commands seen and seen_all.
 func paths() []scenario {
 	ok := golden("ok")
 	start := then(opens(), greets(golden("snapshot-paths")), shows())
@@ -46,8 +46,8 @@ func paths() []scenario {
 	}
 }
 
-// generalSeen returns changes after the golden snapshot of paths: the conversation
-// "general" is seen.
+// generalSeen returns the changes that follow the golden snapshot of paths once the user has
+// seen the conversation "general".
 func generalSeen() frame {
 	snapshot := golden("snapshot-paths")
 	general := frame(snapshot["conversations"].([]any)[0].(map[string]any)).with("seen", 3).with("seen_seq", 9).with("version", 13)

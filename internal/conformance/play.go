@@ -12,24 +12,24 @@ import (
 	"time"
 )
 
-// backoff is the longest pause of its own that a client should make, so that runs
-// take seconds.
+// backoff is the longest pause that a client should choose by itself before a reconnect. It is
+// short so that runs take seconds.
 const backoff = 100 * time.Millisecond
 
-// The ways to give a token.
+// The ways by which a client can send its token.
 const (
 	waySubprotocol = "subprotocol"
 	wayHeader      = "header"
 	wayHello       = "hello"
 )
 
-// The users of scenarios: firstUser in all, and another who signs in later.
+// The users of scenarios. All scenarios begin with firstUser; in one, anotherUser signs in later.
 const (
 	firstUser   = "ada"
 	anotherUser = "ben"
 )
 
-// token returns a token with the shape of a JWT. The client must not look into it.
+// token returns a token that looks like a JWT. The client must not decode it.
 func token(user, name string) string {
 	part := base64.RawURLEncoding.EncodeToString
 	return part([]byte(`{"alg":"HS256","kid":"k1"}`)) + "." + part([]byte(`{"sub":"`+user+`"}`)) + "." + part([]byte(name))
@@ -43,26 +43,26 @@ func (p *performance) freshToken() string { return token(p.user, "fresh") }
 type kind int
 
 const (
-	opened   kind = iota // the client connected
-	received             // a frame of the client
-	ponged               // a pong of WebSockets
-	closed               // the client ended a connection
-	strayed              // a request that is not a connection
-	printed              // a line of the client
-	showed               // a line with a state
+	opened   kind = iota // the client has connected
+	received             // the client has sent a frame
+	ponged               // the client has sent a pong of WebSockets
+	closed               // the client has ended a connection
+	strayed              // the client has made a request that the protocol does not have
+	printed              // the client has printed a line
+	showed               // the client has printed a line with a state
 	exited               // the client's program has ended
 )
 
-// event is something that the client did.
+// event is an action of the client.
 type event struct {
 	kind kind
 	conn *conn
-	// post is set of a command over HTTP.
+	// post is set for a command over HTTP.
 	post *post
 	text []byte
 	err  error
 	at   time.Time
-	// noted is set if the trace has it.
+	// noted is set once the event is in the trace.
 	noted bool
 }
 
@@ -91,7 +91,7 @@ func (e event) String() string {
 // failure is why a client does not pass.
 type failure struct {
 	expected, happened string
-	// nothing is set if the time ran out.
+	// nothing is set if the client did nothing before the timeout.
 	nothing bool
 }
 
@@ -111,39 +111,41 @@ type performance struct {
 	events    chan event
 	trace     []string
 	server    *server
-	// start starts the client's program for the user; client is the one that runs.
+	// start starts the client's program for the user. client is the running program.
 	start  func() (*program, error)
 	client *program
 	user   string
-	// store is the folder that the client gets; empty for none.
+	// store is the folder in which the client may store its state; empty for none.
 	store string
 
-	// conn is the connection; nil if there is none, and events of former ones do
-	// not matter.
+	// conn is the current connection, nil if there is none. Events of earlier connections
+	// are ignored.
 	conn *conn
-	// held is what the client must hold and show now.
+	// held is the state that the client must have and show now.
 	held state
-	// before is what it held earlier. A client that was killed may have stored it.
+	// before are the former values of held. A client that was killed may have stored any of
+	// these states.
 	before []state
-	// lost is set if the client may have lost what it held last, until it connects.
+	// lost is set if the client may have lost its last state; the next connection resets it.
 	lost bool
-	// states are those that it may show: the last that it showed, and each since.
+	// states are the states that the client may show: the last that it showed, and all
+	// states since then.
 	states []state
-	// shown is what it shows.
+	// shown is the state that the client shows.
 	shown state
-	// commands counts the commands of the user. While pending, the client may show their
-	// effect.
+	// commands counts the commands of the user. While pending is set, the client may already
+	// show the effect of a command that is not in held.
 	commands int
 	pending  bool
-	// last is the last frame that a step took from the client.
+	// last is the last frame that a step received from the client.
 	last frame
-	// post is set if that was a command over HTTP without an answer yet.
+	// post is set if last was a command over HTTP that has no answer yet.
 	post *post
 	// command is the last command of the client.
 	command frame
-	// comeBack is when the client may reconnect.
+	// comeBack is the earliest time at which the client may reconnect.
 	comeBack time.Time
-	// refusedStream is set if a status told it.
+	// refusedStream is set if comeBack follows from the status of a refused stream.
 	refusedStream bool
 	// expires is when the client's token expires.
 	expires time.Time
@@ -151,17 +153,17 @@ type performance struct {
 	mustRenew bool
 	// overtaken are events for the next steps.
 	overtaken []event
-	// opening is set while the client must connect: a command over HTTP may come
-	// earlier, and then waits in early.
+	// opening is set while a step waits for a connection. A command over HTTP may arrive
+	// before the connection; early then stores the command.
 	opening bool
 	early   []event
-	// leaving is set while the client's program ends, and what it does does not matter.
+	// leaving is set while the client's program ends: its other actions are ignored.
 	leaving bool
-	// mute is set while the server answers nothing.
+	// mute is set while the server does not answer.
 	mute bool
 }
 
-// play runs a scenario. An error means that it could not run.
+// play runs a scenario. An error means that the scenario could not run.
 func play(ctx context.Context, cfg Config, s scenario) (Outcome, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -189,7 +191,7 @@ func play(ctx context.Context, cfg Config, s scenario) (Outcome, error) {
 		return Outcome{}, err
 	}
 	defer p.server.close()
-	defer cancel() // before the server waits for those who tell
+	defer cancel() // first: close waits for handlers, which may be blocked in tell
 	p.start = func() (*program, error) {
 		return start(ctx, cfg.Command, []string{
 			"BADGED_URL=" + p.server.url,
@@ -239,15 +241,15 @@ func (p *performance) run(steps []step) error {
 
 // note adds a line to the trace.
 func (p *performance) note(at time.Time, text string) {
-	const most = 2000 // large frames are cut
+	const most = 2000 // bytes; longer texts are cut
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most], "") + fmt.Sprintf("… (%d bytes)", len(text))
 	}
 	p.trace = append(p.trace, fmt.Sprintf("%6d ms  %s", at.Sub(p.began).Milliseconds(), text))
 }
 
-// await waits for what a step needs: accept returns true for it. Meanwhile pings
-// are answered and states that the client shows are checked. Anything else is a
+// await waits for an event that the step needs: an event for which accept returns true.
+// Meanwhile it answers pings and checks the states that the client shows. Any other event is a
 // failure.
 func (p *performance) await(expected string, accept func(event) (bool, error)) error {
 	return p.awaitFor(p.timeout, expected, accept)
@@ -282,17 +284,17 @@ func (p *performance) awaitFor(limit time.Duration, expected string, accept func
 			return err
 		case accepted:
 			return nil
-		case e.kind != showed && e.kind != ponged: // a state was checked; libraries may send pongs unasked
+		case e.kind != showed && e.kind != ponged: // states are already checked; libraries may send pongs unasked
 			return &failure{expected: expected, happened: e.String()}
 		}
 	}
 }
 
-// observe does what is the same in each step. It returns true if the event needs
-// no more, and makes a line with a state an event of its kind.
+// observe handles an event in the way that all steps share. It returns true if the event needs
+// no further handling. It changes the kind of a line with a state from printed to showed.
 func (p *performance) observe(e *event, expected string) (handled bool, err error) {
 	if e.conn != nil && e.kind != opened && e.conn != p.conn {
-		return true, nil // of a connection that has ended
+		return true, nil // an event of an earlier connection
 	}
 	if !e.noted {
 		p.note(e.at, e.String())
@@ -348,13 +350,12 @@ func (p *performance) show(s state) error {
 		}
 	}
 	if p.pending && slices.ContainsFunc(p.states, func(may state) bool { return may.Version == s.Version }) {
-		return nil // with the effect of commands, which only the client knows
+		return nil // it may include the effect of commands, which only the client computes
 	}
 	return &failure{expected: "to show " + p.held.String(), happened: "the client shows " + s.String()}
 }
 
-// send sends a frame to the client. What it does to the client's state follows from
-// the rule.
+// send sends a frame to the client, and computes the state that the client must have then.
 func (p *performance) send(f frame) error {
 	p.note(time.Now(), "the server sends "+string(f.encode()))
 	if err := p.conn.send(f); err != nil {
@@ -375,7 +376,7 @@ func (p *performance) reply(f frame) error {
 	return nil
 }
 
-// holds changes what the client must hold after a frame.
+// holds updates the state that the client must have after a frame.
 func (p *performance) holds(f frame) {
 	if after := p.held; f.text("t") == "snapshot" || f.text("t") == "changes" {
 		p.held = after.after(f)
@@ -386,7 +387,8 @@ func (p *performance) holds(f frame) {
 	}
 }
 
-// checkToken checks the tokens that came by some ways.
+// checkToken checks the tokens that the client has sent. found has them by the way in which
+// they came, such as by a header. If way is not "", a token must have come that way.
 func (p *performance) checkToken(found map[string]string, way string) error {
 	expected := "a token, in the handshake or in hello"
 	if way != "" {

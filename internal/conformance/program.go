@@ -15,19 +15,20 @@ import (
 	"time"
 )
 
-// line is a line that the client prints. Exactly one of the pointers is set, or
-// Unsupported, or Status.
+// line is a line that the client prints. It has exactly one of Version, Refused, Done, Failed
+// and Unsupported.
 type line struct {
-	// Version says that it is a state.
+	// Version is set if the line is a state.
 	Version *int64 `json:"version"`
 	state
 	// Refused is the close code after which the client does not reconnect.
 	Refused *int `json:"refused"`
-	// Done and Failed are the number of a command; Code is the error code.
+	// Done or Failed is the number of a command that succeeded or failed; Code is the code
+	// of the error.
 	Done   *int   `json:"done"`
 	Failed *int   `json:"failed"`
 	Code   string `json:"code"`
-	// Unsupported is what the client cannot do.
+	// Unsupported names a feature that the client does not have.
 	Unsupported string `json:"unsupported"`
 }
 
@@ -52,12 +53,12 @@ type program struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
 	stderr tail
-	// ended is closed once the client has ended and its last event is told.
+	// ended is closed once the client has ended and its last event was delivered.
 	ended chan struct{}
 }
 
-// exitDelay is how long the output of a killed client may stay open: a child of it
-// may hold it.
+// exitDelay is how long the output of a killed client may stay open: a child process of the
+// client may still have it open.
 const exitDelay = time.Second
 
 // start starts the client. Its lines and its end become events.
@@ -108,7 +109,7 @@ func (p *program) do(command frame) error {
 	return err
 }
 
-// tail keeps the end of what is written to it. It is safe for concurrent use.
+// tail stores the last maxTail bytes written to it. It is safe for concurrent use.
 type tail struct {
 	mu  sync.Mutex
 	end []byte

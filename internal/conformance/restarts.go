@@ -14,7 +14,7 @@ func restarts() step {
 	return restartsAfter(func(*performance) error { return nil })
 }
 
-// restartsAfter is restarts with something that happens while no program runs.
+// restartsAfter is like restarts, but calls meanwhile while no program runs.
 func restartsAfter(meanwhile func(*performance) error) step {
 	return func(p *performance) error {
 		p.note(time.Now(), "the client's program is ended and started again")
@@ -62,7 +62,8 @@ func kills() step {
 	}
 }
 
-// startsAgain starts the client once it has ended as it must and something has happened.
+// startsAgain waits until the client has ended, checks its end with ended, calls meanwhile, and
+// starts the client again.
 func (p *performance) startsAgain(expected string, ended func(error) bool, meanwhile func(*performance) error) error {
 	p.conn, p.post, p.leaving = nil, nil, true
 	p.overtaken = nil
@@ -75,7 +76,7 @@ func (p *performance) startsAgain(expected string, ended func(error) bool, meanw
 		return fmt.Errorf("between two runs of the client: %w", err)
 	}
 	p.leaving = false
-	p.comeBack = time.Time{} // a new client does not know of it
+	p.comeBack = time.Time{} // a new process does not know the pause
 	p.states = []state{{}, p.held}
 	if p.lost {
 		p.states = append(slices.Clone(p.before), p.held)

@@ -9,36 +9,37 @@ import (
 	"time"
 )
 
-// scenario is a story that a client plays with the server.
+// scenario is a script of the server, and what the client must do in it.
 type scenario struct {
 	name, story string
-	// way is how the client must give its token; empty leaves it to the client.
+	// way is how the client must send its token; empty lets the client choose.
 	way   string
 	steps []step
-	// only is the transport that it is about; empty for both.
+	// only is the transport that the scenario is for; empty for both.
 	only Transport
 	// stores is set if the client gets a folder to store its state in.
 	stores bool
 }
 
 const (
-	// usualPause is the reconnect_ms of scripts: longer than the client's own.
+	// usualPause is the reconnect_ms of scripts. It is longer than backoff, the client's own
+	// pause, so that a client that ignores reconnect_ms is detected.
 	usualPause = 400 * time.Millisecond
-	// lifetime is how long a token of the scripts lasts at least. A client on a busy
-	// machine needs time between its timer and the end.
+	// lifetime is how long a token of the scripts is valid. A client on a busy machine needs
+	// time between its timer and the end of the token.
 	lifetime = 8 * time.Second
-	// calmly is how long a client must wait at least between two tokens.
+	// calmly is the shortest time between two tokens of a client.
 	calmly = 3 * time.Second
-	// reading is how long a client may take to read bye before the connection breaks off.
+	// reading is how long a client may take to read bye before the connection is cut.
 	reading = 400 * time.Millisecond
-	// silence is the ping interval of a server that falls silent.
+	// silence is the ping interval of a server that stops answering.
 	silence = 400 * time.Millisecond
-	// murmur is the ping interval of a server that sends only comments, calm how long
-	// it does so: longer than the two and a half intervals of a client's patience.
+	// murmur is the ping interval of a server that sends only comments. calm is how long the
+	// server does so: longer than two and a half intervals, after which clients give up a
+	// silent connection.
 	murmur = 3 * time.Second
 	calm   = 10 * time.Second
-	// absence is the reconnect_ms of a server from which only a restart brings a client
-	// back.
+	// absence is a reconnect_ms so long that only a restarted client connects again.
 	absence = 10 * time.Minute
 )
 
@@ -53,20 +54,21 @@ func (s scenario) over(only Transport) scenario {
 	return s
 }
 
-// by lets the client give its token in one way.
+// by makes the client send its token in a given way.
 func (s scenario) by(way string) scenario {
 	s.way = way
 	return s
 }
 
-// storing gives the client a folder, which stays when its program is started again.
+// storing gives the client a folder for its state. The folder stays when the client is started
+// again.
 func (s scenario) storing() scenario {
 	s.stores = true
 	return s
 }
 
-// scenarios lists the scenarios of a transport. In them the server asks for pauses of
-// this length.
+// scenarios lists the scenarios of a transport. pause is the reconnect_ms and retry_ms that the
+// server sends.
 func scenarios(transport Transport, pause time.Duration) []scenario {
 	var all []scenario
 	for _, way := range []string{waySubprotocol, wayHeader, wayHello} {
@@ -80,7 +82,7 @@ func scenarios(transport Transport, pause time.Duration) []scenario {
 	all = append(all, returns()...)
 	for code := 4001; code <= 4004; code++ {
 		s := story(fmt.Sprintf("refused-%d", code), fmt.Sprintf("the client does not reconnect after %d", code), started(), leaves(code, 0), refused(code))
-		if code != 4001 { // the others are about what only a WebSocket can do
+		if code != 4001 { // the other codes are for errors that only a WebSocket can have
 			s = s.over(WebSockets)
 		}
 		all = append(all, s)
@@ -174,7 +176,7 @@ func states() []scenario {
 	}
 }
 
-// returns are scenarios about reconnecting with a state.
+// returns are scenarios about clients that reconnect and already have a state.
 func returns() []scenario {
 	return []scenario{
 		story("resume", "after a cut, hello or Last-Event-ID has the epoch and the version that the client holds",
@@ -255,7 +257,7 @@ func closings(pause time.Duration) []scenario {
 	}
 }
 
-// commands are scenarios about what the user does.
+// commands are scenarios about commands of the user.
 func commands(pause time.Duration) []scenario {
 	ok := golden("ok")
 	seq := json.Number("1851234567890123777")
@@ -383,7 +385,7 @@ func crowded(version int64) frame {
 	return changes(version, 8, 4).with("conversations", []any{c})
 }
 
-// inPieces splits an event so that lines, and characters, end in the next piece.
+// inPieces splits an event into pieces of 7 bytes, in the middle of lines and characters.
 func inPieces(event string) []string {
 	var pieces []string
 	for piece := range slices.Chunk([]byte(event), 7) {

@@ -13,7 +13,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// The most bytes of a frame of a client, and of a hello or auth, as the protocol says.
+// The largest sizes in bytes that the protocol allows: of a client's frame, and of hello or auth.
 const (
 	maxFrameBytes      = 4096
 	maxTokenFrameBytes = maxFrameBytes + 16<<10
@@ -22,8 +22,8 @@ const (
 // writeTimeout bounds a write to a client that does not read.
 const writeTimeout = 10 * time.Second
 
-// server accepts the connections of the client under test and turns what comes
-// into events. It answers nothing by itself but pings of WebSockets.
+// server accepts the connections of the client under test and turns what it receives into
+// events. By itself it only answers pings of WebSockets.
 type server struct {
 	url       string
 	transport Transport
@@ -44,20 +44,22 @@ type link interface {
 	send(f frame) error
 	// ping sends a sign of life below the frames.
 	ping() error
-	// end closes the connection in order; a WebSocket has a code and a reason. The
-	// client's answer ends it, or cut does.
+	// end begins an orderly close. On a WebSocket, it sends a close frame with a code and a
+	// reason, and the connection ends with the client's answer or with cut.
 	end(code int, reason string) error
-	// cut ends the connection without a word, with a reset.
+	// cut ends the connection at once, with a TCP reset.
 	cut()
 }
 
 // conn is a connection of the client.
 type conn struct {
 	link
-	// protocols are what the client offered, header is its Authorization.
+	// protocols are the subprotocols that the client offered. header is the value of its
+	// header Authorization.
 	protocols []string
 	header    string
-	// lastEventID is what a stream's client holds, in place of hello.
+	// lastEventID is the value of the header Last-Event-ID: the epoch and version of the state
+	// that the client of a stream has. A stream has this header instead of the frame hello.
 	lastEventID string
 	// mute stops the answers to pings of WebSockets.
 	mute atomic.Bool
@@ -78,7 +80,7 @@ func listen(ctx context.Context, transport Transport, tell func(event)) (*server
 	return s, nil
 }
 
-// close ends everything and waits for it.
+// close ends all connections and handlers, and waits for them.
 func (s *server) close() {
 	_ = s.http.Close() // an error of the listener changes nothing
 	s.mu.Lock()
@@ -91,7 +93,7 @@ func (s *server) close() {
 	s.wait.Wait()
 }
 
-// enter counts a handler that close waits for; false if close has been called.
+// enter counts a handler for which close waits. It returns false if close has been called.
 func (s *server) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,7 +142,7 @@ func (s *server) serveSocket(w http.ResponseWriter, r *http.Request) {
 	ended := s.ended
 	s.mu.Unlock()
 	if ended {
-		return // close has not seen it
+		return // close has not closed this connection
 	}
 	c := &conn{link: socket{ws}, protocols: websocket.Subprotocols(r), header: r.Header.Get("Authorization")}
 	ws.SetReadLimit(maxTokenFrameBytes)
@@ -196,7 +198,7 @@ func (s socket) cut() {
 // reset closes a TCP connection with a reset.
 func reset(c net.Conn) {
 	if tcp, ok := c.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // then it ends without a reset, which is as good
+		_ = tcp.SetLinger(0) // if this fails, the connection ends without a reset, which also works
 	}
 	_ = c.Close() // fails only if it is closed
 }

@@ -47,7 +47,7 @@ func golden(name string) frame {
 	return f
 }
 
-// with returns the frame with another value of a field.
+// with returns a copy of the frame with another value of a field.
 func (f frame) with(field string, value any) frame {
 	changed := maps.Clone(f)
 	changed[field] = value
@@ -76,7 +76,8 @@ type conversation struct {
 	LevelUntil string `json:"level_until"`
 }
 
-// looksLike reports whether a client may show c for the conversation of the server.
+// looksLike reports whether a client may show c if the server has the state `of` for the
+// conversation.
 func (c conversation) looksLike(of conversation) bool {
 	return c == of || c.LevelUntil == "" && c == of.withoutEnd()
 }
@@ -86,21 +87,21 @@ func (c conversation) withoutEnd() conversation {
 	return c
 }
 
-// state is what a client holds and shows. Conversations with nothing unread and no
-// mark are absent.
+// state is what a client knows and shows. Conversations without unread messages are absent,
+// unless the user has marked them.
 type state struct {
 	Epoch         string                  `json:"epoch"`
 	Version       int64                   `json:"version"`
 	Total         int64                   `json:"total"`
 	Conversations map[string]conversation `json:"conversations"`
-	// UnreadConversations is nil if a client does not report it, and so are the maps.
-	UnreadConversations *int64 `json:"unread_conversations"`
+	// UnreadConversations, Categories and Levels are nil if a client does not report them.
 	// Categories and Levels are by path.
-	Categories map[string]numbers `json:"categories"`
-	Levels     map[string]string  `json:"levels"`
+	UnreadConversations *int64             `json:"unread_conversations"`
+	Categories          map[string]numbers `json:"categories"`
+	Levels              map[string]string  `json:"levels"`
 }
 
-// numbers are those of a category.
+// numbers are the numbers of a category.
 type numbers struct {
 	Total               int64 `json:"total"`
 	Mentions            int64 `json:"mentions"`
@@ -113,8 +114,8 @@ type numbers struct {
 	Marked int64 `json:"marked"`
 }
 
-// after returns the state after a frame, by the rule of the protocol: a snapshot
-// replaces everything, changes apply if they are newer.
+// after returns the state after a frame, by the rules of the protocol: a snapshot replaces
+// everything, and changes apply if they have the same epoch and a greater version.
 func (s state) after(f frame) state {
 	var update struct {
 		T             string `json:"t"`
@@ -165,9 +166,9 @@ func (s state) normal() state {
 	return s
 }
 
-// looksLike reports whether a client may show s for the state of the server. Clients do not
-// report the epoch, and need not report the unread conversations, categories, levels and
-// their ends.
+// looksLike reports whether a client may show s if the server's state is other. Clients do not
+// report the epoch. They need not report unread conversations, categories, levels, and when
+// levels end.
 func (s state) looksLike(other state) bool {
 	paths := s.Categories == nil || other.Categories == nil || maps.Equal(s.Categories, other.Categories)
 	levels := s.Levels == nil || other.Levels == nil || maps.Equal(s.Levels, other.Levels)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// grace is how much too early the timers of a client may fire.
+// grace is how much too early a client may act, since timers may fire a little early.
 const grace = 10 * time.Millisecond
 
 // step is a part of a script.
@@ -20,8 +20,8 @@ func then(steps ...step) step {
 	return func(p *performance) error { return p.run(steps) }
 }
 
-// opens waits until the client connects, gives its token, and says hello with what
-// it holds.
+// opens waits until the client connects, sends its token, and says hello with its epoch and
+// version.
 func opens() step { return opensBy("") }
 
 func opensBy(way string) step {
@@ -40,7 +40,7 @@ func opensBy(way string) step {
 				found[wayHello] = token
 			}
 		} else {
-			way = wayHeader // the only one
+			way = wayHeader // the only way for streams
 		}
 		if err := p.checkHello(hello); err != nil {
 			return err
@@ -75,7 +75,7 @@ func (p *performance) connects() (found map[string]string, err error) {
 	return found, err
 }
 
-// pauseName is the field that says how long a client must wait.
+// pauseName returns the name of the field that told the client how long to wait.
 func (p *performance) pauseName() string {
 	if p.refusedStream {
 		return "retry_ms"
@@ -98,7 +98,7 @@ func (p *performance) expectedHello() string {
 	}
 }
 
-// checkHello checks what the client says that it holds.
+// checkHello checks the epoch and version that the client has sent.
 func (p *performance) checkHello(hello frame) error {
 	may := []state{p.held}
 	if p.lost {
@@ -116,7 +116,7 @@ func (p *performance) checkHello(hello frame) error {
 	return &failure{expected: expected, happened: fmt.Sprintf("the client sends epoch %v and version %v", epoch, version)}
 }
 
-// takes waits for a frame of the client.
+// takes waits for a frame of type t from the client.
 func (p *performance) takes(t, expected string) error { return p.takesFor(p.timeout, t, expected) }
 
 func (p *performance) takesFor(limit time.Duration, t, expected string) error {
@@ -141,10 +141,10 @@ func sends(f frame) step {
 	return func(p *performance) error { return p.send(f) }
 }
 
-// greets answers hello: the frame gets the terms of the connection.
+// greets answers hello with a state frame, to which it adds ping_ms and expires_in_ms.
 func greets(f frame) step { return greetsUntil(f, time.Hour) }
 
-// greetsUntil is greets with a token that expires after a time.
+// greetsUntil is like greets, with a token that expires after left.
 func greetsUntil(f frame, left time.Duration) step {
 	return func(p *performance) error {
 		p.expires = time.Now().Add(left)
@@ -156,7 +156,7 @@ func greetsUntil(f frame, left time.Duration) step {
 	}
 }
 
-// greetsWithNothing answers a hello of a client that has missed nothing.
+// greetsWithNothing answers hello with changes that change nothing.
 func greetsWithNothing() step {
 	return func(p *performance) error {
 		nothing := golden("changes-none").with("epoch", p.held.Epoch).with("version", p.held.Version).with("total", p.held.Total).
@@ -165,7 +165,7 @@ func greetsWithNothing() step {
 	}
 }
 
-// shows waits until the client shows what it holds.
+// shows waits until the client shows the state that it must have.
 func shows() step {
 	return func(p *performance) error {
 		expected := "to show " + p.held.String()
@@ -201,14 +201,14 @@ func cuts() step {
 	}
 }
 
-// breaksOff cuts the connection once the client has read what came, as far as the kit can
-// tell: it did something, or had time. A browser that sees a connection break drops what
-// the page has not read.
+// breaksOff cuts the connection once the client has probably read all frames: the client has
+// done something, or some time has passed. Cutting at once would be unfair: when a connection
+// breaks, a browser drops frames that the page has not read.
 func breaksOff() step {
 	return func(p *performance) error {
 		err := p.awaitFor(reading, "to read bye", func(e event) (bool, error) {
 			switch e.kind {
-			case showed, ponged: // also of what came before
+			case showed, ponged: // may be reactions to earlier frames
 				return false, nil
 			case closed:
 			default:
@@ -223,7 +223,7 @@ func breaksOff() step {
 	}
 }
 
-// says sends bye, after which the client may not reconnect for a time.
+// says sends bye. The client must then wait for pause before it reconnects.
 func says(code int, pause time.Duration) step {
 	return func(p *performance) error {
 		p.refusedStream = false
@@ -269,12 +269,12 @@ func refused(code int) step {
 		if err != nil {
 			return err
 		}
-		// A client that reconnects all the same does so within its backoff.
+		// A client that wrongly reconnects does so within its backoff.
 		return p.quiet(expected, 5*backoff)
 	}
 }
 
-// quiet fails if the client connects within a time.
+// quiet fails if the client does anything within a duration, except to show an allowed state.
 func (p *performance) quiet(expected string, during time.Duration) error {
 	err := p.awaitFor(during, expected, func(event) (bool, error) { return false, nil })
 	if fails, ok := errors.AsType[*failure](err); ok && fails.nothing {
@@ -283,8 +283,8 @@ func (p *performance) quiet(expected string, during time.Duration) error {
 	return err
 }
 
-// sendsNothing waits for a client that has nothing to send. Over WebSockets a pong shows
-// that soon.
+// sendsNothing waits and fails if the client sends a command. Over WebSockets it does nothing:
+// there the next step, pings, would fail.
 func sendsNothing() step {
 	return func(p *performance) error {
 		if p.transport != ServerSentEvents {
@@ -308,7 +308,7 @@ func does(do string, fields frame) step {
 	}
 }
 
-// gets waits for a command of the client with these fields.
+// gets waits for a command of the client with exactly these fields and an id.
 func gets(t string, fields frame) step {
 	return func(p *performance) error {
 		expected := string(fields.with("t", t).encode()) + " with an id"
@@ -333,8 +333,8 @@ func gets(t string, fields frame) step {
 	}
 }
 
-// retries refuses the last command with an error for a time, and waits for it once
-// more.
+// retries refuses the last command with an error that has retry_ms. It then waits until the
+// client sends the command again, and fails if that happens before retry_ms have passed.
 func retries(with frame, after time.Duration) step {
 	return func(p *performance) error {
 		again := time.Now().Add(after)
@@ -349,7 +349,7 @@ func retries(with frame, after time.Duration) step {
 	}
 }
 
-// getsAgain waits for the last command of the client once more.
+// getsAgain waits until the client sends its last command again, with the same id.
 func getsAgain() step {
 	return func(p *performance) error {
 		before := p.command
@@ -398,8 +398,8 @@ func failed(code string) step {
 	}
 }
 
-// pings sends a ping, which the client answers: it has handled what came before.
-// A stream gets a comment, which it does not answer.
+// pings sends a ping and waits for the pong, which shows that the client has handled all earlier
+// frames. On a stream it sends a comment, which clients do not answer.
 func pings() step {
 	return func(p *performance) error {
 		if p.transport == ServerSentEvents {
@@ -427,14 +427,14 @@ func pingsBelow() step {
 	}
 }
 
-// fallsSilent answers nothing until the client gives the connection up.
+// fallsSilent stops answering until the client gives up the connection.
 func fallsSilent() step {
 	return func(p *performance) error {
 		p.note(time.Now(), "the server falls silent")
 		p.mute = true
 		p.conn.mute.Store(true)
 		err := p.await("to give up a connection without a sign of life", func(e event) (bool, error) {
-			if e.kind == opened { // it overtook the end of the old one
+			if e.kind == opened { // reported before the end of the old connection
 				p.overtaken = append(p.overtaken, e)
 			}
 			return e.kind == closed || e.kind == opened, nil
@@ -444,7 +444,8 @@ func fallsSilent() step {
 	}
 }
 
-// renews waits for a fresh token, before the old one expires.
+// renews waits for a fresh token, and fails if the client sends it only after the old token has
+// expired.
 func renews() step {
 	return func(p *performance) error {
 		if err := p.takesFor(time.Until(p.expires), "auth", "auth before the token expires"); err != nil {
@@ -460,22 +461,22 @@ func renews() step {
 	}
 }
 
-// keepsItsToken fails if the client fetches another token within a time.
+// keepsItsToken fails if the client sends another token within a duration.
 func keepsItsToken(during time.Duration) step {
 	return func(p *performance) error {
 		return p.quiet("not to renew a token again so soon", during)
 	}
 }
 
-// ends closes the client's standard input, at which it must exit, and checks what
-// it printed until then.
+// ends closes the client's standard input and waits until the client exits with status 0. It
+// checks the lines that the client prints until then.
 func ends() step {
 	return func(p *performance) error {
 		p.note(time.Now(), "the script ends")
 		if err := p.client.stdin.Close(); err != nil {
 			return &failure{expected: "a client that reads commands", happened: "closing its standard input failed: " + err.Error()}
 		}
-		p.conn = nil // it may close the connection
+		p.conn = nil // the client may close it
 		return p.await("the program to exit with 0 at the end of its standard input", func(e event) (bool, error) {
 			return e.kind == exited && e.err == nil, nil
 		})

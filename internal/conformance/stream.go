@@ -26,7 +26,7 @@ func tcpOf(r *http.Request) net.Conn {
 	return c
 }
 
-// allowOrigin lets pages of any origin use a route: a client may be a browser.
+// allowOrigin lets pages of any origin use a route, since the client may be a page in a browser.
 func allowOrigin(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", "*")
@@ -35,7 +35,7 @@ func allowOrigin(w http.ResponseWriter) {
 	h.Set("Access-Control-Max-Age", "600")
 }
 
-// stream is an event stream. The script writes it while its handler waits.
+// stream is an event stream. The script writes to it while the HTTP handler waits.
 type stream struct {
 	writer  http.ResponseWriter
 	control *http.ResponseController
@@ -59,15 +59,15 @@ func (s *server) serveStream(w http.ResponseWriter, r *http.Request) {
 	case <-r.Context().Done():
 		s.tell(event{kind: closed, conn: c, err: context.Cause(r.Context())})
 	}
-	// The script may be writing.
+	// Wait for the script, which may still write to the stream.
 	select {
 	case <-e.done:
 	case <-s.quit:
 	}
 }
 
-// begin writes the head of the answer, and the pause that clients without one of
-// their own make.
+// begin writes the headers of the answer, and a field retry: the pause before a reconnect for
+// clients that do not choose their own.
 func (e *stream) begin() error {
 	if e.started {
 		return nil
@@ -90,8 +90,8 @@ func (e *stream) write(text string) error {
 	return e.control.Flush()
 }
 
-// eventOf returns a frame as an event. The id of a state is what the client then
-// holds.
+// eventOf returns a frame as an event. The id of a state frame is its epoch and version, which the
+// client sends as Last-Event-ID when it reconnects.
 func eventOf(f frame) string {
 	var b bytes.Buffer
 	switch f.text("t") {
@@ -126,7 +126,7 @@ func (e *stream) cut() {
 	_ = e.end(0, "") // never fails
 }
 
-// refuse answers the request with a status in place of a stream.
+// refuse answers the request with a status instead of a stream.
 func (e *stream) refuse(a answer) {
 	a.write(e.writer)
 	_ = e.end(0, "") // never fails
@@ -146,7 +146,7 @@ const (
 	problemType = "application/problem+json"
 )
 
-// problem returns the answer that a frame with an error corresponds to.
+// problem returns the answer over HTTP that corresponds to an error frame.
 func problem(status int, f frame) answer {
 	body := frame{"type": "urn:badged:problem", "title": http.StatusText(status), "status": status, "detail": f["message"]}
 	a := answer{status: status, contentType: problemType}
@@ -176,13 +176,13 @@ func (a answer) write(w http.ResponseWriter) {
 	_, _ = w.Write(a.body) // the client may be gone
 }
 
-// post is a command that waits for its answer.
+// post is a command over HTTP that waits for its answer.
 type post struct {
 	header string
 	tcp    net.Conn
-	// answers gets at most one.
+	// answers gets at most one answer.
 	answers chan answer
-	// gone is the context's error once the client has given it up.
+	// gone returns an error once the client has given up the request.
 	gone func() error
 }
 
@@ -199,14 +199,14 @@ func (s *server) serveCommand(w http.ResponseWriter, r *http.Request) {
 	case a := <-p.answers:
 		a.write(w)
 	case <-s.quit:
-	case <-r.Context().Done(): // the client is gone, or the script cut it
+	case <-r.Context().Done(): // the client or the script has ended the connection
 	}
 }
 
-// cut loses the answer.
+// cut ends the connection of the command, so that no answer arrives.
 func (p *post) cut() { reset(p.tcp) }
 
-// answer answers the command with what a frame corresponds to.
+// answer answers the command with the HTTP answer that corresponds to a frame.
 func (p *post) answer(f frame) {
 	a := answer{status: http.StatusOK, contentType: jsonType, body: f.encode()}
 	if f.text("t") == "error" {
@@ -228,7 +228,7 @@ func statusOf(code string) int {
 	return http.StatusServiceUnavailable
 }
 
-// lastEvent returns what a Last-Event-ID says that the client holds, as hello would.
+// lastEvent returns the epoch and version of a Last-Event-ID, in the form of a hello frame.
 func lastEvent(id string) frame {
 	if id == "" {
 		return frame{}

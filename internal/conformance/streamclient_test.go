@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// openStream opens a stream, or returns how it was refused.
+// openStream opens a stream. If that is refused, stream is nil, and code and pause say how to
+// continue, as after bye.
 func (c *reference) openStream(ctx context.Context) (stream io.ReadCloser, code int, pause time.Duration) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, os.Getenv("BADGED_URL")+"/v1/sse", nil)
 	if err != nil {
@@ -100,7 +101,7 @@ func (c *reference) readStream(ctx context.Context, stream io.Reader, frames cha
 	}
 }
 
-// post sends a command, and tells its answer as a frame.
+// post sends a command, and sends its answer to frames in the form of a frame.
 func (c *reference) post(ctx context.Context, f frame, token string, frames chan<- frame) {
 	answer := frame{"t": "error", "id": f["id"], "code": "unavailable", "retry_ms": json.Number("50")}
 	defer func() {
@@ -139,7 +140,7 @@ func (c *reference) post(ctx context.Context, f frame, token string, frames chan
 	}
 }
 
-// stored is what the client keeps.
+// stored is the content of the client's file.
 type stored struct {
 	Epoch         string
 	Version       int64
@@ -159,7 +160,7 @@ func (c *reference) file() string {
 	return filepath.Join(c.folder, name+".json")
 }
 
-// store writes what the next program needs.
+// store writes the state that the next process of the client loads.
 func (c *reference) store() {
 	if c.folder == "" || c.bug == "stores when it ends" {
 		return
@@ -186,7 +187,7 @@ func (c *reference) store() {
 	}
 }
 
-// load reads what the last program has stored, and shows it.
+// load reads the state that the previous process stored, and prints it.
 func (c *reference) load() {
 	if c.folder == "" {
 		return

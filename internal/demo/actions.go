@@ -11,7 +11,7 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// maxTextBytes is the longest message of the demo.
+// maxTextBytes is the maximum size of a message of the demo.
 const maxTextBytes = 500
 
 func (d *Demo) postMessage(w http.ResponseWriter, r *http.Request) {
@@ -102,11 +102,10 @@ func (d *Demo) postLevel(w http.ResponseWriter, r *http.Request) {
 	d.answer(w, http.StatusOK, struct{}{})
 }
 
-// maxCut is the longest that the page can cut the bus.
+// maxCut is the longest time for which the page can cut the bus.
 const maxCut = time.Minute
 
-// linkState is how long the bus stays cut, and how many updates it has lost so
-// far.
+// linkState is the remaining time of the cut, and the number of updates lost so far.
 type linkState struct {
 	CutMS int64 `json:"cut_ms"`
 	Lost  int64 `json:"lost"`
@@ -137,7 +136,7 @@ func (d *Demo) postBus(w http.ResponseWriter, r *http.Request) {
 	d.answer(w, http.StatusOK, d.linkState())
 }
 
-// simulation says whether the simulated people talk.
+// simulation says whether the simulated people write messages.
 type simulation struct {
 	Running bool `json:"running"`
 }

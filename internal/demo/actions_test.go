@@ -91,7 +91,7 @@ func TestLinkThatIsCutLosesUpdates(t *testing.T) {
 	}
 	publish := func(version int64) {
 		t.Helper()
-		if err := f.bus.Publish(t.Context(), []pubsub.Update{{Badge: pubsub.Badge{UserID: "ada", Version: version}}}); err != nil {
+		if err := f.bus.Publish(t.Context(), []pubsub.Update{{Badge: pubsub.Badge{UserID: "ada", Version: version}}}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

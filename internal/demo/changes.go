@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/badged/badged/projector/replay"
+	"github.com/badged/badged/internal/partition/replay"
 )
 
 // Explainer explains the effect of an event on a user's badge.
@@ -14,7 +14,7 @@ type Explainer interface {
 	EffectOf(ctx context.Context, userID string, name replay.EventName) (replay.Effect, error)
 }
 
-// getChanges answers what one event changed for each of its users.
+// getChanges answers with the effects of one event on the badges of its users.
 func (d *Demo) getChanges(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	transaction, err := strconv.ParseInt(q.Get("transaction"), 10, 64)

@@ -6,35 +6,37 @@ import (
 	"strings"
 )
 
-// person is one of the people in the demo.
+// person is a simulated user of the demo.
 type person struct {
 	UserID string `json:"user_id"`
 	Name   string `json:"name"`
 	Color  string `json:"color"`
 }
 
-// conversation is one of the conversations of the demo.
+// conversation is a conversation of the demo.
 type conversation struct {
 	ConversationID string `json:"conversation_id"`
 	Name           string `json:"name"`
 	Kind           string `json:"kind"` // direct, group, thread, feed or room
-	// Members are the people in it. A room has guests besides.
+	// Members are the people in the conversation. A room also has guests.
 	Members []string `json:"members"`
-	// Category is a channel of a workspace, or a part of the bell. A thread has that of its
-	// channel.
+	// Category is a channel of a workspace, or a part of the notifications. A thread has the
+	// category of its channel.
 	Category string `json:"category"`
-	// Late is set if phones show the conversation with its first message.
+	// Late is set if phones show the conversation only once it has a message.
 	Late bool `json:"late,omitempty"`
-	// weight is how often the simulation talks here, 0 for never.
+	// weight is how often the simulation writes here, relative to other conversations; 0 for
+	// never.
 	weight int
 	lines  []string
 }
 
 const (
-	// townHall is the room.
+	// townHall is the id of the room.
 	townHall = "town-hall"
-	// copied is a conversation that gets a message of the town hall to the same users,
-	// to compare what that costs.
+	// copied is a conversation with the same members as the town hall. Its messages name every
+	// member as a recipient, unlike messages to a room, so that the page can compare the costs
+	// of both.
 	copied = "town-hall-copy"
 )
 
@@ -48,7 +50,7 @@ func people() []person {
 	}
 }
 
-// bot sends messages of the system.
+// bot is the sender of messages of the system.
 const bot = "release-bot"
 
 // conversations returns the conversations of the demo.
@@ -101,7 +103,7 @@ func conversations() []conversation {
 
 var mention = regexp.MustCompile(`@(\p{L}+)`)
 
-// mentionedIn returns the members that a text mentions by name.
+// mentionedIn returns the members whose names a text mentions.
 func mentionedIn(text string, members []string) []string {
 	var ids []string
 	for _, m := range mention.FindAllStringSubmatch(text, -1) {
@@ -114,7 +116,7 @@ func mentionedIn(text string, members []string) []string {
 	return ids
 }
 
-// without returns ids without one of them.
+// without returns ids without id.
 func without(ids []string, id string) []string {
 	return slices.DeleteFunc(slices.Clone(ids), func(s string) bool { return s == id })
 }

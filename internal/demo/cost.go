@@ -16,16 +16,15 @@ import (
 	"github.com/badged/badged/projector/badges"
 )
 
-// meter sends messages to the room, or to its members one by one, and measures
-// what a message costs.
+// meter sends messages to the room, or to each member of the room, and measures the cost of a
+// message.
 type meter struct {
 	store  *store
 	reader *badges.Reader
 	crowd  *crowd
-	// everywhere are users of all partitions.
+	// everywhere has a user of every partition.
 	everywhere []string
-	// one lets the messages of pages come one after the other, so that none is
-	// measured with another.
+	// one serializes the messages of pages, so that each is measured alone.
 	one sync.Mutex
 }
 
@@ -43,25 +42,25 @@ func newMeter(s *store, pool *pgxpool.Pool, log *events.Log) *meter {
 	return m
 }
 
-// isFolded reports whether all badges include everything up to a transaction.
+// isFolded reports whether the badges of all partitions include everything up to a
+// transaction.
 func (m *meter) isFolded(ctx context.Context, transactionID int64) (bool, error) {
 	return m.reader.Folded(ctx, m.everywhere, transactionID)
 }
 
-// cost is what a message cost.
+// cost is the cost of a message.
 type cost struct {
-	// Seq is that of the message, or of the last of several.
+	// Seq is the seq of the message, or of the last one of several.
 	Seq int64 `json:"seq"`
-	// Members are those of the room when it was sent.
+	// Members is the number of members of the room when the message was sent.
 	Members int `json:"members"`
-	// Rows are those of badged's tables that exist, or have another content, because
-	// of the message; 0 for several messages, since the last may have changed what
-	// the former changed.
+	// Rows is the number of rows in badged's tables that the message added or changed. It is 0
+	// for several messages, since a later message may change the rows of an earlier one.
 	Rows int `json:"rows"`
 }
 
-// send sends messages from guests of the room, and returns when badges include
-// them. It calls sent for each message that is published.
+// send sends messages from guests of the room, and returns once the badges include them. It
+// calls sent for each published message.
 func (m *meter) send(ctx context.Context, to conversation, messages int, sent func(message)) (cost, error) {
 	m.one.Lock()
 	defer m.one.Unlock()
@@ -92,19 +91,19 @@ func (m *meter) send(ctx context.Context, to conversation, messages int, sent fu
 	return c, err
 }
 
-// The transactions that have folded a message: they wrote the row of the room in
-// each partition, or those of the conversation of each user.
+// foldedBySQL returns the ids of the transactions that have folded a message. They wrote the
+// row of the room in each partition, or the row of the conversation of each user.
 const foldedBySQL = `SELECT xmin::text FROM badged.rooms WHERE conversation_id = $1
 UNION SELECT xmin::text FROM badged.conversations WHERE conversation_id = $1 AND joined IS NULL AND last_seq = $2`
 
-// The tables of badged except the log.
+// tablesSQL returns the tables of badged, except the tables of the log.
 const tablesSQL = `SELECT oid::regclass::text FROM pg_class
 WHERE relnamespace = 'badged'::regnamespace AND relkind = 'r' AND (relname !~ '^events_' OR relname ~ '_offsets$')`
 
-// rowsOf counts the rows that a message has written: those that its transaction
-// appended to the log, and those of all other tables that the transactions wrote
-// which folded it. Each row names the transaction that wrote it. The rows of the
-// chat backend itself do not count.
+// rowsOf counts the rows that a message has written: the rows of the log that its transaction
+// appended, and the rows of all other tables that the folding transactions wrote. It
+// recognizes rows by the transaction that wrote them (xmin). The rows of the chat backend
+// itself do not count.
 func (s *store) rowsOf(ctx context.Context, c conversation, seq int64, receipt events.Receipt) (n int, err error) {
 	var by, tables []string
 	if by, err = s.texts(ctx, foldedBySQL, c.ConversationID, seq); err == nil {
@@ -126,7 +125,7 @@ func (s *store) rowsOf(ctx context.Context, c conversation, seq int64, receipt e
 	return n, nil
 }
 
-// texts returns the rows of a query, each a text.
+// texts returns the rows of a query with one text column.
 func (s *store) texts(ctx context.Context, query string, args ...any) ([]string, error) {
 	rows, err := s.pool.Query(ctx, query, args...)
 	if err != nil {
@@ -138,7 +137,7 @@ func (s *store) texts(ctx context.Context, query string, args ...any) ([]string,
 const (
 	// maxBurst is the most messages that a page can send at once.
 	maxBurst = 50
-	// sendTimeout is long enough for a group of 100,000 on a busy machine.
+	// sendTimeout suffices for a group of 100,000 on a busy machine.
 	sendTimeout = time.Minute
 )
 

@@ -13,60 +13,62 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/wait"
+	"github.com/badged/badged/internal/base/wait"
 )
 
-// crowd changes the number of members of the room to what a page asked for.
+// crowd changes the number of members of the room to the number that a page asked for.
 type crowd struct {
 	store *store
-	// isFolded reports whether all badges include everything up to a transaction.
+	// isFolded reports whether the badges of all partitions include everything up to a
+	// transaction.
 	isFolded func(ctx context.Context, transactionID int64) (bool, error)
 	// show sends the state to the pages.
 	show   func(crowdState)
 	logger *slog.Logger
-	// asked has a value if the target has changed.
+	// asked has a value after the target has changed.
 	asked chan struct{}
-	// published is the last transaction with members who joined or left.
+	// published is the last transaction in which members joined or left.
 	published int64
 
 	mu    sync.Mutex
 	state crowdState
 }
 
-// crowdState is how many members the room has, and is to have.
+// crowdState is the present and the requested number of members of the room.
 type crowdState struct {
 	Members int `json:"members"`
 	Target  int `json:"target"`
-	// Trouble is why it takes longer, for people; empty if nothing is wrong.
+	// Trouble explains to people why a change takes longer; empty if nothing is wrong.
 	Trouble string `json:"trouble,omitempty"`
 }
 
 const (
-	// hosts is how many people are members of the room. The others are guests.
+	// hosts is the number of people who are members of the room. The other members are guests.
 	hosts = 2
-	// fewestMembers leave guests who send messages.
+	// fewestMembers is the minimum number of members. It includes guests who send messages.
 	fewestMembers = 5
 	mostMembers   = 100_000
-	// stepSize is how many guests join or leave in one transaction. The next step
-	// waits until the badges of everybody include it, so that those of the phones are
+	// stepSize is the most guests that join or leave in one transaction. The next transaction
+	// waits until the badges of all users include it, so that the badges on the phones are
 	// never far behind.
 	stepSize = 5_000
 	// stepTimeout is long even for a busy machine.
 	stepTimeout = 10 * time.Second
-	// retryPause separates attempts while the database does not answer.
+	// retryPause is the pause between attempts while the database does not answer.
 	retryPause = time.Second
 )
 
-// errBehind is returned if badges do not include what was published.
+// errBehind is returned if badges do not yet include what was published.
 var errBehind = errors.New("badges are behind")
 
-// guestID returns the user id of a guest. Guests join in the order of their numbers,
-// from 1, and leave in the opposite order.
+// guestID returns the user id of a guest. Guests join in the order of their numbers, from 1,
+// and leave in the reverse order.
 func guestID(number int) string { return guestPrefix + strconv.Itoa(number) }
 
 const guestPrefix = "guest-"
 
-// guestIDs returns the ids of the guests above a number, up to another.
+// guestIDs returns the ids of the guests with numbers above the first argument, up to the
+// second.
 func guestIDs(above, upTo int) []string {
 	ids := make([]string, 0, upTo-above)
 	for n := above + 1; n <= upTo; n++ {
@@ -75,12 +77,12 @@ func guestIDs(above, upTo int) []string {
 	return ids
 }
 
-// ask sets the number of members that the room is to have.
+// ask sets the target number of members of the room.
 func (c *crowd) ask(members int) crowdState {
 	s := c.update(func(s *crowdState) { s.Target = members })
 	select {
 	case c.asked <- struct{}{}:
-	default: // the loop looks at the target before it waits again
+	default: // a value is already pending: the loop will read the new target
 	}
 	return s
 }
@@ -91,7 +93,7 @@ func (c *crowd) now() crowdState {
 	return c.state
 }
 
-// update changes the state and shows it.
+// update changes the state and sends it to the pages.
 func (c *crowd) update(change func(*crowdState)) crowdState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,7 +102,7 @@ func (c *crowd) update(change func(*crowdState)) crowdState {
 	return c.state
 }
 
-// run follows the target until ctx is done.
+// run changes the room towards the target until ctx is done.
 func (c *crowd) run(ctx context.Context) {
 	for {
 		select {
@@ -117,7 +119,7 @@ func (c *crowd) run(ctx context.Context) {
 	}
 }
 
-// step lets some guests join or leave, and waits until badges include that.
+// step makes some guests join or leave, and waits until badges include the change.
 func (c *crowd) step(ctx context.Context, target int) error {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
@@ -133,7 +135,7 @@ func (c *crowd) step(ctx context.Context, target int) error {
 	return nil
 }
 
-// report shows and logs why a step failed, once for all attempts.
+// report shows and logs the reason of a failed step, once for all consecutive attempts.
 func (c *crowd) report(ctx context.Context, err error) {
 	trouble := "The database does not answer. The demo tries again."
 	if errors.Is(err, errBehind) {
@@ -165,8 +167,8 @@ func awaitFolded(ctx context.Context, isFolded func(context.Context, int64) (boo
 	}
 }
 
-// open creates the room with its first members, unless it exists, and returns its
-// number of guests.
+// open creates the room with its first members if it does not exist, and returns its number of
+// guests.
 func (s *store) open(ctx context.Context) (guests int, err error) {
 	var receipt events.Receipt
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
@@ -192,9 +194,9 @@ func (s *store) open(ctx context.Context) (guests int, err error) {
 	return guests, nil
 }
 
-// resize lets guests join or leave the room until it has that many, at most some at
-// once, and returns how many it has. It goes by the tables: whether a commit whose
-// answer was lost took effect is known there alone.
+// resize makes guests join or leave the room until it has target guests, and returns the new
+// number of guests. One call moves at most `most` guests. It reads the present number from the
+// tables: if a commit got no answer, only the tables show whether it took effect.
 func (s *store) resize(ctx context.Context, target, most int) (guests int, receipt events.Receipt, err error) {
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		var former int
@@ -223,7 +225,7 @@ func (s *store) resize(ctx context.Context, target, most int) (guests int, recei
 	return guests, receipt, nil
 }
 
-// membersChange returns the event with which users join or leave the room.
+// membersChange returns an event with which users join or leave the room.
 func membersChange(t events.Type, users []string) events.Event {
 	return events.Event{
 		ID: string(t) + "/" + rand.Text(), Source: eventSource, Type: t,

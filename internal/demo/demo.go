@@ -1,10 +1,10 @@
-// Package demo is the chat backend behind `badged demo`: a few simulated
-// people, and a page on which to watch their badges and to join in.
+// Package demo is the chat backend of `badged demo`: simulated people, and a page on which to
+// watch their badges and to take part.
 //
-// It uses badged as any backend does. It publishes in the transactions that
-// store its messages, and the page gets badges from the gateway.
+// It uses badged as any backend does: it publishes in the transactions that store its
+// messages, and the page gets badges from the gateway.
 //
-// It does not know the inside of badged.
+// It does not know internals of badged.
 package demo
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/auth"
+	"github.com/badged/badged/internal/server/auth"
 	"github.com/badged/badged/web"
 )
 
@@ -32,14 +32,14 @@ type Config struct {
 	Pool   *pgxpool.Pool
 	Log    *events.Log
 	Tokens *auth.Tokens
-	// Wake tells the projector that partitions have new events.
+	// Wake notifies the projector that partitions have new events.
 	Wake func(partitions []int)
-	// Bus is the bus of the server, which the page can cut.
+	// Bus is the bus of the server. The page can cut it.
 	Bus *Bus
 	// Explainer explains the effects of events.
 	Explainer Explainer
-	// PushEndpoint is where the demo takes the pushes to its phones, see [PushEndpoint],
-	// and PhoneSecret the secret from which their keys derive.
+	// PushEndpoint is the URL at which the demo accepts pushes to its phones, see
+	// [PushEndpoint]. PhoneSecret is the secret from which the keys of the phones are derived.
 	PushEndpoint, PhoneSecret string
 	// Page has index.html and its assets.
 	Page   fs.FS
@@ -51,7 +51,7 @@ type Demo struct {
 	cfg   Config
 	store *store
 	feed  *feed
-	// running says whether the simulated people talk.
+	// running is set while the simulated people write messages.
 	running atomic.Bool
 	long    longTransaction
 	crowd   *crowd
@@ -63,11 +63,11 @@ type Demo struct {
 const (
 	tokenTTL  = time.Hour
 	tailPause = 100 * time.Millisecond
-	// talkPause is the shortest time between two messages of the simulation;
-	// the longest is twice that.
+	// talkPause is the shortest pause between two messages of the simulation; the longest is
+	// twice that.
 	talkPause = 900 * time.Millisecond
-	// briskStart is how many messages come four times as fast, so that there
-	// is soon something to see.
+	// briskStart is the number of first messages that come four times as fast, so that the
+	// page soon has something to show.
 	briskStart = 12
 )
 
@@ -122,8 +122,8 @@ func New(ctx context.Context, cfg Config) (*Demo, error) {
 // ServeHTTP implements http.Handler.
 func (d *Demo) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.mux.ServeHTTP(w, r) }
 
-// Run makes people talk while a page is open, and sends the log to pages,
-// until ctx is done.
+// Run lets people write messages while a page is open, and sends the log to pages, until ctx
+// is done.
 func (d *Demo) Run(ctx context.Context) error {
 	defer close(d.feed.closed)
 	defer func() {
@@ -147,7 +147,7 @@ func (d *Demo) Run(ctx context.Context) error {
 		case <-look.C:
 			entries, err := end.next(ctx)
 			if err != nil && ctx.Err() == nil {
-				d.cfg.Logger.WarnContext(ctx, "the page's log is behind", "error", err)
+				d.cfg.Logger.WarnContext(ctx, "cannot read the log for the page", "error", err)
 			}
 			for _, e := range entries {
 				d.feed.entry(e)
@@ -217,8 +217,8 @@ func (d *Demo) getUsers(w http.ResponseWriter, r *http.Request) {
 }
 
 func (d *Demo) getFeed(w http.ResponseWriter, r *http.Request) {
-	// Open before reading, so that no message is missed; the page ignores one
-	// that comes twice.
+	// Open before reading, so that no message is missed. The page ignores a message that comes
+	// twice.
 	page, log := d.feed.open()
 	defer d.feed.leave(page)
 	recent, err := d.store.recent(r.Context())
@@ -233,10 +233,10 @@ func (d *Demo) answer(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // the page may be gone
+	_ = json.NewEncoder(w).Encode(body) // an error means that the page was closed
 }
 
-// decode decodes the body of a request, or refuses it.
+// decode decodes the body of a request. If it cannot, it answers with the refusal.
 func (d *Demo) decode(w http.ResponseWriter, r *http.Request, in any, refusal string) bool {
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 4096)).Decode(in); err != nil {
 		d.refuse(w, refusal)

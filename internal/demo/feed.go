@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// feed sends events to the open pages. A page that cannot keep up is cut off;
-// it reconnects by itself and starts with the latest entries.
+// feed sends events to the open pages. It disconnects a page that cannot keep up; the page
+// reconnects and starts with the latest entries.
 type feed struct {
 	mu    sync.Mutex
 	pages map[chan []byte]struct{}
-	// log has the latest entries, for pages that open.
+	// log has the latest entries, for pages that are opened later.
 	log [][]byte
 	// closed is closed when the demo stops.
 	closed chan struct{}
@@ -22,7 +22,7 @@ type feed struct {
 const (
 	pageBuffer = 256
 	logKept    = 30
-	// pageTimeout is how long one write to a page may take.
+	// pageTimeout is the longest time that one write to a page may take.
 	pageTimeout = 10 * time.Second
 )
 
@@ -33,7 +33,7 @@ func newFeed() *feed {
 // frame returns a server-sent event.
 func frame(event string, data any) []byte {
 	b, err := json.Marshal(data)
-	if err != nil { // everything sent here can be encoded
+	if err != nil { // every event here can be encoded
 		return nil
 	}
 	return fmt.Appendf(nil, "event: %s\ndata: %s\n\n", event, b)
@@ -80,7 +80,7 @@ func (f *feed) send(b []byte) {
 	}
 }
 
-// open adds a page and returns the log up to now.
+// open adds a page and returns the log so far.
 func (f *feed) open() (page chan []byte, log [][]byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -95,20 +95,20 @@ func (f *feed) leave(page chan []byte) {
 	delete(f.pages, page)
 }
 
-// serve writes the recent events and then the feed to a page, until it closes,
-// cannot keep up, or the demo stops.
+// serve writes the recent events to a page, and then the feed. It returns when the page closes
+// or cannot keep up, or when the demo stops.
 func (f *feed) serve(w http.ResponseWriter, r *http.Request, page <-chan []byte, recent []message, log [][]byte) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
 	out := http.NewResponseController(w)
 	write := func(frames ...[]byte) error {
-		_ = out.SetWriteDeadline(time.Now().Add(pageTimeout)) // not every writer supports it
+		_ = out.SetWriteDeadline(time.Now().Add(pageTimeout)) // some writers do not support it
 		for _, b := range frames {
-			_, _ = w.Write(b) // Flush reports it
+			_, _ = w.Write(b) // Flush returns the error
 		}
 		err := out.Flush()
-		_ = out.SetWriteDeadline(time.Time{}) // the next event may be far off
+		_ = out.SetWriteDeadline(time.Time{}) // the next event may be hours away
 		return err
 	}
 	past := make([][]byte, 0, len(recent)+len(log))

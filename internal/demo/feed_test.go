@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
 // page is a browser page that follows the feed.
@@ -126,9 +128,7 @@ func TestMessageSentWhileAPageOpens(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(t.Context()) }() // no effect after the commit
-	if _, err := tx.Exec(t.Context(), `LOCK TABLE demo.messages IN ACCESS EXCLUSIVE MODE`); err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Exec(t, tx, `LOCK TABLE demo.messages IN ACCESS EXCLUSIVE MODE`)
 	var p *page
 	var opening sync.WaitGroup
 	opening.Go(func() { p, err = follow(t.Context(), url) })

@@ -1,19 +1,24 @@
 package demo
 
 import (
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"strings"
+
+	"golang.org/x/time/rate"
 )
 
-// Guard refuses requests that other sites' pages make a browser send: the demo
-// gives keys and tokens to anyone who opens it. A site whose name resolves to
-// this machine (DNS rebinding) is recognized by the Host header, any other by
-// Origin. listen is the address of --listen.
-func Guard(listen string) func(http.Handler) http.Handler {
+// Guard refuses requests that pages of other sites make a browser send, since the demo gives
+// keys and tokens to any client. It recognizes a site whose name resolves to this machine (DNS
+// rebinding) by the Host header, and other sites by the Origin header. listen is the address
+// of --listen. It logs the first page that it refuses.
+func Guard(listen string, log *slog.Logger) func(http.Handler) http.Handler {
 	name, _, _ := net.SplitHostPort(listen)
+	refused := rate.Sometimes{First: 1}
+	const why = "the demo answers its own page only; for a page of your own run badged dev"
 	return func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if !isOwnHost(r.Host, name) {
@@ -21,7 +26,8 @@ func Guard(listen string) func(http.Handler) http.Handler {
 				return
 			}
 			if !isOwnOrigin(r) {
-				http.Error(w, "the demo answers its own page only", http.StatusForbidden)
+				refused.Do(func() { log.WarnContext(r.Context(), why, "origin", r.Header.Get("Origin")) })
+				http.Error(w, why, http.StatusForbidden)
 				return
 			}
 			h.ServeHTTP(w, r)
@@ -29,7 +35,7 @@ func Guard(listen string) func(http.Handler) http.Handler {
 	}
 }
 
-// isOwnHost reports whether no other site's page can have a Host: an address,
+// isOwnHost reports whether a Host header cannot belong to another site: it is an address,
 // localhost, or the name that the operator gave.
 func isOwnHost(host, given string) bool {
 	name := host
@@ -43,8 +49,7 @@ func isOwnHost(host, given string) bool {
 	return name == "localhost" || name != "" && name == strings.ToLower(given)
 }
 
-// isOwnOrigin reports whether a request comes from a page of the demo or from
-// no page.
+// isOwnOrigin reports whether a request comes from a page of the demo, or from no page.
 func isOwnOrigin(r *http.Request) bool {
 	for _, origin := range r.Header.Values("Origin") {
 		u, err := url.Parse(origin)
@@ -52,8 +57,8 @@ func isOwnOrigin(r *http.Request) bool {
 			return false
 		}
 	}
-	// A browser that sends no Origin names the site of the page in this
-	// header. Following a link to the demo is allowed.
+	// A browser that sends no Origin header says in this header whether the page is of another
+	// site. Allow following a link to the demo.
 	site := r.Header.Get("Sec-Fetch-Site")
 	return site != "cross-site" && site != "same-site" || r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Method == http.MethodGet
 }

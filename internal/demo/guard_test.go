@@ -1,15 +1,19 @@
 package demo_test
 
 import (
+	"bytes"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/badged/badged/internal/demo"
 )
 
 func TestGuard(t *testing.T) {
-	guarded := demo.Guard("chat.test:8080")(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	var log bytes.Buffer
+	guarded := demo.Guard("chat.test:8080", slog.New(slog.NewTextHandler(&log, nil)))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 	for _, test := range []struct {
 		host, origin, site, mode string
 		want                     int
@@ -42,5 +46,8 @@ func TestGuard(t *testing.T) {
 		if w.Code != test.want {
 			t.Errorf("%+v is answered with %d", test, w.Code)
 		}
+	}
+	if said := log.String(); strings.Count(said, "\n") != 1 || !strings.Contains(said, "run badged dev") || !strings.Contains(said, "origin=http://evil.example") {
+		t.Errorf("of the refused pages it logs\n%s", said)
 	}
 }

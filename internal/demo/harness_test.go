@@ -14,13 +14,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/auth"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
 	"github.com/badged/badged/internal/devtest/schematest"
-	"github.com/badged/badged/internal/eventbatch"
+	"github.com/badged/badged/internal/log/eventbatch"
+	"github.com/badged/badged/internal/partition/replay"
+	"github.com/badged/badged/internal/server/auth"
 	"github.com/badged/badged/projector"
-	"github.com/badged/badged/projector/replay"
 	"github.com/badged/badged/pubsub"
 )
 

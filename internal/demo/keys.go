@@ -9,15 +9,15 @@ import (
 	"os"
 )
 
-// Keys are the credentials of one demo. They persist, so that a pasted key
-// keeps working after a restart.
+// Keys are the credentials of a demo. They are stored, so that a copied key stays valid after
+// a restart.
 type Keys struct {
 	PublisherKey string `json:"publisher_key"`
 	JWTSecret    string `json:"jwt_secret"`
 	AdminKey     string `json:"admin_key"`
 }
 
-// LoadKeys reads the keys from a file, or creates it.
+// LoadKeys reads the keys from a file, and creates the file if it does not exist.
 func LoadKeys(file string) (Keys, error) {
 	b, err := os.ReadFile(file) //nolint:gosec // the demo's own file
 	if errors.Is(err, fs.ErrNotExist) {

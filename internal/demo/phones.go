@@ -12,37 +12,37 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/badged/badged/gateway/push/webpush"
+	"github.com/badged/badged/internal/notify/push/webpush"
 )
 
-// device is the name of the phone of each person, under which it is registered.
+// device is the device id under which the phone of each person is registered.
 const device = "phone"
 
-// phone is the phone of a person as the demo's push service knows it.
+// phone is the phone of a person, as the demo's push service sees it.
 type phone struct {
 	UserID string `json:"user_id"`
-	// Closed says that its app is closed: the icon shows what was pushed last.
+	// Closed is set while its app is closed: the icon shows the number of the last push.
 	Closed bool `json:"closed"`
-	// Pushes is how many pushes came since the demo began.
+	// Pushes is the number of pushes received since the demo began.
 	Pushes int `json:"pushes"`
-	// Pushed is what the last push had, the newest by version; nil if none came.
+	// Pushed is the content of the push with the newest version; nil before the first push.
 	Pushed *pushed `json:"pushed,omitempty"`
 
 	key  *ecdh.PrivateKey
 	auth []byte
 }
 
-// pushed is what a push has for the app.
+// pushed is the content of a push for the app.
 type pushed struct {
 	Epoch   string `json:"epoch"`
 	Version int64  `json:"version"`
 	Number  int64  `json:"number"`
 }
 
-// phones is a push service with the phones behind it. A browser or Android has both:
-// the service takes encrypted pushes, the phone decrypts them.
+// phones is a push service together with its phones. With a real browser or Android phone
+// these are separate: the service accepts encrypted pushes, and the phone decrypts them.
 type phones struct {
-	// endpoint is where the service takes pushes, before the name of the user.
+	// endpoint is the URL at which the service accepts pushes, without the name of the user.
 	endpoint string
 	show     func(phone)
 
@@ -50,8 +50,8 @@ type phones struct {
 	all map[string]*phone
 }
 
-// newPhones makes the phones of all people. Their keys derive from a secret, so that a
-// registration outlasts a restart of the demo.
+// newPhones makes the phones of all people. Their keys are derived from a secret, so that
+// registrations stay valid after a restart of the demo.
 func newPhones(endpoint, secret string, show func(phone)) (*phones, error) {
 	ps := &phones{endpoint: endpoint, show: show, all: map[string]*phone{}}
 	for _, p := range people() {
@@ -72,7 +72,7 @@ func newPhones(endpoint, secret string, show func(phone)) (*phones, error) {
 	return ps, nil
 }
 
-// subscription is what a browser gives an app for its registration.
+// subscription is a push subscription, as a browser returns it to an app that registers.
 type subscription struct {
 	Endpoint string            `json:"endpoint"`
 	Keys     map[string]string `json:"keys"`
@@ -86,7 +86,7 @@ func (ps *phones) subscribe(p *phone) subscription {
 	}}
 }
 
-// set opens or closes the app of a phone. It returns false if there is no such phone.
+// set opens or closes the app of a phone. It returns false if the phone does not exist.
 func (ps *phones) set(userID string, closed bool) (phone, bool) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -99,7 +99,7 @@ func (ps *phones) set(userID string, closed bool) (phone, bool) {
 	return *p, true
 }
 
-// take decrypts a push and applies it by its version.
+// take decrypts a push and applies it, unless a push with a newer version came before.
 func (ps *phones) take(userID string, body []byte) error {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -166,10 +166,10 @@ func (d *Demo) postPhone(w http.ResponseWriter, r *http.Request) {
 	d.answer(w, http.StatusOK, p)
 }
 
-// maxPush is the most that a push service must accept.
+// maxPush is the size up to which a push service must accept pushes, in bytes.
 const maxPush = 4096
 
-// postPush is the push service, as RFC 8030 has it.
+// postPush implements a push service of RFC 8030.
 func (d *Demo) postPush(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxPush))
 	if err != nil {
@@ -182,7 +182,7 @@ func (d *Demo) postPush(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := d.phones.take(user, body); err != nil {
-		// The phone was registered with other keys: the app must register it again.
+		// The phone was registered with other keys: 410 makes the app register it again.
 		w.WriteHeader(http.StatusGone)
 		return
 	}

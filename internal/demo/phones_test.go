@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/badged/badged/gateway/push/webpush"
+	"github.com/badged/badged/internal/notify/push/webpush"
 )
 
 // encrypted returns a push to a subscription.

@@ -15,11 +15,11 @@ import (
 	"path/filepath"
 )
 
-// PushApp is the app of the phones in the push configuration.
+// PushApp is the name of the phones' app in the push configuration.
 const PushApp = "demo"
 
-// WritePushConfig writes the configuration for pushes to the demo's phones into a
-// folder, with a key that persists, and returns its file.
+// WritePushConfig writes the configuration for pushes to the demo's phones into a folder, with
+// a key that it creates once, and returns the path of the file.
 func WritePushConfig(dir string) (file string, err error) {
 	const keyFile = "vapid.pem"
 	if _, err := os.Stat(filepath.Join(dir, keyFile)); errors.Is(err, fs.ErrNotExist) {
@@ -49,7 +49,7 @@ func WritePushConfig(dir string) (file string, err error) {
 	return file, nil
 }
 
-// PushEndpoint returns where the demo takes pushes if it listens at an address.
+// PushEndpoint returns the URL at which a demo that listens on an address accepts pushes.
 func PushEndpoint(listening net.Addr) string {
 	host, port, err := net.SplitHostPort(listening.String())
 	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {

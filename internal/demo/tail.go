@@ -11,10 +11,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/eventbatch"
+	"github.com/badged/badged/internal/log/eventbatch"
 )
 
-// entry is one event of the log as the page shows it.
+// entry is an event of the log in the form for the page.
 type entry struct {
 	Position string    `json:"position"`
 	Type     string    `json:"type"`
@@ -22,30 +22,31 @@ type entry struct {
 	ID       string    `json:"id"`
 	Summary  string    `json:"summary"`
 	Time     time.Time `json:"time"`
-	// Users are the users of the event: the people of the demo, and some others. For
-	// a message of a room they are the people in it.
+	// Users are the people of the demo among the users of the event, and a few others. For a
+	// message to a room, they are the people in the room.
 	Users []string `json:"users"`
-	// Others is how many more users the event has.
+	// Others is the number of further users of the event.
 	Others int `json:"others,omitempty"`
 
 	key   string
 	event events.Event
 }
 
-// tail reads the end of the log across partitions. A message to a group is in
-// several partitions, and one entry.
+// tail reads the end of the log in all partitions. An event in several partitions makes one
+// entry.
 type tail struct {
 	pool       *pgxpool.Pool
 	partitions int
-	// ended is an id up to which all transactions have ended and were read.
+	// ended is a transaction id: all transactions with ids up to ended have finished, and the
+	// tail has read their events.
 	ended int64
-	// shown and shownBefore are the rows that were read last. Some come again:
-	// those after ended, and those that the projector moves since it has folded
-	// them late.
+	// shown and shownBefore are the rows that were read last. The tail uses them to skip rows
+	// that it reads again: rows of transactions after ended, and late rows, which the
+	// projector moves when it folds them.
 	shown, shownBefore map[row]struct{}
 }
 
-// row names a row of the log, wherever it stands.
+// row identifies a row of the log, also after it has moved.
 type row struct {
 	uuid       [16]byte
 	appendedAt int64 // in microseconds since 1970
@@ -54,14 +55,14 @@ type row struct {
 const (
 	firstEntries = 30
 	moreEntries  = 500
-	// rowsKept is how many rows the tail remembers at least.
+	// rowsKept is the least number of rows that the tail remembers.
 	rowsKept = 10 * moreEntries
-	// othersShown is how many users an entry shows besides the people.
+	// othersShown is the most users that an entry shows in addition to the people.
 	othersShown = 3
 )
 
-// next returns the entries appended since the last call, at most the latest
-// 500; the first call returns the latest 30.
+// next returns the entries appended since the last call, at most the latest 500. The first
+// call returns the latest 30.
 func (t *tail) next(ctx context.Context) ([]entry, error) {
 	limit := moreEntries
 	if t.ended == 0 {
@@ -114,16 +115,16 @@ func (t *tail) isNew(r row) bool {
 	return true
 }
 
-// merged joins the entries of one event from several partitions. Their users
-// differ, and so may their transactions, since the projector moves late rows. A
-// repetition of the event has the same users, and stays an entry.
+// merged joins the parts of one event from several partitions into one entry. The parts have
+// different users, and may have different transactions, since the projector moves late rows. A
+// repetition of the event has the same users, and becomes an entry of its own.
 func merged(entries []entry) []entry {
 	all := entries[:0]
 	places := map[string]int{}
 	for _, e := range entries {
 		i, known := places[e.key]
 		users := e.event.Data.UserIDs
-		// The first tells: each part of an event has users of its own.
+		// The first user suffices: parts of the same event have no user in common.
 		again := known && len(users) > 0 && slices.Contains(all[i].event.Data.UserIDs, users[0])
 		if known && !again {
 			all[i].event.Data.UserIDs = append(all[i].event.Data.UserIDs, users...)
@@ -157,7 +158,7 @@ func newEntry(at events.Place, payload []byte) entry {
 	return e
 }
 
-// describe sets what depends on all parts of the event.
+// describe sets the fields that depend on all parts of the event.
 func (e *entry) describe() {
 	d := &e.event.Data
 	e.Summary, e.Users = summarize(&e.event), []string{}
@@ -224,7 +225,7 @@ func summarize(e *events.Event) string {
 	return string(e.Type)
 }
 
-// allOf names what an event for all conversations covers.
+// allOf names the conversations of an event that concerns a category, or all of them.
 func allOf(category string) string {
 	if category == "" {
 		return "everything"
@@ -232,7 +233,7 @@ func allOf(category string) string {
 	return "all of " + category
 }
 
-// listed names users, or tells how many there are.
+// listed names users, or only their number if there are many.
 func listed(ids []string) string {
 	const most = 5
 	if len(ids) > most {
@@ -245,8 +246,7 @@ func listed(ids []string) string {
 	return strings.Join(names, ", ")
 }
 
-// personName returns the name of a person or guest of the demo, or the id of another
-// user.
+// personName returns the name of a person or guest of the demo, or the id of any other user.
 func personName(id string) string {
 	if number, ok := strings.CutPrefix(id, guestPrefix); ok {
 		return "Guest " + number
@@ -259,8 +259,7 @@ func personName(id string) string {
 	return id
 }
 
-// conversationName returns the name of a conversation of the demo, or the id of
-// another.
+// conversationName returns the name of a conversation of the demo, or the id of any other one.
 func conversationName(id string) string {
 	if c, err := findConversation(id); err == nil {
 		return c.Name

@@ -12,11 +12,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// maxOpen is the longest that the page can leave a transaction open.
+// maxOpen is the longest time for which the page can leave a transaction open.
 const maxOpen = 2 * time.Minute
 
-// longTransaction is a transaction that the page opens and leaves open, to
-// show that no badge waits for it.
+// longTransaction is a transaction that the page opens and leaves open, to show that it delays
+// no badge.
 type longTransaction struct {
 	pool *pgxpool.Pool
 
@@ -24,19 +24,18 @@ type longTransaction struct {
 	tx    pgx.Tx // nil if none is open
 	id    int64
 	until time.Time
-	// stopped is set when the demo stops: a transaction would keep the pool from
-	// closing.
+	// stopped is set when the demo stops. No transaction may begin then: it would block the
+	// closing of the pool.
 	stopped bool
 }
 
-// transactionState is how long the transaction stays open, and its id.
+// transactionState is the remaining time of the transaction, and its id.
 type transactionState struct {
 	OpenMS        int64 `json:"open_ms"`
 	TransactionID int64 `json:"transaction_id"`
 }
 
-// open opens the transaction for d from now, or lets an open one last until
-// then.
+// open opens the transaction for the time d, or extends an open one to d from now.
 func (l *longTransaction) open(ctx context.Context, d time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,8 +53,8 @@ func (l *longTransaction) open(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// beginWriting begins a transaction that has an id, as one that has written,
-// and that the server does not end for being idle.
+// beginWriting begins a transaction and assigns it a transaction id, as a write would do. It
+// disables the idle timeout that the server may have.
 func beginWriting(ctx context.Context, pool *pgxpool.Pool) (tx pgx.Tx, id int64, err error) {
 	if tx, err = pool.Begin(ctx); err != nil {
 		return nil, 0, err
@@ -76,7 +75,7 @@ func (l *longTransaction) end(ctx context.Context) error {
 	if l.tx == nil {
 		return nil
 	}
-	err := l.tx.Rollback(ctx) // its connection goes back to the pool in any case
+	err := l.tx.Rollback(ctx) // the connection returns to the pool in any case
 	l.tx, l.until = nil, time.Time{}
 	if err != nil {
 		return fmt.Errorf("end a transaction: %w", err)
@@ -84,7 +83,7 @@ func (l *longTransaction) end(ctx context.Context) error {
 	return nil
 }
 
-// stop ends the transaction, and lets none begin any more.
+// stop ends the transaction and prevents new ones.
 func (l *longTransaction) stop(ctx context.Context) error {
 	l.mu.Lock()
 	l.stopped = true
@@ -92,8 +91,8 @@ func (l *longTransaction) stop(ctx context.Context) error {
 	return l.end(ctx)
 }
 
-// state returns the state, and whether the transaction has been open for as
-// long as it was to be.
+// state returns the state of the transaction. due is set if the transaction has reached its
+// end.
 func (l *longTransaction) state() (s transactionState, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,7 +131,7 @@ func (d *Demo) postTransaction(w http.ResponseWriter, r *http.Request) {
 	d.answer(w, http.StatusOK, state)
 }
 
-// endDue ends the transaction if it is due, and tells the pages.
+// endDue ends the transaction if it is due, and notifies the pages.
 func (d *Demo) endDue(ctx context.Context) {
 	if _, due := d.long.state(); !due {
 		return

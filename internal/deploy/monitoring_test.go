@@ -83,11 +83,11 @@ var (
 )
 
 // metrics returns the labels of every series in docs/metrics.md, which a test
-// of internal/app compares with a server.
+// of internal/server/app compares with a server.
 func metrics(t *testing.T) map[string][]string {
 	t.Helper()
 	all := map[string][]string{
-		// Metrics of the process that alerts and panels use.
+		// Metrics of the process, not listed in docs/metrics.md, that alerts and panels use.
 		"process_cpu_seconds_total": nil, "process_resident_memory_bytes": nil, "process_open_fds": nil, "process_max_fds": nil,
 	}
 	for _, row := range metricRow.FindAllStringSubmatch(read(t, "docs/metrics.md"), -1) {
@@ -114,11 +114,11 @@ var (
 	grouping = regexp.MustCompile(`\b(?:by|on) \(([^)]*)\)`)
 )
 
-// unknown returns the names in an expression that no server has: metrics, and
-// labels that none of its metrics has.
+// unknown returns the names in an expression that no server exports: unknown metrics, and
+// labels that no metric of the expression has.
 func unknown(expr string, known map[string][]string) []string {
 	var strange []string
-	// Labels that Prometheus or the operator adds to every series.
+	// Labels that Prometheus or its operator adds to every series; "" is from an empty list.
 	there := []string{"instance", "job", "namespace", ""}
 	for _, s := range selector.FindAllStringSubmatch(expr, -1) {
 		labels, ok := known[s[1]]
@@ -186,7 +186,7 @@ func TestPanelsUseKnownMetrics(t *testing.T) {
 	}
 }
 
-// Each alert has a section in docs/runbooks.md, and each section an alert.
+// Each alert has a section in docs/runbooks.md, and each such section belongs to an alert.
 func TestAlertsHaveRunbooks(t *testing.T) {
 	const page = "https://github.com/badged/badged/blob/main/docs/runbooks.md#"
 	var headings []string
@@ -216,7 +216,8 @@ func TestAlertsHaveRunbooks(t *testing.T) {
 	}
 }
 
-// Each alert has a test that fires it and one that does not. .ci/deploy runs them.
+// Each alert has a test in which it fires and a test in which it does not. .ci/deploy runs
+// these tests.
 func TestAlertsAreTested(t *testing.T) {
 	tests := read(t, "deploy/prometheus/alerts_test.yaml") + read(t, "deploy/prometheus/alerts_slow_test.yaml")
 	for _, a := range alerts(t) {
@@ -228,7 +229,7 @@ func TestAlertsAreTested(t *testing.T) {
 	}
 }
 
-// promtool parses every expression of alerts and panels.
+// promtool accepts every expression of alerts and panels.
 func TestPromQL(t *testing.T) {
 	promtool(t, "check", "rules", monitoring+"alerts.yaml")
 	var rules strings.Builder
@@ -236,7 +237,7 @@ func TestPromQL(t *testing.T) {
 	forGrafana := strings.NewReplacer("$__rate_interval", "5m", "$instance", ".*")
 	for i, p := range panels(t) {
 		for j, target := range p.Targets {
-			expr, err := json.Marshal(forGrafana.Replace(target.Expr)) // which is YAML too
+			expr, err := json.Marshal(forGrafana.Replace(target.Expr)) // JSON is valid YAML
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/server/config"
 )
 
 // settings returns the environment variables of a server, with their defaults.
@@ -42,7 +42,7 @@ func variables(t *testing.T, grammar any) map[string]string {
 	return all
 }
 
-// Deployments set only variables that what they run knows.
+// The files in deploy/ set only environment variables that exist.
 func TestDeployedSettingsExist(t *testing.T) {
 	known := settings(t)
 	maps.Copy(known, variables(t, &struct {
@@ -52,7 +52,7 @@ func TestDeployedSettingsExist(t *testing.T) {
 		config.Tail `embed:""`
 	}{}))
 	known["BADGED_VERSION"], known["BADGED_FILES"] = "", "" // the image and the folder of files for Compose
-	known["BADGED_OWNER_URL"] = ""                          // which the chart renames
+	known["BADGED_OWNER_URL"] = ""                          // only in the chart, which passes it under another name
 	variable := regexp.MustCompile(`\bBADGED_[A-Z_]*[A-Z]\b`)
 	seen := 0
 	err := filepath.WalkDir(filepath.Join(root, "deploy"), func(path string, d fs.DirEntry, err error) error {
@@ -86,8 +86,8 @@ func TestDeployedSettingsExist(t *testing.T) {
 	}
 }
 
-// The job of the chart gives `badged archive` only flags that it has, and mounts its keys
-// where the flag says that they are.
+// The chart's job passes `badged archive` only flags that exist, and mounts the keys of the
+// archive at the path that the flag names.
 func TestTheChartArchives(t *testing.T) {
 	job := read(t, "deploy/helm/badged/templates/archive.yaml")
 	_, reference, _ := strings.Cut(read(t, "docs/cli.md"), "\n## `badged archive`\n")
@@ -107,7 +107,7 @@ func TestTheChartArchives(t *testing.T) {
 	}
 }
 
-// A stop takes up to twice the drain timeout, and deployments wait that long.
+// Deployments wait long enough for a server to stop, which takes up to twice the drain timeout.
 func TestDeploymentsWaitForStops(t *testing.T) {
 	drain, err := time.ParseDuration(settings(t)["BADGED_DRAIN_TIMEOUT"])
 	if err != nil {
@@ -128,8 +128,8 @@ func TestDeploymentsWaitForStops(t *testing.T) {
 	}
 }
 
-// The units of relays and tails run commands that exist, with as few rights as the unit of
-// servers.
+// The systemd units of relays and tails run commands that exist, with as few rights as the unit
+// of the server.
 func TestUnitsOfRelaysAndTails(t *testing.T) {
 	reference := read(t, "docs/cli.md")
 	_, rights, _ := strings.Cut(read(t, "deploy/systemd/badged.service"), "\nDynamicUser=yes\n")
@@ -148,8 +148,8 @@ func TestUnitsOfRelaysAndTails(t *testing.T) {
 	}
 }
 
-// The Compose files of relays and tails run commands that exist, with as few rights as
-// servers have, and let all of their settings be set that say where to connect to.
+// The Compose files of relays and tails run commands that exist, with as few rights as the
+// server has. They pass on every setting that says where to connect.
 func TestComposeFilesOfRelaysAndTails(t *testing.T) {
 	reference := read(t, "docs/cli.md")
 	server := read(t, "deploy/compose.yaml")
@@ -179,8 +179,8 @@ func TestComposeFilesOfRelaysAndTails(t *testing.T) {
 	}
 }
 
-// Images and actions by others are pinned by digest, since their authors can move a
-// tag. badged's own image is built or chosen by its users.
+// Images and actions of other projects are pinned by digest, since their authors can move a tag.
+// badged's own image is not: users build it or choose its version.
 func TestPinned(t *testing.T) {
 	for file, pattern := range map[string]string{
 		"deploy/compose.yaml":           `(?m)^ +image: (?P<name>\S+)$`,
@@ -199,8 +199,8 @@ func TestPinned(t *testing.T) {
 	}
 }
 
-// The image has only a static program, runs as an unprivileged user, and is
-// built from pinned images.
+// The image contains only a static program, runs as an unprivileged user, and is built from
+// pinned images.
 func TestDockerfile(t *testing.T) {
 	text := strings.ReplaceAll(read(t, "deploy/Dockerfile"), "\\\n", " ")
 	var from []string
@@ -216,7 +216,7 @@ func TestDockerfile(t *testing.T) {
 	if !regexp.MustCompile(`golang:` + regexp.QuoteMeta(goVersion) + `\.\d+-\w+@sha256:[0-9a-f]{64} AS build$`).MatchString(from[0]) {
 		t.Errorf("it is built with %s, and not with a release of Go %s, which go.mod asks for", from[0], goVersion)
 	}
-	for _, want := range []string{"CGO_ENABLED=0", "-trimpath", "internal/version.stamp=$VERSION", "\nUSER 65532:65532\n", "\nHEALTHCHECK ", `ENTRYPOINT ["/usr/local/bin/badged"]`} {
+	for _, want := range []string{"CGO_ENABLED=0", "-trimpath", "internal/base/version.stamp=$VERSION", "\nUSER 65532:65532\n", "\nHEALTHCHECK ", `ENTRYPOINT ["/usr/local/bin/badged"]`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("it lacks %s", want)
 		}

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// A release is refused, before anything is built, if its name or its place is wrong.
+// The release script refuses a malformed version, or a folder that already exists, before it
+// builds anything.
 func TestReleaseIsRefused(t *testing.T) {
 	taken := t.TempDir()
 	for says, args := range map[string][]string{

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// fakeGo answers the calls that .ci/vuln makes: govulncheck says $VULN_<database>,
-// and GOPROXY gives $MODULE.
+// fakeGo replaces the program go for .ci/vuln: govulncheck answers with $VULN_<database>, and the
+// module proxy with $MODULE.
 const fakeGo = `#!/bin/sh
 case "$1 $2 $3" in
 "tool "*)
@@ -39,8 +39,8 @@ esac
 // fakeNPM answers every audit with $AUDIT.
 const fakeNPM = "#!/bin/sh\necho \"$AUDIT\"\n"
 
-// What is not checked is named and has its own exit status: no source of
-// vulnerabilities that is missing or old passes for a clean one.
+// If a source of vulnerabilities is missing or old, .ci/vuln says what was not checked and exits
+// with its own status, so that the result is not taken for "no vulnerabilities".
 func TestVulnerabilityChecks(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"go": fakeGo, "npm": fakeNPM} {

@@ -32,9 +32,9 @@ func NewHTTPMetrics(r prometheus.Registerer) *HTTPMetrics {
 	}
 }
 
-// Instrument counts what h answers. The route is the pattern of the innermost
-// http.ServeMux that handled the request, without its method, and "other" if
-// that is just "/": arbitrary paths must not create time series.
+// Instrument counts the requests that h answers. The label route is the pattern, without the
+// method, of the innermost http.ServeMux that handled the request. It is "other" if the
+// pattern is just "/", since arbitrary paths must not create time series.
 func (m *HTTPMetrics) Instrument(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
@@ -56,7 +56,7 @@ func routeOf(pattern string) string {
 	return pattern
 }
 
-// answer remembers the status of what is written to it.
+// answer records the status of the answer that is written to it.
 type answer struct {
 	http.ResponseWriter
 	status int

@@ -16,12 +16,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/badged/badged/internal/version"
+	"github.com/badged/badged/internal/base/version"
 )
 
-// NewLogger returns a logger that writes lines of a format, "text" or "json",
-// from a level, "debug", "info", "warn" or "error". An error that repeats is
-// logged once a minute, with how often it did.
+// NewLogger returns a logger that writes records of at least a level ("debug", "info", "warn"
+// or "error") as lines in a format ("text" or "json"). It logs an error that repeats only once a
+// minute, with the number of repetitions.
 func NewLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
@@ -37,8 +37,8 @@ func NewLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 	return nil, fmt.Errorf("log format %q: want text or json", format)
 }
 
-// NewRegistry returns a registry with the metrics of the Go runtime and of the
-// process, and with the version of badged.
+// NewRegistry returns a registry with the metrics of the Go runtime and of the process, and
+// the version of badged.
 func NewRegistry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

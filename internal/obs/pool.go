@@ -19,7 +19,7 @@ func RegisterPool(r prometheus.Registerer, name string, pool *pgxpool.Pool) {
 	})
 }
 
-// poolCollector reads a pool's statistics at each collection.
+// poolCollector reads the statistics of a pool at each collection.
 type poolCollector struct {
 	pool                             *pgxpool.Pool
 	connections, most, waits, waited *prometheus.Desc

@@ -9,30 +9,30 @@ import (
 )
 
 const (
-	// repeatInterval is the time between two lines about an error that repeats.
+	// repeatInterval is the time between two log lines about a repeating error.
 	repeatInterval = time.Minute
-	// repeatQuiet is how long an error must stay away to count as over: longer
-	// than pauses between retries.
+	// repeatQuiet is the time without a repetition after which an error counts as over. It
+	// exceeds the pauses between retries.
 	repeatQuiet = 30 * time.Second
-	// maxRepeats bounds the errors remembered; all others are logged.
+	// maxRepeats is the most errors that are remembered. Beyond it, new errors are logged each
+	// time.
 	maxRepeats = 1000
 )
 
-// repeats is a slog.Handler that keeps repeated errors from filling the log:
-// the first is logged, then one a minute with the number left out
-// (repeated=N), and a last line when the error has stayed away for 30 s.
+// repeats is a slog.Handler that limits repeated errors: it logs the first error, then one a
+// minute with the number of suppressed errors (repeated=N), and a last line once the error has
+// not occurred for 30 s.
 //
-// Errors are warnings and errors with the attribute "error". Two are equal if
-// place, level, message and the text of the error are, apart from numbers in
-// the text: partitions, positions, ports and the like. Postgres error codes do
-// not count as numbers. A record with the attribute "id" concerns one object
-// and is always logged.
+// It applies to warnings and errors with the attribute "error". Two records are the same error
+// if they have the same place in the code, level, message and error text. Numbers in the text,
+// such as partitions, positions and ports, are ignored, except Postgres error codes. A record
+// with the attribute "id" concerns one object and is always logged.
 type repeats struct {
 	next  slog.Handler
 	state *repeatState
 }
 
-// repeatState is shared by all handlers of a logger.
+// repeatState is the state that all handlers of a logger share.
 type repeatState struct {
 	mu   sync.Mutex
 	seen map[repeatKey]*repeated
@@ -45,13 +45,13 @@ type repeatKey struct {
 	message, error string
 }
 
-// repeated is an error that was logged, and may repeat.
+// repeated is an error that was logged and may repeat.
 type repeated struct {
 	handler slog.Handler
 	text    string // of the latest error
 	logged  time.Time
-	times   int // in all
-	left    int // out since the last line
+	times   int // including the first
+	left    int // not logged since the last line
 	quiet   *time.Timer
 }
 
@@ -90,8 +90,8 @@ func (h *repeats) Handle(ctx context.Context, r slog.Record) error {
 	return h.next.Handle(ctx, r)
 }
 
-// errorOf returns the text of a record's error; ok is false if it has none, or
-// one that is always logged.
+// errorOf returns the text of a record's error. ok is false if the record has no error or must
+// always be logged.
 func errorOf(r slog.Record) (text string, ok bool) {
 	r.Attrs(func(a slog.Attr) bool {
 		switch a.Key {
@@ -119,8 +119,8 @@ func withoutNumbers(text string) string {
 	})
 }
 
-// note counts an error. It reports whether to log it, and how many equal ones
-// were left out before.
+// note counts an error. It reports whether to log the error, and how many repetitions were
+// suppressed since the last line.
 func (s *repeatState) note(key repeatKey, text string, handler slog.Handler) (left int, log bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,7 +146,8 @@ func (s *repeatState) note(key repeatKey, text string, handler slog.Handler) (le
 	return left, true
 }
 
-// over forgets an error that stayed away, and logs that if it had repeated.
+// over removes an error that has not occurred for repeatQuiet. If the error had repeated, it
+// logs that it has stopped.
 func (s *repeatState) over(key repeatKey) {
 	s.mu.Lock()
 	e := s.seen[key]
@@ -158,6 +159,6 @@ func (s *repeatState) over(key repeatKey) {
 	r := slog.NewRecord(time.Now(), slog.LevelInfo, "an error has stopped repeating", key.place)
 	r.AddAttrs(slog.String("was", key.message), slog.String("error", e.text), slog.Int("times", e.times), slog.Int("repeated", e.left))
 	if e.handler.Enabled(context.Background(), r.Level) {
-		_ = e.handler.Handle(context.Background(), r) // there is no caller
+		_ = e.handler.Handle(context.Background(), r) // no caller could handle an error
 	}
 }

@@ -20,28 +20,27 @@ import (
 
 // TracingConfig configures the receiver and sampling of traces.
 type TracingConfig struct {
-	// Endpoint is the address of an OTLP receiver, such as
-	// http://127.0.0.1:4318, to whose path v1/traces is added.
+	// Endpoint is the address of an OTLP receiver, such as http://127.0.0.1:4318. v1/traces is
+	// appended to its path.
 	Endpoint string
-	// Sample is the share, from 0 to 1, of traces started here that are sampled.
-	// For traces started elsewhere, their decision applies.
+	// Sample is the share, from 0 to 1, of the traces started here that are sampled. If a
+	// trace was started elsewhere, the decision made there applies.
 	Sample float64
 	Logger *slog.Logger
 }
 
-// Tracing makes traces and sends them by OTLP over HTTP. Headers, certificates,
-// time limits, compression, batching and resource attributes come from
-// OpenTelemetry's environment variables (OTEL_EXPORTER_OTLP_HEADERS and so on). It is safe for concurrent use.
+// Tracing makes traces and sends them by OTLP over HTTP. Headers, certificates, time limits,
+// compression, batching and resource attributes come from OpenTelemetry's environment
+// variables, such as OTEL_EXPORTER_OTLP_HEADERS. It is safe for concurrent use.
 type Tracing struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
 }
 
-// tracingStop limits how long Close sends remaining spans.
+// tracingStop bounds how long Close sends remaining spans.
 const tracingStop = 5 * time.Second
 
-// NewTracing starts tracing, which Close ends. It does not wait for the
-// receiver.
+// NewTracing starts tracing, without waiting for the receiver. Close ends it.
 func NewTracing(ctx context.Context, cfg TracingConfig) (*Tracing, error) {
 	endpoint, err := url.Parse(cfg.Endpoint)
 	if err != nil || endpoint.Scheme != "http" && endpoint.Scheme != "https" || endpoint.Host == "" {
@@ -51,7 +50,7 @@ func NewTracing(ctx context.Context, cfg TracingConfig) (*Tracing, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make an exporter: %w", err)
 	}
-	// The environment comes last, and so takes precedence.
+	// The environment comes last, so it takes precedence.
 	described, err := resource.New(ctx,
 		resource.WithAttributes(attribute.String("service.name", "badged")),
 		resource.WithTelemetrySDK(), resource.WithFromEnv())
@@ -75,10 +74,10 @@ func (t *Tracing) Close() {
 	_ = t.provider.Shutdown(ctx) // failures to send are logged
 }
 
-// Handler makes a span of each request to one of the routes, "METHOD PATH",
-// which continues the trace of its traceparent header. A request refused by
-// authentication or a rate limit leaves none: strangers could otherwise flood
-// the receiver.
+// Handler makes a span for each request to one of the routes ("METHOD PATH"). The span
+// continues the trace of the request's traceparent header. A request that authentication or a
+// rate limit refuses leaves no span: otherwise unauthenticated clients could flood the
+// receiver.
 func (t *Tracing) Handler(h http.Handler, routes ...string) http.Handler {
 	traced := map[string]bool{}
 	for _, r := range routes {
@@ -109,8 +108,8 @@ func (t *Tracing) Handler(h http.Handler, routes ...string) http.Handler {
 	})
 }
 
-// linked samples spans that are linked to a sampled one: a batch with a traced
-// event.
+// linked is a sampler that also samples a span with a link to a sampled span: a batch that
+// contains a traced event.
 type linked struct{ sdktrace.Sampler }
 
 // ShouldSample implements sdktrace.Sampler.
@@ -123,8 +122,7 @@ func (s linked) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingRes
 	return s.Sampler.ShouldSample(p)
 }
 
-// logged logs failures of an exporter, which would otherwise go to
-// OpenTelemetry's global logger.
+// logged is an exporter that logs its failures, instead of OpenTelemetry's global logger.
 type logged struct {
 	sdktrace.SpanExporter
 	log *slog.Logger

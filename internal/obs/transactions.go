@@ -8,24 +8,24 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/badged/badged/internal/pgsession"
-	"github.com/badged/badged/internal/wait"
+	"github.com/badged/badged/internal/base/wait"
+	"github.com/badged/badged/internal/pg/pgsession"
 )
 
-// openInterval is how often transactions that stay open are looked for.
+// openInterval is how often open transactions are looked up.
 const openInterval = 5 * time.Second
 
-// OpenTransactions collects for how long the oldest transactions are open that keep the log
-// from being archived.
+// OpenTransactions collects the ages of the oldest open transactions, which keep the log from
+// being archived.
 type OpenTransactions struct {
 	pool    *pgxpool.Pool
 	seconds *prometheus.Desc
 
 	mu sync.Mutex
-	// seen is when this process saw a transaction first, by id, for those of which the role
-	// may not see when they began.
+	// seen is when this process first saw a transaction, by its id. It replaces the start of
+	// transactions whose start the role may not see.
 	seen map[string]time.Time
-	// oldest is by kind.
+	// oldest is the age of the oldest transaction, by kind.
 	oldest map[string]time.Duration
 }
 
@@ -34,7 +34,8 @@ const (
 	kindPrepared = "prepared"
 )
 
-// NewOpenTransactions registers a collector for the server of a pool. Run measures.
+// NewOpenTransactions registers a collector for the server of a pool. The collector has values
+// only while Run runs.
 func NewOpenTransactions(r prometheus.Registerer, pool *pgxpool.Pool) *OpenTransactions {
 	o := &OpenTransactions{
 		pool: pool,
@@ -50,7 +51,8 @@ func (o *OpenTransactions) Run(ctx context.Context) error {
 	return wait.Repeat(ctx, openInterval, o.measure)
 }
 
-// measure looks once. While it fails, readiness says why, and the last measure stays.
+// measure measures once. If it fails, the last values stay, and the readiness check of
+// Postgres reports the reason.
 func (o *OpenTransactions) measure(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, openInterval)
 	defer cancel()

@@ -1,14 +1,15 @@
--- The outbox: publishing in plain SQL in a database that has no log. The functions
--- have the names and the verdicts of those of a badged database, and store events
--- until `badged relay` has carried them there.
+-- The outbox: publishing in plain SQL in a database that has no log. The functions have the
+-- same names as in a database with a log, and accept and refuse the same events. They store
+-- the events until `badged relay` has carried them to badged.
 
 -- +goose Up
 -- +goose StatementBegin
--- Order is that of "offset": a transaction that publishes after it could see the
--- commit of another has the greater offsets. Rows live for a moment, so vacuum often.
+-- The order of events is the order of "offset": if a transaction publishes after it could see the
+-- commit of another transaction, its offsets are greater. Rows are deleted soon after they are
+-- inserted, so the table is vacuumed often.
 CREATE TABLE badged.outbox (
     "offset"       bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    -- The transaction that published it.
+    -- The transaction that published the event.
     transaction_id xid8        NOT NULL,
     published_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
     payload        text        NOT NULL
@@ -17,7 +18,7 @@ CREATE TABLE badged.outbox (
 -- For the rows of transactions that committed late.
 CREATE INDEX outbox_transactions ON badged.outbox (transaction_id);
 
--- Events that badged has refused. They stay until an operator retries or deletes them.
+-- Events that badged has refused. A row stays until an operator retries or deletes it.
 CREATE TABLE badged.outbox_refused (
     "offset"     bigint      PRIMARY KEY,
     published_at timestamptz NOT NULL,
@@ -34,7 +35,7 @@ CREATE FUNCTION badged.publish(event jsonb) RETURNS bigint
 AS $$
 DECLARE
     data        jsonb := event -> 'data';
-    -- Before the row takes its offset: the relay relies on it.
+    -- Assigned before the row gets its offset: the relay relies on this order.
     transaction CONSTANT xid8 := pg_current_xact_id();
 BEGIN
     IF badged.is_plain(event, data) IS NOT TRUE THEN
@@ -50,8 +51,8 @@ BEGIN
 END
 $$;
 
--- Stores the events of a JSON array, at most 10,000, all or none, in their order; no
--- events are fine.
+-- Stores the events of a JSON array, at most 10,000, all or none, in their order. The array may be
+-- empty. Returns 0, as badged.publish.
 CREATE FUNCTION badged.publish_batch(events jsonb) RETURNS bigint
     LANGUAGE plpgsql
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -68,6 +69,7 @@ BEGIN
 END
 $$;
 
--- Publishers are granted the two above; the others are theirs alone.
+-- Publishers are granted the two functions above, which call the others with the rights of their
+-- owner.
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA badged FROM PUBLIC;
 -- +goose StatementEnd

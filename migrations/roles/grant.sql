@@ -33,7 +33,8 @@ BEGIN
         EXECUTE format('GRANT SELECT ON ALL TABLES IN SCHEMA badged TO %I', role_name);
         EXECUTE format('GRANT EXECUTE ON FUNCTION badged.partition_of(text), badged.archive_proves(text, text),
             badged.covers(text, text), badged.paths_of(text), badged.closest_level(badged.level, text, jsonb),
-            badged.words(text), badged.words(bytea, text, text[]), badged.words_of_user(text) TO %I', role_name);
+            badged.words(text), badged.words(bytea, text, text[]), badged.words_of_user(text),
+            badged.log_names(bytea), badged.log_names_of(text[]) TO %I', role_name);
     END IF;
     IF kind = 'reader' THEN
         EXECUTE format('REVOKE ALL ON badged.audit, badged.audit_ends, badged.audit_chain, badged.jobs FROM %I', role_name);
@@ -98,7 +99,7 @@ BEGIN
             'INSERT (audit_id, result, error) ON badged.audit_ends',
             'EXECUTE ON FUNCTION badged.refuse_batch(text), badged.refuse_missing(bigint, bigint),
                 badged.pending_at(xid8, pg_snapshot, xid8, xid8[]), badged.move_late(integer, bigint[], bigint[], bigint, bigint),
-                badged.extend_log(integer, interval, bigint), badged.bury_unissued(integer), badged.complete_move(integer, uuid, uuid),
+                badged.extend_log(integer, interval, bigint), badged.index_log(integer), badged.bury_unissued(integer), badged.complete_move(integer, uuid, uuid),
                 badged.give_up_partition(integer, text, bigint, timestamptz), badged.settle_stale_partition(integer),
                 badged.create_staging_tables(integer), badged.swap_staging_tables(integer), badged.drop_staging_tables(integer),
                 badged.analyze_tables(integer, text), badged.refuse_revoked(text[], timestamptz[]), badged.settle_webhooks(integer),

@@ -1,5 +1,5 @@
--- Gives a role the rights of its kind on an outbox, and takes away all others that it
--- has in the schema badged.
+-- Grants a role the rights of its kind on an outbox, and revokes all its other rights in the
+-- schema badged.
 DO $$
 DECLARE
     role_name CONSTANT text := current_setting('badged.role');

@@ -1,18 +1,20 @@
--- Reads of badges, each in one statement and so in one snapshot. pNN stands for a
--- partition; reads of many partitions leave it out.
+-- Reads of badges. Each read is one statement and so uses one snapshot. pNN stands for a
+-- partition; reads of many partitions omit it.
 --
--- Most users have no memberships of rooms. The first statement about a user tells
--- whether there are any, and only then does one that knows rooms follow, and its
--- answer counts: beginning to execute it takes longer than the first in all. It is
--- right about every user, so a reader that knows a member leaves the first out.
+-- Most users have no memberships of rooms. So the first statement about a user does not read
+-- rooms, and also returns whether the user has memberships. If the user has memberships, a
+-- second statement runs, which also reads rooms, and its result replaces the first result.
+-- Merely starting the second statement takes longer than the whole first statement. The second
+-- statement is correct for every user, so a reader that knows that a user is a member runs
+-- only the second statement.
 --
--- k is a user, u the row of the user, c a row of badged.conversations, and r the
--- room of a membership.
+-- k is a user, u the row of the user, c a row of badged.conversations, and r the room of a
+-- membership.
 
 -- name: rows of paths
--- Of a user with many paths: the first by name, and some by name, which may come twice.
--- ALSO is an array, FIRSTPATHS how many of the first. Building jsonb
--- takes five times as long as json.
+-- The paths of a user with rows of paths: the first FIRSTPATHS by name, and the paths in the
+-- array ALSO. A path may be returned twice. The result is json, since building jsonb takes
+-- five times as long.
 (
     SELECT json_object_agg(p.category, p.numbers)
     FROM (
@@ -32,7 +34,7 @@
 (SELECT jsonb_object_agg(p.category, p.level) FROM badged.paths_pNN AS p WHERE p.partition_id = u.partition_id AND p.user_id = u.user_id AND p.level IS NOT NULL)
 
 -- name: levels
--- As a JSON object, null for none.
+-- The levels of categories as a JSON object, null for none.
 CASE WHEN u.path_rows IS NOT NULL THEN {rows of levels} ELSE (
     SELECT jsonb_object_agg(l.key, l.value -> 7) FROM jsonb_each(u.categories) AS l WHERE jsonb_array_length(l.value) = 8
 ) END
@@ -49,18 +51,18 @@ ARRAY(
 )
 
 -- name: paths of a view
--- Those that some categories, $5, cover, besides.
+-- The paths of rooms, and the paths that the categories $5 cover.
 {paths of rooms} || ARRAY(
     SELECT p.category FROM badged.paths_pNN AS p
     WHERE p.partition_id = u.partition_id AND p.user_id = u.user_id AND EXISTS (SELECT FROM unnest($5::text[]) AS path WHERE badged.covers(path, p.category))
 )
 
 -- name: paths of sums
--- Of the rooms that add something.
+-- The paths of the rooms that add something to the badge.
 ARRAY(SELECT unnest(badged.paths_of(g.category)) FROM unnest(m.categories) AS g (category))
 
 -- name: paths
--- Those with rows have their levels apart.
+-- The paths and the levels of a user with rows of paths are separate columns.
 CASE WHEN u.path_rows IS NULL THEN coalesce(u.categories::text, '{}') ELSE coalesce({rows of paths}::text, '{}') END,
     coalesce(u.unread_conversations, 0), u.extra::text, CASE WHEN u.path_rows IS NOT NULL THEN {rows of levels}::text END
 
@@ -68,13 +70,13 @@ CASE WHEN u.path_rows IS NULL THEN coalesce(u.categories::text, '{}') ELSE coale
 p.epoch, coalesce(u.version + coalesce(u.carried, 0), 0), coalesce(u.total, 0), coalesce(u.mentions, 0), {paths}
 
 -- name: is member
--- Or has been one. It must not look at conversations: a badge can be read while
--- something locks them.
+-- True if the user is or was a member of a room. It must not read conversations, so that a
+-- badge can be read while another session locks them.
 u.carried IS NOT NULL AS is_member
 
 -- name: closed
--- What the closed chunks of the room have above the read position: messages, and
--- those of them that mention everybody.
+-- Counts in the closed chunks of the room the messages above the read position, and the
+-- messages among them that mention everybody.
 SELECT ARRAY[
     above.live - badged.rank(c.read_seq, k.live_starts, k.live_before),
     above.mentions_all - badged.rank(c.read_seq, k.all_starts, k.all_before)
@@ -91,7 +93,7 @@ JOIN badged.room_chunks_pNN AS k
 greatest(c.read_seq, c.reached_seq, c.seen_seq)
 
 -- name: closed unseen
--- The same above the seen position.
+-- Like closed, above the seen position.
 SELECT ARRAY[
     above.live - badged.rank({seen position}, k.live_starts, k.live_before),
     above.mentions_all - badged.rank({seen position}, k.all_starts, k.all_before)
@@ -105,27 +107,27 @@ JOIN badged.room_chunks_pNN AS k
   ON k.partition_id = c.partition_id AND k.conversation_id = c.conversation_id AND k.bound = above.bound
 
 -- name: unread
--- Most members have read everything.
+-- The second case is a shortcut: most members have read everything.
 CASE WHEN c.joined IS NULL THEN c.unread WHEN c.read_seq >= r.last_seq THEN 0 ELSE greatest(0,
     badged.above(c.read_seq, r.live_starts, r.live_before) - c.unread
     + CASE WHEN c.read_seq < r.since THEN ({closed})[1] ELSE 0 END) END
 
 -- name: mentions
--- Few rooms have messages that mention everybody.
+-- The second case is a shortcut: few rooms have messages that mention everybody.
 CASE WHEN c.joined IS NULL THEN c.mentions WHEN r.all_starts IS NULL AND c.read_seq >= r.since THEN greatest(0, c.mentions) ELSE greatest(0,
     badged.above(c.read_seq, r.all_starts, r.all_before) + c.mentions
     + CASE WHEN c.read_seq < r.since THEN ({closed})[2] ELSE 0 END) END
 
 -- name: memberships
--- OFFSET 0 keeps each room a lookup by its key: before the tables are analyzed, a plan may
--- read all rooms for each user.
+-- OFFSET 0 makes each room a look-up by key: before the tables are analyzed, a plan might
+-- otherwise read all rooms for each user.
 badged.conversations_pNN AS c
 CROSS JOIN LATERAL (SELECT * FROM badged.rooms_pNN AS r WHERE r.partition_id = c.partition_id AND r.conversation_id = c.conversation_id OFFSET 0) AS r
 WHERE c.partition_id = k.partition_id AND c.user_id = k.user_id AND c.joined IS NOT NULL
 
 -- name: numbers
--- Those of each membership; the last three are null if what is unread is unseen. OFFSET 0
--- makes Postgres compute each once, not wherever it is used.
+-- The numbers of each membership. The last three are null if all unread messages are unseen.
+-- OFFSET 0 makes Postgres compute each number once, instead of wherever it is used.
 SELECT r.changes - c.joined AS changes, r.category, c.level, c.marked_unread, {unread} AS unread, {mentions} AS mentions, coalesce(c.named, 0) AS named,
     CASE WHEN c.unseen IS NOT NULL THEN greatest(0,
         badged.above({seen position}, r.live_starts, r.live_before) - c.unseen[1]
@@ -138,8 +140,8 @@ FROM {memberships}
 OFFSET 0
 
 -- name: sums
--- What the memberships add to the badge, by category and own level: see memberships in
--- reader.go.
+-- What the memberships add to the badge, by category and own level: see the type memberships
+-- in reader.go.
 CROSS JOIN LATERAL (
     SELECT coalesce(sum(g.changes), 0)::bigint AS changes,
         array_agg(g.category) FILTER (WHERE g.counts[1] > 0) AS categories,
@@ -184,7 +186,7 @@ SELECT {badge}, {is member}
 ORDER BY k.ord
 
 -- name: read versions
--- Without the totals by category.
+-- The badges without the totals by category.
 SELECT p.epoch, coalesce(u.version + coalesce(u.carried, 0), 0), coalesce(u.total, 0), coalesce(u.mentions, 0), '{}',
     coalesce(u.unread_conversations, 0), u.extra::text, NULL, {is member}
 {users by partition}
@@ -196,23 +198,24 @@ SELECT {badge of a member}
 ORDER BY k.ord
 
 -- name: has left
--- True of conversations that are hidden from every list.
+-- True for conversations that are hidden from every list.
 (c.left_seq IS NOT NULL AND c.left_seq >= c.last_seq)
 
 -- name: is anything
--- True of conversations that differ from a new one.
+-- True for conversations that differ from a new conversation.
 (c.last_seq > 0 OR c.read_seq > 0 OR c.marked_unread OR c.level <> 'default' OR c.level_until IS NOT NULL OR c.joined IS NOT NULL)
 
 -- name: shows anything
--- True of conversations that a client must know: they have something unread, or
--- a level of their own.
+-- True for conversations that a client must know: they have something unread, or a level of
+-- their own.
 ((c.unread > 0 OR c.marked_unread OR c.level <> 'default' OR c.level_until IS NOT NULL) AND NOT {has left})
 
 -- name: conversation
--- Of the set with the first unread message, what badge.FirstOf needs: messages that
--- count again are below all others. Sets can be large and lie outside of their rows.
--- So where only the first conversations are returned, c must be the result of a query
--- with the limit: columns that are computed beside it are computed for all.
+-- Returns only the start of the set that has the first unread message, since badge.FirstOf
+-- needs no more. This set is again_set, unless it is null: messages that count again have
+-- lower seqs than all others. Sets can be large and stored outside their rows. So if a limit
+-- omits conversations, c must be a subquery with the limit: then Postgres does not read the
+-- sets of omitted conversations.
 c.conversation_id, c.unread, c.mentions, substr(coalesce(c.again_set, c.unread_set), 1, 64), c.read_seq, c.last_seq,
     c.level::text, coalesce(c.level_until, 0), c.category, c.marked_unread, {has left} AND c.version > 0, coalesce(c.seen_seq, 0),
     coalesce(c.unread - c.unseen[1], 0), coalesce(c.mentions - c.unseen[2], 0), c.version
@@ -223,10 +226,10 @@ JOIN badged.partitions AS p ON p.partition_id = $4
 LEFT JOIN badged.users_pNN AS u ON u.user_id = k.user_id
 
 -- name: read states
--- First the badge of each user, then, except for members, its conversations, in rows
--- without the badge: that of a user with many categories is large. MOST stands for a
--- number: with a parameter, a generic plan would expect to read a tenth of the
--- conversations.
+-- For each user, returns a row with the badge, then a row for each conversation. For members
+-- it returns no conversations. The rows of conversations do not repeat the badge, since the
+-- badge of a user with many categories is large. MOST stands for a number. It is no parameter,
+-- since a generic plan would then expect to read a tenth of the conversations.
 SELECT k.ord, w.is_member, w.whole, coalesce(u.carried, 0), s.*
 FROM {held states}
 CROSS JOIN LATERAL (
@@ -251,20 +254,21 @@ CROSS JOIN LATERAL (
 ORDER BY k.ord, s.version DESC, s.conversation_id -- nulls first
 
 -- name: closed ranges
--- The first ranges above the read position in closed chunks, as starts and sizes: one
+-- The first ranges above the read position in closed chunks, as starts and sizes: one range
 -- more than the user's own messages can fill.
 SELECT ARRAY[array_agg(f.start), array_agg(f.size)]
 FROM (
     SELECT f.start, coalesce(k.live_before[f.i + 1] - k.live_before[f.i], 1) AS size
     FROM badged.room_chunks_pNN AS k CROSS JOIN LATERAL unnest(k.live_starts) WITH ORDINALITY AS f (start, i)
     WHERE k.conversation_id = c.conversation_id AND k.bound > c.read_seq
-      AND f.start - 1 + coalesce(k.live_before[f.i + 1] - k.live_before[f.i], 1) > c.read_seq -- the greatest seq may be read
+      AND f.start - 1 + coalesce(k.live_before[f.i + 1] - k.live_before[f.i], 1) > c.read_seq -- subtract first, since start + size could overflow
     ORDER BY k.bound, f.i
     LIMIT c.unread + 1
 ) AS f
 
 -- name: membership
--- What gives its numbers, together with the room.
+-- The fields of a membership. Its numbers are computed from these fields and the fields of the
+-- room.
 ROW(c.conversation_id, c.version, c.joined, c.read_seq, coalesce(c.reached_seq, 0), c.level::text, coalesce(c.level_until, 0), c.marked_unread, c.mentions, c.own_set,
     coalesce(c.named, 0), coalesce(c.seen_seq, 0), c.unseen, CASE WHEN c.unseen IS NOT NULL AND {seen position} < r.since THEN ({closed unseen}) END,
     CASE WHEN c.read_seq < r.since THEN ({closed}) END, CASE WHEN c.read_seq < r.since THEN ({closed ranges}) END)
@@ -294,8 +298,8 @@ UNION ALL
 SELECT 1, ord, fields FROM m
 
 -- name: read the states of members
--- Rows of four kinds: users, their memberships, those of their other conversations
--- that they are told, and the rooms of the memberships, each once.
+-- Rows of four kinds: users, their memberships, their other conversations that the client must
+-- get, and the rooms of the memberships, each room once.
 {rows of states}
 UNION ALL
 SELECT 2, w.ord, ROW({conversation})
@@ -313,8 +317,8 @@ SELECT 3, 0, {room} FROM badged.rooms_pNN AS r WHERE r.conversation_id IN (SELEC
 EXISTS (SELECT FROM unnest($5::text[]) AS path WHERE badged.covers(path, c.category))
 
 -- name: read a view
--- The whole state of a user, whether a member or not, with the conversations that some
--- categories, $5, cover.
+-- The whole state of a user, whether a member or not, with only the conversations that the
+-- categories $5 cover.
 {rows of states}
 UNION ALL
 SELECT 2, w.ord, ROW({conversation})
@@ -329,7 +333,8 @@ UNION ALL
 SELECT 3, 0, {room} FROM badged.rooms_pNN AS r WHERE r.conversation_id IN (SELECT conversation_id FROM m)
 
 -- name: conversations of the user
--- For a member only whether the user is one. A condition follows.
+-- For a member of rooms, returns one row, which says that the user is a member, and no
+-- conversations. The caller appends a condition.
 SELECT w.is_member, coalesce(u.carried, 0), c.*
 FROM (SELECT $1::text AS user_id, $2::smallint AS partition_id) AS k
 LEFT JOIN badged.users_pNN AS u USING (user_id)
@@ -341,9 +346,11 @@ LEFT JOIN LATERAL (
 c.version > 0 AND (c.version < $3 OR c.version = $3 AND c.conversation_id > $4) AND NOT {has left} AND {is anything}
 
 -- name: filtered
--- By categories, $6, one of which covers the conversation, and another, $7; and by what the
--- level keeps out of the total, $8. Each applies unless it is null. A room has the category
--- of its last message, and a member other numbers.
+-- Three filters. Each applies unless its parameter is null. At least one of the categories $6
+-- must cover the conversation. The category $7 must also cover it. If $8 is true, the level
+-- must keep something of the conversation out of the total; if $8 is false, the conversation
+-- must add to the total. CATEGORY, UNREAD, NAMED and MENTIONS are placeholders, since a room
+-- has the category of its last message, and the numbers of a membership follow from the room.
 ($6::text[] IS NULL OR EXISTS (SELECT FROM unnest($6::text[]) AS path WHERE badged.covers(path, CATEGORY)))
     AND ($7::text IS NULL OR badged.covers($7, CATEGORY))
     AND ($8::boolean IS NULL OR CASE badged.closest_level(c.level, CATEGORY, (SELECT {levels} FROM badged.users_pNN AS u WHERE u.user_id = $1))
@@ -368,7 +375,7 @@ LIMIT $5
 {conversations of the user} AND c.conversation_id = $3) AS c) AS c ON true
 
 -- name: rows of a member
--- A condition follows.
+-- The caller appends a condition.
 WITH c AS MATERIALIZED (
     SELECT c.*
     FROM badged.conversations_pNN AS c
@@ -376,7 +383,7 @@ WITH c AS MATERIALIZED (
     WHERE c.user_id = $1
 
 -- name: conversations of the member
--- Rows as in the states of members.
+-- Returns rows like read the states of members.
 )
 SELECT 0, 1, ROW(true, coalesce(u.carried, 0), coalesce(u.carried, 0) + m.changes, {badge})
 {user} CROSS JOIN LATERAL (SELECT coalesce(sum(r.changes - c.joined), 0)::bigint AS changes FROM {memberships}) AS m
@@ -402,23 +409,24 @@ SELECT 3, 0, {room} FROM c JOIN badged.rooms_pNN AS r ON r.conversation_id = c.c
 SELECT EXISTS (SELECT FROM badged.conversations_pNN WHERE user_id = $1 AND conversation_id = $2 AND joined IS NOT NULL)
 
 -- name: timeline
--- Of Postgres. Only a primary tells it.
+-- The timeline of Postgres. Works on a primary only.
 ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint
 
 -- name: read the head
 SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1, {timeline}
 
 -- name: look up an ended timeline
--- Whether transaction $2 of timeline $1 is known to have survived its end, and whether
--- each of the partitions $3 has been owned since and would know.
+-- Returns whether transaction $2 of timeline $1 is known to have survived the end of the
+-- timeline, and whether each of the partitions $3 has had an owner since: such an owner would
+-- have recorded the survival.
 SELECT EXISTS (SELECT FROM badged.timeline_ends
                WHERE timeline <= $1 AND next_timeline > $1 AND transaction_id >= $2 AND $2 <> ALL (pending)),
        NOT EXISTS (SELECT FROM badged.partitions
                    WHERE partition_id = ANY ($3::int[]) AND ('x' || left(incarnation, 8))::bit(32)::bigint IS DISTINCT FROM {timeline})
 
 -- name: read stored
--- Conversations of users with their messages. OFFSET 0 keeps each a lookup by its key,
--- however many are asked for.
+-- Conversations of users with their sets of messages. OFFSET 0 makes each a look-up by key,
+-- however many are requested.
 SELECT k.ord, c.*
 FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS k (user_id, conversation_id, ord)
 CROSS JOIN LATERAL (
@@ -429,8 +437,8 @@ CROSS JOIN LATERAL (
 ) AS c
 
 -- name: read messages
--- Whether a message of a room is above the read position and posted, and the sets that
--- tell the rest. A message up to r.since is in the first chunk that ends behind it.
+-- Returns whether a message of a room is posted and above the read position, and the sets that
+-- decide the rest. A message up to r.since is in the first chunk whose bound is not below it.
 SELECT k.ord, badged.closest_level(c.level, coalesce(r.category, c.category), {levels})::text, c.joined IS NOT NULL,
     coalesce(k.seq > c.read_seq AND CASE WHEN k.seq <= r.since
         THEN (SELECT badged.rank(k.seq, h.live_starts, h.live_before) > badged.rank(k.seq - 1, h.live_starts, h.live_before)

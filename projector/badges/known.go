@@ -5,13 +5,12 @@ import (
 	"sync"
 )
 
-// maxKnown is how many members a reader remembers at most, in some 10 MB.
+// maxKnown is the greatest number of members that a reader remembers, in about 10 MB.
 const maxKnown = 100_000
 
-// known are users that an earlier read has found to be, or to have been, members of
-// rooms. For them a reader leaves out the statement that finds this out. That stays
-// right: nothing undoes it, and the statement for members is right for others too. It
-// is safe for concurrent use.
+// known has users that an earlier read has found to be members of rooms, or former members.
+// For these users, a reader skips the first statement (see badges.sql). That remains correct,
+// since the statement for members is correct for all users. known is safe for concurrent use.
 type known struct {
 	mu  sync.RWMutex
 	ids map[string]struct{}
@@ -24,7 +23,7 @@ func (k *known) has(userID string) bool {
 	return ok
 }
 
-// add adds a user, in place of any other if there are too many.
+// add adds a user. If there are too many, it removes an arbitrary one.
 func (k *known) add(userID string) {
 	if k.has(userID) {
 		return

@@ -10,30 +10,31 @@ import (
 	"strings"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/category"
+	"github.com/badged/badged/internal/base/category"
 	"github.com/badged/badged/pubsub"
 )
 
 // Filter selects conversations of a user.
 type Filter struct {
-	// Within are categories of which one must cover a conversation, nil for all, and Category
-	// is one that must, "" for all.
+	// Within are categories, one of which must cover the conversation; nil for no condition.
+	// Category is another category that must cover the conversation; "" for no condition.
 	Within   []string
 	Category string
-	// Unread leaves out those without unread messages and marks.
+	// Unread excludes conversations without unread messages and marks.
 	Unread bool
-	// Muted selects, unless it is nil, those of which a level keeps something out of the
-	// total, or those that add to it.
+	// Muted, unless nil, selects by the effect of levels: true selects conversations of which
+	// a level keeps something out of the total, false selects conversations that add to the
+	// total.
 	Muted *bool
 }
 
-// Conversations returns a page of a user's conversations, most recently
-// changed first, and the cursor of the next page, "" after the last. A message to
-// a room does not change the order, since it writes no row of a member.
-// Conversations that change between two pages move to the front, which later
-// pages do not show. limit is 1 to MaxPage; an unknown cursor is ErrBadCursor.
+// Conversations returns a page of a user's conversations, most recently changed first, and the
+// cursor of the next page, "" after the last. A message to a room does not change the order,
+// since it writes no row of a member. Conversations that change between two reads move to the
+// front, where later pages do not show them. limit is 1 to MaxPage. The error is ErrBadCursor
+// for an invalid cursor.
 func (r *Reader) Conversations(ctx context.Context, userID string, f Filter, limit int, cursor string) ([]pubsub.Conversation, string, error) {
-	// The place before the first row, in descending order.
+	// A position before the first row, since versions descend.
 	version, conversationID := int64(1<<63-1), ""
 	if cursor != "" {
 		var err error
@@ -69,10 +70,11 @@ func (r *Reader) Conversations(ctx context.Context, userID string, f Filter, lim
 	return page, next, nil
 }
 
-// Categories returns a page of the categories of a user by name, with those that have a level
-// only, and the cursor of the next page, "" after the last. Unless of is empty, the pages have
-// only that category and those directly below it; unless within is nil, those that some
-// categories cover.
+// Categories returns a page of the categories of a user by name, including categories that
+// only have a level, and the cursor of the next page, "" after the last. If of is not empty,
+// the pages have only this category and the categories directly below it. If within is not
+// nil, they have only categories that a category in within covers. The error is ErrBadCursor
+// for an invalid cursor.
 func (r *Reader) Categories(ctx context.Context, userID string, within []string, of string, limit int, cursor string) (page []Category, next string, err error) {
 	after := ""
 	if cursor != "" {

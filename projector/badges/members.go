@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/badged/badged/internal/category"
+	"github.com/badged/badged/internal/base/category"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -21,11 +21,11 @@ const (
 	roomKind
 )
 
-// memberRow is a row about users with memberships. The columns of its kind are the
-// fields of a record.
+// memberRow is a row about users with memberships. Its columns depend on its kind; they are
+// the fields of a record.
 type memberRow struct {
 	kind int32
-	// ord is the place of the user in the question, from 1.
+	// ord is the index of the user in the request, from 1.
 	ord int
 
 	user         userRow
@@ -46,13 +46,13 @@ func (r *memberRow) ScanIndex(i int) any {
 	return targets[r.kind][i]
 }
 
-// members are users with memberships, and the rooms of these.
+// members are users with memberships, and the rooms of the memberships.
 type members struct {
 	users []member
 	rooms map[string]*pubsub.Room
 }
 
-// member is what the tables say of a user.
+// member is what the tables have about a user.
 type member struct {
 	userRow
 	memberships   []membershipRow
@@ -81,7 +81,7 @@ func scanMembers(rows pgx.Rows, n int) (members, error) {
 	return all, err
 }
 
-// version returns the version of the user.
+// version returns the version of the user that clients see.
 func (u *member) version() int64 { return u.badge.Version + u.ahead - u.carried }
 
 // listed is a conversation and its version in the tables.
@@ -90,15 +90,16 @@ type listed struct {
 	stored int64
 }
 
-// sortByChange puts the most recently changed first.
+// sortByChange sorts the most recently changed conversations first.
 func sortByChange(list []listed) {
 	slices.SortFunc(list, func(a, b listed) int {
 		return cmp.Or(cmp.Compare(b.stored, a.stored), cmp.Compare(a.ConversationID, b.ConversationID))
 	})
 }
 
-// list returns the memberships and conversations of a user, most recently changed
-// first. A message to a room changes no row of a member.
+// list returns all conversations of a user, most recently changed first, and the memberships
+// among them. A message to a room does not count as a change, since it writes no row of a
+// member.
 func (all *members) list(u *member) (list []listed, memberships []pubsub.Membership) {
 	for i := range u.conversations {
 		c := &u.conversations[i]
@@ -114,7 +115,8 @@ func (all *members) list(u *member) (list []listed, memberships []pubsub.Members
 	return list, memberships
 }
 
-// memberStates reads the states of users with memberships into states, at places.
+// memberStates reads the states of users with memberships, and stores them at places in
+// states.
 func (r *Reader) memberStates(ctx context.Context, partition int, held []pubsub.Held, places []int, states []pubsub.Snapshot) error {
 	rows, _ := r.q.Query(ctx, firstPaths(statesSQL(statements.Of(partition, "read the states of members")), pathsOfRooms(partition)), append(heldArguments(held), partition)...)
 	all, err := scanMembers(rows, len(held))
@@ -128,7 +130,7 @@ func (r *Reader) memberStates(ctx context.Context, partition int, held []pubsub.
 	return nil
 }
 
-// state returns what brings a holder of an older version up to date.
+// state returns the state that updates a client from the version held.
 func (all *members) state(u *member, held int64) pubsub.Snapshot {
 	s := pubsub.Snapshot{Badge: u.badge, Rest: u.badge, Whole: u.whole, Conversations: []pubsub.Conversation{}}
 	s.Version, s.Categories = u.version(), maps.Clone(u.badge.Categories)
@@ -152,10 +154,10 @@ func (all *members) state(u *member, held int64) pubsub.Snapshot {
 	return s
 }
 
-// View returns the whole state of a user, with only the conversations that some categories
+// View returns the whole state of a user, with only the conversations that the categories
 // cover: at most MaxSnapshot with something to show, most recently changed first. The badge
-// has all categories that these cover, and what it has in other states: a gateway keeps one
-// account for all connections of a user.
+// has the same categories as in other states, plus all that the given categories cover, since
+// a gateway stores one account for all connections of a user.
 func (r *Reader) View(ctx context.Context, userID string, categories []string) (pubsub.Snapshot, error) {
 	p := r.partitionOf(userID)
 	sql := firstPaths(statesSQL(statements.Of(p, "read a view")), statements.Of(p, "paths of a view"))

@@ -6,8 +6,8 @@ import (
 
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/internal/fold/badge"
 	"github.com/badged/badged/projector/badges"
-	"github.com/badged/badged/projector/internal/badge"
 	"github.com/badged/badged/pubsub"
 )
 

@@ -1,7 +1,7 @@
 // Package badges reads the badges and conversations of users from the tables.
 //
-// It does not know the loop that folds, HTTP or frames. ADR 85 explains the positions that
-// it waits for, ADR 62 how rooms are read.
+// The package does not know the loop that folds, HTTP or frames. ADR 85 explains the positions
+// that callers wait for, ADR 62 how rooms are read.
 package badges
 
 import (
@@ -17,11 +17,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/category"
-	"github.com/badged/badged/internal/eventlog"
-	"github.com/badged/badged/internal/pgsession"
-	"github.com/badged/badged/internal/sqlfile"
-	"github.com/badged/badged/projector/internal/logread"
+	"github.com/badged/badged/internal/base/category"
+	"github.com/badged/badged/internal/fold/logread"
+	"github.com/badged/badged/internal/log/eventlog"
+	"github.com/badged/badged/internal/pg/pgsession"
+	"github.com/badged/badged/internal/pg/sqlfile"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -30,34 +30,34 @@ var statementsText string
 
 var statements = sqlfile.Parse(statementsText)
 
-// ErrBadCursor is returned for a cursor that Conversations did not return.
+// ErrBadCursor is returned for a cursor that the list did not return.
 var ErrBadCursor = errors.New("not a cursor of this list")
 
 // Limits of one read.
 const (
-	// MaxSnapshot is the most conversations in a snapshot.
+	// MaxSnapshot is the greatest number of conversations in a snapshot.
 	MaxSnapshot = 500
-	// MaxPage is the most conversations in a page.
+	// MaxPage is the greatest number of conversations in a page.
 	MaxPage = 500
-	// MaxBadges is the most users in one Badges or Versions call.
+	// MaxBadges is the greatest number of users in one call of Badges or Versions.
 	MaxBadges = 1000
 )
 
-// Reader reads badges from the tables alone. What it returns about a user is from
-// one statement and so one snapshot: a total and its parts always agree. It is
-// safe for concurrent use.
+// Reader reads badges from the tables only. Everything that it returns about a user comes from
+// one statement and so from one snapshot: a total always agrees with its parts. It is safe for
+// concurrent use.
 //
-// In a database that is one of several, reading badges and states of users of partitions
-// that it does not hold fails with [events.ErrNotHeld]. For what else is read, ask
-// [Reader.Holds] afterwards.
+// If the database is one of several, reading badges and states fails with [events.ErrNotHeld]
+// for users of partitions that the database does not have. The other reads do not check this;
+// call [Reader.Holds] after them.
 type Reader struct {
 	q       events.Querier
 	layouts events.Layouts
 	members known
 }
 
-// NewReader returns a reader of a database, where users are as layouts says: its log, in
-// most cases. A pool set up by projector.ConfigurePool serves it best.
+// NewReader returns a reader of a database. layouts, mostly the database's log, says which
+// partition a user belongs to. A pool set up by projector.ConfigurePool is the fastest.
 func NewReader(q events.Querier, layouts events.Layouts) *Reader {
 	return &Reader{q: q, layouts: layouts}
 }
@@ -90,8 +90,8 @@ func (r *Reader) badge(ctx context.Context, userID string) (pubsub.Badge, error)
 	return b, notHeld(err)
 }
 
-// notHeld turns the lack of a row into ErrNotHeld: every user of the partitions that
-// the database holds has a badge.
+// notHeld replaces pgx.ErrNoRows by ErrNotHeld: every user of a partition that the database
+// has gets a row.
 func notHeld(err error) error {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return events.ErrNotHeld
@@ -104,8 +104,8 @@ func (r *Reader) Badges(ctx context.Context, userIDs []string) ([]pubsub.Badge, 
 	return r.someBadges(ctx, userIDs, allPaths, func(*pubsub.Badge) {})
 }
 
-// ShownBadges is [Reader.Badges], with badges as clients get them: see
-// [pubsub.Badge.Shown]. It holds no other categories in memory.
+// ShownBadges does what [Reader.Badges] does, and returns badges as clients get them: see
+// [pubsub.Badge.Shown]. It does not load further categories into memory.
 func (r *Reader) ShownBadges(ctx context.Context, userIDs []string) ([]pubsub.Badge, error) {
 	return r.someBadges(ctx, userIDs, firstPaths, func(b *pubsub.Badge) { *b = b.Shown() })
 }
@@ -118,8 +118,8 @@ func (r *Reader) someBadges(ctx context.Context, userIDs []string, paths func(sq
 	return badges, nil
 }
 
-// Versions returns the badges of up to MaxBadges users without categories, in
-// the order given: enough to find clients with another state.
+// Versions returns the badges of up to MaxBadges users without categories, in the order given.
+// This suffices to find clients whose state differs from the tables.
 func (r *Reader) Versions(ctx context.Context, userIDs []string) ([]pubsub.Badge, error) {
 	versions, err := r.badges(ctx, statements.Get("read versions"), userIDs, firstPaths, func(b *pubsub.Badge) { b.Categories, b.Levels = nil, nil })
 	if err != nil {
@@ -128,31 +128,34 @@ func (r *Reader) Versions(ctx context.Context, userIDs []string) ([]pubsub.Badge
 	return versions, nil
 }
 
-// noPaths are no further paths of users with rows of paths.
+// noPaths is the SQL array for no additional paths.
 const noPaths = "'{}'::text[]"
 
-// pathsOfSums are the paths of the rooms that add something to the badge of a member.
+// pathsOfSums is the SQL array of the paths of rooms that add something to the badge of a
+// member.
 var pathsOfSums = statements.Get("paths of sums")
 
-// pathsOfRooms are the paths of the rooms of a member.
+// pathsOfRooms returns the SQL array of the paths of a member's rooms.
 func pathsOfRooms(partition int) string { return statements.Of(partition, "paths of rooms") }
 
-// firstPaths returns a statement on badges that reads the first paths by name, one more than
-// are shown, and further ones.
+// firstPaths completes a statement on badges. The statement then reads the first paths by
+// name, one path more than clients are shown, and the paths in also, an SQL array.
 func firstPaths(sql, also string) string {
 	return strings.NewReplacer("ALSO", also, "FIRSTPATHS", strconv.Itoa(pubsub.MaxCategories+1)).Replace(sql)
 }
 
-// allPaths returns a statement on badges that reads all paths.
+// allPaths completes a statement on badges so that it reads all paths.
 func allPaths(sql, _ string) string {
 	return strings.NewReplacer("ALSO", noPaths, "FIRSTPATHS", "ALL").Replace(sql)
 }
 
-// badges reads badges with a statement that also tells who has memberships, and reads those
-// users again; of known members only that. It cuts each badge before it reads the next.
+// badges reads badges with the statement sql, which also returns which users have memberships.
+// It reads the badges of these users again with the statement for members. For users known to
+// be members, it runs only the statement for members. It calls cut with each badge before it
+// reads the next.
 func (r *Reader) badges(ctx context.Context, sql string, userIDs []string, paths func(sql, also string) string, cut func(*pubsub.Badge)) ([]pubsub.Badge, error) {
 	badges := make([]pubsub.Badge, len(userIDs))
-	var others, members []int // places in badges
+	var others, members []int // indexes in badges
 	for i, u := range userIDs {
 		if r.members.has(u) {
 			members = append(members, i)
@@ -173,7 +176,7 @@ func (r *Reader) badges(ctx context.Context, sql string, userIDs []string, paths
 		rows, _ := r.q.Query(ctx, on(sql, partitions), ids, partitions)
 		_, err := pgx.ForEachRow(rows, append(badgeTargets(&b), targets...), func() error {
 			then(places[0])
-			b.UserID = userIDs[places[0]] // if rows are missing, the result is not used
+			b.UserID = userIDs[places[0]] // if a row is missing, this is wrong, and the error below discards the result
 			cut(&b)
 			badges[places[0]], places = b, places[1:]
 			return nil
@@ -196,8 +199,9 @@ func (r *Reader) badges(ctx context.Context, sql string, userIDs []string, paths
 	return badges, read(paths(statements.Get("read the badges of members"), pathsOfSums), members, m.targets(), func(int) { m.addTo(&b) })
 }
 
-// on returns a statement on the tables of all partitions, or of the only one that is read: a
-// lock on one part locks the whole.
+// on completes a statement with the table of the only partition that is read, or with the
+// partitioned table if there are several. The table of one partition is preferred, since a
+// read of the partitioned table must wait if any partition is locked.
 func on(sql string, partitions []int16) string {
 	part := ""
 	if len(slices.Compact(slices.Clone(partitions))) == 1 {
@@ -206,7 +210,7 @@ func on(sql string, partitions []int16) string {
 	return strings.ReplaceAll(sql, "_pNN", part)
 }
 
-// memberships are what the memberships of a user count together, by category and own level.
+// memberships are the counts of all memberships of a user, by category and own level.
 type memberships struct {
 	categories, levels []string
 	counts             [][]int64
@@ -220,14 +224,14 @@ func (m *memberships) addTo(b *pubsub.Badge) {
 			Full: n[0], Mentions: n[1], Unseen: n[2], UnseenMentions: n[3], Conversations: n[4], WithMentions: n[5], Beyond: n[6], Marked: n[7],
 		}
 		level := category.Levels(b.Levels).Of(m.levels[i], m.categories[i])
-		if level == category.LevelDirectMentions { // by name
+		if level == category.LevelDirectMentions { // these count mentions by name
 			count.Mentions, count.UnseenMentions, count.WithMentions, count.Beyond = n[8], n[9], n[10], n[11]
 		}
 		add(b, m.categories[i], count.At(level))
 	}
 }
 
-// add adds what conversations of a category add to a badge.
+// add adds to a badge what conversations of a category add.
 func add(b *pubsub.Badge, of string, n pubsub.Numbers) {
 	if n != (pubsub.Numbers{}) {
 		b.Add(n)
@@ -235,7 +239,7 @@ func add(b *pubsub.Badge, of string, n pubsub.Numbers) {
 	}
 }
 
-// Holds reports whether the database holds a partition.
+// Holds reports whether the database has a partition.
 func (r *Reader) Holds(ctx context.Context, partition int) (holds bool, err error) {
 	if err := r.q.QueryRow(ctx, statements.Get("is a partition held"), partition).Scan(&holds); err != nil {
 		return false, fmt.Errorf("read whether partition %d is held: %w", partition, err)
@@ -246,8 +250,8 @@ func (r *Reader) Holds(ctx context.Context, partition int) (holds bool, err erro
 // Now returns the time by the database's clock.
 func (r *Reader) Now(ctx context.Context) (time.Time, error) { return pgsession.Now(ctx, r.q) }
 
-// Snapshot returns the badge of a user and its conversations with something to
-// show: at most MaxSnapshot, most recently changed first.
+// Snapshot returns the badge of a user and the conversations with something to show: at most
+// MaxSnapshot, most recently changed first.
 func (r *Reader) Snapshot(ctx context.Context, userID string) (pubsub.Snapshot, error) {
 	states, err := r.States(ctx, r.partitionOf(userID), []pubsub.Held{{UserID: userID}})
 	if err != nil {
@@ -256,13 +260,14 @@ func (r *Reader) Snapshot(ctx context.Context, userID string) (pubsub.Snapshot, 
 	return states[0], nil
 }
 
-// States returns what brings the holders of older states up to date, for users
-// of one partition, in the order given, each in one snapshot. That is the
-// conversations that changed since, even if they have nothing to show now; all
-// memberships count as changed if anything has. If the epoch is another or the
-// tables do not know the version, it is the whole state, as from Snapshot. If more
-// than MaxSnapshot have changed, More is set and the result is incomplete: ask
-// again without an epoch.
+// States returns what clients with older states need to be up to date. The users must be in
+// one partition; the results are in the same order, each from one snapshot.
+//
+// A result has the conversations that changed since the version in held, even if they have
+// nothing to show now; if anything has changed, all memberships count as changed. If the epoch
+// differs or the version is not in the tables, the result is the whole state, as from
+// Snapshot. If more than MaxSnapshot conversations have changed, More is set and the result is
+// incomplete: call again without an epoch.
 func (r *Reader) States(ctx context.Context, partition int, held []pubsub.Held) ([]pubsub.Snapshot, error) {
 	states := make([]pubsub.Snapshot, len(held))
 	members, places, err := r.ordinaryStates(ctx, partition, held, states)
@@ -280,7 +285,7 @@ func (r *Reader) States(ctx context.Context, partition int, held []pubsub.Held) 
 	return states, nil
 }
 
-// heldArguments are the first arguments of statements on held states.
+// heldArguments returns the first arguments of statements on held states.
 func heldArguments(held []pubsub.Held) []any {
 	userIDs, epochs, versions := make([]string, len(held)), make([]string, len(held)), make([]int64, len(held))
 	for i, h := range held {
@@ -289,13 +294,13 @@ func heldArguments(held []pubsub.Held) []any {
 	return []any{userIDs, epochs, versions}
 }
 
-// statesSQL returns a statement on states, with its limit.
+// statesSQL sets the limit of a statement on states.
 func statesSQL(sql string) string {
 	return strings.ReplaceAll(sql, "MOST", strconv.Itoa(MaxSnapshot+1))
 }
 
-// ordinaryStates reads the states of users without memberships, and returns the
-// others with their places in held.
+// ordinaryStates reads the states of users without memberships, and returns the other users
+// with their indexes in held.
 func (r *Reader) ordinaryStates(ctx context.Context, partition int, held []pubsub.Held, states []pubsub.Snapshot) (members []pubsub.Held, places []int, err error) {
 	for i, h := range held {
 		states[i] = pubsub.Snapshot{Badge: pubsub.Badge{UserID: h.UserID}, Conversations: []pubsub.Conversation{}}
@@ -329,10 +334,10 @@ func (r *Reader) ordinaryStates(ctx context.Context, partition int, held []pubsu
 	return members, places, err
 }
 
-// Conversation returns a conversation of a user, empty if there is none.
+// Conversation returns a conversation of a user, or an empty one if it does not exist.
 func (r *Reader) Conversation(ctx context.Context, userID, conversationID string) (pubsub.Conversation, error) {
 	if events.CheckID(conversationID) != "" {
-		return pubsub.Conversation{}, nil // no event can name it
+		return pubsub.Conversation{}, nil // no event can have this id
 	}
 	p := r.partitionOf(userID)
 	sql, ofMember := statements.Of(p, "read a conversation"), firstPaths(statements.Of(p, "read a conversation of a member"), noPaths)
@@ -355,8 +360,8 @@ func (r *Reader) IsMember(ctx context.Context, userID, conversationID string) (m
 	return member, nil
 }
 
-// conversations reads conversations of a user, most recently changed first, with a
-// statement for users without memberships, or with another if there may be any.
+// conversations reads conversations of a user, most recently changed first: with sql if the
+// user has no memberships, and with ofMember if the user has.
 func (r *Reader) conversations(ctx context.Context, sql, ofMember, userID string, args ...any) (list []listed, err error) {
 	args = append([]any{userID}, args...)
 	isMember := r.members.has(userID)
@@ -386,13 +391,13 @@ func (r *Reader) conversations(ctx context.Context, sql, ofMember, userID string
 	return list, nil
 }
 
-// ErrLost is returned for a position that the log does not have, or may not have any
-// more: Postgres has failed over, or was restored, and the last commits before are lost.
-// What is known to have survived is what was folded before.
+// ErrLost is returned for a position that the log does not have, or may no longer have:
+// Postgres has failed over or was restored, and may have lost the last commits before that.
+// Only transactions that were folded before are known to have survived.
 var ErrLost = errors.New("the log may have lost what was published at this position")
 
-// Head returns a position for Folded: everything committed until now is at or before it,
-// for any user.
+// Head returns a position for Folded. Everything committed before the call, for any user, is
+// at or before this position.
 func (r *Reader) Head(ctx context.Context, _ string) (position int64, err error) {
 	var transactionID, timeline int64
 	if err := r.q.QueryRow(ctx, statements.Get("read the head")).Scan(&transactionID, &timeline); err != nil {
@@ -401,9 +406,9 @@ func (r *Reader) Head(ctx context.Context, _ string) (position int64, err error)
 	return int64(eventlog.NewToken(timeline, transactionID)), nil
 }
 
-// Folded reports whether the badges of these users include everything that
-// transactions up to a position, an [eventlog.Token], appended for them. It returns
-// ErrLost if that cannot come.
+// Folded reports whether the badges of the users include everything that transactions up to a
+// position, an [eventlog.Token], have appended for them. It returns ErrLost if this will never
+// be the case, or can no longer be decided.
 func (r *Reader) Folded(ctx context.Context, userIDs []string, position int64) (bool, error) {
 	token := eventlog.Token(position)
 	var partitions []int
@@ -445,9 +450,9 @@ func (r *Reader) Folded(ctx context.Context, userIDs []string, position int64) (
 	return survived && folded, err
 }
 
-// Survived reports whether the log is known to have what was appended up to a position, an
-// [eventlog.Token], whichever database has folded it since. It returns ErrLost if that will
-// not be known.
+// Survived reports whether the log is known to have everything appended up to a position, an
+// [eventlog.Token], in whichever database it was folded. It returns ErrLost if this can never
+// be decided.
 func (r *Reader) Survived(ctx context.Context, position int64) (bool, error) {
 	token := eventlog.Token(position)
 	var exists bool
@@ -465,8 +470,8 @@ func (r *Reader) Survived(ctx context.Context, position int64) (bool, error) {
 	return r.survived(ctx, token, r.layouts.Layout().Living())
 }
 
-// survived reports whether a transaction of an ended timeline is known to be in the log.
-// It returns ErrLost if that will not be known.
+// survived reports whether a transaction of an ended timeline is known to be in the log. It
+// returns ErrLost if this can never be decided.
 func (r *Reader) survived(ctx context.Context, token eventlog.Token, partitions []int) (bool, error) {
 	var survived, settled bool
 	err := r.q.QueryRow(ctx, statements.Get("look up an ended timeline"), token.Timeline(), token.TransactionID(), partitions).Scan(&survived, &settled)

@@ -13,7 +13,7 @@ import (
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
-	"github.com/badged/badged/internal/eventlog"
+	"github.com/badged/badged/internal/log/eventlog"
 	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/pubsub"
 )

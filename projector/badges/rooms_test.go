@@ -12,11 +12,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/category"
+	"github.com/badged/badged/internal/base/category"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/internal/fold/badge"
 	"github.com/badged/badged/projector/badges"
-	"github.com/badged/badged/projector/internal/badge"
 	"github.com/badged/badged/pubsub"
 )
 

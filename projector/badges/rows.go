@@ -1,12 +1,12 @@
 package badges
 
 import (
-	"github.com/badged/badged/projector/internal/badge"
+	"github.com/badged/badged/internal/fold/badge"
 	"github.com/badged/badged/pubsub"
 )
 
-// conversationRow is a row with the columns of an ordinary conversation, or of
-// nulls.
+// conversationRow is a row with the columns of an ordinary conversation, which may all be
+// null.
 type conversationRow struct {
 	id, level, category                         *string
 	levelUntil                                  *int64
@@ -33,8 +33,8 @@ func (c *conversationRow) targets() []any {
 	}
 }
 
-// conversation returns the conversation for a user whose versions are ahead of those
-// in the tables.
+// conversation returns the conversation. ahead is the difference between the versions that the
+// user's clients see and the versions in the tables.
 func (c *conversationRow) conversation(ahead int64) pubsub.Conversation {
 	version := *c.version
 	if version > 0 { // otherwise no client has seen a change
@@ -47,11 +47,12 @@ func (c *conversationRow) conversation(ahead int64) pubsub.Conversation {
 	}
 }
 
-// userRow is the badge of a user without memberships.
+// userRow is the badge of a user, without what memberships add.
 type userRow struct {
 	whole bool
-	// ahead is how far the user's versions are ahead of those in the tables; carried
-	// is what of that no membership adds, and the badge includes.
+	// ahead is the difference between the versions that clients see and the versions in the
+	// tables. carried is the part of ahead that comes from former memberships; Version of the
+	// badge includes only this part.
 	carried, ahead int64
 	badge          pubsub.Badge
 }
@@ -68,13 +69,13 @@ type membershipRow struct {
 	levelUntil                               int64
 	marked                                   bool
 	own                                      ownMessages
-	// closed counts what closed chunks have above the read position: messages, and
-	// those of them that mention everybody. ranges are the first there, by start and
-	// by size: one more than the user's own messages can fill. Both are nil if the
-	// read position is in the open chunk.
+	// closed counts the messages above the read position in closed chunks: all, and the
+	// messages that mention everybody. ranges are the first ranges there, as starts and sizes:
+	// one range more than the user's own messages can fill. Both are nil if the read position
+	// is in the open chunk.
 	closed []int64
-	// unseen and closedUnseen count the same above the seen position, nil if that is the read
-	// position or, for the latter, in the open chunk.
+	// unseen and closedUnseen are the counts above the seen position. Both are nil if that is
+	// the read position; closedUnseen is also nil if the seen position is in the open chunk.
 	unseen, closedUnseen []int64
 	ranges               [][]int64
 }
@@ -83,7 +84,7 @@ func (r *membershipRow) targets() []any {
 	return []any{&r.id, &r.version, &r.joined, &r.read, &r.reached, &r.level, &r.levelUntil, &r.marked, &r.mentions, &r.own, &r.named, &r.seen, &r.unseen, &r.closedUnseen, &r.closed, &r.ranges}
 }
 
-// membership returns the membership in its room.
+// membership returns the membership, in its room.
 func (r *membershipRow) membership(room *pubsub.Room) pubsub.Membership {
 	m := pubsub.Membership{
 		Joined: r.joined, ReadSeq: r.read, ReachedSeq: r.reached, Level: r.level, LevelUntil: pubsub.TimeOf(r.levelUntil), MarkedUnread: r.marked,
@@ -144,8 +145,8 @@ func (r *roomRow) get() *pubsub.Room {
 	return &room
 }
 
-// ranges are a set as badged.rank takes it: where its ranges start, and how many
-// seqs come before each, and in all; nil if each has one.
+// ranges are a set in the form that badged.rank expects: the first seq of each range, and how
+// many seqs come before each range and in all. before is nil if each range has one seq.
 type ranges struct{ starts, before []int64 }
 
 func (r *ranges) seqs() pubsub.Seqs {

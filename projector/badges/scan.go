@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/badged/badged/projector/internal/badge"
+	"github.com/badged/badged/internal/fold/badge"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -13,7 +13,7 @@ func badgeTargets(b *pubsub.Badge) []any {
 	return []any{&b.Epoch, &b.Version, &b.Total, &b.Mentions, (*paths)(b), &b.UnreadConversations, (*extra)(b), (*levels)(b)}
 }
 
-// paths scans the JSON object of the paths of a user. In a row without a badge it is null.
+// paths scans the JSON object of a user's paths. It is null in a row without a badge.
 type paths pubsub.Badge
 
 // Scan implements sql.Scanner.
@@ -40,7 +40,7 @@ func (b *paths) Scan(src any) error {
 	})
 }
 
-// levels scans the JSON object of the levels of a user with rows of paths, after these.
+// levels scans the JSON object of the levels of a user with rows of paths. Scan paths before.
 type levels pubsub.Badge
 
 // Scan implements sql.Scanner.
@@ -51,7 +51,7 @@ func (b *levels) Scan(src any) error {
 	return scanJSON(src, &b.Levels)
 }
 
-// extra scans further numbers of a badge, after its total.
+// extra scans the other numbers of a badge. Scan the total before.
 type extra pubsub.Badge
 
 // Scan implements sql.Scanner.

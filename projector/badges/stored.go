@@ -9,35 +9,37 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/eventlog"
+	"github.com/badged/badged/internal/log/eventlog"
 	"github.com/badged/badged/pubsub"
 )
 
 // Key names a conversation of a user.
 type Key struct{ UserID, ConversationID string }
 
-// Stored is a conversation of a user as the tables have it.
+// Stored is a conversation of a user as the tables store it.
 type Stored struct {
 	pubsub.Conversation
-	// Member is set if the conversation is a room and the user a member. Then the
-	// numbers of Conversation are not set: they follow from the room.
+	// Member is set if the conversation is a room and the user a member. Then the numbers in
+	// Conversation are not set, since they follow from the room.
 	Member bool
 
 	unread, mentions messageSet
 }
 
-// IsUnread reports whether a message is unread. Of messages that are only counted it
-// cannot tell, and says yes.
+// IsUnread reports whether a message is unread. It returns true if the message is in the part
+// of the set that is only counted, where it cannot decide.
 func (s *Stored) IsUnread(seq int64) bool { return s.unread.has(seq) }
 
-// IsMention reports whether a message is unread and mentions the user, as IsUnread does.
+// IsMention reports whether a message is unread and mentions the user. If it cannot decide, it
+// returns true, like IsUnread.
 func (s *Stored) IsMention(seq int64) bool { return s.mentions.has(seq) }
 
-// Stored returns the conversations of users, in the order of keys. One without a row is
-// as new. Those of one partition are from one snapshot.
+// Stored returns the conversations of users, in the order of keys. A conversation without a
+// row is returned as a new conversation. The conversations of one partition come from one
+// snapshot.
 func (r *Reader) Stored(ctx context.Context, keys []Key) ([]Stored, error) {
 	found := make([]Stored, len(keys))
-	places := map[int][]int{} // in keys, by partition
+	places := map[int][]int{} // indexes in keys, by partition
 	layout := r.layouts.Layout()
 	for i, k := range keys {
 		found[i].ConversationID, found[i].Level, found[i].Category = k.ConversationID, string(events.LevelDefault), events.DefaultCategory
@@ -52,8 +54,8 @@ func (r *Reader) Stored(ctx context.Context, keys []Key) ([]Stored, error) {
 	return found, nil
 }
 
-// Analyze gives the planner of the database statistics of the tables that badges are read
-// from, after they were filled.
+// Analyze updates the statistics of the planner for the tables that badges are read from. Call
+// it after the tables were filled.
 func (r *Reader) Analyze(ctx context.Context) error {
 	held, err := eventlog.Held(ctx, r.q)
 	if err != nil {
@@ -67,7 +69,7 @@ func (r *Reader) Analyze(ctx context.Context) error {
 	return nil
 }
 
-// storedIn reads the conversations at places of keys into found.
+// storedIn reads the conversations at the indexes places of keys into found.
 func (r *Reader) storedIn(ctx context.Context, partition int, places []int, keys []Key, found []Stored) error {
 	users, conversations := make([]string, len(places)), make([]string, len(places))
 	for i, place := range places {

@@ -7,22 +7,23 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/projector/internal/badge"
+	"github.com/badged/badged/internal/fold/badge"
 )
 
-// Message is a message for a user.
+// Message is a message, and a user whose total may count it.
 type Message struct {
 	UserID, ConversationID string
 	Seq                    int64
-	// Mentions is whether it mentions the user, and Named whether by name.
+	// Mentions is set if the message mentions the user. Named is set if it mentions the user
+	// by name.
 	Mentions, Named bool
-	// AnyLevel counts it whatever the level of the conversation.
+	// AnyLevel makes the message count whatever the level of the conversation is.
 	AnyLevel bool
 }
 
-// Count returns, for each message, whether the user's total counts it: it is neither
-// read nor recalled, and the level of the conversation does not mute it. All users are
-// in the partition.
+// Count returns for each message whether the user's total counts it: whether it is neither
+// read nor recalled, and not muted by the level of the conversation. All users must be in the
+// partition.
 func (r *Reader) Count(ctx context.Context, partition int, messages []Message) ([]bool, error) {
 	users, conversations, seqs := make([]string, len(messages)), make([]string, len(messages)), make([]int64, len(messages))
 	for i, m := range messages {
@@ -31,7 +32,7 @@ func (r *Reader) Count(ctx context.Context, partition int, messages []Message) (
 	counts := make([]bool, len(messages))
 	var ord int
 	var level string
-	var live bool // of a room: the message was posted, is not recalled, and is above the read position
+	var live bool // in a room: the message was posted, is not recalled, and is above the read position
 	var isMember bool
 	var unread, own messageSet
 	rows, _ := r.q.Query(ctx, statements.Of(partition, "read messages"), users, conversations, seqs)
@@ -51,7 +52,7 @@ func (r *Reader) Count(ctx context.Context, partition int, messages []Message) (
 	return counts, nil
 }
 
-// countsAt reports whether a conversation of a level counts the message.
+// countsAt reports whether a conversation with the level counts the message.
 func (m *Message) countsAt(level events.Level) bool {
 	if m.AnyLevel {
 		return true
@@ -77,8 +78,8 @@ func (s *messageSet) ScanBytes(stored []byte) (err error) {
 	return err
 }
 
-// has reports whether a message is in the set. Of messages that are only counted it
-// cannot tell, and says yes.
+// has reports whether a message is in the set. It returns true if the message is in the part
+// of the set that is only counted, where it cannot decide.
 func (s *messageSet) has(seq int64) bool {
 	return s.Contains(seq) || s.Counted() > 0 && seq >= s.Min() && (len(s.Ranges) == 0 || seq < s.Ranges[0].Lo)
 }

@@ -4,40 +4,15 @@ import (
 	"context"
 	"errors"
 	"runtime"
-	"sync/atomic"
 	"testing"
 
 	"github.com/badged/badged/pubsub"
 )
 
-// guard is a handler that fails the test if it is called after silence was
-// promised.
-type guard struct {
-	*Recorder
-	t      *testing.T
-	inside atomic.Int32
-	closed atomic.Bool
-}
-
-func (g *guard) HandleUpdate(u *pubsub.Update) {
-	g.inside.Add(1)
-	defer g.inside.Add(-1)
-	if g.closed.Load() {
-		g.t.Error("the handler was called after Close had returned")
-	}
-	g.Recorder.HandleUpdate(u)
-}
-
-// testSilence calls closing while updates arrive.
+// testSilence calls closing while updates arrive: afterwards the handler must not be called.
 func testSilence(t *testing.T, bus pubsub.Bus, closing func(pubsub.Subscription)) {
 	u := users(t, 1)[0]
-	g := &guard{Recorder: NewRecorder(), t: t}
-	s, err := bus.Subscribe(g)
-	if err != nil {
-		t.Fatal(err)
-	}
-	join(t, s, u)
-
+	s, r := subscribe(t, bus, u)
 	stop := make(chan struct{})
 	published := make(chan struct{})
 	go func() {
@@ -48,21 +23,24 @@ func testSilence(t *testing.T, bus pubsub.Bus, closing func(pubsub.Subscription)
 				return
 			default:
 			}
-			err := bus.Publish(t.Context(), []pubsub.Update{NewUpdate(u, version), NewUpdate(u, version)})
+			err := bus.Publish(t.Context(), []pubsub.Update{NewUpdate(u, version), NewUpdate(u, version)}, nil)
 			if err != nil && !errors.Is(err, pubsub.ErrClosed) {
 				t.Errorf("Publish: %v", err)
 			}
 		}
 	}()
-	g.AwaitUpdates(t, 100)
+	r.AwaitUpdates(t, 100)
 	closing(s)
-	if g.inside.Load() != 0 {
+	if r.inside.Load() != 0 {
 		t.Error("a call of the handler was under way when Close had returned")
 	}
-	g.closed.Store(true)
+	before := len(r.Updates())
 	closing(s) // idempotent
 	close(stop)
 	<-published
+	if got := len(r.Updates()); got != before {
+		t.Errorf("the handler was called %d times after Close had returned", got-before)
+	}
 }
 
 func testCloseSubscription(t *testing.T, bus pubsub.Bus) {
@@ -80,25 +58,21 @@ func testCloseBus(t *testing.T, bus pubsub.Bus) {
 	})
 }
 
-// testCloseWaits calls closing while the handler runs.
+// testCloseWaits calls closing while the handler runs: closing must wait for the handler.
 func testCloseWaits(t *testing.T, bus pubsub.Bus, closing func(pubsub.Subscription) error) {
 	u := users(t, 1)[0]
 	slow := newBlocker()
-	s, err := bus.Subscribe(slow)
-	if err != nil {
-		t.Fatal(err)
-	}
-	join(t, s, u)
+	s := handle(t, bus, slow, u)
 	publish(t, bus, NewUpdate(u, 1), NewUpdate(u, 2))
 	<-slow.entered
 
 	closed := make(chan error, 1)
 	go func() { closed <- closing(s) }()
 	for !errors.Is(s.Leave(t.Context()), pubsub.ErrClosed) {
-		runtime.Gosched() // until Close has begun
+		runtime.Gosched() // let Close begin
 	}
-	// Give a Close that does not wait time to return. This can only miss a
-	// fault, not report one.
+	// Give a Close that does not wait time to return. If this time is too short, the test
+	// misses a fault, but it never reports a false one.
 	for range 10_000 {
 		runtime.Gosched()
 	}
@@ -150,8 +124,7 @@ func testAfterClose(t *testing.T, bus pubsub.Bus) {
 	}
 	_, err := bus.Subscribe(NewRecorder())
 	check("Subscribe", err)
-	check("Publish", bus.Publish(t.Context(), []pubsub.Update{NewUpdate(u, 1)}))
-	check("PublishRooms", bus.PublishRooms(t.Context(), []pubsub.RoomUpdate{*NewRoomUpdate(u, 1)}))
+	check("Publish", bus.Publish(t.Context(), []pubsub.Update{NewUpdate(u, 1)}, []pubsub.RoomUpdate{*NewRoomUpdate(u, 1)}))
 	check("Wake", bus.Wake(t.Context(), []int{1}))
 	check("Wakes", bus.Wakes(context.Background(), func(int) {}))
 }

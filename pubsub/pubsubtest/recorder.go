@@ -10,27 +10,62 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Patience is how long a test waits for an event that must come before it
-// fails. It measures nothing.
+// Patience is how long a test waits for something that must happen, before it fails. Its
+// length has no effect on a test that passes.
 const Patience = 3 * time.Minute
+
+// state lets tests wait for changes. Its mutex also guards the other fields of the struct that
+// embeds it.
+type state struct {
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced at every change
+}
+
+func newState() state { return state{changed: make(chan struct{})} }
+
+func (s *state) change(what func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	what()
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// await waits until ok returns true, at most for patience, and reports whether it did. It
+// calls ok with mu locked.
+func (s *state) await(patience time.Duration, ok func() bool) bool {
+	over := time.After(patience)
+	for {
+		s.mu.Lock()
+		done, changed := ok(), s.changed
+		s.mu.Unlock()
+		if done {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-over:
+			return false
+		}
+	}
+}
 
 // Recorder is a [pubsub.Handler] that records its calls. It is safe for
 // concurrent use, and detects concurrent calls of its methods.
 type Recorder struct {
-	inside atomic.Int32 // calls under way
-	serial atomic.Bool  // cleared when two calls overlapped
+	inside atomic.Int32 // calls in progress
+	serial atomic.Bool  // false after two calls overlapped
 
-	mu      sync.Mutex
+	state
 	updates []*pubsub.Update
 	rooms   []*pubsub.RoomUpdate
 	arrived []pubsub.Address // of updates and rooms, in order of arrival
 	gaps    int
-	changed chan struct{} // closed, and replaced, with every call
 }
 
 // NewRecorder returns an empty recorder.
 func NewRecorder() *Recorder {
-	r := &Recorder{changed: make(chan struct{})}
+	r := &Recorder{state: newState()}
 	r.serial.Store(true)
 	return r
 }
@@ -61,11 +96,7 @@ func (r *Recorder) record(what func()) {
 		r.serial.Store(false)
 	}
 	defer r.inside.Add(-1)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	what()
-	close(r.changed)
-	r.changed = make(chan struct{})
+	r.change(what)
 }
 
 // Serial reports whether no two calls have overlapped so far.
@@ -78,17 +109,6 @@ func (r *Recorder) Updates() []*pubsub.Update {
 	return slices.Clone(r.updates)
 }
 
-// AwaitRooms waits until n updates of rooms have arrived, and returns all.
-func (r *Recorder) AwaitRooms(t testing.TB, n int) []*pubsub.RoomUpdate {
-	t.Helper()
-	if !r.await(func() bool { return len(r.rooms) >= n }) {
-		t.Fatalf("%d updates of rooms arrived, want %d", len(r.rooms), n)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.rooms)
-}
-
 // Arrived returns the addresses of all updates so far, in order of arrival.
 func (r *Recorder) Arrived() []pubsub.Address {
 	r.mu.Lock()
@@ -98,15 +118,9 @@ func (r *Recorder) Arrived() []pubsub.Address {
 
 // Versions returns the versions of u's updates so far, in order of arrival.
 func (r *Recorder) Versions(u pubsub.Address) []int64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.versions(u)
-}
-
-func (r *Recorder) versions(u pubsub.Address) []int64 {
 	var versions []int64
-	for _, got := range r.updates {
-		if got.UserID == u.ID && got.Partition == u.Partition {
+	for _, got := range r.Updates() {
+		if got.Address() == u {
 			versions = append(versions, got.Version)
 		}
 	}
@@ -120,19 +134,33 @@ func (r *Recorder) Gaps() int {
 	return r.gaps
 }
 
-// AwaitUpdates waits until n updates have arrived, and returns all.
+// AwaitUpdates waits until n updates have arrived, and returns all updates so far.
 func (r *Recorder) AwaitUpdates(t testing.TB, n int) []*pubsub.Update {
 	t.Helper()
-	if !r.await(func() bool { return len(r.updates) >= n }) {
+	if !r.await(Patience, func() bool { return len(r.updates) >= n }) {
 		t.Fatalf("%d updates arrived, want %d", len(r.Updates()), n)
 	}
 	return r.Updates()
 }
 
+// AwaitRooms waits until n updates of rooms have arrived, and returns all of them so far.
+func (r *Recorder) AwaitRooms(t testing.TB, n int) []*pubsub.RoomUpdate {
+	t.Helper()
+	arrived := r.await(Patience, func() bool { return len(r.rooms) >= n })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !arrived {
+		t.Fatalf("%d updates of rooms arrived, want %d", len(r.rooms), n)
+	}
+	return slices.Clone(r.rooms)
+}
+
 // AwaitVersion waits until an update of u with version has arrived.
 func (r *Recorder) AwaitVersion(t testing.TB, u pubsub.Address, version int64) {
 	t.Helper()
-	if !r.await(func() bool { return slices.Contains(r.versions(u), version) }) {
+	if !r.await(Patience, func() bool {
+		return slices.ContainsFunc(r.updates, func(got *pubsub.Update) bool { return got.Address() == u && got.Version == version })
+	}) {
 		t.Fatalf("version %d of %+v has not arrived; its versions %v have", version, u, r.Versions(u))
 	}
 }
@@ -140,32 +168,13 @@ func (r *Recorder) AwaitVersion(t testing.TB, u pubsub.Address, version int64) {
 // AwaitGaps waits until HandleGap was called n times.
 func (r *Recorder) AwaitGaps(t testing.TB, n int) {
 	t.Helper()
-	if !r.await(func() bool { return r.gaps >= n }) {
+	if !r.await(Patience, func() bool { return r.gaps >= n }) {
 		t.Fatalf("HandleGap was called %d times, want %d", r.Gaps(), n)
 	}
 }
 
-// await waits until ok returns true, but at most for Patience. ok is called
-// with mu held.
-func (r *Recorder) await(ok func() bool) bool {
-	patience := time.After(Patience)
-	for {
-		r.mu.Lock()
-		done, changed := ok(), r.changed
-		r.mu.Unlock()
-		if done {
-			return true
-		}
-		select {
-		case <-changed:
-		case <-patience:
-			return false
-		}
-	}
-}
-
-// NewUpdate returns an update of u with values that are easily corrupted:
-// numbers that no float64 holds, an empty map, text of all kinds.
+// NewUpdate returns an update of u with values that a faulty encoding corrupts: numbers that
+// no float64 can represent, an empty map, unusual text.
 func NewUpdate(u pubsub.Address, version int64) pubsub.Update {
 	const big = 1<<53 + 1
 	return pubsub.Update{
@@ -205,8 +214,7 @@ func NewUpdate(u pubsub.Address, version int64) pubsub.Update {
 	}
 }
 
-// NewRoomUpdate returns an update of a room with values that are easily
-// corrupted.
+// NewRoomUpdate returns an update of a room with values that a faulty encoding corrupts.
 func NewRoomUpdate(a pubsub.Address, changes int64) *pubsub.RoomUpdate {
 	const big = 1<<53 + 1
 	return &pubsub.RoomUpdate{

@@ -28,7 +28,7 @@ func testRoomIsWhole(t *testing.T, bus pubsub.Bus) {
 	lost(t, r)
 }
 
-// testRoomIsNoUser joins a room and users whose ids look like its address.
+// testRoomIsNoUser joins a room, and users whose ids resemble the room's address.
 func testRoomIsNoUser(t *testing.T, bus pubsub.Bus) {
 	u := users(t, 1)[0]
 	room := roomOf(u)
@@ -78,7 +78,7 @@ func testOrderOfRooms(t *testing.T, bus pubsub.Bus) {
 	lost(t, r)
 }
 
-// roomOf returns the address of a room with the id and the partition of a user.
+// roomOf returns the address of a room that has the id and the partition of a user.
 func roomOf(user pubsub.Address) pubsub.Address {
 	user.Room = true
 	return user
@@ -86,7 +86,7 @@ func roomOf(user pubsub.Address) pubsub.Address {
 
 func publishRooms(t *testing.T, bus pubsub.Bus, updates ...pubsub.RoomUpdate) {
 	t.Helper()
-	if err := bus.PublishRooms(t.Context(), updates); err != nil {
-		t.Fatalf("PublishRooms: %v", err)
+	if err := bus.Publish(t.Context(), nil, updates); err != nil {
+		t.Fatalf("Publish: %v", err)
 	}
 }

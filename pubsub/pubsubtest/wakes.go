@@ -3,34 +3,26 @@ package pubsubtest
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/badged/badged/pubsub"
 )
 
-// Waker listens to the wakes of a bus.
+// Waker records the wakes that a bus delivers.
 type Waker struct {
-	done chan struct{}
-	err  error // of Wakes; valid once done is closed
+	ended chan error // receives the error of Wakes
 
-	mu      sync.Mutex
-	woken   map[int]int // calls by partition
-	changed chan struct{}
+	state
+	woken map[int]int // calls by partition
 }
 
-// Listen calls Wakes of bus in a goroutine that ends with ctx.
+// Listen calls Wakes of bus in a goroutine until ctx is done.
 func Listen(ctx context.Context, bus pubsub.Bus) *Waker {
-	w := &Waker{done: make(chan struct{}), woken: make(map[int]int), changed: make(chan struct{})}
+	w := &Waker{ended: make(chan error, 1), state: newState(), woken: make(map[int]int)}
 	go func() {
-		defer close(w.done)
-		w.err = bus.Wakes(ctx, func(partition int) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.woken[partition]++
-			close(w.changed)
-			w.changed = make(chan struct{})
+		w.ended <- bus.Wakes(ctx, func(partition int) {
+			w.change(func() { w.woken[partition]++ })
 		})
 	}()
 	return w
@@ -40,34 +32,26 @@ func Listen(ctx context.Context, bus pubsub.Bus) *Waker {
 func (w *Waker) Wait(t testing.TB) error {
 	t.Helper()
 	select {
-	case <-w.done:
-		return w.err
+	case err := <-w.ended:
+		return err
 	case <-time.After(Patience):
 		t.Fatal("Wakes has not returned")
 		return nil
 	}
 }
 
-// AwaitWake wakes partition repeatedly until w was called for it. Nothing else
-// shows that Wakes listens.
+// AwaitWake wakes partition repeatedly until w was called for it, since no method reports that
+// Wakes has subscribed.
 func (w *Waker) AwaitWake(t testing.TB, bus pubsub.Bus, partition int) {
 	t.Helper()
-	again := time.NewTicker(10 * time.Millisecond)
-	defer again.Stop()
-	patience := time.After(Patience)
 	before := w.Woken(partition)
-	for w.Woken(partition) == before {
-		_ = bus.Wake(t.Context(), []int{partition}) // may fail while the bus is away
-		w.mu.Lock()
-		changed := w.changed
-		w.mu.Unlock()
-		select {
-		case <-changed:
-		case <-again.C:
-		case <-patience:
-			t.Fatalf("no wake of partition %d has arrived", partition)
+	for began := time.Now(); time.Since(began) < Patience; {
+		_ = bus.Wake(t.Context(), []int{partition}) // may fail while the bus is down
+		if w.await(10*time.Millisecond, func() bool { return w.woken[partition] > before }) {
+			return
 		}
 	}
+	t.Fatalf("no wake of partition %d has arrived", partition)
 }
 
 // Woken returns how often w was called for partition so far.
@@ -75,25 +59,6 @@ func (w *Waker) Woken(partition int) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.woken[partition]
-}
-
-// await waits until w was called for partition.
-func (w *Waker) await(t testing.TB, partition int) {
-	t.Helper()
-	patience := time.After(Patience)
-	for {
-		w.mu.Lock()
-		n, changed := w.woken[partition], w.changed
-		w.mu.Unlock()
-		if n > 0 {
-			return
-		}
-		select {
-		case <-changed:
-		case <-patience:
-			t.Fatalf("no wake of partition %d has arrived", partition)
-		}
-	}
 }
 
 func testWakes(t *testing.T, bus pubsub.Bus) {
@@ -111,7 +76,9 @@ func testWakes(t *testing.T, bus pubsub.Bus) {
 	}
 	for _, w := range listeners {
 		for _, p := range []int{0, 3, 7, 15, 255, last} {
-			w.await(t, p)
+			if !w.await(Patience, func() bool { return w.woken[p] > 0 }) {
+				t.Fatalf("no wake of partition %d has arrived", p)
+			}
 		}
 		for p, n := range map[int]int{0: 1, 1: 0, 3: 2, 7: 1, 15: 1, 255: 1} {
 			if got := w.Woken(p); got > n {

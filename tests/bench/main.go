@@ -49,7 +49,6 @@ type options struct {
 	scale     contest.Scale
 	out       string
 	profile   string
-	traffic   string
 	dir       string
 }
 
@@ -93,12 +92,10 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.BoolVar(&o.scale.Small, "short", false, "small and quick, to see that all works: the numbers say nothing")
 	flags.IntVar(&o.scale.Rounds, "rounds", 0, fmt.Sprintf("how often each side runs; default %d, or 1 with -short", fullRounds))
 	flags.DurationVar(&o.scale.Duration, "duration", 0, fmt.Sprintf("how long a run takes that goes by time; default %s, or %s with -short", fullDuration, shortDuration))
-	flags.StringVar(&o.out, "out", "", "write the results of each scenario as JSON and as a plot into this `directory`")
+	flags.StringVar(&o.out, "out", "", "write the results of each scenario as JSON into this `directory`")
 	flags.StringVar(&o.profile, "profile", "", "write a CPU profile of this process and the statistics of all statements for every run into this `directory`; the numbers suffer")
 	flags.StringVar(&o.scale.Baseline, "baseline", "", "another `binary` of badged, with which the scenarios single, single-rate, calls, small-rooms, paths and shards are interleaved")
 	flags.StringVar(&o.scale.Centrifugo, "centrifugo", "", "`binary` of centrifugo, with which the scenario single is compared")
-	flags.StringVar(&o.traffic, "traffic", os.Getenv("BADGED_COLLEGEMSG"),
-		"`file` of lines SRC DST UNIXTS to load (BADGED_COLLEGEMSG); empty generates one")
 	flags.StringVar(&o.dir, "dir", "", "`directory` on a disk that Postgres keeps its data below; empty is where this user's applications keep theirs")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -162,7 +159,7 @@ func names(all []contest.Scenario) []string {
 // measured; the report has the failures of single scenarios.
 func measureAll(ctx context.Context, o options, log rig.Progress) (_ *contest.Report, err error) {
 	began := time.Now()
-	r, err := rig.New(ctx, rig.Config{Dir: o.dir, Traffic: o.traffic, Profile: o.profile, SharedBuffers: o.scale.SharedBuffers(), Log: log})
+	r, err := rig.New(ctx, rig.Config{Dir: o.dir, Profile: o.profile, SharedBuffers: o.scale.SharedBuffers(), Log: log})
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +168,7 @@ func measureAll(ctx context.Context, o options, log rig.Progress) (_ *contest.Re
 		binary  *string
 		program string
 	}{{&o.scale.Baseline, rig.ProgramServer}, {&o.scale.Centrifugo, rig.ProgramFan}} {
-		if *other.binary, err = rig.UnderName(r.Dir, *other.binary, other.program); err != nil {
+		if *other.binary, err = r.UnderName(*other.binary, other.program); err != nil {
 			return nil, err
 		}
 	}

@@ -55,8 +55,8 @@ func (k *kafka) publish(t *testing.T, records ...*kgo.Record) {
 	}
 }
 
-// Records become events in both modes; what is none becomes a dead letter with its topic,
-// partition and offset. Another process begins where the last one was.
+// Records in the structured and the binary mode become events. A record that is no event becomes a dead
+// letter with its topic, partition and offset. Another process continues at the position of the last.
 func TestKafka(t *testing.T) {
 	t.Parallel()
 	d, k := newDatabase(t), startKafka(t, "chat")
@@ -92,7 +92,8 @@ func TestKafka(t *testing.T) {
 	}
 }
 
-// Only committed transactions are read, and their ends are no backlog.
+// Only records of committed transactions are read. The control records at the ends of transactions do
+// not count as backlog.
 func TestKafkaTransactions(t *testing.T) {
 	t.Parallel()
 	d, k := newDatabase(t), startKafka(t, "chat")
@@ -118,8 +119,8 @@ func TestKafkaTransactions(t *testing.T) {
 	}
 }
 
-// Records that Kafka deletes before they are read are told of, and the rest is read. A
-// topic that was made again is read from its first record.
+// If Kafka deletes records before they are read, badged reports it and reads the rest. A topic that was
+// deleted and created again is read from its first record.
 func TestKafkaLosesRecords(t *testing.T) {
 	t.Parallel()
 	d, k := newDatabase(t), startKafka(t, "chat")
@@ -145,7 +146,7 @@ func TestKafkaLosesRecords(t *testing.T) {
 	if err := k.CreateTopic("chat", 4, nil); err != nil {
 		t.Fatal(err)
 	}
-	client := k.connect(t) // one that does not remember the former topic
+	client := k.connect(t) // a new client, which does not know the former topic
 	if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "chat", Value: event(20)}).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +157,7 @@ func TestKafkaLosesRecords(t *testing.T) {
 	}
 }
 
-// What cannot be read is refused with what to do.
+// Topics and settings that cannot work are refused, and the error says what to do.
 func TestKafkaRefusals(t *testing.T) {
 	t.Parallel()
 	d, k := newDatabase(t), startKafka(t, "chat")
@@ -172,8 +173,8 @@ func TestKafkaRefusals(t *testing.T) {
 	}
 }
 
-// Two processes ingest while records are produced: in turn one is killed, partitions move
-// to other brokers, and Postgres is killed. Every record is in the log once.
+// Two processes ingest while records are produced. In turn a process is killed, partitions move to other
+// brokers, and Postgres is killed. Every record is in the log once.
 func TestKafkaOverKills(t *testing.T) {
 	d, postgres := newServer(t)
 	k := startKafka(t, "chat")
@@ -208,8 +209,7 @@ func TestKafkaOverKills(t *testing.T) {
 	}
 }
 
-// produceAll produces until ctx is done and returns how many records there are; -1 after
-// an error.
+// produceAll produces records until ctx is done and returns their number, or -1 after an error.
 func (k *kafka) produceAll(ctx context.Context) (n int) {
 	rate := time.NewTicker(10 * time.Millisecond)
 	defer rate.Stop()

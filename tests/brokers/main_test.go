@@ -21,13 +21,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/bridge/ingest"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/schematest"
-	"github.com/badged/badged/internal/ingest"
 	"github.com/badged/badged/projector"
 )
 
-// kills is how often each test of faults kills something.
+// kills is how often each test of faults kills a process, a leader or Postgres.
 var kills = flag.Int("kills", 3, "how often the tests kill processes, leaders and Postgres")
 
 // binary is the program under test.
@@ -35,7 +35,7 @@ var binary string
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(built{m}).Run()) }
 
-// built wraps the tests and builds the binary.
+// built wraps the run of the tests: it builds the binary first.
 type built struct{ *testing.M }
 
 func (b built) Run() int {
@@ -56,7 +56,7 @@ func (b built) Run() int {
 	return b.M.Run()
 }
 
-// partitions are those of the log.
+// partitions is the number of partitions of the log.
 const partitions = 4
 
 // database is a migrated database.
@@ -71,7 +71,7 @@ func newDatabase(t *testing.T) *database {
 	return open(t, pgtest.NewDB(t, schematest.Migrated(partitions)))
 }
 
-// newServer returns a migrated database on a server of its own, which may be killed.
+// newServer returns a migrated database on a new Postgres server, which the test may kill.
 func newServer(t *testing.T) (*database, *pgtest.Server) {
 	t.Helper()
 	s := pgtest.NewServer(t)
@@ -106,7 +106,7 @@ func open(t *testing.T, url string) *database {
 	return &database{url, pool, log}
 }
 
-// number returns the number that a query returns; -1 while Postgres is away.
+// number returns the number that a query returns, or -1 while Postgres is down.
 func (d *database) number(t *testing.T, sql string) (n int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -123,7 +123,7 @@ func (d *database) read(t *testing.T) int {
 	return d.number(t, `SELECT coalesce(sum(messages), 0)::int FROM badged.ingest_positions`)
 }
 
-// appended returns how many events the log has, repeated ones too.
+// appended returns how many events the log has, including repeated events.
 func (d *database) appended(t *testing.T) (n int) {
 	t.Helper()
 	for p := range partitions {
@@ -132,7 +132,7 @@ func (d *database) appended(t *testing.T) (n int) {
 	return n
 }
 
-// letters returns the dead letters, "ORIGIN: REASON".
+// letters returns the dead letters in the form "ORIGIN: REASON".
 func (d *database) letters(t *testing.T) []string {
 	t.Helper()
 	rows, _ := d.pool.Query(t.Context(), `SELECT origin || ': ' || reason FROM badged.dead_letters ORDER BY id`)
@@ -143,7 +143,7 @@ func (d *database) letters(t *testing.T) []string {
 	return all
 }
 
-// await polls until something is so.
+// await polls until so returns true.
 func await(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	deadline := time.After(2 * time.Minute)
@@ -165,7 +165,7 @@ type process struct {
 	done chan struct{}
 }
 
-// lockedBuffer is what a process prints.
+// lockedBuffer collects the output of a process. It is safe for concurrent use.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -233,7 +233,7 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// get returns what the process serves at a path.
+// get returns the answer of the process at a path.
 func (p *process) get(path string) string {
 	p.t.Helper()
 	req, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, p.url+path, nil)
@@ -252,13 +252,13 @@ func (p *process) get(path string) string {
 	return string(b)
 }
 
-// fails runs `badged ingest`, which must fail, and returns what it says.
+// fails runs `badged ingest`, which must fail, and returns its output.
 func fails(t *testing.T, d *database, from string) string {
 	t.Helper()
 	return failsAs(t, d, "ingest", "--from="+from)
 }
 
-// failsAs runs a command, which must fail, and returns what it says.
+// failsAs runs a command, which must fail, and returns its output.
 func failsAs(t *testing.T, d *database, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), binary, append(args, "--listen=127.0.0.1:0", "--database-url="+d.url)...)
@@ -280,13 +280,13 @@ func environment() (env []string) {
 	return env
 }
 
-// event is an event in structured mode, for one of 1,000 users.
+// event returns event n in structured mode, for one of 1,000 users.
 func event(n int) []byte {
 	return fmt.Appendf(nil, `{"specversion":"1.0","id":"%d","source":"chat","type":"message.delivered","data":{"conversation_id":"c%d","user_ids":["user-%d"],"seq":%d}}`,
 		n, n%100, n%1000, n+1)
 }
 
-// Streams and brokers are parsed without connecting, and errors have no secrets.
+// URLs of streams and brokers are checked before connecting, and errors contain no secrets.
 func TestURLs(t *testing.T) {
 	for url, want := range map[string]string{
 		"nats://ann:hunter2@h:4222":                      "nats://ann:***@h:4222/: it names no stream; want nats://USER:PASSWORD@HOST:4222/STREAM",

@@ -28,7 +28,7 @@ func startNATS(t *testing.T, n int) *natsCluster {
 	t.Helper()
 	c := &natsCluster{}
 	var routes []*url.URL
-	for range n { // fixed ports, so that a server that is started again has the same
+	for range n { // fixed ports, so that a restarted server has the same port
 		routes = append(routes, &url.URL{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", freePort(t))})
 	}
 	for i := range n {
@@ -57,7 +57,7 @@ func startNATS(t *testing.T, n int) *natsCluster {
 	return c
 }
 
-// freePort returns a port that no one listens on now.
+// freePort returns a port on which no process listens.
 func freePort(t *testing.T) int {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -85,7 +85,7 @@ func awaitNATS(t *testing.T, s *server.Server) {
 	}
 }
 
-// hosts returns HOST:PORT of every server, with commas.
+// hosts returns HOST:PORT of every server, separated by commas.
 func (c *natsCluster) hosts() string {
 	var all []string
 	for _, o := range c.options {
@@ -113,8 +113,8 @@ func (c *natsCluster) connect(t *testing.T) jetstream.JetStream {
 	return js
 }
 
-// createStream creates a stream; right after the start of a cluster that takes several
-// attempts, since one that was sent before the election of a leader is never answered.
+// createStream creates a stream. It repeats the request, since a request that is sent before the cluster
+// has elected a leader is never answered.
 func createStream(t *testing.T, js jetstream.JetStream, cfg jetstream.StreamConfig) {
 	t.Helper()
 	await(t, "a stream", func() bool {
@@ -132,8 +132,8 @@ func publish(t *testing.T, js jetstream.JetStream, msg *nats.Msg) {
 	}
 }
 
-// Messages of a stream become events in both modes; what is none becomes a dead letter
-// with its place. A filter passes over other subjects.
+// Messages of a stream in the structured and the binary mode become events. A message that is no event
+// becomes a dead letter with its place in the stream. A filter skips other subjects.
 func TestJetStream(t *testing.T) {
 	t.Parallel()
 	d, c := newDatabase(t), startNATS(t, 1)
@@ -156,7 +156,7 @@ func TestJetStream(t *testing.T) {
 	await(t, "no backlog", func() bool {
 		return strings.Contains(p.get("/metrics"), `badged_ingest_backlog{broker="nats",partition="0",stream="CHAT"} 0`)
 	})
-	// Another process begins where this one was.
+	// Another process continues at the position of this one.
 	p.kill()
 	publish(t, js, &nats.Msg{Subject: "chat.events", Data: event(2)})
 	run(t, d, c.from("CHAT?subject=chat.events"))
@@ -166,8 +166,8 @@ func TestJetStream(t *testing.T) {
 	}
 }
 
-// Messages that a stream drops before they are read are told of, and a stream that was
-// made again is read from its first message.
+// If a stream drops messages before they are read, badged reports it. A stream that was deleted and
+// created again is read from its first message.
 func TestJetStreamLosesMessages(t *testing.T) {
 	t.Parallel()
 	d, c := newDatabase(t), startNATS(t, 1)
@@ -198,7 +198,7 @@ func TestJetStreamLosesMessages(t *testing.T) {
 	}
 }
 
-// What cannot be read is refused with what to do.
+// Streams and settings that cannot work are refused, and the error says what to do.
 func TestJetStreamRefusals(t *testing.T) {
 	t.Parallel()
 	d, c := newDatabase(t), startNATS(t, 1)
@@ -216,9 +216,9 @@ func TestJetStreamRefusals(t *testing.T) {
 	}
 }
 
-// A cluster of three with a replicated stream, and two processes that ingest: in turn a
-// process is killed, the leader of the stream is shut down, and Postgres is killed, while
-// messages are published. Every message is in the log once.
+// Two processes ingest from a replicated stream in a cluster of three servers, while messages are
+// published. In turn a process is killed, the leader of the stream is shut down, and Postgres is killed.
+// Every message is in the log once.
 func TestJetStreamOverKills(t *testing.T) {
 	d, postgres := newServer(t)
 	c := startNATS(t, 3)
@@ -260,8 +260,8 @@ func TestJetStreamOverKills(t *testing.T) {
 	}
 }
 
-// publishAll publishes until ctx is done, and repeats what was not acknowledged: the
-// stream finds repetitions by their ids.
+// publishAll publishes until ctx is done, and repeats messages that were not acknowledged: the stream
+// drops repetitions by their ids.
 func publishAll(ctx context.Context, js jetstream.JetStream, published *atomic.Int64) error {
 	for ctx.Err() == nil {
 		first := int(published.Load())
@@ -300,7 +300,7 @@ func publishAll(ctx context.Context, js jetstream.JetStream, published *atomic.I
 	return nil
 }
 
-// restartLeader shuts the leader of the stream down and starts it again.
+// restartLeader shuts down the leader of the stream and starts it again.
 func (c *natsCluster) restartLeader(t *testing.T, js jetstream.JetStream) {
 	t.Helper()
 	leader := ""

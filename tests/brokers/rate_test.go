@@ -67,7 +67,7 @@ func fillNATS(t *testing.T, n int) string {
 	return c.from("CHAT")
 }
 
-// awaitAcks waits until NATS has everything that was published.
+// awaitAcks waits until NATS has acknowledged all published messages.
 func awaitAcks(t *testing.T, js jetstream.JetStream) {
 	t.Helper()
 	select {

@@ -15,7 +15,7 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// tailed is what was published.
+// tailed is an event that a tail has published.
 type tailed struct {
 	key, Type, Subject string
 	Data               struct {
@@ -27,9 +27,9 @@ type tailed struct {
 
 // out is a broker to which a tail publishes.
 type out interface {
-	// disturb makes the leader change.
+	// disturb makes the broker change its leader.
 	disturb(t *testing.T)
-	// read returns what comes, in order, until so returns true.
+	// read reads events until so accepts them, and returns them in order.
 	read(t *testing.T, so func(all []tailed) bool) []tailed
 }
 
@@ -87,9 +87,9 @@ func decodeTailed(t *testing.T, key string, payload []byte) tailed {
 	return e
 }
 
-// Tails, the broker's leader and Postgres are killed in turn while events are appended. No
-// event is missing; those of a user come in order, if repetitions are left out; and the
-// last badge of each is the right one.
+// Tails, the broker's leader and Postgres are killed in turn while events are appended. No event is
+// missing. Without repetitions, the events of each user are in order. The last badge of each user is
+// right.
 func TestTailsOverKills(t *testing.T) {
 	t.Run("kafka", func(t *testing.T) {
 		k := startKafka(t, "chat")
@@ -159,7 +159,7 @@ func tailOverKills(t *testing.T, to out, url string) {
 			if e.key != "" && e.key != e.Subject {
 				t.Errorf("the badge of %s has the key %s", e.Subject, e.key)
 			}
-			if e.Data.Version != e.Data.Total { // each message is one of both
+			if e.Data.Version != e.Data.Total { // each message raises both by one
 				t.Errorf("%+v", e)
 			}
 			version[e.Subject] = max(version[e.Subject], e.Data.Version)
@@ -172,8 +172,8 @@ func tailOverKills(t *testing.T, to out, url string) {
 	}
 }
 
-// If JetStream does not take a message, the later ones of its user wait: otherwise its
-// repetition would come behind them.
+// If JetStream refuses a message, later messages for the same user wait. Otherwise the repeated message
+// would be behind them in the stream.
 func TestTailKeepsTheOrderOfAUser(t *testing.T) {
 	t.Parallel()
 	d, c := newDatabase(t), startNATS(t, 1)
@@ -207,7 +207,7 @@ func TestTailKeepsTheOrderOfAUser(t *testing.T) {
 	}
 }
 
-// What cannot work is refused with what to do.
+// Settings that cannot work are refused, and the error says what to do.
 func TestTailRefusals(t *testing.T) {
 	t.Parallel()
 	d, k, c := newDatabase(t), startKafka(t, "chat"), startNATS(t, 1)

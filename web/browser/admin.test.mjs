@@ -90,7 +90,7 @@ test("a wrong key is refused, a good one opens the page and stays in the tab", a
 test("the overview has the partitions, the processes and the last hour", async () => {
   await signIn(page);
   const partitions = page.getByRole("region", { name: "Partitions" });
-  await partitions.locator("tbody tr").nth(15).waitFor();
+  await partitions.locator("tbody tr").nth(7).waitFor();
   assert.equal(await partitions.getByText("none", { exact: true }).count(), 0);
   await page.getByText("every partition has an owner").waitFor();
   const processes = page.getByRole("region", { name: "Processes" });

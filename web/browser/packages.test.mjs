@@ -131,6 +131,9 @@ async function live(html, script) {
   await shows(page, "#total", "2");
   await shows(page, "#badge", "1+2");
   assert.equal(await page.getByRole("img", { name: "2 unread" }).count(), 2);
+  // What changed last is listed first, and its count is in the title.
+  await page.waitForFunction(() => document.title === "(2)");
+  assert.match(await page.textContent("#listed"), /^ada-ben\b/);
 
   // The thread reads what is unread, and what arrives, while it is on the page.
   await page.getByRole("button", { name: "Thread" }).click();
@@ -155,6 +158,7 @@ test("React shows live numbers, hydrated and in StrictMode", async () => {
   const closed = socket.waitForEvent("close");
   await page.getByRole("button", { name: "Whole" }).click();
   await closed;
+  assert.equal(await page.title(), "");
   await page.getByRole("button", { name: "Whole" }).click();
   await shows(page, "#status", "online");
   await shows(page, "#total", "1");

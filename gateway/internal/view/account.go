@@ -4,32 +4,32 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/badged/badged/internal/category"
+	"github.com/badged/badged/internal/base/category"
 	"github.com/badged/badged/pubsub"
 )
 
-// Account is what the gateway knows of a user with memberships: the badge without
-// them, and each membership with the state of its room. The user's numbers are
-// composed from these parts, since a message to a room changes no row of its
-// members.
+// Account is what the gateway stores of a user with memberships: the badge without them, and
+// each membership with the state of its room. The user's numbers are computed from these
+// parts, since a message to a room changes no row of its members.
 //
-// Each part only moves forward, and comes from the tables or from an update that
-// says what it builds on. So a composed state may be one that the tables never
-// had, but it is never ahead of them in any part, and its total is the sum of its
-// parts. Two composed states with the same version are equal: a version is the sum
-// of counters that only grow.
+// Each part only moves forward. It comes from the tables, or from an update that names the
+// state to which it applies. So a computed state may be one that the tables never had. But no
+// part is ever ahead of the tables, and the total is the sum of the parts. Two computed states
+// with the same version are equal, since a version is a sum of counters that only grow.
 //
-// It does no I/O and is not safe for concurrent use. ADR 62 has the reasons.
+// Account does no I/O and is not safe for concurrent use. ADR 62 has the reasons.
 type Account struct {
-	// Rest is the badge without memberships. Of its categories the account has the first by
-	// name, those of its rooms, and those that updates named: see knows.
+	// Rest is the badge without memberships. If the user has more than pubsub.MaxCategories
+	// categories, Rest has the first categories by name, the categories of the user's rooms,
+	// and the categories in updates: see knows.
 	Rest pubsub.Badge
-	// last is the last of the first by name, if there are more.
+	// last is the last of the first categories by name, if there are more.
 	last string
-	// Memberships are by conversation, and ofRooms is what they add to each category.
+	// Memberships are by conversation. ofRooms has the numbers that the memberships add to
+	// each category.
 	Memberships map[string]*Membership
 	ofRooms     map[string]pubsub.Numbers
-	// Badge is Rest and all memberships together, without categories.
+	// Badge is the sum of Rest and all memberships, without categories.
 	Badge pubsub.Badge
 }
 
@@ -37,24 +37,24 @@ type Account struct {
 type Membership struct {
 	pubsub.Membership
 	adds pubsub.Numbers
-	// was is the category of the room before the last change.
+	// was is the category of the room before its last change.
 	was string
 }
 
-// Outcome says what became of an update.
+// Outcome is the result of applying an update.
 type Outcome int
 
 const (
-	// Known: the account has had it.
+	// Known: the account has had the update before.
 	Known Outcome = iota
-	// Applied: the account has changed.
+	// Applied: the update has changed the account.
 	Applied
-	// Missed: the update builds on one that the account has not had, or needs
-	// more than it contains. The tables must be read.
+	// Missed: the update builds on an update that the account has not had, or needs data that
+	// it does not contain. The tables must be read.
 	Missed
 )
 
-// NewAccount returns the account of a user in a state read from the tables.
+// NewAccount returns the account of a user from a state that was read from the tables.
 func NewAccount(s *pubsub.Snapshot) *Account {
 	rest := RestOf(s)
 	rest.MoreCategories = len(rest.Categories) > pubsub.MaxCategories
@@ -68,7 +68,7 @@ func NewAccount(s *pubsub.Snapshot) *Account {
 	}
 	for i := range s.Memberships {
 		path := s.Memberships[i].Room.Category
-		for ; path != ""; path = category.Above(path) { // the tables were asked for these
+		for ; path != ""; path = category.Above(path) { // the state has the numbers of these paths, or they are zero
 			if _, ok := a.Rest.Categories[path]; !ok && path > a.last && rest.MoreCategories {
 				a.Rest.Categories[path] = pubsub.Numbers{}
 			}
@@ -78,7 +78,7 @@ func NewAccount(s *pubsub.Snapshot) *Account {
 	return a
 }
 
-// knows reports whether the account has the numbers of a category and of those above it.
+// knows reports whether the account has the numbers of a category and of all categories above.
 func (a *Account) knows(path string) bool {
 	for ; path != "" && a.Rest.MoreCategories; path = category.Above(path) {
 		if _, ok := a.Rest.Categories[path]; !ok && path > a.last {
@@ -88,7 +88,7 @@ func (a *Account) knows(path string) bool {
 	return true
 }
 
-// RestOf returns the badge of a state without memberships.
+// RestOf returns the badge of a state, without the memberships.
 func RestOf(s *pubsub.Snapshot) pubsub.Badge {
 	if len(s.Memberships) == 0 {
 		return s.Badge
@@ -119,13 +119,13 @@ func (a *Account) remove(id string) {
 	}
 }
 
-// withdraw takes what a membership adds to the badge out of it.
+// withdraw subtracts what a membership adds to the badge.
 func (a *Account) withdraw(m *Membership) {
 	a.add(m.Room.Category, pubsub.Numbers{}.Minus(m.adds))
 	a.Badge.Version -= m.Room.Changes - m.Joined
 }
 
-// weigh adds what a membership adds to the badge.
+// weigh computes what a membership adds to the badge, and adds it.
 func (a *Account) weigh(m *Membership) {
 	m.adds = m.Adds(a.Badge.Levels)
 	a.add(m.Room.Category, m.adds)
@@ -139,8 +139,8 @@ func (a *Account) add(path string, n pubsub.Numbers) {
 	}
 }
 
-// Update applies an update of the user. If it changed something that clients see,
-// it returns the update for them.
+// Update applies an update of the user. If the result is Applied, it also returns the update
+// for clients, of the whole badge.
 func (a *Account) Update(u *pubsub.Update) (Outcome, *pubsub.Update) {
 	switch {
 	case u.Epoch != a.Rest.Epoch || u.BaseVersion > a.Rest.Version:
@@ -154,7 +154,7 @@ func (a *Account) Update(u *pubsub.Update) (Outcome, *pubsub.Update) {
 		former, ok := a.Memberships[m.Room.ConversationID]
 		switch {
 		case !ok:
-			return Missed, nil // a new room: its updates have yet to be subscribed to
+			return Missed, nil // a new room, whose updates are not subscribed to yet
 		case m.Room.Changes < former.Room.Changes:
 			if newer || !sameRow(&m, &former.Membership) {
 				return Missed, nil // out of order
@@ -178,7 +178,7 @@ func (a *Account) Update(u *pubsub.Update) (Outcome, *pubsub.Update) {
 		changed = a.replaceRest(&u.Badge)
 		paths = slices.Collect(maps.Keys(u.Categories))
 	}
-	for _, c := range u.Conversations { // if it was a room, the user has left it
+	for _, c := range u.Conversations { // If the conversation was a room, the user has left it.
 		if m, ok := a.Memberships[c.ConversationID]; ok {
 			paths = append(paths, m.Room.Category)
 			a.remove(c.ConversationID)
@@ -204,16 +204,16 @@ func (a *Account) Update(u *pubsub.Update) (Outcome, *pubsub.Update) {
 	return a.result(merged)
 }
 
-// result returns the outcome of applying an update.
+// result returns the outcome of an applied update; merged is nil if it could not be made.
 func (a *Account) result(merged *pubsub.Update) (Outcome, *pubsub.Update) {
 	if merged == nil || merged.Version < merged.BaseVersion {
-		return Missed, nil // a category is not known, or out of order
+		return Missed, nil // the numbers of a category are unknown, or the update came out of order
 	}
 	return Applied, merged
 }
 
-// Ahead reports whether a part of the account is newer than a state read from the
-// tables, of the same epoch.
+// Ahead reports whether a part of the account is newer than the same part of a state with the
+// same epoch. The state was read from the tables.
 func (a *Account) Ahead(s *pubsub.Snapshot) bool {
 	if a.Rest.Version > RestOf(s).Version {
 		return true
@@ -227,9 +227,10 @@ func (a *Account) Ahead(s *pubsub.Snapshot) bool {
 	return false
 }
 
-// Merge takes over the newer parts of a state read from the tables. news is what the
-// account lacked, ahead what the state lacks; nil if nothing. It returns false if
-// the rest differs: then which conversations changed is unknown.
+// Merge copies the newer parts of a state that was read from the tables. news has the changes
+// that the account did not have, and ahead the changes that the state does not have; each is
+// nil if there is no difference. ok is false if Rest or the set of memberships differs: then
+// it is unknown which conversations changed.
 func (a *Account) Merge(s *pubsub.Snapshot) (news, ahead *pubsub.Update, ok bool) {
 	if s.Epoch != a.Rest.Epoch || RestOf(s).Version != a.Rest.Version || len(s.Memberships) != len(a.Memberships) {
 		return nil, nil, false
@@ -262,20 +263,19 @@ func (a *Account) Merge(s *pubsub.Snapshot) (news, ahead *pubsub.Update, ok bool
 	return news, ahead, ok
 }
 
-// sameRow reports whether the parts of two memberships are equal that do not
-// belong to the room.
+// sameRow reports whether two memberships are equal apart from the state of the room.
 func sameRow(a, b *pubsub.Membership) bool {
 	return a.Joined == b.Joined && a.ReadSeq == b.ReadSeq && a.ReachedSeq == b.ReachedSeq && a.SeenSeq == b.SeenSeq && a.Level == b.Level && a.LevelUntil.Equal(b.LevelUntil) && a.MarkedUnread == b.MarkedUnread &&
 		a.Mentions == b.Mentions && a.Named == b.Named && (a.Unseen == b.Unseen || a.Unseen != nil && b.Unseen != nil && *a.Unseen == *b.Unseen) && a.OwnCounted == b.OwnCounted && slices.Equal(a.Own, b.Own)
 }
 
-// Follow applies a state of a room. It has every change since the state with base
-// changes: an account that knows only an earlier one may have missed updates of its
-// user too.
+// Follow applies a state of a room from the bus. base is the Changes of an earlier state: the
+// bus has lost no update of the room since that state. If the account has a still earlier
+// state of the room, it may have missed updates of its user too, so the result is Missed.
 func (a *Account) Follow(room *pubsub.RoomUpdate, base int64) (Outcome, *pubsub.Update) {
 	former, ok := a.Memberships[room.ConversationID]
 	switch {
-	case !ok: // the user has left it
+	case !ok: // the user has left the room
 		return Known, nil
 	case room.Epoch != a.Rest.Epoch:
 		return Missed, nil
@@ -298,9 +298,9 @@ func (a *Account) Follow(room *pubsub.RoomUpdate, base int64) (Outcome, *pubsub.
 	return a.result(merged)
 }
 
-// Since returns the update for clients that hold the state of a version, since which
-// memberships have changed, and the numbers of some paths of Rest; nil if the account does
-// not know the numbers of all categories that changed.
+// Since returns the update for clients that have the state of a version. changed are the
+// memberships that have changed since that version, and paths the categories of Rest that have
+// changed. Since returns nil if the account does not have the numbers of all these categories.
 func (a *Account) Since(version int64, changed []*Membership, paths ...string) *pubsub.Update {
 	u := &pubsub.Update{Badge: a.Badge, BaseVersion: version, Conversations: make([]pubsub.Conversation, 0, len(changed))}
 	u.Categories, u.Levels = make(map[string]pubsub.Numbers, len(changed)+len(paths)), nil
@@ -323,9 +323,9 @@ func (a *Account) Since(version int64, changed []*Membership, paths ...string) *
 	return u
 }
 
-// replaceRest replaces the badge without memberships, of which an update has the categories
-// that changed, and the levels if they did. It returns the memberships that clients see
-// another way then.
+// replaceRest replaces Rest by the badge of an update. The badge has only the categories that
+// changed, and has levels only if levels changed. replaceRest returns the memberships that
+// clients see differently because of new levels.
 func (a *Account) replaceRest(rest *pubsub.Badge) (changed []*Membership) {
 	a.Badge.Version += rest.Version - a.Rest.Version
 	a.Badge.Add(rest.Numbers.Minus(a.Rest.Numbers))
@@ -354,8 +354,9 @@ func (a *Account) replaceRest(rest *pubsub.Badge) (changed []*Membership) {
 	return changed
 }
 
-// catchUp completes a state of a membership from the one before, and returns false
-// if it cannot: then only closed chunks tell the numbers.
+// catchUp computes Behind of a membership's new state from its former state. Behind counts the
+// messages above the read position in closed chunks, the older messages of a room, which only
+// the tables list. So catchUp returns false if the tables must be read.
 func catchUp(next, former *pubsub.Membership) bool {
 	if next.ReadSeq >= next.Room.Since {
 		next.Behind = nil
@@ -369,7 +370,7 @@ func catchUp(next, former *pubsub.Membership) bool {
 	behind := *former.Behind
 	if was.Since != now.Since {
 		if former.Behind.First == 0 || !next.SeenInOpen() && former.SeenInOpen() {
-			return false // the first unread message, or some that are seen, may be in the chunk that was closed
+			return false // the first unread or some seen messages may be in a chunk that was closed since
 		}
 		behind.Live += now.ClosedLive - was.ClosedLive
 		behind.All += now.ClosedAll - was.ClosedAll

@@ -1,19 +1,19 @@
 package view
 
 import (
-	"github.com/badged/badged/internal/category"
+	"github.com/badged/badged/internal/base/category"
 	"github.com/badged/badged/pubsub"
 )
 
-// Categories is what a client sees whose token is restricted to categories. The mailbox
-// and reconciliation know the user's whole badge: only what is sent is restricted. It is
-// not safe for concurrent use.
+// Categories is the view of a client whose token is restricted to categories. The mailbox and
+// reconciliation use the user's whole badge; only the frames are restricted. Categories is not
+// safe for concurrent use.
 type Categories struct {
-	// tops are the categories of the token that none of the others covers, and held their
-	// numbers.
+	// tops are the token's categories that no other category of the token covers. held are the
+	// numbers of tops that the client has.
 	tops []string
 	held map[string]pubsub.Numbers
-	// shown has the categories of the conversations that the client may hold.
+	// shown has the categories of the conversations that the client may have.
 	shown map[string]string
 }
 
@@ -29,14 +29,14 @@ func NewCategories(categories []string, state *pubsub.Snapshot) *Categories {
 	return v
 }
 
-// Badge returns what the view has of a badge that has all categories.
+// Badge returns the part of a badge that the client sees. b must have all categories.
 func (v *Categories) Badge(b *pubsub.Badge) *pubsub.Badge {
 	within := b.Within(v.tops)
 	return &within
 }
 
-// Changes returns what the view has of changes since the state that the client holds.
-// A conversation that has gone to another category looks as if the user had left it.
+// Changes returns the part that the client sees of changes since the client's state. If a
+// conversation has moved to a category outside the view, the client sees it as left.
 func (v *Categories) Changes(b *pubsub.Badge, conversations []pubsub.Conversation) (*pubsub.Badge, []pubsub.Conversation) {
 	seen := make([]pubsub.Conversation, 0, len(conversations))
 	for _, c := range conversations {
@@ -63,7 +63,7 @@ func (v *Categories) Changes(b *pubsub.Badge, conversations []pubsub.Conversatio
 		within.Add(v.held[path])
 	}
 	if b.Levels != nil && within.Levels == nil {
-		within.Levels = map[string]string{} // there are none any more
+		within.Levels = map[string]string{} // all levels were removed
 	}
 	return within, seen
 }

@@ -1,8 +1,9 @@
-// Package view keeps what a client is shown: Mailbox has what one client is to be
-// sent, and Account the numbers of a user with memberships of rooms. Neither does I/O.
+// Package view computes what clients are shown. Mailbox has the changes and answers that must
+// still be sent to one client, and Account has the numbers of a user with memberships of
+// rooms. Neither does I/O.
 //
-// It does not know sockets, the bus or tables. ADR 62 explains accounts, ADR 86 views of
-// some categories.
+// The package does not know sockets, the bus or tables. ADR 62 explains accounts, ADR 86 views
+// that are limited to categories.
 package view
 
 import (
@@ -15,71 +16,73 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Mailbox holds what has yet to be sent to one client: one slot that merges
-// updates by conversation. A slow client costs memory for what changed, not
-// for how often, and always gets the newest state.
+// Mailbox stores the changes and answers that must still be sent to one client. It merges
+// updates by conversation, so a slow client costs memory for the conversations that changed,
+// not for each change, and always gets the newest state.
 //
-// The mailbox drops updates older than what the client holds. At the start,
-// and after an update that leaves a gap, it is syncing: it only remembers the
-// newest version announced, until a read of the tables has caught up. The
-// tables are authoritative: a version that they never have was forged.
+// The mailbox drops updates older than the client's state. At the start, and after an update
+// whose base version is newer than that state, the mailbox is syncing: it only remembers the
+// newest announced version, until a read of the tables has caught up. The tables are
+// authoritative. An announced version that they never reach was forged.
 //
 // All methods are safe for concurrent use.
 type Mailbox struct {
 	mu sync.Mutex
-	// held is the state that the client holds after what is pending.
+	// held is the state that the client will have once pending is sent.
 	held    Holding
 	pending *pending
 	syncing bool
-	// syncs counts how often the mailbox began to sync.
+	// syncs counts how often the mailbox has begun to sync.
 	syncs uint32
-	// whole is set while syncing if the tables lack the state that the client
-	// holds, so that it needs the whole state instead of changes.
+	// whole is set while syncing if the client needs the whole state, not changes: the tables
+	// do not have the client's state, or the categories that the client may see have changed.
 	whole bool
-	// heard is the newest version of heardEpoch announced while syncing, since the
+	// heard is the newest version of heardEpoch that was announced while syncing, since the
 	// last read of the tables began.
 	heard      int64
 	heardEpoch string
-	// since is when the oldest change that the client lacks while syncing was
-	// appended; equal is when it last held what the tables have.
+	// While syncing, the client does not have some changes; since is when the oldest of these
+	// changes was appended. equal is the last time when the client's state was the state in
+	// the tables.
 	since, equal Moment
 	replies      []any
 	filled       func()
 }
 
-// Holding identifies a state for comparison with the tables. Within an epoch, a
-// version has exactly one state.
+// Holding identifies a state, to compare a client with the tables. Within an epoch, a version
+// has exactly one state.
 type Holding struct {
 	Epoch                                   string
 	Version, Total, Mentions, Conversations int64
 }
 
-// HoldingOf returns what identifies the state of a badge.
+// HoldingOf returns the identification of a badge's state.
 func HoldingOf(b *pubsub.Badge) Holding {
 	return Holding{b.Epoch, b.Version, b.Total, b.Mentions, b.UnreadConversations}
 }
 
-// denies reports whether tables with state h never had other: it has a later
-// version, or the same version with other numbers. It is valid only for a state
-// that was held before the read of the tables began.
+// denies reports whether tables with state h prove that they never had the state other: other
+// has a later version, or the same version with other numbers. The proof is valid only if the
+// client had other before the read of the tables began.
 func (h Holding) denies(other Holding) bool {
 	return h.Epoch == other.Epoch && (h.Version < other.Version || h.Version == other.Version && h != other)
 }
 
-// pending has yet to be sent.
+// pending is the merged updates that must still be sent.
 type pending struct {
-	// since is when the oldest of the changes was appended.
+	// since is when the oldest change was appended.
 	since Moment
 	badge pubsub.Badge
-	// merged is set once badge has categories of its own: those of the first update are
-	// not modified.
+	// merged is set once badge has its own copy of the categories. Until then badge uses the
+	// map of the first update, which is shared and must not be modified.
 	merged bool
-	// first are the conversations of the first update, or of the newest while all
-	// have the same single one; the update is not modified. If these are not all,
-	// conversations has those of all updates; usually it is nil.
+	// first has the conversations of the first update. If all updates have the same single
+	// conversation, first has this conversation from the newest update. The slice is shared
+	// and must not be modified. If updates have several conversations, the map conversations
+	// contains them all; usually it is nil.
 	first         []pubsub.Conversation
 	conversations map[string]pubsub.Conversation
-	// traced is the newest traced update in it, or nil.
+	// traced is the newest traced update, or nil.
 	traced *Traced
 }
 
@@ -89,8 +92,8 @@ type Traced struct {
 	Came   time.Time
 }
 
-// NewMailbox returns a mailbox that is syncing. filled is called, from any goroutine,
-// when there may be something to take; it must not block or call the mailbox.
+// NewMailbox returns a mailbox that is syncing. filled is called when Take may return
+// something. It may be called from any goroutine, and must not block or call the mailbox.
 func NewMailbox(filled func()) *Mailbox { return &Mailbox{syncing: true, filled: filled} }
 
 // Offer merges an update from the bus.
@@ -103,7 +106,7 @@ func (m *Mailbox) Offer(u *pubsub.Update) {
 		m.since = m.since.Older(Moment(u.AppendedAt))
 		return
 	case u.Epoch == m.held.Epoch && u.Version <= m.held.Version:
-		return // the client has it
+		return // the client has this state
 	case u.Epoch != m.held.Epoch || u.BaseVersion > m.held.Version:
 		m.resync(Moment(u.AppendedAt))
 		m.hear(u.Epoch, u.Version)
@@ -112,7 +115,7 @@ func (m *Mailbox) Offer(u *pubsub.Update) {
 	m.add(u)
 }
 
-// add merges an update into what is pending.
+// add merges an update into pending.
 func (m *Mailbox) add(u *pubsub.Update) {
 	if m.pending == nil {
 		m.pending = &pending{first: u.Conversations, badge: u.Badge}
@@ -128,8 +131,8 @@ func (m *Mailbox) add(u *pubsub.Update) {
 	m.filled()
 }
 
-// merge takes the conversations of an update after the first. Mostly a busy one has
-// changed again.
+// merge adds the conversations of a further update. Usually one busy conversation has changed
+// again.
 func (p *pending) merge(newer []pubsub.Conversation) {
 	if p.conversations == nil && len(p.first) == 1 && len(newer) == 1 && p.first[0].ConversationID == newer[0].ConversationID {
 		p.first = newer
@@ -146,7 +149,8 @@ func (p *pending) merge(newer []pubsub.Conversation) {
 	}
 }
 
-// mergeBadge takes the badge of an update after the first, with what changed in all of them.
+// mergeBadge adds the badge of a further update: the newest numbers, and every category that
+// changed in any update.
 func (p *pending) mergeBadge(newer *pubsub.Badge) {
 	categories, levels := p.badge.Categories, p.badge.Levels
 	if !p.merged {
@@ -163,7 +167,8 @@ func (p *pending) mergeBadge(newer *pubsub.Badge) {
 	}
 }
 
-// newestFirst returns the conversations in their order in frames.
+// newestFirst returns the conversations in the order of frames: the most recently changed
+// first.
 func (p *pending) newestFirst() []pubsub.Conversation {
 	if p.conversations != nil {
 		return slices.SortedFunc(maps.Values(p.conversations), byVersion)
@@ -178,7 +183,7 @@ func byVersion(a, b pubsub.Conversation) int {
 	return cmp.Or(cmp.Compare(b.Version, a.Version), cmp.Compare(a.ConversationID, b.ConversationID))
 }
 
-// hear records a version that the tables must have.
+// hear records an announced version, which the tables must reach.
 func (m *Mailbox) hear(epoch string, version int64) {
 	if epoch != m.heardEpoch {
 		m.heardEpoch, m.heard = epoch, 0
@@ -186,8 +191,8 @@ func (m *Mailbox) hear(epoch string, version int64) {
 	m.heard = max(m.heard, version)
 }
 
-// Lose makes the client sync if it does not: an update for it cannot be made. since
-// is when its oldest change was appended.
+// Lose makes the client sync, unless the client is syncing already. Call it if an update for
+// the client cannot be computed. since is when the oldest change in that update was appended.
 func (m *Mailbox) Lose(since Moment) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -198,8 +203,8 @@ func (m *Mailbox) Lose(since Moment) {
 	m.resync(since)
 }
 
-// resync ignores updates until the tables have been read. since is when the oldest
-// change that the client lacks was appended, 0 if unknown.
+// resync drops pending updates, and ignores further updates until the tables have been read.
+// since is when the oldest change that the client does not have was appended, 0 if unknown.
 func (m *Mailbox) resync(since Moment) {
 	m.syncing = true
 	m.syncs++
@@ -212,8 +217,8 @@ func (m *Mailbox) resync(since Moment) {
 	m.filled()
 }
 
-// Renew makes the client sync and get the whole state: it is to see another part of
-// it.
+// Renew makes the client sync and get the whole state, since the categories that it may see
+// have changed.
 func (m *Mailbox) Renew() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -221,16 +226,16 @@ func (m *Mailbox) Renew() {
 	m.whole = true
 }
 
-// Mark is what a client held at some time, pending updates included. It is
-// meaningless if the mailbox was syncing.
+// Mark is the state that a client had at some time, including pending updates. The state is
+// meaningless if Syncing is set.
 type Mark struct {
 	held Holding
-	// Syncing is set if the mailbox waited for the tables.
+	// Syncing is set if the mailbox was syncing.
 	Syncing bool
 	syncs   uint32
 }
 
-// Mark returns what the client holds now.
+// Mark returns the current state of the client.
 func (m *Mailbox) Mark() Mark {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -242,15 +247,16 @@ type Comparison int
 
 const (
 	UpToDate Comparison = iota
-	// Behind: the tables have a newer state, whose update may be on its way.
+	// Behind: the tables have a newer state, whose update may still arrive.
 	Behind
-	// Denied: the tables never had the state that the client holds.
+	// Denied: the tables never had the client's state.
 	Denied
 )
 
-// Compare compares the client with a state of the tables, read at the time at,
-// after before was marked. A denied client is made to sync. A syncing client must
-// catch up with that state: its read may have begun before.
+// Compare compares the client with a state of the tables. before is the Mark that the client
+// had before the tables were read, and at is the time of the read. A Denied client is made to
+// sync. A client that is syncing counts as UpToDate. Its own read of the tables may have begun
+// earlier, so it must still reach the state.
 func (m *Mailbox) Compare(before Mark, tables Holding, at Moment) Comparison {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -269,8 +275,8 @@ func (m *Mailbox) Compare(before Mark, tables Holding, at Moment) Comparison {
 	return UpToDate
 }
 
-// Repair makes the client sync if it is behind a state of the tables, and reports
-// whether it was.
+// Repair makes the client sync if it is behind a state of the tables, and reports whether the
+// client was behind.
 func (m *Mailbox) Repair(tables Holding) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -282,10 +288,10 @@ func (m *Mailbox) Repair(tables Holding) bool {
 	return true
 }
 
-// MaxReplies is the most answers that wait for a client that does not read.
+// MaxReplies is the most answers that are queued for one client.
 const MaxReplies = 64
 
-// Reply queues an answer, and returns false if too many wait.
+// Reply queues an answer. It returns false if the queue is full.
 func (m *Mailbox) Reply(frame any) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -297,20 +303,20 @@ func (m *Mailbox) Reply(frame any) bool {
 	return true
 }
 
-// Delivery is to be sent now.
+// Delivery is the content of a mailbox, which must be sent now.
 type Delivery struct {
 	Replies []any
 	// Sync is set if the tables must be read.
 	Sync bool
-	// Badge and Conversations are what changed; Badge is nil if nothing did.
+	// Badge and Conversations are the changed state; Badge is nil if nothing changed.
 	Badge         *pubsub.Badge
 	Conversations []pubsub.Conversation
-	// Since is when the oldest of it was appended.
+	// Since is when the oldest of the changes was appended.
 	Since  Moment
 	Traced *Traced
 }
 
-// Take empties the mailbox.
+// Take removes the content of the mailbox, and returns it.
 func (m *Mailbox) Take() Delivery {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -324,17 +330,17 @@ func (m *Mailbox) Take() Delivery {
 	return d
 }
 
-// Reading is the state of a sync when a read of the tables begins.
+// Reading is the state of the mailbox when a read of the tables begins.
 type Reading struct {
 	Whole bool
-	// Heard is the newest version of HeardEpoch announced before: the tables have
-	// it, unless it was forged.
+	// Heard is the newest version of HeardEpoch that was announced before. The tables have
+	// reached it, unless it was forged.
 	Heard      int64
 	HeardEpoch string
 	Since      Moment
 }
 
-// Read begins a read of the tables.
+// Read records that a read of the tables begins.
 func (m *Mailbox) Read() Reading {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -343,9 +349,9 @@ func (m *Mailbox) Read() Reading {
 	return r
 }
 
-// Synced records that the client was sent a state that the tables had at or after
-// the time at. ahead, if not nil, is what has changed since. It returns false if a
-// newer version was announced since the read began: the tables must be read again.
+// Synced records that the client was sent a state that the tables had at or after the time at.
+// ahead, if not nil, has the changes since that state. Synced returns false if a newer version
+// was announced after the read began: then the tables must be read again.
 func (m *Mailbox) Synced(tables Holding, at Moment, ahead *pubsub.Update) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -358,7 +364,7 @@ func (m *Mailbox) Synced(tables Holding, at Moment, ahead *pubsub.Update) bool {
 		return false
 	}
 	if m.heardEpoch != "" && m.heardEpoch != tables.Epoch {
-		return false // only another read can tell which epoch is the old one
+		return false // only another read shows which epoch is the current one
 	}
 	m.syncing = false
 	if ahead != nil {
@@ -367,7 +373,7 @@ func (m *Mailbox) Synced(tables Holding, at Moment, ahead *pubsub.Update) bool {
 	return true
 }
 
-// Waiting returns how many changed conversations are to be sent.
+// Waiting returns the number of changed conversations that must still be sent.
 func (m *Mailbox) Waiting() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

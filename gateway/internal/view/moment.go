@@ -2,11 +2,10 @@ package view
 
 import "time"
 
-// Moment is a time on the clock of the database, in microseconds since 1970; 0 is
-// none.
+// Moment is a time by the clock of the database, in microseconds since 1970; 0 means none.
 type Moment int64
 
-// Older returns the earlier of two moments; either may be none.
+// Older returns the earlier of two moments. If one is none, it returns the other.
 func (m Moment) Older(other Moment) Moment {
 	if m == 0 || other != 0 && other < m {
 		return other
@@ -14,5 +13,5 @@ func (m Moment) Older(other Moment) Moment {
 	return m
 }
 
-// At returns a time as a moment.
+// At converts a time to a moment.
 func At(t time.Time) Moment { return Moment(t.UnixMicro()) }

@@ -1,6 +1,6 @@
-// Package archives opens the archives of the log that commands name.
+// Package archives opens the archives of the log for commands.
 //
-// It does not know what commands do with the archives.
+// It does not know the commands.
 package archives
 
 import (
@@ -10,20 +10,19 @@ import (
 	"io"
 	"os"
 
-	"github.com/badged/badged/internal/bucket"
 	"github.com/badged/badged/internal/cli/connect"
-	"github.com/badged/badged/internal/operators"
-	"github.com/badged/badged/internal/shards"
-	"github.com/badged/badged/projector/archive"
-	"github.com/badged/badged/projector/archiving"
+	"github.com/badged/badged/internal/cluster"
+	"github.com/badged/badged/internal/partition/archive"
+	"github.com/badged/badged/internal/partition/archiving"
+	"github.com/badged/badged/internal/partition/bucket"
 )
 
-// Keys is the flag of commands that open an archive.
+// Keys has the flag --archive-keys for commands that open an archive.
 type Keys struct {
 	ArchiveKeys string `help:"File of the keys of an encrypted archive, as age-keygen makes it: the first encrypts, all of them decrypt." placeholder:"FILE"`
 }
 
-// Store returns the place of an archive, encrypted if there are keys.
+// Store returns the store of an archive. It encrypts if --archive-keys is given.
 func (k *Keys) Store(location string) (archive.Store, error) {
 	store, err := bucket.Store(location)
 	if err != nil || k.ArchiveKeys == "" {
@@ -41,19 +40,20 @@ func (k *Keys) Store(location string) (archive.Store, error) {
 	return archive.Sealed{Store: store, Keys: keys}, nil
 }
 
-// Gathered returns the place of the archive of a shard, with the files of partitions that
-// have moved there.
-func (k *Keys) Gathered(ctx context.Context, cluster *shards.Cluster, s *shards.Shard, location string) (archive.Store, error) {
-	store, err := k.Store(operators.ArchiveOf(s, location))
-	if err != nil || !cluster.Sharded() {
+// Gathered returns the store of a database's archive. Partitions that have moved to this
+// database may have files in the archives of the other databases: Gathered first moves these
+// files to this archive.
+func (k *Keys) Gathered(ctx context.Context, dbs *cluster.Cluster, s *cluster.Database, location string) (archive.Store, error) {
+	store, err := k.Store(s.Archive(location))
+	if err != nil {
 		return store, err
 	}
 	var others []archiving.Other
-	for _, other := range cluster.Shards() {
+	for _, other := range dbs.Databases() {
 		if other == s {
 			continue
 		}
-		from, err := k.Store(operators.ArchiveOf(other, location))
+		from, err := k.Store(other.Archive(location))
 		if err != nil {
 			return nil, err
 		}
@@ -63,21 +63,21 @@ func (k *Keys) Gathered(ctx context.Context, cluster *shards.Cluster, s *shards.
 		}
 		others = append(others, one)
 	}
-	return store, archiving.Gather(ctx, s.Pool, cluster.Partitions(), store, others)
+	return store, archiving.Gather(ctx, s.Pool, dbs.Partitions(), store, others)
 }
 
-// Given is the flag of commands that replay the log.
+// Given has the flag --archive for commands that replay the log.
 type Given struct {
 	Keys    `embed:""`
 	Archive string `help:"Archive, a directory or s3://bucket/prefix: replay it before the log, instead of starting from the baseline." placeholder:"DIR" env:"-"`
 }
 
-// Open opens the archive of a shard. It returns nil if none is named.
-func (c *Given) Open(ctx context.Context, cluster *shards.Cluster, s *shards.Shard) (*archive.Archive, error) {
+// Open opens the archive of a database. It returns nil without --archive.
+func (c *Given) Open(ctx context.Context, dbs *cluster.Cluster, s *cluster.Database) (*archive.Archive, error) {
 	if c.Archive == "" {
 		return nil, nil //nolint:nilnil // no archive given
 	}
-	store, err := c.Gathered(ctx, cluster, s, c.Archive)
+	store, err := c.Gathered(ctx, dbs, s, c.Archive)
 	if err != nil {
 		return nil, fmt.Errorf("--archive: %w", err)
 	}
@@ -85,21 +85,23 @@ func (c *Given) Open(ctx context.Context, cluster *shards.Cluster, s *shards.Sha
 	return OrNone(ctx, s, a, err)
 }
 
-// Warn says what an archive knows that the database does not; a may be nil.
-func (c *Given) Warn(ctx context.Context, w io.Writer, s *shards.Shard, a *archive.Archive) {
+// Warn prints a warning if the archive lists erasures that the database has not completed. a
+// may be nil.
+func (c *Given) Warn(ctx context.Context, w io.Writer, s *cluster.Database, a *archive.Archive) {
 	if err := archiving.WantErased(ctx, s.Pool, a); err != nil {
 		fmt.Fprintf(w, "badged: %s%v\n", connect.Prefix(s.Name), err)
 	}
 }
 
-// OrNone returns no archive, in place of the error that there is none, for a shard that has
-// archived nothing.
-func OrNone(ctx context.Context, s *shards.Shard, a *archive.Archive, err error) (*archive.Archive, error) {
+// OrNone returns a and err. If the archive does not exist, it adds advice to err. With several
+// databases, a database that has archived nothing needs no archive: OrNone then returns a nil
+// archive and no error.
+func OrNone(ctx context.Context, s *cluster.Database, a *archive.Archive, err error) (*archive.Archive, error) {
 	if s.Name == "" || !errors.Is(err, archive.ErrNone) {
 		return a, archiving.WithoutArchive(ctx, s.Pool, err)
 	}
 	if archived, lookErr := archiving.Any(ctx, s.Pool); lookErr != nil || archived {
 		return nil, errors.Join(archiving.WithoutArchive(ctx, s.Pool, err), lookErr)
 	}
-	return nil, nil //nolint:nilnil // the shard needs none
+	return nil, nil //nolint:nilnil // the database needs none
 }

@@ -8,24 +8,22 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/cli/connect"
 	"github.com/badged/badged/internal/cli/terminal"
-	"github.com/badged/badged/internal/operators"
-	"github.com/badged/badged/internal/shards"
-	"github.com/badged/badged/projector/archive"
-	"github.com/badged/badged/projector/archiving"
+	"github.com/badged/badged/internal/cluster"
+	"github.com/badged/badged/internal/operations"
+	"github.com/badged/badged/internal/partition/archive"
+	"github.com/badged/badged/internal/partition/archiving"
 )
 
-// giveUpArguments are the arguments of --give-up in the audit trail.
+// giveUpArguments has the arguments that the audit trail records for --give-up.
 type giveUpArguments struct {
 	Archive string   `json:"archive"`
 	Files   []string `json:"files"`
 }
 
-// GiveUp gives up files that are lost of the archives of all shards. It fails if one of the
-// names is of no file.
-func (k *Keys) GiveUp(ctx context.Context, out io.Writer, cluster *shards.Cluster, location string, names []string, asJSON bool) error {
+// GiveUp gives up lost files in the archives of all databases. It fails if a name matches no file.
+func (k *Keys) GiveUp(ctx context.Context, out io.Writer, dbs *cluster.Cluster, location string, names []string, asJSON bool) error {
 	var files []archive.FileNames
 	for _, name := range names {
 		n, err := archive.ParseFileNames(name)
@@ -35,13 +33,13 @@ func (k *Keys) GiveUp(ctx context.Context, out io.Writer, cluster *shards.Cluste
 		files = append(files, n)
 	}
 	sum := archiving.GivenUp{Files: []string{}}
-	err := operators.Each(ctx, cluster, func(s *shards.Shard) error {
-		place := operators.ArchiveOf(s, location)
+	err := dbs.Each(ctx, func(s *cluster.Database) error {
+		place := s.Archive(location)
 		store, err := k.Store(place)
 		if err != nil {
 			return err
 		}
-		return admin.Audited(ctx, s.Pool, admin.OSUser(), "archive.give-up", giveUpArguments{place, names}, func(ctx context.Context) (any, error) {
+		return operations.Audited(ctx, s.Pool, operations.OSUser(), "archive.give-up", giveUpArguments{place, names}, func(ctx context.Context) (any, error) {
 			done, err := archiving.GiveUp(ctx, archiving.GiveUpConfig{Pool: s.Pool, Log: s.Log, Store: store, Files: files})
 			if err == nil {
 				sum.Files, sum.Events = append(sum.Files, done.Files...), sum.Events+done.Events
@@ -65,8 +63,9 @@ func (k *Keys) GiveUp(ctx context.Context, out io.Writer, cluster *shards.Cluste
 	return err
 }
 
-// WarnLost says which files of the archive of a shard were given up, and what follows.
-func WarnLost(ctx context.Context, w io.Writer, s *shards.Shard, follows string) error {
+// WarnLost prints which files of a database's archive were given up. The text `follows` says
+// what the consequence is.
+func WarnLost(ctx context.Context, w io.Writer, s *cluster.Database, follows string) error {
 	all, err := archiving.AllLost(ctx, s.Pool)
 	for _, lost := range all {
 		fmt.Fprintf(w, "badged: %sof partition %d, %s in %s of the archive were given up: %s\n", connect.Prefix(s.Name), lost.Partition,

@@ -7,28 +7,28 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/cli/terminal"
-	"github.com/badged/badged/internal/operators"
-	"github.com/badged/badged/internal/shards"
-	"github.com/badged/badged/projector/archive"
-	"github.com/badged/badged/projector/archiving"
+	"github.com/badged/badged/internal/cluster"
+	"github.com/badged/badged/internal/operations"
+	"github.com/badged/badged/internal/partition/archive"
+	"github.com/badged/badged/internal/partition/archiving"
 )
 
-// takenOver is what --take-over has done.
+// takenOver is the result of --take-over.
 type takenOver struct {
 	Archive string `json:"archive"`
-	admin.ErasedAgain
+	operations.ErasedAgain
 }
 
-// takeOverArguments are the arguments of --take-over in the audit trail.
+// takeOverArguments has the arguments that the audit trail records for --take-over.
 type takeOverArguments struct {
 	Archive string `json:"archive"`
 }
 
-// TakeOver makes the archive that of a shard, and erases again who was erased since.
-func (k *Keys) TakeOver(ctx context.Context, out io.Writer, s *shards.Shard, location string, asJSON bool) (err error) {
-	done := takenOver{Archive: operators.ArchiveOf(s, location)}
+// TakeOver assigns the archive to a database. Then it repeats the erasures that the archive
+// lists and that the database has not completed.
+func (k *Keys) TakeOver(ctx context.Context, out io.Writer, s *cluster.Database, location string, asJSON bool) (err error) {
+	done := takenOver{Archive: s.Archive(location)}
 	store, err := k.Store(done.Archive)
 	if err != nil {
 		return err
@@ -38,13 +38,13 @@ func (k *Keys) TakeOver(ctx context.Context, out io.Writer, s *shards.Shard, loc
 		return err
 	}
 	defer func() { err = errors.Join(err, a.Close()) }()
-	err = admin.Audited(ctx, s.Pool, admin.OSUser(), "archive.take-over", takeOverArguments{done.Archive}, func(ctx context.Context) (any, error) {
+	err = operations.Audited(ctx, s.Pool, operations.OSUser(), "archive.take-over", takeOverArguments{done.Archive}, func(ctx context.Context) (any, error) {
 		return nil, archiving.TakeOver(ctx, s.Pool, s.Log, a)
 	})
 	if err != nil {
 		return err
 	}
-	if done.ErasedAgain, err = admin.EraseAgain(ctx, s.Pool, s.Log, admin.OSUser(), a); err != nil {
+	if done.ErasedAgain, err = operations.EraseAgain(ctx, s, operations.OSUser(), a); err != nil {
 		return fmt.Errorf("the archive belongs to this database now, but not all users are erased again who were erased since: run the command once more: %w", err)
 	}
 	if asJSON {

@@ -1,7 +1,6 @@
 // Package connect connects commands to the databases that their flags name.
 //
-// It does not know what commands do with the databases. ADR 115 says why a pooler is
-// refused.
+// It does not know the commands. ADR 115 says why a connection pooler is refused.
 package connect
 
 import (
@@ -17,9 +16,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/config"
-	"github.com/badged/badged/internal/pooler"
-	"github.com/badged/badged/internal/shards"
+	"github.com/badged/badged/internal/cluster"
+	"github.com/badged/badged/internal/pg/pooler"
+	"github.com/badged/badged/internal/server/config"
 	"github.com/badged/badged/migrations"
 	"github.com/badged/badged/projector"
 )
@@ -30,13 +29,14 @@ func Database(ctx context.Context, d config.Database) (*pgxpool.Pool, *events.Lo
 	if err != nil {
 		return nil, nil, err
 	}
-	if _, err := pooler.Find(ctx, cfg.ConnConfig); err != nil {
-		return nil, nil, err
-	}
 	projector.ConfigurePool(cfg)
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect to the database: %w", err)
+	}
+	if err := pooler.OfPool(ctx, pool); err != nil {
+		pool.Close()
+		return nil, nil, err
 	}
 	log, err := events.Open(ctx, pool)
 	if err != nil {
@@ -46,11 +46,11 @@ func Database(ctx context.Context, d config.Database) (*pgxpool.Pool, *events.Lo
 	return pool, log, nil
 }
 
-// Shards connects to all shards of a migrated cluster, or to the only database. It fails if
-// migrations are pending, and warns if shards have different ones. Close the cluster. Shards
-// may be away; see [shards.Shard.Err].
-func Shards(ctx context.Context, d config.Database, warnings io.Writer) (*shards.Cluster, error) {
-	var guard shards.Guard
+// Databases connects to all databases of a migrated cluster, or to a single database. It fails
+// if migrations are pending, and prints a warning if the databases have different schemas. A
+// database may be away: see [cluster.Database.Err]. The caller must close the cluster.
+func Databases(ctx context.Context, d config.Database, warnings io.Writer) (*cluster.Cluster, error) {
+	var guard cluster.Guard
 	databases, err := Pools(ctx, d, &guard)
 	if err != nil {
 		return nil, err
@@ -60,47 +60,47 @@ func Shards(ctx context.Context, d config.Database, warnings io.Writer) (*shards
 		states[databases[i].Name], err = migrated(ctx, databases[i])
 		return err
 	}
-	if !d.Sharded() { // before statements fail on an old schema
+	if !d.Sharded() { // check first: statements would fail on an old schema
 		if err := check(ctx, 0); err != nil {
 			Close(databases)
 			return nil, err
 		}
 	}
-	cluster, err := shards.Open(ctx, shards.Config{Databases: databases, Guard: &guard, Check: check})
+	dbs, err := cluster.Open(ctx, cluster.Config{Databases: databases, Guard: &guard, Check: check})
 	if err != nil {
 		return nil, err
 	}
 	if uneven := migrations.Uneven(states); uneven != "" {
 		fmt.Fprintln(warnings, "badged: "+uneven)
 	}
-	return cluster, nil
+	return dbs, nil
 }
 
-// Apart connects to shards for a command that works on each by itself, also if others are
-// missing or away, or to the only database. It fails if one is not the shard that its name
-// says; with joining, databases may be new to the cluster: see [shards.Identify]. Use them
-// with [Each], and close them.
-func Apart(ctx context.Context, d config.Database, joining bool) ([]shards.Database, error) {
-	databases, err := Pools(ctx, d, &shards.Guard{})
+// Apart connects to databases for a command that works on each of them separately. It
+// tolerates databases that are missing or away. It fails if a database has another name than
+// configured. With joining, databases may be new to the cluster: see [cluster.Identify]. Call
+// [Each] with the result, and [Close] it.
+func Apart(ctx context.Context, d config.Database, joining bool) ([]cluster.Candidate, error) {
+	databases, err := Pools(ctx, d, &cluster.Guard{})
 	if err != nil || !d.Sharded() {
 		return databases, err
 	}
-	if err := shards.Identify(ctx, databases, joining); err != nil {
+	if err := cluster.Identify(ctx, databases, joining); err != nil {
 		Close(databases)
 		return nil, err
 	}
 	return databases, nil
 }
 
-// Pools returns guarded pools for all databases. It looks for poolers in front of all at the
-// same time. It fails if the only database cannot be reached; several that cannot have an
-// Err.
-func Pools(ctx context.Context, d config.Database, guard *shards.Guard) ([]shards.Database, error) {
+// Pools returns guarded pools for all databases. It checks all databases in parallel for a
+// pooler in front. If a database cannot be reached, Pools sets its Err; but if it is the only
+// database, Pools fails.
+func Pools(ctx context.Context, d config.Database, guard *cluster.Guard) ([]cluster.Candidate, error) {
 	all, err := d.All()
 	if err != nil {
 		return nil, err
 	}
-	databases := make([]shards.Database, len(all))
+	databases := make([]cluster.Candidate, len(all))
 	err = AtOnce(all, func(i int, s config.Shard) (err error) {
 		databases[i], err = open(ctx, s, guard)
 		return err
@@ -112,15 +112,20 @@ func Pools(ctx context.Context, d config.Database, guard *shards.Guard) ([]shard
 	return databases, nil
 }
 
-// Patience is how long one of several shards may take to answer until it is away.
+// Patience is how long one of several databases may take to answer before it counts as away.
 const Patience = 10 * time.Second
 
 // open returns a guarded pool for a database.
-func open(ctx context.Context, s config.Shard, guard *shards.Guard) (d shards.Database, err error) {
+func open(ctx context.Context, s config.Shard, guard *cluster.Guard) (d cluster.Candidate, err error) {
 	d.Name = s.Name
 	cfg, err := s.PoolConfig()
 	if err != nil {
 		return d, err
+	}
+	guard.Configure(cfg.ConnConfig, s.Name)
+	projector.ConfigurePool(cfg)
+	if d.Pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
+		return d, fmt.Errorf("connect to the database: %w", err)
 	}
 	looking := ctx
 	if s.Name != "" {
@@ -128,7 +133,7 @@ func open(ctx context.Context, s config.Shard, guard *shards.Guard) (d shards.Da
 		looking, cancel = context.WithTimeout(ctx, Patience)
 		defer cancel()
 	}
-	if _, err := pooler.Find(looking, cfg.ConnConfig); err != nil {
+	if err := pooler.OfPool(looking, d.Pool); err != nil {
 		if s.Name == "" || errors.Is(err, pooler.ErrShared) || errors.Is(err, pooler.ErrOneSession) {
 			return d, err
 		}
@@ -136,18 +141,13 @@ func open(ctx context.Context, s config.Shard, guard *shards.Guard) (d shards.Da
 			d.Err = refused
 		} else if looking.Err() != nil {
 			d.Err = err
-		} // others are asked again
-	}
-	guard.Configure(cfg.ConnConfig, s.Name)
-	projector.ConfigurePool(cfg)
-	if d.Pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
-		return d, fmt.Errorf("connect to the database: %w", err)
+		} // retry other errors
 	}
 	return d, nil
 }
 
-// AtOnce does something with each database at the same time. Its errors name the shards, and
-// are in their order.
+// AtOnce calls do for all databases in parallel. Its errors name the databases and are in
+// their order.
 func AtOnce(all []config.Shard, do func(i int, s config.Shard) error) error {
 	errs := make([]error, len(all))
 	var g sync.WaitGroup
@@ -158,9 +158,10 @@ func AtOnce(all []config.Shard, do func(i int, s config.Shard) error) error {
 	return errors.Join(errs...)
 }
 
-// Each does something with each database that is not away, one after the other, also if one
-// fails. Its errors name the shards.
-func Each(databases []shards.Database, do func(shards.Database) error) error {
+// Each calls do for one database after the other. If a database is away or do fails, Each
+// continues with the next database and returns an error at the end. Its errors name the
+// databases.
+func Each(databases []cluster.Candidate, do func(cluster.Candidate) error) error {
 	var errs []error
 	for _, d := range databases {
 		err := d.Err
@@ -173,7 +174,7 @@ func Each(databases []shards.Database, do func(shards.Database) error) error {
 }
 
 // Close closes the pools of databases.
-func Close(databases []shards.Database) {
+func Close(databases []cluster.Candidate) {
 	for _, d := range databases {
 		if d.Pool != nil {
 			d.Pool.Close()
@@ -182,12 +183,12 @@ func Close(databases []shards.Database) {
 }
 
 // Migrated fails if migrations are pending in a database.
-func Migrated(ctx context.Context, d shards.Database) error {
+func Migrated(ctx context.Context, d cluster.Candidate) error {
 	_, err := migrated(ctx, d)
 	return err
 }
 
-func migrated(ctx context.Context, d shards.Database) (migrations.State, error) {
+func migrated(ctx context.Context, d cluster.Candidate) (migrations.State, error) {
 	state, err := migrations.StateOf(ctx, d.Pool)
 	if err != nil {
 		return state, err
@@ -198,23 +199,23 @@ func migrated(ctx context.Context, d shards.Database) (migrations.State, error) 
 	return state, nil
 }
 
-// Follow is [Shards] for commands that run for long: they learn of shards that go
-// away or come back, and of partitions that move. Call stop at the end.
-func Follow(ctx context.Context, d config.Database, warnings io.Writer) (cluster *shards.Cluster, stop func(), err error) {
-	if cluster, err = Shards(ctx, d, warnings); err != nil {
+// Follow does the same as [Databases], for commands that run long: the cluster keeps reading
+// which databases are away and which partitions have moved. Call stop at the end.
+func Follow(ctx context.Context, d config.Database, warnings io.Writer) (dbs *cluster.Cluster, stop func(), err error) {
+	if dbs, err = Databases(ctx, d, warnings); err != nil {
 		return nil, nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var followed sync.WaitGroup
-	followed.Go(func() { _ = cluster.Run(ctx) }) // it returns nil
-	return cluster, func() {
+	followed.Go(func() { _ = dbs.Run(ctx) }) // Run returns nil
+	return dbs, func() {
 		cancel()
 		followed.Wait()
-		cluster.Close()
+		dbs.Close()
 	}, nil
 }
 
-// InShard says which shard an error is about, by its name; "" is the only database.
+// InShard adds the name of a database to an error. The name of a single database is "".
 func InShard(name string, err error) error {
 	if err != nil && name != "" {
 		return fmt.Errorf("shard %s: %w", name, err)
@@ -222,7 +223,8 @@ func InShard(name string, err error) error {
 	return err
 }
 
-// Prefix begins a line about a shard, by its name; "" is the only database.
+// Prefix returns the beginning of a line about a database. It is "" for a single database,
+// whose name is "".
 func Prefix(name string) string {
 	if name == "" {
 		return ""
@@ -230,15 +232,32 @@ func Prefix(name string) string {
 	return "shard " + name + ": "
 }
 
-// Cluster opens the shards of a cluster; a database by itself is none.
-func Cluster(ctx context.Context, d config.Database, warnings io.Writer) (*shards.Cluster, error) {
-	cluster, err := Shards(ctx, d, warnings)
+// Before returns the first cell of a row in a table with one row per database. It is "" for a
+// single database.
+func Before(cell, name string) string {
+	if name == "" {
+		return ""
+	}
+	return cell + "\t"
+}
+
+// After is Before for the last cell of a row.
+func After(cell, name string) string {
+	if name == "" {
+		return ""
+	}
+	return "\t" + cell
+}
+
+// Cluster does the same as [Databases], but fails for a single database.
+func Cluster(ctx context.Context, d config.Database, warnings io.Writer) (*cluster.Cluster, error) {
+	dbs, err := Databases(ctx, d, warnings)
 	if err != nil {
 		return nil, err
 	}
-	if !cluster.Sharded() {
-		cluster.Close()
+	if !dbs.Several() {
+		dbs.Close()
 		return nil, errors.New("the database is not one of several shards, so its partitions have no other place: see https://github.com/badged/badged/blob/main/docs/scaling.md")
 	}
-	return cluster, nil
+	return dbs, nil
 }

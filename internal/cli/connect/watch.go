@@ -10,16 +10,18 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/badged/badged/internal/shards"
+	"github.com/badged/badged/internal/base/wait"
+	"github.com/badged/badged/internal/cluster"
 )
 
-// silence is how often Watch asks, and how long an answer may take.
+// silence is both the interval and the timeout of the probes of Watch.
 const silence = 5 * time.Second
 
-// Watch tells, while a command works on a shard, or on the only database, when that does not
-// answer and when it does again, until stop is called. The command itself would wait without
-// a word: a server that hangs keeps its connections. It may call tell at any time.
-func Watch(ctx context.Context, s *shards.Shard, tell func(text string)) (stop func()) {
+// Watch calls tell when the database stops answering and when it answers again, until stop is
+// called. Use it while a command works on the database: a hanging server does not close its
+// connections, so the command would block without an explanation. Watch may call tell from
+// another goroutine at any time.
+func Watch(ctx context.Context, s *cluster.Database, tell func(text string)) (stop func()) {
 	return watch(ctx, s.Pool, s.Name, silence, tell)
 }
 
@@ -30,15 +32,9 @@ func watch(ctx context.Context, pool *pgxpool.Pool, shard string, every time.Dur
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
+	was := true
 	watching.Go(func() {
-		tick := time.NewTicker(every)
-		defer tick.Stop()
-		for was := true; ; {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
+		_ = wait.Every(ctx, every, func(ctx context.Context) {
 			is := answers(ctx, pool.Config().ConnConfig, every)
 			switch {
 			case ctx.Err() != nil:
@@ -49,7 +45,7 @@ func watch(ctx context.Context, pool *pgxpool.Pool, shard string, every time.Dur
 				tell(name + " answers again")
 			}
 			was = is
-		}
+		})
 	})
 	return func() {
 		cancel()
@@ -57,8 +53,8 @@ func watch(ctx context.Context, pool *pgxpool.Pool, shard string, every time.Dur
 	}
 }
 
-// answers reports whether a server answers a new session in time, also by refusing it. The
-// sessions of a pool may all be in use.
+// answers reports whether a server accepts or refuses a new session within a time. It opens a
+// new session, because all sessions of the pool may be in use.
 func answers(ctx context.Context, cfg *pgx.ConnConfig, within time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -67,6 +63,6 @@ func answers(ctx context.Context, cfg *pgx.ConnConfig, within time.Duration) boo
 		_, refused := errors.AsType[*pgconn.PgError](err)
 		return refused
 	}
-	_ = conn.Close(ctx) // it has answered
+	_ = conn.Close(ctx) // the server has answered
 	return true
 }

@@ -37,7 +37,7 @@ func (c *Conformance) Validate() error {
 	return nil
 }
 
-// Run runs the client against the scenarios and prints the report.
+// Run runs the client through the scenarios and prints the report.
 func (c *Conformance) Run(ctx context.Context, streams terminal.Streams) error {
 	if c.List {
 		table := tabwriter.NewWriter(streams.Out, 0, 0, 2, ' ', 0)
@@ -70,7 +70,6 @@ func (c *Conformance) Run(ctx context.Context, streams terminal.Streams) error {
 	return nil
 }
 
-// write writes the report to a file.
 func (c *Conformance) write(report conformance.Report) error {
 	file, err := os.Create(c.JSON)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package offline has the commands that need no database and no server.
+// Package offline has the commands that need neither a database nor a server.
 //
 // It does not know Postgres or HTTP.
 package offline
@@ -13,10 +13,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/badged/badged/internal/auth"
 	"github.com/badged/badged/internal/cli/terminal"
-	"github.com/badged/badged/internal/config"
-	"github.com/badged/badged/internal/keyring"
+	"github.com/badged/badged/internal/server/auth"
+	"github.com/badged/badged/internal/server/config"
+	"github.com/badged/badged/internal/server/keyring"
 )
 
 // Keys is `badged keys`.
@@ -28,10 +28,10 @@ type Keys struct {
 // keysHashCmd is `badged keys hash`.
 type keysHashCmd struct{}
 
-// minSecretBytes is the least length of a secret that cannot be guessed.
+// minSecretBytes is the minimum length of a secret, so that it cannot be guessed.
 const minSecretBytes = 16
 
-// maxSecretBytes is more than a header takes.
+// maxSecretBytes is the maximum length of a secret: clients send it in a header.
 const maxSecretBytes = 32 << 10
 
 // Run prints the hash.
@@ -59,7 +59,7 @@ type keysNewCmd struct {
 	Kind keyring.Kind `help:"Kind of the key: publisher, reader or admin." default:"publisher" enum:"publisher,reader,admin" env:"-"`
 }
 
-// secretPrefix lets scanners for leaked secrets find those of badged.
+// secretPrefix allows scanners to detect leaked secrets of badged.
 const secretPrefix = "badged_"
 
 // Validate implements kong's validation.
@@ -73,12 +73,12 @@ func (c *keysNewCmd) Validate() error {
 // Run prints the entry and the secret.
 func (c *keysNewCmd) Run(_ context.Context, streams terminal.Streams) error {
 	random := make([]byte, 32)
-	_, _ = rand.Read(random) // never fails
+	_, _ = rand.Read(random) // it never fails
 	secret := secretPrefix + base64.RawURLEncoding.EncodeToString(random)
 	if _, err := fmt.Fprintf(streams.Out, "  - name: %s\n    kind: %s\n    secret: %s\n", c.Name, c.Kind, keyring.Hash(secret)); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(streams.Err, "badged: the secret of %s, which is shown only now:\n%s\n", c.Name, secret)
+	_, err := fmt.Fprintf(streams.Err, "badged: the entry belongs below keys: in the keys file; the secret of %s is shown only now:\n%s\n", c.Name, secret)
 	return err
 }
 

@@ -12,15 +12,14 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/base/progress"
 	"github.com/badged/badged/internal/cli/connect"
 	"github.com/badged/badged/internal/cli/terminal"
-	"github.com/badged/badged/internal/config"
-	"github.com/badged/badged/internal/operators"
-	"github.com/badged/badged/internal/pgsession"
-	"github.com/badged/badged/internal/progress"
-	"github.com/badged/badged/internal/shards"
-	"github.com/badged/badged/projector/moving"
+	"github.com/badged/badged/internal/cluster"
+	"github.com/badged/badged/internal/operations"
+	"github.com/badged/badged/internal/partition/moving"
+	"github.com/badged/badged/internal/pg/pgsession"
+	"github.com/badged/badged/internal/server/config"
 )
 
 // Cmd is `badged partition`.
@@ -32,29 +31,30 @@ type Cmd struct {
 	Split splitCmd `cmd:"" help:"Split partitions into two each, while they serve."`
 }
 
-// movingShards are the shards of a cluster, for moves, and their names.
-func movingShards(cluster *shards.Cluster) (all []moving.Shard, names []string) {
-	for _, s := range cluster.Shards() {
-		all = append(all, moving.Shard{Name: s.Name, Pool: s.Pool, Log: s.Log})
+// movingShards returns the databases of a cluster as package moving needs them, and their
+// names.
+func movingShards(dbs *cluster.Cluster) (all []moving.Database, names []string) {
+	for _, s := range dbs.Databases() {
+		all = append(all, moving.Database{Name: s.Name, Pool: s.Pool, Log: s.Log})
 		names = append(names, s.Name)
 	}
 	return all, names
 }
 
-// listPartitions lists the partitions of a cluster. Without those of shards that are away
-// it also returns an error.
-func listPartitions(ctx context.Context, cluster *shards.Cluster) ([]moving.Partition, error) {
-	var present []moving.Shard
+// listPartitions lists the partitions of a cluster. If databases are away, it omits their
+// partitions and also returns an error.
+func listPartitions(ctx context.Context, dbs *cluster.Cluster) ([]moving.Partition, error) {
+	var present []moving.Database
 	var away []error
-	for _, s := range cluster.Shards() {
+	for _, s := range dbs.Databases() {
 		if err := s.Err(); err != nil {
 			away = append(away, err)
 			continue
 		}
-		present = append(present, moving.Shard{Name: s.Name, Pool: s.Pool, Log: s.Log})
+		present = append(present, moving.Database{Name: s.Name, Pool: s.Pool, Log: s.Log})
 	}
-	places := cluster.Map()
-	list, err := moving.List(ctx, present, cluster.Layout().Living(), func(p int) string { return places[p].Shard }, connect.Patience)
+	places := dbs.Map()
+	list, err := moving.List(ctx, present, dbs.Layout().Living(), func(p int) string { return places[p].Database }, connect.Patience)
 	return list, errors.Join(append(away, err)...)
 }
 
@@ -65,12 +65,12 @@ type listCmd struct {
 
 // Run prints the partitions.
 func (c *listCmd) Run(ctx context.Context, streams terminal.Streams) error {
-	cluster, err := connect.Cluster(ctx, c.Database, streams.Err)
+	dbs, err := connect.Cluster(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}
-	defer cluster.Close()
-	list, err := listPartitions(ctx, cluster)
+	defer dbs.Close()
+	list, err := listPartitions(ctx, dbs)
 	if c.JSON {
 		return errors.Join(err, terminal.PrintJSON(streams.Out, list))
 	}
@@ -83,7 +83,7 @@ func (c *listCmd) Run(ctx context.Context, streams terminal.Streams) error {
 			bytes, events = "?", "?"
 		case moving.Away:
 			bytes, events = "?", "?"
-			if s := cluster.Shard(p.Shard); s != nil && s.Err() == nil {
+			if s := dbs.Database(p.Shard); s != nil && s.Err() == nil {
 				state = fmt.Sprintf("lost: %s was restored from before it got the partition; restore it to a later time", p.Shard)
 			}
 		case moving.Moving:
@@ -112,14 +112,14 @@ type planCmd struct {
 	JSON            bool   `name:"json" help:"Print JSON." env:"-"`
 }
 
-// Run prints proposals.
+// Run prints the proposed moves.
 func (c *planCmd) Run(ctx context.Context, streams terminal.Streams) error {
-	cluster, err := connect.Cluster(ctx, c.Database, streams.Err)
+	dbs, err := connect.Cluster(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}
-	defer cluster.Close()
-	list, err := listPartitions(ctx, cluster)
+	defer dbs.Close()
+	list, err := listPartitions(ctx, dbs)
 	if err != nil {
 		return fmt.Errorf("a plan needs all shards: %w", err)
 	}
@@ -127,7 +127,7 @@ func (c *planCmd) Run(ctx context.Context, streams terminal.Streams) error {
 	if c.By == "events" {
 		weight = moving.ByEvents
 	}
-	_, names := movingShards(cluster)
+	_, names := movingShards(dbs)
 	plan := moving.Plan(list, names, weight)
 	if c.JSON {
 		return terminal.PrintJSON(streams.Out, plan)
@@ -142,14 +142,15 @@ func (c *planCmd) Run(ctx context.Context, streams terminal.Streams) error {
 	return nil
 }
 
-// pause is for how long a switch may hold up others.
+// pause has the flag --max-pause, which bounds how long a switch may block publishing and
+// folding.
 type pause struct {
 	MaxPause     time.Duration `help:"How long an attempt to switch may hold up publishers to the partition and its folding, from 100ms to 3s." default:"800ms" env:"-"`
 	connect.Wait `embed:""`
 }
 
-// check fails if the pause is too short, or so long that an attempt would take its own session
-// for one that hangs, which it ends after five seconds.
+// check fails unless the pause is in its range. Sessions that hang for five seconds are
+// terminated, so during a longer pause an attempt could terminate its own session.
 func (p pause) check() error {
 	if p.MaxPause < 100*time.Millisecond || p.MaxPause > 3*time.Second {
 		return fmt.Errorf("--max-pause must be from 100ms to 3s, is %s", p.MaxPause)
@@ -175,7 +176,7 @@ func (c *moveCmd) Validate() error {
 	return errors.Join(c.Database.Validate(), c.check())
 }
 
-// AfterInterruption says what to do then.
+// AfterInterruption returns what to do after an interruption.
 func (c *moveCmd) AfterInterruption() string {
 	again := "badged partition move " + strconv.Itoa(c.Partition)
 	if c.Undo {
@@ -184,45 +185,45 @@ func (c *moveCmd) AfterInterruption() string {
 	return fmt.Sprintf("Nothing is lost: finish the move with `%s --to %s`, or give it up with `%[1]s --undo`, which is refused after the switch.", again, c.To)
 }
 
-// moveArguments are the arguments in the audit trail.
+// moveArguments has the arguments that the audit trail records.
 type moveArguments struct {
 	Partition int    `json:"partition"`
 	To        string `json:"to,omitempty"`
 	Undo      bool   `json:"undo,omitempty"`
 }
 
-// Run moves the partition, and prints for how long it was paused.
+// Run moves the partition and prints for how long it was paused.
 func (c *moveCmd) Run(ctx context.Context, streams terminal.Streams) error {
-	cluster, err := connect.Cluster(ctx, c.Database, streams.Err)
+	dbs, err := connect.Cluster(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}
-	defer cluster.Close()
-	all, _ := movingShards(cluster)
-	cfg := moving.Config{Shards: all, Partition: c.Partition, To: c.To, Patience: c.MaxPause, MostBlocked: c.MaxWait}
-	source := cluster.Shard(c.To)
-	if err := cluster.CheckPartition(c.Partition); err != nil {
-		if c.Undo || source == nil || cluster.Layout().Split(c.Partition) == "" {
+	defer dbs.Close()
+	all, _ := movingShards(dbs)
+	cfg := moving.Config{Databases: all, Partition: c.Partition, To: c.To, Patience: c.MaxPause, MostBlocked: c.MaxWait}
+	source := dbs.Database(c.To)
+	if err := dbs.CheckPartition(c.Partition); err != nil {
+		if c.Undo || source == nil || dbs.Layout().Split(c.Partition) == "" {
 			return err
 		}
-		// A shard may have old rows of one that was split.
-	} else if source, err = operators.Holder(cluster, c.Partition); err != nil && !errors.Is(err, shards.ErrLost) { // that is so between the commits of the two shards
+		// A database may still have old rows of a partition that was split.
+	} else if source, err = dbs.Holder(c.Partition); err != nil && !errors.Is(err, cluster.ErrLost) { // ErrLost is normal between the commits of the two databases
 		return err
 	}
-	if target := cluster.Shard(c.To); target != nil { // moving.Move names those that there are
+	if target := dbs.Database(c.To); target != nil { // if it is nil, the error of moving.Move names the existing ones
 		if err := target.Err(); err != nil {
 			return err
 		}
 	}
 	watch := watchedMove{out: streams.Err, command: "move", quiet: c.Quiet}
-	for _, s := range cluster.Shards() {
+	for _, s := range dbs.Databases() {
 		if s == source || s.Name == c.To {
 			defer connect.Watch(ctx, s, watch.note)()
 		}
 	}
 	cfg.Progress = func(step moving.Step, rows int64) { watch.progress(string(step), rows) }
 	cfg.Blocked = watch.blocked
-	return admin.Audited(ctx, source.Pool, admin.OSUser(), "partition.move", moveArguments{c.Partition, c.To, c.Undo}, func(ctx context.Context) (any, error) {
+	return operations.Audited(ctx, source.Pool, operations.OSUser(), "partition.move", moveArguments{c.Partition, c.To, c.Undo}, func(ctx context.Context) (any, error) {
 		if c.Undo {
 			from, to, err := moving.Undo(ctx, cfg)
 			if err != nil {
@@ -232,7 +233,7 @@ func (c *moveCmd) Run(ctx context.Context, streams terminal.Streams) error {
 			return nil, err
 		}
 		r, err := moving.Move(ctx, cfg)
-		if errors.Is(err, moving.ErrSameShard) { // as after a move that was killed at its end
+		if errors.Is(err, moving.ErrSameShard) { // for example after a move that was killed at its end
 			r, err = moving.Result{Partition: c.Partition, From: c.To, To: c.To}, nil
 		}
 		if err != nil {
@@ -263,8 +264,8 @@ func printMove(w io.Writer, r moving.Result) error {
 	return err
 }
 
-// pauses says for how long a move or split paused publishing and folding. No server may
-// fold at all.
+// pauses describes for how long a move or split paused publishing and folding. folding is 0 if
+// no server folds the partition.
 func pauses(publishing, folding time.Duration) string {
 	text := fmt.Sprintf("publishing to it paused for %s", publishing.Round(time.Millisecond))
 	if folding == 0 {
@@ -282,7 +283,7 @@ type watchedMove struct {
 	said    time.Time
 }
 
-// stepInterval is how often a step that lasts is told of.
+// stepInterval is how often the progress of a step is printed.
 const stepInterval = 5 * time.Second
 
 func (w *watchedMove) progress(step string, rows int64) {
@@ -293,7 +294,6 @@ func (w *watchedMove) progress(step string, rows int64) {
 	w.note(fmt.Sprintf("%s (%s)", step, terminal.Counted(rows, "row")))
 }
 
-// note prints a line.
 func (w *watchedMove) note(text string) {
 	fmt.Fprintf(w.out, "badged partition %s: %s\n", w.command, text)
 }

@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/cli/connect"
 	"github.com/badged/badged/internal/cli/terminal"
-	"github.com/badged/badged/internal/config"
-	"github.com/badged/badged/internal/eventlog"
-	"github.com/badged/badged/internal/pgsession"
-	"github.com/badged/badged/internal/shards"
-	"github.com/badged/badged/projector/splitting"
+	"github.com/badged/badged/internal/cluster"
+	"github.com/badged/badged/internal/log/eventlog"
+	"github.com/badged/badged/internal/operations"
+	"github.com/badged/badged/internal/partition/splitting"
+	"github.com/badged/badged/internal/pg/pgsession"
+	"github.com/badged/badged/internal/server/config"
 )
 
 type splitCmd struct {
@@ -42,28 +42,28 @@ func (c *splitCmd) Validate() error {
 	return errors.Join(c.Database.Validate(), c.check())
 }
 
-// AfterInterruption says what to do then.
+// AfterInterruption returns what to do after an interruption.
 func (c *splitCmd) AfterInterruption() string {
 	return "Nothing is lost: run it again. `badged partition list` shows what is being split, and --undo gives up one that has not switched yet."
 }
 
-// splitArguments are the arguments in the audit trail.
+// splitArguments has the arguments that the audit trail records.
 type splitArguments struct {
 	Partition int  `json:"partition"`
 	Undo      bool `json:"undo,omitempty"`
 }
 
-// Run splits the partitions, and prints for how long each was paused.
+// Run splits the partitions and prints for how long each was paused.
 func (c *splitCmd) Run(ctx context.Context, streams terminal.Streams) error {
-	cluster, err := connect.Shards(ctx, c.Database, streams.Err)
+	dbs, err := connect.Databases(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}
-	defer cluster.Close()
-	holders, parents := map[int]*shards.Shard{}, map[int]*shards.Shard{}
-	for _, s := range cluster.Shards() {
+	defer dbs.Close()
+	holders, parents := map[int]*cluster.Database{}, map[int]*cluster.Database{}
+	for _, s := range dbs.Databases() {
 		if err := s.Err(); err != nil {
-			return fmt.Errorf("splitting needs all shards: %w", err)
+			return fmt.Errorf("splitting needs all databases: %w", err)
 		}
 		held, err := eventlog.Held(ctx, s.Pool)
 		if err != nil {
@@ -76,13 +76,13 @@ func (c *splitCmd) Run(ctx context.Context, streams terminal.Streams) error {
 		if err != nil {
 			return fmt.Errorf("shard %s: %w", s.Name, err)
 		}
-		for _, p := range begun { // those that came from it may have moved on
+		for _, p := range begun { // the new partitions may already have moved
 			parents[p] = s
 		}
 	}
 	chosen := c.Partitions
 	if len(chosen) == 0 {
-		chosen = lowest(holders, cluster.Partitions())
+		chosen = lowest(holders, dbs.Partitions())
 	}
 	done := []splitting.Result{}
 	for _, p := range chosen {
@@ -91,15 +91,15 @@ func (c *splitCmd) Run(ctx context.Context, streams terminal.Streams) error {
 			s = parents[p]
 		}
 		if s == nil {
-			s = holderOf(cluster, holders, p)
+			s = holderOf(dbs, holders, p)
 		}
 		if s == nil {
-			err = cmp.Or(cluster.CheckPartition(p), fmt.Errorf("no shard has partition %d at this moment: it is moving", p))
+			err = cmp.Or(dbs.CheckPartition(p), fmt.Errorf("no database has partition %d at this moment: it is moving", p))
 			break
 		}
 		if err = c.split(ctx, streams, s, p, func(r splitting.Result) {
 			done = append(done, r)
-			for _, child := range r.Into { // which may be next
+			for _, child := range r.Into { // a later split may be of these
 				holders[child] = s
 			}
 		}); err != nil {
@@ -112,8 +112,9 @@ func (c *splitCmd) Run(ctx context.Context, streams terminal.Streams) error {
 	return err
 }
 
-// lowest returns the partitions that were split least often, in a log that began with n.
-func lowest(holders map[int]*shards.Shard, n int) (least []int) {
+// lowest returns the partitions that were split least often. n is the number of partitions
+// before the first split.
+func lowest(holders map[int]*cluster.Database, n int) (least []int) {
 	for base, modulus := 0, n; modulus <= events.MaxPartitions; base, modulus = base+modulus, 2*modulus {
 		for p := range holders {
 			if p >= base && p < base+modulus {
@@ -128,10 +129,10 @@ func lowest(holders map[int]*shards.Shard, n int) (least []int) {
 	return nil
 }
 
-// holderOf returns a shard that holds one of those into which a partition was split, nil if
-// none does.
-func holderOf(cluster *shards.Cluster, holders map[int]*shards.Shard, p int) *shards.Shard {
-	if a, b, ok := eventlog.Children(p, cluster.Partitions()); ok {
+// holderOf returns a database that holds one of the partitions into which p was split, nil if
+// there is none.
+func holderOf(dbs *cluster.Cluster, holders map[int]*cluster.Database, p int) *cluster.Database {
+	if a, b, ok := eventlog.Children(p, dbs.Partitions()); ok {
 		for _, child := range []int{a, b} {
 			if s := holders[child]; s != nil {
 				return s
@@ -141,8 +142,8 @@ func holderOf(cluster *shards.Cluster, holders map[int]*shards.Shard, p int) *sh
 	return nil
 }
 
-// split splits a partition of a shard, or undoes that.
-func (c *splitCmd) split(ctx context.Context, streams terminal.Streams, s *shards.Shard, p int, done func(splitting.Result)) error {
+// split splits a partition of a database. With --undo it undoes the split.
+func (c *splitCmd) split(ctx context.Context, streams terminal.Streams, s *cluster.Database, p int, done func(splitting.Result)) error {
 	watch := watchedMove{out: streams.Err, command: "split", quiet: c.Quiet}
 	defer connect.Watch(ctx, s, watch.note)()
 	cfg := splitting.Config{
@@ -150,7 +151,7 @@ func (c *splitCmd) split(ctx context.Context, streams terminal.Streams, s *shard
 		Progress: func(step splitting.Step, rows int64) { watch.progress(string(step), rows) },
 		Blocked:  func(by pgsession.Holder) { watch.blocked(s.Name, by) },
 	}
-	return admin.Audited(ctx, s.Pool, admin.OSUser(), "partition.split", splitArguments{p, c.Undo}, func(ctx context.Context) (any, error) {
+	return operations.Audited(ctx, s.Pool, operations.OSUser(), "partition.split", splitArguments{p, c.Undo}, func(ctx context.Context) (any, error) {
 		if c.Undo {
 			if err := splitting.Undo(ctx, cfg); err != nil {
 				return nil, err
@@ -159,7 +160,7 @@ func (c *splitCmd) split(ctx context.Context, streams terminal.Streams, s *shard
 			return nil, err
 		}
 		r, err := splitting.Split(ctx, cfg)
-		if errors.Is(err, splitting.ErrWasSplit) { // as after a split that was killed at its end
+		if errors.Is(err, splitting.ErrWasSplit) { // for example after a split that was killed at its end
 			out := streams.Out
 			if c.JSON {
 				out = streams.Err

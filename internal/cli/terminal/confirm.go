@@ -11,17 +11,16 @@ import (
 	"github.com/mattn/go-isatty"
 )
 
-// Confirmation is the flag of commands that change what cannot be changed back.
+// Confirmation has the flag --yes for commands with irreversible changes.
 type Confirmation struct {
 	Yes bool `short:"y" help:"Do not ask for confirmation. Without a terminal nothing is asked." env:"-"`
 }
 
-// ErrNotConfirmed is returned when a question was not answered with yes.
+// ErrNotConfirmed means that the answer to a question was not yes.
 var ErrNotConfirmed = errors.New("not confirmed: nothing was changed")
 
-// Ask asks whether to do what question says, and returns [ErrNotConfirmed] unless the
-// answer is yes. It asks people only: if the input is not a terminal, or with --yes, it
-// returns nil at once.
+// Ask prints a question and returns [ErrNotConfirmed] unless the answer is yes. With --yes, or
+// if the input is not a terminal, it returns nil without asking.
 func (c Confirmation) Ask(streams Streams, question string) error {
 	if c.Yes || !isTerminal(streams.In) {
 		return nil
@@ -38,7 +37,7 @@ func (c Confirmation) Ask(streams Streams, question string) error {
 	return ErrNotConfirmed
 }
 
-// isTerminal reports whether a person types the input.
+// isTerminal reports whether the input is a terminal.
 func isTerminal(in io.Reader) bool {
 	if t, ok := in.(interface{ IsTerminal() bool }); ok {
 		return t.IsTerminal()

@@ -1,6 +1,6 @@
-// Package terminal has what commands print with.
+// Package terminal has the functions with which commands print.
 //
-// It does not know commands.
+// It does not know the commands.
 package terminal
 
 import (
@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/badged/badged/internal/progress"
+	"github.com/badged/badged/internal/base/progress"
 )
 
 // Streams are the standard streams of a command.
@@ -32,7 +32,7 @@ func Counted(n int64, thing string) string {
 	return progress.Count(n) + " " + thing
 }
 
-// Size returns a number of bytes for people.
+// Size formats a number of bytes in decimal units, such as "1.5 GB".
 func Size(bytes float64) string {
 	units := []string{"B", "kB", "MB", "GB", "TB", "PB"}
 	for bytes >= 1000 && len(units) > 1 {

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/keyring"
+	"github.com/badged/badged/internal/server/keyring"
 )
 
 // Right is what a key may do, in bits. The examples of routes are of the user ada, who

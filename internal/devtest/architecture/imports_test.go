@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os/exec"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -26,14 +27,45 @@ type rule struct {
 	breaks func(from, to string) bool
 }
 
+// rooms are the top folders of the code, and those of internal, from the lowest on. A package
+// imports rooms before its own only, and others of its own.
+var rooms = [][]string{
+	{"./internal/base"},
+	{"./internal/pg", "./web", "./migrations"},
+	{"./pubsub", "./internal/obs"},
+	{"./events", "./internal/log"},
+	{"./internal/fold"},
+	{"./projector"},
+	{"./internal/partition"},
+	{"./internal/user"},
+	{"./internal/notify", "./gateway", "./internal/cluster"},
+	{"./internal/operations"},
+	{"./internal/bridge"},
+	{"./internal/server"},
+	{"./internal/demo", "./internal/conformance"},
+	{"./internal/cli"},
+	{"./cmd"},
+}
+
+// floor returns the place of a package's room in rooms, -1 if it is in none.
+func floor(pkg string) int {
+	return slices.IndexFunc(rooms, func(same []string) bool { return in(pkg, same...) })
+}
+
 // rules returns what code outside of tests must not import. Data flows from
 // events through projector and pubsub to gateway; imports go down only.
 func rules() []rule {
 	return []rule{
 		{
+			"Rooms stand on each other: a package imports those before its own in the list of rooms only, so that each can be read with what it stands on.",
+			func(from, to string) bool {
+				return floor(from) >= 0 && floor(to) > floor(from) && !forTests(from)
+			},
+		},
+		{
 			"Package events imports no other package of badged and no web server: a chat backend links events alone to publish in its own transaction.",
 			func(from, to string) bool {
-				return in(from, "./events") && (in(to, ".", "net/http") && !in(to, "./events", "./internal/eventlog", "./internal/pgwire", "./internal/eventbatch", "./internal/pgsession", "./internal/sqlfile", "./internal/remains", "./internal/rfc3339", "./internal/wait", "./internal/category"))
+				return in(from, "./events") && in(to, ".", "net/http") && !in(to, "./events", "./internal/log", "./internal/base", "./internal/pg/pgfault", "./internal/pg/pgsession", "./internal/pg/sqlfile")
 			},
 		},
 		{
@@ -45,13 +77,13 @@ func rules() []rule {
 		{
 			"The bus imports neither side: an Update holds all that the projector tells the gateway, and a bus that imported one would couple them.",
 			func(from, to string) bool {
-				return in(from, "./pubsub") && in(to, ".") && !in(to, "./pubsub", "./internal/resp", "./internal/defaults", "./internal/wait", "./internal/category")
+				return in(from, "./pubsub") && in(to, ".") && !in(to, "./pubsub", "./internal/base")
 			},
 		},
 		{
 			"The gateway reads badges through an interface that it declares, so it works with any store and can be tested without one.",
 			func(from, to string) bool {
-				return in(from, "./gateway") && in(to, ".") && !in(to, "./gateway", "./pubsub", "./internal/limit", "./internal/dbclock", "./internal/defaults", "./internal/wait", "./internal/category")
+				return in(from, "./gateway") && in(to, ".") && !in(to, "./gateway", "./pubsub", "./internal/base", "./internal/pg/dbclock")
 			},
 		},
 		{
@@ -73,25 +105,24 @@ func rules() []rule {
 			},
 		},
 		{
-			"What other modules can import keeps to what they can import: an internal type in a public signature could not be named by its users. How the log works inside, how arrays go to Postgres, how rows of the log are packed, how sessions hold locks, where statements are kept, how clients are limited, how clocks are compared, how times are read, how loops wait, how defaults are filled in, how badged appends for itself and how answers of Redis are bounded are in no signature; what categories add up to has a name in pubsub.",
+			"What other modules can import stands on the lower rooms of internal only: its signatures have no types of theirs, which its users could not name.",
 			func(from, to string) bool {
-				return !in(from, "./internal", "./cmd", "./tests") && in(to, "./internal") && !in(to, "./internal/eventlog", "./internal/pgwire", "./internal/eventbatch", "./internal/pgsession", "./internal/sqlfile", "./internal/remains", "./internal/resp", "./internal/limit", "./internal/dbclock", "./internal/rfc3339", "./internal/appending", "./internal/defaults", "./internal/wait", "./internal/category") &&
-					(!forTests(from) || !in(from, "./projector/internal")) // other modules cannot import it
+				return !in(from, "./internal", "./cmd", "./tests") && in(to, "./internal") && !in(to, "./internal/base", "./internal/pg", "./internal/log", "./internal/fold")
 			},
 		},
 		{
-			"Only internal/app puts the parts together, and only internal/cli calls it: another package that did so would be a second application.",
+			"Only internal/server/app puts the parts together, and only internal/cli calls it: another package that did so would be a second application.",
 			func(from, to string) bool {
-				const app, cli = "./internal/app", "./internal/cli"
+				const app, cli = "./internal/server/app", "./internal/cli"
 				switch {
 				case in(from, cli, "./cmd", "./tests"):
 					return false
 				case in(from, app):
 					return in(to, cli)
-				case in(to, "./gateway/push/webpush"):
+				case in(to, "./internal/notify/push/webpush"):
 					return false // pure functions: the phones of the demo decrypt with them
 				}
-				return in(from, "./internal") && in(to, app, cli, "./gateway", "./internal/httpapi")
+				return in(from, "./internal") && in(to, app, cli, "./gateway", "./internal/server/httpapi")
 			},
 		},
 		{
@@ -107,44 +138,28 @@ func rules() []rule {
 			},
 		},
 		{
-			"Publishers link events: how a restored log is renumbered is none of their business.",
-			func(from, to string) bool {
-				return in(from, "./events") && !in(from, "./events/renumber") && in(to, "./events/renumber")
-			},
-		},
-		{
 			"The fold is pure: state and event in, state out. What reads tables, clocks or networks could not be shuffled by a property test.",
 			func(from, to string) bool {
-				return in(from, "./projector/internal/badge") &&
-					(in(to, ".") && !in(to, "./events", "./internal/remains", "./internal/category", "./projector/internal/badge") || in(to, "context", "os", "net", "database", "github.com/jackc"))
+				return in(from, "./internal/fold/badge") &&
+					(in(to, ".") && !in(to, "./events", "./internal/log/tombstones", "./internal/base/category", "./internal/fold/badge") || in(to, "context", "os", "net", "database", "github.com/jackc"))
 			},
 		},
 		{
-			"The store writes what the fold says: the fold is below it, and whatever runs batches, replays or reads is above.",
+			"Folding again does not need folding to run: what works on partitions and users works on tables beside any projector.",
 			func(from, to string) bool {
-				return in(from, "./projector/internal/store") &&
-					in(to, "./projector") && !in(to, "./projector/internal")
+				return to == "./projector" && in(from, "./internal/partition", "./internal/user", "./internal/notify", "./internal/operations/deadletters")
 			},
 		},
 		{
-			"Folding again does not need folding to run: replay, and rebuild and archiving above it, work on tables beside any projector.",
+			"What reads a partition again is below what writes it anew: replay knows neither rebuilds nor archiving.",
 			func(from, to string) bool {
-				rooms := []string{"./projector/archive", "./projector/replay", "./projector/rebuild", "./projector/archiving"}
-				if to == "./projector" && in(from, append(rooms, "./projector/badges", "./projector/lag", "./projector/logview", "./projector/erasure", "./projector/merging", "./projector/deadletters", "./projector/expiry", "./projector/outbound")...) {
-					return true
-				}
-				for i, room := range rooms {
-					if in(from, room) && in(to, rooms[i+1:]...) {
+				parts := []string{"./internal/partition/archive", "./internal/partition/replay", "./internal/partition/rebuild", "./internal/partition/archiving"}
+				for i, part := range parts {
+					if in(from, part) && in(to, parts[i+1:]...) {
 						return true
 					}
 				}
 				return false
-			},
-		},
-		{
-			"The loop that all badges wait for depends on nothing that only operators need.",
-			func(from, to string) bool {
-				return from == "./projector" && in(to, "./projector/replay", "./projector/rebuild", "./projector/archiving", "./projector/expiry", "./projector/deadletters", "./projector/outbound", "./projector/erasure", "./projector/merging")
 			},
 		},
 		{
@@ -242,6 +257,11 @@ func relative(importPath string) string {
 
 func TestImportsGoDown(t *testing.T) {
 	all := imports(t)
+	for from := range all {
+		if floor(from) < 0 && !forTests(from) && !in(from, "./tests", "./docs", "./internal/deploy") {
+			t.Errorf("%s is in no room", from)
+		}
+	}
 	for from, imported := range all {
 		for _, to := range imported {
 			for _, why := range broken(from, to) {
@@ -252,7 +272,7 @@ func TestImportsGoDown(t *testing.T) {
 	// An empty list, or one with other names, would break no rule.
 	for _, edge := range []struct{ from, to string }{
 		{"./cmd/badged", "./internal/cli"},
-		{"./internal/app", "./gateway"},
+		{"./internal/server/app", "./gateway"},
 		{"./projector", "./events"},
 		{"./gateway", "net/http"},
 		{"./internal/devtest/pgtest", "testing"},
@@ -274,36 +294,38 @@ func TestRulesForbidWhatTheyShould(t *testing.T) {
 		from string
 		to   []string
 	}{
-		{0, "./events", []string{"./projector", "./gateway", "./pubsub", "./migrations", "./web", "./internal/obs", ".", "net/http", "net/http/httputil"}},
-		{1, "./projector", []string{"./gateway", "net/http"}},
-		{1, "./projector/explain", []string{"./gateway"}},
-		{2, "./pubsub", []string{"./events", "./projector", "./gateway", "./internal/obs"}},
-		{2, "./pubsub/pubsubtest", []string{"./events", "./gateway"}},
-		{3, "./gateway", []string{"./events", "./projector", "./internal/auth", "./migrations", "./web"}},
-		{4, "./migrations", []string{"./events", "./internal/config"}},
-		{5, "./web", []string{"./gateway", "./pubsub", "./internal/httpapi"}},
-		{6, "./cmd/badged", []string{"./internal/app", "./internal/config", "./events", "./cmd/other"}},
-		{7, "./events", []string{"./internal/obs"}},
-		{7, "./projector", []string{"./internal/httpapi"}},
-		{7, "./gateway", []string{"./internal/auth"}},
-		{7, ".", []string{"./internal/app"}},
-		{8, "./internal/httpapi", []string{"./gateway", "./internal/app"}},
-		{8, "./internal/demo", []string{"./internal/app", "./internal/httpapi"}},
-		{8, "./internal/app", []string{"./internal/cli"}},
-		{9, "./internal/traffic", []string{"./tests/bench", "./cmd/badged"}},
-		{9, "./events", []string{"./tests"}},
-		{10, "./internal/cli", []string{"./internal/devtest/pgtest", "./internal/devtest/privateredis", "testing"}},
-		{10, "./projector", []string{"./pubsub/pubsubtest", "testing", "testing/fstest"}},
-		{11, "./events", []string{"./events/renumber"}},
-		{12, "./projector/internal/badge", []string{"./pubsub", "./projector/internal/store", "context", "net/http", "github.com/jackc/pgx/v5"}},
-		{13, "./projector/internal/store", []string{"./projector", "./projector/replay"}},
-		{14, "./projector/replay", []string{"./projector", "./projector/rebuild", "./projector/archiving"}},
-		{14, "./projector/archive", []string{"./projector/replay"}},
-		{14, "./projector/expiry", []string{"./projector"}},
-		{14, "./projector/outbound", []string{"./projector"}},
-		{15, "./projector", []string{"./projector/replay", "./projector/rebuild", "./projector/deadletters"}},
-		{16, "./tests/bench/rig", []string{"./tests/bench", "./tests/bench/contest", "./tests/bench/scenarios"}},
-		{16, "./tests/bench/load", []string{"./tests/bench/ways"}},
+		{0, "./internal/base/wait", []string{"./events", "./internal/pg/pgfault"}},
+		{0, "./internal/fold/store", []string{"./projector", "./internal/partition/replay"}},
+		{0, "./projector", []string{"./internal/partition/rebuild", "./internal/operations/deadletters"}},
+		{0, "./internal/cluster", []string{"./internal/operations", "./internal/server/app"}},
+		{1, "./events", []string{"./projector", "./gateway", "./pubsub", "./migrations", "./web", "./internal/obs", "./internal/pg/embedpg", ".", "net/http", "net/http/httputil"}},
+		{2, "./projector", []string{"./gateway", "net/http"}},
+		{2, "./projector/badges", []string{"./gateway"}},
+		{3, "./pubsub", []string{"./events", "./projector", "./gateway", "./internal/obs"}},
+		{3, "./pubsub/pubsubtest", []string{"./events", "./gateway"}},
+		{4, "./gateway", []string{"./events", "./projector", "./internal/server/auth", "./migrations", "./web"}},
+		{5, "./migrations", []string{"./events", "./internal/server/config"}},
+		{6, "./web", []string{"./gateway", "./pubsub", "./internal/server/httpapi"}},
+		{7, "./cmd/badged", []string{"./internal/server/app", "./internal/server/config", "./events", "./cmd/other"}},
+		{8, "./events", []string{"./internal/obs"}},
+		{8, "./projector", []string{"./internal/server/httpapi", "./internal/partition"}},
+		{8, "./gateway", []string{"./internal/server/auth"}},
+		{8, ".", []string{"./internal/server/app"}},
+		{9, "./internal/server/httpapi", []string{"./gateway", "./internal/server/app"}},
+		{9, "./internal/demo", []string{"./internal/server/app", "./internal/server/httpapi"}},
+		{9, "./internal/server/app", []string{"./internal/cli"}},
+		{10, "./internal/bridge/traffic", []string{"./tests/bench", "./cmd/badged"}},
+		{10, "./events", []string{"./tests"}},
+		{11, "./internal/cli", []string{"./internal/devtest/pgtest", "./internal/devtest/privateredis", "testing"}},
+		{11, "./projector", []string{"./pubsub/pubsubtest", "testing", "testing/fstest"}},
+		{12, "./internal/fold/badge", []string{"./pubsub", "./internal/fold/store", "context", "net/http", "github.com/jackc/pgx/v5"}},
+		{13, "./internal/partition/replay", []string{"./projector"}},
+		{13, "./internal/user/expiry", []string{"./projector"}},
+		{13, "./internal/notify/outbound", []string{"./projector"}},
+		{14, "./internal/partition/replay", []string{"./internal/partition/rebuild", "./internal/partition/archiving"}},
+		{14, "./internal/partition/archive", []string{"./internal/partition/replay"}},
+		{15, "./tests/bench/rig", []string{"./tests/bench", "./tests/bench/contest", "./tests/bench/scenarios"}},
+		{15, "./tests/bench/load", []string{"./tests/bench/ways"}},
 	}
 	proven := map[int]bool{}
 	all := rules()
@@ -330,20 +352,20 @@ func TestRulesForbidWhatTheyShould(t *testing.T) {
 
 func TestRulesAllowWhatTheyShould(t *testing.T) {
 	for from, allowed := range map[string][]string{
-		"./events":                             {"context", "net", "github.com/jackc/pgx/v5", "github.com/badged/badgedtest"},
-		"./projector":                          {"./events", "./pubsub", "net/url", "./projector/internal/store", "./projector/lag", "./internal/pgsession"},
-		"./projector/rebuild":                  {"./projector/replay", "./projector/badges"},
-		"./projector/internal/store/storetest": {"./internal/devtest/foldtest", "./projector/internal/store"},
-		"./pubsub/pubsubtest":                  {"./pubsub", "testing", "go.uber.org/goleak"},
-		"./gateway":                            {"./pubsub", "net/http", "github.com/gorilla/websocket"},
-		"./cmd/badged":                         {"./internal/cli", "os"},
-		"./internal/app":                       {"./events", "./projector", "./pubsub", "./gateway", "./migrations", "./internal/httpapi", "net/http"},
-		"./internal/cli":                       {"./internal/app", "./internal/demo", "./web", "./internal/embedpg"},
-		"./internal/httpapi":                   {"./events", "./projector", "./pubsub", "./internal/auth", "net/http"},
-		"./internal/devtest/pgtest":            {"./internal/embedpg", "testing"},
-		"./eventsource":                        {"./gateway"}, // a prefix of the name is not a match
-		"./tests/bench/rig":                    {"./internal/embedpg", "./internal/devtest/privateredis", "./tests/bench/measure", "testing"},
-		"./tests/bench/scenarios":              {"./internal/app", "./tests/bench/stream", "./tests/bench/ways"},
+		"./events":                        {"context", "net", "github.com/jackc/pgx/v5", "github.com/badged/badgedtest"},
+		"./projector":                     {"./events", "./pubsub", "net/url", "./internal/fold/store", "./internal/fold/lag", "./internal/pg/pgsession"},
+		"./internal/partition/rebuild":    {"./internal/partition/replay", "./projector/badges"},
+		"./internal/fold/store/storetest": {"./internal/devtest/foldtest", "./internal/fold/store"},
+		"./pubsub/pubsubtest":             {"./pubsub", "testing", "go.uber.org/goleak"},
+		"./gateway":                       {"./pubsub", "net/http", "github.com/gorilla/websocket"},
+		"./cmd/badged":                    {"./internal/cli", "os"},
+		"./internal/server/app":           {"./events", "./projector", "./pubsub", "./gateway", "./migrations", "./internal/server/httpapi", "net/http"},
+		"./internal/cli":                  {"./internal/server/app", "./internal/demo", "./web", "./internal/pg/embedpg"},
+		"./internal/server/httpapi":       {"./events", "./projector", "./pubsub", "./internal/server/auth", "net/http"},
+		"./internal/devtest/pgtest":       {"./internal/pg/embedpg", "testing"},
+		"./eventsource":                   {"./gateway"}, // a prefix of the name is not a match
+		"./tests/bench/rig":               {"./internal/pg/embedpg", "./internal/devtest/privateredis", "./tests/bench/measure", "testing"},
+		"./tests/bench/scenarios":         {"./internal/server/app", "./tests/bench/stream", "./tests/bench/ways"},
 	} {
 		for _, to := range allowed {
 			for _, why := range broken(from, to) {

@@ -20,13 +20,13 @@ import (
 // page. The private API of the demo page and that of badged dev are exempt.
 func TestRoutesAreInTables(t *testing.T) {
 	want := map[string][]string{
-		"internal/app/app.go":        {`"/admin/v1/"`, `"/v1/"`, "pattern"}, // pattern is of App.Handle, which the demo page calls
-		"internal/app/operations.go": {`"/admin/"`},
-		"internal/app/routes.go":     {"httpapi.ProfilesPath", "r.Pattern()", "r.Pattern()", "r.Pattern()"},
-		"internal/cli/demo.go":       {`"/"`},
-		"internal/cli/dev.go":        {`"GET /dev/folded"`},
-		"internal/httpapi/api.go":    {`"/"`, "r.Pattern()"},
-		"internal/obs/repeats.go":    {"context.Background()", "ctx"}, // handlers of logs
+		"internal/server/app/app.go":        {`"/admin/v1/"`, `"/v1/"`, "pattern"}, // pattern is of App.Handle, which the demo page calls
+		"internal/server/app/operations.go": {`"/admin/"`},
+		"internal/server/app/routes.go":     {"httpapi.ProfilesPath", "r.Pattern()", "r.Pattern()", "r.Pattern()"},
+		"internal/cli/demo.go":              {`"/"`},
+		"internal/cli/dev.go":               {`"GET /dev/folded"`},
+		"internal/server/httpapi/api.go":    {`"/"`, "r.Pattern()"},
+		"internal/obs/repeats.go":           {"context.Background()", "ctx"}, // handlers of logs
 	}
 	found := map[string][]string{}
 	tree := os.DirFS(root)

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/badged/badged/internal/sqlfile"
+	"github.com/badged/badged/internal/pg/sqlfile"
 )
 
 // misnamed returns the statements of files for sqlfile that the Go files of

@@ -91,7 +91,7 @@ func wrongWords(tree fs.FS) ([]string, error) {
 		}
 		for _, a := range avoid {
 			for _, at := range a.in(lower) {
-				if strings.HasPrefix(name, "internal/embedpg/") || strings.HasPrefix(text[at:], "NoBody") {
+				if strings.HasPrefix(name, "internal/pg/embedpg/") || strings.HasPrefix(text[at:], "NoBody") {
 					continue // the system user nobody; net/http
 				}
 				line := 1 + strings.Count(text[:at], "\n")

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/category"
+	"github.com/badged/badged/internal/base/category"
 )
 
 // State is everything that a client can see of a user, without versions.

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/category"
+	"github.com/badged/badged/internal/base/category"
 )
 
 // covers reports whether a category is another or above it, part by part.

@@ -2,7 +2,7 @@ package main
 
 const (
 	connectFile  = "internal/cli/connect/connect.go"
-	identifyFile = "internal/shards/identify.go"
+	identifyFile = "internal/cluster/identify.go"
 	stateOfFile  = "migrations/state.go"
 )
 
@@ -22,7 +22,7 @@ var commandMutants = []mutant{
 	{"a command that was interrupted waits without a word", []edit{{"internal/cli/interrupt.go", "_, _ = fmt.Fprintln(w, interruptedText)", "_, _ = fmt.Fprint(w)"}}, check{"./internal/cli", "^TestInterruptedWhileADatabaseHangs$", false}},
 	{"an empty database in place of a shard is taken for a new one", []edit{{identifyFile, "v.cluster == \"\" && len(owned) > 0 {", "v.cluster == \"\" && len(owned) > 1024 {"}}, wrongShards},
 	{"commands work on databases that are no shards yet", []edit{{identifyFile, "	case !member && bare && !joining:", "	case false:"}}, wrongShards},
-	{"servers migrate a shard of another cluster", []edit{{"internal/app/databases.go", "err := shards.Identify(ctx, all, true); err != nil", "err := shards.Identify(ctx, all, true); false && err != nil"}}, wrongShards},
+	{"servers migrate a shard of another cluster", []edit{{"internal/server/app/databases.go", "err := cluster.Identify(ctx, all, true); err != nil", "err := cluster.Identify(ctx, all, true); false && err != nil"}}, wrongShards},
 	{"a shard of another cluster has the wrong number of partitions", []edit{{"internal/cli/migrate.go", "slices.Clone(databases), true); err != nil {", "slices.Clone(databases), true); false && err != nil {"}}, check{"./internal/cli", "^TestMigrateUpLeavesAWrongDatabaseAlone$", false}},
 	{"a command waits for a server that hangs without a word", []edit{{"internal/cli/connect/watch.go", "		case was && !is:", "		case false:"}}, check{"./internal/cli/connect", "^TestWatchTellsOfASilentServer$", false}},
 	{"commands work on old schemas", []edit{{connectFile, "lacks := state.Lacks(); lacks != \"\"", "lacks := state.Lacks(); false && lacks != \"\""}}, otherSchemas},

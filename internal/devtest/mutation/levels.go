@@ -1,16 +1,16 @@
 package main
 
 const (
-	levelFile  = "projector/internal/badge/level.go"
-	endingFile = "projector/expiry/levels.go"
-	expirySQL  = "projector/expiry/expiry.sql"
+	levelFile  = "internal/fold/badge/level.go"
+	endingFile = "internal/user/expiry/levels.go"
+	expirySQL  = "internal/user/expiry/expiry.sql"
 	framesFile = "gateway/protocol/frames.go"
 )
 
 // The checks of levels that end, and of the fields of commands.
 var (
-	levelsEnd     = check{"./projector/expiry", "^TestLevels", false}
-	levelStories  = check{"./projector/internal/store", "^TestStories$", false}
+	levelsEnd     = check{"./internal/user/expiry", "^TestLevels", false}
+	levelStories  = check{"./internal/fold/store", "^TestStories$", false}
 	commandFields = check{"./gateway/protocol", "^TestCommandsHaveOnlyTheirFields$", false}
 )
 

@@ -1,83 +1,83 @@
 package main
 
 const (
-	hintsFile      = "internal/shards/hints.go"
-	bestEffortFile = "internal/shards/besteffort.go"
-	lackFile       = "internal/shards/away.go"
-	relayFile      = "internal/relay/relay.go"
-	carryFile      = "internal/relay/carry.go"
-	catchUpFile    = "internal/relay/waiting.go"
-	dividedFile    = "internal/traffic/divided.go"
-	joinsFile      = "internal/shards/joins.go"
-	partsFile      = "internal/shards/parts.go"
+	hintsFile      = "internal/cluster/hints.go"
+	bestEffortFile = "internal/cluster/besteffort.go"
+	lackFile       = "internal/cluster/faults.go"
+	relayFile      = "internal/bridge/relay/relay.go"
+	carryFile      = "internal/bridge/relay/carry.go"
+	catchUpFile    = "internal/bridge/relay/waiting.go"
+	dividedFile    = "internal/bridge/traffic/divided.go"
+	joinsFile      = "internal/cluster/joins.go"
+	partsFile      = "internal/cluster/parts.go"
 	grantFile      = "migrations/roles.go"
-	eraseAllFile   = "internal/operators/users.go"
-	shardStateFile = "internal/shards/state.go"
-	queryFile      = "internal/httpapi/badges.go"
-	hintsEraseFile = "projector/erasure/hints.go"
+	eraseAllFile   = "internal/operations/users.go"
+	shardStateFile = "internal/cluster/state.go"
+	queryFile      = "internal/server/httpapi/badges.go"
+	hintsEraseFile = "internal/user/erasure/hints.go"
 )
 
 // The checks of what goes on while a shard is away, and after it is back.
 var (
-	roomsWait     = check{"./internal/shards", "^TestRoomMessagesWaitForAShard$", false}
-	waitUntil     = check{"./internal/shards", "^TestRoomMessagesWaitUntilTheyAreStored$", false}
-	waitThere     = check{"./internal/shards", "^TestWhatWaitsOnStaysOnItsShard$", false}
-	waitAgain     = check{"./internal/shards", "^TestPositionsKnowWhatWaitsAgain$", false}
-	unknownShard  = check{"./internal/shards", "^TestEventsForAShardThatAProcessDoesNotKnow$", false}
-	eraseUnknown  = check{"./internal/operators", "^TestWithoutAShardThatAProcessDoesNotKnow$", false}
-	otherEncoding = check{"./internal/shards", "^TestShardsHaveOneEncoding$", false}
-	appendedSome  = check{"./internal/shards", "^TestAppendBestEffort$", false}
-	lostDatabase  = check{"./internal/relay", "^(TestLostDatabase|TestRefusalWhileADatabaseIsAway)$", false}
-	waitsFirst    = check{"./internal/shards", "^TestJoinsFollowWhatWaits$", false}
-	joinsFirst    = check{"./internal/shards", "^(TestMembersOfARepeatedCallCountItsMessages|TestJoinsReadUpToTheMessagesOfTheirCall|TestMembersOnALateShardCountTheMessagesOfTheCall)$", false}
-	heldBack      = check{"./internal/app", "^TestMessagesToRoomsNeedEveryShardOfTheMap$", false}
-	ingestedJoins = check{"./internal/ingest", "^TestMembersOfABatchThatIsReadAgainCountItsMessages$", false}
-	ingestedAgain = check{"./internal/ingest", "^TestPartitionsOfASplitDoNotRepeat$", false}
-	relayedJoins  = check{"./internal/relay", "^TestMessagesToARoomWaitForItsJoins$", false}
-	outboxAway    = check{"./internal/relay", "^TestRelayWaitsForTheDatabaseOfTheOutbox$", false}
-	noOutbox      = check{"./internal/relay", "^TestRelayEndsWithoutAnOutbox$", false}
-	lackingAnswer = check{"./internal/traffic", "^TestDivided", false}
-	lostShard     = check{"./internal/app", "^TestALostShardStopsItsUsersOnly$", false}
+	roomsWait     = check{"./internal/cluster", "^TestRoomMessagesWaitForAShard$", false}
+	waitUntil     = check{"./internal/cluster", "^TestRoomMessagesWaitUntilTheyAreStored$", false}
+	waitThere     = check{"./internal/cluster", "^TestWhatWaitsOnStaysOnItsShard$", false}
+	waitAgain     = check{"./internal/cluster", "^TestPositionsKnowWhatWaitsAgain$", false}
+	unknownShard  = check{"./internal/cluster", "^TestEventsForAShardThatAProcessDoesNotKnow$", false}
+	eraseUnknown  = check{"./internal/operations", "^TestWithoutAShardThatAProcessDoesNotKnow$", false}
+	otherEncoding = check{"./internal/cluster", "^TestShardsHaveOneEncoding$", false}
+	appendedSome  = check{"./internal/cluster", "^TestAppendBestEffort$", false}
+	lostDatabase  = check{"./internal/bridge/relay", "^(TestLostDatabase|TestRefusalWhileADatabaseIsAway)$", false}
+	waitsFirst    = check{"./internal/cluster", "^TestJoinsFollowWhatWaits$", false}
+	joinsFirst    = check{"./internal/cluster", "^(TestMembersOfARepeatedCallCountItsMessages|TestJoinsReadUpToTheMessagesOfTheirCall|TestMembersOnALateShardCountTheMessagesOfTheCall)$", false}
+	heldBack      = check{"./internal/server/app", "^TestMessagesToRoomsNeedEveryShardOfTheMap$", false}
+	ingestedJoins = check{"./internal/bridge/ingest", "^TestMembersOfABatchThatIsReadAgainCountItsMessages$", false}
+	ingestedAgain = check{"./internal/bridge/ingest", "^TestPartitionsOfASplitDoNotRepeat$", false}
+	relayedJoins  = check{"./internal/bridge/relay", "^TestMessagesToARoomWaitForItsJoins$", false}
+	outboxAway    = check{"./internal/bridge/relay", "^TestRelayWaitsForTheDatabaseOfTheOutbox$", false}
+	noOutbox      = check{"./internal/bridge/relay", "^TestRelayEndsWithoutAnOutbox$", false}
+	lackingAnswer = check{"./internal/bridge/traffic", "^TestDivided", false}
+	lostShard     = check{"./internal/server/app", "^TestALostShardStopsItsUsersOnly$", false}
 	grantedAgain  = check{"./migrations", "^TestUpGrantsWhatAKilledOneHadNot$", false}
-	readsEnd      = check{"./internal/shards", "^TestReadsEndOnceTheirShardIsAway$", false}
-	unreadOrder   = check{"./internal/shards", "^TestUnreadUsersAreInTheirOrder$", false}
-	readsLost     = check{"./internal/shards", "^TestReadsOfALostPartition$", false}
-	queriesAway   = check{"./internal/httpapi", "^TestBadgesWhileAShardIsAway$", false}
-	erasedWaiting = check{"./internal/operators", "^TestEraseWhileMessagesWait$", false}
-	erasedOnWay   = check{"./internal/operators", "^TestEraseWhileMessagesAreDelivered$", false}
-	erasedAgain   = check{"./projector/erasure", "^TestEraseWhatWaitsAgain$", false}
+	readsEnd      = check{"./internal/cluster", "^TestReadsEndOnceTheirShardIsAway$", false}
+	unreadOrder   = check{"./internal/cluster", "^TestUnreadUsersAreInTheirOrder$", false}
+	readsLost     = check{"./internal/cluster", "^TestReadsOfALostPartition$", false}
+	queriesAway   = check{"./internal/server/httpapi", "^TestBadgesWhileAShardIsAway$", false}
+	erasedWaiting = check{"./internal/operations", "^TestEraseWhileMessagesWait$", false}
+	erasedOnWay   = check{"./internal/operations", "^TestEraseWhileMessagesAreDelivered$", false}
+	erasedAgain   = check{"./internal/user/erasure", "^TestEraseWhatWaitsAgain$", false}
 )
 
 // lostMutants let the loss of a shard stop others, or lose, double or show something.
 var lostMutants = []mutant{
 	{"a message to a room fails if a shard is away", []edit{{hintsFile, "if target == nil || !a.hinting {", "if true {"}}, roomsWait},
 	{"a message to a room fails before it is known that a shard is away", []edit{{hintsFile, "!errors.Is(errs[i], ErrAway) && !isGone(errs[i])", "!errors.Is(errs[i], ErrAway)"}}, roomsWait},
-	{"messages to users of a lost shard are accepted", []edit{{hintsFile, " || p.shard == nil || !aboutRooms(p.events) {", " || p.shard == nil {"}}, roomsWait},
-	{"a position does not name what waits", []edit{{hintsFile, "		a.token.hints = joinHints(a.token.hints, []hintRef{{p.shard.Name, target.Name, id}})\n", "		_ = id\n"}}, roomsWait},
-	{"what waited follows no partition that has moved", []edit{{hintsFile, "lacking != nil && moves == st.moves()", "lacking != nil"}}, roomsWait},
+	{"messages to users of a lost shard are accepted", []edit{{hintsFile, " || p.on == nil || !aboutRooms(p.events) {", " || p.on == nil {"}}, roomsWait},
+	{"a position does not name what waits", []edit{{hintsFile, "		a.token.hints = joinHints(a.token.hints, []hintRef{{p.on.Name, target.Name, id}})\n", "		_ = id\n"}}, roomsWait},
+	{"what waited follows no partition that has moved", []edit{{hintsFile, "recipient != nil && moves == st.moves()", "recipient != nil"}}, roomsWait},
 	{"what was delivered waits on", []edit{{hintsFile, `tx.Exec(ctx, statements.Get("delete hints"), ids)`, `tx.Exec(ctx, statements.Get("delete hints"), ids[:0])`}}, roomsWait},
 	{"what a shard refuses is not delivered again", []edit{{hintsFile, "			case err != nil:\n				return err\n			}\n		}\n", "			case false:\n				return err\n			}\n		}\n"}}, waitUntil},
 	{"what one of all shards refuses is not delivered again", []edit{{hintsFile, "origin: h.origin}, h.events); err != nil {", "origin: h.origin}, h.events); false {"}}, waitUntil},
 	{"what waits on goes to another shard", []edit{{hintsFile, "(a.target == nil || a.target == s)", "true"}}, waitThere},
 	{"an older position takes what waits again for delivered", []edit{{hintsFile, "target: from, origin: h.origin}", "target: from}"}}, waitAgain},
-	{"what waits again for a lost shard holds up users of others", []edit{{"internal/shards/shards.sql", " AND (shard = $3 OR moves <> $4)", " AND ($3 <> '' OR $4 > 0)"}}, waitAgain},
+	{"what waits again for a lost shard holds up users of others", []edit{{"internal/cluster/cluster.sql", " AND (shard = $3 OR moves <> $4)", " AND ($3 <> '' OR $4 > 0)"}}, waitAgain},
 	{"messages to rooms pass shards that a process does not know", []edit{{partsFile, "			if st.unknown != nil {", "			if false {"}}, unknownShard},
-	{"a process that knows one shard takes it for all", []edit{{partsFile, "len(c.shards) == 1 && st.unknown == nil", "len(c.shards) == 1"}}, unknownShard},
-	{"an erasure forgets shards that a process does not know", []edit{{"internal/operators/each.go", "append(errs, c.Unknown())", "append(errs, nil)"}}, eraseUnknown},
-	{"databases with other encodings become shards", []edit{{"internal/shards/form.go", "sameEncoding(d.Name, encodings[i], \"shard \"+ordered[0].Name, encodings[0]); err != nil {", "error(nil); err != nil {"}}, otherEncoding},
-	{"shards with other encodings are opened", []edit{{"internal/shards/merge.go", "sameEncoding(v.name, v.encoding, \"shard \"+views[first].name, all.encoding); err != nil {", "error(nil); err != nil {"}}, otherEncoding},
-	{"a running server uses a shard whose encoding has changed", []edit{{"internal/shards/read.go", "return sameEncoding(v.name, v.encoding, \"others\", c.encoding)", "return nil"}}, otherEncoding},
-	{"a relay stops for all if a shard is away", []edit{{bestEffortFile, "			c.lacks(p.shard, errs[i])\n", "			err = errors.Join(err, errs[i])\n"}}, appendedSome},
-	{"a relay overtakes what a shard lacks", []edit{{bestEffortFile, "		if skips {\n			c.lacks(p.shard, nil)\n		}\n		return skips", "		return skips && false"}}, appendedSome},
+	{"a process that knows one shard takes it for all", []edit{{partsFile, "len(c.databases) == 1 && st.unknown == nil", "len(c.databases) == 1"}}, unknownShard},
+	{"an erasure forgets shards that a process does not know", []edit{{"internal/cluster/each.go", "		errs = append(errs, s.lost())\n	}\n	return errors.Join(append(errs, c.Unknown())...)", "		errs = append(errs, s.lost())\n	}\n	return errors.Join(errs...)"}}, eraseUnknown},
+	{"databases with other encodings become shards", []edit{{"internal/cluster/form.go", "sameEncoding(d.Name, encodings[i], \"shard \"+ordered[0].Name, encodings[0]); err != nil {", "error(nil); err != nil {"}}, otherEncoding},
+	{"shards with other encodings are opened", []edit{{"internal/cluster/merge.go", "sameEncoding(v.name, v.encoding, \"shard \"+views[first].name, all.encoding); err != nil {", "error(nil); err != nil {"}}, otherEncoding},
+	{"a running server uses a shard whose encoding has changed", []edit{{"internal/cluster/read.go", "return sameEncoding(v.name, v.encoding, \"others\", c.encoding)", "return nil"}}, otherEncoding},
+	{"a relay stops for all if a shard is away", []edit{{bestEffortFile, "			c.missed(p.on, errs[i])\n", "			err = errors.Join(err, errs[i])\n"}}, appendedSome},
+	{"a relay overtakes what a shard lacks", []edit{{bestEffortFile, "		if skips {\n			c.missed(p.on, nil)\n		}\n		return skips", "		return skips && false"}}, appendedSome},
 	{"a relay forgets what a shard lacks", []edit{{carryFile, "split(free, c.waits)", "split(free, func(*row) bool { return false })"}}, lostDatabase},
 	{"an answer does not say who lacks a join that cannot be looked up", []edit{{lackFile, " && !errors.Is(of, ErrAway)", ""}}, heldBack},
 	{"messages do not wait for the joins before them", []edit{{joinsFile, "			ends = append(ends, i)\n", ""}}, joinsFirst},
 	{"members have not read the messages that wait for their shard", []edit{{appendingFile, "err := a.replayBefore(ctx, p)", "var err error"}}, waitsFirst},
 	{"messages follow joins that a shard lacks", []edit{{joinsFile, "joined[stage[i].Data.ConversationID] = true", "joined[stage[i].Data.ConversationID] = false"}}, joinsFirst},
 	{"an answer leaves out messages that were held back", []edit{{lackFile, "			for p := range s.Partitions {\n				s.Partitions[p] = true\n			}\n", ""}}, joinsFirst},
-	{"batches of a broker are not stored in stages", []edit{{"internal/ingest/store.go", "ends := p.stages(b, d); len(ends) > 1", "ends := p.stages(b, d); len(ends) > len(d.events)"}}, ingestedJoins},
-	{"a shard gets messages to rooms again once partitions have moved", []edit{{appendingFile, "p.shard == a.here.shard || has.Equal(p.expected)", "has == nil"}}, ingestedAgain},
-	{"a relay believes any server", []edit{{carryFile, "if !refused.ByBadged {", "if false {"}}, check{"./internal/relay", "^TestAnswersOfProxies$", false}},
+	{"batches of a broker are not stored in stages", []edit{{"internal/bridge/ingest/store.go", "ends := p.stages(b, d); len(ends) > 1", "ends := p.stages(b, d); len(ends) > len(d.events)"}}, ingestedJoins},
+	{"a shard gets messages to rooms again once partitions have moved", []edit{{appendingFile, "p.on == a.here.on || has.Equal(p.expected)", "has == nil"}}, ingestedAgain},
+	{"a relay believes any server", []edit{{carryFile, "if !refused.ByBadged {", "if false {"}}, check{"./internal/bridge/relay", "^TestAnswersOfProxies$", false}},
 	{"a relay carries messages behind joins that wait", []edit{{carryFile, "		c.held.add(waiting)\n", ""}}, relayedJoins},
 	{"a relay carries messages to one shard behind joins that wait for another", []edit{{catchUpFile, "c.stillHeld.add(waits)", "c.stillHeld.add(waits[:0])"}}, relayedJoins},
 	{"a relay gives messages that waited to late shards alone", []edit{{catchUpFile, "{held, c.behind}}", "{held[:0], c.behind}}"}}, relayedJoins},
@@ -91,21 +91,21 @@ var lostMutants = []mutant{
 	{"a read of a shard that goes away has no end", []edit{{shardStateFile, "	defer context.AfterFunc(st.present, cancel)() ", "	_ = st.present "}}, readsEnd},
 	{"a read that ends with its shard does not say so", []edit{{shardStateFile, "		return context.Cause(st.present) ", "		return err "}}, readsEnd},
 	{"a read whose caller has left blames the shard", []edit{{shardStateFile, "inner.Err() != nil && ctx.Err() == nil", "inner.Err() != nil"}}, readsEnd},
-	{"a shard that falls silent in a switch disagrees", []edit{{"internal/shards/read.go", "3*c.cfg.Interval+2*c.cfg.Patience", "3*c.cfg.Interval"}}, check{"./internal/shards", "^TestSilentAfterASwitch$", false}},
+	{"a shard that falls silent in a switch disagrees", []edit{{"internal/cluster/read.go", "3*c.cfg.Interval+2*c.cfg.Patience", "3*c.cfg.Interval"}}, check{"./internal/cluster", "^TestSilentAfterASwitch$", false}},
 	{"a shard that is back is away for reads", []edit{{shardStateFile, "now.held, now.present, now.leave = was.held, nil, nil", "now.held = was.held"}}, readsEnd},
-	{"users that were not read are in the order of shards", []edit{{"internal/shards/unread.go", "	slices.Sort(places)\n", ""}}, unreadOrder},
+	{"users that were not read are in the order of shards", []edit{{"internal/cluster/unread.go", "	slices.Sort(places)\n", ""}}, unreadOrder},
 	{"a lost partition is waited for by each read", []edit{{shardStateFile, "!since.IsZero() && time.Since(since) > moveWait", "since.IsZero() && time.Since(since) < 0"}}, readsLost},
 	{"a query fails as a whole while a shard is away", []edit{{queryFile, "		if err != nil && !ok {", "		if err != nil && (!ok || true) {"}}, queriesAway},
 	{"a badge that could not be read is 0", []edit{{queryFile, "return !slices.Contains(complete, b.UserID) })", "return false })"}}, queriesAway},
-	{"a query does not name the users that it lacks", []edit{{"internal/httpapi/problem.go", ", UserIDs: unread.UserIDs}", "}"}}, queriesAway},
-	{"a fault of the server is one of a shard", []edit{{"internal/httpapi/problem.go", "ok && p.Status == http.StatusServiceUnavailable", "ok"}}, queriesAway},
+	{"a query does not name the users that it lacks", []edit{{"internal/server/httpapi/problem.go", ", UserIDs: partial.UserIDs}", "}"}}, queriesAway},
+	{"a fault of the server is one of a shard", []edit{{"internal/server/httpapi/problem.go", "partial != nil && p.Status == http.StatusServiceUnavailable", "partial != nil"}}, queriesAway},
 	{"a repeated migrate up grants nothing", []edit{{grantFile, "for _, r := range roles {", "for _, r := range roles[:0] {"}}, grantedAgain},
 	{"each migrate up grants again", []edit{{grantFile, "granted_as <> $1 AND", "granted_as <> $1 || 'x' AND"}}, grantedAgain},
 	{"messages that wait name an erased user", []edit{
-		{eraseAllFile, "	if c.Sharded() { // what waits", "	if false { // what waits"},
-		{"projector/erasure/erase.go", "eraseHints(ctx, e.conn, e.cfg.UserID); err != nil", "(Counts{}), nil; err != nil"},
+		{eraseAllFile, "	present, _ := c.Present()", "	present := c.Databases()[:0]"},
+		{"internal/user/erasure/erase.go", "eraseHints(ctx, e.conn, e.cfg.UserID); err != nil", "(Counts{}), nil; err != nil"},
 	}, erasedWaiting},
-	{"messages on their way name an erased user", []edit{{eraseAllFile, "	if c.Sharded() { // what waits", "	if false { // what waits"}}, erasedOnWay},
+	{"messages on their way name an erased user", []edit{{eraseAllFile, "	present, _ := c.Present()", "	present := c.Databases()[:0]"}}, erasedOnWay},
 	{"messages that wait again name an erased user", []edit{{hintsEraseFile, "again = again || locked < len(ids)", "again = again && locked < len(ids)"}}, erasedAgain},
-	{"an export has nothing of what waits", []edit{{"projector/erasure/export.go", "if err := x.hints(ctx); err != nil {", "if err := error(nil); err != nil {"}}, erasedWaiting},
+	{"an export has nothing of what waits", []edit{{"internal/user/erasure/export.go", "if err := x.hints(ctx); err != nil {", "if err := error(nil); err != nil {"}}, erasedWaiting},
 }

@@ -34,8 +34,8 @@ func TestEveryMutantCanBeMade(t *testing.T) {
 func TestVerdicts(t *testing.T) {
 	t.Chdir("../../..")
 	dir := t.TempDir()
-	count, comma := "internal/progress/progress.go", `"," + s[i:]`
-	quick := check{pkg: "./internal/progress", run: "^TestCount$"} // quick to build
+	count, comma := "internal/base/progress/progress.go", `"," + s[i:]`
+	quick := check{pkg: "./internal/base/progress", run: "^TestCount$"} // quick to build
 	nested := check{pkg: "./internal/devtest/mutation/testdata/nested", run: "^TestBuiltProgram$"}
 	for name, tc := range map[string]struct {
 		edit   edit
@@ -61,10 +61,10 @@ func TestVerdicts(t *testing.T) {
 			t.Errorf("%s, which passes: %v", c, err)
 		}
 	}
-	if err := sound.passes(t.Context(), check{pkg: "./internal/progress", run: "^TestNothingAtAll$"}); err == nil || errors.Is(err, errFailed) {
+	if err := sound.passes(t.Context(), check{pkg: "./internal/base/progress", run: "^TestNothingAtAll$"}); err == nil || errors.Is(err, errFailed) {
 		t.Errorf("a check without tests: %v", err)
 	}
-	if left, err := filepath.Glob("internal/progress/*.test"); err != nil || len(left) > 0 {
+	if left, err := filepath.Glob("internal/base/progress/*.test"); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %q, %v", left, err)
 	}
 }

@@ -1,11 +1,9 @@
 package pgtest
 
 import (
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -30,33 +28,33 @@ func (s *Server) BaseBackup(t testing.TB) (putBack func()) {
 	return func() {
 		t.Helper()
 		s.Kill()
-		info, err := os.Stat(data)
-		if err != nil {
+		if err := os.RemoveAll(data); err != nil {
 			t.Fatal(err)
 		}
-		owner, _ := info.Sys().(*syscall.Stat_t)
-		entries, err := os.ReadDir(data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range entries {
-			if err := os.RemoveAll(filepath.Join(data, e.Name())); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if out, err := exec.CommandContext(t.Context(), "cp", "-a", kept+"/.", data).CombinedOutput(); err != nil { //nolint:gosec // directories of the test
+		if out, err := exec.CommandContext(t.Context(), "cp", "-a", kept, data).CombinedOutput(); err != nil { //nolint:gosec // directories of the test
 			t.Fatalf("cp: %v\n%s", err, out)
-		}
-		if err := filepath.WalkDir(data, func(path string, _ fs.DirEntry, err error) error {
-			if err != nil {
-				return err
-			}
-			return os.Lchown(path, int(owner.Uid), int(owner.Gid)) //nolint:gosec // only the test changes it
-		}); err != nil {
-			t.Fatal(err)
 		}
 		if err := s.Restart(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// OpenDir returns a directory that any user can enter, unlike t.TempDir, and that is
+// removed after the test: as root, Postgres runs as another user.
+func OpenDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "pgtest-dir-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // see above
+		t.Fatal(err)
+	}
+	return dir
 }

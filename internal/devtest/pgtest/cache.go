@@ -1,8 +1,8 @@
 package pgtest
 
 import (
-	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -16,21 +16,20 @@ import (
 	"time"
 
 	"github.com/badged/badged/internal/devtest/source"
-	"github.com/badged/badged/internal/embedpg"
+	"github.com/badged/badged/internal/pg/embedpg"
 )
 
 // The cache has clusters in which a template is built, for all packages and later runs:
-// copying one takes a tenth of the processor time of initdb and migrations. Each is in a
-// directory of its own, named by a hash of what it is made from, which is locked while it
-// is made, copied or removed.
+// copying one takes a tenth of the processor time of initdb and migrations. Each is a
+// directory that is named by a hash of what it is made from.
 const (
-	// cacheVariable turns the cache off if it is "off", for tests of code that differs
-	// from the files of the repository.
+	// cacheVariable names the directory of the cache, or turns it off if it is "off",
+	// for tests of code that differs from the files of the repository.
 	cacheVariable = "PGTEST_CACHE"
 	// cachedClusters is how many clusters of some 50 MB are kept. A run of all tests
 	// uses eleven, two of them of the program that it builds.
 	cachedClusters = 20
-	clusterName    = "cluster"
+	lockPrefix     = "lock-"
 )
 
 // Hash returns a hash of files, and of those in folders, for the Version of a template;
@@ -54,158 +53,108 @@ func Hash(paths ...string) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// cache is the cache of the user.
-type cache struct {
-	// dir is its directory; empty without a cache.
-	dir string
-	// sources is a hash of the code that makes clusters.
-	sources string
+// openCache returns the directory of the cache, and a hash of the code that makes clusters.
+// The directory is empty if there is no cache.
+func openCache() (dir, sources string) {
+	dir = os.Getenv(cacheVariable)
+	switch base, err := os.UserCacheDir(); {
+	case dir == "off", dir == "" && os.Geteuid() != 0 && err != nil:
+		return "", ""
+	case dir == "" && os.Geteuid() == 0:
+		dir = "/var/cache/badged-pgtest" // Postgres runs as another user, who may not enter that of root
+	case dir == "":
+		dir = filepath.Join(base, "badged-pgtest")
+	}
+	sources = Hash(source.Path("internal/devtest/pgtest"), source.Path("internal/pg/embedpg"))
+	if sources == "" || os.MkdirAll(dir, 0o755) != nil { //nolint:gosec // as above
+		return "", ""
+	}
+	return dir, sources
 }
 
-// openCache opens the cache. A user without a directory for it has none.
-func openCache() cache {
-	base, err := os.UserCacheDir()
-	if err != nil || os.Getenv(cacheVariable) == "off" {
-		return cache{}
+// cached returns a cluster in which a template is built, or makes it; empty without a
+// cache. It is not removed before unlock is called.
+func cached(ctx context.Context, version string, template Template) (cluster string, unlock func(), err error) {
+	dir, sources := openCache()
+	if dir == "" {
+		return "", func() {}, nil
 	}
-	sources := Hash(source.Path("internal/devtest/pgtest"), source.Path("internal/embedpg"))
-	dir := filepath.Join(base, "badged-pgtest")
-	if sources == "" || os.MkdirAll(dir, 0o700) != nil {
-		return cache{}
-	}
-	// The variables may be those of another user, as with sudo.
-	if info, err := os.Stat(dir); err != nil || int(info.Sys().(*syscall.Stat_t).Uid) != os.Geteuid() {
-		return cache{}
-	}
-	return cache{dir, sources}
-}
-
-// find returns the directory of a cluster in which templates are built, or makes it; see
-// [embedpg.Seed].
-func (c cache) find(ctx context.Context, version string, templates Templates) (dir string, release func(), err error) {
-	if c.dir == "" {
-		return "", nil, nil
-	}
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("the cache of clusters %s: %w: remove it, or turn it off with %s=off", c.dir, err, cacheVariable)
-		}
-	}()
-	name := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %d %q", version, c.sources, templates.Name, templates.Count, templates.Version))
-	entry := filepath.Join(c.dir, hex.EncodeToString(name[:16]))
-	lock, err := lockEntry(entry, syscall.LOCK_SH)
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %d %q", version, sources, template.Name, template.Count, template.Version))
+	cluster = filepath.Join(dir, hex.EncodeToString(sum[:16]))
+	lock, err := lockCluster(cluster, syscall.LOCK_SH)
 	if err != nil {
-		return "", nil, err
+		return "", nil, fmt.Errorf("the cache of clusters: %w: remove it, or turn it off with %s=off", err, cacheVariable)
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, lock.Close())
-		}
-	}()
-	dir = filepath.Join(entry, clusterName)
-	if !exists(dir) {
-		// Another process may make it, or remove the entry, before the lock is ours alone.
-		if err := lock.Close(); err != nil {
-			return "", nil, err
-		}
-		if lock, err = lockEntry(entry, syscall.LOCK_EX); err != nil {
-			return "", nil, err
-		}
-		if !exists(dir) {
-			if err := makeCluster(ctx, dir, templates); err != nil {
-				return "", nil, err
-			}
-			c.prune()
+	unlock = func() { _ = lock.Close() } // it is only read
+	if !exists(cluster) {
+		err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX)
+		if err == nil && !exists(cluster) { // another process may have been faster
+			err = makeCluster(ctx, cluster, template)
+			prune(dir)
 		}
 	}
 	now := time.Now()
-	if err := os.Chtimes(entry, now, now); err != nil {
+	if err = errors.Join(err, os.Chtimes(cluster, now, now)); err != nil {
+		unlock()
 		return "", nil, err
 	}
-	return dir, func() { _ = lock.Close() }, nil // it is only read
-}
-
-// forget removes a cluster that does not start.
-func (c cache) forget(dir string) error {
-	entry := filepath.Dir(dir)
-	lock, err := lockEntry(entry, syscall.LOCK_EX)
-	if err != nil {
-		return err
-	}
-	return errors.Join(os.RemoveAll(entry), lock.Close())
+	return cluster, unlock, nil
 }
 
 // prune removes the clusters that were not used for the longest time, unless they are used
 // now. One that cannot be removed is left.
-func (c cache) prune() {
-	entries, _ := os.ReadDir(c.dir)
+func prune(dir string) {
+	entries, _ := os.ReadDir(dir)
 	var used []fs.FileInfo
 	for _, entry := range entries {
-		if info, err := entry.Info(); err == nil {
+		if info, err := entry.Info(); err == nil && info.IsDir() {
 			used = append(used, info)
 		}
 	}
-	slices.SortFunc(used, func(a, b fs.FileInfo) int { return cmp.Compare(b.ModTime().UnixNano(), a.ModTime().UnixNano()) })
+	slices.SortFunc(used, func(a, b fs.FileInfo) int { return b.ModTime().Compare(a.ModTime()) })
 	for _, info := range used[min(len(used), cachedClusters):] {
-		entry := filepath.Join(c.dir, info.Name())
-		if lock, err := lockEntry(entry, syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
-			_ = os.RemoveAll(entry)
+		cluster := filepath.Join(dir, info.Name())
+		if lock, err := lockCluster(cluster, syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
+			_ = os.RemoveAll(cluster)
 			_ = lock.Close()
 		}
 	}
 }
 
-// makeCluster makes a cluster in which templates are built.
-func makeCluster(ctx context.Context, dir string, templates Templates) (err error) {
+// makeCluster makes a cluster in which a template is built. Until it is complete it has
+// another name.
+func makeCluster(ctx context.Context, cluster string, template Template) error {
 	settings := Settings()
 	settings["wal_recycle"] = "off" // segments for later use need not be copied
-	pg, err := embedpg.Start(ctx, embedpg.Config{Settings: settings})
+	settings["fsync"] = "off"
+	making := filepath.Join(filepath.Dir(cluster), "new-"+rand.Text())
+	defer func() { _ = os.RemoveAll(making) }()
+	pg, err := embedpg.Start(ctx, embedpg.Config{DataDir: making, Settings: settings})
 	if err != nil {
 		return err
 	}
-	s := &Server{Server: pg, templates: make(map[string]*build)}
-	if templates.Name != "" {
-		if _, err := s.template(ctx, templates); err != nil {
-			return errors.Join(err, s.stop()) //nolint:contextcheck // it must stop also when ctx is done
-		}
+	s := &Server{Server: pg, templates: make(map[string]*built)}
+	if template.Name != "" {
+		_, err = s.build(ctx, template)
 	}
-	making := dir + ".new"
-	if err := os.RemoveAll(making); err != nil { // of a process that was killed
-		return errors.Join(err, s.stop()) //nolint:contextcheck // as above
-	}
-	if err := s.Save(ctx, making); err != nil {
+	if err = errors.Join(err, s.stop()); err != nil { //nolint:contextcheck // it must stop also when ctx is done
 		return err
 	}
-	return os.Rename(making, dir)
+	return os.Rename(filepath.Join(making, "pgdata"), cluster)
 }
 
-// lockEntry makes an entry unless it exists, and locks it: closing the file unlocks it.
-func lockEntry(entry string, how int) (*os.File, error) {
-	for {
-		if err := os.MkdirAll(entry, 0o700); err != nil {
-			return nil, err
-		}
-		f, err := os.Open(entry) //nolint:gosec // in the directory of the cache
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		if err := syscall.Flock(int(f.Fd()), how); err != nil {
-			return nil, errors.Join(fmt.Errorf("lock %s: %w", entry, err), f.Close())
-		}
-		locked, err := f.Stat()
-		if err != nil {
-			return nil, errors.Join(err, f.Close())
-		}
-		if there, err := os.Lstat(entry); err == nil && os.SameFile(locked, there) {
-			return f, nil
-		}
-		if err := f.Close(); err != nil { // it was removed before it was locked
-			return nil, err
-		}
+// lockCluster locks a cluster that may be missing, with others whose names begin alike:
+// files of locks are few and stay. Closing the file unlocks it.
+func lockCluster(cluster string, how int) (*os.File, error) {
+	dir, name := filepath.Split(cluster)
+	f, err := os.OpenFile(dir+lockPrefix+name[:1], os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // in the directory of the cache
+	if err != nil {
+		return nil, err
 	}
+	if err := syscall.Flock(int(f.Fd()), how); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", f.Name(), err), f.Close())
+	}
+	return f, nil
 }
 
 func exists(path string) bool {

@@ -35,10 +35,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/badged/badged/internal/embedpg"
+	"github.com/badged/badged/internal/pg/embedpg"
 )
 
-// A Template defines the content of a new database.
+// A Template defines the content of a new database, or of several that belong together,
+// such as those of a cluster.
 type Template struct {
 	// Name identifies the template within the process. Only the first template
 	// of a name is built; others of that name must be equal. The zero Template
@@ -47,25 +48,13 @@ type Template struct {
 	// Version, unless empty, identifies what Build makes, as [Hash] does: a cluster
 	// with it is kept, and copied by later processes in place of building it.
 	Version string
-	// Build fills the database at url, for example by migrating it, and must
-	// close its connections. It runs once per server.
-	Build func(ctx context.Context, url string) error
+	// Count is how many databases there are; 0 means 1.
+	Count int
+	// Build fills the databases, for example by migrating them, and must close its
+	// connections. It runs once per server.
+	Build func(ctx context.Context, urls []string) error
 	// Adopt, unless nil, changes what the database at url says of the server that built
 	// it, once another has begun with a copy of its cluster.
-	Adopt func(ctx context.Context, url string) error
-}
-
-// Templates define the content of several databases that belong together, such as
-// those of a cluster of shards.
-type Templates struct {
-	// Name and Version are as those of a Template; Count is how many databases there
-	// are.
-	Name    string
-	Version string
-	Count   int
-	// Build fills the databases; see [Template.Build].
-	Build func(ctx context.Context, urls []string) error
-	// Adopt is as that of a Template, for each database.
 	Adopt func(ctx context.Context, url string) error
 }
 
@@ -81,9 +70,9 @@ var shared struct {
 	err    error
 	// idle are the servers that tests have borrowed and returned.
 	idle []*Server
-	// usual are the first templates with a version that a test wanted: servers begin
-	// with them.
-	usual Templates
+	// usual is the first template with a version that a test wanted: servers begin
+	// with it.
+	usual Template
 }
 
 // Main wraps the tests of a package so that they can use NewDB, and stops the
@@ -123,34 +112,27 @@ func (s served) Run() (code int) {
 // remaining connections are closed.
 func NewDB(t testing.TB, template Template) string {
 	t.Helper()
-	return shares(t, template.alone()).NewDB(t, template)
+	return NewDBs(t, template)[0]
 }
 
 // NewDBs is like NewDB, for several databases.
-func NewDBs(t testing.TB, templates Templates) []string {
+func NewDBs(t testing.TB, template Template) []string {
 	t.Helper()
-	return shares(t, templates).NewDBs(t, templates)
+	return shares(t, template).NewDBs(t, template)
 }
 
-// alone returns the template as several.
-func (t Template) alone() Templates {
-	return Templates{
-		Name: t.Name, Version: t.Version, Count: 1,
-		Build: func(ctx context.Context, urls []string) error { return t.Build(ctx, urls[0]) },
-		Adopt: t.Adopt,
-	}
-}
-
-// shares returns the shared server, for templates.
-func shares(t testing.TB, templates Templates) *Server {
+// shares returns the shared server, for a template.
+func shares(t testing.TB, template Template) *Server {
 	t.Helper()
 	shared.mu.Lock()
-	wants(templates)
+	wants(template)
 	switch {
 	case !shared.inMain:
 		shared.err = errNoMain
 	case shared.server == nil && shared.err == nil:
-		shared.server, shared.err = start(context.WithoutCancel(t.Context()))
+		if shared.server, shared.err = start(context.WithoutCancel(t.Context())); shared.err == nil {
+			shared.server.keeps = true
+		}
 	}
 	server, err := shared.server, shared.err
 	shared.mu.Unlock()
@@ -161,9 +143,9 @@ func shares(t testing.TB, templates Templates) *Server {
 }
 
 // wants records what tests usually want. The caller holds shared.mu.
-func wants(templates Templates) {
+func wants(template Template) {
 	if shared.usual.Version == "" {
-		shared.usual = templates
+		shared.usual = template
 	}
 }
 
@@ -222,11 +204,17 @@ type Server struct {
 	copying string
 
 	mu        sync.Mutex
-	templates map[string]*build
+	templates map[string]*built
+
+	// keeps says that session is kept between statements. Only the server that tests
+	// share does so: a test that has another may kill it or count its sessions.
+	keeps     bool
+	sessionMu sync.Mutex
+	session   *pgx.Conn
 }
 
-// build is the result of building a template's database.
-type build struct {
+// built is the result of building a template's databases.
+type built struct {
 	once sync.Once
 	err  error
 }
@@ -268,39 +256,36 @@ func Settings() map[string]string {
 // start starts a server of the process. The caller holds shared.mu.
 func start(ctx context.Context) (*Server, error) { return startWith(ctx, shared.usual) }
 
-// startWith starts a server in which templates with a version are built, if there is a
+// startWith starts a server in which a template with a version is built, if there is a
 // cache.
-func startWith(ctx context.Context, templates Templates) (*Server, error) {
-	if templates.Version == "" {
-		templates = Templates{}
+func startWith(ctx context.Context, template Template) (*Server, error) {
+	if template.Version == "" {
+		template = Template{}
 	}
-	c := openCache()
-	cached := ""
-	seed := func(ctx context.Context, version string) (dir string, release func(), err error) {
-		cached, release, err = c.find(ctx, version, templates)
-		return cached, release, err
+	version, err := embedpg.Version(ctx)
+	if err != nil {
+		return nil, err
 	}
-	pg, err := embedpg.Start(ctx, embedpg.Config{Settings: Settings(), Seed: seed})
-	if err != nil && cached != "" {
-		if err := c.forget(cached); err != nil {
-			return nil, err
-		}
-		pg, err = embedpg.Start(ctx, embedpg.Config{Settings: Settings(), Seed: seed})
+	cluster, unlock, err := cached(ctx, version, template)
+	if err != nil {
+		return nil, err
+	}
+	pg, err := embedpg.Start(ctx, embedpg.Config{Settings: Settings(), Seed: cluster})
+	unlock()
+	if err != nil && cluster != "" {
+		err = fmt.Errorf("start with the cluster %s of the cache: %w: remove it, or turn the cache off with %s=off", cluster, err, cacheVariable)
 	}
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Server: pg, templates: make(map[string]*build)}
-	if cached != "" && templates.Name != "" {
-		b := new(build)
+	s := &Server{Server: pg, copying: copying(version, pg.URL()), templates: make(map[string]*built)}
+	if cluster != "" && template.Name != "" {
+		b := new(built)
 		b.once.Do(func() {}) // it is in the cluster
-		s.templates[templates.Name] = b
-		if err := s.adopt(ctx, templates); err != nil {
+		s.templates[template.Name] = b
+		if err := s.adopt(ctx, template); err != nil {
 			return nil, errors.Join(err, s.stop()) //nolint:contextcheck // it must stop also when ctx is done
 		}
-	}
-	if s.copying, err = copying(ctx, pg.URL()); err != nil {
-		return nil, errors.Join(err, s.stop()) //nolint:contextcheck // it must stop also when ctx is done
 	}
 	return s, nil
 }
@@ -308,16 +293,13 @@ func startWith(ctx context.Context, templates Templates) (*Server, error) {
 // copying returns how CREATE DATABASE copies templates fastest. In memory that is by
 // file, which takes half the processor time of the default, through the WAL. On a
 // disk, each file would be synced.
-func copying(ctx context.Context, url string) (strategy string, err error) {
-	conn, err := pgx.Connect(ctx, url)
-	if err != nil {
-		return "", err
+func copying(version, url string) string {
+	major := 0
+	_, _ = fmt.Sscanf(version, "postgres (PostgreSQL) %d", &major)
+	if major >= 15 && strings.Contains(url, "host=%2Fdev%2Fshm") {
+		return " STRATEGY file_copy"
 	}
-	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
-	err = conn.QueryRow(ctx, `
-SELECT CASE WHEN current_setting('server_version_num')::int >= 150000 AND starts_with(current_setting('data_directory'), '/dev/shm/')
-    THEN ' STRATEGY file_copy' ELSE '' END`).Scan(&strategy)
-	return strategy, err
+	return ""
 }
 
 // stopTimeout is ample for the last checkpoint of a test's data.
@@ -326,28 +308,31 @@ const stopTimeout = 30 * time.Second
 func (s *Server) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
+	if s.session != nil {
+		_ = s.session.Close(ctx) // the server ends it otherwise
+	}
 	return s.Stop(ctx)
 }
 
 // NewDB is like the function NewDB, on s.
 func (s *Server) NewDB(t testing.TB, template Template) string {
 	t.Helper()
-	if template.Name == "" {
-		return s.copy(t, "template0")
-	}
-	return s.NewDBs(t, template.alone())[0]
+	return s.NewDBs(t, template)[0]
 }
 
 // NewDBs is like the function NewDBs, on s.
-func (s *Server) NewDBs(t testing.TB, templates Templates) []string {
+func (s *Server) NewDBs(t testing.TB, template Template) []string {
 	t.Helper()
-	shared.mu.Lock()
-	wants(templates)
-	shared.mu.Unlock()
-	// All tests share the result, so the first test's context must not end it.
-	sources, err := s.template(context.WithoutCancel(t.Context()), templates)
-	if err != nil {
-		t.Fatalf("pgtest: template %s: %v", templates.Name, err)
+	sources := []string{"template0"}
+	if template.Name != "" {
+		shared.mu.Lock()
+		wants(template)
+		shared.mu.Unlock()
+		var err error
+		// All tests share the result, so the first test's context must not end it.
+		if sources, err = s.build(context.WithoutCancel(t.Context()), template); err != nil {
+			t.Fatalf("pgtest: template %s: %v", template.Name, err)
+		}
 	}
 	urls := make([]string, len(sources))
 	for i, source := range sources {
@@ -386,19 +371,19 @@ func (s *Server) Run(t testing.TB, input []byte, program string, args ...string)
 	return out.Bytes()
 }
 
-// template builds the databases of templates unless that has been done, and returns
+// build builds the databases of a template unless that has been done, and returns
 // their names.
-func (s *Server) template(ctx context.Context, templates Templates) ([]string, error) {
-	names, urls := make([]string, templates.Count), make([]string, templates.Count)
-	for i := range names {
-		names[i] = templateName(templates, i)
-		urls[i] = s.DatabaseURL(names[i])
+func (s *Server) build(ctx context.Context, template Template) ([]string, error) {
+	names := template.databases()
+	urls := make([]string, len(names))
+	for i, name := range names {
+		urls[i] = s.DatabaseURL(name)
 	}
 	s.mu.Lock()
-	b, found := s.templates[templates.Name]
+	b, found := s.templates[template.Name]
 	if !found {
-		b = new(build)
-		s.templates[templates.Name] = b
+		b = new(built)
+		s.templates[template.Name] = b
 	}
 	s.mu.Unlock()
 	b.once.Do(func() {
@@ -407,7 +392,7 @@ func (s *Server) template(ctx context.Context, templates Templates) ([]string, e
 				return
 			}
 		}
-		if b.err = templates.Build(ctx, urls); b.err != nil {
+		if b.err = template.Build(ctx, urls); b.err != nil {
 			return
 		}
 		// Postgres cannot copy a database that has connections.
@@ -420,17 +405,16 @@ func (s *Server) template(ctx context.Context, templates Templates) ([]string, e
 	return names, b.err
 }
 
-// adopt adapts the databases of templates, which another server has built, to this one.
-func (s *Server) adopt(ctx context.Context, templates Templates) error {
-	if templates.Adopt == nil {
+// adopt adapts the databases of a template, which another server has built, to this one.
+func (s *Server) adopt(ctx context.Context, template Template) error {
+	if template.Adopt == nil {
 		return nil
 	}
-	for i := range templates.Count {
-		name := templateName(templates, i)
+	for _, name := range template.databases() {
 		if err := s.exec(ctx, "ALTER DATABASE "+quoted(name)+" ALLOW_CONNECTIONS true"); err != nil {
 			return err
 		}
-		if err := templates.Adopt(ctx, s.DatabaseURL(name)); err != nil {
+		if err := template.Adopt(ctx, s.DatabaseURL(name)); err != nil {
 			return fmt.Errorf("adopt the template %s: %w", name, err)
 		}
 		if err := s.exec(ctx, "ALTER DATABASE "+quoted(name)+" ALLOW_CONNECTIONS false"); err != nil {
@@ -440,22 +424,37 @@ func (s *Server) adopt(ctx context.Context, templates Templates) error {
 	return nil
 }
 
-func templateName(templates Templates, i int) string {
-	return fmt.Sprintf("template_%s_%d", templates.Name, i)
+// databases names those in which the template is built.
+func (t Template) databases() []string {
+	names := make([]string, max(t.Count, 1))
+	for i := range names {
+		names[i] = fmt.Sprintf("template_%s_%d", t.Name, i)
+	}
+	return names
 }
 
 func quoted(name string) string { return pgx.Identifier{name}.Sanitize() }
 
-// exec runs a statement that cannot be in a transaction, on a connection of its
-// own: a connection kept would be lost with a server that a test kills.
+// exec runs a statement that cannot be in a transaction. A session takes more processor
+// time than most statements.
 func (s *Server) exec(ctx context.Context, sql string) (err error) {
-	conn, err := pgx.Connect(ctx, s.URL())
-	if err != nil {
-		return fmt.Errorf("%s: %w", sql, err)
+	s.sessionMu.Lock()
+	defer s.sessionMu.Unlock()
+	if s.session != nil && s.session.Ping(ctx) != nil { // a test has ended all sessions
+		_ = s.session.Close(ctx)
+		s.session = nil
 	}
-	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
-	if _, err := conn.Exec(ctx, sql); err != nil {
-		return fmt.Errorf("%s: %w", sql, err)
+	if s.session == nil {
+		if s.session, err = pgx.Connect(ctx, s.URL()); err != nil {
+			return fmt.Errorf("%s: %w", sql, err)
+		}
 	}
-	return nil
+	if _, err = s.session.Exec(ctx, sql); err != nil {
+		err = fmt.Errorf("%s: %w", sql, err)
+	}
+	if !s.keeps {
+		err = errors.Join(err, s.session.Close(ctx))
+		s.session = nil
+	}
+	return err
 }

@@ -49,9 +49,9 @@ func mustExec(t *testing.T, url, sql string) {
 // counted is a template with a table t, and counts how often it is built.
 func counted() (pgtest.Template, *atomic.Int32) {
 	builds := new(atomic.Int32)
-	return pgtest.Template{Name: "counted, with a \"name\"", Build: func(ctx context.Context, url string) error {
+	return pgtest.Template{Name: "counted, with a \"name\"", Build: func(ctx context.Context, urls []string) error {
 		builds.Add(1)
-		return execute(ctx, url, "CREATE TABLE t (n int)")
+		return execute(ctx, urls[0], "CREATE TABLE t (n int)")
 	}}, builds
 }
 
@@ -149,7 +149,7 @@ func fails(t *testing.T, part func(t testing.TB)) string {
 
 func TestTemplateWhoseBuildFails(t *testing.T) {
 	server := pgtest.NewServer(t)
-	template := pgtest.Template{Name: "broken", Build: func(context.Context, string) error {
+	template := pgtest.Template{Name: "broken", Build: func(context.Context, []string) error {
 		return errors.New("no such migration")
 	}}
 	for range 2 {
@@ -176,7 +176,7 @@ func TestTestMainWithoutMain(t *testing.T) {
 
 func TestTemplatesOfSeveralDatabases(t *testing.T) {
 	builds := 0
-	templates := pgtest.Templates{Name: "two " + rand.Text(), Count: 2, Build: func(ctx context.Context, urls []string) (err error) {
+	templates := pgtest.Template{Name: "two " + rand.Text(), Count: 2, Build: func(ctx context.Context, urls []string) (err error) {
 		builds++
 		for i, url := range urls {
 			err = errors.Join(err, execute(ctx, url, fmt.Sprintf("CREATE TABLE t%d (n int)", i)))

@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"sync"
 	"syscall"
-	"time"
 )
 
 const host = "127.0.0.1"
@@ -53,17 +52,15 @@ type Server struct {
 }
 
 // Start runs a server and returns once it accepts connections. ctx bounds the
-// start only: the server runs until [Server.Stop] or, on Linux, until this
-// process ends.
-//
-// If redis-server is not installed, the error is [ErrNotInstalled].
+// start only: the server runs until [Server.Stop] or until this process ends, in
+// whatever way.
 func Start(ctx context.Context, cfg Config) (*Server, error) { return startBelow(ctx, cfg, maxPort) }
 
 // startBelow is Start with an upper bound for the port.
 func startBelow(ctx context.Context, cfg Config, maxPort int) (*Server, error) {
-	binary, err := findBinary(exec.LookPath, usualPlaces())
+	binary, err := exec.LookPath("redis-server")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("privateredis: install Redis (Debian, Ubuntu: apt-get install redis-server; macOS: brew install redis) or put it in PATH: %w", err)
 	}
 	dir, err := os.MkdirTemp("", "privateredis-")
 	if err != nil {
@@ -155,30 +152,19 @@ func (s *Server) kill() {
 }
 
 // Pause freezes the server (SIGSTOP): the kernel still accepts connections and
-// acknowledges bytes, but no answer comes. On Linux it returns when the server
-// has stopped.
-func (s *Server) Pause(ctx context.Context) error {
+// acknowledges bytes, but no answer comes. It returns when the server has stopped.
+func (s *Server) Pause() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.signal(syscall.SIGSTOP); err != nil {
-		return fmt.Errorf("privateredis: pause: %w", err)
+	err := s.signal(syscall.SIGSTOP)
+	if err != nil || s.process.paused {
+		return err
 	}
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for {
-		stopped, err := isStopped(s.process.pid())
-		if err != nil {
-			return fmt.Errorf("privateredis: pause: %w", err)
-		}
-		if stopped {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("privateredis: pause: %w", ctx.Err())
-		}
+	s.process.paused = true
+	for err = syscall.EINTR; errors.Is(err, syscall.EINTR); {
+		_, err = syscall.Wait4(s.process.cmd.Process.Pid, nil, syscall.WUNTRACED, nil)
 	}
+	return err
 }
 
 // Resume ends a Pause (SIGCONT). The server then handles the commands it was
@@ -186,17 +172,21 @@ func (s *Server) Pause(ctx context.Context) error {
 func (s *Server) Resume() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.signal(syscall.SIGCONT); err != nil {
-		return fmt.Errorf("privateredis: resume: %w", err)
+	err := s.signal(syscall.SIGCONT)
+	if err == nil {
+		s.process.paused = false
 	}
-	return nil
+	return err
 }
 
 func (s *Server) signal(sig syscall.Signal) error {
 	if s.process == nil {
-		return errors.New("the server is down")
+		return errors.New("privateredis: the server is down")
 	}
-	return s.process.signal(sig)
+	if err := s.process.cmd.Process.Signal(sig); err != nil {
+		return fmt.Errorf("privateredis: send %s to %s: %w", sig, s.Addr(), err)
+	}
+	return nil
 }
 
 // Restart kills the server if it runs, and starts an empty one at the same

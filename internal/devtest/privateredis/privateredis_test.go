@@ -3,7 +3,6 @@ package privateredis
 import (
 	"context"
 	"errors"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -89,7 +88,7 @@ func TestKillAndRestart(t *testing.T) {
 	if err := client.Ping(t.Context()).Err(); err == nil {
 		t.Fatal("a killed server answered")
 	}
-	if err := srv.Pause(t.Context()); err == nil {
+	if err := srv.Pause(); err == nil {
 		t.Error("a killed server was paused")
 	}
 	for range 2 { // from down, and while it runs
@@ -105,7 +104,7 @@ func TestKillAndRestart(t *testing.T) {
 func TestPauseAndResume(t *testing.T) {
 	srv, client := start(t)
 	ping(t, client)
-	if err := srv.Pause(t.Context()); err != nil {
+	if err := srv.Pause(); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -117,7 +116,7 @@ func TestPauseAndResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	ping(t, client)
-	if err := srv.Pause(t.Context()); err != nil {
+	if err := srv.Pause(); err != nil {
 		t.Fatal(err)
 	}
 	srv.Stop() // ends a paused server too
@@ -156,7 +155,7 @@ func TestStartErrorHasTheServersOutput(t *testing.T) {
 	if err == nil {
 		t.Fatal("a server with a bad setting started")
 	}
-	if want := "no-such-setting"; !errorContains(err, want) {
+	if want := "no-such-setting"; !strings.Contains(err.Error(), want) {
 		t.Errorf("the error does not say %q: %v", want, err)
 	}
 }
@@ -169,26 +168,3 @@ func TestStartGivesUpWithItsContext(t *testing.T) {
 		t.Errorf("Start: %v, want %v", err, context.Canceled)
 	}
 }
-
-func TestFindBinary(t *testing.T) {
-	inPath := func(string) (string, error) { return "/somewhere/redis-server", nil }
-	nowhere := func(string) (string, error) { return "", exec.ErrNotFound }
-
-	if got, err := findBinary(inPath, nil); err != nil || got != "/somewhere/redis-server" {
-		t.Errorf("found %q, %v", got, err)
-	}
-	if got, err := findBinary(nowhere, usualPlaces()); err != nil {
-		t.Errorf("not found where packages put it: %q, %v", got, err)
-	}
-	_, err := findBinary(nowhere, []string{t.TempDir()})
-	if !errors.Is(err, ErrNotInstalled) {
-		t.Fatalf("got %v, want %v", err, ErrNotInstalled)
-	}
-	for _, want := range []string{"apt-get install redis-server", "brew install redis"} {
-		if !errorContains(err, want) {
-			t.Errorf("the error does not say %q: %v", want, err)
-		}
-	}
-}
-
-func errorContains(err error, text string) bool { return strings.Contains(err.Error(), text) }

@@ -1,17 +1,17 @@
 package privateredis
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"os"
 	"os/exec"
-	"runtime"
+	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
-	"syscall"
+	"time"
+
+	"github.com/badged/badged/internal/pg/leash"
 )
 
 // errPortTaken means that another process listens on the port.
@@ -21,6 +21,7 @@ var errPortTaken = errors.New("the port is taken")
 type process struct {
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when the process is gone and was waited for
+	paused bool
 }
 
 // launch starts redis-server on s.port and returns once it accepts connections.
@@ -34,101 +35,50 @@ func (s *Server) launch(ctx context.Context) (*process, error) {
 		"--daemonize", "no",
 		"--logfile", "",
 	}, s.args...)
+	path := filepath.Join(s.dir, "log")
+	log, err := os.Create(path) //nolint:gosec // made by this package
+	if err != nil {
+		return nil, fmt.Errorf("privateredis: %w", err)
+	}
+	defer log.Close()
 	// The process outlives ctx, which bounds only the starting.
 	cmd := exec.Command(s.binary, args...) //nolint:gosec,noctx // the binary found and the arguments of the test
-	cmd.SysProcAttr = diesWithParent()
-	out, in := io.Pipe()
-	cmd.Stdout, cmd.Stderr = in, in
-
-	p := &process{cmd: cmd, exited: make(chan struct{})}
-	started := make(chan error, 1)
-	go p.supervise(started, in)
-	log := watchLog(out)
-	if err := <-started; err != nil {
+	cmd.Stdout, cmd.Stderr = log, log
+	wait, err := leash.Start(cmd, "KILL")
+	if err != nil {
 		return nil, fmt.Errorf("privateredis: run %s: %w", s.binary, err)
 	}
-
-	select {
-	case <-log.ready:
-		return p, nil
-	case <-p.exited:
-		<-log.ended
-		text := log.String()
-		if strings.Contains(text, "Address already in use") {
-			return nil, fmt.Errorf("privateredis: start on port %d: %w", s.port, errPortTaken)
+	p := &process{cmd: cmd, exited: make(chan struct{})}
+	go func() {
+		defer close(p.exited)
+		_ = wait() // cmd.ProcessState has the result
+	}()
+	for {
+		text, err := os.ReadFile(path) //nolint:gosec // as above
+		if err == nil && strings.Contains(string(text), "Ready to accept connections") {
+			return p, nil
 		}
-		return nil, fmt.Errorf("privateredis: %s ended before it was ready: %s; it said:\n%s",
-			s.binary, cmd.ProcessState, text)
-	case <-ctx.Done():
-		p.kill()
-		return nil, fmt.Errorf("privateredis: wait for %s: %w; it said:\n%s", s.binary, ctx.Err(), log)
+		if err == nil && ctx.Err() != nil {
+			err = fmt.Errorf("wait for %s: %w; it said:\n%s", s.binary, ctx.Err(), text)
+		}
+		if err != nil {
+			p.kill()
+			return nil, fmt.Errorf("privateredis: %w", err)
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+		case <-p.exited:
+			if text, err = os.ReadFile(path); strings.Contains(string(text), "Address already in use") { //nolint:gosec // as above
+				err = errPortTaken
+			}
+			return nil, errors.Join(err, fmt.Errorf("privateredis: %s on port %d ended before it was ready: %s; it said:\n%s", s.binary, s.port, cmd.ProcessState, text))
+		}
 	}
-}
-
-// supervise starts the process and returns when it is gone. It locks its thread:
-// the kernel treats the end of the thread that forked as the end of the parent,
-// and the Go runtime ends idle threads.
-func (p *process) supervise(started chan<- error, log *io.PipeWriter) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	defer close(p.exited)
-	err := p.cmd.Start()
-	started <- err
-	if err == nil {
-		_ = p.cmd.Wait() // ProcessState has the result.
-	}
-	_ = log.Close()
-}
-
-func (p *process) pid() int { return p.cmd.Process.Pid }
-
-func (p *process) signal(sig syscall.Signal) error {
-	if err := p.cmd.Process.Signal(sig); err != nil {
-		return fmt.Errorf("send %s to process %d: %w", sig, p.pid(), err)
-	}
-	return nil
 }
 
 // kill ends the process, also a stopped one, and waits until it is gone.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill() // An error means that it is already gone.
 	<-p.exited
-}
-
-// serverLog is the server's output until it was ready.
-type serverLog struct {
-	ready chan struct{} // closed when the server reports that it accepts connections
-	ended chan struct{} // closed at the end of the output
-
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-// watchLog reads the server's output until it ends.
-func watchLog(r io.Reader) *serverLog {
-	l := &serverLog{ready: make(chan struct{}), ended: make(chan struct{})}
-	go func() {
-		defer close(l.ended)
-		for lines := bufio.NewScanner(r); lines.Scan(); {
-			l.add(lines.Text())
-			if strings.Contains(lines.Text(), "Ready to accept connections") {
-				close(l.ready)
-				break
-			}
-		}
-		_, _ = io.Copy(io.Discard, r) // A server that cannot write its log blocks.
-	}()
-	return l
-}
-
-func (l *serverLog) add(line string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text.WriteString(line + "\n")
-}
-
-func (l *serverLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }

@@ -129,9 +129,9 @@ func RoomCorruptions() []Corruption {
 	all := []Corruption{
 		{"a missing room", `DELETE FROM badged.rooms_p00`, []string{inLobby + `the row is absent in the table, present by the log`}},
 		{"a missing chunk", `DELETE FROM badged.room_chunks_p00 WHERE bound = 127`, []string{inLobby + `row of the chunk up to 127 is absent in the table, present by the log`}},
-		{"a missing mark of the sender", `DELETE FROM badged.room_marks_p00 WHERE own`, []string{ofMember + `the mark of message 301 is absent in the table, present by the log`}},
-		{"a missing mark of a mention", `DELETE FROM badged.room_marks_p00 WHERE NOT own`, []string{ofMember + `the mark of message 303 is absent in the table, present by the log`}},
-		{"another kind of mark", `UPDATE badged.room_marks_p00 SET own = true`, []string{ofMember + `the mark of message 303 is of the sender in the table, of a mention by the log`}},
+		{"a missing mark of the sender", `DELETE FROM badged.room_marks_p00 WHERE own`, []string{ofMember + `row of the mark of message 301 is absent in the table, present by the log`}},
+		{"a missing mark of a mention", `DELETE FROM badged.room_marks_p00 WHERE NOT own`, []string{ofMember + `row of the mark of message 303 is absent in the table, present by the log`}},
+		{"another kind of mark", `UPDATE badged.room_marks_p00 SET own = true`, []string{ofMember + `own of the mark of message 303 is true in the table, false by the log`}},
 	}
 	for _, c := range []struct{ table, column, value, is, want string }{
 		{"rooms", "changes", "9", "9", "154"},

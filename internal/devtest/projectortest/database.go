@@ -15,12 +15,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/appending"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/schematest"
-	"github.com/badged/badged/internal/eventbatch"
-	"github.com/badged/badged/internal/pgsession"
+	"github.com/badged/badged/internal/log/eventbatch"
+	"github.com/badged/badged/internal/pg/pgsession"
 	"github.com/badged/badged/projector"
 	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/pubsub"
@@ -110,7 +109,7 @@ func (d *Database) AsRole(t testing.TB, statements ...string) *pgxpool.Pool {
 // Append appends events in one transaction.
 func (d *Database) Append(t testing.TB, evs ...events.Event) events.Receipt {
 	t.Helper()
-	receipt, err := appending.To(d.Log)(t.Context(), evs...)
+	receipt, err := d.Log.AppendOwn(t.Context(), evs...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -335,6 +334,17 @@ func (d *Database) addRange(t testing.TB, partition, ahead int) {
 		if err != nil && !pgsession.IsLocked(err) { // a reader may hold the log for longer than the function waits
 			t.Fatal(err)
 		}
+	}
+}
+
+// IndexLog builds the indexes of the ranges of a partition that are complete and folded, of which
+// there must be one.
+func (d *Database) IndexLog(t testing.TB, partition int) {
+	t.Helper()
+	if d.Lines(t, `SELECT badged.index_log($1)::text`, partition)[0] != "true" {
+		t.Fatal("no range is complete and folded, and lacks the index")
+	}
+	for d.Lines(t, `SELECT badged.index_log($1)::text`, partition)[0] == "true" {
 	}
 }
 

@@ -9,10 +9,10 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
-	"github.com/badged/badged/internal/eventlog"
-	"github.com/badged/badged/internal/pgsession"
+	"github.com/badged/badged/internal/fold/lag"
+	"github.com/badged/badged/internal/log/eventlog"
+	"github.com/badged/badged/internal/pg/pgsession"
 	"github.com/badged/badged/projector"
-	"github.com/badged/badged/projector/lag"
 )
 
 // Running is a projector that runs.

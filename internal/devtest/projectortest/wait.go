@@ -30,19 +30,16 @@ func Await[T any](t testing.TB, c <-chan T, what string) T {
 	}
 }
 
-// Until polls until a condition holds. It pauses in between: polling at full
-// speed takes the processor from what the test waits for.
+// Until polls until a condition holds. It pauses in between, a twentieth of the time so far:
+// polling at full speed takes the processor from what the test waits for.
 func Until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.After(patience)
-	pause := time.NewTicker(time.Millisecond)
-	defer pause.Stop()
-	for !holds() {
-		select {
-		case <-pause.C:
-		case <-deadline:
+	for start := time.Now(); !holds(); {
+		waited := time.Since(start)
+		if waited > patience {
 			t.Fatalf("waited in vain for %s", what)
 		}
+		<-time.After(min(max(waited/20, time.Millisecond), 100*time.Millisecond))
 	}
 }
 
@@ -83,8 +80,8 @@ func newBus(t testing.TB) *Bus {
 	return b
 }
 
-// Publish keeps updates.
-func (b *Bus) Publish(_ context.Context, updates []pubsub.Update) error {
+// Publish keeps updates of users.
+func (b *Bus) Publish(_ context.Context, updates []pubsub.Update, _ []pubsub.RoomUpdate) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.updates = append(b.updates, updates...)

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/badged/badged/internal/describe"
+	"github.com/badged/badged/internal/base/describe"
 )
 
 // Page is a page of a reference, in Markdown.

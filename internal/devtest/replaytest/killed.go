@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/eventlog"
-	"github.com/badged/badged/projector/archive"
-	"github.com/badged/badged/projector/replay"
+	"github.com/badged/badged/internal/log/eventlog"
+	"github.com/badged/badged/internal/partition/archive"
+	"github.com/badged/badged/internal/partition/replay"
 )
 
 // ErrKilled is returned by a store after the death of its process.
@@ -23,6 +23,8 @@ type Killed struct {
 	archive.Folder
 
 	Changes *int
+	// Behind is a file after which it is killed too.
+	Behind string
 }
 
 func (s Killed) change() error {
@@ -39,7 +41,7 @@ func (s Killed) Create(ctx context.Context, name string) (archive.Writer, error)
 		return nil, err
 	}
 	w, err := s.Folder.Create(ctx, name)
-	return killedWriter{w, s}, err
+	return killedWriter{w, s, name}, err
 }
 
 // Remove implements archive.Store.
@@ -62,11 +64,15 @@ type killedWriter struct {
 	archive.Writer
 
 	store Killed
+	name  string
 }
 
 func (w killedWriter) Commit() error {
 	if err := w.store.change(); err != nil {
 		return err
+	}
+	if w.name == w.store.Behind {
+		*w.store.Changes = 0
 	}
 	return w.Writer.Commit()
 }
@@ -85,7 +91,7 @@ func RunKilled(t testing.TB, q events.Querier, dir string, run func(archive.Stor
 	kills := 0
 	for ; ; kills++ {
 		changes := kills
-		err := run(Killed{archive.Folder(dir), &changes})
+		err := run(Killed{Folder: archive.Folder(dir), Changes: &changes})
 		if err == nil {
 			break
 		}

@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/projector/archive"
-	"github.com/badged/badged/projector/replay"
+	"github.com/badged/badged/internal/partition/archive"
+	"github.com/badged/badged/internal/partition/replay"
 )
 
 // Verify fails the test if the tables differ from the log, folded from the

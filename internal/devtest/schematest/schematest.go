@@ -17,15 +17,15 @@ import (
 // Migrated returns the template of databases with the schema and a number of
 // partitions.
 func Migrated(partitions int) pgtest.Template {
-	return pgtest.Template{Name: fmt.Sprint("migrated, partitions: ", partitions), Version: version(), Build: func(ctx context.Context, url string) error {
-		cfg, err := pgx.ParseConfig(url)
+	return pgtest.Template{Name: fmt.Sprint("migrated, partitions: ", partitions), Version: version(), Build: func(ctx context.Context, urls []string) error {
+		cfg, err := pgx.ParseConfig(urls[0])
 		if err != nil {
 			return err
 		}
 		if _, err := migrations.Up(ctx, migrations.Config{Conn: cfg, Partitions: partitions}); err != nil {
 			return err
 		}
-		return Publish(ctx, url)
+		return Publish(ctx, urls[0])
 	}, Adopt: Adopt}
 }
 
@@ -64,15 +64,15 @@ SET incarnation = left(pg_walfile_name(pg_current_wal_lsn()), 8) || '/' || extra
 
 // Outbox returns the template of databases with an outbox.
 func Outbox() pgtest.Template {
-	return pgtest.Template{Name: "outbox", Version: version(), Build: func(ctx context.Context, url string) error {
-		cfg, err := pgx.ParseConfig(url)
+	return pgtest.Template{Name: "outbox", Version: version(), Build: func(ctx context.Context, urls []string) error {
+		cfg, err := pgx.ParseConfig(urls[0])
 		if err != nil {
 			return err
 		}
 		if _, err := migrations.InstallOutbox(ctx, cfg); err != nil {
 			return err
 		}
-		return Publish(ctx, url)
+		return Publish(ctx, urls[0])
 	}}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -28,10 +29,6 @@ type APNs struct {
 	keyFile string
 
 	tokens sync.Mutex
-	// verified is the newest provider token that was found right, when it was issued:
-	// its signature is verified once.
-	verified       string
-	verifiedIssued time.Time
 	// Now is the clock by which provider tokens are judged. Set it before the first push.
 	Now func() time.Time
 	// issued is when the newest provider token was made; expire refuses it.
@@ -41,7 +38,7 @@ type APNs struct {
 }
 
 // NewAPNs starts a vendor that ends with the test.
-func NewAPNs(t TB) *APNs {
+func NewAPNs(t testing.TB) *APNs {
 	a := &APNs{Now: time.Now}
 	a.start(t, a)
 	a.key, a.keyFile = a.newECKey(t, "AuthKey_"+apnsKeyID+".p8")
@@ -139,12 +136,6 @@ func (a *APNs) checkToken(header string) (status int, reason string) {
 
 // verify verifies the signature of a provider token, and returns when it was issued.
 func (a *APNs) verify(text string) (issued time.Time, reason string) {
-	a.tokens.Lock()
-	verified, issued := a.verified, a.verifiedIssued
-	a.tokens.Unlock()
-	if text == verified {
-		return issued, ""
-	}
 	token, err := jwt.Parse(text, func(token *jwt.Token) (any, error) { return &a.key.PublicKey, nil },
 		jwt.WithValidMethods([]string{"ES256"}), jwt.WithIssuer(apnsTeamID), jwt.WithTimeFunc(a.Now), jwt.WithIssuedAt())
 	if err != nil || token.Header["kid"] != apnsKeyID {
@@ -156,9 +147,6 @@ func (a *APNs) verify(text string) (issued time.Time, reason string) {
 		a.violate("a provider token without iat")
 		return issued, "InvalidProviderToken"
 	}
-	a.tokens.Lock()
-	defer a.tokens.Unlock()
-	a.verified, a.verifiedIssued = text, claimed.Time
 	return claimed.Time, ""
 }
 

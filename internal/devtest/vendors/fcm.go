@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -36,7 +37,7 @@ type FCM struct {
 }
 
 // NewFCM starts a vendor that ends with the test.
-func NewFCM(t TB) *FCM {
+func NewFCM(t testing.TB) *FCM {
 	f := &FCM{Lifetime: time.Hour}
 	var err error
 	if f.key, err = rsa.GenerateKey(rand.Reader, 2048); err != nil {

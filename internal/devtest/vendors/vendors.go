@@ -4,7 +4,6 @@
 package vendors
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -20,23 +19,12 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"testing"
 	"time"
 )
 
-// TB is what a server needs of the test that owns it. A *testing.T is one; programs
-// that are no tests have their own.
-type TB interface {
-	Helper()
-	Fatal(args ...any)
-	Cleanup(f func())
-	TempDir() string
-	Context() context.Context
-}
-
 // Push is what a vendor was given for a phone.
 type Push struct {
-	// At is when the vendor had it.
-	At    time.Time
 	Token string
 	// Collapse names the push that this one replaces while it waits.
 	Collapse string
@@ -101,7 +89,7 @@ type Vendor struct {
 }
 
 // start starts a server of a vendor.
-func (v *Vendor) start(t TB, h http.Handler) {
+func (v *Vendor) start(t testing.TB, h http.Handler) {
 	t.Helper()
 	v.phones, v.came, v.dir = map[string]*Phone{}, make(chan struct{}), t.TempDir()
 	v.Server = httptest.NewUnstartedServer(h)
@@ -121,7 +109,7 @@ func (v *Vendor) Kill() {
 }
 
 // Restart starts the server again, after Kill.
-func (v *Vendor) Restart(t TB) {
+func (v *Vendor) Restart(t testing.TB) {
 	t.Helper()
 	was := v.Server
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", was.Listener.Addr().String())
@@ -135,7 +123,7 @@ func (v *Vendor) Restart(t TB) {
 }
 
 // write writes a file and returns its path.
-func (v *Vendor) write(t TB, name string, text []byte) string {
+func (v *Vendor) write(t testing.TB, name string, text []byte) string {
 	t.Helper()
 	file := filepath.Join(v.dir, name)
 	if err := os.WriteFile(file, text, 0o600); err != nil {
@@ -145,7 +133,7 @@ func (v *Vendor) write(t TB, name string, text []byte) string {
 }
 
 // newECKey makes a key and writes it to a file in PEM.
-func (v *Vendor) newECKey(t TB, name string) (*ecdsa.PrivateKey, string) {
+func (v *Vendor) newECKey(t testing.TB, name string) (*ecdsa.PrivateKey, string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -154,7 +142,7 @@ func (v *Vendor) newECKey(t TB, name string) (*ecdsa.PrivateKey, string) {
 	return key, v.write(t, name, pemKey(t, key))
 }
 
-func pemKey(t TB, key any) []byte {
+func pemKey(t testing.TB, key any) []byte {
 	t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
@@ -192,15 +180,6 @@ func (v *Vendor) Pushes() []Push {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return append([]Push(nil), v.pushes...)
-}
-
-// Take returns what phones were given since the last call, and forgets it.
-func (v *Vendor) Take() []Push {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	pushes := v.pushes
-	v.pushes = nil
-	return pushes
 }
 
 // Came returns a channel that is closed when the next push comes.
@@ -286,7 +265,6 @@ func (v *Vendor) deliver(p Push) {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	p.At = time.Now()
 	v.pushes = append(v.pushes, p)
 	close(v.came)
 	v.came = make(chan struct{})
@@ -362,7 +340,7 @@ func (p *Phone) Alerts() []Push {
 }
 
 // WriteConfig writes the configuration of apps to a file.
-func WriteConfig(t TB, apps map[string]map[string]any) string {
+func WriteConfig(t testing.TB, apps map[string]map[string]any) string {
 	t.Helper()
 	text, err := json.MarshalIndent(apps, "", "  ")
 	if err != nil {

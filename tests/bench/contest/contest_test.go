@@ -10,8 +10,8 @@ import (
 	"github.com/badged/badged/tests/bench/rig"
 )
 
-// Sides take turns. A failed round counts for no side and does not stop the
-// next. Aims are judged round by round.
+// Sides take turns. A failed round counts for no side and does not stop the next round. Aims are
+// judged round by round.
 func TestScenario(t *testing.T) {
 	var turns []string
 	values := map[string][]float64{"a": {10, 20, 60}, "b": {5, 4, 20}}
@@ -39,14 +39,14 @@ func TestScenario(t *testing.T) {
 			return &Contest{Sides: []Side{of("a"), of("b")}, Close: func(context.Context) error { closed = true; return nil }}, nil
 		},
 	}
-	rep := Report{Results: []Result{s.Run(t.Context(), &rig.Rig{Log: rig.Progress{W: t.Output()}}, Scale{Rounds: 3})}}
+	rep := Report{Results: []Result{s.Run(t.Context(), &rig.Rig{Config: rig.Config{Log: rig.Progress{W: t.Output()}}}, Scale{Rounds: 3})}}
 	if got := strings.Join(turns, ""); got != "ababab" || !closed {
 		t.Errorf("the turns are %s, closed: %t", got, closed)
 	}
 	if rep.Failures() != 1 {
 		t.Errorf("%d scenarios failed", rep.Failures())
 	}
-	alone := s.Run(t.Context(), &rig.Rig{Log: rig.Progress{W: t.Output()}}, Scale{Rounds: 0, Sides: regexp.MustCompile("^a")})
+	alone := s.Run(t.Context(), &rig.Rig{Config: rig.Config{Log: rig.Progress{W: t.Output()}}}, Scale{Rounds: 0, Sides: regexp.MustCompile("^a")})
 	if len(alone.Sides) != 1 || len(alone.Verdicts) != 0 {
 		t.Errorf("one side has %+v", alone)
 	}

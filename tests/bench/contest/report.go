@@ -38,7 +38,7 @@ func (r *Report) Failures() int {
 }
 
 // Write prints the report to w as Markdown and, unless dir is empty, writes the
-// results and a plot of each scenario into it. It keeps the files of scenarios
+// results of each scenario into it. It keeps the files of scenarios
 // that were not run.
 func (r *Report) Write(w io.Writer, dir string) error {
 	_, err := io.WriteString(w, r.markdown())
@@ -54,9 +54,6 @@ func (r *Report) Write(w io.Writer, dir string) error {
 			err = os.WriteFile(filepath.Join(dir, s.Scenario+".json"), append(b, '\n'), 0o644) //nolint:gosec // nothing in it is secret
 		}
 		errs = append(errs, err)
-		if svg, ok := s.plot(); ok {
-			errs = append(errs, os.WriteFile(filepath.Join(dir, s.Scenario+".svg"), []byte(svg), 0o644)) //nolint:gosec // as above
-		}
 	}
 	return errors.Join(errs...)
 }
@@ -79,7 +76,6 @@ func (r *Report) markdown() string {
 			s.Disk.Filesystem, s.Disk.Dir, s.Disk.SyncCall, s.Disk.SyncMS, s.Disk.SyncMS99, s.Disk.SyncTimes)},
 		{"Postgres", s.Postgres.Version + ": " + list(s.Postgres.Settings)},
 		{"Redis", s.Redis.Version + ": " + list(s.Redis.Settings)},
-		{"traffic", s.Traffic},
 	}
 	table(&b, []string{"setting", ""}, setting)
 

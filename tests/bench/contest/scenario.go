@@ -36,7 +36,7 @@ type Contest struct {
 // Side is one way to do the job.
 type Side struct {
 	Name string
-	// Says describes its setup: connections, batches.
+	// Says describes the setup of the side: connections, batches.
 	Says string
 	// Run does the job once, from the same state in every round. It returns the
 	// same measures in the same order every time, also with an error if a result
@@ -47,9 +47,8 @@ type Side struct {
 // Of returns a contest whose rounds share no state.
 func Of(sides ...Side) (*Contest, error) { return &Contest{Sides: sides}, nil }
 
-// Aim is the target for a measure of one side, as a multiple of the same measure of
-// another side or, if Over is empty, by itself. A missed aim is not a failure, since
-// results depend on the machine.
+// Aim is the target for a measure of one side: a multiple of the same measure of the side Over or,
+// if Over is empty, a value. A missed aim is not a failure, since results depend on the machine.
 type Aim struct {
 	Measure string  `json:"measure"`
 	Of      string  `json:"of"`
@@ -67,9 +66,9 @@ type Scale struct {
 	Duration time.Duration
 	// Baseline is the path of another binary of badged, "" for none.
 	Baseline string
-	// Centrifugo is the path of its binary, "" for none.
+	// Centrifugo is the path of the binary of centrifugo, "" for none.
 	Centrifugo string
-	// Small makes a quick check that everything works; results mean nothing.
+	// Small makes the run a quick check that everything works; its results mean nothing.
 	Small bool
 }
 
@@ -222,8 +221,8 @@ func (r *Result) Series(side, name string) (Series, bool) {
 	return Series{}, false
 }
 
-// judge returns the verdict on an aim, if any round was completed. It takes the
-// multiples round by round, because the sides of a round ran close together.
+// judge returns the verdict on an aim, if any round was completed. It computes a multiple for each
+// round, because the sides of one round ran close together.
 func (r *Result) judge(a Aim) (Verdict, bool) {
 	of, ok := r.Series(a.Of, a.Measure)
 	if !ok {

@@ -6,25 +6,26 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/badged/badged/events"
 	"github.com/badged/badged/tests/bench/rig"
 )
 
 // API is a publisher's view of a server. It is safe for concurrent use.
 type API struct {
 	url    string
-	Key    string
 	client *http.Client
 }
 
 // NewAPI returns a client with a limit on connections, which it keeps alive. A
 // request waits for a free one.
 func NewAPI(url string, connections int) *API {
-	return &API{url: url, Key: rig.PublisherKey, client: newHTTPClient(connections)}
+	return &API{url: url, client: newHTTPClient(connections)}
 }
 
 func newHTTPClient(connections int) *http.Client {
@@ -40,14 +41,55 @@ func newHTTPClient(connections int) *http.Client {
 // Close closes idle connections.
 func (a *API) Close() { a.client.CloseIdleConnections() }
 
-// Publish publishes one event and returns once it is durable.
-func (a *API) Publish(ctx context.Context, event []byte) error {
-	_, err := a.Do(ctx, http.MethodPost, "/v1/events", "application/cloudevents+json", event, http.StatusAccepted)
+// Publish publishes events in one request, and returns their position once they are
+// durable.
+func (a *API) Publish(ctx context.Context, evs ...events.Event) (position string, err error) {
+	var body bytes.Buffer
+	for i := range evs {
+		b, err := evs[i].MarshalJSON()
+		if err != nil {
+			return "", err
+		}
+		body.Write(append(b, '\n'))
+	}
+	return a.publish(ctx, "application/x-ndjson", body.Bytes())
+}
+
+// PublishJSON publishes one event.
+func (a *API) PublishJSON(ctx context.Context, event []byte) (position string, err error) {
+	return a.publish(ctx, "application/cloudevents+json", event)
+}
+
+func (a *API) publish(ctx context.Context, contentType string, body []byte) (position string, err error) {
+	header, _, err := a.do(ctx, http.MethodPost, "/v1/events", contentType, body, http.StatusAccepted)
+	return header.Get("Badged-Position"), err
+}
+
+// Settle publishes events and returns once they, and those before them, count for users.
+func (a *API) Settle(ctx context.Context, users []string, evs ...events.Event) error {
+	position, err := a.Publish(ctx, evs...)
+	if err != nil {
+		return err
+	}
+	query, err := json.Marshal(map[string]any{"user_ids": users, "at_least": position, "timeout": "10s"})
+	if err != nil {
+		return err
+	}
+	_, err = a.Do(ctx, http.MethodPost, "/v1/badges/query", string(query), http.StatusOK)
 	return err
 }
 
-// Deliver publishes a message.
-func (a *API) Deliver(ctx context.Context, m Message) error { return a.Publish(ctx, m.event) }
+// Witnesses returns a user of each partition. What counts for it counts for the other users
+// of the partition too.
+func Witnesses(users []string, partitions int) []string {
+	byPartition := map[int]string{}
+	for _, u := range users {
+		if byPartition[events.PartitionOf(u, partitions)] = u; len(byPartition) == partitions {
+			break
+		}
+	}
+	return slices.Collect(maps.Values(byPartition))
+}
 
 // BadgesAtOnce is the most users in one query.
 const BadgesAtOnce = 1000
@@ -60,7 +102,7 @@ func (a *API) Totals(ctx context.Context, users []string) (map[string]int64, err
 		if err != nil {
 			return nil, fmt.Errorf("query badges: %w", err)
 		}
-		b, err := a.Do(ctx, http.MethodPost, "/v1/badges/query", "application/json", query, http.StatusOK)
+		b, err := a.Do(ctx, http.MethodPost, "/v1/badges/query", string(query), http.StatusOK)
 		if err != nil {
 			return nil, err
 		}
@@ -80,26 +122,17 @@ func (a *API) Totals(ctx context.Context, users []string) (map[string]int64, err
 	return totals, nil
 }
 
-// Counter returns a metric without labels.
-func (a *API) Counter(ctx context.Context, name string) (float64, error) {
-	values, err := a.Counters(ctx, name)
-	if err != nil {
-		return 0, err
-	}
-	return values[0], nil
-}
-
-// Counters returns the values of metrics without labels, in the order of names,
-// from one scrape. It costs the server a millisecond.
+// Counters returns the values of metrics, in the order of names, from one scrape. Metrics
+// that each of several databases has are summed up. It costs the server a millisecond.
 func (a *API) Counters(ctx context.Context, names ...string) ([]float64, error) {
-	page, err := a.Do(ctx, http.MethodGet, "/metrics", "", nil, http.StatusOK)
+	page, err := a.Do(ctx, http.MethodGet, "/metrics", "", http.StatusOK)
 	if err != nil {
 		return nil, err
 	}
-	values, found := make([]float64, len(names)), make([]bool, len(names))
+	values, found := make([]float64, len(names)), 0
 	for line := range strings.Lines(string(page)) {
 		name, value, _ := strings.Cut(line, " ")
-		if bare, labels, _ := strings.Cut(name, "{"); strings.HasPrefix(labels, "shard=") { // one of several
+		if bare, labels, _ := strings.Cut(name, "{"); strings.HasPrefix(labels, "shard=") {
 			name = bare
 		}
 		i := slices.Index(names, name)
@@ -111,28 +144,32 @@ func (a *API) Counters(ctx context.Context, names ...string) ([]float64, error) 
 			return nil, fmt.Errorf("metric %s: %w", name, err)
 		}
 		values[i] += one
-		found[i] = true
+		found |= 1 << i
 	}
-	if slices.Contains(found, false) {
+	if found != 1<<len(names)-1 {
 		return nil, fmt.Errorf("the server lacks some of the metrics %v", names)
 	}
 	return values, nil
 }
 
-// Do sends a request and returns the answer, which must have the status want.
-func (a *API) Do(ctx context.Context, method, path, contentType string, body []byte, want int) ([]byte, error) {
-	_, answer, err := a.Call(ctx, method, path, contentType, body, want)
+// Do sends a request, with JSON unless the body is empty, and returns the answer, which
+// must have the status want.
+func (a *API) Do(ctx context.Context, method, path, body string, want int) ([]byte, error) {
+	_, answer, err := a.do(ctx, method, path, "application/json", []byte(body), want)
 	return answer, err
 }
 
-// Call is Do that returns the header too.
-func (a *API) Call(ctx context.Context, method, path, contentType string, body []byte, want int) (http.Header, []byte, error) {
+func (a *API) do(ctx context.Context, method, path, contentType string, body []byte, want int) (http.Header, []byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, a.url+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, nil, err
 	}
-	req.Header.Set("Authorization", "Bearer "+a.Key)
-	if contentType != "" {
+	key := rig.PublisherKey
+	if strings.HasPrefix(path, "/admin/") {
+		key = rig.AdminKey
+	}
+	req.Header.Set("Authorization", "Bearer "+key)
+	if len(body) > 0 {
 		req.Header.Set("Content-Type", contentType)
 	}
 	res, err := a.client.Do(req)
@@ -145,19 +182,7 @@ func (a *API) Call(ctx context.Context, method, path, contentType string, body [
 		return nil, nil, fmt.Errorf("%s %s: %w", method, path, err)
 	}
 	if res.StatusCode != want {
-		return nil, nil, fmt.Errorf("%s %s: %w", method, path, &StatusError{res.StatusCode, res.Header.Get("Retry-After"), string(answer)})
+		return nil, nil, fmt.Errorf("%s %s: %s: %s", method, path, res.Status, answer)
 	}
 	return res.Header, answer, nil
-}
-
-// StatusError is an answer with an unexpected status.
-type StatusError struct {
-	Code       int
-	RetryAfter string // header, "" if absent
-	answer     string
-}
-
-// Error implements error.
-func (e *StatusError) Error() string {
-	return fmt.Sprintf("%d %s: %s", e.Code, http.StatusText(e.Code), e.answer)
 }

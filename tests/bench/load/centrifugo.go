@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/coder/websocket"
@@ -21,13 +20,13 @@ import (
 	"github.com/badged/badged/tests/bench/rig"
 )
 
-// Centrifugo is a running centrifugo, a fan-out server that keeps nothing: what
-// a publisher sends to a user's channel goes to the clients that are connected.
-// It shows how long the way to a client takes without a log and tables.
+// Centrifugo is a running centrifugo, a fan-out server that stores nothing: it sends what a publisher
+// sends to a user's channel to the connected clients. It shows the latency to a client without a log
+// and tables.
 type Centrifugo struct {
-	cmd  *exec.Cmd
-	url  string
-	http *http.Client
+	server *rig.Server
+	url    string
+	http   *http.Client
 }
 
 // centrifugoKey authorizes publishers.
@@ -35,40 +34,30 @@ const centrifugoKey = "api-key"
 
 // StartCentrifugo starts the binary with a channel for each user, and everything
 // else as by default.
-func StartCentrifugo(ctx context.Context, binary, dir string, connections int) (_ *Centrifugo, err error) {
+func StartCentrifugo(ctx context.Context, binary string, connections int) (_ *Centrifugo, err error) {
+	dir, err := os.MkdirTemp("", "centrifugo-")
+	if err != nil {
+		return nil, fmt.Errorf("configure centrifugo: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }() // the server has read its configuration by then
 	port, err := freePort(ctx)
 	if err != nil {
 		return nil, err
 	}
 	_, secret, _ := strings.Cut(rig.JWTKeys, "HS256:")
-	settings, err := json.Marshal(map[string]any{
-		"http_server": map[string]any{"address": "127.0.0.1", "port": port},
-		"http_api":    map[string]any{"key": centrifugoKey},
-		"client": map[string]any{
-			"token":                              map[string]any{"hmac_secret_key": secret},
-			"subscribe_to_user_personal_channel": map[string]any{"enabled": true},
-		},
-		"health": map[string]any{"enabled": true},
-		"log":    map[string]any{"level": "error"},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("configure centrifugo: %w", err)
-	}
+	settings := fmt.Sprintf(`{"http_server":{"address":"127.0.0.1","port":%d},"http_api":{"key":%q},
+		"client":{"token":{"hmac_secret_key":%q},"subscribe_to_user_personal_channel":{"enabled":true}},
+		"health":{"enabled":true},"log":{"level":"error"}}`, port, centrifugoKey, secret)
 	file := filepath.Join(dir, "centrifugo.json")
-	if err := os.WriteFile(file, settings, 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
 		return nil, fmt.Errorf("configure centrifugo: %w", err)
 	}
-	c := &Centrifugo{
-		cmd: exec.CommandContext(ctx, binary, "--config", file), //nolint:gosec // the binary that the user names
-		url: fmt.Sprintf("http://127.0.0.1:%d", port), http: newHTTPClient(connections),
-	}
-	var out rig.Output
-	c.cmd.Stdout, c.cmd.Stderr = &out, &out
-	if err := c.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start centrifugo: %w", err)
+	c := &Centrifugo{url: fmt.Sprintf("http://127.0.0.1:%d", port), http: newHTTPClient(connections)}
+	if c.server, err = rig.Start(exec.CommandContext(ctx, binary, "--config", file)); err != nil { //nolint:gosec // the binary that the user names
+		return nil, err
 	}
 	if err := c.awaitHealth(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("start centrifugo: %w\n%s", err, &out), c.Stop())
+		return nil, errors.Join(fmt.Errorf("start centrifugo: %w", err), c.Stop())
 	}
 	return c, nil
 }
@@ -84,7 +73,7 @@ func freePort(ctx context.Context) (int, error) {
 
 // awaitHealth returns once the server answers.
 func (c *Centrifugo) awaitHealth(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, rig.ServerStop)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -108,23 +97,17 @@ func (c *Centrifugo) awaitHealth(ctx context.Context) error {
 // Stop ends the server.
 func (c *Centrifugo) Stop() error {
 	c.http.CloseIdleConnections()
-	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		return fmt.Errorf("stop centrifugo: %w", err)
-	}
-	if err := c.cmd.Wait(); err != nil {
-		return fmt.Errorf("stop centrifugo: %w", err)
-	}
-	return nil
+	return c.server.Stop()
 }
 
-// pushed is the data of a message, as an app would need it.
+// pushed is the data of a message that an app would need.
 type pushed struct {
 	ConversationID string `json:"conversation_id"`
 	Seq            int64  `json:"seq"`
 }
 
-// Publish publishes a message to the channel of its recipient.
-func (c *Centrifugo) Publish(ctx context.Context, m Message) error {
+// Deliver publishes a message to the channel of its recipient.
+func (c *Centrifugo) Deliver(ctx context.Context, m Message) error {
 	body, err := json.Marshal(map[string]any{"channel": "#" + UserOf(m.Client), "data": pushed{m.conversation, m.seq}})
 	if err != nil {
 		return err
@@ -153,36 +136,23 @@ func (c *Centrifugo) Publish(ctx context.Context, m Message) error {
 }
 
 // ConnectAll connects the clients of a load, as the function ConnectAll does to a gateway.
-func (c *Centrifugo) ConnectAll(ctx context.Context, n int) ([]*client, error) {
-	return connectEach(ctx, n, func(ctx context.Context, token string) (*client, error) {
-		conn, res, err := websocket.Dial(ctx, strings.Replace(c.url, "http", "ws", 1)+"/connection/websocket", nil)
-		if res != nil && res.Body != nil {
-			defer res.Body.Close()
-		}
+func (c *Centrifugo) ConnectAll(ctx context.Context, n int) ([]*Client, error) {
+	return ConnectEach(ctx, n, func(ctx context.Context, _ int, token string) (*Client, error) {
+		client, answer, err := dial(ctx, c.url+"/connection/websocket", nil, fmt.Sprintf(`{"id":1,"connect":{"token":%q}}`, token))
 		if err != nil {
-			return nil, fmt.Errorf("connect: %w", err)
+			return nil, err
 		}
-		conn.SetReadLimit(1 << 20)
-		client := newClient(conn)
 		client.apply = client.applyPushes
-		hello, err := json.Marshal(map[string]any{"id": 1, "connect": map[string]string{"token": token}})
-		if err != nil {
-			return client, err
-		}
-		if err := conn.Write(ctx, websocket.MessageText, hello); err != nil {
-			return client, fmt.Errorf("say hello: %w", err)
-		}
-		_, answer, err := conn.Read(ctx)
-		if err == nil && !bytes.Contains(answer, []byte(`"client"`)) {
+		if !bytes.Contains(answer, []byte(`"client"`)) {
 			err = fmt.Errorf("greeted with %s: %w", answer, measure.ErrWrong)
 		}
 		return client, err
 	})
 }
 
-// applyPushes applies a frame of centrifugo: a line of JSON each for a message
-// or a ping, which is empty.
-func (c *client) applyPushes(ctx context.Context, b []byte, now time.Time) (told int, err error) {
+// applyPushes applies a frame of centrifugo: lines of JSON, of which each is a message or an empty
+// object, a ping.
+func (c *Client) applyPushes(ctx context.Context, b []byte, now time.Time) (told int, err error) {
 	for line := range bytes.Lines(b) {
 		var f struct {
 			Push *struct {

@@ -5,12 +5,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/coder/websocket"
+	"golang.org/x/sync/errgroup"
 
+	"github.com/badged/badged/internal/server/auth"
 	"github.com/badged/badged/tests/bench/measure"
+	"github.com/badged/badged/tests/bench/rig"
 )
 
 // frame has the fields of a frame that a client reads.
@@ -31,12 +35,12 @@ type arrival struct {
 	at  time.Time
 }
 
-// client is the app of one user who never reads, so every message counts. While
-// listen runs, nothing else may use the client.
-type client struct {
+// Client is the app of one user who never reads, so every message counts. While listen runs, no other
+// goroutine may use the client.
+type Client struct {
 	Conn *websocket.Conn
-	// sent has the scheduled times of messages by conversation, told how many
-	// of them have reached the client.
+	// sent has the scheduled times of messages by conversation, and told the number of
+	// messages that have reached the client.
 	sent map[string][]time.Duration
 	told map[string]int64
 
@@ -48,67 +52,102 @@ type client struct {
 	apply func(ctx context.Context, b []byte, now time.Time) (told int, err error)
 }
 
-// newClient returns a client of badged; another server's has another apply.
-func newClient(conn *websocket.Conn) *client {
-	c := &client{Conn: conn, sent: map[string][]time.Duration{}, told: map[string]int64{}}
+// newClient returns a client of badged; a client of another server has another apply.
+func newClient(conn *websocket.Conn) *Client {
+	c := &Client{Conn: conn, sent: map[string][]time.Duration{}, told: map[string]int64{}}
 	c.apply = c.applyState
 	return c
 }
 
-// DialWebSocket connects to the address below which a server answers.
-func DialWebSocket(ctx context.Context, url string, o *websocket.DialOptions) (*websocket.Conn, error) {
-	conn, res, err := websocket.Dial(ctx, strings.Replace(url, "http", "ws", 1)+"/v1/ws", o)
+// dial connects to an address and exchanges a first frame.
+func dial(ctx context.Context, url string, o *websocket.DialOptions, hello string) (_ *Client, answer []byte, err error) {
+	conn, res, err := websocket.Dial(ctx, strings.Replace(url, "http", "ws", 1), o)
 	if res != nil && res.Body != nil {
 		defer res.Body.Close()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("connect: %w", err)
-	}
-	return conn, nil
-}
-
-// Connect connects to a gateway, says hello, and returns once the answer, an
-// empty snapshot, is there: from then on the client misses nothing.
-func Connect(ctx context.Context, url, token string, over *http.Client) (*client, error) {
-	conn, err := DialWebSocket(ctx, url, &websocket.DialOptions{
-		HTTPHeader: http.Header{"Authorization": {"Bearer " + token}}, Subprotocols: []string{"badge.v1"}, HTTPClient: over,
-	})
-	if err != nil {
-		return nil, err
+		return nil, nil, fmt.Errorf("connect: %w", err)
 	}
 	conn.SetReadLimit(1 << 20)
-	c := newClient(conn)
-	f, err := c.hello(ctx)
-	if err == nil && (f.T != "snapshot" || f.Version != 0 || f.Total != 0) {
-		err = fmt.Errorf("a new user is greeted with %+v: %w", f, measure.ErrWrong)
+	if err = conn.Write(ctx, websocket.MessageText, []byte(hello)); err == nil {
+		_, answer, err = conn.Read(ctx)
 	}
 	if err != nil {
-		_ = conn.CloseNow() // an error means that it is already closed
+		_ = conn.CloseNow() // it fails only if it is closed
+		return nil, nil, fmt.Errorf("say hello: %w", err)
+	}
+	return newClient(conn), answer, nil
+}
+
+// Connect connects to a gateway, says hello, and returns the answer, a snapshot: from then
+// on the client misses nothing. over is nil for the default.
+func Connect(ctx context.Context, url, token string, over *http.Client) (_ *Client, snapshot []byte, err error) {
+	return dial(ctx, url+"/v1/ws", &websocket.DialOptions{
+		HTTPHeader: http.Header{"Authorization": {"Bearer " + token}}, Subprotocols: []string{"badge.v1"}, HTTPClient: over,
+	}, `{"t":"hello"}`)
+}
+
+// ConnectNew connects the client of a new user.
+func ConnectNew(ctx context.Context, url, token string, over *http.Client) (*Client, error) {
+	c, answer, err := Connect(ctx, url, token, over)
+	if err != nil {
 		return nil, err
+	}
+	var f frame
+	if err := json.Unmarshal(answer, &f); err != nil || f.T != "snapshot" || f.Version != 0 || f.Total != 0 {
+		_ = c.Conn.CloseNow() // as above
+		return nil, fmt.Errorf("a new user is greeted with %s: %w", answer, measure.ErrWrong)
 	}
 	return c, nil
 }
 
-func (c *client) hello(ctx context.Context) (frame, error) {
-	if err := c.Conn.Write(ctx, websocket.MessageText, []byte(`{"t":"hello"}`)); err != nil {
-		return frame{}, fmt.Errorf("say hello: %w", err)
-	}
-	_, b, err := c.Conn.Read(ctx)
+// ConnectAll connects the clients of a load to a gateway.
+func ConnectAll(ctx context.Context, gateway string, n int) ([]*Client, error) {
+	return ConnectEach(ctx, n, func(ctx context.Context, _ int, token string) (*Client, error) {
+		return ConnectNew(ctx, gateway, token, nil)
+	})
+}
+
+// ConnectEach connects a client for each user of a load, 16 at the same time, with a token.
+// If it fails, it returns the connected clients with the error.
+func ConnectEach(ctx context.Context, n int, connect func(ctx context.Context, i int, token string) (*Client, error)) ([]*Client, error) {
+	tokens, err := auth.NewTokens(auth.TokenConfig{Keys: []string{rig.JWTKeys}})
 	if err != nil {
-		return frame{}, fmt.Errorf("await the snapshot: %w", err)
+		return nil, err
 	}
-	var f frame
-	if err := json.Unmarshal(b, &f); err != nil {
-		return frame{}, fmt.Errorf("frame %s: %w", b, err)
+	clients := make([]*Client, n)
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(16)
+	for i := range clients {
+		group.Go(func() error {
+			token, err := tokens.Sign(UserOf(i), time.Hour, time.Now())
+			if err != nil {
+				return err
+			}
+			clients[i], err = connect(groupCtx, i, token)
+			return err
+		})
 	}
-	return f, nil
+	err = group.Wait()
+	return slices.DeleteFunc(clients, func(c *Client) bool { return c == nil }), err
+}
+
+// CloseAll closes the connections of clients.
+func CloseAll(clients []*Client) {
+	for _, c := range clients {
+		_ = c.Conn.CloseNow() // as above
+	}
 }
 
 // listen reads frames until every sent message has arrived.
-func (c *client) listen(ctx context.Context) error {
-	for missing := c.expected(); missing > 0; {
+func (c *Client) listen(ctx context.Context) error {
+	missing := 0
+	for _, due := range c.sent {
+		missing += len(due)
+	}
+	for missing > 0 {
 		_, b, err := c.Conn.Read(ctx)
-		now := time.Now() // before decoding
+		now := time.Now() // the arrival, before decoding
 		if err != nil {
 			return fmt.Errorf("%d messages to come: %w", missing, err)
 		}
@@ -121,19 +160,10 @@ func (c *client) listen(ctx context.Context) error {
 	return nil
 }
 
-func (c *client) expected() int {
-	n := 0
-	for _, due := range c.sent {
-		n += len(due)
-	}
-	return n
-}
-
-// applyState applies a frame of badged. Frames
-// carry states, so one frame may cover several. A state covers a message if it
-// counts every message up to it: if a later message overtook it in the log,
-// both arrive with the state that counts both.
-func (c *client) applyState(_ context.Context, b []byte, now time.Time) (told int, err error) {
+// applyState applies a frame of badged. A frame is a state, so it may cover several messages. A state
+// covers a message if it counts every message up to it: if a later message comes first in the log, both
+// messages arrive with the state that counts both.
+func (c *Client) applyState(_ context.Context, b []byte, now time.Time) (told int, err error) {
 	var f frame
 	if err := json.Unmarshal(b, &f); err != nil {
 		return 0, fmt.Errorf("frame %s: %w", b, err)
@@ -161,4 +191,35 @@ func (c *client) applyState(_ context.Context, b []byte, now time.Time) (told in
 		}
 	}
 	return told, nil
+}
+
+// Deliver publishes one message in one request.
+func (a *API) Deliver(ctx context.Context, m Message) error {
+	_, err := a.PublishJSON(ctx, m.event)
+	return err
+}
+
+// CheckClients compares the final counts of clients and tables with the sent
+// messages.
+func (a *API) CheckClients(ctx context.Context, clients []*Client, messages []Message) error {
+	want, held := map[string]int64{}, map[string]int64{}
+	for _, m := range messages {
+		want[UserOf(m.Client)]++
+	}
+	var users []string
+	for i, c := range clients {
+		users = append(users, UserOf(i))
+		held[UserOf(i)] = c.total
+	}
+	totals, err := a.Totals(ctx, users)
+	if err != nil {
+		return err
+	}
+	if err := measure.Check(totals, want); err != nil {
+		return fmt.Errorf("in the tables: %w", err)
+	}
+	if err := measure.Check(held, want); err != nil {
+		return fmt.Errorf("on the clients: %w", err)
+	}
+	return nil
 }

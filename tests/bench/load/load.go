@@ -3,10 +3,18 @@
 package load
 
 import (
-	"encoding/json"
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/tests/bench/measure"
 )
 
 // Load is the load of a latency measurement.
@@ -38,9 +46,9 @@ type Message struct {
 	event        []byte // CloudEvents JSON
 }
 
-// Schedule returns the events in the order of their times, the same every time.
-// The times are a Poisson process, as of many independent senders, so several may
-// coincide. The conversations take turns, so messages of one are seconds apart.
+// Schedule returns the events in the order of their times, and the same events every time. The times
+// are a Poisson process, as of many independent senders, so several may coincide. The conversations
+// take turns, so messages of one conversation are seconds apart.
 func (l Load) Schedule() ([]Message, error) {
 	random := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // the same schedule every time
 	turns := random.Perm(l.Clients * l.Conversations)
@@ -56,36 +64,19 @@ func (l Load) Schedule() ([]Message, error) {
 			Due: due, Client: turn / l.Conversations,
 			conversation: ConversationOf(turn), seq: int64(i/len(turns)) + 1,
 		}
+		e := events.Event{
+			ID: fmt.Sprintf("%s/%d", m.conversation, m.seq), Source: "bench/latency", Type: events.MessageDelivered,
+			Data: events.Data{ConversationID: m.conversation, Seq: m.seq, UserIDs: []string{UserOf(m.Client)}, SenderID: "sender"},
+		}
+		if l.Rooms {
+			e.Type, e.Data.UserIDs = events.RoomPosted, nil
+		}
 		var err error
-		if m.event, err = m.encode(l.Rooms); err != nil {
+		if m.event, err = e.MarshalJSON(); err != nil {
 			return nil, err
 		}
 		messages = append(messages, m)
 	}
-}
-
-// encode returns the event as a chat backend would send it.
-func (m Message) encode(toRoom bool) ([]byte, error) {
-	type data struct {
-		ConversationID string   `json:"conversation_id"`
-		Seq            int64    `json:"seq"`
-		UserIDs        []string `json:"user_ids,omitempty"`
-		SenderID       string   `json:"sender_id"`
-	}
-	typ, users := "message.delivered", []string{UserOf(m.Client)}
-	if toRoom {
-		typ, users = "room.posted", nil
-	}
-	return json.Marshal(struct {
-		SpecVersion string `json:"specversion"`
-		ID          string `json:"id"`
-		Source      string `json:"source"`
-		Type        string `json:"type"`
-		Data        data   `json:"data"`
-	}{
-		"1.0", fmt.Sprintf("%s/%d", m.conversation, m.seq), "bench/latency", typ,
-		data{m.conversation, m.seq, users, "sender"},
-	})
 }
 
 // ConversationOf returns conversation i of all clients, in their order.
@@ -93,3 +84,118 @@ func ConversationOf(i int) string { return fmt.Sprintf("conversation-%06d", i) }
 
 // UserOf returns the user of a client.
 func UserOf(client int) string { return fmt.Sprintf("user-%06d", client) }
+
+// The measures that compare the sides.
+const (
+	LatencyMedian = "latency p50"
+	LatencyTail   = "latency p99"
+)
+
+// Observation is the outcome of a schedule.
+type Observation struct {
+	start time.Time
+	// sent are the messages in the order of their due times. accepted is when the server had
+	// accepted each, from the start.
+	sent     []Message
+	accepted []time.Duration
+	arrivals []arrival
+}
+
+// patience is how long after the last accepted message arrivals may come; later arrivals count as lost.
+// It is shorter than the interval of the gateway's reconciliation, which would hide a lost update.
+const patience = 10 * time.Second
+
+// Observe publishes messages when they are due and records their arrivals. It
+// fails if a message cannot be published or a connection breaks.
+func Observe(ctx context.Context, publish func(context.Context, Message) error, clients []*Client, messages []Message) (Observation, error) {
+	for _, m := range messages {
+		c := clients[m.Client]
+		c.sent[m.conversation] = append(c.sent[m.conversation], m.Due)
+	}
+	listenCtx, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	var listening errgroup.Group
+	for _, c := range clients {
+		listening.Go(func() error {
+			err := c.listen(listenCtx)
+			if listenCtx.Err() != nil {
+				return nil // missing arrivals count as lost
+			}
+			return err
+		})
+	}
+	o, err := send(ctx, publish, messages)
+	if err != nil {
+		giveUp()
+	}
+	timer := time.AfterFunc(patience, giveUp)
+	defer timer.Stop()
+	err = errors.Join(err, listening.Wait())
+	for _, c := range clients {
+		o.arrivals = append(o.arrivals, c.arrivals...)
+	}
+	return o, errors.Join(err, ctx.Err())
+}
+
+// send publishes messages when they are due, without waiting for earlier messages.
+func send(ctx context.Context, publish func(context.Context, Message) error, messages []Message) (Observation, error) {
+	o := Observation{start: time.Now(), sent: messages, accepted: make([]time.Duration, len(messages))}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var sending sync.WaitGroup
+	due := time.NewTimer(0)
+	defer due.Stop()
+	for i, m := range messages {
+		due.Reset(time.Until(o.start.Add(m.Due)))
+		select {
+		case <-due.C:
+		case <-ctx.Done():
+			sending.Wait()
+			return o, context.Cause(ctx)
+		}
+		sending.Go(func() {
+			if err := publish(ctx, m); err != nil {
+				cancel(fmt.Errorf("publish %s/%d: %w", m.conversation, m.seq, err))
+				return
+			}
+			o.accepted[i] = time.Since(o.start)
+		})
+	}
+	sending.Wait()
+	return o, context.Cause(ctx)
+}
+
+// Measures returns the latencies of the messages due after the warm-up.
+func (o Observation) Measures(warmUp time.Duration) []measure.Measure {
+	var latency, accepted []float64
+	for _, a := range o.arrivals {
+		if a.due >= warmUp {
+			latency = append(latency, measure.Milliseconds(a.at.Sub(o.start)-a.due))
+		}
+	}
+	for i, m := range o.sent {
+		if m.Due >= warmUp {
+			accepted = append(accepted, measure.Milliseconds(o.accepted[i]-m.Due))
+		}
+	}
+	slices.Sort(latency)
+	slices.Sort(accepted)
+	ms := func(name string, sorted []float64, p float64) measure.Measure {
+		return measure.Of(name, "ms", measure.Percentile(sorted, p))
+	}
+	return []measure.Measure{
+		ms(LatencyMedian, latency, 50),
+		ms(LatencyTail, latency, 99),
+		ms("latency max", latency, 100),
+		ms("accepted p50", accepted, 50),
+		ms("accepted p99", accepted, 99),
+	}
+}
+
+// Check reports losses.
+func (o Observation) Check() error {
+	if lost := len(o.sent) - len(o.arrivals); lost != 0 {
+		return fmt.Errorf("%d of %d messages did not arrive within %s: %w", lost, len(o.sent), patience, measure.ErrWrong)
+	}
+	return nil
+}

@@ -1,22 +1,15 @@
 package rig
 
 import (
+	"os"
 	"time"
+
+	"github.com/prometheus/procfs"
 
 	"github.com/badged/badged/tests/bench/measure"
 )
 
-// CPU is the processor time used up to a moment.
-type CPU struct {
-	at time.Time
-	// busy is the time of the whole machine, hypervisor included.
-	busy time.Duration
-	// own is the time of this process and its live descendants, by program name.
-	// Ended processes of Postgres count too.
-	own map[string]time.Duration
-}
-
-// Names of programs in cpu.own.
+// Names of programs, as processes have them.
 const (
 	programClient   = "client" // this process
 	ProgramServer   = "badged"
@@ -36,34 +29,111 @@ func parts() []struct{ name, program string } {
 	}
 }
 
-// Quiet is how many cores other processes may use before a round counts as
-// disturbed.
-const Quiet = 0.2
-
-// CPUMeasures returns the processor time per event between two moments, for each
-// of the parts and for unrelated processes, which disturb the round. child is the
-// time of descendants that started and ended in between. It returns no measures
-// on systems that do not report processor time.
-func CPUMeasures(from, to CPU, child time.Duration, events int) []measure.Measure {
-	if from.own == nil || to.own == nil || events == 0 {
-		return nil
-	}
-	ours := child
-	used := map[string]time.Duration{}
-	for program, t := range to.own {
-		used[program] = t - from.own[program]
-		ours += used[program]
-	}
-	used[programClient] += child
-	var all []measure.Measure
-	for _, part := range parts() {
-		if t, ok := used[part.program]; ok {
-			all = append(all, measure.Of("CPU "+part.name, "µs/event", float64(t)/float64(time.Microsecond)/float64(events)))
+// processes returns this process and its live descendants, by program. Systems without
+// /proc have none.
+func processes() map[string][]procfs.ProcStat {
+	running, _ := procfs.AllProcs()
+	all := map[int]procfs.ProcStat{}
+	for _, p := range running {
+		if stat, err := p.Stat(); err == nil { // else it has ended
+			all[p.PID] = stat
 		}
 	}
-	others := max(0, to.busy-from.busy-ours)
-	return append(all, measure.Of(CPUOthers, "cores", float64(others)/float64(to.at.Sub(from.at))))
+	self := os.Getpid()
+	ours := map[string][]procfs.ProcStat{}
+	for pid, stat := range all {
+		if pid == self {
+			ours[programClient] = append(ours[programClient], stat)
+		} else if descends(pid, self, all) {
+			ours[stat.Comm] = append(ours[stat.Comm], stat)
+		}
+	}
+	return ours
+}
+
+// descends reports whether a process descends from an ancestor.
+func descends(pid, ancestor int, all map[int]procfs.ProcStat) bool {
+	for pid > 1 {
+		if pid = all[pid].PPID; pid == ancestor { // 0 if the parent has ended
+			return true
+		}
+	}
+	return false
+}
+
+// ResidentMemory returns the resident bytes of a process that are not shared, 0 if it has
+// ended.
+func ResidentMemory(pid int) int64 {
+	p, err := procfs.NewProc(pid)
+	if err != nil {
+		return 0
+	}
+	pages, err := p.Statm()
+	if err != nil {
+		return 0
+	}
+	return int64(pages.Resident-pages.Shared) * int64(os.Getpagesize()) //nolint:gosec // far from overflow
+}
+
+// residentMemory returns the sum for each program. It leaves out shared memory, such as the
+// buffers of Postgres.
+func residentMemory() map[string]int64 {
+	sums := map[string]int64{}
+	for program, all := range processes() {
+		for _, p := range all {
+			sums[program] += ResidentMemory(p.PID)
+		}
+	}
+	return sums
+}
+
+// cpu is the processor time used up to a moment, in seconds.
+type cpu struct {
+	at time.Time
+	// busy is the time of the whole machine, including time taken by the hypervisor.
+	busy float64
+	// own is the time of each program.
+	own map[string]float64
+}
+
+// readCPU reads processor times.
+func readCPU() cpu {
+	now := cpu{at: time.Now(), own: map[string]float64{}}
+	if fs, err := procfs.NewDefaultFS(); err == nil {
+		stat, _ := fs.Stat() // zero on systems without it
+		t := stat.CPUTotal   // guests are in User
+		now.busy = t.User + t.Nice + t.System + t.IRQ + t.SoftIRQ + t.Steal
+	}
+	for program, all := range processes() {
+		for _, p := range all {
+			now.own[program] += p.CPUTime()
+			if program == programPostgres { // its sessions end
+				p.UTime, p.STime = uint(p.CUTime), uint(p.CSTime) //nolint:gosec // not negative
+				now.own[program] += p.CPUTime()
+			}
+		}
+	}
+	return now
 }
 
 // CPUOthers measures how much other processes disturbed a round.
 const CPUOthers = "CPU others"
+
+// Quiet is how many cores other processes may use before a round counts as
+// disturbed.
+const Quiet = 0.2
+
+// cpuMeasures returns the processor time per event between two moments, for each measured program and
+// for other processes, which disturb the round.
+func cpuMeasures(from, to cpu, events int) (all []measure.Measure) {
+	var ours float64
+	for program, t := range to.own {
+		ours += t - from.own[program]
+	}
+	for _, part := range parts() {
+		if t, ok := to.own[part.program]; ok {
+			all = append(all, measure.Of("CPU "+part.name, "µs/event", (t-from.own[part.program])*1e6/float64(events)))
+		}
+	}
+	return append(all, measure.Of(CPUOthers, "cores", max(0, to.busy-from.busy-ours)/to.at.Sub(from.at).Seconds()))
+}

@@ -9,133 +9,123 @@ import (
 	"github.com/badged/badged/internal/devtest/privateredis"
 )
 
-// Topology is the set of processes of a deployment.
-type Topology int
-
-const (
-	OneProcess     Topology = iota // with all roles and the in-process bus
-	ThreeProcesses                 // one for each role, and Redis between them
-)
-
-// String describes the topology.
-func (t Topology) String() string {
-	if t == OneProcess {
-		return "one process with all roles, in-process bus"
-	}
-	return "three processes, one for each role, and Redis"
+// Deploy configures a deployment. The zero value is one process of this build with all roles, on a
+// database with the default number of partitions.
+type Deploy struct {
+	// Binary is another build of badged; empty is this one.
+	Binary string
+	// Databases is how many databases share the partitions, if there are several.
+	Databases int
+	// Partitions is the number of partitions, 0 for the default.
+	Partitions int
+	// Apart starts a process for each role, and Redis between them.
+	Apart bool
+	// Args and Env are further arguments and environment variables of the servers.
+	Args, Env []string
 }
 
-// Deployment is a running product on an empty database.
+// String describes what is started.
+func (c Deploy) String() string {
+	says := "one process with all roles, in-process bus"
+	if c.Apart {
+		says = "three processes, one for each role, and Redis"
+	}
+	if c.Databases > 1 {
+		says += fmt.Sprintf(", %d databases", c.Databases)
+	}
+	if c.Partitions > 0 {
+		says += fmt.Sprintf(", %d partitions", c.Partitions)
+	}
+	return says
+}
+
+// Deployment is a running product on empty databases.
 type Deployment struct {
-	// API and gateway are where publishers and clients connect.
+	// API and Gateway are where publishers and clients connect.
 	API, Gateway string
-	Database     string // its URL
-	// Shards are the URLs of the databases of DeployShards, nil of any other deployment.
-	Shards []string
+	Databases    []string // their URLs
+	// Front is the server that clients connect to.
+	Front *Server
 
-	Servers []*Server
-	Front   *Server // the server that clients connect to
-	// FrontArgs are the arguments of front.
-	FrontArgs []string
-	redis     *privateredis.Server
-	Drop      func(context.Context) error
+	servers []*Server
+	redis   *privateredis.Server
+	drops   []func(context.Context) error
 }
 
-// Deploy starts the product on a new database, migrated with more arguments.
-func (r *Rig) Deploy(ctx context.Context, t Topology, more ...string) (_ *Deployment, err error) {
+// Deploy starts the product on new databases.
+func (r *Rig) Deploy(ctx context.Context, c Deploy) (_ *Deployment, err error) {
 	d := &Deployment{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.Stop(ctx))
 		}
 	}()
-	url, drop, err := r.Database(ctx)
-	if err != nil {
-		return nil, err
+	if c.Binary == "" {
+		c.Binary = r.Binary
 	}
-	d.Drop, d.Database = drop, url
-	if _, _, err := r.RunBinary(ctx, append([]string{"migrate", "up", "--database-url=" + url}, more...)...); err != nil {
-		return nil, err
-	}
-	if t == OneProcess {
-		d.FrontArgs = []string{"--database-url=" + url}
-		s, err := r.Serve(ctx, d.FrontArgs...)
-		if err != nil {
-			return nil, err
-		}
-		d.Servers = append(d.Servers, s)
-		d.API, d.Gateway, d.Front = s.URL, s.URL, s
-		return d, nil
-	}
-	if d.redis, err = privateredis.Start(ctx, privateredis.Config{}); err != nil {
-		return nil, err
-	}
-	for _, role := range []string{"projector", "gateway", "api"} {
-		args := []string{"--database-url=" + url, "--redis-url=" + d.redis.URL(), "--roles=" + role}
-		s, err := r.Serve(ctx, args...)
-		if err != nil {
-			return nil, err
-		}
-		d.Servers = append(d.Servers, s)
-		switch role {
-		case "gateway":
-			d.Gateway, d.Front, d.FrontArgs = s.URL, s, args
-		case "api":
-			d.API = s.URL
-		}
-	}
-	return d, nil
-}
-
-// DeployShards starts one process with all roles on that many new databases.
-func (r *Rig) DeployShards(ctx context.Context, shards, partitions int) (_ *Deployment, err error) {
-	d := &Deployment{}
-	var drops []func(context.Context) error
-	d.Drop = func(ctx context.Context) error {
-		var errs []error
-		for _, drop := range drops {
-			errs = append(errs, drop(ctx))
-		}
-		return errors.Join(errs...)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, d.Stop(ctx))
-		}
-	}()
-	for i := range shards {
+	var args []string
+	for i := range max(1, c.Databases) {
 		url, drop, err := r.Database(ctx)
 		if err != nil {
 			return nil, err
 		}
-		drops = append(drops, drop)
-		d.Shards = append(d.Shards, url)
-		// As many connections as one database gets, in all.
-		d.FrontArgs = append(d.FrontArgs, fmt.Sprintf("--shard=s%d=%s&pool_max_conns=%d", i, url, max(2, 12/shards)))
+		d.drops, d.Databases = append(d.drops, drop), append(d.Databases, url)
+		if c.Databases <= 1 {
+			args = append(args, "--database-url="+url)
+		} else { // as many connections as one database gets, in all
+			args = append(args, fmt.Sprintf("--shard=s%d=%s&pool_max_conns=%d", i, url, max(2, 12/c.Databases)))
+		}
 	}
-	if _, _, err := r.RunBinary(ctx, append([]string{"migrate", "up", fmt.Sprint("--partitions=", partitions)}, d.FrontArgs...)...); err != nil {
+	migrate := append([]string{"migrate", "up"}, args...)
+	if c.Partitions > 0 {
+		migrate = append(migrate, fmt.Sprint("--partitions=", c.Partitions))
+	}
+	if err := RunBinary(ctx, c.Binary, migrate...); err != nil {
 		return nil, err
 	}
-	server, err := r.Serve(ctx, d.FrontArgs...)
-	if err != nil {
-		return nil, err
+	args = append(args, c.Args...)
+	roles := []string{""}
+	if c.Apart {
+		if d.redis, err = privateredis.Start(ctx, privateredis.Config{}); err != nil {
+			return nil, err
+		}
+		args, roles = append(args, "--redis-url="+d.redis.URL()), []string{"projector", "gateway", "api"}
 	}
-	d.Servers = append(d.Servers, server)
-	d.API, d.Gateway, d.Front = server.URL, server.URL, server
+	for _, role := range roles {
+		own := args
+		if role != "" {
+			own = append(slices.Clone(args), "--roles="+role)
+		}
+		s, err := Serve(ctx, c.Binary, c.Env, own...)
+		if err != nil {
+			return nil, err
+		}
+		d.servers = append(d.servers, s)
+		if role != "api" { // the last of those before it is the gateway
+			d.Gateway, d.Front = s.URL, s
+		}
+		d.API = s.URL
+	}
 	return d, nil
 }
 
-// Stop ends the processes in reverse order of their start and drops the database.
-func (d *Deployment) Stop(ctx context.Context) error {
-	var errs []error
-	for _, s := range slices.Backward(d.Servers) {
-		errs = append(errs, s.Stop())
+// StopServers ends the processes in reverse order of their start.
+func (d *Deployment) StopServers() (err error) {
+	for _, s := range slices.Backward(d.servers) {
+		err = errors.Join(err, s.Stop())
 	}
+	d.servers = nil
+	return err
+}
+
+// Stop ends the processes and drops the databases, even if ctx is done.
+func (d *Deployment) Stop(ctx context.Context) error {
+	err := d.StopServers()
 	if d.redis != nil {
 		d.redis.Stop()
 	}
-	if d.Drop != nil {
-		errs = append(errs, d.Drop(context.WithoutCancel(ctx)))
+	for _, drop := range d.drops {
+		err = errors.Join(err, drop(ctx))
 	}
-	return errors.Join(errs...)
+	return err
 }

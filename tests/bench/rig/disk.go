@@ -6,7 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 
 	"github.com/badged/badged/tests/bench/measure"
 )
@@ -24,25 +27,38 @@ type Disk struct {
 	SyncTimes int     `json:"sync_times"`
 }
 
-// errMemory refuses a directory in memory, where syncs cost nothing.
-var errMemory = errors.New("it is in memory: a benchmark needs a disk; give a directory on one with -dir")
-
-// examineDisk returns the disk of dir, and refuses memory.
+// examineDisk returns the disk of dir, and refuses memory, where syncs cost nothing.
 func examineDisk(dir string) (Disk, error) {
-	filesystem, inMemory, err := filesystemOf(dir)
-	if err != nil {
-		return Disk{}, fmt.Errorf("data directory %s: %w", dir, err)
+	d := Disk{Dir: filepath.Dir(dir), Filesystem: "a filesystem of unknown type", SyncCall: syncCall, SyncTimes: 400}
+	if mounts, err := procfs.GetMounts(); err == nil {
+		if m := mountOf(dir, mounts); m != nil {
+			d.Filesystem = m.FSType + " on " + m.Source
+			if m.FSType == "tmpfs" || m.FSType == "ramfs" {
+				return d, fmt.Errorf("data directory %s (%s) is in memory: a benchmark needs a disk; give a directory on one with -dir", dir, d.Filesystem)
+			}
+		}
 	}
-	if inMemory {
-		return Disk{}, fmt.Errorf("data directory %s (%s): %w", dir, filesystem, errMemory)
-	}
-	d := Disk{Dir: filepath.Dir(dir), Filesystem: filesystem, SyncCall: SyncCall, SyncTimes: 400}
 	times, err := measureSync(filepath.Join(dir, "sync"), d.SyncTimes)
 	if err != nil {
-		return Disk{}, fmt.Errorf("measure the disk: %w", err)
+		return d, fmt.Errorf("measure the disk: %w", err)
 	}
 	d.SyncMS, d.SyncMS99 = measure.Percentile(times, 50), measure.Percentile(times, 99)
 	return d, nil
+}
+
+// mountOf returns the mount that dir is in, nil if there is none. A later mount at the same
+// point hides the earlier.
+func mountOf(dir string, mounts []*procfs.MountInfo) (in *procfs.MountInfo) {
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	for _, m := range mounts {
+		within := strings.HasPrefix(dir+"/", strings.TrimSuffix(m.MountPoint, "/")+"/")
+		if within && (in == nil || len(m.MountPoint) >= len(in.MountPoint)) {
+			in = m
+		}
+	}
+	return in
 }
 
 // Sizes as in pg_test_fsync: a page of the write-ahead log, and a segment, which
@@ -54,44 +70,28 @@ const (
 
 // measureSync writes and syncs one page after the other and returns the sorted
 // times in milliseconds.
-func measureSync(path string, n int) (_ []float64, err error) {
-	f, err := SyncedFile(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, f.Close(), os.Remove(path)) }()
-	times := make([]float64, n)
-	for i := range times {
-		began := time.Now()
-		if err := SyncOnePage(f, i); err != nil {
-			return nil, err
-		}
-		times[i] = measure.Milliseconds(time.Since(began))
-	}
-	slices.Sort(times)
-	return times, nil
-}
-
-// SyncedFile makes a segment and syncs it.
-func SyncedFile(path string) (*os.File, error) {
+func measureSync(path string, n int) (times []float64, err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // a path of our own
 	if err != nil {
 		return nil, err
 	}
-	_, err = f.Write(make([]byte, syncSegment))
-	if err == nil {
-		err = f.Sync()
+	defer func() { err = errors.Join(err, f.Close(), os.Remove(path)) }()
+	if _, err := f.Write(make([]byte, syncSegment)); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close(), os.Remove(path))
+	if err := f.Sync(); err != nil {
+		return nil, err
 	}
-	return f, nil
-}
-
-// SyncOnePage writes page i, modulo the segment's size, and syncs the file.
-func SyncOnePage(f *os.File, i int) error {
-	if _, err := f.WriteAt(slices.Repeat([]byte{0x5a}, syncPage), int64(i)*syncPage%syncSegment); err != nil {
-		return err
+	for i := range n {
+		began := time.Now()
+		if _, err := f.WriteAt(make([]byte, syncPage), int64(i)*syncPage%syncSegment); err != nil {
+			return nil, err
+		}
+		if err := syncFile(f); err != nil {
+			return nil, err
+		}
+		times = append(times, measure.Milliseconds(time.Since(began)))
 	}
-	return syncFile(f)
+	slices.Sort(times)
+	return times, nil
 }

@@ -4,11 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"runtime/debug"
-	"runtime/pprof"
-	"strings"
 	"sync"
 	"time"
 
@@ -19,26 +15,20 @@ import (
 
 // Usage is the cost of some work.
 type Usage struct {
-	Events float64 // that were worked on
-	// pace is the rate and time of work at full speed.
+	Events float64 // number of events of the work
+	// pace is the rate and the duration of work at full speed.
 	pace []measure.Measure
-	// Resources are the processor time and peak memory of each program, and the
-	// write-ahead log.
+	// Resources are the processor time and peak memory of each program, the sum of the
+	// processor time, and the write-ahead log.
 	Resources []measure.Measure
 }
 
 // All returns all measures.
 func (u Usage) All() []measure.Measure { return append(u.pace, u.Resources...) }
 
-// Resource returns one of the resources, 0 if this system does not report it.
-func (u Usage) Resource(name string) float64 {
-	for _, m := range u.Resources {
-		if m.Name == name {
-			return m.Value
-		}
-	}
-	return 0
-}
+// ProcessorTime is the sum of the processor time of the servers that do the work: of
+// badged and Postgres, or of Redis.
+const ProcessorTime = "CPU badged, Postgres and Redis"
 
 // Meter runs work, which returns its number of events, and measures its cost.
 func (r *Rig) Meter(ctx context.Context, work func(ctx context.Context) (events int, err error)) (u Usage, err error) {
@@ -52,9 +42,9 @@ func (r *Rig) Meter(ctx context.Context, work func(ctx context.Context) (events 
 		return u, err
 	}
 	watch := watchMemory()
-	cpuBefore, began := ReadCPU(), time.Now()
+	cpuBefore, began := readCPU(), time.Now()
 	events, err := work(ctx)
-	took, cpuAfter := time.Since(began), ReadCPU()
+	took, cpuAfter := time.Since(began), readCPU()
 	memory := watch()
 	if err := errors.Join(err, stopProfile(ctx)); err != nil {
 		return u, err
@@ -74,29 +64,31 @@ func (r *Rig) Meter(ctx context.Context, work func(ctx context.Context) (events 
 		measure.Of("time", "s", took.Seconds()),
 		measure.Of("events", "events", n),
 	}
-	u.Resources = []measure.Measure{
-		measure.Of("WAL", "bytes/event", float64(after.bytes-before.bytes)/n),
-		measure.Of("fsyncs", "per 1,000 events", float64(after.syncs-before.syncs)*1000/n),
+	sum := measure.Of(ProcessorTime, "µs/event", 0)
+	u.Resources = cpuMeasures(cpuBefore, cpuAfter, events)
+	for _, m := range u.Resources {
+		if m.Name == "CPU badged" || m.Name == "CPU Postgres" || m.Name == "CPU Redis" {
+			sum.Value += m.Value
+		}
 	}
-	u.Resources = append(u.Resources, CPUMeasures(cpuBefore, cpuAfter, 0, events)...)
-	u.Resources = append(u.Resources, memory...)
+	u.Resources = append(append(u.Resources, sum,
+		measure.Of("WAL", "bytes/event", float64(after.bytes-before.bytes)/n),
+		measure.Of("fsyncs", "per 1,000 events", float64(after.syncs-before.syncs)*1000/n)), memory...)
 	return u, nil
 }
 
 // walUsage is the size and the syncs of the write-ahead log.
 type walUsage struct{ bytes, syncs int64 }
 
-// walUsageSQL reads the position in the log itself, because statistics are
-// delayed. Syncs are only in the statistics and may lack the last second.
+// walUsageSQL reads the position of the write-ahead log, because statistics are delayed. Syncs are only
+// in the statistics, which may not include the last second.
 const walUsageSQL = `SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint, wal_sync FROM pg_stat_wal`
 
 func (r *Rig) walUsage(ctx context.Context) (u walUsage, err error) {
-	conn, err := pgx.Connect(ctx, r.Postgres.URL())
+	err = inDatabase(ctx, r.Postgres.URL(), func(conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, walUsageSQL).Scan(&u.bytes, &u.syncs)
+	})
 	if err != nil {
-		return u, fmt.Errorf("connect to the private Postgres: %w", err)
-	}
-	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
-	if err := conn.QueryRow(ctx, walUsageSQL).Scan(&u.bytes, &u.syncs); err != nil {
 		return u, fmt.Errorf("read the use of the write-ahead log: %w", err)
 	}
 	return u, nil
@@ -106,8 +98,8 @@ func (r *Rig) walUsage(ctx context.Context) (u walUsage, err error) {
 // run.
 const memoryInterval = 2 * time.Second
 
-// watchMemory watches the memory of this process and its descendants. The returned
-// function ends that and returns the peak of each program.
+// watchMemory samples the memory of this process and its descendants. The returned function stops the
+// sampling and returns the peak of each program.
 func watchMemory() func() []measure.Measure {
 	most := map[string]int64{}
 	stop := make(chan struct{})
@@ -116,7 +108,7 @@ func watchMemory() func() []measure.Measure {
 		tick := time.NewTicker(memoryInterval)
 		defer tick.Stop()
 		for ended := false; ; {
-			for program, bytes := range readMemory() {
+			for program, bytes := range residentMemory() {
 				most[program] = max(most[program], bytes)
 			}
 			if ended {
@@ -129,10 +121,9 @@ func watchMemory() func() []measure.Measure {
 			}
 		}
 	})
-	return func() []measure.Measure {
+	return func() (all []measure.Measure) {
 		close(stop)
 		watching.Wait()
-		var all []measure.Measure
 		for _, part := range parts() {
 			if bytes, ok := most[part.program]; ok {
 				all = append(all, measure.Of("memory "+part.name, "MiB", float64(bytes)/(1<<20)))
@@ -140,64 +131,4 @@ func watchMemory() func() []measure.Measure {
 		}
 		return all
 	}
-}
-
-// startProfile starts profiling if the options ask for it. The returned function
-// ends it and writes a CPU profile of this process and the statement statistics
-// of Postgres.
-func (r *Rig) startProfile(ctx context.Context) (stop func(context.Context) error, err error) {
-	if r.profileDir == "" {
-		return func(context.Context) error { return nil }, nil
-	}
-	path := profilePath(r.profileDir, r.Running)
-	if err := r.Exec(ctx, "CREATE EXTENSION IF NOT EXISTS pg_stat_statements", "SELECT pg_stat_statements_reset()"); err != nil {
-		return nil, err
-	}
-	f, err := os.Create(path + ".pprof") //nolint:gosec // where the user wants it
-	if err != nil {
-		return nil, err
-	}
-	if err := pprof.StartCPUProfile(f); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return func(ctx context.Context) error {
-		pprof.StopCPUProfile()
-		return errors.Join(f.Close(), r.writeStatements(ctx, path+".statements.txt"))
-	}, nil
-}
-
-// profilePath returns the path of the files of a measurement, without their endings. Names
-// of sides may have slashes.
-func profilePath(dir, running string) string {
-	return filepath.Join(dir, strings.ReplaceAll(running, "/", "-"))
-}
-
-// statementsSQL sums up statements that differ only in the partition.
-const statementsSQL = `SELECT regexp_replace(regexp_replace(query, '_p[0-9]+', '_pNN', 'g'), '\s+', ' ', 'g') AS statement,
-       sum(calls)::bigint, sum(total_exec_time), sum(total_plan_time), sum(rows)::bigint, sum(wal_bytes)::bigint,
-       sum(shared_blks_hit)::bigint, sum(shared_blks_read)::bigint
-FROM pg_stat_statements GROUP BY 1 ORDER BY sum(total_exec_time) + sum(total_plan_time) DESC LIMIT 25`
-
-func (r *Rig) writeStatements(ctx context.Context, file string) (err error) {
-	conn, err := pgx.Connect(ctx, r.Postgres.URL())
-	if err != nil {
-		return fmt.Errorf("connect to the private Postgres: %w", err)
-	}
-	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
-	rows, err := conn.Query(ctx, statementsSQL)
-	if err != nil {
-		return fmt.Errorf("read the statistics of statements: %w", err)
-	}
-	text := "   calls   total ms    plan ms     rows    WAL KiB   hit pages  read pages  statement\n"
-	var statement string
-	var calls, n, wal, hit, read int64
-	var ms, planned float64
-	_, err = pgx.ForEachRow(rows, []any{&statement, &calls, &ms, &planned, &n, &wal, &hit, &read}, func() error {
-		text += fmt.Sprintf("%8d %10.1f %10.1f %8d %10d %11d %11d  %.160s\n", calls, ms, planned, n, wal>>10, hit, read, statement)
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("read the statistics of statements: %w", err)
-	}
-	return os.WriteFile(file, []byte(text), 0o644) //nolint:gosec // nothing in it is secret
 }

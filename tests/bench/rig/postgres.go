@@ -4,23 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/badged/badged/internal/embedpg"
+	"github.com/badged/badged/internal/pg/embedpg"
 )
-
-// Postgres is the version and settings of the server, as it reports them.
-type Postgres struct {
-	Version  string      `json:"version"`
-	Settings []Parameter `json:"settings"`
-}
-
-// Parameter is one setting as SHOW gives it.
-type Parameter struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
-}
 
 // shown are the parameters with the most influence on results.
 func shown() []string {
@@ -36,15 +25,13 @@ func durable() map[string]string {
 	return map[string]string{"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
 }
 
-// startPostgres starts a server with the settings of `badged demo`, but with
-// room for a run between two checkpoints and compressed pages in the WAL, which
-// need PostgreSQL 15, and reads the settings back.
-// sharedBuffers overrides the demo's unless empty. statements turns on
-// statement statistics, which cost some time.
-func startPostgres(ctx context.Context, dir, sharedBuffers string, statements bool) (_ *embedpg.Server, says Postgres, err error) {
-	settings := durable()
-	settings["max_wal_size"], settings["min_wal_size"] = "8GB", "8GB"
-	settings["wal_compression"] = "lz4"
+// startPostgres starts a server with the settings of `badged demo`, except that checkpoints are so rare
+// that a run fits between two, and that full pages in the WAL are compressed, which needs PostgreSQL 15.
+// It reads the settings back. sharedBuffers, unless empty, overrides the demo's setting. statements
+// enables statement statistics, which cost some time.
+func startPostgres(ctx context.Context, dir, sharedBuffers string, statements bool) (_ *embedpg.Server, says Software, err error) {
+	settings := map[string]string{"max_wal_size": "8GB", "min_wal_size": "8GB", "wal_compression": "lz4"}
+	maps.Copy(settings, durable())
 	if sharedBuffers != "" {
 		settings["shared_buffers"] = sharedBuffers
 	}
@@ -56,36 +43,75 @@ func startPostgres(ctx context.Context, dir, sharedBuffers string, statements bo
 	if err != nil {
 		return nil, says, err
 	}
-	defer func() {
-		if err != nil {
-			stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
-			defer cancel()
-			err = errors.Join(err, server.Stop(stopCtx))
+	err = inDatabase(ctx, server.URL(), func(conn *pgx.Conn) error {
+		if err := conn.QueryRow(ctx, "SHOW server_version").Scan(&says.Version); err != nil {
+			return fmt.Errorf("show server_version: %w", err)
 		}
-	}()
-	conn, err := pgx.Connect(ctx, server.URL())
+		for _, name := range shown() {
+			var value string
+			if err := conn.QueryRow(ctx, "SHOW "+name).Scan(&value); err != nil {
+				return fmt.Errorf("show %s: %w", name, err)
+			}
+			if want, ok := durable()[name]; ok && value != want {
+				return fmt.Errorf("the private Postgres runs with %s = %s", name, value)
+			}
+			says.Settings = append(says.Settings, Parameter{name, value})
+		}
+		return nil
+	})
+	return server, says, err
+}
+
+// inDatabase connects to a database of the private Postgres and calls do with the connection.
+func inDatabase(ctx context.Context, url string, do func(*pgx.Conn) error) error {
+	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
-		return nil, says, fmt.Errorf("connect to the private Postgres: %w", err)
+		return fmt.Errorf("connect to the private Postgres: %w", err)
 	}
-	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
-	show := func(name string) (value string, err error) {
-		if err := conn.QueryRow(ctx, "SHOW "+name).Scan(&value); err != nil {
-			return "", fmt.Errorf("show %s: %w", name, err)
+	return errors.Join(do(conn), conn.Close(ctx))
+}
+
+// Database creates an empty database after a checkpoint, so that no writes of an earlier round are
+// pending. drop removes the database.
+func (r *Rig) Database(ctx context.Context) (url string, drop func(context.Context) error, err error) {
+	r.databases++
+	name := fmt.Sprintf("round_%d", r.databases)
+	if err := r.Exec(ctx, "CREATE DATABASE "+name, "CHECKPOINT"); err != nil {
+		return "", nil, err
+	}
+	return r.Postgres.DatabaseURL(name), func(ctx context.Context) error {
+		return r.Exec(context.WithoutCancel(ctx), "DROP DATABASE "+name+" WITH (FORCE)")
+	}, nil
+}
+
+// Exec runs statements on the private Postgres.
+func (r *Rig) Exec(ctx context.Context, statements ...string) error {
+	return ExecIn(ctx, r.Postgres.URL(), statements...)
+}
+
+// ExecIn runs statements in a database.
+func ExecIn(ctx context.Context, url string, statements ...string) error {
+	return inDatabase(ctx, url, func(conn *pgx.Conn) error {
+		for _, sql := range statements {
+			if _, err := conn.Exec(ctx, sql); err != nil {
+				return fmt.Errorf("%s: %w", sql, err)
+			}
 		}
-		return value, nil
-	}
-	if says.Version, err = show("server_version"); err != nil {
-		return nil, says, err
-	}
-	for _, name := range shown() {
-		value, err := show(name)
-		if err != nil {
-			return nil, says, err
+		return nil
+	})
+}
+
+// Transactions returns how many transactions the databases have committed, including transactions that
+// only read. The statistics may not include the last second.
+func Transactions(ctx context.Context, urls []string) (sum int64, err error) {
+	for _, url := range urls {
+		var n int64
+		if err := inDatabase(ctx, url, func(conn *pgx.Conn) error {
+			return conn.QueryRow(ctx, `SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()`).Scan(&n)
+		}); err != nil {
+			return 0, fmt.Errorf("count transactions: %w", err)
 		}
-		if want, ok := durable()[name]; ok && value != want {
-			return nil, says, fmt.Errorf("the private Postgres runs with %s = %s", name, value)
-		}
-		says.Settings = append(says.Settings, Parameter{name, value})
+		sum += n
 	}
-	return server, says, nil
+	return sum, nil
 }

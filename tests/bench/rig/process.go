@@ -1,17 +1,13 @@
 package rig
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -19,13 +15,14 @@ import (
 // Credentials of every server here.
 const (
 	PublisherKey = "publisher-secret"
+	AdminKey     = "admin-secret"
 	JWTKeys      = "k1=HS256:0123456789abcdef0123456789abcdef"
 )
 
 // environment returns this process's environment with the credentials and without
 // other settings of badged.
 func environment() []string {
-	env := []string{"BADGED_JWT_KEYS=" + JWTKeys, "BADGED_PUBLISHER_KEYS=backend=" + PublisherKey, "BADGED_PUBLISHER_KEY=" + PublisherKey}
+	env := []string{"BADGED_JWT_KEYS=" + JWTKeys, "BADGED_PUBLISHER_KEYS=backend=" + PublisherKey, "BADGED_ADMIN_KEYS=ops=" + AdminKey}
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "BADGED_") {
 			env = append(env, v)
@@ -34,87 +31,91 @@ func environment() []string {
 	return env
 }
 
-// Command prepares the binary; it is killed when ctx is done.
-func (r *Rig) Command(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, r.Binary, args...) //nolint:gosec // the binary that we have built
+// RunBinary runs a command of a binary of badged to its end.
+func RunBinary(ctx context.Context, binary string, args ...string) error {
+	cmd := exec.CommandContext(ctx, binary, args...) //nolint:gosec // a binary that we have built, or that the user names
 	cmd.Env = environment()
-	return cmd
-}
-
-// RunBinary runs the binary to its end and returns its output and processor time.
-func (r *Rig) RunBinary(ctx context.Context, args ...string) (stdout []byte, took time.Duration, err error) {
-	cmd := r.Command(ctx, args...)
-	var out, errOut bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errOut
-	if err := cmd.Run(); err != nil {
-		return nil, 0, fmt.Errorf("badged %s: %w\n%s", args[0], err, errOut.Bytes())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("badged %s: %w\n%s", args[0], err, out)
 	}
-	return out.Bytes(), cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), nil
+	return nil
 }
 
-// Server is a running `badged serve`, or another program that prints its URL in
-// the same form.
+// Server is a running program.
 type Server struct {
-	Cmd  *exec.Cmd
-	URL  string
-	out  *Output
-	done chan struct{}
-	err  error // how it ended, once done is closed
+	// URL is where a `badged serve` answers.
+	URL    string
+	Cmd    *exec.Cmd
+	output *output // to be read once done is closed
+	ready  <-chan string
+	done   chan struct{}
+	err    error // how it ended, once done is closed
 }
 
-// Serve starts a server and returns once it is ready. It is killed when ctx is
-// done.
-func (r *Rig) Serve(ctx context.Context, args ...string) (*Server, error) {
-	return StartServer(r.Command(ctx, append([]string{"serve", "--listen=127.0.0.1:0"}, args...)...))
+// output keeps the output of a program and sends the URL in it. It embeds no buffer, whose
+// ReadFrom os/exec would call in place of Write.
+type output struct {
+	text  bytes.Buffer
+	ready chan<- string // nil once the URL is sent
 }
 
-// StartServer is serve for any program.
-func StartServer(cmd *exec.Cmd) (*Server, error) {
-	s := &Server{Cmd: cmd, out: &Output{}, done: make(chan struct{})}
-	s.Cmd.Stdout = s.out
-	stderr, err := s.Cmd.StderrPipe()
-	if err != nil {
-		return nil, fmt.Errorf("start a server: %w", err)
+// Write implements io.Writer; it never fails.
+func (o *output) Write(b []byte) (int, error) {
+	o.text.Write(b)
+	if o.ready == nil {
+		return len(b), nil
 	}
-	if err := s.Cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start a server: %w", err)
+	_, rest, _ := strings.Cut(o.String(), "badged: ready on ")
+	if url, _, found := strings.Cut(rest, "\n"); found {
+		o.ready <- url
+		o.ready = nil
 	}
+	return len(b), nil
+}
+
+// String returns the output.
+func (o *output) String() string { return o.text.String() }
+
+// Start starts a program, which is killed when the context of cmd is done.
+func Start(cmd *exec.Cmd) (*Server, error) {
 	ready := make(chan string, 1)
+	s := &Server{Cmd: cmd, output: &output{ready: ready}, ready: ready, done: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = s.output, s.output
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start a server: %w", err)
+	}
 	go func() {
-		s.listen(stderr, ready)
-		s.err = s.Cmd.Wait()
+		s.err = cmd.Wait()
 		close(s.done)
 	}()
+	return s, nil
+}
+
+// Serve starts `badged serve` and returns once it is ready.
+func Serve(ctx context.Context, binary string, env []string, args ...string) (*Server, error) {
+	cmd := exec.CommandContext(ctx, binary, append([]string{"serve", "--listen=127.0.0.1:0"}, args...)...) //nolint:gosec // as above
+	cmd.Env = append(environment(), env...)
+	s, err := Start(cmd)
+	if err != nil {
+		return nil, err
+	}
 	select {
-	case s.URL = <-ready:
+	case s.URL = <-s.ready:
 		return s, nil
 	case <-s.done:
-		return nil, fmt.Errorf("the server ended before it was ready: %w\n%s", s.err, s.out)
+		return nil, fmt.Errorf("the server ended before it was ready: %w\n%s", s.err, s.output)
 	}
 }
 
-// listen keeps the server's output and sends its URL to ready once it is
-// printed.
-func (s *Server) listen(stderr io.Reader, ready chan<- string) {
-	lines := bufio.NewScanner(stderr)
-	for lines.Scan() {
-		_, _ = s.out.Write(append(lines.Bytes(), '\n')) // never fails
-		if url, ok := strings.CutPrefix(lines.Text(), "badged: ready on "); ok {
-			ready <- url
-		}
-	}
-	_, _ = io.Copy(s.out, stderr) // a line that was too long, and what follows
-}
-
-// ServerStop is longer than a server's graceful shutdown.
-const ServerStop = 20 * time.Second
+// stopLimit is longer than a server's graceful shutdown.
+const stopLimit = 20 * time.Second
 
 // Stop asks the server to end. It fails if the server does not exit cleanly.
 func (s *Server) Stop() error {
 	if err := s.Cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stop the server: %w", err)
 	}
-	timeout := time.NewTimer(ServerStop)
+	timeout := time.NewTimer(stopLimit)
 	defer timeout.Stop()
 	select {
 	case <-s.done:
@@ -123,48 +124,7 @@ func (s *Server) Stop() error {
 		<-s.done
 	}
 	if s.err != nil {
-		return fmt.Errorf("the server did not exit cleanly: %w\n%s", s.err, s.out)
+		return fmt.Errorf("the server did not exit cleanly: %w\n%s", s.err, s.output)
 	}
 	return nil
-}
-
-// Output keeps the output of a process. It is safe for concurrent use.
-type Output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-// Write implements io.Writer; it never fails.
-func (o *Output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(b)
-}
-
-// String returns what was written so far.
-func (o *Output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
-
-// UnderName returns a path at which the binary has the name of its program, since
-// processor time and memory are read by the names of processes. The binary "" stays
-// "".
-func UnderName(dir, binary, program string) (string, error) {
-	if binary == "" || filepath.Base(binary) == program {
-		return binary, nil
-	}
-	binary, err := filepath.Abs(binary)
-	if err != nil {
-		return "", fmt.Errorf("find %s: %w", binary, err)
-	}
-	if dir, err = os.MkdirTemp(dir, "other-"); err != nil {
-		return "", fmt.Errorf("make a directory for %s: %w", binary, err)
-	}
-	named := filepath.Join(dir, program)
-	if err := os.Symlink(binary, named); err != nil {
-		return "", fmt.Errorf("give %s the name %s: %w", binary, program, err)
-	}
-	return named, nil
 }

@@ -1,6 +1,5 @@
-// Package rig has what scenarios run on: the binary and its processes, Postgres on a
-// disk, the traffic to load, and the meter of processor time, memory and the
-// write-ahead log.
+// Package rig starts what scenarios measure: the binary and its processes, and Postgres on a disk. It
+// also measures processor time, memory and the write-ahead log.
 package rig
 
 import (
@@ -8,6 +7,7 @@ import (
 	"debug/buildinfo"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,57 +15,46 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
-	"github.com/badged/badged/internal/embedpg"
+	"github.com/badged/badged/internal/pg/embedpg"
 )
 
-// Rig is shared by all scenarios: the binary, a Postgres on a disk, and the
-// traffic to load.
+// Rig is shared by all scenarios: the binary and a Postgres on a disk.
 type Rig struct {
-	Log     Progress
+	Config
 	Setting Setting
 	Binary  string
-	Traffic traffic
 
 	// Running names the current measurement.
 	Running string
-	// profileDir receives a profile of each measurement; empty means none.
-	profileDir string
 
-	Dir       string // of this run; removed by close
+	dir       string // of this run; removed by Close
 	Postgres  *embedpg.Server
 	databases int // made so far
 }
 
-// Setting is everything that results depend on apart from the scenarios' code.
-type Setting struct {
-	Machine  Machine  `json:"machine"`
-	Go       string   `json:"go"`
-	Commit   string   `json:"commit"`
-	Disk     Disk     `json:"disk"`
-	Postgres Postgres `json:"postgres"`
-	Redis    Redis    `json:"redis"`
-	Traffic  string   `json:"traffic"`
-}
-
 // Config configures a rig.
 type Config struct {
-	// Dir is where Postgres keeps its data, on a disk; empty means the user's
+	// Dir is where Postgres stores its data, on a disk; empty means the user's
 	// application data directory.
 	Dir string
-	// Traffic is a file to load; empty generates one.
-	Traffic string
 	// Profile is the directory for profiles; empty means none.
 	Profile string
-	// SharedBuffers is a setting of Postgres; empty means the one of badged demo.
+	// SharedBuffers is a setting of Postgres; empty means the value of badged demo.
 	SharedBuffers string
 	Log           Progress
 }
 
+// Progress prints progress, a line at a time.
+type Progress struct{ W io.Writer }
+
+// Say prints a line.
+func (p Progress) Say(format string, args ...any) {
+	_, _ = fmt.Fprintf(p.W, "bench: "+format+"\n", args...) // progress is not essential
+}
+
 // New builds the binary and starts Postgres.
 func New(ctx context.Context, cfg Config) (_ *Rig, err error) {
-	r := &Rig{Log: cfg.Log, profileDir: cfg.Profile}
+	r := &Rig{Config: cfg}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.Close(ctx))
@@ -73,22 +62,19 @@ func New(ctx context.Context, cfg Config) (_ *Rig, err error) {
 	}()
 	r.Setting.Machine = thisMachine() // before this run loads it
 	r.Setting.Go = runtime.Version()
-	if r.Dir, err = MakeDir(cfg.Dir); err != nil {
+	if r.dir, err = MakeDir(cfg.Dir); err != nil {
 		return nil, err
 	}
-	if r.Setting.Disk, err = examineDisk(r.Dir); err != nil {
+	if r.Setting.Disk, err = examineDisk(r.dir); err != nil {
 		return nil, err
 	}
-	if r.Traffic, err = loadTraffic(cfg.Traffic, r.Dir); err != nil {
-		return nil, err
-	}
-	r.Setting.Traffic = r.Traffic.Says
 	r.Log.Say("building the binary")
-	if r.Binary, r.Setting.Commit, err = build(ctx, r.Dir); err != nil {
+	r.Binary = filepath.Join(r.dir, ProgramServer)
+	if r.Setting.Commit, err = build(ctx, r.Binary); err != nil {
 		return nil, err
 	}
-	r.Log.Say("starting Postgres in %s (%s)", r.Dir, r.Setting.Disk.Filesystem)
-	if r.Postgres, r.Setting.Postgres, err = startPostgres(ctx, filepath.Join(r.Dir, "postgres"), cfg.SharedBuffers, r.profileDir != ""); err != nil {
+	r.Log.Say("starting Postgres in %s (%s)", r.dir, r.Setting.Disk.Filesystem)
+	if r.Postgres, r.Setting.Postgres, err = startPostgres(ctx, filepath.Join(r.dir, "postgres"), cfg.SharedBuffers, cfg.Profile != ""); err != nil {
 		return nil, err
 	}
 	if r.Setting.Redis, err = examineRedis(ctx); err != nil {
@@ -98,128 +84,89 @@ func New(ctx context.Context, cfg Config) (_ *Rig, err error) {
 }
 
 // MakeDir makes the directory of this run below dir.
-func MakeDir(dir string) (string, error) {
+func MakeDir(dir string) (made string, err error) {
 	if dir == "" {
-		base, err := embedpg.DefaultDataDir("badged")
-		if err != nil {
+		if dir, err = embedpg.DefaultDataDir("badged"); err != nil {
 			return "", fmt.Errorf("%w; give a directory with -dir", err)
 		}
-		dir = base
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // as root, Postgres runs as another user
-		return "", fmt.Errorf("make the data directory: %w", err)
+	if err = os.MkdirAll(dir, 0o755); err == nil { //nolint:gosec // as root, Postgres runs as another user
+		made, err = os.MkdirTemp(dir, "bench-")
 	}
-	made, err := os.MkdirTemp(dir, "bench-")
+	if err == nil {
+		err = os.Chmod(made, 0o755) //nolint:gosec // as above
+	}
 	if err != nil {
 		return "", fmt.Errorf("make the data directory: %w", err)
-	}
-	if err := os.Chmod(made, 0o755); err != nil { //nolint:gosec // as above
-		return "", fmt.Errorf("let Postgres enter the data directory: %w", err)
 	}
 	return made, nil
 }
 
-// build builds the product's binary in dir as it is shipped, without the race
-// detector, and returns its path and commit.
-func build(ctx context.Context, dir string) (binary, commit string, err error) {
-	binary = filepath.Join(dir, "badged")
-	if err := BuildProgram(ctx, "cmd/badged", binary); err != nil {
-		return "", "", err
+// build builds the product's binary as it is shipped, without the race detector, and returns its
+// commit. It runs go in the product's module, because go records the commit only for a program of the
+// main module. The working directory must be in the product's module or in the benchmarks' module.
+func build(ctx context.Context, binary string) (commit string, err error) {
+	const module = "github.com/badged/badged"
+	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+	if err != nil {
+		return "", fmt.Errorf("find module %s from the working directory; run bench in its repository: %w", module, err)
+	}
+	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=auto", "-trimpath", "-o", binary, "./cmd/badged") //nolint:gosec // a path of our own
+	cmd.Dir = strings.TrimSpace(string(root))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build badged: %w\n%s", err, out)
 	}
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
-		return "", "", fmt.Errorf("read the commit of the binary: %w", err)
+		return "", fmt.Errorf("read the commit of the binary: %w", err)
 	}
-	commit = "unknown"
-	var changed string
+	settings := map[string]string{}
 	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			commit = s.Value[:min(12, len(s.Value))]
-		case s.Key == "vcs.modified" && s.Value == "true":
-			changed = " with changes"
-		}
+		settings[s.Key] = s.Value
 	}
-	return binary, commit + changed, nil
-}
-
-// BuildProgram builds the program in a folder of the repository. It runs go
-// there, because only a program of the main module has its commit recorded.
-func BuildProgram(ctx context.Context, folder, file string) error {
-	root, err := repository(ctx)
-	if err != nil {
-		return fmt.Errorf("build %s: %w", folder, err)
+	commit = settings["vcs.revision"]
+	if commit == "" {
+		return "unknown", nil
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=auto", "-trimpath", "-o", file, ".") //nolint:gosec // paths of our own
-	cmd.Dir = filepath.Join(root, folder)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s: %w\n%s", folder, err, out)
+	if settings["vcs.modified"] == "true" {
+		return commit[:12] + " with changes", nil
 	}
-	return nil
-}
-
-// repository returns the folder of the product's module. The working directory
-// must be in that module or in the one of the benchmarks.
-func repository(ctx context.Context) (string, error) {
-	const module = "github.com/badged/badged"
-	list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module)
-	out, err := list.Output()
-	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
-			err = fmt.Errorf("%w\n%s", err, exit.Stderr)
-		}
-		return "", fmt.Errorf("find module %s from the working directory; run bench in its repository: %w", module, err)
-	}
-	return strings.TrimSpace(string(out)), nil
+	return commit[:12], nil
 }
 
 // stopTimeout is ample for the last checkpoint of a round's data.
 const stopTimeout = time.Minute
 
 // Close stops Postgres and removes the files of the run, even if ctx is done.
-func (r *Rig) Close(ctx context.Context) error {
-	var errs []error
+func (r *Rig) Close(ctx context.Context) (err error) {
 	if r.Postgres != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 		defer cancel()
-		errs = append(errs, r.Postgres.Stop(ctx))
+		err = r.Postgres.Stop(ctx)
 	}
-	if r.Dir != "" {
-		errs = append(errs, os.RemoveAll(r.Dir))
+	if r.dir != "" {
+		err = errors.Join(err, os.RemoveAll(r.dir))
 	}
-	return errors.Join(errs...)
+	return err
 }
 
-// Database makes an empty database after a checkpoint, so that no writes of an
-// earlier round are left. drop removes it.
-func (r *Rig) Database(ctx context.Context) (url string, drop func(context.Context) error, err error) {
-	r.databases++
-	name := fmt.Sprintf("round_%d", r.databases)
-	if err := r.Exec(ctx, "CREATE DATABASE "+name, "CHECKPOINT"); err != nil {
-		return "", nil, err
+// UnderName returns a path at which the binary has the name of its program, since processor time and
+// memory are read by the names of processes. For the binary "" it returns "".
+func (r *Rig) UnderName(binary, program string) (string, error) {
+	if binary == "" || filepath.Base(binary) == program {
+		return binary, nil
 	}
-	return r.Postgres.DatabaseURL(name), func(ctx context.Context) error {
-		return r.Exec(ctx, "DROP DATABASE "+name+" WITH (FORCE)")
-	}, nil
-}
-
-// Exec runs statements on the private Postgres.
-func (r *Rig) Exec(ctx context.Context, statements ...string) error {
-	return ExecIn(ctx, r.Postgres.URL(), statements...)
-}
-
-// ExecIn runs statements in a database.
-func ExecIn(ctx context.Context, url string, statements ...string) (err error) {
-	conn, err := pgx.Connect(ctx, url)
+	binary, err := filepath.Abs(binary)
 	if err != nil {
-		return fmt.Errorf("connect to the private Postgres: %w", err)
+		return "", fmt.Errorf("find %s: %w", binary, err)
 	}
-	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
-	for _, sql := range statements {
-		if _, err := conn.Exec(ctx, sql); err != nil {
-			return fmt.Errorf("%s: %w", sql, err)
-		}
+	dir, err := os.MkdirTemp(r.dir, "other-")
+	if err != nil {
+		return "", fmt.Errorf("make a directory for %s: %w", binary, err)
 	}
-	return nil
+	named := filepath.Join(dir, program)
+	if err := os.Symlink(binary, named); err != nil {
+		return "", fmt.Errorf("give %s the name %s: %w", binary, program, err)
+	}
+	return named, nil
 }

@@ -14,56 +14,51 @@ import (
 	"github.com/badged/badged/tests/bench/measure"
 	"github.com/badged/badged/tests/bench/rig"
 	"github.com/badged/badged/tests/bench/stream"
-	"github.com/badged/badged/tests/bench/ways"
 )
 
-// paths measures what categories of several parts cost in bulk, and what users with many
-// of them do.
+// paths measures the cost of categories with several parts in bulk, and of users with many categories.
 func paths() contest.Scenario {
-	const flat, nested, few, many, ofAll = "1 part", "3 parts", "10 paths", "10,000 paths", "5,000 conversations"
+	const flat, nested, few, many = "1 part", "3 parts", "10 paths", "10,000 paths"
 	return contest.Scenario{
 		Name: "paths",
 		Says: "messages published in batches of 1,000 over HTTP and folded: with categories of one part and of three, and to users with few paths and with many",
-		Main: allCPU,
+		Main: rig.ProcessorTime,
 		Aims: []contest.Aim{
-			{Measure: allCPU, Of: flat, Over: flat + OfBaseline, AtMost: 1.02},
-			{Measure: allCPU, Of: nested, Over: flat, AtMost: 1.15},
-			{Measure: allCPU, Of: many, Over: few, AtMost: 1.25},
+			{Measure: rig.ProcessorTime, Of: flat, Over: flat + OfBaseline, AtMost: 1.02},
+			{Measure: rig.ProcessorTime, Of: nested, Over: flat, AtMost: 1.15},
+			{Measure: rig.ProcessorTime, Of: many, Over: few, AtMost: 1.25},
 		},
 		Open: func(_ context.Context, r *rig.Rig, s contest.Scale) (*contest.Contest, error) {
 			usual := pathLoad{users: s.Pick(5000, 50), conversations: 20, messages: s.Pick(200_000, 2000)}
 			large := pathLoad{users: 10, conversations: s.Pick(10_000, 200), messages: s.Pick(100_000, 2000)}
-			name := func(format string, paths int) func(int) string {
+			in := func(format string, paths int) func(int) string {
 				return func(conversation int) string { return fmt.Sprintf(format, conversation%paths) }
 			}
-			var sides []contest.Side
-			add := func(name, binary string, l pathLoad, category func(int) string) {
+			side := func(name, binary string, l pathLoad, category func(int) string) contest.Side {
 				l.category = category
-				sides = append(sides, contest.Side{Name: name, Says: fmt.Sprintf("%s, such as %q", l, category(3)), Run: func(ctx context.Context) ([]measure.Measure, error) {
-					return l.run(ctx, r, binary)
-				}})
+				return contest.Side{Name: name, Says: fmt.Sprintf("%s, such as %q", l, category(3)), Run: func(ctx context.Context) ([]measure.Measure, error) {
+					return l.round(ctx, r, binary, l.measure)
+				}}
 			}
-			add(flat, r.Binary, usual, name("kind-%d", 4))
-			if s.Baseline != "" {
-				add(flat+OfBaseline, s.Baseline, usual, name("kind-%d", 4))
-			}
-			add(nested, r.Binary, usual, name("acme/team/channel-%d", 4))
-			add("20 categories of 1 part", r.Binary, usual, name("channel-%d", 20))
-			add("20 categories of 3 parts", r.Binary, usual, name("acme/team/channel-%d", 20))
-			add(few, r.Binary, large, name("server/channel-%d", 9))
-			add(many, r.Binary, large, func(c int) string { return fmt.Sprintf("server-%d/channel-%d", c%200, c) })
-			all := pathLoad{users: 1, conversations: s.Pick(5000, 100), category: name("acme/channel-%d", 100)}
-			sides = append(sides, contest.Side{Name: ofAll, Says: all.String(), Run: func(ctx context.Context) ([]measure.Measure, error) { return all.runAll(ctx, r) }})
-			return contest.Of(sides...)
+			sides := append(ofBuilds(s, flat, func(name, binary string) contest.Side { return side(name, binary, usual, in("kind-%d", 4)) }),
+				side(nested, "", usual, in("acme/team/channel-%d", 4)),
+				side("20 categories of 1 part", "", usual, in("channel-%d", 20)),
+				side("20 categories of 3 parts", "", usual, in("acme/team/channel-%d", 20)),
+				side(few, "", large, in("server/channel-%d", 9)),
+				side(many, "", large, func(c int) string { return fmt.Sprintf("server-%d/channel-%d", c%200, c) }))
+			all := pathLoad{users: 1, conversations: s.Pick(5000, 100), category: in("acme/channel-%d", 100)}
+			return contest.Of(append(sides, contest.Side{Name: "5,000 conversations", Says: all.String(), Run: func(ctx context.Context) ([]measure.Measure, error) {
+				return all.round(ctx, r, "", all.time)
+			}})...)
 		},
 	}
 }
 
-// pathLoad is a number of messages, in turns to each conversation of each user. Each
-// conversation has one before.
+// pathLoad is a number of messages to the conversations of users, in turns. Before the load each
+// conversation gets one message.
 type pathLoad struct {
 	users, conversations, messages int
-	// category is that of a conversation of a user.
+	// category returns the category of a conversation.
 	category func(conversation int) string
 }
 
@@ -73,25 +68,10 @@ func (l pathLoad) String() string {
 
 func (l pathLoad) message(i int) events.Event {
 	user, conversation := i%l.users, i/l.users%l.conversations
-	return events.Event{
-		ID: fmt.Sprint("m", i), Source: ways.EventSource, Type: events.MessageDelivered,
-		Data: events.Data{
-			ConversationID: fmt.Sprintf("c-%d-%d", user, conversation), Seq: int64(i/l.users/l.conversations) + 1,
-			UserIDs: []string{stream.UserID(int32(user))}, Category: l.category(conversation), //nolint:gosec // few users
-		},
-	}
-}
-
-// deploy starts a binary and delivers the first messages.
-func (l pathLoad) deploy(ctx context.Context, r *rig.Rig, binary string) (_ *load.API, stop func(context.Context) error, err error) {
-	defer func(ours string) { r.Binary = ours }(r.Binary)
-	r.Binary = binary
-	d, err := r.Deploy(ctx, rig.OneProcess, fmt.Sprintf("--partitions=%d", defaultPartitions))
-	if err != nil {
-		return nil, nil, err
-	}
-	a := load.NewAPI(d.API, bulk.Workers)
-	return a, func(ctx context.Context) error { a.Close(); return d.Stop(ctx) }, l.publish(ctx, a, 0, l.users*l.conversations)
+	return event(fmt.Sprint("m", i), events.MessageDelivered, events.Data{
+		ConversationID: fmt.Sprintf("c-%d-%d", user, conversation), Seq: int64(i/l.users/l.conversations) + 1,
+		UserIDs: []string{stream.UserID(int32(user))}, Category: l.category(conversation), //nolint:gosec // few users
+	})
 }
 
 // publish publishes messages and returns once they are folded.
@@ -104,27 +84,40 @@ func (l pathLoad) publish(ctx context.Context, a *load.API, from, to int) error 
 			for i := first; i < min(first+bulk.Batch, to); i++ {
 				batch = append(batch, l.message(i))
 			}
-			_, err := publishAll(within, a, batch)
+			_, err := a.Publish(within, batch...)
 			return err
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	return l.settle(ctx, a, l.message(to-1)) // again, after all others
+	return l.settle(ctx, a, l.message(to-1)) // repeats the last message, after all others
 }
 
-// settle publishes an event and waits until it is folded, with all before it.
+// settle publishes an event and waits until it and all earlier events are folded.
 func (l pathLoad) settle(ctx context.Context, a *load.API, e events.Event) error {
-	return roomLoad{members: l.users, partitions: defaultPartitions}.settle(ctx, a, []events.Event{e})
+	return a.Settle(ctx, load.Witnesses(roomLoad{members: l.users}.users(), defaultPartitions), e)
 }
 
-func (l pathLoad) run(ctx context.Context, r *rig.Rig, binary string) (_ []measure.Measure, err error) {
-	a, stop, err := l.deploy(ctx, r, binary)
+// round starts a binary, delivers the first messages, and calls the measuring function.
+func (l pathLoad) round(
+	ctx context.Context, r *rig.Rig, binary string, measured func(context.Context, *rig.Rig, *load.API) ([]measure.Measure, error),
+) (_ []measure.Measure, err error) {
+	d, err := r.Deploy(ctx, rig.Deploy{Binary: binary, Partitions: defaultPartitions})
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, stop(ctx)) }()
+	defer func() { err = errors.Join(err, d.Stop(ctx)) }()
+	a := load.NewAPI(d.API, bulk.Workers)
+	defer a.Close()
+	if err := l.publish(ctx, a, 0, l.users*l.conversations); err != nil {
+		return nil, err
+	}
+	return measured(ctx, r, a)
+}
+
+// measure measures the cost of the messages.
+func (l pathLoad) measure(ctx context.Context, r *rig.Rig, a *load.API) ([]measure.Measure, error) {
 	first := l.users * l.conversations
 	used, err := r.Meter(ctx, func(ctx context.Context) (int, error) {
 		return l.messages, l.publish(ctx, a, first, first+l.messages)
@@ -137,23 +130,14 @@ func (l pathLoad) run(ctx context.Context, r *rig.Rig, binary string) (_ []measu
 	if err != nil {
 		return nil, err
 	}
-	cpu := measure.Of(allCPU, "µs/message", used.Resource("CPU badged")+used.Resource("CPU Postgres"))
-	return append([]measure.Measure{cpu}, used.All()...), measure.Check(totals, map[string]int64{user: int64((first + l.messages) / l.users)})
+	return used.All(), measure.Check(totals, map[string]int64{user: int64((first + l.messages) / l.users)})
 }
 
-// runAll measures how long events for all conversations of a category take, from the
+// time measures how long events for all conversations of a category take, from the
 // request until they are folded.
-func (l pathLoad) runAll(ctx context.Context, r *rig.Rig) (measures []measure.Measure, err error) {
-	a, stop, err := l.deploy(ctx, r, r.Binary)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, stop(ctx)) }()
+func (l pathLoad) time(ctx context.Context, _ *rig.Rig, a *load.API) (measures []measure.Measure, err error) {
 	for _, typ := range []events.Type{events.CategoryLevelSet, events.UserSeenAll, events.UserReadAll, events.UserLeftAll} {
-		e := events.Event{
-			ID: string(typ), Source: ways.EventSource, Type: typ,
-			Data: events.Data{UserIDs: []string{stream.UserID(0)}, Category: "acme"},
-		}
+		e := event(string(typ), typ, events.Data{UserIDs: []string{stream.UserID(0)}, Category: "acme"})
 		if typ == events.CategoryLevelSet {
 			e.Data.Level = events.LevelMentions
 		}

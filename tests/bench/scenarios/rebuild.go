@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/partition/rebuild"
 	"github.com/badged/badged/projector"
-	"github.com/badged/badged/projector/rebuild"
 	"github.com/badged/badged/tests/bench/contest"
 	"github.com/badged/badged/tests/bench/measure"
 	"github.com/badged/badged/tests/bench/rig"
@@ -29,17 +29,13 @@ func rebuilding() contest.Scenario {
 		Main: "time",
 		Aims: []contest.Aim{{Measure: "time", Of: rebuilt, Over: published, AtMost: 0.25}},
 		Open: func(_ context.Context, r *rig.Rig, s contest.Scale) (*contest.Contest, error) {
-			cfg := stream.Config{
-				Users: s.Pick(100_000, 100), Conversations: 20,
-				Reads: 0.1, Repeats: 0.01, Skew: 0.8, Seed: 6,
-			}
-			rounds := &rebuildRounds{rig: r, cfg: cfg, events: s.Pick(5_000_000, 5000)}
+			rounds := &rebuildRounds{rig: r, cfg: traffic(s.Pick(100_000, 100), 6), events: s.Pick(5_000_000, 5000)}
 			return &contest.Contest{
 				Sides: []contest.Side{
-					{Name: published, Says: fmt.Sprintf("the server in this process, events.Log.Append; %s; %s events; %s", cfg, measure.FormatNumber(float64(rounds.events)), bulk), Run: rounds.publish},
+					{Name: published, Says: fmt.Sprintf("the server in this process, events.Log.Append; %s; %s events; %s", rounds.cfg, measure.FormatNumber(float64(rounds.events)), bulk), Run: rounds.publish},
 					{Name: rebuilt, Says: "projector.Rebuild, with no server", Run: rounds.rebuild},
 				},
-				Close: rounds.Close,
+				Close: rounds.close,
 			}, nil
 		},
 	}
@@ -58,7 +54,7 @@ type rebuildRounds struct {
 
 // publish fills a new database.
 func (b *rebuildRounds) publish(ctx context.Context) (_ []measure.Measure, err error) {
-	if err := b.Close(ctx); err != nil { // left by a failed round
+	if err := b.close(ctx); err != nil { // the database of a failed round
 		return nil, err
 	}
 	if b.url, b.drop, err = b.rig.Database(ctx); err != nil {
@@ -71,29 +67,10 @@ func (b *rebuildRounds) publish(ctx context.Context) (_ []measure.Measure, err e
 	}
 	defer func() { err = errors.Join(err, server.Close(context.WithoutCancel(ctx))) }()
 	used, err := b.rig.Meter(ctx, func(ctx context.Context) (int, error) {
-		chunks := b.events / bulk.Batch
-		group, groupCtx := errgroup.WithContext(ctx)
-		for i := range bulk.Workers {
-			group.Go(func() error {
-				chunk := make([]stream.Event, bulk.Batch)
-				for range chunks*(i+1)/bulk.Workers - chunks*i/bulk.Workers {
-					b.stream.Next(chunk)
-					if err := server.Apply(groupCtx, chunk); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-		}
-		if err := group.Wait(); err != nil {
-			return 0, err
-		}
-		return chunks * bulk.Batch, server.Settle(ctx)
+		var batches atomic.Int64
+		return bulk.Drive(ctx, server, b.stream, func() bool { return int(batches.Add(1)) <= b.events/bulk.Batch })
 	})
-	if err != nil {
-		return nil, err
-	}
-	return used.All(), nil
+	return used.All(), err
 }
 
 // spoilSQL corrupts one user of each partition.
@@ -105,7 +82,7 @@ func (b *rebuildRounds) rebuild(ctx context.Context) (_ []measure.Measure, err e
 	if b.drop == nil {
 		return nil, errors.New("there is nothing to rebuild")
 	}
-	defer func() { err = errors.Join(err, b.Close(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, b.close(ctx)) }()
 	cfg, err := pgxpool.ParseConfig(b.url)
 	if err != nil {
 		return nil, err
@@ -150,8 +127,8 @@ func (b *rebuildRounds) rebuild(ctx context.Context) (_ []measure.Measure, err e
 	return measures, ways.CheckTotals(ctx, server, b.stream)
 }
 
-// Close drops the database of a round.
-func (b *rebuildRounds) Close(ctx context.Context) error {
+// close drops the database of a round.
+func (b *rebuildRounds) close(ctx context.Context) error {
 	if b.drop == nil {
 		return nil
 	}

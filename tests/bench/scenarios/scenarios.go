@@ -1,10 +1,10 @@
-// Package scenarios has the scenarios of the benchmarks, a file each.
+// Package scenarios has the scenarios of the benchmarks.
 package scenarios
 
 import "github.com/badged/badged/tests/bench/contest"
 
 // All returns all scenarios in the order of runs and reports. To add one,
-// write a file and add a line here.
+// declare it and add a line here.
 func All() []contest.Scenario {
 	return []contest.Scenario{
 		single(),
@@ -12,17 +12,32 @@ func All() []contest.Scenario {
 		sustained(),
 		calls(),
 		connections(),
-		reads(),
-		loadScenario(),
 		rebuilding(),
 		rooms(),
 		smallRooms(),
 		roomReads(),
 		paths(),
-		push(),
-		webhooks(),
 		endpoints(),
 		year(),
 		shards(),
 	}
 }
+
+// The endings of the names of sides that run another program.
+const (
+	OfBaseline = ", baseline"
+	OfFan      = ", centrifugo"
+)
+
+// ofBuilds returns a side of this build, whose binary is "", and a side of the baseline build if it is
+// given.
+func ofBuilds(s contest.Scale, name string, side func(name, binary string) contest.Side) []contest.Side {
+	sides := []contest.Side{side(name, "")}
+	if s.Baseline != "" {
+		sides = append(sides, side(name+OfBaseline, s.Baseline))
+	}
+	return sides
+}
+
+// defaultPartitions is the default of badged migrate up.
+const defaultPartitions = 4

@@ -8,14 +8,15 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/coder/websocket"
+	"golang.org/x/sync/errgroup"
 
-	"github.com/badged/badged/internal/auth"
-	"github.com/badged/badged/internal/sqlfile"
+	"github.com/badged/badged/internal/pg/sqlfile"
+	"github.com/badged/badged/internal/server/auth"
 	"github.com/badged/badged/tests/bench/contest"
 	"github.com/badged/badged/tests/bench/load"
 	"github.com/badged/badged/tests/bench/measure"
@@ -33,28 +34,17 @@ func year() contest.Scenario {
 		Name: "year",
 		Says: "what a chat and its operators do, one thing after the other",
 		Main: "message to a user",
-		Open: func(ctx context.Context, r *rig.Rig, s contest.Scale) (_ *contest.Contest, err error) {
-			few := grown{users: 1000, revocations: 1000, letters: 100, events: 10_000}
-			many := grown{users: s.Pick(1_000_000, 2000), revocations: s.Pick(10_000_000, 2000), letters: s.Pick(1_000_000, 200), events: s.Pick(20_000_000, 20_000)}
-			c := &contest.Contest{}
-			var closers []func(context.Context) error
-			c.Close = func(ctx context.Context) error {
-				var errs []error
-				for _, closer := range closers {
-					errs = append(errs, closer(ctx))
-				}
-				return errors.Join(errs...)
+		Open: func(ctx context.Context, r *rig.Rig, s contest.Scale) (*contest.Contest, error) {
+			few := &grown{users: 1000, revocations: 1000, letters: 100, events: 10_000, ranges: 1}
+			many := &grown{users: s.Pick(1_000_000, 2000), revocations: s.Pick(10_000_000, 2000), letters: s.Pick(1_000_000, 200), events: s.Pick(20_000_000, 20_000), ranges: s.Pick(52, 2)}
+			closeAll := func(ctx context.Context) error { return errors.Join(few.close(ctx), many.close(ctx)) }
+			if err := errors.Join(few.open(ctx, r), many.open(ctx, r)); err != nil {
+				return nil, errors.Join(err, closeAll(ctx))
 			}
-			for i, g := range []grown{few, many} {
-				if err := g.open(ctx, r); err != nil {
-					return nil, errors.Join(err, c.Close(ctx))
-				}
-				closers = append(closers, g.d.Stop)
-				c.Sides = append(c.Sides, contest.Side{Name: []string{young, old}[i], Says: g.String(), Run: func(ctx context.Context) ([]measure.Measure, error) {
-					return g.run(ctx, r)
-				}})
+			side := func(name string, g *grown) contest.Side {
+				return contest.Side{Name: name, Says: g.String(), Run: func(ctx context.Context) ([]measure.Measure, error) { return g.run(ctx, r) }}
 			}
-			return c, nil
+			return &contest.Contest{Sides: []contest.Side{side(young, few), side(old, many)}, Close: closeAll}, nil
 		},
 	}
 	for _, p := range yearPaths() {
@@ -66,8 +56,11 @@ func year() contest.Scenario {
 // grown is a database with as many rows of each kind.
 type grown struct {
 	users, revocations, letters, events int
+	// ranges are the complete ranges of each partition, which have the events.
+	ranges int
 
 	d      *rig.Deployment
+	server *rig.Server
 	api    *load.API
 	tokens *auth.Tokens
 	seq    int64
@@ -75,7 +68,7 @@ type grown struct {
 
 // String describes the rows.
 func (g *grown) String() string {
-	return fmt.Sprintf("%d users with 10 conversations and a room each, %d revocations, %d dead letters, %d events", g.users, g.revocations, g.letters, g.events)
+	return fmt.Sprintf("%d users with 10 conversations and a room each, %d revocations, %d dead letters, %d events in %d complete ranges of each partition", g.users, g.revocations, g.letters, g.events, g.ranges)
 }
 
 // open makes the database.
@@ -83,55 +76,83 @@ func (g *grown) open(ctx context.Context, r *rig.Rig) (err error) {
 	if g.tokens, err = auth.NewTokens(auth.TokenConfig{Keys: []string{rig.JWTKeys}}); err != nil {
 		return err
 	}
-	if g.d, err = r.Deploy(ctx, rig.OneProcess); err != nil {
+	if g.d, err = r.Deploy(ctx, rig.Deploy{}); err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, g.d.Stop(ctx))
-		}
-	}()
 	g.api = load.NewAPI(g.d.API, 1)
-	if err := g.publish(ctx, "room.joined", `"conversation_id":"template"`, "template"); err != nil {
+	defer g.api.Close()
+	err = g.publish(ctx, "room.joined", `"conversation_id":"template"`, "template")
+	for i := 0; i < 10 && err == nil; i++ {
+		err = g.publish(ctx, "message.delivered", fmt.Sprintf(`"conversation_id":"with %d","seq":%d`, i, 100+i), "template")
+	}
+	if err == nil { // a message to the user of a room is a dead letter, or refused if published over HTTP
+		err = rig.ExecIn(ctx, g.d.Databases[0], `SELECT badged.publish('{"specversion":"1.0","id":"letter","source":"/bench","type":"message.delivered",
+			"data":{"conversation_id":"template","seq":1,"user_ids":["template"]}}')`)
+	}
+	for i := 0; i < 100 && err == nil; i++ { // positions of all partitions are behind the copies
+		err = g.publish(ctx, "message.delivered", `"conversation_id":"first","seq":1`, fmt.Sprint("first-", i))
+	}
+	if err == nil {
+		err = g.d.StopServers()
+	}
+	if err != nil {
 		return err
 	}
-	for i := range 10 {
-		if err := g.publish(ctx, "message.delivered", fmt.Sprintf(`"conversation_id":"with %d","seq":%d`, i, 100+i), "template"); err != nil {
-			return err
-		}
-	}
-	// A message to the user of a room is a dead letter.
-	if err := g.publish(ctx, "message.delivered", `"conversation_id":"template","seq":1`, "template"); err != nil {
-		return err
-	}
-	for i := range 100 { // positions of all partitions are behind the copies
-		if err := g.publish(ctx, "message.delivered", `"conversation_id":"first","seq":1`, fmt.Sprint("first-", i)); err != nil {
-			return err
-		}
-	}
-	if err := g.d.Front.Stop(); err != nil {
-		return err
-	}
-	g.d.Servers = nil
 	return g.fill(ctx)
 }
 
-// fill copies the rows of the template.
+// close drops the database.
+func (g *grown) close(ctx context.Context) error {
+	if g.d == nil {
+		return nil
+	}
+	return g.d.Stop(ctx)
+}
+
+// fill copies the rows of the template, with as many sessions as there are processors.
+// Autovacuum would lock the ranges of the log that are to be indexed.
 func (g *grown) fill(ctx context.Context) error {
 	statements := sqlfile.Parse(yearText)
-	number := strings.NewReplacer("USERS", fmt.Sprint(g.users), "REVOCATIONS", fmt.Sprint(g.revocations), "LETTERS", fmt.Sprint(g.letters),
-		"EVENTS", fmt.Sprint(g.events/defaultPartitions), "TEMPLATE", "events_p00")
-	all := []string{
-		statements.Get("users"), statements.Get("conversations"), statements.Get("rooms"),
-		statements.Get("revocations"), statements.Get("letters"),
+	run := func(ctx context.Context, values map[string]int, all ...string) error {
+		for i := range all {
+			for name, n := range values {
+				all[i] = strings.ReplaceAll(all[i], name, fmt.Sprint(n))
+			}
+		}
+		return rig.ExecIn(ctx, g.d.Databases[0], all...)
 	}
-	for p := range defaultPartitions {
-		all = append(all, statements.Of(p, "events"))
+	together := func(n int, do func(ctx context.Context, i int) error) error {
+		jobs, ctx := errgroup.WithContext(ctx)
+		jobs.SetLimit(runtime.NumCPU())
+		for i := range n {
+			jobs.Go(func() error { return do(ctx, i) })
+		}
+		return jobs.Wait()
 	}
-	for i := range all {
-		all[i] = number.Replace(all[i])
+	const parts = 10
+	err := run(ctx, nil, `ALTER SYSTEM SET autovacuum = off`, `SELECT pg_reload_conf()`)
+	if err == nil {
+		err = together(parts, func(ctx context.Context, i int) error {
+			first, last := g.users*i/parts+1, g.users*(i+1)/parts
+			return run(ctx, map[string]int{"FIRST": first, "LAST": last}, statements.Get("users"), statements.Get("conversations"), statements.Get("rooms"))
+		})
 	}
-	return rig.ExecIn(ctx, g.d.Database, append(all, statements.Get("analyze"))...)
+	if err == nil {
+		err = run(ctx, map[string]int{"REVOCATIONS": g.revocations, "LETTERS": g.letters}, statements.Get("revocations"), statements.Get("letters"))
+	}
+	for p := 0; p < defaultPartitions && err == nil; p++ {
+		err = run(ctx, map[string]int{"RANGES": g.ranges, "NUMBER": p}, statements.Of(p, "ranges"))
+	}
+	if err == nil {
+		err = together(defaultPartitions, func(ctx context.Context, p int) error {
+			values := map[string]int{"EVENTS": g.events / defaultPartitions, "RANGES": g.ranges, "NUMBER": p}
+			return run(ctx, values, statements.Of(p, "events"), statements.Of(p, "index"))
+		})
+	}
+	if err == nil {
+		err = run(ctx, nil, statements.Get("analyze"), `ALTER SYSTEM RESET autovacuum`, `SELECT pg_reload_conf()`)
+	}
+	return err
 }
 
 // publish publishes an event about a user and waits until it counts.
@@ -140,17 +161,43 @@ func (g *grown) publish(ctx context.Context, typ, data, user string) error {
 	if typ != "room.posted" {
 		data += fmt.Sprintf(`,"user_ids":[%q]`, user)
 	}
-	event := fmt.Sprintf(`{"specversion":"1.0","id":"year-%d","source":"/bench","type":%q,"data":{%s}}`, g.seq, typ, data)
-	header, _, err := g.api.Call(ctx, http.MethodPost, "/v1/events", "application/cloudevents+json", []byte(event), http.StatusAccepted)
+	position, err := g.api.PublishJSON(ctx, fmt.Appendf(nil, `{"specversion":"1.0","id":"year-%d","source":"/bench","type":%q,"data":{%s}}`, g.seq, typ, data))
 	if err != nil {
 		return err
 	}
-	_, err = g.api.Do(ctx, http.MethodGet, "/v1/users/"+user+"/badge?at_least="+header.Get("Badged-Position"), "", nil, http.StatusOK)
+	return g.get(ctx, "/v1/users/"+user+"/badge?at_least="+position)
+}
+
+func (g *grown) get(ctx context.Context, path string) error {
+	_, err := g.api.Do(ctx, http.MethodGet, path, "", http.StatusOK)
 	return err
 }
 
-// user draws a user.
+// activeUsers are how many use the chat now: Postgres has their pages in memory.
+const activeUsers = 5000
+
+// user draws a user, and active one of those who use the chat now. They are spread over the
+// tables.
 func (g *grown) user() string { return fmt.Sprint("year-", 1+rand.IntN(g.users)) } //nolint:gosec // not a secret
+func (g *grown) active() string {
+	return g.numbered(rand.IntN(g.activeCount())) //nolint:gosec // not a secret
+}
+func (g *grown) activeCount() int { return min(activeUsers, g.users) }
+func (g *grown) numbered(i int) string {
+	return fmt.Sprint("year-", 1+i*(g.users/g.activeCount()))
+}
+
+// warm reads what the active users have.
+func (g *grown) warm(ctx context.Context) error {
+	for i := range g.activeCount() {
+		for _, path := range []string{"/badge", "/conversations?limit=50"} {
+			if err := g.get(ctx, "/v1/users/"+g.numbered(i)+path); err != nil {
+				return fmt.Errorf("warm up: %w", err)
+			}
+		}
+	}
+	return nil
+}
 
 // yearPath is something that is done, how often in a round.
 type yearPath struct {
@@ -161,66 +208,58 @@ type yearPath struct {
 
 func yearPaths() []yearPath {
 	get := func(path string) func(context.Context, *grown, *rig.Rig) error {
+		return func(ctx context.Context, g *grown, _ *rig.Rig) error { return g.get(ctx, "/v1/users/"+g.active()+path) }
+	}
+	publish := func(typ, format string) func(context.Context, *grown, *rig.Rig) error {
 		return func(ctx context.Context, g *grown, _ *rig.Rig) error {
-			_, err := g.api.Do(ctx, http.MethodGet, "/v1/users/"+g.user()+path, "", nil, http.StatusOK)
-			return err
+			user := g.active()
+			data := strings.NewReplacer("USER", user, "SEQ", fmt.Sprint(1000+g.seq)).Replace(format)
+			return g.publish(ctx, typ, data, user)
 		}
 	}
 	command := func(args ...string) func(context.Context, *grown, *rig.Rig) error {
 		return func(ctx context.Context, g *grown, r *rig.Rig) error {
 			all := slices.Clone(args)
 			for i := range all {
-				all[i] = strings.ReplaceAll(all[i], "USER", g.user())
+				all[i] = strings.ReplaceAll(all[i], "USER", g.active())
 			}
-			_, _, err := r.RunBinary(ctx, append(all, "--database-url="+g.d.Database)...)
-			return err
+			return rig.RunBinary(ctx, r.Binary, append(all, "--database-url="+g.d.Databases[0])...)
 		}
 	}
 	return []yearPath{
 		{"read a badge", 100, get("/badge")},
+		{"read a badge of a user who was away", 100, func(ctx context.Context, g *grown, _ *rig.Rig) error {
+			return g.get(ctx, "/v1/users/"+g.user()+"/badge")
+		}},
 		{"read a page of conversations", 100, get("/conversations?limit=50")},
 		{"read the badges of 100 users", 20, func(ctx context.Context, g *grown, _ *rig.Rig) error {
 			users := make([]string, 100)
 			for i := range users {
-				users[i] = g.user()
+				users[i] = g.active()
 			}
 			query, err := json.Marshal(map[string]any{"user_ids": users})
 			if err != nil {
 				return err
 			}
-			_, err = g.api.Do(ctx, http.MethodPost, "/v1/badges/query", "application/json", query, http.StatusOK)
+			_, err = g.api.Do(ctx, http.MethodPost, "/v1/badges/query", string(query), http.StatusOK)
 			return err
 		}},
 		{"connect", 50, func(ctx context.Context, g *grown, _ *rig.Rig) error {
-			token, err := g.tokens.Sign(g.user(), time.Hour, time.Now())
+			token, err := g.tokens.Sign(g.active(), time.Hour, time.Now())
 			if err != nil {
 				return err
 			}
-			conn, err := load.DialWebSocket(ctx, g.d.Gateway, &websocket.DialOptions{
-				HTTPHeader: http.Header{"Authorization": {"Bearer " + token}}, Subprotocols: []string{"badge.v1"},
-			})
+			c, _, err := load.Connect(ctx, g.server.URL, token, nil)
 			if err != nil {
 				return err
 			}
-			defer func() { _ = conn.CloseNow() }()
-			if err := conn.Write(ctx, websocket.MessageText, []byte(`{"t":"hello"}`)); err != nil {
-				return err
-			}
-			_, _, err = conn.Read(ctx)
-			return err
+			return c.Conn.CloseNow()
 		}},
-		{"message to a user", 100, func(ctx context.Context, g *grown, _ *rig.Rig) error {
-			return g.publish(ctx, "message.delivered", fmt.Sprintf(`"conversation_id":"with 1","seq":%d`, 1000+g.seq), g.user())
-		}},
-		{"message to a room", 100, func(ctx context.Context, g *grown, _ *rig.Rig) error {
-			user := g.user()
-			return g.publish(ctx, "room.posted", fmt.Sprintf(`"conversation_id":"room of %s","seq":%d`, user, 1000+g.seq), user)
-		}},
-		{"read", 50, func(ctx context.Context, g *grown, _ *rig.Rig) error {
-			return g.publish(ctx, "conversation.read", `"conversation_id":"with 1","up_to_seq":100`, g.user())
-		}},
+		{"message to a user", 100, publish("message.delivered", `"conversation_id":"with 1","seq":SEQ`)},
+		{"message to a room", 100, publish("room.posted", `"conversation_id":"room of USER","seq":SEQ`)},
+		{"read", 50, publish("conversation.read", `"conversation_id":"with 1","up_to_seq":100`)},
 		{"revoke tokens", 20, func(ctx context.Context, g *grown, _ *rig.Rig) error {
-			_, err := g.api.Do(ctx, http.MethodPost, "/v1/users/"+g.user()+"/disconnect", "application/json", []byte(`{"revoke":true}`), http.StatusAccepted)
+			_, err := g.api.Do(ctx, http.MethodPost, "/v1/users/"+g.active()+"/disconnect", `{"revoke":true}`, http.StatusAccepted)
 			return err
 		}},
 		{"badged user show", 3, command("user", "show", "template")},
@@ -232,26 +271,27 @@ func yearPaths() []yearPath {
 // run starts the server and does everything, and returns the median of what each took.
 func (g *grown) run(ctx context.Context, r *rig.Rig) (all []measure.Measure, err error) {
 	began := time.Now()
-	server, err := r.Serve(ctx, g.d.FrontArgs...)
-	if err != nil {
+	if g.server, err = rig.Serve(ctx, r.Binary, nil, "--database-url="+g.d.Databases[0]); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, server.Stop()) }()
+	defer func() { err = errors.Join(err, g.server.Stop()) }()
 	all = append(all, measure.Of("start", "ms", measure.Milliseconds(time.Since(began))))
-	g.d.API, g.d.Gateway, g.d.Front = server.URL, server.URL, server
-	g.api = load.NewAPI(server.URL, 1)
+	g.api = load.NewAPI(g.server.URL, 1)
 	defer g.api.Close()
+	if err := g.warm(ctx); err != nil {
+		return nil, err
+	}
 	for _, p := range yearPaths() {
-		took := make([]time.Duration, p.times)
+		took := make([]float64, p.times)
 		for i := range took {
 			began := time.Now()
 			if err := p.do(ctx, g, r); err != nil {
 				return nil, fmt.Errorf("%s: %w", p.name, err)
 			}
-			took[i] = time.Since(began)
+			took[i] = measure.Milliseconds(time.Since(began))
 		}
 		slices.Sort(took)
-		all = append(all, measure.Of(p.name, "ms", measure.Milliseconds(took[len(took)/2])))
+		all = append(all, measure.Of(p.name, "ms", took[len(took)/2]))
 	}
 	return all, nil
 }

@@ -5,7 +5,9 @@ package stream
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"sort"
 	"strconv"
 	"sync"
 )
@@ -14,9 +16,6 @@ import (
 type Config struct {
 	Users         int
 	Conversations int // of each user
-	// Before is the number of messages that every conversation has, all read,
-	// when the stream begins.
-	Before int32
 	// Reads is the share of reads, from 0 to 1; the rest are deliveries.
 	Reads float64
 	// Repeats is the share of events that are repeated a few thousand events
@@ -41,8 +40,8 @@ type Event struct {
 	// original.
 	N            int64
 	User         int32
-	Conversation int32 // of the user
-	Read         bool  // else delivered
+	Conversation int32 // number of the conversation among the user's
+	Read         bool  // a read; otherwise a delivery
 	// Seq is the delivered message, or the last read one.
 	Seq int64
 }
@@ -51,7 +50,7 @@ type Event struct {
 func (e Event) ID() string { return "e-" + strconv.FormatInt(e.N, 10) }
 
 // UserID returns the id of a user.
-func UserID(user int32) string { return "user-" + padded(int64(user), 7) }
+func UserID(user int32) string { return "user-" + padded(user) }
 
 // UserID returns the id of the event's user.
 func (e Event) UserID() string { return UserID(e.User) }
@@ -59,18 +58,13 @@ func (e Event) UserID() string { return UserID(e.User) }
 // ConversationID returns the id of the event's conversation, which no other
 // user is in.
 func (e Event) ConversationID() string {
-	return "talk-" + padded(int64(e.User), 7) + "-" + strconv.Itoa(int(e.Conversation))
+	return "talk-" + padded(e.User) + "-" + strconv.Itoa(int(e.Conversation))
 }
 
 // padded formats n with leading zeros.
-func padded(n int64, digits int) string {
-	var b [20]byte
-	i := len(b)
-	for ; n > 0 || i > len(b)-digits; n /= 10 {
-		i--
-		b[i] = byte('0' + n%10)
-	}
-	return string(b[i:])
+func padded(n int32) string {
+	s := strconv.Itoa(int(n))
+	return "0000000"[min(len(s), 7):] + s
 }
 
 // Stream hands out events. It is safe for concurrent use.
@@ -79,7 +73,7 @@ type Stream struct {
 
 	mu            sync.Mutex
 	random        *rand.Rand
-	users, chosen alias
+	users, chosen zipf
 	// last and read are indexed by user and conversation.
 	last, read []int32
 	n          int64
@@ -93,19 +87,15 @@ const remembered = 4096
 
 // New returns a stream at its start.
 func New(cfg Config) *Stream {
-	s := &Stream{
+	return &Stream{
 		cfg:    cfg,
 		random: rand.New(rand.NewPCG(cfg.Seed, 0)), //nolint:gosec // the same events every time
-		users:  newAlias(cfg.Users, cfg.Skew),
-		chosen: newAlias(cfg.Conversations, cfg.Skew),
+		users:  newZipf(cfg.Users, cfg.Skew),
+		chosen: newZipf(cfg.Conversations, cfg.Skew),
 		last:   make([]int32, cfg.Users*cfg.Conversations),
 		read:   make([]int32, cfg.Users*cfg.Conversations),
 		recent: make([]Event, 0, remembered),
 	}
-	for i := range s.last {
-		s.last[i], s.read[i] = cfg.Before, cfg.Before
-	}
-	return s
 }
 
 // Next fills evs with the next events.
@@ -130,7 +120,7 @@ func (s *Stream) next() Event {
 		e.User, e.Conversation, e.Read = of.User, of.Conversation, true
 		at := s.at(e)
 		e.Seq = int64(s.last[at])
-		if s.random.IntN(4) == 0 { // only part of it
+		if s.random.IntN(4) == 0 { // reads only a part of the conversation
 			e.Seq -= int64(s.last[at]-s.read[at]) / 2
 		}
 		s.read[at] = max(s.read[at], int32(e.Seq)) //nolint:gosec // at most last
@@ -152,12 +142,29 @@ func (s *Stream) at(e Event) int { return int(e.User)*s.cfg.Conversations + int(
 
 // Totals returns the unread total of each user after all events that were handed
 // out, in any order.
-func (s *Stream) Totals() []int64 {
+func (s *Stream) Totals() map[string]int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	totals := make([]int64, s.cfg.Users)
+	totals := make(map[string]int64, s.cfg.Users)
 	for i := range s.last {
-		totals[i/s.cfg.Conversations] += int64(s.last[i] - s.read[i])
+		totals[UserID(int32(i/s.cfg.Conversations))] += int64(s.last[i] - s.read[i]) //nolint:gosec // few millions
 	}
 	return totals
+}
+
+// zipf draws numbers from 0 to n-1, number k with a weight of 1/(k+1)^s.
+type zipf struct{ cumulated []float64 }
+
+func newZipf(n int, s float64) zipf {
+	z := zipf{make([]float64, n)}
+	var sum float64
+	for k := range z.cumulated {
+		sum += math.Pow(float64(k+1), -s)
+		z.cumulated[k] = sum
+	}
+	return z
+}
+
+func (z zipf) draw(random *rand.Rand) int32 {
+	return int32(sort.SearchFloat64s(z.cumulated, random.Float64()*z.cumulated[len(z.cumulated)-1])) //nolint:gosec // few millions
 }

@@ -1,11 +1,18 @@
-// Package ways drives events through badged and its rivals as fast as they go, and
-// compares the totals.
+// Package ways drives events through badged and other common ways to keep unread counts,
+// as fast as they go, and compares the totals.
+//
+// The other ways are written as their proponents would write them. All store applied events for as long
+// as badged does, apply each event once, and update a user's total together with the conversation. A
+// conversation is its last message and the read position, and the difference is the count. It is right in
+// any order of events if messages are numbered without gaps. Unlike badged the other ways store no sets
+// of messages, recalls, mentions, categories, levels or versions.
 package ways
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -22,30 +29,22 @@ type Way interface {
 	Apply(ctx context.Context, events []stream.Event) error
 	// Settle returns once all applied events count.
 	Settle(ctx context.Context) error
-	// Totals returns the totals of users, in their order.
-	Totals(ctx context.Context, users []string) ([]int64, error)
+	// Totals returns the totals of users.
+	Totals(ctx context.Context, users []string) (map[string]int64, error)
 	// Close releases everything.
 	Close(ctx context.Context) error
 }
 
-// keeper is a way that can tell the disk space of what grows with every event.
+// keeper is a way that can report the disk space of data that grows with every event.
 type keeper interface {
 	stored(ctx context.Context) (bytes int64, err error)
 }
 
-// keeperOf returns the keeper that w is, or owns.
-func keeperOf(w Way) (k keeper, ok bool) {
-	if o, is := w.(owned); is {
-		w = o.Way
-	}
-	k, ok = w.(keeper)
-	return k, ok
-}
-
-// StoredMeasure is that disk space.
+// StoredMeasure is the name of the measure of this disk space.
 const StoredMeasure = "log and keys on disk"
 
-// Driver is the number of workers that apply events, and of events at a time.
+// Driver is the number of workers that apply events, and the number of events that each applies at a
+// time.
 type Driver struct{ Workers, Batch int }
 
 // String describes the driver.
@@ -56,21 +55,20 @@ func (d Driver) String() string {
 	return fmt.Sprintf("%d at a time, %d events each", d.Workers, d.Batch)
 }
 
-// Drive applies the next events of s to w for a while and returns their number
-// once they count.
-func (d Driver) Drive(ctx context.Context, w Way, s *stream.Stream, duration time.Duration) (events int, err error) {
-	deadline := time.Now().Add(duration)
-	counts := make([]int, d.Workers)
+// Drive applies the next events of s to w while more returns true, and returns their number once they
+// count. All workers call more before each batch.
+func (d Driver) Drive(ctx context.Context, w Way, s *stream.Stream, more func() bool) (events int, err error) {
+	var count atomic.Int64
 	group, groupCtx := errgroup.WithContext(ctx)
-	for i := range counts {
+	for range d.Workers {
 		group.Go(func() error {
 			chunk := make([]stream.Event, d.Batch)
-			for time.Now().Before(deadline) {
+			for more() {
 				s.Next(chunk)
 				if err := w.Apply(groupCtx, chunk); err != nil {
 					return err
 				}
-				counts[i] += len(chunk)
+				count.Add(int64(len(chunk)))
 			}
 			return nil
 		})
@@ -78,28 +76,38 @@ func (d Driver) Drive(ctx context.Context, w Way, s *stream.Stream, duration tim
 	if err := group.Wait(); err != nil {
 		return 0, err
 	}
-	for _, n := range counts {
-		events += n
-	}
-	return events, w.Settle(ctx)
+	return int(count.Load()), w.Settle(ctx)
 }
 
-// Counting is a side that counts events of a stream for a while. Each round starts
-// at the start of the stream on an empty state, and its totals are checked.
-func Counting(r *rig.Rig, name, says string, open func(context.Context) (Way, error), d Driver, cfg stream.Config, duration time.Duration) contest.Side {
+// Until returns a condition that is true until a time has passed.
+func Until(passed time.Duration) func() bool {
+	deadline := time.Now().Add(passed)
+	return func() bool { return time.Now().Before(deadline) }
+}
+
+// Counting makes sides that count events of a stream for a while.
+type Counting struct {
+	Rig      *rig.Rig
+	Stream   stream.Config
+	Duration time.Duration
+}
+
+// Side returns a side whose rounds begin at the start of the stream with an empty state. Each round checks
+// the totals.
+func (c Counting) Side(name, says string, d Driver, open func(context.Context) (Way, error)) contest.Side {
 	run := func(ctx context.Context) (_ []measure.Measure, err error) {
 		w, err := open(ctx)
 		if err != nil {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, w.Close(context.WithoutCancel(ctx))) }()
-		s := stream.New(cfg)
-		used, err := r.Meter(ctx, func(ctx context.Context) (int, error) { return d.Drive(ctx, w, s, duration) })
+		s := stream.New(c.Stream)
+		used, err := c.Rig.Meter(ctx, func(ctx context.Context) (int, error) { return d.Drive(ctx, w, s, Until(c.Duration)) })
 		if err != nil {
 			return nil, err
 		}
 		measures := used.All()
-		if k, ok := keeperOf(w); ok {
+		if k, ok := w.(keeper); ok {
 			stored, err := k.stored(ctx)
 			if err != nil {
 				return nil, err
@@ -108,23 +116,26 @@ func Counting(r *rig.Rig, name, says string, open func(context.Context) (Way, er
 		}
 		return measures, CheckTotals(ctx, w, s)
 	}
-	return contest.Side{Name: name, Says: says + "; " + d.String(), Run: run}
+	return contest.Side{Name: name, Says: fmt.Sprintf("%s; %s; %s", says, d, c.Stream), Run: run}
+}
+
+// Remote returns a side that publishes to the binary over HTTP.
+func (c Counting) Remote(name string, d Driver, deploy rig.Deploy) contest.Side {
+	return c.Side(name, "the binary over HTTP, NDJSON, "+deploy.String(), d, func(ctx context.Context) (Way, error) {
+		return NewRemote(ctx, c.Rig, deploy, d.Workers)
+	})
 }
 
 // CheckTotals compares the totals of all users with those of the stream.
 func CheckTotals(ctx context.Context, w Way, s *stream.Stream) error {
-	must := s.Totals()
-	users := make([]string, len(must))
-	for i := range users {
-		users[i] = stream.UserID(int32(i))
+	want := s.Totals()
+	users := make([]string, 0, len(want))
+	for u := range want {
+		users = append(users, u)
 	}
-	totals, err := w.Totals(ctx, users)
+	got, err := w.Totals(ctx, users)
 	if err != nil {
 		return err
-	}
-	got, want := make(map[string]int64, len(users)), make(map[string]int64, len(users))
-	for i, u := range users {
-		got[u], want[u] = totals[i], must[i]
 	}
 	return measure.Check(got, want)
 }

@@ -2,8 +2,8 @@ const numbers = new Intl.NumberFormat("en");
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 
 /** `1,234,567`. */
-export function count(n: number): string {
-  return numbers.format(n);
+export function count(n: number | string): string {
+  return numbers.format(typeof n === "string" ? BigInt(n) : n);
 }
 
 /** `1 event`, `3 events`. */

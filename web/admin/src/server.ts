@@ -1,3 +1,8 @@
+import { parseExact } from "../../sdk/src/seq.js";
+
+/** A number, or past 2^53 a string of digits. */
+export type Seq = number | string;
+
 /** A partition of the log, with its lag. */
 export interface Partition {
   readonly partition: number;
@@ -177,9 +182,9 @@ export interface ExplainedConversation {
   readonly conversation_id: string;
   readonly unread: number;
   readonly mentions: number;
-  readonly first_unread_seq: number;
-  readonly read_seq: number;
-  readonly last_seq: number;
+  readonly first_unread_seq: Seq;
+  readonly read_seq: Seq;
+  readonly last_seq: Seq;
   readonly level: string;
   readonly level_until?: string;
   readonly category: string;
@@ -187,9 +192,9 @@ export interface ExplainedConversation {
   readonly adds: number;
   /** Of the room; absent if the user is no member of one. */
   readonly members?: number;
-  readonly messages: readonly (LoggedEvent & { seq: number; mentioned: boolean })[];
+  readonly messages: readonly (LoggedEvent & { seq: Seq; mentioned: boolean })[];
   readonly more_messages: number;
-  readonly last_read?: LoggedEvent & { up_to_seq: number };
+  readonly last_read?: LoggedEvent & { up_to_seq: Seq };
   readonly marked_by?: LoggedEvent;
   readonly level_by?: LoggedEvent;
   /** The level that applies, and the category that it is of, if it is not the own one. */
@@ -202,7 +207,7 @@ export interface Step extends LoggedEvent {
   readonly total: number;
   readonly change: number;
   readonly conversation_id?: string;
-  readonly seq?: number;
+  readonly seq?: Seq;
   /** The number of steps omitted before it. */
   readonly left_out?: number;
 }
@@ -217,7 +222,7 @@ export interface History {
 /** A delivered message and its outcome. */
 export interface DeliveredMessage extends LoggedEvent {
   readonly conversation_id: string;
-  readonly seq: number;
+  readonly seq: Seq;
   readonly mentioned: boolean;
   readonly fate: "unread" | "read" | "recalled" | "read_before" | "recalled_before" | "own_message";
   readonly by?: LoggedEvent;
@@ -231,7 +236,7 @@ export interface Delivered {
 
 export interface UncountedEvent extends LoggedEvent {
   readonly conversation_id?: string;
-  readonly seq?: number;
+  readonly seq?: Seq;
   readonly why: string;
   readonly detail: string;
 }
@@ -459,7 +464,7 @@ export class Server {
         ...(body && { body: JSON.stringify(body) }),
       });
       const text = await response.text();
-      answer = text === "" ? {} : JSON.parse(text);
+      answer = (text === "" ? {} : parseExact(text)) as typeof answer;
     } catch (error) {
       throw new Away("the server cannot be reached", { cause: error });
     }

@@ -1,4 +1,4 @@
-import type { History, Step } from "./server.js";
+import type { History, Seq, Step } from "./server.js";
 
 /** The width of a chart that has a single moment. */
 const LONE_SECONDS = 60;
@@ -55,7 +55,7 @@ export function nearestStep(points: readonly (readonly [number, number])[], x: n
 export function whatOf(e: {
   readonly type?: string | undefined;
   readonly conversation_id?: string | undefined;
-  readonly seq?: number | undefined;
+  readonly seq?: Seq | undefined;
 }): string {
   const conversation = e.conversation_id ?? "";
   switch (e.type) {

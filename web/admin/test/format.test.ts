@@ -24,6 +24,7 @@ test("numbers are short, and an unknown one is a dash", () => {
   assert.equal(rate(null), "–");
   assert.equal(rate(undefined), "–");
   assert.equal(count(1_234_567), "1,234,567");
+  assert.equal(count("1234567890123456789"), "1,234,567,890,123,456,789");
   assert.equal(counted(1, "event"), "1 event");
   assert.equal(counted(1000, "event"), "1,000 events");
 });

@@ -6,7 +6,9 @@ import {
   useBadge,
   useBadgeClient,
   useConversation,
+  useConversations,
   useStatus,
+  useTitle,
 } from "@badged/react";
 import { createElement as h, StrictMode, useState } from "react";
 
@@ -24,6 +26,8 @@ function Inbox() {
   const { state } = useStatus();
   const client = useBadgeClient();
   const conversation = useConversation(ID);
+  const listed = useConversations().map(({ conversationId }) => conversationId);
+  useTitle({ conversation: ID });
   const [open, setOpen] = useState(false);
   return h(
     "main",
@@ -32,6 +36,7 @@ function Inbox() {
     h("output", { id: "total" }, String(total)),
     h("output", { id: "unread" }, String(conversation?.unread ?? 0)),
     h("output", { id: "read" }, String(conversation?.readSeq ?? 0)),
+    h("output", { id: "listed" }, listed.join(" ")),
     h("p", { id: "badge" }, h(Badge, { most: 1 }), h(Badge, { conversation: ID })),
     h("button", { type: "button", onClick: () => client.readAll() }, "Read all"),
     h("button", { type: "button", onClick: () => setOpen(!open) }, "Thread"),

@@ -6,7 +6,9 @@ import {
   useBadge,
   useBadgeClient,
   useConversation,
+  useConversations,
   useStatus,
+  useTitle,
 } from "@badged/vue";
 import { createSSRApp, defineComponent, h, ref } from "vue";
 
@@ -25,6 +27,8 @@ const Inbox = defineComponent(() => {
   const status = useStatus();
   const client = useBadgeClient();
   const conversation = useConversation(() => ID);
+  const listed = useConversations();
+  useTitle(() => ({ conversation: ID }));
   const open = ref(false);
   const toggle = () => {
     open.value = !open.value;
@@ -35,6 +39,7 @@ const Inbox = defineComponent(() => {
       h("output", { id: "total" }, String(badge.value.total)),
       h("output", { id: "unread" }, String(conversation.value?.unread ?? 0)),
       h("output", { id: "read" }, String(conversation.value?.readSeq ?? 0)),
+      h("output", { id: "listed" }, listed.value.map((c) => c.conversationId).join(" ")),
       h("p", { id: "badge" }, [h(Badge, { most: 1 }), h(Badge, { conversation: ID })]),
       h("button", { type: "button", onClick: () => client.readAll() }, "Read all"),
       h("button", { type: "button", onClick: toggle }, "Thread"),

@@ -30,7 +30,7 @@ var timeWithSeconds = new Intl.DateTimeFormat(void 0, { timeStyle: "medium" });
 var numbers = new Intl.NumberFormat("en");
 var compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 function count(n) {
-  return numbers.format(n);
+  return numbers.format(typeof n === "string" ? BigInt(n) : n);
 }
 function counted(n, noun) {
   return `${count(n)} ${noun}${n === 1 ? "" : "s"}`;
@@ -5384,6 +5384,19 @@ function differencesOf({ result }) {
   return result?.first ?? [];
 }
 
+// sdk/src/seq.ts
+var MAX = 2n ** 63n - 1n;
+var MAX_NUMBER = Number.MAX_SAFE_INTEGER;
+var TOKEN = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
+function parseExact(text) {
+  if (!/\d{16}/.test(text)) return JSON.parse(text);
+  const quoted = text.replace(
+    TOKEN,
+    (token) => /^-?\d+$/.test(token) && !Number.isSafeInteger(Number(token)) ? `"${token}"` : token
+  );
+  return JSON.parse(quoted);
+}
+
 // admin/src/server.ts
 var Refused = class extends Error {
   constructor(status, detail) {
@@ -5495,7 +5508,7 @@ var Server = class {
         ...body && { body: JSON.stringify(body) }
       });
       const text = await response.text();
-      answer = text === "" ? {} : JSON.parse(text);
+      answer = text === "" ? {} : parseExact(text);
     } catch (error) {
       throw new Away("the server cannot be reached", { cause: error });
     }

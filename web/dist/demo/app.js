@@ -89,10 +89,11 @@ function same(a, b) {
 
 // sdk/src/refuse.ts
 function refuse(name, wanted, value) {
-  let given = typeof value;
-  if (typeof value === "string") given = JSON.stringify(value.slice(0, 40));
-  else if (typeof value === "number" || typeof value === "bigint") given = value;
-  throw new TypeError(`${name} must be ${wanted}, is ${given}`);
+  throw new TypeError(`${name} must be ${wanted}, is ${shown(value)}`);
+}
+function shown(value) {
+  if (typeof value === "string") return JSON.stringify(value.replace(/^(.{40}).+/s, "$1…"));
+  return typeof value === "number" || typeof value === "bigint" ? value : typeof value;
 }
 
 // sdk/src/seq.ts
@@ -908,6 +909,7 @@ var Storage = class {
 // sdk/src/link.ts
 var LASTING_MS = 1e4;
 var MAX_UNHEARD = 2;
+var NEVER_CONNECTED = "cannot connect: check the url, the server, and that the server allows this page's origin (--allowed-origins)";
 var RIVAL_MS = 3e3;
 var RIVAL_PROVEN_MS = 1e4;
 var REMEMBER_MS = 36e5;
@@ -943,12 +945,12 @@ var Link = class {
   /** Connects. After a call, stop or a refusal must come before the next. */
   start() {
     const { environment, fallback, onStatus } = this.#options;
-    const { clock: clock2, fetch: fetch2 } = environment;
+    const { clock: clock2, fetch: fetch2, WebSocket } = environment;
     this.#mayHurry = false;
-    const both = fallback && fetch2 !== null;
-    const streams = both && this.#prefersStreams;
+    const fallsBack = fallback && fetch2 !== null;
+    const streams = fallsBack && (!WebSocket || this.#prefersStreams);
     this.#open(streams);
-    if (both) {
+    if (fallsBack && WebSocket) {
       this.#tryOther = () => {
         this.#cancelRival();
         this.#tryOther = void 0;
@@ -1001,8 +1003,8 @@ var Link = class {
       // async turns a throw into a rejection.
       token: async (fresh) => {
         const found = await token({ expired: fresh || this.#tokenExpired });
-        if (typeof found !== "string" || found === "") throw new TypeError("token() returned none");
-        return found;
+        if (/^[\w.-]+$/.test(found || "")) return found;
+        throw new TypeError(`token() returned ${shown(found)}`);
       },
       held,
       device,
@@ -1056,7 +1058,7 @@ var Link = class {
     this.#reconnect(connection, ended);
   }
   #reconnect(connection, { code, reason, reconnectMs }) {
-    const { onStatus, environment } = this.#options;
+    const { onStatus, environment, held } = this.#options;
     if (code === CloseCode.TokenExpired) this.#tokenExpired = true;
     if (connection.onlineMs >= LASTING_MS) this.#backoff.reset();
     if (isRefusal(code)) {
@@ -1067,7 +1069,8 @@ var Link = class {
     const retryMs = this.#backoff.next(reconnectMs);
     this.#mayHurry = reconnectMs === 0;
     this.#cancelRetry = environment.clock.after(retryMs, () => this.start());
-    onStatus({ state: "waiting", retryMs, code, reason });
+    const never = code === 1006 && this.#unheard >= MAX_UNHEARD && !held();
+    onStatus({ state: "waiting", retryMs, code, reason: never ? NEVER_CONNECTED : reason });
   }
 };
 
@@ -1282,9 +1285,11 @@ function heed(options, act) {
   );
 }
 function baseURL(text) {
+  if (!text) throw new TypeError("url is required, such as https://badged.example.com");
   const parts = /^\s*(?:http|ws)(s?:\/\/[^/?#\s]+)([^?#\s]*)/i.exec(text);
-  if (parts === null) throw new TypeError(`URL ${text} is neither http(s) nor ws(s)`);
+  if (parts === null) return refuse("url", "http(s) or ws(s)", text);
   const [, origin = "", path = ""] = parts;
+  if (/\/v1\/ws\/?$/.test(path)) refuse("url", "the server's, without /v1/ws", text);
   return `http${origin.toLowerCase()}${path.replace(/\/?$/, "/")}`;
 }
 
@@ -1425,14 +1430,14 @@ var Reading = class extends Looking {
     super(options);
     this.conversationId = conversationId;
     this.#client = options.client;
-    this.#upToSeq = shown(upToSeq);
+    this.#upToSeq = shown2(upToSeq);
     this.#ignoreClient = options.client.on("conversation", (changed) => {
       if (changed.conversationId === conversationId) this.check();
     });
     this.check();
   }
   show(upToSeq) {
-    this.#upToSeq = shown(upToSeq);
+    this.#upToSeq = shown2(upToSeq);
     this.check();
   }
   close() {
@@ -1479,7 +1484,7 @@ var Seeing = class extends Looking {
     return this.#client.seenAll(this.#category);
   }
 };
-function shown(upToSeq) {
+function shown2(upToSeq) {
   return upToSeq === void 0 ? void 0 : seqOf("upToSeq", upToSeq);
 }
 
@@ -1550,17 +1555,17 @@ var State = class {
   get snapshot() {
     const { badge, conversations, more } = this.#view;
     if (badge === void 0) return void 0;
-    const shown2 = [...conversations.values()].filter(
+    const shown3 = [...conversations.values()].filter(
       ({ unread: unread2, markedUnread, level, left }) => !left && (unread2 > 0 || markedUnread || level !== "default")
     );
-    const kept = shown2.length > MAX_STORED ? shown2.sort((a, b) => b.version - a.version).slice(0, MAX_STORED) : shown2;
+    const kept = shown3.length > MAX_STORED ? shown3.sort((a, b) => b.version - a.version).slice(0, MAX_STORED) : shown3;
     return {
       t: "snapshot",
       badge,
       allCategories: true,
       allLevels: true,
       conversations: kept,
-      more: more || kept.length < shown2.length,
+      more: more || kept.length < shown3.length,
       pingMs: 0,
       expiresInMs: 0
     };
@@ -1796,8 +1801,8 @@ var Badged = class {
   #open = /* @__PURE__ */ new Set();
   /** @throws TypeError if an option is invalid. */
   constructor(options) {
+    const base = baseURL(options?.url);
     const { token, user, device, minBackoffMs = 500, maxBackoffMs = 3e4 } = options;
-    const base = baseURL(options.url);
     toFunction("token", token);
     if (device !== void 0) toText("device", device);
     if (!(minBackoffMs > 0 && maxBackoffMs > 0)) {
@@ -1882,13 +1887,11 @@ var Badged = class {
   }
   /**
    * Connects, and stays connected until `stop` or a refusal. Emits the stored
-   * state of the last visit at once. Without a WebSocket, as in server-side
-   * rendering, it does nothing.
+   * state of the last visit at once. Do not call it in server-side rendering.
    */
   start() {
     const { state } = this.#status;
     if (state !== "stopped" && state !== "refused") return;
-    if (this.#environment.WebSocket === null) return;
     if (this.#loading === void 0) this.#join();
     else this.#setStatus({ state: "connecting" });
   }
@@ -2260,7 +2263,7 @@ function showInTitle(client, part) {
   if (!globalThis.document) return () => {
   };
   const show = (count) => {
-    const title = document.title.replace(/^\(\d+\+?\) /, "");
+    const title = document.title.replace(/^\(\d+\+?\)( |$)/, "");
     document.title = count === "" ? title : `(${count}) ${title}`;
   };
   return follow(client, part, (count) => show(formatCount(count)));
@@ -2715,8 +2718,8 @@ var People = class {
 };
 
 // sdk/src/worker.ts
-function isNewer(push, shown2) {
-  return shown2 === void 0 || push.epoch !== shown2.epoch || push.version > shown2.version;
+function isNewer(push, shown3) {
+  return shown3 === void 0 || push.epoch !== shown3.epoch || push.version > shown3.version;
 }
 
 // demo/src/icons.ts
@@ -2940,8 +2943,8 @@ var ConversationList = class {
     for (const { id, category, late } of this.#topics) {
       const row = this.#rows.get(id);
       if (row === void 0) continue;
-      const shown2 = chosen === void 0 || covers(chosen, category);
-      row.element.hidden = !shown2 || late && !row.hasMessages;
+      const shown3 = chosen === void 0 || covers(chosen, category);
+      row.element.hidden = !shown3 || late && !row.hasMessages;
     }
   }
 };
@@ -3366,8 +3369,8 @@ var Thread = class {
   get newestShown() {
     if (this.#atEnd) return this.#drawn.at(-1)?.seq;
     const bottom = this.#messages.scrollTop + this.#messages.clientHeight;
-    const shown2 = this.#bubbles.reverse().find((bubble) => bubble.offsetTop + bubble.offsetHeight <= bottom);
-    return shown2 === void 0 ? void 0 : Number(shown2.dataset.seq);
+    const shown3 = this.#bubbles.reverse().find((bubble) => bubble.offsetTop + bubble.offsetHeight <= bottom);
+    return shown3 === void 0 ? void 0 : Number(shown3.dataset.seq);
   }
   get #bubbles() {
     return [...this.#messages.querySelectorAll(".message")];
@@ -3378,12 +3381,12 @@ var Thread = class {
   }
   #showLevel(level) {
     const at2 = LEVELS2.findIndex((known) => known.level === level);
-    const shown2 = LEVELS2[at2];
+    const shown3 = LEVELS2[at2];
     const next = LEVELS2[(at2 + 1) % LEVELS2.length];
-    if (at2 === this.#levelAt || !shown2 || !next) return;
+    if (at2 === this.#levelAt || !shown3 || !next) return;
     this.#levelAt = at2;
-    this.#level.replaceChildren(icon(shown2.icon));
-    const label = `Now ${shown2.name}. Change to: ${next.name}`;
+    this.#level.replaceChildren(icon(shown3.icon));
+    const label = `Now ${shown3.name}. Change to: ${next.name}`;
     this.#level.title = label;
     this.#level.setAttribute("aria-label", label);
   }
@@ -3391,8 +3394,8 @@ var Thread = class {
     this.#messages.scrollTop = this.#messages.scrollHeight;
   }
   #updateBelow() {
-    const shown2 = this.newestShown ?? 0;
-    const below = this.#drawn.filter(({ seq }) => seq > shown2).length;
+    const shown3 = this.newestShown ?? 0;
+    const below = this.#drawn.filter(({ seq }) => seq > shown3).length;
     this.#below.hidden = below === 0 || this.#atEnd;
     setText(this.#belowCount, String(below));
     this.#below.setAttribute("aria-label", `Go to the newest message, ${below} further down`);
@@ -4369,11 +4372,11 @@ function start(cast2, registered) {
   }, REDRAW_MS);
 }
 function showOnPage(phones) {
-  let shown2;
+  let shown3;
   let stop = () => {
   };
   const show = (phone) => {
-    shown2 = phone;
+    shown3 = phone;
     stop();
     if (phone === void 0 || phone.closed) return;
     const { client, count } = phone;
@@ -4388,11 +4391,11 @@ function showOnPage(phones) {
   };
   for (const phone of phones) {
     phone.element.addEventListener("focusin", () => {
-      if (phone !== shown2) show(phone);
+      if (phone !== shown3) show(phone);
     });
   }
   show(phones[0]);
-  return () => show(shown2);
+  return () => show(shown3);
 }
 function showLive(phones) {
   if (!feedIsOpen) {

@@ -3,7 +3,7 @@
  *
  * @packageDocumentation
  */
-import { Badged, type BadgedOptions, type Badge as BadgeState, type Category, type Conversation, type Numbers, type Part, type Seq, type Status } from "@badged/sdk";
+import { Badged, type BadgedOptions, type Badge as BadgeState, type Category, type Conversation, type FaviconOptions, type Numbers, type Part, type Seq, type Status } from "@badged/sdk";
 import { type ComponentPropsWithoutRef, type ReactNode } from "react";
 /** Either a client, which you start and stop, or the options of one. */
 export type BadgeProviderProps = {
@@ -46,6 +46,15 @@ export interface ConversationOptions {
  * is known.
  */
 export declare function useConversation(id: string | undefined, { open, upToSeq }?: ConversationOptions): Conversation | undefined;
+/**
+ * The conversations that the client has, of a category with those below it or of all; the
+ * last changed first. Without a change it is the same array.
+ */
+export declare function useConversations(category?: string | undefined): readonly Conversation[];
+/** Shows a count, by default the total, in front of the page's title while the component is mounted. */
+export declare function useTitle({ category, conversation, count }?: Part): void;
+/** Draws a count, by default the total, on the page's icon while the component is mounted. */
+export declare function useFavicon(options?: FaviconOptions): void;
 /** Props of {@link Badge}; the others go to the `span`. */
 export interface BadgeProps extends Omit<ComponentPropsWithoutRef<"span">, "children">, Part {
     /** The largest count that is shown as it is; default 99. */

@@ -1,10 +1,14 @@
 // dist/react/src/index.ts
 import {
   Badged,
+  conversationsOf,
   countOf,
   formatCount,
   numbersOf,
+  onConversations,
   onCount,
+  showInTitle,
+  showOnFavicon,
   treeOf
 } from "@badged/sdk";
 import {
@@ -113,6 +117,34 @@ function useConversation(id, { open = false, upToSeq } = {}) {
     () => void 0
   );
 }
+var NONE = [];
+function useConversations(category) {
+  const client = useBadgeClient();
+  const held = useRef(NONE);
+  const subscribe = useCallback((call) => onConversations(client, call), [client]);
+  return useSyncExternalStore(
+    subscribe,
+    () => {
+      const now = conversationsOf(client, category);
+      const same = now.length === held.current.length && now.every((c, i) => c === held.current[i]);
+      if (!same) held.current = now;
+      return held.current;
+    },
+    () => NONE
+  );
+}
+function useTitle({ category, conversation, count } = {}) {
+  const client = useBadgeClient();
+  useEffect(
+    () => showInTitle(client, { category, conversation, count }),
+    [client, category, conversation, count]
+  );
+}
+function useFavicon(options = {}) {
+  const client = useBadgeClient();
+  const given = JSON.stringify(options);
+  useEffect(() => showOnFavicon(client, JSON.parse(given)), [client, given]);
+}
 function Badge({
   category,
   conversation,
@@ -146,7 +178,10 @@ export {
   useBadgeClient,
   useCategories,
   useConversation,
+  useConversations,
+  useFavicon,
   useNumbers,
-  useStatus
+  useStatus,
+  useTitle
 };
 //# sourceMappingURL=index.js.map

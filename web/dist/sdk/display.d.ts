@@ -1,4 +1,5 @@
 import type { Badged } from "./client.js";
+import type { Conversation } from "./frames.js";
 /** What a badge counts: everything, a category with those below it, or a conversation. */
 export interface Part {
     readonly category?: string | undefined;
@@ -14,6 +15,10 @@ export interface Part {
 export declare function countOf(client: Badged, { category, conversation, count }?: Part): number;
 /** Calls when the count of a part may have changed. The returned function ends it. */
 export declare function onCount(client: Badged, { conversation }: Part, call: () => void): () => void;
+/** The conversations that the client has, of a category with those below it or of all; the last changed first. */
+export declare function conversationsOf(client: Badged, category?: string): readonly Conversation[];
+/** Calls once after conversations have changed, however many. The returned function ends it. */
+export declare function onConversations(client: Badged, call: () => void): () => void;
 /**
  * Formats a count for a badge: empty for 0, and `99+` above `most` (default 99).
  */

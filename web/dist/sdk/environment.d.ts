@@ -64,9 +64,9 @@ export interface LocksLike {
  * the client goes without the feature.
  */
 export interface Environment {
-    /** Default: the global `WebSocket`. With null, `start` does nothing. */
+    /** Default: the global `WebSocket`. With null, server-sent events serve alone. */
     readonly WebSocket: WebSocketConstructor | null;
-    /** Needed for the fallback to server-sent events. */
+    /** Needed for server-sent events. */
     readonly fetch: typeof fetch | null;
     readonly clock: Clock;
     /** At least 0, less than 1; default `Math.random`. */

@@ -6,7 +6,7 @@
 export { type Category, covers, levelOf, numbersOf, shareOf, treeOf } from "./category.js";
 export { Badged } from "./client.js";
 export { CloseCode, type Ending } from "./closing.js";
-export { countOf, type FaviconOptions, formatCount, onCount, type Part, showInTitle, showOnApp, showOnFavicon, } from "./display.js";
+export { conversationsOf, countOf, type FaviconOptions, formatCount, onConversations, onCount, type Part, showInTitle, showOnApp, showOnFavicon, } from "./display.js";
 export type { AsyncStorageLike, ChannelLike, Clock, Environment, LocksLike, Page, StorageLike, WebSocketConstructor, WebSocketLike, } from "./environment.js";
 export type { Badge, Command, Conversation, Level, Numbers } from "./frames.js";
 export type { Status, TokenRequest } from "./link.js";

@@ -3,7 +3,7 @@
  *
  * @packageDocumentation
  */
-import { Badged, type BadgedOptions, type Badge as BadgeState, type Category, type Conversation, type Numbers, type Part, type Seq, type Status } from "@badged/sdk";
+import { Badged, type BadgedOptions, type Badge as BadgeState, type Category, type Conversation, type FaviconOptions, type Numbers, type Part, type Seq, type Status } from "@badged/sdk";
 import { type App, type MaybeRefOrGetter, type PropType, type Ref } from "vue";
 /**
  * Makes the plugin: `app.use(createBadges({ url, user, token }))`. Its client
@@ -41,6 +41,15 @@ export interface ConversationOptions {
  * is known.
  */
 export declare function useConversation(id: MaybeRefOrGetter<string | undefined>, { open, upToSeq }?: ConversationOptions): Readonly<Ref<Conversation | undefined>>;
+/**
+ * The conversations that the client has, of a category with those below it or of all; the
+ * last changed first.
+ */
+export declare function useConversations(category?: MaybeRefOrGetter<string | undefined>): Readonly<Ref<readonly Conversation[]>>;
+/** Shows a count, by default the total, in front of the page's title while the component is mounted. */
+export declare function useTitle(part?: MaybeRefOrGetter<Part>): void;
+/** Draws a count, by default the total, on the page's icon while the component is mounted. */
+export declare function useFavicon(options?: MaybeRefOrGetter<FaviconOptions>): void;
 /** The count of everything, a category with those below it, or a conversation; nothing at 0. */
 export declare const Badge: import("vue").DefineComponent<import("vue").ExtractPropTypes<{
     category: StringConstructor;

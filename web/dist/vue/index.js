@@ -1,10 +1,14 @@
 // dist/vue/src/index.ts
 import {
   Badged,
+  conversationsOf,
   countOf,
   formatCount,
   numbersOf,
+  onConversations,
   onCount,
+  showInTitle,
+  showOnFavicon,
   treeOf
 } from "@badged/sdk";
 import {
@@ -134,6 +138,36 @@ function useConversation(id, { open, upToSeq } = {}) {
     id
   );
 }
+function useConversations(category) {
+  return follow(
+    [],
+    (client) => conversationsOf(client, toValue(category)),
+    onConversations,
+    category
+  );
+}
+function useTitle(part = {}) {
+  useShown(part, showInTitle);
+}
+function useFavicon(options = {}) {
+  useShown(options, showOnFavicon);
+}
+function useShown(options, show) {
+  const client = useBadgeClient();
+  let end = () => {
+  };
+  onMounted(() => {
+    watch(
+      () => toValue(options),
+      (options2) => {
+        end();
+        end = show(client, options2);
+      },
+      { immediate: true, deep: true }
+    );
+  });
+  onUnmounted(() => end());
+}
 var Badge = defineComponent({
   name: "UnreadBadge",
   props: {
@@ -169,7 +203,10 @@ export {
   useBadgeClient,
   useCategories,
   useConversation,
+  useConversations,
+  useFavicon,
   useNumbers,
-  useStatus
+  useStatus,
+  useTitle
 };
 //# sourceMappingURL=index.js.map

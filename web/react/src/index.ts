@@ -9,15 +9,20 @@ import {
   type Badge as BadgeState,
   type Category,
   type Conversation,
+  conversationsOf,
   countOf,
+  type FaviconOptions,
   formatCount,
   type Numbers,
   numbersOf,
   type OpenConversation,
+  onConversations,
   onCount,
   type Part,
   type Seq,
   type Status,
+  showInTitle,
+  showOnFavicon,
   treeOf,
 } from "@badged/sdk";
 import {
@@ -182,6 +187,44 @@ export function useConversation(
     () => client.conversations.get(id ?? ""),
     () => undefined,
   );
+}
+
+const NONE: readonly Conversation[] = [];
+
+/**
+ * The conversations that the client has, of a category with those below it or of all; the
+ * last changed first. Without a change it is the same array.
+ */
+export function useConversations(category?: string | undefined): readonly Conversation[] {
+  const client = useBadgeClient();
+  const held = useRef(NONE);
+  const subscribe = useCallback((call: () => void) => onConversations(client, call), [client]);
+  return useSyncExternalStore(
+    subscribe,
+    () => {
+      const now = conversationsOf(client, category);
+      const same = now.length === held.current.length && now.every((c, i) => c === held.current[i]);
+      if (!same) held.current = now;
+      return held.current;
+    },
+    () => NONE,
+  );
+}
+
+/** Shows a count, by default the total, in front of the page's title while the component is mounted. */
+export function useTitle({ category, conversation, count }: Part = {}): void {
+  const client = useBadgeClient();
+  useEffect(
+    () => showInTitle(client, { category, conversation, count }),
+    [client, category, conversation, count],
+  );
+}
+
+/** Draws a count, by default the total, on the page's icon while the component is mounted. */
+export function useFavicon(options: FaviconOptions = {}): void {
+  const client = useBadgeClient();
+  const given = JSON.stringify(options);
+  useEffect(() => showOnFavicon(client, JSON.parse(given)), [client, given]);
 }
 
 /** Props of {@link Badge}; the others go to the `span`. */

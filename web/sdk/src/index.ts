@@ -7,9 +7,11 @@ export { type Category, covers, levelOf, numbersOf, shareOf, treeOf } from "./ca
 export { Badged } from "./client.js";
 export { CloseCode, type Ending } from "./closing.js";
 export {
+  conversationsOf,
   countOf,
   type FaviconOptions,
   formatCount,
+  onConversations,
   onCount,
   type Part,
   showInTitle,

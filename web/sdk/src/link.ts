@@ -4,12 +4,16 @@ import { Connection, type ConnectionOptions, type Ended } from "./connection.js"
 import type { Environment } from "./environment.js";
 import { EventStream } from "./eventstream.js";
 import { PROTOCOL } from "./frames.js";
+import { shown } from "./refuse.js";
 import { StorageEntry } from "./storage.js";
 
 // A connection online for at least this long counts as a success.
 const LASTING_MS = 10_000;
 // After this many unheard connections in a row, the other transport is tried at once.
 const MAX_UNHEARD = 2;
+// Browsers do not tell scripts why a connection failed.
+const NEVER_CONNECTED =
+  "cannot connect: check the url, the server, and that the server allows this page's origin (--allowed-origins)";
 // How long the first transport may take before the second starts beside it:
 // before a WebSocket has ever worked, and after.
 const RIVAL_MS = 3_000;
@@ -91,12 +95,12 @@ export class Link {
   /** Connects. After a call, stop or a refusal must come before the next. */
   start(): void {
     const { environment, fallback, onStatus } = this.#options;
-    const { clock, fetch } = environment;
+    const { clock, fetch, WebSocket } = environment;
     this.#mayHurry = false;
-    const both = fallback && fetch !== null;
-    const streams = both && this.#prefersStreams;
+    const fallsBack = fallback && fetch !== null;
+    const streams = fallsBack && (!WebSocket || this.#prefersStreams);
     this.#open(streams);
-    if (both) {
+    if (fallsBack && WebSocket) {
       this.#tryOther = () => {
         this.#cancelRival();
         this.#tryOther = undefined;
@@ -155,9 +159,10 @@ export class Link {
       // async turns a throw into a rejection.
       token: async (fresh) => {
         const found = await token({ expired: fresh || this.#tokenExpired });
-        // As of an app whose session is over or whose backend fails: the server would refuse it finally.
-        if (typeof found !== "string" || found === "") throw new TypeError("token() returned none");
-        return found;
+        // As of an app whose session is over or whose backend fails, with a page that says so:
+        // the server would refuse it finally.
+        if (/^[\w.-]+$/.test(found || "")) return found;
+        throw new TypeError(`token() returned ${shown(found)}`);
       },
       held,
       device,
@@ -219,7 +224,7 @@ export class Link {
   }
 
   #reconnect(connection: Connection, { code, reason, reconnectMs }: Ended): void {
-    const { onStatus, environment } = this.#options;
+    const { onStatus, environment, held } = this.#options;
     if (code === CloseCode.TokenExpired) this.#tokenExpired = true;
     // Only a connection that lasted resets the backoff: a server that accepts
     // clients and drops them at once must not be flooded.
@@ -233,6 +238,7 @@ export class Link {
     const retryMs = this.#backoff.next(reconnectMs);
     this.#mayHurry = reconnectMs === 0;
     this.#cancelRetry = environment.clock.after(retryMs, () => this.start());
-    onStatus({ state: "waiting", retryMs, code, reason });
+    const never = code === 1006 && this.#unheard >= MAX_UNHEARD && !held();
+    onStatus({ state: "waiting", retryMs, code, reason: never ? NEVER_CONNECTED : reason });
   }
 }

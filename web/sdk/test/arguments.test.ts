@@ -161,6 +161,12 @@ test("wrong options and listeners are refused", () => {
     const all = { ...options, ...wrong } as unknown as typeof options;
     assert.throws(() => new Badged(all), TypeError, JSON.stringify(wrong));
   }
+  for (const missing of [undefined, null, {}, { url: "" }]) {
+    assert.throws(() => new Badged(missing as never), {
+      name: "TypeError",
+      message: "url is required, such as https://badged.example.com",
+    });
+  }
   const client = new Badged(options);
   assert.throws(() => client.on("total", undefined as never), /listener must be a function/);
 });

@@ -1,6 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { countOf, formatCount, onCount, showInTitle, showOnApp } from "../src/index.js";
+import {
+  conversationsOf,
+  countOf,
+  formatCount,
+  onConversations,
+  onCount,
+  showInTitle,
+  showOnApp,
+} from "../src/index.js";
 import { Bench, changes, conversation, numbers, snapshot } from "./fakes.js";
 
 /** Runs a function with a replaced global. */
@@ -29,6 +37,33 @@ test("formatCount is empty for 0 and capped above the limit", () => {
   assert.equal(formatCount(1000, 999), "999+");
 });
 
+test("conversations are listed by category, the last changed first, and told of once", async () => {
+  const bench = new Bench();
+  const of = (id: string, version: number, category: string) => ({
+    ...conversation(id, 1, version),
+    category,
+  });
+  const socket = await bench.online(
+    snapshot(3, [of("a", 1, "acme"), of("b", 3, "acme/team"), of("c", 2, "acme2")]),
+  );
+  const ids = (category?: string) =>
+    conversationsOf(bench.client, category).map(({ conversationId }) => conversationId);
+  assert.deepEqual(
+    [ids(), ids("acme"), ids("acme/team"), ids("none")],
+    [["b", "c", "a"], ["b", "a"], ["b"], []],
+  );
+  let told = 0;
+  const stop = onConversations(bench.client, () => told++);
+  socket.serve(changes(5, 3, [of("a", 5, "acme"), of("c", 4, "acme2")]));
+  await undefined;
+  assert.equal(told, 1);
+  assert.deepEqual(ids(), ["a", "c", "b"]);
+  stop();
+  socket.serve(changes(6, 3, [of("b", 6, "acme/team")]));
+  await undefined;
+  assert.equal(told, 1);
+});
+
 test("the title shows the total in front, also after the page changed it", async () => {
   const page = { title: "Inbox (2026)" };
   await withGlobal("document", page, async () => {
@@ -46,6 +81,27 @@ test("the title shows the total in front, also after the page changed it", async
     assert.equal(page.title, "Settings");
     socket.serve(changes(5, 2, [conversation("a", 2, 5)]));
     assert.equal(page.title, "Settings");
+  });
+});
+
+test("a page without a title shows the last count alone", async () => {
+  let title = "";
+  const page = {
+    get title() {
+      return title;
+    },
+    set title(text) {
+      title = text.trim(); // as browsers do
+    },
+  };
+  await withGlobal("document", page, async () => {
+    const bench = new Bench();
+    const socket = await bench.online(snapshot(1, [conversation("a", 3, 1)]));
+    const stop = showInTitle(bench.client);
+    socket.serve(changes(2, 4, [conversation("a", 4, 2)]));
+    assert.equal(title, "(4)");
+    stop();
+    assert.equal(title, "");
   });
 });
 

@@ -13,6 +13,9 @@ import {
   snapshot,
 } from "./fakes.js";
 
+const NEVER_CONNECTED =
+  "cannot connect: check the url, the server, and that the server allows this page's origin (--allowed-origins)";
+
 /** A request of the client, answered by the test. */
 class FakeRequest {
   readonly response: Promise<Response>;
@@ -277,10 +280,10 @@ describe("an HTTP status maps to a close code", () => {
   const cases: [number, string, string][] = [
     [401, "waiting", "token expired"],
     [403, "refused", "forbidden"],
-    [404, "waiting", "connection lost"],
+    [404, "waiting", NEVER_CONNECTED],
     [429, "waiting", "over capacity"],
     [503, "waiting", "over capacity"],
-    [500, "waiting", "connection lost"],
+    [500, "waiting", NEVER_CONNECTED],
   ];
   for (const [status, state, reason] of cases) {
     test(`${status}`, async () => {
@@ -305,7 +308,7 @@ describe("an HTTP status maps to a close code", () => {
     await settled();
     const { status } = bench.client;
     assert(status.state === "waiting" && status.retryMs >= 0);
-    assert.equal(status.reason, "connection lost");
+    assert.equal(status.reason, NEVER_CONNECTED);
   });
 
   test("a refused token is fetched again", async () => {
@@ -454,6 +457,32 @@ test("a stop ends the stream, and later frames are ignored", async () => {
   await request.write(`data: ${golden("changes")}\n\n`);
   assert.equal(bench.client.badge?.total, 6);
   assert.equal(bench.clock.pending, 0);
+});
+
+test("without a WebSocket, as in Node 20, server-sent events serve alone", async () => {
+  const bench = new StreamBench({ WebSocket: null });
+  bench.client.start();
+  await settled();
+  assert.equal(bench.requests.length, 1);
+  bench.request.fail(new TypeError("network error"));
+  await settled();
+  await bench.clock.advance(499);
+  assert.equal(bench.requests.length, 2);
+  await bench.request.stream();
+  await bench.request.write(`data: ${golden("snapshot")}\n\n`);
+  assert.equal(bench.client.status.state, "online");
+});
+
+test("without any transport, the status says what is missing", async () => {
+  const options = [{ fallback: false }, { fallback: true, fetch: null }];
+  for (const option of options) {
+    const bench = new Bench({ WebSocket: null, ...option });
+    bench.client.start();
+    await settled();
+    const { status } = bench.client;
+    assert(status.state === "waiting");
+    assert.equal(status.reason, "cannot connect: no WebSocket: set the option WebSocket");
+  }
 });
 
 test("without the fallback or fetch, only WebSockets are tried", async () => {

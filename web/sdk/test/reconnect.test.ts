@@ -140,6 +140,23 @@ describe("backoff", () => {
   }
 });
 
+test("failures before the first state say what to check, later ones do not", async () => {
+  const bench = new Bench();
+  const reason = () => bench.client.status.state === "waiting" && bench.client.status.reason;
+  bench.client.start();
+  await settled();
+  bench.socket.drop();
+  assert.equal(reason(), "connection lost");
+  (await bench.retried()).drop();
+  assert.match(String(reason()), /^cannot connect: check the url, .*--allowed-origins/);
+  const socket = await bench.retried();
+  socket.accept();
+  socket.serve(snapshot());
+  socket.drop();
+  for (let attempt = 0; attempt < 3; attempt++) (await bench.retried()).drop();
+  assert.equal(reason(), "connection lost");
+});
+
 describe("tokens", () => {
   test("are fetched before every connection", async () => {
     const bench = new Bench();
@@ -188,18 +205,30 @@ describe("tokens", () => {
     });
   }
 
-  for (const none of ["", undefined, null, { token: "t" }]) {
+  const page = "<html><title>Sign in</title><p>Your session is over.</p></html>";
+  const wrong: [unknown, string][] = [
+    ["", '""'],
+    [undefined, "undefined"],
+    [null, "object"],
+    [false, "boolean"],
+    [{ token: "t" }, "object"],
+    ["a.b.c\n", '"a.b.c\\n"'],
+    [page, '"<html><title>Sign in</title><p>Your sess…"'],
+  ];
+  for (const [none, shown] of wrong) {
     test(`that are ${JSON.stringify(none)} count as a failed attempt`, async () => {
       const bench = new Bench({ token: async () => none as never });
       bench.client.start();
       await settled();
       const { status } = bench.client;
       assert.equal(status.state, "waiting");
-      assert(status.state === "waiting" && status.reason.startsWith("no token: "));
+      assert(status.state === "waiting");
+      assert.equal(status.reason, `no token: token() returned ${shown}`);
+      assert.equal(bench.sockets.length, 0);
     });
   }
 
-  test("that do not fit into a subprotocol count as a failed attempt", async () => {
+  test("that the WebSocket refuses count as a failed attempt", async () => {
     const bench = new Bench({
       WebSocket: class {
         constructor() {

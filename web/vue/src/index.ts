@@ -9,16 +9,21 @@ import {
   type Badge as BadgeState,
   type Category,
   type Conversation,
+  conversationsOf,
   countOf,
+  type FaviconOptions,
   formatCount,
   type Numbers,
   numbersOf,
   type OpenCategory,
   type OpenConversation,
+  onConversations,
   onCount,
   type Part,
   type Seq,
   type Status,
+  showInTitle,
+  showOnFavicon,
   treeOf,
 } from "@badged/sdk";
 import {
@@ -210,6 +215,50 @@ export function useConversation(
     (client, call) => onCount(client, { conversation: toValue(id) }, call),
     id,
   );
+}
+
+/**
+ * The conversations that the client has, of a category with those below it or of all; the
+ * last changed first.
+ */
+export function useConversations(
+  category?: MaybeRefOrGetter<string | undefined>,
+): Readonly<Ref<readonly Conversation[]>> {
+  return follow<readonly Conversation[]>(
+    [],
+    (client) => conversationsOf(client, toValue(category)),
+    onConversations,
+    category,
+  );
+}
+
+/** Shows a count, by default the total, in front of the page's title while the component is mounted. */
+export function useTitle(part: MaybeRefOrGetter<Part> = {}): void {
+  useShown(part, showInTitle);
+}
+
+/** Draws a count, by default the total, on the page's icon while the component is mounted. */
+export function useFavicon(options: MaybeRefOrGetter<FaviconOptions> = {}): void {
+  useShown(options, showOnFavicon);
+}
+
+function useShown<Options>(
+  options: MaybeRefOrGetter<Options>,
+  show: (client: Badged, options: Options) => () => void,
+): void {
+  const client = useBadgeClient();
+  let end = () => {};
+  onMounted(() => {
+    watch(
+      () => toValue(options),
+      (options) => {
+        end();
+        end = show(client, options);
+      },
+      { immediate: true, deep: true },
+    );
+  });
+  onUnmounted(() => end());
 }
 
 /** The count of everything, a category with those below it, or a conversation; nothing at 0. */

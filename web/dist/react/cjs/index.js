@@ -26,8 +26,11 @@ __export(index_exports, {
   useBadgeClient: () => useBadgeClient,
   useCategories: () => useCategories,
   useConversation: () => useConversation,
+  useConversations: () => useConversations,
+  useFavicon: () => useFavicon,
   useNumbers: () => useNumbers,
-  useStatus: () => useStatus
+  useStatus: () => useStatus,
+  useTitle: () => useTitle
 });
 module.exports = __toCommonJS(index_exports);
 var import_sdk = require("@badged/sdk");
@@ -127,6 +130,34 @@ function useConversation(id, { open = false, upToSeq } = {}) {
     () => client.conversations.get(id ?? ""),
     () => void 0
   );
+}
+var NONE = [];
+function useConversations(category) {
+  const client = useBadgeClient();
+  const held = (0, import_react.useRef)(NONE);
+  const subscribe = (0, import_react.useCallback)((call) => (0, import_sdk.onConversations)(client, call), [client]);
+  return (0, import_react.useSyncExternalStore)(
+    subscribe,
+    () => {
+      const now = (0, import_sdk.conversationsOf)(client, category);
+      const same = now.length === held.current.length && now.every((c, i) => c === held.current[i]);
+      if (!same) held.current = now;
+      return held.current;
+    },
+    () => NONE
+  );
+}
+function useTitle({ category, conversation, count } = {}) {
+  const client = useBadgeClient();
+  (0, import_react.useEffect)(
+    () => (0, import_sdk.showInTitle)(client, { category, conversation, count }),
+    [client, category, conversation, count]
+  );
+}
+function useFavicon(options = {}) {
+  const client = useBadgeClient();
+  const given = JSON.stringify(options);
+  (0, import_react.useEffect)(() => (0, import_sdk.showOnFavicon)(client, JSON.parse(given)), [client, given]);
 }
 function Badge({
   category,

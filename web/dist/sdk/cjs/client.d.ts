@@ -37,8 +37,7 @@ export declare class Badged {
     on<Name extends keyof BadgedEvents>(event: Name, listener: (value: BadgedEvents[Name]) => void): () => void;
     /**
      * Connects, and stays connected until `stop` or a refusal. Emits the stored
-     * state of the last visit at once. Without a WebSocket, as in server-side
-     * rendering, it does nothing.
+     * state of the last visit at once. Do not call it in server-side rendering.
      */
     start(): void;
     /** Disconnects. The state and the pending commands stay for the next `start`. */

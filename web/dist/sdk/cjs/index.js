@@ -24,11 +24,13 @@ __export(index_exports, {
   BadgedError: () => BadgedError,
   CloseCode: () => CloseCode,
   appStatePage: () => appStatePage,
+  conversationsOf: () => conversationsOf,
   countOf: () => countOf,
   covers: () => covers,
   formatCount: () => formatCount,
   levelOf: () => levelOf,
   numbersOf: () => numbersOf,
+  onConversations: () => onConversations,
   onCount: () => onCount,
   shareOf: () => shareOf,
   showInTitle: () => showInTitle,
@@ -150,10 +152,11 @@ function same(a, b) {
 
 // dist/sdk/src/refuse.ts
 function refuse(name, wanted, value) {
-  let given = typeof value;
-  if (typeof value === "string") given = JSON.stringify(value.slice(0, 40));
-  else if (typeof value === "number" || typeof value === "bigint") given = value;
-  throw new TypeError(`${name} must be ${wanted}, is ${given}`);
+  throw new TypeError(`${name} must be ${wanted}, is ${shown(value)}`);
+}
+function shown(value) {
+  if (typeof value === "string") return JSON.stringify(value.replace(/^(.{40}).+/s, "$1…"));
+  return typeof value === "number" || typeof value === "bigint" ? value : typeof value;
 }
 
 // dist/sdk/src/seq.ts
@@ -969,6 +972,7 @@ var Storage = class {
 // dist/sdk/src/link.ts
 var LASTING_MS = 1e4;
 var MAX_UNHEARD = 2;
+var NEVER_CONNECTED = "cannot connect: check the url, the server, and that the server allows this page's origin (--allowed-origins)";
 var RIVAL_MS = 3e3;
 var RIVAL_PROVEN_MS = 1e4;
 var REMEMBER_MS = 36e5;
@@ -1004,12 +1008,12 @@ var Link = class {
   /** Connects. After a call, stop or a refusal must come before the next. */
   start() {
     const { environment, fallback, onStatus } = this.#options;
-    const { clock, fetch } = environment;
+    const { clock, fetch, WebSocket } = environment;
     this.#mayHurry = false;
-    const both = fallback && fetch !== null;
-    const streams = both && this.#prefersStreams;
+    const fallsBack = fallback && fetch !== null;
+    const streams = fallsBack && (!WebSocket || this.#prefersStreams);
     this.#open(streams);
-    if (both) {
+    if (fallsBack && WebSocket) {
       this.#tryOther = () => {
         this.#cancelRival();
         this.#tryOther = void 0;
@@ -1062,8 +1066,8 @@ var Link = class {
       // async turns a throw into a rejection.
       token: async (fresh) => {
         const found = await token({ expired: fresh || this.#tokenExpired });
-        if (typeof found !== "string" || found === "") throw new TypeError("token() returned none");
-        return found;
+        if (/^[\w.-]+$/.test(found || "")) return found;
+        throw new TypeError(`token() returned ${shown(found)}`);
       },
       held,
       device,
@@ -1117,7 +1121,7 @@ var Link = class {
     this.#reconnect(connection, ended);
   }
   #reconnect(connection, { code, reason, reconnectMs }) {
-    const { onStatus, environment } = this.#options;
+    const { onStatus, environment, held } = this.#options;
     if (code === CloseCode.TokenExpired) this.#tokenExpired = true;
     if (connection.onlineMs >= LASTING_MS) this.#backoff.reset();
     if (isRefusal(code)) {
@@ -1128,7 +1132,8 @@ var Link = class {
     const retryMs = this.#backoff.next(reconnectMs);
     this.#mayHurry = reconnectMs === 0;
     this.#cancelRetry = environment.clock.after(retryMs, () => this.start());
-    onStatus({ state: "waiting", retryMs, code, reason });
+    const never = code === 1006 && this.#unheard >= MAX_UNHEARD && !held();
+    onStatus({ state: "waiting", retryMs, code, reason: never ? NEVER_CONNECTED : reason });
   }
 };
 
@@ -1343,9 +1348,11 @@ function heed(options, act) {
   );
 }
 function baseURL(text) {
+  if (!text) throw new TypeError("url is required, such as https://badged.example.com");
   const parts = /^\s*(?:http|ws)(s?:\/\/[^/?#\s]+)([^?#\s]*)/i.exec(text);
-  if (parts === null) throw new TypeError(`URL ${text} is neither http(s) nor ws(s)`);
+  if (parts === null) return refuse("url", "http(s) or ws(s)", text);
   const [, origin = "", path = ""] = parts;
+  if (/\/v1\/ws\/?$/.test(path)) refuse("url", "the server's, without /v1/ws", text);
   return `http${origin.toLowerCase()}${path.replace(/\/?$/, "/")}`;
 }
 
@@ -1486,14 +1493,14 @@ var Reading = class extends Looking {
     super(options);
     this.conversationId = conversationId;
     this.#client = options.client;
-    this.#upToSeq = shown(upToSeq);
+    this.#upToSeq = shown2(upToSeq);
     this.#ignoreClient = options.client.on("conversation", (changed) => {
       if (changed.conversationId === conversationId) this.check();
     });
     this.check();
   }
   show(upToSeq) {
-    this.#upToSeq = shown(upToSeq);
+    this.#upToSeq = shown2(upToSeq);
     this.check();
   }
   close() {
@@ -1540,7 +1547,7 @@ var Seeing = class extends Looking {
     return this.#client.seenAll(this.#category);
   }
 };
-function shown(upToSeq) {
+function shown2(upToSeq) {
   return upToSeq === void 0 ? void 0 : seqOf("upToSeq", upToSeq);
 }
 
@@ -1611,17 +1618,17 @@ var State = class {
   get snapshot() {
     const { badge, conversations, more } = this.#view;
     if (badge === void 0) return void 0;
-    const shown2 = [...conversations.values()].filter(
+    const shown3 = [...conversations.values()].filter(
       ({ unread, markedUnread, level, left }) => !left && (unread > 0 || markedUnread || level !== "default")
     );
-    const kept = shown2.length > MAX_STORED ? shown2.sort((a, b) => b.version - a.version).slice(0, MAX_STORED) : shown2;
+    const kept = shown3.length > MAX_STORED ? shown3.sort((a, b) => b.version - a.version).slice(0, MAX_STORED) : shown3;
     return {
       t: "snapshot",
       badge,
       allCategories: true,
       allLevels: true,
       conversations: kept,
-      more: more || kept.length < shown2.length,
+      more: more || kept.length < shown3.length,
       pingMs: 0,
       expiresInMs: 0
     };
@@ -1857,8 +1864,8 @@ var Badged = class {
   #open = /* @__PURE__ */ new Set();
   /** @throws TypeError if an option is invalid. */
   constructor(options) {
+    const base = baseURL(options?.url);
     const { token, user, device, minBackoffMs = 500, maxBackoffMs = 3e4 } = options;
-    const base = baseURL(options.url);
     toFunction("token", token);
     if (device !== void 0) toText("device", device);
     if (!(minBackoffMs > 0 && maxBackoffMs > 0)) {
@@ -1943,13 +1950,11 @@ var Badged = class {
   }
   /**
    * Connects, and stays connected until `stop` or a refusal. Emits the stored
-   * state of the last visit at once. Without a WebSocket, as in server-side
-   * rendering, it does nothing.
+   * state of the last visit at once. Do not call it in server-side rendering.
    */
   start() {
     const { state } = this.#status;
     if (state !== "stopped" && state !== "refused") return;
-    if (this.#environment.WebSocket === null) return;
     if (this.#loading === void 0) this.#join();
     else this.#setStatus({ state: "connecting" });
   }
@@ -2313,6 +2318,20 @@ function onCount(client, { conversation }, call) {
     ignoreConversation();
   };
 }
+function conversationsOf(client, category) {
+  return [...client.conversations.values()].filter((c) => category === void 0 || covers(category, c.category)).sort((a, b) => b.version - a.version);
+}
+function onConversations(client, call) {
+  let waiting = false;
+  return client.on("conversation", () => {
+    if (waiting) return;
+    waiting = true;
+    queueMicrotask(() => {
+      waiting = false;
+      call();
+    });
+  });
+}
 function formatCount(count, most = 99) {
   if (count <= 0) return "";
   return count > most ? `${most}+` : String(count);
@@ -2321,7 +2340,7 @@ function showInTitle(client, part) {
   if (!globalThis.document) return () => {
   };
   const show = (count) => {
-    const title = document.title.replace(/^\(\d+\+?\) /, "");
+    const title = document.title.replace(/^\(\d+\+?\)( |$)/, "");
     document.title = count === "" ? title : `(${count}) ${title}`;
   };
   return follow(client, part, (count) => show(formatCount(count)));

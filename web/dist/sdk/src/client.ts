@@ -81,8 +81,8 @@ export class Badged {
 
   /** @throws TypeError if an option is invalid. */
   constructor(options: BadgedOptions) {
+    const base = baseURL(options?.url);
     const { token, user, device, minBackoffMs = 500, maxBackoffMs = 30_000 } = options;
-    const base = baseURL(options.url);
     toFunction("token", token);
     if (device !== undefined) toText("device", device);
     if (!(minBackoffMs > 0 && maxBackoffMs > 0)) {
@@ -180,13 +180,11 @@ export class Badged {
 
   /**
    * Connects, and stays connected until `stop` or a refusal. Emits the stored
-   * state of the last visit at once. Without a WebSocket, as in server-side
-   * rendering, it does nothing.
+   * state of the last visit at once. Do not call it in server-side rendering.
    */
   start(): void {
     const { state } = this.#status;
     if (state !== "stopped" && state !== "refused") return;
-    if (this.#environment.WebSocket === null) return;
     if (this.#loading === undefined) this.#join();
     else this.#setStatus({ state: "connecting" });
   }

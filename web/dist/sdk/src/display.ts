@@ -1,5 +1,6 @@
-import { NO_NUMBERS, numbersOf, shareOf } from "./category.js";
+import { covers, NO_NUMBERS, numbersOf, shareOf } from "./category.js";
 import type { Badged } from "./client.js";
+import type { Conversation } from "./frames.js";
 
 /** What a badge counts: everything, a category with those below it, or a conversation. */
 export interface Part {
@@ -46,6 +47,26 @@ export function onCount(client: Badged, { conversation }: Part, call: () => void
   };
 }
 
+/** The conversations that the client has, of a category with those below it or of all; the last changed first. */
+export function conversationsOf(client: Badged, category?: string): readonly Conversation[] {
+  return [...client.conversations.values()]
+    .filter((c) => category === undefined || covers(category, c.category))
+    .sort((a, b) => b.version - a.version);
+}
+
+/** Calls once after conversations have changed, however many. The returned function ends it. */
+export function onConversations(client: Badged, call: () => void): () => void {
+  let waiting = false;
+  return client.on("conversation", () => {
+    if (waiting) return;
+    waiting = true;
+    queueMicrotask(() => {
+      waiting = false;
+      call();
+    });
+  });
+}
+
 /**
  * Formats a count for a badge: empty for 0, and `99+` above `most` (default 99).
  */
@@ -62,7 +83,8 @@ export function formatCount(count: number, most = 99): string {
 export function showInTitle(client: Badged, part?: Part): () => void {
   if (!globalThis.document) return () => {};
   const show = (count: string) => {
-    const title = document.title.replace(/^\(\d+\+?\) /, "");
+    // Browsers remove the space at the end, if there is no other title.
+    const title = document.title.replace(/^\(\d+\+?\)( |$)/, "");
     document.title = count === "" ? title : `(${count}) ${title}`;
   };
   return follow(client, part, (count) => show(formatCount(count)));

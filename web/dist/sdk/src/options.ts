@@ -3,6 +3,7 @@ import type { Environment } from "./environment.js";
 import type { Badge, Command, Conversation } from "./frames.js";
 import type { Status, TokenRequest } from "./link.js";
 import { quiet } from "./outbox.js";
+import { refuse } from "./refuse.js";
 import type { Seq } from "./seq.js";
 
 /** Options of a client, and replacements for parts of its {@link Environment}. */
@@ -88,11 +89,14 @@ export function heed(options: WaitOptions | undefined, act: () => Promise<void>)
  * The http(s) URL of the server, with a slash at its end. It uses no setters of
  * `URL`: those of React Native throw.
  *
+ * @throws TypeError if the URL is missing or wrong.
  * @internal
  */
-export function baseURL(text: string): string {
+export function baseURL(text: string | undefined): string {
+  if (!text) throw new TypeError("url is required, such as https://badged.example.com");
   const parts = /^\s*(?:http|ws)(s?:\/\/[^/?#\s]+)([^?#\s]*)/i.exec(text);
-  if (parts === null) throw new TypeError(`URL ${text} is neither http(s) nor ws(s)`);
+  if (parts === null) return refuse("url", "http(s) or ws(s)", text);
   const [, origin = "", path = ""] = parts;
+  if (/\/v1\/ws\/?$/.test(path)) refuse("url", "the server's, without /v1/ws", text);
   return `http${origin.toLowerCase()}${path.replace(/\/?$/, "/")}`;
 }

@@ -5,8 +5,11 @@
  * @internal
  */
 export function refuse(name: string, wanted: string, value: unknown): never {
-  let given: unknown = typeof value;
-  if (typeof value === "string") given = JSON.stringify(value.slice(0, 40));
-  else if (typeof value === "number" || typeof value === "bigint") given = value;
-  throw new TypeError(`${name} must be ${wanted}, is ${given}`);
+  throw new TypeError(`${name} must be ${wanted}, is ${shown(value)}`);
+}
+
+/** Shows a value in an error: the start of a text, a number, or a type. @internal */
+export function shown(value: unknown): unknown {
+  if (typeof value === "string") return JSON.stringify(value.replace(/^(.{40}).+/s, "$1…"));
+  return typeof value === "number" || typeof value === "bigint" ? value : typeof value;
 }

@@ -26,8 +26,11 @@ __export(index_exports, {
   useBadgeClient: () => useBadgeClient,
   useCategories: () => useCategories,
   useConversation: () => useConversation,
+  useConversations: () => useConversations,
+  useFavicon: () => useFavicon,
   useNumbers: () => useNumbers,
-  useStatus: () => useStatus
+  useStatus: () => useStatus,
+  useTitle: () => useTitle
 });
 module.exports = __toCommonJS(index_exports);
 var import_sdk = require("@badged/sdk");
@@ -148,6 +151,36 @@ function useConversation(id, { open, upToSeq } = {}) {
     (client2, call) => (0, import_sdk.onCount)(client2, { conversation: (0, import_vue.toValue)(id) }, call),
     id
   );
+}
+function useConversations(category) {
+  return follow(
+    [],
+    (client) => (0, import_sdk.conversationsOf)(client, (0, import_vue.toValue)(category)),
+    import_sdk.onConversations,
+    category
+  );
+}
+function useTitle(part = {}) {
+  useShown(part, import_sdk.showInTitle);
+}
+function useFavicon(options = {}) {
+  useShown(options, import_sdk.showOnFavicon);
+}
+function useShown(options, show) {
+  const client = useBadgeClient();
+  let end = () => {
+  };
+  (0, import_vue.onMounted)(() => {
+    (0, import_vue.watch)(
+      () => (0, import_vue.toValue)(options),
+      (options2) => {
+        end();
+        end = show(client, options2);
+      },
+      { immediate: true, deep: true }
+    );
+  });
+  (0, import_vue.onUnmounted)(() => end());
 }
 var Badge = (0, import_vue.defineComponent)({
   name: "UnreadBadge",

@@ -31,6 +31,8 @@ public actor BadgeClient {
     private static let maxHintMs: Int64 = 3_600_000
     /// Least time between two tokens of a connection: the app may give one that is nearly over.
     private static let minRenewMs: Int64 = 10_000
+    /// Foundation's default of 1 MiB is too little: changes list every conversation that changed.
+    private static let maxMessageBytes = 16 << 20
 
     private let url: URL
     private let session: URLSession
@@ -216,6 +218,7 @@ public actor BadgeClient {
         request.setValue("Bearer \(token)", forHTTPHeaderField: "Authorization")
         request.setValue("badge.v1", forHTTPHeaderField: "Sec-WebSocket-Protocol")
         let socket = session.webSocketTask(with: request)
+        socket.maximumMessageSize = BadgeClient.maxMessageBytes
         self.socket = socket
         sending = nil
         expect(socket)

@@ -1,0 +1,172 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/badged/badged/internal/log/eventlog"
+	"github.com/badged/badged/internal/pg/pgfault"
+)
+
+// Receipt describes an append.
+type Receipt struct {
+	// TransactionID is the transaction that appended the events. All of them are folded once
+	// the position of every partition has passed this transaction.
+	TransactionID int64
+	// Timeline is the timeline of Postgres at that time, 0 if it is not known.
+	Timeline int64
+	// Partitions are the partitions that have some of the events, in ascending order, without
+	// partitions in which the same transaction has folded them. Their projectors must be
+	// woken.
+	Partitions []int
+	// Token is the position of the append for publishers, if the events went to several
+	// databases or to one of several. Otherwise it is "".
+	Token string
+}
+
+// Position returns the position of the append for publishers.
+func (r Receipt) Position() string {
+	if r.Token != "" {
+		return r.Token
+	}
+	return strconv.FormatInt(int64(eventlog.NewToken(r.Timeline, r.TransactionID)), 10)
+}
+
+// receiptOf returns the receipt of a transaction that appended rows.
+func receiptOf(token eventlog.Token, rows []Rows) Receipt {
+	r := Receipt{TransactionID: token.TransactionID(), Timeline: token.Timeline()}
+	for i := range rows {
+		r.Partitions = append(r.Partitions, rows[i].Partition)
+	}
+	return r
+}
+
+// Append validates evs and appends all of them in one transaction of its own, or none. If the
+// connection breaks during the commit, Append returns an error although the events may be
+// durable. Append them again then: repeated events count once.
+//
+// To append in a transaction of your own, use [Publish].
+//
+// Append returns a [*BatchError] if events are invalid, or have a type or attribute that only
+// badged may write: see [Event.CheckReserved]. Any other error wraps the error of Postgres.
+func (l *Log) Append(ctx context.Context, evs ...Event) (Receipt, error) {
+	if len(evs) == 0 {
+		return Receipt{}, nil
+	}
+	if slices.ContainsFunc(evs, func(e Event) bool { return e.CheckReserved() != nil }) {
+		_, err := checkAll(evs, false)
+		return Receipt{}, err
+	}
+	return l.AppendOwn(ctx, evs...)
+}
+
+// AppendOwn does what [Log.Append] does, and also accepts events that [Event.CheckReserved]
+// rejects. Only badged itself uses it.
+func (l *Log) AppendOwn(ctx context.Context, evs ...Event) (Receipt, error) {
+	return l.AppendWith(ctx, nil, evs...)
+}
+
+// AppendWith does what [Log.AppendOwn] does, and the same transaction first runs the
+// statements that queue adds, unless queue is nil. It runs them even if there are no events.
+// It may call queue several times, once for each attempt.
+func (l *Log) AppendWith(ctx context.Context, queue func(*pgx.Batch), evs ...Event) (Receipt, error) {
+	retried := false
+	for {
+		rows, err := l.encode(ctx, evs, false)
+		if !retried && !l.shared.Load() && errors.Is(err, ErrNotHeld) {
+			if retried, err = true, l.Refresh(ctx); err == nil {
+				continue
+			}
+		}
+		if err != nil || len(rows) == 0 && queue == nil {
+			return Receipt{}, err
+		}
+		receipt, err := l.commit(ctx, queue, rows)
+		switch {
+		case err == nil:
+			return receipt, nil
+		case !l.follow(ctx, err): // if true, the partition was split: encode again
+			return Receipt{}, fmt.Errorf("append %d events: %w", len(evs), err)
+		}
+	}
+}
+
+// AppendRows appends rows that [Log.Rows] returned, at least one.
+func (l *Log) AppendRows(ctx context.Context, rows []Rows) (Receipt, error) {
+	return l.commit(ctx, nil, rows)
+}
+
+// commit appends rows in a transaction that first runs the statements that queue adds.
+func (l *Log) commit(ctx context.Context, queue func(*pgx.Batch), rows []Rows) (Receipt, error) {
+	// A pipeline without BEGIN is one implicit transaction, in one round trip.
+	var batch pgx.Batch
+	if queue != nil {
+		queue(&batch)
+	}
+	done := 0 // the number of rows appended so far
+	for i := range rows {
+		rows[i].queue(&batch, nil).Exec(func(pgconn.CommandTag) error {
+			done++
+			return nil
+		})
+	}
+	var token eventlog.Token
+	batch.Queue(eventlog.TokenSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&token) })
+	if err := eventlog.QueueRights(ctx, &batch); err != nil {
+		return Receipt{}, err
+	}
+	if err := l.pool.SendBatch(ctx, &batch).Close(); err != nil {
+		if pgfault.OfLock(err) && done < len(rows) {
+			return Receipt{}, &pgfault.LockedError{Partition: waiting(rows, done, err), Err: err}
+		}
+		last := 0
+		if len(rows) > 0 {
+			last = rows[len(rows)-1].Partition // the rows are in ascending order
+		}
+		return Receipt{}, l.Layout().refusal(last, eventlog.Revoked(err))
+	}
+	return receiptOf(token, rows), nil
+}
+
+// waiting returns the partition of the statement that failed to get a lock. If err says that a
+// statement was being prepared, it is this statement. Otherwise it is the statement that
+// follows done successful statements.
+func waiting(rows []Rows, done int, err error) int {
+	preparing, ok := errors.AsType[pgx.ErrPreprocessingBatch](err)
+	for i := range rows {
+		if ok && strings.Contains(preparing.SQL(), "badged."+Topic(rows[i].Partition)+" ") {
+			return rows[i].Partition
+		}
+	}
+	return rows[done].Partition
+}
+
+// Append appends events in one transaction: see [Log.Append].
+type Append func(ctx context.Context, evs ...Event) (Receipt, error)
+
+// BatchError lists the invalid events of a call. None of the events of the call was appended.
+type BatchError struct {
+	Events []IndexedError
+}
+
+// IndexedError is the error of the event at Index.
+type IndexedError struct {
+	Index int
+	Err   *InvalidError
+}
+
+// Error implements error.
+func (e *BatchError) Error() string {
+	first := e.Events[0]
+	if len(e.Events) == 1 {
+		return fmt.Sprintf("event %d: %v", first.Index, first.Err)
+	}
+	return fmt.Sprintf("%d events are invalid; event %d: %v", len(e.Events), first.Index, first.Err)
+}

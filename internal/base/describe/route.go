@@ -1,0 +1,88 @@
+package describe
+
+import "net/http"
+
+// Route is one route of an HTTP API: its handler and its description. Muxes and descriptions
+// are made from the same list of routes, so both have the same routes.
+type Route struct {
+	// Method and Path form a pattern of http.ServeMux.
+	Method, Path string
+	Handler      http.Handler
+	// EveryMethod is set if Handler also answers other methods, such as the
+	// OPTIONS of browsers.
+	EveryMethod bool
+
+	// Name is the operation's name in generated clients, such as getBadge.
+	Name string
+	// Group is the heading under which the documentation shows the route.
+	Group string
+	// Summary is a line without a full stop; Doc says more, in Markdown.
+	Summary, Doc string
+	// Access names the security schemes that grant access. A request needs one of them, or
+	// none if Optional is among them. With an empty list the route is public.
+	Access []string
+	Params []Param
+	// Body has the alternatives for a request's body.
+	Body    []Content
+	Answers []Answer
+}
+
+// Optional is access without a security scheme.
+const Optional = ""
+
+// Pattern returns the pattern of the route for http.ServeMux.
+func (r *Route) Pattern() string {
+	if r.EveryMethod {
+		return r.Path
+	}
+	return r.Method + " " + r.Path
+}
+
+// Param is a parameter of a request, or a header of an answer.
+type Param struct {
+	// In is "path", "query" or "header".
+	In, Name, Doc string
+	// Of is the value for Schemas.Of. Default: a string.
+	Of       any
+	Required bool
+	Example  string
+}
+
+// Content is a body in one media type.
+type Content struct {
+	MediaType string
+	// Of is the value for Schemas.Of; nil if the body is not JSON.
+	Of any
+	// Doc describes a body without a schema.
+	Doc string
+	// Loose is set if a request may have other fields, which are ignored.
+	Loose bool
+	// Example is a body.
+	Example string
+}
+
+// Answer is a possible answer of a route.
+type Answer struct {
+	Status  int
+	Doc     string
+	Headers []Param
+	Content *Content
+}
+
+// JSON returns the content of a body in JSON.
+func JSON(of any, example string) *Content {
+	return &Content{MediaType: "application/json", Of: of, Example: example}
+}
+
+// ProblemType is the type of all problems that badged answers with, including the gateway. A
+// client sees by it that badged refused a request, and not a proxy in between.
+const ProblemType = "urn:badged:problem"
+
+// Problem returns the answer to a failed request: an RFC 9457 body described by
+// the struct of.
+func Problem(status int, of any, doc, example string) Answer {
+	return Answer{
+		Status: status, Doc: doc,
+		Content: &Content{MediaType: "application/problem+json", Of: of, Example: example},
+	}
+}

@@ -1,0 +1,78 @@
+package limit
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// AtOnce limits how many callers run at the same time for each key, such as a user. It is safe
+// for concurrent use.
+type AtOnce[K comparable] struct {
+	most int
+	wait time.Duration
+
+	mu sync.Mutex
+	of map[K]*places
+}
+
+// places is the semaphore of one key. users is how many callers hold a place or wait for one.
+type places struct {
+	taken chan struct{}
+	users int
+}
+
+// NewAtOnce returns a limit of most callers for each key; 0 means no limit. A caller that finds
+// no free place waits for one, at most for wait.
+func NewAtOnce[K comparable](most int, wait time.Duration) *AtOnce[K] {
+	return &AtOnce[K]{most: most, wait: wait, of: map[K]*places{}}
+}
+
+// Enter acquires a place for a key, and reports whether it got one. If so, the caller must call
+// leave exactly once.
+func (a *AtOnce[K]) Enter(ctx context.Context, key K) (leave func(), ok bool) {
+	if a.most <= 0 {
+		return func() {}, true
+	}
+	p := a.join(key)
+	select {
+	case p.taken <- struct{}{}:
+	default:
+		timer := time.NewTimer(a.wait)
+		defer timer.Stop()
+		select {
+		case p.taken <- struct{}{}:
+		case <-timer.C:
+			a.part(key, p)
+			return nil, false
+		case <-ctx.Done():
+			a.part(key, p)
+			return nil, false
+		}
+	}
+	return func() {
+		<-p.taken
+		a.part(key, p)
+	}, true
+}
+
+func (a *AtOnce[K]) join(key K) *places {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p, ok := a.of[key]
+	if !ok {
+		p = &places{taken: make(chan struct{}, a.most)}
+		a.of[key] = p
+	}
+	p.users++
+	return p
+}
+
+// part removes one user of a key, and deletes the key after its last user.
+func (a *AtOnce[K]) part(key K, p *places) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if p.users--; p.users == 0 {
+		delete(a.of, key)
+	}
+}

@@ -1,0 +1,162 @@
+// Package resp opens clients of Redis, and limits the sizes that they accept in answers.
+// go-redis allocates as many elements as an answer announces, before any of them arrives: a
+// broken server, or a server that is not Redis, could exhaust the memory of the process with
+// one line.
+//
+// The package does not know which commands are sent.
+package resp
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// The largest sizes that an answer may announce. Redis itself sends no text above maxText bytes.
+const (
+	maxText     = 512 << 20
+	maxElements = 1 << 20 // in one answer, including nested elements
+	maxDepth    = 32
+)
+
+// errNotRESP reports a line that is not valid in RESP2.
+var errNotRESP = errors.New("the server's answer is not one of RESP2: is it Redis?")
+
+// Dial connects to a server.
+type Dial = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// dialer returns a dialer for go-redis with protocol 2. Reading from its connections fails at
+// an answer that is not RESP2 or that announces more than the limits.
+func dialer(timeout time.Duration, config *tls.Config) Dial {
+	plain := &net.Dialer{
+		Timeout:         timeout,
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3},
+	}
+	dial := plain.DialContext
+	if config != nil {
+		dial = (&tls.Dialer{NetDialer: plain, Config: config}).DialContext
+	}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		if raw, ok := c.(syscall.Conn); ok {
+			return rawConn{&conn{Conn: c}, raw}, nil
+		}
+		return &conn{Conn: c}, nil
+	}
+}
+
+// conn is a connection that refuses answers beyond the limits.
+type conn struct {
+	net.Conn
+	answers answers
+	err     error
+}
+
+// rawConn is a conn with syscall.Conn, by which go-redis checks idle connections.
+type rawConn struct {
+	*conn
+	syscall.Conn
+}
+
+// Read implements net.Conn.
+func (c *conn) Read(p []byte) (int, error) {
+	if c.err != nil {
+		return 0, c.err
+	}
+	n, err := c.Conn.Read(p)
+	if c.err = c.answers.follow(p[:n]); c.err != nil {
+		return 0, c.err
+	}
+	return n, err
+}
+
+// answers parses the answers of a server: lines, and the texts that follow lines.
+type answers struct {
+	// line is the beginning of the current line, long enough to contain a length.
+	line []byte
+	// text is how many bytes of the current text are still to come, with its final CRLF.
+	text int64
+	// parts has, for each array that is not complete, the number of elements that are still to
+	// come; the innermost array is last. elements is how many elements the answer has
+	// announced.
+	parts    []int64
+	elements int64
+}
+
+// follow parses the next bytes of the connection.
+func (a *answers) follow(b []byte) error {
+	for len(b) > 0 {
+		if a.text > 0 {
+			n := min(a.text, int64(len(b)))
+			if a.text, b = a.text-n, b[n:]; a.text == 0 {
+				a.done()
+			}
+			continue
+		}
+		end := bytes.IndexByte(b, '\n')
+		part := b
+		if end >= 0 {
+			part = b[:end]
+		}
+		const longest = 32
+		a.line = append(a.line, part[:min(len(part), max(0, longest-len(a.line)))]...)
+		if end < 0 {
+			return nil
+		}
+		if err := a.header(bytes.TrimSuffix(a.line, []byte("\r"))); err != nil {
+			return err
+		}
+		a.line, b = a.line[:0], b[end+1:]
+	}
+	return nil
+}
+
+// header parses a line.
+func (a *answers) header(line []byte) error {
+	if len(line) == 0 {
+		return errNotRESP
+	}
+	switch line[0] {
+	case '+', '-', ':':
+		a.done()
+		return nil
+	case '$', '*':
+	default:
+		return errNotRESP
+	}
+	n, err := strconv.ParseInt(string(line[1:]), 10, 64)
+	array := line[0] == '*'
+	switch {
+	case err != nil || n > maxText || array && (a.elements+n > maxElements || len(a.parts) == maxDepth):
+		return fmt.Errorf("the server's answer announces more than Redis sends, %q: is it Redis?", line)
+	case !array && n >= 0:
+		a.text = n + int64(len("\r\n"))
+	case n <= 0:
+		a.done()
+	default:
+		a.elements += n
+		a.parts = append(a.parts, n)
+	}
+	return nil
+}
+
+// done ends an element, and each array whose last element it was.
+func (a *answers) done() {
+	for len(a.parts) > 0 {
+		last := len(a.parts) - 1
+		if a.parts[last]--; a.parts[last] > 0 {
+			return
+		}
+		a.parts = a.parts[:last]
+	}
+	a.elements = 0
+}

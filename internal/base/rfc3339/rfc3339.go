@@ -1,0 +1,28 @@
+// Package rfc3339 reads times strictly.
+//
+// The package does not know what the times are for.
+package rfc3339
+
+import (
+	"errors"
+	"strings"
+	"time"
+)
+
+var errForm = errors.New("a time is not in the form of RFC 3339")
+
+// Parse parses a time in the form of RFC 3339. It refuses forms that [time.Parse] accepts
+// although RFC 3339 does not allow them: an offset of +24:00 or of 60 minutes, an hour of one
+// digit, a comma before the fraction.
+func Parse(s string) (time.Time, error) {
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return time.Time{}, err
+	}
+	const hourEnds = len("2026-01-31T23")
+	offset := strings.HasSuffix(s, "Z") || s[len(s)-len("23:59"):] <= "23:59" && s[len(s)-len("59"):] <= "59"
+	if s[hourEnds] != ':' || strings.Contains(s, ",") || !offset {
+		return time.Time{}, errForm
+	}
+	return t, nil
+}

@@ -1,0 +1,37 @@
+// Package version returns the version of this program.
+//
+// The package does not know any other package of badged.
+package version
+
+import (
+	"runtime/debug"
+	"strings"
+)
+
+// stamp is the version of a build without Git history, such as from an archive
+// or in an image:
+//
+//	go build -ldflags "-X github.com/badged/badged/internal/base/version.stamp=v1.2.3" ./cmd/badged
+var stamp string
+
+// String returns the version: v1.2.3 for a release, a pseudo-version such as
+// v1.2.4-0.20261121085018-c41d4992f0ab between releases, with +dirty if the
+// sources were modified, and "devel" if it is unknown.
+func String() string {
+	info, _ := debug.ReadBuildInfo()
+	return of(stamp, info)
+}
+
+// of returns the version from a stamp, or from the info of a build, which may be nil.
+func of(stamp string, info *debug.BuildInfo) string {
+	if stamp != "" {
+		return stamp
+	}
+	if info == nil {
+		return "devel"
+	}
+	if v := strings.Trim(info.Main.Version, "()"); v != "" {
+		return v
+	}
+	return "devel"
+}

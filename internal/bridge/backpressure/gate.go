@@ -1,0 +1,249 @@
+// Package backpressure slows publishers to the rate of folding. It delays publishing while
+// badges are slightly late, and refuses it when badges are too late.
+//
+// It does not know the projector: it measures the lag in the database. ADR 46 has the reasons.
+package backpressure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/base/wait"
+	"github.com/badged/badged/internal/fold/lag"
+)
+
+// Config configures a gate. Layouts, and Database or Waiting, are required.
+type Config struct {
+	// Database is used to measure the lag. It does not matter which process folds.
+	Database events.Querier
+	// Waiting replaces Database if there are several databases. It returns the events that
+	// wait to be folded, by partition. It omits partitions that it cannot measure.
+	Waiting func(ctx context.Context) (map[int]lag.Waiting, error)
+	// Layouts maps users to partitions.
+	Layouts events.Layouts
+	// MaxLag is the lag of a partition above which events for its users are refused. 0 means
+	// that no events are refused.
+	MaxLag time.Duration
+	// Logger defaults to a logger that discards everything.
+	Logger *slog.Logger
+	// Registerer registers the metrics; nil discards them.
+	Registerer prometheus.Registerer
+}
+
+const (
+	// slowLag is the lag above which publishers are delayed, at most half of MaxLag.
+	slowLag = 2 * time.Second
+	// maxDelay bounds the delay of one call. It is less than the timeouts of clients.
+	maxDelay = 2 * time.Second
+	// A partition counts as being folded until progressWindow after its position last moved.
+	progressWindow = 2 * time.Second
+	// The lag is measured every busyInterval while events wait to be folded, otherwise every
+	// calmInterval. busyInterval is well below slowLag.
+	busyInterval = 250 * time.Millisecond
+	calmInterval = time.Second
+	// measureTimeout bounds one measurement.
+	measureTimeout = 5 * time.Second
+	// At most 1/measureShare of the time is spent measuring.
+	measureShare = 25
+)
+
+// Bounds of the Retry-After of a refused publisher, before jitter.
+const (
+	minRetryAfter = time.Second
+	maxRetryAfter = 30 * time.Second
+)
+
+// SmallBody is the maximum size, in bytes, of a request that needs no slot. Small appends
+// share a transaction, and only one such transaction runs at a time, so small requests need no
+// other limit.
+const SmallBody = 32 << 10
+
+// Gate admits publishers. It is safe for concurrent use.
+type Gate struct {
+	cfg     Config
+	slow    time.Duration
+	slots   chan struct{}
+	metrics metrics
+
+	mu         sync.Mutex
+	partitions map[int]*partition
+	// next is closed and replaced by each measurement.
+	next chan struct{}
+	// stopped is set when measuring has ended.
+	stopped bool
+}
+
+// partition is the measured state of one partition.
+type partition struct {
+	lag time.Duration
+	// suspected is set if the last measurement found a lag above MaxLag, and late if the last
+	// two measurements did. One measurement does not suffice: the age of an event counts from
+	// the start of its transaction, which may have committed just now.
+	late, suspected bool
+	folded          events.Position
+	moved           time.Time // when folded last changed
+}
+
+// New returns a gate. Until Run has measured, the gate admits all events.
+func New(cfg Config) (*Gate, error) {
+	if cfg.Waiting == nil && cfg.Database != nil {
+		cfg.Waiting = func(ctx context.Context) (map[int]lag.Waiting, error) {
+			return lag.WaitingIn(ctx, cfg.Database, cfg.Layouts.Layout().Living())
+		}
+	}
+	if cfg.Waiting == nil || cfg.Layouts == nil {
+		return nil, errors.New("backpressure: Layouts, and Database or Waiting, are required")
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	g := &Gate{
+		cfg:        cfg,
+		slow:       slowLag,
+		slots:      make(chan struct{}, min(max(4, 2*runtime.GOMAXPROCS(0)), 8)),
+		metrics:    newMetrics(cfg.Registerer),
+		partitions: map[int]*partition{},
+		next:       make(chan struct{}),
+	}
+	if cfg.MaxLag > 0 {
+		g.slow = min(slowLag, cfg.MaxLag/2)
+	}
+	return g, nil
+}
+
+// BehindError means that events are refused because folding is too far behind.
+type BehindError struct {
+	// Lag is the greatest lag among the partitions of the events.
+	Lag time.Duration
+	// RetryAfter is how long the publisher should wait before the next attempt, with jitter.
+	RetryAfter time.Duration
+}
+
+// Error implements error.
+func (e *BehindError) Error() string {
+	return fmt.Sprintf("badges of users of this request are %s behind", e.Lag.Round(time.Second))
+}
+
+// Ticket is one call of a publisher. It is not safe for concurrent use.
+type Ticket struct {
+	gate *Gate
+	slot bool
+}
+
+// Enter waits for a slot to decode and append a request of the given size. The caller must
+// call Leave. A nil gate admits all requests.
+func (g *Gate) Enter(ctx context.Context, bytes int) (*Ticket, error) {
+	if g == nil {
+		return &Ticket{}, nil
+	}
+	t := &Ticket{gate: g}
+	if bytes <= SmallBody {
+		return t, nil
+	}
+	return t, t.take(ctx)
+}
+
+func (t *Ticket) take(ctx context.Context) error {
+	select {
+	case t.gate.slots <- struct{}{}:
+		t.slot = true
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Leave frees the slot. It is idempotent.
+func (t *Ticket) Leave() {
+	if t.slot {
+		<-t.gate.slots
+		t.slot = false
+	}
+}
+
+// Admit returns nil when evs may be appended: at once, or after a delay of up to 2 s while
+// events are folded. It releases the slot during the delay. It returns a [*BehindError] if the
+// lag of a partition of evs exceeds MaxLag. ADR 46 has the reasons.
+func (t *Ticket) Admit(ctx context.Context, evs []events.Event) error {
+	g := t.gate
+	if g == nil {
+		return nil
+	}
+	began := time.Now()
+	needsSlot := t.slot
+	for held := false; ; held = true {
+		worst, late, next := g.worstLag(evs, time.Now())
+		if late {
+			g.metrics.refused.Inc()
+			return &BehindError{Lag: worst, RetryAfter: retryAfter(worst - g.cfg.MaxLag)}
+		}
+		waited := time.Since(began)
+		if next == nil || waited >= maxDelay {
+			if held {
+				g.metrics.heldSeconds.Add(waited.Seconds())
+			}
+			return nil
+		}
+		t.Leave()
+		if _, err := wait.Signal(ctx, next, maxDelay-waited); err != nil {
+			return err
+		}
+		if needsSlot {
+			if err := t.take(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// retryAfter returns the Retry-After of a refusal. excess is how far the lag exceeds its
+// limit; folding needs about this time to catch up. Jitter spreads retries.
+func retryAfter(excess time.Duration) time.Duration {
+	base := min(max(excess, minRetryAfter), maxRetryAfter)
+	return base/2 + rand.N(base) + 500*time.Millisecond //nolint:gosec // spreads load, guards nothing
+}
+
+// worstLag returns the greatest lag among the partitions of evs, and whether one of these
+// partitions is too late. next is nil if the caller need not wait; otherwise the next
+// measurement closes it.
+func (g *Gate) worstLag(evs []events.Event, now time.Time) (worst time.Duration, late bool, next <-chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	matters := false
+	for _, p := range g.partitions {
+		matters = matters || p.late || p.lag > g.slow
+	}
+	if !matters || g.stopped {
+		return 0, false, nil
+	}
+	seen := map[int]bool{}
+	slow := false
+	layout := g.cfg.Layouts.Layout()
+	for i := range evs {
+		for _, user := range evs[i].Data.UserIDs {
+			id := layout.PartitionOf(user)
+			p := g.partitions[id]
+			if p == nil || seen[id] {
+				continue
+			}
+			seen[id] = true
+			late = late || p.late
+			worst = max(worst, p.lag)
+			// Waiting is useful only if the partition is being folded.
+			slow = slow || p.lag > g.slow && now.Sub(p.moved) < progressWindow
+		}
+	}
+	if slow {
+		return worst, late, g.next
+	}
+	return worst, late, nil
+}

@@ -1,0 +1,123 @@
+// Package broker parses the URLs of message brokers and returns connection options.
+//
+// It does not know which messages are read or published.
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// Address is a URL that may have several hosts.
+type Address struct {
+	Scheme         string
+	User, Password string
+	HasPassword    bool
+	Hosts          []string
+	Path           string
+	// Query has the parameters except those that Take and List have removed.
+	Query url.Values
+	// Text is the URL as given.
+	Text string
+}
+
+// ParseAddress parses a URL with one of the given schemes. Its errors do not quote parts of
+// the URL that may be secret.
+func ParseAddress(text string, schemes []string) (Address, error) {
+	known := strings.Join(slices.Sorted(slices.Values(schemes)), "://, ") + "://"
+	scheme, rest, ok := strings.Cut(text, "://")
+	if !ok || !slices.Contains(schemes, scheme) {
+		if ok && len(scheme) < 16 && !strings.ContainsAny(scheme, ":@/ ") {
+			return Address{}, fmt.Errorf("there is no broker for %s://; want %s", scheme, known)
+		}
+		return Address{}, fmt.Errorf("it is no URL of a broker; want %s", known)
+	}
+	a := Address{Scheme: scheme, Text: text}
+	authority, rest := cutAny(rest, "/?#")
+	if i := strings.LastIndexByte(authority, '@'); i >= 0 {
+		// Parse the user separately, because net/url does not accept several hosts.
+		u, err := url.Parse("x://" + authority[:i] + "@host")
+		if err != nil {
+			return Address{}, errors.New("its user and password cannot be read; write their special characters as %XX")
+		}
+		a.User = u.User.Username()
+		a.Password, a.HasPassword = u.User.Password()
+		authority = authority[i+1:]
+	}
+	a.Hosts = strings.Split(authority, ",")
+	for _, host := range a.Hosts {
+		if u, err := url.Parse("x://" + host); err != nil || u.Hostname() == "" {
+			return Address{}, errors.New("it needs HOST:PORT behind ://, or several with commas")
+		}
+	}
+	u, err := url.Parse(rest)
+	if err == nil {
+		a.Path = strings.TrimPrefix(u.Path, "/")
+		a.Query, err = url.ParseQuery(u.RawQuery)
+	}
+	if err != nil {
+		return Address{}, errors.New("the part after its hosts cannot be read; write special characters as %XX")
+	}
+	return a, nil
+}
+
+// cutAny cuts a text before the first of the given characters.
+func cutAny(text, characters string) (before, rest string) {
+	if i := strings.IndexAny(text, characters); i >= 0 {
+		return text[:i], text[i:]
+	}
+	return text, ""
+}
+
+// Take removes a parameter and returns its value. It does not remove a parameter that is given
+// twice, so that Unknown reports it.
+func (a *Address) Take(parameter string) string {
+	value := a.Query.Get(parameter)
+	if len(a.Query[parameter]) == 1 {
+		a.Query.Del(parameter)
+	}
+	return value
+}
+
+// List removes a parameter and returns its values. The parameter may be repeated or have
+// commas.
+func (a *Address) List(parameter string) []string {
+	values := SplitList(strings.Join(a.Query[parameter], ","))
+	a.Query.Del(parameter)
+	return values
+}
+
+// SplitList returns the elements of a comma-separated list.
+func SplitList(text string) []string {
+	return slices.DeleteFunc(strings.Split(text, ","), func(s string) bool { return s == "" })
+}
+
+// Unknown returns an error if Query still has a parameter.
+func (a *Address) Unknown() error {
+	if len(a.Query) == 0 {
+		return nil
+	}
+	name := slices.Min(slices.Collect(maps.Keys(a.Query)))
+	if len(a.Query[name]) > 1 {
+		return fmt.Errorf("the parameter %q is given twice", name)
+	}
+	return fmt.Errorf("there is no parameter %q", name)
+}
+
+// Shown returns the URL with secrets replaced.
+func (a *Address) Shown() string {
+	user := ""
+	switch {
+	case a.HasPassword:
+		user = url.PathEscape(a.User) + ":***@"
+	case a.User != "":
+		user = "***@" // a NATS token
+	}
+	_, rest, _ := strings.Cut(a.Text, "://")
+	authority, _ := cutAny(rest, "/?#")
+	return a.Scheme + "://" + user + authority[strings.LastIndexByte(authority, '@')+1:] + "/" + a.Path
+}

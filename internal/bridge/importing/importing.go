@@ -1,0 +1,403 @@
+package importing
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/base/progress"
+	"github.com/badged/badged/internal/bridge/traffic"
+	"github.com/badged/badged/projector/badges"
+)
+
+const (
+	// chunkRows and chunkSeqs bound the rows and unread messages that are planned together.
+	// They thereby bound the memory and the number of users of an event.
+	chunkRows = 5000
+	chunkSeqs = 50_000
+	// batchEvents and batchBytes bound one append.
+	batchEvents = 1000
+	batchBytes  = 4 << 20
+	// settle waits for at most maxMilestones positions, one after another.
+	maxMilestones = 64
+)
+
+// Config configures an import.
+type Config struct {
+	// Files are the paths of the files, in a format that [Reader] reads. Files ending in .gz
+	// or .zst are decompressed. "-" stands for Stdin. Required.
+	Files []string
+	// Format is the format of all files; "" is States.
+	Format Format
+	// Stdin is read for the path "-".
+	Stdin io.Reader
+	// Target receives the events, and Badges reads the same database. Required.
+	Target traffic.Target
+	Badges Tables
+	// Partitions is the number of partitions of the database.
+	Partitions int
+	// DryRun compares the files with the current tables and publishes nothing.
+	DryRun bool
+	// EmptyUnread says what an empty list of unread messages means; "" is EmptyIsAsked.
+	EmptyUnread EmptyUnread
+	// Undo reverts the imports of the files. It refuses a conversation of a user that other
+	// events have changed; Touched lists these events, and only Undo needs it. Round is the
+	// number of earlier undos, for an import too: it gives an import after an undo new event
+	// ids.
+	Undo    bool
+	Touched Touched
+	Round   int64
+	// SkipBad skips bad lines. Otherwise a bad line prevents the import.
+	SkipBad bool
+	// Bad is called for each bad line.
+	Bad func(*traffic.LineError)
+	// Different is called for each difference between the files and the tables, after the
+	// import or in a dry run.
+	Different func(Difference) error
+	// Progress is where progress is shown; nil shows none.
+	Progress io.Writer
+}
+
+// Tables is the part of [badges.Reader] that an import uses.
+type Tables interface {
+	Stored(ctx context.Context, keys []badges.Key) ([]badges.Stored, error)
+	Analyze(ctx context.Context) error
+}
+
+// Summary says what an import did, or what it would do in a dry run.
+type Summary struct {
+	DryRun bool `json:"dry_run"`
+	// Rows counts the rows, without bad lines.
+	Rows     int64 `json:"rows"`
+	BadLines int64 `json:"bad_lines"`
+	// LeftOut counts, by reason, the skipped rows; the other system does not show numbers for
+	// these rows.
+	LeftOut map[string]int64 `json:"left_out,omitempty"`
+	// Users and Conversations are exact up to [MaxExact], and estimates above.
+	Users         int64 `json:"users"`
+	Conversations int64 `json:"conversations"`
+	// Events counts events of all types. In a dry run, it counts the events that an import
+	// would publish.
+	Events     int64 `json:"events"`
+	Deliveries int64 `json:"deliveries"`
+	Reads      int64 `json:"reads"`
+	Levels     int64 `json:"levels"`
+	Recalls    int64 `json:"recalls"`
+	Marks      int64 `json:"marks"`
+	Resets     int64 `json:"resets"`
+	// Undone counts the reverted rows. In an undo, RowsDifferent counts the rows that could
+	// not be reverted.
+	Undone int64 `json:"undone"`
+	// Differences counts the fields that differ between the files and the tables,
+	// RowsDifferent the rows with such fields. Both are counted after the import, or in a dry
+	// run with the current tables.
+	Differences   int64 `json:"differences"`
+	RowsDifferent int64 `json:"rows_different"`
+	// PublishSeconds is the time until all events were published, FoldSeconds the time until
+	// all were folded.
+	PublishSeconds float64 `json:"publish_seconds"`
+	FoldSeconds    float64 `json:"fold_seconds"`
+}
+
+// ErrBadLines means that files have bad lines and therefore nothing was published.
+var ErrBadLines = errors.New("nothing was published: correct the lines, or give --skip-bad to leave them out")
+
+// Import checks the files, publishes events for the rows that differ from the tables, waits
+// until these events are folded, and compares the tables with the files. A second import
+// publishes nothing unless the tables have changed.
+func Import(ctx context.Context, cfg Config) (Summary, error) {
+	inputs, err := openInputs(ctx, cfg.Files, cfg.Stdin)
+	if err != nil {
+		return Summary{}, err
+	}
+	im := &importer{cfg: cfg, inputs: inputs, meter: progress.New(cfg.Progress, "import", nil), began: time.Now()}
+	defer im.meter.Close()
+	im.retrier = traffic.NewRetrier(im.meter.Note)
+	im.summary.DryRun = cfg.DryRun
+	for i := range inputs {
+		inputs[i].format, inputs[i].empty = cfg.Format, cfg.EmptyUnread
+		im.size += inputs[i].size
+	}
+	err = im.run(ctx)
+	if ctx.Err() != nil {
+		err = fmt.Errorf("import: %w", context.Cause(ctx))
+	}
+	return im.summary, errors.Join(err, removeInputs(inputs))
+}
+
+// importer runs one import.
+type importer struct {
+	cfg     Config
+	inputs  []input
+	size    int64
+	meter   *progress.Meter
+	retrier *traffic.Retrier
+	began   time.Time
+	summary Summary
+
+	// positions has the ids of the transactions that appended events. sample has one user of
+	// each partition with such events.
+	positions []int64
+	sample    map[int]string
+}
+
+func (im *importer) run(ctx context.Context) error {
+	if im.cfg.Format == Mattermost {
+		im.meter.Begin("read posts", im.size, false)
+		if err := readChannels(ctx, im.inputs, func(done int64) { im.meter.Advance(done, 0) }); err != nil {
+			return err
+		}
+	}
+	if err := im.check(ctx); err != nil {
+		return err
+	}
+	if im.summary.BadLines > 0 && !im.cfg.SkipBad {
+		lines := "lines"
+		if im.summary.BadLines == 1 {
+			lines = "line"
+		}
+		return fmt.Errorf("%s bad %s: %w", progress.Count(im.summary.BadLines), lines, ErrBadLines)
+	}
+	if im.cfg.Undo {
+		return im.undo(ctx)
+	}
+	err := im.publish(ctx, func(p *plan, rows []located, now []badges.Stored) error {
+		for i := range rows {
+			p.row(&rows[i].Row, &now[i])
+		}
+		if im.cfg.DryRun {
+			return im.compare(rows, now)
+		}
+		return nil
+	})
+	if err != nil || im.cfg.DryRun {
+		return err
+	}
+	if err := im.settle(ctx); err != nil {
+		return err
+	}
+	im.meter.Begin("compare", im.size, false)
+	return im.chunks(ctx, func(rows []located, now []badges.Stored, done int64) error {
+		im.meter.Advance(done, 0)
+		return im.compare(rows, now)
+	})
+}
+
+// check reads the whole files and counts their rows and bad lines.
+func (im *importer) check(ctx context.Context) error {
+	im.meter.Begin("check", im.size, false)
+	users, conversations := newSketch(), newSketch()
+	err := each(ctx, im.inputs, func(_ *input, row *Row, done int64) error {
+		im.summary.Rows++
+		users.add(row.UserID)
+		conversations.add(row.ConversationID)
+		if im.summary.Rows%chunkRows == 0 {
+			im.meter.Advance(done, 0)
+		}
+		return nil
+	}, func(line *traffic.LineError) {
+		im.summary.BadLines++
+		if im.cfg.Bad != nil {
+			im.meter.Lines()
+			im.cfg.Bad(line)
+		}
+	})
+	im.summary.Users, im.summary.Conversations = users.count(), conversations.count()
+	for i := range im.inputs {
+		for reason, n := range im.inputs[i].leftOut {
+			if im.summary.LeftOut == nil {
+				im.summary.LeftOut = map[string]int64{}
+			}
+			im.summary.LeftOut[reason] += n
+		}
+	}
+	return err
+}
+
+// located is a row and its file.
+type located struct {
+	Row
+	file string
+}
+
+// chunks calls f with chunks of rows and the state of these rows in the tables.
+func (im *importer) chunks(ctx context.Context, f func(rows []located, now []badges.Stored, done int64) error) error {
+	var rows []located
+	seqs := 0
+	flush := func(done int64) error {
+		keys := make([]badges.Key, len(rows))
+		for i := range rows {
+			keys[i] = badges.Key{UserID: rows[i].UserID, ConversationID: rows[i].ConversationID}
+		}
+		now, err := im.cfg.Badges.Stored(ctx, keys)
+		if err == nil {
+			err = f(rows, now, done)
+		}
+		rows, seqs = rows[:0], 0
+		return err
+	}
+	err := each(ctx, im.inputs, func(in *input, row *Row, done int64) error {
+		rows = append(rows, located{*row, in.name})
+		if seqs += len(row.Unread); len(rows) < chunkRows && seqs < chunkSeqs {
+			return nil
+		}
+		return flush(done)
+	}, func(*traffic.LineError) {})
+	if err == nil && len(rows) > 0 {
+		err = flush(im.size)
+	}
+	return err
+}
+
+// publish plans events for all rows and appends the events. The function of adds the events
+// for some rows to a plan; now has the state of these rows in the tables. A dry run only
+// counts the events.
+func (im *importer) publish(ctx context.Context, of func(p *plan, rows []located, now []badges.Stored) error) error {
+	im.sample = map[int]string{}
+	im.meter.Begin("publish", im.size, true)
+	err := im.chunks(ctx, func(rows []located, now []badges.Stored, done int64) error {
+		p := newPlan(im.cfg.Round)
+		if err := of(p, rows, now); err != nil {
+			return err
+		}
+		evs := p.events()
+		if im.cfg.DryRun {
+			im.count(evs)
+			im.meter.Advance(done, len(evs))
+			return nil
+		}
+		for len(evs) > 0 {
+			n := batchSize(evs)
+			if err := im.append(ctx, evs[:n]); err != nil {
+				return fmt.Errorf("publish %s, up to line %d: %w", rows[len(rows)-1].file, rows[len(rows)-1].Line, err)
+			}
+			im.meter.Advance(0, n)
+			evs = evs[n:]
+		}
+		im.meter.Advance(done, 0)
+		return nil
+	})
+	im.summary.PublishSeconds = time.Since(im.began).Seconds()
+	return err
+}
+
+// batchSize returns how many of the events to append at once, at least one.
+func batchSize(evs []events.Event) int {
+	const envelope = 300
+	size := 0
+	for i := range evs {
+		size += envelope
+		for _, u := range evs[i].Data.UserIDs {
+			size += 2 * len(u) // a mention names the user twice
+		}
+		if i == batchEvents || i > 0 && size > batchBytes {
+			return i
+		}
+	}
+	return len(evs)
+}
+
+func (im *importer) append(ctx context.Context, evs []events.Event) error {
+	var position int64
+	err := im.retrier.Do(ctx, func(ctx context.Context) (err error) {
+		position, err = im.cfg.Target.Append(ctx, evs)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	im.count(evs)
+	im.positions = append(im.positions, position)
+	for i := range evs {
+		for _, u := range evs[i].Data.UserIDs {
+			im.sample[events.PartitionOf(u, im.cfg.Partitions)] = u
+		}
+	}
+	return nil
+}
+
+func (im *importer) count(evs []events.Event) {
+	im.summary.Events += int64(len(evs))
+	for i := range evs {
+		switch evs[i].Type {
+		case events.MessageDelivered:
+			im.summary.Deliveries++
+		case events.ConversationRead:
+			im.summary.Reads++
+		case events.ConversationLevelSet:
+			im.summary.Levels++
+		case events.MessageRecalled:
+			im.summary.Recalls++
+		case events.ConversationMarkedUnread:
+			im.summary.Marks++
+		case events.ConversationReset:
+			im.summary.Resets++
+		}
+	}
+}
+
+// settle waits until all published events are folded, and then analyzes the tables. With the
+// statistics of empty tables, reads would be many times slower until autovacuum runs.
+func (im *importer) settle(ctx context.Context) error {
+	if len(im.positions) == 0 {
+		return nil
+	}
+	var users []string
+	for _, u := range im.sample {
+		users = append(users, u)
+	}
+	// Wait for one position after the other, so that a busy projector is not mistaken for a
+	// stopped one.
+	milestones := traffic.Spread(im.positions, maxMilestones)
+	im.meter.Begin("fold", int64(len(milestones)), false)
+	for i, position := range milestones {
+		err := im.retrier.Do(ctx, func(ctx context.Context) error {
+			_, err := im.cfg.Target.Badges(ctx, users, position)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("wait until the import is folded: %w", err)
+		}
+		im.meter.Advance(int64(i+1), 0)
+	}
+	im.summary.FoldSeconds = time.Since(im.began).Seconds()
+	return im.retrier.Do(ctx, im.cfg.Badges.Analyze)
+}
+
+// compare reports the rows that differ from the tables.
+func (im *importer) compare(rows []located, now []badges.Stored) error {
+	for i := range rows {
+		if err := im.report(rows[i].differences(rows[i].file, &now[i])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (im *importer) report(all []Difference) error {
+	if len(all) == 0 {
+		return nil
+	}
+	im.summary.RowsDifferent++
+	im.summary.Differences += int64(len(all))
+	if im.cfg.Different == nil {
+		return nil
+	}
+	for _, d := range all {
+		if err := im.cfg.Different(d); err != nil {
+			return fmt.Errorf("write the report: %w", err)
+		}
+	}
+	return nil
+}
+
+// WriteReport returns a function for Config.Different that writes each difference as a line of
+// JSON.
+func WriteReport(w io.Writer) func(Difference) error {
+	enc := json.NewEncoder(w)
+	return func(d Difference) error { return enc.Encode(d) }
+}

@@ -1,0 +1,95 @@
+// Package ingest reads events from brokers and appends them to the log. The transaction that
+// appends events also stores in Postgres how far the broker has been read. So every message
+// counts exactly once, even if processes are killed.
+//
+// It does not know the fold. ADR 77 says why positions are in Postgres.
+package ingest
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Broker is a connection to a message broker. It is safe for concurrent use.
+type Broker interface {
+	// Partitions returns the partitions to read, always in the same order. If a stream does
+	// not exist, the error says what to do.
+	Partitions(ctx context.Context) ([]Partition, error)
+	// Open returns a reader of a partition. It begins with the first message after a position,
+	// or with the first message of the partition if the position is "".
+	Open(ctx context.Context, p Partition, behind string) (Reader, error)
+	// Close closes the connection. All readers must be closed before.
+	Close()
+}
+
+// Reader reads one partition. It is not safe for concurrent use.
+type Reader interface {
+	// Next waits for messages, at most about a second. A batch without messages still
+	// describes the state of the partition. After an error the caller closes the reader and
+	// opens a new one.
+	Next(ctx context.Context) (Batch, error)
+	Close()
+}
+
+// Partition is a part of a stream whose messages are ordered.
+type Partition struct {
+	// Stream is the name of the topic, stream or key.
+	Stream string
+	Number int
+	// Numbered reports whether the stream has numbered partitions.
+	Numbered bool
+	// Incarnation distinguishes a stream from a deleted stream with the same name. It is "" if
+	// the broker does not provide this.
+	Incarnation string
+}
+
+// String names the partition in messages for operators.
+func (p Partition) String() string {
+	if p.Numbered {
+		return fmt.Sprintf("%s/%d", p.Stream, p.Number)
+	}
+	return p.Stream
+}
+
+// Batch has the messages of one read, in order.
+type Batch struct {
+	Messages []Message
+	// Position is the position after the last message, and also after the entries without
+	// messages that follow it, such as Kafka's transaction markers. It is "" if the position
+	// has not changed.
+	Position string
+	// Backlog is the approximate number of messages after the batch; negative if unknown.
+	Backlog int64
+	// Lost is an upper bound of the number of messages that the broker has deleted unread
+	// between the last batch and this batch.
+	Lost int64
+	// Note describes an unusual condition, to be logged; usually "".
+	Note string
+}
+
+// Message is one message of a broker.
+type Message struct {
+	// Position is the position after the message.
+	Position string
+	// Place identifies the message in its partition, for example an offset.
+	Place string
+	// Time is the timestamp set by the broker or the publisher.
+	Time time.Time
+	// Attributes has the attributes of a CloudEvent in binary mode, without the prefix of
+	// their headers. It is nil in structured mode.
+	Attributes map[string]string
+	// ContentType is the content type of Body, "" if the message does not have one.
+	ContentType string
+	// Body is the whole event in structured mode, or its data in binary mode.
+	Body []byte
+}
+
+// Limits of one batch. One transaction appends a batch of this size efficiently.
+const (
+	maxMessages = 2000
+	maxBytes    = 4 << 20
+)
+
+// patience is how long a reader waits for messages.
+const patience = 500 * time.Millisecond

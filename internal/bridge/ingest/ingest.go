@@ -1,0 +1,142 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/cluster"
+)
+
+// Config configures an ingester. Pool, Log and Sources are required.
+type Config struct {
+	Pool *pgxpool.Pool
+	// Log is the log of Pool.
+	Log     *events.Log
+	Sources []Source
+	// Cluster, if not nil, has all databases. Processes then use Pool to divide the partitions
+	// of brokers among themselves.
+	Cluster *cluster.Cluster
+	// Admit waits until events may be appended. Default: it returns at once.
+	Admit func(ctx context.Context, evs []events.Event) error
+	// Appended is called after each commit, with the partitions of the log that have new
+	// events and the number of these events. Default: no call.
+	Appended func(partitions []int, events int)
+	// Logger defaults to a logger that discards everything.
+	Logger *slog.Logger
+	// Metrics defaults to unregistered metrics.
+	Metrics *Metrics
+	// OwnershipInterval is how often processes rebalance the brokers' partitions. Default 1s.
+	OwnershipInterval time.Duration
+	// DiscoveryInterval is how often the partitions of brokers are listed. Default 30s.
+	DiscoveryInterval time.Duration
+
+	// appender appends to the databases of Cluster.
+	appender *cluster.Appender
+	// switchTime is how long a refused append does not count as a failure, because a move or
+	// split may be switching the partition. Default 10s, which suffices on a busy machine.
+	switchTime time.Duration
+}
+
+// Ingester reads the partitions of brokers. Several processes divide the partitions among
+// themselves: each partition has one reader. When the process of a reader ends, another
+// process reads the partition.
+type Ingester struct {
+	cfg     Config
+	sources []*source
+}
+
+// New returns an ingester. It does not connect.
+func New(cfg Config) (*Ingester, error) {
+	if cfg.Pool == nil || cfg.Log == nil || len(cfg.Sources) == 0 {
+		return nil, errors.New("ingest: Pool, Log and Sources are required")
+	}
+	if cfg.Admit == nil {
+		cfg.Admit = func(context.Context, []events.Event) error { return nil }
+	}
+	if cfg.Appended == nil {
+		cfg.Appended = func([]int, int) {}
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Metrics == nil {
+		cfg.Metrics = NewMetrics(nil)
+	}
+	if cfg.OwnershipInterval <= 0 {
+		cfg.OwnershipInterval = time.Second
+	}
+	if cfg.switchTime <= 0 {
+		cfg.switchTime = 10 * time.Second
+	}
+	if cfg.DiscoveryInterval <= 0 {
+		cfg.DiscoveryInterval = 30 * time.Second
+	}
+	if cfg.Cluster != nil {
+		cfg.appender = cluster.NewAppender(cfg.Cluster, func(s *cluster.Database) events.Append { return s.Log.AppendOwn })
+	}
+	x := &Ingester{cfg: cfg}
+	for _, s := range cfg.Sources {
+		broker, err := s.open()
+		if err != nil {
+			x.Close()
+			return nil, err
+		}
+		x.sources = append(x.sources, &source{cfg: &x.cfg, Source: s, broker: broker})
+	}
+	return x, nil
+}
+
+// connectTimeout bounds one attempt to list the partitions of a broker.
+const connectTimeout = 10 * time.Second
+
+// Check connects to every broker. It returns an error for each broker that cannot be reached
+// or does not have the stream.
+func (x *Ingester) Check(ctx context.Context) error {
+	var errs []error
+	for _, s := range x.sources {
+		if _, err := s.partitions(ctx); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Run reads until ctx is done. Then it waits for running transactions and returns nil.
+func (x *Ingester) Run(ctx context.Context) error {
+	var g sync.WaitGroup
+	for _, s := range x.sources {
+		g.Go(func() { s.run(ctx) })
+	}
+	g.Wait()
+	return nil
+}
+
+// Close closes the connections to the brokers. Run must have returned.
+func (x *Ingester) Close() {
+	for _, s := range x.sources {
+		s.broker.Close()
+	}
+}
+
+// Health returns an error that names the brokers that cannot be read now, nil if all can be
+// read.
+func (x *Ingester) Health() error {
+	var texts []string
+	for _, s := range x.sources {
+		if err := s.trouble(); err != nil {
+			texts = append(texts, fmt.Sprintf("%s: %v", s.Name, err))
+		}
+	}
+	if len(texts) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(texts, "; "))
+}

@@ -1,0 +1,215 @@
+package ingest
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/badged/badged/internal/bridge/broker"
+)
+
+// parseKafka parses a URL that names topics of Kafka.
+func parseKafka(a broker.Address) (Source, error) {
+	topics := broker.SplitList(a.Path)
+	if len(topics) == 0 {
+		return Source{}, errors.New("it names no topic")
+	}
+	options := []kgo.Opt{
+		kgo.RetryTimeout(broker.KafkaTimeout), kgo.RequestRetries(2),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.FetchMaxWait(patience),
+		kgo.FetchMaxBytes(maxBytes), kgo.FetchMaxPartitionBytes(maxBytes),
+		// Control records are needed to move positions behind transaction markers. Deleted
+		// messages are detected when the reader is opened again.
+		kgo.KeepControlRecords(), kgo.ConsumeResetOffset(kgo.NoResetOffset()),
+	}
+	connecting, err := broker.Kafka(&a)
+	if err != nil {
+		return Source{}, err
+	}
+	options = append(connecting, options...)
+	return Source{Streams: topics, open: func() (Broker, error) {
+		client, err := kgo.NewClient(options...)
+		if err != nil {
+			return nil, fmt.Errorf("kafka: %w", err)
+		}
+		return &kafkaBroker{client: client, options: options, hosts: a.Hosts, topics: topics}, nil
+	}}, nil
+}
+
+// kafkaBroker reads topics of Kafka.
+type kafkaBroker struct {
+	// client requests metadata. Each reader has its own client.
+	client        *kgo.Client
+	options       []kgo.Opt
+	hosts, topics []string
+}
+
+// Partitions implements Broker.
+func (b *kafkaBroker) Partitions(ctx context.Context) ([]Partition, error) {
+	found, err := broker.KafkaTopics(ctx, b.client, b.hosts, b.topics...)
+	if err != nil {
+		return nil, err
+	}
+	var all []Partition
+	for i := range found {
+		t := &found[i]
+		incarnation := ""
+		if t.TopicID != [16]byte{} {
+			incarnation = hex.EncodeToString(t.TopicID[:])
+		}
+		slices.SortFunc(t.Partitions, func(a, b kmsg.MetadataResponseTopicPartition) int { return int(a.Partition) - int(b.Partition) })
+		for _, p := range t.Partitions {
+			all = append(all, Partition{Stream: *t.Topic, Number: int(p.Partition), Numbered: true, Incarnation: incarnation})
+		}
+	}
+	return all, nil
+}
+
+// Close implements Broker.
+func (b *kafkaBroker) Close() { b.client.Close() }
+
+// Open implements Broker.
+func (b *kafkaBroker) Open(ctx context.Context, p Partition, behind string) (Reader, error) {
+	r := &kafkaReader{partition: p}
+	var err error
+	if behind != "" {
+		if r.at, err = strconv.ParseInt(behind, 10, 64); err != nil {
+			return nil, fmt.Errorf("the stored position %q is not a position of Kafka", behind)
+		}
+	}
+	if r.client, err = kgo.NewClient(b.options...); err != nil {
+		return nil, fmt.Errorf("kafka: %w", err)
+	}
+	first, err := r.offset(ctx, kafkaFirst)
+	if err == nil {
+		r.end, err = r.offset(ctx, kafkaEnd)
+	}
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	switch {
+	case r.at < first:
+		if behind != "" {
+			r.lost = first - r.at
+		}
+		r.at = first
+	case r.at > r.end:
+		r.note = fmt.Sprintf("the partition ends at offset %d and was read up to %d: Kafka lost messages; reading on from its end", r.end, r.at)
+		r.at = r.end
+	}
+	r.client.AddConsumePartitions(map[string]map[int32]kgo.Offset{p.Stream: {r.number(): kgo.NewOffset().At(r.at)}})
+	return r, nil
+}
+
+// kafkaReader reads one partition of a topic.
+type kafkaReader struct {
+	client    *kgo.Client
+	partition Partition
+	// at is the next offset to read. end is the offset after the last message of the
+	// partition, as Kafka last reported it.
+	at, end int64
+	lost    int64
+	note    string
+}
+
+// Next implements Reader.
+func (r *kafkaReader) Next(ctx context.Context) (Batch, error) {
+	b := Batch{Lost: r.lost, Note: r.note}
+	if r.lost > 0 || r.note != "" { // report both at once
+		r.lost, r.note = 0, ""
+		b.Position, b.Backlog = strconv.FormatInt(r.at, 10), r.end-r.at
+		return b, nil
+	}
+	pollCtx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	fetches := r.client.PollRecords(pollCtx, maxMessages)
+	for _, e := range fetches.Errors() {
+		if !errors.Is(e.Err, context.DeadlineExceeded) && !errors.Is(e.Err, context.Canceled) {
+			return Batch{}, fmt.Errorf("read partition %d of the topic %s of Kafka: %w", r.number(), r.partition.Stream, e.Err)
+		}
+	}
+	fetches.EachPartition(func(p kgo.FetchTopicPartition) { r.end = max(r.end, p.HighWatermark) })
+	for records := fetches.RecordIter(); !records.Done(); {
+		record := records.Next()
+		r.at = record.Offset + 1
+		if !record.Attrs.IsControl() {
+			b.Messages = append(b.Messages, kafkaMessage(record))
+		}
+		b.Position = strconv.FormatInt(r.at, 10)
+	}
+	if b.Position == "" && ctx.Err() == nil {
+		// The client does not report brokers that cannot be reached; a request does.
+		var err error
+		if r.end, err = r.offset(ctx, kafkaEnd); err != nil {
+			return Batch{}, err
+		}
+	}
+	b.Backlog = max(0, r.end-r.at)
+	return b, nil
+}
+
+// Special timestamps in requests for offsets.
+const (
+	kafkaFirst = -2
+	kafkaEnd   = -1
+)
+
+// offset requests the partition's first offset, or the offset after its last message.
+func (r *kafkaReader) offset(ctx context.Context, which int64) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, broker.KafkaTimeout)
+	defer cancel()
+	request := kmsg.NewPtrListOffsetsRequest()
+	request.ReplicaID, request.IsolationLevel = -1, 1 // read committed
+	topic := kmsg.NewListOffsetsRequestTopic()
+	topic.Topic = r.partition.Stream
+	partition := kmsg.NewListOffsetsRequestTopicPartition()
+	partition.Partition, partition.Timestamp = r.number(), which
+	topic.Partitions = append(topic.Partitions, partition)
+	request.Topics = append(request.Topics, topic)
+	answer, err := request.RequestWith(ctx, r.client)
+	if err == nil && (len(answer.Topics) != 1 || len(answer.Topics[0].Partitions) != 1) {
+		err = errors.New("the answer is empty")
+	}
+	if err == nil {
+		err = kerr.ErrorForCode(answer.Topics[0].Partitions[0].ErrorCode)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("ask for the offsets of partition %d of the topic %s of Kafka: %w", r.number(), r.partition.Stream, err)
+	}
+	return answer.Topics[0].Partitions[0].Offset, nil
+}
+
+func (r *kafkaReader) number() int32 { return int32(r.partition.Number) } //nolint:gosec // Kafka gave it
+
+// Close implements Reader.
+func (r *kafkaReader) Close() { r.client.Close() }
+
+func kafkaMessage(record *kgo.Record) Message {
+	m := Message{
+		Position: strconv.FormatInt(record.Offset+1, 10), Place: strconv.FormatInt(record.Offset, 10),
+		Time: record.Timestamp, Body: record.Value,
+	}
+	for _, header := range record.Headers {
+		if name, ok := attribute(header.Key); ok {
+			if m.Attributes == nil {
+				m.Attributes = map[string]string{}
+			}
+			m.Attributes[name] = string(header.Value)
+		} else if strings.EqualFold(header.Key, "content-type") {
+			m.ContentType = string(header.Value)
+		}
+	}
+	if strings.HasPrefix(m.ContentType, structuredType) {
+		m.Attributes = nil
+	}
+	return m
+}

@@ -1,0 +1,95 @@
+package ingest
+
+import (
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// Metrics are the metrics of an ingester.
+type Metrics struct {
+	messages, letters, lost, failed *prometheus.CounterVec
+	owned                           *prometheus.GaugeVec
+	backlogs                        *backlogs
+}
+
+// NewMetrics returns metrics registered with r, or unregistered metrics if r is nil.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	auto := promauto.With(r)
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return auto.NewCounterVec(prometheus.CounterOpts{Namespace: "badged", Subsystem: "ingest", Name: name, Help: help}, labels)
+	}
+	m := &Metrics{
+		messages: counter("messages_total", "Messages of brokers that were stored: as events or as dead letters.", "broker", "stream"),
+		letters:  counter("dead_letters_total", "Messages of brokers that became dead letters.", "broker", "stream"),
+		lost:     counter("lost_total", "Messages, at most, that a broker deleted before they were read.", "broker", "stream"),
+		failed:   counter("errors_total", "Attempts to read or store messages that failed and are repeated.", "broker"),
+		owned: auto.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: "badged", Subsystem: "ingest", Name: "partitions_owned", Help: "Partitions of brokers that this process reads.",
+		}, []string{"broker"}),
+		backlogs: &backlogs{of: map[backlogKey]*backlog{}},
+	}
+	if r != nil {
+		r.MustRegister(m.backlogs)
+	}
+	return m
+}
+
+type backlogKey struct {
+	broker    string
+	partition Partition
+}
+
+// backlog describes the messages of a broker's partition that are not stored yet.
+type backlog struct {
+	messages int64
+	// since is the time of the oldest known message, zero if there is none.
+	since time.Time
+}
+
+// backlogs has the backlogs of the partitions that this process reads. It is a collector,
+// because the ages must grow even while no messages are read.
+type backlogs struct {
+	mu sync.Mutex
+	of map[backlogKey]*backlog
+}
+
+func (b *backlogs) set(key backlogKey, messages int64, since time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.of[key] = &backlog{messages, since}
+}
+
+func (b *backlogs) remove(key backlogKey) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.of, key)
+}
+
+var (
+	backlogDesc = prometheus.NewDesc("badged_ingest_backlog", "Messages of a broker that are not stored yet, by partition that this process reads.",
+		[]string{"broker", "stream", "partition"}, nil)
+	lagDesc = prometheus.NewDesc("badged_ingest_lag_seconds", "Seconds since the oldest known message came that is not stored yet, 0 if none waits, by partition that this process reads.",
+		[]string{"broker", "stream", "partition"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (b *backlogs) Describe(ch chan<- *prometheus.Desc) { ch <- backlogDesc; ch <- lagDesc }
+
+// Collect implements prometheus.Collector.
+func (b *backlogs) Collect(ch chan<- prometheus.Metric) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for key, backlog := range b.of {
+		labels := []string{key.broker, key.partition.Stream, strconv.Itoa(key.partition.Number)}
+		lag := 0.0
+		if !backlog.since.IsZero() {
+			lag = max(0, time.Since(backlog.since).Seconds())
+		}
+		ch <- prometheus.MustNewConstMetric(backlogDesc, prometheus.GaugeValue, float64(backlog.messages), labels...)
+		ch <- prometheus.MustNewConstMetric(lagDesc, prometheus.GaugeValue, lag, labels...)
+	}
+}

@@ -1,0 +1,220 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/badged/badged/internal/bridge/broker"
+)
+
+// parseNATS parses a URL that names streams of JetStream.
+func parseNATS(a broker.Address) (Source, error) {
+	streams, subjects := broker.SplitList(a.Path), a.List("subject")
+	if len(streams) == 0 {
+		return Source{}, errors.New("it names no stream")
+	}
+	if len(subjects) > 0 && len(streams) > 1 {
+		return Source{}, errors.New("subject needs one stream; give a URL for each")
+	}
+	servers, options, err := broker.NATS(&a, "badged ingest")
+	if err != nil {
+		return Source{}, err
+	}
+	return Source{Streams: streams, open: func() (Broker, error) {
+		return &natsBroker{broker.NewNATSConn(servers, options), streams, subjects}, nil
+	}}, nil
+}
+
+// natsBroker reads streams of JetStream. Each stream is one partition.
+type natsBroker struct {
+	*broker.NATSConn
+	streams, subjects []string
+}
+
+// Partitions implements Broker.
+func (b *natsBroker) Partitions(ctx context.Context) ([]Partition, error) {
+	js, err := b.Connect()
+	if err != nil {
+		return nil, err
+	}
+	var all []Partition
+	for _, name := range b.streams {
+		info, err := broker.NATSStream(ctx, js, name)
+		if err != nil {
+			return nil, err
+		}
+		if kept := info.Config.Retention; kept != jetstream.LimitsPolicy {
+			return nil, fmt.Errorf("the stream %s has the retention %s, which deletes messages that were not stored yet; "+
+				"let badged read a stream with the retention limits, such as one that has %s as its source", name, strings.ToLower(kept.String()), name)
+		}
+		all = append(all, Partition{Stream: name, Incarnation: strconv.FormatInt(info.Created.UnixNano(), 36)})
+	}
+	return all, nil
+}
+
+// Open implements Broker. The consumer exists only in the memory of one server. After a
+// restart of this server, the worker opens a new consumer at the position that is stored in
+// Postgres.
+func (b *natsBroker) Open(ctx context.Context, p Partition, behind string) (Reader, error) {
+	at := uint64(0)
+	if behind != "" {
+		var err error
+		if at, err = strconv.ParseUint(behind, 10, 64); err != nil {
+			return nil, fmt.Errorf("the stored position %q is not a position of NATS", behind)
+		}
+	}
+	js, err := b.Connect()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, broker.NATSTimeout)
+	defer cancel()
+	consumer, err := js.CreateConsumer(ctx, p.Stream, jetstream.ConsumerConfig{
+		Description: "badged ingest", AckPolicy: jetstream.AckNonePolicy,
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: at + 1,
+		FilterSubjects: b.subjects, MemoryStorage: true, Replicas: 1, InactiveThreshold: natsIdle,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("create a consumer of the stream %s of NATS: %w", p.Stream, err)
+	}
+	return &natsReader{
+		js: js, consumer: consumer, stream: p.Stream, at: at, first: at == 0,
+		backlog: int64(consumer.CachedInfo().NumPending), size: maxMessages, everything: len(b.subjects) == 0, //nolint:gosec // far below
+	}, nil
+}
+
+// natsIdle is the time without requests after which a server deletes the consumer.
+const natsIdle = time.Minute
+
+// natsReader reads one stream.
+type natsReader struct {
+	js       jetstream.JetStream
+	consumer jetstream.Consumer
+	stream   string
+	// at is the sequence of the last message. delivered is the number of messages that this
+	// consumer has delivered.
+	at, delivered uint64
+	// first is set until a message has been read.
+	first bool
+	// everything is set if no filter is used. Then a gap in the sequence means lost messages.
+	everything bool
+	backlog    int64
+	// size is the maximum number of messages in one fetch.
+	size int
+}
+
+// Next implements Reader.
+func (r *natsReader) Next(ctx context.Context) (Batch, error) {
+	b := Batch{}
+	fetched, err := r.consumer.FetchNoWait(r.size)
+	if err := r.add(&b, fetched, err); err != nil {
+		return Batch{}, err
+	}
+	if len(b.Messages) > 0 {
+		return b, nil
+	}
+	fetched, err = r.consumer.Fetch(1, jetstream.FetchMaxWait(patience))
+	if err := r.add(&b, fetched, err); err != nil {
+		return Batch{}, err
+	}
+	if len(b.Messages) > 0 {
+		return b, nil
+	}
+	return b, r.check(ctx, &b)
+}
+
+// check reads the backlog while no messages arrive. It fails if the server has delivered
+// messages that did not arrive.
+func (r *natsReader) check(ctx context.Context, b *Batch) error {
+	ctx, cancel := context.WithTimeout(ctx, broker.NATSTimeout)
+	defer cancel()
+	info, err := r.consumer.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("ask for the consumer of the stream %s of NATS: %w", r.stream, err)
+	}
+	if info.Delivered.Consumer != r.delivered {
+		return fmt.Errorf("%d messages of the stream %s of NATS were lost in transit; reading them again", info.Delivered.Consumer-r.delivered, r.stream)
+	}
+	b.Backlog = int64(info.NumPending) //nolint:gosec // far below
+	return nil
+}
+
+// add adds fetched messages to a batch.
+func (r *natsReader) add(b *Batch, fetched jetstream.MessageBatch, err error) error {
+	if err != nil {
+		return fmt.Errorf("read the stream %s of NATS: %w", r.stream, err)
+	}
+	bytes := 0
+	for msg := range fetched.Messages() {
+		meta, err := msg.Metadata()
+		if err != nil {
+			return fmt.Errorf("read the stream %s of NATS: %w", r.stream, err)
+		}
+		if meta.Sequence.Consumer != r.delivered+1 {
+			return fmt.Errorf("messages of the stream %s of NATS were lost in transit; reading them again", r.stream)
+		}
+		r.delivered++
+		if gap := meta.Sequence.Stream - r.at - 1; r.everything && !r.first && gap > 0 {
+			b.Lost += int64(gap) //nolint:gosec // far below
+		}
+		r.at, r.first = meta.Sequence.Stream, false
+		m := natsMessage(msg, meta)
+		bytes += len(m.Body)
+		b.Messages = append(b.Messages, m)
+		b.Backlog = int64(meta.NumPending) //nolint:gosec // far below
+	}
+	if err := fetched.Error(); err != nil && !errors.Is(err, nats.ErrTimeout) {
+		return fmt.Errorf("read the stream %s of NATS: %w", r.stream, err)
+	}
+	if n := len(b.Messages); n > 0 {
+		b.Position = b.Messages[n-1].Position
+		r.size = max(1, min(maxMessages, maxBytes/(bytes/n+1)))
+	}
+	return nil
+}
+
+// Close implements Reader.
+func (r *natsReader) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = r.js.DeleteConsumer(ctx, r.stream, r.consumer.CachedInfo().Name) // the server deletes it later anyway
+}
+
+func natsMessage(msg jetstream.Msg, meta *jetstream.MsgMetadata) Message {
+	place := strconv.FormatUint(meta.Sequence.Stream, 10)
+	m := Message{Position: place, Place: place, Time: meta.Timestamp, Body: msg.Data()}
+	for header, values := range msg.Headers() {
+		if name, ok := attribute(header); ok {
+			if m.Attributes == nil {
+				m.Attributes = map[string]string{}
+			}
+			m.Attributes[name] = unescaped(values[0])
+		} else if strings.EqualFold(header, "content-type") {
+			m.ContentType = values[0]
+		}
+	}
+	if strings.HasPrefix(m.ContentType, structuredType) {
+		m.Attributes = nil
+	}
+	return m
+}
+
+// structuredType is the content type of events in structured mode. Attributes in headers are
+// then only copies for the broker.
+const structuredType = "application/cloudevents+json"
+
+// unescaped decodes an attribute value that is escaped by the CloudEvents binding for NATS.
+func unescaped(value string) string {
+	if text, err := url.PathUnescape(value); err == nil {
+		return text
+	}
+	return value
+}

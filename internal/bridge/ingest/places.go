@@ -1,0 +1,255 @@
+package ingest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/cluster"
+	"github.com/badged/badged/internal/log/eventlog"
+)
+
+// places is used with several databases. It has the place of each partition of the log: the
+// position up to which the partition has stored the messages of one partition of a broker. One
+// database, the home, stores the position itself. A batch is first appended to the other
+// databases, in transactions that also move the places of the partitions with new events. Then
+// the home appends its events and moves the position. If the process is interrupted between
+// these steps, the batch is read again, and each partition skips the events before its place.
+type places struct {
+	appender *cluster.Appender
+	all      []*cluster.Database
+	home     *cluster.Database
+
+	mu sync.Mutex
+	// of maps partitions of the log to places. It covers the shards in known.
+	of    map[int]place
+	known map[*cluster.Database]bool
+}
+
+// place is a row of badged.ingest_places.
+type place struct {
+	position string
+	resets   int
+}
+
+// loadSharded searches the shards for the home of the position and reads the places.
+func (p *positionOf) loadSharded(ctx context.Context) (again bool, err error) {
+	s := p.places
+	byName := slices.SortedFunc(slices.Values(s.all), func(a, b *cluster.Database) int { return cmp.Compare(a.Name, b.Name) })
+	s.of, s.known, s.home = map[int]place{}, map[*cluster.Database]bool{}, nil
+	var errs []error
+	for _, shard := range byName {
+		err := shard.Err()
+		if err == nil {
+			err = p.loadFrom(ctx, shard)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("shard %s: %w", shard.Name, err))
+		}
+	}
+	switch {
+	case s.home == nil && len(errs) > 0:
+		return false, fmt.Errorf("look for the position: %w", errors.Join(errs...))
+	case s.home == nil:
+		s.home = byName[0]
+		if again, err = p.loadOne(ctx, s.home.Pool); err != nil {
+			return false, err
+		}
+	}
+	p.pool, p.log = s.home.Pool, s.home.Log
+	return again, nil
+}
+
+// loadFrom reads the places that a shard stores. If the shard is the home, the only database
+// with the position, loadFrom also reads the position.
+func (p *positionOf) loadFrom(ctx context.Context, shard *cluster.Database) error {
+	s := p.places
+	if s.home == nil {
+		err := shard.Pool.QueryRow(ctx, statements.Get("read a position"), p.key()...).Scan(&p.at, &p.resets, new(int))
+		if err == nil {
+			s.home = shard
+		} else if !errors.Is(err, pgx.ErrNoRows) {
+			return fmt.Errorf("read the position: %w", err)
+		}
+	}
+	var partition int
+	var found place
+	rows, _ := shard.Pool.Query(ctx, statements.Get("read places"), p.key()...)
+	if _, err := pgx.ForEachRow(rows, []any{&partition, &found.resets, &found.position}, func() error {
+		s.of[partition] = found
+		return nil
+	}); err != nil {
+		return fmt.Errorf("read the places of partitions: %w", err)
+	}
+	s.known[shard] = true
+	return nil
+}
+
+// has reports whether a partition of the log has stored the events of the message at a
+// position.
+func (p *positionOf) has(partition int, position string) bool {
+	at, is := p.places.of[partition]
+	for !is { // a partition that was split after the places were read: use the place of its parent
+		var ok bool
+		if partition, ok = eventlog.Parent(partition, p.log.Partitions()); !ok {
+			return false
+		}
+		at, is = p.places.of[partition]
+	}
+	return at.resets == p.resets && !isBehind(position, at.position)
+}
+
+// isAhead reports whether any partition of the log has stored messages after the position.
+func (p *positionOf) isAhead() bool {
+	for _, at := range p.places.of {
+		if at.resets == p.resets && isBehind(at.position, p.at) {
+			return true
+		}
+	}
+	return false
+}
+
+// appendAll appends the events of messages to all shards except the home. It also moves the
+// places of the partitions with new events to a position. Then it calls last with the events
+// for the home. For a single database, it calls last with all events.
+func (p *positionOf) appendAll(ctx context.Context, d decoded, to string, last events.Append) (events.Receipt, error) {
+	evs := d.events
+	if p.places == nil {
+		return last(ctx, evs...)
+	}
+	var positions map[uuid.UUID]string
+	if p.isAhead() {
+		positions = map[uuid.UUID]string{} // positions of messages to rooms, by event
+		evs = nil
+		for i := range d.events {
+			e := d.events[i]
+			if len(e.Data.UserIDs) == 0 {
+				positions[e.Key()] = d.positions[i]
+			} else if e.Data.UserIDs = p.lack(e.Data.UserIDs, d.positions[i]); len(e.Data.UserIDs) == 0 {
+				continue
+			} else {
+				e.Data.MentionedUserIDs = p.lack(e.Data.MentionedUserIDs, d.positions[i])
+			}
+			evs = append(evs, e)
+		}
+	}
+	s := p.places
+	appender := s.appender.With(func(shard *cluster.Database) events.Append {
+		return func(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
+			evs = slices.DeleteFunc(slices.Clone(evs), func(e events.Event) bool {
+				position, ofRoom := positions[e.Key()]
+				return ofRoom && len(e.Data.UserIDs) == 0 && p.allHave(eventlog.ExpectedBy(ctx).Partitions(), position)
+			})
+			return p.storeIn(ctx, shard, evs, to)
+		}
+	})
+	return appender.AppendElsewhere(ctx, s.home, evs, last)
+}
+
+// lack returns the users whose partitions have not stored the message at a position.
+func (p *positionOf) lack(users []string, position string) (some []string) {
+	for _, user := range users {
+		if !p.has(p.log.PartitionOf(user), position) {
+			some = append(some, user)
+		}
+	}
+	return some
+}
+
+// allHave reports whether all given partitions have stored the message at a position.
+func (p *positionOf) allHave(partitions []int, position string) bool {
+	s := p.places
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !slices.ContainsFunc(partitions, func(partition int) bool { return !p.has(partition, position) })
+}
+
+// storeIn appends events to a shard and moves the places of the partitions that get them, in
+// one transaction.
+func (p *positionOf) storeIn(ctx context.Context, shard *cluster.Database, evs []events.Event, to string) (events.Receipt, error) {
+	if len(evs) == 0 {
+		return events.Receipt{}, nil
+	}
+	s := p.places
+	if !s.known[shard] {
+		return events.Receipt{}, fmt.Errorf("%s was away; reading the places of its partitions", shard.Label())
+	}
+	touched := map[int]bool{}
+	for i := range evs {
+		if len(evs[i].Data.UserIDs) == 0 { // a room may have members in any partition
+			for _, partition := range shard.Held() {
+				touched[partition] = true
+			}
+		}
+		for _, user := range evs[i].Data.UserIDs {
+			touched[p.log.PartitionOf(user)] = true
+		}
+	}
+	var partitions []int16
+	var resets []*int
+	var positions []*string
+	s.mu.Lock()
+	for partition := range touched {
+		partitions = append(partitions, int16(partition)) //nolint:gosec // there are at most 1,024
+	}
+	slices.Sort(partitions)
+	for _, partition := range partitions {
+		if at, is := s.of[int(partition)]; is {
+			resets, positions = append(resets, &at.resets), append(positions, &at.position)
+		} else {
+			resets, positions = append(resets, nil), append(positions, nil)
+		}
+	}
+	s.mu.Unlock()
+	receipt, err := shard.Log.AppendWith(ctx, func(batch *pgx.Batch) {
+		batch.Queue(statements.Get("move places"), append(p.key(), partitions, to, p.resets, resets, positions)...)
+	}, evs...)
+	if err != nil {
+		return receipt, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for partition := range touched {
+		s.of[partition] = place{to, p.resets}
+	}
+	return receipt, nil
+}
+
+// isBehind reports whether position a is after position b. A position is an offset, a
+// sequence, or an entry id of two numbers.
+func isBehind(a, b string) bool { return slices.Compare(numbersOf(a), numbersOf(b)) > 0 }
+
+// numbersOf returns the numbers in a position. The position before the first message has no
+// numbers.
+func numbersOf(position string) (numbers []uint64) {
+	id, _, _ := strings.Cut(position, "@")
+	for part := range strings.SplitSeq(id, "-") {
+		if n, err := strconv.ParseUint(part, 10, 64); err == nil {
+			numbers = append(numbers, n)
+		}
+	}
+	return numbers
+}
+
+// loadOne reads the position in a database. It creates the position if it does not exist.
+func (p *positionOf) loadOne(ctx context.Context, pool *pgxpool.Pool) (again bool, err error) {
+	created, err := pool.Exec(ctx, statements.Get("create a position"), p.key()...)
+	if err != nil {
+		return false, fmt.Errorf("create the position: %w", err)
+	}
+	var others int
+	if err := pool.QueryRow(ctx, statements.Get("read a position"), p.key()...).Scan(&p.at, &p.resets, &others); err != nil {
+		return false, fmt.Errorf("read the position: %w", err)
+	}
+	return created.RowsAffected() > 0 && others > 0, nil
+}

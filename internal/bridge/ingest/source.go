@@ -1,0 +1,150 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/badged/badged/internal/base/wait"
+	"github.com/badged/badged/internal/pg/pgsession"
+)
+
+// source reads a broker.
+type source struct {
+	Source
+	cfg    *Config
+	broker Broker
+
+	mu sync.Mutex
+	// troubles has the current errors by partition. The key "" is for errors of the whole
+	// broker.
+	troubles map[string]error
+}
+
+// run reads the broker's partitions until ctx is done. It lists them again when they change.
+func (s *source) run(ctx context.Context) {
+	pauses := newBackoff()
+	for ctx.Err() == nil {
+		partitions, err := s.partitions(ctx)
+		s.report(ctx, "", err)
+		if err != nil {
+			_ = wait.For(ctx, pauses.Next())
+			continue
+		}
+		pauses.Reset()
+		s.share(ctx, partitions)
+	}
+}
+
+func (s *source) partitions(ctx context.Context) ([]Partition, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	partitions, err := s.broker.Partitions(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("--from %s: %w", s.Shown, err)
+	}
+	return partitions, nil
+}
+
+// share reads a fair share of the partitions, until ctx is done or the broker's partitions
+// change. The advisory locks only save work: if two processes read a partition, only one can
+// move its position.
+func (s *source) share(ctx context.Context, partitions []Partition) {
+	ctx, cancel := context.WithCancel(ctx)
+	var g sync.WaitGroup
+	g.Go(func() {
+		defer cancel()
+		s.awaitOthers(ctx, partitions)
+	})
+	defer g.Wait()
+	defer cancel()
+	all := make([]int, len(partitions))
+	for i := range all {
+		all[i] = i
+	}
+	owner := pgsession.Owner{
+		Connect: s.cfg.Pool.Config().ConnConfig, Kind: "ingest",
+		Class: s.lockClass("partitions"), MemberClass: s.lockClass("members"),
+		Held: func() []int { return all }, Interval: s.cfg.OwnershipInterval, Silence: 3 * s.cfg.OwnershipInterval,
+		Work: func(ctx context.Context, i int) { s.read(ctx, partitions[i]) },
+		Changed: func(owned []int) {
+			s.cfg.Metrics.owned.WithLabelValues(s.Name).Set(float64(len(owned)))
+		},
+		Logger: s.cfg.Logger.With("broker", s.Name, "streams", s.Streams),
+	}
+	owner.Run(ctx)
+}
+
+// awaitOthers returns when ctx is done or the broker's partitions differ from the given ones.
+func (s *source) awaitOthers(ctx context.Context, partitions []Partition) {
+	for wait.For(ctx, s.cfg.DiscoveryInterval) == nil {
+		now, err := s.partitions(ctx)
+		if err == nil && !slices.Equal(now, partitions) {
+			s.cfg.Logger.InfoContext(ctx, "the partitions of a broker have changed", "broker", s.Name, "streams", s.Streams, "partitions", len(now))
+			return
+		}
+	}
+}
+
+// lockClass returns the first key of this source's advisory locks for a purpose.
+func (s *source) lockClass(purpose string) int {
+	h := fnv.New32a()
+	fmt.Fprintf(h, "badged ingest %s of %s: %s", purpose, s.Name, strings.Join(s.Streams, " "))
+	return int(h.Sum32() >> 1) // Postgres needs a signed 32-bit number
+}
+
+// report stores err for Health and logs changes. partition is "" for an error of the whole
+// broker.
+func (s *source) report(ctx context.Context, partition string, err error) {
+	if ctx.Err() != nil { // interrupted
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.troubles[partition]
+	switch {
+	case err != nil:
+		s.cfg.Metrics.failed.WithLabelValues(s.Name).Inc()
+		if s.troubles == nil {
+			s.troubles = map[string]error{}
+		}
+		s.troubles[partition] = err
+		if before == nil || before.Error() != err.Error() {
+			s.cfg.Logger.ErrorContext(ctx, "cannot ingest; trying again", "broker", s.Name, "partition", partition, "error", err)
+		}
+	case before != nil:
+		delete(s.troubles, partition)
+		s.cfg.Logger.InfoContext(ctx, "ingesting again", "broker", s.Name, "partition", partition)
+	}
+}
+
+// forget drops the state of a partition that this process no longer reads.
+func (s *source) forget(partition string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.troubles, partition)
+}
+
+// trouble returns an error of the broker or of a partition that cannot be read now, nil if
+// there is none.
+func (s *source) trouble() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, partition := range slices.Sorted(maps.Keys(s.troubles)) {
+		return s.troubles[partition]
+	}
+	return nil
+}
+
+// Bounds of the pause between attempts.
+const (
+	firstPause = 50 * time.Millisecond
+	lastPause  = 2 * time.Second
+)
+
+func newBackoff() *wait.Backoff { return &wait.Backoff{First: firstPause, Last: lastPause} }

@@ -1,0 +1,247 @@
+package ingest
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/cluster"
+	"github.com/badged/badged/internal/pg/pgfault"
+	"github.com/badged/badged/internal/pg/sqlfile"
+)
+
+//go:embed ingest.sql
+var statementsText string
+
+var statements = sqlfile.Parse(statementsText)
+
+// errTaken means that another process has moved the position.
+var errTaken = errors.New("another process reads the partition")
+
+// codeTaken is the SQLSTATE if the stored position is not the expected one.
+const codeTaken = "BD005"
+
+// maxKept is the maximum size, in bytes, of a message that a dead letter stores.
+const maxKept = 8 << 20
+
+// positionOf is the position in a broker's partition that the database stores.
+type positionOf struct {
+	pool      *pgxpool.Pool
+	log       *events.Log
+	broker    string
+	partition Partition
+	at        string
+	// resets counts how often the stream went back to an earlier position.
+	resets int
+	// places is nil for a single database.
+	places *places
+}
+
+func (p *positionOf) key() []any {
+	return []any{p.broker, p.partition.Stream, p.partition.Number, p.partition.Incarnation}
+}
+
+// load reads the position. again reports that this stream has no position yet, but a deleted
+// stream with the same name has a position.
+func (p *positionOf) load(ctx context.Context) (again bool, err error) {
+	if p.places != nil {
+		return p.loadSharded(ctx)
+	}
+	return p.loadOne(ctx, p.pool)
+}
+
+// notice detects that the stream went back to an earlier position. The stream then counts as a
+// new stream: earlier places do not apply to it.
+func (p *positionOf) notice(b *Batch) {
+	first := b.Position
+	if len(b.Messages) > 0 {
+		first = b.Messages[0].Position
+	}
+	if first != "" && p.at != "" && isBehind(p.at, first) {
+		p.resets++
+	}
+}
+
+// letter is a message to store as a dead letter.
+type letter struct {
+	origin, reason string
+	payload        []byte
+}
+
+// decoded has the events and dead letters of a batch.
+type decoded struct {
+	events []events.Event
+	// positions has, for each event, the position after its message.
+	positions []string
+	letters   []letter
+	// lost describes messages before the batch that the broker deleted unread.
+	lost []letter
+}
+
+func (p *positionOf) decode(messages []Message) decoded {
+	d := decoded{events: make([]events.Event, 0, len(messages))}
+	for i := range messages {
+		e, text, err := decode(&messages[i], p.id(&messages[i]))
+		if err != nil {
+			d.letters = append(d.letters, letter{p.origin(messages[i].Place), reasonOf(err), text})
+			continue
+		}
+		d.events, d.positions = append(d.events, e), append(d.positions, messages[i].Position)
+	}
+	return d
+}
+
+// origin names the place of a message, for operators.
+func (p *positionOf) origin(place string) string {
+	return fmt.Sprintf("%s/%s/%s", p.broker, p.partition, place)
+}
+
+// id returns the id for an event that is published without an id.
+func (p *positionOf) id(m *Message) string {
+	id := p.origin(m.Place)
+	if p.partition.Incarnation != "" {
+		id += "@" + p.partition.Incarnation
+	}
+	return id
+}
+
+// reasonOf returns the text of an error without characters that Postgres cannot store.
+func reasonOf(err error) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(err.Error(), "\x00", "\\0"), "\uFFFD")
+}
+
+// store appends the events of a batch, stores invalid messages as dead letters, and moves the
+// position, all in one transaction. If Postgres refuses the content of a message, store halves
+// the batch until this message is alone, and stores it as a dead letter. For several databases
+// it divides the batch into the stages of [cluster.SplitAtJoins].
+func (p *positionOf) store(ctx context.Context, b *Batch, d decoded) (stored, error) {
+	if ends := p.stages(b, d); len(ends) > 1 {
+		return p.storeParts(ctx, b, d.lost, ends)
+	}
+	receipt, err := p.write(ctx, d, len(b.Messages), b.Position)
+	if err == nil {
+		return stored{receipt.Partitions, len(d.events), len(d.letters)}, nil
+	}
+	if !isOfContent(err) || len(b.Messages) == 0 {
+		return stored{}, err
+	}
+	if len(b.Messages) == 1 {
+		m := &b.Messages[0]
+		_, text, _ := decode(m, p.id(m)) // d.letters may already have this message
+		letters := []letter{{p.origin(m.Place), reasonOf(err), text}}
+		if _, err := p.write(ctx, decoded{letters: letters, lost: d.lost}, 1, b.Position); err != nil {
+			return stored{}, err
+		}
+		return stored{letters: 1}, nil
+	}
+	return p.storeParts(ctx, b, d.lost, []int{len(b.Messages) / 2, len(b.Messages)})
+}
+
+// stages returns the end of each stage of a batch as an index of messages, nil for a single
+// database.
+func (p *positionOf) stages(b *Batch, d decoded) (ends []int) {
+	if p.places == nil {
+		return nil
+	}
+	i := 0
+	for _, end := range cluster.SplitAtJoins(d.events) {
+		if end == len(d.events) {
+			return append(ends, len(b.Messages))
+		}
+		for b.Messages[i].Position != d.positions[end] {
+			i++
+		}
+		ends = append(ends, i)
+	}
+	return ends
+}
+
+// storeParts stores the parts of a batch one after the other. ends has the end index of each
+// part. lost describes deleted messages before the first part.
+func (p *positionOf) storeParts(ctx context.Context, b *Batch, lost []letter, ends []int) (all stored, err error) {
+	began := 0
+	for _, end := range ends {
+		one := Batch{Messages: b.Messages[began:end], Position: b.Messages[end-1].Position}
+		if end == len(b.Messages) {
+			one.Position = b.Position
+		}
+		part := p.decode(one.Messages)
+		if began == 0 {
+			part.lost = lost
+		}
+		began = end
+		done, err := p.store(ctx, &one, part)
+		all.partitions = append(all.partitions, done.partitions...)
+		all.events += done.events
+		all.letters += done.letters
+		if err != nil {
+			return all, err
+		}
+	}
+	return all, nil
+}
+
+// stored is the result of storing a batch.
+type stored struct {
+	// partitions are the partitions of the log that have new events.
+	partitions      []int
+	events, letters int
+}
+
+// storeTimeout bounds one transaction. In a healthy database it takes far less time.
+const storeTimeout = 30 * time.Second
+
+// write stores decoded messages and moves the position, in one transaction.
+func (p *positionOf) write(ctx context.Context, d decoded, messages int, to string) (events.Receipt, error) {
+	// Do not cancel the transaction with ctx: an interrupted commit may or may not have
+	// succeeded.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	receipt, err := p.appendAll(ctx, d, to, func(ctx context.Context, mine ...events.Event) (events.Receipt, error) {
+		return p.log.AppendWith(ctx, func(batch *pgx.Batch) {
+			batch.Queue(statements.Get("move the position"), append(p.key(), p.at, to, messages, p.resets)...)
+			if letters := slices.Concat(d.lost, d.letters); len(letters) > 0 {
+				var origins, reasons []string
+				var payloads [][]byte
+				for _, l := range letters {
+					if len(l.payload) == 0 || len(l.payload) > maxKept {
+						l.payload = nil
+					}
+					origins, payloads, reasons = append(origins, l.origin), append(payloads, l.payload), append(reasons, l.reason)
+				}
+				batch.Queue(statements.Get("bury messages"), origins, payloads, reasons)
+			}
+		}, mine...)
+	})
+	if err != nil {
+		return receipt, storing(err)
+	}
+	p.at = to
+	return receipt, nil
+}
+
+// storing converts the error of the transaction that stores messages.
+func storing(err error) error {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == codeTaken {
+		return errTaken
+	}
+	return fmt.Errorf("store messages: %w", err)
+}
+
+// isOfContent reports whether the content of messages caused an error.
+func isOfContent(err error) bool {
+	var bad *events.BatchError
+	if errors.As(err, &bad) {
+		return true
+	}
+	return pgfault.OfContent(err)
+}

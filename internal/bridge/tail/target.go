@@ -1,0 +1,137 @@
+package tail
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/badged/badged/internal/bridge/broker"
+)
+
+// Target is a destination of a tail, as given with --to.
+type Target struct {
+	// Name is the target's name in metrics and in the name of its consumer group. The default
+	// is the name for the scheme of the URL, such as kafka.
+	Name string
+	// Stream is the topic, stream or key.
+	Stream string
+	// Shown is the URL without secrets, for messages.
+	Shown string
+	// Events and Badges select what is published.
+	Events, Badges bool
+	// open returns the writer. It does not connect.
+	open func() (writer, error)
+}
+
+// group returns the consumer group that stores the positions of the target.
+func (t *Target) group() string { return "badged tail " + t.Name + " " + t.Stream }
+
+// writer writes to a broker. It is safe for concurrent use.
+type writer interface {
+	// check fails if the broker cannot be reached or does not have the stream. The error says
+	// what to do.
+	check(ctx context.Context) error
+	// write writes records, in order for each key. It returns nil once the broker has
+	// acknowledged all records. After an error some records may have been written.
+	write(ctx context.Context, records []record) error
+	close()
+}
+
+// record is a CloudEvent in structured mode.
+type record struct {
+	// key is the same for records whose order matters.
+	key string
+	// id identifies the record. It stays the same when the record is written again.
+	id string
+	// partition is the partition of the log. place is the place of an event in this partition;
+	// records that are not events have no place.
+	partition, place string
+	payload          []byte
+	// about names the users and the conversation of an event. The order of two events matters
+	// if they share one of these names. It is nil for a badge, because versions order badges.
+	about []string
+}
+
+// schemes maps the scheme of a URL to the default name, an example and the parser.
+var schemes = map[string]struct {
+	name, example string
+	parse         func(broker.Address) (Target, error)
+}{
+	"kafka":  {"kafka", "kafka://USER:PASSWORD@HOST:9092/TOPIC", parseKafka},
+	"nats":   {"nats", "nats://USER:PASSWORD@HOST:4222/STREAM?subject=SUBJECT", parseNATS},
+	"redis":  {"redis", "redis://USER:PASSWORD@HOST:6379/0?stream=STREAM", parseRedis},
+	"rediss": {"redis", "rediss://USER:PASSWORD@HOST:6379/0?stream=STREAM", parseRedis},
+}
+
+// Parse parses the URLs of targets. It returns an error for each invalid URL. The errors
+// contain no secrets.
+func Parse(urls []string) (all []Target, errs []error) {
+	groups := map[string]bool{}
+	for i, text := range urls {
+		t, err := parse(text)
+		if err == nil && groups[t.group()] {
+			err = fmt.Errorf("%s is named twice; if it is another broker, or gets something else, give one of the URLs a name: &name=NAME", t.Stream)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--to, URL %d: %w", i+1, err))
+			continue
+		}
+		groups[t.group()] = true
+		all = append(all, t)
+	}
+	return all, errs
+}
+
+// Limits of the names, which are parts of the name of a consumer group.
+const (
+	maxName   = 32
+	maxStream = 200
+)
+
+func parse(text string) (Target, error) {
+	a, err := broker.ParseAddress(text, slices.Collect(maps.Keys(schemes)))
+	if err != nil {
+		return Target{}, err
+	}
+	form := schemes[a.Scheme]
+	name, send := a.Take("name"), a.List("send")
+	t, err := form.parse(a)
+	if err == nil {
+		err = a.Unknown()
+	}
+	if err == nil && len(t.Stream) > maxStream {
+		err = fmt.Errorf("the name of the stream has more than %d bytes", maxStream)
+	}
+	if err == nil {
+		err = t.setSend(send)
+	}
+	if err != nil {
+		return Target{}, fmt.Errorf("%s: %w; want %s", a.Shown(), err, form.example)
+	}
+	t.Name, t.Shown = name, a.Shown()
+	if name == "" {
+		t.Name = form.name
+	}
+	if len(t.Name) > maxName || strings.ContainsFunc(t.Name, func(r rune) bool { return r <= ' ' || r == '/' || r > '~' }) {
+		return Target{}, fmt.Errorf("%s: the name must be 1 to %d characters without spaces and slashes", a.Shown(), maxName)
+	}
+	return t, nil
+}
+
+// setSend sets what is published. The default is both events and badges.
+func (t *Target) setSend(send []string) error {
+	t.Events, t.Badges = len(send) == 0, len(send) == 0
+	for _, what := range send {
+		switch what {
+		case "events":
+			t.Events = true
+		case "badges":
+			t.Badges = true
+		default:
+			return fmt.Errorf("send must be events, badges or both with a comma, is %q", what)
+		}
+	}
+	return nil
+}

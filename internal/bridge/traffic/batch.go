@@ -1,0 +1,90 @@
+package traffic
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/badged/badged/events"
+)
+
+// maxBatchBytes bounds the lines of a batch to half of the API's limit. An accepted event
+// never exceeds it.
+const maxBatchBytes = 4 << 20
+
+// batch has consecutive events that are published in one call.
+type batch struct {
+	events []events.Event
+	lines  []int // the line of each event
+	bytes  int
+	// ordered is set if an event of the batch must stay in order with earlier and later events.
+	ordered bool
+}
+
+func (b *batch) add(r Record) {
+	b.events = append(b.events, r.Event)
+	b.lines = append(b.lines, r.Line)
+	b.bytes += r.Size
+	b.ordered = b.ordered || !commutes(r.Event.Type)
+}
+
+// failed wraps an error of publishing b, which was read from file. The error names the line at
+// fault if the server has named the event, and otherwise all lines of b.
+func (b *batch) failed(file string, err error) error {
+	first, last := b.lines[0], b.lines[len(b.lines)-1]
+	err = fmt.Errorf("publish %s, lines %d to %d: %w", file, first, last, err)
+	var refused *ServerError
+	if !errors.As(err, &refused) {
+		return err
+	}
+	for _, e := range refused.Events {
+		if e.Index >= 0 && e.Index < len(b.lines) {
+			return fmt.Errorf("%w; %w", err, &LineError{File: file, Line: b.lines[e.Index], Err: e})
+		}
+	}
+	return err
+}
+
+// commutes reports whether events of a type lead to the same numbers in any order.
+func commutes(t events.Type) bool {
+	switch t {
+	case events.MessageDelivered, events.ConversationRead, events.ConversationExpired, events.MessageRecalled,
+		events.RoomPosted, events.RoomRecalled:
+		return true
+	}
+	return false
+}
+
+// batcher divides events into batches.
+type batcher struct {
+	// read returns the next event, or io.EOF after the last event.
+	read func() (Record, error)
+	// size is the maximum number of events in a batch.
+	size int
+	held *Record // an event that did not fit into the last batch
+}
+
+// next returns the next batch, or io.EOF after the last one. At a bad line it returns only the
+// error, and the events before the line since the last batch are not published.
+func (b *batcher) next() (batch, error) {
+	var next batch
+	if b.held != nil {
+		next.add(*b.held)
+		b.held = nil
+	}
+	for len(next.events) < b.size {
+		r, err := b.read()
+		if errors.Is(err, io.EOF) && len(next.events) > 0 {
+			return next, nil
+		}
+		if err != nil {
+			return batch{}, err
+		}
+		if len(next.events) > 0 && next.bytes+r.Size > maxBatchBytes {
+			b.held = &r
+			return next, nil
+		}
+		next.add(r)
+	}
+	return next, nil
+}

@@ -1,0 +1,105 @@
+package traffic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/cluster"
+)
+
+// DividedTarget publishes to a server with several databases. If some of them are away, the
+// server's answer names the partitions whose users did not get their events. It is safe for
+// concurrent use.
+type DividedTarget struct {
+	*HTTPTarget
+	// partitions is the number of partitions of the server before any split. It is 0 until an
+	// answer contains it.
+	partitions atomic.Int64
+}
+
+// NewDividedTarget returns a target that publishes with t.
+func NewDividedTarget(t *HTTPTarget) *DividedTarget { return &DividedTarget{HTTPTarget: t} }
+
+// PartitionOf returns the partition to which a user belonged before any split. Call it only
+// after AppendBestEffort has returned a failure.
+func (t *DividedTarget) PartitionOf(userID string) int {
+	return events.PartitionOf(userID, int(t.partitions.Load()))
+}
+
+// Away implements relay.Divided. It always returns false, since only the next answer of the
+// server shows its state.
+func (t *DividedTarget) Away(int) bool { return false }
+
+// AppendBestEffort appends events with one request. It omits the users in the partitions of
+// without, and returns the partitions whose users did not get their events. Messages to rooms
+// go to all partitions. Its errors are the errors of [HTTPTarget.Append], with indexes into
+// evs.
+func (t *DividedTarget) AppendBestEffort(ctx context.Context, without []bool, evs ...events.Event) (*cluster.PartialFailure, error) {
+	var sent []events.Event
+	var indexes []int
+	for i := range evs {
+		if e, any := t.withUsers(evs[i], without); any {
+			sent, indexes = append(sent, e), append(indexes, i)
+		}
+	}
+	if len(sent) == 0 {
+		return nil, nil
+	}
+	_, err := t.Append(ctx, sent)
+	refused, ok := errors.AsType[*ServerError](err)
+	if !ok {
+		return nil, err
+	}
+	for i := range refused.Events {
+		if n := refused.Events[i].Index; n >= 0 && n < len(indexes) {
+			refused.Events[i].Index = indexes[n]
+		}
+	}
+	if refused.Lacking == nil {
+		return nil, err
+	}
+	return t.partialFailure(refused.Lacking, without, err)
+}
+
+// withUsers returns an event without its users in the partitions of without. It reports
+// whether the event still has users.
+func (t *DividedTarget) withUsers(e events.Event, without []bool) (events.Event, bool) {
+	if len(e.Data.UserIDs) == 0 || without == nil {
+		return e, true
+	}
+	others := func(users []string) (some []string) {
+		for _, u := range users {
+			if !without[t.PartitionOf(u)] {
+				some = append(some, u)
+			}
+		}
+		return some
+	}
+	e.Data.UserIDs, e.Data.MentionedUserIDs = others(e.Data.UserIDs), others(e.Data.MentionedUserIDs)
+	return e, len(e.Data.UserIDs) > 0
+}
+
+// partialFailure returns the partitions that an answer names, except the partitions of
+// without.
+func (t *DividedTarget) partialFailure(lacking *Lacking, without []bool, err error) (*cluster.PartialFailure, error) {
+	if lacking.Of < 1 || lacking.Of > events.MaxPartitions {
+		return nil, err
+	}
+	if n := int64(lacking.Of); !t.partitions.CompareAndSwap(0, n) && t.partitions.Load() != n {
+		return nil, fmt.Errorf("the server is another than before, with %d partitions instead of %d: start the relay again (%w)", n, t.partitions.Load(), err)
+	}
+	s := &cluster.PartialFailure{Partitions: make([]bool, lacking.Of), Err: err}
+	some := false
+	for _, p := range lacking.Partitions {
+		if p >= 0 && p < lacking.Of && (without == nil || !without[p]) {
+			s.Partitions[p], some = true, true
+		}
+	}
+	if !some {
+		return nil, err
+	}
+	return s, nil
+}

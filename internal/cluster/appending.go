@@ -1,0 +1,293 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/base/wait"
+	"github.com/badged/badged/internal/log/eventlog"
+)
+
+// moveWait bounds how long a call retries while a move switches a partition to another
+// database, and movePause is the pause between attempts. The switch takes less than a second.
+const (
+	moveWait  = 3 * time.Second
+	movePause = 20 * time.Millisecond
+)
+
+// Appender appends events to the databases that hold their users. It is safe for
+// concurrent use.
+type Appender struct {
+	cluster *Cluster
+	// to has the function that appends to each database, by the index of the database.
+	to []events.Append
+	// hinting is set if the appender stores hints for databases that are away.
+	hinting bool
+}
+
+// NewAppender returns an appender. For each database, to returns the function that appends to
+// this database.
+func NewAppender(c *Cluster, to func(*Database) events.Append) *Appender {
+	a := &Appender{cluster: c, hinting: true}
+	for _, s := range c.databases {
+		a.to = append(a.to, to(s))
+	}
+	return a
+}
+
+// With returns an appender to the same databases that appends with the functions of to. These
+// functions may do more than append, and replaying a hint would only append. So the appender
+// stores no hints: while a database is away, appending to it fails.
+func (a *Appender) With(to func(*Database) events.Append) *Appender {
+	other := &Appender{cluster: a.cluster}
+	for _, s := range a.cluster.databases {
+		other.to = append(other.to, to(s))
+	}
+	return other
+}
+
+// Append appends events to every database of their users, in parallel, in one transaction for
+// each database. It returns nil once all databases have committed. After an error, some
+// databases may have committed: append all events again; repeated events count once. Each
+// database stores either all of its events or none. There is one exception: a message to a
+// room is appended only after all databases have committed the earlier joins: see
+// [SplitAtJoins].
+//
+// If a database is away and its events are all about rooms, another database stores the events
+// as a hint: see [Appender.ReplayHints]. Otherwise the error wraps [ErrAway]; it is a
+// [*PartialFailure] if the affected users are known. If events are invalid, nothing is
+// appended and the error is a [*events.BatchError].
+func (a *Appender) Append(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
+	r, err := a.append(ctx, appending{Appender: a}, evs)
+	return r, a.cluster.partialAppend(err)
+}
+
+// append is Append for a call that may set target and origin.
+func (a *Appender) append(ctx context.Context, call appending, evs []events.Event) (events.Receipt, error) {
+	if len(evs) == 0 {
+		return events.Receipt{}, nil
+	}
+	if !a.cluster.several {
+		return a.to[0](ctx, evs...)
+	}
+	call.token = token{moves: a.cluster.moves(), positions: map[string]int64{}}
+	if s := a.cluster.only(evs); s != nil {
+		call.parts = []part{{on: s, events: evs, expected: a.cluster.state.Load().expected[s.index]}}
+		return call.run(ctx)
+	}
+	if err := events.Check(evs); err != nil { // before any database has stored events
+		return events.Receipt{}, err
+	}
+	call.commits = true
+	return call.stages(ctx, evs)
+}
+
+// AppendElsewhere appends one stage of [SplitAtJoins] to all databases except here. Then it
+// calls last with the events for here, even if there are none: last stores them in a
+// transaction of the caller. AppendElsewhere returns the receipt of last, and adds to it the
+// partitions of the other databases that have new events.
+func (a *Appender) AppendElsewhere(ctx context.Context, here *Database, evs []events.Event, last events.Append) (events.Receipt, error) {
+	if !a.cluster.several || len(evs) == 0 {
+		return last(ctx, evs...)
+	}
+	if err := events.Check(evs); err != nil { // before any database has stored events
+		return events.Receipt{}, err
+	}
+	call := appending{Appender: a, token: token{moves: a.cluster.moves(), positions: map[string]int64{}}}
+	call.here.on = here
+	call.split(evs)
+	var others events.Receipt
+	if len(call.parts) > 0 {
+		var err error
+		if others, err = call.run(ctx); err != nil {
+			return events.Receipt{}, err
+		}
+	}
+	if err := call.replayBefore(ctx, call.here); err != nil {
+		return events.Receipt{}, err
+	}
+	r, err := last(call.here.expecting(ctx), call.here.events...)
+	r.Partitions = append(r.Partitions, others.Partitions...)
+	return r, err
+}
+
+// appending is a call of Append.
+type appending struct {
+	*Appender
+	// target is the database that stores the hints; nil means any other database. If the
+	// events were already stored as a hint, origin names their first hint.
+	target *Database
+	origin hintRef
+	parts  []part
+	// here is the part of the database to which the caller itself appends, after all other
+	// parts. Only AppendElsewhere sets it.
+	here part
+	// has maps the index of a database to the partitions that already have the messages to
+	// rooms.
+	has   map[int]*eventlog.PlacementSnapshot
+	token token
+	// commits is set if the events are valid and belong to several databases. While one database
+	// refuses its part as invalid, others may commit theirs. So the database must store its part
+	// too; its projector makes dead letters of the invalid events.
+	commits bool
+	// partitions are the partitions whose projectors are to be woken.
+	partitions []int
+}
+
+// split adds the parts of events. It omits messages to rooms that the database already has.
+func (a *appending) split(evs []events.Event) {
+	for _, p := range a.cluster.split(evs) {
+		if has, ok := a.has[p.index()]; ok && (p.on == a.here.on || has.Equal(p.expected)) {
+			p.events = slices.DeleteFunc(p.events, func(e events.Event) bool { return len(e.Data.UserIDs) == 0 })
+		}
+		switch {
+		case len(p.events) == 0:
+		case p.on != nil && p.on == a.here.on:
+			a.here.events, a.here.expected = append(a.here.events, p.events...), p.expected
+			a.took(p)
+		default:
+			a.parts = append(a.parts, p)
+		}
+	}
+}
+
+// took records that a database has committed a part, or that the caller will commit it.
+func (a *appending) took(p part) {
+	if a.has == nil {
+		a.has = map[int]*eventlog.PlacementSnapshot{}
+	}
+	a.has[p.index()] = p.expected
+}
+
+// run appends all parts. If a database refuses a part because a partition has moved, run
+// splits the events of this part by the new map and appends them.
+func (a *appending) run(ctx context.Context) (events.Receipt, error) {
+	var deadline time.Time
+	for {
+		refused, err := a.once(ctx)
+		if err != nil {
+			return events.Receipt{}, err
+		}
+		if len(refused) == 0 {
+			slices.Sort(a.partitions)
+			return events.Receipt{Partitions: slices.Compact(a.partitions), Token: a.token.String()}, nil
+		}
+		switch {
+		case deadline.IsZero(): // the first refusal starts the clock
+			deadline = time.Now().Add(moveWait)
+		case time.Now().After(deadline):
+			return events.Receipt{}, fmt.Errorf("append %d events: %w", len(refused[0].events), notHeld(refused))
+		}
+		if err := wait.For(ctx, movePause); err != nil {
+			return events.Receipt{}, err
+		}
+		_ = a.cluster.Reload(ctx) // on failure the last map stays in use
+		a.parts, a.token.moves = nil, a.cluster.moves()
+		for _, p := range refused {
+			a.split(p.events)
+		}
+	}
+}
+
+// notHeld returns the error after databases refused events for longer than a move takes.
+func notHeld(refused []part) error {
+	var errs []error
+	for _, p := range refused {
+		errs = append(errs, p.on.lost())
+	}
+	return cmp.Or(errors.Join(errs...), events.ErrNotHeld)
+}
+
+// once appends all parts in parallel and returns the refused ones.
+func (a *appending) once(ctx context.Context) (refused []part, err error) {
+	receipts, errs := make([]events.Receipt, len(a.parts)), make([]error, len(a.parts))
+	if len(a.parts) == 1 {
+		receipts[0], errs[0] = a.one(ctx, a.parts[0])
+	} else {
+		var g sync.WaitGroup
+		for i, p := range a.parts {
+			g.Go(func() { receipts[i], errs[i] = a.one(ctx, p) })
+		}
+		g.Wait()
+	}
+	a.storeHints(ctx, errs)
+	var failed []error
+	for i, p := range a.parts {
+		switch {
+		case errors.Is(errs[i], errHinted):
+		case errors.Is(errs[i], events.ErrNotHeld):
+			refused = append(refused, p)
+		case errs[i] != nil:
+			failed = append(failed, errs[i])
+		default:
+			a.took(p)
+			a.token.positions[p.on.Name] = max(a.token.positions[p.on.Name], int64(eventlog.NewToken(receipts[i].Timeline, receipts[i].TransactionID)))
+			a.partitions = append(a.partitions, receipts[i].Partitions...)
+		}
+	}
+	if len(failed) > 0 && len(refused) > 0 {
+		failed = append(failed, events.ErrNotHeld) // the refused parts are not appended again
+	}
+	return refused, errors.Join(failed...)
+}
+
+// one appends a part. It fails at once if the database is away, or as soon as it goes away.
+func (a *appending) one(ctx context.Context, p part) (events.Receipt, error) {
+	if p.on == nil {
+		return events.Receipt{}, p.unknown
+	}
+	if err := p.on.Err(); err != nil {
+		return events.Receipt{}, err
+	}
+	type result struct {
+		receipt events.Receipt
+		err     error
+	}
+	ctx, cancel := context.WithCancel(p.expecting(ctx))
+	defer cancel()
+	done := make(chan result, 1)
+	go func() {
+		err := a.replayBefore(ctx, p)
+		var r events.Receipt
+		if err == nil {
+			r, err = a.to[p.on.index](ctx, p.events...)
+			if _, refused := errors.AsType[*events.BatchError](err); refused && a.commits {
+				r, err = p.on.Log.AppendOwn(ctx, p.events...) // its projector makes dead letters
+			}
+		}
+		done <- result{r, err}
+	}()
+	for {
+		changed := a.cluster.Changed()
+		if err := p.on.Err(); err != nil {
+			return events.Receipt{}, err // the database may have committed
+		}
+		select {
+		case r := <-done:
+			return r.receipt, p.on.Wrap(r.err)
+		case <-changed:
+		}
+	}
+}
+
+// Wrap adds the name of the database to an error, unless the error is about events. A database
+// without the tables of badged counts as away: it has no data of its users.
+func (s *Database) Wrap(err error) error {
+	var bad *events.BatchError
+	switch {
+	case err == nil || s.Name == "" || errors.As(err, &bad):
+		return err
+	case errors.Is(err, events.ErrNotMigrated) || undefined(err):
+		if lost := s.lost(); lost != nil {
+			return lost
+		}
+		return &Fault{Kind: Bare, Database: s.Name, Partitions: s.Held(), Err: err}
+	}
+	return &Fault{Database: s.Name, Partitions: s.Held(), Err: err}
+}

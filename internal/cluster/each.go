@@ -1,0 +1,133 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// Present returns the databases that are not away. err has the faults of the databases that are
+// away, and of the databases that the map names but the settings do not.
+func (c *Cluster) Present() (present []*Database, err error) {
+	var errs []error
+	for _, s := range c.databases {
+		if err := s.Err(); err != nil {
+			errs = append(errs, err)
+		} else {
+			present = append(present, s)
+		}
+	}
+	return present, errors.Join(append(errs, c.Unknown())...)
+}
+
+// Some is Present without the error: callers skip the databases that are away. It fails only
+// if all databases are away.
+func (c *Cluster) Some() ([]*Database, error) {
+	present, err := c.Present()
+	if len(present) > 0 {
+		err = nil
+	}
+	return present, err
+}
+
+// Incomplete returns a [*Fault] for each database that has lost partitions or is missing in
+// the settings: a call on all data does not reach the data of these partitions.
+func (c *Cluster) Incomplete() error {
+	var errs []error
+	for _, s := range c.databases {
+		errs = append(errs, s.lost())
+	}
+	return errors.Join(append(errs, c.Unknown())...)
+}
+
+// Complete returns a [*Fault] for each database that is away, is missing in the settings, or has
+// lost partitions.
+func (c *Cluster) Complete() error {
+	_, err := c.Present()
+	for _, s := range c.databases {
+		err = errors.Join(err, s.lost())
+	}
+	return err
+}
+
+// Each calls do with one database after the other and continues after an error. The error
+// names the databases that failed, are away or are incomplete. It is a [*PartialFailure] if do
+// succeeded on a database.
+func (c *Cluster) Each(ctx context.Context, do func(s *Database) error) error {
+	done, err := oneByOne(ctx, c.databases, do)
+	return partial(done, errors.Join(err, c.Incomplete()))
+}
+
+// EachOf is like Each for the databases in some. It does not report databases that are
+// incomplete. If some is nil, EachOf is Each.
+func (c *Cluster) EachOf(ctx context.Context, some []*Database, do func(s *Database) error) error {
+	if some == nil {
+		return c.Each(ctx, do)
+	}
+	return partial(oneByOne(ctx, some, do))
+}
+
+// oneByOne calls do with some databases in order. done reports whether do succeeded on any.
+func oneByOne(ctx context.Context, some []*Database, do func(s *Database) error) (done bool, err error) {
+	var errs []error
+	for _, s := range some {
+		err := s.Err()
+		if err == nil {
+			err = s.Wrap(do(s))
+			done = done || err == nil
+		}
+		if errs = append(errs, err); ctx.Err() != nil {
+			break
+		}
+	}
+	return done, errors.Join(errs...)
+}
+
+// AtOnce is like Each, but calls do for all databases in parallel. The errors are in the order
+// of the databases.
+func (c *Cluster) AtOnce(do func(i int, s *Database) error) error {
+	errs := make([]error, len(c.databases))
+	var g sync.WaitGroup
+	for i, s := range c.databases {
+		if errs[i] = s.Err(); errs[i] == nil {
+			g.Go(func() { errs[i] = s.Wrap(do(i, s)) })
+		}
+	}
+	g.Wait()
+	return partial(slices.Contains(errs, nil), errors.Join(append(errs, c.Incomplete())...))
+}
+
+// partial wraps err in a [*PartialFailure] if the call succeeded on some databases.
+func partial(done bool, err error) error {
+	if err == nil || !done {
+		return err
+	}
+	return &PartialFailure{Err: err}
+}
+
+// Of returns the database of a user. It fails with a [*Fault] if the database is away.
+func (c *Cluster) Of(userID string) (*Database, error) { return c.Holder(c.PartitionOf(userID)) }
+
+// Holder returns the database of a partition. It fails with a [*Fault] if the database is away or
+// does not hold the partition.
+func (c *Cluster) Holder(partition int) (*Database, error) {
+	s, err := c.Holding(partition)
+	if s != nil && s.Err() != nil {
+		return s, s.Err()
+	}
+	return s, err
+}
+
+// Holding is like Holder, but also returns a database that is away.
+func (c *Cluster) Holding(partition int) (*Database, error) {
+	s := c.DatabaseOf(partition)
+	if s == nil {
+		return nil, fmt.Errorf("no shard of the configuration holds partition %d, but shard %s does: name it with --shard", partition, c.Map()[partition].Database)
+	}
+	if lost := s.Lost(); slices.Contains(lost, partition) {
+		return s, &Fault{Kind: Lost, Database: s.Name, Partitions: []int{partition}, Err: ErrLost}
+	}
+	return s, nil
+}

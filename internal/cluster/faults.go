@@ -1,0 +1,252 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/log/eventlog"
+	"github.com/badged/badged/internal/pg/pgfault"
+)
+
+// FaultKind says what is wrong with a database.
+type FaultKind int
+
+// The kinds of faults. The error of every kind except Failed wraps [ErrAway].
+const (
+	// Failed: the call failed on the database, which counts as reachable.
+	Failed FaultKind = iota
+	// Away: the database cannot be reached.
+	Away
+	// Lost: the database does not hold partitions that the map assigns to it.
+	Lost
+	// Bare: tables of badged are missing.
+	Bare
+	// Unknown: the map names the database, but the settings of the process do not.
+	Unknown
+)
+
+// Fault is the error of one database in a call to several.
+type Fault struct {
+	Kind     FaultKind
+	Database string
+	// Partitions has the partitions that the map assigns to the database, or only the lost ones if
+	// the Kind is Lost.
+	Partitions []int
+	Err        error
+}
+
+// Error implements error.
+func (f *Fault) Error() string {
+	switch f.Kind {
+	case Failed:
+		return fmt.Sprintf("shard %s: %v", f.Database, f.Err)
+	case Lost:
+		return f.Which() + ": the database was restored from before it got them; restore it to a later time"
+	case Unknown:
+		return fmt.Sprintf("%s: add --shard %s=URL", f.Which(), f.Database)
+	}
+	return fmt.Sprintf("%s: %v", f.Which(), f.Err)
+}
+
+// Which names the database and its fault. It omits the cause, because the cause may name
+// hosts.
+func (f *Fault) Which() string {
+	having := fmt.Sprintf("shard %s, which has %s,", f.Database, Named(f.Partitions))
+	fault := pgfault.Of(f.Err)
+	switch {
+	case f.Kind == Lost:
+		return fmt.Sprintf("shard %s does not hold %s, as it should by the map", f.Database, Named(f.Partitions))
+	case f.Kind == Bare:
+		return having + " lacks tables of badged"
+	case f.Kind == Unknown:
+		return having + " is not in the settings of this process"
+	case f.Kind == Failed || fault.OfLogin():
+		return having + " " + fault.String()
+	}
+	return having + " is away"
+}
+
+// Unwrap returns the cause, and [ErrAway] unless the call failed on the database.
+func (f *Fault) Unwrap() []error {
+	if f.Kind == Failed {
+		return []error{f.Err}
+	}
+	return []error{ErrAway, f.Err}
+}
+
+// PartialFailure is the error of a call that failed on some databases or partitions and
+// succeeded on others. [AwayIn] returns the faults of the databases.
+type PartialFailure struct {
+	// Partitions marks the partitions whose users were not written or read. Its indexes are
+	// the partition numbers before any split, as [Cluster.Route] returns them. It is nil if
+	// the call is not about users.
+	Partitions []bool
+	// UserIDs names the users that were not read, in the order of the call.
+	UserIDs []string
+	// Err is the cause. It names the databases or partitions.
+	Err error
+}
+
+// Error implements error.
+func (e *PartialFailure) Error() string {
+	if len(e.UserIDs) > 0 {
+		return fmt.Sprintf("%d users cannot be read: %v", len(e.UserIDs), e.Err)
+	}
+	return e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *PartialFailure) Unwrap() error { return e.Err }
+
+// Numbers returns the marked partitions, in ascending order.
+func (e *PartialFailure) Numbers() []int {
+	all := []int{}
+	for p, marked := range e.Partitions {
+		if marked {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// Add returns the union of e and other. Either may be nil.
+func (e *PartialFailure) Add(other *PartialFailure) *PartialFailure {
+	switch {
+	case e == nil:
+		return other
+	case other == nil:
+		return e
+	}
+	sum := &PartialFailure{Partitions: slices.Clone(e.Partitions), UserIDs: slices.Concat(e.UserIDs, other.UserIDs), Err: errors.Join(e.Err, other.Err)}
+	for p, marked := range other.Partitions {
+		sum.Partitions[p] = sum.Partitions[p] || marked
+	}
+	return sum
+}
+
+// Without returns userIDs without the users that were not read.
+func (e *PartialFailure) Without(userIDs []string) []string {
+	if e == nil {
+		return userIDs
+	}
+	unread := make(map[string]bool, len(e.UserIDs))
+	for _, id := range e.UserIDs {
+		unread[id] = true
+	}
+	return slices.DeleteFunc(slices.Clone(userIDs), func(id string) bool { return unread[id] })
+}
+
+// Named formats partitions for a sentence, as in "the partitions 0-3, 7".
+func Named(partitions []int) string {
+	switch len(partitions) {
+	case 0:
+		return "no partitions"
+	case 1:
+		return "partition " + List(partitions)
+	}
+	return "the partitions " + List(partitions)
+}
+
+// AwayIn returns the faults that an error wraps, the first fault of each database. It omits
+// faults of the kind Failed.
+func AwayIn(err error) (all []*Fault) {
+	each(err, func(one error) bool {
+		fault, ok := one.(*Fault) //nolint:errorlint // each unwraps it
+		if !ok || fault.Kind == Failed {
+			return false
+		}
+		if !slices.ContainsFunc(all, func(f *Fault) bool { return f.Database == fault.Database }) {
+			all = append(all, fault)
+		}
+		return true
+	})
+	return all
+}
+
+// OnlyAway reports whether databases that are away are the only cause of an error.
+func OnlyAway(err error) bool {
+	only := true
+	each(err, func(one error) bool {
+		switch of := one.(type) { //nolint:errorlint // each unwraps it
+		case *Fault:
+			only = only && of.Kind != Failed
+			return true
+		case interface{ Unwrap() []error }, interface{ Unwrap() error }:
+			return false
+		}
+		only = false
+		return true
+	})
+	return only
+}
+
+// each calls f with an error and with all errors that it wraps. If f returns true, each skips
+// the errors that this error wraps.
+func each(err error, f func(error) bool) {
+	if err == nil || f(err) {
+		return
+	}
+	switch wraps := err.(type) { //nolint:errorlint // each unwraps
+	case interface{ Unwrap() error }:
+		each(wraps.Unwrap(), f)
+	case interface{ Unwrap() []error }:
+		for _, one := range wraps.Unwrap() {
+			each(one, f)
+		}
+	}
+}
+
+// partialAppend converts the error of an append to a [*PartialFailure] if the error names the
+// databases that were away or could not store their events. [ErrHeldBack] marks all
+// partitions: the messages that were held back are on no database.
+func (c *Cluster) partialAppend(err error) error {
+	if err == nil {
+		return nil
+	}
+	s := &PartialFailure{Partitions: make([]bool, c.partitions), Err: err}
+	known := true
+	each(err, func(one error) bool {
+		if one == ErrHeldBack { //nolint:errorlint // each unwraps
+			for p := range s.Partitions {
+				s.Partitions[p] = true
+			}
+			return true
+		}
+		switch of := one.(type) { //nolint:errorlint // each unwraps it
+		case *Fault:
+			// A join of a room queries other databases about the room, so it also fails if one
+			// of these databases is away.
+			if of.Kind == Failed && (errors.Is(of, events.ErrNotHeld) || pgfault.Of(of.Err) == pgfault.None && !errors.Is(of, ErrAway)) {
+				known = false
+			}
+			for _, p := range of.Partitions {
+				s.Partitions[eventlog.Ancestor(p, c.partitions)] = true
+			}
+			return true
+		case interface{ Unwrap() []error }, interface{ Unwrap() error }:
+			return false
+		}
+		known = false
+		return true
+	})
+	if !known || !slices.Contains(s.Partitions, true) {
+		return err
+	}
+	return s
+}
+
+// Unknown returns a [*Fault] for each database that the map names but the settings do not,
+// such as a database that joined after the process started. It returns nil if there is none.
+func (c *Cluster) Unknown() error { return c.state.Load().unknown }
+
+// AwayNames returns the names of the databases that cannot be reached, in the order of the
+// configuration, and then the names of databases that are not in the settings.
+func (c *Cluster) AwayNames() (names []string) {
+	_, err := c.Present()
+	for _, away := range AwayIn(err) {
+		names = append(names, away.Database)
+	}
+	return names
+}

@@ -1,0 +1,331 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/base/wait"
+)
+
+// ErrUsed: a database that should join already has events or users.
+var ErrUsed = errors.New("the database has data of its own")
+
+// ErrTwice: a database is given under two names.
+var ErrTwice = errors.New("the same database is given twice")
+
+// Formed says what Form did.
+type Formed struct {
+	// Cluster names the cluster.
+	Cluster string
+	// Joined names the databases that were not in the cluster before.
+	Joined []string
+	// Adopted names the first database if it was a single database before, and is ""
+	// otherwise.
+	Adopted string
+	// Places is the map.
+	Places []Place
+	// first is the number of partitions before any was split.
+	first int
+}
+
+// Form makes databases a cluster, or adds new databases to their cluster. All databases must
+// be reachable and migrated, and must have the same number of partitions.
+//
+// Empty databases get equal shares of the partitions, in their order. If one database has
+// data, it comes first and holds all partitions. A database that joins an existing cluster
+// gets no partitions: move partitions to it afterwards. If Form is interrupted, the next call
+// completes the cluster. Concurrent calls run one after the other. Form fails with an error of
+// [Open], [ErrUsed] or [ErrTwice].
+func Form(ctx context.Context, databases []Candidate) (made Formed, err error) {
+	unlock, err := lockForming(ctx, databases)
+	if err != nil {
+		return Formed{}, err
+	}
+	defer unlock()
+	return form(ctx, databases)
+}
+
+// formingLock is the key of the advisory lock of Form in each database.
+const formingLock = 0x62616466 // "badf"
+
+// formingInterval is the pause before Form tries again to lock a database.
+const formingInterval = 200 * time.Millisecond
+
+// lockForming acquires the advisory lock of Form in every database. Without the locks, two
+// calls could make two clusters, each of a part of the databases. The locks have their own
+// sessions, because a pool may have a single connection.
+func lockForming(ctx context.Context, databases []Candidate) (unlock func(), err error) {
+	seen := map[string]string{} // names by database identity
+	encodings := make([]string, len(databases))
+	// All calls lock in the same order, so that they cannot deadlock.
+	ordered := slices.SortedFunc(slices.Values(databases), func(a, b Candidate) int { return cmp.Compare(a.Name, b.Name) })
+	for {
+		clear(seen)
+		var sessions []*pgx.Conn
+		release := func() {
+			for _, s := range sessions {
+				_ = s.Close(context.WithoutCancel(ctx)) // the lock ends with the session
+			}
+		}
+		locked := true
+		for i, d := range ordered {
+			session, err := pgx.ConnectConfig(ctx, d.Pool.Config().ConnConfig)
+			if err != nil {
+				release()
+				return nil, fmt.Errorf("shard %s: %w", d.Name, err)
+			}
+			sessions = append(sessions, session)
+			var database string
+			if err := session.QueryRow(ctx, statements.Get("lock forming"), formingLock).Scan(&database, &encodings[i], &locked); err != nil {
+				release()
+				return nil, fmt.Errorf("shard %s: acquire the lock for making a cluster: %w", d.Name, err)
+			}
+			if err := sameEncoding(d.Name, encodings[i], "shard "+ordered[0].Name, encodings[0]); err != nil {
+				release()
+				return nil, err
+			}
+			if other, ok := seen[database]; ok {
+				release()
+				return nil, fmt.Errorf("%w: --shard %s and --shard %s lead to it: check the URLs", ErrTwice, other, d.Name)
+			}
+			seen[database] = d.Name
+			if !locked {
+				break
+			}
+		}
+		if locked {
+			return release, nil
+		}
+		release()
+		if err := wait.For(ctx, formingInterval); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// CheckForm returns why [Form] would refuse databases, as far as this is known before they are
+// migrated. Call it before the migration, so that nothing is written to a wrong database. A
+// database without a schema counts as one that will join.
+func CheckForm(ctx context.Context, databases []Candidate) error {
+	unlock, err := lockForming(ctx, databases)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	_, err = survey(ctx, databases, true)
+	return err
+}
+
+// survey reads the databases and plans the work of Form. Unless fresh is set, all databases
+// must have a schema.
+func survey(ctx context.Context, databases []Candidate, fresh bool) (Formed, error) {
+	views := readAll(ctx, databases, openPatience)
+	var errs []error
+	partitions := -1 // index of a database that has some
+	for i, d := range databases {
+		switch {
+		case fresh && errors.Is(views[i].err, events.ErrNotMigrated):
+			views[i] = view{name: d.Name}
+		case views[i].err != nil:
+			errs = append(errs, fmt.Errorf("shard %s: %w", d.Name, views[i].err))
+		case partitions < 0:
+			partitions = i
+		case views[i].partitions != views[partitions].partitions:
+			errs = append(errs, fmt.Errorf("%w: shard %s has %d, and shard %s %d", ErrPartitions, d.Name, views[i].partitions, views[partitions].name, views[partitions].partitions))
+		}
+	}
+	if len(errs) > 0 {
+		return Formed{}, errors.Join(errs...)
+	}
+	var used []string
+	for i, d := range databases {
+		if views[i].cluster != "" || views[i].partitions == 0 {
+			continue
+		}
+		var is bool
+		if err := d.Pool.QueryRow(ctx, statements.Get("is it used")).Scan(&is); err != nil {
+			if fresh && undefined(err) {
+				continue // its schema is too old to tell
+			}
+			return Formed{}, fmt.Errorf("shard %s: look for data: %w", d.Name, err)
+		}
+		if is {
+			used = append(used, d.Name)
+		}
+	}
+	return plan(views, used)
+}
+
+func form(ctx context.Context, databases []Candidate) (Formed, error) {
+	made, err := survey(ctx, databases, false)
+	if err != nil {
+		return Formed{}, err
+	}
+	// Start with the database that has data: a map that omits it would omit its data.
+	slices.SortStableFunc(databases, func(a, b Candidate) int { return -cmpBool(a.Name == made.Adopted, b.Name == made.Adopted) })
+	block, err := lastBlock(ctx, databases)
+	if err != nil {
+		return Formed{}, err
+	}
+	if len(made.Joined) == len(databases) {
+		block = -1 // the first database does not change its ids
+	}
+	for _, d := range databases {
+		if slices.Contains(made.Joined, d.Name) {
+			block++
+			if err := join(ctx, d, made, block); err != nil {
+				return Formed{}, fmt.Errorf("shard %s: join the cluster: %w", d.Name, err)
+			}
+		}
+	}
+	if err := copyWebhooks(ctx, databases, made.Joined); err != nil {
+		return Formed{}, err
+	}
+	for _, d := range databases {
+		if _, err := d.Pool.Exec(ctx, statements.Get("note that the cluster is formed")); err != nil {
+			return Formed{}, fmt.Errorf("shard %s: complete the cluster: %w", d.Name, err)
+		}
+	}
+	return made, nil
+}
+
+func cmpBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}
+
+// plan plans the work of Form. used names the databases that have data and are in no cluster.
+func plan(views []view, used []string) (Formed, error) {
+	members := slices.DeleteFunc(slices.Clone(views), func(v view) bool { return v.cluster == "" })
+	made := Formed{first: views[0].partitions}
+	for _, v := range views {
+		if v.cluster == "" {
+			made.Joined = append(made.Joined, v.name)
+		}
+	}
+	if len(members) == 0 {
+		if len(used) > 1 {
+			return Formed{}, fmt.Errorf("%w: %q: only one database with data can become a shard; move the users of the others by importing them", ErrUsed, used)
+		}
+		made.Cluster, made.Places = uuid.NewString(), make([]Place, views[0].partitions)
+		if len(used) == 1 {
+			made.Adopted = used[0]
+		}
+		if made.Adopted != "" {
+			made.Places = adopt(views[slices.IndexFunc(views, func(v view) bool { return v.name == made.Adopted })])
+			return made, nil
+		}
+		for p := range made.Places {
+			made.Places[p] = Place{Database: views[p*len(views)/len(made.Places)].name, Revision: 1}
+		}
+		return made, nil
+	}
+	merged, err := merge(members, true)
+	// The map may name a database that has not joined yet: merge reports it as missing.
+	if err != nil && !only(err, ErrMissing) {
+		return Formed{}, err
+	}
+	made.Cluster, made.Places = merged.cluster, merged.places
+	if len(used) > 0 {
+		return Formed{}, fmt.Errorf("%w: %q: only an empty database can join the cluster", ErrUsed, used)
+	}
+	if err := merged.emptied(views); err != nil {
+		return Formed{}, err
+	}
+	for _, place := range merged.places {
+		if place.Database != "" && !slices.ContainsFunc(views, func(v view) bool { return v.name == place.Database }) {
+			return Formed{}, fmt.Errorf("%w: the map gives %s to shard %s: add --shard %s=URL", ErrMissing, Named(merged.of(place.Database)), place.Database, place.Database)
+		}
+	}
+	return made, nil
+}
+
+// adopt returns the map of a new cluster whose first database holds all partitions, some of
+// which may have been split.
+func adopt(v view) []Place {
+	m := placement{first: v.partitions}
+	for p := range v.partitions {
+		m.put(p, Place{Revision: 1})
+	}
+	for _, p := range v.held {
+		m.put(p, Place{Database: v.name, Revision: 1})
+	}
+	layout := m.layout()
+	for p := range m.places {
+		if layout.Split(p) != "" {
+			m.put(p, Place{Revision: 1})
+		}
+	}
+	return m.places
+}
+
+// join makes a database a member of the cluster, with its copy of the map.
+func join(ctx context.Context, d Candidate, made Formed, block int64) error {
+	return pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, statements.Get("become a shard"), made.Cluster, d.Name); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, statements.Get("begin a block of ids"), block); err != nil {
+			return err
+		}
+		for p, place := range made.Places {
+			if place.Revision == 0 {
+				continue
+			}
+			sql := statements.Get("map a partition")
+			if p < made.first && place.Database != d.Name {
+				sql = statements.Get("leave a partition to another shard")
+			}
+			if _, err := tx.Exec(ctx, sql, p, place.Database, place.Revision); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// lastBlock returns the highest block of ids that a database uses.
+func lastBlock(ctx context.Context, databases []Candidate) (last int64, err error) {
+	for _, d := range databases {
+		var block int64
+		if err := d.Pool.QueryRow(ctx, statements.Get("read the block of ids")).Scan(&block); err != nil {
+			return 0, fmt.Errorf("shard %s: read its ids: %w", d.Name, err)
+		}
+		last = max(last, block)
+	}
+	return last, nil
+}
+
+// copyWebhooks copies the webhooks to databases that have joined, because every database calls
+// all webhooks for its own users.
+func copyWebhooks(ctx context.Context, databases []Candidate, joined []string) error {
+	for _, from := range databases {
+		rows, _ := from.Pool.Query(ctx, statements.Get("read webhooks"))
+		webhooks, err := pgx.CollectRows(rows, pgx.RowTo[map[string]any])
+		if err != nil {
+			return fmt.Errorf("shard %s: read its webhooks: %w", from.Name, err)
+		}
+		for _, to := range databases {
+			if len(webhooks) == 0 || to.Name == from.Name || !slices.Contains(joined, to.Name) {
+				continue
+			}
+			if _, err := to.Pool.Exec(ctx, statements.Get("copy webhooks"), webhooks); err != nil {
+				return fmt.Errorf("shard %s: copy the webhooks of shard %s: %w", to.Name, from.Name, err)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Guard refuses connections to a database that is not the configured one, for example after a
+// failover to a wrong server. It accepts every database until the cluster is opened. The zero
+// value is ready to use. It is safe for concurrent use.
+type Guard struct{ cluster atomic.Pointer[string] }
+
+// Configure makes each new connection check the identity of its database, after the checks
+// that config already has. A single database has no name and is not checked.
+func (g *Guard) Configure(config *pgx.ConnConfig, name string) {
+	if name == "" {
+		return
+	}
+	before := config.ValidateConnect
+	config.ValidateConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
+		if before != nil {
+			if err := before(ctx, conn); err != nil {
+				return err
+			}
+		}
+		if cluster := g.cluster.Load(); cluster != nil {
+			return ask(ctx, conn, *cluster, name)
+		}
+		return nil
+	}
+}
+
+// ask fails unless the database has the given name in the given cluster.
+func ask(ctx context.Context, conn *pgconn.PgConn, cluster, name string) error {
+	results, err := conn.Exec(ctx, statements.Get("which shard is it")).ReadAll()
+	switch {
+	case undefined(err):
+	case err != nil:
+		return fmt.Errorf("read which shard the database is: %w", err)
+	case len(results) == 1 && len(results[0].Rows) == 1:
+		return mistaken(string(results[0].Rows[0][0]), string(results[0].Rows[0][1]), cluster, name)
+	}
+	return errNoShard
+}
+
+// errNoShard is the error of a database that was a shard and is now empty.
+var errNoShard = fmt.Errorf("%w: check its URL, or restore it from a backup", ErrEmpty)
+
+// mistaken fails unless a database is the configured one. cluster and member are the names that
+// the database stores of its cluster and of itself; of and name are the configured names.
+func mistaken(cluster, member, of, name string) error {
+	switch {
+	case cluster != of:
+		return fmt.Errorf("%w: it is of %s, not %s: check its URL", ErrForeign, cluster, of)
+	case member != name:
+		return fmt.Errorf("%w: it says that it is shard %s, not %s: check its URL", ErrMisnamed, member, name)
+	}
+	return nil
+}

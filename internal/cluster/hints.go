@@ -1,0 +1,300 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/base/wait"
+	"github.com/badged/badged/internal/pg/pgfault"
+)
+
+// Hinted handoff. Messages to rooms, and recalls of these messages, name no users. Only the
+// log of a database shows whether the room has members there, so every database gets these
+// events. While a database is away, another database stores its events as hints. Once the
+// database is back, the hints are replayed as if the publisher had repeated the call. The
+// order does not matter: messages commute with each other and with reads, and repeated
+// messages count once.
+
+// errHinted replaces the error of an append for which another database has stored a hint.
+var errHinted = errors.New("another shard has stored a hint")
+
+const (
+	// hintInterval is how often a process looks for hints; a killed process may have left
+	// some. The process also looks whenever a database comes back.
+	hintInterval = 10 * time.Second
+	// hintPage is the number of hints that one transaction replays.
+	hintPage = 20
+	// hintTimeout bounds storing a hint, because the publisher waits for it.
+	hintTimeout = 5 * time.Second
+)
+
+// aboutRooms reports whether all events are messages to rooms or recalls of such messages: these
+// events name no users.
+func aboutRooms(evs []events.Event) bool {
+	return !slices.ContainsFunc(evs, func(e events.Event) bool { return len(e.Data.UserIDs) > 0 })
+}
+
+// storeHints stores the parts for databases that are away as hints on another database. It
+// replaces the errors of these parts by errHinted. errs has the error of each part.
+func (a *appending) storeHints(ctx context.Context, errs []error) {
+	target := a.hintTarget(errs)
+	if target == nil || !a.hinting {
+		return
+	}
+	for i, p := range a.parts {
+		if !errors.Is(errs[i], ErrAway) && !isGone(errs[i]) || p.on == nil || !aboutRooms(p.events) {
+			continue
+		}
+		// If other parts fail, the publisher repeats the call, and a second hint is stored.
+		// Messages that are in both hints count once.
+		id, err := target.storeHint(ctx, p.on, a.token.moves, a.origin, p.events)
+		if err != nil {
+			errs[i] = errors.Join(errs[i], fmt.Errorf("store a hint: %w", target.Wrap(err)))
+			continue
+		}
+		errs[i] = errHinted
+		a.token.hints = joinHints(a.token.hints, []hintRef{{p.on.Name, target.Name, id}})
+	}
+}
+
+// isGone reports whether an error shows that a database cannot be reached. The status of the
+// database may not show this yet.
+func isGone(err error) bool {
+	f := pgfault.Of(err)
+	return f == pgfault.Unreachable || f == pgfault.Restarting || f.OfLogin()
+}
+
+// hintTarget returns a database that can store the hints: it can be reached and its part has
+// not failed. It returns nil if there is none.
+func (a *appending) hintTarget(errs []error) *Database {
+	failed := map[*Database]bool{}
+	for i, p := range a.parts {
+		failed[p.on] = errs[i] != nil
+	}
+	for _, s := range a.cluster.databases {
+		if s.Err() == nil && !failed[s] && (a.target == nil || a.target == s) {
+			return s
+		}
+	}
+	return nil
+}
+
+// storeHint stores events on s as a hint for recipient. If the events were already stored as a
+// hint, origin names their first hint.
+func (s *Database) storeHint(ctx context.Context, recipient *Database, moves int64, origin hintRef, evs []events.Event) (id int64, err error) {
+	text, err := json.Marshal(evs)
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, hintTimeout)
+	defer cancel()
+	err = s.Pool.QueryRow(ctx, statements.Get("store a hint"), recipient.Name, moves, string(text), len(evs), origin.database, origin.id).Scan(&id)
+	return id, err
+}
+
+// ReplayHints runs until ctx is done and then returns nil. When a database can be reached
+// again, it appends the events of the hints for this database. Every process may run it.
+func (a *Appender) ReplayHints(ctx context.Context) error {
+	for ctx.Err() == nil {
+		changed := a.cluster.Changed()
+		for _, s := range a.cluster.databases {
+			a.replayFrom(ctx, s)
+		}
+		_, _ = wait.Signal(ctx, changed, hintInterval)
+	}
+	return nil
+}
+
+// replayFrom replays the hints that from stores for databases that can be reached.
+func (a *Appender) replayFrom(ctx context.Context, from *Database) {
+	if from.Err() != nil {
+		return
+	}
+	rows, _ := from.Pool.Query(ctx, statements.Get("list shards with hints"))
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	for _, name := range names {
+		recipient := a.cluster.Database(name) // nil if it was removed from the cluster
+		if recipient != nil && recipient.Err() != nil {
+			continue
+		}
+		replayed := 0
+		for more := true; more && err == nil; {
+			var n int
+			n, more, err = a.replay(ctx, from, name, recipient)
+			replayed += n
+		}
+		if replayed > 0 {
+			a.cluster.cfg.Logger.InfoContext(ctx, "replayed the hints for a shard: messages to rooms from the time when it was away", "shard", name, "from", from.Name, "messages", replayed)
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		a.cluster.cfg.Logger.WarnContext(ctx, "cannot replay the hints for a shard, which are messages to rooms; trying again", "from", from.Name, "error", err)
+	}
+}
+
+// replayBefore replays the hints for the database of a part if the part makes users members of
+// rooms. The read position of a new member is the last message of the room, and a hint may still
+// have this message. Hints on a database that is away are replayed later: their messages then
+// count as unread for the new members.
+func (a *Appender) replayBefore(ctx context.Context, p part) error {
+	if !a.cluster.several || !slices.ContainsFunc(p.events, func(e events.Event) bool { return e.Type == events.RoomJoined && e.Data.UpToSeq == 0 }) {
+		return nil
+	}
+	for _, from := range a.cluster.databases {
+		if from == p.on || from.Err() != nil {
+			continue
+		}
+		for {
+			var has bool
+			if err := from.Pool.QueryRow(ctx, statements.Get("does a shard have hints"), p.on.Name).Scan(&has); err != nil {
+				return fmt.Errorf("look for hints: %w", from.Wrap(err))
+			}
+			if !has {
+				break
+			}
+			// n is 0 while another process replays the hints.
+			if n, _, err := a.replay(ctx, from, p.on.Name, p.on); err != nil {
+				return fmt.Errorf("replay hints before users join: %w", err)
+			} else if n > 0 {
+				continue
+			}
+			if err := wait.For(ctx, movePause); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// hint has the events of a stored hint. All of them are for one database.
+type hint struct {
+	// origin names the hint that first stored the events. Positions refer to this hint.
+	origin hintRef
+	events []events.Event
+}
+
+func eventsOf(hints []hint) (evs []events.Event) {
+	for _, h := range hints {
+		evs = append(evs, h.events...)
+	}
+	return evs
+}
+
+// byOrigin merges hints whose origins are for the same database. The origin of a merged hint is
+// the origin with the least id. So no position that refers to one of the origins counts as
+// replayed before all events of the merged hint are appended.
+func byOrigin(hints []hint) (merged []hint) {
+	for _, h := range hints {
+		i := slices.IndexFunc(merged, func(m hint) bool { return m.origin.database == h.origin.database })
+		if i < 0 {
+			merged = append(merged, h)
+			continue
+		}
+		merged[i].origin.id = min(merged[i].origin.id, h.origin.id)
+		merged[i].events = append(merged[i].events, h.events...)
+	}
+	return merged
+}
+
+// replay replays a page of the hints that from stores for the database called name. recipient
+// is this database, or nil if it was removed from the cluster. replay returns the number of
+// messages in the page and whether more hints may follow.
+func (a *Appender) replay(ctx context.Context, from *Database, name string, recipient *Database) (n int, more bool, err error) {
+	err = pgx.BeginFunc(ctx, from.Pool, func(tx pgx.Tx) error {
+		st := a.cluster.state.Load()
+		var ids []int64
+		var there, everywhere []hint
+		rows, _ := tx.Query(ctx, statements.Get("lock hints"), name, hintPage)
+		var id, moves int64
+		var text string
+		origin := hintRef{on: from.Name}
+		if _, err := pgx.ForEachRow(rows, []any{&id, &moves, &text, &origin.database, &origin.id}, func() error {
+			evs, err := decodeAll(text)
+			if err != nil {
+				return fmt.Errorf("hint %d: %w", id, err)
+			}
+			ids, n = append(ids, id), n+len(evs)
+			if recipient != nil && moves == st.moves() {
+				there = append(there, hint{origin, evs})
+			} else { // the partitions without the events may have moved to other databases
+				everywhere = append(everywhere, hint{origin, evs})
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+		if len(there) > 0 {
+			call := appending{Appender: a}
+			switch _, err := call.one(ctx, part{on: recipient, events: eventsOf(there), expected: st.expected[recipient.index]}); {
+			case errors.Is(err, events.ErrNotHeld): // a partition is being moved
+				everywhere = append(there, everywhere...)
+			case err != nil:
+				return err
+			}
+		}
+		for _, h := range byOrigin(everywhere) {
+			// Store new hints on the same database: an erasure reads the databases one after
+			// the other, and could miss hints that were stored on another one meanwhile.
+			if _, err := a.append(ctx, appending{Appender: a, target: from, origin: h.origin}, h.events); err != nil {
+				return err
+			}
+		}
+		more = len(ids) == hintPage
+		_, err := tx.Exec(ctx, statements.Get("delete hints"), ids)
+		return err
+	})
+	if err != nil {
+		return 0, false, fmt.Errorf("replay hints for shard %s: %w", name, err)
+	}
+	return n, more, nil
+}
+
+// decodeAll decodes the events of a hint strictly.
+func decodeAll(text string) ([]events.Event, error) {
+	var all []json.RawMessage
+	if err := json.Unmarshal([]byte(text), &all); err != nil {
+		return nil, err
+	}
+	evs := make([]events.Event, len(all))
+	for i, one := range all {
+		var err error
+		if evs[i], err = events.Decode(one); err != nil {
+			return nil, err
+		}
+	}
+	return evs, nil
+}
+
+// replayed reports whether a database has the events of all hints of a position.
+func (c *Cluster) replayed(ctx context.Context, hints []hintRef, to *Database) (bool, error) {
+	for _, h := range hints {
+		on := c.Database(h.on)
+		if on == nil {
+			continue // it was removed from the cluster
+		}
+		if err := on.Err(); err != nil {
+			return false, err
+		}
+		rows, _ := on.Pool.Query(ctx, statements.Get("which shards have hints"), h.database, h.id, to.Name, c.moves())
+		names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return false, on.Wrap(err)
+		}
+		for _, name := range names {
+			if recipient := c.Database(name); recipient != nil && recipient.Err() != nil {
+				return false, recipient.Err()
+			}
+		}
+		if len(names) > 0 {
+			return false, nil
+		}
+	}
+	return true, nil
+}

@@ -1,0 +1,280 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/log/eventlog"
+)
+
+// Reasons to refuse databases. The errors name the database and say what to do.
+var (
+	// ErrNotACluster: no database belongs to a cluster.
+	ErrNotACluster = errors.New("the databases are no cluster of shards yet")
+	// ErrMember: the only configured database is a shard of a cluster.
+	ErrMember = errors.New("the database is a shard of a cluster")
+	// ErrMissing: the map names a database that is not configured.
+	ErrMissing = errors.New("a shard is missing")
+	// ErrEmpty: a database is not part of the cluster.
+	ErrEmpty = errors.New("the database is empty or not part of the cluster")
+	// ErrForeign: a database belongs to another cluster.
+	ErrForeign = errors.New("the database is of another cluster")
+	// ErrMisnamed: a database has another name in the cluster than in the configuration.
+	ErrMisnamed = errors.New("the database is another shard")
+	// ErrUnknown: a database cannot be reached, and no map names it.
+	ErrUnknown = errors.New("the shard cannot be reached, and no other shard knows it")
+	// ErrTwoMaps: two databases name different owners of a partition at the same revision.
+	ErrTwoMaps = errors.New("there are two maps")
+	// ErrClaims: a database holds a partition that the map assigns to another database.
+	ErrClaims = errors.New("the shard holds a partition of another")
+	// ErrLost: a database does not hold a partition that the map assigns to it.
+	ErrLost = errors.New("the shard has lost a partition")
+	// ErrPartitions: databases have different numbers of partitions.
+	ErrPartitions = errors.New("the numbers of partitions differ")
+	// ErrEncodings: databases store text in different encodings.
+	ErrEncodings = errors.New("the encodings of the databases differ")
+	// ErrAway: a database cannot be reached.
+	ErrAway = errors.New("the shard is away")
+)
+
+// noPart is the error of an empty database to which the map assigns partitions.
+const noPart = "shard %s has no part of the cluster, but the map gives it %s: check its URL, or restore the database from a backup"
+
+// Place says where a partition is.
+type Place struct {
+	// Database names the database to which the map assigns the partition. "" if the partition
+	// was split.
+	Database string
+	// Revision starts at 1 and increases with each move of the partition and with its split.
+	// It is 0 if the partition does not exist.
+	Revision int64
+}
+
+// view is the state of one database: its name, its partitions and its copy of the map.
+type view struct {
+	// name is the name in the configuration.
+	name string
+	// began is when the read began.
+	began time.Time
+	// err is why the database cannot be read; the fields below are then empty.
+	err        error
+	partitions int
+	// encoding is the encoding of text in the database.
+	encoding string
+	// cluster and member are the names of the cluster and of the database in it, empty outside a
+	// cluster.
+	cluster, member string
+	// formed is set once Form has completed the cluster.
+	formed bool
+	places map[int]Place
+	// held are the partitions that the database holds, in ascending order.
+	held []int
+}
+
+// placement is the merged map of all databases.
+type placement struct {
+	cluster string
+	// first is the number of partitions before any was split.
+	first    int
+	encoding string
+	// places has the place of each partition. A partition that was split has a revision but no
+	// database.
+	places []Place
+}
+
+func (m *placement) place(partition int) Place {
+	if partition < len(m.places) {
+		return m.places[partition]
+	}
+	return Place{}
+}
+
+func (m *placement) put(partition int, place Place) {
+	for partition >= len(m.places) {
+		m.places = append(m.places, Place{})
+	}
+	m.places[partition] = place
+}
+
+// layout returns the layout, which maps users to partitions.
+func (m *placement) layout() *events.Layout {
+	var living []int
+	for p, place := range m.places {
+		if place.Database != "" {
+			living = append(living, p)
+		}
+	}
+	return events.NewLayout(m.first, living)
+}
+
+// merge merges the maps of views, or returns all reasons why the databases are not one
+// cluster. With starting, a database that cannot be reached must be in the map of another
+// database.
+func merge(views []view, starting bool) (placement, error) {
+	var errs []error
+	refuse := func(why error, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%w: %s", why, fmt.Sprintf(format, args...)))
+	}
+	first := slices.IndexFunc(views, func(v view) bool { return v.cluster != "" })
+	if first < 0 {
+		for _, v := range views {
+			if v.err != nil {
+				errs = append(errs, fmt.Errorf("shard %s: %w", v.name, v.err))
+			}
+		}
+		if len(errs) == 0 {
+			refuse(ErrNotACluster, "run `badged migrate up` with the same --shard settings")
+		}
+		return placement{}, errors.Join(errs...)
+	}
+	all := placement{cluster: views[first].cluster, first: views[first].partitions, encoding: views[first].encoding, places: make([]Place, views[first].partitions)}
+	for _, v := range views {
+		switch {
+		case v.err != nil:
+			continue
+		case v.cluster == "":
+			continue // below, when the map is known
+		case v.cluster != all.cluster:
+			refuse(ErrForeign, "shard %s is of the cluster %s, and shard %s of the cluster %s: check the URLs", v.name, v.cluster, views[first].name, all.cluster)
+			continue
+		case v.member != v.name:
+			refuse(ErrMisnamed, "the database of --shard %s says that it is shard %s: check the names", v.name, v.member)
+			continue
+		case v.partitions != all.first:
+			refuse(ErrPartitions, "shard %s began with %d, and shard %s with %d", v.name, v.partitions, views[first].name, all.first)
+			continue
+		}
+		if err := sameEncoding(v.name, v.encoding, "shard "+views[first].name, all.encoding); err != nil {
+			errs = append(errs, err)
+		}
+		for p, place := range v.places {
+			if p < 0 || p >= eventlog.PartitionNumbers {
+				continue
+			}
+			known := all.place(p)
+			switch {
+			case place.Revision > known.Revision:
+				all.put(p, place)
+			case place.Revision == known.Revision && place.Database != known.Database:
+				refuse(ErrTwoMaps, "shard %s gives partition %d to %s, and another shard gives it to %s, both at revision %d: one of these shards was restored or created separately; bring back the right one",
+					v.name, p, place.Database, known.Database, place.Revision)
+			}
+		}
+	}
+	all.check(views, starting, refuse)
+	return all, errors.Join(errs...)
+}
+
+// sameEncoding fails if two databases have different encodings: text of one database may be
+// invalid in the other, and its size may differ. Collations may differ, since all ids have the
+// collation "C".
+func sameEncoding(name, encoding, other, others string) error {
+	if encoding == others {
+		return nil
+	}
+	return fmt.Errorf("%w: shard %s has %s, and %s %s: create one of the databases again, with the encoding of the other", ErrEncodings, name, encoding, other, others)
+}
+
+// begun reports whether a partition has been split: the map has a descendant of the partition.
+func (m *placement) begun(partition int) bool {
+	a, b, ok := eventlog.Children(partition, m.first)
+	return ok && (m.place(a).Revision > 0 || m.place(b).Revision > 0 || m.begun(a) || m.begun(b))
+}
+
+// check returns the errors of views that disagree with the map.
+func (m *placement) check(views []view, starting bool, refuse func(why error, format string, args ...any)) {
+	given := map[string]bool{}
+	for _, v := range views {
+		given[v.name] = true
+		owned := m.of(v.name)
+		if errors.Is(v.err, events.ErrNotMigrated) {
+			v.err, v.cluster = nil, ""
+		}
+		switch {
+		case v.err != nil && len(owned) == 0 && starting:
+			refuse(ErrUnknown, "%s: %v", v.name, v.err)
+		case v.err != nil || v.cluster != "" && v.cluster != m.cluster:
+		case v.cluster != "" && (v.member != v.name || v.partitions != m.first):
+			// merge has refused it already.
+		case v.cluster == "" && len(owned) > 0:
+			refuse(ErrEmpty, noPart, v.name, Named(owned))
+		case v.cluster == "":
+			refuse(ErrEmpty, "shard %s has not joined the cluster: run `badged migrate up` with the same --shard settings", v.name)
+		default:
+			for _, p := range v.held {
+				switch place := m.place(p); {
+				case starting && slices.Contains(m.staleClaims(views), claim{v.name, p, place}):
+					// A server resolves it: see stale.go.
+				case place.Database == "" && place.Revision > 0:
+					refuse(ErrClaims, "shard %s holds partition %d, which was split at revision %d of the map: the database was restored from before the split; restore it to a later time",
+						v.name, p, place.Revision)
+				case m.begun(p):
+					a, b, _ := eventlog.Children(p, m.first)
+					refuse(ErrClaims, "shard %s holds partition %d, which was split into %d and %d, as other shards know: the database was restored from before the split; restore it to a later time",
+						v.name, p, a, b)
+				case place.Database != v.name:
+					refuse(ErrClaims, "shard %s holds partition %d, which the map gives to shard %s since revision %d: the database was restored from before a move; once %[3]s holds it and can be reached, servers make %[1]s give it up",
+						v.name, p, place.Database, place.Revision)
+				}
+			}
+		}
+	}
+	var missing []string
+	for _, place := range m.places {
+		if place.Database != "" && !given[place.Database] && !slices.Contains(missing, place.Database) {
+			missing = append(missing, place.Database)
+		}
+	}
+	for _, name := range missing {
+		refuse(ErrMissing, "the map gives %s to shard %s: add --shard %s=URL", Named(m.of(name)), name, name)
+	}
+}
+
+// lost returns an error for each partition that the map assigns to a readable database but
+// that the database does not hold.
+func (m *placement) lost(views []view) (errs []error) {
+	for _, v := range views {
+		if v.err != nil {
+			continue
+		}
+		for _, p := range m.of(v.name) {
+			if !slices.Contains(v.held, p) {
+				errs = append(errs, fmt.Errorf("%w: shard %s does not hold partition %d, which the map gives to it since revision %d: the database was restored from before it got the partition; restore it to a later time",
+					ErrLost, v.name, p, m.places[p].Revision))
+			}
+		}
+	}
+	return errs
+}
+
+// of returns the partitions that the map assigns to a shard.
+func (m *placement) of(name string) (partitions []int) {
+	for p, place := range m.places {
+		if place.Database == name {
+			partitions = append(partitions, p)
+		}
+	}
+	return partitions
+}
+
+// List formats ascending partitions for people, as in "0-3, 7".
+func List(partitions []int) string {
+	var parts []string
+	for i := 0; i < len(partitions); {
+		j := i
+		for j+1 < len(partitions) && partitions[j+1] == partitions[j]+1 {
+			j++
+		}
+		if i == j {
+			parts = append(parts, fmt.Sprint(partitions[i]))
+		} else {
+			parts = append(parts, fmt.Sprintf("%d-%d", partitions[i], partitions[j]))
+		}
+		i = j + 1
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,129 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/log/eventlog"
+)
+
+// part has the events of a call for one database, or for all unconfigured databases together.
+type part struct {
+	// on is nil for unconfigured databases; unknown is then the error that names them.
+	on      *Database
+	unknown error
+	events  []events.Event
+	// expected has the partitions that the map assigned to the database when the call was
+	// split.
+	expected *eventlog.PlacementSnapshot
+}
+
+// index returns the index of the database, -1 for none.
+func (p *part) index() int {
+	if p.on == nil {
+		return -1
+	}
+	return p.on.index
+}
+
+// expecting returns a context for appending the part; with it, the append fails if the
+// database holds other partitions than expected. Only messages to rooms need this check: other
+// events name users, and a database refuses them if the partition of a user has moved.
+func (p *part) expecting(ctx context.Context) context.Context {
+	if !slices.ContainsFunc(p.events, func(e events.Event) bool { return len(e.Data.UserIDs) == 0 }) {
+		return ctx
+	}
+	return eventlog.Expect(ctx, p.expected)
+}
+
+// shardOfUser returns the database of a user, nil if it is not configured.
+func (c *Cluster) shardOfUser(st *state, userID string) *Database {
+	if i := st.owner(st.layout.PartitionOf(userID)); i >= 0 {
+		return c.databases[i]
+	}
+	return nil
+}
+
+// only returns the database that holds the users of all events. It returns nil if there are
+// several such databases or if an event is about a room.
+func (c *Cluster) only(evs []events.Event) *Database {
+	st := c.state.Load()
+	if len(c.databases) == 1 && st.unknown == nil {
+		return c.databases[0]
+	}
+	var only *Database
+	for i := range evs {
+		users := evs[i].Data.UserIDs
+		if len(users) == 0 {
+			return nil
+		}
+		for _, u := range users {
+			s := c.shardOfUser(st, u)
+			if s == nil || only != nil && s != only {
+				return nil
+			}
+			only = s
+		}
+	}
+	return only
+}
+
+// split divides events by database; the part of a database names only users of this database.
+// Messages to rooms go to every database, configured or not: only the log of a database shows
+// whether the room has members there.
+func (c *Cluster) split(evs []events.Event) []part {
+	st := c.state.Load()
+	now := c.cfg.Now()
+	parts := make([]part, len(c.databases)+1) // the last part is for databases that are not configured
+	parts[len(c.databases)].unknown = st.unknown
+	for i, s := range c.databases {
+		parts[i].on, parts[i].expected = s, st.expected[i]
+	}
+	add := func(i int, e *events.Event) { parts[i].events = append(parts[i].events, *e) }
+	users, mentioned := make([][]string, len(parts)), make([][]string, len(parts))
+	for i := range evs {
+		e := evs[i]
+		if e.Time.IsZero() { // all databases get the same time
+			e.Time = now
+		}
+		if len(e.Data.UserIDs) == 0 {
+			for j := range c.databases {
+				add(j, &e)
+			}
+			if st.unknown != nil {
+				add(len(c.databases), &e)
+			}
+			continue
+		}
+		c.group(st, e.Data.UserIDs, users)
+		c.group(st, e.Data.MentionedUserIDs, mentioned)
+		for j := range parts {
+			switch {
+			case len(users[j]) == 0:
+			case len(users[j]) == len(e.Data.UserIDs):
+				add(j, &e)
+			default:
+				some := e
+				some.Data.UserIDs, some.Data.MentionedUserIDs = slices.Clone(users[j]), slices.Clone(mentioned[j])
+				add(j, &some)
+			}
+		}
+	}
+	return slices.DeleteFunc(parts, func(p part) bool { return len(p.events) == 0 })
+}
+
+// group groups users by the index of their database. The last group has the users whose
+// database is not configured.
+func (c *Cluster) group(st *state, users []string, by [][]string) {
+	for i := range by {
+		by[i] = by[i][:0]
+	}
+	for _, u := range users {
+		i := st.owner(st.layout.PartitionOf(u))
+		if i < 0 {
+			i = len(by) - 1
+		}
+		by[i] = append(by[i], u)
+	}
+}

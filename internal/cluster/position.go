@@ -1,0 +1,120 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ErrBadPosition: the text is not the position of an append.
+var ErrBadPosition = errors.New("not a position of the log")
+
+// token is the position of an append over several databases: the number of moves in the map,
+// the position on each database with new events, and the hints for databases that were away.
+// Its text is "2.a.4711.b.12", ordered by name, or "2.a.4711.b.17@a" if a stores hint 17 for
+// b.
+type token struct {
+	moves int64
+	// positions has an [eventlog.Token] for each database name.
+	positions map[string]int64
+	hints     []hintRef
+}
+
+// hintRef names a hint by the database that gets its events, the database that stores it (on),
+// and its id on that database.
+type hintRef struct {
+	database, on string
+	id           int64
+}
+
+func (h hintRef) String() string { return fmt.Sprintf(".%s.%d@%s", h.database, h.id, h.on) }
+
+func (t token) String() string {
+	names := make([]string, 0, len(t.positions))
+	for name := range t.positions {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	text := strconv.FormatInt(t.moves, 10)
+	for _, name := range names {
+		text += fmt.Sprintf(".%s.%d", name, t.positions[name])
+	}
+	for _, h := range t.hints {
+		text += h.String()
+	}
+	return text
+}
+
+// parseToken parses a token. A plain number is the position of a single database.
+func parseToken(text string) (token, error) {
+	parts := strings.Split(text, ".")
+	t := token{positions: map[string]int64{}}
+	var err error
+	if t.moves, err = strconv.ParseInt(parts[0], 10, 64); err != nil || t.moves < 0 || len(parts)%2 == 0 {
+		return token{}, ErrBadPosition
+	}
+	for i := 1; i < len(parts); i += 2 {
+		number, on, isHint := strings.Cut(parts[i+1], "@")
+		id, err := strconv.ParseInt(number, 10, 64)
+		if err != nil || id < 0 || parts[i] == "" || isHint && on == "" {
+			return token{}, ErrBadPosition
+		}
+		if isHint {
+			t.hints = append(t.hints, hintRef{parts[i], on, id})
+		} else {
+			t.positions[parts[i]] = id
+		}
+	}
+	return t, nil
+}
+
+// moves returns how many moves and splits the map counts.
+func (c *Cluster) moves() int64 { return c.state.Load().moves() }
+
+func (st *state) moves() (n int64) {
+	for _, p := range st.places {
+		n += p.Revision - 1
+	}
+	return max(n, 0)
+}
+
+// JoinPositions returns a position that is folded once a and b are folded. Either may be
+// empty; neither may be the position of a single database.
+func JoinPositions(a, b string) (string, error) {
+	var joined token
+	for _, text := range []string{a, b} {
+		if text == "" {
+			continue
+		}
+		t, err := parseToken(text)
+		if err != nil || len(t.positions)+len(t.hints) == 0 {
+			return "", fmt.Errorf("%w: %q", ErrBadPosition, text)
+		}
+		if joined.positions == nil {
+			joined = t
+			continue
+		}
+		joined.moves = min(joined.moves, t.moves) // the least, since it is compared with the present map
+		for name, id := range t.positions {
+			joined.positions[name] = max(joined.positions[name], id)
+		}
+		joined.hints = joinHints(joined.hints, t.hints)
+	}
+	return joined.String(), nil
+}
+
+// joinHints returns the union of both. Of two hints with the same recipient and the same
+// storing database, it includes only the later.
+func joinHints(a, b []hintRef) []hintRef {
+	for _, h := range b {
+		i := slices.IndexFunc(a, func(other hintRef) bool { return other.database == h.database && other.on == h.on })
+		if i < 0 {
+			a = append(a, h)
+		} else {
+			a[i].id = max(a[i].id, h.id)
+		}
+	}
+	return a
+}

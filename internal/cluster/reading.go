@@ -1,0 +1,414 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/base/limit"
+	"github.com/badged/badged/internal/base/wait"
+	"github.com/badged/badged/internal/log/eventlog"
+	"github.com/badged/badged/projector/badges"
+	"github.com/badged/badged/pubsub"
+)
+
+// Reader reads badges from the databases of their users, with the methods of [badges.Reader].
+// If a partition moves during a read, the reader repeats the read on the new database. It is
+// safe for concurrent use.
+type Reader struct {
+	cluster *Cluster
+	// of has a reader for each database, by its index. places has the limit for each database;
+	// only Limited sets it.
+	of     []*badges.Reader
+	places []*limit.AtOnce[struct{}]
+	// limits bound the concurrent reads of each partition.
+	limits []*readLimits
+}
+
+// NewReader returns a reader.
+func NewReader(c *Cluster) *Reader {
+	r := &Reader{cluster: c}
+	for _, s := range c.databases {
+		r.of = append(r.of, badges.NewReader(s.Pool, s.Log))
+		r.limits = append(r.limits, newReadLimits(s.Pool.Config().MaxConns))
+	}
+	return r
+}
+
+// ErrBusy means that too many reads of the same kind were running.
+var ErrBusy = errors.New("too many reads of this kind run at once")
+
+// Limited returns a reader that uses at most 1/oneIn of the connections to each database, and
+// at least one connection. A read that waits for a connection longer than wait fails with
+// ErrBusy.
+func (r *Reader) Limited(oneIn int, wait time.Duration) *Reader {
+	limited := &Reader{cluster: r.cluster, of: r.of, limits: r.limits}
+	for _, s := range r.cluster.databases {
+		most := int(s.Pool.Config().MaxConns) / oneIn
+		limited.places = append(limited.places, limit.NewAtOnce[struct{}](max(1, most), wait))
+	}
+	return limited
+}
+
+// reachable calls [Database.reachable] within the limit of the reader.
+func (r *Reader) reachable(ctx context.Context, s *Database, read func(context.Context) error) error {
+	return s.reachable(ctx, func(ctx context.Context) error {
+		if r.places == nil {
+			return read(ctx)
+		}
+		leave, ok := r.places[s.index].Enter(ctx, struct{}{})
+		switch {
+		case ctx.Err() != nil && !ok:
+			return ctx.Err()
+		case !ok:
+			return ErrBusy
+		}
+		defer leave()
+		return read(ctx)
+	})
+}
+
+// on reads from the database of a partition. If the partition was moved or split, it reads
+// again by the new map. With check, it verifies after the read that the database holds the
+// partition; set check for reads that do not verify this themselves.
+func (r *Reader) on(ctx context.Context, partition func() int, check bool, read func(context.Context, *badges.Reader) error) error {
+	for deadline := time.Now().Add(moveWait); ; {
+		err := r.attempt(ctx, partition(), check, read)
+		if !errors.Is(err, events.ErrNotHeld) || time.Now().After(deadline) {
+			return err
+		}
+		if err := wait.For(ctx, movePause); err != nil {
+			return err
+		}
+		_ = r.cluster.Reload(ctx) // on failure the last map stays in use
+	}
+}
+
+func (r *Reader) attempt(ctx context.Context, partition int, check bool, read func(context.Context, *badges.Reader) error) error {
+	st := r.cluster.state.Load()
+	if err := r.cluster.holder(st, partition); err != nil {
+		return err
+	}
+	s := r.cluster.databases[st.owner(partition)]
+	// Wait for the limit of the reader first: waiting readers must not use up the slots of the
+	// partition.
+	return r.reachable(ctx, s, func(ctx context.Context) error {
+		return r.limits[s.index].read(ctx, partition, func(ctx context.Context) error {
+			err := read(ctx, r.of[s.index])
+			if err == nil && check {
+				var holds bool
+				if holds, err = r.of[s.index].Holds(ctx, partition); err == nil && !holds {
+					err = events.ErrNotHeld
+				}
+			}
+			return err
+		})
+	})
+}
+
+func (r *Reader) partitionOf(userID string) func() int {
+	return func() int { return r.cluster.PartitionOf(userID) }
+}
+
+// Badge is [badges.Reader.Badge].
+func (r *Reader) Badge(ctx context.Context, userID string) (b pubsub.Badge, err error) {
+	err = r.on(ctx, r.partitionOf(userID), false, func(ctx context.Context, from *badges.Reader) (err error) {
+		b, err = from.Badge(ctx, userID)
+		return err
+	})
+	return b, err
+}
+
+// Snapshot is [badges.Reader.Snapshot].
+func (r *Reader) Snapshot(ctx context.Context, userID string) (s pubsub.Snapshot, err error) {
+	err = r.on(ctx, r.partitionOf(userID), false, func(ctx context.Context, from *badges.Reader) (err error) {
+		s, err = from.Snapshot(ctx, userID)
+		return err
+	})
+	return s, err
+}
+
+// States is [badges.Reader.States].
+func (r *Reader) States(ctx context.Context, partition int, held []pubsub.Held) (all []pubsub.Snapshot, err error) {
+	err = r.on(ctx, func() int { return partition }, false, func(ctx context.Context, from *badges.Reader) (err error) {
+		if !r.cluster.Layout().Lives(partition) { // it may have been split since the last attempt
+			return errSplit
+		}
+		all, err = from.States(ctx, partition, held)
+		return err
+	})
+	if err != nil && !r.cluster.Layout().Lives(partition) {
+		return r.statesByUser(ctx, held)
+	}
+	return all, err
+}
+
+// errSplit means that a partition was split and has no users.
+var errSplit = errors.New("the partition was split")
+
+// statesByUser reads the states of users in any partitions.
+func (r *Reader) statesByUser(ctx context.Context, held []pubsub.Held) ([]pubsub.Snapshot, error) {
+	users := make([]string, len(held))
+	for i, h := range held {
+		users[i] = h.UserID
+	}
+	all := make([]pubsub.Snapshot, len(held))
+	err := r.each(ctx, users, func(ctx context.Context, _ *Database, from *badges.Reader, _ []string, places []int) error {
+		layout := r.cluster.Layout()
+		byPartition := map[int][]int{}
+		for _, i := range places {
+			p := layout.PartitionOf(users[i])
+			byPartition[p] = append(byPartition[p], i)
+		}
+		for p, places := range byPartition {
+			some := make([]pubsub.Held, len(places))
+			for j, i := range places {
+				some[j] = held[i]
+			}
+			states, err := from.States(ctx, p, some)
+			if err != nil {
+				return err
+			}
+			for j, i := range places {
+				all[i] = states[j]
+			}
+		}
+		return nil
+	})
+	return all, err
+}
+
+// View is [badges.Reader.View].
+func (r *Reader) View(ctx context.Context, userID string, categories []string) (s pubsub.Snapshot, err error) {
+	err = r.on(ctx, r.partitionOf(userID), true, func(ctx context.Context, from *badges.Reader) (err error) {
+		s, err = from.View(ctx, userID, categories)
+		return err
+	})
+	return s, err
+}
+
+// Conversations is [badges.Reader.Conversations].
+func (r *Reader) Conversations(ctx context.Context, userID string, f badges.Filter, limit int, cursor string) (page []pubsub.Conversation, next string, err error) {
+	err = r.on(ctx, r.partitionOf(userID), true, func(ctx context.Context, from *badges.Reader) (err error) {
+		page, next, err = from.Conversations(ctx, userID, f, limit, cursor)
+		return err
+	})
+	return page, next, err
+}
+
+// Categories is [badges.Reader.Categories].
+func (r *Reader) Categories(ctx context.Context, userID string, within []string, of string, limit int, cursor string) (page []badges.Category, next string, err error) {
+	err = r.on(ctx, r.partitionOf(userID), true, func(ctx context.Context, from *badges.Reader) (err error) {
+		page, next, err = from.Categories(ctx, userID, within, of, limit, cursor)
+		return err
+	})
+	return page, next, err
+}
+
+// Conversation is [badges.Reader.Conversation].
+func (r *Reader) Conversation(ctx context.Context, userID, conversationID string) (c pubsub.Conversation, err error) {
+	err = r.on(ctx, r.partitionOf(userID), true, func(ctx context.Context, from *badges.Reader) (err error) {
+		c, err = from.Conversation(ctx, userID, conversationID)
+		return err
+	})
+	return c, err
+}
+
+// IsMember is [badges.Reader.IsMember].
+func (r *Reader) IsMember(ctx context.Context, userID, conversationID string) (member bool, err error) {
+	err = r.on(ctx, r.partitionOf(userID), true, func(ctx context.Context, from *badges.Reader) (err error) {
+		member, err = from.IsMember(ctx, userID, conversationID)
+		return err
+	})
+	return member, err
+}
+
+// Now returns the time on the clock of the first reachable database.
+func (r *Reader) Now(ctx context.Context) (time.Time, error) {
+	for i, s := range r.cluster.databases {
+		if s.Err() == nil {
+			return r.of[i].Now(ctx)
+		}
+	}
+	return time.Time{}, r.cluster.databases[0].Err()
+}
+
+// Head returns a position for [Reader.Folded] that covers everything committed for a user so far.
+func (r *Reader) Head(ctx context.Context, userID string) (transactionID int64, err error) {
+	err = r.on(ctx, r.partitionOf(userID), true, func(ctx context.Context, from *badges.Reader) (err error) {
+		transactionID, err = from.Head(ctx, userID)
+		return err
+	})
+	return transactionID, err
+}
+
+// Folded is [badges.Reader.Folded] for users of one partition.
+func (r *Reader) Folded(ctx context.Context, userIDs []string, transactionID int64) (folded bool, err error) {
+	err = r.on(ctx, r.partitionOf(userIDs[0]), true, func(ctx context.Context, from *badges.Reader) (err error) {
+		folded, err = from.Folded(ctx, userIDs, transactionID)
+		return err
+	})
+	return folded, err
+}
+
+// FoldedAt reports whether the badges of users include all events that were appended for them
+// up to a position, the text of [events.Receipt.Position]. It returns [ErrBadPosition] if the
+// text is not a position.
+//
+// If a partition may have moved since the position, FoldedAt compares with all events
+// committed so far. It also checks that each database of the position still has the events of
+// the position: a database restored to a time before the move may have lost them. It fails
+// while one of these databases is away.
+func (r *Reader) FoldedAt(ctx context.Context, userIDs []string, position string) (bool, error) {
+	t, err := parseToken(position)
+	if err != nil {
+		return false, err
+	}
+	if !r.cluster.several {
+		if len(t.positions)+len(t.hints) > 0 {
+			return false, ErrBadPosition
+		}
+		var behind atomic.Bool
+		err := r.each(ctx, userIDs, func(ctx context.Context, _ *Database, from *badges.Reader, users []string, _ []int) error {
+			layout := r.cluster.Layout()
+			is, err := from.Folded(ctx, users, t.moves)
+			if err == nil {
+				if !is { // if the partition was split since, the next call reads its halves
+					behind.Store(true)
+				}
+				return nil
+			}
+			if reload := r.cluster.Reload(ctx); reload == nil && !r.cluster.Layout().Equal(layout) {
+				return events.ErrNotHeld // the partition was split, and its rows are gone
+			}
+			return err
+		})
+		return err == nil && !behind.Load(), err
+	}
+	moved := len(t.positions)+len(t.hints) == 0 || t.moves != r.cluster.moves() // a plain number comes from one database by itself
+	if moved {
+		if kept, err := r.survived(ctx, t); err != nil || !kept {
+			return false, err
+		}
+	}
+	var behind atomic.Bool
+	err = r.each(ctx, userIDs, func(ctx context.Context, s *Database, from *badges.Reader, users []string, _ []int) (err error) {
+		hints := slices.DeleteFunc(slices.Clone(t.hints), func(h hintRef) bool { return !moved && h.database != s.Name })
+		if is, err := r.cluster.replayed(ctx, hints, s); err != nil || !is {
+			behind.Store(true)
+			return err
+		}
+		id, ok := t.positions[s.Name]
+		switch {
+		case moved || len(hints) > 0: // the events of hints were appended somewhere before now
+			if id, err = from.Head(ctx, ""); err != nil {
+				return err
+			}
+		case !ok:
+			return nil // nothing was appended there
+		}
+		is, err := from.Folded(ctx, users, id)
+		if !is {
+			behind.Store(true)
+		}
+		return err
+	})
+	return err == nil && !behind.Load(), err
+}
+
+// survived reports whether every database of a position still has the events of the position.
+func (r *Reader) survived(ctx context.Context, t token) (bool, error) {
+	for name, id := range t.positions {
+		s := r.cluster.Database(name)
+		if s == nil {
+			continue // it was removed from the cluster, after its partitions moved away
+		}
+		if err := s.Err(); err != nil {
+			return false, err
+		}
+		if kept, err := r.of[s.index].Survived(ctx, id); err != nil || !kept {
+			return false, s.Wrap(err)
+		}
+	}
+	return true, nil
+}
+
+// Badges is [badges.Reader.Badges].
+func (r *Reader) Badges(ctx context.Context, userIDs []string) ([]pubsub.Badge, error) {
+	return r.gather(ctx, userIDs, (*badges.Reader).Badges)
+}
+
+// ShownBadges is [badges.Reader.ShownBadges].
+func (r *Reader) ShownBadges(ctx context.Context, userIDs []string) ([]pubsub.Badge, error) {
+	return r.gather(ctx, userIDs, (*badges.Reader).ShownBadges)
+}
+
+// Versions is [badges.Reader.Versions]. A badge has no epoch if the user's database is away.
+func (r *Reader) Versions(ctx context.Context, userIDs []string) ([]pubsub.Badge, error) {
+	all, err := r.gather(ctx, userIDs, (*badges.Reader).Versions)
+	if err != nil && slices.ContainsFunc(all, func(b pubsub.Badge) bool { return b.Epoch != "" }) {
+		err = nil
+	}
+	return all, err
+}
+
+// Stored is [badges.Reader.Stored].
+func (r *Reader) Stored(ctx context.Context, keys []badges.Key) ([]badges.Stored, error) {
+	users := make([]string, len(keys))
+	for i, k := range keys {
+		users[i] = k.UserID
+	}
+	all := make([]badges.Stored, len(keys))
+	err := r.each(ctx, users, func(ctx context.Context, s *Database, from *badges.Reader, _ []string, places []int) error {
+		some := make([]badges.Key, len(places))
+		for i, place := range places {
+			some[i] = keys[place]
+		}
+		stored, err := from.Stored(ctx, some)
+		if err != nil {
+			return err
+		}
+		held, err := eventlog.Held(ctx, s.Pool) // the read does not detect a moved partition
+		if err != nil {
+			return err
+		}
+		for i, k := range some {
+			if !slices.Contains(held, r.cluster.PartitionOf(k.UserID)) {
+				return events.ErrNotHeld
+			}
+			all[places[i]] = stored[i]
+		}
+		return nil
+	})
+	return all, err
+}
+
+// Analyze is [badges.Reader.Analyze] on all databases.
+func (r *Reader) Analyze(ctx context.Context) error {
+	for _, s := range r.cluster.databases {
+		if err := s.reachable(ctx, r.of[s.index].Analyze); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gather reads badges from the databases of users and returns them in the order of userIDs.
+// Badges of a database that fails have no epoch.
+func (r *Reader) gather(ctx context.Context, userIDs []string, read func(from *badges.Reader, ctx context.Context, userIDs []string) ([]pubsub.Badge, error)) ([]pubsub.Badge, error) {
+	all := make([]pubsub.Badge, len(userIDs))
+	for i, id := range userIDs {
+		all[i].UserID = id
+	}
+	err := r.each(ctx, userIDs, func(ctx context.Context, _ *Database, from *badges.Reader, users []string, places []int) error {
+		some, err := read(from, ctx, users)
+		for i, b := range some {
+			all[places[i]] = b
+		}
+		return err
+	})
+	return all, err
+}

@@ -1,0 +1,197 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/internal/base/wait"
+)
+
+// A database that is restored to a time before a partition moved away holds the partition
+// again. Servers follow the map, so only a publisher that uses the database directly can
+// append to this stale copy. When a server sees that another database holds the partition at a
+// later revision, it makes the stale database release the partition, and appends the events
+// published there to the other database.
+
+// claim is a partition that a database holds although another database holds it at a later
+// revision.
+type claim struct {
+	shard     string
+	partition int
+	// place has the other database and the later revision.
+	place Place
+}
+
+// staleClaims returns the claims of restored databases. It omits a partition if the database to
+// which the map assigns the partition does not hold it.
+func (m *placement) staleClaims(views []view) (claims []claim) {
+	for _, v := range views {
+		if v.err != nil || v.cluster != m.cluster || v.member != v.name {
+			continue
+		}
+		for _, p := range v.held {
+			if place := m.place(p); v.places[p].Revision < place.Revision && m.holds(views, place.Database, p) && place.Database != v.name && !m.begun(p) {
+				claims = append(claims, claim{v.name, p, place})
+			}
+		}
+	}
+	return claims
+}
+
+// holds reports whether a database holds a partition. It is false for a database that was not
+// read.
+func (m *placement) holds(views []view, name string, partition int) bool {
+	return slices.ContainsFunc(views, func(v view) bool {
+		return v.name == name && v.err == nil && v.cluster == m.cluster && v.member == name && slices.Contains(v.held, partition)
+	})
+}
+
+// staleInterval is how often a process looks for work that killed processes did not finish.
+const staleInterval = 10 * time.Second
+
+// SettleRestored runs until ctx is done and then returns nil. It makes each restored database
+// release the partitions that have moved away since, and appends the events that were
+// published there to the databases that hold these partitions now. Every process may run it.
+func (c *Cluster) SettleRestored(ctx context.Context) error {
+	var looked time.Time
+	told := ""
+	return wait.Repeat(ctx, c.cfg.Interval, func(ctx context.Context) {
+		c.reloading.Lock()
+		claims := c.claims
+		c.reloading.Unlock()
+		var errs []error
+		for _, one := range claims {
+			errs = append(errs, c.giveUp(ctx, one))
+		}
+		if len(claims) > 0 || time.Since(looked) > staleInterval {
+			looked = time.Now()
+			errs = append(errs, c.carryAll(ctx))
+		}
+		if len(claims) > 0 {
+			_ = c.Reload(ctx) // Run reads the maps soon, too
+		}
+		err := errors.Join(errs...)
+		if err != nil && ctx.Err() == nil && told != err.Error() {
+			told = err.Error()
+			c.cfg.Logger.WarnContext(ctx, "cannot settle the stale partitions of a restored shard; trying again", "error", err)
+		}
+	})
+}
+
+// giveUp makes a database release a partition, but only if the other database of the claim
+// already holds the partition. So it does not interfere with a move, in which the source
+// releases the partition before the target holds it.
+func (c *Cluster) giveUp(ctx context.Context, one claim) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*c.cfg.Patience)
+	defer cancel()
+	stale, owner := c.Database(one.shard), c.Database(one.place.Database)
+	var since time.Time
+	switch err := owner.Pool.QueryRow(ctx, statements.Get("since when does it hold the partition"), one.partition, owner.Name, one.place.Revision).Scan(&since); {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil // the partition has moved again
+	case err != nil:
+		return owner.Wrap(err)
+	}
+	var held bool
+	if err := stale.Pool.QueryRow(ctx, statements.Get("give up a partition"), one.partition, owner.Name, one.place.Revision, since).Scan(&held); err != nil {
+		return fmt.Errorf("make shard %s give up partition %d: %w", stale.Name, one.partition, err)
+	}
+	if held {
+		c.cfg.Logger.WarnContext(ctx, "a shard was restored to a time before a partition moved away, and has given the partition up again; events published there meanwhile will be appended to the other shard",
+			"shard", stale.Name, "partition", one.partition, "other", owner.Name)
+	}
+	return nil
+}
+
+// carryAll appends the events of all released partitions to the databases that hold them now.
+func (c *Cluster) carryAll(ctx context.Context) error {
+	var errs []error
+	for _, s := range c.databases {
+		if s.Err() != nil {
+			continue
+		}
+		rows, _ := s.Pool.Query(ctx, statements.Get("list stale partitions"))
+		partitions, err := pgx.CollectRows(rows, pgx.RowTo[int])
+		errs = append(errs, s.Wrap(err))
+		for _, p := range partitions {
+			errs = append(errs, c.carry(ctx, s, p))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// carry appends the rows of a released partition to the database that holds it now. If it was
+// interrupted, the next call appends all rows again; repeated events count once.
+func (c *Cluster) carry(ctx context.Context, from *Database, partition int) error {
+	to := c.DatabaseOf(partition)
+	if to == nil || to == from {
+		return nil
+	}
+	if err := to.Err(); err != nil {
+		return nil //nolint:nilerr // storeView has logged that the database is away
+	}
+	n := 0
+	err := pgx.BeginFunc(ctx, from.Pool, func(source pgx.Tx) error {
+		var since time.Time
+		switch err := source.QueryRow(ctx, statements.Get("take a stale partition"), partition).Scan(&since); {
+		case errors.Is(err, pgx.ErrNoRows):
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := pgx.BeginFunc(ctx, to.Pool, func(target pgx.Tx) (err error) {
+			n, err = appendRows(ctx, source, target, partition, since)
+			return err
+		}); err != nil {
+			return err
+		}
+		_, err := source.Exec(ctx, statements.Get("settle a stale partition"), partition)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("append the events published to partition %d on shard %s to shard %s: %w", partition, from.Name, to.Name, err)
+	}
+	if n > 0 {
+		c.cfg.Logger.WarnContext(ctx, "appended events that were published to a partition on a restored shard to the shard that holds the partition; run badged partition move to delete the old rows",
+			"shard", from.Name, "partition", partition, "to", to.Name, "rows", n)
+	}
+	return nil
+}
+
+// appendRows appends rows of one log to another and returns their number.
+func appendRows(ctx context.Context, from, to pgx.Tx, partition int, since time.Time) (n int, err error) {
+	const most, mostBytes = 200, 4 << 20
+	var batch pgx.Batch
+	size := 0
+	flush := func() error {
+		err := to.SendBatch(ctx, &batch).Close()
+		batch, size = pgx.Batch{}, 0
+		return err
+	}
+	var row struct {
+		id       [16]byte
+		payload  []byte
+		metadata *string
+		events   int16
+		own      bool
+		at       time.Time
+	}
+	insert := statements.Of(partition, "append a row")
+	rows, _ := from.Query(ctx, statements.Of(partition, "rows of a stale partition"), since)
+	if _, err := pgx.ForEachRow(rows, []any{&row.id, &row.payload, &row.metadata, &row.events, &row.own, &row.at}, func() error {
+		batch.Queue(insert, row.id, slices.Clone(row.payload), row.metadata, row.events, row.own, row.at)
+		n, size = n+1, size+len(row.payload)
+		if batch.Len() < most && size < mostBytes {
+			return nil
+		}
+		return flush()
+	}); err != nil {
+		return 0, err
+	}
+	return n, flush()
+}

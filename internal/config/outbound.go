@@ -1,7 +1,0 @@
-package config
-
-// Outbound configures what is told beside the sockets.
-type Outbound struct {
-	PushConfig   string   `help:"JSON file with the apps that get pushes, and their keys at the vendors: see push.md. Default: no pushes." placeholder:"FILE"`
-	OutboundKeys []string `help:"Keys that encrypt tokens of devices and secrets of webhooks in the tables: ID=BASE64 of 32 bytes; comma-separated. The first encrypts, all decrypt. Default: they are stored as they are." placeholder:"ID=KEY"`
-}

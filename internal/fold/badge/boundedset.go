@@ -1,0 +1,230 @@
+package badge
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+)
+
+// MaxRanges is the greatest number of ranges in a set of one conversation, unless the ranges
+// touch at most maxWords words. If seqs are far apart, each message is a range, and without
+// the limit the row of a user who never reads would grow forever.
+const MaxRanges = 1000
+
+// maxKnown is the greatest number of known seqs in a block.
+const maxKnown = 64
+
+// BoundedSet is a RangeSet that, beyond a size limit, only counts its oldest seqs. This oldest
+// part is the block. Most seqs of the block are forgotten, so the set is approximate there: a
+// late message is assumed to be counted already, a recall subtracts one, and a read of a part
+// of the block subtracts the same fraction of its count. A read of the whole block makes the
+// set exact again.
+type BoundedSet struct {
+	RangeSet
+	block block
+	// known has some seqs of the block in ascending order. Until seqs of the block are
+	// recalled or read, these are its least seq, its greatest seq, and others at about equal
+	// distances.
+	known []int64
+}
+
+// block is the part of a set that is only counted: Count seqs from Lo to Hi, all below the
+// ranges. Count is 0 if there is no block.
+type block struct{ Lo, Hi, Count int64 }
+
+// Len returns the number of seqs in the set.
+func (s *BoundedSet) Len() int64 { return s.RangeSet.Len() + s.block.Count }
+
+// Counted returns the number of seqs in the block, which are only counted.
+func (s *BoundedSet) Counted() int64 { return s.block.Count }
+
+// Min returns the least known seq of the set, 0 if the set is empty. If every
+// known seq of the block was recalled and no range follows, it returns the
+// start of the block.
+func (s *BoundedSet) Min() int64 {
+	switch {
+	case s.block.Count == 0:
+		return s.RangeSet.Min()
+	case len(s.known) > 0:
+		return s.known[0]
+	case len(s.Ranges) > 0:
+		return s.RangeSet.Min()
+	}
+	return s.block.Lo
+}
+
+// Add adds seq to the set and reports whether it was new.
+func (s *BoundedSet) Add(seq int64) bool {
+	if b := &s.block; b.Count > 0 && seq <= b.Hi {
+		if seq >= b.Lo {
+			return false
+		}
+		b.Lo = seq
+		b.Count++
+		s.known = slices.Insert(s.known, 0, seq)
+		s.thin()
+		return true
+	}
+	if !s.RangeSet.Add(seq) {
+		return false
+	}
+	s.shrink()
+	return true
+}
+
+// shrink moves the oldest ranges into the block while the set exceeds the limit.
+func (s *BoundedSet) shrink() {
+	for len(s.Ranges) > MaxRanges && countWords(s.Ranges) > maxWords {
+		oldest := s.dropOldest()
+		if s.block.Count == 0 {
+			s.block.Lo = oldest.Lo
+		}
+		s.block.Hi = oldest.Hi
+		s.block.Count += oldest.Hi - oldest.Lo + 1
+		s.known = append(s.known, oldest.Lo)
+		if oldest.Hi > oldest.Lo {
+			s.known = append(s.known, oldest.Hi)
+		}
+		s.thin()
+	}
+}
+
+// thin removes known seqs while there are more than maxKnown: first the seq with the nearest
+// neighbours, never the least or the greatest.
+func (s *BoundedSet) thin() {
+	for len(s.known) > maxKnown {
+		nearest := 1
+		for i := 2; i < len(s.known)-1; i++ {
+			if s.known[i+1]-s.known[i-1] < s.known[nearest+1]-s.known[nearest-1] {
+				nearest = i
+			}
+		}
+		s.known = slices.Delete(s.known, nearest, nearest+1)
+	}
+}
+
+// Remove removes seq from the set and reports whether the set had it.
+func (s *BoundedSet) Remove(seq int64) bool {
+	if b := &s.block; b.Count > 0 && b.Lo <= seq && seq <= b.Hi {
+		b.Count--
+		if i, ok := slices.BinarySearch(s.known, seq); ok {
+			s.known = slices.Delete(s.known, i, i+1)
+		}
+		s.settleBlock()
+		return true
+	}
+	if !s.RangeSet.Remove(seq) {
+		return false
+	}
+	s.shrink() // one range may have become two
+	return true
+}
+
+// counts reports whether seq is in the block.
+func (s *BoundedSet) counts(seq int64) bool {
+	return s.block.Count > 0 && s.block.Lo <= seq && seq <= s.block.Hi
+}
+
+// restore adds a seq of the block to the count again, after Remove has subtracted it. Other
+// seqs are added by Add.
+func (s *BoundedSet) restore(seq int64) {
+	if s.counts(seq) {
+		s.block.Count++
+	}
+}
+
+// take removes seq if it is above the block: inside the block, the set does not know which
+// seqs it has.
+func (s *BoundedSet) take(seq int64) {
+	if !s.counts(seq) {
+		s.Remove(seq)
+	}
+}
+
+// settleBlock clears a block that counts nothing.
+func (s *BoundedSet) settleBlock() {
+	if s.block.Count == 0 {
+		s.block, s.known = block{}, nil
+	}
+}
+
+// RemoveUpTo removes every seq up to and including last and reports whether there was one.
+func (s *BoundedSet) RemoveUpTo(last int64) bool {
+	b := &s.block
+	switch {
+	case b.Count == 0 || last < b.Lo:
+		return s.RangeSet.RemoveUpTo(last)
+	case last >= b.Hi:
+		*b, s.known = block{}, nil
+		s.RangeSet.RemoveUpTo(last)
+	default: // assume an even spread, but keep at least the known seqs
+		width, rest := uint64(b.Hi-b.Lo)+1, uint64(b.Hi-last) //nolint:gosec // lo <= last < hi
+		high, low := bits.Mul64(uint64(b.Count), rest)        //nolint:gosec // a count is positive
+		part, remainder := bits.Div64(high, low, width)
+		if remainder > 0 {
+			part++
+		}
+		read, _ := slices.BinarySearch(s.known, last+1)
+		s.known = slices.Delete(s.known, 0, read)
+		b.Lo, b.Count = last+1, min(b.Count, max(int64(part), int64(len(s.known)))) //nolint:gosec // at most count
+	}
+	return true
+}
+
+// Above returns how many seqs of the set are greater than seq.
+func (s *BoundedSet) Above(seq int64) int64 {
+	if s.block.Count == 0 || seq >= s.block.Hi {
+		return s.RangeSet.Len() - s.Rank(seq)
+	}
+	rest := BoundedSet{block: s.block, known: slices.Clone(s.known)}
+	rest.RemoveUpTo(seq)
+	return s.RangeSet.Len() + rest.Len()
+}
+
+// RemoveAbove removes every seq greater than last.
+func (s *BoundedSet) RemoveAbove(last int64) {
+	rest := *s
+	if s.RangeSet = s.cut(last); s.block.Count == 0 || last >= s.block.Hi {
+		return
+	}
+	// Subtract from the block what RemoveUpTo(last) would leave of it.
+	rest.known = slices.Clone(s.known)
+	rest.RangeSet = RangeSet{}
+	rest.RemoveUpTo(last)
+	n, _ := slices.BinarySearch(s.known, last+1)
+	s.known = s.known[:n]
+	s.block.Hi, s.block.Count = last, max(s.block.Count-rest.block.Count, int64(n))
+	s.settleBlock()
+}
+
+// raise makes Len at least n by raising the count of the block, which may be too low.
+func (s *BoundedSet) raise(n int64) {
+	if lack := n - s.Len(); lack > 0 && s.block.Count > 0 {
+		s.block.Count += lack
+	}
+}
+
+// lower makes Len at most n by lowering the count of the block, which may be too high.
+func (s *BoundedSet) lower(n int64) {
+	if excess := s.Len() - n; excess > 0 {
+		s.block.Count -= min(excess, s.block.Count)
+		s.settleBlock()
+	}
+}
+
+// String returns the set for people: the counted block, then the ranges.
+func (s *BoundedSet) String() string {
+	if s.block.Count == 0 {
+		return s.RangeSet.String()
+	}
+	return fmt.Sprintf("%d of [%d,%d] and %s", s.block.Count, s.block.Lo, s.block.Hi, s.RangeSet.String())
+}
+
+// dropOldest removes the first range from the set and returns it.
+func (s *RangeSet) dropOldest() SeqRange {
+	oldest := s.Ranges[0]
+	// slices.Delete would move every range; append reallocates anyway.
+	s.Ranges = s.Ranges[1:]
+	s.size -= oldest.Hi - oldest.Lo + 1
+	return oldest
+}

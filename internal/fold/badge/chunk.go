@@ -1,0 +1,129 @@
+package badge
+
+import "slices"
+
+// Chunk has the messages of a room between two seqs, stored as one row. A room whose seqs have
+// no gaps has one chunk. With gaps, each message is a range of its own, and a post must not
+// rewrite all ranges. So the older messages are in closed chunks, and a post writes only the
+// newest chunk, the open chunk.
+type Chunk struct {
+	// Bound is the greatest seq that belongs to the chunk. The chunk begins above the bound of
+	// the chunk before it. The open chunk has no bound.
+	Bound int64
+	// Live has the messages that are not recalled. All has the messages in Live that mention
+	// everybody.
+	Live, All RangeSet
+	// Recalled has the recalled messages, whether they were posted or not.
+	Recalled RangeSet
+
+	// Touched is set if the chunk changed since its row was read or written.
+	Touched bool
+	// Stored is set if the chunk has a row.
+	Stored bool
+}
+
+// The greatest number of ranges in each set of a chunk.
+const (
+	// MaxOpenRanges limits the open chunk, which each post writes. Beyond the limit, its lower
+	// half becomes a closed chunk.
+	MaxOpenRanges = 128
+	// MaxMergedRanges limits the last closed chunk: a newly closed chunk is merged with it up
+	// to this limit. Two rows of this size fit into a page.
+	MaxMergedRanges = 448
+	// MaxClosedRanges limits any closed chunk, which late messages and recalls write. Beyond
+	// the limit, it is split in the middle.
+	MaxClosedRanges = 480
+)
+
+// widest returns the set of c with the most ranges.
+func (c *Chunk) widest() []SeqRange {
+	widest := c.Live.Ranges
+	for _, s := range []*RangeSet{&c.All, &c.Recalled} {
+		if len(s.Ranges) > len(widest) {
+			widest = s.Ranges
+		}
+	}
+	return widest
+}
+
+// cut removes the messages up to and including at from c, and returns them as a chunk.
+func (c *Chunk) cut(at int64) *Chunk {
+	lower := &Chunk{Bound: at, Live: c.Live.cut(at), All: c.All.cut(at), Recalled: c.Recalled.cut(at), Touched: true}
+	c.Touched = true
+	return lower
+}
+
+// chunk returns the chunk that seq belongs to, which must be loaded if it has a row. Below
+// Since, a chunk without a row exists only if its row was deleted by something other than
+// badged.
+func (r *Room) chunk(seq int64) *Chunk {
+	if seq > r.Since {
+		return &r.Open
+	}
+	i := r.closedAt(seq)
+	if i == len(r.Closed) {
+		r.Closed = append(r.Closed, &Chunk{Bound: r.Since})
+	}
+	return r.Closed[i]
+}
+
+// closedAt returns the index of the first closed chunk that ends at or after seq.
+func (r *Room) closedAt(seq int64) int {
+	i, _ := slices.BinarySearchFunc(r.Closed, seq, func(c *Chunk, seq int64) int {
+		if c.Bound < seq {
+			return -1
+		}
+		return 1
+	})
+	return i
+}
+
+// split divides a chunk that has too many ranges. Where it divides the chunk depends only on
+// the messages, so that a replay of the log gives the same chunks.
+func (r *Room) split(c *Chunk) {
+	if c == &r.Open {
+		if w := c.widest(); len(w) > MaxOpenRanges {
+			closed := c.cut(w[MaxOpenRanges/2-1].Hi)
+			r.ClosedLive += closed.Live.Len()
+			r.ClosedAll += closed.All.Len()
+			r.merge(closed)
+			r.Since = closed.Bound
+			r.Closed = append(r.Closed, closed)
+		}
+		return
+	}
+	if w := c.widest(); len(w) > MaxClosedRanges {
+		lower := c.cut(w[len(w)/2-1].Hi)
+		r.Closed = slices.Insert(r.Closed, r.closedAt(c.Bound), lower)
+	}
+}
+
+// merge moves the messages of the last closed chunk into c, a newly closed chunk above it,
+// unless c would then have too many ranges. Fewer chunks mean fewer rows: each chunk is a row,
+// and a badge needs every chunk above the read position.
+func (r *Room) merge(c *Chunk) {
+	n := len(r.Closed) - 1
+	if n < 0 || r.Closed[n].Bound != r.Since || len(r.Closed[n].widest())+len(c.widest()) > MaxMergedRanges {
+		return
+	}
+	last := r.Closed[n]
+	if last.Stored {
+		r.Merged = append(r.Merged, last.Bound)
+	}
+	c.Live, c.All, c.Recalled = last.Live.and(&c.Live), last.All.and(&c.All), last.Recalled.and(&c.Recalled)
+	r.Closed = r.Closed[:n]
+}
+
+// MayClose reports whether the given number of events, which are messages and recalls, may
+// close the lower half of the open chunk. If so, the last closed chunk must be loaded before
+// the events are folded.
+func (r *Room) MayClose(events int) bool {
+	return r.Since > 0 && len(r.Open.widest())+events > MaxOpenRanges
+}
+
+// AddClosed adds a closed chunk that was loaded, unless r already has the chunk.
+func (r *Room) AddClosed(c *Chunk) {
+	if i := r.closedAt(c.Bound); i == len(r.Closed) || r.Closed[i].Bound != c.Bound {
+		r.Closed = slices.Insert(r.Closed, i, c)
+	}
+}

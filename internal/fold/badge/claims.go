@@ -1,0 +1,115 @@
+package badge
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// This file decides how far a read by an app is trusted. An app may receive a message before
+// the log does, and an app may lie. Its read covers the messages delivered before it in the
+// log, and messages appended within ClaimSpan after it. Both times are append times of the
+// log.
+
+const (
+	// ClaimSpan is the time after a read by an app in which the read still covers new
+	// messages: messages up to its seq are then read as soon as they are delivered.
+	ClaimSpan = time.Minute
+	// MaxClaims is the greatest number of claims per user; the oldest are dropped. The limit
+	// exists because an app can invent any number of conversations.
+	MaxClaims = 32
+)
+
+// Claim is the part of an app's read that is ahead of the log: messages of the conversation up
+// to UpTo are read on delivery if they are appended by Until.
+type Claim struct {
+	Conversation string
+	UpTo         int64
+	// Until is in microseconds since 1970, the precision of Postgres.
+	Until int64
+}
+
+// Claims are the claims of one user, oldest first. They belong to the user since the
+// conversation may not exist yet.
+//
+// Claims do not extend each other: each has its own end. A claim is dropped if another claim
+// of the same conversation has the same UpTo or a greater one, and the same Until or a later
+// one. So of two remaining claims of a conversation, the claim with the greater UpTo ends
+// earlier.
+type Claims []Claim
+
+// Lapse removes the claims that ended before at, in microseconds since 1970.
+func (s *Claims) Lapse(at int64) {
+	*s = slices.DeleteFunc(*s, func(c Claim) bool { return c.Until < at })
+}
+
+// Add adds a claim and reports whether it changed anything.
+func (s *Claims) Add(c Claim) bool {
+	for _, other := range *s {
+		if other.covers(c) {
+			return false
+		}
+	}
+	*s = append(slices.DeleteFunc(*s, c.covers), c)
+	if surplus := len(*s) - MaxClaims; surplus > 0 {
+		*s = slices.Delete(*s, 0, surplus)
+	}
+	return true
+}
+
+// covers reports whether c implies other.
+func (c Claim) covers(other Claim) bool {
+	return c.Conversation == other.Conversation && c.UpTo >= other.UpTo && c.Until >= other.Until
+}
+
+// Reach returns the seq up to which the claims read a conversation when its message seq is
+// delivered; 0 for none. Claims that have ended must have been removed.
+func (s Claims) Reach(conversation string, seq int64) (upTo int64) {
+	for _, c := range s {
+		if c.Conversation == conversation {
+			upTo = max(upTo, min(c.UpTo, seq))
+		}
+	}
+	return upTo
+}
+
+// String returns the claims as jsonb prints them, "" for none.
+func (s Claims) String() string {
+	if len(s) == 0 {
+		return ""
+	}
+	b := []byte{'['}
+	for i, c := range s {
+		if i > 0 {
+			b = append(b, ", "...)
+		}
+		b = strconv.AppendInt(append(b, `{"until": `...), c.Until, 10)
+		b = strconv.AppendInt(append(b, `, "up_to_seq": `...), c.UpTo, 10)
+		b, _ = jsontext.AppendQuote(append(b, `, "conversation_id": `...), c.Conversation) // ids are valid UTF-8
+		b = append(b, '}')
+	}
+	return string(append(b, ']'))
+}
+
+// ParseClaims reads what String returns.
+func ParseClaims(text string) (Claims, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var stored []struct {
+		Until          int64  `json:"until"`
+		UpToSeq        int64  `json:"up_to_seq"`
+		ConversationID string `json:"conversation_id"`
+	}
+	if err := json.Unmarshal([]byte(text), &stored); err != nil {
+		return nil, err
+	}
+	s := make(Claims, len(stored))
+	for i, c := range stored {
+		s[i] = Claim{Conversation: c.ConversationID, UpTo: c.UpToSeq, Until: c.Until}
+	}
+	return s, nil
+}

@@ -1,0 +1,365 @@
+package badge
+
+import (
+	"math"
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/base/category"
+)
+
+// Conversation is the state of one conversation for one user.
+type Conversation struct {
+	ID       string
+	Category string
+	Level    events.Level
+	// LevelUntil is when the level ends, in microseconds since 1970. LevelAfter is the level
+	// that applies from then on. Both are zero if the level does not end.
+	LevelUntil int64
+	LevelAfter events.Level
+	// Version is the user's version at the last change that a client can see.
+	Version int64
+	// ReadSeq is the read position. In a membership it is lower while messages below the read
+	// position are marked unread: see [Membership.Reached].
+	ReadSeq int64
+	// SeenSeq is the seen position if it is above the read position, else 0.
+	SeenSeq int64
+	// LastSeq is the greatest seq delivered, recalled or not.
+	LastSeq int64
+	// LeftSeq is LastSeq at the time when the user left. If the event by which the user left
+	// has a greater seq, LeftSeq is the seq of the event. It is Never if the user has not
+	// left. The user counts as having left until LastSeq exceeds LeftSeq. With a flag instead,
+	// the order of deliveries and reads would matter.
+	LeftSeq int64
+	// DeliveredHour is the latest append time of a delivery, mark or join, in hours since
+	// 1970. Only the expiry sweep uses it; clients do not see it. It is a maximum over all
+	// these events, whatever their seqs, so their order does not matter.
+	DeliveredHour int64
+
+	Unread   BoundedSet // delivered, not recalled, above ReadSeq
+	Mentions BoundedSet // the messages in Unread that mention the user
+	// Again has messages at or below ReadSeq that were marked unread and so count again. A
+	// read at or above the read position ends all these marks.
+	Again RangeSet
+	// Recalled has the recalled messages, whether they were delivered or not. It includes
+	// messages already read, which a later mark must not count again.
+	Recalled RangeSet
+	// Revisions has the last messages that were changed, or recalled with a revision number.
+	Revisions Revisions
+
+	// Membership is set if the conversation is a room and the user a member. Then Unread,
+	// Again and Recalled are empty, LeftSeq is Never and LastSeq is unused. Category is the
+	// room's category at the time when the user joined or marked the room; the current
+	// category is stored in the room.
+	Membership *Membership
+
+	// first is the initial array of Unread, which mostly has one range. A separate array would
+	// be one more object for the garbage collector.
+	first [1]SeqRange
+
+	Marked bool
+	// Touched is set if anything changed since the last write, visible to clients or not.
+	Touched bool
+	// Stored is set if the conversation has a row.
+	Stored bool
+	// Weighed is the number of ranges included in the user's weight.
+	Weighed int32
+}
+
+// Adds returns what the conversation adds to its user's numbers. levels are the levels that
+// the user has set for categories.
+func (v *View) Adds(levels category.Levels) category.Numbers {
+	if v.Left {
+		return category.Numbers{}
+	}
+	count := category.CountOf(v.Unread, v.Mentions, v.Unseen, v.UnseenMentions, v.Marked)
+	return count.At(levels.Of(string(v.Level), v.Category))
+}
+
+// Count returns how many messages of c count: the unread messages and the messages marked
+// unread. c must not be a membership.
+func (c *Conversation) Count() int64 { return c.Unread.Len() + c.Again.Len() }
+
+// First returns the least message that Count counts, 0 if there is none.
+func (c *Conversation) First() int64 {
+	if c.Again.Len() > 0 { // Again is below all of Unread
+		return c.Again.Min()
+	}
+	return c.Unread.Min()
+}
+
+// Left reports whether the user has left and no message above LeftSeq was delivered.
+func (c *Conversation) Left() bool { return c.LastSeq <= c.LeftSeq }
+
+// ShowsLeft reports whether clients see that the user has left. They see it only if they could
+// see the conversation before.
+func (c *Conversation) ShowsLeft() bool { return c.Left() && c.Version > 0 }
+
+// deliver adds a message to the unread set, unless it is recalled or at or below the read
+// position. The conversation gets the category of the message with the greatest seq. If two
+// events have this seq and different categories, the category whose name sorts last applies,
+// so that the order of the events does not matter. If e changes a message, deliver also undoes
+// a recall of the message, and removes its mention unless e mentions the user.
+func (c *Conversation) deliver(e *events.Event, mentioned bool) Reason {
+	d, changed := &e.Data, e.Type == events.MessageChanged
+	of := d.Category
+	if of == "" {
+		of = events.DefaultCategory
+	}
+	if d.Seq > c.LastSeq || d.Seq == c.LastSeq && of > c.Category {
+		c.LastSeq, c.Category, c.Touched = d.Seq, of, true
+	}
+	switch {
+	case !changed:
+		mentioned = mentioned && !c.Revisions.has(d.Seq)
+	case !c.Revisions.accept(d.Seq, d.Revision):
+		return alreadyRevised
+	default:
+		c.Touched = true
+		if c.Recalled.Remove(d.Seq) {
+			c.Unread.restore(d.Seq)
+		}
+	}
+	switch {
+	case d.Seq <= c.ReadSeq:
+		return alreadyRead
+	case c.Recalled.Contains(d.Seq):
+		return alreadyRecalled
+	}
+	if changed && !mentioned {
+		c.Mentions.take(d.Seq)
+	}
+	added := c.Unread.Add(d.Seq)
+	if mentioned && (added || c.Unread.Contains(d.Seq)) && c.Mentions.Add(d.Seq) || added {
+		c.Touched = true
+	}
+	if changed {
+		return alreadyRevised
+	}
+	return alreadyDelivered
+}
+
+// read moves the read position up to seq, never back, and ends marks. A read below the read
+// position is older than the marks and does not end them.
+func (c *Conversation) read(seq int64) Reason {
+	if seq >= c.ReadPosition() {
+		c.unmark()
+	}
+	c.moveTo(seq)
+	return alreadyRead
+}
+
+// readDelivered reads up to seq, but no further than the last delivered message.
+func (c *Conversation) readDelivered(seq, last int64) Reason {
+	if seq >= c.ReadPosition() {
+		c.unmark()
+	}
+	c.moveTo(min(seq, last))
+	if seq > c.ReadPosition() {
+		return nothingDelivered
+	}
+	return alreadyRead
+}
+
+// readAll reads c up to its last delivered message.
+func (c *Conversation) readAll(last int64) Reason {
+	c.unmark()
+	c.moveTo(last)
+	return alreadyRead
+}
+
+// unmark ends the mark of the conversation and those of its messages.
+func (c *Conversation) unmark() {
+	if c.isMarked() {
+		c.Marked, c.Again, c.Touched = false, RangeSet{}, true
+	}
+	c.unmarkFrom()
+}
+
+// isMarked reports whether c or messages of it are marked unread.
+func (c *Conversation) isMarked() bool { return c.Marked || c.Again.Len() > 0 }
+
+// see moves the seen position up to seq, never back.
+func (c *Conversation) see(seq int64) Reason {
+	if seq > c.SeenPosition() {
+		c.SeenSeq, c.Touched = seq, true
+	}
+	return alreadySeen
+}
+
+// SeenPosition returns the seq up to which the user has seen that messages arrived. Every read
+// message is also seen, even if it is marked unread later.
+func (c *Conversation) SeenPosition() int64 { return max(c.ReadPosition(), c.SeenSeq) }
+
+// cutSeen clears a seen position that the read position has reached.
+func (c *Conversation) cutSeen() {
+	if c.SeenSeq <= c.ReadPosition() {
+		c.SeenSeq = 0
+	}
+}
+
+// Unseen returns how many unread messages of c are above the seen position, and how many of
+// these mention the user. c must not be a membership.
+func (c *Conversation) Unseen() (unseen, mentions int64) {
+	if c.SeenSeq == 0 {
+		return c.Unread.Len(), c.Mentions.Len()
+	}
+	return c.Unread.Above(c.SeenSeq), c.Mentions.Above(c.SeenSeq)
+}
+
+// moveTo moves the read position up to seq, never back.
+func (c *Conversation) moveTo(seq int64) {
+	if seq <= c.ReadPosition() {
+		return
+	}
+	c.ReadSeq, c.Touched = seq, true
+	c.cutSeen()
+	if m := c.Membership; m != nil {
+		m.moveTo(&c.Mentions, seq)
+		return
+	}
+	c.Unread.RemoveUpTo(seq)
+	c.Mentions.RemoveUpTo(seq)
+	c.settle()
+	c.forgetRecalls()
+}
+
+// recall removes a message from the sets that count and keeps it out, unless a later revision
+// of the message was folded before.
+func (c *Conversation) recall(seq, revision int64) Reason {
+	if revision > 0 {
+		if !c.Revisions.accept(seq, revision) {
+			return alreadyRevised
+		}
+		c.Touched = true
+	}
+	if !c.Recalled.Add(seq) {
+		return alreadyRecalled
+	}
+	if c.forgetRecalls(); seq <= c.ReadSeq {
+		c.Again.Remove(seq)
+		c.Touched = true
+		return alreadyRead
+	}
+	c.Touched = true
+	counted := c.Unread.block
+	c.Unread.Remove(seq)
+	c.Mentions.Remove(seq)
+	if c.Unread.block.Count == 0 && counted.Count > 0 {
+		c.Mentions.RemoveUpTo(counted.Hi) // nothing in the counted block is unread any more
+	}
+	c.settle()
+	return notDelivered
+}
+
+// maxReadRecalls limits the ranges of recalled messages stored below the read position. Nearly
+// every row has fewer, and marks mostly name recent messages.
+const maxReadRecalls = 32
+
+// forgetRecalls removes the oldest recalls beyond two limits: maxReadRecalls ranges below the
+// read position, and MaxRanges ranges in all.
+func (c *Conversation) forgetRecalls() {
+	if len(c.Recalled.Ranges) <= maxReadRecalls {
+		return
+	}
+	for n := c.Recalled.find(c.ReadSeq); n > maxReadRecalls; n-- {
+		c.Recalled.dropOldest()
+	}
+	for len(c.Recalled.Ranges) > MaxRanges {
+		c.Recalled.dropOldest()
+	}
+}
+
+// settle makes the two approximate counts consistent: no more mentions than unread messages.
+func (c *Conversation) settle() {
+	c.Unread.raise(c.Mentions.RangeSet.Len())
+	c.Mentions.lower(c.Unread.Len())
+}
+
+// markUnread makes c count at least 1 until the next read. It changes nothing if the user has
+// left the conversation, since a conversation that the user has left counts nothing. category
+// is the current category of c; the row of a membership stores it for the expiry sweep.
+func (c *Conversation) markUnread(category string) Reason {
+	if c.Left() {
+		return hasLeft
+	}
+	if !c.Marked {
+		c.Marked, c.Category, c.Touched = true, category, true
+	}
+	return alreadyMarked
+}
+
+// markMessages makes messages at or below the read position count again. It skips recalled
+// messages, messages above the last delivered one, and messages from before the user left. It
+// also skips messages above the read position, which count anyway once they are delivered.
+func (c *Conversation) markMessages(seqs []int64) Reason {
+	last := min(c.ReadSeq, c.LastSeq)
+	for _, seq := range seqs {
+		if seq > last || seq <= c.LeftSeq || c.Recalled.Contains(seq) || !c.Again.Add(seq) {
+			continue
+		}
+		c.Touched = true
+	}
+	for len(c.Again.Ranges) > MaxRanges {
+		c.Again.dropOldest()
+	}
+	if c.Left() {
+		return hasLeft
+	}
+	return allMarked
+}
+
+// refresh records the append time of a delivery or a mark.
+func (c *Conversation) refresh(at time.Time) {
+	if hour := HourOf(at); hour > c.DeliveredHour {
+		c.DeliveredHour, c.Touched = hour, true
+	}
+}
+
+// HourOf returns a time in hours since 1970. It returns 0 for earlier times, and for times
+// after the year 246,000 the greatest value that fits the column.
+func HourOf(at time.Time) int64 { return min(max(0, at.Unix()/3600), math.MaxInt32) }
+
+// leave reads c up to its last delivered message and hides c from every list. c appears again
+// when a message is delivered whose seq is greater than both seq and the seq of the last
+// delivered message. Messages up to seq that are delivered later are read at once.
+func (c *Conversation) leave(seq int64) Reason {
+	c.readAll(c.LastSeq)
+	if seq = max(seq, c.LastSeq); seq > c.LeftSeq {
+		c.LeftSeq, c.Touched = seq, true
+	}
+	return alreadyLeft
+}
+
+// View is what a client can see of a conversation. Two views can be compared with ==.
+type View struct {
+	Unread, Mentions, FirstUnread int64
+	// Unseen and UnseenMentions count the messages of Unread and Mentions above the seen
+	// position.
+	Unseen, UnseenMentions    int64
+	ReadSeq, SeenSeq, LastSeq int64
+	// Level is the conversation's own level; the levels of its categories are not considered.
+	Level        events.Level
+	LevelUntil   int64
+	Category     string
+	Marked, Left bool
+}
+
+// View returns what a client can see of c.
+func (c *Conversation) View() View {
+	unseen, unseenMentions := c.Unseen()
+	return View{
+		Unread:      c.Count(),
+		Mentions:    c.Mentions.Len(),
+		FirstUnread: c.First(),
+		ReadSeq:     c.ReadSeq,
+		SeenSeq:     c.SeenSeq,
+		Unseen:      unseen, UnseenMentions: unseenMentions,
+		LastSeq:    c.LastSeq,
+		Level:      c.Level,
+		LevelUntil: c.LevelUntil,
+		Category:   c.Category,
+		Marked:     c.Marked,
+		Left:       c.ShowsLeft(),
+	}
+}

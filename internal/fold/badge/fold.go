@@ -1,0 +1,302 @@
+// Package badge contains the fold: the function that computes a user's next state from the
+// state and an event, and so defines every number of a badge. It also holds the sets of
+// message numbers (seqs) that make up the state. The fold is pure: it uses no clock and no
+// I/O, and does not depend on the order of maps. Each event carries its own time.
+//
+// Deliveries, reads and recalls commute and are idempotent, since each is a union or a
+// maximum. A read by an app commutes only within the minute in which it may be ahead of the
+// log (see claims.go). All other event types apply in log order, and so does the end of a mark
+// by a read. Folding events one by one or in batches gives the same state and the same
+// versions.
+//
+// The package does not know tables or networks. ADR 5 lists what does not depend on order, ADR
+// 37 explains how sets stay bounded, and ADR 33 explains how far a read by an app reaches.
+package badge
+
+import (
+	"strings"
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/base/category"
+)
+
+// User is the state of one user: the badge, and the conversations that the current events
+// need.
+type User struct {
+	ID string
+	// Version, Numbers and Paths do not include what memberships of rooms add: see
+	// [Membership].
+	Version int64
+	category.Numbers
+	Paths Paths
+	// Carried is the part of the client-visible version that comes from rooms which the user
+	// has left.
+	Carried int64
+	// Joined is set if the user is or has been a member of a room. If it is not set, readers
+	// do not look for memberships.
+	Joined bool
+	// Claims are the reads by the user's apps that are ahead of the log.
+	Claims Claims
+	// Claimed is set if Claims changed since the user's row was last read or written.
+	Claimed bool
+	// Conversations maps conversation ids to their states.
+	Conversations map[string]*Conversation
+	// Complete is set if Conversations has every conversation that has a row.
+	Complete bool
+	// Changed lists the conversations changed since their rows were last read or written.
+	Changed []*Conversation
+	// Stored and StoredCarried are Version and Carried as the row has them, 0 without a row.
+	// HasRow reports whether there is a row: a row that stores only claims has version 0 too.
+	Stored, StoredCarried int64
+	HasRow                bool
+	// ChangedAt is the append time of the first event that raised the version since the row
+	// was last read or written, in microseconds since 1970; 0 if no event did.
+	ChangedAt int64
+	// Weight is the user's approximate memory use in a cache, in bytes. ranges is the number
+	// of ranges that Weight accounts for.
+	Weight, ranges int
+}
+
+// Rough memory use of the state, in bytes.
+const (
+	UserWeight         = 300
+	ConversationWeight = 400
+	RangeWeight        = 24
+	ClaimWeight        = 150
+	PathWeight         = 120
+)
+
+// Never is the LeftSeq of a user who has not left. It is below every LastSeq.
+const Never = -1
+
+// NewUser returns a user without a row or conversations.
+func NewUser(id string) *User {
+	id = strings.Clone(id) // a substring would keep a whole event in memory
+	return &User{ID: id, Conversations: map[string]*Conversation{}}
+}
+
+// Conversation returns the state of a conversation. It creates the state if there is none.
+func (u *User) Conversation(id string) *Conversation {
+	c, ok := u.Conversations[id]
+	if !ok {
+		c = &Conversation{ID: id, Category: events.DefaultCategory, Level: events.LevelDefault, LeftSeq: Never}
+		c.Unread.Ranges = c.first[:0]
+		u.Conversations[id] = c
+	}
+	return c
+}
+
+// Apply folds e into u, one of the users of e. mentioned says whether e mentions u. in has the
+// rooms that e names and the rooms that u is a member of.
+//
+// Apply reports whether a client of u can see a difference; if so, the version of u has grown
+// by one. If no count changed, why gives the reason.
+//
+// The caller must have loaded the paths that cover the categories of every changed
+// conversation. For an event about many conversations, it must also have loaded every
+// membership and every conversation with something to read; for UserLeftAll, every
+// conversation.
+func (u *User) Apply(e *events.Event, mentioned bool, in *State) (changed bool, why Reason) {
+	changed, why = u.apply(e, mentioned, in)
+	u.Paths.place()
+	return changed, why
+}
+
+func (u *User) apply(e *events.Event, mentioned bool, in *State) (changed bool, why Reason) {
+	d := &e.Data
+	switch e.Type {
+	case events.MessageDelivered, events.MessageChanged:
+		if d.SenderID == u.ID {
+			return false, ownMessage
+		}
+		u.lapse(e.AppendedAt)
+		return u.change(d.ConversationID, func(c *Conversation) Reason {
+			read := c.ReadSeq
+			c.moveTo(max(u.Claims.Reach(c.ID, d.Seq), min(c.LeftSeq, d.Seq)))
+			why := c.deliver(e, mentioned)
+			if why == alreadyRead && d.Seq > read { // read by a claim, or by a leave
+				if why = leftFurther; d.Seq > c.LeftSeq {
+					why = readAhead
+				}
+			}
+			c.refresh(e.AppendedAt)
+			return why
+		})
+	case events.ConversationRead:
+		if d.ByApp {
+			u.lapse(e.AppendedAt)
+			u.claim(d, e.AppendedAt)
+			return u.change(d.ConversationID, func(c *Conversation) Reason { return c.readDelivered(d.UpToSeq, in.lastSeq(c)) })
+		}
+		return u.change(d.ConversationID, func(c *Conversation) Reason { return c.read(d.UpToSeq) })
+	case events.ConversationExpired:
+		return u.change(d.ConversationID, func(c *Conversation) Reason { return c.readDelivered(d.UpToSeq, in.lastSeq(c)) })
+	case events.MessageRecalled:
+		return u.change(d.ConversationID, func(c *Conversation) Reason { return c.recall(d.Seq, d.Revision) })
+	case events.ConversationMarkedUnread:
+		if d.FromSeq > 0 && u.Conversation(d.ConversationID).Member() {
+			return u.markFrom(in.Room(d.ConversationID), d.FromSeq, e.AppendedAt)
+		}
+		return u.change(d.ConversationID, func(c *Conversation) (why Reason) {
+			if len(d.Seqs) > 0 {
+				why = c.markMessages(d.Seqs)
+			} else {
+				why = c.markUnread(in.category(c))
+			}
+			if c.isMarked() {
+				c.refresh(e.AppendedAt)
+			}
+			return why
+		})
+	case events.ConversationReset:
+		return u.reset(e, in)
+	case events.ConversationLevelSet:
+		return u.change(d.ConversationID, func(c *Conversation) Reason { return c.setLevel(d.Level, d.Until) })
+	case events.ConversationLevelEnded:
+		return u.change(d.ConversationID, func(c *Conversation) Reason { return c.endLevel(d.Until) })
+	case events.ConversationLeft:
+		return u.change(d.ConversationID, func(c *Conversation) Reason { return c.leave(d.UpToSeq) })
+	case events.ConversationSeen:
+		return u.change(d.ConversationID, func(c *Conversation) Reason {
+			if d.ByApp {
+				return c.see(min(d.UpToSeq, in.lastSeq(c)))
+			}
+			return c.see(d.UpToSeq)
+		})
+	case events.UserReadAll:
+		return u.changeAll(d.Category, in, func(c *Conversation) Reason { return c.readAll(in.lastSeq(c)) }), nothingUnread
+	case events.UserSeenAll:
+		return u.changeAll(d.Category, in, func(c *Conversation) Reason { return c.see(in.lastSeq(c)) }), allSame
+	case events.UserLeftAll:
+		return u.leaveAll(d.Category, in), allSame
+	case events.CategoryLevelSet:
+		return u.setLevel(d)
+	case events.RoomJoined:
+		return u.join(in.Room(d.ConversationID), e)
+	case events.RoomLeft:
+		return u.quit(in.Room(d.ConversationID))
+	}
+	return false, none
+}
+
+// change applies f to one conversation, as one event.
+func (u *User) change(conversationID string, f func(*Conversation) Reason) (changed bool, why Reason) {
+	c := u.Conversation(conversationID)
+	if changed, why = u.update(c, f); changed {
+		u.raise(c)
+	}
+	return changed, why
+}
+
+// raise raises the version of u because c changed.
+func (u *User) raise(c *Conversation) {
+	u.Version++
+	c.Version = u.Version
+}
+
+// changeAll applies f, as one event, to every conversation that path covers; to all
+// conversations if path is empty.
+func (u *User) changeAll(path string, in *State, f func(*Conversation) Reason) bool {
+	var changed []*Conversation
+	for _, c := range u.Conversations {
+		if path != "" && !category.Covers(path, in.category(c)) {
+			continue
+		}
+		if visible, _ := u.update(c, f); visible {
+			changed = append(changed, c)
+		}
+	}
+	return u.raiseAll(changed)
+}
+
+// raiseAll raises the version of u once for all changed conversations, if there are any.
+func (u *User) raiseAll(changed []*Conversation) bool {
+	if len(changed) == 0 {
+		return false
+	}
+	u.Version++
+	for _, c := range changed {
+		c.Version = u.Version
+	}
+	return true
+}
+
+// lapse removes the claims that ended before at, the append time of an event.
+func (u *User) lapse(at time.Time) {
+	n := len(u.Claims)
+	u.Claims.Lapse(at.UnixMicro())
+	u.Claimed = u.Claimed || len(u.Claims) < n
+}
+
+// claim records the part of an app's read that is beyond the last delivered message. Rooms
+// have no claims, since each post would have to look them up.
+func (u *User) claim(d *events.Data, at time.Time) {
+	if c := u.Conversation(d.ConversationID); c.Member() || d.UpToSeq <= c.LastSeq {
+		return
+	}
+	added := u.Claims.Add(Claim{Conversation: strings.Clone(d.ConversationID), UpTo: d.UpToSeq, Until: at.Add(ClaimSpan).UnixMicro()})
+	u.Claimed = u.Claimed || added
+}
+
+// Exists reports whether u has a row: if it has a version or a claim. The row of a user with
+// only claims is never deleted; the next delivery or claim removes the claims that have ended.
+func (u *User) Exists() bool { return u.Version > 0 || len(u.Claims) > 0 }
+
+// update applies f to c and adds the difference to the user's sums. It reports whether a
+// client can see a difference, and returns what f returns.
+func (u *User) update(c *Conversation, f func(*Conversation) Reason) (changed bool, why Reason) {
+	before, listed := c.View(), c.Touched
+	member := c.Member()
+	why = f(c)
+	after := c.View()
+	if !member {
+		u.shift(&before, &after)
+	}
+	if c.Touched && !listed {
+		u.Changed = append(u.Changed, c)
+	}
+	return after != before, why
+}
+
+// shift adds the difference between two views of a conversation to the user's sums.
+func (u *User) shift(before, after *View) {
+	was, is := before.Adds(u.Paths.Levels), after.Adds(u.Paths.Levels)
+	if was == is && before.Category == after.Category {
+		return
+	}
+	difference := is.Minus(was)
+	u.Add(difference)
+	if before.Category == after.Category {
+		u.Paths.add(after.Category, difference)
+		return
+	}
+	u.Paths.add(before.Category, category.Numbers{}.Minus(was))
+	u.Paths.add(after.Category, is)
+}
+
+// touch adds c to the list of changed conversations.
+func (u *User) touch(c *Conversation) {
+	if !c.Touched {
+		c.Touched = true
+		u.Changed = append(u.Changed, c)
+	}
+}
+
+// Settle records that the rows now store u as it is.
+func (u *User) Settle() {
+	for _, c := range u.Changed {
+		c.Touched, c.Stored = false, true
+		n := len(c.Unread.Ranges) + len(c.Mentions.Ranges) + len(c.Again.Ranges) + len(c.Recalled.Ranges) + len(c.Revisions)
+		if m := c.Membership; m != nil {
+			n += len(m.Own.Ranges) + len(m.OwnAll.Ranges) + len(m.NamedAll.Ranges) + len(m.Sent.Ranges) + len(m.Named.Ranges)
+			m.Unmarked = nil
+		}
+		u.ranges += n - int(c.Weighed)
+		c.Weighed = int32(n) //nolint:gosec // at most seven times MaxRanges
+	}
+	u.Changed = u.Changed[:0]
+	u.Paths.settle()
+	u.Stored, u.StoredCarried, u.HasRow, u.Claimed, u.ChangedAt = u.Version, u.Carried, u.Exists(), false, 0
+	u.Weight = UserWeight + ClaimWeight*len(u.Claims) + ConversationWeight*len(u.Conversations) + RangeWeight*u.ranges + PathWeight*u.Paths.loaded()
+}

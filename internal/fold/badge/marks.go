@@ -1,0 +1,151 @@
+package badge
+
+import (
+	"iter"
+	"math"
+	"slices"
+	"time"
+)
+
+// maxRecent limits two lists of a membership: the last messages that the user sent, and the
+// last messages that mention the user by name. A mark from a message on reaches back only as
+// far as both lists are complete.
+const maxRecent = 64
+
+// Recent has the greatest seqs of a set. Its content does not depend on the order in which
+// seqs are added.
+type Recent struct{ RangeSet }
+
+// remember adds a message and reports whether it was new. It stores at most maxRecent+1 seqs.
+// If it stores this number, messages below the least stored seq may have been forgotten.
+func (r *Recent) remember(seq int64) bool {
+	if r.Len() > maxRecent && seq <= r.Min() || !r.Add(seq) {
+		return false
+	}
+	if r.Len() > maxRecent+1 {
+		r.RemoveUpTo(r.Min())
+	}
+	return true
+}
+
+// begin records that messages up to and including seq are unknown, since the user joined the
+// room at seq, or the room or the membership was reset at seq. Messages above seq are
+// remembered.
+func (m *Membership) begin(seq int64) { m.Sent.Add(seq) }
+
+// known returns the seq above which Sent and Named are complete. The least seq in Sent is only
+// this bound, not a message.
+func (m *Membership) known() int64 {
+	if m.Named.Len() > maxRecent {
+		return max(m.Sent.Min(), m.Named.Min())
+	}
+	return m.Sent.Min()
+}
+
+// sent remembers a message that the user sent, and reports whether it was new.
+func (m *Membership) sent(seq int64) bool { return seq > m.Sent.Min() && m.Sent.remember(seq) }
+
+// named remembers a message that mentions the user by name, and reports whether it was new.
+func (m *Membership) named(seq int64) bool { return seq > m.Sent.Min() && m.Named.remember(seq) }
+
+// MayCount returns the remembered messages of a membership at or above from. Before a mark of
+// the messages from this seq on is folded, the room's chunks with the remembered messages must
+// be loaded: the chunks show which messages are live.
+func (c *Conversation) MayCount(from int64) []int64 {
+	m := c.Membership
+	return slices.AppendSeq(slices.Collect(m.Sent.between(from-1, math.MaxInt64)), m.Named.between(from-1, math.MaxInt64))
+}
+
+// ReadPosition returns the read position that clients see. A mark does not change it.
+func (c *Conversation) ReadPosition() int64 {
+	if m := c.Membership; m != nil {
+		return max(c.ReadSeq, m.Reached)
+	}
+	return c.ReadSeq
+}
+
+// markFrom marks messages of a room unread for u, a member: the messages at or above from that
+// u had read count again. Messages from before u joined, and messages below the stored ones
+// (see maxRecent), remain read.
+func (u *User) markFrom(r *Room, from int64, at time.Time) (changed bool, why Reason) {
+	c := u.Conversation(r.ID)
+	m := c.Membership
+	read, back := c.ReadSeq, max(from-1, m.known())
+	if back >= read {
+		return false, markedFrom
+	}
+	u.touch(c)
+	m.Reached = c.ReadPosition()
+	u.moveBack(r, c, back, at)
+	u.raise(c)
+	return true, none
+}
+
+// moveBack makes the messages of a room above back count again for a member who has read
+// further, except the member's own messages as far as they are remembered.
+func (u *User) moveBack(r *Room, c *Conversation, back int64, at time.Time) {
+	m, read := c.Membership, c.ReadSeq
+	c.ReadSeq = back
+	for seq := range m.Sent.between(back, read) {
+		if live, all, _ := r.Message(seq); live {
+			m.Own.Add(seq)
+			if all {
+				m.OwnAll.Add(seq)
+			}
+			u.remark(r, c, seq, true)
+		}
+	}
+	for seq := range m.Named.between(back, read) {
+		if live, all, _ := r.Message(seq); live && !m.Own.Contains(seq) {
+			c.named(all).Add(seq)
+			u.remark(r, c, seq, false)
+		}
+	}
+	c.Category = r.Category // for the expiry sweep
+	c.refresh(at)
+}
+
+// UnreadIn returns the messages of a room that count for a member, in ascending order. Every
+// closed chunk above the read position must be loaded.
+func (c *Conversation) UnreadIn(r *Room) iter.Seq[int64] {
+	return func(yield func(int64) bool) {
+		r.firsts(c.ReadSeq, func(seq int64) bool { return c.Membership.Own.Contains(seq) || yield(seq) })
+	}
+}
+
+// MarkedIn returns the unread messages that count because the member marked them unread.
+func (c *Conversation) MarkedIn(r *Room) iter.Seq[int64] {
+	return func(yield func(int64) bool) {
+		for seq := range c.UnreadIn(r) {
+			if seq > c.Membership.Reached || !yield(seq) {
+				return
+			}
+		}
+	}
+}
+
+// remark adds the room's [Mark] of u for a message that u had read.
+func (u *User) remark(r *Room, c *Conversation, seq int64, own bool) {
+	r.AddMark(seq, u.ID, Mark{Own: own, Touched: true})
+	c.Membership.keep(seq)
+}
+
+// keep removes a message from Unmarked, so that the next write does not delete its [Mark].
+func (m *Membership) keep(seq int64) {
+	rest := m.Unmarked[:0]
+	for _, other := range m.Unmarked {
+		if other != seq {
+			rest = append(rest, other)
+		}
+	}
+	m.Unmarked = rest
+}
+
+// unmarkFrom ends a mark from a message: it restores the read position from before the mark.
+func (c *Conversation) unmarkFrom() {
+	if m := c.Membership; m != nil && m.Reached > 0 {
+		reached := m.Reached
+		m.Reached, c.Touched = 0, true
+		c.moveTo(reached)
+	}
+}

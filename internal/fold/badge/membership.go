@@ -1,0 +1,284 @@
+package badge
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/base/category"
+	"github.com/badged/badged/internal/log/tombstones"
+)
+
+// Membership is the additional state of a conversation if it is a room and the user a member.
+// Together with the [Room] it gives the numbers:
+//
+//   - unread: the room's live messages above ReadSeq, less those in Own;
+//   - mentions: the room's live messages above ReadSeq that mention everybody, less OwnAll,
+//     plus Mentions of the conversation. At the level direct_mentions: Mentions plus NamedAll;
+//   - version of the user: User.Version + User.Carried + the sum of
+//     Room.Changes - Joined over the memberships.
+//
+// So a message of another member changes nothing in the membership.
+type Membership struct {
+	// Joined is Room.Changes at the time when the user joined.
+	Joined int64
+	// Own has the user's own messages above ReadSeq, and OwnAll has the messages in Own that
+	// mention everybody. Mentions of the conversation has the messages above ReadSeq that
+	// mention the user by name, except messages in Own and messages that mention everybody.
+	Own, OwnAll BoundedSet
+	// NamedAll has the messages above ReadSeq that mention both everybody and the user by
+	// name, except messages in Own. At the level direct_mentions, the messages in NamedAll
+	// count as mentions.
+	NamedAll BoundedSet
+	// Reached is the read position that clients see while messages below it are marked unread;
+	// otherwise it is 0. While it is set, ReadSeq is lower, and the numbers are computed from
+	// ReadSeq. A read at or above Reached ends the mark.
+	Reached int64
+	// Sent has the last messages that the user sent. Named has the last messages that mention
+	// the user by name. Both include read messages: a mark needs them, since Own and Mentions
+	// have only unread messages.
+	Sent, Named Recent
+	// Unmarked lists the messages that the user has read since the last write. The next write
+	// deletes their marks (see [Mark]).
+	Unmarked []int64
+}
+
+// Member reports whether the conversation is a room and the user a member.
+func (c *Conversation) Member() bool { return c.Membership != nil }
+
+// join makes u a member of r. The conversation's former unread messages are removed; a mark of
+// the conversation remains.
+func (u *User) join(r *Room, e *events.Event) (changed bool, why Reason) {
+	d, c := &e.Data, u.Conversation(r.ID)
+	if c.Member() {
+		return false, alreadyMember
+	}
+	r.Admit()
+	u.touch(c) // before setLevel sets Touched
+	u.Joined = true
+	before := c.View()
+	u.shift(&before, &View{Level: before.Level, Category: before.Category})
+	upTo := d.UpToSeq
+	if upTo == 0 {
+		upTo = r.LastSeq
+	}
+	if c.Left() {
+		c.ReadSeq = upTo // seqs from before the user left may have been used again
+	} else {
+		c.ReadSeq = max(c.ReadSeq, upTo)
+	}
+	if d.Level != "" {
+		c.setLevel(d.Level, time.Time{})
+	}
+	c.SeenSeq = 0
+	c.LeftSeq, c.Unread, c.Mentions, c.Again, c.Recalled = Never, BoundedSet{}, BoundedSet{}, RangeSet{}, RangeSet{}
+	c.Revisions = nil
+	c.Membership = &Membership{Joined: r.Changes}
+	c.Membership.begin(c.ReadSeq)
+	c.Category = r.Category
+	c.DeliveredHour = max(c.DeliveredHour, HourOf(e.AppendedAt))
+	u.raise(c)
+	return true, none
+}
+
+// FoldErased folds joins and leaves of users who were erased from the log. It changes only the
+// number of members, as the original events did.
+func (s *State) FoldErased(all []tombstones.Members) {
+	for i := range all {
+		e := &all[i]
+		r := s.Room(e.ConversationID)
+		r.Touched = true
+		if e.Type == events.RoomJoined {
+			r.Members += int64(e.Users)
+		} else {
+			r.Members -= int64(e.Users)
+		}
+	}
+}
+
+// quit ends the membership of u in r: the conversation becomes an ordinary one that the user
+// has left.
+func (u *User) quit(r *Room) (changed bool, why Reason) {
+	c := u.Conversation(r.ID)
+	if !c.Member() {
+		return false, noMember
+	}
+	u.endMembership(c, r)
+	u.raise(c)
+	return true, none
+}
+
+func (u *User) endMembership(c *Conversation, r *Room) {
+	u.touch(c) // before anything marks it as touched
+	m := c.Membership
+	u.Carried += r.Changes - m.Joined
+	c.unmark()
+	c.moveTo(r.LastSeq)
+	for _, seq := range m.Unmarked {
+		r.AddMark(seq, u.ID, Mark{Gone: true})
+	}
+	c.Membership, c.Marked, c.Mentions, c.SeenSeq = nil, false, BoundedSet{}, 0
+	c.LastSeq, c.LeftSeq, c.Category = r.LastSeq, r.LastSeq, r.Category
+	r.Dismiss()
+}
+
+// leaveAll leaves every conversation that path covers, and ends every membership of a room
+// that path covers, as one event. It skips conversations without a delivered message.
+func (u *User) leaveAll(path string, in *State) bool {
+	var changed []*Conversation
+	for _, c := range u.Conversations {
+		switch r := in.roomOf(c); {
+		case !category.Covers(path, in.category(c)):
+		case r != nil:
+			u.endMembership(c, r)
+			changed = append(changed, c)
+		case c.LastSeq > 0:
+			if visible, _ := u.update(c, func(c *Conversation) Reason { return c.leave(0) }); visible {
+				changed = append(changed, c)
+			}
+		}
+	}
+	return u.raiseAll(changed)
+}
+
+// moveTo updates the membership after the read position moved to seq. mentions is Mentions of
+// the conversation.
+func (m *Membership) moveTo(mentions *BoundedSet, seq int64) {
+	forget := func(seq int64) { m.Unmarked = append(m.Unmarked, seq) }
+	mentions.upTo(seq, forget)
+	mentions.RemoveUpTo(seq)
+	m.Own.upTo(seq, forget)
+	m.Own.RemoveUpTo(seq)
+	m.OwnAll.RemoveUpTo(seq)
+	m.NamedAll.upTo(seq, forget)
+	m.NamedAll.RemoveUpTo(seq)
+}
+
+// upTo calls f with every known seq of s up to last.
+func (s *BoundedSet) upTo(last int64, f func(int64)) {
+	for _, seq := range s.known {
+		if seq <= last {
+			f(seq)
+		}
+	}
+	for _, r := range s.Ranges {
+		for seq := range Seqs(r.Lo, min(r.Hi, last)) {
+			f(seq)
+		}
+	}
+}
+
+// lastSeq returns the seq of the last message of a conversation or room.
+func (s *State) lastSeq(c *Conversation) int64 {
+	if r := s.roomOf(c); r != nil {
+		return r.LastSeq
+	}
+	return c.LastSeq
+}
+
+// category returns the category of a conversation or room.
+func (s *State) category(c *Conversation) string {
+	if r := s.roomOf(c); r != nil {
+		return r.Category
+	}
+	return c.Category
+}
+
+// roomOf returns the room if c is a membership, else nil.
+func (s *State) roomOf(c *Conversation) *Room {
+	if !c.Member() {
+		return nil
+	}
+	return s.Rooms[c.ID]
+}
+
+// ViewIn returns what a client can see of c, a membership of r. levels are the levels that the
+// user has set for categories. Every closed chunk above the read position must be loaded.
+func (c *Conversation) ViewIn(r *Room, levels category.Levels) View {
+	m := c.Membership
+	v := View{
+		ReadSeq: c.ReadPosition(), SeenSeq: c.SeenSeq, LastSeq: r.LastSeq, Level: c.Level, LevelUntil: c.LevelUntil, Category: r.Category, Marked: c.Marked,
+	}
+	direct := levels.Of(string(c.Level), r.Category) == category.LevelDirectMentions
+	// The sets are approximate, so the differences could be negative.
+	count := func(above, own, ownAll, mentions, namedAll int64) (int64, int64) {
+		live, all := r.LiveAbove(above)
+		if direct {
+			return max(0, live-own), mentions + namedAll
+		}
+		return max(0, live-own), max(0, all-ownAll+mentions)
+	}
+	v.Unread, v.Mentions = count(c.ReadSeq, m.Own.Len(), m.OwnAll.Len(), c.Mentions.Len(), m.NamedAll.Len())
+	v.Unseen, v.UnseenMentions = v.Unread, v.Mentions
+	if seen := c.SeenPosition(); seen > c.ReadSeq {
+		v.Unseen, v.UnseenMentions = count(seen, m.Own.Above(seen), m.OwnAll.Above(seen), c.Mentions.Above(seen), m.NamedAll.Above(seen))
+	}
+	for v.FirstUnread = range c.UnreadIn(r) {
+		break
+	}
+	return v
+}
+
+// Named returns how many unread messages of a membership mention the user by name.
+func (c *Conversation) Named() int64 { return c.Mentions.Len() + c.Membership.NamedAll.Len() }
+
+// UnseenBesideRoom returns what a membership contributes above its seen position: the number
+// of the user's own messages; the mentions to add to the room's messages that mention
+// everybody (may be negative); and the mentions by name. It returns nil if the seen position
+// is the read position.
+func (c *Conversation) UnseenBesideRoom() *[3]int64 {
+	m, seen := c.Membership, c.SeenPosition()
+	if seen == c.ReadSeq {
+		return nil
+	}
+	mentions := c.Mentions.Above(seen)
+	return &[3]int64{m.Own.Above(seen), mentions - m.OwnAll.Above(seen), mentions + m.NamedAll.Above(seen)}
+}
+
+// IsMention reports whether an unread message of a membership mentions the user at the level
+// that applies. all says whether the message mentions everybody.
+func (c *Conversation) IsMention(seq int64, all bool, level string) bool {
+	return all && level != category.LevelDirectMentions || c.Mentions.Contains(seq) || c.Membership.NamedAll.Contains(seq)
+}
+
+// named returns the set for messages that mention the user by name. all says whether the
+// message also mentions everybody.
+func (c *Conversation) named(all bool) *BoundedSet {
+	if all {
+		return &c.Membership.NamedAll
+	}
+	return &c.Mentions
+}
+
+// Sums are the numbers of a user as clients see them.
+type Sums struct {
+	Version int64
+	category.Numbers
+	Categories map[string]category.Numbers
+	Levels     category.Levels
+}
+
+// String returns the numbers for people, in a fixed order.
+func (s Sums) String() string {
+	return fmt.Sprintf("version %d, %+v, categories %+v, levels %v", s.Version, s.Numbers, s.Categories, s.Levels)
+}
+
+// Sums returns the numbers of u including its memberships. The caller must have loaded all
+// paths, the rooms of the memberships, and the closed chunks of these rooms above the read
+// positions.
+func (u *User) Sums(rooms map[string]*Room) Sums {
+	s := Sums{u.Version + u.Carried, u.Numbers, u.Paths.ByName(), u.Paths.Levels}
+	for _, c := range u.Conversations {
+		if !c.Member() {
+			continue
+		}
+		r := rooms[c.ID]
+		v := c.ViewIn(r, s.Levels)
+		s.Version += r.Changes - c.Membership.Joined
+		if n := v.Adds(s.Levels); n != (category.Numbers{}) {
+			s.Add(n)
+			category.AddTo(s.Categories, r.Category, n)
+		}
+	}
+	return s
+}

@@ -1,0 +1,112 @@
+package badge
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/badged/badged/events"
+)
+
+// reset sets a conversation of u to the state in e. It removes the claims of the conversation,
+// since they refer to the messages before the reset.
+func (u *User) reset(e *events.Event, in *State) (changed bool, why Reason) {
+	d := &e.Data
+	n := len(u.Claims)
+	u.Claims = slices.DeleteFunc(u.Claims, func(c Claim) bool { return c.Conversation == d.ConversationID })
+	u.Claimed = u.Claimed || len(u.Claims) < n
+	if c := u.Conversation(d.ConversationID); c.Member() {
+		return u.resetMember(in.Room(c.ID), c, e)
+	}
+	return u.change(d.ConversationID, func(c *Conversation) Reason {
+		c.reset(d.UpToSeq, d.Seqs)
+		if c.Count() > 0 {
+			c.refresh(e.AppendedAt)
+		}
+		return sameState
+	})
+}
+
+// reset makes c read up to upTo, with seqs unread. It removes everything else about messages,
+// since a seq may name another message from now on. A conversation that the user has left
+// remains so, unless seqs has a message.
+func (c *Conversation) reset(upTo int64, seqs []int64) {
+	last, leftSeq := slices.Max(append([]int64{upTo}, seqs...)), int64(Never)
+	if c.Left() && len(seqs) == 0 {
+		leftSeq = upTo
+	}
+	if c.ReadSeq != upTo || c.LastSeq != last || c.LeftSeq != leftSeq || c.Count() > 0 || len(seqs) > 0 || len(c.Recalled.Ranges) > 0 || len(c.Revisions) > 0 || c.SeenSeq > 0 {
+		c.Touched = true
+	}
+	c.ReadSeq, c.SeenSeq, c.LastSeq, c.LeftSeq = upTo, 0, last, leftSeq
+	c.Unread, c.Mentions, c.Again, c.Recalled = BoundedSet{}, BoundedSet{}, RangeSet{}, RangeSet{}
+	c.Revisions = nil
+	for _, seq := range seqs {
+		if seq > upTo {
+			c.Unread.Add(seq)
+		} else {
+			c.Again.Add(seq)
+		}
+	}
+}
+
+// resetMember makes all messages of a room above UpToSeq of e unread for a member, except the
+// member's own messages as far as they are remembered. It ends a mark from a message.
+func (u *User) resetMember(r *Room, c *Conversation, e *events.Event) (changed bool, why Reason) {
+	m, upTo := c.Membership, e.Data.UpToSeq
+	if upTo == c.ReadSeq && m.Reached == 0 && c.SeenSeq == 0 {
+		return false, sameState
+	}
+	u.touch(c)
+	m.Reached, c.SeenSeq = 0, 0
+	if upTo < c.ReadSeq {
+		if bound := m.Sent.Min(); upTo < bound {
+			m.Sent.Remove(bound)
+			m.begin(upTo)
+		}
+		u.moveBack(r, c, upTo, e.AppendedAt)
+	} else {
+		c.ReadSeq = upTo
+		m.moveTo(&c.Mentions, upTo)
+	}
+	u.raise(c)
+	return true, none
+}
+
+// Leap is a seq in an event that is far ahead of the last seq of its conversation.
+type Leap struct {
+	ConversationID string
+	Last, Seq      int64
+}
+
+// leapFactor decides which seqs are reported: a seq that is at least leapFactor times the last
+// seq of its conversation. The publisher has then probably changed the unit of its seqs, as
+// from milliseconds to microseconds.
+const leapFactor = 1000
+
+// watch counts e if its seq is far ahead. Such a seq is suspicious: once its message is read,
+// later messages with lower seqs do not count. If e has several users, watch checks only the
+// first.
+func (s *State) watch(e *events.Event) {
+	d := &e.Data
+	var seq, last int64
+	switch e.Type {
+	case events.MessageDelivered, events.ConversationRead, events.ConversationLeft:
+		if len(d.UserIDs) == 0 || d.ByApp {
+			return
+		}
+		if c, ok := s.Users[d.UserIDs[0]].Conversations[d.ConversationID]; ok {
+			seq, last = max(d.Seq, d.UpToSeq), s.lastSeq(c)
+		}
+	case events.RoomPosted, events.RoomJoined:
+		if r, ok := s.Rooms[d.ConversationID]; ok {
+			seq, last = max(d.Seq, d.UpToSeq), r.LastSeq
+		}
+	}
+	if last == 0 || seq/leapFactor < last {
+		return
+	}
+	if s.Leaps == 0 {
+		s.FirstLeap = Leap{strings.Clone(d.ConversationID), last, seq}
+	}
+	s.Leaps++
+}

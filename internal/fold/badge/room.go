@@ -1,0 +1,181 @@
+package badge
+
+import (
+	"math"
+	"strings"
+	"time"
+
+	"github.com/badged/badged/events"
+)
+
+// Room is the state of a room that its members in a partition share.
+type Room struct {
+	ID string
+	// Changes is raised by each event that changes what a member can see.
+	Changes int64
+	// LastSeq is the greatest seq posted, recalled or not.
+	LastSeq int64
+	// Category is the category of the last message.
+	Category string
+	// DeliveredHour is when the latest message was appended, in hours since 1970.
+	DeliveredHour int64
+	// Members is the number of members in the partition.
+	Members int64
+
+	// Open has the messages above Since. Closed has the loaded chunks of the other messages,
+	// in ascending order of their bounds.
+	Open   Chunk
+	Since  int64
+	Closed []*Chunk
+	// ClosedLive counts the live (not recalled) messages up to Since. ClosedAll counts the
+	// live messages up to Since that mention everybody. ClosedChanges is raised by each event
+	// that changes one of these messages.
+	ClosedLive, ClosedAll, ClosedChanges int64
+	// Merged has the bounds of stored chunks whose messages were moved to another chunk. The
+	// next write deletes their rows.
+	Merged []int64
+
+	// Resets has the keys of the last events that reset the room.
+	Resets string
+	// Revisions has the last messages that were changed, or recalled with a revision number.
+	Revisions Revisions
+	// Ended is set if the room was reset since its rows were read or written. The next write
+	// deletes the rows of closed chunks whose bound is at or above EndedAt, and the rows of
+	// marks above EndedAt. A batch that resets a room has all its closed chunks loaded.
+	Ended   bool
+	EndedAt int64
+
+	// Marks has the loaded marks by seq and user id: the members who sent the message or are
+	// mentioned in it by name.
+	Marks map[int64]map[string]*Mark
+
+	// Touched is set if the room's row changed, other than by messages of the open chunk.
+	Touched bool
+	// StoredChanges is Changes as the row has it. Stored is set if the room has a row.
+	StoredChanges int64
+	Stored        bool
+	// ChangedAt is the append time of the first event that changed the room since its row was
+	// read or written, in microseconds since 1970; 0 if no event did.
+	ChangedAt int64
+	// Weight is the room's approximate memory use in a cache, in bytes.
+	Weight int
+}
+
+// Mark records that a member sent a message or is mentioned in it by name. Such a message is
+// in Own, Mentions or NamedAll of the membership. A mark at or below the member's read
+// position is obsolete and has no meaning.
+type Mark struct {
+	// Own is set if the member sent the message.
+	Own bool
+	// Touched is set if the mark is new or changed, Gone if the next write must delete it.
+	Touched, Gone bool
+}
+
+// RoomWeight is the approximate memory use of a room with few ranges, in bytes.
+const RoomWeight = 500
+
+// NewRoom returns a room without messages.
+func NewRoom(id string) *Room {
+	return &Room{ID: strings.Clone(id), Category: events.DefaultCategory}
+}
+
+// Admit counts a new member.
+func (r *Room) Admit() {
+	r.Members++
+	r.Touched = true
+}
+
+// Dismiss counts that a member has left.
+func (r *Room) Dismiss() {
+	r.Members--
+	r.Touched = true
+}
+
+// Message reports whether a message is live, whether it mentions everybody, and whether it was
+// recalled. The chunk of the message must be loaded.
+func (r *Room) Message(seq int64) (live, all, recalled bool) {
+	c := r.chunk(seq)
+	return c.Live.Contains(seq), c.All.Contains(seq), c.Recalled.Contains(seq)
+}
+
+// LiveAbove returns how many live messages are above seq, and how many of these mention
+// everybody. Every closed chunk above seq must be loaded.
+func (r *Room) LiveAbove(seq int64) (live, all int64) {
+	count := func(c *Chunk) {
+		live += c.Live.Len() - c.Live.Rank(seq)
+		all += c.All.Len() - c.All.Rank(seq)
+	}
+	for _, c := range r.Closed {
+		count(c)
+	}
+	count(&r.Open)
+	return live, all
+}
+
+// firsts calls yield with each live message above seq in ascending order, until yield returns
+// false. Every closed chunk above seq must be loaded.
+func (r *Room) firsts(seq int64, yield func(int64) bool) {
+	for i := range len(r.Closed) + 1 {
+		c := &r.Open
+		if i < len(r.Closed) {
+			c = r.Closed[i]
+		}
+		for n := range c.Live.between(seq, math.MaxInt64) {
+			if !yield(n) {
+				return
+			}
+		}
+	}
+}
+
+// moved records that the number of live messages in c has changed by live, and the number of
+// messages that mention everybody by all. Both may be negative.
+func (r *Room) moved(c *Chunk, live, all int64) {
+	c.Touched = true
+	if c != &r.Open && (live != 0 || all != 0) {
+		r.ClosedLive += live
+		r.ClosedAll += all
+		r.ClosedChanges++
+	}
+}
+
+// changed counts an event, appended at at, that changes what members can see.
+func (r *Room) changed(at time.Time) {
+	r.Changes++
+	r.Touched = true
+	if r.ChangedAt == 0 {
+		r.ChangedAt = at.UnixMicro()
+	}
+}
+
+// mark returns the mark of a member at a message, nil if there is none.
+func (r *Room) mark(seq int64, user string) *Mark {
+	if m := r.Marks[seq][user]; m != nil && !m.Gone {
+		return m
+	}
+	return nil
+}
+
+// AddMark adds a new or a loaded mark.
+func (r *Room) AddMark(seq int64, user string, m Mark) {
+	if r.Marks == nil {
+		r.Marks = map[int64]map[string]*Mark{}
+	}
+	if r.Marks[seq] == nil {
+		r.Marks[seq] = map[string]*Mark{}
+	}
+	r.Marks[seq][user] = &m
+}
+
+// Exists reports whether r has a row, or gets one with the next write. A room that events
+// named but did not change gets no row.
+func (r *Room) Exists() bool { return r.Stored || r.Touched || r.Open.Touched }
+
+// Settle records that the rows now store r as it is, and drops everything loaded except the
+// open chunk.
+func (r *Room) Settle() {
+	r.Stored = r.Exists()
+	r.Touched, r.Open.Touched, r.StoredChanges, r.ChangedAt = false, false, r.Changes, 0
+	r.Closed, r.Merged, r.Marks, r.Ended = nil, nil, nil, false
+	r.Weight = RoomWeight + RangeWeight*(len(r.Open.Live.Ranges)+len(r.Open.All.Ranges)+len(r.Open.Recalled.Ranges))
+}

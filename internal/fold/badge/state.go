@@ -1,0 +1,374 @@
+package badge
+
+import (
+	"slices"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/base/category"
+)
+
+// State is the state that events change: the users and rooms of a partition that the events
+// need.
+type State struct {
+	Users map[string]*User
+	// Rooms is nil if the partition has no rooms.
+	Rooms map[string]*Room
+	// Leaps counts the events whose seqs are far ahead (see [Leap]). FirstLeap is the first of
+	// them.
+	Leaps     int
+	FirstLeap Leap
+}
+
+// Room returns the state of a room. It creates the state if there is none.
+func (s *State) Room(id string) *Room {
+	r, ok := s.Rooms[id]
+	if !ok {
+		r = NewRoom(id)
+		s.Rooms[r.ID] = r
+	}
+	return r
+}
+
+// Refused returns the users of e for which e must not be folded. If e is about an ordinary
+// conversation, these are the members of a room with the same id, because the event would
+// contradict the room. If e marks all messages from FromSeq on, these are the users who are
+// not members: for an ordinary conversation, the tables do not store which of the read
+// messages were delivered.
+func (s *State) Refused(e *events.Event) []string {
+	d := &e.Data
+	if d.FromSeq > 0 {
+		if len(d.Seqs) > 0 {
+			return nil // folded for each user, as far as it applies
+		}
+		return s.among(e, false)
+	}
+	if s.Rooms == nil { // there are no rooms
+		return nil
+	}
+	switch e.Type {
+	case events.MessageDelivered, events.MessageChanged, events.MessageRecalled, events.ConversationLeft:
+	case events.ConversationMarkedUnread:
+		if len(d.Seqs) == 0 {
+			return nil
+		}
+	default:
+		return nil
+	}
+	return s.among(e, true)
+}
+
+// among returns the users of e who are members of its room, or those who are not members.
+func (s *State) among(e *events.Event, members bool) (users []string) {
+	for _, id := range e.Data.UserIDs {
+		if c, ok := s.Users[id].Conversations[e.Data.ConversationID]; (ok && c.Member()) == members {
+			users = append(users, id)
+		}
+	}
+	return users
+}
+
+// Fold folds e. s must have all users and rooms of e, and Refused must return no user.
+func (s *State) Fold(e *events.Event) {
+	s.watch(e)
+	if e.Type.ToRoom() {
+		s.foldInRoom(e)
+		return
+	}
+	var mentioned map[string]struct{}
+	if len(e.Data.MentionedUserIDs) > 0 {
+		mentioned = make(map[string]struct{}, len(e.Data.MentionedUserIDs))
+		for _, id := range e.Data.MentionedUserIDs {
+			mentioned[id] = struct{}{}
+		}
+	}
+	for _, id := range e.Data.UserIDs {
+		_, m := mentioned[id]
+		u := s.Users[id]
+		if changed, _ := u.Apply(e, m, s); changed && u.ChangedAt == 0 {
+			u.ChangedAt = e.AppendedAt.UnixMicro()
+		}
+	}
+}
+
+// foldInRoom folds an event that reaches all members of a room. If the event changed nothing,
+// the returned reason says why; it does not consider what each member has read.
+func (s *State) foldInRoom(e *events.Event) Reason {
+	switch e.Type {
+	case events.RoomRecalled:
+		return s.recall(e)
+	case events.RoomReset:
+		return s.reset(e)
+	}
+	return s.post(e)
+}
+
+// post adds a message to its room, or changes the message. It changes only the memberships of
+// the sender and of members that the message mentions by name, or that it mentioned before the
+// change.
+func (s *State) post(e *events.Event) (why Reason) {
+	d := e.Data
+	r, changes := s.Room(d.ConversationID), e.Type == events.RoomChanged
+	c := r.chunk(d.Seq)
+	of := d.Category
+	if of == "" {
+		of = events.DefaultCategory
+	}
+	visible := false
+	if d.Seq > r.LastSeq || d.Seq == r.LastSeq && of > r.Category {
+		r.LastSeq, r.Category, visible = d.Seq, of, true
+	}
+	if hour := HourOf(e.AppendedAt); hour > r.DeliveredHour {
+		r.DeliveredHour, r.Touched = hour, true
+	}
+	applies := true
+	switch {
+	case !changes && r.Revisions.has(d.Seq):
+		d.MentionedUserIDs, d.MentionsAll = nil, false
+	case changes:
+		if applies = r.Revisions.accept(d.Seq, d.Revision); applies {
+			c.Recalled.Remove(d.Seq)
+			c.Touched, r.Touched = true, true
+		}
+	}
+	wasAll := c.All.Contains(d.Seq)
+	live := applies && !c.Recalled.Contains(d.Seq)
+	added := live && c.Live.Add(d.Seq)
+	addedAll := live && d.MentionsAll && c.All.Add(d.Seq)
+	goneAll := live && changes && !d.MentionsAll && c.All.Remove(d.Seq)
+	if added || addedAll || goneAll {
+		visible = true
+		r.moved(c, one(added), one(addedAll)-one(goneAll))
+	}
+	if visible {
+		r.changed(e.AppendedAt)
+	}
+	if applies {
+		s.recollect(r, &d)
+	}
+	if live {
+		p := post{s, r, d.Seq, c.All.Contains(d.Seq), visible, e.AppendedAt.UnixMicro(), nil}
+		switch {
+		case changes:
+			p.mentionsOnly(d.MentionedUserIDs, wasAll)
+		case addedAll:
+			p.mentionsAll()
+		}
+		if d.SenderID != "" {
+			p.sender(d.SenderID)
+		}
+		for _, id := range d.MentionedUserIDs {
+			p.mentions(id)
+		}
+	}
+	r.split(c)
+	switch {
+	case !applies || changes && !visible:
+		return alreadyRevised
+	case !live:
+		return alreadyRecalled
+	case !added:
+		return alreadyPosted
+	}
+	return none
+}
+
+// recollect records a message in Sent and Named of the memberships, even if it is already read
+// or recalled, since a mark may later reach back to it.
+func (s *State) recollect(r *Room, d *events.Data) {
+	member := func(id string) (*User, *Conversation) {
+		if u, ok := s.Users[id]; ok {
+			if c, ok := u.Conversations[r.ID]; ok && c.Member() {
+				return u, c
+			}
+		}
+		return nil, nil
+	}
+	if u, c := member(d.SenderID); c != nil && c.Membership.sent(d.Seq) {
+		u.touch(c)
+	}
+	for _, id := range d.MentionedUserIDs {
+		if u, c := member(id); c != nil && c.Membership.named(d.Seq) {
+			u.touch(c)
+		}
+	}
+}
+
+// one returns 1 if holds is true, else 0.
+func one(holds bool) int64 {
+	if holds {
+		return 1
+	}
+	return 0
+}
+
+// post is a live (not recalled) message while it is added to the memberships of its sender and
+// of the members that it mentions.
+type post struct {
+	state *State
+	room  *Room
+	seq   int64
+	// all is set if the message mentions everybody.
+	all bool
+	// visible is set if the message changed the room, and thereby raised the versions of all
+	// members.
+	visible bool
+	// at is when the event was appended, in microseconds since 1970.
+	at int64
+	// raised has the users whose version this message has already raised.
+	raised map[*User]bool
+}
+
+// member returns the user and the membership, nil if the user is not a member or has read the
+// message.
+func (p *post) member(id string) (*User, *Conversation) {
+	u, ok := p.state.Users[id]
+	if !ok {
+		return nil, nil
+	}
+	c, ok := u.Conversations[p.room.ID]
+	if !ok || !c.Member() || p.seq <= c.ReadSeq {
+		return nil, nil
+	}
+	return u, c
+}
+
+// changed records a change of a membership. It raises the user's version at most once for a
+// message, and does not raise it if the change of the room already did.
+func (p *post) changed(u *User, c *Conversation) {
+	u.touch(c)
+	if !p.visible && !p.raised[u] {
+		u.raise(c)
+		if p.raised == nil {
+			p.raised = map[*User]bool{}
+		}
+		p.raised[u] = true
+	}
+	if u.ChangedAt == 0 {
+		u.ChangedAt = p.at
+	}
+}
+
+// sender makes the message not count for its sender.
+func (p *post) sender(id string) {
+	u, c := p.member(id)
+	if c == nil {
+		return
+	}
+	m := p.room.mark(p.seq, id)
+	switch {
+	case m == nil:
+		p.room.AddMark(p.seq, u.ID, Mark{Own: true, Touched: true})
+	case m.Own:
+		return
+	default:
+		c.named(p.all).Remove(p.seq)
+		m.Own, m.Touched = true, true
+	}
+	c.Membership.Own.Add(p.seq)
+	if p.all {
+		c.Membership.OwnAll.Add(p.seq)
+	}
+	p.changed(u, c)
+}
+
+// mentions counts a mention by name.
+func (p *post) mentions(id string) {
+	u, c := p.member(id)
+	if c == nil || p.room.mark(p.seq, id) != nil {
+		return
+	}
+	p.room.AddMark(p.seq, u.ID, Mark{Touched: true})
+	c.named(p.all).Add(p.seq)
+	if p.all && u.Paths.Levels.Of(string(c.Level), p.room.Category) != category.LevelDirectMentions {
+		u.touch(c) // at this level the message already counts as a mention
+		return
+	}
+	p.changed(u, c)
+}
+
+// mentionsAll updates the memberships after the message began to mention everybody; the room
+// counts that mention.
+func (p *post) mentionsAll() {
+	for id, m := range p.room.Marks[p.seq] {
+		u, c := p.member(id)
+		if c == nil || m.Gone {
+			continue
+		}
+		if m.Own {
+			c.Membership.OwnAll.Add(p.seq)
+		} else {
+			c.Mentions.Remove(p.seq)
+			c.Membership.NamedAll.Add(p.seq)
+		}
+		p.changed(u, c)
+	}
+}
+
+// mentionsOnly updates the memberships after a change of the message. named has all users that
+// the message now mentions by name; wasAll is set if it mentioned everybody before.
+func (p *post) mentionsOnly(named []string, wasAll bool) {
+	for id, m := range p.room.Marks[p.seq] {
+		u, c := p.member(id)
+		stays := m.Own || slices.Contains(named, id)
+		if c == nil || m.Gone || stays && wasAll == p.all {
+			continue
+		}
+		switch {
+		case m.Own && p.all:
+			c.Membership.OwnAll.Add(p.seq)
+		case m.Own:
+			c.Membership.OwnAll.Remove(p.seq)
+		case stays:
+			c.named(wasAll).Remove(p.seq)
+			c.named(p.all).Add(p.seq)
+		default:
+			c.named(wasAll).Remove(p.seq)
+			c.Membership.Named.Remove(p.seq)
+			m.Gone = true
+		}
+		p.changed(u, c)
+	}
+}
+
+// recall removes a message from its room and keeps it out, unless a later revision of the
+// message was folded before.
+func (s *State) recall(e *events.Event) Reason {
+	seq := e.Data.Seq
+	r := s.Room(e.Data.ConversationID)
+	c := r.chunk(seq)
+	if n := e.Data.Revision; n > 0 {
+		if !r.Revisions.accept(seq, n) {
+			return alreadyRevised
+		}
+		r.Touched = true
+	}
+	if !c.Recalled.Add(seq) {
+		return alreadyRecalled
+	}
+	c.Touched = true
+	live, all := c.Live.Remove(seq), c.All.Remove(seq)
+	r.moved(c, -one(live), -one(all))
+	if live {
+		r.changed(e.AppendedAt)
+	}
+	p := post{s, r, seq, all, true, e.AppendedAt.UnixMicro(), nil}
+	for id, m := range r.Marks[seq] {
+		if u, member := p.member(id); member != nil && !m.Gone {
+			if m.Own {
+				member.Membership.Own.Remove(seq)
+				if all {
+					member.Membership.OwnAll.Remove(seq)
+				}
+			} else {
+				member.named(all).Remove(seq)
+			}
+			p.changed(u, member)
+		}
+		m.Gone = true
+	}
+	r.split(c)
+	if !live {
+		return notPosted
+	}
+	return none
+}

@@ -1,0 +1,154 @@
+// Package lag measures how far the projector is behind, by querying the tables. It does not
+// know the loop that folds.
+package lag
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/fold/logread"
+	"github.com/badged/badged/internal/log/eventlog"
+	"github.com/badged/badged/internal/pg/pgsession"
+	"github.com/badged/badged/internal/pg/sqlfile"
+)
+
+//go:embed lag.sql
+var statementsText string
+
+var statements = sqlfile.Parse(statementsText)
+
+// Lag is how far the projector is behind in one partition.
+type Lag struct {
+	Partition int `json:"partition"`
+	// Head is the position of the last event in the log, and Folded is the position of the
+	// last folded event. If all events are archived, Head equals Folded.
+	Head   events.Position `json:"head"`
+	Folded events.Position `json:"folded"`
+	// Events is how many events after Folded are not folded. Only a limited number of rows is
+	// counted: see [Measure].
+	Events int64 `json:"events"`
+	// Age is the time since the oldest event after Folded was appended; 0 if there is none.
+	Age time.Duration `json:"age"`
+	// Owner is the application_name of the session that owns the partition; empty if no
+	// session owns it.
+	Owner string `json:"owner"`
+	// Notifier is the position up to which the notifier has processed the partition. It is nil
+	// if that equals Folded, or if there are no devices.
+	Notifier *events.Position `json:"notifier,omitempty"`
+}
+
+// Waiting describes the unfolded events of one partition.
+type Waiting struct {
+	// Folded is the position of the last folded event.
+	Folded events.Position
+	// Age is the time since the transaction of the next event began; 0 if every event is
+	// folded.
+	Age time.Duration
+}
+
+// WaitingIn describes the unfolded events of each partition. It needs two index look-ups per
+// partition, whatever the backlog.
+func WaitingIn(ctx context.Context, q events.Querier, partitions []int) (map[int]Waiting, error) {
+	cursors, err := logread.LoadAll(ctx, q, partitions)
+	if err != nil {
+		return nil, fmt.Errorf("measure the lag: %w", err)
+	}
+	var sql strings.Builder
+	var args []any
+	for i, p := range partitions {
+		if i > 0 {
+			sql.WriteString("\nUNION ALL\n")
+		}
+		fmt.Fprintf(&sql, `SELECT %d, (SELECT extract(epoch FROM clock_timestamp() - created_at)::double precision FROM badged.%s
+    WHERE %s ORDER BY transaction_id, "offset" LIMIT 1)`, i, events.Topic(p), logread.After(len(args)+1))
+		args = append(args, cursors[i].TransactionID, cursors[i].Offset)
+	}
+	rows, _ := q.Query(ctx, sql.String(), args...)
+	waiting := make(map[int]Waiting, len(partitions))
+	var i int
+	var age *float64
+	if _, err := pgx.ForEachRow(rows, []any{&i, &age}, func() error {
+		w := Waiting{Folded: cursors[i].Position}
+		if age != nil {
+			// Keep Age above 0, even if the clock was set back.
+			w.Age = max(time.Microsecond, time.Duration(*age*float64(time.Second)))
+		}
+		waiting[partitions[i]] = w
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("measure the lag: %w", err)
+	}
+	return waiting, nil
+}
+
+// Behind returns the partitions with events that can be folded now.
+func Behind(ctx context.Context, q events.Querier, partitions []int) ([]int, error) {
+	cursors, err := logread.LoadAll(ctx, q, partitions)
+	if err != nil {
+		return nil, fmt.Errorf("find partitions that are behind: %w", err)
+	}
+	var sql strings.Builder
+	var args []any
+	for i, p := range partitions {
+		if i > 0 {
+			sql.WriteString("\nUNION ALL\n")
+		}
+		fmt.Fprintf(&sql, `SELECT %d WHERE EXISTS (SELECT FROM badged.%s WHERE %s)`, p, events.Topic(p), logread.After(len(args)+1))
+		if len(cursors[i].Pending) == 0 {
+			args = append(args, cursors[i].TransactionID, cursors[i].Offset)
+			continue
+		}
+		fmt.Fprintf(&sql, ` OR EXISTS (SELECT FROM badged.%s WHERE %s)`, events.Topic(p), logread.Late(len(args)+1))
+		args = append(args, cursors[i].Args()...)
+	}
+	rows, _ := q.Query(ctx, sql.String(), args...)
+	behind, err := pgx.CollectRows(rows, pgx.RowTo[int])
+	if err != nil {
+		return nil, fmt.Errorf("find partitions that are behind: %w", err)
+	}
+	return behind, nil
+}
+
+// NotFolded returns how many events of some partitions are not folded.
+func NotFolded(ctx context.Context, q events.Querier, partitions []int) (n int64, err error) {
+	lags, err := Measure(ctx, q, partitions, math.MaxInt32)
+	for _, l := range lags {
+		n += l.Events
+	}
+	return n, err
+}
+
+// Measure returns how far the projector is behind in each partition. It counts the events of
+// at most limit rows per partition. It omits partitions that the database no longer has.
+func Measure(ctx context.Context, q events.Querier, partitions []int, limit int) ([]Lag, error) {
+	lags := make([]Lag, 0, len(partitions))
+	for _, p := range partitions {
+		l := Lag{Partition: p}
+		var age float64
+		sql := strings.ReplaceAll(statements.Of(p, "measure a partition"), "MOST", strconv.Itoa(limit))
+		var told, toldOffset *int64
+		err := q.QueryRow(ctx, sql, events.ProjectorGroup, pgsession.LockClass, p, events.NotifierGroup).Scan(
+			&l.Folded.TransactionID, &l.Folded.Offset, &l.Head.TransactionID, &l.Head.Offset, &l.Events, &age, &l.Owner, &told, &toldOffset)
+		if errors.Is(err, pgx.ErrNoRows) && eventlog.Gone(ctx, q, p) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("measure the lag of partition %d: %w", p, err)
+		}
+		if told != nil {
+			l.Notifier = &events.Position{TransactionID: *told, Offset: *toldOffset}
+		}
+		l.Age = time.Duration(age * float64(time.Second))
+		lags = append(lags, l)
+	}
+	return lags, nil
+}

@@ -1,0 +1,130 @@
+package lag
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/base/wait"
+	"github.com/badged/badged/internal/pg/pgsession"
+)
+
+const (
+	// progressInterval is how often progress is checked; progressTimeout limits each check.
+	progressInterval = 5 * time.Second
+	progressTimeout  = 3 * time.Second
+	// unownedFor is how long a partition may be without an owner before Check reports it. A
+	// takeover takes seconds.
+	unownedFor = 10 * time.Second
+	// stuckFor is how long the position of a partition with unfolded events may stay the same
+	// before Check reports it.
+	stuckFor = 30 * time.Second
+)
+
+// Progress checks that every partition of a database is folded by some process. It is safe for
+// concurrent use.
+type Progress struct {
+	q    events.Querier
+	held func() []int
+
+	mu      sync.Mutex
+	unowned map[int]time.Time
+	stuck   map[int]stay
+}
+
+// stay records since when events have waited while the position stays the same.
+type stay struct {
+	at    events.Position
+	since time.Time
+}
+
+// NewProgress returns a Progress for the partitions that held returns. It reads their state
+// only while Run runs.
+func NewProgress(q events.Querier, held func() []int) *Progress {
+	return &Progress{q: q, held: held, unowned: map[int]time.Time{}, stuck: map[int]stay{}}
+}
+
+// Run checks the partitions regularly until ctx is done. If a check fails, the last result
+// remains; other health checks report why the database cannot be read.
+func (p *Progress) Run(ctx context.Context) error {
+	return wait.Repeat(ctx, progressInterval, p.look)
+}
+
+func (p *Progress) look(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, progressTimeout)
+	defer cancel()
+	held := p.held()
+	rows, _ := p.q.Query(ctx, statements.Get("owned partitions"), pgsession.LockClass)
+	owned, err := pgx.CollectRows(rows, pgx.RowTo[int])
+	if err != nil {
+		return
+	}
+	waiting, err := WaitingIn(ctx, p.q, held)
+	p.note(time.Now(), held, owned, waiting, err == nil)
+}
+
+// note stores the result of a check. measured reports whether waiting is valid.
+func (p *Progress) note(now time.Time, held, owned []int, waiting map[int]Waiting, measured bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	unowned, stuck := map[int]time.Time{}, map[int]stay{}
+	for _, id := range held {
+		if !slices.Contains(owned, id) {
+			unowned[id] = now
+			if since, ok := p.unowned[id]; ok {
+				unowned[id] = since
+			}
+		}
+		if w := waiting[id]; w.Age > 0 {
+			stuck[id] = stay{w.Folded, now}
+			if before, ok := p.stuck[id]; ok && before.at == w.Folded {
+				stuck[id] = before
+			}
+		}
+	}
+	p.unowned = unowned
+	if measured {
+		p.stuck = stuck
+	}
+}
+
+// Check returns an error that names the partitions that are not folded; nil if all are.
+func (p *Progress) Check(context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var unowned, stuck []int
+	for id, since := range p.unowned {
+		if time.Since(since) > unownedFor {
+			unowned = append(unowned, id)
+		}
+	}
+	for id, s := range p.stuck {
+		if time.Since(s.since) > stuckFor && !slices.Contains(unowned, id) {
+			stuck = append(stuck, id)
+		}
+	}
+	var texts []string
+	if len(unowned) > 0 {
+		texts = append(texts, fmt.Sprintf("no projector folds partitions %s", list(unowned)))
+	}
+	if len(stuck) > 0 {
+		texts = append(texts, fmt.Sprintf("events wait and are not folded in partitions %s", list(stuck)))
+	}
+	if len(texts) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(texts, "; ") + ": events are stored, and badges do not change")
+}
+
+// list returns the partitions in ascending order, as text.
+func list(partitions []int) string {
+	slices.Sort(partitions)
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(partitions), " ", ", "), "[]")
+}

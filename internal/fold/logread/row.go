@@ -1,0 +1,78 @@
+package logread
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/log/eventbatch"
+)
+
+// Columns are the columns of a row of the log that [Scan] scans. They are selected without
+// conversions, since converting a row costs more than finding it.
+const Columns = `transaction_id, "offset", uuid, created_at, own, ` + eventbatch.PayloadSQL + `, octet_length(payload)`
+
+// Split returns the events of the row r, which has no index. If the row cannot be split, it
+// returns only r, with the reason in Damage; bytes is the length of the row. The returned
+// payloads share memory with the payload of r.
+func Split(r events.Record, bytes int) []events.Record { return split(nil, r, bytes) }
+
+// split appends the events of a row to records.
+func split(records []events.Record, r events.Record, bytes int) []events.Record {
+	if r.Payload == nil {
+		if bytes > 0 {
+			r.Damage = fmt.Errorf("the row has %d bytes; at most %d are read", bytes, eventbatch.MaxRow)
+		}
+		return append(records, r)
+	}
+	if len(r.Payload) > 0 && r.Payload[0] == '{' { // one event; the most frequent case if rows are small
+		return append(records, r)
+	}
+	all, err := eventbatch.Unpack(r.Payload)
+	if err != nil {
+		r.Damage = err
+		return append(records, r)
+	}
+	records = slices.Grow(records, len(all))
+	for i, payload := range all {
+		r.Index, r.Payload = i, payload
+		records = append(records, r)
+	}
+	return records
+}
+
+// Scan calls visit with the events of each row of a query. The columns of the query must be
+// Columns.
+func Scan(rows pgx.Rows, visit func([]events.Record) error) error {
+	var r row
+	var records []events.Record
+	_, err := pgx.ForEachRow(rows, r.targets(), func() error {
+		r.arena = nil // visit may retain the payloads
+		records = r.split(records[:0])
+		return visit(records)
+	})
+	return err
+}
+
+// Size limits a page to about this number of events and bytes of their payloads. Rows are read
+// whole, so a page may exceed both limits by one row. Use the same Size for successive pages:
+// it learns how large rows are, so that Postgres does not send many rows that are not used.
+type Size struct {
+	Events, Bytes int
+	// perRow and bytesPerRow are the averages of the last page; 0 before the first.
+	perRow, bytesPerRow int
+}
+
+// rows returns how many rows to request.
+func (s *Size) rows() int {
+	return max(1, min(s.Events, (s.Events+s.perRow)/max(1, s.perRow), (s.Bytes+s.bytesPerRow)/max(1, s.bytesPerRow)))
+}
+
+// learn records the size of a page that was read.
+func (s *Size) learn(rows, events, bytes int) {
+	if rows > 0 {
+		s.perRow, s.bytesPerRow = events/rows, bytes/rows
+	}
+}

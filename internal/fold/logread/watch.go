@@ -1,0 +1,44 @@
+package logread
+
+import (
+	"sync"
+	"time"
+)
+
+// Watch records since when each transaction has been seen open. It is safe for concurrent use.
+// With the zero Watch, readers do not wait for open transactions.
+type Watch struct {
+	// Patience is how long readers wait for an open transaction. Most transactions end within
+	// milliseconds. After Patience, readers continue, and the events of the transaction must
+	// be moved later, which costs about as much as appending them again.
+	Patience time.Duration
+
+	mu   sync.Mutex
+	open map[int64]time.Time
+}
+
+// young returns, in ascending order, the transactions that are open in snapshot s, have an id
+// above after, and were first seen less than Patience ago.
+func (w *Watch) young(s *snapshot, after int64, now time.Time) []int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id := range w.open {
+		if s.ended(id) {
+			delete(w.open, id)
+		}
+	}
+	var young []int64
+	for _, id := range s.open {
+		since, seen := w.open[id]
+		if !seen {
+			if w.open == nil {
+				w.open = map[int64]time.Time{}
+			}
+			w.open[id], since = now, now
+		}
+		if id > after && now.Sub(since) < w.Patience {
+			young = append(young, id)
+		}
+	}
+	return young
+}

@@ -1,0 +1,403 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/fold/badge"
+	"github.com/badged/badged/internal/fold/keys"
+	"github.com/badged/badged/internal/fold/logread"
+	"github.com/badged/badged/internal/log/eventlog"
+	"github.com/badged/badged/pubsub"
+)
+
+// ErrFenced means that the owner's knowledge of the partition is outdated: another projector
+// has moved the position, or another program has changed rows or the epoch. The batch was
+// rolled back.
+var ErrFenced = errors.New("another projector moved the position, or another program changed rows; the partition is read again")
+
+// Batch is a run of consecutive records of one partition that one transaction folds into the
+// tables.
+type Batch struct {
+	// origin is the partition that the users had before any split.
+	origin   int
+	From, To logread.Cursor
+	// late has the current places of the late records, before the batch moves them. Late
+	// records come first in the batch.
+	late []events.Position
+	// appends is set if the transaction of the batch also appends the events to the log. If it
+	// is not set, the log already has them.
+	appends bool
+	// Generation is the generation that stores the event keys. The batch begins it if Begins
+	// is set.
+	Generation int
+	Begins     bool
+	Items      []Item
+	Dead       []DeadLetter
+	// Events counts the records, including those that became dead letters earlier.
+	Events int
+	// Refused has the records of Items that are not folded for some of their users.
+	Refused []DeadLetter
+	// records has the record of each item.
+	records []*events.Record
+	// Oldest is when the first of the records was appended. readAt is when the records were
+	// read. Both are times of the database's clock.
+	Oldest, readAt time.Time
+
+	state   *badge.State
+	missing Missing
+	check   *keys.Check
+	known   PartitionState
+}
+
+// DeadLetter is a record that cannot be folded, and the reason.
+type DeadLetter struct {
+	Record events.Record
+	Reason string
+	// Users are the users for which the record cannot be folded; nil if it cannot be folded
+	// for any user.
+	Users []string
+}
+
+// NewBatch decodes the records of a page of a partition; partitions is the number of
+// partitions of the log. letters has the dead letters stored before the position was set back;
+// the batch neither folds nor stores them again.
+func NewBatch(page *logread.Page, letters *Letters, partition, partitions int) *Batch {
+	b := &Batch{From: page.From, To: page.To, late: page.Late, readAt: page.ReadAt}
+	b.decode(page.Records, letters, partition, partitions)
+	return b
+}
+
+// NewAppend returns a batch that appends rows to the log after the position from and folds
+// their events, which have no places yet. It fails if an event cannot be folded.
+func NewAppend(from logread.Cursor, rows *events.Rows, at time.Time, partition, partitions int) (*Batch, error) {
+	b := &Batch{
+		From: from, appends: true, readAt: at, Oldest: at, origin: eventlog.Ancestor(partition, partitions),
+		Events: len(rows.Events), Items: make([]Item, 0, len(rows.Events)),
+	}
+	for _, e := range rows.Events {
+		e.AppendedAt = at
+		it, err := ItemOf(e, partition, partitions)
+		if err != nil {
+			return nil, fmt.Errorf("event %s cannot be folded: %w", e.Key(), err)
+		}
+		b.Items = append(b.Items, it)
+	}
+	return b, nil
+}
+
+func (b *Batch) decode(records []events.Record, letters *Letters, partition, partitions int) {
+	b.Events = len(records)
+	b.origin = eventlog.Ancestor(partition, partitions)
+	b.Items, b.Oldest = make([]Item, 0, len(records)), records[0].AppendedAt
+	for i := range records {
+		if at := records[i].AppendedAt; at.Before(b.Oldest) {
+			b.Oldest = at
+		}
+		it, err := letters.Item(&records[i], partition, partitions)
+		switch {
+		case letters.Buried(records[i].Place):
+			continue
+		case err != nil:
+			b.Dead = append(b.Dead, DeadLetter{Record: records[i], Reason: err.Error()})
+			continue
+		}
+		b.Items, b.records = append(b.Items, it), append(b.records, &records[i])
+	}
+}
+
+// Result is the result of a committed batch.
+type Result struct {
+	Updates Updates
+	Folded  int
+	// Duplicates counts the events that all their users have had before.
+	Duplicates int
+	// Leaps counts the events whose seqs are far ahead (see [badge.Leap]); FirstLeap is the
+	// first of them.
+	Leaps     int
+	FirstLeap badge.Leap
+	// Users and Rooms have changed in a way that clients can see. Users does not include
+	// members whose numbers changed only because their room did.
+	Users, Rooms []string
+}
+
+// PartitionState is what the owner of a partition knows of its state, besides the position.
+type PartitionState struct {
+	Epoch string
+	// revision counts the changes of rows by other programs, and new epochs.
+	revision int64
+	// Generation is the present generation of event keys.
+	Generation int
+	// Incarnation identifies the life of Postgres in which the epoch began: see
+	// IncarnationSQL.
+	Incarnation string
+	// SameLife is set if Postgres has not restarted since the epoch began.
+	SameLife bool
+	// ReadAt is when the state was read, by the database's clock.
+	ReadAt time.Time
+	// Rooms is set if the partition has rooms. If not, batches skip the queries about rooms,
+	// unless they have events of rooms.
+	Rooms bool
+	// Moves counts the moves of the partition between databases; 0 if there is only one
+	// database.
+	Moves int64
+}
+
+// Same reports whether rows read in state s are still valid in state t.
+func (s *PartitionState) Same(t *PartitionState) bool {
+	return s.Epoch == t.Epoch && s.revision == t.revision && s.Generation == t.Generation && s.SameLife && t.SameLife
+}
+
+// LoadState reads the state of a partition.
+func LoadState(ctx context.Context, q events.Querier, partition int) (s PartitionState, err error) {
+	err = q.QueryRow(ctx, statements.Of(partition, "read the state"), partition).Scan(&s.Epoch, &s.revision, &s.Generation, &s.Incarnation, &s.SameLife, &s.ReadAt, &s.Rooms, &s.Moves)
+	if err != nil {
+		return s, fmt.Errorf("read the state of partition %d: %w", partition, err)
+	}
+	return s, nil
+}
+
+// Commit folds b into the tables. It loads the rows that c does not have in one round trip,
+// and sends the transaction in another. known is the state of the partition that the caller
+// has read: the error is ErrFenced if the state has changed since. The error is
+// [keys.ErrOutdated] if w is outdated. The result has updates only for users and rooms with
+// subscribers; hasSubscribers is called after the commit.
+func (b *Batch) Commit(ctx context.Context, conn *pgx.Conn, t *Tables, c *Cache, w *keys.Window, known PartitionState, hasSubscribers func(pubsub.Address) bool) (r Result, err error) {
+	defer func() {
+		if err != nil {
+			b.Abandon(c)
+		}
+	}()
+	queue := func(loads *pgx.Batch) { b.QueueLoads(loads, t, c, w, known) }
+	more := func(loads *pgx.Batch) { b.QueueMoreLoads(loads, t) }
+	if err := Load(ctx, conn, queue, more); err != nil {
+		return Result{}, fmt.Errorf("load: %w", err)
+	}
+	var writes pgx.Batch
+	if r, err = b.Fold(); err != nil {
+		return Result{}, err
+	}
+	b.QueueWrites(&writes, t)
+	if err := conn.SendBatch(ctx, &writes).Close(); err != nil {
+		return Result{}, fmt.Errorf("write: %w", Outcome(err))
+	}
+	b.Finish(&r, t, c, hasSubscribers)
+	return r, nil
+}
+
+// QueueLoads adds to loads the statements that load what the batch needs and c does not have.
+// They need no transaction: the fence proves at the commit that no other program wrote since.
+func (b *Batch) QueueLoads(loads *pgx.Batch, t *Tables, c *Cache, w *keys.Window, known PartitionState) {
+	b.known = known
+	b.state, b.missing = StateOf(b.Items, c, known.Rooms)
+	b.check = w.Check(b.Generation)
+	for i := range b.Items {
+		if !b.Items[i].ToRoom() {
+			b.check.Ask(b.Items[i].Key)
+		}
+	}
+	b.check.QueueLoads(loads)
+	t.QueueLoads(loads, &b.missing, b.state, c)
+}
+
+// QueueMoreLoads adds to loads a second round of statements: the rows loaded by QueueLoads
+// show which further rows the batch needs. Few batches need further rows.
+func (b *Batch) QueueMoreLoads(loads *pgx.Batch, t *Tables) {
+	t.QueueMoreLoads(loads, b.Items, b.state)
+}
+
+// batchSender is a connection or a transaction.
+type batchSender interface {
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}
+
+// Load runs the steps in order. It sends the statements that a step queues in one round trip,
+// or none if the step queues nothing.
+func Load(ctx context.Context, conn batchSender, steps ...func(*pgx.Batch)) error {
+	for _, queue := range steps {
+		var loads pgx.Batch
+		if queue(&loads); loads.Len() > 0 {
+			if err := conn.SendBatch(ctx, &loads).Close(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Fold folds the events in memory, after their rows were loaded. It fails with a
+// [*RefusedError] if the batch appends events that are refused for some of their users.
+func (b *Batch) Fold() (r Result, err error) {
+	var refused RefusedError
+	for i := range b.Items {
+		it := &b.Items[i]
+		if !fresh(it, b.check) {
+			r.Duplicates++
+			continue
+		}
+		if members := it.Refuse(b.state); members != nil {
+			why := refusal(&it.Event, members)
+			if b.appends {
+				refused = append(refused, Refused{it.Key, why})
+				continue
+			}
+			b.Refused = append(b.Refused, DeadLetter{*b.records[i], why.Error(), members})
+		}
+		remember(it, b.check)
+		r.Folded++
+		b.state.FoldErased(it.Erased)
+		b.state.Fold(&it.Event)
+	}
+	r.Leaps, r.FirstLeap = b.state.Leaps, b.state.FirstLeap
+	if len(refused) > 0 {
+		return Result{}, &refused
+	}
+	return r, nil
+}
+
+// RefusedError lists the events of an append that use the id of a room as that of an ordinary
+// conversation, or the reverse. Once in the log, they would become dead letters.
+type RefusedError []Refused
+
+// Refused is an event by its key, and the reason why it is refused.
+type Refused struct {
+	Key uuid.UUID
+	Why events.FieldError
+}
+
+// Error implements error.
+func (e *RefusedError) Error() string { return (*e)[0].Why.Error() }
+
+// refusal returns the reason why an event is not folded for the given users.
+func refusal(e *events.Event, members []string) events.FieldError {
+	message := func(format string, args ...any) events.FieldError {
+		return events.FieldError{Field: "conversation_id", Message: fmt.Sprintf(format, args...)}
+	}
+	const most = 10
+	named := make([]string, 0, most)
+	for _, id := range members[:min(most, len(members))] {
+		named = append(named, strconv.Quote(id))
+	}
+	if more := len(members) - len(named); more > 0 {
+		named = append(named, fmt.Sprintf("%d others", more))
+	}
+	room := fmt.Sprintf("%q is a room of which %s are members", e.Data.ConversationID, strings.Join(named, ", "))
+	if e.Data.FromSeq > 0 {
+		return message("%q is no room of which %s are members: publish %s with seqs instead of from_seq", e.Data.ConversationID, strings.Join(named, ", "), e.Type)
+	}
+	if e.Type == events.ConversationMarkedUnread {
+		return message("%s: publish %s with from_seq instead of seqs", room, e.Type)
+	}
+	instead := map[events.Type]events.Type{
+		events.MessageDelivered: events.RoomPosted, events.MessageChanged: events.RoomChanged, events.MessageRecalled: events.RoomRecalled, events.ConversationLeft: events.RoomLeft,
+	}[e.Type]
+	return message("%s: publish %s instead of %s", room, instead, e.Type)
+}
+
+// OfRooms reports whether the batch had to consider rooms.
+func (b *Batch) OfRooms() bool { return b.missing.InRooms }
+
+// QueueWrites adds to writes the statements of the transaction. They fail unless the partition
+// is still in the state that the batch was made for; [Outcome] translates the error.
+//
+// The fence comes first: a second writer waits there until the first has committed, and then
+// fails. ADR 1 explains the fence.
+func (b *Batch) QueueWrites(writes *pgx.Batch, t *Tables) {
+	b.QueueFence(writes, t)
+	b.queueRows(writes, t)
+}
+
+// QueueFence adds only the fence.
+func (b *Batch) QueueFence(writes *pgx.Batch, t *Tables) {
+	if !b.appends {
+		writes.Queue(t.moveSQL, b.From.TransactionID, b.From.Offset, b.To.TransactionID, b.To.Offset, numbers(b.To.Pending), b.Events, b.known.revision)
+	} else {
+		move := t.moveAppendedSoleSQL
+		if len(b.From.Pending) > 0 {
+			move = t.moveAppendedSQL
+		}
+		writes.Queue(move, uint64(b.From.TransactionID), b.From.Offset, b.Events, b.known.revision).QueryRow(func(row pgx.Row) error { //nolint:gosec // ids are not negative
+			return row.Scan(nil, &b.To.TransactionID, &b.To.Offset, &b.To.Pending)
+		})
+	}
+}
+
+// queueRows adds what follows the fence.
+func (b *Batch) queueRows(writes *pgx.Batch, t *Tables) {
+	if len(b.late) > 0 {
+		ids, offsets := make([]int64, len(b.late)), make([]int64, len(b.late))
+		for i, p := range b.late {
+			ids[i], offsets[i] = p.TransactionID, p.Offset
+		}
+		writes.Queue(statements.Get("move late events"), t.partition, ids, offsets, b.From.TransactionID, b.From.Offset)
+	}
+	if b.Begins {
+		writes.Queue(statements.Get("begin a generation"), t.partition, b.Generation, b.From.TransactionID, b.From.Offset)
+	}
+	b.check.QueueWrites(writes)
+	t.QueueWrites(writes, Sorted(b.state.Users), b.state.Rooms)
+	for _, letters := range [][]DeadLetter{b.Dead, b.Refused} {
+		for _, d := range letters {
+			writes.Queue(statements.Get("bury a dead letter"), t.partition, d.Record.TransactionID, d.Record.Offset,
+				d.Record.Index, d.Record.UUID, d.Record.Payload, d.Reason, d.Users)
+		}
+	}
+	b.queueLateFold(writes, t.partition)
+	if b.readAt.Sub(b.Oldest) > sweptAge {
+		writes.Queue(ResetExpirySQL, t.partition)
+	}
+}
+
+// sweptAge is the age from which folding an event resets the expiry sweep: the sweep may
+// already have checked the hour in which the event was appended. Younger events need no reset,
+// since each sweep checks the last two hours again.
+const sweptAge = time.Hour
+
+// Finish completes the result of a committed batch and stores its rows in c.
+func (b *Batch) Finish(r *Result, t *Tables, c *Cache, hasSubscribers func(pubsub.Address) bool) {
+	touched := Sorted(b.state.Users)
+	r.Updates = ClientUpdates(touched, b.state.Rooms, t.partition, b.origin, b.known.Epoch, hasSubscribers)
+	r.Users, r.Rooms = changed(touched, b.state.Rooms)
+	c.Keep(touched, b.state.Rooms)
+	b.check.Commit()
+}
+
+// Abandon removes the users and rooms of a failed batch from c, and its events from the
+// window, since both were changed in memory only.
+func (b *Batch) Abandon(c *Cache) {
+	if b.state != nil {
+		c.Drop(b.state)
+	}
+	if b.check != nil {
+		b.check.Abandon()
+	}
+}
+
+// codeFenced is the error code that the fence raises in store.sql. Class BD is not used by
+// Postgres itself.
+const codeFenced = "BD001"
+
+// Outcome returns ErrFenced if err says that the fence of a batch failed, else err.
+func Outcome(err error) error {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == codeFenced {
+		return ErrFenced
+	}
+	return err
+}
+
+// numbers returns a list that is not sent as null.
+func numbers(n []int64) []int64 {
+	if n == nil {
+		return []int64{}
+	}
+	return n
+}

@@ -1,0 +1,109 @@
+package store
+
+import "github.com/badged/badged/internal/fold/badge"
+
+// Cache has users and rooms that the owner of a partition has folded. They equal their rows,
+// so a batch does not load these rows. The cache is valid as long as no other program writes.
+// The fence detects another owner, which moves the position. Any other program that writes
+// rows raises the partition's revision, which each batch compares. In both cases, and after
+// any error, the cache is cleared.
+//
+// It has two halves. Users and rooms in use go into Young. When Young is full, it becomes Old.
+// The users and rooms that are still in the former Old are dropped, since a use would have
+// moved them to Young.
+type Cache struct {
+	Young, Old Cached
+	// weight is the approximate size of Young in bytes. Young is full if weight exceeds Limit.
+	weight, Limit int
+}
+
+// Cached is one half of a cache.
+type Cached struct {
+	Users map[string]*badge.User
+	Rooms map[string]*badge.Room
+}
+
+func newCached() Cached {
+	return Cached{map[string]*badge.User{}, map[string]*badge.Room{}}
+}
+
+// NewCache returns an empty cache of about limit bytes.
+func NewCache(limit int) *Cache {
+	return &Cache{Limit: limit / 2, Young: newCached()}
+}
+
+// User returns a cached user, nil if the cache does not have the user.
+func (c *Cache) User(id string) *badge.User {
+	if u, ok := c.Young.Users[id]; ok {
+		return u
+	}
+	u, ok := c.Old.Users[id]
+	if !ok {
+		return nil
+	}
+	delete(c.Old.Users, id)
+	c.Young.Users[id] = u
+	c.weight += u.Weight
+	return u
+}
+
+// Room returns a cached room, nil if the cache does not have the room.
+func (c *Cache) Room(id string) *badge.Room {
+	if r, ok := c.Young.Rooms[id]; ok {
+		return r
+	}
+	r, ok := c.Old.Rooms[id]
+	if !ok {
+		return nil
+	}
+	delete(c.Old.Rooms, id)
+	c.Young.Rooms[id] = r
+	c.weight += r.Weight
+	return r
+}
+
+// Keep caches users and rooms whose rows were just written.
+func (c *Cache) Keep(users []*badge.User, rooms map[string]*badge.Room) {
+	for _, u := range users {
+		before := u.Weight
+		u.Settle()
+		if before == 0 { // else User has already put it into Young
+			c.Young.Users[u.ID] = u
+		}
+		c.weight += u.Weight - before
+	}
+	for id, r := range rooms {
+		if former := c.Room(id); former != nil { // the same room, or an older copy of a room that was loaded again
+			c.weight -= former.Weight
+		}
+		r.Settle()
+		c.Young.Rooms[id] = r
+		c.weight += r.Weight
+	}
+	if c.weight > c.Limit {
+		c.Old, c.Young, c.weight = c.Young, newCached(), 0
+	}
+}
+
+// Drop removes the users and rooms that a failed batch has changed in memory.
+func (c *Cache) Drop(s *badge.State) {
+	for id := range s.Users {
+		if u, ok := c.Young.Users[id]; ok {
+			c.weight -= u.Weight
+			delete(c.Young.Users, id)
+		}
+		delete(c.Old.Users, id)
+	}
+	for id := range s.Rooms {
+		if r, ok := c.Young.Rooms[id]; ok {
+			c.weight -= r.Weight
+			delete(c.Young.Rooms, id)
+		}
+		delete(c.Old.Rooms, id)
+	}
+}
+
+// Clear drops all users and rooms.
+func (c *Cache) Clear() {
+	c.Young, c.Old, c.weight = newCached(), Cached{}, 0
+}

@@ -1,0 +1,104 @@
+package store
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/log/eventlog"
+	"github.com/badged/badged/internal/log/tombstones"
+)
+
+// Sizes of the first pages read from the log, until the speed of folding is known.
+const (
+	BatchBytes = 8 << 20 // of payload
+	FirstBatch = 500     // events
+)
+
+// Item is an event that can be folded.
+type Item struct {
+	Event events.Event
+	Key   uuid.UUID
+	// Users are the users of the event, in the order of its list.
+	Users UserSet
+	// Erased has the joins and leaves of erased members of rooms that the event contained, nil
+	// if none. If the event had no other users, Event is empty, without a type.
+	Erased []tombstones.Members
+}
+
+// ToRoom reports whether the event reaches all members of a room. Such an event has no users,
+// and folding it again changes nothing.
+func (it *Item) ToRoom() bool { return it.Event.Type.ToRoom() }
+
+// Named returns the users whose memberships or conversations the event may change. These are
+// the users of the event. For a message to a room, these are the sender and the users that the
+// message mentions by name.
+func (it *Item) Named() []string {
+	d := &it.Event.Data
+	if it.Event.Type != events.RoomPosted && it.Event.Type != events.RoomChanged {
+		return d.UserIDs
+	}
+	if d.SenderID == "" {
+		return d.MentionedUserIDs
+	}
+	return append(slices.Clone(d.MentionedUserIDs), d.SenderID)
+}
+
+// NewItem decodes a record of a partition. An error gives the reason why the record cannot be
+// folded.
+func NewItem(r *events.Record, partition, partitions int) (Item, error) {
+	if r.Damage != nil {
+		return Item{}, r.Damage
+	}
+	if left, ok := tombstones.Parse(r.Payload); ok {
+		if !r.Own && slices.ContainsFunc(left.Members, func(m tombstones.Members) bool { return m.Users > 0 }) {
+			return Item{}, ErrForged
+		}
+		return remaining(r, &left, partition, partitions)
+	}
+	e, err := events.Decode(r.Payload)
+	if err != nil {
+		return Item{}, err
+	}
+	if !r.Own {
+		if err := e.CheckReserved(); err != nil {
+			return Item{}, err
+		}
+	}
+	e.AppendedAt = r.AppendedAt
+	return ItemOf(e, partition, partitions)
+}
+
+// remaining returns what is left of an event after users were erased from it.
+func remaining(r *events.Record, left *tombstones.Remains, partition, partitions int) (it Item, err error) {
+	if left.Event != nil {
+		rest := *r
+		rest.Payload = left.Event
+		if it, err = NewItem(&rest, partition, partitions); err != nil {
+			return Item{}, err
+		}
+	}
+	it.Erased = left.Members
+	return it, nil
+}
+
+// OfRooms reports whether only partitions with rooms have such an event.
+func (it *Item) OfRooms() bool { return it.Event.Type.OfRooms() || it.Erased != nil }
+
+// ErrForged means that a record looks like an event after an erasure and was not written by
+// badged.
+var ErrForged = errors.New("what remains of an event without erased users is written by badged itself only")
+
+// ItemOf returns an event of a partition as an item.
+func ItemOf(e events.Event, partition, partitions int) (Item, error) {
+	users, err := usersOf(&e, partition, partitions)
+	if err != nil {
+		return Item{}, err
+	}
+	if (e.Type == events.RoomPosted || e.Type == events.RoomChanged) && e.Data.SenderID != "" && !eventlog.Belongs(e.Data.SenderID, partition, partitions) {
+		e.Data.SenderID = "" // the sender's membership is in another partition
+	}
+	return Item{Event: e, Key: e.Key(), Users: users}, nil
+}

@@ -1,0 +1,84 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+)
+
+// Letters has the places of dead letters, including dead letters that were retried or
+// discarded since. A replay does not fold the events at these places, even if this release
+// could decode them. The zero value has no places.
+type Letters struct {
+	buried map[events.Place]struct{}
+	// refused has the places of events that were folded for only some of their users, each
+	// with the users without the event, in ascending order.
+	refused map[events.Place][]string
+}
+
+// LoadLetters reads the places of the dead letters of a partition after a position.
+func LoadLetters(ctx context.Context, q events.Querier, partition int, after events.Position) (l Letters, err error) {
+	rows, _ := q.Query(ctx, statements.Get("read the places of dead letters"), partition, after.TransactionID, after.Offset)
+	var p events.Place
+	var users []string
+	_, err = pgx.ForEachRow(rows, []any{&p.TransactionID, &p.Offset, &p.Index, &users}, func() error {
+		if users == nil {
+			l.Bury(p)
+		} else {
+			l.refuse(p, users)
+		}
+		return nil
+	})
+	if err != nil {
+		return Letters{}, fmt.Errorf("read the dead letters of partition %d: %w", partition, err)
+	}
+	return l, nil
+}
+
+// Bury adds the place of an event that is folded for no user.
+func (l *Letters) Bury(p events.Place) {
+	if l.buried == nil {
+		l.buried = map[events.Place]struct{}{}
+	}
+	l.buried[p] = struct{}{}
+}
+
+// refuse adds the place of an event that is not folded for some users.
+func (l *Letters) refuse(p events.Place, users []string) {
+	if l.refused == nil {
+		l.refused = map[events.Place][]string{}
+	}
+	all := slices.Concat(l.refused[p], users)
+	slices.Sort(all)
+	l.refused[p] = slices.Compact(all)
+}
+
+// Buried reports whether the event at a place is folded for no user.
+func (l *Letters) Buried(p events.Place) bool {
+	_, is := l.buried[p]
+	return is
+}
+
+// ErrBuried means that an event is not folded because it became a dead letter.
+var ErrBuried = errors.New("the event became a dead letter")
+
+// Item decodes a record as [NewItem] does, and removes the users that the event was refused
+// for. The error is ErrBuried if the event is a dead letter that could be decoded.
+func (l *Letters) Item(r *events.Record, partition, partitions int) (Item, error) {
+	it, err := NewItem(r, partition, partitions)
+	switch {
+	case err != nil:
+		return it, err
+	case l.Buried(r.Place):
+		return Item{}, ErrBuried
+	}
+	if users, ok := l.refused[r.Place]; ok {
+		it.Drop(users)
+	}
+	return it, nil
+}

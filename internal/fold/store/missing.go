@@ -1,0 +1,152 @@
+package store
+
+import (
+	"slices"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/fold/badge"
+)
+
+// Missing lists the rows that a batch may need and the cache does not have.
+type Missing struct {
+	Users                        []string
+	PairUsers, PairConversations []string
+	// ReadAll are the users whose conversations with something to read are all needed. If
+	// InRooms is set, every membership of these users is needed too.
+	ReadAll []string
+	// LeaveAll are the users in ReadAll that need every conversation.
+	LeaveAll []string
+	InRooms  bool
+	// Rooms are the rooms needed, including conversations that may be rooms.
+	Rooms []string
+	// MessageRooms and MessageSeqs are messages to rooms that may have been posted before: the
+	// rooms, and the seqs in the same order. For each message, its closed chunk, its marks and
+	// the marked members are needed.
+	MessageRooms []string
+	MessageSeqs  []int64
+	// ResetRooms are the rooms that the batch resets. All their closed chunks and members are
+	// needed.
+	ResetRooms []string
+}
+
+// StateOf returns the state into which items are folded, with cached or new users and rooms,
+// and the rows that are missing in it. rooms says whether the partition has rooms.
+func StateOf(items []Item, c *Cache, rooms bool) (*badge.State, Missing) {
+	p := preparation{cache: c, state: &badge.State{Users: make(map[string]*badge.User, len(items))}, rooms: rooms}
+	for i := 0; !p.rooms && i < len(items); i++ {
+		p.rooms = items[i].OfRooms()
+	}
+	if p.rooms {
+		p.state.Rooms, p.asked = map[string]*badge.Room{}, map[string]struct{}{}
+	}
+	for i := range items {
+		p.add(&items[i])
+	}
+	p.missing.InRooms = p.rooms
+	return p.state, p.missing
+}
+
+// preparation collects what the items of a batch need.
+type preparation struct {
+	cache   *Cache
+	state   *badge.State
+	missing Missing
+	rooms   bool
+	// readers has the users in ReadAll, asked the rooms in Missing.Rooms.
+	readers, asked map[string]struct{}
+}
+
+func (p *preparation) add(it *Item) {
+	d := &it.Event.Data
+	for i := range it.Erased {
+		p.needRoom(it.Erased[i].ConversationID)
+	}
+	for _, id := range it.Named() {
+		u, ok := p.state.Users[id]
+		if !ok {
+			if u = p.cache.User(id); u == nil {
+				u = badge.NewUser(id)
+				p.missing.Users = append(p.missing.Users, id)
+			}
+			p.state.Users[id] = u
+		}
+		if it.Event.Type.OfConversations() {
+			if u.Complete {
+				p.needRooms(u)
+				continue
+			}
+			if it.Event.Type == events.UserLeftAll && !slices.Contains(p.missing.LeaveAll, id) {
+				p.missing.LeaveAll = append(p.missing.LeaveAll, id)
+			}
+			if _, ok := p.readers[id]; !ok {
+				if p.readers == nil {
+					p.readers = map[string]struct{}{}
+				}
+				p.readers[id] = struct{}{}
+				p.missing.ReadAll = append(p.missing.ReadAll, id)
+			}
+			continue
+		}
+		conversation, ok := u.Conversations[d.ConversationID]
+		if !ok {
+			conversation = u.Conversation(d.ConversationID)
+		}
+		if !ok && !u.Complete {
+			p.missing.PairUsers = append(p.missing.PairUsers, id)
+			p.missing.PairConversations = append(p.missing.PairConversations, d.ConversationID)
+		}
+		if p.rooms && (conversation.Member() || !conversation.Stored) { // an unloaded row may be a membership
+			p.mayNeedRoom(it)
+		}
+	}
+	switch it.Event.Type {
+	case events.RoomPosted, events.RoomChanged, events.RoomRecalled:
+		p.needRoom(d.ConversationID)
+		if r := p.state.Rooms[d.ConversationID]; r == nil || mayHave(r, d.Seq) {
+			p.missing.MessageRooms = append(p.missing.MessageRooms, d.ConversationID)
+			p.missing.MessageSeqs = append(p.missing.MessageSeqs, d.Seq)
+		}
+	case events.RoomReset:
+		p.needRoom(d.ConversationID)
+		p.missing.ResetRooms = append(p.missing.ResetRooms, d.ConversationID)
+	case events.RoomJoined, events.RoomLeft:
+		p.needRoom(d.ConversationID)
+	}
+}
+
+// mayHave reports whether a cached room may already have a message.
+func mayHave(r *badge.Room, seq int64) bool { return seq <= r.Since || r.Open.Live.Contains(seq) }
+
+// mayNeedRoom requests the room of an event about a conversation that may be a membership.
+// Events that are refused for members do not need the room.
+func (p *preparation) mayNeedRoom(it *Item) {
+	switch it.Event.Type {
+	case events.ConversationRead, events.ConversationExpired, events.ConversationMarkedUnread, events.ConversationReset, events.ConversationLevelSet, events.ConversationLevelEnded, events.ConversationSeen:
+		p.needRoom(it.Event.Data.ConversationID)
+	}
+}
+
+// needRooms adds the rooms of the cached memberships of a user to the state.
+func (p *preparation) needRooms(u *badge.User) {
+	for _, c := range u.Conversations {
+		if c.Member() {
+			p.needRoom(c.ID)
+		}
+	}
+}
+
+// needRoom adds a room to the state, from the cache or else as a missing row.
+func (p *preparation) needRoom(id string) {
+	if _, ok := p.state.Rooms[id]; ok {
+		return
+	}
+	if _, ok := p.asked[id]; ok {
+		return
+	}
+	if r := p.cache.Room(id); r != nil {
+		p.state.Rooms[id] = r
+		return
+	}
+	p.asked[id] = struct{}{}
+	p.missing.Rooms = append(p.missing.Rooms, id)
+}

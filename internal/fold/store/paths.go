@@ -1,0 +1,183 @@
+package store
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/base/category"
+	"github.com/badged/badged/internal/fold/badge"
+)
+
+// PathKey is the number of key columns in a row of a path.
+const PathKey = 2
+
+// PathRow is a row of badged.paths. Only users with many paths have such rows.
+type PathRow struct {
+	userID, category, numbers, level string
+}
+
+// Columns returns the columns of r. They point into r, so they follow its changes.
+func (r *PathRow) Columns() []Column {
+	return []Column{
+		{Name: "user_id", at: &r.userID},
+		{Name: "category", at: &r.category},
+		{Name: "numbers", at: &r.numbers, kind: "jsonb"},
+		{Name: "level", at: &r.level, kind: "badged.level", usual: "", null: true},
+	}
+}
+
+// Set makes r the row of a path of a user.
+func (r *PathRow) Set(u *badge.User, p *badge.Path) {
+	*r = PathRow{u.ID, p.Name, string(badge.AppendNumbers(nil, p.Numbers, "")), u.Paths.Levels[p.Name]}
+}
+
+// pathsSQL has the statements on rows of paths.
+type pathsSQL struct{ load, loadLevels, remove, clear string }
+
+func (t *Tables) newPathsSQL(suffix string) pathsSQL {
+	fill := strings.NewReplacer("PATHS", fmt.Sprintf("badged.paths_p%02d%s", t.partition, suffix)).Replace
+	return pathsSQL{
+		load:       t.Paths.Read + "\n" + statements.Get("paths by key"),
+		loadLevels: t.Paths.Read + "\n" + statements.Get("paths with levels"),
+		remove:     fill(statements.Get("delete paths")),
+		clear:      fill(statements.Get("delete the paths of users")),
+	}
+}
+
+// QueueMoreLoads adds to batch a second round of loads: the rows that the items name, which
+// are loaded by now, show which further rows are needed. Few batches need further rows.
+func (t *Tables) QueueMoreLoads(batch *pgx.Batch, items []Item, s *badge.State) {
+	t.queueMarkLoads(batch, items, s)
+	t.queuePathLoads(batch, items, s)
+}
+
+// queuePathLoads adds to batch the statements that load the paths which items need, of users
+// with rows of paths. The conversations of these users must be loaded.
+func (t *Tables) queuePathLoads(batch *pgx.Batch, items []Item, s *badge.State) {
+	var fresh []string
+	some := false
+	for id, u := range s.Users {
+		some = some || u.Paths.HasRows()
+		if u.Paths.HasRows() && !u.Paths.LevelsLoaded {
+			u.Paths.LevelsLoaded = true
+			fresh = append(fresh, id)
+		}
+	}
+	if !some {
+		return
+	}
+	posted := map[string][]string{} // categories by room
+	for i := range items {
+		if d := &items[i].Event.Data; items[i].ToRoom() {
+			posted[d.ConversationID] = append(posted[d.ConversationID], cmp.Or(d.Category, events.DefaultCategory))
+		}
+	}
+	var users, categories []string
+	need := func(u *badge.User, some ...string) {
+		for _, path := range some {
+			for ; path != ""; path = category.Above(path) {
+				if !u.Paths.Knows(path) {
+					u.Paths.Expect(path)
+					users, categories = append(users, u.ID), append(categories, path)
+				}
+			}
+		}
+	}
+	of := func(u *badge.User, c *badge.Conversation) {
+		need(u, c.Category)
+		if r := s.Rooms[c.ID]; r != nil { // a user who is no longer a member still has the room's category
+			need(u, r.Category)
+			need(u, posted[c.ID]...)
+		}
+	}
+	for i := range items {
+		d := &items[i].Event.Data
+		for _, id := range items[i].Named() {
+			u := s.Users[id]
+			if !u.Paths.HasRows() {
+				continue
+			}
+			if need(u, cmp.Or(d.Category, events.DefaultCategory)); items[i].Event.Type.OfConversations() {
+				for _, c := range u.Conversations {
+					of(u, c)
+				}
+			} else {
+				of(u, u.Conversation(d.ConversationID))
+			}
+		}
+	}
+	load := func(rows pgx.Rows) error { return ScanPaths(rows, func(id string) *badge.User { return s.Users[id] }) }
+	if len(fresh) > 0 {
+		batch.Queue(t.paths.loadLevels, fresh).Query(load)
+	}
+	if len(users) > 0 {
+		batch.Queue(t.paths.load, users, categories).Query(load)
+	}
+}
+
+// ScanPaths reads rows of paths into the users that of returns. It skips a row if of returns
+// nil.
+func ScanPaths(rows pgx.Rows, of func(id string) *badge.User) error {
+	var r PathRow
+	_, err := pgx.ForEachRow(rows, targets(r.Columns()), func() error {
+		u := of(r.userID)
+		if u == nil {
+			return nil
+		}
+		n, _, err := badge.ParseNumbers(r.numbers)
+		if err != nil {
+			return fmt.Errorf("numbers of category %q of user %q: %w", r.category, r.userID, err)
+		}
+		u.Paths.Load(r.category, n, r.level)
+		return nil
+	})
+	return err
+}
+
+// pathWrites collects changed rows of paths as parameters of statements.
+type pathWrites struct {
+	row          PathRow
+	fresh, known rows
+	cleared      []string
+	users, gone  []string
+}
+
+// add adds the changed paths of a user.
+func (w *pathWrites) add(u *badge.User) {
+	if u.Paths.Cleared {
+		w.cleared = append(w.cleared, u.ID)
+	}
+	if !u.Paths.HasRows() {
+		return
+	}
+	for _, p := range u.Paths.Touched {
+		if _, toRow := u.Paths.Current(p); !toRow {
+			continue
+		}
+		switch w.row.Set(u, p); {
+		case !u.Paths.Has(p) && p.Stored:
+			w.users, w.gone = append(w.users, u.ID), append(w.gone, p.Name)
+		case !u.Paths.Has(p):
+		case p.Stored:
+			w.known.add(&w.row)
+		default:
+			w.fresh.add(&w.row)
+		}
+	}
+}
+
+// queue adds the statements to batch.
+func (w *pathWrites) queue(batch *pgx.Batch, t *Tables) {
+	if len(w.cleared) > 0 {
+		batch.Queue(t.paths.clear, w.cleared)
+	}
+	if len(w.gone) > 0 {
+		batch.Queue(t.paths.remove, w.users, w.gone)
+	}
+	w.fresh.queue(batch, t.Paths.insert)
+	w.known.queue(batch, t.Paths.update)
+}

@@ -1,0 +1,214 @@
+// Package eventbatch packs events into rows of the log, and appends rows.
+//
+// A row has one event as JSON, or several events as a JSON array, the batch format of
+// CloudEvents. Either may be compressed with zstd. A compressed row begins with the magic
+// number of a zstd frame, with which no JSON begins.
+//
+// The package does not know what events mean. ADR 58 has the reasons.
+package eventbatch
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/klauspost/compress/zstd"
+)
+
+// ContentType is the media type of several events.
+const ContentType = "application/cloudevents-batch+json"
+
+// Limits of a row. They limit the memory that one row needs.
+const (
+	// MaxEvents is the greatest number of events in a row.
+	MaxEvents = 1000
+	// MaxBytes is the greatest size in bytes, as JSON, of several events, and of compressed
+	// events. A single uncompressed event may have MaxRow bytes.
+	MaxBytes = 1 << 20
+	// MaxRow is the greatest size in bytes of a stored row, and of the memory for decompressing
+	// it.
+	MaxRow = 8 << 20
+)
+
+// PayloadSQL is the payload of a row, null if it exceeds MaxRow. Postgres knows the length of a
+// payload without reading it.
+const PayloadSQL = `CASE WHEN octet_length(payload) <= 8388608 THEN payload END`
+
+// smallestCompressed is the size in bytes from which payloads are compressed. Compressing takes
+// at least 20 µs. But larger payloads would take Postgres longer if they were uncompressed,
+// since it would store them outside of the page.
+const smallestCompressed = 2000
+
+// magic begins every zstd frame.
+var magic = []byte{0x28, 0xB5, 0x2F, 0xFD}
+
+// The window covers MaxBytes, the greatest size that is compressed. The checksum of a frame,
+// which is on by default, detects damage.
+var encoder = sync.OnceValue(func() *zstd.Encoder {
+	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(MaxBytes),
+		zstd.WithEncoderConcurrency(runtime.GOMAXPROCS(0)), zstd.WithLowerEncoderMem(true))
+	if err != nil {
+		panic(err) // the options are constants
+	}
+	return e
+})
+
+var decoder = sync.OnceValue(func() *zstd.Decoder {
+	// Streaming encoders declare windows of up to 8 MiB, even for small content.
+	d, err := zstd.NewReader(nil, zstd.WithDecoderMaxMemory(MaxRow), zstd.WithDecoderConcurrency(runtime.GOMAXPROCS(0)))
+	if err != nil {
+		panic(err) // the options are constants
+	}
+	return d
+})
+
+// Fits reports whether a row with this number of events, of `bytes` bytes together, has room
+// for one more event of `more` bytes.
+func Fits(events, bytes, more int) bool {
+	// Brackets, and a comma before each event but the first.
+	return events < MaxEvents && bytes+events+more+2 <= MaxBytes
+}
+
+// Pack returns a row with several events. The caller must have checked with Fits that they fit.
+func Pack[T string | []byte](events []T) []byte {
+	size := 2
+	for _, e := range events {
+		size += len(e) + 1
+	}
+	text := append(make([]byte, 0, size), '[')
+	for i, e := range events {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = append(text, e...)
+	}
+	text = append(text, ']')
+	if len(text) < smallestCompressed {
+		return text
+	}
+	if packed := encoder().EncodeAll(text, make([]byte, 0, len(text)/4)); len(packed) < len(text)-len(text)/8 {
+		return packed
+	}
+	return text
+}
+
+// Plain returns a row as JSON. It fails if the row cannot be decompressed, or if the JSON would
+// exceed MaxBytes.
+func Plain(row []byte) ([]byte, error) {
+	if !bytes.HasPrefix(row, magic) {
+		return row, nil
+	}
+	text, err := decoder().DecodeAll(row, nil)
+	if errors.Is(err, zstd.ErrDecoderSizeExceeded) || len(text) > MaxBytes {
+		return nil, fmt.Errorf("the row has more than %d bytes when decompressed", MaxBytes)
+	}
+	if errors.Is(err, zstd.ErrWindowSizeExceeded) {
+		return nil, fmt.Errorf("the row cannot be decompressed: it needs a window of more than %d bytes", MaxRow)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the row cannot be decompressed: %w", err)
+	}
+	return text, nil
+}
+
+// IsJSON reports whether a text is one JSON value. Unlike [json.Valid] it refuses invalid
+// UTF-8, as Postgres and most parsers do.
+func IsJSON(text []byte) bool {
+	return jsontext.Value(text).IsValid(jsontext.AllowDuplicateNames(true))
+}
+
+// Unpack returns the events of a row, at least one. It does not check them: each may be invalid
+// JSON. It fails if it cannot separate the events, or if the row exceeds a limit.
+func Unpack(row []byte) (events [][]byte, err error) {
+	text, err := Plain(row)
+	if err != nil {
+		return nil, err
+	}
+	if !IsBatch(text) {
+		return [][]byte{text}, nil
+	}
+	if len(text) > MaxBytes {
+		return nil, fmt.Errorf("the batch has %d bytes; a row has at most %d", len(text), MaxBytes)
+	}
+	return split(bytes.TrimLeft(text, space))
+}
+
+// space is the white space of JSON.
+const space = " \t\r\n"
+
+// IsBatch reports whether the JSON of a row is an array.
+func IsBatch(text []byte) bool {
+	text = bytes.TrimLeft(text, space)
+	return len(text) > 0 && text[0] == '['
+}
+
+// errEnds is returned for an array without an end.
+var errEnds = errors.New("the batch is not valid JSON: it ends too early")
+
+// split returns the elements of an array. It considers only strings and brackets; decoding the
+// elements checks the rest.
+func split(text []byte) ([][]byte, error) {
+	elements := make([][]byte, 0, 8)
+	depth, begin := 0, 1
+	for i := 1; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			n := stringEnd(text[i+1:])
+			if n < 0 {
+				return nil, errEnds
+			}
+			i += 1 + n
+		case '{', '[':
+			depth++
+		case '}', ']', ',':
+			if depth > 0 {
+				if text[i] != ',' {
+					depth--
+				}
+				continue
+			}
+			element := bytes.Trim(text[begin:i], space)
+			if len(element) == 0 {
+				if len(elements) == 0 && text[i] == ']' {
+					return nil, errors.New("the batch has no events")
+				}
+				return nil, fmt.Errorf("the batch is not valid JSON: a value is missing at byte %d", i)
+			}
+			if len(elements) == MaxEvents {
+				return nil, fmt.Errorf("the batch has more than %d events", MaxEvents)
+			}
+			elements = append(elements, element[:len(element):len(element)])
+			begin = i + 1
+			if text[i] == ',' {
+				continue
+			}
+			if rest := bytes.Trim(text[begin:], space); text[i] == '}' || len(rest) > 0 {
+				return nil, fmt.Errorf("the batch is not valid JSON: it does not end at byte %d", i)
+			}
+			return elements, nil
+		}
+	}
+	return nil, errEnds
+}
+
+// stringEnd returns the index of the quote that ends a string, -1 if there is none.
+func stringEnd(text []byte) int {
+	for i := 0; ; {
+		n := bytes.IndexByte(text[i:], '"')
+		if n < 0 {
+			return -1
+		}
+		i += n
+		backslashes := 0
+		for i > backslashes && text[i-1-backslashes] == '\\' {
+			backslashes++
+		}
+		if backslashes%2 == 0 {
+			return i
+		}
+		i++
+	}
+}

@@ -1,0 +1,65 @@
+package eventlog
+
+import (
+	"context"
+	"slices"
+)
+
+// PlacementSnapshot is the set of partitions that a database held according to the map by which
+// a call was split among several databases. The database appends a message to a room to exactly
+// these partitions. If it no longer holds all of them, it refuses the message. If the database
+// used the partitions that it holds at commit instead, the message could miss a partition that
+// moves meanwhile. A snapshot is immutable.
+type PlacementSnapshot struct{ partitions Set }
+
+// NewPlacementSnapshot returns a snapshot of partitions.
+func NewPlacementSnapshot(partitions Set) *PlacementSnapshot { return &PlacementSnapshot{partitions} }
+
+// Partitions returns the partitions in ascending order; none if e is nil.
+func (e *PlacementSnapshot) Partitions() []int {
+	if e == nil {
+		return nil
+	}
+	return slices.Collect(e.partitions.All())
+}
+
+// Set returns the partitions. The snapshot must not be nil.
+func (e *PlacementSnapshot) Set() Set { return e.partitions }
+
+// Equal reports whether both snapshots have the same partitions. Either may be nil.
+func (e *PlacementSnapshot) Equal(other *PlacementSnapshot) bool {
+	if e == nil || other == nil {
+		return e == other
+	}
+	return *e == *other
+}
+
+// And returns the union of both snapshots. Either may be nil.
+func (e *PlacementSnapshot) And(other *PlacementSnapshot) *PlacementSnapshot {
+	switch {
+	case e == other || other == nil:
+		return e
+	case e == nil:
+		return other
+	}
+	both := *e
+	both.partitions.AddAll(&other.partitions)
+	return &both
+}
+
+type expectedKey struct{}
+
+// Expect returns a context whose appends require the placement e. If e is nil, it returns ctx.
+func Expect(ctx context.Context, e *PlacementSnapshot) context.Context {
+	if e == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, expectedKey{}, e)
+}
+
+// ExpectedBy returns the placement that the appends of a context require; nil if they require
+// none.
+func ExpectedBy(ctx context.Context) *PlacementSnapshot {
+	e, _ := ctx.Value(expectedKey{}).(*PlacementSnapshot)
+	return e
+}

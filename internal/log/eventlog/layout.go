@@ -1,0 +1,50 @@
+package eventlog
+
+// Belongs reports whether a user belongs to a partition. n is the initial number of partitions
+// of the log.
+func Belongs(userID string, partition, n int) bool { return HashUser(userID).In(partition, n) }
+
+// In reports whether the user belongs to a partition. n is the initial number of partitions of
+// the log.
+func (h UserHash) In(partition, n int) bool {
+	base, modulus := level(partition, n)
+	return base+h.Partition(modulus) == partition
+}
+
+// Children returns the two partitions into which a partition can be split. n is the initial
+// number of partitions of the log. It returns false if there would be more than MaxPartitions.
+func Children(partition, n int) (a, b int, ok bool) {
+	base, modulus := level(partition, n)
+	if partition < 0 || 2*modulus > MaxPartitions {
+		return 0, 0, false
+	}
+	a = base + modulus + partition - base
+	return a, a + modulus, true
+}
+
+// Parent returns the partition whose split created a partition. n is the initial number of
+// partitions of the log. It returns false for an initial partition.
+func Parent(partition, n int) (parent int, ok bool) {
+	base, modulus := level(partition, n)
+	if base == 0 {
+		return 0, false
+	}
+	half := modulus / 2
+	return base - half + (partition-base)%half, true
+}
+
+// Ancestor returns the initial partition from which a partition came by splitting, or the
+// partition itself if it is an initial one. n is the initial number of partitions of the log.
+func Ancestor(partition, n int) int {
+	base, _ := level(partition, n)
+	return (partition - base) % n
+}
+
+// level returns the first number of the level of a partition, and the number of partitions in
+// the level. Each split leads from one level to the next, which is twice as large.
+func level(partition, n int) (base, modulus int) {
+	for modulus = n; partition >= base+modulus; modulus *= 2 {
+		base += modulus
+	}
+	return base, modulus
+}

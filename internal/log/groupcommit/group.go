@@ -1,0 +1,307 @@
+// Package groupcommit appends small calls that arrive together in one transaction.
+//
+// It does not know how events are appended: its users pass it a function. ADR 54 has the
+// reasons.
+package groupcommit
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/log/eventlog"
+)
+
+// Group appends to a log. It combines small appends that arrive while others run, since the
+// commit is most of the cost of a small append. Commit groups that run at the same time have
+// different partitions, so that they do not block each other. Group is safe for concurrent use.
+type Group struct {
+	log *events.Log
+	// append appends events. fold appends events, and may also fold them in the same
+	// transaction.
+	append, fold events.Append
+	// small is the greatest number of events of a call that joins a commit group. Larger calls
+	// run in parallel to the groups.
+	small int
+	// most is the greatest number of commit groups that run at once.
+	most int
+	// largeSlots has an element for each running larger append.
+	largeSlots chan struct{}
+
+	mu      sync.Mutex
+	running int
+	busy    eventlog.Set // the partitions of running groups
+	large   int          // number of running larger appends
+	// met is when a call of many events last arrived while other appends ran. loaded is set if
+	// the previous such call arrived less than shortly before it.
+	met    time.Time
+	loaded bool
+	// waiting has the queued calls in order of arrival.
+	waiting []*call
+}
+
+// call is a small append.
+type call struct {
+	evs        []events.Event
+	partitions eventlog.Set
+	// expected is the placement that the call requires; see [eventlog.Expect].
+	expected *eventlog.PlacementSnapshot
+	// rights has the tokens of the users on whose behalf the call appends.
+	rights []eventlog.Right
+	// group is set when the call leaves the queue.
+	group *commitGroup
+	// wake is closed once the group has committed or failed. For the first call of the group,
+	// which runs the group, wake is closed once it may start.
+	wake chan struct{}
+}
+
+// commitGroup is a set of calls with one commit.
+type commitGroup struct {
+	calls      []*call
+	events     int
+	partitions eventlog.Set
+	append     events.Append
+	receipt    events.Receipt
+	err        error
+}
+
+const (
+	// largeGroup is the greatest number of events of a commit group of several calls.
+	largeGroup = 5000
+	// worthwhile is how many queued events justify a commit in parallel to the running ones.
+	// Fewer events wait for the end of a running commit, which is cheaper.
+	worthwhile = 8
+	// shortly is the time within which two calls of many events overlap, if each arrives while
+	// other appends run. For this time after the second call, appends leave folding to the
+	// projectors. It must be longer than the pauses between such calls under load: while appends
+	// fold, they and the projectors block each other.
+	shortly = 50 * time.Millisecond
+	// maxLarge is the number of larger appends that run at once. They use half of the
+	// connections of a process, so that other calls proceed while larger appends wait for the
+	// tables of a partition.
+	maxLarge = 8
+	// groupTimeout limits the append of a commit group, which no caller's context can cancel. A
+	// healthy database needs far less.
+	groupTimeout = 30 * time.Second
+)
+
+// SmallAppend is the number of events up to which the commit is most of the cost of an append.
+const SmallAppend = 100
+
+// New returns a group for log that runs append for each transaction. It combines calls of at
+// most small events, and runs at most `most` such transactions at once. Larger calls get
+// transactions of their own.
+func New(log *events.Log, append events.Append, small, most int) *Group {
+	return &Group{log: log, append: append, fold: append, small: small, most: most, largeSlots: make(chan struct{}, maxLarge)}
+}
+
+// FoldBy makes transactions run fold, which also folds the events if possible. While calls of
+// many events keep overlapping, transactions still run append: the projectors then fold the
+// events of several calls at once, in parallel to the next append. Call FoldBy before the first
+// append.
+func (g *Group) FoldBy(fold events.Append) *Group {
+	g.fold = fold
+	return g
+}
+
+// Append is like [events.Log.Append], but the transaction, and so the receipt, may include
+// events of other callers. It returns when ctx is done, unless it runs the transaction of its
+// group; the events may still be appended then. ADR 54 has the reasons.
+func (g *Group) Append(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
+	if len(evs) == 0 || len(evs) > g.small {
+		return g.alone(ctx, evs)
+	}
+	c := &call{evs: evs, partitions: g.partitionsOf(evs), expected: eventlog.ExpectedBy(ctx), rights: eventlog.RightsOf(ctx), wake: make(chan struct{})}
+	g.begin(func() {
+		g.arrived(evs)
+		g.waiting = append(g.waiting, c)
+	})
+	select {
+	case <-c.wake:
+	case <-ctx.Done():
+		if g.cancel(c) {
+			return events.Receipt{}, context.Cause(ctx)
+		}
+	}
+	if c == c.group.calls[0] {
+		g.run(ctx, c.group)
+	}
+	var bad *events.BatchError
+	if errors.As(c.group.err, &bad) || errors.Is(c.group.err, eventlog.ErrRevoked) { // the cause may be the events or tokens of any call, so each call retries alone
+		return g.fold(ctx, evs...)
+	}
+	return c.group.receipt, c.group.err
+}
+
+// alone appends events in a transaction of their own.
+func (g *Group) alone(ctx context.Context, evs []events.Event) (events.Receipt, error) {
+	select {
+	case g.largeSlots <- struct{}{}:
+		defer func() { <-g.largeSlots }()
+	case <-ctx.Done():
+		return events.Receipt{}, context.Cause(ctx)
+	}
+	g.mu.Lock()
+	g.arrived(evs)
+	one := g.appends()
+	g.large++
+	g.mu.Unlock()
+	defer func() {
+		g.mu.Lock()
+		g.large--
+		g.mu.Unlock()
+	}()
+	return one(ctx, evs...)
+}
+
+// arrived records the arrival of a call. g must be locked.
+func (g *Group) arrived(evs []events.Event) {
+	if len(evs) >= worthwhile && g.running+g.large > 0 {
+		now := time.Now()
+		g.met, g.loaded = now, now.Sub(g.met) < shortly
+	}
+}
+
+// appends returns the function for an append that begins now: fold, unless calls of many events
+// overlap. An append that folds blocks other appends to its partitions until it commits. But for
+// single events, and for calls that do not overlap, folding in a second transaction would cost
+// more. g must be locked.
+func (g *Group) appends() events.Append {
+	if g.loaded && time.Since(g.met) < shortly {
+		return g.append
+	}
+	return g.fold
+}
+
+// cancel removes c from the queue. It reports whether the caller may return at once; it may not
+// if it must run the group of c.
+func (g *Group) cancel(c *call) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if c.group != nil {
+		return c != c.group.calls[0]
+	}
+	g.waiting = slices.DeleteFunc(g.waiting, func(other *call) bool { return other == c })
+	return true
+}
+
+// run appends the events of a commit group.
+func (g *Group) run(ctx context.Context, c *commitGroup) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), groupTimeout)
+	defer cancel()
+	var evs []events.Event
+	if len(c.calls) == 1 {
+		evs = c.calls[0].evs
+	} else {
+		var expected *eventlog.PlacementSnapshot
+		var rights []eventlog.Right
+		evs = make([]events.Event, 0, c.events)
+		for _, one := range c.calls {
+			evs = append(evs, one.evs...)
+			expected = expected.And(one.expected)
+			rights = append(rights, one.rights...)
+		}
+		ctx = eventlog.WithRights(eventlog.Expect(ctx, expected), rights...)
+	}
+	c.receipt, c.err = c.append(ctx, evs...)
+	g.begin(func() {
+		g.running--
+		g.busy.RemoveAll(&c.partitions)
+	})
+	for _, one := range c.calls[1:] {
+		close(one.wake)
+	}
+}
+
+// begin makes a change and starts the commit groups that may run after it.
+func (g *Group) begin(change func()) {
+	g.mu.Lock()
+	change()
+	groups := g.next()
+	g.mu.Unlock()
+	for _, c := range groups {
+		close(c.calls[0].wake)
+	}
+}
+
+// next returns commit groups of the queued calls that may run now. A call waits for all earlier
+// calls that share a partition with it.
+func (g *Group) next() []*commitGroup {
+	room := g.most - g.running
+	if room == 0 || len(g.waiting) == 0 {
+		return nil
+	}
+	sets, n := g.ready()
+	if n < worthwhile && g.running > 0 {
+		return nil
+	}
+	groups := make([]*commitGroup, min(room, len(sets), max(1, n/worthwhile)))
+	for i := range groups {
+		groups[i] = &commitGroup{}
+	}
+	for _, set := range sets {
+		slices.MinFunc(groups, func(a, b *commitGroup) int { return a.events - b.events }).merge(set)
+	}
+	for _, c := range groups {
+		c.append = g.appends()
+		for _, one := range c.calls {
+			one.group = c
+		}
+		g.busy.AddAll(&c.partitions)
+	}
+	g.running += len(groups)
+	g.waiting = slices.DeleteFunc(g.waiting, func(c *call) bool { return c.group != nil })
+	return groups
+}
+
+// ready returns the waiting calls that share no partition with running groups or with earlier
+// calls that must wait. It returns them in sets that share no partition, with n events in all.
+func (g *Group) ready() (sets []*commitGroup, n int) {
+	taken := g.busy
+	for _, c := range g.waiting {
+		if taken.Overlaps(&c.partitions) || n > 0 && n+len(c.evs) > largeGroup {
+			taken.AddAll(&c.partitions)
+			continue
+		}
+		n += len(c.evs)
+		all := &commitGroup{}
+		sets = slices.DeleteFunc(sets, func(set *commitGroup) bool {
+			if !set.partitions.Overlaps(&c.partitions) {
+				return false
+			}
+			all.merge(set)
+			return true
+		})
+		all.merge(&commitGroup{calls: []*call{c}, events: len(c.evs), partitions: c.partitions})
+		sets = append(sets, all)
+	}
+	return sets, n
+}
+
+// merge adds the calls of another group after the calls of c. Calls that share a partition must
+// stay in order.
+func (c *commitGroup) merge(other *commitGroup) {
+	c.calls = append(c.calls, other.calls...)
+	c.events += other.events
+	c.partitions.AddAll(&other.partitions)
+}
+
+// partitionsOf returns the partitions to which the events probably go.
+func (g *Group) partitionsOf(evs []events.Event) (s eventlog.Set) {
+	for i := range evs {
+		d := &evs[i].Data
+		for _, id := range d.UserIDs {
+			s.Add(g.log.PartitionOf(id))
+		}
+		if len(d.UserIDs) == 0 { // a message to a room
+			for _, p := range g.log.Layout().Living() {
+				s.Add(p)
+			}
+			return s
+		}
+	}
+	return s
+}

@@ -1,0 +1,96 @@
+// Package tombstones encodes tombstones: what is stored in the log instead of an event after
+// one of its users was erased, or was given to another partition by a split.
+//
+// It does not know who was erased. ADR 76 has the reasons.
+package tombstones
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/badged/badged/events"
+)
+
+// Remains is the content of a tombstone, the payload that replaces an event. If only an event
+// remains, the payload is this event. Otherwise it is `null` if nothing remains, or an object
+// that begins with the erased members.
+type Remains struct {
+	// Event is the event without the user, nil if it named no other user.
+	Event []byte
+	// Members says how the event changed the number of members of rooms, nil if it did not.
+	// Only a user.left_all has several.
+	Members []Members
+}
+
+// Members are erased users whose membership of a room the event changed. The room needs their
+// number, since the states of its other members depend on the state of the room.
+type Members struct {
+	// Type is [events.RoomJoined] or [events.RoomLeft]. Users is the number of users who joined
+	// or left. It is 0 for a join whose users are all in another partition since a split: such
+	// a join shows that the room existed.
+	Type           events.Type `json:"type"`
+	ConversationID string      `json:"conversation_id"`
+	Users          int         `json:"users"`
+}
+
+// remains is the JSON of Remains with members.
+type remains struct {
+	Erased []Members       `json:"erased"`
+	Event  json.RawMessage `json:"event,omitempty"`
+}
+
+// nothing is the JSON of Remains without members or event.
+const nothing = "null"
+
+// erasedPrefix begins the JSON of all other Remains. No event begins with it.
+const erasedPrefix = `{"erased":`
+
+// Parse parses a payload of the log. It returns false if the payload is an event and not a
+// tombstone. It does not decode the event in a tombstone.
+func Parse(payload []byte) (r Remains, ok bool) {
+	if len(payload) == len(nothing) && string(payload) == nothing {
+		return Remains{}, true
+	}
+	if !bytes.HasPrefix(payload, []byte(erasedPrefix)) {
+		return Remains{}, false
+	}
+	var stored remains
+	decoder := json.NewDecoder(bytes.NewReader(payload))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&stored); err != nil || len(stored.Erased) == 0 {
+		return Remains{}, false
+	}
+	for _, m := range stored.Erased {
+		if m.Type != events.RoomJoined && m.Type != events.RoomLeft || m.Users < 0 || m.Users == 0 && m.Type != events.RoomJoined || m.Users > events.MaxUsers || events.CheckID(m.ConversationID) != "" {
+			return Remains{}, false
+		}
+	}
+	return Remains{Event: stored.Event, Members: stored.Erased}, true
+}
+
+// Append appends the payload for r to b.
+func (r *Remains) Append(b []byte) ([]byte, error) {
+	switch {
+	case r.Members == nil && r.Event == nil:
+		return append(b, nothing...), nil
+	case r.Members == nil:
+		return append(b, r.Event...), nil
+	}
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(remains{r.Members, r.Event}); err != nil {
+		return nil, fmt.Errorf("encode a tombstone: %w", err)
+	}
+	return append(b, bytes.TrimSpace(text.Bytes())...), nil
+}
+
+// EventIn returns the event in a payload of the log: the payload itself, or the event that
+// remains in a tombstone, nil if none remains.
+func EventIn(payload []byte) []byte {
+	if r, ok := Parse(payload); ok {
+		return r.Event
+	}
+	return payload
+}

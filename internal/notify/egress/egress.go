@@ -1,0 +1,225 @@
+// Package egress calls URLs that users or operators have entered, such as webhooks and push
+// subscriptions. It prevents such calls from reaching the network in which badged runs.
+//
+// It does not know what is sent. ADR 139 says why addresses are checked when a connection is
+// made.
+package egress
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/net/idna"
+)
+
+// Config configures a client. The zero value is usable.
+type Config struct {
+	// AllowPrivate permits plain http, and addresses of private networks and of this machine.
+	// Link-local addresses, which include the addresses of cloud metadata, stay refused.
+	AllowPrivate bool
+	// Timeout limits a call, from dialing to the last byte of the answer. Default 15s.
+	Timeout time.Duration
+	// MaxRedirects is how many redirects a call follows. Each new address is checked like the
+	// first. Default 0: a call returns the answer that redirects.
+	MaxRedirects int
+	// MaxBody is the most bytes of an answer that can be read; reading further returns
+	// ErrTooLong. Default 64 KiB.
+	MaxBody int64
+	// MaxConnsPerHost limits the connections to one host, including idle ones. Default 64.
+	MaxConnsPerHost int
+	// RootCAs verify certificates. Default: the system's.
+	RootCAs *x509.CertPool
+	// Resolver resolves names. Default net.DefaultResolver.
+	Resolver *net.Resolver
+}
+
+// ErrTooLong is returned by the body of an answer that exceeds Config.MaxBody.
+var ErrTooLong = errors.New("the answer is too long")
+
+// RefusedError is returned for a call to an address that badged does not call.
+type RefusedError struct {
+	Addr netip.Addr
+	// Why names the range of the address, such as "a private network".
+	Why string
+}
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("refused to connect to %s: it belongs to %s", e.Addr, e.Why)
+}
+
+const (
+	dialTimeout      = 5 * time.Second
+	handshakeTimeout = 5 * time.Second
+	idleTimeout      = 90 * time.Second
+	maxHeaderBytes   = 64 << 10
+)
+
+// NewClient returns a client that checks each address when it connects. So each check comes
+// after a name was resolved or a redirect was followed. The client uses no proxy, since a
+// proxy would resolve names after the check. A Config of zero values gives the defaults.
+func NewClient(cfg Config) *http.Client {
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = 15 * time.Second
+	}
+	if cfg.MaxBody <= 0 {
+		cfg.MaxBody = 64 << 10
+	}
+	if cfg.MaxConnsPerHost <= 0 {
+		cfg.MaxConnsPerHost = 64
+	}
+	dialer := &net.Dialer{
+		Timeout: dialTimeout, KeepAlive: 30 * time.Second, Resolver: cfg.Resolver,
+		ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
+			return checkAddress(address, cfg.AllowPrivate)
+		},
+	}
+	return &http.Client{
+		Timeout: cfg.Timeout,
+		Transport: &bounded{max: cfg.MaxBody, next: &http.Transport{
+			DialContext:            dialer.DialContext,
+			TLSClientConfig:        &tls.Config{RootCAs: cfg.RootCAs, MinVersion: tls.VersionTLS12},
+			TLSHandshakeTimeout:    handshakeTimeout,
+			ForceAttemptHTTP2:      true, // a custom dialer would disable HTTP/2
+			MaxConnsPerHost:        cfg.MaxConnsPerHost,
+			MaxIdleConnsPerHost:    cfg.MaxConnsPerHost,
+			IdleConnTimeout:        idleTimeout,
+			MaxResponseHeaderBytes: maxHeaderBytes,
+		}},
+		CheckRedirect: func(r *http.Request, via []*http.Request) error {
+			switch {
+			case cfg.MaxRedirects == 0:
+				return http.ErrUseLastResponse
+			case len(via) > cfg.MaxRedirects:
+				return fmt.Errorf("redirects more than %d times", cfg.MaxRedirects)
+			case via[len(via)-1].URL.Scheme == "https" && r.URL.Scheme != "https":
+				return errors.New("redirects from https to http")
+			}
+			return nil
+		},
+	}
+}
+
+// checkAddress returns an error if a client must not connect to an address of the form
+// ip:port.
+func checkAddress(address string, allowPrivate bool) error {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("refused to connect: %w", err)
+	}
+	if why := refusal(to.Addr(), allowPrivate); why != "" {
+		return &RefusedError{to.Addr(), why}
+	}
+	return nil
+}
+
+// CheckURL says what is wrong with a URL, or returns "". It resolves no names: the client
+// checks the addresses when it connects.
+func CheckURL(raw string, allowPrivate bool) string {
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil:
+		return "is not a URL" // the error repeats the URL, which may contain a secret
+	case u.Scheme == "https", u.Scheme == "http" && allowPrivate:
+	case allowPrivate:
+		return "must begin with https:// or http://"
+	default:
+		return "must begin with https://"
+	}
+	switch {
+	case strings.Trim(u.Hostname(), ".") == "":
+		return "has no host"
+	case u.User != nil:
+		return "must not hold a user or a password"
+	case u.Fragment != "":
+		return "must not have a fragment"
+	}
+	if port, err := strconv.ParseUint(u.Port(), 10, 16); u.Port() != "" && (err != nil || port == 0) {
+		return "has a port that is not from 1 to 65535"
+	}
+	return checkHost(u.Hostname(), allowPrivate)
+}
+
+// checkHost says what is wrong with a host, or returns "". It does not resolve the name.
+func checkHost(host string, allowPrivate bool) string {
+	if addr, err := netip.ParseAddr(host); err == nil {
+		if why := refusal(addr, allowPrivate); why != "" {
+			return "belongs to " + why
+		}
+		return ""
+	}
+	name, err := idna.Lookup.ToASCII(strings.TrimSuffix(host, ".")) // as net/http does
+	if err != nil {
+		name = host // such as a name with an underscore, which DNS permits
+	}
+	name = strings.ToLower(name)
+	last := name[strings.LastIndexByte(name, '.')+1:]
+	switch {
+	case isNumber(last):
+		// Resolvers of operating systems accept 127.1, 2130706433 and 0x7f.0.0.1 as addresses.
+		return "has an address that is not written as four decimal numbers"
+	case last == "localhost" && !allowPrivate: // RFC 6761
+		return "belongs to " + loopback
+	}
+	return ""
+}
+
+// isNumber reports whether a label is a number in a form that resolvers accept in IPv4
+// addresses.
+func isNumber(label string) bool {
+	digits, isHex := strings.CutPrefix(label, "0x")
+	if isHex {
+		return strings.Trim(digits, "0123456789abcdef") == ""
+	}
+	return digits != "" && strings.Trim(digits, "0123456789") == ""
+}
+
+// bounded limits how many bytes of an answer can be read.
+type bounded struct {
+	next http.RoundTripper
+	max  int64
+}
+
+func (b *bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := b.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	res.Body = &boundedBody{res.Body, b.max}
+	return res, nil
+}
+
+// CloseIdleConnections implements the method that http.Client calls.
+func (b *bounded) CloseIdleConnections() {
+	if c, ok := b.next.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// boundedBody is a body of which left more bytes can be read.
+type boundedBody struct {
+	io.ReadCloser
+	left int64
+}
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	// Read one byte beyond the limit: this distinguishes a body that is too long from a body
+	// that ends at the limit.
+	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left+1)])
+	if int64(n) > b.left {
+		n, err = int(b.left), ErrTooLong
+	}
+	b.left -= int64(n)
+	return n, err
+}

@@ -1,0 +1,361 @@
+package outbound
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/internal/pg/dbclock"
+	"github.com/badged/badged/projector/badges"
+	"github.com/badged/badged/pubsub"
+)
+
+// Call is a subject, such as a user or a room, about which a webhook may have to be notified.
+type Call struct {
+	Partition              int
+	Webhook, Type, Subject string
+	// Changes is the number of changes in the queue row when NextCalls returned it.
+	Changes  int64
+	Attempts int
+	// QueuedAt is the time of the oldest change that the webhook does not know. If the clocks
+	// of the process and of Postgres have differed, QueuedAt of a reminder is not before the
+	// time at which they agreed again, since earlier times may be wrong.
+	QueuedAt time.Time
+	// Badge is the badge of the user, if the subject is a user. It includes the change.
+	Badge *pubsub.Badge
+	// Room is the state of the room, if the subject is a room.
+	Room *RoomState
+	// Letter is the dead letter, if the subject is a dead letter that still exists.
+	Letter *DeadLetter
+	// Told is the value of Tell after the last call about a reminder; nil if there was no such
+	// call. The sender sets Same if Tell equals Told.
+	Told json.RawMessage
+	// Tell is the state of a reminder after the call. The sender sets it.
+	Tell json.RawMessage
+	Same bool
+	// subject is the entry of a log page; nil if the call comes from a row of the queue.
+	subject *subject
+}
+
+// RoomState is the data that a webhook gets about a large room.
+type RoomState struct {
+	ConversationID, Category, Epoch string
+	// Changes is the version of the room in the partition. Members is the number of members of
+	// the room in the partition.
+	Changes, LastSeq, Members int64
+}
+
+// DeadLetter is the data that a webhook gets about an event that could not be folded.
+type DeadLetter struct {
+	ID int64
+	// Partition and Position say where the event is in the log. For a message of a broker,
+	// Partition is nil, Position is "", and Origin says where the message is in the broker.
+	Partition *int
+	Position  string
+	Origin    string
+	Reason    string
+	At        time.Time
+}
+
+func (c *Call) lane() lane { return lane{name: c.Webhook} }
+func (c *Call) row() row   { return row{c.Partition, c.Type, c.Subject} }
+
+// NextCalls returns up to limit subjects that are due for a webhook: rows of the queue, and
+// changes in the log after the webhook's position. It blocks until a subject is due; its only
+// error is the error of ctx. It ignores the state of the webhook. Report each subject by one
+// call of CallTold, CallRetry or CallHold.
+func (n *Notifier) NextCalls(ctx context.Context, webhook string, limit int) ([]Call, error) {
+	l := lane{name: webhook}
+	limit = min(limit, badges.MaxBadges)
+	return claim(ctx, n, l, func(partition int, taken []row) ([]Call, error) {
+		due, more, err := n.dueCalls(ctx, n.readers.of(webhook, partition), taken, limit)
+		if err != nil {
+			return nil, fmt.Errorf("read what is due for webhook %q: %w", webhook, err)
+		}
+		rows := make([]row, 0, len(due))
+		for i := range due {
+			if !due[i].repeats() {
+				rows = append(rows, due[i].row())
+			}
+		}
+		n.lanes.take(l, partition, rows, more)
+		return due, nil
+	})
+}
+
+// repeats reports whether NextCalls may return the subject again before the subject was
+// reported. A repetition is harmless if each call sends the newest state and nothing is stored
+// about the subject.
+func (c *Call) repeats() bool { return c.subject != nil && c.Type == BadgeChanged }
+
+// agreedAt returns when the clocks of the process and of Postgres agreed again after a
+// difference; zero if they never differed.
+func (n *Notifier) agreedAt() time.Time {
+	n.clocks.mu.Lock()
+	defer n.clocks.mu.Unlock()
+	switch differ := n.cfg.Clock.Check() != nil; {
+	case differ:
+		n.clocks.differed = true
+	case n.clocks.differed:
+		n.clocks.differed, n.clocks.agreedAt = false, n.cfg.Clock.Now()
+	}
+	return n.clocks.agreedAt
+}
+
+// dueCalls returns the calls that are due for a webhook in a partition, except for rows that
+// senders already have. more says whether further calls may be due.
+func (n *Notifier) dueCalls(ctx context.Context, r *reader, taken []row, limit int) (due []Call, more bool, err error) {
+	now := time.Now()
+	if r.full || now.Sub(r.lookedAt) >= n.cfg.IdleInterval {
+		if due, err = n.queuedCalls(ctx, r, append(taken, r.heldRows(now)...), limit); err != nil {
+			return nil, false, err
+		}
+		r.lookedAt, r.full = now, len(due) == limit
+		r.setBehind(true)
+	}
+	isTaken := make(map[row]struct{}, len(taken))
+	for _, t := range taken {
+		isTaken[t] = struct{}{}
+	}
+	for i := range due {
+		isTaken[due[i].row()] = struct{}{}
+	}
+	more = r.full
+	for len(due) < limit {
+		some := r.take(limit-len(due), isTaken, now)
+		if len(some) == 0 && r.isFull() {
+			break
+		}
+		if len(some) == 0 {
+			read, err := n.readOn(ctx, r)
+			if err != nil && len(due) == 0 {
+				return nil, false, err
+			}
+			if err != nil || !read {
+				break
+			}
+			continue
+		}
+		for _, s := range some {
+			due = append(due, Call{Partition: r.partition, Webhook: r.webhook, Type: s.kind, Subject: s.name, Attempts: s.attempts, QueuedAt: s.at, subject: s})
+		}
+		more = true
+	}
+	due, err = n.addStates(ctx, r, due)
+	return due, more, err
+}
+
+func (n *Notifier) queuedCalls(ctx context.Context, r *reader, taken []row, limit int) ([]Call, error) {
+	types, subjects := columns(taken)
+	rows, _ := n.cfg.Pool.Query(ctx, statements.Of(r.partition, "read due calls"), r.webhook, types, subjects, limit,
+		n.cfg.LongestReminder, time.Now(), dbclock.MaxDifference)
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (Call, error) {
+		c := Call{Partition: r.partition, Webhook: r.webhook}
+		return c, row.Scan(&c.Type, &c.Subject, &c.Changes, &c.Attempts, &c.QueuedAt, &c.Told)
+	})
+}
+
+// addStates adds the states of their subjects to calls. The states are at least as new as the
+// changes that made the calls due. addStates returns the calls to make now as left. While the
+// clocks differ, it omits reminders of the log; after an error, it omits all calls. Omitted
+// calls remain due.
+func (n *Notifier) addStates(ctx context.Context, r *reader, due []Call) (left []Call, err error) {
+	if len(due) == 0 {
+		return nil, nil
+	}
+	agree, err := n.statesOf(ctx, r, due)
+	if err == nil && agree {
+		return due, nil
+	}
+	for _, c := range due {
+		switch {
+		case err == nil && (c.Type != UnreadReminder || c.subject == nil):
+			left = append(left, c)
+		case c.subject != nil:
+			r.giveBack(c.subject, time.Now().Add(n.cfg.IdleInterval))
+		}
+	}
+	return left, err
+}
+
+// statesOf adds the states of their subjects to calls. For reminders, which cannot be undone,
+// it also reports whether the clocks of the process and of Postgres agree.
+func (n *Notifier) statesOf(ctx context.Context, r *reader, due []Call) (agree bool, err error) {
+	agreedAt := n.agreedAt()
+	var users, unread, rooms []string
+	var letters []int64
+	for i := range due {
+		c := &due[i]
+		switch c.Type {
+		case UnreadReminder:
+			if c.QueuedAt.Before(agreedAt) {
+				c.QueuedAt = agreedAt
+			}
+			if c.subject != nil {
+				unread = append(unread, c.Subject)
+			}
+			users = append(users, c.Subject)
+		case BadgeChanged, DriftFound:
+			users = append(users, c.Subject)
+		case RoomChanged:
+			rooms = append(rooms, c.Subject)
+		case DeadletterBuried:
+			if id, err := strconv.ParseInt(c.Subject, 10, 64); err == nil {
+				letters = append(letters, id)
+			}
+		}
+	}
+	badgeOf, err := n.badgesOf(ctx, sortedUnique(users))
+	if err != nil {
+		return false, err
+	}
+	toldOf, agree, err := n.unreadOf(ctx, r, unread)
+	if err != nil {
+		return false, err
+	}
+	roomOf, err := n.roomsOf(ctx, r.partition, rooms)
+	if err != nil {
+		return false, err
+	}
+	letterOf, err := n.lettersOf(ctx, letters)
+	if err != nil {
+		return false, err
+	}
+	for i := range due {
+		switch c := &due[i]; c.Type {
+		case RoomChanged:
+			c.Room = roomOf[c.Subject]
+		case DeadletterBuried:
+			c.Letter = letterOf[c.Subject]
+		default:
+			c.Badge = badgeOf[c.Subject]
+			if c.Type == UnreadReminder && c.subject != nil {
+				c.Told = toldOf[c.Subject]
+			}
+		}
+	}
+	return agree, nil
+}
+
+// unreadOf returns the stored states of reminders by user, and whether the clocks agree.
+func (n *Notifier) unreadOf(ctx context.Context, r *reader, users []string) (of map[string]json.RawMessage, agree bool, err error) {
+	agree = true
+	if len(users) == 0 {
+		return nil, agree, nil
+	}
+	of = make(map[string]json.RawMessage, len(users))
+	var user string
+	var told json.RawMessage
+	rows, _ := n.cfg.Pool.Query(ctx, statements.Of(r.partition, "read what was unread"), r.webhook, users, time.Now(), dbclock.MaxDifference)
+	_, err = pgx.ForEachRow(rows, []any{&user, &told, &agree}, func() error {
+		of[user], told = told, nil
+		return nil
+	})
+	return of, agree, err
+}
+
+// lettersOf returns dead letters by their ids.
+func (n *Notifier) lettersOf(ctx context.Context, ids []int64) (map[string]*DeadLetter, error) {
+	if len(ids) == 0 {
+		return nil, nil //nolint:nilnil // an empty map
+	}
+	of := make(map[string]*DeadLetter, len(ids))
+	var l DeadLetter
+	rows, _ := n.cfg.Pool.Query(ctx, statements.Get("read dead letters"), ids)
+	_, err := pgx.ForEachRow(rows, []any{&l.ID, &l.Partition, &l.Position, &l.Origin, &l.Reason, &l.At}, func() error {
+		letter := l
+		of[strconv.FormatInt(l.ID, 10)] = &letter
+		return nil
+	})
+	return of, err
+}
+
+func (n *Notifier) badgesOf(ctx context.Context, users []string) (map[string]*pubsub.Badge, error) {
+	if len(users) == 0 {
+		return nil, nil //nolint:nilnil // an empty map
+	}
+	all, err := n.tables.Badges(ctx, users)
+	of := make(map[string]*pubsub.Badge, len(all))
+	for i := range all {
+		of[all[i].UserID] = &all[i]
+	}
+	return of, err
+}
+
+func (n *Notifier) roomsOf(ctx context.Context, partition int, rooms []string) (map[string]*RoomState, error) {
+	if len(rooms) == 0 {
+		return nil, nil //nolint:nilnil // an empty map
+	}
+	of := make(map[string]*RoomState, len(rooms))
+	var r RoomState
+	rows, _ := n.cfg.Pool.Query(ctx, statements.Of(partition, "read rooms"), partition, rooms)
+	_, err := pgx.ForEachRow(rows, []any{&r.ConversationID, &r.Category, &r.Epoch, &r.Changes, &r.LastSeq, &r.Members}, func() error {
+		room := r
+		of[r.ConversationID] = &room
+		return nil
+	})
+	return of, err
+}
+
+// storeCalls stores reports of one kind about calls. A call comes from a row of the queue, or
+// from a subject of the log, for which storeCalls adds a row.
+func storeCalls(ctx context.Context, tx pgx.Tx, b batch, some []report) error {
+	var queued, gone, kept, failed callRows
+	for i := range some {
+		switch c := &some[i].call; {
+		case b.kind == callRetry:
+			failed.add(&some[i])
+		case b.kind == callTold && (c.Type != UnreadReminder || len(c.Tell) == 0):
+			gone.add(&some[i])
+		case c.subject != nil:
+			queued.add(&some[i])
+		default:
+			kept.add(&some[i])
+		}
+	}
+	name := b.lane.name
+	var batch pgx.Batch
+	if len(gone.types) > 0 {
+		batch.Queue(statements.Of(b.partition, "delete told calls"), name, gone.types, gone.subjects, gone.changes)
+		kept.join(&gone) // a row that was queued again meanwhile is kept, and is due
+	}
+	if len(kept.types) > 0 {
+		batch.Queue(statements.Of(b.partition, "store told calls"), name, kept.types, kept.subjects, kept.changes, kept.told, kept.after)
+	}
+	if len(failed.types) > 0 {
+		batch.Queue(statements.Of(b.partition, "store calls that were not made"), name, failed.types, failed.subjects, failed.after)
+	}
+	if len(queued.types) > 0 {
+		batch.Queue(statements.Of(b.partition, "queue calls"), b.partition, name, queued.types, queued.subjects, queued.at, queued.told, queued.after, queued.attempts)
+	}
+	return tx.SendBatch(ctx, &batch).Close()
+}
+
+// callRows are rows of the queue, as columns.
+type callRows struct {
+	types, subjects, told []string
+	changes               []int64
+	attempts              []int
+	at                    []time.Time
+	after                 []time.Duration
+}
+
+func (r *callRows) add(one *report) {
+	c := &one.call
+	attempts := c.Attempts
+	if one.kind == callTold {
+		attempts = 0
+	}
+	r.types, r.subjects, r.told = append(r.types, c.Type), append(r.subjects, c.Subject), append(r.told, string(c.Tell))
+	r.changes, r.attempts, r.at, r.after = append(r.changes, c.Changes), append(r.attempts, attempts), append(r.at, c.QueuedAt), append(r.after, one.after)
+}
+
+// join adds the rows of other, with the columns of the statement "store told calls".
+func (r *callRows) join(other *callRows) {
+	r.types, r.subjects, r.told = append(r.types, other.types...), append(r.subjects, other.subjects...), append(r.told, other.told...)
+	r.changes, r.after = append(r.changes, other.changes...), append(r.after, other.after...)
+}

@@ -1,0 +1,178 @@
+package outbound
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/fold/logread"
+	"github.com/badged/badged/internal/log/eventlog"
+	"github.com/badged/badged/internal/log/tombstones"
+)
+
+// changes are the users and rooms that events may have changed, and notifications for them.
+type changes struct {
+	// users are the users that events name; rooms are rooms of which every member may have
+	// changed. Both are sorted and without repeats: all transactions lock rows in this order.
+	users, rooms []string
+	// alerts are notifications of messages for single users, and posts are notifications of
+	// messages for all members of rooms.
+	alerts []alertRow
+	posts  []alertRow
+}
+
+// gather returns the changes that events of a partition make. It skips events that cannot be
+// decoded, since they have changed nothing.
+func (w *worker) gather(records []events.Record) (c changes) {
+	for i := range records {
+		if records[i].Damage != nil {
+			continue
+		}
+		e, err := events.Decode(tombstones.EventIn(records[i].Payload))
+		if err != nil {
+			continue
+		}
+		e.AppendedAt = records[i].AppendedAt
+		switch {
+		case e.Type.ToRoom():
+			c.rooms, c.users = append(c.rooms, e.Data.ConversationID), append(c.users, w.in(w.partition, e.Data.MentionedUserIDs)...)
+		default:
+			c.users = append(c.users, w.in(w.partition, e.Data.UserIDs)...)
+		}
+		w.notify(&c, &e)
+	}
+	c.users, c.rooms = sortedUnique(c.users), sortedUnique(c.rooms)
+	return c
+}
+
+// collect returns the changes that the projector has reported.
+func (w *worker) collect(s *said) changes {
+	c := changes{users: slices.Sorted(maps.Keys(s.users)), rooms: slices.Sorted(maps.Keys(s.rooms))}
+	for _, e := range s.notifying {
+		w.notify(&c, e)
+	}
+	return c
+}
+
+// notify adds the notification of a message, if it has one. Members of a room who are
+// mentioned by name get it at once, like the users of other conversations. The other members
+// get it in a round through the members.
+func (w *worker) notify(c *changes, e *events.Event) {
+	d := &e.Data
+	if !d.Notifies() {
+		return
+	}
+	users := d.UserIDs
+	if e.Type == events.RoomPosted {
+		c.posts = append(c.posts, alertRow{d.SenderID, d.MentionsAll, e.AppendedAt, d})
+		users = d.MentionedUserIDs
+	}
+	for _, u := range w.in(w.partition, users) {
+		if u != d.SenderID {
+			c.alerts = append(c.alerts, alertRow{u, slices.Contains(d.MentionedUserIDs, u), e.AppendedAt, d})
+		}
+	}
+}
+
+// in returns the given users that belong to a partition.
+func (n *Notifier) in(partition int, users []string) []string {
+	var all []string
+	for _, u := range users {
+		if eventlog.Belongs(u, partition, n.cfg.Layouts.Layout().First()) {
+			all = append(all, u)
+		}
+	}
+	return all
+}
+
+// next returns the changes after the notifier's position, and the position up to which they
+// are complete. It uses the projector's reports, or else reads a page of the log.
+func (w *worker) next(ctx context.Context, s *partitionState) (c changes, to events.Position, err error) {
+	if s.said.covers(s.position, s.folded.Position) {
+		return w.collect(&s.said), s.said.to, nil
+	}
+	records, err := logread.Folded(ctx, w.cfg.Pool, w.partition, s.position, s.folded, &w.size)
+	if err != nil {
+		return c, to, err
+	}
+	w.metrics.read.Add(float64(len(records)))
+	to = s.folded.Position
+	if len(records) > 0 {
+		to = records[len(records)-1].Position
+	}
+	return w.gather(records), to, nil
+}
+
+// mark handles the next events: it makes the devices due that the events concern, and moves
+// the position past the events.
+func (w *worker) mark(ctx context.Context, s *partitionState) error {
+	c, to, err := w.next(ctx, s)
+	if err != nil {
+		return err
+	}
+	if err := w.marking(ctx, func(m *marking) error {
+		if err := w.move(ctx, m.tx, s.position, to); err != nil {
+			return err
+		}
+		if err := m.users(ctx, c.users); err != nil {
+			return err
+		}
+		if err := m.alerts(ctx, c.alerts); err != nil {
+			return err
+		}
+		return m.rooms(ctx, c.rooms, c.posts)
+	}); err != nil {
+		return fmt.Errorf("make the devices of the events up to %s of partition %d due: %w", to, w.partition, err)
+	}
+	s.caughtUp = to == s.folded.Position
+	return nil
+}
+
+// marking is a transaction that makes devices due.
+type marking struct {
+	*worker
+	tx pgx.Tx
+	// touched are the lanes of the devices that became due, and marked is their number.
+	touched map[lane]struct{}
+	marked  int64
+}
+
+// marking runs a transaction that makes devices due. After the commit it makes senders look
+// for these devices.
+func (w *worker) marking(ctx context.Context, do func(m *marking) error) error {
+	m := marking{worker: w, touched: map[lane]struct{}{}}
+	if err := w.transaction(ctx, func(tx pgx.Tx) error {
+		m.tx = tx
+		return do(&m)
+	}); err != nil {
+		return err
+	}
+	w.metrics.marked.Add(float64(m.marked))
+	w.lanes.look(w.partition, m.touched)
+	return nil
+}
+
+// users makes the devices of users due.
+func (m *marking) users(ctx context.Context, users []string) error {
+	if len(users) == 0 {
+		return nil
+	}
+	return m.mark(ctx, &m.marked, statements.Of(m.partition, "mark devices"), users)
+}
+
+// mark runs a statement that makes devices due and returns their number by lane.
+func (m *marking) mark(ctx context.Context, total *int64, sql string, args ...any) error {
+	var l lane
+	var n int64
+	rows, _ := m.tx.Query(ctx, sql, args...)
+	_, err := pgx.ForEachRow(rows, []any{&l.name, &l.platform, &n}, func() error {
+		m.touched[l] = struct{}{}
+		*total += n
+		return nil
+	})
+	return err
+}

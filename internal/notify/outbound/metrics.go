@@ -1,0 +1,106 @@
+package outbound
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/badged/badged/events"
+)
+
+// Metrics are the metrics of a notifier.
+type Metrics struct {
+	read, failed, marked  prometheus.Counter
+	settled               *prometheus.CounterVec
+	owned                 prometheus.Gauge
+	due, oldest, lag      *prometheus.GaugeVec
+	behind, behindSeconds *prometheus.GaugeVec
+}
+
+// NewMetrics returns metrics that are registered with r, or unregistered ones if r is nil.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	auto := promauto.With(r)
+	opts := func(name, help string) prometheus.Opts {
+		return prometheus.Opts{Namespace: "badged", Subsystem: "notifier", Name: name, Help: help}
+	}
+	counter := func(name, help string) prometheus.CounterOpts { return prometheus.CounterOpts(opts(name, help)) }
+	gauge := func(name, help string) prometheus.GaugeOpts { return prometheus.GaugeOpts(opts(name, help)) }
+	m := &Metrics{
+		read:    auto.NewCounter(counter("events_read_total", "Events read from the log to find out which devices and webhooks to tell; once for each webhook.")),
+		failed:  auto.NewCounter(counter("errors_total", "Statements of the notifier that failed and are retried.")),
+		marked:  auto.NewCounter(counter("marked_total", "Devices that became due or changed again while they were.")),
+		settled: auto.NewCounterVec(counter("reported_total", "What became of due rows, by outcome."), []string{"outcome"}),
+		owned:   auto.NewGauge(gauge("partitions_owned", "Partitions for which this process tells devices and webhooks.")),
+		due:     auto.NewGaugeVec(gauge("due", "Rows that are due now, at most 100000 in a partition, by target and partition that this process owns."), []string{"target", "partition"}),
+		oldest:  auto.NewGaugeVec(gauge("oldest_due_seconds", "Seconds since the oldest row became due, 0 if none is, by target and partition that this process owns."), []string{"target", "partition"}),
+		lag:     auto.NewGaugeVec(gauge("lag_seconds", "Seconds since the oldest event was appended that is folded and not yet read for devices, by partition that this process owns."), []string{"partition"}),
+
+		behind:        auto.NewGaugeVec(gauge("webhook_behind_events", "Events that are folded and that a webhook was not told of yet, by webhook and partition that this process owns."), []string{"webhook", "partition"}),
+		behindSeconds: auto.NewGaugeVec(gauge("webhook_behind_seconds", "Seconds since the oldest of these events was appended, 0 if there is none, by webhook and partition that this process owns."), []string{"webhook", "partition"}),
+	}
+	for _, outcome := range outcomeNames {
+		m.settled.WithLabelValues(outcome)
+	}
+	return m
+}
+
+// outcomeNames are the values of the label outcome.
+var outcomeNames = map[reportKind]string{
+	reportTold: "device_told", reportSame: "device_same", reportRetry: "device_retry", reportHold: "device_hold", reportGone: "device_gone",
+	callTold: "call_told", callRetry: "call_retry", callQueue: "call_queued",
+}
+
+func (m *Metrics) reported(kind reportKind, n int) {
+	m.settled.WithLabelValues(outcomeNames[kind]).Add(float64(n))
+}
+
+// own sets the number of owned partitions, and removes the metrics of partitions that are no
+// longer owned.
+func (m *Metrics) own(owned []int) {
+	m.owned.Set(float64(len(owned)))
+	m.due.Reset()
+	m.oldest.Reset()
+	m.lag.Reset()
+	m.behind.Reset()
+	m.behindSeconds.Reset()
+}
+
+const measureInterval = 5 * time.Second
+
+func (n *Notifier) measure(ctx context.Context) {
+	for _, p := range n.lanes.partitions() {
+		if err := n.measurePartition(ctx, p); err != nil && ctx.Err() == nil {
+			n.log.WarnContext(ctx, "cannot measure what is due", "partition", p, "error", err)
+		}
+	}
+}
+
+func (n *Notifier) measurePartition(ctx context.Context, partition int) error {
+	var devices, calls, oldestDevice, oldestCall, lag float64
+	err := n.cfg.Pool.QueryRow(ctx, statements.Of(partition, "measure"), events.ProjectorGroup, events.NotifierGroup).Scan(&devices, &oldestDevice, &calls, &oldestCall, &lag)
+	if err != nil {
+		return err
+	}
+	label := strconv.Itoa(partition)
+	n.metrics.due.WithLabelValues("device", label).Set(devices)
+	n.metrics.due.WithLabelValues("webhook", label).Set(calls)
+	n.metrics.oldest.WithLabelValues("device", label).Set(oldestDevice)
+	n.metrics.oldest.WithLabelValues("webhook", label).Set(oldestCall)
+	n.metrics.lag.WithLabelValues(label).Set(lag)
+
+	n.metrics.behind.DeletePartialMatch(prometheus.Labels{"partition": label})
+	n.metrics.behindSeconds.DeletePartialMatch(prometheus.Labels{"partition": label})
+	var webhook string
+	var behind, seconds float64
+	rows, _ := n.cfg.Pool.Query(ctx, statements.Of(partition, "measure webhooks"), events.ProjectorGroup)
+	_, err = pgx.ForEachRow(rows, []any{&webhook, &behind, &seconds}, func() error {
+		n.metrics.behind.WithLabelValues(webhook, label).Set(behind)
+		n.metrics.behindSeconds.WithLabelValues(webhook, label).Set(seconds)
+		return nil
+	})
+	return err
+}

@@ -1,0 +1,417 @@
+package outbound
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/internal/base/wait"
+)
+
+// reportKind is the kind of a report about a device or a call.
+type reportKind int
+
+const (
+	reportTold  reportKind = iota
+	reportSame             // it needs no push
+	reportRetry            // its push failed
+	reportHold             // no push was tried
+	reportGone             // the vendor does not know it any more
+	callTold
+	callRetry
+	callQueue // it moves from the log to the queue
+)
+
+// report is the result for one device or call.
+type report struct {
+	kind   reportKind
+	device DevicePush
+	call   Call
+	after  time.Duration
+	reason string
+}
+
+func (r *report) row() row {
+	if r.kind >= callTold {
+		return r.call.row()
+	}
+	return r.device.row()
+}
+
+func (r *report) lane() lane {
+	if r.kind >= callTold {
+		return r.call.lane()
+	}
+	return r.device.lane()
+}
+
+// reports are reports that must still be stored. Many are stored together.
+type reports struct {
+	mu      sync.Mutex
+	waiting []report
+	// told are readers whose positions must be moved.
+	told map[*reader]struct{}
+	wake chan struct{}
+}
+
+func newReports() reports { return reports{told: map[*reader]struct{}{}, wake: make(chan struct{}, 1)} }
+
+// move schedules a move of a reader's position.
+func (r *reports) move(told *reader) {
+	r.mu.Lock()
+	r.told[told] = struct{}{}
+	r.mu.Unlock()
+	r.again()
+}
+
+func (r *reports) add(some ...report) {
+	if len(some) == 0 {
+		return
+	}
+	r.mu.Lock()
+	r.waiting = append(r.waiting, some...)
+	r.mu.Unlock()
+	r.again()
+}
+
+// again makes store run once more.
+func (r *reports) again() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (r *reports) takeAll() []report {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := r.waiting
+	r.waiting = nil
+	return all
+}
+
+func (r *reports) takeTold() []*reader {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	defer clear(r.told)
+	return slices.Collect(maps.Keys(r.told))
+}
+
+// DeviceTold reports that a device got its number, p.Alerts, and the retractions p.Retract.
+// For the duration of quiet, only alerts are pushed to the device. DeviceTold does not block;
+// neither do the other reports.
+func (n *Notifier) DeviceTold(p DevicePush, quiet time.Duration) {
+	n.reports.add(report{kind: reportTold, device: p, after: quiet})
+}
+
+// KeepRetract returns p without Retract, for the report of a push that retracted no alerts.
+// The alerts to retract stay due.
+func (p DevicePush) KeepRetract() DevicePush {
+	p.moreToRetract = p.moreToRetract || len(p.Retract) > 0
+	p.Retract = nil
+	return p
+}
+
+// DeviceRetry reports that a push failed. told is the number of alerts that were sent before
+// the failure, oldest first; each of these pushes also had the number of the badge. The device
+// is due again after the given time, or when it is registered with another token.
+func (n *Notifier) DeviceRetry(p DevicePush, told int, after time.Duration, reason string) {
+	p.Alerts = p.Alerts[:told]
+	n.reports.add(report{kind: reportRetry, device: p, after: after, reason: reason})
+}
+
+// DeviceHold reports that no push was tried. The device is due again after the given time.
+// This is not a failure.
+func (n *Notifier) DeviceHold(p DevicePush, after time.Duration) {
+	n.reports.add(report{kind: reportHold, device: p, after: after})
+}
+
+// DeviceGone deletes a device that its vendor does not know any more, unless it was registered
+// again.
+func (n *Notifier) DeviceGone(p DevicePush) { n.reports.add(report{kind: reportGone, device: p}) }
+
+// CallTold reports that a webhook got an event, or does not need it. A reminder is due again
+// after the given time; 0 means at the next change of the user.
+func (n *Notifier) CallTold(c Call, again time.Duration) {
+	if c.subject == nil || c.Type == UnreadReminder && !c.Same {
+		n.reports.add(report{kind: callTold, call: c, after: again})
+		return
+	}
+	n.metrics.reported(callTold, 1)
+	n.settle(&c)
+}
+
+// settle completes a call from the log about which nothing is stored.
+func (n *Notifier) settle(c *Call) {
+	if !c.repeats() {
+		n.lanes.give(c.lane(), c.row())
+	}
+	n.subjectDone(c.subject)
+}
+
+// CallRetry reports that a call failed. Its subject is due again after the given time. The
+// position of the webhook cannot move past the subject until a call succeeds or, if refused is
+// set, until CallsAccepted moves the subject to the queue.
+func (n *Notifier) CallRetry(c Call, after time.Duration, refused bool) {
+	s := c.subject
+	if s == nil {
+		n.reports.add(report{kind: callRetry, call: c, after: after})
+		return
+	}
+	n.metrics.reported(callRetry, 1)
+	s.attempts, s.refused = s.attempts+1, refused
+	n.giveBack(&c, after)
+}
+
+// CallHold reports that a call was not tried. Its subject is due again after the given time.
+func (n *Notifier) CallHold(c Call, after time.Duration) {
+	if c.subject != nil {
+		n.giveBack(&c, after)
+		return
+	}
+	n.readers.of(c.Webhook, c.Partition).hold(c.row(), time.Now().Add(after))
+	n.lanes.give(c.lane(), c.row())
+}
+
+// giveBack returns a subject to its page, to be tried again later.
+func (n *Notifier) giveBack(c *Call, after time.Duration) {
+	c.subject.reader.giveBack(c.subject, time.Now().Add(after))
+	if !c.repeats() {
+		n.lanes.give(c.lane(), c.row())
+	} else if after == 0 {
+		n.lanes.look(c.Partition, map[lane]struct{}{c.lane(): {}})
+	}
+}
+
+// CallsAccepted reports that a webhook accepts calls. The subjects that it has refused move to
+// the queue, so that the position can move past them.
+func (n *Notifier) CallsAccepted(webhook string) {
+	for _, r := range n.readers.ofWebhook(webhook) {
+		for _, s := range r.takeRefused() {
+			n.reports.add(report{kind: callQueue, after: time.Until(s.again), call: Call{
+				Partition: r.partition, Webhook: webhook, Type: s.kind, Subject: s.name, QueuedAt: s.at, Attempts: s.attempts, subject: s,
+			}})
+		}
+	}
+}
+
+// CallsRenewed reports that a webhook has new settings: everything that waits for a retry is
+// due now, and its failures are forgotten.
+func (n *Notifier) CallsRenewed(webhook string) {
+	for _, r := range n.readers.ofWebhook(webhook) {
+		r.renew()
+		n.lanes.look(r.partition, map[lane]struct{}{{name: webhook}: {}})
+	}
+}
+
+// storeTimeout limits the storing of the last reports when the notifier stops.
+const storeTimeout = 2 * time.Second
+
+// store stores reports until ctx is done, and then the remaining ones.
+func (n *Notifier) store(ctx context.Context) {
+	var left []report
+	backoff := wait.Backoff{First: firstBackoff, Last: lastBackoff}
+	for {
+		select {
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+			defer cancel()
+			if left, err := n.storeNext(last, left); err != nil {
+				n.log.WarnContext(ctx, "cannot store which devices and webhooks were notified; they will be notified again", "targets", len(left), "error", err)
+			}
+			return
+		case <-n.reports.wake:
+		}
+		var err error
+		if left, err = n.storeNext(ctx, left); err == nil {
+			backoff.Reset()
+			continue
+		}
+		if ctx.Err() != nil {
+			continue
+		}
+		n.metrics.failed.Inc()
+		pause := backoff.Next()
+		n.log.WarnContext(ctx, "cannot store which devices and webhooks were notified, will try again", "error", err, "in", pause)
+		_ = wait.For(ctx, pause)
+		n.reports.again()
+	}
+}
+
+// storeNext stores the given reports and all new ones, and then moves the positions of
+// webhooks. It returns the reports that it could not store.
+func (n *Notifier) storeNext(ctx context.Context, left []report) ([]report, error) {
+	come := n.reports.takeAll()
+	left, err := n.storeAll(ctx, append(left, come...))
+	if err != nil {
+		return left, err
+	}
+	told := n.reports.takeTold() // includes readers of the reports just stored
+	if len(told) == 0 {
+		return nil, nil
+	}
+	if err := n.movePositions(ctx, told); err != nil {
+		for _, r := range told {
+			n.reports.move(r)
+		}
+		return nil, err
+	}
+	return nil, nil
+}
+
+// batch identifies the reports that one transaction stores.
+type batch struct {
+	partition int
+	kind      reportKind
+	lane      lane
+}
+
+// storeAll stores reports, one transaction per batch. It returns the reports that it could not
+// store.
+func (n *Notifier) storeAll(ctx context.Context, all []report) (left []report, err error) {
+	batches := map[batch][]report{}
+	for _, r := range all {
+		b := batch{r.row().partition, r.kind, r.lane()}
+		batches[b] = append(batches[b], r)
+	}
+	for b, some := range batches {
+		if err != nil {
+			left = append(left, some...)
+			continue
+		}
+		// Sort in the order of the index, in which all transactions lock rows.
+		slices.SortFunc(some, func(x, y report) int {
+			return cmp.Or(cmp.Compare(x.row().first, y.row().first), cmp.Compare(x.row().last, y.row().last))
+		})
+		if err = n.transaction(ctx, func(tx pgx.Tx) error { return storeBatch(ctx, tx, b, some) }); err != nil {
+			left, err = append(left, some...), fmt.Errorf("store the results of %d pushes or calls: %w", len(some), err)
+			continue
+		}
+		rows := make([]row, len(some))
+		for i := range some {
+			rows[i] = some[i].row()
+		}
+		n.metrics.reported(b.kind, len(some))
+		n.lanes.give(b.lane, rows...)
+		for i := range some {
+			if s := some[i].call.subject; s != nil {
+				n.subjectDone(s)
+			}
+		}
+	}
+	return left, err
+}
+
+// storeBatch stores reports of one kind.
+func storeBatch(ctx context.Context, tx pgx.Tx, b batch, some []report) error {
+	if b.kind >= callTold {
+		return storeCalls(ctx, tx, b, some)
+	}
+	first, last := make([]string, len(some)), make([]string, len(some))
+	generations, changes := make([]int64, len(some)), make([]int64, len(some))
+	versions, numbers := make([]int64, len(some)), make([]int64, len(some))
+	texts, after := make([]string, len(some)), make([]time.Duration, len(some))
+	var alerts settled
+	for i := range some {
+		r := &some[i]
+		d := &r.device
+		first[i], last[i], after[i] = r.row().first, r.row().last, r.after
+		generations[i], changes[i] = d.Generation, d.Changes
+		if b.kind == reportTold && d.moreToRetract {
+			changes[i]-- // so that it is due again
+		}
+		versions[i], numbers[i], texts[i] = d.Badge.Version, d.Number, r.reason
+		if b.kind == reportTold {
+			texts[i] = d.Badge.Epoch
+		}
+		if b.kind == reportTold || b.kind == reportRetry {
+			alerts.add(d, d.Alerts, true)
+		}
+		alerts.add(d, d.dropped, false)
+		if b.kind == reportTold {
+			alerts.retract(d)
+		}
+	}
+	// Store alerts before devices: a device with further alerts must stay due.
+	if err := alerts.store(ctx, tx, b.partition); err != nil {
+		return err
+	}
+	var err error
+	switch b.kind {
+	case reportTold:
+		if _, err = tx.Exec(ctx, statements.Of(b.partition, "lock devices"), first, last); err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, statements.Of(b.partition, "store told devices"), first, last, generations, changes, texts, versions, numbers, after)
+	case reportSame:
+		_, err = tx.Exec(ctx, statements.Of(b.partition, "store devices that need not be told"), first, last, generations, changes)
+	case reportRetry:
+		// The alerts that were sent before the failure are stored as sent.
+		told := slices.Clone(some)
+		for i := range told {
+			told[i].kind, told[i].after = reportTold, 0
+			told[i].device.Retract, told[i].device.moreToRetract = nil, false
+		}
+		told = slices.DeleteFunc(told, func(r report) bool { return len(r.device.Alerts) == 0 })
+		if len(told) > 0 {
+			if err := storeBatch(ctx, tx, batch{b.partition, reportTold, b.lane}, told); err != nil {
+				return err
+			}
+		}
+		_, err = tx.Exec(ctx, statements.Of(b.partition, "store devices that were not told"), first, last, generations, after, texts)
+	case reportHold:
+		_, err = tx.Exec(ctx, statements.Of(b.partition, "hold devices"), first, last, generations, after)
+	case reportGone:
+		_, err = tx.Exec(ctx, statements.Of(b.partition, "delete devices that are gone"), first, last, generations)
+	}
+	return err
+}
+
+// settled are alerts that were sent, or will never be.
+type settled struct {
+	users, devices, conversations []string
+	seqs                          []int64
+	sent                          []bool
+	// retracted are alerts that devices were told to remove.
+	retracted *settled
+}
+
+// retract adds the alerts that a push told a device to remove.
+func (s *settled) retract(d *DevicePush) {
+	if len(d.Retract) == 0 {
+		return
+	}
+	if s.retracted == nil {
+		s.retracted = &settled{}
+	}
+	for _, a := range d.Retract {
+		s.retracted.add(d, []Alert{{ConversationID: a.ConversationID, Seq: a.Seq}}, true)
+	}
+}
+
+func (s *settled) add(d *DevicePush, alerts []Alert, sent bool) {
+	for i := range alerts {
+		s.users, s.devices = append(s.users, d.UserID), append(s.devices, d.DeviceID)
+		s.conversations, s.seqs, s.sent = append(s.conversations, alerts[i].ConversationID), append(s.seqs, alerts[i].Seq), append(s.sent, sent)
+	}
+}
+
+func (s *settled) store(ctx context.Context, tx pgx.Tx, partition int) error {
+	if len(s.users) > 0 {
+		if _, err := tx.Exec(ctx, statements.Of(partition, "settle alerts"), s.users, s.devices, s.conversations, s.seqs, s.sent); err != nil {
+			return err
+		}
+	}
+	if r := s.retracted; r != nil {
+		if _, err := tx.Exec(ctx, statements.Of(partition, "retract alerts"), r.users, r.devices, r.conversations, r.seqs); err != nil {
+			return err
+		}
+	}
+	return nil
+}

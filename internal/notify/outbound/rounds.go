@@ -1,0 +1,108 @@
+package outbound
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// MaxPromptMembers is the size up to which the rounds through a room's members need no pause
+// in between. The size is the number of the room's members in one partition.
+const MaxPromptMembers = 1000
+
+// MaxToldMembers is the size up to which webhooks get an event for each member of a room. The
+// size is the number of the room's members in one partition. For a larger room, webhooks get
+// one event with the room's name. To notify a webhook of forty members costs as much as to
+// publish the message.
+const MaxToldMembers = 50
+
+// rooms schedules a round through the members of each room, and stores the notifications for
+// the rooms.
+func (m *marking) rooms(ctx context.Context, rooms []string, posts []alertRow) error {
+	if len(rooms) == 0 {
+		return nil
+	}
+	if _, err := m.tx.Exec(ctx, statements.Of(m.partition, "mark rooms"), m.partition, rooms); err != nil {
+		return err
+	}
+	if len(posts) == 0 {
+		return nil
+	}
+	_, err := m.tx.Exec(ctx, statements.Of(m.partition, "add alerts of rooms"), append([]any{m.partition}, alertArgs(posts)...)...)
+	return err
+}
+
+// room is a round through the members of a room that is due or in progress.
+type room struct {
+	id      string
+	changed bool
+	began   *time.Time
+	after   *string
+	members int64
+}
+
+// round does one step of the round that is due first: it begins the round, handles a page of
+// members, or ends the round.
+func (w *worker) round(ctx context.Context) error {
+	err := w.marking(ctx, func(m *marking) error {
+		var r room
+		// If another notifier has locked the row, that notifier does the step.
+		err := m.tx.QueryRow(ctx, statements.Of(m.partition, "take a round"), m.cfg.RoomInterval).Scan(&r.id, &r.changed, &r.began, &r.after, &r.members)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if r.began == nil && !r.changed {
+			_, err := m.tx.Exec(ctx, statements.Of(m.partition, "forget a round"), r.id)
+			return err
+		}
+		return m.page(ctx, &r)
+	})
+	if err != nil {
+		return fmt.Errorf("notify the members of a room in partition %d: %w", w.partition, err)
+	}
+	return nil
+}
+
+// page makes the devices of the next members due, and stores how far the round is.
+func (m *marking) page(ctx context.Context, r *room) error {
+	after := ""
+	if r.began == nil {
+		if _, err := m.tx.Exec(ctx, statements.Of(m.partition, "begin a round"), r.id); err != nil {
+			return err
+		}
+	} else if r.after != nil {
+		after = *r.after
+	}
+	rows, _ := m.tx.Query(ctx, statements.Of(m.partition, "page through members"), r.id, after, usersPage)
+	users, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	if len(users) > 0 {
+		if err := m.mark(ctx, &m.marked, statements.Of(m.partition, "mark devices"), users); err != nil {
+			return err
+		}
+		if err := m.mark(ctx, new(int64), statements.Of(m.partition, "hand out alerts of a room"), m.partition, r.id, users); err != nil {
+			return err
+		}
+	}
+	if len(users) == usersPage {
+		_, err := m.tx.Exec(ctx, statements.Of(m.partition, "continue a round"), r.id, users[len(users)-1])
+		return err
+	}
+	pause := time.Duration(0)
+	if r.members > MaxPromptMembers {
+		pause = m.cfg.RoomInterval
+	}
+	if _, err := m.tx.Exec(ctx, statements.Of(m.partition, "forget alerts of a room"), r.id); err != nil {
+		return err
+	}
+	_, err = m.tx.Exec(ctx, statements.Of(m.partition, "end a round"), r.id, pause)
+	return err
+}

@@ -1,0 +1,207 @@
+package outbound
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+)
+
+// The types of events that webhooks may want.
+const (
+	BadgeChanged     = "badge.changed"
+	RoomChanged      = "room.changed" // sent to webhooks that want BadgeChanged
+	UnreadReminder   = "unread.reminder"
+	DeadletterBuried = "deadletter.buried"
+	DriftFound       = "drift.found"
+)
+
+// State says whether a webhook is called.
+type State string
+
+// The states. Changes while a webhook is paused are sent when it is active again. Changes
+// while a webhook is disabled are never sent.
+const (
+	Active   State = "active"
+	Paused   State = "paused"
+	Disabled State = "disabled"
+)
+
+// WebhookSettings are the settings of a webhook.
+type WebhookSettings struct {
+	Name, URL string
+	// Secrets are the keys of signatures, sealed (encrypted) or not.
+	Secrets [][]byte
+	// Events are the types of events that the webhook wants. RoomChanged is never listed: it
+	// comes with BadgeChanged.
+	Events []string
+	// Categories are the categories about which the webhook gets events; nil for all.
+	Categories []string
+	// Batch is the most events in one call, 1 to 100.
+	Batch int
+	// Rate is the most calls per minute that the endpoint permits; 0 means no limit.
+	Rate  int
+	State State
+	// Declared is set if the settings come from a file of the configuration.
+	Declared bool
+}
+
+// Webhook is an endpoint with its settings and its state.
+type Webhook struct {
+	WebhookSettings
+	// Generation is a new number after each change of the settings.
+	Generation           int64
+	CreatedAt, UpdatedAt time.Time
+	Ladder
+}
+
+// Ladder is the state of the calls and retries of a webhook.
+type Ladder struct {
+	// Step is 0 while calls succeed, and grows with each call that fails.
+	Step int
+	// Due is when the next call may be made; nil for now.
+	Due *time.Time
+	// FailingSince is the time of the first failed call since the last success.
+	FailingSince                 *time.Time
+	LastSuccessAt, LastFailureAt *time.Time
+	// LastStatus is the HTTP status of the last call; nil if there was no answer.
+	LastStatus *int
+	LastError  *string
+}
+
+func (w *Webhook) targets() []any {
+	return []any{
+		&w.Name, &w.URL, &w.Secrets, &w.Events, &w.Categories, &w.Batch, &w.Rate, &w.State, &w.Declared,
+		&w.Generation, &w.CreatedAt, &w.UpdatedAt,
+		&w.Step, &w.Due, &w.FailingSince, &w.LastSuccessAt, &w.LastFailureAt, &w.LastStatus, &w.LastError,
+	}
+}
+
+// PutWebhook replaces the webhook with this generation, or adds a webhook if generation is 0.
+// Retries start over: if the webhook is active, everything that is queued for it is due now.
+// PutWebhook returns [ErrChanged] if the stored webhook has another generation.
+func (t *Targets) PutWebhook(ctx context.Context, w WebhookSettings, generation int64) error {
+	err := pgx.BeginFunc(ctx, t.pool, func(tx pgx.Tx) error {
+		sql, arguments := statements.Get("add a webhook"), []any{w.Name, w.URL, w.Secrets, w.Events, w.Categories, w.Batch, w.Rate, w.State, w.Declared}
+		if generation != 0 {
+			sql, arguments = statements.Get("replace a webhook"), append(arguments, generation)
+		}
+		tag, err := tx.Exec(ctx, sql, arguments...)
+		if err == nil && tag.RowsAffected() == 0 {
+			err = ErrChanged
+		}
+		if err != nil || w.State != Active {
+			return err
+		}
+		_, err = tx.Exec(ctx, statements.Get("try a webhook again"), w.Name)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("store webhook %q: %w", w.Name, err)
+	}
+	return nil
+}
+
+// Webhook returns a webhook, or [ErrNotFound].
+func (t *Targets) Webhook(ctx context.Context, name string) (Webhook, error) {
+	var w Webhook
+	err := t.pool.QueryRow(ctx, statements.Get("read a webhook"), name).Scan(w.targets()...)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return Webhook{}, fmt.Errorf("read webhook %q: %w", name, err)
+	}
+	return w, nil
+}
+
+// Webhooks returns all webhooks, sorted by name.
+func (t *Targets) Webhooks(ctx context.Context) ([]Webhook, error) {
+	rows, _ := t.pool.Query(ctx, statements.Get("list webhooks"))
+	webhooks, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (w Webhook, err error) { return w, row.Scan(w.targets()...) })
+	if err != nil {
+		return nil, fmt.Errorf("list webhooks: %w", err)
+	}
+	return webhooks, nil
+}
+
+// MaxDue is the most rows of its queue that DueEvents counts for a webhook.
+const MaxDue = 10_000
+
+// DueEvents returns how many events are due, by webhook. It counts the folded events after the
+// webhook's position in the log, and the due rows of the webhook's queue, at most [MaxDue] of
+// them.
+func (t *Targets) DueEvents(ctx context.Context, names ...string) (map[string]int64, error) {
+	all := make(map[string]int64, len(names))
+	var name string
+	var n int64
+	add := func() error {
+		all[name] += n
+		return nil
+	}
+	rows, _ := t.pool.Query(ctx, statements.Get("list the partitions"))
+	held, err := pgx.CollectRows(rows, pgx.RowTo[int])
+	if err != nil {
+		return nil, fmt.Errorf("list the partitions: %w", err)
+	}
+	groups := make([]string, len(names))
+	for i := range names {
+		groups[i] = webhookGroup(names[i])
+	}
+	each := make([]string, len(held))
+	for i, p := range held {
+		each[i] = statements.Of(p, "count events of the log")
+	}
+	rows, _ = t.pool.Query(ctx, statements.Get("count queued events"), names, MaxDue)
+	_, err = pgx.ForEachRow(rows, []any{&name, &n}, add)
+	if err == nil && len(held) > 0 {
+		rows, _ = t.pool.Query(ctx, strings.Join(each, " UNION ALL "), events.ProjectorGroup, groups)
+		_, err = pgx.ForEachRow(rows, []any{&name, &n}, add)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("count what is due for webhooks: %w", err)
+	}
+	return all, nil
+}
+
+// DeleteWebhook deletes a webhook with its queue. It returns [ErrNotFound] if there is none.
+func (t *Targets) DeleteWebhook(ctx context.Context, name string) error {
+	tag, err := t.pool.Exec(ctx, statements.Get("delete a webhook"), name)
+	if err == nil && tag.RowsAffected() == 0 {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return fmt.Errorf("delete webhook %q: %w", name, err)
+	}
+	return nil
+}
+
+// RecordCall stores the result of a call: the step of the webhook's retries, and its state,
+// unless the webhook is paused or disabled already. If the settings have changed since
+// generation, it stores only a success, and only if the URL is the same.
+func (t *Targets) RecordCall(ctx context.Context, name, url string, generation int64, state State, l Ladder) error {
+	tag, err := t.pool.Exec(ctx, statements.Get("record a call"), name, generation, state,
+		l.Step, l.Due, l.FailingSince, l.LastSuccessAt, l.LastFailureAt, l.LastStatus, l.LastError)
+	if err == nil && tag.RowsAffected() == 0 && l.LastSuccessAt != nil && l.LastError == nil {
+		_, err = t.pool.Exec(ctx, statements.Get("record an earlier success"), name, url, l.LastSuccessAt, l.LastStatus)
+	}
+	if err != nil {
+		return fmt.Errorf("record the call of webhook %q: %w", name, err)
+	}
+	return nil
+}
+
+// Enqueue makes subjects of a type due for the webhooks that want it. All subjects belong to
+// the given partition: the user's, or the dead letter's.
+func (t *Targets) Enqueue(ctx context.Context, partition int, eventType string, subjects ...string) error {
+	_, err := t.pool.Exec(ctx, statements.Of(partition, "enqueue subjects"), partition, eventType, subjects)
+	if err != nil {
+		return fmt.Errorf("queue %s for webhooks: %w", eventType, err)
+	}
+	return nil
+}

@@ -1,0 +1,255 @@
+package push
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/asn1"
+	"encoding/json"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+const (
+	apnsProduction = "https://api.push.apple.com"
+	apnsSandbox    = "https://api.sandbox.push.apple.com"
+)
+
+// APNs refuses provider tokens older than an hour, and more than one new token in 20 minutes
+// from all processes together.
+const (
+	providerTokenPeriod   = 30 * time.Minute
+	providerTokenInterval = 20 * time.Minute
+)
+
+// apns sends pushes to the devices of an iOS app:
+// https://developer.apple.com/documentation/usernotifications/sending-notification-requests-to-apns
+type apns struct {
+	client *http.Client
+	// servers are base URLs by environment.
+	servers map[string]string
+	topic   string
+	now     func() time.Time
+	// token is nil if a certificate authenticates the sender.
+	token *providerToken
+	// background sends silent pushes that wake the app, in place of pushes that set the icon.
+	// zeroInBackground does so only for the number 0.
+	background, zeroInBackground bool
+}
+
+// newAPNsTransport returns a transport that keeps one connection to each server, as Apple
+// asks. Apple grants one stream at first and then a thousand; pushes wait while all streams
+// are in use. The transport follows GOAWAY, and detects a dead connection by pings.
+func newAPNsTransport(config *tls.Config) http.RoundTripper {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP2(true)
+	return newInTurn(&http.Transport{
+		Proxy:           http.ProxyFromEnvironment,
+		DialContext:     (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
+		TLSClientConfig: config,
+		Protocols:       protocols,
+		HTTP2: &http.HTTP2Config{
+			StrictMaxConcurrentRequests: true,
+			SendPingTimeout:             30 * time.Second,
+			PingTimeout:                 10 * time.Second,
+		},
+		TLSHandshakeTimeout: 10 * time.Second,
+		IdleConnTimeout:     time.Hour,
+	})
+}
+
+func (a *apns) route(p *Push) string { return p.Environment }
+
+// aps is the part of the payload that iOS itself reads.
+type aps struct {
+	Alert            *apsAlert `json:"alert,omitempty"`
+	Badge            *int64    `json:"badge,omitempty"`
+	Sound            string    `json:"sound,omitempty"`
+	ContentAvailable int       `json:"content-available,omitempty"`
+	MutableContent   int       `json:"mutable-content,omitempty"`
+}
+
+type apsAlert struct {
+	Title string `json:"title,omitempty"`
+	Body  string `json:"body,omitempty"`
+}
+
+// send sends a push. If the provider token has expired, it renews the token and tries once
+// more.
+func (a *apns) send(ctx context.Context, p *Push) Outcome {
+	outcome, expired := a.try(ctx, p)
+	if expired {
+		outcome, _ = a.try(ctx, p)
+	}
+	return outcome
+}
+
+// try sends a push once. expired reports that the provider token had expired and is renewed.
+func (a *apns) try(ctx context.Context, p *Push) (_ Outcome, expired bool) {
+	kind, priority := "alert", "5"
+	payload := struct {
+		APS    aps     `json:"aps"`
+		Badged content `json:"badged"`
+	}{aps{Badge: &p.Number}, p.content()}
+	switch {
+	case p.Alert != nil:
+		priority = "10"
+		payload.APS.Alert = &apsAlert{p.Alert.Title, p.Alert.Body}
+		payload.APS.Sound, payload.APS.MutableContent = "default", 1
+	case a.background || a.zeroInBackground && p.Number == 0:
+		kind = "background" // Apple allows no other key in aps then
+		payload.APS = aps{ContentAvailable: 1}
+	case len(p.Retract) > 0:
+		payload.APS.ContentAvailable = 1 // sets the icon, and wakes the app if iOS permits
+	}
+	body, err := encode(payload)
+	if err != nil {
+		return failed(err), false
+	}
+	if len(body) > maxPayload {
+		return Outcome{Verdict: TooLarge, Reason: "PayloadTooLarge"}, false
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.servers[p.Environment]+"/3/device/"+string(p.Token), bytes.NewReader(body))
+	if err != nil {
+		return failed(err), false
+	}
+	req.Header = http.Header{
+		"Content-Type":     {"application/json"},
+		"Apns-Topic":       {a.topic},
+		"Apns-Push-Type":   {kind},
+		"Apns-Priority":    {priority},
+		"Apns-Expiration":  {strconv.FormatInt(a.now().Add(lifetime).Unix(), 10)},
+		"Apns-Collapse-Id": {p.collapse()},
+	}
+	var signed string
+	if a.token != nil {
+		if signed, err = a.token.get(); err != nil {
+			return fault("the provider token cannot be signed"), false
+		}
+		req.Header.Set("Authorization", "bearer "+signed)
+	}
+	res, err := a.client.Do(req)
+	if err != nil {
+		return failed(err), false
+	}
+	defer res.Body.Close()
+	if res.StatusCode == http.StatusOK {
+		return Outcome{Verdict: Sent}, false
+	}
+	return a.failure(res, signed)
+}
+
+// failure turns the answer to a push that APNs did not accept into an outcome.
+func (a *apns) failure(res *http.Response, signed string) (_ Outcome, expired bool) {
+	var answer struct {
+		Reason string `json:"reason"`
+		// Timestamp is when APNs found that the device token is no longer valid, in
+		// milliseconds since 1970.
+		Timestamp int64 `json:"timestamp"`
+	}
+	text, _ := io.ReadAll(io.LimitReader(res.Body, maxPayload))
+	_ = json.Unmarshal(text, &answer) // without a reason the status decides
+	reason := reasonOf(res.StatusCode, answer.Reason)
+	switch {
+	case res.StatusCode == http.StatusGone:
+		gone := Outcome{Verdict: Gone, Reason: reason}
+		if answer.Timestamp > 0 {
+			gone.Since = time.UnixMilli(answer.Timestamp)
+		}
+		return gone, false
+	case reason == "BadDeviceToken":
+		return Outcome{Verdict: Gone, Reason: reason}, false
+	case reason == "DeviceTokenNotForTopic":
+		return Outcome{Verdict: Rejected, Reason: reason}, false
+	case res.StatusCode == http.StatusRequestEntityTooLarge:
+		return Outcome{Verdict: TooLarge, Reason: reason}, false
+	case reason == "ExpiredProviderToken" && a.token != nil:
+		wait, err := a.token.renew(signed)
+		if err != nil {
+			return fault("the provider token cannot be signed"), false
+		}
+		return Outcome{Verdict: Failed, Reason: reason, After: wait, Pause: wait > 0}, wait == 0
+	case reason == "TooManyProviderTokenUpdates":
+		return Outcome{Verdict: Failed, Reason: reason, After: providerTokenInterval, Pause: true}, false
+	case res.StatusCode == http.StatusTooManyRequests, res.StatusCode >= 500:
+		return busy(res, reason), false
+	case isRedirect(res.StatusCode), res.StatusCode == http.StatusForbidden, res.StatusCode == http.StatusNotFound, strings.HasSuffix(reason, "Topic"), reason == "TopicDisallowed":
+		return fault(reason), false
+	}
+	return Outcome{Verdict: Rejected, Reason: reason}, false
+}
+
+// providerToken is the token that authenticates the sender to APNs. All processes with the
+// same key have the same token, also after a restart: it is issued at the full and the half
+// hour, and its signature is deterministic. With a token for each process, APNs would refuse
+// some as too many.
+type providerToken struct {
+	key           *ecdsa.PrivateKey
+	keyID, teamID string
+	now           func() time.Time
+
+	mu     sync.Mutex
+	signed string
+	issued time.Time
+}
+
+// get returns the token of the current half hour.
+func (t *providerToken) get() (string, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	// A token that replaced an expired one stays in use after its half hour.
+	if period := t.now().Add(-signedEarly).Truncate(providerTokenPeriod); t.signed == "" || period.Sub(t.issued) >= providerTokenInterval {
+		return t.sign(period)
+	}
+	return t.signed, nil
+}
+
+// sign creates and stores a token. The caller holds mu.
+func (t *providerToken) sign(issued time.Time) (string, error) {
+	token := jwt.NewWithClaims(jwt.SigningMethodES256, jwt.MapClaims{"iss": t.teamID, "iat": issued.Unix()})
+	token.Header["kid"] = t.keyID
+	text, err := token.SigningString()
+	if err != nil {
+		return "", err
+	}
+	digest := sha256.Sum256([]byte(text))
+	der, err := t.key.Sign(nil, digest[:], crypto.SHA256) // deterministic by RFC 6979, without randomness
+	if err != nil {
+		return "", err
+	}
+	var signature struct{ R, S *big.Int }
+	if _, err := asn1.Unmarshal(der, &signature); err != nil {
+		return "", err
+	}
+	raw := make([]byte, 64) // the format of JWS
+	signature.R.FillBytes(raw[:32])
+	signature.S.FillBytes(raw[32:])
+	t.signed, t.issued = text+"."+token.EncodeSegment(raw), issued
+	return t.signed, nil
+}
+
+// renew replaces a token that APNs has called expired. If the next token may not be issued
+// yet, it returns the wait instead.
+func (t *providerToken) renew(signed string) (wait time.Duration, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.signed != signed {
+		return 0, nil // renewed meanwhile
+	}
+	if wait := providerTokenInterval - t.now().Sub(t.issued); wait > 0 {
+		return wait, nil
+	}
+	_, err = t.sign(t.now().Add(-signedEarly))
+	return 0, err
+}

@@ -1,0 +1,306 @@
+// Package push sends the numbers of badges, and notifications, to devices whose apps are
+// closed. It sends what its queue returns through APNs, FCM, Web Push and UnifiedPush.
+//
+// The package does not know the log or tables: it declares the interface of its queue. ADR 66
+// has the reasons.
+package push
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Platform is a vendor or protocol that delivers pushes to devices.
+type Platform string
+
+// The platforms.
+const (
+	APNs        Platform = "apns"
+	FCM         Platform = "fcm"
+	WebPush     Platform = "webpush"
+	UnifiedPush Platform = "unifiedpush"
+)
+
+// Push is one message to one device: its number, with or without a notification.
+type Push struct {
+	UserID, DeviceID string
+	// App names an entry of the configuration.
+	App string
+	// Environment is "sandbox" or "production"; only APNs has both.
+	Environment string
+	// Token is the token of APNs or FCM, or a subscription as JSON. It is a secret.
+	Token []byte
+	// Epoch and Version order the numbers of a user: see pubsub.Badge.
+	Epoch   string
+	Version int64
+	// Number is the number on the icon.
+	Number int64
+	// Alert is the notification; nil for a silent push.
+	Alert *Alert
+	// Retract are alerts that the device must remove, since their messages were read or
+	// recalled. Only silent pushes have them.
+	Retract []AlertName
+}
+
+// AlertName identifies the alert of a message.
+type AlertName struct {
+	ConversationID string
+	Seq            int64
+}
+
+// Alert is the notification of a message.
+type Alert struct {
+	ConversationID string
+	Seq            int64
+	Title, Body    string
+	// Data is passed to the app; it may be empty.
+	Data map[string]string
+}
+
+// Verdict is the result of a push.
+type Verdict string
+
+// The verdicts.
+const (
+	// Sent: the vendor accepted the push.
+	Sent Verdict = "sent"
+	// Gone: the vendor does not know the device any more.
+	Gone Verdict = "gone"
+	// Failed: a retry may succeed.
+	Failed Verdict = "failed"
+	// Rejected: the vendor refuses pushes to this device, until the device is registered again
+	// or the configuration changes.
+	Rejected Verdict = "rejected"
+	// TooLarge: the notification is too large to send; the number alone is not.
+	TooLarge Verdict = "too_large"
+)
+
+// Outcome is the answer of a vendor.
+type Outcome struct {
+	Verdict Verdict
+	// Reason is the vendor's code for the failure. It contains no secrets.
+	Reason string
+	// After is how long to wait, if the vendor says so.
+	After time.Duration
+	// Pause says that After applies to all pushes of the route.
+	Pause bool
+	// Unreachable says that there was no answer.
+	Unreachable bool
+	// Err says why there was no answer. It is only for operators. Users choose the endpoints
+	// of subscriptions, so they could use the text to explore the server's network.
+	Err error
+	// Since is when the vendor found that the device was gone, if the vendor says so.
+	Since time.Time
+}
+
+// lifetime is how long vendors store a push for a device that is off. It is the longest time
+// that all vendors accept. A device that is off for longer shows an old number afterwards.
+const lifetime = 28 * 24 * time.Hour
+
+// maxPayload is the most bytes of a payload that APNs and FCM accept.
+const maxPayload = 4096
+
+// content is the part of a push for the app, under the name "badged".
+type content struct {
+	Epoch          string            `json:"epoch"`
+	Version        int64             `json:"version"`
+	Number         int64             `json:"number"`
+	ConversationID string            `json:"conversation_id,omitempty"`
+	Seq            int64             `json:"seq,omitempty"`
+	Data           map[string]string `json:"data,omitempty"`
+	Retract        []retraction      `json:"retract,omitempty"`
+}
+
+// retraction names an alert that the app must remove. Tag is the alert's identifier on iOS and
+// its tag on Android.
+type retraction struct {
+	ConversationID string `json:"conversation_id"`
+	Seq            int64  `json:"seq"`
+	Tag            string `json:"tag"`
+}
+
+func (p *Push) content() content {
+	c := content{Epoch: p.Epoch, Version: p.Version, Number: p.Number}
+	if p.Alert != nil {
+		c.ConversationID, c.Seq, c.Data = p.Alert.ConversationID, p.Alert.Seq, p.Alert.Data
+		return c
+	}
+	for _, a := range p.Retract {
+		shown := Push{UserID: p.UserID, Alert: &Alert{ConversationID: a.ConversationID, Seq: a.Seq}}
+		c.Retract = append(c.Retract, retraction{a.ConversationID, a.Seq, shown.collapse()})
+	}
+	return c
+}
+
+// collapse returns the key under which vendors replace a stored push. Silent pushes of a user
+// share one key, since only the newest number matters. Each alert has its own key, so that a
+// repeated push does not show twice. A push that retracts alerts has its own key too, since a
+// newer number must not replace it. Keys have 32 characters, the most that all vendors accept.
+func (p *Push) collapse() string {
+	name := p.UserID
+	if p.Alert != nil {
+		name += "\x00" + p.Alert.ConversationID + "\x00" + strconv.FormatInt(p.Alert.Seq, 10)
+	}
+	for _, a := range p.Retract {
+		name += "\x00retract\x00" + a.ConversationID + "\x00" + strconv.FormatInt(a.Seq, 10)
+	}
+	sum := sha256.Sum256([]byte(name))
+	return base64.RawURLEncoding.EncodeToString(sum[:24])
+}
+
+// encode returns JSON without the escapes for HTML, which use six bytes for one.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimRight(b.Bytes(), "\n"), nil
+}
+
+// failed returns the outcome of a push without an answer. It removes the URL from a
+// *url.Error, since the URL contains a token.
+func failed(err error) Outcome {
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err
+	}
+	return Outcome{Verdict: Failed, Reason: "Unreachable", Unreachable: true, Err: err}
+}
+
+// faultPause is how long an app's pushes pause after the vendor has refused the app's
+// settings.
+const faultPause = 5 * time.Minute
+
+// fault returns the outcome of a push that the vendor refused because of the app's settings.
+func fault(reason string) Outcome {
+	return Outcome{Verdict: Failed, Reason: reason, After: faultPause, Pause: true}
+}
+
+// isRedirect reports whether a status is a redirect. Vendors do not redirect, so something
+// between this server and the vendor has answered.
+func isRedirect(status int) bool { return status >= 300 && status < 400 }
+
+// busy returns the outcome of a push that the vendor may accept later. If the vendor says
+// when, all pushes of the route wait until then.
+func busy(res *http.Response, reason string) Outcome {
+	after := retryAfter(res)
+	return Outcome{Verdict: Failed, Reason: reason, After: after, Pause: after > 0}
+}
+
+// maxRetryAfter limits the wait that a vendor can ask for.
+const maxRetryAfter = time.Hour
+
+// retryAfter returns the wait in a Retry-After header, or 0.
+func retryAfter(res *http.Response) time.Duration {
+	text := res.Header.Get("Retry-After")
+	var after time.Duration
+	if seconds, err := strconv.Atoi(text); err == nil || errors.Is(err, strconv.ErrRange) { // out of range gives the greatest number
+		after = time.Duration(min(max(seconds, 0), int(maxRetryAfter/time.Second))) * time.Second
+	} else if at, err := http.ParseTime(text); err == nil {
+		after = time.Until(at)
+	}
+	return min(max(after, 0), maxRetryAfter)
+}
+
+var reasonPattern = regexp.MustCompile(`^[A-Za-z_]{1,64}$`)
+
+// reasonOf returns a vendor's code for a failure. If the code is missing or has another form,
+// it returns the status, since other text may repeat a token.
+func reasonOf(status int, word string) string {
+	if reasonPattern.MatchString(word) {
+		return word
+	}
+	return fmt.Sprintf("HTTP %d", status)
+}
+
+// CheckToken says what is wrong with the token of a device, or returns "". For Web Push and
+// UnifiedPush the token is a subscription as JSON.
+func (p Platform) CheckToken(token []byte) string {
+	switch p {
+	case APNs:
+		if !apnsToken.Match(token) {
+			return "must have 8 to 200 hexadecimal digits"
+		}
+	case FCM:
+		if len(token) < 8 || len(token) > 4096 || !fcmToken.Match(token) {
+			return "must have 8 to 4096 letters, digits, colons, dashes and underscores"
+		}
+	case WebPush, UnifiedPush:
+		var s subscription
+		if len(token) > maxSubscription {
+			return fmt.Sprintf("must have at most %d bytes", maxSubscription)
+		}
+		if strict(token, &s) != nil {
+			return "must be an object with endpoint and keys, as a browser's toJSON gives it"
+		}
+		return s.check()
+	default:
+		return "is of an unknown platform"
+	}
+	return ""
+}
+
+// AddressOf returns the address to which a token leads, in a form that is the same for all
+// spellings of the token. CheckToken must have accepted the token.
+func (p Platform) AddressOf(token []byte) string {
+	switch p {
+	case APNs:
+		return strings.ToLower(string(token))
+	case WebPush, UnifiedPush:
+		var s subscription
+		if json.Unmarshal(token, &s) == nil {
+			return s.address()
+		}
+	case FCM:
+	}
+	return string(token)
+}
+
+var (
+	apnsToken = regexp.MustCompile(`^([0-9a-fA-F]{2}){4,100}$`)
+	fcmToken  = regexp.MustCompile(`^[A-Za-z0-9:_-]+$`)
+)
+
+// strict decodes a JSON object. It rejects unknown and repeated fields; names are
+// case-sensitive. Its errors name fields as in the object.
+func strict(text []byte, v any) error {
+	return decode(text, v, jsonv2.RejectUnknownMembers(true))
+}
+
+// decode decodes JSON with options, and words errors for operators and apps.
+func decode(text []byte, v any, options ...jsonv2.Options) error {
+	err := jsonv2.Unmarshal(text, v, options...)
+	wrong, ok := errors.AsType[*jsonv2.SemanticError](err)
+	if !ok {
+		return err // an error of syntax
+	}
+	kind, field := kinds[wrong.JSONKind], wrong.JSONPointer.LastToken()
+	switch {
+	case errors.Is(wrong, jsonv2.ErrUnknownName):
+		return fmt.Errorf("unknown field %q", field)
+	case field == "":
+		return errors.New("must be a JSON object, is " + kind)
+	}
+	return fmt.Errorf("%s: must not be %s", field, kind)
+}
+
+// kinds are the names of JSON values in errors.
+var kinds = map[jsontext.Kind]string{
+	jsontext.KindNull: "null", jsontext.KindFalse: "false", jsontext.KindTrue: "true", jsontext.KindString: "a string",
+	jsontext.KindNumber: "a number", jsontext.KindBeginObject: "an object", jsontext.KindBeginArray: "a list",
+}

@@ -1,0 +1,200 @@
+package push
+
+import (
+	"container/list"
+	"context"
+	"sync"
+	"time"
+
+	"github.com/badged/badged/internal/base/wait"
+)
+
+const (
+	// slowInFlight is the most pushes in flight that all slow routes of an app share. A limit
+	// per route would limit nothing, since users choose the hosts of endpoints.
+	slowInFlight = inFlight / 2
+	// slowAnswer is the longest time in which a fast route answers.
+	slowAnswer = time.Second
+	// userInFlight is the most pushes in flight of one user, who may have outbound.MaxDevices
+	// devices on different routes.
+	userInFlight = 16
+	// busyHold is how long a push is put off if too many others are in flight.
+	busyHold = time.Second
+	// unreachable is a number of consecutive pushes without an answer. After that many a route
+	// pauses: first for unreachableRest, and up to unreachableLast after further failures.
+	unreachable     = 10
+	unreachableRest = 5 * time.Second
+	unreachableLast = 5 * time.Minute
+	// If there are idleRoutes routes, idle routes are removed from memory. Users choose the
+	// hosts of endpoints, so the number of routes has no other limit.
+	idleRoutes = 10_000
+)
+
+// routes records the pushes in flight of an app by route and user, and the state of routes. It
+// is safe for concurrent use.
+type routes struct {
+	// slowLimit is the most slow pushes in flight.
+	slowLimit int
+
+	mu     sync.Mutex
+	byName map[string]*route
+	// users has the number of pushes in flight, by user.
+	users map[string]int
+	// young are the pushes in flight that are not slow, oldest first.
+	young *list.List
+	// slow is the number of slow pushes in flight.
+	slow int
+	// all is the time until which all routes pause.
+	all time.Time
+}
+
+type route struct {
+	until    time.Time
+	inFlight int
+	// slow is the number of slow pushes among inFlight.
+	slow     int
+	failures int
+	// fast is whether the last answer was fast; false before the first answer.
+	fast bool
+}
+
+// flight is a push in flight. A push is slow if its route was slow when the push began, or
+// once the push takes longer than slowAnswer. A slow push is not in routes.young.
+type flight struct {
+	route *route
+	name  string
+	user  string
+	start time.Time
+	young *list.Element // nil if the push is slow
+}
+
+// newRoutes returns the routes of an app. Apps of APNs and FCM have a single vendor, so slow
+// pushes may use all of inFlight.
+func newRoutes(p Platform) *routes {
+	rs := &routes{slowLimit: inFlight, byName: map[string]*route{}, users: map[string]int{}, young: list.New()}
+	if p == WebPush || p == UnifiedPush {
+		rs.slowLimit = slowInFlight
+	}
+	return rs
+}
+
+// enter counts a push of a user as in flight. If the route pauses, or too many slow pushes or
+// pushes of the user are in flight, enter returns instead how long to put the push off.
+func (rs *routes) enter(name, user string) (_ *flight, wait time.Duration) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	now := time.Now()
+	rs.age(now)
+	isSlow := true
+	if r := rs.byName[name]; r != nil {
+		if wait := r.until.Sub(now); wait > 0 {
+			return nil, wait
+		}
+		isSlow = !r.fast || 4*r.slow > r.inFlight
+	}
+	if rs.users[user] >= userInFlight || isSlow && rs.slow >= rs.slowLimit {
+		return nil, busyHold
+	}
+	r := rs.get(name)
+	f := &flight{route: r, name: name, user: user, start: now}
+	r.inFlight++
+	rs.users[user]++
+	if isSlow {
+		rs.markSlow(f, 1)
+	} else {
+		f.young = rs.young.PushBack(f)
+	}
+	return f, 0
+}
+
+// age marks pushes that have taken longer than slowAnswer as slow.
+func (rs *routes) age(now time.Time) {
+	for e := rs.young.Front(); e != nil; e = rs.young.Front() {
+		f, _ := e.Value.(*flight)
+		if now.Sub(f.start) <= slowAnswer {
+			return
+		}
+		rs.young.Remove(e)
+		f.young = nil
+		rs.markSlow(f, 1)
+	}
+}
+
+// markSlow adds n slow pushes to the counts.
+func (rs *routes) markSlow(f *flight, n int) {
+	rs.slow += n
+	f.route.slow += n
+}
+
+// leave ends a push, and records its outcome for its route.
+func (rs *routes) leave(f *flight, outcome Outcome) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	now, r := time.Now(), f.route
+	if f.young != nil {
+		rs.young.Remove(f.young)
+	} else {
+		rs.markSlow(f, -1)
+	}
+	r.inFlight--
+	if rs.users[f.user]--; rs.users[f.user] == 0 {
+		delete(rs.users, f.user)
+	}
+	isFast := now.Sub(f.start) <= slowAnswer
+	switch {
+	case !outcome.Unreachable:
+		r.failures, r.fast = 0, isFast
+	case !isFast:
+		r.fast = false
+		fallthrough
+	default:
+		if r.failures++; r.failures >= unreachable && now.After(r.until) {
+			r.until = now.Add(backoff(r.failures-unreachable, unreachableRest, unreachableLast))
+		}
+	}
+	if r.inFlight == 0 && r.failures == 0 && !r.fast && now.After(r.until) {
+		delete(rs.byName, f.name) // the same state as an unknown route
+	}
+}
+
+// pause makes a route pause and, if all is set, all routes. It reports whether the route was
+// not pausing already.
+func (rs *routes) pause(name string, d time.Duration, all bool) bool {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	r, now := rs.get(name), time.Now()
+	first, until := !r.until.After(now), now.Add(d)
+	if until.After(r.until) {
+		r.until = until
+	}
+	if all && until.After(rs.all) {
+		rs.all = until
+	}
+	return first
+}
+
+// waitForAll waits until the pause of all routes is over. It returns false if ctx is done.
+func (rs *routes) waitForAll(ctx context.Context) bool {
+	rs.mu.Lock()
+	pause := time.Until(rs.all)
+	rs.mu.Unlock()
+	return pause <= 0 || wait.For(ctx, pause) == nil
+}
+
+func (rs *routes) get(name string) *route {
+	r := rs.byName[name]
+	if r != nil {
+		return r
+	}
+	if len(rs.byName) >= idleRoutes {
+		now := time.Now()
+		for name, r := range rs.byName {
+			if r.inFlight == 0 && now.After(r.until) {
+				delete(rs.byName, name)
+			}
+		}
+	}
+	r = &route{}
+	rs.byName[name] = r
+	return r
+}

@@ -1,0 +1,323 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// Due is a device that must get a push.
+type Due struct {
+	// Push is the push of the number, without an alert.
+	Push
+	// Alerts are the notifications to send, oldest first.
+	Alerts []Alert
+	// DueAt is when the number changed, or when the next attempt was due.
+	DueAt, RegisteredAt time.Time
+	// Attempts is how many pushes failed since the last one that succeeded.
+	Attempts int
+	// Row belongs to the queue.
+	Row any
+}
+
+// Queue returns devices that are due, and gets reports. Its methods are safe for concurrent
+// use.
+type Queue interface {
+	// Next returns up to limit devices of an app that are due. It blocks until a device is
+	// due; its only error is the error of ctx. The sender reports each device by one of the
+	// other methods, which do not block. Until then Next does not return the device again.
+	Next(ctx context.Context, app string, platform Platform, limit int) ([]Due, error)
+	// Told reports that a device got its number, d.Alerts and d.Retract. Before the report,
+	// the sender removes the alerts that are still due from both lists. For the duration of
+	// quiet, only alerts are due.
+	Told(d Due, quiet time.Duration)
+	// Retry reports that a push failed. sent is the number of alerts that were sent before the
+	// failure, oldest first; their pushes also had the number of the badge. The device is due
+	// again after the given time.
+	Retry(d Due, sent int, after time.Duration, reason string)
+	// Hold reports that no push was tried. The device is due again after the given time.
+	Hold(d Due, after time.Duration)
+	// Gone deletes a device, unless it was registered again meanwhile.
+	Gone(d Due, reason string)
+}
+
+const (
+	// inFlight is the most pushes of an app that wait for an answer. A vendor that answers in
+	// 100 ms gets about 5,000 per second.
+	inFlight = 512
+	// batch is the most devices that one call of Next returns.
+	batch = 128
+	// pushTimeout limits one push.
+	pushTimeout = 15 * time.Second
+	// grace is how long pushes in flight may go on when the sender stops.
+	grace = 3 * time.Second
+
+	firstBackoff   = 5 * time.Second
+	lastBackoff    = time.Hour
+	rejectedFirst  = time.Hour
+	rejectedLatest = 24 * time.Hour
+)
+
+// Config configures a Sender. Queue is required.
+type Config struct {
+	Apps    Apps
+	Queue   Queue
+	Logger  *slog.Logger
+	Metrics *Metrics
+}
+
+// Sender sends the pushes that are due.
+type Sender struct {
+	cfg    Config
+	log    *slog.Logger
+	routes map[string]*routes // by app
+}
+
+// NewSender returns a Sender, which does nothing until Run, or an error if cfg has no Queue.
+func NewSender(cfg Config) (*Sender, error) {
+	if cfg.Queue == nil {
+		return nil, errors.New("push: Queue is required")
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Metrics == nil {
+		cfg.Metrics = NewMetrics(nil)
+	}
+	s := &Sender{cfg: cfg, log: cfg.Logger, routes: map[string]*routes{}}
+	for name, app := range cfg.Apps {
+		s.routes[name] = newRoutes(app.Platform)
+	}
+	return s, nil
+}
+
+// Run sends until ctx is done. Then it waits for the pushes in flight, a few seconds at most,
+// and returns nil.
+func (s *Sender) Run(ctx context.Context) error {
+	if len(s.cfg.Apps) == 0 {
+		<-ctx.Done()
+		return nil
+	}
+	var sending sync.WaitGroup
+	for _, app := range s.cfg.Apps {
+		sending.Go(func() { s.deliver(ctx, app) })
+	}
+	sending.Wait()
+	return nil
+}
+
+// deliver sends pushes to the devices of an app that are due, until ctx is done.
+func (s *Sender) deliver(ctx context.Context, app *App) {
+	// Pushes in flight may go on for the duration of grace after ctx is done.
+	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })
+	var inProgress sync.WaitGroup
+	defer inProgress.Wait()
+	slots := make(chan struct{}, inFlight)
+	for {
+		// Acquire slots for a whole batch: with a call of Next per slot, reading the queue
+		// would cost too much.
+		for range batch {
+			select {
+			case slots <- struct{}{}:
+			case <-ctx.Done():
+				return
+			}
+		}
+		if !s.routes[app.Name].waitForAll(ctx) {
+			return
+		}
+		all, err := s.cfg.Queue.Next(ctx, app.Name, app.Platform, batch)
+		if err != nil {
+			return
+		}
+		for range batch - len(all) {
+			<-slots
+		}
+		for _, due := range all {
+			if ctx.Err() != nil {
+				s.cfg.Queue.Hold(due, 0)
+				continue
+			}
+			inProgress.Go(func() {
+				defer func() { <-slots }()
+				s.handle(sending, app, due)
+			})
+		}
+	}
+}
+
+// held is the verdict of a push that was not tried, because its route pauses or too many
+// others are in flight.
+const held Verdict = "held"
+
+// handle sends what is due to one device, and reports the result.
+func (s *Sender) handle(ctx context.Context, app *App, due Due) {
+	defer func() {
+		if v := recover(); v != nil {
+			s.log.ErrorContext(ctx, "a push panicked, will try again", "app", app.Name, "error", v, "stack", string(debug.Stack()))
+			s.cfg.Queue.Retry(due, 0, backoff(due.Attempts, firstBackoff, lastBackoff), "internal error")
+		}
+	}()
+	sent, outcome := s.tell(ctx, app, &due)
+	s.report(ctx, app, due, sent, outcome)
+}
+
+// tell sends the alerts of a device or, if the device has none, the number alone. It stops at
+// the first failure and returns the outcome. sent counts the alerts up to the last alert that
+// was sent.
+func (s *Sender) tell(ctx context.Context, app *App, due *Due) (sent int, _ Outcome) {
+	route := app.vendor.route(&due.Push)
+	for i := range due.Alerts {
+		p := due.Push
+		p.Alert = &due.Alerts[i]
+		switch outcome := s.send(ctx, app, route, &p, due.DueAt); outcome.Verdict {
+		case Sent:
+			sent = i + 1
+		case TooLarge: // the number is sent alone
+		default:
+			return sent, outcome
+		}
+	}
+	switch {
+	case !app.silent: // without silent pushes the device cannot be told what to retract
+		return sent, Outcome{Verdict: Sent}
+	case sent > 0: // a silent push follows when the interval permits it
+		due.Retract = nil
+		return sent, Outcome{Verdict: Sent}
+	}
+	return 0, s.send(ctx, app, route, &due.Push, due.DueAt)
+}
+
+// send sends a push, unless its route pauses or too many others are in flight.
+func (s *Sender) send(ctx context.Context, app *App, route string, p *Push, due time.Time) Outcome {
+	routes := s.routes[app.Name]
+	flight, wait := routes.enter(route, p.UserID)
+	if wait > 0 {
+		return Outcome{Verdict: held, After: wait}
+	}
+	kind := "silent"
+	if p.Alert != nil {
+		kind = "alert"
+	}
+	sending, cancel := context.WithTimeout(ctx, pushTimeout)
+	defer cancel()
+	s.cfg.Metrics.inFlight.Inc()
+	outcome := Outcome{Verdict: Failed} // stays if the vendor's code panics
+	defer func() {
+		s.cfg.Metrics.inFlight.Dec()
+		routes.leave(flight, outcome)
+	}()
+	outcome = app.vendor.send(sending, p)
+	if outcome.Pause {
+		s.pause(ctx, app, route, outcome)
+	}
+	s.cfg.Metrics.pushes.WithLabelValues(string(app.Platform), kind, string(outcome.Verdict)).Inc()
+	if outcome.Verdict == Sent && !due.IsZero() {
+		s.cfg.Metrics.seconds.WithLabelValues(string(app.Platform)).Observe(max(0, time.Since(due).Seconds()))
+	}
+	return outcome
+}
+
+// report reports the result for a device to the queue.
+func (s *Sender) report(ctx context.Context, app *App, due Due, sent int, outcome Outcome) {
+	queue := s.cfg.Queue
+	if outcome.Verdict == Gone && !outcome.Since.IsZero() && due.RegisteredAt.After(outcome.Since) {
+		outcome = Outcome{Verdict: Rejected, Reason: outcome.Reason + " before it was registered"}
+	}
+	if outcome.Verdict != Sent && outcome.Verdict != held {
+		s.log.DebugContext(ctx, "a push was not sent", "app", app.Name, "user", due.UserID, "device", due.DeviceID,
+			"outcome", outcome.Verdict, "reason", outcome.Reason, "error", outcome.Err)
+	}
+	failures := due.Attempts
+	if sent > 0 {
+		failures = 0
+	}
+	switch outcome.Verdict {
+	case Sent:
+		queue.Told(due, app.interval)
+	case held:
+		if sent == 0 {
+			queue.Hold(due, spread(outcome.After))
+			return
+		}
+		due.Retract = nil
+		due.Alerts = due.Alerts[:sent] // The other alerts are due at once, and are then held.
+		queue.Told(due, app.interval)
+	case Gone:
+		queue.Gone(due, outcome.Reason)
+	case Failed:
+		queue.Retry(due, sent, max(spread(outcome.After), backoff(failures, firstBackoff, lastBackoff)), outcome.Reason)
+	case Rejected, TooLarge:
+		queue.Retry(due, sent, backoff(failures, rejectedFirst, rejectedLatest), outcome.Reason)
+	}
+}
+
+// pause makes a route pause. For FCM it makes all routes of the app pause, since an app has
+// only one; then no devices are read from the queue until the pause ends.
+func (s *Sender) pause(ctx context.Context, app *App, route string, outcome Outcome) {
+	if !s.routes[app.Name].pause(route, outcome.After, app.Platform == FCM) {
+		return
+	}
+	s.cfg.Metrics.pauses.WithLabelValues(string(app.Platform)).Inc()
+	s.log.WarnContext(ctx, "pushes pause: the vendor asks for it, or refuses the app's settings",
+		"app", app.Name, "route", route, "reason", outcome.Reason, "pause", outcome.After)
+}
+
+// backoff returns the wait after a number of failures.
+func backoff(failures int, first, last time.Duration) time.Duration {
+	return spread(min(first<<min(failures, 20), last))
+}
+
+// spread adds up to a fifth, so that pushes that failed together are not retried together.
+func spread(d time.Duration) time.Duration {
+	return d + rand.N(d/5+1) //nolint:gosec // G404: spreads load, guards nothing
+}
+
+// Metrics are the metrics of a Sender.
+type Metrics struct {
+	pushes   *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	pauses   *prometheus.CounterVec
+	inFlight prometheus.Gauge
+}
+
+// NewMetrics returns metrics that are registered with r, or unregistered ones if r is nil.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	f := promauto.With(r)
+	m := &Metrics{
+		pushes: f.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "badged", Subsystem: "push", Name: "pushes_total",
+			Help: "Pushes by platform, kind (silent or alert) and outcome: sent; failed (sent again later); rejected by the vendor; gone (the device was deleted); too_large (the number goes alone).",
+		}, []string{"platform", "kind", "outcome"}),
+		seconds: f.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "badged", Subsystem: "push", Name: "seconds",
+			Help:    "Time from when a device was due until the vendor accepted its push.",
+			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800},
+		}, []string{"platform"}),
+		pauses: f.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "badged", Subsystem: "push", Name: "pauses_total",
+			Help: "Pauses of pushes because a vendor asked for one or refused the settings of an app.",
+		}, []string{"platform"}),
+		inFlight: f.NewGauge(prometheus.GaugeOpts{
+			Namespace: "badged", Subsystem: "push", Name: "in_flight",
+			Help: "Pushes that wait for the vendor's answer.",
+		}),
+	}
+	for _, p := range []Platform{APNs, FCM, WebPush, UnifiedPush} {
+		m.pauses.WithLabelValues(string(p))
+		m.seconds.WithLabelValues(string(p))
+		for _, kind := range []string{"silent", "alert"} {
+			m.pushes.WithLabelValues(string(p), kind, string(Sent))
+		}
+	}
+	return m
+}

@@ -1,0 +1,110 @@
+// Package seal encrypts secrets that are stored in tables: tokens of devices and secrets of
+// webhooks.
+//
+// It does not know what the secrets are for.
+package seal
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// keyBytes is the length of a key of AES-256.
+const keyBytes = 32
+
+// Formats of a stored secret, in its first byte. An encrypted secret continues with the length
+// of the key's id, the id, the nonce and the ciphertext.
+const (
+	plain     = 0
+	encrypted = 1
+)
+
+var idPattern = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,32}$`)
+
+// Box encrypts secrets with its first key, and decrypts what any of its keys has encrypted.
+// The zero value encrypts nothing: it stores secrets in plain. A Box is safe for concurrent
+// use.
+type Box struct {
+	first string
+	keys  map[string]cipher.AEAD
+}
+
+// ParseKeys returns a Box for keys of the form ID=BASE64, each of 32 bytes. Its errors contain
+// no key.
+func ParseKeys(specs []string) (*Box, error) {
+	b := &Box{keys: map[string]cipher.AEAD{}}
+	for i, spec := range specs {
+		id, text, ok := strings.Cut(spec, "=")
+		if !ok || !idPattern.MatchString(id) {
+			return nil, fmt.Errorf("key %d: want ID=BASE64, with an id of up to 32 letters, digits, dots, dashes and underscores", i+1)
+		}
+		key, err := base64.StdEncoding.DecodeString(text)
+		if err != nil || len(key) != keyBytes {
+			return nil, fmt.Errorf("key %d (%s): want %d bytes in base64; `openssl rand -base64 %d` makes them", i+1, id, keyBytes, keyBytes)
+		}
+		if _, ok := b.keys[id]; ok {
+			return nil, fmt.Errorf("key %d: %s is given twice", i+1, id)
+		}
+		block, err := aes.NewCipher(key)
+		if err != nil {
+			return nil, fmt.Errorf("key %d (%s): %w", i+1, id, err)
+		}
+		if b.keys[id], err = cipher.NewGCM(block); err != nil {
+			return nil, fmt.Errorf("key %d (%s): %w", i+1, id, err)
+		}
+		if b.first == "" {
+			b.first = id
+		}
+	}
+	return b, nil
+}
+
+// Seal returns the stored form of a secret. context names the place where it is stored, such
+// as the user and the device: Open fails if a secret was moved to another row.
+func (b *Box) Seal(secret []byte, context string) []byte {
+	if b.first == "" {
+		return append([]byte{plain}, secret...)
+	}
+	aead := b.keys[b.first]
+	out := append([]byte{encrypted, byte(len(b.first))}, b.first...) //nolint:gosec // G115: ids have up to 32 bytes
+	nonce := make([]byte, aead.NonceSize())
+	_, _ = rand.Read(nonce) // never fails
+	out = append(out, nonce...)
+	return aead.Seal(out, nonce, secret, []byte(context))
+}
+
+// Errors of Open.
+var (
+	ErrNoKey   = errors.New("sealed with a key that is not configured")
+	ErrDamaged = errors.New("the sealed secret is damaged, or belongs to another row")
+)
+
+// Open returns the secret that Seal got, with the same context. It returns [ErrNoKey] or
+// [ErrDamaged].
+func (b *Box) Open(sealed []byte, context string) ([]byte, error) {
+	switch {
+	case len(sealed) > 0 && sealed[0] == plain:
+		return sealed[1:], nil
+	case len(sealed) < 2 || sealed[0] != encrypted || len(sealed) < 2+int(sealed[1]):
+		return nil, ErrDamaged
+	}
+	id, rest := string(sealed[2:2+sealed[1]]), sealed[2+int(sealed[1]):]
+	aead, ok := b.keys[id]
+	if !ok {
+		return nil, fmt.Errorf("%w: %s", ErrNoKey, id)
+	}
+	if len(rest) < aead.NonceSize() {
+		return nil, ErrDamaged
+	}
+	secret, err := aead.Open(nil, rest[:aead.NonceSize()], rest[aead.NonceSize():], []byte(context))
+	if err != nil {
+		return nil, ErrDamaged
+	}
+	return secret, nil
+}

@@ -1,0 +1,146 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+)
+
+// Caller calls endpoints. It is safe for concurrent use.
+type Caller struct {
+	// Client makes the calls. It must follow no redirects, have a timeout, and refuse
+	// addresses of private networks.
+	Client *http.Client
+	// Origin names this installation, as a DNS name. It is the source of events, and the
+	// origin in handshakes.
+	Origin string
+	// Now returns the time that is signed with each call. Default time.Now.
+	Now func() time.Time
+}
+
+func (c *Caller) now() time.Time {
+	if c.Now == nil {
+		return time.Now()
+	}
+	return c.Now()
+}
+
+// Answer is the result of a call.
+type Answer struct {
+	// Status is 0 if there was no answer.
+	Status   int
+	Duration time.Duration
+	// Err is nil if the call succeeded. Its text can be shown to anyone: it contains neither
+	// the URL nor a secret.
+	Err error
+	// retryAfter is the wait that the endpoint asks for.
+	retryAfter time.Duration
+}
+
+// succeeded reports whether a status means that the call was accepted.
+func succeeded(status int) bool { return status >= 200 && status < 300 }
+
+func (c *Caller) post(ctx context.Context, w Webhook, id, contentType string, body []byte) Answer {
+	now, began := c.now(), time.Now()
+	answer := Answer{}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.URL, bytes.NewReader(body))
+	if err != nil {
+		answer.Err = errors.New("the URL cannot be called")
+		return answer
+	}
+	h := r.Header
+	h.Set("Content-Type", contentType)
+	h.Set("webhook-id", id)
+	h.Set("webhook-timestamp", strconv.FormatInt(now.Unix(), 10))
+	h.Set("webhook-signature", signatures(w.Secrets, id, now, body))
+	c.introduce(h)
+	res, err := c.Client.Do(r)
+	answer.Duration = time.Since(began)
+	if err != nil {
+		answer.Err = withoutURL(err)
+		return answer
+	}
+	discard(res)
+	answer.Duration, answer.Status = time.Since(began), res.StatusCode
+	if !succeeded(res.StatusCode) {
+		answer.Err = statusError(res.StatusCode)
+		answer.retryAfter = retryAfter(res.Header, now)
+	}
+	return answer
+}
+
+// introduce sets the headers that name the caller.
+func (c *Caller) introduce(h http.Header) {
+	h.Set("User-Agent", "badged")
+	h.Set("WebHook-Request-Origin", c.Origin)
+}
+
+// discard reads the rest of an answer, so that the connection can be reused. The client limits
+// its length.
+func discard(res *http.Response) {
+	_, _ = io.Copy(io.Discard, res.Body)
+	_ = res.Body.Close()
+}
+
+// statusError returns the error for a status that is no success.
+func statusError(status int) error {
+	switch {
+	case status >= 300 && status < 400:
+		return fmt.Errorf("the endpoint answered %d %s; redirects are not followed", status, http.StatusText(status))
+	case status == http.StatusGone:
+		return errors.New("the endpoint answered 410 Gone: it wants no more calls")
+	}
+	return fmt.Errorf("the endpoint answered %d %s", status, http.StatusText(status))
+}
+
+// withoutURL removes the URL from an error of a call, since the query of the URL may contain a
+// token. The error may quote the endpoint's answer, so withoutURL also cuts the text, and
+// removes characters that cannot be stored or displayed.
+func withoutURL(err error) error {
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		if failed.Timeout() {
+			return errors.New("no answer in time")
+		}
+		err = failed.Err
+	}
+	const most = 500
+	text := strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return utf8.RuneError
+	}, err.Error())
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	if text == err.Error() {
+		return err
+	}
+	return errors.New(text)
+}
+
+// Test sends an event of the type webhook.test to an endpoint. It does not use the queue.
+func (c *Caller) Test(ctx context.Context, w Webhook) Answer {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return Answer{Err: fmt.Errorf("make an id: %w", err)}
+	}
+	test := eventOf(c.Origin, w.Name, Change{Type: Test, Subject: w.Name, QueuedAt: c.now()}, []byte(`{}`))
+	test.ID = "msg_" + id.String()
+	body, contentType, callID, err := encode([]event{test}, w.Batch > 1)
+	if err != nil {
+		return Answer{Err: err}
+	}
+	return c.post(ctx, w, callID, contentType, body)
+}

@@ -1,0 +1,466 @@
+package webhook
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sony/gobreaker"
+	"golang.org/x/time/rate"
+
+	"github.com/badged/badged/internal/base/wait"
+)
+
+// After tripAfter consecutive failed calls, no event of a webhook is sent for a while. After
+// fewer failures only the failed events wait, so that an event which the endpoint cannot
+// accept delays no other event.
+const tripAfter = 5
+
+// recovery is how long the circuit breaker stays open. It is shorter than the first wait of
+// the ladder (ladder.go), because the ladder decides when the endpoint is tried again.
+const recovery = time.Second
+
+// ahead is how many changes are read from the queue in advance, in multiples of Config.Calls.
+// If they were read one by one as calls end, reading the queue would cost more than the calls.
+const ahead = 2
+
+// probes is how many changes are read from the queue while an endpoint fails. One of these
+// changes, if possible one without failed calls, is then sent to try the endpoint.
+const probes = 16
+
+// recordInterval is how often successes are recorded that do not change the step of the
+// ladder.
+const recordInterval = 5 * time.Second
+
+// recordTimeout is much longer than recording takes in a healthy database.
+const recordTimeout = 5 * time.Second
+
+// feed makes the calls of one webhook.
+type feed struct {
+	*Sender
+	// breaker refuses calls after tripAfter failures in a row. Then it permits one call at a
+	// time until a call succeeds.
+	breaker *gobreaker.CircuitBreaker
+	limit   *rate.Limiter
+	// slots limits the calls in progress.
+	slots chan struct{}
+	// changed gets a token when a call has ended or the webhook has changed.
+	changed chan struct{}
+	told    memory
+
+	mu      sync.Mutex
+	webhook Webhook
+	// calling is the number of calls that were begun and not reported yet.
+	calling int
+	// rounds is the step of the ladder at which the webhook starts when the breaker opens.
+	// Each failure adds a step. roundEnds is the end of the wait of this step: failures of
+	// calls that began earlier add no step.
+	rounds    int
+	roundEnds time.Time
+	// recordedAt is when the webhook was last recorded. recordings counts the recordings in
+	// progress.
+	recordedAt time.Time
+	recordings int
+	// unrecorded is set while a failure, or the first success after one, must still be
+	// recorded.
+	unrecorded bool
+	// recording serializes recordings, so that the newest state is stored last.
+	recording sync.Mutex
+}
+
+// call is a call of a webhook with one or more changes.
+type call struct {
+	*feed
+	// webhook has the settings with which the body was made, and the ladder at the start of
+	// the call.
+	webhook Webhook
+	began   time.Time
+	changes []Change
+	id      string
+	kind    string // Content-Type
+	body    []byte
+	answer  Answer
+	// err is why the call failed. If the call panicked, there is an err without an answer.
+	err error
+}
+
+func newFeed(s *Sender, w Webhook) *feed {
+	f := &feed{
+		Sender: s, changed: make(chan struct{}, 1), slots: make(chan struct{}, s.cfg.Calls),
+		limit: rate.NewLimiter(rate.Inf, 1),
+		breaker: gobreaker.NewCircuitBreaker(gobreaker.Settings{
+			Timeout:     recovery,
+			ReadyToTrip: func(counts gobreaker.Counts) bool { return counts.ConsecutiveFailures >= tripAfter },
+		}),
+	}
+	f.update(w, time.Now())
+	return f
+}
+
+// update sets the webhook as it was read from the store at readAt or later. It reports whether
+// the webhook must be recorded.
+func (f *feed) update(w Webhook, readAt time.Time) (unrecorded bool) {
+	f.mu.Lock()
+	// What this process has recorded since, or is about to record, is newer.
+	switch {
+	case w.Generation != f.webhook.Generation:
+		f.told.forget()
+		f.cfg.Queue.Renewed(w.Name)
+		was := f.webhook
+		f.unrecorded = was.LastError == "" && w.succeededBefore(was.URL, was.LastSuccessAt, was.LastStatus)
+	case f.unrecorded || f.recordings > 0 || f.recordedAt.After(readAt):
+		w.Ladder, w.State = f.webhook.Ladder, f.webhook.State
+	}
+	f.webhook = w
+	unrecorded = f.unrecorded && f.recordings == 0
+	f.mu.Unlock()
+	limit := rate.Inf
+	if w.Rate > 0 {
+		limit = rate.Every(time.Minute / time.Duration(w.Rate))
+	}
+	f.limit.SetLimit(limit)
+	f.signal()
+	return unrecorded
+}
+
+func (f *feed) signal() {
+	select {
+	case f.changed <- struct{}{}:
+	default:
+	}
+}
+
+// run makes calls until ctx is done. Then it waits for the calls in progress, which use the
+// context calling.
+func (f *feed) run(ctx, calling context.Context) {
+	var running sync.WaitGroup
+	defer func() {
+		running.Wait()
+		f.mu.Lock()
+		unrecorded := f.unrecorded
+		f.mu.Unlock()
+		if unrecorded {
+			f.record(calling, true)
+		}
+	}()
+	for ctx.Err() == nil {
+		w, limit, pause := f.turn()
+		if limit == 0 || pause > 0 {
+			_, _ = wait.Signal(ctx, f.changed, cmp.Or(pause, math.MaxInt64))
+			continue
+		}
+		take := limit
+		if w.Step > 0 {
+			take = probes
+		}
+		changes, err := f.cfg.Queue.Next(ctx, w.Name, take)
+		if err != nil {
+			return // ctx is done
+		}
+		// Try events without failures first: an event that the endpoint cannot accept would
+		// not show whether the endpoint works again.
+		slices.SortStableFunc(changes, func(a, b Change) int { return cmp.Compare(a.Attempts, b.Attempts) })
+		// The webhook may have failed while Next was waiting.
+		if w, limit, pause = f.turn(); pause > 0 {
+			limit = 0
+		}
+		for _, c := range changes[min(limit, len(changes)):] {
+			f.cfg.Queue.Hold(c, max(pause, recovery))
+		}
+		for _, c := range f.calls(ctx, w, changes[:min(limit, len(changes))]) {
+			f.began(1)
+			running.Go(func() {
+				defer f.began(-1)
+				f.perform(ctx, calling, c)
+			})
+		}
+	}
+}
+
+func (f *feed) began(n int) {
+	f.mu.Lock()
+	f.calling += n
+	f.mu.Unlock()
+	if n < 0 {
+		f.signal()
+	}
+}
+
+// turn returns the webhook, how many changes may be read from the queue, and how long to wait
+// before reading.
+func (f *feed) turn() (w Webhook, limit int, wait time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.webhook.State != Active: // the next refresh stops this feed
+	case f.webhook.Step > 0 || f.breaker.State() != gobreaker.StateClosed:
+		limit = max(1-f.calling, 0) // a single call shows whether the endpoint works again
+	default:
+		waiting := ahead * f.cfg.Calls / f.webhook.Batch
+		if free := f.cfg.Calls + waiting - f.calling; free > waiting/2 {
+			limit = free * f.webhook.Batch
+		}
+	}
+	return f.webhook, limit, f.webhook.wait(f.cfg.Now())
+}
+
+// calls groups changes into calls. If the endpoint knows a change already, calls reports the
+// change as told instead. An event that has failed before gets a call of its own, since the
+// endpoint may be unable to accept it.
+func (f *feed) calls(ctx context.Context, w Webhook, changes []Change) []*call {
+	var all []*call
+	var together []Change
+	var events []event
+	add := func(changes []Change, events []event) {
+		c := &call{feed: f, webhook: w, changes: changes}
+		if c.body, c.kind, c.id, c.err = encode(events, w.Batch > 1); c.err != nil {
+			f.cannotTell(ctx, w, c.err, changes...)
+			return
+		}
+		all = append(all, c)
+	}
+	for _, c := range changes {
+		data, isNews, err := f.news(w, &c)
+		switch {
+		case err != nil:
+			f.cannotTell(ctx, w, err, c)
+		case !isNews:
+			f.cfg.Queue.Told(c, c.Again)
+		case c.Attempts > 0:
+			add([]Change{c}, []event{eventOf(f.cfg.Caller.Origin, w.Name, c, data)})
+		default:
+			together, events = append(together, c), append(events, eventOf(f.cfg.Caller.Origin, w.Name, c, data))
+			if len(together) == w.Batch {
+				add(together, events)
+				together, events = nil, nil
+			}
+		}
+	}
+	if len(together) > 0 {
+		add(together, events)
+	}
+	return all
+}
+
+// cannotTell schedules a retry of changes for which no event can be made.
+func (f *feed) cannotTell(ctx context.Context, w Webhook, err error, changes ...Change) {
+	f.log.ErrorContext(ctx, "cannot make the event of a webhook, will try again later", "webhook", w.Name, "error", err)
+	f.notTold(changes)
+	for _, c := range changes {
+		wait, _ := waitAfter(c.Attempts + 1)
+		f.cfg.Queue.Retry(c, wait, true)
+	}
+}
+
+// perform waits for a free slot and the rate limit, makes a call, and reports its result.
+func (f *feed) perform(ctx, calling context.Context, c *call) {
+	select {
+	case f.slots <- struct{}{}:
+		defer func() { <-f.slots }()
+	case <-ctx.Done():
+		f.hold(c, 0)
+		return
+	}
+	if f.limit.Wait(ctx) != nil {
+		f.hold(c, 0)
+		return
+	}
+	// The webhook may have failed while the call was waiting.
+	w, _, wait := f.turn()
+	if wait > 0 || w.State != Active {
+		f.hold(c, max(wait, recovery))
+		return
+	}
+	c.webhook.Ladder, c.began = w.Ladder, time.Now()
+	f.post(calling, c)
+	switch {
+	case c.err == nil:
+		f.succeeded(calling, c)
+	case calling.Err() != nil: // This process ends; the next one repeats the call.
+		f.hold(c, 0)
+	case isRefused(c.err):
+		f.hold(c, recovery)
+	default:
+		f.failed(calling, c)
+	}
+}
+
+// isRefused reports whether the circuit breaker refused a call.
+func isRefused(err error) bool {
+	return errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests)
+}
+
+// post makes a call, unless the circuit breaker refuses it. It sets the call's answer and err.
+func (f *feed) post(ctx context.Context, c *call) {
+	defer func() {
+		if v := recover(); v != nil {
+			f.log.ErrorContext(ctx, "the call of a webhook panicked", "webhook", c.webhook.Name, "error", v, "stack", string(debug.Stack()))
+			c.err = errors.New("badged failed to make the call; its log says why")
+			c.answer.Err = c.err
+		}
+		if !isRefused(c.err) {
+			f.cfg.Metrics.called(c.webhook.Name, c.answer)
+		}
+	}()
+	_, c.err = f.breaker.Execute(func() (any, error) {
+		c.answer = f.cfg.Caller.post(ctx, c.webhook, c.id, c.kind, c.body)
+		return nil, c.answer.Err
+	})
+}
+
+// notTold removes changes from the memory of what the endpoint was told.
+func (f *feed) notTold(changes []Change) {
+	for _, c := range changes {
+		if c.Type == BadgeChanged {
+			f.told.forget(c.Subject)
+		}
+	}
+}
+
+// hold returns the unsent changes of a call to the queue.
+func (f *feed) hold(c *call, after time.Duration) {
+	f.notTold(c.changes)
+	for _, change := range c.changes {
+		f.cfg.Queue.Hold(change, after)
+	}
+}
+
+// succeeded reports a call that the endpoint accepted.
+func (f *feed) succeeded(ctx context.Context, c *call) {
+	f.cfg.Queue.Accepted(c.webhook.Name)
+	for _, change := range c.changes {
+		f.cfg.Queue.Told(change, change.Again)
+	}
+	f.cfg.Metrics.events.WithLabelValues(c.webhook.Name).Add(float64(len(c.changes)))
+	now := f.cfg.Now()
+	f.mu.Lock()
+	if c.webhook.Generation != f.webhook.Generation {
+		isNews := f.webhook.succeededBefore(c.webhook.URL, now, c.answer.Status)
+		f.unrecorded = f.unrecorded || isNews
+		f.mu.Unlock()
+		if isNews {
+			f.record(ctx, true)
+		}
+		return
+	}
+	before := f.webhook.Ladder
+	f.webhook.Ladder = Ladder{LastSuccessAt: now, LastFailureAt: before.LastFailureAt, LastStatus: c.answer.Status}
+	if before.LastError != "" || before.LastSuccessAt.IsZero() {
+		f.unrecorded = true // there may be no later call that records it
+	}
+	f.mu.Unlock()
+	if before.Step > 0 {
+		f.log.InfoContext(ctx, "a webhook works again", "webhook", c.webhook.Name, "failing_since", before.FailingSince)
+	}
+	f.record(ctx, before.Step > 0 || !before.Due.IsZero())
+}
+
+// failed reports a call that failed, and moves the webhook on its ladder.
+func (f *feed) failed(ctx context.Context, c *call) {
+	attempts := 1
+	for _, change := range c.changes {
+		attempts = max(attempts, change.Attempts+1)
+	}
+	now := f.cfg.Now()
+	asked := c.answer.retryAfter
+	open := f.breaker.State() != gobreaker.StateClosed
+
+	f.mu.Lock()
+	w := &f.webhook
+	same := c.webhook.Generation == w.Generation
+	first, moved := false, false
+	if same {
+		first = w.FailingSince.IsZero()
+		if first {
+			w.FailingSince, f.rounds, f.roundEnds = now, 0, time.Time{}
+		}
+		if !c.began.Before(f.roundEnds) {
+			f.rounds++
+			f.roundEnds = time.Now().Add(shortestWait(f.rounds))
+		}
+		w.LastFailureAt, w.LastStatus, w.LastError = now, c.answer.Status, c.err.Error()
+		// Of calls that were in progress together, only the first failure moves the webhook.
+		moved = (open || w.Step > 0) && w.Step == c.webhook.Step
+		switch {
+		case c.answer.Status == http.StatusGone:
+			w.State, w.Step, moved = Disabled, len(ladder)+1, true
+		case moved:
+			if w.Step++; w.Step == 1 {
+				w.Step = f.rounds
+			}
+			wait, more := waitAfter(w.Step)
+			if w.Due = now.Add(max(wait, asked)); !more {
+				w.State = Paused
+			}
+		case asked > 0:
+			moved = true
+			w.Due = now.Add(max(asked, w.wait(now)))
+		}
+		f.unrecorded = true
+	}
+	is := *w
+	f.mu.Unlock()
+
+	wait, alone := is.wait(now), len(c.changes) == 1
+	if alone {
+		afterFailure, _ := waitAfter(attempts)
+		wait = max(wait, afterFailure)
+	}
+	wait = max(wait, asked)
+	f.notTold(c.changes)
+	for _, change := range c.changes {
+		f.cfg.Queue.Retry(change, wait, alone && asked == 0)
+	}
+	switch {
+	case !same:
+		return
+	case moved && is.State != Active:
+		f.log.ErrorContext(ctx, "a webhook is no longer called; to resume it, set its state to active", "webhook", is.Name, "state", is.State,
+			"failing_since", is.FailingSince, "status", is.LastStatus, "error", is.LastError)
+	case first:
+		f.log.WarnContext(ctx, "a webhook fails, will try again", "webhook", is.Name, "in", wait, "status", is.LastStatus, "error", is.LastError)
+	}
+	f.record(ctx, moved)
+}
+
+// record stores the state of the webhook, if urgent is set or the last recording is longer ago
+// than recordInterval. Failures that it skips are recorded at the next refresh, which limits
+// the number of recordings.
+func (f *feed) record(ctx context.Context, urgent bool) {
+	f.mu.Lock()
+	if !urgent && time.Since(f.recordedAt) < recordInterval {
+		f.mu.Unlock()
+		return
+	}
+	f.recordings++
+	f.recordedAt = time.Now()
+	f.mu.Unlock()
+
+	f.recording.Lock()
+	defer f.recording.Unlock()
+	f.mu.Lock()
+	w := f.webhook
+	waited := f.unrecorded
+	f.unrecorded = false
+	f.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer cancel()
+	err := f.cfg.Store.Record(ctx, w)
+	f.mu.Lock()
+	f.recordings--
+	f.recordedAt = time.Now()
+	if err != nil && w.Generation == f.webhook.Generation {
+		f.unrecorded = f.unrecorded || waited || urgent
+	}
+	f.mu.Unlock()
+	if err != nil {
+		f.storeFailed(ctx, "cannot record the state of a webhook", err)
+	}
+	f.cfg.Metrics.show(w)
+}

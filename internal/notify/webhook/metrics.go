@@ -1,0 +1,92 @@
+package webhook
+
+import (
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// Metrics are the metrics of a Sender.
+type Metrics struct {
+	seconds *prometheus.HistogramVec
+	events  *prometheus.CounterVec
+	state   *prometheus.GaugeVec
+	step    *prometheus.GaugeVec
+	failed  prometheus.Counter
+}
+
+// The outcomes of calls.
+const (
+	outcomeOK          = "ok"
+	outcomeThrottled   = "throttled"
+	outcomeGone        = "gone"
+	outcomeRefused     = "refused"
+	outcomeError       = "error"
+	outcomeUnreachable = "unreachable"
+)
+
+// NewMetrics returns metrics that are registered with r, or unregistered ones if r is nil.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	auto := promauto.With(r)
+	return &Metrics{
+		seconds: auto.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "badged", Subsystem: "webhook", Name: "call_seconds",
+			Help:    "Seconds of calls, by webhook and outcome: ok, throttled (429), gone (410), refused (another 4xx), error (any other status), unreachable.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
+		}, []string{"webhook", "outcome"}),
+		events: auto.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "badged", Subsystem: "webhook", Name: "events_total",
+			Help: "Events that endpoints accepted, by webhook.",
+		}, []string{"webhook"}),
+		state: auto.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: "badged", Subsystem: "webhook", Name: "state",
+			Help: "1 for the state of each webhook: active, paused, disabled.",
+		}, []string{"webhook", "state"}),
+		step: auto.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: "badged", Subsystem: "webhook", Name: "failing_step",
+			Help: "Step of a webhook on the ladder of retries; 0 while its calls succeed.",
+		}, []string{"webhook"}),
+		failed: auto.NewCounter(prometheus.CounterOpts{
+			Namespace: "badged", Subsystem: "webhook", Name: "store_errors_total",
+			Help: "Reads and writes of webhooks' settings and states that failed.",
+		}),
+	}
+}
+
+// outcomeOf returns the outcome of a call for metrics.
+func outcomeOf(a Answer) string {
+	switch {
+	case a.Err == nil:
+		return outcomeOK
+	case a.Status == 0:
+		return outcomeUnreachable
+	case a.Status == http.StatusTooManyRequests:
+		return outcomeThrottled
+	case a.Status == http.StatusGone:
+		return outcomeGone
+	case a.Status >= 400 && a.Status < 500:
+		return outcomeRefused
+	}
+	return outcomeError
+}
+
+func (m *Metrics) called(webhook string, a Answer) {
+	m.seconds.WithLabelValues(webhook, outcomeOf(a)).Observe(a.Duration.Seconds())
+}
+
+// show sets the metrics of a webhook's state and step.
+func (m *Metrics) show(w Webhook) {
+	m.state.DeletePartialMatch(prometheus.Labels{"webhook": w.Name})
+	m.state.WithLabelValues(w.Name, string(w.State)).Set(1)
+	m.step.WithLabelValues(w.Name).Set(float64(w.Step))
+}
+
+// forget removes the metrics of a deleted webhook.
+func (m *Metrics) forget(webhook string) {
+	of := prometheus.Labels{"webhook": webhook}
+	m.state.DeletePartialMatch(of)
+	m.step.DeletePartialMatch(of)
+	m.seconds.DeletePartialMatch(of)
+	m.events.DeletePartialMatch(of)
+}

@@ -1,0 +1,102 @@
+package webhook
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/badged/badged/internal/base/category"
+	"github.com/badged/badged/pubsub"
+)
+
+// OtherCategories, as a key of Config.RemindAfter, stands for every top-level category that is
+// not a key itself.
+const OtherCategories = "*"
+
+// remindAfter returns how long a category may have unread messages before a reminder: the
+// value for the category or, for a top-level category, for OtherCategories. ok is false if
+// there are no reminders.
+func (s *Sender) remindAfter(name string) (after time.Duration, ok bool) {
+	if after, ok = s.cfg.RemindAfter[name]; ok {
+		return after, true
+	}
+	if category.Above(name) == "" {
+		after, ok = s.cfg.RemindAfter[OtherCategories]
+	}
+	return after, ok
+}
+
+// stretch is a period during which a category of a user had unread messages.
+type stretch struct {
+	Since time.Time `json:"since"`
+	// Told is set when the endpoint was reminded. The next reminder comes only after
+	// everything was read.
+	Told bool `json:"told,omitempty"`
+}
+
+// reminder is the data of unread.reminder: the badge, and since when each category that is due
+// has had unread messages.
+type reminder struct {
+	pubsub.Badge
+	UnreadSince map[string]time.Time `json:"unread_since"`
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// remind decides whether a webhook gets a reminder of a user's unread messages. It sets c.Tell
+// to the stretches of the user's categories, c.Same to whether the stretches are unchanged,
+// and c.Again to the time until the next category is due.
+func (s *Sender) remind(w Webhook, c *Change, now time.Time) (data json.RawMessage, tell bool, err error) {
+	known := map[string]stretch{}
+	if c.Told != nil {
+		if err := json.Unmarshal(c.Told, &known); err != nil {
+			return nil, false, fmt.Errorf("decode the state of a reminder: %w", err)
+		}
+	}
+	b := c.Badge.Shown(slices.AppendSeq(slices.Clone(w.Categories), maps.Keys(s.cfg.RemindAfter))...)
+	event := reminder{Badge: b, UnreadSince: map[string]time.Time{}}
+	stretches := map[string]stretch{}
+	for name, n := range b.Categories {
+		after, ok := s.remindAfter(name)
+		if n.Total == 0 || !ok || w.Categories != nil && !category.AnyCovers(w.Categories, name) {
+			continue
+		}
+		u, ok := known[name]
+		switch {
+		case ok && u.Since.After(now): // stored while a clock was wrong
+			u.Since = now
+		case !ok:
+			// QueuedAt is when the first change happened. Later changes are handled at once,
+			// so their time is now.
+			u.Since = now
+			if c.Told == nil {
+				u.Since = earlier(c.QueuedAt, now)
+			}
+		}
+		switch left := u.Since.Add(after).Sub(now); {
+		case u.Told:
+		case left <= 0:
+			u.Told = true
+			event.UnreadSince[name] = u.Since.UTC()
+		case c.Again == 0 || left < c.Again:
+			c.Again = left
+		}
+		stretches[name] = u
+	}
+	c.Same = maps.EqualFunc(known, stretches, func(a, b stretch) bool { return a.Told == b.Told && a.Since.Equal(b.Since) })
+	c.Tell = nil
+	if len(stretches) > 0 {
+		if c.Tell, err = json.Marshal(stretches); err != nil {
+			return nil, false, fmt.Errorf("encode the state of a reminder: %w", err)
+		}
+	}
+	data, err = json.Marshal(event)
+	return data, len(event.UnreadSince) > 0, err
+}

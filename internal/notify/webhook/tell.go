@@ -1,0 +1,109 @@
+package webhook
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"github.com/badged/badged/internal/base/category"
+	"github.com/badged/badged/pubsub"
+)
+
+// memory stores a digest of what an endpoint was told last about each user, for the users who
+// changed most recently. It is safe for concurrent use.
+type memory struct {
+	mu            sync.Mutex
+	recent, older map[string][sha256.Size]byte
+}
+
+// maxRemembered is the size of each of the two maps of memory. A full map recent replaces the
+// map older.
+const maxRemembered = 20_000
+
+// tell stores what an event says about a user, and reports whether this differs from the last
+// event about the user. If the call with the event fails, call forget.
+func (m *memory) tell(user string, what knowledge) (isNews bool, err error) {
+	text, err := json.Marshal(what)
+	if err != nil {
+		return false, fmt.Errorf("encode what the endpoint was told: %w", err)
+	}
+	digest := sha256.Sum256(text)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known, ok := m.recent[user]
+	if !ok {
+		known, ok = m.older[user]
+	}
+	if len(m.recent) >= maxRemembered {
+		m.recent, m.older = nil, m.recent
+	}
+	if m.recent == nil {
+		m.recent = map[string][sha256.Size]byte{}
+	}
+	m.recent[user] = digest
+	return !ok || known != digest, nil
+}
+
+// forget removes users, or all users if none are given.
+func (m *memory) forget(users ...string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, user := range users {
+		delete(m.recent, user)
+		delete(m.older, user)
+	}
+	if len(users) == 0 {
+		m.recent, m.older = nil, nil
+	}
+}
+
+// knowledge is the numbers of a user that an endpoint knows. A change is sent only if it
+// changes these numbers.
+type knowledge struct {
+	// Epoch is the epoch of the numbers. After a new epoch the numbers are sent again, since
+	// Postgres may have lost the state behind earlier calls.
+	Epoch      string                    `json:"epoch,omitempty"`
+	Badge      *pubsub.Numbers           `json:"badge,omitempty"`
+	Categories map[string]pubsub.Numbers `json:"categories"`
+}
+
+// knowledgeOf returns what an endpoint knows after it was told a badge. With a filter these
+// are only the numbers of categories that the filter covers.
+func knowledgeOf(b *pubsub.Badge, filter []string) knowledge {
+	if filter == nil {
+		return knowledge{b.Epoch, &b.Numbers, b.Categories}
+	}
+	k := knowledge{Epoch: b.Epoch, Categories: map[string]pubsub.Numbers{}}
+	for name, n := range b.Categories {
+		if category.AnyCovers(filter, name) {
+			k.Categories[name] = n
+		}
+	}
+	return k
+}
+
+// news decides whether a change must be sent to a webhook, and returns the data of the event.
+// It sets c.Tell, c.Same and c.Again.
+func (f *feed) news(w Webhook, c *Change) (data json.RawMessage, tell bool, err error) {
+	switch {
+	case c.Type == BadgeChanged && c.Badge != nil:
+		if tell, err = f.told.tell(c.Subject, knowledgeOf(c.Badge, w.Categories)); err != nil || !tell {
+			return nil, false, err
+		}
+		data, err = json.Marshal(c.Badge.Shown(w.Categories...))
+		return data, true, err
+	case c.Type == RoomChanged && c.Room != nil:
+		data, err = json.Marshal(c.Room)
+		return data, w.Categories == nil || category.AnyCovers(w.Categories, c.Room.Category), err
+	case c.Type == UnreadReminder && c.Badge != nil:
+		return f.remind(w, c, f.cfg.Now())
+	case c.Type == DriftFound && c.Badge != nil:
+		data, err = json.Marshal(c.Badge.Shown())
+		return data, true, err
+	case c.Type == DeadletterBuried:
+		data, err = json.Marshal(c.Letter)
+		return data, c.Letter != nil, err // Letter is nil if an operator has resolved it already.
+	}
+	return nil, false, fmt.Errorf("%s of %q has no data to send", c.Type, c.Subject)
+}

@@ -1,0 +1,136 @@
+package operations
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/badged/badged/internal/cluster"
+	"github.com/badged/badged/internal/operations/deadletters"
+)
+
+// Entry is an action in the audit trail.
+type Entry struct {
+	ID        int64           `json:"id" doc:"The id of the entry."`
+	Shard     string          `json:"shard,omitempty" doc:"The shard that has it; absent without shards."`
+	At        time.Time       `json:"at" doc:"When the action began."`
+	Who       string          `json:"who" doc:"The name of the admin key, or the user of the operating system; of signin.failed, the address, and of keys.load, the process."`
+	Via       Via             `json:"via" enum:"api,cli,file" doc:"How it was started: over HTTP, on a command line, or by a file that a server has loaded."`
+	Action    string          `json:"action" doc:"The action, such as deadletters.retry."`
+	Arguments json.RawMessage `json:"arguments" doc:"Its arguments, an object."`
+	EndedAt   *time.Time      `json:"ended_at,omitempty" doc:"When it ended; absent while it runs, and if its process ended first."`
+	Result    json.RawMessage `json:"result,omitempty" doc:"Its result."`
+	Error     *string         `json:"error,omitempty" doc:"Why it failed."`
+}
+
+// Execer runs statements that return nothing.
+type Execer interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}
+
+// TrailOf returns the audit trail for actions that concern no user. It is the trail of the
+// first database, by name, that is not away.
+func TrailOf(c *cluster.Cluster) Execer {
+	byName := slices.SortedFunc(slices.Values(c.Databases()), func(a, b *cluster.Database) int { return cmp.Compare(a.Name, b.Name) })
+	return trail(byName)
+}
+
+type trail []*cluster.Database
+
+// Exec implements Execer.
+func (t trail) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	i := max(0, slices.IndexFunc(t, func(s *cluster.Database) bool { return s.Err() == nil }))
+	return t[i].Pool.Exec(ctx, sql, args...)
+}
+
+// endPatience bounds the recording of how an interrupted action ended.
+const endPatience = 5 * time.Second
+
+// Audited runs an action of an operator and records its start and its result in the audit
+// trail. If the start cannot be recorded, the action does not run. arguments and the result of
+// do are stored as JSON.
+func Audited(ctx context.Context, db DB, by Operator, action string, arguments any, do func(ctx context.Context) (result any, err error)) error {
+	end, err := begin(ctx, db, by, action, arguments)
+	if err != nil {
+		return err
+	}
+	result, did := do(ctx)
+	return errors.Join(did, end(ctx, result, did))
+}
+
+// begin records the start of an action. end records its result.
+func begin(ctx context.Context, db DB, by Operator, action string, arguments any) (end func(ctx context.Context, result any, failure error) error, err error) {
+	encoded, err := json.Marshal(arguments)
+	if err != nil {
+		return nil, fmt.Errorf("encode the arguments of %s: %w", action, err)
+	}
+	var id int64
+	if err := db.QueryRow(ctx, statements.Get("begin an action"), by.Name, by.Via, action, string(encoded)).Scan(&id); err != nil {
+		return nil, fmt.Errorf("record %s in the audit trail; the action was not run: %w", action, err)
+	}
+	return func(ctx context.Context, result any, failure error) error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endPatience)
+		defer cancel()
+		var failed *string
+		if failure != nil {
+			s := failure.Error()
+			failed = &s
+		}
+		text, err := jsonText(result)
+		if err == nil {
+			_, err = db.Exec(ctx, statements.Get("end an action"), id, text, failed)
+		}
+		if err != nil {
+			err = fmt.Errorf("record the end of %s in the audit trail; the action has run: %w", action, err)
+		}
+		return err
+	}, nil
+}
+
+// jsonText returns v as JSON, or nil if v is nil.
+func jsonText(v any) (*string, error) {
+	if v == nil {
+		return nil, nil //nolint:nilnil // null
+	}
+	b, err := json.Marshal(v)
+	text := string(b)
+	return &text, err
+}
+
+// Audit returns up to limit actions, newest first. It begins before the action with the id
+// `before`, or with the newest action if `before` is 0. A page may be shorter to stay within
+// deadletters.MaxPageBytes, but is empty only at the end. Actions of databases that are away
+// are missing.
+func (o *Operations) Audit(ctx context.Context, before int64, limit int) ([]Entry, error) {
+	some, err := o.cfg.Cluster.Some()
+	if err != nil {
+		return nil, err
+	}
+	first, err := cursorAt(ctx, some, before, statements.Get("find when an action began"))
+	if err != nil {
+		return nil, err
+	}
+	return merged(ctx, some, limit,
+		func(a, b Entry) int { return compare(a.At, a.ID, b.At, b.ID) },
+		func(e Entry) int { return len(e.Arguments) + len(e.Result) + lengthOf(e.Error) },
+		func(ctx context.Context, s *cluster.Database, last *Entry) ([]Entry, error) {
+			from := first
+			if last != nil {
+				from = cursor{&last.At, last.ID}
+			}
+			rows, _ := s.Pool.Query(ctx, statements.Get("list actions"), from.at, from.id, limit, deadletters.MaxPageBytes)
+			return pgx.CollectRows(rows, func(row pgx.CollectableRow) (Entry, error) {
+				e := Entry{Shard: s.Name}
+				err := row.Scan(&e.ID, &e.At, &e.Who, &e.Via, &e.Action, (*[]byte)(&e.Arguments), &e.EndedAt, (*[]byte)(&e.Result), &e.Error)
+				e.At, e.EndedAt = e.At.UTC(), utc(e.EndedAt)
+				return e, err
+			})
+		})
+}

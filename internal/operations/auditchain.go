@@ -1,0 +1,336 @@
+package operations
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/internal/pg/pgsession"
+)
+
+// AuditHead names a record of the audit trail by its number and hash. An operator who stores a
+// head outside of the database can later verify that the trail up to that record is unchanged.
+type AuditHead struct {
+	// Count is the number of the record, from 1.
+	Count int64 `json:"count"`
+	// Head is the hash of the record, in hexadecimal.
+	Head string `json:"head"`
+}
+
+// AuditVerified is the result of a verification of the audit trail.
+type AuditVerified struct {
+	// AuditHead is the last record, or the last record before the fault.
+	AuditHead
+	// Records is the number of verified records, Pruned the number of earlier records that were
+	// pruned.
+	Records int64 `json:"records"`
+	Pruned  int64 `json:"pruned"`
+	// Redactions is the number of redactions, RedactedSince the number of redactions after the
+	// head that the caller gave. NewestRedactions has the last redactions, newest first.
+	Redactions       int64            `json:"redactions"`
+	RedactedSince    int64            `json:"redactions_since_head"`
+	NewestRedactions []AuditRedaction `json:"newest_redactions,omitempty"`
+	// Fault is nil if the trail is unchanged.
+	Fault *AuditFault `json:"fault,omitempty"`
+}
+
+// AuditFault is the first record of the trail that was tampered with.
+type AuditFault struct {
+	// Record is the number of the record.
+	Record int64 `json:"record"`
+	// Kind is changed, removed or inserted.
+	Kind   string `json:"kind"`
+	Detail string `json:"detail"`
+}
+
+// Error implements error.
+func (f *AuditFault) Error() string {
+	return fmt.Sprintf("record %d of the audit trail was %s: %s", f.Record, f.Kind, f.Detail)
+}
+
+// The kinds of faults.
+const (
+	recordChanged  = "changed"
+	recordRemoved  = "removed"
+	recordInserted = "inserted"
+)
+
+// auditRecord is the stored record of the beginning or the end of an action.
+type auditRecord struct {
+	number int64
+	hash   []byte
+	// former is the digest of the content before a redaction; nil if the record was not
+	// redacted.
+	former []byte
+	kind   string // begin or end
+	id     int64  // of the action
+	at     time.Time
+
+	who, via, action, arguments *string // of a beginning
+	result, failed              *string // of an end
+}
+
+// String names the record in a message.
+func (r auditRecord) String() string {
+	if r.action == nil {
+		return fmt.Sprintf("the end of action %d", r.id)
+	}
+	return fmt.Sprintf("action %d, %s", r.id, *r.action)
+}
+
+// link computes the hash of the record from the hash of the previous one, as badged.audit_link
+// does. For a redacted record, the hash covers the digest of the former content, and the other
+// fields, which a redaction cannot change.
+func (r auditRecord) link(before []byte) []byte {
+	content := r.former
+	if content == nil {
+		content = r.content()
+	}
+	number, id, at, of := strconv.FormatInt(r.number, 10), strconv.FormatInt(r.id, 10), strconv.FormatInt(r.at.UnixMicro(), 10), hex.EncodeToString(content)
+	fields := []*string{&number, &r.kind, &id, &at, r.who, r.via, r.action, &of}
+	if r.kind == "end" {
+		fields = []*string{&number, &r.kind, &id, &at, &of}
+	}
+	hash := sha256.Sum256(append(bytes.Clone(before), auditDigest(fields)...))
+	return hash[:]
+}
+
+// content returns the digest of the fields that a redaction may replace.
+func (r auditRecord) content() []byte {
+	if r.kind == "end" {
+		return auditDigest([]*string{r.result, r.failed})
+	}
+	return auditDigest([]*string{r.arguments})
+}
+
+// auditDigest computes the digest of fields as badged.audit_digest does.
+func auditDigest(fields []*string) []byte {
+	var text strings.Builder
+	for _, f := range fields {
+		if f == nil {
+			text.WriteByte('-')
+			continue
+		}
+		fmt.Fprintf(&text, "%d:%s", len(*f), *f)
+	}
+	digest := sha256.Sum256([]byte(text.String()))
+	return digest[:]
+}
+
+// auditWalk compares the records with their hashes, in order.
+type auditWalk struct {
+	// records is the expected number of records, and head the hash of the last one.
+	records int64
+	head    []byte
+	number  int64 // of the last compared record
+	hash    []byte
+	kept    AuditHead
+	// start is the last pruned record. announced is set once the walk has found the record of
+	// the pruning that names start. prunings has the ids of the actions that prune.
+	start     AuditHead
+	prunings  map[int64]bool
+	announced bool
+	// redacted has the digest of the current content of each redacted record, by number.
+	redacted map[int64]string
+}
+
+// add verifies the next record.
+func (w *auditWalk) add(r auditRecord) *AuditFault {
+	switch {
+	case r.number > w.records:
+		return &AuditFault{r.number, recordInserted, fmt.Sprintf("%s is more than the %d records that were written", r, w.records)}
+	case r.number <= w.number:
+		return &AuditFault{r.number, recordInserted, fmt.Sprintf("%s has a number that the trail has passed", r)}
+	case r.number > w.number+1:
+		return missing(w.number+1, r.number-1, fmt.Sprintf("%s follows", r))
+	case !bytes.Equal(r.hash, r.link(w.hash)):
+		return &AuditFault{r.number, recordChanged, fmt.Sprintf("%s does not match its hash. If its hash was changed too, so may have been the record before it", r)}
+	case r.former != nil && hex.EncodeToString(r.content()) != w.redacted[r.number]:
+		return &AuditFault{r.number, recordChanged, fmt.Sprintf("%s does not say what it said, nor what a redaction has left of it", r)}
+	case r.number == w.kept.Count && hex.EncodeToString(r.hash) != w.kept.Head:
+		return &AuditFault{r.number, recordChanged, fmt.Sprintf("%s is not the one of the given head: it or a record before it was changed, and the hashes were computed again", r)}
+	}
+	w.number, w.hash = r.number, r.hash
+	w.observe(r)
+	return nil
+}
+
+// observe sets announced if a record says that the records up to start were pruned.
+func (w *auditWalk) observe(r auditRecord) {
+	if r.action != nil && *r.action == auditPruneAction {
+		w.prunings[r.id] = true
+	}
+	if !w.prunings[r.id] || r.result == nil {
+		return
+	}
+	var said AuditHead
+	if json.Unmarshal([]byte(*r.result), &said) == nil && said == w.start {
+		w.announced = true
+	}
+}
+
+// end makes the comparisons after the last record: it compares this record with the head of
+// the chain, and compares start and the kept head with the records.
+func (w *auditWalk) end() *AuditFault {
+	switch {
+	case w.number < w.records:
+		return missing(w.number+1, w.records, fmt.Sprintf("%d records were written", w.records))
+	case w.records > 0 && !bytes.Equal(w.hash, w.head):
+		return &AuditFault{w.number, recordChanged, "it is not the one that was written last"}
+	case w.start.Count > 0 && !w.announced:
+		return missing(1, w.start.Count, "no record says that they were pruned")
+	case w.kept.Count > w.number:
+		return missing(w.number+1, w.kept.Count, fmt.Sprintf("the given head has %d records", w.kept.Count))
+	case w.kept.Count == w.start.Count && w.kept != w.start && w.kept.Count > 0:
+		return &AuditFault{w.kept.Count, recordChanged, "it was pruned, and is not the one of the given head: it or a record before it was changed before"}
+	}
+	return nil
+}
+
+func missing(first, last int64, why string) *AuditFault {
+	if first < last {
+		why = fmt.Sprintf("records %d to %d are missing; %s", first, last, why)
+	} else {
+		why = "it is missing; " + why
+	}
+	return &AuditFault{first, recordRemoved, why}
+}
+
+// errFaultFound stops a walk.
+var errFaultFound = errors.New("the trail has a fault")
+
+// VerifyAudit verifies every record of the audit trail against the hash chain. kept, unless
+// its count is 0, is the head of an earlier verification. db must be a repeatable read
+// transaction, so that all statements see one snapshot.
+//
+// Only a kept head reveals that the last records were removed together with the head of the
+// chain, or that the chain was rewritten from some record on. A returned error means that the
+// trail could not be verified; a fault is in the result.
+func VerifyAudit(ctx context.Context, db DB, kept AuditHead) (AuditVerified, error) {
+	var (
+		records, pruned  int64
+		head, prunedHead []byte
+	)
+	err := db.QueryRow(ctx, statements.Get("read the head of the audit trail")).Scan(&records, &head, &pruned, &prunedHead)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return AuditVerified{}, fmt.Errorf("read the head of the audit trail: %w", err)
+	}
+	if 0 < kept.Count && kept.Count < pruned {
+		return AuditVerified{}, fmt.Errorf("the given head is record %d, and the records up to %d were pruned since: keep a newer one", kept.Count, pruned)
+	}
+	w := &auditWalk{
+		records: records, head: head, number: pruned, hash: make([]byte, sha256.Size), kept: kept,
+		start: AuditHead{pruned, hex.EncodeToString(prunedHead)}, prunings: map[int64]bool{},
+	}
+	if pruned > 0 {
+		w.hash = prunedHead
+	}
+	v := AuditVerified{Pruned: pruned}
+	if w.redacted, err = v.readRedactions(ctx, db, kept); err != nil {
+		return AuditVerified{}, err
+	}
+	var fault *AuditFault
+	var r auditRecord
+	rows, _ := db.Query(ctx, statements.Get("walk the audit trail"))
+	_, err = pgx.ForEachRow(rows, []any{&r.number, &r.hash, &r.former, &r.kind, &r.id, &r.at, &r.who, &r.via, &r.action, &r.arguments, &r.result, &r.failed}, func() error {
+		if fault = w.add(r); fault != nil {
+			return errFaultFound
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errFaultFound) {
+		return AuditVerified{}, fmt.Errorf("read the audit trail: %w", err)
+	}
+	if fault == nil {
+		fault = w.end()
+	}
+	v.AuditHead, v.Records, v.Fault = AuditHead{w.number, hex.EncodeToString(w.hash)}, w.number-pruned, fault
+	return v, nil
+}
+
+// auditPruneAction is the action of [PruneAudit] in the trail.
+const auditPruneAction = "audit.prune"
+
+// pruneArguments are the arguments of a pruning in the trail.
+type pruneArguments struct {
+	Before time.Time `json:"before"`
+}
+
+// pruneAge is the minimum age of pruned records. A younger action may still run, and its end
+// needs its beginning.
+const pruneAge = 24 * time.Hour
+
+// ErrYoung is returned if the pruning would include records of the last day.
+var ErrYoung = errors.New("records of the last day, by the clock of the database, are not pruned: an action may be under way")
+
+// ErrNothingToPrune is returned if no record is old enough.
+var ErrNothingToPrune = errors.New("no record at the start of the audit trail is that old")
+
+// PruneAudit deletes the records at the start of the trail that are older than before, and
+// returns the last of them, or [ErrNothingToPrune]. It fails with [ErrYoung], and with a
+// [*dbclock.DifferError] if the clocks of this process and the database differ. It never
+// deletes only a part of an action. The pruning is recorded in the same transaction, with the
+// hash at which the remaining chain begins.
+//
+// It does not prune a trail with a fault, since that could remove the evidence.
+func PruneAudit(ctx context.Context, pool *pgxpool.Pool, by Operator, before time.Time) (start AuditHead, err error) {
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		if err := pgsession.CheckOwner(ctx, tx, "prune the audit trail"); err != nil {
+			return err
+		}
+		return Audited(ctx, tx, by, auditPruneAction, pruneArguments{before.UTC()}, func(ctx context.Context) (any, error) {
+			start, err = pruneAudit(ctx, tx, before)
+			return start, err
+		})
+	})
+	return start, err
+}
+
+func pruneAudit(ctx context.Context, tx pgx.Tx, before time.Time) (AuditHead, error) {
+	switch now, err := pgsession.AgreedNow(ctx, tx); {
+	case err != nil:
+		return AuditHead{}, err
+	case now.Sub(before) < pruneAge:
+		return AuditHead{}, ErrYoung
+	}
+	var records, pruned, last int64
+	if err := tx.QueryRow(ctx, statements.Get("lock the audit trail")).Scan(&records, &pruned); err != nil {
+		return AuditHead{}, fmt.Errorf("lock the audit trail: %w", err)
+	}
+	switch v, err := VerifyAudit(ctx, tx, AuditHead{}); {
+	case err != nil:
+		return AuditHead{}, err
+	case v.Fault != nil:
+		return AuditHead{}, v.Fault
+	}
+	if err := tx.QueryRow(ctx, statements.Get("find the records to prune"), before, records).Scan(&last); err != nil {
+		return AuditHead{}, fmt.Errorf("find the records to prune: %w", err)
+	}
+	for lower := last; lower >= 0; {
+		last = lower
+		if err := tx.QueryRow(ctx, statements.Get("find an action that is pruned in part"), last).Scan(&lower); err != nil {
+			return AuditHead{}, fmt.Errorf("find the records to prune: %w", err)
+		}
+	}
+	if last <= pruned {
+		return AuditHead{}, ErrNothingToPrune
+	}
+	var head []byte
+	if err := tx.QueryRow(ctx, statements.Get("move the start of the audit trail"), last).Scan(&head); err != nil {
+		return AuditHead{}, fmt.Errorf("move the start of the audit trail: %w", err)
+	}
+	if _, err := tx.Exec(ctx, statements.Get("prune the audit trail"), last); err != nil {
+		return AuditHead{}, fmt.Errorf("prune the audit trail: %w", err)
+	}
+	return AuditHead{last, hex.EncodeToString(head)}, nil
+}

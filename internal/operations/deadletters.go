@@ -1,0 +1,126 @@
+package operations
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/badged/badged/internal/cluster"
+	"github.com/badged/badged/internal/log/eventbatch"
+	"github.com/badged/badged/internal/operations/deadletters"
+)
+
+// DeadLetter is a dead letter in the form for operators.
+type DeadLetter struct {
+	ID        int64           `json:"id" doc:"The id of the dead letter."`
+	Shard     string          `json:"shard,omitempty" doc:"The shard that has it; absent without shards."`
+	Partition *int            `json:"partition,omitempty" doc:"The partition of the log. Not for a message of a broker."`
+	Position  string          `json:"position,omitempty" doc:"The position of the event in the log, such as 1234/56, or 1234/56/7 in a row with several events. Not for a message of a broker."`
+	Origin    string          `json:"origin,omitempty" doc:"Where a message of a broker was, such as kafka/chat/3/1045. Not for an event in the log."`
+	Payload   json.RawMessage `json:"payload" doc:"The event as it was in the log or in the message; null if it was empty, too large, or no JSON."`
+	Raw       string          `json:"payload_base64,omitempty" doc:"What was there, in base64, if it is no JSON."`
+	Reason    string          `json:"reason" doc:"Why it could not be decoded."`
+	At        time.Time       `json:"at" doc:"When it was put aside."`
+}
+
+func newDeadLetter(s *cluster.Database, l deadletters.Letter) DeadLetter {
+	letter := DeadLetter{ID: l.ID, Shard: s.Name, Origin: l.Origin, Payload: l.Payload, Reason: l.Reason, At: l.At.UTC()}
+	if l.Origin == "" {
+		letter.Partition, letter.Position = &l.Partition, l.Place.String()
+	}
+	if !eventbatch.IsJSON(l.Payload) {
+		letter.Payload, letter.Raw = nil, base64.StdEncoding.EncodeToString(l.Payload)
+	}
+	return letter
+}
+
+// DeadLetters returns up to limit dead letters with an id above after, in order of id. Dead letters
+// of databases that are away are missing.
+func (o *Operations) DeadLetters(ctx context.Context, after int64, limit int) ([]DeadLetter, error) {
+	some, err := o.cfg.Cluster.Some()
+	if err != nil {
+		return nil, err
+	}
+	return merged(ctx, some, limit,
+		func(a, b DeadLetter) int { return cmp.Compare(a.ID, b.ID) },
+		func(l DeadLetter) int { return len(l.Payload) + len(l.Raw) + len(l.Reason) },
+		func(ctx context.Context, s *cluster.Database, last *DeadLetter) ([]DeadLetter, error) {
+			from := after
+			if last != nil {
+				from = last.ID
+			}
+			page, err := deadletters.New(s.Pool, s.Log).List(ctx, from, limit)
+			shown := make([]DeadLetter, len(page))
+			for i, l := range page {
+				shown[i] = newDeadLetter(s, l)
+			}
+			return shown, err
+		})
+}
+
+// oneDeadLetter has the arguments of an action on one dead letter.
+type oneDeadLetter struct {
+	ID int64 `json:"id"`
+}
+
+// RetryDeadLetter publishes a dead letter again as a new event; see [deadletters.Letters.Retry].
+func (o *Operations) RetryDeadLetter(ctx context.Context, by Operator, id int64) error {
+	s, _, err := o.findDeadLetter(ctx, id)
+	if s == nil {
+		return err
+	}
+	letters := deadletters.New(s.Pool, s.Log)
+	if !s.HasAll() {
+		letters = letters.PublishingTo(o.cfg.Append)
+	}
+	return Audited(ctx, s.Pool, by, "deadletters.retry", oneDeadLetter{id}, func(ctx context.Context) (any, error) {
+		receipt, err := letters.Retry(ctx, id)
+		if err == nil {
+			o.cfg.Wake(receipt.Partitions)
+		}
+		return nil, err
+	})
+}
+
+// DiscardDeadLetter deletes a dead letter and returns it, after copying it to the audit trail. See
+// [deadletters.Letters.Discard].
+func (o *Operations) DiscardDeadLetter(ctx context.Context, by Operator, id int64) (letter DeadLetter, err error) {
+	s, found, err := o.findDeadLetter(ctx, id)
+	if s == nil {
+		return DeadLetter{}, err
+	}
+	var arguments any = found
+	if err != nil { // the trail records the failure too
+		arguments = oneDeadLetter{id}
+	}
+	err = Audited(ctx, s.Pool, by, "deadletters.discard", arguments, func(ctx context.Context) (any, error) {
+		l, err := deadletters.New(s.Pool, s.Log).Discard(ctx, id)
+		letter = newDeadLetter(s, l)
+		return nil, err
+	})
+	return letter, err
+}
+
+// findDeadLetter returns a dead letter and its database. If no database has the letter, it
+// returns the first database and [deadletters.ErrNotFound]. If a database that cannot be
+// reached may have the letter, it returns no database and an error that names the unreachable
+// database.
+func (o *Operations) findDeadLetter(ctx context.Context, id int64) (*cluster.Database, DeadLetter, error) {
+	present, away := o.cfg.Cluster.Present()
+	for _, s := range present {
+		l, err := deadletters.New(s.Pool, s.Log).Find(ctx, id)
+		if err == nil {
+			return s, newDeadLetter(s, l), nil
+		}
+		if !errors.Is(err, deadletters.ErrNotFound) {
+			return nil, DeadLetter{}, s.Wrap(err)
+		}
+	}
+	if away != nil {
+		return nil, DeadLetter{}, away
+	}
+	return present[0], DeadLetter{}, deadletters.ErrNotFound
+}

@@ -1,0 +1,56 @@
+package operations
+
+import "slices"
+
+// histogram counts observations by upper bounds, which ascend. Above counts the observations
+// above the last bound. The zero value is empty.
+type histogram struct {
+	Bounds []float64 `json:"bounds"`
+	Counts []uint64  `json:"counts"`
+	Above  uint64    `json:"above"`
+}
+
+// observe adds n observations up to a bound. Call it with ascending bounds.
+func (h *histogram) observe(bound float64, n uint64) {
+	h.Bounds, h.Counts = append(h.Bounds, bound), append(h.Counts, n)
+}
+
+// add adds the observations since an earlier histogram. It ignores histograms with other
+// bounds, which come from another release.
+func (h *histogram) add(now, before *histogram) {
+	if now == nil || before == nil || !slices.Equal(now.Bounds, before.Bounds) {
+		return
+	}
+	if h.Bounds == nil {
+		h.Bounds, h.Counts = now.Bounds, make([]uint64, len(now.Counts))
+	}
+	if !slices.Equal(h.Bounds, now.Bounds) {
+		return
+	}
+	for i := range h.Counts {
+		h.Counts[i] += now.Counts[i] - before.Counts[i]
+	}
+	h.Above += now.Above - before.Above
+}
+
+// quantile returns the quantile q to the precision of the bounds, or nil without observations.
+// Above the last bound it returns that bound.
+func (h *histogram) quantile(q float64) *float64 {
+	total := h.Above
+	for _, n := range h.Counts {
+		total += n
+	}
+	if total == 0 {
+		return nil
+	}
+	rank, below, lower := q*float64(total), 0.0, 0.0
+	for i, n := range h.Counts {
+		if n > 0 && below+float64(n) >= rank {
+			v := lower + (h.Bounds[i]-lower)*(rank-below)/float64(n)
+			return &v
+		}
+		below += float64(n)
+		lower = h.Bounds[i]
+	}
+	return &lower
+}

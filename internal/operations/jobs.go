@@ -1,0 +1,235 @@
+package operations
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/internal/cluster"
+	"github.com/badged/badged/internal/operations/deadletters"
+	"github.com/badged/badged/internal/pg/pgsession"
+)
+
+// Kind is the kind of a job.
+type Kind string
+
+// The kinds.
+const (
+	KindRebuild      Kind = "rebuild"
+	KindVerification Kind = "verification"
+)
+
+// State is the state of a job.
+type State string
+
+// The states; all but the first are final.
+const (
+	StateRunning  State = "running"
+	StateDone     State = "done"
+	StateFailed   State = "failed"
+	StateCanceled State = "canceled"
+	// StateInterrupted means that the process ended before its job.
+	StateInterrupted State = "interrupted"
+)
+
+// Job is a rebuild or verification that an operator started. All processes can read it.
+type Job struct {
+	ID              int             `json:"id" doc:"The id of the job."`
+	Shard           string          `json:"shard,omitempty" doc:"The shard that it works on; absent without shards."`
+	Others          []int           `json:"others,omitempty" doc:"The jobs that the same request started on the other shards; only in its answer."`
+	Kind            Kind            `json:"kind" enum:"rebuild,verification" doc:"What the job does."`
+	State           State           `json:"state" enum:"running,done,failed,canceled,interrupted" doc:"The state of the job. Interrupted: its process stopped or died."`
+	Arguments       json.RawMessage `json:"arguments" doc:"The body of the request that started it."`
+	StartedBy       string          `json:"started_by" doc:"The name of the admin key that started it."`
+	StartedAt       time.Time       `json:"started_at" doc:"When it started."`
+	Process         string          `json:"process" doc:"The process that runs it, as host/pid."`
+	Progress        JobProgress     `json:"progress" doc:"How far it is."`
+	CancelRequested bool            `json:"cancel_requested" doc:"Whether an operator has canceled it."`
+	EndedAt         *time.Time      `json:"ended_at,omitempty" doc:"When it ended; absent while it runs. For an interrupted job, when that was noticed."`
+	Result          json.RawMessage `json:"result,omitempty" doc:"A summary of the result, with the fields of badged rebuild --json or badged verify --json, and up to 100 differences in first."`
+	Error           *string         `json:"error,omitempty" doc:"Why it failed."`
+}
+
+// JobProgress is the progress of a job.
+type JobProgress struct {
+	Done        float64  `json:"done" doc:"The completed share, from 0 to 1."`
+	Events      int64    `json:"events" doc:"Events replayed so far."`
+	SecondsLeft *float64 `json:"seconds_left,omitempty" doc:"The remaining seconds at the pace so far; absent if unknown."`
+	Note        string   `json:"note,omitempty" doc:"The latest message, such as which session a rebuild waits for."`
+}
+
+// jobClass is the first key of the advisory lock of a running job; the second is its id.
+const jobClass = 0x6261646a // "badj"
+
+// reap marks jobs as interrupted if their process has ended.
+func reap(ctx context.Context, db DB) error {
+	if _, err := db.Exec(ctx, statements.Get("interrupt jobs without a lock"), jobClass); err != nil {
+		return fmt.Errorf("look for jobs that were interrupted: %w", err)
+	}
+	return nil
+}
+
+// scannedJob returns a function that scans a job of a database.
+func scannedJob(s *cluster.Database) pgx.RowToFunc[Job] {
+	return func(row pgx.CollectableRow) (Job, error) {
+		j := Job{Shard: s.Name}
+		err := row.Scan(&j.ID, &j.Kind, &j.State, (*[]byte)(&j.Arguments), &j.StartedBy, &j.StartedAt, &j.Process, &j.Progress,
+			&j.CancelRequested, &j.EndedAt, (*[]byte)(&j.Result), &j.Error)
+		j.StartedAt, j.EndedAt = j.StartedAt.UTC(), utc(j.EndedAt)
+		return j, err
+	}
+}
+
+func oneJob(ctx context.Context, db DB, s *cluster.Database, doing, sql string, args ...any) (Job, error) {
+	rows, _ := db.Query(ctx, sql, args...)
+	job, err := pgx.CollectExactlyOneRow(rows, scannedJob(s))
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = ErrNoJob
+	}
+	if err != nil {
+		return Job{}, fmt.Errorf("%s: %w", doing, err)
+	}
+	return job, nil
+}
+
+// ErrNoJob is returned for an id without a job of the kind.
+var ErrNoJob = errors.New("there is no such job")
+
+// ErrJobEnded is returned for canceling a job that has ended.
+var ErrJobEnded = errors.New("the job has ended already")
+
+// Jobs returns up to limit jobs of a kind, newest first. It begins before the job with the id
+// `before`, or with the newest job if `before` is 0. A page may be shorter to stay within
+// deadletters.MaxPageBytes, but is empty only at the end. Jobs of databases that are away are
+// missing.
+func (o *Operations) Jobs(ctx context.Context, kind Kind, before, limit int) ([]Job, error) {
+	some, err := o.cfg.Cluster.Some()
+	if err != nil {
+		return nil, err
+	}
+	first, err := cursorAt(ctx, some, int64(before), statements.Get("find when a job began"))
+	if err != nil {
+		return nil, err
+	}
+	return merged(ctx, some, limit,
+		func(a, b Job) int { return compare(a.StartedAt, int64(a.ID), b.StartedAt, int64(b.ID)) },
+		func(j Job) int {
+			return len(j.Arguments) + len(j.Progress.Note) + len(j.Result) + lengthOf(j.Error)
+		},
+		func(ctx context.Context, s *cluster.Database, last *Job) ([]Job, error) {
+			from := first
+			if last != nil {
+				from = cursor{&last.StartedAt, int64(last.ID)}
+			}
+			if err := reap(ctx, s.Pool); err != nil {
+				return nil, err
+			}
+			rows, _ := s.Pool.Query(ctx, statements.Get("list jobs"), kind, from.at, from.id, limit, deadletters.MaxPageBytes)
+			return pgx.CollectRows(rows, scannedJob(s))
+		})
+}
+
+// Job returns a job, or [ErrNoJob].
+func (o *Operations) Job(ctx context.Context, kind Kind, id int) (Job, error) {
+	_, job, err := o.findJob(ctx, kind, id)
+	return job, err
+}
+
+// findJob returns a job and its database. If no database has the job, it returns the first
+// database and [ErrNoJob]. If a database that cannot be reached may have the job, it returns
+// no database and an error that names the unreachable database.
+func (o *Operations) findJob(ctx context.Context, kind Kind, id int) (*cluster.Database, Job, error) {
+	present, away := o.cfg.Cluster.Present()
+	for _, s := range present {
+		err := reap(ctx, s.Pool)
+		var job Job
+		if err == nil {
+			job, err = oneJob(ctx, s.Pool, s, fmt.Sprintf("read job %d", id), statements.Get("find a job"), kind, id)
+		}
+		if err == nil {
+			return s, job, nil
+		}
+		if !errors.Is(err, ErrNoJob) {
+			return nil, Job{}, s.Wrap(err)
+		}
+	}
+	if away != nil {
+		return nil, Job{}, away
+	}
+	return present[0], Job{}, fmt.Errorf("read job %d: %w", id, ErrNoJob)
+}
+
+// CancelJob asks the process that runs a job to cancel it, and returns at once. It fails with
+// [ErrNoJob] or [ErrJobEnded].
+func (o *Operations) CancelJob(ctx context.Context, by Operator, kind Kind, id int) (job Job, err error) {
+	s, job, found := o.findJob(ctx, kind, id)
+	if s == nil {
+		return Job{}, found
+	}
+	err = Audited(ctx, s.Pool, by, string(kind)+".cancel", startedJob{id}, func(ctx context.Context) (any, error) { // the trail also records that there is no such job
+		if found != nil {
+			return nil, found
+		}
+		if job.State == StateRunning {
+			job, err = oneJob(ctx, s.Pool, s, fmt.Sprintf("cancel job %d", id), statements.Get("cancel a job"), kind, id)
+			if !errors.Is(err, ErrNoJob) {
+				return nil, err
+			}
+		}
+		return nil, fmt.Errorf("cancel job %d: %w", id, ErrJobEnded)
+	})
+	return job, err
+}
+
+// Meter receives the progress of a rebuild, verification or archiving; see
+// [progress.Meter]. It is called by one goroutine at a time.
+type Meter interface {
+	Begin(phase string, total int64, countsEvents bool)
+	Advance(done int64, events int)
+	Note(text string)
+}
+
+// Partitions shows the progress of work on several partitions, one after the other, on a
+// meter. The amount of work on a partition is known only once this work begins. It implements
+// [replay.Progress].
+type Partitions struct {
+	meter         Meter
+	finished      int64
+	planned, done int64 // of the current partition
+}
+
+// wholePartition is the amount of progress that one partition counts on the meter.
+const wholePartition = 1000
+
+// BeginPartitions begins a phase of a meter.
+func BeginPartitions(m Meter, phase string, partitions int, countsEvents bool) *Partitions {
+	m.Begin(phase, wholePartition*int64(partitions), countsEvents)
+	return &Partitions{meter: m}
+}
+
+// Planned implements replay.Progress.
+func (p *Partitions) Planned(_ int, work int64) { p.planned += work }
+
+// Done implements replay.Progress.
+func (p *Partitions) Done(work, events int) {
+	p.done += int64(work)
+	// Stay below wholePartition: after the planned work, a rebuild must catch up, and may wait
+	// for sessions that read.
+	p.meter.Advance(wholePartition*p.finished+(wholePartition-1)*p.done/max(p.planned, p.done, 1), events)
+}
+
+// Blocked implements replay.Progress.
+func (p *Partitions) Blocked(partition int, by pgsession.Holder) {
+	p.meter.Note(fmt.Sprintf("partition %d waits for %s, %s, which uses its tables; %s", partition, by, by.Open(), by.Remedy()))
+}
+
+// Finish records that this number of partitions is finished.
+func (p *Partitions) Finish(partitions int) {
+	p.finished += int64(partitions)
+	p.planned, p.done = 0, 0
+	p.meter.Advance(wholePartition*p.finished, 0)
+}

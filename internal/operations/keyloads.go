@@ -1,0 +1,95 @@
+package operations
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/badged/badged/internal/base/wait"
+)
+
+// KeyLoad has the names of the keys that a process has loaded, never secrets.
+type KeyLoad struct {
+	// Keys has the current keys.
+	Keys []string `json:"keys"`
+	// Added, Changed and Removed are the differences to the previous keys.
+	Added   []string `json:"added,omitempty"`
+	Changed []string `json:"changed,omitempty"`
+	Removed []string `json:"removed,omitempty"`
+	// Started is set for the keys that were loaded when a process started. The trail records
+	// these keys only if they differ from its last entry.
+	Started bool `json:"-"`
+}
+
+// KeyLoads records changes of keys in the audit trail. It is safe for concurrent use.
+type KeyLoads struct {
+	db      Execer
+	log     *slog.Logger
+	process string
+
+	mu      sync.Mutex
+	waiting []KeyLoad
+}
+
+// keyLoadInterval is how often Run writes pending entries.
+const keyLoadInterval = time.Second
+
+// NewKeyLoads returns a record of the keys of this process.
+func NewKeyLoads(db Execer, log *slog.Logger) *KeyLoads {
+	return &KeyLoads{db: db, log: log, process: ProcessName()}
+}
+
+// Loaded records that keys were loaded. It does not block.
+func (k *KeyLoads) Loaded(l KeyLoad) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.waiting = append(k.waiting, l)
+}
+
+// Run writes pending entries at intervals until ctx is done, and then once more. It retries
+// entries that could not be written.
+func (k *KeyLoads) Run(ctx context.Context) error {
+	err := wait.Repeat(ctx, keyLoadInterval, func(ctx context.Context) {
+		if err := k.record(ctx); err != nil && ctx.Err() == nil {
+			k.log.WarnContext(ctx, "a change of keys is not in the audit trail yet", "error", err)
+		}
+	})
+	return errors.Join(err, k.record(context.WithoutCancel(ctx)))
+}
+
+// record writes the pending entries in order.
+func (k *KeyLoads) record(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, endPatience)
+	defer cancel()
+	k.mu.Lock()
+	waiting := k.waiting
+	k.mu.Unlock()
+	for i := range waiting {
+		if err := k.write(ctx, &waiting[i]); err != nil {
+			return err
+		}
+		k.mu.Lock()
+		k.waiting = k.waiting[1:]
+		k.mu.Unlock()
+	}
+	return nil
+}
+
+func (k *KeyLoads) write(ctx context.Context, l *KeyLoad) error {
+	arguments, err := json.Marshal(l)
+	if err != nil {
+		return fmt.Errorf("encode a change of keys: %w", err)
+	}
+	names, err := json.Marshal(l.Keys)
+	if err != nil {
+		return fmt.Errorf("encode the names of keys: %w", err)
+	}
+	if _, err := k.db.Exec(ctx, statements.Get("record loaded keys"), k.process, string(arguments), l.Started, string(names)); err != nil {
+		return fmt.Errorf("record a change of keys in the audit trail: %w", err)
+	}
+	return nil
+}

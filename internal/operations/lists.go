@@ -1,0 +1,84 @@
+package operations
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/internal/cluster"
+	"github.com/badged/badged/internal/operations/deadletters"
+)
+
+// cursor is a position in the merged lists of all databases, which are ordered newest first.
+// The page begins after the element with this time and, among equal times, this id. Without a
+// time, only the id counts. The zero value is the beginning.
+type cursor struct {
+	at *time.Time
+	id int64
+}
+
+// compare orders elements as the lists do.
+func compare(at time.Time, id int64, otherAt time.Time, otherID int64) int {
+	return cmp.Or(otherAt.Compare(at), cmp.Compare(otherID, id))
+}
+
+// cursorAt returns the cursor at the element with an id, or the beginning if the id is 0.
+// query reads the time of the element.
+func cursorAt(ctx context.Context, present []*cluster.Database, id int64, query string) (cursor, error) {
+	c := cursor{id: id}
+	for _, s := range present {
+		if id == 0 || c.at != nil {
+			break
+		}
+		err := s.Pool.QueryRow(ctx, query, id).Scan(&c.at)
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+			return cursor{}, s.Wrap(fmt.Errorf("find the start of the page: %w", err))
+		}
+	}
+	return c, nil
+}
+
+// list reads the list of one database: the page after an element, or the first page if it is nil.
+// The page after the last element is empty.
+type list[T any] func(ctx context.Context, s *cluster.Database, after *T) ([]T, error)
+
+// merged merges up to limit elements of the lists of some databases, in order. The result may be
+// shorter to stay within deadletters.MaxPageBytes, but is empty only at the end.
+func merged[T any](ctx context.Context, some []*cluster.Database, limit int, order func(a, b T) int, size func(T) int, read list[T]) ([]T, error) {
+	pages, ended, last := make([][]T, len(some)), make([]bool, len(some)), make([]*T, len(some))
+	var all []T
+	for bytes := 0; len(all) < limit && bytes < deadletters.MaxPageBytes; bytes += size(all[len(all)-1]) {
+		next := -1
+		for i, s := range some {
+			if len(pages[i]) == 0 && !ended[i] {
+				var err error
+				if pages[i], err = read(ctx, s, last[i]); err != nil {
+					return nil, s.Wrap(fmt.Errorf("read a page: %w", err))
+				}
+				ended[i] = len(pages[i]) == 0
+			}
+			if !ended[i] && (next < 0 || order(pages[i][0], pages[next][0]) < 0) {
+				next = i
+			}
+		}
+		if next < 0 {
+			break
+		}
+		one := pages[next][0]
+		pages[next], last[next] = pages[next][1:], &one
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+// lengthOf returns the length of a text, 0 for nil.
+func lengthOf(text *string) int {
+	if text == nil {
+		return 0
+	}
+	return len(*text)
+}

@@ -1,0 +1,280 @@
+package operations
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/internal/cluster"
+)
+
+// Process is the state of a process of badged at its last sample.
+type Process struct {
+	Process     string       `json:"process" doc:"The process, as host/pid."`
+	Roles       []string     `json:"roles" doc:"Its roles."`
+	StartedAt   time.Time    `json:"started_at" doc:"When it started."`
+	SeenAt      time.Time    `json:"seen_at" doc:"When it wrote its last sample."`
+	Connections *Connections `json:"connections,omitempty" doc:"Its client connections; absent without the role gateway."`
+}
+
+// Connections describes the clients connected to one process.
+type Connections struct {
+	WebSockets   int64  `json:"websockets" doc:"Open WebSockets."`
+	EventStreams int64  `json:"event_streams" doc:"Open streams of server-sent events."`
+	Limits       Limits `json:"limits" doc:"The limits of the process."`
+	FramesSent   int64  `json:"frames_sent" doc:"Frames sent since the process started."`
+	Repairs      int64  `json:"reconciliation_repairs" doc:"Clients that had missed an update, since the process started."`
+	Gaps         int64  `json:"bus_gaps" doc:"Outages of the bus since the process started."`
+}
+
+// silentSamples is the number of missed samples after which a process counts as stopped.
+const silentSamples = 4
+
+// Processes returns the processes that have written a sample recently, in any database.
+func (o *Operations) Processes(ctx context.Context) ([]Process, error) {
+	newest := map[string]Process{}
+	err := o.some(func(s *cluster.Database) error {
+		rows, _ := s.Pool.Query(ctx, statements.Get("list processes"), (silentSamples * SampleInterval).Seconds())
+		processes, err := pgx.CollectRows(rows, scanProcess)
+		for _, p := range processes {
+			if known, ok := newest[p.Process]; !ok || p.SeenAt.After(known.SeenAt) {
+				newest[p.Process] = p
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	return slices.SortedFunc(maps.Values(newest), func(a, b Process) int { return cmp.Compare(a.Process, b.Process) }), nil
+}
+
+// some calls the function do with each database that is not away. It fails if all are away.
+func (o *Operations) some(do func(*cluster.Database) error) error {
+	some, err := o.cfg.Cluster.Some()
+	for _, s := range some {
+		if err := do(s); err != nil {
+			return s.Wrap(err)
+		}
+	}
+	return err
+}
+
+func scanProcess(row pgx.CollectableRow) (p Process, err error) {
+	var c counted
+	err = row.Scan(&p.Process, &p.Roles, &p.StartedAt, &p.SeenAt, &c)
+	p.StartedAt, p.SeenAt = p.StartedAt.UTC(), p.SeenAt.UTC()
+	if c.Connections != nil {
+		p.Connections = &Connections{
+			WebSockets: *c.Connections - c.EventStreams, EventStreams: c.EventStreams,
+			FramesSent: c.Frames, Repairs: c.Repairs, Gaps: c.Gaps,
+		}
+		if c.Limits != nil {
+			p.Connections.Limits = *c.Limits
+		}
+	}
+	return p, err
+}
+
+// Rates are the rates of all processes together in the last hour.
+type Rates struct {
+	IntervalSeconds float64 `json:"interval_seconds" doc:"The seconds that each point covers, up to its time."`
+	Points          []Rate  `json:"points" doc:"The points, oldest first."`
+}
+
+// Rate is the activity in one interval. Unknown values are null.
+type Rate struct {
+	At           time.Time `json:"at" doc:"The end of the interval."`
+	Appended     *float64  `json:"appended_per_second" type:"number,null" doc:"Events appended, by all publishers, including those rolled back. An event counts in each partition that stores it."`
+	Folded       *float64  `json:"folded_per_second" type:"number,null" doc:"Events folded, counted the same way."`
+	DelayP50     *float64  `json:"delay_p50_seconds" type:"number,null" doc:"Median time from the append of the oldest event of a batch to its commit, to the precision of the metric's buckets."`
+	DelayP99     *float64  `json:"delay_p99_seconds" type:"number,null" doc:"The 99th percentile of that time."`
+	WebSockets   *int64    `json:"websockets" type:"integer,null" doc:"WebSockets that were open at that time."`
+	EventStreams *int64    `json:"event_streams" type:"integer,null" doc:"Streams of server-sent events that were open at that time."`
+	Frames       *float64  `json:"frames_per_second" type:"number,null" doc:"Frames sent to clients."`
+	Repairs      *float64  `json:"repairs_per_second" type:"number,null" doc:"Clients that had missed an update and were corrected."`
+}
+
+// Rates returns the points of the last hour after since. It adds up the events of all
+// databases. It counts the connections of each process only once, since a process writes
+// samples to all databases.
+func (o *Operations) Rates(ctx context.Context, since time.Time) (Rates, error) {
+	sum := Rates{IntervalSeconds: pointWidth.Seconds(), Points: []Rate{}}
+	at := map[time.Time]int{}
+	err := o.some(func(s *cluster.Database) error {
+		points, err := readRates(ctx, s.Pool, since)
+		for _, p := range points {
+			i, ok := at[p.At]
+			if !ok {
+				at[p.At] = len(sum.Points)
+				sum.Points = append(sum.Points, p)
+				continue
+			}
+			known := &sum.Points[i]
+			known.Appended, known.Folded = plus(known.Appended, p.Appended), plus(known.Folded, p.Folded)
+			if known.WebSockets == nil {
+				known.WebSockets, known.EventStreams, known.Frames, known.Repairs = p.WebSockets, p.EventStreams, p.Frames, p.Repairs
+			}
+			if known.DelayP50 == nil {
+				known.DelayP50, known.DelayP99 = p.DelayP50, p.DelayP99
+			}
+		}
+		return err
+	})
+	slices.SortFunc(sum.Points, func(a, b Rate) int { return a.At.Compare(b.At) })
+	return sum, err
+}
+
+// readRates returns the points of a database.
+func readRates(ctx context.Context, db DB, since time.Time) (points []Rate, err error) {
+	// The samples shortly before the first point are the reference for its rates.
+	const before = 2 * silentSamples * SampleInterval
+	earliest := time.Time{}
+	if !since.IsZero() {
+		earliest = since.Add(-before)
+	}
+	rows, _ := db.Query(ctx, statements.Get("list samples"), earliest, sampleWindow.Seconds())
+	r := ratings{last: map[run]sample{}}
+	var one sample
+	var now time.Time
+	_, err = pgx.ForEachRow(rows, []any{&one.run.process, &one.run.started, &one.at, &one.counted, &now}, func() error {
+		r.add(one)
+		one.counted = counted{}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read samples: %w", err)
+	}
+	for _, b := range r.buckets {
+		if b.at.After(since) && !b.at.Add(pointPatience).After(now) {
+			points = append(points, b.rate())
+		}
+	}
+	return points, nil
+}
+
+const (
+	// pointWidth is the time between two points. Every process writes a sample within it.
+	pointWidth = 2 * SampleInterval
+	// pointPatience is the delay with which a sample may arrive. Points younger than
+	// pointPatience are not returned, so a returned point never changes.
+	pointPatience = time.Second
+)
+
+// run identifies one run of a process.
+type run struct {
+	process string
+	started time.Time
+}
+
+// sample holds the counters of a process at one time.
+type sample struct {
+	run     run
+	at      time.Time
+	counted counted
+}
+
+// ratings assigns samples to points. The samples must be ordered by time.
+type ratings struct {
+	last map[run]sample
+	// log is the latest sample of the log, from any process.
+	log     *sample
+	buckets []*bucket
+}
+
+// bucket collects the samples of the interval before a point.
+type bucket struct {
+	at time.Time
+	// logged and folded count the events during the time spent.
+	logged, folded float64
+	spent          time.Duration
+	delays         histogram
+	gateways       map[run]*traffic
+}
+
+// traffic is the activity of one gateway in the time spent.
+type traffic struct {
+	sample          sample
+	frames, repairs float64
+	spent           time.Duration
+}
+
+func (r *ratings) add(s sample) {
+	at := s.at.Truncate(pointWidth).Add(pointWidth).UTC()
+	if n := len(r.buckets); n == 0 || r.buckets[n-1].at.Before(at) {
+		r.buckets = append(r.buckets, &bucket{at: at, gateways: map[run]*traffic{}})
+	}
+	b := r.buckets[len(r.buckets)-1]
+	// All processes sample the same log, at slightly different moments, so the counts of a
+	// later sample may be lower.
+	log := s
+	if r.log != nil {
+		log.counted.Logged = max(log.counted.Logged, r.log.counted.Logged)
+		log.counted.Folded = max(log.counted.Folded, r.log.counted.Folded)
+		b.logged += float64(log.counted.Logged - r.log.counted.Logged)
+		b.folded += float64(log.counted.Folded - r.log.counted.Folded)
+		b.spent += log.at.Sub(r.log.at)
+	}
+	r.log = &log
+
+	last, known := r.last[s.run]
+	r.last[s.run] = s
+	if known {
+		b.delays.add(s.counted.Delays, last.counted.Delays)
+	}
+	if s.counted.Connections == nil {
+		return
+	}
+	g := b.gateways[s.run]
+	if g == nil {
+		g = &traffic{}
+		b.gateways[s.run] = g
+	}
+	g.sample = s
+	if known {
+		g.frames += float64(s.counted.Frames - last.counted.Frames)
+		g.repairs += float64(s.counted.Repairs - last.counted.Repairs)
+		g.spent += s.at.Sub(last.at)
+	}
+}
+
+// rate returns the rates of the bucket's time.
+func (b *bucket) rate() Rate {
+	r := Rate{At: b.at, DelayP50: b.delays.quantile(0.5), DelayP99: b.delays.quantile(0.99)}
+	if b.spent > 0 {
+		appended, folded := b.logged/b.spent.Seconds(), b.folded/b.spent.Seconds()
+		r.Appended, r.Folded = &appended, &folded
+	}
+	var sockets, streams int64
+	var frames, repairs float64
+	for _, g := range b.gateways {
+		sockets += *g.sample.counted.Connections - g.sample.counted.EventStreams
+		streams += g.sample.counted.EventStreams
+		if g.spent > 0 {
+			frames += g.frames / g.spent.Seconds()
+			repairs += g.repairs / g.spent.Seconds()
+			r.Frames, r.Repairs = &frames, &repairs
+		}
+	}
+	if len(b.gateways) > 0 {
+		r.WebSockets, r.EventStreams = &sockets, &streams
+	}
+	return r
+}
+
+// plus adds two values. If one is nil, which means unknown, it returns the other.
+func plus(a, b *float64) *float64 {
+	if a == nil || b == nil {
+		if a == nil {
+			return b
+		}
+		return a
+	}
+	sum := *a + *b
+	return &sum
+}

@@ -1,0 +1,156 @@
+package operations
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/badged/badged/internal/user/erasure"
+)
+
+// Recorded reads by operators. They show what users did or wrote.
+const (
+	ReadExplanation = "user.explain"
+	ReadDeadLetters = "deadletters.read"
+	ReadExport      = "user.export"
+	ReadUser        = "user.show"
+	ReadLog         = "log.read"
+)
+
+const (
+	// readInterval is how long an identical read is not recorded again, since pages poll.
+	readInterval = 10 * time.Minute
+	// maxReads is the most reads that are remembered.
+	maxReads = 1 << 12
+)
+
+// reads remembers which reads of operators were recorded recently. The zero value is ready. It
+// is safe for concurrent use.
+type reads struct {
+	mu       sync.Mutex
+	recorded map[string]time.Time
+}
+
+// isNew reports whether a read was not recorded within readInterval.
+func (r *reads) isNew(read string, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at, ok := r.recorded[read]
+	return !ok || now.Sub(at) >= readInterval
+}
+
+func (r *reads) add(read string, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.recorded == nil || len(r.recorded) >= maxReads {
+		r.recorded = map[string]time.Time{}
+	}
+	r.recorded[read] = now
+}
+
+// Read records a read of an operator in the audit trail, unless this process has recorded the
+// same read within ten minutes. If Read fails, the caller must refuse the operator's read.
+func (o *Operations) Read(ctx context.Context, by Operator, action string, arguments any) error {
+	some, err := o.cfg.Cluster.Some()
+	if err != nil {
+		return err
+	}
+	encoded, err := json.Marshal(arguments)
+	if err != nil {
+		return fmt.Errorf("encode the arguments of %s: %w", action, err)
+	}
+	read, now := string(by.Via)+" "+by.Name+" "+action+" "+string(encoded), time.Now()
+	if !o.reads.isNew(read, now) {
+		return nil
+	}
+	if err := record(ctx, some[0].Pool, by, action, string(encoded)); err != nil {
+		return fmt.Errorf("record %s in the audit trail; nothing was shown: %w", action, err)
+	}
+	o.reads.add(read, now)
+	return nil
+}
+
+// record records an action in the audit trail, its start and its end at once.
+func record(ctx context.Context, db DB, by Operator, action, arguments string) error {
+	_, err := db.Exec(ctx, statements.Get("record a read"), by.Name, by.Via, action, arguments)
+	return err
+}
+
+// RecordRead records a read by a command. recorded is false if the role may not write, or if
+// the server is a standby. The read is allowed nevertheless: such a role could also read the
+// tables without badged.
+func RecordRead(ctx context.Context, db DB, action string, arguments any) (recorded bool, err error) {
+	encoded, err := json.Marshal(arguments)
+	if err != nil {
+		return false, fmt.Errorf("encode the arguments of %s: %w", action, err)
+	}
+	by := OSUser()
+	err = record(ctx, db, by, action, string(encoded))
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok &&
+		(refused.Code == "42501" || refused.Code == "25006") {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("record %s in the audit trail; nothing was shown: %w", action, err)
+	}
+	return true, nil
+}
+
+// NoUser has the arguments of a read of a user without data. It omits the id, since the trail
+// would otherwise store the id of an erased user again.
+type NoUser struct{}
+
+// AuditedExport runs an export of a user and records it. do must call found before it writes
+// the first data of the user: the trail records arguments if found was called, and [NoUser]
+// otherwise.
+func AuditedExport(ctx context.Context, db DB, by Operator, userID string, arguments any, do func(ctx context.Context, found func(context.Context) error) (result any, err error)) error {
+	var end func(ctx context.Context, result any, failure error) error
+	result, did := do(ctx, func(ctx context.Context) (err error) {
+		end, err = begin(ctx, db, by, ReadExport, arguments)
+		return err
+	})
+	failure := did
+	if end == nil {
+		var err error
+		if end, err = begin(context.WithoutCancel(ctx), db, by, ReadExport, NoUser{}); err != nil {
+			return errors.Join(did, err)
+		}
+		if did != nil {
+			failure = errors.New(erasure.TextWithout(did.Error(), userID))
+		}
+	}
+	return errors.Join(did, end(ctx, result, failure))
+}
+
+// ActDisconnect is the action of a key that closes the connections of a user and may revoke tokens.
+const ActDisconnect = "user.disconnect"
+
+// disconnection has the arguments of ActDisconnect.
+type disconnection struct {
+	User         string     `json:"user"`
+	RevokeBefore *time.Time `json:"revoke_before,omitempty"`
+}
+
+// RecordDisconnect records a request to close the connections of a user. Unless revokeBefore
+// is zero, the request also refuses the tokens that were issued before it. If recording fails,
+// the caller must not carry out the request.
+func RecordDisconnect(ctx context.Context, db DB, by Operator, userID string, revokeBefore time.Time) error {
+	d := disconnection{User: userID}
+	if !revokeBefore.IsZero() {
+		at := revokeBefore.UTC()
+		d.RevokeBefore = &at
+	}
+	encoded, err := json.Marshal(d)
+	if err != nil {
+		return fmt.Errorf("encode the arguments of %s: %w", ActDisconnect, err)
+	}
+	if err := record(ctx, db, by, ActDisconnect, string(encoded)); err != nil {
+		return fmt.Errorf("record %s in the audit trail; no connection was ended: %w", ActDisconnect, err)
+	}
+	return nil
+}

@@ -1,0 +1,145 @@
+package operations
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/badged/badged/internal/cluster"
+	"github.com/badged/badged/internal/fold/lag"
+	"github.com/badged/badged/internal/log/eventlog"
+	"github.com/badged/badged/internal/partition/rebuild"
+	"github.com/badged/badged/internal/partition/replay"
+	"github.com/badged/badged/pubsub"
+)
+
+// RebuildOptions selects the partitions to rebuild, by default all, and how.
+type RebuildOptions struct {
+	Partition *int    `json:"partition,omitempty" doc:"Only this partition; all if absent."`
+	User      string  `json:"user,omitempty" doc:"Only this user, whose rows are healed in place."`
+	Anew      bool    `json:"anew,omitempty" doc:"Start with the first partition, even if an earlier rebuild was interrupted."`
+	MaxLoad   float64 `json:"max_load,omitempty" doc:"Share of the time, above 0 and up to 1, spent working rather than pausing."`
+}
+
+// RebuildTargets returns the databases to rebuild, or nil for all. It also returns databases
+// that cannot be reached.
+func RebuildTargets(c *cluster.Cluster, o RebuildOptions) ([]*cluster.Database, error) {
+	partition := o.Partition
+	if o.User != "" {
+		of := c.PartitionOf(o.User)
+		partition = &of
+	}
+	if partition == nil {
+		return nil, nil
+	}
+	s, err := c.Holding(*partition)
+	if err != nil {
+		return nil, err
+	}
+	return []*cluster.Database{s}, nil
+}
+
+// Rebuilt sums up a rebuild.
+type Rebuilt struct {
+	Partitions     int   `json:"partitions"`
+	Users          int64 `json:"users"`
+	Conversations  int64 `json:"conversations"`
+	DifferentUsers int64 `json:"different_users"`
+	// NewEpochs counts the partitions that got new tables, and with them a new epoch.
+	NewEpochs int `json:"new_epochs"`
+	// NotFolded counts the events that are not folded yet: rebuilt tables do not have them.
+	NotFolded int64 `json:"not_folded,omitempty"`
+}
+
+// Add adds the result of a partition.
+func (r *Rebuilt) Add(p rebuild.Result) {
+	r.Partitions++
+	r.Users += p.Users
+	r.Conversations += p.Conversations
+	r.DifferentUsers += p.DifferentUsers
+	if p.DifferentUsers > 0 {
+		r.NewEpochs++
+	}
+}
+
+// AddAll adds the sums of another database.
+func (r *Rebuilt) AddAll(more Rebuilt) {
+	r.Partitions += more.Partitions
+	r.Users += more.Users
+	r.Conversations += more.Conversations
+	r.DifferentUsers += more.DifferentUsers
+	r.NewEpochs += more.NewEpochs
+	r.NotFolded += more.NotFolded
+}
+
+// Rebuild rebuilds one or all partitions; see [rebuild.Run]. It sets the callbacks of cfg, so
+// that meter receives the progress. It calls `each` after every finished partition.
+func Rebuild(ctx context.Context, cfg rebuild.Config, meter Meter, each func(rebuild.Result)) (Rebuilt, error) {
+	var sum Rebuilt
+	var partitions []int
+	if cfg.Partition != nil {
+		partitions = []int{*cfg.Partition}
+	} else {
+		held, err := eventlog.Held(ctx, cfg.Pool)
+		if err != nil {
+			return sum, err
+		}
+		partitions = held
+	}
+	progress := BeginPartitions(meter, "rebuild", len(partitions), true)
+	cfg.Progress = progress
+	cfg.Resumed = func(before []rebuild.Result) {
+		for _, p := range before {
+			sum.Add(p)
+		}
+		noun := "partitions"
+		if len(before) == 1 {
+			noun = "partition"
+		}
+		meter.Note(fmt.Sprintf("continuing an interrupted rebuild: %d %s of %d are done; to start over, rebuild anew",
+			len(before), noun, len(partitions)))
+		progress.Finish(len(before))
+	}
+	cfg.Rebuilt = func(p rebuild.Result) {
+		sum.Add(p)
+		progress.Finish(1)
+		each(p)
+	}
+	if err := rebuild.Run(ctx, cfg); err != nil {
+		return sum, err
+	}
+	var err error
+	sum.NotFolded, err = lag.NotFolded(ctx, cfg.Pool, partitions)
+	return sum, err
+}
+
+// Healed is the result of healing a user.
+type Healed struct {
+	// UserID is empty in the trail if badged has no data of the user.
+	UserID      string              `json:"user_id,omitempty"`
+	Healed      bool                `json:"healed"`
+	Version     int64               `json:"version,omitempty"`
+	Differences []replay.Difference `json:"differences"`
+}
+
+// Heal rewrites the rows of a user from the log and publishes the result on bus, which may be nil.
+func Heal(ctx context.Context, v *replay.Verifier, partition int, userID string, bus pubsub.Bus) (Healed, error) {
+	did := Healed{UserID: userID, Differences: []replay.Difference{}}
+	_, err := v.Verify(ctx, partition, replay.VerifyOptions{
+		Users: []string{userID},
+		Found: func(d replay.Difference) { did.Differences = append(did.Differences, d) },
+	})
+	if err != nil {
+		return did, err
+	}
+	update, version, err := v.Heal(ctx, userID)
+	if err != nil {
+		return did, err
+	}
+	did.Healed, did.Version = version > 0, version
+	if did.Healed && bus != nil {
+		if err := bus.Publish(ctx, []pubsub.Update{update}, nil); err != nil {
+			return did, fmt.Errorf("user %q is healed, but clients see it only after the next reconciliation: %w", userID, err)
+		}
+	}
+	return did, nil
+}

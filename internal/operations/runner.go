@@ -1,0 +1,252 @@
+package operations
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/internal/cluster"
+	"github.com/badged/badged/internal/pg/pgsession"
+)
+
+// errStopping is the cause when the process stops its jobs.
+var errStopping = errors.New("the server was stopped")
+
+// errCanceled is the cause when an operator has canceled a job.
+var errCanceled = errors.New("canceled")
+
+// ErrNotRunning is returned while Run does not run.
+var ErrNotRunning = errors.New("this process takes no jobs: it is starting or stopping")
+
+// Run lets jobs start until ctx is done, then stops them, and returns once all have ended.
+func (o *Operations) Run(ctx context.Context) error {
+	base, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	o.mu.Lock()
+	o.base = base
+	o.mu.Unlock()
+	<-ctx.Done()
+	o.mu.Lock()
+	o.base = nil
+	o.mu.Unlock()
+	stop(errStopping)
+	o.jobs.Wait()
+	return nil
+}
+
+// task is a job to start on a database.
+type task struct {
+	db        *cluster.Database
+	kind      Kind
+	arguments any
+	// allowed, if not nil, is called in the transaction that inserts the record. These
+	// transactions run one at a time.
+	allowed func(ctx context.Context, tx pgx.Tx) error
+	// work does the work. It may return a result together with an error; a nil result means
+	// none.
+	work func(ctx context.Context, meter *jobMeter) (result any, err error)
+}
+
+// maxJobs is the most concurrent jobs of this process: each needs memory.
+const maxJobs = 3
+
+// keptJobs is the number of ended jobs that are kept in the table.
+const keptJobs = 1000
+
+// ErrTooManyJobs is returned if maxJobs jobs are running.
+var ErrTooManyJobs = fmt.Errorf("%d jobs run in this process already, the most allowed; wait for one to end, or cancel one", maxJobs)
+
+// startedJob is the result of starting a job, for the audit trail.
+type startedJob struct {
+	Job int `json:"job"`
+}
+
+// start begins jobs for an operator, and records each in the audit trail of its database. If
+// one of the databases is away, it begins no job. It returns the first job, which lists the
+// others. If a job cannot start, the jobs that have already started continue.
+func (o *Operations) start(ctx context.Context, by Operator, tasks []task) (first Job, err error) {
+	var some []*cluster.Database
+	for _, t := range tasks {
+		if err := t.db.Err(); err != nil {
+			return Job{}, err
+		}
+		some = append(some, t.db)
+	}
+	if len(some) == len(o.cfg.Cluster.Databases()) {
+		if err := o.cfg.Cluster.Incomplete(); err != nil {
+			return Job{}, err
+		}
+	}
+	next := 0
+	err = o.cfg.Cluster.EachOf(ctx, some, func(s *cluster.Database) error {
+		t := tasks[next]
+		next++
+		return Audited(ctx, s.Pool, by, string(t.kind)+".start", t.arguments, func(ctx context.Context) (any, error) {
+			job, err := o.begin(ctx, by, t)
+			switch {
+			case err != nil:
+				return nil, err
+			case first.ID == 0:
+				first = job
+			default:
+				first.Others = append(first.Others, job.ID)
+			}
+			return startedJob{job.ID}, nil
+		})
+	})
+	return first, err
+}
+
+// begin begins a job and returns its record.
+func (o *Operations) begin(ctx context.Context, by Operator, t task) (Job, error) { //nolint:contextcheck // a job outlives its request
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.base == nil {
+		return Job{}, ErrNotRunning
+	}
+	text, err := json.Marshal(t.arguments)
+	if err != nil {
+		return Job{}, fmt.Errorf("encode the arguments of a job: %w", err)
+	}
+	// A separate connection holds the lock while the job runs.
+	conn, err := pgsession.OpenSession(ctx, t.db.Pool.Config().ConnConfig, "badged job "+o.cfg.Process)
+	if err != nil {
+		return Job{}, fmt.Errorf("begin a job: %w", err)
+	}
+	var job Job
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, statements.Get("admit one job at a time")); err != nil {
+			return err
+		}
+		if err := reap(ctx, tx); err != nil {
+			return err
+		}
+		var running int
+		if err := tx.QueryRow(ctx, statements.Get("count the jobs of a process"), o.cfg.Process).Scan(&running); err != nil {
+			return err
+		}
+		if running >= maxJobs {
+			return ErrTooManyJobs
+		}
+		if t.allowed != nil {
+			if err := t.allowed(ctx, tx); err != nil {
+				return err
+			}
+		}
+		job, err = oneJob(ctx, tx, t.db, "record it", statements.Get("begin a job"), t.kind, string(text), by.Name, o.cfg.Process)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, statements.Get("forget old jobs"), keptJobs); err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, statements.Get("lock a job"), jobClass, job.ID)
+		return err
+	})
+	if err != nil {
+		pgsession.CloseSession(ctx, conn)
+		return Job{}, fmt.Errorf("start a %s: %w", t.kind, err)
+	}
+	run := &running{task: t, job: job, conn: conn, meter: &jobMeter{now: time.Now, began: time.Now()}, interval: o.cfg.Interval, log: t.db.Logger(o.cfg.Logger)}
+	base := o.base
+	o.jobs.Go(func() { run.run(base) })
+	return job, nil
+}
+
+// running is a job that runs in this process.
+type running struct {
+	task
+	job Job
+	// conn holds the lock of the job.
+	conn     *pgx.Conn
+	meter    *jobMeter
+	interval time.Duration
+	log      *slog.Logger
+}
+
+// run does the work and records its end.
+func (j *running) run(base context.Context) {
+	defer pgsession.CloseSession(base, j.conn)
+	ctx, cancel := context.WithCancelCause(base)
+	defer cancel(nil)
+	type outcome struct {
+		result any
+		err    error
+	}
+	worked := make(chan outcome, 1)
+	go func() {
+		result, err := j.work(ctx, j.meter)
+		worked <- outcome{result, err}
+	}()
+	beat := time.NewTicker(j.interval)
+	defer beat.Stop()
+	for {
+		select {
+		case o := <-worked:
+			j.end(ctx, o.result, o.err)
+			return
+		case <-beat.C:
+			if ctx.Err() == nil {
+				if err := j.beat(ctx); err != nil {
+					cancel(err)
+				}
+			}
+		}
+	}
+}
+
+// beat records the progress. If it fails, the job must end.
+func (j *running) beat(ctx context.Context) error {
+	// A hanging session counts as lost: it must not block the cancellation or the end of the
+	// job.
+	ctx, cancel := context.WithTimeout(ctx, endPatience)
+	defer cancel()
+	var cancelRequested bool
+	err := j.conn.QueryRow(ctx, statements.Get("report on a job"), j.job.ID, j.meter.text()).Scan(&cancelRequested)
+	if err != nil {
+		return fmt.Errorf("the session that holds the job's lock: %w", err)
+	}
+	if cancelRequested {
+		return errCanceled
+	}
+	return nil
+}
+
+// end records how the job ended.
+func (j *running) end(ctx context.Context, result any, did error) {
+	state, told := StateDone, (*string)(nil)
+	if did != nil {
+		state = StateFailed
+		why := did
+		if cause := context.Cause(ctx); cause != nil {
+			switch why = cause; {
+			case errors.Is(cause, errCanceled):
+				state = StateCanceled
+			case errors.Is(cause, errStopping):
+				state = StateInterrupted
+			}
+		}
+		if state != StateCanceled {
+			text := why.Error()
+			told = &text
+		}
+		if state == StateFailed {
+			j.log.WarnContext(ctx, "a job has failed", "kind", j.job.Kind, "id", j.job.ID, "error", why)
+		}
+	} else {
+		j.meter.finish()
+	}
+	text, err := jsonText(result)
+	endCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endPatience)
+	defer cancel()
+	if err == nil {
+		_, err = j.db.Pool.Exec(endCtx, statements.Get("end a job"), j.job.ID, state, j.meter.text(), text, told)
+	}
+	if err != nil {
+		j.log.WarnContext(endCtx, "cannot record how a job ended", "kind", j.job.Kind, "id", j.job.ID, "state", state, "error", err)
+	}
+}

@@ -1,0 +1,143 @@
+package operations
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/badged/badged/internal/base/wait"
+)
+
+// SignIns records wrong keys and bad tokens of users in the audit trail: an entry with a count for
+// each kind of key, address and minute. A flood cannot fill the trail: each minute at most
+// maxSignInAddresses addresses get entries of their own, at most maxTokenAddresses of them for bad
+// tokens. It is safe for concurrent use.
+type SignIns struct {
+	db  Execer
+	log *slog.Logger
+
+	mu     sync.Mutex
+	failed map[signIn]*failedSignIns
+}
+
+// signIn is the key by which wrong keys are counted.
+type signIn struct {
+	kind string
+	from string
+}
+
+// failedSignIns counts wrong keys since the last entry. It has the arguments of the next one.
+type failedSignIns struct {
+	KeyOf string    `json:"key_of"`
+	Times int64     `json:"times"`
+	Since time.Time `json:"since"`
+}
+
+const (
+	signInInterval     = time.Minute
+	maxSignInAddresses = 20
+	maxTokenAddresses  = 5
+	// otherAddresses stands for the addresses beyond the limit.
+	otherAddresses = "other addresses"
+)
+
+// NewSignIns returns a SignIns without counts.
+func NewSignIns(db Execer, log *slog.Logger) *SignIns {
+	return &SignIns{db: db, log: log, failed: map[signIn]*failedSignIns{}}
+}
+
+// userTokens is the kind of tokens of users.
+const userTokens = "user"
+
+// BadToken counts an invalid or revoked token of a user from an address. It does not block.
+func (s *SignIns) BadToken(from netip.Prefix) { s.Failed(userTokens, from) }
+
+// Failed counts a wrong key of a kind, such as admin, from an address. It does not
+// block.
+func (s *SignIns) Failed(kind string, from netip.Prefix) {
+	address := "unknown address"
+	if from.IsValid() {
+		address = from.String()
+	}
+	s.add(signIn{kind, address}, 1, time.Now())
+}
+
+func (s *SignIns) add(by signIn, times int64, since time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f, ok := s.failed[by]
+	if !ok && s.isFull(by.kind) {
+		by.from = otherAddresses
+		f, ok = s.failed[by]
+	}
+	if !ok {
+		f = &failedSignIns{KeyOf: by.kind, Since: since.UTC().Truncate(time.Second)}
+		s.failed[by] = f
+	}
+	f.Times += times
+}
+
+// isFull reports whether no further address gets an entry of its own. Bad tokens, which anyone can
+// send, have a lower limit, so that they do not displace wrong keys. The caller has locked the
+// mutex.
+func (s *SignIns) isFull(kind string) bool {
+	users := 0
+	for by := range s.failed {
+		if by.kind == userTokens {
+			users++
+		}
+	}
+	if kind == userTokens {
+		return users >= maxTokenAddresses
+	}
+	return len(s.failed)-users >= maxSignInAddresses
+}
+
+// Run writes entries every minute until ctx is done, and then the last ones.
+func (s *SignIns) Run(ctx context.Context) error {
+	defer s.record(context.WithoutCancel(ctx))
+	return wait.Every(ctx, signInInterval, s.record)
+}
+
+// record writes the counts. Counts that the database did not store go into the next entry.
+func (s *SignIns) record(ctx context.Context) {
+	s.mu.Lock()
+	counted := s.failed
+	s.failed = map[signIn]*failedSignIns{}
+	s.mu.Unlock()
+	if len(counted) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, endPatience)
+	defer cancel()
+	if err := s.write(ctx, counted); err != nil {
+		s.log.WarnContext(ctx, "failed sign-ins are not in the audit trail yet", "error", err)
+		for by, f := range counted {
+			s.add(by, f.Times, f.Since)
+		}
+	}
+}
+
+func (s *SignIns) write(ctx context.Context, counted map[signIn]*failedSignIns) error {
+	var addresses, arguments []string
+	for _, by := range slices.SortedFunc(maps.Keys(counted), func(a, b signIn) int {
+		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.from, b.from))
+	}) {
+		encoded, err := json.Marshal(counted[by])
+		if err != nil {
+			return fmt.Errorf("encode failed sign-ins: %w", err)
+		}
+		addresses, arguments = append(addresses, by.from), append(arguments, string(encoded))
+	}
+	if _, err := s.db.Exec(ctx, statements.Get("record failed sign-ins"), addresses, arguments); err != nil {
+		return fmt.Errorf("record failed sign-ins in the audit trail: %w", err)
+	}
+	return nil
+}

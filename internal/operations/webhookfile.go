@@ -1,0 +1,220 @@
+package operations
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/badged/badged/internal/base/wait"
+	"github.com/badged/badged/internal/notify/outbound"
+)
+
+// DeclaredWebhook is a webhook as a file declares it.
+type DeclaredWebhook struct {
+	URL        string   `json:"url"`
+	Secrets    []string `json:"secrets"`
+	Events     []string `json:"events"`
+	Categories []string `json:"categories"`
+	Batch      *int     `json:"batch"`
+}
+
+func (d DeclaredWebhook) settings() WebhookSettings {
+	return WebhookSettings{URL: d.URL, Secrets: d.Secrets, Events: d.Events, Categories: d.Categories, Batch: d.Batch}
+}
+
+// WebhookFile is a file that declares webhooks: a JSON object whose keys are their names. The
+// file is applied when the server starts and when it changes.
+type WebhookFile struct {
+	files wait.Files
+	rules WebhookRules
+	log   *slog.Logger
+	// logged is the last mistake that was logged.
+	logged string
+	// asked signals that the file must be read at once.
+	asked chan struct{}
+}
+
+// NewWebhookFile reads the file. Its error joins all mistakes and names the webhook and the field
+// of each.
+func NewWebhookFile(path string, rules WebhookRules, log *slog.Logger) (*WebhookFile, error) {
+	f := &WebhookFile{rules: rules, log: log, asked: make(chan struct{}, 1)}
+	f.files = wait.Files{Paths: []string{path}, Interval: fileInterval, Retry: refusedInterval}
+	_, err := f.parse(f.files.Read())
+	return f, err
+}
+
+// parse returns the declared webhooks by name.
+func (f *WebhookFile) parse(contents [][]byte, err error) (map[string]DeclaredWebhook, error) {
+	if err != nil {
+		return nil, err
+	}
+	content, path := contents[0], f.files.Paths[0]
+	line := func(offset int64) int { return 1 + bytes.Count(content[:min(int(offset), len(content))], []byte("\n")) }
+	// Reject duplicate fields: encoding/json would use the last one.
+	if _, err := jsontext.NewDecoder(bytes.NewReader(content)).ReadValue(); err != nil {
+		if wrong, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+			return nil, fmt.Errorf("%s: line %d: %w", path, line(wrong.ByteOffset), err)
+		}
+		return nil, fmt.Errorf("%s: want a JSON object with an entry for each webhook: %w", path, err)
+	}
+	var entries map[string]json.RawMessage
+	if err := json.Unmarshal(content, &entries); err != nil || entries == nil {
+		return nil, fmt.Errorf("%s: want a JSON object with an entry for each webhook", path)
+	}
+	declared := map[string]DeclaredWebhook{}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		var d DeclaredWebhook
+		err := decodeDeclared(entries[name], &d)
+		if err == nil {
+			settings := d.settings()
+			_, err = f.rules.check(name, &settings)
+			if len(d.Secrets) == 0 {
+				err = errors.Join(err, errors.New("secrets must have at least one: `echo whsec_$(openssl rand -base64 32)` makes it"))
+			}
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: webhook %q: %s", path, name, strings.ReplaceAll(err.Error(), "\n", "; ")))
+		}
+		declared[name] = d
+	}
+	return declared, errors.Join(errs...)
+}
+
+// decodeDeclared decodes the entry of a webhook. Its errors name the field as in the file. Names
+// must be in lower case: encoding/json would let "URL" replace "url".
+func decodeDeclared(text []byte, d *DeclaredWebhook) error {
+	err := jsonv2.Unmarshal(text, d, jsonv2.RejectUnknownMembers(true))
+	wrong, ok := errors.AsType[*jsonv2.SemanticError](err)
+	switch {
+	case !ok:
+		return err
+	case errors.Is(wrong, jsonv2.ErrUnknownName):
+		return fmt.Errorf("unknown field %q", wrong.JSONPointer.LastToken())
+	case wrong.JSONPointer == "":
+		return errors.New("must be a JSON object")
+	}
+	return fmt.Errorf("%s is of the wrong type", strings.Join(slices.Collect(wrong.JSONPointer.Tokens()), "."))
+}
+
+// Reload makes Run read the file at once.
+func (f *WebhookFile) Reload() {
+	select {
+	case f.asked <- struct{}{}:
+	default:
+	}
+}
+
+const (
+	// fileInterval is how often Run checks the file for changes.
+	fileInterval = time.Second
+	// refusedInterval is how often Run retries a file that could not be applied.
+	refusedInterval = 30 * time.Second
+)
+
+// Run applies the file to all databases until ctx is done.
+func (f *WebhookFile) Run(ctx context.Context, webhooks *Webhooks) error {
+	f.files.Use = func(ctx context.Context, contents [][]byte, err error) error {
+		return f.use(ctx, webhooks, contents, err)
+	}
+	f.files.Reload(ctx)
+	for {
+		asked, err := wait.Signal(ctx, f.asked, fileInterval)
+		switch {
+		case err != nil:
+			return nil
+		case asked:
+			f.files.Reload(ctx)
+		default:
+			f.files.Look(ctx)
+		}
+	}
+}
+
+// use applies the contents of the file. It logs a mistake once.
+func (f *WebhookFile) use(ctx context.Context, webhooks *Webhooks, contents [][]byte, err error) error {
+	if err = f.apply(ctx, webhooks, contents, err); ctx.Err() != nil {
+		return nil
+	}
+	mistake := ""
+	if err != nil {
+		mistake = err.Error()
+	}
+	if mistake != "" && mistake != f.logged {
+		f.log.ErrorContext(ctx, "cannot apply the declared webhooks, will try again; the webhooks stay as they are", "error", err)
+	}
+	f.logged = mistake
+	return err
+}
+
+// byConfiguration is the operator of changes by the file in the audit trail.
+var byConfiguration = Operator{Name: "--webhooks-config", Via: ViaFile}
+
+// apply replaces the declared webhooks of all databases by the webhooks of the file.
+func (f *WebhookFile) apply(ctx context.Context, webhooks *Webhooks, contents [][]byte, err error) error {
+	declared, err := f.parse(contents, err)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, of := range webhooks.of {
+		err := of.db.Err()
+		if err == nil {
+			err = of.db.Wrap(of.declare(ctx, declared, of.db.Logger(f.log)))
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// declare replaces the declared webhooks of a database. If a webhook cannot be applied, it
+// continues with the others.
+func (s *webhooksOf) declare(ctx context.Context, declared map[string]DeclaredWebhook, log *slog.Logger) error {
+	stored, err := s.targets.Webhooks(ctx)
+	if err != nil {
+		return err
+	}
+	present := map[string]outbound.Webhook{}
+	var errs []error
+	for _, w := range stored {
+		present[w.Name] = w
+		if _, ok := declared[w.Name]; w.Declared && !ok {
+			if err := s.remove(ctx, byConfiguration, w.Name); err != nil && !errors.Is(err, ErrNoWebhook) {
+				errs = append(errs, fmt.Errorf("webhook %q: %w", w.Name, err))
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(declared)) {
+		d := declared[name]
+		if w, ok := present[name]; ok && s.isAs(w, d) {
+			continue
+		}
+		if _, _, err := s.put(ctx, byConfiguration, name, d.settings(), true); err != nil {
+			errs = append(errs, fmt.Errorf("webhook %q: %w", name, err))
+			continue
+		}
+		log.InfoContext(ctx, "a declared webhook was stored", "webhook", name)
+	}
+	return errors.Join(errs...)
+}
+
+// isAs reports whether a stored webhook equals its declaration.
+func (s *webhooksOf) isAs(w outbound.Webhook, d DeclaredWebhook) bool {
+	settings := d.settings()
+	given, err := s.cfg.check(w.Name, &settings)
+	if err != nil || !w.Declared || !sameSettings(w, settings) {
+		return false
+	}
+	secrets, err := OpenWebhook(s.cfg.Box, w)
+	return err == nil && slices.EqualFunc(secrets, given, bytes.Equal)
+}

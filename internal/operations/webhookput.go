@@ -1,0 +1,178 @@
+package operations
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/badged/badged/internal/cluster"
+	"github.com/badged/badged/internal/notify/outbound"
+)
+
+// webhooksOf has the webhooks of one database.
+type webhooksOf struct {
+	cfg     *WebhooksConfig
+	db      *cluster.Database
+	targets *outbound.Targets
+}
+
+// putWebhook has the arguments of a put in the audit trail.
+type putWebhook struct {
+	Webhook    string   `json:"webhook"`
+	URL        string   `json:"url"` // without its query, which may hold a token
+	Events     []string `json:"events"`
+	Categories []string `json:"categories,omitempty"`
+	Batch      int      `json:"batch"`
+	State      string   `json:"state"`
+	NewSecrets int      `json:"new_secrets"`
+}
+
+// put does the work of [Webhooks.Put] in one database. declared means that the settings come
+// from the file: an existing webhook then keeps its state, such as paused.
+func (s *webhooksOf) put(ctx context.Context, by Operator, name string, settings WebhookSettings, declared bool) (w Webhook, created bool, err error) {
+	given, err := s.cfg.check(name, &settings)
+	if err != nil {
+		return Webhook{}, false, err
+	}
+	old, err := s.replaced(ctx, name, settings, declared)
+	if err != nil {
+		return Webhook{}, false, err
+	}
+	if declared && old.Generation != 0 {
+		settings.State = string(old.State)
+	}
+	shown, _, _ := strings.Cut(settings.URL, "?")
+	arguments := putWebhook{name, shown, settings.Events, settings.Categories, *settings.Batch, settings.State, len(given)}
+	err = Audited(ctx, s.db.Pool, by, "webhooks.put", arguments, func(ctx context.Context) (any, error) {
+		var generated []byte
+		rate, asked := 0, false // asking the endpoint may take seconds: meanwhile, another call can put the webhook
+		for {
+			put := outbound.WebhookSettings{
+				Declared: declared || old.Declared,
+				Name:     name, URL: settings.URL, Events: settings.Events, Categories: settings.Categories,
+				Batch: *settings.Batch, State: outbound.State(settings.State), Rate: old.Rate, Secrets: old.Secrets,
+			}
+			created, generated = old.Generation == 0, nil
+			secrets := given
+			if len(given) == 0 && created {
+				generated = generateSecret()
+				secrets = [][]byte{generated}
+			}
+			if len(secrets) > 0 {
+				put.Secrets = nil
+			}
+			for _, secret := range secrets {
+				put.Secrets = append(put.Secrets, s.cfg.Box.Seal(secret, webhookContext(name)))
+			}
+			switch {
+			case put.State == outbound.Active && (created || old.URL != put.URL || old.State != outbound.Active):
+				if !asked {
+					if rate, err = s.cfg.Caller.Handshake(ctx, put.URL); err != nil {
+						return nil, &EndpointError{err}
+					}
+				}
+				asked, put.Rate = true, rate
+			case old.URL != put.URL:
+				put.Rate = 0
+			}
+			err := s.targets.PutWebhook(ctx, put, old.Generation)
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, outbound.ErrChanged) {
+				return nil, err
+			}
+			if old, err = s.replaced(ctx, name, settings, declared); err != nil {
+				return nil, err
+			}
+		}
+		if w, err = only(s.read(ctx, name)); generated != nil {
+			w.Secrets = []string{formatSecret(generated)}
+		}
+		return nil, err
+	})
+	return w, created, err
+}
+
+// replaced returns the webhook that settings will replace; its generation is 0 if it does not
+// exist. It fails if a file declares the webhook and the settings are not from the file.
+func (s *webhooksOf) replaced(ctx context.Context, name string, settings WebhookSettings, declared bool) (outbound.Webhook, error) {
+	old, err := s.targets.Webhook(ctx, name)
+	switch {
+	case errors.Is(err, outbound.ErrNotFound):
+		return outbound.Webhook{}, nil
+	case err != nil:
+		return outbound.Webhook{}, err
+	case !declared && old.Declared && (len(settings.Secrets) > 0 || !sameSettings(old, settings)):
+		return outbound.Webhook{}, isDeclared()
+	}
+	return old, nil
+}
+
+// open returns a webhook and its secrets.
+func (s *webhooksOf) open(ctx context.Context, name string) (outbound.Webhook, [][]byte, error) {
+	w, err := s.targets.Webhook(ctx, name)
+	if err != nil {
+		return w, nil, err
+	}
+	secrets, err := OpenWebhook(s.cfg.Box, w)
+	return w, secrets, err
+}
+
+// sameSettings reports whether a webhook has these settings, apart from secrets and state.
+func sameSettings(w outbound.Webhook, settings WebhookSettings) bool {
+	return w.URL == settings.URL && slices.Equal(w.Events, settings.Events) &&
+		slices.Equal(w.Categories, settings.Categories) && w.Batch == *settings.Batch
+}
+
+// isDeclared returns the error for changes by operators to a webhook that a file declares.
+func isDeclared() error {
+	return &InvalidWebhookError{[]string{"the webhook is declared in the file of --webhooks-config: change it there; only its state can be set here"}}
+}
+
+// read returns all webhooks in the form for operators, by name, or only the webhook with a name.
+func (s *webhooksOf) read(ctx context.Context, name string) ([]Webhook, error) {
+	stored, err := s.targets.Webhooks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []Webhook
+	var names []string
+	for _, w := range stored {
+		if name == "" || w.Name == name {
+			all, names = append(all, shownWebhook(w)), append(names, w.Name)
+		}
+	}
+	due, err := s.targets.DueEvents(ctx, names...)
+	for i := range all {
+		all[i].DueEvents = due[all[i].Name]
+	}
+	return all, err
+}
+
+func (s *webhooksOf) delete(ctx context.Context, by Operator, name string) error {
+	old, err := s.targets.Webhook(ctx, name)
+	switch {
+	case err == nil && old.Declared:
+		return isDeclared()
+	case err != nil && !errors.Is(err, outbound.ErrNotFound): // deleting it is audited
+		return err
+	}
+	return s.remove(ctx, by, name)
+}
+
+func (s *webhooksOf) remove(ctx context.Context, by Operator, name string) error {
+	return Audited(ctx, s.db.Pool, by, "webhooks.delete", namedWebhook{name}, func(ctx context.Context) (any, error) {
+		err := s.targets.DeleteWebhook(ctx, name)
+		if errors.Is(err, outbound.ErrNotFound) {
+			err = ErrNoWebhook
+		}
+		return nil, err
+	})
+}
+
+// namedWebhook has the arguments of other actions in the audit trail.
+type namedWebhook struct {
+	Webhook string `json:"webhook"`
+}

@@ -1,0 +1,446 @@
+package operations
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/cluster"
+	"github.com/badged/badged/internal/notify/egress"
+	"github.com/badged/badged/internal/notify/outbound"
+	"github.com/badged/badged/internal/notify/seal"
+)
+
+// Limits of the settings of a webhook.
+const (
+	maxWebhookURL        = 2048
+	maxWebhookSecrets    = 5
+	maxWebhookCategories = 100
+	maxWebhookBatch      = 100
+)
+
+// WebhookSettings has the settings of a webhook.
+type WebhookSettings struct {
+	URL        string   `json:"url" maxLength:"2048" doc:"Where to call. It must be https, and must not be in a private network unless the server has --webhooks-allow-private."`
+	Secrets    []string `json:"secrets,omitempty" maxItems:"5" doc:"What signs calls: whsec_ and 24 to 64 bytes in base64. All of them sign, so that a receiver can change from one to the next. Without any, the former ones stay, and a new webhook gets one."`
+	Events     []string `json:"events" minItems:"1" doc:"What is told: badge.changed, unread.reminder, deadletter.buried, drift.found. badge.changed includes room.changed."`
+	Categories []string `json:"categories,omitempty" maxItems:"100" doc:"Tell only changes of the numbers of these categories. All by default."`
+	Batch      *int     `json:"batch,omitempty" minimum:"1" maximum:"100" doc:"The most events of a call; 1 by default. With more, the body of each call is a list."`
+	State      string   `json:"state,omitempty" enum:"active,paused,disabled" doc:"Whether it is called; active by default. What changes while it is paused is told when it is active again; what changes while it is disabled is not."`
+}
+
+// Webhook is a webhook with its settings and the results of its calls.
+type Webhook struct {
+	Name          string     `json:"name" doc:"The name."`
+	URL           string     `json:"url" doc:"Where it is called."`
+	Secrets       []string   `json:"secrets,omitempty" doc:"The secret, in the answer that made it. It is not shown again."`
+	Events        []string   `json:"events" doc:"What is told."`
+	Categories    []string   `json:"categories,omitempty" doc:"The categories whose numbers are told; absent for all."`
+	Batch         int        `json:"batch" minimum:"1" maximum:"100" doc:"The most events of a call."`
+	Rate          int        `json:"rate,omitempty" minimum:"1" doc:"The most calls a minute that the endpoint permitted in the handshake, of each process; absent for no limit."`
+	State         string     `json:"state" enum:"active,paused,disabled" doc:"Whether it is called. After the last step of the ladder of retries it is paused, after an answer of 410 disabled."`
+	Declared      bool       `json:"declared,omitempty" doc:"The configuration (--webhooks-config) declares it: only its state can be set here."`
+	DueEvents     int64      `json:"due_events" minimum:"0" doc:"Events of the log that it was not told of, and others that are due, also while it is paused. Of the latter at most 10000 are counted."`
+	Step          int        `json:"step" minimum:"0" doc:"The step on the ladder of retries; 0 while calls succeed."`
+	NextCallAt    *time.Time `json:"next_call_at,omitempty" doc:"When it is called again; absent while calls succeed."`
+	FailingSince  *time.Time `json:"failing_since,omitempty" doc:"The first failure since the last success; absent while calls succeed."`
+	LastSuccessAt *time.Time `json:"last_success_at,omitempty" doc:"The last call that succeeded, to some seconds."`
+	LastFailureAt *time.Time `json:"last_failure_at,omitempty" doc:"The last call that failed."`
+	LastStatus    int        `json:"last_status,omitempty" doc:"The status of the last answer; absent if there was none."`
+	LastError     string     `json:"last_error,omitempty" doc:"Why the last call failed; absent if it succeeded."`
+	CreatedAt     time.Time  `json:"created_at" doc:"When it was made."`
+	UpdatedAt     time.Time  `json:"updated_at" doc:"When its settings were last set."`
+}
+
+// WebhookTest is the result of a test call.
+type WebhookTest struct {
+	Status          int     `json:"status,omitempty" doc:"The status of the answer; absent if there was none."`
+	DurationSeconds float64 `json:"duration_seconds" minimum:"0" doc:"How long the call took."`
+	Error           string  `json:"error,omitempty" doc:"Why it failed; absent if it succeeded."`
+}
+
+// WebhookCaller calls endpoints.
+type WebhookCaller interface {
+	// Handshake asks an endpoint for permission and returns the permitted calls a minute, 0 for no
+	// limit. Its errors are safe to show.
+	Handshake(ctx context.Context, url string) (rate int, err error)
+	// Test makes a test call.
+	Test(ctx context.Context, name, url string, secrets [][]byte, batch int) WebhookTest
+}
+
+// ErrNoWebhook is returned if no webhook has the name.
+var ErrNoWebhook = errors.New("there is no such webhook")
+
+// InvalidWebhookError lists the mistakes in settings.
+type InvalidWebhookError struct{ Problems []string }
+
+func (e *InvalidWebhookError) Error() string { return strings.Join(e.Problems, "; ") }
+
+// EndpointError is returned if an endpoint cannot be called or refuses calls.
+type EndpointError struct{ Err error }
+
+func (e *EndpointError) Error() string { return "url: " + e.Err.Error() }
+
+// WebhookRules has the rules for settings of webhooks.
+type WebhookRules struct {
+	// AllowPrivate permits endpoints in private networks.
+	AllowPrivate bool
+	// Reminders permits unread.reminder: the server has a delay for reminders.
+	Reminders bool
+}
+
+// WebhooksConfig configures the operations on webhooks. Cluster, Box and Caller are required.
+type WebhooksConfig struct {
+	Cluster *cluster.Cluster
+	// Box seals secrets.
+	Box    *seal.Box
+	Caller WebhookCaller
+	WebhookRules
+}
+
+// Webhooks implements the operations on webhooks. Each database stores all webhooks and calls
+// them for its users. Webhooks records changes in the audit trails, without secrets. It is
+// safe for concurrent use.
+type Webhooks struct {
+	cfg WebhooksConfig
+	// of has the webhooks of each database, in the order of the cluster.
+	of []*webhooksOf
+}
+
+// NewWebhooks returns the operations on the webhooks of a cluster.
+func NewWebhooks(cfg WebhooksConfig) *Webhooks {
+	w := &Webhooks{cfg: cfg}
+	for _, s := range cfg.Cluster.Databases() {
+		w.of = append(w.of, &webhooksOf{cfg: &w.cfg, db: s, targets: outbound.NewTargets(s.Pool, cfg.Cluster)})
+	}
+	return w
+}
+
+// all returns the webhooks of all databases. It fails if a database is away, since a change
+// must reach all of them.
+func (s *Webhooks) all() ([]*webhooksOf, error) {
+	_, err := s.cfg.Cluster.Present()
+	return s.of, err
+}
+
+// read returns all webhooks by name, or only the webhook with a name, with the results of their
+// calls on all reachable databases.
+func (s *Webhooks) read(ctx context.Context, name string) ([]Webhook, error) {
+	if _, err := s.cfg.Cluster.Some(); err != nil {
+		return nil, err
+	}
+	var all []Webhook
+	first := true
+	for _, of := range s.of {
+		if of.db.Err() != nil {
+			continue
+		}
+		page, err := of.read(ctx, name)
+		if err != nil {
+			return nil, of.db.Wrap(err)
+		}
+		if first {
+			all, first = page, false
+			continue
+		}
+		for i := range all { // skip webhooks that are being created or deleted
+			if j := slices.IndexFunc(page, func(w Webhook) bool { return w.Name == all[i].Name }); j >= 0 {
+				all[i].join(page[j])
+			}
+		}
+	}
+	return all, nil
+}
+
+// List returns all webhooks, by name.
+func (s *Webhooks) List(ctx context.Context) ([]Webhook, error) { return s.read(ctx, "") }
+
+// Get returns a webhook, or [ErrNoWebhook].
+func (s *Webhooks) Get(ctx context.Context, name string) (Webhook, error) {
+	return only(s.read(ctx, name))
+}
+
+func only(found []Webhook, err error) (Webhook, error) {
+	if err != nil {
+		return Webhook{}, err
+	}
+	if len(found) == 0 {
+		return Webhook{}, ErrNoWebhook
+	}
+	return found[0], nil
+}
+
+// Put creates a webhook or replaces its settings, in all databases. A webhook that becomes
+// active gets the changes that were made while it was paused. Put asks a new endpoint for
+// permission. It does nothing if a database is away. If it fails in one database, repeat it.
+func (s *Webhooks) Put(ctx context.Context, by Operator, name string, settings WebhookSettings) (made Webhook, created bool, err error) {
+	all, err := s.all()
+	if err != nil {
+		return made, false, err
+	}
+	for i, of := range all {
+		given := settings
+		if i > 0 && len(given.Secrets) == 0 {
+			if given.Secrets, err = s.secretsFor(ctx, of, name, made.Secrets); err != nil {
+				return Webhook{}, false, err
+			}
+		}
+		one, isNew, err := of.put(ctx, by, name, given, false)
+		if err != nil {
+			return Webhook{}, false, of.db.Wrap(err)
+		}
+		if i == 0 {
+			made, created = one, isNew
+		} else {
+			made.join(one)
+		}
+	}
+	return made, created, nil
+}
+
+// secretsFor returns the secrets that a database needs so that it signs like the first
+// database. If new secrets were generated, it returns these. If this database does not have
+// the webhook, as after an interrupted put, it returns the secrets of the first database. It
+// returns none if the database has secrets already.
+func (s *Webhooks) secretsFor(ctx context.Context, of *webhooksOf, name string, generated []string) ([]string, error) {
+	if len(generated) > 0 {
+		return generated, nil
+	}
+	if _, err := of.targets.Webhook(ctx, name); !errors.Is(err, outbound.ErrNotFound) {
+		return nil, of.db.Wrap(err)
+	}
+	_, secrets, err := s.of[0].open(ctx, name)
+	texts := make([]string, len(secrets))
+	for i, secret := range secrets {
+		texts[i] = formatSecret(secret)
+	}
+	return texts, s.of[0].db.Wrap(err)
+}
+
+// Delete deletes a webhook with its pending calls in all databases. It does nothing if a database
+// is away.
+func (s *Webhooks) Delete(ctx context.Context, by Operator, name string) error {
+	all, err := s.all()
+	if err != nil {
+		return err
+	}
+	found := false
+	for _, of := range all {
+		switch err := of.delete(ctx, by, name); {
+		case err == nil:
+			found = true
+		case !errors.Is(err, ErrNoWebhook):
+			return of.db.Wrap(err)
+		}
+	}
+	if !found {
+		return ErrNoWebhook
+	}
+	return nil
+}
+
+// Test makes a test call, in any state of the webhook.
+func (s *Webhooks) Test(ctx context.Context, by Operator, name string) (result WebhookTest, err error) {
+	some, err := s.cfg.Cluster.Some()
+	if err != nil {
+		return result, err
+	}
+	of := s.of[slices.IndexFunc(s.of, func(of *webhooksOf) bool { return of.db == some[0] })]
+	err = Audited(ctx, of.db.Pool, by, "webhooks.test", namedWebhook{name}, func(ctx context.Context) (any, error) {
+		w, secrets, err := of.open(ctx, name)
+		if errors.Is(err, outbound.ErrNotFound) {
+			return nil, ErrNoWebhook
+		}
+		if err != nil {
+			return nil, err
+		}
+		result = s.cfg.Caller.Test(ctx, w.Name, w.URL, secrets, w.Batch)
+		return result, nil
+	})
+	return result, err
+}
+
+var webhookName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
+
+// webhookEvents are the events that a webhook can subscribe to.
+var webhookEvents = []string{outbound.BadgeChanged, outbound.UnreadReminder, outbound.DeadletterBuried, outbound.DriftFound}
+
+// check sets defaults and returns the secrets, or an error with all mistakes.
+func (r WebhookRules) check(name string, settings *WebhookSettings) (secrets [][]byte, err error) {
+	var problems []string
+	wrong := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	if !webhookName.MatchString(name) {
+		wrong("the name must have 1 to 63 lower-case letters, digits, dashes and underscores, the first a letter or digit")
+	}
+	if len(settings.URL) > maxWebhookURL {
+		wrong("url must have at most %d bytes", maxWebhookURL)
+	} else if reason := egress.CheckURL(settings.URL, r.AllowPrivate); reason != "" {
+		wrong("url %s", reason)
+	}
+	if len(settings.Secrets) > maxWebhookSecrets {
+		wrong("secrets must be at most %d", maxWebhookSecrets)
+	}
+	for i, text := range settings.Secrets {
+		secret, reason := parseSecret(text)
+		if reason != "" {
+			wrong("secrets[%d] %s", i, reason)
+		}
+		secrets = append(secrets, secret)
+	}
+	if len(settings.Events) == 0 {
+		wrong("events must name at least one of %s", strings.Join(webhookEvents, ", "))
+	}
+	for i, event := range settings.Events {
+		switch {
+		case !slices.Contains(webhookEvents, event):
+			wrong("events[%d] must be one of %s", i, strings.Join(webhookEvents, ", "))
+		case slices.Contains(settings.Events[:i], event):
+			wrong("events[%d] is named twice", i)
+		case event == outbound.UnreadReminder && !r.Reminders:
+			wrong("events[%d]: the server has no --remind-after, so it reminds of nothing", i)
+		}
+	}
+	if len(settings.Categories) > maxWebhookCategories {
+		wrong("categories must be at most %d", maxWebhookCategories)
+	}
+	for i, category := range settings.Categories {
+		if reason := events.CheckCategory(category); reason != "" {
+			wrong("categories[%d] %s", i, reason)
+		} else if slices.Contains(settings.Categories[:i], category) {
+			wrong("categories[%d] is named twice", i)
+		}
+	}
+	if settings.Categories != nil && len(settings.Categories) == 0 {
+		wrong("categories must name at least one: leave it out for all")
+	}
+	if settings.Batch == nil {
+		settings.Batch = new(1)
+	}
+	if n := *settings.Batch; n < 1 || n > maxWebhookBatch {
+		wrong("batch must be from 1 to %d, is %d", maxWebhookBatch, n)
+	}
+	switch outbound.State(settings.State) {
+	case "":
+		settings.State = string(outbound.Active)
+	case outbound.Active, outbound.Paused, outbound.Disabled:
+	default:
+		wrong("state must be active, paused or disabled")
+	}
+	if len(problems) > 0 {
+		return nil, &InvalidWebhookError{problems}
+	}
+	return secrets, nil
+}
+
+// webhookContext returns the context with which the secrets of a webhook are sealed, so that
+// they cannot be opened in the row of another webhook.
+func webhookContext(name string) string { return "webhook/" + name }
+
+// OpenWebhook opens the secrets of a webhook.
+func OpenWebhook(box *seal.Box, w outbound.Webhook) ([][]byte, error) {
+	secrets := make([][]byte, len(w.Secrets))
+	for i, sealed := range w.Secrets {
+		var err error
+		if secrets[i], err = box.Open(sealed, webhookContext(w.Name)); err != nil {
+			return nil, fmt.Errorf("open secret %d of webhook %q: %w", i, w.Name, err)
+		}
+	}
+	return secrets, nil
+}
+
+// shownWebhook returns a webhook in the form for operators, without its pending calls.
+func shownWebhook(w outbound.Webhook) Webhook {
+	shown := Webhook{
+		Name: w.Name, URL: w.URL, Events: w.Events, Categories: w.Categories, Batch: w.Batch, Rate: w.Rate, State: string(w.State), Declared: w.Declared, Step: w.Step,
+		NextCallAt: utc(w.Due), FailingSince: utc(w.FailingSince), LastSuccessAt: utc(w.LastSuccessAt), LastFailureAt: utc(w.LastFailureAt),
+		CreatedAt: w.CreatedAt.UTC(), UpdatedAt: w.UpdatedAt.UTC(),
+	}
+	if w.LastStatus != nil {
+		shown.LastStatus = *w.LastStatus
+	}
+	if w.LastError != nil {
+		shown.LastError = *w.LastError
+	}
+	return shown
+}
+
+func utc(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	u := t.UTC()
+	return &u
+}
+
+// join adds the results of the calls of the same webhook in another database.
+func (w *Webhook) join(other Webhook) {
+	later := func(a, b *time.Time) *time.Time {
+		if a == nil || b != nil && b.After(*a) {
+			return b
+		}
+		return a
+	}
+	w.DueEvents += other.DueEvents
+	if other.Step > w.Step {
+		w.Step, w.NextCallAt = other.Step, other.NextCallAt
+	}
+	if w.FailingSince == nil || other.FailingSince != nil && other.FailingSince.Before(*w.FailingSince) {
+		w.FailingSince = other.FailingSince
+	}
+	if other.LastFailureAt != nil && (w.LastFailureAt == nil || other.LastFailureAt.After(*w.LastFailureAt)) {
+		w.LastFailureAt, w.LastError, w.LastStatus = other.LastFailureAt, other.LastError, other.LastStatus
+	}
+	w.LastSuccessAt = later(w.LastSuccessAt, other.LastSuccessAt)
+	if w.Step == 0 && w.LastSuccessAt != nil && (w.LastFailureAt == nil || w.LastSuccessAt.After(*w.LastFailureAt)) {
+		w.LastError = "" // outdated: the failing database has made no call since
+	}
+	if other.State != "active" && w.State == "active" { // one database has paused it
+		w.State = other.State
+	}
+}
+
+// secretPrefix is the prefix of every secret of a webhook, by which scanners find leaked
+// secrets.
+const secretPrefix = "whsec_"
+
+// The sizes of secrets in bytes, as Standard Webhooks defines them.
+const (
+	minSecret = 24
+	maxSecret = 64
+	newSecret = 32
+)
+
+// formatSecret returns a secret as receivers configure it.
+func formatSecret(secret []byte) string {
+	return secretPrefix + base64.StdEncoding.EncodeToString(secret)
+}
+
+// generateSecret returns a new secret.
+func generateSecret() []byte {
+	b := make([]byte, newSecret)
+	_, _ = rand.Read(b) // never fails
+	return b
+}
+
+// parseSecret is the inverse of formatSecret. reason says why the text is invalid, or is "".
+func parseSecret(text string) (secret []byte, reason string) {
+	rest, ok := strings.CutPrefix(text, secretPrefix)
+	if !ok {
+		return nil, "must begin with " + secretPrefix
+	}
+	secret, err := base64.StdEncoding.DecodeString(rest)
+	if err != nil {
+		return nil, "must be base64 after " + secretPrefix
+	}
+	if len(secret) < minSecret || len(secret) > maxSecret {
+		return nil, fmt.Sprintf("must have %d to %d bytes, has %d", minSecret, maxSecret, len(secret))
+	}
+	return secret, ""
+}

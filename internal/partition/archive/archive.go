@@ -1,0 +1,309 @@
+// Package archive stores events that were removed from the log in files: compressed NDJSON, one
+// file for each range of a partition's log, and a manifest that lists the files and their
+// checksums. The files are in a folder or in another [Store].
+//
+// It does not use the database, and does not know what events mean: package archiving writes
+// archives, and package replay folds them. ADR 26 has the reasons for the format, ADR 79 for
+// buckets and encryption.
+package archive
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+const (
+	manifestName = "manifest.json"
+	format       = "badged archive 1"
+)
+
+// ErrNone is returned for a store without a manifest.
+var ErrNone = errors.New("not an archive: " + manifestName + " is missing")
+
+// Archive is a manifest and its files. It is not safe for concurrent use while
+// files are added.
+type Archive struct {
+	store    Store
+	manifest manifest
+	// version is the store's version of the manifest.
+	version string
+	// lock is nil if the archive is read-only.
+	lock io.Closer
+}
+
+// manifest is the content of the file manifest.json.
+type manifest struct {
+	Format string `json:"format"`
+	// LogID identifies the log. A copy of the database has the same id.
+	LogID      uuid.UUID `json:"log_id"`
+	Partitions int       `json:"partitions"`
+	Owner      Owner     `json:"owner"`
+	Files      []File    `json:"files"`
+	// Erasures are the erasures of users since the first file was written.
+	Erasures []Erasure `json:"erasures,omitempty"`
+	// Stale are the names of the files to delete.
+	Stale []string `json:"stale,omitempty"`
+}
+
+// File is the manifest's entry for a file.
+type File struct {
+	Partition int `json:"partition"`
+	// Number counts the files of a partition from 1, in the order of the log.
+	Number int `json:"number"`
+	// From is the partition whose events the file has, if that partition was split. Partition
+	// is then one of its descendants, and reads only the events of its own users. Else nil.
+	From *int `json:"from,omitempty"`
+	// Name is the name of the file in the store.
+	Name string `json:"name"`
+	// Events is the number of events. First and Last are the places of the first and the last
+	// event, such as "1234/56". AppendedUntil is when the latest event was appended.
+	Events        int64     `json:"events"`
+	First         string    `json:"first"`
+	Last          string    `json:"last"`
+	AppendedUntil time.Time `json:"appended_until"`
+	// Bytes and SHA256 describe the compressed file. Previous is the SHA256 of the partition's
+	// previous file, empty for the first file.
+	Bytes    int64  `json:"bytes"`
+	SHA256   string `json:"sha256"`
+	Previous string `json:"previous"`
+	// Revision is the number of times that the file was rewritten. Origin is the SHA256 of the
+	// first revision, and Proof a keyed hash of [File.Successor]. All three are zero if the
+	// file was never rewritten.
+	Revision int    `json:"revision,omitempty"`
+	Origin   string `json:"origin,omitempty"`
+	Proof    string `json:"proof,omitempty"`
+	// GivenUp is when an operator declared the file lost, else nil. The entry remains in the
+	// manifest, so that the numbers have no gap.
+	GivenUp *time.Time `json:"given_up,omitempty"`
+	// Generations are the generations of event keys that begin in the file. While the key of an
+	// event is stored, a repetition of the event changes nothing.
+	Generations []Generation `json:"generations,omitempty"`
+	// DeadLetters are the places of events that could not be folded.
+	DeadLetters []string `json:"dead_letters,omitempty"`
+}
+
+// Generation is a generation of event keys, which begins after a position.
+type Generation struct {
+	Number int    `json:"number"`
+	After  string `json:"after"`
+}
+
+// FileError is an error in a file of an archive.
+type FileError struct {
+	Path   string
+	Reason string
+}
+
+// Error implements error.
+func (e *FileError) Error() string { return fmt.Sprintf("archive file %s %s", e.Path, e.Reason) }
+
+// Open opens the archive in a folder, as OpenStore does.
+func Open(dir string) (*Archive, error) { return OpenStore(context.Background(), Folder(dir)) }
+
+// OpenStore opens an archive for reading. It checks that no file of a partition is missing in
+// the manifest. It does not read the files; [Archive.Check] does. It fails with ErrNone if
+// there is no manifest.
+func OpenStore(ctx context.Context, store Store) (*Archive, error) {
+	a := &Archive{store: store}
+	named := store.Path(manifestName)
+	text, version, err := store.Load(ctx, manifestName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: %w", store.Path(""), ErrNone)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the manifest: %w", err)
+	}
+	a.version = version
+	if bytes.HasPrefix(text, []byte(sealedPrefix)) {
+		return nil, &FileError{named, "is encrypted: give the file of its keys with --archive-keys"}
+	}
+	if reason := a.manifest.parse(text); reason != "" {
+		return nil, &FileError{named, reason}
+	}
+	last := map[int]File{}
+	for _, f := range a.manifest.Files {
+		before := last[f.Partition]
+		if f.Number != before.Number+1 || f.Previous != before.SHA256 || f.Name != path.Base(f.Name) {
+			return nil, &FileError{named, fmt.Sprintf("is broken: file %d of partition %d does not follow the one before it", f.Number, f.Partition)}
+		}
+		if _, err := a.filters(f); err != nil {
+			return nil, err
+		}
+		last[f.Partition] = f
+	}
+	return a, nil
+}
+
+// Continue opens an archive for writing. Until the archive is closed, calls of Continue and
+// Create in any process fail with ErrInUse; if the store has no locks, the first Add of the
+// other process fails instead. Continue fails with ErrNone if there is no archive.
+func Continue(ctx context.Context, store Store) (*Archive, error) {
+	if _, err := OpenStore(ctx, store); err != nil {
+		return nil, err
+	}
+	l, err := store.Lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a, err := OpenStore(ctx, store) // reload under the lock
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	a.lock = l
+	return a, nil
+}
+
+// Create creates an empty archive for a log, and its folder if necessary, and opens the archive
+// as Continue does. It fails with os.ErrExist if there is an archive.
+func Create(ctx context.Context, store Store, logID uuid.UUID, partitions int) (*Archive, error) {
+	l, err := store.Lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a := &Archive{store: store, lock: l, manifest: manifest{Format: format, LogID: logID, Partitions: partitions, Files: []File{}}}
+	if _, _, err = store.Load(ctx, manifestName); err == nil {
+		err = fmt.Errorf("create the archive %s: %w", store.Path(""), os.ErrExist)
+	} else if errors.Is(err, fs.ErrNotExist) {
+		err = a.save(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return a, nil
+}
+
+// Close releases the lock of an archive opened by Continue or Create.
+func (a *Archive) Close() error { return a.lock.Close() }
+
+// LogID returns the id of the archived log.
+func (a *Archive) LogID() uuid.UUID { return a.manifest.LogID }
+
+// WantLog fails unless the archive belongs to the log with this id and initial number of
+// partitions.
+func (a *Archive) WantLog(id uuid.UUID, partitions int) error {
+	if a.LogID() != id || a.Partitions() != partitions {
+		return fmt.Errorf("the archive belongs to another log: %s with %d partitions, this one is %s with %d", a.LogID(), a.Partitions(), id, partitions)
+	}
+	return nil
+}
+
+// Partitions returns the initial number of partitions of the log.
+func (a *Archive) Partitions() int { return a.manifest.Partitions }
+
+// Numbers returns the partitions that have files in the manifest, in ascending order. A
+// partition that was split stays in the manifest until the first file of a child is added.
+func (a *Archive) Numbers() []int {
+	var numbers []int
+	for _, f := range a.manifest.Files {
+		numbers = append(numbers, f.Partition)
+	}
+	slices.Sort(numbers)
+	return slices.Compact(numbers)
+}
+
+// Files returns the files of a partition in order. If the manifest has no files of the
+// partition, Files returns the files of the nearest ancestor that has files.
+func (a *Archive) Files(partition int) []File {
+	files := a.own(partition)
+	if len(files) > 0 {
+		return files
+	}
+	for parent, ok := a.parent(partition); ok; parent, ok = a.parent(parent) {
+		for _, f := range a.own(parent) {
+			files = append(files, f.as(partition))
+		}
+		if len(files) > 0 {
+			break
+		}
+	}
+	return files
+}
+
+// Check reads a file, and returns a [*FileError] unless its size and checksum match the
+// manifest.
+func (a *Archive) Check(ctx context.Context, f File) error {
+	path := a.path(f)
+	size, sum, err := a.digest(ctx, f)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return a.missing(f)
+	case err != nil:
+		return fmt.Errorf("check archive file %s: %w", path, err)
+	case size != f.Bytes || sum != f.SHA256:
+		return &FileError{path, fmt.Sprintf("has changed since it was written: it has %d bytes with SHA-256 %s, and should have %d with %s; replace it by an intact copy, or give it up with %s", size, sum, f.Bytes, f.SHA256, HowToGiveUp([]File{f}))}
+	}
+	return nil
+}
+
+// CheckPresent returns a [*FileError] if a file is missing. It does not read the file.
+func (a *Archive) CheckPresent(ctx context.Context, f File) error {
+	there, err := a.exists(ctx, f.Name)
+	if err != nil {
+		return fmt.Errorf("check archive file %s: %w", a.path(f), err)
+	}
+	if !there {
+		return a.missing(f)
+	}
+	return nil
+}
+
+func (a *Archive) missing(f File) error {
+	return &FileError{a.path(f), "is missing: restore it from a copy, or give it up with " + HowToGiveUp([]File{f})}
+}
+
+func (a *Archive) path(f File) string { return a.store.Path(f.Name) }
+
+// parse decodes a manifest, or returns why it cannot be used. It refuses unknown fields, which
+// would be lost when this release saves the manifest.
+func (m *manifest) parse(text []byte) (reason string) {
+	if err := json.Unmarshal(text, m); err != nil {
+		return "is not a manifest: " + err.Error()
+	}
+	if m.Format != format {
+		return fmt.Sprintf("has the format %q; this release reads %q", m.Format, format)
+	}
+	strict := json.NewDecoder(bytes.NewReader(text))
+	strict.DisallowUnknownFields()
+	if err := strict.Decode(new(manifest)); err != nil {
+		return fmt.Sprintf("has something that this release does not know (%s): use the release that wrote it, or a later one", strings.TrimPrefix(err.Error(), "json: "))
+	}
+	return ""
+}
+
+// save stores the manifest atomically.
+func (a *Archive) save(ctx context.Context) error {
+	text, err := json.MarshalIndent(a.manifest, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode the manifest: %w", err)
+	}
+	if a.version, err = a.store.Save(ctx, manifestName, append(text, '\n'), a.version); err != nil {
+		return fmt.Errorf("write the manifest: %w", err)
+	}
+	return nil
+}
+
+// digest reads a file, and returns its size and SHA-256.
+func (a *Archive) digest(ctx context.Context, f File) (size int64, sum string, err error) {
+	file, err := a.store.Open(ctx, f.Name)
+	if err != nil {
+		return 0, "", err
+	}
+	defer file.Close()
+	hash := sha256.New()
+	size, err = io.Copy(hash, file)
+	return size, hex.EncodeToString(hash.Sum(nil)), err
+}

@@ -1,0 +1,307 @@
+package archive
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/log/eventbatch"
+)
+
+// Record is an event of the log.
+type Record struct {
+	events.Record
+	// Metadata is the metadata of the row in JSON, nil if the row has none.
+	Metadata []byte
+}
+
+// line is a record in a file. Event has a payload that is JSON, Payload has any other payload.
+// Both are absent if the record has no payload.
+type line struct {
+	Position   string          `json:"position"`
+	AppendedAt time.Time       `json:"appended_at"`
+	UUID       uuid.UUID       `json:"uuid"`
+	Own        bool            `json:"own,omitempty"`
+	Metadata   json.RawMessage `json:"metadata,omitempty"`
+	Event      json.RawMessage `json:"event,omitempty"`
+	Payload    []byte          `json:"payload,omitempty"`
+}
+
+// linePrefix distinguishes a line of an archive from a bare event.
+var linePrefix = []byte(`{"position":"`)
+
+// IsLine reports whether text is a line of an archive file, and not a bare event.
+func IsLine(text []byte) bool { return bytes.HasPrefix(text, linePrefix) }
+
+// appendRecord appends the line of a record. It copies the text of the event, and replaces only
+// line ends by spaces. JSON has line ends only between tokens.
+func appendRecord(b []byte, r *Record) []byte {
+	b = append(b, linePrefix...)
+	b = append(b, r.String()...)
+	b = append(b, `","appended_at":"`...)
+	b = r.AppendedAt.UTC().AppendFormat(b, time.RFC3339Nano)
+	b = append(b, `","uuid":"`...)
+	b = append(b, r.UUID.String()...)
+	b = append(b, '"')
+	if r.Own {
+		b = append(b, `,"own":true`...)
+	}
+	if r.Metadata != nil {
+		b = appendLine(append(b, `,"metadata":`...), r.Metadata)
+	}
+	switch {
+	case r.Payload == nil:
+	case isLine(r.Payload):
+		b = appendLine(append(b, `,"event":`...), r.Payload)
+	default:
+		b = base64.StdEncoding.AppendEncode(append(b, `,"payload":"`...), r.Payload)
+		b = append(b, '"')
+	}
+	return append(b, '}', '\n')
+}
+
+// isLine reports whether a payload can be embedded in a line as JSON and read back unchanged.
+func isLine(payload []byte) bool {
+	return eventbatch.IsJSON(payload) && len(bytes.TrimSpace(payload)) == len(payload)
+}
+
+func appendLine(b, text []byte) []byte {
+	begin := len(b)
+	b = append(b, text...)
+	for i := begin; i < len(b); i++ {
+		if b[i] == '\n' || b[i] == '\r' {
+			b[i] = ' '
+		}
+	}
+	return b
+}
+
+// parseRecord reads a line.
+func parseRecord(text []byte) (Record, error) {
+	var l line
+	var r Record
+	if err := json.Unmarshal(text, &l); err != nil {
+		return r, err
+	}
+	var err error
+	if r.Place, err = events.ParsePlace(l.Position); err != nil {
+		return r, err
+	}
+	r.UUID, r.AppendedAt, r.Own, r.Payload, r.Metadata = l.UUID, l.AppendedAt, l.Own, l.Event, l.Metadata
+	if l.Payload != nil {
+		r.Payload = l.Payload
+	}
+	return r, nil
+}
+
+// Write writes a file of a partition durably and reads it back. Numbers begin at 1. each must
+// call its argument with every record in order. The result is the manifest entry without
+// generations and dead letters; [Archive.Add] adds it to the manifest. The caller must have
+// deleted the files of interrupted calls with [Archive.Cut].
+func (a *Archive) Write(ctx context.Context, partition, number int, each func(func(*Record) error) error) (File, error) {
+	f := File{Partition: partition, Number: number, Name: FileName(partition, number)}
+	if number > 1 {
+		f.Previous = a.Files(partition)[number-2].SHA256
+	}
+	return f, a.put(ctx, &f, each)
+}
+
+// Add durably adds the next file of a partition, which Write wrote, to the manifest.
+func (a *Archive) Add(ctx context.Context, f File) error {
+	a.divide(f.Partition)
+	a.manifest.Files = append(a.manifest.Files, f)
+	return a.save(ctx)
+}
+
+// put writes the records to a file and reads it back. It sets the fields of f that describe the
+// content. If the file cannot be read back, put deletes it.
+func (a *Archive) put(ctx context.Context, f *File, each func(func(*Record) error) error) error {
+	content, err := a.write(ctx, f, each)
+	if err != nil {
+		return fmt.Errorf("write archive file %s: %w", a.path(*f), err)
+	}
+	read, compressed := sha256.New(), &counter{Hash: sha256.New()}
+	err = a.decompress(ctx, *f, compressed, func(r io.Reader) error {
+		_, err := io.Copy(read, r)
+		return err
+	})
+	if err == nil && !bytes.Equal(read.Sum(nil), content) {
+		err = errors.New("its content differs from what was written")
+	}
+	if err != nil {
+		err = &FileError{a.path(*f), "cannot be read back: " + err.Error()}
+		return errors.Join(err, a.store.Remove(context.WithoutCancel(ctx), f.Name))
+	}
+	f.Bytes, f.SHA256 = compressed.size, hex.EncodeToString(compressed.Sum(nil))
+	return nil
+}
+
+// exists reports whether the store has an object with this name.
+func (a *Archive) exists(ctx context.Context, name string) (bool, error) {
+	r, err := a.store.Open(ctx, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, r.Close()
+}
+
+// counter is a hash that counts its bytes.
+type counter struct {
+	hash.Hash
+	size int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	c.size += int64(len(p))
+	return c.Hash.Write(p)
+}
+
+// write writes the records to a new file, and returns the SHA-256 of the
+// uncompressed content.
+func (a *Archive) write(ctx context.Context, f *File, each func(func(*Record) error) error) (content []byte, err error) {
+	w, err := a.store.Create(ctx, f.Name)
+	if err != nil {
+		return nil, err
+	}
+	// One thread, so that the same records give the same bytes on every machine.
+	z, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1))
+	if err == nil {
+		content, err = f.write(z, each)
+		err = errors.Join(err, z.Close())
+	}
+	if err != nil {
+		w.Abort()
+		return nil, err
+	}
+	return content, w.Commit()
+}
+
+// write writes the records, and returns the SHA-256 of the written text.
+func (f *File) write(to io.Writer, each func(func(*Record) error) error) (content []byte, err error) {
+	hash := sha256.New()
+	buffered := bufio.NewWriterSize(io.MultiWriter(hash, to), 1<<20)
+	var text []byte
+	err = each(func(r *Record) error {
+		if f.Events == 0 {
+			f.First = r.String()
+		}
+		f.Events++
+		f.Last = r.String()
+		if r.AppendedAt.After(f.AppendedUntil) {
+			f.AppendedUntil = r.AppendedAt.UTC()
+		}
+		text = appendRecord(text[:0], r)
+		_, err := buffered.Write(text)
+		return err
+	})
+	if err = errors.Join(err, buffered.Flush()); err != nil {
+		return nil, err
+	}
+	return hash.Sum(nil), nil
+}
+
+// readPage is the number of records in a page of Read.
+const readPage = 5000
+
+// Read calls visit with pages of the records of a file, in order. visit may retain a page. Read
+// fails with a [*FileError] if the file does not match the manifest. If partitions share the
+// file, Read filters the records for the entry's partition. If the partition gets nothing of an
+// event, the payload is `null`.
+func (a *Archive) Read(ctx context.Context, f File, visit func([]Record) error) error {
+	count, last, err := a.read(ctx, f, visit)
+	if err == nil && (count != f.Events || last != f.Last) {
+		return &FileError{a.path(f), fmt.Sprintf("has %d events up to %s, and should have %d up to %s", count, last, f.Events, f.Last)}
+	}
+	return err
+}
+
+// read reads a file as Read does, even if the file is not in the manifest. It returns the
+// number of records in the file, and the place of the last one.
+func (a *Archive) read(ctx context.Context, f File, visit func([]Record) error) (count int64, last string, err error) {
+	steps, err := a.filters(f)
+	if err != nil {
+		return 0, "", err
+	}
+	var visited error
+	err = a.decompress(ctx, f, io.Discard, func(r io.Reader) error {
+		page := make([]Record, 0, readPage)
+		flush := func() error {
+			if len(page) > 0 {
+				count += int64(len(page))
+				last = page[len(page)-1].String()
+				visited = visit(page)
+				page = make([]Record, 0, readPage)
+			}
+			return visited
+		}
+		lines := bufio.NewReaderSize(r, 1<<20)
+		for {
+			text, err := lines.ReadBytes('\n')
+			if errors.Is(err, io.EOF) && len(text) == 0 {
+				return flush()
+			}
+			if err != nil {
+				return err
+			}
+			record, err := parseRecord(text)
+			if err == nil {
+				err = reduce(&record, steps)
+			}
+			if err != nil {
+				return err
+			}
+			if page = append(page, record); len(page) == readPage {
+				if err := flush(); err != nil {
+					return err
+				}
+			}
+		}
+	})
+	switch {
+	case visited != nil:
+		err = visited
+	case err != nil && ctx.Err() != nil:
+		err = context.Cause(ctx)
+	case err != nil:
+		err = &FileError{a.path(f), "cannot be read: " + err.Error()}
+	}
+	return count, last, err
+}
+
+// decompress calls visit with the uncompressed content of a file, and writes the
+// compressed content to compressed.
+func (a *Archive) decompress(ctx context.Context, f File, compressed io.Writer, visit func(io.Reader) error) error {
+	file, err := a.store.Open(ctx, f.Name)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	read := io.TeeReader(file, compressed)
+	z, err := zstd.NewReader(read, zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return err
+	}
+	defer z.Close()
+	if err := visit(z); err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, read) // the bytes behind the end of the zstd frame
+	return err
+}

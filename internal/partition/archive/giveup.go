@@ -1,0 +1,100 @@
+package archive
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// FileNames selects files of one partition by a range of numbers.
+type FileNames struct {
+	topic       string
+	first, last int
+	text        string
+}
+
+var namesSyntax = regexp.MustCompile(`^(events_p\d+)\.(\d{5,9})(?:-(\d{5,9}))?(?:\.r\d+)?(?:\.ndjson\.zst)?$`)
+
+// ParseFileNames parses the name of a file, such as events_p03.00002.ndjson.zst, its short form
+// events_p03.00002, or a range, such as events_p03.00002-00007.
+func ParseFileNames(text string) (FileNames, error) {
+	m := namesSyntax.FindStringSubmatch(text)
+	if m == nil {
+		return FileNames{}, fmt.Errorf("%q names no file of an archive: that is events_p03.00002, or events_p03.00002-00007 for several", text)
+	}
+	n := FileNames{topic: m[1], text: text}
+	n.first, _ = strconv.Atoi(m[2]) // at most nine digits
+	if n.last = n.first; m[3] != "" {
+		n.last, _ = strconv.Atoi(m[3])
+	}
+	if n.last < n.first {
+		return FileNames{}, fmt.Errorf("the range %q ends before it begins", text)
+	}
+	return n, nil
+}
+
+// String returns the text that was parsed.
+func (n FileNames) String() string { return n.text }
+
+// Has reports whether a file is selected.
+func (n FileNames) Has(f File) bool {
+	one, err := ParseFileNames(f.Name)
+	return err == nil && one.topic == n.topic && n.first <= one.first && one.first <= n.last
+}
+
+// Ranges returns the short names of files, with consecutive files joined to ranges.
+func Ranges(files []File) (names []string) {
+	for i := 0; i < len(files); {
+		first, err := ParseFileNames(files[i].Name)
+		if err != nil {
+			names = append(names, files[i].Name)
+			i++
+			continue
+		}
+		last := first.first
+		for i++; i < len(files); i++ {
+			next, err := ParseFileNames(files[i].Name)
+			if err != nil || next.topic != first.topic || next.first != last+1 {
+				break
+			}
+			last++
+		}
+		name := fmt.Sprintf("%s.%05d", first.topic, first.first)
+		if last > first.first {
+			name = fmt.Sprintf("%s-%05d", name, last)
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// GiveUp durably replaces the first len(files) entries of a partition in the manifest by files,
+// some of which were given up. It does not change later entries.
+func (a *Archive) GiveUp(ctx context.Context, partition int, files []File) error {
+	a.divide(partition)
+	for _, f := range a.own(partition) {
+		if f.Number > len(files) {
+			files = append(files, f)
+		}
+	}
+	a.manifest.Files = append(slices.DeleteFunc(a.manifest.Files, func(f File) bool { return f.Partition == partition }), files...)
+	a.relink()
+	return a.save(ctx)
+}
+
+// Discard deletes the manifest of an archive that Create has just created, unless it lists
+// files.
+func (a *Archive) Discard(ctx context.Context) error {
+	if len(a.manifest.Files) > 0 {
+		return nil
+	}
+	return a.store.Remove(ctx, manifestName)
+}
+
+// HowToGiveUp returns the shell command that gives up files.
+func HowToGiveUp(files []File) string {
+	return fmt.Sprintf("`badged archive --give-up %s --to DIR`", strings.Join(Ranges(files), ","))
+}

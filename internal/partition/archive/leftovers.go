@@ -1,0 +1,166 @@
+package archive
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/log/tombstones"
+)
+
+// Leftovers are files that the database does not list. Usually an interrupted run wrote them,
+// and the log still has their events. But after the database was restored to an earlier time, a
+// leftover may be the only copy of its events.
+
+// lostEvents is the reason why a leftover is not deleted.
+const lostEvents = "holds events that the log lacks: if the database was restored to before it was written, move it out of the archive, with the later files of its partition; it may name users who are erased now"
+
+// Row identifies a row of the log. Splits, moves, erasures and restores of an archive preserve
+// both fields, but not the row's place.
+type Row struct {
+	UUID       uuid.UUID
+	AppendedAt time.Time
+}
+
+// Lacking returns those rows of a partition that exist only in the archive file.
+type Lacking func(ctx context.Context, rows []Row) ([]Row, error)
+
+// Tail selects the files of a partition that follow the files which the database lists.
+type Tail struct {
+	// Known is the number of files that the database lists.
+	Partition, Known int
+	// Copies are files of another archive: leftovers with the same content may be deleted.
+	Copies  []File
+	Lacking Lacking
+}
+
+// Cut removes the files of tails from the manifest and deletes them, including files without an
+// entry, which an interrupted run wrote. Call CheckCut for each tail first.
+func (a *Archive) Cut(ctx context.Context, tails ...Tail) error {
+	for _, t := range tails {
+		for _, f := range a.leftovers(t) {
+			a.expect(f.Name)
+		}
+		if len(a.Files(t.Partition)) > t.Known {
+			a.divide(t.Partition)
+			a.manifest.Files = slices.DeleteFunc(a.manifest.Files, func(f File) bool { return f.Partition == t.Partition && f.Number > t.Known })
+		}
+	}
+	if err := a.save(ctx); err != nil {
+		return err
+	}
+	return a.RemoveStale(ctx)
+}
+
+// CheckCut fails with a [*FileError] if a file that Cut would delete cannot be read, or has an
+// event that exists nowhere else. It ignores files that have copies or do not exist.
+//
+// It also checks the next file of each ancestor of the partition: a later Add or Replace for
+// the partition deletes that file.
+func (a *Archive) CheckCut(ctx context.Context, t Tail) error {
+	files := a.leftovers(t)
+	at := t.Partition
+	for len(a.own(at)) == 0 {
+		parent, ok := a.parent(at)
+		if !ok {
+			break
+		}
+		at = parent
+		number := len(a.Files(at)) + 1
+		files = append(files, File{Partition: at, Number: number, Name: FileName(at, number)}.as(t.Partition))
+	}
+	for _, f := range files {
+		if f.GivenUp != nil || slices.ContainsFunc(t.Copies, func(same File) bool { return f.SHA256 != "" && same.SHA256 == f.SHA256 }) {
+			continue
+		}
+		there, err := a.exists(ctx, f.Name)
+		if err != nil {
+			return fmt.Errorf("read archive file %s: %w", a.path(f), err)
+		}
+		if !there {
+			continue
+		}
+		if err := a.wantElsewhere(ctx, f, t.Lacking); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wantElsewhere fails if a file has an event that exists nowhere else.
+func (a *Archive) wantElsewhere(ctx context.Context, f File, lacking Lacking) error {
+	const atOnce = 100_000 // lacking reads the whole log for each batch
+	var rows []Row
+	want := func() error {
+		missing, err := lacking(ctx, rows)
+		if err == nil && len(missing) > 0 {
+			err = &FileError{a.path(f), lostEvents}
+		}
+		rows = nil
+		return err
+	}
+	if err := a.EachRow(ctx, f, func(more []Row) error {
+		if rows = append(rows, more...); len(rows) >= atOnce {
+			return want()
+		}
+		return nil
+	}); err != nil || len(rows) == 0 {
+		return err
+	}
+	return want()
+}
+
+// leftovers returns the files of a tail: the entries of the manifest after the known files, and
+// files without an entry that an interrupted run may have written. Such a file has the number
+// after the last known file or after the last entry.
+func (a *Archive) leftovers(t Tail) (files []File) {
+	all := a.Files(t.Partition)
+	for _, f := range all {
+		if f.Number > t.Known {
+			files = append(files, f)
+		}
+	}
+	for _, before := range []int{t.Known, len(all)} {
+		name := FileName(t.Partition, before+1)
+		if !slices.ContainsFunc(files, func(f File) bool { return f.Name == name }) {
+			files = append(files, File{Partition: t.Partition, Number: before + 1, Name: name})
+		}
+	}
+	return files
+}
+
+// EachRow calls visit with pages of the rows of a file, in order. It omits rows whose events
+// were all erased or belong to another partition.
+func (a *Archive) EachRow(ctx context.Context, f File, visit func([]Row) error) error {
+	_, _, err := a.read(ctx, f, func(page []Record) error {
+		var rows []Row
+		for i := range page {
+			row := Row{page[i].UUID, page[i].AppendedAt}
+			if page[i].Left() && (len(rows) == 0 || rows[len(rows)-1] != row) {
+				rows = append(rows, row)
+			}
+		}
+		return visit(rows)
+	})
+	return err
+}
+
+// Left reports whether a record still has an event or members of a room, after erasures of
+// users and splits of its partition.
+func (r *Record) Left() bool {
+	rest, ok := tombstones.Parse(r.Payload)
+	return !ok || rest.Event != nil || rest.Members != nil
+}
+
+// markLeftover records that an interrupted run may have written a file after the first n files
+// of a partition.
+func (a *Archive) markLeftover(partition, n int) { a.expect(FileName(partition, n+1)) }
+
+// FileName returns the name of the first revision of a file.
+func FileName(partition, number int) string {
+	return fmt.Sprintf("%s.%05d%s", events.Topic(partition), number, extension)
+}

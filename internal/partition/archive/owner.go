@@ -1,0 +1,60 @@
+package archive
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Owner identifies the database that may write to an archive. Copies of the database have the
+// same log id, but would write other events under the same file numbers.
+type Owner struct {
+	// Era is a random id of the database, and Database its OID. A copy by a dump or by logical
+	// replication has a different era. A copy within the same Postgres cluster has a different
+	// OID.
+	Era      int64  `json:"era"`
+	Database uint32 `json:"database"`
+	// Claim is a new id for each command that writes; the database stores it too. The database
+	// does not have this id if it was restored to an earlier time, or if a copy of its files
+	// wrote last.
+	Claim uuid.UUID `json:"claim"`
+	// Claimed is when the last command that writes to the archive began.
+	Claimed time.Time `json:"claimed"`
+	// Cluster is the id of the cluster of shards, "" for a single database.
+	Cluster string `json:"cluster,omitempty"`
+}
+
+// Erasure is an erasure of a user from the log. If the database does not list it, the erasure
+// was interrupted, or the database was restored to an earlier time.
+type Erasure struct {
+	ID uuid.UUID `json:"id"`
+	At time.Time `json:"at"`
+	// Digest is a hash of the user id, keyed with a secret of the database.
+	Digest string `json:"digest"`
+}
+
+// Path returns the name of the archive for messages.
+func (a *Archive) Path() string { return a.store.Path("") }
+
+// Owner returns the database that may write to the archive; zero before the first claim.
+func (a *Archive) Owner() Owner { return a.manifest.Owner }
+
+// Empty reports whether the archive has no files and no erasures.
+func (a *Archive) Empty() bool { return len(a.manifest.Files) == 0 && len(a.manifest.Erasures) == 0 }
+
+// Claim durably makes a database the owner.
+func (a *Archive) Claim(ctx context.Context, owner Owner) error {
+	a.manifest.Owner = owner
+	return a.save(ctx)
+}
+
+// Erasures returns the recorded erasures in their order.
+func (a *Archive) Erasures() []Erasure { return slices.Clone(a.manifest.Erasures) }
+
+// Erasing durably records that an erasure begins.
+func (a *Archive) Erasing(ctx context.Context, e Erasure) error {
+	a.manifest.Erasures = append(a.manifest.Erasures, e)
+	return a.save(ctx)
+}

@@ -1,0 +1,115 @@
+package archive
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/badged/badged/events"
+)
+
+// Replacing files takes three steps. Replace lists the name of the new file as stale in the
+// manifest and writes the file. Adopt enters the new files in the manifest and lists the old
+// ones as stale. RemoveStale deletes stale files that have no entry. So after an interruption
+// at any point, RemoveStale deletes either the new or the old file.
+
+// extension ends the names of files.
+const extension = ".ndjson.zst"
+
+// Replace durably writes the next revision of f, with the same number of records, and reads it
+// back. If partitions share f, the new file has only the events of f's partition. each must
+// call its argument with every record in order. The result is the manifest entry without its
+// proof; [Archive.Adopt] adds it to the manifest.
+func (a *Archive) Replace(ctx context.Context, f File, each func(func(*Record) error) error) (File, error) {
+	next := File{
+		Partition: f.Partition, Number: f.Number, Previous: f.Previous, Generations: f.Generations, DeadLetters: f.DeadLetters,
+		Revision: f.Revision + 1, Origin: cmp.Or(f.Origin, f.SHA256),
+	}
+	next.Name = replacedName(f)
+	// RemoveStale deletes the file unless Adopt adds it.
+	a.expect(next.Name)
+	if err := a.save(ctx); err != nil {
+		return next, err
+	}
+	if err := a.put(ctx, &next, each); err != nil {
+		return next, err
+	}
+	if next.Events != f.Events || next.Last != f.Last {
+		err := fmt.Errorf("write archive file %s: it has %d events up to %s, and should have %d up to %s", a.path(next), next.Events, next.Last, f.Events, f.Last)
+		return next, errors.Join(err, a.store.Remove(context.WithoutCancel(ctx), next.Name))
+	}
+	return next, nil
+}
+
+// Successor returns the text that the proof of a file signs. It says which hash the file with
+// this number and this Origin has at this revision.
+func (f *File) Successor() string {
+	return fmt.Sprintf("file %d/%d %s r%d %s", f.Whole().Partition, f.Number, f.Origin, f.Revision, f.SHA256)
+}
+
+// replacedName returns the name of the file that replaces f. Its revision number is higher than
+// in any earlier file with this partition and number.
+func replacedName(f File) string {
+	if f.Shared() {
+		f.Name = "" // the revisions of an own file begin at 1
+	}
+	times := 0
+	_, suffix, _ := strings.Cut(strings.TrimSuffix(f.Name, extension), ".r")
+	_, _ = fmt.Sscanf(suffix, "%d", &times) // 0 for the first revision
+	return fmt.Sprintf("%s.%05d.r%d%s", events.Topic(f.Partition), f.Number, times+1, extension)
+}
+
+// Adopt durably replaces manifest entries by files that Replace wrote.
+func (a *Archive) Adopt(ctx context.Context, files []File) error {
+	for _, f := range files {
+		a.divide(f.Partition)
+		i := slices.IndexFunc(a.manifest.Files, func(old File) bool { return old.Partition == f.Partition && old.Number == f.Number })
+		a.manifest.Stale = append(a.manifest.Stale, a.manifest.Files[i].Name)
+		a.manifest.Files[i] = f
+	}
+	a.relink()
+	return a.save(ctx)
+}
+
+// relink sets Previous of each entry to the hash of the entry before it.
+func (a *Archive) relink() {
+	previous := map[int]string{} // the files of a partition are in order
+	for i := range a.manifest.Files {
+		f := &a.manifest.Files[i]
+		f.Previous = previous[f.Partition]
+		previous[f.Partition] = f.SHA256
+	}
+}
+
+// expect lists a file as stale before it is written, and also its partial file, which a killed
+// process does not remove. RemoveStale deletes both unless the manifest has an entry for the
+// file.
+func (a *Archive) expect(name string) {
+	for _, left := range []string{name, name + partExtension} {
+		if !slices.Contains(a.manifest.Stale, left) {
+			a.manifest.Stale = append(a.manifest.Stale, left)
+		}
+	}
+}
+
+// RemoveStale deletes the stale files, except those with an entry in the manifest: another
+// partition may share a file.
+func (a *Archive) RemoveStale(ctx context.Context) error {
+	if len(a.manifest.Stale) == 0 {
+		return nil
+	}
+	for _, name := range a.manifest.Stale {
+		if slices.ContainsFunc(a.manifest.Files, func(f File) bool { return f.Name == name }) {
+			continue
+		}
+		if err := a.store.Remove(ctx, path.Base(name)); err != nil {
+			return fmt.Errorf("delete archive file %s: %w", name, err)
+		}
+	}
+	a.manifest.Stale = nil
+	return a.save(ctx)
+}

@@ -1,0 +1,184 @@
+package archiving
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/partition/archive"
+	"github.com/badged/badged/internal/partition/claims"
+	"github.com/badged/badged/internal/partition/rebuild"
+	"github.com/badged/badged/internal/partition/replay"
+)
+
+// GiveUpConfig configures GiveUp. All fields are required.
+type GiveUpConfig struct {
+	Pool  *pgxpool.Pool
+	Log   *events.Log
+	Store archive.Store
+	// Files are the lost files. GiveUp ignores files of other databases.
+	Files []archive.FileNames
+}
+
+// GivenUp is the result of GiveUp for one database.
+type GivenUp struct {
+	// Files are the names of the files that were given up.
+	Files []string `json:"files"`
+	// Events is the number of events in these files.
+	Events int64 `json:"events"`
+}
+
+// GiveUp marks missing or damaged files of an archive as lost, so that archiving and erasing can
+// continue without them. The numbers of users do not change: the lost events are included in the
+// baseline, the state at the end of the archive. But the partition can no longer be replayed
+// from its first event. GiveUp refuses an intact file. If the whole archive is lost, GiveUp
+// creates a new one. If it fails, it changes nothing.
+func GiveUp(ctx context.Context, cfg GiveUpConfig) (done GivenUp, err error) {
+	job, err := rebuild.NewJob(ctx, rebuild.Config{Pool: cfg.Pool, Log: cfg.Log}, "badged archive")
+	if err != nil {
+		return done, err
+	}
+	defer job.Close(ctx)
+	id, archived, err := identity(ctx, job.Conn)
+	if err != nil || archived == 0 {
+		return done, err
+	}
+	a, err := archive.Continue(ctx, cfg.Store)
+	created := errors.Is(err, archive.ErrNone)
+	if created {
+		a, err = archive.Create(ctx, cfg.Store, id, cfg.Log.Partitions())
+	}
+	if err != nil {
+		return done, err
+	}
+	defer func() {
+		if created {
+			err = errors.Join(err, a.Discard(context.WithoutCancel(ctx)))
+		}
+		err = errors.Join(err, a.Close())
+	}()
+	if err := claims.Check(ctx, job.Conn, a); err != nil {
+		return done, err
+	}
+	files := map[int][]archive.File{} // all files of the partitions with lost files
+	for _, p := range job.Held {
+		all, lost, err := cfg.lost(ctx, job, a, p)
+		if err != nil {
+			return done, err
+		}
+		for _, f := range lost {
+			done.Files = append(done.Files, f.Name)
+			done.Events += f.Events
+		}
+		if len(lost) > 0 {
+			files[p] = all
+		}
+	}
+	if len(files) == 0 {
+		return done, nil
+	}
+	if err := claims.Claim(ctx, job.Conn, a); err != nil {
+		return done, err
+	}
+	for p, all := range files {
+		if err := a.GiveUp(ctx, p, all); err != nil {
+			return done, err
+		}
+		var numbers []int
+		for _, f := range all {
+			if f.GivenUp != nil {
+				numbers = append(numbers, f.Number)
+			}
+		}
+		if _, err := job.Conn.Exec(ctx, statements.Get("give up archived files"), p, numbers); err != nil {
+			return done, fmt.Errorf("record what was given up: %w", err)
+		}
+	}
+	return done, nil
+}
+
+// lost returns all files of a partition as the new manifest will list them, and the files among
+// them that the call gives up.
+func (cfg *GiveUpConfig) lost(ctx context.Context, job *rebuild.Job, a *archive.Archive, partition int) (all, lost []archive.File, err error) {
+	listed, err := replay.ListedFiles(ctx, job.Conn, a, partition)
+	if err != nil {
+		return nil, nil, err
+	}
+	var now time.Time
+	if err := job.Conn.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
+		return nil, nil, fmt.Errorf("read the time: %w", err)
+	}
+	now = now.UTC()
+	var missing []archive.File
+	for _, l := range listed {
+		f := l.File
+		named := slices.ContainsFunc(cfg.Files, func(n archive.FileNames) bool { return n.Has(f) })
+		if !named {
+			if l.Missing {
+				missing = append(missing, f)
+			}
+			all = append(all, f)
+			continue
+		}
+		if l.Matches && f.GivenUp == nil {
+			var damaged *archive.FileError
+			if err := a.Check(ctx, f); err == nil {
+				return nil, nil, fmt.Errorf("archive file %s is intact: there is nothing to give up", f.Name)
+			} else if !errors.As(err, &damaged) {
+				return nil, nil, err // the store may be available later
+			}
+		}
+		if f.GivenUp == nil {
+			f.GivenUp = &now
+		}
+		all, lost = append(all, f), append(lost, f)
+	}
+	if len(lost) > 0 && len(missing) > 0 {
+		return nil, nil, fmt.Errorf("more files of partition %d are missing in the archive: give them up too, with %s", partition, archive.HowToGiveUp(missing))
+	}
+	return all, lost, nil
+}
+
+// WithoutArchive adds advice to [archive.ErrNone] if the database lists archived files. It
+// returns other errors unchanged.
+func WithoutArchive(ctx context.Context, q events.Querier, err error) error {
+	if !errors.Is(err, archive.ErrNone) {
+		return err
+	}
+	rows, _ := q.Query(ctx, statements.Get("list the archived files"))
+	files, readErr := pgx.CollectRows(rows, func(row pgx.CollectableRow) (f archive.File, err error) {
+		err = row.Scan(&f.Partition, &f.Number)
+		f.Name = archive.FileName(f.Partition, f.Number)
+		return f, err
+	})
+	if readErr != nil {
+		return errors.Join(err, fmt.Errorf("list the archived files: %w", readErr))
+	}
+	if len(files) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w, but a part of the log is archived: give its archive. If that is lost, give it up with %s", err, archive.HowToGiveUp(files))
+}
+
+// Lost counts the archived files of a partition that were given up, and their events.
+type Lost struct {
+	Partition int
+	Files     int
+	Events    int64
+}
+
+// AllLost returns the files that were given up, by partition.
+func AllLost(ctx context.Context, q events.Querier) (all []Lost, err error) {
+	rows, _ := q.Query(ctx, statements.Get("read what was given up"))
+	all, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Lost])
+	if err != nil {
+		return nil, fmt.Errorf("read what was given up of the archive: %w", err)
+	}
+	return all, nil
+}

@@ -1,0 +1,40 @@
+package archiving
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/partition/archive"
+	"github.com/badged/badged/internal/partition/claims"
+	"github.com/badged/badged/internal/partition/rebuild"
+)
+
+// TakeOver makes a database the owner of an archive of its log, which was opened by
+// [archive.Continue], even if another copy of the database has written to the archive. Other
+// copies are refused from then on. TakeOver fails with a [*rebuild.RunningError] while another
+// job runs.
+func TakeOver(ctx context.Context, pool *pgxpool.Pool, log *events.Log, a *archive.Archive) error {
+	job, err := rebuild.NewJob(ctx, rebuild.Config{Pool: pool, Log: log}, "badged archive")
+	if err != nil {
+		return err
+	}
+	defer job.Close(ctx)
+	return claims.TakeOver(ctx, job.Conn, a)
+}
+
+// Reseal re-encrypts the archive of a database; see [archive.Reseal]. It fails if another
+// copy of the database owns the archive.
+func Reseal(ctx context.Context, q events.Querier, store archive.Sealed, resealed func(f archive.File)) error {
+	return archive.Reseal(ctx, store, func(a *archive.Archive) error { return claims.Check(ctx, q, a) }, resealed)
+}
+
+// WantErased fails if an archive, which may be nil, lists erasures that the database has not
+// completed; see [claims.IncompleteError].
+func WantErased(ctx context.Context, q events.Querier, a *archive.Archive) error {
+	if a == nil {
+		return nil
+	}
+	return claims.WantErased(ctx, q, a)
+}

@@ -1,0 +1,168 @@
+package bucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+
+	"github.com/badged/badged/internal/base/wait"
+	"github.com/badged/badged/internal/partition/archive"
+)
+
+const (
+	// attempts is the number of times that reading is resumed at the same byte.
+	attempts = 5
+	// pause is the pause before the first attempt to resume; it doubles.
+	pause = 100 * time.Millisecond
+	// partSize is the number of bytes that one request sends and that are in memory. S3 accepts
+	// 10,000 parts, so a file may have 160 GB.
+	partSize = 16 << 20
+)
+
+// reader reads an object, and resumes after errors.
+type reader struct {
+	ctx  context.Context
+	b    *Bucket
+	name string
+	etag string
+	// at is the number of bytes that were read, out of size bytes.
+	at, size int64
+	body     io.ReadCloser // nil if the connection broke
+}
+
+func (b *Bucket) open(ctx context.Context, name string) (*reader, error) {
+	r := &reader{ctx: ctx, b: b, name: name}
+	if err := r.request(); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// request requests the rest of the object.
+func (r *reader) request() error {
+	var opts minio.GetObjectOptions
+	if r.at > 0 {
+		if err := errors.Join(opts.SetRange(r.at, 0), opts.SetMatchETag(r.etag)); err != nil {
+			return err
+		}
+	}
+	body, info, _, err := r.b.core.GetObject(r.ctx, r.b.name, r.b.key(r.name), opts)
+	if err != nil {
+		if isRefusedByCondition(err) {
+			return fmt.Errorf("%s changed while it was read", r.b.Path(r.name))
+		}
+		if err = r.b.explain(err); errors.Is(err, fs.ErrNotExist) {
+			return &fs.PathError{Op: "read", Path: r.b.Path(r.name), Err: fs.ErrNotExist}
+		}
+		return fmt.Errorf("read %s: %w", r.b.Path(r.name), err)
+	}
+	r.body, r.etag = body, info.ETag
+	if r.at == 0 {
+		r.size = info.Size
+	}
+	return nil
+}
+
+// Read implements io.Reader.
+func (r *reader) Read(p []byte) (int, error) {
+	for attempt := 0; ; attempt++ {
+		err := context.Cause(r.ctx)
+		if err != nil {
+			return 0, err
+		}
+		if r.at == r.size {
+			return 0, io.EOF
+		}
+		if r.body == nil {
+			err = r.request()
+		}
+		if err == nil {
+			var n int
+			n, err = r.body.Read(p)
+			r.at += int64(n)
+			if n > 0 {
+				if err != nil {
+					r.drop()
+				}
+				return n, nil
+			}
+		}
+		r.drop()
+		if err == nil || errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		if attempt == attempts {
+			return 0, fmt.Errorf("read %s: cut at byte %d of %d, and %d attempts to resume failed: %w", r.b.Path(r.name), r.at, r.size, attempts, err)
+		}
+		_ = wait.For(r.ctx, pause<<attempt)
+	}
+}
+
+func (r *reader) drop() {
+	if r.body != nil {
+		_ = r.body.Close() // it is of no use any more
+		r.body = nil
+	}
+}
+
+// Close implements io.Closer.
+func (r *reader) Close() error {
+	r.drop()
+	return nil
+}
+
+// writer uploads an object while it is written.
+type writer struct {
+	pipe   *io.PipeWriter
+	cancel context.CancelFunc
+	// err is the result; it may be read once done is closed.
+	err  error
+	done chan struct{}
+}
+
+// errAborted ends the upload of an object that was aborted.
+var errAborted = errors.New("aborted")
+
+// Create implements archive.Store. Readers see the object once the upload is complete. Create
+// first removes parts that a killed process had uploaded.
+func (b *Bucket) Create(ctx context.Context, name string) (archive.Writer, error) {
+	// Ignore the error: some credentials may not do this, and parts are invisible to readers.
+	_ = b.client.RemoveIncompleteUpload(ctx, b.name, b.key(name))
+	ctx, cancel := context.WithCancel(ctx)
+	from, to := io.Pipe()
+	w := &writer{pipe: to, done: make(chan struct{}), cancel: cancel}
+	go func() {
+		_, err := b.client.PutObject(ctx, b.name, b.key(name), from, -1, minio.PutObjectOptions{
+			PartSize: partSize, ContentType: "application/octet-stream",
+		})
+		if err != nil {
+			err = fmt.Errorf("write %s: %w", b.Path(name), b.explain(err))
+		}
+		_ = from.CloseWithError(err) // which fails the next write
+		w.err = err
+		close(w.done)
+	}()
+	return w, nil
+}
+
+func (w *writer) Write(p []byte) (int, error) { return w.pipe.Write(p) }
+
+// Commit implements archive.Writer.
+func (w *writer) Commit() error {
+	defer w.cancel()
+	_ = w.pipe.Close() // always nil
+	<-w.done
+	return w.err
+}
+
+// Abort implements archive.Writer.
+func (w *writer) Abort() {
+	_ = w.pipe.CloseWithError(errAborted) // always nil
+	<-w.done
+	w.cancel()
+}

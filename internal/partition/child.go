@@ -1,0 +1,67 @@
+package partition
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Child is one of the two new partitions of a split, as SQL needs it. Both children together
+// get the users of the parent. The first child also gets the rows that belong to no user.
+type Child struct {
+	Partition, Base, Modulus int
+	First                    bool
+}
+
+// has returns the condition that a user belongs to the child.
+func (c *Child) has(user string) string {
+	return fmt.Sprintf("badged.partition_of(%s, %d) = %d", user, c.Modulus, c.Partition-c.Base)
+}
+
+// Gets returns the condition for the rows t of a table that the child gets.
+func (c *Child) Gets(t Table) string {
+	switch {
+	case slices.Contains(t.Key, "user_id"):
+		return c.has("t.user_id")
+	case t.Kind == "dead_letters":
+		return "false" // the switch moves them: a copy made earlier would show each letter twice
+	case t.Kind == "webhook_queue":
+		// A call about a room describes the members in one partition, so both children need it.
+		return fmt.Sprintf(`CASE t.type WHEN 'room.changed' THEN true WHEN 'deadletter.buried' THEN %t ELSE %s END`, c.First, c.has("t.subject"))
+	case t.Kind == "settled_letters":
+		return `(t.user_ids IS NULL OR EXISTS (SELECT FROM unnest(t.user_ids) AS u WHERE ` + c.has("u") + `))`
+	}
+	return "true"
+}
+
+// Selects returns the select list for the rows t of a table, with the child's values.
+func (c *Child) Selects(t Table, all Columns) string {
+	var list []string
+	for _, one := range all {
+		value := "t." + Quote(one.Name)
+		switch {
+		case one.Name == "partition_id":
+			value = fmt.Sprint(c.Partition)
+		case t.Kind == "settled_letters" && one.Name == "user_ids":
+			value = `CASE WHEN t.user_ids IS NOT NULL THEN ARRAY(SELECT u FROM unnest(t.user_ids) WITH ORDINALITY AS x (u, n) WHERE ` + c.has("u") + ` ORDER BY n) END`
+		case t.Kind == "rooms" && one.Name == "members":
+			value = c.members(t)
+		}
+		list = append(list, value+" AS "+Quote(one.Name))
+	}
+	return strings.Join(list, ", ")
+}
+
+// members returns an expression for the initial number of members of a room t: 0 for the first
+// child, and for rooms that the child already has. Later the split counts the members itself:
+// the first child gets the parent's members minus the second child's. So erased members, whose
+// user ids are gone, count in the first child.
+func (c *Child) members(rooms Table) string {
+	if c.First {
+		return "0"
+	}
+	conversations := Table{Kind: "conversations", Suffix: rooms.Suffix}
+	return fmt.Sprintf(`CASE WHEN NOT EXISTS (SELECT FROM %s AS r WHERE r.conversation_id = t.conversation_id)
+THEN (SELECT count(*) FROM %s AS c WHERE c.conversation_id = t.conversation_id AND c.joined IS NOT NULL) ELSE 0 END`,
+		rooms.Name(c.Partition), conversations.Name(c.Partition))
+}

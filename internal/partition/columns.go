@@ -1,0 +1,86 @@
+package partition
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Column is a column of a table.
+type Column struct {
+	Name string
+	// Type is the type of the column, as Postgres writes it.
+	Type string
+}
+
+// Columns are columns of a table.
+type Columns []Column
+
+// List returns the quoted names, each with a prefix.
+func (c Columns) List(prefix string) string {
+	var quoted []string
+	for _, one := range c {
+		quoted = append(quoted, prefix+Quote(one.Name))
+	}
+	return strings.Join(quoted, ", ")
+}
+
+// Of returns the columns with these names, which must exist.
+func (c Columns) Of(names []string) Columns {
+	var found Columns
+	for _, n := range names {
+		found = append(found, c[slices.IndexFunc(c, func(one Column) bool { return one.Name == n })])
+	}
+	return found
+}
+
+// Without returns the columns except the named ones.
+func (c Columns) Without(names ...string) Columns {
+	return slices.DeleteFunc(slices.Clone(c), func(one Column) bool { return slices.Contains(names, one.Name) })
+}
+
+// Texts returns an SQL array of the columns' values as text.
+func (c Columns) Texts(prefix string) string {
+	return `ARRAY[` + strings.Join(strings.Split(c.List(prefix), ", "), "::text, ") + `::text]`
+}
+
+// Literals returns typed SQL literals for values of the columns, given as text.
+func (c Columns) Literals(values []string) string {
+	var quoted []string
+	for i, one := range c {
+		quoted = append(quoted, Literal(values[i])+"::"+one.Type)
+	}
+	return strings.Join(quoted, ", ")
+}
+
+// FromKey returns expressions that read the columns' values from an array of text.
+func (c Columns) FromKey(array string) string {
+	var values []string
+	for i, one := range c {
+		values = append(values, fmt.Sprintf("(%s)[%d]::%s", array, i+1, one.Type))
+	}
+	return strings.Join(values, ", ")
+}
+
+// Quote quotes a name.
+func Quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+
+// Literal quotes a text.
+func Literal(text string) string { return `'` + strings.ReplaceAll(text, `'`, `''`) + `'` }
+
+// Upsert returns the ON CONFLICT clause by which an inserted row replaces the row with the same
+// key. The columns named in but are not replaced.
+func (t Table) Upsert(all Columns, but ...string) string {
+	unique := all.Of(t.Key)
+	if t.Shared {
+		unique = append(all.Of([]string{"partition_id"}), unique...)
+	}
+	var sets []string
+	for _, c := range all.Without(slices.Concat([]string{"partition_id"}, t.Key, but)...) {
+		sets = append(sets, Quote(c.Name)+" = excluded."+Quote(c.Name))
+	}
+	if len(sets) == 0 {
+		return ` ON CONFLICT (` + unique.List("") + `) DO NOTHING`
+	}
+	return ` ON CONFLICT (` + unique.List("") + `) DO UPDATE SET ` + strings.Join(sets, ", ")
+}

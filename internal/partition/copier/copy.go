@@ -1,0 +1,394 @@
+// Package copier copies the rows of a serving partition to other partitions: the common part of
+// moving a partition to another database and of splitting it. Triggers record which rows change
+// after they were copied, and rounds copy these rows again. When few are left, gates block
+// publishers and writers for the last round.
+//
+// It does not know which shard holds a partition, or how the log is copied. ADR 83 has the reasons.
+package copier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/internal/fold/logread"
+	"github.com/badged/badged/internal/partition"
+)
+
+// Step is a step of a move or a split.
+type Step string
+
+// The steps, in their order.
+const (
+	Preparing  Step = "prepare"
+	CopyingLog Step = "copy the log"
+	Copying    Step = "copy tables"
+	CatchingUp Step = "catch up"
+	Waiting    Step = "wait until all is folded"
+	Switching  Step = "switch"
+	CleaningUp Step = "clean up"
+)
+
+// Result counts what a move or a split copied, and how long it blocked publishers and folding.
+type Result struct {
+	// Rows counts the copied rows of all tables except the log. A row that is copied twice
+	// counts twice. LogRows counts the rows of the log.
+	Rows    int64 `json:"rows"`
+	LogRows int64 `json:"log_rows"`
+	// Paused is how long publishers to the partition were blocked. FoldingPaused is an upper
+	// bound of the time until servers owned the new partitions and folded again. Both are zero
+	// if an earlier call made the switch. FoldingPaused is also zero if no server became the
+	// owner within seconds.
+	Paused        time.Duration `json:"paused_ns"`
+	FoldingPaused time.Duration `json:"folding_paused_ns"`
+	// Attempts is the number of attempts of the switch.
+	Attempts int           `json:"attempts"`
+	Took     time.Duration `json:"took_ns"`
+}
+
+// Operation is the part of a copy that differs between moves and splits.
+type Operation interface {
+	// CopyLog copies the next rows of the log, up to a cursor, in a transaction of the target.
+	// It reports whether more rows remain.
+	CopyLog(ctx context.Context, tx pgx.Tx, at logread.Cursor) (more bool, err error)
+	// Staged is called before changed rows are written to the table of a part. rows is an item
+	// for a FROM list. If the table is copied by key, the temporary table moved_keys has the
+	// keys of the rows.
+	Staged(ctx context.Context, tx pgx.Tx, t partition.Table, to Part, rows string) error
+	// Mark returns a function that resets the progress to this point, for use after a rollback.
+	Mark() (forget func())
+	// Round copies, in one snapshot, the folded part of the log and at most `most` recorded
+	// changes. It returns the number of changes.
+	Round(ctx context.Context, most int) (changes int, err error)
+	// Attempt makes the switch in a transaction of the source while the gates are closed. It
+	// first copies the remaining changes.
+	Attempt(ctx context.Context, tx pgx.Tx, at logread.Cursor) error
+}
+
+// Part is a partition that gets rows.
+type Part struct {
+	Partition int
+	// Child selects the rows that the partition gets, nil for all.
+	Child *partition.Child
+}
+
+// query returns a SELECT of the rows t of a table that the part gets. from and where are its
+// FROM list and condition.
+func (p *Part) query(t partition.Table, all partition.Columns, from, where string) string {
+	list, gets := all.List("t."), ""
+	if p.Child != nil {
+		list, gets = p.Child.Selects(t, all), " AND "+p.Child.Gets(t)
+	}
+	return `SELECT ` + list + ` FROM ` + from + ` WHERE ` + where + gets
+}
+
+// Copy copies a partition.
+type Copy struct {
+	// Session is the session with the source, Target the session with the target. Both are the
+	// same if source and target are one database.
+	*Session
+	Target *Session
+	// Parts are the partitions that get the rows.
+	Parts []Part
+	Operation
+	// Progress is called with the current step, and the number of copied rows.
+	Progress func(step Step, rows int64)
+	// Patience limits, roughly, the pause of publishers in one attempt of the switch, default
+	// 800ms. Attempts is how many attempts may exceed it, default 10.
+	Patience time.Duration
+	Attempts int
+	// Closed is when the switch closed the gate, zero before the switch.
+	Closed time.Time
+	Result *Result
+
+	columns map[string]partition.Columns
+}
+
+// ReadColumns reads the columns of all tables, which must be the same in both databases.
+func (c *Copy) ReadColumns(ctx context.Context) error {
+	c.columns = map[string]partition.Columns{}
+	for _, name := range append(partition.Watched(c.Partition), partition.Log(c.Partition)+"_offsets") {
+		all, err := c.Columns(ctx, name)
+		if err != nil {
+			return err
+		}
+		if c.Target != c.Session {
+			other, err := c.Target.Columns(ctx, name)
+			if err != nil {
+				return err
+			}
+			if all.List("") != other.List("") {
+				return fmt.Errorf("the columns of %s differ between %s and %s: run `badged migrate up`", name, c.Where, c.Target.Where)
+			}
+		}
+		c.columns[name] = all
+	}
+	return nil
+}
+
+// Everything copies the folded part of the log, and the rows of all tables.
+func (c *Copy) Everything(ctx context.Context) error {
+	for more := true; more; {
+		if err := c.Target.In(ctx, func(tx pgx.Tx) error {
+			at, err := logread.Load(ctx, c.Conn, c.Partition, "")
+			if err != nil {
+				return err
+			}
+			more, err = c.CopyLog(ctx, tx, at)
+			return err
+		}); err != nil {
+			return err
+		}
+		c.Progress(CopyingLog, c.Result.LogRows)
+	}
+	for _, t := range partition.Tables() {
+		if t.InRounds() {
+			continue
+		}
+		if err := c.bulk(ctx, t); err != nil {
+			return fmt.Errorf("copy %s: %w", t.Name(c.Partition), err)
+		}
+	}
+	// The planner needs statistics before autovacuum collects them.
+	for _, to := range c.Parts {
+		if _, err := c.Target.Conn.Exec(ctx, `ANALYZE `+strings.Join(partition.OwnTables(to.Partition), ", ")); err != nil {
+			return c.Target.wrap(err)
+		}
+	}
+	return nil
+}
+
+// chunkRows is the number of rows of a table that one transaction copies.
+const chunkRows = 5000
+
+// bulk copies a table in the order of its key, each chunk in a transaction. Triggers record the
+// rows that change after their chunk was copied, so no long snapshot is needed.
+func (c *Copy) bulk(ctx context.Context, t partition.Table) error {
+	name := t.Name(c.Partition)
+	all := c.columns[name]
+	key := all.Of(t.Key)
+	after := ""
+	for {
+		where := t.Of(c.Partition) + after
+		var bound []string
+		err := c.Conn.QueryRow(ctx, fmt.Sprintf(`SELECT %s FROM %s AS t WHERE %s ORDER BY %s OFFSET %d LIMIT 1`,
+			key.Texts("t."), name, where, key.List("t."), chunkRows-1)).Scan(&bound)
+		last := errors.Is(err, pgx.ErrNoRows)
+		if err != nil && !last {
+			return c.wrap(err)
+		}
+		if !last {
+			where += fmt.Sprintf(` AND (%s) <= (%s)`, key.List("t."), key.Literals(bound))
+		}
+		if err := c.Target.In(ctx, func(tx pgx.Tx) error {
+			for _, to := range c.Parts {
+				if err := c.chunk(ctx, tx, t, to, where); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil || last {
+			return err
+		}
+		after = fmt.Sprintf(` AND (%s) > (%s)`, key.List("t."), key.Literals(bound))
+	}
+}
+
+// chunk copies the rows of a table that meet a condition to a part.
+func (c *Copy) chunk(ctx context.Context, tx pgx.Tx, t partition.Table, to Part, where string) error {
+	name := t.Name(c.Partition)
+	all := c.columns[name]
+	if c.Target != c.Session && t.Refers == "" {
+		n, err := c.Pipe(ctx, to.query(t, all, name+` AS t`, where), t.Name(to.Partition), all.List(""))
+		c.copied(Copying, n)
+		return err
+	}
+	rows, err := c.stage(ctx, tx, name, to.query(t, all, name+` AS t`, where))
+	if err != nil {
+		return err
+	}
+	tag, err := tx.Exec(ctx, c.insert(t, to, rows))
+	c.copied(Copying, tag.RowsAffected())
+	return err
+}
+
+// copied adds to the number of copied rows, and reports it.
+func (c *Copy) copied(step Step, n int64) {
+	c.Result.Rows += n
+	c.Progress(step, c.Result.Rows)
+}
+
+// insert returns a statement that inserts rows into the table of a part, except rows that refer
+// to a row that the part does not have.
+func (c *Copy) insert(t partition.Table, to Part, rows string) string {
+	refers := "true"
+	if t.Refers != "" {
+		refers = strings.ReplaceAll(t.Refers, "pNN", fmt.Sprintf("p%02d", to.Partition))
+	}
+	return fmt.Sprintf(`INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %[2]s FROM %s AS r WHERE %s`,
+		t.Name(to.Partition), c.columns[t.Name(c.Partition)].List(""), rows, refers)
+}
+
+// Pipe copies the rows of a query of the source into a table of the target, which must be
+// another database, in the target's open transaction. It returns the number of rows.
+func (c *Copy) Pipe(ctx context.Context, query, table, columns string) (int64, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r, w := io.Pipe()
+	read := make(chan error, 1)
+	go func() {
+		_, err := c.Conn.PgConn().CopyTo(ctx, w, `COPY (`+query+`) TO STDOUT (FORMAT binary)`)
+		_ = w.CloseWithError(err) // never fails
+		read <- err
+	}()
+	tag, err := c.Target.Conn.PgConn().CopyFrom(ctx, r, `COPY `+table+` (`+columns+`) FROM STDIN (FORMAT binary)`)
+	_ = r.CloseWithError(errTargetFailed) // never fails
+	readErr := <-read
+	switch {
+	case readErr != nil && !errors.Is(readErr, errTargetFailed):
+		return 0, fmt.Errorf("read from %s: %w", c.Where, readErr)
+	case err != nil:
+		return 0, fmt.Errorf("write to %s: %w", c.Target.Where, err)
+	}
+	return tag.RowsAffected(), nil
+}
+
+// errTargetFailed makes the reader of the source stop.
+var errTargetFailed = errors.New("the target has failed")
+
+// stage makes the rows of a query readable in the target. The query must select all columns of
+// a table of the source. stage returns an item for a FROM list: the query itself if source and
+// target are one database, else the temporary table moved_rows.
+func (c *Copy) stage(ctx context.Context, tx pgx.Tx, name, query string) (rows string, err error) {
+	if c.Target == c.Session {
+		return "(" + query + ")", nil
+	}
+	all := c.columns[name].List("")
+	if _, err := tx.Exec(ctx, `DROP TABLE IF EXISTS moved_rows; CREATE TEMPORARY TABLE moved_rows ON COMMIT DROP AS SELECT `+all+` FROM `+name+` WITH NO DATA`); err != nil {
+		return "", err
+	}
+	_, err = c.Pipe(ctx, query, "moved_rows", all)
+	return "moved_rows", err
+}
+
+// StageAll stages all rows of a table in moved_rows.
+func (c *Copy) StageAll(ctx context.Context, tx pgx.Tx, name string) error {
+	_, err := c.stage(ctx, tx, name, `SELECT `+c.columns[name].List("")+` FROM `+name)
+	return err
+}
+
+// Changes copies the log up to a cursor and at most `most` recorded changes, in a transaction
+// of the target. The source's transaction must see one snapshot, or the gates must be closed.
+func (c *Copy) Changes(ctx context.Context, tx pgx.Tx, at logread.Cursor, most int) (Changes, error) {
+	done, err := c.notedChanges(ctx, most)
+	if err != nil {
+		return done, err
+	}
+	for more := true; more; {
+		if more, err = c.CopyLog(ctx, tx, at); err != nil {
+			return done, err
+		}
+		if err := c.Overdue(); err != nil {
+			return done, err
+		}
+	}
+	for _, t := range partition.Tables() {
+		if t.Form == partition.Frozen || !done.Kinds[t.Kind] {
+			continue
+		}
+		if err := c.changed(ctx, tx, t, done.Last); err != nil {
+			return done, fmt.Errorf("copy the changes of %s: %w", t.Name(c.Partition), err)
+		}
+		if err := c.Overdue(); err != nil {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+// changed copies the rows of a table whose recorded changes have a number up to last.
+func (c *Copy) changed(ctx context.Context, tx pgx.Tx, t partition.Table, last int64) error {
+	name := t.Name(c.Partition)
+	all := c.columns[name]
+	key := all.Of(t.Key)
+	from := name + ` AS t`
+	if t.Form == partition.ByKey {
+		keys, err := c.stageKeys(ctx, tx, c.Keys(t.Kind, last))
+		if err != nil {
+			return err
+		}
+		from = fmt.Sprintf(`%s AS k JOIN %s ON (%s) = (%s)`, keys, from, key.List("t."), key.FromKey("k.key"))
+	}
+	for _, to := range c.Parts {
+		rows, err := c.stage(ctx, tx, name, to.query(t, all, from, t.Of(c.Partition)))
+		if err != nil {
+			return err
+		}
+		if err := c.Staged(ctx, tx, t, to, rows); err != nil {
+			return err
+		}
+		stale, insert := t.Name(to.Partition)+` AS t WHERE `+t.Of(to.Partition), c.insert(t, to, rows)
+		if t.Form == partition.ByKey {
+			stale = fmt.Sprintf(`%s AS t USING moved_keys AS k WHERE (%s) = (%s) AND %s AND NOT EXISTS (SELECT FROM %s AS r WHERE (%s) = (%[2]s))`,
+				t.Name(to.Partition), key.List("t."), key.FromKey("k.key"), t.Of(to.Partition), rows, key.List("r."))
+			insert += t.Upsert(all, to.kept(t)...)
+		}
+		tag, err := tx.Exec(ctx, `DELETE FROM `+stale+`; `+insert)
+		if err != nil {
+			return err
+		}
+		c.copied(CatchingUp, tag.RowsAffected())
+	}
+	return nil
+}
+
+// stageKeys copies the keys of changed rows into the target's temporary table moved_keys. It
+// returns an item for a FROM list of the source that has the keys.
+func (c *Copy) stageKeys(ctx context.Context, tx pgx.Tx, keys string) (string, error) {
+	if _, err := tx.Exec(ctx, `DROP TABLE IF EXISTS moved_keys; CREATE TEMPORARY TABLE moved_keys (key text[] COLLATE "C") ON COMMIT DROP`); err != nil {
+		return "", err
+	}
+	if c.Target == c.Session {
+		_, err := tx.Exec(ctx, `INSERT INTO moved_keys `+keys)
+		return "moved_keys", err
+	}
+	_, err := c.Pipe(ctx, keys, "moved_keys", "key")
+	return "(" + keys + ")", err
+}
+
+// kept returns the columns of a table that an upsert in a part does not overwrite. A split
+// counts the members of a room itself.
+func (p *Part) kept(t partition.Table) []string {
+	if p.Child != nil && t.Kind == "rooms" {
+		return []string{"members"}
+	}
+	return nil
+}
+
+// CatchUp copies changes until another round would no longer shorten the switch.
+func (c *Copy) CatchUp(ctx context.Context) error {
+	return c.catchUp(func() (int, error) {
+		forget := c.Mark()
+		changes, err := c.Round(ctx, roundChanges)
+		if err != nil {
+			forget()
+		}
+		c.Progress(CatchingUp, c.Result.Rows)
+		return changes, err
+	})
+}
+
+// Resumed starts, after the switch, to watch when projectors own the partitions of the target.
+// The caller must call wait, which blocks until then and sets Result.FoldingPaused.
+func (c *Copy) Resumed(ctx context.Context, target *Session, partitions ...int) (wait func()) {
+	if c.Closed.IsZero() {
+		return func() {}
+	}
+	paused := watchOwners(ctx, target.pool, c.Closed, partitions...)
+	return func() { c.Result.FoldingPaused = paused() }
+}

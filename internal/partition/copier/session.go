@@ -1,0 +1,347 @@
+package copier
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/base/wait"
+	"github.com/badged/badged/internal/partition"
+	"github.com/badged/badged/internal/partition/rebuild"
+	"github.com/badged/badged/internal/pg/pgsession"
+	"github.com/badged/badged/internal/pg/sqlfile"
+)
+
+//go:embed copier.sql
+var statementsText string
+
+var statements = sqlfile.Parse(statementsText)
+
+// Session is the session of a move or split with one database. It owns the lock of a
+// maintenance job, so that no other job can replace tables.
+type Session struct {
+	// Where is the name of the shard, "" for a single database.
+	Where     string
+	Partition int
+	Conn      *pgx.Conn
+	// Blocked is called repeatedly while a transaction of another session blocks this session.
+	Blocked func(by pgsession.Holder)
+	// Most limits the wait for such a transaction; see [pgsession.Blocking].
+	Most time.Duration
+
+	pool *pgxpool.Pool
+	job  *rebuild.Job
+	// checked is when the session last looked for a transaction that would delay closing the
+	// gate, the lock that blocks publishers. It is a time of the database's clock. gate limits
+	// the wait for such a transaction.
+	checked time.Time
+	gate    pgsession.Blocking
+	// lastRound is the duration of the last round of catching up.
+	lastRound time.Duration
+	// due is the deadline of the running attempt: publishers must not be blocked longer.
+	due time.Time
+}
+
+// endingPatience limits the wait until Postgres ends the session of a killed process, whose
+// current statement Postgres first completes.
+const endingPatience = 5 * time.Second
+
+// Open opens a session with an application_name. The caller must close the session. If a
+// session with the same name has the lock, it may belong to a process that was just killed:
+// Open retries for endingPatience. others are further partitions that the session writes before
+// the database holds them.
+func (s *Session) Open(ctx context.Context, pool *pgxpool.Pool, log *events.Log, application string, others ...int) error {
+	job, err := begin(ctx, pool, log, application)
+	if err != nil {
+		return s.wrap(err)
+	}
+	s.pool, s.job, s.Conn = pool, job, job.Conn
+	if err := pgsession.CheckOwner(ctx, s.Conn, "move partitions and split them"); err != nil {
+		return s.wrap(err)
+	}
+	if _, err := s.Conn.Exec(ctx, statements.Get("plan for many rows")); err != nil {
+		return s.wrap(err)
+	}
+	moved := fmt.Sprint(s.Partition)
+	for _, p := range others {
+		moved += fmt.Sprint(",", p)
+	}
+	if _, err := s.Conn.Exec(ctx, statements.Get("say what is moved"), moved); err != nil {
+		return s.wrap(err)
+	}
+	return nil
+}
+
+// begin acquires the lock of the job.
+func begin(ctx context.Context, pool *pgxpool.Pool, log *events.Log, application string) (*rebuild.Job, error) {
+	for deadline := time.Now().Add(endingPatience); ; {
+		job, err := rebuild.NewJob(ctx, rebuild.Config{Pool: pool, Log: log}, application)
+		running, is := errors.AsType[*rebuild.RunningError](err)
+		if !is || running.Application != application || time.Now().After(deadline) {
+			return job, err
+		}
+		if wait.For(ctx, 50*time.Millisecond) != nil {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// Close ends the session if it is open.
+func (s *Session) Close(ctx context.Context) {
+	if s.job != nil {
+		s.job.Close(ctx)
+	}
+}
+
+// wrap adds the name of the database to an error.
+func (s *Session) wrap(err error) error {
+	if s.Where == "" || err == nil {
+		return err
+	}
+	return fmt.Errorf("on %s: %w", s.Where, err)
+}
+
+// In runs f in a transaction.
+func (s *Session) In(ctx context.Context, f func(tx pgx.Tx) error) error {
+	return s.wrap(pgx.BeginFunc(ctx, s.Conn, f))
+}
+
+// blocking returns a wait for transactions that have locked tables.
+func (s *Session) blocking(tables []string) pgsession.Blocking {
+	return pgsession.Blocking{Conn: s.Conn, Partition: s.Partition, Tables: tables, Most: s.Most, Tell: func(_ int, by pgsession.Holder) { s.Blocked(by) }}
+}
+
+// RetryOnLock runs f in a transaction, and repeats it until f gets its locks. Meanwhile it
+// reports which transaction has the locks.
+func (s *Session) RetryOnLock(ctx context.Context, locked []string, f func(tx pgx.Tx) error) error {
+	blocked := s.blocking(locked)
+	return s.wrap(blocked.Retry(ctx, s.Conn, f))
+}
+
+// Columns returns the columns of a table.
+func (s *Session) Columns(ctx context.Context, table string) (partition.Columns, error) {
+	rows, _ := s.Conn.Query(ctx, statements.Get("columns of a table"), table)
+	c, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c partition.Column, err error) {
+		err = row.Scan(&c.Name, &c.Type)
+		return c, err
+	})
+	if err != nil {
+		return nil, s.wrap(fmt.Errorf("read the columns of %s: %w", table, err))
+	}
+	return c, nil
+}
+
+// CreateTables creates the tables of a partition, unless they exist.
+func (s *Session) CreateTables(ctx context.Context, p int) error {
+	if err := s.RetryOnLock(ctx, []string{"badged.webhooks", "badged.users", "badged.conversations"}, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `SELECT badged.create_partition($1)`, p)
+		return err
+	}); err != nil {
+		return fmt.Errorf("create the tables of partition %d: %w", p, err)
+	}
+	return nil
+}
+
+// OpenForCopy empties the tables of a partition that the database does not hold, and lets
+// sessions that copy the partition write to it. The gate's trigger refuses all other sessions.
+func OpenForCopy(ctx context.Context, tx pgx.Tx, p int) error {
+	if err := empty(ctx, tx, p); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, gateSQL(p)+`; DROP TRIGGER IF EXISTS not_held ON `+partition.Log(p))
+	return err
+}
+
+// Clear deletes all rows of a partition that the database does not hold, and makes the log of
+// the partition refuse events.
+func Clear(ctx context.Context, tx pgx.Tx, p int) error {
+	if _, err := tx.Exec(ctx, trigger(statements.Of(p, "refuse appends"), p)+`; `+ungateSQL(p)); err != nil {
+		return err
+	}
+	return empty(ctx, tx, p)
+}
+
+// empty deletes all rows of a partition, the records of its move, and the triggers of the move.
+func empty(ctx context.Context, tx pgx.Tx, p int) error {
+	own := partition.OwnTables(p)
+	for _, name := range own {
+		if _, err := tx.Exec(ctx, `DROP TRIGGER IF EXISTS moving ON `+name); err != nil {
+			return err
+		}
+	}
+	if _, err := tx.Exec(ctx, `TRUNCATE `+strings.Join(own, ", ")); err != nil {
+		return err
+	}
+	for _, t := range partition.Tables() {
+		if t.Shared {
+			if _, err := tx.Exec(ctx, `DELETE FROM `+t.Name(p)+` WHERE partition_id = $1`, p); err != nil {
+				return err
+			}
+		}
+	}
+	return Forget(ctx, tx, p)
+}
+
+// Forget deletes the records of a move or split of a partition.
+func Forget(ctx context.Context, tx pgx.Tx, partition int) error {
+	for _, sql := range []string{statements.Get("forget a move"), statements.Get("forget the changes"), statements.Get("forget the places")} {
+		if _, err := tx.Exec(ctx, sql, partition); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ForgetChanges deletes the recorded changes of a partition.
+func ForgetChanges(ctx context.Context, tx pgx.Tx, partition int) error {
+	_, err := tx.Exec(ctx, statements.Get("forget the changes"), partition)
+	return err
+}
+
+// trigger replaces PARTITION in a statement that creates a trigger, which has no parameters.
+func trigger(sql string, partition int) string {
+	return strings.ReplaceAll(sql, "PARTITION", fmt.Sprint(partition))
+}
+
+// gateSQL returns a statement that creates the gate. The gate is a trigger that blocks
+// publishers to a partition until the switch ends, and then refuses them if the database no
+// longer holds the partition.
+func gateSQL(p int) string { return trigger(statements.Of(p, "gate the log"), p) }
+
+func ungateSQL(p int) string { return `DROP TRIGGER IF EXISTS gate ON ` + partition.Log(p) }
+
+// Watch creates the gate and the triggers that record which rows change. Each statement tries
+// only briefly to get its lock, since other transactions queue behind it. Then Watch records as
+// changed all rows of the tables that only rounds copy; see [partition.Table.InRounds].
+func (s *Session) Watch(ctx context.Context) error {
+	if err := s.RetryOnLock(ctx, []string{partition.Log(s.Partition)}, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, gateSQL(s.Partition)+`; `+trigger(statements.Of(s.Partition, "watch the payloads"), s.Partition))
+		return err
+	}); err != nil {
+		return err
+	}
+	var all []string
+	for _, t := range partition.Tables() {
+		kind, key := t.Kind+t.Suffix, t.Key
+		if t.Form == partition.Whole {
+			key = []string{}
+			all = append(all, t.Kind)
+		}
+		if err := s.RetryOnLock(ctx, []string{t.Name(s.Partition)}, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, statements.Get("watch a table"), s.Partition, t.Name(s.Partition), kind, t.Shared, key)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return s.In(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, statements.Get("copy a table as a whole"), s.Partition, all); err != nil {
+			return err
+		}
+		for _, t := range partition.Tables() {
+			if t.Form != partition.ByKey || !t.InRounds() {
+				continue
+			}
+			var key partition.Columns
+			for _, name := range t.Key {
+				key = append(key, partition.Column{Name: name})
+			}
+			if _, err := tx.Exec(ctx, fmt.Sprintf(`INSERT INTO badged.move_changes (partition_id, kind, key) SELECT DISTINCT %d, %s, %s FROM %s AS t WHERE %s`,
+				s.Partition, partition.Literal(t.Kind), key.Texts("t."), t.Name(s.Partition), t.Of(s.Partition))); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Unwatch drops the gate and the triggers on the partition's own tables, and deletes the
+// records of the move.
+func (s *Session) Unwatch(ctx context.Context) error {
+	drop := func(name, sql string) error {
+		return s.RetryOnLock(ctx, []string{name}, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, sql)
+			return err
+		})
+	}
+	for _, name := range partition.OwnTables(s.Partition) {
+		if err := drop(name, `DROP TRIGGER IF EXISTS moving ON `+name); err != nil {
+			return err
+		}
+	}
+	if err := drop(partition.Log(s.Partition), ungateSQL(s.Partition)); err != nil {
+		return err
+	}
+	return s.In(ctx, func(tx pgx.Tx) error { return Forget(ctx, tx, s.Partition) })
+}
+
+// WatchedStill reports whether the copy is still complete: all triggers of Watch exist, so
+// every change was recorded, and the frozen tables are unchanged.
+func (s *Session) WatchedStill(ctx context.Context) (bool, error) {
+	var triggers int
+	var replaced bool
+	watched := partition.Watched(s.Partition)
+	err := s.Conn.QueryRow(ctx, statements.Get("count the triggers"), watched).Scan(&triggers)
+	if err == nil {
+		err = s.Conn.QueryRow(ctx, statements.Get("was a frozen table changed"), s.Partition).Scan(&replaced)
+	}
+	return !replaced && triggers == len(watched)+1, s.wrap(err) // the log has two triggers, every other table one
+}
+
+// Changes are recorded changes of rows, and the kinds of the changed tables.
+type Changes struct {
+	Numbers []int64
+	Kinds   map[string]bool
+	// Last is an upper bound of Numbers.
+	Last int64
+}
+
+// notedChanges returns the first recorded changes by number, at most `most`.
+func (s *Session) notedChanges(ctx context.Context, most int) (Changes, error) {
+	found := Changes{Kinds: map[string]bool{}, Last: 1<<63 - 1}
+	rows, _ := s.Conn.Query(ctx, statements.Get("changes"), s.Partition, most)
+	var number int64
+	var kind string
+	if _, err := pgx.ForEachRow(rows, []any{&number, &kind}, func() error {
+		found.Numbers = append(found.Numbers, number)
+		found.Kinds[kind] = true
+		return nil
+	}); err != nil {
+		return found, s.wrap(fmt.Errorf("read the changes: %w", err))
+	}
+	if len(found.Numbers) == most {
+		found.Last = found.Numbers[most-1]
+	}
+	return found, nil
+}
+
+// Keys returns a query for the keys of a table's recorded changes, up to number last.
+func (s *Session) Keys(kind string, last int64) string {
+	return fmt.Sprintf(`SELECT DISTINCT key FROM badged.move_changes WHERE partition_id = %d AND kind = %s AND number <= %d`, s.Partition, partition.Literal(kind), last)
+}
+
+// Copied deletes exactly these recorded changes: a change with a lower number may have been
+// committed since.
+func (s *Session) Copied(ctx context.Context, numbers []int64) error {
+	_, err := s.Conn.Exec(ctx, statements.Get("changes are copied"), numbers)
+	return s.wrap(err)
+}
+
+// Bound returns the end of the next chunk of the log after a position. The chunk has at most
+// `rows` rows, about 16 MiB, and ends at `most` at the latest.
+func (s *Session) Bound(ctx context.Context, after, most events.Position, rows int) (events.Position, error) {
+	bound := most
+	err := s.Conn.QueryRow(ctx, statements.Of(s.Partition, "bound of a chunk of the log"), after.TransactionID, after.Offset,
+		most.TransactionID, most.Offset, rows).Scan(&bound.TransactionID, &bound.Offset)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return bound, s.wrap(fmt.Errorf("read the log: %w", err))
+	}
+	return bound, nil
+}

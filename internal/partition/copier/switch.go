@@ -1,0 +1,259 @@
+package copier
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/badged/badged/internal/base/wait"
+	"github.com/badged/badged/internal/fold/logread"
+	"github.com/badged/badged/internal/pg/pgsession"
+)
+
+// Limits of a round. The gate is not closed if the rounds are larger or slower.
+const (
+	roundChanges = 50_000
+	fewChanges   = 5_000
+	quickRound   = 250 * time.Millisecond
+)
+
+// catchUp calls round, which copies changes and returns their number, until a round is quick.
+// On a slow machine or network no round may be quick. There catchUp ends when rounds with few
+// changes stop becoming quicker. If this is still too slow, the attempt to switch fails.
+func (s *Session) catchUp(round func() (int, error)) error {
+	for before := time.Duration(math.MaxInt64); ; {
+		began := time.Now()
+		changes, err := round()
+		took := time.Since(began)
+		s.lastRound = took
+		switch {
+		case err != nil:
+			return err
+		case changes == 0, changes <= fewChanges && (took < quickRound || took > before/4*3):
+			return nil
+		}
+		before = took
+	}
+}
+
+// ErrBusy means that all attempts of the switch failed. The partition is unchanged.
+var ErrBusy = errors.New("the switch would block publishers for too long")
+
+// ErrNotYet means that the attempt would block publishers for longer than permitted.
+var ErrNotYet = errors.New("the switch would take too long now")
+
+// notYet reports whether the switch should be tried again after err.
+func notYet(err error) bool {
+	const canceled = "57014" // by statement_timeout
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return errors.Is(err, ErrNotYet) || pgsession.IsLocked(err) || ok && pg.Code == canceled
+}
+
+// Pauses between attempts to switch.
+const (
+	firstPause = 20 * time.Millisecond
+	lastPause  = 2 * time.Second
+	// mostBehind is the number of unfolded rows up to which an attempt may start: the projector
+	// folds that many at once.
+	mostBehind = 50
+)
+
+// StoppedError wraps an error that left the partition unchanged.
+type StoppedError struct{ Err error }
+
+// Error implements error.
+func (e *StoppedError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error.
+func (e *StoppedError) Unwrap() error { return e.Err }
+
+// Switch catches up and attempts the switch until an attempt succeeds. If Attempts attempts
+// took too long, the error wraps [ErrBusy]. Switch makes no attempt while a long transaction
+// would block the gate, or while the projector is behind. Errors outside of an attempt are
+// [*StoppedError].
+func (c *Copy) Switch(ctx context.Context) error {
+	// VACUUM first: dead rows would slow down reading the changes while publishers are blocked.
+	if _, err := c.Conn.Exec(ctx, statements.Get("forget copied changes")); err != nil {
+		return &StoppedError{c.wrap(err)}
+	}
+	c.gate = c.blocking(nil)
+	c.Attempts, c.Patience = cmp.Or(max(c.Attempts, 0), 10), cmp.Or(max(c.Patience, 0), 800*time.Millisecond)
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		if err := c.CatchUp(ctx); err != nil {
+			return &StoppedError{err}
+		}
+		open, err := c.delayed(ctx)
+		if err != nil {
+			return &StoppedError{c.wrap(err)}
+		}
+		if !open {
+			if err = c.attempt(ctx); err == nil || !notYet(err) {
+				return err
+			}
+			c.due = time.Time{}
+			if c.Result.Attempts == c.Attempts {
+				return &StoppedError{c.wrap(fmt.Errorf("%w: %d attempts of up to %s failed, the last with: %w; %s", ErrBusy, c.Attempts, c.Patience, err, c.remedy(ctx, err)))}
+			}
+		}
+		if wait.For(ctx, pause) != nil {
+			return &StoppedError{ctx.Err()}
+		}
+	}
+}
+
+// attempt closes the gates and makes the switch, unless folding all events takes too long.
+func (c *Copy) attempt(ctx context.Context) error {
+	c.Progress(Switching, c.Result.Rows)
+	c.Result.Attempts++
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second) // in case a database hangs
+	defer cancel()
+	forget := c.Mark()
+	var closed time.Time
+	err := c.In(ctx, func(tx pgx.Tx) (err error) {
+		var at logread.Cursor
+		if closed, at, err = c.closeGates(ctx, tx, c.Patience); err != nil {
+			return err
+		}
+		return c.Attempt(ctx, tx, at)
+	})
+	if err != nil {
+		forget()
+		return err
+	}
+	c.Closed = closed
+	return nil
+}
+
+const lessOrLonger = "less may be published at another time, or permit a longer pause with --max-pause"
+
+// remedy returns advice on how to make the switch succeed, after it failed with err.
+func (s *Session) remedy(ctx context.Context, err error) string {
+	if !pgsession.IsLocked(err) {
+		return lessOrLonger
+	}
+	by, ok, err := pgsession.FindHolder(ctx, s.Conn, statements.Get("locks the tables"))
+	if err != nil || !ok {
+		return lessOrLonger
+	}
+	return fmt.Sprintf("%s, %s, has locks; %s", by, by.Open(), by.Remedy())
+}
+
+// delayed reports whether a long transaction would block the gate, or the projector is behind.
+// It reports the reason to Blocked or Progress.
+func (c *Copy) delayed(ctx context.Context) (bool, error) {
+	before := c.checked
+	if err := c.Conn.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&c.checked); err != nil {
+		return false, err
+	}
+	by, ok, err := pgsession.FindHolder(ctx, c.Conn, statements.Get("keeps the gate open"), c.Partition)
+	if err != nil {
+		return false, err
+	}
+	// A transaction is long if it was already open at the previous check. If the role may not
+	// see when it began, only the attempt can show whether it blocks.
+	if ok && !by.Since.IsZero() && (before.IsZero() || by.Since.Before(before)) {
+		_, err := c.gate.HeldBy(by)
+		return true, err
+	}
+	c.gate = c.blocking(nil)
+	at, err := logread.Load(ctx, c.Conn, c.Partition, "")
+	if err != nil {
+		return false, err
+	}
+	behind, err := c.behind(ctx, at)
+	if err != nil {
+		return false, err
+	}
+	if behind > mostBehind {
+		c.Progress(Waiting, behind)
+		return true, nil
+	}
+	return false, nil
+}
+
+// behind returns the number of rows that are not folded at a cursor, counted up to a limit.
+func (s *Session) behind(ctx context.Context, at logread.Cursor) (behind int64, err error) {
+	pending := at.Pending
+	if pending == nil {
+		pending = []int64{}
+	}
+	if err := s.Conn.QueryRow(ctx, statements.Of(s.Partition, "rows to fold"), at.TransactionID, at.Offset, pending).Scan(&behind); err != nil {
+		return 0, fmt.Errorf("count the events to fold: %w", err)
+	}
+	return behind, nil
+}
+
+// endHangingSQL makes Postgres end the session if it is idle for 5 s, because this process
+// hangs or its host is gone: the session blocks publishers.
+const endHangingSQL = `SET LOCAL idle_in_transaction_session_timeout = '5s'`
+
+// Overdue returns [ErrNotYet] if an attempt runs and publishers have been blocked for longer
+// than permitted.
+func (s *Session) Overdue() error {
+	if !s.due.IsZero() && time.Now().After(s.due) {
+		return ErrNotYet
+	}
+	return nil
+}
+
+// closeGates closes the gate for publishers, waits until all events in the log are folded, and
+// closes the gate for all other writers. Open transactions that have appended may take half of
+// patience, folding must be done at three quarters, and no statement of the transaction may
+// take longer than patience. closed is when publishers were blocked. closeGates fails at once
+// if the last round took longer than patience, since the last copy would too.
+func (s *Session) closeGates(ctx context.Context, tx pgx.Tx, patience time.Duration) (closed time.Time, at logread.Cursor, err error) {
+	if s.lastRound > patience {
+		return closed, at, ErrNotYet
+	}
+	for _, sql := range []string{fmt.Sprintf(`SET LOCAL lock_timeout = %d`, max(1, (patience/2).Milliseconds())), endHangingSQL} {
+		if _, err := tx.Exec(ctx, sql); err != nil {
+			return closed, at, err
+		}
+	}
+	closed = time.Now() // publishers queue behind the lock request
+	s.due = closed.Add(patience)
+	if _, err := tx.Exec(ctx, statements.Get("close the gate for publishers"), s.Partition); err != nil {
+		return closed, at, err
+	}
+	if _, err := tx.Exec(ctx, fmt.Sprintf(`SET LOCAL statement_timeout = %d; SET LOCAL lock_timeout = %d`, patience.Milliseconds(), max(1, (patience/4).Milliseconds()))); err != nil {
+		return closed, at, err
+	}
+	if at, err = s.awaitFolded(ctx, closed.Add(patience/4*3)); err != nil {
+		return closed, at, err
+	}
+	_, err = tx.Exec(ctx, statements.Get("close the gate for writers"), s.Partition)
+	return closed, at, err
+}
+
+// awaitFolded blocks until all events in the log are folded, and locks the position. Appends
+// must be blocked.
+func (s *Session) awaitFolded(ctx context.Context, deadline time.Time) (logread.Cursor, error) {
+	lock := ""
+	for {
+		at, err := logread.Load(ctx, s.Conn, s.Partition, lock)
+		if err != nil {
+			return at, err
+		}
+		behind, err := s.behind(ctx, at)
+		switch {
+		case err != nil:
+			return at, err
+		case behind == 0 && lock != "":
+			return at, nil
+		case behind == 0:
+			lock = "FOR UPDATE"
+			continue
+		case time.Now().After(deadline):
+			return at, ErrNotYet
+		}
+		if wait.For(ctx, 2*time.Millisecond) != nil {
+			return at, ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package moving
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/internal/fold/logread"
+	"github.com/badged/badged/internal/partition"
+)
+
+// CopyLog implements copier.Operation. It copies rows in the order in which they were folded.
+// The copies get transaction id 3, the first of a database, and ascending offsets, so they come
+// before all rows that the target appends. The offsets are greater than all earlier offsets of
+// the partition, since archives and dead letters refer to the places of deleted rows. After the
+// last row CopyLog translates the stored places.
+func (m *mover) CopyLog(ctx context.Context, tx pgx.Tx, at logread.Cursor) (more bool, err error) {
+	const most = 2000
+	moved := &m.target.move
+	if !moved.copied.Before(at.Position) {
+		return false, m.translate(ctx, tx, at)
+	}
+	bound, err := m.source.Bound(ctx, moved.copied, at.Position, most)
+	if err != nil {
+		return false, err
+	}
+	topic := partition.Log(m.p)
+	const order = `transaction_id, "offset"`
+	query := fmt.Sprintf(`SELECT xid8 '3', %d + row_number() OVER (ORDER BY `+order+`), created_at, era, uuid, own, events, payload, metadata FROM `+topic+`
+WHERE (`+order+`) > (xid8 '%d', %d) AND transaction_id >= xid8 '%[2]d' AND (`+order+`) <= (xid8 '%[4]d', %d) AND transaction_id <= xid8 '%[4]d'
+AND transaction_id <> ALL ('{%[6]s}'::xid8[]) ORDER BY `+order,
+		moved.behind+moved.rows, moved.copied.TransactionID, moved.copied.Offset, bound.TransactionID, bound.Offset, joined(at.Pending))
+	n, err := m.Pipe(ctx, query, topic, `transaction_id, "offset", created_at, era, uuid, own, events, payload, metadata`)
+	if err != nil {
+		return false, err
+	}
+	now := *moved
+	now.copied, now.rows = bound, moved.rows+n
+	if _, err := tx.Exec(ctx, statements.Get("the log is copied up to"), m.p, now.copied.TransactionID, now.copied.Offset, now.rows); err != nil {
+		return false, err
+	}
+	*moved = now
+	m.result.LogRows = now.rows
+	if more = now.copied.Before(at.Position); !more {
+		err = m.translate(ctx, tx, at)
+	}
+	return more, err
+}
+
+// joined returns numbers separated by commas.
+func joined(numbers []int64) string {
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(numbers), "[]"), " ", ",")
+}

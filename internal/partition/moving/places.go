@@ -1,0 +1,97 @@
+package moving
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/fold/logread"
+	"github.com/badged/badged/internal/partition"
+	"github.com/badged/badged/internal/partition/copier"
+)
+
+// Staged implements copier.Operation. It translates stored places to places of the target.
+func (m *mover) Staged(ctx context.Context, tx pgx.Tx, t partition.Table, _ copier.Part, _ string) (err error) {
+	switch t.Places {
+	case partition.OfRow:
+		_, err = tx.Exec(ctx, statements.Get("translate places of rows"), m.p)
+	case partition.Between:
+		_, err = tx.Exec(ctx, statements.Get("translate places between rows"), m.p)
+	}
+	return err
+}
+
+// withPlaces replaces PLACES in a statement by a query of the places in the log that the
+// partition's tables store. A place is a transaction id and an offset.
+func (m *mover) withPlaces(sql string) string {
+	return strings.ReplaceAll(sql, "PLACES", partition.PlacesSQL(fmt.Sprint(m.p)))
+}
+
+// translate stores, for each place in the log that the source's tables store, the place that
+// corresponds to it in the target's log. It omits places that it has translated before.
+func (m *mover) translate(ctx context.Context, tx pgx.Tx, at logread.Cursor) error {
+	var place events.Position
+	known := map[events.Position]bool{}
+	rows, _ := tx.Query(ctx, statements.Get("known places"), m.p)
+	if _, err := pgx.ForEachRow(rows, []any{&place.TransactionID, &place.Offset}, func() error {
+		known[place] = true
+		return nil
+	}); err != nil {
+		return err
+	}
+	var early, late [2][]int64
+	rows, _ = m.source.Conn.Query(ctx, m.withPlaces(statements.Of(m.p, "stored places")))
+	if _, err := pgx.ForEachRow(rows, []any{&place.TransactionID, &place.Offset}, func() error {
+		of := &early
+		if m.counted.copied.Before(place) {
+			of = &late
+		}
+		if !known[place] {
+			of[0], of[1] = append(of[0], place.TransactionID), append(of[1], place.Offset)
+		}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("read from %s: %w", m.source.Name, err)
+	}
+	if err := m.addPlaces(ctx, tx, early, move{behind: m.counted.behind}, at); err != nil {
+		return err
+	}
+	if err := m.addPlaces(ctx, tx, late, m.counted, at); err != nil {
+		return err
+	}
+	m.counted = m.target.move // valid even if the transaction fails: only the source was counted
+	return nil
+}
+
+// addPlaces stores the offsets that places get in the target. The target numbers the copied rows
+// in their order, so the offset of a place follows from the number of the source's rows up to
+// the place. counted has a place and the number of rows up to it: only the later rows are
+// counted here, so all places must be after counted.
+func (m *mover) addPlaces(ctx context.Context, tx pgx.Tx, places [2][]int64, counted move, at logread.Cursor) error {
+	if len(places[0]) == 0 {
+		return nil
+	}
+	var found [2][]int64
+	var offsets []int64
+	var are []bool
+	var place events.Position
+	var count int64
+	var is bool
+	pending := at.Pending
+	if pending == nil {
+		pending = []int64{}
+	}
+	rows, _ := m.source.Conn.Query(ctx, statements.Of(m.p, "count rows"), places[0], places[1], counted.copied.TransactionID, counted.copied.Offset, pending)
+	if _, err := pgx.ForEachRow(rows, []any{&place.TransactionID, &place.Offset, &count, &is}, func() error {
+		found[0], found[1] = append(found[0], place.TransactionID), append(found[1], place.Offset)
+		offsets, are = append(offsets, counted.behind+counted.rows+count), append(are, is)
+		return nil
+	}); err != nil {
+		return fmt.Errorf("count the rows of the log on %s: %w", m.source.Name, err)
+	}
+	_, err := tx.Exec(ctx, statements.Get("add places"), m.p, found[0], found[1], offsets, are)
+	return err
+}

@@ -1,0 +1,47 @@
+package moving
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/internal/fold/logread"
+	"github.com/badged/badged/internal/partition/copier"
+)
+
+// Mark implements copier.Operation.
+func (m *mover) Mark() (forget func()) {
+	m.stored = m.target.move
+	return func() { m.target.move = m.stored }
+}
+
+// Round implements copier.Operation. The target commits the round before the source does; see
+// badged.moves in 00007_cluster.sql.
+func (m *mover) Round(ctx context.Context, most int) (int, error) {
+	var done copier.Changes
+	round := newID()
+	err := pgx.BeginTxFunc(ctx, m.source.Conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(source pgx.Tx) error {
+		at, err := logread.Load(ctx, source, m.p, "")
+		if err != nil {
+			return err
+		}
+		if err := m.target.In(ctx, func(target pgx.Tx) error {
+			if done, err = m.Changes(ctx, target, at, most); err != nil {
+				return err
+			}
+			_, err = target.Exec(ctx, statements.Get("the round is"), m.p, round)
+			return err
+		}); err != nil {
+			return err
+		}
+		if err := m.source.Copied(ctx, done.Numbers); err != nil {
+			return err
+		}
+		if _, err := source.Exec(ctx, statements.Get("the round is"), m.p, round); err != nil {
+			return fmt.Errorf("on %s: %w", m.source.Name, err)
+		}
+		return nil
+	})
+	return len(done.Numbers), err
+}

@@ -1,0 +1,216 @@
+package moving
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/internal/fold/logread"
+	"github.com/badged/badged/internal/partition"
+	"github.com/badged/badged/internal/partition/copier"
+)
+
+// change makes the source release the partition to the target.
+func (m *mover) change(ctx context.Context) error {
+	err := m.Switch(ctx)
+	if err == nil {
+		return nil
+	}
+	if stopped, ok := errors.AsType[*copier.StoppedError](err); ok {
+		return m.unchanged(stopped.Err)
+	}
+	return m.uncertain(ctx, err)
+}
+
+// unchanged wraps an error after which the source still has the partition.
+func (m *mover) unchanged(err error) error {
+	return fmt.Errorf("move partition %d to %s: %w; %s still has it, and nothing is lost: run the command again to go on with what is copied, or `badged partition move %[1]d --undo` to give up", m.p, m.target.Name, err, m.source.Name)
+}
+
+// uncertain wraps an error of the switch. The commit may have succeeded, so uncertain reads the
+// state of the source. If the source does not answer, the error says so.
+func (m *mover) uncertain(ctx context.Context, err error) error {
+	check, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	now := side{Database: m.source.Database}
+	switch readErr := now.readState(check, m.source.Pool, m.p); {
+	case readErr != nil:
+		return fmt.Errorf("the switch of partition %d to %s failed: %w; %s may have released it, and does not answer: run the command again when %[4]s can be reached", m.p, m.target.Name, err, m.source.Name)
+	case now.holds:
+		return m.unchanged(err)
+	}
+	return fmt.Errorf("partition %d was released by %s, and %s has all its rows but does not hold it yet: run the command again: %w", m.p, m.source.Name, m.target.Name, err)
+}
+
+// Attempt implements copier.Operation. It copies the rest and releases the partition.
+func (m *mover) Attempt(ctx context.Context, source pgx.Tx, at logread.Cursor) error {
+	round, epoch := newID(), ""
+	if err := source.QueryRow(ctx, statements.Get("epoch"), m.p).Scan(&epoch); err != nil {
+		return fmt.Errorf("read the epoch: %w", err)
+	}
+	if err := m.target.In(ctx, func(target pgx.Tx) error {
+		if _, err := target.Exec(ctx, fmt.Sprintf(`SET LOCAL statement_timeout = %d`, m.Patience.Milliseconds())); err != nil {
+			return err
+		}
+		if err := m.last(ctx, target, at, epoch, round); err != nil {
+			return err
+		}
+		return m.Overdue()
+	}); err != nil {
+		return err
+	}
+	m.stored = m.target.move
+	var was string
+	if err := source.QueryRow(ctx, statements.Get("release"), m.p, m.target.Name, m.source.move.revision).Scan(&was); err != nil {
+		return fmt.Errorf("release: %w", err)
+	}
+	if _, err := source.Exec(ctx, statements.Get("the source has released"), m.p, round); err != nil {
+		return err
+	}
+	m.target.move.epoch, m.target.move.state, m.target.move.round = epoch, ready, round
+	m.source.move.state, m.source.move.round = released, round
+	return nil
+}
+
+// last copies all remaining rows in a transaction of the target, and marks the target ready.
+func (m *mover) last(ctx context.Context, tx pgx.Tx, at logread.Cursor, epoch, round string) error {
+	if _, err := m.Changes(ctx, tx, at, math.MaxInt32); err != nil {
+		return err
+	}
+	offsets := partition.Log(m.p) + "_offsets"
+	if err := m.StageAll(ctx, tx, offsets); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, `DELETE FROM `+offsets); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, statements.Of(m.p, "positions"), m.p); err != nil {
+		return err
+	}
+	var generation, offset int64
+	if err := m.source.Conn.QueryRow(ctx, statements.Of(m.p, "last numbers")).Scan(&generation, &offset); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, statements.Of(m.p, "raise the numbers"), generation, offset, m.target.move.behind+m.target.move.rows); err != nil {
+		return err
+	}
+	if err := m.lastRevocations(ctx, tx); err != nil {
+		return err
+	}
+	if err := m.copyMap(ctx, tx); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, statements.Get("the target is"), m.p, ready, epoch, round)
+	return err
+}
+
+// copyMap adds the entries of the source's map to the target's map. If the target did not know
+// the split from which the partition came, it would look for the partition's users in the
+// parent.
+func (m *mover) copyMap(ctx context.Context, tx pgx.Tx) error {
+	var partitions []int
+	var names []string
+	var revisions []int64
+	var p int
+	var name string
+	var revision int64
+	rows, _ := m.source.Conn.Query(ctx, statements.Get("the map"))
+	if _, err := pgx.ForEachRow(rows, []any{&p, &name, &revision}, func() error {
+		partitions, names, revisions = append(partitions, p), append(names, name), append(revisions, revision)
+		return nil
+	}); err != nil {
+		return fmt.Errorf("read the map of %s: %w", m.source.Name, err)
+	}
+	_, err := tx.Exec(ctx, statements.Get("add to the map"), partitions, names, revisions)
+	return err
+}
+
+// revocationsPage is the number of revocations that one call reads.
+const revocationsPage = 10_000
+
+// revocations reads a page of the source's token revocations after a number, and copies those
+// for users of the partition. It returns the last number of the page, or after if the page is
+// empty.
+func (m *mover) revocations(ctx context.Context, tx pgx.Tx, after int64) (last int64, err error) {
+	var users []string
+	var before, ended []time.Time
+	var seq *int64
+	var user *string
+	var b, e *time.Time
+	rows, _ := m.source.Conn.Query(ctx, statements.Get("revocations"), m.p, after, revocationsPage)
+	if _, err := pgx.ForEachRow(rows, []any{&seq, &user, &b, &e}, func() error {
+		if user != nil {
+			users, before, ended = append(users, *user), append(before, *b), append(ended, *e)
+		}
+		return nil
+	}); err != nil {
+		return after, fmt.Errorf("read the revocations of %s: %w", m.source.Name, err)
+	}
+	if len(users) > 0 {
+		if _, err := tx.Exec(ctx, statements.Get("add revocations"), users, before, ended); err != nil {
+			return after, fmt.Errorf("store the revocations on %s: %w", m.target.Name, err)
+		}
+	}
+	if seq == nil {
+		return after, nil
+	}
+	return *seq, nil
+}
+
+// lastRevocations copies the revocations after m.revoked.
+func (m *mover) lastRevocations(ctx context.Context, tx pgx.Tx) error {
+	for before, last := int64(-1), m.revoked; before != last; {
+		before = last
+		var err error
+		if last, err = m.revocations(ctx, tx, last); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hold makes the target hold the partition. A server may have completed the move already.
+func (m *mover) hold(ctx context.Context) error {
+	if err := hold(ctx, m.target, m.p, m.target.Conn); err != nil {
+		return err
+	}
+	m.target.move.state = held
+	if !m.Closed.IsZero() {
+		m.result.Paused = time.Since(m.Closed)
+	}
+	return nil
+}
+
+// cleanUp deletes the rows from the source. The source's triggers refuse writers with an old
+// map.
+func (m *mover) cleanUp(ctx context.Context) error {
+	m.Progress(CleaningUp, m.result.Rows)
+	err := m.source.RetryOnLock(ctx, partition.OwnTables(m.p), func(tx pgx.Tx) error { return m.clear(ctx, tx) })
+	if err != nil {
+		return err
+	}
+	if m.onlyOldRows {
+		return nil // the target's record belongs to a later move
+	}
+	return m.target.In(ctx, func(tx pgx.Tx) error { return copier.Forget(ctx, tx, m.p) })
+}
+
+// clear deletes the rows of the source.
+func (m *mover) clear(ctx context.Context, tx pgx.Tx) error {
+	if err := copier.Clear(ctx, tx, m.p); err != nil {
+		return err
+	}
+	// Servers with an old map may have revoked tokens here since the switch.
+	if _, err := tx.Exec(ctx, statements.Get("hold up revocations")); err != nil {
+		return err
+	}
+	if err := m.target.In(ctx, func(target pgx.Tx) error { return m.lastRevocations(ctx, target) }); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, statements.Get("forget revocations"), m.p)
+	return err
+}

@@ -1,0 +1,313 @@
+// Package rebuild replays the log of a partition into staging tables, and replaces the live
+// tables by them if they differ.
+//
+// It does not know the projector's loop. A lock of the partition's position blocks the projector
+// while live tables are replaced. Then a new revision of the partition makes the projector read
+// all rows again. ADR 19 has the reasons.
+package rebuild
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/base/wait"
+	"github.com/badged/badged/internal/log/eventlog"
+	"github.com/badged/badged/internal/partition/archive"
+	"github.com/badged/badged/internal/partition/replay"
+	"github.com/badged/badged/internal/pg/pgsession"
+	"github.com/badged/badged/internal/pg/sqlfile"
+	"github.com/badged/badged/projector/badges"
+	"github.com/badged/badged/pubsub"
+)
+
+//go:embed rebuild.sql
+var statementsText string
+
+var statements = sqlfile.Parse(statementsText)
+
+// Config configures a rebuild. Pool and Log are required.
+type Config struct {
+	Pool *pgxpool.Pool
+	Log  *events.Log
+	// Archive, if not nil, is replayed before the log. If it is nil, the replay starts at the
+	// baseline.
+	Archive *archive.Archive
+	// Bus, if not nil, gets updates for the users whose badges were wrong, so that their
+	// clients read a snapshot at once. All other clients of a partition with a new epoch read a
+	// snapshot when they are reconciled.
+	Bus pubsub.Bus
+
+	// Partition is the partition to rebuild; nil means all.
+	Partition *int
+	// Anew makes a rebuild of all partitions start with the first partition, even if an earlier
+	// rebuild of all was interrupted. By default the rebuild resumes with the remaining
+	// partitions.
+	Anew bool
+	// Memory is the approximate limit in bytes for the state of users. If the users need more,
+	// the log is read several times. Default 512 MiB. The event keys of a partition need about
+	// 32 bytes each in addition.
+	Memory int64
+	// MaxLoad is the fraction of time in which the rebuild works; it pauses in the rest. The
+	// value is above 0 and at most 1; the default is 1. It does not apply to the end, when the
+	// staging tables catch up with the live tables.
+	MaxLoad float64
+
+	// Resumed, if not nil, is called first, with the results of an interrupted rebuild.
+	Resumed func([]Result)
+	// Progress, if not nil, receives the progress of each partition.
+	Progress replay.Progress
+	// Rebuilt, if not nil, is called with each finished partition.
+	Rebuilt func(Result)
+}
+
+// Result is the result for one partition.
+type Result struct {
+	Partition     int   `json:"partition"`
+	Users         int64 `json:"users"`
+	Conversations int64 `json:"conversations"`
+	// DifferentUsers is the number of users whose rows differed from the log. If it is above 0,
+	// the partition has new tables and a new epoch.
+	DifferentUsers int64 `json:"different_users"`
+	// First are the differences of the first different users, by user id. It is empty for a
+	// partition that an interrupted rebuild completed.
+	First []replay.Difference `json:"first,omitempty"`
+	// Held is the longest time that a lock of the position blocked the partition's projector.
+	Held time.Duration `json:"-"`
+}
+
+// RunningError is returned while a rebuild, archiving, move or split is running.
+type RunningError struct {
+	// PID is the Postgres process of the session, and Application its application_name.
+	PID         int
+	Application string
+}
+
+// Error implements error.
+func (e *RunningError) Error() string {
+	return fmt.Sprintf("a rebuild, archiving, move or split is running: %q (Postgres process %d); wait for it, or end it with SELECT pg_terminate_backend(%[2]d)",
+		e.Application, e.PID)
+}
+
+// rebuildClass is the first key of the advisory lock that all jobs of a database use.
+const rebuildClass = 0x62616472 // "badr"
+
+const takeRebuildSQL = `SELECT pg_try_advisory_lock($1, 0)`
+
+// Running returns a [*RunningError] while a job runs.
+func Running(ctx context.Context, q events.Querier) error {
+	running := &RunningError{}
+	err := q.QueryRow(ctx, pgsession.OwnerSQL, rebuildClass, 0).Scan(&running.PID, &running.Application)
+	switch {
+	case err == nil:
+		return running
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil
+	}
+	return fmt.Errorf("look for another rebuild: %w", err)
+}
+
+// Run replays the log of one or all partitions into staging tables, while the live tables are
+// read and written. If staging and live tables are equal, Run drops the staging tables.
+// Otherwise one short transaction replaces the live tables by the staging tables, with a new
+// epoch.
+//
+// If Run is interrupted, unfinished partitions are unchanged, and the next call resumes with
+// them. A concurrent call fails with a [*RunningError].
+func Run(ctx context.Context, cfg Config) (err error) {
+	job, err := NewJob(ctx, cfg, "badged rebuild")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if cleanErr := job.cleanUp(ctx); err == nil {
+			err = cleanErr
+		}
+	}()
+	for _, p := range job.Held {
+		if _, err := job.Conn.Exec(ctx, dropStagingSQL, p); err != nil {
+			return fmt.Errorf("drop the staging tables that an earlier rebuild of partition %d left: %w", p, err)
+		}
+	}
+	if cfg.Partition != nil {
+		return job.partition(ctx, *cfg.Partition)
+	}
+	return job.all(ctx)
+}
+
+func (c *Config) setDefaults() {
+	if c.Memory <= 0 {
+		c.Memory = 512 << 20
+	}
+	if c.MaxLoad <= 0 {
+		c.MaxLoad = 1
+	}
+	if c.Resumed == nil {
+		c.Resumed = func([]Result) {}
+	}
+	if c.Progress == nil {
+		c.Progress = replay.Unwatched{}
+	}
+	if c.Rebuilt == nil {
+		c.Rebuilt = func(Result) {}
+	}
+}
+
+// Job is a rebuild, archiving, move, split or erasure. Only one job at a time runs in a
+// database.
+type Job struct {
+	Config     Config
+	Partitions int
+	// Held are the partitions that the database holds.
+	Held []int
+	// Conn owns the lock. All writes use this connection, so a job that loses its lock cannot
+	// write.
+	Conn *pgx.Conn
+	// rested is when the last pause ended.
+	rested time.Time
+}
+
+// NewJob opens the session of a job with an application_name and acquires the lock. It fails
+// with a [*RunningError] if another job has the lock.
+func NewJob(ctx context.Context, cfg Config, application string) (*Job, error) {
+	cfg.setDefaults()
+	conn, err := pgsession.OpenSession(ctx, cfg.Pool.Config().ConnConfig, application)
+	if err != nil {
+		return nil, err
+	}
+	j := &Job{Config: cfg, Partitions: cfg.Log.Partitions(), Conn: conn, rested: time.Now()}
+	for taken := false; err == nil && !taken; {
+		if err = conn.QueryRow(ctx, takeRebuildSQL, rebuildClass).Scan(&taken); err != nil || taken {
+			break
+		}
+		err = Running(ctx, conn) // nil if the other job has just ended
+	}
+	if err == nil {
+		j.Held, err = eventlog.Held(ctx, conn)
+	}
+	if err != nil {
+		j.Close(ctx)
+		return nil, fmt.Errorf("begin %s: %w", application, err)
+	}
+	return j, nil
+}
+
+// Close releases the lock and closes the session.
+func (j *Job) Close(ctx context.Context) { pgsession.CloseSession(ctx, j.Conn) }
+
+// cleanUp closes the job and, if it was interrupted, drops the staging tables of the unfinished
+// partition. If cleanUp fails, the next rebuild drops them.
+func (j *Job) cleanUp(ctx context.Context) error {
+	j.Close(ctx)
+	if ctx.Err() == nil {
+		return nil
+	}
+	cleanCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	return pgx.BeginFunc(cleanCtx, j.Config.Pool, func(tx pgx.Tx) error {
+		// Wait for the lock: the session may not have ended yet, or another job may have begun.
+		if _, err := tx.Exec(cleanCtx, `SELECT pg_advisory_xact_lock($1, 0)`, rebuildClass); err != nil {
+			return err
+		}
+		_, err := tx.Exec(cleanCtx, statements.Get("drop the staging tables of all partitions"))
+		return err
+	})
+}
+
+// all rebuilds the remaining partitions.
+func (j *Job) all(ctx context.Context) error {
+	if j.Config.Anew {
+		if err := j.forget(ctx); err != nil {
+			return err
+		}
+	}
+	rows, _ := j.Conn.Query(ctx, statements.Get("read the rebuilt partitions"))
+	before, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (p Result, err error) {
+		err = row.Scan(&p.Partition, &p.Users, &p.Conversations, &p.DifferentUsers)
+		return p, err
+	})
+	if err != nil {
+		return fmt.Errorf("read the rebuilt partitions: %w", err)
+	}
+	if len(before) > 0 {
+		j.Config.Resumed(before)
+	}
+	for _, p := range j.Held {
+		if slices.ContainsFunc(before, func(done Result) bool { return done.Partition == p }) {
+			continue
+		}
+		if err := j.partition(ctx, p); err != nil {
+			return err
+		}
+	}
+	return j.forget(ctx)
+}
+
+// forget makes the next rebuild of all partitions start with the first partition.
+func (j *Job) forget(ctx context.Context) error {
+	if _, err := j.Conn.Exec(ctx, `DELETE FROM badged.rebuilt_partitions`); err != nil {
+		return fmt.Errorf("forget the rebuilt partitions: %w", err)
+	}
+	return nil
+}
+
+// partition rebuilds a partition and publishes the badges that were wrong.
+func (j *Job) partition(ctx context.Context, partition int) error {
+	j.rested = time.Now()
+	s := NewStaging(j, partition, stagingSuffix)
+	err := s.build(ctx)
+	if err == nil {
+		j.Config.Rebuilt(s.result)
+		err = j.publish(ctx, partition, s.users.different)
+	}
+	if err != nil && ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
+		// If ctx is done, pgx may return the error of the rollback instead of the context's
+		// error.
+		err = fmt.Errorf("%w: %w", ctx.Err(), err)
+	}
+	if err != nil {
+		return fmt.Errorf("rebuild partition %d: %w", partition, err)
+	}
+	return nil
+}
+
+// publish publishes the badges of users whose rows were wrong.
+func (j *Job) publish(ctx context.Context, partition int, users map[string]struct{}) error {
+	if j.Config.Bus == nil {
+		return nil
+	}
+	reader := badges.NewReader(j.Config.Pool, j.Config.Log)
+	for ids := range slices.Chunk(slices.Sorted(maps.Keys(users)), badges.MaxBadges) {
+		badges, err := reader.Badges(ctx, ids)
+		if err != nil {
+			return err
+		}
+		updates := make([]pubsub.Update, len(badges))
+		for i, b := range badges {
+			// No client has this base version in the new epoch, so every client reads the
+			// state.
+			updates[i] = pubsub.Update{Badge: b, Partition: eventlog.Ancestor(partition, j.Partitions), BaseVersion: b.Version, Conversations: []pubsub.Conversation{}}
+		}
+		if err := j.Config.Bus.Publish(ctx, updates, nil); err != nil {
+			return fmt.Errorf("publish the new badges; without that, clients get them when they are reconciled: %w", err)
+		}
+	}
+	return nil
+}
+
+// rest pauses as long as MaxLoad requires after the work since the last pause.
+func (j *Job) rest(ctx context.Context) {
+	worked := time.Since(j.rested)
+	if pause := time.Duration(float64(worked) * (1 - j.Config.MaxLoad) / j.Config.MaxLoad); pause > 0 {
+		_ = wait.For(ctx, pause)
+	}
+	j.rested = time.Now()
+}

@@ -1,0 +1,406 @@
+package rebuild
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/fold/logread"
+	"github.com/badged/badged/internal/fold/store"
+	"github.com/badged/badged/internal/partition"
+	"github.com/badged/badged/internal/partition/replay"
+	"github.com/badged/badged/internal/pg/pgsession"
+)
+
+// Staging has the staging tables of a partition. The log is folded into them up to a position,
+// until they catch up with the live tables.
+type Staging struct {
+	job       *Job
+	partition int
+	tables    *store.Tables
+
+	at events.Position
+	// Keys are the keys of the events up to at, by which repeats are detected. generations is
+	// the number of generations of keys that are known.
+	Keys        *store.DedupReplay
+	generations int
+
+	users, rooms judged
+
+	result Result
+}
+
+// judged is the result of comparing users or rooms with the live tables.
+type judged struct {
+	// different are the ids whose live rows differ from the staging tables. touched are the
+	// ids with events since the comparison, which must be compared again; nil means all ids.
+	different, touched map[string]struct{}
+}
+
+// touch records ids that had events since the comparison.
+func touch[V any](j *judged, by map[string]V) {
+	for id := range by {
+		if j.touched != nil {
+			j.touched[id] = struct{}{}
+		}
+	}
+}
+
+// judge compares the touched ids again.
+func (j *judged) judge(ctx context.Context, find func(ctx context.Context, suffix string, ids []string) ([]string, error)) error {
+	var ids []string // nil means all
+	if j.touched != nil {
+		if len(j.touched) == 0 {
+			return nil
+		}
+		ids = slices.Collect(maps.Keys(j.touched))
+	} else {
+		j.different = map[string]struct{}{}
+	}
+	differing, err := find(ctx, stagingSuffix, ids)
+	if err != nil {
+		return err
+	}
+	j.touched = map[string]struct{}{}
+	for _, id := range ids {
+		delete(j.different, id)
+	}
+	for _, id := range differing {
+		j.different[id] = struct{}{}
+	}
+	return nil
+}
+
+const stagingSuffix = "_staging"
+
+const (
+	createStagingSQL  = `SELECT badged.create_staging_tables($1)`
+	analyzeStagingSQL = `SELECT badged.analyze_tables($1, '_staging')`
+	swapStagingSQL    = `SELECT badged.swap_staging_tables($1)`
+	dropStagingSQL    = `SELECT badged.drop_staging_tables($1)`
+)
+
+// NewStaging returns the staging tables of a partition whose names end with suffix. The tables
+// must exist before they are filled.
+func NewStaging(job *Job, number int, suffix string) *Staging {
+	return &Staging{
+		job: job, partition: number,
+		tables: store.TablesNamed(number, suffix),
+		result: Result{Partition: number},
+	}
+}
+
+// Limits of the work done while the lock of the position blocks the projector. They double with
+// every attempt, so that a rebuild ends at any rate of events.
+const (
+	heldEvents = 500
+	heldUsers  = 500
+)
+
+// build makes the live tables agree with the log, and sets result.
+func (s *Staging) build(ctx context.Context) error {
+	if _, err := s.job.Conn.Exec(ctx, createStagingSQL, s.partition); err != nil {
+		return fmt.Errorf("create staging tables: %w", err)
+	}
+	if err := s.fill(ctx); err != nil {
+		return err
+	}
+	blocked := pgsession.Blocking{Conn: s.job.Conn, Tell: s.job.Config.Progress.Blocked, Partition: s.partition, Tables: partition.State(s.partition)}
+	for attempt := 0; ; {
+		if err := s.catchUp(ctx); err != nil {
+			return err
+		}
+		if s.users.touched == nil || len(s.users.touched) > heldUsers<<min(attempt, 20) {
+			if err := s.compare(ctx); err != nil {
+				return err
+			}
+			attempt++
+			continue
+		}
+		end, err := s.finish(ctx, heldEvents<<min(attempt, 20))
+		if err != nil || end == finished {
+			return err
+		}
+		if end == overtaken {
+			attempt++
+		} else if err := blocked.Wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// fill folds the log into the empty tables, up to the position of the live tables.
+func (s *Staging) fill(ctx context.Context) error {
+	var in replay.Snapshot
+	err := replay.WithSnapshot(ctx, s.job.Config.Pool, s.partition, s.job.Partitions, func(now *replay.Snapshot) error {
+		in = *now
+		return in.UseArchive(ctx, s.job.Config.Archive)
+	})
+	if err != nil {
+		return err
+	}
+	s.generations = len(in.Generations)
+	if err := s.FillUpTo(ctx, &in); err != nil {
+		return err
+	}
+	if _, err := s.job.Conn.Exec(ctx, analyzeStagingSQL, s.partition); err != nil {
+		return fmt.Errorf("analyze the staging tables: %w", err)
+	}
+	return nil
+}
+
+// FillUpTo folds the log into the empty tables, up to the position of in.
+func (s *Staging) FillUpTo(ctx context.Context, in *replay.Snapshot) error {
+	job := s.job
+	s.at = in.Position
+	// Read committed suffices: this part of the log is immutable, and the job's lock excludes
+	// archiving. A long snapshot would block vacuum.
+	return pgx.BeginTxFunc(ctx, job.Config.Pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `SET LOCAL idle_in_transaction_session_timeout = 0`); err != nil {
+			return fmt.Errorf("set up the transaction: %w", err)
+		}
+		in.Tx = tx
+		if err := in.ScanTables(ctx, true); err != nil {
+			return err
+		}
+		length, err := in.Length(ctx)
+		if err != nil {
+			return err
+		}
+		everyone := func(string) bool { return true }
+		for share, more := replay.AllUsers(), true; more; share, more = share.Next() {
+			job.Config.Progress.Planned(s.partition, length)
+			replayed, err := in.ReplayShare(ctx, &share, everyone, nil, job.Config.Memory, func(records int) {
+				job.Config.Progress.Done(records, records)
+				job.rest(ctx)
+			})
+			if err != nil {
+				return err
+			}
+			// Load the rooms only once, with the last share: every share has the same rooms.
+			_, others := share.Next()
+			if err := s.bulkLoad(ctx, replayed, !others); err != nil {
+				return err
+			}
+			s.Keys = replayed.Keys
+		}
+		return nil
+	})
+}
+
+// catchUp folds the events that the projector has folded meanwhile, until at most heldEvents
+// are left.
+func (s *Staging) catchUp(ctx context.Context) error {
+	for {
+		var in replay.Snapshot
+		err := replay.WithSnapshot(ctx, s.job.Config.Pool, s.partition, s.job.Partitions, func(now *replay.Snapshot) error {
+			in = *now
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		folded := 0
+		for s.at.Before(in.Position) {
+			var n int
+			err := pgx.BeginFunc(ctx, s.job.Conn, func(tx pgx.Tx) error {
+				in.Tx = tx
+				n, err = s.step(ctx, &in, store.FirstBatch)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			folded += n
+		}
+		if folded <= heldEvents {
+			return nil
+		}
+	}
+}
+
+// step folds about limit records, up to the position of in, in the transaction of in. It
+// returns the number of records.
+func (s *Staging) step(ctx context.Context, in *replay.Snapshot, limit int) (int, error) {
+	s.Keys.Extend(in.Generations[s.generations:])
+	s.generations = len(in.Generations)
+	records, err := logread.Folded(ctx, in.Tx, s.partition, s.at, in.Cursor, &logread.Size{Events: limit, Bytes: store.BatchBytes})
+	if err != nil {
+		return 0, err
+	}
+	if len(records) == 0 {
+		return 0, fmt.Errorf("the log has no events between %s and %s", s.at, in.Position)
+	}
+	var items []store.Item
+	for i := range records {
+		it, dead := in.Item(&records[i]) // without the users whose part of the event was refused
+		if dead == nil && s.Keys.First(&it, records[i].Position) {
+			items = append(items, it)
+		}
+	}
+	var rooms bool
+	if err := in.Tx.QueryRow(ctx, statements.Of(s.partition, "find a staged room")).Scan(&rooms); err != nil {
+		return 0, fmt.Errorf("look for rooms: %w", err)
+	}
+	state, missing := store.StateOf(items, store.NewCache(0), rooms)
+	queue := func(reads *pgx.Batch) { s.tables.QueueLoads(reads, &missing, state, store.NewCache(0)) }
+	more := func(reads *pgx.Batch) { s.tables.QueueMoreLoads(reads, items, state) }
+	if err := store.Load(ctx, in.Tx, queue, more); err != nil {
+		return 0, fmt.Errorf("load: %w", err)
+	}
+	touch(&s.users, state.Users)
+	touch(&s.rooms, state.Rooms)
+	for i := range items {
+		state.FoldErased(items[i].Erased)
+		state.Fold(&items[i].Event)
+	}
+	var writes pgx.Batch
+	s.tables.QueueWrites(&writes, store.Sorted(state.Users), state.Rooms)
+	if err := in.Tx.SendBatch(ctx, &writes).Close(); err != nil {
+		return 0, fmt.Errorf("write: %w", err)
+	}
+	s.at = records[len(records)-1].Position
+	return len(records), nil
+}
+
+// compare compares the touched users and rooms with the live tables. The live tables may be
+// ahead: users and rooms with events in between are touched when the staging tables catch up.
+func (s *Staging) compare(ctx context.Context) error {
+	return replay.WithSnapshot(ctx, s.job.Config.Pool, s.partition, s.job.Partitions, func(in *replay.Snapshot) error {
+		if s.users.touched == nil {
+			if err := s.measure(ctx, in); err != nil {
+				return err
+			}
+		}
+		return s.judge(ctx, in)
+	})
+}
+
+// measure counts the rows in the staging tables.
+func (s *Staging) measure(ctx context.Context, in *replay.Snapshot) error {
+	if err := in.ScanTables(ctx, true); err != nil {
+		return err
+	}
+	err := in.Tx.QueryRow(ctx, statements.Of(s.partition, "count the rebuilt rows")).Scan(&s.result.Users, &s.result.Conversations)
+	if err != nil {
+		return fmt.Errorf("count the rebuilt rows: %w", err)
+	}
+	return nil
+}
+
+// judge determines which touched users and rooms differ in the tables that in sees.
+func (s *Staging) judge(ctx context.Context, in *replay.Snapshot) error {
+	if err := s.rooms.judge(ctx, in.DifferingRooms); err != nil {
+		return err
+	}
+	return s.users.judge(ctx, in.DifferingUsers)
+}
+
+// ending is the result of an attempt to finish.
+type ending int
+
+const (
+	finished  ending = iota
+	overtaken        // too many events were folded meanwhile
+	locked           // a long transaction reads the live tables
+)
+
+// reported is the number of users, and of rooms, whose differences are reported.
+const reported = 10
+
+// maxTold limits the rows that notify devices and webhooks of single users. Beyond the limit
+// all users are notified, which needs no rows.
+const maxTold = 10_000
+
+// finish locks the position, which blocks the projector, and catches up with at most limit
+// events. Then it drops the staging tables, or replaces the live tables by them. If more events
+// are left, it does neither.
+func (s *Staging) finish(ctx context.Context, limit int) (end ending, err error) {
+	var began time.Time
+	err = pgx.BeginFunc(ctx, s.job.Conn, func(tx pgx.Tx) error {
+		in := &replay.Snapshot{Tx: tx, Partition: s.partition, Partitions: s.job.Partitions}
+		if err := in.Open(ctx, "FOR UPDATE"); err != nil {
+			return err
+		}
+		began = time.Now()
+		if s.at.Before(in.Position) {
+			if _, err := s.step(ctx, in, limit); err != nil {
+				return err
+			}
+		}
+		if s.at.Before(in.Position) {
+			end = overtaken
+			return nil
+		}
+		if err := s.judge(ctx, in); err != nil {
+			return err
+		}
+		// If a lock is not available, undo the replacement but not the catching up.
+		err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error { return s.settle(ctx, in, tx) })
+		if pgsession.IsLocked(err) {
+			end = locked
+			return nil
+		}
+		return err
+	})
+	s.result.Held = max(s.result.Held, time.Since(began))
+	return end, err
+}
+
+// settle drops the staging tables if they equal the live tables; else it replaces the live
+// tables.
+func (s *Staging) settle(ctx context.Context, in *replay.Snapshot, tx pgx.Tx) error {
+	s.result.First = nil
+	users, rooms := s.users.different, slices.Sorted(maps.Keys(s.rooms.different))
+	changed, end := len(users)+len(rooms) > 0, dropStagingSQL
+	if changed {
+		// The badge of every member depends on the room, so every member counts as different.
+		rows, _ := in.Tx.Query(ctx, statements.Of(s.partition, "read the staged members"), rooms)
+		members, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return fmt.Errorf("read the members of rooms: %w", err)
+		}
+		for _, id := range members {
+			users[id] = struct{}{}
+		}
+		first := slices.Sorted(maps.Keys(users))
+		err = in.CompareTables(ctx, stagingSuffix, first[:min(reported, len(first))], rooms[:min(reported, len(rooms))], func(d replay.Difference) {
+			s.result.First = append(s.result.First, d)
+		})
+		if err != nil {
+			return err
+		}
+		slices.SortStableFunc(s.result.First, func(a, b replay.Difference) int { return cmp.Compare(a.UserID, b.UserID) })
+		end = swapStagingSQL
+	}
+	s.result.DifferentUsers = int64(len(users))
+	if _, err := tx.Exec(ctx, pgsession.SetSwapPatienceSQL); err != nil {
+		return fmt.Errorf("set up the transaction: %w", err)
+	}
+	if _, err := tx.Exec(ctx, end, s.partition); err != nil {
+		return fmt.Errorf("drop or swap in the staging tables: %w", err)
+	}
+	var writes pgx.Batch
+	if changed {
+		writes.Queue(statements.Get("begin an epoch"), s.partition)
+		if len(users) <= maxTold {
+			writes.Queue(statements.Get("tell of users"), s.partition, slices.Sorted(maps.Keys(users)))
+		}
+		writes.Queue(statements.Get("forget the healed users"), s.partition)
+		writes.Queue(store.ResetExpirySQL, s.partition)
+	}
+	if s.job.Config.Partition == nil {
+		writes.Queue(statements.Get("record a rebuilt partition"),
+			s.partition, s.result.Users, s.result.Conversations, s.result.DifferentUsers)
+	}
+	if err := tx.SendBatch(ctx, &writes).Close(); err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,351 @@
+// Package renumber repairs a log that was restored or replicated from another Postgres cluster,
+// whose transaction ids have no meaning in this cluster. It gives the copied events ids before
+// all events that this cluster appends.
+//
+// It does not know the tables of badges: it changes positions, and projectors read the log
+// again. ADR 38 has the reasons.
+package renumber
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/partition"
+	"github.com/badged/badged/internal/pg/pgsession"
+)
+
+// Config configures Run.
+type Config struct {
+	// Conn configures the connection to the database. Required.
+	Conn *pgx.ConnConfig
+	// DryRun reports what Run would do, and changes nothing.
+	DryRun bool
+	// Report, if not nil, is called with the result for each renumbered partition after its
+	// commit; in a dry run, for each partition to renumber.
+	Report func(Result)
+	// Blocked, if not nil, is called repeatedly while a session that reads the log of a
+	// partition delays Run.
+	Blocked func(partition int, by pgsession.Holder)
+}
+
+// Result is the result for one partition.
+type Result struct {
+	Partition int
+	// Copied is the number of events from another database. They are renumbered in their order,
+	// together with every stored position.
+	Copied int64
+	// Appended is the number of events that this database has appended since. They are
+	// unchanged, and come after all copied events.
+	Appended int64
+}
+
+// Run makes the log of a restored or replicated database readable. The log then has first all
+// copied events in their order, and then the events appended since. Every consumer group
+// continues at its position. Run begins new epochs, so that clients read all state again: they
+// may have seen events that the copy does not have. It reports whether there was anything to
+// renumber.
+//
+// Run renumbers each partition in a transaction of its own. After an interruption the next call
+// continues with the remaining partitions. Until a call has completed all partitions,
+// [events.Open] fails with [events.ErrRestored].
+//
+// Run fails with [ErrRows] if only rows were copied, into a database that had a log of its own.
+//
+// No projector may run: Run locks all partitions, and fails with a [*PartitionOwnedError] if it
+// cannot. Publishers may append meanwhile; other consumers block or must retry.
+func Run(ctx context.Context, cfg Config) (needed bool, err error) {
+	if cfg.Blocked == nil {
+		cfg.Blocked = func(int, pgsession.Holder) {}
+	}
+	r := run{cfg: cfg}
+	if r.conn, err = pgsession.OpenSession(ctx, cfg.Conn.Copy(), "badged repair-log"); err != nil {
+		return false, err
+	}
+	defer pgsession.CloseSession(ctx, r.conn)
+	if err := pgsession.CheckOwner(ctx, r.conn, "renumber the log"); err != nil {
+		return false, err
+	}
+	if err := r.conn.QueryRow(ctx, `SELECT ARRAY(SELECT DISTINCT partition_id::integer FROM badged.log_ranges ORDER BY 1), settled_era IS NOT DISTINCT FROM `+homeEra+` FROM badged.settings`).Scan(&r.partitions, &r.home); err != nil {
+		return false, fmt.Errorf("read the settings of the log: %w", err)
+	}
+	if !cfg.DryRun {
+		if err := r.lockAll(ctx); err != nil {
+			return false, err
+		}
+	}
+	if err := r.examine(ctx); err != nil {
+		return false, err
+	}
+	if r.home && r.copied {
+		return false, ErrRows
+	}
+	if r.home && len(r.foreign) == 0 {
+		return false, nil
+	}
+	if !cfg.DryRun {
+		if err := r.begin(ctx); err != nil {
+			return true, err
+		}
+	}
+	for _, p := range r.foreign {
+		if err := r.renumber(ctx, p); err != nil {
+			return true, fmt.Errorf("renumber partition %d: %w", p, err)
+		}
+	}
+	if cfg.DryRun {
+		return true, nil
+	}
+	return true, r.finish(ctx)
+}
+
+// ErrRows is returned if rows were copied from another database into this one, which already
+// had a log of its own. The rows alone do not show what else was not copied, such as ranges of
+// the log.
+var ErrRows = errors.New("rows of another database were copied into this one, which `badged migrate up` had created: " +
+	"what is missing here is not known; copy the whole database instead, with `pg_dump` into an empty one, or as files")
+
+// PartitionOwnedError is returned if a projector owns a partition.
+type PartitionOwnedError struct {
+	Partition int
+	// PID is the Postgres process of the owner's session, and Application its application_name.
+	PID         int
+	Application string
+}
+
+// Error implements error.
+func (e *PartitionOwnedError) Error() string {
+	return fmt.Sprintf("partition %d is owned by %q (Postgres process %d): stop every badged server first; "+
+		"SELECT pg_terminate_backend(%[3]d) ends a leftover session", e.Partition, e.Application, e.PID)
+}
+
+// run is one call of Run.
+type run struct {
+	cfg  Config
+	conn *pgx.Conn
+	// partitions are all partitions that have tables, even if they were split or another
+	// database holds them.
+	partitions []int
+	// home is set if the log was created or last renumbered in this database.
+	home bool
+	// foreign are the partitions to renumber. copied is set if one of them has events or
+	// positions of another database.
+	foreign []int
+	copied  bool
+}
+
+// lockAll locks every partition until the session ends.
+func (r *run) lockAll(ctx context.Context) error {
+	missing := slices.Clone(r.partitions)
+	for {
+		rows, _ := r.conn.Query(ctx, pgsession.TakeSQL, missing, pgsession.LockClass, len(missing))
+		taken, err := pgx.CollectRows(rows, pgx.RowTo[int])
+		if err != nil {
+			return fmt.Errorf("lock the partitions: %w", err)
+		}
+		missing = slices.DeleteFunc(missing, func(p int) bool { return slices.Contains(taken, p) })
+		if len(missing) == 0 {
+			return nil
+		}
+		owned := &PartitionOwnedError{Partition: missing[0]}
+		err = r.conn.QueryRow(ctx, pgsession.OwnerSQL, pgsession.LockClass, owned.Partition).Scan(&owned.PID, &owned.Application)
+		switch {
+		case err == nil:
+			return owned
+		case !errors.Is(err, pgx.ErrNoRows): // no rows: the owner has just ended
+			return fmt.Errorf("find the owner of partition %d: %w", owned.Partition, err)
+		}
+	}
+}
+
+// homeEra is the era of this database, -1 if it is missing. Events and positions of any other
+// era were copied from another database.
+const homeEra = `coalesce((SELECT era FROM badged.log_home), -1)`
+
+// copied is true for events that were copied into this database and are not renumbered yet.
+// Events that an earlier run renumbered have transaction id 3, and are not renumbered again.
+const copied = `transaction_id > '3' AND era <> ` + homeEra
+
+// unreachable is true for a position of the projector that is after all future events.
+const unreachable = `(consumer_group = '` + events.ProjectorGroup + `' AND last_processed_transaction_id > pg_snapshot_xmax(pg_current_snapshot())::text::xid8)`
+
+// examine determines which partitions have copied events, copied positions or unreachable
+// positions.
+func (r *run) examine(ctx context.Context) error {
+	for _, p := range r.partitions {
+		var brought, ahead bool
+		err := r.conn.QueryRow(ctx, strings.ReplaceAll(`SELECT EXISTS (SELECT FROM badged.TOPIC_offsets WHERE era <> `+homeEra+`)
+OR EXISTS (SELECT FROM badged.TOPIC WHERE `+copied+`), EXISTS (SELECT FROM badged.TOPIC_offsets WHERE `+unreachable+`)`,
+			"TOPIC", events.Topic(p))).Scan(&brought, &ahead)
+		if err != nil {
+			return fmt.Errorf("examine partition %d: %w", p, err)
+		}
+		if brought || ahead {
+			r.foreign = append(r.foreign, p)
+		}
+		r.copied = r.copied || brought
+	}
+	return nil
+}
+
+// begin makes events.Open fail until finish has committed.
+func (r *run) begin(ctx context.Context) error {
+	err := pgx.BeginFunc(ctx, r.conn, func(tx pgx.Tx) error {
+		// A dump may have been restored without this row.
+		if _, err := tx.Exec(ctx, `INSERT INTO badged.log_home DEFAULT VALUES ON CONFLICT DO NOTHING`); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `UPDATE badged.settings SET settled_era = NULL WHERE settled_era = `+homeEra)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("mark the log as being renumbered: %w", err)
+	}
+	return nil
+}
+
+// renumber gives the copied events of a partition the transaction id 3, the first of a cluster,
+// with ascending offsets. So they come before all events that this cluster appends, and are
+// visible at once.
+func (r *run) renumber(ctx context.Context, number int) error {
+	done := Result{Partition: number}
+	sql := strings.NewReplacer("TOPIC", events.Topic(number), "PARTITION", fmt.Sprint(number))
+	err := pgx.BeginFunc(ctx, r.conn, func(tx pgx.Tx) error {
+		err := tx.QueryRow(ctx, sql.Replace(`SELECT count(*) FILTER (WHERE `+copied+`), count(*) FILTER (WHERE transaction_id > '3' AND NOT (`+copied+`))
+FROM badged.TOPIC`)).Scan(&done.Copied, &done.Appended)
+		if err != nil || r.cfg.DryRun {
+			return err
+		}
+		for _, s := range renumberSQL() {
+			if _, err := tx.Exec(ctx, sql.Replace(s)); err != nil {
+				return err
+			}
+		}
+		return r.settle(ctx, tx, number)
+	})
+	if err == nil && r.cfg.Report != nil && done.Copied > 0 {
+		r.cfg.Report(done)
+	}
+	return err
+}
+
+// settle reorganizes the ranges of the log of a partition. Its lock waits for readers, and
+// appends queue behind the lock, so each attempt waits only briefly.
+func (r *run) settle(ctx context.Context, tx pgx.Tx, number int) error {
+	blocked := pgsession.Blocking{Conn: r.conn, Tell: r.cfg.Blocked, Partition: number, Tables: []string{partition.Log(number)}}
+	return blocked.Retry(ctx, tx, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `SELECT badged.settle_log_ranges($1)`, number)
+		return err
+	})
+}
+
+// renumberSQL returns the statements that renumber a partition.
+//
+// Copied events keep their order. Events of one era, which were appended in the same database,
+// are ordered by their ids. There are several eras if a copy was copied again before it was
+// renumbered: the era of the last renumbering comes first, then the other eras in ascending
+// order. Events of transactions that were pending for the projector come directly after its
+// position, where the projector would have moved them.
+//
+// A position moves before the first copied event that the consumer has not read. The consumer
+// has read the events of its era up to its position. Other events, such as those of pending
+// transactions, may have been invisible to it. A position never moves past events appended
+// here, even if the consumer has read some of them since: it would miss copied events that it
+// could not see yet. It reads the other events twice, which is harmless.
+func renumberSQL() []string {
+	// The last offset that an earlier renumbering gave, including archived events.
+	lastTaken := `coalesce((SELECT max("offset") FROM (
+        SELECT transaction_id, "offset" FROM badged.TOPIC UNION ALL ` + partition.PlacesSQL("PARTITION") + `) AS taken WHERE transaction_id = '3'), 0)`
+	// The new offset for a position with the columns era, transaction_id and "offset" of p.
+	behind := `coalesce(
+        (SELECT min(r.place) - 1 FROM renumbered AS r
+         WHERE r.era <> p.era OR r.late OR (r.transaction_id, r."offset") > (p.transaction_id, coalesce(p."offset", 0))),
+        (SELECT max(place) FROM renumbered), ` + lastTaken + `)`
+	statements := []string{
+		// Current readers finish first. A reader that waits for this lock has an old snapshot,
+		// without the renumbered events. Postgres makes the reader start over, since a
+		// statement below updates every position, changed or not.
+		`LOCK TABLE badged.TOPIC_offsets IN EXCLUSIVE MODE`,
+		`CREATE TEMPORARY TABLE renumbered (
+    transaction_id xid8, "offset" bigint, era bigint, late boolean, place bigint, PRIMARY KEY (transaction_id, "offset")
+) ON COMMIT DROP`,
+		`INSERT INTO renumbered
+SELECT transaction_id, "offset", era, late, ` + lastTaken + ` + row_number() OVER (
+    ORDER BY era IS DISTINCT FROM (SELECT settled_era FROM badged.settings), era,
+        CASE WHEN late THEN passed ELSE transaction_id END, CASE WHEN late THEN passed_offset ELSE "offset" END,
+        late, transaction_id, "offset")
+FROM (SELECT e.transaction_id, e."offset", e.era, o.last_processed_transaction_id AS passed, o.offset_acked AS passed_offset,
+             o.consumer_group IS NOT NULL AS late
+      FROM badged.TOPIC AS e LEFT JOIN badged.TOPIC_offsets AS o
+        ON o.consumer_group = '` + events.ProjectorGroup + `' AND o.era = e.era AND e.transaction_id = ANY (o.pending)
+      WHERE e.transaction_id > '3' AND e.era <> ` + homeEra + `) AS e`,
+		`ANALYZE renumbered`,
+	}
+	for _, t := range partition.WithPlaces() {
+		if t.Places == partition.OfRow {
+			statements = append(statements, `UPDATE badged.`+t.Kind+` AS p
+SET transaction_id = '3', "offset" = r.place
+FROM renumbered AS r
+WHERE p.partition_id = PARTITION AND r.transaction_id = p.transaction_id AND r."offset" = p."offset"`)
+			continue
+		}
+		// Only the projector writes these places, in the era of its position.
+		statements = append(statements, `UPDATE badged.`+t.Kind+` AS u
+SET transaction_id = '3', "offset" = `+behind+`
+FROM (SELECT f.*, (SELECT era FROM badged.TOPIC_offsets WHERE consumer_group = '`+events.ProjectorGroup+`') AS era FROM badged.`+t.Kind+` AS f) AS p
+WHERE u.partition_id = PARTITION AND p.partition_id = PARTITION AND p.transaction_id > '3'
+  AND u.transaction_id = p.transaction_id AND u."offset" = p."offset"`)
+	}
+	return append(statements,
+		`UPDATE badged.TOPIC_offsets AS o
+SET last_processed_transaction_id = least(o.last_processed_transaction_id::text::bigint, 3)::text::xid8,
+    offset_acked = CASE WHEN p.transaction_id > '3' THEN `+behind+` ELSE p."offset" END,
+    pending = '{}', era = `+homeEra+`
+FROM (SELECT consumer_group, era, last_processed_transaction_id AS transaction_id, offset_acked AS "offset"
+      FROM badged.TOPIC_offsets) AS p
+WHERE p.consumer_group = o.consumer_group`,
+		`UPDATE badged.TOPIC AS e
+SET transaction_id = '3', "offset" = r.place
+FROM renumbered AS r
+WHERE r.transaction_id = e.transaction_id AND r."offset" = e."offset"`)
+}
+
+// finish begins new epochs, raises sequences that are behind their tables, and stores the era
+// of this database as the era of the log.
+func (r *run) finish(ctx context.Context) error {
+	err := pgx.BeginFunc(ctx, r.conn, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `UPDATE badged.partitions SET epoch = substr(replace(gen_random_uuid()::text, '-', ''), 1, 12)`); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, raiseSequencesSQL); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `UPDATE badged.settings SET settled_era = `+homeEra)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("finish renumbering: %w", err)
+	}
+	return nil
+}
+
+const raiseSequencesSQL = `DO $$
+DECLARE
+    c record;
+BEGIN
+    FOR c IN
+        SELECT a.attrelid::regclass AS table_name, a.attname AS column_name,
+            pg_get_serial_sequence(a.attrelid::regclass::text, a.attname) AS sequence
+        FROM pg_attribute AS a JOIN pg_class AS t ON t.oid = a.attrelid
+        WHERE t.relnamespace = 'badged'::regnamespace AND t.relkind IN ('r', 'p') AND NOT t.relispartition AND a.attidentity <> ''
+    LOOP
+        EXECUTE format('SELECT setval(%L, last) FROM (SELECT max(%I) AS last FROM %s) AS m, %s AS s WHERE last > s.last_value',
+            c.sequence, c.column_name, c.table_name, c.sequence);
+    END LOOP;
+END
+$$`

@@ -1,0 +1,167 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/partition/archive"
+)
+
+// ArchivedFiles returns the files of an archive with the events that were removed from the log
+// of a partition of this database. Files that were given up are included, and cannot be read.
+// Other files in the archive are from an interrupted run, and are not returned.
+func ArchivedFiles(ctx context.Context, q events.Querier, a *archive.Archive, partition int) ([]archive.File, error) {
+	return archivedFiles(ctx, q, a, partition, false)
+}
+
+// MovedFiles is like ArchivedFiles, for a partition that has moved to this database. a is the
+// archive of the database from which the partition has moved.
+func MovedFiles(ctx context.Context, q events.Querier, a *archive.Archive, partition int) ([]archive.File, error) {
+	return archivedFiles(ctx, q, a, partition, true)
+}
+
+func archivedFiles(ctx context.Context, q events.Querier, a *archive.Archive, partition int, moved bool) ([]archive.File, error) {
+	listed, err := listedFiles(ctx, q, a, partition, moved)
+	if err != nil {
+		return nil, err
+	}
+	files := make([]archive.File, len(listed))
+	var missing []archive.File
+	for i, l := range listed {
+		if files[i] = l.File; l.Missing {
+			missing = append(missing, l.File)
+		}
+	}
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("the archive of partition %d is incomplete: it has %d of %d files; restore the others from a copy, or give them up with %s", partition, len(listed)-len(missing), len(listed), archive.HowToGiveUp(missing))
+	}
+	for _, l := range listed {
+		switch {
+		case l.Matches:
+		case l.File.GivenUp != nil:
+			return nil, fmt.Errorf("file %s of the archive of partition %d was given up at %s, and the database was restored to before that: give it up again with %s", l.File.Name, partition, l.File.GivenUp.Format(time.RFC3339), archive.HowToGiveUp([]archive.File{l.File}))
+		default:
+			return nil, fmt.Errorf("the archive of partition %d does not match the log: file %s has changed since it was written; replace it by an intact copy, or give it up with %s", partition, l.File.Name, archive.HowToGiveUp([]archive.File{l.File}))
+		}
+	}
+	return files, nil
+}
+
+// Listed is an archived file that the database lists.
+type Listed struct {
+	// File is the entry of the manifest. If there is no entry, it has what the database stores.
+	File archive.File
+	// Missing is set if the manifest has no entry, and the file was not given up.
+	Missing bool
+	// Matches is set if the entry agrees with the database: the file is the same, or was
+	// rewritten from it by an erasure that the database does not know, or was given up.
+	Matches bool
+}
+
+// ListedFiles compares the files that the database lists for a partition with an archive of its
+// log.
+func ListedFiles(ctx context.Context, q events.Querier, a *archive.Archive, partition int) ([]Listed, error) {
+	return listedFiles(ctx, q, a, partition, false)
+}
+
+func listedFiles(ctx context.Context, q events.Querier, a *archive.Archive, partition int, moved bool) (listed []Listed, err error) {
+	var id uuid.UUID
+	var partitions int
+	if err := q.QueryRow(ctx, statements.Get("read the identity of the log")).Scan((*[16]byte)(&id), &partitions); err != nil {
+		return nil, fmt.Errorf("read what is archived: %w", err)
+	}
+	if moved {
+		id = a.LogID()
+	}
+	if err := a.WantLog(id, partitions); err != nil {
+		return nil, err
+	}
+	if split := a.Split(partition); len(split) > 0 {
+		return nil, &archive.SplitError{Partitions: split}
+	}
+	rows, _ := q.Query(ctx, statements.Get("read the archived files"), partition)
+	known, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (k knownFile, err error) {
+		err = row.Scan(&k.number, &k.events, &k.sum, &k.next, &k.origin, &k.revision, &k.givenUp)
+		return k, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read what is archived: %w", err)
+	}
+	has := a.Files(partition)
+	for i, k := range known {
+		if i >= len(has) {
+			f := archive.File{Partition: partition, Number: k.number, Name: archive.FileName(partition, k.number), Events: k.events, SHA256: k.sum, GivenUp: k.givenUp}
+			listed = append(listed, Listed{File: f, Missing: f.GivenUp == nil, Matches: f.GivenUp != nil})
+			continue
+		}
+		f := has[i]
+		matches := k.givenUp == nil && f.GivenUp == nil && (f.SHA256 == k.sum || f.SHA256 == k.next)
+		switch {
+		case k.givenUp != nil: // even if a copy of the file was found later
+			f.GivenUp, matches = k.givenUp, true
+		case !matches && f.GivenUp == nil:
+			if matches, err = k.became(ctx, q, &f); err != nil {
+				return nil, err
+			}
+		}
+		listed = append(listed, Listed{File: f, Matches: matches})
+	}
+	return listed, nil
+}
+
+// knownFile is what the database stores about an archived file.
+type knownFile struct {
+	number            int
+	events            int64
+	sum, next, origin string // next is the hash of the file that is replacing this one
+	revision          int
+	givenUp           *time.Time
+}
+
+// became reports whether f was rewritten from this file by an erasure that the database does
+// not know.
+func (k *knownFile) became(ctx context.Context, q events.Querier, f *archive.File) (proven bool, err error) {
+	if f.Origin != k.origin || f.Revision <= k.revision {
+		return false, nil // an older copy, or another file
+	}
+	if err := q.QueryRow(ctx, statements.Get("does a proof hold"), f.Proof, f.Successor()).Scan(&proven); err != nil {
+		return false, fmt.Errorf("check the proof of archive file %s: %w", f.Name, err)
+	}
+	return proven, nil
+}
+
+// Lacking returns a function that returns the rows that the log of a partition does not have.
+// Two rows are the same if their UUIDs and times are equal; their places may differ.
+func Lacking(q events.Querier, partition int) archive.Lacking {
+	return func(ctx context.Context, rows []archive.Row) ([]archive.Row, error) {
+		uuids, times := make([][16]byte, len(rows)), make([]time.Time, len(rows))
+		for i, r := range rows {
+			uuids[i], times[i] = r.UUID, r.AppendedAt
+		}
+		found, _ := q.Query(ctx, statements.Of(partition, "find rows that the log lacks"), uuids, times)
+		missing, err := pgx.CollectRows(found, func(row pgx.CollectableRow) (archive.Row, error) {
+			var number int
+			if err := row.Scan(&number); err != nil {
+				return archive.Row{}, err
+			}
+			return rows[number], nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("compare archived files with the log of partition %d: %w", partition, err)
+		}
+		return missing, nil
+	}
+}
+
+// givenUp returns the number of archived events whose files were given up.
+func (in *Snapshot) givenUp(ctx context.Context) (n int64, err error) {
+	if err := in.Tx.QueryRow(ctx, statements.Get("count the events of files that were given up"), in.Partition).Scan(&n); err != nil {
+		return 0, fmt.Errorf("read what was given up: %w", err)
+	}
+	return n, nil
+}

@@ -1,0 +1,240 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/fold/badge"
+	"github.com/badged/badged/internal/fold/store"
+	"github.com/badged/badged/internal/partition/archive"
+)
+
+// Baseline describes the start of the log of a partition. Separate tables have the state after
+// all earlier events, from which a replay starts. The zero Baseline means that no events were
+// ever removed from the log.
+type Baseline struct {
+	Position events.Position
+	// Generation is the generation of event keys at that position.
+	Generation int
+	// Events is the number of archived events; Until is when the latest of them was appended.
+	Events int64
+	Until  time.Time
+}
+
+// LoadBaseline reads the baseline of a partition. It is zero if no events were ever removed.
+func LoadBaseline(ctx context.Context, q events.Querier, partition int) (Baseline, error) {
+	var b Baseline
+	err := q.QueryRow(ctx, statements.Get("read the baseline"), partition).Scan(&b.Position.TransactionID, &b.Position.Offset, &b.Generation, &b.Events, &b.Until)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return Baseline{}, fmt.Errorf("read the baseline of partition %d: %w", partition, err)
+	}
+	return b, nil
+}
+
+// newKeys returns a DedupReplay for a replay that starts at the baseline, or at the start of the
+// archive if there is an archive. each or eachOf adds the baseline's keys before use.
+func (in *Snapshot) newKeys() *store.DedupReplay {
+	if in.archive != nil {
+		return store.NewDedupReplay(nil)
+	}
+	keys := store.NewDedupReplay(in.laterGenerations())
+	keys.Present = in.Baseline.Generation
+	return keys
+}
+
+// laterGenerations returns the generations that begin after the baseline.
+func (in *Snapshot) laterGenerations() []store.Generation {
+	return slices.DeleteFunc(slices.Clone(in.Generations), func(g store.Generation) bool { return g.Number <= in.Baseline.Generation })
+}
+
+// restoreKeys adds the keys stored with the baseline: all keys, or only the keys in of. It does
+// nothing if keys is nil, if there is no baseline, or if the replay starts with an archive.
+func (in *Snapshot) restoreKeys(ctx context.Context, keys *store.DedupReplay, of [][16]byte) error {
+	if keys == nil || in.Baseline.Events == 0 || in.archive != nil {
+		return nil
+	}
+	where, args := "true", []any(nil)
+	if of != nil {
+		where, args = "key = ANY ($1::uuid[])", []any{of}
+	}
+	rows, _ := in.Tx.Query(ctx, statements.Of(in.Partition, "read the keys of the baseline")+" "+where, args...)
+	var key [16]byte
+	var generation int
+	var users []byte
+	if _, err := pgx.ForEachRow(rows, []any{&key, &generation, &users}, func() error {
+		keys.Restore(uuid.UUID(key), store.UserSet(users), generation)
+		return nil
+	}); err != nil {
+		return fmt.Errorf("read the keys of the baseline: %w", err)
+	}
+	return nil
+}
+
+// weighKeys returns the approximate size in memory, in bytes, of the keys of this many records
+// and of the baseline.
+func (in *Snapshot) weighKeys(ctx context.Context, records int64) (weight int64, err error) {
+	// The users of a key are estimated by the size of the payload: an id takes more space in a
+	// payload than a user in a UserSet, unless Postgres has compressed the payload. rest is the
+	// assumed size of a payload without its users.
+	const rest = 300
+	if err := in.Tx.QueryRow(ctx, statements.Of(in.Partition, "weigh the payloads"), rest).Scan(&weight); err != nil {
+		return 0, fmt.Errorf("weigh the keys of partition %d: %w", in.Partition, err)
+	}
+	weight += records * keyWeight
+	if in.Baseline.Events == 0 || in.archive != nil {
+		return weight, nil
+	}
+	var ofBase int64
+	if err := in.Tx.QueryRow(ctx, statements.Of(in.Partition, "weigh the keys of the baseline"), keyWeight).Scan(&ofBase); err != nil {
+		return 0, fmt.Errorf("weigh the keys of the baseline: %w", err)
+	}
+	return weight + ofBase, nil
+}
+
+// restoreUsers adds all rooms of the baseline, and the users of the baseline that r wants. If
+// named is not nil, it adds only users in named. After each row it calls added, which may remove
+// users. It does nothing if there is no baseline, or if the replay starts with an archive.
+func (in *Snapshot) restoreUsers(ctx context.Context, r *Replay, named []string, added func()) error {
+	if in.Baseline.Events == 0 || in.archive != nil {
+		return nil
+	}
+	if err := in.loadUsers(ctx, r, "_baseline", named, added); err != nil {
+		return err
+	}
+	return in.restoreRooms(ctx, r)
+}
+
+// loadUsers adds the users that r wants from tables whose names end with suffix, and marks them
+// as changed, as if they had just been folded. If named is not nil, it adds only users in named.
+// After each row it calls added, which may remove users.
+func (in *Snapshot) loadUsers(ctx context.Context, r *Replay, suffix string, named []string, added func()) error {
+	if err := in.ScanTables(ctx, named == nil); err != nil {
+		return err
+	}
+	tables := store.TablesNamed(in.Partition, suffix)
+	users, conversations, paths, args := tables.Users.Read, tables.Conversations.Read, tables.Paths.Read, []any(nil)
+	if named != nil {
+		users, conversations, paths, args = tables.Users.ReadUsers, tables.Conversations.ReadUsers, tables.Paths.ReadUsers, []any{named}
+	}
+	rows, err := in.Tx.Query(ctx, users, args...)
+	if err == nil {
+		err = store.ScanUsersInto(rows, r.loadedUser, func(*badge.User) { added() })
+	}
+	if err != nil {
+		return fmt.Errorf("read users%s: %w", suffix, err)
+	}
+	rows, err = in.Tx.Query(ctx, paths, args...)
+	if err == nil {
+		err = store.ScanPaths(rows, func(id string) *badge.User { return r.Users[id] })
+	}
+	if err != nil {
+		return fmt.Errorf("read paths%s: %w", suffix, err)
+	}
+	for _, u := range r.Users {
+		if u.Paths.HasRows() {
+			u.Paths.Whole()
+		}
+	}
+	rows, err = in.Tx.Query(ctx, conversations, args...)
+	if err == nil {
+		err = store.ScanConversationsInto(rows, r.loadedUser, func(u *badge.User, c *badge.Conversation) {
+			c.Stored, c.Touched = false, true
+			u.Changed = append(u.Changed, c)
+			added()
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("read conversations%s: %w", suffix, err)
+	}
+	return nil
+}
+
+// loadedUser returns the user of a row, or nil if r does not want the user.
+func (r *Replay) loadedUser(id string) *badge.User {
+	if !r.Wants(id) {
+		return nil
+	}
+	u, ok := r.Users[id]
+	if !ok {
+		u = badge.NewUser(id)
+		r.Users[id] = u
+	}
+	return u
+}
+
+// UseArchive makes the replay start with the events of an archive instead of the baseline. It
+// first checks that the archive has all events that were removed from this log. The replay
+// still starts at the baseline if the archive is nil, or if files of the partition were given
+// up.
+func (in *Snapshot) UseArchive(ctx context.Context, a *archive.Archive) error {
+	if a == nil {
+		return nil
+	}
+	files, err := ArchivedFiles(ctx, in.Tx, a, in.Partition)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(files, func(f archive.File) bool { return f.GivenUp != nil }) {
+		return nil // the baseline has what they gave
+	}
+	for _, f := range files {
+		if err := a.Check(ctx, f); err != nil {
+			return err
+		}
+		for _, text := range f.DeadLetters {
+			place, err := events.ParsePlace(text)
+			if err != nil {
+				return fmt.Errorf("read the manifest of the archive: dead letter: %w", err)
+			}
+			in.Letters.Bury(place)
+		}
+	}
+	in.archive, in.files = a, files
+	return nil
+}
+
+// archivedPages sends every record of the archive in order. The first page of each file, and of
+// the log after the files, has the key generations that begin in that file or in the log.
+func (in *Snapshot) archivedPages(ctx context.Context, to chan<- page) error {
+	if in.archive == nil {
+		return nil
+	}
+	send := func(p page) error {
+		select {
+		case to <- p:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	for _, f := range in.files {
+		first := page{begins: true}
+		for _, g := range f.Generations {
+			after, err := events.ParsePosition(g.After)
+			if err != nil {
+				return fmt.Errorf("read the manifest of the archive: generation %d: %w", g.Number, err)
+			}
+			first.generations = append(first.generations, store.Generation{Number: g.Number, After: after})
+		}
+		if err := send(first); err != nil {
+			return err
+		}
+		if err := in.archive.Read(ctx, f, func(archived []archive.Record) error {
+			records := make([]events.Record, len(archived))
+			for i := range archived {
+				records[i] = archived[i].Record
+			}
+			return send(page{records: records})
+		}); err != nil {
+			return err
+		}
+	}
+	return send(page{begins: true, generations: in.laterGenerations()})
+}

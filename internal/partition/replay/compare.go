@@ -1,0 +1,418 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/internal/fold/badge"
+	"github.com/badged/badged/internal/fold/store"
+)
+
+// comparison compares the tables of a partition with its log.
+type comparison struct {
+	in      *Snapshot
+	options VerifyOptions
+	healed  map[string]healedVersions
+	result  Verified
+	// roomsDone is set once the rooms have been compared. Rooms are the same in each share of
+	// the users.
+	roomsDone bool
+}
+
+func (in *Snapshot) newComparison(ctx context.Context, options VerifyOptions) (*comparison, error) {
+	healed, err := in.healedUsers(ctx)
+	return &comparison{in: in, options: options, healed: healed, result: Verified{Position: in.Position}}, err
+}
+
+// compare compares the rows of the users that r wants with the state in r, and empties r. If the
+// options name users, it compares only the rooms in r, else all rooms.
+func (c *comparison) compare(ctx context.Context, r *Replay) error {
+	var users, rooms []string // nil means all
+	if err := c.in.ScanTables(ctx, len(c.options.Users) == 0); err != nil {
+		return err
+	}
+	if len(c.options.Users) > 0 {
+		users = c.options.Users
+		rooms = slices.AppendSeq([]string{}, maps.Keys(r.Rooms))
+	}
+	var all []*expectedRows
+	if !c.roomsDone {
+		c.roomsDone = true
+		all = append(all, roomRows(r, rooms), chunkRows(r, rooms))
+	}
+	all = append(all, markRows(r, rooms), c.conversationRows(r, users), pathRows(r, users), c.userRows(r, users))
+	return c.compareRows(ctx, r, all...)
+}
+
+// CompareTables compares the live tables with the tables whose names end with suffix: the rows
+// of some users, and the rows of some rooms without their marks.
+func (in *Snapshot) CompareTables(ctx context.Context, suffix string, users, rooms []string, found func(Difference)) error {
+	c, err := in.newComparison(ctx, VerifyOptions{Users: users, Found: found})
+	if err != nil {
+		return err
+	}
+	r := in.newReplay(func(string) bool { return true }, nil)
+	var all []*expectedRows
+	if len(users) > 0 {
+		if err := in.loadUsers(ctx, r, suffix, users, func() {}); err != nil {
+			return err
+		}
+		all = append(all, c.conversationRows(r, users), pathRows(r, users), c.userRows(r, users))
+	}
+	if len(rooms) > 0 {
+		if err := in.loadRooms(ctx, r, suffix, rooms); err != nil {
+			return err
+		}
+		all = append(all, roomRows(r, rooms), chunkRows(r, rooms))
+	}
+	return c.compareRows(ctx, r, all...)
+}
+
+// table is a table to compare.
+type table struct {
+	name    string // without the partition
+	columns []store.Column
+	// keys is the number of key columns. They are the first columns, and the first of them
+	// identifies the user or the room.
+	keys int
+}
+
+func tableOf(name string, row interface{ Columns() []store.Column }, keys int) table {
+	return table{name, row.Columns(), keys}
+}
+
+// rowKey has the values of up to three key columns, as text.
+type rowKey [3]string
+
+// at returns the user and room of a row. Field says which part of the user or room the row is.
+func (t *table) at(key rowKey) (d Difference) {
+	for i := range t.keys {
+		switch t.columns[i].Name {
+		case "user_id":
+			d.UserID = key[i]
+		case "conversation_id":
+			d.ConversationID = key[i]
+		case "category":
+			d.Field = " of category " + key[i]
+		case "bound":
+			d.Field = " of the chunk up to " + key[i]
+		case "seq":
+			d.Field = " of the mark of message " + key[i]
+		}
+	}
+	return d
+}
+
+// expectedRows are the rows that a table should have according to the log.
+type expectedRows struct {
+	table
+	// of are the users or rooms to compare; nil means all.
+	of []string
+	// take loads the row that is expected for a key into the columns of table. stored are the
+	// values of the row that the table has for this key, without the key.
+	take func(key rowKey, stored []string) expected
+	// rest calls f with the keys of the expected rows that were not taken.
+	rest func(f func(rowKey))
+}
+
+// expected says what the log expects for the key of a row.
+type expected int
+
+const (
+	noRow    expected = iota
+	oneRow            // the row in the columns of table
+	anyRow            // the row may exist or not: it has no effect
+	emptyRow          // no row, or the empty row in the columns of table
+)
+
+func (c *comparison) compareRows(ctx context.Context, r *Replay, all ...*expectedRows) error {
+	for _, t := range all {
+		if err := c.compareTable(ctx, r, t); err != nil {
+			return fmt.Errorf("compare the %s: %w", strings.ReplaceAll(t.name, "_", " "), err)
+		}
+	}
+	return nil
+}
+
+// compareTable compares the rows of a table that belong to rooms or to users that r wants.
+func (c *comparison) compareTable(ctx context.Context, r *Replay, t *expectedRows) error {
+	values, targets, list := make([]string, len(t.columns)), make([]any, len(t.columns)), make([]string, len(t.columns))
+	for i := range t.columns {
+		list[i], targets[i] = fmt.Sprintf("coalesce(%s::text, '')", t.columns[i].Name), &values[i]
+	}
+	sql, args := fmt.Sprintf("SELECT %s FROM badged.%s_p%02d", strings.Join(list, ", "), t.name, c.in.Partition), []any(nil)
+	if t.of != nil {
+		sql, args = sql+" WHERE "+t.columns[0].Name+" = ANY ($1::text[])", []any{t.of}
+	}
+	rows, _ := c.in.Tx.Query(ctx, sql, args...)
+	stored := values[t.keys:]
+	if _, err := pgx.ForEachRow(rows, targets, func() error {
+		var key rowKey
+		copy(key[:], values[:t.keys])
+		at := t.at(key)
+		if at.UserID != "" && !r.Wants(at.UserID) {
+			return nil
+		}
+		log := t.take(key, stored)
+		differing := differences(t.columns[t.keys:], stored)
+		switch {
+		case log == noRow || log == emptyRow && len(differing) > 0:
+			c.found(at, Difference{Field: rowField, Table: present, Log: absent})
+		case log == oneRow:
+			c.found(at, differing...)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	t.rest(func(key rowKey) { c.found(t.at(key), Difference{Field: rowField, Table: absent, Log: present}) })
+	return nil
+}
+
+// found reports differing columns of a row.
+func (c *comparison) found(at Difference, differing ...Difference) {
+	for _, d := range differing {
+		d.Partition, d.UserID, d.ConversationID = c.in.Partition, at.UserID, at.ConversationID
+		d.Field += at.Field
+		c.result.Differences++
+		c.options.Found(d)
+	}
+}
+
+// differences returns the columns whose values differ from the values in the table.
+func differences(columns []store.Column, table []string) (all []Difference) {
+	for i := range columns {
+		c, have, log := &columns[i], table[i], columns[i].Text()
+		if c.Name == "categories" {
+			have = normalCategories(have)
+		}
+		if have != log {
+			all = append(all, Difference{Field: c.Name, Table: c.Show(have), Log: c.Show(log)})
+		}
+	}
+	return all
+}
+
+// normalCategories sorts the category paths in the text of a column in the order in which a
+// replay has them. It returns any other text unchanged.
+func normalCategories(text string) string {
+	paths, err := badge.Restore(text)
+	if err != nil {
+		return text
+	}
+	return paths.String()
+}
+
+// userRows returns the expected rows of the users of r. Comparing removes the users from r.
+func (c *comparison) userRows(r *Replay, of []string) *expectedRows {
+	var row store.UserRow
+	return &expectedRows{tableOf("users", &row, store.UserKey), of, func(key rowKey, _ []string) expected {
+		log, healed := *r.user(key[0]), c.healed[key[0]]
+		delete(r.Users, key[0])
+		log.Version = healed.user(log.Version)
+		row.Set(&log)
+		switch {
+		case log.Exists():
+			c.result.Users++
+		case healed.version == 0:
+			return noRow
+		}
+		return oneRow
+	}, func(f func(rowKey)) {
+		for _, u := range store.Sorted(r.Users) {
+			if u.Exists() {
+				c.result.Users++
+				f(rowKey{u.ID})
+			}
+		}
+	}}
+}
+
+// conversationRows returns the expected conversations of the users of r. Comparing removes the
+// conversations from r. A healed user may have an empty row, by which clients learn that the
+// conversation is empty.
+func (c *comparison) conversationRows(r *Replay, of []string) *expectedRows {
+	var row store.ConversationRow
+	return &expectedRows{tableOf("conversations", &row, store.ConversationKey), of, func(key rowKey, stored []string) expected {
+		u, healed := r.user(key[0]), c.healed[key[0]]
+		log, known := u.Conversations[key[1]]
+		delete(u.Conversations, key[1])
+		if known = known && log.Touched; !known {
+			log = badge.NewUser(key[0]).Conversation(key[1])
+		}
+		expects := *log
+		expects.Version = healed.conversation(log.Version, stored[0])
+		row.Set(key[0], &expects)
+		switch {
+		case known:
+			c.result.Conversations++
+			return oneRow
+		case healed.version == 0:
+			return noRow
+		}
+		return emptyRow
+	}, func(f func(rowKey)) {
+		for _, u := range store.Sorted(r.Users) {
+			for _, log := range store.Sorted(u.Conversations) {
+				if log.Touched {
+					c.result.Conversations++
+					f(rowKey{u.ID, log.ID})
+				}
+			}
+		}
+	}}
+}
+
+// pathRows returns the expected paths of users who have too many paths for the row of the user.
+func pathRows(r *Replay, of []string) *expectedRows {
+	var row store.PathRow
+	paths := map[rowKey]*badge.Path{}
+	for _, u := range r.Users {
+		for _, p := range u.Paths.AllRows() {
+			paths[rowKey{u.ID, p.Name}] = p
+		}
+	}
+	return rowsIn(tableOf("paths", &row, store.PathKey), of, paths, func(key rowKey, p *badge.Path) { row.Set(r.Users[key[0]], p) })
+}
+
+func roomRows(r *Replay, of []string) *expectedRows {
+	var row store.RoomRow
+	rooms := map[rowKey]*badge.Room{}
+	for id, room := range r.Rooms {
+		if room.Exists() {
+			rooms[rowKey{id}] = room
+		}
+	}
+	return rowsIn(tableOf("rooms", &row, store.RoomKey), of, rooms, func(_ rowKey, room *badge.Room) { row.Set(room) })
+}
+
+// chunkRows returns the expected closed chunks, which have the older messages of rooms.
+func chunkRows(r *Replay, of []string) *expectedRows {
+	var row store.ChunkRow
+	chunks := map[rowKey]*badge.Chunk{}
+	for id, room := range r.Rooms {
+		for _, chunk := range room.Closed {
+			chunks[rowKey{id, number(chunk.Bound)}] = chunk
+		}
+	}
+	return rowsIn(tableOf("room_chunks", &row, store.ChunkKey), of, chunks, func(key rowKey, chunk *badge.Chunk) { row.Set(key[0], chunk) })
+}
+
+// markRows returns the expected marks: those above the read positions of their users. A row of
+// any other mark has no effect, so it may exist or not.
+func markRows(r *Replay, of []string) *expectedRows {
+	var row store.MarkRow
+	marks := map[rowKey]Mark{}
+	for _, m := range r.Marks() {
+		marks[rowKey{m.Room, number(m.Seq), m.User}] = m
+	}
+	t := rowsIn(tableOf("room_marks", &row, store.MarkKey), of, marks, func(_ rowKey, m Mark) { row.Set(m.Room, m.Seq, m.User, m.Own) })
+	known := t.take
+	t.take = func(key rowKey, stored []string) expected {
+		if log := known(key, stored); log != noRow {
+			return log
+		}
+		seq, err := strconv.ParseInt(key[1], 10, 64)
+		if c := r.user(key[2]).Conversations[key[0]]; err == nil && c != nil && c.Member() && seq > c.ReadSeq {
+			return noRow
+		}
+		return anyRow
+	}
+	return t
+}
+
+// rowsIn returns the expected rows in log. Comparing removes them from log. set loads a row
+// into the columns of t.
+func rowsIn[V any](t table, of []string, log map[rowKey]V, set func(rowKey, V)) *expectedRows {
+	return &expectedRows{t, of, func(key rowKey, _ []string) expected {
+		v, ok := log[key]
+		if !ok {
+			return noRow
+		}
+		delete(log, key)
+		set(key, v)
+		return oneRow
+	}, func(f func(rowKey)) {
+		for key := range log {
+			f(key)
+		}
+	}}
+}
+
+func number(n int64) string { return strconv.FormatInt(n, 10) }
+
+// DifferingUsers returns the users whose rows differ between the live tables and the tables
+// whose names end with suffix. users limits the comparison; nil means all.
+func (in *Snapshot) DifferingUsers(ctx context.Context, suffix string, users []string) ([]string, error) {
+	differing, err := in.differing(ctx, suffix, users, tableOf("users", new(store.UserRow), store.UserKey),
+		tableOf("conversations", new(store.ConversationRow), store.ConversationKey), tableOf("paths", new(store.PathRow), store.PathKey))
+	if err != nil {
+		return nil, err
+	}
+	healed, err := in.healedUsers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// The versions of healed users differ, so compare their fields one by one.
+	var unsure []string
+	differing = slices.DeleteFunc(differing, func(id string) bool {
+		_, ok := healed[id]
+		if ok {
+			unsure = append(unsure, id)
+		}
+		return ok
+	})
+	err = in.CompareTables(ctx, suffix, unsure, nil, func(d Difference) { differing = append(differing, d.UserID) })
+	slices.Sort(differing)
+	return slices.Compact(differing), err
+}
+
+// DifferingRooms returns the rooms whose rows differ between the live tables and the tables
+// whose names end with suffix. rooms limits the comparison; nil means all.
+func (in *Snapshot) DifferingRooms(ctx context.Context, suffix string, rooms []string) ([]string, error) {
+	return in.differing(ctx, suffix, rooms, tableOf("rooms", new(store.RoomRow), store.RoomKey),
+		tableOf("room_chunks", new(store.ChunkRow), store.ChunkKey), tableOf("room_marks", new(store.MarkRow), store.MarkKey))
+}
+
+// differing returns the users or rooms with a row that differs between a table and the table of
+// the same name with suffix, or that only one of the two has.
+func (in *Snapshot) differing(ctx context.Context, suffix string, ids []string, tables ...table) ([]string, error) {
+	if err := in.ScanTables(ctx, ids == nil); err != nil {
+		return nil, err
+	}
+	where, args := "true", []any(nil)
+	if ids != nil {
+		where, args = tables[0].columns[0].Name+" = ANY ($1::text[])", []any{ids}
+	}
+	var each []string
+	for _, t := range tables {
+		var names, live, log []string
+		for i := range t.columns {
+			names = append(names, t.columns[i].Name)
+			live, log = append(live, "live."+names[i]), append(log, "log."+names[i])
+		}
+		source := func(suffix string) string {
+			name := fmt.Sprintf("badged.%s_p%02d%s", t.name, in.Partition, suffix)
+			if t.name == "room_marks" { // marks at or below the read position have no effect
+				name += fmt.Sprintf(" JOIN badged.conversations_p%02d%s USING (conversation_id, user_id) WHERE seq > read_seq AND joined IS NOT NULL AND", in.Partition, suffix)
+			} else {
+				name += " WHERE"
+			}
+			return fmt.Sprintf("(SELECT %s FROM %s %s)", strings.Join(names, ", "), name, where)
+		}
+		each = append(each, fmt.Sprintf("SELECT %s FROM %s AS live FULL JOIN %s AS log USING (%s) WHERE (%s) IS DISTINCT FROM (%s)",
+			names[0], source(""), source(suffix), strings.Join(names[:t.keys], ", "), strings.Join(live, ", "), strings.Join(log, ", ")))
+	}
+	rows, _ := in.Tx.Query(ctx, strings.Join(each, "\nUNION\n"), args...)
+	differing, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("compare the tables of partition %d with those that end with %s: %w", in.Partition, suffix, err)
+	}
+	return differing, nil
+}

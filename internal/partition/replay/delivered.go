@@ -1,0 +1,128 @@
+package replay
+
+import (
+	"slices"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/fold/badge"
+)
+
+// MaxDelivered is the greatest number of delivered messages in an explanation.
+const MaxDelivered = 1000
+
+// Delivered lists messages that were delivered to a user.
+type Delivered struct {
+	// Messages are the newest of the requested messages, newest first.
+	Messages []DeliveredMessage `json:"messages" doc:"The messages, last delivered first."`
+	More     int64              `json:"more" minimum:"0" doc:"How many were delivered before these. To list them, pass the position of the last message as before."`
+}
+
+// DeliveredMessage is a message, the event that first delivered it, and what became of it.
+type DeliveredMessage struct {
+	ConversationID string `json:"conversation_id" doc:"Its conversation."`
+	Seq            int64  `json:"seq" minimum:"1" doc:"The position of the message in its conversation."`
+	Mentioned      bool   `json:"mentioned" doc:"Whether it mentions the user."`
+	Fate           Fate   `json:"fate" enum:"unread,read,recalled,read_before,recalled_before,own_message" doc:"What became of the message. An unread message counts by the level of its conversation. read_before and recalled_before: it never counted, because it was read or recalled before it was delivered."`
+	// By is nil if the message is unread, if the user sent it, or if the event is not known.
+	By *LoggedEvent `json:"by,omitempty" doc:"The event that read or recalled it, if known; conversation.reset reads what it does not name, and room.reset what it ends."`
+	LoggedEvent
+}
+
+// Fate says what became of a delivered message.
+type Fate string
+
+// The fates.
+const (
+	FateUnread         Fate = "unread"
+	FateRead           Fate = "read"
+	FateRecalled       Fate = "recalled"
+	FateReadBefore     Fate = "read_before"     // the user had read further before the delivery
+	FateRecalledBefore Fate = "recalled_before" // it was recalled before the delivery
+	FateOwnMessage     Fate = "own_message"     // the user sent it
+)
+
+// deliveries stores the last delivered messages.
+type deliveries struct {
+	limit int
+	// kept are in the order of the log, at most twice limit.
+	kept []DeliveredMessage
+	more int64
+}
+
+// followMessages records what a folded event did: delivered a message, or changed the fate of
+// earlier messages. The event must not be a repeat.
+func (s *search) followMessages(at events.Place, e *events.Event, logged LoggedEvent, why Why) {
+	d, id := s.delivered, e.Data.ConversationID
+	if d == nil {
+		return
+	}
+	if e.Type != events.MessageDelivered && e.Type != events.RoomPosted {
+		for i := range d.kept {
+			if m := &d.kept[i]; id == "" || id == m.ConversationID {
+				s.settle(m, e, logged)
+			}
+		}
+		return
+	}
+	if !s.wants(id) || s.question.Before != (events.Place{}) && !at.Before(s.question.Before) {
+		return
+	}
+	m := DeliveredMessage{
+		ConversationID: id, Seq: e.Data.Seq, LoggedEvent: logged, Fate: FateUnread,
+		Mentioned: e.Data.MentionsAll || slices.Contains(e.Data.MentionedUserIDs, s.user.ID),
+	}
+	switch why {
+	case badge.WhyOwnMessage:
+		m.Fate = FateOwnMessage
+	case badge.WhyAlreadyRead, badge.WhyLeft:
+		m.Fate = FateReadBefore
+		if read := s.trace(id).lastRead; read != nil {
+			m.By = &read.LoggedEvent
+		}
+	case badge.WhyRecalled:
+		m.Fate = FateRecalledBefore
+	case badge.WhyAlreadyDelivered:
+		return
+	}
+	d.add(m)
+}
+
+// settle updates the fate of a message if an event has decided it. The event is about the
+// conversation of the message, or about all conversations.
+func (s *search) settle(m *DeliveredMessage, e *events.Event, logged LoggedEvent) {
+	c := s.user.Conversations[m.ConversationID]
+	counts, mentioned := s.state.Counts(s.user, c, m.Seq)
+	if changed := e.Type == events.MessageChanged || e.Type == events.RoomChanged; changed && m.Seq == e.Data.Seq {
+		m.Mentioned = mentioned || !counts && m.Mentioned
+	}
+	reset := e.Type == events.ConversationReset || e.Type == events.RoomReset
+	recall := e.Type == events.MessageRecalled || e.Type == events.RoomRecalled
+	switch {
+	case m.Fate == FateOwnMessage:
+	case counts:
+		m.Fate, m.By = FateUnread, nil
+	case m.Fate != FateUnread:
+	case recall && m.Seq == e.Data.Seq:
+		m.Fate, m.By = FateRecalled, &logged
+	case m.Seq <= c.ReadSeq && !recall || reset: // !counts would not suffice: the oldest of very many unread messages are only counted
+		m.Fate, m.By = FateRead, &logged
+	}
+}
+
+func (d *deliveries) add(m DeliveredMessage) {
+	if d.kept = append(d.kept, m); len(d.kept) > 2*d.limit {
+		d.more += int64(d.limit + 1)
+		d.kept = slices.Delete(d.kept, 0, d.limit+1)
+	}
+}
+
+// newest returns the last messages; nil if none were requested.
+func (d *deliveries) newest() *Delivered {
+	if d == nil {
+		return nil
+	}
+	surplus := max(0, len(d.kept)-d.limit)
+	list := append([]DeliveredMessage{}, d.kept[surplus:]...)
+	slices.Reverse(list)
+	return &Delivered{Messages: list, More: d.more + int64(surplus)}
+}

@@ -1,0 +1,85 @@
+package replay
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/fold/badge"
+)
+
+// Effect is the effect of one event on the badge of one user.
+type Effect struct {
+	UserID string `json:"user_id"`
+	// Folded is set once the event is folded; before that there is no effect.
+	Folded bool `json:"folded"`
+	// Before and After are the user's totals before and after the event.
+	Before int64 `json:"before"`
+	After  int64 `json:"after"`
+	// Conversations are the conversations whose unread messages or contribution to the total
+	// changed, by id.
+	Conversations []ConversationEffect `json:"conversations"`
+	// Why and Detail give the reason if no count changed.
+	Why    Why    `json:"why,omitempty"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// ConversationEffect is the effect of an event on a conversation.
+type ConversationEffect struct {
+	ConversationID string       `json:"conversation_id"`
+	UnreadBefore   int64        `json:"unread_before"`
+	UnreadAfter    int64        `json:"unread_after"`
+	AddsBefore     int64        `json:"adds_before"`
+	AddsAfter      int64        `json:"adds_after"`
+	Level          events.Level `json:"level"`
+}
+
+// EventName identifies an event in the log: the first event with this source and id whose
+// transaction id is TransactionID or greater. If an event is published again, its repetition
+// has a greater transaction id. An event that is folded late gets a greater transaction id.
+type EventName struct {
+	Source, ID    string
+	TransactionID int64
+}
+
+// EffectOf returns the effect of an event on the badge of a user. It costs as much as Explain.
+func (x *Explainer) EffectOf(ctx context.Context, userID string, name EventName) (Effect, error) {
+	w := &watchedEvent{name: name, effect: Effect{UserID: userID, Conversations: []ConversationEffect{}}}
+	err := x.replay(ctx, userID, time.Time{}, func(in *Snapshot) (*search, error) {
+		s := newSearch(userID, in, Question{})
+		s.effect = w
+		return s, nil
+	}, func(*Snapshot, *search) error { return nil })
+	if err != nil {
+		return Effect{}, fmt.Errorf("find the effect of event %q of %q on user %q: %w", name.ID, name.Source, userID, err)
+	}
+	return w.effect, nil
+}
+
+// watchedEvent is an event whose effect a search looks for.
+type watchedEvent struct {
+	name   EventName
+	effect Effect
+}
+
+// note stores the effect of an event in w, if this is the watched event.
+func (w *watchedEvent) note(s *search, at events.Position, e *events.Event, x Effect, changes []badge.Change) {
+	if w == nil || w.effect.Folded || w.name.Source != e.Source || w.name.ID != e.ID || at.TransactionID < w.name.TransactionID {
+		return
+	}
+	x.UserID, x.Folded, x.After, x.Conversations = w.effect.UserID, true, s.total, w.effect.Conversations
+	for i := range changes {
+		c := &changes[i]
+		if c.After.Unread != c.Before.Unread || c.AddedAfter != c.AddedBefore {
+			x.Conversations = append(x.Conversations, ConversationEffect{
+				ConversationID: c.ID, UnreadBefore: c.Before.Unread, UnreadAfter: c.After.Unread, AddsBefore: c.AddedBefore, AddsAfter: c.AddedAfter,
+				Level: events.Level(s.user.Paths.Levels.Of(string(c.Level), c.After.Category)),
+			})
+		}
+	}
+	slices.SortFunc(x.Conversations, func(a, b ConversationEffect) int { return cmp.Compare(a.ConversationID, b.ConversationID) })
+	w.effect = x
+}

@@ -1,0 +1,213 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/fold/store"
+	"github.com/badged/badged/internal/partition/archive"
+	"github.com/badged/badged/projector/badges"
+)
+
+// Limits of an explanation.
+const (
+	// maxExplained is the greatest number of conversations in an explanation.
+	maxExplained = 500
+	// maxCounted is the greatest number of counted messages of one conversation.
+	maxCounted = 100
+	// maxUncounted is the greatest number of events that changed nothing.
+	maxUncounted = 100
+	// maxDifferences is the greatest number of differences between tables and log.
+	maxDifferences = 100
+)
+
+// Explainer explains the badge of a user from the log. It is safe for concurrent use.
+type Explainer struct {
+	pool *pgxpool.Pool
+	log  *events.Log
+	// archive, if not nil, has the events that were removed from the log.
+	archive *archive.Archive
+	// slots limits the number of concurrent searches of the log.
+	slots chan struct{}
+}
+
+// explanationsAtOnce is the number of connections that an explainer uses. Further explanations
+// wait, so that they do not slow down reading badges.
+const explanationsAtOnce = 2
+
+// NewExplainer returns an explainer of a database and its log.
+func NewExplainer(pool *pgxpool.Pool, log *events.Log) *Explainer {
+	return &Explainer{pool: pool, log: log, slots: make(chan struct{}, explanationsAtOnce)}
+}
+
+// WithArchive returns an explainer that folds an archive of the log before the log, so that it
+// can name archived events.
+func (x *Explainer) WithArchive(a *archive.Archive) *Explainer {
+	return &Explainer{pool: x.pool, log: x.log, archive: a, slots: x.slots}
+}
+
+// ArchivedError is returned if the requested events are no longer in the log.
+type ArchivedError struct {
+	// GivenUp is set if files of the archive were given up.
+	GivenUp bool
+	// Until is when the latest archived event was appended.
+	Until time.Time
+}
+
+// Error implements error.
+func (e *ArchivedError) Error() string {
+	until := e.Until.UTC().Format(time.RFC3339)
+	if e.GivenUp {
+		return fmt.Sprintf("events until %s are archived, and files of the archive were given up: give a later time", until)
+	}
+	return fmt.Sprintf("events until %s are archived: give --archive DIR, or a later time", until)
+}
+
+// Question says what an explanation contains. The zero value requests the current badge.
+type Question struct {
+	// At, if not zero, requests the badge at that time: after the events that were folded by
+	// then, to the second.
+	At time.Time
+	// Conversation, if not "", limits the conversations, the messages and the uncounted events
+	// to one conversation, even if the conversation has nothing unread. Totals and history
+	// still cover all conversations of the user.
+	Conversation string
+	// History requests the total over time.
+	History bool
+	// Delivered is the greatest number of delivered messages to list; 0 lists none.
+	Delivered int
+	// Before, if not zero, requests only messages that were delivered before that place.
+	Before events.Place
+}
+
+// Explain explains from the log why the badge of a user is what it is.
+//
+// It searches the partition of the user. The time grows with the user's events and with the
+// incomplete ranges of the log, the memory with the unread messages. Two explanations run at a
+// time; others wait.
+func (x *Explainer) Explain(ctx context.Context, userID string, q Question) (Explanation, error) {
+	e := Explanation{UserID: userID, Partition: x.log.PartitionOf(userID), Differences: []Difference{}, Agrees: true}
+	err := x.replay(ctx, userID, q.At, func(in *Snapshot) (_ *search, err error) {
+		e.Position = fmt.Sprint(in.Position)
+		if in.archive == nil && in.Baseline.Events > 0 {
+			until := in.Baseline.Until
+			if e.GivenUpEvents, err = in.givenUp(ctx); err != nil {
+				return nil, err
+			}
+			if e.ArchivedUntil = &until; !q.At.IsZero() && q.At.Before(until) {
+				return nil, &ArchivedError{Until: until, GivenUp: e.GivenUpEvents > 0}
+			}
+		}
+		return newSearch(userID, in, q), nil
+	}, func(in *Snapshot, s *search) error {
+		s.explain(&e)
+		if err := in.countMembers(ctx, s, &e); err != nil {
+			return err
+		}
+		if !q.At.IsZero() {
+			at := q.At.UTC()
+			e.At = &at
+			return nil
+		}
+		return in.compareTables(ctx, s, &e)
+	})
+	if err != nil {
+		return Explanation{}, fmt.Errorf("explain the badge of user %q: %w", userID, err)
+	}
+	return e, nil
+}
+
+// replay searches the partition of a user for the events folded until at, or for all events if
+// at is zero. begin returns the search. end gets the completed search.
+func (x *Explainer) replay(ctx context.Context, userID string, at time.Time, begin func(*Snapshot) (*search, error), end func(*Snapshot, *search) error) error {
+	select {
+	case x.slots <- struct{}{}:
+		defer func() { <-x.slots }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return WithSnapshot(ctx, x.pool, x.log.PartitionOf(userID), x.log.Partitions(), func(in *Snapshot) error {
+		if err := in.UseArchive(ctx, x.archive); err != nil {
+			return err
+		}
+		s, err := begin(in)
+		if err != nil {
+			return err
+		}
+		if err := in.restoreUsers(ctx, s.replay, []string{userID}, func() {}); err != nil {
+			return err
+		}
+		s.begin()
+		times, err := store.LoadFoldTimes(ctx, in.Tx, in.Partition)
+		if err != nil {
+			return err
+		}
+		err = in.eachOf(ctx, []string{userID}, s.replay, func(r *events.Record, it store.Item, dead error) error {
+			if folded := times.Of(r); at.IsZero() || !folded.After(at) {
+				s.visit(r, folded.UTC(), &it, dead)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		return end(in, s)
+	})
+}
+
+// countMembers sets in e the number of members of the user's rooms, over all partitions.
+func (in *Snapshot) countMembers(ctx context.Context, s *search, e *Explanation) error {
+	rooms := map[string]*ExplainedConversation{}
+	for i := range e.Conversations {
+		if c := &e.Conversations[i]; s.user.Conversations[c.ConversationID].Member() {
+			rooms[c.ConversationID] = c
+		}
+	}
+	if len(rooms) == 0 {
+		return nil
+	}
+	rows, _ := in.Tx.Query(ctx, statements.Get("count the members of rooms"), slices.Collect(maps.Keys(rooms)))
+	var id string
+	var members int64
+	if _, err := pgx.ForEachRow(rows, []any{&id, &members}, func() error {
+		rooms[id].Members = members
+		return nil
+	}); err != nil {
+		return fmt.Errorf("count the members of rooms: %w", err)
+	}
+	return nil
+}
+
+// compareTables adds to e the badge in the tables, and the differences between the log and the
+// rows of the user and of the user's rooms. It empties the state of s.
+func (in *Snapshot) compareTables(ctx context.Context, s *search, e *Explanation) error {
+	table, err := badges.NewReader(in.Tx, events.NewLayout(in.Partitions, []int{in.Partition})).Badge(ctx, e.UserID)
+	if err != nil {
+		return err
+	}
+	e.Table = &table
+	c, err := in.newComparison(ctx, VerifyOptions{Users: []string{e.UserID}, Found: e.differs})
+	if err != nil {
+		return err
+	}
+	e.Version = c.healed[e.UserID].user(e.Version)
+	return c.compare(ctx, s.replay)
+}
+
+// differs adds a difference between the tables and the log.
+func (e *Explanation) differs(d Difference) {
+	e.Agrees = false
+	if len(e.Differences) == maxDifferences {
+		e.MoreDifferences++
+		return
+	}
+	d.Table, d.Log = cut(d.Table), cut(d.Log)
+	e.Differences = append(e.Differences, d)
+}

@@ -1,0 +1,120 @@
+package replay
+
+import (
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/fold/badge"
+	"github.com/badged/badged/pubsub"
+)
+
+// Explanation explains why the badge of a user is what it is.
+type Explanation struct {
+	UserID    string     `json:"user_id" doc:"The user."`
+	Partition int        `json:"partition" minimum:"0" doc:"The partition of the user."`
+	At        *time.Time `json:"at,omitempty" doc:"The time that is explained; absent for the present."`
+	Position  string     `json:"position" doc:"The position up to which the log of the partition was folded, such as 1234/56."`
+	// ArchivedUntil is the end of the archived part of the log. It is nil if nothing is
+	// archived, or if the archive was read.
+	ArchivedUntil *time.Time `json:"archived_until,omitempty" doc:"Events appended up to this time are archived: they are counted but cannot be listed. Absent if nothing is archived."`
+	// GivenUpEvents counts the archived events of the partition whose files were given up.
+	// Events before ArchivedUntil cannot be listed then, even with the archive.
+	GivenUpEvents int64 `json:"given_up_events,omitempty" doc:"How many archived events of the partition are in files that were given up: also with the archive, events up to archived_until cannot be listed. Absent if none are."`
+
+	// The state according to the log. Version includes healing. For a time in the past it is
+	// the version that the user would have had.
+	Version int64 `json:"version" minimum:"0" doc:"The version by the log."`
+	pubsub.Numbers
+	Categories map[string]pubsub.Numbers `json:"categories" doc:"The numbers by category, by the log."`
+	// Levels maps categories to the event that set the level of the category.
+	Levels map[string]LoggedEvent `json:"levels,omitempty" doc:"The events that set the levels of categories; absent if none has one."`
+
+	// Conversations are the conversations with unread messages or a mark, even if their level
+	// excludes them from the total. The most recently changed are first, at most maxExplained.
+	Conversations     []ExplainedConversation `json:"conversations" doc:"Conversations with unread messages or a mark, whatever their level; most recently changed first."`
+	MoreConversations int                     `json:"more_conversations" minimum:"0" doc:"How many more there are."`
+	MoreAdds          int64                   `json:"more_adds" minimum:"0" doc:"What the conversations that are not listed add to the total."`
+
+	// Uncounted are the events that named the user and changed no count, newest first, at most
+	// maxUncounted. MoreUncounted counts the others.
+	Uncounted     []UncountedEvent `json:"uncounted" doc:"Events that named the user and changed no count, newest first. Only the newest of a frequent kind are listed, so that rare ones are not crowded out."`
+	MoreUncounted int64            `json:"more_uncounted" minimum:"0" doc:"How many more there were."`
+	// UncountedKinds counts listed and other events by type and reason, most frequent first.
+	UncountedKinds []UncountedKind `json:"uncounted_kinds" doc:"How many there were of each type and reason, listed or not; most frequent first."`
+
+	// History and Delivered are set if the question requests them.
+	History   *History   `json:"history,omitempty" doc:"The total over time; absent unless asked for."`
+	Delivered *Delivered `json:"delivered,omitempty" doc:"The delivered messages and the fate of each; absent unless asked for."`
+
+	Table *pubsub.Badge `json:"table,omitempty" doc:"The badge in the tables; absent for a past time."`
+	// Agrees reports whether every row of the user, and of the user's rooms, agrees with the
+	// log. Differences are the differences, at most maxDifferences.
+	Agrees          bool         `json:"agrees" doc:"Whether the rows of the user, of each conversation and of the user's rooms agree with the log; always true for a past time."`
+	Differences     []Difference `json:"differences" doc:"Where the tables differ from the log. Long values are cut."`
+	MoreDifferences int64        `json:"more_differences" minimum:"0" doc:"How many more there are."`
+}
+
+// Known reports whether the explanation contains anything about the user.
+func (e *Explanation) Known() bool {
+	return e.Version > 0 || len(e.Uncounted) > 0 || e.Table != nil && e.Table.Version > 0 || !e.Agrees
+}
+
+// LoggedEvent identifies an event in the log. If the event cannot be decoded, ID is the message
+// id, and Source, Type and Time are empty.
+type LoggedEvent struct {
+	ID         string      `json:"event_id" doc:"The id of the event."`
+	Source     string      `json:"source,omitempty" doc:"The source of the event; absent if the event cannot be decoded."`
+	Type       events.Type `json:"type,omitempty" doc:"The type of the event; absent if the event cannot be decoded."`
+	Time       time.Time   `json:"time,omitzero" doc:"When it happened, according to the publisher."`
+	AppendedAt time.Time   `json:"appended_at" doc:"When the statement that appended it ran."`
+	FoldedAt   time.Time   `json:"folded_at" doc:"When it was folded, to the second; no app could see it earlier. Later than appended_at if folding was behind or waited for a transaction."`
+	Position   string      `json:"position" doc:"Its position in the log, such as 1234/56."`
+}
+
+// ExplainedConversation says what a conversation adds to the total, and why.
+type ExplainedConversation struct {
+	pubsub.Conversation
+	Adds int64 `json:"adds" minimum:"0" doc:"What the conversation adds to the total."`
+	// Members is 0 unless the user is a member of the room.
+	Members int64 `json:"members,omitempty" minimum:"1" doc:"How many members the room has now; absent if the user is no member of a room."`
+	// Messages are the unread messages, greatest seq first, at most maxCounted. MoreMessages
+	// counts the others.
+	Messages     []CountedMessage `json:"messages" doc:"The unread messages, highest seq first."`
+	MoreMessages int64            `json:"more_messages" minimum:"0" doc:"How many more there are."`
+	LastRead     *ReadEvent       `json:"last_read,omitempty" doc:"The event that last moved the read position."`
+	MarkedBy     *LoggedEvent     `json:"marked_by,omitempty" doc:"The event that marked it unread; absent if it is not marked."`
+	LevelBy      *LoggedEvent     `json:"level_by,omitempty" doc:"The event that set its level; absent if none did."`
+	Applies      string           `json:"applies" enum:"all,mentions,direct_mentions,none" doc:"The level that applies."`
+	LevelOf      string           `json:"level_of,omitempty" doc:"The category whose level that is; absent if the conversation has one of its own, or no category has."`
+}
+
+// CountedMessage is an unread message and the event that first delivered it.
+type CountedMessage struct {
+	Seq       int64 `json:"seq" minimum:"1" doc:"The position of the message in its conversation."`
+	Mentioned bool  `json:"mentioned" doc:"Whether it mentions the user."`
+	LoggedEvent
+}
+
+// ReadEvent is an event that moved a read position.
+type ReadEvent struct {
+	UpToSeq int64 `json:"up_to_seq" minimum:"0" doc:"The read position that it set."`
+	LoggedEvent
+}
+
+// UncountedEvent is an event that changed no count.
+type UncountedEvent struct {
+	LoggedEvent
+	ConversationID string `json:"conversation_id,omitempty" doc:"The conversation of the event, if it has one."`
+	Seq            int64  `json:"seq,omitempty" minimum:"1" doc:"The seq or up_to_seq of the event, if it has one."`
+	Why            Why    `json:"why" enum:"duplicate,dead_letter,own_message,already_read,recalled,already_delivered,not_delivered,already_marked,left,same_level,same_state,nothing_unread,already_member,no_member" doc:"The reason."`
+	Detail         string `json:"detail" doc:"The reason, as a sentence."`
+}
+
+// Why is the kind of reason why an event changed nothing: a reason of the fold, or one below.
+type Why = badge.Why
+
+// The reasons why an event is not folded.
+const (
+	WhyDuplicate  Why = "duplicate"   // an event with the same source and id came earlier
+	WhyDeadLetter Why = "dead_letter" // it cannot be decoded
+)

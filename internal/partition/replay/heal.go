@@ -1,0 +1,241 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/fold/badge"
+	"github.com/badged/badged/internal/fold/store"
+	"github.com/badged/badged/pubsub"
+)
+
+// healedVersions says how the versions of a healed user differ from the versions that the log
+// gives. The zero value is for a user who was never healed.
+type healedVersions struct {
+	// version is the version that the user and the conversations got when the user was healed.
+	// Since then, ahead is how far the user's version is above the version that the log gives.
+	version, ahead int64
+}
+
+// user returns the version that the user should have; version is the version by the log.
+func (v healedVersions) user(version int64) int64 { return version + v.ahead }
+
+// conversation returns the version that a conversation should have. log is its version by the
+// log, table its version in the table. A conversation that is not in the log has version 0, or
+// the version of the healing if the table had the conversation then.
+func (v healedVersions) conversation(log int64, table string) int64 {
+	switch {
+	case log > 0:
+		return max(log+v.ahead, v.version)
+	case table == number(v.version):
+		return v.version
+	}
+	return 0
+}
+
+// healedUsers returns the healed users of the partition.
+func (in *Snapshot) healedUsers(ctx context.Context) (map[string]healedVersions, error) {
+	rows, _ := in.Tx.Query(ctx, statements.Get("read the healed users"), in.Partition)
+	healed := map[string]healedVersions{}
+	var id string
+	var v healedVersions
+	if _, err := pgx.ForEachRow(rows, []any{&id, &v.version, &v.ahead}, func() error {
+		healed[id] = v
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("read the healed users: %w", err)
+	}
+	return healed, nil
+}
+
+// healAttempts is how many replays of a user run while the projector continues. If the user gets
+// events during each of them, the last replay blocks the projector.
+const healAttempts = 3
+
+// errOvertaken is returned if the user got events during the replay.
+var errOvertaken = errors.New("the user got events during the replay")
+
+// Heal makes the rows of a user agree with the log. If the rows differed, version is the new
+// version that clients see, which is above every version that clients may know. The caller must
+// publish update, which makes the clients read the state again. If the rows agreed, version is
+// 0.
+//
+// The projector of the partition waits for the short transaction that writes. If the user gets
+// events all the time, the projector also waits for the search of the log, and so do all other
+// partitions: seconds if the log is long.
+func (v *Verifier) Heal(ctx context.Context, userID string) (update pubsub.Update, version int64, err error) {
+	partition := v.log.PartitionOf(userID)
+	for range healAttempts {
+		var log *Replay
+		var at events.Position
+		err = WithSnapshot(ctx, v.pool, partition, v.log.Partitions(), func(in *Snapshot) error {
+			at = in.Position
+			if err := in.UseArchive(ctx, v.archive); err != nil {
+				return err
+			}
+			log, err = in.replayOf(ctx, []string{userID})
+			return err
+		})
+		if err == nil {
+			update, version, err = v.healUser(ctx, partition, userID, log, at)
+		}
+		if !errors.Is(err, errOvertaken) {
+			break
+		}
+	}
+	if errors.Is(err, errOvertaken) {
+		update, version, err = v.healUser(ctx, partition, userID, nil, events.Position{})
+	}
+	if err != nil {
+		return pubsub.Update{}, 0, fmt.Errorf("heal user %q: %w", userID, err)
+	}
+	return update, version, nil
+}
+
+// healUser writes the rows of a user. log is the state of the user at a position; if log is
+// nil, healUser replays the user. It locks the row of the partition's position, so that no
+// batch runs meanwhile.
+func (v *Verifier) healUser(ctx context.Context, partition int, userID string, log *Replay, at events.Position) (update pubsub.Update, version int64, err error) {
+	err = pgx.BeginFunc(ctx, v.pool, func(tx pgx.Tx) error {
+		in := &Snapshot{Tx: tx, Partition: partition, Partitions: v.log.Partitions()}
+		if err := in.Open(ctx, "FOR UPDATE"); err != nil {
+			return err
+		}
+		if log == nil {
+			if err := in.UseArchive(ctx, v.archive); err != nil {
+				return err
+			}
+			if log, err = in.replayOf(ctx, []string{userID}); err != nil {
+				return err
+			}
+		} else if changed, err := in.mayHaveChanged(ctx, userID, at); err != nil {
+			return err
+		} else if changed {
+			return errOvertaken
+		}
+		if differs, err := in.differs(ctx, log, userID); err != nil || !differs {
+			return err
+		}
+		update, version, err = in.write(ctx, log.user(userID), log.Marks())
+		return err
+	})
+	return update, version, err
+}
+
+// mayHaveChanged reports whether the log may have events of a user between a position and the
+// position of in.
+func (in *Snapshot) mayHaveChanged(ctx context.Context, userID string, at events.Position) (bool, error) {
+	if at == in.Position {
+		return false, nil
+	}
+	if at.Before(in.Baseline.Position) { // the events were removed from the log
+		return true, nil
+	}
+	sought := seek([]string{userID}, nil)
+	sought.posts = true
+	f, err := in.search(ctx, at, sought)
+	return err == nil && len(f.ids) > 0, err
+}
+
+// differs reports whether the rows of a user differ from the log. It ignores the rows of rooms,
+// which only a rebuild corrects.
+func (in *Snapshot) differs(ctx context.Context, log *Replay, userID string) (bool, error) {
+	c, err := in.newComparison(ctx, VerifyOptions{Users: []string{userID}, Found: func(Difference) {}})
+	if err != nil {
+		return false, err
+	}
+	c.roomsDone = true
+	compared := *log.user(userID) // comparing empties it
+	compared.Conversations = maps.Clone(compared.Conversations)
+	err = c.compare(ctx, &Replay{Users: map[string]*badge.User{userID: &compared}, Rooms: log.Rooms, Wants: log.Wants})
+	return c.result.Differences > 0, err
+}
+
+// write replaces the rows of a user by the state that the log gives. The new version is above
+// the version in the table and above the version that the log gives. write returns the version
+// that clients see. marks are the marks that the user should have according to the log.
+func (in *Snapshot) write(ctx context.Context, log *badge.User, marks []Mark) (pubsub.Update, int64, error) {
+	live := map[string]int64{} // versions of conversations
+	rows, _ := in.Tx.Query(ctx, statements.Of(in.Partition, "read the versions of conversations"), log.ID)
+	var id string
+	var version int64
+	if _, err := pgx.ForEachRow(rows, []any{&id, &version}, func() error {
+		live[id] = version
+		return nil
+	}); err != nil {
+		return pubsub.Update{}, 0, fmt.Errorf("read the conversations: %w", err)
+	}
+	var epoch string
+	if err := in.Tx.QueryRow(ctx, statements.Of(in.Partition, "read the version of a user"), log.ID, in.Partition).Scan(&epoch, &version, &log.HasRow); err != nil {
+		return pubsub.Update{}, 0, fmt.Errorf("read the user: %w", err)
+	}
+
+	before, after, err := in.versionsAhead(ctx, log)
+	if err != nil {
+		return pubsub.Update{}, 0, err
+	}
+	v := healedVersions{version: max(version+before-after, log.Version) + 1}
+	v.ahead = v.version - log.Version
+	log.Version, log.Stored = v.version, version
+	ids := make([]string, 0, len(live))
+	for id := range live {
+		ids = append(ids, id)
+		if c := log.Conversation(id); !c.Touched {
+			// The log does not have the conversation. An empty row remains, by which clients
+			// learn that the conversation is empty.
+			c.Touched = true
+			log.Changed = append(log.Changed, c)
+		}
+	}
+	for _, c := range log.Conversations {
+		_, c.Stored = live[c.ID]
+		if c.Version > 0 || live[c.ID] > 0 {
+			c.Version = v.version
+		}
+	}
+	log.Paths.Rewrite()
+	var batch pgx.Batch
+	store.NewTables(in.Partition).QueueWrites(&batch, []*badge.User{log}, nil)
+	batch.Queue(statements.Of(in.Partition, "delete marks"), log.ID, ids)
+	for _, m := range marks {
+		batch.Queue(statements.Of(in.Partition, "add a mark"), in.Partition, m.Room, m.Seq, m.User, m.Own)
+	}
+	// The owner of the partition may have cached the old rows.
+	batch.Queue(statements.Get("raise the revision"), in.Partition)
+	batch.Queue(statements.Get("tell of the user"), in.Partition, log.ID)
+	batch.Queue(statements.Get("record a healed user"), in.Partition, log.ID, v.version, v.ahead)
+	batch.Queue(store.ResetExpirySQL, in.Partition)
+	if err := in.Tx.SendBatch(ctx, &batch).Close(); err != nil {
+		return pubsub.Update{}, 0, fmt.Errorf("write: %w", err)
+	}
+	return pubsub.Update{
+		Badge:     store.PublicBadge(log, epoch),
+		Partition: in.Partition,
+		// No client has this base version, so every client reads the state again.
+		BaseVersion:   v.version + log.Carried,
+		Conversations: []pubsub.Conversation{},
+	}, v.version + after, nil
+}
+
+// versionsAhead returns how far the version that clients see is above the version in the user's
+// row, because changes of the user's rooms count too. before is computed with the memberships in
+// the tables, after with the memberships according to the log.
+func (in *Snapshot) versionsAhead(ctx context.Context, log *badge.User) (before, after int64, err error) {
+	var rooms []string
+	var joined []int64
+	for id, c := range log.Conversations {
+		if c.Member() {
+			rooms, joined = append(rooms, id), append(joined, c.Membership.Joined)
+		}
+	}
+	err = in.Tx.QueryRow(ctx, statements.Of(in.Partition, "read how far versions are ahead"), log.ID, rooms, joined).Scan(&before, &after)
+	if err != nil {
+		return 0, 0, fmt.Errorf("read the rooms of the user: %w", err)
+	}
+	return before, after + log.Carried, nil
+}

@@ -1,0 +1,141 @@
+package replay
+
+import (
+	"cmp"
+
+	"github.com/badged/badged/events"
+)
+
+// maxSteps is the greatest number of steps in a history.
+const maxSteps = 2000
+
+// History is the total of a user over time, as a line of steps.
+type History struct {
+	Before int64 `json:"before" minimum:"0" doc:"The total before the first step: 0, or the total at the end of the archived part of the log."`
+	// Steps are the events that changed the total, in the order of the log, at most maxSteps.
+	// If there are more, the steps are divided into equal runs. Listed are the first and last
+	// step, and the steps with the least and the greatest total of each run.
+	Steps   []Step `json:"steps" doc:"The events that changed the total, in the order of the log. More than 2,000 are divided into equal runs, of which only the lowest and highest totals are listed; the first and last step always are."`
+	LeftOut int64  `json:"left_out" minimum:"0" doc:"How many steps are left out."`
+}
+
+// Step is an event that changed the total.
+type Step struct {
+	Total          int64  `json:"total" minimum:"0" doc:"The total after the event."`
+	Change         int64  `json:"change" doc:"What the event added to the total; negative if it took away."`
+	ConversationID string `json:"conversation_id,omitempty" doc:"The conversation of the event, if it has one."`
+	Seq            int64  `json:"seq,omitempty" minimum:"1" doc:"The seq or up_to_seq of the event, if it has one."`
+	LeftOut        int64  `json:"left_out,omitempty" minimum:"0" doc:"How many steps are left out just before this one."`
+	LoggedEvent
+}
+
+// historySketch stores a history in bounded memory. It divides the steps into buckets of equal
+// size, and stores for each bucket the steps with the least and the greatest total. If there
+// are too many buckets, it merges neighbours.
+type historySketch struct {
+	before      int64
+	count       int64
+	first, last numberedStep
+	// size is the number of steps in a full bucket.
+	size    int64
+	buckets []stepBucket
+}
+
+// numberedStep is a step with the number of earlier steps.
+type numberedStep struct {
+	number int64
+	Step
+}
+
+// stepBucket is a run of steps. Of equal totals, low is the earliest and high the latest, so
+// that a bucket of two steps has both.
+type stepBucket struct {
+	steps     int64
+	low, high numberedStep
+}
+
+// historyBuckets is the greatest number of buckets: two steps each, and the first and last
+// step.
+const historyBuckets = maxSteps/2 - 1
+
+// newHistorySketch returns a history that starts with a total.
+func newHistorySketch(total int64) *historySketch { return &historySketch{before: total, size: 2} }
+
+// add adds a folded event. It does nothing if the total is unchanged or h is nil.
+func (h *historySketch) add(e *events.Event, logged LoggedEvent, before, after int64) {
+	if h == nil || before == after {
+		return
+	}
+	s := numberedStep{h.count, Step{
+		Total: after, Change: after - before, ConversationID: e.Data.ConversationID,
+		Seq: cmp.Or(e.Data.UpToSeq, e.Data.Seq), LoggedEvent: logged,
+	}}
+	if h.count == 0 {
+		h.first = s
+	}
+	h.last = s
+	h.count++
+	if n := len(h.buckets); n > 0 && h.buckets[n-1].steps < h.size {
+		h.buckets[n-1] = h.buckets[n-1].with(stepBucket{1, s, s})
+		return
+	}
+	if len(h.buckets) == historyBuckets {
+		merged := h.buckets[:0]
+		for i := 0; i < len(h.buckets); i += 2 {
+			b := h.buckets[i]
+			if i+1 < len(h.buckets) {
+				b = b.with(h.buckets[i+1])
+			}
+			merged = append(merged, b)
+		}
+		h.buckets, h.size = merged, 2*h.size
+		if n := len(merged); merged[n-1].steps < h.size {
+			merged[n-1] = merged[n-1].with(stepBucket{1, s, s})
+			return
+		}
+	}
+	h.buckets = append(h.buckets, stepBucket{1, s, s})
+}
+
+// with returns b merged with a later bucket.
+func (b stepBucket) with(later stepBucket) stepBucket {
+	b.steps += later.steps
+	if later.low.Total < b.low.Total {
+		b.low = later.low
+	}
+	if later.high.Total >= b.high.Total {
+		b.high = later.high
+	}
+	return b
+}
+
+// result returns the history; nil if h is nil.
+func (h *historySketch) result() *History {
+	if h == nil {
+		return nil
+	}
+	x := &History{Before: h.before, Steps: []Step{}, LeftOut: h.count}
+	last := int64(-1)
+	put := func(s numberedStep) {
+		if s.number <= last {
+			return
+		}
+		s.LeftOut = s.number - last - 1
+		last = s.number
+		x.LeftOut--
+		x.Steps = append(x.Steps, s.Step)
+	}
+	if h.count == 0 {
+		return x
+	}
+	put(h.first)
+	for _, b := range h.buckets {
+		if b.low.number > b.high.number {
+			b.low, b.high = b.high, b.low
+		}
+		put(b.low)
+		put(b.high)
+	}
+	put(h.last)
+	return x
+}

@@ -1,0 +1,79 @@
+package replay
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/fold/store"
+)
+
+// MembershipChange identifies an event by which a user joined or left a room. The time is
+// necessary: after a log was renumbered, an event of the archive and one of the log may have
+// the same place.
+type MembershipChange struct {
+	events.Place
+	AppendedAt time.Time
+}
+
+// ChangeAt returns the MembershipChange that identifies a record.
+func ChangeAt(r *events.Record) MembershipChange {
+	return MembershipChange{r.Place, r.AppendedAt.UTC()}
+}
+
+// MembershipChanges returns the events by which a user became a member of rooms or ceased to be
+// one, with these rooms. Repeats, and joins of a member, are not included. It reads the log
+// from the baseline up to the position, or the archive and the log if there is an archive.
+func (in *Snapshot) MembershipChanges(ctx context.Context, userID string) (map[MembershipChange][]string, error) {
+	r := in.newReplay(func(id string) bool { return id == userID }, nil)
+	if err := in.restoreUsers(ctx, r, []string{userID}, func() {}); err != nil {
+		return nil, err
+	}
+	changes := map[MembershipChange][]string{}
+	err := in.eachOf(ctx, []string{userID}, r, func(rec *events.Record, it store.Item, dead error) error {
+		if dead != nil {
+			return nil
+		}
+		rooms := []string{it.Event.Data.ConversationID}
+		if it.Event.Type == events.UserLeftAll {
+			rooms = r.roomsOf(userID)
+		}
+		before := make([]bool, len(rooms))
+		for i, room := range rooms {
+			before[i] = r.isMember(userID, room)
+		}
+		r.fold(rec.Place, &it)
+		for i, room := range rooms {
+			if r.isMember(userID, room) != before[i] {
+				changes[ChangeAt(rec)] = append(changes[ChangeAt(rec)], strings.Clone(room))
+			}
+		}
+		return nil
+	})
+	return changes, err
+}
+
+// roomsOf returns the sorted rooms of which a replayed user is a member.
+func (r *Replay) roomsOf(userID string) (rooms []string) {
+	if u := r.Users[userID]; u != nil {
+		for id, c := range u.Conversations {
+			if c.Member() {
+				rooms = append(rooms, id)
+			}
+		}
+	}
+	slices.Sort(rooms)
+	return rooms
+}
+
+// isMember reports whether a replayed user is a member of a room.
+func (r *Replay) isMember(userID, room string) bool {
+	u := r.Users[userID]
+	if u == nil {
+		return false
+	}
+	c, ok := u.Conversations[room]
+	return ok && c.Member()
+}

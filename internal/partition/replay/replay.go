@@ -1,0 +1,495 @@
+package replay
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/binary"
+	"fmt"
+	"hash/maphash"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/fold/badge"
+	"github.com/badged/badged/internal/fold/logread"
+	"github.com/badged/badged/internal/fold/store"
+	"github.com/badged/badged/internal/pg/sqlfile"
+)
+
+//go:embed replay.sql
+var statementsText string
+
+var statements = sqlfile.Parse(statementsText)
+
+// visit processes a decoded record of the log. If dead is not nil, it is the reason why the
+// record is not folded, and the item is empty.
+type visit func(r *events.Record, it store.Item, dead error) error
+
+// Limits of one read of the log.
+const (
+	replayPage      = 5000
+	replayPageBytes = 8 << 20
+)
+
+// each visits every record up to the position, in order, from the baseline or from the start of
+// the archive. keys may be nil; if not, newKeys must have returned it, and the baseline's keys
+// are first restored into it. done is called after each page with its number of records. While
+// a page is visited, the next page is decoded and the page after that is read, so v and done
+// must not use the transaction.
+func (in *Snapshot) each(ctx context.Context, keys *store.DedupReplay, v visit, done func(records int)) error {
+	if err := in.restoreKeys(ctx, keys, nil); err != nil {
+		return err
+	}
+	if err := in.ScanTables(ctx, false); err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	pages, decoded := make(chan page), make(chan decodedPage)
+	g.Go(func() error {
+		defer close(pages)
+		if err := in.archivedPages(ctx, pages); err != nil {
+			return err
+		}
+		return in.pages(ctx, pages)
+	})
+	g.Go(func() error {
+		defer close(decoded)
+		for p := range pages {
+			records := make([]decodedRecord, len(p.records))
+			for i := range p.records {
+				records[i].record = &p.records[i]
+				records[i].item, records[i].dead = in.Item(&p.records[i])
+			}
+			select {
+			case decoded <- decodedPage{records, p.generations, p.begins}:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	})
+	g.Go(func() error {
+		for p := range decoded {
+			if keys != nil {
+				if p.begins {
+					keys.Begin()
+				}
+				keys.Extend(p.generations)
+			}
+			for i := range p.records {
+				if err := v(p.records[i].record, p.records[i].item, p.records[i].dead); err != nil {
+					return err
+				}
+			}
+			done(len(p.records))
+		}
+		return nil
+	})
+	return g.Wait()
+}
+
+// page has the records of one read, and generations of event keys that may begin in this page or
+// in a later one.
+type page struct {
+	records     []events.Record
+	generations []store.Generation
+	// begins is set for the first page of each archived file, and of the log after the files.
+	// All generations of earlier pages have begun by then, even if the positions in an earlier
+	// file are greater: positions of different shards do not compare, and the partition may
+	// have moved.
+	begins bool
+}
+
+// decodedPage is a page with decoded records.
+type decodedPage struct {
+	records     []decodedRecord
+	generations []store.Generation
+	begins      bool
+}
+
+// decodedRecord is a record with its item, or with the reason why it is not folded.
+type decodedRecord struct {
+	record *events.Record
+	item   store.Item
+	dead   error
+}
+
+// pages sends every record of the log, from the baseline up to the position, in order.
+func (in *Snapshot) pages(ctx context.Context, to chan<- page) error {
+	at, size := in.Baseline.Position, logread.Size{Events: replayPage, Bytes: replayPageBytes}
+	for at.Before(in.Position) {
+		records, err := logread.Folded(ctx, in.Tx, in.Partition, at, in.Cursor, &size)
+		if err != nil {
+			return err
+		}
+		if len(records) == 0 {
+			return nil
+		}
+		at = records[len(records)-1].Position
+		select {
+		case to <- page{records: records}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// maxSought is the number of users up to which the log is searched. For more users, reading the
+// whole log is faster.
+const maxSought = 16
+
+// eachOf visits, in order, the records up to the position that are necessary to fold up to
+// maxSought users from the baseline: the records that name one of the users or one of their
+// rooms, and perhaps dead letters. It removes all other rooms from r, and restores the
+// baseline's keys into r.Keys.
+//
+// Complete ranges of the log have an index. The server scans other ranges once, or three times
+// for members of rooms. An archive cannot be searched: with an archive, eachOf visits every
+// record.
+func (in *Snapshot) eachOf(ctx context.Context, users []string, r *Replay, v visit) error {
+	if in.archive != nil {
+		return in.each(ctx, r.Keys, v, func(int) {})
+	}
+	if err := in.ScanTables(ctx, true); err != nil {
+		return err
+	}
+	sought, err := in.soughtFor(ctx, users)
+	if err != nil {
+		return err
+	}
+	for id := range r.Rooms { // the state of other rooms would be wrong: not all their events are visited
+		if _, ok := sought.rooms[id]; !ok {
+			delete(r.Rooms, id)
+			delete(r.others, id)
+		}
+	}
+	found, err := in.search(ctx, in.Baseline.Position, sought)
+	if err != nil || len(found.ids) == 0 {
+		return err
+	}
+	if sought.keys = found.memberships; len(sought.keys) > 0 {
+		if found, err = in.search(ctx, in.Baseline.Position, sought); err != nil {
+			return err
+		}
+	}
+	if err := in.restoreKeys(ctx, r.Keys, keyList(found.keys)); err != nil {
+		return err
+	}
+	return in.visitFound(ctx, found, func(rec *events.Record, it store.Item, dead error) error {
+		if dead == nil && !sought.has(&it) {
+			if sought.shares(it.Key) {
+				r.Keys.First(&it, rec.Position)
+			}
+			return nil
+		}
+		it.Erased = sought.members(it.Erased)
+		return v(rec, it, dead)
+	})
+}
+
+// visitFound visits the records of the found rows, in order.
+func (in *Snapshot) visitFound(ctx context.Context, found *found, v visit) error {
+	sql := rowsSQL(statements.Of(in.Partition, "read some rows"))
+	rows, err := in.Tx.Query(ctx, sql, append(in.folded(in.Baseline.Position), found.ids, found.offsets)...)
+	if err == nil {
+		err = logread.Scan(rows, func(records []events.Record) error {
+			for i := range records {
+				it, dead := in.Item(&records[i])
+				if err := v(&records[i], it, dead); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("read partition %d: %w", in.Partition, err)
+	}
+	return nil
+}
+
+// rowsSQL replaces COLUMNS by the columns of a row of the log.
+func rowsSQL(sql string) string { return strings.ReplaceAll(sql, "COLUMNS", logread.Columns) }
+
+// found are the rows of the log that name the sought users, and the event keys in these rows.
+type found struct {
+	ids, offsets []int64
+	keys         map[uuid.UUID]struct{}
+	// memberships maps the event keys of joins and leaves to their event ids.
+	memberships map[uuid.UUID]string
+}
+
+func (f *found) add(at events.Position) {
+	if n := len(f.ids); n > 0 && f.ids[n-1] == at.TransactionID && f.offsets[n-1] == at.Offset {
+		return
+	}
+	f.ids, f.offsets = append(f.ids, at.TransactionID), append(f.offsets, at.Offset)
+}
+
+// keyList returns keys as an argument of a statement.
+func keyList[V any](keys map[uuid.UUID]V) [][16]byte {
+	list := make([][16]byte, 0, len(keys))
+	for key := range keys {
+		list = append(list, key)
+	}
+	return list
+}
+
+// searchSQL returns the statement of search, with its arguments.
+func (in *Snapshot) searchSQL(after events.Position, what *sought) (sql string, args []any) {
+	text, texts := what.text(7)
+	sql = rowsSQL(strings.ReplaceAll(statements.Of(in.Partition, "search the log"), "TEXT", text))
+	return sql, slices.Concat(in.folded(after), []any{what.namesToFind()}, texts)
+}
+
+// search returns the rows with sought events between a position and the position of in.
+func (in *Snapshot) search(ctx context.Context, after events.Position, what *sought) (*found, error) {
+	sql, args := in.searchSQL(after, what)
+	f := &found{keys: map[uuid.UUID]struct{}{}, memberships: map[uuid.UUID]string{}}
+	rows, err := in.Tx.Query(ctx, sql, args...)
+	if err == nil {
+		err = logread.Scan(rows, func(records []events.Record) error {
+			for i := range records {
+				r := &records[i]
+				if r.Payload == nil { // the search omits the text of most single events of badged
+					f.keys[r.UUID] = struct{}{}
+					f.add(r.Position)
+					continue
+				}
+				if !what.mayBeIn(r.Payload) && !bytes.ContainsRune(r.Payload, '\\') && len(what.keys) == 0 {
+					continue
+				}
+				it, dead := in.Item(r)
+				if dead == nil && (what.has(&it) || what.shares(it.Key)) {
+					f.keys[it.Key] = struct{}{}
+					f.add(r.Position)
+					if movesMembers(it.Event.Type) {
+						f.memberships[it.Key] = it.Event.ID
+					}
+				} else if dead != nil && what.mayBeIn(r.Payload) {
+					f.add(r.Position)
+				}
+			}
+			return nil
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("search partition %d: %w", in.Partition, err)
+	}
+	return f, nil
+}
+
+// quoted returns an id in the quotes that the log stores.
+func quoted(id string) []byte {
+	b, _ := jsontext.AppendQuote(nil, id) // an id that cannot be quoted is not in the log
+	return b
+}
+
+// Replay is the state of some users according to the log.
+type Replay struct {
+	Users map[string]*badge.User
+	// Rooms are all rooms, or at least the rooms of the users. Each has all its closed chunks
+	// (older messages) and the marks of the users.
+	Rooms map[string]*badge.Room
+	// Wants reports whether a user is replayed.
+	Wants func(user string) bool
+	// Keys detect duplicates; nil if repeats has the duplicates.
+	Keys *store.DedupReplay
+	// repeats maps records to the users who had an earlier event with the same key.
+	repeats map[events.Place]store.UserSet
+	// others maps rooms to their members who are not replayed.
+	others map[string]map[string]struct{}
+}
+
+// newReplay returns a Replay without users. repeats may be nil.
+func (in *Snapshot) newReplay(wants func(user string) bool, repeats map[events.Place]store.UserSet) *Replay {
+	r := &Replay{
+		Users: map[string]*badge.User{}, Rooms: map[string]*badge.Room{}, Wants: wants, repeats: repeats,
+		others: map[string]map[string]struct{}{},
+	}
+	if repeats == nil {
+		r.Keys = in.newKeys()
+	}
+	return r
+}
+
+// fold folds an item. It returns the number of replayed users to which the event was applied.
+func (r *Replay) fold(at events.Place, it *store.Item) int {
+	if r.Keys == nil && !it.Without(r.repeats[at]) || r.Keys != nil && !r.Keys.Fresh(it, at.Position) {
+		return 0
+	}
+	state := &badge.State{Users: r.Users, Rooms: r.Rooms}
+	state.FoldErased(it.Erased)
+	d := &it.Event.Data
+	all := d.UserIDs
+	d.UserIDs = slices.DeleteFunc(slices.Clone(all), func(id string) bool { return !r.Wants(id) })
+	for _, id := range d.UserIDs {
+		if r.Users[id] == nil {
+			u := badge.NewUser(id)
+			r.Users[u.ID] = u
+		}
+	}
+	// Determine the refused users again: of dead letters in an archive only the places are known.
+	refused := state.Refused(&it.Event)
+	wanted := slices.DeleteFunc(d.UserIDs, func(id string) bool { return slices.Contains(refused, id) })
+	d.UserIDs = all
+	if len(refused) > 0 {
+		slices.Sort(refused)
+		it.Drop(refused)
+	}
+	if r.Keys != nil {
+		r.Keys.Remember(it)
+	}
+	r.followOthers(&it.Event)
+	d.UserIDs = wanted
+	if len(wanted) == 0 && !it.ToRoom() {
+		return 0
+	}
+	state.Fold(&it.Event)
+	r.forgetMarks(it)
+	return len(wanted)
+}
+
+// user returns the state of a user, or a new state if r does not have the user.
+func (r *Replay) user(id string) *badge.User {
+	if u, ok := r.Users[id]; ok {
+		return u
+	}
+	return badge.NewUser(id)
+}
+
+// replayOf replays up to maxSought users.
+func (in *Snapshot) replayOf(ctx context.Context, users []string) (*Replay, error) {
+	r := in.newReplay(func(id string) bool { return slices.Contains(users, id) }, nil)
+	if err := in.restoreUsers(ctx, r, users, func() {}); err != nil {
+		return nil, err
+	}
+	err := in.eachOf(ctx, users, r, func(rec *events.Record, it store.Item, dead error) error {
+		if dead == nil {
+			r.fold(rec.Place, &it)
+		}
+		return nil
+	})
+	return r, err
+}
+
+// Rough memory use, in bytes.
+const (
+	keyWeight = 64
+	// foldWeight is the most that folding an event adds for one user.
+	foldWeight = badge.UserWeight + badge.ConversationWeight + 3*badge.RangeWeight
+)
+
+// repeats returns a map from records to the users who had an earlier event with the same key.
+// weight is the size of all keys. Only about budget bytes of keys are in memory at a time, so
+// repeats reads the log weight/budget+1 times.
+func (in *Snapshot) repeats(ctx context.Context, weight, budget int64, done func(records int)) (map[events.Place]store.UserSet, error) {
+	repeats := map[events.Place]store.UserSet{}
+	passes := uint64(weight/budget) + 1 //nolint:gosec // neither is negative
+	for pass := range passes {
+		keys := in.newKeys()
+		// Keys are hashes: their last bytes spread them evenly.
+		keys.Wants = func(key uuid.UUID) bool { return binary.BigEndian.Uint64(key[8:])%passes == pass }
+		err := in.each(ctx, keys, func(r *events.Record, it store.Item, dead error) error {
+			if dead != nil || !keys.Wants(it.Key) {
+				return nil
+			}
+			if had := keys.Had(it.Key, r.Position); had != "" {
+				repeats[r.Place] = had
+			}
+			keys.First(&it, r.Position)
+			return nil
+		}, done)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return repeats, nil
+}
+
+// Share is a part of the users: the users whose hash is between lo and hi, inclusive.
+type Share struct {
+	seed   maphash.Seed
+	lo, hi uint64
+}
+
+// AllUsers is the share of all users.
+func AllUsers() Share { return Share{seed: maphash.MakeSeed(), hi: math.MaxUint64} }
+
+// has reports whether a user is in s.
+func (s *Share) has(user string) bool {
+	h := maphash.String(s.seed, user)
+	return s.lo <= h && h <= s.hi
+}
+
+// narrow halves s. It returns false if s has only one hash.
+func (s *Share) narrow() bool {
+	if s.lo == s.hi {
+		return false
+	}
+	s.hi = s.lo + (s.hi-s.lo)/2
+	return true
+}
+
+// Next returns the share after s, and false after the last one. The share is twice as large as
+// s, since s may have been narrowed because of a few large users.
+func (s *Share) Next() (_ Share, ok bool) {
+	if s.hi == math.MaxUint64 {
+		return Share{}, false
+	}
+	n := Share{seed: s.seed, lo: s.hi + 1, hi: math.MaxUint64}
+	if size := s.hi - s.lo; size < (n.hi-n.lo)/2 {
+		n.hi = n.lo + 2*size + 1
+	}
+	return n, true
+}
+
+// ReplayShare replays those users of a share that wants accepts. If their states weigh more than
+// budget bytes, it narrows the share.
+func (in *Snapshot) ReplayShare(ctx context.Context, s *Share, wants func(string) bool, repeats map[events.Place]store.UserSet, budget int64, done func(records int)) (*Replay, error) {
+	r := in.newReplay(func(id string) bool { return s.has(id) && wants(id) }, repeats)
+	// Weighing is slow: weigh only once the weight may have grown by an eighth of the budget.
+	folded, weighAfter := 0, budget/8/foldWeight
+	weigh := func(more int) {
+		if folded += more; int64(folded) < weighAfter {
+			return
+		}
+		folded = 0
+		for len(r.Users) > 1 && r.weight() > budget && s.narrow() {
+			for id := range r.Users {
+				if !s.has(id) {
+					r.drop(id)
+				}
+			}
+		}
+	}
+	if err := in.restoreUsers(ctx, r, nil, func() { weigh(1) }); err != nil {
+		return nil, err
+	}
+	err := in.each(ctx, r.Keys, func(rec *events.Record, it store.Item, dead error) error {
+		if dead == nil {
+			weigh(r.fold(rec.Place, &it))
+		}
+		return nil
+	}, done)
+	return r, err
+}
+
+// weight returns the approximate size of the users of r in bytes.
+func (r *Replay) weight() int64 {
+	var n int64
+	for _, u := range r.Users {
+		n += badge.UserWeight + badge.ClaimWeight*int64(len(u.Claims))
+		for _, c := range u.Conversations {
+			n += badge.ConversationWeight + badge.RangeWeight*int64(len(c.Unread.Ranges)+len(c.Mentions.Ranges)+len(c.Again.Ranges)+len(c.Recalled.Ranges))
+		}
+	}
+	return n
+}

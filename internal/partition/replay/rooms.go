@@ -1,0 +1,240 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/base/category"
+	"github.com/badged/badged/internal/fold/badge"
+	"github.com/badged/badged/internal/fold/store"
+)
+
+// movesMembers reports whether events of a type add members to rooms or remove them.
+func movesMembers(t events.Type) bool {
+	return t == events.RoomJoined || t == events.RoomLeft || t == events.UserLeftAll
+}
+
+// room returns a room, which it creates if necessary.
+func (r *Replay) room(id string) *badge.Room {
+	return (&badge.State{Rooms: r.Rooms}).Room(id)
+}
+
+// followOthers applies the joins and leaves of users who are not replayed, since rooms count
+// all their members.
+func (r *Replay) followOthers(e *events.Event) {
+	id := e.Data.ConversationID
+	switch e.Type {
+	case events.RoomJoined, events.RoomLeft:
+	case events.UserLeftAll:
+		for room, members := range r.others {
+			if !category.Covers(e.Data.Category, r.room(room).Category) {
+				continue
+			}
+			for _, user := range e.Data.UserIDs {
+				if _, member := members[user]; member && !r.Wants(user) {
+					r.room(room).Dismiss()
+					delete(members, user)
+				}
+			}
+		}
+		return
+	default:
+		return
+	}
+	for _, user := range e.Data.UserIDs {
+		if r.Wants(user) {
+			continue
+		}
+		_, member := r.others[id][user]
+		switch {
+		case e.Type == events.RoomJoined && !member:
+			r.room(id).Admit()
+			r.addOther(id, user)
+		case e.Type == events.RoomLeft && member:
+			r.room(id).Dismiss()
+			delete(r.others[id], user)
+		}
+	}
+}
+
+func (r *Replay) addOther(room, user string) {
+	if r.others[room] == nil {
+		r.others[strings.Clone(room)] = map[string]struct{}{}
+	}
+	r.others[room][strings.Clone(user)] = struct{}{}
+}
+
+// drop ends the replay of a user, who remains a counted member of rooms.
+func (r *Replay) drop(user string) {
+	for id, c := range r.Users[user].Conversations {
+		if c.Member() {
+			r.addOther(id, user)
+		}
+	}
+	delete(r.Users, user)
+}
+
+// forgetMarks removes the marks that an event has made superfluous, as the projector's batches
+// do.
+func (r *Replay) forgetMarks(it *store.Item) {
+	if len(r.Rooms) == 0 {
+		return
+	}
+	for _, id := range it.Named() {
+		u := r.Users[id]
+		if u == nil {
+			continue
+		}
+		if it.Event.Type.OfConversations() {
+			for _, c := range u.Conversations {
+				r.forgetRead(u, c)
+			}
+		} else if c, ok := u.Conversations[it.Event.Data.ConversationID]; ok {
+			r.forgetRead(u, c)
+		}
+	}
+	if it.Event.Type == events.RoomReset {
+		for _, u := range r.Users {
+			if c, ok := u.Conversations[it.Event.Data.ConversationID]; ok {
+				r.forgetRead(u, c)
+			}
+		}
+		return
+	}
+	if !it.ToRoom() {
+		return
+	}
+	marks := r.Rooms[it.Event.Data.ConversationID].Marks
+	seq := it.Event.Data.Seq
+	for user, m := range marks[seq] {
+		if m.Gone {
+			delete(marks[seq], user)
+		}
+	}
+	if len(marks[seq]) == 0 {
+		delete(marks, seq)
+	}
+}
+
+// forgetRead removes the marks of messages that a member has read.
+func (r *Replay) forgetRead(u *badge.User, c *badge.Conversation) {
+	if !c.Member() {
+		return
+	}
+	marks := r.Rooms[c.ID].Marks
+	for _, seq := range c.Membership.Unmarked {
+		if delete(marks[seq], u.ID); len(marks[seq]) == 0 {
+			delete(marks, seq)
+		}
+	}
+	c.Membership.Unmarked = nil
+}
+
+// Mark says that a member sent a message to a room (Own), or is mentioned in it by name.
+type Mark struct {
+	Room string
+	Seq  int64
+	User string
+	Own  bool
+}
+
+// Marks returns the marks of members above their read positions. Other marks have no effect.
+func (r *Replay) Marks() (marks []Mark) {
+	for _, room := range store.Sorted(r.Rooms) {
+		for seq, byUser := range room.Marks {
+			for user, m := range byUser {
+				u := r.Users[user]
+				if m.Gone || u == nil {
+					continue
+				}
+				if c, ok := u.Conversations[room.ID]; ok && c.Member() && seq > c.ReadSeq {
+					marks = append(marks, Mark{room.ID, seq, user, m.Own})
+				}
+			}
+		}
+	}
+	return marks
+}
+
+// baselineRooms returns the rooms of which users are members in the baseline.
+func (in *Snapshot) baselineRooms(ctx context.Context, users []string) (map[string]struct{}, error) {
+	rooms := map[string]struct{}{}
+	if in.Baseline.Events == 0 {
+		return rooms, nil
+	}
+	rows, _ := in.Tx.Query(ctx, statements.Of(in.Partition, "read the rooms of users in the baseline"), users)
+	var id string
+	if _, err := pgx.ForEachRow(rows, []any{&id}, func() error {
+		rooms[id] = struct{}{}
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("read the rooms of the baseline: %w", err)
+	}
+	return rooms, nil
+}
+
+// restoreRooms adds the rooms of the baseline, with all members. The users that r wants must
+// have been added before.
+func (in *Snapshot) restoreRooms(ctx context.Context, r *Replay) error {
+	if err := in.loadRooms(ctx, r, "_baseline", nil); err != nil {
+		return err
+	}
+	var id, user string
+	rows, _ := in.Tx.Query(ctx, statements.Of(in.Partition, "read the members in the baseline"))
+	if _, err := pgx.ForEachRow(rows, []any{&id, &user}, func() error {
+		if !r.Wants(user) {
+			r.addOther(id, user)
+		}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("read the members of the baseline: %w", err)
+	}
+	var seq int64
+	var own bool
+	rows, _ = in.Tx.Query(ctx, statements.Of(in.Partition, "read the marks of the baseline"))
+	if _, err := pgx.ForEachRow(rows, []any{&id, &seq, &user, &own}, func() error {
+		if room := r.Rooms[id]; room != nil && r.Wants(user) {
+			room.AddMark(seq, strings.Clone(user), badge.Mark{Own: own})
+		}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("read the marks of the baseline: %w", err)
+	}
+	return nil
+}
+
+// loadRooms adds rooms with their closed chunks (older messages) from tables whose names end
+// with suffix, marked as changed, as if they had just been folded. named limits the rooms; nil
+// means all.
+func (in *Snapshot) loadRooms(ctx context.Context, r *Replay, suffix string, named []string) error {
+	tables := store.TablesNamed(in.Partition, suffix)
+	where, args := "", []any(nil)
+	if named != nil {
+		where, args = "\nWHERE conversation_id = ANY ($1::text[])", []any{named}
+	}
+	rows, err := in.Tx.Query(ctx, tables.Rooms.Read+where, args...)
+	if err == nil {
+		err = store.ScanRooms(rows, r.Rooms)
+	}
+	if err == nil {
+		rows, err = in.Tx.Query(ctx, tables.Chunks.Read+where, args...)
+	}
+	if err == nil {
+		err = store.ScanChunks(rows, r.Rooms)
+	}
+	if err != nil {
+		return fmt.Errorf("read rooms%s: %w", suffix, err)
+	}
+	for _, room := range r.Rooms {
+		room.Stored, room.Touched = false, true
+		for _, c := range slices.Concat(room.Closed, []*badge.Chunk{&room.Open}) {
+			c.Stored, c.Touched = false, true
+		}
+	}
+	return nil
+}

@@ -1,0 +1,278 @@
+package replay
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/fold/badge"
+	"github.com/badged/badged/internal/fold/store"
+)
+
+// search folds the events of one user and records which event led to each number.
+type search struct {
+	user *badge.User
+	// replay and state have the user, and the rooms of which the user is or was a member.
+	replay *Replay
+	state  *badge.State
+	// total is the user's total.
+	total int64
+	keys  *store.DedupReplay
+	// folded maps event keys to the place where an event with this key was last folded for the
+	// user.
+	folded map[uuid.UUID]events.Place
+	// levels maps categories to the event that set the level of the category.
+	levels    map[string]LoggedEvent
+	traces    map[string]*trace
+	uncounted uncountedEvents
+	question  Question
+	// history and delivered are nil if the question does not ask for them.
+	history   *historySketch
+	delivered *deliveries
+	// effect is nil unless the search looks for the effect of one event.
+	effect *watchedEvent
+}
+
+// trace records which events led to the numbers of one conversation.
+type trace struct {
+	// messages maps the seqs of unread messages to the events that delivered them. If there are
+	// many, only the last ones are stored.
+	messages          map[int64]LoggedEvent
+	lastRead          *ReadEvent
+	markedBy, levelBy *LoggedEvent
+	// ahead are the events that read or left the conversation up to a seq beyond the last
+	// delivered message, in the order of the log. An event removes all earlier events from ahead
+	// whose seqs are not greater than its own.
+	ahead []aheadEvent
+}
+
+// aheadEvent is an event that reads, or leaves, up to a seq beyond the last delivered message.
+type aheadEvent struct {
+	upTo int64
+	LoggedEvent
+}
+
+// reach records an event that reads, or leaves, beyond the last delivered message.
+func (t *trace) reach(upTo int64, e LoggedEvent) {
+	t.ahead = append(slices.DeleteFunc(t.ahead, func(a aheadEvent) bool { return a.upTo <= upTo }), aheadEvent{upTo, e})
+	if surplus := len(t.ahead) - badge.MaxClaims; surplus > 0 {
+		t.ahead = slices.Delete(t.ahead, 0, surplus)
+	}
+}
+
+// mover returns the event because of which a delivery moved the read position to seq: an earlier
+// event that read or left the conversation up to seq or beyond. If that event is archived, mover
+// returns the delivery.
+func (t *trace) mover(seq int64, delivery LoggedEvent) LoggedEvent {
+	for _, a := range slices.Backward(t.ahead) {
+		if a.upTo >= seq {
+			return a.LoggedEvent
+		}
+	}
+	return delivery
+}
+
+func newSearch(userID string, in *Snapshot, q Question) *search {
+	s := &search{question: q, folded: map[uuid.UUID]events.Place{}, traces: map[string]*trace{}, levels: map[string]LoggedEvent{}}
+	s.replay = in.newReplay(func(id string) bool { return id == userID }, nil)
+	s.user, s.keys = s.replay.user(userID), s.replay.Keys
+	s.replay.Users[userID] = s.user
+	s.state = &badge.State{Users: s.replay.Users, Rooms: s.replay.Rooms}
+	return s
+}
+
+// begin must be called before the first record, after the user was restored from the baseline.
+func (s *search) begin() {
+	s.total = s.user.Sums(s.replay.Rooms).Total
+	if s.question.History {
+		s.history = newHistorySketch(s.total)
+	}
+	if s.question.Delivered > 0 {
+		s.delivered = &deliveries{limit: s.question.Delivered}
+	}
+}
+
+// trace returns the trace of a conversation, which it creates if necessary.
+func (s *search) trace(conversationID string) *trace {
+	t, ok := s.traces[conversationID]
+	if !ok {
+		t = &trace{messages: map[int64]LoggedEvent{}}
+		s.traces[conversationID] = t
+	}
+	return t
+}
+
+// visit processes the next record.
+func (s *search) visit(r *events.Record, folded time.Time, it *store.Item, dead error) {
+	if dead != nil {
+		if mayName(r.Payload, s.user.ID) {
+			s.uncounted.add(UncountedEvent{
+				LoggedEvent: LoggedEvent{ID: r.UUID.String(), AppendedAt: r.AppendedAt.UTC(), FoldedAt: folded, Position: r.String()},
+				Why:         WhyDeadLetter, Detail: "not understood: " + dead.Error(),
+			})
+		}
+		return
+	}
+	e, duplicate := &it.Event, false
+	c := s.user.Conversations[e.Data.ConversationID]
+	concerned := slices.Contains(e.Data.UserIDs, s.user.ID) || it.ToRoom() && c != nil && c.Member()
+	if s.keys.First(it, r.Position); !it.ToRoom() {
+		duplicate = concerned && !slices.Contains(e.Data.UserIDs, s.user.ID)
+	}
+	logged := LoggedEvent{
+		ID: e.ID, Source: e.Source, Type: e.Type, Time: e.Time.UTC(),
+		AppendedAt: r.AppendedAt.UTC(), FoldedAt: folded, Position: r.String(),
+	}
+	s.state.FoldErased(it.Erased)
+	s.replay.followOthers(e)
+	before, o := s.total, badge.Outcome{}
+	if !duplicate && (concerned || it.ToRoom()) {
+		o = s.fold(e, logged)
+		s.replay.forgetMarks(it)
+	}
+	if !concerned {
+		return
+	}
+	why, detail := o.Why, o.Detail
+	if duplicate {
+		why, detail = WhyDuplicate, "the user had an event of the same source and id before"
+		if at, ok := s.folded[it.Key]; ok {
+			detail += fmt.Sprintf(", at %s", at)
+		}
+	} else {
+		s.folded[it.Key] = r.Place
+		s.history.add(e, logged, before, s.total)
+		s.followMessages(r.Place, e, logged, why)
+	}
+	s.effect.note(s, r.Position, e, Effect{Before: before, Why: why, Detail: detail}, o.Changes)
+	if id := e.Data.ConversationID; why != "" && (s.wants(id) || id == "") {
+		s.uncounted.add(UncountedEvent{
+			LoggedEvent: logged, ConversationID: id,
+			Seq: cmp.Or(e.Data.UpToSeq, e.Data.Seq), Why: why, Detail: detail,
+		})
+	}
+}
+
+// wants reports whether the question asks for a conversation.
+func (s *search) wants(conversationID string) bool {
+	return s.question.Conversation == "" || s.question.Conversation == conversationID
+}
+
+// fold folds an event and records which numbers it changed.
+func (s *search) fold(e *events.Event, logged LoggedEvent) badge.Outcome {
+	o := s.state.FoldFor(s.user, e)
+	for i := range o.Changes {
+		x := &o.Changes[i]
+		s.total += x.AddedAfter - x.AddedBefore
+		t, by := s.trace(x.ID), logged
+		if e.Type == events.MessageDelivered || e.Type == events.MessageChanged {
+			by = t.mover(x.After.ReadSeq, logged)
+		}
+		t.note(x.Before, x.After, by)
+	}
+	t := s.trace(e.Data.ConversationID)
+	for _, seq := range o.Counted {
+		t.count(seq, logged)
+	}
+	switch {
+	case e.Type == events.ConversationReset || e.Type == events.RoomReset:
+		t.ahead = nil
+	case e.Type == events.ConversationRead && e.Data.ByApp || e.Type == events.ConversationLeft:
+		if v, _ := s.state.View(s.user, s.user.Conversations[e.Data.ConversationID]); e.Data.UpToSeq > v.LastSeq {
+			t.reach(e.Data.UpToSeq, logged)
+		}
+	case e.Type == events.CategoryLevelSet && o.Why == "":
+		if s.levels[e.Data.Category] = logged; e.Data.Level == events.LevelDefault {
+			delete(s.levels, e.Data.Category)
+		}
+	}
+	return o
+}
+
+// note records which parts of a conversation, other than messages, an event changed.
+func (t *trace) note(before, after badge.View, e LoggedEvent) {
+	if after.ReadSeq != before.ReadSeq {
+		t.lastRead = &ReadEvent{UpToSeq: after.ReadSeq, LoggedEvent: e}
+		maps.DeleteFunc(t.messages, func(seq int64, _ LoggedEvent) bool {
+			return seq <= after.ReadSeq && (after.FirstUnread == 0 || seq < after.FirstUnread)
+		})
+	}
+	if after.Marked != before.Marked {
+		t.markedBy = &e
+	}
+	if after.Level != before.Level || after.LevelUntil != before.LevelUntil {
+		t.levelBy = &e
+	}
+}
+
+// count records the event that delivered a message. If there are many messages, it drops the
+// oldest. More messages are stored than listed, since some of them may be recalled later.
+func (t *trace) count(seq int64, e LoggedEvent) {
+	const enough = 10 * maxCounted
+	t.messages[seq] = e
+	if len(t.messages) > 2*enough {
+		for _, old := range slices.Sorted(maps.Keys(t.messages))[:enough] {
+			delete(t.messages, old)
+		}
+	}
+}
+
+// explain writes the result of the search to e.
+func (s *search) explain(e *Explanation) {
+	u, sums := s.user, s.user.Sums(s.replay.Rooms)
+	e.Version, e.Numbers, e.Categories, e.Levels = sums.Version, sums.Numbers, sums.Categories, s.levels
+	var unread []*badge.Conversation
+	for _, c := range u.Conversations {
+		if v, _ := s.state.View(u, c); s.wants(c.ID) && (v.Unread > 0 || c.Marked || s.question.Conversation != "") {
+			unread = append(unread, c)
+		}
+	}
+	slices.SortFunc(unread, func(a, b *badge.Conversation) int {
+		return cmp.Or(cmp.Compare(b.Version, a.Version), cmp.Compare(a.ID, b.ID))
+	})
+	e.Conversations = []ExplainedConversation{}
+	for i, c := range unread {
+		if i >= maxExplained {
+			_, adds := s.state.View(u, c)
+			e.MoreConversations++
+			e.MoreAdds += adds
+			continue
+		}
+		e.Conversations = append(e.Conversations, s.explainConversation(c, sums.Version))
+	}
+	e.Uncounted, e.MoreUncounted, e.UncountedKinds = s.uncounted.newest()
+	e.History = s.history.result()
+	e.Delivered = s.delivered.newest()
+}
+
+// explainConversation returns the result for one conversation. version is the version of the
+// user that clients see.
+func (s *search) explainConversation(c *badge.Conversation, version int64) ExplainedConversation {
+	t := s.trace(c.ID)
+	v, adds := s.state.View(s.user, c)
+	x := ExplainedConversation{
+		Conversation: store.Public(c), Adds: adds,
+		Messages: []CountedMessage{}, LastRead: t.lastRead, LevelBy: t.levelBy,
+	}
+	x.Version += version - s.user.Version // rooms raise versions without changing the row
+	if c.Member() {
+		x.Unread, x.Mentions, x.FirstUnreadSeq, x.LastSeq, x.Category, x.Version = v.Unread, v.Mentions, v.FirstUnread, v.LastSeq, v.Category, version
+		x.Seen, x.SeenMentions = v.Unread-v.Unseen, v.Mentions-v.UnseenMentions
+	}
+	x.Applies, x.LevelOf = s.user.Paths.Levels.From(x.Level, x.Category)
+	if c.Marked {
+		x.MarkedBy = t.markedBy
+	}
+	for _, seq := range slices.Backward(slices.Sorted(maps.Keys(t.messages))) {
+		if counts, mentioned := s.state.Counts(s.user, c, seq); counts && len(x.Messages) < maxCounted {
+			x.Messages = append(x.Messages, CountedMessage{seq, mentioned, t.messages[seq]})
+		}
+	}
+	x.MoreMessages = x.Unread - int64(len(x.Messages))
+	return x
+}

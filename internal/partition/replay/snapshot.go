@@ -1,0 +1,127 @@
+// Package replay folds the log of a partition again, in memory, with the same fold that fills
+// the tables. It verifies and heals the tables, explains badges, and verifies samples in the
+// background.
+//
+// It does not know the projector's loop, cache or SQL, so it detects their errors. ADR 12 has
+// the reasons.
+package replay
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/fold/logread"
+	"github.com/badged/badged/internal/fold/store"
+	"github.com/badged/badged/internal/partition/archive"
+)
+
+// Snapshot is one partition in one snapshot of the database: its tables, the position up to
+// which they are folded, and the log up to that position. The log begins at the baseline or
+// with the archive.
+type Snapshot struct {
+	Tx                    pgx.Tx
+	Partition, Partitions int
+	// Cursor is the position up to which the tables are folded, with the pending transactions.
+	logread.Cursor
+	// Letters are the dead letters, whose events are not folded.
+	Letters store.Letters
+	// Generations are the places where key generations begin.
+	Generations []store.Generation
+	Baseline    Baseline
+	// archive, if not nil, is folded before the log. If it is nil, a replay starts at the
+	// baseline.
+	archive *archive.Archive
+	files   []archive.File
+}
+
+// WithSnapshot calls f with the current snapshot of a partition, in a
+// read-only transaction.
+func WithSnapshot(ctx context.Context, pool *pgxpool.Pool, partition, partitions int, f func(*Snapshot) error) error {
+	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	return pgx.BeginTxFunc(ctx, pool, options, func(tx pgx.Tx) error {
+		// f may work for long between its queries. No other session waits for this transaction.
+		if _, err := tx.Exec(ctx, `SET LOCAL idle_in_transaction_session_timeout = 0`); err != nil {
+			return fmt.Errorf("set up the transaction: %w", err)
+		}
+		// Lock before the first query creates the snapshot. Otherwise a rebuild could swap the
+		// tables between the snapshot and the lock, and they would be at another position.
+		if _, err := tx.Exec(ctx, statements.Of(partition, "lock the tables")); err != nil {
+			return fmt.Errorf("lock the tables of partition %d: %w", partition, err)
+		}
+		in := &Snapshot{Tx: tx, Partition: partition, Partitions: partitions}
+		if err := in.Open(ctx, ""); err != nil {
+			return err
+		}
+		return f(in)
+	})
+}
+
+// Open reads the position, the dead letters, the key generations and the baseline. lock is the
+// locking clause for the row of the position; "" means no lock.
+func (in *Snapshot) Open(ctx context.Context, lock string) error {
+	if err := keepLog(ctx, in.Tx, in.Partition); err != nil {
+		return err
+	}
+	if _, err := in.Tx.Exec(ctx, statements.Get("plan a replay")); err != nil {
+		return fmt.Errorf("set up the transaction: %w", err)
+	}
+	var err error
+	if in.Cursor, err = logread.Load(ctx, in.Tx, in.Partition, lock); err != nil {
+		return err
+	}
+	if in.Letters, err = store.LoadLetters(ctx, in.Tx, in.Partition, events.Position{}); err != nil {
+		return err
+	}
+	if in.Generations, err = store.LoadGenerations(ctx, in.Tx, in.Partition); err != nil {
+		return err
+	}
+	in.Baseline, err = LoadBaseline(ctx, in.Tx, in.Partition)
+	return err
+}
+
+// keepLog prevents archiving from removing events from the log of a partition until the
+// transaction ends.
+func keepLog(ctx context.Context, tx pgx.Tx, partition int) error {
+	if _, err := tx.Exec(ctx, statements.Of(partition, "lock the log")); err != nil {
+		return fmt.Errorf("lock the log of partition %d: %w", partition, err)
+	}
+	return nil
+}
+
+// ScanTables allows or forbids sequential scans, which are faster than an index only if the
+// order of rows does not matter.
+func (in *Snapshot) ScanTables(ctx context.Context, on bool) error {
+	if _, err := in.Tx.Exec(ctx, fmt.Sprintf(`SET LOCAL enable_seqscan = %t`, on)); err != nil {
+		return fmt.Errorf("set up the transaction: %w", err)
+	}
+	return nil
+}
+
+// Item decodes a record as a batch does. The error is the reason why the record is not folded.
+func (in *Snapshot) Item(r *events.Record) (store.Item, error) {
+	return in.Letters.Item(r, in.Partition, in.Partitions)
+}
+
+// Length returns the number of records that a replay visits: in the archive, and in the log up
+// to the position.
+func (in *Snapshot) Length(ctx context.Context) (int64, error) {
+	var n int64
+	err := in.Tx.QueryRow(ctx, statements.Of(in.Partition, "count the log"), in.folded(in.Baseline.Position)...).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("count the events of partition %d: %w", in.Partition, err)
+	}
+	if in.archive != nil {
+		n += in.Baseline.Events
+	}
+	return n, nil
+}
+
+// folded returns the arguments for the SQL condition "folded after": a record comes after a
+// position and is folded in the tables.
+func (in *Snapshot) folded(after events.Position) []any {
+	return append([]any{after.TransactionID, after.Offset}, in.Args()...)
+}

@@ -1,0 +1,82 @@
+package replay
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/badged/badged/events"
+)
+
+// UncountedKind counts the events of a type that changed nothing, by reason.
+type UncountedKind struct {
+	Type   events.Type `json:"type,omitempty" doc:"The type of the events; absent if they cannot be decoded."`
+	Why    Why         `json:"why" enum:"duplicate,dead_letter,own_message,already_read,recalled,already_delivered,not_delivered,already_marked,left,same_level,same_state,nothing_unread,already_member,no_member" doc:"The reason."`
+	Events int64       `json:"events" minimum:"1" doc:"How many there were."`
+}
+
+// kind is the type and the reason of an uncounted event.
+type kind struct {
+	of  events.Type
+	why Why
+}
+
+// uncountedEvents stores the newest events that changed nothing, and counts the others, in
+// bounded memory. It first drops events of the most frequent kinds, so that a flood of retries
+// does not hide a single late message.
+type uncountedEvents struct {
+	// kept are in the order of the log, at most twice maxUncounted.
+	kept  []UncountedEvent
+	kinds map[kind]int64
+}
+
+// add adds an event, which must come after all added events in the log.
+func (u *uncountedEvents) add(e UncountedEvent) {
+	if u.kinds == nil {
+		u.kinds = map[kind]int64{}
+	}
+	u.kinds[kind{e.Type, e.Why}]++
+	if u.kept = append(u.kept, e); len(u.kept) > 2*maxUncounted {
+		u.kept = thinned(u.kept, maxUncounted)
+	}
+}
+
+// newest returns the listed events, newest first, the number of other events, and the number of
+// events of each kind.
+func (u *uncountedEvents) newest() (list []UncountedEvent, more int64, kinds []UncountedKind) {
+	list = append([]UncountedEvent{}, thinned(u.kept, maxUncounted)...)
+	slices.Reverse(list)
+	kinds = []UncountedKind{}
+	for k, n := range u.kinds {
+		kinds = append(kinds, UncountedKind{k.of, k.why, n})
+		more += n
+	}
+	slices.SortFunc(kinds, func(a, b UncountedKind) int {
+		return cmp.Or(cmp.Compare(b.Events, a.Events), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Why, b.Why))
+	})
+	return list, more - int64(len(list)), kinds
+}
+
+// thinned returns at most limit of the events in their order: the newest of each kind. Kinds
+// get equal parts of the limit.
+func thinned(all []UncountedEvent, limit int) []UncountedEvent {
+	if len(all) <= limit {
+		return all
+	}
+	counts := map[kind]int{}
+	for _, e := range all {
+		counts[kind{e.Type, e.Why}]++
+	}
+	room, left := map[kind]int{}, limit
+	for _, k := range slices.SortedFunc(maps.Keys(counts), func(a, b kind) int {
+		return cmp.Or(cmp.Compare(counts[a], counts[b]), cmp.Compare(a.of, b.of), cmp.Compare(a.why, b.why))
+	}) {
+		room[k] = min(counts[k], left/(len(counts)-len(room)))
+		left -= room[k]
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(e UncountedEvent) bool {
+		k := kind{e.Type, e.Why}
+		counts[k]-- // now the number of newer events of this kind
+		return counts[k] >= room[k]
+	})
+}

@@ -1,0 +1,224 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/fold/lag"
+	"github.com/badged/badged/internal/fold/store"
+	"github.com/badged/badged/internal/log/eventlog"
+	"github.com/badged/badged/internal/partition/archive"
+)
+
+// Verifier compares the tables of one database with its log. It is safe for
+// concurrent use.
+type Verifier struct {
+	pool *pgxpool.Pool
+	log  *events.Log
+	// archive, if not nil, has the events that were removed from the log.
+	archive *archive.Archive
+}
+
+// Held returns the partitions that the database holds; other shards may hold others.
+func (v *Verifier) Held(ctx context.Context) ([]int, error) { return eventlog.Held(ctx, v.pool) }
+
+// NotFolded returns how many events of some partitions are not folded: they are not compared.
+func (v *Verifier) NotFolded(ctx context.Context, partitions []int) (int64, error) {
+	return lag.NotFolded(ctx, v.pool, partitions)
+}
+
+// NewVerifier returns a verifier of a database and its log.
+func NewVerifier(pool *pgxpool.Pool, log *events.Log) *Verifier {
+	return &Verifier{pool: pool, log: log}
+}
+
+// WithArchive returns a verifier that folds an archive of the log before the log, instead of
+// starting at the baseline.
+func (v *Verifier) WithArchive(a *archive.Archive) *Verifier {
+	return &Verifier{pool: v.pool, log: v.log, archive: a}
+}
+
+// VerifyOptions says what of a partition is verified, and how.
+type VerifyOptions struct {
+	// Users are the users to compare, who must belong to the partition. If empty, all users in
+	// the tables or the log are compared.
+	Users []string
+	// Memory is the approximate limit in bytes for the state of users. If the users need more,
+	// the log is read several times. Default 256 MiB.
+	Memory int64
+	// Found is called for each difference. Required.
+	Found func(Difference)
+	// Progress, if not nil, receives the number of events that are read. It is not called for 1
+	// to 16 Users, since Postgres then searches the log.
+	Progress Progress
+}
+
+// Verified says what was compared, and the result.
+type Verified struct {
+	// Position is the position up to which the log and the tables were folded.
+	Position events.Position
+	// Users and Conversations count the users and conversations of the log.
+	Users, Conversations int64
+	// Differences is the number of calls of Found.
+	Differences int64
+}
+
+// Difference is a place where the tables differ from the log.
+type Difference struct {
+	Partition      int    `json:"partition" minimum:"0" doc:"The partition of the rows."`
+	UserID         string `json:"user_id" doc:"The user; empty if the difference is in a room."`
+	ConversationID string `json:"conversation_id,omitempty" doc:"The conversation or room; absent if the difference is in the user's own row."`
+	Field          string `json:"field" doc:"The column, or row if a whole row is missing or superfluous."`
+	Table          string `json:"table" doc:"The value in the tables as text; for a row, present or absent."`
+	Log            string `json:"log" doc:"The value by the log."`
+}
+
+// String returns the difference as a sentence. Long values are cut.
+func (d Difference) String() string {
+	var whose string
+	switch {
+	case d.UserID == "":
+		whose = fmt.Sprintf("room %q", d.ConversationID)
+	case d.ConversationID == "":
+		whose = fmt.Sprintf("user %q", d.UserID)
+	default:
+		whose = fmt.Sprintf("user %q, conversation %q", d.UserID, d.ConversationID)
+	}
+	if d.Field == rowField {
+		return fmt.Sprintf("%s: the row is %s in the table, %s by the log", whose, d.Table, d.Log)
+	}
+	return fmt.Sprintf("%s: %s is %s in the table, %s by the log", whose, d.Field, shown(d.Table), shown(d.Log))
+}
+
+const (
+	rowField = "row"
+	present  = "present"
+	absent   = "absent"
+)
+
+// shown returns a value in readable form.
+func shown(value string) string {
+	if value == "" {
+		return "empty"
+	}
+	return cut(value)
+}
+
+// cut shortens long values.
+func cut(value string) string {
+	const most = 120
+	if len(value) <= most {
+		return value
+	}
+	return strings.ToValidUTF8(value[:most], "") + "…"
+}
+
+const defaultVerifyMemory = 256 << 20
+
+// Verify replays the log of a partition up to the position of the tables and compares the
+// result with the tables at that position, while new events are folded. It uses one read-only
+// transaction on one connection. This delays no event, but until it ends vacuum cannot remove
+// dead rows anywhere in the database.
+func (v *Verifier) Verify(ctx context.Context, partition int, options VerifyOptions) (Verified, error) {
+	if options.Memory <= 0 {
+		options.Memory = defaultVerifyMemory
+	}
+	if options.Progress == nil {
+		options.Progress = Unwatched{}
+	}
+	var result Verified
+	err := WithSnapshot(ctx, v.pool, partition, v.log.Partitions(), func(in *Snapshot) error {
+		if err := in.UseArchive(ctx, v.archive); err != nil {
+			return err
+		}
+		c, err := in.newComparison(ctx, options)
+		if err != nil {
+			return err
+		}
+		if n := len(options.Users); n > 0 && n <= maxSought {
+			err = c.few(ctx)
+		} else {
+			err = c.many(ctx)
+		}
+		result = c.result
+		return err
+	})
+	if err != nil {
+		return result, fmt.Errorf("verify partition %d: %w", partition, err)
+	}
+	return result, nil
+}
+
+// samplePages is the least number of pages of the table from which users are drawn.
+const samplePages = 50
+
+// Sample returns up to n users of a partition, drawn at random from its tables.
+func (v *Verifier) Sample(ctx context.Context, partition, n int) ([]string, error) {
+	rows, _ := v.pool.Query(ctx, statements.Of(partition, "sample users"), n, max(samplePages, n))
+	users, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("draw users of partition %d: %w", partition, err)
+	}
+	return users, nil
+}
+
+// few compares a few users, by a search of the log.
+func (c *comparison) few(ctx context.Context) error {
+	r, err := c.in.replayOf(ctx, c.options.Users)
+	if err != nil {
+		return err
+	}
+	return c.compare(ctx, r)
+}
+
+// many compares all users, or more than maxSought users, share by share.
+func (c *comparison) many(ctx context.Context) error {
+	length, err := c.in.Length(ctx)
+	if err != nil {
+		return err
+	}
+	c.options.Progress.Planned(c.in.Partition, length)
+	// Repeats are the same for every share. A separate pass finds them only if the keys do not
+	// fit into memory.
+	var repeats map[events.Place]store.UserSet
+	half := max(c.options.Memory/2, keyWeight)
+	keys, err := c.in.weighKeys(ctx, length)
+	if err != nil {
+		return err
+	}
+	if keys > half {
+		c.options.Progress.Planned(c.in.Partition, length*(keys/half+1))
+		if repeats, err = c.in.repeats(ctx, keys, half, c.read); err != nil {
+			return err
+		}
+	}
+	listed := make(map[string]struct{}, len(c.options.Users))
+	for _, u := range c.options.Users {
+		listed[u] = struct{}{}
+	}
+	wants := func(user string) bool {
+		_, ok := listed[user]
+		return ok || len(listed) == 0
+	}
+	for s, more := AllUsers(), true; more; {
+		r, err := c.in.ReplayShare(ctx, &s, wants, repeats, half, c.read)
+		if err != nil {
+			return err
+		}
+		if err := c.compare(ctx, r); err != nil {
+			return err
+		}
+		if s, more = s.Next(); more {
+			c.options.Progress.Planned(c.in.Partition, length)
+		}
+	}
+	return nil
+}
+
+// read reports the number of records that were read.
+func (c *comparison) read(records int) { c.options.Progress.Done(records, records) }

@@ -1,0 +1,181 @@
+// Package partition is the registry of the tables that have rows of partitions. For each table
+// it has the key, how a copy keeps up with changed rows, which columns are places in the log,
+// and, if the partition is split, which rows each of the two new partitions gets.
+//
+// It does not know connections: it returns SQL that its callers run. ADR 83 has the reasons.
+package partition
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Form is how a copy of a partition keeps up with the rows of a table that change meanwhile.
+type Form int
+
+const (
+	// ByKey: each changed row is copied again, by its key.
+	ByKey Form = iota
+	// Whole: if any row changes, all rows of the partition are copied again. For tables with
+	// few rows.
+	Whole
+	// Frozen: no row changes while the partition is copied.
+	Frozen
+)
+
+// Table describes a table with rows of partitions.
+type Table struct {
+	// Kind is the name of the table, without the partition.
+	Kind string
+	// Shared is set for a table with the rows of all partitions.
+	Shared bool
+	// Suffix follows the partition in the name of the table.
+	Suffix string
+	Form   Form
+	// Key are the columns of the primary key, without the partition.
+	Key []string
+	// Places says what the columns transaction_id and "offset" are, if the table has them.
+	Places Place
+	// Refers is a condition that is true for a row r if the target has the row to which r
+	// refers. It is "" if the rows refer to nothing. pNN stands for the partition.
+	Refers string
+}
+
+// Place says what a stored place in the log refers to.
+type Place int
+
+const (
+	// NoPlace: the table has no places.
+	NoPlace Place = iota
+	// OfRow: the place of a row of the log, which may have been removed since.
+	OfRow
+	// Between: a place between two rows of the log.
+	Between
+)
+
+// folded is the number of tables that the fold writes: the first tables of the list. Each of
+// them also has a table with its baseline.
+const folded = 6
+
+// Tables returns all tables whose rows are copied with a partition. A table comes after the
+// tables to which it refers. Not in the list, since copies treat them separately, are the log,
+// the positions of its readers, and badged.partitions.
+func Tables() []Table {
+	all := []Table{
+		{Kind: "users", Key: []string{"user_id"}},
+		{Kind: "conversations", Key: []string{"user_id", "conversation_id"}},
+		{Kind: "paths", Key: []string{"user_id", "category"}},
+		{Kind: "rooms", Key: []string{"conversation_id"}},
+		{Kind: "room_chunks", Key: []string{"conversation_id", "bound"}},
+		{Kind: "room_marks", Key: []string{"conversation_id", "seq", "user_id"}},
+		{Kind: "dedup_pages", Key: []string{"run", "first"}},
+		{Kind: "dedup_blocks", Form: Whole}, // at most a megabyte
+		{Kind: "devices", Key: []string{"user_id", "device_id"}},
+		{Kind: "alerts", Key: []string{"user_id", "device_id", "conversation_id", "seq"}, Refers: `EXISTS (SELECT FROM badged.devices_pNN AS d WHERE d.user_id = r.user_id AND d.device_id = r.device_id)`},
+		{Kind: "room_rounds", Key: []string{"conversation_id"}},
+		{Kind: "room_alerts", Key: []string{"conversation_id", "seq"}},
+		{Kind: "webhook_queue", Key: []string{"webhook", "type", "subject"}, Refers: `EXISTS (SELECT FROM badged.webhooks AS w WHERE w.name = r.webhook)`},
+	}
+	for _, t := range slices.Clone(all[:folded]) {
+		all = append(all, Table{Kind: t.Kind, Suffix: "_baseline", Form: Frozen, Key: t.Key})
+	}
+	all = append(all, Table{Kind: "keys", Suffix: "_baseline", Form: Frozen, Key: []string{"key", "generation"}})
+	return append(all,
+		Table{Kind: "dedup_filters", Shared: true, Key: []string{"run", "first"}},
+		Table{Kind: "dedup_runs", Shared: true, Form: Whole},
+		Table{Kind: "dedup_generations", Shared: true, Form: Whole, Places: Between},
+		Table{Kind: "late_folds", Shared: true, Key: []string{"number"}, Places: Between},
+		Table{Kind: "dead_letters", Shared: true, Form: Whole, Places: OfRow},
+		Table{Kind: "settled_letters", Shared: true, Form: Whole, Places: OfRow},
+		Table{Kind: "healed_users", Shared: true, Key: []string{"user_id"}},
+		Table{Kind: "expiry_progress", Shared: true, Form: Whole},
+		Table{Kind: "notifier_partitions", Shared: true, Form: Whole},
+		Table{Kind: "tail_partitions", Shared: true, Form: Whole},
+		Table{Kind: "ingest_places", Shared: true, Form: Whole},
+		Table{Kind: "baselines", Shared: true, Form: Whole, Places: Between},
+		Table{Kind: "archived_files", Shared: true, Form: Whole},
+	)
+}
+
+// Name returns the name of the table for a partition.
+func (t Table) Name(partition int) string {
+	if t.Shared {
+		return "badged." + t.Kind
+	}
+	return fmt.Sprintf("badged.%s_p%02d%s", t.Kind, partition, t.Suffix)
+}
+
+// InRounds reports whether only rounds copy the table. The first round then copies all its
+// rows, as if they had changed. This holds for small tables, and for tables with places.
+func (t Table) InRounds() bool { return t.Form == Whole || t.Places != NoPlace }
+
+// Of returns the condition that selects the rows t of a partition.
+func (t Table) Of(partition int) string {
+	if t.Shared {
+		return fmt.Sprintf("t.partition_id = %d", partition)
+	}
+	return "true"
+}
+
+// OwnTables returns the names of the log and of all other tables that belong to one partition.
+func OwnTables(partition int) []string {
+	names := []string{Log(partition)}
+	for _, t := range Tables() {
+		if !t.Shared {
+			names = append(names, t.Name(partition))
+		}
+	}
+	return names
+}
+
+// Log returns the name of the log of a partition.
+func Log(partition int) string { return Table{Kind: "events"}.Name(partition) }
+
+// State returns the names of the tables that the fold writes for a partition. Each is preceded
+// by the name of its parent table, which unites the tables of all partitions.
+func State(partition int) (names []string) {
+	for _, t := range Tables()[:folded] {
+		names = append(names, "badged."+t.Kind, t.Name(partition))
+	}
+	return names
+}
+
+// Baseline returns the names of the tables with the baseline of a partition.
+func Baseline(partition int) (names []string) {
+	for _, t := range Tables() {
+		if t.Form == Frozen {
+			names = append(names, t.Name(partition))
+		}
+	}
+	return names
+}
+
+// WithPlaces returns the tables that store places in the log, without the log and the positions
+// of its readers.
+func WithPlaces() []Table {
+	return slices.DeleteFunc(Tables(), func(t Table) bool { return t.Places == NoPlace })
+}
+
+// PlacesSQL returns a query for all places that the tables of a partition store, in the columns
+// transaction_id and "offset". partition is an SQL expression.
+func PlacesSQL(partition string) string {
+	var queries []string
+	for _, t := range WithPlaces() {
+		queries = append(queries, `SELECT transaction_id, "offset" FROM badged.`+t.Kind+` WHERE partition_id = `+partition)
+	}
+	return strings.Join(queries, " UNION ALL ")
+}
+
+// Watched returns the names of all tables whose changes are recorded while a partition is
+// copied.
+func Watched(partition int) []string {
+	names := OwnTables(partition)
+	for _, t := range Tables() {
+		if t.Shared {
+			names = append(names, t.Name(partition))
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

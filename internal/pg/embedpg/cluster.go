@@ -1,0 +1,143 @@
+package embedpg
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// role is initdb's superuser.
+const role = "badged"
+
+// clusterMajor returns the major version of the server that created the cluster in pgdata,
+// or 0 if there is no cluster yet.
+func clusterMajor(pgdata string) (major int, err error) {
+	text, err := os.ReadFile(filepath.Join(pgdata, "PG_VERSION")) //nolint:gosec // the caller chooses its directory
+	switch {
+	case err == nil:
+		if _, err := fmt.Sscan(string(text), &major); err != nil {
+			return 0, fmt.Errorf("%s has no version in PG_VERSION: %w: choose another directory", pgdata, err)
+		}
+		return major, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return 0, fmt.Errorf("data directory: %w", err)
+	}
+	if entries, _ := os.ReadDir(pgdata); len(entries) > 0 {
+		return 0, fmt.Errorf("%s is not empty and has no PG_VERSION: choose another directory, or move its contents away", pgdata)
+	}
+	return 0, nil
+}
+
+// initCluster creates a cluster in a neighboring directory and then renames the directory, so
+// that an incomplete cluster is never used as a database.
+func (s *Server) initCluster(ctx context.Context) (err error) {
+	fresh := s.pgdata + ".new"
+	if err := os.RemoveAll(fresh); err != nil {
+		return fmt.Errorf("make a database: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("make a database in %s: %w", s.pgdata, errors.Join(err, os.RemoveAll(fresh)))
+		}
+	}()
+	if err := errors.Join(os.Mkdir(fresh, 0o700), s.account.own(fresh)); err != nil {
+		return err
+	}
+	args := []string{
+		"--pgdata", fresh,
+		"--username", role,
+		"--encoding", "UTF8",
+		// Sorting by bytes is fastest, and upgrades of the system's collations
+		// cannot corrupt indexes.
+		"--locale", "C",
+		// Only the server's user and root can enter the socket's directory. Both can
+		// read and change the data anyway, so authentication would protect nothing. Peer
+		// authentication would refuse root, and this process is root whenever the server
+		// runs as another user.
+		"--auth-local", "trust",
+		"--auth-host", "reject",
+		"--no-instructions",
+	}
+	if s.cfg.DataDir == "" || s.cfg.Settings["fsync"] == "off" {
+		args = append(args, "--no-sync")
+	}
+	initdb := s.account.command(ctx, fresh, s.Program("initdb"), args...)
+	var stderr bytes.Buffer
+	initdb.Stderr = &stderr
+	wait, err := s.start(initdb)
+	if err != nil {
+		return err
+	}
+	if err := wait(); err != nil {
+		return fmt.Errorf("initdb: %w %s", err, strings.TrimSpace(stderr.String()))
+	}
+	// pgdata may exist as an empty directory.
+	if err := os.Remove(s.pgdata); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.Rename(fresh, s.pgdata)
+}
+
+// copySeed creates the cluster of a server with temporary data as a copy of the seed.
+func (s *Server) copySeed() error {
+	err := os.CopyFS(s.pgdata, os.DirFS(s.cfg.Seed))
+	if err = errors.Join(err, os.Chmod(s.pgdata, 0o700)); err != nil { //nolint:gosec // a directory
+		return fmt.Errorf("copy the cluster %s: %w", s.cfg.Seed, err)
+	}
+	return nil
+}
+
+// defaults suit a server that shares a developer's machine and gets short
+// transactions. Memory is allocated only as it is used.
+func defaults() map[string]string {
+	return map[string]string{
+		// The default of 128MB halves the rate of folding.
+		"shared_buffers": "512MB",
+		// Checkpoints cause full-page writes; fewer of them cost disk space
+		// and a longer recovery, both bounded by this size.
+		"max_wal_size":       "2GB",
+		"checkpoint_timeout": "15min",
+		// On solid state drives random reads cost about as much as sequential reads.
+		"random_page_cost": "1.1",
+		// Compiling a query with JIT takes longer than running any query of badged.
+		"jit": "off",
+	}
+}
+
+// fixed are the settings that keep the server private and its log parsable for this package.
+// Some distributions enable logging_collector, which would send the log to files.
+func fixed(socketDir string) map[string]string {
+	return map[string]string{
+		"listen_addresses":        "",
+		"port":                    port,
+		"unix_socket_directories": socketDir,
+		"logging_collector":       "off",
+		"log_line_prefix":         "",
+		"log_min_messages":        "warning",
+		"lc_messages":             "C",
+	}
+}
+
+// arguments turns all settings into arguments of postgres, in a stable order.
+func (s *Server) arguments() []string {
+	all := defaults()
+	if s.cfg.DataDir == "" {
+		// Shared memory is in files of the data directory, so that after a crash it is
+		// removed together with the data.
+		all["dynamic_shared_memory_type"] = "mmap"
+	}
+	maps.Copy(all, s.cfg.Settings)
+	maps.Copy(all, fixed(s.tempDir))
+	args := []string{"-D", s.pgdata}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		args = append(args, "-c", name+"="+all[name])
+	}
+	return args
+}

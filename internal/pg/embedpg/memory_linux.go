@@ -1,0 +1,18 @@
+package embedpg
+
+import "syscall"
+
+// memoryDir returns a directory in memory, or "" if none has enough room: in containers
+// /dev/shm is far too small by default.
+func memoryDir() string {
+	const (
+		dir   = "/dev/shm"
+		tmpfs = 0x01021994
+		room  = 2 << 30
+	)
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(dir, &fs); err != nil || fs.Type != tmpfs || fs.Bavail*uint64(fs.Bsize) < room { //nolint:gosec // a size
+		return ""
+	}
+	return dir
+}

@@ -1,0 +1,47 @@
+//go:build unix
+
+// Package leash starts programs that must not outlive this process. It does not know what
+// the programs do.
+package leash
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// leashed is a shell script. It starts a background child and then replaces itself with the
+// program by exec. The child reads from descriptor 3, a pipe: if the pipe ends without a
+// line, the child sends the signal to the program. The child closes the program's files and
+// does not hold its output open.
+const leashed = `signal=$1; shift
+{ cd /; read -r _ || kill -"$signal" $$; } <&3 3<&- 4<&- 5<&- 6<&- >/dev/null 2>&1 &
+exec "$@" 3<&-`
+
+// Start starts a program that gets a signal such as "INT" when this process ends, even if
+// this process is killed. The program inherits at most three of cmd.ExtraFiles, from
+// descriptor 4 on. It runs in its own session, so Ctrl-C in the terminal does not reach it.
+// Call wait instead of cmd.Wait.
+func Start(cmd *exec.Cmd, signal string) (wait func() error, err error) {
+	end, leash, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer end.Close()
+	cmd.Args = append([]string{"sh", "-c", leashed, "sh", signal, cmd.Path}, cmd.Args[1:]...)
+	cmd.Path, cmd.ExtraFiles = "/bin/sh", append([]*os.File{end}, cmd.ExtraFiles...)
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setsid = true
+	if err := cmd.Start(); err != nil {
+		return nil, errors.Join(err, leash.Close())
+	}
+	return func() error {
+		err := cmd.Wait()
+		_, _ = leash.WriteString("\n") // no signal: another process may soon have the same id
+		_ = leash.Close()
+		return err
+	}, nil
+}

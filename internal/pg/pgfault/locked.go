@@ -1,0 +1,38 @@
+package pgfault
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// LockedError is returned for a read or an append that has waited too long for a partition:
+// another program, such as a migration by hand, holds a lock on the partition's tables.
+type LockedError struct {
+	Partition int
+	// Err is nil if the read waited behind other reads of the partition.
+	Err error
+}
+
+// Error implements error.
+func (e *LockedError) Error() string {
+	if e.Err == nil {
+		return e.Which() + ": waited behind others that wait for them"
+	}
+	return fmt.Sprintf("%s: %v", e.Which(), e.Err)
+}
+
+// Which names the locked tables, as a sentence without its full stop.
+func (e *LockedError) Which() string {
+	return fmt.Sprintf("the tables of partition %d are locked by something else in the database", e.Partition)
+}
+
+// Unwrap returns the error of Postgres, or nil.
+func (e *LockedError) Unwrap() error { return e.Err }
+
+// OfLock reports whether a statement has reached its lock_timeout.
+func OfLock(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pg.Code == "55P03" // lock_not_available
+}

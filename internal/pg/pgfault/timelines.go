@@ -1,0 +1,101 @@
+package pgfault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// ErrOldPrimary is returned by connections to a Postgres that was the primary before a
+// failover.
+var ErrOldPrimary = errors.New("this Postgres was the primary before a failover and must be fenced; if the database was restored on purpose, restart badged")
+
+// timelineSQL returns 0 on a standby, where Postgres cannot read the current timeline.
+const timelineSQL = `SELECT CASE WHEN pg_is_in_recovery() THEN 0 ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint END`
+
+// Timelines prevents a process from using an old primary that still runs, such as a server
+// whose network link to the other servers is cut. A promotion begins a timeline with a
+// greater number. Once one connection has reported a greater number, Timelines closes the
+// connections to servers on earlier timelines and refuses new ones: pgx then tries the next
+// host. It is safe for concurrent use.
+type Timelines struct {
+	mu  sync.Mutex
+	all map[string]*timelines // by hosts and database
+}
+
+// timelines are the timelines of one database.
+type timelines struct {
+	newest int64
+	of     map[*pgconn.PgConn]int64 // open connections
+}
+
+// Configure makes t check each new connection of cfg, after the checks that cfg already has.
+func (t *Timelines) Configure(cfg *pgx.ConnConfig) {
+	database := nameOf(cfg)
+	before := cfg.ValidateConnect
+	cfg.ValidateConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
+		if before != nil {
+			if err := before(ctx, conn); err != nil {
+				return err
+			}
+		}
+		results, err := conn.Exec(ctx, timelineSQL).ReadAll()
+		if err != nil {
+			return fmt.Errorf("read the timeline: %w", err)
+		}
+		timeline, err := strconv.ParseInt(string(results[0].Rows[0][0]), 10, 64)
+		if err != nil {
+			return fmt.Errorf("read the timeline: %w", err)
+		}
+		return t.admit(database, conn, timeline)
+	}
+}
+
+// nameOf names the database of cfg: a process may use several databases, and each has its
+// own timelines.
+func nameOf(cfg *pgx.ConnConfig) string {
+	name := fmt.Sprintf("%s at %s:%d", cfg.Database, cfg.Host, cfg.Port)
+	for _, f := range cfg.Fallbacks {
+		name += fmt.Sprintf(",%s:%d", f.Host, f.Port)
+	}
+	return name
+}
+
+func (t *Timelines) admit(database string, conn *pgconn.PgConn, timeline int64) error {
+	if timeline == 0 {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.all == nil {
+		t.all = map[string]*timelines{}
+	}
+	d := t.all[database]
+	if d == nil {
+		d = &timelines{of: map[*pgconn.PgConn]int64{}}
+		t.all[database] = d
+	}
+	if timeline < d.newest {
+		return fmt.Errorf("timeline %d, behind timeline %d: %w", timeline, d.newest, ErrOldPrimary)
+	}
+	d.newest = timeline
+	for other, on := range d.of {
+		select {
+		case <-other.CleanupDone(): // it is closed
+			delete(d.of, other)
+			continue
+		default:
+		}
+		if on < timeline {
+			_ = other.Conn().Close() // the code that uses it gets an error
+			delete(d.of, other)
+		}
+	}
+	d.of[conn] = timeline
+	return nil
+}

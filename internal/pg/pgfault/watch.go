@@ -1,0 +1,124 @@
+package pgfault
+
+import (
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// lasting is how long a fault counts as present after it was last seen. It exceeds the
+// pauses between retries of regular writers, so that a fault that lasts stays present.
+const lasting = 15 * time.Second
+
+// Watch records the faults that the connections of a process report. It is safe for
+// concurrent use.
+type Watch struct {
+	counted *prometheus.CounterVec
+	present *prometheus.Desc
+
+	mu   sync.Mutex
+	seen map[Fault]time.Time
+}
+
+// watched are the faults that Postgres reports. Readiness and the pools' metrics
+// cover an unreachable or slow Postgres better.
+func watched() []Fault {
+	return []Fault{Full, Unwritable, ReadOnly, TooManyConnections, OutOfMemory, Restarting, WrongPassword, LoginRefused, NoDatabase}
+}
+
+// NewWatch returns a watch whose metrics are registered with r.
+func NewWatch(r prometheus.Registerer) *Watch {
+	w := &Watch{
+		counted: promauto.With(r).NewCounterVec(prometheus.CounterOpts{
+			Namespace: "badged", Subsystem: "postgres", Name: "faults_total",
+			Help: "Postgres errors not caused by the statement, by fault.",
+		}, []string{"fault"}),
+		present: prometheus.NewDesc("badged_postgres_fault",
+			"1 for 15 s after Postgres last reported the fault, or until an append succeeds, else 0.", []string{"fault"}, nil),
+		seen: map[Fault]time.Time{},
+	}
+	for _, f := range watched() {
+		w.counted.WithLabelValues(string(f)) // exported from the start
+	}
+	r.MustRegister(w)
+	return w
+}
+
+// Describe implements prometheus.Collector.
+func (w *Watch) Describe(descriptions chan<- *prometheus.Desc) { descriptions <- w.present }
+
+// Collect implements prometheus.Collector.
+func (w *Watch) Collect(metrics chan<- prometheus.Metric) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, f := range watched() {
+		value := 0.0
+		if w.isPresent(f) {
+			value = 1
+		}
+		metrics <- prometheus.MustNewConstMetric(w.present, prometheus.GaugeValue, value, string(f))
+	}
+}
+
+// Configure makes the connections of cfg report faults to the watch. It also closes a
+// connection that is read-only, since that connection may stay read-only after a failover
+// or after default_transaction_read_only was reset.
+func (w *Watch) Configure(cfg *pgx.ConnConfig) {
+	before := cfg.OnPgError
+	cfg.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {
+		w.See(OfCode(err.Code))
+		return OfCode(err.Code) != ReadOnly && before(conn, err)
+	}
+}
+
+// See records a fault that Postgres has reported.
+func (w *Watch) See(f Fault) {
+	for _, known := range watched() {
+		if f == known {
+			w.counted.WithLabelValues(string(f)).Inc()
+			w.mu.Lock()
+			w.seen[f] = time.Now()
+			w.mu.Unlock()
+		}
+	}
+}
+
+// Written records that a durable write has succeeded: faults that prevent writing are over.
+func (w *Watch) Written() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, f := range []Fault{Full, Unwritable, ReadOnly} {
+		delete(w.seen, f)
+	}
+}
+
+// Present returns the fault that currently prevents writing, or None.
+func (w *Watch) Present() Fault {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, f := range []Fault{Full, Unwritable, ReadOnly} {
+		if w.isPresent(f) {
+			return f
+		}
+	}
+	return None
+}
+
+// LastFull returns how long ago Postgres last reported a full disk. ok is false if it has
+// not done so since the last write. Postgres stops if it cannot write its WAL, so the full
+// disk may be the last fault that it reported.
+func (w *Watch) LastFull() (ago time.Duration, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at, ok := w.seen[Full]
+	return time.Since(at), ok
+}
+
+func (w *Watch) isPresent(f Fault) bool {
+	at, ok := w.seen[f]
+	return ok && time.Since(at) <= lasting
+}

@@ -1,0 +1,145 @@
+package pgsession
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/badged/badged/internal/base/wait"
+)
+
+// SetSwapPatienceSQL limits how long a session that swaps or drops tables waits for their
+// readers: later readers queue behind its lock request.
+const SetSwapPatienceSQL = `SET LOCAL lock_timeout = '100ms'`
+
+// SQLSTATEs of an unavailable lock.
+const (
+	LockNotAvailable = "55P03"
+	deadlockDetected = "40P01"
+)
+
+// Blocking waits for transactions that hold locks on tables which a command has to lock.
+type Blocking struct {
+	Conn *pgx.Conn
+	// Tell is called with the blocking transaction, at most once per blockedInterval.
+	Tell      func(partition int, by Holder)
+	Partition int
+	// Tables are the names of the tables to lock; for a partitioned table, its parts too.
+	Tables []string
+	// Most is the longest wait; after it the wait fails with a [HeldError]. Default
+	// [MostBlocked].
+	Most time.Duration
+
+	pause       time.Duration
+	began, told time.Time
+}
+
+const (
+	// MostBlocked is how long a command waits for a session by default: longer than most
+	// dumps take.
+	MostBlocked = 6 * time.Hour
+	// mostPrepared is the longest wait for a prepared transaction: its transaction manager
+	// ends it within seconds, or has forgotten it.
+	mostPrepared = 10 * time.Minute
+)
+
+// HeldError means that a transaction has locked the tables for longer than the command waits.
+type HeldError struct {
+	By     Holder
+	Waited time.Duration
+}
+
+// Error implements error.
+func (e *HeldError) Error() string {
+	return fmt.Sprintf("waited %s for %s, %s, which holds the tables; %s; then run the command again", e.Waited.Round(time.Second), e.By, e.By.Open(), e.By.Remedy())
+}
+
+// Pauses between attempts to lock tables. Each attempt may block other sessions for as long
+// as SetSwapPatienceSQL permits, so the pauses grow.
+const (
+	FirstLockPause = 50 * time.Millisecond
+	lastLockPause  = 30 * time.Second
+	// blockedInterval is the shortest time between two calls of Tell.
+	blockedInterval = 5 * time.Second
+)
+
+// Wait pauses until the next attempt, and doubles the pause each time. It returns a
+// [*HeldError] once a transaction has locked the tables for too long.
+func (b *Blocking) Wait(ctx context.Context) error {
+	by, ok, err := FindHolder(ctx, b.Conn, `l.relation = ANY ($1::text[]::regclass[])`, b.Tables)
+	if err != nil {
+		return err
+	}
+	left := cmp.Or(b.Most, MostBlocked)
+	if ok {
+		if left, err = b.HeldBy(by); err != nil {
+			return err
+		}
+	}
+	b.pause = min(NextLockPause(b.pause), max(FirstLockPause, left))
+	return wait.For(ctx, b.pause)
+}
+
+// Retry runs f in a transaction of db, which is Conn or a transaction of Conn, and repeats it
+// until f acquires its locks. An attempt waits for a lock as long as SetSwapPatienceSQL
+// permits.
+func (b *Blocking) Retry(ctx context.Context, db beginner, f func(tx pgx.Tx) error) error {
+	for {
+		err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, SetSwapPatienceSQL); err != nil {
+				return err
+			}
+			return f(tx)
+		})
+		if !IsLocked(err) {
+			return err
+		}
+		if err := b.Wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+type beginner interface {
+	Begin(ctx context.Context) (pgx.Tx, error)
+}
+
+// HeldBy reports a blocking transaction to Tell and returns how much longer to wait for it.
+// The wait begins with the first call. Once the longest wait is over, HeldBy returns a
+// [*HeldError].
+func (b *Blocking) HeldBy(by Holder) (left time.Duration, err error) {
+	if b.began.IsZero() {
+		b.began = time.Now()
+	}
+	left = cmp.Or(b.Most, MostBlocked)
+	if by.Prepared != "" {
+		left = min(left, mostPrepared)
+	}
+	waited := time.Since(b.began)
+	if left -= waited; left < 0 {
+		return 0, &HeldError{by, waited}
+	}
+	if time.Since(b.told) > blockedInterval {
+		b.told = time.Now()
+		b.Tell(b.Partition, by)
+	}
+	return left, nil
+}
+
+// NextLockPause returns the pause that follows a pause of length last, or the first pause if
+// last is 0.
+func NextLockPause(last time.Duration) time.Duration {
+	return min(max(2*last, FirstLockPause), lastLockPause)
+}
+
+// IsLocked reports whether a statement failed because a lock is not available, also because
+// of a deadlock.
+func IsLocked(err error) bool {
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (pgErr.Code == LockNotAvailable || pgErr.Code == deadlockDetected)
+}

@@ -1,0 +1,35 @@
+package pgsession
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/internal/pg/dbclock"
+)
+
+// Querier runs a query for one row: a connection, a pool or a transaction.
+type Querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// Now returns the time of a database.
+func Now(ctx context.Context, q Querier) (now time.Time, err error) {
+	if err := q.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
+		return now, fmt.Errorf("read the clock of the database: %w", err)
+	}
+	return now, nil
+}
+
+// AgreedNow returns the time of a database, or a [*dbclock.DifferError] if the clock of this
+// process differs from it by more than [dbclock.MaxDifference]. Irreversible acts, such as
+// expiry and archiving, call it first.
+func AgreedNow(ctx context.Context, q Querier) (time.Time, error) {
+	var c dbclock.Clock
+	if err := c.Measure(ctx, func(ctx context.Context) (time.Time, error) { return Now(ctx, q) }); err != nil {
+		return time.Time{}, err
+	}
+	return c.Now(), c.Check()
+}

@@ -1,0 +1,26 @@
+package pgsession
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// trusted is how long an unused connection is assumed to work if the server has sent nothing.
+const trusted = time.Second
+
+// CheckIdle makes a pool drop connections that the server has ended while they were unused:
+// by idle_session_timeout, a restart or pg_terminate_backend. Without CheckIdle a pool does
+// not check a connection within a second of its last use, and the next statement fails.
+func CheckIdle(cfg *pgxpool.Config) {
+	cfg.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool {
+		return p.IdleDuration > trusted || HasNews(p.Conn)
+	}
+}
+
+// HasNews reports whether the server has closed an idle connection or sent something on it.
+// Then ping the connection before use. HasNews costs a system call and does not block. On
+// systems other than Unix it returns false.
+func HasNews(conn *pgx.Conn) bool { return readable(conn.PgConn().Conn()) }

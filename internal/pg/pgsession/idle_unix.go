@@ -1,0 +1,32 @@
+//go:build unix
+
+package pgsession
+
+import (
+	"errors"
+	"net"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// readable reports whether a read would not block.
+func readable(conn net.Conn) bool {
+	if tls, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		conn = tls.NetConn()
+	}
+	socket, ok := conn.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return true
+	}
+	var peeked error
+	// Not raw.Read, which waits for other readers: after a slow write pgx leaves a reader behind.
+	err = raw.Control(func(fd uintptr) {
+		_, _, peeked = unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
+	})
+	return err != nil || !errors.Is(peeked, unix.EAGAIN) && !errors.Is(peeked, unix.EINTR)
+}

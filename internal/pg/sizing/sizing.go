@@ -1,0 +1,237 @@
+// Package sizing estimates the servers, disk and bandwidth that a chat of a given size needs,
+// from the measurements on two cores in docs/benchmarks.md and docs/operations.md.
+//
+// The package does not know any running server.
+package sizing
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// The measurements. Times are in seconds of CPU, sizes in bytes.
+const (
+	bulkEvent    = 19e-6    // publishing and folding an event in bulk
+	singleEvent  = 540e-6   // the same, published alone
+	nextUser     = 10.6e-6  // each user beyond the first that an event names
+	roomMessage  = 800e-6   // a message to a room in one database, of any number of members
+	toldUser     = 100e-6   // a call of a webhook for one changed user
+	postgresPart = 0.45     // the part of these times that Postgres uses; badged uses the rest
+	toldMembers  = 4 * 100  // webhooks are called for at most this many members of a room, with the default number of partitions
+	manyUsers    = 3e6      // with this many users in a shard, the times above double
+	walBulk      = 360      // WAL for each user that an event changes
+	walSingle    = 1360     // WAL for an event published alone
+	logBulk      = 35       // an event in the log
+	logSingle    = 360      // the same, published alone
+	logNextUser  = 5        // in the log, each user beyond the first
+	keyBytes     = 18       // the event key of an event
+	keyNextUser  = 8        // event keys for each user beyond the first
+	keyDays      = 14 * 1.5 // the longest that event keys are stored
+	userRow      = 470
+	conversation = 300
+	connection   = 11 << 10
+	ingested     = 76_000 // events a second that one process reads from a broker, the slowest
+	// PerGateway is the most connections of one process that were measured.
+	PerGateway = 15_000
+	// MaxShards is the largest number of databases: each has at least one of at most 1,024
+	// partitions.
+	MaxShards = 1024
+)
+
+const day = 86400
+
+// Load describes a chat: its users, their traffic and the servers that it may use.
+type Load struct {
+	Users          float64 `json:"users"`
+	MessagesPerDay float64 `json:"messages_per_day"`
+	// Members is how many users a message goes to, and Reads is how many reads follow each
+	// delivery of a message to a user.
+	Members float64 `json:"members"`
+	Reads   float64 `json:"reads"`
+	// Rooms is set if messages go to rooms instead of naming their members.
+	Rooms bool `json:"rooms"`
+	// Push is the share of the users who have a device registered for pushes, 0 to 1.
+	Push float64 `json:"push"`
+	// Webhooks is the number of webhooks that are called when badges change.
+	Webhooks float64 `json:"webhooks"`
+	// Conversations is the number of conversations of one user.
+	Conversations float64 `json:"conversations"`
+	// Connected is the share of the users who are connected at the same time, 0 to 1.
+	Connected float64 `json:"connected"`
+	// Peak is the traffic of the busiest second divided by the average.
+	Peak float64 `json:"peak"`
+	// Single is set if events are published one at a time.
+	Single bool `json:"single"`
+	// LogDays is how many days of the log stay in the database.
+	LogDays float64 `json:"log_days"`
+	// Cores, WAL (in bytes a second) and Disk (in bytes) are the capacity of one shard's
+	// server.
+	Cores float64 `json:"cores"`
+	WAL   float64 `json:"wal"`
+	Disk  float64 `json:"disk"`
+}
+
+// Check returns an error that lists the fields out of range, or nil.
+func (l Load) Check() error {
+	var errs []error
+	members := 10_000.0
+	if l.Rooms {
+		members = 1e7
+	}
+	for _, v := range []struct {
+		name        string
+		value       float64
+		least, most float64
+	}{
+		{"--users", l.Users, 1, 1e11},
+		{"--messages-per-day", l.MessagesPerDay, 0, 1e15},
+		{"--members", l.Members, 1, members},
+		{"--reads", l.Reads, 0, 100},
+		{"--conversations", l.Conversations, 0, 1e6},
+		{"--connected", l.Connected, 0, 1},
+		{"--peak", l.Peak, 1, 1000},
+		{"--push", l.Push, 0, 1},
+		{"--webhooks", l.Webhooks, 0, 1000},
+		{"--log-days", l.LogDays, 0, 1e5},
+		{"--cores", l.Cores, 1, 1024},
+		{"--wal", l.WAL, 1e6, 1e11},
+		{"--disk", l.Disk, 1e9, 1e16},
+	} {
+		if !(v.value >= v.least && v.value <= v.most) { // also true for NaN
+			errs = append(errs, fmt.Errorf("%s must be from %g to %g, is %g", v.name, v.least, v.most, v.value))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Needs are the resources that a load needs.
+type Needs struct {
+	// EventsPerSecond and ChangesPerSecond are averages. A change is an event for one user:
+	// an event that names ten users makes ten changes.
+	EventsPerSecond  float64 `json:"events_per_second"`
+	ChangesPerSecond float64 `json:"changes_per_second"`
+	// PostgresCores and BadgedCores are how many cores are fully used in the busiest second.
+	PostgresCores float64 `json:"postgres_cores"`
+	BadgedCores   float64 `json:"badged_cores"`
+	// Shards is the number of databases, each on its own server. LimitedBy is the resource
+	// ("cores", "WAL" or "disk") that would not suffice with one shard fewer, "" for one
+	// shard. Fits is false if even MaxShards shards do not suffice.
+	Shards    int    `json:"shards"`
+	LimitedBy string `json:"limited_by,omitempty"`
+	Fits      bool   `json:"fits"`
+	// WALPerSecond is in bytes, in the busiest second.
+	WALPerSecond float64 `json:"wal_bytes_per_second"`
+	// Tables, Keys (event keys) and Log are bytes of disk.
+	Tables float64 `json:"table_bytes"`
+	Keys   float64 `json:"key_bytes"`
+	Log    float64 `json:"log_bytes"`
+	// RedisPerSecond is the most updates of connected users that Redis delivers in the
+	// busiest second.
+	RedisPerSecond float64 `json:"redis_messages_per_second"`
+	Connections    float64 `json:"connections"`
+	// GatewayBytes is the memory of all connections while they are idle, and Gateways is the
+	// number of gateway processes.
+	GatewayBytes float64 `json:"gateway_bytes"`
+	Gateways     int     `json:"gateways"`
+	// PushesPerSecond is the most pushes sent in the busiest second.
+	PushesPerSecond float64 `json:"pushes_per_second"`
+	// CallsPerSecond is the most webhook calls in the busiest second, one for each changed
+	// user and webhook.
+	CallsPerSecond float64 `json:"webhook_calls_per_second"`
+	// Ingesting is how many processes are needed to read the events from a broker, if the
+	// chat uses one.
+	Ingesting int `json:"ingest_processes"`
+}
+
+// Estimate returns the needs of a load on the smallest sufficient number of shards.
+func Estimate(l Load) Needs {
+	limitedBy := ""
+	for shards := 1; ; shards++ {
+		n := on(l, shards)
+		n.LimitedBy = limitedBy // the limit with one shard fewer
+		lacks := l.lacks(&n)
+		n.Fits = lacks == ""
+		if n.Fits || shards == MaxShards {
+			return n
+		}
+		limitedBy = lacks
+	}
+}
+
+// lacks returns the resource that the shards of n exceed most, "" if they exceed none.
+func (l Load) lacks(n *Needs) (by string) {
+	most := 1.0
+	for _, limit := range []struct {
+		by         string
+		need, have float64
+	}{
+		{"cores", n.PostgresCores, l.Cores}, {"WAL", n.WALPerSecond, l.WAL}, {"disk", n.Tables + n.Keys + n.Log, l.Disk},
+	} {
+		if used := limit.need / (limit.have * float64(n.Shards)); used > most {
+			most, by = used, limit.by
+		}
+	}
+	return by
+}
+
+// touched returns the expected number of shards that hold at least one of the users.
+func touched(shards int, users float64) float64 {
+	s := float64(shards)
+	return s * -math.Expm1(users*math.Log1p(-1/s))
+}
+
+// on returns the needs of a load on a number of shards. A message to users of several
+// shards is an event in each of these shards.
+func on(l Load, shards int) Needs {
+	messages := l.MessagesPerDay / day
+	deliveries := messages * l.Members
+	reads := deliveries * l.Reads
+	n := Needs{Shards: shards, EventsPerSecond: messages + reads, ChangesPerSecond: deliveries + reads}
+	copies := messages // events for messages a second, in all shards together
+	if shards > 1 {
+		copies *= touched(shards, l.Members)
+	}
+
+	event, walEvent, log := float64(bulkEvent), 0.0, float64(logBulk)
+	if l.Single {
+		event, walEvent, log = singleEvent, walSingle-walBulk, logSingle
+	}
+	named := deliveries // users that events of messages name
+	cpu := event * reads
+	wal := (walEvent + walBulk) * reads
+	if l.Rooms {
+		named = copies
+		cpu += roomMessage * copies
+		wal += walSingle * copies
+	} else {
+		cpu += event*copies + nextUser*(named-copies)
+		wal += walEvent*copies + walBulk*named
+	}
+	calls := n.ChangesPerSecond * l.Webhooks
+	if l.Rooms && l.Members > toldMembers {
+		calls = reads * l.Webhooks
+	}
+	cpu += toldUser * calls
+	if l.Users >= manyUsers*float64(shards) { // manyUsers is for one shard
+		cpu *= 2
+	}
+	n.PostgresCores, n.BadgedCores = cpu*postgresPart*l.Peak, cpu*(1-postgresPart)*l.Peak
+	n.WALPerSecond = wal * l.Peak
+
+	n.Tables = l.Users * (userRow + conversation*l.Conversations)
+	n.Keys = (keyBytes*(copies+reads) + keyNextUser*(named-copies)) * day * keyDays
+	n.Log = (log*(copies+reads) + logNextUser*(named-copies)) * day * l.LogDays
+
+	n.Connections = l.Users * l.Connected
+	n.RedisPerSecond = n.ChangesPerSecond * l.Connected * l.Peak
+	if l.Rooms { // one update for each partition, however many of its members are connected
+		n.RedisPerSecond = (min(deliveries*l.Connected, copies) + reads*l.Connected) * l.Peak
+	}
+	n.GatewayBytes = n.Connections * connection
+	n.Gateways = int(math.Ceil(n.Connections / PerGateway))
+	n.PushesPerSecond = n.ChangesPerSecond * l.Push * (1 - l.Connected) * l.Peak
+	n.CallsPerSecond = calls * l.Peak
+	n.Ingesting = max(1, int(math.Ceil(n.EventsPerSecond*l.Peak/ingested)))
+	return n
+}

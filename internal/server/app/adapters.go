@@ -1,0 +1,176 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/gateway"
+	"github.com/badged/badged/internal/log/eventlog"
+	"github.com/badged/badged/internal/notify/outbound"
+	"github.com/badged/badged/internal/server/auth"
+	"github.com/badged/badged/internal/server/inbound"
+	"github.com/badged/badged/pubsub"
+)
+
+// commandSource is the source of events made from commands of users.
+const commandSource = "badged/gateway"
+
+// commands turns users' commands into events. It implements gateway.Commands.
+type commands struct{ publisher *publisher }
+
+// Read implements gateway.Commands.
+func (c commands) Read(ctx context.Context, by gateway.Identity, key, conversationID string, upToSeq int64) error {
+	return c.append(ctx, by, key, events.ConversationRead, events.Data{ConversationID: conversationID, UpToSeq: upToSeq, ByApp: true})
+}
+
+// ReadAll implements gateway.Commands.
+func (c commands) ReadAll(ctx context.Context, by gateway.Identity, key, category string) error {
+	return c.append(ctx, by, key, events.UserReadAll, events.Data{Category: category, AllCategories: category == ""})
+}
+
+// Seen implements gateway.Commands.
+func (c commands) Seen(ctx context.Context, by gateway.Identity, key, conversationID string, upToSeq int64) error {
+	return c.append(ctx, by, key, events.ConversationSeen, events.Data{ConversationID: conversationID, UpToSeq: upToSeq, ByApp: true})
+}
+
+// SeenAll implements gateway.Commands.
+func (c commands) SeenAll(ctx context.Context, by gateway.Identity, key, category string) error {
+	return c.append(ctx, by, key, events.UserSeenAll, events.Data{Category: category, AllCategories: category == ""})
+}
+
+// SetLevel implements gateway.Commands.
+func (c commands) SetLevel(ctx context.Context, by gateway.Identity, key, category, level string) error {
+	return c.append(ctx, by, key, events.CategoryLevelSet, events.Data{Category: category, Level: events.Level(level), ByApp: true})
+}
+
+// MarkUnread implements gateway.Commands.
+func (c commands) MarkUnread(ctx context.Context, by gateway.Identity, key, conversationID string, messages gateway.Messages) error {
+	return c.append(ctx, by, key, events.ConversationMarkedUnread, events.Data{
+		ConversationID: conversationID, Seqs: messages.Seqs, FromSeq: messages.FromSeq,
+	})
+}
+
+// append appends an event of a user in a transaction that fails if the token has been revoked.
+func (c commands) append(ctx context.Context, by gateway.Identity, key string, t events.Type, d events.Data) error {
+	id, err := commandID(by.UserID, key)
+	if err != nil {
+		return err
+	}
+	d.UserIDs = []string{by.UserID}
+	ctx = eventlog.WithRights(ctx, eventlog.Right{UserID: by.UserID, IssuedAt: by.IssuedAt, ExpiresAt: by.ExpiresAt})
+	_, err = c.publisher.Append(ctx, events.Event{ID: id, Source: commandSource, Type: t, Data: d})
+	if bad, ok := errors.AsType[*events.BatchError](err); ok {
+		return invalidCommand{bad.Events[0].Err}
+	}
+	if errors.Is(err, eventlog.ErrRevoked) {
+		return gateway.ErrTokenEnded
+	}
+	return err
+}
+
+// connected implements gateway.Devices for the gateway with this name.
+type connected struct {
+	// targets returns the targets of the database of a user.
+	targets func(userID string) (*outbound.Targets, error)
+	gateway string
+}
+
+// Hold implements gateway.Devices.
+func (c connected) Hold(ctx context.Context, devices []gateway.Device, lease time.Duration) error {
+	names := map[*outbound.Targets][]outbound.DeviceName{}
+	var errs []error
+	for _, d := range devices {
+		targets, err := c.targets(d.UserID)
+		if err != nil { // continue with the devices of other users
+			errs = append(errs, err)
+			continue
+		}
+		names[targets] = append(names[targets], outbound.DeviceName{UserID: d.UserID, DeviceID: d.ID})
+	}
+	for targets, some := range names {
+		errs = append(errs, targets.HoldDevices(ctx, c.gateway, some, lease))
+	}
+	return errors.Join(errs...)
+}
+
+// commandID returns the event id of a command. Clients choose the keys, so the id contains the
+// user id: equal keys of two users must not collide. ADR 33 has the reasons.
+func commandID(userID, key string) (string, error) {
+	if key != "" {
+		return userID + "/" + key, nil
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return "", fmt.Errorf("make an event id: %w", err)
+	}
+	return id.String(), nil
+}
+
+// invalidCommand implements gateway.InvalidError.
+type invalidCommand struct{ *events.InvalidError }
+
+// Invalid implements gateway.InvalidError.
+func (e invalidCommand) Invalid() string {
+	f := e.Fields[0]
+	return strings.TrimPrefix(f.Field, "data.") + " " + f.Message
+}
+
+// authenticator implements gateway.Authenticator.
+type authenticator struct{ tokens *auth.Tokens }
+
+// Authenticate implements gateway.Authenticator.
+func (a authenticator) Authenticate(ctx context.Context, token string) (gateway.Identity, error) {
+	id, err := a.tokens.Authenticate(ctx, token)
+	switch {
+	case errors.Is(err, auth.ErrExpired):
+		return gateway.Identity{}, gateway.ErrTokenExpired
+	case errors.Is(err, auth.ErrKeysAway), errors.As(err, new(*auth.PartialReadError)):
+		return gateway.Identity{}, gateway.ErrAuthenticatorAway
+	case err == nil && !inbound.Vouch(ctx, inbound.Holder{User: true, Name: id.UserID}): // a WebSocket has another context, and calls Vouch itself
+		return gateway.Identity{}, gateway.ErrAuthenticatorAway
+	}
+	return gateway.Identity(id), err
+}
+
+// busState are the methods of pubsub.Redis that the metrics call.
+type busState interface {
+	Stats() pubsub.Stats
+	Connected() bool
+}
+
+// registerBusMetrics registers the metrics of a bus.
+func registerBusMetrics(r prometheus.Registerer, bus busState) {
+	auto := promauto.With(r)
+	auto.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "badged", Subsystem: "bus", Name: "connected",
+		Help: "1 while every subscription of this process has a connection to Redis, else 0.",
+	}, func() float64 {
+		if bus.Connected() {
+			return 1
+		}
+		return 0
+	})
+	for _, c := range []struct {
+		name, help string
+		value      func(pubsub.Stats) uint64
+	}{
+		{"reconnects_total", "Connections to Redis that replaced a lost one.", func(s pubsub.Stats) uint64 { return s.Reconnects }},
+		{"gaps_total", "Outages of Redis during which updates may have been lost.", func(s pubsub.Stats) uint64 { return s.Gaps }},
+		{"canaries_missed_total", "Messages that check a Redis subscription and did not arrive; two in a row end the connection.", func(s pubsub.Stats) uint64 { return s.CanariesMissed }},
+		{"malformed_total", "Messages from Redis that could not be decoded.", func(s pubsub.Stats) uint64 { return s.Malformed }},
+		{"unsigned_total", "Messages from Redis dropped because no key of --bus-key signed them.", func(s pubsub.Stats) uint64 { return s.Unsigned }},
+		{"publish_errors_total", "Publishes to Redis that failed.", func(s pubsub.Stats) uint64 { return s.PublishErrors }},
+	} {
+		auto.NewCounterFunc(prometheus.CounterOpts{
+			Namespace: "badged", Subsystem: "bus", Name: c.name, Help: c.help,
+		}, func() float64 { return float64(c.value(bus.Stats())) })
+	}
+}

@@ -1,0 +1,83 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/badged/badged/internal/base/wait"
+	"github.com/badged/badged/internal/obs"
+	"github.com/badged/badged/internal/pg/dbclock"
+	"github.com/badged/badged/internal/pg/pgsession"
+)
+
+const (
+	// Differences between clocks above noticedDifference are logged.
+	noticedDifference = time.Second
+	// clockTimeout bounds one reading of a clock.
+	clockTimeout = 5 * time.Second
+)
+
+// now returns the median of the times of the databases and of this machine. Use it where no
+// single database is concerned.
+func (a *App) now() time.Time {
+	return dbclock.Middle(func(yield func(*dbclock.Clock) bool) {
+		for _, d := range a.databases {
+			if !yield(&d.clock) {
+				return
+			}
+		}
+	})
+}
+
+// openClocks compares the clock of this process with the clocks of the databases, for the
+// metric, the log and readiness. Irreversible work does not rely on this: it compares the
+// clocks itself.
+func (a *App) openClocks() {
+	for _, d := range a.databases {
+		difference := promauto.With(d.registry).NewGauge(prometheus.GaugeOpts{
+			Name: "badged_clock_difference_seconds",
+			Help: "How far the clock of the database is ahead of this process's, negative if it is behind.",
+		})
+		a.stageOf(d, "clock", func(ctx context.Context) error { return followClock(ctx, d, difference) })
+	}
+	a.checks = append(a.checks, obs.Check{Name: "clocks", Run: func(context.Context) error {
+		var errs []error
+		for _, d := range a.databases {
+			if err := d.clock.Check(); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w; until then nothing expires there, no reminder is sent, and nothing is pruned, archived or forgotten", d.config.Label(), err))
+			}
+		}
+		return errors.Join(errs...)
+	}})
+}
+
+// measureClock compares the clock of a database with that of this process.
+func (d *database) measureClock(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, clockTimeout)
+	defer cancel()
+	return d.clock.Measure(ctx, func(ctx context.Context) (time.Time, error) { return pgsession.Now(ctx, d.watching) })
+}
+
+// followClock measures the clock of a database until ctx is done.
+func followClock(ctx context.Context, d *database, difference prometheus.Gauge) error {
+	noticed := false
+	return wait.Repeat(ctx, dbclock.Interval, func(ctx context.Context) {
+		if err := d.measureClock(ctx); err == nil { // after an error, other checks report that the database is away
+			ahead := d.clock.Ahead()
+			difference.Set(ahead.Seconds())
+			if differs := ahead.Abs() > noticedDifference; differs != noticed {
+				noticed = differs
+				if differs {
+					d.log.WarnContext(ctx, "the clocks of this machine and of the database differ", "database_ahead", ahead.Round(time.Millisecond))
+				} else {
+					d.log.InfoContext(ctx, "the clocks of this machine and of the database agree again")
+				}
+			}
+		}
+	})
+}

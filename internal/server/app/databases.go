@@ -1,0 +1,554 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/cluster"
+	"github.com/badged/badged/internal/fold/lag"
+	"github.com/badged/badged/internal/log/groupcommit"
+	"github.com/badged/badged/internal/notify/outbound"
+	"github.com/badged/badged/internal/obs"
+	"github.com/badged/badged/internal/partition/replay"
+	"github.com/badged/badged/internal/pg/dbclock"
+	"github.com/badged/badged/internal/pg/pgfault"
+	"github.com/badged/badged/internal/pg/pgsession"
+	"github.com/badged/badged/internal/pg/pooler"
+	"github.com/badged/badged/internal/server/config"
+	"github.com/badged/badged/internal/server/revocation"
+	"github.com/badged/badged/migrations"
+	"github.com/badged/badged/projector"
+)
+
+// database has the parts of this process for one database: the only one, or a shard.
+type database struct {
+	*cluster.Database
+	config config.Shard
+	// schema is the state of the database's migrations at the last check.
+	schema migrations.State
+	// registry and log add a label with the shard, if there are several databases.
+	registry prometheus.Registerer
+	log      *slog.Logger
+	faults   *pgfault.Watch
+	// progress reports whether the partitions of the database are folded.
+	progress *lag.Progress
+	// conns are the sizes of the pools to the database.
+	conns config.Connections
+	// serving is the pool for requests. It is separate so that requests do not delay folding.
+	serving *pgxpool.Pool
+	// watching is the pool for statements that must not queue behind requests.
+	watching *pgxpool.Pool
+	targets  *outbound.Targets
+	// revoked has the revoked tokens of the users of this database.
+	revoked *revocation.List
+	clock   dbclock.Clock
+	// projector is nil if this process does not fold.
+	projector *projector.Projector
+	// folded is called with each batch that the projector folds.
+	folded func(projector.FoldedBatch)
+}
+
+// nameDatabases returns the databases of the configuration without connecting to them.
+func (a *App) nameDatabases() ([]*database, error) {
+	all, err := a.cfg.All()
+	if err != nil {
+		return nil, err
+	}
+	var databases []*database
+	for _, s := range all {
+		d := &database{config: s, registry: a.registry, log: a.log, folded: func(projector.FoldedBatch) {}}
+		if s.Name != "" {
+			d.registry = prometheus.WrapRegistererWith(prometheus.Labels{"shard": s.Name}, a.registry)
+			d.log = a.log.With("shard", s.Name)
+		}
+		d.faults = pgfault.NewWatch(d.registry)
+		databases = append(databases, d)
+	}
+	if len(databases) > 1 {
+		a.share = projector.NewShare(projector.DefaultConcurrency())
+	}
+	return databases, nil
+}
+
+// openDatabases connects to the databases and fails if they cannot be served. purpose is the
+// name of the serving pools. If a shard cannot be reached, it is checked once it can be
+// reached.
+func (a *App) openDatabases(ctx context.Context, purpose string) (err error) {
+	var all []cluster.Candidate
+	for _, d := range a.databases {
+		if err := a.divideConnections(ctx, d); err != nil {
+			return err
+		}
+		if d.serving, err = a.pool(ctx, d, purpose, d.conns.Serving); err != nil {
+			return err
+		}
+		if d.watching, err = a.pool(ctx, d, "watching", config.WatchingConns); err != nil {
+			return err
+		}
+		if d.config.Name == "" {
+			if err := a.checkSchema(ctx, d, a.cfg.Migrate); err != nil {
+				return err
+			}
+		}
+		all = append(all, cluster.Candidate{Name: d.config.Name, Pool: d.serving})
+	}
+	if a.cfg.Sharded() && a.cfg.Migrate {
+		if err := a.migrateShards(ctx, all); err != nil {
+			return err
+		}
+	}
+	a.cluster, err = cluster.Open(ctx, cluster.Config{
+		Databases: all, Logger: a.log, Now: a.now, Guard: &a.identity,
+		Check: func(ctx context.Context, i int) error {
+			if err := a.checkPooler(ctx, a.databases[i]); err != nil {
+				return err
+			}
+			return a.checkSchema(ctx, a.databases[i], false)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	versions := map[string]migrations.State{}
+	for i, s := range a.cluster.Databases() {
+		if s.Err() == nil {
+			versions[s.Name] = a.databases[i].schema
+		}
+		a.databases[i].Database = s
+		if s.Err() == nil {
+			_ = a.databases[i].measureClock(ctx) // followClock tries again
+		}
+		a.databases[i].targets = outbound.NewTargets(a.databases[i].serving, a.cluster)
+	}
+	if uneven := migrations.Uneven(versions); uneven != "" {
+		a.log.WarnContext(ctx, uneven)
+	}
+	a.stage("shards", a.cluster.Run)
+	for _, d := range a.databases {
+		d.progress = lag.NewProgress(d.watching, d.Held)
+		a.stageOf(d, "watch of folding", d.progress.Run)
+	}
+	if a.cluster.Several() {
+		a.stage("moves", a.cluster.CompleteMoves)
+		a.stage("restored shards", a.cluster.SettleRestored)
+		a.registerShards()
+	}
+	return nil
+}
+
+// migrateShards migrates the databases that can be reached. It fails if a database has another
+// name than configured, or belongs to another cluster.
+func (a *App) migrateShards(ctx context.Context, all []cluster.Candidate) error {
+	if err := cluster.Identify(ctx, all, true); err != nil {
+		return err
+	}
+	for i, d := range a.databases {
+		if all[i].Err != nil {
+			continue
+		}
+		// A database without a schema has yet to join the cluster, which needs more than
+		// migrations.
+		n, err := migrations.Partitions(ctx, d.serving.Config().ConnConfig)
+		if err == nil && n > 0 {
+			err = a.checkPooler(ctx, d)
+		}
+		if err == nil && n > 0 {
+			err = a.checkSchema(ctx, d, true)
+		}
+		if err != nil && !unreachable(err) {
+			return fmt.Errorf("%s: %w", d.config.Label(), err)
+		}
+	}
+	return nil
+}
+
+// unreachable reports whether an error means that no connection could be made.
+func unreachable(err error) bool {
+	_, ok := errors.AsType[*pgconn.ConnectError](err)
+	return ok || errors.Is(err, context.DeadlineExceeded)
+}
+
+// registerShards registers the metrics of shards.
+func (a *App) registerShards() {
+	for _, d := range a.databases {
+		auto := promauto.With(d.registry)
+		auto.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: "badged", Subsystem: "shard", Name: "up",
+			Help: "1 while this process reaches the shard, else 0.",
+		}, func() float64 {
+			if d.Err() != nil {
+				return 0
+			}
+			return 1
+		})
+		auto.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: "badged", Subsystem: "shard", Name: "partitions",
+			Help: "Partitions that the shard holds, as last known.",
+		}, func() float64 { return float64(len(d.Held())) })
+	}
+	a.registry.MustRegister(awayPartitions{
+		a.cluster, prometheus.NewDesc("badged_shard_partition_away", "1 for each partition that no reachable shard holds: its users' events are refused.", []string{"partition"}, nil),
+	})
+	waiting := newWaitingMessages(a.cluster)
+	a.registry.MustRegister(waiting)
+	a.stage("measure of messages that wait for shards", waiting.run)
+	promauto.With(a.registry).NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "badged", Subsystem: "shard", Name: "maps_disagree",
+		Help: "1 while shards disagree on which holds a partition, and the last map stays in use, else 0.",
+	}, func() float64 {
+		if a.cluster.Problem() != nil {
+			return 1
+		}
+		return 0
+	})
+}
+
+// awayPartitions is a collector of the partitions whose database cannot be reached.
+type awayPartitions struct {
+	cluster *cluster.Cluster
+	desc    *prometheus.Desc
+}
+
+// Describe implements prometheus.Collector.
+func (c awayPartitions) Describe(descriptions chan<- *prometheus.Desc) { descriptions <- c.desc }
+
+// Collect implements prometheus.Collector.
+func (c awayPartitions) Collect(metrics chan<- prometheus.Metric) {
+	for _, p := range c.cluster.Away() {
+		metrics <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, 1, fmt.Sprint(p))
+	}
+}
+
+// watchDatabases adds the readiness checks of the databases and their clocks.
+func (a *App) watchDatabases() {
+	a.checks = append(a.checks, obs.Check{Name: "postgres", Vital: true, Run: a.checkDatabases})
+	a.openClocks()
+}
+
+// stageOf adds a stage that works on one database. The stage of a shard starts once the shard
+// has been reached.
+func (a *App) stageOf(d *database, name string, run func(ctx context.Context) error) {
+	if d.config.Name == "" {
+		a.stage(name, run)
+		return
+	}
+	a.stage(name+" of shard "+d.config.Name, func(ctx context.Context) error {
+		select {
+		case <-d.Ready():
+			return run(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	})
+}
+
+// watchingLockTimeout is how long statements of the watching pool wait for a lock. Readiness,
+// revocations and the lag depend on them.
+const watchingLockTimeout = time.Second
+
+// leastFolding is how many connections for folding are always kept open.
+const leastFolding = 3
+
+// lockTimeout returns how long statements of a pool wait for a lock, 0 for no limit. While a
+// partition is split or moved, a lock (the gate) stops its publishers for up to 3s.
+func (a *App) lockTimeout(purpose string) time.Duration {
+	switch purpose {
+	case "serving":
+		return a.cfg.LockTimeout
+	case "watching":
+		return watchingLockTimeout
+	}
+	return 0
+}
+
+// pool opens a pool of at most maxConns connections. purpose becomes the application_name.
+func (a *App) pool(ctx context.Context, d *database, purpose string, maxConns int32) (*pgxpool.Pool, error) {
+	cfg, err := d.config.PoolConfig()
+	if err != nil {
+		return nil, err
+	}
+	cfg.MaxConns, cfg.MinConns = maxConns, min(cfg.MinConns, maxConns)
+	if purpose == "folding" { // reserve them before other clients use up the connections of Postgres
+		cfg.MinConns = min(maxConns, leastFolding)
+	}
+	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
+		cfg.ConnConfig.RuntimeParams["application_name"] = "badged " + purpose
+	}
+	d.faults.Configure(cfg.ConnConfig)
+	if cfg.ConnConfig.ConnectTimeout == 0 {
+		cfg.ConnConfig.ConnectTimeout = 5 * time.Second
+	}
+	if cfg.ConnConfig.ValidateConnect == nil {
+		// Refuse standbys: they lag, and clients would be compared with old badges.
+		cfg.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
+	}
+	a.identity.Configure(cfg.ConnConfig, d.config.Name) // first: if it is another server, its timeline is meaningless
+	a.timelines.Configure(cfg.ConnConfig)
+	var limits []pgsession.Setting
+	if most := a.lockTimeout(purpose); most > 0 {
+		limits = append(limits, pgsession.Setting{Name: "lock_timeout", Value: strconv.FormatInt(most.Milliseconds(), 10)})
+	}
+	projector.ConfigurePool(cfg, limits...) // last: the settings must be applied before the checks above run
+	if a.traces != nil {
+		cfg.ConnConfig.Tracer = a.traces
+	}
+	p, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the %s: %w", d.config.Label(), err)
+	}
+	a.pools = append(a.pools, p)
+	obs.RegisterPool(d.registry, purpose, p)
+	return p, nil
+}
+
+// checkPooler fails if the database is behind an unsupported pooler.
+func (a *App) checkPooler(ctx context.Context, d *database) error {
+	cfg, err := d.config.PoolConfig()
+	if err != nil {
+		return err
+	}
+	_, err = pooler.Find(ctx, cfg.ConnConfig)
+	return err
+}
+
+// checkSchema fails if migrations are pending. If migrate is set, it applies them first.
+func (a *App) checkSchema(ctx context.Context, d *database, migrate bool) error {
+	conn := d.serving.Config().ConnConfig
+	if migrate {
+		applied, err := migrations.Up(ctx, migrations.Config{Conn: conn, Retrying: func(err error, wait time.Duration) {
+			d.log.WarnContext(ctx, "a migration could not get its locks and was rolled back; trying again", "wait", wait, "error", err)
+		}})
+		if err != nil {
+			return err
+		}
+		for _, m := range applied {
+			d.log.InfoContext(ctx, "migrated", "migration", m.Name)
+		}
+	}
+	state, err := migrations.StateOf(ctx, d.serving)
+	if err != nil {
+		return err
+	}
+	d.schema = state
+	if lacks := state.Lacks(); lacks != "" {
+		return fmt.Errorf("%s; run `badged migrate up`, or serve with --migrate", lacks)
+	}
+	return nil
+}
+
+// appendTo returns a function that appends to a database. Small appends share a transaction.
+// If the projector of this process can, it also folds the events in this transaction.
+func (a *App) appendTo(s *cluster.Database) events.Append {
+	var d *database
+	for _, other := range a.databases {
+		if other.Database == s {
+			d = other
+		}
+	}
+	small := groupcommit.New(d.Log, d.Log.AppendOwn, groupcommit.SmallAppend, projector.DefaultConcurrency())
+	small.FoldBy(func(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
+		if d.projector != nil {
+			return d.projector.Append(ctx, evs...)
+		}
+		return d.Log.AppendOwn(ctx, evs...)
+	})
+	parts := groupcommit.New(d.Log, d.Log.AppendOwn, largePart, 1)
+	return func(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
+		group := small
+		if len(a.databases) > 1 && len(evs) > largeCall/len(a.databases) {
+			group = parts
+		}
+		receipt, err := group.Append(ctx, evs...)
+		if err == nil {
+			d.faults.Written()
+		}
+		return receipt, err
+	}
+}
+
+const (
+	// With several databases, a call is divided into parts, one for each database. The
+	// transaction that appends a part may also fold it, if the part has at most largeCall /
+	// (number of databases) events. Larger parts are only appended: the loops of the
+	// partitions then fold them in batches that are larger than a part.
+	largeCall = 500
+	// A larger part shares its transaction with other parts, if it has at most largePart
+	// events: a commit costs as much for a part as for a whole call.
+	largePart = 1000
+)
+
+// openProjector adds the projector of a database, and the stages that verify and expire.
+func (a *App) openProjector(ctx context.Context, d *database) error {
+	folding, err := a.pool(ctx, d, "folding", d.conns.Folding)
+	if err != nil {
+		return err
+	}
+	bus := a.bus
+	var trace func(projector.TracedBatch) []string
+	if a.traces != nil {
+		bus, trace = tracedBus{bus, a.traces}, a.traces.fold
+	}
+	d.projector, err = projector.New(projector.Config{
+		Pool: folding, Log: d.Log, Bus: bus, Held: d.Held, HeldChanged: a.cluster.Changed, Trace: trace,
+		Logger: d.log, Metrics: projector.NewMetrics(d.registry),
+		CacheBytes:  a.cfg.CacheMiB << 20, // for all partitions together, in whichever shard they are
+		DedupWindow: a.cfg.DedupWindow, Share: a.share,
+		Folded: func(b projector.FoldedBatch) { d.folded(b) },
+	})
+	if err != nil {
+		return err
+	}
+	a.publisher.projectors = append(a.publisher.projectors, d.projector)
+	a.stageOf(d, "projector", d.projector.Run)
+	a.stageOf(d, "measure of open transactions", obs.NewOpenTransactions(d.registry, d.watching).Run)
+	if err := a.openVerifying(d, folding, d.projector); err != nil {
+		return err
+	}
+	return a.openExpiry(d, folding)
+}
+
+// databaseOf returns the database of a user.
+func (a *App) databaseOf(userID string) (*database, error) {
+	i, err := a.cluster.Place(userID)
+	if err != nil {
+		return nil, err
+	}
+	return a.databases[i], nil
+}
+
+// byName returns the databases sorted by name. The first one stores the data that concerns all
+// databases. Sorting makes every process choose the same database, regardless of the order in
+// its configuration.
+func (a *App) byName() []*database {
+	return slices.SortedFunc(slices.Values(a.databases), func(a, b *database) int { return cmp.Compare(a.config.Name, b.config.Name) })
+}
+
+// targetsOf returns the devices and webhooks in the database of a user.
+func (a *App) targetsOf(userID string) (*outbound.Targets, error) {
+	d, err := a.databaseOf(userID)
+	if err != nil {
+		return nil, err
+	}
+	return d.targets, nil
+}
+
+// waiting measures how far folding is behind, for backpressure. A database that cannot be
+// measured counts as not behind: publishing to it fails with another error.
+func (a *App) waiting(ctx context.Context) (map[int]lag.Waiting, error) {
+	parts := make([]map[int]lag.Waiting, len(a.databases))
+	err := a.cluster.AtOnce(func(i int, s *cluster.Database) (err error) {
+		if held := s.Held(); len(held) > 0 {
+			parts[i], err = lag.WaitingIn(ctx, a.databases[i].watching, held)
+		}
+		return err
+	})
+	all := map[int]lag.Waiting{}
+	for _, part := range parts {
+		maps.Copy(all, part)
+	}
+	_, partial := errors.AsType[*cluster.PartialFailure](err)
+	switch {
+	case cluster.OnlyAway(err):
+		err = nil
+	case partial && ctx.Err() == nil:
+		a.log.WarnContext(ctx, "cannot measure the lag of all databases", "error", err)
+		err = nil
+	}
+	return all, err
+}
+
+// explainers explain the badge of a user from the log in the user's database.
+type explainers struct {
+	of      []*replay.Explainer
+	cluster *cluster.Cluster
+}
+
+func (a *App) explainer() explainers {
+	e := explainers{cluster: a.cluster}
+	for _, d := range a.databases {
+		e.of = append(e.of, replay.NewExplainer(d.serving, d.Log))
+	}
+	return e
+}
+
+// Explain implements httpapi.Explainer.
+func (e explainers) Explain(ctx context.Context, userID string, q replay.Question) (replay.Explanation, error) {
+	i, err := e.cluster.Place(userID)
+	if err != nil {
+		return replay.Explanation{}, err
+	}
+	return e.of[i].Explain(ctx, userID, q)
+}
+
+// checkDatabases is the readiness check of Postgres.
+func (a *App) checkDatabases(ctx context.Context) error {
+	err := a.checkEach(func(d *database) error {
+		if d.Err() != nil {
+			return errors.New(faultOfRead(d.Err()).String())
+		}
+		return checkPostgres(ctx, d.watching, d.faults)
+	})
+	if away := a.cluster.Away(); len(away) > 0 {
+		text := "partitions that are away: " + cluster.List(away)
+		if err != nil {
+			text = err.Error() + "; " + text
+		}
+		if err == nil || obs.IsImpaired(err) {
+			return obs.Impaired(text)
+		}
+		return errors.New(text)
+	}
+	return err
+}
+
+// checkEach runs a check of all databases concurrently. If some database can serve, a failure
+// of the others is only an impairment, and the process stays ready.
+func (a *App) checkEach(check func(d *database) error) error {
+	errs := make([]error, len(a.databases))
+	var g sync.WaitGroup
+	for i, d := range a.databases {
+		g.Go(func() { errs[i] = check(d) })
+	}
+	g.Wait()
+	var texts []string
+	serving := 0
+	for i, err := range errs {
+		if err != nil {
+			texts = append(texts, a.databases[i].prefix()+err.Error())
+		}
+		if err == nil || obs.IsImpaired(err) {
+			serving++
+		}
+	}
+	switch text := strings.Join(texts, "; "); {
+	case text == "":
+		return nil
+	case serving > 0:
+		return obs.Impaired(text)
+	default:
+		return errors.New(text)
+	}
+}
+
+// prefix returns the beginning of a text about the database, "" if it is the only one.
+func (d *database) prefix() string {
+	if d.config.Name == "" {
+		return ""
+	}
+	return d.Label() + ": "
+}

@@ -1,0 +1,153 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/internal/base/wait"
+	"github.com/badged/badged/internal/obs"
+	"github.com/badged/badged/internal/pg/pgfault"
+	"github.com/badged/badged/internal/pg/pgsession"
+	"github.com/badged/badged/internal/pg/pooler"
+)
+
+// checkPostgres is the readiness check of Postgres. If the database can be read and not
+// written, the process stays ready: the gateway still serves badges.
+func checkPostgres(ctx context.Context, pool *pgxpool.Pool, faults *pgfault.Watch) error {
+	var readOnly bool
+	err := pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+		if err := conn.QueryRow(ctx, `SELECT current_setting('transaction_read_only')::boolean`).Scan(&readOnly); err != nil || !readOnly {
+			return err
+		}
+		return conn.Conn().Close(ctx) // the session would stay read-only after Postgres has become writable
+	})
+	if err != nil {
+		text := faultOfRead(err).String()
+		if ago, ok := faults.LastFull(); ok {
+			text += fmt.Sprintf("; its disk was full %s ago", ago.Round(time.Second))
+		}
+		return errors.New(text)
+	}
+	f := faults.Present()
+	if readOnly {
+		f = pgfault.ReadOnly
+	}
+	if f == pgfault.None {
+		return nil
+	}
+	return obs.Impaired(f.String() + ": events cannot be stored, badges can be read")
+}
+
+// checkFolding is the readiness check of folding, in any process: it fails while partitions
+// are not folded.
+func (a *App) checkFolding(ctx context.Context) error {
+	var texts []string
+	for _, d := range a.databases {
+		if err := d.progress.Check(ctx); err != nil {
+			texts = append(texts, d.prefix()+err.Error())
+		}
+	}
+	if len(texts) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(texts, "; "))
+}
+
+// divideConnections sets the sizes of the pools of a database from the roles of this process
+// and the limits of the database and the server. It fails if the limits are too small to fold:
+// events would be accepted and badges never change. If the limits cannot be read, it assumes
+// that there are none. If there is only one database, it waits until the database accepts
+// connections, and fails if an unsupported pooler is in front of it. It opens one session for
+// all this.
+func (a *App) divideConnections(ctx context.Context, d *database) error {
+	d.conns = a.cfg.Connections(d.config)
+	alone := d.config.Name == ""
+	conn, err := a.firstSession(ctx, d, alone)
+	if err == nil {
+		defer conn.Close(context.WithoutCancel(ctx))
+		if alone {
+			_, err = pooler.Of(ctx, conn)
+		}
+	}
+	if err != nil && alone {
+		return err
+	}
+	var limits []pgsession.Limit
+	if err == nil {
+		looking, cancel := context.WithTimeout(ctx, limitsPatience)
+		defer cancel()
+		limits, err = pgsession.Limits(looking, conn)
+	}
+	if err != nil {
+		d.log.WarnContext(ctx, "cannot read how many connections to Postgres are permitted", "error", err)
+		return nil
+	}
+	need, least := d.conns.Sum(), d.conns.Least().Sum()
+	for _, l := range limits {
+		most := l.Most
+		if l.Shared { // databases on one server share the limit
+			most /= a.cfg.OnServer(d.config)
+		}
+		switch {
+		case most < least:
+			return fmt.Errorf("%s: %s; this process needs %d, and %d at least: raise it (%s), or give the process fewer roles", d.config.Label(), l, need, least, l.Setting)
+		case most < d.conns.Sum():
+			d.conns = d.conns.Within(most)
+			d.log.WarnContext(ctx, "fewer connections to Postgres are permitted than this process would open; its pools are smaller, and nothing is left for other processes",
+				"limit", l.String(), "needs", need, "opens", d.conns.Sum(), "raise", l.Setting)
+		case l.Most-l.Used < d.conns.Sum():
+			d.log.WarnContext(ctx, "connections to Postgres may run out: other clients have open connections too", "limit", l.String(), "needs", need, "raise", l.Setting)
+		}
+	}
+	return nil
+}
+
+// limitsPatience bounds the reading of the limits.
+const limitsPatience = 5 * time.Second
+
+// faultOfRead classifies the error of a failed read.
+func faultOfRead(err error) pgfault.Fault {
+	f := pgfault.Of(err)
+	if f.Reads() || f == pgfault.Slow {
+		return pgfault.Unreachable
+	}
+	return f
+}
+
+// The first and the longest pause between two attempts to connect at startup.
+const (
+	firstAttemptPause = 250 * time.Millisecond
+	lastAttemptPause  = 10 * time.Second
+)
+
+// firstSession connects to a database. If waits is set, it waits while the database cannot be
+// reached or is starting, for example after the machine has booted: a supervisor would give up
+// on a program that exits repeatedly. It fails at once if an operator must change something,
+// such as a password.
+func (a *App) firstSession(ctx context.Context, d *database, waits bool) (*pgx.Conn, error) {
+	cfg, err := d.config.PoolConfig()
+	if err != nil {
+		return nil, err
+	}
+	cfg.ConnConfig.ConnectTimeout = 5 * time.Second
+	for pause := firstAttemptPause; ; pause = min(2*pause, lastAttemptPause) {
+		conn, err := pgx.ConnectConfig(ctx, cfg.ConnConfig)
+		if err == nil {
+			return conn, nil
+		}
+		fault := pgfault.Of(err)
+		if !waits || fault != pgfault.Unreachable && fault != pgfault.Restarting && fault != pgfault.Slow && fault != pgfault.TooManyConnections {
+			return nil, fmt.Errorf("connect to the %s: %w", d.config.Label(), err)
+		}
+		a.log.WarnContext(ctx, "waiting for Postgres", "database", d.config.Label(), "error", err, "next_attempt_in", pause)
+		if err := wait.For(ctx, pause); err != nil {
+			return nil, fmt.Errorf("wait for Postgres: %w", err)
+		}
+	}
+}

@@ -1,0 +1,189 @@
+package app
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/gateway"
+	"github.com/badged/badged/gateway/protocol"
+	"github.com/badged/badged/internal/base/describe"
+	"github.com/badged/badged/internal/obs"
+	"github.com/badged/badged/internal/server/httpapi"
+)
+
+// Versions of the described interfaces, raised by breaking changes.
+const (
+	apiVersion    = "1"
+	framesVersion = "1"
+)
+
+// api describes every route of a server with all roles.
+func api() describe.API {
+	all := httpapi.Routes()
+	all = append(all, gatewayRoutes(new(gateway.Gateway), nil)...)
+	all = append(all, operatorRoutes(new(obs.Health), nil, nil, nil)...)
+	return describe.API{
+		Title: "badged", Version: apiVersion,
+		Doc: "Exact unread badges: publish what happened, read what is unread. Errors are RFC 9457 problems. " +
+			"A route that does not exist is answered with 404, another method with 405 and the header `Allow`. " +
+			"Unknown parameters and fields of requests are errors, except in frames, since clients may be newer than the server. " +
+			"Answers may gain fields, which clients must ignore.",
+		Groups: []describe.Group{
+			{Name: httpapi.GroupPublish, Doc: "For chat backends."},
+			{Name: httpapi.GroupBadges, Doc: "For senders of push notifications, and for apps."},
+			{Name: httpapi.GroupDevices, Doc: "For apps, and for operators."},
+			{Name: httpapi.GroupTokens, Doc: "For chat backends, to sign users out."},
+			{Name: groupClients, Doc: "For apps. Served by processes with the role gateway."},
+			{Name: httpapi.GroupAdmin, Doc: "For operators."},
+			{Name: groupOperate, Doc: "For monitoring. Served by every process."},
+			{Name: httpapi.GroupProfiles, Doc: "For operators. Served by every process, but only on a listener for operators: `--internal-listen` of `badged serve`, `--listen` of `badged ingest`, `badged relay` and `badged tail`."},
+		},
+		Access: []describe.Access{
+			{Name: httpapi.PublisherAccess, Doc: "A key of `--publisher-keys`: allows publishing, reading the badge of any user, and disconnecting users. Or one of the kind `publisher` in `--keys-file`, which may be limited to sources, types and users, and allows reading and disconnecting only where the file says so."},
+			{Name: httpapi.ReaderAccess, Doc: "A key of the kind `reader` in `--keys-file`: allows reading badges, perhaps of some users only."},
+			{Name: httpapi.AdminAccess, Doc: "A key of `--admin-keys`, or of the kind `admin` in `--keys-file`: allows everything."},
+			userAccess(),
+		},
+		Routes: all,
+	}
+}
+
+func userAccess() describe.Access {
+	return describe.Access{Name: httpapi.UserAccess, Format: "JWT", Doc: "A token of a user, signed with a key of `--jwt-keys` or `--jwks-url`: allows reading that user's badge."}
+}
+
+// messaging describes the events in the log and the frames of clients.
+func messaging() describe.Messaging {
+	const (
+		log     = "log"
+		clients = "clients"
+	)
+	var published []describe.Message
+	for _, t := range events.Types() {
+		published = append(published, describe.Message{
+			Name: describe.TypeName(string(t.Type)), Doc: t.Does, ContentType: "application/cloudevents+json",
+			Of: httpapi.EventOf(t), Example: eventExample(t),
+		})
+	}
+	fromServer, fromClients := messages(protocol.ServerFrames()), messages(protocol.ClientFrames())
+	codes := make([]describe.Code, 0)
+	for _, c := range protocol.CloseCodes() {
+		codes = append(codes, describe.Code(c))
+	}
+	return describe.Messaging{
+		Title: "badged", Version: framesVersion,
+		Doc: "The events in the log, and the frames of the protocol `badge.v1`. Frames carry absolute state and a version: apply one only if its version is greater than yours. " +
+			"Ignore types and fields that you do not know. Requests are described in `/openapi.json`.",
+		Servers: []describe.Server{
+			{Name: clients, Host: "127.0.0.1:8080", Protocol: "ws", Doc: "A process with the role gateway.", Access: httpapi.UserAccess},
+			{Name: log, Host: "127.0.0.1:5432", Protocol: "postgresql", Doc: "The database of badged."},
+		},
+		Access: []describe.Access{userAccess()},
+		Channels: []describe.Channel{
+			{
+				Name: "websocket", Server: clients, Address: "/v1/ws",
+				Doc:      "Text frames, one JSON object each, of the subprotocol `badge.v1`. A client's frame has at most 4 KiB, and 20 KiB if it has a token, of at most 16 KiB. The first is `hello`; the server answers with a snapshot or changes.",
+				Sends:    fromServer,
+				Receives: fromClients,
+				Codes:    codes,
+			},
+			{
+				Name: "events", Server: clients, Address: "/v1/sse",
+				Doc:   "Server-sent events: the `data` of each is a frame; its `id` is `EPOCH:VERSION` if the frame carries a state. Comments replace pings. Commands go to `POST /v1/commands`.",
+				Sends: messagesOf(fromServer, "snapshot", "changes", "bye"),
+			},
+			{
+				Name: log, Server: log, Address: "badged.events_p{partition}",
+				Doc:        "A partition of the log: a topic of watermill-sql. An event is stored once in each partition that holds some of its users; its `user_ids` there lists only those.",
+				Sends:      published,
+				Parameters: []describe.Param{{Name: "partition", Doc: "The partition, with at least two digits.", Example: "03"}},
+			},
+		},
+	}
+}
+
+// eventExample returns an example event of a type, as stored in the log.
+func eventExample(t events.TypeInfo) string {
+	e := t.Example
+	e.Time = time.Date(2026, time.November, 21, 4, 11, 46, 0, time.UTC)
+	b, err := e.MarshalJSON()
+	if err != nil {
+		panic(err) // the example is not UTF-8
+	}
+	return string(b)
+}
+
+// messages describes frames.
+func messages(frames []protocol.FrameInfo) []describe.Message {
+	all := make([]describe.Message, len(frames))
+	for i, f := range frames {
+		all[i] = describe.Message{Name: describe.TypeName(f.T), Doc: f.Means, ContentType: "application/json", Of: describeFrame(f), Example: f.Example}
+	}
+	return all
+}
+
+// messagesOf selects the messages of the given frame types.
+func messagesOf(all []describe.Message, types ...string) []describe.Message {
+	var some []describe.Message
+	for _, t := range types {
+		for _, m := range all {
+			if m.Name == describe.TypeName(t) {
+				some = append(some, m)
+			}
+		}
+	}
+	return some
+}
+
+// describeFrame describes a frame.
+func describeFrame(f protocol.FrameInfo) describe.Named {
+	return describe.Named{
+		Name: describe.TypeName(f.T) + "Frame", Doc: f.Means, Of: f.Of,
+		Required: f.Required, Optional: f.Optional,
+		Consts: map[string]string{"t": f.T},
+	}
+}
+
+// command describes the frames that POST /v1/commands accepts.
+func command() describe.OneOf {
+	all := describe.OneOf{Name: "Command", By: "t", Doc: "What a user did."}
+	for _, f := range protocol.ClientFrames() {
+		if f.Command {
+			all.Of = append(all.Of, describeFrame(f))
+		}
+	}
+	return all
+}
+
+// okFrame describes the answer to a command.
+func okFrame() describe.Named {
+	for _, f := range protocol.ServerFrames() {
+		if f.T == "ok" {
+			return describeFrame(f)
+		}
+	}
+	panic("app: there is no ok frame")
+}
+
+// descriptions returns /openapi.json and /asyncapi.json.
+func descriptions() (openAPI, asyncAPI []byte, err error) {
+	if openAPI, err = describe.OpenAPI(api()); err != nil {
+		return nil, nil, fmt.Errorf("describe the API: %w", err)
+	}
+	if asyncAPI, err = describe.AsyncAPI(messaging()); err != nil {
+		return nil, nil, fmt.Errorf("describe the frames: %w", err)
+	}
+	return openAPI, asyncAPI, nil
+}
+
+// description serves a description as JSON.
+func description(body []byte) http.Handler {
+	line := append(slices.Clone(body), '\n')
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(line) // a failure means that the client has disconnected
+	})
+}

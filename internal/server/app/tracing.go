@@ -1,0 +1,207 @@
+package app
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector"
+	"github.com/badged/badged/pubsub"
+)
+
+// traces makes the spans of an event on its way from the publisher to the clients. A traced
+// event and the badge update that it causes carry the context of the span. For untraced events
+// the cost is a comparison with "".
+type traces struct{ tracer trace.Tracer }
+
+// tracedRoutes are the routes of requests that append events.
+var tracedRoutes = []string{"POST /v1/events", "POST /v1/commands"}
+
+// maxTraced limits how many events of one append are traced.
+const maxTraced = 100
+
+// append calls next within a span of the request. It makes one more span for each event that
+// carries a trace of its own; the other events get the trace of the request.
+func (t *traces) append(ctx context.Context, evs []events.Event, next func(context.Context, []events.Event) (events.Receipt, error)) (events.Receipt, error) {
+	const name = "append"
+	ctx, span := t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindProducer),
+		trace.WithAttributes(attribute.Int("badged.events", len(evs))))
+	spans := []trace.Span{span}
+	evs = slices.Clone(evs) // do not change the caller's events
+	own := carried(span)
+	for i := range evs[:min(len(evs), maxTraced)] {
+		e := &evs[i]
+		if e.TraceParent == "" {
+			e.TraceParent = own
+			continue
+		}
+		if parent := remote(ctx, e.TraceParent); parent.IsSampled() {
+			_, s := t.tracer.Start(trace.ContextWithRemoteSpanContext(ctx, parent), name, trace.WithSpanKind(trace.SpanKindProducer),
+				trace.WithLinks(trace.Link{SpanContext: span.SpanContext()}), trace.WithAttributes(eventAttributes(e)...))
+			spans = append(spans, s)
+		}
+	}
+	receipt, err := next(ctx, evs)
+	for _, s := range spans {
+		end(s, err)
+	}
+	return receipt, err
+}
+
+// fold makes a span for a folded batch, and a span for each traced event of the batch. It
+// returns the contexts of the spans of events, by index of the event.
+func (t *traces) fold(f projector.TracedBatch) []string {
+	const name = "fold"
+	ctx := context.Background() // the batch is done
+	links := make([]trace.Link, len(f.Events))
+	sampled := 0
+	for i, e := range f.Events {
+		if links[i].SpanContext = remote(ctx, e.TraceParent); links[i].SpanContext.IsSampled() {
+			sampled++
+		}
+	}
+	contexts := make([]string, len(f.Events))
+	if sampled == 0 {
+		return contexts
+	}
+	partition := attribute.Int("badged.partition", f.Partition)
+	ctx, batch := t.tracer.Start(ctx, name+" batch", trace.WithNewRoot(),
+		trace.WithTimestamp(f.Began), trace.WithLinks(links...),
+		trace.WithAttributes(partition, attribute.Int("badged.events", f.Size)))
+	for i, e := range f.Events {
+		if !links[i].SpanContext.IsSampled() {
+			continue
+		}
+		_, span := t.tracer.Start(trace.ContextWithRemoteSpanContext(ctx, links[i].SpanContext), name,
+			trace.WithSpanKind(trace.SpanKindConsumer), trace.WithTimestamp(f.Began),
+			trace.WithLinks(trace.Link{SpanContext: batch.SpanContext()}),
+			trace.WithAttributes(append(eventAttributes(e), partition)...))
+		contexts[i] = carried(span)
+		span.End(trace.WithTimestamp(f.Ended))
+	}
+	batch.End(trace.WithTimestamp(f.Ended))
+	return contexts
+}
+
+// deliver makes a span for the way of an update from the bus to a client.
+func (t *traces) deliver(traceParent string, came, written time.Time) {
+	ctx := context.Background() // the frame is written
+	parent := remote(ctx, traceParent)
+	if !parent.IsSampled() {
+		return
+	}
+	_, span := t.tracer.Start(trace.ContextWithRemoteSpanContext(ctx, parent), "deliver",
+		trace.WithSpanKind(trace.SpanKindConsumer), trace.WithTimestamp(came))
+	span.End(trace.WithTimestamp(written))
+}
+
+// tracedBus is a bus that makes a span for each traced update it publishes.
+type tracedBus struct {
+	pubsub.Bus
+	traces *traces
+}
+
+// Publish implements pubsub.Bus.
+func (b tracedBus) Publish(ctx context.Context, users []pubsub.Update, rooms []pubsub.RoomUpdate) error {
+	var spans []trace.Span
+	for i := range users {
+		spans = b.begin(ctx, spans, users[i].Partition, &users[i].TraceParent)
+	}
+	for i := range rooms {
+		spans = b.begin(ctx, spans, rooms[i].Partition, &rooms[i].TraceParent)
+	}
+	err := b.Bus.Publish(ctx, users, rooms)
+	for _, s := range spans {
+		end(s, err)
+	}
+	return err
+}
+
+// begin appends a span to spans if the update is traced, and stores the context of the span in
+// the update.
+func (b tracedBus) begin(ctx context.Context, spans []trace.Span, partition int, traceParent *string) []trace.Span {
+	if *traceParent == "" {
+		return spans
+	}
+	parent := trace.ContextWithRemoteSpanContext(ctx, remote(ctx, *traceParent))
+	_, span := b.traces.tracer.Start(parent, "publish update", trace.WithSpanKind(trace.SpanKindProducer),
+		trace.WithAttributes(attribute.Int("badged.partition", partition)))
+	*traceParent = carried(span)
+	return append(spans, span)
+}
+
+// TraceQueryStart implements pgx.QueryTracer, which pgx requires of batch
+// tracers.
+func (t *traces) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+
+// TraceQueryEnd implements pgx.QueryTracer.
+func (t *traces) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// commitSpan is the context key of the span of a batch of statements.
+type commitSpan struct{}
+
+// TraceBatchStart implements pgx.BatchTracer. It makes a span "commit". Within a span of
+// append, there is only one batch: it inserts the events and commits.
+func (t *traces) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	if !trace.SpanFromContext(ctx).IsRecording() {
+		return ctx
+	}
+	_, span := t.tracer.Start(ctx, "commit", trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithAttributes(attribute.String("db.system.name", "postgresql")))
+	return context.WithValue(ctx, commitSpan{}, span)
+}
+
+// TraceBatchQuery implements pgx.BatchTracer.
+func (t *traces) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+
+// TraceBatchEnd implements pgx.BatchTracer.
+func (t *traces) TraceBatchEnd(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchEndData) {
+	if span, ok := ctx.Value(commitSpan{}).(trace.Span); ok {
+		end(span, data.Err)
+	}
+}
+
+func end(span trace.Span, err error) {
+	if err != nil {
+		span.SetStatus(codes.Error, err.Error())
+	}
+	span.End()
+}
+
+// eventAttributes identify an event. They do not include users, since traces are widely
+// readable.
+func eventAttributes(e *events.Event) []attribute.KeyValue {
+	return []attribute.KeyValue{
+		attribute.String("cloudevents.event_id", e.ID),
+		attribute.String("cloudevents.event_source", e.Source),
+		attribute.String("cloudevents.event_type", string(e.Type)),
+	}
+}
+
+// traceParent is the name of the W3C header and of the CloudEvents attribute.
+const traceParent = "traceparent"
+
+// remote parses a traceparent. A malformed one yields a context that is not sampled.
+func remote(ctx context.Context, parent string) trace.SpanContext {
+	ctx = trace.ContextWithSpanContext(ctx, trace.SpanContext{}) // ignore the span of ctx
+	ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{traceParent: parent})
+	return trace.SpanContextFromContext(ctx)
+}
+
+// carried returns the traceparent of a span, or "" if it is not sampled.
+func carried(span trace.Span) string {
+	c := span.SpanContext()
+	if !c.IsSampled() {
+		return ""
+	}
+	return "00-" + c.TraceID().String() + "-" + c.SpanID().String() + "-01"
+}

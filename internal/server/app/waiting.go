@@ -1,0 +1,67 @@
+package app
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/badged/badged/internal/base/wait"
+	"github.com/badged/badged/internal/cluster"
+)
+
+// waitingInterval is how often the backlogs are measured.
+const waitingInterval = 5 * time.Second
+
+// waitingMessages is a Prometheus collector. It counts the room messages that other shards
+// store for a shard until the shard can be reached (hinted handoff).
+type waitingMessages struct {
+	cluster           *cluster.Cluster
+	messages, seconds *prometheus.Desc
+	last              atomic.Pointer[[]cluster.Backlog]
+}
+
+func newWaitingMessages(c *cluster.Cluster) *waitingMessages {
+	return &waitingMessages{
+		cluster:  c,
+		messages: prometheus.NewDesc("badged_shard_waiting_messages", "Messages to rooms that other shards store until the shard is back, on the shards that this process reaches.", []string{"shard"}, nil),
+		seconds:  prometheus.NewDesc("badged_shard_waiting_seconds", "Age in seconds of the oldest message to a room that waits for the shard, 0 if none does.", []string{"shard"}, nil),
+	}
+}
+
+// run measures until ctx is done.
+func (w *waitingMessages) run(ctx context.Context) error {
+	return wait.Repeat(ctx, waitingInterval, func(ctx context.Context) {
+		// Ignore the error: if a shard cannot be read, delivering its stored messages fails
+		// too, and logs why.
+		found, _ := w.cluster.Backlogs(ctx)
+		w.last.Store(&found)
+	})
+}
+
+// Describe implements prometheus.Collector.
+func (w *waitingMessages) Describe(descriptions chan<- *prometheus.Desc) {
+	descriptions <- w.messages
+	descriptions <- w.seconds
+}
+
+// Collect implements prometheus.Collector.
+func (w *waitingMessages) Collect(metrics chan<- prometheus.Metric) {
+	last := w.last.Load()
+	if last == nil {
+		return
+	}
+	messages, oldest := map[string]int64{}, map[string]time.Duration{}
+	for _, s := range w.cluster.Databases() {
+		messages[s.Name] = 0
+	}
+	for _, b := range *last {
+		messages[b.For] += b.Messages
+		oldest[b.For] = max(oldest[b.For], b.Age)
+	}
+	for name, n := range messages {
+		metrics <- prometheus.MustNewConstMetric(w.messages, prometheus.GaugeValue, float64(n), name)
+		metrics <- prometheus.MustNewConstMetric(w.seconds, prometheus.GaugeValue, oldest[name].Seconds(), name)
+	}
+}

@@ -1,0 +1,192 @@
+package assistant
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/base/progress"
+	"github.com/badged/badged/internal/operations"
+	"github.com/badged/badged/internal/partition/replay"
+)
+
+// explainInput has the parameters of the tool explain_badge.
+type explainInput struct {
+	User         string     `json:"user" jsonschema:"Id of the user."`
+	At           *time.Time `json:"at,omitempty" jsonschema:"Explain the badge as it was at this time, such as 2026-01-31T23:59:59Z; now if absent."`
+	Conversation string     `json:"conversation,omitempty" jsonschema:"Explain only this conversation, even if nothing in it is unread."`
+	History      bool       `json:"history,omitempty" jsonschema:"Include each event that changed the total."`
+	Delivered    int        `json:"delivered,omitempty" jsonschema:"Include the fate of this number of the last delivered messages."`
+}
+
+func (s *Server) explainBadge(ctx context.Context, in explainInput) (any, error) {
+	if err := checkID("user", in.User); err != nil {
+		return nil, err
+	}
+	if in.Conversation != "" {
+		if err := checkID("conversation", in.Conversation); err != nil {
+			return nil, err
+		}
+	}
+	if in.Delivered < 0 || in.Delivered > replay.MaxDelivered {
+		return nil, fmt.Errorf("delivered must be a number from 0 to %d", replay.MaxDelivered)
+	}
+	q := replay.Question{Conversation: in.Conversation, History: in.History, Delivered: in.Delivered}
+	if in.At != nil {
+		q.At = *in.At
+	}
+	db, err := s.cfg.Cluster.Of(in.User)
+	if err != nil {
+		return nil, err
+	}
+	return replay.NewExplainer(db.Pool, db.Log).Explain(ctx, in.User, q)
+}
+
+// userInput names a user.
+type userInput struct {
+	User string `json:"user" jsonschema:"Id of the user."`
+}
+
+// verifiedUser is the answer of verify_user.
+type verifiedUser struct {
+	operations.Verified
+	// First has the first maxDifferences differences.
+	First []replay.Difference `json:"first"`
+}
+
+// maxDifferences bounds the differences in an answer.
+const maxDifferences = 100
+
+func (s *Server) verifyUser(ctx context.Context, in userInput) (any, error) {
+	if err := checkID("user", in.User); err != nil {
+		return nil, err
+	}
+	meter := progress.New(nil, "verify", nil)
+	defer meter.Close()
+	answer := verifiedUser{First: []replay.Difference{}}
+	db, err := s.cfg.Cluster.Of(in.User)
+	if err != nil {
+		return nil, err
+	}
+	answer.Verified, err = operations.Verify(ctx, replay.NewVerifier(db.Pool, db.Log), db.Log, operations.VerifyOptions{Users: []string{in.User}}, meter, func(d replay.Difference) {
+		if len(answer.First) < maxDifferences {
+			answer.First = append(answer.First, d)
+		}
+	})
+	return answer, err
+}
+
+func (s *Server) lag(ctx context.Context, _ struct{}) (any, error) {
+	return s.operations.Lag(ctx)
+}
+
+const (
+	maxPage     = 200
+	defaultPage = 50
+)
+
+// deadLettersInput has the parameters of the tool dead_letters.
+type deadLettersInput struct {
+	After    int64 `json:"after,omitempty" jsonschema:"Only those with an id above this one."`
+	Limit    int   `json:"limit,omitempty" jsonschema:"How many at most, 50 if absent."`
+	Payloads bool  `json:"payloads,omitempty" jsonschema:"Include the events, with the texts of messages that they may have."`
+}
+
+// deadLettersAnswer is a page of dead letters.
+type deadLettersAnswer struct {
+	DeadLetters []any `json:"dead_letters"`
+}
+
+// deadLetterWithoutPayload is a dead letter without its payload, which senders wrote.
+type deadLetterWithoutPayload struct {
+	ID        int64     `json:"id"`
+	Shard     string    `json:"shard,omitempty"`
+	Partition *int      `json:"partition,omitempty"`
+	Position  string    `json:"position,omitempty"`
+	Origin    string    `json:"origin,omitempty"`
+	Reason    string    `json:"reason"`
+	At        time.Time `json:"at"`
+}
+
+func (s *Server) deadLetters(ctx context.Context, in deadLettersInput) (any, error) {
+	limit, err := pageLimit(in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	letters, err := s.operations.DeadLetters(ctx, in.After, limit)
+	answer := deadLettersAnswer{[]any{}}
+	for _, whole := range letters {
+		if in.Payloads {
+			answer.DeadLetters = append(answer.DeadLetters, whole)
+		} else {
+			answer.DeadLetters = append(answer.DeadLetters, deadLetterWithoutPayload{whole.ID, whole.Shard, whole.Partition, whole.Position, whole.Origin, whole.Reason, whole.At})
+		}
+	}
+	return answer, err
+}
+
+// auditInput has the parameters of the tool audit.
+type auditInput struct {
+	Before int64 `json:"before,omitempty" jsonschema:"Only actions with an id below this one."`
+	Limit  int   `json:"limit,omitempty" jsonschema:"How many at most, 50 if absent."`
+}
+
+// auditAnswer is a page of the audit trail.
+type auditAnswer struct {
+	Actions []operations.Entry `json:"actions"`
+}
+
+func (s *Server) audit(ctx context.Context, in auditInput) (any, error) {
+	limit, err := pageLimit(in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	actions, err := s.operations.Audit(ctx, in.Before, limit)
+	if actions == nil {
+		actions = []operations.Entry{}
+	}
+	return auditAnswer{actions}, err
+}
+
+// letterInput names a dead letter.
+type letterInput struct {
+	ID int64 `json:"id" jsonschema:"Id of the dead letter."`
+}
+
+// retried is the answer of retry_dead_letter.
+type retried struct {
+	Retried int64 `json:"retried"`
+}
+
+func (s *Server) retryDeadLetter(ctx context.Context, in letterInput) (any, error) {
+	return retried{in.ID}, s.cfg.Operator.Retry(ctx, in.ID)
+}
+
+// discarded is the answer of discard_dead_letter.
+type discarded struct {
+	Discarded json.RawMessage `json:"discarded"`
+}
+
+func (s *Server) discardDeadLetter(ctx context.Context, in letterInput) (any, error) {
+	letter, err := s.cfg.Operator.Discard(ctx, in.ID)
+	return discarded{letter}, err
+}
+
+func checkID(what, id string) error {
+	if reason := events.CheckID(id); reason != "" {
+		return fmt.Errorf("%s: the id %s", what, reason)
+	}
+	return nil
+}
+
+func pageLimit(limit int) (int, error) {
+	if limit == 0 {
+		return defaultPage, nil
+	}
+	if limit < 1 || limit > maxPage {
+		return 0, fmt.Errorf("limit must be a number from 1 to %d", maxPage)
+	}
+	return limit, nil
+}

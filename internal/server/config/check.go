@@ -1,0 +1,186 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// Setting is one setting of a server and its source.
+type Setting struct {
+	// Name is the name of the flag.
+	Name string `json:"name"`
+	// Value is in command line form, with secrets hidden.
+	Value string `json:"value"`
+	// Source is "flag", "default", "environment BADGED_…" or FILE:LINE.
+	Source string `json:"source"`
+}
+
+// Report is the result of checking the settings of a server.
+type Report struct {
+	// Settings are all settings in the order of `serve --help`.
+	Settings []Setting `json:"settings"`
+	// Mistakes prevent a server from starting, or from behaving as intended.
+	Mistakes []string `json:"mistakes"`
+	// Warnings are about risky settings. A server starts with them.
+	Warnings []string `json:"warnings"`
+}
+
+// Check reads the settings of a server from flags, the environment and a file, and reports all
+// mistakes, not only the first. args select a command of parser that has the flags of `serve`.
+// s are the settings of that command: Check sets them, and uses the default for a value that
+// cannot be read. The environment and the file may also contain settings of other commands.
+func Check(parser *kong.Kong, args []string, s *Server) (r Report) {
+	given, broken := r.trace(parser, args)
+	r.readEnvironment(parser.Model)
+	fromFile := new(file)
+	for _, f := range given.Flags() {
+		source, err := set(f, given, fromFile)
+		if err != nil {
+			broken[f.Name] = true
+			r.mistake(source, reasonFor(f, err))
+		}
+		if broken[f.Name] {
+			source = "default, because the given value cannot be read"
+			f.Tag.Envs = nil                  // so that Reset ignores the environment; f.Envs is kept
+			if err := f.Reset(); err != nil { // only if the grammar itself is wrong
+				r.mistake(source, err.Error())
+			}
+		}
+		path, isFile := f.Target.Interface().(FileFlag)
+		switch {
+		case isFile:
+			var mistakes []error
+			fromFile, mistakes = readFile(path, parser.Model)
+			for _, err := range mistakes {
+				r.Mistakes = append(r.Mistakes, err.Error())
+			}
+		case len(f.Envs) > 0: // a flag without a variable is no setting of the server
+			r.Settings = append(r.Settings, Setting{f.Name, shown(f), source})
+		}
+	}
+	if err := s.Validate(); err != nil {
+		for mistake := range strings.SplitSeq(err.Error(), "\n") { // joined errors
+			// If a default replaces an unreadable value, complaints about the default mislead.
+			misleads := broken["roles"] && strings.Contains(mistake, " role ")
+			if !misleads {
+				r.Mistakes = append(r.Mistakes, mistake)
+			}
+		}
+	}
+	r.Warnings = append(r.Warnings, s.risks()...)
+	return r
+}
+
+// trace parses the command line. kong stops at the first argument that it refuses, so trace
+// removes that argument and parses again, until kong accepts the rest. It returns the names of
+// the removed flags.
+func (r *Report) trace(parser *kong.Kong, args []string) (given *kong.Context, refused map[string]bool) {
+	refused = map[string]bool{}
+	known := flagsOf(parser.Model)
+	for {
+		given, err := kong.Trace(parser, args)
+		if err = cmp.Or(err, given.Error); err == nil {
+			return given, refused
+		}
+		at := len(args) - len(given.Path[len(given.Path)-1].Remainder())
+		name, _, hasValue := strings.Cut(strings.TrimPrefix(args[at], "--"), "=")
+		end := at + 1
+		if known[name] != nil && strings.HasPrefix(args[at], "--") {
+			refused[name] = true
+			switch {
+			case hasValue:
+			case end == len(args):
+				err = fmt.Errorf("--%s lacks a value", name)
+			default:
+				end++
+			}
+		}
+		r.mistake("command line", err.Error())
+		args = slices.Delete(slices.Clone(args), at, end)
+	}
+}
+
+// readEnvironment warns about variables that look like settings and are none.
+func (r *Report) readEnvironment(app *kong.Application) {
+	variables := map[string]bool{}
+	for _, f := range flagsOf(app) {
+		for _, name := range f.Tag.Envs {
+			variables[name] = true
+		}
+	}
+	for _, v := range slices.Sorted(slices.Values(os.Environ())) {
+		name, _, _ := strings.Cut(v, "=")
+		if strings.HasPrefix(name, "BADGED_") && !variables[name] {
+			r.Warnings = append(r.Warnings, fmt.Sprintf("environment: %s is not a setting%s", name, suggest(name, variables)))
+		}
+	}
+}
+
+// set sets a flag from the first source that has a value: the command line, the environment,
+// the file, the default. It returns the name of the source.
+func set(f *kong.Flag, args *kong.Context, fromFile *file) (source string, err error) {
+	for _, p := range args.Path {
+		if p.Flag == f {
+			f.Apply(args.Value(p))
+			return "flag", checkEnum(f)
+		}
+	}
+	var given any
+	if name, text, ok := inEnvironment(f); ok {
+		source, given = "environment "+name, text
+	} else if given, err = fromFile.value(f); given == nil && err == nil {
+		return "default", f.Reset()
+	} else {
+		source = fromFile.at(fromFile.lines[f.Name])
+	}
+	if err == nil {
+		f.Target.SetZero()
+		err = f.Parse(kong.Scan().PushTyped(given, kong.FlagValueToken), f.Target)
+	}
+	return source, cmp.Or(err, checkEnum(f))
+}
+
+// checkEnum checks a flag against its enum, with kong's error text.
+func checkEnum(f *kong.Flag) error {
+	for _, item := range itemsOf(f) {
+		if f.Enum != "" && !f.EnumMap()[item] {
+			return fmt.Errorf("--%s must be one of %s but got %q", f.Name, `"`+strings.Join(f.EnumSlice(), `","`)+`"`, item)
+		}
+	}
+	return nil
+}
+
+// itemsOf returns the items of a list flag, or the single value, as text.
+func itemsOf(f *kong.Flag) (items []string) {
+	if !f.IsSlice() {
+		return []string{fmt.Sprint(f.Target.Interface())}
+	}
+	for i := range f.Target.Len() {
+		items = append(items, fmt.Sprint(f.Target.Index(i).Interface()))
+	}
+	return items
+}
+
+// reasonFor returns the text of an error, without the value if the flag may hold a secret.
+func reasonFor(f *kong.Flag, err error) string {
+	if isSecret(f.Name) {
+		return "--" + f.Name + " cannot be read"
+	}
+	return err.Error()
+}
+
+func (r *Report) mistake(where, what string) { r.Mistakes = append(r.Mistakes, where+": "+what) }
+
+// shown returns a value for display, with secrets hidden.
+func shown(f *kong.Flag) string {
+	items := itemsOf(f)
+	for i := range items {
+		items[i] = hide(f.Name, items[i])
+	}
+	return strings.Join(items, string(f.Tag.Sep))
+}

@@ -1,0 +1,208 @@
+// Package config defines the settings with names, defaults and help. Each
+// setting is a flag, an environment variable BADGED_… and a key of the
+// configuration file, in this order of precedence.
+//
+// It does not know what the settings do.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Tokens configures how users' tokens are verified.
+type Tokens struct {
+	JWTKeys     []string `name:"jwt-keys" help:"Keys of user tokens: KID=HS256:SECRET (at least 32 bytes), or KID=RS256:PEM-FILE, ES256, EdDSA; comma-separated." placeholder:"KID=METHOD:KEY"`
+	JWTAudience string   `name:"jwt-audience" help:"Audience (aud) that tokens must have; empty accepts any." placeholder:"AUD"`
+	JWTIssuer   string   `name:"jwt-issuer" help:"Issuer (iss) that tokens must have; empty accepts any." placeholder:"ISS"`
+}
+
+// Limits limits clients. 0 means no limit.
+type Limits struct {
+	MaxConnections     int            `help:"Most connections of users to this process; 0 for as many as the limit of open files allows." default:"0"`
+	MaxUnauthenticated int            `help:"Most connections to this process that have not yet sent a valid key or token; one more closes the oldest. 0 for a third of the limit of open files, at most 8192." default:"0"`
+	MaxUserConnections int            `help:"Most connections of one user to this process; 0 for no limit." default:"100"`
+	ConnectsPerSecond  float64        `help:"Connections per second from one address (IPv6: one /64); 0 for no limit. Behind a proxy set --trusted-proxies, or all clients count as one." default:"0"`
+	CommandsPerSecond  float64        `help:"Commands per second of one user to this process, over all connections and HTTP; 0 for no limit." default:"50"`
+	ReadsPerSecond     float64        `help:"Requests per second over HTTP with tokens of one user to this process, and ten times as many from one address (IPv6: one /64), of which a few run at once; 0 for no limit. Behind a proxy set --trusted-proxies, or all clients count as one." default:"20"`
+	LockTimeout        time.Duration  `help:"How long reads and publishing wait for locks in Postgres, such as those of a migration of another program, before they are answered with 503 and Retry-After; 0 for no limit." default:"4s"`
+	BodyMemoryMiB      int            `name:"body-memory-mib" help:"Memory, in MiB, that bodies of requests may take in this process, at least 64: a body counts four times, for itself and what is decoded from it. One key may use half, users together a quarter. 0 for a quarter of the memory limit (GOMEMLIMIT, or that of the container), from 64 to 1024, and 256 without one." default:"0"`
+	TrustedProxies     []netip.Prefix `help:"Addresses of proxies whose X-Forwarded-For is trusted, such as 10.0.0.0/8; comma-separated." placeholder:"CIDR"`
+}
+
+// Validate implements kong's validation.
+func (l *Limits) Validate() error {
+	var p problems
+	for _, limit := range []struct {
+		flag  string
+		value float64
+	}{
+		{"--max-connections", float64(l.MaxConnections)},
+		{"--max-unauthenticated", float64(l.MaxUnauthenticated)},
+		{"--max-user-connections", float64(l.MaxUserConnections)},
+		{"--connects-per-second", l.ConnectsPerSecond},
+		{"--commands-per-second", l.CommandsPerSecond},
+		{"--reads-per-second", l.ReadsPerSecond},
+		{"--body-memory-mib", float64(l.BodyMemoryMiB)},
+		{"--lock-timeout", l.LockTimeout.Seconds()},
+	} {
+		p.when(limit.value < 0 || math.IsNaN(limit.value), "%s must be 0 (no limit) or more", limit.flag)
+	}
+	p.when(l.BodyMemoryMiB > 0 && l.BodyMemoryMiB < MinBodyMemoryMiB, "--body-memory-mib must be at least %d, or 0: half of it must hold the largest request", MinBodyMemoryMiB)
+	return errors.Join(p...)
+}
+
+// MinBodyMemoryMiB is the least memory for bodies of requests.
+const MinBodyMemoryMiB = 64
+
+// Log configures logging.
+type Log struct {
+	LogLevel  string `help:"Least severe level that is logged: debug, info, warn or error." default:"info" enum:"debug,info,warn,error"`
+	LogFormat string `help:"Format of log lines: text or json." default:"text" enum:"text,json"`
+}
+
+// Role is a part of the server that can run in a separate process.
+type Role string
+
+// The roles of a process.
+const (
+	RoleAPI       Role = "api"       // publishing and reading badges over HTTP
+	RoleProjector Role = "projector" // folds the log into the badges
+	RoleGateway   Role = "gateway"   // pushes badges over WebSockets and server-sent events
+	RoleNotifier  Role = "notifier"  // pushes badges to devices and calls webhooks
+	RoleIngest    Role = "ingest"    // reads events from brokers
+)
+
+// Server is the settings of a server.
+type Server struct {
+	Database `embed:""`
+	Tokens   `embed:""`
+
+	JWKSURL           string        `name:"jwks-url" help:"URL of a JSON Web Key Set with more keys of user tokens; fetched every five minutes, and when a token names an unknown key." placeholder:"URL"`
+	JWKSMaxAge        time.Duration `name:"jwks-max-age" help:"How old keys fetched from --jwks-url may get while it cannot be reached, at least 10m; then they are not trusted any more. 0 for no limit." default:"0s"`
+	JWTMaxLifetime    time.Duration `name:"jwt-max-lifetime" help:"Longest time for which a token of a user may be valid, from its iat, which it must have, to its exp. After it, and an hour, revocations are forgotten. The same in all processes; 0 for no limit: then tokens need no iat, and revocations stay for ever." default:"720h"`
+	Listen            string        `help:"Address of HTTP, WebSocket and metrics; port 0 picks a free one." default:"127.0.0.1:8080"`
+	TLS               `embed:""`
+	InternalListen    string   `help:"Address of a separate listener for operators: /metrics, /readyz, /livez, /openapi.json, /asyncapi.json, /admin/, /admin/v1/ and /debug/pprof/. --listen then serves only /livez of these. Default: none." placeholder:"ADDRESS"`
+	RedisURL          string   `name:"redis-url" help:"Redis that carries updates between processes; without it all roles must run in this one." placeholder:"URL"`
+	BusKey            []string `help:"Secrets of at least 32 bytes that sign messages on Redis; comma-separated. The first signs; messages without a valid signature are dropped. All processes need the same. Default: messages are not signed." placeholder:"SECRET"`
+	Roles             []Role   `help:"Roles of this process: api, projector, gateway, notifier, ingest; comma-separated. ingest does nothing without --from." default:"api,projector,gateway,notifier,ingest" enum:"api,projector,gateway,notifier,ingest"`
+	PublisherKeys     []string `help:"Keys of publishers: NAME=SECRET or NAME=sha256:HEX; comma-separated." placeholder:"NAME=KEY"`
+	AdminKeys         []string `help:"Keys of operators, who may do everything, in the same form." placeholder:"NAME=KEY"`
+	KeysFile          string   `help:"YAML or JSON file of publishers', readers' and admins' keys with what each may do; watched, and loaded again on SIGHUP. Without the role api it may be missing, and is read only for --internal-listen." placeholder:"FILE"`
+	AllowedOrigins    []string `help:"Origins of pages that may connect, such as https://chat.example, or capacitor://localhost, file:// and null for hybrid apps; * allows any. Default: the server's own." placeholder:"ORIGIN"`
+	Limits            `embed:""`
+	MaxLag            time.Duration `help:"How far folding may fall behind before publishing over HTTP is refused with 429 and Retry-After; 0 for no limit." default:"30s"`
+	ReconcileInterval time.Duration `help:"How often clients are compared with Postgres: the longest time a lost update stays unnoticed." default:"30s"`
+	CacheMiB          int           `name:"cache-mib" help:"Memory, in MiB, for what a projector caches: users' rows and filters of event keys." default:"256"`
+	VerifyInterval    time.Duration `help:"How often a few users of a partition are verified by replaying the log, less often if the log is long; 0 for never." default:"1m"`
+	VerifySample      int           `help:"Most users verified each time, 1 to 16; fewer if the log is long." default:"10"`
+	SelfHeal          bool          `help:"Heal the badge of a user that differs from the log; otherwise differences are only logged."`
+	DedupWindow       time.Duration `help:"How long the keys of events are kept at least, so that repeated events change nothing." default:"336h"`
+	Expire            []string      `help:"When conversations without new messages count as read, at least 1h: CATEGORY=DURATION; * stands for all other categories; comma-separated. Default: never. Levels that were set until a time end without it." placeholder:"CATEGORY=DURATION"`
+	RoomPushInterval  time.Duration `help:"Least time between two pushes to all members of a room that has more than 1000 of them in a partition." default:"1m"`
+	DrainDuration     time.Duration `help:"Time over which the connections of clients are closed when the server stops; 0 for all at once." default:"2s"`
+	DrainTimeout      time.Duration `help:"How long connections may take to close, and requests to finish, when the server stops." default:"5s"`
+	Migrate           bool          `help:"Run pending migrations first."`
+	Outbound          `embed:""`
+	Webhooks          `embed:""`
+	Brokers           `embed:""`
+	Tracing           `embed:""`
+}
+
+// Tracing configures traces of events.
+type Tracing struct {
+	OTLPEndpoint string  `name:"otlp-endpoint" help:"Receiver of traces (OTLP over HTTP), such as http://127.0.0.1:4318. Default: nothing is traced." placeholder:"URL" env:"BADGED_OTLP_ENDPOINT,OTEL_EXPORTER_OTLP_ENDPOINT"`
+	TraceSample  float64 `help:"Share, from 0 to 1, of the traces started here that are sampled; for traces that publishers started, their decision applies." default:"0.01"`
+}
+
+// Validate implements kong's validation.
+func (t *Tracing) Validate() error {
+	if math.IsNaN(t.TraceSample) || t.TraceSample < 0 || t.TraceSample > 1 {
+		return fmt.Errorf("--trace-sample must be from 0 to 1, is %g", t.TraceSample)
+	}
+	return nil
+}
+
+// minJWKSMaxAge is the minimum of --jwks-max-age: a single failed fetch must not invalidate
+// the keys.
+const minJWKSMaxAge = 10 * time.Minute
+
+// minDedupWindow is the minimum of the dedup window. It keeps a generation of event keys (half
+// a window) long compared with the interval at which generations are checked.
+const minDedupWindow = time.Hour
+
+// Has reports whether this process has a role.
+func (s *Server) Has(r Role) bool { return slices.Contains(s.Roles, r) }
+
+// problems collects what is wrong with settings.
+type problems []error
+
+// when adds a problem if exists is true.
+func (p *problems) when(exists bool, format string, args ...any) {
+	if exists {
+		*p = append(*p, fmt.Errorf(format, args...))
+	}
+}
+
+// Validate implements kong's validation. It reports all mistakes at once.
+func (s *Server) Validate() error {
+	p := problems{s.Database.Validate(), s.Limits.Validate(), s.Tracing.Validate(), s.Webhooks.Validate(), s.TLS.Validate()}
+	p.when(s.Has(RoleAPI) && len(s.PublisherKeys) == 0 && s.KeysFile == "",
+		"--publisher-keys (BADGED_PUBLISHER_KEYS) or --keys-file (BADGED_KEYS_FILE) is required with the role api: publishing needs a key")
+	p.when(s.Has(RoleGateway) && len(s.JWTKeys) == 0 && s.JWKSURL == "",
+		"--jwt-keys (BADGED_JWT_KEYS) or --jwks-url (BADGED_JWKS_URL) is required with the role gateway: clients connect with tokens")
+	p.when(s.JWTMaxLifetime < 0, "--jwt-max-lifetime must be 0s (no limit) or more")
+	p.when(s.JWKSMaxAge != 0 && s.JWKSMaxAge < minJWKSMaxAge, "--jwks-max-age must be 0s (no limit) or at least %s: keys are fetched every five minutes", minJWKSMaxAge)
+	p.when(s.InternalListen != "" && s.InternalListen == s.Listen && !strings.HasSuffix(s.Listen, ":0"), "--internal-listen must differ from --listen")
+	_, expire := s.ExpireAfter()
+	p = append(p, s.validateRoles(), ValidateBusKey(s.BusKey), expire)
+	p.when(s.MaxLag < 0, "--max-lag must be 0s (no limit) or more")
+	p.when(s.ReconcileInterval <= 0, "--reconcile-interval must be more than 0s")
+	p.when(s.DedupWindow < minDedupWindow, "--dedup-window (BADGED_DEDUP_WINDOW) must be at least 1h, is %s: it must exceed the time for which publishers retry", s.DedupWindow)
+	p.when(s.CacheMiB < 1, "--cache-mib must be 1 or more")
+	p.when(s.VerifyInterval < 0, "--verify-interval must be 0s (never) or more")
+	p.when(s.VerifyInterval > 0 && (s.VerifySample < 1 || s.VerifySample > 16), "--verify-sample must be from 1 to 16")
+	p.when(s.RoomPushInterval <= 0, "--room-push-interval must be more than 0s")
+	p.when(s.DrainDuration < 0, "--drain-duration must be 0s (all at once) or more")
+	p.when(s.DrainTimeout <= 0, "--drain-timeout must be more than 0s")
+	return errors.Join(p...)
+}
+
+// minBusKeyBytes is the minimum length that makes guessing a key from signed messages
+// infeasible.
+const minBusKeyBytes = 32
+
+// ValidateBusKey checks the secrets of --bus-key.
+func ValidateBusKey(secrets []string) error {
+	for i, secret := range secrets {
+		if len(secret) < minBusKeyBytes {
+			return fmt.Errorf("--bus-key (BADGED_BUS_KEY): secret %d has %d bytes and must have %d or more; `openssl rand -hex 32` makes one",
+				i+1, len(secret), minBusKeyBytes)
+		}
+	}
+	return nil
+}
+
+func (s *Server) validateRoles() error {
+	if len(s.Roles) == 0 {
+		return errors.New("--roles names no role: want some of api, projector, gateway, notifier, ingest")
+	}
+	if s.NeedsBrokers() {
+		if len(s.From) == 0 {
+			return errors.New("--from (BADGED_FROM) is required with the role ingest alone: it names the brokers")
+		}
+		return nil // projectors find events by polling
+	}
+	for _, r := range []Role{RoleAPI, RoleProjector, RoleGateway} {
+		if !s.Has(r) && s.RedisURL == "" {
+			return fmt.Errorf("--redis-url (BADGED_REDIS_URL) is required because the role %s runs in another process", r)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,192 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/internal/pg/pgsession"
+)
+
+// Database configures the database, or several databases that share the partitions.
+type Database struct {
+	DatabaseURL string   `help:"Postgres, as pgx understands it: a URL or key=value pairs; several hosts may be given." placeholder:"URL"`
+	Shards      []string `name:"shard" env:"BADGED_SHARDS" sep:"\n" help:"One of several databases that share the partitions: its name, and what --database-url would be. Repeat it for each; the variable and the file have them all, one a line or separated by commas. Instead of --database-url." placeholder:"NAME=URL"`
+}
+
+// Shard is a database with its name.
+type Shard struct {
+	// Name is "" for the database of --database-url.
+	Name string
+	// URL is a URL or key=value pairs, as pgx accepts them.
+	URL string
+}
+
+// Validate implements kong's validation.
+func (d Database) Validate() error {
+	switch {
+	case d.DatabaseURL == "" && len(d.Shards) == 0:
+		return errors.New("--database-url (BADGED_DATABASE_URL) is required, such as postgres://user@localhost/chat; or --shard (BADGED_SHARDS) for each of several databases")
+	case d.DatabaseURL != "" && len(d.Shards) > 0:
+		return errors.New("--database-url (BADGED_DATABASE_URL) and --shard (BADGED_SHARDS) exclude each other: name each of several databases with --shard")
+	}
+	_, err := d.All()
+	return err
+}
+
+// Sharded reports whether --shard is set.
+func (d Database) Sharded() bool { return len(d.Shards) > 0 }
+
+var (
+	shardName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
+	// nextShard matches the separator between two shards. A comma alone is not enough: URLs
+	// contain commas.
+	nextShard = regexp.MustCompile(`\s*[,\n]\s*([A-Za-z0-9][A-Za-z0-9_-]{0,62}=)`)
+)
+
+// All returns the databases of --shard in their order, or the database of --database-url.
+func (d Database) All() ([]Shard, error) {
+	if !d.Sharded() {
+		return []Shard{{URL: d.DatabaseURL}}, nil
+	}
+	var all []Shard
+	seen := map[string]bool{}
+	for _, given := range strings.Split(nextShard.ReplaceAllString(strings.Join(d.Shards, "\n"), "\n$1"), "\n") {
+		if given = strings.Trim(given, ", \t\r"); given == "" {
+			continue
+		}
+		name, url, ok := strings.Cut(given, "=")
+		switch {
+		case !ok || !shardName.MatchString(name):
+			return nil, fmt.Errorf("--shard (BADGED_SHARDS): item %d must be NAME=URL, such as a=postgres://user@localhost/chat; a name has up to 63 letters, digits, - and _", len(all)+1)
+		case url == "":
+			return nil, fmt.Errorf("--shard %s= (BADGED_SHARDS) lacks the URL", name)
+		case seen[name]:
+			return nil, fmt.Errorf("--shard %s (BADGED_SHARDS) is given twice", name)
+		}
+		seen[name] = true
+		if _, err := (Shard{name, url}).PoolConfig(); err != nil {
+			return nil, err
+		}
+		all = append(all, Shard{name, url})
+	}
+	return all, nil
+}
+
+// PoolConfig parses the URL of --database-url, as [Shard.PoolConfig] does. It fails if there
+// are several databases.
+func (d Database) PoolConfig() (*pgxpool.Config, error) {
+	if d.Sharded() {
+		return nil, errors.New("this works on one database: give --database-url of one shard instead of --shard")
+	}
+	return Shard{URL: d.DatabaseURL}.PoolConfig()
+}
+
+// PoolConfig parses the URL, which may contain settings of pgxpool (pool_…) and pgx. Its
+// errors contain no secrets.
+func (s Shard) PoolConfig() (*pgxpool.Config, error) {
+	if s.Name == "" {
+		return poolConfig("--database-url (BADGED_DATABASE_URL)", s.URL)
+	}
+	cfg, err := poolConfig(fmt.Sprintf("--shard %s (BADGED_SHARDS)", s.Name), s.URL)
+	if err == nil && cfg.ConnConfig.ConnectTimeout == 0 {
+		cfg.ConnConfig.ConnectTimeout = shardPatience
+	}
+	return cfg, err
+}
+
+// shardPatience is the default timeout of connecting to one of several shards. It is short,
+// since the other shards are served meanwhile.
+const shardPatience = 5 * time.Second
+
+func poolConfig(setting, text string) (*pgxpool.Config, error) {
+	cfg, err := pgxpool.ParseConfig(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s; want a URL such as "+
+			"postgres://user:password@localhost:5432/chat (special characters of the password as %%XX), "+
+			"or pairs such as host=localhost dbname=chat", setting, reasonOf(err))
+	}
+	if err := renewPassword(cfg.ConnConfig, text); err != nil {
+		return nil, fmt.Errorf("%s: %w", setting, err)
+	}
+	pgsession.Configure(cfg.ConnConfig)
+	return cfg, nil
+}
+
+// ServerOf returns the hosts and ports in a URL, in its order.
+func ServerOf(cfg *pgxpool.Config) string {
+	server := fmt.Sprintf("%s:%d", cfg.ConnConfig.Host, cfg.ConnConfig.Port)
+	for _, f := range cfg.ConnConfig.Fallbacks {
+		server += fmt.Sprintf(",%s:%d", f.Host, f.Port)
+	}
+	return server
+}
+
+// OnServer returns how many of the databases, including s, are on the server of s. It compares
+// the hosts in their URLs.
+func (d Database) OnServer(s Shard) int {
+	all, err := d.All()
+	if err != nil {
+		return 1
+	}
+	own, err := s.PoolConfig()
+	if err != nil {
+		return 1
+	}
+	n := 0
+	for _, other := range all {
+		if cfg, err := other.PoolConfig(); err == nil && ServerOf(cfg) == ServerOf(own) {
+			n++
+		}
+	}
+	return max(1, n)
+}
+
+// leastConns is the least size of a pool, unless its URL sets one.
+const leastConns = 3
+
+// PoolSize returns the maximum size of a pool to s: pool_max_conns of its URL if set, otherwise
+// `most` divided by the number of databases on its server, which share its max_connections. It
+// is not divided below leastConns.
+func (d Database) PoolSize(s Shard, most int32) int32 {
+	if most < leastConns {
+		return most
+	}
+	if strings.Contains(s.URL, "pool_max_conns") {
+		if cfg, err := s.PoolConfig(); err == nil {
+			return cfg.MaxConns
+		}
+	}
+	return max(most/int32(d.OnServer(s)), min(most, leastConns)) //nolint:gosec // there are few databases
+}
+
+// Label names the database in messages: "shard b" or "database".
+func (s Shard) Label() string {
+	if s.Name == "" {
+		return "database"
+	}
+	return "shard " + s.Name
+}
+
+// reasonOf returns the reason of a pgx error, without the quoted parts of the URL: in a
+// malformed URL the password cannot be located.
+func reasonOf(err error) string {
+	const quotes, unknown = "`\"'", "cannot be read"
+	text := err.Error()
+	end := strings.LastIndex(text, "`: ") // the end of the quoted URL
+	if end < 0 {
+		return unknown
+	}
+	reason := text[end+len("`: "):]
+	if strings.ContainsAny(reason, quotes) {
+		reason, _, _ = strings.Cut(reason, " (")
+	}
+	if strings.ContainsAny(reason, quotes) {
+		return unknown
+	}
+	return reason
+}

@@ -1,0 +1,66 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// TLS configures TLS on the listener for clients.
+type TLS struct {
+	TLSCert string `name:"tls-cert" help:"File with the certificate chain of --listen, in PEM, which then speaks TLS; read again when it changes. Default: no TLS." placeholder:"FILE"`
+	TLSKey  string `name:"tls-key" help:"File with the private key of --tls-cert, in PEM." placeholder:"FILE"`
+}
+
+// Validate implements kong's validation.
+func (t TLS) Validate() error {
+	if (t.TLSCert == "") != (t.TLSKey == "") {
+		return errors.New("--tls-cert and --tls-key belong together: give both, or neither")
+	}
+	return nil
+}
+
+// ClearTextRisks returns warnings about connections to other hosts that may not be
+// encrypted.
+func (s *Server) ClearTextRisks() []string {
+	var risks []string
+	if cfg, err := s.PoolConfig(); err == nil {
+		var clear []string
+		c := cfg.ConnConfig
+		if c.TLSConfig == nil {
+			clear = append(clear, c.Host)
+		}
+		for _, f := range c.Fallbacks { // sslmode=prefer has a second attempt without TLS
+			if f.TLSConfig == nil {
+				clear = append(clear, f.Host)
+			}
+		}
+		if i := slices.IndexFunc(clear, isOtherHost); i >= 0 {
+			risks = append(risks, fmt.Sprintf("--database-url: the connection to %s may be in the clear: add sslmode=verify-full and sslrootcert=FILE", clear[i]))
+		}
+	}
+	if u, err := url.Parse(s.RedisURL); err == nil && u.Scheme == "redis" {
+		hosts := []string{u.Hostname()}
+		for _, address := range u.Query()["addr"] {
+			host, _, err := net.SplitHostPort(address)
+			if err != nil {
+				host = address
+			}
+			hosts = append(hosts, host)
+		}
+		if i := slices.IndexFunc(hosts, isOtherHost); i >= 0 {
+			risks = append(risks, fmt.Sprintf("--redis-url: the connection to %s is in the clear, with users' badges: use rediss://", hosts[i]))
+		}
+	}
+	return risks
+}
+
+// isOtherHost reports whether connections to a host may leave this machine. A path is a Unix
+// socket.
+func isOtherHost(host string) bool {
+	ip := net.ParseIP(host)
+	return host != "" && host != "localhost" && !strings.HasPrefix(host, "/") && !strings.HasPrefix(host, "@") && (ip == nil || !ip.IsLoopback())
+}

@@ -1,0 +1,341 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/base/describe"
+	"github.com/badged/badged/internal/log/eventlog"
+	"github.com/badged/badged/internal/operations"
+	"github.com/badged/badged/internal/server/auth"
+	"github.com/badged/badged/internal/server/inbound"
+	"github.com/badged/badged/internal/server/keyring"
+)
+
+// access says which keys and tokens a route admits.
+type access struct {
+	// act is what the route does, as in "the key chat may not …".
+	act string
+	// kinds are the admitted kinds of keys.
+	kinds []keyring.Kind
+	// user is set if the route also admits the token of the user in its path.
+	user bool
+}
+
+// The accesses of routes.
+var (
+	publishing = access{act: "publish", kinds: []keyring.Kind{keyring.Publisher, keyring.Admin}}
+	reading    = access{act: "read badges", kinds: []keyring.Kind{keyring.Publisher, keyring.Reader, keyring.Admin}}
+	readingOne = access{act: "read badges", kinds: reading.kinds, user: true}
+	// A push tells a device the badge, so registering a device requires the right to read it.
+	owning        = access{act: "use the devices of users", kinds: publishing.kinds, user: true}
+	disconnecting = access{act: "disconnect users", kinds: publishing.kinds}
+	operating     = access{act: "use the routes of admins", kinds: []keyring.Kind{keyring.Admin}}
+)
+
+// schemes returns the names of the security schemes, for the description of the route.
+func (s access) schemes() []string {
+	of := map[keyring.Kind]string{keyring.Publisher: PublisherAccess, keyring.Reader: ReaderAccess, keyring.Admin: AdminAccess}
+	var names []string
+	for _, kind := range s.kinds {
+		names = append(names, of[kind])
+	}
+	if s.user {
+		names = append(names, UserAccess)
+	}
+	return names
+}
+
+// viewHandler is a handler that receives the categories to which the request's token is
+// restricted; nil for no restriction.
+type viewHandler func(w http.ResponseWriter, r *http.Request, categories []string) error
+
+// keyHandler is a handler that receives the key of the request.
+type keyHandler func(w http.ResponseWriter, r *http.Request, key *keyring.Key) error
+
+// forPublishers restricts a route to keys that may publish.
+func (a *API) forPublishers(h keyHandler, r describe.Route) describe.Route {
+	r.Access, r.Handler = publishing.schemes(), a.withKey(publishing, h)
+	return r
+}
+
+// forKeys restricts a route to keys that may read badges. The handler checks of which users.
+func (a *API) forKeys(h keyHandler, r describe.Route) describe.Route {
+	r.Access, r.Handler = reading.schemes(), a.withKey(reading, h)
+	return r
+}
+
+// forDisconnecting restricts a route to keys that may disconnect users. The handler checks
+// which users.
+func (a *API) forDisconnecting(h keyHandler, r describe.Route) describe.Route {
+	r.Access, r.Handler = disconnecting.schemes(), a.withKey(disconnecting, h)
+	return r
+}
+
+// forReaders restricts a route to keys that may read the badge of the user in the path, and to
+// tokens of this user. It limits the requests with tokens.
+func (a *API) forReaders(h viewHandler, r describe.Route) describe.Route {
+	r.Answers = append(r.Answers, a.limited(fmt.Sprintf("a user may make `--reads-per-second` requests (%d by default), ten seconds' worth at once, of which %d read at the same time, to each process, and an address %d times that rate, of which %d; all of them have a fifth of the connections to the database", DefaultReads, userAtOnce, usersOfAnAddress, addressAtOnce)))
+	r.Access, r.Handler = readingOne.schemes(), a.ofUser(readingOne, a.reads, h)
+	return r
+}
+
+// forOwners restricts a route to tokens of the user in the path, and to keys of publishers and
+// admins that may read the user's badge. It limits the requests with tokens. It refuses a
+// token that is restricted to categories, since pushes show the numbers and messages of all
+// categories.
+func (a *API) forOwners(h handler, r describe.Route) describe.Route {
+	r.Access, r.Handler = owning.schemes(), a.ofUser(owning, a.deviceRequests, func(w http.ResponseWriter, r *http.Request, categories []string) error {
+		if categories != nil {
+			return &problem{Status: http.StatusForbidden, Detail: "the token is restricted to categories, and devices are told of all: use a token without badged_categories"}
+		}
+		return h(w, r)
+	})
+	return r
+}
+
+// forAdmins restricts a route to admins.
+func (a *API) forAdmins(h handler, r describe.Route) describe.Route {
+	r.Access, r.Handler = operating.schemes(), a.admin(h)
+	return r
+}
+
+// withKey admits keys and passes the key to h.
+func (a *API) withKey(s access, h keyHandler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		secret, err := bearer(r)
+		var key *keyring.Key
+		if err == nil {
+			wrong := "the key is not one of a publisher: it must be in --publisher-keys or --keys-file"
+			if looksLikeToken(secret) {
+				wrong = "this looks like a user's token; to " + s.act + ", use a publisher's key"
+			}
+			key, err = a.keyOf(r, s, secret, wrong)
+		}
+		if err == nil {
+			err = a.vouch(w, r, grant{key: key})
+		}
+		if err == nil {
+			err = h(w, withGrant(r, grant{key: key}), key)
+		}
+		if err != nil {
+			a.fail(w, r, err)
+		}
+	}
+}
+
+// ofUser admits keys that may read the badge of the user in the path. It also admits tokens of
+// this user, and limits the requests with tokens.
+func (a *API) ofUser(s access, limits *tokenLimits, h viewHandler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		by, err := a.mayRead(r, s)
+		if err == nil {
+			err = a.vouch(w, r, by)
+			r = withGrant(r, by)
+		}
+		if err == nil && by.key == nil {
+			asks := &asker{limits, by.user.UserID, a.cfg.ClientOf(r)}
+			err = limits.take(asks.userID, asks.address)
+			r = r.WithContext(context.WithValue(r.Context(), askerKey{}, asks))
+		}
+		if err == nil {
+			err = h(w, r, by.user.Categories)
+		}
+		if err != nil {
+			a.fail(w, r, err)
+		}
+	}
+}
+
+// mayRead returns the key or the token of a request, if it permits reading the state of the
+// user in the path. Otherwise it returns an error.
+func (a *API) mayRead(r *http.Request, s access) (by grant, err error) {
+	user := r.PathValue("user")
+	if reason := events.CheckID(user); reason != "" {
+		return by, &problem{Status: http.StatusBadRequest, Detail: "user id " + reason}
+	}
+	secret, err := bearer(r)
+	if err != nil {
+		return by, err
+	}
+	var key *keyring.Key
+	if !looksLikeToken(secret) {
+		key, err = a.keyOf(r, s, secret, "neither a publisher's key nor a user's token")
+	} else if found, valid := a.cfg.Keys.Find(secret); found != nil {
+		key, err = found, admitted(s, found, valid, nil)
+	}
+	if err != nil {
+		return by, err
+	}
+	if key != nil {
+		return grant{key: key}, keyProblem(key.CheckRead(user))
+	}
+	id, err := a.cfg.Tokens.Authenticate(r.Context(), secret)
+	switch {
+	case errors.Is(err, auth.ErrKeysAway):
+		return by, &problem{Status: http.StatusServiceUnavailable, Detail: err.Error(), retryAfter: "5"}
+	case errors.As(err, new(*auth.PartialReadError)):
+		return by, &problem{Status: http.StatusServiceUnavailable, Detail: err.Error(), retryAfter: "1"}
+	}
+	if err != nil {
+		if a.cfg.BadToken != nil && !errors.Is(err, auth.ErrExpired) {
+			a.cfg.BadToken(a.cfg.ClientOf(r))
+		}
+		return by, unauthorized(err.Error())
+	}
+	if id.UserID != user {
+		return by, &problem{Status: http.StatusForbidden, Detail: "a user's token is for that user only"}
+	}
+	return grant{user: id}, nil
+}
+
+// admin admits keys of admins.
+func (a *API) admin(h handler) http.HandlerFunc {
+	return a.operator(func(w http.ResponseWriter, r *http.Request, _ operations.Operator) error { return h(w, r) })
+}
+
+// operatorHandler is a handler that receives the operator.
+type operatorHandler func(w http.ResponseWriter, r *http.Request, by operations.Operator) error
+
+// operator admits keys of admins and passes the name of the key to h.
+func (a *API) operator(h operatorHandler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		secret, err := bearer(r)
+		var key *keyring.Key
+		if err == nil {
+			key, err = a.keyOf(r, operating, secret, "the key is not one of an admin")
+		}
+		if err == nil {
+			err = a.vouch(w, r, grant{key: key})
+		}
+		if err == nil {
+			err = h(w, withGrant(r, grant{key: key}), operations.Operator{Name: key.Name, Via: operations.ViaAPI})
+		}
+		if err != nil {
+			a.fail(w, r, err)
+		}
+	}
+}
+
+// keyOf returns the key with a secret, if the route admits the key. wrong is the text of the
+// error if no key has this secret.
+func (a *API) keyOf(r *http.Request, s access, secret, wrong string) (*keyring.Key, error) {
+	tries, forAdmins := a.publisherTries, len(s.kinds) == 1
+	if forAdmins {
+		tries = a.adminTries
+	}
+	var key *keyring.Key
+	var valid bool
+	err := tries.check(r.Context(), a.cfg.ClientOf(r), func() bool {
+		key, valid = a.cfg.Keys.Find(secret)
+		// Count a key of another kind as wrong: a valid key would exempt its address from the
+		// limit, and its owner could then guess keys of admins.
+		return valid && (!forAdmins || key.Kind == keyring.Admin)
+	}, wrong)
+	if key != nil {
+		err = admitted(s, key, valid, err)
+	}
+	return key, err
+}
+
+// admitted returns the error of a known key that the route does not admit, else err.
+func admitted(s access, key *keyring.Key, valid bool, err error) error {
+	if !valid {
+		return unauthorized(fmt.Sprintf("the key %s has expired", key.Name))
+	}
+	if denied := key.CheckKind(s.act, s.kinds...); denied != nil {
+		return keyProblem(denied)
+	}
+	return err
+}
+
+// keyProblem converts a refusal by the keyring into an answer.
+func keyProblem(err error) error {
+	if denied, ok := errors.AsType[*keyring.DeniedError](err); ok {
+		return &problem{Status: http.StatusForbidden, Detail: denied.Error()}
+	}
+	if over, ok := errors.AsType[*keyring.LimitError](err); ok {
+		return &problem{
+			Status: http.StatusTooManyRequests, Detail: over.Error() + "; nothing was stored, publish it again after Retry-After",
+			retryAfter: strconv.Itoa(int(math.Ceil(over.RetryAfter.Seconds()))),
+		}
+	}
+	return err
+}
+
+func bearer(r *http.Request) (string, error) {
+	scheme, secret, ok := strings.Cut(r.Header.Get("Authorization"), " ")
+	if secret = strings.TrimSpace(secret); !ok || !strings.EqualFold(scheme, "Bearer") || secret == "" {
+		return "", unauthorized("give a key or token in the header Authorization: Bearer …")
+	}
+	return secret, nil
+}
+
+// looksLikeToken reports whether a secret has the shape of a JWT. A key may have this shape
+// too.
+func looksLikeToken(secret string) bool { return strings.Count(secret, ".") == 2 }
+
+func unauthorized(detail string) error {
+	return &problem{Status: http.StatusUnauthorized, Detail: detail}
+}
+
+// grant is the key or the token that a request was admitted with.
+type grant struct {
+	key  *keyring.Key
+	user auth.Identity
+}
+
+// vouch registers the request's key or user for the limits of connections. It fails if
+// requests are in progress on too many connections of that key or user, or of its address.
+func (a *API) vouch(w http.ResponseWriter, r *http.Request, g grant) error {
+	by := inbound.Holder{User: true, Name: g.user.UserID}
+	if g.key != nil {
+		by = inbound.Holder{Name: g.key.Name}
+	}
+	if inbound.Vouch(r.Context(), by) {
+		return nil
+	}
+	w.Header().Set("Connection", "close")
+	return &problem{Status: http.StatusTooManyRequests, Detail: "requests are under way on too many connections of this key, user or address; repeat the request after Retry-After, on fewer connections", retryAfter: "1"}
+}
+
+type grantKey struct{}
+
+// withGrant returns the request with its grant in the context. Once the token is revoked,
+// writes for the user with this context fail in the database.
+func withGrant(r *http.Request, g grant) *http.Request {
+	ctx := context.WithValue(r.Context(), grantKey{}, g)
+	if g.key == nil {
+		ctx = eventlog.WithRights(ctx, eventlog.Right{UserID: g.user.UserID, IssuedAt: g.user.IssuedAt, ExpiresAt: g.user.ExpiresAt})
+	}
+	return r.WithContext(ctx)
+}
+
+// still returns an error if the request's key or token is no longer valid. Call it after each
+// wait: for a body, for folding, for a slot.
+func (a *API) still(ctx context.Context) error {
+	g, ok := ctx.Value(grantKey{}).(grant)
+	if !ok {
+		return nil
+	}
+	if g.key == nil {
+		if err := a.cfg.Tokens.Check(g.user); err != nil {
+			return unauthorized(err.Error())
+		}
+		return nil
+	}
+	err := a.cfg.Keys.Still(g.key)
+	switch {
+	case errors.Is(err, keyring.ErrChanging):
+		return &problem{Status: http.StatusServiceUnavailable, Detail: "the keys changed while the request was under way, and it was not carried out; repeat it", retryAfter: "1"}
+	case err != nil:
+		return unauthorized(err.Error())
+	}
+	return nil
+}

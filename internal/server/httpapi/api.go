@@ -1,0 +1,220 @@
+// Package httpapi implements the HTTP API of badged: publishers append events,
+// and publishers, push senders and apps read badges.
+//
+// It does not know SQL or sessions of Postgres. ADR 29 says why routes are tables, ADR 46 why
+// publishers are refused while folding is behind.
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/base/describe"
+	"github.com/badged/badged/internal/bridge/backpressure"
+	"github.com/badged/badged/internal/server/auth"
+	"github.com/badged/badged/internal/server/keyring"
+	"github.com/badged/badged/projector/badges"
+	"github.com/badged/badged/pubsub"
+)
+
+// Appender stores events durably, all or none of them in each database. An error that wraps a
+// [*cluster.PartialFailure] names the partitions whose events were not stored.
+type Appender interface {
+	Append(ctx context.Context, evs ...events.Event) (events.Receipt, error)
+}
+
+// Badges reads the state of users.
+type Badges interface {
+	Badge(ctx context.Context, userID string) (pubsub.Badge, error)
+	// ShownBadges returns badges in the form for clients: see [pubsub.Badge.Shown].
+	ShownBadges(ctx context.Context, userIDs []string) ([]pubsub.Badge, error)
+	// View returns the state of a user, with only the conversations in some categories.
+	View(ctx context.Context, userID string, categories []string) (pubsub.Snapshot, error)
+	Conversations(ctx context.Context, userID string, f badges.Filter, limit int, cursor string) ([]pubsub.Conversation, string, error)
+	Categories(ctx context.Context, userID string, within []string, of string, limit int, cursor string) ([]badges.Category, string, error)
+	// FoldedAt reports whether the badges of these users include all their events up to a
+	// position, which is an [events.Receipt.Position]. It fails with cluster.ErrBadPosition if
+	// position is not a position, and with badges.ErrLost if the log may have lost it.
+	FoldedAt(ctx context.Context, userIDs []string, position string) (bool, error)
+}
+
+// Tokens verifies users' tokens.
+type Tokens interface {
+	Authenticate(ctx context.Context, token string) (auth.Identity, error)
+	// Check returns an error once the token of an identity has expired or was revoked.
+	Check(id auth.Identity) error
+}
+
+// Config configures the API. Appender, Badges and Tokens are required.
+type Config struct {
+	Appender Appender
+	// Away returns the names of the databases that cannot be reached now. Default: none.
+	Away   func() []string
+	Badges Badges
+	// AppBadges serves requests with tokens of users. Default: Badges.
+	AppBadges Badges
+	Tokens    Tokens
+	// Partitions returns the number of partitions of the log. Each partition of an event's
+	// users gets a copy of the event. If it is nil, the copies of a request are not limited.
+	Partitions func() int
+	// Gate slows and refuses publishers while folding is behind. Nil admits all.
+	Gate *backpressure.Gate
+	// Explainer serves /admin/v1/users/{user}/explain. If it is nil, the route does not exist.
+	Explainer Explainer
+	// Disconnects serves POST /v1/users/{user}/disconnect. If it is nil, the route does not
+	// exist.
+	Disconnects Disconnects
+	// Devices registers devices for pushes. If it is nil, the routes do not exist.
+	Devices Devices
+	// Operations serves the other routes under /admin/v1/. If it is nil, they do not exist.
+	Operations Operations
+	// Webhooks serves /admin/v1/webhooks. If it is nil, the routes do not exist.
+	Webhooks Webhooks
+	// Keys are the API keys. If it is nil, no key is valid.
+	Keys *keyring.Ring
+	// ClientOf returns the client address of a request. By default all requests share one
+	// address.
+	ClientOf func(r *http.Request) netip.Prefix
+	// ReadsPerSecond is the most requests a second in which one user may read badges with
+	// tokens; 0 means no limit.
+	ReadsPerSecond float64
+	// BadToken, if not nil, is called with the client address of each invalid token of a user,
+	// except an expired one. It must not block.
+	BadToken func(from netip.Prefix)
+	// WrongKey, if not nil, is called with each wrong key: the expected kind, publisher or
+	// admin, and the client address. It must not block.
+	WrongKey func(kind string, from netip.Prefix)
+	Logger   *slog.Logger
+	// Registerer registers the metrics; nil discards them.
+	Registerer prometheus.Registerer
+}
+
+// API is an http.Handler for the routes under /v1/, /admin/v1/ and /debug/pprof/. It is
+// safe for concurrent use.
+type API struct {
+	cfg Config
+	log *slog.Logger
+	mux *http.ServeMux
+	// publisherTries and adminTries limit attempts to guess keys.
+	publisherTries, adminTries *attempts
+	// reads and deviceRequests limit requests with tokens of users.
+	reads, deviceRequests *tokenLimits
+	// profiling is locked while a profile over a period is being taken.
+	profiling sync.Mutex
+	// methods are the methods of all routes, sorted.
+	methods []string
+}
+
+// New returns the API.
+func New(cfg Config) (*API, error) {
+	if cfg.Appender == nil || cfg.Badges == nil || cfg.Tokens == nil {
+		return nil, errors.New("httpapi: Appender, Badges and Tokens are required")
+	}
+	a := newAPI(cfg)
+	routes := slices.Concat(a.routes(), a.profileRoutes())
+	if cfg.Disconnects != nil {
+		routes = append(routes, a.disconnectRoutes()...)
+	}
+	if cfg.Devices != nil {
+		routes = append(routes, a.deviceRoutes()...)
+	}
+	if cfg.Explainer != nil {
+		routes = append(routes, a.adminRoutes()...)
+	}
+	if cfg.Operations != nil {
+		routes = append(routes, a.operationRoutes()...)
+	}
+	if cfg.Webhooks != nil {
+		routes = append(routes, a.webhookRoutes()...)
+	}
+	a.handle(routes)
+	return a, nil
+}
+
+// newAPI returns an API without routes.
+func newAPI(cfg Config) *API {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.AppBadges == nil {
+		cfg.AppBadges = cfg.Badges
+	}
+	if cfg.ClientOf == nil {
+		cfg.ClientOf = func(*http.Request) netip.Prefix { return netip.Prefix{} }
+	}
+	counts := newWrongKeys(cfg.Registerer)
+	a := &API{
+		cfg: cfg, log: cfg.Logger, mux: http.NewServeMux(),
+		publisherTries: newAttempts("publisher", publisherTries, cfg.Logger, counts),
+		adminTries:     newAttempts("admin", adminTries, cfg.Logger, counts),
+		reads:          newTokenLimits(cfg.ReadsPerSecond, 0), deviceRequests: newTokenLimits(deviceRequests, devicesAtOnce),
+	}
+	a.publisherTries.report, a.adminTries.report = cfg.WrongKey, cfg.WrongKey
+	return a
+}
+
+// handle adds the routes.
+func (a *API) handle(routes []describe.Route) {
+	for _, r := range routes {
+		a.mux.Handle(r.Pattern(), withSlashes(r.Handler, r.Params))
+		a.methods = append(a.methods, r.Method)
+	}
+	slices.Sort(a.methods)
+	a.methods = slices.Compact(a.methods)
+	a.mux.HandleFunc("/", a.notFound)
+}
+
+// ServeHTTP implements http.Handler.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	given := r.URL
+	r.URL = markSlashes(given)
+	a.mux.ServeHTTP(w, r)
+	r.URL = given
+}
+
+// notFound answers requests that no route matches. If only the method is wrong, it names the
+// methods that the path has.
+func (a *API) notFound(w http.ResponseWriter, r *http.Request) {
+	var allowed []string
+	for _, method := range a.methods {
+		probe := r.Clone(r.Context())
+		probe.Method = method
+		if _, pattern := a.mux.Handler(probe); pattern != "/" && pattern != "" {
+			allowed = append(allowed, method)
+		}
+	}
+	if len(allowed) > 0 {
+		w.Header().Set("Allow", strings.Join(allowed, ", "))
+		a.fail(w, r, &problem{Status: http.StatusMethodNotAllowed, Detail: r.Method + " is not a method of " + r.URL.Path + "; use " + strings.Join(allowed, " or ")})
+		return
+	}
+	a.fail(w, r, &problem{Status: http.StatusNotFound, Detail: r.URL.Path + " is not a route of this API"})
+}
+
+// Elsewhere returns a handler that passes requests to mux. If mux has no route for the path of
+// a request, the handler answers with a problem itself.
+func Elsewhere(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, pattern := mux.Handler(r); pattern == "" {
+			get := *r
+			get.Method = http.MethodGet
+			if _, pattern = mux.Handler(&get); pattern == "" { // no route with another method either
+				new(API).fail(w, r, &problem{Status: http.StatusNotFound, Detail: r.URL.Path + " is not a route here; routes of the API begin with /v1/"})
+				return
+			}
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// handler handles a request. The client sees the text of an error only if it is a *problem.
+type handler func(w http.ResponseWriter, r *http.Request) error

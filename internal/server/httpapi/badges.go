@@ -1,0 +1,428 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/base/category"
+	"github.com/badged/badged/internal/cluster"
+	"github.com/badged/badged/internal/server/keyring"
+	"github.com/badged/badged/projector/badges"
+	"github.com/badged/badged/pubsub"
+)
+
+// Limits of the wait until a position is folded.
+const (
+	defaultWait = 2 * time.Second
+	maxWait     = 30 * time.Second
+	firstPause  = time.Millisecond
+	lastPause   = 25 * time.Millisecond
+)
+
+// getBadge answers with the badge of a user. With at_least, it first waits until the badge
+// includes a position.
+func (a *API) getBadge(w http.ResponseWriter, r *http.Request, categories []string) error {
+	q, err := queryOf(r, "at_least", "timeout")
+	if err != nil {
+		return err
+	}
+	user := r.PathValue("user")
+	if unread, err := a.await(r.Context(), []string{user}, q.Get("at_least"), q.Get("timeout")); err != nil {
+		return err
+	} else if unread != nil {
+		return unread
+	}
+	badge, err := a.badge(r.Context(), user, categories)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, "application/json", badge.Shown())
+	return nil
+}
+
+// badge reads the badge of a user. If categories is not nil, the badge includes only these.
+func (a *API) badge(ctx context.Context, userID string, categories []string) (pubsub.Badge, error) {
+	if categories == nil {
+		return read(ctx, a, func(from Badges) (pubsub.Badge, error) { return from.Badge(ctx, userID) })
+	}
+	state, err := read(ctx, a, func(from Badges) (pubsub.Snapshot, error) { return from.View(ctx, userID, categories) })
+	if err != nil {
+		return pubsub.Badge{}, err
+	}
+	return state.Within(category.Tops(categories)), nil
+}
+
+// These constants bound the memory of an answer to a query for badges, however many categories
+// the users have.
+const (
+	// badgesAtOnce is the number of badges that one statement reads.
+	badgesAtOnce = 50
+	// badgesHeld is the size in bytes up to which an answer is buffered until all badges are
+	// read. A longer answer is sent in parts.
+	badgesHeld = 1 << 20
+)
+
+// badgesQuery is a query for the badges of users.
+type badgesQuery struct {
+	UserIDs []string `json:"user_ids" minItems:"1" maxItems:"1000" minLength:"1" maxLength:"128" doc:"The users."`
+	AtLeast string   `json:"at_least,omitempty" doc:"Answer once everything up to this position is in the badges: the Badged-Position of an answer."`
+	Timeout string   `json:"timeout,omitempty" doc:"How long to wait for that: a duration such as 500ms or 2s, at most 30s; 2s if not given."`
+}
+
+// badgesAnswer is the answer to a badgesQuery.
+type badgesAnswer struct {
+	Badges []pubsub.Badge `json:"badges" doc:"A badge for each user."`
+}
+
+// queryBadges answers with the badges of many users, in the order of their first occurrence in
+// the request.
+func (a *API) queryBadges(w http.ResponseWriter, r *http.Request, key *keyring.Key) error {
+	body, err := a.readBody(w, r, maxListBody)
+	if err != nil {
+		return err
+	}
+	var q badgesQuery
+	if err := decodeStrict(body, &q); err != nil {
+		return &problem{Status: http.StatusBadRequest, Detail: err.Error()}
+	}
+	if n := len(q.UserIDs); n == 0 || n > badges.MaxBadges {
+		return &problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("user_ids must name 1 to %d users, names %d", badges.MaxBadges, n)}
+	}
+	for i, id := range q.UserIDs {
+		if reason := events.CheckID(id); reason != "" {
+			return &problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("user_ids[%d] %s", i, reason)}
+		}
+	}
+	if err := key.CheckRead(q.UserIDs...); err != nil {
+		return keyProblem(err)
+	}
+	given := make(map[string]bool, len(q.UserIDs))
+	q.UserIDs = slices.DeleteFunc(q.UserIDs, func(id string) bool {
+		again := given[id]
+		given[id] = true
+		return again
+	})
+	answer := &badgesWriter{body: begunBody{ResponseWriter: w, mediaType: "application/json"}, held: []pubsub.Badge{}}
+	return a.finish(r, &answer.body, a.writeBadges(r.Context(), answer, q))
+}
+
+// writeBadges writes the badges of the users of a query, in the order of the query. If the
+// badges of some users cannot be read and nothing was sent yet, it returns an
+// [*incompleteError] with the badges of the other users.
+func (a *API) writeBadges(ctx context.Context, answer *badgesWriter, q badgesQuery) error {
+	unread, err := a.await(ctx, q.UserIDs, q.AtLeast, q.Timeout)
+	if err != nil {
+		return err
+	}
+	for users := range slices.Chunk(unread.Without(q.UserIDs), badgesAtOnce) {
+		if unread != nil && answer.full() {
+			unread = unread.Add(leftOut(users, len(unread.Partitions)))
+			continue
+		}
+		found, err := read(ctx, a, func(from Badges) ([]pubsub.Badge, error) { return from.ShownBadges(ctx, users) })
+		also, ok := errors.AsType[*cluster.PartialFailure](err)
+		if err != nil && !ok {
+			return err
+		}
+		if unread = unread.Add(also); unread != nil && answer.body.begun {
+			return unread
+		}
+		complete := also.Without(users)
+		if err := answer.add(slices.DeleteFunc(found, func(b pubsub.Badge) bool { return !slices.Contains(complete, b.UserID) })); err != nil {
+			return err
+		}
+		if unread == nil && answer.full() {
+			if err := answer.send(); err != nil {
+				return err
+			}
+		}
+	}
+	if unread != nil {
+		return &incompleteError{err: unread, badges: answer.held}
+	}
+	return answer.end()
+}
+
+// leftOut returns a failure that names users whose badges are not read. They are not read
+// because the answer has already failed for other users, and its buffer is full.
+func leftOut(userIDs []string, partitions int) *cluster.PartialFailure {
+	e := &cluster.PartialFailure{UserIDs: userIDs, Partitions: make([]bool, partitions)}
+	for _, id := range userIDs {
+		e.Partitions[events.PartitionOf(id, partitions)] = true
+	}
+	return e
+}
+
+// badgesWriter writes a badgesAnswer while the badges are being read.
+type badgesWriter struct {
+	body begunBody
+	// held are the badges that are not yet sent, text is their encoding.
+	held []pubsub.Badge
+	text bytes.Buffer
+}
+
+// full reports whether the buffered part should be sent.
+func (w *badgesWriter) full() bool { return w.text.Len() >= badgesHeld }
+
+func (w *badgesWriter) add(found []pubsub.Badge) error {
+	for i := range found {
+		b, err := json.Marshal(&found[i])
+		if err != nil {
+			return fmt.Errorf("encode the badge of user %q: %w", found[i].UserID, err)
+		}
+		if len(w.held) == 0 && i == 0 && !w.body.begun {
+			w.text.WriteString(`{"badges":[`)
+		} else {
+			w.text.WriteByte(',')
+		}
+		w.text.Write(b)
+	}
+	if !w.body.begun {
+		w.held = append(w.held, found...)
+	}
+	return nil
+}
+
+// send sends the buffered part.
+func (w *badgesWriter) send() error {
+	w.held = nil
+	_, err := w.text.WriteTo(&w.body)
+	return err
+}
+
+func (w *badgesWriter) end() error {
+	w.text.WriteString("]}\n")
+	return w.send()
+}
+
+// conversationsPage is a page of conversations.
+type conversationsPage struct {
+	Conversations json.RawMessage `json:"conversations" doc:"Most recently changed first."`
+	Cursor        string          `json:"cursor,omitempty" doc:"Cursor of the next page; absent on the last."`
+}
+
+// getConversations answers with a page of a user's conversations.
+func (a *API) getConversations(w http.ResponseWriter, r *http.Request, categories []string) error {
+	q, err := queryOf(r, "category", "unread", "muted", "limit", "cursor", "seqs")
+	if err != nil {
+		return err
+	}
+	limit, err := pageLimit(q)
+	if err != nil {
+		return err
+	}
+	f := badges.Filter{Within: categories}
+	if f.Category, err = categoryParam(q); err != nil {
+		return err
+	}
+	unread, err := boolParam(q, "unread")
+	if err != nil {
+		return err
+	}
+	f.Unread = unread != nil && *unread
+	if f.Muted, err = boolParam(q, "muted"); err != nil {
+		return err
+	}
+	page, next, err := readPage(r.Context(), a, func(from Badges) ([]pubsub.Conversation, string, error) {
+		return from.Conversations(r.Context(), r.PathValue("user"), f, limit, q.Get("cursor"))
+	})
+	if err != nil {
+		return err
+	}
+	shown, err := withSeqs(q, page)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, "application/json", conversationsPage{shown, next})
+	return nil
+}
+
+// categoriesPage is a page of categories.
+type categoriesPage struct {
+	Categories []badges.Category `json:"categories" doc:"By name, those with anything to show or a level."`
+	Cursor     string            `json:"cursor,omitempty" doc:"Cursor of the next page; absent on the last."`
+}
+
+// getCategories answers with a page of a user's categories.
+func (a *API) getCategories(w http.ResponseWriter, r *http.Request, categories []string) error {
+	q, err := queryOf(r, "category", "limit", "cursor")
+	if err != nil {
+		return err
+	}
+	limit, err := pageLimit(q)
+	if err != nil {
+		return err
+	}
+	of, err := categoryParam(q)
+	if err != nil {
+		return err
+	}
+	page, next, err := readPage(r.Context(), a, func(from Badges) ([]badges.Category, string, error) {
+		return from.Categories(r.Context(), r.PathValue("user"), categories, of, limit, q.Get("cursor"))
+	})
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, "application/json", categoriesPage{page, next})
+	return nil
+}
+
+// readPage reads a page and the cursor of the next one. The page is never nil.
+func readPage[T any](ctx context.Context, a *API, ask func(from Badges) ([]T, string, error)) (page []T, next string, err error) {
+	page, err = read(ctx, a, func(from Badges) (page []T, err error) {
+		page, next, err = ask(from)
+		return page, err
+	})
+	if errors.Is(err, badges.ErrBadCursor) {
+		err = &problem{Status: http.StatusBadRequest, Detail: "cursor must be the cursor of the previous page"}
+	}
+	if page == nil {
+		page = []T{}
+	}
+	return page, next, err
+}
+
+// pageLimit returns the size of a page.
+func pageLimit(q url.Values) (int, error) {
+	s := q.Get("limit")
+	if s == "" {
+		return 100, nil
+	}
+	limit, err := strconv.Atoi(s)
+	if err != nil || limit < 1 || limit > badges.MaxPage {
+		return 0, &problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("limit must be a number from 1 to %d", badges.MaxPage)}
+	}
+	return limit, nil
+}
+
+// categoryParam returns the category of a query, or "".
+func categoryParam(q url.Values) (string, error) {
+	path := q.Get("category")
+	if reason := events.CheckCategory(path); path != "" && reason != "" {
+		return "", &problem{Status: http.StatusBadRequest, Detail: "category " + reason}
+	}
+	return path, nil
+}
+
+// boolParam returns a parameter that is true or false, or nil if it is absent.
+func boolParam(q url.Values, name string) (*bool, error) {
+	s := q.Get(name)
+	if s == "" {
+		return nil, nil //nolint:nilnil // it is not given
+	}
+	value, err := strconv.ParseBool(s)
+	if err != nil {
+		return nil, &problem{Status: http.StatusBadRequest, Detail: name + " must be true or false"}
+	}
+	return &value, nil
+}
+
+// lostPosition is the answer to a query at a position that the log may have lost.
+const lostPosition = "the log may have lost what was published at this position: Postgres has failed over or was restored since, or the transaction has not committed; " +
+	"publish the events again under the same ids, which is harmless, and use the new position"
+
+// await waits until the badges of users include everything up to a position; without a
+// position it returns at once. unread names the users whose badges could not be read; the
+// badges of the other users are up to date.
+func (a *API) await(ctx context.Context, users []string, atLeast, timeout string) (unread *cluster.PartialFailure, err error) {
+	wait := defaultWait
+	if timeout != "" {
+		if wait, err = time.ParseDuration(timeout); err != nil || wait < 0 || wait > maxWait {
+			return nil, &problem{Status: http.StatusBadRequest, Detail: "timeout must be a duration such as 500ms or 2s, at most " + maxWait.String()}
+		}
+		if atLeast == "" {
+			return nil, &problem{Status: http.StatusBadRequest, Detail: "timeout requires at_least"}
+		}
+	}
+	if atLeast == "" {
+		return nil, nil //nolint:nilnil // there is nothing to wait for
+	}
+	waitCtx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	look := ctx // the first read is not limited by the wait, however short
+	for pause := firstPause; len(users) > 0; pause = min(2*pause, lastPause) {
+		folded, err := read(look, a, func(from Badges) (bool, error) { return from.FoldedAt(look, users, atLeast) })
+		switch some, ok := errors.AsType[*cluster.PartialFailure](err); {
+		case errors.Is(err, cluster.ErrBadPosition):
+			return nil, &problem{Status: http.StatusBadRequest, Detail: "at_least must be a token from a " + PositionHeader + " header"}
+		case errors.Is(err, badges.ErrLost):
+			return nil, &problem{Status: http.StatusConflict, Detail: lostPosition}
+		case ok && look.Err() == nil:
+			unread, users = unread.Add(some), some.Without(users)
+			continue
+		case err != nil && look.Err() == nil:
+			return nil, err
+		case folded:
+			return unread, a.still(ctx)
+		}
+		select {
+		case <-waitCtx.Done():
+			return nil, &problem{Status: http.StatusGatewayTimeout, Detail: "not folded within " + wait.String() + "; ask again"}
+		case <-time.After(pause):
+		}
+		look = waitCtx
+	}
+	return unread, a.still(ctx)
+}
+
+// queryOf returns the query of r. It refuses unknown parameters, and repeated or empty ones,
+// since an empty value such as unread= could be taken for no filter.
+func queryOf(r *http.Request, known ...string) (url.Values, error) {
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, &problem{Status: http.StatusBadRequest, Detail: "the query cannot be read"}
+	}
+next:
+	for name, values := range q {
+		for _, k := range known {
+			if name == k {
+				// A loop over pages may begin with an empty cursor.
+				if len(values) > 1 || values[0] == "" && name != "cursor" {
+					return nil, &problem{Status: http.StatusBadRequest, Detail: name + " must be given once, with a value"}
+				}
+				continue next
+			}
+		}
+		return nil, &problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("%q is not a parameter of this route", name)}
+	}
+	return q, nil
+}
+
+// decodeStrict decodes a JSON object into v. It refuses fields that v does not have, repeated
+// fields and empty ones. Its errors are safe to show.
+func decodeStrict(b []byte, v any) error {
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields()
+	var syntax *json.SyntaxError
+	var typ *json.UnmarshalTypeError
+	switch err := dec.Decode(v); {
+	case err == nil:
+		if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+			return errors.New("unexpected data after the JSON object")
+		}
+		return checkFields(b)
+	case errors.Is(err, io.EOF):
+		return errors.New("the body is empty")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("the body is not valid JSON: it ends too early")
+	case errors.As(err, &syntax):
+		return fmt.Errorf("the body is not valid JSON: %w at byte %d", err, syntax.Offset)
+	case errors.As(err, &typ) && typ.Field == "":
+		return fmt.Errorf("the body must be a JSON object, is a JSON %s", typ.Value)
+	case errors.As(err, &typ):
+		return fmt.Errorf("%s must not be a JSON %s", typ.Field, typ.Value)
+	default: // an unknown field
+		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	}
+}

@@ -1,0 +1,310 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/base/describe"
+	"github.com/badged/badged/internal/base/limit"
+	"github.com/badged/badged/internal/notify/outbound"
+)
+
+// Devices registers the devices that get pushes.
+type Devices interface {
+	// Put registers a device, or registers it again. It fails with a *DeviceError
+	// or outbound.ErrTooManyDevices.
+	Put(ctx context.Context, r DeviceRegistration) (created bool, err error)
+	// Device and Delete fail with outbound.ErrNotFound.
+	Device(ctx context.Context, userID, deviceID string) (Device, error)
+	Devices(ctx context.Context, userID string) ([]Device, error)
+	Delete(ctx context.Context, userID, deviceID string) error
+}
+
+// DeviceRegistration is the registration of a device by its app.
+type DeviceRegistration struct {
+	UserID, DeviceID                  string
+	Platform, App, Environment, Shows string
+	// Token is the device token, or a push subscription as JSON. It is a secret.
+	Token []byte
+}
+
+// DeviceError is a mistake in a registration. Its text is safe to show.
+type DeviceError struct{ Field, Message string }
+
+func (e *DeviceError) Error() string { return e.Field + " " + e.Message }
+
+// deviceBody is the body of a registration.
+type deviceBody struct {
+	Platform     string          `json:"platform" enum:"apns,fcm,webpush,unifiedpush" doc:"How the device is reached."`
+	App          string          `json:"app" minLength:"1" maxLength:"64" doc:"The app, as the server's push configuration names it."`
+	Environment  string          `json:"environment,omitempty" enum:"production,sandbox" doc:"Of APNs: sandbox for builds from Xcode. Default production."`
+	Token        string          `json:"token,omitempty" doc:"The token that APNs or FCM gave the app."`
+	Subscription json.RawMessage `json:"subscription,omitempty" doc:"The subscription that the browser or the distributor of UnifiedPush gave."`
+	Shows        string          `json:"shows,omitempty" doc:"The number on the icon: total, mentions, category:NAME, conversations (how many add to the total), or conversations:NAME. Default total."`
+}
+
+// Device is a registered device in the form for clients.
+type Device struct {
+	DeviceID     string     `json:"device_id" doc:"The device."`
+	Platform     string     `json:"platform" enum:"apns,fcm,webpush,unifiedpush" doc:"How the device is reached."`
+	App          string     `json:"app" doc:"The app."`
+	Environment  string     `json:"environment" enum:"production,sandbox" doc:"Of APNs."`
+	Shows        string     `json:"shows" doc:"The number on the icon: total, mentions, category:NAME, conversations (how many add to the total), or conversations:NAME."`
+	Token        string     `json:"token" doc:"The end of the token, or the host of the subscription: enough to tell devices apart."`
+	RegisteredAt time.Time  `json:"registered_at" doc:"When it was registered last."`
+	Number       *int64     `json:"number,omitempty" doc:"The number that it was last told; absent if it was told none yet."`
+	ToldAt       *time.Time `json:"told_at,omitempty" doc:"When that was."`
+	DueAt        *time.Time `json:"due_at,omitempty" doc:"When it is told next; absent if it shows what it should."`
+	Failures     int        `json:"failures" minimum:"0" doc:"Pushes that failed since the last that was sent."`
+	LastError    *string    `json:"last_error,omitempty" doc:"Why the last push was not sent, in the vendor's word; Unreachable if it did not answer."`
+	LastErrorAt  *time.Time `json:"last_error_at,omitempty" doc:"When that was."`
+}
+
+// devicesAnswer lists the devices of a user.
+type devicesAnswer struct {
+	Devices []Device `json:"devices" doc:"In the order of their ids."`
+}
+
+// putDevice registers a device.
+func (a *API) putDevice(w http.ResponseWriter, r *http.Request) error {
+	registration, err := a.registrationOf(w, r)
+	if err != nil {
+		return err
+	}
+	ctx := r.Context()
+	created, err := within(ctx, a, func(bool) (bool, error) { return a.cfg.Devices.Put(ctx, registration) })
+	var wrong *DeviceError
+	switch {
+	case errors.As(err, &wrong):
+		return &problem{Status: http.StatusBadRequest, Detail: wrong.Error()}
+	case errors.Is(err, outbound.ErrTooManyDevices):
+		return &problem{Status: http.StatusConflict, Detail: outbound.ErrTooManyDevices.Error()}
+	case err != nil:
+		return err
+	}
+	device, err := a.device(r, registration.DeviceID)
+	if err != nil {
+		return deviceProblem(err)
+	}
+	status := http.StatusOK
+	if created {
+		status = http.StatusCreated
+	}
+	writeJSON(w, status, "application/json", device)
+	return nil
+}
+
+// registrationOf reads the registration of a request.
+func (a *API) registrationOf(w http.ResponseWriter, r *http.Request) (d DeviceRegistration, err error) {
+	d.UserID = r.PathValue("user")
+	if d.DeviceID, err = deviceOf(r); err != nil {
+		return d, err
+	}
+	if _, err := queryOf(r); err != nil {
+		return d, err
+	}
+	text, err := a.readBody(w, r, maxSmallBody)
+	if err != nil {
+		return d, err
+	}
+	var body deviceBody
+	if err := decodeStrict(text, &body); err != nil {
+		return d, &problem{Status: http.StatusBadRequest, Detail: err.Error()}
+	}
+	d.Platform, d.App, d.Environment, d.Shows = body.Platform, body.App, body.Environment, body.Shows
+	if d.Environment == "" {
+		d.Environment = "production"
+	}
+	if d.Shows == "" {
+		d.Shows = outbound.ShowsTotal
+	}
+	category, named := strings.CutPrefix(d.Shows, outbound.ShowsCategory)
+	if !named {
+		category, named = strings.CutPrefix(d.Shows, outbound.ShowsConversationsOf)
+	}
+	if named {
+		if reason := events.CheckCategory(category); reason != "" {
+			return d, &problem{Status: http.StatusBadRequest, Detail: "shows names a category that " + reason}
+		}
+	} else if d.Shows != outbound.ShowsTotal && d.Shows != outbound.ShowsMentions && d.Shows != outbound.ShowsConversations {
+		return d, &problem{Status: http.StatusBadRequest, Detail: "shows must be total, mentions, category:NAME, conversations, or conversations:NAME"}
+	}
+	switch {
+	case (body.Token == "") == (body.Subscription == nil):
+		return d, &problem{Status: http.StatusBadRequest, Detail: "give token (apns, fcm) or subscription (webpush, unifiedpush)"}
+	case body.Token != "":
+		d.Token = []byte(body.Token)
+	default:
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, body.Subscription); err != nil {
+			return d, &problem{Status: http.StatusBadRequest, Detail: "subscription must be a JSON object"}
+		}
+		d.Token = compact.Bytes()
+	}
+	if isSubscription := body.Subscription != nil; isSubscription != (d.Platform == "webpush" || d.Platform == "unifiedpush") {
+		return d, &problem{Status: http.StatusBadRequest, Detail: "apns and fcm have a token, webpush and unifiedpush have a subscription"}
+	}
+	return d, nil
+}
+
+// deviceOf returns the device id in the path of a request.
+func deviceOf(r *http.Request) (string, error) {
+	id := r.PathValue("device")
+	if reason := events.CheckID(id); reason != "" {
+		return "", &problem{Status: http.StatusBadRequest, Detail: "device id " + reason}
+	}
+	if strings.TrimSpace(id) == "" {
+		return "", &problem{Status: http.StatusBadRequest, Detail: "device id must not be blank"}
+	}
+	return id, nil
+}
+
+// device reads a device of the user in the path.
+func (a *API) device(r *http.Request, id string) (Device, error) {
+	ctx := r.Context()
+	return within(ctx, a, func(bool) (Device, error) { return a.cfg.Devices.Device(ctx, r.PathValue("user"), id) })
+}
+
+// getDevice answers with a device.
+func (a *API) getDevice(w http.ResponseWriter, r *http.Request) error {
+	id, err := deviceOf(r)
+	if err != nil {
+		return err
+	}
+	if _, err := queryOf(r); err != nil {
+		return err
+	}
+	device, err := a.device(r, id)
+	if err != nil {
+		return deviceProblem(err)
+	}
+	writeJSON(w, http.StatusOK, "application/json", device)
+	return nil
+}
+
+// getDevices answers with the devices of a user.
+func (a *API) getDevices(w http.ResponseWriter, r *http.Request) error {
+	if _, err := queryOf(r); err != nil {
+		return err
+	}
+	ctx := r.Context()
+	devices, err := within(ctx, a, func(bool) ([]Device, error) { return a.cfg.Devices.Devices(ctx, r.PathValue("user")) })
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, "application/json", devicesAnswer{notNil(devices)})
+	return nil
+}
+
+// getDevicesForAdmin answers as getDevices, for operators.
+func (a *API) getDevicesForAdmin(w http.ResponseWriter, r *http.Request) error {
+	if reason := events.CheckID(r.PathValue("user")); reason != "" {
+		return &problem{Status: http.StatusBadRequest, Detail: "user id " + reason}
+	}
+	return a.getDevices(w, r)
+}
+
+// deleteDevice removes a device, which gets no more pushes.
+func (a *API) deleteDevice(w http.ResponseWriter, r *http.Request) error {
+	id, err := deviceOf(r)
+	if err == nil {
+		_, err = queryOf(r)
+	}
+	if ctx := r.Context(); err == nil {
+		_, err = within(ctx, a, func(bool) (any, error) { return nil, a.cfg.Devices.Delete(ctx, r.PathValue("user"), id) })
+	}
+	if err != nil {
+		return deviceProblem(err)
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func deviceProblem(err error) error {
+	if errors.Is(err, outbound.ErrNotFound) {
+		return &problem{Status: http.StatusNotFound, Detail: "the user has no such device"}
+	}
+	return err
+}
+
+// deviceRoutes returns the routes of devices.
+func (a *API) deviceRoutes() []describe.Route {
+	const (
+		iPhone = `{"platform":"apns","app":"ios","token":"00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0"}`
+		device = `{"device_id":"phone","platform":"apns","app":"ios","environment":"production","shows":"total","token":"…e8f0","registered_at":"2026-03-02T09:30:00Z","number":3,"told_at":"2026-03-02T09:31:12Z","failures":0}`
+		badApp = `{"type":"urn:badged:problem","title":"Bad Request","status":400,"detail":"app \"ipad\" is not in the push configuration of the server"}`
+		none   = `{"type":"urn:badged:problem","title":"Not Found","status":404,"detail":"the user has no such device"}`
+		full   = `{"type":"urn:badged:problem","title":"Conflict","status":409,"detail":"the user has 100 devices already: delete those that are not in use"}`
+		others = `{"type":"urn:badged:problem","title":"Forbidden","status":403,"detail":"a user's token is for that user only"}`
+	)
+	id := describe.Param{In: "path", Name: "device", Doc: "The device: an id that the app makes once and keeps.", Of: idSchema(), Example: "phone"}
+	forbidden := describe.Problem(http.StatusForbidden, problem{}, "The token is another user's.", others)
+	invalid := describe.Problem(http.StatusBadRequest, problem{}, "A parameter is unknown or invalid.", "")
+	notFound := describe.Problem(http.StatusNotFound, problem{}, "The user has no such device.", none)
+	limited := a.limited(fmt.Sprintf("a user may make %d requests for devices at once and %d a second to each process", deviceRequests*limit.BurstSeconds, deviceRequests))
+	return []describe.Route{
+		a.forOwners(a.putDevice, describe.Route{
+			Method: http.MethodPut, Path: "/v1/users/{user}/devices/{device}",
+			Name: "putDevice", Group: GroupDevices, Summary: "Register a device for pushes",
+			Doc:    "Register it each time the app starts, and when its token changes. A new or changed device is told its number at once. A token belongs to one device: others that have it are deleted. A user has at most 100 devices.",
+			Params: []describe.Param{userParam(), id},
+			Body:   []describe.Content{{MediaType: "application/json", Of: deviceBody{}, Example: iPhone}},
+			Answers: failures(
+				describe.Answer{Status: http.StatusOK, Doc: "It was registered already.", Content: describe.JSON(Device{}, device)},
+				describe.Answer{Status: http.StatusCreated, Doc: "It is new.", Content: describe.JSON(Device{}, device)},
+				describe.Problem(http.StatusBadRequest, problem{}, "The body or a parameter is invalid; `detail` says what.", badApp),
+				forbidden,
+				describe.Problem(http.StatusRequestTimeout, problem{}, tooSlow, ""),
+				describe.Problem(http.StatusConflict, problem{}, "The user has 100 devices.", full),
+				tooLarge(maxSmallBody),
+				describe.Problem(http.StatusUnsupportedMediaType, problem{}, encoded, ""),
+				limited,
+			),
+		}),
+		a.forOwners(a.getDevice, describe.Route{
+			Method: http.MethodGet, Path: "/v1/users/{user}/devices/{device}",
+			Name: "getDevice", Group: GroupDevices, Summary: "Read a device",
+			Params: []describe.Param{userParam(), id},
+			Answers: failures(
+				describe.Answer{Status: http.StatusOK, Doc: "The device.", Content: describe.JSON(Device{}, device)},
+				invalid, forbidden, notFound, limited,
+			),
+		}),
+		a.forOwners(a.getDevices, describe.Route{
+			Method: http.MethodGet, Path: "/v1/users/{user}/devices",
+			Name: "getDevices", Group: GroupDevices, Summary: "List the devices of a user",
+			Params: []describe.Param{userParam()},
+			Answers: failures(
+				describe.Answer{Status: http.StatusOK, Doc: "The devices.", Content: describe.JSON(devicesAnswer{}, `{"devices":[`+device+`]}`)},
+				invalid, forbidden, limited,
+			),
+		}),
+		a.forAdmins(a.getDevicesForAdmin, describe.Route{
+			Method: http.MethodGet, Path: "/admin/v1/users/{user}/devices",
+			Name: "getDevicesForAdmin", Group: GroupAdmin, Summary: "List the devices of a user",
+			Doc:    "The same list, on the listener for operators: what each device was told and when, and why not.",
+			Params: []describe.Param{userParam()},
+			Answers: failures(
+				describe.Answer{Status: http.StatusOK, Doc: "The devices.", Content: describe.JSON(devicesAnswer{}, `{"devices":[`+device+`]}`)},
+				invalid,
+			),
+		}),
+		a.forOwners(a.deleteDevice, describe.Route{
+			Method: http.MethodDelete, Path: "/v1/users/{user}/devices/{device}",
+			Name: "deleteDevice", Group: GroupDevices, Summary: "End pushes to a device",
+			Doc:    "When a user signs out, delete the device with the user's token.",
+			Params: []describe.Param{userParam(), id},
+			Answers: failures(
+				describe.Answer{Status: http.StatusNoContent, Doc: "It is deleted, with what was due for it."},
+				invalid, forbidden, notFound, limited,
+			),
+		}),
+	}
+}

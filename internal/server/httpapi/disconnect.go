@@ -1,0 +1,136 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/base/describe"
+	"github.com/badged/badged/internal/base/rfc3339"
+	"github.com/badged/badged/internal/server/keyring"
+)
+
+// Disconnects ends the connections of users and revokes their tokens.
+type Disconnects interface {
+	// Disconnect ends the connections of a user and revokes tokens. by is the name of the key.
+	// It returns the latest moment that was ever given for this user, or zero if there is
+	// none: tokens issued before this moment are refused. If the error is nil, the revocation
+	// is durable and in force. It fails with ErrFuture if the moment is in the future, and
+	// with ErrNotInForce if the revocation is stored but this process cannot read it.
+	Disconnect(ctx context.Context, by, userID string, revoke Revoke) (time.Time, error)
+}
+
+// Revoke says which tokens of a user to revoke. If Now is set, these are the tokens issued
+// until now, by the clock of the database. Otherwise these are the tokens issued before
+// Before. The zero value revokes no tokens.
+type Revoke struct {
+	Now    bool
+	Before time.Time
+}
+
+// ErrFuture means that tokens were to be revoked that are not yet issued.
+var ErrFuture = errors.New("revoke_before must not be in the future: tokens that are issued until then would be refused")
+
+// ErrNotInForce means that a revocation is stored and this process cannot read it.
+var ErrNotInForce = errors.New("the request is stored, and not in force yet, since badged.revocations cannot be read: tokens may be accepted that it revokes; repeat the request")
+
+// disconnectBody says which tokens to revoke, besides ending connections.
+type disconnectBody struct {
+	Revoke       bool   `json:"revoke,omitempty" doc:"Revoke all tokens of the user that were issued until now."`
+	RevokeBefore string `json:"revoke_before,omitempty" format:"date-time" doc:"Revoke the tokens of the user that were issued (iat) before this moment, which may be at most 5 seconds in the future."`
+}
+
+// disconnectAnswer is the answer to a disconnectBody.
+type disconnectAnswer struct {
+	UserID        string     `json:"user_id" doc:"The user."`
+	RevokedBefore *time.Time `json:"revoked_before,omitempty" doc:"Tokens of the user that were issued before are refused: the latest moment of all such requests. Absent if no token is revoked."`
+}
+
+// disconnect ends the connections of a user.
+func (a *API) disconnect(w http.ResponseWriter, r *http.Request, key *keyring.Key) error {
+	user := r.PathValue("user")
+	if reason := events.CheckID(user); reason != "" {
+		return badRequest("user id " + reason)
+	}
+	if err := key.CheckDisconnect(user); err != nil {
+		return keyProblem(err)
+	}
+	if _, err := queryOf(r); err != nil {
+		return err
+	}
+	body, err := a.readBody(w, r, maxSmallBody)
+	if err != nil {
+		return err
+	}
+	revoke, err := revokedBy(body)
+	if err != nil {
+		return err
+	}
+	holds, err := a.cfg.Disconnects.Disconnect(r.Context(), key.Name, user, revoke)
+	switch {
+	case errors.Is(err, ErrFuture):
+		return badRequest(err.Error())
+	case errors.Is(err, ErrNotInForce):
+		a.log.ErrorContext(r.Context(), "a disconnect is not in force yet", "error", err)
+		return &problem{Status: http.StatusServiceUnavailable, Detail: ErrNotInForce.Error(), retryAfter: "1"}
+	case err != nil:
+		return err
+	}
+	answer := disconnectAnswer{UserID: user}
+	if !holds.IsZero() {
+		holds = holds.UTC()
+		answer.RevokedBefore = &holds
+	}
+	writeJSON(w, http.StatusAccepted, "application/json", answer)
+	return nil
+}
+
+// revokedBy returns which tokens a request revokes.
+func revokedBy(body []byte) (Revoke, error) {
+	if len(bytes.TrimSpace(body)) == 0 {
+		return Revoke{}, nil
+	}
+	var b disconnectBody
+	if err := decodeStrict(body, &b); err != nil {
+		return Revoke{}, badRequest(err.Error())
+	}
+	switch {
+	case b.Revoke && b.RevokeBefore != "":
+		return Revoke{}, badRequest("give revoke or revoke_before, not both")
+	case b.Revoke || b.RevokeBefore == "":
+		return Revoke{Now: b.Revoke}, nil
+	}
+	before, err := rfc3339.Parse(b.RevokeBefore)
+	if err != nil {
+		return Revoke{}, badRequest("revoke_before must be a time such as 2026-01-31T23:59:59Z")
+	}
+	return Revoke{Before: before}, nil
+}
+
+// disconnectRoutes returns the route that disconnects users.
+func (a *API) disconnectRoutes() []describe.Route {
+	const (
+		revoke  = `{"revoke":true}`
+		revoked = `{"user_id":"ada","revoked_before":"2026-03-02T09:30:00.512833Z"}`
+		future  = `{"type":"urn:badged:problem","title":"Bad Request","status":400,"detail":"revoke_before must not be in the future: tokens that are issued until then would be refused"}`
+	)
+	return []describe.Route{
+		a.forDisconnecting(a.disconnect, describe.Route{
+			Method: http.MethodPost, Path: "/v1/users/{user}/disconnect",
+			Name: "disconnectUser", Group: GroupTokens, Summary: "Disconnect a user, and revoke tokens",
+			Doc:    "Within a second all gateways close the connections of the user, and refuse tokens that are revoked. An empty body, or `{}`, revokes none: the apps reconnect. A token without `iat` counts as issued before any revocation. Revocations survive restarts, and none takes back an earlier one.",
+			Params: []describe.Param{userParam()},
+			Body:   []describe.Content{{MediaType: "application/json", Of: disconnectBody{}, Example: revoke}},
+			Answers: failures(
+				describe.Answer{Status: http.StatusAccepted, Doc: "It is durable and in force in the process that answers, and in all others within a second.", Content: describe.JSON(disconnectAnswer{}, revoked)},
+				describe.Problem(http.StatusBadRequest, problem{}, "The body or a parameter is invalid; `detail` says what.", future),
+				describe.Problem(http.StatusRequestTimeout, problem{}, tooSlow, ""),
+				tooLarge(maxSmallBody),
+				describe.Problem(http.StatusUnsupportedMediaType, problem{}, encoded, ""),
+			),
+		}),
+	}
+}

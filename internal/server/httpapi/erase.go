@@ -1,0 +1,71 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/base/describe"
+	"github.com/badged/badged/internal/operations"
+	"github.com/badged/badged/internal/partition/rebuild"
+	"github.com/badged/badged/internal/pg/pgsession"
+	"github.com/badged/badged/internal/user/erasure"
+)
+
+// eraseTimeout bounds an erasure, which reads the log.
+const eraseTimeout = 10 * time.Minute
+
+// eraseRoute returns the route that erases a user.
+func (a *API) eraseRoute() describe.Route {
+	const done = `{"partition":3,"erased":41,"changed":12,"kept":0,"archived":{"erased":0,"changed":0,"kept":0},"waiting":{"erased":0,"changed":0,"kept":0},"conversations":7,"devices":1,"dead_letters":0,"actions":2}`
+	return a.forRecordedReads(a.eraseUser, describe.Route{
+		Method: http.MethodPost, Path: "/admin/v1/users/{user}/erase",
+		Name: "eraseUser", Group: GroupAdmin, Summary: "Remove everything that badged holds of a user",
+		Doc:    "The same as `badged user erase`. It goes on if the client disconnects, takes at most ten minutes, and can be repeated. The entry in the audit trail does not name the user. Before it, the connections of the user end and the tokens that were issued until then are revoked. If badged does not know the user, it erases nothing else.",
+		Params: []describe.Param{userParam()},
+		Answers: failures(
+			describe.Answer{Status: http.StatusOK, Doc: "What was erased.", Content: describe.JSON(erasure.Erased{}, done)},
+			describe.Problem(http.StatusBadRequest, problem{}, "The id or a parameter is invalid; `detail` says what.", ""),
+			describe.Problem(http.StatusConflict, problem{}, "A rebuild, an archiving or another erasure runs, a part of the log is archived, which a server has not, or the server may not change the log, because its role does not own the schema: use `badged user erase` then.", ""),
+		),
+	})
+}
+
+// eraseUser erases a user. It completes even if the client disconnects.
+func (a *API) eraseUser(w http.ResponseWriter, r *http.Request, by operations.Operator) error {
+	user := r.PathValue("user")
+	if reason := events.CheckID(user); reason != "" {
+		return badRequest("user id " + reason)
+	}
+	if _, err := queryOf(r); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), eraseTimeout)
+	defer cancel()
+	done, err := a.cfg.Operations.Erase(ctx, by, user, nil)
+	if err != nil {
+		return erasureProblem(err)
+	}
+	writeJSON(w, http.StatusOK, "application/json", done)
+	return nil
+}
+
+// erasureProblem translates an error for admins.
+func erasureProblem(err error) error {
+	var running *rebuild.RunningError
+	var owner *pgsession.OwnerError
+	const instead = "; run `badged user erase` as the owner"
+	switch {
+	case errors.As(err, &owner):
+		return &problem{Status: http.StatusConflict, Detail: owner.Error() + instead}
+	case errors.As(err, &running):
+		return &problem{Status: http.StatusConflict, Detail: running.Error()}
+	case errors.Is(err, erasure.ErrArchived):
+		return &problem{Status: http.StatusConflict, Detail: erasure.ErrArchived.Error() + "; run `badged user erase` with --archive"}
+	case errors.Is(err, erasure.ErrNotFolded):
+		return &problem{Status: http.StatusServiceUnavailable, Detail: erasure.ErrNotFolded.Error(), retryAfter: "5"}
+	}
+	return err
+}

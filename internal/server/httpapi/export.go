@@ -1,0 +1,47 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/base/describe"
+	"github.com/badged/badged/internal/operations"
+)
+
+// linesOfJSON is the media type of exports.
+const linesOfJSON = "application/jsonl"
+
+// exportRoute returns the route that exports all data of a user.
+func (a *API) exportRoute() describe.Route {
+	return a.forRecordedReads(a.getExport, describe.Route{
+		Method: http.MethodGet, Path: "/admin/v1/users/{user}/export",
+		Name: "exportUser", Group: GroupAdmin, Summary: "Read everything that badged holds of a user",
+		Doc:    "The same as `badged user export`: lines of JSON, each with `kind` and `record`. The last line has the kind `end` and the number of the others; if it is missing, the export was cut off. Archived events are not included: if there are some, the last line says so in `lacks`. It reads the whole log; two run at a time, others wait. If badged does not know the user, the last line is the only one.",
+		Params: []describe.Param{userParam()},
+		Answers: failures(
+			describe.Answer{Status: http.StatusOK, Doc: "What badged holds.", Content: &describe.Content{MediaType: linesOfJSON, Doc: "Lines of JSON."}},
+			describe.Problem(http.StatusBadRequest, problem{}, "The id or a parameter is invalid; `detail` says what.", ""),
+		),
+	})
+}
+
+// getExport writes all data of a user.
+func (a *API) getExport(w http.ResponseWriter, r *http.Request, by operations.Operator) error {
+	user := r.PathValue("user")
+	if reason := events.CheckID(user); reason != "" {
+		return badRequest("user id " + reason)
+	}
+	if _, err := queryOf(r); err != nil {
+		return err
+	}
+	body, known := &begunBody{ResponseWriter: w, mediaType: linesOfJSON}, false
+	_, err := a.cfg.Operations.Export(r.Context(), user, nil, body, func(ctx context.Context) error {
+		known = true
+		return a.cfg.Operations.Read(ctx, by, operations.ReadExport, readUser{user})
+	})
+	if err == nil && !known {
+		err = a.cfg.Operations.Read(r.Context(), by, operations.ReadExport, operations.NoUser{})
+	}
+	return a.finish(r, body, err)
+}

@@ -1,0 +1,375 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/base/rfc3339"
+	"github.com/badged/badged/internal/operations"
+	"github.com/badged/badged/internal/operations/deadletters"
+	"github.com/badged/badged/internal/partition/rebuild"
+	"github.com/badged/badged/internal/user/erasure"
+	"github.com/badged/badged/internal/user/merging"
+	"github.com/badged/badged/projector/badges"
+)
+
+// Operations is the interface of [operations.Operations] that the routes for admins use.
+type Operations interface {
+	// CheckPartition returns an error if the partition does not exist.
+	CheckPartition(partition int) error
+	Lag(ctx context.Context) (operations.Lag, error)
+	Processes(ctx context.Context) ([]operations.Process, error)
+	Rates(ctx context.Context, since time.Time) (operations.Rates, error)
+	DeadLetters(ctx context.Context, after int64, limit int) ([]operations.DeadLetter, error)
+	RetryDeadLetter(ctx context.Context, by operations.Operator, id int64) error
+	DiscardDeadLetter(ctx context.Context, by operations.Operator, id int64) (operations.DeadLetter, error)
+	Rebuild(ctx context.Context, by operations.Operator, options operations.RebuildOptions) (operations.Job, error)
+	Verify(ctx context.Context, by operations.Operator, options operations.VerifyOptions) (operations.Job, error)
+	Jobs(ctx context.Context, kind operations.Kind, before, limit int) ([]operations.Job, error)
+	Job(ctx context.Context, kind operations.Kind, id int) (operations.Job, error)
+	CancelJob(ctx context.Context, by operations.Operator, kind operations.Kind, id int) (operations.Job, error)
+	Audit(ctx context.Context, before int64, limit int) ([]operations.Entry, error)
+	Read(ctx context.Context, by operations.Operator, action string, arguments any) error
+	Export(ctx context.Context, userID string, archives operations.Archives, w io.Writer, found func(ctx context.Context) error) (erasure.Exported, error)
+	Erase(ctx context.Context, by operations.Operator, userID string, archives operations.Archives) (erasure.Erased, error)
+	Merge(ctx context.Context, by operations.Operator, guest, account string) (merging.Merged, error)
+}
+
+// getPartitions answers with each partition's lag and owner.
+func (a *API) getPartitions(w http.ResponseWriter, r *http.Request) error {
+	if _, err := queryOf(r); err != nil {
+		return err
+	}
+	lag, err := a.cfg.Operations.Lag(r.Context())
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, "application/json", lag)
+	return nil
+}
+
+// getProcesses answers with the processes and their connections.
+func (a *API) getProcesses(w http.ResponseWriter, r *http.Request) error {
+	if _, err := queryOf(r); err != nil {
+		return err
+	}
+	processes, err := a.cfg.Operations.Processes(r.Context())
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, "application/json", processesAnswer{notNil(processes)})
+	return nil
+}
+
+// getRates answers with the rates of the last hour.
+func (a *API) getRates(w http.ResponseWriter, r *http.Request) error {
+	q, err := queryOf(r, "since")
+	if err != nil {
+		return err
+	}
+	since, err := timeOf(q, "since")
+	if err != nil {
+		return err
+	}
+	rates, err := a.cfg.Operations.Rates(r.Context(), since)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, "application/json", rates)
+	return nil
+}
+
+func (a *API) getDeadLetters(w http.ResponseWriter, r *http.Request, by operations.Operator) error {
+	q, err := queryOf(r, "after", "limit")
+	if err != nil {
+		return err
+	}
+	after, limit, err := pageOf(q, "after", rowBits)
+	if err != nil {
+		return err
+	}
+	letters, err := a.cfg.Operations.DeadLetters(r.Context(), after, limit)
+	if err == nil && len(letters) > 0 {
+		err = a.cfg.Operations.Read(r.Context(), by, operations.ReadDeadLetters, struct{}{})
+	}
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, "application/json", deadLettersPage{notNil(letters), a.away()})
+	return nil
+}
+
+func (a *API) retryDeadLetter(w http.ResponseWriter, r *http.Request, by operations.Operator) error {
+	id, err := idOf(r, rowBits)
+	if err == nil {
+		err = a.cfg.Operations.RetryDeadLetter(r.Context(), by, id)
+	}
+	if err != nil {
+		return operationProblem(err)
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (a *API) discardDeadLetter(w http.ResponseWriter, r *http.Request, by operations.Operator) error {
+	id, err := idOf(r, rowBits)
+	if err != nil {
+		return err
+	}
+	letter, err := a.cfg.Operations.DiscardDeadLetter(r.Context(), by, id)
+	if err != nil {
+		return operationProblem(err)
+	}
+	writeJSON(w, http.StatusOK, "application/json", letter)
+	return nil
+}
+
+// getAudit answers with the audit trail.
+func (a *API) getAudit(w http.ResponseWriter, r *http.Request) error {
+	q, err := queryOf(r, "before", "limit")
+	if err != nil {
+		return err
+	}
+	before, limit, err := pageOf(q, "before", rowBits)
+	if err != nil {
+		return err
+	}
+	entries, err := a.cfg.Operations.Audit(r.Context(), before, limit)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, "application/json", auditPage{notNil(entries), a.away()})
+	return nil
+}
+
+// jobRoutes are the routes for jobs of one kind.
+type jobRoutes struct {
+	api  *API
+	kind operations.Kind
+	// name is the kind in paths, in the plural.
+	name  string
+	page  func([]operations.Job) any
+	start func(ctx context.Context, by operations.Operator, body []byte) (operations.Job, error)
+}
+
+func (j jobRoutes) list(w http.ResponseWriter, r *http.Request) error {
+	q, err := queryOf(r, "before", "limit")
+	if err != nil {
+		return err
+	}
+	before, limit, err := pageOf(q, "before", jobBits)
+	if err != nil {
+		return err
+	}
+	jobs, err := j.api.cfg.Operations.Jobs(r.Context(), j.kind, int(before), limit)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, "application/json", j.page(notNil(jobs)))
+	return nil
+}
+
+func (j jobRoutes) get(w http.ResponseWriter, r *http.Request) error {
+	if _, err := queryOf(r); err != nil {
+		return err
+	}
+	id, err := idOf(r, jobBits)
+	if err != nil {
+		return err
+	}
+	job, err := j.api.cfg.Operations.Job(r.Context(), j.kind, int(id))
+	if err != nil {
+		return operationProblem(err)
+	}
+	writeJSON(w, http.StatusOK, "application/json", job)
+	return nil
+}
+
+func (j jobRoutes) post(w http.ResponseWriter, r *http.Request, by operations.Operator) error {
+	body, err := j.api.readBody(w, r, maxListBody)
+	if err != nil {
+		return err
+	}
+	if len(bytes.TrimSpace(body)) == 0 {
+		body = []byte("{}")
+	}
+	job, err := j.start(r.Context(), by, body)
+	if err != nil {
+		return operationProblem(err)
+	}
+	w.Header().Set("Location", fmt.Sprintf("/admin/v1/%s/%d", j.name, job.ID))
+	writeJSON(w, http.StatusAccepted, "application/json", job)
+	return nil
+}
+
+func (j jobRoutes) cancel(w http.ResponseWriter, r *http.Request, by operations.Operator) error {
+	id, err := idOf(r, jobBits)
+	if err != nil {
+		return err
+	}
+	job, err := j.api.cfg.Operations.CancelJob(r.Context(), by, j.kind, int(id))
+	if err != nil {
+		return operationProblem(err)
+	}
+	writeJSON(w, http.StatusAccepted, "application/json", job)
+	return nil
+}
+
+func (a *API) startRebuild(ctx context.Context, by operations.Operator, body []byte) (operations.Job, error) {
+	options := operations.RebuildOptions{MaxLoad: 1}
+	if err := decodeStrict(body, &options); err != nil {
+		return operations.Job{}, badRequest(err.Error())
+	}
+	switch {
+	case options.User != "" && (options.Partition != nil || options.Anew):
+		return operations.Job{}, badRequest("user excludes partition and anew")
+	case options.Partition != nil && options.Anew:
+		return operations.Job{}, badRequest("anew applies only to a rebuild of all partitions")
+	case !(options.MaxLoad >= 0.01 && options.MaxLoad <= 1):
+		return operations.Job{}, badRequest("max_load must be from 0.01 to 1")
+	}
+	if options.User != "" {
+		if reason := events.CheckID(options.User); reason != "" {
+			return operations.Job{}, badRequest("user " + reason)
+		}
+	}
+	if err := a.checkPartition(options.Partition); err != nil {
+		return operations.Job{}, err
+	}
+	return a.cfg.Operations.Rebuild(ctx, by, options)
+}
+
+// maxSample is the largest sample of users, whose ids are in memory. Verifying all users needs
+// no such limit.
+const maxSample = 100_000
+
+func (a *API) startVerification(ctx context.Context, by operations.Operator, body []byte) (operations.Job, error) {
+	var options operations.VerifyOptions
+	if err := decodeStrict(body, &options); err != nil {
+		return operations.Job{}, badRequest(err.Error())
+	}
+	switch {
+	case len(options.Users) > 0 && (options.Partition != nil || options.Sample != 0):
+		return operations.Job{}, badRequest("users excludes partition and sample")
+	case len(options.Users) > badges.MaxBadges:
+		return operations.Job{}, badRequest(fmt.Sprintf("users must name at most %d", badges.MaxBadges))
+	case options.Sample < 0 || options.Sample > maxSample:
+		return operations.Job{}, badRequest(fmt.Sprintf("sample must be from 1 to %d", maxSample))
+	}
+	for i, u := range options.Users {
+		if reason := events.CheckID(u); reason != "" {
+			return operations.Job{}, badRequest(fmt.Sprintf("users[%d] %s", i, reason))
+		}
+	}
+	if err := a.checkPartition(options.Partition); err != nil {
+		return operations.Job{}, err
+	}
+	return a.cfg.Operations.Verify(ctx, by, options)
+}
+
+func (a *API) checkPartition(p *int) error {
+	if p == nil {
+		return nil
+	}
+	if err := a.cfg.Operations.CheckPartition(*p); err != nil {
+		return badRequest("partition: " + err.Error())
+	}
+	return nil
+}
+
+// operationProblem translates an error for admins.
+func operationProblem(err error) error {
+	var running *rebuild.RunningError
+	var job *operations.RebuildJobError
+	var invalid *events.InvalidError
+	var refused *events.BatchError
+	var damaged *deadletters.DamagedError
+	status, detail := 0, ""
+	switch {
+	case errors.Is(err, deadletters.ErrNotFound):
+		status, detail = http.StatusNotFound, deadletters.ErrNotFound.Error()
+	case errors.As(err, &damaged):
+		status, detail = http.StatusUnprocessableEntity, damaged.Error()
+	case errors.As(err, &refused):
+		status, detail = http.StatusUnprocessableEntity, "it cannot be published again: "+refused.Error()
+	case errors.As(err, &invalid):
+		status, detail = http.StatusUnprocessableEntity, "it still cannot be decoded: "+invalid.Error()
+	case errors.Is(err, operations.ErrNoJob):
+		status, detail = http.StatusNotFound, operations.ErrNoJob.Error()
+	case errors.Is(err, operations.ErrJobEnded):
+		status, detail = http.StatusConflict, operations.ErrJobEnded.Error()
+	case errors.As(err, &running):
+		status, detail = http.StatusConflict, running.Error()
+	case errors.As(err, &job):
+		status, detail = http.StatusConflict, job.Error()
+	case errors.Is(err, operations.ErrTooManyJobs):
+		status, detail = http.StatusConflict, operations.ErrTooManyJobs.Error()
+	case errors.Is(err, operations.ErrNotRunning):
+		return &problem{Status: http.StatusServiceUnavailable, Detail: operations.ErrNotRunning.Error(), retryAfter: "5"}
+	default:
+		return err
+	}
+	return &problem{Status: status, Detail: detail}
+}
+
+func badRequest(detail string) error {
+	return &problem{Status: http.StatusBadRequest, Detail: detail}
+}
+
+// The sizes of ids, in bits.
+const (
+	rowBits = 64 // ids of dead letters and actions
+	jobBits = 32
+)
+
+// idOf returns the {id} of the path, which must fit into this number of bits.
+func idOf(r *http.Request, bits int) (int64, error) {
+	id, err := strconv.ParseInt(r.PathValue("id"), 10, bits)
+	if err != nil || id < 1 {
+		return 0, badRequest("the id must be a positive number")
+	}
+	return id, nil
+}
+
+// pageOf returns the parameters of a page: the id after which it begins, 0 for the first page,
+// and the limit, 100 by default. bits is the size of the ids.
+func pageOf(q url.Values, from string, bits int) (after int64, limit int, err error) {
+	if s := q.Get(from); s != "" {
+		if after, err = strconv.ParseInt(s, 10, bits); err != nil || after < 0 {
+			return 0, 0, badRequest(from + " must be an id of the list")
+		}
+	}
+	limit = 100
+	if s := q.Get("limit"); s != "" {
+		if limit, err = strconv.Atoi(s); err != nil || limit < 1 || limit > badges.MaxPage {
+			return 0, 0, badRequest(fmt.Sprintf("limit must be a number from 1 to %d", badges.MaxPage))
+		}
+	}
+	return after, limit, nil
+}
+
+// timeOf returns a time parameter of the query, or the zero time if it is absent.
+func timeOf(q url.Values, name string) (t time.Time, err error) {
+	if s := q.Get(name); s != "" {
+		if t, err = rfc3339.Parse(s); err != nil {
+			return time.Time{}, badRequest(name + " must be a time such as 2026-01-31T23:59:59Z")
+		}
+	}
+	return t, nil
+}
+
+// notNil replaces nil by an empty list, which is [] in JSON rather than null.
+func notNil[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}

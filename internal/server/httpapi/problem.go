@@ -1,0 +1,251 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/base/describe"
+	"github.com/badged/badged/internal/cluster"
+	"github.com/badged/badged/internal/log/eventlog"
+	"github.com/badged/badged/internal/pg/pgfault"
+	"github.com/badged/badged/pubsub"
+)
+
+// problem is an RFC 9457 answer: an error that is safe to show.
+type problem struct {
+	Type   string         `json:"type" doc:"Always urn:badged:problem, which tells answers of badged from those of proxies. The status tells the kind of problem."`
+	Title  string         `json:"title" doc:"The status in words."`
+	Status int            `json:"status" minimum:"400" maximum:"599" doc:"The status of the answer."`
+	Detail string         `json:"detail" doc:"What is wrong, and what to do about it."`
+	Errors []eventProblem `json:"errors,omitempty" doc:"Each bad event of a request that publishes."`
+
+	Lacking *lacking `json:"lacking,omitempty" doc:"If a shard is at fault: whose events are not stored, or whose badges could not be read. Everything for other users is stored, and their badges are in badges."`
+
+	Badges []pubsub.Badge `json:"badges,omitzero" doc:"Of a query for badges: those of all users but the ones that lacking names, in the order asked for."`
+
+	// retryAfter is the value of the header Retry-After, in seconds; "" for no header.
+	retryAfter string
+}
+
+// lacking lists the users whose part of a request failed.
+type lacking struct {
+	Partitions []int `json:"partitions" doc:"The partitions of these users, as numbered before any was split."`
+	Of         int   `json:"of" minimum:"1" doc:"How many partitions there were then. That of a user is a big-endian number, the first 4 bytes of the SHA-256 of the id, modulo this."`
+
+	UserIDs []string `json:"user_ids,omitempty" doc:"Of a query for badges: these users."`
+}
+
+// incompleteError wraps the reason why a request to publish, or to read badges of several
+// users, failed for some of its users.
+type incompleteError struct {
+	err error
+	// publishing is set for a request to publish. Otherwise badges are the badges that could
+	// be read.
+	publishing bool
+	badges     []pubsub.Badge
+}
+
+// Error implements error.
+func (e *incompleteError) Error() string { return e.err.Error() }
+
+// Unwrap returns the reason.
+func (e *incompleteError) Unwrap() error { return e.err }
+
+// eventProblem is an error of one field of one event.
+type eventProblem struct {
+	Index   int    `json:"index" minimum:"0" doc:"The event, by its index in the request."`
+	Field   string `json:"field,omitempty" doc:"The path of the field; absent if the event as a whole is at fault."`
+	Message string `json:"message" doc:"What is wrong, and what is expected."`
+}
+
+// Error implements error.
+func (p *problem) Error() string { return p.Detail }
+
+// fail answers with err. If err is not a *problem, fail logs it, and the client gets only a
+// general answer without its text.
+func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
+	var p *problem
+	if !errors.As(err, &p) {
+		if r.Context().Err() != nil {
+			return // the client has disconnected
+		}
+		p = &problem{Status: http.StatusInternalServerError, Detail: "internal error; the server has logged it"}
+		f := pgfault.Of(err)
+		away := cluster.AwayIn(err)
+		locked, _ := errors.AsType[*pgfault.LockedError](err)
+		switch {
+		case errors.Is(err, eventlog.ErrRevoked): // only the database has noticed the revocation so far
+			a.fail(w, r, unauthorized("bad token: it was revoked"))
+			return
+		case len(away) > 0:
+			p = &problem{Status: http.StatusServiceUnavailable, Detail: areAway(away) + "; " + whatWasDone(r, err), retryAfter: "5"}
+		case errors.Is(err, events.ErrNotHeld):
+			p = &problem{Status: http.StatusServiceUnavailable, Detail: "some users of the request are being moved to another database; repeat the request; repeated events count once", retryAfter: "1"}
+		case errors.Is(err, cluster.ErrAway):
+			p = &problem{Status: http.StatusServiceUnavailable, Detail: "the database of some users of the request cannot be reached; " + whatWasDone(r, err), retryAfter: "1"}
+		case locked != nil:
+			p = &problem{Status: http.StatusServiceUnavailable, Detail: locked.Which() + ", and " + whatWaited(err) + "; repeat the request; repeated events count once", retryAfter: "2"}
+		case f != pgfault.None:
+			p = unavailable(f, err)
+		}
+		incomplete, _ := errors.AsType[*incompleteError](err)
+		partial, _ := errors.AsType[*cluster.PartialFailure](err)
+		if incomplete != nil && partial != nil && p.Status == http.StatusServiceUnavailable {
+			p.Lacking = &lacking{Partitions: partial.Numbers(), Of: len(partial.Partitions), UserIDs: partial.UserIDs}
+			p.Badges = incomplete.badges
+		}
+		a.log.ErrorContext(r.Context(), "request failed", "method", r.Method, "path", r.URL.Path, "error", err)
+	}
+	if p.Status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="badged"`)
+	}
+	if p.retryAfter != "" {
+		w.Header().Set("Retry-After", p.retryAfter)
+	}
+	answer := *p
+	answer.Type, answer.Title = describe.ProblemType, http.StatusText(p.Status)
+	writeJSON(w, p.Status, "application/problem+json", answer)
+}
+
+// areAway says which databases cannot be reached.
+func areAway(away []*cluster.Fault) string {
+	texts := make([]string, len(away))
+	for i, a := range away {
+		texts[i] = a.Which()
+	}
+	return strings.Join(texts, "; ")
+}
+
+// whatWaited says how far a request got that timed out waiting for a locked partition.
+func whatWaited(err error) string {
+	switch incomplete, ok := errors.AsType[*incompleteError](err); {
+	case !ok:
+		return "the request was given up"
+	case !incomplete.publishing:
+		return "reading was given up; badges has those of all other users, and lacking names the rest"
+	case errors.As(err, new(*cluster.Fault)):
+		return "storing was given up there; what there was for users of other shards is stored"
+	}
+	return "storing was given up: nothing was stored"
+}
+
+// whatWasDone says how far a request got that failed because a database cannot be reached.
+func whatWasDone(r *http.Request, err error) string {
+	switch incomplete, ok := errors.AsType[*incompleteError](err); {
+	case ok && incomplete.publishing && errors.Is(err, cluster.ErrHeldBack):
+		return "what there was for users of other shards is stored, except messages to rooms that users of a lost shard join; repeat the request; repeated events count once"
+	case ok && incomplete.publishing:
+		return "what there was for users of other shards is stored; repeat the request; repeated events count once"
+	case ok:
+		return "badges has those of all other users; repeat the request for the users of lacking when the shard is back"
+	case r.Method == http.MethodGet || strings.HasSuffix(r.URL.Path, "/query"):
+		return "repeat the request when the shard is back"
+	}
+	return "the part on other shards may have been carried out; repeat the request when the shard is back"
+}
+
+// unavailable returns the answer to a request that failed because of the database or a shard.
+func unavailable(f pgfault.Fault, err error) *problem {
+	which, nothing := "the database "+f.String(), " and nothing was stored"
+	if fault, ok := errors.AsType[*cluster.Fault](err); ok {
+		which, nothing = fault.Which(), ""
+	}
+	const again = "repeat the request; repeated events count once"
+	switch f {
+	case pgfault.Full, pgfault.Unwritable, pgfault.ReadOnly, pgfault.WrongPassword, pgfault.LoginRefused, pgfault.NoDatabase:
+		return &problem{Status: http.StatusServiceUnavailable, Detail: which + nothing + "; " + again, retryAfter: "10"}
+	}
+	return &problem{Status: http.StatusServiceUnavailable, Detail: which + "; " + again, retryAfter: "1"}
+}
+
+// publishedTypes lists the types of events that publishers may write.
+var publishedTypes = func() string {
+	var names []string
+	for _, t := range events.Types() {
+		if !t.Reserved {
+			names = append(names, string(t.Type))
+		}
+	}
+	return strings.Join(names, ", ")
+}()
+
+// invalidEvents returns the answer that lists invalid events.
+func invalidEvents(bad []events.IndexedError) error {
+	detail := "some events are invalid; nothing was stored"
+	if slices.ContainsFunc(bad, func(e events.IndexedError) bool {
+		return slices.ContainsFunc(e.Err.Fields, func(f events.FieldError) bool { return f.Field == "type" })
+	}) {
+		detail += "; the types of events are " + publishedTypes
+	}
+	return eventsProblem(http.StatusBadRequest, detail, bad)
+}
+
+// forbiddenEvents returns the answer that lists the events that a key may not publish.
+func forbiddenEvents(key string, refused []events.IndexedError) error {
+	return eventsProblem(http.StatusForbidden, "the key "+key+" may not publish some of these events; nothing was stored", refused)
+}
+
+func eventsProblem(status int, detail string, bad []events.IndexedError) error {
+	p := &problem{Status: status, Detail: detail}
+	for _, e := range bad {
+		for _, f := range e.Err.Fields {
+			p.Errors = append(p.Errors, eventProblem{Index: e.Index, Field: f.Field, Message: f.Message})
+		}
+	}
+	return p
+}
+
+func writeJSON(w http.ResponseWriter, status int, contentType string, body any) {
+	b, err := json.Marshal(body)
+	if err != nil { // all answers can be encoded
+		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", contentType)
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(b, '\n')) // an error means that the client has disconnected
+}
+
+// begunBody is the body of an answer that is sent while it is being made. begun is set once a
+// part has been sent.
+type begunBody struct {
+	http.ResponseWriter
+	mediaType string
+	begun     bool
+}
+
+// Write implements io.Writer.
+func (b *begunBody) Write(p []byte) (int, error) {
+	if !b.begun {
+		b.begun = true
+		b.Header().Set("Content-Type", b.mediaType)
+		b.Header().Set("Cache-Control", "no-store")
+	}
+	return b.ResponseWriter.Write(p)
+}
+
+// finish ends an answer. After an error it returns the error if nothing was sent yet, and
+// otherwise breaks the connection.
+func (a *API) finish(r *http.Request, body *begunBody, err error) error {
+	if err == nil || !body.begun {
+		return err
+	}
+	if r.Context().Err() == nil {
+		a.log.ErrorContext(r.Context(), "cannot finish an answer; the client gets a part, and the connection breaks", "path", r.URL.Path, "error", err)
+	}
+	panic(http.ErrAbortHandler) // the status is already sent: only a broken connection shows the failure
+}
+
+// away returns the names of the databases that cannot be reached now.
+func (a *API) away() []string {
+	if a.cfg.Away == nil {
+		return nil
+	}
+	return a.cfg.Away()
+}

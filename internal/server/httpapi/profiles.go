@@ -1,0 +1,127 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/pprof"
+	runtimepprof "runtime/pprof"
+	"slices"
+	"strconv"
+
+	"github.com/badged/badged/internal/base/describe"
+)
+
+// ProfilesPath is the path of the routes of profiles.
+const ProfilesPath = "/debug/pprof/"
+
+// The names of the profiles that cover a period. Only one of them runs at a time. The other
+// profiles come from the Go runtime.
+const (
+	cpuProfile  = "profile"
+	traceOfTime = "trace"
+)
+
+// maxProfileSeconds is the longest period of a profile.
+const maxProfileSeconds = 600
+
+// NewProfiles returns an API with only the routes of profiles, for a process without the role
+// api. It uses Keys, ClientOf, WrongKey, Logger and Registerer of cfg.
+func NewProfiles(cfg Config) *API {
+	a := newAPI(cfg)
+	a.handle(a.profileRoutes())
+	return a
+}
+
+// profileRoutes returns the routes of profiles. Serve them to operators only: a CPU profile
+// costs some percent of the processors while it runs. There is no profile of the command line,
+// which may contain secrets.
+func (a *API) profileRoutes() []describe.Route {
+	const none = `{"type":"urn:badged:problem","title":"Not Found","status":404,"detail":"/debug/pprof/cpu is not a profile; GET /debug/pprof/ lists them"}`
+	unread := describe.Problem(http.StatusBadRequest, problem{}, "A parameter is unknown or cannot be understood.", "")
+	missing := describe.Problem(http.StatusNotFound, problem{}, "There is no such profile.", none)
+	return []describe.Route{
+		a.forAdmins(a.getProfiles, describe.Route{
+			Method: http.MethodGet, Path: ProfilesPath,
+			Name: "listProfiles", Group: GroupProfiles, Summary: "List the profiles",
+			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "Their names, one a line.", Content: &describe.Content{MediaType: "text/plain"}}, unread, missing),
+		}),
+		a.forAdmins(a.getProfile, describe.Route{
+			Method: http.MethodGet, Path: ProfilesPath + "{profile}",
+			Name: "getProfile", Group: GroupProfiles, Summary: "Take a profile of the process",
+			Doc: "In the format of `go tool pprof`, or of `go tool trace`. It has names of functions, not the data of users.",
+			Params: []describe.Param{
+				{In: "path", Name: "profile", Doc: "`profile` is the use of processors, `trace` what goroutines do, both over a time; the runtime keeps others, such as `heap` and `goroutine`.", Example: "heap"},
+				{In: "query", Name: "seconds", Doc: "Over how many seconds it is taken: by default 30 for `profile` and 1 for `trace`; the others are as of now, or with this what has changed meanwhile.", Of: &describe.Schema{Type: []string{"integer"}, Minimum: new(int64(1)), Maximum: new(int64(maxProfileSeconds))}, Example: "1"},
+				{In: "query", Name: "debug", Doc: "Of those that the runtime keeps, as text: 1, and for `goroutine` also 2, which shows every stack. Not with `seconds`.", Of: &describe.Schema{Type: []string{"integer"}, Minimum: new(int64(0)), Maximum: new(int64(2))}, Example: "0"},
+				{In: "query", Name: "gc", Doc: "With 1, `heap` is taken after a garbage collection.", Of: &describe.Schema{Type: []string{"integer"}, Minimum: new(int64(0)), Maximum: new(int64(1))}, Example: "1"},
+			},
+			Answers: failures(
+				describe.Answer{Status: http.StatusOK, Doc: "The profile.", Content: &describe.Content{MediaType: "*/*", Doc: "`application/octet-stream`, or with `debug` `text/plain`."}},
+				unread, missing,
+				describe.Problem(http.StatusConflict, problem{}, "Another `profile` or `trace` is being taken.", ""),
+			),
+		}),
+	}
+}
+
+// getProfiles lists the profiles. It replaces the index of net/http/pprof, which also links to
+// profiles that are not served.
+func (*API) getProfiles(w http.ResponseWriter, r *http.Request) error {
+	if r.URL.Path != ProfilesPath {
+		return noProfile(r)
+	}
+	if _, err := queryOf(r); err != nil {
+		return err
+	}
+	names := []string{cpuProfile, traceOfTime}
+	for _, p := range runtimepprof.Profiles() {
+		names = append(names, p.Name())
+	}
+	slices.Sort(names)
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	for _, name := range names {
+		fmt.Fprintln(w, name) // an error means that the client has disconnected
+	}
+	return nil
+}
+
+// getProfile answers with a profile.
+func (a *API) getProfile(w http.ResponseWriter, r *http.Request) error {
+	query, err := queryOf(r, "seconds", "debug", "gc")
+	if err != nil {
+		return err
+	}
+	for _, limits := range []struct {
+		name        string
+		least, most int
+	}{{"seconds", 1, maxProfileSeconds}, {"debug", 0, 2}, {"gc", 0, 1}} {
+		n, err := strconv.Atoi(query.Get(limits.name))
+		if query.Has(limits.name) && (err != nil || n < limits.least || n > limits.most) {
+			return badRequest(fmt.Sprintf("%s must be a number from %d to %d", limits.name, limits.least, limits.most))
+		}
+	}
+	name := r.PathValue("profile")
+	switch {
+	case name == cpuProfile || name == traceOfTime:
+		if !a.profiling.TryLock() {
+			return &problem{Status: http.StatusConflict, Detail: "another profile or trace is being taken; ask again when it has ended"}
+		}
+		defer a.profiling.Unlock()
+		if name == cpuProfile {
+			pprof.Profile(w, r)
+		} else {
+			pprof.Trace(w, r)
+		}
+	case runtimepprof.Lookup(name) == nil:
+		return noProfile(r)
+	case query.Has("seconds") && query.Get("debug") > "0":
+		return badRequest("seconds cannot be combined with debug: what has changed is not shown as text")
+	default:
+		pprof.Handler(name).ServeHTTP(w, r)
+	}
+	return nil
+}
+
+func noProfile(r *http.Request) error {
+	return &problem{Status: http.StatusNotFound, Detail: r.URL.Path + " is not a profile; GET " + ProfilesPath + " lists them"}
+}

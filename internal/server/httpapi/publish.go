@@ -1,0 +1,274 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"mime"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/bridge/backpressure"
+	"github.com/badged/badged/internal/server/inbound"
+	"github.com/badged/badged/internal/server/keyring"
+)
+
+// Limits of one request.
+const (
+	// MaxBodyBytes is the size limit of a request to publish.
+	MaxBodyBytes = 8 << 20
+	// MaxEvents is the most events in one request.
+	MaxEvents = 10_000
+	// maxCopies is the most copies of the events of a request: an event has a copy in every
+	// partition of its users. copyBytes is the most memory that a copy occupies while it is
+	// appended.
+	maxCopies = 250_000
+	copyBytes = 640
+	// maxBadEvents is the most bad events that one answer names.
+	maxBadEvents = 100
+	// appendPatience bounds the storing of events, including the wait for earlier requests.
+	appendPatience = 15 * time.Second
+)
+
+// PositionHeader is the header with the position of the appended events, for at_least.
+const PositionHeader = "Badged-Position"
+
+// accepted is the answer once events are durable.
+type accepted struct {
+	Accepted int `json:"accepted" minimum:"1" doc:"How many events were appended."`
+}
+
+// postEvents appends the events of a request, all or none. The body is one event, a JSON array
+// of events, or JSON lines. ADR 46 explains the backpressure.
+func (a *API) postEvents(w http.ResponseWriter, r *http.Request, key *keyring.Key) error {
+	split, err := splitterOf(r.Header.Get("Content-Type"))
+	if err != nil {
+		return err
+	}
+	// Check first, so that a key that has used up its rate or quota need not send the body.
+	if err := key.Ready(r.Context()); err != nil {
+		return keyProblem(err)
+	}
+	body, err := a.readBody(w, r, MaxBodyBytes)
+	if err != nil {
+		return err
+	}
+	// Enter before decoding, which competes with folding for the processors.
+	ticket, err := a.cfg.Gate.Enter(r.Context(), len(body))
+	if err != nil {
+		return err
+	}
+	defer ticket.Leave()
+	evs, err := decodeEvents(body, split)
+	if err != nil {
+		return err
+	}
+	if refused := key.CheckEvents(evs, maxBadEvents); len(refused) > 0 {
+		return forbiddenEvents(key.Name, refused)
+	}
+	if err := a.roomForCopies(r.Context(), evs); err != nil {
+		return err
+	}
+	if err := ticket.Admit(r.Context(), evs); err != nil {
+		return behind(err)
+	}
+	if err := a.still(r.Context()); err != nil { // the key may have become invalid while Admit waited
+		return err
+	}
+	if err := key.Spend(r.Context(), len(evs)); err != nil {
+		return keyProblem(err)
+	}
+	for i := range evs {
+		evs[i].PublishedBy = key.Name
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), appendPatience)
+	receipt, err := a.cfg.Appender.Append(ctx, evs...)
+	cancel()
+	if err != nil {
+		key.Return(len(evs))
+	}
+	if bad, ok := errors.AsType[*events.BatchError](err); ok {
+		return invalidEvents(bad.Events)
+	}
+	if err != nil {
+		return &incompleteError{err: err, publishing: true}
+	}
+	key.Published(len(evs))
+	w.Header().Set(PositionHeader, receipt.Position())
+	writeJSON(w, http.StatusAccepted, "application/json", accepted{len(evs)})
+	return nil
+}
+
+// roomForCopies reserves the memory for the copies of events: an event has a copy in each
+// partition of its users. It refuses a request with too many copies.
+func (a *API) roomForCopies(ctx context.Context, evs []events.Event) error {
+	if a.cfg.Partitions == nil {
+		return nil
+	}
+	n, most := 0, a.cfg.Partitions()
+	for i := range evs {
+		if users := len(evs[i].Data.UserIDs); users > 0 {
+			n += min(users, most)
+		} else {
+			n += most // a message to a room
+		}
+	}
+	if n > maxCopies {
+		return &problem{
+			Status: http.StatusRequestEntityTooLarge,
+			Detail: fmt.Sprintf("the events are for %d partitions, counted for each, and may be for %d in one request: publish them in several; nothing was stored", n, maxCopies),
+		}
+	}
+	if full, ok := errors.AsType[*inbound.RoomError](inbound.Reserve(ctx, int64(n)*copyBytes)); ok {
+		return noRoom(full)
+	}
+	return nil
+}
+
+// behind converts a refusal because of lag into an answer.
+func behind(err error) error {
+	var late *backpressure.BehindError
+	if !errors.As(err, &late) {
+		return err
+	}
+	return &problem{
+		Status:     http.StatusTooManyRequests,
+		Detail:     late.Error() + "; nothing was stored, publish it again after Retry-After",
+		retryAfter: strconv.Itoa(int(math.Ceil(late.RetryAfter.Seconds()))),
+	}
+}
+
+// splitter calls yield for each event of a body, in order, until yield returns false. Its
+// errors are safe to show. An *events.InvalidError is about the event after the last one
+// yielded.
+type splitter func(body []byte, yield func(event []byte) bool) error
+
+func splitterOf(contentType string) (splitter, error) {
+	mediaType, _, err := mime.ParseMediaType(contentType)
+	if err == nil {
+		switch mediaType {
+		case "application/json":
+			return splitJSON, nil
+		case "application/cloudevents+json":
+			return splitSingle, nil
+		case "application/cloudevents-batch+json":
+			return splitArray, nil
+		case "application/x-ndjson":
+			return splitLines, nil
+		}
+	}
+	return nil, &problem{
+		Status: http.StatusUnsupportedMediaType,
+		Detail: "send events with Content-Type application/json, application/cloudevents+json, application/cloudevents-batch+json or application/x-ndjson",
+	}
+}
+
+func splitJSON(body []byte, yield func([]byte) bool) error {
+	if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '[' {
+		return splitArray(body, yield)
+	}
+	return splitSingle(body, yield)
+}
+
+func splitSingle(body []byte, yield func([]byte) bool) error {
+	if len(bytes.TrimSpace(body)) > 0 {
+		yield(body)
+	}
+	return nil
+}
+
+func splitLines(body []byte, yield func([]byte) bool) error {
+	for line := range bytes.Lines(body) {
+		if len(bytes.TrimSpace(line)) > 0 && !yield(line) {
+			return nil
+		}
+	}
+	return nil
+}
+
+func splitArray(body []byte, yield func([]byte) bool) error {
+	dec := jsontext.NewDecoder(bytes.NewBuffer(body),
+		// Admit duplicate names here: decoding the event reports them with its index.
+		jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	if dec.PeekKind() != jsontext.KindBeginArray {
+		return errors.New("the body is not a JSON array")
+	}
+	if _, err := dec.ReadToken(); err != nil {
+		return brokenArray(err)
+	}
+	for dec.PeekKind() != jsontext.KindEndArray {
+		v, err := dec.ReadValue()
+		if err != nil {
+			return brokenArray(err)
+		}
+		if !yield(v) {
+			return nil
+		}
+	}
+	if _, err := dec.ReadToken(); err != nil {
+		return brokenArray(err)
+	}
+	if _, err := dec.ReadToken(); !errors.Is(err, io.EOF) {
+		return errors.New("unexpected data after the JSON array")
+	}
+	return nil
+}
+
+// brokenArray returns an error with the place where the JSON of an array is invalid.
+func brokenArray(err error) error {
+	message := "is not valid JSON"
+	var syntactic *jsontext.SyntacticError
+	switch {
+	case errors.As(err, &syntactic) && errors.Is(err, io.ErrUnexpectedEOF):
+		message += ": the body ends too early"
+	case errors.As(err, &syntactic):
+		message += fmt.Sprintf(": %v at byte %d of the body", syntactic.Err, syntactic.ByteOffset)
+	}
+	return &events.InvalidError{Fields: []events.FieldError{{Message: message}}}
+}
+
+// decodeEvents decodes the events of a body. Its error lists every bad event.
+func decodeEvents(body []byte, split splitter) ([]events.Event, error) {
+	var evs []events.Event
+	var bad []events.IndexedError
+	n := 0
+	err := split(body, func(b []byte) bool {
+		if n++; n > MaxEvents {
+			return false
+		}
+		e, err := events.Decode(b)
+		if err == nil {
+			err = e.CheckReserved()
+		}
+		if invalid, ok := errors.AsType[*events.InvalidError](err); ok {
+			bad = append(bad, events.IndexedError{Index: n - 1, Err: invalid})
+		} else {
+			evs = append(evs, e)
+		}
+		return len(bad) < maxBadEvents
+	})
+	if broken, ok := errors.AsType[*events.InvalidError](err); ok {
+		bad = append(bad, events.IndexedError{Index: n, Err: broken})
+	}
+	switch {
+	case n > MaxEvents:
+		return nil, &problem{
+			Status: http.StatusRequestEntityTooLarge,
+			Detail: fmt.Sprintf("the body has more than %d events; nothing was stored", MaxEvents),
+		}
+	case len(bad) > 0:
+		return nil, invalidEvents(bad)
+	case err != nil:
+		return nil, &problem{Status: http.StatusBadRequest, Detail: err.Error() + "; nothing was stored"}
+	case n == 0:
+		return nil, &problem{Status: http.StatusBadRequest, Detail: "the body contains no event"}
+	}
+	return evs, nil
+}

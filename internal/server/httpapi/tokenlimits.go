@@ -1,0 +1,146 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"github.com/badged/badged/internal/base/describe"
+	"github.com/badged/badged/internal/base/limit"
+	"github.com/badged/badged/internal/cluster"
+)
+
+// tokenLimits limit requests with tokens of users. They bound the rate and the number of
+// concurrent queries, for each user and each address. So an app in a loop cannot use up the
+// database connections or flood the tables that all users share. Requests with keys have no
+// rate, since keys belong to backends. It is safe for concurrent use.
+type tokenLimits struct {
+	users     *limit.Limiters[string]
+	addresses *limit.Limiters[netip.Prefix]
+	ofUser    *limit.AtOnce[string]
+	ofAddress *limit.AtOnce[netip.Prefix]
+	ofAll     *limit.AtOnce[struct{}]
+}
+
+const (
+	// DefaultReads is the default rate of reads of a user, per second.
+	DefaultReads = 20
+	// deviceRequests is the rate per second of a user's requests for devices, which write rows
+	// and start pushes. A burst of ten seconds' worth is allowed: an app registers its device
+	// at its start.
+	deviceRequests = 2
+	// usersOfAnAddress is the rate of an address as a multiple of the rate of a user.
+	usersOfAnAddress = 10
+	// userAtOnce and addressAtOnce are the most concurrent queries of a user and of an
+	// address. devicesAtOnce is the most concurrent queries for devices of all users; for
+	// other queries, [Config].AppBadges limits the sum of all users. A query above a limit
+	// waits up to placeWait.
+	userAtOnce    = 2
+	addressAtOnce = 2
+	devicesAtOnce = 2
+	placeWait     = 2 * time.Second
+)
+
+// newTokenLimits returns limits with a rate for each user, and `all` as the most concurrent
+// queries of all users; 0 means no limit.
+func newTokenLimits(perSecond float64, all int) *tokenLimits {
+	l := &tokenLimits{users: limit.NewLimiters[string](perSecond), addresses: limit.NewLimiters[netip.Prefix](usersOfAnAddress * perSecond)}
+	user, address := userAtOnce, addressAtOnce
+	if perSecond <= 0 {
+		user, address = 0, 0
+	}
+	l.ofUser, l.ofAddress = limit.NewAtOnce[string](user, placeWait), limit.NewAtOnce[netip.Prefix](address, placeWait)
+	l.ofAll = limit.NewAtOnce[struct{}](all, placeWait)
+	return l
+}
+
+// take counts a request, or returns an error with the time to wait. An invalid address stands
+// for an unknown address, which has no limit.
+func (l *tokenLimits) take(userID string, address netip.Prefix) error {
+	now := time.Now()
+	if wait := l.users.Take(userID, now); wait > 0 {
+		return tooMany("this user's token", wait)
+	}
+	if address.IsValid() {
+		if wait := l.addresses.Take(address, now); wait > 0 {
+			return tooMany("tokens from this address", wait)
+		}
+	}
+	return nil
+}
+
+// asker is the user whose token authenticates a request. Requests with keys have no asker.
+type asker struct {
+	limits  *tokenLimits
+	userID  string
+	address netip.Prefix
+}
+
+type askerKey struct{}
+
+// within runs a query once the limits of the asker in ctx permit it. The asker's slots are
+// occupied only during the query, not while the request waits for folding, its body or its
+// client.
+func within[T any](ctx context.Context, a *API, query func(isUser bool) (T, error)) (result T, err error) {
+	by, isUser := ctx.Value(askerKey{}).(*asker)
+	if !isUser {
+		return query(false)
+	}
+	leave, ok := by.limits.ofUser.Enter(ctx, by.userID)
+	if !ok {
+		return result, tooMany("this user's token at once", time.Second)
+	}
+	defer leave()
+	if by.address.IsValid() {
+		if leave, ok = by.limits.ofAddress.Enter(ctx, by.address); !ok {
+			return result, tooMany("tokens from this address at once", time.Second)
+		}
+		defer leave()
+	}
+	if leave, ok = by.limits.ofAll.Enter(ctx, struct{}{}); !ok {
+		return result, tooMany("tokens of users at once", time.Second)
+	}
+	defer leave()
+	if err := a.still(ctx); err != nil { // the token may have become invalid while the query waited
+		return result, err
+	}
+	return query(true)
+}
+
+// read runs a query of badges within the limits of the asker.
+func read[T any](ctx context.Context, a *API, query func(from Badges) (T, error)) (T, error) {
+	result, err := within(ctx, a, func(isUser bool) (T, error) {
+		if isUser {
+			return query(a.cfg.AppBadges)
+		}
+		return query(a.cfg.Badges)
+	})
+	if errors.Is(err, cluster.ErrBusy) {
+		return result, tooMany("keys or tokens of all users at once", time.Second)
+	}
+	if ended := a.still(ctx); ended != nil { // the same while it waited for a connection
+		return result, ended
+	}
+	return result, err
+}
+
+func tooMany(what string, wait time.Duration) error {
+	return &problem{
+		Status: http.StatusTooManyRequests, Detail: "too many requests with " + what + "; repeat the request after Retry-After",
+		retryAfter: strconv.Itoa(int(math.Ceil(wait.Seconds()))),
+	}
+}
+
+// limited describes the answer to a request beyond the limits.
+func (*API) limited(limits string) describe.Answer {
+	answer := describe.Problem(
+		http.StatusTooManyRequests, problem{}, "Too many requests with tokens of users: "+limits+". Keys have no such rate. Repeat the request after `Retry-After`.",
+		`{"type":"urn:badged:problem","title":"Too Many Requests","status":429,"detail":"too many requests with this user's token; repeat the request after Retry-After"}`,
+	)
+	answer.Headers = []describe.Param{{Name: "Retry-After", Doc: "Seconds to wait before repeating the request.", Required: true, Example: "1"}}
+	return answer
+}

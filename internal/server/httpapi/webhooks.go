@@ -1,0 +1,167 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/badged/badged/internal/base/describe"
+	"github.com/badged/badged/internal/operations"
+)
+
+// Webhooks is the interface of [operations.Webhooks] that the routes use.
+type Webhooks interface {
+	List(ctx context.Context) ([]operations.Webhook, error)
+	Get(ctx context.Context, name string) (operations.Webhook, error)
+	Put(ctx context.Context, by operations.Operator, name string, settings operations.WebhookSettings) (w operations.Webhook, created bool, err error)
+	Delete(ctx context.Context, by operations.Operator, name string) error
+	Test(ctx context.Context, by operations.Operator, name string) (operations.WebhookTest, error)
+}
+
+// webhooksAnswer is the answer that lists webhooks.
+type webhooksAnswer struct {
+	Webhooks []operations.Webhook `json:"webhooks" doc:"The webhooks, by name."`
+	Away     []string             `json:"away,omitempty" doc:"Names of the shards that cannot be reached now, whose calls are not in these numbers; absent if there are none."`
+}
+
+// webhookRoutes returns the routes of webhooks.
+func (a *API) webhookRoutes() []describe.Route {
+	const (
+		settings = `{"url":"https://crm.example/hooks/badges","events":["badge.changed","unread.reminder"],"categories":["chat"],"batch":100}`
+		common   = `"name":"crm","url":"https://crm.example/hooks/badges","events":["badge.changed","unread.reminder"],"categories":["chat"],"batch":100`
+		stamps   = `"created_at":"2026-11-21T09:40:54Z","updated_at":"2026-11-21T09:40:54Z"`
+		working  = `{` + common + `,"state":"active","due_events":0,"step":0,"last_success_at":"2026-11-21T10:02:11Z","last_status":204,` + stamps + `}`
+		made     = `{` + common + `,"secrets":["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="],"state":"active","due_events":0,"step":0,` + stamps + `}`
+		failing  = `{` + common + `,"state":"active","due_events":118,"step":4,"next_call_at":"2026-11-21T10:12:54Z","failing_since":"2026-11-21T10:00:11Z","last_failure_at":"2026-11-21T10:02:54Z","last_status":503,"last_error":"the endpoint answered 503 Service Unavailable",` + stamps + `}`
+	)
+	name := []describe.Param{{In: "path", Name: "name", Doc: "The name: lower-case letters, digits, dashes and underscores, at most 63.", Example: "crm"}}
+	unread := describe.Problem(http.StatusBadRequest, problem{}, "A parameter is unknown.", "")
+	missing := describe.Problem(http.StatusNotFound, problem{}, "There is no such webhook.", "")
+	return []describe.Route{
+		a.forAdmins(a.listWebhooks, describe.Route{
+			Method: http.MethodGet, Path: "/admin/v1/webhooks",
+			Name: "listWebhooks", Group: GroupAdmin, Summary: "List the webhooks and how their calls went",
+			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "The webhooks.", Content: describe.JSON(webhooksAnswer{}, `{"webhooks":[`+failing+`]}`)}, unread),
+		}),
+		a.forAdmins(a.getWebhook, describe.Route{
+			Method: http.MethodGet, Path: "/admin/v1/webhooks/{name}",
+			Name: "getWebhook", Group: GroupAdmin, Summary: "Read a webhook and how its calls went",
+			Params:  name,
+			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "The webhook.", Content: describe.JSON(operations.Webhook{}, working)}, unread, missing),
+		}),
+		a.forOperators(a.putWebhook, describe.Route{
+			Method: http.MethodPut, Path: "/admin/v1/webhooks/{name}",
+			Name: "putWebhook", Group: GroupAdmin, Summary: "Make a webhook, replace its settings, pause or resume it",
+			Doc:    "All settings are replaced, except for secrets that are not given. An endpoint that was not called before, or not while the webhook was paused or disabled, is asked for permission with `OPTIONS`. Setting the state to active begins a webhook at the bottom of the ladder of retries: all that it was not told is due at once.",
+			Params: name,
+			Body:   []describe.Content{{MediaType: "application/json", Of: operations.WebhookSettings{}, Example: settings}},
+			Answers: failures(
+				describe.Answer{Status: http.StatusOK, Doc: "The webhook.", Content: describe.JSON(operations.Webhook{}, working)},
+				describe.Answer{Status: http.StatusCreated, Doc: "The new webhook, with the secret if none was given.", Content: describe.JSON(operations.Webhook{}, made)},
+				describe.Problem(http.StatusBadRequest, problem{}, "Fields are wrong: `detail` names each.", `{"type":"urn:badged:problem","title":"Bad Request","status":400,"detail":"url must begin with https://; batch must be from 1 to 100, is 0"}`),
+				describe.Problem(http.StatusRequestTimeout, problem{}, tooSlow, ""),
+				tooLarge(maxSettingsBody),
+				describe.Problem(http.StatusUnsupportedMediaType, problem{}, encoded, ""),
+				describe.Problem(http.StatusUnprocessableEntity, problem{}, "The endpoint cannot be reached, is in a private network, has a wrong certificate, or refuses webhooks.", `{"type":"urn:badged:problem","title":"Unprocessable Entity","status":422,"detail":"url: the endpoint refuses webhooks: it allows another origin than badged"}`),
+			),
+		}),
+		a.forOperators(a.deleteWebhook, describe.Route{
+			Method: http.MethodDelete, Path: "/admin/v1/webhooks/{name}",
+			Name: "deleteWebhook", Group: GroupAdmin, Summary: "Delete a webhook with all that it was not told",
+			Params:  name,
+			Answers: failures(describe.Answer{Status: http.StatusNoContent, Doc: "It is deleted."}, unread, missing),
+		}),
+		a.forOperators(a.testWebhook, describe.Route{
+			Method: http.MethodPost, Path: "/admin/v1/webhooks/{name}/test",
+			Name: "testWebhook", Group: GroupAdmin, Summary: "Call an endpoint with an event of the type webhook.test",
+			Doc:     "At once, in any state of the webhook. Its place on the ladder of retries stays.",
+			Params:  name,
+			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "How the call went.", Content: describe.JSON(operations.WebhookTest{}, `{"status":204,"duration_seconds":0.083}`)}, unread, missing),
+		}),
+	}
+}
+
+func (a *API) listWebhooks(w http.ResponseWriter, r *http.Request) error {
+	if _, err := queryOf(r); err != nil {
+		return err
+	}
+	all, err := a.cfg.Webhooks.List(r.Context())
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, "application/json", webhooksAnswer{notNil(all), a.away()})
+	return nil
+}
+
+func (a *API) getWebhook(w http.ResponseWriter, r *http.Request) error {
+	if _, err := queryOf(r); err != nil {
+		return err
+	}
+	webhook, err := a.cfg.Webhooks.Get(r.Context(), r.PathValue("name"))
+	if err != nil {
+		return webhookProblem(err)
+	}
+	writeJSON(w, http.StatusOK, "application/json", webhook)
+	return nil
+}
+
+func (a *API) putWebhook(w http.ResponseWriter, r *http.Request, by operations.Operator) error {
+	if _, err := queryOf(r); err != nil {
+		return err
+	}
+	body, err := a.readBody(w, r, maxSettingsBody)
+	if err != nil {
+		return err
+	}
+	var settings operations.WebhookSettings
+	if err := decodeStrict(body, &settings); err != nil {
+		return badRequest(err.Error())
+	}
+	webhook, created, err := a.cfg.Webhooks.Put(r.Context(), by, r.PathValue("name"), settings)
+	if err != nil {
+		return webhookProblem(err)
+	}
+	status := http.StatusOK
+	if created {
+		status = http.StatusCreated
+	}
+	writeJSON(w, status, "application/json", webhook)
+	return nil
+}
+
+func (a *API) deleteWebhook(w http.ResponseWriter, r *http.Request, by operations.Operator) error {
+	if _, err := queryOf(r); err != nil {
+		return err
+	}
+	if err := a.cfg.Webhooks.Delete(r.Context(), by, r.PathValue("name")); err != nil {
+		return webhookProblem(err)
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (a *API) testWebhook(w http.ResponseWriter, r *http.Request, by operations.Operator) error {
+	if _, err := queryOf(r); err != nil {
+		return err
+	}
+	result, err := a.cfg.Webhooks.Test(r.Context(), by, r.PathValue("name"))
+	if err != nil {
+		return webhookProblem(err)
+	}
+	writeJSON(w, http.StatusOK, "application/json", result)
+	return nil
+}
+
+// webhookProblem translates an error for admins.
+func webhookProblem(err error) error {
+	if _, ok := errors.AsType[*operations.InvalidWebhookError](err); ok {
+		return badRequest(err.Error())
+	}
+	if refused, ok := errors.AsType[*operations.EndpointError](err); ok {
+		return &problem{Status: http.StatusUnprocessableEntity, Detail: refused.Error()}
+	}
+	if errors.Is(err, operations.ErrNoWebhook) {
+		return &problem{Status: http.StatusNotFound, Detail: operations.ErrNoWebhook.Error()}
+	}
+	return err
+}

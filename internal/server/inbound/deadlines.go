@@ -1,0 +1,171 @@
+package inbound
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+const (
+	// Grace is the time that a body may take to arrive and an answer to be read, in addition
+	// to the time for its size at SlowestRate.
+	Grace = 10 * time.Second
+	// SlowestRate is the slowest average rate allowed, in bytes per second.
+	SlowestRate = 16 << 10
+	// linger is how long the server reads the rest of an unread body. Closing a connection
+	// with unread data would reset it, and the client could miss the answer.
+	linger = time.Second
+)
+
+// allowed is the time that n bytes may take, without Grace.
+func allowed(n int) time.Duration { return time.Duration(n) * time.Second / SlowestRate }
+
+// maxBodyTime is the longest time that a body of any size may take.
+const maxBodyTime = time.Minute
+
+// Deadlines sets the deadlines of requests that h answers, and charges the memory of their
+// bodies to bodies, unless that is nil. Reading a body fails with os.ErrDeadlineExceeded if it
+// arrives too slowly, and with a [*RoomError] if there is no memory for it. If h does not read
+// a body to its end, the connection closes after the answer. If h sets a write deadline
+// itself, its deadline applies.
+func Deadlines(h http.Handler, bodies *Bodies) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		e := &exchange{ResponseWriter: w, control: http.NewResponseController(w), patience: Grace}
+		if r.Body != nil && r.Body != http.NoBody {
+			e.body = &body{ReadCloser: r.Body, control: e.control, room: room{bodies: bodies, declared: r.ContentLength}}
+			defer e.body.release()
+			r = r.WithContext(context.WithValue(r.Context(), bodyKey{}, e.body)) // a copy, since the server uses its own request
+			r.Body = e.body
+		}
+		h.ServeHTTP(e, r)
+		e.finish()
+	})
+}
+
+// body is a request body with a deadline.
+type body struct {
+	io.ReadCloser
+	room
+
+	control *http.ResponseController
+	// began is the time of the first read.
+	began time.Time
+	// came is the number of bytes that have arrived.
+	came  int
+	ended bool
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	if b.ended {
+		return b.ReadCloser.Read(p)
+	}
+	p, err := b.fit(p, b.came)
+	if err != nil {
+		return 0, err
+	}
+	if b.began.IsZero() {
+		b.began = time.Now()
+	}
+	_ = b.control.SetReadDeadline(b.began.Add(min(Grace+allowed(b.came), maxBodyTime))) // fails only in tests, whose answers have no connection
+	n, err := b.ReadCloser.Read(p)
+	b.came += n
+	if errors.Is(err, io.EOF) {
+		b.ended = true
+		_ = b.control.SetReadDeadline(time.Time{}) // from now on, the server watches for a disconnect
+	}
+	return n, err
+}
+
+// exchange is a request in progress.
+type exchange struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	// body is nil if the request has none.
+	body *body
+	// wrote is set once the header of the answer is written, hijacked once the connection is
+	// hijacked.
+	wrote, hijacked bool
+	// own is set if the handler sets write deadlines itself.
+	own bool
+	// patience is the remaining time that writes may wait for the client.
+	patience time.Duration
+}
+
+// Unwrap is for http.ResponseController.
+func (e *exchange) Unwrap() http.ResponseWriter { return e.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (e *exchange) WriteHeader(status int) {
+	if status >= http.StatusOK {
+		e.wrote = true
+		e.leaveBody()
+	}
+	e.ResponseWriter.WriteHeader(status)
+}
+
+// leaveBody closes the connection after the answer if the body is unread, so that the server
+// does not wait for the rest of it.
+func (e *exchange) leaveBody() {
+	if e.body != nil && !e.body.ended {
+		e.Header().Set("Connection", "close")
+	}
+}
+
+// Write implements http.ResponseWriter.
+func (e *exchange) Write(b []byte) (int, error) {
+	if !e.wrote {
+		e.WriteHeader(http.StatusOK)
+	}
+	if e.own {
+		return e.ResponseWriter.Write(b)
+	}
+	began := time.Now()
+	e.patience += allowed(len(b))
+	_ = e.control.SetWriteDeadline(began.Add(e.patience)) // as in Read
+	n, err := e.ResponseWriter.Write(b)
+	e.patience -= time.Since(began)
+	return n, err
+}
+
+// FlushError is for http.ResponseController.
+func (e *exchange) FlushError() error {
+	if !e.wrote {
+		e.WriteHeader(http.StatusOK)
+	}
+	return e.control.Flush()
+}
+
+// SetWriteDeadline is for http.ResponseController.
+func (e *exchange) SetWriteDeadline(deadline time.Time) error {
+	e.own = true
+	return e.control.SetWriteDeadline(deadline)
+}
+
+// Hijack implements http.Hijacker.
+func (e *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffered, err := e.control.Hijack()
+	e.hijacked = err == nil
+	return conn, buffered, err
+}
+
+// finish sets the deadlines for what the server does after the handler: it flushes the buffer
+// and reads the rest of the body.
+func (e *exchange) finish() {
+	if e.hijacked {
+		return
+	}
+	if !e.wrote {
+		e.leaveBody()
+	}
+	if !e.own {
+		_ = e.control.SetWriteDeadline(time.Now().Add(e.patience)) // as in Read
+	}
+	if e.body != nil && !e.body.ended {
+		_ = e.control.SetReadDeadline(time.Now().Add(linger)) // as in Read
+	}
+}

@@ -1,0 +1,47 @@
+package inbound
+
+import (
+	"errors"
+	"io"
+	"net"
+	"time"
+)
+
+const (
+	// maxDrain is the most bytes of the rest of a request that are read after its answer, for
+	// at most Grace. No request may be larger.
+	maxDrain = 16 << 20
+	// drainStep is the number of bytes that must arrive within linger.
+	drainStep = 64 << 10
+)
+
+// CloseWrite closes the sending direction of the connection, and reads the rest of the
+// request. The server calls it before it closes a connection with an unread body. Many clients
+// send the whole body before they read: a reset would make them miss the answer.
+func (c *conn) CloseWrite() error {
+	half, ok := c.Conn.(interface{ CloseWrite() error })
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	err := half.CloseWrite()
+	drain(c.Conn)
+	return err
+}
+
+// drain reads what a client still sends, while it sends quickly enough.
+func drain(c net.Conn) {
+	until := time.Now().Add(Grace)
+	for left := int64(maxDrain); left > 0; {
+		next := time.Now().Add(linger)
+		if next.After(until) {
+			next = until
+		}
+		if c.SetReadDeadline(next) != nil {
+			return
+		}
+		n, err := io.CopyN(io.Discard, c, min(left, drainStep))
+		if left -= n; err != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,6 @@
+//go:build !unix
+
+package inbound
+
+// Files returns the limit of open files of this process.
+func Files() int { return unknownFiles }

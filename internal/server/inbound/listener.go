@@ -1,0 +1,278 @@
+package inbound
+
+import (
+	"container/list"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/badged/badged/internal/base/limit"
+)
+
+// Listener accepts connections within limits. A connection counts as unauthenticated until
+// Vouch is called for it. It is safe for concurrent use.
+type Listener struct {
+	net.Listener
+	limits  Limits
+	log     *slog.Logger
+	metrics *Metrics
+
+	mu sync.Mutex
+	// strangers has the unauthenticated connections. All of them count as idle, the oldest as
+	// the longest idle.
+	strangers *share
+	// known is the number of authenticated connections. A connection for requests is also in
+	// users or keys; a stream is in neither.
+	known       int
+	users, keys *share
+	// ended counts connections closed at a limit since the last log line, which was at
+	// loggedAt.
+	ended    int
+	loggedAt time.Time
+}
+
+// NewListener returns a listener that accepts from l. metrics may be nil.
+func NewListener(l net.Listener, limits Limits, log *slog.Logger, metrics *Metrics) *Listener {
+	if metrics == nil {
+		metrics = NewMetrics(nil)
+	}
+	return &Listener{
+		Listener: l, limits: limits, log: log, metrics: metrics,
+		strangers: newShare(ShareLimits{All: limits.Unauthenticated, PerAddress: limits.PerAddress}),
+		users:     newShare(limits.Users), keys: newShare(limits.Keys),
+	}
+}
+
+// writeBuffer limits how much of an unread answer the kernel buffers, which otherwise grows to
+// megabytes.
+const writeBuffer = 128 << 10
+
+// logInterval is the minimum time between log lines about limits.
+const logInterval = time.Minute
+
+// Accept implements net.Listener.
+func (l *Listener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+			l.endOldest() // frees a descriptor; the server retries Accept soon
+		}
+		if err != nil {
+			return nil, err
+		}
+		if tcp, ok := raw(c).(*net.TCPConn); ok {
+			_ = tcp.SetWriteBuffer(writeBuffer) // the size matters little: ignore the error
+		}
+		if admitted := l.admit(c); admitted != nil {
+			return admitted, nil
+		}
+	}
+}
+
+// raw returns the connection below TLS. Close the returned connection to close a connection at
+// once: TLS would first send an alert, and wait for clients that do not read.
+func raw(c net.Conn) net.Conn {
+	if secure, ok := c.(*tls.Conn); ok {
+		return secure.NetConn()
+	}
+	return c
+}
+
+// admit counts a connection as unauthenticated, and closes an older one if a limit is reached.
+// It returns nil if no unauthenticated connection can be closed.
+func (l *Listener) admit(c net.Conn) *conn {
+	s := &conn{Conn: c, listener: l}
+	s.address, s.counts = limit.NetworkOf(c.RemoteAddr().String(), l.limits.TrustedProxies)
+	l.mu.Lock()
+	victim, _ := l.strangers.room(s, "")
+	full := over(l.strangers.all.n+l.known, l.limits.Connections)
+	if victim == nil && full {
+		victim = oldest(&l.strangers.all.idle)
+	}
+	refused := victim == nil && full
+	if victim != nil {
+		l.remove(victim)
+	}
+	if !refused {
+		s.stranger = l.strangers.join(s, "")
+		s.stranger.setIdle(true)
+		l.metrics.unauthenticated.Inc()
+	}
+	if victim != nil || refused {
+		l.tell()
+	}
+	l.mu.Unlock()
+
+	switch {
+	case refused:
+		l.metrics.ended.WithLabelValues("files").Inc()
+		_ = raw(c).Close() // send no answer: that would need memory and a file
+		return nil
+	case victim != nil:
+		l.metrics.ended.WithLabelValues("unauthenticated").Inc()
+		_ = raw(victim.Conn).Close() // at once, see raw
+	}
+	return s
+}
+
+// endOldest closes the oldest unauthenticated connection, after the process ran out of open
+// files.
+func (l *Listener) endOldest() {
+	l.mu.Lock()
+	victim := oldest(&l.strangers.all.idle)
+	if victim != nil {
+		l.remove(victim)
+		l.tell()
+	}
+	l.mu.Unlock()
+	if victim != nil {
+		l.metrics.ended.WithLabelValues("files").Inc()
+		_ = raw(victim.Conn).Close() // at once, see raw
+	}
+}
+
+// over reports whether one more than n exceeds the limit.
+func over(n, limit int) bool { return limit > 0 && n >= limit }
+
+func oldest(of *list.List) *conn {
+	if of.Len() == 0 {
+		return nil
+	}
+	c, _ := of.Front().Value.(*conn)
+	return c
+}
+
+// tell logs at intervals that connections are closed at a limit. The caller holds the mutex.
+func (l *Listener) tell() {
+	l.ended++
+	if now := time.Now(); now.Sub(l.loggedAt) >= logInterval {
+		l.log.Warn("closing connections at a limit: the oldest unauthenticated connection, the longest idle connection of a user, key or address, or new connections if all open files are in use",
+			"ended", l.ended, "unauthenticated", l.strangers.all.n, "authenticated", l.known,
+			"max_unauthenticated", l.limits.Unauthenticated, "max_per_address", l.limits.PerAddress, "max_connections", l.limits.Connections)
+		l.ended, l.loggedAt = 0, now
+	}
+}
+
+// remove removes an unauthenticated connection. The caller holds the mutex.
+func (l *Listener) remove(c *conn) {
+	c.stranger.leave()
+	c.stranger = nil
+	l.metrics.unauthenticated.Dec()
+}
+
+// conn is a connection of a Listener.
+type conn struct {
+	net.Conn
+	listener *Listener
+	// address is the network whose limits the connection counts against. counts is false if
+	// the connection is exempt, like connections from trusted proxies.
+	address netip.Prefix
+	counts  bool
+
+	// The rest is guarded by the listener's mutex.
+
+	// stranger is the seat of the connection in the share of unauthenticated connections, nil
+	// once the connection is authenticated. seat is its seat in the share of users or of keys,
+	// nil if the connection carries no requests. known is set while the connection counts as
+	// authenticated.
+	stranger, seat *seat
+	known          bool
+	// vouched is set once the connection is authenticated. header is used only by the server's
+	// goroutine for the connection.
+	vouched atomic.Bool
+	header  header
+}
+
+// Vouch marks the connection as authenticated. It is idempotent.
+func (c *conn) Vouch() {
+	l := c.listener
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.stranger == nil { // already authenticated, or closed
+		return
+	}
+	l.remove(c)
+	c.known = true
+	c.vouched.Store(true)
+	l.known++
+	l.metrics.authenticated.Inc()
+}
+
+// Read implements net.Conn. It limits the headers of unauthenticated clients. It answers
+// clients that speak HTTP without TLS; the server would only close their connection.
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if !c.vouched.Load() && c.header.add(p[:n]) {
+		return 0, c.refuseHeader()
+	}
+	if plain, ok := errors.AsType[tls.RecordHeaderError](err); ok && plain.Conn != nil && isHTTP(plain.RecordHeader) {
+		_ = plain.Conn.SetWriteDeadline(time.Now().Add(time.Second))
+		_, _ = io.WriteString(plain.Conn, plainAnswer)
+	}
+	return n, err
+}
+
+// plainAnswer answers a request without TLS on a TLS port.
+const plainAnswer = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n" +
+	"this port speaks TLS: use https:// or wss:// in place of http:// or ws://\n"
+
+// isHTTP reports whether a connection begins like an HTTP request.
+func isHTTP(first [5]byte) bool {
+	return slices.Contains([]string{"GET /", "HEAD ", "POST ", "PUT /", "DELET", "OPTIO", "PATCH", "PRI *"}, string(first[:]))
+}
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	l := c.listener
+	l.mu.Lock()
+	c.leave()
+	switch {
+	case c.stranger != nil:
+		l.remove(c)
+	case c.known:
+		c.known = false
+		l.known--
+		l.metrics.authenticated.Dec()
+	}
+	l.mu.Unlock()
+	return c.Conn.Close()
+}
+
+type connKey struct{}
+
+// ConnContext is the hook of http.Server. It adds the connection to the contexts of its
+// requests.
+func ConnContext(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, c)
+}
+
+// Vouch marks the connection of a request as authenticated, and records the user or key that
+// makes the request. ctx is the request's context. Call Vouch before the body is read. If it
+// reports false, refuse the request: too many connections carry requests.
+func Vouch(ctx context.Context, by Holder) bool {
+	if b, ok := ctx.Value(bodyKey{}).(*body); ok && b.taken == 0 {
+		b.holder = by
+	}
+	c, ok := ctx.Value(connKey{}).(*conn)
+	if !ok {
+		return true
+	}
+	if stream, _ := ctx.Value(streamKey{}).(bool); stream {
+		c.listener.mu.Lock()
+		c.leave()
+		c.listener.mu.Unlock()
+	} else if !c.sit(by) {
+		return false
+	}
+	c.Vouch()
+	return true
+}

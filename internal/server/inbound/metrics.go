@@ -1,0 +1,55 @@
+package inbound
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// Metrics counts connections. It is safe for concurrent use.
+type Metrics struct {
+	unauthenticated, authenticated prometheus.Gauge
+	ended                          *prometheus.CounterVec
+	expires                        prometheus.Gauge
+	reloads                        *prometheus.CounterVec
+	// refused counts bodies refused for lack of memory.
+	refused *prometheus.CounterVec
+}
+
+// NewMetrics returns metrics that are registered with r, unless r is nil.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	auto := promauto.With(r)
+	connections := auto.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "badged", Subsystem: "http", Name: "connections",
+		Help: "Open client connections, including WebSockets; authenticated once a valid key or token has arrived.",
+	}, []string{"state"})
+	m := &Metrics{
+		unauthenticated: connections.WithLabelValues("unauthenticated"),
+		authenticated:   connections.WithLabelValues("authenticated"),
+		ended: auto.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "badged", Subsystem: "http", Name: "connections_ended_total",
+			Help: "Connections closed for lack of room: the oldest unauthenticated one above the limit; the one that is idle for longest of a user, a key or an address above its share; or any when the process ran out of open files.",
+		}, []string{"reason"}),
+		expires: auto.NewGauge(prometheus.GaugeOpts{
+			Namespace: "badged", Subsystem: "http", Name: "certificate_expires_timestamp_seconds",
+			Help: "When the certificate of --tls-cert expires, in seconds since 1970; 0 without one.",
+		}),
+		reloads: auto.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "badged", Subsystem: "http", Name: "certificate_reloads_total",
+			Help: "Changes of the files of --tls-cert and --tls-key, by result; after an error the former certificate stays in use.",
+		}, []string{"result"}),
+	}
+	m.refused = auto.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "badged", Subsystem: "http", Name: "bodies_refused_total",
+		Help: "Requests refused before their body was read, because their key or user has used up its share of --body-memory-mib, or all have used up what there is.",
+	}, []string{"room"})
+	for _, room := range []string{"share", "all"} {
+		m.refused.WithLabelValues(room)
+	}
+	for _, result := range []string{"ok", "error"} {
+		m.reloads.WithLabelValues(result)
+	}
+	for _, reason := range []string{"unauthenticated", "files", "idle"} {
+		m.ended.WithLabelValues(reason)
+	}
+	return m
+}

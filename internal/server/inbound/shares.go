@@ -1,0 +1,186 @@
+package inbound
+
+import (
+	"container/list"
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+)
+
+// share bounds one kind of connections: connections for requests of users, connections for
+// requests of keys, or unauthenticated connections. It bounds them in total, per holder (a
+// user or key) and per address. A connection above a limit replaces the connection that has
+// been idle for longest, and is refused if none is idle. The mutex of the listener guards a
+// share.
+type share struct {
+	limits ShareLimits
+	all    group
+	of     map[string]*group
+	from   map[netip.Prefix]*group
+}
+
+// group is the connections of a share that count against one limit.
+type group struct {
+	n int
+	// idle are the connections between two requests, the longest idle first.
+	idle list.List
+}
+
+// ShareLimits bounds a share. Zero fields have no limit.
+type ShareLimits struct {
+	// All is the most connections of the share.
+	All int
+	// PerHolder is the most connections of one user or key, PerAddress the most from one
+	// address (IPv6: one /64).
+	PerHolder, PerAddress int
+}
+
+func newShare(limits ShareLimits) *share {
+	return &share{limits: limits, of: map[string]*group{}, from: map[netip.Prefix]*group{}}
+}
+
+// seat is the membership of a connection in a share.
+type seat struct {
+	conn   *conn
+	share  *share
+	holder string
+	// groups are the groups that count the connection; nil for an exempt address.
+	groups [3]*group
+	// idle are its elements in the lists of the groups, nil while a request is in progress.
+	idle [3]*list.Element
+}
+
+// room checks whether a connection fits into the share. If not, it returns an idle connection
+// to close, which the caller must also remove; ok is false if there is no idle one.
+func (s *share) room(c *conn, holder string) (victim *conn, ok bool) {
+	for _, bound := range []struct {
+		g    *group
+		most int
+	}{{s.of[holder], s.limits.PerHolder}, {s.from[c.address], s.limits.PerAddress}, {&s.all, s.limits.All}} {
+		if bound.g != nil && over(bound.g.n, bound.most) {
+			victim = oldest(&bound.g.idle)
+			return victim, victim != nil
+		}
+	}
+	return nil, true
+}
+
+// join adds a connection to the share.
+func (s *share) join(c *conn, holder string) *seat {
+	if s.of[holder] == nil {
+		s.of[holder] = &group{}
+	}
+	if c.counts && s.from[c.address] == nil {
+		s.from[c.address] = &group{}
+	}
+	joined := &seat{conn: c, share: s, holder: holder, groups: [3]*group{&s.all, s.of[holder], s.from[c.address]}}
+	for _, g := range joined.groups {
+		if g != nil {
+			g.n++
+		}
+	}
+	return joined
+}
+
+// leave removes the connection from the share. The caller holds the mutex.
+func (s *seat) leave() {
+	s.setIdle(false)
+	for _, g := range s.groups {
+		if g != nil {
+			g.n--
+		}
+	}
+	if s.groups[1].n == 0 {
+		delete(s.share.of, s.holder)
+	}
+	if from := s.groups[2]; from != nil && from.n == 0 {
+		delete(s.share.from, s.conn.address)
+	}
+}
+
+// setIdle records whether the connection is between two requests. The caller holds the mutex.
+func (s *seat) setIdle(idle bool) {
+	if (s.idle[0] != nil) == idle {
+		return
+	}
+	for i, g := range s.groups {
+		switch {
+		case g == nil:
+		case idle:
+			s.idle[i] = g.idle.PushBack(s.conn)
+		default:
+			g.idle.Remove(s.idle[i])
+			s.idle[i] = nil
+		}
+	}
+}
+
+// leave removes the connection from its share, if it is in one. The caller holds the mutex.
+func (c *conn) leave() {
+	if c.seat != nil {
+		c.seat.leave()
+		c.seat = nil
+	}
+}
+
+// sit adds the connection to the share of a holder, for a request on it. It reports false if
+// the share is full.
+func (c *conn) sit(by Holder) bool {
+	l := c.listener
+	l.mu.Lock()
+	s := l.keys
+	if by.User {
+		s = l.users
+	}
+	if !c.counts || c.stranger == nil && !c.known || c.seat != nil && c.seat.share == s && c.seat.holder == by.Name {
+		l.mu.Unlock()
+		return true // a proxy's, which serves many clients, or closed, or already in this share
+	}
+	c.leave()
+	victim, ok := s.room(c, by.Name)
+	if victim != nil {
+		victim.leave()
+		l.tell()
+	}
+	if ok {
+		c.seat = s.join(c, by.Name)
+	}
+	l.mu.Unlock()
+	if victim != nil {
+		l.metrics.ended.WithLabelValues("idle").Inc()
+		_ = raw(victim.Conn).Close() // no request is in progress; see raw
+	}
+	return ok
+}
+
+// ConnState is the hook of http.Server. It records which connections are idle, and removes a
+// hijacked connection from its share, since it carries no more requests.
+func ConnState(c net.Conn, state http.ConnState) {
+	counted, ok := c.(*conn)
+	if !ok {
+		return
+	}
+	if state == http.StateIdle {
+		counted.header = header{}
+	}
+	counted.listener.mu.Lock()
+	defer counted.listener.mu.Unlock()
+	switch {
+	case counted.seat == nil:
+	case state == http.StateHijacked:
+		counted.leave()
+	case state == http.StateActive, state == http.StateIdle:
+		counted.seat.setIdle(state == http.StateIdle)
+	}
+}
+
+type streamKey struct{}
+
+// Stream wraps a handler whose answers last until the client disconnects, such as event
+// streams. The handler limits their number itself, so their connections are in no share.
+func Stream(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), streamKey{}, true)))
+	})
+}

@@ -1,0 +1,131 @@
+package keyring
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// usage has the counters of a key. It is kept when the file is loaded again, so a reload does
+// not reset limits.
+type usage struct {
+	kind, name       string
+	requests, events prometheus.Counter
+	metrics          *metrics
+
+	mu sync.Mutex
+	// allowance is how many events the rate permits, as of time at. It becomes negative after
+	// a large request, which is admitted whole; later requests wait until it is positive.
+	allowance float64
+	at        time.Time
+	// published is how many events were published on day, which counts days since 1970.
+	published, day int64
+
+	// quota is the key's current quota. A request in progress may still have the [Key] from
+	// before a reload.
+	quota int64
+	// quotas shares the quota with other processes; nil if it is not shared.
+	quotas Quotas
+	// part is how much of today's quota this process has taken for itself, and taken how much
+	// all processes have taken.
+	part, taken int64
+	// askedAt is when quotas last refused to give asked events, or failed with askedErr.
+	askedAt  time.Time
+	asked    int64
+	askedErr error
+}
+
+func newUsage(k *Key, m *metrics) *usage {
+	kind := string(k.Kind)
+	return &usage{
+		kind: kind, name: k.Name, metrics: m,
+		requests: m.requests.WithLabelValues(kind, k.Name), events: m.events.WithLabelValues(kind, k.Name),
+	}
+}
+
+// saved is the time for which an unused rate accumulates.
+const saved = 10 * time.Second
+
+// LimitError is returned if a key publishes more than it may. It is safe to show.
+type LimitError struct {
+	Message string
+	// RetryAfter is the time until the request may be repeated; always more than 0.
+	RetryAfter time.Duration
+}
+
+// Error implements error.
+func (e *LimitError) Error() string { return e.Message }
+
+// Ready fails with a *LimitError if the key may not publish even one event now. Call it before
+// decoding a request, to refuse cheaply.
+func (k *Key) Ready(ctx context.Context) error { return k.spend(ctx, 1, false) }
+
+// Spend takes n events from the rate and the quota. If they do not permit n events, it takes
+// nothing and fails with a *LimitError, or with a *DeniedError if n exceeds the quota of a
+// whole day. Any other error means that the quota could not be read.
+func (k *Key) Spend(ctx context.Context, n int) error { return k.spend(ctx, n, true) }
+
+func (k *Key) spend(ctx context.Context, n int, take bool) error {
+	if k.rate == 0 && k.quota == 0 {
+		return nil
+	}
+	if k.quota > 0 && int64(n) > k.quota {
+		return k.deny(OverQuota, "may publish %d events a day, and these are %d", k.quota, n)
+	}
+	u := k.usage
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if k.quota > 0 {
+		if err := k.allot(ctx, int64(n)); err != nil {
+			return err
+		}
+	}
+	if k.rate > 0 {
+		now := k.now()
+		most := max(1, k.rate*saved.Seconds())
+		if u.at.IsZero() {
+			u.allowance, u.at = most, now
+		}
+		u.allowance = min(most, u.allowance+k.rate*max(0, now.Sub(u.at).Seconds()))
+		u.at = now
+		if u.allowance < 1 {
+			u.refuse(OverRate)
+			wait := math.Min((1-u.allowance)/k.rate, secondsOfDay)
+			return &LimitError{
+				fmt.Sprintf("the key %s may publish %g events a second", k.Name, k.rate),
+				max(time.Millisecond, time.Duration(wait*float64(time.Second))),
+			}
+		}
+	}
+	if take {
+		u.published += int64(n)
+		u.allowance -= float64(n)
+	}
+	return nil
+}
+
+const secondsOfDay = 24 * 60 * 60
+
+// Return gives back events that were spent and not stored.
+func (k *Key) Return(n int) {
+	if k.rate == 0 && k.quota == 0 {
+		return
+	}
+	u := k.usage
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.allowance += float64(n)
+	u.published = max(0, u.published-int64(n))
+}
+
+// Published counts events that were stored.
+func (k *Key) Published(n int) { k.usage.events.Add(float64(n)) }
+
+// refuse counts a refused request.
+func (u *usage) refuse(reason Reason) {
+	u.metrics.refused.WithLabelValues(u.kind, u.name, string(reason)).Inc()
+}

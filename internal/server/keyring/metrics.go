@@ -1,0 +1,62 @@
+package keyring
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// metrics count by key. Labels are only names of configured keys, so clients cannot create
+// series. The series of a removed key are deleted with it.
+type metrics struct {
+	requests, events, refused, loads *prometheus.CounterVec
+	expires                          *prometheus.GaugeVec
+	current                          prometheus.Gauge
+}
+
+// Results of loading the file, as metric labels.
+const (
+	loadOK     = "ok"
+	loadFailed = "error"
+)
+
+// newMetrics registers the metrics with r, unless r is nil.
+func newMetrics(r prometheus.Registerer) *metrics {
+	auto := promauto.With(r)
+	opts := func(name, help string) prometheus.Opts {
+		return prometheus.Opts{Namespace: "badged", Subsystem: "keys", Name: name, Help: help}
+	}
+	key := []string{"kind", "key"}
+	m := &metrics{
+		requests: auto.NewCounterVec(prometheus.CounterOpts(opts("requests_total", "Requests with a key that was valid, by key.")), key),
+		events:   auto.NewCounterVec(prometheus.CounterOpts(opts("events_total", "Events stored over HTTP, by the key that published them.")), key),
+		refused: auto.NewCounterVec(prometheus.CounterOpts(opts("refused_total", "Requests refused because of what their key may not do, by key and reason.")),
+			append(key, "reason")),
+		expires: auto.NewGaugeVec(prometheus.GaugeOpts(opts("expiry_timestamp_seconds", "When a key expires, in seconds since 1970; absent for keys that do not.")), key),
+		loads:   auto.NewCounterVec(prometheus.CounterOpts(opts("file_loads_total", "Loads of the file of keys, by result.")), []string{"result"}),
+		current: auto.NewGauge(prometheus.GaugeOpts(opts("file_current", "Whether the keys in use are those of the file: 0 while the file has mistakes and the keys loaded before stay valid."))),
+	}
+	for _, result := range []string{loadOK, loadFailed} {
+		m.loads.WithLabelValues(result)
+	}
+	m.current.Set(1)
+	return m
+}
+
+// expire sets the gauge of when a key expires.
+func (m *metrics) expire(k *Key) {
+	if k.expires.IsZero() {
+		m.expires.DeleteLabelValues(string(k.Kind), k.Name)
+	} else {
+		m.expires.WithLabelValues(string(k.Kind), k.Name).Set(float64(k.expires.Unix()))
+	}
+}
+
+// remove removes the metrics of a key.
+func (m *metrics) remove(u *usage) {
+	labels := prometheus.Labels{"kind": u.kind, "key": u.name}
+	for _, vec := range []interface {
+		DeletePartialMatch(labels prometheus.Labels) int
+	}{m.requests, m.events, m.refused, m.expires} {
+		vec.DeletePartialMatch(labels)
+	}
+}

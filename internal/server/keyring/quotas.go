@@ -1,0 +1,196 @@
+package keyring
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/internal/pg/sqlfile"
+)
+
+//go:embed quotas.sql
+var statementsText string
+
+var statements = sqlfile.Parse(statementsText)
+
+const (
+	// A process takes at least 1/parts of a key's quota of a day at a time. With more parts,
+	// it runs more statements; with fewer, more of the quota is lost when the process is
+	// killed.
+	parts = 100
+	// quotaTimeout bounds a statement about a quota. Other requests of the key wait meanwhile.
+	quotaTimeout = 2 * time.Second
+	// quotaPause is how long a refusal or an error is reused before Postgres is asked again.
+	quotaPause = time.Second
+)
+
+// Quotas divides the quotas of keys among processes.
+type Quotas interface {
+	// Take takes a part of a key's quota of a day: `most` events, or the rest of the quota if
+	// fewer are left. It takes nothing and returns 0 if the rest is less than `least`. taken
+	// is the number of events that all processes together have then taken.
+	Take(ctx context.Context, key string, day time.Time, quota, most, least int64) (part, taken int64, err error)
+	// Return gives back the unused rest of a part.
+	Return(ctx context.Context, key string, day time.Time, n int64) error
+}
+
+// SharedQuotas are quotas in the table badged.key_quotas. It implements Quotas.
+type SharedQuotas struct{ Pool *pgxpool.Pool }
+
+// Take implements Quotas.
+func (s SharedQuotas) Take(ctx context.Context, key string, day time.Time, quota, most, least int64) (part, taken int64, err error) {
+	err = pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, statements.Get("begin a day"), key, day); err != nil {
+			return err
+		}
+		if err := tx.QueryRow(ctx, statements.Get("lock a day"), key, day).Scan(&taken); err != nil {
+			return err
+		}
+		switch left := quota - taken; {
+		case left >= most:
+			part = most
+		case left >= least:
+			part = left
+		default:
+			return nil
+		}
+		taken += part
+		_, err := tx.Exec(ctx, statements.Get("add"), key, day, part)
+		return err
+	})
+	if err != nil {
+		return 0, 0, fmt.Errorf("take a part of the quota of key %s: %w", key, err)
+	}
+	return part, taken, nil
+}
+
+// Return implements Quotas.
+func (s SharedQuotas) Return(ctx context.Context, key string, day time.Time, n int64) error {
+	if _, err := s.Pool.Exec(ctx, statements.Get("add"), key, day, -n); err != nil {
+		return fmt.Errorf("give back a part of the quota of key %s: %w", key, err)
+	}
+	return nil
+}
+
+// Share shares the quotas with other processes, through q. Call it before the keys are used.
+func (r *Ring) Share(q Quotas) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.quotas = q
+	for _, u := range r.usages {
+		u.limit(u.quota, q)
+	}
+}
+
+// unused is the part of a day's quota that a process has taken and not used.
+type unused struct {
+	key    string
+	day    time.Time
+	events int64
+}
+
+// limit sets the quota. If the quota has changed, limit returns the events that this process
+// took of the former quota and has not used: they may exceed the new quota.
+func (u *usage) limit(quota int64, q Quotas) (left unused) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if quota != u.quota {
+		left = u.drop()
+		u.quota, u.askedAt = quota, time.Time{}
+	}
+	u.quotas = q
+	return left
+}
+
+// drop releases the unused rest of the part that was taken, and returns it. The caller holds
+// the mutex.
+func (u *usage) drop() unused {
+	left := unused{u.name, dayOf(u.day), u.part - u.published}
+	u.part = u.published
+	return left
+}
+
+// stop gives back the unused rests of all parts that this process has taken.
+func (r *Ring) stop(ctx context.Context) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var left []unused
+	for _, u := range r.usages {
+		u.mu.Lock()
+		left = append(left, u.drop())
+		u.mu.Unlock()
+	}
+	r.giveBack(ctx, left)
+}
+
+// giveBack gives back unused rests. It logs errors. The caller holds the mutex.
+func (r *Ring) giveBack(ctx context.Context, left []unused) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), quotaTimeout)
+	defer cancel()
+	for _, l := range left {
+		if r.quotas == nil || l.events <= 0 {
+			continue
+		}
+		if err := r.quotas.Return(ctx, l.key, l.day, l.events); err != nil {
+			r.cfg.Logger.WarnContext(ctx, "a part of a key's quota stays taken until tomorrow", "key", l.key, "events", l.events, "error", err)
+		}
+	}
+}
+
+// dayOf returns the beginning of a day. day counts from 1970.
+func dayOf(day int64) time.Time { return time.Unix(day*secondsOfDay, 0).UTC() }
+
+// allot checks that the part that this process has taken of today's quota has n unused events.
+// If not, it takes another part, or fails with a *LimitError. The caller holds the mutex.
+func (k *Key) allot(ctx context.Context, n int64) error {
+	u, now := k.usage, k.now()
+	if u.quota == 0 { // the quota was removed
+		return nil
+	}
+	if day := now.Unix() / secondsOfDay; day != u.day {
+		u.day, u.published, u.part, u.taken, u.askedAt = day, 0, 0, 0, time.Time{}
+	}
+	if u.quotas == nil {
+		u.part, u.taken = u.quota, u.published
+	}
+	if u.published+n <= u.part {
+		return nil
+	}
+	spent := func() error {
+		u.refuse(OverQuota)
+		used := u.taken
+		if u.quotas != nil { // the unused rest of the own part counts as taken
+			used -= u.part - u.published
+		}
+		return &LimitError{
+			fmt.Sprintf("the key %s may publish %d events a day, and has used %d", k.Name, u.quota, used),
+			dayOf(u.day + 1).Sub(now),
+		}
+	}
+	lately := !u.askedAt.IsZero() && now.Sub(u.askedAt) < quotaPause && n >= u.asked
+	switch {
+	case u.quotas == nil, lately && u.askedErr == nil:
+		return spent()
+	case lately:
+		return u.askedErr
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), quotaTimeout) // not ctx alone: other requests wait for the answer too
+	defer cancel()
+	need := u.published + n - u.part
+	part, taken, err := u.quotas.Take(ctx, k.Name, dayOf(u.day), u.quota, max(need, u.quota/parts), need)
+	if err == nil {
+		u.part, u.taken = u.part+part, taken
+	}
+	if err == nil && part > 0 {
+		u.askedAt = time.Time{}
+		return nil
+	}
+	if u.askedAt, u.asked, u.askedErr = now, n, err; err != nil {
+		return err
+	}
+	return spent()
+}

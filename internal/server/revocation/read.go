@@ -1,0 +1,185 @@
+package revocation
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// row is a row of badged.revocations or badged.erased_revocations.
+type row struct {
+	seq int64
+	// userID is nil if the user was erased, and digest nil otherwise.
+	userID *string
+	digest []byte
+	// before is nil if only connections were ended.
+	before *time.Time
+}
+
+// page is a page of the two tables, from one snapshot.
+type page struct {
+	// last is the highest number of a row so far.
+	last int64
+	// database names this life of the database; see "database" in revocation.sql.
+	database string
+	secret   []byte
+	rows     []row
+}
+
+// full reports whether more rows may follow.
+func (p page) full() bool { return len(p.rows) == pageRows }
+
+// readPage runs a statement that reads a page of rows, after the number `from` or up to it.
+func (l *List) readPage(ctx context.Context, sql string, from int64) (p page, err error) {
+	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
+	defer cancel()
+	rows, _ := l.pool.Query(ctx, sql, from, pageRows)
+	var seq *int64
+	var r row
+	_, err = pgx.ForEachRow(rows, []any{&p.last, &p.database, &p.secret, &seq, &r.userID, &r.before, &r.digest}, func() error {
+		if seq != nil {
+			p.rows = append(p.rows, row{*seq, r.userID, slices.Clone(r.digest), r.before})
+		}
+		r = row{}
+		return nil
+	})
+	if err == nil && p.database == "" {
+		err = errors.New("badged.revocation_counter and badged.revocation_secret must have a row each")
+	}
+	if err != nil {
+		return page{}, fmt.Errorf("read badged.revocations: %w", err)
+	}
+	p.secret = slices.Clone(p.secret)
+	return p, nil
+}
+
+// take acquires the semaphore of reading, or fails when ctx is done.
+func (l *List) take(ctx context.Context) error {
+	select {
+	case l.reading <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// follow reads the rows that are new since the last call. If the database is not the one of
+// the last call, for example after a failover, it schedules reading all rows again. After an
+// error, the rows read before it stay in memory.
+func (l *List) follow(ctx context.Context) error {
+	if err := l.take(ctx); err != nil {
+		return err
+	}
+	defer func() { <-l.reading }()
+	for {
+		began := time.Now()
+		p, err := l.readPage(ctx, statements.Get("read newer"), l.last)
+		if err != nil {
+			return err
+		}
+		if p.database != l.database || p.last < l.last { // another database, or a restored backup
+			l.database, l.last, l.older = p.database, p.last, p.last
+			l.next.Store(newTable(p.secret))
+			continue
+		}
+		l.learn(p.rows, func(bool) bool { return true })
+		if !p.full() {
+			l.last = p.last
+			l.readAt.Store(&began)
+			return nil
+		}
+		l.last = p.rows[len(p.rows)-1].seq
+	}
+}
+
+// readOlder reads the next page of the rows that existed when the database was first seen, the
+// latest first. It reports whether there are more. It queries Postgres without the semaphore,
+// so that the page does not delay new revocations.
+func (l *List) readOlder(ctx context.Context) (more bool, err error) {
+	if err := l.take(ctx); err != nil {
+		return false, err
+	}
+	next, older := l.next.Load(), l.older
+	<-l.reading
+	if next == nil {
+		return false, nil
+	}
+	p, err := l.readPage(ctx, statements.Get("read older"), older)
+	if err != nil {
+		return false, err
+	}
+	if err := l.take(ctx); err != nil {
+		return false, err
+	}
+	defer func() { <-l.reading }()
+	if p.database != l.database || l.next.Load() != next || l.older != older {
+		return true, nil // follow has begun again, or another call has read the page
+	}
+	// When a process starts, there are no connections. Later, with another database, end the
+	// connections of users whose revocation was not known.
+	l.learn(p.rows, func(news bool) bool { return news && l.known.Load() != nil })
+	if p.full() {
+		l.older = p.rows[len(p.rows)-1].seq - 1
+		return true, nil
+	}
+	l.known.Store(next) // first: tables loads next before known
+	l.next.Store(nil)
+	return false, nil
+}
+
+// learn stores rows. If ends returns true for a row, it ends the connections of the row's user.
+// news is set if the row revokes more than was known.
+func (l *List) learn(rows []row, ends func(news bool) bool) {
+	known, into := l.known.Load(), l.next.Load()
+	if into == nil {
+		into = known
+	}
+	var ended []string
+	var erased [][sha256.Size]byte
+	for _, r := range rows {
+		var digest [sha256.Size]byte
+		var key uint64
+		if r.userID != nil {
+			digest = digestOf(into.secret, *r.userID)
+			key = keyOf(digest)
+		} else {
+			digest = [sha256.Size]byte(r.digest)
+			key = erasedKeyOf(digest)
+		}
+		news := true
+		if r.before != nil {
+			before := r.before.UnixMicro()
+			news = known == nil || known.get(key) < before
+			into.set(key, before)
+		}
+		switch {
+		case !ends(news):
+		case r.userID != nil:
+			ended = append(ended, *r.userID)
+		default:
+			erased = append(erased, digest)
+		}
+	}
+	ended = append(ended, l.connected(into.secret, erased)...)
+	if l.cfg.Ended != nil && len(ended) > 0 {
+		l.cfg.Ended(ended)
+	}
+}
+
+// connected returns the connected users whose ids have one of these digests.
+func (l *List) connected(secret []byte, digests [][sha256.Size]byte) (found []string) {
+	if len(digests) == 0 || l.cfg.Connected == nil {
+		return nil
+	}
+	for _, userID := range l.cfg.Connected() {
+		if slices.Contains(digests, digestOf(secret, userID)) {
+			found = append(found, userID)
+		}
+	}
+	return found
+}

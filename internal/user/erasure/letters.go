@@ -1,0 +1,138 @@
+package erasure
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+)
+
+// erased replaces the user id in texts of jobs and dead letters.
+const erased = "(erased)"
+
+// letters erases the user from the dead letters of a partition. If partition is nil, it erases
+// the user from the dead letters of brokers' messages, which have no partition. In both cases it
+// also erases the user from dead letters that were retried or discarded.
+func (e *eraser) letters(ctx context.Context, tx pgx.Tx, partition *int) error {
+	w := rewriter{userID: e.cfg.UserID}
+	var writes pgx.Batch
+	var id int64
+	var payload []byte
+	var reason string
+	var users []string
+	rows, _ := tx.Query(ctx, statements.Get("read dead letters"), e.cfg.UserID, partition)
+	if _, err := pgx.ForEachRow(rows, []any{&id, &payload, &reason, &users}, func() error {
+		rest, changed, err := w.record(&events.Record{Payload: payload})
+		if err != nil {
+			return err
+		}
+		others := slices.DeleteFunc(slices.Clone(users), func(user string) bool { return user == e.cfg.UserID })
+		text := TextWithout(reason, e.cfg.UserID)
+		switch {
+		case changed && string(rest) == "null", len(users) > 0 && len(others) == 0:
+			writes.Queue(statements.Get("erase a dead letter"), id)
+		case changed, text != reason, len(others) < len(users):
+			if payload == nil {
+				rest = nil
+			}
+			writes.Queue(statements.Get("rewrite a dead letter"), id, rest, text, others)
+		default:
+			return nil
+		}
+		e.result.DeadLetters++
+		return nil
+	}); err != nil {
+		return fmt.Errorf("read dead letters: %w", err)
+	}
+	writes.Queue(statements.Get("erase the user from settled letters"), e.cfg.UserID)
+	if err := tx.SendBatch(ctx, &writes).Close(); err != nil {
+		return fmt.Errorf("erase the user from dead letters: %w", err)
+	}
+	return nil
+}
+
+// TextWithout returns a text with every quoted id replaced. A text equal to the id is replaced
+// as a whole.
+func TextWithout(text, id string) string {
+	if text == id {
+		return erased
+	}
+	return strings.NewReplacer(strconv.Quote(id), `"`+erased+`"`, string(quoted(id)), `"`+erased+`"`).Replace(text)
+}
+
+// jobs erases the user from the jobs of operators.
+func (e *eraser) jobs(ctx context.Context, tx pgx.Tx) error {
+	var writes pgx.Batch
+	var id int
+	var texts [3][]byte // arguments, progress and result
+	var failed *string
+	rows, _ := tx.Query(ctx, statements.Get("read jobs"))
+	if _, err := pgx.ForEachRow(rows, []any{&id, &texts[0], &texts[1], &texts[2], &failed}, func() error {
+		changed := false
+		written := make([]any, 0, len(texts)+1)
+		for _, text := range texts {
+			rest, differs, err := JSONWithout(text, e.cfg.UserID)
+			if err != nil {
+				return fmt.Errorf("job %d: %w", id, err)
+			}
+			written, changed = append(written, rest), changed || differs
+		}
+		if failed != nil {
+			rest := TextWithout(*failed, e.cfg.UserID)
+			written, changed = append(written, &rest), changed || rest != *failed
+		} else {
+			written = append(written, nil)
+		}
+		if changed {
+			writes.Queue(statements.Get("rewrite a job"), append([]any{id}, written...)...)
+		}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("read jobs: %w", err)
+	}
+	if err := tx.SendBatch(ctx, &writes).Close(); err != nil {
+		return fmt.Errorf("erase the user from jobs: %w", err)
+	}
+	return nil
+}
+
+// JSONWithout replaces an id in the strings of a JSON text, and reports whether the text
+// contained the id. It returns a text without the id unchanged, and nil for nil.
+func JSONWithout(text []byte, id string) (rest *string, changed bool, err error) {
+	if text == nil {
+		return nil, false, nil
+	}
+	value := payloadOf(text)
+	if !namedIn(value, id) {
+		same := string(text)
+		return &same, false, nil
+	}
+	encoded, err := encode(valueWithout(value, id))
+	all := string(encoded)
+	return &all, true, err
+}
+
+func valueWithout(value any, id string) any {
+	switch v := value.(type) {
+	case string:
+		return TextWithout(v, id)
+	case []any:
+		for i := range v {
+			v[i] = valueWithout(v[i], id)
+		}
+	case map[string]any:
+		members := make(map[string]any, len(v))
+		for name, member := range v {
+			members[TextWithout(name, id)] = valueWithout(member, id)
+		}
+		return members
+	case json.Number:
+	}
+	return value
+}

@@ -1,0 +1,291 @@
+package erasure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/fold/keys"
+	"github.com/badged/badged/internal/fold/logread"
+	"github.com/badged/badged/internal/fold/store"
+	"github.com/badged/badged/internal/log/tombstones"
+	"github.com/badged/badged/internal/partition/replay"
+)
+
+// plan has the rewritten rows of the user's partition that were folded at a position.
+type plan struct {
+	rewriter
+	at events.Position
+	// horizon is the next transaction id at the time of the plan. All events of earlier
+	// transactions must be erased, even if they are folded later.
+	horizon int64
+	rows    []*row
+}
+
+// add adds a row to the plan if it names the user.
+func (p *plan) add(records []events.Record) error {
+	r, err := p.row(records)
+	if r != nil {
+		p.rows = append(p.rows, r)
+	}
+	return err
+}
+
+// Errors of a plan that cannot be carried out yet.
+var (
+	errUnfolded  = errors.New("an event that names the user is not folded yet")
+	errOvertaken = errors.New("the user has joined or left a room meanwhile")
+)
+
+// partition erases the user from the user's partition.
+func (e *eraser) partition(ctx context.Context, deadline time.Time) error {
+	for {
+		left, err := e.leaveRooms(ctx)
+		for err == nil && left {
+			if err = e.wait(ctx, deadline); err == nil {
+				var rooms []string
+				rooms, err = e.rooms(ctx)
+				left = len(rooms) > 0
+			}
+		}
+		if err != nil {
+			return err
+		}
+		p, err := e.plan(ctx)
+		if err != nil {
+			return err
+		}
+		for err = e.carryOut(ctx, p); errors.Is(err, errUnfolded); err = e.carryOut(ctx, p) {
+			if err := e.wait(ctx, deadline); err != nil {
+				return err
+			}
+		}
+		if !errors.Is(err, errOvertaken) {
+			return err
+		}
+	}
+}
+
+// rooms returns the rooms in which the user is a member.
+func (e *eraser) rooms(ctx context.Context) ([]string, error) {
+	rows, _ := e.conn.Query(ctx, statements.Of(e.result.Partition, "read the rooms of the user"), e.cfg.UserID)
+	rooms, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("read the rooms of the user: %w", err)
+	}
+	return rooms, nil
+}
+
+// plan reads the folded events that name the user, in one snapshot and without locks. It
+// searches the whole partition.
+func (e *eraser) plan(ctx context.Context) (p *plan, err error) {
+	partition := e.result.Partition
+	p = &plan{rewriter: rewriter{userID: e.cfg.UserID}}
+	err = replay.WithSnapshot(ctx, e.cfg.Pool, partition, e.cfg.Log.Partitions(), func(in *replay.Snapshot) error {
+		p.at = in.Position
+		if err := in.Tx.QueryRow(ctx, statements.Get("read the next transaction id")).Scan(&p.horizon); err != nil {
+			return fmt.Errorf("read the next transaction id: %w", err)
+		}
+		if p.memberships, err = in.MembershipChanges(ctx, e.cfg.UserID); err != nil {
+			return err
+		}
+		return eachRow(ctx, in.Tx, partition, e.cfg.UserID, events.Position{}, func(records []events.Record) error {
+			if !isFolded(in.Cursor, records[0].Position) {
+				return nil // carryOut waits until the row is folded
+			}
+			return p.add(records)
+		})
+	})
+	return p, err
+}
+
+// isFolded reports whether a projector with this cursor has folded the row at a position.
+func isFolded(at logread.Cursor, p events.Position) bool {
+	return !at.Before(p) && !slices.Contains(at.Pending, p.TransactionID)
+}
+
+// carryOut erases the user. It locks the position of the partition, so no batch commits
+// meanwhile. It fails with errUnfolded if the caller must retry the plan later, and with
+// errOvertaken if the caller must make a new plan.
+func (e *eraser) carryOut(ctx context.Context, planned *plan) error {
+	p := *planned // a retry reads the tail again
+	p.rows, p.keys = slices.Clone(p.rows), slices.Clone(p.keys)
+	partition := e.result.Partition
+	err := pgx.BeginFunc(ctx, e.conn, func(tx pgx.Tx) error {
+		e.result.DeadLetters = 0
+		if _, err := tx.Exec(ctx, statements.Of(partition, "wait for indexes")); err != nil { // before the position is locked: others wait for that lock
+			return fmt.Errorf("lock the log: %w", err)
+		}
+		at, err := logread.Load(ctx, tx, partition, "FOR UPDATE")
+		if err != nil {
+			return err
+		}
+		if err := e.addTail(ctx, tx, &p, at); err != nil {
+			return err
+		}
+		if err := writeRows(ctx, tx, partition, p.rows); err != nil {
+			return err
+		}
+		if err := tx.QueryRow(ctx, statements.Of(partition, "erase the rows of the user"), e.cfg.UserID).Scan(&e.result.Conversations); err != nil {
+			return fmt.Errorf("erase the rows of the user: %w", err)
+		}
+		if err := e.forget(ctx, tx, p.keys); err != nil {
+			return err
+		}
+		if err := e.letters(ctx, tx, &partition); err != nil {
+			return err
+		}
+		// The owner of the partition may have cached the rows: a new revision makes it drop
+		// its cache.
+		if _, err := tx.Exec(ctx, statements.Get("raise the revision"), partition); err != nil {
+			return fmt.Errorf("raise the revision: %w", err)
+		}
+		return nil
+	})
+	if err == nil {
+		e.result.Counts = p.counts
+	}
+	return err
+}
+
+// addTail adds to a plan the events that were folded after it was made. It fails with
+// errUnfolded if an event from before the plan is not folded yet: folding may still move its
+// row. It fails with errOvertaken if an event changes which joins and leaves had an effect.
+// Later events that are not folded remain, since they belong to a new user.
+func (e *eraser) addTail(ctx context.Context, tx pgx.Tx, p *plan, at logread.Cursor) error {
+	var waiting error
+	visit := func(records []events.Record) error {
+		if !isFolded(at, records[0].Position) {
+			probe := rewriter{userID: e.cfg.UserID}
+			r, err := probe.row(records)
+			if r != nil && r.TransactionID < p.horizon {
+				waiting = errUnfolded
+			}
+			return err
+		}
+		before := len(p.rows)
+		err := p.add(records)
+		if len(p.rows) > before && waiting == nil && slices.ContainsFunc(records, e.changesMembership) {
+			waiting = errOvertaken
+		}
+		return err
+	}
+	if err := eachRow(ctx, tx, e.result.Partition, e.cfg.UserID, p.at, visit); err != nil {
+		return err
+	}
+	if err := eachLateRow(ctx, tx, e.result.Partition, e.cfg.UserID, at.Pending, visit); err != nil {
+		return err
+	}
+	return waiting
+}
+
+// changesMembership reports whether a record may begin or end a room membership of the user.
+func (e *eraser) changesMembership(r events.Record) bool {
+	event, err := events.Decode(tombstones.EventIn(r.Payload))
+	return err == nil && (event.Type == events.RoomJoined || event.Type == events.RoomLeft || event.Type == events.UserLeftAll) && slices.Contains(event.Data.UserIDs, e.cfg.UserID)
+}
+
+// writeRows writes the rewritten rows to the log. It fails with errMoved if a row was moved.
+func writeRows(ctx context.Context, tx pgx.Tx, partition int, rows []*row) error {
+	sql := statements.Of(partition, "rewrite a row")
+	for some := range slices.Chunk(rows, rowsAtOnce) {
+		var writes pgx.Batch
+		for _, r := range some {
+			writes.Queue(sql, r.TransactionID, r.Offset, r.payload, r.whole)
+		}
+		results := tx.SendBatch(ctx, &writes)
+		for _, r := range some {
+			if tag, err := results.Exec(); err != nil {
+				return errors.Join(fmt.Errorf("rewrite the row at %s of the log: %w", r.Position, err), results.Close())
+			} else if tag.RowsAffected() != 1 {
+				return errors.Join(errMoved, results.Close())
+			}
+		}
+		if err := results.Close(); err != nil {
+			return fmt.Errorf("rewrite rows of the log: %w", err)
+		}
+	}
+	return nil
+}
+
+// rowsAtOnce is the number of rows written in one round trip.
+const rowsAtOnce = 500
+
+// errMoved means that the projector has folded a row late, and therefore moved it behind the
+// cursor.
+var errMoved = errors.New("a row of the log has moved")
+
+// forget erases the event keys of the user's events. Otherwise, if such an event is published
+// again, the projector would find it a duplicate, but a replay of the log would not.
+func (e *eraser) forget(ctx context.Context, tx pgx.Tx, had []uuid.UUID) error {
+	partition, user := e.result.Partition, store.SetOf(e.cfg.UserID)
+	var writes pgx.Batch
+	var key [16]byte
+	var generation int
+	var users []byte
+	rows, _ := tx.Query(ctx, statements.Of(partition, "read the keys of the baseline"), []byte(user))
+	if _, err := pgx.ForEachRow(rows, []any{&key, &generation, &users}, func() error {
+		rest, is := store.UserSet(users).Minus(user)
+		if !is {
+			return nil
+		}
+		had = append(had, key)
+		if rest == "" {
+			writes.Queue(statements.Of(partition, "erase a key of the baseline"), key, generation)
+		} else {
+			writes.Queue(statements.Of(partition, "rewrite a key of the baseline"), key, generation, []byte(rest))
+		}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("read the keys of the baseline: %w", err)
+	}
+	if err := tx.SendBatch(ctx, &writes).Close(); err != nil {
+		return fmt.Errorf("erase keys of the baseline: %w", err)
+	}
+	entries := make([]keys.Entry, len(had))
+	for i, key := range had {
+		entries[i] = store.EntryOf(key, e.cfg.UserID)
+	}
+	return keys.Erase(ctx, tx, partition, entries)
+}
+
+// others erases the user from another partition, where events name the user as sender. It
+// needs no lock, since no number depends on senders. If a row is moved meanwhile, it starts
+// again.
+func (e *eraser) others(ctx context.Context, partition int) error {
+	if partition == e.result.Partition {
+		return nil
+	}
+	for {
+		w := rewriter{userID: e.cfg.UserID}
+		var rows []*row
+		if err := eachRow(ctx, e.conn, partition, e.cfg.UserID, events.Position{}, func(records []events.Record) error {
+			r, err := w.row(records)
+			if r != nil {
+				rows = append(rows, r)
+			}
+			return err
+		}); err != nil {
+			return err
+		}
+		err := pgx.BeginFunc(ctx, e.conn, func(tx pgx.Tx) error {
+			if err := writeRows(ctx, tx, partition, rows); err != nil {
+				return err
+			}
+			return e.letters(ctx, tx, &partition)
+		})
+		if errors.Is(err, errMoved) {
+			continue
+		}
+		if err == nil {
+			e.result.add(w.counts)
+		}
+		return err
+	}
+}

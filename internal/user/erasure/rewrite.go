@@ -1,0 +1,172 @@
+package erasure
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/log/eventbatch"
+	"github.com/badged/badged/internal/log/tombstones"
+	"github.com/badged/badged/internal/partition/replay"
+)
+
+// rewriter removes a user from events.
+type rewriter struct {
+	userID string
+	// memberships are the joins and leaves that changed a membership. The tombstones that
+	// replace these events record that a member joined or left.
+	memberships map[replay.MembershipChange][]string
+	counts      Counts
+	// keys are the event keys of the erased and changed events that listed the user as a
+	// recipient.
+	keys []uuid.UUID
+}
+
+// Counts counts the events that an erasure has removed, changed or kept.
+type Counts struct {
+	// Erased events named only the user. Changed events also named other users, and now name
+	// only the others.
+	Erased  int64 `json:"erased" doc:"Events that named only the user: nothing is left of them."`
+	Changed int64 `json:"changed" doc:"Events of others that named the user too: they name the others only."`
+	// Kept events contain the id in another role than a user's, for example as the id of a
+	// conversation.
+	Kept int64 `json:"kept" doc:"Events of others that have the id as something else, such as the id of a conversation: there it stays."`
+}
+
+// row is a row of the log after the user was removed.
+type row struct {
+	events.Position
+	payload []byte
+	// whole is set if all events of the row were erased.
+	whole bool
+}
+
+// row removes the user from the records of a row. It returns nil if the row does not change.
+func (w *rewriter) row(records []events.Record) (*row, error) {
+	texts, changed, whole := make([]string, len(records)), false, true
+	size := 2
+	for i := range records {
+		rest, differs, err := w.record(&records[i])
+		if err != nil {
+			return nil, err
+		}
+		texts[i], changed = string(rest), changed || differs
+		whole = whole && texts[i] == "null"
+		size += len(rest) + 1
+	}
+	if !changed {
+		return nil, nil //nolint:nilnil // it does not name the user
+	}
+	for i := range records { // the rewritten row counts as written by badged, which would make forged events valid
+		if e, err := events.Decode(records[i].Payload); err == nil && forged(&records[i], &e) {
+			texts[i] = "null"
+		}
+	}
+	r := &row{Position: records[0].Position, payload: []byte(texts[0]), whole: whole}
+	if len(records) > 1 {
+		if size > eventbatch.MaxBytes {
+			return nil, fmt.Errorf("without the user, the row at %s would have %d bytes; a row may have at most %d", r.Position, size, eventbatch.MaxBytes)
+		}
+		r.payload = eventbatch.Pack(texts)
+	}
+	return r, nil
+}
+
+// record removes the user from a record. changed reports whether the record named the user.
+func (w *rewriter) record(r *events.Record) (rest []byte, changed bool, err error) {
+	if !mayName(r.Payload, w.userID) {
+		return r.Payload, false, nil
+	}
+	was, isTombstone := tombstones.Parse(r.Payload)
+	if !isTombstone {
+		was.Event = r.Payload
+	}
+	left := was
+	e, decodeErr := events.Decode(was.Event)
+	switch {
+	case was.Event == nil:
+		return r.Payload, false, nil
+	case decodeErr != nil || r.Damage != nil || forged(r, &e):
+		if !namedIn(payloadOf(r.Payload), w.userID) {
+			return r.Payload, false, nil
+		}
+		// No user counts a dead letter.
+		left = tombstones.Remains{}
+	default:
+		had, named := removeUser(&e, w.userID)
+		if !named {
+			w.countKept(was.Event)
+			return r.Payload, false, nil
+		}
+		if had {
+			w.keys = append(w.keys, e.Key())
+			w.keepMemberships(r, &e, &left)
+		}
+		left.Event = nil
+		if len(e.Data.UserIDs) > 0 || e.Type.ToRoom() {
+			if left.Event, err = e.MarshalJSON(); err != nil {
+				return nil, false, fmt.Errorf("encode the event at %s: %w", r.Place, err)
+			}
+			w.countKept(left.Event)
+		}
+	}
+	if left.Event == nil {
+		w.counts.Erased++
+	} else {
+		w.counts.Changed++
+	}
+	rest, err = left.Append(nil)
+	return rest, true, err
+}
+
+// forged reports whether an event became a dead letter because only badged may append its
+// type.
+func forged(r *events.Record, e *events.Event) bool { return !r.Own && e.CheckReserved() != nil }
+
+// removeUser removes a user from an event. had reports whether the user was a recipient, named
+// whether the event named the user in any role.
+func removeUser(e *events.Event, userID string) (had, named bool) {
+	d := &e.Data
+	without := func(ids []string) []string {
+		return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return id == userID })
+	}
+	had = slices.Contains(d.UserIDs, userID)
+	named = had || slices.Contains(d.MentionedUserIDs, userID) || d.SenderID == userID
+	d.UserIDs, d.MentionedUserIDs = without(d.UserIDs), without(d.MentionedUserIDs)
+	if d.SenderID == userID {
+		d.SenderID = ""
+	}
+	return had, named
+}
+
+// keepMemberships records in a tombstone that a member joined or left by the erased event.
+func (w *rewriter) keepMemberships(r *events.Record, e *events.Event, left *tombstones.Remains) {
+	typ := e.Type
+	if typ == events.UserLeftAll {
+		typ = events.RoomLeft
+	}
+	left.Members = slices.Clone(left.Members)
+	for _, room := range w.memberships[replay.ChangeAt(r)] {
+		i := slices.IndexFunc(left.Members, func(m tombstones.Members) bool { return m.ConversationID == room })
+		if i < 0 {
+			i = len(left.Members)
+			left.Members = append(left.Members, tombstones.Members{Type: typ, ConversationID: room})
+		}
+		left.Members[i].Users++
+	}
+}
+
+// countKept counts an event that contains the id in another role than a user's.
+func (w *rewriter) countKept(event []byte) {
+	if namedIn(payloadOf(event), w.userID) {
+		w.counts.Kept++
+	}
+}
+
+func (c *Counts) add(more Counts) {
+	c.Erased += more.Erased
+	c.Changed += more.Changed
+	c.Kept += more.Kept
+}

@@ -1,0 +1,92 @@
+package expiry
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/badged/badged/events"
+)
+
+// expiries returns the events that expire conversations. Users with the same conversation,
+// last message and hour share an event.
+func expiries(found []stale) []events.Event {
+	type group struct {
+		hour         int64
+		conversation string
+		upTo         int64
+	}
+	var order []group
+	users := map[group][]string{}
+	for _, s := range found {
+		g := group{s.hour, s.conversation, s.upTo}
+		if users[g] == nil {
+			order = append(order, g)
+		}
+		users[g] = append(users[g], s.user)
+	}
+	evs := make([]events.Event, len(order))
+	for i, g := range order {
+		evs[i] = events.Event{
+			ID: eventID(g.conversation, users[g], g.hour, g.upTo), Source: Source, Type: events.ConversationExpired,
+			Data: events.Data{ConversationID: g.conversation, UserIDs: users[g], UpToSeq: g.upTo},
+		}
+	}
+	return evs
+}
+
+// eventID derives the id of an event from its content. If a sweep finds the same conversations
+// again before the event is folded, it publishes a duplicate, which counts once. The hour
+// gives an expiry another id after a user has marked the conversation unread.
+func eventID(conversation string, users []string, numbers ...int64) string {
+	var b []byte
+	for _, n := range numbers {
+		b = binary.BigEndian.AppendUint64(b, uint64(n)) //nolint:gosec // only the bits matter
+	}
+	for _, id := range slices.Concat([]string{conversation}, users) {
+		b = append(b, id...)
+		b = append(b, 0) // ids do not contain a zero byte
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:16])
+}
+
+// Metrics are the metrics of a Sweeper.
+type Metrics struct {
+	conversations prometheus.Counter
+	levels        prometheus.Counter
+	failed        prometheus.Counter
+	sweepSeconds  prometheus.Histogram
+	lastSweep     prometheus.Gauge
+}
+
+// NewMetrics returns metrics registered with r, or unregistered metrics if r is nil.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	auto := promauto.With(r)
+	return &Metrics{
+		conversations: auto.NewCounter(prometheus.CounterOpts{
+			Namespace: "badged", Subsystem: "expiry", Name: "conversations_total",
+			Help: "Stale conversations of users that were expired.",
+		}),
+		levels: auto.NewCounter(prometheus.CounterOpts{
+			Namespace: "badged", Subsystem: "expiry", Name: "levels_total",
+			Help: "Levels of conversations of users that were set until a time and were ended.",
+		}),
+		failed: auto.NewCounter(prometheus.CounterOpts{
+			Namespace: "badged", Subsystem: "expiry", Name: "errors_total",
+			Help: "Sweeps, and attempts to become the sweeper, that failed and are retried.",
+		}),
+		sweepSeconds: auto.NewHistogram(prometheus.HistogramOpts{
+			Namespace: "badged", Subsystem: "expiry", Name: "sweep_seconds",
+			Help: "Seconds that one sweep took, including pauses.", Buckets: prometheus.ExponentialBuckets(0.005, 4, 12),
+		}),
+		lastSweep: auto.NewGauge(prometheus.GaugeOpts{
+			Namespace: "badged", Subsystem: "expiry", Name: "last_sweep_timestamp_seconds",
+			Help: "Start of the last completed sweep of this process, in seconds since 1970; 0 if another process sweeps.",
+		}),
+	}
+}

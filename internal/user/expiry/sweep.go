@@ -1,0 +1,213 @@
+package expiry
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/base/category"
+	"github.com/badged/badged/internal/base/wait"
+	"github.com/badged/badged/internal/fold/badge"
+	"github.com/badged/badged/internal/fold/lag"
+	"github.com/badged/badged/projector/badges"
+)
+
+// sweep expires the stale conversations, partition by partition.
+func (x *Sweeper) sweep(ctx context.Context, conn *pgx.Conn, now time.Time) error {
+	start, expired := time.Now(), 0
+	for _, p := range x.partitions() {
+		settled, err := x.settled(ctx, conn, p, now)
+		if err != nil {
+			return err
+		}
+		after, err := x.limits(ctx, conn, p)
+		if err != nil {
+			return err
+		}
+		for _, category := range slices.Sorted(maps.Keys(after)) {
+			// Exclude this hour: the last delivery may have been at its end.
+			before := min(badge.HourOf(now.Add(-after[category])), settled)
+			n, folds, err := x.sweepCategory(ctx, conn, p, category, before)
+			expired += n
+			if err != nil {
+				return err
+			}
+			if !folds {
+				x.log.WarnContext(ctx, "the projector does not fold expired conversations; the next sweep continues with the partition",
+					"partition", p, "waited", x.foldTimeout)
+				break
+			}
+		}
+	}
+	took := time.Since(start)
+	x.cfg.Metrics.sweepSeconds.Observe(took.Seconds())
+	x.cfg.Metrics.lastSweep.Set(float64(now.Unix()))
+	x.log.InfoContext(ctx, "expiry sweep finished", "expired", expired, "took", took)
+	return nil
+}
+
+// partitions returns the partitions to sweep.
+func (x *Sweeper) partitions() []int {
+	if x.cfg.Held != nil {
+		return x.cfg.Held()
+	}
+	return x.cfg.Layouts.Layout().Living()
+}
+
+// settled returns an hour. All deliveries before this hour are in the tables, except
+// deliveries of transactions that are still open: the batch that folds these resets the
+// progress of the sweep.
+func (x *Sweeper) settled(ctx context.Context, conn *pgx.Conn, partition int, now time.Time) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	lags, err := lag.Measure(ctx, conn, []int{partition}, 1)
+	if err != nil || len(lags) == 0 { // another database holds the partition; before hour 0 nothing expires
+		return 0, err
+	}
+	return badge.HourOf(now.Add(-lags[0].Age)), nil
+}
+
+// limits returns the time after which conversations of a partition expire, by category. It is
+// the value of the longest key in After that covers the category.
+func (x *Sweeper) limits(ctx context.Context, conn *pgx.Conn, partition int) (map[string]time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	rows, _ := conn.Query(ctx, statements.Of(partition, "list the categories"))
+	categories, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("find categories in partition %d: %w", partition, err)
+	}
+	limits := maps.Clone(x.cfg.After)
+	delete(limits, OtherCategories)
+	for _, of := range categories {
+		path := of
+		for path != "" && x.cfg.After[path] == 0 {
+			path = category.Above(path)
+		}
+		if path == "" {
+			path = OtherCategories
+		}
+		if after, ok := x.cfg.After[path]; ok {
+			limits[of] = after
+		}
+	}
+	return limits, nil
+}
+
+// sweepOverlap is how many hours before the stored progress a sweep begins, since the last
+// sweep may have missed late rows.
+const sweepOverlap = 2
+
+// sweepCategory continues the last sweep of a category. It expires conversations whose last
+// delivery was in an hour earlier than before, and returns their number. folds is false if a
+// batch was not folded in time. In this case, and after an error, the next sweep reads the
+// same rows again.
+func (x *Sweeper) sweepCategory(ctx context.Context, conn *pgx.Conn, partition int, category string, before int64) (expired int, folds bool, err error) {
+	swept, err := x.progress(ctx, conn, partition, category)
+	if err != nil {
+		return 0, true, err
+	}
+	for _, find := range []string{statements.Of(partition, "find stale conversations"), statements.Of(partition, "find stale memberships")} {
+		n, folds, err := x.expire(ctx, conn, partition, category, find, max(0, swept-sweepOverlap), before)
+		expired += n
+		if err != nil || !folds {
+			return expired, folds, err
+		}
+	}
+	if before <= swept {
+		return expired, true, nil
+	}
+	return expired, true, x.advance(ctx, conn, partition, category, swept, before)
+}
+
+// progress returns the hour before which all conversations were swept.
+func (x *Sweeper) progress(ctx context.Context, conn *pgx.Conn, partition int, category string) (swept int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	if err := conn.QueryRow(ctx, statements.Get("read the progress"), partition, category).Scan(&swept); err != nil {
+		return 0, fmt.Errorf("read the progress of expiry in partition %d: %w", partition, err)
+	}
+	return swept, nil
+}
+
+// advance stores the progress unless the stored progress has changed. A transaction that reset
+// the progress wrote old conversations, which this sweep may not have seen.
+func (x *Sweeper) advance(ctx context.Context, conn *pgx.Conn, partition int, category string, from, to int64) error {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	if _, err := conn.Exec(ctx, statements.Get("store the progress"), partition, category, from, to); err != nil {
+		return fmt.Errorf("store the progress of expiry in partition %d: %w", partition, err)
+	}
+	return nil
+}
+
+// expire expires, in batches, the conversations of a category that the statement find returns.
+// These have unread messages, and the hour of their last delivery is at least from and less
+// than before. expire returns their number. folds is false if a batch was not folded in time.
+func (x *Sweeper) expire(ctx context.Context, conn *pgx.Conn, partition int, category, find string, from, before int64) (expired int, folds bool, err error) {
+	for after := (stale{hour: from}); ; {
+		found, err := x.stale(ctx, conn, partition, category, find, before, after)
+		if err != nil {
+			return expired, true, err
+		}
+		for batch := range slices.Chunk(found, x.cfg.BatchSize) {
+			receipt, err := x.cfg.Log.Append(ctx, expiries(batch)...)
+			if err != nil {
+				return expired, true, fmt.Errorf("expire %d conversations of partition %d: %w", len(batch), partition, err)
+			}
+			expired += len(batch)
+			x.cfg.Metrics.conversations.Add(float64(len(batch)))
+			if folds, err := x.awaitFolded(ctx, conn, batch[0].user, receipt); err != nil || !folds {
+				return expired, folds, err
+			}
+		}
+		if len(found) < x.pageSize {
+			return expired, true, nil
+		}
+		after = found[len(found)-1]
+	}
+}
+
+// stale is a conversation of a user that is to expire.
+type stale struct {
+	hour               int64 // the hour of the last delivery
+	conversation, user string
+	upTo               int64 // the last message to mark as read
+}
+
+// stale returns the next page of the conversations that the statement find returns.
+func (x *Sweeper) stale(ctx context.Context, conn *pgx.Conn, partition int, category, find string, before int64, after stale) ([]stale, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	rows, _ := conn.Query(ctx, find, category, before, after.hour, after.conversation, after.user, x.pageSize)
+	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (s stale, err error) {
+		return s, row.Scan(&s.hour, &s.conversation, &s.user, &s.upTo)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find stale conversations of partition %d: %w", partition, err)
+	}
+	return found, nil
+}
+
+// awaitFolded pauses, and then waits until the events appended for a user are folded. It
+// reports whether they are. It ensures that the log never has more than one unfolded batch of
+// a sweep.
+func (x *Sweeper) awaitFolded(ctx context.Context, conn *pgx.Conn, user string, receipt events.Receipt) (bool, error) {
+	reader := badges.NewReader(conn, x.cfg.Layouts)
+	for start := time.Now(); ; {
+		if wait.For(ctx, x.cfg.Pause) != nil {
+			return false, ctx.Err()
+		}
+		queryCtx, cancel := context.WithTimeout(ctx, queryTimeout)
+		folded, err := reader.Folded(queryCtx, []string{user}, receipt.TransactionID)
+		cancel()
+		if err != nil || folded || time.Since(start) > x.foldTimeout {
+			return folded, err
+		}
+	}
+}

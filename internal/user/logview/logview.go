@@ -1,0 +1,179 @@
+// Package logview reads the events of the log and filters them, to show them to operators.
+//
+// It does not know the fold.
+package logview
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/base/category"
+	"github.com/badged/badged/internal/fold/logread"
+	"github.com/badged/badged/internal/log/tombstones"
+)
+
+// Filter selects the events of a View. The zero Filter selects all events.
+type Filter struct {
+	// Partitions are the partitions to read; nil means all, or the partition of User.
+	Partitions []int
+	// User, if not empty, selects events that name this user and messages to rooms in which
+	// the user is a member. Conversation, if not empty, selects the events of this
+	// conversation. If either is set, events that cannot be decoded are not selected.
+	User, Conversation string
+	// PublishedBy, if not empty, selects the events published with this key.
+	PublishedBy string
+	// Since and Until, if not zero, limit the time of appending; both are inclusive.
+	Since, Until time.Time
+}
+
+// wants reports whether the filter selects an event.
+func (v *View) wants(r *events.Record) bool {
+	f := &v.filter
+	inTime := !r.AppendedAt.Before(f.Since) && (f.Until.IsZero() || !r.AppendedAt.After(f.Until))
+	if f.User == "" && (f.Conversation == "" && f.PublishedBy == "" || !inTime) {
+		return inTime
+	}
+	e, err := events.Decode(tombstones.EventIn(r.Payload))
+	return err == nil && (f.User == "" || v.concerns(&e)) && inTime &&
+		(f.Conversation == "" || e.Data.ConversationID == f.Conversation) &&
+		(f.PublishedBy == "" || r.Own && e.PublishedBy == f.PublishedBy)
+}
+
+// concerns reports whether an event names the user of the filter, or is a message to a room in
+// which the user is a member. It also updates the user's rooms by joins and leaves.
+func (v *View) concerns(e *events.Event) bool {
+	room := e.Data.ConversationID
+	if known := v.categories[room]; e.Type == events.RoomPosted && e.Data.Seq >= known.seq {
+		v.categories[room] = posted{e.Data.Seq, cmp.Or(e.Data.Category, known.category)}
+	}
+	if !slices.Contains(e.Data.UserIDs, v.filter.User) {
+		_, member := v.rooms[room]
+		return member && e.Type.ToRoom()
+	}
+	switch e.Type {
+	case events.RoomJoined, events.RoomLeft, events.UserLeftAll:
+	default:
+		return true
+	}
+	key := e.Key()
+	if _, repeated := v.had[key]; repeated {
+		return true
+	}
+	v.had[key] = struct{}{}
+	switch e.Type {
+	case events.RoomJoined:
+		v.rooms[room] = struct{}{}
+	case events.RoomLeft:
+		delete(v.rooms, room)
+	case events.UserLeftAll:
+		maps.DeleteFunc(v.rooms, func(room string, _ struct{}) bool {
+			return category.Covers(e.Data.Category, v.categories[room].category)
+		})
+	}
+	return true
+}
+
+// loadRooms reads all rooms, and the rooms in which the user is a member, from the baseline.
+func (v *View) loadRooms(ctx context.Context) error {
+	v.rooms, v.categories, v.had = map[string]struct{}{}, map[string]posted{}, map[uuid.UUID]struct{}{}
+	rows, _ := v.q.Query(ctx, fmt.Sprintf(`SELECT r.conversation_id, r.last_seq, r.category, c.joined IS NOT NULL
+FROM badged.rooms_p%02[1]d_baseline AS r
+LEFT JOIN badged.conversations_p%02[1]d_baseline AS c ON c.user_id = $1 AND c.conversation_id = r.conversation_id`,
+		v.filter.Partitions[0]), v.filter.User)
+	var (
+		room   string
+		last   posted
+		member bool
+	)
+	if _, err := pgx.ForEachRow(rows, []any{&room, &last.seq, &last.category, &member}, func() error {
+		if v.categories[room] = last; member {
+			v.rooms[room] = struct{}{}
+		}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("read the rooms of user %q: %w", v.filter.User, err)
+	}
+	return nil
+}
+
+// View reads the folded events, each once, in the order of folding. It omits events that are
+// not folded, since folding may still move them. It is not safe for concurrent use.
+type View struct {
+	q      events.Querier
+	filter Filter
+	at     map[int]events.Position
+	// rooms are the rooms in which the filter's user is a member; nil before the first read.
+	// had has the keys of the user's joins and leaves, because a repeated event has no effect.
+	rooms map[string]struct{}
+	had   map[uuid.UUID]struct{}
+	// categories has the category of each room, because user.left_all makes users leave rooms
+	// by category.
+	categories map[string]posted
+}
+
+// posted is the highest seq of a room, and the category of its last message that names one.
+type posted struct {
+	seq      int64
+	category string
+}
+
+// New returns a view of a log from its start, read through q.
+func New(q events.Querier, log *events.Log, f Filter) *View {
+	if f.User != "" {
+		f.Partitions = []int{log.PartitionOf(f.User)}
+	}
+	if f.Partitions == nil {
+		f.Partitions = log.Layout().Living()
+	}
+	return &View{q: q, filter: f, at: map[int]events.Position{}}
+}
+
+// The size of a page.
+const (
+	pageEvents = 5000
+	pageBytes  = 8 << 20
+)
+
+// Next calls visit with each selected event that was folded since the last call, one partition
+// after the other. visit must not retain the record.
+func (v *View) Next(ctx context.Context, visit func(partition int, r *events.Record) error) error {
+	if v.filter.User != "" && v.rooms == nil {
+		if err := v.loadRooms(ctx); err != nil {
+			return err
+		}
+	}
+	for _, p := range v.filter.Partitions {
+		end, err := logread.Load(ctx, v.q, p, "")
+		if err != nil {
+			return err
+		}
+		size := logread.Size{Events: pageEvents, Bytes: pageBytes}
+		for v.at[p].Before(end.Position) {
+			records, err := logread.Folded(ctx, v.q, p, v.at[p], end, &size)
+			if err != nil {
+				return err
+			}
+			for i := range records {
+				if !v.wants(&records[i]) {
+					continue
+				}
+				if err := visit(p, &records[i]); err != nil {
+					return fmt.Errorf("show %s of partition %d: %w", records[i].Place, p, err)
+				}
+			}
+			v.at[p] = end.Position
+			if len(records) > 0 {
+				v.at[p] = records[len(records)-1].Position
+			}
+		}
+	}
+	return nil
+}

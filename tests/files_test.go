@@ -1,0 +1,24 @@
+package tests
+
+import (
+	"os"
+	"testing"
+)
+
+// writeFile writes a file that only this user may read.
+func writeFile[T string | []byte](t testing.TB, file string, text T) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readFile returns the content of a file.
+func readFile(t testing.TB, file string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(file) //nolint:gosec // a file of the test
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
