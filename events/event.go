@@ -108,9 +108,6 @@ const (
 	LevelNone           Level = "none" // nothing
 )
 
-// CountsMentions reports whether a conversation with the level adds only its mentions.
-func (l Level) CountsMentions() bool { return l == LevelMentions || l == LevelDirectMentions }
-
 // DefaultCategory is the category of messages without one.
 const DefaultCategory = "chat"
 

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,6 +27,7 @@ type link struct {
 	t       *testing.T
 	proxy   *toxiproxy.Proxy
 	carried atomic.Int64 // connections made over it
+	dropped []int64      // the connections, counted from 1, that are closed at once
 }
 
 // newLink returns a link to the address of a URL, and the URL that uses the
@@ -70,7 +72,10 @@ func (l *link) bridge(network, address string) string {
 			if err != nil {
 				return
 			}
-			l.carried.Add(1)
+			if slices.Contains(l.dropped, l.carried.Add(1)) {
+				_ = near.Close()
+				continue
+			}
 			far, err := new(net.Dialer).DialContext(context.Background(), network, address)
 			if err != nil { // the target is down
 				_ = near.Close()

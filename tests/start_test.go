@@ -20,6 +20,16 @@ func TestServeWaitsForPostgres(t *testing.T) {
 	p.saysNoError()
 }
 
+// Postgres fails again and again while the server starts: at the first session, at the
+// migrations, at the first session of a pool, and later.
+func TestServeStartsOverDroppedConnections(t *testing.T) {
+	t.Parallel()
+	l, database := newLink(t, newDatabase(t))
+	l.dropped = []int64{1, 3, 5, 8, 13}
+	p := launch(t, nil, "serve", "--listen=127.0.0.1:0", "--migrate", "--database-url="+database)
+	p.saysNoError()
+}
+
 func TestServeThatWaitsForPostgresCanBeStopped(t *testing.T) {
 	t.Parallel()
 	l, database := newLink(t, newDatabase(t))

@@ -341,7 +341,7 @@ func (a *archiving) complete(ctx context.Context, partition int, from replay.Bas
 }
 
 func notComplete(r logRange) string {
-	return fmt.Sprintf("its range from transaction %d on is not complete yet", r.starts)
+	return fmt.Sprintf("its range from transaction %d on is not complete yet: a range covers about a week, and at least %d transactions of the server", r.starts, 1<<20)
 }
 
 // keptOpen returns why a range that has an end is not complete: a transaction that began before

@@ -97,10 +97,16 @@ func (w *Watch) Written() {
 }
 
 // Present returns the fault that currently prevents writing, or None.
-func (w *Watch) Present() Fault {
+func (w *Watch) Present() Fault { return w.presentOf(Full, Unwritable, ReadOnly) }
+
+// RefusedLogin returns why Postgres currently refuses the login, or None. A pool that waits for
+// a connection reports only that it waited for too long.
+func (w *Watch) RefusedLogin() Fault { return w.presentOf(WrongPassword, LoginRefused, NoDatabase) }
+
+func (w *Watch) presentOf(faults ...Fault) Fault {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, f := range []Fault{Full, Unwritable, ReadOnly} {
+	for _, f := range faults {
 		if w.isPresent(f) {
 			return f
 		}

@@ -1,5 +1,5 @@
-// Package pgsession opens Postgres sessions that hold advisory locks, and
-// locks tables without blocking other sessions for long.
+// Package pgsession opens Postgres sessions that hold advisory locks, divides partitions among
+// processes by such locks (Owner), and locks tables without blocking other sessions for long.
 //
 // The package does not know which tables it locks, or what the locks protect. ADR 115 says
 // why sessions set the settings that they depend on.

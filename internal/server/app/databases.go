@@ -101,7 +101,8 @@ func (a *App) openDatabases(ctx context.Context, purpose string) (err error) {
 			return err
 		}
 		if d.config.Name == "" {
-			if err := a.checkSchema(ctx, d, a.cfg.Migrate); err != nil {
+			check := func() error { return a.checkSchema(ctx, d, a.cfg.Migrate) }
+			if err := a.untilReached(ctx, d, check); err != nil {
 				return err
 			}
 		}

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,7 +29,11 @@ func checkPostgres(ctx context.Context, pool *pgxpool.Pool, faults *pgfault.Watc
 		return conn.Conn().Close(ctx) // the session would stay read-only after Postgres has become writable
 	})
 	if err != nil {
-		text := faultOfRead(err).String()
+		f := faultOfRead(err)
+		if f == pgfault.Unreachable {
+			f = cmp.Or(faults.RefusedLogin(), f)
+		}
+		text := f.String()
 		if ago, ok := faults.LastFull(); ok {
 			text += fmt.Sprintf("; its disk was full %s ago", ago.Round(time.Second))
 		}
@@ -126,28 +131,46 @@ const (
 	lastAttemptPause  = 10 * time.Second
 )
 
-// firstSession connects to a database. If waits is set, it waits while the database cannot be
-// reached or is starting, for example after the machine has booted: a supervisor would give up
-// on a program that exits repeatedly. It fails at once if an operator must change something,
-// such as a password.
-func (a *App) firstSession(ctx context.Context, d *database, waits bool) (*pgx.Conn, error) {
+// firstSession connects to a database. If waits is set, it waits until the database can be
+// reached.
+func (a *App) firstSession(ctx context.Context, d *database, waits bool) (conn *pgx.Conn, err error) {
 	cfg, err := d.config.PoolConfig()
 	if err != nil {
 		return nil, err
 	}
 	cfg.ConnConfig.ConnectTimeout = 5 * time.Second
-	for pause := firstAttemptPause; ; pause = min(2*pause, lastAttemptPause) {
-		conn, err := pgx.ConnectConfig(ctx, cfg.ConnConfig)
-		if err == nil {
-			return conn, nil
+	connect := func() error {
+		if conn, err = pgx.ConnectConfig(ctx, cfg.ConnConfig); err != nil {
+			return fmt.Errorf("connect to the %s: %w", d.config.Label(), err)
 		}
-		fault := pgfault.Of(err)
-		if !waits || fault != pgfault.Unreachable && fault != pgfault.Restarting && fault != pgfault.Slow && fault != pgfault.TooManyConnections {
-			return nil, fmt.Errorf("connect to the %s: %w", d.config.Label(), err)
+		return nil
+	}
+	if !waits {
+		err = connect()
+		return conn, err
+	}
+	err = a.untilReached(ctx, d, connect)
+	return conn, err
+}
+
+// untilReached calls try again while the database cannot be reached or is starting, for example
+// after the machine has booted: a supervisor would give up on a program that exits repeatedly.
+// It returns other errors at once: an operator must change something, such as a password.
+func (a *App) untilReached(ctx context.Context, d *database, try func() error) error {
+	for pause := firstAttemptPause; ; pause = min(2*pause, lastAttemptPause) {
+		err := try()
+		switch pgfault.Of(err) {
+		case pgfault.Unreachable, pgfault.Restarting, pgfault.TooManyConnections:
+		case pgfault.Slow:
+			if !unreachable(err) { // a migration that could not get its locks
+				return err
+			}
+		default:
+			return err
 		}
 		a.log.WarnContext(ctx, "waiting for Postgres", "database", d.config.Label(), "error", err, "next_attempt_in", pause)
 		if err := wait.For(ctx, pause); err != nil {
-			return nil, fmt.Errorf("wait for Postgres: %w", err)
+			return fmt.Errorf("wait for Postgres: %w", err)
 		}
 	}
 }

@@ -43,3 +43,32 @@ func TestReadinessForgetsSessionsThatAreReadOnly(t *testing.T) {
 		t.Errorf("Postgres is writable again, and readiness reports %v", err)
 	}
 }
+
+// A pool reports only that it has no connection; the watch has seen why.
+func TestReadinessSaysThatTheLoginIsRefused(t *testing.T) {
+	t.Parallel()
+	url := pgtest.NewDB(t, pgtest.Template{})
+	pgtest.Exec(t, url, `CREATE ROLE expelled LOGIN`)
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.ConnConfig.User = "expelled"
+	faults := pgfault.NewWatch(prometheus.NewRegistry())
+	faults.Configure(cfg.ConnConfig)
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	if err := checkPostgres(t.Context(), pool, faults); err != nil {
+		t.Fatal(err)
+	}
+	pgtest.Exec(t, url, `ALTER ROLE expelled NOLOGIN`)
+	pool.Reset()
+	impatient, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := checkPostgres(impatient, pool, faults); err == nil || err.Error() != pgfault.LoginRefused.String() {
+		t.Errorf("the login is refused, and readiness reports %v", err)
+	}
+}

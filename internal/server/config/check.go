@@ -72,7 +72,7 @@ func Check(parser *kong.Kong, args []string, s *Server) (r Report) {
 			}
 		}
 	}
-	r.Warnings = append(r.Warnings, s.risks()...)
+	r.Warnings = append(append(r.Warnings, fromFile.unused(given.Flags())...), s.risks()...)
 	return r
 }
 

@@ -84,6 +84,21 @@ func readFile(path FileFlag, app *kong.Application) (f *file, mistakes []error) 
 	return f, mistakes
 }
 
+// unused returns a warning for each setting of the file that is none of flags. A file may be
+// shared by several commands, so it is no mistake.
+func (f *file) unused(flags []*kong.Flag) (warnings []string) {
+	known := map[string]bool{}
+	for _, flag := range flags {
+		known[flag.Name] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.lines)) {
+		if !known[name] {
+			warnings = append(warnings, fmt.Sprintf("%s: %q is a setting of other commands, which the server ignores%s", f.at(f.lines[name]), name, suggest(name, known)))
+		}
+	}
+	return warnings
+}
+
 // at returns "FILE:LINE".
 func (f *file) at(line int) string { return fmt.Sprintf("%s:%d", f.path, line) }
 

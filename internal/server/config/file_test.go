@@ -135,6 +135,10 @@ func TestFileMayHoldSettingsOfOtherCommands(t *testing.T) {
 	if _, err := parse(t, needed+"batch-size: 7"); err != nil {
 		t.Error(err)
 	}
+	r, _, _ := check(t, needed+"batch-size: 7")
+	if want := `"batch-size" is a setting of other commands, which the server ignores`; len(r.Mistakes) > 0 || !strings.Contains(strings.Join(r.Warnings, "\n"), want) {
+		t.Errorf("mistakes %q, warnings %q, want %s", r.Mistakes, r.Warnings, want)
+	}
 }
 
 func TestInvalidFiles(t *testing.T) {
