@@ -16,6 +16,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/privates3"
+	"github.com/badged/badged/internal/devtest/snippets"
 )
 
 // cutLog ends the current range of every partition's log, and waits until no open transaction,
@@ -84,21 +85,14 @@ func useIDs(t *testing.T, database string) (starts int64) {
 	conn := pgtest.Connect(t, database)
 	// The number can be large: a server that has run for a minute creates ranges of a
 	// million transactions.
-	var next int64
-	if err := conn.QueryRow(t.Context(), `SELECT max(starts::text::bigint), pg_snapshot_xmax(pg_current_snapshot())::text::bigint
-FROM badged.log_ranges WHERE ends IS NULL`).Scan(&starts, &next); err != nil {
+	if err := conn.QueryRow(t.Context(), `SELECT max(starts::text::bigint) FROM badged.log_ranges WHERE ends IS NULL`).Scan(&starts); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := conn.Exec(t.Context(), `SET synchronous_commit = off; SET default_transaction_isolation = 'read committed'`); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.Exec(t.Context(), fmt.Sprintf(`DO $$BEGIN
-	FOR i IN 1 .. %d LOOP
-		PERFORM pg_current_xact_id();
-		COMMIT;
-	END LOOP;
-END$$`, starts-next)); err != nil {
-		t.Fatal(err)
+	set, loop, _ := strings.Cut(snippets.With(t, "docs/archiving.md", "pg_current_xact_id()", "sql").Text, "DO ")
+	for _, statement := range []string{set, `SET default_transaction_isolation = 'read committed'`, "DO " + loop} {
+		if _, err := conn.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return starts
 }

@@ -3,10 +3,14 @@ package tests
 import (
 	"bufio"
 	"net/http"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/badged/badged/internal/devtest/snippets"
 )
 
 // The README's command that follows a badge works without a terminal. It prints the state, and then
@@ -65,5 +69,63 @@ func TestReadmeReadsABadge(t *testing.T) {
 	epoch := regexp.MustCompile(`"epoch":"[0-9a-f]*"`)
 	if got, want := epoch.ReplaceAllString(strings.TrimSpace(badge), ""), epoch.ReplaceAllString(string(found[3]), ""); got != want {
 		t.Errorf("the badge is %s, the README says %s", got, want)
+	}
+}
+
+// The requests of the pages that a newcomer reads first succeed as they are pasted.
+func TestRequestsOfThePages(t *testing.T) {
+	t.Parallel()
+	database := oneDatabase(t)
+	p := serve(t, database)
+	programs := t.TempDir()
+	if err := os.Symlink(binary, filepath.Join(programs, "badged")); err != nil {
+		t.Fatal(err)
+	}
+	for _, shown := range []struct{ page, text, want string }{
+		{"docs/getting-started.md", "/v1/events", `"total":1`},
+		{"docs/publishing.md", "m-1-read-ada", `{"accepted":2}`},
+		{"docs/http-api.md", "/disconnect", `"revoked_before"`},
+	} {
+		block := snippets.With(t, shown.page, shown.text, "sh")
+		// The badge is read at once: the position of the event that was published is not known here.
+		script := `set -e; curl() { command curl --fail-with-body "$@"; }` + "\n" + strings.ReplaceAll(block.Text, "http://127.0.0.1:8080", p.url)
+		paste := exec.CommandContext(t.Context(), "sh", "-c", script)
+		paste.Env = environment("BADGED_PUBLISHER_KEY="+publisherKey, "BADGED_JWT_KEYS="+jwtKeys, "BADGED_DATABASE_URL="+database, "PATH="+programs+":"+os.Getenv("PATH"))
+		out, err := paste.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), shown.want) {
+			t.Errorf("%s prints, with error %v, without %s:\n%s", block, err, shown.want, out)
+		}
+	}
+	sql(t, database, `CREATE TABLE messages (room text, seq bigint, body text)`)
+	sql(t, database, snippets.With(t, "docs/publishing.md", "INSERT INTO messages", "sql").Text)
+	// ada has read message 1 of this conversation above.
+	expectTotals(t, p, "the SQL", map[string]int64{"ada": 2, "chloe": 2})
+}
+
+// The page about tests of other programs is followed: its test passes against `badged dev`, and
+// the first how-to's token is one that the server accepts.
+func TestPagesAreFollowedInNode(t *testing.T) {
+	t.Parallel()
+	p := launch(t, nil, "dev", "--listen=127.0.0.1:0")
+	dir := t.TempDir()
+	run := func(name, program string, args ...string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(program), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		node := exec.CommandContext(t.Context(), "node", append(args, path)...)
+		node.Env = environment("BADGED_URL=" + p.url)
+		out, err := node.CombinedOutput()
+		if err != nil {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+		return string(out)
+	}
+	run("count.test.mjs", snippets.With(t, "docs/testing.md", "node:test", "js").Text, "--test")
+	backend := `const app = { get: (path, answer) => answer({ user: { id: "ada" } }, { type() { return this; }, send: (text) => console.log(text) }) };` + "\n"
+	token := run("backend.mjs", backend+snippets.With(t, "docs/howto/show-a-badge.md", "createHmac", "js").Text)
+	if status, _, answer := requestAs(t, strings.TrimSpace(token), http.MethodGet, p.url+"/v1/users/ada/badge", "", ""); status != http.StatusOK {
+		t.Errorf("with the token of the page, reading a badge is answered with %d %s", status, answer)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/privateredis"
+	"github.com/badged/badged/internal/devtest/snippets"
 )
 
 // tailKills is how often TestTailOverKills kills the tail, the broker or Postgres.
@@ -133,6 +134,7 @@ func TestTail(t *testing.T) {
 		bob, _ := lastBadge(all, "bob")
 		return bob.Data.Epoch != before.Data.Epoch && bob.Data.Total == 1
 	})
+	sql(t, shardOf(t, database, "bob"), snippets.With(t, "docs/brokers.md", "forget_tail", "sql").Text) // of a tail that never was
 	const lag = `badged_tail_lag_seconds{partition="0",target="redis"}`
 	for range polls(t, lag) {
 		if metric(t, metricsOf(t, r), lag) == 0 { // at first the tail was behind

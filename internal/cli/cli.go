@@ -104,19 +104,7 @@ func run(ctx context.Context, args []string, streams Streams) (code int) {
 		}
 	}()
 	var all commands
-	parser, err := kong.New(&all,
-		kong.Name("badged"),
-		kong.Description("Notification badges that are exact and can explain themselves.\n\nEvery flag can also be set in the environment, as BADGED_… in capitals, or in the file given with --config."),
-		kong.Writers(streams.Out, streams.Err),
-		kong.Exit(func(code int) { panic(exited(code)) }),
-		kong.DefaultEnvars("BADGED"),
-		kong.TypeMapper(reflect.TypeFor[time.Time](), kong.MapperFunc(decodeTime)),
-		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(decodeDuration)),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Bind(streams),
-		kong.Vars{"version": versionText()},
-	)
+	parser, err := newParser(ctx, &all, streams)
 	if err != nil {
 		say(streams.Err, err, "")
 		return exitFailed
@@ -160,6 +148,23 @@ func run(ctx context.Context, args []string, streams Streams) (code int) {
 		return exitFailed
 	}
 	return exitDone
+}
+
+// newParser returns the parser of the command line.
+func newParser(ctx context.Context, all *commands, streams Streams) (*kong.Kong, error) {
+	return kong.New(all,
+		kong.Name("badged"),
+		kong.Description("Notification badges that are exact and can explain themselves.\n\nEvery flag can also be set in the environment, as BADGED_… in capitals, or in the file given with --config."),
+		kong.Writers(streams.Out, streams.Err),
+		kong.Exit(func(code int) { panic(exited(code)) }),
+		kong.DefaultEnvars("BADGED"),
+		kong.TypeMapper(reflect.TypeFor[time.Time](), kong.MapperFunc(decodeTime)),
+		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(decodeDuration)),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(streams),
+		kong.Vars{"version": versionText()},
+	)
 }
 
 // emptyFlag returns a flag that has an empty value on the command line, or "" if there is

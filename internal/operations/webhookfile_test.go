@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/badged/badged/internal/devtest/snippets"
 	"github.com/badged/badged/internal/operations"
 )
 
@@ -64,5 +65,16 @@ func TestMistakesInDeclaredWebhooks(t *testing.T) {
 	}
 	if _, err := operations.NewWebhookFile(file+".none", operations.WebhookRules{}, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("a file that is missing: %v", err)
+	}
+}
+
+func TestDeclaredWebhooksOfThePage(t *testing.T) {
+	block := snippets.With(t, "docs/webhooks.md", `"crm"`, "json")
+	file := filepath.Join(t.TempDir(), "webhooks.json")
+	if err := os.WriteFile(file, []byte(block.Text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := operations.NewWebhookFile(file, operations.WebhookRules{}, slog.New(slog.DiscardHandler)); err != nil {
+		t.Errorf("%s: %v", block, err)
 	}
 }

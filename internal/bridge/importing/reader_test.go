@@ -1,6 +1,7 @@
 package importing
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/snippets"
 )
 
 const header = "user_id,conversation_id,last_seq,read_seq,level,unread_seqs,category,mentions_seqs,marked_unread\n"
@@ -209,5 +211,22 @@ func TestSketch(t *testing.T) {
 	}
 	if n := s.count(); n < many*97/100 || n > many*103/100 || len(s.kept) != MaxExact {
 		t.Errorf("it estimates %d of %d, with %d hashes", n, many, len(s.kept))
+	}
+}
+
+// The files that the pages show are read without a mistake.
+func TestFilesOfThePages(t *testing.T) {
+	blocks := append(snippets.Blocks(t, "csv"), snippets.With(t, "docs/importing.md", `"unread_seqs"`, "json"))
+	for _, block := range blocks {
+		if rows, bad := read(t, block.Text); len(rows) == 0 || bad != nil {
+			t.Errorf("%s has %d rows; mistakes: %q", block, len(rows), bad)
+		}
+	}
+	block := snippets.With(t, "docs/importing.md", `"file_value"`, "json")
+	decoder := json.NewDecoder(strings.NewReader(block.Text))
+	decoder.DisallowUnknownFields()
+	var shown Difference
+	if err := decoder.Decode(&shown); err != nil || shown.File == "" || shown.Line == 0 || shown.Field == "" || shown.Want == "" || shown.Have == "" {
+		t.Errorf("%s is %+v, %v", block, shown, err)
 	}
 }

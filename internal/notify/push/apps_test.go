@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/badged/badged/internal/devtest/snippets"
 	"github.com/badged/badged/internal/devtest/vendors"
 )
 
@@ -215,5 +216,51 @@ func TestAllMistakesAreTold(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("the mistakes are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// The configurations on the pages name files with keys, and are accepted as they are.
+func TestConfigurationsOfThePages(t *testing.T) {
+	a, f, w := vendors.NewAPNs(t).Entry(), vendors.NewFCM(t).Entry(), vendors.NewWebPush(t).Entry()
+	for _, block := range []snippets.Block{
+		snippets.With(t, "docs/push.md", `"degoogled"`, "json"),
+		snippets.With(t, "docs/howto/closed-phone.md", `"platform"`, "json", ""),
+	} {
+		dir := t.TempDir()
+		for name, file := range map[string]any{"AuthKey_ABC123DEFG.p8": a["key_file"], "service-account.json": f["service_account_file"], "vapid.pem": w["vapid_key_file"]} {
+			key, err := os.ReadFile(file.(string))
+			if err == nil {
+				err = os.WriteFile(filepath.Join(dir, name), key, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		text := block.Text[strings.Index(block.Text, "{"):]
+		path := filepath.Join(dir, "push.json")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := LoadApps(path, nil, time.Now); err != nil {
+			t.Errorf("%s: %v", block, err)
+		}
+	}
+}
+
+// The pages show what apps get.
+func TestContentsOfThePages(t *testing.T) {
+	for _, text := range []string{`"retract"`, `"data": { "url"`} {
+		block := snippets.With(t, "docs/push.md", text, "json")
+		decoder := json.NewDecoder(strings.NewReader(block.Text))
+		decoder.DisallowUnknownFields()
+		var shown content
+		if err := decoder.Decode(&shown); err != nil || shown.Epoch == "" || shown.Version == 0 {
+			t.Errorf("%s: %v", block, err)
+		}
+		for _, r := range shown.Retract {
+			if n := len((&Push{UserID: "ada", Alert: &Alert{ConversationID: r.ConversationID, Seq: r.Seq}}).collapse()); len(r.Tag) != n {
+				t.Errorf("%s: a tag has %d characters, not %d", block, n, len(r.Tag))
+			}
+		}
 	}
 }

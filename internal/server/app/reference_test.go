@@ -19,6 +19,7 @@ import (
 	"github.com/badged/badged/internal/base/describe/describetest"
 	"github.com/badged/badged/internal/devtest/accesstest"
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/snippets"
 )
 
 // update is set by `make docs`.
@@ -176,7 +177,10 @@ func TestPagesShowWhatIsDescribed(t *testing.T) {
 				continue
 			}
 			var shown json.RawMessage
-			if json.NewDecoder(bytes.NewReader(b[at:])).Decode(&shown) != nil {
+			if err := json.NewDecoder(bytes.NewReader(b[at:])).Decode(&shown); err != nil {
+				if line, _, _ := bytes.Cut(b[at:], []byte("\n")); !bytes.Contains(line, []byte("…")) {
+					t.Errorf("%s shows %s: %v", path, line, err)
+				}
 				continue // shortened for readers
 			}
 			if isFrame {
@@ -203,6 +207,36 @@ func TestPagesShowWhatIsDescribed(t *testing.T) {
 	}
 	if frames < 20 || events < 2 {
 		t.Errorf("only %d frames and %d events", frames, events)
+	}
+}
+
+// The answers that pages show are as described.
+func TestAnswersOfThePages(t *testing.T) {
+	openAPI, _ := documents(t)
+	for _, shown := range []struct {
+		page, text, method, path string
+		status                   int
+	}{
+		{"README.md", `"accepted"`, http.MethodPost, "/v1/events", http.StatusAccepted},
+		{"README.md", `"user_id":"eve"`, http.MethodGet, "/v1/users/{user}/badge", http.StatusOK},
+		{"docs/http-api.md", `"lacking"`, http.MethodPost, "/v1/badges/query", http.StatusServiceUnavailable},
+	} {
+		t.Run(shown.path, func(t *testing.T) {
+			block := snippets.With(t, shown.page, shown.text, "json")
+			header := http.Header{"Content-Type": {"application/json"}}
+			if shown.status >= http.StatusBadRequest {
+				header.Set("Content-Type", "application/problem+json")
+			}
+			openAPI.CheckAnswer(t, shown.method, shown.path, shown.status, header, []byte(block.Text))
+		})
+	}
+	block := snippets.With(t, "docs/webhooks.md", `"badge.changed", "subject"`, "json")
+	var event struct{ Data json.RawMessage }
+	if err := json.Unmarshal([]byte(block.Text), &event); err != nil {
+		t.Fatalf("%s: %v", block, err)
+	}
+	if err := openAPI.Validate(event.Data, "components", "schemas", "Badge"); err != nil {
+		t.Errorf("%s: %v", block, err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/badged/badged/internal/devtest/snippets"
 	"github.com/badged/badged/internal/server/auth"
 )
 
@@ -88,5 +89,17 @@ func TestSignForCategories(t *testing.T) {
 	}
 	if _, err := tokens.Sign("ada", time.Minute, time.Now(), make([]string, 33)...); err == nil || !strings.Contains(err.Error(), "at most 32 categories, not 33") {
 		t.Errorf("error %v", err)
+	}
+}
+
+func TestClaimsOfThePage(t *testing.T) {
+	block := snippets.With(t, "docs/clients.md", "badged_categories", "json")
+	tokens, err := auth.NewTokens(auth.TokenConfig{Keys: []string{"h=HS256:" + secret}, Now: func() time.Time { return time.Unix(1792996400, 0) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := tokens.Authenticate(t.Context(), signText(t, `{"alg":"HS256","kid":"h"}`, strings.TrimSpace(block.Text)))
+	if err != nil || !slices.Equal(id.Categories, []string{"chat", "likes"}) {
+		t.Errorf("%s: categories %q, error %v", block, id.Categories, err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/badged/badged/internal/devtest/snippets"
 	"github.com/badged/badged/internal/server/config"
 )
 
@@ -200,4 +201,13 @@ func TestPrecedenceOfSources(t *testing.T) {
 	t.Setenv("BADGED_ADMIN_KEYS", "environment=x,y=z")
 	check("the environment", "environment:1", []string{"environment=x", "y=z"})
 	check("flags", "flag:1", []string{"flag=x"}, "--listen=flag:1", "--admin-keys=flag=x")
+}
+
+// The file on the page has settings of the server; its values name what operators have.
+func TestFileOfThePage(t *testing.T) {
+	block := snippets.With(t, "docs/getting-started.md", "badged serve --config", "yaml")
+	r, _, _ := check(t, block.Text)
+	if len(r.Mistakes) > 0 || strings.Contains(strings.Join(r.Warnings, "\n"), "other commands") {
+		t.Errorf("%s: mistakes %q, warnings %q", block, r.Mistakes, r.Warnings)
+	}
 }

@@ -18,6 +18,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/badged/badged/internal/devtest/snippets"
 )
 
 func digestOf(secret string) string {
@@ -397,5 +399,17 @@ func TestRateAndQuota(t *testing.T) {
 	}
 	if got := spend("free", 10_000); got != 0 {
 		t.Errorf("without limits: wait %s", got)
+	}
+}
+
+func TestFileOfThePage(t *testing.T) {
+	block := snippets.With(t, "docs/access.md", "kind: publisher", "yaml")
+	path := filepath.Join(t.TempDir(), "keys.yaml")
+	if err := os.WriteFile(path, []byte(block.Text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	now := func() time.Time { return time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC) }
+	if r, errs := New(Config{File: path, Now: now}); len(errs) > 0 || !r.HasAdmins() {
+		t.Errorf("%s: %v", block, errs)
 	}
 }
