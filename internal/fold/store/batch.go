@@ -268,7 +268,7 @@ func (b *Batch) Fold() (r Result, err error) {
 }
 
 // RefusedError lists events of an append that use the id of a room for an ordinary
-// conversation, or the reverse. It prevents that they become dead letters in the log.
+// conversation, or the reverse. If they were appended, they would become dead letters.
 type RefusedError []Refused
 
 // Refused is the key of a refused event and the reason.

@@ -11,10 +11,10 @@ import (
 type Missing struct {
 	Users                        []string
 	PairUsers, PairConversations []string
-	// ReadAll are users of whom the batch needs every conversation with something to read. If
-	// InRooms is set, the batch also needs all their memberships and the rooms of these.
+	// ReadAll has the users whose conversations with something to read the batch needs. If
+	// InRooms is set, the batch also needs all memberships of these users, and the rooms.
 	ReadAll []string
-	// LeaveAll are users in ReadAll of whom the batch needs every conversation.
+	// LeaveAll has the users in ReadAll whose conversations the batch needs all.
 	LeaveAll []string
 	InRooms  bool
 	// Rooms are the ids of the needed rooms, including ids that may turn out to be ordinary

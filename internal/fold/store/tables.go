@@ -31,8 +31,8 @@ type Tables struct {
 	Users, Conversations, Paths, Rooms, Chunks, Marks TableSQL
 
 	moveSQL              string
-	moveAppendedSQL      string // if transactions are pending
-	moveAppendedSoleSQL  string // if none are
+	moveAppendedSQL      string // from a position with pending transactions
+	moveAppendedSoleSQL  string // from a position without
 	loadConversationsSQL string
 	loadUnreadSQL        string
 	paths                pathsSQL
