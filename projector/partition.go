@@ -109,7 +109,8 @@ func (p *partition) wake() {
 	}
 }
 
-// run folds the partition until ctx is done. ctx lasts as long as the ownership.
+// run folds the partition until ctx is done, which happens when the process loses or releases
+// the partition.
 func (p *partition) run(ctx context.Context) {
 	p.owned.Store(true)
 	defer p.leave()

@@ -33,7 +33,7 @@ func (p *poller) poll(ctx context.Context) {
 		if ctx.Err() == nil {
 			p.projector.log.WarnContext(ctx, "cannot poll for new events, will try again", "error", err)
 		}
-		behind = p.projector.OwnedPartitions() // one of them may be locked
+		behind = p.projector.OwnedPartitions() // the log of one of them may be locked; its owner finds out
 	}
 	for _, id := range behind {
 		p.projector.Wake(id)

@@ -6,7 +6,7 @@
 // numbers. The fold itself is in internal/fold/badge, its tables are in internal/fold/store.
 //
 // The package does not know the readers of badges: no gateway, no HTTP, and no package for
-// operators. ADR 54 explains appends that fold, ADR 20 the cache, ADR 41 epochs.
+// operators. ADR 54 explains appends that fold, ADR 20 the cache, and ADR 41 epochs.
 package projector
 
 import (
@@ -250,8 +250,7 @@ func (p *Projector) Run(ctx context.Context) error {
 	if p.ran.Swap(true) {
 		return errors.New("projector: Run was called before; make another with New")
 	}
-	// The publishing goroutine runs longer than the partitions, so that their last updates are
-	// published too.
+	// Publishing ends after the partitions, so that their last updates are published too.
 	var publishing sync.WaitGroup
 	lasting := context.WithoutCancel(ctx)
 	publishing.Go(func() { p.publish(lasting) })

@@ -52,7 +52,8 @@ func (l *rareLog) add(events int, first slog.Attr, now time.Time) {
 	l.flush(now)
 }
 
-// flush logs the events counted since the last line, unless that line is recent.
+// flush logs the number of events since the last line, unless that line is recent or there
+// were no events.
 func (l *rareLog) flush(now time.Time) {
 	l.mu.Lock()
 	events, first := l.events, l.first

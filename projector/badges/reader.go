@@ -455,9 +455,10 @@ func (r *Reader) Folded(ctx context.Context, userIDs []string, position int64) (
 	return survived && folded, err
 }
 
-// Survived reports whether everything appended in this database up to a position, an
-// [eventlog.Token], is known to be in the log still, even if its partition was folded in
-// another database since. It returns ErrLost if this can never be decided.
+// Survived reports whether everything that was appended in this database up to a position, an
+// [eventlog.Token], is known to have survived. Unlike Folded, it does not check whether it is
+// folded, which another database may have done after a move. It returns ErrLost if survival
+// can never be decided.
 func (r *Reader) Survived(ctx context.Context, position int64) (bool, error) {
 	token := eventlog.Token(position)
 	var exists bool
@@ -475,8 +476,9 @@ func (r *Reader) Survived(ctx context.Context, position int64) (bool, error) {
 	return r.survived(ctx, token, r.layouts.Layout().Living())
 }
 
-// survived reports whether a transaction of an ended timeline is known to be in the log. It
-// returns ErrLost if this can never be decided.
+// survived reports whether a transaction of an ended timeline is known to be in the log: an
+// owner of one of the partitions has recorded so. It returns ErrLost if all partitions have
+// had an owner since and none has recorded it.
 func (r *Reader) survived(ctx context.Context, token eventlog.Token, partitions []int) (bool, error) {
 	var survived, settled bool
 	err := r.q.QueryRow(ctx, statements.Get("look up an ended timeline"), token.Timeline(), token.TransactionID(), partitions).Scan(&survived, &settled)

@@ -28,8 +28,8 @@ type BoundedSet struct {
 	known []int64
 }
 
-// block is the part of a set that is only counted: Count seqs from Lo to Hi, all below the
-// ranges. Count is 0 if there is no block.
+// block is the part of a set of which only the number of seqs is stored: Count seqs from Lo to
+// Hi, all below the ranges. Count is 0 if there is no block.
 type block struct{ Lo, Hi, Count int64 }
 
 // Len returns the number of seqs in the set.
@@ -38,8 +38,8 @@ func (s *BoundedSet) Len() int64 { return s.RangeSet.Len() + s.block.Count }
 // Counted returns the number of seqs in the block. The set stores only this number of them.
 func (s *BoundedSet) Counted() int64 { return s.block.Count }
 
-// Min returns the least known seq of the set, 0 if the set is empty. If every
-// known seq of the block was recalled and no range follows, it returns the
+// Min returns the least stored seq of the set, 0 if the set is empty. If every stored seq of
+// the block was recalled, it returns the first seq of the ranges, or, if there are none, the
 // start of the block.
 func (s *BoundedSet) Min() int64 {
 	switch {

@@ -143,8 +143,8 @@ func (c *Conversation) deliver(e *events.Event, mentioned bool) Reason {
 	return alreadyDelivered
 }
 
-// read moves the read position up to seq, never back, and ends marks. A read below the read
-// position is older than the marks and does not end them.
+// read raises the read position to seq, unless it is higher, and ends the marks. A read below
+// the read position is older than the marks and does not end them.
 func (c *Conversation) read(seq int64) Reason {
 	if seq >= c.ReadPosition() {
 		c.unmark()
@@ -153,7 +153,8 @@ func (c *Conversation) read(seq int64) Reason {
 	return alreadyRead
 }
 
-// readDelivered reads up to seq, but no further than the last delivered message.
+// readDelivered does what read does, but raises the read position at most to last, the seq of
+// the last delivered message.
 func (c *Conversation) readDelivered(seq, last int64) Reason {
 	if seq >= c.ReadPosition() {
 		c.unmark()
@@ -184,7 +185,7 @@ func (c *Conversation) unmark() {
 // message on in rooms.
 func (c *Conversation) isMarked() bool { return c.Marked || c.Again.Len() > 0 }
 
-// see moves the seen position up to seq, never back.
+// see raises the seen position to seq, unless it is higher.
 func (c *Conversation) see(seq int64) Reason {
 	if seq > c.SeenPosition() {
 		c.SeenSeq, c.Touched = seq, true
@@ -192,8 +193,8 @@ func (c *Conversation) see(seq int64) Reason {
 	return alreadySeen
 }
 
-// SeenPosition returns the seq up to which the user has seen that messages arrived. Every read
-// message is also seen, even if it is marked unread later.
+// SeenPosition returns the seq up to which the user has seen the messages in a list. Read
+// messages count as seen, even if they are marked unread later.
 func (c *Conversation) SeenPosition() int64 { return max(c.ReadPosition(), c.SeenSeq) }
 
 // cutSeen clears SeenSeq once the read position has reached it.
@@ -264,8 +265,8 @@ func (c *Conversation) recall(seq, revision int64) Reason {
 // unread later, and users mostly mark recent messages.
 const maxReadRecalls = 32
 
-// forgetRecalls removes the oldest recalls beyond two limits: maxReadRecalls ranges below the
-// read position, and MaxRanges ranges in all.
+// forgetRecalls removes the oldest recalls until at most maxReadRecalls ranges remain below
+// the read position, and at most MaxRanges ranges in all.
 func (c *Conversation) forgetRecalls() {
 	if len(c.Recalled.Ranges) <= maxReadRecalls {
 		return
@@ -348,7 +349,8 @@ type View struct {
 	// position.
 	Unseen, UnseenMentions    int64
 	ReadSeq, SeenSeq, LastSeq int64
-	// Level is the conversation's own level; the levels of its categories are not considered.
+	// Level is the level of the conversation itself; levels of its categories may apply
+	// instead.
 	Level        events.Level
 	LevelUntil   int64
 	Category     string

@@ -115,7 +115,7 @@ func (u *User) apply(e *events.Event, mentioned bool, in *State) (changed bool, 
 			read := c.ReadSeq
 			c.moveTo(max(u.Claims.Reach(c.ID, d.Seq), min(c.LeftSeq, d.Seq)))
 			why := c.deliver(e, mentioned)
-			if why == alreadyRead && d.Seq > read { // read by a claim, or by a leave
+			if why == alreadyRead && d.Seq > read { // read because of a claim or a leave
 				if why = leftFurther; d.Seq > c.LeftSeq {
 					why = readAhead
 				}

@@ -41,10 +41,12 @@ func (m *Membership) known() int64 {
 	return m.Sent.Min()
 }
 
-// sent remembers a message that the user sent, and reports whether it was new.
+// sent adds a message to Sent, and reports whether it was new. It ignores messages below the
+// bound of Sent.
 func (m *Membership) sent(seq int64) bool { return seq > m.Sent.Min() && m.Sent.remember(seq) }
 
-// named remembers a message that mentions the user by name, and reports whether it was new.
+// named adds a message to Named, and reports whether it was new. It ignores messages below the
+// bound of Sent.
 func (m *Membership) named(seq int64) bool { return seq > m.Sent.Min() && m.Named.remember(seq) }
 
 // MayCount returns the messages at or above from in Sent and Named of a membership. Before

@@ -29,8 +29,8 @@ type Membership struct {
 	// everybody.
 	Own, OwnAll BoundedSet
 	// NamedAll has the messages above ReadSeq that mention both everybody and the user by
-	// name, except messages in Own. At the level direct_mentions, the messages in NamedAll
-	// count as mentions.
+	// name, except messages in Own. It is used at the level direct_mentions, at which mentions
+	// of everybody do not count.
 	NamedAll BoundedSet
 	// Reached is the read position that clients see while messages at or below it are marked
 	// unread; otherwise Reached is 0. While Reached is set, ReadSeq is lower, and the numbers
@@ -65,7 +65,7 @@ func (u *User) join(r *Room, e *events.Event) (changed bool, why Reason) {
 		upTo = r.LastSeq
 	}
 	if c.Left() {
-		c.ReadSeq = upTo // seqs from before the user left may have been used again
+		c.ReadSeq = upTo // since the user left, a reset may have reused seqs
 	} else {
 		c.ReadSeq = max(c.ReadSeq, upTo)
 	}
@@ -111,7 +111,7 @@ func (u *User) quit(r *Room) (changed bool, why Reason) {
 }
 
 func (u *User) endMembership(c *Conversation, r *Room) {
-	u.touch(c) // before anything marks it as touched
+	u.touch(c) // first, since it does nothing if c is already touched
 	m := c.Membership
 	u.Carried += r.Changes - m.Joined
 	c.unmark()

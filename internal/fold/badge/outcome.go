@@ -219,7 +219,7 @@ func (s *State) FoldFor(u *User, e *events.Event) (o Outcome) {
 	return o
 }
 
-// changes returns the conversations of u that e may change, with their state before e.
+// changes returns the conversations of u that e may change, with Before and AddedBefore set.
 func (s *State) changes(u *User, e *events.Event) (before []Change) {
 	add := func(c *Conversation) {
 		x := Change{Conversation: c}

@@ -39,7 +39,8 @@ type Paths struct {
 	// if the next write must delete all stored rows of paths, for example because the paths
 	// are stored inline again.
 	Moved, Cleared bool
-	// Touched lists the paths changed since the last write; a path may occur twice.
+	// Touched lists the paths that changed since the last write. It may have two copies of a
+	// path.
 	Touched []*Path
 }
 
@@ -377,10 +378,11 @@ func ParseNumbers(stored string) (n category.Numbers, level string, err error) {
 	}, level, nil
 }
 
-// The row of a badge has columns for its first three numbers. The other numbers are stored in
-// one more column, in the form of EncodeExtra, which is empty for most users.
+// The row of a user has columns for Total, Mentions and UnreadConversations. The other numbers
+// share the column extra, in the form of EncodeExtra, which is "" for most users.
 
-// EncodeExtra returns the stored form of the other numbers of a badge, "" if all are 0.
+// EncodeExtra returns the stored form of the numbers without a column of their own, "" if all
+// stored values are 0. Like AppendNumbers, it stores Total - Unseen instead of Unseen.
 func EncodeExtra(n category.Numbers) string {
 	if n.Unseen == n.Total && n.Muted == (category.Muted{}) && n.Marked == 0 {
 		return ""

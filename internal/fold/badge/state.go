@@ -282,7 +282,7 @@ func (p *post) mentions(id string) {
 	p.room.AddMark(p.seq, u.ID, Mark{Touched: true})
 	c.named(p.all).Add(p.seq)
 	if p.all && u.Paths.Levels.Of(string(c.Level), p.room.Category) != category.LevelDirectMentions {
-		u.touch(c) // at this level the message already counts as a mention
+		u.touch(c) // the message mentions everybody and so counts as a mention already
 		return
 	}
 	p.changed(u, c)

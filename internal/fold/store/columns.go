@@ -14,7 +14,7 @@ type Column struct {
 	Name string
 	// at points to the value, which is a string, int64, bool or seqSet.
 	at any
-	// kind is the SQL type of the column if its value is converted to and from text.
+	// kind is the SQL type of a column whose value is passed as text; "" for other columns.
 	kind string
 	// usual is the value that most rows have, nil if there is none. If null is set, the table
 	// stores NULL instead of usual.
