@@ -33,7 +33,7 @@ func (p *poller) poll(ctx context.Context) {
 		if ctx.Err() == nil {
 			p.projector.log.WarnContext(ctx, "cannot poll for new events, will try again", "error", err)
 		}
-		behind = p.projector.OwnedPartitions() // the log of one of them may be locked; its owner finds out
+		behind = p.projector.OwnedPartitions() // one locked partition makes the poll fail, so wake all
 	}
 	for _, id := range behind {
 		p.projector.Wake(id)

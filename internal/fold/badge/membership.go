@@ -18,8 +18,7 @@ import (
 //   - version of the user: User.Version + User.Carried + the sum of
 //     Room.Changes - Joined over the memberships.
 //
-// So a message by another member, unless it mentions the user by name, writes no membership.
-// changes nothing in the membership.
+// So a message by another member, unless it mentions the user by name, changes no membership.
 type Membership struct {
 	// Joined is Room.Changes at the time when the user joined.
 	Joined int64
