@@ -240,7 +240,7 @@ func (s *State) changes(u *User, e *events.Event) (before []Change) {
 }
 
 // counting returns a function that reports whether a message of e's conversation counts for u.
-// If e goes to a room, it reports whether the message is live in the room.
+// If e goes to a room, the function reports whether the message is live.
 func (s *State) counting(u *User, e *events.Event) func(seq int64) bool {
 	return func(seq int64) (counts bool) {
 		switch c := u.Conversations[e.Data.ConversationID]; {

@@ -8,10 +8,10 @@ import (
 // Watch records for each open transaction when it was first seen. It is safe for concurrent
 // use. With the zero Watch, readers do not wait for open transactions.
 type Watch struct {
-	// Patience is how long readers wait for an open transaction before they read events behind
-	// it. Most transactions end within milliseconds. After Patience, readers continue, and the
-	// events of the transaction must be moved later, which costs about as much as appending
-	// them again.
+	// Patience is how long readers wait for an open transaction before they read events of
+	// transactions with greater ids. Most transactions end within milliseconds. After
+	// Patience, readers continue, and the events of the transaction must be moved later, which
+	// costs about as much as appending them again.
 	Patience time.Duration
 
 	mu   sync.Mutex

@@ -50,8 +50,8 @@ type Batch struct {
 	Refused []DeadLetter
 	// records has the record of each item.
 	records []*events.Record
-	// Oldest is the least append time of the records; readAt is when they were read. Both are
-	// by the database's clock.
+	// Oldest is the least append time of the records; readAt is when the records were read.
+	// Both times are by the database's clock.
 	Oldest, readAt time.Time
 
 	state   *badge.State
@@ -169,10 +169,11 @@ func LoadState(ctx context.Context, q events.Querier, partition int) (s Partitio
 }
 
 // Commit folds b into the tables. It loads the rows that c does not have in one round trip, or
-// two for few batches, and sends the transaction in another. known is the state of the
-// partition as the caller has read it; if it has changed since, the error is ErrFenced. If w
-// is outdated, the error is [keys.ErrOutdated]. The result has updates only for users and
-// rooms with subscribers. hasSubscribers is called after the commit.
+// in two if the first rows show that others are needed, and sends the transaction in another.
+// known is the state of the partition as the caller has read it; if it has changed since, the
+// error is ErrFenced. If w is outdated, the error is [keys.ErrOutdated]. The result has
+// updates only for users and rooms with subscribers. hasSubscribers is called after the
+// commit.
 func (b *Batch) Commit(ctx context.Context, conn *pgx.Conn, t *Tables, c *Cache, w *keys.Window, known PartitionState, hasSubscribers func(pubsub.Address) bool) (r Result, err error) {
 	defer func() {
 		if err != nil {
@@ -280,7 +281,7 @@ type Refused struct {
 // Error implements error.
 func (e *RefusedError) Error() string { return (*e)[0].Why.Error() }
 
-// refusal returns the reason why an event is not folded for users, the members given.
+// refusal returns the reason why an event is not folded for the given users.
 func refusal(e *events.Event, members []string) events.FieldError {
 	message := func(format string, args ...any) events.FieldError {
 		return events.FieldError{Field: "conversation_id", Message: fmt.Sprintf(format, args...)}
@@ -319,7 +320,7 @@ func (b *Batch) QueueWrites(writes *pgx.Batch, t *Tables) {
 	b.queueRows(writes, t)
 }
 
-// QueueFence adds only the first statement, the fence.
+// QueueFence adds only the fence to writes.
 func (b *Batch) QueueFence(writes *pgx.Batch, t *Tables) {
 	if !b.appends {
 		writes.Queue(t.moveSQL, b.From.TransactionID, b.From.Offset, b.To.TransactionID, b.To.Offset, numbers(b.To.Pending), b.Events, b.known.revision)
