@@ -16,21 +16,21 @@ import (
 	"github.com/badged/badged/internal/log/eventlog"
 )
 
-// largeAppend is the greatest number of events that Append folds itself. For more events the
-// loops are faster: they fold larger batches, and several partitions at once.
+// largeAppend is the greatest number of events that Append folds itself. For more events, the
+// partitions' loops are faster: they fold larger batches, and several partitions at once.
 const largeAppend = 500
 
-// Append validates evs and appends them to the log in one transaction. The same transaction
-// folds them in each partition that this projector owns and has folded completely; the badges
-// there have changed when Append returns. This saves a second transaction, reading the log and
-// waking a loop. The receipt names the other partitions; the caller must wake their
+// Append validates evs and appends them to the log in one transaction. In each partition that
+// this projector owns and has folded completely, the same transaction folds them, so the
+// badges there have changed when Append returns. This saves a second transaction, reading the
+// log, and waking a loop. The receipt names the other partitions; the caller must wake their
 // projectors.
 //
-// Append returns the errors of [events.Log.Append], with the same meaning. An event that would
-// become a dead letter is invalid where Append folds it: it uses the id of a room as that of an
-// ordinary conversation, or the reverse. Append is safe for concurrent use. Calls for the same
-// partition wait a moment for each other, then leave the events to the loop, so combine small
-// calls before calling Append. ADR 54 has the reasons.
+// Append returns the errors of [events.Log.Append], with the same meaning. In addition, it
+// returns an event as invalid if folding it would make it a dead letter: the event uses the id
+// of a room for an ordinary conversation, or the reverse. Append is safe for concurrent use.
+// Concurrent calls for the same partition wait for each other, for a few milliseconds; then
+// they leave folding to the loop. So combine small calls into one. ADR 54 has the reasons.
 func (p *Projector) Append(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
 	if len(evs) > largeAppend {
 		return p.cfg.Log.AppendOwn(ctx, evs...)
@@ -42,7 +42,7 @@ func (p *Projector) Append(ctx context.Context, evs ...events.Event) (events.Rec
 	if err != nil || len(rows) == 0 {
 		return events.Receipt{}, err
 	}
-	// Do not cancel a transaction that was begun: if it commits, its updates must be
+	// Do not cancel a transaction that has begun: if it commits, its updates must be
 	// published.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTimeout)
 	defer cancel()
@@ -56,8 +56,8 @@ func (p *Projector) Append(ctx context.Context, evs ...events.Event) (events.Rec
 	}
 	var pgErr *pgconn.PgError
 	if readAgain(err) || errors.Is(err, errNotBegun) || errors.As(err, &pgErr) {
-		// The transaction did not commit. Publishers must depend on the log only: append
-		// without folding, and let the loop retry and report the error.
+		// The transaction did not commit. Publishing must not depend on folding: append
+		// without folding, and leave it to the loop to retry and to report the error.
 		return p.cfg.Log.AppendOwn(ctx, evs...)
 	}
 	if err != nil {
@@ -66,7 +66,7 @@ func (p *Projector) Append(ctx context.Context, evs ...events.Event) (events.Rec
 	return receipt, nil
 }
 
-// invalid describes the events that are refused.
+// invalid returns the error of Append for refused events.
 func invalid(evs []events.Event, refused store.RefusedError) *events.BatchError {
 	why := make(map[uuid.UUID]events.FieldError, len(refused))
 	for _, r := range refused {
@@ -81,14 +81,15 @@ func invalid(evs []events.Event, refused store.RefusedError) *events.BatchError 
 	return bad
 }
 
-// directAppend is a transaction that appends rows and folds them in some partitions.
+// directAppend is a transaction that appends rows to the log and folds their events in some of
+// the partitions.
 type directAppend struct {
 	projector *Projector
 	rows      []events.Rows
 	// at is the append time of the rows, by the database's clock.
 	at time.Time
-	// parts are the partitions in which the transaction folds. Their fold locks
-	// (partition.turn) are held. In the other partitions, the transaction only appends.
+	// parts are the partitions in which the transaction folds. The caller holds their fold
+	// locks (partition.turn). In the other partitions, the transaction only appends.
 	parts []directPart
 }
 
@@ -99,16 +100,17 @@ type directPart struct {
 	result    store.Result
 }
 
-// turnPatience is how long an append waits for the fold locks of its partitions. It is longer
-// than a batch of a few events takes.
+// turnPatience is how long an append waits for the fold locks of all its partitions together.
+// A batch of a few events takes less time.
 const turnPatience = 5 * time.Millisecond
 
-// join acquires the fold locks of the partitions that can fold the rows. There is no deadlock:
-// all appends acquire the locks in ascending order, and a loop acquires only its own.
+// join acquires the fold locks of the partitions in which the transaction can fold. It cannot
+// deadlock: all appends acquire the locks in ascending order, and a loop acquires only its
+// own.
 func (a *directAppend) join(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	waits := false // start the timer only if needed, since it may wake a thread
+	waits := false // whether the timer was started; starting it may wake a thread
 	for i := range a.rows {
 		part := a.projector.partition(a.rows[i].Partition)
 		if !part.owned.Load() {
@@ -131,8 +133,8 @@ func (a *directAppend) join(ctx context.Context) {
 	}
 }
 
-// tryReady acquires the fold lock of a partition if the lock is free and everything in the log
-// is folded.
+// tryReady acquires the fold lock of a partition without waiting. It returns false if the lock
+// is not free, or if appends may not fold now.
 func (p *partition) tryReady() bool {
 	select {
 	case p.turn <- struct{}{}:
@@ -146,10 +148,11 @@ func (p *partition) tryReady() bool {
 	return false
 }
 
-// takeReady acquires the fold lock of a partition as soon as everything in the log is folded.
-// It returns false if ctx is done before. If appends did not wait here, they would leave their
-// events to the loop, and the loop might never catch up: it waits for open transactions, and
-// under load some append in another partition is always open.
+// takeReady acquires the fold lock of a partition, and waits until the log is folded
+// completely. It returns false if ctx is done before. Appends must wait here. If they did not,
+// they would append without folding while the loop is behind. The loop might then never catch
+// up, since it waits for open transactions, and under load an append in another partition is
+// always open.
 func (p *partition) takeReady(ctx context.Context) bool {
 	for p.take(ctx) {
 		if p.foldsAppends() {
@@ -169,8 +172,8 @@ func (p *partition) takeReady(ctx context.Context) bool {
 	return false
 }
 
-// foldsAppends reports whether appends may fold their events. The caller must hold the fold
-// lock.
+// foldsAppends reports whether appends may fold their events: everything in the log is folded,
+// and the state of the partition is loaded. The caller must hold the fold lock.
 func (p *partition) foldsAppends() bool { return p.ready && p.known && p.keys.Loaded() }
 
 // take acquires the fold lock of a partition, and returns false if ctx is done before.
@@ -183,8 +186,8 @@ func (p *partition) take(ctx context.Context) bool {
 	}
 }
 
-// batch returns the batch that appends rows and folds them. It returns nil if the loop must
-// fold them.
+// batch returns the batch that appends rows and folds them. It returns nil if an event cannot
+// be folded; the append then leaves the rows to the loop.
 func (a *directAppend) batch(part *partition, rows *events.Rows) *store.Batch {
 	b, err := store.NewAppend(part.cursor, rows, a.at, part.id, len(a.projector.partitions))
 	if err != nil { // the loop makes the event a dead letter
@@ -194,11 +197,11 @@ func (a *directAppend) batch(part *partition, rows *events.Rows) *store.Batch {
 	return b
 }
 
-// lockPatience is how long the transaction waits for a database lock, such as the lock of a
-// rebuild that swaps tables. Publishers wait as long.
+// lockPatience is how long a statement of the transaction waits for a database lock, such as
+// the lock of a rebuild that swaps tables. Publishers wait for this time too.
 const lockPatience = 200 * time.Millisecond
 
-// errNotBegun means that the transaction was not sent.
+// errNotBegun means that the transaction was not sent to the database.
 var errNotBegun = errors.New("the transaction was not begun")
 
 // commit loads the rows that are not cached, then sends the transaction.
@@ -247,10 +250,10 @@ func (a *directAppend) commit(ctx context.Context) (receipt events.Receipt, err 
 	return receipt, nil
 }
 
-// refuse returns refused, the reason why an event of row set i cannot be folded, if the fence
-// confirms that the cache is current. Otherwise the reason may be outdated, since another
-// owner may have folded in the meantime, and refuse returns an error that wraps errNotBegun.
-// The fence runs in a transaction that is rolled back.
+// refuse decides about refused, the reason why an event of a.rows[i] cannot be folded. It
+// returns refused if the fence confirms that the cached rows are current. Otherwise another
+// owner may have changed them, so that the reason may be wrong; then refuse returns an error
+// that wraps errNotBegun. The fence runs in a transaction that is rolled back.
 func (a *directAppend) refuse(ctx context.Context, conn *pgxpool.Conn, i int, part *directPart, refused error) error {
 	var checks pgx.Batch
 	a.rows[i].QueueAt(&checks, a.at)
@@ -280,7 +283,8 @@ func (a *directAppend) queueMoreLoads(loads *pgx.Batch) {
 	}
 }
 
-// leave releases the fold locks of the partitions after the transaction has ended with err.
+// leave completes or abandons the batches after the transaction has ended with err, and
+// releases the fold locks of their partitions.
 func (a *directAppend) leave(err error, began time.Time) {
 	for i := range a.parts {
 		part, b := a.parts[i].partition, a.parts[i].batch

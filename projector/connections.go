@@ -14,24 +14,25 @@ import (
 	"github.com/badged/badged/internal/pg/pgsession"
 )
 
-// connections are the database connections of batches. A batch returns its connection here,
-// and the next batch uses the connection that was returned last. A session that folds a
-// partition for the first time must plan its statements, which takes ten times as long as
-// folding an event. If batches took connections from the pool, which also serves other work,
-// each partition would use many sessions. connections is safe for concurrent use.
+// connections has the database connections of batches. After a batch, its connection is kept
+// here, and the next batch uses the connection that was kept last. So few sessions fold. A
+// session that folds a partition for the first time must plan its statements, which takes ten
+// times as long as folding an event. If batches used any connection of the pool, which also
+// serves other work, each partition would be planned in many sessions. connections is safe for
+// concurrent use.
 type connections struct {
 	pool *pgxpool.Pool
 	// limit is the greatest number of kept connections, since the pool serves other work too.
 	limit int
-	// lockTimeout is how long statements of these sessions, and the planning of statements,
-	// may wait for a lock. 0 means no limit.
+	// lockTimeout is how long the planning and the execution of a statement may wait for a
+	// lock in these sessions. 0 means no limit.
 	lockTimeout time.Duration
 
 	mu   sync.Mutex
-	kept []keptConnection // the one used last is at the end
+	kept []keptConnection // the connection that was used last is at the end
 }
 
-// newConnections returns connections that keep up to a third of a pool's connections.
+// newConnections returns a set that keeps up to a third of the connections of a pool.
 func newConnections(pool *pgxpool.Pool, lockTimeout time.Duration) *connections {
 	return &connections{pool: pool, limit: int(pool.Config().MaxConns) / 3, lockTimeout: lockTimeout}
 }
@@ -41,11 +42,12 @@ type keptConnection struct {
 	used time.Time
 }
 
-// trusted is how long an unused connection is assumed to work, if the server has sent nothing
-// on it.
+// trusted is how long an unused connection is assumed to work without a check, unless the
+// server has sent something on it.
 const trusted = time.Second
 
-// take returns a connection. The caller must pass it to keep, or release it.
+// take returns a connection, a kept one if possible. The caller must pass it to keep, or
+// release it.
 func (c *connections) take(ctx context.Context) (*pgxpool.Conn, error) {
 	c.mu.Lock()
 	var k keptConnection
@@ -71,7 +73,7 @@ func (c *connections) take(ctx context.Context) (*pgxpool.Conn, error) {
 	return conn, nil
 }
 
-// setUp prepares the session of a connection taken from the pool.
+// setUp prepares the session of a connection that was acquired from the pool.
 func (c *connections) setUp(ctx context.Context, conn *pgxpool.Conn) error {
 	if c.lockTimeout > 0 {
 		if _, err := conn.Exec(ctx, fmt.Sprintf(`SET lock_timeout = %d`, c.lockTimeout.Milliseconds())); err != nil {
@@ -92,14 +94,15 @@ func (c *connections) setUp(ctx context.Context, conn *pgxpool.Conn) error {
 const incarnationKey = "badged.incarnation"
 
 // incarnationOf returns the value of store.IncarnationSQL for the session of a connection that
-// take returned. It cannot change during a session: a restart of Postgres ends all sessions,
-// and on a standby, which a promotion makes a primary, setUp fails.
+// take has returned. The value cannot change during a session. A restart of Postgres ends all
+// sessions. A promotion to primary does not, but take returns no session of a standby, since
+// setUp fails there.
 func incarnationOf(conn *pgxpool.Conn) string {
 	incarnation, _ := conn.Conn().PgConn().CustomData()[incarnationKey].(string)
 	return incarnation
 }
 
-// timelineOf returns the timeline in an incarnation, 0 if there is none.
+// timelineOf returns the timeline in an incarnation, 0 if incarnation has none.
 func timelineOf(incarnation string) int64 {
 	digits, _, _ := strings.Cut(incarnation, "/")
 	timeline, err := strconv.ParseInt(digits, 16, 64)
@@ -121,7 +124,8 @@ func (c *connections) giveBack(conn *pgxpool.Conn) {
 	conn.Release()
 }
 
-// keep stores a connection for the next batch. A broken one goes to the pool, which drops it.
+// keep stores a connection for the next batch. It returns a broken connection to the pool,
+// which closes it.
 func (c *connections) keep(conn *pgxpool.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,19 +12,19 @@ import (
 	"github.com/badged/badged/internal/fold/store"
 )
 
-// beginEpochSQL begins a new epoch. Other projectors then discard their cached rows: their
-// batches fail, since they know another epoch.
+// beginEpochSQL begins a new epoch of a partition. The batches of other projectors then fail,
+// since they expect another epoch, and these projectors discard their cached rows.
 var beginEpochSQL = `UPDATE badged.partitions
 SET epoch = substr(replace(gen_random_uuid()::text, '-', ''), 1, 12), incarnation = ` + store.IncarnationSQL + `
 WHERE partition_id = $1`
 
 // endTimelineSQL records which transactions were folded when timeline $2 of Postgres ended,
-// and therefore were not lost.
+// and so were not lost.
 const endTimelineSQL = `INSERT INTO badged.timeline_ends AS t (partition, timeline, next_timeline, transaction_id, pending) VALUES ($1, $2, $3, $4, $5)
 ON CONFLICT (partition, timeline) DO UPDATE
 SET next_timeline = excluded.next_timeline, transaction_id = excluded.transaction_id, pending = excluded.pending, noticed_at = now()`
 
-// Reasons for a new epoch; values of a metric label.
+// Reasons for a new epoch: values of a metric label.
 const (
 	// epochRestart: Postgres was restarted, promoted or restored, and may have
 	// lost commits.
@@ -33,9 +33,9 @@ const (
 	epochRewind = "rewind"
 )
 
-// outdated reports whether the epoch must end, and why. The tables may be older than the state
-// of clients if the epoch began in an earlier life of Postgres, or if the position is behind a
-// position that this process saw committed.
+// outdated reports whether the epoch must end, and the reason. It must end if clients may have
+// newer states than the tables: if the epoch began in an earlier incarnation of Postgres, or
+// if the position is before a position that this process has seen committed.
 func (p *partition) outdated() (reason string, is bool) {
 	switch {
 	case p.cursor.Before(p.reached):
@@ -47,15 +47,15 @@ func (p *partition) outdated() (reason string, is bool) {
 }
 
 // beginEpoch begins a new epoch, unless another projector has done so, and reads the state of
-// the partition. After lost commits, the tables may reach a version that clients already have,
-// with another state. In a new epoch, clients therefore load a snapshot instead of comparing
-// versions. ADR 41 has the reasons.
+// the partition. It is called after commits may have been lost. The tables may then reach a
+// version that clients already have, but with another state; so in a new epoch, clients load a
+// snapshot instead of comparing versions. ADR 41 has the reasons.
 func (p *partition) beginEpoch(ctx context.Context, conn *pgxpool.Conn) error {
 	var reason string
 	var begun bool
 	reached := p.reached
 	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		// Lock the row of the position, so that no batch runs meanwhile.
+		// Lock the row of the position, so that no batch commits meanwhile.
 		if _, err := tx.Exec(ctx, `SELECT FROM badged.`+events.Topic(p.id)+`_offsets WHERE consumer_group = $1 FOR UPDATE`, events.ProjectorGroup); err != nil {
 			return err
 		}
@@ -81,7 +81,7 @@ func (p *partition) beginEpoch(ctx context.Context, conn *pgxpool.Conn) error {
 	if !begun {
 		return nil
 	}
-	p.reached = p.cursor.Position // set even if learn fails later: the epoch must begin only once
+	p.reached = p.cursor.Position // set here in case learn fails later: the epoch must begin only once
 	p.projector.metrics.epochs.WithLabelValues(reason).Inc()
 	if reason == epochRewind {
 		p.projector.log.WarnContext(ctx, "Postgres lost commits that clients have seen; a new epoch begins and clients get snapshots. Publish the lost events again",
@@ -92,11 +92,11 @@ func (p *partition) beginEpoch(ctx context.Context, conn *pgxpool.Conn) error {
 	return nil
 }
 
-// restartInterval limits how often a restart of Postgres is logged, since every partition
-// begins a new epoch then, one after the other.
+// restartInterval is the least time between two log lines about a restart of Postgres: after a
+// restart, every partition begins a new epoch, one after the other.
 const restartInterval = time.Minute
 
-// tellRestart logs a restart of Postgres, once for all partitions.
+// tellRestart logs a restart of Postgres, once for all partitions together.
 func (p *Projector) tellRestart(ctx context.Context) {
 	now, last := time.Now().UnixNano(), p.restartTold.Load()
 	if now-last < int64(restartInterval) || !p.restartTold.CompareAndSwap(last, now) {

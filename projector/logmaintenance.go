@@ -12,21 +12,23 @@ import (
 	"github.com/badged/badged/internal/pg/pgsession"
 )
 
-// The log of a partition is divided into ranges of transaction ids, one table each; the last
-// range has no end. A range is complete, and can be archived, once Postgres assigns ids above
-// its end.
+// The log of a partition is divided into ranges of transaction ids, each in a table of its
+// own. The last range has no end. A range is complete, and can be archived, once Postgres
+// assigns ids beyond its end.
 const (
-	// rangeSpan is about how long a range receives events.
+	// rangeSpan is about how long new events are appended to one range.
 	rangeSpan = 7 * 24 * time.Hour
-	// leastRange is the least number of transaction ids in a range, counting all ids that the
-	// cluster assigns. It limits the number of ranges, since each adds to the cost of reading
-	// the log.
+	// leastRange is the least number of transaction ids in a range. It counts all transactions
+	// of the cluster. It limits the number of ranges, since each range adds to the cost of
+	// reading the log.
 	leastRange = 1 << 20
 )
 
 const buryUnissuedSQL = `SELECT badged.bury_unissued($1)`
 
-// buryUnissued makes dead letters of events whose transaction id is not assigned yet.
+// buryUnissued turns events into dead letters if Postgres has not assigned their transaction
+// ids yet. Only the owner of the schema can write such events. They could not be folded until
+// Postgres reaches the ids, and no range could end before them.
 func (p *partition) buryUnissued(ctx context.Context) error {
 	var n int
 	if err := p.projector.cfg.Pool.QueryRow(ctx, buryUnissuedSQL, p.id).Scan(&n); err != nil {
@@ -42,12 +44,13 @@ func (p *partition) buryUnissued(ctx context.Context) error {
 
 const extendLogSQL = `SELECT badged.extend_log($1, $2::interval, $3)`
 
-// extendLog adds ranges until the last one begins in the future. ADR 151 has the reasons.
+// extendLog adds ranges to the log until the last range begins in the future. ADR 151 has the
+// reasons.
 func (p *partition) extendLog(ctx context.Context) error {
 	for more := true; more; {
 		err := p.projector.cfg.Pool.QueryRow(ctx, extendLogSQL, p.id, rangeSpan, leastRange).Scan(&more)
 		if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == pgsession.LockNotAvailable {
-			return nil // not urgent: meanwhile the last range receives the events
+			return nil // not urgent: until the next try, events are appended to the last range
 		}
 		if err != nil {
 			return fmt.Errorf("extend the log of partition %d: %w", p.id, err)
@@ -59,8 +62,8 @@ func (p *partition) extendLog(ctx context.Context) error {
 const indexLogSQL = `SELECT badged.index_log($1)`
 
 // indexLog builds the index of user and conversation ids in complete ranges of the owned
-// partitions, one range after the other. Showing, verifying, exporting and erasing a user
-// search by this index. ADR 151 has the reasons.
+// partitions, one range after the other, until ctx is done. Commands that show, verify, export
+// and erase a user search with this index. ADR 151 has the reasons.
 func (p *Projector) indexLog(ctx context.Context) error {
 	for wait.For(ctx, p.cfg.MaintenanceInterval) == nil {
 		for _, id := range p.OwnedPartitions() {

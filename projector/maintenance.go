@@ -13,12 +13,14 @@ import (
 	"github.com/badged/badged/internal/fold/store"
 )
 
-// generationDueSQL compares begun_at with the clock of the database, which set begun_at. $2 is
-// half of the dedup window.
+// generationDueSQL returns the present generation of event keys, and whether its span $2 is
+// over. It uses the clock of the database, which has set begun_at. The span is half of the
+// dedup window.
 const generationDueSQL = `SELECT max(generation), max(begun_at) + $2::interval <= now() FROM badged.dedup_generations
 WHERE partition_id = $1`
 
-// maintain extends the log and merges event keys in the owned partitions until ctx is done.
+// maintain runs the periodic tasks of the owned partitions every MaintenanceInterval, and
+// merges event keys then and when merges has a token, until ctx is done.
 func (p *Projector) maintain(ctx context.Context) error {
 	tick := time.NewTicker(p.cfg.MaintenanceInterval)
 	defer tick.Stop()
@@ -56,7 +58,8 @@ func (p *partition) maintain(ctx context.Context) {
 }
 
 // rotateGenerations makes the next batch begin a generation of event keys, if the span of the
-// present generation is over. It is safe to run concurrently with batches and with itself.
+// present generation is over. Several calls may run concurrently with each other and with
+// batches.
 func (p *partition) rotateGenerations(ctx context.Context) error {
 	var present int
 	var due bool
@@ -65,7 +68,7 @@ func (p *partition) rotateGenerations(ctx context.Context) error {
 		return fmt.Errorf("read the age of the present generation of event keys: %w", err)
 	}
 	if due {
-		if err := p.projector.clock.Check(); err != nil { // a wrong clock would remove event keys permanently
+		if err := p.projector.clock.Check(); err != nil { // with a wrong clock, event keys would expire too early
 			return err
 		}
 		p.next.Store(int64(present + 1))
@@ -73,8 +76,8 @@ func (p *partition) rotateGenerations(ctx context.Context) error {
 	return nil
 }
 
-// mergeKeys merges event keys in the owned partitions until nothing is left to merge. It does
-// one step of each partition in turn.
+// mergeKeys merges event keys in the owned partitions until no merge is due. It does one step
+// in each partition in turn.
 func (p *Projector) mergeKeys(ctx context.Context) {
 	busy := p.OwnedPartitions()
 	for len(busy) > 0 && ctx.Err() == nil {
@@ -88,10 +91,11 @@ func (p *Projector) mergeKeys(ctx context.Context) {
 	}
 }
 
-// errNotOwned means that a partition has no event keys in memory to merge.
+// errNotOwned means that this process has no event keys of a partition in memory.
 var errNotOwned = errors.New("the partition is not owned, or nothing was folded yet")
 
-// lockKeys calls f while no batch uses the event keys.
+// lockKeys calls f while no batch uses the event keys. It returns errNotOwned without calling
+// f if they are not in memory.
 func (p *partition) lockKeys(ctx context.Context, f func() error) error {
 	if !p.take(ctx) {
 		return ctx.Err()
@@ -104,7 +108,8 @@ func (p *partition) lockKeys(ctx context.Context, f func() error) error {
 	return f()
 }
 
-// keysGrew records that a batch added event keys, and starts a merge if one is due.
+// keysGrew is called after a batch has added event keys. It wakes maintenance if a merge is
+// due.
 func (p *partition) keysGrew() {
 	p.keysChanged()
 	if p.keyStats.Load().Recent >= p.merger.Sizes.Blocks {
@@ -112,7 +117,7 @@ func (p *partition) keysGrew() {
 	}
 }
 
-// wakeMerging makes maintenance look for event keys to merge.
+// wakeMerging makes maintenance look for event keys to merge. It does not block.
 func (p *Projector) wakeMerging() {
 	select {
 	case p.merges <- struct{}{}:
@@ -120,10 +125,11 @@ func (p *Projector) wakeMerging() {
 	}
 }
 
-// leastCache divides the memory: the cached users always get at least 1/leastCache of it.
+// leastCache divides the memory: the cached users and rooms may always use at least
+// 1/leastCache of it.
 const leastCache = 4
 
-// keysChanged gives the cache the memory that the event keys do not use.
+// keysChanged lets the cache use the memory that the event keys do not use.
 func (p *partition) keysChanged() {
 	stats := p.keys.Stats()
 	p.cache.Limit = max(p.memory-stats.Bytes, p.memory/leastCache) / 2

@@ -18,16 +18,17 @@ import (
 	"github.com/badged/badged/internal/log/eventlog"
 )
 
-// Targets for the duration of a batch. A longer batch writes a row once for more events, and
-// publishes the effect of its first events later.
+// Targets for the duration of a batch. Longer batches write a row once for more events, but
+// publish the effect of their first events later.
 const (
 	fastBatch    = 200 * time.Millisecond
 	slowBatch    = 500 * time.Millisecond
-	batchTimeout = 30 * time.Second // a healthy database takes far less
-	smallestRun  = 50               // in events; in smaller batches the fixed cost dominates
+	batchTimeout = 30 * time.Second // a healthy database needs far less
+	smallestRun  = 50               // in events; smaller batches cost nearly as much
 )
 
-// Waits for a transaction that was opened a moment ago, and after an error of the database.
+// The pauses while a transaction that was just opened holds up the loop, and after an error of
+// the database.
 const (
 	firstWait    = time.Millisecond
 	lastWait     = 8 * time.Millisecond
@@ -35,8 +36,8 @@ const (
 	lastBackoff  = 2 * time.Second
 )
 
-// partition is one partition of the log. Its loop folds what is in the log; Projector.Append
-// folds what it appends.
+// partition is one partition of the log. Its loop (run) folds the events in the log;
+// Projector.Append folds the events that it appends.
 type partition struct {
 	id        int
 	projector *Projector
@@ -44,37 +45,38 @@ type partition struct {
 	wakes     chan struct{}
 	owned     atomic.Bool
 	// looked is set when the fence of an append has proved that the log has no other unfolded
-	// event. The poller clears it.
+	// event. The poller then skips the partition once and clears looked.
 	looked atomic.Bool
-	// next is the generation of event keys that the next batch begins, if it follows the
-	// present one; 0 for none.
+	// next is the generation of event keys that the next batch must begin, if it directly
+	// follows the present generation; 0 for none. Maintenance sets it.
 	next atomic.Int64
 
-	// turn is the fold lock: it has a token while a batch is folded, and guards the fields
-	// below. It is a channel and not a mutex, so that waiting for it can be limited.
+	// turn is the fold lock. It has a token while a batch is folded, and guards the fields
+	// below up to size. It is a channel instead of a mutex, so that waiting for it can have a
+	// limit.
 	turn chan struct{}
-	// ready is set if everything in the log was folded when the loop last read it. Then an
-	// append may fold its events itself.
+	// ready is set if everything in the log was folded when the loop last read it. Only then
+	// may an append fold its events.
 	ready bool
 	// caughtUp, if not nil, is closed when the loop sets ready.
 	caughtUp chan struct{}
 	cursor   logread.Cursor
 	state    store.PartitionState
-	letters  store.Letters // the letters after the cursor, in case the position was set back
-	known    bool          // whether cursor, state and letters are current
+	letters  store.Letters // after the cursor; there are some if the position was set back
+	known    bool          // whether cursor, state and letters were read and may be current
 	// fenced is set if the fence of the last batch failed.
 	fenced bool
-	// reached is the furthest position that this process saw committed in this epoch.
+	// reached is the greatest position that this process has seen committed in this epoch.
 	reached events.Position
 	cache   *store.Cache
 	keys    *keys.Window
 	size    logread.Size // of the next page
 
-	// memory is about how many bytes cache and keys together may use.
+	// memory limits the approximate size of cache and keys together, in bytes.
 	memory int
 	// merger merges the event keys. Only maintenance uses it.
 	merger *keys.Merger
-	// keyStats has the sizes of keys after the last change.
+	// keyStats has the sizes of keys after their last change.
 	keyStats atomic.Pointer[keys.Stats]
 }
 
@@ -95,11 +97,11 @@ func newPartition(id int, p *Projector) *partition {
 	return part
 }
 
-// filterShare divides the memory: the filters of event keys get at most 1/filterShare of it,
-// and the cached users get the rest.
+// filterShare divides the memory: the filters of event keys use at most 1/filterShare of it,
+// and the cached users and rooms use the rest.
 const filterShare = 2
 
-// wake makes the loop look for events. It does nothing if a wake is already pending.
+// wake makes the loop look for events. It has no effect if a wake is already pending.
 func (p *partition) wake() {
 	select {
 	case p.wakes <- struct{}{}:
@@ -107,7 +109,8 @@ func (p *partition) wake() {
 	}
 }
 
-// run folds the partition until ctx is done. ctx lasts as long as the ownership.
+// run folds the partition until ctx is done, which happens when the process loses or releases
+// the partition.
 func (p *partition) run(ctx context.Context) {
 	p.owned.Store(true)
 	defer p.leave()
@@ -144,7 +147,8 @@ func (p *partition) run(ctx context.Context) {
 	}
 }
 
-// leave ends the ownership. It clears the cache, since another owner may now change the rows.
+// leave records that the process no longer owns the partition. It clears the cache, since
+// another owner may now change the rows.
 func (p *partition) leave() {
 	p.turn <- struct{}{}
 	defer func() { <-p.turn }()
@@ -155,10 +159,11 @@ func (p *partition) leave() {
 }
 
 // drain folds batches until there is nothing more to read. waits reports that there are events
-// that can be read only in a moment, when an open transaction has ended.
+// that must not be read until an open transaction has ended, which mostly takes a moment.
 func (p *partition) drain(ctx context.Context) (waits bool, err error) {
 	for {
-		// Acquire a slot for each batch, so that busy partitions alternate with others.
+		// Acquire a slot for each batch, so that busy partitions alternate with other
+		// partitions.
 		select {
 		case p.projector.slots <- struct{}{}:
 		case <-ctx.Done():
@@ -178,14 +183,14 @@ func (p *partition) drain(ctx context.Context) (waits bool, err error) {
 	}
 }
 
-// readAgain reports whether a batch that failed with err must be read and folded again at
-// once.
+// readAgain reports whether a batch failed with err because the state of the partition in
+// memory was outdated. Then it must be read and folded again at once.
 func readAgain(err error) bool {
 	return errors.Is(err, store.ErrFenced) || errors.Is(err, keys.ErrOutdated)
 }
 
 // step folds one batch. more reports that there is more to read now. waits reports that there
-// is more to read in a moment, when an open transaction has ended.
+// are events that must not be read until an open transaction has ended.
 func (p *partition) step(ctx context.Context) (more, waits bool, err error) {
 	p.turn <- struct{}{}
 	defer func() { <-p.turn }()
@@ -196,7 +201,7 @@ func (p *partition) step(ctx context.Context) (more, waits bool, err error) {
 	}
 	defer func() {
 		if err != nil {
-			conn.Release() // the pool closes it if it is inside a transaction
+			conn.Release() // the pool closes the connection if it is inside a transaction
 			return
 		}
 		p.projector.connections.keep(conn)
@@ -220,7 +225,7 @@ func (p *partition) step(ctx context.Context) (more, waits bool, err error) {
 	start := time.Now()
 	b := store.NewBatch(&page, &p.letters, p.id, len(p.projector.partitions))
 	p.prepare(b)
-	// Do not cancel a batch that was begun: if it commits, its updates must be published.
+	// Do not cancel a batch that has begun: if it commits, its updates must be published.
 	batchCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTimeout)
 	defer cancel()
 	r, err := b.Commit(batchCtx, conn.Conn(), p.tables, p.cache, p.keys, p.state, p.projector.cfg.Bus.HasSubscribers)
@@ -239,7 +244,8 @@ func (p *partition) step(ctx context.Context) (more, waits bool, err error) {
 	return page.More, page.Waits, nil
 }
 
-// caught sets ready, and wakes the appends that wait for it.
+// caught sets ready to up. If up is true, it also wakes the appends that wait until the log is
+// folded.
 func (p *partition) caught(up bool) {
 	p.ready = up
 	if up && p.caughtUp != nil {
@@ -248,7 +254,7 @@ func (p *partition) caught(up bool) {
 	}
 }
 
-// prepare sets the generation of event keys of a batch.
+// prepare sets the generation in which a batch stores its event keys.
 func (p *partition) prepare(b *store.Batch) {
 	b.Generation = p.state.Generation
 	if next := int(p.next.Load()); next == b.Generation+1 {
@@ -256,8 +262,8 @@ func (p *partition) prepare(b *store.Batch) {
 	}
 }
 
-// failed records that a batch failed with err. Its commit may have succeeded, so the state
-// must be read again.
+// failed records that a batch failed with err. The commit may have succeeded all the same, so
+// the state of the partition must be read again.
 func (p *partition) failed(err error) {
 	p.known, p.ready, p.fenced = false, false, errors.Is(err, store.ErrFenced)
 	if errors.Is(err, keys.ErrOutdated) {
@@ -265,7 +271,8 @@ func (p *partition) failed(err error) {
 	}
 }
 
-// committed updates the partition after a batch was committed, and queues its updates.
+// committed updates the partition after the commit of a batch, and queues the updates to
+// publish.
 func (p *partition) committed(b *store.Batch, r store.Result, start time.Time) {
 	p.cursor, p.state.Generation = b.To, b.Generation
 	p.state.Rooms = p.state.Rooms || b.OfRooms()
@@ -283,15 +290,15 @@ func (p *partition) committed(b *store.Batch, r store.Result, start time.Time) {
 	p.projector.cfg.Folded(folded)
 }
 
-// sameIncarnation reports whether the epoch began in the life of Postgres that conn is
-// connected to. If Postgres was started or promoted since, it may have lost commits.
+// sameIncarnation reports whether the epoch began in the incarnation of Postgres to which conn
+// is connected. If not, Postgres was started or promoted since, and may have lost commits.
 func (p *partition) sameIncarnation(conn *pgxpool.Conn) bool {
 	return p.state.Incarnation == incarnationOf(conn)
 }
 
-// learn reads the state of the partition. If the position or the state has changed, it clears
-// the cache and loads the event keys again. It begins a new epoch if clients may have received
-// newer states than the tables have.
+// learn reads the state of the partition, before the first batch and whenever it may have
+// changed. If it has changed, learn clears the cache and loads the event keys again. It begins
+// a new epoch if clients may have received newer states than the tables have.
 func (p *partition) learn(ctx context.Context, conn *pgxpool.Conn) error {
 	before, state := p.cursor.Position, p.state
 	if err := p.look(ctx, conn); err != nil {
@@ -329,14 +336,14 @@ func (p *partition) learn(ctx context.Context, conn *pgxpool.Conn) error {
 	return nil
 }
 
-// look reads the position and the state of the partition.
+// look reads the position and the stored state of the partition.
 func (p *partition) look(ctx context.Context, q events.Querier) (err error) {
 	if p.cursor, err = logread.Load(ctx, q, p.id, ""); err != nil {
 		return err
 	}
 	moves := p.state.Moves
 	if p.state, err = store.LoadState(ctx, q, p.id); err == nil && p.state.Moves != moves {
-		p.reached = events.Position{} // the log was moved here from another database, with other positions
+		p.reached = events.Position{} // positions of the database from which the partition was moved do not count
 	}
 	return err
 }
@@ -356,12 +363,13 @@ func (p *partition) account(b *store.Batch, r store.Result, took time.Duration) 
 	m.delaySeconds.Observe(max(0, p.projector.clock.Now().Sub(b.Oldest)).Seconds())
 }
 
-// shrink halves the size of the next batch, but not below least.
+// shrink halves the greatest number of events of the next batch, but not below least.
 func (p *partition) shrink(least int) {
 	p.size.Events = min(p.size.Events, max(p.size.Events/2, least))
 }
 
-// adapt sets the size of the next batch, after a batch of n events took the given time.
+// adapt sets the greatest number of events of the next batch, after a batch of n events took
+// the given time.
 func (p *partition) adapt(n int, took time.Duration) {
 	switch {
 	case took > slowBatch:

@@ -10,28 +10,30 @@ import (
 	"github.com/badged/badged/internal/fold/lag"
 )
 
-// poller finds events without a wake: events that other programs appended, and events whose
-// wake was lost.
+// poller finds events of which the projector was not woken: events that other programs
+// appended, and events whose wake was lost.
 type poller struct {
 	projector *Projector
 	database  events.Querier
-	// partitions are the partitions of the last poll. snapshot is the Postgres snapshot taken
-	// before that poll. As long as the snapshot is the same, no transaction has committed.
+	// partitions are the partitions that the last poll read. snapshot is the Postgres snapshot
+	// taken before that poll. While the snapshot remains the same, no transaction has
+	// committed since.
 	partitions []int
 	snapshot   string
 }
 
-// pollPatience limits a poll, which blocks if another session locks the log of one partition.
+// pollPatience limits a poll in time: it blocks while another session locks the log of a
+// partition.
 const pollPatience = 2 * time.Second
 
-// poll wakes the partitions that are behind.
+// poll wakes the partitions that have unfolded events.
 func (p *poller) poll(ctx context.Context) {
 	behind, err := p.behind(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
 			p.projector.log.WarnContext(ctx, "cannot poll for new events, will try again", "error", err)
 		}
-		behind = p.projector.OwnedPartitions() // one of them may be locked
+		behind = p.projector.OwnedPartitions() // one locked partition makes the poll fail, so wake all
 	}
 	for _, id := range behind {
 		p.projector.Wake(id)
@@ -39,9 +41,9 @@ func (p *poller) poll(ctx context.Context) {
 }
 
 // behind returns the owned partitions with events after their positions. It skips the
-// partitions in which an append has looked at the log since the last poll; the next poll
-// includes them. So it runs no query while appends reach all partitions, and reads only the
-// snapshot while nothing is committed.
+// partitions in which an append has proved since the last poll that no other event is
+// unfolded; the next poll includes them. So it runs no query while appends fold in all
+// partitions, and reads only the snapshot while no transaction commits.
 func (p *poller) behind(ctx context.Context) ([]int, error) {
 	ctx, cancel := context.WithTimeout(ctx, pollPatience)
 	defer cancel()

@@ -1,12 +1,12 @@
 // Package projector folds the event log into badges: how many messages each user has not read,
 // by conversation and in total.
 //
-// A [Projector] owns partitions and folds them in batches. One transaction per batch moves the
-// position of the partition and writes every row that changed. Package badges reads the
-// numbers. The fold itself is in internal/fold/badge, its tables in internal/fold/store.
+// A [Projector] owns partitions and folds their events in batches. One transaction per batch
+// moves the position of the partition and writes every changed row. Package badges reads the
+// numbers. The fold itself is in internal/fold/badge, its tables are in internal/fold/store.
 //
 // The package does not know the readers of badges: no gateway, no HTTP, and no package for
-// operators. ADR 54 explains appends that fold, ADR 20 the cache, ADR 41 epochs.
+// operators. ADR 54 explains appends that fold, ADR 20 the cache, and ADR 41 epochs.
 package projector
 
 import (
@@ -43,68 +43,69 @@ type Config struct {
 	Log  *events.Log
 	// Bus receives every update after the commit.
 	Bus pubsub.Bus
-	// Held returns the partitions that the database has, in ascending order, if it is one of
-	// several databases. It must not block. Default: all partitions.
+	// Held returns the partitions that this database has, in ascending order. It is needed if
+	// there are several databases. It must not block. Default: all partitions.
 	Held func() []int
-	// HeldChanged returns a channel that is closed once Held may return other partitions.
-	// Default: one that is closed once partitions were split.
+	// HeldChanged returns a channel that is closed when the result of Held may have changed.
+	// Default: a channel that is closed when partitions were split.
 	HeldChanged func() <-chan struct{}
 	// Logger defaults to a logger that discards everything.
 	Logger *slog.Logger
 	// Metrics defaults to metrics that are not registered.
 	Metrics *Metrics
 
-	// PollInterval is how often the projector looks for events appended without a wake, for
-	// example by plain SQL. A poll skips a partition in which Append has folded since the last
-	// poll. Default 100ms.
+	// PollInterval is how often the projector looks for events that were appended without
+	// waking it, for example by plain SQL. A poll skips a partition in which Append has folded
+	// since the last poll. Default 100ms.
 	PollInterval time.Duration
 	// MaxBatch is the greatest number of events folded in one transaction. Default 5,000.
 	MaxBatch int
-	// CacheBytes is the approximate memory for cached users, the keys of recent events and the
-	// filters of older keys, in bytes. It is divided evenly among all partitions. Default 256
-	// MiB.
+	// CacheBytes is the approximate memory, in bytes, for cached users and rooms, the keys of
+	// recent events, and the filters of older keys. It is divided evenly among all partitions.
+	// Default 256 MiB.
 	CacheBytes int
 	// Concurrency is how many partitions are folded at once, each on its own connection.
-	// Default: the number of processors, at least 2 and at most 4. With more, batches would
+	// Default: the number of processors, at least 2 and at most 4. Beyond that, batches would
 	// compete with each other and with requests.
 	Concurrency int
-	// Share, if not nil, limits the projectors of several databases together.
+	// Share, if not nil, limits how many partitions the projectors of several databases in
+	// this process fold at once, all together.
 	Share *Share
-	// OwnershipInterval is how often the projector counts the other projectors, and acquires or
-	// releases partitions until it has its share. An owner that is silent for three intervals
-	// loses its partitions. Default 1s.
+	// OwnershipInterval is how often the projector counts the other projectors, and acquires
+	// or releases partitions until it has its fair share. An owner whose session is silent for
+	// three intervals loses its partitions. Default 1s.
 	OwnershipInterval time.Duration
-	// DedupWindow is the least time for which event keys are stored; they are stored for at
-	// most half as long again. Default 14 days.
+	// DedupWindow is how long event keys are stored at least. They are stored for at most half
+	// as long again. Default 14 days.
 	DedupWindow time.Duration
 	// MaintenanceInterval is how often the projector checks whether to begin a generation of
 	// event keys and to extend the log. Default 1m.
 	MaintenanceInterval time.Duration
 
-	// Trace is called with each batch that has traced events. It returns, for each of these
-	// events, the trace context for the work that follows the event, "" for none. It must not
-	// block. Default: no tracing.
+	// Trace is called with each batch that has traced events. For each of these events, it
+	// returns the trace context to pass on with the updates, "" for none. It must not block.
+	// Default: no tracing.
 	Trace func(TracedBatch) []string
-	// Folded is called with each batch after its commit, in the order of positions within a
-	// partition. It must neither block nor change its argument. Default: nothing.
+	// Folded is called with each batch after its commit; within a partition, in the order of
+	// positions. It must neither block nor change its argument. Default: no call.
 	Folded func(FoldedBatch)
 }
 
-// FoldedBatch describes a committed batch, for programs that follow the log.
+// FoldedBatch describes a committed batch, for consumers that follow the log.
 type FoldedBatch struct {
 	Partition int
 	// From is the position before the batch, To the position after it.
 	From, To events.Position
-	// Users and Rooms have changed in a way that clients can see. Users does not include
-	// members whose numbers changed only because their room did.
+	// Users and Rooms are the ids of users and rooms in which clients can see a change. Users
+	// excludes members whose numbers changed only because their room did.
 	Users, Rooms []string
-	// Notifying has the events whose message has a notification.
+	// Notifying has the events with a message that has a notification.
 	Notifying []*events.Event
 }
 
 // Projector folds the partitions that it owns. Any number of projectors may run on one
-// database. Each partition has one owner at a time. If it ever had two, the fence in the batch
-// transaction would keep the counts correct.
+// database; each partition has one owner at a time. If a partition had two owners by mistake,
+// the fence in the transaction of each batch would keep the counts correct.
 type Projector struct {
 	cfg        Config
 	ran        atomic.Bool
@@ -116,30 +117,30 @@ type Projector struct {
 	// split has the partitions created by splits, by number. splitMu guards it.
 	split   map[int]*partition
 	splitMu sync.Mutex
-	// silence is how long the session of an owner may be silent before it loses its
+	// silence is how long the session of an owner may be silent before the owner loses its
 	// partitions.
 	silence time.Duration
 	// slots limits how many partitions are folded at once.
 	slots chan struct{}
-	// connections are used by batches.
+	// connections has the database connections of batches.
 	connections *connections
-	// appending are used by appends that fold.
+	// appending has the database connections of appends that fold.
 	appending *connections
-	// open records the transactions that the partitions have seen open.
+	// open records since when the partitions have seen transactions open.
 	open logread.Watch
-	// turnPatience is the constant of this name, except in tests.
+	// turnPatience is the constant turnPatience, except in tests.
 	turnPatience time.Duration
 	// clock returns the time of the database.
 	clock dbclock.Clock
 	// restartTold is when a restart of Postgres was last logged, in Unix nanoseconds.
 	restartTold atomic.Int64
-	// updates is the queue of the bus.
+	// updates is the queue of updates to publish on the bus.
 	updates chan store.Updates
-	// merges has a token while event keys are due to be merged.
+	// merges has a token if event keys should be merged.
 	merges chan struct{}
 }
 
-// New returns a projector that does nothing until Run.
+// New returns a projector, which does nothing until Run.
 func New(cfg Config) (*Projector, error) {
 	if cfg.Pool == nil || cfg.Log == nil || cfg.Bus == nil {
 		return nil, errors.New("projector: Pool, Log and Bus are required")
@@ -208,21 +209,21 @@ func (p *Projector) partition(id int) *partition {
 // DefaultConcurrency returns the default of Config.Concurrency.
 func DefaultConcurrency() int { return min(max(2, runtime.GOMAXPROCS(0)), 4) }
 
-// openPatience is how long batches wait for a transaction that was just opened: see
-// [logread.Watch].
+// openPatience is how long batches wait for an open transaction before they fold later events:
+// see [logread.Watch].
 const openPatience = 20 * time.Millisecond
 
-// pausedBatch is how long a transaction of the pool may be idle before Postgres ends its
-// session. A process that hangs, or whose host has vanished, could otherwise hold locks
-// forever.
+// pausedBatch is how long a session of the pool may be idle inside a transaction before
+// Postgres ends it. Without this limit, a process that hangs, or whose host has vanished,
+// could hold locks forever.
 const pausedBatch = 3 * time.Second
 
-// ConfigurePool sets up the sessions of a pool for the projector. All its queries look up rows
-// by key. Without statistics, as on new tables, the planner would choose sequential scans, and
-// hash or merge joins, so these are disabled. Memoize nodes and bitmap scans are disabled too:
-// most look-ups are for different rows, and caching results or sorting rows by page costs more
-// than it saves. Settings of the database or the role have no effect on these sessions. others
-// are further settings.
+// ConfigurePool configures the sessions of a pool for the projector. All its queries look up
+// rows by key. Without statistics, as on new tables, the planner would choose sequential
+// scans, hash joins or merge joins, so ConfigurePool disables these. It also disables memoize
+// nodes and bitmap scans: most look-ups are for different rows, so caching results or sorting
+// rows by page costs more than it saves. Settings of the database or of the role do not affect
+// these sessions. others are further settings.
 func ConfigurePool(cfg *pgxpool.Config, others ...pgsession.Setting) {
 	settings := append([]pgsession.Setting{
 		{Name: "idle_in_transaction_session_timeout", Value: strconv.FormatInt(pausedBatch.Milliseconds(), 10)},
@@ -235,22 +236,21 @@ func ConfigurePool(cfg *pgxpool.Config, others ...pgsession.Setting) {
 	pgsession.CheckIdle(cfg)
 }
 
-// Wake reports that a partition has new events. It does not block and is safe for concurrent
-// use. It does nothing if the projector does not own the partition.
+// Wake tells the projector that a partition has new events. It does not block and is safe for
+// concurrent use. It has no effect if the projector does not own the partition.
 func (p *Projector) Wake(partition int) {
 	if partition >= 0 && partition < eventlog.PartitionNumbers {
 		p.partition(partition).wake()
 	}
 }
 
-// Run folds until ctx is done. Then it finishes and publishes the current batches, and returns
-// nil. It fails if it was called before.
+// Run folds until ctx is done. Then it finishes the current batches, publishes their updates,
+// and returns nil. It returns an error if it was called before.
 func (p *Projector) Run(ctx context.Context) error {
 	if p.ran.Swap(true) {
 		return errors.New("projector: Run was called before; make another with New")
 	}
-	// The publishing goroutine runs longer than the partitions, so that their last updates are
-	// published too.
+	// Publishing ends after the partitions, so that their last updates are published too.
 	var publishing sync.WaitGroup
 	lasting := context.WithoutCancel(ctx)
 	publishing.Go(func() { p.publish(lasting) })
@@ -275,14 +275,15 @@ func (p *Projector) Run(ctx context.Context) error {
 	return nil
 }
 
-// release returns the kept connections to the pool.
+// release returns the connections that batches have kept to the pool.
 func (p *Projector) release() {
 	p.connections.release()
 	p.appending.release()
 }
 
-// publish publishes committed updates on the bus in commit order. Folding does not wait for
-// the bus, which may be slow or fail: gateways detect what they missed.
+// publish publishes committed updates on the bus, in commit order. It is a goroutine of its
+// own, since the bus may be slow or fail and must not delay folding: gateways detect missed
+// updates.
 func (p *Projector) publish(ctx context.Context) {
 	for updates := range p.updates {
 		if err := p.cfg.Bus.Publish(ctx, updates.Users, updates.Rooms); err != nil {
@@ -292,9 +293,9 @@ func (p *Projector) publish(ctx context.Context) {
 	}
 }
 
-// Tell queues updates for the bus, behind the updates of earlier batches. If the queue is
-// full, it drops them, and reconciliation delivers them later. It does not block, and is safe
-// for concurrent use while Run runs.
+// Tell queues updates for the bus, after the updates of earlier batches. If the queue is full,
+// it drops them, and reconciliation delivers them later. It does not block, and is safe for
+// concurrent use while Run runs.
 func (p *Projector) Tell(updates []pubsub.Update) { p.tell(store.Updates{Users: updates}) }
 
 func (p *Projector) tell(updates store.Updates) {
@@ -319,7 +320,7 @@ func (p *Projector) OwnedPartitions() []int {
 	return owned
 }
 
-// measure updates the metrics of the lag.
+// measure updates the metrics of the lag and of the dead letters.
 func (p *Projector) measure(ctx context.Context) {
 	p.measureClock(ctx)
 	measuring, cancel := context.WithTimeout(ctx, lagPatience)
@@ -327,7 +328,7 @@ func (p *Projector) measure(ctx context.Context) {
 	cancel()
 	var waiting float64
 	if err == nil {
-		// Do not count copies: rows of partitions that are being moved to this database.
+		// Do not count dead letters of partitions that are being copied to this database.
 		err = p.cfg.Pool.QueryRow(ctx, `SELECT count(*) FROM (
 	SELECT FROM badged.dead_letters WHERE partition_id IS NULL OR partition_id IN (SELECT partition_id FROM badged.partitions) LIMIT $1) AS counted`, lettersLimit).Scan(&waiting)
 	}
@@ -347,8 +348,8 @@ func (p *Projector) measure(ctx context.Context) {
 	}
 }
 
-// measureClock reads the clock of the database, since appends that fold do not read it. If
-// this fails, the clock continues from its last reading.
+// measureClock reads the clock of the database, which appends that fold use without reading
+// it. After an error, the clock continues from its last reading.
 func (p *Projector) measureClock(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lagInterval)
 	defer cancel()
@@ -357,12 +358,13 @@ func (p *Projector) measureClock(ctx context.Context) {
 	}
 }
 
-// Measuring the lag reads the log, so it is done rarely and reads little.
+// Measuring the lag reads the log, so it is done rarely and reads a limited number of rows.
 const (
 	lagInterval = 5 * time.Second
 	lagLimit    = 100_000
-	// lettersLimit is the greatest number of dead letters that are counted.
+	// lettersLimit is the greatest number of dead letters to count.
 	lettersLimit = 10_000
-	// lagPatience limits a measurement, which blocks if another session locks a partition.
+	// lagPatience limits a measurement in time: it blocks while another session locks a
+	// partition.
 	lagPatience = 10 * time.Second
 )

@@ -9,18 +9,19 @@ import (
 )
 
 // rareLogInterval is the least time between two lines of a rareLog. A faulty publisher can
-// cause thousands of such events a second.
+// cause thousands of such events per second.
 const rareLogInterval = time.Minute
 
-// rareLog logs events of one kind with a fixed message and their number. It is safe for
-// concurrent use.
+// rareLog logs how many events of one kind there were, with a fixed message, at most once per
+// interval. It is safe for concurrent use.
 type rareLog struct {
 	log     *slog.Logger
 	message string
 
 	mu     sync.Mutex
 	logged time.Time
-	// events counts the events since the last line. first describes the first of them.
+	// events counts the events since the last line, and first describes the first of these
+	// events.
 	events int
 	first  slog.Attr
 }
@@ -30,14 +31,14 @@ func newDeadLog(log *slog.Logger) *rareLog {
 	return &rareLog{log: log, message: "events in the log cannot be folded and became dead letters; list them with `badged deadletters list`, then retry or discard them"}
 }
 
-// newLeapLog returns the log of events with seqs far ahead.
+// newLeapLog returns the log of events with seqs far ahead (see badge.Leap).
 func newLeapLog(log *slog.Logger) *rareLog {
 	return &rareLog{log: log, message: "events have a seq that is at least 1,000 times the last one of their conversation, as if its unit had changed; " +
 		"a read up to such a seq hides later messages with lower seqs: if the seq is wrong, publish conversation.reset or room.reset"}
 }
 
-// add logs new events; first describes one of them. If the last line is recent, it only counts
-// them for the next line.
+// add counts new events, of which first describes one. It logs them at once unless the last
+// line is recent.
 func (l *rareLog) add(events int, first slog.Attr, now time.Time) {
 	if events == 0 {
 		return
@@ -51,7 +52,8 @@ func (l *rareLog) add(events int, first slog.Attr, now time.Time) {
 	l.flush(now)
 }
 
-// flush logs the events counted since the last line, unless that line is recent.
+// flush logs the number of events since the last line, unless that line is recent or there
+// were no events.
 func (l *rareLog) flush(now time.Time) {
 	l.mu.Lock()
 	events, first := l.events, l.first

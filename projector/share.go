@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// Share limits how many partitions several projectors of this process fold at once. Beyond the
-// number of processors, more concurrency only makes the batches smaller and more frequent. It
-// is safe for concurrent use.
+// Share limits how many partitions the projectors of this process fold at once, if it has
+// projectors of several databases. More concurrency than processors only makes the batches
+// smaller and more frequent. Share is safe for concurrent use.
 type Share struct{ slots chan struct{} }
 
-// NewShare returns a Share that lets n partitions be folded at once.
+// NewShare returns a Share with which at most n partitions are folded at once.
 func NewShare(n int) *Share { return &Share{make(chan struct{}, n)} }
 
-// longBatch is how long a batch may use a slot. After that the slot is freed, so that batches
-// of a database that hangs do not block batches of other databases.
+// longBatch is how long a batch may occupy a slot. Then the slot is released though the batch
+// goes on, so that batches of a database that hangs do not block batches of other databases.
 const longBatch = 250 * time.Millisecond
 
 // take acquires a slot and returns the function that releases it. ok is false if ctx is done

@@ -10,16 +10,16 @@ import (
 // TracedBatch is a committed batch with traced events.
 type TracedBatch struct {
 	Partition int
-	// Size is the number of events in the batch.
+	// Size is the number of decoded events in the batch.
 	Size int
 	// Began and Ended are when folding began and ended.
 	Began, Ended time.Time
-	// Events are the events with a trace context, in the order of the log.
+	// Events has the events that have a trace context, in the order of the log.
 	Events []*events.Event
 }
 
-// trace calls Config.Trace for a committed batch, and sets in each update the trace context of
-// the last event that caused it. Call it before the updates are published.
+// trace calls Config.Trace for a committed batch. Each update gets the trace context of the
+// last event that caused it. trace must be called before the updates are published.
 func (p *partition) trace(b *store.Batch, r store.Result, began time.Time) {
 	if p.projector.cfg.Trace == nil {
 		return

@@ -1,20 +1,19 @@
--- Reads of badges. Each read is one statement and so uses one snapshot. pNN stands for a
--- partition; reads of many partitions omit it.
+-- Statements that read badges. Each read is one statement and so uses one snapshot. pNN is
+-- replaced by the number of a partition; for reads of several partitions, it is removed.
 --
 -- Most users have no memberships of rooms. So the first statement about a user does not read
--- rooms, and also returns whether the user has memberships. If the user has memberships, a
--- second statement runs, which also reads rooms, and its result replaces the first result.
--- Merely starting the second statement takes longer than the whole first statement. The second
--- statement is correct for every user, so a reader that knows that a user is a member runs
--- only the second statement.
+-- rooms. It returns whether the user has memberships; if so, a second statement runs, which
+-- also reads rooms, and its result replaces the first result. The second statement takes
+-- longer just to start than the whole first statement. It is correct for every user, so if a
+-- reader knows that a user is a member, it runs only the second statement.
 --
--- k is a user, u the row of the user, c a row of badged.conversations, and r the room of a
--- membership.
+-- In all statements, k is a requested user, u the row of the user, c a row of
+-- badged.conversations, and r the room of a membership.
 
 -- name: rows of paths
--- The paths of a user with rows of paths: the first FIRSTPATHS by name, and the paths in the
--- array ALSO. A path may be returned twice. The result is json, since building jsonb takes
--- five times as long.
+-- The paths of a user whose paths have rows: the first FIRSTPATHS paths by name, and the paths
+-- in the array ALSO. A path may be returned twice. The result has type json, since building
+-- jsonb takes five times as long.
 (
     SELECT json_object_agg(p.category, p.numbers)
     FROM (
@@ -62,7 +61,7 @@ ARRAY(
 ARRAY(SELECT unnest(badged.paths_of(g.category)) FROM unnest(m.categories) AS g (category))
 
 -- name: paths
--- The paths and the levels of a user with rows of paths are separate columns.
+-- For a user with rows of paths, the paths and the levels are in separate columns.
 CASE WHEN u.path_rows IS NULL THEN coalesce(u.categories::text, '{}') ELSE coalesce({rows of paths}::text, '{}') END,
     coalesce(u.unread_conversations, 0), u.extra::text, CASE WHEN u.path_rows IS NOT NULL THEN {rows of levels}::text END
 
@@ -70,13 +69,13 @@ CASE WHEN u.path_rows IS NULL THEN coalesce(u.categories::text, '{}') ELSE coale
 p.epoch, coalesce(u.version + coalesce(u.carried, 0), 0), coalesce(u.total, 0), coalesce(u.mentions, 0), {paths}
 
 -- name: is member
--- True if the user is or was a member of a room. It must not read conversations, so that a
--- badge can be read while another session locks them.
+-- True if the user is or was a member of a room. This expression must not read conversations,
+-- so that a badge can be read while another session locks them.
 u.carried IS NOT NULL AS is_member
 
 -- name: closed
--- Counts in the closed chunks of the room the messages above the read position, and the
--- messages among them that mention everybody.
+-- Counts the messages above the read position in the closed chunks of the room: all messages,
+-- and the messages that mention everybody.
 SELECT ARRAY[
     above.live - badged.rank(c.read_seq, k.live_starts, k.live_before),
     above.mentions_all - badged.rank(c.read_seq, k.all_starts, k.all_before)
@@ -93,7 +92,7 @@ JOIN badged.room_chunks_pNN AS k
 greatest(c.read_seq, c.reached_seq, c.seen_seq)
 
 -- name: closed unseen
--- Like closed, above the seen position.
+-- Like closed, but above the seen position.
 SELECT ARRAY[
     above.live - badged.rank({seen position}, k.live_starts, k.live_before),
     above.mentions_all - badged.rank({seen position}, k.all_starts, k.all_before)
@@ -107,27 +106,27 @@ JOIN badged.room_chunks_pNN AS k
   ON k.partition_id = c.partition_id AND k.conversation_id = c.conversation_id AND k.bound = above.bound
 
 -- name: unread
--- The second case is a shortcut: most members have read everything.
+-- The second case saves time: most members have read everything.
 CASE WHEN c.joined IS NULL THEN c.unread WHEN c.read_seq >= r.last_seq THEN 0 ELSE greatest(0,
     badged.above(c.read_seq, r.live_starts, r.live_before) - c.unread
     + CASE WHEN c.read_seq < r.since THEN ({closed})[1] ELSE 0 END) END
 
 -- name: mentions
--- The second case is a shortcut: few rooms have messages that mention everybody.
+-- The second case saves time: few rooms have messages that mention everybody.
 CASE WHEN c.joined IS NULL THEN c.mentions WHEN r.all_starts IS NULL AND c.read_seq >= r.since THEN greatest(0, c.mentions) ELSE greatest(0,
     badged.above(c.read_seq, r.all_starts, r.all_before) + c.mentions
     + CASE WHEN c.read_seq < r.since THEN ({closed})[2] ELSE 0 END) END
 
 -- name: memberships
--- OFFSET 0 makes each room a look-up by key: before the tables are analyzed, a plan might
--- otherwise read all rooms for each user.
+-- OFFSET 0 forces a look-up by key for each room: before the tables are analyzed, the planner
+-- might otherwise read all rooms for each user.
 badged.conversations_pNN AS c
 CROSS JOIN LATERAL (SELECT * FROM badged.rooms_pNN AS r WHERE r.partition_id = c.partition_id AND r.conversation_id = c.conversation_id OFFSET 0) AS r
 WHERE c.partition_id = k.partition_id AND c.user_id = k.user_id AND c.joined IS NOT NULL
 
 -- name: numbers
 -- The numbers of each membership. The last three are null if all unread messages are unseen.
--- OFFSET 0 makes Postgres compute each number once, instead of wherever it is used.
+-- OFFSET 0 makes Postgres compute each number once, instead of at each use.
 SELECT r.changes - c.joined AS changes, r.category, c.level, c.marked_unread, {unread} AS unread, {mentions} AS mentions, coalesce(c.named, 0) AS named,
     CASE WHEN c.unseen IS NOT NULL THEN greatest(0,
         badged.above({seen position}, r.live_starts, r.live_before) - c.unseen[1]
@@ -140,8 +139,8 @@ FROM {memberships}
 OFFSET 0
 
 -- name: sums
--- What the memberships add to the badge, by category and own level: see the type memberships
--- in reader.go.
+-- The numbers that memberships add to the badge, by category and own level: see the type
+-- memberships in reader.go.
 CROSS JOIN LATERAL (
     SELECT coalesce(sum(g.changes), 0)::bigint AS changes,
         array_agg(g.category) FILTER (WHERE g.counts[1] > 0) AS categories,
@@ -202,20 +201,20 @@ ORDER BY k.ord
 (c.left_seq IS NOT NULL AND c.left_seq >= c.last_seq)
 
 -- name: is anything
--- True for conversations that differ from a new conversation.
+-- True for conversations whose state differs from a new conversation.
 (c.last_seq > 0 OR c.read_seq > 0 OR c.marked_unread OR c.level <> 'default' OR c.level_until IS NOT NULL OR c.joined IS NOT NULL)
 
 -- name: shows anything
--- True for conversations that a client must know: they have something unread, or a level of
--- their own.
+-- True for conversations that a client must know, since they have something unread or a level
+-- of their own.
 ((c.unread > 0 OR c.marked_unread OR c.level <> 'default' OR c.level_until IS NOT NULL) AND NOT {has left})
 
 -- name: conversation
--- Returns only the start of the set that has the first unread message, since badge.FirstOf
--- needs no more. This set is again_set, unless it is null: messages that count again have
--- lower seqs than all others. Sets can be large and stored outside their rows. So if a limit
--- omits conversations, c must be a subquery with the limit: then Postgres does not read the
--- sets of omitted conversations.
+-- Of the set that has the first unread message, the statement returns only the start, since
+-- badge.FirstOf needs no more. This set is again_set if it is not null: messages marked unread
+-- have lower seqs than all other unread messages. Sets can be large and stored outside their
+-- rows. So if a limit omits conversations, c must be a subquery with the limit; then Postgres
+-- does not read the sets of omitted conversations.
 c.conversation_id, c.unread, c.mentions, substr(coalesce(c.again_set, c.unread_set), 1, 64), c.read_seq, c.last_seq,
     c.level::text, coalesce(c.level_until, 0), c.category, c.marked_unread, {has left} AND c.version > 0, coalesce(c.seen_seq, 0),
     coalesce(c.unread - c.unseen[1], 0), coalesce(c.mentions - c.unseen[2], 0), c.version
@@ -226,10 +225,10 @@ JOIN badged.partitions AS p ON p.partition_id = $4
 LEFT JOIN badged.users_pNN AS u ON u.user_id = k.user_id
 
 -- name: read states
--- For each user, returns a row with the badge, then a row for each conversation. For members
--- it returns no conversations. The rows of conversations do not repeat the badge, since the
--- badge of a user with many categories is large. MOST stands for a number. It is no parameter,
--- since a generic plan would then expect to read a tenth of the conversations.
+-- Returns for each user a row with the badge, then a row for each conversation. For members,
+-- it returns no conversations. Rows of conversations do not repeat the badge, which is large
+-- if the user has many categories. MOST is replaced by a number. With a parameter instead, a
+-- generic plan would expect to read a tenth of the conversations.
 SELECT k.ord, w.is_member, w.whole, coalesce(u.carried, 0), s.*
 FROM {held states}
 CROSS JOIN LATERAL (
@@ -254,8 +253,8 @@ CROSS JOIN LATERAL (
 ORDER BY k.ord, s.version DESC, s.conversation_id -- nulls first
 
 -- name: closed ranges
--- The first ranges above the read position in closed chunks, as starts and sizes: one range
--- more than the user's own messages can fill.
+-- The first ranges of messages above the read position in closed chunks, as starts and sizes:
+-- one range more than the user's own messages can fill.
 SELECT ARRAY[array_agg(f.start), array_agg(f.size)]
 FROM (
     SELECT f.start, coalesce(k.live_before[f.i + 1] - k.live_before[f.i], 1) AS size
@@ -267,8 +266,8 @@ FROM (
 ) AS f
 
 -- name: membership
--- The fields of a membership. Its numbers are computed from these fields and the fields of the
--- room.
+-- The fields of a membership. The reader computes its numbers from these fields and from the
+-- fields of the room.
 ROW(c.conversation_id, c.version, c.joined, c.read_seq, coalesce(c.reached_seq, 0), c.level::text, coalesce(c.level_until, 0), c.marked_unread, c.mentions, c.own_set,
     coalesce(c.named, 0), coalesce(c.seen_seq, 0), c.unseen, CASE WHEN c.unseen IS NOT NULL AND {seen position} < r.since THEN ({closed unseen}) END,
     CASE WHEN c.read_seq < r.since THEN ({closed}) END, CASE WHEN c.read_seq < r.since THEN ({closed ranges}) END)
@@ -278,7 +277,7 @@ ROW(r.conversation_id, r.changes, r.last_seq, r.category, r.since, r.live_starts
     r.closed_live, r.closed_all, r.closed_changes)
 
 -- name: rows of states
--- Users and their memberships.
+-- Rows of users and of their memberships.
 WITH m AS MATERIALIZED (
     SELECT k.ord, c.conversation_id, r.changes - c.joined AS changes, {membership} AS fields
     FROM unnest($1::text[]) WITH ORDINALITY AS k (user_id, ord)
@@ -298,8 +297,8 @@ UNION ALL
 SELECT 1, ord, fields FROM m
 
 -- name: read the states of members
--- Rows of four kinds: users, their memberships, their other conversations that the client must
--- get, and the rooms of the memberships, each room once.
+-- Returns rows of four kinds: users, their memberships, their other conversations that the
+-- client must get, and the rooms of the memberships, each room once.
 {rows of states}
 UNION ALL
 SELECT 2, w.ord, ROW({conversation})
@@ -317,7 +316,7 @@ SELECT 3, 0, {room} FROM badged.rooms_pNN AS r WHERE r.conversation_id IN (SELEC
 EXISTS (SELECT FROM unnest($5::text[]) AS path WHERE badged.covers(path, c.category))
 
 -- name: read a view
--- The whole state of a user, whether a member or not, with only the conversations that the
+-- Returns the whole state of a user, member or not, but only the conversations that the
 -- categories $5 cover.
 {rows of states}
 UNION ALL
@@ -333,8 +332,8 @@ UNION ALL
 SELECT 3, 0, {room} FROM badged.rooms_pNN AS r WHERE r.conversation_id IN (SELECT conversation_id FROM m)
 
 -- name: conversations of the user
--- For a member of rooms, returns one row, which says that the user is a member, and no
--- conversations. The caller appends a condition.
+-- If the user is a member of rooms, returns one row, which says so, and no conversations. The
+-- caller appends a condition.
 SELECT w.is_member, coalesce(u.carried, 0), c.*
 FROM (SELECT $1::text AS user_id, $2::smallint AS partition_id) AS k
 LEFT JOIN badged.users_pNN AS u USING (user_id)
@@ -346,11 +345,12 @@ LEFT JOIN LATERAL (
 c.version > 0 AND (c.version < $3 OR c.version = $3 AND c.conversation_id > $4) AND NOT {has left} AND {is anything}
 
 -- name: filtered
--- Three filters. Each applies unless its parameter is null. At least one of the categories $6
--- must cover the conversation. The category $7 must also cover it. If $8 is true, the level
--- must keep something of the conversation out of the total; if $8 is false, the conversation
--- must add to the total. CATEGORY, UNREAD, NAMED and MENTIONS are placeholders, since a room
--- has the category of its last message, and the numbers of a membership follow from the room.
+-- Three filters. A filter applies unless its parameter is null. $6: at least one of these
+-- categories must cover the conversation. $7: this category must cover the conversation. $8:
+-- if true, the level must exclude something of the conversation from the total; if false, the
+-- conversation must add to the total. CATEGORY, UNREAD, NAMED and MENTIONS are placeholders,
+-- since a room has the category of its last message, and the numbers of a membership are
+-- computed from the room.
 ($6::text[] IS NULL OR EXISTS (SELECT FROM unnest($6::text[]) AS path WHERE badged.covers(path, CATEGORY)))
     AND ($7::text IS NULL OR badged.covers($7, CATEGORY))
     AND ($8::boolean IS NULL OR CASE badged.closest_level(c.level, CATEGORY, (SELECT {levels} FROM badged.users_pNN AS u WHERE u.user_id = $1))
@@ -383,7 +383,7 @@ WITH c AS MATERIALIZED (
     WHERE c.user_id = $1
 
 -- name: conversations of the member
--- Returns rows like read the states of members.
+-- Returns rows in the form of the statement read the states of members.
 )
 SELECT 0, 1, ROW(true, coalesce(u.carried, 0), coalesce(u.carried, 0) + m.changes, {badge})
 {user} CROSS JOIN LATERAL (SELECT coalesce(sum(r.changes - c.joined), 0)::bigint AS changes FROM {memberships}) AS m
@@ -409,24 +409,24 @@ SELECT 3, 0, {room} FROM c JOIN badged.rooms_pNN AS r ON r.conversation_id = c.c
 SELECT EXISTS (SELECT FROM badged.conversations_pNN WHERE user_id = $1 AND conversation_id = $2 AND joined IS NOT NULL)
 
 -- name: timeline
--- The timeline of Postgres. Works on a primary only.
+-- The present timeline of Postgres. Works on a primary only.
 ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint
 
 -- name: read the head
 SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1, {timeline}
 
 -- name: look up an ended timeline
--- Returns whether transaction $2 of timeline $1 is known to have survived the end of the
--- timeline, and whether each of the partitions $3 has had an owner since: such an owner would
--- have recorded the survival.
+-- Returns two values. The first is whether transaction $2 of timeline $1 is known to have
+-- survived the end of the timeline. The second is whether each of the partitions $3 has had an
+-- owner since the present timeline began: such an owner would have recorded the survival.
 SELECT EXISTS (SELECT FROM badged.timeline_ends
                WHERE timeline <= $1 AND next_timeline > $1 AND transaction_id >= $2 AND $2 <> ALL (pending)),
        NOT EXISTS (SELECT FROM badged.partitions
                    WHERE partition_id = ANY ($3::int[]) AND ('x' || left(incarnation, 8))::bit(32)::bigint IS DISTINCT FROM {timeline})
 
 -- name: read stored
--- Conversations of users with their sets of messages. OFFSET 0 makes each a look-up by key,
--- however many are requested.
+-- Returns conversations of users with their sets of messages. OFFSET 0 forces a look-up by key
+-- for each conversation, however many are requested.
 SELECT k.ord, c.*
 FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS k (user_id, conversation_id, ord)
 CROSS JOIN LATERAL (
@@ -437,8 +437,9 @@ CROSS JOIN LATERAL (
 ) AS c
 
 -- name: read messages
--- Returns whether a message of a room is posted and above the read position, and the sets that
--- decide the rest. A message up to r.since is in the first chunk whose bound is not below it.
+-- Returns for each message whether it is posted in a room and above the read position, and the
+-- sets that decide the rest. A message up to r.since belongs to the first chunk whose bound is
+-- at or above it.
 SELECT k.ord, badged.closest_level(c.level, coalesce(r.category, c.category), {levels})::text, c.joined IS NOT NULL,
     coalesce(k.seq > c.read_seq AND CASE WHEN k.seq <= r.since
         THEN (SELECT badged.rank(k.seq, h.live_starts, h.live_before) > badged.rank(k.seq - 1, h.live_starts, h.live_before)

@@ -5,12 +5,14 @@ import (
 	"sync"
 )
 
-// maxKnown is the greatest number of members that a reader remembers, in about 10 MB.
+// maxKnown is the greatest number of members whose ids a reader remembers. They use about 10
+// MB.
 const maxKnown = 100_000
 
-// known has users that an earlier read has found to be members of rooms, or former members.
-// For these users, a reader skips the first statement (see badges.sql). That remains correct,
-// since the statement for members is correct for all users. known is safe for concurrent use.
+// known has users who were members of rooms when an earlier read looked, or had been before.
+// For these users, a reader skips the first statement (see badges.sql). This remains correct
+// if a user is no longer a member, since the statement for members is correct for all users.
+// known is safe for concurrent use.
 type known struct {
 	mu  sync.RWMutex
 	ids map[string]struct{}
@@ -23,7 +25,7 @@ func (k *known) has(userID string) bool {
 	return ok
 }
 
-// add adds a user. If there are too many, it removes an arbitrary one.
+// add adds a user. If the set is full, it first removes an arbitrary user.
 func (k *known) add(userID string) {
 	if k.has(userID) {
 		return

@@ -16,25 +16,25 @@ import (
 
 // Filter selects conversations of a user.
 type Filter struct {
-	// Within are categories, one of which must cover the conversation; nil for no condition.
-	// Category is another category that must cover the conversation; "" for no condition.
+	// Within requires that at least one of these categories covers the conversation; nil for
+	// no condition. Category requires that this category covers it too; "" for no condition.
 	Within   []string
 	Category string
-	// Unread excludes conversations without unread messages and marks.
+	// Unread excludes conversations that have neither unread messages nor a mark.
 	Unread bool
 	// Muted, unless nil, selects by the effect of levels: true selects conversations of which
-	// a level keeps something out of the total, false selects conversations that add to the
+	// a level excludes something from the total; false selects conversations that add to the
 	// total.
 	Muted *bool
 }
 
 // Conversations returns a page of a user's conversations, most recently changed first, and the
-// cursor of the next page, "" after the last. A message to a room does not change the order,
-// since it writes no row of a member. Conversations that change between two reads move to the
-// front, where later pages do not show them. limit is 1 to MaxPage. The error is ErrBadCursor
-// for an invalid cursor.
+// cursor of the next page, "" after the last page. A message to a room does not change the
+// order, since it writes no row of a member. A conversation that changes between two calls
+// moves to the front, so later pages do not have it. limit is 1 to MaxPage. The error is
+// ErrBadCursor for an invalid cursor.
 func (r *Reader) Conversations(ctx context.Context, userID string, f Filter, limit int, cursor string) ([]pubsub.Conversation, string, error) {
-	// A position before the first row, since versions descend.
+	// The position before the first row: versions descend.
 	version, conversationID := int64(1<<63-1), ""
 	if cursor != "" {
 		var err error
@@ -70,11 +70,11 @@ func (r *Reader) Conversations(ctx context.Context, userID string, f Filter, lim
 	return page, next, nil
 }
 
-// Categories returns a page of the categories of a user by name, including categories that
-// only have a level, and the cursor of the next page, "" after the last. If of is not empty,
-// the pages have only this category and the categories directly below it. If within is not
-// nil, they have only categories that a category in within covers. The error is ErrBadCursor
-// for an invalid cursor.
+// Categories returns a page of the categories of a user, sorted by name, and the cursor of the
+// next page, "" after the last page. It includes categories that have only a level. If of is
+// not empty, it returns only this category and the categories directly below it. If within is
+// not nil, it returns only categories that a category in within covers. The error is
+// ErrBadCursor for an invalid cursor.
 func (r *Reader) Categories(ctx context.Context, userID string, within []string, of string, limit int, cursor string) (page []Category, next string, err error) {
 	after := ""
 	if cursor != "" {

@@ -13,7 +13,7 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// The kinds of rows about users with memberships.
+// The kinds of rows that statements about users with memberships return.
 const (
 	userKind int32 = iota
 	membershipKind
@@ -21,11 +21,11 @@ const (
 	roomKind
 )
 
-// memberRow is a row about users with memberships. Its columns depend on its kind; they are
-// the fields of a record.
+// memberRow is the scan target for a row of any kind. The third column of such a row is a
+// record, with other fields for each kind.
 type memberRow struct {
 	kind int32
-	// ord is the index of the user in the request, from 1.
+	// ord is the index of the user in the request, counted from 1.
 	ord int
 
 	user         userRow
@@ -52,14 +52,14 @@ type members struct {
 	rooms map[string]*pubsub.Room
 }
 
-// member is what the tables have about a user.
+// member has all rows about one user.
 type member struct {
 	userRow
 	memberships   []membershipRow
 	conversations []conversationRow
 }
 
-// scanMembers reads rows about n users.
+// scanMembers reads the rows about n users.
 func scanMembers(rows pgx.Rows, n int) (members, error) {
 	all := members{users: make([]member, n), rooms: map[string]*pubsub.Room{}}
 	var r memberRow
@@ -84,22 +84,22 @@ func scanMembers(rows pgx.Rows, n int) (members, error) {
 // version returns the version of the user that clients see.
 func (u *member) version() int64 { return u.badge.Version + u.ahead - u.carried }
 
-// listed is a conversation and its version in the tables.
+// listed is a conversation and its version in the tables, by which lists are sorted.
 type listed struct {
 	pubsub.Conversation
 	stored int64
 }
 
-// sortByChange sorts the most recently changed conversations first.
+// sortByChange sorts conversations by their last change, the latest first.
 func sortByChange(list []listed) {
 	slices.SortFunc(list, func(a, b listed) int {
 		return cmp.Or(cmp.Compare(b.stored, a.stored), cmp.Compare(a.ConversationID, b.ConversationID))
 	})
 }
 
-// list returns all conversations of a user, most recently changed first, and the memberships
-// among them. A message to a room does not count as a change, since it writes no row of a
-// member.
+// list returns all conversations that were read of a user, most recently changed first, and
+// the memberships among them. A message to a room does not count as a change, since it writes
+// no row of a member.
 func (all *members) list(u *member) (list []listed, memberships []pubsub.Membership) {
 	for i := range u.conversations {
 		c := &u.conversations[i]
@@ -115,8 +115,8 @@ func (all *members) list(u *member) (list []listed, memberships []pubsub.Members
 	return list, memberships
 }
 
-// memberStates reads the states of users with memberships, and stores them at places in
-// states.
+// memberStates reads the states of users with memberships, and stores the state of held[i] at
+// states[places[i]].
 func (r *Reader) memberStates(ctx context.Context, partition int, held []pubsub.Held, places []int, states []pubsub.Snapshot) error {
 	rows, _ := r.q.Query(ctx, firstPaths(statesSQL(statements.Of(partition, "read the states of members")), pathsOfRooms(partition)), append(heldArguments(held), partition)...)
 	all, err := scanMembers(rows, len(held))
@@ -130,7 +130,7 @@ func (r *Reader) memberStates(ctx context.Context, partition int, held []pubsub.
 	return nil
 }
 
-// state returns the state that updates a client from the version held.
+// state returns what a client with the version held needs to be up to date.
 func (all *members) state(u *member, held int64) pubsub.Snapshot {
 	s := pubsub.Snapshot{Badge: u.badge, Rest: u.badge, Whole: u.whole, Conversations: []pubsub.Conversation{}}
 	s.Version, s.Categories = u.version(), maps.Clone(u.badge.Categories)
@@ -154,10 +154,10 @@ func (all *members) state(u *member, held int64) pubsub.Snapshot {
 	return s
 }
 
-// View returns the whole state of a user, with only the conversations that the categories
+// View returns the whole state of a user, but only the conversations that the categories
 // cover: at most MaxSnapshot with something to show, most recently changed first. The badge
-// has the same categories as in other states, plus all that the given categories cover, since
-// a gateway stores one account for all connections of a user.
+// has the categories that other states have, and in addition all that the given categories
+// cover, since a gateway stores one badge for all connections of a user.
 func (r *Reader) View(ctx context.Context, userID string, categories []string) (pubsub.Snapshot, error) {
 	p := r.partitionOf(userID)
 	sql := firstPaths(statesSQL(statements.Of(p, "read a view")), statements.Of(p, "paths of a view"))

@@ -1,7 +1,7 @@
 // Package badges reads the badges and conversations of users from the tables.
 //
-// The package does not know the loop that folds, HTTP or frames. ADR 85 explains the positions
-// that callers wait for, ADR 62 how rooms are read.
+// The package does not know the loop that folds, HTTP or frames. ADR 85 explains positions and
+// waiting for them, ADR 62 how rooms are read.
 package badges
 
 import (
@@ -30,7 +30,7 @@ var statementsText string
 
 var statements = sqlfile.Parse(statementsText)
 
-// ErrBadCursor is returned for a cursor that the list did not return.
+// ErrBadCursor is returned for a cursor that does not come from an earlier page of the list.
 var ErrBadCursor = errors.New("not a cursor of this list")
 
 // Limits of one read.
@@ -43,12 +43,12 @@ const (
 	MaxBadges = 1000
 )
 
-// Reader reads badges from the tables only. Everything that it returns about a user comes from
-// one statement and so from one snapshot: a total always agrees with its parts. It is safe for
-// concurrent use.
+// Reader reads badges from the tables only. Everything that one call returns about a user
+// comes from one snapshot, so a total always agrees with its parts. It is safe for concurrent
+// use.
 //
 // If the database is one of several, reading badges and states fails with [events.ErrNotHeld]
-// for users of partitions that the database does not have. The other reads do not check this;
+// for users of partitions that this database does not have. Other reads do not check this;
 // call [Reader.Holds] after them.
 type Reader struct {
 	q       events.Querier
@@ -56,8 +56,8 @@ type Reader struct {
 	members known
 }
 
-// NewReader returns a reader of a database. layouts, mostly the database's log, says which
-// partition a user belongs to. A pool set up by projector.ConfigurePool is the fastest.
+// NewReader returns a reader of a database. layouts, usually the database's log, maps users to
+// partitions. A pool configured with projector.ConfigurePool is fastest.
 func NewReader(q events.Querier, layouts events.Layouts) *Reader {
 	return &Reader{q: q, layouts: layouts}
 }
@@ -90,8 +90,8 @@ func (r *Reader) badge(ctx context.Context, userID string) (pubsub.Badge, error)
 	return b, notHeld(err)
 }
 
-// notHeld replaces pgx.ErrNoRows by ErrNotHeld: every user of a partition that the database
-// has gets a row.
+// notHeld replaces pgx.ErrNoRows by ErrNotHeld: the statements return a row for every user,
+// unless the database does not have the user's partition.
 func notHeld(err error) error {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return events.ErrNotHeld
@@ -104,8 +104,9 @@ func (r *Reader) Badges(ctx context.Context, userIDs []string) ([]pubsub.Badge, 
 	return r.someBadges(ctx, userIDs, allPaths, func(*pubsub.Badge) {})
 }
 
-// ShownBadges does what [Reader.Badges] does, and returns badges as clients get them: see
-// [pubsub.Badge.Shown]. It does not load further categories into memory.
+// ShownBadges returns the badges of up to MaxBadges users as clients get them: see
+// [pubsub.Badge.Shown]. Unlike [Reader.Badges], it does not read all categories of a user with
+// many.
 func (r *Reader) ShownBadges(ctx context.Context, userIDs []string) ([]pubsub.Badge, error) {
 	return r.someBadges(ctx, userIDs, firstPaths, func(b *pubsub.Badge) { *b = b.Shown() })
 }
@@ -119,7 +120,7 @@ func (r *Reader) someBadges(ctx context.Context, userIDs []string, paths func(sq
 }
 
 // Versions returns the badges of up to MaxBadges users without categories, in the order given.
-// This suffices to find clients whose state differs from the tables.
+// Compare them with the states of clients to find clients that are out of date.
 func (r *Reader) Versions(ctx context.Context, userIDs []string) ([]pubsub.Badge, error) {
 	versions, err := r.badges(ctx, statements.Get("read versions"), userIDs, firstPaths, func(b *pubsub.Badge) { b.Categories, b.Levels = nil, nil })
 	if err != nil {
@@ -128,18 +129,18 @@ func (r *Reader) Versions(ctx context.Context, userIDs []string) ([]pubsub.Badge
 	return versions, nil
 }
 
-// noPaths is the SQL array for no additional paths.
+// noPaths is an empty SQL array, for the parameter also of firstPaths.
 const noPaths = "'{}'::text[]"
 
-// pathsOfSums is the SQL array of the paths of rooms that add something to the badge of a
-// member.
+// pathsOfSums is an SQL array for firstPaths: the paths of those rooms of a member that add
+// something to the badge.
 var pathsOfSums = statements.Get("paths of sums")
 
-// pathsOfRooms returns the SQL array of the paths of a member's rooms.
+// pathsOfRooms returns an SQL array for firstPaths: the paths of all rooms of a member.
 func pathsOfRooms(partition int) string { return statements.Of(partition, "paths of rooms") }
 
-// firstPaths completes a statement on badges. The statement then reads the first paths by
-// name, one path more than clients are shown, and the paths in also, an SQL array.
+// firstPaths completes a statement on badges, so that it reads a limited number of paths: the
+// first by name, one more than clients are shown, and the paths in also, an SQL array.
 func firstPaths(sql, also string) string {
 	return strings.NewReplacer("ALSO", also, "FIRSTPATHS", strconv.Itoa(pubsub.MaxCategories+1)).Replace(sql)
 }
@@ -150,9 +151,9 @@ func allPaths(sql, _ string) string {
 }
 
 // badges reads badges with the statement sql, which also returns which users have memberships.
-// It reads the badges of these users again with the statement for members. For users known to
-// be members, it runs only the statement for members. It calls cut with each badge before it
-// reads the next.
+// It then reads the badges of users with memberships again with the statement for members; for
+// users known to be members, it runs only that statement. paths completes the statements. cut
+// is called with each badge, and may shorten it before the next is read.
 func (r *Reader) badges(ctx context.Context, sql string, userIDs []string, paths func(sql, also string) string, cut func(*pubsub.Badge)) ([]pubsub.Badge, error) {
 	badges := make([]pubsub.Badge, len(userIDs))
 	var others, members []int // indexes in badges
@@ -199,9 +200,9 @@ func (r *Reader) badges(ctx context.Context, sql string, userIDs []string, paths
 	return badges, read(paths(statements.Get("read the badges of members"), pathsOfSums), members, m.targets(), func(int) { m.addTo(&b) })
 }
 
-// on completes a statement with the table of the only partition that is read, or with the
-// partitioned table if there are several. The table of one partition is preferred, since a
-// read of the partitioned table must wait if any partition is locked.
+// on completes a statement with the table of the partition, if only one partition is read, or
+// with the partitioned table. Reading the partitioned table blocks while any partition is
+// locked, so on prefers the table of the partition.
 func on(sql string, partitions []int16) string {
 	part := ""
 	if len(slices.Compact(slices.Clone(partitions))) == 1 {
@@ -210,7 +211,8 @@ func on(sql string, partitions []int16) string {
 	return strings.ReplaceAll(sql, "_pNN", part)
 }
 
-// memberships are the counts of all memberships of a user, by category and own level.
+// memberships has the sums of the counts of all memberships of a user, by category and own
+// level.
 type memberships struct {
 	categories, levels []string
 	counts             [][]int64
@@ -224,14 +226,14 @@ func (m *memberships) addTo(b *pubsub.Badge) {
 			Full: n[0], Mentions: n[1], Unseen: n[2], UnseenMentions: n[3], Conversations: n[4], WithMentions: n[5], Beyond: n[6], Marked: n[7],
 		}
 		level := category.Levels(b.Levels).Of(m.levels[i], m.categories[i])
-		if level == category.LevelDirectMentions { // these count mentions by name
+		if level == category.LevelDirectMentions { // use the counts of mentions by name
 			count.Mentions, count.UnseenMentions, count.WithMentions, count.Beyond = n[8], n[9], n[10], n[11]
 		}
 		add(b, m.categories[i], count.At(level))
 	}
 }
 
-// add adds to a badge what conversations of a category add.
+// add adds to a badge the numbers of conversations of one category.
 func add(b *pubsub.Badge, of string, n pubsub.Numbers) {
 	if n != (pubsub.Numbers{}) {
 		b.Add(n)
@@ -239,7 +241,7 @@ func add(b *pubsub.Badge, of string, n pubsub.Numbers) {
 	}
 }
 
-// Holds reports whether the database has a partition.
+// Holds reports whether the database has the partition.
 func (r *Reader) Holds(ctx context.Context, partition int) (holds bool, err error) {
 	if err := r.q.QueryRow(ctx, statements.Get("is a partition held"), partition).Scan(&holds); err != nil {
 		return false, fmt.Errorf("read whether partition %d is held: %w", partition, err)
@@ -250,8 +252,8 @@ func (r *Reader) Holds(ctx context.Context, partition int) (holds bool, err erro
 // Now returns the time by the database's clock.
 func (r *Reader) Now(ctx context.Context) (time.Time, error) { return pgsession.Now(ctx, r.q) }
 
-// Snapshot returns the badge of a user and the conversations with something to show: at most
-// MaxSnapshot, most recently changed first.
+// Snapshot returns the badge of a user, and the conversations with something unread or a level
+// of their own: at most MaxSnapshot, most recently changed first.
 func (r *Reader) Snapshot(ctx context.Context, userID string) (pubsub.Snapshot, error) {
 	states, err := r.States(ctx, r.partitionOf(userID), []pubsub.Held{{UserID: userID}})
 	if err != nil {
@@ -260,14 +262,15 @@ func (r *Reader) Snapshot(ctx context.Context, userID string) (pubsub.Snapshot, 
 	return states[0], nil
 }
 
-// States returns what clients with older states need to be up to date. The users must be in
-// one partition; the results are in the same order, each from one snapshot.
+// States returns what clients need to be up to date: held has their users, and the epoch and
+// version that each client has. All users must belong to the partition. The results are in the
+// order of held, each from one snapshot.
 //
 // A result has the conversations that changed since the version in held, even if they have
-// nothing to show now; if anything has changed, all memberships count as changed. If the epoch
-// differs or the version is not in the tables, the result is the whole state, as from
-// Snapshot. If more than MaxSnapshot conversations have changed, More is set and the result is
-// incomplete: call again without an epoch.
+// nothing to show now. If anything has changed, it has all memberships. If the epoch differs,
+// or the version is greater than the version in the tables, the result is the whole state, as
+// from Snapshot. If more than MaxSnapshot conversations have changed, More is set and the
+// result is incomplete: call again without an epoch.
 func (r *Reader) States(ctx context.Context, partition int, held []pubsub.Held) ([]pubsub.Snapshot, error) {
 	states := make([]pubsub.Snapshot, len(held))
 	members, places, err := r.ordinaryStates(ctx, partition, held, states)
@@ -285,7 +288,8 @@ func (r *Reader) States(ctx context.Context, partition int, held []pubsub.Held) 
 	return states, nil
 }
 
-// heldArguments returns the first arguments of statements on held states.
+// heldArguments returns the first three arguments of the statements on states: user ids,
+// epochs and versions.
 func heldArguments(held []pubsub.Held) []any {
 	userIDs, epochs, versions := make([]string, len(held)), make([]string, len(held)), make([]int64, len(held))
 	for i, h := range held {
@@ -294,13 +298,14 @@ func heldArguments(held []pubsub.Held) []any {
 	return []any{userIDs, epochs, versions}
 }
 
-// statesSQL sets the limit of a statement on states.
+// statesSQL sets the limit of conversations in a statement on states. One conversation beyond
+// MaxSnapshot shows that there are more.
 func statesSQL(sql string) string {
 	return strings.ReplaceAll(sql, "MOST", strconv.Itoa(MaxSnapshot+1))
 }
 
-// ordinaryStates reads the states of users without memberships, and returns the other users
-// with their indexes in held.
+// ordinaryStates reads the states of users without memberships into states. It returns the
+// other users, and their indexes in held.
 func (r *Reader) ordinaryStates(ctx context.Context, partition int, held []pubsub.Held, states []pubsub.Snapshot) (members []pubsub.Held, places []int, err error) {
 	for i, h := range held {
 		states[i] = pubsub.Snapshot{Badge: pubsub.Badge{UserID: h.UserID}, Conversations: []pubsub.Conversation{}}
@@ -334,7 +339,7 @@ func (r *Reader) ordinaryStates(ctx context.Context, partition int, held []pubsu
 	return members, places, err
 }
 
-// Conversation returns a conversation of a user, or an empty one if it does not exist.
+// Conversation returns a conversation of a user, or the zero value if it does not exist.
 func (r *Reader) Conversation(ctx context.Context, userID, conversationID string) (pubsub.Conversation, error) {
 	if events.CheckID(conversationID) != "" {
 		return pubsub.Conversation{}, nil // no event can have this id
@@ -360,8 +365,8 @@ func (r *Reader) IsMember(ctx context.Context, userID, conversationID string) (m
 	return member, nil
 }
 
-// conversations reads conversations of a user, most recently changed first: with sql if the
-// user has no memberships, and with ofMember if the user has.
+// conversations reads conversations of a user, most recently changed first. It uses the
+// statement sql for a user without memberships, and ofMember for other users.
 func (r *Reader) conversations(ctx context.Context, sql, ofMember, userID string, args ...any) (list []listed, err error) {
 	args = append([]any{userID}, args...)
 	isMember := r.members.has(userID)
@@ -391,13 +396,13 @@ func (r *Reader) conversations(ctx context.Context, sql, ofMember, userID string
 	return list, nil
 }
 
-// ErrLost is returned for a position that the log does not have, or may no longer have:
-// Postgres has failed over or was restored, and may have lost the last commits before that.
-// Only transactions that were folded before are known to have survived.
+// ErrLost is returned for a position that the log does not have, or may no longer have.
+// Postgres has failed over or was restored, and may have lost the last commits; only
+// transactions that were folded before are known to have survived.
 var ErrLost = errors.New("the log may have lost what was published at this position")
 
-// Head returns a position for Folded. Everything committed before the call, for any user, is
-// at or before this position.
+// Head returns a position to pass to Folded. It is at or after everything committed before the
+// call, for any user.
 func (r *Reader) Head(ctx context.Context, _ string) (position int64, err error) {
 	var transactionID, timeline int64
 	if err := r.q.QueryRow(ctx, statements.Get("read the head")).Scan(&transactionID, &timeline); err != nil {
@@ -406,9 +411,9 @@ func (r *Reader) Head(ctx context.Context, _ string) (position int64, err error)
 	return int64(eventlog.NewToken(timeline, transactionID)), nil
 }
 
-// Folded reports whether the badges of the users include everything that transactions up to a
-// position, an [eventlog.Token], have appended for them. It returns ErrLost if this will never
-// be the case, or can no longer be decided.
+// Folded reports whether the badges of the users include everything that was appended for them
+// up to a position, an [eventlog.Token]. It returns ErrLost if that will never be true, or can
+// no longer be decided.
 func (r *Reader) Folded(ctx context.Context, userIDs []string, position int64) (bool, error) {
 	token := eventlog.Token(position)
 	var partitions []int
@@ -450,9 +455,10 @@ func (r *Reader) Folded(ctx context.Context, userIDs []string, position int64) (
 	return survived && folded, err
 }
 
-// Survived reports whether the log is known to have everything appended up to a position, an
-// [eventlog.Token], in whichever database it was folded. It returns ErrLost if this can never
-// be decided.
+// Survived reports whether everything that was appended in this database up to a position, an
+// [eventlog.Token], is known to have survived. Unlike Folded, it does not check whether it is
+// folded, which another database may have done after a move. It returns ErrLost if survival
+// can never be decided.
 func (r *Reader) Survived(ctx context.Context, position int64) (bool, error) {
 	token := eventlog.Token(position)
 	var exists bool
@@ -470,8 +476,9 @@ func (r *Reader) Survived(ctx context.Context, position int64) (bool, error) {
 	return r.survived(ctx, token, r.layouts.Layout().Living())
 }
 
-// survived reports whether a transaction of an ended timeline is known to be in the log. It
-// returns ErrLost if this can never be decided.
+// survived reports whether a transaction of an ended timeline is known to be in the log: an
+// owner of one of the partitions has recorded so. It returns ErrLost if all partitions have
+// had an owner since and none has recorded it.
 func (r *Reader) survived(ctx context.Context, token eventlog.Token, partitions []int) (bool, error) {
 	var survived, settled bool
 	err := r.q.QueryRow(ctx, statements.Get("look up an ended timeline"), token.Timeline(), token.TransactionID(), partitions).Scan(&survived, &settled)

@@ -5,8 +5,8 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// conversationRow is a row with the columns of an ordinary conversation, which may all be
-// null.
+// conversationRow has the columns of an ordinary conversation. They are all null in a row
+// without a conversation.
 type conversationRow struct {
 	id, level, category                         *string
 	levelUntil                                  *int64
@@ -16,7 +16,7 @@ type conversationRow struct {
 	marked, left                                *bool
 }
 
-// firstUnread is the first seq of a stored set.
+// firstUnread is the least seq of a stored set.
 type firstUnread int64
 
 // ScanBytes implements pgtype.BytesScanner.
@@ -33,11 +33,11 @@ func (c *conversationRow) targets() []any {
 	}
 }
 
-// conversation returns the conversation. ahead is the difference between the versions that the
-// user's clients see and the versions in the tables.
+// conversation returns the conversation. ahead is the amount by which the versions that the
+// user's clients see are greater than the versions in the tables.
 func (c *conversationRow) conversation(ahead int64) pubsub.Conversation {
 	version := *c.version
-	if version > 0 { // otherwise no client has seen a change
+	if version > 0 { // else no client has seen the conversation
 		version += ahead
 	}
 	return pubsub.Conversation{
@@ -47,12 +47,12 @@ func (c *conversationRow) conversation(ahead int64) pubsub.Conversation {
 	}
 }
 
-// userRow is the badge of a user, without what memberships add.
+// userRow is the badge of a user, without the numbers of memberships.
 type userRow struct {
 	whole bool
-	// ahead is the difference between the versions that clients see and the versions in the
-	// tables. carried is the part of ahead that comes from former memberships; Version of the
-	// badge includes only this part.
+	// ahead is the amount by which the versions that clients see are greater than the versions
+	// in the tables. carried is the part of ahead that comes from former memberships. The
+	// version in badge includes carried, but not the rest of ahead.
 	carried, ahead int64
 	badge          pubsub.Badge
 }
@@ -69,13 +69,14 @@ type membershipRow struct {
 	levelUntil                               int64
 	marked                                   bool
 	own                                      ownMessages
-	// closed counts the messages above the read position in closed chunks: all, and the
-	// messages that mention everybody. ranges are the first ranges there, as starts and sizes:
-	// one range more than the user's own messages can fill. Both are nil if the read position
-	// is in the open chunk.
+	// closed has two counts of messages above the read position in closed chunks: all
+	// messages, and the messages that mention everybody. ranges has the first ranges of these
+	// messages, as starts and sizes: one range more than the user's own messages can fill.
+	// closed and ranges are nil if the read position is in the open chunk.
 	closed []int64
-	// unseen and closedUnseen are the counts above the seen position. Both are nil if that is
-	// the read position; closedUnseen is also nil if the seen position is in the open chunk.
+	// unseen and closedUnseen are the counts above the seen position. Both are nil if the seen
+	// position is the read position. closedUnseen is also nil if the seen position is in the
+	// open chunk.
 	unseen, closedUnseen []int64
 	ranges               [][]int64
 }
@@ -145,8 +146,9 @@ func (r *roomRow) get() *pubsub.Room {
 	return &room
 }
 
-// ranges are a set in the form that badged.rank expects: the first seq of each range, and how
-// many seqs come before each range and in all. before is nil if each range has one seq.
+// ranges is a set in the form that the SQL function badged.rank expects. starts has the first
+// seq of each range. before has, for each range, the number of seqs in earlier ranges, and at
+// its end the number of all seqs; it is nil if each range has one seq.
 type ranges struct{ starts, before []int64 }
 
 func (r *ranges) seqs() pubsub.Seqs {

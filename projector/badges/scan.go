@@ -8,12 +8,12 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// badgeTargets are the scan targets for the columns of a badge.
+// badgeTargets returns the scan targets for the columns of a badge.
 func badgeTargets(b *pubsub.Badge) []any {
 	return []any{&b.Epoch, &b.Version, &b.Total, &b.Mentions, (*paths)(b), &b.UnreadConversations, (*extra)(b), (*levels)(b)}
 }
 
-// paths scans the JSON object of a user's paths. It is null in a row without a badge.
+// paths scans the JSON object of a user's paths, which is null in a row without a badge.
 type paths pubsub.Badge
 
 // Scan implements sql.Scanner.
@@ -40,7 +40,8 @@ func (b *paths) Scan(src any) error {
 	})
 }
 
-// levels scans the JSON object of the levels of a user with rows of paths. Scan paths before.
+// levels scans the JSON object of the levels of a user whose paths have rows. Scan it after
+// paths, which clears the levels.
 type levels pubsub.Badge
 
 // Scan implements sql.Scanner.
@@ -51,7 +52,7 @@ func (b *levels) Scan(src any) error {
 	return scanJSON(src, &b.Levels)
 }
 
-// extra scans the other numbers of a badge. Scan the total before.
+// extra scans the less usual numbers of a badge. Scan it after the total.
 type extra pubsub.Badge
 
 // Scan implements sql.Scanner.

@@ -16,26 +16,26 @@ import (
 // Key names a conversation of a user.
 type Key struct{ UserID, ConversationID string }
 
-// Stored is a conversation of a user as the tables store it.
+// Stored is a conversation of a user as it is in the tables.
 type Stored struct {
 	pubsub.Conversation
-	// Member is set if the conversation is a room and the user a member. Then the numbers in
-	// Conversation are not set, since they follow from the room.
+	// Member is set if the conversation is a room and the user a member. Then Conversation has
+	// no numbers, since these are computed from the room.
 	Member bool
 
 	unread, mentions messageSet
 }
 
-// IsUnread reports whether a message is unread. It returns true if the message is in the part
-// of the set that is only counted, where it cannot decide.
+// IsUnread reports whether a message is unread. For a message in the block, the part of a set
+// of which only the number of messages is stored, it returns true, since it cannot decide.
 func (s *Stored) IsUnread(seq int64) bool { return s.unread.has(seq) }
 
-// IsMention reports whether a message is unread and mentions the user. If it cannot decide, it
-// returns true, like IsUnread.
+// IsMention reports whether a message is unread and mentions the user. For a message in the
+// block of a set it returns true, like IsUnread.
 func (s *Stored) IsMention(seq int64) bool { return s.mentions.has(seq) }
 
-// Stored returns the conversations of users, in the order of keys. A conversation without a
-// row is returned as a new conversation. The conversations of one partition come from one
+// Stored returns the conversations of users, in the order of keys. For a conversation without
+// a row, it returns a new conversation. All conversations of one partition come from one
 // snapshot.
 func (r *Reader) Stored(ctx context.Context, keys []Key) ([]Stored, error) {
 	found := make([]Stored, len(keys))
@@ -54,8 +54,8 @@ func (r *Reader) Stored(ctx context.Context, keys []Key) ([]Stored, error) {
 	return found, nil
 }
 
-// Analyze updates the statistics of the planner for the tables that badges are read from. Call
-// it after the tables were filled.
+// Analyze updates the planner's statistics of the tables from which badges are read. Call it
+// after filling the tables.
 func (r *Reader) Analyze(ctx context.Context) error {
 	held, err := eventlog.Held(ctx, r.q)
 	if err != nil {

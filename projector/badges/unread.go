@@ -10,20 +10,21 @@ import (
 	"github.com/badged/badged/internal/fold/badge"
 )
 
-// Message is a message, and a user whose total may count it.
+// Message is a message and a user. [Reader.Count] tells whether the user's total counts the
+// message.
 type Message struct {
 	UserID, ConversationID string
 	Seq                    int64
-	// Mentions is set if the message mentions the user. Named is set if it mentions the user
-	// by name.
+	// Mentions is set if the message mentions the user, by name or as one of all members.
+	// Named is set if it mentions the user by name.
 	Mentions, Named bool
-	// AnyLevel makes the message count whatever the level of the conversation is.
+	// AnyLevel makes Count ignore the level of the conversation.
 	AnyLevel bool
 }
 
-// Count returns for each message whether the user's total counts it: whether it is neither
-// read nor recalled, and not muted by the level of the conversation. All users must be in the
-// partition.
+// Count returns for each message whether the user's total counts it: it is delivered, neither
+// read nor recalled, and counted at the level of the conversation. All users must belong to
+// the partition.
 func (r *Reader) Count(ctx context.Context, partition int, messages []Message) ([]bool, error) {
 	users, conversations, seqs := make([]string, len(messages)), make([]string, len(messages)), make([]int64, len(messages))
 	for i, m := range messages {
@@ -32,7 +33,7 @@ func (r *Reader) Count(ctx context.Context, partition int, messages []Message) (
 	counts := make([]bool, len(messages))
 	var ord int
 	var level string
-	var live bool // in a room: the message was posted, is not recalled, and is above the read position
+	var live bool // in a room: posted, not recalled, and above the read position
 	var isMember bool
 	var unread, own messageSet
 	rows, _ := r.q.Query(ctx, statements.Of(partition, "read messages"), users, conversations, seqs)
@@ -52,7 +53,7 @@ func (r *Reader) Count(ctx context.Context, partition int, messages []Message) (
 	return counts, nil
 }
 
-// countsAt reports whether a conversation with the level counts the message.
+// countsAt reports whether a conversation with the given level counts the message.
 func (m *Message) countsAt(level events.Level) bool {
 	if m.AnyLevel {
 		return true
@@ -78,8 +79,8 @@ func (s *messageSet) ScanBytes(stored []byte) (err error) {
 	return err
 }
 
-// has reports whether a message is in the set. It returns true if the message is in the part
-// of the set that is only counted, where it cannot decide.
+// has reports whether a message is in the set. For a message in the block, the part of a set
+// of which only the number of messages is stored, it returns true, since it cannot decide.
 func (s *messageSet) has(seq int64) bool {
 	return s.Contains(seq) || s.Counted() > 0 && seq >= s.Min() && (len(s.Ranges) == 0 || seq < s.Ranges[0].Lo)
 }

@@ -6,40 +6,40 @@ import (
 	"slices"
 )
 
-// MaxRanges is the greatest number of ranges in a set of one conversation, unless the ranges
-// touch at most maxWords words. If seqs are far apart, each message is a range, and without
-// the limit the row of a user who never reads would grow forever.
+// MaxRanges is the greatest number of ranges in a set of one conversation, unless the set fits
+// into maxWords words. If seqs are far apart, each message is a range; without the limit, the
+// row of a user who never reads would grow forever.
 const MaxRanges = 1000
 
-// maxKnown is the greatest number of known seqs in a block.
+// maxKnown is the greatest number of stored seqs of a block.
 const maxKnown = 64
 
-// BoundedSet is a RangeSet that, beyond a size limit, only counts its oldest seqs. This oldest
-// part is the block. Most seqs of the block are forgotten, so the set is approximate there: a
-// late message is assumed to be counted already, a recall subtracts one, and a read of a part
-// of the block subtracts the same fraction of its count. A read of the whole block makes the
-// set exact again.
+// BoundedSet is a RangeSet with a size limit. Beyond the limit, it stores only the number of
+// its oldest seqs. This oldest part is the block. The set does not store which seqs are in the
+// block, except for a few, so it is approximate there: a late message is assumed to be counted
+// already, a recall subtracts one, and a read of a part of the block subtracts the same
+// fraction of its count. A read of the whole block makes the set exact again.
 type BoundedSet struct {
 	RangeSet
 	block block
-	// known has some seqs of the block in ascending order. Until seqs of the block are
-	// recalled or read, these are its least seq, its greatest seq, and others at about equal
-	// distances.
+	// known has the few stored seqs of the block, in ascending order. Until seqs of the block
+	// are recalled or read, known has the least seq of the block, the greatest seq, and others
+	// at about equal distances.
 	known []int64
 }
 
-// block is the part of a set that is only counted: Count seqs from Lo to Hi, all below the
-// ranges. Count is 0 if there is no block.
+// block is the part of a set of which only the number of seqs is stored: Count seqs from Lo to
+// Hi, all below the ranges. Count is 0 if there is no block.
 type block struct{ Lo, Hi, Count int64 }
 
 // Len returns the number of seqs in the set.
 func (s *BoundedSet) Len() int64 { return s.RangeSet.Len() + s.block.Count }
 
-// Counted returns the number of seqs in the block, which are only counted.
+// Counted returns the number of seqs in the block. The set stores only this number of them.
 func (s *BoundedSet) Counted() int64 { return s.block.Count }
 
-// Min returns the least known seq of the set, 0 if the set is empty. If every
-// known seq of the block was recalled and no range follows, it returns the
+// Min returns the least stored seq of the set, 0 if the set is empty. If every stored seq of
+// the block was recalled, it returns the first seq of the ranges, or, if there are none, the
 // start of the block.
 func (s *BoundedSet) Min() int64 {
 	switch {
@@ -72,7 +72,7 @@ func (s *BoundedSet) Add(seq int64) bool {
 	return true
 }
 
-// shrink moves the oldest ranges into the block while the set exceeds the limit.
+// shrink moves the oldest ranges into the block until the set is within the limit.
 func (s *BoundedSet) shrink() {
 	for len(s.Ranges) > MaxRanges && countWords(s.Ranges) > maxWords {
 		oldest := s.dropOldest()
@@ -89,8 +89,8 @@ func (s *BoundedSet) shrink() {
 	}
 }
 
-// thin removes known seqs while there are more than maxKnown: first the seq with the nearest
-// neighbours, never the least or the greatest.
+// thin removes seqs from known until at most maxKnown remain. It removes the seq with the
+// nearest neighbours first, and never the least or the greatest seq.
 func (s *BoundedSet) thin() {
 	for len(s.known) > maxKnown {
 		nearest := 1
@@ -103,7 +103,8 @@ func (s *BoundedSet) thin() {
 	}
 }
 
-// Remove removes seq from the set and reports whether the set had it.
+// Remove removes seq from the set and reports whether the set contained it. For a seq inside
+// the block it assumes so: it subtracts one and returns true.
 func (s *BoundedSet) Remove(seq int64) bool {
 	if b := &s.block; b.Count > 0 && b.Lo <= seq && seq <= b.Hi {
 		b.Count--
@@ -120,35 +121,35 @@ func (s *BoundedSet) Remove(seq int64) bool {
 	return true
 }
 
-// counts reports whether seq is in the block.
+// counts reports whether seq is within the bounds of the block.
 func (s *BoundedSet) counts(seq int64) bool {
 	return s.block.Count > 0 && s.block.Lo <= seq && seq <= s.block.Hi
 }
 
-// restore adds a seq of the block to the count again, after Remove has subtracted it. Other
-// seqs are added by Add.
+// restore undoes a Remove of a seq inside the block: it adds one to the count. It ignores
+// other seqs, which the caller adds with Add.
 func (s *BoundedSet) restore(seq int64) {
 	if s.counts(seq) {
 		s.block.Count++
 	}
 }
 
-// take removes seq if it is above the block: inside the block, the set does not know which
-// seqs it has.
+// take removes seq unless it is inside the block, where the set does not know whether it
+// contains seq.
 func (s *BoundedSet) take(seq int64) {
 	if !s.counts(seq) {
 		s.Remove(seq)
 	}
 }
 
-// settleBlock clears a block that counts nothing.
+// settleBlock removes the block if its count is 0.
 func (s *BoundedSet) settleBlock() {
 	if s.block.Count == 0 {
 		s.block, s.known = block{}, nil
 	}
 }
 
-// RemoveUpTo removes every seq up to and including last and reports whether there was one.
+// RemoveUpTo removes every seq up to and including last, and reports whether it removed any.
 func (s *BoundedSet) RemoveUpTo(last int64) bool {
 	b := &s.block
 	switch {
@@ -157,7 +158,7 @@ func (s *BoundedSet) RemoveUpTo(last int64) bool {
 	case last >= b.Hi:
 		*b, s.known = block{}, nil
 		s.RangeSet.RemoveUpTo(last)
-	default: // assume an even spread, but keep at least the known seqs
+	default: // assume that the seqs are spread evenly; count at least the known seqs
 		width, rest := uint64(b.Hi-b.Lo)+1, uint64(b.Hi-last) //nolint:gosec // lo <= last < hi
 		high, low := bits.Mul64(uint64(b.Count), rest)        //nolint:gosec // a count is positive
 		part, remainder := bits.Div64(high, low, width)
@@ -187,7 +188,7 @@ func (s *BoundedSet) RemoveAbove(last int64) {
 	if s.RangeSet = s.cut(last); s.block.Count == 0 || last >= s.block.Hi {
 		return
 	}
-	// Subtract from the block what RemoveUpTo(last) would leave of it.
+	// Subtract from the block the count that RemoveUpTo(last) would leave in it.
 	rest.known = slices.Clone(s.known)
 	rest.RangeSet = RangeSet{}
 	rest.RemoveUpTo(last)
@@ -197,14 +198,14 @@ func (s *BoundedSet) RemoveAbove(last int64) {
 	s.settleBlock()
 }
 
-// raise makes Len at least n by raising the count of the block, which may be too low.
+// raise makes Len at least n by raising the count of the block, if there is a block.
 func (s *BoundedSet) raise(n int64) {
 	if lack := n - s.Len(); lack > 0 && s.block.Count > 0 {
 		s.block.Count += lack
 	}
 }
 
-// lower makes Len at most n by lowering the count of the block, which may be too high.
+// lower makes Len at most n by lowering the count of the block, at least to 0.
 func (s *BoundedSet) lower(n int64) {
 	if excess := s.Len() - n; excess > 0 {
 		s.block.Count -= min(excess, s.block.Count)
@@ -212,7 +213,7 @@ func (s *BoundedSet) lower(n int64) {
 	}
 }
 
-// String returns the set for people: the counted block, then the ranges.
+// String returns the set as text for people: the block, then the ranges.
 func (s *BoundedSet) String() string {
 	if s.block.Count == 0 {
 		return s.RangeSet.String()

@@ -3,17 +3,17 @@ package badge
 import "slices"
 
 // Chunk has the messages of a room between two seqs, stored as one row. A room whose seqs have
-// no gaps has one chunk. With gaps, each message is a range of its own, and a post must not
-// rewrite all ranges. So the older messages are in closed chunks, and a post writes only the
-// newest chunk, the open chunk.
+// no gaps has one chunk. With gaps, each message is a range of its own, and a message must not
+// rewrite the ranges of all earlier ones. So older messages are stored in closed chunks, and a
+// new message writes only the newest chunk, the open chunk.
 type Chunk struct {
-	// Bound is the greatest seq that belongs to the chunk. The chunk begins above the bound of
-	// the chunk before it. The open chunk has no bound.
+	// Bound is the greatest seq that belongs to the chunk. The chunk begins after the bound of
+	// the previous chunk. The open chunk has no bound.
 	Bound int64
-	// Live has the messages that are not recalled. All has the messages in Live that mention
-	// everybody.
+	// Live has the messages that were posted and not recalled. All has the messages in Live
+	// that mention everybody.
 	Live, All RangeSet
-	// Recalled has the recalled messages, whether they were posted or not.
+	// Recalled has the recalled messages, posted or not.
 	Recalled RangeSet
 
 	// Touched is set if the chunk changed since its row was read or written.
@@ -24,14 +24,15 @@ type Chunk struct {
 
 // The greatest number of ranges in each set of a chunk.
 const (
-	// MaxOpenRanges limits the open chunk, which each post writes. Beyond the limit, its lower
-	// half becomes a closed chunk.
+	// MaxOpenRanges limits the open chunk, which each new message writes. Beyond the limit,
+	// the lower half of the open chunk becomes a closed chunk.
 	MaxOpenRanges = 128
-	// MaxMergedRanges limits the last closed chunk: a newly closed chunk is merged with it up
-	// to this limit. Two rows of this size fit into a page.
+	// MaxMergedRanges limits merging: when a chunk is closed, it is merged with the last
+	// closed chunk unless the result would exceed this limit. Two rows of this size fit into a
+	// page.
 	MaxMergedRanges = 448
-	// MaxClosedRanges limits any closed chunk, which late messages and recalls write. Beyond
-	// the limit, it is split in the middle.
+	// MaxClosedRanges limits each closed chunk, which late messages and recalls write. A
+	// larger chunk is split in the middle.
 	MaxClosedRanges = 480
 )
 
@@ -46,16 +47,17 @@ func (c *Chunk) widest() []SeqRange {
 	return widest
 }
 
-// cut removes the messages up to and including at from c, and returns them as a chunk.
+// cut splits c after seq at: it removes the messages up to and including at, and returns them
+// as a new chunk.
 func (c *Chunk) cut(at int64) *Chunk {
 	lower := &Chunk{Bound: at, Live: c.Live.cut(at), All: c.All.cut(at), Recalled: c.Recalled.cut(at), Touched: true}
 	c.Touched = true
 	return lower
 }
 
-// chunk returns the chunk that seq belongs to, which must be loaded if it has a row. Below
-// Since, a chunk without a row exists only if its row was deleted by something other than
-// badged.
+// chunk returns the chunk to which seq belongs. If that chunk has a row, it must be loaded. A
+// seq up to Since always has a closed chunk, unless another program has deleted rows; then
+// chunk creates one.
 func (r *Room) chunk(seq int64) *Chunk {
 	if seq > r.Since {
 		return &r.Open
@@ -67,7 +69,8 @@ func (r *Room) chunk(seq int64) *Chunk {
 	return r.Closed[i]
 }
 
-// closedAt returns the index of the first closed chunk that ends at or after seq.
+// closedAt returns the index of the first closed chunk whose bound is at or above seq, and
+// len(r.Closed) if there is none.
 func (r *Room) closedAt(seq int64) int {
 	i, _ := slices.BinarySearchFunc(r.Closed, seq, func(c *Chunk, seq int64) int {
 		if c.Bound < seq {
@@ -78,8 +81,8 @@ func (r *Room) closedAt(seq int64) int {
 	return i
 }
 
-// split divides a chunk that has too many ranges. Where it divides the chunk depends only on
-// the messages, so that a replay of the log gives the same chunks.
+// split divides a chunk that has too many ranges. The point of division depends on the
+// messages only, so a replay of the log gives the same chunks.
 func (r *Room) split(c *Chunk) {
 	if c == &r.Open {
 		if w := c.widest(); len(w) > MaxOpenRanges {
@@ -99,8 +102,8 @@ func (r *Room) split(c *Chunk) {
 }
 
 // merge moves the messages of the last closed chunk into c, a newly closed chunk above it,
-// unless c would then have too many ranges. Fewer chunks mean fewer rows: each chunk is a row,
-// and a badge needs every chunk above the read position.
+// unless c would then have too many ranges. This saves rows: each chunk is a row, and reading
+// a badge loads every chunk above the read position.
 func (r *Room) merge(c *Chunk) {
 	n := len(r.Closed) - 1
 	if n < 0 || r.Closed[n].Bound != r.Since || len(r.Closed[n].widest())+len(c.widest()) > MaxMergedRanges {
@@ -114,14 +117,14 @@ func (r *Room) merge(c *Chunk) {
 	r.Closed = r.Closed[:n]
 }
 
-// MayClose reports whether the given number of events, which are messages and recalls, may
-// close the lower half of the open chunk. If so, the last closed chunk must be loaded before
-// the events are folded.
+// MayClose reports whether folding n = events messages and recalls may close the lower half of
+// the open chunk, which merges it with the last closed chunk. If so, the last closed chunk
+// must be loaded before folding.
 func (r *Room) MayClose(events int) bool {
 	return r.Since > 0 && len(r.Open.widest())+events > MaxOpenRanges
 }
 
-// AddClosed adds a closed chunk that was loaded, unless r already has the chunk.
+// AddClosed adds a closed chunk that was loaded. It does nothing if r already has the chunk.
 func (r *Room) AddClosed(c *Chunk) {
 	if i := r.closedAt(c.Bound); i == len(r.Closed) || r.Closed[i].Bound != c.Bound {
 		r.Closed = slices.Insert(r.Closed, i, c)

@@ -9,21 +9,21 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// This file decides how far a read by an app is trusted. An app may receive a message before
-// the log does, and an app may lie. Its read covers the messages delivered before it in the
-// log, and messages appended within ClaimSpan after it. Both times are append times of the
-// log.
+// This file limits the effect of a read by an app. An app may receive a message before the log
+// does, so its read may be ahead of the log; but a read by a faulty app may cover messages
+// that do not exist yet. So the read covers the messages delivered before it in the log, and
+// messages appended within ClaimSpan after it. Both times are append times of the log.
 
 const (
-	// ClaimSpan is the time after a read by an app in which the read still covers new
-	// messages: messages up to its seq are then read as soon as they are delivered.
+	// ClaimSpan is how long a read by an app also covers new messages: if a message up to the
+	// seq of the read is appended in this time, it is read on delivery.
 	ClaimSpan = time.Minute
-	// MaxClaims is the greatest number of claims per user; the oldest are dropped. The limit
-	// exists because an app can invent any number of conversations.
+	// MaxClaims is the greatest number of claims of a user; the oldest is dropped first. The
+	// limit exists because an app can name any number of conversations.
 	MaxClaims = 32
 )
 
-// Claim is the part of an app's read that is ahead of the log: messages of the conversation up
+// Claim is the part of an app's read that is ahead of the log. Messages of the conversation up
 // to UpTo are read on delivery if they are appended by Until.
 type Claim struct {
 	Conversation string
@@ -32,13 +32,12 @@ type Claim struct {
 	Until int64
 }
 
-// Claims are the claims of one user, oldest first. They belong to the user since the
+// Claims are the claims of one user, oldest first. They are stored with the user, since the
 // conversation may not exist yet.
 //
-// Claims do not extend each other: each has its own end. A claim is dropped if another claim
-// of the same conversation has the same UpTo or a greater one, and the same Until or a later
-// one. So of two remaining claims of a conversation, the claim with the greater UpTo ends
-// earlier.
+// A claim does not extend an earlier one: each has its own end. A claim is dropped if another
+// claim of the conversation covers it, that is, has neither a lower UpTo nor an earlier Until.
+// So of two claims of a conversation, the claim with the greater UpTo ends earlier.
 type Claims []Claim
 
 // Lapse removes the claims that ended before at, in microseconds since 1970.
@@ -60,13 +59,13 @@ func (s *Claims) Add(c Claim) bool {
 	return true
 }
 
-// covers reports whether c implies other.
+// covers reports whether c makes other redundant.
 func (c Claim) covers(other Claim) bool {
 	return c.Conversation == other.Conversation && c.UpTo >= other.UpTo && c.Until >= other.Until
 }
 
-// Reach returns the seq up to which the claims read a conversation when its message seq is
-// delivered; 0 for none. Claims that have ended must have been removed.
+// Reach returns the read position that the claims justify when message seq of a conversation
+// is delivered: at most seq, 0 without a claim. Expired claims must have been removed.
 func (s Claims) Reach(conversation string, seq int64) (upTo int64) {
 	for _, c := range s {
 		if c.Conversation == conversation {
@@ -94,7 +93,7 @@ func (s Claims) String() string {
 	return string(append(b, ']'))
 }
 
-// ParseClaims reads what String returns.
+// ParseClaims parses the result of String.
 func ParseClaims(text string) (Claims, error) {
 	if text == "" {
 		return nil, nil

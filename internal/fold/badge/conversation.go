@@ -13,25 +13,27 @@ type Conversation struct {
 	ID       string
 	Category string
 	Level    events.Level
-	// LevelUntil is when the level ends, in microseconds since 1970. LevelAfter is the level
-	// that applies from then on. Both are zero if the level does not end.
+	// LevelUntil is when the level ends, in microseconds since 1970, and LevelAfter is the
+	// level from then on. If the level does not end, LevelUntil is 0 and LevelAfter is "".
 	LevelUntil int64
 	LevelAfter events.Level
 	// Version is the user's version at the last change that a client can see.
 	Version int64
-	// ReadSeq is the read position. In a membership it is lower while messages below the read
-	// position are marked unread: see [Membership.Reached].
+	// ReadSeq is the position from which unread messages are counted. It is the read position,
+	// except in a membership with messages marked unread: see [Membership.Reached].
 	ReadSeq int64
 	// SeenSeq is the seen position if it is above the read position, else 0.
 	SeenSeq int64
 	// LastSeq is the greatest seq delivered, recalled or not.
 	LastSeq int64
-	// LeftSeq is LastSeq at the time when the user left. If the event by which the user left
-	// has a greater seq, LeftSeq is the seq of the event. It is Never if the user has not
-	// left. The user counts as having left until LastSeq exceeds LeftSeq. With a flag instead,
-	// the order of deliveries and reads would matter.
+	// LeftSeq is set when the user leaves: to LastSeq, or to up_to_seq of the event if that is
+	// greater. It is Never if the user has not left. The user counts as having left until
+	// LastSeq exceeds LeftSeq. A flag instead of LeftSeq would make the state depend on the
+	// order of deliveries and leaves.
 	LeftSeq int64
 	// DeliveredHour is the latest append time of a delivery, mark or join, in hours since
+	// 1970. Only the expiry sweep uses it; clients do not see it. It is a maximum over these
+	// events, so their order does not matter.
 	// 1970. Only the expiry sweep uses it; clients do not see it. It is a maximum over all
 	// these events, whatever their seqs, so their order does not matter.
 	DeliveredHour int64
@@ -39,22 +41,22 @@ type Conversation struct {
 	Unread   BoundedSet // delivered, not recalled, above ReadSeq
 	Mentions BoundedSet // the messages in Unread that mention the user
 	// Again has messages at or below ReadSeq that were marked unread and so count again. A
-	// read at or above the read position ends all these marks.
+	// read at or above the read position empties it.
 	Again RangeSet
-	// Recalled has the recalled messages, whether they were delivered or not. It includes
-	// messages already read, which a later mark must not count again.
+	// Recalled has the recalled messages, delivered or not. It includes messages already read,
+	// since a later mark must not count them again.
 	Recalled RangeSet
 	// Revisions has the last messages that were changed, or recalled with a revision number.
 	Revisions Revisions
 
 	// Membership is set if the conversation is a room and the user a member. Then Unread,
-	// Again and Recalled are empty, LeftSeq is Never and LastSeq is unused. Category is the
-	// room's category at the time when the user joined or marked the room; the current
-	// category is stored in the room.
+	// Again and Recalled are empty, LeftSeq is Never and LastSeq is unused. Category is then a
+	// copy of the room's category, from the time of the join or of the last mark; the current
+	// category is in the room.
 	Membership *Membership
 
-	// first is the initial array of Unread, which mostly has one range. A separate array would
-	// be one more object for the garbage collector.
+	// first is the initial array of Unread, which has one range in most conversations. A
+	// separate array would be one more object for the garbage collector.
 	first [1]SeqRange
 
 	Marked bool
@@ -62,7 +64,7 @@ type Conversation struct {
 	Touched bool
 	// Stored is set if the conversation has a row.
 	Stored bool
-	// Weighed is the number of ranges included in the user's weight.
+	// Weighed is the number of ranges of this conversation that the user's Weight includes.
 	Weighed int32
 }
 
@@ -76,8 +78,8 @@ func (v *View) Adds(levels category.Levels) category.Numbers {
 	return count.At(levels.Of(string(v.Level), v.Category))
 }
 
-// Count returns how many messages of c count: the unread messages and the messages marked
-// unread. c must not be a membership.
+// Count returns how many messages of c count: the unread messages, and the read messages that
+// were marked unread. c must not be a membership.
 func (c *Conversation) Count() int64 { return c.Unread.Len() + c.Again.Len() }
 
 // First returns the least message that Count counts, 0 if there is none.
@@ -88,18 +90,20 @@ func (c *Conversation) First() int64 {
 	return c.Unread.Min()
 }
 
-// Left reports whether the user has left and no message above LeftSeq was delivered.
+// Left reports whether the user has left and no later message (above LeftSeq) was delivered
+// since.
 func (c *Conversation) Left() bool { return c.LastSeq <= c.LeftSeq }
 
 // ShowsLeft reports whether clients see that the user has left. They see it only if they could
 // see the conversation before.
 func (c *Conversation) ShowsLeft() bool { return c.Left() && c.Version > 0 }
 
-// deliver adds a message to the unread set, unless it is recalled or at or below the read
-// position. The conversation gets the category of the message with the greatest seq. If two
-// events have this seq and different categories, the category whose name sorts last applies,
-// so that the order of the events does not matter. If e changes a message, deliver also undoes
-// a recall of the message, and removes its mention unless e mentions the user.
+// deliver adds the message of e to the unread set, unless the message is recalled or at or
+// below the read position. The conversation gets the category of the message with the greatest
+// seq. If two events have this seq and different categories, the category whose name sorts
+// last applies, so that the order of the events does not matter. If e changes a message,
+// deliver also undoes a recall of the message, and removes its mention unless e mentions the
+// user.
 func (c *Conversation) deliver(e *events.Event, mentioned bool) Reason {
 	d, changed := &e.Data, e.Type == events.MessageChanged
 	of := d.Category
@@ -139,8 +143,8 @@ func (c *Conversation) deliver(e *events.Event, mentioned bool) Reason {
 	return alreadyDelivered
 }
 
-// read moves the read position up to seq, never back, and ends marks. A read below the read
-// position is older than the marks and does not end them.
+// read raises the read position to seq, unless it is higher, and ends the marks. A read below
+// the read position is older than the marks and does not end them.
 func (c *Conversation) read(seq int64) Reason {
 	if seq >= c.ReadPosition() {
 		c.unmark()
@@ -149,7 +153,8 @@ func (c *Conversation) read(seq int64) Reason {
 	return alreadyRead
 }
 
-// readDelivered reads up to seq, but no further than the last delivered message.
+// readDelivered does what read does, but raises the read position at most to last, the seq of
+// the last delivered message.
 func (c *Conversation) readDelivered(seq, last int64) Reason {
 	if seq >= c.ReadPosition() {
 		c.unmark()
@@ -168,7 +173,7 @@ func (c *Conversation) readAll(last int64) Reason {
 	return alreadyRead
 }
 
-// unmark ends the mark of the conversation and those of its messages.
+// unmark ends the mark of the conversation and the marks of its messages.
 func (c *Conversation) unmark() {
 	if c.isMarked() {
 		c.Marked, c.Again, c.Touched = false, RangeSet{}, true
@@ -176,10 +181,11 @@ func (c *Conversation) unmark() {
 	c.unmarkFrom()
 }
 
-// isMarked reports whether c or messages of it are marked unread.
+// isMarked reports whether c, or any message in it, is marked unread. It ignores marks from a
+// message on in rooms.
 func (c *Conversation) isMarked() bool { return c.Marked || c.Again.Len() > 0 }
 
-// see moves the seen position up to seq, never back.
+// see raises the seen position to seq, unless it is higher.
 func (c *Conversation) see(seq int64) Reason {
 	if seq > c.SeenPosition() {
 		c.SeenSeq, c.Touched = seq, true
@@ -187,11 +193,11 @@ func (c *Conversation) see(seq int64) Reason {
 	return alreadySeen
 }
 
-// SeenPosition returns the seq up to which the user has seen that messages arrived. Every read
-// message is also seen, even if it is marked unread later.
+// SeenPosition returns the seq up to which the user has seen the messages in a list. Read
+// messages count as seen, even if they are marked unread later.
 func (c *Conversation) SeenPosition() int64 { return max(c.ReadPosition(), c.SeenSeq) }
 
-// cutSeen clears a seen position that the read position has reached.
+// cutSeen clears SeenSeq once the read position has reached it.
 func (c *Conversation) cutSeen() {
 	if c.SeenSeq <= c.ReadPosition() {
 		c.SeenSeq = 0
@@ -199,7 +205,7 @@ func (c *Conversation) cutSeen() {
 }
 
 // Unseen returns how many unread messages of c are above the seen position, and how many of
-// these mention the user. c must not be a membership.
+// those messages mention the user. c must not be a membership.
 func (c *Conversation) Unseen() (unseen, mentions int64) {
 	if c.SeenSeq == 0 {
 		return c.Unread.Len(), c.Mentions.Len()
@@ -207,7 +213,8 @@ func (c *Conversation) Unseen() (unseen, mentions int64) {
 	return c.Unread.Above(c.SeenSeq), c.Mentions.Above(c.SeenSeq)
 }
 
-// moveTo moves the read position up to seq, never back.
+// moveTo raises the read position to seq, and removes the messages that become read. It never
+// lowers the position.
 func (c *Conversation) moveTo(seq int64) {
 	if seq <= c.ReadPosition() {
 		return
@@ -224,8 +231,9 @@ func (c *Conversation) moveTo(seq int64) {
 	c.forgetRecalls()
 }
 
-// recall removes a message from the sets that count and keeps it out, unless a later revision
-// of the message was folded before.
+// recall removes a message from the unread set and from the mentions, and stores the recall so
+// that a later delivery does not count. It does nothing if a revision of the message with this
+// number or a greater one was folded before.
 func (c *Conversation) recall(seq, revision int64) Reason {
 	if revision > 0 {
 		if !c.Revisions.accept(seq, revision) {
@@ -253,11 +261,12 @@ func (c *Conversation) recall(seq, revision int64) Reason {
 }
 
 // maxReadRecalls limits the ranges of recalled messages stored below the read position. Nearly
-// every row has fewer, and marks mostly name recent messages.
+// every conversation has fewer. A forgotten recall matters only if the message is marked
+// unread later, and users mostly mark recent messages.
 const maxReadRecalls = 32
 
-// forgetRecalls removes the oldest recalls beyond two limits: maxReadRecalls ranges below the
-// read position, and MaxRanges ranges in all.
+// forgetRecalls removes the oldest recalls until at most maxReadRecalls ranges remain below
+// the read position, and at most MaxRanges ranges in all.
 func (c *Conversation) forgetRecalls() {
 	if len(c.Recalled.Ranges) <= maxReadRecalls {
 		return
@@ -270,15 +279,16 @@ func (c *Conversation) forgetRecalls() {
 	}
 }
 
-// settle makes the two approximate counts consistent: no more mentions than unread messages.
+// settle adjusts the counts of Unread and Mentions, which may be approximate, so that there
+// are no more mentions than unread messages.
 func (c *Conversation) settle() {
 	c.Unread.raise(c.Mentions.RangeSet.Len())
 	c.Mentions.lower(c.Unread.Len())
 }
 
-// markUnread makes c count at least 1 until the next read. It changes nothing if the user has
-// left the conversation, since a conversation that the user has left counts nothing. category
-// is the current category of c; the row of a membership stores it for the expiry sweep.
+// markUnread makes c count at least 1 until the next read. It does nothing if the user has
+// left the conversation. category is the current category of c: the row of a membership must
+// store it for the expiry sweep.
 func (c *Conversation) markUnread(category string) Reason {
 	if c.Left() {
 		return hasLeft
@@ -290,8 +300,8 @@ func (c *Conversation) markUnread(category string) Reason {
 }
 
 // markMessages makes messages at or below the read position count again. It skips recalled
-// messages, messages above the last delivered one, and messages from before the user left. It
-// also skips messages above the read position, which count anyway once they are delivered.
+// messages, messages above the last delivered one, and messages up to LeftSeq. It also skips
+// messages above the read position: they count without a mark once they are delivered.
 func (c *Conversation) markMessages(seqs []int64) Reason {
 	last := min(c.ReadSeq, c.LastSeq)
 	for _, seq := range seqs {
@@ -309,20 +319,21 @@ func (c *Conversation) markMessages(seqs []int64) Reason {
 	return allMarked
 }
 
-// refresh records the append time of a delivery or a mark.
+// refresh raises DeliveredHour to the append time of a delivery or mark.
 func (c *Conversation) refresh(at time.Time) {
 	if hour := HourOf(at); hour > c.DeliveredHour {
 		c.DeliveredHour, c.Touched = hour, true
 	}
 }
 
-// HourOf returns a time in hours since 1970. It returns 0 for earlier times, and for times
-// after the year 246,000 the greatest value that fits the column.
+// HourOf returns a time in hours since 1970. It returns 0 for times before 1970, and the
+// greatest int32, which fits the column, for times after the year 246,000.
 func HourOf(at time.Time) int64 { return min(max(0, at.Unix()/3600), math.MaxInt32) }
 
-// leave reads c up to its last delivered message and hides c from every list. c appears again
-// when a message is delivered whose seq is greater than both seq and the seq of the last
-// delivered message. Messages up to seq that are delivered later are read at once.
+// leave reads c up to its last delivered message and hides c from every list. seq is up_to_seq
+// of the event, 0 if not given. c appears again when a message is delivered whose seq is
+// greater than seq and than every message delivered so far. Messages up to seq that are
+// delivered later count as read.
 func (c *Conversation) leave(seq int64) Reason {
 	c.readAll(c.LastSeq)
 	if seq = max(seq, c.LastSeq); seq > c.LeftSeq {
@@ -338,7 +349,8 @@ type View struct {
 	// position.
 	Unseen, UnseenMentions    int64
 	ReadSeq, SeenSeq, LastSeq int64
-	// Level is the conversation's own level; the levels of its categories are not considered.
+	// Level is the level of the conversation itself; levels of its categories may apply
+	// instead.
 	Level        events.Level
 	LevelUntil   int64
 	Category     string

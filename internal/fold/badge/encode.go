@@ -9,11 +9,11 @@ import (
 	"slices"
 )
 
-// The stored form of a set: a byte of flags that says which parts follow; the block, if there
-// is one, as Lo, Hi and Count, the number of known seqs, and the known seqs; then the ranges,
+// The stored form of a set has three parts. First, a byte of flags. Then the block, if there
+// is one: Lo, Hi - Lo, Count, the number of known seqs, and the known seqs. Then the ranges;
 // or words (see words.go) if there are more than MaxRanges ranges. Numbers are varints. Each
-// seq is stored as its distance from the seq before, so that a set with a few ranges needs
-// only a few bytes.
+// seq is stored as its distance from the previous seq, so a set with a few ranges needs only a
+// few bytes.
 const (
 	hasBlock byte = 1 << iota
 	inWords
@@ -54,7 +54,7 @@ func (s *BoundedSet) Encode() string {
 // Encode returns the stored form of the set, "" if the set is empty.
 func (s *RangeSet) Encode() string { return (&BoundedSet{RangeSet: *s}).Encode() }
 
-// DecodeSet reads what Encode returns.
+// DecodeSet parses the result of Encode.
 func DecodeSet(stored []byte) (s BoundedSet, err error) {
 	if len(stored) == 0 {
 		return s, nil
@@ -101,7 +101,7 @@ func (s *BoundedSet) decodeBlock(rest *numbers) {
 	}
 }
 
-// FirstOf returns Min of a stored set. It needs only the first 64 bytes.
+// FirstOf returns Min of a stored set. The caller may pass only the first 64 bytes of the set.
 func FirstOf(stored []byte) (first int64, err error) {
 	if len(stored) == 0 {
 		return 0, nil
@@ -136,7 +136,8 @@ func appendNumbers(b []byte, values ...int64) []byte {
 	return b
 }
 
-// numbers reads stored numbers. After an error, bad is set and no more numbers are read.
+// numbers parses stored numbers one after the other. After an error, bad is set and the
+// results are invalid.
 type numbers struct {
 	b   []byte
 	bad bool
@@ -155,7 +156,7 @@ func (n *numbers) next() int64 {
 	return int64(v)
 }
 
-// after returns the sum of seq and the next number, which is a stored distance.
+// after parses the next number, which is a distance, and returns seq plus that distance.
 func (n *numbers) after(seq int64) int64 {
 	distance := n.next()
 	if distance > math.MaxInt64-seq {

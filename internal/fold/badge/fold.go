@@ -3,11 +3,11 @@
 // message numbers (seqs) that make up the state. The fold is pure: it uses no clock and no
 // I/O, and does not depend on the order of maps. Each event carries its own time.
 //
-// Deliveries, reads and recalls commute and are idempotent, since each is a union or a
-// maximum. A read by an app commutes only within the minute in which it may be ahead of the
-// log (see claims.go). All other event types apply in log order, and so does the end of a mark
-// by a read. Folding events one by one or in batches gives the same state and the same
-// versions.
+// Deliveries, reads, recalls and leaves of a conversation commute and are idempotent, since
+// each is a union or a maximum; so do changes with a revision number. A read by an app
+// commutes only within the minute in which it may be ahead of the log (see claims.go). The
+// other event types depend on the order of the log, and so does whether a read ends a mark.
+// Folding events one by one or in batches gives the same state and the same versions.
 //
 // The package does not know tables or networks. ADR 5 lists what does not depend on order, ADR
 // 37 explains how sets stay bounded, and ADR 33 explains how far a read by an app reaches.
@@ -21,22 +21,21 @@ import (
 	"github.com/badged/badged/internal/base/category"
 )
 
-// User is the state of one user: the badge, and the conversations that the current events
-// need.
+// User is the state of one user: the badge, and the conversations of the user that the current
+// events need.
 type User struct {
 	ID string
-	// Version, Numbers and Paths do not include what memberships of rooms add: see
-	// [Membership].
+	// Version, Numbers and Paths exclude what memberships of rooms add: see [Membership].
 	Version int64
 	category.Numbers
 	Paths Paths
-	// Carried is the part of the client-visible version that comes from rooms which the user
+	// Carried is the part of the version shown to clients that comes from rooms which the user
 	// has left.
 	Carried int64
-	// Joined is set if the user is or has been a member of a room. If it is not set, readers
-	// do not look for memberships.
+	// Joined is set if the user is or was a member of a room. Otherwise readers do not look
+	// for memberships.
 	Joined bool
-	// Claims are the reads by the user's apps that are ahead of the log.
+	// Claims are the parts of reads by the user's apps that are ahead of the log.
 	Claims Claims
 	// Claimed is set if Claims changed since the user's row was last read or written.
 	Claimed bool
@@ -46,15 +45,16 @@ type User struct {
 	Complete bool
 	// Changed lists the conversations changed since their rows were last read or written.
 	Changed []*Conversation
-	// Stored and StoredCarried are Version and Carried as the row has them, 0 without a row.
-	// HasRow reports whether there is a row: a row that stores only claims has version 0 too.
+	// Stored and StoredCarried are Version and Carried as the user's row has them, 0 without a
+	// row. HasRow reports whether there is a row. Stored does not show this, since a row that
+	// stores only claims has version 0.
 	Stored, StoredCarried int64
 	HasRow                bool
-	// ChangedAt is the append time of the first event that raised the version since the row
-	// was last read or written, in microseconds since 1970; 0 if no event did.
+	// ChangedAt is the append time, in microseconds since 1970, of the first event that raised
+	// the version since the row was last read or written; 0 if no event did.
 	ChangedAt int64
-	// Weight is the user's approximate memory use in a cache, in bytes. ranges is the number
-	// of ranges that Weight accounts for.
+	// Weight is the user's approximate memory use in the cache, in bytes. ranges is the number
+	// of ranges that Weight includes.
 	Weight, ranges int
 }
 
@@ -87,15 +87,15 @@ func (u *User) Conversation(id string) *Conversation {
 	return c
 }
 
-// Apply folds e into u, one of the users of e. mentioned says whether e mentions u. in has the
-// rooms that e names and the rooms that u is a member of.
+// Apply folds e into u, which must be one of the users of e. mentioned is whether e mentions
+// u. in must have the rooms that e names and the rooms of which u is a member.
 //
-// Apply reports whether a client of u can see a difference; if so, the version of u has grown
-// by one. If no count changed, why gives the reason.
+// Apply reports whether a client of u can see a difference. If so, the version of u has grown
+// by one. why is the reason why no count changed; it has no meaning if a count changed.
 //
 // The caller must have loaded the paths that cover the categories of every changed
 // conversation. For an event about many conversations, it must also have loaded every
-// membership and every conversation with something to read; for UserLeftAll, every
+// membership, and every conversation with something to read; for UserLeftAll, every
 // conversation.
 func (u *User) Apply(e *events.Event, mentioned bool, in *State) (changed bool, why Reason) {
 	changed, why = u.apply(e, mentioned, in)
@@ -115,7 +115,7 @@ func (u *User) apply(e *events.Event, mentioned bool, in *State) (changed bool, 
 			read := c.ReadSeq
 			c.moveTo(max(u.Claims.Reach(c.ID, d.Seq), min(c.LeftSeq, d.Seq)))
 			why := c.deliver(e, mentioned)
-			if why == alreadyRead && d.Seq > read { // read by a claim, or by a leave
+			if why == alreadyRead && d.Seq > read { // read because of a claim or a leave
 				if why = leftFurther; d.Seq > c.LeftSeq {
 					why = readAhead
 				}
@@ -180,7 +180,8 @@ func (u *User) apply(e *events.Event, mentioned bool, in *State) (changed bool, 
 	return false, none
 }
 
-// change applies f to one conversation, as one event.
+// change applies f to one conversation, and raises the version of u by one if a client can see
+// a difference.
 func (u *User) change(conversationID string, f func(*Conversation) Reason) (changed bool, why Reason) {
 	c := u.Conversation(conversationID)
 	if changed, why = u.update(c, f); changed {
@@ -195,8 +196,8 @@ func (u *User) raise(c *Conversation) {
 	c.Version = u.Version
 }
 
-// changeAll applies f, as one event, to every conversation that path covers; to all
-// conversations if path is empty.
+// changeAll applies f to every conversation that path covers, or to all conversations if path
+// is empty. It raises the version of u by one if a client can see a difference in any of them.
 func (u *User) changeAll(path string, in *State, f func(*Conversation) Reason) bool {
 	var changed []*Conversation
 	for _, c := range u.Conversations {
@@ -222,15 +223,17 @@ func (u *User) raiseAll(changed []*Conversation) bool {
 	return true
 }
 
-// lapse removes the claims that ended before at, the append time of an event.
+// lapse removes the claims of u that ended before at, the append time of the event being
+// folded.
 func (u *User) lapse(at time.Time) {
 	n := len(u.Claims)
 	u.Claims.Lapse(at.UnixMicro())
 	u.Claimed = u.Claimed || len(u.Claims) < n
 }
 
-// claim records the part of an app's read that is beyond the last delivered message. Rooms
-// have no claims, since each post would have to look them up.
+// claim stores a claim for the part of an app's read that is beyond the last delivered
+// message. It stores none for a room: each message to the room would have to look up the
+// claims of all members.
 func (u *User) claim(d *events.Data, at time.Time) {
 	if c := u.Conversation(d.ConversationID); c.Member() || d.UpToSeq <= c.LastSeq {
 		return
@@ -239,12 +242,13 @@ func (u *User) claim(d *events.Data, at time.Time) {
 	u.Claimed = u.Claimed || added
 }
 
-// Exists reports whether u has a row: if it has a version or a claim. The row of a user with
-// only claims is never deleted; the next delivery or claim removes the claims that have ended.
+// Exists reports whether u has a row or needs one: it has a version or a claim. A row is not
+// deleted when the claims of a user without a version end; the next delivery or read by an app
+// removes those claims.
 func (u *User) Exists() bool { return u.Version > 0 || len(u.Claims) > 0 }
 
-// update applies f to c and adds the difference to the user's sums. It reports whether a
-// client can see a difference, and returns what f returns.
+// update applies f to c, and adds the change of c's numbers to the numbers of u. It reports
+// whether a client can see a difference, and returns the result of f.
 func (u *User) update(c *Conversation, f func(*Conversation) Reason) (changed bool, why Reason) {
 	before, listed := c.View(), c.Touched
 	member := c.Member()
@@ -259,7 +263,7 @@ func (u *User) update(c *Conversation, f func(*Conversation) Reason) (changed bo
 	return after != before, why
 }
 
-// shift adds the difference between two views of a conversation to the user's sums.
+// shift adds the difference between two views of one conversation to the numbers of u.
 func (u *User) shift(before, after *View) {
 	was, is := before.Adds(u.Paths.Levels), after.Adds(u.Paths.Levels)
 	if was == is && before.Category == after.Category {
@@ -283,7 +287,7 @@ func (u *User) touch(c *Conversation) {
 	}
 }
 
-// Settle records that the rows now store u as it is.
+// Settle marks the state of u as equal to its rows, after a write. It also computes Weight.
 func (u *User) Settle() {
 	for _, c := range u.Changed {
 		c.Touched, c.Stored = false, true

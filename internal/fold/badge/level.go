@@ -7,13 +7,14 @@ import (
 	"github.com/badged/badged/internal/base/category"
 )
 
-// maxAppLevels is how many categories of a user may have a level. Beyond this number, an app
-// cannot set the level of a further category; without the limit, an app could invent
-// categories without end.
+// maxAppLevels limits the categories that have a level set: once a user has this many, an app
+// cannot set the level of a further category, though the backend can. Without the limit, an
+// app could add levels of invented categories without end.
 const maxAppLevels = 500
 
-// setLevel sets the level of a category. It applies to all conversations of the category that
-// have no level of their own; the rows of these conversations do not change.
+// setLevel sets the level of a category. It applies to all conversations of the category
+// without a level of their own. The rows of these conversations do not change; only the
+// numbers of u do.
 func (u *User) setLevel(d *events.Data) (changed bool, why Reason) {
 	before, given := u.Paths.Levels[d.Category]
 	switch {
@@ -43,8 +44,8 @@ func (u *User) setLevel(d *events.Data) (changed bool, why Reason) {
 	return true, none
 }
 
-// setLevel sets the level until a time, or without an end if until is zero. When a level ends,
-// the last level set without an end applies again.
+// setLevel sets the level until a time, or permanently if until is zero. When a level with an
+// end expires, the last permanent level applies again.
 func (c *Conversation) setLevel(level events.Level, until time.Time) Reason {
 	switch {
 	case until.IsZero():
@@ -57,8 +58,8 @@ func (c *Conversation) setLevel(level events.Level, until time.Time) Reason {
 	return sameLevel
 }
 
-// endLevel ends the level if its end is at or before until. A level whose end was meanwhile
-// moved to a later time remains.
+// endLevel ends the level if it expires at or before until. If the expiry was meanwhile set to
+// a later time, the level remains.
 func (c *Conversation) endLevel(until time.Time) Reason {
 	if c.LevelUntil != 0 && c.LevelUntil <= until.UnixMicro() {
 		c.replaceLevel(c.LevelAfter, 0, "")

@@ -7,17 +7,16 @@ import (
 	"time"
 )
 
-// maxRecent limits two lists of a membership: the last messages that the user sent, and the
-// last messages that mention the user by name. A mark from a message on reaches back only as
-// far as both lists are complete.
+// maxRecent limits the lists Sent and Named of a membership. A mark from a message on makes
+// earlier messages count again only as far back as both lists are complete.
 const maxRecent = 64
 
-// Recent has the greatest seqs of a set. Its content does not depend on the order in which
-// seqs are added.
+// Recent has the greatest seqs of a set. Its content is the same for every order in which seqs
+// are added.
 type Recent struct{ RangeSet }
 
-// remember adds a message and reports whether it was new. It stores at most maxRecent+1 seqs.
-// If it stores this number, messages below the least stored seq may have been forgotten.
+// remember adds a message and reports whether it was new. It stores at most maxRecent+1 seqs:
+// with that many, messages below the least stored seq may have been dropped.
 func (r *Recent) remember(seq int64) bool {
 	if r.Len() > maxRecent && seq <= r.Min() || !r.Add(seq) {
 		return false
@@ -28,13 +27,13 @@ func (r *Recent) remember(seq int64) bool {
 	return true
 }
 
-// begin records that messages up to and including seq are unknown, since the user joined the
-// room at seq, or the room or the membership was reset at seq. Messages above seq are
-// remembered.
+// begin makes Sent complete above seq only. It is called when the user joins the room, and
+// when a reset of the room or of the membership makes earlier messages unknown; seq is then
+// the position of the join or reset.
 func (m *Membership) begin(seq int64) { m.Sent.Add(seq) }
 
-// known returns the seq above which Sent and Named are complete. The least seq in Sent is only
-// this bound, not a message.
+// known returns the seq above which Sent and Named are complete. The least seq in Sent marks
+// this bound; it is not a message that the user sent.
 func (m *Membership) known() int64 {
 	if m.Named.Len() > maxRecent {
 		return max(m.Sent.Min(), m.Named.Min())
@@ -42,21 +41,24 @@ func (m *Membership) known() int64 {
 	return m.Sent.Min()
 }
 
-// sent remembers a message that the user sent, and reports whether it was new.
+// sent adds a message to Sent, and reports whether it was new. It ignores messages below the
+// bound of Sent.
 func (m *Membership) sent(seq int64) bool { return seq > m.Sent.Min() && m.Sent.remember(seq) }
 
-// named remembers a message that mentions the user by name, and reports whether it was new.
+// named adds a message to Named, and reports whether it was new. It ignores messages below the
+// bound of Sent.
 func (m *Membership) named(seq int64) bool { return seq > m.Sent.Min() && m.Named.remember(seq) }
 
-// MayCount returns the remembered messages of a membership at or above from. Before a mark of
-// the messages from this seq on is folded, the room's chunks with the remembered messages must
-// be loaded: the chunks show which messages are live.
+// MayCount returns the messages at or above from in Sent and Named of a membership. Before
+// folding a mark of the messages from this seq on, load the room's chunks that have these
+// messages: only the chunks show which messages are live.
 func (c *Conversation) MayCount(from int64) []int64 {
 	m := c.Membership
 	return slices.AppendSeq(slices.Collect(m.Sent.between(from-1, math.MaxInt64)), m.Named.between(from-1, math.MaxInt64))
 }
 
-// ReadPosition returns the read position that clients see. A mark does not change it.
+// ReadPosition returns the read position that clients see. A mark does not change it, even
+// where it lowers ReadSeq.
 func (c *Conversation) ReadPosition() int64 {
 	if m := c.Membership; m != nil {
 		return max(c.ReadSeq, m.Reached)
@@ -65,8 +67,8 @@ func (c *Conversation) ReadPosition() int64 {
 }
 
 // markFrom marks messages of a room unread for u, a member: the messages at or above from that
-// u had read count again. Messages from before u joined, and messages below the stored ones
-// (see maxRecent), remain read.
+// u had read count again. Messages posted before u joined remain read, and so do messages at
+// or below known, where the lists of the membership are incomplete.
 func (u *User) markFrom(r *Room, from int64, at time.Time) (changed bool, why Reason) {
 	c := u.Conversation(r.ID)
 	m := c.Membership
@@ -81,8 +83,8 @@ func (u *User) markFrom(r *Room, from int64, at time.Time) (changed bool, why Re
 	return true, none
 }
 
-// moveBack makes the messages of a room above back count again for a member who has read
-// further, except the member's own messages as far as they are remembered.
+// moveBack lowers the read position of a member to back, so that the messages of the room
+// above back count again, except messages that the member is known to have sent.
 func (u *User) moveBack(r *Room, c *Conversation, back int64, at time.Time) {
 	m, read := c.Membership, c.ReadSeq
 	c.ReadSeq = back
@@ -106,7 +108,7 @@ func (u *User) moveBack(r *Room, c *Conversation, back int64, at time.Time) {
 }
 
 // UnreadIn returns the messages of a room that count for a member, in ascending order. Every
-// closed chunk above the read position must be loaded.
+// closed chunk above ReadSeq must be loaded.
 func (c *Conversation) UnreadIn(r *Room) iter.Seq[int64] {
 	return func(yield func(int64) bool) {
 		r.firsts(c.ReadSeq, func(seq int64) bool { return c.Membership.Own.Contains(seq) || yield(seq) })
@@ -124,13 +126,14 @@ func (c *Conversation) MarkedIn(r *Room) iter.Seq[int64] {
 	}
 }
 
-// remark adds the room's [Mark] of u for a message that u had read.
+// remark adds the [Mark] of u at a message of the room that u had read and that counts again.
 func (u *User) remark(r *Room, c *Conversation, seq int64, own bool) {
 	r.AddMark(seq, u.ID, Mark{Own: own, Touched: true})
 	c.Membership.keep(seq)
 }
 
-// keep removes a message from Unmarked, so that the next write does not delete its [Mark].
+// keep removes a message from Unmarked, so that the next write does not delete the user's
+// [Mark].
 func (m *Membership) keep(seq int64) {
 	rest := m.Unmarked[:0]
 	for _, other := range m.Unmarked {
@@ -141,7 +144,8 @@ func (m *Membership) keep(seq int64) {
 	m.Unmarked = rest
 }
 
-// unmarkFrom ends a mark from a message: it restores the read position from before the mark.
+// unmarkFrom ends a mark from a message on: the read position becomes Reached, its value
+// before the mark.
 func (c *Conversation) unmarkFrom() {
 	if m := c.Membership; m != nil && m.Reached > 0 {
 		reached := m.Reached

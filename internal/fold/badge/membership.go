@@ -9,8 +9,8 @@ import (
 	"github.com/badged/badged/internal/log/tombstones"
 )
 
-// Membership is the additional state of a conversation if it is a room and the user a member.
-// Together with the [Room] it gives the numbers:
+// Membership is the additional state of a conversation that is a room of which the user is a
+// member. A client sees these numbers, which are computed from the membership and its [Room]:
 //
 //   - unread: the room's live messages above ReadSeq, less those in Own;
 //   - mentions: the room's live messages above ReadSeq that mention everybody, less OwnAll,
@@ -18,36 +18,37 @@ import (
 //   - version of the user: User.Version + User.Carried + the sum of
 //     Room.Changes - Joined over the memberships.
 //
-// So a message of another member changes nothing in the membership.
+// So a message by another member, unless it mentions the user by name, changes no membership.
 type Membership struct {
 	// Joined is Room.Changes at the time when the user joined.
 	Joined int64
-	// Own has the user's own messages above ReadSeq, and OwnAll has the messages in Own that
-	// mention everybody. Mentions of the conversation has the messages above ReadSeq that
-	// mention the user by name, except messages in Own and messages that mention everybody.
+	// Own has the messages above ReadSeq that the user sent. OwnAll has the messages in Own
+	// that mention everybody. The field Mentions of the conversation has the messages above
+	// ReadSeq that mention the user by name, except messages in Own and messages that mention
+	// everybody.
 	Own, OwnAll BoundedSet
 	// NamedAll has the messages above ReadSeq that mention both everybody and the user by
-	// name, except messages in Own. At the level direct_mentions, the messages in NamedAll
-	// count as mentions.
+	// name, except messages in Own. It is used at the level direct_mentions, at which mentions
+	// of everybody do not count.
 	NamedAll BoundedSet
-	// Reached is the read position that clients see while messages below it are marked unread;
-	// otherwise it is 0. While it is set, ReadSeq is lower, and the numbers are computed from
-	// ReadSeq. A read at or above Reached ends the mark.
+	// Reached is the read position that clients see while messages at or below it are marked
+	// unread; otherwise Reached is 0. While Reached is set, ReadSeq is lower, and the numbers
+	// are computed from ReadSeq. A read at or above Reached ends the mark.
 	Reached int64
-	// Sent has the last messages that the user sent. Named has the last messages that mention
-	// the user by name. Both include read messages: a mark needs them, since Own and Mentions
-	// have only unread messages.
+	// Sent has the last messages that the user sent, read or not. Named has the last messages
+	// that mention the user by name, read or not. A mark needs both lists to find the messages
+	// that it must add to Own and Mentions, which have unread messages only.
 	Sent, Named Recent
-	// Unmarked lists the messages that the user has read since the last write. The next write
-	// deletes their marks (see [Mark]).
+	// Unmarked lists messages that the user has read since the rows were last written. The
+	// next write deletes the user's marks at these messages (see [Mark]).
 	Unmarked []int64
 }
 
 // Member reports whether the conversation is a room and the user a member.
 func (c *Conversation) Member() bool { return c.Membership != nil }
 
-// join makes u a member of r. The conversation's former unread messages are removed; a mark of
-// the conversation remains.
+// join makes u a member of r. It discards the unread messages that the conversation had
+// before, and preserves a mark of the whole conversation.
 func (u *User) join(r *Room, e *events.Event) (changed bool, why Reason) {
 	d, c := &e.Data, u.Conversation(r.ID)
 	if c.Member() {
@@ -63,7 +64,7 @@ func (u *User) join(r *Room, e *events.Event) (changed bool, why Reason) {
 		upTo = r.LastSeq
 	}
 	if c.Left() {
-		c.ReadSeq = upTo // seqs from before the user left may have been used again
+		c.ReadSeq = upTo // since the user left, a reset may have reused seqs
 	} else {
 		c.ReadSeq = max(c.ReadSeq, upTo)
 	}
@@ -81,8 +82,8 @@ func (u *User) join(r *Room, e *events.Event) (changed bool, why Reason) {
 	return true, none
 }
 
-// FoldErased folds joins and leaves of users who were erased from the log. It changes only the
-// number of members, as the original events did.
+// FoldErased folds the joins and leaves of users who were erased from the log. It changes only
+// the number of members of the rooms, as the original events did.
 func (s *State) FoldErased(all []tombstones.Members) {
 	for i := range all {
 		e := &all[i]
@@ -96,7 +97,7 @@ func (s *State) FoldErased(all []tombstones.Members) {
 	}
 }
 
-// quit ends the membership of u in r: the conversation becomes an ordinary one that the user
+// quit ends the membership of u in r. The conversation becomes an ordinary one that the user
 // has left.
 func (u *User) quit(r *Room) (changed bool, why Reason) {
 	c := u.Conversation(r.ID)
@@ -109,7 +110,7 @@ func (u *User) quit(r *Room) (changed bool, why Reason) {
 }
 
 func (u *User) endMembership(c *Conversation, r *Room) {
-	u.touch(c) // before anything marks it as touched
+	u.touch(c) // first, since it does nothing if c is already touched
 	m := c.Membership
 	u.Carried += r.Changes - m.Joined
 	c.unmark()
@@ -122,8 +123,9 @@ func (u *User) endMembership(c *Conversation, r *Room) {
 	r.Dismiss()
 }
 
-// leaveAll leaves every conversation that path covers, and ends every membership of a room
-// that path covers, as one event. It skips conversations without a delivered message.
+// leaveAll folds user.left_all: u leaves every ordinary conversation that path covers and that
+// has a delivered message, and every room that path covers. The version of u grows by at most
+// one.
 func (u *User) leaveAll(path string, in *State) bool {
 	var changed []*Conversation
 	for _, c := range u.Conversations {
@@ -141,8 +143,9 @@ func (u *User) leaveAll(path string, in *State) bool {
 	return u.raiseAll(changed)
 }
 
-// moveTo updates the membership after the read position moved to seq. mentions is Mentions of
-// the conversation.
+// moveTo removes the messages up to seq, the new read position, from the sets of the
+// membership and from mentions, the Mentions of its conversation. It adds the removed messages
+// to Unmarked.
 func (m *Membership) moveTo(mentions *BoundedSet, seq int64) {
 	forget := func(seq int64) { m.Unmarked = append(m.Unmarked, seq) }
 	mentions.upTo(seq, forget)
@@ -154,7 +157,8 @@ func (m *Membership) moveTo(mentions *BoundedSet, seq int64) {
 	m.NamedAll.RemoveUpTo(seq)
 }
 
-// upTo calls f with every known seq of s up to last.
+// upTo calls f with every seq of s up to last that the set has stored. It omits the seqs of
+// the block that are only counted.
 func (s *BoundedSet) upTo(last int64, f func(int64)) {
 	for _, seq := range s.known {
 		if seq <= last {
@@ -193,14 +197,14 @@ func (s *State) roomOf(c *Conversation) *Room {
 }
 
 // ViewIn returns what a client can see of c, a membership of r. levels are the levels that the
-// user has set for categories. Every closed chunk above the read position must be loaded.
+// user has set for categories. Every closed chunk of r above the read position must be loaded.
 func (c *Conversation) ViewIn(r *Room, levels category.Levels) View {
 	m := c.Membership
 	v := View{
 		ReadSeq: c.ReadPosition(), SeenSeq: c.SeenSeq, LastSeq: r.LastSeq, Level: c.Level, LevelUntil: c.LevelUntil, Category: r.Category, Marked: c.Marked,
 	}
 	direct := levels.Of(string(c.Level), r.Category) == category.LevelDirectMentions
-	// The sets are approximate, so the differences could be negative.
+	// A set with a block is approximate, so the differences could be negative.
 	count := func(above, own, ownAll, mentions, namedAll int64) (int64, int64) {
 		live, all := r.LiveAbove(above)
 		if direct {
@@ -222,10 +226,10 @@ func (c *Conversation) ViewIn(r *Room, levels category.Levels) View {
 // Named returns how many unread messages of a membership mention the user by name.
 func (c *Conversation) Named() int64 { return c.Mentions.Len() + c.Membership.NamedAll.Len() }
 
-// UnseenBesideRoom returns what a membership contributes above its seen position: the number
-// of the user's own messages; the mentions to add to the room's messages that mention
-// everybody (may be negative); and the mentions by name. It returns nil if the seen position
-// is the read position.
+// UnseenBesideRoom returns the part of the unseen counts that is stored in a membership. Its
+// three numbers cover messages above the seen position: the user's own messages; the mentions
+// to add to the room's messages that mention everybody (may be negative); and the mentions by
+// name. It returns nil if the seen position equals ReadSeq.
 func (c *Conversation) UnseenBesideRoom() *[3]int64 {
 	m, seen := c.Membership, c.SeenPosition()
 	if seen == c.ReadSeq {
@@ -235,14 +239,14 @@ func (c *Conversation) UnseenBesideRoom() *[3]int64 {
 	return &[3]int64{m.Own.Above(seen), mentions - m.OwnAll.Above(seen), mentions + m.NamedAll.Above(seen)}
 }
 
-// IsMention reports whether an unread message of a membership mentions the user at the level
-// that applies. all says whether the message mentions everybody.
+// IsMention reports whether an unread message of a membership mentions the user at the given
+// level. all is whether the message mentions everybody.
 func (c *Conversation) IsMention(seq int64, all bool, level string) bool {
 	return all && level != category.LevelDirectMentions || c.Mentions.Contains(seq) || c.Membership.NamedAll.Contains(seq)
 }
 
-// named returns the set for messages that mention the user by name. all says whether the
-// message also mentions everybody.
+// named returns the set that stores mentions of the user by name: one set for messages that
+// also mention everybody (all), another set for messages that do not.
 func (c *Conversation) named(all bool) *BoundedSet {
 	if all {
 		return &c.Membership.NamedAll
@@ -250,7 +254,7 @@ func (c *Conversation) named(all bool) *BoundedSet {
 	return &c.Mentions
 }
 
-// Sums are the numbers of a user as clients see them.
+// Sums are the version, numbers and levels of a user as clients see them.
 type Sums struct {
 	Version int64
 	category.Numbers
@@ -258,13 +262,13 @@ type Sums struct {
 	Levels     category.Levels
 }
 
-// String returns the numbers for people, in a fixed order.
+// String returns the sums as text for logs and test failures, in a fixed order.
 func (s Sums) String() string {
 	return fmt.Sprintf("version %d, %+v, categories %+v, levels %v", s.Version, s.Numbers, s.Categories, s.Levels)
 }
 
-// Sums returns the numbers of u including its memberships. The caller must have loaded all
-// paths, the rooms of the memberships, and the closed chunks of these rooms above the read
+// Sums returns the sums of u including its memberships. The caller must have loaded all paths
+// of u, the rooms of the memberships, and the closed chunks of these rooms above the read
 // positions.
 func (u *User) Sums(rooms map[string]*Room) Sums {
 	s := Sums{u.Version + u.Carried, u.Numbers, u.Paths.ByName(), u.Paths.Levels}

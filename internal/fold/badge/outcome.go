@@ -8,10 +8,11 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// This file describes what an event did to a user, for explanations. The rules are in the
-// functions that fold events: each returns the reason why an event changed no count.
+// This file describes the effect of an event on a user, for explanations of past badges. The
+// rules are in the functions that fold events: each returns the reason why an event changed no
+// count.
 
-// Why is a kind of reason why an event changed no count.
+// Why classifies the reasons why an event changed no count.
 type Why string
 
 // The kinds.
@@ -30,8 +31,8 @@ const (
 	WhyNoMember         Why = "no_member"         // was not in the room
 )
 
-// Reason is the reason why an event changed no count. The rules return a reason with every
-// event; callers use it only if no count changed.
+// Reason is a detailed reason why an event changed no count. Functions that fold return a
+// reason for every event; callers ignore it if a count changed.
 type Reason uint8
 
 // The reasons.
@@ -68,8 +69,8 @@ const (
 	noMember
 )
 
-// reasons are the texts. READ, SEEN and LEFT are replaced by positions of the conversation,
-// LEVEL by the level in the event.
+// reasons has the kind and the text of each reason. READ, SEEN and LEFT are replaced by
+// positions of the conversation, and LEVEL by the level in the event.
 var reasons = [...]struct {
 	why  Why
 	text string
@@ -118,13 +119,13 @@ func (r Reason) Explain(e *events.Event, c *Conversation) (Why, string) {
 	return reasons[r].why, text
 }
 
-// Outcome is what an event did to a user.
+// Outcome is the effect of an event on a user.
 type Outcome struct {
-	// Changes has the conversations in which clients see a difference, or whose part of the
-	// total changed.
+	// Changes has the conversations in which clients see a difference, or whose contribution
+	// to the total changed.
 	Changes []Change
-	// Counted are the messages that began to count because of the event. For a room, it
-	// includes messages that do not count for the user because the user has read further or is
+	// Counted has the messages that began to count because of the event. For an event to a
+	// room, it also has messages that do not count for this user, who has read further or is
 	// not a member yet.
 	Counted []int64
 	// Why and Detail give the reason why no count changed; both are "" if a count changed.
@@ -132,17 +133,17 @@ type Outcome struct {
 	Detail string
 }
 
-// Change is what an event did to a conversation.
+// Change is the effect of an event on a conversation.
 type Change struct {
 	*Conversation
 	Before, After View
-	// AddedBefore and AddedAfter are what the conversation adds to the total, before and after
-	// the event.
+	// AddedBefore and AddedAfter are the contributions of the conversation to the total,
+	// before and after the event.
 	AddedBefore, AddedAfter int64
 }
 
-// View returns what a client can see of a conversation of u, and what the conversation adds to
-// the total. Every closed chunk of a room above the read position must be loaded.
+// View returns what a client can see of a conversation of u, and its contribution to the
+// total. If it is a room, every closed chunk above the read position must be loaded.
 func (s *State) View(u *User, c *Conversation) (v View, adds int64) {
 	if r := s.roomOf(c); r != nil {
 		v = c.ViewIn(r, u.Paths.Levels)
@@ -153,7 +154,7 @@ func (s *State) View(u *User, c *Conversation) (v View, adds int64) {
 }
 
 // Counts reports whether a message of a conversation of u is unread, and whether it mentions
-// the user. The chunk of the message must be loaded.
+// the user. In a room, the chunk of the message must be loaded.
 func (s *State) Counts(u *User, c *Conversation, seq int64) (counts, mentioned bool) {
 	r := s.roomOf(c)
 	if r == nil {
@@ -163,8 +164,8 @@ func (s *State) Counts(u *User, c *Conversation, seq int64) (counts, mentioned b
 	return live && seq > c.ReadSeq && !c.Membership.Own.Contains(seq), c.IsMention(seq, all, u.Paths.Levels.Of(string(c.Level), r.Category))
 }
 
-// FoldFor folds e, which names u or goes to a room, and returns what e did to u. All of u and
-// its rooms must be loaded.
+// FoldFor folds e, which names u or goes to a room, and returns its effect on u. The whole
+// state of u and of its rooms must be loaded.
 func (s *State) FoldFor(u *User, e *events.Event) (o Outcome) {
 	d, toRoom := &e.Data, e.Type.ToRoom()
 	before := s.changes(u, e)
@@ -218,7 +219,7 @@ func (s *State) FoldFor(u *User, e *events.Event) (o Outcome) {
 	return o
 }
 
-// changes returns the conversations of u that e may change, with their state before e.
+// changes returns the conversations of u that e may change, with Before and AddedBefore set.
 func (s *State) changes(u *User, e *events.Event) (before []Change) {
 	add := func(c *Conversation) {
 		x := Change{Conversation: c}
@@ -238,8 +239,8 @@ func (s *State) changes(u *User, e *events.Event) (before []Change) {
 	return before
 }
 
-// counting returns a function that reports whether a message of the conversation of e counts
-// for u. If e goes to a room, a message counts if it is live.
+// counting returns a function that reports whether a message of e's conversation counts for u.
+// If e goes to a room, the function reports whether the message is live.
 func (s *State) counting(u *User, e *events.Event) func(seq int64) bool {
 	return func(seq int64) (counts bool) {
 		switch c := u.Conversations[e.Data.ConversationID]; {

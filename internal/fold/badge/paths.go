@@ -14,30 +14,33 @@ import (
 	"github.com/badged/badged/internal/base/category"
 )
 
-// MaxInline is the greatest number of paths stored in the row of a user. A user with more
-// paths has one row per path, so that an event does not rewrite all paths.
+// MaxInline is the greatest number of paths that are stored in the row of their user. A user
+// with more paths has one row per path, so that an event does not rewrite all paths.
 const MaxInline = 16
 
-// Paths are the numbers of a user by path (of categories), and the levels that the user has
-// set for paths. They do not include what memberships add.
+// Paths has the numbers of a user by category path, and the levels that the user has set for
+// paths. The numbers exclude what memberships add. Paths are stored inline, in the user's row,
+// or each in a row of its own.
 type Paths struct {
-	// inline has all paths in the order of their names, if they are in the user's row. If each
-	// path has a row, inline is nil; then rows has the paths that the events need, including
-	// paths known to have neither a number nor a level.
+	// inline has all paths in the order of their names, if they are stored inline. Otherwise
+	// inline is nil, and rows has the loaded paths: those that the events need. rows also has
+	// paths that were looked up and have neither a number nor a level.
 	inline []*Path
 	rows   map[string]*Path
 	// whole is set if rows has every path that has a number or a level.
 	whole bool
 	// live is how many paths have a number or a level.
 	live int
-	// Levels is nil if no level is set. If each path has a row, Levels is complete once
-	// LevelsLoaded is set.
+	// Levels has the levels by path, nil if none is set. If paths have rows, Levels is
+	// complete only once LevelsLoaded is set.
 	Levels       category.Levels
 	LevelsLoaded bool
-	// Moved is set if levels changed since the user's row was read or written. Cleared is set
-	// if the paths no longer have rows: then the next write deletes all stored rows of paths.
+	// Moved is set if a level changed since the user's row was read or written. Cleared is set
+	// if the next write must delete all stored rows of paths, for example because the paths
+	// are stored inline again.
 	Moved, Cleared bool
-	// Touched lists the paths changed since the last write; a path may occur twice.
+	// Touched lists the paths that changed since the last write. It may have two copies of a
+	// path.
 	Touched []*Path
 }
 
@@ -61,16 +64,16 @@ func (s *Paths) Rows() int64 {
 	return int64(s.live)
 }
 
-// RestoreRows makes s consist of n paths that have rows, none of them loaded.
+// RestoreRows initializes s for a user with n rows of paths, none of them loaded.
 func (s *Paths) RestoreRows(n int64) { s.rows, s.live = map[string]*Path{}, int(n) }
 
-// Knows reports whether a path is loaded, or in the row of the user.
+// Knows reports whether a path needs no loading: it is loaded, or the paths are inline.
 func (s *Paths) Knows(path string) bool { return s.rows == nil || s.whole || s.rows[path] != nil }
 
 // Whole records that the rows of all paths are loaded.
 func (s *Paths) Whole() { s.whole, s.LevelsLoaded = true, true }
 
-// Rewrite makes the next write replace all stored rows of paths.
+// Rewrite makes the next write delete all stored rows of paths and insert the current ones.
 func (s *Paths) Rewrite() {
 	s.Cleared = true
 	for _, p := range s.AllRows() {
@@ -79,7 +82,8 @@ func (s *Paths) Rewrite() {
 	}
 }
 
-// Row returns a path if it has a row, and otherwise nil. All rows must be loaded.
+// Row returns a path that needs a row, nil if the path has neither a number nor a level. All
+// rows must be loaded.
 func (s *Paths) Row(path string) *Path {
 	if p := s.rows[path]; p != nil && s.Has(p) {
 		return p
@@ -87,7 +91,7 @@ func (s *Paths) Row(path string) *Path {
 	return nil
 }
 
-// AllRows returns the paths that have rows, in the order of their names. All rows must be
+// AllRows returns the paths that need rows, in the order of their names. All rows must be
 // loaded.
 func (s *Paths) AllRows() []*Path {
 	var all []*Path
@@ -100,8 +104,8 @@ func (s *Paths) AllRows() []*Path {
 	return all
 }
 
-// Expect adds a path without numbers or level. If the path has a row, the caller calls Load
-// later.
+// Expect adds an empty path that is about to be loaded. If the path has a row, the caller must
+// then call Load.
 func (s *Paths) Expect(path string) {
 	if !s.Knows(path) {
 		name := strings.Clone(path)
@@ -125,8 +129,8 @@ func (s *Paths) restoreLevel(path, level string) {
 	s.Levels[path] = level
 }
 
-// Restore parses the paths in the row of a user, in the form that String returns or as jsonb
-// prints it.
+// Restore parses the paths in the row of a user. stored is a result of String, possibly
+// reformatted by jsonb.
 func Restore(stored string) (s Paths, err error) {
 	err = EachStored(stored, func(name string, n category.Numbers, level string) {
 		s.inline = append(s.inline, &Path{Name: name, Numbers: n})
@@ -137,8 +141,8 @@ func Restore(stored string) (s Paths, err error) {
 	return s, err
 }
 
-// EachStored calls visit for each path in a JSON object, in the form that String returns or as
-// json or jsonb print it.
+// EachStored calls visit for each path in a JSON object. stored is a result of String,
+// possibly reformatted by json or jsonb.
 func EachStored(stored string, visit func(name string, n category.Numbers, level string)) error {
 	d := jsontext.NewDecoder(strings.NewReader(stored), jsontext.AllowDuplicateNames(true))
 	if start, err := d.ReadToken(); err != nil || start.Kind() != '{' {
@@ -166,8 +170,8 @@ func EachStored(stored string, visit func(name string, n category.Numbers, level
 
 func byName(a, b *Path) int { return cmp.Compare(a.Name, b.Name) }
 
-// at returns a path for a change, and lists it as touched. It panics if the path is not
-// loaded.
+// at returns a path that is about to change, and adds it to Touched. It panics if the path has
+// a row that is not loaded.
 func (s *Paths) at(path string) *Path {
 	var p *Path
 	if s.rows != nil {
@@ -195,7 +199,7 @@ func (s *Paths) at(path string) *Path {
 // Has reports whether a path has a number or a level.
 func (s *Paths) Has(p *Path) bool { return p.Numbers != category.Numbers{} || s.Levels[p.Name] != "" }
 
-// change applies f to a path and updates the number of live paths.
+// change applies f to a path and updates live, the number of paths with a number or a level.
 func (s *Paths) change(path string, f func(*Path)) {
 	p := s.at(path)
 	if s.Has(p) {
@@ -206,7 +210,7 @@ func (s *Paths) change(path string, f func(*Path)) {
 	}
 }
 
-// add adds n to every path that covers the category of.
+// add adds n to a category and to every path above it.
 func (s *Paths) add(of string, n category.Numbers) {
 	if n == (category.Numbers{}) {
 		return
@@ -226,9 +230,9 @@ func (s *Paths) set(path, level string) {
 	})
 }
 
-// place gives each path a row of its own once there are more than MaxInline paths. Once no
-// path has a number or a level, later paths are stored in the row of the user again. place is
-// called after each event, so that the rows do not depend on how events are batched.
+// place moves paths between the two forms of storage. Beyond MaxInline paths, each path gets a
+// row of its own. Once no path has a number or a level, later paths are stored inline again.
+// place is called after each event, so that the rows do not depend on how events are batched.
 func (s *Paths) place() {
 	switch {
 	case s.rows == nil && s.live > MaxInline:
@@ -244,8 +248,9 @@ func (s *Paths) place() {
 	}
 }
 
-// Current returns the current numbers of the path with the name of p. toRow reports whether p
-// itself is the current path and has a row of its own, to which the numbers must be written.
+// Current returns the current numbers of the path named like p, which may be an outdated copy.
+// toRow reports whether p itself is current and has a row of its own, to which the numbers
+// must be written.
 func (s *Paths) Current(p *Path) (n category.Numbers, toRow bool) {
 	if s.rows != nil {
 		now := s.rows[p.Name]
@@ -260,7 +265,7 @@ func (s *Paths) Current(p *Path) (n category.Numbers, toRow bool) {
 	return n, false
 }
 
-// settle records that the rows now store the paths as they are.
+// settle marks the paths as equal to their rows, after a write.
 func (s *Paths) settle() {
 	for _, p := range s.Touched {
 		p.touched = false
@@ -273,7 +278,7 @@ func (s *Paths) settle() {
 	s.Touched, s.Moved, s.Cleared = s.Touched[:0], false, false
 }
 
-// loaded returns how many paths are in memory, not counting the first.
+// loaded returns how many paths are in memory, minus one: UserWeight includes the first path.
 func (s *Paths) loaded() int { return max(0, len(s.inline)+len(s.rows)-1) }
 
 // ByName returns the numbers of all paths that have a number. If paths have rows, all must be
@@ -309,8 +314,8 @@ func (s *Paths) Clone() Paths {
 	return c
 }
 
-// String returns the paths in the row of the user as a JSON object, always in the same order.
-// AppendNumbers describes the values.
+// String returns the inline paths as a JSON object in the order of their names, for the user's
+// row. AppendNumbers describes the values.
 func (s *Paths) String() string {
 	b := []byte{'{'}
 	for _, p := range s.inline {
@@ -329,9 +334,9 @@ func (s *Paths) String() string {
 // storedNumbers is how many numbers of a path are stored.
 const storedNumbers = 7
 
-// AppendNumbers appends the stored form of a path, a JSON array. Without a level, it has the
-// numbers without zeros at the end; with a level, all numbers and the level. It stores
-// Total - Unseen instead of Unseen, since this difference is 0 for most paths.
+// AppendNumbers appends the stored form of a path, a JSON array of its numbers. Without a
+// level, zeros at the end are omitted; with a level, all numbers are followed by the level. It
+// stores Total - Unseen instead of Unseen, since this difference is 0 for most paths.
 func AppendNumbers(b []byte, n category.Numbers, level string) []byte {
 	all := [storedNumbers]int64{n.Total, n.UnreadConversations, n.Mentions, n.Total - n.Unseen, n.Muted.Total, n.Muted.Conversations, n.Marked}
 	last := storedNumbers
@@ -351,7 +356,7 @@ func AppendNumbers(b []byte, n category.Numbers, level string) []byte {
 	return append(b, ']')
 }
 
-// ParseNumbers parses what AppendNumbers appends, also in the form that jsonb prints.
+// ParseNumbers parses the result of AppendNumbers, possibly reformatted by jsonb.
 func ParseNumbers(stored string) (n category.Numbers, level string, err error) {
 	var all [storedNumbers]int64
 	i := -1
@@ -373,10 +378,11 @@ func ParseNumbers(stored string) (n category.Numbers, level string, err error) {
 	}, level, nil
 }
 
-// The row of a badge has columns for its first three numbers. The other numbers are stored in
-// one more column, in the form of EncodeExtra, which is empty for most users.
+// The row of a user has columns for Total, Mentions and UnreadConversations. The other numbers
+// share the column extra, in the form of EncodeExtra, which is "" for most users.
 
-// EncodeExtra returns the stored form of the other numbers of a badge, "" if all are 0.
+// EncodeExtra returns the stored form of the numbers without a column of their own, "" if all
+// stored values are 0. Like AppendNumbers, it stores Total - Unseen instead of Unseen.
 func EncodeExtra(n category.Numbers) string {
 	if n.Unseen == n.Total && n.Muted == (category.Muted{}) && n.Marked == 0 {
 		return ""
@@ -384,7 +390,7 @@ func EncodeExtra(n category.Numbers) string {
 	return fmt.Sprintf("[%d, %d, %d, %d]", n.Total-n.Unseen, n.Muted.Total, n.Muted.Conversations, n.Marked)
 }
 
-// DecodeExtra parses what EncodeExtra returns into n, whose Total must be set.
+// DecodeExtra parses the result of EncodeExtra into n, whose Total must be set.
 func DecodeExtra(stored string, n *category.Numbers) error {
 	n.Unseen, n.Muted, n.Marked = n.Total, category.Muted{}, 0
 	if stored == "" {

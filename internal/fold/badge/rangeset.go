@@ -16,12 +16,13 @@ type RangeSet struct {
 	size   int64
 }
 
-// SeqRange is the seqs from Lo to Hi, both included, so that the greatest int64 needs no
-// special case.
+// SeqRange is the seqs from Lo to Hi, both included. With Hi excluded, a range could not end
+// at the greatest int64.
 type SeqRange struct{ Lo, Hi int64 }
 
-// Seqs returns the seqs from lo to hi in ascending order, none if hi < lo. Use it instead of a
-// plain loop: with hi the greatest int64, such a loop would not end.
+// Seqs returns the seqs from lo to hi, both included, in ascending order. It returns none if
+// hi < lo. A loop `for seq := lo; seq <= hi; seq++` would never end if hi is the greatest
+// int64, since seq would overflow.
 func Seqs(lo, hi int64) iter.Seq[int64] {
 	return func(yield func(int64) bool) {
 		for seq := lo; seq <= hi && yield(seq) && seq < hi; seq++ {
@@ -45,8 +46,8 @@ func (s *RangeSet) between(above, upTo int64) iter.Seq[int64] {
 	}
 }
 
-// NewRangeSet returns the set of ranges. It fails unless the ranges are in ascending order and
-// neither overlap nor touch.
+// NewRangeSet returns the set with the given ranges, which it does not copy. It fails if a seq
+// is negative, or if the ranges are not in ascending order, overlap or touch.
 func NewRangeSet(ranges []SeqRange) (s RangeSet, err error) {
 	for i, r := range ranges {
 		if r.Lo > r.Hi || r.Lo < 0 || i > 0 && r.Lo-1 <= ranges[i-1].Hi {
@@ -77,9 +78,10 @@ func (s *RangeSet) Max() int64 {
 	return s.Ranges[len(s.Ranges)-1].Hi
 }
 
-// find returns the index of the first range that ends at or after seq.
+// find returns the index of the first range that ends at or after seq, and len(s.Ranges) if
+// every range ends before seq.
 func (s *RangeSet) find(seq int64) int {
-	// Messages mostly come in order, so look at the end first.
+	// Most messages are delivered in order, so check the last range first.
 	if n := len(s.Ranges); n == 0 || s.Ranges[n-1].Hi < seq {
 		return n
 	}
@@ -124,7 +126,7 @@ func (s *RangeSet) Add(seq int64) bool {
 	return true
 }
 
-// Remove removes seq from the set and reports whether the set had it.
+// Remove removes seq from the set and reports whether the set contained it.
 func (s *RangeSet) Remove(seq int64) bool {
 	i := s.find(seq)
 	if i == len(s.Ranges) || s.Ranges[i].Lo > seq {
@@ -146,7 +148,7 @@ func (s *RangeSet) Remove(seq int64) bool {
 	return true
 }
 
-// RemoveUpTo removes every seq up to and including last and reports whether there was one.
+// RemoveUpTo removes every seq up to and including last, and reports whether it removed any.
 func (s *RangeSet) RemoveUpTo(last int64) bool {
 	if len(s.Ranges) == 0 || s.Ranges[0].Lo > last {
 		return false
@@ -164,7 +166,8 @@ func (s *RangeSet) RemoveUpTo(last int64) bool {
 	return true
 }
 
-// cut removes every seq up to and including last from s, and returns the removed seqs.
+// cut splits s after last: it removes the seqs up to and including last from s, and returns
+// them as another set.
 func (s *RangeSet) cut(last int64) (lower RangeSet) {
 	n := s.find(last)
 	lower.Ranges = slices.Clone(s.Ranges[:n])

@@ -7,8 +7,8 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// reset sets a conversation of u to the state in e. It removes the claims of the conversation,
-// since they refer to the messages before the reset.
+// reset folds conversation.reset: it sets a conversation of u to the state in e. It removes
+// the claims of the conversation, since their seqs refer to messages before the reset.
 func (u *User) reset(e *events.Event, in *State) (changed bool, why Reason) {
 	d := &e.Data
 	n := len(u.Claims)
@@ -26,9 +26,9 @@ func (u *User) reset(e *events.Event, in *State) (changed bool, why Reason) {
 	})
 }
 
-// reset makes c read up to upTo, with seqs unread. It removes everything else about messages,
-// since a seq may name another message from now on. A conversation that the user has left
-// remains so, unless seqs has a message.
+// reset makes c read up to upTo, except that the messages seqs are unread. It discards
+// everything else stored about messages, since a seq may identify another message from now on.
+// A conversation that the user has left remains left, unless seqs is not empty.
 func (c *Conversation) reset(upTo int64, seqs []int64) {
 	last, leftSeq := slices.Max(append([]int64{upTo}, seqs...)), int64(Never)
 	if c.Left() && len(seqs) == 0 {
@@ -49,8 +49,9 @@ func (c *Conversation) reset(upTo int64, seqs []int64) {
 	}
 }
 
-// resetMember makes all messages of a room above UpToSeq of e unread for a member, except the
-// member's own messages as far as they are remembered. It ends a mark from a message.
+// resetMember folds conversation.reset for a member of a room: it moves the read position to
+// UpToSeq of e, so that all later messages are unread, except messages that the member is
+// known to have sent. It ends a mark from a message on.
 func (u *User) resetMember(r *Room, c *Conversation, e *events.Event) (changed bool, why Reason) {
 	m, upTo := c.Membership, e.Data.UpToSeq
 	if upTo == c.ReadSeq && m.Reached == 0 && c.SeenSeq == 0 {
@@ -72,20 +73,20 @@ func (u *User) resetMember(r *Room, c *Conversation, e *events.Event) (changed b
 	return true, none
 }
 
-// Leap is a seq in an event that is far ahead of the last seq of its conversation.
+// Leap describes an event with a seq far ahead of the last seq of its conversation.
 type Leap struct {
 	ConversationID string
 	Last, Seq      int64
 }
 
-// leapFactor decides which seqs are reported: a seq that is at least leapFactor times the last
-// seq of its conversation. The publisher has then probably changed the unit of its seqs, as
-// from milliseconds to microseconds.
+// leapFactor is the ratio from which a seq is reported as a leap: the seq is at least
+// leapFactor times the last seq of its conversation. The publisher has then probably changed
+// the unit of its seqs, such as from milliseconds to microseconds.
 const leapFactor = 1000
 
-// watch counts e if its seq is far ahead. Such a seq is suspicious: once its message is read,
-// later messages with lower seqs do not count. If e has several users, watch checks only the
-// first.
+// watch counts e if its seq is far ahead. Such a seq is suspicious: once a user has read up to
+// it, later messages with lower seqs do not count. If e has several users, watch checks only
+// the conversation of the first.
 func (s *State) watch(e *events.Event) {
 	d := &e.Data
 	var seq, last int64

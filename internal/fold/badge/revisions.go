@@ -6,12 +6,13 @@ import (
 	"slices"
 )
 
-// maxRevisions is how many messages of a conversation have a stored revision at most: the
-// messages with the greatest seqs. Changes of the other messages apply in the order of the log.
+// maxRevisions limits the stored revisions of a conversation, to the messages with the
+// greatest seqs. Changes of other messages apply in the order of the log, whatever their
+// revision.
 const maxRevisions = 64
 
-// Revisions are the revisions of changed messages, by ascending seq. A change without a
-// revision number is stored as 0.
+// Revisions has the last revision number of each changed message, by ascending seq. The number
+// is 0 if the change had none.
 type Revisions []Revision
 
 // Revision is the revision number of the last change of a message.
@@ -27,8 +28,9 @@ func (r Revisions) has(seq int64) bool {
 	return found
 }
 
-// accept stores a change of a message with a revision number, 0 for none. It returns false if
-// a change with this number or a greater one is stored already.
+// accept decides whether a change of a message applies, and stores its revision number, 0 for
+// none. It returns false if a change with this number or a greater one was accepted before. A
+// change without a number always applies.
 func (r *Revisions) accept(seq, number int64) bool {
 	i, found := r.find(seq)
 	switch {
@@ -53,7 +55,7 @@ func (r Revisions) Encode() string {
 	return string(b)
 }
 
-// DecodeRevisions parses what Encode returns.
+// DecodeRevisions parses the result of Encode.
 func DecodeRevisions(stored string) (r Revisions, err error) {
 	for b := []byte(stored); len(b) > 0; {
 		seq, n := binary.Varint(b)

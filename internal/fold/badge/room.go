@@ -8,62 +8,64 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// Room is the state of a room that its members in a partition share.
+// Room is the state of a room that its members in one partition share.
 type Room struct {
 	ID string
-	// Changes is raised by each event that changes what a member can see.
+	// Changes is raised by one by each event that changes what members can see.
 	Changes int64
 	// LastSeq is the greatest seq posted, recalled or not.
 	LastSeq int64
-	// Category is the category of the last message.
+	// Category is the category of the message with the greatest seq.
 	Category string
 	// DeliveredHour is when the latest message was appended, in hours since 1970.
 	DeliveredHour int64
 	// Members is the number of members in the partition.
 	Members int64
 
-	// Open has the messages above Since. Closed has the loaded chunks of the other messages,
-	// in ascending order of their bounds.
+	// Open is the open chunk: it has the messages above Since. Closed has the loaded closed
+	// chunks, which have older messages, by ascending bound.
 	Open   Chunk
 	Since  int64
 	Closed []*Chunk
-	// ClosedLive counts the live (not recalled) messages up to Since. ClosedAll counts the
-	// live messages up to Since that mention everybody. ClosedChanges is raised by each event
-	// that changes one of these messages.
+	// ClosedLive counts the live (posted and not recalled) messages up to Since. ClosedAll
+	// counts the live messages up to Since that mention everybody. ClosedChanges is raised by
+	// one by each event that changes these counts.
 	ClosedLive, ClosedAll, ClosedChanges int64
-	// Merged has the bounds of stored chunks whose messages were moved to another chunk. The
-	// next write deletes their rows.
+	// Merged has the bounds of stored chunks whose messages were moved into another chunk. The
+	// next write deletes the rows of these chunks.
 	Merged []int64
 
-	// Resets has the keys of the last events that reset the room.
+	// Resets has the event keys of the last events that reset the room.
 	Resets string
 	// Revisions has the last messages that were changed, or recalled with a revision number.
 	Revisions Revisions
 	// Ended is set if the room was reset since its rows were read or written. The next write
 	// deletes the rows of closed chunks whose bound is at or above EndedAt, and the rows of
-	// marks above EndedAt. A batch that resets a room has all its closed chunks loaded.
+	// marks above EndedAt. Before a reset is folded, all closed chunks are loaded.
 	Ended   bool
 	EndedAt int64
 
-	// Marks has the loaded marks by seq and user id: the members who sent the message or are
-	// mentioned in it by name.
+	// Marks has the loaded marks, by seq and user id. The users are members who sent the
+	// message or are mentioned in it by name.
 	Marks map[int64]map[string]*Mark
 
-	// Touched is set if the room's row changed, other than by messages of the open chunk.
+	// Touched is set if the room's row changed in columns other than those for the open chunk,
+	// which has its own Touched.
 	Touched bool
 	// StoredChanges is Changes as the row has it. Stored is set if the room has a row.
 	StoredChanges int64
 	Stored        bool
-	// ChangedAt is the append time of the first event that changed the room since its row was
-	// read or written, in microseconds since 1970; 0 if no event did.
+	// ChangedAt is the append time, in microseconds since 1970, of the first event that
+	// changed the room since its row was read or written; 0 if no event did.
 	ChangedAt int64
 	// Weight is the room's approximate memory use in a cache, in bytes.
 	Weight int
 }
 
-// Mark records that a member sent a message or is mentioned in it by name. Such a message is
-// in Own, Mentions or NamedAll of the membership. A mark at or below the member's read
-// position is obsolete and has no meaning.
+// Mark records that a member sent a message or is mentioned in it by name. It tells which
+// memberships to update when the message is changed or recalled: the message is in Own,
+// Mentions or NamedAll of this member. A mark at or below the member's read position has no
+// effect.
 type Mark struct {
 	// Own is set if the member sent the message.
 	Own bool
@@ -79,13 +81,13 @@ func NewRoom(id string) *Room {
 	return &Room{ID: strings.Clone(id), Category: events.DefaultCategory}
 }
 
-// Admit counts a new member.
+// Admit adds a member to the count.
 func (r *Room) Admit() {
 	r.Members++
 	r.Touched = true
 }
 
-// Dismiss counts that a member has left.
+// Dismiss subtracts a member from the count.
 func (r *Room) Dismiss() {
 	r.Members--
 	r.Touched = true
@@ -98,8 +100,8 @@ func (r *Room) Message(seq int64) (live, all, recalled bool) {
 	return c.Live.Contains(seq), c.All.Contains(seq), c.Recalled.Contains(seq)
 }
 
-// LiveAbove returns how many live messages are above seq, and how many of these mention
-// everybody. Every closed chunk above seq must be loaded.
+// LiveAbove returns how many live messages are above seq, and how many of those messages
+// mention everybody. Every closed chunk above seq must be loaded.
 func (r *Room) LiveAbove(seq int64) (live, all int64) {
 	count := func(c *Chunk) {
 		live += c.Live.Len() - c.Live.Rank(seq)
@@ -128,8 +130,9 @@ func (r *Room) firsts(seq int64, yield func(int64) bool) {
 	}
 }
 
-// moved records that the number of live messages in c has changed by live, and the number of
-// messages that mention everybody by all. Both may be negative.
+// moved records a change of messages in chunk c: live is the change of the number of live
+// messages, all the change of the number of live messages that mention everybody. Both may be
+// negative.
 func (r *Room) moved(c *Chunk, live, all int64) {
 	c.Touched = true
 	if c != &r.Open && (live != 0 || all != 0) {
@@ -139,7 +142,7 @@ func (r *Room) moved(c *Chunk, live, all int64) {
 	}
 }
 
-// changed counts an event, appended at at, that changes what members can see.
+// changed raises Changes for an event, appended at at, that changes what members can see.
 func (r *Room) changed(at time.Time) {
 	r.Changes++
 	r.Touched = true
@@ -156,7 +159,7 @@ func (r *Room) mark(seq int64, user string) *Mark {
 	return nil
 }
 
-// AddMark adds a new or a loaded mark.
+// AddMark stores a mark that is new or was loaded.
 func (r *Room) AddMark(seq int64, user string, m Mark) {
 	if r.Marks == nil {
 		r.Marks = map[int64]map[string]*Mark{}
@@ -167,12 +170,12 @@ func (r *Room) AddMark(seq int64, user string, m Mark) {
 	r.Marks[seq][user] = &m
 }
 
-// Exists reports whether r has a row, or gets one with the next write. A room that events
-// named but did not change gets no row.
+// Exists reports whether r has a row or needs one. An event may name a room without changing
+// it; such a room gets no row.
 func (r *Room) Exists() bool { return r.Stored || r.Touched || r.Open.Touched }
 
-// Settle records that the rows now store r as it is, and drops everything loaded except the
-// open chunk.
+// Settle marks r as equal to its rows, after a write, and drops everything loaded except the
+// open chunk. It also computes Weight.
 func (r *Room) Settle() {
 	r.Stored = r.Exists()
 	r.Touched, r.Open.Touched, r.StoredChanges, r.ChangedAt = false, false, r.Changes, 0

@@ -7,14 +7,15 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// The stored keys of the last resets of a room: a repeated reset is not folded again. The keys
-// of other events to rooms are not stored, since a repetition of them changes nothing.
+// Room.Resets has the event keys of the last maxResets resets of a room, so that a repeated
+// reset is not folded again. Keys of other events to rooms are not stored, since repeating
+// those events changes nothing.
 const (
 	keyBytes  = 16
 	maxResets = 16
 )
 
-// resetBy stores the key of a reset and reports whether the key is new.
+// resetBy stores the key of a reset event and reports whether the key is new.
 func (r *Room) resetBy(e *events.Event) bool {
 	key := e.Key()
 	for at := 0; at < len(r.Resets); at += keyBytes {
@@ -27,8 +28,8 @@ func (r *Room) resetBy(e *events.Event) bool {
 	return true
 }
 
-// reset ends a room at Seq of e, for all members: later messages are removed. All members and
-// all closed chunks of the room must be loaded.
+// reset folds room.reset: it ends a room at Seq of e, for all members, by removing all later
+// messages. All members and all closed chunks of the room must be loaded.
 func (s *State) reset(e *events.Event) Reason {
 	d := &e.Data
 	r := s.Room(d.ConversationID)
@@ -45,8 +46,8 @@ func (s *State) reset(e *events.Event) Reason {
 	return sameRoom
 }
 
-// end removes the messages of r above last, which becomes the last seq. The chunk of this seq
-// becomes the open chunk.
+// end removes the messages of r above last, which becomes LastSeq. The chunk that contains
+// last becomes the open chunk.
 func (r *Room) end(last int64) {
 	if i := r.closedAt(last); i < len(r.Closed) {
 		r.Open, r.Closed = *r.Closed[i], r.Closed[:i]
@@ -72,8 +73,9 @@ func (r *Room) end(last int64) {
 	maps.DeleteFunc(r.Marks, func(seq int64, _ map[string]*Mark) bool { return seq > last })
 }
 
-// end updates a membership after its room was ended at last. The member has then read at least
-// up to upTo. It reports whether the membership changed.
+// end updates a membership after its room was ended at last: it removes later messages, and
+// lowers the read and seen positions to last. It then raises the read position to at least
+// upTo. It reports whether the membership changed.
 func (c *Conversation) end(last, upTo int64) bool {
 	m := c.Membership
 	if c.SeenPosition() <= last && m.Sent.Max() <= last && m.Named.Max() <= last && upTo <= c.ReadSeq {

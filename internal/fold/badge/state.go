@@ -7,14 +7,14 @@ import (
 	"github.com/badged/badged/internal/base/category"
 )
 
-// State is the state that events change: the users and rooms of a partition that the events
-// need.
+// State is the input and output of the fold: the users and rooms of a partition that the
+// events need.
 type State struct {
 	Users map[string]*User
 	// Rooms is nil if the partition has no rooms.
 	Rooms map[string]*Room
-	// Leaps counts the events whose seqs are far ahead (see [Leap]). FirstLeap is the first of
-	// them.
+	// Leaps counts the events with a seq far ahead (see [Leap]). FirstLeap describes the first
+	// one.
 	Leaps     int
 	FirstLeap Leap
 }
@@ -30,10 +30,10 @@ func (s *State) Room(id string) *Room {
 }
 
 // Refused returns the users of e for which e must not be folded. If e is about an ordinary
-// conversation, these are the members of a room with the same id, because the event would
-// contradict the room. If e marks all messages from FromSeq on, these are the users who are
-// not members: for an ordinary conversation, the tables do not store which of the read
-// messages were delivered.
+// conversation, these are the members of a room with the same id: the event would contradict
+// the room. If e marks all messages from FromSeq on unread, these are the users who are not
+// members: for an ordinary conversation, the tables do not store which of the read messages
+// were delivered.
 func (s *State) Refused(e *events.Event) []string {
 	d := &e.Data
 	if d.FromSeq > 0 {
@@ -57,7 +57,8 @@ func (s *State) Refused(e *events.Event) []string {
 	return s.among(e, true)
 }
 
-// among returns the users of e who are members of its room, or those who are not members.
+// among returns the users of e who are members of its room, or, if members is false, the users
+// who are not.
 func (s *State) among(e *events.Event, members bool) (users []string) {
 	for _, id := range e.Data.UserIDs {
 		if c, ok := s.Users[id].Conversations[e.Data.ConversationID]; (ok && c.Member()) == members {
@@ -67,7 +68,8 @@ func (s *State) among(e *events.Event, members bool) (users []string) {
 	return users
 }
 
-// Fold folds e. s must have all users and rooms of e, and Refused must return no user.
+// Fold folds e. s must have all users and rooms that e needs. Users for which e is refused
+// must have been removed from e.
 func (s *State) Fold(e *events.Event) {
 	s.watch(e)
 	if e.Type.ToRoom() {
@@ -91,7 +93,7 @@ func (s *State) Fold(e *events.Event) {
 }
 
 // foldInRoom folds an event that reaches all members of a room. If the event changed nothing,
-// the returned reason says why; it does not consider what each member has read.
+// it returns the reason, which does not consider what each member has read.
 func (s *State) foldInRoom(e *events.Event) Reason {
 	switch e.Type {
 	case events.RoomRecalled:
@@ -102,9 +104,9 @@ func (s *State) foldInRoom(e *events.Event) Reason {
 	return s.post(e)
 }
 
-// post adds a message to its room, or changes the message. It changes only the memberships of
-// the sender and of members that the message mentions by name, or that it mentioned before the
-// change.
+// post folds a new or changed message of a room. It changes only the memberships of the
+// sender, of members that the message mentions by name, and of members that it mentioned
+// before the change.
 func (s *State) post(e *events.Event) (why Reason) {
 	d := e.Data
 	r, changes := s.Room(d.ConversationID), e.Type == events.RoomChanged
@@ -172,8 +174,8 @@ func (s *State) post(e *events.Event) (why Reason) {
 	return none
 }
 
-// recollect records a message in Sent and Named of the memberships, even if it is already read
-// or recalled, since a mark may later reach back to it.
+// recollect records a message in Sent and Named of the memberships. It also records messages
+// that are already read or recalled, since a mark may later make them count again.
 func (s *State) recollect(r *Room, d *events.Data) {
 	member := func(id string) (*User, *Conversation) {
 		if u, ok := s.Users[id]; ok {
@@ -201,25 +203,25 @@ func one(holds bool) int64 {
 	return 0
 }
 
-// post is a live (not recalled) message while it is added to the memberships of its sender and
-// of the members that it mentions.
+// post is the state of folding a live (posted and not recalled) message into the memberships
+// of its sender and of the members that it mentions.
 type post struct {
 	state *State
 	room  *Room
 	seq   int64
 	// all is set if the message mentions everybody.
 	all bool
-	// visible is set if the message changed the room, and thereby raised the versions of all
-	// members.
+	// visible is set if the message changed the room. Then Changes of the room has grown, and
+	// with it the versions of all members.
 	visible bool
 	// at is when the event was appended, in microseconds since 1970.
 	at int64
-	// raised has the users whose version this message has already raised.
+	// raised has the users whose version was already raised for this message.
 	raised map[*User]bool
 }
 
-// member returns the user and the membership, nil if the user is not a member or has read the
-// message.
+// member returns the user and the membership. It returns nil if the user is not a member, has
+// read the message, or is not loaded.
 func (p *post) member(id string) (*User, *Conversation) {
 	u, ok := p.state.Users[id]
 	if !ok {
@@ -232,8 +234,8 @@ func (p *post) member(id string) (*User, *Conversation) {
 	return u, c
 }
 
-// changed records a change of a membership. It raises the user's version at most once for a
-// message, and does not raise it if the change of the room already did.
+// changed records a change of a membership. It raises the user's version at most once per
+// message, and not at all if the change of the room raised it already.
 func (p *post) changed(u *User, c *Conversation) {
 	u.touch(c)
 	if !p.visible && !p.raised[u] {
@@ -248,7 +250,7 @@ func (p *post) changed(u *User, c *Conversation) {
 	}
 }
 
-// sender makes the message not count for its sender.
+// sender records who sent the message, so that it does not count for the sender.
 func (p *post) sender(id string) {
 	u, c := p.member(id)
 	if c == nil {
@@ -271,7 +273,7 @@ func (p *post) sender(id string) {
 	p.changed(u, c)
 }
 
-// mentions counts a mention by name.
+// mentions adds the message to the mentions by name of a user.
 func (p *post) mentions(id string) {
 	u, c := p.member(id)
 	if c == nil || p.room.mark(p.seq, id) != nil {
@@ -280,14 +282,14 @@ func (p *post) mentions(id string) {
 	p.room.AddMark(p.seq, u.ID, Mark{Touched: true})
 	c.named(p.all).Add(p.seq)
 	if p.all && u.Paths.Levels.Of(string(c.Level), p.room.Category) != category.LevelDirectMentions {
-		u.touch(c) // at this level the message already counts as a mention
+		u.touch(c) // the message mentions everybody and so counts as a mention already
 		return
 	}
 	p.changed(u, c)
 }
 
-// mentionsAll updates the memberships after the message began to mention everybody; the room
-// counts that mention.
+// mentionsAll updates the memberships after the message began to mention everybody. From then
+// on the room counts the mention, so memberships must not count it too.
 func (p *post) mentionsAll() {
 	for id, m := range p.room.Marks[p.seq] {
 		u, c := p.member(id)
@@ -330,8 +332,9 @@ func (p *post) mentionsOnly(named []string, wasAll bool) {
 	}
 }
 
-// recall removes a message from its room and keeps it out, unless a later revision of the
-// message was folded before.
+// recall removes a message from its room and stores the recall, so that a later delivery does
+// not count. It does nothing if a revision of the message with this number or a greater one
+// was folded before.
 func (s *State) recall(e *events.Event) Reason {
 	seq := e.Data.Seq
 	r := s.Room(e.Data.ConversationID)

@@ -7,11 +7,12 @@ import (
 	"slices"
 )
 
-// A set with more than MaxRanges ranges is stored as words: bitmaps of 64 seqs. Where seqs
-// have few gaps, words need little space, however many ranges the set has.
+// A set with more than MaxRanges ranges is stored as words. A word is a bitmap of 64
+// consecutive seqs. If seqs have few gaps, words need little space, even for a set with many
+// ranges.
 
-// maxWords limits a set with more than MaxRanges ranges to seqs in at most this number of
-// words.
+// maxWords is the greatest number of words in a set with more than MaxRanges ranges. A set
+// that exceeds both limits stores only the number of its oldest seqs: see [BoundedSet].
 const maxWords = 1000
 
 // wordBits is the number of seqs in a word.
@@ -22,9 +23,10 @@ const fullWord = ^uint64(0)
 
 // word is a bitmap of 64 seqs, or a run of bitmaps in which every bit is set.
 type word struct {
-	// index is the index of the first word. Its first seq is wordBits times index.
+	// index is the number of the bitmap, or of the first bitmap of the run. Its first seq is
+	// index * wordBits.
 	index int64
-	// run is the number of words, 1 unless they are full.
+	// run is the number of bitmaps. It is 1 unless bits is fullWord.
 	run int64
 	// bits has a bit for each seq in the set; the least seq is the lowest bit.
 	bits uint64
@@ -56,7 +58,7 @@ func wordsOf(ranges []SeqRange) []word {
 	return words
 }
 
-// countWords returns the number of words that wordsOf would return.
+// countWords returns the number of words that wordsOf would return for ranges.
 func countWords(ranges []SeqRange) int {
 	n, previous := 0, int64(-1)
 	for _, r := range ranges {
@@ -101,9 +103,10 @@ func rangesOf(words []word) []SeqRange {
 	return ranges
 }
 
-// appendWords appends the stored form of words. The form of a word is its distance from the
-// end of the word before, doubled, plus one if it is a run of full words; then its bits in
-// eight bytes, big-endian, or the length of the run.
+// appendWords appends the stored form of words. A word is stored as a varint and its content.
+// The varint is the number of bitmaps between the end of the previous word and this word,
+// times 2; it is odd (plus 1) for a run of full bitmaps. The content is the length of the run
+// as a varint, or else the bits in eight bytes, big-endian.
 func appendWords(b []byte, words []word) []byte {
 	b = slices.Grow(b, 10*len(words))
 	end := int64(0)
@@ -119,7 +122,7 @@ func appendWords(b []byte, words []word) []byte {
 	return b
 }
 
-// words reads all remaining bytes as words, in the form of appendWords.
+// words parses all remaining bytes as words, in the form that appendWords writes.
 func (n *numbers) words() []word {
 	var words []word
 	for end := int64(0); n.more(); {
@@ -132,7 +135,7 @@ func (n *numbers) words() []word {
 	return words
 }
 
-// word reads the next word. end is the index after the word before.
+// word parses the next word. end is the number of the first bitmap after the previous word.
 func (n *numbers) word(end int64) word {
 	const most = math.MaxInt64/wordBits + 1 // the number of words that cover all seqs
 	distance := n.next()

@@ -9,25 +9,27 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Check finds out which users have already had the events of a batch. Call its methods in the
+// Check finds the users who have already had the events of a batch. Call its methods in the
 // order of their declaration.
 type Check struct {
 	window     *Window
 	generation int
 	oldest     int
-	// runs and prefixes are the look-ups to do, and stored are the entries found.
+	// runs and prefixes are the look-ups to do: each prefix in the run with the same index.
+	// stored has the entries found. added has the entries to store.
 	runs, prefixes []int64
 	stored         map[Entry]struct{}
 	added          []Entry
 }
 
-// Check returns a Check for a batch that adds entries to a generation: the present one or the
-// next.
+// Check returns a Check for a batch that adds entries to a generation, which must be the
+// present or the next one.
 func (w *Window) Check(generation int) *Check {
 	return &Check{window: w, generation: generation, oldest: OldestProbed(generation)}
 }
 
-// Ask probes the filters for an event key. Each filter that may contain it causes a look-up.
+// Ask probes the filters for an event key. It requests a look-up in each run whose filter may
+// contain the key.
 func (c *Check) Ask(key uuid.UUID) {
 	prefix := binary.BigEndian.Uint64(key[:8])
 	for _, r := range c.window.runs {
@@ -37,7 +39,7 @@ func (c *Check) Ask(key uuid.UUID) {
 	}
 }
 
-// QueueLoads queues the statement that does the look-ups. The statement fails with
+// QueueLoads queues the statement that does the requested look-ups. The statement fails with
 // [ErrOutdated] if one of the runs has been merged since the window was loaded.
 func (c *Check) QueueLoads(loads *pgx.Batch) {
 	if len(c.runs) == 0 {
@@ -73,7 +75,7 @@ func (c *Check) scan(rows pgx.Rows) error {
 	return err
 }
 
-// Has reports whether an entry is stored in a probed generation, or was added.
+// Has reports whether an entry is stored in a probed generation, or was added by this Check.
 func (c *Check) Has(e Entry) bool {
 	for _, r := range c.window.recent {
 		if _, ok := r.entries[e]; ok && r.generation >= c.oldest {
@@ -84,7 +86,7 @@ func (c *Check) Has(e Entry) bool {
 	return ok
 }
 
-// Add adds an entry to be stored with the batch.
+// Add adds an entry, to be stored with the batch.
 func (c *Check) Add(e Entry) {
 	recent := c.window.recentOf(c.generation)
 	if _, ok := recent[e]; !ok { // an event may name a user twice
@@ -107,14 +109,15 @@ func (c *Check) QueueWrites(writes *pgx.Batch) {
 	}
 }
 
-// Commit ends the Check after its batch was committed.
+// Commit ends the Check after the batch was committed.
 func (c *Check) Commit() {
 	if c.generation != c.window.present {
 		c.window.begin(c.generation)
 	}
 }
 
-// Abandon ends the Check after its batch was rolled back, or may have been.
+// Abandon ends the Check after the batch has failed: it removes the added entries from the
+// window.
 func (c *Check) Abandon() {
 	recent := c.window.recentOf(c.generation)
 	for _, e := range c.added {

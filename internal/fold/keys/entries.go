@@ -10,8 +10,8 @@ import (
 )
 
 // Entry records that a user has had an event. Prefix is the first half of the event's key.
-// Rest is the second half XOR a hash of the user, so that the hash needs no space. Two pairs
-// of event and user collide about as rarely as two event keys.
+// Rest is the second half XOR a hash of the user, so that the user takes no space. Two pairs
+// of event and user have the same entry about as rarely as two events have the same key.
 type Entry struct{ Prefix, Rest uint64 }
 
 // EntryOf returns the entry of an event key and a user's hash.
@@ -24,9 +24,9 @@ func compareEntries(a, b Entry) int {
 }
 
 // Blocks and pages have the same format: a byte for the layout, then the entries in ascending
-// order. layoutSingle is used if no two entries have the same prefix: each entry has 16 bytes.
-// In layoutGrouped each prefix, of 8 bytes, is followed by the number of its entries as a
-// varint, and 8 bytes for the Rest of each.
+// order. In layoutSingle, each entry has 16 bytes; it is used if no two entries have the same
+// prefix. In layoutGrouped, each prefix, of 8 bytes, is followed by the number of its entries
+// as a varint, and by 8 bytes for the Rest of each entry.
 const (
 	layoutSingle  = 1
 	layoutGrouped = 2
@@ -35,16 +35,17 @@ const (
 // entryBytes is the size of an entry in layoutSingle.
 const entryBytes = 16
 
-// Sizes of a row in bytes. Four pages fill a Postgres page, and a full block fills one. Both
-// are small enough to stay out of the TOAST table, except for an event with many users.
+// Sizes of a row in bytes. Four rows of pages fill a Postgres page, and one full block fills a
+// Postgres page. Rows of both sizes are not moved to the TOAST table; only an event with many
+// users makes a larger row.
 const (
 	pageBytes  = 1985
 	blockBytes = 8113
 )
 
 // pack encodes sorted entries in parts of at most limit bytes, and returns the number of
-// entries in each part. All entries with the same prefix are in one part, so a part may be
-// larger.
+// entries in each part. All entries with the same prefix are in one part, which may therefore
+// exceed the limit.
 func pack(entries []Entry, limit int) (parts [][]byte, counts []int) {
 	for len(entries) > 0 {
 		n := fit(entries, limit)
@@ -54,7 +55,7 @@ func pack(entries []Entry, limit int) (parts [][]byte, counts []int) {
 	return parts, counts
 }
 
-// fit returns how many of the sorted entries fit into limit bytes. It returns at least all
+// fit returns how many of the sorted entries to encode in a part of limit bytes: at least all
 // entries of the first prefix.
 func fit(entries []Entry, limit int) (n int) {
 	single, grouped := true, 1
@@ -74,7 +75,7 @@ func fit(entries []Entry, limit int) (n int) {
 	return n
 }
 
-// groupAt returns the number of entries from index i on with the same prefix.
+// groupAt returns the number of entries with the same prefix, from index i on.
 func groupAt(entries []Entry, i int) int {
 	n := 1
 	for i+n < len(entries) && entries[i+n].Prefix == entries[i].Prefix {
@@ -109,8 +110,8 @@ func encode(entries []Entry) []byte {
 	return b
 }
 
-// decode appends the entries of a block or page to entries. It fails if encode cannot have
-// written the block or page.
+// decode appends the entries of a block or page to entries. It fails if b is not a result of
+// encode.
 func decode(entries []Entry, b []byte) ([]Entry, error) {
 	if len(b) < 1+entryBytes {
 		return nil, fmt.Errorf("%d bytes are too few", len(b))
@@ -152,7 +153,7 @@ func decode(entries []Entry, b []byte) ([]Entry, error) {
 	return entries, nil
 }
 
-// ordered converts a prefix to a bigint so that the order is the same.
+// ordered converts a prefix to a bigint with the same order.
 func ordered(prefix uint64) int64 { return int64(prefix ^ 1<<63) } //nolint:gosec // the bits are kept
 
 // fromOrdered is the inverse of ordered.

@@ -11,11 +11,13 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// Erase removes entries from a partition by replacing the second half of each with a random
-// value, which matches no user. So blocks, pages and filters keep their sizes.
+// Erase removes entries of a partition by replacing the second half of each entry with a
+// random value, which matches no user. So blocks, pages and filters have the same sizes as
+// before.
 //
 // The caller must have locked the row of the partition's position in tx, and must raise the
-// revision, so that the owner loads its window again. Until tx ends, no partition merges runs.
+// revision, so that the owner loads its window again. Merges of runs are blocked in all
+// partitions until tx ends.
 func Erase(ctx context.Context, tx pgx.Tx, partition int, entries []Entry) error {
 	e := eraser{tx: tx, partition: partition, gone: make(map[Entry]struct{}, len(entries))}
 	prefixes := make([]int64, 0, len(entries))
@@ -44,10 +46,10 @@ func Erase(ctx context.Context, tx pgx.Tx, partition int, entries []Entry) error
 	return nil
 }
 
-// erasedAtOnce is the number of prefixes whose pages one query reads.
+// erasedAtOnce is the greatest number of prefixes for which one query reads pages.
 const erasedAtOnce = 1000
 
-// eraser is one call of Erase.
+// eraser is the state of one call of Erase.
 type eraser struct {
 	tx        pgx.Tx
 	partition int
@@ -94,8 +96,8 @@ func (e *eraser) pages(ctx context.Context, prefixes []int64) error {
 	return e.tx.SendBatch(ctx, &writes).Close()
 }
 
-// replaced returns a block or page with its erased entries replaced, or nil if it has no
-// erased entries.
+// replaced returns a block or page in which the entries to erase are replaced, or nil if it
+// contains none of them.
 func (e *eraser) replaced(part []byte) ([]byte, error) {
 	entries, err := decode(nil, part)
 	if err != nil {

@@ -10,13 +10,13 @@ import (
 	"github.com/FastFilter/xorfilter"
 )
 
-// filter is an approximate set of the prefixes in a segment of a run. It has no false
-// negatives; for one of 256 absent prefixes it gives a false positive.
+// filter is an approximate set of the prefixes in a segment of a run. It finds every prefix in
+// the segment, and also one of 256 prefixes that are not in it.
 type filter = xorfilter.BinaryFuse8
 
-// filterFormat is the first byte of a stored filter. A checksum of four bytes and the
-// serialized filter follow. The checksum is needed since a damaged filter could give false
-// negatives.
+// filterFormat is the first byte of a stored filter. A checksum of four bytes follows, then
+// the serialized filter. Without the checksum, a damaged filter could report a stored prefix
+// as absent.
 const filterFormat = 1
 
 var checksums = crc32.MakeTable(crc32.Castagnoli)

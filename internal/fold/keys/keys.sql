@@ -1,4 +1,5 @@
--- Event keys: which users have had which events. pNN stands for a partition.
+-- Statements on event keys, which record the users who have had each event. pNN is replaced by
+-- the number of a partition.
 
 -- name: add a block
 INSERT INTO badged.dedup_blocks_pNN (generation, entries) VALUES ($1, $2)
@@ -7,8 +8,8 @@ INSERT INTO badged.dedup_blocks_pNN (generation, entries) VALUES ($1, $2)
 INSERT INTO badged.dedup_blocks_pNN (generation, entries) SELECT $1, unnest($2::bytea[])
 
 -- name: look up prefixes
--- Returns, for each run and prefix, the only page of the run that can contain the prefix.
--- Returns no row for a run that is no longer live, since its pages may be deleted.
+-- Returns for each run and prefix the only page of the run that can contain the prefix.
+-- Returns no row for a run that is no longer live, since its pages may already be deleted.
 SELECT k.run, k.prefix,
     (SELECT p.entries FROM badged.dedup_pages_pNN AS p WHERE p.run = k.run AND p.first <= k.prefix ORDER BY p.first DESC LIMIT 1)
 FROM (SELECT unnest($2::bigint[]) AS run, unnest($3::bigint[]) AS prefix) AS k
@@ -18,8 +19,8 @@ JOIN badged.dedup_runs AS r ON r.partition_id = $1 AND r.run = k.run AND r.state
 SELECT generation, entries FROM badged.dedup_blocks_pNN WHERE generation >= $1
 
 -- name: load the runs
--- The live runs with their filters, the youngest first. Returns filters of up to $3 bytes in
--- all, and NULL in place of the other filters.
+-- Returns the live runs with their filters, the youngest run first. Returns filters of at most
+-- $3 bytes in all, and NULL in place of the other filters.
 SELECT run, r.generation, r.entries, f.first, f.entries,
     CASE WHEN sum(octet_length(f.filter)) OVER (ORDER BY r.generation DESC, run DESC, f.first ROWS UNBOUNDED PRECEDING) <= $3 THEN f.filter END
 FROM badged.dedup_runs AS r LEFT JOIN badged.dedup_filters AS f USING (partition_id, run)
@@ -27,8 +28,8 @@ WHERE partition_id = $1 AND r.state = 'live' AND r.generation >= $2
 ORDER BY r.generation DESC, run DESC, f.first
 
 -- name: take blocks
--- Deletes blocks of about $1 bytes in all. If two projectors merge the same blocks, each block
--- is returned to only one of them.
+-- Deletes blocks of about $1 bytes in all and returns them. If two projectors merge blocks at
+-- the same time, each block is returned to one of them.
 DELETE FROM badged.dedup_blocks_pNN WHERE ctid = ANY (ARRAY(
     SELECT place
     FROM (SELECT ctid AS place, sum(octet_length(entries)) OVER (ROWS UNBOUNDED PRECEDING) - octet_length(entries) AS ahead
@@ -37,14 +38,14 @@ DELETE FROM badged.dedup_blocks_pNN WHERE ctid = ANY (ARRAY(
 RETURNING generation, entries
 
 -- name: begin a run
--- The number of the run is the time in microseconds, which no other run of the partition has
--- had.
+-- The number of the run is the time in microseconds, so no other run of the partition has had
+-- it.
 INSERT INTO badged.dedup_runs (partition_id, run, generation, state)
 VALUES ($1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, $2, 'building')
 RETURNING run
 
 -- name: extend a run
--- Updates no row if another projector has given up the run.
+-- Updates no row if another projector has abandoned the run.
 UPDATE badged.dedup_runs SET entries = entries + $3 WHERE partition_id = $1 AND run = $2 AND state = 'building'
 
 -- name: add pages
@@ -57,9 +58,9 @@ INSERT INTO badged.dedup_filters (partition_id, run, first, entries, filter) VAL
 SELECT first, entries FROM badged.dedup_pages_pNN WHERE run = $1 AND first >= $2 ORDER BY first LIMIT $3
 
 -- name: replace runs
--- Returns how many of the runs $2 were live and are now dropped, and whether run $3 was
--- unfinished and is now live (1 or 0). The counts are lower if another projector has merged
--- one of the runs.
+-- Makes run $3 live and drops the runs $2, its inputs. Returns how many of the inputs were
+-- live, and whether run $3 was unfinished (1 or 0). The results are lower if another projector
+-- has merged or abandoned one of the runs.
 WITH replaced AS (
     UPDATE badged.dedup_runs SET state = 'dropped' WHERE partition_id = $1 AND run = ANY ($2::bigint[]) AND state = 'live' RETURNING 1
 ), finished AS (
@@ -68,7 +69,7 @@ WITH replaced AS (
 SELECT (SELECT count(*) FROM replaced), (SELECT count(*) FROM finished)
 
 -- name: give up runs
--- Gives up the runs of expired generations, and unfinished runs.
+-- Drops the runs of expired generations, and unfinished runs.
 UPDATE badged.dedup_runs SET state = 'dropped'
 WHERE partition_id = $1 AND (state = 'building' OR state = 'live' AND generation < $2)
 
@@ -88,9 +89,9 @@ DELETE FROM badged.dedup_filters WHERE partition_id = $1 AND run = $2
 DELETE FROM badged.dedup_runs WHERE partition_id = $1 AND run = $2 AND state = 'dropped'
 
 -- name: keep merges away
--- The first lock waits for a merge of blocks to end, the second for the current step of any
--- merge of runs. The order prevents deadlocks: every transaction that writes both tables
--- writes the blocks first.
+-- The first lock blocks until a merge of blocks has ended, the second until the current step
+-- of any merge of runs has ended. Their order prevents deadlocks: every transaction that
+-- writes both tables writes the blocks first.
 LOCK TABLE badged.dedup_blocks_pNN IN EXCLUSIVE MODE; LOCK TABLE badged.dedup_runs IN EXCLUSIVE MODE
 
 -- name: give up merges
@@ -103,7 +104,7 @@ SELECT ctid, entries FROM badged.dedup_blocks_pNN
 UPDATE badged.dedup_blocks_pNN SET entries = $2 WHERE ctid = $1
 
 -- name: find pages
--- Every page that may contain one of the prefixes.
+-- Returns every page that may contain one of the prefixes.
 SELECT DISTINCT r.run, p.first, p.entries
 FROM badged.dedup_runs AS r, unnest($2::bigint[]) AS k (prefix), LATERAL (
     SELECT first, entries FROM badged.dedup_pages_pNN AS p WHERE p.run = r.run AND p.first <= k.prefix ORDER BY p.first DESC LIMIT 1

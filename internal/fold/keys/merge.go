@@ -9,8 +9,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// merge is a merge of runs, done in several transactions. The last transaction makes the
-// output live. If a merge is interrupted, the next step of any merger gives up its output.
+// merge is a merge of runs into one, the output, in several transactions. The last transaction
+// makes the output live. If a merge is interrupted, a later step of any merger drops its
+// output.
 type merge struct {
 	inputs  []*run
 	cursors []*cursor
@@ -19,16 +20,16 @@ type merge struct {
 	read int64
 }
 
-// cursor reads a run in order.
+// cursor reads the entries of a run in ascending order.
 type cursor struct {
 	run *run
-	// next is the lower bound for the first prefix of the next page.
+	// next is the least value, in the form of ordered, for the first prefix of the next page.
 	next    int64
 	ended   bool
 	entries []Entry
 }
 
-// beginMerge begins to merge runs of one generation.
+// beginMerge starts a merge of runs of one generation.
 func (m *Merger) beginMerge(ctx context.Context, inputs []*run) error {
 	c := &merge{inputs: inputs}
 	err := pgx.BeginFunc(ctx, m.Pool, func(tx pgx.Tx) (err error) {
@@ -45,8 +46,8 @@ func (m *Merger) beginMerge(ctx context.Context, inputs []*run) error {
 	return nil
 }
 
-// continueMerge writes the next segment of the current merge, or finishes the merge if all is
-// written. On an error it gives up the merge.
+// continueMerge writes the next segment of the current merge, or finishes the merge if every
+// entry is written. After an error it abandons the merge.
 func (m *Merger) continueMerge(ctx context.Context) (err error) {
 	c := m.current
 	defer func() {
@@ -93,7 +94,7 @@ func (m *Merger) nextSegment(ctx context.Context, c *merge) ([]Entry, error) {
 	}
 }
 
-// fill reads the next pages of a run if the cursor has used up its entries.
+// fill reads the next pages of a run if all entries of the cursor were used.
 func (m *Merger) fill(ctx context.Context, c *cursor) error {
 	if len(c.entries) > 0 || c.ended {
 		return nil
@@ -116,13 +117,14 @@ func (m *Merger) fill(ctx context.Context, c *cursor) error {
 	return nil
 }
 
-// finishMerge replaces the inputs with the output, in the tables and in the window. It runs
-// while no batch does, since a batch could look up the deleted runs.
+// finishMerge replaces the inputs with the output, in the tables and in the window. It holds
+// the fold lock of the partition, since a batch could otherwise look up runs that are being
+// dropped.
 func (m *Merger) finishMerge(ctx context.Context, c *merge) error {
 	return m.Locked(ctx, func() error {
 		w := m.Window
 		if w.loads != m.loads || w.present != m.present {
-			return nil // the next step gives the merge up
+			return nil // the next step abandons the merge
 		}
 		var expected int64
 		for _, r := range c.inputs {
@@ -166,8 +168,8 @@ func numbersOf(runs []*run) (numbers string) {
 	return numbers
 }
 
-// expire deletes expired blocks, gives up expired and unfinished runs, and lists the runs to
-// delete. The current merge must be nil.
+// expire deletes expired blocks, marks expired and unfinished runs as dropped, and lists the
+// dropped runs, whose pages are to be deleted. There must be no current merge.
 func (m *Merger) expire(ctx context.Context, oldest int) error {
 	var updates pgx.Batch
 	updates.Queue(statements.Of(m.Window.partition, "drop expired blocks"), oldest)
@@ -183,10 +185,10 @@ func (m *Merger) expire(ctx context.Context, oldest int) error {
 	return nil
 }
 
-// droppedPages is the number of pages that one transaction deletes.
+// droppedPages is the greatest number of pages that one transaction deletes.
 const droppedPages = 4096
 
-// drop deletes some pages of a dropped run. After the last pages it deletes the run.
+// drop deletes some pages of the first dropped run. With its last pages, it deletes the run.
 func (m *Merger) drop(ctx context.Context) error {
 	number := m.dropped[0]
 	tag, err := m.Pool.Exec(ctx, statements.Of(m.Window.partition, "drop pages"), number, droppedPages)

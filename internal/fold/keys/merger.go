@@ -12,49 +12,52 @@ import (
 )
 
 // Merger merges the blocks of a partition into runs, and runs into larger runs, in short
-// transactions. It is not safe for concurrent use. Two mergers of one partition may run in
-// different processes while the owner changes: if two transactions merge the same blocks or
-// runs, one of them changes nothing.
+// transactions. It is not safe for concurrent use. While the owner changes, mergers of two
+// processes may work on one partition: if both merge the same blocks or runs, one of them
+// changes nothing.
 type Merger struct {
 	Pool   *pgxpool.Pool
 	Window *Window
 	// Locked calls f while no batch uses the window. It returns an error without calling f if
-	// this process does not own the partition, or if the window is not loaded.
+	// this process does not own the partition or the window is not loaded.
 	Locked func(ctx context.Context, f func() error) error
 	Sizes  Sizes
 
-	// loads and present are the values of the window at the last step. If they differ at the
-	// next step, the state of the merger is discarded.
+	// loads and present are the values of these fields of the window at the last step. If they
+	// have changed at the next step, the current merge and the list of dropped runs are
+	// discarded.
 	loads, present int
 	current        *merge
-	// dropped lists the runs to delete. It is valid while listed is set.
+	// dropped has the numbers of the runs whose rows are to be deleted. It is valid while
+	// listed is set.
 	dropped []int64
 	listed  bool
 }
 
-// Sizes are the thresholds for merging.
+// Sizes has the thresholds for merging.
 type Sizes struct {
-	// Blocks is the number of entries at which blocks are merged into a run.
+	// Blocks is the number of entries in blocks from which blocks are merged into a run.
 	Blocks int
 	// Segment is the number of entries in a segment, which one transaction writes. All entries
 	// with the same prefix are in one segment.
 	Segment int
 	// Read is the number of pages of a run that one query reads.
 	Read int
-	// Fanout is how many runs of similar size are merged together. A greater value writes each
-	// key less often, and makes each event probe the filters of more runs.
+	// Fanout is the number of runs of similar size that are merged together. With a greater
+	// value, each key is written less often, and each event probes the filters of more runs.
 	Fanout int
-	// Older is the number of runs into which a completed generation is merged.
+	// Older is the greatest number of runs of a completed generation; if it has more, they are
+	// merged.
 	Older int
 }
 
-// SizesFor returns sizes for a window of about the given number of bytes.
+// SizesFor returns sizes for a window that may use about the given number of bytes.
 func SizesFor(bytes int) Sizes {
 	return Sizes{Blocks: min(max(1024, bytes/8/recentBytes), 16_384), Segment: 1 << 18, Read: 256, Fanout: 8, Older: 4}
 }
 
-// Step does one unit of work, which takes some tens of milliseconds, and reports whether there
-// may be more work.
+// Step does one unit of work, which takes some tens of milliseconds. It reports whether there
+// may be more work to do now.
 func (m *Merger) Step(ctx context.Context) (more bool, err error) {
 	var oldest int
 	var blocks bool
@@ -86,7 +89,8 @@ func (m *Merger) Step(ctx context.Context) (more bool, err error) {
 	return false, nil
 }
 
-// due reports whether blocks should be merged.
+// due reports whether blocks should be merged now: they have enough entries, or their
+// generation has ended.
 func (m *Merger) due(w *Window) bool {
 	for _, r := range w.recent {
 		if len(r.entries) >= m.Sizes.Blocks || r.generation < w.present && len(r.entries) > 0 {
@@ -96,7 +100,8 @@ func (m *Merger) due(w *Window) bool {
 	return false
 }
 
-// plan returns the runs to merge next; none if there is nothing to merge.
+// plan returns the runs to merge next, none if no merge is due. A damaged run is merged alone,
+// to rebuild its filters.
 func (s Sizes) plan(runs []*run, present int) []*run {
 	var inputs []*run
 	generations := map[int][]*run{}
@@ -125,8 +130,7 @@ func (s Sizes) plan(runs []*run, present int) []*run {
 	return nil
 }
 
-// level returns the level of a run. The levels grow with the logarithm of the size, to the
-// base Fanout.
+// level returns the size class of a run: the logarithm of its size, to the base Fanout.
 func (s Sizes) level(r *run) int {
 	return max(0, int(math.Log(float64(r.entries)/float64(s.Blocks))/math.Log(float64(s.Fanout))))
 }
@@ -158,7 +162,7 @@ func (m *Merger) mergeBlocks(ctx context.Context, oldest int) error {
 		switch {
 		case w.loads != m.loads:
 			return nil
-		case len(taken) == 0: // another projector has merged them
+		case len(taken) == 0: // another projector has merged the blocks
 			w.Forget()
 			return nil
 		}
@@ -177,7 +181,7 @@ func (m *Merger) mergeBlocks(ctx context.Context, oldest int) error {
 	})
 }
 
-// take deletes blocks and returns their entries, sorted, by generation.
+// take deletes blocks, and returns their entries by generation, sorted and without duplicates.
 func (m *Merger) take(ctx context.Context, tx pgx.Tx) (map[int][]Entry, error) {
 	taken := map[int][]Entry{}
 	rows, _ := tx.Query(ctx, statements.Of(m.Window.partition, "take blocks"), 2*entryBytes*m.Sizes.Blocks)
@@ -199,13 +203,13 @@ func (m *Merger) take(ctx context.Context, tx pgx.Tx) (map[int][]Entry, error) {
 }
 
 // decodeBlock appends the entries of a block to entries. Unlike decode, it does not require
-// that they sort after the entries before them.
+// that the new entries sort after the old ones.
 func decodeBlock(entries []Entry, block []byte) ([]Entry, error) {
 	more, err := decode(nil, block)
 	return append(entries, more...), err
 }
 
-// writeRun writes sorted entries as a run that becomes live when tx commits.
+// writeRun writes sorted entries as a run, which becomes live when tx commits.
 func (m *Merger) writeRun(ctx context.Context, tx pgx.Tx, generation int, entries []Entry) (*run, error) {
 	r, err := m.beginRun(ctx, tx, generation)
 	if err != nil {
@@ -224,7 +228,7 @@ func (m *Merger) writeRun(ctx context.Context, tx pgx.Tx, generation int, entrie
 	return r, m.replace(ctx, tx, nil, r)
 }
 
-// beginRun begins an empty run.
+// beginRun inserts the row of an empty run.
 func (m *Merger) beginRun(ctx context.Context, tx pgx.Tx, generation int) (*run, error) {
 	r := &run{generation: generation}
 	if err := tx.QueryRow(ctx, statements.Get("begin a run"), m.Window.partition, generation).Scan(&r.number); err != nil {
@@ -233,8 +237,8 @@ func (m *Merger) beginRun(ctx context.Context, tx pgx.Tx, generation int) (*run,
 	return r, nil
 }
 
-// writeSegment adds a segment of sorted entries to r. It fails with [ErrOutdated] if another
-// projector has given up r.
+// writeSegment adds a segment with sorted entries to r. It fails with [ErrOutdated] if another
+// projector has abandoned r.
 func (m *Merger) writeSegment(ctx context.Context, tx pgx.Tx, r *run, entries []Entry) error {
 	pages, counts := pack(entries, pageBytes)
 	firsts, at := make([]int64, len(pages)), 0
@@ -265,7 +269,7 @@ func (m *Merger) writeSegment(ctx context.Context, tx pgx.Tx, r *run, entries []
 }
 
 // replace makes r live and drops the inputs. It fails with [ErrOutdated] if another projector
-// has dropped an input or given up r.
+// has dropped an input or abandoned r.
 func (m *Merger) replace(ctx context.Context, tx pgx.Tx, inputs []*run, r *run) error {
 	numbers := make([]int64, len(inputs))
 	for i := range inputs {

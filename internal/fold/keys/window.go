@@ -1,17 +1,17 @@
-// Package keys stores which users have had which events during the dedup window, to find
+// Package keys records which users have had which events during the dedup window, to find
 // repeated events. It stores an [Entry] for each pair of event and user.
 //
-// A batch writes its entries as a block, in its own transaction. In the background, a [Merger]
-// merges blocks into sorted runs, and runs into larger runs, as log-structured stores do. A
-// run consists of pages, indexed by their first prefix, and is divided into segments of many
-// pages, each with a filter.
+// Each batch inserts its entries as a block, in the batch's own transaction. In the
+// background, a [Merger] merges blocks into sorted runs, and runs into larger runs, as
+// log-structured stores do. A run consists of pages, which are indexed by their first prefix.
+// Many consecutive pages form a segment, and each segment has a filter.
 //
-// The owner of a partition has a [Window] in memory: the entries of unmerged blocks, and the
-// filters of the runs. If neither contains an event, the event is new, and no query is needed.
-// If a filter may contain an event, the event is looked up in the pages of that run.
+// The owner of a partition has a [Window] in memory: the entries of the unmerged blocks, and
+// the filters of the runs. If neither contains an event, the event is new, and no query is
+// needed. If a filter may contain the event, a query looks it up in the pages of that run.
 //
 // The fence of a batch proves that the window is complete: each transaction that adds blocks
-// also moves the position of the partition. Merging does not need the fence, since it changes
+// also moves the position of the partition. A merge does not need the fence, since it changes
 // only how entries are stored.
 //
 // The package does not know events, only their hashes. ADR 57 has the reasons.
@@ -35,19 +35,20 @@ var statementsText string
 
 var statements = sqlfile.Parse(statementsText)
 
-// ProbedGenerations is the number of generations in which repeated events are looked for,
-// including the present one.
+// ProbedGenerations is the number of generations that are searched for repeated events,
+// including the present generation.
 const ProbedGenerations = 3
 
-// OldestProbed returns the oldest generation that batches of the given generation probe.
+// OldestProbed returns the oldest generation that is searched by a batch of the given
+// generation.
 func OldestProbed(generation int) int { return max(1, generation-ProbedGenerations+1) }
 
 // ErrOutdated means that another projector has merged blocks or runs of the window. The caller
 // must load the window again.
 var ErrOutdated = errors.New("another projector has merged the event keys; they are loaded again")
 
-// Window is the index of a partition's entries in the memory of its owner. It is not safe for
-// concurrent use.
+// Window is the index of a partition's entries that the owner has in memory. It is not safe
+// for concurrent use.
 type Window struct {
 	partition int
 	// limit is the memory that the filters may use, in bytes.
@@ -55,7 +56,7 @@ type Window struct {
 	addBlockSQL, addBlocksSQL, lookUpSQL string
 
 	loaded bool
-	// loads counts the calls of Load and Forget. A merge ends if loads changes.
+	// loads counts the calls of Load and Forget. A merge is abandoned if loads changes.
 	loads   int
 	present int
 	// recent has the entries of unmerged blocks.
@@ -72,15 +73,15 @@ type recent struct {
 	entries    map[Entry]struct{}
 }
 
-// run is a sorted run. It is immutable, except that its filters may be unloaded.
+// run is a sorted run, which is immutable except that its filters may be unloaded.
 type run struct {
 	number     int64
 	generation int
 	entries    int64
-	// segments are in the order of their first prefixes. There are none if the row of a
-	// segment is missing.
+	// segments has the segments in the order of their first prefixes. It is empty if the row
+	// of a segment is missing; then every look-up probes the run.
 	segments []segment
-	// damaged is set if a filter is missing or cannot be decoded. A merge of this run alone
+	// damaged is set if a filter is missing or cannot be decoded. Merging this run alone
 	// rebuilds its filters.
 	damaged bool
 }
@@ -89,7 +90,7 @@ type run struct {
 type segment struct {
 	first   uint64 // prefix
 	entries int64
-	filter  *filter // nil if it is not in memory; then each event probes the pages
+	filter  *filter // nil if it is not in memory; then each event with a prefix in the segment's range is looked up
 }
 
 // NewWindow returns a window that is not loaded. limit is the memory that its filters may use,
@@ -106,20 +107,19 @@ func NewWindow(partition, limit int) *Window {
 // Loaded reports whether w is loaded.
 func (w *Window) Loaded() bool { return w.loaded }
 
-// Forget unloads w. Call it whenever another projector may have folded events of the
-// partition.
+// Forget unloads w. Call it when another projector may have folded events of the partition.
 func (w *Window) Forget() {
 	w.loaded, w.loads = false, w.loads+1
 	w.recent, w.runs, w.filters = nil, nil, 0
 }
 
-// Load loads the window for a generation. The caller must have read the position of the
-// partition before, so that the fence detects blocks that were added in between.
+// Load loads the window for the present generation. The caller must have read the position of
+// the partition before: then the fence detects blocks that another projector added in between.
 func (w *Window) Load(ctx context.Context, conn *pgx.Conn, generation int) error {
 	w.Forget()
 	w.present = generation
-	// Read the blocks first: if they are merged between the two statements, the runs contain
-	// their entries.
+	// Read the blocks first. If they are merged between the two statements, the second one
+	// reads their entries in a run.
 	var reads pgx.Batch
 	reads.Queue(statements.Of(w.partition, "load the blocks"), OldestProbed(generation)).Query(w.scanBlocks)
 	reads.Queue(statements.Get("load the runs"), w.partition, OldestProbed(generation), w.limit).Query(w.scanRuns)
@@ -199,17 +199,17 @@ func (w *Window) scanRuns(rows pgx.Rows) error {
 		for _, s := range r.segments {
 			n += s.entries
 		}
-		if n != r.entries { // the row of a segment is missing; its prefix is unknown
+		if n != r.entries { // the row of a segment is missing, and so is its first prefix
 			r.damaged = true
 			w.unload(r)
 			r.segments = nil
 		}
 	}
-	w.trim() // filters need a little more memory than their stored size
+	w.trim() // a filter uses a little more memory than its stored size, by which Postgres selected filters
 	return err
 }
 
-// mayHave reports whether r may have entries with the prefix.
+// mayHave reports whether r may contain an entry with the prefix.
 func (r *run) mayHave(prefix uint64) bool {
 	if len(r.segments) == 0 {
 		return true
@@ -231,7 +231,7 @@ func (w *Window) unload(r *run) {
 	}
 }
 
-// trim unloads the filters of the oldest runs until the rest fit into the limit.
+// trim unloads filters, of the oldest runs first, until the other filters fit into the limit.
 func (w *Window) trim() {
 	for i := len(w.runs) - 1; i >= 0 && w.filters > w.limit; i-- {
 		w.unload(w.runs[i])
@@ -261,7 +261,8 @@ func (w *Window) remove(gone func(*run) bool) {
 	})
 }
 
-// begin makes a generation the present one and removes expired ones.
+// begin makes a generation the present one, and removes the entries and runs of expired
+// generations.
 func (w *Window) begin(generation int) {
 	oldest := OldestProbed(generation)
 	w.present = generation
@@ -269,7 +270,7 @@ func (w *Window) begin(generation int) {
 	w.remove(func(r *run) bool { return r.generation < oldest })
 	for _, r := range w.runs {
 		if slices.ContainsFunc(r.segments, func(s segment) bool { return s.filter == nil }) {
-			w.Forget() // Load may find room for the filter, now that expired ones are unloaded
+			w.Forget() // Load may have memory for this filter, now that expired filters are unloaded
 			return
 		}
 	}

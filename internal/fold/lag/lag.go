@@ -1,5 +1,5 @@
-// Package lag measures how far the projector is behind, by querying the tables. It does not
-// know the loop that folds.
+// Package lag measures how far the projector is behind the log, by querying the tables. It
+// does not know the loop that folds.
 package lag
 
 import (
@@ -33,8 +33,8 @@ type Lag struct {
 	// last folded event. If all events are archived, Head equals Folded.
 	Head   events.Position `json:"head"`
 	Folded events.Position `json:"folded"`
-	// Events is how many events after Folded are not folded. Only a limited number of rows is
-	// counted: see [Measure].
+	// Events is the number of events after Folded, which are not folded. Only a limited number
+	// of rows is counted: see [Measure].
 	Events int64 `json:"events"`
 	// Age is the time since the oldest event after Folded was appended; 0 if there is none.
 	Age time.Duration `json:"age"`
@@ -42,7 +42,7 @@ type Lag struct {
 	// session owns it.
 	Owner string `json:"owner"`
 	// Notifier is the position up to which the notifier has processed the partition. It is nil
-	// if that equals Folded, or if there are no devices.
+	// if the notifier is not behind Folded, or if there are no devices.
 	Notifier *events.Position `json:"notifier,omitempty"`
 }
 
@@ -50,13 +50,13 @@ type Lag struct {
 type Waiting struct {
 	// Folded is the position of the last folded event.
 	Folded events.Position
-	// Age is the time since the transaction of the next event began; 0 if every event is
-	// folded.
+	// Age is the time since the transaction of the next event after Folded began; 0 if every
+	// event is folded.
 	Age time.Duration
 }
 
-// WaitingIn describes the unfolded events of each partition. It needs two index look-ups per
-// partition, whatever the backlog.
+// WaitingIn describes the unfolded events of each partition. It does two index look-ups per
+// partition, however large the backlog is.
 func WaitingIn(ctx context.Context, q events.Querier, partitions []int) (map[int]Waiting, error) {
 	cursors, err := logread.LoadAll(ctx, q, partitions)
 	if err != nil {
@@ -90,7 +90,8 @@ func WaitingIn(ctx context.Context, q events.Querier, partitions []int) (map[int
 	return waiting, nil
 }
 
-// Behind returns the partitions with events that can be folded now.
+// Behind returns the partitions with unfolded events that are committed, so that they can be
+// folded now.
 func Behind(ctx context.Context, q events.Querier, partitions []int) ([]int, error) {
 	cursors, err := logread.LoadAll(ctx, q, partitions)
 	if err != nil {
@@ -118,7 +119,7 @@ func Behind(ctx context.Context, q events.Querier, partitions []int) ([]int, err
 	return behind, nil
 }
 
-// NotFolded returns how many events of some partitions are not folded.
+// NotFolded returns the number of unfolded events in the given partitions together.
 func NotFolded(ctx context.Context, q events.Querier, partitions []int) (n int64, err error) {
 	lags, err := Measure(ctx, q, partitions, math.MaxInt32)
 	for _, l := range lags {

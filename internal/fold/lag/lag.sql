@@ -1,14 +1,14 @@
 -- name: owned partitions
--- Advisory locks belong to one database, and pg_locks shows the locks of the whole cluster.
+-- pg_locks shows the advisory locks of the whole cluster, so the database is compared too.
 SELECT objid::bigint::integer FROM pg_locks
 WHERE locktype = 'advisory' AND granted AND objsubid = 2 AND classid = $1
   AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 
 -- name: measure a partition
--- Advisory locks belong to one database, and pg_locks shows the locks of the whole cluster. $1
--- is the consumer group, $2 the class of the locks, $3 the partition. MOST stands for the
--- greatest number of rows to count. It is no parameter, since a generic plan would then expect
--- to read a tenth of the log.
+-- pg_locks shows the advisory locks of the whole cluster, so the database is compared too. $1
+-- is the projector's consumer group, $2 the class of the locks, $3 the partition, $4 the
+-- notifier's consumer group. MOST is replaced by the greatest number of rows to count. With a
+-- parameter instead, a generic plan would expect to read a tenth of the log.
 SELECT f.folded_tx, f.folded_offset, h.head_tx, h.head_offset,
        b.n + (SELECT coalesce(sum(events), 0)::bigint FROM badged.events_pNN WHERE transaction_id = ANY (f.pending)),
        coalesce(extract(epoch FROM clock_timestamp() - b.oldest), 0)::double precision,
@@ -28,7 +28,8 @@ CROSS JOIN LATERAL (SELECT coalesce(sum(events), 0)::bigint AS n, min(created_at
       FROM (SELECT events, created_at, row_number() OVER () = 1 AS first FROM badged.events_pNN
             WHERE (transaction_id, "offset") > (f.tx, f.folded_offset) AND transaction_id >= f.tx
             ORDER BY transaction_id, "offset" LIMIT MOST) AS rest) AS b
--- The notifier's position, if it is behind the projector and there are devices.
+-- The notifier's position, only if it is behind the projector's and there are devices to
+-- notify.
 LEFT JOIN LATERAL (SELECT last_processed_transaction_id::text::bigint AS tx, offset_acked AS position FROM badged.events_pNN_offsets
       WHERE consumer_group = $4 AND (last_processed_transaction_id, offset_acked) < (f.tx, f.folded_offset)
         AND EXISTS (SELECT FROM badged.devices_pNN)) AS o ON true

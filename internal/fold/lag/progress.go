@@ -20,16 +20,16 @@ const (
 	// progressInterval is how often progress is checked; progressTimeout limits each check.
 	progressInterval = 5 * time.Second
 	progressTimeout  = 3 * time.Second
-	// unownedFor is how long a partition may be without an owner before Check reports it. A
-	// takeover takes seconds.
+	// unownedFor is how long a partition may be without an owner before Check reports it.
+	// Taking over a partition takes seconds.
 	unownedFor = 10 * time.Second
 	// stuckFor is how long the position of a partition with unfolded events may stay the same
 	// before Check reports it.
 	stuckFor = 30 * time.Second
 )
 
-// Progress checks that every partition of a database is folded by some process. It is safe for
-// concurrent use.
+// Progress is a health check: some process must fold every partition of the database. It is
+// safe for concurrent use.
 type Progress struct {
 	q    events.Querier
 	held func() []int
@@ -39,20 +39,21 @@ type Progress struct {
 	stuck   map[int]stay
 }
 
-// stay records since when events have waited while the position stays the same.
+// stay is the position of a partition with unfolded events, and the time since which the
+// position has not changed.
 type stay struct {
 	at    events.Position
 	since time.Time
 }
 
-// NewProgress returns a Progress for the partitions that held returns. It reads their state
-// only while Run runs.
+// NewProgress returns a Progress for the partitions that held returns. Call Run, since Check
+// reports only what Run has found.
 func NewProgress(q events.Querier, held func() []int) *Progress {
 	return &Progress{q: q, held: held, unowned: map[int]time.Time{}, stuck: map[int]stay{}}
 }
 
-// Run checks the partitions regularly until ctx is done. If a check fails, the last result
-// remains; other health checks report why the database cannot be read.
+// Run checks the partitions every progressInterval until ctx is done. If the database cannot
+// be read, the last result remains; other health checks report the reason.
 func (p *Progress) Run(ctx context.Context) error {
 	return wait.Repeat(ctx, progressInterval, p.look)
 }
@@ -70,7 +71,9 @@ func (p *Progress) look(ctx context.Context) {
 	p.note(time.Now(), held, owned, waiting, err == nil)
 }
 
-// note stores the result of a check. measured reports whether waiting is valid.
+// note stores the result of a check made at now: the partitions held by this database, the
+// partitions among them that have an owner, and their unfolded events. measured is false if
+// waiting could not be read.
 func (p *Progress) note(now time.Time, held, owned []int, waiting map[int]Waiting, measured bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,7 +98,8 @@ func (p *Progress) note(now time.Time, held, owned []int, waiting map[int]Waitin
 	}
 }
 
-// Check returns an error that names the partitions that are not folded; nil if all are.
+// Check returns an error that names the partitions that no process folds; nil if all are
+// folded.
 func (p *Progress) Check(context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

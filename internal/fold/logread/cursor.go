@@ -1,11 +1,11 @@
 // Package logread reads the log of a partition in the order in which events are folded.
 //
-// The log is ordered by transaction id, then by offset. If a transaction is still open when
-// the projector passes its id, it may later commit events at places behind the position. So
-// its id is added to the list of pending transactions, which is stored with the position. When
-// a pending transaction ends, the batch that folds its events moves them to places directly
-// after the position. So the log up to the position is always in the order of folding, and a
-// replay needs no other record of late events.
+// The log is ordered by transaction id, then by offset. A transaction may still be open when
+// the projector passes its id, and later commit events at places before the position. So the
+// id is added to the list of pending transactions, which is stored with the position. After a
+// pending transaction has ended, a batch folds its events, and moves their rows to places
+// directly after the former position. So the log up to the position is always in the order of
+// folding, and a replay needs no other record of late events.
 //
 // The list of pending transactions is the method of PgQ (Skype, 2007).
 //
@@ -23,30 +23,31 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// Cursor is how far a partition is folded: up to Position, except the events of the Pending
-// transactions.
+// Cursor is how far a partition is folded: all events up to Position are folded, except events
+// of the Pending transactions.
 type Cursor struct {
 	events.Position
 	// Pending has the ids of transactions that were open when the position passed them, and
-	// whose events have not been folded since. All ids are at or before the position, in
-	// ascending order.
+	// whose events are not folded yet. The ids are at or before the position, in ascending
+	// order.
 	Pending []int64
 }
 
-// cursorColumns are the columns that Targets scans, from the projector's row in the table of
+// cursorColumns are the columns that Targets scans, in the projector's row of the table of
 // positions.
 const cursorColumns = `last_processed_transaction_id::text::bigint, offset_acked, pending::text[]::bigint[]`
 
 // Targets returns the scan targets for cursorColumns.
 func (c *Cursor) Targets() []any { return []any{&c.TransactionID, &c.Offset, &c.Pending} }
 
-// Passed reports whether all events of a transaction are folded, given that the transaction
-// has ended.
+// Passed reports whether all events of a transaction are folded. The transaction must have
+// ended.
 func (c *Cursor) Passed(transactionID int64) bool {
 	return transactionID <= c.TransactionID && !slices.Contains(c.Pending, transactionID)
 }
 
-// Load reads the cursor of a partition. lock is the locking clause of the query, "" for none.
+// Load reads the cursor of a partition. lock is a locking clause such as FOR UPDATE, "" for
+// none.
 func Load(ctx context.Context, q events.Querier, partition int, lock string) (c Cursor, err error) {
 	err = q.QueryRow(ctx, `SELECT `+cursorColumns+`
 FROM badged.`+events.Topic(partition)+`_offsets WHERE consumer_group = $1 `+lock, events.ProjectorGroup).Scan(c.Targets()...)
@@ -56,9 +57,9 @@ FROM badged.`+events.Topic(partition)+`_offsets WHERE consumer_group = $1 `+lock
 	return c, nil
 }
 
-// LoadAll reads the cursors of the partitions, in the same order. Later queries take a cursor
-// as parameters instead of joining its row: only then can Postgres skip ranges of the log
-// without opening each.
+// LoadAll reads the cursors of the partitions, in the same order. Callers pass a cursor to
+// later queries as parameters instead of joining its row: only with parameters can Postgres
+// skip the tables of old ranges without opening them.
 func LoadAll(ctx context.Context, q events.Querier, partitions []int) ([]Cursor, error) {
 	var sql strings.Builder
 	for i, p := range partitions {
@@ -85,23 +86,23 @@ FROM badged.%s_offsets WHERE consumer_group = $1`, i, cursorColumns, events.Topi
 	return cursors, nil
 }
 
-// After returns the condition that a row of the log comes after the position of a cursor. Its
-// arguments are those that Args returns, numbered from $first on. The second part of the
-// condition follows from the first; it lets Postgres skip ranges of the log.
+// After returns the SQL condition that a row of the log comes after the position of a cursor.
+// Its parameters are $first and the next one, for the values of Args. The second part of the
+// condition follows from the first; it lets Postgres skip old ranges of the log.
 func After(first int) string {
 	return fmt.Sprintf(`(transaction_id, "offset") > ($%[1]d::bigint::text::xid8, $%[2]d::bigint) AND transaction_id >= $%[1]d::bigint::text::xid8`, first, first+1)
 }
 
-// Late returns the condition that a pending transaction of a cursor appended a row. Its
-// arguments are numbered as in After.
+// Late returns the SQL condition that a pending transaction of a cursor appended a row. Its
+// parameter is the third one from $first on, for the values of Args.
 func Late(first int) string {
 	return fmt.Sprintf(`transaction_id = ANY ($%d::bigint[]::text[]::xid8[])`, first+2)
 }
 
-// Args returns the arguments of After and Late.
+// Args returns the arguments for the conditions After, Late and UpTo.
 func (c *Cursor) Args() []any { return []any{c.TransactionID, c.Offset, c.pending()} }
 
-// pending returns the pending transactions. It never returns nil, which would be sent as null.
+// pending returns the pending transactions. It never returns nil, which would be sent as NULL.
 func (c *Cursor) pending() []int64 {
 	if c.Pending == nil {
 		return []int64{}
@@ -109,8 +110,8 @@ func (c *Cursor) pending() []int64 {
 	return c.Pending
 }
 
-// UpTo returns the condition that a row of the log is folded at a cursor. Its arguments are
-// those that Args returns, numbered from $first on.
+// UpTo returns the SQL condition that a row of the log is folded at a cursor. Its parameters
+// are the three from $first on, for the values of Args.
 func UpTo(first int) string {
 	return fmt.Sprintf(`(transaction_id, "offset") <= ($%d::bigint::text::xid8, $%d::bigint) AND NOT (%s)`, first, first+1, Late(first))
 }

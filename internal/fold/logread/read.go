@@ -15,22 +15,23 @@ import (
 // Page is the part of the log that a batch folds next.
 type Page struct {
 	From, To Cursor
-	// Records are in the order of folding. A row is read with all its events. Late events come
-	// first; they already have the positions to which the batch moves their rows.
+	// Records has the events in the order of folding: all events of each row that was read.
+	// Late events, which pending transactions have appended, come first. They already have the
+	// positions to which the batch will move their rows.
 	Records []events.Record
-	// Late has the current positions of the late rows.
+	// Late has the current positions of the rows with late events.
 	Late []events.Position
-	// More is set if a limit cut the page: there may be more to read now.
+	// More is set if a limit cut the page short, so that there may be more to read now.
 	More bool
-	// Waits is set if there are events after the page that are not read yet because an earlier
-	// transaction is still open, and younger than the patience of the [Watch].
+	// Waits is set if there are events after the page that must not be read yet: a transaction
+	// with a lower id is still open, and has been for less than the Patience of the [Watch].
 	Waits bool
 	// ReadAt is when the page was read, by the clock of the database.
 	ReadAt time.Time
 }
 
-// Next reads what follows a cursor: first the events of pending transactions that have ended,
-// then the events after the position. ADR 53 has the reasons.
+// Next reads the events to fold after a cursor: first events of pending transactions that have
+// ended, then events after the position. ADR 53 has the reasons.
 func Next(ctx context.Context, q events.Querier, partition int, from Cursor, w *Watch, size *Size) (Page, error) {
 	limit := size.rows()
 	rows, err := q.Query(ctx, nextSQL(partition, len(from.Pending) > 0), append(from.Args()[:argsOf(from)], limit)...)
@@ -46,7 +47,7 @@ func Next(ctx context.Context, q events.Querier, partition int, from Cursor, w *
 	return p.Page, nil
 }
 
-// argsOf returns how many arguments of the cursor nextSQL uses.
+// argsOf returns how many of the arguments of the cursor nextSQL uses.
 func argsOf(c Cursor) int {
 	if len(c.Pending) > 0 {
 		return 3
@@ -62,8 +63,9 @@ const (
 )
 
 // nextSQL returns one statement, so that all its rows come from one snapshot. The first row is
-// that snapshot: every event after the position that the statement does not show belongs to a
-// transaction that was open then. Rows of pending transactions appear if these have committed.
+// that snapshot. If an event after the position is not in the result and not cut off by a
+// limit, its transaction was open in the snapshot. Rows of pending transactions that have
+// committed come next, and then rows after the position.
 func nextSQL(partition int, pending bool) string {
 	table := `badged.` + events.Topic(partition)
 	late, limit, within := "", 3, "false"
@@ -117,20 +119,20 @@ func (r *row) split(records []events.Record) []events.Record {
 // pager builds a page from rows.
 type pager struct {
 	Page
-	// limit is the greatest number of rows that each part of the query returns.
+	// limit is the greatest number of rows of each part of the statement.
 	limit               int
 	maxEvents, maxBytes int
 	watch               *Watch
 
 	snapshot snapshot
-	// young has the open transactions for which the page waits.
+	// young has the open transactions that the page must not pass, in ascending order.
 	young              []int64
 	late, next         []events.Record
 	lateRows, nextRows int
-	// within is set if the position is inside a transaction, because a limit ended the last
-	// page there.
+	// within is set if the log has further events of the transaction at the position, since a
+	// limit ended the last page inside that transaction.
 	within bool
-	// cut is set if there may be more late events than fit into the page.
+	// cut is set if there may be more late events, which do not fit into the page.
 	cut bool
 	row
 }
@@ -191,9 +193,9 @@ func (p *pager) read(rows pgx.Rows) error {
 
 // arrange puts late events before the events that follow the position, and sets the new
 // cursor. Late rows get positions between the old position and the next transaction. If the
-// position is inside a transaction, the rest of this transaction comes first, without late
-// events: events that a publisher appended later must not overtake the publisher's late
-// events.
+// position is inside a transaction, the page has only the rest of this transaction: late
+// events cannot get places inside it, and must be folded before later transactions, since a
+// publisher may have appended them earlier.
 func (p *pager) arrange() {
 	p.To = Cursor{Position: p.From.Position}
 	p.Records = p.next
@@ -224,23 +226,23 @@ func (p *pager) arrange() {
 	}
 }
 
-// moved reports whether the page has all events of a pending transaction. It is called only if
-// not all late events fit into the page.
+// moved reports whether the page has all events of a pending transaction. It is called if not
+// all late events fit into the page.
 func (p *pager) moved(id int64) bool {
 	return len(p.Late) > 0 && id < p.Late[len(p.Late)-1].TransactionID
 }
 
-// arenaBytes limits the memory that payloads share. Payloads that are read together mostly
-// become garbage together.
+// arenaBytes is the size of the memory blocks that payloads share. Payloads that are read
+// together mostly become garbage together.
 const arenaBytes = 64 << 10
 
-// payloads copies payloads of rows into shared memory.
+// payloads copies the payloads of rows into shared blocks of memory.
 type payloads struct {
 	arena []byte
 	size  int // of the events, in bytes
 }
 
-// keep copies a payload.
+// keep returns a copy of a payload, nil for nil.
 func (p *payloads) keep(payload []byte) []byte {
 	if payload == nil {
 		return nil
@@ -252,8 +254,8 @@ func (p *payloads) keep(payload []byte) []byte {
 	return slices.Clip(p.arena[len(p.arena)-len(payload):])
 }
 
-// Folded reads events that are folded at a cursor, after the position after, in the order of
-// folding. This part of the log never changes.
+// Folded reads events that are folded at the cursor at and that come after the position after,
+// in the order of folding. This part of the log is immutable, except for erasures.
 func Folded(ctx context.Context, q events.Querier, partition int, after events.Position, at Cursor, size *Size) (records []events.Record, err error) {
 	limit := size.rows()
 	rows, err := q.Query(ctx, foldedSQL(partition), append([]any{after.TransactionID, after.Offset}, append(at.Args(), limit)...)...)

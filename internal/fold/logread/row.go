@@ -10,16 +10,16 @@ import (
 	"github.com/badged/badged/internal/log/eventbatch"
 )
 
-// Columns are the columns of a row of the log that [Scan] scans. They are selected without
-// conversions, since converting a row costs more than finding it.
+// Columns are the columns of a row of the log that [Scan] scans. The statement selects them
+// without casts, which would cost more than finding the row.
 const Columns = `transaction_id, "offset", uuid, created_at, own, ` + eventbatch.PayloadSQL + `, octet_length(payload)`
 
-// Split returns the events of the row r, which has no index. If the row cannot be split, it
-// returns only r, with the reason in Damage; bytes is the length of the row. The returned
-// payloads share memory with the payload of r.
+// Split returns the events packed in the row r, each with its index. bytes is the length of
+// the stored payload. If the row cannot be unpacked, Split returns only r, with the reason in
+// Damage. The returned payloads share memory with the payload of r.
 func Split(r events.Record, bytes int) []events.Record { return split(nil, r, bytes) }
 
-// split appends the events of a row to records.
+// split appends the events of a row to records, like Split.
 func split(records []events.Record, r events.Record, bytes int) []events.Record {
 	if r.Payload == nil {
 		if bytes > 0 {
@@ -43,8 +43,8 @@ func split(records []events.Record, r events.Record, bytes int) []events.Record 
 	return records
 }
 
-// Scan calls visit with the events of each row of a query. The columns of the query must be
-// Columns.
+// Scan calls visit with the events of each row of a query. The query must select Columns.
+// visit may retain the payloads, but not the slice of records.
 func Scan(rows pgx.Rows, visit func([]events.Record) error) error {
 	var r row
 	var records []events.Record
@@ -56,16 +56,17 @@ func Scan(rows pgx.Rows, visit func([]events.Record) error) error {
 	return err
 }
 
-// Size limits a page to about this number of events and bytes of their payloads. Rows are read
-// whole, so a page may exceed both limits by one row. Use the same Size for successive pages:
-// it learns how large rows are, so that Postgres does not send many rows that are not used.
+// Size limits a page to about Events events and Bytes bytes of payloads. Rows are read whole,
+// so a page may exceed both limits by one row. Pass the same Size for successive pages: it
+// measures how large rows are, and so requests few rows that are then discarded.
 type Size struct {
 	Events, Bytes int
-	// perRow and bytesPerRow are the averages of the last page; 0 before the first.
+	// perRow and bytesPerRow are the averages per row of the last page; 0 before the first
+	// page.
 	perRow, bytesPerRow int
 }
 
-// rows returns how many rows to request.
+// rows returns how many rows to request for the next page.
 func (s *Size) rows() int {
 	return max(1, min(s.Events, (s.Events+s.perRow)/max(1, s.perRow), (s.Bytes+s.bytesPerRow)/max(1, s.bytesPerRow)))
 }

@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// snapshot says which transactions had ended when a statement ran.
+// snapshot is a Postgres snapshot: it shows which transactions had ended when a statement ran.
 type snapshot struct {
-	// Transactions below xmin have ended; transactions from xmax on have not.
+	// Transactions with ids below xmin have ended. Transactions with ids at or above xmax have
+	// not.
 	xmin, xmax int64
 	// open has the transactions between xmin and xmax that have not ended, in ascending order.
 	open []int64
@@ -43,7 +44,7 @@ func parseSnapshot(text string) (s snapshot, err error) {
 	return s, nil
 }
 
-// ended reports whether a transaction had ended.
+// ended reports whether a transaction had ended, by commit or rollback.
 func (s *snapshot) ended(id int64) bool {
 	if id < s.xmin || id >= s.xmax {
 		return id < s.xmin

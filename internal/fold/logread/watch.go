@@ -5,20 +5,22 @@ import (
 	"time"
 )
 
-// Watch records since when each transaction has been seen open. It is safe for concurrent use.
-// With the zero Watch, readers do not wait for open transactions.
+// Watch records for each open transaction when it was first seen. It is safe for concurrent
+// use. With the zero Watch, readers do not wait for open transactions.
 type Watch struct {
-	// Patience is how long readers wait for an open transaction. Most transactions end within
-	// milliseconds. After Patience, readers continue, and the events of the transaction must
-	// be moved later, which costs about as much as appending them again.
+	// Patience is how long readers wait for an open transaction before they read events of
+	// transactions with greater ids. Most transactions end within milliseconds. After
+	// Patience, readers continue, and the events of the transaction must be moved later, which
+	// costs about as much as appending them again.
 	Patience time.Duration
 
 	mu   sync.Mutex
 	open map[int64]time.Time
 }
 
-// young returns, in ascending order, the transactions that are open in snapshot s, have an id
-// above after, and were first seen less than Patience ago.
+// young returns the transactions for which readers wait, in ascending order: those that are
+// open in snapshot s, have an id above after, and were first seen less than Patience ago. now
+// is the current time.
 func (w *Watch) young(s *snapshot, after int64, now time.Time) []int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -20,37 +20,38 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// ErrFenced means that the owner's knowledge of the partition is outdated: another projector
-// has moved the position, or another program has changed rows or the epoch. The batch was
-// rolled back.
+// ErrFenced means that the state of the partition that the owner has cached is outdated:
+// another projector has moved the position, or another program has changed rows or the epoch.
+// The batch was rolled back.
 var ErrFenced = errors.New("another projector moved the position, or another program changed rows; the partition is read again")
 
-// Batch is a run of consecutive records of one partition that one transaction folds into the
-// tables.
+// Batch is a series of consecutive records of one partition that one transaction folds into
+// the tables.
 type Batch struct {
-	// origin is the partition that the users had before any split.
+	// origin is the partition to which the users belonged before any split.
 	origin   int
 	From, To logread.Cursor
-	// late has the current places of the late records, before the batch moves them. Late
-	// records come first in the batch.
+	// late has the positions of rows with late events before the batch moves them. These rows
+	// come first in the batch.
 	late []events.Position
-	// appends is set if the transaction of the batch also appends the events to the log. If it
-	// is not set, the log already has them.
+	// appends is set if the transaction also appends the events to the log; otherwise the log
+	// already has them.
 	appends bool
-	// Generation is the generation that stores the event keys. The batch begins it if Begins
-	// is set.
+	// Generation is the generation that stores the event keys of the batch. If Begins is set,
+	// the batch begins this generation.
 	Generation int
 	Begins     bool
 	Items      []Item
 	Dead       []DeadLetter
-	// Events counts the records, including those that became dead letters earlier.
+	// Events counts the records, including records that became dead letters in an earlier
+	// batch.
 	Events int
 	// Refused has the records of Items that are not folded for some of their users.
 	Refused []DeadLetter
 	// records has the record of each item.
 	records []*events.Record
-	// Oldest is when the first of the records was appended. readAt is when the records were
-	// read. Both are times of the database's clock.
+	// Oldest is the least append time of the records; readAt is when the records were read.
+	// Both times are by the database's clock.
 	Oldest, readAt time.Time
 
 	state   *badge.State
@@ -63,22 +64,21 @@ type Batch struct {
 type DeadLetter struct {
 	Record events.Record
 	Reason string
-	// Users are the users for which the record cannot be folded; nil if it cannot be folded
-	// for any user.
+	// Users are the users for which the record is not folded; nil for all users.
 	Users []string
 }
 
-// NewBatch decodes the records of a page of a partition; partitions is the number of
-// partitions of the log. letters has the dead letters stored before the position was set back;
-// the batch neither folds nor stores them again.
+// NewBatch decodes the records of a page. partitions is the number of partitions of the log.
+// letters are dead letters after the position, which exist if the position was set back; the
+// batch neither folds nor stores their events again.
 func NewBatch(page *logread.Page, letters *Letters, partition, partitions int) *Batch {
 	b := &Batch{From: page.From, To: page.To, late: page.Late, readAt: page.ReadAt}
 	b.decode(page.Records, letters, partition, partitions)
 	return b
 }
 
-// NewAppend returns a batch that appends rows to the log after the position from and folds
-// their events, which have no places yet. It fails if an event cannot be folded.
+// NewAppend returns a batch that appends rows to the log and folds their events. from is the
+// position of the partition, at is the append time. It fails if an event cannot be folded.
 func NewAppend(from logread.Cursor, rows *events.Rows, at time.Time, partition, partitions int) (*Batch, error) {
 	b := &Batch{
 		From: from, appends: true, readAt: at, Oldest: at, origin: eventlog.Ancestor(partition, partitions),
@@ -119,40 +119,42 @@ func (b *Batch) decode(records []events.Record, letters *Letters, partition, par
 type Result struct {
 	Updates Updates
 	Folded  int
-	// Duplicates counts the events that all their users have had before.
+	// Duplicates counts the events that all of their users have had before.
 	Duplicates int
-	// Leaps counts the events whose seqs are far ahead (see [badge.Leap]); FirstLeap is the
-	// first of them.
+	// Leaps counts the events with seqs far ahead (see [badge.Leap]); FirstLeap describes the
+	// first one.
 	Leaps     int
 	FirstLeap badge.Leap
-	// Users and Rooms have changed in a way that clients can see. Users does not include
-	// members whose numbers changed only because their room did.
+	// Users and Rooms are the ids of users and rooms in which clients can see a change. Users
+	// excludes members whose numbers changed only because their room did.
 	Users, Rooms []string
 }
 
-// PartitionState is what the owner of a partition knows of its state, besides the position.
+// PartitionState is the stored state of a partition as its owner last read it, without the
+// position.
 type PartitionState struct {
 	Epoch string
-	// revision counts the changes of rows by other programs, and new epochs.
+	// revision is raised when another program changes rows, and when a new epoch begins.
 	revision int64
 	// Generation is the present generation of event keys.
 	Generation int
-	// Incarnation identifies the life of Postgres in which the epoch began: see
+	// Incarnation identifies the incarnation of Postgres in which the epoch began: see
 	// IncarnationSQL.
 	Incarnation string
-	// SameLife is set if Postgres has not restarted since the epoch began.
+	// SameLife is set if Incarnation is the present one: Postgres has not been restarted or
+	// promoted since the epoch began.
 	SameLife bool
-	// ReadAt is when the state was read, by the database's clock.
+	// ReadAt is when this state was read, by the database's clock.
 	ReadAt time.Time
-	// Rooms is set if the partition has rooms. If not, batches skip the queries about rooms,
-	// unless they have events of rooms.
+	// Rooms is set if the partition has rooms. Otherwise a batch without events of rooms skips
+	// the queries about rooms.
 	Rooms bool
-	// Moves counts the moves of the partition between databases; 0 if there is only one
+	// Moves counts the moves of the partition between databases; it is 0 if there is only one
 	// database.
 	Moves int64
 }
 
-// Same reports whether rows read in state s are still valid in state t.
+// Same reports whether rows that were cached in state s are still valid in state t.
 func (s *PartitionState) Same(t *PartitionState) bool {
 	return s.Epoch == t.Epoch && s.revision == t.revision && s.Generation == t.Generation && s.SameLife && t.SameLife
 }
@@ -166,11 +168,12 @@ func LoadState(ctx context.Context, q events.Querier, partition int) (s Partitio
 	return s, nil
 }
 
-// Commit folds b into the tables. It loads the rows that c does not have in one round trip,
-// and sends the transaction in another. known is the state of the partition that the caller
-// has read: the error is ErrFenced if the state has changed since. The error is
-// [keys.ErrOutdated] if w is outdated. The result has updates only for users and rooms with
-// subscribers; hasSubscribers is called after the commit.
+// Commit folds b into the tables. It loads the rows that c does not have in one round trip, or
+// in two if the first rows show that others are needed, and sends the transaction in another.
+// known is the state of the partition as the caller has read it; if it has changed since, the
+// error is ErrFenced. If w is outdated, the error is [keys.ErrOutdated]. The result has
+// updates only for users and rooms with subscribers. hasSubscribers is called after the
+// commit.
 func (b *Batch) Commit(ctx context.Context, conn *pgx.Conn, t *Tables, c *Cache, w *keys.Window, known PartitionState, hasSubscribers func(pubsub.Address) bool) (r Result, err error) {
 	defer func() {
 		if err != nil {
@@ -194,8 +197,9 @@ func (b *Batch) Commit(ctx context.Context, conn *pgx.Conn, t *Tables, c *Cache,
 	return r, nil
 }
 
-// QueueLoads adds to loads the statements that load what the batch needs and c does not have.
-// They need no transaction: the fence proves at the commit that no other program wrote since.
+// QueueLoads adds to loads the statements that load the rows which the batch needs and c does
+// not have. The statements need no transaction: at the commit, the fence proves that no other
+// program has written since.
 func (b *Batch) QueueLoads(loads *pgx.Batch, t *Tables, c *Cache, w *keys.Window, known PartitionState) {
 	b.known = known
 	b.state, b.missing = StateOf(b.Items, c, known.Rooms)
@@ -209,8 +213,8 @@ func (b *Batch) QueueLoads(loads *pgx.Batch, t *Tables, c *Cache, w *keys.Window
 	t.QueueLoads(loads, &b.missing, b.state, c)
 }
 
-// QueueMoreLoads adds to loads a second round of statements: the rows loaded by QueueLoads
-// show which further rows the batch needs. Few batches need further rows.
+// QueueMoreLoads adds to loads the statements for further rows. Only rows loaded by QueueLoads
+// show which further rows the batch needs. Few batches need any.
 func (b *Batch) QueueMoreLoads(loads *pgx.Batch, t *Tables) {
 	t.QueueMoreLoads(loads, b.Items, b.state)
 }
@@ -220,8 +224,8 @@ type batchSender interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-// Load runs the steps in order. It sends the statements that a step queues in one round trip,
-// or none if the step queues nothing.
+// Load calls the steps in order. It sends the statements that a step queues in one round trip;
+// a step that queues none costs no round trip.
 func Load(ctx context.Context, conn batchSender, steps ...func(*pgx.Batch)) error {
 	for _, queue := range steps {
 		var loads pgx.Batch
@@ -234,8 +238,8 @@ func Load(ctx context.Context, conn batchSender, steps ...func(*pgx.Batch)) erro
 	return nil
 }
 
-// Fold folds the events in memory, after their rows were loaded. It fails with a
-// [*RefusedError] if the batch appends events that are refused for some of their users.
+// Fold folds the events in memory, after the rows they need were loaded. If the batch appends
+// events, and some are refused for some of their users, it fails with a [*RefusedError].
 func (b *Batch) Fold() (r Result, err error) {
 	var refused RefusedError
 	for i := range b.Items {
@@ -264,11 +268,11 @@ func (b *Batch) Fold() (r Result, err error) {
 	return r, nil
 }
 
-// RefusedError lists the events of an append that use the id of a room as that of an ordinary
-// conversation, or the reverse. Once in the log, they would become dead letters.
+// RefusedError lists events of an append that use the id of a room for an ordinary
+// conversation, or the reverse. If they were appended, they would become dead letters.
 type RefusedError []Refused
 
-// Refused is an event by its key, and the reason why it is refused.
+// Refused is the key of a refused event and the reason.
 type Refused struct {
 	Key uuid.UUID
 	Why events.FieldError
@@ -303,20 +307,20 @@ func refusal(e *events.Event, members []string) events.FieldError {
 	return message("%s: publish %s instead of %s", room, instead, e.Type)
 }
 
-// OfRooms reports whether the batch had to consider rooms.
+// OfRooms reports whether the batch had to look at rooms.
 func (b *Batch) OfRooms() bool { return b.missing.InRooms }
 
 // QueueWrites adds to writes the statements of the transaction. They fail unless the partition
 // is still in the state that the batch was made for; [Outcome] translates the error.
 //
-// The fence comes first: a second writer waits there until the first has committed, and then
-// fails. ADR 1 explains the fence.
+// The fence is the first statement: a second writer blocks there until the first has
+// committed, and then fails. ADR 1 explains the fence.
 func (b *Batch) QueueWrites(writes *pgx.Batch, t *Tables) {
 	b.QueueFence(writes, t)
 	b.queueRows(writes, t)
 }
 
-// QueueFence adds only the fence.
+// QueueFence adds only the fence to writes.
 func (b *Batch) QueueFence(writes *pgx.Batch, t *Tables) {
 	if !b.appends {
 		writes.Queue(t.moveSQL, b.From.TransactionID, b.From.Offset, b.To.TransactionID, b.To.Offset, numbers(b.To.Pending), b.Events, b.known.revision)
@@ -331,7 +335,7 @@ func (b *Batch) QueueFence(writes *pgx.Batch, t *Tables) {
 	}
 }
 
-// queueRows adds what follows the fence.
+// queueRows adds the statements after the fence.
 func (b *Batch) queueRows(writes *pgx.Batch, t *Tables) {
 	if len(b.late) > 0 {
 		ids, offsets := make([]int64, len(b.late)), make([]int64, len(b.late))
@@ -357,12 +361,13 @@ func (b *Batch) queueRows(writes *pgx.Batch, t *Tables) {
 	}
 }
 
-// sweptAge is the age from which folding an event resets the expiry sweep: the sweep may
-// already have checked the hour in which the event was appended. Younger events need no reset,
+// sweptAge is the age of an event from which folding it resets the expiry sweep: the sweep may
+// already have passed the hour in which the event was appended. Younger events need no reset,
 // since each sweep checks the last two hours again.
 const sweptAge = time.Hour
 
-// Finish completes the result of a committed batch and stores its rows in c.
+// Finish computes the result of a batch after its commit, and caches the written users and
+// rooms in c.
 func (b *Batch) Finish(r *Result, t *Tables, c *Cache, hasSubscribers func(pubsub.Address) bool) {
 	touched := Sorted(b.state.Users)
 	r.Updates = ClientUpdates(touched, b.state.Rooms, t.partition, b.origin, b.known.Epoch, hasSubscribers)
@@ -371,8 +376,8 @@ func (b *Batch) Finish(r *Result, t *Tables, c *Cache, hasSubscribers func(pubsu
 	b.check.Commit()
 }
 
-// Abandon removes the users and rooms of a failed batch from c, and its events from the
-// window, since both were changed in memory only.
+// Abandon undoes a failed batch in memory: it removes the batch's users and rooms from c, and
+// its entries from the window.
 func (b *Batch) Abandon(c *Cache) {
 	if b.state != nil {
 		c.Drop(b.state)
@@ -382,11 +387,11 @@ func (b *Batch) Abandon(c *Cache) {
 	}
 }
 
-// codeFenced is the error code that the fence raises in store.sql. Class BD is not used by
-// Postgres itself.
+// codeFenced is the SQLSTATE that the fence raises in store.sql. Postgres itself does not use
+// class BD.
 const codeFenced = "BD001"
 
-// Outcome returns ErrFenced if err says that the fence of a batch failed, else err.
+// Outcome returns ErrFenced if err shows that the fence of a batch failed, else err.
 func Outcome(err error) error {
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == codeFenced {
 		return ErrFenced
@@ -394,7 +399,7 @@ func Outcome(err error) error {
 	return err
 }
 
-// numbers returns a list that is not sent as null.
+// numbers returns n, or an empty list for nil, which would be sent as NULL.
 func numbers(n []int64) []int64 {
 	if n == nil {
 		return []int64{}

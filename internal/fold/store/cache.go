@@ -2,18 +2,18 @@ package store
 
 import "github.com/badged/badged/internal/fold/badge"
 
-// Cache has users and rooms that the owner of a partition has folded. They equal their rows,
-// so a batch does not load these rows. The cache is valid as long as no other program writes.
-// The fence detects another owner, which moves the position. Any other program that writes
-// rows raises the partition's revision, which each batch compares. In both cases, and after
+// Cache has users and rooms of a partition that its owner has folded. They are equal to their
+// rows, so a batch need not load these rows. That is true as long as no other program writes.
+// The fence of each batch detects other writers: another owner has moved the position, and any
+// other program that writes rows has raised the partition's revision. In both cases, and after
 // any error, the cache is cleared.
 //
-// It has two halves. Users and rooms in use go into Young. When Young is full, it becomes Old.
-// The users and rooms that are still in the former Old are dropped, since a use would have
-// moved them to Young.
+// The cache has two halves. A user or room that is used goes into Young. When Young is full,
+// it becomes Old, and a new Young begins. What is then left in the former Old was not used
+// since, and is evicted.
 type Cache struct {
 	Young, Old Cached
-	// weight is the approximate size of Young in bytes. Young is full if weight exceeds Limit.
+	// weight is the approximate size of Young in bytes. When it exceeds Limit, Young is full.
 	weight, Limit int
 }
 
@@ -32,7 +32,8 @@ func NewCache(limit int) *Cache {
 	return &Cache{Limit: limit / 2, Young: newCached()}
 }
 
-// User returns a cached user, nil if the cache does not have the user.
+// User returns a cached user and moves it to Young. It returns nil if the cache does not have
+// the user.
 func (c *Cache) User(id string) *badge.User {
 	if u, ok := c.Young.Users[id]; ok {
 		return u
@@ -47,7 +48,8 @@ func (c *Cache) User(id string) *badge.User {
 	return u
 }
 
-// Room returns a cached room, nil if the cache does not have the room.
+// Room returns a cached room and moves it to Young. It returns nil if the cache does not have
+// the room.
 func (c *Cache) Room(id string) *badge.Room {
 	if r, ok := c.Young.Rooms[id]; ok {
 		return r

@@ -8,30 +8,30 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Column is a column of a row in memory. All statements that name the columns of a table are
-// generated from the Columns of its row type.
+// Column is a column of a row that is held in memory. All statements that name the columns of
+// a table are generated from the Columns of its row type.
 type Column struct {
 	Name string
 	// at points to the value, which is a string, int64, bool or seqSet.
 	at any
-	// kind is the SQL type of the column if its value is converted to and from text.
+	// kind is the SQL type of a column whose value is passed as text; "" for other columns.
 	kind string
-	// usual is the value that most rows have, nil if there is no such value. If null is set,
-	// the table stores null instead of usual.
+	// usual is the value that most rows have, nil if there is none. If null is set, the table
+	// stores NULL instead of usual.
 	usual any
 	null  bool
-	// derived is set if the value follows from other columns. Derived columns are written and
-	// not read.
+	// derived is set if the value follows from other columns. Batches write derived columns
+	// and do not read them.
 	derived bool
 
-	// The values of several rows. Usual values at the end of an array are omitted; unnest pads
-	// it with null.
+	// The values of several rows, in the slice for the column's type. Usual values at the end
+	// of the slice are omitted; unnest pads the array with NULL.
 	texts   []string
 	numbers []int64
 	bools   []bool
 }
 
-// Text returns the value in the form in which Postgres prints it, "" for null.
+// Text returns the value in the form in which Postgres prints it, "" for NULL.
 func (c *Column) Text() string {
 	switch at := c.at.(type) {
 	case *string:
@@ -47,7 +47,7 @@ func (c *Column) Text() string {
 	return strconv.FormatBool(*c.at.(*bool)) //nolint:forcetypeassert // there are no other types
 }
 
-// Show converts a result of Text to a form for people.
+// Show converts a result of Text to readable text.
 func (c *Column) Show(text string) string {
 	if _, is := c.at.(*seqSet); is {
 		return showSet(text)
@@ -55,7 +55,7 @@ func (c *Column) Show(text string) string {
 	return text
 }
 
-// param returns the SQL type of a parameter for the column.
+// param returns the SQL type of the parameter for the column.
 func (c *Column) param() string {
 	switch c.at.(type) {
 	case *string:
@@ -88,7 +88,7 @@ func (c *Column) read() string {
 	return sql
 }
 
-// stored returns the SQL expression for the column's value, given its parameter in r.
+// stored returns the SQL expression that computes the column to store from its parameter in r.
 func (c *Column) stored() string {
 	sql, kind := "r."+c.Name, ""
 	if c.kind != "" {
@@ -108,21 +108,22 @@ type TableSQL struct {
 	name string
 	// Read reads rows. The caller appends a condition or a join.
 	Read string
-	// ReadUsers reads the rows of the users $1.
+	// ReadUsers reads the rows of the users in the array $1.
 	ReadUsers string
-	// Copy is the COPY statement for the partition and the columns, with "" for null.
+	// Copy is a COPY statement that fills the columns of rows of the partition; NULL is
+	// written as "".
 	Copy string
 
 	insert, update rowsSQL
 }
 
-// rowsSQL has two forms of a statement that writes rows. many takes arrays of columns. one
-// takes the values of a single row, as most batches of a quiet partition have; Postgres then
-// needs a third of the time.
+// rowsSQL has two forms of a statement that writes rows. many takes an array for each column.
+// one takes the values of a single row: most batches of a quiet partition write one row, and
+// this form needs a third of the time.
 type rowsSQL struct{ many, one string }
 
-// tableSQL returns the statements on a table of a partition. The first key columns form its
-// key.
+// tableSQL returns the statements on a table of a partition. The first columns, as many as key
+// says, are the primary key without the partition.
 func tableSQL(table string, partition int, columns []Column, key int) TableSQL {
 	var names, read, stored, changes, same, arrays, values []string
 	for i := range columns {
@@ -158,7 +159,7 @@ func tableSQL(table string, partition int, columns []Column, key int) TableSQL {
 	}
 }
 
-// targets returns the scan targets of the columns that are read.
+// targets returns the scan targets of the columns that are not derived.
 func targets(columns []Column) []any {
 	var to []any
 	for i := range columns {
@@ -169,16 +170,16 @@ func targets(columns []Column) []any {
 	return to
 }
 
-// rows collects rows of a table as parameters of a statement.
+// rows collects rows of a table as parameters of one statement.
 type rows struct {
 	columns []Column
 	n       int
-	// expected is the expected number of rows.
+	// expected is the capacity to allocate, in rows.
 	expected int
 }
 
-// add adds the current values of row. Each call must pass the same row, since the columns
-// point into it.
+// add adds the present values of row. Every call must pass the same row, with other values:
+// the columns point into it.
 func (r *rows) add(row interface{ Columns() []Column }) {
 	if r.columns == nil {
 		r.columns = row.Columns()
@@ -199,7 +200,8 @@ func (r *rows) add(row interface{ Columns() []Column }) {
 	r.n++
 }
 
-// add adds the value of the next row to values.
+// add adds v, the value of the next row, to the values of a column. It omits usual values
+// until an unusual one follows.
 func add[V comparable](values []V, v V, usual any, r *rows) []V {
 	u, rare := usual.(V)
 	if rare && v == u {
@@ -214,7 +216,7 @@ func add[V comparable](values []V, v V, usual any, r *rows) []V {
 	return append(values, v)
 }
 
-// queue adds the statement that writes the rows to batch.
+// queue adds to batch the statement that writes the collected rows.
 func (r *rows) queue(batch *pgx.Batch, sql rowsSQL) {
 	if r.n == 0 {
 		return
@@ -240,8 +242,8 @@ func (r *rows) queue(batch *pgx.Batch, sql rowsSQL) {
 	batch.Queue(statement, arguments...)
 }
 
-// argument returns the parameter of a column: an array of values if there are several rows,
-// otherwise the only value, or nil if the only value is the usual one.
+// argument returns the parameter for a column: an array if there are several rows; otherwise
+// the only value, or nil if that is the usual value.
 func argument[V any](values []V, r *rows) any {
 	switch {
 	case r.n > 1:
@@ -252,7 +254,7 @@ func argument[V any](values []V, r *rows) any {
 	return values[0]
 }
 
-// bytesOf converts texts to bytea values, nil for none.
+// bytesOf converts the texts to bytea values.
 func bytesOf(texts []string) (all [][]byte) {
 	for _, text := range texts {
 		all = append(all, []byte(text))

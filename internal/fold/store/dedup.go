@@ -10,27 +10,27 @@ import (
 	"github.com/badged/badged/internal/fold/keys"
 )
 
-// An event counts once for each user, even if it is published several times, with different
-// lists of users. To that end, event keys are stored with their users in generations. A batch
-// adds the keys of its events to the youngest generation, and looks for repetitions in all
-// probed generations. The transaction that begins a generation stores the position of the log
-// at which it begins. So a replay decides on every repetition as the projector did, whatever
-// the clocks and settings are now.
+// An event counts once for each user, even if it is published several times with different
+// lists of users. To find repetitions, each event key is stored with its users, in
+// generations. A batch adds the keys of its events to the youngest generation, and looks them
+// up in all probed generations. A generation begins at a position of the log, which the
+// transaction that begins it stores. So a replay finds the same repetitions as the projector
+// did, whatever the clocks and settings are now.
 
-// WindowSpans is the least number of generation spans for which an event key is found. It is
-// one less than the probed generations, since the generation that stored the key may be about
-// to end.
+// WindowSpans is the least number of spans for which an event key is found; a span is the time
+// between the starts of two generations. It is one less than keys.ProbedGenerations, since a
+// key may be stored just before its generation ends.
 const WindowSpans = keys.ProbedGenerations - 1
 
-// Generation is a generation of event keys, and the place in the log where it begins.
+// Generation is the number of a generation of event keys, and the position at which it begins.
 type Generation struct {
 	Number int
-	// After is the position before the first event of the generation.
+	// After is the position of the last event before the generation.
 	After events.Position
 }
 
-// LoadGenerations returns every generation that a partition ever had, in order. They determine
-// which events in its log count as repetitions.
+// LoadGenerations returns every generation that a partition has had, in order. The generations
+// determine which events in the log of the partition count as repetitions.
 func LoadGenerations(ctx context.Context, q events.Querier, partition int) ([]Generation, error) {
 	rows, err := q.Query(ctx, statements.Get("read the generations"), partition)
 	if err != nil {
@@ -46,8 +46,8 @@ func LoadGenerations(ctx context.Context, q events.Querier, partition int) ([]Ge
 	return generations, nil
 }
 
-// fresh removes from an event the users who have had it, and reports whether any remain.
-// Messages to rooms have no users and always remain.
+// fresh removes from an event the users who have had it, and reports whether there is anything
+// left to fold: users, a message to a room, or joins and leaves of erased members.
 func fresh(it *Item, check *keys.Check) bool {
 	repeated := 0
 	for i := range it.Event.Data.UserIDs {
@@ -66,7 +66,7 @@ func fresh(it *Item, check *keys.Check) bool {
 	return true
 }
 
-// remember adds the event keys of an event, one for each of its users.
+// remember adds an entry to store for each user of an event.
 func remember(it *Item, check *keys.Check) {
 	for i := range it.Event.Data.UserIDs {
 		check.Add(it.entry(i))

@@ -9,30 +9,32 @@ import (
 	"github.com/badged/badged/internal/fold/keys"
 )
 
-// DedupReplay detects repeated events as a [keys.Window] does, while a partition's log is
-// replayed. It has the keys of the probed generations with the users who have had them. A key
-// uses replay.keyWeight bytes, plus UserBytes for each user.
+// DedupReplay finds repeated events while the log of a partition is replayed in memory, as a
+// [keys.Window] does in the projector. It stores the event keys of the probed generations,
+// each with the users who have had the event. A key uses replay.keyWeight bytes, plus
+// UserBytes for each user.
 type DedupReplay struct {
 	// Present is the number of the present generation, 0 before the first.
 	Present int
-	// ahead has the generations that begin after the last position passed to a method.
+	// ahead has the generations that begin after the last position passed to a method, in
+	// order.
 	ahead []Generation
 	// Keys has the keys of each probed generation, the present generation first.
 	Keys [keys.ProbedGenerations]map[uuid.UUID]UserSet
-	// Wants reports whether Restore adds a key. If it is nil, Restore adds all keys.
+	// Wants decides which keys Restore adds; nil for all.
 	Wants func(uuid.UUID) bool
 }
 
 // NewDedupReplay returns a DedupReplay without keys. generations is the result of
-// LoadGenerations. If it is empty, all keys belong to one generation, and none is forgotten.
+// LoadGenerations. If it is empty, all keys belong to one generation, and no key expires.
 func NewDedupReplay(generations []Generation) *DedupReplay {
 	return &DedupReplay{ahead: generations, Keys: [keys.ProbedGenerations]map[uuid.UUID]UserSet{{}, {}, {}}}
 }
 
-// First removes from an event, whose record is at a position, the users who have had the
-// event, and records the remaining users as users who have had it. It reports whether any
-// users remain. Positions must not descend from one call to the next. A caller may skip
-// events, but for each user must skip either all events with the same key or none of them.
+// First removes from an event the users who have had it before, and records that the remaining
+// users have had it. at is the position of the event's record. First reports whether any users
+// remain. Positions must not descend from one call to the next. A caller may skip events; but
+// for each key and user, it must skip either all events or none.
 func (d *DedupReplay) First(it *Item, at events.Position) bool {
 	if !d.Fresh(it, at) {
 		return false
@@ -41,18 +43,19 @@ func (d *DedupReplay) First(it *Item, at events.Position) bool {
 	return true
 }
 
-// Fresh does what First does, without recording the remaining users.
+// Fresh removes the same users and reports the same as First, but does not record the
+// remaining users.
 func (d *DedupReplay) Fresh(it *Item, at events.Position) bool { return it.Without(d.Had(it.Key, at)) }
 
 // Remember records that the users of an event have had it. Call it after Fresh has returned
-// true and after the refused users were removed from the event.
+// true, and after users for which the event is refused were removed from it.
 func (d *DedupReplay) Remember(it *Item) {
 	if len(it.Users) > 0 { // else it is a message to a room
 		d.Keys[0][it.Key] += it.Users
 	}
 }
 
-// Had returns the users who had the event of a key before a position.
+// Had returns the users who had the event with this key before the position at.
 func (d *DedupReplay) Had(key uuid.UUID, at events.Position) (users UserSet) {
 	for len(d.ahead) > 0 && d.ahead[0].After.Before(at) {
 		d.next()
@@ -63,7 +66,7 @@ func (d *DedupReplay) Had(key uuid.UUID, at events.Position) (users UserSet) {
 	return users
 }
 
-// Begin begins all remaining generations.
+// Begin makes the last known generation the present one.
 func (d *DedupReplay) Begin() {
 	for len(d.ahead) > 0 {
 		d.next()
@@ -78,15 +81,15 @@ func (d *DedupReplay) next() {
 	d.ahead = d.ahead[1:]
 }
 
-// Restore adds users under a key of a generation, if that generation is still probed. The
-// generation must have begun.
+// Restore records that users had the event with this key, in a generation that has begun. It
+// does nothing if the generation is no longer probed.
 func (d *DedupReplay) Restore(key uuid.UUID, users UserSet, generation int) {
 	if age := d.Present - generation; age < keys.ProbedGenerations && (d.Wants == nil || d.Wants(key)) {
 		d.Keys[age][key] += users
 	}
 }
 
-// Extend adds generations that have begun since d was made.
+// Extend adds generations that begin after the known ones.
 func (d *DedupReplay) Extend(generations []Generation) {
 	d.ahead = append(slices.Clip(d.ahead), generations...)
 }

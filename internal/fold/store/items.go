@@ -11,30 +11,30 @@ import (
 	"github.com/badged/badged/internal/log/tombstones"
 )
 
-// Sizes of the first pages read from the log, until the speed of folding is known.
+// Sizes of the first pages read from the log, before the speed of folding has been measured.
 const (
 	BatchBytes = 8 << 20 // of payload
 	FirstBatch = 500     // events
 )
 
-// Item is an event that can be folded.
+// Item is a decoded event that can be folded.
 type Item struct {
 	Event events.Event
 	Key   uuid.UUID
-	// Users are the users of the event, in the order of its list.
+	// Users has the hashes of the event's users, in the order of its list.
 	Users UserSet
 	// Erased has the joins and leaves of erased members of rooms that the event contained, nil
-	// if none. If the event had no other users, Event is empty, without a type.
+	// if none. If all users of the event were erased, Event is empty and has no type.
 	Erased []tombstones.Members
 }
 
-// ToRoom reports whether the event reaches all members of a room. Such an event has no users,
-// and folding it again changes nothing.
+// ToRoom reports whether the event reaches all members of a room. Such an event has no list of
+// users; folding it again changes nothing.
 func (it *Item) ToRoom() bool { return it.Event.Type.ToRoom() }
 
-// Named returns the users whose memberships or conversations the event may change. These are
-// the users of the event. For a message to a room, these are the sender and the users that the
-// message mentions by name.
+// Named returns the users whose conversations or memberships the event may change. For a
+// message to a room, these are its sender and the users that it mentions by name; for any
+// other event, its users.
 func (it *Item) Named() []string {
 	d := &it.Event.Data
 	if it.Event.Type != events.RoomPosted && it.Event.Type != events.RoomChanged {
@@ -46,7 +46,7 @@ func (it *Item) Named() []string {
 	return append(slices.Clone(d.MentionedUserIDs), d.SenderID)
 }
 
-// NewItem decodes a record of a partition. An error gives the reason why the record cannot be
+// NewItem decodes a record of a partition. The error is the reason why the record cannot be
 // folded.
 func NewItem(r *events.Record, partition, partitions int) (Item, error) {
 	if r.Damage != nil {
@@ -71,7 +71,8 @@ func NewItem(r *events.Record, partition, partitions int) (Item, error) {
 	return ItemOf(e, partition, partitions)
 }
 
-// remaining returns what is left of an event after users were erased from it.
+// remaining returns the item for a record from which users were erased. left is the parsed
+// tombstone.
 func remaining(r *events.Record, left *tombstones.Remains, partition, partitions int) (it Item, err error) {
 	if left.Event != nil {
 		rest := *r
@@ -84,14 +85,15 @@ func remaining(r *events.Record, left *tombstones.Remains, partition, partitions
 	return it, nil
 }
 
-// OfRooms reports whether only partitions with rooms have such an event.
+// OfRooms reports whether such an event occurs only in partitions with rooms.
 func (it *Item) OfRooms() bool { return it.Event.Type.OfRooms() || it.Erased != nil }
 
-// ErrForged means that a record looks like an event after an erasure and was not written by
-// badged.
+// ErrForged means that a record has the form of an event after an erasure, but was not written
+// by badged.
 var ErrForged = errors.New("what remains of an event without erased users is written by badged itself only")
 
-// ItemOf returns an event of a partition as an item.
+// ItemOf returns the item for a decoded event. It fails if a user does not belong to the
+// partition.
 func ItemOf(e events.Event, partition, partitions int) (Item, error) {
 	users, err := usersOf(&e, partition, partitions)
 	if err != nil {

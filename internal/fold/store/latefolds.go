@@ -11,14 +11,14 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// Most events are folded milliseconds after they were appended. If folding comes later than
-// lateFold, because a transaction was open or the projector was behind, the batch records when
-// it folded which events. Explanations of past badges use these records.
+// Most events are folded milliseconds after they were appended. If a batch folds later than
+// lateFold, because a transaction was open or the projector was behind, it records the time
+// and its range of positions. Explanations of past badges use these records.
 
-// lateFold is the longest delay between append and fold that is not recorded.
+// lateFold is the greatest delay from append to fold that is not recorded.
 const lateFold = time.Second
 
-// queueLateFold adds to writes the record of b, if b is late.
+// queueLateFold adds to writes the statement that records a late fold, if b is late.
 func (b *Batch) queueLateFold(writes *pgx.Batch, partition int) {
 	if b.readAt.Sub(b.Oldest) > lateFold {
 		writes.Queue(statements.Get("record a late fold"), partition, b.From.TransactionID, b.From.Offset, b.To.TransactionID, b.To.Offset)
@@ -31,8 +31,8 @@ type FoldTimes struct {
 	latest  time.Time
 }
 
-// lateRecord is the end of a run of events. All events of the run were folded at the time at,
-// or without delay if at is zero.
+// lateRecord is a run of events that begins after the previous record and ends at to. All
+// events of the run were folded at the time at, or without delay if at is zero.
 type lateRecord struct {
 	to events.Position
 	at time.Time
@@ -59,8 +59,8 @@ func LoadFoldTimes(ctx context.Context, q events.Querier, partition int) (*FoldT
 	return f, nil
 }
 
-// Of returns when a record was folded, to the second. Call it for records in the order of the
-// log; the result never goes back.
+// Of returns when a record was folded, with an error of about a second. Call it for records in
+// the order of the log; the times that it returns never descend.
 func (f *FoldTimes) Of(r *events.Record) time.Time {
 	i, _ := slices.BinarySearchFunc(f.records, r.Position, func(l lateRecord, p events.Position) int {
 		if l.to.Before(p) {
@@ -76,7 +76,7 @@ func (f *FoldTimes) Of(r *events.Record) time.Time {
 	return f.latest
 }
 
-// recorded returns the time of late-fold record i, zero if there is none.
+// recorded returns the time of the late-fold record with index i, zero if there is none.
 func (f *FoldTimes) recorded(i int) time.Time {
 	if i == len(f.records) {
 		return time.Time{}

@@ -12,16 +12,16 @@ import (
 )
 
 // Letters has the places of dead letters, including dead letters that were retried or
-// discarded since. A replay does not fold the events at these places, even if this release
+// discarded since. A replay skips the events at these places, even if the present release
 // could decode them. The zero value has no places.
 type Letters struct {
 	buried map[events.Place]struct{}
-	// refused has the places of events that were folded for only some of their users, each
-	// with the users without the event, in ascending order.
+	// refused has the places of events that were folded for some of their users only. The
+	// values are the users for which the event was not folded, in ascending order.
 	refused map[events.Place][]string
 }
 
-// LoadLetters reads the places of the dead letters of a partition after a position.
+// LoadLetters reads the places of the dead letters of a partition that are after a position.
 func LoadLetters(ctx context.Context, q events.Querier, partition int, after events.Position) (l Letters, err error) {
 	rows, _ := q.Query(ctx, statements.Get("read the places of dead letters"), partition, after.TransactionID, after.Offset)
 	var p events.Place
@@ -48,7 +48,7 @@ func (l *Letters) Bury(p events.Place) {
 	l.buried[p] = struct{}{}
 }
 
-// refuse adds the place of an event that is not folded for some users.
+// refuse adds the place of an event and users for which it is not folded.
 func (l *Letters) refuse(p events.Place, users []string) {
 	if l.refused == nil {
 		l.refused = map[events.Place][]string{}
@@ -67,8 +67,9 @@ func (l *Letters) Buried(p events.Place) bool {
 // ErrBuried means that an event is not folded because it became a dead letter.
 var ErrBuried = errors.New("the event became a dead letter")
 
-// Item decodes a record as [NewItem] does, and removes the users that the event was refused
-// for. The error is ErrBuried if the event is a dead letter that could be decoded.
+// Item decodes a record as [NewItem] does, and removes the users for which the event is a dead
+// letter. The error is ErrBuried if the event can be decoded but is a dead letter for all
+// users.
 func (l *Letters) Item(r *events.Record, partition, partitions int) (Item, error) {
 	it, err := NewItem(r, partition, partitions)
 	switch {

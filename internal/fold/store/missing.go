@@ -7,30 +7,32 @@ import (
 	"github.com/badged/badged/internal/fold/badge"
 )
 
-// Missing lists the rows that a batch may need and the cache does not have.
+// Missing lists the rows that a batch may need and that the cache does not have.
 type Missing struct {
 	Users                        []string
 	PairUsers, PairConversations []string
-	// ReadAll are the users whose conversations with something to read are all needed. If
-	// InRooms is set, every membership of these users is needed too.
+	// ReadAll has the users whose conversations with something to read the batch needs. If
+	// InRooms is set, the batch also needs all memberships of these users, and the rooms.
 	ReadAll []string
-	// LeaveAll are the users in ReadAll that need every conversation.
+	// LeaveAll has the users in ReadAll whose conversations the batch needs all.
 	LeaveAll []string
 	InRooms  bool
-	// Rooms are the rooms needed, including conversations that may be rooms.
+	// Rooms are the ids of the needed rooms, including ids that may turn out to be ordinary
+	// conversations.
 	Rooms []string
-	// MessageRooms and MessageSeqs are messages to rooms that may have been posted before: the
-	// rooms, and the seqs in the same order. For each message, its closed chunk, its marks and
-	// the marked members are needed.
+	// MessageRooms and MessageSeqs are messages to rooms that the room may already have: their
+	// rooms, and their seqs in the same order. The batch needs the closed chunk and the marks
+	// of each message, and the marked members.
 	MessageRooms []string
 	MessageSeqs  []int64
-	// ResetRooms are the rooms that the batch resets. All their closed chunks and members are
-	// needed.
+	// ResetRooms are rooms that the batch resets. The batch needs all their closed chunks and
+	// members.
 	ResetRooms []string
 }
 
-// StateOf returns the state into which items are folded, with cached or new users and rooms,
-// and the rows that are missing in it. rooms says whether the partition has rooms.
+// StateOf returns the state into which items are to be folded, with cached users and rooms and
+// with new users, and the rows that must be loaded into it. rooms is whether the partition has
+// rooms.
 func StateOf(items []Item, c *Cache, rooms bool) (*badge.State, Missing) {
 	p := preparation{cache: c, state: &badge.State{Users: make(map[string]*badge.User, len(items))}, rooms: rooms}
 	for i := 0; !p.rooms && i < len(items); i++ {
@@ -46,13 +48,13 @@ func StateOf(items []Item, c *Cache, rooms bool) (*badge.State, Missing) {
 	return p.state, p.missing
 }
 
-// preparation collects what the items of a batch need.
+// preparation collects what the items of a batch need, for StateOf.
 type preparation struct {
 	cache   *Cache
 	state   *badge.State
 	missing Missing
 	rooms   bool
-	// readers has the users in ReadAll, asked the rooms in Missing.Rooms.
+	// readers has the users in Missing.ReadAll, asked the ids in Missing.Rooms.
 	readers, asked map[string]struct{}
 }
 
@@ -114,11 +116,12 @@ func (p *preparation) add(it *Item) {
 	}
 }
 
-// mayHave reports whether a cached room may already have a message.
+// mayHave reports whether a cached room may already have a message, so that its chunk and
+// marks must be loaded.
 func mayHave(r *badge.Room, seq int64) bool { return seq <= r.Since || r.Open.Live.Contains(seq) }
 
-// mayNeedRoom requests the room of an event about a conversation that may be a membership.
-// Events that are refused for members do not need the room.
+// mayNeedRoom requests the room of an item whose conversation may be a membership. Events that
+// are refused for members do not need it.
 func (p *preparation) mayNeedRoom(it *Item) {
 	switch it.Event.Type {
 	case events.ConversationRead, events.ConversationExpired, events.ConversationMarkedUnread, events.ConversationReset, events.ConversationLevelSet, events.ConversationLevelEnded, events.ConversationSeen:
@@ -126,7 +129,7 @@ func (p *preparation) mayNeedRoom(it *Item) {
 	}
 }
 
-// needRooms adds the rooms of the cached memberships of a user to the state.
+// needRooms requests the rooms of all cached memberships of a user.
 func (p *preparation) needRooms(u *badge.User) {
 	for _, c := range u.Conversations {
 		if c.Member() {
@@ -135,7 +138,7 @@ func (p *preparation) needRooms(u *badge.User) {
 	}
 }
 
-// needRoom adds a room to the state, from the cache or else as a missing row.
+// needRoom adds a room to the state if it is cached, and otherwise to the missing rows.
 func (p *preparation) needRoom(id string) {
 	if _, ok := p.state.Rooms[id]; ok {
 		return

@@ -12,15 +12,17 @@ import (
 	"github.com/badged/badged/internal/fold/badge"
 )
 
-// PathKey is the number of key columns in a row of a path.
+// PathKey is the number of key columns in a row of a path, not counting the partition.
 const PathKey = 2
 
-// PathRow is a row of badged.paths. Only users with many paths have such rows.
+// PathRow is a row of badged.paths. Only users with more than badge.MaxInline paths have such
+// rows.
 type PathRow struct {
 	userID, category, numbers, level string
 }
 
-// Columns returns the columns of r. They point into r, so they follow its changes.
+// Columns returns the columns of r. They point into r: scanning writes to r, and writing reads
+// from r.
 func (r *PathRow) Columns() []Column {
 	return []Column{
 		{Name: "user_id", at: &r.userID},
@@ -30,7 +32,7 @@ func (r *PathRow) Columns() []Column {
 	}
 }
 
-// Set makes r the row of a path of a user.
+// Set sets r to the row of a path of a user.
 func (r *PathRow) Set(u *badge.User, p *badge.Path) {
 	*r = PathRow{u.ID, p.Name, string(badge.AppendNumbers(nil, p.Numbers, "")), u.Paths.Levels[p.Name]}
 }
@@ -48,15 +50,15 @@ func (t *Tables) newPathsSQL(suffix string) pathsSQL {
 	}
 }
 
-// QueueMoreLoads adds to batch a second round of loads: the rows that the items name, which
-// are loaded by now, show which further rows are needed. Few batches need further rows.
+// QueueMoreLoads adds to batch a second round of loads. Only the rows loaded in the first
+// round show which further rows the items need. Few batches need any.
 func (t *Tables) QueueMoreLoads(batch *pgx.Batch, items []Item, s *badge.State) {
 	t.queueMarkLoads(batch, items, s)
 	t.queuePathLoads(batch, items, s)
 }
 
-// queuePathLoads adds to batch the statements that load the paths which items need, of users
-// with rows of paths. The conversations of these users must be loaded.
+// queuePathLoads adds to batch the statements that load paths with rows of their own, as far
+// as the items need them. The items' users and their conversations must be loaded.
 func (t *Tables) queuePathLoads(batch *pgx.Batch, items []Item, s *badge.State) {
 	var fresh []string
 	some := false
@@ -119,8 +121,8 @@ func (t *Tables) queuePathLoads(batch *pgx.Batch, items []Item, s *badge.State) 
 	}
 }
 
-// ScanPaths reads rows of paths into the users that of returns. It skips a row if of returns
-// nil.
+// ScanPaths reads rows of paths. of returns the user to which a path is added, or nil to skip
+// the row.
 func ScanPaths(rows pgx.Rows, of func(id string) *badge.User) error {
 	var r PathRow
 	_, err := pgx.ForEachRow(rows, targets(r.Columns()), func() error {
@@ -138,7 +140,8 @@ func ScanPaths(rows pgx.Rows, of func(id string) *badge.User) error {
 	return err
 }
 
-// pathWrites collects changed rows of paths as parameters of statements.
+// pathWrites collects changed rows of paths as parameters of the statements that insert,
+// update and delete them.
 type pathWrites struct {
 	row          PathRow
 	fresh, known rows
@@ -146,7 +149,7 @@ type pathWrites struct {
 	users, gone  []string
 }
 
-// add adds the changed paths of a user.
+// add collects the changed paths of a user.
 func (w *pathWrites) add(u *badge.User) {
 	if u.Paths.Cleared {
 		w.cleared = append(w.cleared, u.ID)
@@ -170,7 +173,7 @@ func (w *pathWrites) add(u *badge.User) {
 	}
 }
 
-// queue adds the statements to batch.
+// queue adds the statements for the collected paths to batch.
 func (w *pathWrites) queue(batch *pgx.Batch, t *Tables) {
 	if len(w.cleared) > 0 {
 		batch.Queue(t.paths.clear, w.cleared)

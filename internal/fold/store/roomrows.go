@@ -9,7 +9,8 @@ import (
 	"github.com/badged/badged/internal/fold/badge"
 )
 
-// The numbers of key columns in the rows, without the partition. The key columns come first.
+// The numbers of key columns in the rows, not counting the partition. The key columns come
+// first.
 const (
 	RoomKey  = 1
 	ChunkKey = 2
@@ -27,7 +28,8 @@ type RoomRow struct {
 	messages                             chunkColumns
 }
 
-// Columns returns the columns of r. They point into r, so they follow its changes.
+// Columns returns the columns of r. They point into r: scanning writes to r, and writing reads
+// from r.
 func (r *RoomRow) Columns() []Column {
 	return append([]Column{
 		{Name: "conversation_id", at: &r.id},
@@ -45,7 +47,7 @@ func (r *RoomRow) Columns() []Column {
 	}, r.messages.columns()...)
 }
 
-// Set makes r the row of a room.
+// Set sets r to the row of a room.
 func (r *RoomRow) Set(room *badge.Room) {
 	*r = RoomRow{
 		id: room.ID, changes: room.Changes, lastSeq: room.LastSeq, since: room.Since,
@@ -79,7 +81,8 @@ type ChunkRow struct {
 	messages          chunkColumns
 }
 
-// Columns returns the columns of r. They point into r, so they follow its changes.
+// Columns returns the columns of r. They point into r: scanning writes to r, and writing reads
+// from r.
 func (r *ChunkRow) Columns() []Column {
 	return append([]Column{
 		{Name: "conversation_id", at: &r.room},
@@ -89,7 +92,7 @@ func (r *ChunkRow) Columns() []Column {
 	}, r.messages.columns()...)
 }
 
-// Set makes r the row of a closed chunk of a room.
+// Set sets r to the row of a closed chunk of a room.
 func (r *ChunkRow) Set(room string, c *badge.Chunk) {
 	*r = ChunkRow{room: room, bound: c.Bound, live: c.Live.Len(), mentionsAll: c.All.Len(), messages: columnsOf(c)}
 }
@@ -110,21 +113,23 @@ type MarkRow struct {
 	own        bool
 }
 
-// Columns returns the columns of r. They point into r, so they follow its changes.
+// Columns returns the columns of r. They point into r: scanning writes to r, and writing reads
+// from r.
 func (r *MarkRow) Columns() []Column {
 	return []Column{
 		{Name: "conversation_id", at: &r.room}, {Name: "seq", at: &r.seq}, {Name: "user_id", at: &r.user}, {Name: "own", at: &r.own},
 	}
 }
 
-// Set makes r the row of a mark. The mark says that a member sent a message of a room, or is
-// mentioned in it by name.
+// Set sets r to the row of a mark, which records that a member sent a message of a room (own),
+// or is mentioned in it by name.
 func (r *MarkRow) Set(room string, seq int64, user string, own bool) {
 	*r = MarkRow{room, user, seq, own}
 }
 
-// chunkColumns has the messages of a chunk. Its arrays are passed as text: statements for many
-// rows take an array per column, and Postgres has no arrays of arrays with different lengths.
+// chunkColumns has the columns for the messages of a chunk. Arrays are passed as text: a
+// statement for many rows takes one array per column, and Postgres has no arrays of arrays of
+// different lengths.
 type chunkColumns struct {
 	liveStarts, liveBefore string
 	allStarts, allBefore   string
@@ -149,7 +154,7 @@ func columnsOf(c *badge.Chunk) (r chunkColumns) {
 	return r
 }
 
-// restore sets the messages of c to those in the columns.
+// restore sets the messages of c from the columns.
 func (r *chunkColumns) restore(c *badge.Chunk) (err error) {
 	if c.Live, err = rangesOf(r.liveStarts, r.liveBefore); err != nil {
 		return err
@@ -162,9 +167,10 @@ func (r *chunkColumns) restore(c *badge.Chunk) (err error) {
 	return err
 }
 
-// arraysOf returns a set as the arrays that badged.rank expects, "" for null. starts has the
-// first seq of each range. before has the number of seqs before each range, and at its end
-// their total; it is null if each range is one message.
+// arraysOf returns a set as the two arrays that the SQL function badged.rank expects, "" for
+// null. starts has the first seq of each range. before has, for each range, the number of seqs
+// in earlier ranges, and at its end the number of all seqs. before is null if each range has
+// one seq.
 func arraysOf(s *badge.RangeSet) (starts, before string) {
 	if len(s.Ranges) == 0 {
 		return "", ""
@@ -188,7 +194,7 @@ func arraysOf(s *badge.RangeSet) (starts, before string) {
 // errArrays means that arrays do not describe a set.
 var errArrays = errors.New("not the arrays of a set of seqs")
 
-// rangesOf parses what arraysOf returns.
+// rangesOf parses the result of arraysOf.
 func rangesOf(starts, before string) (s badge.RangeSet, err error) {
 	if starts == "" && before == "" {
 		return s, nil

@@ -45,7 +45,7 @@ func (t *Tables) newRoomsSQL(suffix string) roomsSQL {
 	}
 }
 
-// queueRoomLoads adds to batch the statements that load what is missing about rooms.
+// queueRoomLoads adds to batch the statements that load the missing rows about rooms.
 func (t *Tables) queueRoomLoads(batch *pgx.Batch, m *Missing, s *badge.State, c *Cache) {
 	rooms := func(rows pgx.Rows) error { return ScanRooms(rows, s.Rooms) }
 	if len(m.Rooms) > 0 {
@@ -83,10 +83,10 @@ func (t *Tables) queueRoomLoads(batch *pgx.Batch, m *Missing, s *badge.State, c 
 	}
 }
 
-// markedMessages looks for items that make the messages of a room count again from a seq on.
-// Of these messages, it returns those in closed chunks that a user of the item sent or is
-// mentioned in, each with its room. These chunks must be loaded after the memberships and
-// before folding.
+// markedMessages returns messages whose closed chunks must be loaded after the memberships and
+// before folding. Some items make messages of a room count again from a seq on. Of the
+// messages above that seq, it returns those that a user of the item sent or is mentioned in by
+// name, as far as they are in closed chunks: rooms has the room of each message, seqs its seq.
 func markedMessages(items []Item, s *badge.State) (rooms []string, seqs []int64) {
 	for i := range items {
 		d := &items[i].Event.Data
@@ -113,18 +113,18 @@ func markedMessages(items []Item, s *badge.State) (rooms []string, seqs []int64)
 	return rooms, seqs
 }
 
-// queueMarkLoads adds to batch the statement that loads the closed chunks of [MoreMessages],
-// if there are any. Only the rows loaded before show that items need these chunks.
+// queueMarkLoads adds to batch the statement that loads the closed chunks of the messages that
+// [MoreMessages] returns, if there are any.
 func (t *Tables) queueMarkLoads(batch *pgx.Batch, items []Item, s *badge.State) {
 	if rooms, seqs := MoreMessages(items, s); len(seqs) > 0 {
 		batch.Queue(t.rooms.loadChunks, rooms, seqs).Query(func(rows pgx.Rows) error { return ScanChunks(rows, s.Rooms) })
 	}
 }
 
-// MoreMessages returns messages, each with its room, whose closed chunks (rows with a room's
-// older messages) must be loaded after the other rows of a batch and before folding. These are
-// the messages that may count again, and for each room that may close a chunk the last message
-// in its closed chunks.
+// MoreMessages returns messages whose closed chunks (rows with a room's older messages) must
+// be loaded after the other rows of a batch and before folding: rooms has the room of each
+// message, seqs its seq. These are messages that may count again, and, for each room that may
+// close a chunk, the last message in its closed chunks.
 func MoreMessages(items []Item, s *badge.State) (rooms []string, seqs []int64) {
 	if len(s.Rooms) == 0 {
 		return nil, nil
@@ -144,7 +144,7 @@ func MoreMessages(items []Item, s *badge.State) (rooms []string, seqs []int64) {
 	return rooms, seqs
 }
 
-// ScanRooms reads rows of rooms into rooms.
+// ScanRooms reads rows of rooms and adds them to rooms.
 func ScanRooms(rows pgx.Rows, rooms map[string]*badge.Room) error {
 	var r RoomRow
 	_, err := pgx.ForEachRow(rows, targets(r.Columns()), func() error {
@@ -159,7 +159,8 @@ func ScanRooms(rows pgx.Rows, rooms map[string]*badge.Room) error {
 	return err
 }
 
-// ScanChunks reads rows of closed chunks into rooms. It skips rows of other rooms.
+// ScanChunks reads rows of closed chunks and adds them to their rooms. It skips rows of rooms
+// that are not in rooms.
 func ScanChunks(rows pgx.Rows, rooms map[string]*badge.Room) error {
 	var r ChunkRow
 	_, err := pgx.ForEachRow(rows, targets(r.Columns()), func() error {
@@ -191,7 +192,7 @@ func scanMarks(rows pgx.Rows, rooms map[string]*badge.Room) error {
 	return err
 }
 
-// marks collects rows of badged.room_marks as parameters of a statement.
+// marks collects rows of badged.room_marks as array parameters of a statement.
 type marks struct {
 	rooms []string
 	seqs  []int64
@@ -203,8 +204,8 @@ func (m *marks) add(room string, seq int64, user string, own bool) {
 	m.rooms, m.seqs, m.users, m.own = append(m.rooms, room), append(m.seqs, seq), append(m.users, user), append(m.own, own)
 }
 
-// queueRoomWrites adds to batch the statements that write what changed in rooms, and that
-// delete the marks of messages which their users have read.
+// queueRoomWrites adds to batch the statements that write the changes of rooms, and that
+// delete marks at messages which the users of the marks have read.
 func (t *Tables) queueRoomWrites(batch *pgx.Batch, users []*badge.User, rooms map[string]*badge.Room) {
 	var room RoomRow
 	var chunk ChunkRow

@@ -9,8 +9,8 @@ import (
 	"github.com/badged/badged/internal/fold/badge"
 )
 
-// The numbers of key columns in the rows, without the partition. The key columns come first,
-// then the version.
+// The numbers of key columns in the rows, not counting the partition. The key columns come
+// first, then the version.
 const (
 	UserKey         = 1
 	ConversationKey = 2
@@ -23,9 +23,11 @@ type UserRow struct {
 	carried                  int64
 	conversations            int64
 	categories, claims       string
-	// extra has the numbers of the badge that are 0 for most users; then it is "".
+	// extra has the less usual numbers of the badge, "" if they follow from the other columns:
+	// see [badge.EncodeExtra].
 	extra string
-	// pathRows is the number of the user's rows of paths, 0 if categories has the paths.
+	// pathRows is the number of rows of paths that the user has, 0 if categories has the
+	// paths.
 	pathRows int64
 }
 
@@ -33,7 +35,8 @@ type UserRow struct {
 // stores null instead.
 const neverJoined = -1
 
-// Columns returns the columns of r. They point into r, so they follow its changes.
+// Columns returns the columns of r. They point into r: scanning writes to r, and writing reads
+// from r.
 func (r *UserRow) Columns() []Column {
 	return []Column{
 		{Name: "user_id", at: &r.id},
@@ -49,7 +52,7 @@ func (r *UserRow) Columns() []Column {
 	}
 }
 
-// Set makes r the row of a user.
+// Set sets r to the row of a user.
 func (r *UserRow) Set(u *badge.User) {
 	*r = UserRow{
 		id: u.ID, version: u.Version, total: u.Total, mentions: u.Mentions, carried: u.Carried,
@@ -98,7 +101,8 @@ type ConversationRow struct {
 	unseen string
 }
 
-// Columns returns the columns of r. They point into r, so they follow its changes.
+// Columns returns the columns of r. They point into r: scanning writes to r, and writing reads
+// from r.
 func (r *ConversationRow) Columns() []Column {
 	return []Column{
 		{Name: "user_id", at: &r.userID},
@@ -137,7 +141,7 @@ func (r *ConversationRow) Columns() []Column {
 // instead.
 const notJoined = -1
 
-// Set makes r the row of a conversation of a user.
+// Set sets r to the row of a conversation of a user.
 func (r *ConversationRow) Set(userID string, c *badge.Conversation) {
 	*r = ConversationRow{
 		userID: userID, id: c.ID, version: c.Version, readSeq: c.ReadSeq, lastSeq: c.LastSeq, leftSeq: c.LeftSeq, joined: notJoined,
@@ -198,7 +202,7 @@ func (s *seqSet) ScanBytes(stored []byte) error {
 	return nil
 }
 
-// hex returns the set in the form in which Postgres prints a bytea, "" for null.
+// hex returns the set in the form in which Postgres prints a bytea, "" for an empty set.
 func (s *seqSet) hex() string {
 	if *s == "" {
 		return ""
@@ -206,7 +210,7 @@ func (s *seqSet) hex() string {
 	return fmt.Sprintf(`\x%x`, string(*s))
 }
 
-// showSet converts a result of hex to a form for people.
+// showSet converts a result of hex to readable text.
 func showSet(text string) string {
 	stored, err := hex.DecodeString(strings.TrimPrefix(text, `\x`))
 	if err != nil {

@@ -1,11 +1,11 @@
--- What batches read and write. pNN stands for a partition. Some statements are templates:
--- words in capitals are replaced.
+-- The statements that batches and their readers run. pNN is replaced by the number of a
+-- partition. Some statements are templates: words in capitals are replaced too.
 
 -- name: incarnation
--- Identifies the life of the running Postgres by its timeline and the start time of its
--- postmaster. A promotion and a point-in-time recovery change the timeline. Restoring a data
--- directory, and losing commits in a crash, require a restart and so change the start time.
--- Works for every role, on a primary only.
+-- Identifies the incarnation of Postgres by its timeline and the start time of its postmaster.
+-- A promotion and a point-in-time recovery change the timeline. A restore of a data directory,
+-- and a crash that loses commits, need a restart, which changes the start time. Works for
+-- every role, on a primary only.
 left(pg_walfile_name(pg_current_wal_lsn()), 8) || '/' || extract(epoch FROM pg_postmaster_start_time())::text
 
 -- name: read the state
@@ -20,9 +20,9 @@ WHERE p.partition_id = $1 AND o.consumer_group = 'projector'
 SELECT {incarnation}
 
 -- name: move
--- The fence: moves the position from ($1, $2) to ($3, $4), stores the pending transactions $5,
--- and counts $6 events. Fails if the position is not ($1, $2), since another owner was faster,
--- or if the revision is not $7, since another program has changed rows or the epoch.
+-- The fence. Moves the position from ($1, $2) to ($3, $4), stores the pending transactions $5,
+-- and counts $6 events. Fails if the position is not ($1, $2), since another owner has moved
+-- it, or if the revision is not $7, since another program has changed rows or the epoch.
 WITH moved AS (
     UPDATE badged.events_pNN_offsets AS o
     SET last_processed_transaction_id = $3::bigint::text::xid8, offset_acked = $4, pending = $5::bigint[]::text[]::xid8[],
@@ -41,9 +41,10 @@ o.consumer_group = 'projector' AND o.last_processed_transaction_id = $1::xid8 AN
                         AND transaction_id <> pg_current_xact_id())
 
 -- name: move to the end
--- The snapshot is taken after this transaction has got its id. If no transaction with a lower
--- id is open, nothing is pending. Otherwise a function collects the pending transactions; a
--- subquery here would cost as much even when it does not run.
+-- This statement takes its snapshot after the transaction has got its id. If no transaction
+-- with a lower id is open then, none is pending. Otherwise a function collects the pending
+-- transactions; a subquery in its place would cost time even in the frequent case, where it
+-- does not run.
 UPDATE badged.events_pNN_offsets AS o
     SET last_processed_transaction_id = pg_current_xact_id(),
         offset_acked = (SELECT max("offset") FROM badged.events_pNN WHERE transaction_id = pg_current_xact_id()),
@@ -60,11 +61,11 @@ SELECT CASE WHEN id IS NULL THEN badged.refuse_batch('BD001') END, id::text::big
 FROM (SELECT) AS one LEFT JOIN moved ON true
 
 -- name: move past an append
--- The fence of a transaction that folds what it has appended to the log. Moves the position
--- from ($1, $2) to the last row of this transaction, and returns the new position with the
--- pending transactions. Counts $3 events. Fails like the statement move, with $4 as the
--- revision, and also if the log has any other row that is not folded. No transactions may be
--- pending at ($1, $2).
+-- The fence of a transaction that folds the events it has appended to the log. Moves the
+-- position from ($1, $2) to the last row of this transaction, and returns the new position and
+-- the pending transactions. Counts $3 events. Fails like the statement move, with $4 as the
+-- revision, and also if the log has any other unfolded row. No transaction may be pending at
+-- ($1, $2).
 WITH moved AS (
     {move to the end}
     {moved to}
@@ -80,12 +81,12 @@ WITH moved AS (
 {require the move}
 
 -- name: move late events
--- Moves the rows at the places ($2, $3) to places directly after the position ($4, $5), in the
--- same order.
+-- Moves the rows at the places ($2, $3) to places directly after the position ($4, $5), and
+-- preserves their order.
 SELECT badged.move_late($1, $2, $3, $4, $5)
 
 -- name: read rows
--- COLUMNS are columns of TABLE. A condition or a join follows.
+-- COLUMNS are columns of TABLE. The caller appends a condition or a join.
 SELECT COLUMNS FROM TABLE
 
 -- name: load rows
@@ -98,27 +99,27 @@ WHERE user_id = ANY ($1::text[])
 JOIN unnest($1::text[], $2::text[]) AS k (user_id, conversation_id) USING (user_id, conversation_id)
 
 -- name: to be read
--- The conversations with something to read, seen or not.
+-- The conversations with messages above the read position, seen or not, or with a mark.
 {of users} AND (read_seq < last_seq OR marked_unread OR again_set IS NOT NULL)
 
 -- name: without conversations
--- The users among $1 without conversations. The row of a user does not show this: a recall
--- that comes before its message creates only the row of a conversation.
+-- Returns the users in $1 without conversations. The row of a user does not show whether there
+-- are any: a recall that is folded before its message creates only a row of the conversation.
 SELECT k.user_id
 FROM unnest($1::text[]) AS k (user_id)
 WHERE NOT EXISTS (SELECT FROM TABLE AS c WHERE c.user_id = k.user_id)
 
 -- name: insert rows
--- Inserts into TABLE of PARTITION the columns NAMES. PARAMETERS are values, or arrays that are
--- unnested in the SELECT list, where shorter arrays are padded with null: functions in a FROM
--- clause would each be materialized first. STORED are the expressions for the columns.
+-- Inserts rows into TABLE, in the columns NAMES. PARAMETERS are values, or arrays that the
+-- SELECT list unnests: there, shorter arrays are padded with NULL, while each function in a
+-- FROM clause would first be materialized. STORED are expressions that compute the columns.
 INSERT INTO TABLE (partition_id, NAMES)
 SELECT PARTITION, STORED
 FROM (SELECT PARAMETERS) AS r
 
 -- name: update rows
--- Fails unless every row exists. Calling the function only in that case saves a tenth of the
--- time.
+-- Fails unless every row exists. The function is called only if a row is missing, which saves
+-- a tenth of the time.
 WITH updated AS (
     UPDATE TABLE AS t
     SET CHANGES
@@ -130,7 +131,7 @@ SELECT CASE WHEN n <> cardinality($1::text[]) THEN badged.refuse_missing(cardina
 FROM (SELECT count(*) AS n FROM updated) AS updated
 
 -- name: update a row
--- Like update rows, for a single row, whose count is not needed.
+-- Like update rows, but for a single row, so that no count is needed.
 WITH updated AS (
     UPDATE TABLE AS t
     SET CHANGES
@@ -156,7 +157,7 @@ DELETE FROM PATHS WHERE user_id = ANY ($1::text[])
 -- name: bury a dead letter
 INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", index, uuid, payload, reason, user_ids)
 VALUES ($1, $2::bigint::text::xid8, $3, $4, $5, $6, $7, $8)
--- The event may have a letter already, stored for other users before the position was set
+-- The event may already have a letter, stored for other users before the position was set
 -- back.
 ON CONFLICT (partition_id, transaction_id, "offset", index) DO NOTHING
 
@@ -168,9 +169,9 @@ SELECT transaction_id::text::bigint, "offset", index, user_ids FROM badged.settl
 WHERE partition_id = $1 AND (transaction_id, "offset") > ($2::bigint::text::xid8, $3::bigint)
 
 -- name: reset the expiry sweep
--- Makes the next sweep check all conversations of the partition again. Use this in every
--- transaction that folds old events, or writes rows other than by folding, since the sweep may
--- already have passed these rows.
+-- Makes the next expiry sweep check all conversations of the partition again. Required in each
+-- transaction that folds old events, or that writes rows other than by folding, since the
+-- sweep may already have passed these rows.
 DELETE FROM badged.expiry_progress WHERE partition_id = $1
 
 -- name: read the generations
@@ -184,11 +185,11 @@ INSERT INTO badged.dedup_generations (partition_id, generation, transaction_id, 
 VALUES ($1, $2, $3::bigint::text::xid8, $4)
 
 -- name: record a late fold
--- Records that a batch of partition $1 folded late the events after the position ($2, $3) up
--- to ($4, $5). If the last record is less than a second old and ends at ($2, $3), it is
--- extended. Otherwise up to two rows are added. The first has no time and ends the run of
--- earlier events, which were folded without delay. The second ends the run of late events. So
--- there are at most two rows per second.
+-- Records when a batch of partition $1 has folded late: the events after the position ($2, $3)
+-- up to ($4, $5). If the last record began less than a second ago and ends at ($2, $3), the
+-- statement extends it. Otherwise it adds up to two rows. The first row has no time and ends
+-- the series of earlier events, which were folded without delay. The second row ends the
+-- series of late events. So there are at most two rows per second.
 WITH last AS (
     SELECT number, transaction_id, "offset", since FROM badged.late_folds
     WHERE partition_id = $1::smallint ORDER BY number DESC LIMIT 1
@@ -230,7 +231,7 @@ WHERE user_id IN (SELECT user_id FROM CONVERSATIONS {members of rooms})
 unnest($1::text[], $2::bigint[]) AS k (conversation_id, seq)
 
 -- name: chunks of messages
--- The closed chunks that contain the messages, if any.
+-- The closed chunks to which the messages belong, if there are any.
 JOIN (
     SELECT DISTINCT k.conversation_id,
         (SELECT min(c.bound) FROM CHUNKS AS c WHERE c.conversation_id = k.conversation_id AND c.bound >= k.seq) AS bound

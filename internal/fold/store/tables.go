@@ -1,6 +1,6 @@
-// Package store stores the badges in Postgres. It has the statements on the tables of a
-// partition, the transaction that commits a batch, the use of event keys to find repeated
-// events, and the cache that saves loading rows.
+// Package store stores the badges in Postgres. It contains the statements on the tables of a
+// partition, the transaction that commits a batch, the search for repeated events by their
+// event keys, and a cache that saves reading rows.
 //
 // The package does not know who runs a batch: the loop, a replay or a test. ADR 20 explains
 // the cache. ADR 7 explains why the tables have few indexes and no checks.
@@ -24,15 +24,15 @@ var statementsText string
 
 var statements = sqlfile.Parse(statementsText)
 
-// Tables has the statements on the tables of one partition.
+// Tables has the SQL statements on the tables of one partition.
 type Tables struct {
 	partition int
 
 	Users, Conversations, Paths, Rooms, Chunks, Marks TableSQL
 
 	moveSQL              string
-	moveAppendedSQL      string // if transactions are pending
-	moveAppendedSoleSQL  string // if none are
+	moveAppendedSQL      string // from a position with pending transactions
+	moveAppendedSoleSQL  string // from a position without
 	loadConversationsSQL string
 	loadUnreadSQL        string
 	paths                pathsSQL
@@ -43,8 +43,8 @@ type Tables struct {
 // NewTables returns the statements on the live tables of a partition.
 func NewTables(partition int) *Tables { return TablesNamed(partition, "") }
 
-// TablesNamed returns the statements on tables of a partition, where the names of the tables
-// end with suffix, such as _staging.
+// TablesNamed returns the statements on the tables of a partition whose names end with suffix,
+// such as _staging.
 func TablesNamed(partition int, suffix string) *Tables {
 	t := &Tables{
 		partition: partition,
@@ -70,7 +70,8 @@ func TablesNamed(partition int, suffix string) *Tables {
 	return t
 }
 
-// IncarnationSQL is the SQL expression that identifies the life of the running Postgres.
+// IncarnationSQL is the SQL expression that identifies an incarnation of Postgres: the time
+// from a start or promotion to the next.
 var IncarnationSQL = statements.Get("incarnation")
 
 // LoadIncarnationSQL is the query that reads IncarnationSQL.
@@ -79,8 +80,8 @@ var LoadIncarnationSQL = statements.Get("read the incarnation")
 // ResetExpirySQL makes the next expiry sweep check all conversations of a partition again.
 var ResetExpirySQL = statements.Get("reset the expiry sweep")
 
-// QueueLoads adds to batch the statements that load the missing rows into s. It takes marked
-// members from c if c has them.
+// QueueLoads adds to batch the statements that load the missing rows into s. The rows may name
+// further users, such as marked members of a room: these users come from c if c has them.
 func (t *Tables) QueueLoads(batch *pgx.Batch, m *Missing, s *badge.State, c *Cache) {
 	conversations := func(rows pgx.Rows) error { return ScanConversations(rows, s.Users) }
 	if len(m.Users) > 0 {
@@ -103,12 +104,12 @@ func (t *Tables) QueueLoads(batch *pgx.Batch, m *Missing, s *badge.State, c *Cac
 	}
 }
 
-// fewUsers is the greatest number of new users for which a batch checks whether they have any
-// conversations. This saves small batches from loading conversations later. Larger batches
-// load something anyway.
+// fewUsers is the greatest number of new users for which a batch also checks whether they have
+// any conversations. If a user has none, later batches need not look for them. The check pays
+// off for small batches only: larger ones load conversations anyway.
 const fewUsers = 4
 
-// scanEmpty marks users without conversations as completely loaded.
+// scanEmpty marks users without conversations as complete: all their rows are loaded.
 func scanEmpty(rows pgx.Rows, users map[string]*badge.User) error {
 	var id string
 	_, err := pgx.ForEachRow(rows, []any{&id}, func() error {
@@ -120,16 +121,16 @@ func scanEmpty(rows pgx.Rows, users map[string]*badge.User) error {
 	return err
 }
 
-// ScanUsers reads rows of users into users.
+// ScanUsers reads rows of users into users, and skips rows of other users.
 func ScanUsers(rows pgx.Rows, users map[string]*badge.User) error {
 	return ScanUsersInto(rows, func(id string) *badge.User { return users[id] }, stored)
 }
 
-// stored records that a user is equal to its row.
+// stored marks a user as equal to the user's row.
 func stored(u *badge.User) { u.Stored, u.StoredCarried, u.HasRow = u.Version, u.Carried, true }
 
-// ScanUsersInto reads rows of users into the users that of returns, and calls read with each.
-// It skips a row if of returns nil.
+// ScanUsersInto reads rows of users. of returns the user to set for an id, or nil to skip the
+// row. read is called with each user after it was set.
 func ScanUsersInto(rows pgx.Rows, of func(id string) *badge.User, read func(*badge.User)) error {
 	var r UserRow
 	_, err := pgx.ForEachRow(rows, targets(r.Columns()), func() error {
@@ -146,13 +147,14 @@ func ScanUsersInto(rows pgx.Rows, of func(id string) *badge.User, read func(*bad
 	return err
 }
 
-// ScanConversations reads rows of conversations into users.
+// ScanConversations reads rows of conversations into users, and skips rows of other users.
 func ScanConversations(rows pgx.Rows, users map[string]*badge.User) error {
 	return ScanConversationsInto(rows, func(id string) *badge.User { return users[id] }, func(_ *badge.User, c *badge.Conversation) { c.Stored = true })
 }
 
-// ScanConversationsInto reads rows of conversations into the users that of returns, and calls
-// read with each. It skips a row if of returns nil.
+// ScanConversationsInto reads rows of conversations. of returns the user to which a
+// conversation is added, or nil to skip the row. read is called with each conversation after
+// it was added.
 func ScanConversationsInto(rows pgx.Rows, of func(userID string) *badge.User, read func(*badge.User, *badge.Conversation)) error {
 	var r ConversationRow
 	_, err := pgx.ForEachRow(rows, targets(r.Columns()), func() error {
@@ -174,7 +176,7 @@ func ScanConversationsInto(rows pgx.Rows, of func(userID string) *badge.User, re
 	return err
 }
 
-// QueueWrites adds to batch the statements that write what changed in users and rooms since
+// QueueWrites adds to batch the statements that write the changes of users and rooms since
 // their rows were last read or written.
 func (t *Tables) QueueWrites(batch *pgx.Batch, users []*badge.User, rooms map[string]*badge.Room) {
 	t.queueUserWrites(batch, users)

@@ -9,8 +9,8 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Updates are published after a commit. Users come before Rooms, since the update of a member
-// has more information than the update of the room.
+// Updates has the updates to publish after a commit. Users come before Rooms, since the update
+// of a member has more information than the update of the room.
 type Updates struct {
 	Users []pubsub.Update
 	Rooms []pubsub.RoomUpdate
@@ -19,10 +19,10 @@ type Updates struct {
 // Len returns the number of updates of users and rooms.
 func (u *Updates) Len() int { return len(u.Users) + len(u.Rooms) }
 
-// ClientUpdates returns the updates to publish: what changed in users and rooms since their
-// rows were last read or written. It skips users and rooms without subscribers: most have
-// none, since the apps are closed. origin is the partition that the users had before any
-// split.
+// ClientUpdates returns the updates to publish for the changes of users and rooms since their
+// rows were last read or written. It skips users and rooms without subscribers; most users
+// have none, since their apps are closed. origin is the partition to which the users belonged
+// before any split.
 func ClientUpdates(users []*badge.User, rooms map[string]*badge.Room, partition, origin int, epoch string, hasSubscribers func(pubsub.Address) bool) (updates Updates) {
 	public := map[string]*pubsub.Room{}
 	for _, u := range users {
@@ -62,9 +62,9 @@ func ClientUpdates(users []*badge.User, rooms map[string]*badge.Room, partition,
 	return updates
 }
 
-// visible reports whether a client of u may see a change. A change of a membership does not
-// raise the user's version if the change of the room already raises the versions of all
-// members. So visible also checks for changed memberships.
+// visible reports whether a client of u may see a change. The version of u alone does not show
+// this: a change of a membership does not raise it if the change of the room already raises
+// the versions of all members.
 func visible(u *badge.User) bool {
 	return u.Version != u.Stored || slices.ContainsFunc(u.Changed, (*badge.Conversation).Member)
 }
@@ -72,8 +72,8 @@ func visible(u *badge.User) bool {
 // visibleRoom reports whether clients of members can see a change.
 func visibleRoom(r *badge.Room) bool { return r.Changes != r.StoredChanges }
 
-// changed returns the users and rooms in which clients can see a change since their rows were
-// last read or written.
+// changed returns the ids of the users and rooms in which clients can see a change since their
+// rows were last read or written.
 func changed(touched []*badge.User, all map[string]*badge.Room) (users, rooms []string) {
 	for _, u := range touched {
 		if visible(u) {
@@ -89,9 +89,9 @@ func changed(touched []*badge.User, all map[string]*badge.Room) (users, rooms []
 }
 
 // PublicBadge returns the badge of u in the form of updates, without the numbers of
-// memberships. It contains only the paths that changed since their rows were last read or
-// written, and all levels if any level changed. The badge shares no memory with the user, who
-// may change while the badge is published.
+// memberships. It has only the paths that changed since their rows were last read or written.
+// It has all levels if any level changed, and otherwise none. The badge shares no memory with
+// u, which may change while the badge is published.
 func PublicBadge(u *badge.User, epoch string) pubsub.Badge {
 	b := pubsub.Badge{
 		UserID: u.ID, Epoch: epoch, Version: u.Version + u.Carried, Numbers: u.Numbers,
@@ -107,7 +107,7 @@ func PublicBadge(u *badge.User, epoch string) pubsub.Badge {
 	return b
 }
 
-// Public returns a conversation as clients see it. It must not be a membership.
+// Public returns a conversation as clients see it. c must not be a membership.
 func Public(c *badge.Conversation) pubsub.Conversation {
 	unseen, unseenMentions := c.Unseen()
 	return pubsub.Conversation{
@@ -139,8 +139,8 @@ func publicMembership(c *badge.Conversation, room *pubsub.Room) pubsub.Membershi
 	}
 }
 
-// publicRoom returns a room in the form for gateways. known caches the result by room id, so
-// that several updates share it.
+// publicRoom returns a room in the form for gateways. known caches the results by room id, so
+// that the updates of several members share one.
 func publicRoom(r *badge.Room, known map[string]*pubsub.Room) *pubsub.Room {
 	if p, ok := known[r.ID]; ok {
 		return p

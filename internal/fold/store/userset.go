@@ -14,17 +14,17 @@ import (
 	"github.com/badged/badged/internal/log/eventlog"
 )
 
-// UserSet is a set of users of an event: eight bytes of the hash of each user id,
-// concatenated. If an event is published again with a longer list, the set separates the users
-// who have had the event from the new users.
+// UserSet is the users of an event, in order: eight bytes of the hash of each user id,
+// concatenated. An event may be published again with a longer list; then these hashes separate
+// the users who have had the event from the new users.
 type UserSet string
 
-// UserBytes is the size of a user in a UserSet. Two users of the same event have the same
-// eight bytes in one of 10^11 events with 10,000 users.
+// UserBytes is the size of a user in a UserSet, in bytes. For events with 10,000 users, two
+// users of the same event have the same bytes in one of 10^11 events.
 const UserBytes = 8
 
-// usersOf returns the users of e in order. It fails if a user belongs to another partition:
-// folding the event here would give that user's rows a second writer.
+// usersOf returns the users of e, in the order of its list. It fails if a user belongs to
+// another partition: folding the event here would write rows that another owner writes.
 func usersOf(e *events.Event, partition, partitions int) (UserSet, error) {
 	var b strings.Builder
 	b.Grow(UserBytes * len(e.Data.UserIDs))
@@ -41,9 +41,10 @@ func usersOf(e *events.Event, partition, partitions int) (UserSet, error) {
 // at returns the user at index i.
 func (s UserSet) at(i int) UserSet { return s[UserBytes*i : UserBytes*(i+1)] }
 
-// Without removes the users in had from the item and reports whether anything remains. A
-// message to a room, which has no users, always remains, and so do the joins and leaves of
-// erased members. Without does not change the event's list, which other items may share.
+// Without removes the users in had from the item and reports whether there is anything left to
+// fold. There always is in a message to a room, which has no users, and in an item with joins
+// or leaves of erased members. Without does not change the event's list of users, which other
+// items may share.
 func (it *Item) Without(had UserSet) bool {
 	if it.ToRoom() {
 		return true
@@ -66,8 +67,8 @@ func (it *Item) Without(had UserSet) bool {
 	return len(it.Users) > 0 || it.Erased != nil
 }
 
-// Refuse removes from the item the users that [badge.State.Refused] returns, and returns them
-// in order.
+// Refuse removes from the item the users for which [badge.State.Refused] refuses it, and
+// returns these users in ascending order.
 func (it *Item) Refuse(s *badge.State) []string {
 	members := s.Refused(&it.Event)
 	if members == nil {
@@ -78,7 +79,7 @@ func (it *Item) Refuse(s *badge.State) []string {
 	return members
 }
 
-// Drop removes users, which must be sorted, from the item.
+// Drop removes users from the item. users must be sorted.
 func (it *Item) Drop(users []string) {
 	it.leave(func(i int) bool {
 		_, gone := slices.BinarySearch(users, it.Event.Data.UserIDs[i])
@@ -86,8 +87,8 @@ func (it *Item) Drop(users []string) {
 	})
 }
 
-// leave removes the users of the item for whose index keep returns false. It does not change
-// the event's list.
+// leave removes the users of the item for whose index keep returns false. It makes a new list
+// of users, since other items may share the old one.
 func (it *Item) leave(keep func(i int) bool) {
 	var left []string
 	var users strings.Builder
@@ -100,23 +101,23 @@ func (it *Item) leave(keep func(i int) bool) {
 	it.Users, it.Event.Data.UserIDs = UserSet(users.String()), left
 }
 
-// entry returns the entry of the event and its user at index i.
+// entry returns the entry to store for the event's key and its user at index i.
 func (it *Item) entry(i int) keys.Entry {
 	return keys.EntryOf(it.Key, binary.BigEndian.Uint64([]byte(it.Users.at(i))))
 }
 
-// EntryOf returns the entry of an event key and a user.
+// EntryOf returns the entry to store for an event key and a user.
 func EntryOf(key uuid.UUID, userID string) keys.Entry {
 	return keys.EntryOf(key, binary.BigEndian.Uint64([]byte(SetOf(userID))))
 }
 
-// SetOf returns the set of one user.
+// SetOf returns the set with one user.
 func SetOf(userID string) UserSet {
 	hash := eventlog.HashUser(userID)
 	return UserSet(hash[UserBytes : 2*UserBytes])
 }
 
-// Minus returns the set without user, and reports whether the set had the user.
+// Minus returns the set without user, and reports whether the set contained the user.
 func (s UserSet) Minus(user UserSet) (rest UserSet, had bool) {
 	var b strings.Builder
 	for i := range len(s) / UserBytes {

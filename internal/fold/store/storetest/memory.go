@@ -1,5 +1,5 @@
-// Package storetest folds events as the transaction of a batch does, with maps instead of
-// tables. Tests compare tables and replays with it. It does not know Postgres.
+// Package storetest folds events as the transaction of a batch does, but stores the result in
+// maps instead of tables. Tests compare tables and replays with it. It does not know Postgres.
 package storetest
 
 import (
@@ -14,13 +14,13 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Memory is a partition in memory. A batch reloads the users that it needs from their stored
-// form, folds, and stores them again.
+// Memory is a partition in memory. Each batch decodes the users that it needs from their
+// stored form, folds, and stores them again.
 type Memory struct {
 	Users map[string]*badge.User
-	// Rooms have all their closed chunks and marks.
+	// Rooms has all rooms, each with all its closed chunks and marks.
 	Rooms map[string]*badge.Room
-	// Updates has the last update of each user, Told the updates of the last batch.
+	// Updates has the last update of each user, Told all updates of the last batch.
 	Updates map[string]pubsub.Update
 	Told    store.Updates
 	keys    *store.DedupReplay
@@ -44,8 +44,9 @@ func NewMemory(generations ...store.Generation) *Memory {
 	}
 }
 
-// Clone returns a copy for a transaction, which replaces m on commit. The copy shares the
-// users and rooms, since a batch replaces them and does not change them.
+// Clone returns a copy on which to try a transaction; if it commits, the copy replaces m. The
+// copy shares the users and rooms with m, since a batch replaces them and does not change
+// them.
 func (m *Memory) Clone() *Memory {
 	keys := *m.keys
 	for i, generation := range m.keys.Keys {
@@ -54,17 +55,17 @@ func (m *Memory) Clone() *Memory {
 	return &Memory{keys: &keys, Users: maps.Clone(m.Users), Rooms: maps.Clone(m.Rooms), folded: m.folded, Updates: maps.Clone(m.Updates)}
 }
 
-// Begin adds a generation of event keys, after the last one.
+// Begin adds a generation of event keys, which begins after the others.
 func (m *Memory) Begin(g store.Generation) { m.keys.Extend([]store.Generation{g}) }
 
-// Commit folds events as one batch. The n-th event folded since the start is at offset n.
+// Commit folds events as one batch. The n-th event that m has folded is at offset n.
 func (m *Memory) Commit(t T, evs ...events.Event) {
 	t.Helper()
 	first := m.folded + 1
 	m.CommitAt(t, evs, func(i int) events.Position { return events.Position{Offset: int64(first + i)} })
 }
 
-// CommitAt folds events as one batch, each at its position.
+// CommitAt folds events as one batch. at returns the position of the event with index i.
 func (m *Memory) CommitAt(t T, evs []events.Event, at func(i int) events.Position) {
 	t.Helper()
 	var items []store.Item
@@ -99,7 +100,7 @@ func (m *Memory) CommitAt(t T, evs []events.Event, at func(i int) events.Positio
 	}
 }
 
-// load loads exactly what is missing about rooms, and all of each user.
+// load loads the missing rows about rooms, and the whole state of each user.
 func (m *Memory) load(t T, s *badge.State, missing *store.Missing) {
 	t.Helper()
 	for id, u := range s.Users {
@@ -156,7 +157,7 @@ func (m *Memory) load(t T, s *badge.State, missing *store.Missing) {
 	}
 }
 
-// loadChunks loads the closed chunks whose need only loaded rows show.
+// loadChunks loads the closed chunks that [store.MoreMessages] requests.
 func (m *Memory) loadChunks(t T, s *badge.State, items []store.Item) {
 	t.Helper()
 	rooms, seqs := store.MoreMessages(items, s)
@@ -170,7 +171,8 @@ func (m *Memory) loadChunks(t T, s *badge.State, items []store.Item) {
 	}
 }
 
-// merged returns a room as the tables have it after a batch was written.
+// merged returns a room as the tables have it after a batch was written: with its unloaded
+// closed chunks and marks.
 func (m *Memory) merged(r *badge.Room, users map[string]*badge.User) *badge.Room {
 	stored := *r
 	stored.Stored, stored.Ended, stored.Merged = true, false, nil
@@ -207,7 +209,7 @@ func (m *Memory) merged(r *badge.Room, users map[string]*badge.User) *badge.Room
 	return &stored
 }
 
-// User returns a user. It returns a new one if no event named the user.
+// User returns a user, or a new user if no event named this id.
 func (m *Memory) User(id string) *badge.User {
 	if u, ok := m.Users[id]; ok {
 		return u
@@ -225,7 +227,7 @@ func (m *Memory) Versions(id string) map[string]int64 {
 	return versions
 }
 
-// Reload returns u as if it had been written to the tables and loaded again.
+// Reload returns u as it is after a write to the tables and a read from them.
 func Reload(t T, u *badge.User) *badge.User {
 	t.Helper()
 	again := badge.NewUser(u.ID)
@@ -255,7 +257,8 @@ func Reload(t T, u *badge.User) *badge.User {
 	return again
 }
 
-// reloadRoom returns r as if it had been written to the tables and loaded again.
+// reloadRoom returns r, without closed chunks and marks, as it is after a write to the tables
+// and a read from them.
 func reloadRoom(t T, r *badge.Room) *badge.Room {
 	t.Helper()
 	again := *r
