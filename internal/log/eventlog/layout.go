@@ -40,8 +40,9 @@ func Ancestor(partition, n int) int {
 	return (partition - base) % n
 }
 
-// level returns the first number of the level of a partition, and the number of partitions in
-// the level. Each split leads from one level to the next, which is twice as large.
+// level returns the lowest partition number in the level of a partition (base), and the number
+// of partitions in this level (modulus). The initial n partitions are the first level. The
+// children of the partitions of a level are the next level, which is twice as large.
 func level(partition, n int) (base, modulus int) {
 	for modulus = n; partition >= base+modulus; modulus *= 2 {
 		base += modulus

@@ -29,8 +29,8 @@ type Record struct {
 	Metadata []byte
 }
 
-// line is a record in a file. Event has a payload that is JSON, Payload has any other payload.
-// Both are absent if the record has no payload.
+// line is a record in a file. A payload that is JSON is stored in Event, any other payload in
+// Payload. If the record has no payload, both fields are absent.
 type line struct {
 	Position   string          `json:"position"`
 	AppendedAt time.Time       `json:"appended_at"`
@@ -47,8 +47,9 @@ var linePrefix = []byte(`{"position":"`)
 // IsLine reports whether text is a line of an archive file, and not a bare event.
 func IsLine(text []byte) bool { return bytes.HasPrefix(text, linePrefix) }
 
-// appendRecord appends the line of a record. It copies the text of the event, and replaces only
-// line ends by spaces. JSON has line ends only between tokens.
+// appendRecord appends the line of a record. It copies the text of the event unchanged, except
+// that it replaces line ends by spaces, which is safe since JSON has line ends only between
+// tokens.
 func appendRecord(b []byte, r *Record) []byte {
 	b = append(b, linePrefix...)
 	b = append(b, r.String()...)
@@ -222,8 +223,8 @@ const readPage = 5000
 
 // Read calls visit with pages of the records of a file, in order. visit may retain a page. Read
 // fails with a [*FileError] if the file does not match the manifest. If partitions share the
-// file, Read filters the records for the entry's partition. If the partition gets nothing of an
-// event, the payload is `null`.
+// file since a split, Read reduces each record to the users of f.Partition; the payload is
+// `null` if the event names none of these users.
 func (a *Archive) Read(ctx context.Context, f File, visit func([]Record) error) error {
 	count, last, err := a.read(ctx, f, visit)
 	if err == nil && (count != f.Events || last != f.Last) {

@@ -17,10 +17,10 @@ import (
 const (
 	// attempts is the number of times that reading is resumed at the same byte.
 	attempts = 5
-	// pause is the pause before the first attempt to resume; it doubles.
+	// pause is the pause before the first attempt to resume; it doubles with each attempt.
 	pause = 100 * time.Millisecond
-	// partSize is the number of bytes that one request sends and that are in memory. S3 accepts
-	// 10,000 parts, so a file may have 160 GB.
+	// partSize is the size in bytes of one part of an upload, which is buffered in memory. S3
+	// accepts 10,000 parts, so a file may have 160 GiB.
 	partSize = 16 << 20
 )
 

@@ -17,8 +17,8 @@ import (
 const erased = "(erased)"
 
 // letters erases the user from the dead letters of a partition. If partition is nil, it erases
-// the user from the dead letters of brokers' messages, which have no partition. In both cases it
-// also erases the user from dead letters that were retried or discarded.
+// the user from dead letters that came from a broker, which have no partition. In both cases it
+// also erases the user from all dead letters that were retried or discarded.
 func (e *eraser) letters(ctx context.Context, tx pgx.Tx, partition *int) error {
 	w := rewriter{userID: e.cfg.UserID}
 	var writes pgx.Batch

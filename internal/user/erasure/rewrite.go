@@ -15,8 +15,8 @@ import (
 // rewriter removes a user from events.
 type rewriter struct {
 	userID string
-	// memberships are the joins and leaves that changed a membership. The tombstones that
-	// replace these events record that a member joined or left.
+	// memberships maps each join or leave that changed a membership of the user to the rooms.
+	// The tombstones that replace these events record that a member joined or left.
 	memberships map[replay.MembershipChange][]string
 	counts      Counts
 	// keys are the event keys of the erased and changed events that listed the user as a
@@ -26,12 +26,12 @@ type rewriter struct {
 
 // Counts counts the events that an erasure has removed, changed or kept.
 type Counts struct {
-	// Erased events named only the user. Changed events also named other users, and now name
-	// only the others.
+	// Erased counts events that named only the user. Changed counts events that also named other
+	// users; they now name only the other users.
 	Erased  int64 `json:"erased" doc:"Events that named only the user: nothing is left of them."`
 	Changed int64 `json:"changed" doc:"Events of others that named the user too: they name the others only."`
-	// Kept events contain the id in another role than a user's, for example as the id of a
-	// conversation.
+	// Kept counts events that contain the id not as the id of a user, but for example as the id
+	// of a conversation. The erasure does not change it there.
 	Kept int64 `json:"kept" doc:"Events of others that have the id as something else, such as the id of a conversation: there it stays."`
 }
 
@@ -92,7 +92,7 @@ func (w *rewriter) record(r *events.Record) (rest []byte, changed bool, err erro
 		if !namedIn(payloadOf(r.Payload), w.userID) {
 			return r.Payload, false, nil
 		}
-		// No user counts a dead letter.
+		// A dead letter was never folded, so no number of a user depends on it.
 		left = tombstones.Remains{}
 	default:
 		had, named := removeUser(&e, w.userID)
@@ -121,8 +121,8 @@ func (w *rewriter) record(r *events.Record) (rest []byte, changed bool, err erro
 	return rest, true, err
 }
 
-// forged reports whether an event became a dead letter because only badged may append its
-// type.
+// forged reports whether an event became a dead letter because its type is reserved for badged,
+// and another program wrote the row.
 func forged(r *events.Record, e *events.Event) bool { return !r.Own && e.CheckReserved() != nil }
 
 // removeUser removes a user from an event. had reports whether the user was a recipient, named
@@ -141,7 +141,7 @@ func removeUser(e *events.Event, userID string) (had, named bool) {
 	return had, named
 }
 
-// keepMemberships records in a tombstone that a member joined or left by the erased event.
+// keepMemberships adds to a tombstone the rooms that the user joined or left by the erased event.
 func (w *rewriter) keepMemberships(r *events.Record, e *events.Event, left *tombstones.Remains) {
 	typ := e.Type
 	if typ == events.UserLeftAll {

@@ -81,7 +81,8 @@ func (v *View) concerns(e *events.Event) bool {
 	return true
 }
 
-// loadRooms reads all rooms, and the rooms in which the user is a member, from the baseline.
+// loadRooms reads from the baseline the last seq and the category of each room, and the rooms in
+// which the user is a member.
 func (v *View) loadRooms(ctx context.Context) error {
 	v.rooms, v.categories, v.had = map[string]struct{}{}, map[string]posted{}, map[uuid.UUID]struct{}{}
 	rows, _ := v.q.Query(ctx, fmt.Sprintf(`SELECT r.conversation_id, r.last_seq, r.category, c.joined IS NOT NULL
@@ -104,14 +105,15 @@ LEFT JOIN badged.conversations_p%02[1]d_baseline AS c ON c.user_id = $1 AND c.co
 	return nil
 }
 
-// View reads the folded events, each once, in the order of folding. It omits events that are
-// not folded, since folding may still move them. It is not safe for concurrent use.
+// View reads each folded event once, in the order of folding. It omits events that are not folded
+// yet, since folding may still change their places. It is not safe for concurrent use.
 type View struct {
 	q      events.Querier
 	filter Filter
 	at     map[int]events.Position
-	// rooms are the rooms in which the filter's user is a member; nil before the first read.
-	// had has the keys of the user's joins and leaves, because a repeated event has no effect.
+	// rooms has the rooms in which the filter's user is a member; nil before the first read.
+	// had has the event keys of the user's joins and leaves that were read: a repetition of such
+	// an event must not change rooms.
 	rooms map[string]struct{}
 	had   map[uuid.UUID]struct{}
 	// categories has the category of each room, because user.left_all makes users leave rooms
@@ -143,7 +145,7 @@ const (
 )
 
 // Next calls visit with each selected event that was folded since the last call, one partition
-// after the other. visit must not retain the record.
+// after the other. The first call reads the log from its start. visit must not retain the record.
 func (v *View) Next(ctx context.Context, visit func(partition int, r *events.Record) error) error {
 	if v.filter.User != "" && v.rooms == nil {
 		if err := v.loadRooms(ctx); err != nil {
