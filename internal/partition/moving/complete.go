@@ -17,10 +17,10 @@ type Completed struct {
 
 // Complete completes the switch of a partition after the mover stopped between the commits of
 // the two shards: the source has released the partition, and the target has all rows but does
-// not hold the partition. It returns true if it has made the target hold the partition. It
-// returns false, and changes nothing, if the partition is in any other state, or if the source
-// or the target cannot be reached. It fails with ErrTargetLost if the target has lost rows since.
-// It is safe for concurrent use, also by other processes and the mover.
+// not hold the partition. It returns true once the target holds the partition because of this
+// move. It returns false, and changes nothing, if the partition is in any other state, or if the
+// source or the target cannot be reached. It fails with ErrTargetLost if the target has lost rows
+// since. It is safe for concurrent use, also by other processes and the mover.
 //
 // The source stores the old rows until the move is run again.
 func Complete(ctx context.Context, databases []Database, partition int) (Completed, bool, error) {

@@ -436,7 +436,7 @@ func (m *mover) copy(ctx context.Context) error {
 }
 
 // updateMaps writes the new entry for the partition to the maps of the other shards. It ignores
-// errors, since servers also copy entries from shard to shard.
+// errors, since shards also get new entries from each other's maps.
 func (m *mover) updateMaps(ctx context.Context, holder string, revision int64) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

@@ -44,13 +44,14 @@ const (
 // deliveries stores the last delivered messages.
 type deliveries struct {
 	limit int
-	// kept are in the order of the log, at most twice limit.
+	// kept has the last messages in the order of the log, at most twice limit. more counts the
+	// earlier messages.
 	kept []DeliveredMessage
 	more int64
 }
 
-// followMessages records what a folded event did: delivered a message, or changed the fate of
-// earlier messages. The event must not be a repeat.
+// followMessages adds the message that a folded event has delivered to s.delivered, or updates the
+// fate of messages that were delivered before. The event must not be a repetition.
 func (s *search) followMessages(at events.Place, e *events.Event, logged LoggedEvent, why Why) {
 	d, id := s.delivered, e.Data.ConversationID
 	if d == nil {
@@ -87,7 +88,7 @@ func (s *search) followMessages(at events.Place, e *events.Event, logged LoggedE
 	d.add(m)
 }
 
-// settle updates the fate of a message if an event has decided it. The event is about the
+// settle updates the fate of a message after an event was folded. The event is about the
 // conversation of the message, or about all conversations.
 func (s *search) settle(m *DeliveredMessage, e *events.Event, logged LoggedEvent) {
 	c := s.user.Conversations[m.ConversationID]
@@ -116,7 +117,8 @@ func (d *deliveries) add(m DeliveredMessage) {
 	}
 }
 
-// newest returns the last messages; nil if none were requested.
+// newest returns the last messages, newest first; nil if d is nil, since no messages were
+// requested.
 func (d *deliveries) newest() *Delivered {
 	if d == nil {
 		return nil
