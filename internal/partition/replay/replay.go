@@ -260,7 +260,7 @@ func (in *Snapshot) search(ctx context.Context, after events.Position, what *sou
 		err = logread.Scan(rows, func(records []events.Record) error {
 			for i := range records {
 				r := &records[i]
-				if r.Payload == nil { // the query omits the payload of a row that it has found by its key alone
+				if r.Payload == nil { // the query omits most payloads of single events; the UUID is the event key
 					f.keys[r.UUID] = struct{}{}
 					f.add(r.Position)
 					continue

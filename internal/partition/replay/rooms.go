@@ -121,8 +121,7 @@ func (r *Replay) forgetMarks(it *store.Item) {
 	}
 }
 
-// forgetRead deletes the marks of a member that the fold has recorded as unnecessary, such as marks
-// of messages that the member has read.
+// forgetRead deletes the marks of messages that a member has read since the last call.
 func (r *Replay) forgetRead(u *badge.User, c *badge.Conversation) {
 	if !c.Member() {
 		return

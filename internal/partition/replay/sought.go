@@ -133,9 +133,9 @@ func (s *sought) mayBeIn(payload []byte) bool {
 	return slices.ContainsFunc(s.quoted, func(name []byte) bool { return bytes.Contains(payload, name) })
 }
 
-// maxSoughtKeys is the greatest number of keys for which the payloads of rows are searched for the
-// event ids of the keys. If there are more, the query returns all rows that may have one of the
-// keys without showing it.
+// maxSoughtKeys is the greatest number of keys for whose event ids payloads are searched: the UUID
+// of a row with several events does not show their keys. If there are more keys, the search reads
+// all rows with several events that contain a name.
 const maxSoughtKeys = 16
 
 // text returns an SQL condition that is true for every row with a sought event. args are its
