@@ -17,8 +17,8 @@ type Form int
 const (
 	// ByKey: each changed row is copied again, by its key.
 	ByKey Form = iota
-	// Whole: if any row changes, all rows of the partition are copied again. For tables with
-	// few rows.
+	// Whole: if any row changes, all rows of the partition are copied again. Tables with few
+	// rows have this form.
 	Whole
 	// Frozen: no row changes while the partition is copied.
 	Frozen
@@ -35,7 +35,7 @@ type Table struct {
 	Form   Form
 	// Key are the columns of the primary key, without the partition.
 	Key []string
-	// Places says what the columns transaction_id and "offset" are, if the table has them.
+	// Places says what the columns transaction_id and "offset" refer to, if the table has them.
 	Places Place
 	// Refers is an SQL condition that is true for a row r if the target has the row to which r
 	// refers (a foreign key). It is "" if rows refer to no other table. pNN stands for the
@@ -49,7 +49,7 @@ type Place int
 const (
 	// NoPlace: the table has no places.
 	NoPlace Place = iota
-	// OfRow: the place of a row of the log, which may have been removed since.
+	// OfRow: the place of a row of the log. The row may have been removed from the log.
 	OfRow
 	// Between: a place between two rows of the log.
 	Between
@@ -153,8 +153,8 @@ func Baseline(partition int) (names []string) {
 	return names
 }
 
-// WithPlaces returns the tables that store places in the log, without the log and the positions
-// of its readers.
+// WithPlaces returns the tables that store places in the log. They do not include the log itself
+// and the positions of its readers.
 func WithPlaces() []Table {
 	return slices.DeleteFunc(Tables(), func(t Table) bool { return t.Places == NoPlace })
 }

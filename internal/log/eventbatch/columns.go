@@ -111,7 +111,7 @@ func (r *Columns) Packed() (*Columns, error) {
 			p.Add(id, Pack(r.payloads[begin:end]), "")
 		}
 		p.events = append(p.events, int16(end-begin))
-		if own { // badged writes the other events of the message too
+		if own { // badged writes all events of such a message
 			p.MarkOwn()
 		}
 	}
@@ -144,7 +144,9 @@ func (r *Columns) Insert(topic string, at *time.Time) (sql string, args []any) {
 	return insertSQL(topic), args
 }
 
-// InsertAnyDriver is Insert for any driver, and any mode of pgx. It ignores [Columns.MarkOwn].
+// InsertAnyDriver is Insert for any database driver, and for any query mode of pgx: it encodes the
+// arrays as text. The messages get the time of the statement, and marks of [Columns.MarkOwn] are
+// ignored.
 func (r *Columns) InsertAnyDriver(topic string) (sql string, args []any) {
 	keys, payloads, counts := make([]string, len(r.uuids)), make([]string, len(r.payloads)), make([]string, len(r.events))
 	for i := range r.uuids {

@@ -57,7 +57,8 @@ var encoder = sync.OnceValue(func() *zstd.Encoder {
 })
 
 var decoder = sync.OnceValue(func() *zstd.Decoder {
-	// Streaming encoders declare windows of up to 8 MiB, even for small content.
+	// The limit is MaxRow and not MaxBytes: streaming encoders of other programs declare windows
+	// of up to 8 MiB, even for small content.
 	d, err := zstd.NewReader(nil, zstd.WithDecoderMaxMemory(MaxRow), zstd.WithDecoderConcurrency(runtime.GOMAXPROCS(0)))
 	if err != nil {
 		panic(err) // the options are constants
@@ -72,7 +73,8 @@ func Fits(events, bytes, more int) bool {
 	return events < MaxEvents && bytes+events+more+2 <= MaxBytes
 }
 
-// Pack returns a row with several events. The caller must have checked with Fits that they fit.
+// Pack returns a row with several events, compressed if that saves an eighth. The caller must have
+// checked with Fits that the events fit into a row.
 func Pack[T string | []byte](events []T) []byte {
 	size := 2
 	for _, e := range events {

@@ -17,8 +17,8 @@ type Querier interface {
 }
 
 // Held returns the partitions that a database holds, in ascending order. A single database
-// holds all partitions. With several databases, a partition may move to another one at any
-// time.
+// holds all partitions. With several databases, a partition may be moved to another database at
+// any time.
 func Held(ctx context.Context, q Querier) ([]int, error) {
 	rows, _ := q.Query(ctx, heldSQL)
 	held, err := pgx.CollectRows(rows, pgx.RowTo[int])

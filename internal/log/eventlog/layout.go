@@ -11,8 +11,9 @@ func (h UserHash) In(partition, n int) bool {
 	return base+h.Partition(modulus) == partition
 }
 
-// Children returns the two partitions into which a partition can be split. n is the initial
-// number of partitions of the log. It returns false if there would be more than MaxPartitions.
+// Children returns the numbers of the two partitions into which a partition can be split. n is the
+// initial number of partitions of the log. ok is false if a level with the children would have
+// more than MaxPartitions partitions.
 func Children(partition, n int) (a, b int, ok bool) {
 	base, modulus := level(partition, n)
 	if partition < 0 || 2*modulus > MaxPartitions {

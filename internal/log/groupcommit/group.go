@@ -21,8 +21,8 @@ import (
 // block each other. Group is safe for concurrent use.
 type Group struct {
 	log *events.Log
-	// append appends events. fold appends events, and may also fold them in the same
-	// transaction.
+	// append appends events in a transaction. fold does the same, and may also fold the events
+	// in this transaction.
 	append, fold events.Append
 	// small is the greatest number of events of a call that joins a commit group. A larger call
 	// has a transaction of its own, which runs in parallel to the groups.
@@ -134,7 +134,7 @@ func (g *Group) Append(ctx context.Context, evs ...events.Event) (events.Receipt
 		g.run(ctx, c.group)
 	}
 	var bad *events.BatchError
-	if errors.As(c.group.err, &bad) || errors.Is(c.group.err, eventlog.ErrRevoked) { // the cause may be the events or tokens of any call, so each call retries alone
+	if errors.As(c.group.err, &bad) || errors.Is(c.group.err, eventlog.ErrRevoked) { // the events or tokens of one call fail the whole group, so each call retries alone
 		return g.fold(ctx, evs...)
 	}
 	return c.group.receipt, c.group.err

@@ -34,8 +34,8 @@ const (
 // ErrNone is returned for a store without a manifest.
 var ErrNone = errors.New("not an archive: " + manifestName + " is missing")
 
-// Archive is a manifest and its files. It is not safe for concurrent use while
-// files are added.
+// Archive is a manifest and the files that it lists. It is not safe for concurrent use with
+// methods that change the archive.
 type Archive struct {
 	store    Store
 	manifest manifest
@@ -48,7 +48,7 @@ type Archive struct {
 // manifest is the content of the file manifest.json.
 type manifest struct {
 	Format string `json:"format"`
-	// LogID identifies the log. A copy of the database has the same id.
+	// LogID identifies the log. The log in a copy of the database has the same id.
 	LogID      uuid.UUID `json:"log_id"`
 	Partitions int       `json:"partitions"`
 	Owner      Owner     `json:"owner"`
@@ -207,7 +207,7 @@ func (a *Archive) WantLog(id uuid.UUID, partitions int) error {
 func (a *Archive) Partitions() int { return a.manifest.Partitions }
 
 // Numbers returns the partitions that have files in the manifest, in ascending order. A
-// partition that was split stays in the manifest until the first file of a child is added.
+// partition that was split has entries until an entry of a child is added or changed.
 func (a *Archive) Numbers() []int {
 	var numbers []int
 	for _, f := range a.manifest.Files {

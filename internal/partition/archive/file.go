@@ -181,7 +181,7 @@ func (a *Archive) write(ctx context.Context, f *File, each func(func(*Record) er
 	if err != nil {
 		return nil, err
 	}
-	// One thread, so that the same records give the same bytes on every machine.
+	// The encoder uses one thread, so that the same records give the same bytes on every machine.
 	z, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1))
 	if err == nil {
 		content, err = f.write(z, each)
@@ -234,7 +234,7 @@ func (a *Archive) Read(ctx context.Context, f File, visit func([]Record) error) 
 }
 
 // read reads a file as Read does, even if the file is not in the manifest. It returns the
-// number of records in the file, and the place of the last one.
+// number of records in the file, and the place of the last record.
 func (a *Archive) read(ctx context.Context, f File, visit func([]Record) error) (count int64, last string, err error) {
 	steps, err := a.filters(f)
 	if err != nil {
@@ -303,6 +303,6 @@ func (a *Archive) decompress(ctx context.Context, f File, compressed io.Writer, 
 	if err := visit(z); err != nil {
 		return err
 	}
-	_, err = io.Copy(io.Discard, read) // the bytes behind the end of the zstd frame
+	_, err = io.Copy(io.Discard, read) // read the bytes after the zstd frame too
 	return err
 }

@@ -19,8 +19,8 @@ import (
 // lostEvents is the reason why a leftover is not deleted.
 const lostEvents = "holds events that the log lacks: if the database was restored to before it was written, move it out of the archive, with the later files of its partition; it may name users who are erased now"
 
-// Row identifies a row of the log. Splits, moves, erasures and restores of an archive preserve
-// both fields, but not the row's place.
+// Row identifies a row of the log. It does not have the place of the row: unlike both fields, the
+// place can change by a move, or when an archive is restored.
 type Row struct {
 	UUID       uuid.UUID
 	AppendedAt time.Time

@@ -9,7 +9,8 @@ import (
 )
 
 // Owner identifies the database that may write to an archive. Copies of the database have the
-// same log id, but would write other events under the same file numbers.
+// same log id, but must not write to the archive: they would write files with the same numbers
+// and other events.
 type Owner struct {
 	// Era is a random id of the database, and Database its OID. A copy by a dump or by logical
 	// replication has a different era. A copy within the same Postgres cluster has a different

@@ -194,8 +194,8 @@ func (s Sealed) isFirst(ctx context.Context, name string) (bool, error) {
 	return err == nil, nil // copyFile reports any other error
 }
 
-// copyFile copies a file from an archive, which may be a itself. It fails if the content does
-// not match the checksum in the manifest.
+// copyFile copies a file from the archive from to a. Both may be the same archive, whose file is
+// then replaced. It fails if the content does not match the checksum of f.
 func (a *Archive) copyFile(ctx context.Context, from *Archive, f File) error {
 	r, err := from.store.Open(ctx, f.Name)
 	if err != nil {

@@ -46,7 +46,8 @@ type Config struct {
 	// Store has the archive. Run creates the archive if it does not exist and the database lists
 	// no archived files.
 	Store archive.Store
-	// Before limits what is archived: all events of a range must have been appended before it.
+	// Before limits what is archived: a range is archived only if all its events were appended
+	// before this time.
 	Before time.Time
 	// Memory is the same limit as in [rebuild.Config].
 	Memory int64
@@ -55,8 +56,8 @@ type Config struct {
 	// [pgsession.Blocking].
 	MostBlocked time.Duration
 
-	// Progress, if not nil, receives the progress of each partition, and the transactions that
-	// block the partition because they use its log or its baseline.
+	// Progress, if not nil, receives the progress of each partition. Its method Blocked gets the
+	// transactions that delay Run, since they use the log or the baseline of the partition.
 	Progress replay.Progress
 	// Archived, if not nil, is called with the result for each finished partition.
 	Archived func(Result)
@@ -70,7 +71,7 @@ type Result struct {
 	Files  int   `json:"files"`
 	Events int64 `json:"events"`
 	Bytes  int64 `json:"bytes"`
-	// Dropped is the number of tables removed from the log, including those that an interrupted
+	// Dropped is the number of ranges that were dropped, including ranges that an interrupted
 	// run had archived.
 	Dropped int `json:"dropped"`
 	// Kept is the reason why later events are still in the log.
@@ -387,7 +388,7 @@ func (a *archiving) write(ctx context.Context, in *replay.Snapshot, r logRange, 
 // archivePage is the number of rows that one query reads.
 const archivePage = 2000
 
-// records visits the records of a range that come after the baseline, in order.
+// records calls visit with the records of a range that come after the baseline, in order.
 func (a *archiving) records(ctx context.Context, in *replay.Snapshot, r logRange, visit func(*archive.Record) error) error {
 	at := in.Baseline.Position
 	for {

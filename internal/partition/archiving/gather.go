@@ -153,8 +153,8 @@ func forget(ctx context.Context, pool *pgxpool.Pool, store, own archive.Store, p
 	return a.Cut(ctx, tails...)
 }
 
-// lacking returns a function that returns the rows of a partition that are neither in the log
-// nor in archive a, which may be nil.
+// lacking returns a function that returns which of the given rows of a partition are neither in
+// the log nor in the archive a. a may be nil.
 func lacking(pool *pgxpool.Pool, a *archive.Archive, partition int) archive.Lacking {
 	inLog := replay.Lacking(pool, partition)
 	return func(ctx context.Context, rows []archive.Row) ([]archive.Row, error) {

@@ -224,7 +224,7 @@ func openComplete(ctx context.Context, store archive.Store, partitions int) (*ar
 	return a, nil
 }
 
-// splitAs splits the partitions of an empty log that were split in the archived log.
+// splitAs splits partitions of an empty log, until it has the same partitions as the archived log.
 func (r *restore) splitAs(ctx context.Context, d Empty) error {
 	for {
 		held, err := eventlog.Held(ctx, d.Pool)
@@ -291,7 +291,7 @@ func claimLog(ctx context.Context, tx pgx.Tx, partitions []int) error {
 	for i, p := range partitions {
 		logs[i] = "badged." + events.Topic(p)
 	}
-	if _, err := tx.Exec(ctx, `LOCK TABLE `+strings.Join(logs, ", ")+` IN SHARE ROW EXCLUSIVE MODE`); err != nil { // in the order in which appends lock the tables
+	if _, err := tx.Exec(ctx, `LOCK TABLE `+strings.Join(logs, ", ")+` IN SHARE ROW EXCLUSIVE MODE`); err != nil { // the order is that of appends, to avoid deadlocks
 		return fmt.Errorf("lock the log: %w", err)
 	}
 	for _, p := range partitions {

@@ -19,10 +19,10 @@ import (
 	"github.com/badged/badged/internal/partition/archive"
 )
 
-// Bucket is an [archive.Store] of the objects with a prefix in a bucket.
+// Bucket is an [archive.Store] whose objects are in a bucket, with a common prefix of their keys.
 type Bucket struct {
 	client *minio.Client
-	// core reads an object in one request; client would look the object up first.
+	// core reads an object with one request; client would send a request for its metadata first.
 	core   minio.Core
 	name   string
 	prefix string

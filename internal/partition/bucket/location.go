@@ -64,7 +64,7 @@ func Store(location string) (archive.Store, error) {
 	return &Bucket{client: client, core: minio.Core{Client: client}, name: name, prefix: prefix}, nil
 }
 
-// parse returns the bucket and the prefix of a location, or "" for a folder.
+// parse returns the bucket and the prefix of a location, or bucket "" if the location is a folder.
 func parse(location string) (bucket, prefix string, err error) {
 	scheme, _, found := strings.Cut(location, "://")
 	if !found {

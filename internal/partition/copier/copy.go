@@ -63,8 +63,8 @@ type Operation interface {
 	// Mark returns a function that resets the recorded progress of the copy to the time of the
 	// call. The function is called after a rollback.
 	Mark() (forget func())
-	// Round copies, in one snapshot, the folded part of the log and at most `most` recorded
-	// changes. It returns the number of changes.
+	// Round copies, in one snapshot, the folded part of the log and the rows of at most `most`
+	// recorded changes. It returns the number of these changes.
 	Round(ctx context.Context, most int) (changes int, err error)
 	// Attempt copies the remaining changes and makes the switch, in a transaction of the source
 	// and while the gates are closed.
@@ -78,8 +78,8 @@ type Part struct {
 	Child *partition.Child
 }
 
-// query returns a SELECT of the rows t of a table that the part gets. from and where are its
-// FROM list and condition.
+// query returns a SELECT statement for the rows of a table that the part gets. from is its FROM
+// list, in which the table has the alias t, and where is a further condition.
 func (p *Part) query(t partition.Table, all partition.Columns, from, where string) string {
 	list, gets := all.List("t."), ""
 	if p.Child != nil {
@@ -132,7 +132,8 @@ func (c *Copy) ReadColumns(ctx context.Context) error {
 	return nil
 }
 
-// Everything copies the folded part of the log, and the rows of all tables.
+// Everything makes the first copy: of the folded part of the log, and of all tables that are not
+// copied by rounds only.
 func (c *Copy) Everything(ctx context.Context) error {
 	for more := true; more; {
 		if err := c.Target.In(ctx, func(tx pgx.Tx) error {
@@ -200,7 +201,7 @@ func (c *Copy) bulk(ctx context.Context, t partition.Table) error {
 	}
 }
 
-// chunk copies the rows of a table that meet a condition to a part.
+// chunk copies to a part the rows of a table that meet the SQL condition where.
 func (c *Copy) chunk(ctx context.Context, tx pgx.Tx, t partition.Table, to Part, where string) error {
 	name := t.Name(c.Partition)
 	all := c.columns[name]
@@ -283,8 +284,9 @@ func (c *Copy) StageAll(ctx context.Context, tx pgx.Tx, name string) error {
 	return err
 }
 
-// Changes copies the log up to a cursor and at most `most` recorded changes, in a transaction
-// of the target. The source's transaction must see one snapshot, or the gates must be closed.
+// Changes copies the log up to a cursor, and the rows of at most `most` recorded changes, in a
+// transaction of the target. The source's transaction must see one snapshot, or the gates must be
+// closed.
 func (c *Copy) Changes(ctx context.Context, tx pgx.Tx, at logread.Cursor, most int) (Changes, error) {
 	done, err := c.notedChanges(ctx, most)
 	if err != nil {

@@ -45,7 +45,7 @@ type Session struct {
 	gate    pgsession.Blocking
 	// lastRound is the duration of the last round of catching up.
 	lastRound time.Duration
-	// due is the deadline of the running attempt: publishers must not be blocked longer.
+	// due is the time until which the running attempt may block publishers, zero if none runs.
 	due time.Time
 }
 
@@ -205,14 +205,14 @@ func ForgetChanges(ctx context.Context, tx pgx.Tx, partition int) error {
 	return err
 }
 
-// trigger replaces PARTITION in a statement that creates a trigger, which has no parameters.
+// trigger replaces PARTITION in a CREATE TRIGGER statement, which cannot have parameters.
 func trigger(sql string, partition int) string {
 	return strings.ReplaceAll(sql, "PARTITION", fmt.Sprint(partition))
 }
 
-// gateSQL returns a statement that creates the gate. The gate is a trigger that blocks
-// publishers to a partition until the switch ends, and then refuses them if the database no
-// longer holds the partition.
+// gateSQL returns a statement that creates the gate of a partition: a trigger on the log. While
+// the gate is closed, the trigger blocks appends until the switch ends, and then refuses them if
+// the database no longer holds the partition.
 func gateSQL(p int) string { return trigger(statements.Of(p, "gate the log"), p) }
 
 func ungateSQL(p int) string { return `DROP TRIGGER IF EXISTS gate ON ` + partition.Log(p) }
@@ -323,7 +323,8 @@ func (s *Session) notedChanges(ctx context.Context, most int) (Changes, error) {
 	return found, nil
 }
 
-// Keys returns a query for the keys of a table's recorded changes, up to number last.
+// Keys returns a query for the keys of changed rows of a table, by the recorded changes whose
+// number is at most last.
 func (s *Session) Keys(kind string, last int64) string {
 	return fmt.Sprintf(`SELECT DISTINCT key FROM badged.move_changes WHERE partition_id = %d AND kind = %s AND number <= %d`, s.Partition, partition.Literal(kind), last)
 }

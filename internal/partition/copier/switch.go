@@ -183,7 +183,8 @@ func (c *Copy) delayed(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// behind returns the number of rows that are not folded at a cursor, counted up to a limit.
+// behind returns the number of rows that a projector with this cursor has not folded. It counts
+// only up to a limit.
 func (s *Session) behind(ctx context.Context, at logread.Cursor) (behind int64, err error) {
 	pending := at.Pending
 	if pending == nil {

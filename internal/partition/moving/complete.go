@@ -41,7 +41,7 @@ func Complete(ctx context.Context, databases []Database, partition int) (Complet
 	for _, from := range sides {
 		for _, to := range sides {
 			if !from.hasReleased(to) || slices.ContainsFunc(sides, func(s *side) bool { return s.revision > from.move.revision }) {
-				continue // a later revision moved the partition to another shard
+				continue // not this pair, or a later revision of the map assigns the partition to another shard
 			}
 			if !to.has(from.move) {
 				return Completed{}, false, lostBy(to, from, partition)

@@ -140,7 +140,8 @@ type mover struct {
 	// onlyOldRows is set if the call only deletes old rows from the source: the source released
 	// the partition in an earlier move, and later the partition was moved again or split.
 	onlyOldRows bool
-	// splitAt is the revision of the map in which the partition was split, 0 if it was not.
+	// splitAt is the revision of the map in which the partition was split, 0 if the partition
+	// was not split.
 	splitAt int64
 	// counted is the target's progress when places were last translated, with the number of
 	// rows up to that point; see addPlaces.
@@ -170,8 +171,8 @@ type side struct {
 // move is the partition's row of badged.moves, empty if there is none.
 type move struct {
 	id, role, source, target, state, epoch string
-	// round is the last round of copying that the shard has stored; see badged.moves in
-	// 00007_cluster.sql.
+	// round is the random id of the last round of copying that the shard has stored; see
+	// badged.moves in 00007_cluster.sql.
 	round    string
 	revision int64
 	copied   events.Position
@@ -303,7 +304,7 @@ func open(ctx context.Context, cfg Config) (m *mover, err error) {
 		Session: m.source.Session, Target: m.target.Session, Parts: []copier.Part{{Partition: m.p}}, Operation: m,
 		Progress: cfg.Progress, Patience: cfg.Patience, Attempts: cfg.Attempts, Result: &m.result.Result,
 	}
-	// Check again under the locks: another command may have started or ended a move.
+	// Check again under the locks: another command may have begun or ended a move meanwhile.
 	if err := m.alone(); err != nil {
 		m.close(ctx)
 		return nil, err

@@ -53,7 +53,7 @@ func (s *Staging) bulkLoad(ctx context.Context, r *replay.Replay, rooms bool) er
 	return g.Wait()
 }
 
-// chunk is a number of rows of a table in the format of COPY.
+// chunk is at most BulkRows rows of one table, in the text format of COPY.
 type chunk struct {
 	sql     string
 	columns []store.Column

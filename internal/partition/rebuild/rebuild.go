@@ -78,8 +78,8 @@ type Result struct {
 	// DifferentUsers is the number of users whose rows differed from the log. If it is above 0,
 	// the partition has new tables and a new epoch.
 	DifferentUsers int64 `json:"different_users"`
-	// First are the differences of the first different users, by user id. It is empty for a
-	// partition that an interrupted rebuild completed.
+	// First are the differences of the first users with differences, and of the first rooms, by
+	// user id. It is empty in results that Config.Resumed gets.
 	First []replay.Difference `json:"first,omitempty"`
 	// Held is the longest time for which the lock on the position blocked the projector.
 	Held time.Duration `json:"-"`
@@ -122,8 +122,8 @@ func Running(ctx context.Context, q events.Querier) error {
 // Otherwise one short transaction replaces the live tables by the staging tables, with a new
 // epoch.
 //
-// If Run is interrupted, unfinished partitions are unchanged, and the next call resumes with
-// them. A concurrent call fails with a [*RunningError].
+// If Run is interrupted, it has not changed unfinished partitions, and the next call resumes with
+// the unfinished partitions. A concurrent call fails with a [*RunningError].
 func Run(ctx context.Context, cfg Config) (err error) {
 	job, err := NewJob(ctx, cfg, "badged rebuild")
 	if err != nil {

@@ -137,7 +137,8 @@ func (s *Staging) build(ctx context.Context) error {
 	}
 }
 
-// fill folds the log into the empty tables, up to the position of the live tables.
+// fill folds the log, or the archive and the log, into the empty staging tables, up to the present
+// position of the live tables.
 func (s *Staging) fill(ctx context.Context) error {
 	var in replay.Snapshot
 	err := replay.WithSnapshot(ctx, s.job.Config.Pool, s.partition, s.job.Partitions, func(now *replay.Snapshot) error {
@@ -157,7 +158,8 @@ func (s *Staging) fill(ctx context.Context) error {
 	return nil
 }
 
-// FillUpTo folds the log into the empty tables, up to the position of in.
+// FillUpTo folds the log into the empty staging tables, up to the position of in. It reads the log
+// several times if the users need more memory than Config.Memory.
 func (s *Staging) FillUpTo(ctx context.Context, in *replay.Snapshot) error {
 	job := s.job
 	s.at = in.Position
@@ -196,8 +198,8 @@ func (s *Staging) FillUpTo(ctx context.Context, in *replay.Snapshot) error {
 	})
 }
 
-// catchUp folds the events that the projector has folded meanwhile, until at most heldEvents
-// are left.
+// catchUp folds the events that the projector has folded meanwhile. It repeats this until there
+// were at most heldEvents of them.
 func (s *Staging) catchUp(ctx context.Context) error {
 	for {
 		var in replay.Snapshot
@@ -241,7 +243,7 @@ func (s *Staging) step(ctx context.Context, in *replay.Snapshot, limit int) (int
 	}
 	var items []store.Item
 	for i := range records {
-		it, dead := in.Item(&records[i]) // without the users whose part of the event was refused
+		it, dead := in.Item(&records[i]) // the item omits users for whom the event is a dead letter
 		if dead == nil && s.Keys.First(&it, records[i].Position) {
 			items = append(items, it)
 		}
@@ -297,7 +299,7 @@ func (s *Staging) measure(ctx context.Context, in *replay.Snapshot) error {
 	return nil
 }
 
-// judge determines which touched users and rooms differ in the tables that in sees.
+// judge compares the touched users and rooms with the live tables in the snapshot in.
 func (s *Staging) judge(ctx context.Context, in *replay.Snapshot) error {
 	if err := s.rooms.judge(ctx, in.DifferingRooms); err != nil {
 		return err

@@ -26,8 +26,8 @@ type Config struct {
 	Conn *pgx.ConnConfig
 	// DryRun reports what Run would do, and changes nothing.
 	DryRun bool
-	// Report, if not nil, is called with the result for each renumbered partition after its
-	// commit; in a dry run, for each partition to renumber.
+	// Report, if not nil, is called with the result for each partition that has copied events:
+	// after the commit, or in a dry run after counting the events.
 	Report func(Result)
 	// Blocked, if not nil, is called repeatedly while a session that reads the log of a
 	// partition delays Run.

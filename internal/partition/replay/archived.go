@@ -105,7 +105,7 @@ func listedFiles(ctx context.Context, q events.Querier, a *archive.Archive, part
 		f := has[i]
 		matches := k.givenUp == nil && f.GivenUp == nil && (f.SHA256 == k.sum || f.SHA256 == k.next)
 		switch {
-		case k.givenUp != nil: // even if a copy of the file was found later
+		case k.givenUp != nil: // the file counts as given up even if a copy of it was found later
 			f.GivenUp, matches = k.givenUp, true
 		case !matches && f.GivenUp == nil:
 			if matches, err = k.became(ctx, q, &f); err != nil {

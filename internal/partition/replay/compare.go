@@ -112,7 +112,7 @@ func (t *table) at(key rowKey) (d Difference) {
 	return d
 }
 
-// expectedRows are the rows that a table should have according to the log.
+// expectedRows describes the rows that a table should have according to the log.
 type expectedRows struct {
 	table
 	// of are the users or rooms to compare; nil means all.

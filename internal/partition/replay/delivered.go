@@ -17,18 +17,20 @@ type Delivered struct {
 	More     int64              `json:"more" minimum:"0" doc:"How many were delivered before these. To list them, pass the position of the last message as before."`
 }
 
-// DeliveredMessage is a message, the event that first delivered it, and what became of it.
+// DeliveredMessage is a message, the event that first delivered it, and whether it was read or
+// recalled.
 type DeliveredMessage struct {
 	ConversationID string `json:"conversation_id" doc:"Its conversation."`
 	Seq            int64  `json:"seq" minimum:"1" doc:"The position of the message in its conversation."`
 	Mentioned      bool   `json:"mentioned" doc:"Whether it mentions the user."`
 	Fate           Fate   `json:"fate" enum:"unread,read,recalled,read_before,recalled_before,own_message" doc:"What became of the message. An unread message counts by the level of its conversation. read_before and recalled_before: it never counted, because it was read or recalled before it was delivered."`
-	// By is nil if the message is unread, if the user sent it, or if the event is not known.
+	// By is the event that decided Fate. It is nil if the message is unread, if the user sent
+	// it, or if the event is not known.
 	By *LoggedEvent `json:"by,omitempty" doc:"The event that read or recalled it, if known; conversation.reset reads what it does not name, and room.reset what it ends."`
 	LoggedEvent
 }
 
-// Fate says what became of a delivered message.
+// Fate is the state of a delivered message for its user, such as unread or read.
 type Fate string
 
 // The fates.
@@ -105,7 +107,7 @@ func (s *search) settle(m *DeliveredMessage, e *events.Event, logged LoggedEvent
 	case m.Fate != FateUnread:
 	case recall && m.Seq == e.Data.Seq:
 		m.Fate, m.By = FateRecalled, &logged
-	case m.Seq <= c.ReadSeq && !recall || reset: // !counts would not suffice: the oldest of very many unread messages are only counted
+	case m.Seq <= c.ReadSeq && !recall || reset: // !counts would not suffice: of very many unread messages, the oldest are only stored as a number
 		m.Fate, m.By = FateRead, &logged
 	}
 }

@@ -30,7 +30,8 @@ type Explanation struct {
 	Levels map[string]LoggedEvent `json:"levels,omitempty" doc:"The events that set the levels of categories; absent if none has one."`
 
 	// Conversations are the conversations with unread messages or a mark, even if their level
-	// excludes them from the total. The most recently changed are first, at most maxExplained.
+	// excludes them from the total: the maxExplained most recently changed conversations, the
+	// last changed first.
 	Conversations     []ExplainedConversation `json:"conversations" doc:"Conversations with unread messages or a mark, whatever their level; most recently changed first."`
 	MoreConversations int                     `json:"more_conversations" minimum:"0" doc:"How many more there are."`
 	MoreAdds          int64                   `json:"more_adds" minimum:"0" doc:"What the conversations that are not listed add to the total."`
@@ -49,7 +50,7 @@ type Explanation struct {
 
 	Table *pubsub.Badge `json:"table,omitempty" doc:"The badge in the tables; absent for a past time."`
 	// Agrees reports whether every row of the user, and of the user's rooms, agrees with the
-	// log. Differences are the differences, at most maxDifferences.
+	// log. Differences lists at most maxDifferences differences.
 	Agrees          bool         `json:"agrees" doc:"Whether the rows of the user, of each conversation and of the user's rooms agree with the log; always true for a past time."`
 	Differences     []Difference `json:"differences" doc:"Where the tables differ from the log. Long values are cut."`
 	MoreDifferences int64        `json:"more_differences" minimum:"0" doc:"How many more there are."`

@@ -131,8 +131,8 @@ func (v *Verifier) healUser(ctx context.Context, partition int, userID string, l
 	return update, version, err
 }
 
-// mayHaveChanged reports whether the log may have events of a user between a position and the
-// position of in.
+// mayHaveChanged reports whether the log may have events that concern a user, after the position
+// at and up to the position of in.
 func (in *Snapshot) mayHaveChanged(ctx context.Context, userID string, at events.Position) (bool, error) {
 	if at == in.Position {
 		return false, nil

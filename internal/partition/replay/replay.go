@@ -120,7 +120,8 @@ type decodedRecord struct {
 	dead   error
 }
 
-// pages sends every record of the log, from the baseline up to the position, in order.
+// pages sends every record of the log to a channel, from the baseline up to the position of in, in
+// order.
 func (in *Snapshot) pages(ctx context.Context, to chan<- page) error {
 	at, size := in.Baseline.Position, logread.Size{Events: replayPage, Bytes: replayPageBytes}
 	for at.Before(in.Position) {
@@ -324,7 +325,8 @@ func (in *Snapshot) newReplay(wants func(user string) bool, repeats map[events.P
 	return r
 }
 
-// fold folds an item. It returns the number of replayed users to which the event was applied.
+// fold folds the item of the record at a place, unless it is a repetition. It returns the number of
+// replayed users to which the event was applied.
 func (r *Replay) fold(at events.Place, it *store.Item) int {
 	if r.Keys == nil && !it.Without(r.repeats[at]) || r.Keys != nil && !r.Keys.Fresh(it, at.Position) {
 		return 0

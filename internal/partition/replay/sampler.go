@@ -85,7 +85,8 @@ func NewSampler(cfg SamplerConfig) (*Sampler, error) {
 	return &Sampler{cfg}, nil
 }
 
-// Run verifies a sample of one owned partition per interval, until ctx is done.
+// Run verifies a sample of one owned partition per interval, until ctx is done. If the interval is
+// 0, it returns at once.
 func (s *Sampler) Run(ctx context.Context) error {
 	if s.cfg.Interval <= 0 {
 		return nil

@@ -18,7 +18,8 @@ import (
 // number.
 type search struct {
 	user *badge.User
-	// replay and state have the user, and the rooms of which the user is or was a member.
+	// replay and state share the state of the user, and of the rooms of which the user is or
+	// was a member.
 	replay *Replay
 	state  *badge.State
 	// total is the user's total.

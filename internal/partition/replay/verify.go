@@ -15,8 +15,7 @@ import (
 	"github.com/badged/badged/internal/partition/archive"
 )
 
-// Verifier compares the tables of one database with its log. It is safe for
-// concurrent use.
+// Verifier compares the tables of one database with its log. It is safe for concurrent use.
 type Verifier struct {
 	pool *pgxpool.Pool
 	log  *events.Log
@@ -24,7 +23,7 @@ type Verifier struct {
 	archive *archive.Archive
 }
 
-// Held returns the partitions that the database holds; other shards may hold others.
+// Held returns the partitions that the database holds. Other shards may hold other partitions.
 func (v *Verifier) Held(ctx context.Context) ([]int, error) { return eventlog.Held(ctx, v.pool) }
 
 // NotFolded returns how many events of partitions are not folded. Verify does not compare them.

@@ -97,7 +97,7 @@ func (e *eraser) clean(ctx context.Context) error {
 		return nil
 	}
 	var tails []archive.Tail
-	for _, p := range e.held { // check the tails of all partitions before one is deleted
+	for _, p := range e.held { // check the leftover files of all partitions before the first is deleted
 		t, err := e.tail(ctx, p)
 		if err != nil {
 			return fmt.Errorf("the archive of partition %d: %w", p, err)
@@ -206,7 +206,7 @@ func (w *rewriter) eachOf(ctx context.Context, a *archive.Archive, f archive.Fil
 			switch {
 			case err != nil:
 				return err
-			case isForged: // its row may become badged's own, and then the event would be valid
+			case isForged: // erase the event: if the row is marked as written by badged, the event would be valid
 				rest = []byte("null")
 			case changed:
 				r.Own = true

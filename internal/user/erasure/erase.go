@@ -157,7 +157,7 @@ func (e *eraser) run(ctx context.Context) error {
 		return err
 	}
 	settled := time.Now().Add(e.cfg.Settle)
-	// Erase hints before the logs, since a hint may be replayed into a log.
+	// Erase hints before logs, since a hint may be replayed into a log.
 	if e.result.Waiting, err = eraseHints(ctx, e.conn, e.cfg.UserID); err != nil {
 		return err
 	}
@@ -242,7 +242,7 @@ func (e *eraser) rest(ctx context.Context, tx pgx.Tx) error {
 	if err := tx.QueryRow(ctx, statements.Get("erase the targets"), e.cfg.UserID).Scan(&e.result.Devices); err != nil {
 		return fmt.Errorf("erase devices, notifications and calls of webhooks: %w", err)
 	}
-	if err := e.revoke(ctx, tx); err != nil { // again, since a revocation meanwhile would have stored the id
+	if err := e.revoke(ctx, tx); err != nil { // again: another revocation may have stored the user id meanwhile
 		return err
 	}
 	if err := e.letters(ctx, tx, nil); err != nil {

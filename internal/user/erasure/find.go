@@ -122,7 +122,7 @@ func only(value any, userID string) any {
 	return value
 }
 
-// namedIn reports whether a JSON value contains an id as a string, quoted within a string, or
+// namedIn reports whether a JSON value contains an id: as a string, in quotes within a string, or
 // as the name of a member.
 func namedIn(value any, userID string) bool {
 	switch v := value.(type) {

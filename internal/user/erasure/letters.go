@@ -57,8 +57,8 @@ func (e *eraser) letters(ctx context.Context, tx pgx.Tx, partition *int) error {
 	return nil
 }
 
-// TextWithout returns a text with every quoted id replaced. A text equal to the id is replaced
-// as a whole.
+// TextWithout returns a text in which each id in quotes is replaced by "(erased)". If the whole
+// text is the id, it returns (erased).
 func TextWithout(text, id string) string {
 	if text == id {
 		return erased
@@ -102,8 +102,8 @@ func (e *eraser) jobs(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// JSONWithout replaces an id in the strings of a JSON text, and reports whether the text
-// contained the id. It returns a text without the id unchanged, and nil for nil.
+// JSONWithout replaces an id in the strings of a JSON text, as TextWithout does. changed reports
+// whether the text contained the id; otherwise rest is the same text. rest is nil if text is nil.
 func JSONWithout(text []byte, id string) (rest *string, changed bool, err error) {
 	if text == nil {
 		return nil, false, nil

@@ -120,7 +120,7 @@ func (e *eraser) carryOut(ctx context.Context, planned *plan) error {
 	partition := e.result.Partition
 	err := pgx.BeginFunc(ctx, e.conn, func(tx pgx.Tx) error {
 		e.result.DeadLetters = 0
-		if _, err := tx.Exec(ctx, statements.Of(partition, "wait for indexes")); err != nil { // before the position is locked: others wait for that lock
+		if _, err := tx.Exec(ctx, statements.Of(partition, "wait for indexes")); err != nil { // before the position is locked, since that lock blocks the projector
 			return fmt.Errorf("lock the log: %w", err)
 		}
 		at, err := logread.Load(ctx, tx, partition, "FOR UPDATE")
@@ -193,7 +193,8 @@ func (e *eraser) changesMembership(r events.Record) bool {
 	return err == nil && (event.Type == events.RoomJoined || event.Type == events.RoomLeft || event.Type == events.UserLeftAll) && slices.Contains(event.Data.UserIDs, e.cfg.UserID)
 }
 
-// writeRows writes the rewritten rows to the log. It fails with errMoved if a row was moved.
+// writeRows writes rewritten rows to the log. It fails with errMoved if a row has another place
+// now.
 func writeRows(ctx context.Context, tx pgx.Tx, partition int, rows []*row) error {
 	sql := statements.Of(partition, "rewrite a row")
 	for some := range slices.Chunk(rows, rowsAtOnce) {

@@ -43,7 +43,8 @@ type row struct {
 	whole bool
 }
 
-// row removes the user from the records of a row. It returns nil if the row does not change.
+// row removes the user from the records of one row of the log. It returns nil if the row does not
+// change.
 func (w *rewriter) row(records []events.Record) (*row, error) {
 	texts, changed, whole := make([]string, len(records)), false, true
 	size := 2
@@ -125,8 +126,8 @@ func (w *rewriter) record(r *events.Record) (rest []byte, changed bool, err erro
 // and another program wrote the row.
 func forged(r *events.Record, e *events.Event) bool { return !r.Own && e.CheckReserved() != nil }
 
-// removeUser removes a user from an event. had reports whether the user was a recipient, named
-// whether the event named the user in any role.
+// removeUser removes a user from an event. had reports whether the user was a recipient. named
+// reports whether the event named the user in any role: recipient, mentioned user or sender.
 func removeUser(e *events.Event, userID string) (had, named bool) {
 	d := &e.Data
 	without := func(ids []string) []string {
@@ -158,7 +159,7 @@ func (w *rewriter) keepMemberships(r *events.Record, e *events.Event, left *tomb
 	}
 }
 
-// countKept counts an event that contains the id in another role than a user's.
+// countKept counts an event that still contains the id, but not as the id of a user.
 func (w *rewriter) countKept(event []byte) {
 	if namedIn(payloadOf(event), w.userID) {
 		w.counts.Kept++

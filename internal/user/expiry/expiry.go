@@ -100,7 +100,8 @@ type Config struct {
 
 // Sweeper finds conversations with unread messages but no recent delivery, and appends events
 // that mark them as read. Only the fold of these events changes the tables. Any number of
-// sweepers may run on one database: only one of them sweeps, and if it dies, another continues.
+// sweepers may run on one database. Only the sweeper with an advisory lock sweeps; if its session
+// ends, another sweeper acquires the lock.
 type Sweeper struct {
 	cfg Config
 	log *slog.Logger
@@ -109,8 +110,8 @@ type Sweeper struct {
 	// foldTimeout bounds the wait until a batch is folded. After a timeout, the sweep skips the
 	// rest of the partition; the next sweep continues there.
 	foldTimeout time.Duration
-	// pageSize is the maximum number of conversations that a query returns. It is larger than
-	// a batch, because each query sorts all conversations of an hour.
+	// pageSize is the maximum number of conversations that a query returns. It is several
+	// batches, because each query sorts all conversations of an hour.
 	pageSize int
 }
 

@@ -66,7 +66,7 @@ func (x *Sweeper) settled(ctx context.Context, conn *pgx.Conn, partition int, no
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	lags, err := lag.Measure(ctx, conn, []int{partition}, 1)
-	if err != nil || len(lags) == 0 { // another database holds the partition; before hour 0 nothing expires
+	if err != nil || len(lags) == 0 { // no lag: another database holds the partition; with hour 0 nothing expires
 		return 0, err
 	}
 	return badge.HourOf(now.Add(-lags[0].Age)), nil

@@ -22,11 +22,13 @@ import (
 
 // Filter selects the events of a View. The zero Filter selects all events.
 type Filter struct {
-	// Partitions are the partitions to read; nil means all, or the partition of User.
+	// Partitions are the partitions to read; nil means all. If User is set, Partitions is
+	// ignored, and only the partition of the user is read.
 	Partitions []int
 	// User, if not empty, selects events that name this user and messages to rooms in which
 	// the user is a member. Conversation, if not empty, selects the events of this
-	// conversation. If either is set, events that cannot be decoded are not selected.
+	// conversation. If User, Conversation or PublishedBy is set, events that cannot be decoded
+	// are not selected.
 	User, Conversation string
 	// PublishedBy, if not empty, selects the events published with this key.
 	PublishedBy string
@@ -48,7 +50,7 @@ func (v *View) wants(r *events.Record) bool {
 }
 
 // concerns reports whether an event names the user of the filter, or is a message to a room in
-// which the user is a member. It also updates the user's rooms by joins and leaves.
+// which the user is a member. If the event is a join or leave, it also updates v.rooms.
 func (v *View) concerns(e *events.Event) bool {
 	room := e.Data.ConversationID
 	if known := v.categories[room]; e.Type == events.RoomPosted && e.Data.Seq >= known.seq {
@@ -116,8 +118,8 @@ type View struct {
 	// an event must not change rooms.
 	rooms map[string]struct{}
 	had   map[uuid.UUID]struct{}
-	// categories has the category of each room, because user.left_all makes users leave rooms
-	// by category.
+	// categories has the category of each room, because a user.left_all makes users leave the
+	// rooms of a category.
 	categories map[string]posted
 }
 

@@ -47,8 +47,8 @@ type Config struct {
 type Merged struct {
 	Conversations int   `json:"conversations" doc:"Conversations that were moved."`
 	Messages      int64 `json:"messages" doc:"Unread messages among them, and those that the guest had marked."`
-	// Left counts unread messages that were not moved: messages beyond MaxMessages, and
-	// messages that badged stores only as a number.
+	// Left counts unread messages that were not moved: the oldest messages of a conversation
+	// with more than MaxMessages, and messages that badged stores only as a number.
 	Left   int64 `json:"left" doc:"Unread messages that were not moved: of a conversation only the newest 10,000 are, and none that badged only counts."`
 	Rooms  int   `json:"rooms" doc:"Rooms that the guest is a member of. They are not moved: join the account with up_to_seq."`
 	Events int   `json:"events" doc:"Events that were published."`
@@ -223,8 +223,8 @@ func (m *move) events(account string) (evs []events.Event) {
 		m.result.Messages++
 	}
 	if again := m.marked(); len(again) > 0 && m.from.ReadSeq >= m.to.ReadSeq {
-		// Only delivered messages can be marked. Messages that the account has not read count
-		// unread without a mark.
+		// Only delivered messages can be marked, so deliver messages that the account does not
+		// have. Messages above the account's read position are then unread without a mark.
 		for i, seq := range again {
 			if seq > read || i == len(again)-1 && seq > m.to.LastSeq {
 				add(events.MessageDelivered, events.Data{Seq: seq, Category: m.from.Category})
