@@ -45,8 +45,8 @@ const smallestCompressed = 2000
 // magic begins every zstd frame.
 var magic = []byte{0x28, 0xB5, 0x2F, 0xFD}
 
-// The window of the encoder covers MaxBytes, the greatest size that is compressed. Each frame
-// has a checksum (the default of the library), by which the decoder detects damage.
+// encoder has a window of MaxBytes, the greatest size that is compressed. Each frame has a
+// checksum (the default of the library), by which the decoder detects damage.
 var encoder = sync.OnceValue(func() *zstd.Encoder {
 	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(MaxBytes),
 		zstd.WithEncoderConcurrency(runtime.GOMAXPROCS(0)), zstd.WithLowerEncoderMem(true))

@@ -19,15 +19,15 @@ import (
 // lostEvents is the reason why a leftover is not deleted.
 const lostEvents = "holds events that the log lacks: if the database was restored to before it was written, move it out of the archive, with the later files of its partition; it may name users who are erased now"
 
-// Row identifies a row of the log. It does not have the place of the row: unlike both fields, the
-// place can change by a move, or when an archive is restored.
+// Row identifies a row of the log. Splits, moves and erasures, and restores of an archive, do not
+// change the two fields. Moves and restores change the place of the row.
 type Row struct {
 	UUID       uuid.UUID
 	AppendedAt time.Time
 }
 
-// Lacking returns those of the given rows that the log of the partition does not have, so that
-// deleting the archive file would lose them.
+// Lacking returns which of the given rows the log of a partition does not have, so that deleting
+// the archive file would lose them.
 type Lacking func(ctx context.Context, rows []Row) ([]Row, error)
 
 // Tail selects the leftovers of a partition: the files after the files that the database lists.

@@ -243,7 +243,7 @@ func (s *Staging) step(ctx context.Context, in *replay.Snapshot, limit int) (int
 	}
 	var items []store.Item
 	for i := range records {
-		it, dead := in.Item(&records[i]) // the item omits users for whom the event is a dead letter
+		it, dead := in.Item(&records[i]) // the item omits users whose part of the event is a dead letter
 		if dead == nil && s.Keys.First(&it, records[i].Position) {
 			items = append(items, it)
 		}
@@ -319,8 +319,9 @@ const (
 // reported is the number of users, and of rooms, whose differences are reported.
 const reported = 10
 
-// maxTold is the greatest number of users for whom rows are written that notify the devices and
-// webhooks of single users. If more users differ, all users are notified, which needs no rows.
+// maxTold is the greatest number of different users up to which rows are written that notify the
+// devices and webhooks of each user. If more users differ, all users are notified, which needs no
+// rows.
 const maxTold = 10_000
 
 // finish locks the position, which blocks the projector, and folds at most about limit events to

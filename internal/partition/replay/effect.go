@@ -14,8 +14,8 @@ import (
 // Effect is the effect of one event on the badge of one user.
 type Effect struct {
 	UserID string `json:"user_id"`
-	// Folded is set if the event is folded. Otherwise the event has no effect yet, and all fields
-	// except UserID are zero.
+	// Folded is set if the event is folded. Otherwise the event has no effect yet, and only
+	// UserID is set.
 	Folded bool `json:"folded"`
 	// Before and After are the user's totals before and after the event.
 	Before int64 `json:"before"`

@@ -142,8 +142,8 @@ func (in *Snapshot) pages(ctx context.Context, to chan<- page) error {
 	return nil
 }
 
-// maxSought is the greatest number of users for whom the log is searched. For more users, reading
-// the whole log is faster.
+// maxSought is the greatest number of users whose events are found by a search of the log. For
+// more users, reading the whole log is faster.
 const maxSought = 16
 
 // eachOf calls v, in order, with the records up to the position of in that are necessary to replay
@@ -459,7 +459,7 @@ func (s *Share) Next() (_ Share, ok bool) {
 	return n, true
 }
 
-// ReplayShare replays the users of a share for whom wants is true. If their states need more than
+// ReplayShare replays the users of a share that wants accepts. If their states need more than
 // budget bytes of memory, it narrows the share and drops the users who are no longer in it. It
 // calls done with the number of records after each page. repeats lists the repeated events; if it
 // is nil, event keys detect them.

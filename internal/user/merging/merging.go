@@ -223,8 +223,9 @@ func (m *move) events(account string) (evs []events.Event) {
 		m.result.Messages++
 	}
 	if again := m.marked(); len(again) > 0 && m.from.ReadSeq >= m.to.ReadSeq {
-		// Only delivered messages can be marked, so deliver messages that the account does not
-		// have. Messages above the account's read position are then unread without a mark.
+		// Only delivered messages up to the read position can be marked. So deliver the last
+		// message if the account has no message with such a high seq, and deliver messages above
+		// the read position: they are unread without a mark.
 		for i, seq := range again {
 			if seq > read || i == len(again)-1 && seq > m.to.LastSeq {
 				add(events.MessageDelivered, events.Data{Seq: seq, Category: m.from.Category})
